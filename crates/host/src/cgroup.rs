@@ -1,0 +1,153 @@
+//! The cgroup v2 tree: where it is mounted, what it offers, and where the groups of this house lie.
+//!
+//! A partition `motion` is three groups, so that one thread of a process may be alone on shielded CPUs
+//! (cgroup v2 moves single threads only within one threaded domain):
+//!
+//! ```text
+//! BASE/motion        domain        exclusive CPUs pass through it
+//! BASE/motion/rt     threaded      the isolated cpuset partition
+//! BASE/motion/rest   threaded      the other threads of processes that have only some inside
+//! BASE/motion/idle   threaded      SMT siblings taken out of use: isolated, always empty (only if any)
+//! ```
+
+use crate::cpuset::CpuSet;
+use crate::kernel::Kernel;
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// The cgroup v2 hierarchy of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Hierarchy {
+    /// Where it is mounted; `None` without cgroup v2.
+    pub mount: Option<PathBuf>,
+    /// Controllers that v2 offers at its root.
+    pub controllers: Vec<String>,
+    /// The mount point of a v1 hierarchy that holds the cpuset controller.
+    pub cpuset_v1: Option<PathBuf>,
+    /// CPUs in isolated partitions, `cpuset.cpus.isolated` of the root; `None` where the kernel has no
+    /// such file (before 6.7: no remote partitions either).
+    pub isolated: Option<CpuSet>,
+}
+
+impl Hierarchy {
+    pub fn read(kernel: &dyn Kernel) -> Result<Self> {
+        let path = Path::new("/proc/self/mountinfo");
+        let mounts = kernel.text(path).map_err(Error::io(path, "read"))?;
+        let mount = find_mount(&mounts, |kind, _| kind == "cgroup2");
+        let cpuset_v1 = find_mount(&mounts, |kind, options| {
+            kind == "cgroup" && options.split(',').any(|word| word == "cpuset")
+        });
+        let file = |name: &str| mount.as_ref().and_then(|mount| kernel.text(&mount.join(name)).ok());
+        Ok(Self {
+            controllers: file("cgroup.controllers")
+                .map(|text| text.split_whitespace().map(str::to_owned).collect())
+                .unwrap_or_default(),
+            isolated: file("cpuset.cpus.isolated").and_then(|text| text.parse().ok()),
+            cpuset_v1,
+            mount,
+        })
+    }
+}
+
+/// The first mount whose type and super options satisfy `is`; mountinfo as in proc_pid_mountinfo(5).
+fn find_mount(mounts: &str, is: impl Fn(&str, &str) -> bool) -> Option<PathBuf> {
+    mounts.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        let mut after = after.split(' ');
+        let (kind, _source, options) = (after.next()?, after.next()?, after.next().unwrap_or(""));
+        let point = before.split(' ').nth(4)?;
+        is(kind, options).then(|| PathBuf::from(point))
+    })
+}
+
+/// Names of one partition's groups.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Groups {
+    pub domain: PathBuf,
+    pub rt: PathBuf,
+    pub rest: PathBuf,
+    pub idle: PathBuf,
+}
+
+impl Groups {
+    pub fn of(base: &Path, partition: &str) -> Self {
+        let domain = base.join(partition);
+        Self { rt: domain.join("rt"), rest: domain.join("rest"), idle: domain.join("idle"), domain }
+    }
+}
+
+/// Thread numbers in a group. Errors: `Io`; `Content` for a line that is no number.
+pub fn threads_of(kernel: &dyn Kernel, group: &Path) -> Result<Vec<i32>> {
+    let path = group.join("cgroup.threads");
+    let text = kernel.text(&path).map_err(Error::io(&path, "read"))?;
+    text.lines()
+        .map(|line| {
+            line.parse().map_err(|_| Error::Content {
+                path: path.clone(),
+                text: line.to_owned(),
+                expected: "a thread number",
+            })
+        })
+        .collect()
+}
+
+/// Moves a whole process into a group.
+pub fn move_process(kernel: &dyn Kernel, process: i32, group: &Path) -> Result<()> {
+    let path = group.join("cgroup.procs");
+    kernel.write(&path, process.to_string().as_bytes()).map_err(Error::io(&path, "move a process in"))
+}
+
+/// Moves one thread into a group of the same threaded domain.
+pub fn move_thread(kernel: &dyn Kernel, tid: i32, group: &Path) -> Result<()> {
+    let path = group.join("cgroup.threads");
+    kernel.write(&path, tid.to_string().as_bytes()).map_err(Error::io(&path, "move a thread in"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Linux;
+    use std::fs;
+
+    const UNIFIED: &str = "25 1 0:23 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+    const HYBRID: &str = "25 1 0:23 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
+        26 1 0:24 / /sys/fs/cgroup/cpuset rw shared:5 - cgroup cgroup rw,cpuset\n";
+
+    fn machine(mounts: &str) -> (tempfile::TempDir, Linux) {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("proc/self")).unwrap();
+        fs::create_dir_all(root.path().join("sys/fs/cgroup")).unwrap();
+        fs::write(root.path().join("proc/self/mountinfo"), mounts).unwrap();
+        fs::write(root.path().join("sys/fs/cgroup/cgroup.controllers"), "cpuset cpu\n").unwrap();
+        fs::write(root.path().join("sys/fs/cgroup/cpuset.cpus.isolated"), "\n").unwrap();
+        let linux = Linux::below(root.path());
+        (root, linux)
+    }
+
+    #[test]
+    fn a_unified_hierarchy_is_found_with_its_controllers() {
+        let (_root, linux) = machine(UNIFIED);
+        let hierarchy = Hierarchy::read(&linux).unwrap();
+        assert_eq!(hierarchy.mount.as_deref(), Some(Path::new("/sys/fs/cgroup")));
+        assert_eq!(hierarchy.controllers, ["cpuset", "cpu"]);
+        assert_eq!(hierarchy.isolated, Some(CpuSet::new()));
+        assert_eq!(hierarchy.cpuset_v1, None);
+    }
+
+    #[test]
+    fn a_cpuset_held_by_v1_is_seen() {
+        let (_root, linux) = machine(HYBRID);
+        let hierarchy = Hierarchy::read(&linux).unwrap();
+        assert_eq!(hierarchy.cpuset_v1.as_deref(), Some(Path::new("/sys/fs/cgroup/cpuset")));
+        assert!(hierarchy.controllers.is_empty());
+    }
+
+    #[test]
+    fn a_machine_without_cgroup_v2_has_no_mount() {
+        let (_root, linux) = machine("25 1 0:23 / / rw - ext4 /dev/vda rw\n");
+        assert_eq!(Hierarchy::read(&linux).unwrap().mount, None);
+        let (_root, linux) = machine(UNIFIED);
+        assert!(threads_of(&linux, Path::new("/sys/fs/cgroup/none")).unwrap_err().is_missing());
+    }
+}

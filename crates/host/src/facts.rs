@@ -1,0 +1,187 @@
+//! The machine as one plain value, read once; everything that decides, decides from it.
+
+use crate::cgroup::Hierarchy;
+use crate::cpuset::{Cpu, CpuSet};
+use crate::irq::{self, Irq};
+use crate::kernel::Kernel;
+use crate::knob::{self, Knob};
+use crate::{Error, Result};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// CPUs of a machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Cpus {
+    pub possible: CpuSet,
+    pub online: CpuSet,
+    /// Candidates whose tick may stop (`nohz_full=`); empty where booted without.
+    pub nohz_full: CpuSet,
+    /// CPUs isolated at boot (`isolcpus=`).
+    pub boot_isolated: CpuSet,
+    /// For each online CPU the hardware threads of its core, itself included.
+    pub core_of: BTreeMap<Cpu, CpuSet>,
+}
+
+impl Cpus {
+    fn read(kernel: &dyn Kernel) -> Result<Self> {
+        let dir = Path::new("/sys/devices/system/cpu");
+        let list = |name: &str| -> Result<CpuSet> {
+            let path = dir.join(name);
+            let text = kernel.text(&path).map_err(Error::io(&path, "read"))?;
+            // A kernel with no nohz_full CPU prints "(null)".
+            let text = if text.trim() == "(null)" { "" } else { text.trim() };
+            text.parse().map_err(|_| Error::Content { path, text: text.to_owned(), expected: "a CPU list" })
+        };
+        let optional = |name: &str| match list(name) {
+            Err(error) if error.is_missing() => Ok(CpuSet::new()),
+            other => other,
+        };
+        let online = list("online")?;
+        let core_of = online
+            .iter()
+            .map(|cpu| {
+                let siblings = list(&format!("cpu{cpu}/topology/thread_siblings_list"));
+                // Some virtual machines give no topology: then every CPU is its own core.
+                (cpu, siblings.unwrap_or_else(|_| CpuSet::from_iter([cpu])))
+            })
+            .collect();
+        Ok(Self {
+            possible: list("possible")?,
+            nohz_full: optional("nohz_full")?,
+            boot_isolated: optional("isolated")?,
+            core_of,
+            online,
+        })
+    }
+}
+
+/// Everything about a machine that a plan depends on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Facts {
+    /// `uname -r`.
+    pub release: String,
+    pub preempt_rt: bool,
+    /// Is the effective user root?
+    pub root: bool,
+    /// Is systemd the system manager?
+    pub systemd: bool,
+    pub command_line: String,
+    pub cpus: Cpus,
+    pub cgroups: Hierarchy,
+    pub irqs: Vec<Irq>,
+    /// The text of every setting of this machine that [`knob`] knows and that is there.
+    pub settings: BTreeMap<PathBuf, String>,
+}
+
+impl Facts {
+    /// Reads the machine; changes nothing. Errors: a file every kernel has is missing or unreadable.
+    pub fn read(kernel: &dyn Kernel) -> Result<Self> {
+        let text = |path: &str| kernel.text(Path::new(path)).map_err(Error::io(Path::new(path), "read"));
+        let cpus = Cpus::read(kernel)?;
+        let knobs = knob::of_machine().into_iter().chain(cpus.online.iter().flat_map(knob::of_cpu));
+        let settings =
+            knobs.filter_map(|knob| knob.read(kernel).ok().map(|text| (knob.path, text))).collect();
+        Ok(Self {
+            release: text("/proc/sys/kernel/osrelease")?,
+            preempt_rt: text("/sys/kernel/realtime").is_ok_and(|text| text.trim() == "1"),
+            root: effective_user(&text("/proc/self/status")?) == Some(0),
+            systemd: kernel.exists(Path::new("/run/systemd/system")),
+            command_line: text("/proc/cmdline")?,
+            cgroups: Hierarchy::read(kernel)?,
+            irqs: irq::read_all(kernel)?,
+            cpus,
+            settings,
+        })
+    }
+
+    /// The text of a setting; `None` where this machine has no such file.
+    pub fn setting(&self, knob: &Knob) -> Option<&str> {
+        self.settings.get(&knob.path).map(String::as_str)
+    }
+
+    /// Major and minor version of the kernel.
+    pub fn version(&self) -> (u32, u32) {
+        let mut words =
+            self.release.split(|c: char| !c.is_ascii_digit()).map(|word| word.parse().unwrap_or(0));
+        (words.next().unwrap_or(0), words.next().unwrap_or(0))
+    }
+
+    /// The value of a boot parameter (`nohz_full=1-3` gives `1-3`, a bare word gives the empty text).
+    pub fn boot_parameter(&self, name: &str) -> Option<&str> {
+        self.command_line.split_whitespace().find_map(|word| match word.split_once('=') {
+            Some((key, value)) if key == name => Some(value),
+            None if word == name => Some(""),
+            _ => None,
+        })
+    }
+}
+
+/// The second number of the `Uid:` line of /proc/self/status.
+fn effective_user(status: &str) -> Option<u32> {
+    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Linux;
+    use std::fs;
+
+    fn write(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn machine() -> (tempfile::TempDir, Linux) {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("proc/sys/kernel/osrelease", "7.2.13+deb14-rt-amd64\n"),
+            ("sys/kernel/realtime", "1\n"),
+            ("proc/self/status", "Name:\tx\nUid:\t1000\t0\t0\t0\n"),
+            ("proc/self/mountinfo", "25 1 0:23 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
+            ("proc/cmdline", "quiet nohz_full=1-3 rcu_nocbs=1-3\n"),
+            ("proc/irq/1/smp_affinity_list", "0-3\n"),
+            ("proc/irq/default_smp_affinity", "f\n"),
+            ("sys/devices/system/cpu/possible", "0-7\n"),
+            ("sys/devices/system/cpu/online", "0-3\n"),
+            ("sys/devices/system/cpu/nohz_full", "(null)\n"),
+            ("sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "0,2\n"),
+        ] {
+            write(root.path(), path, text);
+        }
+        let linux = Linux::below(root.path());
+        (root, linux)
+    }
+
+    #[test]
+    fn the_machine_is_read_into_one_value() {
+        let (_root, linux) = machine();
+        let facts = Facts::read(&linux).unwrap();
+        assert_eq!(facts.version(), (7, 2));
+        assert!(facts.preempt_rt && facts.root && !facts.systemd);
+        assert_eq!(facts.boot_parameter("rcu_nocbs"), Some("1-3"));
+        assert_eq!(facts.boot_parameter("quiet"), Some(""));
+        assert_eq!(facts.boot_parameter("isolcpus"), None);
+        assert!(facts.cpus.nohz_full.is_empty());
+        assert_eq!(facts.cpus.core_of[&0].to_string(), "0,2");
+        assert_eq!(facts.cpus.core_of[&1].to_string(), "1");
+        assert_eq!(facts.setting(&knob::default_irq_affinity()), Some("f"));
+        assert_eq!(facts.setting(&knob::watchdog_cpus()), None);
+    }
+
+    #[test]
+    fn garbage_where_a_list_should_be_is_named() {
+        let (root, linux) = machine();
+        write(root.path(), "sys/devices/system/cpu/online", "all of them\n");
+        assert!(Facts::read(&linux).unwrap_err().to_string().contains("/sys/devices/system/cpu/online"));
+    }
+
+    #[test]
+    fn a_file_every_kernel_has_may_not_be_missing() {
+        let (root, linux) = machine();
+        fs::remove_file(root.path().join("proc/cmdline")).unwrap();
+        assert!(Facts::read(&linux).unwrap_err().is_missing());
+    }
+}

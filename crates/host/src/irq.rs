@@ -1,0 +1,145 @@
+//! Device interrupt lines, from /proc/irq and /sys/kernel/irq.
+
+use crate::cpuset::CpuSet;
+use crate::kernel::Kernel;
+use crate::knob;
+use crate::{Error, Result};
+use serde::Serialize;
+use std::path::Path;
+
+/// One IRQ line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Irq {
+    pub number: u32,
+    /// Names of the handlers on the line (`eth0-rx-1`); empty where no driver uses it.
+    pub actions: Vec<String>,
+    /// CPUs the line may be sent to.
+    pub affinity: CpuSet,
+    /// The file's text, to be restored to the byte.
+    #[serde(skip)]
+    pub affinity_text: String,
+    /// CPUs the hardware really sends it to; `None` where the kernel does not say.
+    pub effective: Option<CpuSet>,
+}
+
+impl Irq {
+    /// `24 (eth0-rx-1)`, for people.
+    pub fn label(&self) -> String {
+        match self.actions.is_empty() {
+            true => format!("{} (unused)", self.number),
+            false => format!("{} ({})", self.number, self.actions.join(", ")),
+        }
+    }
+
+    /// Does a person who says `name` mean this line? The number, a handler's whole name, or its first
+    /// part up to a separator: `eth0` means `eth0-rx-1` but not `eth01`.
+    pub fn is_called(&self, name: &str) -> bool {
+        if name.parse() == Ok(self.number) {
+            return true;
+        }
+        self.actions.iter().any(|action| match action.strip_prefix(name) {
+            Some(rest) => !name.is_empty() && !rest.starts_with(|c: char| c.is_ascii_alphanumeric()),
+            None => false,
+        })
+    }
+}
+
+/// All lines that have an affinity, by number. A line that vanishes while being read is left out.
+pub fn read_all(kernel: &dyn Kernel) -> Result<Vec<Irq>> {
+    let dir = Path::new("/proc/irq");
+    let mut numbers: Vec<u32> = kernel
+        .list(dir)
+        .map_err(Error::io(dir, "list"))?
+        .iter()
+        .filter_map(|name| name.parse().ok())
+        .collect();
+    numbers.sort_unstable();
+    let mut irqs = Vec::with_capacity(numbers.len());
+    for number in numbers {
+        let affinity_knob = knob::irq_affinity(number);
+        let affinity_text = match affinity_knob.read(kernel) {
+            Ok(text) => text,
+            Err(error) if error.is_missing() => continue,
+            Err(error) => return Err(error),
+        };
+        let effective = kernel
+            .text(Path::new(&format!("/proc/irq/{number}/effective_affinity_list")))
+            .ok()
+            .and_then(|text| text.parse().ok());
+        let actions = kernel
+            .text(Path::new(&format!("/sys/kernel/irq/{number}/actions")))
+            .map(|text| text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect())
+            .unwrap_or_default();
+        irqs.push(Irq {
+            number,
+            actions,
+            affinity: affinity_knob.cpus(&affinity_text)?,
+            affinity_text,
+            effective,
+        });
+    }
+    Ok(irqs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Linux;
+    use std::fs;
+
+    fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Linux) {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let linux = Linux::below(root.path());
+        (root, linux)
+    }
+
+    #[test]
+    fn lines_are_read_with_names_and_affinities() {
+        let (_root, linux) = machine(&[
+            ("proc/irq/24/smp_affinity_list", "0-3\n"),
+            ("proc/irq/24/effective_affinity_list", "2\n"),
+            ("sys/kernel/irq/24/actions", "eth0-rx-1,eth0\n"),
+            ("proc/irq/3/smp_affinity_list", "0\n"),
+            ("proc/irq/default_smp_affinity", "f\n"),
+        ]);
+        let irqs = read_all(&linux).unwrap();
+        assert_eq!(irqs.iter().map(|irq| irq.number).collect::<Vec<_>>(), [3, 24]);
+        assert_eq!(irqs[1].actions, ["eth0-rx-1", "eth0"]);
+        assert_eq!(irqs[1].effective, Some("2".parse().unwrap()));
+        assert_eq!(irqs[0].label(), "3 (unused)");
+    }
+
+    #[test]
+    fn a_wrong_affinity_is_an_error_that_names_the_file() {
+        let (_root, linux) = machine(&[("proc/irq/24/smp_affinity_list", "many\n")]);
+        assert!(read_all(&linux).unwrap_err().to_string().contains("/proc/irq/24/smp_affinity_list"));
+    }
+
+    #[test]
+    fn a_machine_without_irqs_directory_is_an_error() {
+        let (_root, linux) = machine(&[]);
+        assert!(read_all(&linux).unwrap_err().to_string().contains("/proc/irq"));
+    }
+
+    #[test]
+    fn a_line_is_called_by_number_handler_or_first_part() {
+        let irq = Irq {
+            number: 24,
+            actions: vec!["eth0-rx-1".into()],
+            affinity: CpuSet::new(),
+            affinity_text: String::new(),
+            effective: None,
+        };
+        for name in ["24", "eth0", "eth0-rx", "eth0-rx-1"] {
+            assert!(irq.is_called(name), "{name}");
+        }
+        for name in ["2", "eth", "eth01", "rx", ""] {
+            assert!(!irq.is_called(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The edge to the kernel: every file read, file written, directory made and scheduling call of this
+//! house passes through [`Kernel`]. [`Linux`] is the real one, under a root that tests may choose;
+//! `fake::FakeKernel` stands in where no test may touch the machine.
+//!
+//! Paths are absolute as the kernel documents them (`/proc/irq/24/smp_affinity_list`).
+
+use crate::sched::{self, Schedule};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// What this house asks of a kernel. All calls are synchronous; none retries.
+pub trait Kernel: Send + Sync {
+    /// The whole file.
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// One write(2) of all bytes into an existing kernel file; never creates or truncates.
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+
+    /// Names in a directory, sorted.
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
+
+    fn make_dir(&self, dir: &Path) -> io::Result<()>;
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Policy and parameters of a thread (`sched_getattr(2)`).
+    fn schedule(&self, tid: i32) -> io::Result<Schedule>;
+
+    /// Sets policy and parameters of a thread (`sched_setattr(2)`).
+    fn set_schedule(&self, tid: i32, schedule: &Schedule) -> io::Result<()>;
+
+    /// The file as text without the trailing newline.
+    fn text(&self, path: &Path) -> io::Result<String> {
+        let bytes = self.read(path)?;
+        Ok(String::from_utf8_lossy(&bytes).trim_end_matches('\n').to_owned())
+    }
+
+    fn exists(&self, path: &Path) -> bool;
+}
+
+/// The running kernel, its files below `root` (`/` but in tests of the readers).
+#[derive(Debug, Clone)]
+pub struct Linux {
+    root: PathBuf,
+}
+
+impl Linux {
+    pub fn new() -> Self {
+        Self::below("/")
+    }
+
+    pub fn below(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    fn at(&self, path: &Path) -> PathBuf {
+        self.root.join(path.strip_prefix("/").unwrap_or(path))
+    }
+}
+
+impl Default for Linux {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Kernel for Linux {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        std::fs::read(self.at(path))
+    }
+
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        use std::io::Write;
+        // O_NONBLOCK costs nothing on kernel files and keeps a FIFO planted at the path from hanging us.
+        let mut file =
+            std::fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(self.at(path))?;
+        match file.write(bytes)? {
+            written if written == bytes.len() => Ok(()),
+            written => Err(io::Error::new(
+                io::ErrorKind::WriteZero,
+                format!("the kernel took {written} of {} bytes", bytes.len()),
+            )),
+        }
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut names = std::fs::read_dir(self.at(dir))?
+            .map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()))
+            .collect::<io::Result<Vec<_>>>()?;
+        names.sort();
+        Ok(names)
+    }
+
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        std::fs::create_dir(self.at(dir))
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        std::fs::remove_dir(self.at(dir))
+    }
+
+    fn schedule(&self, tid: i32) -> io::Result<Schedule> {
+        sched::get(tid)
+    }
+
+    fn set_schedule(&self, tid: i32, schedule: &Schedule) -> io::Result<()> {
+        sched::set(tid, schedule)
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        self.at(path).exists()
+    }
+}

@@ -1,0 +1,219 @@
+//! One kernel setting: where it is, how its text is compared, how it is set and read back.
+//!
+//! Kernel files answer in their own spelling (`00ff` reads back as `ff`, `+cpuset` as `cpuset memory`), so
+//! a knob has a [`Shape`] that says when a reading *holds* a wanted value. Originals are kept as the exact
+//! text that was read; writing it back gives the same bytes.
+
+use crate::cpuset::{Cpu, CpuSet};
+use crate::kernel::Kernel;
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// How the text of a knob is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shape {
+    /// Letter for letter.
+    Text,
+    /// As a CPU list.
+    CpuList,
+    /// As a CPU mask in hexadecimal words.
+    CpuMask,
+    /// A list of words of which one is switched: `+word` is wanted present, `-word` absent.
+    Toggle,
+}
+
+/// A kernel setting by its path.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Knob {
+    pub path: PathBuf,
+    pub shape: Shape,
+}
+
+impl Knob {
+    pub fn new(path: impl Into<PathBuf>, shape: Shape) -> Self {
+        Self { path: path.into(), shape }
+    }
+
+    /// Does a reading of this knob hold the wanted value?
+    pub fn holds(&self, reading: &str, wanted: &str) -> bool {
+        match self.shape {
+            Shape::Text => reading.trim() == wanted.trim(),
+            Shape::CpuList => match (reading.parse::<CpuSet>(), wanted.parse::<CpuSet>()) {
+                (Ok(reading), Ok(wanted)) => reading == wanted,
+                _ => reading.trim() == wanted.trim(),
+            },
+            Shape::CpuMask => match (CpuSet::from_mask(reading), CpuSet::from_mask(wanted)) {
+                (Ok(reading), Ok(wanted)) => reading == wanted,
+                _ => reading.trim() == wanted.trim(),
+            },
+            Shape::Toggle => {
+                let word = wanted.trim_start_matches(['+', '-']);
+                reading.split_whitespace().any(|present| present == word) == wanted.starts_with('+')
+            }
+        }
+    }
+
+    /// What to write to get back to the reading `original`, having once wanted `wanted`.
+    pub fn way_back(&self, original: &str, wanted: &str) -> String {
+        match self.shape {
+            Shape::Toggle => {
+                let word = wanted.trim_start_matches(['+', '-']);
+                let was_present = original.split_whitespace().any(|present| present == word);
+                format!("{}{word}", if was_present { '+' } else { '-' })
+            }
+            _ => original.to_owned(),
+        }
+    }
+
+    /// The CPUs a reading of this knob names. Errors: `Content` where it is no list or mask.
+    pub fn cpus(&self, reading: &str) -> Result<CpuSet> {
+        let parsed = match self.shape {
+            Shape::CpuMask => CpuSet::from_mask(reading),
+            _ => reading.parse(),
+        };
+        parsed.map_err(|_| Error::Content {
+            path: self.path.clone(),
+            text: reading.to_owned(),
+            expected: "a set of CPUs",
+        })
+    }
+
+    /// A set of CPUs in this knob's spelling.
+    pub fn spell(&self, cpus: &CpuSet) -> String {
+        match self.shape {
+            Shape::CpuMask => cpus.to_mask(),
+            _ => cpus.to_string(),
+        }
+    }
+
+    /// The text now, without the trailing newline.
+    pub fn read(&self, kernel: &dyn Kernel) -> Result<String> {
+        kernel.text(&self.path).map_err(Error::io(&self.path, "read"))
+    }
+
+    /// Writes and reads back. Errors: `Io` with the kernel's error number, `ReadBack` with its words.
+    pub fn set(&self, kernel: &dyn Kernel, wanted: &str) -> Result<()> {
+        // The kernel wants at least one byte to clear a list.
+        let line = format!("{wanted}\n");
+        kernel.write(&self.path, line.as_bytes()).map_err(Error::io(&self.path, "write"))?;
+        match self.read(kernel)? {
+            got if self.holds(&got, wanted) => Ok(()),
+            got => Err(Error::ReadBack { path: self.path.clone(), wanted: wanted.to_owned(), got }),
+        }
+    }
+}
+
+// The settings of a machine that a partition needs, each with the kernel document that defines it.
+
+/// Affinity of one IRQ line, core-api/irq/irq-affinity.rst.
+pub fn irq_affinity(irq: u32) -> Knob {
+    Knob::new(format!("/proc/irq/{irq}/smp_affinity_list"), Shape::CpuList)
+}
+
+/// Affinity that IRQ lines set up later start with, core-api/irq/irq-affinity.rst.
+pub fn default_irq_affinity() -> Knob {
+    Knob::new("/proc/irq/default_smp_affinity", Shape::CpuMask)
+}
+
+/// CPUs of unbound workqueues, core-api/workqueue.rst "Affinity Scopes".
+pub fn workqueue_cpus() -> Knob {
+    Knob::new("/sys/devices/virtual/workqueue/cpumask", Shape::CpuMask)
+}
+
+/// CPUs watched for soft and hard lockups, admin-guide/lockup-watchdogs.rst.
+pub fn watchdog_cpus() -> Knob {
+    Knob::new("/proc/sys/kernel/watchdog_cpumask", Shape::CpuList)
+}
+
+/// Seconds between polls for corrected machine checks; one value for all CPUs whichever CPU's file is
+/// written, arch/x86/x86_64/machinecheck.rst.
+pub fn machine_check_interval(cpu: Cpu) -> Knob {
+    Knob::new(format!("/sys/devices/system/machinecheck/machinecheck{cpu}/check_interval"), Shape::Text)
+}
+
+/// Time that the deadline server of `class` (fair, ext) may take from real-time tasks on one CPU, in ns a
+/// period; 0 switches it off. scheduler/sched-debug.rst, debugfs.
+pub fn deadline_server_runtime(class: &str, cpu: Cpu) -> Knob {
+    Knob::new(format!("/sys/kernel/debug/sched/{class}_server/cpu{cpu}/runtime"), Shape::Text)
+}
+
+/// admin-guide/pm/cpufreq.rst; the policy may cover several CPUs.
+pub fn frequency_governor(cpu: Cpu) -> Knob {
+    Knob::new(format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor"), Shape::Text)
+}
+
+/// Longest wake-up from idle the CPU may take; `n/a` means none at all, `0` no limit.
+/// ABI/testing/sysfs-devices-power.
+pub fn resume_latency(cpu: Cpu) -> Knob {
+    Knob::new(format!("/sys/devices/system/cpu/cpu{cpu}/power/pm_qos_resume_latency_us"), Shape::Text)
+}
+
+/// cgroup v2 files of one group, admin-guide/cgroup-v2.rst "Cpuset".
+pub fn controllers_of_children(group: &Path) -> Knob {
+    Knob::new(group.join("cgroup.subtree_control"), Shape::Toggle)
+}
+
+pub fn exclusive_cpus(group: &Path) -> Knob {
+    Knob::new(group.join("cpuset.cpus.exclusive"), Shape::CpuList)
+}
+
+pub fn partition_type(group: &Path) -> Knob {
+    Knob::new(group.join("cpuset.cpus.partition"), Shape::Text)
+}
+
+/// Every setting of one CPU.
+pub fn of_cpu(cpu: Cpu) -> Vec<Knob> {
+    vec![
+        deadline_server_runtime("fair", cpu),
+        deadline_server_runtime("ext", cpu),
+        frequency_governor(cpu),
+        resume_latency(cpu),
+        machine_check_interval(cpu),
+    ]
+}
+
+/// Every setting of the whole machine.
+pub fn of_machine() -> Vec<Knob> {
+    vec![default_irq_affinity(), workqueue_cpus(), watchdog_cpus()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Linux;
+    use std::fs;
+
+    #[test]
+    fn readings_are_compared_by_shape() {
+        let mask = default_irq_affinity();
+        assert!(mask.holds("0000000f", "f"));
+        assert!(!mask.holds("7", "f"));
+        let list = irq_affinity(1);
+        assert!(list.holds("0,1,2", "0-2"));
+        let toggle = controllers_of_children(Path::new("/sys/fs/cgroup"));
+        assert!(toggle.holds("cpu cpuset", "+cpuset"));
+        assert!(!toggle.holds("cpu cpuset", "-cpuset"));
+        assert!(toggle.holds("", "-cpuset"));
+        assert_eq!(toggle.way_back("cpu memory", "+cpuset"), "-cpuset");
+        assert_eq!(toggle.way_back("cpuset", "+cpuset"), "+cpuset");
+        assert!(
+            !partition_type(Path::new("/x"))
+                .holds("isolated invalid (Parent is not a partition root)", "isolated")
+        );
+    }
+
+    #[test]
+    fn setting_writes_and_reads_back_and_a_missing_file_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let linux = Linux::below(root.path());
+        let knob = watchdog_cpus();
+        let missing = knob.set(&linux, "0").unwrap_err();
+        assert!(missing.is_missing() && missing.to_string().contains("/proc/sys/kernel/watchdog_cpumask"));
+        fs::create_dir_all(root.path().join("proc/sys/kernel")).unwrap();
+        fs::write(root.path().join("proc/sys/kernel/watchdog_cpumask"), "").unwrap();
+        knob.set(&linux, "0-2").unwrap();
+        assert_eq!(knob.read(&linux).unwrap(), "0-2");
+    }
+}

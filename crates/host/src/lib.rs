@@ -1,0 +1,61 @@
+//! The Linux machine as `asmp` sees it: CPU lists, topology, cgroups, IRQs, tasks, scheduling, and one
+//! [`Knob`] for every kernel file that can be set. This is the only crate that opens /proc, /sys, cgroupfs
+//! or tracefs; it holds no policy and prints nothing.
+
+pub mod cgroup;
+pub mod cpuset;
+pub mod facts;
+#[cfg(feature = "fake")]
+pub mod fake;
+pub mod irq;
+pub mod kernel;
+pub mod knob;
+pub mod sched;
+pub mod store;
+pub mod task;
+
+pub use cpuset::{Cpu, CpuSet, CpuSpec};
+pub use facts::Facts;
+pub use kernel::{Kernel, Linux};
+pub use knob::{Knob, Shape};
+pub use sched::Schedule;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What can go wrong with one kernel file, with its path.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{path}: cannot {operation}: {source}", path = path.display())]
+    Io { path: PathBuf, operation: &'static str, source: io::Error },
+
+    #[error("{path}: {text:?} is not {expected}", path = path.display())]
+    Content { path: PathBuf, text: String, expected: &'static str },
+
+    /// The kernel took the write and then showed something else; its own words are in `got`.
+    #[error("{path}: wrote {wanted:?}, the kernel says {got:?}", path = path.display())]
+    ReadBack { path: PathBuf, wanted: String, got: String },
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub fn io(path: &Path, operation: &'static str) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Io { path, operation, source }
+    }
+
+    /// The kernel's error number, where it gave one.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Io { source, .. } => source.raw_os_error(),
+            _ => None,
+        }
+    }
+
+    /// The file or task is not there (any more).
+    pub fn is_missing(&self) -> bool {
+        matches!(self.errno(), Some(libc::ENOENT | libc::ESRCH | libc::ENODEV))
+            || matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}

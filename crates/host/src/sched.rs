@@ -1,0 +1,237 @@
+//! Scheduling policies as `chrt` names them, and the two system calls that read and set them.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+
+/// Policy and parameters of one thread. Times in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", tag = "policy")]
+pub enum Schedule {
+    Other {
+        nice: i32,
+    },
+    Batch {
+        nice: i32,
+    },
+    Idle,
+    Fifo {
+        priority: u32,
+    },
+    Rr {
+        priority: u32,
+    },
+    Deadline {
+        runtime_ns: u64,
+        deadline_ns: u64,
+        period_ns: u64,
+    },
+    /// A policy this house never sets (`SCHED_EXT`, or one newer than it).
+    Unknown {
+        number: u32,
+    },
+}
+
+impl Schedule {
+    pub const fn is_real_time(&self) -> bool {
+        matches!(self, Self::Fifo { .. } | Self::Rr { .. } | Self::Deadline { .. })
+    }
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Other { nice: 0 } => write!(f, "other"),
+            Self::Other { nice } => write!(f, "other (nice {nice})"),
+            Self::Batch { .. } => write!(f, "batch"),
+            Self::Idle => write!(f, "idle"),
+            Self::Fifo { priority } => write!(f, "fifo:{priority}"),
+            Self::Rr { priority } => write!(f, "rr:{priority}"),
+            Self::Deadline { runtime_ns, deadline_ns, period_ns } => {
+                write!(f, "deadline:{runtime_ns}/{deadline_ns}/{period_ns}")
+            }
+            Self::Unknown { number } => write!(f, "policy {number}"),
+        }
+    }
+}
+
+/// Why a text names no policy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    #[error(
+        "{0:?} is not a policy: use fifo:1..99, rr:1..99, deadline:RUNTIME/DEADLINE/PERIOD, other, batch or idle"
+    )]
+    NotAPolicy(String),
+    #[error("{0:?}: the priority must be 1 to 99")]
+    Priority(String),
+    #[error(
+        "{0:?}: a deadline needs RUNTIME <= DEADLINE <= PERIOD and RUNTIME of at least 1024 ns (as sched(7) says); write times as 500us, 2ms or nanoseconds"
+    )]
+    Deadline(String),
+}
+
+/// `500us`, `2ms`, `1s`, `100000` (ns).
+fn duration_ns(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let scale = match &text[digits.len()..] {
+        "" | "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(scale)
+}
+
+impl FromStr for Schedule {
+    type Err = PolicyError;
+
+    /// Accepts `fifo:80`, `SCHED_FIFO:80`, `rr:1`, `deadline:1ms/5ms/10ms`, `other`, `batch`, `idle`.
+    fn from_str(text: &str) -> Result<Self, PolicyError> {
+        let lower = text.trim().to_ascii_lowercase();
+        let words = lower.strip_prefix("sched_").unwrap_or(&lower);
+        let (name, argument) = match words.split_once(':') {
+            Some((name, argument)) => (name, Some(argument)),
+            None => (words, None),
+        };
+        let not_a_policy = || PolicyError::NotAPolicy(text.to_owned());
+        let priority = || match argument.ok_or_else(not_a_policy)?.parse::<u32>() {
+            Ok(priority @ 1..=99) => Ok(priority),
+            _ => Err(PolicyError::Priority(text.to_owned())),
+        };
+        match (name, argument) {
+            ("other" | "normal", None) => Ok(Self::Other { nice: 0 }),
+            ("batch", None) => Ok(Self::Batch { nice: 0 }),
+            ("idle", None) => Ok(Self::Idle),
+            ("fifo", _) => Ok(Self::Fifo { priority: priority()? }),
+            ("rr", _) => Ok(Self::Rr { priority: priority()? }),
+            ("deadline", Some(times)) => {
+                let bad = || PolicyError::Deadline(text.to_owned());
+                let times: Vec<u64> =
+                    times.split('/').map(duration_ns).collect::<Option<_>>().ok_or_else(bad)?;
+                match times[..] {
+                    [runtime_ns, deadline_ns, period_ns]
+                        if 1024 <= runtime_ns && runtime_ns <= deadline_ns && deadline_ns <= period_ns =>
+                    {
+                        Ok(Self::Deadline { runtime_ns, deadline_ns, period_ns })
+                    }
+                    _ => Err(bad()),
+                }
+            }
+            _ => Err(not_a_policy()),
+        }
+    }
+}
+
+/// `struct sched_attr` of `sched_setattr(2)`, version 0 (48 bytes).
+#[repr(C)]
+#[derive(Default)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime_ns: u64,
+    deadline_ns: u64,
+    period_ns: u64,
+}
+
+const SCHED_EXT: u32 = 7;
+
+impl SchedAttr {
+    fn of(schedule: &Schedule) -> Self {
+        let empty = Self { size: size_of::<Self>() as u32, ..Self::default() };
+        match *schedule {
+            Schedule::Other { nice } => Self { policy: libc::SCHED_OTHER as u32, nice, ..empty },
+            Schedule::Batch { nice } => Self { policy: libc::SCHED_BATCH as u32, nice, ..empty },
+            Schedule::Idle => Self { policy: libc::SCHED_IDLE as u32, ..empty },
+            Schedule::Fifo { priority } => Self { policy: libc::SCHED_FIFO as u32, priority, ..empty },
+            Schedule::Rr { priority } => Self { policy: libc::SCHED_RR as u32, priority, ..empty },
+            Schedule::Deadline { runtime_ns, deadline_ns, period_ns } => {
+                Self { policy: libc::SCHED_DEADLINE as u32, runtime_ns, deadline_ns, period_ns, ..empty }
+            }
+            Schedule::Unknown { number } => Self { policy: number, ..empty },
+        }
+    }
+
+    fn schedule(&self) -> Schedule {
+        match self.policy as i32 {
+            libc::SCHED_OTHER => Schedule::Other { nice: self.nice },
+            libc::SCHED_BATCH => Schedule::Batch { nice: self.nice },
+            libc::SCHED_IDLE => Schedule::Idle,
+            libc::SCHED_FIFO => Schedule::Fifo { priority: self.priority },
+            libc::SCHED_RR => Schedule::Rr { priority: self.priority },
+            libc::SCHED_DEADLINE => Schedule::Deadline {
+                runtime_ns: self.runtime_ns,
+                deadline_ns: self.deadline_ns,
+                period_ns: self.period_ns,
+            },
+            _ => Schedule::Unknown { number: self.policy.max(SCHED_EXT) },
+        }
+    }
+}
+
+/// `sched_getattr(2)` of a thread; 0 is the caller. Errors: ESRCH.
+pub fn get(tid: i32) -> io::Result<Schedule> {
+    let mut attr = SchedAttr::default();
+    let size = size_of::<SchedAttr>() as u32;
+    // SAFETY: the kernel writes at most `size` bytes into `attr`, which is that large and outlives the call.
+    let result = unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut attr, size, 0u32) };
+    if result == 0 { Ok(attr.schedule()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// `sched_setattr(2)` of a thread; 0 is the caller. Errors: ESRCH, EPERM, EBUSY (deadline admission), EINVAL.
+/// Async-signal-safe: allocates nothing, so it may run between fork and exec.
+pub fn set(tid: i32, schedule: &Schedule) -> io::Result<()> {
+    let attr = SchedAttr::of(schedule);
+    // SAFETY: the kernel reads `attr.size` bytes of `attr`, which outlives the call.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const attr, 0u32) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_are_spelled_as_in_chrt() {
+        let is = |text: &str, expected: Schedule| assert_eq!(text.parse(), Ok(expected), "{text}");
+        is("fifo:80", Schedule::Fifo { priority: 80 });
+        is("SCHED_RR:1", Schedule::Rr { priority: 1 });
+        is("other", Schedule::Other { nice: 0 });
+        is("idle", Schedule::Idle);
+        is(
+            "deadline:500us/2ms/10000000",
+            Schedule::Deadline { runtime_ns: 500_000, deadline_ns: 2_000_000, period_ns: 10_000_000 },
+        );
+    }
+
+    #[test]
+    fn wrong_policies_say_what_is_right() {
+        for text in [
+            "fifo",
+            "fifo:0",
+            "fifo:100",
+            "rr:x",
+            "fast",
+            "",
+            "other:3",
+            "deadline:1ms",
+            "deadline:2ms/1ms/3ms",
+            "deadline:1/2/3",
+        ] {
+            assert!(text.parse::<Schedule>().unwrap_err().to_string().contains(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_callers_own_schedule_can_be_read_and_a_missing_thread_cannot() {
+        assert!(matches!(
+            get(0).unwrap(),
+            Schedule::Other { .. } | Schedule::Batch { .. } | Schedule::Fifo { .. }
+        ));
+        assert_eq!(get(i32::MAX).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+    }
+}

@@ -1,0 +1,186 @@
+//! Files of our own that must survive `kill -9` at any instruction: a state replaced whole, a journal that
+//! only grows, and the lock that makes all writers take turns. They lie in /run/asmp: what they describe
+//! does not survive a reboot either.
+
+use crate::{Error, Result};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A directory with our files in it.
+#[derive(Debug, Clone)]
+pub struct Store {
+    dir: PathBuf,
+}
+
+/// Held by the one writer; released when dropped or when the process dies (`flock(2)`).
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+impl Store {
+    pub fn at(dir: impl Into<PathBuf>) -> Self {
+        Self { dir: dir.into() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// Takes the writers' lock, waiting at most `patience`. `Ok(None)`: another process kept it.
+    pub fn lock(&self, patience: Duration) -> Result<Option<Lock>> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(&self.dir)
+            .map_err(Error::io(&self.dir, "make the directory"))?;
+        let path = self.path("lock");
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(Error::io(&path, "open"))?;
+        let deadline = Instant::now() + patience;
+        loop {
+            // SAFETY: flock takes an open descriptor and no memory; `file` keeps it open.
+            if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+                return Ok(Some(Lock { _file: file }));
+            }
+            let error = io::Error::last_os_error();
+            if !matches!(error.raw_os_error(), Some(libc::EWOULDBLOCK | libc::EINTR)) {
+                return Err(Error::io(&path, "lock")(error));
+            }
+            if Instant::now() >= deadline {
+                return Ok(None);
+            }
+            // flock has no timeout of its own; the holder keeps it for one transaction.
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// A file's bytes; `None` where there is none.
+    pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let path = self.path(name);
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::io(&path, "read")(error)),
+        }
+    }
+
+    /// Replaces a file whole: after a crash it holds the old bytes or the new, never a mixture.
+    pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        let path = self.path(name);
+        let fresh = self.path(&format!("{name}.new"));
+        let written = (|| {
+            let mut file =
+                OpenOptions::new().create(true).truncate(true).write(true).mode(0o644).open(&fresh)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&fresh, &path)?;
+            self.sync_dir()
+        })();
+        written.map_err(Error::io(&path, "write"))
+    }
+
+    /// Removes a file; not an error where there is none.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        let path = self.path(name);
+        match fs::remove_file(&path).and_then(|()| self.sync_dir()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io(&path, "remove")(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens a new, empty journal.
+    pub fn journal(&self, name: &str) -> Result<Journal> {
+        let path = self.path(name);
+        let opened = (|| {
+            let file = OpenOptions::new().create_new(true).append(true).mode(0o600).open(&path)?;
+            self.sync_dir()?;
+            Ok(file)
+        })();
+        Ok(Journal { file: opened.map_err(Error::io(&path, "create"))?, path })
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        File::open(&self.dir)?.sync_all()
+    }
+}
+
+/// Lines that are on disk before [`Journal::append`] returns.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    path: PathBuf,
+}
+
+impl Journal {
+    pub fn append(&mut self, line: &str) -> Result<()> {
+        let bytes = format!("{line}\n");
+        let written = self.file.write_all(bytes.as_bytes()).and_then(|()| self.file.sync_data());
+        written.map_err(Error::io(&self.path, "append"))
+    }
+}
+
+/// Whole lines of a journal: the last one may have been cut by a crash, then its action never began.
+pub fn whole_lines(bytes: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let Some(end) = text.rfind('\n') else { return Vec::new() };
+    text[..end].lines().map(str::to_owned).collect()
+}
+
+/// Is there a directory to keep our files in, writable or not?
+pub fn exists(dir: &Path) -> bool {
+    dir.is_dir()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_replaced_whole_and_read_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::at(dir.path());
+        assert_eq!(store.read("state").unwrap(), None);
+        store.replace("state", b"one").unwrap();
+        store.replace("state", b"two").unwrap();
+        assert_eq!(store.read("state").unwrap().as_deref(), Some(&b"two"[..]));
+        store.remove("state").unwrap();
+        store.remove("state").unwrap();
+        assert_eq!(store.read("state").unwrap(), None);
+    }
+
+    #[test]
+    fn the_second_writer_is_told_that_the_lock_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::at(dir.path().join("run/asmp"));
+        let first = store.lock(Duration::ZERO).unwrap();
+        assert!(first.is_some());
+        assert!(store.lock(Duration::from_millis(30)).unwrap().is_none());
+        drop(first);
+        assert!(store.lock(Duration::ZERO).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_journal_line_cut_by_a_crash_is_not_a_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::at(dir.path());
+        let mut journal = store.journal("journal").unwrap();
+        journal.append("first").unwrap();
+        journal.append("second").unwrap();
+        assert!(store.journal("journal").is_err(), "a journal is never opened twice");
+        let mut bytes = store.read("journal").unwrap().unwrap();
+        assert_eq!(whole_lines(&bytes), ["first", "second"]);
+        bytes.truncate(bytes.len() - 1);
+        assert_eq!(whole_lines(&bytes), ["first"]);
+        assert!(whole_lines(b"").is_empty());
+    }
+}

@@ -1,0 +1,183 @@
+//! Processes and threads, from /proc.
+//!
+//! A number alone does not name a task: the kernel uses numbers again. [`TaskId`] adds the start time,
+//! so a task that died midway is never confused with its successor.
+
+use crate::cpuset::CpuSet;
+use crate::kernel::Kernel;
+use crate::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// A task for its whole life: thread number and start time in clock ticks since boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct TaskId {
+    pub tid: i32,
+    pub start_ticks: u64,
+}
+
+/// One thread (of a process: its main thread).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Task {
+    pub id: TaskId,
+    /// The process; equal to `id.tid` for a main thread.
+    pub process: i32,
+    pub parent: i32,
+    pub command: String,
+    pub kernel_thread: bool,
+    /// A kernel thread that the kernel forbids to move (`PF_NO_SETAFFINITY`).
+    pub bound: bool,
+    pub allowed_cpus: CpuSet,
+    /// Path in the cgroup v2 tree (`/system.slice/x.service`); `/` for kernel threads.
+    pub group: PathBuf,
+    pub zombie: bool,
+}
+
+// include/linux/sched.h
+const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
+const PF_KTHREAD: u64 = 0x0020_0000;
+
+/// Fields of /proc/PID/stat after the command, which may itself hold spaces and parentheses.
+fn after_command<'a>(path: &Path, stat: &'a str) -> Result<(&'a str, Vec<&'a str>)> {
+    let bad =
+        || Error::Content { path: path.to_owned(), text: stat.to_owned(), expected: "a task's stat line" };
+    let open = stat.find('(').ok_or_else(bad)?;
+    let close = stat.rfind(')').filter(|close| *close > open).ok_or_else(bad)?;
+    let fields: Vec<&str> = stat[close + 1..].split_whitespace().collect();
+    if fields.len() < 20 { Err(bad()) } else { Ok((&stat[open + 1..close], fields)) }
+}
+
+/// The value of one `Name:\tvalue` line of /proc/PID/status.
+fn status_line<'a>(path: &Path, status: &'a str, name: &str) -> Result<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim).ok_or_else(
+        || Error::Content { path: path.to_owned(), text: name.to_owned(), expected: "a line of it" },
+    )
+}
+
+/// One task by thread number. Errors: `is_missing()` where there is none.
+pub fn read(kernel: &dyn Kernel, tid: i32) -> Result<Task> {
+    let text = |name: &str| -> Result<(PathBuf, String)> {
+        let path = PathBuf::from(format!("/proc/{tid}/{name}"));
+        let text = kernel.text(&path).map_err(Error::io(&path, "read"))?;
+        Ok((path, text))
+    };
+    let number = |path: &Path, text: &str| -> Result<u64> {
+        text.parse().map_err(|_| Error::Content {
+            path: path.to_owned(),
+            text: text.to_owned(),
+            expected: "a number",
+        })
+    };
+    let (stat_path, stat) = text("stat")?;
+    let (command, fields) = after_command(&stat_path, &stat)?;
+    let flags = number(&stat_path, fields[6])?;
+    let (status_path, status) = text("status")?;
+    let allowed = status_line(&status_path, &status, "Cpus_allowed_list")?;
+    let (_, groups) = text("cgroup")?;
+    Ok(Task {
+        id: TaskId { tid, start_ticks: number(&stat_path, fields[19])? },
+        process: number(&status_path, status_line(&status_path, &status, "Tgid")?)? as i32,
+        parent: number(&stat_path, fields[1])? as i32,
+        command: command.to_owned(),
+        kernel_thread: flags & PF_KTHREAD != 0,
+        bound: flags & PF_NO_SETAFFINITY != 0,
+        allowed_cpus: allowed.parse().map_err(|_| Error::Content {
+            path: status_path.clone(),
+            text: allowed.to_owned(),
+            expected: "a CPU list",
+        })?,
+        group: groups.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/").into(),
+        zombie: fields[0] == "Z" || fields[0] == "X",
+    })
+}
+
+/// Only who the task is; `None` where there is none.
+pub fn identify(kernel: &dyn Kernel, tid: i32) -> Option<TaskId> {
+    let path = PathBuf::from(format!("/proc/{tid}/stat"));
+    let stat = kernel.text(&path).ok()?;
+    let (_, fields) = after_command(&path, &stat).ok()?;
+    Some(TaskId { tid, start_ticks: fields[19].parse().ok()? })
+}
+
+/// Every process (main threads), kernel threads included; those that end meanwhile are left out.
+pub fn read_all(kernel: &dyn Kernel) -> Result<Vec<Task>> {
+    let dir = Path::new("/proc");
+    let mut tids: Vec<i32> = kernel
+        .list(dir)
+        .map_err(Error::io(dir, "list"))?
+        .iter()
+        .filter_map(|name| name.parse().ok())
+        .collect();
+    tids.sort_unstable();
+    read_each(kernel, &tids)
+}
+
+/// Every thread of a process, by number.
+pub fn threads(kernel: &dyn Kernel, process: i32) -> Result<Vec<Task>> {
+    let dir = PathBuf::from(format!("/proc/{process}/task"));
+    let mut tids: Vec<i32> = kernel
+        .list(&dir)
+        .map_err(Error::io(&dir, "list"))?
+        .iter()
+        .filter_map(|name| name.parse().ok())
+        .collect();
+    tids.sort_unstable();
+    read_each(kernel, &tids)
+}
+
+fn read_each(kernel: &dyn Kernel, tids: &[i32]) -> Result<Vec<Task>> {
+    let mut tasks = Vec::with_capacity(tids.len());
+    for tid in tids {
+        match read(kernel, *tid) {
+            Ok(task) => tasks.push(task),
+            Err(error) if error.is_missing() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(tasks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Linux;
+    use std::fs;
+
+    const STAT: &str = "77 (a (b) c) S 2 0 0 0 -1 69238848 0 0 0 0 0 0 0 0 20 0 1 0 4242 0 0\n";
+
+    fn machine(stat: &str, status: &str) -> (tempfile::TempDir, Linux) {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("proc/77");
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("stat"), stat).unwrap();
+        fs::write(dir.join("status"), status).unwrap();
+        fs::write(dir.join("cgroup"), "1:cpuset:/old\n0::/system.slice/x.service\n").unwrap();
+        let linux = Linux::below(root.path());
+        (root, linux)
+    }
+
+    #[test]
+    fn a_task_is_read_even_when_its_name_has_parentheses() {
+        let (_root, linux) = machine(STAT, "Name:\ta\nTgid:\t77\nCpus_allowed_list:\t0-2\n");
+        let task = read(&linux, 77).unwrap();
+        assert_eq!(task.command, "a (b) c");
+        assert_eq!(task.id, TaskId { tid: 77, start_ticks: 4242 });
+        assert_eq!((task.process, task.parent), (77, 2));
+        assert!(task.kernel_thread && task.bound);
+        assert_eq!(task.group, Path::new("/system.slice/x.service"));
+        assert_eq!(identify(&linux, 77), Some(task.id));
+    }
+
+    #[test]
+    fn a_torn_stat_line_is_an_error_that_names_the_file() {
+        let (_root, linux) = machine("77 (a) S 2\n", "");
+        assert!(read(&linux, 77).unwrap_err().to_string().contains("/proc/77/stat"));
+    }
+
+    #[test]
+    fn a_missing_task_is_missing() {
+        let (_root, linux) = machine(STAT, "");
+        assert!(read(&linux, 78).unwrap_err().is_missing());
+        assert_eq!(identify(&linux, 78), None);
+    }
+}
