@@ -16,6 +16,9 @@ use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
+/// Our group below the root, where no systemd delegates one to us.
+pub const GROUP: &str = "asmp";
+
 /// The cgroup v2 hierarchy of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Hierarchy {
@@ -23,6 +26,11 @@ pub struct Hierarchy {
     pub mount: Option<PathBuf>,
     /// Controllers that v2 offers at its root.
     pub controllers: Vec<String>,
+    /// Controllers enabled for the groups below the root.
+    pub controllers_of_children: Vec<String>,
+    /// Groups right below the root that use the cpuset controller themselves; looked for only where our
+    /// own group is there.
+    pub cpuset_users: Vec<PathBuf>,
     /// The mount point of a v1 hierarchy that holds the cpuset controller.
     pub cpuset_v1: Option<PathBuf>,
     /// CPUs in isolated partitions, `cpuset.cpus.isolated` of the root; `None` where the kernel has no
@@ -39,15 +47,34 @@ impl Hierarchy {
             kind == "cgroup" && options.split(',').any(|word| word == "cpuset")
         });
         let file = |name: &str| mount.as_ref().and_then(|mount| kernel.text(&mount.join(name)).ok());
+        let words = |text: Option<String>| -> Vec<String> {
+            text.map(|text| text.split_whitespace().map(str::to_owned).collect()).unwrap_or_default()
+        };
         Ok(Self {
-            controllers: file("cgroup.controllers")
-                .map(|text| text.split_whitespace().map(str::to_owned).collect())
-                .unwrap_or_default(),
+            controllers: words(file("cgroup.controllers")),
+            controllers_of_children: words(file("cgroup.subtree_control")),
+            cpuset_users: match &mount {
+                // Only who is about to give the controller back needs to know.
+                Some(mount) if kernel.exists(&mount.join(GROUP)) => cpuset_users(kernel, mount),
+                _ => Vec::new(),
+            },
             isolated: file("cpuset.cpus.isolated").and_then(|text| text.parse().ok()),
             cpuset_v1,
             mount,
         })
     }
+}
+
+/// Groups right below the root that have CPUs of their own or hand the controller on.
+fn cpuset_users(kernel: &dyn Kernel, mount: &Path) -> Vec<PathBuf> {
+    let text = |group: &Path, name: &str| kernel.text(&group.join(name)).unwrap_or_default();
+    let uses = |group: &PathBuf| {
+        ["cpuset.cpus", "cpuset.mems", "cpuset.cpus.exclusive"]
+            .iter()
+            .any(|name| !text(group, name).is_empty())
+            || text(group, "cgroup.subtree_control").split_whitespace().any(|word| word == "cpuset")
+    };
+    kernel.list(mount).unwrap_or_default().iter().map(|name| mount.join(name)).filter(uses).collect()
 }
 
 /// The first mount whose type and super options satisfy `is`; mountinfo as in proc_pid_mountinfo(5).

@@ -80,11 +80,11 @@ impl Facts {
         let text = |path: &str| kernel.text(Path::new(path)).map_err(Error::io(Path::new(path), "read"));
         let cpus = Cpus::read(kernel)?;
         let knobs = knob::of_machine().into_iter().chain(cpus.online.iter().flat_map(knob::of_cpu));
-        let settings =
+        let settings: BTreeMap<PathBuf, String> =
             knobs.filter_map(|knob| knob.read(kernel).ok().map(|text| (knob.path, text))).collect();
         Ok(Self {
             release: text("/proc/sys/kernel/osrelease")?,
-            preempt_rt: text("/sys/kernel/realtime").is_ok_and(|text| text.trim() == "1"),
+            preempt_rt: text("/proc/sys/kernel/version")?.contains("PREEMPT_RT"),
             root: effective_user(&text("/proc/self/status")?) == Some(0),
             systemd: kernel.exists(Path::new("/run/systemd/system")),
             command_line: text("/proc/cmdline")?,
@@ -138,11 +138,12 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in [
             ("proc/sys/kernel/osrelease", "7.2.13+deb14-rt-amd64\n"),
-            ("sys/kernel/realtime", "1\n"),
+            ("proc/sys/kernel/version", "#1 SMP PREEMPT_RT Debian 7.2.13-1 (2026-11-01)\n"),
             ("proc/self/status", "Name:\tx\nUid:\t1000\t0\t0\t0\n"),
             ("proc/self/mountinfo", "25 1 0:23 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
             ("proc/cmdline", "quiet nohz_full=1-3 rcu_nocbs=1-3\n"),
             ("proc/irq/1/smp_affinity_list", "0-3\n"),
+            ("proc/interrupts", "  CPU0 CPU1 CPU2 CPU3\n  1:  1 2 3 4  IO-APIC 1-edge i8042\n"),
             ("proc/irq/default_smp_affinity", "f\n"),
             ("sys/devices/system/cpu/possible", "0-7\n"),
             ("sys/devices/system/cpu/online", "0-3\n"),

@@ -1,5 +1,6 @@
-//! Device interrupt lines, from /proc/irq and /sys/kernel/irq.
+//! Device interrupt lines, from /proc/irq and /proc/interrupts.
 
+use crate::counters;
 use crate::cpuset::CpuSet;
 use crate::kernel::Kernel;
 use crate::knob;
@@ -18,8 +19,6 @@ pub struct Irq {
     /// The file's text, to be restored to the byte.
     #[serde(skip)]
     pub affinity_text: String,
-    /// CPUs the hardware really sends it to; `None` where the kernel does not say.
-    pub effective: Option<CpuSet>,
 }
 
 impl Irq {
@@ -44,6 +43,12 @@ impl Irq {
     }
 }
 
+/// CPUs the hardware really sends a line to; `None` where the kernel does not say.
+pub fn effective(kernel: &dyn Kernel, number: u32) -> Option<CpuSet> {
+    let path = format!("/proc/irq/{number}/effective_affinity_list");
+    kernel.text(Path::new(&path)).ok()?.parse().ok()
+}
+
 /// All lines that have an affinity, by number. A line that vanishes while being read is left out.
 pub fn read_all(kernel: &dyn Kernel) -> Result<Vec<Irq>> {
     let dir = Path::new("/proc/irq");
@@ -54,6 +59,7 @@ pub fn read_all(kernel: &dyn Kernel) -> Result<Vec<Irq>> {
         .filter_map(|name| name.parse().ok())
         .collect();
     numbers.sort_unstable();
+    let mut handlers = counters::handlers_by_line(kernel)?;
     let mut irqs = Vec::with_capacity(numbers.len());
     for number in numbers {
         let affinity_knob = knob::irq_affinity(number);
@@ -62,21 +68,8 @@ pub fn read_all(kernel: &dyn Kernel) -> Result<Vec<Irq>> {
             Err(error) if error.is_missing() => continue,
             Err(error) => return Err(error),
         };
-        let effective = kernel
-            .text(Path::new(&format!("/proc/irq/{number}/effective_affinity_list")))
-            .ok()
-            .and_then(|text| text.parse().ok());
-        let actions = kernel
-            .text(Path::new(&format!("/sys/kernel/irq/{number}/actions")))
-            .map(|text| text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect())
-            .unwrap_or_default();
-        irqs.push(Irq {
-            number,
-            actions,
-            affinity: affinity_knob.cpus(&affinity_text)?,
-            affinity_text,
-            effective,
-        });
+        let actions = handlers.remove(&number).unwrap_or_default();
+        irqs.push(Irq { number, actions, affinity: affinity_knob.cpus(&affinity_text)?, affinity_text });
     }
     Ok(irqs)
 }
@@ -103,20 +96,22 @@ mod tests {
         let (_root, linux) = machine(&[
             ("proc/irq/24/smp_affinity_list", "0-3\n"),
             ("proc/irq/24/effective_affinity_list", "2\n"),
-            ("sys/kernel/irq/24/actions", "eth0-rx-1,eth0\n"),
+            ("proc/interrupts", "  CPU0 CPU1\n 24:  1  2  PCI-MSIX-0000:00:01.0  0-edge  eth0-rx-1, eth0\n"),
             ("proc/irq/3/smp_affinity_list", "0\n"),
             ("proc/irq/default_smp_affinity", "f\n"),
         ]);
         let irqs = read_all(&linux).unwrap();
         assert_eq!(irqs.iter().map(|irq| irq.number).collect::<Vec<_>>(), [3, 24]);
         assert_eq!(irqs[1].actions, ["eth0-rx-1", "eth0"]);
-        assert_eq!(irqs[1].effective, Some("2".parse().unwrap()));
+        assert_eq!(effective(&linux, 24), Some("2".parse().unwrap()));
+        assert_eq!(effective(&linux, 3), None);
         assert_eq!(irqs[0].label(), "3 (unused)");
     }
 
     #[test]
     fn a_wrong_affinity_is_an_error_that_names_the_file() {
-        let (_root, linux) = machine(&[("proc/irq/24/smp_affinity_list", "many\n")]);
+        let (_root, linux) =
+            machine(&[("proc/irq/24/smp_affinity_list", "many\n"), ("proc/interrupts", "  CPU0\n")]);
         assert!(read_all(&linux).unwrap_err().to_string().contains("/proc/irq/24/smp_affinity_list"));
     }
 
@@ -133,7 +128,6 @@ mod tests {
             actions: vec!["eth0-rx-1".into()],
             affinity: CpuSet::new(),
             affinity_text: String::new(),
-            effective: None,
         };
         for name in ["24", "eth0", "eth0-rx", "eth0-rx-1"] {
             assert!(irq.is_called(name), "{name}");

@@ -5,6 +5,7 @@
 //! Paths are absolute as the kernel documents them (`/proc/irq/24/smp_affinity_list`).
 
 use crate::sched::{self, Schedule};
+use crate::systemd;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,10 @@ pub trait Kernel: Send + Sync {
     }
 
     fn exists(&self, path: &Path) -> bool;
+
+    /// Starts or stops the delegated systemd service whose cgroup holds our groups, in the cgroup tree at
+    /// `mount`. Returns when its cgroup is there (or gone). Errors: systemd's own words.
+    fn delegate(&self, mount: &Path, on: bool) -> io::Result<()>;
 }
 
 /// The running kernel, its files below `root` (`/` but in tests of the readers).
@@ -67,7 +72,18 @@ impl Default for Linux {
 
 impl Kernel for Linux {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        std::fs::read(self.at(path))
+        use std::io::Read;
+        // Kernel files tell no size, so asking for it is in vain; most fit a page.
+        let mut file = std::fs::File::open(self.at(path))?;
+        let (mut bytes, mut page) = (Vec::new(), [0; 4096]);
+        loop {
+            match file.read(&mut page) {
+                Ok(0) => return Ok(bytes),
+                Ok(count) => bytes.extend_from_slice(&page[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -110,5 +126,9 @@ impl Kernel for Linux {
 
     fn exists(&self, path: &Path) -> bool {
         self.at(path).exists()
+    }
+
+    fn delegate(&self, mount: &Path, on: bool) -> io::Result<()> {
+        if on { systemd::start(&self.at(mount)) } else { systemd::stop(&self.at(mount)) }
     }
 }

@@ -128,15 +128,19 @@ pub fn watchdog_cpus() -> Knob {
 }
 
 /// Seconds between polls for corrected machine checks; one value for all CPUs whichever CPU's file is
-/// written, arch/x86/x86_64/machinecheck.rst.
-pub fn machine_check_interval(cpu: Cpu) -> Knob {
-    Knob::new(format!("/sys/devices/system/machinecheck/machinecheck{cpu}/check_interval"), Shape::Text)
+/// written (CPU 0 is always there), arch/x86/x86_64/machinecheck.rst.
+pub fn machine_check_interval() -> Knob {
+    Knob::new("/sys/devices/system/machinecheck/machinecheck0/check_interval", Shape::Text)
 }
 
 /// Time that the deadline server of `class` (fair, ext) may take from real-time tasks on one CPU, in ns a
 /// period; 0 switches it off. scheduler/sched-debug.rst, debugfs.
 pub fn deadline_server_runtime(class: &str, cpu: Cpu) -> Knob {
     Knob::new(format!("/sys/kernel/debug/sched/{class}_server/cpu{cpu}/runtime"), Shape::Text)
+}
+
+pub fn is_deadline_server(knob: &Knob) -> bool {
+    knob.path.starts_with("/sys/kernel/debug/sched")
 }
 
 /// admin-guide/pm/cpufreq.rst; the policy may cover several CPUs.
@@ -170,13 +174,50 @@ pub fn of_cpu(cpu: Cpu) -> Vec<Knob> {
         deadline_server_runtime("ext", cpu),
         frequency_governor(cpu),
         resume_latency(cpu),
-        machine_check_interval(cpu),
     ]
 }
 
 /// Every setting of the whole machine.
 pub fn of_machine() -> Vec<Knob> {
-    vec![default_irq_affinity(), workqueue_cpus(), watchdog_cpus()]
+    vec![default_irq_affinity(), workqueue_cpus(), watchdog_cpus(), machine_check_interval()]
+}
+
+/// Settings that are only looked at, by `asmp check`; sysctl documents and ABI files of the same names.
+pub mod observed {
+    use crate::Kernel;
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    /// The text of each that this machine has, by path.
+    pub fn read(kernel: &dyn Kernel) -> BTreeMap<&'static str, String> {
+        ALL.into_iter()
+            .filter_map(|path| Some((path, kernel.text(Path::new(path)).ok()?.trim().to_owned())))
+            .collect()
+    }
+
+    pub const NMI_WATCHDOG: &str = "/proc/sys/kernel/nmi_watchdog";
+    pub const RT_RUNTIME_US: &str = "/proc/sys/kernel/sched_rt_runtime_us";
+    pub const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
+    pub const TIMER_MIGRATION: &str = "/proc/sys/kernel/timer_migration";
+    pub const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    pub const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+    pub const SAME_PAGE_MERGING: &str = "/sys/kernel/mm/ksm/run";
+    pub const SCHED_EXT: &str = "/sys/kernel/sched_ext/state";
+    pub const SMT: &str = "/sys/devices/system/cpu/smt/active";
+    pub const TRACING: &str = "/sys/kernel/tracing/current_tracer";
+
+    pub const ALL: [&str; 10] = [
+        NMI_WATCHDOG,
+        RT_RUNTIME_US,
+        NUMA_BALANCING,
+        TIMER_MIGRATION,
+        CLOCK_SOURCE,
+        HUGE_PAGES,
+        SAME_PAGE_MERGING,
+        SCHED_EXT,
+        SMT,
+        TRACING,
+    ];
 }
 
 #[cfg(test)]

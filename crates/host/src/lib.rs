@@ -3,16 +3,17 @@
 //! or tracefs; it holds no policy and prints nothing.
 
 pub mod cgroup;
+pub mod counters;
 pub mod cpuset;
 pub mod facts;
-#[cfg(feature = "fake")]
-pub mod fake;
 pub mod irq;
 pub mod kernel;
 pub mod knob;
 pub mod sched;
 pub mod store;
+pub mod systemd;
 pub mod task;
+pub mod trace;
 
 pub use cpuset::{Cpu, CpuSet, CpuSpec};
 pub use facts::Facts;
@@ -26,8 +27,8 @@ use std::path::{Path, PathBuf};
 /// What can go wrong with one kernel file, with its path.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{path}: cannot {operation}: {source}", path = path.display())]
-    Io { path: PathBuf, operation: &'static str, source: io::Error },
+    #[error("{path}: cannot {operation}: {cause}", path = path.display())]
+    Io { path: PathBuf, operation: &'static str, cause: io::Error },
 
     #[error("{path}: {text:?} is not {expected}", path = path.display())]
     Content { path: PathBuf, text: String, expected: &'static str },
@@ -42,13 +43,13 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     pub fn io(path: &Path, operation: &'static str) -> impl FnOnce(io::Error) -> Self + use<> {
         let path = path.to_owned();
-        move |source| Self::Io { path, operation, source }
+        move |cause| Self::Io { path, operation, cause }
     }
 
     /// The kernel's error number, where it gave one.
     pub fn errno(&self) -> Option<i32> {
         match self {
-            Self::Io { source, .. } => source.raw_os_error(),
+            Self::Io { cause, .. } => cause.raw_os_error(),
             _ => None,
         }
     }
@@ -56,6 +57,6 @@ impl Error {
     /// The file or task is not there (any more).
     pub fn is_missing(&self) -> bool {
         matches!(self.errno(), Some(libc::ENOENT | libc::ESRCH | libc::ENODEV))
-            || matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+            || matches!(self, Self::Io { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
     }
 }

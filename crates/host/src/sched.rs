@@ -191,6 +191,19 @@ pub fn set(tid: i32, schedule: &Schedule) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Confines a thread to one CPU (`sched_setaffinity(2)`). Errors: ESRCH, EPERM, EINVAL (its cpuset lacks the CPU).
+pub fn pin(tid: i32, cpu: u32) -> io::Result<()> {
+    let mut words = [0u64; 1024];
+    let word = words
+        .get_mut(cpu as usize / 64)
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no machine has such a CPU"))?;
+    *word |= 1 << (cpu % 64);
+    // SAFETY: the kernel reads `size_of_val(&words)` bytes of `words`, which outlives the call.
+    let result =
+        unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, size_of_val(&words), words.as_ptr()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

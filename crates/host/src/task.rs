@@ -112,6 +112,19 @@ pub fn read_all(kernel: &dyn Kernel) -> Result<Vec<Task>> {
     read_each(kernel, &tids)
 }
 
+/// Processes whose name satisfies `wanted`, lowest number first; of the others only the name is read. Looks
+/// no further once `enough` are found: kernel threads of CPUs are made at boot and have low numbers.
+pub fn named(kernel: &dyn Kernel, enough: usize, wanted: impl Fn(&str) -> bool) -> Vec<Task> {
+    let names = kernel.list(Path::new("/proc")).unwrap_or_default();
+    let mut tids: Vec<i32> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    tids.sort_unstable();
+    tids.into_iter()
+        .filter(|tid| kernel.text(Path::new(&format!("/proc/{tid}/comm"))).is_ok_and(|name| wanted(&name)))
+        .filter_map(|tid| read(kernel, tid).ok())
+        .take(enough)
+        .collect()
+}
+
 /// Every thread of a process, by number.
 pub fn threads(kernel: &dyn Kernel, process: i32) -> Result<Vec<Task>> {
     let dir = PathBuf::from(format!("/proc/{process}/task"));

@@ -1,1 +1,3 @@
+//! Measurements: what really happens on CPUs. Changes no system setting.
 
+pub mod noise;

@@ -1,0 +1,158 @@
+//! The kernel's own counters of what happens on each CPU: /proc/interrupts and /proc/softirqs
+//! (filesystems/proc.rst). Parsers are pure; offline CPUs have no column and are absent.
+
+use crate::cpuset::Cpu;
+use crate::kernel::Kernel;
+use crate::{Error, Result};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What kind of interrupt a row of /proc/interrupts counts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The CPU's own timer: x86 `LOC`, arm64 `arch_timer`.
+    LocalTimer,
+    /// A device line: its number and handlers.
+    Device(String),
+    /// From another CPU: rescheduling, function call, TLB shootdown, irq work.
+    Ipi(String),
+    /// Machine checks, thermal events, NMIs and what else the architecture has.
+    Other(String),
+}
+
+/// One row: counts since boot by CPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    pub kind: Kind,
+    pub counts: BTreeMap<Cpu, u64>,
+}
+
+/// All rows with a column for each CPU.
+pub fn interrupts(kernel: &dyn Kernel) -> Result<Vec<Row>> {
+    let path = Path::new("/proc/interrupts");
+    let text = kernel.text(path).map_err(Error::io(path, "read"))?;
+    parse_interrupts(&text).ok_or_else(|| bad(path, &text, "a table of interrupts"))
+}
+
+/// Softirqs by kind and CPU.
+pub fn softirqs(kernel: &dyn Kernel) -> Result<BTreeMap<String, BTreeMap<Cpu, u64>>> {
+    let path = Path::new("/proc/softirqs");
+    let text = kernel.text(path).map_err(Error::io(path, "read"))?;
+    let table = table(&text).ok_or_else(|| bad(path, &text, "a table of softirqs"))?;
+    Ok(table.into_iter().map(|(name, counts, _)| (name.to_owned(), counts)).collect())
+}
+
+/// Names of the handlers of each IRQ line in use.
+pub fn handlers_by_line(kernel: &dyn Kernel) -> Result<BTreeMap<u32, Vec<String>>> {
+    let path = Path::new("/proc/interrupts");
+    let text = kernel.text(path).map_err(Error::io(path, "read"))?;
+    let rows = table(&text).ok_or_else(|| bad(path, &text, "a table of interrupts"))?;
+    let names = |words: &str| {
+        handlers(words).split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    };
+    Ok(rows.iter().filter_map(|(label, _, words)| Some((label.parse().ok()?, names(words)))).collect())
+}
+
+/// Local timer interrupts of one CPU since boot. Errors: `Content` where it has no column.
+pub fn local_timer_ticks(kernel: &dyn Kernel, cpu: Cpu) -> Result<u64> {
+    let rows = interrupts(kernel)?;
+    let timer = rows.iter().find(|row| row.kind == Kind::LocalTimer).and_then(|row| row.counts.get(&cpu));
+    timer
+        .copied()
+        .ok_or_else(|| bad(Path::new("/proc/interrupts"), &format!("CPU{cpu}"), "a column with a timer row"))
+}
+
+fn bad(path: &Path, text: &str, expected: &'static str) -> Error {
+    Error::Content { path: path.to_owned(), text: text.chars().take(80).collect(), expected }
+}
+
+/// Label, counts by CPU and the rest of a line.
+type Line<'a> = (&'a str, BTreeMap<Cpu, u64>, String);
+
+/// Each line that has a count for every CPU of the header.
+fn table(text: &str) -> Option<Vec<Line<'_>>> {
+    let mut lines = text.lines();
+    let cpus: Vec<Cpu> = lines
+        .next()?
+        .split_whitespace()
+        .map(|name| name.strip_prefix("CPU")?.parse().ok())
+        .collect::<Option<_>>()?;
+    let mut rows = Vec::new();
+    for line in lines {
+        let (label, rest) = line.split_once(':')?;
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        let counts: Vec<u64> = words.iter().map_while(|word| word.parse().ok()).take(cpus.len()).collect();
+        // ERR and MIS have one number for the whole machine.
+        if counts.len() == cpus.len() {
+            let by_cpu = cpus.iter().copied().zip(counts).collect();
+            rows.push((label.trim(), by_cpu, words[cpus.len()..].join(" ")));
+        }
+    }
+    if cpus.is_empty() { None } else { Some(rows) }
+}
+
+fn parse_interrupts(text: &str) -> Option<Vec<Row>> {
+    let rows = table(text)?;
+    Some(rows.into_iter().map(|(label, counts, words)| Row { kind: kind(label, &words), counts }).collect())
+}
+
+fn kind(label: &str, words: &str) -> Kind {
+    let named = |name: &str| name.to_owned();
+    match label {
+        "LOC" => Kind::LocalTimer,
+        "RES" => Kind::Ipi(named("rescheduling")),
+        "CAL" => Kind::Ipi(named("function call")),
+        "TLB" => Kind::Ipi(named("TLB shootdown")),
+        "IWI" => Kind::Ipi(named("irq work")),
+        _ if label.parse::<u32>().is_ok() => match words.contains("arch_timer") {
+            true => Kind::LocalTimer,
+            false => Kind::Device(format!("{label} {}", handlers(words)).trim_end().to_owned()),
+        },
+        _ if label.starts_with("IPI") => Kind::Ipi(words.to_ascii_lowercase()),
+        _ => Kind::Other(format!("{label} {words}").trim().to_owned()),
+    }
+}
+
+/// The chip, the hardware line and the trigger come first; the handlers are what people know.
+fn handlers(words: &str) -> String {
+    let is_trigger = |word: &&str| {
+        let word = word.to_ascii_lowercase();
+        ["edge", "level", "fasteoi"].iter().any(|trigger| word.ends_with(trigger))
+    };
+    words.split_whitespace().skip_while(|word| !is_trigger(word)).skip(1).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const X86: &str = "            CPU0       CPU2       \n  0:         40          0  IO-APIC   2-edge      timer\n 24:          7          9  PCI-MSIX-0000:00:01.0    0-edge      virtio0-config\nNMI:          0          0   Non-maskable interrupts\nLOC:       1200       3400   Local timer interrupts\nRES:         11         12   Rescheduling interrupts\nERR:          0\n";
+
+    #[test]
+    fn rows_are_named_and_belong_to_their_cpu_although_one_is_offline() {
+        let rows = parse_interrupts(X86).unwrap();
+        assert_eq!(rows.len(), 5, "ERR has no column a CPU");
+        let of = |kind: &Kind| rows.iter().find(|row| row.kind == *kind).map(|row| row.counts.clone());
+        assert_eq!(of(&Kind::LocalTimer).unwrap()[&2], 3400);
+        assert_eq!(of(&Kind::Ipi("rescheduling".into())).unwrap()[&0], 11);
+        assert!(
+            rows.iter().any(|row| matches!(&row.kind, Kind::Device(name) if name == "24 virtio0-config"))
+        );
+    }
+
+    #[test]
+    fn arm64_spells_the_timer_and_ipis_its_own_way() {
+        let text = "           CPU0       CPU1\n 11:       5       6  GICv3  30 Level     arch_timer\nIPI0:      1       2  Rescheduling interrupts\n";
+        let rows = parse_interrupts(text).unwrap();
+        assert_eq!(rows[0].kind, Kind::LocalTimer);
+        assert_eq!(rows[1].kind, Kind::Ipi("rescheduling interrupts".into()));
+    }
+
+    #[test]
+    fn what_is_no_table_is_refused() {
+        assert!(parse_interrupts("").is_none());
+        assert!(parse_interrupts("hello\nworld\n").is_none());
+    }
+}

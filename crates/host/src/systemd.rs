@@ -1,0 +1,53 @@
+//! The delegated service under systemd: the one place of its tree where others may make groups.
+//!
+//! systemd writes every cgroup it knows and switches off controllers that no unit needs, so our groups lie
+//! below a service with `Delegate=cpuset`. systemd removes the group of a service without processes, so one
+//! `sleep` holds it, in a group of its own: a group that hands threaded controllers on may hold none itself.
+//! See systemd's CGROUP_DELEGATION document.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+pub const SLICE: &str = "asmp.slice";
+pub const SERVICE: &str = "asmp.service";
+const HOLDER: &str = "holder";
+
+/// Starts the service and puts its process aside. Does nothing where it runs already.
+pub fn start(mount: &Path) -> io::Result<()> {
+    let group = mount.join(SLICE).join(SERVICE);
+    if !group.join(HOLDER).is_dir() {
+        call(
+            Command::new("systemd-run")
+                .args(["--quiet", "--unit", SERVICE, "--slice", SLICE, "--collect"])
+                .args(["--description", "Holds the cgroups of asmp's partitions"])
+                .args(["--property", "Delegate=cpuset", "--property", "Type=exec", "sleep", "infinity"]),
+        )?;
+        fs::create_dir(group.join(HOLDER))?;
+        for process in fs::read_to_string(group.join("cgroup.procs"))?.lines() {
+            fs::write(group.join(HOLDER).join("cgroup.procs"), process)?;
+        }
+    }
+    Ok(())
+}
+
+/// Stops the service and its slice; systemd removes the groups. Does nothing where there is none.
+pub fn stop(mount: &Path) -> io::Result<()> {
+    let slice: PathBuf = mount.join(SLICE);
+    if slice.join(SERVICE).is_dir() {
+        call(Command::new("systemctl").args(["stop", SERVICE]))?;
+    }
+    if slice.is_dir() {
+        call(Command::new("systemctl").args(["stop", SLICE]))?;
+    }
+    Ok(())
+}
+
+fn call(command: &mut Command) -> io::Result<()> {
+    let Output { status, stderr, .. } = command.output()?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(String::from_utf8_lossy(&stderr).trim().to_owned())),
+    }
+}

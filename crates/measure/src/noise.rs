@@ -1,0 +1,396 @@
+//! Noise: what disturbed CPUs during a window, in counts. The proof that a partition holds is a row of zeros,
+//! beside the same count without the partition.
+//!
+//! Counters (interrupts, softirqs) are read before and after; who ran is recorded by a private trace
+//! instance. Units: counts in the window unless a name says otherwise; time in ns of the monotonic clock.
+
+use asmp_host::counters::{self, Kind, Row};
+use asmp_host::task;
+use asmp_host::trace::{Event, Trace, Tracer};
+use asmp_host::{Cpu, CpuSet, Error, Kernel, cgroup};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Version of the layout of [`Report`] in JSON.
+pub const NOISE_SCHEMA: u32 = 1;
+
+/// What is to be counted.
+#[derive(Debug, Clone, Default)]
+pub struct Request {
+    pub cpus: CpuSet,
+    /// Groups whose tasks belong on these CPUs; without any, every task but idle is foreign.
+    pub groups: Vec<PathBuf>,
+}
+
+/// Counts of one window.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Report {
+    pub schema: u32,
+    pub kernel: String,
+    /// Length of the window, measured.
+    pub duration_ns: u64,
+    /// Trace events that found no room; then the counts of tasks are lower bounds.
+    pub lost_events: u64,
+    /// Why tasks could not be recorded, where they could not.
+    pub tasks_unavailable: Option<String>,
+    pub cpus: BTreeMap<Cpu, CpuNoise>,
+}
+
+/// Counts of one CPU. A count that could not be had is `null`, never 0.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct CpuNoise {
+    /// The CPU went offline during the window; the counts are void.
+    pub went_offline: bool,
+    /// Local timer interrupts.
+    pub ticks: u64,
+    /// Interrupts of devices, by line and handler; only those that came.
+    pub device_interrupts: BTreeMap<String, u64>,
+    /// Interrupts from other CPUs, by kind; only those that came.
+    pub ipis: BTreeMap<String, u64>,
+    /// Machine checks, NMIs and the like; only those that came.
+    pub other_interrupts: BTreeMap<String, u64>,
+    /// Softirqs by kind; only those that came.
+    pub softirqs: BTreeMap<String, u64>,
+    /// Switches to tasks that do not belong here (user tasks), by `command/tid`.
+    pub foreign_switches: Option<BTreeMap<String, u64>>,
+    /// Switches to kernel threads, by `command/tid`.
+    pub kernel_switches: Option<BTreeMap<String, u64>>,
+    /// Switches to tasks that belong here.
+    pub own_switches: Option<u64>,
+    /// Tasks moved onto or off this CPU, by `command/tid`.
+    pub migrations: Option<BTreeMap<String, u64>>,
+    pub user_page_faults: Option<u64>,
+    pub kernel_page_faults: Option<u64>,
+}
+
+/// Counters at one instant.
+struct Counters {
+    at: Instant,
+    interrupts: Vec<Row>,
+    softirqs: BTreeMap<String, BTreeMap<Cpu, u64>>,
+}
+
+fn counters(kernel: &dyn Kernel) -> Result<Counters, Error> {
+    let (interrupts, softirqs) = (counters::interrupts(kernel)?, counters::softirqs(kernel)?);
+    Ok(Counters { at: Instant::now(), interrupts, softirqs })
+}
+
+/// Counts for as long as `wait` takes. Errors: a counter file cannot be read. Where tasks cannot be recorded
+/// (no tracefs, not root) the report says so.
+pub fn observe(kernel: &dyn Kernel, request: &Request, wait: impl FnOnce()) -> Result<Report, Error> {
+    let tracer = Tracer::prepare(kernel, &request.cpus);
+    let mut own = members(kernel, request);
+    let started = tracer.as_ref().map_err(ToString::to_string).and_then(|tracer| {
+        // Patching the tracepoints in interrupts all CPUs; let that settle before the window opens.
+        std::thread::sleep(Duration::from_millis(50));
+        tracer.start().map_err(|error| error.to_string())
+    });
+    let before = counters(kernel)?;
+    wait();
+    let after = counters(kernel)?;
+    let trace = match (&started, &tracer) {
+        (Ok(()), Ok(tracer)) => tracer.stop().map_err(|error| error.to_string()),
+        (Err(reason), _) => Err(reason.clone()),
+        (Ok(()), Err(error)) => Err(error.to_string()),
+    };
+    drop(tracer);
+    own.extend(members(kernel, request));
+    let release = kernel.text(std::path::Path::new("/proc/sys/kernel/osrelease")).unwrap_or_default();
+    let is_kernel_thread = |tid: i32| task::read(kernel, tid).is_ok_and(|task| task.kernel_thread);
+    Ok(report(release, &request.cpus, &before, &after, trace, &own, &is_kernel_thread))
+}
+
+fn members(kernel: &dyn Kernel, request: &Request) -> BTreeSet<i32> {
+    request.groups.iter().flat_map(|group| cgroup::threads_of(kernel, group).unwrap_or_default()).collect()
+}
+
+/// From two readings and a trace to counts. Pure but for the question which numbers are kernel threads.
+fn report(
+    kernel: String,
+    cpus: &CpuSet,
+    before: &Counters,
+    after: &Counters,
+    trace: Result<Trace, String>,
+    own: &BTreeSet<i32>,
+    is_kernel_thread: &dyn Fn(i32) -> bool,
+) -> Report {
+    let mut noise: BTreeMap<Cpu, CpuNoise> =
+        cpus.iter().map(|cpu| (cpu, interrupts_of(cpu, before, after))).collect();
+    let (lost_events, tasks_unavailable) = match &trace {
+        Ok(trace) => {
+            tasks_of(&mut noise, trace, own, is_kernel_thread);
+            (trace.lost, None)
+        }
+        Err(reason) => (0, Some(reason.clone())),
+    };
+    Report {
+        schema: NOISE_SCHEMA,
+        kernel,
+        duration_ns: u64::try_from((after.at - before.at).as_nanos()).unwrap_or(u64::MAX),
+        lost_events,
+        tasks_unavailable,
+        cpus: noise,
+    }
+}
+
+fn interrupts_of(cpu: Cpu, before: &Counters, after: &Counters) -> CpuNoise {
+    let mut noise = CpuNoise::default();
+    let earlier: BTreeMap<&Kind, &Row> = before.interrupts.iter().map(|row| (&row.kind, row)).collect();
+    let present = |counters: &Counters| counters.interrupts.iter().any(|row| row.counts.contains_key(&cpu));
+    noise.went_offline = !present(before) || !present(after);
+    if noise.went_offline {
+        return noise;
+    }
+    for row in &after.interrupts {
+        let now = row.counts.get(&cpu).copied().unwrap_or(0);
+        // A line that appeared meanwhile began at 0.
+        let then = earlier.get(&row.kind).and_then(|row| row.counts.get(&cpu)).copied().unwrap_or(0);
+        let count = now.saturating_sub(then);
+        let by_name = match &row.kind {
+            Kind::LocalTimer => {
+                noise.ticks += count;
+                continue;
+            }
+            Kind::Device(name) => (&mut noise.device_interrupts, name),
+            Kind::Ipi(name) => (&mut noise.ipis, name),
+            Kind::Other(name) => (&mut noise.other_interrupts, name),
+        };
+        if count > 0 {
+            *by_name.0.entry(by_name.1.clone()).or_default() += count;
+        }
+    }
+    for (kind, counts) in &after.softirqs {
+        let then = before.softirqs.get(kind).and_then(|counts| counts.get(&cpu)).copied().unwrap_or(0);
+        let count = counts.get(&cpu).copied().unwrap_or(0).saturating_sub(then);
+        if count > 0 {
+            noise.softirqs.insert(kind.clone(), count);
+        }
+    }
+    noise
+}
+
+fn tasks_of(
+    noise: &mut BTreeMap<Cpu, CpuNoise>,
+    trace: &Trace,
+    own: &BTreeSet<i32>,
+    is_kernel_thread: &dyn Fn(i32) -> bool,
+) {
+    for cpu in noise.values_mut() {
+        cpu.foreign_switches = Some(BTreeMap::new());
+        cpu.kernel_switches = Some(BTreeMap::new());
+        cpu.own_switches = Some(0);
+        cpu.migrations = Some(BTreeMap::new());
+        cpu.user_page_faults = Some(0);
+        cpu.kernel_page_faults = Some(0);
+    }
+    let mut kernel_threads: BTreeMap<i32, bool> = BTreeMap::new();
+    for event in &trace.events {
+        match event {
+            Event::Switch { tid: 0, .. } => {}
+            Event::Switch { cpu, tid, command } => {
+                let Some(cpu) = noise.get_mut(cpu) else { continue };
+                let name = format!("{command}/{tid}");
+                let kernel_thread = *kernel_threads.entry(*tid).or_insert_with(|| is_kernel_thread(*tid));
+                let counts = if own.contains(tid) {
+                    *cpu.own_switches.get_or_insert_default() += 1;
+                    continue;
+                } else if kernel_thread {
+                    &mut cpu.kernel_switches
+                } else {
+                    &mut cpu.foreign_switches
+                };
+                *counts.get_or_insert_default().entry(name).or_default() += 1;
+            }
+            Event::Migration { tid, command, from, to } => {
+                for cpu in [from, to] {
+                    if let Some(cpu) = noise.get_mut(cpu) {
+                        *cpu.migrations
+                            .get_or_insert_default()
+                            .entry(format!("{command}/{tid}"))
+                            .or_default() += 1;
+                    }
+                }
+            }
+            Event::PageFault { cpu, user } => {
+                let Some(cpu) = noise.get_mut(cpu) else { continue };
+                let count = if *user { &mut cpu.user_page_faults } else { &mut cpu.kernel_page_faults };
+                *count.get_or_insert_default() += 1;
+            }
+        }
+    }
+}
+
+/// A cell: what it counts, and where it is named.
+type Rows = Vec<(String, Option<u64>)>;
+
+fn sum(counts: &BTreeMap<String, u64>) -> u64 {
+    counts.values().sum()
+}
+
+fn rows(cpu: &CpuNoise) -> Rows {
+    let of = |counts: &Option<BTreeMap<String, u64>>| counts.as_ref().map(sum);
+    let mut rows = vec![
+        ("local timer ticks".to_owned(), Some(cpu.ticks)),
+        ("device interrupts".to_owned(), Some(sum(&cpu.device_interrupts))),
+        ("IPIs".to_owned(), Some(sum(&cpu.ipis))),
+        ("other interrupts".to_owned(), Some(sum(&cpu.other_interrupts))),
+        ("softirqs".to_owned(), Some(sum(&cpu.softirqs))),
+        ("switches to foreign tasks".to_owned(), of(&cpu.foreign_switches)),
+        ("switches to kernel threads".to_owned(), of(&cpu.kernel_switches)),
+        ("switches to own tasks".to_owned(), cpu.own_switches),
+        ("migrations".to_owned(), of(&cpu.migrations)),
+        ("page faults, user".to_owned(), cpu.user_page_faults),
+        ("page faults, kernel".to_owned(), cpu.kernel_page_faults),
+    ];
+    if cpu.went_offline {
+        rows.iter_mut().for_each(|(_, count)| *count = None);
+    }
+    rows
+}
+
+/// A table with one column a report and CPU, and below it the names behind the counts.
+pub fn table(columns: &[(&str, &Report)]) -> String {
+    let mut heads = Vec::new();
+    let mut cells: Vec<Rows> = Vec::new();
+    for (title, report) in columns {
+        for (number, cpu) in &report.cpus {
+            heads.push(match title.is_empty() {
+                true => format!("CPU {number}"),
+                false => format!("CPU {number} {title}"),
+            });
+            cells.push(rows(cpu));
+        }
+    }
+    let width = heads.iter().map(String::len).max().unwrap_or(0).max(8) + 2;
+    let mut text = format!("{:28}", "in the window");
+    heads.iter().for_each(|head| text.push_str(&format!("{head:>width$}")));
+    text.push('\n');
+    for index in 0..cells.first().map_or(0, Vec::len) {
+        text.push_str(&format!("{:28}", cells[0][index].0));
+        for column in &cells {
+            let cell = column[index].1.map_or("-".to_owned(), |count| count.to_string());
+            text.push_str(&format!("{cell:>width$}"));
+        }
+        text.push('\n');
+    }
+    for (title, report) in columns {
+        let seconds = report.duration_ns as f64 / 1e9;
+        text.push_str(&format!(
+            "{title}{}{seconds:.2} s, kernel {}",
+            if title.is_empty() { "" } else { ": " },
+            report.kernel
+        ));
+        match &report.tasks_unavailable {
+            Some(reason) => text.push_str(&format!(", tasks not recorded: {reason}")),
+            None => text.push_str(&format!(", lost events {}", report.lost_events)),
+        }
+        text.push('\n');
+        for (number, cpu) in &report.cpus {
+            names(&mut text, *number, cpu);
+        }
+    }
+    text
+}
+
+fn names(text: &mut String, number: Cpu, cpu: &CpuNoise) {
+    if cpu.went_offline {
+        text.push_str(&format!("  CPU {number}: went offline\n"));
+    }
+    let none = BTreeMap::new();
+    let named = [
+        ("devices", &cpu.device_interrupts),
+        ("IPIs", &cpu.ipis),
+        ("others", &cpu.other_interrupts),
+        ("softirqs", &cpu.softirqs),
+        ("foreign", cpu.foreign_switches.as_ref().unwrap_or(&none)),
+        ("kernel threads", cpu.kernel_switches.as_ref().unwrap_or(&none)),
+        ("migrated", cpu.migrations.as_ref().unwrap_or(&none)),
+    ];
+    for (label, counts) in named.into_iter().filter(|(_, counts)| !counts.is_empty()) {
+        let mut most: Vec<_> = counts.iter().collect();
+        most.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), (*name).clone()));
+        let shown: Vec<String> = most.iter().take(8).map(|(name, count)| format!("{name} {count}")).collect();
+        let more = most.len().saturating_sub(8);
+        let rest = if more == 0 { String::new() } else { format!(", and {more} more") };
+        text.push_str(&format!("  CPU {number} {label}: {}{rest}\n", shown.join(", ")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(kind: Kind, counts: &[(Cpu, u64)]) -> Row {
+        Row { kind, counts: counts.iter().copied().collect() }
+    }
+
+    fn at(interrupts: Vec<Row>) -> Counters {
+        Counters { at: Instant::now(), interrupts, softirqs: BTreeMap::new() }
+    }
+
+    fn one(trace: Result<Trace, String>) -> CpuNoise {
+        let before = at(vec![row(Kind::LocalTimer, &[(3, 100)])]);
+        let after = at(vec![
+            row(Kind::LocalTimer, &[(3, 107)]),
+            row(Kind::Device("24 eth0".into()), &[(3, 5)]),
+            row(Kind::Ipi("function call".into()), &[(3, 0)]),
+        ]);
+        let own = BTreeSet::from([10]);
+        let cpus = "3".parse().unwrap();
+        report("k".into(), &cpus, &before, &after, trace, &own, &|tid| tid == 12).cpus[&3].clone()
+    }
+
+    #[test]
+    fn tasks_are_told_apart_into_own_foreign_and_kernel() {
+        let switch = |tid| Event::Switch { cpu: 3, tid, command: "x".into() };
+        let events = vec![switch(0), switch(10), switch(11), switch(11), switch(12)];
+        let noise = one(Ok(Trace { events, lost: 0 }));
+        assert_eq!(noise.own_switches, Some(1));
+        assert_eq!(noise.foreign_switches, Some(BTreeMap::from([("x/11".into(), 2)])));
+        assert_eq!(noise.kernel_switches, Some(BTreeMap::from([("x/12".into(), 1)])));
+    }
+
+    #[test]
+    fn counters_are_differences_and_a_line_that_appeared_began_at_zero() {
+        let noise = one(Ok(Trace::default()));
+        assert_eq!(noise.ticks, 7);
+        assert_eq!(noise.device_interrupts, BTreeMap::from([("24 eth0".into(), 5)]));
+        assert!(noise.ipis.is_empty());
+    }
+
+    #[test]
+    fn what_was_not_recorded_is_unknown_and_not_zero() {
+        let noise = one(Err("no tracefs".into()));
+        assert_eq!(noise.foreign_switches, None);
+        assert_eq!(noise.user_page_faults, None);
+    }
+
+    #[test]
+    fn a_cpu_that_went_offline_has_no_counts() {
+        let before = at(vec![row(Kind::LocalTimer, &[(3, 100)])]);
+        let after = at(vec![row(Kind::LocalTimer, &[(0, 100)])]);
+        let cpus = "3".parse().unwrap();
+        let trace = Ok(Trace::default());
+        let report = report("k".into(), &cpus, &before, &after, trace, &BTreeSet::new(), &|_| false);
+        assert!(report.cpus[&3].went_offline);
+        assert!(table(&[("", &report)]).contains("went offline"));
+    }
+
+    #[test]
+    fn the_table_puts_columns_side_by_side() {
+        let noise = one(Ok(Trace::default()));
+        let report = Report {
+            schema: 1,
+            kernel: "k".into(),
+            duration_ns: 1_000_000_000,
+            lost_events: 0,
+            tasks_unavailable: None,
+            cpus: BTreeMap::from([(3, noise)]),
+        };
+        let text = table(&[("before", &report), ("shielded", &report)]);
+        assert!(text.contains("CPU 3 before") && text.contains("CPU 3 shielded"), "{text}");
+        assert!(text.contains("24 eth0 5"), "{text}");
+    }
+}
