@@ -1,0 +1,436 @@
+//! Taking the steps of a plan, and taking them back.
+//!
+//! Before each first write the way back goes to the journal and to disk; after each write the kernel is
+//! read again. The journal holds only ways back ([`Undo`]), each of which may be taken twice or for a step
+//! that never happened: so a crash at any instruction leaves a journal that `undo` can finish.
+
+use crate::partition::{Original, Placed};
+use crate::plan::{Action, Base, IfRefused, Plan, Step};
+use asmp_host::cgroup::{self, Groups};
+use asmp_host::store::Journal;
+use asmp_host::systemd;
+use asmp_host::task::{self, TaskId};
+use asmp_host::{CpuSet, Error, Kernel, Knob, Result, Schedule};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A way back. Idempotent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "undo", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Undo {
+    Set {
+        knob: Knob,
+        to: String,
+    },
+    Delegate {
+        on: bool,
+    },
+    MakeGroup {
+        path: PathBuf,
+        threaded: bool,
+    },
+    RemoveGroup {
+        path: PathBuf,
+    },
+    /// `alone`: only this thread, else its whole process.
+    Move {
+        task: TaskId,
+        alone: bool,
+        to: PathBuf,
+    },
+    SetPolicy {
+        task: TaskId,
+        to: Schedule,
+    },
+}
+
+/// Something the kernel refused, in words and with its error number.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Refused {
+    pub path: PathBuf,
+    pub what: String,
+    pub reason: String,
+    /// Does it reach a shielded CPU as things are?
+    pub disturbs: bool,
+}
+
+/// What came of the steps.
+#[derive(Debug, Default)]
+pub struct Applied {
+    pub refused: Vec<Refused>,
+    pub originals: BTreeMap<PathBuf, Original>,
+    /// Writes, directories and moves that really happened.
+    pub changes: usize,
+}
+
+/// Takes the ways back to the journal as they arise.
+pub struct Way<'a> {
+    journal: &'a mut Journal,
+    pub back: Vec<Undo>,
+}
+
+impl<'a> Way<'a> {
+    pub fn new(journal: &'a mut Journal) -> Self {
+        Self { journal, back: Vec::new() }
+    }
+
+    fn note(&mut self, undo: Undo) -> Result<()> {
+        let line = serde_json::to_string(&undo).map_err(|error| Error::Content {
+            path: PathBuf::from("journal"),
+            text: error.to_string(),
+            expected: "a journal line",
+        })?;
+        self.journal.append(&line)?;
+        self.back.push(undo);
+        Ok(())
+    }
+}
+
+/// Takes every step; stops at the first error that is not merely to be named. The caller undoes.
+pub fn apply(
+    kernel: &dyn Kernel,
+    base: &Base,
+    plan: &Plan,
+    way: &mut Way,
+) -> std::result::Result<Applied, Box<(Step, Error)>> {
+    let mut applied = Applied::default();
+    for step in &plan.steps {
+        match take(kernel, base, step, way, &mut applied) {
+            Ok(()) => {}
+            Err(error) if step.if_refused == IfRefused::Name && is_refusal(&error) => {
+                let path = match &step.action {
+                    Action::Set { knob, .. } => knob.path.clone(),
+                    _ => PathBuf::new(),
+                };
+                applied.refused.push(Refused {
+                    path,
+                    what: step.why.clone(),
+                    reason: reason(&error),
+                    disturbs: !error.is_missing(),
+                });
+            }
+            Err(error) => return Err(Box::new((step.clone(), error))),
+        }
+    }
+    Ok(applied)
+}
+
+/// The kernel said no and changed nothing; against a read-back that shows something else.
+fn is_refusal(error: &Error) -> bool {
+    matches!(error, Error::Io { .. })
+}
+
+/// The kernel's error number in the words of this field.
+fn reason(error: &Error) -> String {
+    match error.errno() {
+        Some(EIO | EPERM) if error.to_string().contains("/proc/irq/") => {
+            let name = if error.errno() == Some(EIO) { "EIO" } else { "EPERM" };
+            format!("the kernel manages its affinity itself and lets nobody change it ({name})")
+        }
+        _ if error.is_missing() => "it is gone".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+const EPERM: i32 = 1;
+const EIO: i32 = 5;
+const EBUSY: i32 = 16;
+const EOPNOTSUPP: i32 = 95;
+
+fn take(kernel: &dyn Kernel, base: &Base, step: &Step, way: &mut Way, applied: &mut Applied) -> Result<()> {
+    match &step.action {
+        Action::Set { knob, to, unless_away_from } => {
+            // The plan's own reading is a moment old; what a step before may have changed is read again.
+            let old = match (&step.old, unless_away_from, step.keeps_original) {
+                (Some(old), None, true) => old.clone(),
+                _ => knob.read(kernel)?,
+            };
+            let away = |cpus: &CpuSet| knob.cpus(&old).is_ok_and(|named| !named.intersects(cpus));
+            if knob.holds(&old, to) || unless_away_from.as_ref().is_some_and(away) {
+                return Ok(());
+            }
+            way.note(Undo::Set { knob: knob.clone(), to: knob.way_back(&old, to) })?;
+            set_patiently(kernel, knob, to)?;
+            if step.keeps_original {
+                let original = Original { shape: knob.shape, text: old };
+                applied.originals.insert(knob.path.clone(), original);
+            }
+        }
+        Action::Delegate { on } => {
+            way.note(Undo::Delegate { on: !on })?;
+            delegate(kernel, base, *on)?;
+        }
+        Action::MakeGroup { path, threaded } => {
+            way.note(Undo::RemoveGroup { path: path.clone() })?;
+            make_group(kernel, path, *threaded)?;
+        }
+        Action::RemoveGroup { path, threaded } => {
+            if !kernel.exists(path) {
+                return Ok(());
+            }
+            way.note(Undo::MakeGroup { path: path.clone(), threaded: *threaded })?;
+            remove_group(kernel, path)?;
+        }
+        Action::MoveIn { placed, groups } => move_in(kernel, base, placed, groups, way)?,
+        Action::MoveOut { placed, groups } => move_out(kernel, base, placed, groups, way)?,
+        Action::Evacuate { placed, groups, .. } => evacuate(kernel, base, placed, groups, way)?,
+        Action::SetPolicy { thread, to } => {
+            if task::identify(kernel, thread.task.tid) != Some(thread.task) {
+                return Ok(());
+            }
+            let path = task_path(thread.task.tid);
+            let old = kernel.schedule(thread.task.tid).map_err(Error::io(&path, "read the policy of"))?;
+            if old == *to {
+                return Ok(());
+            }
+            way.note(Undo::SetPolicy { task: thread.task, to: old })?;
+            kernel.set_schedule(thread.task.tid, to).map_err(Error::io(&path, "set the policy of"))?;
+        }
+    }
+    applied.changes += 1;
+    Ok(())
+}
+
+/// Takes the ways back, last first. Returns what could not be put back, in words.
+pub fn undo(kernel: &dyn Kernel, base: &Base, back: &[Undo]) -> Vec<String> {
+    back.iter()
+        .rev()
+        .filter_map(|undo| match undo_one(kernel, base, undo) {
+            Err(error) if !error.is_missing() => Some(error.to_string()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn undo_one(kernel: &dyn Kernel, base: &Base, undo: &Undo) -> Result<()> {
+    match undo {
+        Undo::Set { knob, to } => match knob.read(kernel)? {
+            now if knob.holds(&now, to) => Ok(()),
+            _ => set_patiently(kernel, knob, to),
+        },
+        Undo::Delegate { on } => delegate(kernel, base, *on),
+        Undo::MakeGroup { path, threaded } if !kernel.exists(path) => make_group(kernel, path, *threaded),
+        Undo::MakeGroup { .. } => Ok(()),
+        Undo::RemoveGroup { path } if !kernel.exists(path) => Ok(()),
+        Undo::RemoveGroup { path } => {
+            // Whoever came in meanwhile (the child of a killed `asmp run`) goes where we are.
+            let refuge = refuge(kernel, base);
+            for tid in cgroup::threads_of(kernel, path).unwrap_or_default() {
+                let _ = cgroup::move_process(kernel, process_of(kernel, tid), &refuge);
+            }
+            remove_group(kernel, path)
+        }
+        Undo::Move { task: id, alone, to } => {
+            if task::identify(kernel, id.tid) != Some(*id) {
+                return Ok(());
+            }
+            match alone {
+                true => cgroup::move_thread(kernel, id.tid, to),
+                false => move_home(kernel, base, id.tid, to),
+            }
+        }
+        Undo::SetPolicy { task: id, to } => {
+            if task::identify(kernel, id.tid) != Some(*id) {
+                return Ok(());
+            }
+            let path = task_path(id.tid);
+            kernel.set_schedule(id.tid, to).map_err(Error::io(&path, "set the policy of"))
+        }
+    }
+}
+
+/// EBUSY passes: the kernel keeps the bandwidth of a SCHED_DEADLINE task that ended until its zero-lag time,
+/// and gives none of it to a deadline server before.
+fn set_patiently(kernel: &dyn Kernel, knob: &Knob, to: &str) -> Result<()> {
+    for _ in 0..100 {
+        match knob.set(kernel, to) {
+            Err(error) if error.errno() == Some(EBUSY) => std::thread::sleep(Duration::from_millis(20)),
+            other => return other,
+        }
+    }
+    knob.set(kernel, to)
+}
+
+fn task_path(tid: i32) -> PathBuf {
+    PathBuf::from(format!("/proc/{tid}"))
+}
+
+fn process_of(kernel: &dyn Kernel, tid: i32) -> i32 {
+    task::read(kernel, tid).map_or(tid, |task| task.process)
+}
+
+fn delegate(kernel: &dyn Kernel, base: &Base, on: bool) -> Result<()> {
+    let operation = if on { "start" } else { "stop" };
+    kernel.delegate(&base.mount, on).map_err(Error::io(Path::new(systemd::SERVICE), operation))
+}
+
+fn make_group(kernel: &dyn Kernel, path: &Path, threaded: bool) -> Result<()> {
+    kernel.make_dir(path).map_err(Error::io(path, "make the group"))?;
+    if threaded {
+        let file = path.join("cgroup.type");
+        kernel.write(&file, b"threaded\n").map_err(Error::io(&file, "write"))?;
+    }
+    Ok(())
+}
+
+/// A task that is just ending still counts as one in its group for a moment.
+fn remove_group(kernel: &dyn Kernel, path: &Path) -> Result<()> {
+    for _ in 0..100 {
+        match kernel.remove_dir(path) {
+            Err(error) if error.raw_os_error() == Some(EBUSY) => {
+                std::thread::sleep(Duration::from_millis(20))
+            }
+            other => return other.map_err(Error::io(path, "remove the group")),
+        }
+    }
+    kernel.remove_dir(path).map_err(Error::io(path, "remove the group"))
+}
+
+/// Where tasks go whose own group is unknown or gone: the caller's group, else the root.
+fn refuge(kernel: &dyn Kernel, base: &Base) -> PathBuf {
+    let own = kernel.text(Path::new("/proc/self/cgroup")).unwrap_or_default();
+    match own.lines().find_map(|line| line.strip_prefix("0::/")) {
+        Some(group) if !Path::new("/").join(group).starts_with(base.in_tree()) => base.mount.join(group),
+        _ => base.mount.clone(),
+    }
+}
+
+/// Moves a process to `home`; where that group is gone or takes none, to the refuge, then to the root.
+fn move_home(kernel: &dyn Kernel, base: &Base, process: i32, home: &Path) -> Result<()> {
+    let cannot_take = |error: &Error| {
+        error.errno() != Some(ESRCH)
+            && (error.is_missing() || matches!(error.errno(), Some(EBUSY | EOPNOTSUPP | EPERM)))
+    };
+    let refuge = refuge(kernel, base);
+    match cgroup::move_process(kernel, process, home) {
+        Err(error) if cannot_take(&error) => match cgroup::move_process(kernel, process, &refuge) {
+            Err(error) if cannot_take(&error) => cgroup::move_process(kernel, process, &base.mount),
+            other => other,
+        },
+        other => other,
+    }
+}
+
+const ESRCH: i32 = 3;
+
+fn absolute(base: &Base, group: &Path) -> PathBuf {
+    base.mount.join(group.strip_prefix("/").unwrap_or(group))
+}
+
+fn ended(tid: i32) -> Error {
+    Error::io(&task_path(tid), "move")(std::io::Error::from_raw_os_error(ESRCH))
+}
+
+fn move_in(kernel: &dyn Kernel, base: &Base, placed: &Placed, groups: &Groups, way: &mut Way) -> Result<()> {
+    let tid = placed.task.tid;
+    if task::identify(kernel, tid) != Some(placed.task) {
+        return Err(ended(tid));
+    }
+    let now = task::read(kernel, tid)?;
+    let process = task::identify(kernel, now.process).ok_or_else(|| ended(tid))?;
+    let here = absolute(base, &now.group);
+    if !placed.alone {
+        way.note(Undo::Move { task: process, alone: false, to: here })?;
+        return cgroup::move_process(kernel, process.tid, &groups.rt);
+    }
+    if here == groups.rt {
+        return Ok(());
+    }
+    // A single thread moves only within its threaded domain: the process comes along into `rest`.
+    if here != groups.rest {
+        way.note(Undo::Move { task: process, alone: false, to: here })?;
+        cgroup::move_process(kernel, process.tid, &groups.rest)?;
+    }
+    way.note(Undo::Move { task: placed.task, alone: true, to: groups.rest.clone() })?;
+    cgroup::move_thread(kernel, tid, &groups.rt)
+}
+
+fn move_out(kernel: &dyn Kernel, base: &Base, placed: &Placed, groups: &Groups, way: &mut Way) -> Result<()> {
+    let tid = placed.task.tid;
+    if task::identify(kernel, tid) != Some(placed.task) {
+        return Ok(());
+    }
+    let process = process_of(kernel, tid);
+    if placed.alone {
+        way.note(Undo::Move { task: placed.task, alone: true, to: groups.rt.clone() })?;
+        cgroup::move_thread(kernel, tid, &groups.rest)?;
+        let inside: BTreeSet<i32> = cgroup::threads_of(kernel, &groups.rt)?.into_iter().collect();
+        if task::threads(kernel, process)?.iter().any(|thread| inside.contains(&thread.id.tid)) {
+            return Ok(());
+        }
+    }
+    let id = task::identify(kernel, process).ok_or_else(|| ended(process))?;
+    let back = if placed.alone { &groups.rest } else { &groups.rt };
+    way.note(Undo::Move { task: id, alone: false, to: back.clone() })?;
+    move_home(kernel, base, process, &absolute(base, &placed.from))
+}
+
+/// Moves everything out, also what is forked meanwhile; gives up on a group that never gets empty.
+fn evacuate(
+    kernel: &dyn Kernel,
+    base: &Base,
+    placed: &[Placed],
+    groups: &Groups,
+    way: &mut Way,
+) -> Result<()> {
+    let mut homes: BTreeMap<i32, PathBuf> = BTreeMap::new();
+    for placed in placed.iter().filter(|p| task::identify(kernel, p.task.tid) == Some(p.task)) {
+        homes.insert(process_of(kernel, placed.task.tid), absolute(base, &placed.from));
+    }
+    for _ in 0..50 {
+        let rt = threads_in(kernel, &groups.rt)?;
+        let rest = threads_in(kernel, &groups.rest)?;
+        let processes: BTreeSet<i32> = rt.iter().chain(&rest).map(|tid| process_of(kernel, *tid)).collect();
+        if processes.is_empty() {
+            return Ok(());
+        }
+        for process in processes {
+            let Some(id) = task::identify(kernel, process) else { continue };
+            let threads = task::threads(kernel, process).unwrap_or_default();
+            let split = threads.iter().any(|thread| rest.contains(&thread.id.tid));
+            // The kernel gives every thread the CPUs of the new group only when the first thread's change:
+            // a thread of `rt` whose process leads from `rest` would keep the shielded CPU. So: back to
+            // `rest` first.
+            for thread in threads.iter().filter(|thread| split && rt.contains(&thread.id.tid)) {
+                way.note(Undo::Move { task: thread.id, alone: true, to: groups.rt.clone() })?;
+                match cgroup::move_thread(kernel, thread.id.tid, &groups.rest) {
+                    Err(error) if !error.is_missing() => return Err(error),
+                    _ => {}
+                }
+            }
+            let back = if split { &groups.rest } else { &groups.rt };
+            way.note(Undo::Move { task: id, alone: false, to: back.clone() })?;
+            let home = home_of(kernel, process, &homes).unwrap_or_else(|| refuge(kernel, base));
+            match move_home(kernel, base, process, &home) {
+                Err(error) if !error.is_missing() => return Err(error),
+                _ => {}
+            }
+        }
+    }
+    Err(Error::io(&groups.rt, "empty the group")(std::io::Error::from_raw_os_error(EBUSY)))
+}
+
+fn threads_in(kernel: &dyn Kernel, group: &Path) -> Result<BTreeSet<i32>> {
+    match cgroup::threads_of(kernel, group) {
+        Ok(threads) => Ok(threads.into_iter().collect()),
+        Err(error) if error.is_missing() => Ok(BTreeSet::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Its own origin, or that of the ancestor who brought it in.
+fn home_of(kernel: &dyn Kernel, process: i32, homes: &BTreeMap<i32, PathBuf>) -> Option<PathBuf> {
+    let mut ancestor = process;
+    for _ in 0..64 {
+        if let Some(home) = homes.get(&ancestor) {
+            return Some(home.clone());
+        }
+        ancestor = task::read(kernel, ancestor).ok()?.parent;
+        if ancestor <= 1 {
+            return None;
+        }
+    }
+    None
+}

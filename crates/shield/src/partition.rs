@@ -1,0 +1,266 @@
+//! The nouns: a partition, the state of all partitions, and the reasons for refusing a change.
+
+use asmp_host::task::TaskId;
+use asmp_host::{Cpu, CpuSet, Schedule, Shape};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// What the user wants of the local timer tick.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tick {
+    /// Off where this boot allows it; where not, the result says so and what to boot with.
+    #[default]
+    Off,
+    /// Leave the tick alone.
+    Keep,
+    /// Off and proven by counting on every CPU, else the partition is not made.
+    RequireOff,
+}
+
+impl FromStr for Tick {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "off" => Ok(Self::Off),
+            "keep" => Ok(Self::Keep),
+            "require-off" => Ok(Self::RequireOff),
+            _ => Err(format!("{text:?} is not a tick setting: off, keep or require-off")),
+        }
+    }
+}
+
+impl fmt::Display for Tick {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "off",
+            Self::Keep => "keep",
+            Self::RequireOff => "require-off",
+        })
+    }
+}
+
+/// What happens to the other hardware threads of a shielded core.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Smt {
+    /// They are shielded too and nothing runs on them.
+    #[default]
+    Idle,
+    /// The system goes on using them, and disturbs the partition through the shared core.
+    Share,
+}
+
+impl FromStr for Smt {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "idle" => Ok(Self::Idle),
+            "share" => Ok(Self::Share),
+            _ => Err(format!("{text:?} is not an SMT setting: idle or share")),
+        }
+    }
+}
+
+/// A task that was moved into a partition, and where it came from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Placed {
+    pub task: TaskId,
+    pub command: String,
+    /// Only this thread; the rest of its process is in the partition's `rest` group.
+    pub alone: bool,
+    /// Its group before, as a path in the cgroup tree (`/system.slice/x.service`).
+    pub from: PathBuf,
+}
+
+/// A kernel thread whose policy a partition sets, and its policy before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Served {
+    pub task: TaskId,
+    pub command: String,
+    pub by: Service,
+    pub before: Schedule,
+    /// SCHED_FIFO priority while the partition is in force.
+    pub priority: u32,
+}
+
+/// What a kernel thread does for a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Service {
+    /// Handles this IRQ line (PREEMPT_RT, `threadirqs`).
+    Irq(u32),
+    /// `ktimers/N`: runs the timers of this CPU (PREEMPT_RT).
+    Timers(Cpu),
+}
+
+/// Priority of `ktimers/N` on shielded CPUs. The kernel starts it at 1, where any busy real-time task starves
+/// it; and one expired timer that nobody serves keeps the tick going for ever (measured: 0 ticks in the
+/// first 2 s, then 250 a second; with the thread above the task: 0).
+pub const TIMER_PRIORITY: u32 = 98;
+
+/// CPUs, IRQ lines and tasks that belong together and to nobody else.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Partition {
+    pub name: String,
+    /// CPUs its tasks run on.
+    pub cpus: CpuSet,
+    /// SMT siblings of `cpus` that were taken out of use.
+    pub idle_cpus: CpuSet,
+    pub smt: Smt,
+    pub tick: Tick,
+    /// Anything that refuses to leave the partition is an error.
+    pub strict: bool,
+    /// IRQ lines that belong to it.
+    pub irqs: Vec<u32>,
+    /// SCHED_FIFO priority for the handler threads of `irqs`.
+    pub irq_priority: Option<u32>,
+    /// Kernel threads whose policy it sets.
+    pub served: Vec<Served>,
+    pub tasks: Vec<Placed>,
+    /// Seconds since 1970-01-01 UTC.
+    pub created_s: u64,
+    /// Who made it: user and command line.
+    pub created_by: String,
+    /// The `asmp run` whose end also ends this partition.
+    pub owner: Option<TaskId>,
+}
+
+impl Partition {
+    /// Every CPU that the system must leave alone.
+    pub fn shielded(&self) -> CpuSet {
+        self.cpus.union(&self.idle_cpus)
+    }
+}
+
+/// Every CPU shielded by any of these partitions.
+pub fn shielded(partitions: &[Partition]) -> CpuSet {
+    partitions.iter().fold(CpuSet::new(), |all, partition| all.union(&partition.shielded()))
+}
+
+/// The text a setting had before we first changed it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Original {
+    pub shape: Shape,
+    pub text: String,
+}
+
+/// What is in force, as kept in `state.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    pub schema: u32,
+    /// Number of the last transaction that was committed.
+    pub transaction: u64,
+    pub partitions: Vec<Partition>,
+    pub originals: BTreeMap<PathBuf, Original>,
+    /// Settings that the kernel refused to change, with its reason.
+    pub refused: BTreeMap<PathBuf, String>,
+}
+
+/// Version of the state's layout; another one is refused.
+pub const STATE_SCHEMA: u32 = 1;
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            schema: STATE_SCHEMA,
+            transaction: 0,
+            partitions: Vec::new(),
+            originals: BTreeMap::new(),
+            refused: BTreeMap::new(),
+        }
+    }
+}
+
+impl State {
+    pub fn partition(&self, name: &str) -> Result<&Partition, Refusal> {
+        self.partitions.iter().find(|partition| partition.name == name).ok_or_else(|| Refusal::NoPartition {
+            name: name.to_owned(),
+            known: match self.partitions.is_empty() {
+                true => "there are none".to_owned(),
+                false => self.partitions.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", "),
+            },
+        })
+    }
+}
+
+/// Why a change is refused before anything is touched: the cause, then the cure.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("not root: changing partitions needs root; use sudo")]
+    NotRoot,
+    #[error(
+        "no cgroup v2 here: mount it (mount -t cgroup2 none /sys/fs/cgroup) or boot with systemd.unified_cgroup_hierarchy=1"
+    )]
+    NoCgroupV2,
+    #[error("the cpuset controller is held by cgroup v1 at {mount}: unmount it, or boot with systemd.unified_cgroup_hierarchy=1 (or cgroup_no_v1=cpuset)", mount = mount.display())]
+    CpusetV1 { mount: PathBuf },
+    #[error(
+        "the cgroup v2 root offers no cpuset controller: use a kernel with CONFIG_CPUSETS, outside any container"
+    )]
+    NoCpuset,
+    #[error(
+        "kernel {release} is too old: remote isolated partitions (cpuset.cpus.exclusive) need 6.7 or newer"
+    )]
+    KernelTooOld { release: String },
+    #[error("no CPU is meant by that list: name at least one of {online}")]
+    NoCpus { online: CpuSet },
+    #[error("CPU {cpus} does not exist: this machine has {possible}")]
+    UnknownCpus { cpus: CpuSet, possible: CpuSet },
+    #[error(
+        "CPU {cpus} is offline: bring it up first (echo 1 > /sys/devices/system/cpu/cpuN/online), or choose from {online}"
+    )]
+    OfflineCpus { cpus: CpuSet, online: CpuSet },
+    #[error(
+        "CPU {cpus} already belongs to partition {owner}: choose others, or first `asmp resize {owner}` or `asmp destroy {owner}`"
+    )]
+    TakenCpus { cpus: CpuSet, owner: String },
+    #[error(
+        "CPU {cpus} is isolated by somebody else's cpuset partition: undo that first (cpuset.cpus.partition = member)"
+    )]
+    ForeignIsolated { cpus: CpuSet },
+    #[error("that would leave the system no CPU: of {online} at least one must stay outside all partitions")]
+    LastCpu { online: CpuSet },
+    #[error(
+        "CPU {cpu} shares its core with CPU {sibling}, which {why}: choose whole cores, or accept the disturbance with --smt share"
+    )]
+    Sibling { cpu: u32, sibling: u32, why: String },
+    #[error(
+        "{name:?} cannot name a partition: use 1 to 64 letters, digits, '-', '_' or '.', beginning with a letter or digit"
+    )]
+    BadName { name: String },
+    #[error(
+        "partition {name} exists already: choose another name, or use `asmp resize`, `asmp add` or `asmp destroy`"
+    )]
+    NameTaken { name: String },
+    #[error("no partition {name}: known are: {known}")]
+    NoPartition { name: String, known: String },
+    #[error("no task {tid}: it does not exist or has ended")]
+    UnknownTask { tid: i32 },
+    #[error(
+        "task {tid} ({command}) is a kernel thread bound to its CPU: the kernel does not let it move; choose user tasks"
+    )]
+    BoundKernelThread { tid: i32, command: String },
+    #[error("task {tid} ({command}) does not belong to partition {partition}")]
+    NotInside { tid: i32, command: String, partition: String },
+    #[error("no IRQ {name}: give a number or a handler's name from /proc/interrupts")]
+    UnknownIrq { name: String },
+    #[error("IRQ {irq} already belongs to partition {owner}: first `asmp remove {owner} --irq {irq}`")]
+    TakenIrq { irq: u32, owner: String },
+    #[error("IRQ {irq} does not belong to partition {partition}")]
+    IrqNotInside { irq: u32, partition: String },
+    #[error(
+        "the tick of CPU {cpus} cannot stop in this boot: boot with nohz_full={cpus} rcu_nocbs={cpus} (`asmp boot enable --cpus {cpus}`), or use --tick off"
+    )]
+    TickNotCandidate { cpus: CpuSet },
+    #[error("the IRQ priority {priority} is not one of 1 to 99")]
+    BadPriority { priority: u32 },
+}

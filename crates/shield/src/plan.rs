@@ -1,0 +1,537 @@
+//! The plan: every step from the partitions that are to those that shall be, in order, each with the old
+//! value, the new value and the reason. Pure; what `asmp plan` prints is what `apply` takes.
+//!
+//! Order: settings that go back to their originals, deadline servers off, tasks out, groups (those that give
+//! up CPUs first), deadline servers on, settings, tasks in. The root of the cgroup tree is the system partition: making an isolated partition
+//! takes its CPUs away from everybody else in one step of the kernel.
+
+use crate::partition::{Partition, Placed, Served, Service, State, shielded};
+use crate::target::{Target, targets};
+use asmp_host::cgroup::{GROUP, Groups};
+use asmp_host::irq::Irq;
+use asmp_host::systemd::{SERVICE, SLICE};
+use asmp_host::{CpuSet, Facts, Knob, Schedule, knob};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// One thing to do. Each knows its way back (see `apply`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "action", rename_all = "kebab-case")]
+pub enum Action {
+    /// Write a setting. `unless_away_from`: not if it names none of these CPUs by then (the kernel itself
+    /// keeps unbound work off isolated CPUs since 6.8).
+    Set {
+        knob: Knob,
+        to: String,
+        unless_away_from: Option<CpuSet>,
+    },
+    /// Ask systemd for (or give back) the delegated service below which our groups lie.
+    Delegate {
+        on: bool,
+    },
+    MakeGroup {
+        path: PathBuf,
+        threaded: bool,
+    },
+    RemoveGroup {
+        path: PathBuf,
+        threaded: bool,
+    },
+    /// Move a process (or one thread `alone`) into a partition.
+    MoveIn {
+        placed: Placed,
+        groups: Groups,
+    },
+    /// Move a process (or one thread `alone`) back to where it came from.
+    MoveOut {
+        placed: Placed,
+        groups: Groups,
+    },
+    /// Move every task that is still in a partition out of it.
+    Evacuate {
+        partition: String,
+        placed: Vec<Placed>,
+        groups: Groups,
+    },
+    /// Set the policy of a kernel thread.
+    SetPolicy {
+        thread: Served,
+        to: Schedule,
+    },
+}
+
+/// What a refusal by the kernel means for the whole change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IfRefused {
+    /// Everything is undone.
+    Abort,
+    /// It is named in the result; with `--strict` everything is undone.
+    Name,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Step {
+    #[serde(flatten)]
+    pub action: Action,
+    /// The value when the plan was made; `None` where the step is no setting.
+    pub old: Option<String>,
+    pub why: String,
+    pub if_refused: IfRefused,
+    /// The first value ever read here must be given back when the last partition goes.
+    #[serde(skip)]
+    pub keeps_original: bool,
+}
+
+/// Steps in order, and what cannot be done in this boot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Plan {
+    pub steps: Vec<Step>,
+    /// What this boot or machine does not allow, each with its cure.
+    pub cannot: Vec<Cannot>,
+    /// The partitions once the steps are taken.
+    #[serde(skip)]
+    pub after: Vec<Partition>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Cannot {
+    pub what: String,
+    pub cure: String,
+}
+
+/// Where our groups lie in the cgroup tree of this machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Base {
+    pub mount: PathBuf,
+    /// The groups between the root and the partitions, outermost first; the last holds the partitions.
+    pub ancestors: Vec<PathBuf>,
+    pub delegated: bool,
+}
+
+impl Base {
+    /// Under systemd a delegated service, so that its own bookkeeping and ours never meet; else one group.
+    pub fn of(facts: &Facts) -> Option<Self> {
+        let mount = facts.cgroups.mount.clone()?;
+        let ancestors = match facts.systemd {
+            true => vec![mount.join(SLICE), mount.join(SLICE).join(SERVICE)],
+            false => vec![mount.join(GROUP)],
+        };
+        Some(Self { mount, ancestors, delegated: facts.systemd })
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.ancestors.last().map_or(&self.mount, |dir| dir)
+    }
+
+    /// The same as tasks see it in /proc/PID/cgroup.
+    pub fn in_tree(&self) -> PathBuf {
+        Path::new("/").join(self.dir().strip_prefix(&self.mount).unwrap_or(self.dir()))
+    }
+
+    pub fn groups(&self, partition: &str) -> Groups {
+        Groups::of(self.dir(), partition)
+    }
+}
+
+/// The steps from `state` to `after` on the machine as it is.
+pub fn plan(facts: &Facts, base: &Base, state: &State, after: Vec<Partition>) -> Plan {
+    let before = &state.partitions;
+    let mut steps = Vec::new();
+    let (restored, set) = settings(facts, state, &after);
+    // 6.12 books a deadline server's bandwidth in a wrong account while its CPU is isolated, and refuses
+    // every change with EBUSY: so it is set while the CPU is (or is again) the system's.
+    let (servers_restored, restored): (Vec<Step>, Vec<Step>) = restored.into_iter().partition(is_server);
+    let (servers_set, set): (Vec<Step>, Vec<Step>) = set.into_iter().partition(is_server);
+    steps.extend(restored);
+    policies(before, &after, Direction::Back, &mut steps);
+    steps.extend(servers_set);
+    groups(facts, base, state, &after, &mut steps);
+    steps.extend(servers_restored);
+    steps.extend(set);
+    policies(before, &after, Direction::Forth, &mut steps);
+    tasks_in(base, before, &after, &mut steps);
+    Plan { steps, cannot: cannot(facts, before, &after), after }
+}
+
+fn is_server(step: &Step) -> bool {
+    matches!(&step.action, Action::Set { knob, .. } if knob::is_deadline_server(knob))
+}
+
+fn step(action: Action, why: impl Into<String>) -> Step {
+    Step { action, old: None, why: why.into(), if_refused: IfRefused::Abort, keeps_original: false }
+}
+
+fn write(knob: Knob, old: Option<String>, to: impl Into<String>, why: impl Into<String>) -> Step {
+    Step { old, ..step(Action::Set { knob, to: to.into(), unless_away_from: None }, why) }
+}
+
+/// The same step where the kernel's refusal is named but does not undo everything: on the way down a file
+/// that is gone already is no obstacle.
+fn named(step: Step) -> Step {
+    Step { if_refused: IfRefused::Name, ..step }
+}
+
+/// Settings that go back to their originals, and settings to be set.
+fn settings(facts: &Facts, state: &State, after: &[Partition]) -> (Vec<Step>, Vec<Step>) {
+    let was = targets(facts, &state.partitions, &state.originals);
+    let shall = targets(facts, after, &state.originals);
+    let now = |knob: &Knob| -> Option<String> {
+        facts.setting(knob).map(str::to_owned).or_else(|| Some(irq_of(facts, knob)?.affinity_text.clone()))
+    };
+
+    let mut restored: Vec<Step> = Vec::new();
+    for (path, original) in &state.originals {
+        let knob = Knob::new(path.clone(), original.shape);
+        if !shall.contains_key(&knob) && was.contains_key(&knob) {
+            restored.push(named(write(knob.clone(), now(&knob), original.text.clone(), "as it was before")));
+        }
+    }
+    restored.reverse();
+
+    let mut set = Vec::new();
+    let mut in_order: Vec<_> = shall.iter().collect();
+    in_order
+        .sort_by_key(|(knob, _)| facts.irqs.iter().position(|irq| knob::irq_affinity(irq.number) == **knob));
+    for (knob, target) in in_order {
+        let Some(now) = now(knob) else { continue };
+        // What the kernel has refused once it refuses again; only a line asked for by name is tried.
+        if target.away_from.is_some() && state.refused.contains_key(&knob.path) {
+            continue;
+        }
+        let unchanged = was.get(knob).is_some_and(|was: &Target| was.wanted == target.wanted);
+        if target.is_met_by(knob, &now) && (unchanged || knob.holds(&now, &target.wanted)) {
+            continue;
+        }
+        let step = write(knob.clone(), Some(now), target.wanted.clone(), target.why.clone());
+        // A line asked for by name that refuses to come leaves the request undone.
+        let asked_for = target.away_from.is_none() && irq_of(facts, knob).is_some();
+        let if_refused = if asked_for { IfRefused::Abort } else { IfRefused::Name };
+        let mut step = Step { keeps_original: true, if_refused, ..step };
+        if let Action::Set { unless_away_from, .. } = &mut step.action
+            && *knob == knob::workqueue_cpus()
+            && !state.originals.contains_key(&knob.path)
+        {
+            unless_away_from.clone_from(&target.away_from);
+        }
+        set.push(step);
+    }
+    (restored, set)
+}
+
+fn irq_of<'a>(facts: &'a Facts, knob: &Knob) -> Option<&'a Irq> {
+    facts.irqs.iter().find(|irq| knob::irq_affinity(irq.number) == *knob)
+}
+
+/// Everything in the cgroup tree.
+fn groups(facts: &Facts, base: &Base, state: &State, after: &[Partition], steps: &mut Vec<Step>) {
+    let before = &state.partitions;
+    let (was, shall) = (shielded(before), shielded(after));
+    if before.is_empty() && !after.is_empty() {
+        open_base(facts, base, steps);
+    }
+    let changed = was != shall || before.iter().map(|p| &p.name).ne(after.iter().map(|p| &p.name));
+    let widest = was.union(&shall);
+    if widest != was {
+        for ancestor in &base.ancestors {
+            steps.push(write(
+                knob::exclusive_cpus(ancestor),
+                Some(was.to_string()),
+                widest.to_string(),
+                "the CPUs pass through this group to the partitions",
+            ));
+        }
+    }
+    for old in before.iter().filter(|old| !after.iter().any(|new| new.name == old.name)) {
+        close_partition(base, old, steps);
+    }
+    let resized: Vec<(&Partition, &Partition)> = after
+        .iter()
+        .filter_map(|new| before.iter().find(|old| old.name == new.name).map(|old| (old, new)))
+        .filter(|(old, new)| old.cpus != new.cpus || old.idle_cpus != new.idle_cpus)
+        .collect();
+    // All give up CPUs before any takes them.
+    let between: Vec<Partition> = resized.iter().map(|(old, new)| give_up(old, new, before)).collect();
+    for ((old, _), between) in resized.iter().zip(&between) {
+        resize_partition(base, old, between, steps);
+    }
+    for ((_, new), between) in resized.iter().zip(&between) {
+        resize_partition(base, between, new, steps);
+    }
+    for new in after.iter().filter(|new| !before.iter().any(|old| old.name == new.name)) {
+        open_partition(base, new, steps);
+    }
+    if changed && shall != widest {
+        for ancestor in base.ancestors.iter().rev() {
+            let knob = knob::exclusive_cpus(ancestor);
+            let why = "only the CPUs of partitions";
+            steps.push(named(write(knob, Some(widest.to_string()), shall.to_string(), why)));
+        }
+    }
+    if !before.is_empty() && after.is_empty() {
+        close_base(facts, base, state, steps);
+    }
+}
+
+fn open_base(facts: &Facts, base: &Base, steps: &mut Vec<Step>) {
+    if base.delegated {
+        steps.push(step(
+            Action::Delegate { on: true },
+            "systemd keeps its hands off the groups below a delegated service",
+        ));
+    } else {
+        let enabled = facts.cgroups.controllers_of_children.join(" ");
+        steps.push(Step {
+            keeps_original: true,
+            ..write(
+                knob::controllers_of_children(&base.mount),
+                Some(enabled),
+                "+cpuset",
+                "groups below the root get CPUs of their own",
+            )
+        });
+        for group in &base.ancestors {
+            let action = Action::MakeGroup { path: group.clone(), threaded: false };
+            steps.push(step(action, "the group that holds the partitions"));
+        }
+    }
+    steps.push(write(
+        knob::controllers_of_children(base.dir()),
+        None,
+        "+cpuset",
+        "partitions get CPUs of their own",
+    ));
+}
+
+fn close_base(facts: &Facts, base: &Base, state: &State, steps: &mut Vec<Step>) {
+    let controllers = knob::controllers_of_children(base.dir());
+    steps.push(named(write(controllers, None, "-cpuset", "no partition is left")));
+    if base.delegated {
+        steps.push(step(Action::Delegate { on: false }, "no partition is left"));
+        return;
+    }
+    for group in base.ancestors.iter().rev() {
+        let action = Action::RemoveGroup { path: group.clone(), threaded: false };
+        steps.push(step(action, "no partition is left"));
+    }
+    let root = knob::controllers_of_children(&base.mount);
+    if let Some(original) = state.originals.get(&root.path) {
+        let back = root.way_back(&original.text, "+cpuset");
+        // Switching the controller off would take the CPU lists of groups that are not ours.
+        let others = facts.cgroups.cpuset_users.iter().any(|group| !base.ancestors.contains(group));
+        if back == "-cpuset" && !others {
+            steps.push(named(write(root, None, back, "as it was before")));
+        }
+    }
+}
+
+fn open_partition(base: &Base, partition: &Partition, steps: &mut Vec<Step>) {
+    let groups = base.groups(&partition.name);
+    let make = |path: &Path, threaded| Action::MakeGroup { path: path.to_owned(), threaded };
+    steps.push(step(make(&groups.domain, false), format!("partition {}", partition.name)));
+    steps.push(step(make(&groups.rt, true), "its tasks"));
+    steps.push(step(make(&groups.rest, true), "other threads of processes that are partly inside"));
+    if !partition.idle_cpus.is_empty() {
+        steps.push(step(make(&groups.idle, true), "SMT siblings that nothing may use"));
+    }
+    steps.push(write(
+        knob::controllers_of_children(&groups.domain),
+        None,
+        "+cpuset",
+        "its groups get CPUs of their own",
+    ));
+    steps.push(write(
+        knob::exclusive_cpus(&groups.domain),
+        None,
+        partition.shielded().to_string(),
+        "the CPUs pass through this group",
+    ));
+    isolate(&groups.rt, &partition.cpus, &mut *steps);
+    if !partition.idle_cpus.is_empty() {
+        isolate(&groups.idle, &partition.idle_cpus, steps);
+    }
+}
+
+fn isolate(group: &Path, cpus: &CpuSet, steps: &mut Vec<Step>) {
+    steps.push(write(knob::exclusive_cpus(group), None, cpus.to_string(), "nobody else may use these CPUs"));
+    steps.push(write(
+        knob::partition_type(group),
+        Some("member".to_owned()),
+        "isolated",
+        format!("the kernel takes every other task, timer and unbound kernel work off CPU {cpus}"),
+    ));
+}
+
+fn integrate(group: &Path, cpus: &CpuSet, steps: &mut Vec<Step>) {
+    let why = format!("CPU {cpus} goes back to the system");
+    let member = write(knob::partition_type(group), Some("isolated".to_owned()), "member", why);
+    let none = write(knob::exclusive_cpus(group), Some(cpus.to_string()), "", "no CPU of its own any more");
+    steps.extend([member, none].map(named));
+}
+
+fn close_partition(base: &Base, partition: &Partition, steps: &mut Vec<Step>) {
+    let groups = base.groups(&partition.name);
+    steps.push(step(
+        Action::Evacuate {
+            partition: partition.name.clone(),
+            placed: partition.tasks.clone(),
+            groups: groups.clone(),
+        },
+        "its tasks go back to where they came from",
+    ));
+    let remove = |path: &Path, threaded| Action::RemoveGroup { path: path.to_owned(), threaded };
+    if !partition.idle_cpus.is_empty() {
+        integrate(&groups.idle, &partition.idle_cpus, steps);
+    }
+    integrate(&groups.rt, &partition.cpus, steps);
+    steps.push(named(write(
+        knob::exclusive_cpus(&groups.domain),
+        Some(partition.shielded().to_string()),
+        "",
+        "no CPU of its own any more",
+    )));
+    let controllers = knob::controllers_of_children(&groups.domain);
+    steps.push(named(write(controllers, None, "-cpuset", "the partition goes")));
+    if !partition.idle_cpus.is_empty() {
+        steps.push(step(remove(&groups.idle, true), "the partition goes"));
+    }
+    steps.push(step(remove(&groups.rest, true), "the partition goes"));
+    steps.push(step(remove(&groups.rt, true), "the partition goes"));
+    steps.push(step(remove(&groups.domain, false), "the partition goes"));
+}
+
+/// What `old` keeps until every partition has given up what others take.
+fn give_up(old: &Partition, new: &Partition, before: &[Partition]) -> Partition {
+    let others = before.iter().filter(|other| other.name != old.name);
+    let wanted_elsewhere = others.fold(CpuSet::new(), |all, other| all.union(&other.shielded()));
+    let kept = old.cpus.intersection(&new.cpus);
+    let cpus = match kept.is_empty() && !new.shielded().intersects(&wanted_elsewhere) {
+        // Nobody waits for its CPUs: it moves over in one step and is never without.
+        true => old.cpus.clone(),
+        false => kept,
+    };
+    let idle_cpus = if old.idle_cpus == new.idle_cpus { old.idle_cpus.clone() } else { CpuSet::new() };
+    Partition { cpus, idle_cpus, ..old.clone() }
+}
+
+fn resize_partition(base: &Base, old: &Partition, new: &Partition, steps: &mut Vec<Step>) {
+    if old.cpus == new.cpus && old.idle_cpus == new.idle_cpus {
+        return;
+    }
+    let groups = base.groups(&new.name);
+    let why = format!("partition {} is resized", new.name);
+    let widest = old.shielded().union(&new.shielded());
+    let set = |group: &Path, from: &CpuSet, to: &CpuSet, steps: &mut Vec<Step>| {
+        if from != to {
+            let knob = knob::exclusive_cpus(group);
+            steps.push(write(knob, Some(from.to_string()), to.to_string(), why.clone()));
+        }
+    };
+    set(&groups.domain, &old.shielded(), &widest, steps);
+    if !old.idle_cpus.is_empty() && old.idle_cpus != new.idle_cpus {
+        integrate(&groups.idle, &old.idle_cpus, steps);
+        let action = Action::RemoveGroup { path: groups.idle.clone(), threaded: true };
+        steps.push(step(action, "other SMT siblings now"));
+    }
+    match (old.cpus.is_empty(), new.cpus.is_empty()) {
+        // Two partitions exchange all their CPUs: for a moment the tasks are on system CPUs.
+        (_, true) => integrate(&groups.rt, &old.cpus, steps),
+        (true, false) => isolate(&groups.rt, &new.cpus, steps),
+        (false, false) => {
+            set(&groups.rt, &old.cpus, &new.cpus, steps);
+            // Written again only where the kernel took the CPUs but not the partition.
+            steps.push(write(knob::partition_type(&groups.rt), None, "isolated", "still a partition"));
+        }
+    }
+    if !new.idle_cpus.is_empty() && old.idle_cpus != new.idle_cpus {
+        let action = Action::MakeGroup { path: groups.idle.clone(), threaded: true };
+        steps.push(step(action, "SMT siblings that nothing may use"));
+        isolate(&groups.idle, &new.idle_cpus, steps);
+    }
+    set(&groups.domain, &widest, &new.shielded(), steps);
+}
+
+fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut Vec<Step>) {
+    let held = |partitions: &[Partition], name: &str, placed: &Placed| {
+        partitions.iter().any(|p| {
+            p.name == name && p.tasks.iter().any(|t| t.task == placed.task && t.alone == placed.alone)
+        })
+    };
+    for old in before.iter().filter(|old| after.iter().any(|new| new.name == old.name)) {
+        for placed in &old.tasks {
+            if !after.iter().any(|p| p.tasks.iter().any(|t| t.task == placed.task)) {
+                let why = format!("{} leaves {}", placed.command, old.name);
+                let groups = base.groups(&old.name);
+                steps.push(step(Action::MoveOut { placed: placed.clone(), groups }, why));
+            }
+        }
+    }
+    for new in after {
+        for placed in new.tasks.iter().filter(|placed| !held(before, &new.name, placed)) {
+            let why = format!("{} joins {}", placed.command, new.name);
+            let groups = base.groups(&new.name);
+            steps.push(step(Action::MoveIn { placed: placed.clone(), groups }, why));
+        }
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Direction {
+    Back,
+    Forth,
+}
+
+/// Policies of kernel threads: back to what they were, or to what the partition needs.
+fn policies(before: &[Partition], after: &[Partition], direction: Direction, steps: &mut Vec<Step>) {
+    let has = |partitions: &[Partition], thread: &Served| {
+        partitions.iter().any(|p| p.served.iter().any(|known| known.task == thread.task))
+    };
+    let (these, others) = match direction {
+        Direction::Back => (before, after),
+        Direction::Forth => (after, before),
+    };
+    for partition in these {
+        for thread in partition.served.iter().filter(|thread| !has(others, thread)) {
+            let (to, why) = match (&direction, thread.by) {
+                (Direction::Back, _) => (thread.before, "as it was before".to_owned()),
+                (Direction::Forth, Service::Irq(irq)) => (
+                    Schedule::Fifo { priority: thread.priority },
+                    format!("IRQ {irq} is served at the priority of {}", partition.name),
+                ),
+                (Direction::Forth, Service::Timers(cpu)) => (
+                    Schedule::Fifo { priority: thread.priority },
+                    format!("CPU {cpu}: a timer that waits behind a busy task would keep the tick going"),
+                ),
+            };
+            steps.push(named(step(Action::SetPolicy { thread: thread.clone(), to }, why)));
+        }
+    }
+}
+
+/// What only another boot or machine would allow.
+fn cannot(facts: &Facts, before: &[Partition], after: &[Partition]) -> Vec<Cannot> {
+    let mut cannot = Vec::new();
+    for new in after.iter().filter(|new| !before.iter().any(|old| old == *new)) {
+        let ticking = new.cpus.difference(&facts.cpus.nohz_full);
+        if new.tick != crate::partition::Tick::Keep && !ticking.is_empty() {
+            cannot.push(Cannot {
+                what: format!("{}: the tick of CPU {ticking} goes on while a task runs", new.name),
+                cure: format!(
+                    "boot with nohz_full={ticking} rcu_nocbs={ticking} (asmp boot enable --cpus {ticking}); CPU 0 cannot"
+                ),
+            });
+        }
+        for cpu in new.shielded().iter() {
+            if facts.setting(&knob::deadline_server_runtime("fair", cpu)).is_none()
+                && facts.version() >= (6, 8)
+            {
+                cannot.push(Cannot {
+                    what: format!("{}: the deadline server of CPU {cpu} cannot be switched off", new.name),
+                    cure: "mount debugfs: mount -t debugfs none /sys/kernel/debug".to_owned(),
+                });
+                break;
+            }
+        }
+    }
+    cannot
+}

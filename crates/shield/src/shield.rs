@@ -1,0 +1,313 @@
+//! The one way to change partitions: lock, finish what a crash left, read the machine, decide, plan,
+//! apply, commit. Everything above this file talks to [`Shield`].
+
+use crate::apply::{Applied, Refused, Undo, Way, apply, undo};
+use crate::partition::{Partition, Refusal, STATE_SCHEMA, State, shielded};
+use crate::plan::{Action, Base, Plan, Step, plan};
+use asmp_host::store::{Lock, Store, whole_lines};
+use asmp_host::{Error, Facts, Kernel, irq, knob};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a writer waits for another one.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+const STATE: &str = "state.json";
+const JOURNAL: &str = "journal";
+
+/// Why a change did not happen.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+
+    #[error("another asmp has been changing partitions for {} s: try again when it is done", patience.as_secs())]
+    Busy { patience: Duration },
+
+    #[error(transparent)]
+    Host(#[from] Error),
+
+    /// The kernel said no; the machine is as it was.
+    #[error("{cause} ({why}); nothing has changed")]
+    Undone { why: String, cause: Error },
+
+    /// `--strict`: the machine is as it was.
+    #[error("--strict: {count} settings refuse to leave the partition; nothing has changed", count = refused.len())]
+    Strict { refused: Vec<Refused> },
+
+    /// The proof that was asked for failed; the machine is as it was.
+    #[error("{reason}; nothing has changed")]
+    Unproved { reason: String },
+
+    /// The kernel said no and then also no to the way back.
+    #[error("{cause}; and this could not be put back: {left}; then run `asmp restore`", left = left.join("; "))]
+    NotUndone { cause: String, left: Vec<String> },
+
+    #[error("{path}: {reason}; this asmp cannot read it: use the version that wrote it, or reboot", path = path.display())]
+    BadState { path: PathBuf, reason: String },
+}
+
+/// What came of a change.
+#[derive(Debug)]
+pub struct Outcome {
+    pub facts: Facts,
+    pub state: State,
+    pub plan: Plan,
+    /// What refused, with the kernel's reason.
+    pub refused: Vec<Refused>,
+    pub changes: usize,
+    /// A change that a crash had cut short was undone first.
+    pub recovered: Option<Recovered>,
+}
+
+/// An interrupted transaction that was undone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Recovered {
+    pub steps: usize,
+    pub left: Vec<String>,
+}
+
+/// First line of a journal.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    schema: u32,
+    transaction: u64,
+}
+
+/// A journal that is there: its header, where that was written whole, and the ways back.
+type Found = (Option<Header>, Vec<Undo>);
+
+/// A proof demanded before the commit; its error is the reason for undoing everything.
+pub type Proof<'a> = &'a dyn Fn(&Facts, &Base, &[Partition]) -> Result<(), String>;
+
+/// Partitions of one machine.
+pub struct Shield<'a> {
+    kernel: &'a dyn Kernel,
+    store: Store,
+}
+
+impl<'a> Shield<'a> {
+    /// `store` is the directory of our own files, /run/asmp.
+    pub fn new(kernel: &'a dyn Kernel, store: Store) -> Self {
+        Self { kernel, store }
+    }
+
+    pub fn kernel(&self) -> &'a dyn Kernel {
+        self.kernel
+    }
+
+    /// The committed state; empty where there is none.
+    pub fn state(&self) -> Result<State, ChangeError> {
+        let path = self.store.path(STATE);
+        let Some(bytes) = self.store.read(STATE)? else { return Ok(State::default()) };
+        let bad = |reason: String| ChangeError::BadState { path: path.clone(), reason };
+        let value: serde_json::Value =
+            serde_json::from_slice(&bytes).map_err(|error| bad(format!("not JSON ({error})")))?;
+        match value.get("schema").and_then(serde_json::Value::as_u64) {
+            Some(schema) if schema == u64::from(STATE_SCHEMA) => {}
+            Some(schema) => return Err(bad(format!("schema {schema}, expected {STATE_SCHEMA}"))),
+            None => return Err(bad("no schema number".to_owned())),
+        }
+        serde_json::from_value(value).map_err(|error| bad(error.to_string()))
+    }
+
+    /// Has a crash left a change half done?
+    pub fn is_interrupted(&self) -> Result<bool, ChangeError> {
+        match self.journal()? {
+            Some((header, _)) => Ok(header.is_some_and(|header| header.transaction > self.transaction())),
+            None => Ok(false),
+        }
+    }
+
+    fn transaction(&self) -> u64 {
+        self.state().map_or(0, |state| state.transaction)
+    }
+
+    /// What a change would do. Takes no lock and touches nothing.
+    pub fn plan(
+        &self,
+        decide: impl FnOnce(&Facts, &State) -> Result<Vec<Partition>, Refusal>,
+    ) -> Result<(Facts, Plan), ChangeError> {
+        let facts = Facts::read(self.kernel)?;
+        let state = self.state()?;
+        let after = decide(&facts, &state)?;
+        let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
+        let plan = plan(&facts, &base, &state, after);
+        Ok((facts, plan))
+    }
+
+    /// Carries a change out whole, or leaves the machine as it was and says why.
+    pub fn change(
+        &self,
+        decide: impl FnOnce(&Facts, &State) -> Result<Vec<Partition>, Refusal>,
+        proof: Option<Proof>,
+    ) -> Result<Outcome, ChangeError> {
+        // Refusals that need no lock come first, so that a newcomer without root sees the real reason.
+        let facts = Facts::read(self.kernel)?;
+        crate::request::check_machine(&facts)?;
+        let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
+        let _lock = self.lock()?;
+        let recovered = self.recover(&base)?;
+        let facts = if recovered.is_some() { Facts::read(self.kernel)? } else { facts };
+        let state = self.state()?;
+        let after = decide(&facts, &state)?;
+        let plan = plan(&facts, &base, &state, after);
+        self.carry_out(facts, &base, state, plan, proof, recovered)
+    }
+
+    /// Puts the machine back to where it was before asmp first touched it: finishes a change that a crash
+    /// cut short, and ends every partition.
+    pub fn restore(&self) -> Result<Outcome, ChangeError> {
+        self.change(|_, _| Ok(Vec::new()), None)
+    }
+
+    fn lock(&self) -> Result<Lock, ChangeError> {
+        self.store.lock(PATIENCE)?.ok_or(ChangeError::Busy { patience: PATIENCE })
+    }
+
+    fn carry_out(
+        &self,
+        facts: Facts,
+        base: &Base,
+        mut state: State,
+        plan: Plan,
+        proof: Option<Proof>,
+        recovered: Option<Recovered>,
+    ) -> Result<Outcome, ChangeError> {
+        if plan.steps.is_empty() && plan.after == state.partitions {
+            return Ok(Outcome { facts, state, plan, refused: Vec::new(), changes: 0, recovered });
+        }
+        state.transaction += 1;
+        let mut journal = self.store.journal(JOURNAL)?;
+        let header = Header { schema: STATE_SCHEMA, transaction: state.transaction };
+        journal.append(&to_json(&header))?;
+        let mut way = Way::new(&mut journal);
+        let applied = match apply(self.kernel, base, &plan, &mut way) {
+            Ok(applied) => applied,
+            Err(failed) => {
+                let (step, source) = *failed;
+                let cause = format!("{source} ({})", step.why);
+                let task_gone = moved_task(&step).filter(|_| source.is_missing());
+                self.roll_back(base, &way.back, cause)?;
+                return Err(match task_gone {
+                    Some(tid) => Refusal::UnknownTask { tid }.into(),
+                    None => ChangeError::Undone { why: step.why, cause: source },
+                });
+            }
+        };
+        let refused = judge(self.kernel, &facts, &plan.after, applied.refused.clone());
+        let strict = plan.after.iter().any(|new| new.strict && !state.partitions.contains(new));
+        if strict && refused.iter().any(|refused| refused.disturbs) {
+            self.roll_back(base, &way.back, "--strict".to_owned())?;
+            let refused = refused.into_iter().filter(|refused| refused.disturbs).collect();
+            return Err(ChangeError::Strict { refused });
+        }
+        if let Some(Err(reason)) = proof.map(|proof| proof(&facts, base, &plan.after)) {
+            self.roll_back(base, &way.back, reason.clone())?;
+            return Err(ChangeError::Unproved { reason });
+        }
+        self.commit(&mut state, &plan, &applied)?;
+        Ok(Outcome { facts, state, plan, refused, changes: applied.changes, recovered })
+    }
+
+    fn roll_back(&self, base: &Base, back: &[Undo], cause: String) -> Result<(), ChangeError> {
+        let left = undo(self.kernel, base, back);
+        if !left.is_empty() {
+            // The journal stays: `asmp restore` tries again.
+            return Err(ChangeError::NotUndone { cause, left });
+        }
+        Ok(self.store.remove(JOURNAL)?)
+    }
+
+    /// From here on the change counts: the state names its number, and a journal of that number is void.
+    fn commit(&self, state: &mut State, plan: &Plan, applied: &Applied) -> Result<(), ChangeError> {
+        state.partitions = plan.after.clone();
+        for (path, original) in &applied.originals {
+            state.originals.entry(path.clone()).or_insert_with(|| original.clone());
+        }
+        for refused in applied.refused.iter().filter(|refused| !refused.path.as_os_str().is_empty()) {
+            state.refused.insert(refused.path.clone(), refused.reason.clone());
+        }
+        for step in &plan.steps {
+            if let Action::Set { knob, to, .. } = &step.action {
+                let restored = state.originals.get(&knob.path).is_some_and(|original| original.text == *to);
+                if restored || to == "-cpuset" {
+                    state.originals.remove(&knob.path);
+                }
+            }
+        }
+        if state.partitions.is_empty() {
+            state.originals.clear();
+            state.refused.clear();
+        }
+        self.store.replace(STATE, to_json(state).as_bytes())?;
+        self.store.remove(JOURNAL)?;
+        if state.partitions.is_empty() {
+            self.store.remove(STATE)?;
+        }
+        Ok(())
+    }
+
+    /// The journal that is there, with the lines that are whole. A journal without a header was cut before
+    /// its first action.
+    fn journal(&self) -> Result<Option<Found>, ChangeError> {
+        let Some(bytes) = self.store.read(JOURNAL)? else { return Ok(None) };
+        let path = self.store.path(JOURNAL);
+        let bad = |line: &str, error: serde_json::Error| ChangeError::BadState {
+            path: path.clone(),
+            reason: format!("line {line:?} is none of ours ({error})"),
+        };
+        let lines = whole_lines(&bytes);
+        let Some((first, rest)) = lines.split_first() else { return Ok(Some((None, Vec::new()))) };
+        let header: Header = serde_json::from_str(first).map_err(|error| bad(first, error))?;
+        let back = rest
+            .iter()
+            .map(|line| serde_json::from_str(line).map_err(|error| bad(line, error)))
+            .collect::<Result<Vec<Undo>, _>>()?;
+        Ok(Some((Some(header), back)))
+    }
+
+    /// Undoes what a crash left half done. Call with the lock held.
+    fn recover(&self, base: &Base) -> Result<Option<Recovered>, ChangeError> {
+        // A state that was written but never took its place.
+        self.store.remove(&format!("{STATE}.new"))?;
+        let Some((header, back)) = self.journal()? else { return Ok(None) };
+        let committed = header.is_none_or(|header| header.transaction <= self.transaction());
+        if committed {
+            self.store.remove(JOURNAL)?;
+            if self.state()?.partitions.is_empty() {
+                self.store.remove(STATE)?;
+            }
+            return Ok(None);
+        }
+        let left = undo(self.kernel, base, &back);
+        self.store.remove(JOURNAL)?;
+        Ok(Some(Recovered { steps: back.len(), left }))
+    }
+}
+
+/// A line that refuses to move but is not delivered to a shielded CPU disturbs nobody.
+fn judge(kernel: &dyn Kernel, facts: &Facts, after: &[Partition], mut refused: Vec<Refused>) -> Vec<Refused> {
+    let shielded = shielded(after);
+    for refused in &mut refused {
+        let irq = facts.irqs.iter().find(|irq| knob::irq_affinity(irq.number).path == refused.path);
+        if let Some(effective) = irq.and_then(|irq| irq::effective(kernel, irq.number)) {
+            refused.disturbs &= effective.intersects(&shielded);
+        }
+    }
+    refused
+}
+
+fn moved_task(step: &Step) -> Option<i32> {
+    match &step.action {
+        Action::MoveIn { placed, .. } => Some(placed.task.tid),
+        _ => None,
+    }
+}
+
+/// Our own types have string keys and no fallible parts: they always serialise.
+fn to_json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}

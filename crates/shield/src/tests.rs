@@ -1,0 +1,263 @@
+//! The deciding half of this crate, against machines made of plain values.
+
+use crate::partition::{Original, Partition, Refusal, Smt, State, Tick, shielded};
+use crate::plan::{Action, Base, IfRefused, plan};
+use crate::request::{Wish, create, destroy, resize};
+use crate::target::targets;
+use asmp_host::cgroup::Hierarchy;
+use asmp_host::facts::Cpus;
+use asmp_host::irq::Irq;
+use asmp_host::{CpuSet, Facts, knob};
+use std::collections::BTreeMap;
+
+fn set(text: &str) -> CpuSet {
+    text.parse().unwrap()
+}
+
+/// Four CPUs, two lines, everything that a partition needs.
+fn machine() -> Facts {
+    let irq = |number, name: &str, cpus: &str| Irq {
+        number,
+        actions: vec![name.to_owned()],
+        affinity: set(cpus),
+        affinity_text: cpus.to_owned(),
+    };
+    let settings = [
+        (knob::default_irq_affinity(), "f"),
+        (knob::workqueue_cpus(), "f"),
+        (knob::watchdog_cpus(), "0"),
+        (knob::deadline_server_runtime("fair", 3), "50000000"),
+        (knob::deadline_server_runtime("fair", 2), "50000000"),
+        (knob::frequency_governor(3), "schedutil"),
+    ];
+    Facts {
+        release: "7.2.13".into(),
+        preempt_rt: true,
+        root: true,
+        systemd: false,
+        command_line: String::new(),
+        cpus: Cpus {
+            possible: set("0-7"),
+            online: set("0-3"),
+            nohz_full: set("1-3"),
+            boot_isolated: CpuSet::new(),
+            core_of: (0..4).map(|cpu| (cpu, CpuSet::from_iter([cpu]))).collect(),
+        },
+        cgroups: Hierarchy {
+            mount: Some("/sys/fs/cgroup".into()),
+            controllers: vec!["cpuset".into()],
+            controllers_of_children: vec![],
+            cpuset_users: vec![],
+            cpuset_v1: None,
+            isolated: Some(CpuSet::new()),
+        },
+        irqs: vec![irq(24, "eth0-rx-0", "0-3"), irq(25, "eth0-tx-0", "3"), irq(26, "sda", "0-1")],
+        settings: settings.into_iter().map(|(knob, text)| (knob.path, text.to_owned())).collect(),
+    }
+}
+
+fn wish(name: &str, cpus: &str) -> Wish {
+    Wish {
+        name: name.into(),
+        cpus: cpus.parse().unwrap(),
+        irqs: vec![],
+        irq_priority: None,
+        tick: Tick::Off,
+        smt: Smt::Idle,
+        strict: false,
+        created_s: 0,
+        created_by: "test".into(),
+        owner: None,
+    }
+}
+
+fn with(facts: &Facts, partitions: &[(&str, &str)]) -> State {
+    partitions.iter().fold(State::default(), |state, (name, cpus)| State {
+        partitions: create(facts, &state, &wish(name, cpus)).unwrap(),
+        ..state
+    })
+}
+
+#[test]
+fn every_unfit_machine_is_refused_for_its_own_reason() {
+    let refused = |change: fn(&mut Facts)| {
+        let mut facts = machine();
+        change(&mut facts);
+        create(&facts, &State::default(), &wish("a", "3")).unwrap_err()
+    };
+    assert_eq!(refused(|facts| facts.root = false), Refusal::NotRoot);
+    assert_eq!(refused(|facts| facts.cgroups.mount = None), Refusal::NoCgroupV2);
+    assert_eq!(refused(|facts| facts.cgroups.controllers.clear()), Refusal::NoCpuset);
+    assert!(matches!(
+        refused(|facts| facts.cgroups.cpuset_v1 = Some("/sys/fs/cgroup/cpuset".into())),
+        Refusal::CpusetV1 { .. }
+    ));
+    assert!(matches!(
+        refused(|facts| {
+            facts.release = "6.1.0-30-amd64".into();
+            facts.cgroups.isolated = None;
+        }),
+        Refusal::KernelTooOld { .. }
+    ));
+}
+
+#[test]
+fn a_backported_partition_counts_more_than_the_version() {
+    let mut facts = machine();
+    facts.release = "5.14.0-500.el9".into();
+    assert!(create(&facts, &State::default(), &wish("a", "3")).is_ok());
+}
+
+#[test]
+fn every_unfit_wish_is_refused_for_its_own_reason() {
+    let facts = machine();
+    let state = with(&facts, &[("a", "3")]);
+    let refused = |wish: Wish| create(&facts, &state, &wish).unwrap_err();
+    assert!(matches!(refused(wish("b", "9")), Refusal::UnknownCpus { .. }));
+    assert!(matches!(refused(wish("b", "5")), Refusal::OfflineCpus { .. }));
+    assert!(matches!(refused(wish("b", "2-3")), Refusal::TakenCpus { .. }));
+    assert!(matches!(refused(wish("b", "0-2")), Refusal::LastCpu { .. }));
+    assert!(matches!(refused(wish("b/c", "2")), Refusal::BadName { .. }));
+    assert!(matches!(refused(wish("..", "2")), Refusal::BadName { .. }));
+    assert!(matches!(refused(wish("a", "2")), Refusal::NameTaken { .. }));
+    let irqs = vec!["eth1".to_owned()];
+    assert!(matches!(refused(Wish { irqs, ..wish("b", "2") }), Refusal::UnknownIrq { .. }));
+    let tick = Tick::RequireOff;
+    assert!(matches!(refused(Wish { tick, ..wish("b", "0") }), Refusal::TickNotCandidate { .. }));
+    assert!(matches!(destroy(&facts, &state, "b").unwrap_err(), Refusal::NoPartition { .. }));
+    assert!(matches!(
+        resize(&facts, &state, "a", &"0-3".parse().unwrap()).unwrap_err(),
+        Refusal::LastCpu { .. }
+    ));
+}
+
+#[test]
+fn cpus_that_somebody_else_isolated_are_refused_but_not_those_of_isolcpus() {
+    let mut facts = machine();
+    facts.cgroups.isolated = Some(set("3"));
+    let made = |facts: &Facts| create(facts, &State::default(), &wish("a", "3"));
+    assert!(matches!(made(&facts), Err(Refusal::ForeignIsolated { .. })));
+    facts.cpus.boot_isolated = set("3");
+    assert!(made(&facts).is_ok());
+}
+
+#[test]
+fn smt_siblings_go_out_of_use_with_their_core() {
+    let mut facts = machine();
+    facts.cpus.core_of = BTreeMap::from([(0, set("0-1")), (1, set("0-1")), (2, set("2-3")), (3, set("2-3"))]);
+    let made = |state: &State, wish: &Wish| create(&facts, state, wish);
+    let idle = made(&State::default(), &wish("a", "3")).unwrap();
+    assert_eq!((idle[0].cpus.to_string(), idle[0].idle_cpus.to_string()), ("3".into(), "2".into()));
+    let shared = Wish { smt: Smt::Share, ..wish("a", "3") };
+    assert!(made(&State::default(), &shared).unwrap()[0].idle_cpus.is_empty());
+    let state = State { partitions: made(&State::default(), &shared).unwrap(), ..State::default() };
+    assert!(matches!(made(&state, &wish("b", "2")), Err(Refusal::Sibling { .. })));
+    let state = with(&facts, &[("a", "2-3")]);
+    assert!(matches!(made(&state, &wish("b", "1")), Err(Refusal::Sibling { cpu: 1, sibling: 0, .. })));
+}
+
+#[test]
+fn settings_are_a_function_of_originals_and_partitions_only() {
+    let facts = machine();
+    let both = with(&facts, &[("a", "3"), ("b", "2")]);
+    let other_order = with(&facts, &[("b", "2"), ("a", "3")]);
+    let none = BTreeMap::new();
+    assert_eq!(targets(&facts, &both.partitions, &none), targets(&facts, &other_order.partitions, &none));
+
+    let all = targets(&facts, &both.partitions, &none);
+    let wanted = |knob| all.get(&knob).map(|target| target.wanted.as_str());
+    assert_eq!(wanted(knob::irq_affinity(24)), Some("0-1"));
+    assert_eq!(
+        wanted(knob::irq_affinity(25)),
+        Some("0-1"),
+        "a line bound to shielded CPUs goes to the system"
+    );
+    assert_eq!(wanted(knob::irq_affinity(26)), None, "a line that is elsewhere is nobody's business");
+    assert_eq!(wanted(knob::watchdog_cpus()), None);
+    assert_eq!(wanted(knob::default_irq_affinity()), Some("3"));
+    assert!(targets(&facts, &[], &none).is_empty());
+}
+
+#[test]
+fn an_irq_stays_away_wherever_others_move_it_within_the_system() {
+    let facts = machine();
+    let state = with(&facts, &[("a", "3")]);
+    let all = targets(&facts, &state.partitions, &BTreeMap::new());
+    let knob = knob::irq_affinity(24);
+    assert!(all[&knob].is_met_by(&knob, "1"));
+    assert!(!all[&knob].is_met_by(&knob, "1,3"));
+}
+
+#[test]
+fn destroying_the_last_partition_plans_every_original_byte_and_the_groups_in_reverse() {
+    let mut facts = machine();
+    let base = Base::of(&facts).unwrap();
+    let mut state = with(&facts, &[("a", "3")]);
+    let knob = knob::irq_affinity(24);
+    let original = Original { shape: knob.shape, text: "0,1-3".into() };
+    state.originals.insert(knob.path.clone(), original);
+    facts.irqs[0].affinity_text = "0-2".into();
+    let steps = plan(&facts, &base, &state, vec![]).steps;
+    assert!(steps.iter().any(
+        |step| matches!(&step.action, Action::Set { knob: set, to, .. } if *set == knob && to == "0,1-3")
+    ));
+    let removed: Vec<String> = steps
+        .iter()
+        .filter_map(|step| match &step.action {
+            Action::RemoveGroup { path, .. } => Some(path.file_name()?.to_string_lossy().into_owned()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(removed, ["rest", "rt", "a", "asmp"]);
+}
+
+#[test]
+fn a_line_asked_for_by_name_must_come_and_others_may_refuse_to_go() {
+    let facts = machine();
+    let base = Base::of(&facts).unwrap();
+    let irqs = vec!["24".to_owned()];
+    let after = create(&facts, &State::default(), &Wish { irqs, ..wish("a", "3") }).unwrap();
+    let plan = plan(&facts, &base, &State::default(), after);
+    let of = |irq: u32| {
+        let knob = knob::irq_affinity(irq);
+        plan.steps
+            .iter()
+            .find(|step| matches!(&step.action, Action::Set { knob: set, .. } if *set == knob))
+            .unwrap()
+    };
+    assert_eq!(of(24).if_refused, IfRefused::Abort);
+    assert_eq!(of(25).if_refused, IfRefused::Name);
+}
+
+#[test]
+fn cpus_are_given_up_before_others_take_them() {
+    let facts = machine();
+    let base = Base::of(&facts).unwrap();
+    let state = with(&facts, &[("a", "2-3"), ("b", "1")]);
+    let mut after: Vec<Partition> = state.partitions.clone();
+    after[0].cpus = set("2");
+    after[1].cpus = set("1,3");
+    let plan = plan(&facts, &base, &state, after);
+    let writes: Vec<(String, String)> = plan
+        .steps
+        .iter()
+        .filter_map(|step| match &step.action {
+            Action::Set { knob, to, .. } if knob.path.ends_with("rt/cpuset.cpus.exclusive") => {
+                Some((knob.path.iter().nth(5)?.to_string_lossy().into_owned(), to.clone()))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(writes, [("a".to_owned(), "2".to_owned()), ("b".to_owned(), "1,3".to_owned())]);
+    assert_eq!(shielded(&plan.after).to_string(), "1-3");
+}
+
+#[test]
+fn what_this_boot_cannot_do_is_said_with_its_cure() {
+    let mut facts = machine();
+    facts.cpus.nohz_full = CpuSet::new();
+    let base = Base::of(&facts).unwrap();
+    let after = create(&facts, &State::default(), &wish("a", "3")).unwrap();
+    let cannot = plan(&facts, &base, &State::default(), after).cannot;
+    assert!(cannot.iter().any(|cannot| cannot.cure.contains("nohz_full=3")), "{cannot:?}");
+}

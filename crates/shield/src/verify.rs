@@ -1,0 +1,305 @@
+//! Reading everything back: is each partition what it was promised to be, and if not, what violates it?
+//!
+//! Nothing here is remembered from the time a partition was made except the promise itself; every claim is
+//! read from the kernel now. What the kernel does not let move is listed apart (`stays`): it is no drift.
+
+use crate::partition::{Partition, State, Tick, shielded};
+use crate::plan::Base;
+use crate::target::targets;
+use asmp_host::task::{self, Task};
+use asmp_host::{Cpu, CpuSet, Facts, Kernel, Result, cgroup, irq, knob};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Version of the layout of [`Status`] in JSON.
+pub const STATUS_SCHEMA: u32 = 1;
+
+/// The machine's partitions as the kernel has them now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Status {
+    pub schema: u32,
+    pub kernel: String,
+    pub system_cpus: CpuSet,
+    /// A crash left a change half done; the next change (or `asmp restore`) undoes it.
+    pub interrupted: bool,
+    pub partitions: Vec<PartitionStatus>,
+    /// CPUs that somebody else isolated.
+    pub foreign_isolated_cpus: CpuSet,
+}
+
+impl Status {
+    /// Is every promise kept?
+    pub fn holds(&self) -> bool {
+        !self.interrupted && self.partitions.iter().all(|partition| partition.violations.is_empty())
+    }
+}
+
+/// One partition as it really is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PartitionStatus {
+    pub name: String,
+    pub cpus: CpuSet,
+    pub idle_cpus: CpuSet,
+    /// No violation was found.
+    pub shielded: bool,
+    /// The partition file's own words.
+    pub kernel_says: String,
+    pub created_s: u64,
+    pub created_by: String,
+    /// Of a partition made by `asmp run`: is that process still there?
+    pub owner_alive: Option<bool>,
+    pub irqs: Vec<u32>,
+    pub tasks: Vec<TaskStatus>,
+    pub tick: TickStatus,
+    /// What breaks the promise, each with cause and cure.
+    pub violations: Vec<Finding>,
+    /// What the kernel keeps on these CPUs whatever anybody does.
+    pub stays: Vec<Finding>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TaskStatus {
+    pub tid: i32,
+    pub process: i32,
+    pub command: String,
+    pub allowed_cpus: CpuSet,
+    /// `fifo:80`, as chrt says; `None` where it ended meanwhile.
+    pub policy: Option<String>,
+}
+
+/// What this boot allows of the tick.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "state", rename_all = "kebab-case")]
+pub enum TickStatus {
+    /// Nobody asked for it to stop.
+    Kept,
+    /// It stops while one task runs; `asmp noise` counts it.
+    CanStop,
+    /// These CPUs were not candidates at boot.
+    CannotStop { cpus: CpuSet },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub what: String,
+    pub cure: String,
+}
+
+fn finding(what: impl Into<String>, cure: impl Into<String>) -> Finding {
+    Finding { what: what.into(), cure: cure.into() }
+}
+
+/// Reads the machine and holds it against what was promised.
+pub fn verify(
+    kernel: &dyn Kernel,
+    facts: &Facts,
+    base: &Base,
+    state: &State,
+    interrupted: bool,
+) -> Result<Status> {
+    let all = shielded(&state.partitions);
+    let tasks = if state.partitions.is_empty() { Vec::new() } else { task::read_all(kernel)? };
+    let partitions = state
+        .partitions
+        .iter()
+        .map(|partition| verify_one(kernel, facts, base, state, partition, &tasks))
+        .collect();
+    let isolated = facts.cgroups.isolated.clone().unwrap_or_default();
+    Ok(Status {
+        schema: STATUS_SCHEMA,
+        kernel: facts.release.clone(),
+        system_cpus: facts.cpus.online.difference(&all).difference(&isolated),
+        interrupted,
+        partitions,
+        foreign_isolated_cpus: isolated.difference(&all),
+    })
+}
+
+fn verify_one(
+    kernel: &dyn Kernel,
+    facts: &Facts,
+    base: &Base,
+    state: &State,
+    partition: &Partition,
+    tasks: &[Task],
+) -> PartitionStatus {
+    let groups = base.groups(&partition.name);
+    let mut violations = Vec::new();
+    let mut stays = Vec::new();
+
+    let kernel_says = isolation(kernel, &groups.rt, &partition.cpus, &mut violations);
+    if !partition.idle_cpus.is_empty() {
+        isolation(kernel, &groups.idle, &partition.idle_cpus, &mut violations);
+    }
+    let offline = partition.shielded().difference(&facts.cpus.online);
+    if !offline.is_empty() {
+        violations.push(finding(
+            format!("CPU {offline} is offline"),
+            format!("bring it up, or `asmp resize {} --cpus …` without it", partition.name),
+        ));
+    }
+    settings(kernel, facts, state, partition, &mut violations, &mut stays);
+    intruders(partition, base, tasks, &mut violations, &mut stays);
+    let owner_alive = partition.owner.map(|owner| task::identify(kernel, owner.tid) == Some(owner));
+    if owner_alive == Some(false) {
+        violations.push(finding(
+            "the `asmp run` that made it was killed before it could clean up",
+            format!("`asmp destroy {}` once its tasks may leave", partition.name),
+        ));
+    }
+    PartitionStatus {
+        name: partition.name.clone(),
+        cpus: partition.cpus.clone(),
+        idle_cpus: partition.idle_cpus.clone(),
+        shielded: violations.is_empty(),
+        kernel_says,
+        created_s: partition.created_s,
+        created_by: partition.created_by.clone(),
+        owner_alive,
+        irqs: partition.irqs.clone(),
+        tasks: tasks_inside(kernel, &groups.rt),
+        tick: tick(facts, partition),
+        violations,
+        stays,
+    }
+}
+
+/// The partition file and the CPUs it really has.
+fn isolation(kernel: &dyn Kernel, group: &Path, cpus: &CpuSet, violations: &mut Vec<Finding>) -> String {
+    let knob = knob::partition_type(group);
+    let recreate = "somebody changed the group behind our back: `asmp destroy` and create it again";
+    let says = match knob.read(kernel) {
+        Ok(says) => says,
+        Err(error) => {
+            violations.push(finding(format!("its group cannot be read: {error}"), recreate));
+            return "missing".to_owned();
+        }
+    };
+    if says.trim() != "isolated" {
+        violations.push(finding(format!("{}: the kernel says {says:?}", knob.path.display()), recreate));
+    }
+    let effective = kernel.text(&group.join("cpuset.cpus.effective")).unwrap_or_default();
+    match effective.parse::<CpuSet>() {
+        Ok(effective) if effective == *cpus => {}
+        _ => violations.push(finding(format!("it has CPU {effective:?}, promised was {cpus}"), recreate)),
+    }
+    says
+}
+
+/// Settings that are not what they must be.
+fn settings(
+    kernel: &dyn Kernel,
+    facts: &Facts,
+    state: &State,
+    partition: &Partition,
+    violations: &mut Vec<Finding>,
+    stays: &mut Vec<Finding>,
+) {
+    let shielded = partition.shielded();
+    let irq_of: BTreeMap<_, _> = facts.irqs.iter().map(|irq| (knob::irq_affinity(irq.number), irq)).collect();
+    let of_others: BTreeSet<_> =
+        facts.cpus.online.difference(&shielded).iter().flat_map(|cpu: Cpu| knob::of_cpu(cpu)).collect();
+    for (knob, target) in targets(facts, &state.partitions, &state.originals) {
+        let irq = irq_of.get(&knob);
+        let now = match irq {
+            Some(irq) => irq.affinity_text.as_str(),
+            None => facts.setting(&knob).unwrap_or_default(),
+        };
+        if of_others.contains(&knob) || target.is_met_by(&knob, now) {
+            continue;
+        }
+        // A setting of CPUs concerns this partition only where it names its CPUs.
+        let named = knob.cpus(now).ok();
+        if target.away_from.is_some() && named.is_some_and(|named| !named.intersects(&shielded)) {
+            continue;
+        }
+        if irq.is_some_and(|irq| target.away_from.is_none() && !partition.irqs.contains(&irq.number)) {
+            continue;
+        }
+        match (state.refused.get(&knob.path), irq) {
+            (Some(reason), Some(irq)) => match irq::effective(kernel, irq.number) {
+                // The line may be sent here by its mask, but the hardware sends it elsewhere.
+                Some(effective) if !effective.intersects(&shielded) => {}
+                _ => stays.push(finding(
+                    format!("IRQ {}: {reason}", irq.label()),
+                    "it fires only for work this CPU submits itself; fewer queues or irqaffinity= at boot avoid it",
+                )),
+            },
+            (Some(reason), None) => stays.push(finding(format!("{}: {reason}", knob.path.display()), "")),
+            (None, _) => violations.push(finding(
+                format!("{}: is {now:?}, must be {:?}: {}", knob.path.display(), target.wanted, target.why),
+                format!("something set it back: `asmp repair {}`", partition.name),
+            )),
+        }
+    }
+}
+
+/// Tasks that may run on the partition's CPUs and do not belong there.
+fn intruders(
+    partition: &Partition,
+    base: &Base,
+    tasks: &[Task],
+    violations: &mut Vec<Finding>,
+    stays: &mut Vec<Finding>,
+) {
+    let shielded = partition.shielded();
+    let inside = base.in_tree().join(&partition.name);
+    let mut bound: Vec<&str> = Vec::new();
+    for task in tasks.iter().filter(|task| !task.zombie && task.allowed_cpus.intersects(&shielded)) {
+        // Handlers of interrupts follow their line, which is judged by its affinity.
+        let handler = task.kernel_thread && task.command.starts_with("irq/");
+        if task.group.starts_with(&inside) || handler {
+            continue;
+        }
+        if task.kernel_thread && (task.bound || task.allowed_cpus.len() == 1) {
+            bound.push(&task.command);
+        } else {
+            violations.push(finding(
+                format!(
+                    "task {} ({}) may run on CPU {}",
+                    task.id.tid,
+                    task.command,
+                    task.allowed_cpus.intersection(&shielded)
+                ),
+                match task.kernel_thread {
+                    true => format!("taskset -p -c SYSTEM_CPUS {}", task.id.tid),
+                    false => {
+                        "its cpuset no longer excludes these CPUs: see the partition's own state".to_owned()
+                    }
+                },
+            ));
+        }
+    }
+    if !bound.is_empty() {
+        let what = format!("{} kernel threads that nobody can move: {}", bound.len(), bound.join(" "));
+        stays.push(finding(
+            what,
+            "no Linux CPU is without them; they run for work of this CPU (kworker/R-…: when memory is short)",
+        ));
+    }
+}
+
+fn tasks_inside(kernel: &dyn Kernel, group: &Path) -> Vec<TaskStatus> {
+    cgroup::threads_of(kernel, group)
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|tid| task::read(kernel, tid).ok())
+        .map(|task| TaskStatus {
+            policy: kernel.schedule(task.id.tid).ok().map(|schedule| schedule.to_string()),
+            tid: task.id.tid,
+            process: task.process,
+            command: task.command,
+            allowed_cpus: task.allowed_cpus,
+        })
+        .collect()
+}
+
+fn tick(facts: &Facts, partition: &Partition) -> TickStatus {
+    let ticking = partition.cpus.difference(&facts.cpus.nohz_full);
+    match (partition.tick, ticking.is_empty()) {
+        (Tick::Keep, _) => TickStatus::Kept,
+        (_, true) => TickStatus::CanStop,
+        (_, false) => TickStatus::CannotStop { cpus: ticking },
+    }
+}
