@@ -1,1 +1,89 @@
-fn main() {}
+//! `asmp`: arguments in, one call into the library, words and an exit code out.
+
+mod args;
+mod boot;
+mod change;
+mod check;
+mod exit;
+mod file;
+mod manual;
+mod noise;
+mod print;
+mod run;
+
+use anyhow::Result;
+use args::{Cli, Command, Planned};
+use asmp_host::store::Store;
+use asmp_host::{Facts, Linux};
+use asmp_shield::plan::Base;
+use asmp_shield::{Refusal, Shield, verify};
+use clap::{CommandFactory, Parser};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Where our state and journal lie; like what they describe, gone after a reboot.
+const RUN_DIR: &str = "/run/asmp";
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match dispatch(cli.command) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("asmp: {error:#}");
+            for line in change::details(&error) {
+                eprintln!("  {line}");
+            }
+            ExitCode::from(exit::code_of(&error))
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<u8> {
+    let linux = Linux::new();
+    let shield = Shield::new(&linux, Store::at(RUN_DIR));
+    match command {
+        Command::Change(change) => change::change(&shield, &change)?,
+        Command::Run(run) => return run::run(&shield, &run),
+        Command::Exec(exec) => return run::exec(&shield, &exec),
+        Command::Plan { json, change: Planned::Change(change) } => change::plan(&shield, &change, json)?,
+        Command::Plan { json, change: Planned::Run(run) } => {
+            let name = run.name.clone().unwrap_or_else(|| "run-PID".to_owned());
+            let (facts, plan) =
+                shield.plan(|facts, state| run::plan_of_run(&linux, facts, state, &run, &name))?;
+            print::plan(&facts, &plan, json)?;
+        }
+        Command::Status { name, json } => return status(&shield, name.as_deref(), json),
+        Command::Noise(noise) => return noise::noise(&shield, &noise),
+        Command::Check { json } => return check::check(&linux, json),
+        Command::Boot { action } => boot::boot(&linux, &action)?,
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "asmp", &mut std::io::stdout());
+        }
+        Command::Man => manual::print()?,
+        Command::Spin { milliseconds } => spin(Duration::from_millis(milliseconds)),
+    }
+    Ok(0)
+}
+
+/// Reads everything back; exit code 7 where a promise is broken.
+fn status(shield: &Shield, name: Option<&str>, json: bool) -> Result<u8> {
+    let facts = Facts::read(shield.kernel())?;
+    let state = shield.state()?;
+    name.map(|name| state.partition(name)).transpose()?;
+    let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
+    let mut status = verify::verify(shield.kernel(), &facts, &base, &state, shield.is_interrupted()?)?;
+    status.partitions.retain(|partition| name.is_none_or(|name| name == partition.name));
+    if json {
+        println!("{}", serde_json::to_string_pretty(&status)?);
+    } else {
+        print::status(&status, change::now_s());
+    }
+    Ok(if status.holds() { 0 } else { exit::VIOLATED })
+}
+
+fn spin(time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        std::hint::spin_loop();
+    }
+}

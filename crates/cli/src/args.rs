@@ -1,0 +1,207 @@
+//! The command line. Parsing touches nothing; clap's own errors exit with 2.
+
+use asmp_host::{CpuSpec, Schedule};
+use asmp_shield::{Smt, Tick};
+use clap::{Args, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Turns cores of a stock Linux machine into hard-real-time partitions at run time, proves that they
+/// hold, and puts everything back.
+#[derive(Debug, Parser)]
+#[command(name = "asmp", version, arg_required_else_help = true, disable_help_subcommand = true)]
+#[command(after_help = "CPUs: 1-3,5 · last · last:2 · \"all-but 0\" · 0xe        Exit codes: asmp(8)")]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    #[command(flatten)]
+    Change(Change),
+    /// Run a command in a partition of its own and undo everything when it ends
+    Run(Run),
+    /// Run a command in an existing partition
+    Exec(Exec),
+    /// Print what a change would do: each file, old value, new value and reason
+    Plan {
+        /// As JSON
+        #[arg(long, global = true)]
+        json: bool,
+        #[command(subcommand)]
+        change: Planned,
+    },
+    /// What is shielded, read back from the kernel now, and what still violates it
+    Status {
+        name: Option<String>,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Count what disturbs CPUs: ticks, interrupts, IPIs, softirqs, foreign tasks, faults
+    Noise(Noise),
+    /// The doctor: what this machine can do, and each noise source that is still there with its cure
+    Check {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Boot parameters of candidate CPUs, in a drop-in of their own
+    Boot {
+        #[command(subcommand)]
+        action: Boot,
+    },
+    /// Print a shell completion script
+    #[command(hide = true)]
+    Completions { shell: clap_complete::Shell },
+    /// Print the manual page asmp(8) as roff
+    #[command(hide = true)]
+    Man,
+    /// Keep one CPU busy, for the proof of the tick
+    #[command(hide = true, name = "spin")]
+    Spin { milliseconds: u64 },
+}
+
+/// What changes partitions and can be planned.
+#[derive(Debug, Subcommand)]
+pub enum Change {
+    /// Make a partition; it stays until destroyed or rebooted
+    Create(Create),
+    /// End a partition: its tasks and IRQs go back, every setting is restored
+    Destroy {
+        #[arg(required_unless_present = "all")]
+        name: Option<String>,
+        /// Every partition
+        #[arg(long, conflicts_with = "name")]
+        all: bool,
+    },
+    /// Move tasks or IRQs into a partition
+    Add(Members),
+    /// Move tasks or IRQs out of a partition
+    Remove(Members),
+    /// Give a partition other CPUs while it runs
+    Resize {
+        name: String,
+        #[arg(long)]
+        cpus: CpuSpec,
+    },
+    /// Make the partitions of a file what the file says; others are left alone
+    Apply {
+        file: PathBuf,
+        /// Only print the plan
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Set what drifted (an IRQ that came back, a setting somebody wrote) to what was promised
+    Repair { name: Option<String> },
+    /// Put the machine back to where it was before asmp touched it, also after a crash of asmp
+    Restore,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Planned {
+    #[command(flatten)]
+    Change(Change),
+    /// Plan what `asmp run` would change
+    Run(Run),
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Shape {
+    /// CPUs of the partition
+    #[arg(long)]
+    pub cpus: CpuSpec,
+    /// An IRQ line that belongs to it, by number or handler name; may be repeated
+    #[arg(long = "irq", value_name = "NAME|N")]
+    pub irqs: Vec<String>,
+    /// SCHED_FIFO priority of the named IRQs' handler threads (PREEMPT_RT, threadirqs)
+    #[arg(long, value_name = "1..99", value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub irq_priority: Option<u32>,
+    /// The local timer tick: off (where this boot allows), keep, require-off (proven, or refused)
+    #[arg(long, default_value = "off")]
+    pub tick: Tick,
+    /// SMT siblings of the CPUs: idle (taken out of use) or share (left to the system)
+    #[arg(long, default_value = "idle")]
+    pub smt: Smt,
+    /// Anything that refuses to leave the CPUs is an error
+    #[arg(long)]
+    pub strict: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Create {
+    pub name: String,
+    #[command(flatten)]
+    pub shape: Shape,
+}
+
+#[derive(Debug, Args)]
+pub struct Members {
+    pub name: String,
+    /// A process with all its threads; may be repeated
+    #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub pids: Vec<i32>,
+    /// One thread alone; may be repeated
+    #[arg(long = "tid", value_name = "TID", value_parser = clap::value_parser!(i32).range(1..))]
+    pub tids: Vec<i32>,
+    /// An IRQ line by number or handler name; may be repeated
+    #[arg(long = "irq", value_name = "NAME|N")]
+    pub irqs: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    #[command(flatten)]
+    pub shape: Shape,
+    /// Name of the partition [default: run-PID]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Scheduling policy of the command: fifo:80, rr:N, deadline:RUNTIME/DEADLINE/PERIOD, other
+    #[arg(long, default_value = "other")]
+    pub policy: Schedule,
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct Exec {
+    pub name: String,
+    /// Scheduling policy of the command: fifo:80, rr:N, deadline:RUNTIME/DEADLINE/PERIOD, other
+    #[arg(long, default_value = "other")]
+    pub policy: Schedule,
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub struct Noise {
+    /// A partition; without it --cpus
+    #[arg(required_unless_present = "cpus")]
+    pub name: Option<String>,
+    #[arg(long, conflicts_with = "name")]
+    pub cpus: Option<CpuSpec>,
+    /// Seconds to count; a terminal is refreshed every second
+    #[arg(short = 't', long = "time", value_name = "SECONDS", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub seconds: u64,
+    /// As JSON (also where the output is no terminal)
+    #[arg(long)]
+    pub json: bool,
+    /// As a table (also where the output is no terminal)
+    #[arg(long, conflicts_with = "json")]
+    pub table: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Boot {
+    /// What this boot and the drop-in say
+    Show,
+    /// Write the drop-in for these candidate CPUs (after showing it)
+    Enable {
+        #[arg(long)]
+        cpus: CpuSpec,
+        /// Only show it
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Remove the drop-in
+    Disable,
+}

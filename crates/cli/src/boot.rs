@@ -1,0 +1,128 @@
+//! Boot parameters of candidate CPUs. Only what no run time can do (`nohz_full=`, `rcu_nocbs=`), in one
+//! drop-in of our own; no other file is ever written.
+
+use crate::args::Boot;
+use crate::exit::{NO_BOOT_DROP_IN, NOT_ROOT, USAGE, failure};
+use anyhow::{Context, Result};
+use asmp_host::{CpuSet, Facts, Kernel};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const DIR: &str = "/etc/default/grub.d";
+const FILE: &str = "asmp.cfg";
+
+pub fn boot(kernel: &dyn Kernel, action: &Boot) -> Result<()> {
+    let facts = Facts::read(kernel)?;
+    let file = Path::new(DIR).join(FILE);
+    match action {
+        Boot::Show => show(&facts, &file),
+        Boot::Enable { cpus, dry_run } => {
+            let cpus = candidates(&facts, cpus.resolve(&facts.cpus.online))?;
+            enable(&facts, &file, &cpus, *dry_run)
+        }
+        Boot::Disable => disable(&facts, &file),
+    }
+}
+
+fn show(facts: &Facts, file: &Path) -> Result<()> {
+    let of = |name: &str| facts.boot_parameter(name).unwrap_or("not given").to_owned();
+    println!("this boot: nohz_full={} rcu_nocbs={}", of("nohz_full"), of("rcu_nocbs"));
+    println!("candidates now: CPU {}", some(&facts.cpus.nohz_full));
+    match fs::read_to_string(file) {
+        Ok(text) => print!("{}:\n{text}", file.display()),
+        Err(_) => println!("{}: not there", file.display()),
+    }
+    Ok(())
+}
+
+fn some(cpus: &CpuSet) -> String {
+    if cpus.is_empty() { "none".to_owned() } else { cpus.to_string() }
+}
+
+/// CPU 0 keeps time for the others, and the system needs a CPU with a tick.
+fn candidates(facts: &Facts, cpus: CpuSet) -> Result<CpuSet> {
+    let possible = &facts.cpus.possible;
+    if cpus.is_empty() {
+        return Err(failure(20, "no CPU is meant by that list"));
+    }
+    if !cpus.is_subset(possible) {
+        let unknown = cpus.difference(possible);
+        return Err(failure(20, format!("CPU {unknown} does not exist: this machine has {possible}")));
+    }
+    if cpus.contains(0) {
+        return Err(failure(
+            USAGE,
+            "CPU 0 cannot be a candidate: it keeps the time for the others; leave it out",
+        ));
+    }
+    Ok(cpus)
+}
+
+fn text(cpus: &CpuSet) -> String {
+    format!(
+        "# Written by `asmp boot enable`, removed by `asmp boot disable`.\n\
+         GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX nohz_full={cpus} rcu_nocbs={cpus}\"\n"
+    )
+}
+
+fn enable(facts: &Facts, file: &Path, cpus: &CpuSet, dry_run: bool) -> Result<()> {
+    let text = text(cpus);
+    print!("{}:\n{text}", file.display());
+    for name in ["nohz_full", "rcu_nocbs", "isolcpus"] {
+        if let Some(value) = facts.boot_parameter(name) {
+            println!(
+                "note: this boot already has {name}={value}; given elsewhere it stays, and the last one counts"
+            );
+        }
+    }
+    if dry_run {
+        return Ok(());
+    }
+    may_write(facts, file)?;
+    let fresh: PathBuf = file.with_extension("cfg.new");
+    fs::write(&fresh, &text)
+        .and_then(|()| fs::rename(&fresh, file))
+        .with_context(|| format!("{}: cannot be written", file.display()))?;
+    println!("written; now run update-grub, and reboot when it suits you");
+    Ok(())
+}
+
+fn disable(facts: &Facts, file: &Path) -> Result<()> {
+    if !file.exists() {
+        println!("{}: not there, nothing to do", file.display());
+        return Ok(());
+    }
+    may_write(facts, file)?;
+    fs::remove_file(file).with_context(|| format!("{}: cannot be removed", file.display()))?;
+    println!("{} removed; now run update-grub, and reboot when it suits you", file.display());
+    Ok(())
+}
+
+fn may_write(facts: &Facts, file: &Path) -> Result<()> {
+    if !facts.root {
+        return Err(failure(NOT_ROOT, "not root: writing boot parameters needs root; use sudo"));
+    }
+    let dir = file.parent().unwrap_or(Path::new("/"));
+    if !dir.is_dir() {
+        return Err(failure(
+            NO_BOOT_DROP_IN,
+            format!(
+                "{} does not exist: this machine takes no GRUB drop-ins; add the parameters shown to its boot loader by hand",
+                dir.display()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_drop_in_adds_to_what_is_there_and_says_who_wrote_it() {
+        let text = text(&"1-3".parse().unwrap());
+        assert!(text.contains("$GRUB_CMDLINE_LINUX nohz_full=1-3 rcu_nocbs=1-3"));
+        assert!(text.starts_with("# Written by `asmp boot enable`"));
+    }
+}

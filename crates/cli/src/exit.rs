@@ -1,0 +1,142 @@
+//! Exit codes, documented in asmp(8). A refusal has a code of its own, so that scripts need not read words.
+
+use asmp_host::cpuset::CpuListError;
+use asmp_shield::{ChangeError, Refusal};
+
+/// An error that knows its exit code, for what no library enum covers.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    pub code: u8,
+    pub message: String,
+}
+
+pub fn failure(code: u8, message: impl Into<String>) -> anyhow::Error {
+    Failure { code, message: message.into() }.into()
+}
+
+pub const UNEXPECTED: u8 = 1;
+pub const USAGE: u8 = 2;
+pub const UNDONE: u8 = 3;
+pub const STRICT: u8 = 4;
+pub const UNPROVED: u8 = 5;
+pub const NOT_UNDONE: u8 = 6;
+pub const VIOLATED: u8 = 7;
+pub const BUSY: u8 = 8;
+pub const BAD_STATE: u8 = 9;
+pub const NOT_ROOT: u8 = 10;
+pub const BAD_FILE: u8 = 40;
+pub const NO_BOOT_DROP_IN: u8 = 41;
+pub const POLICY_REFUSED: u8 = 42;
+pub const CANNOT_EXECUTE: u8 = 126;
+pub const NOT_FOUND: u8 = 127;
+
+/// The table of asmp(8), in its words.
+pub const TABLE: &[(u8, &str)] = &[
+    (0, "done"),
+    (UNEXPECTED, "failed unexpectedly; whatever had been changed was undone"),
+    (USAGE, "the command line is wrong"),
+    (UNDONE, "the kernel refused a step; everything was undone"),
+    (STRICT, "--strict, and something refuses to leave the partition; everything was undone"),
+    (UNPROVED, "--tick require-off, and ticks were counted; everything was undone"),
+    (NOT_UNDONE, "a step failed and not everything could be put back: run asmp restore"),
+    (VIOLATED, "status: something violates a partition; check: something is missing"),
+    (BUSY, "another asmp kept the lock for 10 s"),
+    (BAD_STATE, "the state in /run/asmp cannot be read"),
+    (NOT_ROOT, "refused: not root"),
+    (11, "refused: no cgroup v2"),
+    (12, "refused: cpuset is held by cgroup v1"),
+    (13, "refused: no cpuset controller"),
+    (14, "refused: the kernel is too old"),
+    (20, "refused: no such CPU"),
+    (21, "refused: the CPU is offline"),
+    (22, "refused: the CPU belongs to another partition"),
+    (23, "refused: the system would keep no CPU"),
+    (24, "refused: an SMT sibling is in use elsewhere"),
+    (30, "refused: bad partition name"),
+    (31, "refused: the partition name is taken"),
+    (32, "refused: no such partition"),
+    (33, "refused: no such task"),
+    (34, "refused: the task is a kernel thread bound to its CPU"),
+    (35, "refused: the task or IRQ does not belong to the partition"),
+    (36, "refused: no such IRQ"),
+    (37, "refused: the IRQ belongs to another partition"),
+    (38, "refused: the tick of the CPU cannot stop in this boot"),
+    (BAD_FILE, "the partitions file is wrong"),
+    (NO_BOOT_DROP_IN, "boot: this machine takes no GRUB drop-ins"),
+    (POLICY_REFUSED, "run, exec: the kernel refused the policy; the command did not start"),
+    (CANNOT_EXECUTE, "run, exec: the command cannot be executed"),
+    (NOT_FOUND, "run, exec: the command was not found"),
+];
+
+fn of_refusal(refusal: &Refusal) -> u8 {
+    match refusal {
+        Refusal::NotRoot => NOT_ROOT,
+        Refusal::NoCgroupV2 => 11,
+        Refusal::CpusetV1 { .. } => 12,
+        Refusal::NoCpuset => 13,
+        Refusal::KernelTooOld { .. } => 14,
+        Refusal::NoCpus { .. } | Refusal::UnknownCpus { .. } => 20,
+        Refusal::OfflineCpus { .. } => 21,
+        Refusal::TakenCpus { .. } | Refusal::ForeignIsolated { .. } => 22,
+        Refusal::LastCpu { .. } => 23,
+        Refusal::Sibling { .. } => 24,
+        Refusal::BadName { .. } => 30,
+        Refusal::NameTaken { .. } => 31,
+        Refusal::NoPartition { .. } => 32,
+        Refusal::UnknownTask { .. } => 33,
+        Refusal::BoundKernelThread { .. } => 34,
+        Refusal::NotInside { .. } | Refusal::IrqNotInside { .. } => 35,
+        Refusal::UnknownIrq { .. } => 36,
+        Refusal::TakenIrq { .. } => 37,
+        Refusal::TickNotCandidate { .. } => 38,
+        Refusal::BadPriority { .. } => USAGE,
+    }
+}
+
+/// The exit code of an error anywhere in its chain.
+pub fn code_of(error: &anyhow::Error) -> u8 {
+    for cause in error.chain() {
+        if let Some(failure) = cause.downcast_ref::<Failure>() {
+            return failure.code;
+        }
+        if let Some(refusal) = cause.downcast_ref::<Refusal>() {
+            return of_refusal(refusal);
+        }
+        if cause.is::<CpuListError>() {
+            return USAGE;
+        }
+        if let Some(change) = cause.downcast_ref::<ChangeError>() {
+            return match change {
+                ChangeError::Refused(refusal) => of_refusal(refusal),
+                ChangeError::Busy { .. } => BUSY,
+                ChangeError::Undone { .. } => UNDONE,
+                ChangeError::Strict { .. } => STRICT,
+                ChangeError::Unproved { .. } => UNPROVED,
+                ChangeError::NotUndone { .. } => NOT_UNDONE,
+                ChangeError::BadState { .. } => BAD_STATE,
+                ChangeError::Host(_) => UNEXPECTED,
+            };
+        }
+    }
+    UNEXPECTED
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_has_a_documented_code_that_no_other_meaning_shares() {
+        let codes: Vec<u8> = TABLE.iter().map(|(code, _)| *code).collect();
+        let mut unique = codes.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(codes, unique, "sorted and without doubles");
+        let refusal = Refusal::UnknownTask { tid: 7 };
+        let error = anyhow::Error::new(ChangeError::Refused(refusal)).context("add");
+        assert!(codes.contains(&code_of(&error)));
+        assert_eq!(code_of(&error), 33);
+        assert_eq!(code_of(&anyhow::anyhow!("surprise")), UNEXPECTED);
+    }
+}

@@ -1,0 +1,67 @@
+//! noise: the proof in counts. A table on a terminal, refreshed every second; JSON elsewhere.
+
+use crate::args::Noise;
+use anyhow::Result;
+use asmp_host::{Facts, cpuset::CpuSet};
+use asmp_measure::noise::{Request, observe, table};
+use asmp_shield::plan::Base;
+use asmp_shield::{Refusal, Shield};
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+pub fn noise(shield: &Shield, noise: &Noise) -> Result<u8> {
+    let facts = Facts::read(shield.kernel())?;
+    let request = request(shield, &facts, noise)?;
+    let terminal = std::io::stdout().is_terminal() && !noise.json;
+    if !terminal {
+        let report =
+            observe(shield.kernel(), &request, || std::thread::sleep(Duration::from_secs(noise.seconds)))?;
+        match noise.table {
+            true => print!("{}", table(&[("", &report)])),
+            false => println!("{}", serde_json::to_string_pretty(&report)?),
+        }
+        return Ok(0);
+    }
+    let end = Instant::now() + Duration::from_secs(noise.seconds);
+    let mut first = true;
+    while first || Instant::now() < end {
+        let report = observe(shield.kernel(), &request, || std::thread::sleep(Duration::from_secs(1)))?;
+        // Home and clear below, so that the table is refreshed in place.
+        let clear = if first { "" } else { "\x1b[H\x1b[J" };
+        let mut out = std::io::stdout().lock();
+        write!(out, "{clear}{}", table(&[("", &report)]))?;
+        out.flush()?;
+        first = false;
+    }
+    Ok(0)
+}
+
+fn request(shield: &Shield, facts: &Facts, noise: &Noise) -> Result<Request> {
+    let state = shield.state()?;
+    let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
+    let group = |name: &str| base.groups(name).rt;
+    if let Some(name) = &noise.name {
+        let partition = state.partition(name)?;
+        return Ok(Request { cpus: partition.shielded(), groups: vec![group(name)] });
+    }
+    let online = &facts.cpus.online;
+    let cpus: CpuSet = noise.cpus.as_ref().map(|spec| spec.resolve(online)).unwrap_or_default();
+    if cpus.is_empty() {
+        return Err(Refusal::NoCpus { online: online.clone() }.into());
+    }
+    if !cpus.is_subset(&facts.cpus.possible) {
+        let unknown = cpus.difference(&facts.cpus.possible);
+        return Err(Refusal::UnknownCpus { cpus: unknown, possible: facts.cpus.possible.clone() }.into());
+    }
+    if !cpus.is_subset(online) {
+        return Err(Refusal::OfflineCpus { cpus: cpus.difference(online), online: online.clone() }.into());
+    }
+    // Tasks of a partition on these CPUs belong there.
+    let groups = state
+        .partitions
+        .iter()
+        .filter(|partition| partition.shielded().intersects(&cpus))
+        .map(|partition| group(&partition.name))
+        .collect();
+    Ok(Request { cpus, groups })
+}

@@ -1,0 +1,180 @@
+//! Words for people: outcomes, plans, status.
+
+use anyhow::Result;
+use asmp_host::Facts;
+use asmp_shield::verify::{Finding, PartitionStatus, Status, TickStatus};
+use asmp_shield::{Action, Outcome, Plan, Refused, Step};
+use serde_json::json;
+
+/// What came of a change: one line, then what refused, then what another boot would allow.
+pub fn outcome(outcome: &Outcome, headline: &str) {
+    if let Some(recovered) = &outcome.recovered {
+        eprintln!("asmp: a change that had been cut short was undone first ({} steps)", recovered.steps);
+        for left in &recovered.left {
+            eprintln!("asmp:   could not be put back: {left}");
+        }
+    }
+    println!("{headline} ({} changes, each read back)", outcome.changes);
+    refused(&outcome.refused);
+    for cannot in &outcome.plan.cannot {
+        println!("  not in this boot: {}\n    cure: {}", cannot.what, cannot.cure);
+    }
+}
+
+/// What refused, one line a reason; what is not delivered to the partition's CPUs apart.
+pub fn refused(refused: &[Refused]) {
+    refusals(refused).iter().for_each(|line| println!("  {line}"));
+}
+
+pub fn refusals(refused: &[Refused]) -> Vec<String> {
+    let mut reasons: Vec<(&str, bool, Vec<&str>)> = Vec::new();
+    for one in refused {
+        match reasons
+            .iter_mut()
+            .find(|(reason, disturbs, _)| *reason == one.reason && *disturbs == one.disturbs)
+        {
+            Some((_, _, what)) => what.push(&one.what),
+            None => reasons.push((&one.reason, one.disturbs, vec![&one.what])),
+        }
+    }
+    reasons.sort_by_key(|(_, disturbs, _)| !disturbs);
+    reasons
+        .into_iter()
+        .map(|(reason, disturbs, what)| {
+            let harm = if disturbs { "refused" } else { "refused, but not delivered to these CPUs" };
+            format!("{harm}: {}: {reason}", what.join("; "))
+        })
+        .collect()
+}
+
+fn what(step: &Step) -> (String, String) {
+    match &step.action {
+        Action::Set { knob, to, .. } => (knob.path.display().to_string(), to.clone()),
+        Action::Delegate { on: true } => {
+            ("systemd: asmp.service".to_owned(), "started, delegated".to_owned())
+        }
+        Action::Delegate { on: false } => ("systemd: asmp.service".to_owned(), "stopped".to_owned()),
+        Action::MakeGroup { path, threaded } => {
+            (path.display().to_string(), if *threaded { "made, threaded" } else { "made" }.to_owned())
+        }
+        Action::RemoveGroup { path, .. } => (path.display().to_string(), "removed".to_owned()),
+        Action::MoveIn { placed, groups } => (
+            format!("{} {} ({})", kind(placed.alone), placed.task.tid, placed.command),
+            groups.rt.display().to_string(),
+        ),
+        Action::MoveOut { placed, .. } => (
+            format!("{} {} ({})", kind(placed.alone), placed.task.tid, placed.command),
+            placed.from.display().to_string(),
+        ),
+        Action::Evacuate { groups, .. } => {
+            (format!("tasks in {}", groups.domain.display()), "where they came from".to_owned())
+        }
+        Action::SetPolicy { thread, to } => {
+            (format!("thread {} ({})", thread.task.tid, thread.command), to.to_string())
+        }
+    }
+}
+
+fn kind(alone: bool) -> &'static str {
+    if alone { "thread" } else { "process" }
+}
+
+/// Every step of a plan: file, old value, new value, why; then what cannot be done in this boot.
+pub fn plan(facts: &Facts, plan: &Plan, as_json: bool) -> Result<()> {
+    if as_json {
+        let value = json!({
+            "schema": 1,
+            "kernel": facts.release,
+            "steps": plan.steps,
+            "cannot": plan.cannot,
+        });
+        println!("{}", serde_json::to_string_pretty(&value)?);
+        return Ok(());
+    }
+    if plan.steps.is_empty() {
+        println!("nothing to do");
+    }
+    for (number, step) in plan.steps.iter().enumerate() {
+        let (path, new) = what(step);
+        let new = if new.is_empty() { "(none)" } else { &new };
+        match step.old.as_deref() {
+            Some(old) => println!(
+                "{:3}. {path}: {} -> {new}\n       {}",
+                number + 1,
+                if old.is_empty() { "(none)" } else { old },
+                step.why
+            ),
+            None => println!("{:3}. {path}: {new}\n       {}", number + 1, step.why),
+        }
+    }
+    for cannot in &plan.cannot {
+        println!("not in this boot: {}\n       cure: {}", cannot.what, cannot.cure);
+    }
+    Ok(())
+}
+
+/// The status of every partition, or of one.
+pub fn status(status: &Status, now_s: u64) {
+    if status.interrupted {
+        println!("a change was cut short by a crash: `asmp restore` puts the machine back");
+    }
+    println!("system: CPU {}", status.system_cpus);
+    if !status.foreign_isolated_cpus.is_empty() {
+        println!("isolated by somebody else: CPU {}", status.foreign_isolated_cpus);
+    }
+    if status.partitions.is_empty() {
+        println!("no partition");
+    }
+    for partition in &status.partitions {
+        one(partition, now_s);
+    }
+}
+
+fn one(partition: &PartitionStatus, now_s: u64) {
+    let state = if partition.shielded { "shielded" } else { "VIOLATED" };
+    let idle = match partition.idle_cpus.is_empty() {
+        true => String::new(),
+        false => format!(", SMT siblings {} idle", partition.idle_cpus),
+    };
+    println!(
+        "{}: CPU {}{idle}: {state}, the kernel says {:?}",
+        partition.name, partition.cpus, partition.kernel_says
+    );
+    println!("  since: {} by {}", ago(now_s.saturating_sub(partition.created_s)), partition.created_by);
+    println!(
+        "  tick:  {}",
+        match &partition.tick {
+            TickStatus::Kept => "kept".to_owned(),
+            TickStatus::CanStop => "stops while one task runs (asmp noise counts it)".to_owned(),
+            TickStatus::CannotStop { cpus } => format!("CPU {cpus} cannot stop it in this boot"),
+        }
+    );
+    if !partition.irqs.is_empty() {
+        let irqs: Vec<String> = partition.irqs.iter().map(u32::to_string).collect();
+        println!("  irqs:  {}", irqs.join(" "));
+    }
+    for task in &partition.tasks {
+        let policy = task.policy.as_deref().unwrap_or("ended");
+        println!("  task:  {} {} {policy} on CPU {}", task.tid, task.command, task.allowed_cpus);
+    }
+    findings("  violated: ", &partition.violations);
+    findings("  stays: ", &partition.stays);
+}
+
+fn findings(label: &str, findings: &[Finding]) {
+    for finding in findings {
+        println!("{label}{}", finding.what);
+        if !finding.cure.is_empty() {
+            println!("    {}", finding.cure);
+        }
+    }
+}
+
+fn ago(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}

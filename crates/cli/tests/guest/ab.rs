@@ -1,0 +1,148 @@
+//! A/B in one boot: the same busy loop on the same CPU under the same load, without and with a partition.
+//! And what a partition costs beside the bare kernel writes.
+
+use super::lab::{Process, Test, asmp, binary, read};
+use serde_json::Value;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+pub fn all() -> Vec<Test> {
+    vec![
+        Test { name: SHIELD, lacks: no_candidates, test: shield_holds },
+        Test { name: "tick require-off is proven by counting", lacks: no_candidates, test: tick_is_proven },
+        Test { name: COST, lacks: no_comparison, test: cost },
+    ]
+}
+
+const SHIELD: &str = "shielded a busy loop sees no tick and no foreign task and no device interrupt";
+const COST: &str = "create costs at most eight times its bare kernel writes under emulation";
+
+fn no_candidates() -> Option<&'static str> {
+    (!read("/sys/devices/system/cpu/nohz_full").contains('3')).then_some("not booted with nohz_full")
+}
+
+fn no_comparison() -> Option<&'static str> {
+    if std::fs::exists("/run/systemd/system").unwrap_or(false) {
+        return Some("under systemd the start of a service is part of it");
+    }
+    std::env::var_os("ASMP_BARE_WRITES").is_none().then_some("the bare writer was not built")
+}
+
+/// All of stress-ng's that the paper's mixed load has: computing, disk, timers, switches, network interrupts.
+fn load() -> Process {
+    let stressors = "--quiet --cpu 4 --hdd 1 --hdd-bytes 8M --temp-path /tmp --timer 1 --timer-freq 500 --switch 1 --udp 1";
+    let load = Process::start("stress-ng", &stressors.split(' ').collect::<Vec<_>>());
+    std::thread::sleep(Duration::from_secs(3));
+    load
+}
+
+fn noise(line: &str) -> (Value, f64) {
+    let report: Value = serde_json::from_str(&asmp(line).done().out).expect("JSON");
+    let seconds = report["duration_ns"].as_f64().expect("a duration") / 1e9;
+    assert_eq!(report["lost_events"], 0, "no event was lost");
+    (report["cpus"]["3"].clone(), seconds)
+}
+
+fn total(counts: &Value) -> u64 {
+    counts.as_object().expect("counts by name").values().filter_map(Value::as_u64).sum()
+}
+
+fn shield_holds() {
+    let spin = binary().display().to_string();
+    let mut load = load();
+    let bare = Process::start("taskset", &["-c", "3", &spin, "spin", "600000"]);
+    let (unshielded, before_s) = noise("noise --cpus 3 -t 5 --json");
+    drop(bare);
+
+    asmp("create a --cpus 3").done();
+    let mut busy =
+        Process::start(&spin, &["exec", "a", "--policy", "fifo:80", "--", &spin, "spin", "600000"]);
+    // The kernel's own clean-up after a partition is made takes up to two seconds.
+    std::thread::sleep(Duration::from_secs(4));
+    let (shielded, after_s) = noise("noise a -t 12 --json");
+    assert!(busy.0.try_wait().expect("wait").is_none(), "the busy loop ran all the time");
+    assert!(load.0.try_wait().expect("wait").is_none(), "the load ran all the time");
+
+    println!(
+        "A/B on CPU 3, kernel {}: unshielded {before_s:.1} s, shielded {after_s:.1} s",
+        read("/proc/sys/kernel/osrelease")
+    );
+    let rows = [
+        ("ticks", unshielded["ticks"].as_u64().unwrap_or(0), shielded["ticks"].as_u64().expect("ticks")),
+        ("foreign switches", total(&unshielded["foreign_switches"]), total(&shielded["foreign_switches"])),
+        ("device interrupts", total(&unshielded["device_interrupts"]), total(&shielded["device_interrupts"])),
+        (
+            "kernel-thread switches",
+            total(&unshielded["kernel_switches"]),
+            total(&shielded["kernel_switches"]),
+        ),
+        ("IPIs", total(&unshielded["ipis"]), total(&shielded["ipis"])),
+    ];
+    for (name, before, after) in rows {
+        println!("  {name}: {before} -> {after}");
+    }
+    println!("  IPIs by kind, shielded: {}", shielded["ipis"]);
+    assert!(rows[0].1 >= 100 && rows[1].1 >= 100, "unshielded the load is felt: {rows:?}");
+    assert!(after_s >= 10.0);
+    assert_eq!((rows[0].2, rows[1].2, rows[2].2), (0, 0, 0), "ticks, foreign switches, device interrupts");
+}
+
+fn tick_is_proven() {
+    asmp("create a --cpus 3 --tick require-off").done();
+}
+
+fn cost() {
+    let writer = std::env::var_os("ASMP_BARE_WRITES").expect("looked for before");
+    let plan: Value = serde_json::from_str(&asmp("plan create a --cpus 3 --json").done().out).expect("JSON");
+    let mut script = String::new();
+    let mut undo = vec![];
+    for step in plan["steps"].as_array().expect("steps") {
+        match step["action"].as_str() {
+            Some("set") => {
+                let (path, to) =
+                    (step["knob"]["path"].as_str().expect("path"), step["to"].as_str().expect("to"));
+                script.push_str(&format!("w\t{path}\t{to}\n"));
+                undo.push(format!("w\t{path}\t{}\n", step["old"].as_str().unwrap_or_default()));
+            }
+            Some("make-group") => {
+                let path = step["path"].as_str().expect("path");
+                script.push_str(&format!("d\t{path}\t\n"));
+                if step["threaded"] == true {
+                    script.push_str(&format!("w\t{path}/cgroup.type\tthreaded\n"));
+                }
+                undo.push(format!("r\t{path}\t\n"));
+            }
+            _ => {}
+        }
+    }
+    undo.reverse();
+    let undo: String = undo.concat().replace("subtree_control\t\n", "subtree_control\t-cpuset\n");
+    std::fs::write("/tmp/writes", &script).expect("/tmp");
+    std::fs::write("/tmp/undo", undo).expect("/tmp");
+    let timed = |command: &mut Command| {
+        let start = Instant::now();
+        assert!(command.output().expect("it starts").status.success());
+        start.elapsed().as_secs_f64() * 1e3
+    };
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    for _ in 0..9 {
+        bare.push(timed(Command::new(&writer).arg("/tmp/writes")));
+        assert_eq!(super::lab::isolated(), "3");
+        timed(Command::new(&writer).arg("/tmp/undo"));
+        ours.push(timed(Command::new(binary()).args(["create", "a", "--cpus", "3"])));
+        assert_eq!(super::lab::isolated(), "3");
+        asmp("destroy a").done();
+    }
+    let median = |times: &mut Vec<f64>| {
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    let (ours, bare) = (median(&mut ours), median(&mut bare));
+    println!(
+        "cost of create: ours {ours:.0} ms, bare writes {bare:.0} ms, ratio {:.2} (medians of 9)",
+        ours / bare
+    );
+    // The bar is 1.5 and not reached (docs/measurements/shield.md); this holds against worse: a wait of
+    // 2 s for a refused setting once made it 92.
+    assert!(ours <= 8.0 * bare, "ours {ours:.0} ms, bare {bare:.0} ms");
+}

@@ -1,0 +1,84 @@
+//! `kill -9` at every step: strace kills the unmodified binary at the n-th system call that changes
+//! anything; `asmp restore` must then bring back every byte.
+
+use super::lab::{Test, asmp, binary, differences, snapshot, test};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+
+pub fn all() -> Vec<Test> {
+    vec![
+        test("a create killed at any step is undone by restore", create_killed),
+        test("a destroy killed at any step is undone by restore", destroy_killed),
+        test("an interrupted change is undone by the next one and leaves the others", next_change_recovers),
+    ]
+}
+
+/// Everything that changes something: files written, groups made and removed, states renamed, policies.
+const CALLS: [&str; 6] = ["write", "mkdir", "rmdir", "rename", "unlink", "sched_setattr"];
+
+/// Runs asmp and kills it at the n-th such call. False: it ended by itself.
+fn killed_at(call: &str, n: u32, line: &str) -> bool {
+    let status = Command::new("strace")
+        .args(["-qq", "-o", "/dev/null", "-e", &format!("trace={call}")])
+        .args(["-e", &format!("inject={call}:signal=SIGKILL:when={n}")])
+        .arg(binary())
+        .args(line.split(' '))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .expect("strace starts");
+    status.signal() == Some(9) || status.code() == Some(137)
+}
+
+fn create_killed() {
+    let before = snapshot();
+    let mut kills = 0;
+    for call in CALLS {
+        for n in 1.. {
+            if !killed_at(call, n, "create a --cpus 2-3 --irq ttyS0 --irq-priority 70") {
+                asmp("restore").done();
+                break;
+            }
+            kills += 1;
+            asmp("restore").done();
+            let changed = differences(&before, &snapshot());
+            assert!(changed.is_empty(), "killed at {call} {n}:\n{}", changed.join("\n"));
+        }
+    }
+    println!("create: {kills} kills");
+    assert!(kills > 60, "only {kills} kills: is strace doing its work?");
+}
+
+fn destroy_killed() {
+    let before = snapshot();
+    let mut kills = 0;
+    for call in CALLS {
+        // Every third step: the ways back are the same as those of create.
+        for n in (1..).step_by(3) {
+            asmp("create a --cpus 2-3 --irq ttyS0 --irq-priority 70").done();
+            let killed = killed_at(call, n, "destroy a");
+            asmp("restore").done();
+            let changed = differences(&before, &snapshot());
+            assert!(changed.is_empty(), "killed at {call} {n}:\n{}", changed.join("\n"));
+            if !killed {
+                break;
+            }
+            kills += 1;
+        }
+    }
+    println!("destroy: {kills} kills");
+    assert!(kills > 20, "only {kills} kills: is strace doing its work?");
+}
+
+fn next_change_recovers() {
+    asmp("create a --cpus 3").done();
+    let with_a = snapshot();
+    assert!(killed_at("write", 30, "create b --cpus 2"), "killed in the middle");
+    asmp("status").code(7).says("cut short");
+    asmp("create c --cpus 1").done().says("undone first");
+    asmp("destroy c").done();
+    let changed = differences(&with_a, &snapshot());
+    assert!(changed.is_empty(), "{}", changed.join("\n"));
+    asmp("status").done().says("a: CPU 3");
+}

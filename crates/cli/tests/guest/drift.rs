@@ -1,0 +1,117 @@
+//! What others do behind our back is seen, named and mended.
+
+use super::lab::{Process, Test, allowed, asmp, isolated, read, spawn_asmp, test, until};
+use std::fs;
+
+pub fn all() -> Vec<Test> {
+    vec![
+        test("an irq that comes back is named and mended", irq_comes_back),
+        test("a partition that somebody dissolved is seen", dissolved),
+        test("a group that somebody removed is seen and can be destroyed", removed),
+        test("a cpu that goes offline is seen and comes back shielded", offline),
+        test("two writers take turns", two_writers),
+        test("an orphan of a killed run is named and can be restored", orphan),
+        test("garbage in the state is refused and left as it is", garbage_state),
+    ]
+}
+
+fn rt_group() -> String {
+    // Under systemd the groups lie below a delegated service.
+    let bare = "/sys/fs/cgroup/asmp/a/rt";
+    let delegated = "/sys/fs/cgroup/asmp.slice/asmp.service/a/rt";
+    if fs::exists(bare).unwrap_or(false) { bare } else { delegated }.to_owned()
+}
+
+fn tty_irq() -> String {
+    let entries = fs::read_dir("/sys/kernel/irq").expect("/sys/kernel/irq").flatten();
+    let line = entries
+        .filter(|entry| {
+            fs::read_to_string(entry.path().join("actions")).is_ok_and(|text| text.trim() == "ttyS0")
+        })
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .next();
+    format!("/proc/irq/{}/smp_affinity_list", line.expect("a serial line"))
+}
+
+fn irq_comes_back() {
+    asmp("create a --cpus 3").done();
+    let file = tty_irq();
+    fs::write(&file, "0-3").expect("the line takes all CPUs");
+    asmp("status").code(7).says(&file).says("repair");
+    asmp("repair a").done();
+    assert_eq!(read(&file), "0-2");
+    asmp("status").done();
+    // Elsewhere on system CPUs is nobody's business: irqbalance may go on.
+    fs::write(&file, "1").expect("the line takes CPU 1");
+    asmp("status").done();
+}
+
+fn dissolved() {
+    asmp("create a --cpus 3").done();
+    fs::write(format!("{}/cpuset.cpus.partition", rt_group()), "member").expect("the partition dissolves");
+    asmp("status").code(7).says("member");
+}
+
+fn removed() {
+    asmp("create a --cpus 3").done();
+    fs::remove_dir(rt_group()).expect("the group goes");
+    asmp("status").code(7).says("cannot be read");
+    asmp("destroy a").done();
+    assert_eq!(isolated(), "");
+}
+
+fn offline() {
+    asmp("create a --cpus 2-3").done();
+    let online = "/sys/devices/system/cpu/cpu3/online";
+    fs::write(online, "0").expect("CPU 3 goes offline");
+    let called = asmp("status");
+    fs::write(online, "1").expect("CPU 3 comes back");
+    called.code(7).says("offline");
+    asmp("repair a").done();
+    match read("/proc/sys/kernel/osrelease").starts_with("6.") {
+        // 6.12 lets its memory threads out again with each CPU that comes up; they are named.
+        true => asmp("status").code(7).says("kcompactd0").says("taskset"),
+        false => asmp("status").done(),
+    };
+    assert_eq!(isolated(), "2-3");
+}
+
+fn two_writers() {
+    let mut writers: Vec<_> =
+        ["create a --cpus 3", "create b --cpus 2", "create c --cpus 3"].map(spawn_asmp).into();
+    let mut codes: Vec<i32> =
+        writers.iter_mut().map(|writer| writer.wait().expect("it ends").code().unwrap_or(-1)).collect();
+    assert_eq!(codes[1], 0);
+    codes.remove(1);
+    codes.sort_unstable();
+    assert_eq!(codes, [0, 22], "of two that want CPU 3 one gets it");
+    assert_eq!(isolated(), "2-3");
+}
+
+fn orphan() {
+    let mut run = spawn_asmp("run --cpus 3 --name a -- sleep 1000");
+    until("the command runs", || asmp("status").out.contains("sleep"));
+    run.kill().expect("kill -9");
+    run.wait().expect("it ends");
+    asmp("status").code(7).says("killed before it could clean up");
+    let status = asmp("status --json").out;
+    let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+    let child = status["partitions"][0]["tasks"][0]["tid"].as_u64().expect("the command goes on") as u32;
+    asmp("restore").done();
+    assert_eq!(allowed(child), "0-3");
+    let _ = std::process::Command::new("kill").arg(child.to_string()).status();
+}
+
+fn garbage_state() {
+    asmp("create a --cpus 3").done();
+    let state = fs::read("/run/asmp/state.json").expect("a state");
+    for garbage in [&b"hello"[..], b"{}", b"{\"schema\": 99}", &state[..state.len() / 2]] {
+        fs::write("/run/asmp/state.json", garbage).expect("the state is writable");
+        let sleeper = Process::start("sleep", &["1000"]);
+        asmp(&format!("add a --pid {}", sleeper.id())).code(9).says("/run/asmp/state.json");
+        asmp("status").code(9);
+        assert_eq!(fs::read("/run/asmp/state.json").expect("a state"), garbage, "left as it is");
+    }
+    fs::write("/run/asmp/state.json", &state).expect("the state is writable");
+    asmp("status").done();
+}

@@ -1,0 +1,251 @@
+//! What the guest tests share: the guest, the binary, the snapshot.
+
+use libtest_mimic::{Failed, Trial};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// A test, and what this machine lacks for it (then it is reported as skipped, never as passed).
+pub struct Test {
+    pub name: &'static str,
+    pub lacks: fn() -> Option<&'static str>,
+    pub test: fn(),
+}
+
+/// A test that every guest can do.
+pub const fn test(name: &'static str, test: fn()) -> Test {
+    Test { name, lacks: || None, test }
+}
+
+/// Set by the lab's caller; nothing here runs without it.
+fn in_guest() -> bool {
+    std::env::var_os("ASMP_LAB_GUEST").is_some()
+}
+
+/// A trial that restores the machine before and compares it after.
+pub fn trial(one: Test) -> Trial {
+    let Test { name, lacks, test } = one;
+    if !in_guest() {
+        return Trial::test(name, || Ok(())).with_ignored_flag(true);
+    }
+    if let Some(reason) = lacks() {
+        println!("skipped: {name}: {reason}");
+        return Trial::test(name, || Ok(())).with_ignored_flag(true);
+    }
+    Trial::test(name, move || {
+        asmp("restore").done();
+        let before = snapshot();
+        let started = Instant::now();
+        test();
+        let seconds = started.elapsed().as_secs();
+        if seconds >= 10 {
+            println!("({seconds} s)");
+        }
+        asmp("restore").done();
+        match differences(&before, &snapshot()) {
+            none if none.is_empty() => Ok(()),
+            some => Err(Failed::from(format!("the machine is not as it was:\n{}", some.join("\n")))),
+        }
+    })
+}
+
+/// What a call of `asmp` gave.
+pub struct Called {
+    pub line: String,
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Called {
+    /// Expects success.
+    #[track_caller]
+    pub fn done(self) -> Self {
+        self.code(0)
+    }
+
+    /// Expects this exit code.
+    #[track_caller]
+    pub fn code(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "asmp {}\nout: {}\nerr: {}", self.line, self.out, self.err);
+        self
+    }
+
+    /// Expects a word in what was printed.
+    #[track_caller]
+    pub fn says(self, word: &str) -> Self {
+        let all = format!("{}{}", self.out, self.err);
+        assert!(all.contains(word), "asmp {}: no {word:?} in\n{all}", self.line);
+        self
+    }
+}
+
+pub fn binary() -> PathBuf {
+    std::env::var_os("ASMP_BINARY").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_asmp")), PathBuf::from)
+}
+
+/// Calls `asmp` with words separated by spaces; a word in single quotes may hold spaces.
+pub fn asmp(line: &str) -> Called {
+    let output = Command::new(binary()).args(words(line)).stdin(Stdio::null()).output().expect("asmp starts");
+    called(line, output)
+}
+
+pub fn spawn_asmp(line: &str) -> Child {
+    Command::new(binary())
+        .args(words(line))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("asmp starts")
+}
+
+pub fn called(line: &str, output: Output) -> Called {
+    use std::os::unix::process::ExitStatusExt;
+    Called {
+        line: line.to_owned(),
+        code: output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or(0)),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (index, part) in line.split('\'').enumerate() {
+        match index % 2 {
+            0 => words.extend(part.split_whitespace().map(str::to_owned)),
+            _ => words.push(part.to_owned()),
+        }
+    }
+    words
+}
+
+pub fn read(path: impl AsRef<Path>) -> String {
+    let path = path.as_ref();
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())).trim().to_owned()
+}
+
+/// CPUs that the kernel says are isolated.
+pub fn isolated() -> String {
+    read("/sys/fs/cgroup/cpuset.cpus.isolated")
+}
+
+/// CPUs a thread may run on, as the kernel says.
+pub fn allowed(tid: u32) -> String {
+    let status = read(format!("/proc/{tid}/status"));
+    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    line.unwrap_or_default().trim().to_owned()
+}
+
+/// Waits until something holds; panics with `what` after 20 s.
+#[track_caller]
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < end, "20 s and still not: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A process of ours that is killed when dropped.
+pub struct Process(pub Child);
+
+impl Process {
+    pub fn start(program: &str, arguments: &[&str]) -> Self {
+        let child = Command::new(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        Self(child.unwrap_or_else(|error| panic!("{program}: {error}")))
+    }
+
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Every setting that asmp may touch, policies of kernel threads and the groups of the cgroup tree.
+pub fn snapshot() -> BTreeMap<PathBuf, String> {
+    let mut files: Vec<PathBuf> = vec![
+        "/proc/irq/default_smp_affinity".into(),
+        "/proc/sys/kernel/watchdog_cpumask".into(),
+        "/proc/sys/kernel/nmi_watchdog".into(),
+        "/sys/devices/virtual/workqueue/cpumask".into(),
+        "/sys/fs/cgroup/cgroup.subtree_control".into(),
+        "/sys/fs/cgroup/cpuset.cpus.isolated".into(),
+    ];
+    let below = |dir: &str, file: &str| -> Vec<PathBuf> {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path().join(file)).filter(|path| path.is_file()).collect()
+    };
+    files.extend(below("/proc/irq", "smp_affinity_list"));
+    files.extend(below("/sys/devices/virtual/workqueue", "cpumask"));
+    files.extend(below("/sys/kernel/debug/sched/fair_server", "runtime"));
+    files.extend(below("/sys/kernel/debug/sched/ext_server", "runtime"));
+    files.extend(below("/sys/devices/system/machinecheck", "check_interval"));
+    files.extend(below("/sys/devices/system/cpu", "power/pm_qos_resume_latency_us"));
+    files.extend(below("/sys/devices/system/cpu", "cpufreq/scaling_governor"));
+    let mut all: BTreeMap<PathBuf, String> =
+        files.into_iter().filter_map(|path| Some((path.clone(), fs::read_to_string(path).ok()?))).collect();
+    // systemd keeps a controller on for a while after the last unit that needed it.
+    if fs::exists("/run/systemd/system").unwrap_or(false) {
+        all.remove(Path::new("/sys/fs/cgroup/cgroup.subtree_control"));
+    }
+    for group in ["/sys/fs/cgroup", "/sys/fs/cgroup/system.slice"] {
+        let names = fs::read_dir(group).into_iter().flatten().flatten();
+        let groups: Vec<String> = names
+            .filter(|entry| entry.path().is_dir())
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            // Units of systemd come and go by themselves.
+            .filter(|name| {
+                !name.ends_with(".service") && !name.ends_with(".scope") && !name.ends_with(".mount")
+            })
+            .collect();
+        let mut groups = groups;
+        groups.sort();
+        all.insert(PathBuf::from(group).join("(groups)"), groups.join(" "));
+    }
+    for (tid, name) in kernel_threads("ktimers/") {
+        all.insert(PathBuf::from(format!("/proc/{tid} ({name}) policy")), policy(tid));
+    }
+    let own = fs::read_dir("/run/asmp").into_iter().flatten().flatten();
+    for entry in own.filter(|entry| entry.file_name() != "lock") {
+        all.insert(entry.path(), "there".to_owned());
+    }
+    all
+}
+
+pub fn differences(before: &BTreeMap<PathBuf, String>, after: &BTreeMap<PathBuf, String>) -> Vec<String> {
+    let paths: std::collections::BTreeSet<&PathBuf> = before.keys().chain(after.keys()).collect();
+    paths
+        .into_iter()
+        .filter(|path| before.get(*path) != after.get(*path))
+        .map(|path| format!("{}: {:?} -> {:?}", path.display(), before.get(path), after.get(path)))
+        .collect()
+}
+
+/// Kernel threads by the beginning of their name.
+pub fn kernel_threads(prefix: &str) -> Vec<(u32, String)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut threads: Vec<(u32, String)> = entries
+        .filter_map(|entry| entry.file_name().to_string_lossy().parse().ok())
+        .filter_map(|tid: u32| {
+            Some((tid, fs::read_to_string(format!("/proc/{tid}/comm")).ok()?.trim().to_owned()))
+        })
+        .filter(|(_, name)| name.starts_with(prefix))
+        .collect();
+    threads.sort();
+    threads
+}
+
+/// Policy and priority as chrt says, another program than ours.
+pub fn policy(tid: u32) -> String {
+    let output = Command::new("chrt").args(["-p", &tid.to_string()]).output().expect("chrt starts");
+    String::from_utf8_lossy(&output.stdout).replace(&format!("pid {tid}'s current "), "")
+}
