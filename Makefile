@@ -1,0 +1,27 @@
+# Each target sets up what it needs; .ci/run calls lint and test.
+.PHONY: demo test unit vm lint lab setup
+
+setup:
+	tests/vm/setup.sh
+
+demo: setup
+	tests/vm/demo.sh
+
+test: unit vm
+
+unit:
+	cargo test --quiet
+
+vm: setup
+	tests/vm/test.sh $(GUESTS)
+
+lint: setup
+	cargo fmt --check
+	cargo clippy --quiet --all-targets -- -D warnings
+	shellcheck -x -P SCRIPTDIR tests/vm/*.sh tests/vm/guest/agent tests/vm/guest/bare tests/vm/guest/init .ci/run
+
+# A guest for yourself: make lab KERNEL=sid-rt CPUS=4 CMD='uname -a'; no CMD gives a shell.
+KERNEL ?= sid-rt
+CPUS ?= 4
+lab: setup
+	tests/vm/lab.sh --kernel $(KERNEL) --cpus $(CPUS) --append 'nohz_full=1-3 rcu_nocbs=1-3' $(if $(CMD),-- $(CMD))

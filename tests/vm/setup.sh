@@ -1,0 +1,78 @@
+#!/bin/bash
+# Makes a fresh Debian machine (bookworm or trixie) able to run the lab.
+#
+# Problem:  the lab needs QEMU 10 or newer (7.2, bookworm's own, now and then
+#           panics a guest early in boot) and a handful of common tools.
+# Approach: ask for each tool and install only what is missing: the tools from
+#           the machine's own sources, QEMU on bookworm from bookworm-backports
+#           through a private sources list, so the apt setup stays as it is.
+set -euo pipefail
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source=lib.sh
+. "$here/lib.sh"
+export DEBIAN_FRONTEND=noninteractive
+
+# tool (or file) to look for, and the package that brings it
+tools='
+mmdebstrap    mmdebstrap
+mke2fs        e2fsprogs
+/bin/busybox  busybox-static
+cpio          cpio
+xz            xz-utils
+depmod        kmod
+flock         util-linux
+gcc           gcc
+make          make
+shellcheck    shellcheck
+ld            binutils
+'
+
+missing_packages() {
+    local tool package
+    while read -r tool package; do
+        [ -z "$tool" ] || PATH=$PATH:/usr/sbin:/sbin command -v "$tool" >/dev/null || echo "$package"
+    done <<<"$tools"
+    # The initramfs needs the static one; the plain one has the same path.
+    dpkg-query -W -f '${Status}\n' busybox-static 2>/dev/null | grep -q '^install ok installed' ||
+        echo busybox-static
+}
+
+qemu_major() {
+    { qemu-system-x86_64 --version 2>/dev/null || true; } |
+        sed -n 's/^QEMU emulator version \([0-9]*\).*/\1/p'
+}
+
+install_tools() {
+    local packages
+    mapfile -t packages < <(missing_packages | sort -u)
+    [ ${#packages[@]} -gt 0 ] || return 0
+    say "installing ${packages[*]}"
+    as_root apt-get -qq update
+    as_root apt-get -qq install -y --no-install-recommends "${packages[@]}" >/dev/null
+}
+
+install_qemu() {
+    local codename major
+    major=$(qemu_major)
+    [ "${major:-0}" -lt 10 ] || return 0
+    # shellcheck source=/dev/null
+    codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+    say "installing QEMU 10 or newer"
+    case $codename in
+    bookworm)
+        locked apt
+        private_apt bookworm bookworm-updates bookworm-backports
+        as_root apt-get "${APT[@]}" install -y --no-install-recommends -t bookworm-backports \
+            qemu-system-x86 >/dev/null
+        ;;
+    *)
+        as_root apt-get -qq update
+        as_root apt-get -qq install -y --no-install-recommends qemu-system-x86 >/dev/null
+        ;;
+    esac
+    major=$(qemu_major)
+    [ "${major:-0}" -ge 10 ] || die "QEMU 10 or newer is needed, this machine's sources give '${major:-none}'"
+}
+
+install_tools
+install_qemu
