@@ -163,8 +163,8 @@ boot() {
     rm -f "$run"/{stdout,stderr}
     : >"$run/control"
     mkfifo "$run/stdout" "$run/stderr"
-    cat "$run/stdout" & pumps=($!)
-    cat "$run/stderr" >&2 & pumps+=($!)
+    pump "$run/stdout" & pumps=($!)
+    pump "$run/stderr" >&2 & pumps+=($!)
     TMPDIR=$run setpriv --pdeathsig KILL qemu-system-x86_64 "${args[@]}" <&0 2>"$run/qemu.log" &
     qemu=$!
     if ! heard ready "$boot_seconds"; then
@@ -173,6 +173,10 @@ boot() {
     fi
     boot_ms=$(((${EPOCHREALTIME/./} - started) / 1000))
 }
+
+# pump FIFO: copies it to our output. When nobody reads that any more (`lab.sh ... | head`),
+# the rest is thrown away: a full port would stop the command for ever.
+pump() { { cat || cat >/dev/null; } <"$1" 2>/dev/null; }
 
 alive() { kill -0 "$qemu" 2>/dev/null; }
 
