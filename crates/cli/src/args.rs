@@ -73,11 +73,20 @@ pub enum Change {
         /// Every partition
         #[arg(long, conflicts_with = "name")]
         all: bool,
+        /// Also where tasks became real-time inside: they leave as SCHED_OTHER
+        #[arg(long)]
+        force: bool,
     },
     /// Move tasks or IRQs into a partition
     Add(Members),
     /// Move tasks or IRQs out of a partition
-    Remove(Members),
+    Remove {
+        #[command(flatten)]
+        members: Members,
+        /// Also tasks that became real-time inside: they leave as SCHED_OTHER
+        #[arg(long)]
+        force: bool,
+    },
     /// Give a partition other CPUs while it runs
     Resize {
         name: String,
@@ -146,6 +155,13 @@ pub struct Members {
     /// An IRQ line by number or handler name; may be repeated
     #[arg(long = "irq", value_name = "NAME|N")]
     pub irqs: Vec<String>,
+}
+
+impl Members {
+    /// Task numbers, each with whether only that thread is meant.
+    pub fn tasks(&self) -> impl Iterator<Item = (i32, bool)> {
+        self.pids.iter().map(|pid| (*pid, false)).chain(self.tids.iter().map(|tid| (*tid, true)))
+    }
 }
 
 #[derive(Debug, Args)]

@@ -6,11 +6,12 @@ use crate::file;
 use crate::print;
 use anyhow::Result;
 use asmp_host::task::{self, Task, TaskId};
-use asmp_host::{Facts, Kernel, Schedule};
+use asmp_host::{CpuSet, Facts, Kernel, Schedule};
+use asmp_shield::moving;
 use asmp_shield::partition::shielded;
 use asmp_shield::plan::Base;
 use asmp_shield::request::{self, Wish};
-use asmp_shield::{ChangeError, Outcome, Partition, Refusal, Shield, State, Tick};
+use asmp_shield::{ChangeError, Outcome, Partition, Refusal, Shield, State, Terms, Tick};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,7 +26,7 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
     let wants_proof = matches!(change, Change::Create(create) if create.shape.tick == Tick::RequireOff);
     let outcome = shield.change(
         |facts, state| decide(shield.kernel(), facts, state, change),
-        wants_proof.then_some(&proof),
+        Terms { proof: wants_proof.then_some(&proof), demote: demotes(change) },
     )?;
     print::outcome(&outcome, &headline(change, &outcome));
     Ok(())
@@ -37,9 +38,12 @@ pub fn plan(shield: &Shield, change: &Change, json: bool) -> Result<()> {
     let (facts, plan) = match change {
         Change::Apply { file, .. } => {
             let wanted = file::read(file)?;
-            shield.plan(|facts, state| file::decide(kernel, facts, state, &wanted).map(|(after, _)| after))?
+            let decide = |facts: &Facts, state: &mut State| {
+                file::decide(kernel, facts, state, &wanted).map(|(after, _)| after)
+            };
+            shield.plan(decide, false)?
         }
-        _ => shield.plan(|facts, state| decide(kernel, facts, state, change))?,
+        _ => shield.plan(|facts, state| decide(kernel, facts, state, change), demotes(change))?,
     };
     print::plan(&facts, &plan, json)
 }
@@ -48,18 +52,20 @@ fn apply_file(shield: &Shield, path: &std::path::Path, dry_run: bool) -> Result<
     let wanted = file::read(path)?;
     let kernel = shield.kernel();
     if dry_run {
-        let (facts, plan) = shield
-            .plan(|facts, state| file::decide(kernel, facts, state, &wanted).map(|(after, _)| after))?;
+        let decide = |facts: &Facts, state: &mut State| {
+            file::decide(kernel, facts, state, &wanted).map(|(after, _)| after)
+        };
+        let (facts, plan) = shield.plan(decide, false)?;
         return print::plan(&facts, &plan, false);
     }
     let mut policies = Vec::new();
     let proof = |facts: &Facts, base: &Base, after: &[Partition]| prove_ticks(kernel, facts, base, after);
-    let decide = |facts: &Facts, state: &State| {
+    let decide = |facts: &Facts, state: &mut State| {
         let (after, wanted_policies) = file::decide(kernel, facts, state, &wanted)?;
         policies = wanted_policies;
         Ok(after)
     };
-    let outcome = shield.change(decide, Some(&proof))?;
+    let outcome = shield.change(decide, Terms { proof: Some(&proof), demote: false })?;
     print::outcome(&outcome, &format!("{} is in force", path.display()));
     for (task, policy) in policies {
         kernel.set_schedule(task.tid, &policy).map_err(|error| {
@@ -69,17 +75,31 @@ fn apply_file(shield: &Shield, path: &std::path::Path, dry_run: bool) -> Result<
     Ok(())
 }
 
-fn headline(change: &Change, outcome: &Outcome) -> String {
-    let cpus =
-        |name: &str| outcome.state.partition(name).map_or_else(|_| String::new(), |p| p.cpus.to_string());
+/// May threads that became real-time inside leave as SCHED_OTHER?
+fn demotes(change: &Change) -> bool {
     match change {
-        Change::Create(create) => format!("partition {}: CPU {} shielded", create.name, cpus(&create.name)),
-        Change::Resize { name, .. } => format!("partition {name}: now CPU {}", cpus(name)),
+        Change::Destroy { force, .. } | Change::Remove { force, .. } => *force,
+        // The machine as it was: there they were not real-time.
+        Change::Restore => true,
+        _ => false,
+    }
+}
+
+fn headline(change: &Change, outcome: &Outcome) -> String {
+    let cpus = |name: &str, verb: &str| {
+        outcome.state.partition(name).map_or_else(
+            |_| String::new(),
+            |partition| format!("CPU {}{verb}{}", partition.cpus, print::idle_siblings(&partition.idle_cpus)),
+        )
+    };
+    match change {
+        Change::Create(create) => format!("partition {}: {}", create.name, cpus(&create.name, " shielded")),
+        Change::Resize { name, .. } => format!("partition {name}: now {}", cpus(name, "")),
         Change::Destroy { name: Some(name), .. } => format!("partition {name} is gone"),
         Change::Destroy { .. } => "no partition is left".to_owned(),
         Change::Restore => "the machine is as it was before asmp touched it".to_owned(),
         Change::Add(members) => format!("partition {}: members added", members.name),
-        Change::Remove(members) => format!("partition {}: members removed", members.name),
+        Change::Remove { members, .. } => format!("partition {}: members removed", members.name),
         Change::Repair { .. } => "every setting is as promised".to_owned(),
         Change::Apply { file, .. } => format!("{} is in force", file.display()),
     }
@@ -89,7 +109,7 @@ fn headline(change: &Change, outcome: &Outcome) -> String {
 pub fn decide(
     kernel: &dyn Kernel,
     facts: &Facts,
-    state: &State,
+    state: &mut State,
     change: &Change,
 ) -> Result<Vec<Partition>, Refusal> {
     let mut after = match change {
@@ -100,8 +120,8 @@ pub fn decide(
             Vec::new()
         }
         Change::Resize { name, cpus } => request::resize(facts, state, name, cpus)?,
-        Change::Add(members) => members_of(kernel, facts, state, members, true)?,
-        Change::Remove(members) => members_of(kernel, facts, state, members, false)?,
+        Change::Add(members) => join(kernel, facts, state, members)?,
+        Change::Remove { members, .. } => leave(kernel, facts, state, members)?,
         Change::Repair { name } => {
             request::check_machine(facts)?;
             if let Some(name) = name {
@@ -143,37 +163,48 @@ pub fn creator() -> String {
     format!("{user}: {}", words.join(" "))
 }
 
-fn members_of(
+fn join(
     kernel: &dyn Kernel,
     facts: &Facts,
     state: &State,
     members: &Members,
-    add: bool,
 ) -> Result<Vec<Partition>, Refusal> {
     let name = &members.name;
     state.partition(name)?;
     let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
     let mut now = state.clone();
     for irq in &members.irqs {
-        now.partitions = match add {
-            true => request::add_irq(facts, &now, name, irq)?,
-            false => request::remove_irq(facts, &now, name, irq)?,
-        };
+        now.partitions = request::add_irq(facts, &now, name, irq)?;
     }
-    let tasks =
-        members.pids.iter().map(|pid| (*pid, false)).chain(members.tids.iter().map(|tid| (*tid, true)));
-    for (tid, alone) in tasks {
+    for (tid, alone) in members.tasks() {
         let task = find_task(kernel, tid, alone)?;
-        now.partitions = match add {
-            true => request::add_task(facts, &now, name, &task, alone, &base.in_tree())?,
-            false => {
-                let inside = base.in_tree().join(name);
-                if !task.group.starts_with(&inside) {
-                    return Err(Refusal::NotInside { tid, command: task.command, partition: name.clone() });
-                }
-                request::remove_task(facts, &now, name, &task)?
-            }
-        };
+        let real_time = moving::real_time_threads(kernel, task.process);
+        now.partitions = request::add_task(facts, &now, name, &task, alone, real_time, &base.in_tree())?;
+    }
+    Ok(now.partitions)
+}
+
+fn leave(
+    kernel: &dyn Kernel,
+    facts: &Facts,
+    state: &mut State,
+    members: &Members,
+) -> Result<Vec<Partition>, Refusal> {
+    let name = &members.name;
+    state.partition(name)?;
+    let inside = Base::of(facts).ok_or(Refusal::NoCgroupV2)?.in_tree().join(name);
+    let mut now = state.clone();
+    for irq in &members.irqs {
+        now.partitions = request::remove_irq(facts, &now, name, irq)?;
+    }
+    for (tid, alone) in members.tasks() {
+        let task = find_task(kernel, tid, alone)?;
+        if !task.group.starts_with(&inside) {
+            return Err(Refusal::NotInside { tid, command: task.command, partition: name.clone() });
+        }
+        // Whoever was born inside is taken down in both, as one who is there and one who is to go.
+        request::remove_task(facts, state, name, &task, alone)?;
+        now.partitions = request::remove_task(facts, &mut now, name, &task, alone)?;
     }
     Ok(now.partitions)
 }
@@ -275,7 +306,7 @@ impl Spinner {
     }
 
     fn pin(&mut self, cpu: u32) -> Result<(), String> {
-        asmp_host::sched::pin(self.0.id() as i32, cpu)
+        asmp_host::sched::confine(self.0.id() as i32, &CpuSet::from_iter([cpu]))
             .map_err(|error| format!("the probe cannot run on CPU {cpu}: {error}"))
     }
 }

@@ -62,6 +62,7 @@ pub const TABLE: &[(u8, &str)] = &[
     (36, "refused: no such IRQ"),
     (37, "refused: the IRQ belongs to another partition"),
     (38, "refused: the tick of the CPU cannot stop in this boot"),
+    (39, "refused: a task became real-time inside and would take that to the system's CPUs (--force)"),
     (BAD_FILE, "the partitions file is wrong"),
     (NO_BOOT_DROP_IN, "boot: this machine takes no GRUB drop-ins"),
     (POLICY_REFUSED, "run, exec: the kernel refused the policy; the command did not start"),
@@ -90,6 +91,7 @@ fn of_refusal(refusal: &Refusal) -> u8 {
         Refusal::UnknownIrq { .. } => 36,
         Refusal::TakenIrq { .. } => 37,
         Refusal::TickNotCandidate { .. } => 38,
+        Refusal::RealTimeInside { .. } => 39,
         Refusal::BadPriority { .. } => USAGE,
     }
 }

@@ -4,6 +4,8 @@ mod args;
 mod boot;
 mod change;
 mod check;
+#[cfg(test)]
+mod conformance;
 mod exit;
 mod file;
 mod manual;
@@ -25,8 +27,9 @@ use std::time::{Duration, Instant};
 const RUN_DIR: &str = "/run/asmp";
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match dispatch(cli.command) {
+    let linux = Linux::new();
+    let shield = Shield::new(&linux, Store::at(RUN_DIR));
+    match obey(&shield, Cli::parse().command) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("asmp: {error:#}");
@@ -38,24 +41,23 @@ fn main() -> ExitCode {
     }
 }
 
-fn dispatch(command: Command) -> Result<u8> {
-    let linux = Linux::new();
-    let shield = Shield::new(&linux, Store::at(RUN_DIR));
+fn obey(shield: &Shield, command: Command) -> Result<u8> {
+    let kernel = shield.kernel();
     match command {
-        Command::Change(change) => change::change(&shield, &change)?,
-        Command::Run(run) => return run::run(&shield, &run),
-        Command::Exec(exec) => return run::exec(&shield, &exec),
-        Command::Plan { json, change: Planned::Change(change) } => change::plan(&shield, &change, json)?,
+        Command::Change(change) => change::change(shield, &change)?,
+        Command::Run(run) => return run::run(shield, &run),
+        Command::Exec(exec) => return run::exec(shield, &exec),
+        Command::Plan { json, change: Planned::Change(change) } => change::plan(shield, &change, json)?,
         Command::Plan { json, change: Planned::Run(run) } => {
             let name = run.name.clone().unwrap_or_else(|| "run-PID".to_owned());
             let (facts, plan) =
-                shield.plan(|facts, state| run::plan_of_run(&linux, facts, state, &run, &name))?;
+                shield.plan(|facts, state| run::plan_of_run(kernel, facts, state, &run, &name), false)?;
             print::plan(&facts, &plan, json)?;
         }
-        Command::Status { name, json } => return status(&shield, name.as_deref(), json),
-        Command::Noise(noise) => return noise::noise(&shield, &noise),
-        Command::Check { json } => return check::check(&linux, json),
-        Command::Boot { action } => boot::boot(&linux, &action)?,
+        Command::Status { name, json } => return status(shield, name.as_deref(), json),
+        Command::Noise(noise) => return noise::noise(shield, &noise),
+        Command::Check { json } => return check::check(kernel, json),
+        Command::Boot { action } => boot::boot(kernel, &action)?,
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "asmp", &mut std::io::stdout());
         }

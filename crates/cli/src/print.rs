@@ -1,9 +1,9 @@
 //! Words for people: outcomes, plans, status.
 
 use anyhow::Result;
-use asmp_host::Facts;
+use asmp_host::{CpuSet, Facts};
 use asmp_shield::verify::{Finding, PartitionStatus, Status, TickStatus};
-use asmp_shield::{Action, Outcome, Plan, Refused, Step};
+use asmp_shield::{Action, Leaver, Outcome, Plan, Refused, Step};
 use serde_json::json;
 
 /// What came of a change: one line, then what refused, then what another boot would allow.
@@ -15,9 +15,23 @@ pub fn outcome(outcome: &Outcome, headline: &str) {
         }
     }
     println!("{headline} ({} changes, each read back)", outcome.changes);
+    demoted(&outcome.demoted);
     refused(&outcome.refused);
     for cannot in &outcome.plan.cannot {
         println!("  not in this boot: {}\n    cure: {}", cannot.what, cannot.cure);
+    }
+}
+
+/// What follows a list of CPUs whose other hardware threads had to leave the system with them.
+pub fn idle_siblings(idle: &CpuSet) -> String {
+    if idle.is_empty() { String::new() } else { format!(", SMT siblings {idle} idle") }
+}
+
+/// Threads that lost their real-time policy on the way out.
+pub fn demoted(leavers: &[Leaver]) {
+    for leaver in leavers {
+        let Leaver { task, command, policy, partition } = leaver;
+        eprintln!("asmp: task {} ({command}) left {partition} as SCHED_OTHER; it was {policy}", task.tid);
     }
 }
 
@@ -69,6 +83,7 @@ fn what(step: &Step) -> (String, String) {
         Action::Evacuate { groups, .. } => {
             (format!("tasks in {}", groups.domain.display()), "where they came from".to_owned())
         }
+        Action::Confine => ("kernel threads on shielded CPUs".to_owned(), "system CPUs".to_owned()),
         Action::SetPolicy { thread, to } => {
             (format!("thread {} ({})", thread.task.tid, thread.command), to.to_string())
         }
@@ -132,10 +147,7 @@ pub fn status(status: &Status, now_s: u64) {
 
 fn one(partition: &PartitionStatus, now_s: u64) {
     let state = if partition.shielded { "shielded" } else { "VIOLATED" };
-    let idle = match partition.idle_cpus.is_empty() {
-        true => String::new(),
-        false => format!(", SMT siblings {} idle", partition.idle_cpus),
-    };
+    let idle = idle_siblings(&partition.idle_cpus);
     println!(
         "{}: CPU {}{idle}: {state}, the kernel says {:?}",
         partition.name, partition.cpus, partition.kernel_says

@@ -11,7 +11,7 @@ use anyhow::Result;
 use asmp_host::task;
 use asmp_host::{Facts, Kernel, Schedule, sched};
 use asmp_shield::plan::Base;
-use asmp_shield::{ChangeError, Partition, Refusal, Shield, State, Tick, request};
+use asmp_shield::{ChangeError, Partition, Proof, Refusal, Shield, State, Terms, Tick, request};
 use signal_hook::consts::signal::*;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
@@ -32,16 +32,22 @@ pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
     // From here on a signal ends the command, never us half way.
     let mut signals = SignalsInfo::<WithOrigin>::new(PASSED_ON.iter().chain(&[SIGCHLD]))?;
     let kernel = shield.kernel();
-    let decide = |facts: &Facts, state: &State| plan_of_run(kernel, facts, state, run, &name);
+    let decide = |facts: &Facts, state: &mut State| plan_of_run(kernel, facts, state, run, &name);
     let proof = |facts: &Facts, base: &Base, after: &[Partition]| prove_ticks(kernel, facts, base, after);
-    let outcome = shield.change(decide, (run.shape.tick == Tick::RequireOff).then_some(&proof))?;
+    let proof: Option<Proof> = (run.shape.tick == Tick::RequireOff).then_some(&proof);
+    let outcome = shield.change(decide, Terms { proof, demote: false })?;
     report(&outcome);
     let base = Base::of(&outcome.facts).ok_or(Refusal::NoCgroupV2)?;
     let group = base.groups(&name).rt;
 
     let ended = start(&group, &run.policy, &run.command).and_then(|child| wait(child, &mut signals));
 
-    let undone = shield.change(|facts, state| request::destroy(facts, state, &name), None);
+    // What the command left behind goes on, but not as a real-time task among others.
+    let terms = Terms { demote: true, ..Terms::default() };
+    let undone = shield.change(|facts, state| request::destroy(facts, state, &name), terms);
+    if let Ok(outcome) = &undone {
+        print::demoted(&outcome.demoted);
+    }
     match undone {
         Ok(outcome) if outcome.refused.iter().any(|refused| refused.disturbs) => print_left(&outcome.refused),
         Ok(_) => {}
@@ -81,9 +87,10 @@ pub fn exec(shield: &Shield, exec: &Exec) -> Result<u8> {
             let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
             let mut task = task::read(kernel, own).map_err(|_| Refusal::UnknownTask { tid: own })?;
             task.command = base_name(&exec.command[0]);
-            request::add_task(facts, state, &exec.name, &task, false, &base.in_tree())
+            // Its policy is given to it inside.
+            request::add_task(facts, state, &exec.name, &task, false, Vec::new(), &base.in_tree())
         },
-        None,
+        Terms::default(),
     )?;
     drop(outcome);
     let error = match sched::set(0, &exec.policy) {
@@ -94,13 +101,13 @@ pub fn exec(shield: &Shield, exec: &Exec) -> Result<u8> {
         }
     };
     // Still ourselves: leave the partition as if we had never come.
-    let leave = |_: &Facts, state: &State| {
+    let leave = |_: &Facts, state: &mut State| {
         let mut after = state.partitions.clone();
         let me = |placed: &asmp_shield::Placed| placed.task.tid == own;
         after.iter_mut().for_each(|partition| partition.tasks.retain(|placed| !me(placed)));
         Ok(after)
     };
-    if let Err(undo) = shield.change(leave, None) {
+    if let Err(undo) = shield.change(leave, Terms { demote: true, ..Terms::default() }) {
         eprintln!("asmp: {undo}");
     }
     Err(error)

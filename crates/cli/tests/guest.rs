@@ -9,6 +9,8 @@ mod guest {
     pub mod drift;
     pub mod lab;
     pub mod matrix;
+    pub mod rows;
+    pub mod smt;
     pub mod tasks;
 }
 
@@ -16,18 +18,23 @@ use libtest_mimic::{Arguments, Trial};
 
 fn main() {
     let arguments = Arguments::from_args();
-    let mut trials: Vec<Trial> = Vec::new();
-    for one in [
+    let tests = [
         guest::matrix::all(),
         guest::tasks::all(),
         guest::drift::all(),
         guest::crash::all(),
         guest::ab::all(),
+        guest::smt::all(),
     ]
     .into_iter()
-    .flatten()
-    {
-        trials.push(guest::lab::trial(one));
-    }
+    .flatten();
+    let names = |words: &[String], name: &str| words.iter().any(|word| name.contains(word.as_str()));
+    let filter: Vec<String> = arguments.filter.iter().cloned().collect();
+    let trials: Vec<Trial> = tests
+        .map(|one| {
+            let wanted = (filter.is_empty() || names(&filter, one.name)) && !names(&arguments.skip, one.name);
+            guest::lab::trial(one, wanted)
+        })
+        .collect();
     libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
 }

@@ -4,6 +4,7 @@
 //!
 //! Paths are absolute as the kernel documents them (`/proc/irq/24/smp_affinity_list`).
 
+use crate::cpuset::CpuSet;
 use crate::sched::{self, Schedule};
 use crate::systemd;
 use std::io;
@@ -30,6 +31,9 @@ pub trait Kernel: Send + Sync {
 
     /// Sets policy and parameters of a thread (`sched_setattr(2)`).
     fn set_schedule(&self, tid: i32, schedule: &Schedule) -> io::Result<()>;
+
+    /// Confines a thread to `cpus` (`sched_setaffinity(2)`).
+    fn set_affinity(&self, tid: i32, cpus: &CpuSet) -> io::Result<()>;
 
     /// The file as text without the trailing newline.
     fn text(&self, path: &Path) -> io::Result<String> {
@@ -122,6 +126,10 @@ impl Kernel for Linux {
 
     fn set_schedule(&self, tid: i32, schedule: &Schedule) -> io::Result<()> {
         sched::set(tid, schedule)
+    }
+
+    fn set_affinity(&self, tid: i32, cpus: &CpuSet) -> io::Result<()> {
+        sched::confine(tid, cpus)
     }
 
     fn exists(&self, path: &Path) -> bool {

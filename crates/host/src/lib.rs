@@ -6,6 +6,7 @@ pub mod cgroup;
 pub mod counters;
 pub mod cpuset;
 pub mod facts;
+pub mod fake;
 pub mod irq;
 pub mod kernel;
 pub mod knob;

@@ -4,15 +4,16 @@
 //! read again. The journal holds only ways back ([`Undo`]), each of which may be taken twice or for a step
 //! that never happened: so a crash at any instruction leaves a journal that `undo` can finish.
 
-use crate::partition::{Original, Placed};
+use crate::moving::{confine_strays, evacuate, move_home, move_in, move_out, turn_out};
+use crate::partition::Original;
 use crate::plan::{Action, Base, IfRefused, Plan, Step};
-use asmp_host::cgroup::{self, Groups};
+use asmp_host::cgroup;
 use asmp_host::store::Journal;
 use asmp_host::systemd;
 use asmp_host::task::{self, TaskId};
-use asmp_host::{CpuSet, Error, Kernel, Knob, Result, Schedule};
+use asmp_host::{CpuSet, Error, Facts, Kernel, Knob, Result, Schedule};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -43,6 +44,10 @@ pub enum Undo {
     SetPolicy {
         task: TaskId,
         to: Schedule,
+    },
+    SetAffinity {
+        task: TaskId,
+        to: CpuSet,
     },
 }
 
@@ -76,7 +81,7 @@ impl<'a> Way<'a> {
         Self { journal, back: Vec::new() }
     }
 
-    fn note(&mut self, undo: Undo) -> Result<()> {
+    pub(crate) fn note(&mut self, undo: Undo) -> Result<()> {
         let line = serde_json::to_string(&undo).map_err(|error| Error::Content {
             path: PathBuf::from("journal"),
             text: error.to_string(),
@@ -91,13 +96,14 @@ impl<'a> Way<'a> {
 /// Takes every step; stops at the first error that is not merely to be named. The caller undoes.
 pub fn apply(
     kernel: &dyn Kernel,
+    facts: &Facts,
     base: &Base,
     plan: &Plan,
     way: &mut Way,
 ) -> std::result::Result<Applied, Box<(Step, Error)>> {
     let mut applied = Applied::default();
     for step in &plan.steps {
-        match take(kernel, base, step, way, &mut applied) {
+        match take(kernel, (facts, base, plan), step, way, &mut applied) {
             Ok(()) => {}
             Err(error) if step.if_refused == IfRefused::Name && is_refusal(&error) => {
                 let path = match &step.action {
@@ -137,9 +143,14 @@ fn reason(error: &Error) -> String {
 const EPERM: i32 = 1;
 const EIO: i32 = 5;
 const EBUSY: i32 = 16;
-const EOPNOTSUPP: i32 = 95;
 
-fn take(kernel: &dyn Kernel, base: &Base, step: &Step, way: &mut Way, applied: &mut Applied) -> Result<()> {
+fn take(
+    kernel: &dyn Kernel,
+    (facts, base, plan): (&Facts, &Base, &Plan),
+    step: &Step,
+    way: &mut Way,
+    applied: &mut Applied,
+) -> Result<()> {
     match &step.action {
         Action::Set { knob, to, unless_away_from } => {
             // The plan's own reading is a moment old; what a step before may have changed is read again.
@@ -176,6 +187,10 @@ fn take(kernel: &dyn Kernel, base: &Base, step: &Step, way: &mut Way, applied: &
         Action::MoveIn { placed, groups } => move_in(kernel, base, placed, groups, way)?,
         Action::MoveOut { placed, groups } => move_out(kernel, base, placed, groups, way)?,
         Action::Evacuate { placed, groups, .. } => evacuate(kernel, base, placed, groups, way)?,
+        Action::Confine => {
+            applied.changes += confine_strays(kernel, facts, &plan.after, way)?;
+            return Ok(());
+        }
         Action::SetPolicy { thread, to } => {
             if task::identify(kernel, thread.task.tid) != Some(thread.task) {
                 return Ok(());
@@ -215,11 +230,7 @@ fn undo_one(kernel: &dyn Kernel, base: &Base, undo: &Undo) -> Result<()> {
         Undo::MakeGroup { .. } => Ok(()),
         Undo::RemoveGroup { path } if !kernel.exists(path) => Ok(()),
         Undo::RemoveGroup { path } => {
-            // Whoever came in meanwhile (the child of a killed `asmp run`) goes where we are.
-            let refuge = refuge(kernel, base);
-            for tid in cgroup::threads_of(kernel, path).unwrap_or_default() {
-                let _ = cgroup::move_process(kernel, process_of(kernel, tid), &refuge);
-            }
+            turn_out(kernel, base, path);
             remove_group(kernel, path)
         }
         Undo::Move { task: id, alone, to } => {
@@ -238,6 +249,13 @@ fn undo_one(kernel: &dyn Kernel, base: &Base, undo: &Undo) -> Result<()> {
             let path = task_path(id.tid);
             kernel.set_schedule(id.tid, to).map_err(Error::io(&path, "set the policy of"))
         }
+        Undo::SetAffinity { task: id, to } => {
+            if task::identify(kernel, id.tid) != Some(*id) {
+                return Ok(());
+            }
+            let path = task_path(id.tid);
+            kernel.set_affinity(id.tid, to).map_err(Error::io(&path, "set the affinity of"))
+        }
     }
 }
 
@@ -255,10 +273,6 @@ fn set_patiently(kernel: &dyn Kernel, knob: &Knob, to: &str) -> Result<()> {
 
 fn task_path(tid: i32) -> PathBuf {
     PathBuf::from(format!("/proc/{tid}"))
-}
-
-fn process_of(kernel: &dyn Kernel, tid: i32) -> i32 {
-    task::read(kernel, tid).map_or(tid, |task| task.process)
 }
 
 fn delegate(kernel: &dyn Kernel, base: &Base, on: bool) -> Result<()> {
@@ -286,151 +300,4 @@ fn remove_group(kernel: &dyn Kernel, path: &Path) -> Result<()> {
         }
     }
     kernel.remove_dir(path).map_err(Error::io(path, "remove the group"))
-}
-
-/// Where tasks go whose own group is unknown or gone: the caller's group, else the root.
-fn refuge(kernel: &dyn Kernel, base: &Base) -> PathBuf {
-    let own = kernel.text(Path::new("/proc/self/cgroup")).unwrap_or_default();
-    match own.lines().find_map(|line| line.strip_prefix("0::/")) {
-        Some(group) if !Path::new("/").join(group).starts_with(base.in_tree()) => base.mount.join(group),
-        _ => base.mount.clone(),
-    }
-}
-
-/// Moves a process to `home`; where that group is gone or takes none, to the refuge, then to the root.
-fn move_home(kernel: &dyn Kernel, base: &Base, process: i32, home: &Path) -> Result<()> {
-    let cannot_take = |error: &Error| {
-        error.errno() != Some(ESRCH)
-            && (error.is_missing() || matches!(error.errno(), Some(EBUSY | EOPNOTSUPP | EPERM)))
-    };
-    let refuge = refuge(kernel, base);
-    match cgroup::move_process(kernel, process, home) {
-        Err(error) if cannot_take(&error) => match cgroup::move_process(kernel, process, &refuge) {
-            Err(error) if cannot_take(&error) => cgroup::move_process(kernel, process, &base.mount),
-            other => other,
-        },
-        other => other,
-    }
-}
-
-const ESRCH: i32 = 3;
-
-fn absolute(base: &Base, group: &Path) -> PathBuf {
-    base.mount.join(group.strip_prefix("/").unwrap_or(group))
-}
-
-fn ended(tid: i32) -> Error {
-    Error::io(&task_path(tid), "move")(std::io::Error::from_raw_os_error(ESRCH))
-}
-
-fn move_in(kernel: &dyn Kernel, base: &Base, placed: &Placed, groups: &Groups, way: &mut Way) -> Result<()> {
-    let tid = placed.task.tid;
-    if task::identify(kernel, tid) != Some(placed.task) {
-        return Err(ended(tid));
-    }
-    let now = task::read(kernel, tid)?;
-    let process = task::identify(kernel, now.process).ok_or_else(|| ended(tid))?;
-    let here = absolute(base, &now.group);
-    if !placed.alone {
-        way.note(Undo::Move { task: process, alone: false, to: here })?;
-        return cgroup::move_process(kernel, process.tid, &groups.rt);
-    }
-    if here == groups.rt {
-        return Ok(());
-    }
-    // A single thread moves only within its threaded domain: the process comes along into `rest`.
-    if here != groups.rest {
-        way.note(Undo::Move { task: process, alone: false, to: here })?;
-        cgroup::move_process(kernel, process.tid, &groups.rest)?;
-    }
-    way.note(Undo::Move { task: placed.task, alone: true, to: groups.rest.clone() })?;
-    cgroup::move_thread(kernel, tid, &groups.rt)
-}
-
-fn move_out(kernel: &dyn Kernel, base: &Base, placed: &Placed, groups: &Groups, way: &mut Way) -> Result<()> {
-    let tid = placed.task.tid;
-    if task::identify(kernel, tid) != Some(placed.task) {
-        return Ok(());
-    }
-    let process = process_of(kernel, tid);
-    if placed.alone {
-        way.note(Undo::Move { task: placed.task, alone: true, to: groups.rt.clone() })?;
-        cgroup::move_thread(kernel, tid, &groups.rest)?;
-        let inside: BTreeSet<i32> = cgroup::threads_of(kernel, &groups.rt)?.into_iter().collect();
-        if task::threads(kernel, process)?.iter().any(|thread| inside.contains(&thread.id.tid)) {
-            return Ok(());
-        }
-    }
-    let id = task::identify(kernel, process).ok_or_else(|| ended(process))?;
-    let back = if placed.alone { &groups.rest } else { &groups.rt };
-    way.note(Undo::Move { task: id, alone: false, to: back.clone() })?;
-    move_home(kernel, base, process, &absolute(base, &placed.from))
-}
-
-/// Moves everything out, also what is forked meanwhile; gives up on a group that never gets empty.
-fn evacuate(
-    kernel: &dyn Kernel,
-    base: &Base,
-    placed: &[Placed],
-    groups: &Groups,
-    way: &mut Way,
-) -> Result<()> {
-    let mut homes: BTreeMap<i32, PathBuf> = BTreeMap::new();
-    for placed in placed.iter().filter(|p| task::identify(kernel, p.task.tid) == Some(p.task)) {
-        homes.insert(process_of(kernel, placed.task.tid), absolute(base, &placed.from));
-    }
-    for _ in 0..50 {
-        let rt = threads_in(kernel, &groups.rt)?;
-        let rest = threads_in(kernel, &groups.rest)?;
-        let processes: BTreeSet<i32> = rt.iter().chain(&rest).map(|tid| process_of(kernel, *tid)).collect();
-        if processes.is_empty() {
-            return Ok(());
-        }
-        for process in processes {
-            let Some(id) = task::identify(kernel, process) else { continue };
-            let threads = task::threads(kernel, process).unwrap_or_default();
-            let split = threads.iter().any(|thread| rest.contains(&thread.id.tid));
-            // The kernel gives every thread the CPUs of the new group only when the first thread's change:
-            // a thread of `rt` whose process leads from `rest` would keep the shielded CPU. So: back to
-            // `rest` first.
-            for thread in threads.iter().filter(|thread| split && rt.contains(&thread.id.tid)) {
-                way.note(Undo::Move { task: thread.id, alone: true, to: groups.rt.clone() })?;
-                match cgroup::move_thread(kernel, thread.id.tid, &groups.rest) {
-                    Err(error) if !error.is_missing() => return Err(error),
-                    _ => {}
-                }
-            }
-            let back = if split { &groups.rest } else { &groups.rt };
-            way.note(Undo::Move { task: id, alone: false, to: back.clone() })?;
-            let home = home_of(kernel, process, &homes).unwrap_or_else(|| refuge(kernel, base));
-            match move_home(kernel, base, process, &home) {
-                Err(error) if !error.is_missing() => return Err(error),
-                _ => {}
-            }
-        }
-    }
-    Err(Error::io(&groups.rt, "empty the group")(std::io::Error::from_raw_os_error(EBUSY)))
-}
-
-fn threads_in(kernel: &dyn Kernel, group: &Path) -> Result<BTreeSet<i32>> {
-    match cgroup::threads_of(kernel, group) {
-        Ok(threads) => Ok(threads.into_iter().collect()),
-        Err(error) if error.is_missing() => Ok(BTreeSet::new()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Its own origin, or that of the ancestor who brought it in.
-fn home_of(kernel: &dyn Kernel, process: i32, homes: &BTreeMap<i32, PathBuf>) -> Option<PathBuf> {
-    let mut ancestor = process;
-    for _ in 0..64 {
-        if let Some(home) = homes.get(&ancestor) {
-            return Some(home.clone());
-        }
-        ancestor = task::read(kernel, ancestor).ok()?.parent;
-        if ancestor <= 1 {
-            return None;
-        }
-    }
-    None
 }

@@ -7,6 +7,7 @@
 //! files are [`asmp_host::Knob`]s.
 
 pub mod apply;
+pub mod moving;
 pub mod partition;
 pub mod plan;
 pub mod request;
@@ -18,6 +19,7 @@ pub mod verify;
 mod tests;
 
 pub use apply::Refused;
+pub use moving::Leaver;
 pub use partition::{Partition, Placed, Refusal, Served, Service, Smt, State, Tick};
 pub use plan::{Action, Base, Plan, Step, plan};
-pub use shield::{ChangeError, Outcome, Recovered, Shield};
+pub use shield::{ChangeError, Outcome, Proof, Recovered, Shield, Terms};

@@ -75,6 +75,8 @@ pub struct Placed {
     pub alone: bool,
     /// Its group before, as a path in the cgroup tree (`/system.slice/x.service`).
     pub from: PathBuf,
+    /// Its threads that were real-time before: they keep their policy when they leave.
+    pub real_time: Vec<TaskId>,
 }
 
 /// A kernel thread whose policy a partition sets, and its policy before.
@@ -251,6 +253,10 @@ pub enum Refusal {
     BoundKernelThread { tid: i32, command: String },
     #[error("task {tid} ({command}) does not belong to partition {partition}")]
     NotInside { tid: i32, command: String, partition: String },
+    #[error(
+        "{tasks} became real-time inside {partition} and would starve the system's CPUs outside: end it first, or --force makes it SCHED_OTHER"
+    )]
+    RealTimeInside { tasks: String, partition: String },
     #[error("no IRQ {name}: give a number or a handler's name from /proc/interrupts")]
     UnknownIrq { name: String },
     #[error("IRQ {irq} already belongs to partition {owner}: first `asmp remove {owner} --irq {irq}`")]

@@ -53,6 +53,8 @@ pub enum Action {
         placed: Vec<Placed>,
         groups: Groups,
     },
+    /// Move unbound kernel threads that came back off shielded CPUs.
+    Confine,
     /// Set the policy of a kernel thread.
     SetPolicy {
         thread: Served,
@@ -151,6 +153,9 @@ pub fn plan(facts: &Facts, base: &Base, state: &State, after: Vec<Partition>) ->
     steps.extend(set);
     policies(before, &after, Direction::Forth, &mut steps);
     tasks_in(base, before, &after, &mut steps);
+    if *before == after && !after.is_empty() {
+        steps.push(step(Action::Confine, "kernel threads that nothing binds stay on system CPUs"));
+    }
     Plan { steps, cannot: cannot(facts, before, &after), after }
 }
 

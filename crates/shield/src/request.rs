@@ -126,13 +126,14 @@ pub fn remove_irq(facts: &Facts, state: &State, name: &str, irq: &str) -> Result
 }
 
 /// `name` with a task more: a whole process, or one thread `alone`.
-/// `base` is the group below which our partitions lie.
+/// `real_time`: its threads that are real-time now; `base_in_tree`: the group below which our partitions lie.
 pub fn add_task(
     facts: &Facts,
     state: &State,
     name: &str,
     task: &Task,
     alone: bool,
+    real_time: Vec<TaskId>,
     base_in_tree: &Path,
 ) -> Result<Vec<Partition>, Refusal> {
     check_machine(facts)?;
@@ -148,11 +149,12 @@ pub fn add_task(
         .iter()
         .flat_map(|partition| &partition.tasks)
         .find(|placed| placed.task == task.id || placed.task.tid == task.process)
-        .map(|placed| placed.from.clone());
-    let from = match earlier {
-        Some(from) => from,
-        None if task.group.starts_with(base_in_tree) => Path::new("/").to_owned(),
-        None => task.group.clone(),
+        .map(|placed| (placed.from.clone(), placed.real_time.clone()));
+    let (from, real_time) = match earlier {
+        Some(earlier) => earlier,
+        // Born inside: what it is now it became there.
+        None if task.group.starts_with(base_in_tree) => (Path::new("/").to_owned(), Vec::new()),
+        None => (task.group.clone(), real_time),
     };
     let mut after = state.partitions.clone();
     for partition in &mut after {
@@ -160,14 +162,30 @@ pub fn add_task(
     }
     let moved = State { partitions: after, ..state.clone() };
     change_one(&moved, name, |partition| {
-        partition.tasks.push(Placed { task: task.id, command: task.command.clone(), alone, from });
+        let command = task.command.clone();
+        partition.tasks.push(Placed { task: task.id, command, alone, from, real_time });
         Ok(())
     })
 }
 
-/// `name` with a task less.
-pub fn remove_task(facts: &Facts, state: &State, name: &str, task: &Task) -> Result<Vec<Partition>, Refusal> {
+/// `name` with a task less. One that was born inside is first taken down in `state`, so that it has a way out.
+pub fn remove_task(
+    facts: &Facts,
+    state: &mut State,
+    name: &str,
+    task: &Task,
+    alone: bool,
+) -> Result<Vec<Partition>, Refusal> {
     check_machine(facts)?;
+    state.partition(name)?;
+    if let Some(partition) = state.partitions.iter_mut().find(|partition| partition.name == name)
+        && !partition.tasks.iter().any(|placed| placed.task == task.id)
+    {
+        let parent = partition.tasks.iter().find(|placed| placed.task.tid == task.parent);
+        let from = parent.map_or_else(|| Path::new("/").to_owned(), |parent| parent.from.clone());
+        let command = task.command.clone();
+        partition.tasks.push(Placed { task: task.id, command, alone, from, real_time: Vec::new() });
+    }
     change_one(state, name, |partition| {
         partition.tasks.retain(|placed| placed.task != task.id);
         Ok(())

@@ -2,6 +2,7 @@
 //! apply, commit. Everything above this file talks to [`Shield`].
 
 use crate::apply::{Applied, Refused, Undo, Way, apply, undo};
+use crate::moving::{Leaver, leavers};
 use crate::partition::{Partition, Refusal, STATE_SCHEMA, State, shielded};
 use crate::plan::{Action, Base, Plan, Step, plan};
 use asmp_host::store::{Lock, Store, whole_lines};
@@ -57,6 +58,8 @@ pub struct Outcome {
     /// What refused, with the kernel's reason.
     pub refused: Vec<Refused>,
     pub changes: usize,
+    /// Threads that left as SCHED_OTHER.
+    pub demoted: Vec<Leaver>,
     /// A change that a crash had cut short was undone first.
     pub recovered: Option<Recovered>,
 }
@@ -81,6 +84,14 @@ type Found = (Option<Header>, Vec<Undo>);
 
 /// A proof demanded before the commit; its error is the reason for undoing everything.
 pub type Proof<'a> = &'a dyn Fn(&Facts, &Base, &[Partition]) -> Result<(), String>;
+
+/// What comes with a change besides its partitions.
+#[derive(Default, Clone, Copy)]
+pub struct Terms<'a> {
+    pub proof: Option<Proof<'a>>,
+    /// Threads that became real-time inside and leave by this change become SCHED_OTHER; else it is refused.
+    pub demote: bool,
+}
 
 /// Partitions of one machine.
 pub struct Shield<'a> {
@@ -128,21 +139,25 @@ impl<'a> Shield<'a> {
     /// What a change would do. Takes no lock and touches nothing.
     pub fn plan(
         &self,
-        decide: impl FnOnce(&Facts, &State) -> Result<Vec<Partition>, Refusal>,
+        decide: impl FnOnce(&Facts, &mut State) -> Result<Vec<Partition>, Refusal>,
+        demote: bool,
     ) -> Result<(Facts, Plan), ChangeError> {
         let facts = Facts::read(self.kernel)?;
-        let state = self.state()?;
-        let after = decide(&facts, &state)?;
+        let mut state = self.state()?;
+        let after = decide(&facts, &mut state)?;
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
         let plan = plan(&facts, &base, &state, after);
+        if !demote {
+            refuse_leavers(&leavers(self.kernel, &plan))?;
+        }
         Ok((facts, plan))
     }
 
     /// Carries a change out whole, or leaves the machine as it was and says why.
     pub fn change(
         &self,
-        decide: impl FnOnce(&Facts, &State) -> Result<Vec<Partition>, Refusal>,
-        proof: Option<Proof>,
+        decide: impl FnOnce(&Facts, &mut State) -> Result<Vec<Partition>, Refusal>,
+        terms: Terms,
     ) -> Result<Outcome, ChangeError> {
         // Refusals that need no lock come first, so that a newcomer without root sees the real reason.
         let facts = Facts::read(self.kernel)?;
@@ -151,16 +166,21 @@ impl<'a> Shield<'a> {
         let _lock = self.lock()?;
         let recovered = self.recover(&base)?;
         let facts = if recovered.is_some() { Facts::read(self.kernel)? } else { facts };
-        let state = self.state()?;
-        let after = decide(&facts, &state)?;
+        let mut state = self.state()?;
+        let after = decide(&facts, &mut state)?;
         let plan = plan(&facts, &base, &state, after);
-        self.carry_out(facts, &base, state, plan, proof, recovered)
+        let demoted = leavers(self.kernel, &plan);
+        if !terms.demote {
+            refuse_leavers(&demoted)?;
+        }
+        let outcome = self.carry_out(facts, &base, state, plan, terms.proof, recovered)?;
+        Ok(Outcome { demoted, ..outcome })
     }
 
     /// Puts the machine back to where it was before asmp first touched it: finishes a change that a crash
     /// cut short, and ends every partition.
     pub fn restore(&self) -> Result<Outcome, ChangeError> {
-        self.change(|_, _| Ok(Vec::new()), None)
+        self.change(|_, _| Ok(Vec::new()), Terms { demote: true, ..Terms::default() })
     }
 
     fn lock(&self) -> Result<Lock, ChangeError> {
@@ -177,14 +197,22 @@ impl<'a> Shield<'a> {
         recovered: Option<Recovered>,
     ) -> Result<Outcome, ChangeError> {
         if plan.steps.is_empty() && plan.after == state.partitions {
-            return Ok(Outcome { facts, state, plan, refused: Vec::new(), changes: 0, recovered });
+            return Ok(Outcome {
+                facts,
+                state,
+                plan,
+                refused: Vec::new(),
+                changes: 0,
+                demoted: Vec::new(),
+                recovered,
+            });
         }
         state.transaction += 1;
         let mut journal = self.store.journal(JOURNAL)?;
         let header = Header { schema: STATE_SCHEMA, transaction: state.transaction };
         journal.append(&to_json(&header))?;
         let mut way = Way::new(&mut journal);
-        let applied = match apply(self.kernel, base, &plan, &mut way) {
+        let applied = match apply(self.kernel, &facts, base, &plan, &mut way) {
             Ok(applied) => applied,
             Err(failed) => {
                 let (step, source) = *failed;
@@ -209,7 +237,8 @@ impl<'a> Shield<'a> {
             return Err(ChangeError::Unproved { reason });
         }
         self.commit(&mut state, &plan, &applied)?;
-        Ok(Outcome { facts, state, plan, refused, changes: applied.changes, recovered })
+        let demoted = Vec::new();
+        Ok(Outcome { facts, state, plan, refused, changes: applied.changes, demoted, recovered })
     }
 
     fn roll_back(&self, base: &Base, back: &[Undo], cause: String) -> Result<(), ChangeError> {
@@ -286,6 +315,15 @@ impl<'a> Shield<'a> {
         self.store.remove(JOURNAL)?;
         Ok(Some(Recovered { steps: back.len(), left }))
     }
+}
+
+fn refuse_leavers(leavers: &[Leaver]) -> Result<(), Refusal> {
+    let Some(first) = leavers.first() else { return Ok(()) };
+    let words: Vec<String> = leavers
+        .iter()
+        .map(|leaver| format!("task {} ({}, {})", leaver.task.tid, leaver.command, leaver.policy))
+        .collect();
+    Err(Refusal::RealTimeInside { tasks: words.join(", "), partition: first.partition.clone() })
 }
 
 /// A line that refuses to move but is not delivered to a shielded CPU disturbs nobody.

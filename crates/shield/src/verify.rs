@@ -263,7 +263,7 @@ fn intruders(
                     task.allowed_cpus.intersection(&shielded)
                 ),
                 match task.kernel_thread {
-                    true => format!("taskset -p -c SYSTEM_CPUS {}", task.id.tid),
+                    true => format!("`asmp repair {}`", partition.name),
                     false => {
                         "its cpuset no longer excludes these CPUs: see the partition's own state".to_owned()
                     }

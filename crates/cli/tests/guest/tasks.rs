@@ -1,6 +1,8 @@
 //! Who runs where: inheritance, single threads, policies, signals.
 
-use super::lab::{Process, Test, allowed, asmp, kernel_threads, policy, read, spawn_asmp, test, until};
+use super::lab::{
+    Process, Test, allowed, asmp, binary, kernel_threads, policy, read, spawn_asmp, test, until,
+};
 use std::fs;
 
 pub fn all() -> Vec<Test> {
@@ -13,6 +15,9 @@ pub fn all() -> Vec<Test> {
         test("destroy sends a split process home whole", destroy_sends_split_home),
         test("a kernel thread bound to its cpu is refused", bound_kernel_thread),
         test("an affinity inside a partition stays the program's own", own_affinity),
+        test("a busy real-time task is let out only by force and then as an ordinary one", busy_stays),
+        test("restore lets a busy real-time task out as an ordinary one", restore_demotes),
+        test("what run leaves behind is an ordinary task of the system", run_leftover),
         test("run passes signals on and returns 128 plus the signal", signals_pass),
         Test {
             name: "the irq thread gets its priority and gets its old one back",
@@ -93,6 +98,46 @@ fn bound_kernel_thread() {
     asmp("create a --cpus 3").done();
     let (tid, _) = kernel_threads("ksoftirqd/2").pop().expect("ksoftirqd/2");
     asmp(&format!("add a --pid {tid}")).code(34).says("ksoftirqd/2");
+}
+
+/// A busy FIFO task that got its policy inside, and its number.
+fn busy_inside() -> (Process, u32) {
+    let spin = binary().display().to_string();
+    let exec = Process::start(&spin, &["exec", "a", "--policy", "fifo:80", "--", &spin, "spin", "600000"]);
+    let id = exec.id();
+    until("the loop is real-time", || policy(id).contains("priority: 80"));
+    (exec, id)
+}
+
+fn busy_stays() {
+    asmp("create a --cpus 3").done();
+    let (_busy, id) = busy_inside();
+    for line in ["destroy a", "destroy --all", &format!("remove a --pid {id}")] {
+        asmp(line).code(39).says(&id.to_string()).says("--force");
+        assert!(policy(id).contains("SCHED_FIFO"), "{line}");
+        assert_eq!(allowed(id), "3", "{line}");
+    }
+    asmp("destroy a --force").done().says("SCHED_OTHER");
+    assert!(policy(id).contains("SCHED_OTHER"), "{}", policy(id));
+    assert_eq!(allowed(id), "0-3");
+}
+
+fn restore_demotes() {
+    asmp("create a --cpus 3").done();
+    let (_busy, id) = busy_inside();
+    asmp("restore").done();
+    assert!(policy(id).contains("SCHED_OTHER"), "{}", policy(id));
+    assert_eq!(allowed(id), "0-3");
+}
+
+fn run_leftover() {
+    let file = "/tmp/asmp-test-leftover";
+    asmp(&format!("run --cpus 3 -- sh -c 'chrt -f 50 sleep 1000 & echo $! >{file}; sleep 0.5'")).done();
+    let id: u32 = read(file).parse().expect("a number");
+    let (policy, allowed) = (policy(id), allowed(id));
+    let _ = std::process::Command::new("kill").arg(id.to_string()).status();
+    assert!(policy.contains("SCHED_OTHER"), "{policy}");
+    assert_eq!(allowed, "0-3");
 }
 
 fn own_affinity() {

@@ -1,0 +1,289 @@
+//! The command line against the fake kernel: every row of the state matrix that the guests run too, and what
+//! only a fake can do: refuse, die or lose a task at each single step.
+
+use crate::args::Cli;
+use crate::exit;
+use asmp_host::fake::{FakeKernel, Fault};
+use asmp_host::store::Store;
+use asmp_host::{Kernel, Schedule};
+use asmp_shield::Shield;
+use clap::Parser;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+#[path = "../tests/guest/rows.rs"]
+mod rows;
+
+const FIFO: Schedule = Schedule::Fifo { priority: 80 };
+const OTHER: Schedule = Schedule::Other { nice: 0 };
+
+/// A fake machine and the directory of our own files.
+struct Fake {
+    kernel: FakeKernel,
+    dir: tempfile::TempDir,
+}
+
+impl Fake {
+    fn new() -> Self {
+        // In memory where that is to be had: a journal syncs at every line.
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        Self { kernel: FakeKernel::new(), dir }
+    }
+
+    /// One `asmp` from its command line to its exit code.
+    fn asmp(&self, line: &str) -> u8 {
+        let words = line.split('\'').enumerate().flat_map(|(index, part)| match index % 2 {
+            0 => part.split_whitespace().map(str::to_owned).collect(),
+            _ => vec![part.to_owned()],
+        });
+        let shield = Shield::new(&self.kernel, Store::at(self.dir.path()));
+        match Cli::try_parse_from(["asmp".to_owned()].into_iter().chain(words)) {
+            Err(error) => u8::try_from(error.exit_code()).unwrap(),
+            Ok(cli) => crate::obey(&shield, cli.command).unwrap_or_else(|error| {
+                println!("asmp {line}: {error:#}");
+                exit::code_of(&error)
+            }),
+        }
+    }
+
+    #[track_caller]
+    fn done(&self, line: &str) {
+        assert_eq!(self.asmp(line), 0, "asmp {line}");
+    }
+
+    fn allowed(&self, tid: i32) -> String {
+        self.kernel.allowed(tid).map_or_else(|| "ended".to_owned(), |cpus| cpus.to_string())
+    }
+
+    /// Our own files, but the lock.
+    fn files(&self) -> Vec<String> {
+        let names = std::fs::read_dir(self.dir.path()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+        names.filter(|name| name != "lock").collect()
+    }
+}
+
+fn differences(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> Vec<String> {
+    let keys: std::collections::BTreeSet<_> = before.keys().chain(after.keys()).collect();
+    let changed = keys.into_iter().filter(|key| before.get(*key) != after.get(*key));
+    changed.map(|key| format!("{key}: {:?} -> {:?}", before.get(key), after.get(key))).collect()
+}
+
+#[track_caller]
+fn assert_same(before: &BTreeMap<String, String>, fake: &Fake, when: &str) {
+    let changed = differences(before, &fake.kernel.snapshot());
+    assert!(changed.is_empty(), "{when}:\n{}", changed.join("\n"));
+}
+
+#[test]
+fn the_fake_does_every_row_of_the_matrix_that_starts_no_command() {
+    let mut rows_done = 0;
+    for row in
+        rows::ROWS.iter().filter(|row| !row.action.starts_with("run") && !row.action.starts_with("exec"))
+    {
+        let fake = Fake::new();
+        let untouched = fake.kernel.snapshot();
+        row.before.iter().for_each(|line| fake.done(line));
+        assert_eq!(i32::from(fake.asmp(row.action)), row.code, "{}", row.name);
+        assert_eq!(fake.kernel.isolated().to_string(), row.isolated, "{}", row.name);
+        let mask = fake.kernel.text("/proc/irq/default_smp_affinity".as_ref()).unwrap();
+        assert_eq!(mask.trim_start_matches('0'), row.irq_mask, "{}", row.name);
+        assert_eq!(fake.asmp("status"), 0, "{}", row.name);
+        fake.done("restore");
+        assert_same(&untouched, &fake, row.name);
+        assert!(fake.files().is_empty(), "{}: {:?}", row.name, fake.files());
+        rows_done += 1;
+    }
+    assert!(rows_done > 30, "only {rows_done} rows");
+}
+
+/// What comes before, and the change that is disturbed at each of its steps.
+const CHANGES: [(&[&str], &str); 8] = [
+    (&[], "create a --cpus 2-3 --irq ttyS0"),
+    (&["create a --cpus 3"], "create b --cpus 2"),
+    (&["create a --cpus 2-3 --irq ttyS0"], "destroy a"),
+    (&["create a --cpus 3", "create b --cpus 2"], "destroy a"),
+    (&["create a --cpus 2-3"], "resize a --cpus 1"),
+    (&["create a --cpus 3"], "add a --pid 200"),
+    (&["create a --cpus 3", "add a --tid 201"], "destroy a"),
+    (&["create a --cpus 3", "add a --pid 200"], "remove a --pid 200 --force"),
+];
+
+/// A machine with a process of two threads, and `before` done to it.
+fn prepared(before: &[&str]) -> (Fake, BTreeMap<String, String>) {
+    let fake = Fake::new();
+    fake.kernel.start(200, 200, "app", OTHER);
+    fake.kernel.start(201, 200, "app-rt", FIFO);
+    let untouched = fake.kernel.snapshot();
+    before.iter().for_each(|line| fake.done(line));
+    (fake, untouched)
+}
+
+/// How many steps a change has.
+fn steps(before: &[&str], line: &str) -> usize {
+    let (fake, _) = prepared(before);
+    fake.kernel.arm(None);
+    fake.done(line);
+    fake.kernel.changes()
+}
+
+#[test]
+fn a_change_refused_at_any_step_is_undone_or_says_what_refused() {
+    for (before, line) in CHANGES {
+        for at in 0..steps(before, line) {
+            let (fake, untouched) = prepared(before);
+            let then = fake.kernel.snapshot();
+            fake.kernel.arm(Some(Fault::Refuse { at, errno: libc::EINVAL }));
+            let code = fake.asmp(line);
+            fake.kernel.arm(None);
+            match code {
+                3 => assert_same(&then, &fake, &format!("{line}, refused at {at}")),
+                // A setting that others may keep is named in the result; the partition stands without it.
+                0 => {}
+                other => panic!("{line}, refused at {at}: exit code {other}"),
+            }
+            fake.done("restore");
+            let left = differences(&untouched, &fake.kernel.snapshot());
+            // On the way back a file that refuses is named and left: only that one.
+            assert!(left.len() <= 1, "{line}, refused at {at}:\n{}", left.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn a_change_killed_at_any_step_is_undone_by_restore() {
+    let mut kills = 0;
+    for (before, line) in CHANGES {
+        for at in 0..steps(before, line) {
+            for after in [false, true] {
+                let (fake, untouched) = prepared(before);
+                fake.kernel.arm(Some(Fault::Die { at, after }));
+                let killed = catch_unwind(AssertUnwindSafe(|| fake.asmp(line)));
+                assert!(killed.is_err(), "{line} was not killed at {at}");
+                fake.kernel.arm(None);
+                fake.done("restore");
+                assert_same(&untouched, &fake, &format!("{line}, killed at {at}"));
+                assert!(fake.files().is_empty(), "{:?}", fake.files());
+                kills += 1;
+            }
+        }
+    }
+    assert!(kills > 200, "only {kills} kills");
+}
+
+#[test]
+fn a_task_that_dies_at_any_step_leaves_a_whole_machine() {
+    for (before, line) in
+        CHANGES.iter().filter(|(before, line)| format!("{before:?}{line}").contains("id 20"))
+    {
+        for at in 0..steps(before, line) {
+            let (fake, _) = prepared(before);
+            fake.kernel.arm(Some(Fault::End { at, tid: 200 }));
+            let code = fake.asmp(line);
+            fake.kernel.arm(None);
+            assert!([0, 33].contains(&code), "{line}, task ended at {at}: exit code {code}");
+            assert_eq!(fake.asmp("status"), 0, "{line}, task ended at {at}");
+            fake.done("restore");
+            let untouched = FakeKernel::new().snapshot();
+            assert_same(&untouched, &fake, &format!("{line}, task ended at {at}"));
+        }
+    }
+}
+
+#[test]
+fn every_sequence_of_three_changes_ends_where_it_began() {
+    const WORDS: [&str; 11] = [
+        "create a --cpus 3",
+        "create b --cpus 2-3 --irq ttyS0",
+        "create b --cpus 1",
+        "destroy a",
+        "destroy b",
+        "resize a --cpus 2",
+        "resize b --cpus 1-2",
+        "add a --pid 200",
+        "add b --tid 201",
+        "remove a --pid 200",
+        "remove b --irq ttyS0",
+    ];
+    for first in WORDS {
+        for second in WORDS {
+            for third in WORDS {
+                let (fake, untouched) = prepared(&[]);
+                let when = format!("{first}; {second}; {third}");
+                for line in [first, second, third] {
+                    let code = fake.asmp(line);
+                    assert!(code == 0 || code >= 20, "{when}: {line}: {code}");
+                    assert_eq!(fake.asmp("status"), 0, "{when}");
+                }
+                fake.done("restore");
+                assert_same(&untouched, &fake, &when);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_task_that_became_real_time_inside_does_not_take_that_to_the_system() {
+    let (fake, _) = prepared(&["create a --cpus 3"]);
+    fake.kernel.start(300, 300, "loop", OTHER);
+    fake.done("add a --pid 300");
+    fake.kernel.set_schedule(300, &FIFO).unwrap();
+    for line in ["destroy a", "destroy --all", "remove a --pid 300", "plan destroy a"] {
+        assert_eq!(fake.asmp(line), 39, "{line}");
+        assert_eq!((fake.allowed(300), fake.kernel.schedule(300).unwrap()), ("3".to_owned(), FIFO), "{line}");
+    }
+    fake.done("remove a --pid 300 --force");
+    assert_eq!((fake.allowed(300), fake.kernel.schedule(300).unwrap()), ("0-2".to_owned(), OTHER));
+    fake.done("add a --pid 300");
+    fake.kernel.set_schedule(300, &FIFO).unwrap();
+    fake.done("destroy a --force");
+    assert_eq!((fake.allowed(300), fake.kernel.schedule(300).unwrap()), ("0-3".to_owned(), OTHER));
+}
+
+#[test]
+fn restore_takes_the_policy_that_was_got_inside_and_leaves_the_one_that_was_brought() {
+    let (fake, untouched) = prepared(&["create a --cpus 3", "add a --pid 200"]);
+    assert_eq!(fake.allowed(201), "3");
+    fake.kernel.set_schedule(200, &FIFO).unwrap();
+    fake.done("restore");
+    assert_eq!(fake.kernel.schedule(201).unwrap(), FIFO, "it came as a real-time thread");
+    assert_same(&untouched, &fake, "restore");
+}
+
+#[test]
+fn a_process_born_inside_can_be_taken_out() {
+    let (fake, untouched) = prepared(&["create a --cpus 3", "add a --pid 200"]);
+    // As fork does: the child is where its parent is.
+    fake.kernel.start(202, 200, "thread", OTHER);
+    assert_eq!(fake.allowed(202), "3");
+    fake.done("remove a --tid 202");
+    assert_eq!(fake.allowed(202), "0-2");
+    assert_eq!(fake.allowed(200), "3");
+    fake.done("restore");
+    let changed = differences(&untouched, &fake.kernel.snapshot());
+    assert_eq!(changed.len(), 1, "only the new thread: {changed:?}");
+}
+
+#[test]
+fn a_kernel_thread_that_came_back_is_named_and_repaired() {
+    let (fake, untouched) = prepared(&["create a --cpus 3"]);
+    fake.kernel.set_affinity(30, &"0-3".parse().unwrap()).unwrap();
+    assert_eq!(fake.asmp("status"), 7);
+    fake.done("repair a");
+    assert_eq!((fake.allowed(30).as_str(), fake.asmp("status")), ("0-2", 0));
+    fake.done("restore");
+    assert_same(&untouched, &fake, "repair");
+}
+
+#[test]
+fn a_cpu_that_goes_offline_or_a_setting_that_drifts_is_named() {
+    let (fake, _) = prepared(&["create a --cpus 3"]);
+    fake.kernel.set_online(3, false);
+    assert_eq!(fake.asmp("status"), 7);
+    fake.kernel.set_online(3, true);
+    assert_eq!(fake.asmp("status"), 0);
+    fake.kernel.set_file("/proc/irq/24/smp_affinity_list", "0-3");
+    assert_eq!(fake.asmp("status"), 7);
+    fake.done("repair");
+    assert_eq!(fake.asmp("status"), 0);
+}

@@ -1,0 +1,318 @@
+//! Tasks on their way into partitions and out of them.
+//!
+//! A real-time task that leaves takes its policy along, and what was right on a CPU of its own starves a CPU
+//! that others need: a busy SCHED_FIFO task there stops RCU and with it the machine. So a thread that became
+//! real-time inside ([`Leaver`]) leaves only as SCHED_OTHER, and only where the user agreed. One that was
+//! real-time when it came keeps what it had.
+
+use crate::apply::{Undo, Way};
+use crate::partition::{Partition, Placed};
+use crate::plan::{Action, Base, Plan};
+use asmp_host::cgroup::{self, Groups};
+use asmp_host::task::{self, TaskId};
+use asmp_host::{CpuSet, Error, Facts, Kernel, Result, Schedule};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+const EPERM: i32 = 1;
+const ESRCH: i32 = 3;
+const EBUSY: i32 = 16;
+const EINVAL: i32 = 22;
+const EOPNOTSUPP: i32 = 95;
+
+/// A thread that became real-time inside a partition and is about to leave it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Leaver {
+    pub task: TaskId,
+    pub command: String,
+    pub policy: Schedule,
+    pub partition: String,
+}
+
+/// Threads of a process that are real-time now.
+pub fn real_time_threads(kernel: &dyn Kernel, process: i32) -> Vec<TaskId> {
+    let threads = task::threads(kernel, process).unwrap_or_default();
+    let real_time = |tid: i32| kernel.schedule(tid).is_ok_and(|schedule| schedule.is_real_time());
+    threads.iter().map(|thread| thread.id).filter(|id| real_time(id.tid)).collect()
+}
+
+/// Every thread that would become SCHED_OTHER by this plan.
+pub fn leavers(kernel: &dyn Kernel, plan: &Plan) -> Vec<Leaver> {
+    let mut all = Vec::new();
+    for step in &plan.steps {
+        match &step.action {
+            Action::Evacuate { placed, groups, .. } => all.extend(leaving(kernel, groups, placed, None)),
+            Action::MoveOut { placed, groups } => {
+                all.extend(leaving(kernel, groups, std::slice::from_ref(placed), Some(placed)));
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+/// Real-time threads in a partition that did not come so: all of them, or those of one task.
+fn leaving(kernel: &dyn Kernel, groups: &Groups, came: &[Placed], only: Option<&Placed>) -> Vec<Leaver> {
+    let came_so: BTreeSet<TaskId> = came.iter().flat_map(|placed| placed.real_time.iter().copied()).collect();
+    let of_task = |tid: i32, process: i32| match only {
+        None => true,
+        Some(placed) if placed.alone => placed.task.tid == tid,
+        Some(placed) => placed.task.tid == process,
+    };
+    let partition = groups.domain.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
+    cgroup::threads_of(kernel, &groups.rt)
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|tid| Some((task::read(kernel, tid).ok()?, kernel.schedule(tid).ok()?)))
+        .filter(|(task, policy)| policy.is_real_time() && !came_so.contains(&task.id))
+        .filter(|(task, _)| of_task(task.id.tid, task.process))
+        .map(|(task, policy)| Leaver {
+            task: task.id,
+            command: task.command,
+            policy,
+            partition: partition.clone(),
+        })
+        .collect()
+}
+
+fn demote(kernel: &dyn Kernel, leavers: &[Leaver], way: &mut Way) -> Result<()> {
+    for leaver in leavers {
+        way.note(Undo::SetPolicy { task: leaver.task, to: leaver.policy })?;
+        let path = task_path(leaver.task.tid);
+        match kernel.set_schedule(leaver.task.tid, &Schedule::Other { nice: 0 }) {
+            Err(error) if error.raw_os_error() != Some(ESRCH) => {
+                return Err(Error::io(&path, "take the real-time policy of")(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Takes everything out of a group that a cut-short change had made: whoever came in meanwhile (the child of
+/// a killed `asmp run`) goes where we are, and not as a real-time task.
+pub fn turn_out(kernel: &dyn Kernel, base: &Base, group: &Path) {
+    let refuge = refuge(kernel, base);
+    for tid in cgroup::threads_of(kernel, group).unwrap_or_default() {
+        if kernel.schedule(tid).is_ok_and(|schedule| schedule.is_real_time()) {
+            let _ = kernel.set_schedule(tid, &Schedule::Other { nice: 0 });
+        }
+        let _ = cgroup::move_process(kernel, process_of(kernel, tid), &refuge);
+    }
+}
+
+/// Where tasks go whose own group is unknown or gone: the caller's group, else the root.
+fn refuge(kernel: &dyn Kernel, base: &Base) -> PathBuf {
+    let own = kernel.text(Path::new("/proc/self/cgroup")).unwrap_or_default();
+    match own.lines().find_map(|line| line.strip_prefix("0::/")) {
+        Some(group) if !Path::new("/").join(group).starts_with(base.in_tree()) => base.mount.join(group),
+        _ => base.mount.clone(),
+    }
+}
+
+/// Moves a process to `home`; where that group is gone or takes none, to the refuge, then to the root.
+pub fn move_home(kernel: &dyn Kernel, base: &Base, process: i32, home: &Path) -> Result<()> {
+    let cannot_take = |error: &Error| {
+        error.errno() != Some(ESRCH)
+            && (error.is_missing() || matches!(error.errno(), Some(EBUSY | EOPNOTSUPP | EPERM)))
+    };
+    let refuge = refuge(kernel, base);
+    match cgroup::move_process(kernel, process, home) {
+        Err(error) if cannot_take(&error) => match cgroup::move_process(kernel, process, &refuge) {
+            Err(error) if cannot_take(&error) => cgroup::move_process(kernel, process, &base.mount),
+            other => other,
+        },
+        other => other,
+    }
+}
+
+fn absolute(base: &Base, group: &Path) -> PathBuf {
+    base.mount.join(group.strip_prefix("/").unwrap_or(group))
+}
+
+fn ended(tid: i32) -> Error {
+    Error::io(&task_path(tid), "move")(std::io::Error::from_raw_os_error(ESRCH))
+}
+
+pub fn move_in(
+    kernel: &dyn Kernel,
+    base: &Base,
+    placed: &Placed,
+    groups: &Groups,
+    way: &mut Way,
+) -> Result<()> {
+    let tid = placed.task.tid;
+    if task::identify(kernel, tid) != Some(placed.task) {
+        return Err(ended(tid));
+    }
+    let now = task::read(kernel, tid)?;
+    let process = task::identify(kernel, now.process).ok_or_else(|| ended(tid))?;
+    let here = absolute(base, &now.group);
+    if !placed.alone {
+        way.note(Undo::Move { task: process, alone: false, to: here })?;
+        return cgroup::move_process(kernel, process.tid, &groups.rt);
+    }
+    if here == groups.rt {
+        return Ok(());
+    }
+    // A single thread moves only within its threaded domain: the process comes along into `rest`.
+    if here != groups.rest {
+        way.note(Undo::Move { task: process, alone: false, to: here })?;
+        cgroup::move_process(kernel, process.tid, &groups.rest)?;
+    }
+    way.note(Undo::Move { task: placed.task, alone: true, to: groups.rest.clone() })?;
+    cgroup::move_thread(kernel, tid, &groups.rt)
+}
+
+/// Moves a task back to where it came from. One that ends meanwhile is out as well.
+pub fn move_out(
+    kernel: &dyn Kernel,
+    base: &Base,
+    placed: &Placed,
+    groups: &Groups,
+    way: &mut Way,
+) -> Result<()> {
+    match move_living_out(kernel, base, placed, groups, way) {
+        Err(error) if error.is_missing() => Ok(()),
+        other => other,
+    }
+}
+
+fn move_living_out(
+    kernel: &dyn Kernel,
+    base: &Base,
+    placed: &Placed,
+    groups: &Groups,
+    way: &mut Way,
+) -> Result<()> {
+    let tid = placed.task.tid;
+    if task::identify(kernel, tid) != Some(placed.task) {
+        return Ok(());
+    }
+    let process = process_of(kernel, tid);
+    demote(kernel, &leaving(kernel, groups, std::slice::from_ref(placed), Some(placed)), way)?;
+    if placed.alone {
+        way.note(Undo::Move { task: placed.task, alone: true, to: groups.rt.clone() })?;
+        cgroup::move_thread(kernel, tid, &groups.rest)?;
+        let inside: BTreeSet<i32> = cgroup::threads_of(kernel, &groups.rt)?.into_iter().collect();
+        if task::threads(kernel, process)?.iter().any(|thread| inside.contains(&thread.id.tid)) {
+            return Ok(());
+        }
+    }
+    let id = task::identify(kernel, process).ok_or_else(|| ended(process))?;
+    let back = if placed.alone { &groups.rest } else { &groups.rt };
+    way.note(Undo::Move { task: id, alone: false, to: back.clone() })?;
+    move_home(kernel, base, process, &absolute(base, &placed.from))
+}
+
+/// Moves everything out, also what is forked meanwhile; gives up on a group that never gets empty.
+pub fn evacuate(
+    kernel: &dyn Kernel,
+    base: &Base,
+    placed: &[Placed],
+    groups: &Groups,
+    way: &mut Way,
+) -> Result<()> {
+    let mut homes: BTreeMap<i32, PathBuf> = BTreeMap::new();
+    for placed in placed.iter().filter(|p| task::identify(kernel, p.task.tid) == Some(p.task)) {
+        homes.insert(process_of(kernel, placed.task.tid), absolute(base, &placed.from));
+    }
+    for _ in 0..50 {
+        let rt = threads_in(kernel, &groups.rt)?;
+        let rest = threads_in(kernel, &groups.rest)?;
+        let processes: BTreeSet<i32> = rt.iter().chain(&rest).map(|tid| process_of(kernel, *tid)).collect();
+        if processes.is_empty() {
+            return Ok(());
+        }
+        demote(kernel, &leaving(kernel, groups, placed, None), way)?;
+        for process in processes {
+            let Some(id) = task::identify(kernel, process) else { continue };
+            let threads = task::threads(kernel, process).unwrap_or_default();
+            let split = threads.iter().any(|thread| rest.contains(&thread.id.tid));
+            // The kernel gives every thread the CPUs of the new group only when the first thread's change:
+            // a thread of `rt` whose process leads from `rest` would keep the shielded CPU. So: back to
+            // `rest` first.
+            for thread in threads.iter().filter(|thread| split && rt.contains(&thread.id.tid)) {
+                way.note(Undo::Move { task: thread.id, alone: true, to: groups.rt.clone() })?;
+                match cgroup::move_thread(kernel, thread.id.tid, &groups.rest) {
+                    Err(error) if !error.is_missing() => return Err(error),
+                    _ => {}
+                }
+            }
+            let back = if split { &groups.rest } else { &groups.rt };
+            way.note(Undo::Move { task: id, alone: false, to: back.clone() })?;
+            let home = home_of(kernel, process, &homes).unwrap_or_else(|| refuge(kernel, base));
+            match move_home(kernel, base, process, &home) {
+                Err(error) if !error.is_missing() => return Err(error),
+                _ => {}
+            }
+        }
+    }
+    Err(Error::io(&groups.rt, "empty the group")(std::io::Error::from_raw_os_error(EBUSY)))
+}
+
+fn threads_in(kernel: &dyn Kernel, group: &Path) -> Result<BTreeSet<i32>> {
+    match cgroup::threads_of(kernel, group) {
+        Ok(threads) => Ok(threads.into_iter().collect()),
+        Err(error) if error.is_missing() => Ok(BTreeSet::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Its own origin, or that of the ancestor who brought it in.
+fn home_of(kernel: &dyn Kernel, process: i32, homes: &BTreeMap<i32, PathBuf>) -> Option<PathBuf> {
+    let mut ancestor = process;
+    for _ in 0..64 {
+        if let Some(home) = homes.get(&ancestor) {
+            return Some(home.clone());
+        }
+        ancestor = task::read(kernel, ancestor).ok()?.parent;
+        if ancestor <= 1 {
+            return None;
+        }
+    }
+    None
+}
+
+fn task_path(tid: i32) -> PathBuf {
+    PathBuf::from(format!("/proc/{tid}"))
+}
+
+fn process_of(kernel: &dyn Kernel, tid: i32) -> i32 {
+    task::read(kernel, tid).map_or(tid, |task| task.process)
+}
+
+/// Unbound kernel threads that may run on shielded CPUs again go back to system CPUs (6.12 lets memory
+/// threads out with each CPU that comes online). Returns how many.
+pub fn confine_strays(
+    kernel: &dyn Kernel,
+    facts: &Facts,
+    partitions: &[Partition],
+    way: &mut Way,
+) -> Result<usize> {
+    let shielded = crate::partition::shielded(partitions);
+    let strays = task::read_all(kernel)?.into_iter().filter(|task| is_stray(task, &shielded));
+    let mut moved = 0;
+    for task in strays {
+        let to = facts.cpus.online.difference(&shielded);
+        way.note(Undo::SetAffinity { task: task.id, to: task.allowed_cpus.clone() })?;
+        match kernel.set_affinity(task.id.tid, &to) {
+            Ok(()) => moved += 1,
+            // It ended, or the kernel holds it to its CPUs after all: then status goes on naming it.
+            Err(error) if matches!(error.raw_os_error(), Some(ESRCH | EINVAL)) => {}
+            Err(error) => return Err(Error::io(&task_path(task.id.tid), "move")(error)),
+        }
+    }
+    Ok(moved)
+}
+
+/// A kernel thread on shielded CPUs that could be elsewhere. Handlers of interrupts follow their line.
+pub fn is_stray(task: &task::Task, shielded: &CpuSet) -> bool {
+    task.kernel_thread
+        && !task.bound
+        && !task.zombie
+        && task.allowed_cpus.len() > 1
+        && task.allowed_cpus.intersects(shielded)
+        && !task.command.starts_with("irq/")
+}
