@@ -107,6 +107,8 @@ fn shield_holds() {
     assert!(rows[0].1 >= 100 && rows[1].1 >= 100, "unshielded the load is felt: {rows:?}");
     assert!(after_s >= 10.0);
     assert_eq!((rows[0].2, rows[1].2, rows[2].2), (0, 0, 0), "ticks, foreign switches, device interrupts");
+    drop(busy);
+    asmp("destroy a").done();
 }
 
 fn tick_is_proven() {
