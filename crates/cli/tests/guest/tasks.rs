@@ -132,7 +132,10 @@ fn restore_demotes() {
 
 fn run_leftover() {
     let file = "/tmp/asmp-test-leftover";
-    asmp(&format!("run --cpus 3 -- sh -c 'chrt -f 50 sleep 1000 >/dev/null 2>&1 & echo $! >{file}; sleep 0.5'")).done();
+    asmp(&format!(
+        "run --cpus 3 -- sh -c 'chrt -f 50 sleep 1000 >/dev/null 2>&1 & echo $! >{file}; sleep 0.5'"
+    ))
+    .done();
     let id: u32 = read(file).parse().expect("a number");
     let (policy, allowed) = (policy(id), allowed(id));
     let _ = std::process::Command::new("kill").arg(id.to_string()).status();
