@@ -1,10 +1,14 @@
 //! The command line. Parsing touches nothing; clap's own errors exit with 2.
 
 use asmp_host::{CpuSpec, Schedule};
+use asmp_measure::exchange::Format;
+use asmp_measure::load::Load;
+use asmp_measure::run::Kind;
 use asmp_shield::{Smt, Tick};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Turns cores of a stock Linux machine into hard-real-time partitions at run time, proves that they
 /// hold, and puts everything back.
@@ -45,6 +49,9 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Measure latency and overhead as the papers do; reports, comparisons, other tools' formats
+    #[command(subcommand)]
+    Measure(Measure),
     /// Boot parameters of candidate CPUs, in a drop-in of their own
     Boot {
         #[command(subcommand)]
@@ -204,6 +211,148 @@ pub struct Noise {
     /// As a table (also where the output is no terminal)
     #[arg(long, conflicts_with = "json")]
     pub table: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Measure {
+    /// How long after its instant a task runs (ASMP-Linux section 6.3, ARTiS section 4)
+    Latency {
+        #[command(flatten)]
+        series: Series,
+        /// Samples of each kind and load
+        #[arg(long, default_value = "10000", value_parser = clap::value_parser!(u64).range(1..))]
+        samples: u64,
+        /// From one instant to the next
+        #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = duration)]
+        period: Duration,
+        /// Who takes the times [default: timerlat where the kernel has it, else nanosleep]
+        #[arg(long, value_enum)]
+        source: Option<TimeSource>,
+        /// L4RTL's worst case: caches and TLB dirty before each event, which come every 2 to 30 ms at random
+        #[arg(long, conflicts_with_all = ["period", "source"])]
+        flood: bool,
+    },
+    /// How much longer than undisturbed a loop takes (ASMP-Linux section 6.2)
+    Overhead {
+        #[command(flatten)]
+        series: Series,
+        /// Turns of the loop
+        #[arg(long, default_value = "1000", value_parser = clap::value_parser!(u64).range(1..))]
+        iterations: u64,
+        /// How long an undisturbed turn takes
+        #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = duration)]
+        work: Duration,
+    },
+    /// The papers' tables and figures of runs
+    Report {
+        #[arg(required = true, value_name = "DIR")]
+        dirs: Vec<PathBuf>,
+        /// An HTML page with all figures
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// The tables as JSON
+        #[arg(long)]
+        json: bool,
+        /// The worst samples of each run with their causes
+        #[arg(long, value_name = "N", default_value = "0")]
+        explain: usize,
+        /// Also runs of different kernels
+        #[arg(long)]
+        across_kernels: bool,
+    },
+    /// Two directories of runs, kind by kind, with the confidence of each difference
+    Compare {
+        a: PathBuf,
+        b: PathBuf,
+        #[arg(long)]
+        json: bool,
+        /// Also runs of different kernels
+        #[arg(long)]
+        across_kernels: bool,
+    },
+    /// Write runs in the format of another tool to standard output
+    Export {
+        dir: PathBuf,
+        /// cyclictest, rtla, hdr, csv or prometheus
+        #[arg(long, value_name = "FORMAT")]
+        to: Format,
+    },
+    /// Make a run of another tool's histogram
+    Import {
+        file: PathBuf,
+        /// cyclictest, rtla or hdr
+        #[arg(long, value_name = "FORMAT")]
+        from: Format,
+        /// Directory for the runs, one a column
+        #[arg(short, long, value_name = "DIR")]
+        output: PathBuf,
+        /// What it was measured on, as `uname -r` said; a run without provenance is not reported
+        #[arg(long, value_name = "RELEASE")]
+        kernel: String,
+        /// Kind of task: N, Rw, Rb, Aon or Aoff
+        #[arg(long)]
+        kind: Kind,
+        #[arg(long, default_value = "IDL")]
+        load: Load,
+    },
+}
+
+/// What latency and overhead have in common.
+#[derive(Debug, Clone, Args)]
+pub struct Series {
+    /// N: SCHED_OTHER; Rw, Rb: SCHED_FIFO on the CPU of all, of no device interrupts; Aon, Aoff: in a
+    /// partition with the tick kept, stopped
+    #[arg(long, value_delimiter = ',', default_value = "N,Rw,Rb,Aon,Aoff")]
+    pub kinds: Vec<Kind>,
+    /// IDL, CPU, AIO, SIO, MIX, ARTIS
+    #[arg(long = "load", value_delimiter = ',', default_value = "IDL")]
+    pub loads: Vec<Load>,
+    /// Processes of a load for each CPU [default: 128 latency, 16 overhead; bounded by memory]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub load_factor: Option<u32>,
+    /// CPU that is measured
+    #[arg(long, default_value = "last")]
+    pub cpu: CpuSpec,
+    /// SCHED_FIFO priority of every kind but N
+    #[arg(long, default_value = "80", value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub priority: u32,
+    /// Samples before the first that counts
+    #[arg(long, default_value = "10")]
+    pub warm_up: u64,
+    /// Directory for the runs; must not exist [default: measure-SECONDS]
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Do not record what the kernel does meanwhile: no counts, no causes, no cost of recording
+    #[arg(long)]
+    pub no_trace: bool,
+    /// The worst N samples of each run with their causes
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub explain: usize,
+    /// No progress, only the tables
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TimeSource {
+    Timerlat,
+    Nanosleep,
+}
+
+/// `500us`, `1ms`, `2s`; a bare number is nanoseconds, as everywhere here.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no time: 500us, 1ms, 2s");
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
+    let unit_ns = match &text[digits..] {
+        "" | "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return Err(wrong()),
+    };
+    let ns = number.checked_mul(unit_ns).filter(|ns| *ns > 0).ok_or_else(wrong)?;
+    Ok(Duration::from_nanos(ns))
 }
 
 #[derive(Debug, Subcommand)]

@@ -11,7 +11,7 @@ use asmp_shield::moving;
 use asmp_shield::partition::shielded;
 use asmp_shield::plan::Base;
 use asmp_shield::request::{self, Wish};
-use asmp_shield::{ChangeError, Outcome, Partition, Refusal, Shield, State, Terms, Tick};
+use asmp_shield::{ChangeError, Outcome, Partition, Refusal, Shield, State, SystemIrqs, Terms, Tick};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -24,9 +24,13 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
     let proof =
         |facts: &Facts, base: &Base, after: &[Partition]| prove_ticks(shield.kernel(), facts, base, after);
     let wants_proof = matches!(change, Change::Create(create) if create.shape.tick == Tick::RequireOff);
+    let irqs = match change {
+        Change::Restore => SystemIrqs::Anywhere,
+        _ => SystemIrqs::AsTheyAre,
+    };
     let outcome = shield.change(
         |facts, state| decide(shield.kernel(), facts, state, change),
-        Terms { proof: wants_proof.then_some(&proof), demote: demotes(change) },
+        Terms { proof: wants_proof.then_some(&proof), demote: demotes(change), irqs },
     )?;
     print::outcome(&outcome, &headline(change, &outcome));
     Ok(())
@@ -65,7 +69,7 @@ fn apply_file(shield: &Shield, path: &std::path::Path, dry_run: bool) -> Result<
         policies = wanted_policies;
         Ok(after)
     };
-    let outcome = shield.change(decide, Terms { proof: Some(&proof), demote: false })?;
+    let outcome = shield.change(decide, Terms { proof: Some(&proof), ..Terms::default() })?;
     print::outcome(&outcome, &format!("{} is in force", path.display()));
     for (task, policy) in policies {
         kernel.set_schedule(task.tid, &policy).map_err(|error| {

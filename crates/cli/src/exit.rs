@@ -1,6 +1,8 @@
 //! Exit codes, documented in asmp(8). A refusal has a code of its own, so that scripts need not read words.
 
 use asmp_host::cpuset::CpuListError;
+use asmp_measure::load::LoadError;
+use asmp_measure::run::RunError;
 use asmp_shield::{ChangeError, Refusal};
 
 /// An error that knows its exit code, for what no library enum covers.
@@ -28,6 +30,11 @@ pub const NOT_ROOT: u8 = 10;
 pub const BAD_FILE: u8 = 40;
 pub const NO_BOOT_DROP_IN: u8 = 41;
 pub const POLICY_REFUSED: u8 = 42;
+pub const BAD_RUN: u8 = 50;
+pub const NO_LOAD: u8 = 51;
+pub const MIXED: u8 = 52;
+pub const NO_TIMERLAT: u8 = 53;
+pub const PARTIAL: u8 = 54;
 pub const CANNOT_EXECUTE: u8 = 126;
 pub const NOT_FOUND: u8 = 127;
 
@@ -66,6 +73,11 @@ pub const TABLE: &[(u8, &str)] = &[
     (BAD_FILE, "the partitions file is wrong"),
     (NO_BOOT_DROP_IN, "boot: this machine takes no GRUB drop-ins"),
     (POLICY_REFUSED, "run, exec: the kernel refused the policy; the command did not start"),
+    (BAD_RUN, "measure: what was given is no whole run with its provenance, or no histogram"),
+    (NO_LOAD, "measure: a load cannot run, or ended too early"),
+    (MIXED, "measure: runs of different kernels are not compared (--across-kernels)"),
+    (NO_TIMERLAT, "measure: this kernel has no timerlat"),
+    (PARTIAL, "measure: fewer samples than asked for; what was measured is kept"),
     (CANNOT_EXECUTE, "run, exec: the command cannot be executed"),
     (NOT_FOUND, "run, exec: the command was not found"),
 ];
@@ -104,6 +116,12 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
         }
         if let Some(refusal) = cause.downcast_ref::<Refusal>() {
             return of_refusal(refusal);
+        }
+        if cause.is::<RunError>() {
+            return BAD_RUN;
+        }
+        if cause.is::<LoadError>() {
+            return NO_LOAD;
         }
         if cause.is::<CpuListError>() {
             return USAGE;

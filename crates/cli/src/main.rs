@@ -9,6 +9,7 @@ mod conformance;
 mod exit;
 mod file;
 mod manual;
+mod measure;
 mod noise;
 mod print;
 mod run;
@@ -56,6 +57,7 @@ fn obey(shield: &Shield, command: Command) -> Result<u8> {
         }
         Command::Status { name, json } => return status(shield, name.as_deref(), json),
         Command::Noise(noise) => return noise::noise(shield, &noise),
+        Command::Measure(action) => return measure::measure(shield, &action),
         Command::Check { json } => return check::check(kernel, json),
         Command::Boot { action } => boot::boot(kernel, &action)?,
         Command::Completions { shell } => {

@@ -137,6 +137,9 @@ pub fn status(status: &Status, now_s: u64) {
     if !status.foreign_isolated_cpus.is_empty() {
         println!("isolated by somebody else: CPU {}", status.foreign_isolated_cpus);
     }
+    if let Some(home) = &status.irq_home {
+        println!("device interrupts keep to CPU {home}; `asmp restore` lets them go");
+    }
     if status.partitions.is_empty() {
         println!("no partition");
     }

@@ -35,7 +35,7 @@ pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
     let decide = |facts: &Facts, state: &mut State| plan_of_run(kernel, facts, state, run, &name);
     let proof = |facts: &Facts, base: &Base, after: &[Partition]| prove_ticks(kernel, facts, base, after);
     let proof: Option<Proof> = (run.shape.tick == Tick::RequireOff).then_some(&proof);
-    let outcome = shield.change(decide, Terms { proof, demote: false })?;
+    let outcome = shield.change(decide, Terms { proof, ..Terms::default() })?;
     report(&outcome);
     let base = Base::of(&outcome.facts).ok_or(Refusal::NoCgroupV2)?;
     let group = base.groups(&name).rt;

@@ -22,6 +22,9 @@ pub trait Kernel: Send + Sync {
     /// Names in a directory, sorted.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
+    /// A file to read piece by piece; a read with nothing there answers `WouldBlock`.
+    fn stream(&self, path: &Path) -> io::Result<Box<dyn io::Read + Send>>;
+
     fn make_dir(&self, dir: &Path) -> io::Result<()>;
 
     fn remove_dir(&self, dir: &Path) -> io::Result<()>;
@@ -110,6 +113,12 @@ impl Kernel for Linux {
             .collect::<io::Result<Vec<_>>>()?;
         names.sort();
         Ok(names)
+    }
+
+    fn stream(&self, path: &Path) -> io::Result<Box<dyn io::Read + Send>> {
+        let file =
+            std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(self.at(path))?;
+        Ok(Box::new(file))
     }
 
     fn make_dir(&self, dir: &Path) -> io::Result<()> {

@@ -3,6 +3,7 @@
 //! or tracefs; it holds no policy and prints nothing.
 
 pub mod cgroup;
+pub mod clock;
 pub mod counters;
 pub mod cpuset;
 pub mod facts;
@@ -10,6 +11,7 @@ pub mod fake;
 pub mod irq;
 pub mod kernel;
 pub mod knob;
+pub mod record;
 pub mod sched;
 pub mod store;
 pub mod systemd;

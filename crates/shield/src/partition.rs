@@ -162,6 +162,9 @@ pub struct State {
     /// Number of the last transaction that was committed.
     pub transaction: u64,
     pub partitions: Vec<Partition>,
+    /// The CPUs that the system's device interrupts keep to, where that is less than all of its CPUs.
+    #[serde(default)]
+    pub irq_home: Option<CpuSet>,
     pub originals: BTreeMap<PathBuf, Original>,
     /// Settings that the kernel refused to change, with its reason.
     pub refused: BTreeMap<PathBuf, String>,
@@ -176,6 +179,7 @@ impl Default for State {
             schema: STATE_SCHEMA,
             transaction: 0,
             partitions: Vec::new(),
+            irq_home: None,
             originals: BTreeMap::new(),
             refused: BTreeMap::new(),
         }
@@ -183,6 +187,11 @@ impl Default for State {
 }
 
 impl State {
+    /// Nothing of ours is in force.
+    pub fn is_empty(&self) -> bool {
+        self.partitions.is_empty() && self.irq_home.is_none()
+    }
+
     pub fn partition(&self, name: &str) -> Result<&Partition, Refusal> {
         self.partitions.iter().find(|partition| partition.name == name).ok_or_else(|| Refusal::NoPartition {
             name: name.to_owned(),

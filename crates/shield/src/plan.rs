@@ -94,6 +94,9 @@ pub struct Plan {
     /// The partitions once the steps are taken.
     #[serde(skip)]
     pub after: Vec<Partition>,
+    /// The CPUs that the system's device interrupts keep to, where that is less than all of its CPUs.
+    #[serde(skip)]
+    pub irq_home: Option<CpuSet>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -136,11 +139,17 @@ impl Base {
     }
 }
 
-/// The steps from `state` to `after` on the machine as it is.
-pub fn plan(facts: &Facts, base: &Base, state: &State, after: Vec<Partition>) -> Plan {
+/// The steps from `state` to `after` (and `irq_home`) on the machine as it is.
+pub fn plan(
+    facts: &Facts,
+    base: &Base,
+    state: &State,
+    after: Vec<Partition>,
+    irq_home: Option<CpuSet>,
+) -> Plan {
     let before = &state.partitions;
     let mut steps = Vec::new();
-    let (restored, set) = settings(facts, state, &after);
+    let (restored, set) = settings(facts, state, &after, irq_home.as_ref());
     // 6.12 books a deadline server's bandwidth in a wrong account while its CPU is isolated, and refuses
     // every change with EBUSY: so it is set while the CPU is (or is again) the system's.
     let (servers_restored, restored): (Vec<Step>, Vec<Step>) = restored.into_iter().partition(is_server);
@@ -156,7 +165,7 @@ pub fn plan(facts: &Facts, base: &Base, state: &State, after: Vec<Partition>) ->
     if *before == after && !after.is_empty() {
         steps.push(step(Action::Confine, "kernel threads that nothing binds stay on system CPUs"));
     }
-    Plan { steps, cannot: cannot(facts, before, &after), after }
+    Plan { steps, cannot: cannot(facts, before, &after), after, irq_home }
 }
 
 fn is_server(step: &Step) -> bool {
@@ -178,9 +187,14 @@ fn named(step: Step) -> Step {
 }
 
 /// Settings that go back to their originals, and settings to be set.
-fn settings(facts: &Facts, state: &State, after: &[Partition]) -> (Vec<Step>, Vec<Step>) {
-    let was = targets(facts, &state.partitions, &state.originals);
-    let shall = targets(facts, after, &state.originals);
+fn settings(
+    facts: &Facts,
+    state: &State,
+    after: &[Partition],
+    irq_home: Option<&CpuSet>,
+) -> (Vec<Step>, Vec<Step>) {
+    let was = targets(facts, &state.partitions, state.irq_home.as_ref(), &state.originals);
+    let shall = targets(facts, after, irq_home, &state.originals);
     let now = |knob: &Knob| -> Option<String> {
         facts.setting(knob).map(str::to_owned).or_else(|| Some(irq_of(facts, knob)?.affinity_text.clone()))
     };

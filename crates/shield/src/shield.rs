@@ -6,7 +6,7 @@ use crate::moving::{Leaver, leavers};
 use crate::partition::{Partition, Refusal, STATE_SCHEMA, State, shielded};
 use crate::plan::{Action, Base, Plan, Step, plan};
 use asmp_host::store::{Lock, Store, whole_lines};
-use asmp_host::{Error, Facts, Kernel, irq, knob};
+use asmp_host::{CpuSet, Error, Facts, Kernel, irq, knob};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -91,6 +91,27 @@ pub struct Terms<'a> {
     pub proof: Option<Proof<'a>>,
     /// Threads that became real-time inside and leave by this change become SCHED_OTHER; else it is refused.
     pub demote: bool,
+    /// What becomes of the CPUs that the system's device interrupts keep to.
+    pub irqs: SystemIrqs<'a>,
+}
+
+/// Where the system's device interrupts go.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+pub enum SystemIrqs<'a> {
+    #[default]
+    AsTheyAre,
+    KeepTo(&'a CpuSet),
+    Anywhere,
+}
+
+impl SystemIrqs<'_> {
+    fn after(self, now: Option<&CpuSet>) -> Option<CpuSet> {
+        match self {
+            Self::AsTheyAre => now.cloned(),
+            Self::KeepTo(cpus) => Some(cpus.clone()),
+            Self::Anywhere => None,
+        }
+    }
 }
 
 /// Partitions of one machine.
@@ -146,7 +167,8 @@ impl<'a> Shield<'a> {
         let mut state = self.state()?;
         let after = decide(&facts, &mut state)?;
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
-        let plan = plan(&facts, &base, &state, after);
+        let irq_home = state.irq_home.clone();
+        let plan = plan(&facts, &base, &state, after, irq_home);
         if !demote {
             refuse_leavers(&leavers(self.kernel, &plan))?;
         }
@@ -168,19 +190,14 @@ impl<'a> Shield<'a> {
         let facts = if recovered.is_some() { Facts::read(self.kernel)? } else { facts };
         let mut state = self.state()?;
         let after = decide(&facts, &mut state)?;
-        let plan = plan(&facts, &base, &state, after);
+        let irq_home = terms.irqs.after(state.irq_home.as_ref());
+        let plan = plan(&facts, &base, &state, after, irq_home);
         let demoted = leavers(self.kernel, &plan);
         if !terms.demote {
             refuse_leavers(&demoted)?;
         }
         let outcome = self.carry_out(facts, &base, state, plan, terms.proof, recovered)?;
         Ok(Outcome { demoted, ..outcome })
-    }
-
-    /// Puts the machine back to where it was before asmp first touched it: finishes a change that a crash
-    /// cut short, and ends every partition.
-    pub fn restore(&self) -> Result<Outcome, ChangeError> {
-        self.change(|_, _| Ok(Vec::new()), Terms { demote: true, ..Terms::default() })
     }
 
     fn lock(&self) -> Result<Lock, ChangeError> {
@@ -196,7 +213,7 @@ impl<'a> Shield<'a> {
         proof: Option<Proof>,
         recovered: Option<Recovered>,
     ) -> Result<Outcome, ChangeError> {
-        if plan.steps.is_empty() && plan.after == state.partitions {
+        if plan.steps.is_empty() && plan.after == state.partitions && plan.irq_home == state.irq_home {
             return Ok(Outcome {
                 facts,
                 state,
@@ -253,6 +270,7 @@ impl<'a> Shield<'a> {
     /// From here on the change counts: the state names its number, and a journal of that number is void.
     fn commit(&self, state: &mut State, plan: &Plan, applied: &Applied) -> Result<(), ChangeError> {
         state.partitions = plan.after.clone();
+        state.irq_home.clone_from(&plan.irq_home);
         for (path, original) in &applied.originals {
             state.originals.entry(path.clone()).or_insert_with(|| original.clone());
         }
@@ -267,13 +285,13 @@ impl<'a> Shield<'a> {
                 }
             }
         }
-        if state.partitions.is_empty() {
+        if state.is_empty() {
             state.originals.clear();
             state.refused.clear();
         }
         self.store.replace(STATE, to_json(state).as_bytes())?;
         self.store.remove(JOURNAL)?;
-        if state.partitions.is_empty() {
+        if state.is_empty() {
             self.store.remove(STATE)?;
         }
         Ok(())
@@ -306,7 +324,7 @@ impl<'a> Shield<'a> {
         let committed = header.is_none_or(|header| header.transaction <= self.transaction());
         if committed {
             self.store.remove(JOURNAL)?;
-            if self.state()?.partitions.is_empty() {
+            if self.state()?.is_empty() {
                 self.store.remove(STATE)?;
             }
             return Ok(None);

@@ -38,27 +38,39 @@ impl Target {
 pub fn targets(
     facts: &Facts,
     partitions: &[Partition],
+    irq_home: Option<&CpuSet>,
     originals: &BTreeMap<PathBuf, Original>,
 ) -> BTreeMap<Knob, Target> {
     let shielded = shielded(partitions);
     let mut targets = BTreeMap::new();
-    if shielded.is_empty() {
+    let system = facts.cpus.online.difference(&shielded);
+    // Device interrupts of the system may be asked to keep to a part of it.
+    let home = irq_home.map(|home| home.intersection(&system)).filter(|home| !home.is_empty());
+    let (irq_home, no_irqs) = match &home {
+        Some(home) => (home.clone(), facts.cpus.online.difference(home)),
+        None => (system.clone(), shielded.clone()),
+    };
+    if shielded.is_empty() && home.is_none() {
         return targets;
     }
-    let system = facts.cpus.online.difference(&shielded);
     let base = |knob: &Knob, now: &str| -> String {
         originals.get(&knob.path).map_or_else(|| now.to_owned(), |original| original.text.clone())
     };
 
     // Sets of CPUs that must not name a shielded one.
     let machine = [
-        (knob::default_irq_affinity(), "interrupt lines set up later start on system CPUs"),
-        (knob::workqueue_cpus(), "unbound kernel work stays on system CPUs"),
-        (knob::watchdog_cpus(), "the lockup watchdogs leave shielded CPUs alone"),
+        (
+            knob::default_irq_affinity(),
+            &no_irqs,
+            &irq_home,
+            "interrupt lines set up later start on system CPUs",
+        ),
+        (knob::workqueue_cpus(), &shielded, &system, "unbound kernel work stays on system CPUs"),
+        (knob::watchdog_cpus(), &shielded, &system, "the lockup watchdogs leave shielded CPUs alone"),
     ];
-    for (knob, why) in machine {
+    for (knob, away_from, home, why) in machine {
         let Some(now) = facts.setting(&knob) else { continue };
-        if let Some(target) = keep_away(&knob, &base(&knob, now), &shielded, &system, why) {
+        if let Some(target) = keep_away(&knob, &base(&knob, now), away_from, home, why) {
             targets.insert(knob, target);
         }
     }
@@ -74,8 +86,8 @@ pub fn targets(
             None => keep_away(
                 &knob,
                 &base(&knob, &irq.affinity_text),
-                &shielded,
-                &system,
+                &no_irqs,
+                &irq_home,
                 &format!("IRQ {} stays on system CPUs", irq.label()),
             ),
         };
@@ -85,7 +97,7 @@ pub fn targets(
     }
 
     let machine_checks = knob::machine_check_interval();
-    if facts.setting(&machine_checks).is_some() {
+    if !shielded.is_empty() && facts.setting(&machine_checks).is_some() {
         let why = "no timer polls for corrected machine checks (one value for all CPUs)";
         targets.insert(machine_checks, Target::exactly("0", why));
     }

@@ -21,6 +21,8 @@ pub struct Status {
     pub schema: u32,
     pub kernel: String,
     pub system_cpus: CpuSet,
+    /// The CPUs that the system's device interrupts were asked to keep to.
+    pub irq_home: Option<CpuSet>,
     /// A crash left a change half done; the next change (or `asmp restore`) undoes it.
     pub interrupted: bool,
     pub partitions: Vec<PartitionStatus>,
@@ -110,6 +112,7 @@ pub fn verify(
         schema: STATUS_SCHEMA,
         kernel: facts.release.clone(),
         system_cpus: facts.cpus.online.difference(&all).difference(&isolated),
+        irq_home: state.irq_home.clone(),
         interrupted,
         partitions,
         foreign_isolated_cpus: isolated.difference(&all),
@@ -200,7 +203,7 @@ fn settings(
     let irq_of: BTreeMap<_, _> = facts.irqs.iter().map(|irq| (knob::irq_affinity(irq.number), irq)).collect();
     let of_others: BTreeSet<_> =
         facts.cpus.online.difference(&shielded).iter().flat_map(|cpu: Cpu| knob::of_cpu(cpu)).collect();
-    for (knob, target) in targets(facts, &state.partitions, &state.originals) {
+    for (knob, target) in targets(facts, &state.partitions, state.irq_home.as_ref(), &state.originals) {
         let irq = irq_of.get(&knob);
         let now = match irq {
             Some(irq) => irq.affinity_text.as_str(),

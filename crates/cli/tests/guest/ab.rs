@@ -39,7 +39,9 @@ fn load() -> Process {
 fn noise(line: &str) -> (Value, f64) {
     let report: Value = serde_json::from_str(&asmp(line).done().out).expect("JSON");
     let seconds = report["duration_ns"].as_f64().expect("a duration") / 1e9;
-    assert_eq!(report["lost_events"], 0, "no event was lost");
+    // Unshielded the buffer may overflow: the counts are then lower bounds, which is all that is asked of them.
+    let shielded = line.starts_with("noise a");
+    assert!(!shielded || report["lost_events"] == 0, "zeros are zeros only where no event was lost");
     (report["cpus"]["3"].clone(), seconds)
 }
 

@@ -1,0 +1,518 @@
+//! latency and overhead: each load, under it each kind, each of them one run directory.
+//!
+//! The shield sets what a kind needs and takes it back whatever happens: a partition for Aon and Aoff, the
+//! device interrupts kept to (Rw) or away from (Rb) the CPU. The probe is a thread of this process, alone in
+//! its partition; the rest of the process collects on system CPUs.
+
+use crate::args::{Series, Shape, TimeSource};
+use crate::change::{adopt_kernel_threads, now_s, prove_ticks, wish};
+use crate::exit::{BAD_FILE, NO_TIMERLAT, PARTIAL, UNEXPECTED, failure};
+use anyhow::{Context, Result};
+use asmp_host::record::Recorder;
+use asmp_host::{Cpu, CpuSet, CpuSpec, Facts, Kernel, Schedule, clock, counters, task};
+use asmp_measure::collect::{Collected, From, collect};
+use asmp_measure::explain::Window;
+use asmp_measure::load::{self, Load, Running, Size};
+use asmp_measure::probe::{Probe, Task, calibrate};
+use asmp_measure::run::{self, Experiment, Kind, Machine, Provenance, RUN_SCHEMA, Run, Source, Totals};
+use asmp_measure::sample::Writer;
+use asmp_measure::{report, run::Base as BaseTime};
+use asmp_shield::plan::Base;
+use asmp_shield::{Action, Partition, Plan, Refusal, Shield, Smt, State, SystemIrqs, Terms, Tick, request};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// What is measured.
+#[derive(Debug, Clone, Copy)]
+pub enum What {
+    Latency { samples: u64, period: Duration, source: Option<TimeSource>, flood: bool },
+    Overhead { iterations: u64, work: Duration },
+}
+
+impl What {
+    const fn samples(self) -> u64 {
+        match self {
+            Self::Latency { samples, .. } => samples,
+            Self::Overhead { iterations, .. } => iterations,
+        }
+    }
+
+    const fn experiment(self) -> Experiment {
+        match self {
+            Self::Latency { .. } => Experiment::Latency,
+            Self::Overhead { .. } => Experiment::Overhead,
+        }
+    }
+
+    /// The papers' k.
+    const fn load_factor(self) -> u32 {
+        match self {
+            Self::Latency { .. } => 128,
+            Self::Overhead { .. } => 16,
+        }
+    }
+}
+
+/// Everything that stays the same over one series.
+struct Plant<'a> {
+    shield: &'a Shield<'a>,
+    kernel: &'a dyn Kernel,
+    what: What,
+    series: &'a Series,
+    cpu: Cpu,
+    online: CpuSet,
+    source: Source,
+    size: Size,
+    dir: PathBuf,
+    /// Set by a signal: end, keep what there is, undo. Relaxed: only a hint, nothing else hangs on it.
+    stop: Arc<AtomicBool>,
+    memory_locked: bool,
+    cpu_latency_held: bool,
+    rounds: u64,
+}
+
+/// Measures every kind under every load. Exit code: 0, or of the first run that is partial.
+pub fn measure(shield: &Shield, series: &Series, what: What) -> Result<u8> {
+    let kernel = shield.kernel();
+    let facts = Facts::read(kernel)?;
+    request::check_machine(&facts)?;
+    let cpu = one_cpu(&facts, &series.cpu)?;
+    let source = source(kernel, what)?;
+    refuse_early(shield, series, cpu)?;
+    let dir = series.output.clone().unwrap_or_else(|| PathBuf::from(format!("measure-{}", now_s())));
+    std::fs::create_dir(&dir).map_err(|error| failure(BAD_FILE, format!("{}: {error}", dir.display())))?;
+
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let latency = clock::hold_cpu_latency();
+    let cpus = facts.cpus.online.len() as u32;
+    let wanted = series.load_factor.unwrap_or(what.load_factor());
+    let plant = Plant {
+        shield,
+        kernel,
+        what,
+        series,
+        cpu,
+        online: facts.cpus.online.clone(),
+        source,
+        size: Size { per_cpu: load::bounded(wanted, cpus, free_memory(kernel)), cpus },
+        dir,
+        stop,
+        memory_locked: clock::lock_memory().is_ok(),
+        cpu_latency_held: latency.is_ok(),
+        rounds: match what {
+            What::Overhead { work, .. } => calibrate(work.as_nanos() as u64),
+            What::Latency { .. } => 0,
+        },
+    };
+    let code = plant.all()?;
+    drop(latency);
+    let runs = Run::read_all(&plant.dir)?;
+    let rows = report::rows(&runs);
+    print!("{}", report::text(&rows));
+    series
+        .loads
+        .iter()
+        .filter_map(|load| report::ratios(&rows, &load.to_string()))
+        .for_each(|line| print!("{line}"));
+    if series.explain > 0 {
+        for run in &runs {
+            print!("\n{}\n{}", run.name(), report::explain(run, series.explain));
+        }
+    }
+    println!("runs in {}; figures: asmp measure report {0} -o report.html", plant.dir.display());
+    Ok(code)
+}
+
+fn one_cpu(facts: &Facts, spec: &CpuSpec) -> Result<Cpu> {
+    let cpus = spec.resolve(&facts.cpus.online);
+    let unknown = cpus.difference(&facts.cpus.possible);
+    if !unknown.is_empty() {
+        return Err(Refusal::UnknownCpus { cpus: unknown, possible: facts.cpus.possible.clone() }.into());
+    }
+    let offline = cpus.difference(&facts.cpus.online);
+    if !offline.is_empty() {
+        return Err(Refusal::OfflineCpus { cpus: offline, online: facts.cpus.online.clone() }.into());
+    }
+    match (cpus.len(), cpus.iter().next()) {
+        (1, Some(cpu)) => Ok(cpu),
+        _ => Err(failure(crate::exit::USAGE, format!("--cpu {cpus}: one CPU is measured at a time"))),
+    }
+}
+
+fn source(kernel: &dyn Kernel, what: What) -> Result<Source> {
+    let What::Latency { source, flood, .. } = what else { return Ok(Source::Loop) };
+    let tracers = kernel.text(Path::new("/sys/kernel/tracing/available_tracers")).unwrap_or_default();
+    let there = tracers.split_whitespace().any(|name| name == "timerlat");
+    match source {
+        Some(TimeSource::Timerlat) if !there => Err(failure(
+            NO_TIMERLAT,
+            "this kernel has no timerlat tracer: boot a PREEMPT_RT kernel, or use --source nanosleep",
+        )),
+        Some(TimeSource::Timerlat) => Ok(Source::Timerlat),
+        None if there && !flood => Ok(Source::Timerlat),
+        _ => Ok(Source::Nanosleep),
+    }
+}
+
+/// What would be refused after an hour of other runs is refused before the first.
+fn refuse_early(shield: &Shield, series: &Series, cpu: Cpu) -> Result<()> {
+    for kind in series.kinds.iter().filter(|kind| matches!(kind, Kind::Aon | Kind::Aoff)) {
+        let shape = shape(*kind, cpu);
+        shield.plan(|facts, state| request::create(facts, state, &wish("measure", &shape, None)), false)?;
+    }
+    let loads = series.loads.iter().any(|load| *load != Load::Idl);
+    if loads && std::process::Command::new("stress-ng").arg("--version").output().is_err() {
+        return Err(load::LoadError::NoTool.into());
+    }
+    Ok(())
+}
+
+fn shape(kind: Kind, cpu: Cpu) -> Shape {
+    Shape {
+        cpus: CpuSpec::List(CpuSet::from_iter([cpu])),
+        irqs: Vec::new(),
+        irq_priority: None,
+        tick: if kind == Kind::Aoff { Tick::RequireOff } else { Tick::Keep },
+        smt: Smt::Idle,
+        strict: false,
+    }
+}
+
+fn free_memory(kernel: &dyn Kernel) -> u64 {
+    let text = kernel.text(Path::new("/proc/meminfo")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib: u64 = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0);
+    kib * 1024
+}
+
+impl Plant<'_> {
+    fn all(&self) -> Result<u8> {
+        let mut code = 0;
+        for load in &self.series.loads {
+            let before = self.base()?;
+            let mut running = Running::start(self.kernel, *load, self.size)?;
+            let mut done: Vec<(PathBuf, Provenance)> = Vec::new();
+            for kind in &self.series.kinds {
+                if self.stopped() {
+                    break;
+                }
+                let (dir, mut provenance) = self.one(*load, *kind, &mut running)?;
+                if let Some(reason) = &provenance.partial {
+                    eprintln!("asmp: {load}/{kind} is partial: {reason}");
+                    code = if self.stopped() { 130 } else { PARTIAL };
+                }
+                provenance.base_ns = before;
+                run::write_provenance(&dir, &provenance)?;
+                done.push((dir, provenance));
+            }
+            drop(running);
+            // The undisturbed time again: what differs is the machine's, not the load's.
+            if let (Some(before), Some(after)) = (before, if self.stopped() { None } else { self.base()? }) {
+                for (dir, mut provenance) in done {
+                    provenance.base_ns = Some(BaseTime { after_ns: after.before_ns, ..before });
+                    run::write_provenance(&dir, &provenance)?;
+                }
+            }
+            if self.stopped() {
+                return Ok(130);
+            }
+        }
+        Ok(code)
+    }
+
+    fn stopped(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+
+    /// Overhead: the fastest of some undisturbed turns.
+    fn base(&self) -> Result<Option<BaseTime>> {
+        let What::Overhead { iterations, .. } = self.what else { return Ok(None) };
+        let turns = iterations.clamp(3, 20);
+        let probe = Probe::spawn(Task::Compute { rounds: self.rounds }, turns, 1, false)?;
+        self.pin(&probe)?;
+        probe.start();
+        let (mut ring, _) = probe.join()?;
+        let fastest = std::iter::from_fn(|| ring.pop().ok()).map(|raw| raw.end_ns - raw.due_ns).min();
+        let fastest = fastest.unwrap_or(0);
+        Ok(Some(BaseTime { before_ns: fastest, after_ns: fastest, rounds: self.rounds }))
+    }
+
+    fn pin(&self, probe: &Probe) -> Result<()> {
+        self.kernel
+            .set_affinity(probe.tid, &CpuSet::from_iter([self.cpu]))
+            .with_context(|| format!("pin the probe to CPU {}", self.cpu))?;
+        let fifo = Schedule::Fifo { priority: self.series.priority };
+        self.kernel.set_schedule(probe.tid, &fifo).with_context(|| format!("the kernel refuses {fifo}"))?;
+        Ok(())
+    }
+
+    fn task(&self) -> Task {
+        match (self.what, self.source) {
+            (What::Overhead { .. }, _) => Task::Compute { rounds: self.rounds },
+            (_, Source::Timerlat) => Task::timerlat(self.cpu),
+            (What::Latency { flood: true, .. }, _) => {
+                Task::Flood { bytes: self.flood_bytes(), seed: clock::monotonic_ns() }
+            }
+            (What::Latency { period, .. }, _) => Task::Periodic { period_ns: period.as_nanos() as u64 },
+        }
+    }
+
+    /// Twice the second-level cache, and more pages than any TLB holds.
+    fn flood_bytes(&self) -> usize {
+        let path = format!("/sys/devices/system/cpu/cpu{}/cache/index2/size", self.cpu);
+        let text = self.kernel.text(Path::new(&path)).unwrap_or_default();
+        let kib: usize = text.trim_end_matches('K').parse().unwrap_or(1024);
+        (2 * kib * 1024).max(16 << 20)
+    }
+
+    /// One run: set up, measure, undo.
+    fn one(&self, load: Load, kind: Kind, running: &mut Running) -> Result<(PathBuf, Provenance)> {
+        let name = format!("measure-{}", std::process::id());
+        let set_up = self.set_up(kind, &name);
+        let measured = match set_up {
+            Ok(settings) => self.run(load, kind, &name, running, settings),
+            Err(error) => Err(error),
+        };
+        let undone = self.undo(kind, &name);
+        let measured = measured?;
+        undone?;
+        Ok(measured)
+    }
+
+    /// What the shield has set for this kind, one line a setting.
+    fn set_up(&self, kind: Kind, name: &str) -> Result<Vec<String>> {
+        let here = CpuSet::from_iter([self.cpu]);
+        let elsewhere = self.online.difference(&here);
+        let outcome = match kind {
+            Kind::N => return Ok(Vec::new()),
+            Kind::Rw | Kind::Rb => {
+                let home = if kind == Kind::Rw { &here } else { &elsewhere };
+                let terms = Terms { irqs: SystemIrqs::KeepTo(home), ..Terms::default() };
+                self.shield.change(|_, state| Ok(state.partitions.clone()), terms)?
+            }
+            Kind::Aon | Kind::Aoff => {
+                let owner = task::identify(self.kernel, std::process::id() as i32);
+                let shape = shape(kind, self.cpu);
+                let kernel = self.kernel;
+                let decide = |facts: &Facts, state: &mut State| {
+                    let mut after = request::create(facts, state, &wish(name, &shape, owner))?;
+                    adopt_kernel_threads(kernel, facts, state, &mut after);
+                    Ok(after)
+                };
+                let proof =
+                    |facts: &Facts, base: &Base, after: &[Partition]| prove_ticks(kernel, facts, base, after);
+                let proof: Option<asmp_shield::Proof> = (kind == Kind::Aoff).then_some(&proof);
+                self.shield.change(decide, Terms { proof, ..Terms::default() })?
+            }
+        };
+        Ok(settings(&outcome.plan))
+    }
+
+    fn undo(&self, kind: Kind, name: &str) -> Result<()> {
+        let terms = Terms { demote: true, irqs: SystemIrqs::Anywhere, ..Terms::default() };
+        let without = |_: &Facts, state: &mut State| {
+            Ok(state.partitions.iter().filter(|partition| partition.name != name).cloned().collect())
+        };
+        if kind != Kind::N {
+            self.shield.change(without, terms).context("the measurement's settings could not be undone")?;
+        }
+        Ok(())
+    }
+
+    fn run(
+        &self,
+        load: Load,
+        kind: Kind,
+        name: &str,
+        running: &mut Running,
+        settings: Vec<String>,
+    ) -> Result<(PathBuf, Provenance)> {
+        let dir = self.dir.join(format!("{load}-{kind}"));
+        std::fs::create_dir(&dir)
+            .map_err(|error| failure(BAD_FILE, format!("{}: {error}", dir.display())))?;
+        let writer = Writer::create(&dir.join("samples.bin"))
+            .map_err(|error| failure(BAD_FILE, format!("{}: {error}", dir.display())))?;
+        let series = self.series;
+        // In this boot a tick that could stop would also stop for Aon.
+        let probe = Probe::spawn(self.task(), self.what.samples(), series.warm_up, kind == Kind::Aon)?;
+        let bound = self.place(kind, name, &probe)?;
+        let (from, not_recorded) = self.from(bound)?;
+        let window = match self.what {
+            What::Latency { .. } => Window::Wake,
+            What::Overhead { .. } => Window::Turn,
+        };
+        let before = self.counters();
+        let (started_s, started) = (now_s(), Instant::now());
+        let bar = self.bar(load, kind);
+        let collected = collect(probe, from, window, writer, |samples| {
+            bar.set_position(samples);
+            if self.stopped() {
+                return Err("interrupted".to_owned());
+            }
+            running.check().map_err(|error| error.to_string())
+        })
+        .map_err(|error| failure(UNEXPECTED, format!("the probe failed: {error}")))?;
+        bar.finish_and_clear();
+        let duration_ns = started.elapsed().as_nanos() as u64;
+        let totals = totals(before, self.counters(), self.cpu, bound);
+        let Collected { ended, samples, lost_records, worst, partial } = collected;
+        // Of timerlat the probe does not see each sample: the tracer's last ones may be missing.
+        let too_few = (samples < self.what.samples()).then(|| format!("{samples} samples"));
+        let provenance = Provenance {
+            schema: RUN_SCHEMA,
+            tool: format!("asmp {}", env!("CARGO_PKG_VERSION")),
+            command_line: std::env::args().collect(),
+            experiment: self.what.experiment(),
+            kind,
+            source: self.source,
+            load,
+            load_size: self.size,
+            load_commands: running.commands.clone(),
+            flood: matches!(self.what, What::Latency { flood: true, .. }),
+            machine: Machine::read(self.kernel),
+            cpu: bound.then_some(self.cpu),
+            schedule: match kind {
+                Kind::N => Schedule::Other { nice: 0 },
+                _ => Schedule::Fifo { priority: series.priority },
+            },
+            memory_locked: self.memory_locked,
+            cpu_latency_held: self.cpu_latency_held,
+            period_ns: match self.what {
+                What::Latency { period, flood: false, .. } => Some(period.as_nanos() as u64),
+                _ => None,
+            },
+            warm_up_samples: series.warm_up,
+            started_s,
+            duration_ns,
+            samples,
+            lost: ended.lost,
+            overruns: ended.overruns,
+            lost_records,
+            partial: partial.or(too_few),
+            base_ns: None,
+            not_recorded,
+            settings,
+            totals,
+            worst,
+        };
+        Ok((dir, provenance))
+    }
+
+    /// Gives the probe its group, CPU and policy; answers whether it is bound to the CPU.
+    fn place(&self, kind: Kind, name: &str, probe: &Probe) -> Result<bool> {
+        match kind {
+            Kind::N if self.source == Source::Timerlat => {
+                // The tracer serves only threads that stay on its CPU.
+                self.kernel.set_affinity(probe.tid, &CpuSet::from_iter([self.cpu]))?;
+                return Ok(true);
+            }
+            Kind::N => return Ok(false),
+            Kind::Rw | Kind::Rb => {}
+            Kind::Aon | Kind::Aoff => {
+                let decide = |facts: &Facts, state: &mut State| {
+                    let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
+                    let unknown = |_| Refusal::UnknownTask { tid: probe.tid };
+                    let thread = task::read(self.kernel, probe.tid).map_err(unknown)?;
+                    request::add_task(facts, state, name, &thread, true, Vec::new(), &base.in_tree())
+                };
+                self.shield.change(decide, Terms::default())?;
+            }
+        }
+        self.pin(probe)?;
+        Ok(true)
+    }
+
+    fn from(&self, bound: bool) -> Result<(From<'_>, Option<String>)> {
+        let events = || match (bound, self.series.no_trace) {
+            (false, _) => Err("the task may move between CPUs".to_owned()),
+            (_, true) => Err("--no-trace".to_owned()),
+            _ => Recorder::events(self.kernel, self.cpu).map_err(|error| error.to_string()),
+        };
+        let (events, why) = match events() {
+            Ok(events) => (Some(events), None),
+            Err(why) => (None, Some(why)),
+        };
+        Ok((
+            match (self.source, self.what) {
+                (Source::Timerlat, What::Latency { period, .. }) => From::Timerlat {
+                    recorder: Recorder::timerlat(self.kernel, self.cpu, period.as_micros() as u64)?,
+                    events,
+                    warm_up: self.series.warm_up,
+                },
+                _ => From::Ring(events),
+            },
+            why,
+        ))
+    }
+
+    fn bar(&self, load: Load, kind: Kind) -> ProgressBar {
+        if self.series.quiet {
+            return ProgressBar::hidden();
+        }
+        let style = ProgressStyle::with_template("{prefix:>12} {bar:30} {pos}/{len}, {eta} left")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        let bar = ProgressBar::new(self.what.samples()).with_style(style);
+        bar.with_prefix(format!("{load}/{kind}"))
+    }
+
+    fn counters(&self) -> Counters {
+        let steal = self.kernel.text(Path::new("/proc/stat")).ok().and_then(|text| {
+            let label = format!("cpu{} ", self.cpu);
+            let line = text.lines().find_map(|line| line.strip_prefix(&label))?.to_owned();
+            line.split_whitespace().nth(7)?.parse::<u64>().ok()
+        });
+        Counters { interrupts: counters::interrupts(self.kernel).unwrap_or_default(), steal }
+    }
+}
+
+/// Counters of the machine at one instant; steal in ticks of 10 ms.
+struct Counters {
+    interrupts: Vec<counters::Row>,
+    steal: Option<u64>,
+}
+
+fn totals(before: Counters, after: Counters, cpu: Cpu, bound: bool) -> Totals {
+    if !bound || after.interrupts.is_empty() {
+        return Totals::default();
+    }
+    let earlier: BTreeMap<_, u64> =
+        before.interrupts.iter().map(|row| (&row.kind, row.counts.get(&cpu).copied().unwrap_or(0))).collect();
+    let mut totals = Totals {
+        ticks: Some(0),
+        device_interrupts: Some(BTreeMap::new()),
+        ipis: Some(BTreeMap::new()),
+        steal_ns: after.steal.zip(before.steal).map(|(after, before)| (after - before) * 10_000_000),
+    };
+    for row in &after.interrupts {
+        let count = row.counts.get(&cpu).copied().unwrap_or(0) - earlier.get(&row.kind).copied().unwrap_or(0);
+        let add = |counts: &mut Option<BTreeMap<String, u64>>, name: &str| {
+            if let Some(counts) = counts.as_mut().filter(|_| count > 0) {
+                counts.insert(name.to_owned(), count);
+            }
+        };
+        match &row.kind {
+            counters::Kind::LocalTimer => totals.ticks = Some(count),
+            counters::Kind::Device(name) => add(&mut totals.device_interrupts, name),
+            counters::Kind::Ipi(name) => add(&mut totals.ipis, name),
+            counters::Kind::Other(_) => {}
+        }
+    }
+    totals
+}
+
+fn settings(plan: &Plan) -> Vec<String> {
+    let line = |step: &asmp_shield::Step| match &step.action {
+        Action::Set { knob, to, .. } => {
+            Some(format!("{}: {} -> {to}", knob.path.display(), step.old.as_deref().unwrap_or("?")))
+        }
+        _ => None,
+    };
+    plan.steps.iter().filter_map(line).collect()
+}

@@ -1,0 +1,109 @@
+//! What a thread needs that must wake up in time: the clock, an absolute sleep, locked memory, and the
+//! promise of the machine not to doze off.
+
+use std::fs::File;
+use std::io::{self, Write};
+
+/// Nanoseconds of CLOCK_MONOTONIC. No system call where the vDSO has it.
+#[inline]
+pub fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one timespec into `now`; CLOCK_MONOTONIC exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Sleeps until that instant of CLOCK_MONOTONIC (`clock_nanosleep(2)` with TIMER_ABSTIME). Returns early
+/// when a signal came.
+#[inline]
+pub fn sleep_until(instant_ns: u64) {
+    let until = libc::timespec {
+        tv_sec: (instant_ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (instant_ns % 1_000_000_000) as libc::c_long,
+    };
+    // SAFETY: the kernel reads `until`, which outlives the call, and gets no place to write the rest to.
+    unsafe {
+        libc::clock_nanosleep(
+            libc::CLOCK_MONOTONIC,
+            libc::TIMER_ABSTIME,
+            &raw const until,
+            std::ptr::null_mut(),
+        )
+    };
+}
+
+/// Locks the memory of this process, now and later (`mlockall(2)`). Errors: ENOMEM, EPERM.
+pub fn lock_memory() -> io::Result<()> {
+    // SAFETY: mlockall takes flags only and changes no memory contents.
+    match unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// While the file is open no CPU enters an idle state that takes time to leave (power/pm_qos_interface.rst).
+pub fn hold_cpu_latency() -> io::Result<File> {
+    let mut file = File::options().write(true).open("/dev/cpu_dma_latency")?;
+    file.write_all(&0i32.to_ne_bytes())?;
+    Ok(file)
+}
+
+/// A timer on the CPU time of the calling thread that never expires in practice. While it is armed the kernel
+/// keeps the tick of the CPU that the thread runs on (`TICK_DEP_BIT_POSIX_TIMER`).
+pub struct CpuTimer(libc::timer_t);
+
+impl CpuTimer {
+    /// Errors: EAGAIN.
+    pub fn arm() -> io::Result<Self> {
+        // SAFETY: a sigevent is plain numbers and a pointer, for which all zeros is a value.
+        let mut nobody: libc::sigevent = unsafe { std::mem::zeroed() };
+        // The kernel arms no timer that notifies nobody; this signal is ignored unless somebody asks for it.
+        nobody.sigev_notify = libc::SIGEV_SIGNAL;
+        nobody.sigev_signo = libc::SIGURG;
+        let mut timer: libc::timer_t = std::ptr::null_mut();
+        // SAFETY: the kernel reads `nobody` and writes one timer id into `timer`; both outlive the call.
+        let made =
+            unsafe { libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut nobody, &raw mut timer) };
+        if made != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let timer = Self(timer);
+        let never = libc::itimerspec {
+            it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
+            it_value: libc::timespec { tv_sec: 1 << 30, tv_nsec: 0 },
+        };
+        // SAFETY: the timer was made above; the kernel reads `never`, and gets no place for the old value.
+        match unsafe { libc::timer_settime(timer.0, 0, &raw const never, std::ptr::null_mut()) } {
+            0 => Ok(timer),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl Drop for CpuTimer {
+    fn drop(&mut self) {
+        // SAFETY: the timer was made by `arm` and is deleted once.
+        unsafe { libc::timer_delete(self.0) };
+    }
+}
+
+/// Number of this thread, as /proc and cgroups know it.
+pub fn thread_id() -> i32 {
+    // SAFETY: gettid takes nothing and cannot fail.
+    unsafe { libc::gettid() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_absolute_sleep_does_not_end_before_its_instant() {
+        let until = monotonic_ns() + 2_000_000;
+        sleep_until(until);
+        assert!(monotonic_ns() >= until);
+        let past = monotonic_ns();
+        sleep_until(past - 1);
+        assert!(monotonic_ns() - past < 1_000_000_000, "an instant in the past does not sleep");
+    }
+}

@@ -1,0 +1,227 @@
+//! Loads: what the rest of the machine does while a probe measures (ASMP-Linux section 6.1, ARTiS section 4).
+//!
+//! stress-ng does the work. A load starts before the probe, settles until its processes are there, is looked
+//! at while the probe runs, and ends with its value here, whatever happens; its files lie in a directory of
+//! its own that goes with it.
+
+use asmp_host::Kernel;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+/// The papers' loads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Load {
+    /// Nothing.
+    Idl,
+    /// k p processes that compute.
+    Cpu,
+    /// k p processes that write without waiting for the disk.
+    Aio,
+    /// k p processes that write and wait for the disk.
+    Sio,
+    /// (k/2) p of each of the three.
+    Mix,
+    /// ARTiS: computing, disk, network and kernel locks, one of each a CPU.
+    Artis,
+}
+
+impl Load {
+    pub const ALL: [Self; 6] = [Self::Idl, Self::Cpu, Self::Aio, Self::Sio, Self::Mix, Self::Artis];
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Self::Idl => "IDL",
+            Self::Cpu => "CPU",
+            Self::Aio => "AIO",
+            Self::Sio => "SIO",
+            Self::Mix => "MIX",
+            Self::Artis => "ARTIS",
+        })
+    }
+}
+
+impl FromStr for Load {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|load| load.to_string().eq_ignore_ascii_case(text))
+            .ok_or_else(|| format!("{text:?} is no load: IDL, CPU, AIO, SIO, MIX or ARTIS"))
+    }
+}
+
+/// How much of a load: k for each of p CPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Size {
+    pub per_cpu: u32,
+    pub cpus: u32,
+}
+
+/// Processes of each kind: stress-ng's option and how many.
+pub fn processes(load: Load, size: Size) -> Vec<(&'static str, u32)> {
+    let (all, half) = (size.per_cpu * size.cpus, (size.per_cpu * size.cpus / 2).max(1));
+    match load {
+        Load::Idl => vec![],
+        Load::Cpu => vec![("cpu", all)],
+        Load::Aio => vec![("hdd", all)],
+        Load::Sio => vec![("hdd-sync", all)],
+        Load::Mix => vec![("cpu", half), ("hdd", half), ("hdd-sync", half)],
+        Load::Artis => {
+            vec![("cpu", size.cpus), ("hdd", size.cpus), ("udp", size.cpus), ("flock", size.cpus)]
+        }
+    }
+}
+
+/// The largest k whose processes fit into half of the free memory, at about 8 MiB each.
+pub fn bounded(per_cpu: u32, cpus: u32, free_bytes: u64) -> u32 {
+    let fit = free_bytes / 2 / (8 << 20) / u64::from(cpus.max(1));
+    // MIX has one and a half times as many.
+    per_cpu.min(u32::try_from(fit * 2 / 3).unwrap_or(u32::MAX)).max(1)
+}
+
+/// Why a load is not (any more) there.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("stress-ng is missing, which makes the loads: apt install stress-ng, or measure with --load IDL")]
+    NoTool,
+    #[error("the load {load} did not start: {cause}")]
+    NotStarted { load: Load, cause: String },
+    #[error("the load {load} ended before the measurement: {status}; the run is void")]
+    Ended { load: Load, status: String },
+}
+
+/// A load that runs; dropping it ends it.
+pub struct Running {
+    load: Load,
+    children: Vec<Child>,
+    dir: Option<PathBuf>,
+    /// The command lines, for the record.
+    pub commands: Vec<String>,
+}
+
+impl Running {
+    /// Starts a load and waits until all its processes are there (at most 120 s).
+    pub fn start(kernel: &dyn Kernel, load: Load, size: Size) -> Result<Self, LoadError> {
+        let mut running = Self { load, children: Vec::new(), dir: None, commands: Vec::new() };
+        let kinds = processes(load, size);
+        if kinds.is_empty() {
+            return Ok(running);
+        }
+        let failed = |cause: io::Error| LoadError::NotStarted { load, cause: cause.to_string() };
+        let dir = std::env::temp_dir().join(format!("asmp-load-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).map_err(failed)?;
+        running.dir = Some(dir.clone());
+        for (kind, count) in kinds {
+            let line = words(kind, count, &dir.display().to_string());
+            running.commands.push(format!("stress-ng {line}"));
+            let child = Command::new("stress-ng")
+                .args(line.split(' '))
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                // A Ctrl-C at the terminal is ours to handle: the load ends after the probe.
+                .process_group(0)
+                .spawn()
+                .map_err(|error| match error.kind() {
+                    io::ErrorKind::NotFound => LoadError::NoTool,
+                    _ => failed(error),
+                })?;
+            running.children.push(child);
+            running.settle(kernel, count)?;
+        }
+        Ok(running)
+    }
+
+    /// Waits until the child started last has `count` children of its own.
+    fn settle(&mut self, kernel: &dyn Kernel, count: u32) -> Result<(), LoadError> {
+        let load = self.load;
+        let end = Instant::now() + Duration::from_secs(120);
+        let Some(pid) = self.children.last().map(Child::id) else { return Ok(()) };
+        loop {
+            self.check()?;
+            let path = format!("/proc/{pid}/task/{pid}/children");
+            let there = kernel.text(path.as_ref()).unwrap_or_default().split_whitespace().count();
+            if there >= count as usize {
+                return Ok(());
+            }
+            if Instant::now() > end {
+                let cause = format!("{there} of {count} processes after 120 s");
+                return Err(LoadError::NotStarted { load, cause });
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Does every part still run?
+    pub fn check(&mut self) -> Result<(), LoadError> {
+        for child in &mut self.children {
+            if let Ok(Some(status)) = child.try_wait() {
+                return Err(LoadError::Ended { load: self.load, status: status.to_string() });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn words(kind: &str, count: u32, dir: &str) -> String {
+    let common = format!("--quiet --temp-path {dir}");
+    match kind {
+        "hdd" => format!("{common} --hdd {count} --hdd-bytes 1M"),
+        "hdd-sync" => format!("{common} --hdd {count} --hdd-bytes 1M --hdd-opts sync"),
+        other => format!("{common} --{other} {count}"),
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            // SAFETY: kill takes two numbers; the child was not waited for, so its number is its own.
+            unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+        }
+        let end = Instant::now() + Duration::from_secs(20);
+        for child in &mut self.children {
+            while Instant::now() < end && matches!(child.try_wait(), Ok(None)) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            // SAFETY: as above; a negative number means its process group, which is the load's own.
+            unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
+            let _ = child.wait();
+        }
+        if let Some(dir) = &self.dir {
+            let _ = std::fs::remove_dir_all(dir);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_papers_numbers_of_processes() {
+        let size = Size { per_cpu: 16, cpus: 4 };
+        assert_eq!(processes(Load::Cpu, size), [("cpu", 64)]);
+        assert_eq!(processes(Load::Mix, size), [("cpu", 32), ("hdd", 32), ("hdd-sync", 32)]);
+        assert_eq!(processes(Load::Idl, size), []);
+        assert_eq!("mix".parse(), Ok(Load::Mix));
+        assert!("heavy".parse::<Load>().unwrap_err().contains("heavy"));
+    }
+
+    #[test]
+    fn memory_bounds_a_load() {
+        assert_eq!(bounded(128, 4, 2 << 30), 21);
+        assert_eq!(bounded(16, 4, 64 << 30), 16);
+        assert_eq!(bounded(16, 4, 0), 1);
+    }
+}

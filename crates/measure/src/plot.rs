@@ -1,0 +1,318 @@
+//! The papers' figures as SVG (crate plotters): scatter (ASMP-Linux figs 6, 10), inverse distribution (7, 11),
+//! maxima side by side (8, 9), density on a logarithmic scale (L4RTL figs 3, 4).
+//!
+//! Axes always reach beyond the extremes: no point is cut. Where there are more samples than dots are worth
+//! drawing, each column keeps its lowest and its highest.
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use std::error::Error;
+use std::ops::Range;
+
+const SIZE: (u32, u32) = (900, 420);
+/// Columns of a scatter plot; two dots each.
+const COLUMNS: usize = 4000;
+/// Readable on a light and on a dark page.
+const COLOURS: [RGBColor; 6] = [
+    RGBColor(214, 69, 65),
+    RGBColor(224, 138, 30),
+    RGBColor(56, 142, 60),
+    RGBColor(31, 119, 180),
+    RGBColor(142, 68, 173),
+    RGBColor(120, 120, 120),
+];
+const GRID: RGBColor = RGBColor(150, 150, 150);
+
+type Drawn = Result<String, Box<dyn Error>>;
+
+/// A named row of values in ns.
+#[derive(Debug, Clone, Copy)]
+pub struct Series<'a> {
+    pub name: &'a str,
+    pub values_ns: &'a [u64],
+}
+
+/// The unit that suits a largest value, and its length in ns.
+pub fn unit(max_ns: u64) -> (&'static str, f64) {
+    match max_ns {
+        0..20_000 => ("ns", 1.0),
+        20_000..20_000_000 => ("us", 1e3),
+        20_000_000..20_000_000_000 => ("ms", 1e6),
+        _ => ("s", 1e9),
+    }
+}
+
+fn svg(draw: impl FnOnce(&DrawingArea<SVGBackend, Shift>) -> Result<(), Box<dyn Error>>) -> Drawn {
+    let mut text = String::new();
+    {
+        let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
+        draw(&area)?;
+        area.present()?;
+    }
+    Ok(text)
+}
+
+/// A linear range that reaches a little beyond both ends.
+fn around(low: f64, high: f64) -> Range<f64> {
+    let margin = ((high - low) * 0.05).max(high.abs() * 0.01).max(1e-9);
+    (low - margin).max(0.0)..high + margin
+}
+
+/// A logarithmic range that reaches beyond both ends.
+fn log_around(low: f64, high: f64) -> Range<f64> {
+    low.max(1e-12) / 1.3..high.max(low.max(1e-12)) * 1.3
+}
+
+/// Value by number of the sample.
+pub fn scatter(title: &str, series: Series) -> Drawn {
+    let values = series.values_ns;
+    let (low, high) = (values.iter().min().copied().unwrap_or(0), values.iter().max().copied().unwrap_or(0));
+    let (unit, length) = unit(high);
+    let points = thinned(values);
+    svg(|area| {
+        let mut chart = ChartBuilder::on(area)
+            .caption(title, ("sans-serif", 18))
+            .margin(12)
+            .x_label_area_size(40)
+            .y_label_area_size(70)
+            .build_cartesian_2d(
+                around(0.0, values.len().max(1) as f64),
+                around(low as f64 / length, high as f64 / length),
+            )?;
+        chart
+            .configure_mesh()
+            .x_desc("sample")
+            .y_desc(unit)
+            .bold_line_style(GRID.mix(0.4))
+            .light_line_style(TRANSPARENT)
+            .draw()?;
+        chart
+            .draw_series(points.iter().map(|(at, value)| {
+                Circle::new((*at as f64, *value as f64 / length), 1, COLOURS[3].filled())
+            }))?
+            .label(series.name)
+            .legend(|(x, y)| Circle::new((x + 8, y), 3, COLOURS[3].filled()));
+        legend(&mut chart)
+    })
+}
+
+/// The extremes of each column, in order.
+fn thinned(values: &[u64]) -> Vec<(usize, u64)> {
+    if values.len() <= 2 * COLUMNS {
+        return values.iter().copied().enumerate().collect();
+    }
+    let width = values.len().div_ceil(COLUMNS);
+    let mut points = Vec::with_capacity(2 * COLUMNS);
+    for (column, chunk) in values.chunks(width).enumerate() {
+        let numbered = || chunk.iter().enumerate().map(|(at, value)| (column * width + at, *value));
+        points.extend(numbered().min_by_key(|(_, value)| *value));
+        points.extend(numbered().max_by_key(|(_, value)| *value));
+    }
+    points
+}
+
+/// The threshold (y) that a sample stays at or below with a probability (x).
+pub fn inverse_distribution(title: &str, series: &[Series]) -> Drawn {
+    let (low, high) = extremes(series);
+    let (unit, length) = unit(high);
+    svg(|area| {
+        let mut chart = ChartBuilder::on(area)
+            .caption(title, ("sans-serif", 18))
+            .margin(12)
+            .x_label_area_size(40)
+            .y_label_area_size(70)
+            .build_cartesian_2d(
+                0.0..1.02,
+                log_around(low.max(1) as f64 / length, high.max(1) as f64 / length).log_scale(),
+            )?;
+        chart
+            .configure_mesh()
+            .x_desc("probability of a sample at or below")
+            .y_desc(unit)
+            .bold_line_style(GRID.mix(0.4))
+            .light_line_style(TRANSPARENT)
+            .draw()?;
+        for (one, colour) in series.iter().zip(COLOURS) {
+            let mut sorted = one.values_ns.to_vec();
+            sorted.sort_unstable();
+            let count = sorted.len();
+            let step = count.div_ceil(1000).max(1);
+            let mut at: Vec<usize> = (0..count).step_by(step).collect();
+            at.extend(count.checked_sub(1));
+            let line =
+                at.into_iter().map(|at| ((at + 1) as f64 / count as f64, sorted[at].max(1) as f64 / length));
+            chart
+                .draw_series(LineSeries::new(line, colour.stroke_width(2)))?
+                .label(one.name)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2)));
+        }
+        legend(&mut chart)
+    })
+}
+
+/// How often each value came, both axes logarithmic.
+pub fn density(title: &str, series: &[Series]) -> Drawn {
+    let (low, high) = extremes(series);
+    let (unit, length) = unit(high);
+    let range = log_around(low.max(1) as f64, high.max(1) as f64);
+    let buckets = 120;
+    let (from, ratio) = (range.start, (range.end / range.start).powf(1.0 / f64::from(buckets)));
+    let counted: Vec<Vec<(f64, f64)>> = series
+        .iter()
+        .map(|one| {
+            let mut counts = vec![0u64; buckets as usize];
+            for value in one.values_ns {
+                let at = ((*value).max(1) as f64 / from).ln() / ratio.ln();
+                if let Some(count) = counts.get_mut((at as usize).min(buckets as usize - 1)) {
+                    *count += 1;
+                }
+            }
+            let place = |at: usize| from * ratio.powf(at as f64 + 0.5) / length;
+            let total = one.values_ns.len() as f64;
+            counts
+                .iter()
+                .enumerate()
+                .filter(|(_, count)| **count > 0)
+                .map(|(at, count)| (place(at), *count as f64 / total))
+                .collect()
+        })
+        .collect();
+    let least = counted.iter().flatten().map(|(_, part)| *part).fold(1.0, f64::min);
+    svg(|area| {
+        let mut chart = ChartBuilder::on(area)
+            .caption(title, ("sans-serif", 18))
+            .margin(12)
+            .x_label_area_size(40)
+            .y_label_area_size(70)
+            .build_cartesian_2d(
+                (range.start / length..range.end / length).log_scale(),
+                log_around(least, 1.0).log_scale(),
+            )?;
+        chart
+            .configure_mesh()
+            .x_desc(unit)
+            .y_desc("part of the samples")
+            .y_label_formatter(&|part| format!("{part:.0e}"))
+            .bold_line_style(GRID.mix(0.4))
+            .light_line_style(TRANSPARENT)
+            .draw()?;
+        for ((one, points), colour) in series.iter().zip(&counted).zip(COLOURS) {
+            chart
+                .draw_series(points.iter().map(|point| Circle::new(*point, 2, colour.filled())))?
+                .label(one.name)
+                .legend(move |(x, y)| Circle::new((x + 8, y), 3, colour.filled()));
+        }
+        legend(&mut chart)
+    })
+}
+
+/// The largest sample of each kind by load.
+pub fn maxima(title: &str, loads: &[String], kinds: &[String], max_ns: &[(usize, usize, u64)]) -> Drawn {
+    let high = max_ns.iter().map(|(_, _, max)| *max).max().unwrap_or(1).max(1);
+    let low = max_ns.iter().map(|(_, _, max)| *max).min().unwrap_or(1).max(1);
+    let (unit, length) = unit(high);
+    let floor = low as f64 / length / 3.0;
+    svg(|area| {
+        let mut chart = ChartBuilder::on(area)
+            .caption(title, ("sans-serif", 18))
+            .margin(12)
+            .x_label_area_size(40)
+            .y_label_area_size(70)
+            .build_cartesian_2d(-0.1..loads.len() as f64, (floor..high as f64 / length * 1.5).log_scale())?;
+        let name = |x: &f64| {
+            let at = (*x - 0.4).round();
+            let here = (*x - 0.4 - at).abs() < 0.11 && at >= 0.0;
+            loads.get(at as usize).filter(|_| here).cloned().unwrap_or_default()
+        };
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .x_labels(loads.len() * 10)
+            .x_label_formatter(&name)
+            .y_desc(format!("largest sample, {unit}"))
+            .bold_line_style(GRID.mix(0.4))
+            .light_line_style(TRANSPARENT)
+            .draw()?;
+        let width = 0.8 / kinds.len().max(1) as f64;
+        for ((kind, name), colour) in kinds.iter().enumerate().zip(COLOURS) {
+            let bars = max_ns.iter().filter(|(_, of, _)| *of == kind).map(|(load, _, max)| {
+                let left = *load as f64 + kind as f64 * width;
+                Rectangle::new(
+                    [(left, floor), (left + width * 0.9, (*max).max(1) as f64 / length)],
+                    colour.filled(),
+                )
+            });
+            chart
+                .draw_series(bars)?
+                .label(name)
+                .legend(move |(x, y)| Rectangle::new([(x + 4, y - 4), (x + 14, y + 4)], colour.filled()));
+        }
+        legend(&mut chart)
+    })
+}
+
+fn extremes(series: &[Series]) -> (u64, u64) {
+    let all = || series.iter().flat_map(|one| one.values_ns);
+    (all().min().copied().unwrap_or(0), all().max().copied().unwrap_or(0))
+}
+
+fn legend<'a, 'b: 'a, C: CoordTranslate>(
+    chart: &mut ChartContext<'a, SVGBackend<'b>, C>,
+) -> Result<(), Box<dyn Error>> {
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperRight)
+        .background_style(TRANSPARENT)
+        .draw()
+        .map_err(|error| error.to_string().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Centres of the dots, in pixels.
+    fn dots(svg: &str) -> Vec<(f64, f64)> {
+        svg.split("<circle ")
+            .skip(1)
+            .map(|element| {
+                let number = |name: &str| -> f64 {
+                    let start = element.find(&format!("{name}=\"")).unwrap() + name.len() + 2;
+                    element[start..].split('"').next().unwrap().parse().unwrap()
+                };
+                (number("cx"), number("cy"))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_scatter_has_a_dot_for_each_sample_inside_the_picture() {
+        let values = [5, 10, 1_000_000, 7];
+        let svg = scatter("title & more", Series { name: "MIX/Aoff", values_ns: &values }).unwrap();
+        let dots = dots(&svg);
+        // One more in the legend.
+        assert_eq!(dots.len(), values.len() + 1);
+        assert!(dots.iter().all(|(x, y)| (70.0..900.0).contains(x) && (10.0..380.0).contains(y)), "{dots:?}");
+        assert!(svg.contains("title &amp; more") && svg.contains("MIX/Aoff") && svg.contains("us"));
+    }
+
+    #[test]
+    fn thinning_keeps_the_extremes() {
+        let mut values = vec![100; 100_000];
+        values[77_777] = 1;
+        values[33_333] = 999;
+        let points = thinned(&values);
+        assert!(points.len() <= 2 * COLUMNS);
+        assert!(points.contains(&(77_777, 1)) && points.contains(&(33_333, 999)));
+    }
+
+    #[test]
+    fn every_figure_can_be_drawn_of_one_sample_of_zero() {
+        let series = [Series { name: "IDL/N", values_ns: &[0] }];
+        assert!(inverse_distribution("t", &series).unwrap().contains("IDL/N"));
+        assert!(density("t", &series).unwrap().contains("IDL/N"));
+        assert!(scatter("t", series[0]).unwrap().contains("IDL/N"));
+        let names = ["IDL".to_owned()];
+        assert!(maxima("t", &names, &["N".to_owned()], &[(0, 0, 0)]).unwrap().contains("IDL"));
+    }
+}

@@ -1,0 +1,323 @@
+//! The probe: a thread that does one thing at known instants and writes down when it did it.
+//!
+//! It allocates, locks and prints nothing once it runs: a sample goes into a ring (crate rtrb) that was there
+//! before, and where the ring is full it is counted as lost. Somebody else (`collect`) empties the ring on
+//! another CPU. The thread waits at a gate until it has its CPU, group and policy.
+
+use asmp_host::clock::{self, monotonic_ns, sleep_until, thread_id};
+use asmp_host::{Cpu, record};
+use rtrb::{Consumer, Producer, RingBuffer};
+use std::hint::black_box;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::thread::JoinHandle;
+
+/// Room for a second of samples at 65 kHz.
+const RING: usize = 1 << 16;
+
+/// What the probe does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Task {
+    /// Sleeps until each next instant of a period.
+    Periodic { period_ns: u64 },
+    /// L4RTL's worst case: makes every line of `bytes` dirty (twice the second-level cache, and more pages
+    /// than the TLB holds), then sleeps for 2 to 30 ms at random.
+    Flood { bytes: usize, seed: u64 },
+    /// Waits for each period of the kernel's timerlat tracer; the tracer takes the times.
+    Timerlat { waiter: PathBuf },
+    /// Computes for `rounds` rounds of an integer loop that touches no memory.
+    Compute { rounds: u64 },
+}
+
+impl Task {
+    pub fn timerlat(cpu: Cpu) -> Self {
+        Self::Timerlat { waiter: record::Recorder::waiter(cpu) }
+    }
+}
+
+/// What the thread itself knows of a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Raw {
+    pub due_ns: u64,
+    pub end_ns: u64,
+}
+
+/// State shared with the thread.
+#[derive(Default)]
+struct Shared {
+    /// Stored (Release) by `start`, read (Acquire) by the thread at its gate: what was set up before is seen.
+    open: AtomicBool,
+    /// Only a hint to end soon: Relaxed, nothing else hangs on it.
+    stop: AtomicBool,
+    /// Counters for the reader's eyes: Relaxed; exact once the thread was joined.
+    lost: AtomicU64,
+    overruns: AtomicU64,
+}
+
+pub struct Probe {
+    pub tid: i32,
+    pub ring: Consumer<Raw>,
+    shared: Arc<Shared>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+/// How a probe ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ended {
+    /// Samples that found the ring full.
+    pub lost: u64,
+    /// Instants that had passed before the probe was done with the one before.
+    pub overruns: u64,
+}
+
+impl Probe {
+    /// A thread at its gate; it will take `samples` samples and as many `warm_up` ones before, not recorded.
+    /// `keep_tick`: the tick of its CPU goes on while it runs, also where it could stop.
+    pub fn spawn(task: Task, samples: u64, warm_up: u64, keep_tick: bool) -> io::Result<Self> {
+        let (ring_in, ring) = RingBuffer::new(RING);
+        let shared = Arc::new(Shared::default());
+        let (tell, told) = std::sync::mpsc::channel();
+        let in_thread = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("asmp-probe".to_owned()).spawn(move || {
+            let _ = tell.send(thread_id());
+            while !in_thread.open.load(Acquire) {
+                std::thread::park();
+            }
+            let _timer = keep_tick.then(clock::CpuTimer::arm).transpose()?;
+            work(task, samples, warm_up, Recording { ring: ring_in, shared: &in_thread })
+        })?;
+        let tid = told.recv().map_err(io::Error::other)?;
+        Ok(Self { tid, ring, shared, thread })
+    }
+
+    pub fn start(&self) {
+        // Release pairs with the Acquire at the gate.
+        self.shared.open.store(true, Release);
+        self.thread.thread().unpark();
+    }
+
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Relaxed);
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Waits for the thread; the ring keeps what is still in it.
+    pub fn join(self) -> io::Result<(Consumer<Raw>, Ended)> {
+        let Self { ring, shared, thread, .. } = self;
+        thread.join().map_err(|_| io::Error::other("the probe panicked"))??;
+        let ended = Ended { lost: shared.lost.load(Relaxed), overruns: shared.overruns.load(Relaxed) };
+        Ok((ring, ended))
+    }
+}
+
+/// The probe's end of things.
+struct Recording<'a> {
+    ring: Producer<Raw>,
+    shared: &'a Shared,
+}
+
+impl Recording<'_> {
+    #[inline]
+    fn put(&mut self, raw: Raw) {
+        if self.ring.push(raw).is_err() {
+            self.shared.lost.fetch_add(1, Relaxed);
+        }
+    }
+
+    #[inline]
+    fn ends(&self) -> bool {
+        self.shared.stop.load(Relaxed)
+    }
+}
+
+fn work(task: Task, samples: u64, warm_up: u64, recording: Recording) -> io::Result<()> {
+    touch_stack();
+    match task {
+        Task::Periodic { period_ns } => periodic(period_ns, samples, warm_up, recording),
+        Task::Flood { bytes, seed } => flood(bytes, seed, samples, warm_up, recording),
+        Task::Compute { rounds } => compute(rounds, samples, warm_up, recording),
+        // The tracer tells of a period when the next one is asked for.
+        Task::Timerlat { waiter } => return wait_for_timerlat(&waiter, samples + warm_up + 1, recording),
+    }
+    Ok(())
+}
+
+fn periodic(period_ns: u64, samples: u64, warm_up: u64, mut recording: Recording) {
+    let mut due_ns = monotonic_ns() + period_ns;
+    for turn in 0..samples + warm_up {
+        sleep_until(due_ns);
+        let end_ns = monotonic_ns();
+        if turn >= warm_up {
+            recording.put(Raw { due_ns, end_ns });
+        }
+        due_ns += period_ns;
+        if due_ns < end_ns {
+            let missed = (end_ns - due_ns) / period_ns + 1;
+            recording.shared.overruns.fetch_add(missed, Relaxed);
+            due_ns += missed * period_ns;
+        }
+        if recording.ends() {
+            return;
+        }
+    }
+}
+
+fn flood(bytes: usize, seed: u64, samples: u64, warm_up: u64, mut recording: Recording) {
+    let mut lines = vec![0u8; bytes];
+    let mut random = seed | 1;
+    for turn in 0..samples + warm_up {
+        for at in (0..lines.len()).step_by(64) {
+            lines[at] = lines[at].wrapping_add(turn as u8 | 1);
+        }
+        black_box(&mut lines);
+        random = xorshift(random);
+        let due_ns = monotonic_ns() + 2_000_000 + random % 28_000_000;
+        sleep_until(due_ns);
+        let end_ns = monotonic_ns();
+        if turn >= warm_up {
+            recording.put(Raw { due_ns, end_ns });
+        }
+        if recording.ends() {
+            return;
+        }
+    }
+}
+
+fn compute(rounds: u64, samples: u64, warm_up: u64, mut recording: Recording) {
+    for turn in 0..samples + warm_up {
+        let due_ns = monotonic_ns();
+        work_loop(rounds);
+        let end_ns = monotonic_ns();
+        if turn >= warm_up {
+            recording.put(Raw { due_ns, end_ns });
+        }
+        if recording.ends() {
+            return;
+        }
+    }
+}
+
+fn wait_for_timerlat(waiter: &std::path::Path, turns: u64, recording: Recording) -> io::Result<()> {
+    let mut file = std::fs::File::open(waiter)?;
+    let mut page = [0; 1024];
+    for _ in 0..turns {
+        // Returns once a period, and tells the tracer that user space was reached when it is called again.
+        let _ = file.read(&mut page)?;
+        if recording.ends() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Integer arithmetic on registers: no memory, no division, no system call.
+#[inline(never)]
+fn work_loop(rounds: u64) {
+    let mut value = black_box(0x9e37_79b9_7f4a_7c15);
+    for _ in 0..rounds {
+        value = xorshift(value);
+    }
+    black_box(value);
+}
+
+const fn xorshift(mut value: u64) -> u64 {
+    value ^= value << 13;
+    value ^= value >> 7;
+    value ^ (value << 17)
+}
+
+/// How many rounds take about `work_ns` here: the fastest of a few tries counts.
+pub fn calibrate(work_ns: u64) -> u64 {
+    let mut rounds = 1000;
+    loop {
+        let fastest = (0..3)
+            .map(|_| {
+                let start = monotonic_ns();
+                work_loop(rounds);
+                monotonic_ns() - start
+            })
+            .min()
+            .unwrap_or(0);
+        if fastest >= work_ns.min(10_000_000) {
+            let scaled = u128::from(rounds) * u128::from(work_ns) / u128::from(fastest.max(1));
+            return u64::try_from(scaled).unwrap_or(u64::MAX).max(1);
+        }
+        rounds *= 2;
+    }
+}
+
+/// Pages of the stack that the loops may use are there before the first sample.
+#[inline(never)]
+fn touch_stack() {
+    black_box([1u8; 64 * 1024]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drained(mut ring: Consumer<Raw>) -> Vec<Raw> {
+        std::iter::from_fn(|| ring.pop().ok()).collect()
+    }
+
+    #[test]
+    fn a_probe_waits_at_its_gate_and_takes_as_many_samples_as_asked() {
+        let probe = Probe::spawn(Task::Periodic { period_ns: 200_000 }, 20, 5, true).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert_eq!(probe.ring.slots(), 0, "the gate is shut");
+        probe.start();
+        let (ring, ended) = probe.join().unwrap();
+        let samples = drained(ring);
+        assert_eq!((samples.len(), ended.lost), (20, 0));
+        assert!(samples.iter().all(|raw| raw.end_ns >= raw.due_ns), "nobody wakes before the instant");
+        assert!(samples.windows(2).all(|pair| (pair[1].due_ns - pair[0].due_ns) % 200_000 == 0));
+    }
+
+    #[test]
+    fn a_full_ring_is_counted_and_blocks_nobody() {
+        let probe = Probe::spawn(Task::Compute { rounds: 1 }, RING as u64 + 1000, 0, false).unwrap();
+        probe.start();
+        let (ring, ended) = probe.join().unwrap();
+        assert_eq!((drained(ring).len(), ended.lost), (RING, 1000));
+    }
+
+    #[test]
+    fn a_probe_can_be_ended_early() {
+        let probe = Probe::spawn(Task::Flood { bytes: 4096, seed: 7 }, u64::MAX - 1, 0, false).unwrap();
+        probe.start();
+        probe.stop();
+        let (ring, _) = probe.join().unwrap();
+        assert!(drained(ring).len() <= 2);
+    }
+
+    /// The bar: fewer than 100 ns a sample beyond the wake-up. An absolute time, so the fastest of many tries
+    /// counts; the ring is emptied between them.
+    #[test]
+    fn keeping_a_sample_costs_little() {
+        let (ring_in, mut ring) = RingBuffer::new(RING);
+        let shared = Shared::default();
+        let mut recording = Recording { ring: ring_in, shared: &shared };
+        let fastest = (0..50)
+            .map(|_| {
+                let start = monotonic_ns();
+                for turn in 0..1000 {
+                    recording.put(Raw { due_ns: turn, end_ns: turn });
+                    black_box(recording.ends());
+                }
+                let took = monotonic_ns() - start;
+                while ring.pop().is_ok() {}
+                took / 1000
+            })
+            .min()
+            .unwrap();
+        // Without optimisation ten times as much is normal.
+        let limit = if cfg!(debug_assertions) { 1000 } else { 100 };
+        println!("a sample costs {fastest} ns");
+        assert!(fastest < limit, "{fastest} ns a sample");
+    }
+}

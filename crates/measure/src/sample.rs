@@ -1,0 +1,209 @@
+//! One sample, and the file they lie in.
+//!
+//! `samples.bin`: a header of 16 bytes (`ASMPSMP1`, record size as u32, 0 as u32), then records of 48 bytes,
+//! little-endian: due, value, handler, system (u64 each, ns), six counts (u16), flags (u32).
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+const MAGIC: &[u8; 8] = b"ASMPSMP1";
+const RECORD: usize = 48;
+const HAS_HANDLER: u32 = 1;
+const HAS_COUNTS: u32 = 2;
+
+/// One wake-up, or one turn of the loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sample {
+    /// t0: the instant the event was due, or the turn began; CLOCK_MONOTONIC.
+    pub due_ns: u64,
+    /// t3 - t0: until the task ran in user space; or how long the turn took.
+    pub value_ns: u64,
+    /// t1 - t0: until the kernel's handler ran; `None` where nothing told.
+    pub handler_ns: Option<u64>,
+    /// Time that handlers and other tasks took within the window.
+    pub system_ns: u64,
+    /// What the CPU did within the window; `None` where it was not recorded.
+    pub counts: Option<Counts>,
+}
+
+/// Events of one CPU in one window; 65535 means that or more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    pub ticks: u16,
+    pub device_interrupts: u16,
+    pub ipis: u16,
+    pub softirqs: u16,
+    /// Switches to tasks other than the probe and idle.
+    pub switches: u16,
+    pub page_faults: u16,
+}
+
+impl Counts {
+    const fn all(self) -> [u16; 6] {
+        [self.ticks, self.device_interrupts, self.ipis, self.softirqs, self.switches, self.page_faults]
+    }
+}
+
+impl Sample {
+    fn to_bytes(self) -> [u8; RECORD] {
+        let mut bytes = [0; RECORD];
+        let words = [self.due_ns, self.value_ns, self.handler_ns.unwrap_or(0), self.system_ns];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        for (place, count) in bytes[32..44].chunks_exact_mut(2).zip(self.counts.unwrap_or_default().all()) {
+            place.copy_from_slice(&count.to_le_bytes());
+        }
+        let flags = u32::from(self.handler_ns.is_some()) * HAS_HANDLER
+            + u32::from(self.counts.is_some()) * HAS_COUNTS;
+        bytes[44..].copy_from_slice(&flags.to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8; RECORD]) -> Self {
+        let word = |index: usize| {
+            bytes[index * 8..index * 8 + 8].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte))
+        };
+        let count = |index: usize| u16::from_le_bytes([bytes[32 + index * 2], bytes[33 + index * 2]]);
+        let flags = u32::from_le_bytes([bytes[44], bytes[45], bytes[46], bytes[47]]);
+        let counts = Counts {
+            ticks: count(0),
+            device_interrupts: count(1),
+            ipis: count(2),
+            softirqs: count(3),
+            switches: count(4),
+            page_faults: count(5),
+        };
+        Self {
+            due_ns: word(0),
+            value_ns: word(1),
+            handler_ns: (flags & HAS_HANDLER != 0).then_some(word(2)),
+            system_ns: word(3),
+            counts: (flags & HAS_COUNTS != 0).then_some(counts),
+        }
+    }
+}
+
+/// Appends samples to a new file.
+pub struct Writer {
+    file: BufWriter<File>,
+    path: PathBuf,
+    pub written: u64,
+}
+
+impl Writer {
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let mut file = BufWriter::with_capacity(1 << 16, File::create_new(path)?);
+        file.write_all(MAGIC)?;
+        file.write_all(&(RECORD as u32).to_le_bytes())?;
+        file.write_all(&0u32.to_le_bytes())?;
+        Ok(Self { file, path: path.to_owned(), written: 0 })
+    }
+
+    pub fn push(&mut self, sample: Sample) -> io::Result<()> {
+        self.file.write_all(&sample.to_bytes())?;
+        self.written += 1;
+        Ok(())
+    }
+
+    /// Everything on disk; where there is no room, the whole records that are there stay.
+    pub fn finish(self) -> io::Result<u64> {
+        let Self { file, path, written } = self;
+        let (file, rest) = file.into_parts();
+        let mut outcome = rest.map(|rest| (&file).write_all(&rest)).unwrap_or(Ok(()));
+        outcome = outcome.and_then(|()| file.sync_all());
+        match outcome {
+            Ok(()) => Ok(written),
+            Err(error) => {
+                let whole = std::fs::metadata(&path)?.len().saturating_sub(16) / RECORD as u64;
+                file.set_len(16 + whole * RECORD as u64)?;
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Why a file of samples cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum SampleError {
+    #[error("{path}: {cause}", path = path.display())]
+    Io { path: PathBuf, cause: io::Error },
+    #[error("{path}: not a file of samples, or of another version: it must begin with ASMPSMP1", path = path.display())]
+    Magic { path: PathBuf },
+    #[error(
+        "{path}: cut short: {whole} whole samples of {expected}; measure again, or mend `samples` in run.json to use what is there",
+        path = path.display()
+    )]
+    Truncated { path: PathBuf, whole: u64, expected: u64 },
+}
+
+/// Reads all of a file that must hold `expected` samples.
+pub fn read(path: &Path, expected: u64) -> Result<Vec<Sample>, SampleError> {
+    let io = |cause| SampleError::Io { path: path.to_owned(), cause };
+    let mut file = BufReader::with_capacity(1 << 16, File::open(path).map_err(io)?);
+    let mut header = [0; 16];
+    let magic = || SampleError::Magic { path: path.to_owned() };
+    file.read_exact(&mut header).map_err(|_| magic())?;
+    if &header[..8] != MAGIC || header[8..12] != (RECORD as u32).to_le_bytes() {
+        return Err(magic());
+    }
+    let mut samples = Vec::new();
+    let mut bytes = [0; RECORD];
+    while (samples.len() as u64) < expected {
+        match file.read_exact(&mut bytes) {
+            Ok(()) => samples.push(Sample::from_bytes(&bytes)),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                let whole = samples.len() as u64;
+                return Err(SampleError::Truncated { path: path.to_owned(), whole, expected });
+            }
+            Err(cause) => return Err(io(cause)),
+        }
+    }
+    Ok(samples)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples() -> Vec<Sample> {
+        let counts =
+            Counts { ticks: 1, device_interrupts: 2, ipis: 3, softirqs: 4, switches: 5, page_faults: 65535 };
+        vec![
+            Sample { due_ns: 1, value_ns: u64::MAX, handler_ns: Some(7), system_ns: 9, counts: Some(counts) },
+            Sample { due_ns: 1 << 40, value_ns: 0, handler_ns: None, system_ns: 0, counts: None },
+        ]
+    }
+
+    #[test]
+    fn samples_come_back_as_they_were_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("samples.bin");
+        let mut writer = Writer::create(&path).unwrap();
+        samples().into_iter().for_each(|sample| writer.push(sample).unwrap());
+        assert_eq!(writer.finish().unwrap(), 2);
+        assert_eq!(read(&path, 2).unwrap(), samples());
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 16 + 2 * 48);
+    }
+
+    #[test]
+    fn a_file_that_was_cut_or_is_something_else_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("samples.bin");
+        let mut writer = Writer::create(&path).unwrap();
+        samples().into_iter().for_each(|sample| writer.push(sample).unwrap());
+        writer.finish().unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        for length in 0..bytes.len() {
+            std::fs::write(&path, &bytes[..length]).unwrap();
+            let error = read(&path, 2).unwrap_err();
+            match length {
+                0..16 => assert!(matches!(error, SampleError::Magic { .. }), "{length}: {error}"),
+                _ => assert!(matches!(error, SampleError::Truncated { .. }), "{length}: {error}"),
+            }
+        }
+        std::fs::write(&path, b"ASMPSMP2\x30\0\0\0\0\0\0\0").unwrap();
+        assert!(matches!(read(&path, 0), Err(SampleError::Magic { .. })));
+    }
+}
