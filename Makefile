@@ -9,7 +9,7 @@ demo: setup
 
 test: unit vm
 
-unit:
+unit: setup
 	cargo test --quiet
 
 vm: setup

@@ -24,6 +24,7 @@ flock         util-linux
 gcc           gcc
 make          make
 shellcheck    shellcheck
+chromium      chromium
 ld            binutils
 '
 

@@ -92,7 +92,7 @@ pub fn scatter(title: &str, series: Series) -> Drawn {
             }))?
             .label(series.name)
             .legend(|(x, y)| Circle::new((x + 8, y), 3, COLOURS[3].filled()));
-        legend(&mut chart)
+        legend(&mut chart, SeriesLabelPosition::UpperRight)
     })
 }
 
@@ -146,7 +146,7 @@ pub fn inverse_distribution(title: &str, series: &[Series]) -> Drawn {
                 .label(one.name)
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2)));
         }
-        legend(&mut chart)
+        legend(&mut chart, SeriesLabelPosition::UpperLeft)
     })
 }
 
@@ -191,6 +191,7 @@ pub fn density(title: &str, series: &[Series]) -> Drawn {
         chart
             .configure_mesh()
             .x_desc(unit)
+            .x_labels(6)
             .y_desc("part of the samples")
             .y_label_formatter(&|part| format!("{part:.0e}"))
             .bold_line_style(GRID.mix(0.4))
@@ -202,7 +203,7 @@ pub fn density(title: &str, series: &[Series]) -> Drawn {
                 .label(one.name)
                 .legend(move |(x, y)| Circle::new((x + 8, y), 3, colour.filled()));
         }
-        legend(&mut chart)
+        legend(&mut chart, SeriesLabelPosition::UpperRight)
     })
 }
 
@@ -211,14 +212,16 @@ pub fn maxima(title: &str, loads: &[String], kinds: &[String], max_ns: &[(usize,
     let high = max_ns.iter().map(|(_, _, max)| *max).max().unwrap_or(1).max(1);
     let low = max_ns.iter().map(|(_, _, max)| *max).min().unwrap_or(1).max(1);
     let (unit, length) = unit(high);
-    let floor = low as f64 / length / 3.0;
+    // Whole decades, so that at least two of them carry their number.
+    let floor = 10f64.powf((low as f64 / length).log10().ceil() - 1.0) / 1.01;
+    let top = 10f64.powf((high as f64 / length).log10().floor() + 1.0) * 1.01;
     svg(|area| {
         let mut chart = ChartBuilder::on(area)
             .caption(title, ("sans-serif", 18))
             .margin(12)
             .x_label_area_size(40)
             .y_label_area_size(70)
-            .build_cartesian_2d(-0.1..loads.len() as f64, (floor..high as f64 / length * 1.5).log_scale())?;
+            .build_cartesian_2d(-0.1..loads.len() as f64, (floor..top).log_scale())?;
         let name = |x: &f64| {
             let at = (*x - 0.4).round();
             let here = (*x - 0.4 - at).abs() < 0.11 && at >= 0.0;
@@ -247,7 +250,7 @@ pub fn maxima(title: &str, loads: &[String], kinds: &[String], max_ns: &[(usize,
                 .label(name)
                 .legend(move |(x, y)| Rectangle::new([(x + 4, y - 4), (x + 14, y + 4)], colour.filled()));
         }
-        legend(&mut chart)
+        legend(&mut chart, SeriesLabelPosition::UpperRight)
     })
 }
 
@@ -258,10 +261,11 @@ fn extremes(series: &[Series]) -> (u64, u64) {
 
 fn legend<'a, 'b: 'a, C: CoordTranslate>(
     chart: &mut ChartContext<'a, SVGBackend<'b>, C>,
+    position: SeriesLabelPosition,
 ) -> Result<(), Box<dyn Error>> {
     chart
         .configure_series_labels()
-        .position(SeriesLabelPosition::UpperRight)
+        .position(position)
         .background_style(TRANSPARENT)
         .draw()
         .map_err(|error| error.to_string().into())

@@ -115,11 +115,14 @@ pub fn ratios(rows: &[Row], load: &str) -> Option<String> {
 /// One self-contained page. Errors: a figure could not be drawn.
 pub fn html(runs: &[Run]) -> Result<String, String> {
     let rows = rows(runs);
+    let mut runs: Vec<&Run> = runs.iter().collect();
+    runs.sort_by_key(|run| (run.provenance.experiment, run.provenance.load, run.provenance.kind));
     let mut page = String::from(HEAD);
     let _ = write!(page, "<h1>asmp measure</h1>\n<pre>{}</pre>\n", escape(&text(&rows)));
     for experiment in [Experiment::Latency, Experiment::Overhead] {
         let of: Vec<&Run> = runs
             .iter()
+            .copied()
             .filter(|run| run.provenance.experiment == experiment && !run.samples.is_empty())
             .collect();
         if !of.is_empty() {
@@ -127,7 +130,7 @@ pub fn html(runs: &[Run]) -> Result<String, String> {
         }
     }
     page.push_str("<h2>Worst samples</h2>\n");
-    for run in runs {
+    for run in &runs {
         let _ = writeln!(page, "<h3>{}</h3>\n<pre>{}</pre>", escape(&run.name()), escape(&explain(run, 5)));
     }
     page.push_str("<h2>Provenance</h2>\n");

@@ -1,0 +1,285 @@
+//! The report as a reader sees it: run directories in, one page out, opened in a headless Chromium that
+//! measures where everything was drawn. Reported as ignored where there is no Chromium (`make unit` has one).
+
+use asmp_host::Schedule;
+use asmp_measure::load::{Load, Size};
+use asmp_measure::run::{self, Experiment, Kind, Machine, Provenance, RUN_SCHEMA, Source, Totals};
+use asmp_measure::sample::{Sample, Writer};
+use libtest_mimic::{Arguments, Trial};
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let none = browser().is_none();
+    let trial = |name: &str, test: fn()| {
+        Trial::test(name, move || {
+            test();
+            Ok(())
+        })
+    };
+    let trials = vec![
+        trial("a browser draws every point inside its figure, with axes and legend", drawn_whole)
+            .with_ignored_flag(none),
+        trial("the page reads on light and on dark", light_and_dark).with_ignored_flag(none),
+        trial("what is no run, cut short, newer or of another kernel is refused", refusals),
+    ];
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn browser() -> Option<&'static str> {
+    ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
+        let version =
+            Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        version.is_ok_and(|status| status.success())
+    })
+}
+
+const SAMPLES: u64 = 3000;
+/// Planted: a single sample far above all others must be in the picture.
+const WORST_NS: u64 = 7_654_321;
+
+fn write_run(dir: &Path, kernel: &str, load: Load, kind: Kind) {
+    std::fs::create_dir_all(dir).unwrap();
+    let mut writer = Writer::create(&dir.join("samples.bin")).unwrap();
+    for turn in 0..SAMPLES {
+        let value_ns = if turn == 1234 { WORST_NS } else { 1000 + turn * 7919 % 5000 };
+        writer.push(Sample { due_ns: turn, value_ns, ..Sample::default() }).unwrap();
+    }
+    let provenance = Provenance {
+        schema: RUN_SCHEMA,
+        tool: "test".into(),
+        command_line: vec![],
+        experiment: Experiment::Latency,
+        kind,
+        source: Source::Nanosleep,
+        load,
+        load_size: Size { per_cpu: 1, cpus: 4 },
+        load_commands: vec![],
+        flood: false,
+        machine: Machine {
+            kernel: kernel.into(),
+            kernel_version: "#1".into(),
+            cpu_model: "a <model> & more".into(),
+            online_cpus: "0-3".into(),
+            boot_parameters: String::new(),
+            hypervisor: true,
+        },
+        cpu: Some(3),
+        schedule: Schedule::Fifo { priority: 80 },
+        memory_locked: true,
+        cpu_latency_held: true,
+        period_ns: Some(1_000_000),
+        warm_up_samples: 0,
+        started_s: 1,
+        duration_ns: 1,
+        samples: writer.finish().unwrap(),
+        lost: 0,
+        overruns: 0,
+        lost_records: 0,
+        partial: None,
+        base_ns: None,
+        not_recorded: Some("a test".into()),
+        settings: vec![],
+        totals: Totals::default(),
+        worst: vec![],
+    };
+    run::write_provenance(dir, &provenance).unwrap();
+}
+
+fn asmp(arguments: &[&str]) -> (i32, String) {
+    let output = Command::new(env!("CARGO_BIN_EXE_asmp")).args(arguments).output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap(), String::from_utf8_lossy(&text).into_owned())
+}
+
+/// The report of two loads and two kinds, with a script that says what was drawn where.
+fn page(dir: &Path) -> String {
+    let runs = dir.join("runs");
+    for load in [Load::Idl, Load::Mix] {
+        for kind in [Kind::N, Kind::Aoff] {
+            write_run(&runs.join(format!("{load}-{kind}")), "7.2.13", load, kind);
+        }
+    }
+    let page = dir.join("report.html");
+    let (code, said) = asmp(&["measure", "report", runs.to_str().unwrap(), "-o", page.to_str().unwrap()]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("7654.321"), "{said}");
+    std::fs::read_to_string(page).unwrap()
+}
+
+const LOOK: &str = r#"<script>
+const box = e => { const r = e.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom]; };
+const figures = [...document.querySelectorAll('figure')].map(f => {
+  const svg = f.querySelector('svg');
+  const frame = box(svg);
+  const inside = e => { const b = box(e); return b[0] >= frame[0] - 1 && b[1] >= frame[1] - 1 && b[2] <= frame[2] + 1 && b[3] <= frame[3] + 1; };
+  const drawn = [...svg.querySelectorAll('circle,rect,polyline,polygon,text')];
+  return { title: svg.querySelector('text').textContent.trim(),
+    texts: [...svg.querySelectorAll('text')].map(t => t.textContent.trim()),
+    circles: svg.querySelectorAll('circle').length,
+    ticks: [...svg.querySelectorAll('text')].map(t => [parseFloat(t.textContent), box(t)])
+      .filter(([v, b]) => !isNaN(v) && b[2] < frame[0] + (frame[2] - frame[0]) * 0.09).map(([v, b]) => [v, (b[1] + b[3]) / 2]),
+    top: Math.min(...[...svg.querySelectorAll('circle[r="1"]')].map(c => { const b = box(c); return (b[1] + b[3]) / 2; })),
+    width: frame[2] - frame[0],
+    outside: drawn.filter(e => !inside(e)).map(e => e.outerHTML.slice(0, 120)),
+    caption: f.querySelector('figcaption').textContent };
+});
+const style = getComputedStyle(document.body);
+const ink = getComputedStyle(document.querySelector('svg text')).fill;
+const out = document.createElement('pre');
+out.id = 'seen';
+out.textContent = JSON.stringify({ figures, page: style.backgroundColor, ink, scheme: matchMedia('(prefers-color-scheme: dark)').matches,
+  outer: document.documentElement.outerHTML.match(/(src|href)=.http/g) });
+document.body.appendChild(out);
+</script></main></body>"#;
+
+fn look(html: &str, arguments: &[&str]) -> Value {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("page.html");
+    std::fs::write(&path, html.replace("</main></body>", LOOK)).unwrap();
+    let profile = format!("--user-data-dir={}", dir.path().join("profile").display());
+    let output = Command::new(browser().unwrap())
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--window-size=1200,900",
+            "--dump-dom",
+            &profile,
+        ])
+        .args(arguments)
+        .arg(format!("file://{}", path.display()))
+        .output()
+        .unwrap();
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let start = dom.find("id=\"seen\">").expect("the script ran") + "id=\"seen\">".len();
+    let json = dom[start..].split("</pre>").next().unwrap();
+    serde_json::from_str(&json.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")).unwrap()
+}
+
+fn drawn_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let seen = look(&page(dir.path()), &[]);
+    assert!(seen["outer"].is_null(), "nothing is fetched: {}", seen["outer"]);
+    let figures = seen["figures"].as_array().unwrap();
+    // Maxima; for each of two loads the distribution, the density and a scatter of each of two kinds.
+    assert_eq!(figures.len(), 1 + 2 * (2 + 2));
+    for figure in figures {
+        let title = figure["title"].as_str().unwrap();
+        assert_eq!(figure["outside"].as_array().unwrap().len(), 0, "{title}: {}", figure["outside"]);
+        assert!(figure["width"].as_f64().unwrap() > 500.0, "{title}");
+        let texts: Vec<&str> = figure["texts"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        let has = |word: &str| texts.iter().any(|text| text.contains(word));
+        assert!(has("us") && (has("Aoff") || has("/N")), "{title}: unit and legend in {texts:?}");
+        let numbers = texts.iter().filter(|text| text.parse::<f64>().is_ok()).count();
+        assert!(numbers >= 2, "{title}: axes in {texts:?}");
+        let caption = figure["caption"].as_str().unwrap();
+        for word in ["n 3000", "max 7654.3 us", "lost 0", "7.2.13", "a <model> & more"] {
+            assert!(caption.contains(word), "{title}: no {word:?} in {caption}");
+        }
+        if title.ends_with("every sample") {
+            assert_eq!(figure["circles"].as_u64(), Some(SAMPLES + 1), "{title}: each sample and the legend");
+            // Read off the axis, the highest dot is the worst sample.
+            let ticks: Vec<(f64, f64)> = serde_json::from_value(figure["ticks"].clone()).unwrap();
+            let ((low, low_y), (high, high_y)) = (ticks[0], ticks[ticks.len() - 1]);
+            let top = figure["top"].as_f64().unwrap();
+            let read = low + (top - low_y) / (high_y - low_y) * (high - low);
+            assert!(
+                (read - WORST_NS as f64 / 1e3).abs() < 100.0,
+                "{title}: the highest dot stands at {read:.0} us"
+            );
+        }
+    }
+}
+
+/// Relative luminance of `rgb(r, g, b)` (WCAG 2.1).
+fn luminance(colour: &str) -> f64 {
+    let numbers = colour.trim_start_matches(|c: char| !c.is_ascii_digit()).trim_end_matches(')');
+    let linear = |text: &str| {
+        let part = text.trim().parse::<f64>().unwrap() / 255.0;
+        if part <= 0.03928 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
+    };
+    numbers.split(',').zip([0.2126, 0.7152, 0.0722]).map(|(part, weight)| linear(part) * weight).sum()
+}
+
+fn light_and_dark() {
+    let dir = tempfile::tempdir().unwrap();
+    let html = page(dir.path());
+    let mut pages = Vec::new();
+    for (dark, arguments) in [(false, &[][..]), (true, &["--blink-settings=preferredColorScheme=0"][..])] {
+        let seen = look(&html, arguments);
+        assert_eq!(seen["scheme"], dark);
+        let (page, ink) =
+            (luminance(seen["page"].as_str().unwrap()), luminance(seen["ink"].as_str().unwrap()));
+        let contrast = (page.max(ink) + 0.05) / (page.min(ink) + 0.05);
+        assert!(contrast >= 7.0, "contrast {contrast:.1}, dark {dark}");
+        pages.push(page);
+    }
+    assert!(pages[0] > 0.8 && pages[1] < 0.2, "{pages:?}");
+}
+
+fn refusals() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let refused = |arguments: &[&str], code: i32, word: &str| {
+        let (got, said) = asmp(arguments);
+        assert!(got == code && said.contains(word), "{arguments:?}: {got}: {said}");
+        assert_eq!(said.lines().count(), 1, "one line: {said}");
+    };
+    let name = |name: &str| path(name).to_str().unwrap().to_owned();
+    write_run(&path("old"), "6.12", Load::Idl, Kind::N);
+    write_run(&path("new"), "7.2.13", Load::Idl, Kind::N);
+    let (old, new) = (name("old"), name("new"));
+    refused(&["measure", "report", &name("nothing")], 50, "nothing");
+    refused(&["measure", "report", &old, &new], 52, "6.12 and 7.2.13");
+    refused(&["measure", "compare", &old, &new], 52, "--across-kernels");
+    assert_eq!(asmp(&["measure", "compare", &old, &new, "--across-kernels"]).0, 0);
+    // Only samples: no provenance, no report.
+    std::fs::create_dir(path("bare")).unwrap();
+    std::fs::copy(path("new").join("samples.bin"), path("bare").join("samples.bin")).unwrap();
+    refused(&["measure", "report", &name("bare")], 50, "provenance");
+    let text = std::fs::read_to_string(path("new").join("run.json")).unwrap();
+    let with = |text: &str| std::fs::write(path("new").join("run.json"), text).unwrap();
+    with(&text.replace("\"schema\": 1", "\"schema\": 2"));
+    refused(&["measure", "report", &new], 50, "schema 2");
+    with(&text.replace("\"lost\": 0,", ""));
+    refused(&["measure", "report", &new], 50, "lost");
+    with("{}");
+    refused(&["measure", "report", &new], 50, "schema");
+    with(&text);
+    let samples = std::fs::read(path("new").join("samples.bin")).unwrap();
+    std::fs::write(path("new").join("samples.bin"), &samples[..samples.len() - 1]).unwrap();
+    refused(&["measure", "report", &new], 50, "2999 whole samples of 3000");
+    // Import and export: a histogram of cyclictest comes back as it went.
+    let text = name("cyclictest.txt");
+    let exported = Command::new(env!("CARGO_BIN_EXE_asmp"))
+        .args(["measure", "export", &old, "--to", "cyclictest"])
+        .output();
+    std::fs::write(&text, exported.unwrap().stdout).unwrap();
+    let import = |output: &str| {
+        asmp(&[
+            "measure",
+            "import",
+            &text,
+            "--from",
+            "cyclictest",
+            "-o",
+            output,
+            "--kernel",
+            "6.12",
+            "--kind",
+            "N",
+        ])
+    };
+    assert_eq!(import(&name("imported")).0, 0);
+    let again = Command::new(env!("CARGO_BIN_EXE_asmp"))
+        .args(["measure", "export", &name("imported"), "--to", "cyclictest"])
+        .output();
+    assert_eq!(again.unwrap().stdout, std::fs::read(&text).unwrap());
+    std::fs::write(&text, "garbage\n").unwrap();
+    let (code, said) = import(&name("garbage"));
+    assert!(code == 50 && said.contains("garbage"), "{said}");
+    assert!(!path("garbage").exists(), "nothing half done");
+}
