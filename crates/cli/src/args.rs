@@ -4,7 +4,7 @@ use asmp_host::{CpuSpec, Schedule};
 use asmp_measure::exchange::Format;
 use asmp_measure::load::Load;
 use asmp_measure::run::Kind;
-use asmp_shield::{Smt, Tick};
+use asmp_shield::{Aspect, Smt, Tick};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -141,6 +141,9 @@ pub struct Shape {
     /// Anything that refuses to leave the CPUs is an error
     #[arg(long)]
     pub strict: bool,
+    /// Steps to leave out: irqs, workqueues, watchdog, machine-checks, dl-server, governor, idle-states, timers
+    #[arg(long, value_name = "STEP", value_delimiter = ',')]
+    pub without: Vec<Aspect>,
 }
 
 #[derive(Debug, Args)]
@@ -270,6 +273,23 @@ pub enum Measure {
         #[arg(long)]
         across_kernels: bool,
     },
+    /// Which step of the plan helped, by how much, and how sure: with and without it in turn
+    Ab {
+        #[command(flatten)]
+        series: Series,
+        /// tick, irqs, workqueues, watchdog, machine-checks, dl-server, governor, idle-states, timers
+        #[arg(long = "knob", required = true, value_delimiter = ',')]
+        knobs: Vec<Tried>,
+        /// Samples of each turn
+        #[arg(long, default_value = "2000", value_parser = clap::value_parser!(u64).range(100..))]
+        samples: u64,
+        /// Turns with and without, each
+        #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=100))]
+        rounds: u32,
+        /// From one instant to the next
+        #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = duration)]
+        period: Duration,
+    },
     /// Write runs in the format of another tool to standard output
     Export {
         dir: PathBuf,
@@ -331,6 +351,24 @@ pub struct Series {
     /// No progress, only the tables
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// What `ab` leaves out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tried {
+    Tick,
+    Step(Aspect),
+}
+
+impl std::str::FromStr for Tried {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "tick" => Ok(Self::Tick),
+            _ => text.parse().map(Self::Step).map_err(|error| format!("{error}, or tick")),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

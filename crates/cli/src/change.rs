@@ -149,6 +149,7 @@ pub fn wish(name: &str, shape: &Shape, owner: Option<TaskId>) -> Wish {
         tick: shape.tick,
         smt: shape.smt,
         strict: shape.strict,
+        without: shape.without.clone(),
         created_s: now_s(),
         created_by: creator(),
         owner,

@@ -9,7 +9,7 @@ use asmp_shield::moving;
 use asmp_shield::partition::shielded;
 use asmp_shield::plan::Base;
 use asmp_shield::request::{self, Wish};
-use asmp_shield::{Partition, Refusal, Smt, State, Tick};
+use asmp_shield::{Aspect, Partition, Refusal, Smt, State, Tick};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -37,6 +37,9 @@ struct Entry {
     smt: Smt,
     #[serde(default)]
     strict: bool,
+    /// Steps of the plan to leave out.
+    #[serde(default)]
+    without: Vec<Aspect>,
     #[serde(default)]
     task: Vec<TaskEntry>,
 }
@@ -152,6 +155,7 @@ impl Entry {
             tick: self.tick,
             smt: self.smt,
             strict: self.strict,
+            without: self.without.clone(),
             created_s: old.map_or_else(now_s, |old| old.created_s),
             created_by: old.map_or_else(creator, |old| old.created_by.clone()),
             owner: None,

@@ -1,5 +1,6 @@
 //! measure: the papers' experiments, their reports, and what other tools read and write.
 
+mod ab;
 mod series;
 
 use crate::args::Measure;
@@ -27,6 +28,10 @@ pub fn measure(shield: &Shield, action: &Measure) -> Result<u8> {
         }
         Measure::Overhead { series, iterations, work } => {
             return series::measure(shield, series, What::Overhead { iterations: *iterations, work: *work });
+        }
+        Measure::Ab { series, knobs, samples, rounds, period } => {
+            let what = What::Latency { samples: *samples, period: *period, source: None, flood: false };
+            return ab::ab(shield, series, what, knobs, *rounds);
         }
         Measure::Report { dirs, output, json, explain, across_kernels } => {
             let runs = read(dirs, *across_kernels)?;
@@ -223,7 +228,10 @@ fn import_one(
     for value_ns in histogram.values_ns() {
         writer.push(Sample { value_ns, ..Sample::default() })?;
     }
-    let samples = writer.finish()?;
+    let (samples, kept_out) = writer.finish()?;
+    if let Some(error) = kept_out {
+        return Err(error.into());
+    }
     let beyond = histogram.overflow;
     let unknown = || "unknown".to_owned();
     let provenance = Provenance {

@@ -9,6 +9,7 @@ mod guest {
     pub mod drift;
     pub mod lab;
     pub mod matrix;
+    pub mod measure;
     pub mod rows;
     pub mod smt;
     pub mod tasks;
@@ -24,6 +25,7 @@ fn main() {
         guest::drift::all(),
         guest::crash::all(),
         guest::ab::all(),
+        guest::measure::all(),
         guest::smt::all(),
     ]
     .into_iter()

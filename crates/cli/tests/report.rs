@@ -74,7 +74,7 @@ fn write_run(dir: &Path, kernel: &str, load: Load, kind: Kind) {
         warm_up_samples: 0,
         started_s: 1,
         duration_ns: 1,
-        samples: writer.finish().unwrap(),
+        samples: writer.finish().unwrap().0,
         lost: 0,
         overruns: 0,
         lost_records: 0,

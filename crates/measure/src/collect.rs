@@ -63,14 +63,10 @@ pub fn collect(
     }
     let (_, ended) = probe.join()?;
     let lost_records = joiner.lost_records;
-    let written = writer.written;
-    let samples = match writer.finish() {
-        Ok(samples) => samples,
-        Err(error) => {
-            partial.get_or_insert_with(|| error.to_string());
-            written
-        }
-    };
+    let (samples, kept_out) = writer.finish()?;
+    if let Some(error) = kept_out {
+        partial.get_or_insert_with(|| error.to_string());
+    }
     Ok(Collected { ended, samples, lost_records, worst: joiner.into_worst(), partial })
 }
 

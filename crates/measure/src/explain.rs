@@ -81,7 +81,7 @@ impl Joiner {
                 self.running = (to_tid, to);
             }
         }
-        let within = self.records.iter().take_while(|record| record.at_ns <= end_ns);
+        let within = || self.records.iter().take_while(|record| record.at_ns <= end_ns);
         let what = laid_out(within, self.probe_tid, &self.running, raw, self.window);
         let value_ns = raw.end_ns.saturating_sub(raw.due_ns);
         let sample = Sample {
@@ -191,8 +191,8 @@ impl Laid {
     }
 }
 
-fn laid_out<'a>(
-    records: impl Iterator<Item = &'a Record>,
+fn laid_out<'a, I: Iterator<Item = &'a Record>>(
+    records: impl Fn() -> I,
     probe_tid: i32,
     before: &(i32, String),
     raw: Raw,
@@ -204,8 +204,15 @@ fn laid_out<'a>(
     // Handlers nest; time goes to the innermost, else to the running task where that is somebody else.
     let mut handlers: Vec<String> = Vec::new();
     let mut since_ns = raw.due_ns;
-    let mut timer_seen = false;
-    for record in records {
+    // The kernel may keep the timer on another CPU (timer migration off nohz_full CPUs) and wake the probe from
+    // there: then all of the window counts.
+    let timer = |seen: &Seen| match seen {
+        Seen::LocalTimer => true,
+        Seen::TimerExpired(function) => function.contains("wakeup"),
+        _ => false,
+    };
+    let mut timer_seen = !records().any(|record| timer(&record.seen));
+    for record in records() {
         let idle_or_own = running.0 == 0 || running.0 == probe_tid;
         let took = record.at_ns.saturating_sub(since_ns);
         // Before the timer's interrupt a task has the CPU by right, unless the probe was computing.
@@ -311,6 +318,20 @@ mod tests {
         let (sample, cause) = worst(records, Window::Wake, 100, 305);
         assert_eq!(cause, "hog/99 took 200.0 us");
         assert_eq!((sample.handler_ns, sample.value_ns), (Some(1000), 205_000));
+    }
+
+    #[test]
+    fn a_task_that_keeps_the_cpu_is_the_cause_also_where_the_timer_is_on_another_cpu() {
+        let records = vec![at(50, switch(0, 99, "hog")), at(303, switch(99, 7, "asmp-probe"))];
+        let (sample, cause) = worst(records, Window::Wake, 100, 305);
+        assert_eq!((cause.as_str(), sample.handler_ns), ("hog/99 took 203.0 us", None));
+        let records = vec![
+            at(112, Seen::Ipi("reschedule".into())),
+            at(113, Seen::HandlerEnd),
+            at(114, switch(0, 99, "hog")),
+            at(303, switch(99, 7, "asmp-probe")),
+        ];
+        assert_eq!(worst(records, Window::Wake, 100, 305).1, "hog/99 took 189.0 us");
     }
 
     #[test]

@@ -88,7 +88,6 @@ impl Sample {
 /// Appends samples to a new file.
 pub struct Writer {
     file: BufWriter<File>,
-    path: PathBuf,
     pub written: u64,
 }
 
@@ -98,7 +97,7 @@ impl Writer {
         file.write_all(MAGIC)?;
         file.write_all(&(RECORD as u32).to_le_bytes())?;
         file.write_all(&0u32.to_le_bytes())?;
-        Ok(Self { file, path: path.to_owned(), written: 0 })
+        Ok(Self { file, written: 0 })
     }
 
     pub fn push(&mut self, sample: Sample) -> io::Result<()> {
@@ -107,22 +106,22 @@ impl Writer {
         Ok(())
     }
 
-    /// Everything on disk; where there is no room, the whole records that are there stay.
-    pub fn finish(self) -> io::Result<u64> {
-        let Self { file, path, written } = self;
+    /// Everything on disk: how many samples, and what kept the others out. Where there was no room, the last
+    /// ones make some for the run's provenance.
+    pub fn finish(self) -> io::Result<(u64, Option<io::Error>)> {
+        let Self { file, written } = self;
         let (file, rest) = file.into_parts();
-        let mut outcome = rest.map(|rest| (&file).write_all(&rest)).unwrap_or(Ok(()));
-        outcome = outcome.and_then(|()| file.sync_all());
-        match outcome {
-            Ok(()) => Ok(written),
-            Err(error) => {
-                let whole = std::fs::metadata(&path)?.len().saturating_sub(16) / RECORD as u64;
-                file.set_len(16 + whole * RECORD as u64)?;
-                Err(error)
-            }
-        }
+        let whole = rest.map_or(Ok(()), |rest| (&file).write_all(&rest)).and_then(|()| file.sync_all());
+        let Err(error) = whole else { return Ok((written, None)) };
+        let there = file.metadata()?.len().saturating_sub(16) / RECORD as u64;
+        let kept = there.saturating_sub(ROOM / RECORD as u64);
+        file.set_len(16 + kept * RECORD as u64)?;
+        Ok((kept, Some(error)))
     }
 }
+
+/// Bytes that run.json and its last hundred causes take, and more.
+const ROOM: u64 = 256 << 10;
 
 /// Why a file of samples cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -182,7 +181,7 @@ mod tests {
         let path = dir.path().join("samples.bin");
         let mut writer = Writer::create(&path).unwrap();
         samples().into_iter().for_each(|sample| writer.push(sample).unwrap());
-        assert_eq!(writer.finish().unwrap(), 2);
+        assert_eq!(writer.finish().unwrap().0, 2);
         assert_eq!(read(&path, 2).unwrap(), samples());
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 16 + 2 * 48);
     }

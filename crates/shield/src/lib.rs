@@ -20,6 +20,6 @@ mod tests;
 
 pub use apply::Refused;
 pub use moving::Leaver;
-pub use partition::{Partition, Placed, Refusal, Served, Service, Smt, State, Tick};
+pub use partition::{Aspect, Partition, Placed, Refusal, Served, Service, Smt, State, Tick};
 pub use plan::{Action, Base, Plan, Step, plan};
 pub use shield::{ChangeError, Outcome, Proof, Recovered, Shield, SystemIrqs, Terms};

@@ -1,7 +1,7 @@
 //! From what the user asks to the partitions that shall be. Pure: decides from facts, touches nothing.
 
 use crate::partition::{
-    Partition, Placed, Refusal, Served, Service, Smt, State, TIMER_PRIORITY, Tick, shielded,
+    Aspect, Partition, Placed, Refusal, Served, Service, Smt, State, TIMER_PRIORITY, Tick, shielded,
 };
 use asmp_host::task::{Task, TaskId};
 use asmp_host::{Cpu, CpuSet, CpuSpec, Facts};
@@ -18,6 +18,7 @@ pub struct Wish {
     pub tick: Tick,
     pub smt: Smt,
     pub strict: bool,
+    pub without: Vec<Aspect>,
     pub created_s: u64,
     pub created_by: String,
     pub owner: Option<TaskId>,
@@ -63,6 +64,7 @@ pub fn create(facts: &Facts, state: &State, wish: &Wish) -> Result<Vec<Partition
         smt: wish.smt,
         tick: wish.tick,
         strict: wish.strict,
+        without: wish.without.clone(),
         irqs: Vec::new(),
         irq_priority: wish.irq_priority,
         served: Vec::new(),
@@ -204,7 +206,10 @@ pub fn service_of(command: &str) -> Option<Service> {
 pub fn priority_for(partition: &Partition, service: Service) -> Option<u32> {
     match service {
         Service::Irq(irq) => partition.irq_priority.filter(|_| partition.irqs.contains(&irq)),
-        Service::Timers(cpu) => partition.shielded().contains(cpu).then_some(TIMER_PRIORITY),
+        Service::Timers(cpu) => {
+            let wanted = !partition.without.contains(&Aspect::Timers) && partition.shielded().contains(cpu);
+            wanted.then_some(TIMER_PRIORITY)
+        }
     }
 }
 

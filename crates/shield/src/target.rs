@@ -5,7 +5,7 @@
 //! those of after), the last partition to go leaves each original to the byte, and anybody can ask at any
 //! time whether the machine still holds what was promised.
 
-use crate::partition::{Original, Partition, shielded};
+use crate::partition::{Aspect, Original, Partition, shielded};
 use asmp_host::{CpuSet, Facts, Knob, knob};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -41,16 +41,21 @@ pub fn targets(
     irq_home: Option<&CpuSet>,
     originals: &BTreeMap<PathBuf, Original>,
 ) -> BTreeMap<Knob, Target> {
-    let shielded = shielded(partitions);
+    let all = shielded(partitions);
     let mut targets = BTreeMap::new();
-    let system = facts.cpus.online.difference(&shielded);
+    let system = facts.cpus.online.difference(&all);
+    // The CPUs of the partitions that want this step.
+    let shielded = |aspect: Aspect| -> CpuSet {
+        let wanting = partitions.iter().filter(|partition| !partition.without.contains(&aspect));
+        wanting.fold(CpuSet::new(), |all, partition| all.union(&partition.shielded()))
+    };
     // Device interrupts of the system may be asked to keep to a part of it.
     let home = irq_home.map(|home| home.intersection(&system)).filter(|home| !home.is_empty());
     let (irq_home, no_irqs) = match &home {
         Some(home) => (home.clone(), facts.cpus.online.difference(home)),
-        None => (system.clone(), shielded.clone()),
+        None => (system.clone(), shielded(Aspect::Irqs)),
     };
-    if shielded.is_empty() && home.is_none() {
+    if all.is_empty() && home.is_none() {
         return targets;
     }
     let base = |knob: &Knob, now: &str| -> String {
@@ -58,6 +63,7 @@ pub fn targets(
     };
 
     // Sets of CPUs that must not name a shielded one.
+    let (no_work, no_watchdog) = (shielded(Aspect::Workqueues), shielded(Aspect::Watchdog));
     let machine = [
         (
             knob::default_irq_affinity(),
@@ -65,8 +71,8 @@ pub fn targets(
             &irq_home,
             "interrupt lines set up later start on system CPUs",
         ),
-        (knob::workqueue_cpus(), &shielded, &system, "unbound kernel work stays on system CPUs"),
-        (knob::watchdog_cpus(), &shielded, &system, "the lockup watchdogs leave shielded CPUs alone"),
+        (knob::workqueue_cpus(), &no_work, &system, "unbound kernel work stays on system CPUs"),
+        (knob::watchdog_cpus(), &no_watchdog, &system, "the lockup watchdogs leave shielded CPUs alone"),
     ];
     for (knob, away_from, home, why) in machine {
         let Some(now) = facts.setting(&knob) else { continue };
@@ -97,28 +103,30 @@ pub fn targets(
     }
 
     let machine_checks = knob::machine_check_interval();
-    if !shielded.is_empty() && facts.setting(&machine_checks).is_some() {
+    if !shielded(Aspect::MachineChecks).is_empty() && facts.setting(&machine_checks).is_some() {
         let why = "no timer polls for corrected machine checks (one value for all CPUs)";
         targets.insert(machine_checks, Target::exactly("0", why));
     }
 
-    for cpu in shielded.iter() {
+    for cpu in all.iter() {
         let settings = [
             (
+                Aspect::DlServer,
                 knob::deadline_server_runtime("fair", cpu),
                 "0",
                 "no time is taken from real-time tasks for fair ones",
             ),
             (
+                Aspect::DlServer,
                 knob::deadline_server_runtime("ext", cpu),
                 "0",
                 "no time is taken from real-time tasks for sched_ext ones",
             ),
-            (knob::frequency_governor(cpu), "performance", "the clock does not slow down"),
-            (knob::resume_latency(cpu), "n/a", "no idle state that takes time to leave"),
+            (Aspect::Governor, knob::frequency_governor(cpu), "performance", "the clock does not slow down"),
+            (Aspect::IdleStates, knob::resume_latency(cpu), "n/a", "no idle state that takes time to leave"),
         ];
-        for (knob, wanted, why) in settings {
-            if facts.setting(&knob).is_some() {
+        for (aspect, knob, wanted, why) in settings {
+            if shielded(aspect).contains(cpu) && facts.setting(&knob).is_some() {
                 targets.insert(knob, Target::exactly(wanted, format!("CPU {cpu}: {why}")));
             }
         }

@@ -64,6 +64,7 @@ fn wish(name: &str, cpus: &str) -> Wish {
         irq_priority: None,
         tick: Tick::Off,
         smt: Smt::Idle,
+        without: Vec::new(),
         strict: false,
         created_s: 0,
         created_by: "test".into(),

@@ -18,9 +18,13 @@ use asmp_measure::run::{self, Experiment, Kind, Machine, Provenance, RUN_SCHEMA,
 use asmp_measure::sample::Writer;
 use asmp_measure::{report, run::Base as BaseTime};
 use asmp_shield::plan::Base;
-use asmp_shield::{Action, Partition, Plan, Refusal, Shield, Smt, State, SystemIrqs, Terms, Tick, request};
+use asmp_shield::{
+    Action, Aspect, Partition, Plan, Refusal, Shield, Smt, State, SystemIrqs, Terms, Tick, request,
+};
 use indicatif::{ProgressBar, ProgressStyle};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -34,7 +38,7 @@ pub enum What {
 }
 
 impl What {
-    const fn samples(self) -> u64 {
+    pub const fn samples(self) -> u64 {
         match self {
             Self::Latency { samples, .. } => samples,
             Self::Overhead { iterations, .. } => iterations,
@@ -57,70 +61,51 @@ impl What {
     }
 }
 
+/// One run: a kind, and where its record goes.
+#[derive(Debug, Clone)]
+pub struct Case {
+    pub kind: Kind,
+    /// Steps of the plan that its partition does without.
+    pub without: Vec<Aspect>,
+    /// Name below the directory of the series.
+    pub name: String,
+}
+
+impl Case {
+    fn of(load: Load, kind: Kind) -> Self {
+        Self { kind, without: Vec::new(), name: format!("{load}-{kind}") }
+    }
+}
+
 /// Everything that stays the same over one series.
-struct Plant<'a> {
+pub struct Plant<'a> {
     shield: &'a Shield<'a>,
-    kernel: &'a dyn Kernel,
+    pub kernel: &'a dyn Kernel,
     what: What,
     series: &'a Series,
-    cpu: Cpu,
+    pub cpu: Cpu,
     online: CpuSet,
+    pub candidates: CpuSet,
     source: Source,
-    size: Size,
-    dir: PathBuf,
+    pub size: Size,
+    pub dir: PathBuf,
     /// Set by a signal: end, keep what there is, undo. Relaxed: only a hint, nothing else hangs on it.
     stop: Arc<AtomicBool>,
     memory_locked: bool,
-    cpu_latency_held: bool,
+    /// While it is open no CPU dozes off.
+    no_deep_sleep: Option<File>,
     rounds: u64,
 }
 
 /// Measures every kind under every load. Exit code: 0, or of the first run that is partial.
 pub fn measure(shield: &Shield, series: &Series, what: What) -> Result<u8> {
-    let kernel = shield.kernel();
-    let facts = Facts::read(kernel)?;
-    request::check_machine(&facts)?;
-    let cpu = one_cpu(&facts, &series.cpu)?;
-    let source = source(kernel, what)?;
-    refuse_early(shield, series, cpu)?;
-    let dir = series.output.clone().unwrap_or_else(|| PathBuf::from(format!("measure-{}", now_s())));
-    std::fs::create_dir(&dir).map_err(|error| failure(BAD_FILE, format!("{}: {error}", dir.display())))?;
-
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
-    let latency = clock::hold_cpu_latency();
-    let cpus = facts.cpus.online.len() as u32;
-    let wanted = series.load_factor.unwrap_or(what.load_factor());
-    let plant = Plant {
-        shield,
-        kernel,
-        what,
-        series,
-        cpu,
-        online: facts.cpus.online.clone(),
-        source,
-        size: Size { per_cpu: load::bounded(wanted, cpus, free_memory(kernel)), cpus },
-        dir,
-        stop,
-        memory_locked: clock::lock_memory().is_ok(),
-        cpu_latency_held: latency.is_ok(),
-        rounds: match what {
-            What::Overhead { work, .. } => calibrate(work.as_nanos() as u64),
-            What::Latency { .. } => 0,
-        },
-    };
+    let plant = Plant::new(shield, series, what)?;
     let code = plant.all()?;
-    drop(latency);
     let runs = Run::read_all(&plant.dir)?;
     let rows = report::rows(&runs);
     print!("{}", report::text(&rows));
-    series
-        .loads
-        .iter()
-        .filter_map(|load| report::ratios(&rows, &load.to_string()))
-        .for_each(|line| print!("{line}"));
+    let loads = series.loads.iter().map(ToString::to_string);
+    loads.filter_map(|load| report::ratios(&rows, &load)).for_each(|line| print!("{line}"));
     if series.explain > 0 {
         for run in &runs {
             print!("\n{}\n{}", run.name(), report::explain(run, series.explain));
@@ -128,6 +113,46 @@ pub fn measure(shield: &Shield, series: &Series, what: What) -> Result<u8> {
     }
     println!("runs in {}; figures: asmp measure report {0} -o report.html", plant.dir.display());
     Ok(code)
+}
+
+impl<'a> Plant<'a> {
+    /// Refuses what cannot be measured here before anything is changed; makes the directory.
+    pub fn new(shield: &'a Shield<'a>, series: &'a Series, what: What) -> Result<Self> {
+        let kernel = shield.kernel();
+        let facts = Facts::read(kernel)?;
+        request::check_machine(&facts)?;
+        let cpu = one_cpu(&facts, &series.cpu)?;
+        let source = source(kernel, what)?;
+        refuse_early(shield, series, cpu)?;
+        let dir = series.output.clone().unwrap_or_else(|| PathBuf::from(format!("measure-{}", now_s())));
+        std::fs::create_dir(&dir)
+            .map_err(|error| failure(BAD_FILE, format!("{}: {error}", dir.display())))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register(signal, Arc::clone(&stop))?;
+        }
+        let cpus = facts.cpus.online.len() as u32;
+        let wanted = series.load_factor.unwrap_or(what.load_factor());
+        Ok(Self {
+            shield,
+            kernel,
+            what,
+            series,
+            cpu,
+            online: facts.cpus.online,
+            candidates: facts.cpus.nohz_full,
+            source,
+            size: Size { per_cpu: load::bounded(wanted, cpus, free_memory(kernel)), cpus },
+            dir,
+            stop,
+            memory_locked: clock::lock_memory().is_ok(),
+            no_deep_sleep: clock::hold_cpu_latency().ok(),
+            rounds: match what {
+                What::Overhead { work, .. } => calibrate(work.as_nanos() as u64),
+                What::Latency { .. } => 0,
+            },
+        })
+    }
 }
 
 fn one_cpu(facts: &Facts, spec: &CpuSpec) -> Result<Cpu> {
@@ -164,7 +189,7 @@ fn source(kernel: &dyn Kernel, what: What) -> Result<Source> {
 /// What would be refused after an hour of other runs is refused before the first.
 fn refuse_early(shield: &Shield, series: &Series, cpu: Cpu) -> Result<()> {
     for kind in series.kinds.iter().filter(|kind| matches!(kind, Kind::Aon | Kind::Aoff)) {
-        let shape = shape(*kind, cpu);
+        let shape = shape(*kind, cpu, &[]);
         shield.plan(|facts, state| request::create(facts, state, &wish("measure", &shape, None)), false)?;
     }
     let loads = series.loads.iter().any(|load| *load != Load::Idl);
@@ -174,7 +199,7 @@ fn refuse_early(shield: &Shield, series: &Series, cpu: Cpu) -> Result<()> {
     Ok(())
 }
 
-fn shape(kind: Kind, cpu: Cpu) -> Shape {
+fn shape(kind: Kind, cpu: Cpu, without: &[Aspect]) -> Shape {
     Shape {
         cpus: CpuSpec::List(CpuSet::from_iter([cpu])),
         irqs: Vec::new(),
@@ -182,6 +207,7 @@ fn shape(kind: Kind, cpu: Cpu) -> Shape {
         tick: if kind == Kind::Aoff { Tick::RequireOff } else { Tick::Keep },
         smt: Smt::Idle,
         strict: false,
+        without: without.to_vec(),
     }
 }
 
@@ -203,7 +229,7 @@ impl Plant<'_> {
                 if self.stopped() {
                     break;
                 }
-                let (dir, mut provenance) = self.one(*load, *kind, &mut running)?;
+                let (dir, mut provenance) = self.one(*load, &Case::of(*load, *kind), &mut running)?;
                 if let Some(reason) = &provenance.partial {
                     eprintln!("asmp: {load}/{kind} is partial: {reason}");
                     code = if self.stopped() { 130 } else { PARTIAL };
@@ -227,7 +253,7 @@ impl Plant<'_> {
         Ok(code)
     }
 
-    fn stopped(&self) -> bool {
+    pub fn stopped(&self) -> bool {
         self.stop.load(Relaxed)
     }
 
@@ -273,21 +299,21 @@ impl Plant<'_> {
     }
 
     /// One run: set up, measure, undo.
-    fn one(&self, load: Load, kind: Kind, running: &mut Running) -> Result<(PathBuf, Provenance)> {
+    pub fn one(&self, load: Load, case: &Case, running: &mut Running) -> Result<(PathBuf, Provenance)> {
         let name = format!("measure-{}", std::process::id());
-        let set_up = self.set_up(kind, &name);
-        let measured = match set_up {
-            Ok(settings) => self.run(load, kind, &name, running, settings),
+        let measured = match self.set_up(case, &name) {
+            Ok(settings) => self.run(load, case, &name, running, settings),
             Err(error) => Err(error),
         };
-        let undone = self.undo(kind, &name);
+        let undone = self.undo(case.kind, &name);
         let measured = measured?;
         undone?;
         Ok(measured)
     }
 
     /// What the shield has set for this kind, one line a setting.
-    fn set_up(&self, kind: Kind, name: &str) -> Result<Vec<String>> {
+    fn set_up(&self, case: &Case, name: &str) -> Result<Vec<String>> {
+        let kind = case.kind;
         let here = CpuSet::from_iter([self.cpu]);
         let elsewhere = self.online.difference(&here);
         let outcome = match kind {
@@ -299,7 +325,7 @@ impl Plant<'_> {
             }
             Kind::Aon | Kind::Aoff => {
                 let owner = task::identify(self.kernel, std::process::id() as i32);
-                let shape = shape(kind, self.cpu);
+                let shape = shape(kind, self.cpu, &case.without);
                 let kernel = self.kernel;
                 let decide = |facts: &Facts, state: &mut State| {
                     let mut after = request::create(facts, state, &wish(name, &shape, owner))?;
@@ -308,7 +334,8 @@ impl Plant<'_> {
                 };
                 let proof =
                     |facts: &Facts, base: &Base, after: &[Partition]| prove_ticks(kernel, facts, base, after);
-                let proof: Option<asmp_shield::Proof> = (kind == Kind::Aoff).then_some(&proof);
+                let proven = kind == Kind::Aoff && case.without.is_empty();
+                let proof: Option<asmp_shield::Proof> = proven.then_some(&proof);
                 self.shield.change(decide, Terms { proof, ..Terms::default() })?
             }
         };
@@ -329,12 +356,13 @@ impl Plant<'_> {
     fn run(
         &self,
         load: Load,
-        kind: Kind,
+        case: &Case,
         name: &str,
         running: &mut Running,
         settings: Vec<String>,
     ) -> Result<(PathBuf, Provenance)> {
-        let dir = self.dir.join(format!("{load}-{kind}"));
+        let kind = case.kind;
+        let dir = self.dir.join(&case.name);
         std::fs::create_dir(&dir)
             .map_err(|error| failure(BAD_FILE, format!("{}: {error}", dir.display())))?;
         let writer = Writer::create(&dir.join("samples.bin"))
@@ -383,7 +411,7 @@ impl Plant<'_> {
                 _ => Schedule::Fifo { priority: series.priority },
             },
             memory_locked: self.memory_locked,
-            cpu_latency_held: self.cpu_latency_held,
+            cpu_latency_held: self.no_deep_sleep.is_some(),
             period_ns: match self.what {
                 What::Latency { period, flood: false, .. } => Some(period.as_nanos() as u64),
                 _ => None,

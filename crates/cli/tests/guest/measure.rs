@@ -1,0 +1,226 @@
+//! measure: runs tell what was measured and what was set, causes are found, and whatever ends a measurement
+//! leaves the machine as it was (every test here is compared with its snapshot).
+
+use super::lab::{Process, Test, asmp, binary, policy, read, test, until};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+pub fn all() -> Vec<Test> {
+    let candidate = |name, test| Test { name, lacks: no_candidate, test };
+    vec![
+        candidate("measure takes every kind and says what it set", every_kind),
+        test("measure finds the task that keeps the cpu from the probe", planted_task),
+        candidate("measure overhead finds nothing of the system in a partition without tick", overhead),
+        test("measure ended by a signal keeps its samples and undoes the shield", interrupted),
+        test("measure killed outright is undone by restore", killed_outright),
+        test("measure on a full disk keeps what was measured", full_disk),
+        test("measure refuses before anything is changed", refusals),
+        candidate("measure ab says which step it tried and leaves none behind", ab),
+    ]
+}
+
+fn no_candidate() -> Option<&'static str> {
+    (!read("/sys/devices/system/cpu/nohz_full").contains('3')).then_some("not booted with nohz_full")
+}
+
+/// A directory that does not exist yet.
+fn fresh(name: &str) -> String {
+    let dir = format!("/tmp/asmp-{name}");
+    let _ = fs::remove_dir_all(&dir);
+    dir
+}
+
+fn run_of(dir: &str, name: &str) -> Value {
+    let path = Path::new(dir).join(name).join("run.json");
+    serde_json::from_str(&read(path)).expect("a run")
+}
+
+fn every_kind() {
+    let dir = fresh("kinds");
+    let printed = asmp(&format!("measure latency --samples 200 --period 2ms -o {dir} --quiet")).done();
+    printed.says("Operating system latencies for the IDL load").says("max(N)/max(Aoff)");
+    for kind in ["N", "Rw", "Rb", "Aon", "Aoff"] {
+        let run = run_of(&dir, &format!("IDL-{kind}"));
+        assert_eq!((run["samples"].as_u64(), run["lost"].as_u64()), (Some(200), Some(0)), "{kind}");
+        assert!(run["partial"].is_null(), "{kind}: {}", run["partial"]);
+        let settings = run["settings"].as_array().expect("settings").len();
+        match kind {
+            "N" => assert_eq!((settings, run["schedule"]["policy"].as_str()), (0, Some("other"))),
+            _ => assert!(settings > 0 && run["schedule"]["policy"] == "fifo", "{kind}: {settings} settings"),
+        }
+    }
+    // All lines that can move were kept to the CPU, or away from it.
+    let moved = |kind: &str, to: &str| {
+        let run = run_of(&dir, &format!("IDL-{kind}"));
+        let settings = run["settings"].as_array().expect("settings").clone();
+        let lines =
+            settings.iter().filter_map(Value::as_str).filter(|line| line.contains("smp_affinity_list"));
+        assert!(lines.clone().count() > 3, "{kind}: {settings:?}");
+        assert!(lines.clone().all(|line| line.ends_with(to)), "{kind}: {settings:?}");
+    };
+    moved("Rw", "-> 3");
+    moved("Rb", "-> 0-2");
+    asmp(&format!("measure report {dir} -o {dir}/report.html")).done();
+    assert!(read(format!("{dir}/report.html")).contains("</html>"));
+    asmp(&format!("measure compare {dir} {dir}")).done().says("may be chance");
+    // It exists now: nothing is overwritten.
+    asmp(&format!("measure latency --samples 10 -o {dir} --quiet")).code(40).says("exists");
+}
+
+fn planted_task() {
+    // 40 ms of every 200 ms, above the probe: far beyond what an emulator loses by itself.
+    let script = "import time\nwhile True:\n e=time.monotonic()+0.04\n while time.monotonic()<e: pass\n time.sleep(0.16)";
+    let hog = Process::start("taskset", &["-c", "3", "chrt", "-f", "99", "python3", "-c", script]);
+    until("the hog is real-time", || policy(hog.id()).contains("priority: 99"));
+    for source in ["nanosleep", "timerlat"] {
+        let dir = fresh("planted");
+        let line = format!(
+            "measure latency --kinds Rb --source {source} --samples 400 --period 5ms -o {dir} --quiet"
+        );
+        let called = asmp(&line);
+        if source == "timerlat" && called.code == 53 {
+            println!("(no timerlat in this kernel)");
+            continue;
+        }
+        called.done();
+        let run = run_of(&dir, "IDL-Rb");
+        let worst: Vec<&Value> = run["worst"].as_array().expect("worst").iter().take(5).collect();
+        let named = worst.iter().filter(|one| {
+            one["cause"].as_str().is_some_and(|cause| cause.contains(&format!("python3/{}", hog.id())))
+        });
+        assert!(named.count() >= 3, "{source}: the five worst: {worst:#?}");
+        assert!(worst[0]["value_ns"].as_u64() > Some(20_000_000), "{source}");
+    }
+}
+
+fn overhead() {
+    let dir = fresh("overhead");
+    asmp(&format!(
+        "measure overhead --kinds Rb,Aon,Aoff --load MIX --load-factor 4 --iterations 20 --work 50ms -o {dir} --quiet"
+    ))
+    .done();
+    let table = asmp(&format!("measure report {dir} --json")).done().out;
+    let table: Value = serde_json::from_str(&table).expect("JSON");
+    let system = |kind: &str| {
+        let rows = table["rows"].as_array().expect("rows");
+        rows.iter().find(|row| row["kind"] == kind).expect(kind)["system_max_ns"].as_u64().expect("recorded")
+    };
+    println!(
+        "overhead: system's own: Rb {} ns, Aon {} ns, Aoff {} ns",
+        system("Rb"),
+        system("Aon"),
+        system("Aoff")
+    );
+    assert_eq!(system("Aoff"), 0, "no tick, no interrupt, no other task in 1 s");
+    assert!(system("Rb") > 0 && system("Aon") > 0, "with a tick there is something to see");
+    let run = run_of(&dir, "MIX-Aoff");
+    assert!(run["base_ns"]["before_ns"].as_u64() > Some(0) && run["base_ns"]["after_ns"].as_u64() > Some(0));
+    assert_eq!(run["load_commands"].as_array().map(Vec::len), Some(3));
+    assert_eq!(stressors(), 0, "the load has ended");
+}
+
+fn stressors() -> usize {
+    let entries = fs::read_dir("/proc").expect("/proc").flatten();
+    let names = entries.filter_map(|entry| fs::read_to_string(entry.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("stress-ng")).count()
+}
+
+fn spawn_measure(dir: &str) -> Process {
+    let words = ["measure", "latency", "--kinds", "Aon", "--load", "CPU", "--load-factor", "1"];
+    let more = ["--samples", "1000000", "--period", "2ms", "--quiet", "-o", dir];
+    let measure = Process::start(&binary().display().to_string(), &[&words[..], &more[..]].concat());
+    let samples = format!("{dir}/CPU-Aon/samples.bin");
+    until("samples are written", || fs::metadata(&samples).is_ok_and(|file| file.len() > 60_000));
+    measure
+}
+
+fn interrupted() {
+    let dir = fresh("interrupted");
+    let mut measure = spawn_measure(&dir);
+    asmp("status").done().says("asmp-probe");
+    let sent = Command::new("kill").args(["-INT", &measure.id().to_string()]).status();
+    assert!(sent.expect("kill starts").success());
+    assert_eq!(measure.0.wait().expect("it ends").code(), Some(130));
+    let run = run_of(&dir, "CPU-Aon");
+    assert_eq!(run["partial"], "interrupted");
+    assert!(run["samples"].as_u64() > Some(1000), "{}", run["samples"]);
+    asmp(&format!("measure report {dir}")).done().says("partial");
+    asmp("status").done().says("no partition");
+    assert_eq!(stressors(), 0, "the load has ended");
+}
+
+fn killed_outright() {
+    let dir = fresh("killed");
+    let mut measure = spawn_measure(&dir);
+    measure.0.kill().expect("kill -9");
+    measure.0.wait().expect("it ends");
+    asmp("status").code(7).says("killed before it could clean up");
+    asmp("restore").done();
+    asmp(&format!("measure report {dir}")).code(50).says("provenance");
+    // Its load has lost its master, which is the only one to end it.
+    for entry in fs::read_dir("/proc").expect("/proc").flatten() {
+        let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        if name.starts_with("stress-ng") {
+            let _ = Command::new("kill").args(["-9", &entry.file_name().to_string_lossy()]).status();
+        }
+    }
+}
+
+fn full_disk() {
+    let mount = "/tmp/asmp-small";
+    let _ = fs::create_dir(mount);
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=512k", "none", mount]).status();
+    assert!(mounted.expect("mount starts").success());
+    let called = asmp(&format!(
+        "measure latency --kinds N --source nanosleep --samples 20000 --period 100us -o {mount}/run --quiet"
+    ));
+    let report = asmp(&format!("measure report {mount}/run"));
+    let run = run_of(&format!("{mount}/run"), "IDL-N");
+    let unmounted = Command::new("umount").arg(mount).status();
+    called.code(54).says("partial").says("No space left");
+    report.done().says("partial");
+    assert!(run["samples"].as_u64() > Some(1000), "{}", run["samples"]);
+    assert!(unmounted.expect("umount starts").success());
+}
+
+fn refusals() {
+    let dir = fresh("refused");
+    let refused = |line: &str, code: i32, word: &str| {
+        asmp(&format!("measure {line} -o {dir}")).code(code).says(word);
+        assert!(!Path::new(&dir).exists(), "{line}: nothing was made");
+    };
+    refused("latency --kinds Aoff --cpu 0", 38, "CPU 0");
+    refused("latency --cpu 9", 20, "CPU 9");
+    refused("latency --cpu 2-3", 2, "one CPU");
+    refused("latency --kinds Q", 2, "Rw");
+    refused("latency --load heavy", 2, "MIX");
+    refused("latency --period 1fortnight", 2, "fortnight");
+    refused("ab --knob magic", 2, "dl-server");
+    let mut command = Command::new(binary());
+    command.args(["measure", "latency", "--kinds", "N", "--load", "MIX", "-o", &dir]).env("PATH", "/nowhere");
+    super::lab::called("measure without stress-ng", command.output().expect("asmp starts"))
+        .code(51)
+        .says("stress-ng");
+    assert!(!Path::new(&dir).exists());
+    let taken = "create a --cpus 3";
+    asmp(taken).done();
+    refused("latency --kinds Aon", 22, "CPU 3");
+}
+
+fn ab() {
+    let dir = fresh("ab");
+    asmp(&format!("measure ab --knob tick,dl_server --samples 200 --period 2ms --rounds 2 -o {dir} --quiet"))
+        .done()
+        .says("tick: median")
+        .says("dl-server: median")
+        .says("of 2 turns agree");
+    let servers = |name: &str| {
+        let run = run_of(&dir, name);
+        let settings = run["settings"].as_array().expect("settings").clone();
+        settings.iter().filter_map(Value::as_str).filter(|line| line.contains("fair_server")).count()
+    };
+    assert_eq!((servers("dl-server-with-0"), servers("dl-server-without-0")), (1, 0));
+    assert_eq!(run_of(&dir, "tick-without-1")["kind"], "Aon");
+}
