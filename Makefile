@@ -1,5 +1,5 @@
 # Each target sets up what it needs; .ci/run calls lint and test.
-.PHONY: demo test unit vm lint lab setup
+.PHONY: demo test unit vm lint lab bench setup
 
 setup:
 	tests/vm/setup.sh
@@ -14,6 +14,10 @@ unit: setup
 
 vm: setup
 	tests/vm/test.sh $(GUESTS)
+
+# The figures of docs/measurements/latency.md, about ten minutes.
+bench: setup
+	tests/vm/bench.sh
 
 lint: setup
 	cargo fmt --check

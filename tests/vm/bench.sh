@@ -1,0 +1,19 @@
+#!/bin/bash
+# The measurements of docs/measurements/latency.md: `bench.sh [SAMPLES [ROUNDS]]`; the figures' page is kept.
+#
+# Problem:  figures that are to be compared must come from one boot of one kernel.
+# Approach: one guest does everything in turn and prints it.
+set -euo pipefail
+here=$(dirname "$(readlink -f "$0")")
+top=$(readlink -f "$here/../..")
+# shellcheck source=lib.sh
+. "$here/lib.sh"
+
+share=$(mktemp -d)
+trap 'rm -rf "$share"' EXIT
+cd "$top"
+cargo build --release --quiet -p asmp
+cp target/release/asmp "$here/bench-in-guest.sh" "$share"
+"$here/lab.sh" --kernel "${KERNEL:-sid-rt}" --append 'nohz_full=1-3 rcu_nocbs=1-3' --share "$share" --out "$CACHE/bench" \
+    --timeout 3600 -- /share/bench-in-guest.sh "${1:-2000}" "${2:-3}"
+say "figures: $CACHE/bench/report.html"
