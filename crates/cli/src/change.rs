@@ -5,6 +5,7 @@ use crate::exit::failure;
 use crate::file;
 use crate::print;
 use anyhow::Result;
+use asmp_host::record;
 use asmp_host::task::{self, Task, TaskId};
 use asmp_host::{CpuSet, Facts, Kernel, Schedule};
 use asmp_shield::moving;
@@ -32,6 +33,10 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
         |facts, state| decide(shield.kernel(), facts, state, change),
         Terms { proof: wants_proof.then_some(&proof), demote: demotes(change), irqs },
     )?;
+    if matches!(change, Change::Restore) {
+        // Trace instances of measurements that were killed.
+        record::remove_stale(shield.kernel());
+    }
     print::outcome(&outcome, &headline(change, &outcome));
     Ok(())
 }

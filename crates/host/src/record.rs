@@ -83,14 +83,15 @@ pub struct Recorder<'a> {
     pipe: Box<dyn Read + Send>,
     cpu: Cpu,
     rest: Vec<u8>,
-    /// Settings of timerlat that hold for the whole machine, with their texts of before.
-    changed: Vec<(PathBuf, String)>,
+    /// What timerlat's settings for the whole machine were.
+    before: Option<Timerlat>,
 }
 
 impl<'a> Recorder<'a> {
     /// Records what happens on `cpu` from now on. Errors: no tracefs, not root.
     pub fn events(kernel: &'a dyn Kernel, cpu: Cpu) -> Result<Self> {
-        let recorder = Self::instance(kernel, cpu, "events")?;
+        remove_stale(kernel);
+        let recorder = Self::instance(kernel, cpu, &format!("asmp-events-{}", std::process::id()))?;
         for (index, event) in EVENTS.iter().enumerate() {
             let enabled = recorder.write(&format!("events/{event}/enable"), "1");
             if index == 0 {
@@ -112,16 +113,12 @@ impl<'a> Recorder<'a> {
                 expected: "a list with timerlat: boot a PREEMPT_RT kernel, or use --source nanosleep",
             });
         }
-        let mut recorder = Self::instance(kernel, cpu, "timerlat")?;
-        for (name, wanted) in [
-            ("osnoise/cpus", cpu.to_string()),
-            ("osnoise/options", "NO_OSNOISE_WORKLOAD".to_owned()),
-            ("osnoise/timerlat_period_us", period_us.to_string()),
-            ("osnoise/stop_tracing_us", "0".to_owned()),
-            ("osnoise/stop_tracing_total_us", "0".to_owned()),
-        ] {
-            recorder.set_for_machine(name, &wanted)?;
-        }
+        remove_stale(kernel);
+        let before = Timerlat::read(kernel)?;
+        let mut recorder = Self::instance(kernel, cpu, &before.instance())?;
+        recorder.before = Some(before);
+        // No threads of the kernel's own: ours takes their place.
+        Timerlat { workload: false, period_us }.write(kernel)?;
         recorder.write("current_tracer", "timerlat")?;
         recorder.start()
     }
@@ -131,17 +128,11 @@ impl<'a> Recorder<'a> {
         Path::new(TRACING).join(format!("osnoise/per_cpu/cpu{cpu}/timerlat_fd"))
     }
 
-    fn instance(kernel: &'a dyn Kernel, cpu: Cpu, what: &str) -> Result<Self> {
-        let dir = Path::new(TRACING).join(format!("instances/asmp-{what}-{}", std::process::id()));
+    fn instance(kernel: &'a dyn Kernel, cpu: Cpu, name: &str) -> Result<Self> {
+        let dir = Path::new(TRACING).join("instances").join(name);
         kernel.make_dir(&dir).map_err(Error::io(&dir, "make the trace instance"))?;
-        let recorder = Self {
-            kernel,
-            dir,
-            pipe: Box::new(std::io::empty()),
-            cpu,
-            rest: Vec::new(),
-            changed: Vec::new(),
-        };
+        let recorder =
+            Self { kernel, dir, pipe: Box::new(std::io::empty()), cpu, rest: Vec::new(), before: None };
         recorder.write("tracing_on", "0")?;
         recorder.write("trace_clock", "mono")?;
         // A mask in hex: 32 bits a word, highest word first.
@@ -161,14 +152,6 @@ impl<'a> Recorder<'a> {
     fn write(&self, name: &str, text: &str) -> Result<()> {
         let path = self.dir.join(name);
         self.kernel.write(&path, text.as_bytes()).map_err(Error::io(&path, "write"))
-    }
-
-    fn set_for_machine(&mut self, name: &str, wanted: &str) -> Result<()> {
-        let path = Path::new(TRACING).join(name);
-        let before = self.kernel.text(&path).map_err(Error::io(&path, "read"))?;
-        self.kernel.write(&path, wanted.as_bytes()).map_err(Error::io(&path, "write"))?;
-        self.changed.push((path, before));
-        Ok(())
     }
 
     /// Everything recorded since the last call, in order of time. Never waits.
@@ -197,16 +180,65 @@ impl Drop for Recorder<'_> {
         self.pipe = Box::new(std::io::empty());
         let _ = self.write("current_tracer", "nop");
         let _ = self.kernel.remove_dir(&self.dir);
-        for (path, before) in self.changed.drain(..).rev() {
-            let back = match path.ends_with("options") {
-                // Reads as `[NO_]NAME [NO_]NAME …`, takes one at a time; only this one was changed.
-                true if before.split_whitespace().any(|word| word == "OSNOISE_WORKLOAD") => {
-                    "OSNOISE_WORKLOAD".to_owned()
-                }
-                true => continue,
-                false => before,
-            };
-            let _ = self.kernel.write(&path, back.as_bytes());
+        if let Some(before) = &self.before {
+            let _ = before.write(self.kernel);
+        }
+    }
+}
+
+/// The settings of timerlat that hold for the whole machine and that we change.
+struct Timerlat {
+    /// Threads of the kernel's own wait for the periods (the option OSNOISE_WORKLOAD).
+    workload: bool,
+    period_us: u64,
+}
+
+impl Timerlat {
+    fn read(kernel: &dyn Kernel) -> Result<Self> {
+        let text = |name: &str| -> Result<String> {
+            let path = Path::new(TRACING).join("osnoise").join(name);
+            kernel.text(&path).map_err(Error::io(&path, "read"))
+        };
+        let period = text("timerlat_period_us")?;
+        let period_us = period.trim().parse().map_err(|_| Error::Content {
+            path: Path::new(TRACING).join("osnoise/timerlat_period_us"),
+            text: period,
+            expected: "a number of microseconds",
+        })?;
+        let workload = text("options")?.split_whitespace().any(|word| word == "OSNOISE_WORKLOAD");
+        Ok(Self { workload, period_us })
+    }
+
+    fn write(&self, kernel: &dyn Kernel) -> Result<()> {
+        let option = if self.workload { "OSNOISE_WORKLOAD" } else { "NO_OSNOISE_WORKLOAD" };
+        for (name, text) in [("options", option), ("timerlat_period_us", &self.period_us.to_string())] {
+            let path = Path::new(TRACING).join("osnoise").join(name);
+            kernel.write(&path, text.as_bytes()).map_err(Error::io(&path, "write"))?;
+        }
+        Ok(())
+    }
+
+    /// The name of our instance carries what was before: should we be killed, it is still there to be read.
+    fn instance(&self) -> String {
+        let workload = if self.workload { "-workload" } else { "" };
+        format!("asmp-timerlat-{}-{}{workload}", std::process::id(), self.period_us)
+    }
+}
+
+/// Removes instances of processes of ours that were killed, and takes back what their names say was changed.
+pub fn remove_stale(kernel: &dyn Kernel) {
+    let instances = Path::new(TRACING).join("instances");
+    for name in kernel.list(&instances).unwrap_or_default() {
+        let mut words = name.split('-').skip_while(|word| word.parse::<u32>().is_err());
+        let Some(owner) = words.next().filter(|_| name.starts_with("asmp-")) else { continue };
+        if kernel.exists(Path::new(&format!("/proc/{owner}"))) {
+            continue;
+        }
+        let dir = instances.join(&name);
+        let _ = kernel.write(&dir.join("current_tracer"), b"nop");
+        let _ = kernel.remove_dir(&dir);
+        if let Some(period_us) = words.next().and_then(|word| word.parse().ok()) {
+            let _ = Timerlat { workload: words.next().is_some(), period_us }.write(kernel);
         }
     }
 }

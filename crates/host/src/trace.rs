@@ -8,8 +8,9 @@
 
 use crate::cpuset::{Cpu, CpuSet};
 use crate::kernel::Kernel;
+use crate::record;
 use crate::{Error, Result};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const INSTANCES: &str = "/sys/kernel/tracing/instances";
 
@@ -41,7 +42,7 @@ pub struct Trace {
 impl<'a> Tracer<'a> {
     /// Makes an instance and switches its events on, but records nothing yet. Errors: no tracefs, not root.
     pub fn prepare(kernel: &'a dyn Kernel, cpus: &CpuSet) -> Result<Self> {
-        remove_stale(kernel);
+        record::remove_stale(kernel);
         let dir = PathBuf::from(format!("{INSTANCES}/asmp-{}", std::process::id()));
         kernel.make_dir(&dir).map_err(Error::io(&dir, "make the trace instance"))?;
         let tracer = Self { kernel, dir, cpus: cpus.clone() };
@@ -97,16 +98,6 @@ impl<'a> Tracer<'a> {
 impl Drop for Tracer<'_> {
     fn drop(&mut self) {
         let _ = self.kernel.remove_dir(&self.dir);
-    }
-}
-
-/// Instances of processes of ours that were killed.
-fn remove_stale(kernel: &dyn Kernel) {
-    for name in kernel.list(Path::new(INSTANCES)).unwrap_or_default() {
-        let owner = name.strip_prefix("asmp-").and_then(|pid| pid.parse::<u32>().ok());
-        if owner.is_some_and(|pid| !kernel.exists(Path::new(&format!("/proc/{pid}")))) {
-            let _ = kernel.remove_dir(&Path::new(INSTANCES).join(name));
-        }
     }
 }
 

@@ -125,7 +125,11 @@ impl Running {
         for (kind, count) in kinds {
             let line = words(kind, count, &dir.display().to_string());
             running.commands.push(format!("stress-ng {line}"));
-            let child = Command::new("stress-ng")
+            let mut command = Command::new("stress-ng");
+            // SAFETY: between fork and exec only prctl(2), which is async-signal-safe and takes numbers. Should we
+            // be killed outright, the load is told to end.
+            unsafe { command.pre_exec(end_with_parent) };
+            let child = command
                 .args(line.split(' '))
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
@@ -171,6 +175,14 @@ impl Running {
             }
         }
         Ok(())
+    }
+}
+
+fn end_with_parent() -> io::Result<()> {
+    // SAFETY: prctl with this option takes one number and touches no memory.
+    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

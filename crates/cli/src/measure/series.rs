@@ -172,22 +172,32 @@ fn one_cpu(facts: &Facts, spec: &CpuSpec) -> Result<Cpu> {
 }
 
 fn source(kernel: &dyn Kernel, what: What) -> Result<Source> {
-    let What::Latency { source, flood, .. } = what else { return Ok(Source::Loop) };
+    let What::Latency { source, flood, period, .. } = what else { return Ok(Source::Loop) };
     let tracers = kernel.text(Path::new("/sys/kernel/tracing/available_tracers")).unwrap_or_default();
     let there = tracers.split_whitespace().any(|name| name == "timerlat");
+    let suits = (100..=1_000_000).contains(&period.as_micros());
     match source {
+        Some(TimeSource::Timerlat) if !suits => Err(failure(
+            crate::exit::USAGE,
+            format!("--period {period:?}: timerlat takes 100us to 1s; choose one, or use --source nanosleep"),
+        )),
         Some(TimeSource::Timerlat) if !there => Err(failure(
             NO_TIMERLAT,
             "this kernel has no timerlat tracer: boot a PREEMPT_RT kernel, or use --source nanosleep",
         )),
         Some(TimeSource::Timerlat) => Ok(Source::Timerlat),
-        None if there && !flood => Ok(Source::Timerlat),
+        None if there && suits && !flood => Ok(Source::Timerlat),
         _ => Ok(Source::Nanosleep),
     }
 }
 
 /// What would be refused after an hour of other runs is refused before the first.
 fn refuse_early(shield: &Shield, series: &Series, cpu: Cpu) -> Result<()> {
+    let state = shield.state()?;
+    if let Some(owner) = state.partitions.iter().find(|partition| partition.shielded().contains(cpu)) {
+        let (cpus, owner) = (CpuSet::from_iter([cpu]), owner.name.clone());
+        return Err(Refusal::TakenCpus { cpus, owner }.into());
+    }
     for kind in series.kinds.iter().filter(|kind| matches!(kind, Kind::Aon | Kind::Aoff)) {
         let shape = shape(*kind, cpu, &[]);
         shield.plan(|facts, state| request::create(facts, state, &wish("measure", &shape, None)), false)?;

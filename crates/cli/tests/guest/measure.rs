@@ -153,19 +153,28 @@ fn interrupted() {
 
 fn killed_outright() {
     let dir = fresh("killed");
+    let before = traces();
     let mut measure = spawn_measure(&dir);
     measure.0.kill().expect("kill -9");
     measure.0.wait().expect("it ends");
     asmp("status").code(7).says("killed before it could clean up");
     asmp("restore").done();
     asmp(&format!("measure report {dir}")).code(50).says("provenance");
-    // Its load has lost its master, which is the only one to end it.
-    for entry in fs::read_dir("/proc").expect("/proc").flatten() {
-        let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-        if name.starts_with("stress-ng") {
-            let _ = Command::new("kill").args(["-9", &entry.file_name().to_string_lossy()]).status();
-        }
+    assert_eq!(traces(), before, "trace instances and timerlat's settings");
+    // Its load was told by the kernel.
+    until("the load has ended", || stressors() == 0);
+}
+
+/// Trace instances of ours, and timerlat's settings for the whole machine where it exists.
+fn traces() -> Vec<String> {
+    let tracing = Path::new("/sys/kernel/tracing");
+    let names = fs::read_dir(tracing.join("instances")).expect("instances").flatten();
+    let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut all: Vec<String> = names.filter(|name| name.starts_with("asmp")).collect();
+    for file in ["options", "timerlat_period_us"] {
+        all.extend(fs::read_to_string(tracing.join("osnoise").join(file)));
     }
+    all
 }
 
 fn full_disk() {
@@ -207,6 +216,7 @@ fn refusals() {
     let taken = "create a --cpus 3";
     asmp(taken).done();
     refused("latency --kinds Aon", 22, "CPU 3");
+    refused("latency --kinds Rb", 22, "asmp destroy a");
 }
 
 fn ab() {
