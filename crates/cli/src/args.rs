@@ -283,8 +283,8 @@ pub enum Measure {
         /// Samples of each turn
         #[arg(long, default_value = "2000", value_parser = clap::value_parser!(u64).range(100..))]
         samples: u64,
-        /// Turns with and without, each
-        #[arg(long, default_value = "3", value_parser = clap::value_parser!(u32).range(1..=100))]
+        /// Turns with and without, each; six agree by chance once in 32 times
+        #[arg(long, default_value = "6", value_parser = clap::value_parser!(u32).range(1..=100))]
         rounds: u32,
         /// From one instant to the next
         #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = duration)]
