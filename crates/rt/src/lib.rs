@@ -1,0 +1,8 @@
+//! For real-time programs: channels between tasks in address spaces of their own. The only crate with
+//! lock-free code; nothing here allocates or enters the kernel once it is set up, unless it says so.
+
+#[cfg(not(loom))]
+pub mod futex;
+pub mod ring;
+#[cfg(not(loom))]
+pub mod shm;

@@ -1,0 +1,70 @@
+//! Every interleaving of two small ends (`make loom`).
+use super::*;
+use loom::sync::Arc;
+use loom::thread;
+
+struct Memory {
+    head: AtomicU64,
+    tail: AtomicU64,
+    words: Vec<AtomicU64>,
+}
+
+/// Both ends are attached before they part: loom remembers one load per place, and a writer that first loads what
+/// it stores later would hide the interleavings with the reader's loads. The count of executions shows that there
+/// were any.
+fn model(shape: Shape, frames: u64, at_least: usize) {
+    let executions = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = std::sync::Arc::clone(&executions);
+    loom::model(move || {
+        count.fetch_add(1, Relaxed);
+        let words = (0..shape.words).map(|_| AtomicU64::new(0)).collect();
+        let memory = Arc::new(Memory { head: AtomicU64::new(0), tail: AtomicU64::new(0), words });
+        let theirs = Arc::clone(&memory);
+        let ring = Ring::new(&memory.head, &memory.tail, &memory.words, shape).unwrap();
+        let (mut writer, mut reader) = (Writer::attach(&ring), Reader::attach(&ring));
+        let writing = thread::spawn(move || {
+            let ring = Ring::new(&theirs.head, &theirs.tail, &theirs.words, shape).unwrap();
+            let mut taken = 0;
+            for number in 1..=frames {
+                taken += u64::from(writer.put(&ring, &number.to_ne_bytes()).is_ok());
+            }
+            assert_eq!(writer.corrupted, 0);
+            (taken, writer.dropped)
+        });
+        let (mut last, mut seen) = (0, 0);
+        let mut read = |reader: &mut Reader| {
+            let mut bytes = [0; 8];
+            let count = reader.get(&ring, &mut bytes).expect("nobody corrupts anything here");
+            if count > 0 {
+                let number = u64::from_ne_bytes(bytes);
+                assert!(count == 8 && number > last && number <= frames, "{number} after {last}");
+                (last, seen) = (number, seen + 1);
+            }
+            count
+        };
+        read(&mut reader);
+        read(&mut reader);
+        let (taken, dropped) = writing.join().unwrap();
+        while read(&mut reader) > 0 {}
+        assert_eq!(seen + dropped, taken);
+        assert_eq!(reader.corrupted, 0);
+    });
+    let executions = executions.load(Relaxed);
+    println!("{executions} executions");
+    assert!(executions >= at_least, "{executions} executions: nothing was explored");
+}
+
+#[test]
+fn refuse_loses_nothing() {
+    model(Shape { words: 4, record_bytes: None, overflow: Overflow::Refuse }, 3, 10);
+}
+
+#[test]
+fn fixed_records_are_never_torn() {
+    model(Shape { words: 2, record_bytes: NonZeroU32::new(8), overflow: Overflow::Refuse }, 4, 10);
+}
+
+#[test]
+fn drop_oldest_counts_what_it_drops() {
+    model(Shape { words: 4, record_bytes: None, overflow: Overflow::DropOldest }, 3, 10);
+}

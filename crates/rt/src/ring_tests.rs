@@ -1,0 +1,223 @@
+use super::*;
+
+pub(super) struct Memory {
+    head: AtomicU64,
+    tail: AtomicU64,
+    words: Vec<AtomicU64>,
+    shape: Shape,
+}
+
+impl Memory {
+    fn new(words: usize, overflow: Overflow) -> Self {
+        Self::of(Shape { words, record_bytes: None, overflow })
+    }
+
+    fn of(shape: Shape) -> Self {
+        let words = (0..shape.words).map(|_| AtomicU64::new(0)).collect();
+        Self { head: AtomicU64::new(0), tail: AtomicU64::new(0), words, shape }
+    }
+
+    fn ring(&self) -> Ring<'_> {
+        Ring::new(&self.head, &self.tail, &self.words, self.shape).unwrap()
+    }
+
+    fn ends(&self) -> (Ring<'_>, Writer, Reader) {
+        (self.ring(), Writer::attach(&self.ring()), Reader::attach(&self.ring()))
+    }
+}
+
+fn frame(reader: &mut Reader, ring: &Ring) -> Option<Vec<u8>> {
+    let mut bytes = [0; 256];
+    match reader.get(ring, &mut bytes).unwrap() {
+        0 => None,
+        count => Some(bytes[..count].to_vec()),
+    }
+}
+
+#[test]
+fn frames_come_out_whole_and_in_order() {
+    for overflow in [Overflow::Refuse, Overflow::DropOldest] {
+        let memory = Memory::new(16, overflow);
+        let (ring, mut writer, mut reader) = memory.ends();
+        assert!(reader.is_empty(&ring));
+        for round in 0..100u8 {
+            let bytes: Vec<u8> = (0..round % 60 + 1).collect();
+            writer.put(&ring, &bytes).unwrap();
+            writer.put(&ring, &[round]).unwrap();
+            assert_eq!(frame(&mut reader, &ring), Some(bytes));
+            assert_eq!(frame(&mut reader, &ring), Some(vec![round]));
+            assert_eq!(frame(&mut reader, &ring), None);
+        }
+    }
+}
+
+#[test]
+fn a_full_ring_takes_all_or_nothing() {
+    let memory = Memory::new(8, Overflow::Refuse);
+    let (ring, mut writer, mut reader) = memory.ends();
+    assert_eq!(writer.put(&ring, &[0; 57]), Err(RingError::BadLength));
+    assert_eq!(writer.put(&ring, &[]), Err(RingError::BadLength));
+    writer.put(&ring, &[7; 40]).unwrap();
+    assert_eq!(writer.put(&ring, &[8; 16]), Err(RingError::Full));
+    writer.put(&ring, &[9; 8]).unwrap();
+    assert_eq!(frame(&mut reader, &ring), Some(vec![7; 40]));
+    writer.put(&ring, &[8; 16]).unwrap();
+    assert_eq!(frame(&mut reader, &ring), Some(vec![9; 8]));
+    assert_eq!(frame(&mut reader, &ring), Some(vec![8; 16]));
+}
+
+#[test]
+fn fixed_records_fill_the_ring_to_its_last_word() {
+    let shape = Shape { words: 8, record_bytes: NonZeroU32::new(16), overflow: Overflow::Refuse };
+    let memory = Memory::of(shape);
+    let (ring, mut writer, mut reader) = memory.ends();
+    assert_eq!(writer.put(&ring, &[1; 15]), Err(RingError::BadLength));
+    for value in 0..4u8 {
+        writer.put(&ring, &[value; 16]).unwrap();
+    }
+    assert_eq!(writer.put(&ring, &[4; 16]), Err(RingError::Full));
+    for value in 0..4u8 {
+        assert_eq!(frame(&mut reader, &ring), Some(vec![value; 16]));
+    }
+    assert_eq!(frame(&mut reader, &ring), None);
+}
+
+#[test]
+fn the_oldest_make_room_and_are_counted() {
+    let memory = Memory::new(8, Overflow::DropOldest);
+    let (ring, mut writer, mut reader) = memory.ends();
+    for value in 0..10u8 {
+        writer.put(&ring, &[value; 8]).unwrap();
+    }
+    assert_eq!(writer.dropped, 6);
+    let left: Vec<u8> = std::iter::from_fn(|| frame(&mut reader, &ring)).map(|bytes| bytes[0]).collect();
+    assert_eq!(left, [6, 7, 8, 9]);
+}
+
+#[test]
+fn a_reader_with_little_room_gets_a_frame_piece_by_piece() {
+    for overflow in [Overflow::Refuse, Overflow::DropOldest] {
+        let memory = Memory::new(8, overflow);
+        let (ring, mut writer, mut reader) = memory.ends();
+        writer.put(&ring, b"hello, world").unwrap();
+        let mut all = Vec::new();
+        let mut bytes = [0; 5];
+        while let count @ 1.. = reader.get(&ring, &mut bytes).unwrap() {
+            all.extend_from_slice(&bytes[..count]);
+        }
+        assert_eq!(all, b"hello, world");
+    }
+}
+
+#[test]
+fn ends_that_come_later_take_up_where_the_earlier_ones_stood() {
+    let memory = Memory::new(16, Overflow::Refuse);
+    let (ring, mut writer, mut reader) = memory.ends();
+    for value in 1..=3u8 {
+        writer.put(&ring, &[value]).unwrap();
+    }
+    assert_eq!(frame(&mut reader, &ring), Some(vec![1]));
+    let (ring, mut writer, mut reader) = memory.ends();
+    writer.put(&ring, &[4]).unwrap();
+    let left: Vec<u8> = std::iter::from_fn(|| frame(&mut reader, &ring)).map(|bytes| bytes[0]).collect();
+    assert_eq!(left, [2, 3, 4]);
+}
+
+/// Frames say their own number and length, so that any mixture shows.
+fn is_whole(bytes: &[u8]) -> Option<u64> {
+    let number = u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?);
+    let rest = bytes[8..].iter().enumerate().all(|(at, byte)| *byte == (number as u8).wrapping_add(at as u8));
+    (rest && bytes.len() as u64 == 8 + number % 50).then_some(number)
+}
+
+fn numbered(number: u64) -> Vec<u8> {
+    let rest = (0..number % 50).map(|at| (number as u8).wrapping_add(at as u8));
+    number.to_le_bytes().into_iter().chain(rest).collect()
+}
+
+#[test]
+fn two_threads_lose_nothing_and_tear_nothing() {
+    for overflow in [Overflow::Refuse, Overflow::DropOldest] {
+        let memory = Memory::new(64, overflow);
+        let frames = if cfg!(miri) { 200 } else { 100_000 };
+        std::thread::scope(|scope| {
+            let writing = scope.spawn(|| {
+                let ring = memory.ring();
+                let mut writer = Writer::attach(&ring);
+                for number in 0..frames {
+                    while writer.put(&ring, &numbered(number)) == Err(RingError::Full) {
+                        std::thread::yield_now();
+                    }
+                }
+                assert_eq!(writer.corrupted, 0);
+                writer.dropped
+            });
+            let ring = memory.ring();
+            let mut reader = Reader::attach(&ring);
+            let (mut next, mut seen) = (0, 0);
+            let mut bytes = [0; 256];
+            while next < frames {
+                let count = match reader.get(&ring, &mut bytes) {
+                    Ok(0) | Err(RingError::Overtaken) => {
+                        std::thread::yield_now();
+                        continue;
+                    }
+                    other => other.unwrap(),
+                };
+                let number = is_whole(&bytes[..count]).expect("a whole frame");
+                assert!(number >= next, "{number} after {next}");
+                (next, seen) = (number + 1, seen + 1);
+            }
+            let dropped = writing.join().unwrap();
+            assert_eq!(seen + dropped, frames, "every frame is read or counted as dropped");
+            assert!(overflow == Overflow::DropOldest || dropped == 0);
+        });
+    }
+}
+
+/// A number at random (xorshift).
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+#[test]
+fn whatever_the_other_side_writes_neither_end_hangs_or_leaves_the_memory() {
+    let rounds = if cfg!(miri) { 200 } else { 100_000 };
+    for (overflow, record) in
+        [(Overflow::Refuse, 0), (Overflow::DropOldest, 0), (Overflow::Refuse, 24), (Overflow::DropOldest, 24)]
+    {
+        let memory = Memory::of(Shape { words: 16, record_bytes: NonZeroU32::new(record), overflow });
+        let (ring, mut writer, mut reader) = memory.ends();
+        let mut state = 0x9e37_79b9_7f4a_7c15u64;
+        let mut bytes = [0; 300];
+        let mut corrupt = 0;
+        for _ in 0..rounds {
+            let value = match random(&mut state) % 4 {
+                0 => random(&mut state),
+                1 => u64::MAX,
+                2 => random(&mut state) % 64,
+                _ => memory.head.load(Relaxed).wrapping_add(random(&mut state) % 40).wrapping_sub(20),
+            };
+            match random(&mut state) % 8 {
+                0 => memory.head.store(value, Relaxed),
+                1 => memory.tail.store(value, Relaxed),
+                2 | 3 => memory.words[(random(&mut state) % 16) as usize].store(value, Relaxed),
+                4 => _ = writer.put(&ring, &[1; 24]),
+                5 => _ = writer.put(&ring, &[1; 120][..(random(&mut state) % 121) as usize]),
+                _ => {
+                    let room = (random(&mut state) % 300) as usize + 1;
+                    corrupt += u32::from(reader.get(&ring, &mut bytes[..room]) == Err(RingError::Corrupt));
+                }
+            }
+        }
+        assert!(corrupt > 0, "the reader says so");
+        // It can be used again as soon as nobody scribbles: ends that attach anew, the reader empties it.
+        let (ring, mut writer, mut reader) = memory.ends();
+        while reader.get(&ring, &mut bytes) != Ok(0) {}
+        writer.put(&ring, b"again, and with 24 bytes").unwrap();
+        assert_eq!(frame(&mut reader, &ring), Some(b"again, and with 24 bytes".to_vec()));
+    }
+}

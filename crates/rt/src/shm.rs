@@ -1,0 +1,509 @@
+//! Shared memory with a name, for channels between processes: a sealed memfd, mapped by all of its ends.
+//!
+//! Sealed, because a file that the other side can shorten would kill the real-time side with SIGBUS: after
+//! `F_SEAL_SHRINK|GROW|SEAL` nobody can. A memfd has no name of its own, so each process that has it open leaves a
+//! link to it in a directory (`NAME.PID.FD` -> `/proc/PID/fd/FD`): the object lives as long as one of them. To
+//! follow such a link the kernel asks for the same user (or root); another user gets the descriptor over a
+//! socket, and [`Shared::from_fd`].
+//!
+//! The first 64 bytes say what it is (magic, version, kind, parameters); they are read once, before anything is
+//! mapped, and never again. Roles (writer, reader, ...) are locks on bytes of the file (`F_OFD_SETLK`), which the
+//! kernel lets go when their holder ends, however it ends.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+const MAGIC: u64 = u64::from_ne_bytes(*b"ASMPCHAN");
+const VERSION: u64 = 1;
+/// Bytes before the body.
+const HEADER: usize = 64;
+/// Parameters of a kind, in words.
+pub const PARAMETERS: usize = 4;
+/// The largest body: what a mistaken size cannot exceed.
+pub const MAX_BYTES: u64 = 1 << 30;
+
+/// What a piece of shared memory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Fifo = 1,
+    Mbuff = 2,
+    Call = 3,
+}
+
+/// Who one is in a channel; one process each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    Writer = 0,
+    Reader = 1,
+    Server = 2,
+}
+
+impl Role {
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Writer => "writer",
+            Self::Reader => "reader",
+            Self::Server => "server",
+        }
+    }
+}
+
+/// Of which pages the memory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pages {
+    #[default]
+    Normal,
+    /// 2 MiB pages, from the kernel's pool (`vm.nr_hugepages`).
+    Huge,
+}
+
+/// Why shared memory cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ShmError {
+    #[error("{name:?} cannot name a channel: use 1 to 64 letters, digits, '-' or '_'")]
+    BadName { name: String },
+    #[error("channel {name} exists already: attach to it, or choose another name")]
+    NameTaken { name: String },
+    #[error("no channel {name} in {dir}: create it first", dir = dir.display())]
+    Missing { name: String, dir: PathBuf },
+    #[error("{bytes} bytes: a channel holds 1 to {MAX_BYTES}")]
+    BadSize { bytes: u64 },
+    #[error("no room for {bytes} bytes of shared memory: {cause}")]
+    NoRoom { bytes: u64, cause: io::Error },
+    #[error("channel {name} does not match: {found}")]
+    Mismatch { name: String, found: String },
+    #[error("channel {name} has its {role} already")]
+    RoleTaken { name: String, role: &'static str },
+    #[error("{dir} belongs to somebody else, or others may write there: remove it", dir = dir.display())]
+    ForeignDir { dir: PathBuf },
+    #[error("{path}: {cause}", path = path.display())]
+    Io { path: PathBuf, cause: io::Error },
+}
+
+/// The directory of this user's names: `$ASMP_CHANNELS`, or `/dev/shm/asmp-UID`.
+pub fn default_dir() -> PathBuf {
+    match std::env::var_os("ASMP_CHANNELS") {
+        Some(dir) => dir.into(),
+        // SAFETY: takes nothing, touches nothing, cannot fail.
+        None => format!("/dev/shm/asmp-{}", unsafe { libc::geteuid() }).into(),
+    }
+}
+
+/// Mapped shared memory. Dropping it unmaps, and takes this process's link away.
+#[derive(Debug)]
+pub struct Shared {
+    name: String,
+    file: File,
+    base: NonNull<u8>,
+    /// Of the whole mapping.
+    bytes: usize,
+    parameters: [u64; PARAMETERS],
+    link: Option<PathBuf>,
+}
+
+// SAFETY: the mapping belongs to the value and is reached only through atomics or pointers its users answer for.
+unsafe impl Send for Shared {}
+// SAFETY: as above; shared references give out shared references to atomics.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// Makes shared memory with a body of `bytes`, all of it there and mapped. Allocates; set-up only. Errors:
+    /// `BadName`, `NameTaken`, `BadSize`, `NoRoom`, `ForeignDir`, `Io`.
+    pub fn create(
+        dir: &Path,
+        name: &str,
+        kind: Kind,
+        bytes: u64,
+        parameters: [u64; PARAMETERS],
+        pages: Pages,
+    ) -> Result<Self, ShmError> {
+        check_name(name)?;
+        if !(1..=MAX_BYTES).contains(&bytes) {
+            return Err(ShmError::BadSize { bytes });
+        }
+        let _lock = lock(dir)?;
+        if find(dir, name)?.is_some() {
+            return Err(ShmError::NameTaken { name: name.to_owned() });
+        }
+        let page = if pages == Pages::Huge { 2 << 20 } else { 4096 };
+        let whole = (HEADER as u64 + bytes).next_multiple_of(page);
+        let file = memory(name, whole, pages).map_err(|cause| ShmError::NoRoom { bytes, cause })?;
+        let mut header = [0; HEADER / 8];
+        header[..4].copy_from_slice(&[MAGIC, VERSION, kind as u64, bytes]);
+        header[4..].copy_from_slice(&parameters);
+        let base = map(&file, whole as usize).map_err(|cause| ShmError::NoRoom { bytes, cause })?;
+        for (at, word) in header.iter().enumerate() {
+            // SAFETY: the mapping begins with HEADER bytes, is page-aligned, and nobody else has it yet.
+            unsafe { base.cast::<u64>().add(at).write(*word) };
+        }
+        let made = Self { name: name.to_owned(), file, base, bytes: whole as usize, parameters, link: None };
+        made.linked(dir)
+    }
+
+    /// Maps what exists. Allocates; set-up only. Errors: `BadName`, `Missing`, `Mismatch`, `Io`.
+    pub fn attach(dir: &Path, name: &str, kind: Kind) -> Result<Self, ShmError> {
+        check_name(name)?;
+        let missing = || ShmError::Missing { name: name.to_owned(), dir: dir.to_owned() };
+        if !dir.exists() {
+            return Err(missing());
+        }
+        let _lock = lock(dir)?;
+        let file = find(dir, name)?.ok_or_else(missing)?;
+        Self::open(file, name, kind)?.linked(dir)
+    }
+
+    /// Maps what came as a descriptor, from another user say. It gets no link. Errors: `Mismatch`, `Io`.
+    pub fn from_fd(fd: OwnedFd, name: &str, kind: Kind) -> Result<Self, ShmError> {
+        check_name(name)?;
+        Self::open(File::from(fd), name, kind)
+    }
+
+    fn open(file: File, name: &str, kind: Kind) -> Result<Self, ShmError> {
+        let io = |cause| ShmError::Io { path: PathBuf::from(name), cause };
+        let mismatch = |found: String| ShmError::Mismatch { name: name.to_owned(), found };
+        // SAFETY: the descriptor is open as long as `file`; the call takes and gives numbers.
+        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+        if seals < 0 || seals & SEALS != SEALS {
+            return Err(mismatch("its size is not sealed".to_owned()));
+        }
+        let length = file.metadata().map_err(io)?.len();
+        let mut header = [0; HEADER];
+        file.read_exact_at(&mut header, 0).map_err(|_| mismatch("shorter than a header".to_owned()))?;
+        let (words, _) = header.as_chunks::<8>();
+        let word = |at: usize| u64::from_ne_bytes(words[at]);
+        if word(0) != MAGIC {
+            return Err(mismatch("no channel of asmp".to_owned()));
+        }
+        if word(1) != VERSION {
+            return Err(mismatch(format!("it has version {}, this is {VERSION}", word(1))));
+        }
+        if word(2) != kind as u64 {
+            return Err(mismatch(format!("it is of kind {}, {kind:?} was asked for", word(2))));
+        }
+        let bytes = word(3);
+        if !(1..=MAX_BYTES).contains(&bytes) || length < HEADER as u64 + bytes || length > 2 * MAX_BYTES {
+            return Err(mismatch(format!("it says {bytes} bytes and is {length} long")));
+        }
+        let parameters = [word(4), word(5), word(6), word(7)];
+        let base = map(&file, length as usize).map_err(io)?;
+        Ok(Self { name: name.to_owned(), file, base, bytes: length as usize, parameters, link: None })
+    }
+
+    fn linked(mut self, dir: &Path) -> Result<Self, ShmError> {
+        let (pid, fd) = (std::process::id(), self.file.as_raw_fd());
+        let link = dir.join(format!("{}.{pid}.{fd}", self.name));
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(format!("/proc/{pid}/fd/{fd}"), &link)
+            .map_err(|cause| ShmError::Io { path: link.clone(), cause })?;
+        self.link = Some(link);
+        Ok(self)
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the creator said of it; read before the other side could change it, and to be checked by the kind.
+    pub fn parameters(&self) -> [u64; PARAMETERS] {
+        self.parameters
+    }
+
+    /// Bytes of the body that are really there.
+    pub fn body_bytes(&self) -> usize {
+        self.bytes - HEADER
+    }
+
+    /// The descriptor, to be handed to another user.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// The body's first byte (64-byte aligned). Whoever reads through it must expect any value at any time.
+    pub fn body(&self) -> NonNull<u8> {
+        // SAFETY: the mapping is longer than its header.
+        unsafe { self.base.add(HEADER) }
+    }
+
+    /// Words of the body. Panics if they are not in it: offsets are the kind's own, never the other side's.
+    #[inline]
+    pub fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
+        assert!(offset.is_multiple_of(8) && count <= (self.body_bytes().saturating_sub(offset)) / 8);
+        // SAFETY: inside the body (as asserted), aligned, alive as long as `self`; everybody reaches them as atomics.
+        unsafe { std::slice::from_raw_parts(self.body().as_ptr().add(offset).cast::<AtomicU64>(), count) }
+    }
+
+    /// A word of the body for a futex. Panics as [`Shared::words`].
+    #[inline]
+    pub fn futex(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.body_bytes());
+        // SAFETY: as in `words`.
+        unsafe { self.body().add(offset).cast().as_ref() }
+    }
+
+    /// Becomes the one with this role; refused while somebody else is it. One system call. Errors: `RoleTaken`, `Io`.
+    pub fn take(&self, role: Role) -> Result<(), ShmError> {
+        let mut lock = role_lock(role, libc::F_WRLCK);
+        // SAFETY: `lock` is a valid flock structure; the descriptor is open as long as `self`.
+        match unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) } {
+            0 => Ok(()),
+            _ => match io::Error::last_os_error() {
+                error if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
+                    Err(ShmError::RoleTaken { name: self.name.clone(), role: role.noun() })
+                }
+                cause => Err(ShmError::Io { path: PathBuf::from(&self.name), cause }),
+            },
+        }
+    }
+
+    /// Lets the role go before the memory is unmapped.
+    pub fn leave(&self, role: Role) {
+        let mut lock = role_lock(role, libc::F_UNLCK);
+        // SAFETY: as in `take`.
+        unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) };
+    }
+
+    /// Is somebody else in this role, alive? One system call.
+    pub fn is_held(&self, role: Role) -> bool {
+        let mut lock = role_lock(role, libc::F_WRLCK);
+        // SAFETY: as in `take`.
+        let asked = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+        asked == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(link) = &self.link {
+            let _ = std::fs::remove_file(link);
+        }
+        // SAFETY: exactly the mapping that was made; all references to it have ended with `self`.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+fn role_lock(role: Role, kind: i32) -> libc::flock {
+    // SAFETY: all zeros is a valid flock structure.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = role as libc::off_t;
+    lock.l_len = 1;
+    lock
+}
+
+/// A sealed memfd, every page of it there. Errors: ENOMEM, ENOSPC, EINVAL (huge pages unknown).
+fn memory(name: &str, bytes: u64, pages: Pages) -> io::Result<File> {
+    let name = std::ffi::CString::new(format!("asmp:{name}"))?;
+    let huge = if pages == Pages::Huge { libc::MFD_HUGETLB | libc::MFD_HUGE_2MB } else { 0 };
+    // SAFETY: the name is a C string that outlives the call.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | huge) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a descriptor the kernel has just given us, and nobody else has.
+    let file = unsafe { File::from_raw_fd(fd) };
+    file.set_len(bytes)?;
+    // SAFETY: the descriptor is open as long as `file`; the call takes numbers.
+    let error = unsafe { libc::posix_fallocate(fd, 0, bytes as libc::off_t) };
+    if error != 0 {
+        return Err(io::Error::from_raw_os_error(error));
+    }
+    // SAFETY: as above.
+    match unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) } {
+        0 => Ok(file),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn map(file: &File, bytes: usize) -> io::Result<NonNull<u8>> {
+    // SAFETY: a new mapping at an address of the kernel's choice; no memory of ours is touched.
+    let base = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_POPULATE,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))
+}
+
+/// One creator or attacher at a time: the directory's lock, let go with the file. Makes the directory.
+fn lock(dir: &Path) -> Result<File, ShmError> {
+    let io = |cause| ShmError::Io { path: dir.to_owned(), cause };
+    match std::fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(io(error)),
+        _ => (),
+    }
+    let file = File::open(dir).map_err(io)?;
+    let metadata = file.metadata().map_err(io)?;
+    // SAFETY: takes nothing, touches nothing, cannot fail.
+    let me = unsafe { libc::geteuid() };
+    if (metadata.uid() != me && me != 0) || metadata.mode() & 0o022 != 0 {
+        return Err(ShmError::ForeignDir { dir: dir.to_owned() });
+    }
+    file.lock().map_err(io)?;
+    Ok(file)
+}
+
+/// The memory of this name, opened through the link of a process that still has it; links of the dead go.
+fn find(dir: &Path, name: &str) -> Result<Option<File>, ShmError> {
+    let io = |cause| ShmError::Io { path: dir.to_owned(), cause };
+    let prefix = format!("{name}.");
+    for entry in std::fs::read_dir(dir).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        if !path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(&prefix)) {
+            continue;
+        }
+        match open_link(&path, name) {
+            Some(file) => return Ok(Some(file)),
+            None => _ = std::fs::remove_file(&path),
+        }
+    }
+    Ok(None)
+}
+
+/// Opens the memfd behind a link, and nothing else: a number may have been given to another process or file.
+fn open_link(link: &Path, name: &str) -> Option<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let is_ours = |path: &Path| {
+        let target = std::fs::read_link(path).ok()?;
+        (target.to_str()? == format!("/memfd:asmp:{name} (deleted)")).then_some(())
+    };
+    let found = File::options().read(true).custom_flags(libc::O_PATH).open(link).ok()?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}", found.as_raw_fd()));
+    is_ours(&path)?;
+    File::options().read(true).write(true).open(&path).ok()
+}
+
+fn check_name(name: &str) -> Result<(), ShmError> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    match !name.is_empty() && name.len() <= 64 && name.chars().all(fits) {
+        true => Ok(()),
+        false => Err(ShmError::BadName { name: name.to_owned() }),
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    fn dir() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        dir
+    }
+
+    fn create(dir: &Path, name: &str, bytes: u64) -> Result<Shared, ShmError> {
+        Shared::create(dir, name, Kind::Mbuff, bytes, [1, 2, 3, 4], Pages::Normal)
+    }
+
+    #[test]
+    fn a_name_is_taken_as_long_as_one_process_has_it() {
+        let dir = dir();
+        let first = create(dir.path(), "a", 1000).unwrap();
+        assert!(matches!(create(dir.path(), "a", 1000), Err(ShmError::NameTaken { .. })));
+        let second = Shared::attach(dir.path(), "a", Kind::Mbuff).unwrap();
+        assert_eq!(second.parameters(), [1, 2, 3, 4]);
+        drop(first);
+        let third = Shared::attach(dir.path(), "a", Kind::Mbuff).unwrap();
+        second.words(0, 1)[0].store(5, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(third.words(0, 1)[0].load(std::sync::atomic::Ordering::Relaxed), 5);
+        drop((second, third));
+        assert!(matches!(Shared::attach(dir.path(), "a", Kind::Mbuff), Err(ShmError::Missing { .. })));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
+        create(dir.path(), "a", 1000).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let dir = dir();
+        for name in ["", "../a", "a b", "a.1", &"a".repeat(65)] {
+            assert!(matches!(create(dir.path(), name, 1), Err(ShmError::BadName { .. })), "{name}");
+        }
+        for bytes in [0, MAX_BYTES + 1, u64::MAX] {
+            assert!(matches!(create(dir.path(), "a", bytes), Err(ShmError::BadSize { .. })));
+        }
+        let missing = Shared::attach(&dir.path().join("none"), "a", Kind::Fifo);
+        assert!(matches!(missing, Err(ShmError::Missing { .. })));
+        let _a = create(dir.path(), "a", 1).unwrap();
+        let other = Shared::attach(dir.path(), "a", Kind::Fifo).unwrap_err();
+        assert_eq!(other.to_string(), "channel a does not match: it is of kind 2, Fifo was asked for");
+        std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        assert!(matches!(create(dir.path(), "b", 1), Err(ShmError::ForeignDir { .. })));
+    }
+
+    #[test]
+    fn links_to_the_dead_and_to_other_files_are_not_followed() {
+        let dir = dir();
+        let other = tempfile::tempfile().unwrap();
+        let fd = other.as_raw_fd();
+        let link = |name: &str, to: String| std::os::unix::fs::symlink(to, dir.path().join(name)).unwrap();
+        link("a.1.9999", "/proc/1/fd/9999".to_owned());
+        link(&format!("a.7.{fd}"), format!("/proc/self/fd/{fd}"));
+        assert!(matches!(Shared::attach(dir.path(), "a", Kind::Mbuff), Err(ShmError::Missing { .. })));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "dead links go");
+    }
+
+    #[test]
+    fn nobody_can_change_its_size_and_a_file_whose_size_can_change_is_refused() {
+        let dir = dir();
+        let a = create(dir.path(), "a", 5000).unwrap();
+        assert!(a.file.set_len(0).is_err() && a.file.set_len(1 << 20).is_err());
+        let fd = tempfile::tempfile().unwrap().into();
+        let refused = Shared::from_fd(fd, "a", Kind::Mbuff).unwrap_err().to_string();
+        assert_eq!(refused, "channel a does not match: its size is not sealed");
+    }
+
+    #[test]
+    fn a_header_that_lies_is_refused() {
+        let dir = dir();
+        let a = create(dir.path(), "a", 5000).unwrap();
+        for (word, value) in [(0, 1), (1, 2), (2, 9), (3, 0), (3, 1 << 20), (3, u64::MAX)] {
+            let mut before = [0; 8];
+            a.file.read_exact_at(&mut before, word * 8).unwrap();
+            a.file.write_all_at(&u64::to_ne_bytes(value), word * 8).unwrap();
+            let refused = Shared::attach(dir.path(), "a", Kind::Mbuff);
+            assert!(matches!(refused, Err(ShmError::Mismatch { .. })), "{word} {value}");
+            a.file.write_all_at(&before, word * 8).unwrap();
+        }
+        Shared::attach(dir.path(), "a", Kind::Mbuff).unwrap();
+    }
+
+    #[test]
+    fn a_role_is_one_ends_until_it_leaves_or_ends() {
+        let dir = dir();
+        let a = create(dir.path(), "a", 1).unwrap();
+        let b = Shared::attach(dir.path(), "a", Kind::Mbuff).unwrap();
+        a.take(Role::Writer).unwrap();
+        assert!(b.is_held(Role::Writer) && !b.is_held(Role::Reader) && !a.is_held(Role::Writer));
+        assert!(matches!(b.take(Role::Writer), Err(ShmError::RoleTaken { role: "writer", .. })));
+        b.take(Role::Reader).unwrap();
+        a.leave(Role::Writer);
+        b.take(Role::Writer).unwrap();
+        drop(b);
+        a.take(Role::Writer).unwrap();
+        a.take(Role::Reader).unwrap();
+    }
+
+    #[test]
+    fn huge_pages_are_given_or_refused_with_the_size() {
+        let dir = dir();
+        match Shared::create(dir.path(), "a", Kind::Mbuff, 1 << 20, [0; 4], Pages::Huge) {
+            Ok(a) => assert_eq!(a.body_bytes() + HEADER, 2 << 20),
+            Err(error) => assert!(matches!(error, ShmError::NoRoom { bytes: 1_048_576, .. }), "{error}"),
+        }
+    }
+}
