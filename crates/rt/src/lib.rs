@@ -2,6 +2,8 @@
 //! lock-free code; nothing here allocates or enters the kernel once it is set up, unless it says so.
 
 #[cfg(not(loom))]
+pub mod fifo;
+#[cfg(not(loom))]
 pub mod futex;
 pub mod ring;
 #[cfg(not(loom))]
