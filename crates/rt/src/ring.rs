@@ -203,7 +203,12 @@ impl Writer {
         self.refresh(ring);
         while self.room(ring) < need {
             match ring.shape.overflow {
-                Overflow::Refuse => return Err(RingError::Full),
+                Overflow::Refuse => {
+                    // Said again: had somebody scribbled over it, the reader would see an empty ring for ever.
+                    // Release pairs with the reader's Acquire of head.
+                    ring.head.store(self.head, Release);
+                    return Err(RingError::Full);
+                }
                 Overflow::DropOldest => self.drop_oldest(ring),
             }
         }
@@ -321,6 +326,11 @@ impl Reader {
             // Acquire pairs with the writer's Release of head: the frames' words are there.
             self.head = ring.head.load(Acquire);
             if self.head == self.tail {
+                // Had somebody scribbled over it, the writer would see a full ring for ever.
+                if ring.tail.load(Relaxed) != self.tail {
+                    // Release pairs with the writer's Acquire of tail.
+                    ring.tail.store(self.tail, Release);
+                }
                 return Ok(0);
             }
             if !ring.holds(self.head.wrapping_sub(self.tail)) {

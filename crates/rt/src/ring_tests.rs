@@ -221,3 +221,27 @@ fn whatever_the_other_side_writes_neither_end_hangs_or_leaves_the_memory() {
         assert_eq!(frame(&mut reader, &ring), Some(b"again, and with 24 bytes".to_vec()));
     }
 }
+
+#[test]
+fn one_scribble_does_not_stop_the_traffic_for_ever() {
+    for overflow in [Overflow::Refuse, Overflow::DropOldest] {
+        for value in [0, 1, 7, 1 << 20, u64::MAX, u64::MAX / 2] {
+            for (full, drained, over_head) in (0..8).map(|bits| (bits & 1 > 0, bits & 2 > 0, bits & 4 > 0)) {
+                let memory = Memory::new(8, overflow);
+                let (ring, mut writer, mut reader) = memory.ends();
+                while full && writer.put(&ring, &[1; 24]).is_ok() && writer.dropped == 0 {}
+                while drained && reader.get(&ring, &mut [0; 24]) != Ok(0) {}
+                let word = if over_head { &memory.head } else { &memory.tail };
+                word.store(value, Relaxed);
+                let mut through = 0;
+                for _ in 0..20 {
+                    let _ = reader.get(&ring, &mut [0; 24]);
+                    let _ = writer.put(&ring, &[2; 24]);
+                    let mut bytes = [0; 24];
+                    through += u32::from(reader.get(&ring, &mut bytes) == Ok(24) && bytes == [2; 24]);
+                }
+                assert!(through > 5, "{overflow:?} {value} {full} {drained} {over_head}: {through}");
+            }
+        }
+    }
+}
