@@ -10,9 +10,8 @@
 //! kernel, and the waiter looks again every millisecond.
 
 use crate::futex;
-use crate::ring::{Overflow, Reader, Ring, RingError, Shape, Writer};
+use crate::ring::{Overflow, Reader, Ring, RingError, Writer};
 use crate::shm::{Kind, Pages, Role, Shared, ShmError};
-use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::*, fence};
 use std::time::{Duration, Instant};
@@ -41,10 +40,8 @@ pub enum Wake {
 /// What a new FIFO is to be.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Bytes of frames, each with 8 bytes for its length (unless records) and padded to 8; rounded up to a power of two.
+    /// Bytes of frames, each with a header of 8 bytes and padded to 8; with 8 more rounded up to a power of two.
     pub capacity_bytes: u64,
-    /// Every frame of this length: no length is stored.
-    pub record_bytes: Option<NonZeroU32>,
     pub overflow: Overflow,
 }
 
@@ -62,7 +59,8 @@ pub enum WaitError {
 #[derive(Debug)]
 pub struct Fifo {
     shared: Shared,
-    shape: Shape,
+    words: usize,
+    overflow: Overflow,
 }
 
 impl Fifo {
@@ -72,13 +70,8 @@ impl Fifo {
         if !(16..=1 << 29).contains(&bytes) {
             return Err(ShmError::BadSize { bytes });
         }
-        let words = bytes.div_ceil(8).next_power_of_two();
-        let parameters = [
-            words,
-            options.record_bytes.map_or(0, |bytes| bytes.get().into()),
-            u64::from(options.overflow == Overflow::DropOldest),
-            0,
-        ];
+        let words = (bytes.div_ceil(8) + 1).next_power_of_two();
+        let parameters = [words, u64::from(options.overflow == Overflow::DropOldest), 0, 0];
         let shared =
             Shared::create(dir, name, Kind::Fifo, WORDS as u64 + words * 8, parameters, Pages::Normal)?;
         Self::of(shared)
@@ -91,24 +84,23 @@ impl Fifo {
 
     /// Takes what came as a descriptor. Errors: `Mismatch`.
     pub fn of(shared: Shared) -> Result<Self, ShmError> {
-        let [words, record, overflow, _] = shared.parameters();
+        let [words, overflow, _, _] = shared.parameters();
         let mismatch = |found: String| ShmError::Mismatch { name: shared.name().to_owned(), found };
         let room = (shared.body_bytes().saturating_sub(WORDS) / 8) as u64;
-        if !words.is_power_of_two() || words < 2 || words > room {
+        if !words.is_power_of_two() || words < 4 || words > room {
             return Err(mismatch(format!("it says {words} words and has room for {room}")));
         }
-        let record = u32::try_from(record).map_err(|_| mismatch(format!("records of {record} bytes")))?;
         let overflow = match overflow {
             0 => Overflow::Refuse,
             1 => Overflow::DropOldest,
             other => return Err(mismatch(format!("overflow policy {other}"))),
         };
-        let shape = Shape { words: words as usize, record_bytes: NonZeroU32::new(record), overflow };
-        Ok(Self { shared, shape })
+        Ok(Self { shared, words: words as usize, overflow })
     }
 
-    pub fn shape(&self) -> Shape {
-        self.shape
+    /// Bytes that frames, their headers and padding included, may take at once.
+    pub fn capacity_bytes(&self) -> usize {
+        (self.words - 1) * 8
     }
 
     pub fn shared(&self) -> &Shared {
@@ -134,9 +126,9 @@ impl Fifo {
     #[inline]
     fn ring(&self) -> Ring<'_> {
         let shared = &self.shared;
-        let words = shared.words(WORDS, self.shape.words);
-        Ring::new(&shared.words(HEAD, 1)[0], &shared.words(TAIL, 1)[0], words, self.shape)
-            .expect("the shape was checked against the memory")
+        let words = shared.words(WORDS, self.words);
+        Ring::new(&shared.words(HEAD, 1)[0], &shared.words(TAIL, 1)[0], words, self.overflow)
+            .expect("the size was checked when it was mapped")
     }
 
     /// Tells who may sleep at `bell` whether it is rung.

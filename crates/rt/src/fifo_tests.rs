@@ -9,7 +9,7 @@ fn dir() -> tempfile::TempDir {
 }
 
 fn options(capacity_bytes: u64, overflow: Overflow) -> Options {
-    Options { capacity_bytes, record_bytes: None, overflow }
+    Options { capacity_bytes, overflow }
 }
 
 /// Frames of 64 bytes that say one number eight times: a mixture shows.
@@ -68,11 +68,11 @@ fn reads_for_ever() {
 
 #[test]
 #[ignore = "a part of the tests below"]
-fn scribbles_20_000_times() {
+fn scribbles_10_000_times() {
     let shared = Shared::attach(&test_dir(), "a", Kind::Fifo).unwrap();
     let words = shared.words(0, shared.body_bytes() / 8);
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
-    for _ in 0..20_000 {
+    for _ in 0..10_000 {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -158,7 +158,7 @@ fn a_process_that_scribbles_neither_stops_nor_crashes_the_ends() {
         let fifo = Fifo::create(dir.path(), "a", &options(1024, overflow)).unwrap();
         let mut writer = fifo.into_writer(Wake::IfAsleep).unwrap();
         let mut reader = Fifo::attach(dir.path(), "a").unwrap().into_reader(Wake::IfAsleep).unwrap();
-        let mut scribbling = other("scribbles_20_000_times", dir.path());
+        let mut scribbling = other("scribbles_10_000_times", dir.path());
         let mut bytes = [0; 64];
         let (mut puts, mut gets, mut corrupt) = (0u64, 0u64, 0u64);
         while scribbling.try_wait().unwrap().is_none() {
@@ -211,7 +211,7 @@ fn an_end_that_sleeps_is_woken_or_looks_for_itself() {
 fn roles_and_shapes_are_checked() {
     let dir = dir();
     let a = Fifo::create(dir.path(), "a", &options(1000, Overflow::Refuse)).unwrap();
-    assert_eq!(a.shape().words, 128);
+    assert_eq!(a.capacity_bytes(), 1016);
     let first = a.into_writer(Wake::Never).unwrap();
     let second = Fifo::attach(dir.path(), "a").unwrap().into_writer(Wake::Never);
     assert_eq!(second.unwrap_err().to_string(), "channel a has its writer already");
@@ -220,8 +220,7 @@ fn roles_and_shapes_are_checked() {
         let refused = Fifo::create(dir.path(), "b", &options(bytes, Overflow::Refuse));
         assert!(matches!(refused, Err(ShmError::BadSize { .. })));
     }
-    for parameters in [[3, 0, 0, 0], [1 << 20, 0, 0, 0], [128, u64::MAX, 0, 0], [128, 0, 2, 0], [0, 0, 0, 0]]
-    {
+    for parameters in [[3, 0, 0, 0], [2, 0, 0, 0], [1 << 20, 0, 0, 0], [128, 2, 0, 0], [0, 0, 0, 0]] {
         let made = Shared::create(dir.path(), "c", Kind::Fifo, 2000, parameters, Pages::Normal).unwrap();
         assert!(matches!(Fifo::of(made), Err(ShmError::Mismatch { .. })), "{parameters:?}");
     }
