@@ -5,7 +5,7 @@
 //! the thread that will use it.
 
 use crate::thread::refusal::{Limit, Refusal};
-use asmp_host::{Error, Kernel, clock};
+use asmp_host::{Error, Kernel, Linux, clock};
 use std::hint::black_box;
 use std::io;
 use std::path::Path;
@@ -58,6 +58,12 @@ impl Locked {
             unsafe { libc::munlockall() };
         }
     }
+}
+
+/// Locks all memory of this process, now and later. One pass over all of it: for set-up. Errors: the limit and what it
+/// would take.
+pub fn lock_memory() -> Result<(), Refusal> {
+    Locked::all(&Linux::new()).map(drop)
 }
 
 /// A `Name:   123 kB` line of /proc/PID/status in bytes; 0 where there is none.

@@ -31,6 +31,8 @@ mod watch;
 
 pub use control::{Me, Releases, Task};
 pub use interrupt::{Handler, Interrupt, InterruptError, Interrupts, Line, Reply};
+/// For programs that make their threads themselves; [`RealTime`] does both.
+pub use memory::{lock_memory, prefault_heap, prefault_stack};
 pub use partition::Join;
 pub use periodic::{BadPeriod, Grid, Periodic, Release, Tick};
 pub use refusal::{AdmissionLimit, Confined, Limit, Refusal, Share};

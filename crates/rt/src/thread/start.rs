@@ -19,7 +19,8 @@ const DEFAULT_STACK_BYTES: usize = 256 << 10;
 /// (touched), no heap touched, no partition.
 #[derive(Debug, Clone)]
 pub struct RealTime {
-    policy: Schedule,
+    /// `None`: as its creator's.
+    policy: Option<Schedule>,
     cpus: Option<CpuSet>,
     stack_bytes: usize,
     heap_bytes: usize,
@@ -30,8 +31,13 @@ pub struct RealTime {
 impl RealTime {
     /// Any policy that is real-time; see [`RealTime::fifo`], [`RealTime::rr`] and [`RealTime::deadline`].
     pub fn with(policy: Schedule) -> Self {
+        Self { policy: Some(policy), ..Self::without_policy() }
+    }
+
+    /// All the rest without a real-time policy: for trying a program out where none is permitted.
+    pub fn without_policy() -> Self {
         Self {
-            policy,
+            policy: None,
             cpus: None,
             stack_bytes: DEFAULT_STACK_BYTES,
             heap_bytes: 0,
@@ -152,7 +158,7 @@ impl RealTime {
 
     /// All that can be refused without touching anything.
     fn check(&self, kernel: &dyn Kernel, store: &Store) -> Result<Checked, Refusal> {
-        check_policy(&self.policy)?;
+        self.policy.as_ref().map_or(Ok(()), check_policy)?;
         if let Some(cpus) = &self.cpus {
             check_cpus(cpus, &cpu_list(kernel, "possible")?, &cpu_list(kernel, "online")?)?;
         }
@@ -238,11 +244,15 @@ impl Checked {
             Stack::Part(bytes) => bytes,
         };
         memory::prefault_stack(at_most).map_err(Refusal::MemoryLock)?;
-        sched::set(0, policy).map_err(|cause| self.policy_refused(kernel, tid, cause))
+        match *policy {
+            None => Ok(()),
+            Some(policy) => {
+                sched::set(0, &policy).map_err(|cause| self.policy_refused(kernel, tid, policy, cause))
+            }
+        }
     }
 
-    fn policy_refused(&self, kernel: &dyn Kernel, tid: i32, cause: io::Error) -> Refusal {
-        let policy = self.request.policy;
+    fn policy_refused(&self, kernel: &dyn Kernel, tid: i32, policy: Schedule, cause: io::Error) -> Refusal {
         match (policy, cause.raw_os_error()) {
             (Schedule::Deadline { .. }, Some(libc::EPERM)) => {
                 Refusal::DeadlineNotPermitted { policy, confined: Confined(self.request.cpus.clone()) }
@@ -330,7 +340,8 @@ mod tests {
         let (_root, linux, store) = machine();
         let refused = |request: &RealTime, errno| {
             let checked = request.check(&linux, &store).unwrap();
-            checked.policy_refused(&linux, 5, io::Error::from_raw_os_error(errno)).to_string()
+            let error = io::Error::from_raw_os_error(errno);
+            checked.policy_refused(&linux, 5, request.policy.unwrap(), error).to_string()
         };
         let ms = Duration::from_millis;
         let deadline = RealTime::deadline(ms(9), ms(10), ms(10));
