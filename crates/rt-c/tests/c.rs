@@ -146,20 +146,20 @@ fn a_program_without_permission_says_why_and_what_to_do() {
         use std::os::unix::process::CommandExt;
         let limits = limits.to_vec();
         let mut command = Command::new(&program);
-        // SAFETY: between fork and exec only setrlimit and prctl, which are async-signal-safe system calls.
-        unsafe {
-            command.pre_exec(move || {
-                for (resource, value) in &limits {
-                    let limit = libc::rlimit { rlim_cur: *value, rlim_max: *value };
-                    libc::setrlimit(*resource, &raw const limit);
-                }
-                // Without these no capability survives exec: what an ordinary user has.
-                for capability in [CAP_SYS_NICE, CAP_IPC_LOCK] {
-                    libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0);
-                }
-                Ok(())
-            });
-        }
+        let give_up = move || {
+            for (resource, value) in &limits {
+                let limit = libc::rlimit { rlim_cur: *value, rlim_max: *value };
+                // SAFETY: the kernel reads one rlimit, which outlives the call.
+                unsafe { libc::setrlimit(*resource, &raw const limit) };
+            }
+            for capability in [CAP_SYS_NICE, CAP_IPC_LOCK] {
+                // SAFETY: takes numbers. What is dropped here does not survive exec.
+                unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) };
+            }
+            Ok(())
+        };
+        // SAFETY: between fork and exec only setrlimit and prctl, async-signal-safe system calls.
+        unsafe { command.pre_exec(give_up) };
         let output = command.output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };

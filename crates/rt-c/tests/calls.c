@@ -156,9 +156,18 @@ static void a_thread_is_stopped_wherever_it_is_and_goes_on_from_there(void)
 		CHECK(pthread_wakeup_np(thread) == 0);
 		until(before + 10000);
 	}
-	/* Stopped threads can be cancelled too. */
 	CHECK(pthread_suspend_np(thread) == 0);
 	CHECK(pthread_delete_np(thread) == 0);
+	/* Stopped in a cancellation point, in its midst, or just about to stop: cancelled all the same. */
+	for (int turn = 0; turn < 200; turn++) {
+		CHECK(pthread_create(&thread, NULL, turn % 2 ? counts : spins, NULL) == 0);
+		if (turn % 3)
+			usleep(500);
+		CHECK(pthread_suspend_np(thread) == 0);
+		if (turn % 5)
+			usleep(500);
+		CHECK(pthread_delete_np(thread) == 0);
+	}
 }
 
 static void *leaves(void *argument)

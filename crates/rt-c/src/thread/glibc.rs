@@ -1,11 +1,11 @@
 //! Functions of glibc that the libc crate lacks, or declares so that their frames may not be unwound.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_long, c_void};
 
 pub const PTHREAD_INHERIT_SCHED: c_int = 0;
 pub const PTHREAD_EXPLICIT_SCHED: c_int = 1;
 
-// Cancellation points: they may unwind their caller's frame.
+// Where a thread may be when it is cancelled: these may unwind their caller's frame.
 unsafe extern "C-unwind" {
     pub fn pthread_testcancel();
     pub fn pthread_exit(value: *mut c_void) -> !;
@@ -16,6 +16,7 @@ unsafe extern "C-unwind" {
         clock: libc::clockid_t,
         until: *const libc::timespec,
     ) -> c_int;
+    pub fn syscall(number: c_long, ...) -> c_long;
 }
 
 unsafe extern "C" {

@@ -1,7 +1,7 @@
 //! Releases, suspension and end of threads, and the clocks.
 
 use crate::thread::glibc::{
-    pthread_cancel, pthread_exit, pthread_join, pthread_testcancel, sem_clockwait, sem_wait,
+    pthread_cancel, pthread_exit, pthread_join, pthread_testcancel, sem_clockwait, sem_wait, syscall,
 };
 use crate::thread::hrtime_t;
 use crate::thread::table::{self, FULL, Plan};
@@ -138,8 +138,11 @@ fn stop_signal() -> Option<c_int> {
     })
 }
 
-/// Runs in the stopped thread until it is woken. Only atomics, futex and gettid-like calls: async-signal-safe.
-extern "C" fn stay(_signal: c_int) {
+/// Runs in the stopped thread until it is woken. Only atomics and a futex: async-signal-safe.
+///
+/// A thread that was stopped inside a cancellation point is cancelled right here, and this frame unwound with the one it
+/// interrupted; it owns nothing.
+extern "C-unwind" fn stay(_signal: c_int) {
     // SAFETY: takes nothing; async-signal-safe in glibc.
     let Some(place) = table::find(unsafe { libc::pthread_self() }) else { return };
     // SAFETY: the address is the thread's own errno.
@@ -149,8 +152,9 @@ extern "C" fn stay(_signal: c_int) {
     // Acquire: pairs with the Release in `release_stopped`.
     while place.stopped.load(Ordering::Acquire) == 1 {
         // SAFETY: the kernel compares one word, which lives for ever, and gets no timeout.
+        // It may unwind this frame.
         unsafe {
-            libc::syscall(
+            syscall(
                 libc::SYS_futex,
                 place.stopped.as_ptr(),
                 libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
