@@ -1,7 +1,7 @@
 //! What the kernel refuses to a process without rights. Each case runs in a process of its own that gives up its rights
 //! and limits first; root or not, the answers are the same.
 
-use asmp_rt::thread::{RealTime, Refusal};
+use asmp_rt::thread::{RealTime, Refusal, Watch};
 use std::process::Command;
 use std::time::Duration;
 
@@ -130,6 +130,40 @@ fn a_policy_refused_after_memory_was_locked_unlocks_it() {
         }
         Refusal::MemoryLimit { .. } | Refusal::MemoryLock(_) => println!("skipped: {refusal}"),
         other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_thread_that_wishes_nothing_else_has_all_memory_locked_and_its_heap_there() {
+    let test = "a_thread_that_wishes_nothing_else_has_all_memory_locked_and_its_heap_there";
+    if std::env::var(CASE).as_deref() != Ok(test) {
+        let text = child(test);
+        text.lines().filter(|line| line.contains("skipped: ")).for_each(|reason| eprintln!("{reason}"));
+        return;
+    }
+    let task = RealTime::fifo(1).heap(8 << 20).start("locked", |_| {
+        Watch::enter().leave();
+        let watch = Watch::enter();
+        let block = std::hint::black_box(vec![1u8; 4 << 20]);
+        let seen = watch.leave();
+        drop(block);
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let kilobytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.trim().trim_end_matches(" kB").parse::<u64>().unwrap()
+        };
+        (seen, kilobytes("VmLck:"), kilobytes("VmRSS:"))
+    });
+    match task {
+        Ok(task) => {
+            let (seen, locked, resident) = task.join().unwrap();
+            assert_eq!(seen.minor_faults, 0, "{seen}");
+            assert!(locked > 8 << 10 && locked * 10 > resident * 9, "{locked} of {resident} kB");
+        }
+        Err(refusal @ (Refusal::MemoryLimit { .. } | Refusal::NoPermission { .. })) => {
+            println!("skipped: {refusal}");
+        }
+        Err(other) => panic!("{other}"),
     }
 }
 
