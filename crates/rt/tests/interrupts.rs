@@ -1,6 +1,6 @@
 //! Interrupts as messages: eventfds and timerfds as the kernel makes them, and a UIO device played by a socket.
 
-use asmp_rt::thread::{Handler, Interrupt, InterruptError, Interrupts, Line, RealTime, Reply, Schedule};
+use asmp_rt::thread::{Handler, Interrupt, Interrupts, Line, RealTime, Reply};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -27,35 +27,30 @@ fn fire(device: &mut File, events: u64) {
 
 /// A policy that this process may set: the tests are about messages, not about time.
 fn policy() -> RealTime {
-    let permitted = asmp_host::sched::set(0, &Schedule::Fifo { priority: 1 }).is_ok();
-    asmp_host::sched::set(0, &Schedule::Other { nice: 0 }).unwrap();
-    if !permitted {
-        eprintln!("note: no permission for SCHED_FIFO");
+    let fifo = RealTime::fifo(1).unlocked();
+    match fifo.clone().start("probe", |_| ()) {
+        Ok(_) => fifo,
+        Err(refusal) => {
+            eprintln!("note: at the ordinary policy: {refusal}");
+            RealTime::without_policy().unlocked()
+        }
     }
-    RealTime::fifo(1).unlocked()
 }
 
 /// A handler that passes each message on and then waits for its reply from the test.
-fn puppet(line: Line) -> Option<(Handler, Receiver<Interrupt>, Sender<Reply>)> {
+fn puppet(line: Line) -> (Handler, Receiver<Interrupt>, Sender<Reply>) {
     let ((tell, told), (answer, answers)) = (channel(), channel());
     let handler = Interrupts::handle(line, policy(), move |interrupt| {
         tell.send(interrupt).unwrap();
         answers.recv().unwrap_or(Reply::Unmask)
     });
-    match handler {
-        Ok(handler) => Some((handler, told, answer)),
-        Err(InterruptError::Thread(refusal)) => {
-            eprintln!("skipped: {refusal}");
-            None
-        }
-        Err(error) => panic!("{error}"),
-    }
+    (handler.unwrap(), told, answer)
 }
 
 #[test]
 fn what_comes_while_the_line_is_masked_is_one_message_after_the_reply() {
     let (line, mut device) = eventfd();
-    let Some((handler, told, answer)) = puppet(Line::counter(line, "event")) else { return };
+    let (handler, told, answer) = puppet(Line::counter(line, "event"));
     fire(&mut device, 1);
     assert_eq!(told.recv_timeout(PATIENCE).unwrap().count, 1);
     fire(&mut device, 2);
@@ -70,7 +65,7 @@ fn what_comes_while_the_line_is_masked_is_one_message_after_the_reply() {
 #[test]
 fn a_line_kept_masked_is_silent_until_somebody_unmasks_it() {
     let (line, mut device) = eventfd();
-    let Some((handler, told, answer)) = puppet(Line::counter(line, "event")) else { return };
+    let (handler, told, answer) = puppet(Line::counter(line, "event"));
     fire(&mut device, 1);
     told.recv_timeout(PATIENCE).unwrap();
     answer.send(Reply::KeepMasked).unwrap();
@@ -86,7 +81,7 @@ fn a_line_kept_masked_is_silent_until_somebody_unmasks_it() {
 fn a_second_handler_is_refused_also_for_a_duplicate_and_welcome_once_the_first_has_gone() {
     let (line, device) = eventfd();
     let (again, later) = (device.try_clone().unwrap(), device.try_clone().unwrap());
-    let Some((handler, _told, answer)) = puppet(Line::counter(line, "event")) else { return };
+    let (handler, _told, answer) = puppet(Line::counter(line, "event"));
     let refused = Interrupts::handle(Line::counter(again.into(), "again"), policy(), |_| Reply::Unmask);
     let text = refused.unwrap_err().to_string();
     assert_eq!(text, "again has its handler already, and a line has only one: free that first");
@@ -109,7 +104,7 @@ fn a_timer_is_a_line_like_any_other() {
     assert_eq!(unsafe { libc::timerfd_settime(descriptor, 0, &raw const once, std::ptr::null_mut()) }, 0);
     // SAFETY: just made, and nobody else's.
     let line = unsafe { OwnedFd::from_raw_fd(descriptor) };
-    let Some((handler, told, answer)) = puppet(Line::counter(line, "timer")) else { return };
+    let (handler, told, answer) = puppet(Line::counter(line, "timer"));
     assert_eq!(told.recv_timeout(PATIENCE).unwrap().count, 1);
     drop(answer);
     handler.free().unwrap();
@@ -119,7 +114,7 @@ fn a_timer_is_a_line_like_any_other() {
 fn a_uio_device_is_unmasked_by_writing_one_and_its_running_total_becomes_a_count() {
     let (ours, mut device) = UnixStream::pair().unwrap();
     let line = Line::uio_device(ours.into(), "uio-test").unwrap();
-    let Some((handler, told, answer)) = puppet(line) else { return };
+    let (handler, told, answer) = puppet(line);
     let unmasked = |device: &mut UnixStream| {
         let mut word = [0; 4];
         device.read_exact(&mut word).unwrap();
@@ -159,7 +154,7 @@ fn a_device_that_goes_away_ends_its_handler_with_the_cause() {
     let (ours, device) = UnixStream::pair().unwrap();
     let descriptor = ours.as_raw_fd();
     let line = Line::uio_device(ours.into(), "uio-test").unwrap();
-    let Some((handler, told, _answer)) = puppet(line) else { return };
+    let (handler, told, _answer) = puppet(line);
     drop(device);
     // The handler thread drops its sender when it ends.
     assert!(told.recv_timeout(PATIENCE).is_err());

@@ -22,6 +22,20 @@ fn started<T>(result: Result<T, Refusal>) -> Option<T> {
     }
 }
 
+/// For tests that are not about the policy: without permission for it they run at the ordinary one.
+fn any() -> RealTime {
+    match RealTime::fifo(1).unlocked().start("probe", |_| ()) {
+        Ok(task) => {
+            task.join().unwrap();
+            RealTime::fifo(1).unlocked()
+        }
+        Err(refusal) => {
+            eprintln!("note: at the ordinary policy: {refusal}");
+            RealTime::without_policy().unlocked()
+        }
+    }
+}
+
 #[test]
 fn a_thread_has_the_policy_the_cpu_and_the_name_it_asked_for() {
     let (tell, told) = mpsc::channel();
@@ -52,7 +66,7 @@ fn the_stack_of_a_started_thread_faults_no_page() {
         deep(80);
         watch.leave()
     };
-    let Some(task) = started(RealTime::fifo(1).stack(1 << 20).unlocked().start("deep", work)) else { return };
+    let task = any().stack(1 << 20).start("deep", work).unwrap();
     let seen = task.join().unwrap();
     assert_eq!(seen.minor_faults, 0, "{seen}");
 }
@@ -70,7 +84,7 @@ fn a_suspended_thread_gets_no_release_until_it_is_woken() {
         }
         "deleted"
     };
-    let Some(task) = started(RealTime::fifo(1).unlocked().start("axis", work)) else { return };
+    let task = any().start("axis", work).unwrap();
     told.recv().unwrap();
     task.suspend();
     // At most the release that was under way, and one whose state was read before; then none ever.
@@ -78,7 +92,11 @@ fn a_suspended_thread_gets_no_release_until_it_is_woken() {
     assert!(told.recv_timeout(20 * MS).is_err(), "suspended");
     task.wakeup();
     let skipped = told.recv().unwrap().unwrap();
-    assert!(skipped > 0, "the releases of the suspension are neither given late nor counted as overruns");
+    // About 40 releases lay in the suspension. One is dropped in any case, and a slow machine may miss a few more.
+    assert!(
+        skipped > 10,
+        "{skipped}: releases of the suspension are neither given late nor counted as overruns"
+    );
     assert_eq!(task.delete().unwrap(), "deleted");
 }
 
@@ -91,7 +109,7 @@ fn a_period_changed_from_outside_takes_hold_at_the_next_release() {
             let _ = tell.send((tick.scheduled_ns, releases.period_ns()));
         }
     };
-    let Some(task) = started(RealTime::rr(1).unlocked().start("axis", work)) else { return };
+    let task = any().start("axis", work).unwrap();
     told.recv().unwrap();
     assert!(task.set_period(Duration::ZERO).is_err());
     task.set_period(3 * MS).unwrap();
@@ -109,7 +127,7 @@ fn a_suspended_thread_can_be_deleted() {
         while releases.wait().is_some() {}
         me.is_deleted()
     };
-    let Some(task) = started(RealTime::fifo(1).unlocked().start("axis", work)) else { return };
+    let task = any().start("axis", work).unwrap();
     task.suspend();
     assert!(task.delete().unwrap());
 }
@@ -117,7 +135,7 @@ fn a_suspended_thread_can_be_deleted() {
 #[test]
 fn a_panic_in_a_real_time_thread_reaches_the_one_who_joins_it() {
     let work = |_: &asmp_rt::thread::Me| panic!("the drive is gone");
-    let Some(task) = started(RealTime::fifo(1).unlocked().start("axis", work)) else { return };
+    let task = any().start("axis", work).unwrap();
     let panic = task.join().unwrap_err();
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"the drive is gone"));
 }
@@ -141,13 +159,13 @@ fn sections_that_sleep_are_tallied_and_the_waits_between_them_are_not() {
                 std::thread::sleep(MS);
             }
         };
-        let task = started(RealTime::fifo(1).unlocked().start("axis", work))?;
+        let task = any().start("axis", work).unwrap();
         told.recv().unwrap();
         let tally = task.tally();
         task.delete().unwrap();
-        Some(tally)
+        tally
     };
-    let (Some(bad), Some(good)) = (run(true), run(false)) else { return };
+    let (bad, good) = (run(true), run(false));
     assert_eq!((bad.sections, bad.unclean, bad.first_unclean), (10, 10, Some(1)));
     assert!(bad.seen.voluntary_switches >= 10);
     assert!(bad.warning("axis").unwrap().contains("in 10 of 10 sections"));
