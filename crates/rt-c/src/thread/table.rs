@@ -4,13 +4,13 @@
 //! lock. Taking a place is set-up: it holds a lock, so that two who name one thread get one place. A thread gives its
 //! place back when it ends (a destructor of thread-specific data).
 //!
-//! A request for another period is a seqlock: its writers take turns by the lock, the thread reads it between two
-//! releases without ever waiting; one that it meets half written it takes after the kick that follows.
+//! A request for another period ([`Request`]) is written by turns with the lock held; the thread reads it between two
+//! releases without ever waiting, and one that it meets half written after the kick that follows.
 
-use asmp_rt::thread::Grid;
+use asmp_rt::thread::{Grid, Request};
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -88,9 +88,8 @@ pub struct Place {
     /// 1: stopped by another thread (a futex word).
     pub stopped: AtomicU32,
     pub overruns: AtomicU64,
-    request: AtomicU32,
-    start_ns: AtomicI64,
-    period_ns: AtomicI64,
+    /// Start and period as `pthread_make_periodic_np` was told; written with LOCK held.
+    request: Request,
     own: UnsafeCell<Own>,
 }
 
@@ -112,9 +111,7 @@ impl Place {
             token: AtomicBool::new(false),
             stopped: AtomicU32::new(0),
             overruns: AtomicU64::new(0),
-            request: AtomicU32::new(0),
-            start_ns: AtomicI64::new(0),
-            period_ns: AtomicI64::new(0),
+            request: Request::new(),
             own: UnsafeCell::new(Own { plan: Plan::Never, taken: 0 }),
         }
     }
@@ -132,14 +129,7 @@ impl Place {
     /// Asks the thread for another plan. For any thread; takes the lock.
     pub fn ask(&self, start_ns: i64, period_ns: i64) {
         let _lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
-        let even = self.request.load(Ordering::Relaxed);
-        self.request.store(even.wrapping_add(1), Ordering::Relaxed);
-        // Release: pairs with the Acquire fence in `take_request`; no value is seen before the odd number.
-        fence(Ordering::Release);
-        self.start_ns.store(start_ns, Ordering::Relaxed);
-        self.period_ns.store(period_ns, Ordering::Relaxed);
-        // Release: pairs with the Acquire load in `take_request`, which then sees both values.
-        self.request.store(even.wrapping_add(2), Ordering::Release);
+        self.request.write(start_ns, period_ns);
         self.post();
     }
 
@@ -158,17 +148,9 @@ impl Place {
     pub unsafe fn plan(&self) -> Plan {
         // SAFETY: passed on to the caller; the reference ends with this function.
         let own = unsafe { self.own() };
-        // Acquire: pairs with the last Release in `ask`.
-        let before = self.request.load(Ordering::Acquire);
-        if before != own.taken && before.is_multiple_of(2) {
-            let start_ns = self.start_ns.load(Ordering::Relaxed);
-            let period_ns = self.period_ns.load(Ordering::Relaxed);
-            // Acquire: pairs with the Release fence in `ask`; values of a later request come with its odd number.
-            fence(Ordering::Acquire);
-            if self.request.load(Ordering::Relaxed) == before {
-                own.plan = Plan::new(start_ns, period_ns).unwrap_or(Plan::Never);
-                own.taken = before;
-            }
+        if let Some((number, start_ns, period_ns)) = self.request.read(own.taken) {
+            own.plan = Plan::new(start_ns, period_ns).unwrap_or(Plan::Never);
+            own.taken = number;
         }
         own.plan
     }
@@ -215,7 +197,7 @@ fn take(thread: libc::pthread_t) -> Option<&'static Place> {
     place.token.store(false, Ordering::Relaxed);
     place.stopped.store(0, Ordering::Relaxed);
     place.overruns.store(0, Ordering::Relaxed);
-    let taken = place.request.load(Ordering::Relaxed);
+    let taken = place.request.number();
     // SAFETY: as above: it is nobody's.
     *unsafe { place.own() } = Own { plan: Plan::Never, taken };
     // Release: pairs with the Acquire in `find`.
@@ -302,20 +284,15 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_taken_whole_or_not_yet() {
+    fn the_last_request_is_the_plan() {
         let place = Place::free();
         // SAFETY: nobody else has this place.
         unsafe { libc::sem_init(place.kick.get(), 0, 0) };
         place.ask(100, 10);
         // SAFETY: this thread alone uses the place.
         assert_eq!(unsafe { place.plan() }, Plan::new(100, 10).unwrap());
-        // Half written: the number is odd.
-        place.request.fetch_add(1, Ordering::Relaxed);
-        place.start_ns.store(7, Ordering::Relaxed);
+        place.ask(7, 0);
         // SAFETY: as above.
-        assert_eq!(unsafe { place.plan() }, Plan::new(100, 10).unwrap());
-        place.request.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as above.
-        assert_eq!(unsafe { place.plan() }, Plan::new(7, 10).unwrap());
+        assert_eq!(unsafe { place.plan() }, Plan::new(7, 0).unwrap());
     }
 }

@@ -26,6 +26,7 @@ mod memory;
 mod partition;
 mod periodic;
 mod refusal;
+mod request;
 mod start;
 mod watch;
 
@@ -36,6 +37,7 @@ pub use memory::{lock_memory, prefault_heap, prefault_stack};
 pub use partition::Join;
 pub use periodic::{BadPeriod, Grid, Periodic, Release, Tick};
 pub use refusal::{AdmissionLimit, Confined, Limit, Refusal, Share};
+pub use request::Request;
 pub use start::RealTime;
 pub use watch::{Seen, Tally, Watch};
 
