@@ -159,7 +159,7 @@ static void a_thread_is_stopped_wherever_it_is_and_goes_on_from_there(void)
 	CHECK(pthread_suspend_np(thread) == 0);
 	CHECK(pthread_delete_np(thread) == 0);
 	/* Stopped in a cancellation point, in its midst, or just about to stop: cancelled all the same. */
-	for (int turn = 0; turn < 200; turn++) {
+	for (int turn = 0; turn < 100; turn++) {
 		CHECK(pthread_create(&thread, NULL, turn % 2 ? counts : spins, NULL) == 0);
 		if (turn % 3)
 			usleep(500);
