@@ -8,7 +8,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("asmp-host", &[]),
     ("asmp-shield", &["asmp-host"]),
     ("asmp-measure", &["asmp-host"]),
-    ("asmp-rt", &[]),
+    ("asmp-rt", &["asmp-host"]),
+    ("asmp-rt-c", &["asmp-rt"]),
     ("asmp", &["asmp-host", "asmp-shield", "asmp-measure"]),
 ];
 
