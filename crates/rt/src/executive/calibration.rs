@@ -5,8 +5,13 @@
 //! that one preemption does not move the estimate. With a final spin the aim lies a margin `m = 3 E|err|` before `t`,
 //! and the CPU is kept for what is left of it; without, `m = 0`.
 //!
-//! The first `1/k` wake-ups are averaged plainly (`k = 1/n`), so that the loop settles at once. Pure arithmetic:
-//! bounded, no allocation, no system call.
+//! Wake-ups have a tail on one side, and with a clip of 100 us alone 1 % of them beyond it draws `e` 1 us from their
+//! middle. So an error counts also as no more than `E|err|` once the loop has settled (Huber's estimator): on a loaded
+//! host the median went from -0.98 to -0.26 us. The first `1/k` wake-ups are averaged plainly (`k = 1/n`), so that the
+//! loop settles at once. Pure arithmetic: bounded, no allocation, no system call.
+
+/// Errors of that size always count in full, so that a loop without noise still moves.
+const FLOOR_NS: f64 = 1000.0;
 
 /// How the loop is set.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -67,7 +72,9 @@ impl Calibration {
         let clip = self.tuning.clip_ns as f64;
         let error = (i128::from(woken_ns) - i128::from(timer.aim_ns)) as f64;
         let error = error.clamp(-clip, clip);
-        self.estimate_ns += gain * error;
+        let settled = gain <= self.tuning.gain;
+        let usual = if settled { self.mean_absolute_ns.max(FLOOR_NS).min(clip) } else { clip };
+        self.estimate_ns += gain * error.clamp(-usual, usual);
         self.mean_absolute_ns += gain * (error.abs() - self.mean_absolute_ns);
     }
 
@@ -128,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn one_outlier_moves_the_estimate_by_no_more_than_gain_times_clip() {
+    fn one_outlier_hardly_moves_the_estimate_and_many_do() {
         let mut calibration = Calibration::new(Tuning::CALIBRATED);
         for n in 1..1000 {
             let timer = calibration.program(n * 1_000_000);
@@ -138,7 +145,23 @@ mod tests {
         let timer = calibration.program(1_000_000_000);
         calibration.learn(&timer, timer.timer_ns + 50_000_000);
         let moved = calibration.estimate_ns() - before;
-        assert!((2999.0..=3001.0).contains(&moved), "{moved}");
+        assert!((29.0..=31.0).contains(&moved), "the gain times 1 us: {moved}");
+        for n in 1..1000 {
+            let timer = calibration.program((1000 + n) * 1_000_000);
+            calibration.learn(&timer, timer.timer_ns + 50_000_000);
+        }
+        let moved = calibration.estimate_ns() - before;
+        assert!(moved > 500_000.0, "what stays is no outlier: {moved}");
+    }
+
+    #[test]
+    fn a_tail_on_one_side_does_not_draw_the_middle_away() {
+        // 2 of 100 wake-ups are 500 us late.
+        let latency = |n| if n % 50 == 49 { 520_000 } else { paper(n) };
+        let mut errors = errors_ns(Tuning::CALIBRATED, 5000, latency)[100..].to_vec();
+        errors.sort_unstable();
+        let median = errors[errors.len() / 2];
+        assert!(median.abs() < 500, "{median}");
     }
 
     #[test]
