@@ -234,26 +234,31 @@ fn an_interrupt_thread_that_could_deliver_at_last_runs_the_handler() {
     assert_eq!(cpu.done_ns(handler, 2), [25 * US], "and the handler goes on");
 }
 
-/// Two interrupts, the second while the first is handled.
-fn second_interrupt(policy: Policy) -> (VirtualCpu, [ThreadId; 2]) {
-    let mut cpu = cpu(policy);
+/// Two interrupts, the second while the first is handled; another thread is ready at the reply, if asked for.
+fn second_interrupt(priority: Option<u8>) -> (VirtualCpu, ThreadId) {
+    let mut cpu = cpu(L4);
     let handler = cpu.thread(5, None);
     cpu.script(handler, &[Step::ReplyWait, Step::Compute(5 * US)], Then::Repeat(0)).unwrap();
     let line = cpu.line(handler);
     cpu.interrupt_at(10 * US, line);
     cpu.interrupt_at(12 * US, line);
-    let other = thread(&mut cpu, 7, &[Step::WaitUntil(15 * US), Step::Compute(US)]);
+    if let Some(priority) = priority {
+        thread(&mut cpu, priority, &[Step::WaitUntil(13 * US), Step::Compute(US)]);
+    }
     cpu.run_until(1_000_000).unwrap();
-    (cpu, [handler, other])
+    (cpu, handler)
 }
 
 #[test]
 fn an_interrupt_that_came_while_masked_is_delivered_by_the_reply() {
-    let (cpu, [handler, other]) = second_interrupt(L4);
-    // The other one, higher, wakes at the instant of the reply and is served first; then the handler has it.
-    assert_eq!(cpu.done_ns(handler, 1), [15 * US, 21 * US]);
-    assert_eq!(cpu.done_ns(other, 1), [16 * US]);
-    assert_eq!(cpu.counts().interrupts, 2);
+    for priority in [None, Some(4)] {
+        let (cpu, handler) = second_interrupt(priority);
+        assert_eq!(cpu.done_ns(handler, 1), [15 * US, 20 * US]);
+        assert_eq!(cpu.counts().interrupts, 2);
+    }
+    // One above the handler has come meanwhile and made the first run longer.
+    let (cpu, handler) = second_interrupt(Some(7));
+    assert_eq!(cpu.done_ns(handler, 1), [16 * US, 21 * US]);
 }
 
 /// The handler replies while a lower thread is ready: who runs, and how many switches it takes.

@@ -45,7 +45,7 @@ pub fn admit(set: &[Demand]) -> Result<(), Refusal> {
     let utilisation = set.iter().map(share).fold(0, u128::saturating_add);
     if utilisation > 1 << 64 {
         return Err(Refusal::Overload {
-            permille: u64::try_from((utilisation >> 32) * 1000 >> 32).unwrap_or(u64::MAX),
+            permille: u64::try_from(((utilisation >> 32) * 1000) >> 32).unwrap_or(u64::MAX),
         });
     }
     let mut order: Vec<usize> = (0..set.len()).collect();
@@ -119,7 +119,7 @@ fn safe_budgets(sorted: &[Demand]) -> Vec<u64> {
         // Each share is rounded up, so that the bound errs downwards.
         used += (u128::from(demand.budget_ns) << 64).div_ceil(u128::from(demand.period_ns));
         // p_1 times what is left, both below 2^64 but for an empty CPU.
-        u64::try_from((left >> 1) * u128::from(first.period_ns) >> 63).unwrap_or(u64::MAX)
+        u64::try_from(((left >> 1) * u128::from(first.period_ns)) >> 63).unwrap_or(u64::MAX)
     };
     sorted.iter().map(bound).collect()
 }

@@ -30,6 +30,11 @@ impl VirtualCpu {
 
     /// One event, one step, or one stretch of computing.
     pub(super) fn go_on(&mut self, limit_ns: u64) -> Result<Went, Livelock> {
+        debug_assert!(
+            self.ready
+                .iter()
+                .all(|thread| self.current != Some(*thread) && self.threads[thread.0].state == State::Ready)
+        );
         if let Some(due) = self.due.first_entry().filter(|due| due.key().0 <= self.now_ns) {
             match due.remove() {
                 Due::Wake(thread) => self.wake(thread),

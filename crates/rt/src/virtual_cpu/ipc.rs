@@ -53,6 +53,10 @@ impl VirtualCpu {
             }
             Some(from) => self.receive(current, from),
         };
+        if matches!(received, Received::Blocks) {
+            // Whoever runs next, also this thread itself, comes from the ready ones.
+            self.current = None;
+        }
         if let Some(line) = replied {
             return self.unmask(line);
         }
@@ -67,10 +71,10 @@ impl VirtualCpu {
                 Step::Call(to) => self.choose(Situation::Call { dest: to }),
                 _ => self.choose(reply(step, dest, None)),
             },
-            (Received::From(sender), None) => self.to_sender(sender, Situation::Receive { from: sender }),
+            (Received::From(sender), None) => self.after_receive(sender, Situation::Receive { from: sender }),
             (Received::From(sender), Some(dest)) => {
                 let next = self.candidate(sender);
-                self.to_sender(sender, reply(step, dest, Some(next)));
+                self.after_receive(sender, reply(step, dest, Some(next)));
             }
             (Received::FromLine, None) => self.choose(Situation::IrqSends { handler: current }),
             (Received::FromLine, Some(dest)) => {
@@ -85,7 +89,7 @@ impl VirtualCpu {
 
     /// The sender's call ends its send phase and waits for us: then the CPU comes back to us with its donation
     /// (`Call()` in table 2).
-    fn to_sender(&mut self, sender: ThreadId, situation: Situation) {
+    fn after_receive(&mut self, sender: ThreadId, situation: Situation) {
         let to_sender = matches!(
             decide(&self.policy, situation),
             Choice::Direct(thread) | Choice::Donate(thread) if thread == sender
