@@ -14,6 +14,8 @@ mod caller;
 mod decision;
 mod engine;
 mod ipc;
+#[cfg(test)]
+mod tests;
 
 pub use caller::{Caller, Latency};
 pub use decision::{Candidate, Choice, IrqDone, Mode, OnSend, Policy, Queueing, Situation, decide};
