@@ -95,6 +95,23 @@ fn a_queue_by_priority_serves_the_high_sender_first() {
     assert_eq!(served_at(Queueing::Priority), 2 * MS);
 }
 
+#[test]
+fn equal_senders_are_served_in_the_order_in_which_they_came() {
+    for queueing in [Queueing::Fifo, Queueing::Priority] {
+        let policy = Policy { queueing, inheritance: false, ..Policy::REAL_TIME };
+        let mut cpu = VirtualCpu::new(policy, Costs::default());
+        let server = cpu.thread(10, None);
+        let steps = [Step::Compute(MS), Step::ReplyWait, Step::Compute(MS)];
+        cpu.script(server, &steps, Then::Repeat(1)).unwrap();
+        let clients = [(); 3].map(|()| cpu.thread(20, None));
+        for client in clients {
+            cpu.script(client, &[Step::Call(server)], Then::End).unwrap();
+        }
+        cpu.run_until(100 * MS).unwrap();
+        assert_eq!(clients.map(|client| cpu.done_ns(client, 0)[0]), [2 * MS, 3 * MS, 4 * MS], "{queueing:?}");
+    }
+}
+
 /// Temporary priority inversion: A gives its time to the lower B; the middle M wakes meanwhile.
 #[test]
 fn a_direct_switch_lets_the_middle_run_before_the_high_caller() {
@@ -205,6 +222,22 @@ fn a_donation_ends_when_the_recipient_blocks_and_the_rest_stays_the_donors() {
     cpu.script(donor, &steps, Then::End).unwrap();
     cpu.run_until(50 * MS).unwrap();
     assert_eq!(cpu.done_ns(equal, 1), [12 * MS], "the donor paid 3 + 2 ms and has 5 ms left of its own");
+}
+
+#[test]
+fn a_queued_call_is_served_on_the_timeslice_of_its_client() {
+    let mut cpu = VirtualCpu::new(L4, Costs::default());
+    let server = cpu.thread(1, Some(50 * MS));
+    let first = cpu.thread(20, None);
+    let second = cpu.thread(20, Some(10 * MS));
+    cpu.script(server, &[Step::ReplyWait, Step::Compute(5 * MS)], Then::Repeat(0)).unwrap();
+    cpu.script(first, &[Step::Call(server)], Then::End).unwrap();
+    let steps = [Step::WaitUntil(2 * MS), Step::Compute(7 * MS), Step::Call(server)];
+    cpu.script(second, &steps, Then::End).unwrap();
+    cpu.run_until(100 * MS).unwrap();
+    // The second has used 7 ms when it calls; the server ends the first call at 12 ms, the second's rest at 15 ms.
+    let ended: Vec<_> = cpu.trace().iter().filter(|event| matches!(event.what, What::SliceEnd(_))).collect();
+    assert_eq!((ended[0].at_ns, ended[0].what), (15 * MS, What::SliceEnd(second)));
 }
 
 /// Calls that one client gets through in a second.

@@ -286,6 +286,9 @@ fn the_number_of_dropped_activations_reaches_the_next_job_even_past_another() {
     set.ended(&second, 39 * MS).unwrap();
     let Ok(Next::Run(third)) = set.next(39 * MS) else { panic!("one is ready") };
     assert_eq!((third.task, third.skipped), (1, 0));
+    set.ended(&third, 40 * MS).unwrap();
+    let Ok(Next::Run(fourth)) = set.next(40 * MS) else { panic!("one is ready") };
+    assert_eq!((fourth.task, fourth.activation, fourth.skipped), (0, 4, 0));
 }
 
 #[test]

@@ -105,6 +105,13 @@ mod tests {
     }
 
     #[test]
+    fn a_little_early_is_not_a_little_late() {
+        let mut errors = Errors::default();
+        [900, 940, 940].into_iter().for_each(|acted_ns| errors.record(1000, acted_ns));
+        assert_eq!(errors.exactness().unwrap().p1_p50_p99_ns, [-100; 3]);
+    }
+
+    #[test]
     fn errors_beyond_the_bins_are_kept_in_the_extremes() {
         let mut errors = Errors::default();
         errors.record(u64::MAX, 0);

@@ -30,7 +30,8 @@ pub struct Entry {
     pub id: EntryId,
     pub instant_ns: u64,
     pub action: Action,
-    /// The entry comes back that much later each time; `None`: once.
+    /// The entry comes back that much later each time, and after a standstill once for each time that was missed;
+    /// `None`: once.
     pub every_ns: Option<u64>,
 }
 

@@ -106,3 +106,20 @@ fn any_scripts_give_the_same_trace_twice() {
         assert_eq!(run(), run());
     }
 }
+
+#[test]
+fn the_timer_of_a_sleep_that_was_cut_short_does_not_end_the_next() {
+    use crate::executive::Clock;
+    use std::cell::RefCell;
+
+    let cpu = RefCell::new(VirtualCpu::new(Policy::REAL_TIME, Costs::default()));
+    let caller = Caller::new(&cpu, 1, Latency::default());
+    let flags = Arc::new(Flags::new(1));
+    cpu.borrow_mut().flag_at(5, &flags, 0);
+    let clock = |until_ns| {
+        (&caller).wait(until_ns, &flags);
+        flags.take(0);
+        (&caller).now_ns()
+    };
+    assert_eq!([clock(10), clock(20)], [5, 20]);
+}
