@@ -4,6 +4,7 @@
 //! Fractions go along a spanning forest that takes edges in the order they were given; each other edge is then
 //! checked, so that the edge that is named contradicts edges before it. O(V + E) but for the forest's union-find.
 
+use super::refusal::Contradiction;
 use super::{Graph, Refusal, gcd, lcm};
 use std::collections::VecDeque;
 
@@ -83,7 +84,7 @@ pub fn balance(graph: &Graph, max_firings: u64) -> Result<Balance, Refusal> {
             let over = u128::from(from.over) * u128::from(to.under);
             let under = u128::from(to.over) * u128::from(from.under);
             let shared = gcd_wide(over, under);
-            return Err(Refusal::Inconsistent {
+            return Err(Refusal::Inconsistent(Box::new(Contradiction {
                 edge: edge.name.clone(),
                 from: tasks[edge.from].name.clone(),
                 to: tasks[edge.to].name.clone(),
@@ -91,7 +92,7 @@ pub fn balance(graph: &Graph, max_firings: u64) -> Result<Balance, Refusal> {
                 read: edge.read,
                 from_firings: over / shared,
                 to_firings: under / shared,
-            });
+            })));
         }
     }
     // Scaled by the least common multiple of what is under the fractions, their greatest common divisor is 1: a

@@ -23,7 +23,7 @@ mod svg;
 
 pub use buffer::{Proof, Size, least_capacity};
 pub use dot::dot;
-pub use refusal::{On, Refusal, Verdict, Wait};
+pub use refusal::{Contradiction, On, Refusal, Verdict, Wait};
 pub use report::{Cluster, EdgeReport, Limits, Output, Report, TaskReport, analyze};
 pub use schedule::{Phase, Run, Schedule};
 pub use svg::svg;

@@ -16,19 +16,8 @@ pub enum Verdict {
 #[serde(tag = "reason", rename_all = "kebab-case")]
 pub enum Refusal {
     /// Rates for which no number of firings leaves each edge as it was (rank of the topology matrix = tasks).
-    #[error(
-        "edge {edge} contradicts the edges before it: they have {from} fire {from_firings} times while {to} fires {to_firings} times; with write {write} and read {read} this edge gets other than it gives"
-    )]
-    Inconsistent {
-        edge: String,
-        from: String,
-        to: String,
-        write: u64,
-        read: u64,
-        /// In lowest terms, along the edges before.
-        from_firings: u128,
-        to_firings: u128,
-    },
+    #[error("{0}")]
+    Inconsistent(Box<Contradiction>),
 
     #[error(
         "one iteration fires task {task} more than {bound} times: rates that multiply along a path (2:3 ten times) grow like this; make neighbours' rates alike, or raise the bound"
@@ -58,7 +47,7 @@ pub enum Refusal {
 impl Refusal {
     pub fn verdict(&self) -> Verdict {
         match self {
-            Self::Inconsistent { .. } | Self::MemoryTooSmall { .. } | Self::Deadlock { .. } => Verdict::No,
+            Self::Inconsistent(_) | Self::MemoryTooSmall { .. } | Self::Deadlock { .. } => Verdict::No,
             Self::TooManyFirings { .. } | Self::TooLarge { .. } | Self::WorkBound { .. } => Verdict::Unknown,
         }
     }
@@ -66,10 +55,35 @@ impl Refusal {
     /// Edges at fault, by name.
     pub fn edges(&self) -> Vec<&str> {
         match self {
-            Self::Inconsistent { edge, .. } | Self::MemoryTooSmall { edge, .. } => vec![edge],
+            Self::Inconsistent(contradiction) => vec![&contradiction.edge],
+            Self::MemoryTooSmall { edge, .. } => vec![edge],
             Self::Deadlock { waits } => waits.iter().map(|wait| wait.edge.as_str()).collect(),
             Self::TooManyFirings { .. } | Self::TooLarge { .. } | Self::WorkBound { .. } => Vec::new(),
         }
+    }
+}
+
+/// An edge whose rates do not suit those of the edges before it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Contradiction {
+    pub edge: String,
+    pub from: String,
+    pub to: String,
+    pub write: u64,
+    pub read: u64,
+    /// In lowest terms, along the edges before.
+    pub from_firings: u128,
+    pub to_firings: u128,
+}
+
+impl fmt::Display for Contradiction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { edge, from, to, write, read, from_firings, to_firings } = self;
+        write!(
+            f,
+            "edge {edge} contradicts the edges before it: with those, {from_firings} firings of {from} go with \
+             {to_firings} of {to}; with write {write} and read {read}, tokens would pile up on this one or run out"
+        )
     }
 }
 

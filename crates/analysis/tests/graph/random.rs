@@ -54,19 +54,17 @@ fn a_graph_is_refused_as_inconsistent_exactly_if_elimination_finds_nothing() {
         let (tasks, mut edges) = consistent(&mut random, 6, 0);
         let broken = random.index(edges.len());
         edges[broken].2 = 1 + random.below(6);
-        let inconsistent = matches!(analyzed(&graph(tasks, &edges)), Err(Refusal::Inconsistent { .. }));
+        let inconsistent = matches!(analyzed(&graph(tasks, &edges)), Err(Refusal::Inconsistent(_)));
         assert_eq!(inconsistent, null_vector(tasks, &edges).is_none(), "{round}: {edges:?}");
         refused += u32::from(inconsistent);
         if inconsistent {
             // The named edge, and none before it.
-            let Err(Refusal::Inconsistent { edge, .. }) = analyzed(&graph(tasks, &edges)) else {
-                unreachable!()
-            };
-            let index: usize = edge[1..].parse().unwrap();
+            let Err(Refusal::Inconsistent(found)) = analyzed(&graph(tasks, &edges)) else { unreachable!() };
+            let index: usize = found.edge[1..].parse().unwrap();
             let contradicts = |count: usize| {
-                matches!(analyzed(&graph(tasks, &edges[..count])), Err(Refusal::Inconsistent { .. }))
+                matches!(analyzed(&graph(tasks, &edges[..count])), Err(Refusal::Inconsistent(_)))
             };
-            assert!(contradicts(index + 1) && !contradicts(index), "{round}: {edges:?}: {edge}");
+            assert!(contradicts(index + 1) && !contradicts(index), "{round}: {edges:?}: {found}");
         }
     }
     assert!((50..350).contains(&refused), "both kinds are met: {refused}");
