@@ -25,7 +25,7 @@ pub fn labels(graph: &Graph, result: &Result<Report, Refusal>) -> Labels {
         Ok(report) => {
             for (words, task) in tasks.iter_mut().zip(&report.tasks) {
                 let factor = report.clusters[task.cluster].factor;
-                words.push(format!("q {}   K {factor}", task.firings));
+                words.push(format!("q {} · K {factor}", task.firings));
                 let mut gc: Vec<String> = task.outputs.iter().map(|output| output.gc.to_string()).collect();
                 gc.dedup();
                 if gc.len() > 4 {

@@ -18,7 +18,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { firings: 1_000_000_000_000_000, work: 1_000_000 }
+        Self { firings: 1_000_000_000_000_000, work: 4_000_000 }
     }
 }
 

@@ -3,12 +3,14 @@
 
 use super::dot::labels;
 use super::{Graph, Refusal, Report};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 
 const BOX: (usize, usize) = (170, 62);
-const GAP: (usize, usize) = (190, 46);
-const MARGIN: usize = 40;
+const GAP: (usize, usize) = (190, 120);
+const MARGIN: usize = 60;
+/// How far arcs of a row leave it, one after another; a curve comes three quarters of the way.
+const LANES: [usize; 3] = [36, 56, 76];
 
 /// The graph with its numbers, or with the edges at fault in red. Linear but for sorting.
 pub fn svg(graph: &Graph, result: &Result<Report, Refusal>) -> String {
@@ -19,39 +21,52 @@ pub fn svg(graph: &Graph, result: &Result<Report, Refusal>) -> String {
     let corner =
         |(column, row): (usize, usize)| (MARGIN + column * (BOX.0 + GAP.0), MARGIN + row * (BOX.1 + GAP.1));
     let width = columns * (BOX.0 + GAP.0) - GAP.0 + 2 * MARGIN;
-    let height = rows * (BOX.1 + GAP.1) + 2 * MARGIN;
+    let height = rows * (BOX.1 + GAP.1) - GAP.1 + 2 * MARGIN;
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"12\" text-anchor=\"middle\">\n\
          <defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" orient=\"auto\"><path d=\"M0 0 8 4 0 8z\"/></marker></defs>\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n"
     );
     let mut words = String::new();
+    let mut arcs = BTreeMap::new();
     for (index, edge) in graph.edges().iter().enumerate() {
-        let ((x1, y1), (x2, y2)) = (corner(place[edge.from]), corner(place[edge.to]));
+        let (from, to) = (place[edge.from], place[edge.to]);
+        let ((x1, y1), (x2, y2)) = (corner(from), corner(to));
         let colour = if labels.at_fault[index] { "red" } else { "black" };
-        let (path, at) = if place[edge.from].0 < place[edge.to].0 {
-            let (x1, y1, y2) = (x1 + BOX.0, y1 + BOX.1 / 2, y2 + BOX.1 / 2);
+        let mut lane = |key| {
+            let count = arcs.entry(key).or_insert(0);
+            *count += 1;
+            *count - 1
+        };
+        let (path, (x, y)) = if from.0 + 1 == to.0 {
+            // Straight to the next layer; edges side by side leave and arrive one below the other.
+            let below = lane((edge.from, edge.to, true)) % LANES.len() * 18;
+            let (x1, y1, y2) = (x1 + BOX.0, y1 + BOX.1 / 3 + below, y2 + BOX.1 / 3 + below);
             let middle = x1.midpoint(x2);
-            (
-                format!("M{x1} {y1}C{middle} {y1} {middle} {y2} {x2} {y2}"),
-                (x1 + GAP.0 / 2, (y1 + (y2.max(y1) - y1) / 4).saturating_sub((y1.max(y2) - y2) / 4)),
-            )
+            (format!("M{x1} {y1}C{middle} {y1} {middle} {y2} {x2} {y2}"), (middle, y1.midpoint(y2)))
+        } else if from.0 < to.0 {
+            // Over the boxes between.
+            let far = LANES[lane((from.1, 0, true)) % LANES.len()];
+            let (x1, x2, y) = (x1 + BOX.0 * 3 / 4, x2 + BOX.0 / 4, y1.min(y2).saturating_sub(far));
+            let top = (y1 + y2 + 6 * y) / 8;
+            (format!("M{x1} {y1}C{x1} {y} {x2} {y} {x2} {y2}"), (x1.midpoint(x2), top))
         } else {
-            // Back to an earlier layer, to the same, or to itself: below the boxes.
-            let (x1, x2, below) = (x1 + BOX.0 * 3 / 4, x2 + BOX.0 / 4, y1.max(y2) + BOX.1 + GAP.1);
+            // Back to an earlier layer, to the same, or to itself: under the boxes.
+            let far = LANES[lane((from.1, 0, false)) % LANES.len()];
+            let (x1, x2, y) = (x1 + BOX.0 * 3 / 4, x2 + BOX.0 / 4, y1.max(y2) + BOX.1 + far);
             let (y1, y2) = (y1 + BOX.1, y2 + BOX.1);
-            (format!("M{x1} {y1}C{x1} {below} {x2} {below} {x2} {y2}"), (x1.midpoint(x2), below - 8))
+            let bottom = (y1 + y2 + 6 * y) / 8;
+            (format!("M{x1} {y1}C{x1} {y} {x2} {y} {x2} {y2}"), (x1.midpoint(x2), bottom))
         };
         let _ = writeln!(
             text,
             "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" marker-end=\"url(#tip)\"><title>{}</title></path>",
-            escape(&edge.name)
+            escape(&graph.edges()[index].name)
         );
-        // Two edges side by side have their words side by side too.
-        let (x, y) = (at.0, at.1.saturating_sub(5));
         let _ = writeln!(
             words,
-            "<text x=\"{x}\" y=\"{y}\" fill=\"{colour}\" font-size=\"11\">{}</text>",
+            "<text x=\"{x}\" y=\"{}\" fill=\"{colour}\" font-size=\"11\" stroke=\"white\" stroke-width=\"4\" paint-order=\"stroke\">{}</text>",
+            y + 4,
             escape(&labels.edges[index])
         );
     }

@@ -177,7 +177,7 @@ fn drawings_have_every_name_escaped_and_the_edges_at_fault_in_red() {
     let graph: Graph = text.parse().unwrap();
     let result = analyzed(&graph);
     let (dots, picture) = (dot(&graph, &result), svg(&graph, &result));
-    assert!(dots.contains(r#"t0 [label="a<\"&\\\nq 3   K 1\nGc 6"];"#), "{dots}");
+    assert!(dots.contains(r#"t0 [label="a<\"&\\\nq 3 · K 1\nGc 6"];"#), "{dots}");
     assert!(dots.contains(r#"t0 -> t1 [label="2 : 3, size 4"];"#), "{dots}");
     assert!(picture.contains("a&lt;&quot;&amp;\\</text>") && picture.contains("2 : 3, size 4"), "{picture}");
     assert!(!picture.contains("stroke=\"red\""));
