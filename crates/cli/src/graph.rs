@@ -167,4 +167,37 @@ mod tests {
         let (_, declared) = example.split_once("\n\n").unwrap();
         assert!(guide.contains(declared), "the file too");
     }
+
+    #[test]
+    fn the_exit_code_says_yes_no_wrong_or_unknown_and_refused_graphs_are_drawn() {
+        let dir = tempfile::tempdir().unwrap();
+        let pair = "[[task]]\nname = \"a\"\n[[task]]\nname = \"b\"\n";
+        let edge = |rest: &str| format!("[[edge]]\nfrom = \"a\"\nto = \"b\"\nwrite = 2\nread = 3\n{rest}");
+        for (text, code) in [
+            (format!("{pair}{}", edge("")), 0),
+            (format!("{pair}{}", edge("memory = 3\n")), 1),
+            (format!("{pair}{}", edge("delay = 3\n")), 2),
+            (format!("{pair}{}", edge("").replace("2\n", "1234567\n")), 3),
+        ] {
+            let file = dir.path().join("flow.toml");
+            std::fs::write(&file, &text).unwrap();
+            let drawing = dir.path().join(format!("{code}.svg"));
+            let args = Args {
+                file,
+                json: code % 2 == 1,
+                svg: Some(drawing.clone()),
+                dot: None,
+                max_firings: 1_000_000,
+                max_work: 1_000,
+            };
+            let got = graph(&args).unwrap_or_else(|error| crate::exit::code_of(&error));
+            assert_eq!(got, code, "{text}");
+            assert_eq!(drawing.exists(), code != 2);
+            let missing = Args { file: dir.path().join("none.toml"), ..args };
+            assert_eq!(crate::exit::code_of(&graph(&missing).unwrap_err()), USAGE);
+            let unwritable =
+                Args { file: dir.path().join("flow.toml"), svg: Some(dir.path().into()), ..missing };
+            assert_eq!(crate::exit::code_of(&graph(&unwritable).unwrap_err()), USAGE);
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::oracle::{Edge, fire, null_vector};
 use crate::{Random, analyzed, bounded, firings, graph};
-use asmp_analysis::graph::{Proof, Refusal};
+use asmp_analysis::graph::{Limits, Proof, Refusal, analyze};
 
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
@@ -103,6 +103,44 @@ fn a_graph_deadlocks_exactly_if_firing_one_by_one_gets_stuck() {
         }
     }
     assert!((100..500).contains(&refused), "both kinds are met: {refused}");
+}
+
+#[test]
+fn with_little_work_the_answer_is_the_same_or_unknown() {
+    let mut random = Random(6);
+    let (mut yes, mut unlisted, mut no, mut unknown) = (0, 0, 0, 0);
+    for round in 0..1000 {
+        let (tasks, edges) = consistent(&mut random, 6, 3);
+        let given: Vec<_> = edges
+            .iter()
+            .map(|&(a, b, c, d, e)| {
+                (a, b, c, d, e, (random.below(2) == 0).then(|| c + d + e + random.below(4)))
+            })
+            .collect();
+        let memories: Vec<Option<u64>> = given.iter().map(|given| given.5).collect();
+        let count = null_vector(tasks, &edges).unwrap();
+        let lives = |capacity: &[Option<u64>]| fire(&count, &edges, capacity).is_some();
+        let limits = Limits { work: 10 + random.below(100), ..Limits::default() };
+        match analyze(&bounded(tasks, &given), &limits) {
+            Ok(report) => {
+                assert!(lives(&memories), "{round}: {given:?}");
+                yes += 1;
+                unlisted += u32::from(report.schedule.phases.iter().any(|phase| phase.runs.is_none()));
+                let sizes: Option<Vec<_>> = report.edges.iter().map(|edge| Some(edge.size?.tokens)).collect();
+                if let Some(sizes) = sizes {
+                    let sizes: Vec<_> = sizes.into_iter().map(Some).collect();
+                    assert!(lives(&sizes), "{round}: {given:?} {sizes:?}");
+                }
+            }
+            Err(Refusal::Deadlock { .. }) => {
+                assert!(!lives(&memories), "{round}: {given:?}");
+                no += 1;
+            }
+            Err(Refusal::WorkBound { .. }) => unknown += 1,
+            Err(refusal) => panic!("{round}: {refusal}"),
+        }
+    }
+    assert!(yes > 100 && unlisted > 10 && no > 50 && unknown > 20, "{yes} {unlisted} {no} {unknown}");
 }
 
 #[test]
