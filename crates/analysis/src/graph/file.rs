@@ -131,6 +131,10 @@ mod tests {
                 "task a is independent, but edge a -> a touches it",
             ),
             ("[[task]]\nname = \"a\"\ncase = \"data\"\nmultiple_of = 20\n".to_owned(), "any firing"),
+            (
+                format!("{PAIR}[[edge]]\nfrom = \"b\"\nto = \"a\"\n{rates}multiple_of = 2\n"),
+                "edge b -> a: multiple_of, but task b may change after any firing",
+            ),
             ("[[task]]\nname = \"a\"\nmultiple_of = 0\n".to_owned(), "multiple_of is 0"),
         ] {
             let error = text.parse::<Graph>().expect_err(&text).to_string();

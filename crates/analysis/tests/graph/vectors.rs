@@ -121,6 +121,23 @@ fn a_ring_without_enough_initial_tokens_is_named_task_by_task() {
 }
 
 #[test]
+fn a_task_that_only_suffers_from_a_deadlock_is_no_part_of_the_ring() {
+    // t0 is in one piece with t1 and t2, which block each other, and waits for them.
+    let graph = graph(3, &[(1, 2, 1, 1, 0), (2, 1, 1, 1, 0), (2, 0, 1, 1, 0), (0, 1, 1, 1, 1)]);
+    let Refusal::Deadlock { waits } = analyzed(&graph).unwrap_err() else { panic!() };
+    let mut tasks: Vec<&str> = waits.iter().map(|wait| wait.task.as_str()).collect();
+    tasks.sort_unstable();
+    assert_eq!(tasks, ["t1", "t2"]);
+}
+
+#[test]
+fn a_schedule_too_long_to_list_is_not_cut_off() {
+    let ring = [(0, 1, 1, 1, 0), (1, 0, 1, 1, 1), (1, 2, 1, 1009, 0), (2, 1, 1009, 1, 1009)];
+    let report = analyzed(&graph(3, &ring)).unwrap();
+    assert_eq!((&report.schedule.phases[0].runs, report.edges[0].peak), (&None, Some(1)), "2019 runs");
+}
+
+#[test]
 fn a_memory_below_the_least_is_refused_by_name_and_the_least_is_taken() {
     let with = |memory| bounded(2, &[(0, 1, 2, 3, 0, Some(memory))]);
     let refusal = analyzed(&with(3)).unwrap_err();
