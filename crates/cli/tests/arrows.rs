@@ -10,7 +10,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("asmp-measure", &["asmp-host"]),
     ("asmp-rt", &["asmp-host"]),
     ("asmp-rt-c", &["asmp-rt"]),
-    ("asmp", &["asmp-host", "asmp-shield", "asmp-measure"]),
+    ("asmp-analysis", &[]),
+    ("asmp", &["asmp-analysis", "asmp-host", "asmp-shield", "asmp-measure"]),
 ];
 
 fn edges() -> Vec<(String, String)> {
