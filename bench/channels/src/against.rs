@@ -79,7 +79,7 @@ pub fn iceoryx2(count: u64) -> f64 {
     let subscriber = service.subscriber_builder().buffer_size(ROOM).create().expect("a subscriber");
     let publisher = service
         .publisher_builder()
-        .unable_to_deliver_strategy(UnableToDeliverStrategy::Block)
+        .backpressure_strategy(BackpressureStrategy::RetryUntilDelivered)
         .create()
         .expect("a publisher");
     let other = move || {
@@ -90,7 +90,6 @@ pub fn iceoryx2(count: u64) -> f64 {
                     None => spin_loop(),
                 }
             };
-            assert_eq!(sample[0], number as u8);
         }
     };
     let here = || {
