@@ -3,6 +3,9 @@
 
 #[cfg(not(loom))]
 pub mod futex;
+#[cfg(not(loom))]
+pub mod mbuff;
 pub mod ring;
+pub mod seqlock;
 #[cfg(not(loom))]
 pub mod shm;
