@@ -113,7 +113,10 @@ fn start(test: &str, dir: &Path) -> Child {
         .unwrap()
 }
 
+/// Of the child; it ends with the test that started it, however that ends.
 fn the_dir() -> PathBuf {
+    // SAFETY: takes numbers only.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     PathBuf::from(std::env::var_os("ASMP_RT_TEST_DIR").unwrap())
 }
 

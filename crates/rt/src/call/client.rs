@@ -2,7 +2,7 @@
 
 use super::desk::{Caller, Message, Outcome, Want, notify_server};
 use super::pi::{self, Seated};
-use super::{CallError, Patience, SetupError, Table};
+use super::{CallError, Patience, SLICE, SetupError, Table};
 use crate::futex::{self, Woken};
 use crate::shm::{Role, ShmError};
 use std::path::Path;
@@ -96,7 +96,7 @@ impl Client {
 
     /// Waits for notification bits, and takes them. Errors: `NoServer`, `TimedOut`, `PeerDied`.
     pub fn wait_bits(&mut self, timeout: Option<Duration>) -> Result<u64, CallError> {
-        let mut patience = Patience::new(timeout);
+        let mut patience = Patience::new(timeout, Some(SLICE));
         let slot = self.table.slot(self.index);
         loop {
             let bits = self.caller.notes(&slot);
@@ -104,10 +104,10 @@ impl Client {
                 return Ok(bits);
             }
             let epoch = self.epoch()?;
-            let nap = patience.next().ok_or(CallError::TimedOut)?;
+            let nap = patience.next().map_err(|_| CallError::TimedOut)?;
             let Ok(expected) = self.caller.doze_for_notes(&slot) else { continue };
             let woken = match self.epoch() == Ok(epoch) {
-                true => futex::wait(slot.answer, expected, Some(nap)),
+                true => futex::wait(slot.answer, expected, nap),
                 false => Woken::Perhaps,
             };
             let over = woken == Woken::TimedOut && !self.table.shared.is_held(Role::Server);
@@ -126,8 +126,17 @@ impl Client {
         // Acquire pairs with Release in `Server::open` and in its end.
         match self.table.epoch().load(Acquire) {
             word if word & 1 == 1 => Ok(word >> 1),
-            _ => Err(CallError::NoServer),
+            _ => self.no_epoch(),
         }
+    }
+
+    #[cold]
+    fn no_epoch(&self) -> Result<u32, CallError> {
+        if self.table.shared.is_held(Role::Server) {
+            // Somebody has scribbled, or it is about to begin: awake, it puts that right.
+            futex::wake(self.table.desk().pending, 1);
+        }
+        Err(CallError::NoServer)
     }
 
     #[inline]
@@ -143,7 +152,7 @@ impl Client {
         if self.caller.post(&desk, &slot, (epoch, scheduling), want, self.priority, message) {
             futex::wake(desk.pending, 1);
         }
-        let mut patience = Patience::new(timeout);
+        let mut patience = Patience::new(timeout, Some(SLICE));
         loop {
             for spin in 0..=self.spins {
                 if let Some(outcome) = self.caller.outcome(&slot) {
@@ -153,15 +162,15 @@ impl Client {
                     std::hint::spin_loop();
                 }
             }
-            let Some(nap) = patience.next() else {
+            let Ok(nap) = patience.next() else {
                 let taken = !self.caller.withdraw(&slot);
                 return self.caller.outcome(&slot).ok_or(CallError::NoAnswer { taken });
             };
             match self.sleep(epoch, nap) {
                 Seated::TimedOut if self.table.shared.is_held(Role::Server) => {
-                    if self.caller.repost(&desk) {
-                        futex::wake(desk.pending, 1);
-                    }
+                    // Whatever stands there: the server sleeps without a timer, and somebody may have scribbled.
+                    self.caller.repost(&desk);
+                    futex::wake(desk.pending, 1);
                 }
                 Seated::TimedOut | Seated::OwnerDied => {
                     self.caller.withdraw(&slot);
@@ -173,7 +182,7 @@ impl Client {
     }
 
     /// Sleeps until the answer may be there. `OwnerDied` also if another server has come, or this one has left.
-    fn sleep(&self, epoch: u32, nap: Duration) -> Seated {
+    fn sleep(&self, epoch: u32, nap: Option<Duration>) -> Seated {
         let slot = self.table.slot(self.index);
         if self.table.shape.inherit {
             let seat = self.table.seat(self.index);
@@ -194,7 +203,7 @@ impl Client {
         if self.epoch() != Ok(epoch) {
             return Seated::OwnerDied;
         }
-        match futex::wait(slot.answer, expected, Some(nap)) {
+        match futex::wait(slot.answer, expected, nap) {
             Woken::Perhaps => Seated::Perhaps,
             Woken::TimedOut => Seated::TimedOut,
         }

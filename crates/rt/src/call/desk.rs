@@ -117,14 +117,14 @@ const UNANSWERED: u32 = 2;
 pub fn notify_server(desk: &Desk, bits: u64) -> bool {
     // Release pairs with Acquire in `Clerk::collect`: whoever sees `NOTIFIED` sees the bits.
     desk.notes.fetch_or(bits, Release);
-    desk.pending.fetch_or(NOTIFIED, AcqRel) & ASLEEP != 0
+    desk.pending.fetch_or(NOTIFIED, Release) & ASLEEP != 0
 }
 
 /// Sets notification bits for a client. True: wake it.
 pub fn notify_client(slot: &Slot, bits: u64) -> bool {
     // Release pairs with Acquire in `Caller::notes` and `Caller::doze_for_notes`.
     slot.notes.fetch_or(bits, Release);
-    slot.answer.fetch_or(NOTIFIED, AcqRel) & ASLEEP != 0
+    slot.answer.fetch_or(NOTIFIED, Release) & ASLEEP != 0
 }
 
 /// A client's own memory, to be used with the same slot always.
@@ -141,8 +141,8 @@ impl Caller {
     /// Takes slot `index` over from an earlier client, whose request, if any, is withdrawn.
     pub fn attach(index: usize, slot: &Slot) -> Self {
         let number = number_of(slot.request.load(Relaxed));
-        // AcqRel: against a server that takes the earlier client's request at this moment (see `withdraw`).
-        slot.request.swap(request(0, number, Stage::Idle), AcqRel);
+        // Acquire pairs with Release in `Clerk::take`, if a server takes the earlier client's request now (see `withdraw`).
+        slot.request.swap(request(0, number, Stage::Idle), Acquire);
         slot.answer.fetch_and(!ASLEEP, Relaxed);
         slot.notes.store(0, Relaxed);
         Self { bit: 1 << index, number, posted: 0 }
@@ -179,35 +179,37 @@ impl Caller {
     pub fn repost(&self, desk: &Desk) -> bool {
         // Release pairs with Acquire in `Clerk::collect`: the server that takes the bit sees the request. Its turn in
         // the order of `pending` against the server's exchange to ASLEEP decides who sees whom.
-        desk.pending.fetch_or(self.bit, AcqRel) & ASLEEP != 0
+        desk.pending.fetch_or(self.bit, Release) & ASLEEP != 0
     }
 
     /// The outcome, when it is there.
     #[inline]
     pub fn outcome(&self, slot: &Slot) -> Option<Outcome> {
         // Acquire pairs with Release in `Clerk::give`: the answer's words are there.
-        self.outcome_of(slot.answer.load(Acquire), slot)
-    }
-
-    fn outcome_of(&self, answer: u32, slot: &Slot) -> Option<Outcome> {
-        match answer & !(ASLEEP | NOTIFIED) {
-            word if word == self.number << 2 | ANSWERED => {
+        match self.how(slot.answer.load(Acquire)) {
+            0 => None,
+            ANSWERED => {
                 let mut message = [0; WORDS];
                 for (value, word) in message.iter_mut().zip(slot.given) {
                     *value = word.load(Relaxed);
                 }
                 Some(Outcome::Answered(message))
             }
-            word if word == self.number << 2 | UNANSWERED => Some(Outcome::Unanswered),
-            _ => None,
+            _ => Some(Outcome::Unanswered),
         }
+    }
+
+    /// How our request was answered; 0 if it was not.
+    fn how(&self, answer: u32) -> u32 {
+        let of_ours = (answer & !(ASLEEP | NOTIFIED)) >> 2 == self.number;
+        if of_ours { answer & 3 } else { 0 }
     }
 
     /// Announces that the client will sleep. `Ok`: what the answer word must hold for it to fall asleep.
     /// `Err`: do not, look again.
     pub fn doze(&self, slot: &Slot) -> Result<u32, ()> {
-        let answer = slot.answer.load(Acquire);
-        if self.outcome_of(answer, slot).is_some() {
+        let answer = slot.answer.load(Relaxed);
+        if self.how(answer) != 0 {
             return Err(());
         }
         sleep(slot.answer, answer)
@@ -233,8 +235,9 @@ impl Caller {
     pub fn withdraw(&self, slot: &Slot) -> bool {
         let idle = request(0, self.number, Stage::Idle);
         // Acquire on failure pairs with Release in `Clerk::take`: its reads of our message are done before the next
-        // one is written there. If this succeeds, the server's exchange fails.
-        match slot.request.compare_exchange(self.posted, idle, AcqRel, Acquire) {
+        // one is written there. (No model shows it: loom does not let a load see a later store.) If this
+        // succeeds, the server's exchange fails.
+        match slot.request.compare_exchange(self.posted, idle, Relaxed, Acquire) {
             Ok(_) => true,
             Err(_) => {
                 slot.request.store(idle, Relaxed);
@@ -246,8 +249,9 @@ impl Caller {
 
 /// Says "asleep" in a word that still holds `seen`.
 fn sleep(word: &AtomicU32, seen: u32) -> Result<u32, ()> {
-    // AcqRel: before or after the other side's read-modify-write of the same word: it sees ASLEEP, or this fails.
-    match word.compare_exchange(seen, seen | ASLEEP, AcqRel, Relaxed) {
+    // Relaxed: the order of this one word decides. The other side's read-modify-write comes after this and sees
+    // ASLEEP, or before, and this fails.
+    match word.compare_exchange(seen, seen | ASLEEP, Relaxed, Relaxed) {
         Ok(_) => Ok(seen | ASLEEP),
         Err(_) => Err(()),
     }
@@ -350,7 +354,7 @@ impl Clerk {
             return 0;
         }
         // Acquire pairs with `repost` and `notify_server`.
-        let pending = desk.pending.swap(0, AcqRel);
+        let pending = desk.pending.swap(0, Acquire);
         self.looks += 1;
         let mut come = pending & ((1 << self.clients) - 1);
         while come != 0 {
@@ -374,7 +378,8 @@ impl Clerk {
         }
         match self.served[client] {
             Some(served) if served.number == number_of(word) => {
-                return self.give(slot, served.number, &served.outcome);
+                self.give(slot, served.number, &served.outcome);
+                return true;
             }
             _ if stage == Stage::Taken => return false,
             _ => (),
@@ -411,7 +416,7 @@ impl Clerk {
             let taken = request(self.epoch, number, Stage::Taken);
             // Release pairs with Acquire in `withdraw`: the reads above are done. If it succeeds, the client had not
             // withdrawn, so what was read is what it posted.
-            if slot.request.compare_exchange(word, taken, AcqRel, Relaxed).is_err() {
+            if slot.request.compare_exchange(word, taken, Release, Relaxed).is_err() {
                 continue;
             }
             let want = if stage_of(word) == Stage::Call { Want::Call } else { Want::Send };
@@ -480,7 +485,7 @@ impl Clerk {
         };
         // Release pairs with Acquire in `outcome`: the answer's words are there. In the order of this word it is
         // before or after the client's exchange to ASLEEP: that fails, or this sees it.
-        slot.answer.swap(number << 2 | how, AcqRel) & ASLEEP != 0
+        slot.answer.swap(number << 2 | how, Release) & ASLEEP != 0
     }
 
     /// Announces that the server will sleep. `Ok`: what `pending` must hold for it to fall asleep.
@@ -492,3 +497,7 @@ impl Clerk {
 #[cfg(all(test, loom))]
 #[path = "desk_models.rs"]
 mod models;
+
+#[cfg(all(test, not(loom)))]
+#[path = "desk_tests.rs"]
+mod tests;

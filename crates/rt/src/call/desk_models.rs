@@ -47,6 +47,8 @@ impl Place {
 
 #[derive(Default)]
 struct Memory {
+    /// What a notification tells of.
+    told: AtomicU64,
     pending: AtomicU32,
     tickets: AtomicU32,
     notes: AtomicU64,
@@ -195,8 +197,11 @@ fn notification_bits_wake_whoever_waits_for_them_and_are_seen_once() {
     model(100, |memory, [caller, mut second], mut clerk| {
         let theirs = Arc::clone(&memory);
         let other = thread::spawn(move || {
-            if notify_server(&theirs.desk(), 1) {
-                theirs.futex.wake();
+            for bit in [1, 4] {
+                theirs.told.store(bit, Relaxed);
+                if notify_server(&theirs.desk(), bit) {
+                    theirs.futex.wake();
+                }
             }
             theirs.call(1, &mut second, 7);
             let slot = theirs.places[0].slot();
@@ -212,16 +217,18 @@ fn notification_bits_wake_whoever_waits_for_them_and_are_seen_once() {
             assert_eq!(caller.notes(&slot), 0);
         });
         let (mut all, mut requests) = (0, 0);
-        while all == 0 || requests == 0 {
+        while all != 5 || requests == 0 {
             let (bits, taken) = memory.receive(&mut clerk);
             assert_eq!(bits & all, 0);
+            assert!(memory.told.load(Relaxed) >= bits & 5 & !1, "told of before it was there");
+            assert!(bits & 1 == 0 || memory.told.load(Relaxed) >= 1, "told of before it was there");
             all |= bits;
             if let Some(taken) = taken {
                 requests += 1;
                 memory.reply(&mut clerk, taken);
             }
         }
-        assert_eq!((all, requests), (1, 1));
+        assert_eq!((all, requests), (5, 1));
         if notify_client(&memory.places[0].slot(), 2) {
             memory.places[0].futex.wake();
         }

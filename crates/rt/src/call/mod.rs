@@ -40,7 +40,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
 
-/// How long a waiting end sleeps before it looks whether the other one is still there.
+/// How long a waiting client sleeps before it looks whether the server is still there. (A server that waits has no
+/// timer but the one it asks for: clients wake it.)
 pub const SLICE: Duration = Duration::from_millis(100);
 
 /// What both ends must agree on; the server says it.
@@ -200,27 +201,41 @@ impl Table {
     }
 }
 
-/// Cuts a wait into slices. The clock is first looked at when there is something to wait for.
+/// How long to sleep now. The clock is first looked at when there is something to wait for.
 struct Patience {
     timeout: Option<Duration>,
+    /// At most so long at a time.
+    slice: Option<Duration>,
     end: Option<Instant>,
 }
 
+/// There is no time left to wait.
+struct TimeIsUp;
+
 impl Patience {
-    fn new(timeout: Option<Duration>) -> Self {
-        Self { timeout, end: None }
+    fn new(timeout: Option<Duration>, slice: Option<Duration>) -> Self {
+        Self { timeout, slice, end: None }
     }
 
-    /// How long to sleep now; `None`: time is up.
-    fn next(&mut self) -> Option<Duration> {
-        let Some(timeout) = self.timeout else { return Some(SLICE) };
+    /// `None`: for ever.
+    fn next(&mut self) -> Result<Option<Duration>, TimeIsUp> {
+        let Some(timeout) = self.timeout else { return Ok(self.slice) };
         if timeout.is_zero() {
-            return None;
+            return Err(TimeIsUp);
         }
         let now = Instant::now();
-        let Some(end) = self.end.or_else(|| now.checked_add(timeout)) else { return Some(SLICE) };
+        let Some(end) = self.end.or_else(|| now.checked_add(timeout)) else { return Ok(self.slice) };
         self.end = Some(end);
-        let left = end.saturating_duration_since(now);
-        (!left.is_zero()).then_some(left.min(SLICE))
+        match end.saturating_duration_since(now) {
+            Duration::ZERO => Err(TimeIsUp),
+            left => Ok(Some(self.slice.map_or(left, |slice| slice.min(left)))),
+        }
     }
 }
+
+#[cfg(all(test, not(miri)))]
+mod kill_tests;
+#[cfg(all(test, not(miri)))]
+mod order_tests;
+#[cfg(all(test, not(miri)))]
+mod tests;

@@ -34,12 +34,12 @@ pub(super) fn prepare(seat: &AtomicU32, server: u32) {
     fence(SeqCst);
 }
 
-/// Waits until the server lets go, for at most `timeout`. One system call.
-pub(super) fn wait(seat: &AtomicU32, timeout: Duration) -> Seated {
-    let until = after(timeout);
-    // SAFETY: the word is alive for the call, the time is a timespec on our stack.
-    let result =
-        unsafe { libc::syscall(libc::SYS_futex, seat.as_ptr(), libc::FUTEX_LOCK_PI2, 0, &raw const until) };
+/// Waits until the server lets go, for at most `timeout` (`None`: for ever). One system call.
+pub(super) fn wait(seat: &AtomicU32, timeout: Option<Duration>) -> Seated {
+    let until = timeout.map(after);
+    let until = until.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the word is alive for the call, the time is null or a timespec on our stack.
+    let result = unsafe { libc::syscall(libc::SYS_futex, seat.as_ptr(), libc::FUTEX_LOCK_PI2, 0, until) };
     if result >= 0 {
         return match seat.load(Relaxed) & libc::FUTEX_OWNER_DIED {
             0 => Seated::Perhaps,

@@ -32,7 +32,7 @@ pub struct Received {
 /// The one server. It stays with the thread that opened it: that is whom the clients lend their priority.
 #[derive(Debug)]
 pub struct Server {
-    table: Table,
+    pub(super) table: Table,
     clerk: Clerk,
     epoch: u32,
     thread: u32,
@@ -72,8 +72,7 @@ impl Server {
     }
 
     /// Waits for a request or notification bits. Whoever still waited for an answer gets `Unanswered`. At most two
-    /// system calls when something is there (to wake), more to sleep; wakes every [`super::SLICE`] to look after lost
-    /// bits. Errors: `TimedOut`.
+    /// system calls when something is there (to wake), one more to sleep. Errors: `TimedOut`.
     pub fn receive(&mut self, timeout: Option<Duration>) -> Result<Received, CallError> {
         self.finish(Outcome::Unanswered);
         self.wait(timeout)
@@ -122,7 +121,7 @@ impl Server {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> Result<Received, CallError> {
-        let mut patience = Patience::new(timeout);
+        let mut patience = Patience::new(timeout, None);
         loop {
             for spin in 0..=self.spins {
                 if let Some(received) = self.look() {
@@ -133,10 +132,10 @@ impl Server {
                 }
             }
             self.repair();
-            let nap = patience.next().ok_or(CallError::TimedOut)?;
+            let nap = patience.next().map_err(|_| CallError::TimedOut)?;
             let pending = self.table.desk().pending;
             if let Ok(expected) = self.clerk.doze(&self.table.desk()) {
-                futex::wait(pending, expected, Some(nap));
+                futex::wait(pending, expected, nap);
             }
         }
     }
