@@ -105,7 +105,7 @@ impl Client {
             }
             let epoch = self.epoch()?;
             let nap = patience.next().map_err(|_| CallError::TimedOut)?;
-            let Ok(expected) = self.caller.doze_for_notes(&slot) else { continue };
+            let Some(expected) = self.caller.doze_for_notes(&slot) else { continue };
             let woken = match self.epoch() == Ok(epoch) {
                 true => futex::wait(slot.answer, expected, nap),
                 false => Woken::Perhaps,
@@ -198,7 +198,7 @@ impl Client {
                 seated => return seated,
             }
         }
-        let Ok(expected) = self.caller.doze(&slot) else { return Seated::Perhaps };
+        let Some(expected) = self.caller.doze(&slot) else { return Seated::Perhaps };
         // After ASLEEP: a server that comes or leaves after this look wakes us.
         if self.epoch() != Ok(epoch) {
             return Seated::OwnerDied;

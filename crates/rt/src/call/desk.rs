@@ -205,23 +205,23 @@ impl Caller {
         if of_ours { answer & 3 } else { 0 }
     }
 
-    /// Announces that the client will sleep. `Ok`: what the answer word must hold for it to fall asleep.
-    /// `Err`: do not, look again.
-    pub fn doze(&self, slot: &Slot) -> Result<u32, ()> {
+    /// Announces that the client will sleep. What the answer word must hold for it to fall asleep;
+    /// `None`: do not, look again.
+    pub fn doze(&self, slot: &Slot) -> Option<u32> {
         let answer = slot.answer.load(Relaxed);
         if self.how(answer) != 0 {
-            return Err(());
+            return None;
         }
         sleep(slot.answer, answer)
     }
 
     /// As [`Caller::doze`], when it is notification bits that are waited for.
-    pub fn doze_for_notes(&self, slot: &Slot) -> Result<u32, ()> {
+    pub fn doze_for_notes(&self, slot: &Slot) -> Option<u32> {
         let answer = slot.answer.load(Relaxed);
         if answer & NOTIFIED != 0 {
             // Acquire pairs with `notify_client`: the bits that came before are seen by the caller's next look.
             let _ = slot.answer.compare_exchange(answer, answer & !NOTIFIED, Acquire, Relaxed);
-            return Err(());
+            return None;
         }
         sleep(slot.answer, answer)
     }
@@ -248,12 +248,12 @@ impl Caller {
 }
 
 /// Says "asleep" in a word that still holds `seen`.
-fn sleep(word: &AtomicU32, seen: u32) -> Result<u32, ()> {
+fn sleep(word: &AtomicU32, seen: u32) -> Option<u32> {
     // Relaxed: the order of this one word decides. The other side's read-modify-write comes after this and sees
     // ASLEEP, or before, and this fails.
     match word.compare_exchange(seen, seen | ASLEEP, Relaxed, Relaxed) {
-        Ok(_) => Ok(seen | ASLEEP),
-        Err(_) => Err(()),
+        Ok(_) => Some(seen | ASLEEP),
+        Err(_) => None,
     }
 }
 
@@ -488,9 +488,9 @@ impl Clerk {
         slot.answer.swap(number << 2 | how, Release) & ASLEEP != 0
     }
 
-    /// Announces that the server will sleep. `Ok`: what `pending` must hold for it to fall asleep.
-    /// `Err`: somebody has come.
-    pub fn doze(&self, desk: &Desk) -> Result<u32, ()> {
+    /// Announces that the server will sleep. What `pending` must hold for it to fall asleep;
+    /// `None`: somebody has come.
+    pub fn doze(&self, desk: &Desk) -> Option<u32> {
         sleep(desk.pending, 0)
     }
 }

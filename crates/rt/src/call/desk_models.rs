@@ -75,7 +75,7 @@ impl Memory {
                 assert_eq!(message[..2], [number + 100; 2]);
                 return;
             }
-            if let Ok(expected) = caller.doze(&slot) {
+            if let Some(expected) = caller.doze(&slot) {
                 self.places[index].futex.wait(slot.answer, expected);
             }
         }
@@ -95,7 +95,7 @@ impl Memory {
             if bits != 0 || taken.is_some() {
                 return (bits, taken);
             }
-            if let Ok(expected) = clerk.doze(&self.desk()) {
+            if let Some(expected) = clerk.doze(&self.desk()) {
                 self.futex.wait(&self.pending, expected);
             }
         }
@@ -210,7 +210,7 @@ fn notification_bits_wake_whoever_waits_for_them_and_are_seen_once() {
                     0 => (),
                     bits => break assert_eq!(bits, 2),
                 }
-                if let Ok(expected) = caller.doze_for_notes(&slot) {
+                if let Some(expected) = caller.doze_for_notes(&slot) {
                     theirs.places[0].futex.wait(slot.answer, expected);
                 }
             }

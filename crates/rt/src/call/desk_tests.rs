@@ -188,8 +188,8 @@ fn whatever_an_enemy_writes_each_step_ends_and_afterwards_all_are_served() {
             let value = match random(&mut state) % 4 {
                 0 => random(&mut state),
                 1 => u64::MAX,
-                2 => place.request.load(Relaxed) ^ 1 << (random(&mut state) % 64),
-                _ => u64::from(EPOCH) << 32 | random(&mut state) % 64,
+                2 => place.request.load(Relaxed) ^ (1 << (random(&mut state) % 64)),
+                _ => u64::from(EPOCH) << 32 | (random(&mut state) % 64),
             };
             match random(&mut state) % 12 {
                 0 => memory.pending.store(value as u32, Relaxed),

@@ -1,5 +1,5 @@
 //! Ends in processes of their own that are killed at random instants, or that scribble.
-use super::tests::{LENDING, PLAIN, SHAPES, SOON, dir, serve};
+use super::tests::{LENDING, PLAIN, SHAPES, SOON, STOP, dir, serve};
 use super::*;
 use crate::mbuff::Mbuff;
 use std::path::PathBuf;
@@ -130,13 +130,15 @@ fn clients_killed_at_any_instant_disturb_neither_server_nor_neighbours() {
                     assert_eq!(neighbour.call(&[number; WORDS], SOON), Ok([number + 1; WORDS]));
                 }
                 std::thread::sleep(Duration::from_micros(20_000 + round * 777 % 5000));
-                victims.map(end).len();
+                for victim in victims {
+                    end(victim);
+                }
             }
             let others = [(); 3].map(|()| Client::attach(at, "a", None).unwrap());
             for mut client in others {
                 assert_eq!(client.call(&[1; WORDS], SOON), Ok([2; WORDS]));
             }
-            neighbour.call(&[super::tests::STOP; WORDS], None).unwrap();
+            neighbour.call(&[STOP; WORDS], None).unwrap();
             serving.join().unwrap();
         });
     }

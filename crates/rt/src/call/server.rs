@@ -134,7 +134,7 @@ impl Server {
             self.repair();
             let nap = patience.next().map_err(|_| CallError::TimedOut)?;
             let pending = self.table.desk().pending;
-            if let Ok(expected) = self.clerk.doze(&self.table.desk()) {
+            if let Some(expected) = self.clerk.doze(&self.table.desk()) {
                 futex::wait(pending, expected, nap);
             }
         }
