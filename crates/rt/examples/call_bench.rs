@@ -17,6 +17,10 @@ use std::time::{Duration, Instant};
 
 const TURNS: usize = 5;
 const NAME: &str = "bench";
+/// Places in the mbuff: begin (1) and end (2), clients that are ready, and (a word) calls.
+const GATE: usize = 8;
+const READY: usize = 12;
+const CALLS: usize = 2;
 type Failure = Box<dyn std::error::Error>;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -41,8 +45,8 @@ fn main() -> Result<(), Failure> {
         ["serve", way, dir, cpu, spins] => {
             return serve(way_of(way)?, Path::new(dir), cpu.parse()?, spins.parse()?);
         }
-        ["client", dir, cpu, priority, rounds] => {
-            return client(Path::new(dir), cpu.parse()?, priority.parse()?, rounds.parse()?);
+        ["client", dir, cpu, priority] => {
+            return client(Path::new(dir), cpu.parse()?, priority.parse()?);
         }
         ["one", way, cpu, spins, rounds] => {
             let [p50, p99, average] =
@@ -82,7 +86,7 @@ fn main() -> Result<(), Failure> {
     let mut turns: [Vec<u64>; 2] = Default::default();
     for _ in 0..TURNS {
         for (at, way) in [(0, Way::Direct), (1, Way::Call)] {
-            turns[at].push(crowd(way, rounds)?);
+            turns[at].push(crowd(way)?);
         }
     }
     let ratios = turns[0].iter().zip(&turns[1]).map(|(direct, full)| full * 1000 / direct).collect();
@@ -239,48 +243,53 @@ fn attach(dir: &Path) -> Result<Client, Failure> {
     }
 }
 
-fn client(dir: &Path, cpu: usize, priority: u32, rounds: u64) -> Result<(), Failure> {
+fn client(dir: &Path, cpu: usize, priority: u32) -> Result<(), Failure> {
     pin(cpu)?;
     let mut client = attach(dir)?;
     client.set_priority(priority);
-    // All begin together: the last word of the mbuff is 1.
     let words = Mbuff::attach(dir, "bare")?;
-    let gate = words.shared().futex(8);
-    words.shared().futex(12).fetch_add(1, AcqRel);
+    let (gate, ready) = (words.shared().futex(GATE), words.shared().futex(READY));
+    ready.fetch_add(1, AcqRel);
     while gate.load(Acquire) == 0 {
         futex::wait(gate, 0, None);
     }
-    for round in 0..rounds {
-        client.call(&[round; 8], None)?;
+    let mut calls = 0;
+    while gate.load(Relaxed) == 1 {
+        client.call(&[calls; 8], None)?;
+        calls += 1;
     }
+    words.words()[CALLS].fetch_add(calls, Relaxed);
     Ok(())
 }
 
-/// Calls a second of three clients together.
-fn crowd(way: Way, rounds: usize) -> Result<u64, Failure> {
+/// Calls a second of three clients together, half a second long.
+fn crowd(way: Way) -> Result<u64, Failure> {
     pin(0)?;
     let place = Place::new()?;
     let path = place.0.to_str().ok_or("a path in UTF-8")?;
     let words = Mbuff::alloc(&place.0, "bare", 128, Pages::Normal)?;
     let name = if way == Way::Direct { "direct" } else { "call" };
     let _server = start(&["serve", name, path, "0", "0"])?;
-    let each = (rounds / 3).max(1).to_string();
     let mut clients = Vec::new();
     for priority in ["1", "2", "3"] {
-        clients.push(start(&["client", path, "0", priority, &each])?);
+        clients.push(start(&["client", path, "0", priority])?);
     }
-    while words.shared().futex(12).load(Acquire) < 3 {
+    let (gate, ready) = (words.shared().futex(GATE), words.shared().futex(READY));
+    while ready.load(Acquire) < 3 {
         std::thread::sleep(Duration::from_millis(1));
     }
     let start = Instant::now();
-    words.shared().futex(8).store(1, Release);
-    futex::wake(words.shared().futex(8), 3);
+    gate.store(1, Release);
+    futex::wake(gate, 3);
+    std::thread::sleep(Duration::from_millis(500));
+    gate.store(2, Release);
+    let took = start.elapsed();
     for client in &mut clients {
         if !client.0.wait()?.success() {
             return Err("a client failed".into());
         }
     }
-    Ok((3.0 * (rounds / 3).max(1) as f64 / start.elapsed().as_secs_f64()) as u64)
+    Ok((words.words()[CALLS].load(Relaxed) as f64 / took.as_secs_f64()) as u64)
 }
 
 fn pin(cpu: usize) -> Result<(), Failure> {

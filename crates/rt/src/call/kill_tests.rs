@@ -76,13 +76,27 @@ fn scribbles_for_ever() {
     }
 }
 
+/// Until there is no answer.
+fn calls(client: &mut Client) -> CallError {
+    (0u64..)
+        .find_map(|number| match client.call(&[number; WORDS], None) {
+            Ok(answer) if answer == [number + 1; WORDS] => None,
+            Ok(answer) => panic!("{answer:?} to {number}"),
+            Err(error) => Some(error),
+        })
+        .unwrap()
+}
+
+fn waits_for_bits(client: &mut Client) -> CallError {
+    client.wait_bits(None).expect_err("nobody sets any")
+}
+
 #[test]
 fn a_server_killed_at_any_instant_leaves_an_error_and_the_next_one_serves() {
     for shape in SHAPES {
         let dir = dir();
-        let first = Table::open(dir.path(), "a", shape).unwrap();
+        let kept = Table::open(dir.path(), "a", shape).unwrap();
         let mut client = Client::attach(dir.path(), "a", None).unwrap();
-        let mut numbers = 0..;
         for round in 0..12u32 {
             let server = start("serves_for_ever", dir.path(), shape);
             let until = Instant::now() + Duration::from_secs(20);
@@ -95,17 +109,17 @@ fn a_server_killed_at_any_instant_leaves_an_error_and_the_next_one_serves() {
                 end(server);
             });
             // No timeout: it must end by itself.
-            let error = loop {
-                let number = numbers.next().unwrap();
-                match client.call(&[number; WORDS], None) {
-                    Ok(answer) => assert_eq!(answer, [number + 1; WORDS]),
-                    Err(error) => break error,
-                }
-            };
+            let (tell, ended) = std::sync::mpsc::channel();
+            std::thread::spawn(move || {
+                let error = if round % 3 == 2 { waits_for_bits(&mut client) } else { calls(&mut client) };
+                tell.send((client, error)).unwrap();
+            });
+            let (back, error) = ended.recv_timeout(Duration::from_secs(20)).expect("the client hangs");
+            client = back;
             assert_eq!(error, CallError::PeerDied);
             killer.join().unwrap();
         }
-        drop(first);
+        drop(kept);
     }
 }
 
