@@ -229,3 +229,36 @@ fn bits_come_with_a_message_or_instead_of_one() {
         assert!(server.has_client(0) && server.table.shared.is_held(Role::Client(0)));
     });
 }
+
+#[test]
+fn what_a_scribbler_took_away_is_put_back_in_time() {
+    for shape in SHAPES {
+        let dir = dir();
+        let mut server = Server::open(dir.path(), "a", shape).unwrap();
+        let table = Table::attach(dir.path(), "a").unwrap();
+        let mut client = Client::attach(dir.path(), "a", None).unwrap();
+        std::thread::scope(|scope| {
+            let calling = scope.spawn(|| {
+                let first = client.call(&[1; WORDS], None);
+                // The server sleeps for ever, and has to be told that its epoch is gone.
+                while table.desk().pending.load(Relaxed) & desk::ASLEEP == 0 {
+                    std::thread::yield_now();
+                }
+                table.epoch().store(0, Relaxed);
+                let until = Instant::now() + Duration::from_secs(20);
+                while client.call(&[2; WORDS], SOON) == Err(CallError::NoServer) && Instant::now() < until {
+                    std::thread::yield_now();
+                }
+                first
+            });
+            // The bit of a request that is posted: gone before the server looks.
+            while table.desk().pending.swap(0, Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+            assert_eq!(server.receive(SOON).unwrap().request.unwrap().message, [1; WORDS]);
+            assert_eq!(server.reply_wait(&[1; WORDS], None).unwrap().request.unwrap().message, [2; WORDS]);
+            server.reply(&[2; WORDS]).unwrap();
+            assert_eq!(calling.join().unwrap(), Ok([1; WORDS]));
+        });
+    }
+}
