@@ -70,6 +70,25 @@ fn bytes_go_where_they_should_and_nowhere_else() {
 }
 
 #[test]
+fn two_that_write_neighbouring_bytes_do_not_disturb_each_other() {
+    let dir = dir();
+    let a = Mbuff::alloc(dir.path(), "a", 16, Pages::Normal).unwrap();
+    std::thread::scope(|scope| {
+        for offset in [1, 5] {
+            let a = &a;
+            scope.spawn(move || {
+                for number in 0..100_000u32 {
+                    let mut back = [0; 4];
+                    a.write(offset, &number.to_ne_bytes()).unwrap();
+                    a.read(offset, &mut back).unwrap();
+                    assert_eq!(u32::from_ne_bytes(back), number, "at {offset}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
 fn a_record_has_one_writer_and_any_readers() {
     let dir = dir();
     let a = Record::<[u32; 3]>::alloc(dir.path(), "a", Pages::Normal).unwrap();
