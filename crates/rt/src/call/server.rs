@@ -47,8 +47,7 @@ impl Server {
         let table = Table::open(dir, name, shape)?;
         table.shared.take(Role::Server)?;
         // 31 bits, never 0.
-        let epoch = ((table.epoch().load(Relaxed) >> 1) + 1).max(1) & (u32::MAX >> 1);
-        let epoch = epoch.max(1);
+        let epoch = (((table.epoch().load(Relaxed) >> 1) + 1) & (u32::MAX >> 1)).max(1);
         let thread = pi::thread_id();
         table.server_thread().store(thread, Relaxed);
         // Release pairs with Acquire in `Client::epoch`: it knows the thread too.
