@@ -167,6 +167,7 @@ impl Table {
         &self.shared.words(offset, 1)[0]
     }
 
+    #[inline]
     fn desk(&self) -> Desk<'_> {
         Desk {
             pending: self.shared.futex(PENDING),
@@ -175,15 +176,19 @@ impl Table {
         }
     }
 
+    #[inline]
     fn slot(&self, client: usize) -> Slot<'_> {
         let at = SLOTS + client * SLOT_BYTES;
+        // One check of bounds for all: what follows are constants.
+        let words = self.shared.words(at, SLOT_BYTES / 8).first_chunk::<{ SLOT_BYTES / 8 }>();
+        let words = words.expect("as many as were asked for");
         Slot {
-            request: self.word(at + REQUEST),
-            order: self.word(at + ORDER),
-            sent: self.shared.words(at + SENT, WORDS),
+            request: &words[REQUEST / 8],
+            order: &words[ORDER / 8],
+            sent: &words[SENT / 8..SENT / 8 + WORDS],
             answer: self.shared.futex(at + ANSWER),
-            notes: self.word(at + CLIENT_NOTES),
-            given: self.shared.words(at + GIVEN, WORDS),
+            notes: &words[CLIENT_NOTES / 8],
+            given: &words[GIVEN / 8..GIVEN / 8 + WORDS],
         }
     }
 
