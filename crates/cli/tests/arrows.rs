@@ -8,8 +8,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("asmp-host", &[]),
     ("asmp-shield", &["asmp-host"]),
     ("asmp-measure", &["asmp-host"]),
-    ("asmp-rt", &[]),
-    ("asmp", &["asmp-host", "asmp-shield", "asmp-measure"]),
+    ("asmp-rt", &["asmp-host"]),
+    ("asmp-rt-c", &["asmp-rt"]),
+    ("asmp-analysis", &[]),
+    ("asmp", &["asmp-analysis", "asmp-host", "asmp-shield", "asmp-measure"]),
 ];
 
 fn edges() -> Vec<(String, String)> {

@@ -1,24 +1,28 @@
-//! The algorithm of the rt-FIFO: records of bytes from one writer to one reader through memory that both can
+//! The algorithm of the rt-FIFO: frames of bytes from one writer to one reader through memory that both can
 //! write. `put` is wait-free. Nobody allocates, locks or enters the kernel.
 //!
 //! Memory: a power of two of 64-bit words, and two positions that count words from the beginning of time
-//! (2^64 words last for ever). A frame is one word with its length in bytes, then its bytes, padded to a word;
-//! in a ring of fixed records there is no length. The writer alone moves `head`; the reader moves `tail`, and so
-//! does the writer when it drops the oldest.
+//! (2^64 words last for ever). A frame is a header word, then its bytes, padded to a word. The header holds the
+//! lower half of its own position and the length: it is stored last, and the word after the frame is made 0
+//! before, so the reader finds a frame by looking where the next one begins and touches no other line of the
+//! writer (as FastForward does: Giacomoni et al., PPoPP 2008). `head` is for those who attach later. The writer
+//! alone moves `head`; the reader moves `tail`, and so does the writer when it drops the oldest.
 //!
 //! **Nobody trusts what the other side can write.** Each end keeps its own position, the capacity and the policy
 //! outside the shared memory; of the other's position only the distance counts, and a distance beyond the
-//! capacity or a length beyond the distance is `Corrupt`. Indices are masked, so whatever stands there is never
-//! followed out of the memory. Words are atomics: a torn frame is thrown away, never undefined behaviour.
+//! capacity, a header of another position or a length beyond the ring is `Corrupt`. Indices are masked, so whatever
+//! stands there is never followed out of the memory. Words are atomics: a torn frame is thrown away, never
+//! undefined behaviour.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering::*};
-use std::num::NonZeroU32;
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// How often a reader begins anew because the writer dropped the frame it was reading, before it says so.
 const ATTEMPTS: u32 = 16;
+/// After so many empty looks in a row the reader compares its position with `head`: scribbled-over headers show.
+const EMPTY_LOOKS: u32 = 64;
 
 /// What a full ring does with a new frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,40 +33,13 @@ pub enum Overflow {
     DropOldest,
 }
 
-/// What both ends must agree on before they share a ring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
-    /// Words, a power of two.
-    pub words: usize,
-    /// Bytes of every frame, where all are of one length.
-    pub record_bytes: Option<NonZeroU32>,
-    pub overflow: Overflow,
-}
-
-impl Shape {
-    /// Words that a frame takes, its length word included. `None`: it can never be put in.
-    fn frame_words(&self, bytes: u64) -> Option<u64> {
-        let words = match self.record_bytes {
-            Some(record) if u64::from(record.get()) == bytes => bytes.div_ceil(8),
-            Some(_) => return None,
-            None => 1 + bytes.div_ceil(8),
-        };
-        (bytes > 0 && words <= self.words as u64).then_some(words)
-    }
-
-    fn header_words(&self) -> u64 {
-        u64::from(self.record_bytes.is_none())
-    }
-}
-
 /// Why a frame was not taken or given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
     /// There is no room for the whole frame (ENOSPC).
     #[error("no room for the whole frame")]
     Full,
-    /// It is empty, larger than the ring, or not of the record's length.
-    #[error("the frame does not fit: it is empty, larger than the ring or not of the record's length")]
+    #[error("an empty frame, or one larger than the ring")]
     BadLength,
     /// The writer dropped frame after frame while each was being read.
     #[error("the writer is overtaking the reader; try again")]
@@ -78,19 +55,19 @@ pub struct Ring<'a> {
     head: &'a AtomicU64,
     tail: &'a AtomicU64,
     words: &'a [AtomicU64],
-    shape: Shape,
+    overflow: Overflow,
 }
 
 impl<'a> Ring<'a> {
-    /// `None`: `words` is not as long as `shape` says, or no power of two.
+    /// `None`: `words` is not a power of two long, is shorter than 4 or longer than 2^31.
     pub fn new(
         head: &'a AtomicU64,
         tail: &'a AtomicU64,
         words: &'a [AtomicU64],
-        shape: Shape,
+        overflow: Overflow,
     ) -> Option<Self> {
-        let fits = words.len() == shape.words && shape.words.is_power_of_two();
-        fits.then_some(Self { head, tail, words, shape })
+        let fits = words.len().is_power_of_two() && (4..=1 << 31).contains(&words.len());
+        fits.then_some(Self { head, tail, words, overflow })
     }
 
     #[inline]
@@ -98,32 +75,48 @@ impl<'a> Ring<'a> {
         &self.words[(position as usize) & (self.words.len() - 1)]
     }
 
+    /// Words of frames that fit at once: one less than there are, for the 0 that follows the last.
     fn capacity(&self) -> u64 {
-        self.words.len() as u64
+        self.words.len() as u64 - 1
     }
 
-    /// May so many words be between tail and head?
-    fn holds(&self, words: u64) -> bool {
-        let whole = match self.shape.record_bytes {
-            Some(record) => words.is_multiple_of(u64::from(record.get()).div_ceil(8)),
-            None => true,
-        };
-        words <= self.capacity() && whole
+    /// Does `head` count no frame behind `tail`? It may lag: a frame is there before it is counted.
+    fn counts_less(&self, head: u64, tail: u64) -> bool {
+        tail.wrapping_sub(head) <= self.capacity()
+    }
+
+    /// Words that a frame takes, its header included. `None`: it can never be put in.
+    #[inline]
+    fn frame_words(&self, bytes: u64) -> Option<u64> {
+        let words = 1 + bytes.div_ceil(8);
+        (bytes > 0 && words <= self.capacity()).then_some(words)
+    }
+
+    /// Bytes and words of the frame at `position`, if its header can be one. Acquire pairs with the writer's Release
+    /// of the header: the frame's words are there, and the 0 behind them.
+    #[inline]
+    fn frame(&self, position: u64) -> Result<Option<(u64, u64)>, ()> {
+        match self.word(position).load(Acquire) {
+            0 => Ok(None),
+            header if header >> 32 == position & TAG => {
+                let length = header & TAG;
+                Ok(Some((length, self.frame_words(length).ok_or(())?)))
+            }
+            _ => Err(()),
+        }
     }
 
     #[inline]
     fn store(&self, position: u64, bytes: &[u8]) {
         let mut position = position;
-        let mut chunks = bytes.chunks_exact(8);
-        for chunk in &mut chunks {
-            let mut word = [0; 8];
-            word.copy_from_slice(chunk);
-            self.word(position).store(u64::from_ne_bytes(word), Relaxed);
+        let (words, rest) = bytes.as_chunks::<8>();
+        for word in words {
+            self.word(position).store(u64::from_ne_bytes(*word), Relaxed);
             position = position.wrapping_add(1);
         }
-        if !chunks.remainder().is_empty() {
+        if !rest.is_empty() {
             let mut word = [0; 8];
-            word[..chunks.remainder().len()].copy_from_slice(chunks.remainder());
+            word[..rest.len()].copy_from_slice(rest);
             self.word(position).store(u64::from_ne_bytes(word), Relaxed);
         }
     }
@@ -131,24 +124,33 @@ impl<'a> Ring<'a> {
     /// Bytes from `offset` on of a frame whose bytes begin at `position`.
     #[inline]
     fn load(&self, position: u64, offset: u64, into: &mut [u8]) {
-        let mut place = offset;
-        let mut into = into;
-        while !into.is_empty() {
-            let word = self.word(position.wrapping_add(place / 8)).load(Relaxed).to_ne_bytes();
-            let from = &word[(place % 8) as usize..];
-            let count = from.len().min(into.len());
-            let (now, later) = into.split_at_mut(count);
-            now.copy_from_slice(&from[..count]);
-            place += count as u64;
-            into = later;
+        if offset.is_multiple_of(8) {
+            let mut position = position.wrapping_add(offset / 8);
+            let (words, rest) = into.as_chunks_mut::<8>();
+            for word in words {
+                *word = self.word(position).load(Relaxed).to_ne_bytes();
+                position = position.wrapping_add(1);
+            }
+            let count = rest.len();
+            if count > 0 {
+                rest.copy_from_slice(&self.word(position).load(Relaxed).to_ne_bytes()[..count]);
+            }
+        } else {
+            for (place, byte) in (offset..).zip(into) {
+                let word = self.word(position.wrapping_add(place / 8)).load(Relaxed).to_ne_bytes();
+                *byte = word[(place % 8) as usize];
+            }
         }
     }
 }
 
+/// Half a word: the part of a position that a header repeats, and the length.
+const TAG: u64 = u32::MAX as u64;
+
 /// The end that puts frames in: its own memory, to be used with the same ring always.
 #[derive(Debug)]
 pub struct Writer {
-    /// Our own position: what stands in the shared memory is only for the reader's eyes.
+    /// Our own position: what stands in the shared memory is only for those who attach.
     head: u64,
     /// As far as the reader is known to have come: the shared one is read only when this leaves no room.
     tail: u64,
@@ -159,12 +161,21 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Takes up where the shared head stands (0 in a new ring).
+    /// Takes up where the shared head stands (0 in a new ring), or behind the one frame that a writer may have
+    /// finished before it died and not counted.
     pub fn attach(ring: &Ring) -> Self {
         // Acquire pairs with Release of head: what an earlier writer put in before it ended is there.
-        let head = ring.head.load(Acquire);
+        let mut head = ring.head.load(Acquire);
+        if let Ok(Some((_, words))) = ring.frame(head) {
+            head = head.wrapping_add(words);
+        }
+        // In an honest ring it is 0 already.
+        ring.word(head).store(0, Relaxed);
+        // Release pairs with the reader's Acquire of head.
+        ring.head.store(head, Release);
+        // Acquire pairs with Release of tail.
         let tail = ring.tail.load(Acquire);
-        let tail = if ring.holds(head.wrapping_sub(tail)) { tail } else { head };
+        let tail = if head.wrapping_sub(tail) <= ring.capacity() { tail } else { head };
         Self { head, tail, dropped: 0, corrupted: 0 }
     }
 
@@ -172,26 +183,25 @@ impl Writer {
     /// call, no allocation. Errors: `BadLength`; `Full` (with `Refuse`).
     #[inline]
     pub fn put(&mut self, ring: &Ring, bytes: &[u8]) -> Result<(), RingError> {
-        let need = ring.shape.frame_words(bytes.len() as u64).ok_or(RingError::BadLength)?;
+        let need = ring.frame_words(bytes.len() as u64).ok_or(RingError::BadLength)?;
         if self.room(ring) < need {
             self.make_room(ring, need)?;
         }
-        let mut position = self.head;
-        if ring.shape.record_bytes.is_none() {
-            ring.word(position).store(bytes.len() as u64, Relaxed);
-            position = position.wrapping_add(1);
-        }
-        ring.store(position, bytes);
-        self.head = self.head.wrapping_add(need);
-        // Release pairs with the reader's Acquire of head: it sees the frame's words.
-        ring.head.store(self.head, Release);
+        ring.store(self.head.wrapping_add(1), bytes);
+        let next = self.head.wrapping_add(need);
+        ring.word(next).store(0, Relaxed);
+        // Release pairs with the reader's Acquire of the header: it sees the frame's words and the 0 behind them.
+        ring.word(self.head).store((self.head & TAG) << 32 | bytes.len() as u64, Release);
+        self.head = next;
+        // Release pairs with the Acquire of who looks at head: the header is there.
+        ring.head.store(next, Release);
         Ok(())
     }
 
     /// Is there room for a frame of so many bytes? Looks at the reader's position.
     pub fn has_room(&mut self, ring: &Ring, bytes: usize) -> bool {
         self.refresh(ring);
-        ring.shape.frame_words(bytes as u64).is_some_and(|need| need <= self.room(ring))
+        ring.frame_words(bytes as u64).is_some_and(|need| need <= self.room(ring))
     }
 
     fn room(&self, ring: &Ring) -> u64 {
@@ -202,8 +212,13 @@ impl Writer {
     fn make_room(&mut self, ring: &Ring, need: u64) -> Result<(), RingError> {
         self.refresh(ring);
         while self.room(ring) < need {
-            match ring.shape.overflow {
-                Overflow::Refuse => return Err(RingError::Full),
+            match ring.overflow {
+                Overflow::Refuse => {
+                    // Said again, in case somebody scribbled over it: the reader finds its way by it.
+                    // Release pairs with the reader's Acquire of head.
+                    ring.head.store(self.head, Release);
+                    return Err(RingError::Full);
+                }
                 Overflow::DropOldest => self.drop_oldest(ring),
             }
         }
@@ -214,9 +229,8 @@ impl Writer {
     fn refresh(&mut self, ring: &Ring) {
         // Acquire pairs with the reader's Release of tail: its reads of those words are done.
         let tail = ring.tail.load(Acquire);
-        let held = self.head.wrapping_sub(tail);
         // It only ever goes forward, and never beyond what was put in.
-        match held <= self.head.wrapping_sub(self.tail) && ring.holds(held) {
+        match self.head.wrapping_sub(tail) <= self.head.wrapping_sub(self.tail) {
             true => self.tail = tail,
             false => self.corrupted += 1,
         }
@@ -225,13 +239,9 @@ impl Writer {
     /// Takes the oldest frame away from the reader, if it has not taken it meanwhile.
     fn drop_oldest(&mut self, ring: &Ring) {
         let held = self.head.wrapping_sub(self.tail);
-        let length = match ring.shape.record_bytes {
-            Some(record) => u64::from(record.get()),
-            None => ring.word(self.tail).load(Relaxed),
-        };
-        let next = match ring.shape.frame_words(length) {
-            Some(words) if words <= held => self.tail.wrapping_add(words),
-            // Somebody scribbled over the length: everything goes.
+        let next = match ring.frame(self.tail) {
+            Ok(Some((_, words))) if words <= held => self.tail.wrapping_add(words),
+            // Somebody scribbled over the header: everything goes.
             _ => {
                 self.corrupted += 1;
                 self.head
@@ -243,9 +253,7 @@ impl Writer {
                 self.dropped += 1;
                 self.tail = next;
             }
-            Err(tail) if self.head.wrapping_sub(tail) < held && ring.holds(self.head.wrapping_sub(tail)) => {
-                self.tail = tail;
-            }
+            Err(tail) if self.head.wrapping_sub(tail) < held => self.tail = tail,
             Err(_) => {
                 // Nothing a reader could have written: ours is put in its place.
                 self.corrupted += 1;
@@ -262,10 +270,10 @@ impl Writer {
 pub struct Reader {
     /// Our position. With `DropOldest` the writer may have moved on: the shared tail then counts.
     tail: u64,
-    /// As far as the writer is known to have come.
-    head: u64,
     /// Bytes of the frame at `tail` that were given already.
     given: u64,
+    /// Empty looks in a row.
+    empty: u32,
     /// How often the shared words held what no writer writes.
     pub corrupted: u64,
 }
@@ -273,24 +281,17 @@ pub struct Reader {
 impl Reader {
     /// Takes up where the shared tail stands (0 in a new ring).
     pub fn attach(ring: &Ring) -> Self {
-        // Acquire pairs with Release of tail and head: what earlier ends did is done.
-        let tail = ring.tail.load(Acquire);
-        let head = ring.head.load(Acquire);
-        let mut reader = Self { tail, head, given: 0, corrupted: 0 };
-        if ring.shape.overflow == Overflow::Refuse && !ring.holds(head.wrapping_sub(tail)) {
-            let _ = reader.reset(ring);
-        }
-        reader
+        // Acquire pairs with Release of tail: what an earlier reader did is done.
+        Self { tail: ring.tail.load(Acquire), given: 0, empty: 0, corrupted: 0 }
     }
 
-    /// Is there nothing to be had?
+    /// Is there nothing to be had? (What is not a frame is something: `get` says what.)
     pub fn is_empty(&self, ring: &Ring) -> bool {
-        let tail = match ring.shape.overflow {
+        let tail = match ring.overflow {
             Overflow::Refuse => self.tail,
             Overflow::DropOldest => ring.tail.load(Relaxed),
         };
-        // Acquire pairs with the writer's Release of head.
-        ring.head.load(Acquire) == tail
+        ring.word(tail).load(Relaxed) == 0
     }
 
     /// Copies bytes of the oldest frame: what does not fit into `into` comes with the next call. 0: the ring is
@@ -301,7 +302,7 @@ impl Reader {
         if into.is_empty() {
             return Ok(0);
         }
-        match ring.shape.overflow {
+        match ring.overflow {
             Overflow::Refuse => self.get_alone(ring, into),
             Overflow::DropOldest => {
                 for _ in 0..ATTEMPTS {
@@ -317,20 +318,14 @@ impl Reader {
     /// Nobody else moves the tail.
     #[inline]
     fn get_alone(&mut self, ring: &Ring, into: &mut [u8]) -> Result<usize, RingError> {
-        if self.head == self.tail {
-            // Acquire pairs with the writer's Release of head: the frames' words are there.
-            self.head = ring.head.load(Acquire);
-            if self.head == self.tail {
-                return Ok(0);
-            }
-            if !ring.holds(self.head.wrapping_sub(self.tail)) {
-                return self.reset(ring);
-            }
-        }
-        let Some((length, words)) = self.frame(ring, self.tail, self.head) else { return self.reset(ring) };
+        let (length, words) = match ring.frame(self.tail) {
+            Ok(Some((length, words))) if self.given < length => (length, words),
+            Ok(None) if self.given == 0 => return self.found_empty(ring),
+            _ => return self.reset(ring),
+        };
+        self.empty = 0;
         let count = (length - self.given).min(into.len() as u64);
-        let bytes = self.tail.wrapping_add(ring.shape.header_words());
-        ring.load(bytes, self.given, &mut into[..count as usize]);
+        ring.load(self.tail.wrapping_add(1), self.given, &mut into[..count as usize]);
         self.given += count;
         if self.given == length {
             self.given = 0;
@@ -341,6 +336,31 @@ impl Reader {
         Ok(count as usize)
     }
 
+    #[inline]
+    fn found_empty(&mut self, ring: &Ring) -> Result<usize, RingError> {
+        self.empty += 1;
+        match self.empty < EMPTY_LOOKS {
+            true => Ok(0),
+            false => self.is_really_empty(ring),
+        }
+    }
+
+    /// Has somebody scribbled over the positions or the header? Then the writer may see a full ring for ever.
+    #[cold]
+    fn is_really_empty(&mut self, ring: &Ring) -> Result<usize, RingError> {
+        self.empty = 0;
+        if ring.tail.load(Relaxed) != self.tail {
+            // Release pairs with the writer's Acquire of tail.
+            ring.tail.store(self.tail, Release);
+        }
+        // Acquire pairs with the writer's Release of head: a frame that it counts has its header.
+        let head = ring.head.load(Acquire);
+        match ring.counts_less(head, self.tail) || ring.word(self.tail).load(Relaxed) != 0 {
+            true => Ok(0),
+            false => self.reset(ring),
+        }
+    }
+
     /// The writer may take the frame away while it is read. `None`: it did.
     fn get_contended(&mut self, ring: &Ring, into: &mut [u8]) -> Result<Option<usize>, RingError> {
         // Acquire pairs with the writer's exchange of tail.
@@ -348,29 +368,30 @@ impl Reader {
         if tail != self.tail {
             (self.tail, self.given) = (tail, 0);
         }
-        // Acquire pairs with the writer's Release of head: the frame's words are there.
-        let head = ring.head.load(Acquire);
-        if head == tail {
-            return Ok(Some(0));
-        }
-        let frame = match ring.holds(head.wrapping_sub(tail)) {
-            true => self.frame(ring, tail, head),
-            false => None,
-        };
-        let Some((length, words)) = frame else {
-            // Torn by a drop, or scribbled over. Torn: the writer has moved the tail, so this exchange fails.
-            return match ring.tail.compare_exchange(tail, head, AcqRel, Acquire) {
-                Ok(_) => {
-                    self.corrupted += 1;
-                    (self.tail, self.given) = (head, 0);
-                    Err(RingError::Corrupt)
+        let (length, words) = match ring.frame(tail) {
+            Ok(Some((length, words))) if self.given < length => (length, words),
+            other => {
+                // Acquire pairs with the writer's Release of head: a frame that it counts has its header.
+                let head = ring.head.load(Acquire);
+                if other == Ok(None) && ring.counts_less(head, tail) {
+                    return Ok(Some(0));
                 }
-                Err(_) => Ok(None),
-            };
+                // Another frame came, or ours was dropped, or somebody scribbled. Only in the last case the tail still
+                // stands there, and so does what is not a frame.
+                if other == Ok(None) && ring.word(tail).load(Relaxed) != 0 {
+                    return Ok(None);
+                }
+                // AcqRel as below.
+                if ring.tail.compare_exchange(tail, head, AcqRel, Acquire).is_err() {
+                    return Ok(None);
+                }
+                self.corrupted += 1;
+                (self.tail, self.given) = (head, 0);
+                return Err(RingError::Corrupt);
+            }
         };
         let count = (length - self.given).min(into.len() as u64);
-        let bytes = tail.wrapping_add(ring.shape.header_words());
-        ring.load(bytes, self.given, &mut into[..count as usize]);
+        ring.load(tail.wrapping_add(1), self.given, &mut into[..count as usize]);
         let whole = self.given + count == length;
         let next = if whole { tail.wrapping_add(words) } else { tail };
         // AcqRel: Release orders our reads of the words before the writer may reuse them, and fails where the writer
@@ -384,24 +405,13 @@ impl Reader {
         Ok(Some(count as usize))
     }
 
-    /// Bytes and words of the frame at `tail`, if it can be one.
-    #[inline]
-    fn frame(&self, ring: &Ring, tail: u64, head: u64) -> Option<(u64, u64)> {
-        let length = match ring.shape.record_bytes {
-            Some(record) => u64::from(record.get()),
-            None => ring.word(tail).load(Relaxed),
-        };
-        let words = ring.shape.frame_words(length)?;
-        (words <= head.wrapping_sub(tail) && self.given < length).then_some((length, words))
-    }
-
     /// Goes on from an empty ring (`Refuse`: the tail is ours alone).
     #[cold]
     fn reset(&mut self, ring: &Ring) -> Result<usize, RingError> {
         self.corrupted += 1;
         // Acquire and Release as everywhere.
-        self.head = ring.head.load(Acquire);
-        (self.tail, self.given) = (self.head, 0);
+        self.tail = ring.head.load(Acquire);
+        self.given = 0;
         ring.tail.store(self.tail, Release);
         Err(RingError::Corrupt)
     }

@@ -151,8 +151,10 @@ impl Shared {
         header[4..].copy_from_slice(&parameters);
         let base = map(&file, whole as usize).map_err(|cause| ShmError::NoRoom { bytes, cause })?;
         for (at, word) in header.iter().enumerate() {
-            // SAFETY: the mapping begins with HEADER bytes, is page-aligned, and nobody else has it yet.
-            unsafe { base.cast::<u64>().add(at).write(*word) };
+            // SAFETY: the mapping begins with HEADER bytes and is page-aligned.
+            let place = unsafe { base.cast::<u64>().add(at) };
+            // SAFETY: as above, and nobody else has it yet.
+            unsafe { place.write(*word) };
         }
         let made = Self { name: name.to_owned(), file, base, bytes: whole as usize, parameters, link: None };
         made.linked(dir)
@@ -246,16 +248,20 @@ impl Shared {
     #[inline]
     pub fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
         assert!(offset.is_multiple_of(8) && count <= (self.body_bytes().saturating_sub(offset)) / 8);
-        // SAFETY: inside the body (as asserted), aligned, alive as long as `self`; everybody reaches them as atomics.
-        unsafe { std::slice::from_raw_parts(self.body().as_ptr().add(offset).cast::<AtomicU64>(), count) }
+        // SAFETY: inside the body (as asserted).
+        let first = unsafe { self.body().add(offset) };
+        // SAFETY: inside the body, aligned, alive as long as `self`; everybody reaches them as atomics.
+        unsafe { std::slice::from_raw_parts(first.cast::<AtomicU64>().as_ptr(), count) }
     }
 
     /// A word of the body for a futex. Panics as [`Shared::words`].
     #[inline]
     pub fn futex(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.body_bytes());
+        // SAFETY: inside the body (as asserted).
+        let place = unsafe { self.body().add(offset) };
         // SAFETY: as in `words`.
-        unsafe { self.body().add(offset).cast().as_ref() }
+        unsafe { place.cast().as_ref() }
     }
 
     /// Becomes the one with this role; refused while somebody else is it. One system call. Errors: `RoleTaken`, `Io`.

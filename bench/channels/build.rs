@@ -1,0 +1,4 @@
+fn main() {
+    println!("cargo::rerun-if-changed=src/bare.c");
+    cc::Build::new().file("src/bare.c").opt_level(2).compile("bare");
+}

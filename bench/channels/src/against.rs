@@ -1,0 +1,179 @@
+use crate::{two_processes, two_threads};
+use iceoryx2::prelude::*;
+use std::hint::spin_loop;
+use std::io::{Read, Write};
+
+/// Room for as many records as our ring has.
+const ROOM: usize = 910;
+
+pub fn rtrb_single(count: u64) -> f64 {
+    let (mut producer, mut consumer) = rtrb::RingBuffer::<[u8; 64]>::new(ROOM);
+    let other = move || {
+        for number in 0..count {
+            let record = loop {
+                match consumer.pop() {
+                    Ok(record) => break record,
+                    Err(_) => spin_loop(),
+                }
+            };
+            assert_eq!(record[0], number as u8);
+        }
+    };
+    let here = || {
+        for number in 0..count {
+            while producer.push([number as u8; 64]).is_err() {
+                spin_loop();
+            }
+        }
+    };
+    two_threads(count, here, other)
+}
+
+pub fn rtrb_chunks(count: u64) -> f64 {
+    let (mut producer, mut consumer) = rtrb::RingBuffer::<[u8; 64]>::new(ROOM);
+    let other = move || {
+        let mut number = 0;
+        while number < count {
+            let slots = consumer.slots().min(64);
+            if slots == 0 {
+                spin_loop();
+                continue;
+            }
+            let chunk = consumer.read_chunk(slots).expect("as many as there are");
+            for record in chunk {
+                assert_eq!(record[0], number as u8);
+                number += 1;
+            }
+        }
+    };
+    let here = || {
+        let mut number = 0;
+        while number < count {
+            let slots = producer.slots().min(64).min((count - number) as usize);
+            if slots == 0 {
+                spin_loop();
+                continue;
+            }
+            let chunk = producer.write_chunk_uninit(slots).expect("as much room as there is");
+            let from = number;
+            chunk.fill_from_iter((from..from + slots as u64).map(|number| [number as u8; 64]));
+            number += slots as u64;
+        }
+    };
+    two_threads(count, here, other)
+}
+
+pub fn iceoryx2(count: u64) -> f64 {
+    set_log_level(LogLevel::Fatal);
+    let node = NodeBuilder::new().create::<ipc_threadsafe::Service>().expect("a node");
+    let name = format!("asmp-bench-{}", std::process::id());
+    let service = node
+        .service_builder(&name.as_str().try_into().expect("a name"))
+        .publish_subscribe::<[u8; 64]>()
+        .subscriber_max_buffer_size(ROOM)
+        .enable_safe_overflow(false)
+        .max_publishers(1)
+        .max_subscribers(1)
+        .open_or_create()
+        .expect("a service");
+    let subscriber = service.subscriber_builder().buffer_size(ROOM).create().expect("a subscriber");
+    let publisher = service
+        .publisher_builder()
+        .unable_to_deliver_strategy(UnableToDeliverStrategy::Block)
+        .create()
+        .expect("a publisher");
+    let other = move || {
+        for number in 0..count {
+            let sample = loop {
+                match subscriber.receive().expect("a connection") {
+                    Some(sample) => break sample,
+                    None => spin_loop(),
+                }
+            };
+            assert_eq!(sample[0], number as u8);
+        }
+    };
+    let here = || {
+        for number in 0..count {
+            let sample = publisher.loan_uninit().expect("a sample").write_payload([number as u8; 64]);
+            sample.send().expect("sent");
+        }
+    };
+    two_threads(count, here, other)
+}
+
+/// Whole records through anything that reads and writes.
+fn through(count: u64, mut from: impl Read, mut to: impl Write) -> f64 {
+    let other = move || {
+        let mut record = [0; 64];
+        for number in 0..count {
+            from.read_exact(&mut record).expect("a record");
+            assert_eq!(record[0], number as u8);
+        }
+    };
+    let here = || {
+        for number in 0..count {
+            to.write_all(&[number as u8; 64]).expect("written");
+        }
+    };
+    two_processes(count, here, other)
+}
+
+pub fn pipe(count: u64) -> f64 {
+    let (from, to) = std::io::pipe().expect("a pipe");
+    through(count, from, to)
+}
+
+pub fn unix_stream(count: u64) -> f64 {
+    let (from, to) = std::os::unix::net::UnixStream::pair().expect("a pair");
+    through(count, from, to)
+}
+
+pub fn unix_packets(count: u64) -> f64 {
+    use std::os::fd::FromRawFd;
+    let mut ends = [0; 2];
+    // SAFETY: the kernel writes two descriptors into our array.
+    let made = unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, ends.as_mut_ptr()) };
+    assert_eq!(made, 0, "a pair");
+    // SAFETY: descriptors that the kernel has just given us, each owned once.
+    let [from, to] = ends.map(|end| unsafe { std::fs::File::from_raw_fd(end) });
+    through(count, from, to)
+}
+
+#[repr(C, align(64))]
+struct Flags([u32; 32]);
+
+unsafe extern "C" {
+    fn flags_ping(flags: *mut Flags, rounds: u32);
+    fn flags_pong(flags: *mut Flags, rounds: u32);
+    fn futex_ping(flags: *mut Flags, rounds: u32);
+    fn futex_pong(flags: *mut Flags, rounds: u32);
+}
+
+type End = unsafe extern "C" fn(*mut Flags, u32);
+
+fn bare(count: u64, ping: End, pong: End) -> f64 {
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let flags = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            size_of::<Flags>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    assert_ne!(flags, libc::MAP_FAILED, "memory");
+    let flags = flags.cast::<Flags>();
+    // SAFETY: the mapping is shared by both processes and lives to the end of each.
+    two_processes(count, || unsafe { ping(flags, count as u32) }, || unsafe { pong(flags, count as u32) })
+}
+
+pub fn two_flags(count: u64) -> f64 {
+    bare(count, flags_ping, flags_pong)
+}
+
+pub fn two_futexes(count: u64) -> f64 {
+    bare(count, futex_ping, futex_pong)
+}

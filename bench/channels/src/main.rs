@@ -1,0 +1,113 @@
+//! The rt-FIFO beside what else there is, on two CPUs, side by side in one run: records of 64 bytes one way; round
+//! trips; wake-ups. `channels [RUNS]` prints a table (medians over RUNS alternating runs, 5 by default);
+//! `channels put N` puts N records, for a counter of instructions.
+
+mod against;
+mod ours;
+
+use std::time::Instant;
+
+const RECORDS: u64 = 1_000_000;
+const ROUNDS: u64 = 200_000;
+const SLEEPS: u64 = 20_000;
+
+/// Runs `other` in a process of its own on CPU 1 and `here` on CPU 0; nanoseconds for each of `count`.
+pub fn two_processes(count: u64, here: impl FnOnce(), other: impl FnOnce()) -> f64 {
+    // SAFETY: this program has one thread; the child runs on with a copy of everything.
+    match unsafe { libc::fork() } {
+        0 => {
+            pin(1);
+            other();
+            // SAFETY: ends the child without running what belongs to the parent.
+            unsafe { libc::_exit(0) }
+        }
+        child => {
+            pin(0);
+            let start = Instant::now();
+            here();
+            let mut status = 0;
+            // SAFETY: waits for our own child; the status is on our stack.
+            unsafe { libc::waitpid(child, &mut status, 0) };
+            assert_eq!(status, 0, "the other process failed");
+            start.elapsed().as_nanos() as f64 / count as f64
+        }
+    }
+}
+
+/// The same in two threads.
+pub fn two_threads(count: u64, here: impl FnOnce(), other: impl FnOnce() + Send) -> f64 {
+    std::thread::scope(|scope| {
+        let start = Instant::now();
+        let other = scope.spawn(|| {
+            pin(1);
+            other();
+        });
+        pin(0);
+        here();
+        other.join().expect("the other thread failed");
+        start.elapsed().as_nanos() as f64 / count as f64
+    })
+}
+
+pub fn pin(cpu: usize) {
+    // SAFETY: all zeros is an empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the CPU is below the size of the set.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: this thread's own affinity; the set is as long as is said.
+    unsafe { libc::sched_setaffinity(0, size_of_val(&set), &set) };
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+struct Row {
+    name: &'static str,
+    measure: fn(u64) -> f64,
+}
+
+/// Alternating runs; the first row is what the others are compared with.
+fn table(title: &str, count: u64, runs: usize, rows: &[Row]) {
+    let mut all = vec![Vec::new(); rows.len()];
+    for _ in 0..runs {
+        for (row, values) in rows.iter().zip(&mut all) {
+            values.push((row.measure)(count));
+        }
+    }
+    println!("{title}, {count} each, medians of {runs}");
+    let first = median(&mut all[0].clone());
+    for (row, values) in rows.iter().zip(&mut all) {
+        let middle = median(values);
+        let (low, high) = (values[0], values[values.len() - 1]);
+        println!("  {:38} {middle:9.1} ns  ({low:.1} to {high:.1})  {:6.2} x ours", row.name, middle / first);
+    }
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let first = arguments.next();
+    if first.as_deref() == Some("put") {
+        let count = arguments.next().and_then(|count| count.parse().ok()).expect("put N");
+        return ours::put_only(count);
+    }
+    let runs = first.map_or(5, |runs| runs.parse().expect("a number of runs"));
+    table("64-byte records, one way, polling", RECORDS, runs, &[
+        Row { name: "rt-FIFO, two processes", measure: ours::one_way },
+        Row { name: "rtrb, push and pop, two threads", measure: against::rtrb_single },
+        Row { name: "rtrb, chunks of 64, two threads", measure: against::rtrb_chunks },
+        Row { name: "iceoryx2, publish-subscribe, two threads", measure: against::iceoryx2 },
+        Row { name: "pipe, two processes", measure: against::pipe },
+        Row { name: "Unix stream socket, two processes", measure: against::unix_stream },
+        Row { name: "Unix packet socket, two processes", measure: against::unix_packets },
+    ]);
+    table("round trip of 8 bytes, both ends spin, two processes", ROUNDS, runs, &[
+        Row { name: "two rt-FIFOs", measure: ours::round_trip },
+        Row { name: "two flags in C", measure: against::two_flags },
+    ]);
+    table("round trip of 8 bytes, both ends sleep, two processes", SLEEPS, runs, &[
+        Row { name: "two rt-FIFOs, woken", measure: ours::sleeping_round_trip },
+        Row { name: "two futexes in C", measure: against::two_futexes },
+    ]);
+}

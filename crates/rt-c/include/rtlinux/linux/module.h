@@ -1,0 +1,2 @@
+/* For the sake of the include line. */
+#include <rtl.h>

@@ -1,0 +1,51 @@
+/* RTLinux's clocks: nanoseconds in an hrtime_t, on CLOCK_MONOTONIC. */
+#ifndef ASMP_RTLINUX_RTL_TIME_H
+#define ASMP_RTLINUX_RTL_TIME_H
+
+#include <semaphore.h>
+#include <time.h>
+
+#include "../asmp_rt.h"
+
+/* glibc's, which it shows only with _GNU_SOURCE. */
+int sem_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *until);
+int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, clockid_t clock,
+			   const struct timespec *until);
+int pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until);
+
+#define HRTIME_INFINITY 0x7fffffffffffffffLL
+#define NSECS_PER_SEC 1000000000LL
+
+/* As in RTLinux, CLOCK_REALTIME is the scheduler's clock, which starts at boot and never jumps. */
+#define CLOCK_RTL_SCHED CLOCK_MONOTONIC
+#undef CLOCK_REALTIME
+#define CLOCK_REALTIME CLOCK_RTL_SCHED
+
+/* So absolute timeouts are on that clock too. */
+#define sem_timedwait(semaphore, until) sem_clockwait(semaphore, CLOCK_RTL_SCHED, until)
+#define pthread_cond_timedwait(condition, mutex, until) \
+	pthread_cond_clockwait(condition, mutex, CLOCK_RTL_SCHED, until)
+#define pthread_mutex_timedlock(mutex, until) pthread_mutex_clocklock(mutex, CLOCK_RTL_SCHED, until)
+
+static inline struct timespec timespec_from_ns(hrtime_t ns)
+{
+	struct timespec time = { .tv_sec = ns / NSECS_PER_SEC, .tv_nsec = ns % NSECS_PER_SEC };
+
+	if (time.tv_nsec < 0) {
+		time.tv_sec--;
+		time.tv_nsec += NSECS_PER_SEC;
+	}
+	return time;
+}
+
+static inline hrtime_t timespec_to_ns(const struct timespec *time)
+{
+	return time->tv_sec * NSECS_PER_SEC + time->tv_nsec;
+}
+
+static inline void timespec_add_ns(struct timespec *time, hrtime_t ns)
+{
+	*time = timespec_from_ns(timespec_to_ns(time) + ns);
+}
+
+#endif

@@ -1,0 +1,268 @@
+//! Threads as RTLinux makes them: SCHED_FIFO from the first instruction, with its priorities and CPU numbers.
+
+use crate::thread::glibc::{
+    PTHREAD_EXPLICIT_SCHED, PTHREAD_INHERIT_SCHED, pthread_attr_getinheritsched, pthread_attr_getschedpolicy,
+    pthread_attr_setinheritsched, pthread_attr_setschedparam, pthread_attr_setschedpolicy, pthread_create,
+};
+use crate::thread::hrtime_t;
+use crate::thread::priority::linux_priority;
+use crate::thread::table;
+use asmp_rt::thread::{lock_memory, prefault_heap, prefault_stack};
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// RTLinux's earliest-deadline-first policy, by a number that no Linux policy has.
+pub const SCHED_EDF_NP: c_int = 0x0ED0;
+
+/// What a thread runs.
+pub type StartRoutine = Option<unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void>;
+
+/// Of threads without attributes: every page of it is touched.
+const STACK_BYTES: usize = 256 << 10;
+
+/// Policies are taken and checked, but not set.
+static WITHOUT_PRIORITIES: AtomicBool = AtomicBool::new(false);
+
+pub fn without_priorities() -> bool {
+    WITHOUT_PRIORITIES.load(Ordering::Relaxed)
+}
+
+/// From now on threads keep the ordinary policy, whatever they ask for: to try a program out where real-time policies are
+/// not permitted. Nothing then keeps its time.
+#[unsafe(no_mangle)]
+pub extern "C" fn rtl_without_priorities_np(on: bool) {
+    WITHOUT_PRIORITIES.store(on, Ordering::Relaxed);
+}
+
+/// First error, in order.
+fn all(results: impl IntoIterator<Item = c_int>) -> c_int {
+    results.into_iter().find(|result| *result != 0).unwrap_or(0)
+}
+
+/// An RTLinux policy and priority in Linux's terms. Errors: EINVAL; ENOTSUP for SCHED_EDF_NP.
+fn translate(policy: c_int, priority: c_int) -> Result<libc::sched_param, c_int> {
+    match (policy, linux_priority(priority)) {
+        // Its jobs have a deadline and no budget; SCHED_DEADLINE admits only what has one.
+        (SCHED_EDF_NP, _) => Err(libc::ENOTSUP),
+        (libc::SCHED_FIFO | libc::SCHED_RR, Some(sched_priority)) => Ok(libc::sched_param { sched_priority }),
+        _ => Err(libc::EINVAL),
+    }
+}
+
+/// `pthread_attr_setschedparam` with a priority of 0 to 1,000,000; threads made with it are SCHED_FIFO unless their policy
+/// was set to SCHED_RR before. Errors: EINVAL.
+///
+/// # Safety
+/// `attributes` is initialised and `parameters` readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rtl_pthread_attr_setschedparam(
+    attributes: *mut libc::pthread_attr_t,
+    parameters: *const libc::sched_param,
+) -> c_int {
+    // SAFETY: the caller vouches for the pointer.
+    let priority = unsafe { (*parameters).sched_priority };
+    let mut policy = libc::SCHED_OTHER;
+    // SAFETY: the caller vouches for the pointer; the policy is written to a local.
+    unsafe { pthread_attr_getschedpolicy(attributes, &raw mut policy) };
+    let policy = if policy == libc::SCHED_RR { policy } else { libc::SCHED_FIFO };
+    let translated = match translate(policy, priority) {
+        Ok(translated) => translated,
+        Err(error) => return error,
+    };
+    // SAFETY: the caller vouches for the pointer.
+    let explicit = unsafe { pthread_attr_setinheritsched(attributes, PTHREAD_EXPLICIT_SCHED) };
+    // SAFETY: as above.
+    let chosen = unsafe { pthread_attr_setschedpolicy(attributes, policy) };
+    // SAFETY: as above; `translated` outlives the call.
+    all([explicit, chosen, unsafe { pthread_attr_setschedparam(attributes, &raw const translated) }])
+}
+
+/// `pthread_setschedparam` with a priority of 0 to 1,000,000. Errors: EINVAL; EPERM, see RLIMIT_RTPRIO; ENOTSUP for
+/// SCHED_EDF_NP; ESRCH.
+///
+/// # Safety
+/// `parameters` is readable; `thread` has not been joined, nor has it ended detached.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rtl_pthread_setschedparam(
+    thread: libc::pthread_t,
+    policy: c_int,
+    parameters: *const libc::sched_param,
+) -> c_int {
+    // SAFETY: the caller vouches for the pointer.
+    match translate(policy, unsafe { (*parameters).sched_priority }) {
+        Ok(_) if without_priorities() => 0,
+        // SAFETY: the caller vouches for the thread; the parameters outlive the call.
+        Ok(translated) => unsafe { libc::pthread_setschedparam(thread, policy, &raw const translated) },
+        Err(error) => error,
+    }
+}
+
+/// Refused with ENOTSUP: RTLinux's deadlines come without a budget, and SCHED_DEADLINE admits no task without one. Use
+/// fixed priorities (the shorter the period, the higher).
+#[unsafe(no_mangle)]
+pub extern "C" fn pthread_setdeadline_np(thread: libc::pthread_t, deadline: hrtime_t) -> c_int {
+    let _ = (thread, deadline);
+    libc::ENOTSUP
+}
+
+/// Every thread here may use floating point: 0, or EINVAL for a flag other than 0 and 1.
+#[unsafe(no_mangle)]
+pub extern "C" fn pthread_setfp_np(thread: libc::pthread_t, flag: c_int) -> c_int {
+    let _ = thread;
+    if matches!(flag, 0 | 1) { 0 } else { libc::EINVAL }
+}
+
+/// As `pthread_setfp_np`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pthread_attr_setfp_np(attributes: *mut libc::pthread_attr_t, flag: c_int) -> c_int {
+    let _ = attributes;
+    if matches!(flag, 0 | 1) { 0 } else { libc::EINVAL }
+}
+
+/// Threads made with these attributes stay on that CPU. Allocates. Errors: EINVAL, no such CPU; ENOMEM.
+///
+/// # Safety
+/// `attributes` is initialised.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_attr_setcpu_np(attributes: *mut libc::pthread_attr_t, cpu: c_int) -> c_int {
+    // SAFETY: takes a number.
+    let configured = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    let cpu = match usize::try_from(cpu) {
+        Ok(cpu)
+            if i64::try_from(cpu).is_ok_and(|cpu| cpu < configured) && cpu < libc::CPU_SETSIZE as usize =>
+        {
+            cpu
+        }
+        _ => return libc::EINVAL,
+    };
+    // SAFETY: a cpu_set_t is plain bits, for which all zeros is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `cpu` is below CPU_SETSIZE.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: the caller vouches for the attributes; the set outlives the call.
+    unsafe { libc::pthread_attr_setaffinity_np(attributes, size_of_val(&set), &raw const set) }
+}
+
+struct Start {
+    routine: unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void,
+    argument: *mut c_void,
+}
+
+/// `pthread_create` of a thread that is SCHED_FIFO with RTLinux priority 0 unless its attributes say otherwise, and
+/// whose stack (256 KiB without attributes) is touched. Errors: those of pthread_create (EPERM: no real-time policy
+/// permitted, see RLIMIT_RTPRIO); EINVAL, no routine.
+///
+/// # Safety
+/// As pthread_create.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rtl_pthread_create(
+    thread: *mut libc::pthread_t,
+    attributes: *const libc::pthread_attr_t,
+    routine: StartRoutine,
+    argument: *mut c_void,
+) -> c_int {
+    let Some(routine) = routine else { return libc::EINVAL };
+    // SAFETY: a pthread_attr_t is plain memory; pthread_attr_init fills it, or the caller's is copied over it.
+    let mut own: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
+    let owned = attributes.is_null();
+    if owned {
+        // SAFETY: `own` is ours.
+        unsafe { libc::pthread_attr_init(&raw mut own) };
+        // SAFETY: as above.
+        unsafe { libc::pthread_attr_setstacksize(&raw mut own, STACK_BYTES) };
+    } else {
+        // SAFETY: the caller vouches for the pointer; the copy shares what the original owns and is not destroyed.
+        own = unsafe { *attributes };
+    }
+    let mut inherits = PTHREAD_INHERIT_SCHED;
+    // SAFETY: `own` is initialised; the answer goes to a local.
+    unsafe { pthread_attr_getinheritsched(&raw const own, &raw mut inherits) };
+    if without_priorities() {
+        // SAFETY: `own` is initialised.
+        unsafe { pthread_attr_setinheritsched(&raw mut own, PTHREAD_INHERIT_SCHED) };
+    } else if inherits == PTHREAD_INHERIT_SCHED {
+        let lowest = libc::sched_param { sched_priority: 0 };
+        // SAFETY: both are ours and initialised.
+        unsafe { rtl_pthread_attr_setschedparam(&raw mut own, &raw const lowest) };
+    }
+    let start = Box::into_raw(Box::new(Start { routine, argument })).cast();
+    // SAFETY: the caller vouches for `thread`; `begin` takes the box.
+    let result = unsafe { pthread_create(thread, &raw const own, begin, start) };
+    if result != 0 {
+        // SAFETY: no thread was made, so the box is still ours.
+        drop(unsafe { Box::from_raw(start.cast::<Start>()) });
+    }
+    if owned {
+        // SAFETY: initialised above, and destroyed once.
+        unsafe { libc::pthread_attr_destroy(&raw mut own) };
+    }
+    result
+}
+
+unsafe extern "C-unwind" fn begin(start: *mut c_void) -> *mut c_void {
+    // SAFETY: the box of `rtl_pthread_create`, given to this thread alone.
+    let Start { routine, argument } = *unsafe { Box::from_raw(start.cast::<Start>()) };
+    // A full table shows at the first wait.
+    let _ = table::own();
+    // A stack that cannot be asked for its end is one that faults; the program still runs.
+    let _ = prefault_stack(usize::MAX);
+    // SAFETY: the program's own routine and argument; may unwind this frame, which owns nothing any more.
+    unsafe { routine(argument) }
+}
+
+/// Locks all memory of the process, now and later, and touches `heap_bytes` of the caller's heap. 0, or -1 and the reason,
+/// with its numbers, in `why` (cut to `size` bytes, ended by a NUL).
+///
+/// # Safety
+/// `why` points to `size` writable bytes, or `size` is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rtl_lock_memory_np(heap_bytes: usize, why: *mut c_char, size: usize) -> c_int {
+    let Err(refusal) = lock_memory().and_then(|()| prefault_heap(heap_bytes)) else { return 0 };
+    if size > 0 {
+        let text = refusal.to_string();
+        let length = text.len().min(size - 1);
+        // SAFETY: `length` bytes fit with the NUL, by the caller's word; the text is ours, so they do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), why, length) };
+        // SAFETY: below `size`.
+        let end = unsafe { why.add(length) };
+        // SAFETY: as above.
+        unsafe { *end = 0 };
+    }
+    -1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_of_rtlinux_are_translated_or_refused_by_name() {
+        let priority = |policy, priority| translate(policy, priority).map(|param| param.sched_priority);
+        assert_eq!(priority(libc::SCHED_FIFO, 1), Ok(2));
+        assert_eq!(priority(libc::SCHED_RR, 1_000_000), Ok(98));
+        assert_eq!(priority(libc::SCHED_FIFO, 1_000_001), Err(libc::EINVAL));
+        assert_eq!(priority(libc::SCHED_OTHER, 0), Err(libc::EINVAL));
+        assert_eq!(priority(SCHED_EDF_NP, 1), Err(libc::ENOTSUP));
+        assert_eq!(pthread_setdeadline_np(0, 5), libc::ENOTSUP);
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_is_refused_when_it_is_named() {
+        // SAFETY: plain memory that pthread_attr_init fills.
+        let mut attributes: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
+        // SAFETY: ours.
+        unsafe { libc::pthread_attr_init(&raw mut attributes) };
+        for (cpu, wanted) in [(0, 0), (-1, libc::EINVAL), (60_000, libc::EINVAL)] {
+            // SAFETY: initialised above.
+            assert_eq!(unsafe { pthread_attr_setcpu_np(&raw mut attributes, cpu) }, wanted, "{cpu}");
+        }
+        // SAFETY: initialised above, destroyed once.
+        unsafe { libc::pthread_attr_destroy(&raw mut attributes) };
+    }
+
+    #[test]
+    fn floating_point_is_always_allowed_and_nonsense_is_not() {
+        assert_eq!([0, 1, 2].map(|flag| pthread_setfp_np(0, flag)), [0, 0, libc::EINVAL]);
+        assert_eq!(pthread_attr_setfp_np(std::ptr::null_mut(), -1), libc::EINVAL);
+    }
+}

@@ -1,0 +1,163 @@
+//! Interrupts by RTLinux's names: number N is the UIO device /dev/uioN, or whatever descriptor a program names.
+//!
+//! As in RTLinux an interrupt stays masked after its handler until `rtl_hard_enable_irq`; as in L4 it reaches the handler
+//! as a message to a thread of its own, at SCHED_FIFO 99, above all threads.
+
+use crate::thread::create::without_priorities;
+use crate::thread::priority::OF_HANDLERS;
+use asmp_rt::thread::{Handler, InterruptError, Interrupts, Line, RealTime, Refusal, Reply};
+use std::ffi::{c_int, c_uint};
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Interrupts with a handler at one time.
+const CAPACITY: usize = 32;
+
+/// Registers of the interrupted program: RTLinux's handlers are given a pointer to them; here it is always null.
+#[allow(non_camel_case_types)]
+pub struct pt_regs(());
+
+/// Its value is not used.
+pub type RtlIrqHandler = Option<unsafe extern "C" fn(irq: c_uint, registers: *mut pt_regs) -> c_uint>;
+
+struct Place {
+    /// The handler thread's `pthread_t`, which is an address; 0 before its first interrupt.
+    thread: AtomicUsize,
+    irq: AtomicU32,
+    /// The handler has called `rtl_hard_enable_irq`.
+    enabled: AtomicBool,
+    /// Taken out before it is waited for, so that nobody waits with the lock held.
+    handler: Mutex<Option<(c_uint, Handler)>>,
+}
+
+static PLACES: [Place; CAPACITY] = [const {
+    Place {
+        thread: AtomicUsize::new(0),
+        irq: AtomicU32::new(0),
+        enabled: AtomicBool::new(false),
+        handler: Mutex::new(None),
+    }
+}; CAPACITY];
+
+fn self_id() -> usize {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::pthread_self() as usize }
+}
+
+/// Has /dev/uioN handled by this function, in a thread of its own; enabled when this returns. For set-up.
+///
+/// Errors: -EINVAL, no handler; -EBUSY, it has one; -ENODEV, there is no such device, or it cannot be opened; -EPERM, no
+/// real-time policy permitted (see RLIMIT_RTPRIO); -EAGAIN, 32 are handled already or no thread can be made.
+///
+/// # Safety
+/// `handler` may be called from another thread until `rtl_free_irq` has returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rtl_request_irq(irq: c_uint, handler: RtlIrqHandler) -> c_int {
+    request(irq, handler, || Line::uio(&PathBuf::from(format!("/dev/uio{irq}"))))
+}
+
+/// The same for an eventfd or a timerfd of the program, under a number of its choice. It must have no other reader.
+///
+/// Errors: those of `rtl_request_irq`; -EBADF.
+///
+/// # Safety
+/// As `rtl_request_irq`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rtl_request_irq_from_np(irq: c_uint, fd: c_int, handler: RtlIrqHandler) -> c_int {
+    if fd < 0 {
+        return -libc::EBADF;
+    }
+    // SAFETY: borrowed for the time of the call; a descriptor that is not open makes dup fail.
+    let owned = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned();
+    match owned {
+        Ok(owned) => request(irq, handler, || Ok(Line::counter(owned, &format!("rtl-irq-{irq}")))),
+        Err(_) => -libc::EBADF,
+    }
+}
+
+fn request(
+    irq: c_uint,
+    handler: RtlIrqHandler,
+    line: impl FnOnce() -> Result<Line, InterruptError>,
+) -> c_int {
+    let Some(handler) = handler else { return -libc::EINVAL };
+    // Looking for a place and taking it is one step: this lock is held by requests alone.
+    static REQUESTS: Mutex<()> = Mutex::new(());
+    let _one = REQUESTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut free = None;
+    for place in &PLACES {
+        match &*place.handler.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some((taken, _)) if *taken == irq => return -libc::EBUSY,
+            Some(_) => {}
+            None => free = free.or(Some(place)),
+        }
+    }
+    let Some(place) = free else { return -libc::EAGAIN };
+    place.irq.store(irq, Ordering::Relaxed);
+    let how = if without_priorities() { RealTime::without_policy() } else { RealTime::fifo(OF_HANDLERS) };
+    let deliver = move |_| {
+        place.thread.store(self_id(), Ordering::Relaxed);
+        place.enabled.store(false, Ordering::Relaxed);
+        // SAFETY: the program's own handler, by its word callable until the interrupt is freed.
+        unsafe { handler(irq, std::ptr::null_mut()) };
+        if place.enabled.load(Ordering::Relaxed) { Reply::Unmask } else { Reply::KeepMasked }
+    };
+    // Memory is the program's to lock (rtl_lock_memory_np).
+    match line().and_then(|line| Interrupts::handle(line, how.unlocked(), deliver)) {
+        Ok(handler) => {
+            *place.handler.lock().unwrap_or_else(PoisonError::into_inner) = Some((irq, handler));
+            0
+        }
+        Err(error) => -number(&error),
+    }
+}
+
+fn number(error: &InterruptError) -> c_int {
+    match error {
+        InterruptError::Taken { .. } => libc::EBUSY,
+        InterruptError::Open { .. } => libc::ENODEV,
+        InterruptError::Line { cause, .. } => cause.raw_os_error().unwrap_or(libc::EIO),
+        InterruptError::Thread(Refusal::NoPermission { .. }) => libc::EPERM,
+        InterruptError::Thread(_) => libc::EAGAIN,
+    }
+}
+
+/// Unmasks an interrupt: in its handler when that returns, from elsewhere at once. Unknown ones are ignored, as in RTLinux.
+/// In the handler bounded and without system call or lock.
+#[unsafe(no_mangle)]
+pub extern "C" fn rtl_hard_enable_irq(irq: c_uint) {
+    let own = self_id();
+    for place in &PLACES {
+        // A handler thread finds what it stored itself: Relaxed.
+        if place.thread.load(Ordering::Relaxed) == own && place.irq.load(Ordering::Relaxed) == irq {
+            place.enabled.store(true, Ordering::Relaxed);
+            return;
+        }
+    }
+    for place in &PLACES {
+        if let Some((taken, handler)) = &*place.handler.lock().unwrap_or_else(PoisonError::into_inner)
+            && *taken == irq
+        {
+            return handler.unmask();
+        }
+    }
+}
+
+/// Ends the handling of an interrupt; returns when its handler has returned (in the handler itself: at once). Errors:
+/// -EINVAL, it has none.
+#[unsafe(no_mangle)]
+pub extern "C" fn rtl_free_irq(irq: c_uint) -> c_int {
+    for place in &PLACES {
+        let mut handler = place.handler.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, freed)) = handler.take_if(|(taken, _)| *taken == irq) {
+            drop(handler);
+            // A line that failed before has no handler thread any more; that is what was wanted.
+            let _ = freed.free();
+            place.thread.store(0, Ordering::Relaxed);
+            return 0;
+        }
+    }
+    -libc::EINVAL
+}

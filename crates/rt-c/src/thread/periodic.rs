@@ -1,0 +1,235 @@
+//! Releases, suspension and end of threads, and the clocks.
+
+use crate::thread::glibc::{
+    pthread_cancel, pthread_exit, pthread_join, pthread_testcancel, sem_clockwait, sem_wait, syscall,
+};
+use crate::thread::hrtime_t;
+use crate::thread::table::{self, FULL, Plan};
+use asmp_rt::thread::{clock_gethrtime as read_clock, gethrtime as monotonic_ns};
+use std::ffi::c_int;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+
+/// Nanoseconds of CLOCK_MONOTONIC. Bounded; no system call where the vDSO has the clock.
+#[unsafe(no_mangle)]
+pub extern "C" fn gethrtime() -> hrtime_t {
+    hrtime_t::try_from(monotonic_ns()).unwrap_or(hrtime_t::MAX)
+}
+
+/// Nanoseconds of any clock of `clock_gettime(2)`; -1: there is no such clock.
+#[unsafe(no_mangle)]
+pub extern "C" fn clock_gethrtime(clock: libc::clockid_t) -> hrtime_t {
+    read_clock(clock).unwrap_or(-1)
+}
+
+/// From `start` (CLOCK_MONOTONIC; at once if past) the thread is released every `period`; with a period of 0 once. What it
+/// does between is its own; `pthread_wait_np` waits for the next release. Called again, it changes start and period.
+///
+/// Takes a lock: for set-up. Errors: EINVAL, a negative period; EAGAIN, 128 threads are known already.
+///
+/// # Safety
+/// `thread` has not been joined, nor has it ended detached.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_make_periodic_np(
+    thread: libc::pthread_t,
+    start: hrtime_t,
+    period: hrtime_t,
+) -> c_int {
+    if Plan::new(start, period).is_none() {
+        return libc::EINVAL;
+    }
+    let Some(place) = table::find_or_take(thread) else { return FULL };
+    place.ask(start, period);
+    0
+}
+
+/// Waits for the caller's next release, or for `pthread_wakeup_np`. Releases that passed while it worked are skipped but
+/// for the last, which is given at once; `rtl_overruns_np` counts the others. A thread without a period waits to be woken.
+///
+/// A cancellation point. Bounded but for the sleep; allocates nothing after the first call; one system call where it
+/// sleeps, none where a release has passed. Errors: EAGAIN, 128 threads are known already.
+///
+/// # Safety
+/// A cancellation point: nothing of the caller's may be hurt by its end here.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pthread_wait_np() -> c_int {
+    // SAFETY: may unwind this frame, which owns nothing.
+    unsafe { pthread_testcancel() };
+    let Some(place) = table::own() else { return FULL };
+    loop {
+        // SAFETY: it is the caller's own place.
+        let mut plan = unsafe { place.plan() };
+        // Acquire: pairs with the Release in `pthread_wakeup_np`.
+        if place.token.swap(false, Ordering::Acquire) {
+            return 0;
+        }
+        if let Some(overruns) = plan.release(monotonic_ns()) {
+            // SAFETY: as above.
+            unsafe { place.set_plan(plan) };
+            place.overruns.fetch_add(overruns, Ordering::Relaxed);
+            return 0;
+        }
+        match plan.next_ns() {
+            None => {
+                // SAFETY: the semaphore lives for ever; may unwind this frame, which owns nothing.
+                unsafe { sem_wait(place.kick()) };
+            }
+            Some(next_ns) => {
+                let until = libc::timespec {
+                    tv_sec: (next_ns / 1_000_000_000) as libc::time_t,
+                    tv_nsec: (next_ns % 1_000_000_000) as libc::c_long,
+                };
+                // SAFETY: as above; `until` outlives the call.
+                unsafe { sem_clockwait(place.kick(), libc::CLOCK_MONOTONIC, &raw const until) };
+            }
+        }
+    }
+}
+
+/// Stops a thread until `pthread_wakeup_np`. The caller itself: here, unless it was woken before (a cancellation point).
+/// Another thread: wherever it is, by signal SIGRTMIN + 6, and with whatever it holds, locks included, as in RTLinux;
+/// returns before the thread has stopped.
+///
+/// Errors: ESRCH, no such thread; EAGAIN, 128 threads are known already.
+///
+/// # Safety
+/// `thread` has not been joined, nor has it ended detached.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pthread_suspend_np(thread: libc::pthread_t) -> c_int {
+    // SAFETY: takes nothing and cannot fail.
+    if thread != unsafe { libc::pthread_self() } {
+        return stop(thread);
+    }
+    // SAFETY: may unwind this frame, which owns nothing.
+    unsafe { pthread_testcancel() };
+    let Some(place) = table::own() else { return FULL };
+    // Acquire: pairs with the Release in `pthread_wakeup_np`.
+    while !place.token.swap(false, Ordering::Acquire) {
+        // SAFETY: the semaphore lives for ever; may unwind this frame, which owns nothing.
+        unsafe { sem_wait(place.kick()) };
+    }
+    0
+}
+
+fn stop(thread: libc::pthread_t) -> c_int {
+    let Some(signal) = stop_signal() else { return libc::EINVAL };
+    let Some(place) = table::find_or_take(thread) else { return FULL };
+    place.stopped.store(1, Ordering::Relaxed);
+    // SAFETY: the caller vouches that the thread is there to be named.
+    let sent = unsafe { libc::pthread_kill(thread, signal) };
+    if sent != 0 {
+        place.stopped.store(0, Ordering::Relaxed);
+    }
+    sent
+}
+
+/// The signal that stops threads, its handler installed; `None`: the kernel refused it.
+fn stop_signal() -> Option<c_int> {
+    static SIGNAL: OnceLock<Option<c_int>> = OnceLock::new();
+    *SIGNAL.get_or_init(|| {
+        let signal = libc::SIGRTMIN() + 6;
+        // SAFETY: a sigaction is plain numbers and an address, for which all zeros is a value.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        action.sa_sigaction = stay as *const () as usize;
+        action.sa_flags = libc::SA_RESTART;
+        // SAFETY: `action` outlives the call; its handler calls only what is async-signal-safe.
+        let set = unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
+        (set == 0).then_some(signal)
+    })
+}
+
+/// Runs in the stopped thread until it is woken. Only atomics and a futex: async-signal-safe.
+///
+/// A thread that was stopped inside a cancellation point is cancelled right here, and this frame unwound with the one it
+/// interrupted; it owns nothing.
+extern "C-unwind" fn stay(_signal: c_int) {
+    // SAFETY: takes nothing; async-signal-safe in glibc.
+    let Some(place) = table::find(unsafe { libc::pthread_self() }) else { return };
+    // SAFETY: the address is the thread's own errno.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { *errno };
+    // Acquire: pairs with the Release in `release_stopped`.
+    while place.stopped.load(Ordering::Acquire) == 1 {
+        // SAFETY: the kernel compares one word, which lives for ever, and gets no timeout.
+        // It may unwind this frame.
+        unsafe {
+            syscall(
+                libc::SYS_futex,
+                place.stopped.as_ptr(),
+                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                1u32,
+                std::ptr::null::<libc::timespec>(),
+            )
+        };
+    }
+    // SAFETY: as above.
+    unsafe { *errno = before };
+}
+
+/// Lets a stopped thread go on. `false`: it was not stopped.
+fn release_stopped(place: &table::Place) -> bool {
+    // Release: pairs with the Acquire in `stay`.
+    if place.stopped.swap(0, Ordering::Release) == 0 {
+        return false;
+    }
+    // SAFETY: the kernel takes the word's address and touches no memory.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            place.stopped.as_ptr(),
+            libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+            1u32,
+        )
+    };
+    true
+}
+
+/// Lets a stopped thread go on; else ends its wait or suspension, the one it is in or the next one. Its period stays.
+/// Never blocks once the thread is known; at most one system call. Errors: EAGAIN, 128 threads are known already.
+///
+/// # Safety
+/// `thread` has not been joined, nor has it ended detached.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_wakeup_np(thread: libc::pthread_t) -> c_int {
+    let Some(place) = table::find_or_take(thread) else { return FULL };
+    // Release: pairs with the Acquires of the waits, which see what was done before.
+    if !release_stopped(place) && !place.token.swap(true, Ordering::Release) {
+        place.post();
+    }
+    0
+}
+
+/// `pthread_cancel`, also of a thread that is stopped by `pthread_suspend_np`. Errors: ESRCH.
+///
+/// # Safety
+/// `thread` has not been joined, nor has it ended detached.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rtl_pthread_cancel(thread: libc::pthread_t) -> c_int {
+    // SAFETY: the caller vouches that the thread is there to be named.
+    let result = unsafe { pthread_cancel(thread) };
+    if let Some(place) = table::find(thread) {
+        release_stopped(place);
+    }
+    result
+}
+
+/// Ends a thread at its next cancellation point (`pthread_wait_np` is one) and waits for that; the caller itself at once.
+/// Blocks for ever on a thread that never comes to one. Errors: ESRCH; EINVAL, it is detached.
+///
+/// # Safety
+/// `thread` has not been joined, nor has it ended detached; afterwards it must not be named any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn pthread_delete_np(thread: libc::pthread_t) -> c_int {
+    // SAFETY: takes nothing and cannot fail.
+    if thread == unsafe { libc::pthread_self() } {
+        // SAFETY: unwinds this frame, which owns nothing.
+        unsafe { pthread_exit(std::ptr::null_mut()) };
+    }
+    // SAFETY: passed on to the caller.
+    match unsafe { rtl_pthread_cancel(thread) } {
+        // SAFETY: the thread's value is not wanted; may unwind this frame, which owns nothing.
+        0 => unsafe { pthread_join(thread, std::ptr::null_mut()) },
+        error => error,
+    }
+}

@@ -1,0 +1,234 @@
+//! Decides for [`npedf`](crate::executive::npedf) which job runs: pure, no clock, no code of jobs.
+//!
+//! Queues as in Yartek: waiting by start, ready by deadline. A job whose start is *not after* now is ready (the
+//! paper's text says once `start > RTClock`). When a job has ended, start and deadline move on by one period.
+//! Equal deadlines, and equal starts, go by the order of the tasks. Room is taken when the set is made; every call is
+//! O(n log n) at worst, O(log n) as a rule, and allocates nothing.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// What happens to an activation that is late.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Late {
+    /// It is finished, or begun, late; those that follow run one after the other until the backlog is gone.
+    Finish,
+    /// It is finished when it has begun; one whose deadline is over before it could begin is dropped and counted.
+    Skip,
+    /// The executive stops and tells.
+    Fault,
+}
+
+/// A periodic task; its deadline is the end of its period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Task {
+    pub period_ns: u64,
+    /// First start, after the beginning of the run.
+    pub offset_ns: u64,
+    /// Longest run of one activation. What runs longer is counted; it is not cut short.
+    pub budget_ns: u64,
+    pub late: Late,
+}
+
+/// One activation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tick {
+    pub task: usize,
+    /// Counts from 0 and includes those dropped.
+    pub activation: u64,
+    pub start_ns: u64,
+    pub deadline_ns: u64,
+    /// When it was begun.
+    pub begun_ns: u64,
+    /// Activations dropped right before this one.
+    pub skipped: u64,
+}
+
+/// What to do now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    Run(Tick),
+    /// Nothing before this start; `None`: there is no periodic task.
+    Idle(Option<u64>),
+}
+
+/// A task that must not be late was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "task {task}, activation {activation}: its deadline was {deadline_ns} ns, at {at_ns} ns it had not {missing}"
+)]
+pub struct Fault {
+    pub task: usize,
+    pub activation: u64,
+    pub deadline_ns: u64,
+    pub at_ns: u64,
+    pub missing: Missing,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    Begun,
+    Ended,
+}
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Begun => "begun",
+            Self::Ended => "ended",
+        })
+    }
+}
+
+/// What became of a task since the run began. Times in ns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Jobs that ran to their end.
+    pub activations: u64,
+    /// Those that ended after their deadline.
+    pub misses: u64,
+    /// Activations that were dropped.
+    pub skipped: u64,
+    /// Jobs that ran longer than their budget.
+    pub over_budget: u64,
+    /// Longest time from start to end.
+    pub worst_response_ns: u64,
+    /// Longest time from start to beginning.
+    pub worst_start_lateness_ns: u64,
+    /// Longest time from beginning to end.
+    pub worst_run_ns: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    task: Task,
+    start_ns: u64,
+    activation: u64,
+    /// Dropped since the last one that ran.
+    skipped: u64,
+    stats: Stats,
+}
+
+/// The set and its queues. Between [`next`](Self::next) that says `Run` and [`ended`](Self::ended) the job is in
+/// neither queue.
+#[derive(Debug)]
+pub struct JobSet {
+    entries: Vec<Entry>,
+    /// (start, task), soonest first.
+    waiting: BinaryHeap<Reverse<(u64, usize)>>,
+    /// (deadline, task), soonest first.
+    ready: BinaryHeap<Reverse<(u64, usize)>>,
+}
+
+impl JobSet {
+    /// Any set, proved or not: [`admit`](crate::executive::admit::admit) proves. A period of 0 counts as 1 ns.
+    pub fn new(tasks: &[Task]) -> Self {
+        let entry = |task: &Task| Entry {
+            task: Task { period_ns: task.period_ns.max(1), ..*task },
+            start_ns: 0,
+            activation: 0,
+            skipped: 0,
+            stats: Stats::default(),
+        };
+        let mut set = Self {
+            entries: tasks.iter().map(entry).collect(),
+            waiting: BinaryHeap::with_capacity(tasks.len()),
+            ready: BinaryHeap::with_capacity(tasks.len()),
+        };
+        set.begin(0);
+        set
+    }
+
+    /// Forgets all that was; first starts are counted from `epoch_ns`.
+    pub fn begin(&mut self, epoch_ns: u64) {
+        self.waiting.clear();
+        self.ready.clear();
+        for (task, entry) in self.entries.iter_mut().enumerate() {
+            entry.start_ns = epoch_ns.saturating_add(entry.task.offset_ns);
+            entry.activation = 0;
+            entry.skipped = 0;
+            entry.stats = Stats::default();
+            self.waiting.push(Reverse((entry.start_ns, task)));
+        }
+    }
+
+    /// Which job runs at `now_ns`.
+    pub fn next(&mut self, now_ns: u64) -> Result<Next, Fault> {
+        while let Some(&Reverse((start_ns, task))) = self.waiting.peek() {
+            if start_ns > now_ns {
+                break;
+            }
+            self.waiting.pop();
+            self.ready.push(Reverse((self.entries[task].deadline_ns(), task)));
+        }
+        while let Some(Reverse((deadline_ns, task))) = self.ready.pop() {
+            let entry = &mut self.entries[task];
+            let over = now_ns.saturating_sub(entry.start_ns) >= entry.task.period_ns;
+            match entry.task.late {
+                Late::Skip if over => {
+                    entry.skip(now_ns);
+                    self.ready.push(Reverse((entry.deadline_ns(), task)));
+                }
+                Late::Fault if over => return Err(entry.fault(task, now_ns, Missing::Begun)),
+                _ => {
+                    return Ok(Next::Run(Tick {
+                        task,
+                        activation: entry.activation,
+                        start_ns: entry.start_ns,
+                        deadline_ns,
+                        begun_ns: now_ns,
+                        skipped: entry.skipped,
+                    }));
+                }
+            }
+        }
+        Ok(Next::Idle(self.waiting.peek().map(|Reverse((start_ns, _))| *start_ns)))
+    }
+
+    /// The job that [`next`](Self::next) gave has ended.
+    pub fn ended(&mut self, tick: &Tick, ended_ns: u64) -> Result<(), Fault> {
+        let entry = &mut self.entries[tick.task];
+        let stats = &mut entry.stats;
+        let run_ns = ended_ns.saturating_sub(tick.begun_ns);
+        let missed = ended_ns > tick.deadline_ns;
+        stats.activations += 1;
+        stats.misses += u64::from(missed);
+        stats.over_budget += u64::from(run_ns > entry.task.budget_ns);
+        stats.worst_run_ns = stats.worst_run_ns.max(run_ns);
+        stats.worst_response_ns = stats.worst_response_ns.max(ended_ns.saturating_sub(tick.start_ns));
+        stats.worst_start_lateness_ns =
+            stats.worst_start_lateness_ns.max(tick.begun_ns.saturating_sub(tick.start_ns));
+        if missed && entry.task.late == Late::Fault {
+            return Err(entry.fault(tick.task, ended_ns, Missing::Ended));
+        }
+        entry.start_ns = entry.start_ns.saturating_add(entry.task.period_ns);
+        entry.activation += 1;
+        entry.skipped = 0;
+        self.waiting.push(Reverse((entry.start_ns, tick.task)));
+        Ok(())
+    }
+
+    /// Of the tasks in their order.
+    pub fn stats(&self) -> impl Iterator<Item = &Stats> {
+        self.entries.iter().map(|entry| &entry.stats)
+    }
+}
+
+impl Entry {
+    fn deadline_ns(&self) -> u64 {
+        self.start_ns.saturating_add(self.task.period_ns)
+    }
+
+    /// Drops each activation whose deadline is over. The one that is left has started.
+    fn skip(&mut self, now_ns: u64) {
+        let skipped = now_ns.saturating_sub(self.start_ns) / self.task.period_ns;
+        self.start_ns = self.start_ns.saturating_add(skipped.saturating_mul(self.task.period_ns));
+        self.activation += skipped;
+        self.skipped += skipped;
+        self.stats.skipped += skipped;
+    }
+
+    fn fault(&self, task: usize, at_ns: u64, missing: Missing) -> Fault {
+        Fault { task, activation: self.activation, deadline_ns: self.deadline_ns(), at_ns, missing }
+    }
+}

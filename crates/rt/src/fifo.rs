@@ -1,0 +1,284 @@
+//! The rt-FIFO (RTLinux's `rtf`): one writer and one reader, in any two processes, over named shared memory.
+//!
+//! Who may call: one writer and one reader at a time, each a process's role until it drops it or ends. `put` and
+//! `get` never enter the kernel, never wait and never allocate. Full: refused or the oldest dropped, as was said
+//! at creation. After a crash of either side the other goes on with what is there; a new one takes the role up
+//! where the ring stands. What the other side scribbles is an error, never undefined behaviour.
+//!
+//! Waiting is the time-sharing side's business: `wait` sleeps on a futex. The other end wakes it only if it was
+//! asked to ([`Wake::IfAsleep`], one system call when somebody sleeps); with [`Wake::Never`] it never enters the
+//! kernel, and the waiter looks again every millisecond.
+
+use crate::futex;
+use crate::ring::{Overflow, Reader, Ring, RingError, Writer};
+use crate::shm::{Kind, Pages, Role, Shared, ShmError};
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering::*, fence};
+use std::time::{Duration, Instant};
+
+/// Offsets in the body: each position and each bell has its cache line.
+const HEAD: usize = 0;
+const TAIL: usize = 64;
+const READER_ASLEEP: usize = 128;
+const WRITER_ASLEEP: usize = 192;
+const WORDS: usize = 256;
+/// Beside a bell: does the end that should ring it do so?
+const RINGS: usize = 4;
+/// How often a waiter looks whether its peer lives, and how often one that nobody wakes looks for data.
+const PEER_CHECK: Duration = Duration::from_millis(100);
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Does an end enter the kernel to wake the other?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// No system call, ever.
+    Never,
+    /// One, when the other end sleeps (or says so).
+    IfAsleep,
+}
+
+/// What a new FIFO is to be.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Bytes of frames, each with a header of 8 bytes and padded to 8; with 8 more rounded up to a power of two.
+    pub capacity_bytes: u64,
+    pub overflow: Overflow,
+}
+
+/// Why a wait ended without what was waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WaitError {
+    #[error("the time is over")]
+    TimedOut,
+    /// Nobody is in the other role; what is in the FIFO was given first.
+    #[error("the other end is gone")]
+    PeerGone,
+}
+
+/// A FIFO that exists, mapped; it becomes one of its ends, or is kept so that its name stays.
+#[derive(Debug)]
+pub struct Fifo {
+    shared: Shared,
+    words: usize,
+    overflow: Overflow,
+}
+
+impl Fifo {
+    /// Makes one. Allocates, locks the name's directory; set-up only. Errors: those of [`Shared::create`].
+    pub fn create(dir: &Path, name: &str, options: &Options) -> Result<Self, ShmError> {
+        let bytes = options.capacity_bytes;
+        if !(16..=1 << 29).contains(&bytes) {
+            return Err(ShmError::BadSize { bytes });
+        }
+        let words = (bytes.div_ceil(8) + 1).next_power_of_two();
+        let parameters = [words, u64::from(options.overflow == Overflow::DropOldest), 0, 0];
+        let shared =
+            Shared::create(dir, name, Kind::Fifo, WORDS as u64 + words * 8, parameters, Pages::Normal)?;
+        Self::of(shared)
+    }
+
+    /// Maps one. Allocates; set-up only. Errors: those of [`Shared::attach`].
+    pub fn attach(dir: &Path, name: &str) -> Result<Self, ShmError> {
+        Self::of(Shared::attach(dir, name, Kind::Fifo)?)
+    }
+
+    /// Takes what came as a descriptor. Errors: `Mismatch`.
+    pub fn of(shared: Shared) -> Result<Self, ShmError> {
+        let [words, overflow, _, _] = shared.parameters();
+        let mismatch = |found: String| ShmError::Mismatch { name: shared.name().to_owned(), found };
+        let room = (shared.body_bytes().saturating_sub(WORDS) / 8) as u64;
+        if !words.is_power_of_two() || words < 4 || words > room {
+            return Err(mismatch(format!("it says {words} words and has room for {room}")));
+        }
+        let overflow = match overflow {
+            0 => Overflow::Refuse,
+            1 => Overflow::DropOldest,
+            other => return Err(mismatch(format!("overflow policy {other}"))),
+        };
+        Ok(Self { shared, words: words as usize, overflow })
+    }
+
+    /// Bytes that frames, their headers and padding included, may take at once.
+    pub fn capacity_bytes(&self) -> usize {
+        (self.words - 1) * 8
+    }
+
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Becomes the one writer. Errors: `RoleTaken`, `Io`.
+    pub fn into_writer(self, wake: Wake) -> Result<FifoWriter, ShmError> {
+        self.shared.take(Role::Writer)?;
+        self.says(READER_ASLEEP, wake);
+        let end = Writer::attach(&self.ring());
+        Ok(FifoWriter { fifo: self, end, wake })
+    }
+
+    /// Becomes the one reader. Errors: `RoleTaken`, `Io`.
+    pub fn into_reader(self, wake: Wake) -> Result<FifoReader, ShmError> {
+        self.shared.take(Role::Reader)?;
+        self.says(WRITER_ASLEEP, wake);
+        let end = Reader::attach(&self.ring());
+        Ok(FifoReader { fifo: self, end, wake })
+    }
+
+    #[inline]
+    fn ring(&self) -> Ring<'_> {
+        let shared = &self.shared;
+        let words = shared.words(WORDS, self.words);
+        Ring::new(&shared.words(HEAD, 1)[0], &shared.words(TAIL, 1)[0], words, self.overflow)
+            .expect("the size was checked when it was mapped")
+    }
+
+    /// Tells who may sleep at `bell` whether it is rung.
+    fn says(&self, bell: usize, wake: Wake) {
+        self.shared.futex(bell + RINGS).store(u32::from(wake == Wake::IfAsleep), Relaxed);
+    }
+
+    /// Wakes who sleeps at `bell`, if anybody.
+    #[inline]
+    fn ring_bell(&self, bell: usize) {
+        let bell = self.shared.futex(bell);
+        // SeqCst pairs with the fence in `sleep`: either the sleeper sees what we did, or we see that it sleeps.
+        fence(SeqCst);
+        if bell.load(Relaxed) != 0 {
+            bell.store(0, Relaxed);
+            futex::wake(bell, 1);
+        }
+    }
+
+    /// Sleeps at the bell `at` until `ready`, the deadline, or the end of the peer.
+    fn sleep(
+        &self,
+        at: usize,
+        peer: Role,
+        timeout: Option<Duration>,
+        mut ready: impl FnMut() -> bool,
+    ) -> Result<(), WaitError> {
+        let bell: &AtomicU32 = self.shared.futex(at);
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut next_check = Instant::now() + PEER_CHECK;
+        loop {
+            bell.store(1, Relaxed);
+            // SeqCst pairs with the fence in `ring_bell`.
+            fence(SeqCst);
+            if ready() {
+                bell.store(0, Relaxed);
+                return Ok(());
+            }
+            let now = Instant::now();
+            if end.is_some_and(|end| now >= end) {
+                return Err(WaitError::TimedOut);
+            }
+            if now >= next_check {
+                next_check = now + PEER_CHECK;
+                if !self.shared.is_held(peer) && !ready() {
+                    return Err(WaitError::PeerGone);
+                }
+            }
+            let rung = self.shared.futex(at + RINGS).load(Relaxed) == 1;
+            let slice = if rung { PEER_CHECK } else { LOOK };
+            futex::wait(bell, 1, Some(end.map_or(slice, |end| end - now).min(slice)));
+        }
+    }
+}
+
+/// The end that puts frames in.
+#[derive(Debug)]
+pub struct FifoWriter {
+    fifo: Fifo,
+    end: Writer,
+    wake: Wake,
+}
+
+impl FifoWriter {
+    /// Puts a whole frame in, or nothing. Bounded, no allocation; system calls: none, or one with
+    /// [`Wake::IfAsleep`] when the reader sleeps. Errors: `Full`, `BadLength`.
+    #[inline]
+    pub fn put(&mut self, bytes: &[u8]) -> Result<(), RingError> {
+        self.end.put(&self.fifo.ring(), bytes)?;
+        if self.wake == Wake::IfAsleep {
+            self.fifo.ring_bell(READER_ASLEEP);
+        }
+        Ok(())
+    }
+
+    /// Waits until a frame of so many bytes fits (for ever without `timeout`). Blocks; system calls. Errors:
+    /// `TimedOut`, `PeerGone` (found within 100 ms).
+    pub fn wait(&mut self, bytes: usize, timeout: Option<Duration>) -> Result<(), WaitError> {
+        let (fifo, end) = (&self.fifo, &mut self.end);
+        let ring = fifo.ring();
+        fifo.sleep(WRITER_ASLEEP, Role::Reader, timeout, || end.has_room(&ring, bytes))
+    }
+
+    /// Frames thrown away to make room, so far.
+    pub fn dropped(&self) -> u64 {
+        self.end.dropped
+    }
+
+    /// How often the shared words held what no reader writes.
+    pub fn corrupted(&self) -> u64 {
+        self.end.corrupted
+    }
+
+    /// Is there a reader? One system call.
+    pub fn has_reader(&self) -> bool {
+        self.fifo.shared.is_held(Role::Reader)
+    }
+
+    pub fn fifo(&self) -> &Fifo {
+        &self.fifo
+    }
+}
+
+/// The end that takes frames out.
+#[derive(Debug)]
+pub struct FifoReader {
+    fifo: Fifo,
+    end: Reader,
+    wake: Wake,
+}
+
+impl FifoReader {
+    /// Takes the oldest frame, or as much of it as fits (the rest comes next); 0: there is none. Bounded, no
+    /// allocation; system calls as [`FifoWriter::put`]. Errors: `Corrupt`, `Overtaken`.
+    #[inline]
+    pub fn get(&mut self, into: &mut [u8]) -> Result<usize, RingError> {
+        let count = self.end.get(&self.fifo.ring(), into)?;
+        if count > 0 && self.wake == Wake::IfAsleep {
+            self.fifo.ring_bell(WRITER_ASLEEP);
+        }
+        Ok(count)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.end.is_empty(&self.fifo.ring())
+    }
+
+    /// Waits until there is something to get (for ever without `timeout`). Blocks; system calls. Errors:
+    /// `TimedOut`, `PeerGone` (found within 100 ms; what is in the FIFO comes first).
+    pub fn wait(&mut self, timeout: Option<Duration>) -> Result<(), WaitError> {
+        let (fifo, end) = (&self.fifo, &self.end);
+        let ring = fifo.ring();
+        fifo.sleep(READER_ASLEEP, Role::Writer, timeout, || !end.is_empty(&ring))
+    }
+
+    /// How often the shared words held what no writer writes.
+    pub fn corrupted(&self) -> u64 {
+        self.end.corrupted
+    }
+
+    /// Is there a writer? One system call.
+    pub fn has_writer(&self) -> bool {
+        self.fifo.shared.is_held(Role::Writer)
+    }
+
+    pub fn fifo(&self) -> &Fifo {
+        &self.fifo
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+#[path = "fifo_tests.rs"]
+mod tests;

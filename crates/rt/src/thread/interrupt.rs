@@ -1,0 +1,311 @@
+//! Interrupts as messages, as L4 delivers them: an interrupt masks its line and becomes a message to the one thread
+//! that handles it; the handler's reply unmasks the line.
+//!
+//! A line is a UIO device (the kernel's part masks in hardware; unmasking is a write, driver-api/uio-howto.rst) or a
+//! counter descriptor, eventfd or timerfd: masked means that it is not read, so what comes meanwhile is in the count
+//! of the next message. Nothing is lost either way but the order of events on different lines.
+//!
+//! The handler thread makes two system calls a message (`poll`, `read`), one more to unmask a UIO line, and allocates
+//! nothing between messages.
+
+use crate::thread::control::{Me, Task};
+use crate::thread::refusal::Refusal;
+use crate::thread::start::RealTime;
+use asmp_host::clock::{monotonic_ns, thread_id};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Why interrupts are not delivered.
+#[derive(Debug, thiserror::Error)]
+pub enum InterruptError {
+    #[error("{line} has its handler already, and a line has only one: free that first")]
+    Taken { line: String },
+
+    #[error("{path}: {cause}: an interrupt needs a UIO device (modprobe uio_pdrv_genirq or uio_pci_generic and bind it), readable and writable", path = path.display())]
+    Open { path: PathBuf, cause: io::Error },
+
+    #[error("{line}: {cause}")]
+    Line { line: String, cause: io::Error },
+
+    #[error(transparent)]
+    Thread(#[from] Refusal),
+}
+
+/// Where interrupts come from.
+#[derive(Debug)]
+pub struct Line {
+    file: File,
+    name: String,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// Reads 4 bytes, all events so far; a write of 1 unmasks. The count at the last message, once there was one.
+    Uio { last: Option<u32> },
+    /// Reads 8 bytes, the events since the last read.
+    Counter,
+}
+
+impl Line {
+    /// A UIO device by its path (`/dev/uio0`), taken for this process alone.
+    pub fn uio(path: &Path) -> Result<Self, InterruptError> {
+        let opened = File::options().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(path);
+        let file = opened.map_err(|cause| InterruptError::Open { path: path.to_owned(), cause })?;
+        Self::uio_device(file.into(), &path.display().to_string())
+    }
+
+    /// A UIO device that is open already. Exclusive among processes by flock(2).
+    pub fn uio_device(device: OwnedFd, name: &str) -> Result<Self, InterruptError> {
+        // SAFETY: flock takes an open descriptor and no memory; `device` keeps it open.
+        if unsafe { libc::flock(device.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            let cause = io::Error::last_os_error();
+            return Err(match cause.raw_os_error() {
+                Some(libc::EWOULDBLOCK) => InterruptError::Taken { line: name.to_owned() },
+                _ => InterruptError::Line { line: name.to_owned(), cause },
+            });
+        }
+        Ok(Self { file: device.into(), name: name.to_owned(), kind: Kind::Uio { last: None } })
+    }
+
+    /// An eventfd or a timerfd. It must have no other reader.
+    pub fn counter(descriptor: OwnedFd, name: &str) -> Self {
+        Self { file: descriptor.into(), name: name.to_owned(), kind: Kind::Counter }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Events since the last message.
+    fn receive(&mut self) -> io::Result<u64> {
+        match &mut self.kind {
+            Kind::Uio { last } => {
+                let mut bytes = [0; 4];
+                self.file.read_exact(&mut bytes)?;
+                let total = u32::from_ne_bytes(bytes);
+                // What the device counted before it was ours is not known.
+                let count = last.map_or(1, |last| u64::from(total.wrapping_sub(last)));
+                *last = Some(total);
+                Ok(count)
+            }
+            Kind::Counter => {
+                let mut bytes = [0; 8];
+                self.file.read_exact(&mut bytes)?;
+                Ok(u64::from_ne_bytes(bytes))
+            }
+        }
+    }
+
+    fn unmask(&mut self) -> io::Result<()> {
+        match self.kind {
+            Kind::Uio { .. } => self.file.write_all(&1u32.to_ne_bytes()),
+            Kind::Counter => Ok(()),
+        }
+    }
+}
+
+/// The message. The line is masked while the handler has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interrupt {
+    /// Events since the last message, at least one.
+    pub count: u64,
+    /// When the handler thread had it.
+    pub received_ns: u64,
+}
+
+/// The handler's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply {
+    Unmask,
+    /// Until [`Handler::unmask`].
+    KeepMasked,
+}
+
+/// Lines that have a handler in this process, by descriptor.
+static TAKEN: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
+
+/// The right to one line; given back when dropped.
+#[derive(Debug)]
+struct Claim(RawFd);
+
+impl Claim {
+    fn of(line: &Line) -> Result<Self, InterruptError> {
+        let own = line.file.as_raw_fd();
+        let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if taken.iter().any(|other| *other == own || is_same_file(*other, own)) {
+            return Err(InterruptError::Taken { line: line.name.clone() });
+        }
+        taken.push(own);
+        Ok(Self(own))
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        TAKEN.lock().unwrap_or_else(PoisonError::into_inner).retain(|taken| *taken != self.0);
+    }
+}
+
+/// Do two descriptors of this process mean one open file (kcmp(2))? A kernel without kcmp is asked in vain: then
+/// duplicates are not noticed.
+fn is_same_file(one: RawFd, other: RawFd) -> bool {
+    const KCMP_FILE: libc::c_int = 0;
+    let own = std::process::id() as libc::pid_t;
+    // SAFETY: kcmp compares two descriptors by number and touches no memory of ours.
+    unsafe {
+        libc::syscall(libc::SYS_kcmp, own, own, KCMP_FILE, one as libc::c_ulong, other as libc::c_ulong) == 0
+    }
+}
+
+/// Wakes the handler thread for something that is no interrupt.
+#[derive(Debug)]
+struct Doorbell {
+    bell: File,
+    unmask: AtomicBool,
+    stop: AtomicBool,
+}
+
+impl Doorbell {
+    fn new() -> io::Result<Self> {
+        // SAFETY: eventfd takes two numbers.
+        let descriptor = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if descriptor < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was just made and belongs to nobody else.
+        let bell = unsafe { OwnedFd::from_raw_fd(descriptor) }.into();
+        Ok(Self { bell, unmask: AtomicBool::new(false), stop: AtomicBool::new(false) })
+    }
+
+    fn ring(&self, what: &AtomicBool) {
+        // Release: pairs with the Acquire swaps of the handler thread, which sees what was done before the call.
+        what.store(true, Ordering::Release);
+        // A full counter (WouldBlock) has woken the thread long ago.
+        let _ = (&self.bell).write(&1u64.to_ne_bytes());
+    }
+
+    fn silence(&self) {
+        let _ = (&self.bell).read(&mut [0; 8]);
+    }
+}
+
+/// Starts handler threads.
+#[derive(Debug)]
+pub struct Interrupts;
+
+impl Interrupts {
+    /// Starts the line's handler thread, which owns the line; it is unmasked when this returns. Refused: a line that
+    /// has a handler already, and all that [`RealTime::start`] refuses.
+    pub fn handle<F>(line: Line, how: RealTime, mut handler: F) -> Result<Handler, InterruptError>
+    where
+        F: FnMut(Interrupt) -> Reply + Send + 'static,
+    {
+        let claim = Claim::of(&line)?;
+        let name = line.name.clone();
+        let failed = |cause| InterruptError::Line { line: name.clone(), cause };
+        let doorbell = Arc::new(Doorbell::new().map_err(failed)?);
+        let bell = Arc::clone(&doorbell);
+        // Unmasked by the thread's first turn.
+        bell.unmask.store(true, Ordering::Relaxed);
+        let task = how.start(&name, move |_: &Me| {
+            let claim = claim;
+            let result = serve(line, &bell, &mut handler);
+            drop(claim);
+            result
+        })?;
+        Ok(Handler { task: Some(task), doorbell })
+    }
+}
+
+/// One message after the other until the doorbell says stop. Errors: the line's own.
+fn serve(mut line: Line, doorbell: &Doorbell, handler: &mut dyn FnMut(Interrupt) -> Reply) -> io::Result<()> {
+    let mut masked = true;
+    loop {
+        // Acquire: pairs with the Release in `Doorbell::ring`.
+        if doorbell.stop.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        // Acquire: as above.
+        if doorbell.unmask.swap(false, Ordering::Acquire) && masked {
+            line.unmask()?;
+            masked = false;
+        }
+        let (bell_rang, came) =
+            wait_for(doorbell.bell.as_raw_fd(), (!masked).then_some(line.file.as_raw_fd()))?;
+        if bell_rang {
+            doorbell.silence();
+        }
+        if came {
+            masked = true;
+            let message = Interrupt { count: line.receive()?, received_ns: monotonic_ns() };
+            if handler(message) == Reply::Unmask {
+                line.unmask()?;
+                masked = false;
+            }
+        }
+    }
+}
+
+/// Sleeps until one of the descriptors has something: (the bell, the line). A line with an error counts as ready, so that
+/// reading it tells the error.
+fn wait_for(bell: RawFd, line: Option<RawFd>) -> io::Result<(bool, bool)> {
+    // A negative descriptor is one that poll(2) leaves out.
+    let of = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let mut both = [of(bell), of(line.unwrap_or(-1))];
+    // SAFETY: the kernel reads and writes the two pollfds of `both`, which outlives the call.
+    let ready = unsafe { libc::poll(both.as_mut_ptr(), both.len() as libc::nfds_t, -1) };
+    match ready {
+        0.. => Ok((both[0].revents != 0, both[1].revents != 0)),
+        _ => match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::Interrupted => Ok((false, false)),
+            error => Err(error),
+        },
+    }
+}
+
+/// A line's handler thread. Dropping this frees the line like [`Handler::free`], without its result.
+#[derive(Debug)]
+pub struct Handler {
+    task: Option<Task<io::Result<()>>>,
+    doorbell: Arc<Doorbell>,
+}
+
+impl Handler {
+    /// Unmasks a line whose handler kept it masked. From any thread; one system call, never blocks.
+    pub fn unmask(&self) {
+        self.doorbell.ring(&self.doorbell.unmask);
+    }
+
+    /// Ends the handler thread after the message it works on, and frees the line, which stays masked if it was. Blocks
+    /// until then, but in the handler itself. Errors: what ended the thread before (a device that is gone), or its panic.
+    pub fn free(mut self) -> io::Result<()> {
+        self.stop()
+    }
+
+    /// Has the thread ended by itself? Then the line failed.
+    pub fn is_finished(&self) -> bool {
+        self.task.as_ref().is_none_or(Task::is_finished)
+    }
+
+    fn stop(&mut self) -> io::Result<()> {
+        let Some(task) = self.task.take() else { return Ok(()) };
+        self.doorbell.ring(&self.doorbell.stop);
+        if task.tid() == thread_id() {
+            // The handler frees its own line: the thread ends when the handler has returned.
+            return Ok(());
+        }
+        task.join().unwrap_or_else(|_| Err(io::Error::other("the interrupt handler panicked")))
+    }
+}
+
+impl Drop for Handler {
+    fn drop(&mut self) {
+        let _ = self.stop();
+    }
+}
