@@ -3,12 +3,20 @@
 //! code; nothing here allocates or waits for the time-sharing side once it is set up, unless it says so.
 
 #[cfg(not(loom))]
+pub mod call;
+#[cfg(loom)]
+#[path = "call/desk.rs"]
+pub mod desk;
+#[cfg(not(loom))]
 pub mod executive;
 #[cfg(not(loom))]
 pub mod fifo;
 #[cfg(not(loom))]
 pub mod futex;
+#[cfg(not(loom))]
+pub mod mbuff;
 pub mod ring;
+pub mod seqlock;
 #[cfg(not(loom))]
 pub mod shm;
 pub mod thread;

@@ -38,9 +38,11 @@ pub enum Kind {
 /// Who one is in a channel; one process each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    Writer = 0,
-    Reader = 1,
-    Server = 2,
+    Writer,
+    Reader,
+    Server,
+    /// In this slot.
+    Client(u8),
 }
 
 impl Role {
@@ -49,6 +51,17 @@ impl Role {
             Self::Writer => "writer",
             Self::Reader => "reader",
             Self::Server => "server",
+            Self::Client(_) => "client",
+        }
+    }
+
+    /// The byte of the file whose lock it is.
+    fn place(self) -> libc::off_t {
+        match self {
+            Self::Writer => 0,
+            Self::Reader => 1,
+            Self::Server => 2,
+            Self::Client(slot) => 16 + libc::off_t::from(slot),
         }
     }
 }
@@ -299,7 +312,7 @@ fn role_lock(role: Role, kind: i32) -> libc::flock {
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = kind as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
-    lock.l_start = role as libc::off_t;
+    lock.l_start = role.place();
     lock.l_len = 1;
     lock
 }
