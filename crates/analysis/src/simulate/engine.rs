@@ -206,7 +206,7 @@ impl<S: Source> Engine<S> {
                 }
             }
             if release_ns == now_ns {
-                self.release(now_ns, observer);
+                self.release(now_ns, most_jobs, observer);
                 if self.released > most_jobs {
                     return End::Jobs;
                 }
@@ -260,8 +260,12 @@ impl<S: Source> Engine<S> {
         observer.finished(&job, now_ns)
     }
 
-    fn release(&mut self, now_ns: u64, observer: &mut impl Observe) {
+    fn release(&mut self, now_ns: u64, most_jobs: u64, observer: &mut impl Observe) {
         while let Some(stream) = self.due(now_ns) {
+            // Any number may fall on one instant, after a long jitter.
+            if self.released > most_jobs || self.waiting > MOST_WAITING {
+                return;
+            }
             let following = self.source.next(stream);
             if let Some(mut first) = self.releases.peek_mut() {
                 match following {

@@ -1,8 +1,6 @@
 //! Response times beside those of crate response-time-analysis (Bozhko, Brandenburg, ECRTS 2020: formulas verified in Coq).
 
-mod agree;
-
-use agree::{Shape, set};
+use super::sets::{Shape, set};
 use asmp_analysis::{Effort, Policy, Task, edf_response, fp, np_fp};
 use response_time_analysis::arrival::Sporadic;
 use response_time_analysis::time::{Duration, Service};
