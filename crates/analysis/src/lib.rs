@@ -1,4 +1,5 @@
-//! Will it meet its deadlines? Tests of schedulability, budgets, placement, and a simulator that agrees with them.
+//! Will it meet its deadlines, and is its data flow sound? Tests of schedulability, budgets, placement, a simulator that
+//! agrees with them, and synchronous data flow ([`graph`]).
 //!
 //! Pure: no clock, no file, no thread; time is whole nanoseconds in `u64`. Every test answers with a [`Verdict`], which
 //! is never a guess: what a test cannot decide within its [`Effort`] is `Unknown`, what it does not cover is
@@ -27,6 +28,7 @@ pub mod edf;
 pub mod edf_response;
 pub mod file;
 pub mod fp;
+pub mod graph;
 pub mod np_edf;
 pub mod np_fp;
 mod offsets;

@@ -52,6 +52,9 @@ pub enum Command {
     /// Measure latency and overhead as the papers do; reports, comparisons, other tools' formats
     #[command(subcommand)]
     Measure(Measure),
+    /// Will it work, by computation alone: exit code 0 yes, 1 no, 2 wrong input, 3 unknown or does not apply
+    #[command(subcommand)]
+    Analyze(Analyze),
     /// Boot parameters of candidate CPUs, in a drop-in of their own
     Boot {
         #[command(subcommand)]
@@ -391,6 +394,12 @@ fn duration(text: &str) -> Result<Duration, String> {
     };
     let ns = number.checked_mul(unit_ns).filter(|ns| *ns > 0).ok_or_else(wrong)?;
     Ok(Duration::from_nanos(ns))
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Analyze {
+    /// A data-flow graph: firings, deadlock, configuration granularity, memories, a schedule
+    Graph(crate::graph::Args),
 }
 
 #[derive(Debug, Subcommand)]

@@ -18,6 +18,9 @@ pub fn failure(code: u8, message: impl Into<String>) -> anyhow::Error {
 }
 
 pub const UNEXPECTED: u8 = 1;
+/// `analyze` has the codes of its own question: can it work?
+pub const CANNOT_WORK: u8 = UNEXPECTED;
+pub const UNKNOWN: u8 = UNDONE;
 pub const USAGE: u8 = 2;
 pub const UNDONE: u8 = 3;
 pub const STRICT: u8 = 4;
@@ -41,9 +44,12 @@ pub const NOT_FOUND: u8 = 127;
 /// The table of asmp(8), in its words.
 pub const TABLE: &[(u8, &str)] = &[
     (0, "done"),
-    (UNEXPECTED, "failed unexpectedly; whatever had been changed was undone"),
-    (USAGE, "the command line is wrong"),
-    (UNDONE, "the kernel refused a step; everything was undone"),
+    (
+        UNEXPECTED,
+        "failed unexpectedly; whatever had been changed was undone; analyze: proven that it cannot work",
+    ),
+    (USAGE, "the command line is wrong; analyze: or a file is"),
+    (UNDONE, "the kernel refused a step; everything was undone; analyze: unknown, or does not apply"),
     (STRICT, "--strict, and something refuses to leave the partition; everything was undone"),
     (UNPROVED, "--tick require-off, and ticks were counted; everything was undone"),
     (NOT_UNDONE, "a step failed and not everything could be put back: run asmp restore"),

@@ -8,6 +8,7 @@ mod check;
 mod conformance;
 mod exit;
 mod file;
+mod graph;
 mod manual;
 mod measure;
 mod noise;
@@ -15,7 +16,7 @@ mod print;
 mod run;
 
 use anyhow::Result;
-use args::{Cli, Command, Planned};
+use args::{Analyze, Cli, Command, Planned};
 use asmp_host::store::Store;
 use asmp_host::{Facts, Linux};
 use asmp_shield::plan::Base;
@@ -59,6 +60,7 @@ fn obey(shield: &Shield, command: Command) -> Result<u8> {
         Command::Noise(noise) => return noise::noise(shield, &noise),
         Command::Measure(action) => return measure::measure(shield, &action),
         Command::Check { json } => return check::check(kernel, json),
+        Command::Analyze(Analyze::Graph(args)) => return graph::graph(&args),
         Command::Boot { action } => boot::boot(kernel, &action)?,
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "asmp", &mut std::io::stdout());

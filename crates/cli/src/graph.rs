@@ -1,0 +1,203 @@
+//! `asmp analyze graph`: a data-flow graph and what follows from its rates.
+
+use crate::exit::{CANNOT_WORK, UNKNOWN, USAGE, failure};
+use anyhow::Result;
+use asmp_analysis::graph::{Case, Graph, Limits, Proof, Refusal, Report, Verdict, analyze, dot, svg};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// Runs of the schedule that are printed; JSON has all.
+const RUNS_SHOWN: usize = 40;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Tasks and edges (docs/guide/granularity.md)
+    #[arg(value_name = "flow.toml")]
+    file: PathBuf,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+    /// Draw it, refused or not
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Write it for Graphviz, refused or not
+    #[arg(long, value_name = "FILE")]
+    dot: Option<PathBuf>,
+    /// Firings of a task in one iteration from which on the answer is "unknown"
+    #[arg(long, value_name = "N", default_value_t = Limits::default().firings)]
+    max_firings: u64,
+    /// Steps of the search for deadlocks and sizes from which on the answer is "unknown"
+    #[arg(long, value_name = "N", default_value_t = Limits::default().work)]
+    max_work: u64,
+}
+
+/// Errors: exit code 2, whatever is wrong with a file; the answer is in the code that is returned.
+pub fn graph(args: &Args) -> Result<u8> {
+    let wrong =
+        |path: &Path, reason: String| failure(USAGE, format!("{}: {}", path.display(), reason.trim_end()));
+    let text = std::fs::read_to_string(&args.file)
+        .map_err(|error| wrong(&args.file, format!("cannot be read: {error}")))?;
+    let graph: Graph = text.parse().map_err(|error| wrong(&args.file, format!("{error}")))?;
+    let result = analyze(&graph, &Limits { firings: args.max_firings, work: args.max_work });
+    for (path, draw) in [(&args.svg, svg as fn(&Graph, &Result<Report, Refusal>) -> String), (&args.dot, dot)]
+    {
+        if let Some(path) = path {
+            std::fs::write(path, draw(&graph, &result))
+                .map_err(|error| wrong(path, format!("cannot be written: {error}")))?;
+        }
+    }
+    if args.json {
+        let value = match &result {
+            Ok(report) => json!({ "schema": 1, "verdict": "yes", "report": report }),
+            Err(refusal) => json!({
+                "schema": 1, "verdict": refusal.verdict(), "refusal": refusal, "message": refusal.to_string(),
+            }),
+        };
+        println!("{}", serde_json::to_string_pretty(&value)?);
+    } else if let Ok(report) = &result {
+        print!("{}", text_of(&graph, report));
+    }
+    match result {
+        Ok(_) => Ok(0),
+        Err(refusal) => {
+            let (code, word) = match refusal.verdict() {
+                Verdict::No => (CANNOT_WORK, "no"),
+                Verdict::Unknown => (UNKNOWN, "unknown"),
+            };
+            if !args.json {
+                println!("{word}: {refusal}");
+            }
+            Ok(code)
+        }
+    }
+}
+
+/// For people: the answer, a line a task, a line an edge, the schedule, what to mind.
+fn text_of(graph: &Graph, report: &Report) -> String {
+    let mut text = "yes: consistent, and never blocks with the sizes below\n\n".to_owned();
+    let mut rows = vec![["task", "case", "firings", "Gc0", "K", "Gc", "may change after"].map(str::to_owned)];
+    for task in &report.tasks {
+        let list = |of: fn(&asmp_analysis::graph::Output) -> u64| {
+            let all: Vec<String> = task.outputs.iter().map(|output| of(output).to_string()).collect();
+            all.join(" ")
+        };
+        let (case, factor) = match task.case {
+            Case::Independent => ("independent", 1),
+            Case::Data => ("data", 1),
+            Case::Configuration => ("configuration", report.clusters[task.cluster].factor),
+        };
+        let after = match task.change_after_firings {
+            1 => "each firing".to_owned(),
+            firings => format!("{firings} firings"),
+        };
+        rows.push([
+            task.name.clone(),
+            case.to_owned(),
+            task.firings.to_string(),
+            list(|output| output.gc0),
+            factor.to_string(),
+            list(|output| output.gc),
+            after,
+        ]);
+    }
+    text += &table(&rows);
+    if !report.edges.is_empty() {
+        let mut rows =
+            vec![["edge", "write : read", "initial", "memory", "size", "", "schedule"].map(str::to_owned)];
+        for edge in &report.edges {
+            let or = |value: Option<u64>, word: &str| {
+                value.map_or_else(|| word.to_owned(), |value| value.to_string())
+            };
+            let proof = match edge.size.map(|size| size.proof) {
+                Some(Proof::Least) => "least".to_owned(),
+                Some(Proof::Irreducible) => format!("irreducible, at least {}", edge.least),
+                Some(Proof::Enough) | None => format!("at least {}", edge.least),
+            };
+            rows.push([
+                edge.name.clone(),
+                format!("{} : {}", edge.write, edge.read),
+                edge.initial.to_string(),
+                or(edge.memory, "-"),
+                or(edge.size.map(|size| size.tokens), "unknown"),
+                proof,
+                or(edge.peak, "unknown"),
+            ]);
+        }
+        text += "\n";
+        text += &table(&rows);
+    }
+    text += &format!("\nschedule: {}\n", report.schedule.text(graph, RUNS_SHOWN));
+    for edge in report.edges.iter().filter(|edge| edge.initial > 0) {
+        let tokens = if edge.initial == 1 { "token" } else { "tokens" };
+        text += &format!(
+            "note: when the configuration changes, {} holds {} {tokens} of the old one: flush or count\n",
+            edge.name, edge.initial
+        );
+    }
+    text
+}
+
+/// Columns as wide as their widest word, the last as it is.
+fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; N] = std::array::from_fn(width);
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<String> =
+            row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        text += cells.join("  ").trim_end();
+        text += "\n";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_camera_prints_what_the_guide_shows() {
+        let graph: Graph = include_str!("../../../examples/analysis/camera.toml").parse().unwrap();
+        let report = analyze(&graph, &Limits::default()).unwrap();
+        let text = text_of(&graph, &report);
+        assert_eq!(text, include_str!("../../../examples/analysis/camera.expected"));
+        let guide = include_str!("../../../docs/guide/granularity.md");
+        assert!(guide.contains(text.as_str()));
+        let example = include_str!("../../../examples/analysis/camera.toml");
+        let (_, declared) = example.split_once("\n\n").unwrap();
+        assert!(guide.contains(declared), "the file too");
+    }
+
+    #[test]
+    fn the_exit_code_says_yes_no_wrong_or_unknown_and_refused_graphs_are_drawn() {
+        let dir = tempfile::tempdir().unwrap();
+        let pair = "[[task]]\nname = \"a\"\n[[task]]\nname = \"b\"\n";
+        let edge = |rest: &str| format!("[[edge]]\nfrom = \"a\"\nto = \"b\"\nwrite = 2\nread = 3\n{rest}");
+        for (text, code) in [
+            (format!("{pair}{}", edge("")), 0),
+            (format!("{pair}{}", edge("memory = 3\n")), 1),
+            (format!("{pair}{}", edge("delay = 3\n")), 2),
+            (format!("{pair}{}", edge("").replace("2\n", "1234567\n")), 3),
+        ] {
+            let file = dir.path().join("flow.toml");
+            std::fs::write(&file, &text).unwrap();
+            let drawing = dir.path().join(format!("{code}.svg"));
+            let args = Args {
+                file,
+                json: code % 2 == 1,
+                svg: Some(drawing.clone()),
+                dot: None,
+                max_firings: 1_000_000,
+                max_work: 1_000,
+            };
+            let got = graph(&args).unwrap_or_else(|error| crate::exit::code_of(&error));
+            assert_eq!(got, code, "{text}");
+            assert_eq!(drawing.exists(), code != 2);
+            let missing = Args { file: dir.path().join("none.toml"), ..args };
+            assert_eq!(crate::exit::code_of(&graph(&missing).unwrap_err()), USAGE);
+            let unwritable =
+                Args { file: dir.path().join("flow.toml"), svg: Some(dir.path().into()), ..missing };
+            assert_eq!(crate::exit::code_of(&graph(&unwritable).unwrap_err()), USAGE);
+        }
+    }
+}
