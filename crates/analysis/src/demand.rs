@@ -119,43 +119,66 @@ pub(crate) fn overload(
         return Ok(Some(witness(tasks, first_ns(task), Hold::Nothing, true)));
     }
     let utilisation = Utilisation::of(tasks);
-    let full = match utilisation.compare_to_one(tasks)? {
-        Ordering::Greater => return Ok(Some(beyond_one(tasks, utilisation))),
-        Ordering::Equal => true,
-        Ordering::Less => false,
-    };
+    let load = utilisation.compare_to_one(tasks)?;
     let demand = Demand::of(tasks);
     let stretches = stretches(tasks, non_preemptive);
     let outside = tasks.iter().max_by_key(|task| task.deadline_ns).map_or(0, |longest| {
         let last = tasks.iter().filter(|task| task.deadline_ns == longest.deadline_ns);
         last.map(|task| task.blocking_ns).max().unwrap_or(0)
     });
-    let end = search_end(tasks, &stretches, utilisation, full, outside, meter)?;
-    let least = demand.rows.first().map_or(0, |row| row.first_ns);
-    for stretch in stretches.iter().filter(|stretch| stretch.from_ns <= end) {
-        let mut next = demand.step_before(stretch.to_ns.min(end.saturating_add(1)));
-        meter.spend(tasks.len(), "processor demand")?;
-        while let Some(t) = next.filter(|t| *t >= stretch.from_ns.max(least)) {
-            meter.spend(tasks.len(), "processor demand")?;
-            let section = if stretch.last {
-                (outside, demand.sections.last().map_or(0, |section| section.1))
-            } else {
-                demand.section_by(t)
-            };
-            let (held, hold) = match stretch.holder {
-                Some(holder) if stretch.held_ns >= section.0 => (stretch.held_ns, Hold::Job(holder)),
-                _ if section.0 > 0 => (section.0, Hold::Section(section.1, section.0)),
-                _ => (0, Hold::Nothing),
-            };
-            let needed = demand.at(t).saturating_add(held);
-            next = match needed.cmp(&t) {
-                Ordering::Greater => return Ok(Some(witness(tasks, t, hold, exact))),
-                Ordering::Less => Some(needed),
-                Ordering::Equal => demand.step_before(t),
-            };
-        }
+    let search = Search { tasks, demand: &demand, outside_ns: outside, exact };
+    if load == Ordering::Greater {
+        // The miss that the load alone makes certain may be far away: first the windows in which something is held up.
+        let near = search.through(&stretches[1..], longest_deadline(tasks), meter)?;
+        return Ok(Some(near.unwrap_or_else(|| beyond_one(tasks, utilisation))));
     }
-    Ok(None)
+    let end = search_end(tasks, &stretches, utilisation, load == Ordering::Equal, outside, meter)?;
+    search.through(&stretches, end, meter)
+}
+
+fn longest_deadline(tasks: &[Task]) -> u64 {
+    tasks.iter().map(|task| task.deadline_ns).max().unwrap_or(0)
+}
+
+/// QPA over stretches.
+struct Search<'a> {
+    tasks: &'a [Task],
+    demand: &'a Demand,
+    /// Blocking of windows in which all deadlines lie.
+    outside_ns: u64,
+    exact: bool,
+}
+
+impl Search<'_> {
+    /// The last overloaded window of at most `end`.
+    fn through(&self, stretches: &[Stretch], end: u64, meter: &mut Meter) -> Result<Option<Witness>, Doubt> {
+        let Self { tasks, demand, outside_ns: outside, exact } = *self;
+        let least = demand.rows.first().map_or(0, |row| row.first_ns);
+        for stretch in stretches.iter().filter(|stretch| stretch.from_ns <= end) {
+            let mut next = demand.step_before(stretch.to_ns.min(end.saturating_add(1)));
+            meter.spend(tasks.len(), "processor demand")?;
+            while let Some(t) = next.filter(|t| *t >= stretch.from_ns.max(least)) {
+                meter.spend(tasks.len(), "processor demand")?;
+                let section = if stretch.last {
+                    (outside, demand.sections.last().map_or(0, |section| section.1))
+                } else {
+                    demand.section_by(t)
+                };
+                let (held, hold) = match stretch.holder {
+                    Some(holder) if stretch.held_ns >= section.0 => (stretch.held_ns, Hold::Job(holder)),
+                    _ if section.0 > 0 => (section.0, Hold::Section(section.1, section.0)),
+                    _ => (0, Hold::Nothing),
+                };
+                let needed = demand.at(t).saturating_add(held);
+                next = match needed.cmp(&t) {
+                    Ordering::Greater => return Ok(Some(witness(tasks, t, hold, exact))),
+                    Ordering::Less => Some(needed),
+                    Ordering::Equal => demand.step_before(t),
+                };
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// From the last to the first.
@@ -192,7 +215,7 @@ fn search_end(
     outside_ns: u64,
     meter: &mut Meter,
 ) -> Result<u64, Doubt> {
-    let longest_ns = tasks.iter().map(|task| task.deadline_ns).max().unwrap_or(0);
+    let longest_ns = longest_deadline(tasks);
     let held_ns = stretches.iter().map(|stretch| stretch.held_ns).max().unwrap_or(0);
     let section_ns = tasks.iter().map(|task| task.blocking_ns).max().unwrap_or(0);
     let mut ends = Vec::new();

@@ -74,13 +74,19 @@ pub fn factor_ppm(tasks: &[Task], policy: Policy, effort: &Effort) -> Option<u64
 }
 
 fn extra_of(tasks: &[Task], index: usize, policy: Policy, effort: &Effort) -> u64 {
+    let cost_ns = tasks[index].cost_ns();
+    largest_cost(tasks, index, policy, effort).map_or(0, |most| most.saturating_sub(cost_ns))
+}
+
+/// The longest that one task may be while all others stay as they are; `None`: not even a nanosecond fits.
+pub fn largest_cost(tasks: &[Task], index: usize, policy: Policy, effort: &Effort) -> Option<u64> {
     let mut set = tasks.to_vec();
-    let cost_ns = set[index].cost_ns();
-    let most = set[index].deadline_ns.max(set[index].period_ns).saturating_sub(cost_ns);
-    largest(0, most, |extra| {
-        set[index].cost = Cost::Guaranteed(cost_ns.saturating_add(extra));
+    let most = set.get(index).map(|task| task.deadline_ns.max(task.period_ns))?;
+    let mut accepts = |cost_ns| {
+        set[index].cost = Cost::Guaranteed(cost_ns);
         fits(&set, policy, effort).unwrap_or(false)
-    })
+    };
+    accepts(1).then(|| largest(1, most, accepts))
 }
 
 /// The largest value from `low` (accepted) to `high` that is accepted, for a predicate that only ever turns to no.

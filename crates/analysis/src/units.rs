@@ -59,15 +59,17 @@ pub fn parse_ns(text: &str) -> Result<u64, DurationError> {
     Ok(ns)
 }
 
-/// For people: the longest unit that needs at most three decimals, else nanoseconds. Exact.
+/// For people: the longest unit up to seconds that needs at most six decimals. Exact.
 pub fn show_ns(ns: u64) -> String {
     for (name, unit_ns) in UNITS.iter().filter(|(name, _)| *name != "h" && *name != "min") {
-        let thousandth = unit_ns / 1000;
-        if ns >= *unit_ns && (thousandth == 0 || ns.is_multiple_of(thousandth)) {
+        // What a sixth decimal stands for.
+        let least_ns = unit_ns.div_ceil(1_000_000);
+        if ns >= *unit_ns && ns.is_multiple_of(least_ns) {
             let mut text = (ns / unit_ns).to_string();
-            let rest = ns % unit_ns;
-            if rest > 0 {
-                let decimals = format!("{:03}", rest / thousandth.max(1));
+            let rest_ns = ns % unit_ns;
+            if rest_ns > 0 {
+                let digits = (unit_ns / least_ns).ilog10() as usize;
+                let decimals = format!("{:0digits$}", rest_ns / least_ns);
                 // Writing to a String does not fail.
                 let _ = write!(text, ".{}", decimals.trim_end_matches('0'));
             }
@@ -121,6 +123,10 @@ mod tests {
         }
         assert_eq!(show_ns(1_200_000_000), "1.2 s");
         assert_eq!(show_ns(500_000_000), "500 ms");
-        assert_eq!(show_ns(1_234_567), "1234.567 us");
+        assert_eq!(show_ns(1_234_567), "1.234567 ms");
+        assert_eq!(show_ns(239_999_999), "239.999999 ms");
+        assert_eq!(show_ns(1_289_817_166), "1289.817166 ms");
+        assert_eq!(show_ns(1_289_817_000), "1.289817 s");
+        assert_eq!(show_ns(1_050), "1.05 us");
     }
 }
