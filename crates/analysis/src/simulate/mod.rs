@@ -9,7 +9,7 @@ pub mod perfetto;
 mod random;
 mod record;
 mod release;
-mod statistics;
+pub mod statistics;
 
 use crate::chain::Chain;
 use crate::check::check;
