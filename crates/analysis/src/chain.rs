@@ -35,14 +35,18 @@ pub struct ChainBound {
     pub verdict: Verdict,
 }
 
+/// What is known of all tasks and chains.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Holistic {
+    pub chains: Vec<ChainBound>,
+    /// Of each task, from the arrival of its chain or its own, with the jitter that chains bring; all `None` where some task
+    /// passes its limit, since then the others are not bounded either.
+    pub responses_ns: Vec<Option<u64>>,
+}
+
 /// Bounds all chains over all tasks of all cores. A task that is in no chain must meet its own deadline.
 /// Errors: what cannot be analysed at all.
-pub fn holistic(
-    tasks: &[Task],
-    chains: &[Chain],
-    policy: Policy,
-    effort: &Effort,
-) -> Result<Vec<ChainBound>, Stop> {
+pub fn holistic(tasks: &[Task], chains: &[Chain], policy: Policy, effort: &Effort) -> Result<Holistic, Stop> {
     check(tasks)?;
     let before = predecessors(tasks, chains)?;
     let mut all: Vec<Task> = tasks.to_vec();
@@ -76,7 +80,11 @@ pub fn holistic(
         }
     }
     let bounded = responses.iter().all(Option::is_some);
-    Ok(chains.iter().map(|chain| bound(chain, tasks, &responses, bounded)).collect())
+    let chains = chains.iter().map(|chain| bound(chain, tasks, &responses, bounded)).collect();
+    if !bounded {
+        responses.fill(None);
+    }
+    Ok(Holistic { chains, responses_ns: responses })
 }
 
 fn bound(chain: &Chain, tasks: &[Task], responses: &[Option<u64>], bounded: bool) -> ChainBound {

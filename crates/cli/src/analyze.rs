@@ -6,12 +6,13 @@ mod report;
 
 use crate::exit::{CANNOT_WORK, UNKNOWN, USAGE, failure};
 use anyhow::Result;
-use asmp_analysis::chain::{ChainBound, holistic};
+use asmp_analysis::chain::{Chain, ChainBound, Holistic, holistic};
 use asmp_analysis::deadline::{Admission, Domain, admission};
 use asmp_analysis::file::{self, Workload};
 use asmp_analysis::place::{By, place as placed};
 use asmp_analysis::simulate::{Record, Releases, Run, Simulation, gantt};
-use asmp_analysis::{Effort, Policy, Task, Verdict, edf_response, fp, np_fp, slack};
+use asmp_analysis::verdict::Stop;
+use asmp_analysis::{Effort, Policy, Task, Utilisation, Verdict, edf_response, fp, np_fp, slack};
 use asmp_host::CpuSet;
 use asmp_measure::run::{Experiment, Run as Measurement};
 use serde::Serialize;
@@ -97,6 +98,8 @@ pub struct OnCpu {
     pub extra_ns: Vec<Option<u64>>,
     /// Millionths.
     pub factor_ppm: Option<u64>,
+    /// The file has chains: there is no room known, and no counterexample.
+    pub in_chains: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -183,7 +186,10 @@ fn under(workload: &Workload, policy: Policy, cpus: Option<&CpuSet>, effort: &Ef
     let tasks = &workload.tasks;
     let mut unplaced = Vec::new();
     let mut groups: Vec<(Option<u32>, Vec<usize>)> = Vec::new();
-    let many = cpus.filter(|cpus| cpus.len() > 1).map(|cpus| cpus.iter().collect::<Vec<u32>>());
+    // Chains say themselves where their tasks are.
+    let many = cpus
+        .filter(|cpus| cpus.len() > 1 && workload.chains.is_empty())
+        .map(|cpus| cpus.iter().collect::<Vec<u32>>());
     let placement = many.map(|cpus| placed(tasks, &cpus, By::WorstFit, policy, &workload.room, effort));
     match placement {
         Some(Ok(placement)) => {
@@ -204,14 +210,18 @@ fn under(workload: &Workload, policy: Policy, cpus: Option<&CpuSet>, effort: &Ef
     if groups.is_empty() {
         groups.push((None, Vec::new()));
     }
-    // What a chain releases late is judged with the chain, jitter inherited and all.
-    let in_chain = |index: &usize| workload.chains.iter().any(|chain| chain.tasks.contains(index));
-    let chains = if workload.chains.is_empty() {
-        Vec::new()
-    } else {
-        holistic(tasks, &workload.chains, policy, effort).unwrap_or_else(|stop| {
+    let holistic = (!workload.chains.is_empty()).then(|| holistic(tasks, &workload.chains, policy, effort));
+    let cpus = groups.into_iter().map(|(cpu, members)| match &holistic {
+        None => on_cpu(tasks, cpu, members, policy, effort),
+        Some(holistic) => with_chains(tasks, cpu, members, holistic),
+    });
+    let cpus = cpus.collect();
+    let chains = match holistic {
+        None => Vec::new(),
+        Some(Ok(holistic)) => holistic.chains,
+        Some(Err(stop)) => {
             let verdict = Verdict::from(stop);
-            let bound = |chain: &asmp_analysis::chain::Chain| ChainBound {
+            let bound = |chain: &Chain| ChainBound {
                 name: chain.name.clone(),
                 deadline_ns: chain.deadline_ns,
                 end_to_end_ns: None,
@@ -219,28 +229,47 @@ fn under(workload: &Workload, policy: Policy, cpus: Option<&CpuSet>, effort: &Ef
                 verdict: verdict.clone(),
             };
             workload.chains.iter().map(bound).collect()
-        })
+        }
     };
-    let only_chains = |members: &[usize]| !chains.is_empty() && members.iter().any(in_chain);
-    let cpus = groups.into_iter().map(|(cpu, members)| {
-        let chained = only_chains(&members);
-        on_cpu(tasks, cpu, members, policy, chained.then_some(&chains), effort)
-    });
-    let cpus = cpus.collect();
     OfPolicy { policy, cpus, chains, unplaced }
 }
 
-/// `chains`: where tasks of chains are among them, their bounds decide.
-fn on_cpu(
+/// A CPU of a file with chains: responses hold with the jitter that chains bring, and all stand or fall together.
+fn with_chains(
     tasks: &[Task],
     cpu: Option<u32>,
     members: Vec<usize>,
-    policy: Policy,
-    chains: Option<&Vec<ChainBound>>,
-    effort: &Effort,
+    holistic: &Result<Holistic, Stop>,
 ) -> OnCpu {
+    let responses_ns = match holistic {
+        Ok(holistic) => members.iter().map(|index| holistic.responses_ns[*index]).collect(),
+        Err(_) => vec![None; members.len()],
+    };
+    let verdict = match holistic {
+        Ok(holistic) => {
+            let failed = holistic.chains.iter().find(|chain| !chain.verdict.is_schedulable());
+            failed.map_or(Verdict::Schedulable, |chain| chain.verdict.clone())
+        }
+        Err(stop) => stop.clone().into(),
+    };
     let set: Vec<Task> = members.iter().map(|index| tasks[*index].clone()).collect();
-    let (mut verdict, responses_ns) = match policy {
+    let utilisation = Utilisation::of(&set).approximate();
+    let extra_ns = vec![None; members.len()];
+    OnCpu {
+        cpu,
+        tasks: members,
+        utilisation,
+        verdict,
+        responses_ns,
+        extra_ns,
+        factor_ppm: None,
+        in_chains: true,
+    }
+}
+
+fn on_cpu(tasks: &[Task], cpu: Option<u32>, members: Vec<usize>, policy: Policy, effort: &Effort) -> OnCpu {
+    let set: Vec<Task> = members.iter().map(|index| tasks[*index].clone()).collect();
+    let (verdict, responses_ns) = match policy {
         Policy::NpEdf | Policy::Edf => {
             let little = Effort { steps: effort.steps / 10, ..*effort };
             let found = edf_response::responses(&set, policy == Policy::NpEdf, &little);
@@ -257,15 +286,11 @@ fn on_cpu(
             (analysis.verdict, analysis.responses_ns)
         }
     };
-    if let Some(worst) = chains.and_then(|chains| chains.iter().find(|chain| !chain.verdict.is_schedulable()))
-    {
-        verdict = worst.verdict.clone();
-    }
     let room = slack::slack(&set, policy, SEARCHED, effort);
     let (factor_ppm, extra_ns) =
         room.map_or_else(|_| (None, vec![None; set.len()]), |room| (room.factor_ppm, room.extra_ns));
-    let utilisation = asmp_analysis::Utilisation::of(&set).approximate();
-    OnCpu { cpu, tasks: members, utilisation, verdict, responses_ns, extra_ns, factor_ppm }
+    let utilisation = Utilisation::of(&set).approximate();
+    OnCpu { cpu, tasks: members, utilisation, verdict, responses_ns, extra_ns, factor_ppm, in_chains: false }
 }
 
 /// The counterexample, or everything released together, of the first CPU that is drawn best: one that fails, else the first.

@@ -17,17 +17,17 @@ fn many(shape: Shape, sets: u64) {
 
 #[test]
 fn on_sets_with_the_period_as_deadline_tests_and_simulator_agree() {
-    many(Shape::Plain, 600);
+    many(Shape::Plain, 400);
 }
 
 #[test]
 fn on_sets_with_any_deadlines_tests_and_simulator_agree() {
-    many(Shape::Deadlines, 600);
+    many(Shape::Deadlines, 400);
 }
 
 #[test]
 fn on_sets_with_jitter_and_blocking_nothing_accepted_misses_and_every_refusal_replays() {
-    many(Shape::Everything, 600);
+    many(Shape::Everything, 400);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn proposition_1_accepts_less_the_higher_the_load() {
 
 #[test]
 fn no_input_makes_a_parser_or_a_test_panic() {
-    for seed in 0..3000 {
+    for seed in 0..1500 {
         chaos::once(seed);
     }
 }

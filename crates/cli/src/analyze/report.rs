@@ -52,6 +52,10 @@ pub fn one(tasks: &[Task], of: &OfPolicy, effort: &Effort) {
         if cpu.tasks.iter().any(|index| tasks[*index].cost.is_measured()) {
             println!("{MEASURED}");
         }
+        if cpu.in_chains {
+            println!();
+            continue;
+        }
         if let Some(why) = why(tasks, cpu, of.policy) {
             println!("\n{why}");
         }
