@@ -12,6 +12,9 @@ use crate::check::check;
 use crate::task::{MAX_NS, Task};
 use crate::verdict::{Doubt, Effort, Inapplicable, Meter, Stop};
 
+/// Arrivals that are looked at for one task; 8 bytes each.
+const MOST_ARRIVALS: usize = 1 << 20;
+
 /// From the arrival, in the order of the set. O(candidates n) steps of an iteration a task.
 /// Errors: jitter, blocking; utilisation of 1 or more with a busy period that does not end; effort.
 pub fn responses(tasks: &[Task], non_preemptive: bool, effort: &Effort) -> Result<Vec<u64>, Stop> {
@@ -69,6 +72,12 @@ fn response(
         }
         while at < i128::from(busy_ns) {
             meter.spend(1, "response times")?;
+            if arrivals.len() == MOST_ARRIVALS {
+                return Err(Doubt::Steps {
+                    steps: MOST_ARRIVALS as u64,
+                    what: "arrivals in the longest busy period",
+                });
+            }
             arrivals.push(at as u64);
             at += i128::from(task.period_ns);
         }

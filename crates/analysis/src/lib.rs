@@ -23,7 +23,7 @@ pub mod budgets;
 pub mod chain;
 pub mod check;
 pub mod deadline;
-pub mod demand;
+mod demand;
 pub mod edf;
 pub mod edf_response;
 pub mod file;

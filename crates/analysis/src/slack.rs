@@ -54,8 +54,18 @@ pub fn slack(tasks: &[Task], policy: Policy, most_tasks: usize, effort: &Effort)
     Ok(Slack { factor_ppm, extra_ns })
 }
 
-/// The largest factor in millionths.
+/// Turns of a binary search over 64 bits, about.
+const TURNS: u64 = 60;
+/// Of the effort, for each turn of each task's search: a hundred tasks then take a few seconds at worst.
+const TASK_PART: u64 = 2000;
+
+const fn part(effort: &Effort, of: u64) -> Effort {
+    Effort { steps: effort.steps / of, jobs: effort.jobs }
+}
+
+/// The largest factor in millionths; all turns together take the effort at most.
 pub fn factor_ppm(tasks: &[Task], policy: Policy, effort: &Effort) -> Option<u64> {
+    let effort = &part(effort, TURNS);
     let scaled = |factor: u64| -> Option<Vec<Task>> {
         let scale = |task: &Task| {
             let cost = (u128::from(task.cost_ns()) * u128::from(factor)).div_ceil(u128::from(PPM)).max(1);
@@ -79,7 +89,9 @@ fn extra_of(tasks: &[Task], index: usize, policy: Policy, effort: &Effort) -> u6
 }
 
 /// The longest that one task may be while all others stay as they are; `None`: not even a nanosecond fits.
+/// A turn takes a small part of the effort.
 pub fn largest_cost(tasks: &[Task], index: usize, policy: Policy, effort: &Effort) -> Option<u64> {
+    let effort = &part(effort, TASK_PART);
     let mut set = tasks.to_vec();
     let most = set.get(index).map(|task| task.deadline_ns.max(task.period_ns))?;
     let mut accepts = |cost_ns| {

@@ -43,18 +43,49 @@ fn a_deferred_interrupt_of_the_robot_waits_for_the_whole_busy_period_of_280_ms()
     assert_eq!((serial.kind, serial.max_ns, misses), ("service", Some(280 * MS + 1000), 0));
 }
 
+fn spans(simulation: &Simulation, until_ns: u64) -> Vec<(String, u64, u64)> {
+    let mut run = Run::prepare(simulation).unwrap();
+    let mut record = Record::up_to(100);
+    run.go(until_ns, 100, &mut record);
+    record.segments.iter().map(|s| (run.names[s.stream].clone(), s.from_ns, s.to_ns)).collect()
+}
+
+fn named(spans: &[(&str, u64, u64)]) -> Vec<(String, u64, u64)> {
+    spans.iter().map(|(name, from, to)| ((*name).to_owned(), *from, *to)).collect()
+}
+
 #[test]
 fn a_handler_interrupts_a_job_that_nothing_else_may_preempt_and_the_job_goes_on_after_it() {
-    let tasks = [Task::new("long", 10, 100), Task::new("urgent", 2, 100).deadline(20).offset(3)];
+    let tasks = [Task::new("long", 60, 200), Task::new("urgent", 2, 200).deadline(80).offset(3)];
     let interrupts = [Interrupt { name: "irq".into(), flag_ns: 1, service_ns: 1, gap_ns: 50, core: None }];
     let simulation =
         Simulation { interrupts: &interrupts, ..Simulation::new(&tasks, Policy::NpEdf, Releases::Together) };
-    let mut run = Run::prepare(&simulation).unwrap();
-    let mut record = Record::up_to(100);
-    run.go(49, 100, &mut record);
-    let spans: Vec<(&str, u64, u64)> =
-        record.segments.iter().map(|s| (run.names[s.stream].as_str(), s.from_ns, s.to_ns)).collect();
-    assert_eq!(spans, [("irq flag", 0, 1), ("long", 1, 11), ("urgent", 11, 13), ("irq", 13, 14)]);
+    let wanted = [
+        ("irq flag", 0, 1),
+        ("long", 1, 50),
+        ("irq flag", 50, 51),
+        ("long", 51, 62),
+        ("urgent", 62, 64),
+        ("irq", 64, 65),
+        ("irq", 65, 66),
+    ];
+    assert_eq!(spans(&simulation, 99), named(&wanted));
+}
+
+#[test]
+fn a_job_is_not_preempted_by_one_that_is_as_urgent_and_is_by_one_that_is_more() {
+    let tasks = [
+        Task::new("first", 10, 100).priority(5),
+        Task::new("equal", 10, 100).priority(5).offset(1),
+        Task::new("more", 2, 100).priority(6).offset(4),
+    ];
+    let fp = Simulation::new(&tasks, Policy::Fp, Releases::Together);
+    assert_eq!(
+        spans(&fp, 99),
+        named(&[("first", 0, 4), ("more", 4, 6), ("first", 6, 12), ("equal", 12, 22)])
+    );
+    let np = Simulation::new(&tasks, Policy::NpFp, Releases::Together);
+    assert_eq!(spans(&np, 99), named(&[("first", 0, 10), ("more", 10, 12), ("equal", 12, 22)]));
 }
 
 #[test]
