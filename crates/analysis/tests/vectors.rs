@@ -1,7 +1,9 @@
 //! Published examples with published answers.
 
 use asmp_analysis::simulate::{Releases, Run, Simulation, Statistics};
-use asmp_analysis::{Effort, Policy, Task, Verdict, edf, edf_response, fp, np_edf, np_fp, rm, simulate};
+use asmp_analysis::{
+    Doubt, Effort, Policy, Task, Verdict, edf, edf_response, fp, np_edf, np_fp, rm, simulate,
+};
 
 const MS: u64 = 1_000_000;
 
@@ -239,6 +241,15 @@ fn given_offsets_save_a_set_that_free_ones_refuse() {
     let found = verdict.counterexample().expect("at 8 both want the CPU");
     let again = simulate::replay(&clash, Policy::Edf, &found.pattern, found.by_ns, &effort());
     assert_eq!(again, found.missed);
+}
+
+#[test]
+fn given_offsets_without_a_miss_prove_nothing_where_nothing_is_preempted() {
+    let tasks = [Task::new("a", 3, 10).offset(0), Task::new("b", 9, 100).offset(3)];
+    let verdict = np_edf::test(&tasks, &effort());
+    assert!(matches!(verdict, Verdict::Unknown { reason: Doubt::Offsets { .. } }), "{verdict:?}");
+    let late = [Task::new("a", 3, 10).offset(0), Task::new("b", 9, 100).offset(9)];
+    assert!(np_edf::test(&late, &effort()).is_not_schedulable(), "the job of a at 10 waits until 18");
 }
 
 #[test]
