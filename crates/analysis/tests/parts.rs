@@ -5,7 +5,9 @@ use asmp_analysis::deadline::{Domain, admission};
 use asmp_analysis::file::{FileError, from_csv, from_toml, no_measurement};
 use asmp_analysis::place::{By, Room, place};
 use asmp_analysis::simulate::{Execution, Interrupt, Record, Releases, Run, Simulation, Statistics};
-use asmp_analysis::{Arrival, Class, Cost, Effort, Policy, Task, Verdict, edf_response, fp, np_edf, slack};
+use asmp_analysis::{
+    Arrival, Class, Cost, Effort, Policy, Start, Task, Verdict, edf_response, fp, np_edf, slack,
+};
 
 const MS: u64 = 1_000_000;
 
@@ -86,6 +88,17 @@ fn a_job_is_not_preempted_by_one_that_is_as_urgent_and_is_by_one_that_is_more() 
     );
     let np = Simulation::new(&tasks, Policy::NpFp, Releases::Together);
     assert_eq!(spans(&np, 99), named(&[("first", 0, 10), ("more", 10, 12), ("equal", 12, 22)]));
+}
+
+#[test]
+fn a_section_holds_up_the_first_job_of_a_pattern_and_no_other() {
+    let tasks = [Task::new("a", 3, 10), Task::new("b", 1, 50)];
+    let start = |task, held_up_ns| Start { task, arrival_ns: 0, release_ns: 0, held_up_ns };
+    let pattern = Releases::Pattern(vec![start(0, 4), start(1, 0)]);
+    let edf = Simulation::new(&tasks, Policy::Edf, pattern.clone());
+    assert_eq!(spans(&edf, 15), named(&[("a", 0, 7), ("b", 7, 8), ("a", 10, 13)]));
+    let np = Simulation::new(&tasks, Policy::NpEdf, pattern);
+    assert_eq!(spans(&np, 15), named(&[("section", 0, 4), ("a", 4, 7), ("b", 7, 8), ("a", 10, 13)]));
 }
 
 #[test]
