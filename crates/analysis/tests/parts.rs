@@ -4,7 +4,7 @@ use asmp_analysis::chain::{Chain, holistic};
 use asmp_analysis::deadline::{Domain, admission};
 use asmp_analysis::file::{FileError, from_csv, from_toml, no_measurement};
 use asmp_analysis::place::{By, Room, place};
-use asmp_analysis::simulate::{Execution, Interrupt, Record, Releases, Run, Simulation, Statistics};
+use asmp_analysis::simulate::{End, Execution, Interrupt, Record, Releases, Run, Simulation, Statistics};
 use asmp_analysis::{
     Arrival, Class, Cost, Effort, Policy, Start, Task, Verdict, edf_response, fp, np_edf, slack,
 };
@@ -99,6 +99,17 @@ fn a_section_holds_up_the_first_job_of_a_pattern_and_no_other() {
     assert_eq!(spans(&edf, 15), named(&[("a", 0, 7), ("b", 7, 8), ("a", 10, 13)]));
     let np = Simulation::new(&tasks, Policy::NpEdf, pattern);
     assert_eq!(spans(&np, 15), named(&[("section", 0, 4), ("a", 4, 7), ("b", 7, 8), ("a", 10, 13)]));
+}
+
+#[test]
+fn more_releases_at_one_instant_than_allowed_end_the_run() {
+    let tasks = [Task::new("a", 1, 1)];
+    let start = Start { task: 0, arrival_ns: 0, release_ns: 1 << 60, held_up_ns: 0 };
+    let simulation = Simulation::new(&tasks, Policy::Edf, Releases::Pattern(vec![start]));
+    let mut run = Run::prepare(&simulation).unwrap();
+    let mut statistics = Statistics::of(&run);
+    assert_eq!(run.go(u64::MAX, 1000, &mut statistics), End::Jobs);
+    assert!(run.jobs() <= 1001, "{}", run.jobs());
 }
 
 #[test]
