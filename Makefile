@@ -1,5 +1,5 @@
 # Each target sets up what it needs; .ci/run calls lint and test.
-.PHONY: demo test unit vm lint lab bench setup
+.PHONY: demo test unit vm lint lab bench bench-analysis setup
 
 setup:
 	tests/vm/setup.sh
@@ -18,6 +18,10 @@ vm: setup
 # The figures of docs/measurements/latency.md, about ten minutes.
 bench: setup
 	tests/vm/bench.sh
+
+# The figures of docs/measurements/analysis.md, some minutes; no guest.
+bench-analysis:
+	cargo run --release -p asmp-analysis --example bench
 
 lint: setup
 	cargo fmt --check

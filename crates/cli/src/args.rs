@@ -53,8 +53,9 @@ pub enum Command {
     #[command(subcommand)]
     Measure(Measure),
     /// Will it work, by computation alone: exit code 0 yes, 1 no, 2 wrong input, 3 unknown or does not apply
-    #[command(subcommand)]
     Analyze(Analyze),
+    /// Run a task set in the simulator: response times, misses, pictures; exit code 1 where a deadline is missed
+    Simulate(crate::simulate::Args),
     /// Boot parameters of candidate CPUs, in a drop-in of their own
     Boot {
         #[command(subcommand)]
@@ -381,7 +382,7 @@ pub enum TimeSource {
 }
 
 /// `500us`, `1ms`, `2s`; a bare number is nanoseconds, as everywhere here.
-fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no time: 500us, 1ms, 2s");
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
@@ -396,8 +397,21 @@ fn duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_nanos(ns))
 }
 
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Analyze {
+    #[command(flatten)]
+    pub set: crate::analyze::Args,
+    #[command(subcommand)]
+    pub what: Option<AnalyzeWhat>,
+}
+
 #[derive(Debug, Subcommand)]
-pub enum Analyze {
+pub enum AnalyzeWhat {
+    /// How long each task may be under non-preemptive EDF (Proposition 1 of Yartek), and what room is left
+    Budgets(crate::analyze::budgets::Args),
+    /// Which task on which CPU
+    Place(crate::analyze::place::Args),
     /// A data-flow graph: firings, deadlock, configuration granularity, memories, a schedule
     Graph(crate::graph::Args),
 }

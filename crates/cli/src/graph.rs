@@ -138,7 +138,7 @@ fn text_of(graph: &Graph, report: &Report) -> String {
 }
 
 /// Columns as wide as their widest word, the last as it is.
-fn table<const N: usize>(rows: &[[String; N]]) -> String {
+pub fn table<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; N] = std::array::from_fn(width);
     let mut text = String::new();

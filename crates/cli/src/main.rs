@@ -1,5 +1,6 @@
 //! `asmp`: arguments in, one call into the library, words and an exit code out.
 
+mod analyze;
 mod args;
 mod boot;
 mod change;
@@ -14,9 +15,10 @@ mod measure;
 mod noise;
 mod print;
 mod run;
+mod simulate;
 
 use anyhow::Result;
-use args::{Analyze, Cli, Command, Planned};
+use args::{AnalyzeWhat, Cli, Command, Planned};
 use asmp_host::store::Store;
 use asmp_host::{Facts, Linux};
 use asmp_shield::plan::Base;
@@ -60,7 +62,15 @@ fn obey(shield: &Shield, command: Command) -> Result<u8> {
         Command::Noise(noise) => return noise::noise(shield, &noise),
         Command::Measure(action) => return measure::measure(shield, &action),
         Command::Check { json } => return check::check(kernel, json),
-        Command::Analyze(Analyze::Graph(args)) => return graph::graph(&args),
+        Command::Analyze(analyze) => {
+            return match analyze.what {
+                Some(AnalyzeWhat::Budgets(args)) => analyze::budgets::budgets(&args),
+                Some(AnalyzeWhat::Place(args)) => analyze::place::place(&args),
+                Some(AnalyzeWhat::Graph(args)) => graph::graph(&args),
+                None => analyze::analyze(&analyze.set),
+            };
+        }
+        Command::Simulate(args) => return simulate::simulate(&args),
         Command::Boot { action } => boot::boot(kernel, &action)?,
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "asmp", &mut std::io::stdout());

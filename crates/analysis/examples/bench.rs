@@ -1,0 +1,212 @@
+//! The figures of docs/measurements/analysis.md.
+//!
+//!     cargo run --release -p asmp-analysis --example bench -- speed | curve | agree FROM TO [RUNS] | deep SETS | fuzz FROM TO
+
+#[path = "../tests/agreement/chaos.rs"]
+mod chaos;
+#[path = "../tests/agreement/sets.rs"]
+mod sets;
+
+use asmp_analysis::simulate::engine::{Job, Observe};
+use asmp_analysis::simulate::{Random, Releases, Run, Simulation, Statistics};
+use asmp_analysis::{Effort, Policy, Task, Verdict, edf, edf_response, np_edf};
+use response_time_analysis::arrival::Sporadic;
+use response_time_analysis::time::{Duration, Service};
+use response_time_analysis::{edf::fully_nonpreemptive as theirs, wcet};
+use sets::{Shape, Tally, check, curve};
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let number =
+        |at: usize, otherwise: u64| words.get(at).and_then(|word| word.parse().ok()).unwrap_or(otherwise);
+    match words.first().map(String::as_str) {
+        Some("speed") => speed(),
+        Some("curve") => acceptance(),
+        Some("agree") => agree(number(1, 0), number(2, 10_000), number(3, 1)),
+        Some("deep") => deep(number(1, 100)),
+        Some("fuzz") => fuzz(number(1, 0), number(2, 100_000)),
+        _ => {
+            speed();
+            acceptance();
+            agree(0, 10_000, 1);
+            deep(20);
+            fuzz(0, 100_000);
+        }
+    }
+}
+
+/// Periods of 1 ms to 1 s, their logarithms evenly; costs that are schedulable without preemption, so that the whole test is
+/// gone through: about equal, scaled to the utilisation.
+fn large(count: usize, total: f64, seed: u64) -> Vec<Task> {
+    let mut random = Random::new(seed);
+    let periods: Vec<f64> = (0..count).map(|_| 1e6 * 1000f64.powf(random.fraction())).collect();
+    let sizes: Vec<f64> = periods.iter().map(|_| 0.5 + random.fraction()).collect();
+    let sum: f64 = periods.iter().zip(&sizes).map(|(period, size)| size / period).sum();
+    let task =
+        |(period, size): (&f64, &f64)| Task::new("t", ((total * size / sum) as u64).max(1), *period as u64);
+    periods.iter().zip(&sizes).map(task).collect()
+}
+
+/// Median and worst of five, in milliseconds, and the last answer.
+fn timed<T>(mut work: impl FnMut() -> T) -> (f64, f64, T) {
+    let mut times = Vec::new();
+    let mut last = None;
+    for _ in 0..5 {
+        let start = Instant::now();
+        last = Some(work());
+        times.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    times.sort_by(f64::total_cmp);
+    (times[2], times[4], last.expect("five turns"))
+}
+
+/// Peak of this process so far.
+fn peak_kb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+}
+
+fn speed() {
+    let effort = Effort { steps: u64::MAX, jobs: 5_000_000 };
+    println!("| what | median ms | worst ms | answer |\n|---|---|---|---|");
+    for count in [50, 1000, 10_000] {
+        let tasks = large(count, 0.9, 1);
+        let (median, worst, verdict) = timed(|| np_edf::test(&tasks, &effort));
+        println!("| np-EDF exact, {count} tasks | {median:.2} | {worst:.2} | {} |", word(&verdict));
+    }
+    for count in [1000, 10_000, 100_000] {
+        let mut tasks = large(count, 0.9, 2);
+        for (at, task) in tasks.iter_mut().enumerate() {
+            task.deadline_ns = task.period_ns * (80 + at as u64 % 60) / 100;
+        }
+        let before = peak_kb();
+        let (median, worst, verdict) = timed(|| edf::test(&tasks, &effort));
+        let grown = peak_kb() - before;
+        println!(
+            "| EDF by QPA, {count} tasks, {grown} kB more | {median:.2} | {worst:.2} | {} |",
+            word(&verdict)
+        );
+    }
+    for count in [10, 20, 40] {
+        let tasks = large(count, 0.9, 3);
+        let (exact, _, verdict) = timed(|| np_edf::test(&tasks, &effort));
+        let (ours, _, responses) =
+            timed(|| edf_response::responses(&tasks, true, &effort).expect("below full load"));
+        let start = Instant::now();
+        let oracle = their_responses(&tasks);
+        let other = start.elapsed().as_secs_f64() * 1e3;
+        assert_eq!(responses, oracle);
+        println!(
+            "| np-EDF, {count} tasks: our verdict; our response times; response-time-analysis (once) | {exact:.3}; {ours:.1}; {other:.1} | ratio {:.0}; {:.1} | {} |",
+            other / exact,
+            other / ours,
+            word(&verdict)
+        );
+    }
+    simulator();
+}
+
+fn word(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Schedulable => "schedulable",
+        Verdict::NotSchedulable { .. } => "not schedulable",
+        Verdict::DoesNotApply { .. } => "does not apply",
+        Verdict::Unknown { .. } => "unknown",
+    }
+}
+
+fn their_responses(tasks: &[Task]) -> Vec<u64> {
+    let d = Duration::from;
+    let arrival = |task: &Task| Sporadic { min_inter_arrival: d(task.period_ns), jitter: d(0) };
+    let arrivals: Vec<Sporadic> = tasks.iter().map(arrival).collect();
+    let task = |at: usize| theirs::Task {
+        wcet: wcet::Scalar::new(Service::from(d(tasks[at].cost_ns()))),
+        arrivals: &arrivals[at],
+        deadline: d(tasks[at].deadline_ns),
+    };
+    let each = |at: usize| {
+        let others: Vec<_> = (0..tasks.len()).filter(|other| *other != at).map(task).collect();
+        let bound = theirs::dedicated_uniproc_rta(&task(at), &others, d(1 << 50)).expect("below full load");
+        u64::from(bound)
+    };
+    (0..tasks.len()).map(each).collect()
+}
+
+struct Nothing;
+
+impl Observe for Nothing {
+    fn finished(&mut self, _: &Job, _: u64) -> ControlFlow<()> {
+        ControlFlow::Continue(())
+    }
+}
+
+fn simulator() {
+    for (count, policy) in [(10, Policy::NpEdf), (10, Policy::Edf), (10, Policy::Rm), (100, Policy::NpEdf)] {
+        let tasks = large(count, 0.8, 4);
+        let jobs = 3_000_000;
+        for with in [true, false] {
+            let (median, worst, released) = timed(|| {
+                let simulation = Simulation::new(&tasks, policy, Releases::Random);
+                let mut run = Run::prepare(&simulation).expect("a set");
+                if with {
+                    let mut statistics = Statistics::of(&run);
+                    run.go(u64::MAX, jobs, &mut statistics);
+                } else {
+                    run.go(u64::MAX, jobs, &mut Nothing);
+                }
+                run.jobs()
+            });
+            let rate = released as f64 / median / 1e3;
+            let what = if with { "with statistics" } else { "bare" };
+            println!(
+                "| simulator, {policy}, {count} tasks, {what} | {median:.0} | {worst:.0} | {rate:.2} million jobs/s |"
+            );
+        }
+    }
+}
+
+fn acceptance() {
+    for total in [0.4, 0.7, 0.9] {
+        let (accepted, exact) = curve(total, 20_000, 7);
+        let share = accepted as f64 * 100.0 / exact.max(1) as f64;
+        println!(
+            "Proposition 1 at U = {total}: {accepted} of {exact} exactly schedulable sets, {share:.1} %"
+        );
+    }
+}
+
+fn agree(from: u64, to: u64, runs: u64) {
+    let start = Instant::now();
+    for shape in [Shape::Plain, Shape::Deadlines, Shape::Everything] {
+        let mut tally = Tally::default();
+        for seed in from..to {
+            check(seed, shape, runs, &mut tally);
+        }
+        println!("{shape:?}, {runs} random runs a policy: {tally:?}, {:.0} s", start.elapsed().as_secs_f64());
+    }
+}
+
+/// A thousand random offsets for each accepted set.
+fn deep(sets: u64) {
+    let mut tally = Tally::default();
+    for seed in 0..sets {
+        check(seed.wrapping_mul(7919) + 1, Shape::Plain, 1000, &mut tally);
+    }
+    println!("1000 random runs a policy: {tally:?}");
+}
+
+fn fuzz(from: u64, to: u64) {
+    let start = Instant::now();
+    assert_eq!(chaos::bytes(from), chaos::bytes(from));
+    for seed in from..to {
+        chaos::once(seed);
+    }
+    println!(
+        "fuzz: {} arbitrary sets and texts, no panic, {:.0} s",
+        to - from,
+        start.elapsed().as_secs_f64()
+    );
+}

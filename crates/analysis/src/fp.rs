@@ -1,0 +1,197 @@
+//! Fixed priorities, preemptive, on one CPU: worst response times with jitter, blocking and arbitrary deadlines.
+//!
+//! Lehoczky, "Fixed priority scheduling of periodic task sets with arbitrary deadlines", RTSS 1990; jitter: Tindell, Burns,
+//! Wellings, Real-Time Systems 6(2), 1994. For job q = 0, 1, … of task i in its busy period
+//! `w(q) = (q + 1) C_i + B_i + sum over j more urgent of ceil((w(q) + J_j) / T_j) C_j`, and
+//! `R_i = max over q of w(q) - (q T_i - J_i)`, until `w(q) <= (q + 1) T_i - J_i`, when the busy period is over. Exact for
+//! sporadic tasks and for periodic tasks with free offsets. Tasks of equal priority count as more urgent for each other:
+//! first come, first served is not worse; then a refusal is shown by replay or is `Unknown`.
+
+use crate::check::check;
+use crate::demand::together;
+use crate::offsets;
+use crate::policy::Policy;
+use crate::task::{MAX_NS, Task, all_fixed};
+use crate::verdict::{Answer, Doubt, Effort, Inapplicable, Meter, Stop, Verdict, Witness};
+
+/// Verdict and worst response times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Analysis {
+    pub verdict: Verdict,
+    /// From the arrival, in the order of the set; `None`: beyond the deadline, or not computed.
+    pub responses_ns: Vec<Option<u64>>,
+}
+
+/// Under `Rm`, `Dm`, `Fp` or `Muf`. O(n) a step of an iteration, memory O(n).
+pub fn analyse(tasks: &[Task], policy: Policy, effort: &Effort) -> Analysis {
+    let mut responses_ns = vec![None; tasks.len()];
+    let verdict = match each(tasks, policy, effort, |task, bound| {
+        responses_ns[task] = bound;
+        true
+    }) {
+        Ok(Answer::Fails(_)) if all_fixed(tasks) => offsets::settle(tasks, policy, effort),
+        Ok(answer) => answer.verdict(tasks, policy, effort),
+        Err(stop) => stop.into(),
+    };
+    Analysis { verdict, responses_ns }
+}
+
+pub fn test(tasks: &[Task], policy: Policy, effort: &Effort) -> Verdict {
+    match decide(tasks, policy, effort) {
+        Ok(Answer::Fails(_)) if all_fixed(tasks) => offsets::settle(tasks, policy, effort),
+        Ok(answer) => answer.verdict(tasks, policy, effort),
+        Err(stop) => stop.into(),
+    }
+}
+
+pub(crate) fn decide(tasks: &[Task], policy: Policy, effort: &Effort) -> Result<Answer, Stop> {
+    each(tasks, policy, effort, |_, bound| bound.is_some())
+}
+
+/// Tasks in the order of urgency, as the iterations want them.
+#[derive(Debug)]
+pub(crate) struct Ranked {
+    /// Indices into the set, most urgent first.
+    pub order: Vec<usize>,
+    /// By position: one past the last of equal rank.
+    pub group_end: Vec<usize>,
+    pub distinct: bool,
+}
+
+impl Ranked {
+    pub fn of(ranks: &[u32]) -> Self {
+        let mut order: Vec<usize> = (0..ranks.len()).collect();
+        order.sort_by_key(|index| ranks[*index]);
+        let mut group_end = vec![ranks.len(); ranks.len()];
+        for position in (0..order.len().saturating_sub(1)).rev() {
+            let same = ranks[order[position]] == ranks[order[position + 1]];
+            group_end[position] = if same { group_end[position + 1] } else { position + 1 };
+        }
+        let distinct = group_end.iter().enumerate().all(|(position, end)| *end == position + 1);
+        Self { order, group_end, distinct }
+    }
+}
+
+/// What a task at one level meets.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Interference {
+    pub cost_ns: u64,
+    pub period_ns: u64,
+    pub jitter_ns: u64,
+}
+
+impl Interference {
+    pub const fn of(task: &Task) -> Self {
+        Self { cost_ns: task.cost_ns(), period_ns: task.period_ns, jitter_ns: task.jitter_ns }
+    }
+}
+
+/// A worst response time, or the first job that exceeds the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Response {
+    Bound(u64),
+    Exceeds { job: u64 },
+}
+
+/// `others`: everything at least as urgent.
+pub(crate) fn response<'a>(
+    task: Interference,
+    blocking_ns: u64,
+    others: impl Iterator<Item = &'a Interference> + Clone,
+    count: usize,
+    limit_ns: u64,
+    meter: &mut Meter,
+) -> Result<Response, Doubt> {
+    let overflow = Doubt::Overflow { what: "a level's busy period" };
+    let mut worst_ns = 0;
+    // q T: arrivals are shifted by the jitter so that none is negative.
+    let mut arrival_ns: u64 = 0;
+    let mut own_ns: u64 = 0;
+    let mut done_ns: u64 = 0;
+    for job in 0.. {
+        own_ns = own_ns.saturating_add(task.cost_ns);
+        let base_ns = blocking_ns.saturating_add(own_ns);
+        done_ns = base_ns.max(done_ns.saturating_add(task.cost_ns));
+        loop {
+            meter.spend(count + 1, "response times")?;
+            if done_ns.saturating_add(task.jitter_ns).saturating_sub(arrival_ns) > limit_ns {
+                return Ok(Response::Exceeds { job });
+            }
+            if done_ns > 4 * MAX_NS {
+                return Err(overflow);
+            }
+            let mut next_ns = base_ns;
+            for other in others.clone() {
+                let jobs = (done_ns + other.jitter_ns).div_ceil(other.period_ns);
+                next_ns = next_ns.saturating_add(jobs.saturating_mul(other.cost_ns));
+            }
+            if next_ns == done_ns {
+                break;
+            }
+            done_ns = next_ns;
+        }
+        worst_ns = worst_ns.max((done_ns + task.jitter_ns).saturating_sub(arrival_ns));
+        arrival_ns = arrival_ns.checked_add(task.period_ns).ok_or(overflow.clone())?;
+        if done_ns.saturating_add(task.jitter_ns) <= arrival_ns {
+            return Ok(Response::Bound(worst_ns));
+        }
+    }
+    Err(overflow)
+}
+
+/// Calls `tell` with the response of each task, the most urgent first, until it says no.
+fn each(
+    tasks: &[Task],
+    policy: Policy,
+    effort: &Effort,
+    mut tell: impl FnMut(usize, Option<u64>) -> bool,
+) -> Result<Answer, Stop> {
+    check(tasks)?;
+    let ranks = policy.ranks(tasks)?.filter(|_| policy.is_preemptive());
+    let ranks = ranks
+        .ok_or_else(|| Inapplicable::Set { what: format!("{policy} has no preemptive fixed priorities") })?;
+    let ranked = Ranked::of(&ranks);
+    let rows: Vec<Interference> = ranked.order.iter().map(|index| Interference::of(&tasks[*index])).collect();
+    let mut meter = Meter::new(effort);
+    let mut answer = Answer::Fits;
+    for (position, index) in ranked.order.iter().enumerate() {
+        let (task, end) = (&tasks[*index], ranked.group_end[position]);
+        let others = rows[..position].iter().chain(&rows[position + 1..end.max(position + 1)]);
+        let response = response(rows[position], task.blocking_ns, others, end, task.deadline_ns, &mut meter)?;
+        let bound = match response {
+            Response::Bound(ns) => Some(ns),
+            Response::Exceeds { job } => {
+                if answer == Answer::Fits {
+                    answer = Answer::Fails(witness(tasks, &ranked, position, job));
+                }
+                None
+            }
+        };
+        if !tell(*index, bound) {
+            break;
+        }
+    }
+    Ok(answer)
+}
+
+/// Everything at least as urgent released together with the task, as late after arrival as jitter allows; equal ones first.
+fn witness(tasks: &[Task], ranked: &Ranked, position: usize, job: u64) -> Witness {
+    let index = ranked.order[position];
+    let task = &tasks[index];
+    let urgent = &ranked.order[..ranked.group_end[position]];
+    let at_ns = urgent.iter().map(|index| tasks[*index].jitter_ns).max().unwrap_or(0);
+    let mut member = vec![false; tasks.len()];
+    for index in urgent {
+        member[*index] = true;
+    }
+    let mut pattern = together(tasks, at_ns, |other| member[other] && other != index);
+    let mut own = together(tasks, at_ns, |other| other == index);
+    for start in &mut own {
+        start.held_up_ns = task.blocking_ns;
+    }
+    pattern.append(&mut own);
+    let arrival_ns = (at_ns - task.jitter_ns).checked_add(job.saturating_mul(task.period_ns));
+    // A jitter longer than the deadline releases the job after it.
+    let by_ns = arrival_ns.and_then(|arrival| arrival.checked_add(task.deadline_ns)).map(|by| by.max(at_ns));
+    Witness { pattern, by_ns, proof: task.blocking_ns == 0 && ranked.distinct }
+}

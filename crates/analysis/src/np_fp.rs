@@ -1,0 +1,238 @@
+//! Fixed priorities, non-preemptive, on one CPU (or messages on a CAN bus).
+//!
+//! Davis, Burns, Bril, Lukkien, "Controller Area Network (CAN) schedulability analysis: refuted, revisited and revised",
+//! Real-Time Systems 35(3), 2007. Job q of task i starts at the latest at the least
+//! `w(q) = B_i + q C_i + sum over j more urgent of (floor((w(q) + J_j) / T_j) + 1) C_j`; `R_i = J_i + max over q of
+//! w(q) - q T_i + C_i`, over all q of the busy period. Looking at q = 0 only was Tindell's error that the paper corrects.
+//! With whole nanoseconds a less urgent job has at most C - 1 left, so that `B_i = max over less urgent of (C_k - 1)`, which
+//! the paper, in continuous time, rounds to C_k: the answer is then exact, not only sufficient. The task's own `blocking_ns`
+//! counts where it is longer.
+
+use crate::check::check;
+use crate::demand::together;
+use crate::fp::{Analysis, Interference, Ranked, Response};
+use crate::policy::Policy;
+use crate::task::{MAX_NS, Task, all_fixed};
+use crate::verdict::{Answer, Doubt, Effort, Inapplicable, Meter, Start, Stop, Verdict, Witness};
+use crate::{offsets, utilisation};
+use std::cmp::Ordering;
+
+/// Verdict and worst response times; priorities as given.
+pub fn analyse(tasks: &[Task], effort: &Effort) -> Analysis {
+    let mut responses_ns = vec![None; tasks.len()];
+    let verdict = finish(
+        tasks,
+        effort,
+        each(tasks, effort, |task, bound| {
+            responses_ns[task] = bound;
+            true
+        }),
+    );
+    Analysis { verdict, responses_ns }
+}
+
+pub fn test(tasks: &[Task], effort: &Effort) -> Verdict {
+    finish(tasks, effort, decide(tasks, effort))
+}
+
+fn finish(tasks: &[Task], effort: &Effort, answer: Result<Answer, Stop>) -> Verdict {
+    match answer {
+        Ok(Answer::Fails(_)) if all_fixed(tasks) => offsets::settle(tasks, Policy::NpFp, effort),
+        Ok(answer) => answer.verdict(tasks, Policy::NpFp, effort),
+        Err(stop) => stop.into(),
+    }
+}
+
+pub(crate) fn decide(tasks: &[Task], effort: &Effort) -> Result<Answer, Stop> {
+    each(tasks, effort, |_, bound| bound.is_some())
+}
+
+/// What keeps a task from the CPU although it is less urgent.
+#[derive(Debug, Clone, Copy)]
+enum Block {
+    Nothing,
+    Job(usize, u64),
+    Section(u64),
+}
+
+impl Block {
+    const fn ns(self) -> u64 {
+        match self {
+            Self::Nothing => 0,
+            Self::Job(_, ns) | Self::Section(ns) => ns,
+        }
+    }
+}
+
+/// `hep`: everything at least as urgent but the task itself.
+pub(crate) fn response<'a>(
+    task: Interference,
+    blocking_ns: u64,
+    others: impl Iterator<Item = &'a Interference> + Clone,
+    count: usize,
+    limit_ns: u64,
+    meter: &mut Meter,
+) -> Result<Response, Doubt> {
+    let overflow = Doubt::Overflow { what: "a level's busy period" };
+    let mut worst_ns = 0;
+    let mut arrival_ns: u64 = 0;
+    let mut start_ns: u64 = 0;
+    let mut before_ns: u64 = 0;
+    for job in 0.. {
+        let base_ns = blocking_ns.saturating_add(before_ns);
+        start_ns = start_ns.max(base_ns);
+        loop {
+            meter.spend(count + 1, "response times")?;
+            let done_ns = start_ns.saturating_add(task.cost_ns).saturating_add(task.jitter_ns);
+            if done_ns.saturating_sub(arrival_ns) > limit_ns {
+                return Ok(Response::Exceeds { job });
+            }
+            if start_ns > 4 * MAX_NS {
+                return Err(overflow);
+            }
+            let mut next_ns = base_ns;
+            for other in others.clone() {
+                let jobs = (start_ns + other.jitter_ns) / other.period_ns + 1;
+                next_ns = next_ns.saturating_add(jobs.saturating_mul(other.cost_ns));
+            }
+            if next_ns == start_ns {
+                break;
+            }
+            start_ns = next_ns;
+        }
+        if job > 0 && start_ns.saturating_add(task.jitter_ns) < arrival_ns {
+            // Everything was done before this job arrives.
+            return Ok(Response::Bound(worst_ns));
+        }
+        let done_ns = start_ns + task.cost_ns;
+        worst_ns = worst_ns.max((done_ns + task.jitter_ns).saturating_sub(arrival_ns));
+        before_ns = before_ns.saturating_add(task.cost_ns);
+        arrival_ns = arrival_ns.checked_add(task.period_ns).ok_or(overflow.clone())?;
+        if is_over(task, blocking_ns, others.clone(), before_ns, arrival_ns, done_ns) {
+            return Ok(Response::Bound(worst_ns));
+        }
+    }
+    Err(overflow)
+}
+
+/// The busy period is over at `done_ns` if nothing at least as urgent is then left: the task's next job arrives later, and
+/// the more urgent released so far are done.
+fn is_over<'a>(
+    task: Interference,
+    blocking_ns: u64,
+    others: impl Iterator<Item = &'a Interference>,
+    own_ns: u64,
+    next_arrival_ns: u64,
+    done_ns: u64,
+) -> bool {
+    if done_ns.saturating_add(task.jitter_ns) > next_arrival_ns {
+        return false;
+    }
+    let mut work_ns = blocking_ns.saturating_add(own_ns);
+    for other in others {
+        let jobs = (done_ns.saturating_add(other.jitter_ns)).div_ceil(other.period_ns);
+        work_ns = work_ns.saturating_add(jobs.saturating_mul(other.cost_ns));
+    }
+    work_ns <= done_ns
+}
+
+fn each(
+    tasks: &[Task],
+    effort: &Effort,
+    mut tell: impl FnMut(usize, Option<u64>) -> bool,
+) -> Result<Answer, Stop> {
+    check(tasks)?;
+    let ranks = Policy::NpFp.ranks(tasks)?;
+    let ranks = ranks.ok_or_else(|| Inapplicable::Set { what: "np-fp has no priorities".to_owned() })?;
+    let ranked = Ranked::of(&ranks);
+    let rows: Vec<Interference> = ranked.order.iter().map(|index| Interference::of(&tasks[*index])).collect();
+    let blocks = blocks(tasks, &ranked);
+    let mut meter = Meter::new(effort);
+    let mut answer = Answer::Fits;
+    for (position, index) in ranked.order.iter().enumerate() {
+        let (task, end) = (&tasks[*index], ranked.group_end[position]);
+        let others = rows[..position].iter().chain(&rows[position + 1..end.max(position + 1)]);
+        let block = blocks[position];
+        let response = response(rows[position], block.ns(), others, end, task.deadline_ns, &mut meter)?;
+        let bound = match response {
+            Response::Bound(ns) => Some(ns),
+            Response::Exceeds { job } => {
+                if answer == Answer::Fits {
+                    answer = Answer::Fails(witness(tasks, &ranked, position, job, block));
+                }
+                None
+            }
+        };
+        if !tell(*index, bound) {
+            break;
+        }
+    }
+    // A level below everything is never asked whether it is over 1; the levels above answered with bounds.
+    if answer == Answer::Fits {
+        let sum = utilisation::Utilisation::of(tasks);
+        debug_assert!(sum.compare_to_one(tasks) != Ok(Ordering::Greater), "bounds at more than full load");
+    }
+    Ok(answer)
+}
+
+/// By position in the order of urgency.
+fn blocks(tasks: &[Task], ranked: &Ranked) -> Vec<Block> {
+    let mut longest: Option<usize> = None;
+    let mut below = vec![None; tasks.len()];
+    let mut position = tasks.len();
+    while position > 0 {
+        // A whole group of equals sees what is below the group.
+        let end = position;
+        let start =
+            (0..end).rev().take_while(|first| ranked.group_end[*first] == end).last().unwrap_or(end - 1);
+        for place in &mut below[start..end] {
+            *place = longest;
+        }
+        for index in &ranked.order[start..end] {
+            if longest.is_none_or(|known| tasks[known].cost_ns() < tasks[*index].cost_ns()) {
+                longest = Some(*index);
+            }
+        }
+        position = start;
+    }
+    let block = |(position, below): (usize, Option<usize>)| {
+        let section_ns = tasks[ranked.order[position]].blocking_ns;
+        match below.map(|index| (index, tasks[index].cost_ns() - 1)) {
+            Some((index, ns)) if ns > 0 && ns >= section_ns => Block::Job(index, ns),
+            _ if section_ns > 0 => Block::Section(section_ns),
+            _ => Block::Nothing,
+        }
+    };
+    below.into_iter().enumerate().map(block).collect()
+}
+
+fn witness(tasks: &[Task], ranked: &Ranked, position: usize, job: u64, block: Block) -> Witness {
+    let index = ranked.order[position];
+    let task = &tasks[index];
+    let urgent = &ranked.order[..ranked.group_end[position]];
+    let jitter_ns = urgent.iter().map(|index| tasks[*index].jitter_ns).max().unwrap_or(0);
+    let at_ns = jitter_ns + u64::from(matches!(block, Block::Job(..)));
+    let mut member = vec![false; tasks.len()];
+    for index in urgent {
+        member[*index] = true;
+    }
+    let mut pattern = together(tasks, at_ns, |other| member[other] && other != index);
+    let mut own = together(tasks, at_ns, |other| other == index);
+    match block {
+        Block::Job(task, _) => {
+            pattern.insert(0, Start { task, arrival_ns: at_ns - 1, release_ns: at_ns - 1, held_up_ns: 0 });
+        }
+        Block::Section(ns) => own.iter_mut().for_each(|start| start.held_up_ns = ns),
+        Block::Nothing => {}
+    }
+    pattern.append(&mut own);
+    let arrival_ns = (at_ns - task.jitter_ns).checked_add(job.saturating_mul(task.period_ns));
+    // A jitter longer than the deadline releases the job after it.
+    let by_ns = arrival_ns.and_then(|arrival| arrival.checked_add(task.deadline_ns)).map(|by| by.max(at_ns));
+    let sections = matches!(block, Block::Section(_));
+    Witness {
+        pattern,
+        by_ns,
+        proof: !sections && ranked.distinct && tasks.iter().all(|task| task.jitter_ns == 0),
+    }
+}

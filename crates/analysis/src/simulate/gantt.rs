@@ -1,0 +1,154 @@
+//! A run as a picture, like figure 7 of Yartek: a row a task, a row of what is left for background work, time to the right.
+//! SVG text; its size is that of the record.
+
+use super::{Owner, Record, Run};
+use crate::units::show_ns;
+use std::fmt::Write;
+
+const LEFT: f64 = 150.0;
+const WIDTH: f64 = 1000.0;
+const ROW: f64 = 26.0;
+const BAR: f64 = 16.0;
+const TOP: f64 = 34.0;
+/// Colours that people with the usual kinds of colour blindness tell apart (Okabe, Ito).
+const COLOURS: [&str; 7] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"];
+
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '&' => escaped.push_str("&amp;"),
+            '"' => escaped.push_str("&quot;"),
+            c if c.is_control() => escaped.push('\u{fffd}'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// A round step that gives about ten ticks.
+fn step_ns(length_ns: u64) -> u64 {
+    let mut power: u64 = 1;
+    loop {
+        for factor in [1, 2, 5] {
+            let step = power.saturating_mul(factor);
+            if length_ns / step.max(1) <= 12 {
+                return step.max(1);
+            }
+        }
+        power = power.saturating_mul(10);
+    }
+}
+
+/// From 0 to `until_ns`; what the record does not have is not drawn, and said.
+pub fn svg(run: &Run, record: &Record, until_ns: u64, title: &str) -> String {
+    let until_ns = until_ns.max(1);
+    let x = |ns: u64| LEFT + WIDTH * (ns.min(until_ns) as f64 / until_ns as f64);
+    let rows = run.names.len() + run.cpus.len();
+    let height = TOP + ROW * rows as f64 + 40.0;
+    let mut out = String::new();
+    let width = LEFT + WIDTH + 30.0;
+    // Writing to a String does not fail.
+    let _ = writeln!(
+        out,
+        r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="11">"#
+    );
+    let _ = writeln!(out, r#"<rect width="100%" height="100%" fill="white"/>"#);
+    let cut = if record.is_cut { " (the record is full before the end)" } else { "" };
+    let _ = writeln!(out, r#"<text x="8" y="18" font-size="13">{}{cut}</text>"#, escape(title));
+    let bottom = TOP + ROW * rows as f64;
+    let step = step_ns(until_ns);
+    let mut tick = 0;
+    while tick <= until_ns {
+        let at = x(tick);
+        let _ = writeln!(out, r##"<path d="M{at:.2} {TOP}V{bottom}" stroke="#ddd"/>"##);
+        let _ = writeln!(
+            out,
+            r#"<text x="{at:.2}" y="{:.1}" text-anchor="middle">{}</text>"#,
+            bottom + 15.0,
+            show_ns(tick)
+        );
+        let Some(next) = tick.checked_add(step) else { break };
+        tick = next;
+    }
+    let y_of = |row: usize| TOP + ROW * row as f64;
+    for (stream, name) in run.names.iter().enumerate() {
+        let y = y_of(stream);
+        let _ = writeln!(out, r#"<text x="8" y="{:.1}">{}</text>"#, y + 15.0, escape(name));
+        let _ = writeln!(
+            out,
+            r##"<path d="M{LEFT} {0:.1}H{1:.1}" stroke="#999"/>"##,
+            y + 4.0 + BAR,
+            LEFT + WIDTH
+        );
+    }
+    for segment in record.segments.iter().filter(|segment| segment.from_ns < until_ns) {
+        let colour = match run.owners[segment.stream] {
+            Owner::Task(task) => COLOURS[task % COLOURS.len()],
+            _ => "#777",
+        };
+        let (from, to) = (x(segment.from_ns), x(segment.to_ns));
+        let _ = writeln!(
+            out,
+            r#"<rect x="{from:.2}" y="{:.1}" width="{:.2}" height="{BAR}" fill="{colour}"><title>{} job {}: {} to {}</title></rect>"#,
+            y_of(segment.stream) + 4.0,
+            (to - from).max(0.3),
+            escape(&run.names[segment.stream]),
+            segment.job,
+            show_ns(segment.from_ns),
+            show_ns(segment.to_ns)
+        );
+    }
+    for release in record.releases.iter().filter(|release| release.at_ns < until_ns) {
+        let (at, y) = (x(release.at_ns), y_of(release.stream));
+        let _ = writeln!(
+            out,
+            r#"<path d="M{at:.2} {:.1}V{:.1}m-2.5 4l2.5 -4l2.5 4" stroke="black" fill="none" stroke-width="0.8"/>"#,
+            y + 4.0 + BAR,
+            y + 1.0
+        );
+    }
+    for miss in record.misses.iter().filter(|miss| miss.at_ns < until_ns) {
+        let (at, y) = (x(miss.at_ns), y_of(miss.stream) + 4.0);
+        let _ = writeln!(
+            out,
+            r##"<path d="M{:.2} {y:.1}l6 {BAR}m0 -{BAR}l-6 {BAR}" stroke="#c00" stroke-width="2"><title>deadline missed</title></path>"##,
+            at - 3.0
+        );
+    }
+    idle(&mut out, run, record, until_ns, &x);
+    out.push_str("</svg>\n");
+    out
+}
+
+/// What no real-time job and no handler uses: figure 7's black.
+fn idle(out: &mut String, run: &Run, record: &Record, until_ns: u64, x: &dyn Fn(u64) -> f64) {
+    for (core, cpu) in run.cpus.iter().enumerate() {
+        let y = TOP + ROW * (run.names.len() + core) as f64;
+        let _ = writeln!(out, r#"<text x="8" y="{:.1}">free on CPU {cpu}</text>"#, y + 15.0);
+        let mut draw = |from: u64, to: u64| {
+            let width = x(to) - x(from);
+            let _ = writeln!(
+                out,
+                r#"<rect x="{:.2}" y="{:.1}" width="{width:.2}" height="{BAR}" fill="black"/>"#,
+                x(from),
+                y + 4.0
+            );
+        };
+        let mut free_ns = 0;
+        let real = |stream: usize| {
+            matches!(run.owners[stream], Owner::Task(_) | Owner::Handler(_) | Owner::Section(_))
+        };
+        for segment in record.segments.iter().filter(|segment| segment.core == core && real(segment.stream)) {
+            if segment.from_ns > free_ns && free_ns < until_ns {
+                draw(free_ns, segment.from_ns.min(until_ns));
+            }
+            free_ns = free_ns.max(segment.to_ns);
+        }
+        if free_ns < until_ns && !record.is_cut {
+            draw(free_ns, until_ns);
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Who had which core when, for pictures and traces.
+
+use super::engine::{Job, Observe};
+use std::ops::ControlFlow;
+
+/// A job on a core without interruption.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    pub core: usize,
+    pub stream: usize,
+    pub job: u64,
+    pub from_ns: u64,
+    pub to_ns: u64,
+}
+
+/// An instant of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instant {
+    pub stream: usize,
+    pub job: u64,
+    pub at_ns: u64,
+}
+
+/// The first segments of a run, up to a number; the run itself goes on.
+#[derive(Debug, Clone, Default)]
+pub struct Record {
+    most: usize,
+    pub segments: Vec<Segment>,
+    pub releases: Vec<Instant>,
+    /// Completions after the deadline.
+    pub misses: Vec<Instant>,
+    /// Something was not kept.
+    pub is_cut: bool,
+}
+
+impl Record {
+    pub fn up_to(most: usize) -> Self {
+        Self { most, ..Self::default() }
+    }
+
+    fn push<T>(list: &mut Vec<T>, most: usize, is_cut: &mut bool, item: T) {
+        if list.len() < most {
+            list.push(item);
+        } else {
+            *is_cut = true;
+        }
+    }
+}
+
+impl Observe for Record {
+    fn ran(&mut self, core: usize, job: &Job, from_ns: u64, to_ns: u64) {
+        let segment = Segment { core, stream: job.stream(), job: job.index, from_ns, to_ns };
+        Self::push(&mut self.segments, self.most, &mut self.is_cut, segment);
+    }
+
+    fn released(&mut self, job: &Job) {
+        let instant = Instant { stream: job.stream(), job: job.index, at_ns: job.release_ns };
+        Self::push(&mut self.releases, self.most, &mut self.is_cut, instant);
+    }
+
+    fn finished(&mut self, job: &Job, at_ns: u64) -> ControlFlow<()> {
+        if job.deadline_ns.is_some_and(|deadline| at_ns > deadline) {
+            let instant = Instant { stream: job.stream(), job: job.index, at_ns };
+            Self::push(&mut self.misses, self.most, &mut self.is_cut, instant);
+        }
+        ControlFlow::Continue(())
+    }
+}

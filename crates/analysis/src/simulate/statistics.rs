@@ -1,0 +1,227 @@
+//! Response times, misses and gaps of a run, stream by stream, in bounded memory.
+
+use super::engine::{Job, Observe};
+use super::{Owner, Run};
+use crate::verdict::Missed;
+use serde::Serialize;
+use std::ops::ControlFlow;
+
+/// Parts of an octave in the histogram: a percentile is at most 1/128 above the true value.
+const PARTS_LOG2: u32 = 7;
+const PARTS: u64 = 1 << PARTS_LOG2;
+/// Misses kept with their job.
+const KEPT_MISSES: usize = 100;
+
+/// Values seen: extremes and average exact, percentiles to 0.8 % upwards.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Distribution {
+    count: u64,
+    sum: u128,
+    min_ns: u64,
+    max_ns: u64,
+    /// Grows up to 58 octaves of 128.
+    buckets: Vec<u64>,
+}
+
+impl Distribution {
+    #[inline]
+    pub fn add(&mut self, ns: u64) {
+        self.min_ns = if self.count == 0 { ns } else { self.min_ns.min(ns) };
+        self.max_ns = self.max_ns.max(ns);
+        self.count += 1;
+        self.sum += u128::from(ns);
+        let bucket = bucket(ns);
+        if bucket >= self.buckets.len() {
+            self.buckets.resize(bucket + 1, 0);
+        }
+        self.buckets[bucket] += 1;
+    }
+
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub const fn max_ns(&self) -> Option<u64> {
+        if self.count == 0 { None } else { Some(self.max_ns) }
+    }
+
+    pub const fn min_ns(&self) -> Option<u64> {
+        if self.count == 0 { None } else { Some(self.min_ns) }
+    }
+
+    /// Rounded down.
+    pub fn average_ns(&self) -> Option<u64> {
+        self.sum.checked_div(u128::from(self.count)).and_then(|average| u64::try_from(average).ok())
+    }
+
+    /// The value that at most one in `one_in` exceeds; `None` of fewer values than that.
+    pub fn percentile_ns(&self, one_in: u64) -> Option<u64> {
+        let above = self.count.checked_div(one_in).filter(|above| *above > 0)?;
+        let mut rest = self.count - above;
+        for (index, count) in self.buckets.iter().enumerate() {
+            if rest <= *count {
+                return Some(upper_edge(index).min(self.max_ns));
+            }
+            rest -= count;
+        }
+        Some(self.max_ns)
+    }
+
+    /// Upper edge and count of each part that has any.
+    pub fn parts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let any = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        any.map(|(index, count)| (upper_edge(index), *count))
+    }
+}
+
+/// Exact below 128, then 128 parts an octave.
+fn bucket(ns: u64) -> usize {
+    if ns < PARTS {
+        return ns as usize;
+    }
+    let octave = ns.ilog2() - PARTS_LOG2;
+    ((u64::from(octave) << PARTS_LOG2) + (ns >> octave)) as usize
+}
+
+fn upper_edge(bucket: usize) -> u64 {
+    let bucket = bucket as u64;
+    if bucket < 2 * PARTS {
+        return bucket;
+    }
+    let octave = (bucket >> PARTS_LOG2) - 1;
+    let part = bucket - (octave << PARTS_LOG2);
+    u64::try_from(((u128::from(part) + 1) << octave) - 1).unwrap_or(u64::MAX)
+}
+
+/// One stream.
+#[derive(Debug, Clone, Default)]
+pub struct OfStream {
+    pub responses: Distribution,
+    pub misses: u64,
+    /// Longest time from one completion to the next.
+    pub longest_gap_ns: u64,
+    last_finished_ns: Option<u64>,
+}
+
+/// What a run was like. Times are from the arrival.
+#[derive(Debug, Clone, Default)]
+pub struct Statistics {
+    pub streams: Vec<OfStream>,
+    /// The first hundred that finished late.
+    late: Vec<(Job, u64)>,
+    pub misses: u64,
+    pub busy_ns: u64,
+}
+
+impl Statistics {
+    pub fn of(run: &Run) -> Self {
+        Self { streams: vec![OfStream::default(); run.owners.len()], ..Self::default() }
+    }
+
+    /// The first misses, those included that never finished. Call when the run has ended.
+    pub fn misses(&self, run: &Run) -> Vec<Missed> {
+        let late = self.late.iter().filter_map(|(job, at_ns)| run.missed(job, Some(*at_ns)));
+        let now_ns = run.now_ns();
+        let open = run.unfinished().filter(|job| job.deadline_ns.is_some_and(|deadline| deadline < now_ns));
+        let mut open: Vec<Missed> = open.filter_map(|job| run.missed(&job, None)).collect();
+        open.sort_by_key(|missed| (missed.deadline_ns, missed.task, missed.job));
+        late.chain(open).take(KEPT_MISSES).collect()
+    }
+
+    /// Late completions, and jobs that are overdue and not finished.
+    pub fn miss_count(&self, run: &Run) -> u64 {
+        let now_ns = run.now_ns();
+        let open = run.unfinished().filter(|job| job.deadline_ns.is_some_and(|deadline| deadline < now_ns));
+        self.misses + open.count() as u64
+    }
+
+    /// As a table's rows.
+    pub fn rows(&self, run: &Run) -> Vec<Row> {
+        let row = |(index, stream): (usize, &OfStream)| Row {
+            name: run.names[index].clone(),
+            kind: match run.owners[index] {
+                Owner::Task(_) => "task",
+                Owner::Background(_) => "background",
+                Owner::Handler(_) => "handler",
+                Owner::Service(_) => "service",
+                Owner::Section(_) => "section",
+            },
+            cpu: run.cpus[run.core_of(index)],
+            jobs: stream.responses.count(),
+            misses: stream.misses,
+            min_ns: stream.responses.min_ns(),
+            average_ns: stream.responses.average_ns(),
+            p50_ns: stream.responses.percentile_ns(2),
+            p99_ns: stream.responses.percentile_ns(100),
+            max_ns: stream.responses.max_ns(),
+            longest_gap_ns: stream.longest_gap_ns,
+        };
+        self.streams.iter().enumerate().map(row).collect()
+    }
+}
+
+/// Response times of one stream.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Row {
+    pub name: String,
+    pub kind: &'static str,
+    pub cpu: u32,
+    pub jobs: u64,
+    pub misses: u64,
+    pub min_ns: Option<u64>,
+    pub average_ns: Option<u64>,
+    pub p50_ns: Option<u64>,
+    pub p99_ns: Option<u64>,
+    pub max_ns: Option<u64>,
+    /// Longest time from one completion to the next: how old a reading can become.
+    pub longest_gap_ns: u64,
+}
+
+impl Observe for Statistics {
+    #[inline]
+    fn ran(&mut self, _core: usize, _job: &Job, from_ns: u64, to_ns: u64) {
+        self.busy_ns = self.busy_ns.saturating_add(to_ns - from_ns);
+    }
+
+    #[inline]
+    fn finished(&mut self, job: &Job, at_ns: u64) -> ControlFlow<()> {
+        let stream = &mut self.streams[job.stream()];
+        stream.responses.add(at_ns - job.arrival_ns);
+        if let Some(last_ns) = stream.last_finished_ns.replace(at_ns) {
+            stream.longest_gap_ns = stream.longest_gap_ns.max(at_ns - last_ns);
+        }
+        if job.deadline_ns.is_some_and(|deadline| at_ns > deadline) {
+            stream.misses += 1;
+            self.misses += 1;
+            if self.late.len() < KEPT_MISSES {
+                self.late.push((*job, at_ns));
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_lies_at_or_below_its_edge_by_less_than_a_part() {
+        for ns in (0..10_000).chain([1 << 20, (1 << 40) + 12_345, u64::MAX - 1, u64::MAX]) {
+            let edge = upper_edge(bucket(ns));
+            assert!(edge >= ns && edge - ns <= ns >> PARTS_LOG2, "{ns} {edge}");
+        }
+    }
+
+    #[test]
+    fn percentiles_are_by_nearest_rank_and_not_invented() {
+        let mut all = Distribution::default();
+        assert_eq!((all.max_ns(), all.average_ns(), all.percentile_ns(2)), (None, None, None));
+        (1..=100).for_each(|ns| all.add(ns));
+        assert_eq!(
+            (all.percentile_ns(2), all.percentile_ns(100), all.percentile_ns(101)),
+            (Some(50), Some(99), None)
+        );
+        assert_eq!((all.min_ns(), all.average_ns(), all.max_ns()), (Some(1), Some(50), Some(100)));
+    }
+}

@@ -1,0 +1,354 @@
+//! Deferred interrupts, classes, chains, admission, placement, slack, files: one behaviour a test.
+
+use asmp_analysis::chain::{Chain, holistic};
+use asmp_analysis::deadline::{Domain, admission};
+use asmp_analysis::file::{FileError, from_csv, from_toml, no_measurement};
+use asmp_analysis::place::{By, Room, place};
+use asmp_analysis::simulate::{End, Execution, Interrupt, Record, Releases, Run, Simulation, Statistics};
+use asmp_analysis::{
+    Arrival, Class, Cost, Effort, Policy, Start, Task, Verdict, edf_response, fp, np_edf, slack,
+};
+
+const MS: u64 = 1_000_000;
+
+fn ms(name: &str, cost: u64, period: u64) -> Task {
+    Task::new(name, cost * MS, period * MS)
+}
+
+fn effort() -> Effort {
+    Effort::default()
+}
+
+fn robot() -> Vec<Task> {
+    let mut tasks: Vec<Task> = (1..=6).map(|at| ms(&format!("sonar{at}"), 20, 500)).collect();
+    tasks.extend([ms("updateMap", 100, 500), ms("odometer1", 20, 1200), ms("odometer2", 20, 1200)]);
+    tasks.push(ms("antiSensor", 20, 2000));
+    tasks
+}
+
+fn rows(simulation: &Simulation, until_ns: u64) -> (Vec<asmp_analysis::simulate::statistics::Row>, u64) {
+    let mut run = Run::prepare(simulation).expect("it can be simulated");
+    let mut statistics = Statistics::of(&run);
+    run.go(until_ns, 10_000_000, &mut statistics);
+    (statistics.rows(&run), statistics.miss_count(&run))
+}
+
+#[test]
+fn a_deferred_interrupt_of_the_robot_waits_for_the_whole_busy_period_of_280_ms() {
+    let tasks = robot();
+    let interrupts =
+        [Interrupt { name: "serial".into(), flag_ns: 0, service_ns: 1000, gap_ns: MS, core: None }];
+    let simulation =
+        Simulation { interrupts: &interrupts, ..Simulation::new(&tasks, Policy::NpEdf, Releases::Together) };
+    let (rows, misses) = rows(&simulation, 400 * MS);
+    let serial = rows.iter().find(|row| row.name == "serial").expect("its service");
+    assert_eq!((serial.kind, serial.max_ns, misses), ("service", Some(280 * MS + 1000), 0));
+}
+
+fn spans(simulation: &Simulation, until_ns: u64) -> Vec<(String, u64, u64)> {
+    let mut run = Run::prepare(simulation).unwrap();
+    let mut record = Record::up_to(100);
+    run.go(until_ns, 100, &mut record);
+    record.segments.iter().map(|s| (run.names[s.stream].clone(), s.from_ns, s.to_ns)).collect()
+}
+
+fn named(spans: &[(&str, u64, u64)]) -> Vec<(String, u64, u64)> {
+    spans.iter().map(|(name, from, to)| ((*name).to_owned(), *from, *to)).collect()
+}
+
+#[test]
+fn a_handler_interrupts_a_job_that_nothing_else_may_preempt_and_the_job_goes_on_after_it() {
+    let tasks = [Task::new("long", 60, 200), Task::new("urgent", 2, 200).deadline(80).offset(3)];
+    let interrupts = [Interrupt { name: "irq".into(), flag_ns: 1, service_ns: 1, gap_ns: 50, core: None }];
+    let simulation =
+        Simulation { interrupts: &interrupts, ..Simulation::new(&tasks, Policy::NpEdf, Releases::Together) };
+    let wanted = [
+        ("irq flag", 0, 1),
+        ("long", 1, 50),
+        ("irq flag", 50, 51),
+        ("long", 51, 62),
+        ("urgent", 62, 64),
+        ("irq", 64, 65),
+        ("irq", 65, 66),
+    ];
+    assert_eq!(spans(&simulation, 99), named(&wanted));
+}
+
+#[test]
+fn a_job_is_not_preempted_by_one_that_is_as_urgent_and_is_by_one_that_is_more() {
+    let tasks = [
+        Task::new("first", 10, 100).priority(5),
+        Task::new("equal", 10, 100).priority(5).offset(1),
+        Task::new("more", 2, 100).priority(6).offset(4),
+    ];
+    let fp = Simulation::new(&tasks, Policy::Fp, Releases::Together);
+    assert_eq!(
+        spans(&fp, 99),
+        named(&[("first", 0, 4), ("more", 4, 6), ("first", 6, 12), ("equal", 12, 22)])
+    );
+    let np = Simulation::new(&tasks, Policy::NpFp, Releases::Together);
+    assert_eq!(spans(&np, 99), named(&[("first", 0, 10), ("more", 10, 12), ("equal", 12, 22)]));
+}
+
+#[test]
+fn a_section_holds_up_the_first_job_of_a_pattern_and_no_other() {
+    let tasks = [Task::new("a", 3, 10), Task::new("b", 1, 50)];
+    let start = |task, held_up_ns| Start { task, arrival_ns: 0, release_ns: 0, held_up_ns };
+    let pattern = Releases::Pattern(vec![start(0, 4), start(1, 0)]);
+    let edf = Simulation::new(&tasks, Policy::Edf, pattern.clone());
+    assert_eq!(spans(&edf, 15), named(&[("a", 0, 7), ("b", 7, 8), ("a", 10, 13)]));
+    let np = Simulation::new(&tasks, Policy::NpEdf, pattern);
+    assert_eq!(spans(&np, 15), named(&[("section", 0, 4), ("a", 4, 7), ("b", 7, 8), ("a", 10, 13)]));
+}
+
+#[test]
+fn more_releases_at_one_instant_than_allowed_end_the_run() {
+    let tasks = [Task::new("a", 1, 1)];
+    let start = Start { task: 0, arrival_ns: 0, release_ns: 1 << 60, held_up_ns: 0 };
+    let simulation = Simulation::new(&tasks, Policy::Edf, Releases::Pattern(vec![start]));
+    let mut run = Run::prepare(&simulation).unwrap();
+    let mut statistics = Statistics::of(&run);
+    assert_eq!(run.go(u64::MAX, 1000, &mut statistics), End::Jobs);
+    assert!(run.jobs() <= 1001, "{}", run.jobs());
+}
+
+#[test]
+fn under_muf_low_classes_cannot_make_a_high_one_late_and_under_rm_they_can() {
+    let mut tasks = vec![ms("steer", 40, 100), ms("stats", 35, 50)];
+    tasks[1].class = Class::Low;
+    let of = |policy| rows(&Simulation::new(&tasks, policy, Releases::Together), 10_000 * MS).0[0].misses;
+    assert_eq!(of(Policy::Muf), 0);
+    assert!(of(Policy::Rm) > 0, "the shorter period goes first");
+    let analysis = fp::analyse(&tasks, Policy::Muf, &effort());
+    assert_eq!(analysis.responses_ns[0], Some(40 * MS));
+    assert!(analysis.verdict.is_not_schedulable(), "the low one is late");
+}
+
+#[test]
+fn overruns_make_an_accepted_set_miss_and_shorter_jobs_do_not_under_edf() {
+    let tasks = [ms("a", 5, 10), ms("b", 9, 20)];
+    let base = Simulation::new(&tasks, Policy::Edf, Releases::Random);
+    let short = Execution { least_ppm: 100_000, ..Execution::default() };
+    assert_eq!(rows(&Simulation { execution: short, ..base.clone() }, 5000 * MS).1, 0);
+    let over = Execution { overrun_chance_ppm: 200_000, overrun_ppm: 2_000_000, ..Execution::default() };
+    assert!(rows(&Simulation { execution: over, ..base }, 5000 * MS).1 > 0);
+}
+
+#[test]
+fn a_chain_across_cores_is_never_later_than_its_holistic_bound_in_simulation() {
+    let task =
+        |name: &str, cost, period, core, priority| ms(name, cost, period).on_core(core).priority(priority);
+    let tasks = [
+        task("camera", 2, 33, 0, 80),
+        task("detector", 9, 33, 0, 70),
+        task("lidar", 4, 20, 0, 75).sporadic(),
+        task("planner", 5, 33, 1, 60),
+        task("motor", 1, 33, 1, 90),
+        task("logger", 3, 50, 1, 10),
+    ];
+    let chain = Chain { name: "steer".into(), tasks: vec![0, 1, 3, 4], deadline_ns: 40 * MS };
+    let chains = [chain];
+    let all = holistic(&tasks, &chains, Policy::Fp, &effort()).unwrap();
+    let bounds = all.chains;
+    assert!(bounds[0].verdict.is_schedulable());
+    let bound = bounds[0].end_to_end_ns.unwrap();
+    let mut longest = 0;
+    for seed in 0..50 {
+        let simulation =
+            Simulation { seed, chains: &chains, ..Simulation::new(&tasks, Policy::Fp, Releases::Random) };
+        let (rows, misses) = rows(&simulation, 5000 * MS);
+        assert_eq!(misses, 0);
+        for (stage, task) in chains[0].tasks.iter().enumerate() {
+            assert!(rows[*task].max_ns <= bounds[0].stages_ns[stage], "{}", rows[*task].name);
+        }
+        // What disturbs and is disturbed, jitter of the chain included.
+        assert!(rows[2].max_ns <= all.responses_ns[2] && rows[5].max_ns <= all.responses_ns[5]);
+        longest = longest.max(rows[4].max_ns.unwrap());
+    }
+    assert!(longest > bound / 2, "the bound {bound} is far from what happens, {longest}");
+    let tight = [Chain { deadline_ns: 15 * MS, ..chains[0].clone() }];
+    let bounds = holistic(&tasks, &tight, Policy::Fp, &effort()).unwrap().chains;
+    assert!(matches!(bounds[0].verdict, Verdict::Unknown { .. }), "a bound refutes nothing");
+    let refused = holistic(&tasks, &tight, Policy::Edf, &effort());
+    assert!(refused.is_err(), "EDF has no holistic analysis here");
+}
+
+#[test]
+fn the_kernel_admits_up_to_95_percent_of_each_cpu_by_its_own_rounding() {
+    let half = |name: &str| ms(name, 50, 100);
+    let one = Domain::of(1);
+    let admit = |tasks: &[Task], domain: &Domain| admission(tasks, domain, &effort()).unwrap();
+    let just = [half("a"), ms("b", 45, 100)];
+    // floor(0.5 2^20) + floor(0.45 2^20) = 524288 + 471859 = 996147 = floor(0.95 2^20).
+    let admitted = admit(&just, &one);
+    assert_eq!((admitted.asked, admitted.limit, admitted.admitted), (996_147, Some(996_147), true));
+    let over = [half("a"), Task::new("b", 45 * MS + 100, 100 * MS)];
+    let refused = admit(&over, &one);
+    assert_eq!((refused.asked, refused.refused), (996_148, Some(1)));
+    assert!(refused.deadlines.is_schedulable(), "EDF itself would take it");
+    let server = Domain { server_ns: Some((50 * MS, 1000 * MS)), ..one };
+    assert!(!admit(&just, &server).admitted, "a deadline server takes 5 % of it");
+    let none = Domain { rt_runtime_us: None, ..one };
+    assert!(admit(&over, &none).admitted, "-1 switches the test off");
+}
+
+#[test]
+fn global_admission_is_no_promise_where_partitioning_finds_one_and_the_other_way_round() {
+    let dhall = [ms("a", 2, 10), ms("b", 2, 10), ms("heavy", 10, 11)];
+    let admitted = admission(&dhall, &Domain::of(2), &effort()).unwrap();
+    assert!(admitted.admitted, "1.31 of 1.9");
+    assert!(matches!(admitted.deadlines, Verdict::Unknown { .. }), "Dhall's effect");
+    assert!(admitted.partitioned.is_complete());
+    let thirds: Vec<Task> = ["a", "b", "c"].iter().map(|name| ms(name, 60, 100)).collect();
+    let admitted = admission(&thirds, &Domain::of(2), &effort()).unwrap();
+    assert!(admitted.admitted && !admitted.partitioned.is_complete(), "three of 60 % on two CPUs");
+    let short = [ms("x", 1, 10).deadline(20 * MS)];
+    assert!(admission(&short, &Domain::of(1), &effort()).is_err(), "a deadline beyond the period is EINVAL");
+}
+
+/// brandenburg/schedcat, tests/binpack.py, KnownExample, in the order of decreasing size.
+#[test]
+fn bins_are_packed_as_known() {
+    let tasks: Vec<Task> =
+        [8, 5, 7, 6, 2, 4, 1].iter().map(|size| ms(&size.to_string(), *size, 10)).collect();
+    let packed = |by, cpus: &[u32]| {
+        let placement = place(&tasks, cpus, by, Policy::Edf, &Room::default(), &effort()).unwrap();
+        assert!(placement.is_complete());
+        let sizes = |load: &asmp_analysis::place::Load| {
+            load.tasks.iter().map(|index| tasks[*index].cost_ns() / MS).collect::<Vec<u64>>()
+        };
+        placement.loads.iter().map(sizes).collect::<Vec<_>>()
+    };
+    assert_eq!(packed(By::FirstFit, &[0, 1, 2, 3, 4]), [vec![8, 2], vec![7, 1], vec![6, 4], vec![5], vec![]]);
+    assert_eq!(packed(By::BestFit, &[0, 1, 2, 3, 4]), [vec![8, 2], vec![7, 1], vec![6, 4], vec![5], vec![]]);
+    assert_eq!(packed(By::WorstFit, &[0, 1, 2, 3, 4]), [vec![8], vec![7], vec![6], vec![5, 1], vec![4, 2]]);
+}
+
+#[test]
+fn applications_stay_together_until_they_must_be_cut_and_memory_counts() {
+    let of = |name: &str, cost, app: &str, memory_bytes| Task {
+        app: Some(app.to_owned()),
+        memory_bytes,
+        ..ms(name, cost, 10)
+    };
+    let tasks = [of("a1", 4, "a", 10), of("a2", 4, "a", 10), of("b1", 3, "b", 30), of("b2", 3, "b", 60)];
+    let room = Room { memory_bytes: Some(100), bandwidth: None };
+    let placement = place(&tasks, &[0, 1], By::BfdPartitioned, Policy::Edf, &room, &effort()).unwrap();
+    assert!(placement.is_complete() && placement.cut.is_empty());
+    assert_eq!(placement.cpu_of(0), placement.cpu_of(1));
+    assert_eq!(placement.cpu_of(2), placement.cpu_of(3));
+    assert_ne!(placement.cpu_of(0), placement.cpu_of(2), "110 bytes do not go on one");
+    let large = [of("c1", 6, "c", 1), of("c2", 6, "c", 1), of("d", 3, "d", 1)];
+    let placement = place(&large, &[0, 1], By::BfdPartitioned, Policy::Edf, &room, &effort()).unwrap();
+    assert!(placement.is_complete());
+    assert_eq!(placement.cut, ["c"]);
+    let bound = [ms("x", 5, 10).on_core(7)];
+    let placement = place(&bound, &[0, 1], By::FirstFit, Policy::Edf, &room, &effort()).unwrap();
+    assert_eq!(placement.unplaced.len(), 1, "its CPU is not among them");
+}
+
+#[test]
+fn slack_ends_exactly_where_the_test_says_no() {
+    let tasks = robot();
+    let room = slack::slack(&tasks, Policy::NpEdf, 100, &effort()).unwrap();
+    for (index, extra) in room.extra_ns.iter().enumerate() {
+        let grown = |by: u64| {
+            let mut tasks = tasks.clone();
+            tasks[index].cost = Cost::Guaranteed(tasks[index].cost_ns() + by);
+            np_edf::test(&tasks, &effort()).is_schedulable()
+        };
+        let extra = extra.expect("it fits");
+        assert!(grown(extra) && !grown(extra + 1), "{index}");
+    }
+    let factor = room.factor_ppm.unwrap();
+    let scaled = |ppm: u64| {
+        let scale = |task: &Task| Task {
+            cost: Cost::Guaranteed((task.cost_ns() * ppm).div_ceil(1_000_000)),
+            ..task.clone()
+        };
+        np_edf::test(&tasks.iter().map(scale).collect::<Vec<_>>(), &effort()).is_schedulable()
+    };
+    assert!(scaled(factor) && !scaled(factor + 1));
+}
+
+#[test]
+fn edf_responses_of_a_full_set_end_within_the_hyperperiod() {
+    let tasks = [Task::new("a", 2, 4), Task::new("b", 3, 6)];
+    assert_eq!(edf_response::responses(&tasks, false, &effort()), Ok(vec![4, 6]));
+    let over = [Task::new("a", 3, 4), Task::new("b", 3, 6)];
+    assert!(edf_response::responses(&over, false, &effort()).is_err(), "it has no bound");
+}
+
+#[test]
+fn a_file_says_everything_about_a_task() {
+    let text = r#"
+        [[task]]
+        name = "a"
+        measured = "run"
+        sporadic = "10 ms"
+        deadline = "8 ms"
+        jitter = "5 us"
+        blocking = "1 us"
+        priority = 7
+        class = "low"
+        core = 3
+        importance = 2
+        app = "x"
+        memory = 5
+        bandwidth = 6
+        [[task]]
+        name = "b"
+        cost = "1.5 ms"
+        period = "20 ms"
+        offset = "2 ms"
+        [[chain]]
+        name = "c"
+        tasks = ["b", "a"]
+        deadline = "30 ms"
+        [room]
+        memory = 100
+    "#;
+    let workload = from_toml(text, &|run| if run == "run" { Ok(77) } else { Err(run.to_owned()) }).unwrap();
+    let a = &workload.tasks[0];
+    assert_eq!(a.cost, Cost::Measured { ns: 77, run: "run".into() });
+    assert_eq!(
+        (a.arrival, a.period_ns, a.deadline_ns, a.jitter_ns),
+        (Arrival::Sporadic, 10 * MS, 8 * MS, 5000)
+    );
+    assert_eq!((a.blocking_ns, a.priority, a.class, a.core), (1000, Some(7), Class::Low, Some(3)));
+    assert_eq!((a.importance, a.app.as_deref(), a.memory_bytes, a.bandwidth), (2, Some("x"), 5, 6));
+    let b = &workload.tasks[1];
+    assert_eq!((b.cost_ns(), b.deadline_ns, b.offset_ns), (1_500_000, 20 * MS, Some(2 * MS)));
+    assert_eq!(workload.chains[0].tasks, [1, 0]);
+    assert_eq!(workload.room, Room { memory_bytes: Some(100), bandwidth: None });
+    let csv = "name, cost, period, deadline\n# a comment\na, 1 ms, 10 ms,\nb, 2 ms, 20 ms, 15 ms\n";
+    let workload = from_csv(csv, &no_measurement).unwrap();
+    assert_eq!(workload.tasks, [ms("a", 1, 10), ms("b", 2, 20).deadline(15 * MS)]);
+}
+
+#[test]
+fn a_wrong_file_is_refused_with_the_place() {
+    let toml = |text: &str| from_toml(text, &no_measurement).unwrap_err().to_string();
+    let task = |rest: &str| toml(&format!("[[task]]\nname = \"a\"\n{rest}"));
+    assert!(task("cost = \"1 ms\"\nperiod = \"2 ms\"\nprio = 1").contains("unknown field `prio`"));
+    assert_eq!(task("cost = \"1 ms\""), "task a: it has either period or sporadic");
+    assert_eq!(task("period = \"1 ms\""), "task a: it has either cost or measured");
+    assert_eq!(
+        task("cost = \"1 m\"\nperiod = \"2 ms\""),
+        "task a: cost: \"1 m\" has no unit of time: h, min, s, ms, us or ns"
+    );
+    assert_eq!(task("cost = \"0\"\nperiod = \"2 ms\""), "task a: task a: cost is 0");
+    assert!(task("measured = \"x\"\nperiod = \"2 ms\"").contains("not read here"));
+    let twice = "[[task]]\nname = \"a\"\ncost = \"1\"\nperiod = \"2\"\n";
+    assert_eq!(toml(&twice.repeat(2)), "task a: the name is there twice: rename one");
+    let chain = format!("{twice}[[chain]]\nname = \"c\"\ntasks = [\"z\"]\ndeadline = \"1 ms\"\n");
+    assert_eq!(toml(&chain), "chain c: there is no task z");
+    let csv = |text: &str| from_csv(text, &no_measurement).unwrap_err();
+    assert!(matches!(csv(""), FileError::Syntax { .. }));
+    assert_eq!(csv("name,cots,period\n").to_string(), "line 1: \"cots\" is no column of a task set");
+    assert_eq!(csv("name,cost,period\na,1 ms\n").to_string(), "line 2: 2 fields, the header has 3");
+    assert_eq!(
+        csv("name,cost,period\na,1 ms,2 ms\na,1 ms,2 ms\n").to_string(),
+        "line 3: task a is there twice"
+    );
+}
