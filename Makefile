@@ -1,5 +1,6 @@
-# Each target sets up what it needs; .ci/run calls lint and test.
-.PHONY: demo test unit vm lint lab bench bench-analysis setup
+# Each target sets up what it needs; .ci/run calls lint, test, loom, miri and tsan.
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+.PHONY: demo test unit vm loom miri tsan lint lab bench bench-analysis bench-channels install-rt setup
 
 setup:
 	tests/vm/setup.sh
@@ -15,6 +16,35 @@ unit: setup
 vm: setup
 	tests/vm/test.sh $(GUESTS)
 
+# The lock-free code of crates/rt: every interleaving of small models; undefined behaviour; data races.
+loom:
+	LOOM_MAX_PREEMPTIONS=3 RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=$(TARGET)/loom cargo test --quiet --release -p asmp-rt --lib
+
+miri tsan: setup
+	tests/nightly.sh $@
+
+# The figures of docs/measurements/channels.md, some minutes; no guest.
+bench-channels:
+	CARGO_TARGET_DIR=$(TARGET)/bench cargo run --release --manifest-path bench/channels/Cargo.toml
+	cargo run --release -p asmp-rt --example call_bench
+	cargo run --release -p asmp-rt --example calibrated_timer
+
+# libasmp_rt for C: libraries, headers, pkg-config, CMake find module.
+PREFIX ?= /usr/local
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+install-rt:
+	cargo build --release -p asmp-rt-c
+	install -Dm755 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/release/libasmp_rt.so
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/release/libasmp_rt.a
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/include crates/rt-c/include/asmp_rt.h
+	cd crates/rt-c/include && find rtlinux -type f -exec install -Dm644 '{}' '$(DESTDIR)$(PREFIX)/include/{}' ';'
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/cmake crates/rt-c/cmake/FindAsmpRt.cmake
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	for name in asmp_rt asmp_rtlinux; do \
+		sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/rt-c/$$name.pc.in \
+			>$(DESTDIR)$(PREFIX)/lib/pkgconfig/$$name.pc; \
+	done
+
 # The figures of docs/measurements/latency.md, about ten minutes.
 bench: setup
 	tests/vm/bench.sh
@@ -26,7 +56,7 @@ bench-analysis:
 lint: setup
 	cargo fmt --check
 	cargo clippy --quiet --all-targets -- -D warnings
-	shellcheck -x -P SCRIPTDIR tests/vm/*.sh tests/vm/guest/agent tests/vm/guest/bare tests/vm/guest/init .ci/run
+	shellcheck -x -P SCRIPTDIR tests/vm/*.sh tests/vm/guest/agent tests/vm/guest/bare tests/vm/guest/init tests/nightly.sh .ci/run
 
 # A guest for yourself: make lab KERNEL=sid-rt CPUS=4 CMD='uname -a'; no CMD gives a shell.
 KERNEL ?= sid-rt

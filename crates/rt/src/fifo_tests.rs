@@ -158,15 +158,21 @@ fn a_process_that_scribbles_neither_stops_nor_crashes_the_ends() {
         let fifo = Fifo::create(dir.path(), "a", &options(1024, overflow)).unwrap();
         let mut writer = fifo.into_writer(Wake::IfAsleep).unwrap();
         let mut reader = Fifo::attach(dir.path(), "a").unwrap().into_reader(Wake::IfAsleep).unwrap();
-        let mut scribbling = other("scribbles_10_000_times", dir.path());
         let mut bytes = [0; 64];
         let (mut puts, mut gets, mut corrupt) = (0u64, 0u64, 0u64);
-        while scribbling.try_wait().unwrap().is_none() {
-            for _ in 0..100 {
-                puts += u64::from(writer.put(&frame(puts)).is_ok());
-                let got = reader.get(&mut bytes);
-                gets += u64::from(got.is_ok_and(|count| count > 0));
-                corrupt += u64::from(got == Err(RingError::Corrupt));
+        // 10,000 words a round; as often as it takes until the ends have met some of them.
+        for _ in 0..50 {
+            let mut scribbling = other("scribbles_10_000_times", dir.path());
+            while scribbling.try_wait().unwrap().is_none() {
+                for _ in 0..100 {
+                    puts += u64::from(writer.put(&frame(puts)).is_ok());
+                    let got = reader.get(&mut bytes);
+                    gets += u64::from(got.is_ok_and(|count| count > 0));
+                    corrupt += u64::from(got == Err(RingError::Corrupt));
+                }
+            }
+            if corrupt + writer.corrupted() > 10 && puts > 1000 && gets > 1000 {
+                break;
             }
         }
         assert!(puts > 1000 && gets > 1000 && corrupt + writer.corrupted() > 10, "{puts} {gets} {corrupt}");
