@@ -84,7 +84,7 @@ pub fn iceoryx2(count: u64) -> f64 {
         .expect("a publisher");
     let other = move || {
         for number in 0..count {
-            let sample = loop {
+            let _sample = loop {
                 match subscriber.receive().expect("a connection") {
                     Some(sample) => break sample,
                     None => spin_loop(),

@@ -60,7 +60,8 @@ pub enum WaitError {
 pub struct Fifo {
     shared: Shared,
     words: usize,
-    overflow: Overflow,
+    /// Of the memory that `shared` has mapped; given out only for as long as that is borrowed.
+    ring: Ring<'static>,
 }
 
 impl Fifo {
@@ -95,7 +96,14 @@ impl Fifo {
             1 => Overflow::DropOldest,
             other => return Err(mismatch(format!("overflow policy {other}"))),
         };
-        Ok(Self { shared, words: words as usize, overflow })
+        let words = words as usize;
+        let (head, tail) = (&shared.words(HEAD, 1)[0], &shared.words(TAIL, 1)[0]);
+        let ring = Ring::new(head, tail, shared.words(WORDS, words), overflow);
+        let ring = ring.ok_or_else(|| mismatch(format!("a ring of {words} words")))?;
+        // SAFETY: only the lifetime changes. The mapping stays where it is when `Shared` moves, and as long as it lives:
+        // as long as the `Fifo` that keeps both; `ring` gives no more than that out.
+        let ring = unsafe { std::mem::transmute::<Ring<'_>, Ring<'static>>(ring) };
+        Ok(Self { shared, words, ring })
     }
 
     /// Bytes that frames, their headers and padding included, may take at once.
@@ -111,7 +119,7 @@ impl Fifo {
     pub fn into_writer(self, wake: Wake) -> Result<FifoWriter, ShmError> {
         self.shared.take(Role::Writer)?;
         self.says(READER_ASLEEP, wake);
-        let end = Writer::attach(&self.ring());
+        let end = Writer::attach(self.ring());
         Ok(FifoWriter { fifo: self, end, wake })
     }
 
@@ -119,16 +127,13 @@ impl Fifo {
     pub fn into_reader(self, wake: Wake) -> Result<FifoReader, ShmError> {
         self.shared.take(Role::Reader)?;
         self.says(WRITER_ASLEEP, wake);
-        let end = Reader::attach(&self.ring());
+        let end = Reader::attach(self.ring());
         Ok(FifoReader { fifo: self, end, wake })
     }
 
     #[inline]
-    fn ring(&self) -> Ring<'_> {
-        let shared = &self.shared;
-        let words = shared.words(WORDS, self.words);
-        Ring::new(&shared.words(HEAD, 1)[0], &shared.words(TAIL, 1)[0], words, self.overflow)
-            .expect("the size was checked when it was mapped")
+    fn ring<'a>(&'a self) -> &'a Ring<'a> {
+        &self.ring
     }
 
     /// Tells who may sleep at `bell` whether it is rung.
@@ -195,9 +200,9 @@ pub struct FifoWriter {
 impl FifoWriter {
     /// Puts a whole frame in, or nothing. Bounded, no allocation; system calls: none, or one with
     /// [`Wake::IfAsleep`] when the reader sleeps. Errors: `Full`, `BadLength`.
-    #[inline]
+    #[inline(always)]
     pub fn put(&mut self, bytes: &[u8]) -> Result<(), RingError> {
-        self.end.put(&self.fifo.ring(), bytes)?;
+        self.end.put(self.fifo.ring(), bytes)?;
         if self.wake == Wake::IfAsleep {
             self.fifo.ring_bell(READER_ASLEEP);
         }
@@ -209,7 +214,7 @@ impl FifoWriter {
     pub fn wait(&mut self, bytes: usize, timeout: Option<Duration>) -> Result<(), WaitError> {
         let (fifo, end) = (&self.fifo, &mut self.end);
         let ring = fifo.ring();
-        fifo.sleep(WRITER_ASLEEP, Role::Reader, timeout, || end.has_room(&ring, bytes))
+        fifo.sleep(WRITER_ASLEEP, Role::Reader, timeout, || end.has_room(ring, bytes))
     }
 
     /// Frames thrown away to make room, so far.
@@ -245,7 +250,7 @@ impl FifoReader {
     /// allocation; system calls as [`FifoWriter::put`]. Errors: `Corrupt`, `Overtaken`.
     #[inline]
     pub fn get(&mut self, into: &mut [u8]) -> Result<usize, RingError> {
-        let count = self.end.get(&self.fifo.ring(), into)?;
+        let count = self.end.get(self.fifo.ring(), into)?;
         if count > 0 && self.wake == Wake::IfAsleep {
             self.fifo.ring_bell(WRITER_ASLEEP);
         }
@@ -253,7 +258,7 @@ impl FifoReader {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.end.is_empty(&self.fifo.ring())
+        self.end.is_empty(self.fifo.ring())
     }
 
     /// Waits until there is something to get (for ever without `timeout`). Blocks; system calls. Errors:
@@ -261,7 +266,7 @@ impl FifoReader {
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<(), WaitError> {
         let (fifo, end) = (&self.fifo, &self.end);
         let ring = fifo.ring();
-        fifo.sleep(READER_ASLEEP, Role::Writer, timeout, || !end.is_empty(&ring))
+        fifo.sleep(READER_ASLEEP, Role::Writer, timeout, || !end.is_empty(ring))
     }
 
     /// How often the shared words held what no writer writes.
