@@ -7,9 +7,9 @@ mod ours;
 
 use std::time::Instant;
 
-const RECORDS: u64 = 1_000_000;
-const ROUNDS: u64 = 200_000;
-const SLEEPS: u64 = 20_000;
+const RECORDS: u64 = 500_000;
+const ROUNDS: u64 = 50_000;
+const SLEEPS: u64 = 5_000;
 
 /// Runs `other` in a process of its own on CPU 1 and `here` on CPU 0; nanoseconds for each of `count`.
 pub fn two_processes(count: u64, here: impl FnOnce(), other: impl FnOnce()) -> f64 {

@@ -28,15 +28,36 @@ fn number(frame: &[u8]) -> u64 {
     u64::from_ne_bytes(words[0])
 }
 
+/// Another process, which ends with its value: a test that fails leaves none behind.
+struct Other(Child);
+
+impl Other {
+    fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_some()
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// This test program again as another process, running one of the parts below.
-fn other(part: &str, dir: &Path) -> Child {
-    Command::new(std::env::current_exe().unwrap())
+fn other(part: &str, dir: &Path) -> Other {
+    let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", &format!("fifo::tests::{part}"), "--ignored"])
         .env("ASMP_RT_TEST_DIR", dir)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
+        .spawn();
+    Other(child.unwrap())
 }
 
 fn test_dir() -> PathBuf {
@@ -92,7 +113,7 @@ fn a_writer_killed_at_any_moment_leaves_a_fifo_that_goes_on() {
         let mut reader = fifo.into_reader(Wake::IfAsleep).unwrap();
         let mut bytes = [0; 64];
         for round in 0..10u32 {
-            let mut writing = other("writes_for_ever", dir.path());
+            let writing = other("writes_for_ever", dir.path());
             let (mut seen, mut last, mut writers) = (0, 0, 0);
             while seen < 1000 + round * 37 {
                 match reader.get(&mut bytes) {
@@ -107,8 +128,7 @@ fn a_writer_killed_at_any_moment_leaves_a_fifo_that_goes_on() {
                     Err(error) => assert_eq!(error, RingError::Overtaken),
                 }
             }
-            writing.kill().unwrap();
-            writing.wait().unwrap();
+            writing.kill();
             assert!(!reader.has_writer());
         }
         while reader.get(&mut bytes) != Ok(0) {}
@@ -124,7 +144,7 @@ fn a_reader_killed_at_any_moment_loses_at_most_the_frame_it_had() {
     let mut writer = fifo.into_writer(Wake::IfAsleep).unwrap();
     let mut next = 1;
     for round in 0..10 {
-        let mut reading = other("reads_for_ever", dir.path());
+        let reading = other("reads_for_ever", dir.path());
         let end = next + 1000 + round * 37;
         while next < end {
             match writer.put(&frame(next)) {
@@ -135,8 +155,7 @@ fn a_reader_killed_at_any_moment_loses_at_most_the_frame_it_had() {
                 Err(error) => panic!("{error}"),
             }
         }
-        reading.kill().unwrap();
-        reading.wait().unwrap();
+        reading.kill();
         let mut reader = Fifo::attach(dir.path(), "a").unwrap().into_reader(Wake::Never).unwrap();
         let mut bytes = [0; 64];
         let mut last = None;
@@ -163,7 +182,7 @@ fn a_process_that_scribbles_neither_stops_nor_crashes_the_ends() {
         // 10,000 words a round; as often as it takes until the ends have met some of them.
         for _ in 0..50 {
             let mut scribbling = other("scribbles_10_000_times", dir.path());
-            while scribbling.try_wait().unwrap().is_none() {
+            while !scribbling.has_ended() {
                 for _ in 0..100 {
                     puts += u64::from(writer.put(&frame(puts)).is_ok());
                     let got = reader.get(&mut bytes);
