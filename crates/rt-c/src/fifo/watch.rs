@@ -30,9 +30,11 @@ impl Watcher {
         let channel = channel.map_err(|error| number(&error))?;
         let ends = Arc::new(AtomicBool::new(false));
         let told = ends.clone();
+        // From here on nothing is overlooked.
+        let seen = positions(&channel);
         let watch = move || {
             ordinary();
-            watch(&channel, halves, &told, || {
+            watch(&channel, halves, seen, &told, || {
                 // SAFETY: the program's own handler, by its word callable until the FIFO is destroyed.
                 unsafe { handler(fifo) };
             });
@@ -64,16 +66,19 @@ fn ordinary() {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters) };
 }
 
-fn watch(channel: &Fifo, halves: &Halves, ends: &AtomicBool, mut handler: impl FnMut()) {
-    let positions = || [Role::Writer, Role::Reader].map(|role| channel.position(role));
-    let mut seen = positions();
+/// How far the writer and the reader have come.
+fn positions(channel: &Fifo) -> [u64; 2] {
+    [Role::Writer, Role::Reader].map(|role| channel.position(role))
+}
+
+fn watch(channel: &Fifo, halves: &Halves, mut seen: [u64; 2], ends: &AtomicBool, mut handler: impl FnMut()) {
     while !ends.load(Relaxed) {
         // Where this process writes, the other side reads.
         match halves.is_ours(Role::Writer) {
             true => channel.watch(Role::Reader, seen[1]),
             false => channel.watch(Role::Writer, seen[0]),
         }
-        let now = positions();
+        let now = positions(channel);
         // A role is taken before its position moves, so what is not ours now was the other side's.
         let theirs = |at: usize, role| now[at] != seen[at] && !halves.is_ours(role);
         let accessed = theirs(0, Role::Writer) || theirs(1, Role::Reader);
