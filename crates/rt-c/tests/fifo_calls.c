@@ -200,6 +200,11 @@ static void handlers_hear_of_each_side(void)
 	CHECK(rtf_destroy(0) == 0);
 	/* Of writes and of reads by the other side, and not of our own. */
 	CHECK(rtf_create_handler(1, counts) == 0);
+	count = 0;
+	CHECK(rtf_put(1, "x", 1) == 1 && rtf_get(1, bytes, 1) == 1);
+	/* Longer than the handler's thread ever sleeps. */
+	usleep(250000);
+	CHECK(count == 0 && rtf_destroy(1) == 0 && rtf_create(1, SIZE) == 0 && rtf_create_handler(1, counts) == 0);
 	CHECK(rtf_open_np(1, O_WRONLY, &file) == 0);
 	for (int access = 1; access <= 20; access++) {
 		count = 0;
