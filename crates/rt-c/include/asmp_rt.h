@@ -14,6 +14,11 @@
 #include <time.h>
 
 /*
+ FIFOs, 0 to RTF_NO - 1.
+ */
+#define RTF_NO 64
+
+/*
  RTLinux's earliest-deadline-first policy, by a number that no Linux policy has.
  */
 #define SCHED_EDF_NP 3792
@@ -22,6 +27,16 @@
  Registers of the interrupted program: RTLinux's handlers are given a pointer to them; here it is always null.
  */
 struct pt_regs;
+
+/*
+ An open FIFO of the time-sharing side.
+ */
+struct rtf_file;
+
+/*
+ What a program is told of accesses by; its value is not used.
+ */
+typedef int (*rtf_handler_t)(unsigned int fifo);
 
 /*
  Nanoseconds; instants are of CLOCK_MONOTONIC unless a function says otherwise.
@@ -41,6 +56,151 @@ typedef unsigned int (*rtl_irq_handler_t)(unsigned int irq, struct pt_regs *regi
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+/*
+ Makes FIFO number `fifo`, in which at least `size` bytes fit, however they are cut (it takes 16 times that much
+ locked memory, rounded up to a power of two). A FIFO that a peer kept while its real-time side died is taken up with what
+ is in it. Allocates, reads a directory, takes a lock: set-up only. 0, or -ENODEV, no such number; -EBUSY, somebody
+ has made it, or a peer still holds one that is smaller; -ENOMEM, no room, or a size below 1; -EACCES, the
+ directory is not this user's.
+ */
+int rtf_create(unsigned int fifo,
+               int size);
+
+/*
+ Takes part in a FIFO that another real-time process has made; `rtf_destroy` ends that. Not in RTLinux, where all
+ share one address space. Costs as `rtf_create`. 0, or -ENODEV, no such number or nobody has made it; -EBUSY, this
+ process has it.
+ */
+int rtf_attach_np(unsigned int fifo);
+
+/*
+ Ends this process's part in a FIFO; its memory goes with the last who has it. No handler runs any more when it
+ returns, unless it is called from that handler. Blocks up to 100 ms where there was a handler; system calls: set-up
+ only. 0, or -ENODEV, no such number; -EINVAL, not created, or another process has it open.
+ */
+int rtf_destroy(unsigned int fifo);
+
+/*
+ Makes room for `size` bytes; what is in the FIFO is lost, as in RTLinux. The size of memory that others have mapped
+ cannot change, so it is refused while another process has the FIFO open. Costs as `rtf_create`; no put or get
+ meanwhile. 0, or -EINVAL, a size below 1, not created, or open elsewhere; -ENODEV; -ENOMEM, no room (nothing has
+ changed).
+ */
+int rtf_resize(unsigned int fifo,
+               int size);
+
+/*
+ Puts all `count` bytes or none. Bounded: O(count). System calls: two at the first put; none later while this
+ process's other threads leave this end alone. No allocation. `count`, or -ENODEV, no such number; -EINVAL, not created,
+ or no buffer; -ENOSPC, they do not fit; -EBUSY, another process is the writer (one system call each time).
+
+ # Safety
+ `buffer` points to `count` readable bytes.
+ */
+int rtf_put(unsigned int fifo,
+            const void *buffer,
+            int count);
+
+/*
+ Gets up to `count` bytes, as many as there are, over the bounds of puts; 0, there are none. Bounded: O(count). System
+ calls and allocation as `rtf_put`. The bytes, or -ENODEV, no such number; -EINVAL, not created, or no buffer;
+ -EBUSY, another process is the reader; -EIO, the other side has overwritten the FIFO's control words, and what was in it
+ is lost (not in RTLinux; the next call goes on).
+
+ # Safety
+ `buffer` points to `count` writable bytes.
+ */
+int rtf_get(unsigned int fifo,
+            void *buffer,
+            int count);
+
+/*
+ Throws away what is in the FIFO. Only its reader can: where there is none, this process is it for the time of the
+ call. Bounded: O(size). At most three system calls. 0, or -ENODEV; -EINVAL, not created; -EBUSY, another process is the reader
+ (RTLinux empties it then too).
+ */
+int rtf_flush(unsigned int fifo);
+
+/*
+ 1, there is nothing in the FIFO; 0, there is; or -ENODEV; -EINVAL, not created. Bounded, no system call, no allocation.
+ */
+int rtf_isempty(unsigned int fifo);
+
+/*
+ 1, another process has the FIFO open (one or the other end); 0, none, or there is no such FIFO. At most two system calls
+ that do not block; no allocation.
+ */
+int rtf_isused(unsigned int fifo);
+
+/*
+ `handler` is called when the time-sharing side has written to or read from the FIFO, in a thread of its own with the
+ ordinary policy (in RTLinux: in the system's own context); several accesses may be one call. A second
+ handler replaces the first. Makes a thread: set-up only. 0, or -EINVAL, no such FIFO or no handler; -EAGAIN, no thread.
+ */
+int rtf_create_handler(unsigned int fifo,
+                       rtf_handler_t handler);
+
+/*
+ `handler` is called in the thread that has put or got, after each put that succeeded and each get, also one of nothing;
+ it may put and get itself, but on this FIFO that calls it again. Bounded, no system call. 0, or -EINVAL, no such FIFO or no handler.
+ */
+int rtf_create_rt_handler(unsigned int fifo,
+                          rtf_handler_t handler);
+
+/*
+ One file for both directions: who opens `fifo_get` on the time-sharing side with O_RDWR (`rtf_open_np`) writes to
+ `fifo_get`, for `rtf_get` here, and reads from `fifo_put`, what `rtf_put` puts here. Bounded, no system call. 0, or
+ -ENODEV, no such numbers; -EINVAL, not created.
+ */
+int rtf_make_user_pair(unsigned int fifo_get,
+                       unsigned int fifo_put);
+
+/*
+ Opens FIFO number `fifo`: `flags` are O_RDONLY, O_WRONLY or, of a pair (`rtf_make_user_pair`), O_RDWR; and O_NONBLOCK. Reading
+ from `fifo` of a pair is reading from its other FIFO, as in RTLinux. Allocates; ends with `rtf_close_np`. 0 and
+ the file in `file`, or -ENODEV, no such number or nobody has made it; -EBUSY, somebody has it open for the same
+ (the real-time side too, if it is that end itself); -EINVAL, other flags, or O_RDWR of no pair.
+
+ # Safety
+ `file` is writable.
+ */
+int rtf_open_np(unsigned int fifo,
+                int flags,
+                struct rtf_file **file);
+
+/*
+ Reads up to `count` bytes, as many as there are; waits for the first one unless opened with O_NONBLOCK. 0: the real-time
+ side is gone and all it had put is read; when it comes back, one may read on. Not ended by a signal. The bytes, or
+ -EAGAIN, there are none (RTLinux: 0); -EBADF, not open for reading; -EINVAL, no buffer; -EIO, the FIFO's control words were
+ overwritten.
+
+ # Safety
+ `file` is open and no other thread reads from it; `buffer` points to `count` writable bytes.
+ */
+ptrdiff_t rtf_read_np(struct rtf_file *file,
+                      void *buffer,
+                      size_t count);
+
+/*
+ Writes `count` bytes, in pieces of up to 4096; waits for room unless opened with O_NONBLOCK. Not ended by a signal.
+ The bytes written, fewer only if without blocking or the real-time side went away; or -EAGAIN, no room; -EPIPE, the
+ real-time side is gone; -EBADF, not open for writing; -EINVAL, no buffer.
+
+ # Safety
+ `file` is open and no other thread writes to it; `buffer` points to `count` readable bytes.
+ */
+ptrdiff_t rtf_write_np(struct rtf_file *file,
+                       const void *buffer,
+                       size_t count);
+
+/*
+ Closes the file; null is ignored.
+
+ # Safety
+ `file` came from `rtf_open_np` and is used no more.
+ */
+void rtf_close_np(struct rtf_file *file);
 
 /*
  From now on threads keep the ordinary policy, whatever they ask for: to try a program out where real-time policies are

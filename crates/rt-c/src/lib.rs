@@ -1,4 +1,5 @@
 //! `libasmp_rt`: the names of RTLinux for C programs on a stock kernel. One file a group of names; `include/asmp_rt.h`
 //! is generated from them.
 
+mod fifo;
 mod thread;

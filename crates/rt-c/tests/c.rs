@@ -1,5 +1,8 @@
 //! C programs against the library as it is built: RTLinux sources rebuild and behave.
 
+#[path = "c/fifo.rs"]
+mod fifo;
+
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

@@ -24,6 +24,7 @@ const WRITER_ASLEEP: usize = 192;
 const WORDS: usize = 256;
 /// Beside a bell: does the end that should ring it do so?
 const RINGS: usize = 4;
+const NOTE: usize = WRITER_ASLEEP + 16;
 /// How often a waiter looks whether its peer lives, and how often one that nobody wakes looks for data.
 const PEER_CHECK: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(1);
@@ -113,6 +114,37 @@ impl Fifo {
 
     pub fn shared(&self) -> &Shared {
         &self.shared
+    }
+
+    /// Is nothing in it, as far as the shared words say? For who is no end of it. Bounded, no system call.
+    pub fn is_empty(&self) -> bool {
+        let ring = self.ring();
+        Reader::attach(&ring).is_empty(&ring)
+    }
+
+    /// A word for who builds on the FIFO, 0 in a new one; what it says is as little to be trusted as the rest.
+    pub fn note(&self) -> &AtomicU32 {
+        self.shared.futex(NOTE)
+    }
+
+    /// How far the writer or the reader has come: a number that differs when it has moved.
+    pub fn position(&self, of: Role) -> u64 {
+        self.shared.words(if of == Role::Writer { HEAD } else { TAIL }, 1)[0].load(Relaxed)
+    }
+
+    /// Sleeps until that end has moved from `seen`, or for 100 ms: for who is no end and watches. Blocks; at most two
+    /// system calls.
+    pub fn watch(&self, of: Role, seen: u64) {
+        let at = if of == Role::Writer { READER_ASLEEP } else { WRITER_ASLEEP };
+        let bell = self.shared.futex(at);
+        bell.store(1, Relaxed);
+        // SeqCst pairs with the fence in `ring_bell`.
+        fence(SeqCst);
+        if self.position(of) == seen {
+            // Who is not there yet says at its coming whether it rings.
+            let rung = self.shared.futex(at + RINGS).load(Relaxed) == 1 || !self.shared.is_held(of);
+            futex::wait(bell, 1, Some(if rung { PEER_CHECK } else { LOOK }));
+        }
     }
 
     /// Becomes the one writer. Errors: `RoleTaken`, `Io`.
@@ -255,6 +287,12 @@ impl FifoReader {
             self.fifo.ring_bell(WRITER_ASLEEP);
         }
         Ok(count)
+    }
+
+    /// Gives the role back. Bytes of a frame that was given in part come again to the next reader.
+    pub fn leave(self) -> Fifo {
+        self.fifo.shared.leave(Role::Reader);
+        self.fifo
     }
 
     pub fn is_empty(&self) -> bool {

@@ -250,3 +250,32 @@ fn roles_and_shapes_are_checked() {
         assert!(matches!(Fifo::of(made), Err(ShmError::Mismatch { .. })), "{parameters:?}");
     }
 }
+
+#[test]
+fn who_is_no_end_sees_what_is_in_it_and_who_has_moved() {
+    let dir = dir();
+    let fifo = Fifo::create(dir.path(), "a", &options(1000, Overflow::Refuse)).unwrap();
+    let other = || Fifo::attach(dir.path(), "a").unwrap();
+    let mut writer = other().into_writer(Wake::IfAsleep).unwrap();
+    let before = [Role::Writer, Role::Reader].map(|role| fifo.position(role));
+    assert!(fifo.is_empty() && fifo.note().load(Relaxed) == 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Nobody moves meanwhile: it returns by itself, and another look is as good.
+            while fifo.position(Role::Writer) == before[0] {
+                fifo.watch(Role::Writer, before[0]);
+            }
+        });
+        writer.put(b"frame").unwrap();
+    });
+    assert!(!fifo.is_empty() && fifo.position(Role::Reader) == before[1]);
+    let mut reader = other().into_reader(Wake::Never).unwrap();
+    let mut bytes = [0; 3];
+    assert_eq!(reader.get(&mut bytes), Ok(3));
+    // Who leaves within a frame leaves it to the next reader whole.
+    let left = reader.leave();
+    let mut reader = other().into_reader(Wake::Never).unwrap();
+    let mut bytes = [0; 9];
+    assert_eq!((reader.get(&mut bytes), &bytes[..5]), (Ok(5), &b"frame"[..]));
+    assert!(left.is_empty() && fifo.position(Role::Reader) != before[1]);
+}

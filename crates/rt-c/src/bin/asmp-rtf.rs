@@ -1,0 +1,242 @@
+//! A real-time FIFO as a file, what /dev/rtfN was: a named pipe, and this program between it and the channel.
+//!
+//! The pipe is always open here for both, so that `cat` waits when there is nothing, and ends when this program does.
+//! When the real-time side is gone and all it left is delivered, the channel is let go, and the next one waited for. A
+//! channel that still holds bytes for the real-time side is kept for the next real-time side.
+
+use asmp_rt::fifo::{Fifo, FifoReader, FifoWriter, Wake};
+use asmp_rt::ring::RingError;
+use asmp_rt::shm::{Role, ShmError, default_dir};
+use std::fs::{File, TryLockError};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+const USAGE: &str = "\
+usage: asmp-rtf N from-rt|to-rt [DIRECTORY]
+  Serves real-time FIFO N (0 to 63) as the file DIRECTORY/rtfN (/run/asmp/rtfN), for reading (from-rt) or
+  writing (to-rt), until SIGTERM or SIGINT. Exit status: 0; 1 it cannot; 2 wrong use.";
+
+/// How soon a signal or a new real-time side is noticed.
+const LOOK: Duration = Duration::from_millis(100);
+/// Bytes moved at once.
+const PIECE: usize = 4096;
+
+/// The named pipe; its lock says that somebody serves it. Removed when dropped.
+struct Pipe {
+    path: PathBuf,
+    file: File,
+}
+
+impl Pipe {
+    /// Makes it, or takes over one whose server died.
+    fn open(path: PathBuf) -> Result<Self, String> {
+        let says = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        loop {
+            make_pipe(&path).map_err(|error| says(&error))?;
+            let mut options = File::options();
+            options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
+            let file = options.open(&path).map_err(|error| says(&error))?;
+            let here = file.metadata().map_err(|error| says(&error))?;
+            // SAFETY: takes nothing, touches nothing, cannot fail.
+            if !here.file_type().is_fifo() || here.uid() != unsafe { libc::geteuid() } {
+                return Err(says(&"is there already and no named pipe of this user: remove it"));
+            }
+            match file.try_lock() {
+                Err(TryLockError::WouldBlock) => return Err(says(&"another asmp-rtf serves it")),
+                Err(TryLockError::Error(error)) => return Err(says(&error)),
+                // The last server may have removed it meanwhile.
+                Ok(()) if path.symlink_metadata().is_ok_and(|there| there.ino() == here.ino()) => {
+                    return Ok(Self { path, file });
+                }
+                Ok(()) => {}
+            }
+        }
+    }
+
+    /// Waits until it can be read from or written to, or 100 ms.
+    fn wait(&self, events: libc::c_short) {
+        let mut poll = libc::pollfd { fd: self.file.as_raw_fd(), events, revents: 0 };
+        // SAFETY: one pollfd of ours that outlives the call.
+        unsafe { libc::poll(&raw mut poll, 1, LOOK.as_millis() as libc::c_int) };
+    }
+
+    /// Bytes in it that nobody has read.
+    fn unread(&self) -> usize {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the kernel writes one int into a local.
+        unsafe { libc::ioctl(self.file.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
+        usize::try_from(bytes).unwrap_or(0)
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn make_pipe(path: &Path) -> io::Result<()> {
+    let name = std::ffi::CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: the name is a C string that outlives the call.
+    match unsafe { libc::mkfifo(name.as_ptr(), 0o600) } {
+        0 => Ok(()),
+        _ => match io::Error::last_os_error() {
+            error if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            error => Err(error),
+        },
+    }
+}
+
+/// The channel as one of its ends. `None`: there is none, or somebody else is that end.
+fn attach<E>(name: &str, end: impl FnOnce(Fifo) -> Result<E, ShmError>) -> Result<Option<E>, String> {
+    match Fifo::attach(&default_dir(), name).and_then(end) {
+        Ok(end) => Ok(Some(end)),
+        Err(ShmError::Missing { .. } | ShmError::RoleTaken { .. }) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Is the real-time side gone, and nothing left of what was put in?
+fn is_over(channel: &Fifo, other: Role) -> bool {
+    !channel.shared().is_held(Role::Server) && !channel.shared().is_held(other) && channel.is_empty()
+}
+
+/// Bytes on their way between the two, which outlive a channel.
+struct Pump {
+    pipe: Pipe,
+    bytes: [u8; PIECE],
+    /// From where to where they are under way.
+    under_way: std::ops::Range<usize>,
+    ends: Arc<AtomicBool>,
+}
+
+impl Pump {
+    fn goes_on(&self) -> bool {
+        !self.ends.load(Relaxed)
+    }
+
+    /// Until the channel is over, or we are.
+    fn drain(&mut self, mut reader: FifoReader) -> io::Result<()> {
+        while self.goes_on() {
+            if !self.under_way.is_empty() {
+                match self.pipe.file.write(&self.bytes[self.under_way.clone()]) {
+                    Ok(count) => self.under_way.start += count,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => self.pipe.wait(libc::POLLOUT),
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+                continue;
+            }
+            self.under_way = 0..0;
+            while self.under_way.end < PIECE {
+                match reader.get(&mut self.bytes[self.under_way.end..]) {
+                    Ok(0) => break,
+                    Ok(count) => self.under_way.end += count,
+                    Err(RingError::Overtaken) => {}
+                    Err(error) => {
+                        eprintln!("asmp-rtf: {}: {error}", self.pipe.path.display());
+                        break;
+                    }
+                }
+            }
+            if self.under_way.is_empty()
+                && reader.wait(Some(LOOK)).is_err()
+                && is_over(reader.fifo(), Role::Writer)
+            {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Until the channel is over, or we are.
+    fn feed(&mut self, mut writer: FifoWriter) -> io::Result<()> {
+        let piece = PIECE.min(writer.fifo().capacity_bytes() - 8);
+        while self.goes_on() {
+            if !self.under_way.is_empty() {
+                let end = self.under_way.end.min(self.under_way.start + piece);
+                match writer.put(&self.bytes[self.under_way.start..end]) {
+                    Ok(()) => self.under_way.start = end,
+                    Err(_) => _ = writer.wait(end - self.under_way.start, Some(LOOK)),
+                }
+                continue;
+            }
+            match self.pipe.file.read(&mut self.bytes) {
+                Ok(count) => self.under_way = 0..count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.pipe.wait(libc::POLLIN);
+                    if is_over(writer.fifo(), Role::Reader) {
+                        return Ok(());
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if !writer.fifo().is_empty() && !writer.fifo().shared().is_held(Role::Server) {
+            eprintln!("asmp-rtf: {}: bytes for the real-time side are lost", self.pipe.path.display());
+        }
+        Ok(())
+    }
+}
+
+fn serve(fifo: u32, from_rt: bool, directory: &Path) -> Result<(), String> {
+    let name = format!("rtf{fifo}");
+    let ends = Arc::new(AtomicBool::new(false));
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        signal_hook::flag::register(signal, ends.clone()).map_err(|error| error.to_string())?;
+    }
+    std::fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let pipe = Pipe::open(directory.join(&name))?;
+    let mut pump = Pump { pipe, bytes: [0; PIECE], under_way: 0..0, ends };
+    while pump.goes_on() {
+        let served = match from_rt {
+            true => attach(&name, |fifo| fifo.into_reader(Wake::IfAsleep))?.map(|end| pump.drain(end)),
+            false => attach(&name, |fifo| fifo.into_writer(Wake::IfAsleep))?.map(|end| pump.feed(end)),
+        };
+        match served {
+            Some(served) => served.map_err(|error| format!("{}: {error}", pump.pipe.path.display()))?,
+            None => std::thread::sleep(LOOK),
+        }
+    }
+    match pump.under_way.len() + pump.pipe.unread() {
+        0 => {}
+        bytes => eprintln!("asmp-rtf: {}: {bytes} bytes are lost", pump.pipe.path.display()),
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let wrong = || {
+        eprintln!("{USAGE}");
+        ExitCode::from(2)
+    };
+    let (fifo, direction, directory) = match arguments.as_slice() {
+        [fifo, direction] => (fifo, direction, Path::new("/run/asmp")),
+        [fifo, direction, directory] => (fifo, direction, Path::new(directory)),
+        _ => return wrong(),
+    };
+    let Some(fifo) = fifo.to_str().and_then(|fifo| fifo.parse().ok()).filter(|fifo| *fifo < 64) else {
+        return wrong();
+    };
+    let from_rt = match direction.to_str() {
+        Some("from-rt") => true,
+        Some("to-rt") => false,
+        _ => return wrong(),
+    };
+    match serve(fifo, from_rt, directory) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("asmp-rtf: {error}");
+            ExitCode::from(1)
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The time-sharing side of the FIFOs, for C: what /dev/rtfN was. These calls sleep, and enter the kernel at will. For files
+//! that `cat` and `poll` can use, there is the program `asmp-rtf`.
+
+use crate::fifo::{RTF_NO, gather, name_of, number};
+use asmp_rt::fifo::{Fifo, FifoReader, FifoWriter, WaitError, Wake};
+use asmp_rt::ring::RingError;
+use asmp_rt::shm::{Role, default_dir};
+use std::ffi::{c_int, c_uint, c_void};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// An open FIFO of the time-sharing side.
+#[allow(non_camel_case_types)]
+pub struct rtf_file {
+    reader: Option<FifoReader>,
+    writer: Option<FifoWriter>,
+    blocks: bool,
+}
+
+/// Bytes of the largest piece that a write is cut into.
+const PIECE: usize = 4096;
+
+/// Opens FIFO number `fifo`: `flags` are O_RDONLY, O_WRONLY or, of a pair (`rtf_make_user_pair`), O_RDWR; and O_NONBLOCK. Reading
+/// from `fifo` of a pair is reading from its other FIFO, as in RTLinux. Allocates; ends with `rtf_close_np`. 0 and
+/// the file in `file`, or -ENODEV, no such number or nobody has made it; -EBUSY, somebody has it open for the same
+/// (the real-time side too, if it is that end itself); -EINVAL, other flags, or O_RDWR of no pair.
+///
+/// # Safety
+/// `file` is writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rtf_open_np(fifo: c_uint, flags: c_int, file: *mut *mut rtf_file) -> c_int {
+    match open(fifo, flags) {
+        Ok(opened) => {
+            // SAFETY: the caller vouches for the pointer.
+            unsafe { file.write(Box::into_raw(Box::new(opened))) };
+            0
+        }
+        Err(error) => error,
+    }
+}
+
+fn attach(fifo: c_uint) -> Result<Fifo, c_int> {
+    if fifo >= RTF_NO {
+        return Err(-libc::ENODEV);
+    }
+    Fifo::attach(&default_dir(), &name_of(fifo)).map_err(|error| number(&error))
+}
+
+fn open(fifo: c_uint, flags: c_int) -> Result<rtf_file, c_int> {
+    let (reads, writes) = match flags & libc::O_ACCMODE {
+        libc::O_RDONLY => (true, false),
+        libc::O_WRONLY => (false, true),
+        libc::O_RDWR => (true, true),
+        _ => return Err(-libc::EINVAL),
+    };
+    if flags & !(libc::O_ACCMODE | libc::O_NONBLOCK | libc::O_CLOEXEC) != 0 {
+        return Err(-libc::EINVAL);
+    }
+    let channel = attach(fifo)?;
+    let other = channel.note().load(Relaxed).checked_sub(1);
+    if reads && writes && other.is_none() {
+        return Err(-libc::EINVAL);
+    }
+    let to = |channel: Fifo| channel.into_writer(Wake::IfAsleep).map_err(|error| number(&error));
+    let from = |channel: Fifo| channel.into_reader(Wake::IfAsleep).map_err(|error| number(&error));
+    let (reader, writer) = match (reads, other) {
+        (false, _) => (None, Some(to(channel)?)),
+        (true, None) => (Some(from(channel)?), None),
+        (true, Some(other)) => (Some(from(attach(other)?)?), if writes { Some(to(channel)?) } else { None }),
+    };
+    Ok(rtf_file { reader, writer, blocks: flags & libc::O_NONBLOCK == 0 })
+}
+
+/// Is there no real-time side any more?
+fn is_deserted(channel: &Fifo, other: Role) -> bool {
+    !channel.shared().is_held(Role::Server) && !channel.shared().is_held(other)
+}
+
+/// Reads up to `count` bytes, as many as there are; waits for the first one unless opened with O_NONBLOCK. 0: the real-time
+/// side is gone and all it had put is read; when it comes back, one may read on. Not ended by a signal. The bytes, or
+/// -EAGAIN, there are none (RTLinux: 0); -EBADF, not open for reading; -EINVAL, no buffer; -EIO, the FIFO's control words were
+/// overwritten.
+///
+/// # Safety
+/// `file` is open and no other thread reads from it; `buffer` points to `count` writable bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rtf_read_np(file: *mut rtf_file, buffer: *mut c_void, count: usize) -> isize {
+    // SAFETY: the caller vouches for the file.
+    let Some(file) = (unsafe { file.as_mut() }) else { return answer(Err(-libc::EBADF)) };
+    if buffer.is_null() && count > 0 {
+        return answer(Err(-libc::EINVAL));
+    }
+    let into = match count {
+        0 => &mut [],
+        // SAFETY: not null, and the caller vouches for the length.
+        _ => unsafe { std::slice::from_raw_parts_mut(buffer.cast(), count) },
+    };
+    answer(file.read(into))
+}
+
+/// Writes `count` bytes, in pieces of up to 4096; waits for room unless opened with O_NONBLOCK. Not ended by a signal.
+/// The bytes written, fewer only if without blocking or the real-time side went away; or -EAGAIN, no room; -EPIPE, the
+/// real-time side is gone; -EBADF, not open for writing; -EINVAL, no buffer.
+///
+/// # Safety
+/// `file` is open and no other thread writes to it; `buffer` points to `count` readable bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rtf_write_np(file: *mut rtf_file, buffer: *const c_void, count: usize) -> isize {
+    // SAFETY: the caller vouches for the file.
+    let Some(file) = (unsafe { file.as_mut() }) else { return answer(Err(-libc::EBADF)) };
+    if buffer.is_null() && count > 0 {
+        return answer(Err(-libc::EINVAL));
+    }
+    let bytes = match count {
+        0 => &[],
+        // SAFETY: not null, and the caller vouches for the length.
+        _ => unsafe { std::slice::from_raw_parts(buffer.cast(), count) },
+    };
+    answer(file.write(bytes))
+}
+
+/// Closes the file; null is ignored.
+///
+/// # Safety
+/// `file` came from `rtf_open_np` and is used no more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rtf_close_np(file: *mut rtf_file) {
+    if !file.is_null() {
+        // SAFETY: made by Box::into_raw in `rtf_open_np`, by the caller's word closed once.
+        drop(unsafe { Box::from_raw(file) });
+    }
+}
+
+fn answer(result: Result<usize, c_int>) -> isize {
+    result.map_or_else(|error| error as isize, |count| isize::try_from(count).unwrap_or(isize::MAX))
+}
+
+impl rtf_file {
+    fn read(&mut self, into: &mut [u8]) -> Result<usize, c_int> {
+        let reader = self.reader.as_mut().ok_or(-libc::EBADF)?;
+        loop {
+            match gather(into, |into| reader.get(into)) {
+                Ok(0) if into.is_empty() => return Ok(0),
+                Ok(0) if !self.blocks => {
+                    // What came in between is not overlooked.
+                    let is_over = is_deserted(reader.fifo(), Role::Writer) && reader.is_empty();
+                    return if is_over { Ok(0) } else { Err(-libc::EAGAIN) };
+                }
+                Ok(0) => {
+                    // Gone is also who has made the FIFO and has not put anything yet.
+                    let gone = reader.wait(None) == Err(WaitError::PeerGone);
+                    if gone && is_deserted(reader.fifo(), Role::Writer) && reader.is_empty() {
+                        return Ok(0);
+                    }
+                }
+                Ok(count) => return Ok(count),
+                Err(RingError::Overtaken) => {}
+                Err(_) => return Err(-libc::EIO),
+            }
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<usize, c_int> {
+        let writer = self.writer.as_mut().ok_or(-libc::EBADF)?;
+        let piece = PIECE.min(writer.fifo().capacity_bytes() - 8);
+        let mut written = 0;
+        for bytes in bytes.chunks(piece) {
+            while writer.put(bytes).is_err() {
+                let is_over = is_deserted(writer.fifo(), Role::Reader);
+                let error = match (is_over, self.blocks) {
+                    (true, _) => Some(-libc::EPIPE),
+                    (false, true) => None,
+                    (false, false) => Some(-libc::EAGAIN),
+                };
+                if let Some(error) = error {
+                    return if written > 0 { Ok(written) } else { Err(error) };
+                }
+                // However it ends, we look again.
+                let _ = writer.wait(bytes.len(), None);
+            }
+            written += bytes.len();
+        }
+        Ok(written)
+    }
+}

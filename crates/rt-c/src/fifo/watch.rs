@@ -1,0 +1,90 @@
+//! The handler of time-sharing accesses: a thread that watches how far the other side has come. The real-time side does
+//! nothing for it, and a put or get does not become longer by it.
+
+use crate::fifo::table::Halves;
+use crate::fifo::{name_of, number};
+use asmp_rt::fifo::Fifo;
+use asmp_rt::shm::{Kind, Role, Shared};
+use std::ffi::{c_int, c_uint};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{self, JoinHandle};
+
+type Handler = unsafe extern "C" fn(c_uint) -> c_int;
+
+/// A thread that calls a handler. Dropping it ends it and waits for that (up to 100 ms and its handler's time), unless
+/// it is dropped by the handler itself.
+pub struct Watcher {
+    handler: Handler,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watcher {
+    /// Errors: EAGAIN, no thread; EMFILE; EINVAL, no FIFO.
+    pub fn start(fifo: c_uint, halves: &'static Halves, handler: Handler) -> Result<Self, c_int> {
+        // The descriptor again, without a name of its own: the thread does not keep the channel alive.
+        let io = |error: std::io::Error| -error.raw_os_error().unwrap_or(libc::EIO);
+        let fd = halves.with_get(|half| half.channel()?.shared().as_fd().try_clone_to_owned().map_err(io))?;
+        let channel = Shared::from_fd(fd, &name_of(fifo), Kind::Fifo).and_then(Fifo::of);
+        let channel = channel.map_err(|error| number(&error))?;
+        let ends = Arc::new(AtomicBool::new(false));
+        let told = ends.clone();
+        // From here on nothing is overlooked.
+        let seen = positions(&channel);
+        let watch = move || {
+            ordinary();
+            watch(&channel, halves, seen, &told, || {
+                // SAFETY: the program's own handler, by its word callable until the FIFO is destroyed.
+                unsafe { handler(fifo) };
+            });
+        };
+        let thread = thread::Builder::new().name(name_of(fifo)).spawn(watch).map_err(|_| -libc::EAGAIN)?;
+        Ok(Self { handler, ends, thread: Some(thread) })
+    }
+
+    pub fn handler(&self) -> Handler {
+        self.handler
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.ends.store(true, Relaxed);
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != thread::current().id()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The policy of whoever made the thread is not for this work.
+fn ordinary() {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the caller's own thread; the parameters outlive the call. To SCHED_OTHER one may always go.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters) };
+}
+
+/// How far the writer and the reader have come.
+fn positions(channel: &Fifo) -> [u64; 2] {
+    [Role::Writer, Role::Reader].map(|role| channel.position(role))
+}
+
+fn watch(channel: &Fifo, halves: &Halves, mut seen: [u64; 2], ends: &AtomicBool, mut handler: impl FnMut()) {
+    while !ends.load(Relaxed) {
+        // Where this process writes, the other side reads.
+        match halves.is_ours(Role::Writer) {
+            true => channel.watch(Role::Reader, seen[1]),
+            false => channel.watch(Role::Writer, seen[0]),
+        }
+        let now = positions(channel);
+        // A role is taken before its position moves, so what is not ours now was the other side's.
+        let theirs = |at: usize, role| now[at] != seen[at] && !halves.is_ours(role);
+        let accessed = theirs(0, Role::Writer) || theirs(1, Role::Reader);
+        seen = now;
+        if accessed && !ends.load(Relaxed) {
+            handler();
+        }
+    }
+}
