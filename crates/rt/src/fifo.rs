@@ -119,7 +119,7 @@ impl Fifo {
     /// Is nothing in it, as far as the shared words say? For who is no end of it. Bounded, no system call.
     pub fn is_empty(&self) -> bool {
         let ring = self.ring();
-        Reader::attach(&ring).is_empty(&ring)
+        Reader::attach(ring).is_empty(ring)
     }
 
     /// A word for who builds on the FIFO, 0 in a new one; what it says is as little to be trusted as the rest.
