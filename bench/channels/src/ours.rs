@@ -33,6 +33,34 @@ pub fn one_way(count: u64) -> f64 {
     two_processes(count, here, other)
 }
 
+pub fn one_way_together(count: u64) -> f64 {
+    let (mut writer, mut reader) = pair("a", Wake::Never);
+    let other = move || {
+        let mut record = [0; 64];
+        for number in 0..count {
+            while reader.get(&mut record).expect("a whole ring") == 0 {
+                spin_loop();
+            }
+            assert_eq!(record[0], number as u8);
+        }
+    };
+    let here = || {
+        let mut number = 0;
+        while number < count {
+            let mut records = [[0; 64]; 64];
+            let some = (count - number).min(64) as usize;
+            for record in &mut records[..some] {
+                *record = [number as u8; 64];
+                number += 1;
+            }
+            while writer.put_all(&records[..some]).is_err() {
+                spin_loop();
+            }
+        }
+    };
+    two_processes(count, here, other)
+}
+
 fn send(writer: &mut FifoWriter, number: u64) {
     writer.put(&number.to_ne_bytes()).expect("room");
 }

@@ -241,6 +241,16 @@ impl FifoWriter {
         Ok(())
     }
 
+    /// Puts all frames in, or none; the reader sees them at once. The way to carry many: its cost is the copy. Bounded
+    /// and system calls as [`FifoWriter::put`]. Errors: `Full`, `BadLength` (also if together they never fit).
+    pub fn put_all(&mut self, frames: &[impl AsRef<[u8]>]) -> Result<(), RingError> {
+        self.end.put_all(self.fifo.ring(), frames)?;
+        if self.wake == Wake::IfAsleep {
+            self.fifo.ring_bell(READER_ASLEEP);
+        }
+        Ok(())
+    }
+
     /// Waits until a frame of so many bytes fits (for ever without `timeout`). Blocks; system calls. Errors:
     /// `TimedOut`, `PeerGone` (found within 100 ms).
     pub fn wait(&mut self, bytes: usize, timeout: Option<Duration>) -> Result<(), WaitError> {

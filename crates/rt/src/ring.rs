@@ -172,6 +172,12 @@ fn store_words(places: &[AtomicU64], words: &[[u8; 8]]) {
     }
 }
 
+/// What stands before a frame at `position`.
+#[inline(always)]
+fn header(position: u64, bytes: usize) -> u64 {
+    (position & TAG) << 32 | bytes as u64
+}
+
 /// Half a word: the part of a position that a header repeats, and the length.
 const TAG: u64 = u32::MAX as u64;
 
@@ -189,12 +195,16 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Takes up where the shared head stands (0 in a new ring), or behind the one frame that a writer may have
+    /// Takes up where the shared head stands (0 in a new ring), or behind the frames that a writer may have
     /// finished before it died and not counted.
     pub fn attach(ring: &Ring) -> Self {
         // Acquire pairs with Release of head: what an earlier writer put in before it ended is there.
-        let mut head = ring.head.load(Acquire);
-        if let Ok(Some((_, words))) = ring.frame(head) {
+        let counted = ring.head.load(Acquire);
+        let mut head = counted;
+        while let Ok(Some((_, words))) = ring.frame(head) {
+            if head.wrapping_sub(counted) + words > ring.capacity() {
+                break;
+            }
             head = head.wrapping_add(words);
         }
         // In an honest ring it is 0 already.
@@ -216,14 +226,42 @@ impl Writer {
             self.make_room(ring, need)?;
         }
         ring.store(self.head.wrapping_add(1), bytes);
-        let next = self.head.wrapping_add(need);
+        self.publish(ring, bytes.len(), self.head.wrapping_add(need));
+        Ok(())
+    }
+
+    /// Puts all frames in, or none; the reader finds the first one when all are there, and so meets the writer's lines
+    /// once for all of them. Bounded: O(bytes), otherwise as [`Writer::put`]; `BadLength` also if they do not fit together.
+    pub fn put_all(&mut self, ring: &Ring, frames: &[impl AsRef<[u8]>]) -> Result<(), RingError> {
+        let need = frames.iter().try_fold(0u64, |all, frame| {
+            ring.frame_words(frame.as_ref().len() as u64).map(|words| all + words)
+        });
+        let need = need.filter(|need| *need <= ring.capacity()).ok_or(RingError::BadLength)?;
+        let Some((first, others)) = frames.split_first() else { return Ok(()) };
+        if self.room(ring) < need {
+            self.make_room(ring, need)?;
+        }
+        let first = first.as_ref();
+        ring.store(self.head.wrapping_add(1), first);
+        let mut position = self.head.wrapping_add(1 + (first.len() as u64).div_ceil(8));
+        for frame in others.iter().map(AsRef::as_ref) {
+            ring.store(position.wrapping_add(1), frame);
+            ring.word(position).store(header(position, frame.len()), Relaxed);
+            position = position.wrapping_add(1 + (frame.len() as u64).div_ceil(8));
+        }
+        self.publish(ring, first.len(), position);
+        Ok(())
+    }
+
+    /// Lets the reader see what stands from `head` to `next`: its first frame has so many bytes.
+    #[inline(always)]
+    fn publish(&mut self, ring: &Ring, bytes: usize, next: u64) {
         ring.word(next).store(0, Relaxed);
         // Release pairs with the reader's Acquire of the header: it sees the frame's words and the 0 behind them.
-        ring.word(self.head).store((self.head & TAG) << 32 | bytes.len() as u64, Release);
+        ring.word(self.head).store(header(self.head, bytes), Release);
         self.head = next;
         // Release pairs with the Acquire of who looks at head: the header is there.
         ring.head.store(next, Release);
-        Ok(())
     }
 
     /// Is there room for a frame of so many bytes? Looks at the reader's position.

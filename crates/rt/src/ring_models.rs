@@ -12,12 +12,12 @@ struct Memory {
 /// Both ends are attached before they part: loom remembers one load per place, and a writer that first loads what
 /// it stores later would hide the interleavings with the reader's loads. The count of executions shows that there
 /// were any.
-fn model(overflow: Overflow, frames: u64, at_least: usize) {
+fn model(overflow: Overflow, words: u64, frames: u64, together: usize, at_least: usize) {
     let executions = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let count = std::sync::Arc::clone(&executions);
     loom::model(move || {
         count.fetch_add(1, Relaxed);
-        let words = (0..4).map(|_| AtomicU64::new(0)).collect();
+        let words = (0..words).map(|_| AtomicU64::new(0)).collect();
         let memory = Arc::new(Memory { head: AtomicU64::new(0), tail: AtomicU64::new(0), words });
         let theirs = Arc::clone(&memory);
         let ring = Ring::new(&memory.head, &memory.tail, &memory.words, overflow).unwrap();
@@ -25,8 +25,13 @@ fn model(overflow: Overflow, frames: u64, at_least: usize) {
         let writing = thread::spawn(move || {
             let ring = Ring::new(&theirs.head, &theirs.tail, &theirs.words, overflow).unwrap();
             let mut taken = 0;
-            for number in 1..=frames {
-                taken += u64::from(writer.put(&ring, &number.to_ne_bytes()).is_ok());
+            let all: Vec<[u8; 8]> = (1..=frames).map(u64::to_ne_bytes).collect();
+            for some in all.chunks(together) {
+                let put = match some {
+                    [one] => writer.put(&ring, one),
+                    many => writer.put_all(&ring, many),
+                };
+                taken += if put.is_ok() { some.len() as u64 } else { 0 };
             }
             assert_eq!(writer.corrupted, 0);
             (taken, writer.dropped)
@@ -56,10 +61,15 @@ fn model(overflow: Overflow, frames: u64, at_least: usize) {
 
 #[test]
 fn refuse_loses_nothing() {
-    model(Overflow::Refuse, 3, 20);
+    model(Overflow::Refuse, 4, 3, 1, 20);
 }
 
 #[test]
 fn drop_oldest_counts_what_it_drops() {
-    model(Overflow::DropOldest, 2, 20);
+    model(Overflow::DropOldest, 4, 2, 1, 20);
+}
+
+#[test]
+fn frames_put_in_together_are_all_there_when_the_first_is() {
+    model(Overflow::Refuse, 8, 4, 2, 20);
 }
