@@ -26,6 +26,8 @@ make          make
 shellcheck    shellcheck
 chromium      chromium
 ld            binutils
+cmake         cmake
+pkg-config    pkg-config
 '
 
 missing_packages() {

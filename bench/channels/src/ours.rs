@@ -12,17 +12,18 @@ fn pair(name: &str, wake: Wake) -> (FifoWriter, FifoReader) {
     (writer, reader)
 }
 
-pub fn one_way(count: u64) -> f64 {
-    let (mut writer, mut reader) = pair("a", Wake::Never);
-    let other = move || {
-        let mut record = [0; 64];
-        for number in 0..count {
-            while reader.get(&mut record).expect("a whole ring") == 0 {
-                spin_loop();
-            }
-            assert_eq!(record[0], number as u8);
+fn take_all(mut reader: FifoReader, count: u64) {
+    let mut record = [0; 64];
+    for number in 0..count {
+        while reader.get(&mut record).expect("a whole ring") == 0 {
+            spin_loop();
         }
-    };
+        assert_eq!(record[0], number as u8);
+    }
+}
+
+pub fn one_way(count: u64) -> f64 {
+    let (mut writer, reader) = pair("a", Wake::Never);
     let here = || {
         for number in 0..count {
             while writer.put(&[number as u8; 64]).is_err() {
@@ -30,20 +31,11 @@ pub fn one_way(count: u64) -> f64 {
             }
         }
     };
-    two_processes(count, here, other)
+    two_processes(count, here, || take_all(reader, count))
 }
 
 pub fn one_way_together(count: u64) -> f64 {
-    let (mut writer, mut reader) = pair("a", Wake::Never);
-    let other = move || {
-        let mut record = [0; 64];
-        for number in 0..count {
-            while reader.get(&mut record).expect("a whole ring") == 0 {
-                spin_loop();
-            }
-            assert_eq!(record[0], number as u8);
-        }
-    };
+    let (mut writer, reader) = pair("a", Wake::Never);
     let here = || {
         let mut number = 0;
         while number < count {
@@ -58,7 +50,7 @@ pub fn one_way_together(count: u64) -> f64 {
             }
         }
     };
-    two_processes(count, here, other)
+    two_processes(count, here, || take_all(reader, count))
 }
 
 fn send(writer: &mut FifoWriter, number: u64) {

@@ -64,7 +64,7 @@ impl Block {
     }
 }
 
-/// `hep`: everything at least as urgent but the task itself.
+/// `others`: everything at least as urgent but the task itself.
 pub(crate) fn response<'a>(
     task: Interference,
     blocking_ns: u64,

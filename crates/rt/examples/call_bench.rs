@@ -151,6 +151,7 @@ fn exchange(way: Way, name: &str, other: usize, spins: u32, rounds: usize) -> Re
     let mut times = Vec::with_capacity(rounds);
     if way == Way::Bare {
         let (ours, theirs) = bare(&words);
+        // Until the other process is there: outside what is measured.
         while ours.load(Acquire) == 0 {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -275,12 +276,14 @@ fn crowd(way: Way) -> Result<u64, Failure> {
         clients.push(start(&["client", path, "0", priority])?);
     }
     let (gate, ready) = (words.shared().futex(GATE), words.shared().futex(READY));
+    // Until all are there: outside what is measured.
     while ready.load(Acquire) < 3 {
         std::thread::sleep(Duration::from_millis(1));
     }
     let start = Instant::now();
     gate.store(1, Release);
     futex::wake(gate, 3);
+    // The window in which they call.
     std::thread::sleep(Duration::from_millis(500));
     gate.store(2, Release);
     let took = start.elapsed();

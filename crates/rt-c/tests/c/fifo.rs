@@ -147,6 +147,7 @@ fn an_rtlinux_echo_rebuilds_and_goes_on_while_its_peers_are_killed() {
     let mut echo = place.echo();
     for round in 0..10 {
         let mut killed = place.peer("0");
+        // Killed at another moment each round, from its first access on.
         std::thread::sleep(Duration::from_millis(7 * round));
         assert!(killed.child.try_wait().unwrap().is_none(), "round {round}: it ended by itself");
         killed.kill();
