@@ -6,6 +6,7 @@
 //! The other side may write anything at any time, also when it should not. So there is no `&mut [u8]` and no `&T`
 //! into this memory: raw access is by words that are atomics, by copies, or by a pointer whose user answers for it.
 
+use crate::plain::{self, Plain};
 use crate::seqlock::{Board, Overtaken, SLOTS, Writer};
 use crate::shm::{Kind, Pages, Role, Shared, ShmError};
 use std::marker::PhantomData;
@@ -175,24 +176,6 @@ fn pieces(offset: usize, bytes: usize) -> impl Iterator<Item = (usize, std::ops:
     (first..end).step_by(8).map(move |place| (place, offset.max(place) - place..end.min(place + 8) - place))
 }
 
-/// What can be a record: plain data.
-///
-/// # Safety
-/// Every pattern of bits is a value, no byte is padding, and there is no pointer, reference or interior mutability
-/// in it.
-pub unsafe trait Plain: Copy + 'static {}
-
-macro_rules! plain {
-    ($($name:ty)*) => { $(
-        // SAFETY: every pattern of bits is a number.
-        unsafe impl Plain for $name {}
-    )* };
-}
-plain!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64);
-
-// SAFETY: an array has no padding between its elements, and they are plain.
-unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
-
 fn words(bytes: usize) -> usize {
     bytes.div_ceil(8)
 }
@@ -229,11 +212,9 @@ impl<T: Plain> Record<T> {
     /// The newest whole record and its number, 1 being the first; `None` before that. Bounded: at most 16 copies.
     /// No system call, no allocation; does not wait for a writer that stopped half-way. Errors: `Overtaken`.
     pub fn read(&self) -> Result<Option<(u64, T)>, Overtaken> {
-        // SAFETY: `Plain`: all zeros is a value.
-        let mut value: T = unsafe { std::mem::zeroed() };
-        // SAFETY: `Plain`: bytes of `value`, none of them padding, and whatever is put there is a value.
-        let bytes = unsafe { std::slice::from_raw_parts_mut((&raw mut value).cast::<u8>(), size_of::<T>()) };
-        Ok(self.board().read(bytes)?.map(|number| (number, value)))
+        let mut value: T = plain::zeroed();
+        let number = self.board().read(plain::bytes_mut(std::slice::from_mut(&mut value)))?;
+        Ok(number.map(|number| (number, value)))
     }
 
     /// Is there a writer, alive, in another place than this value? One system call.
@@ -260,10 +241,7 @@ pub struct RecordWriter<T> {
 impl<T: Plain> RecordWriter<T> {
     /// Makes `value` the newest record. Wait-free: O(bytes), no system call, no allocation, whatever readers do.
     pub fn write(&mut self, value: &T) {
-        // SAFETY: `Plain`: the bytes of `value`, none of them padding.
-        let bytes =
-            unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) };
-        self.writer.write(&self.record.board(), bytes);
+        self.writer.write(&self.record.board(), plain::bytes(std::slice::from_ref(value)));
     }
 }
 

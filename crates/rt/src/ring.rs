@@ -172,12 +172,6 @@ fn store_words(places: &[AtomicU64], words: &[[u8; 8]]) {
     }
 }
 
-/// What stands before a frame at `position`.
-#[inline(always)]
-fn header(position: u64, bytes: usize) -> u64 {
-    (position & TAG) << 32 | bytes as u64
-}
-
 /// Half a word: the part of a position that a header repeats, and the length.
 const TAG: u64 = u32::MAX as u64;
 
@@ -190,6 +184,8 @@ pub struct Writer {
     tail: u64,
     /// Frames thrown away to make room.
     pub dropped: u64,
+    /// Bytes of those frames.
+    pub dropped_bytes: u64,
     /// How often the shared words held what no reader writes.
     pub corrupted: u64,
 }
@@ -214,7 +210,7 @@ impl Writer {
         // Acquire pairs with Release of tail.
         let tail = ring.tail.load(Acquire);
         let tail = if head.wrapping_sub(tail) <= ring.capacity() { tail } else { head };
-        Self { head, tail, dropped: 0, corrupted: 0 }
+        Self { head, tail, dropped: 0, dropped_bytes: 0, corrupted: 0 }
     }
 
     /// Puts a whole frame in, or nothing. Bounded: O(bytes), plus O(frames dropped) with `DropOldest`. No system
@@ -226,42 +222,14 @@ impl Writer {
             self.make_room(ring, need)?;
         }
         ring.store(self.head.wrapping_add(1), bytes);
-        self.publish(ring, bytes.len(), self.head.wrapping_add(need));
-        Ok(())
-    }
-
-    /// Puts all frames in, or none; the reader finds the first one when all are there, and so meets the writer's lines
-    /// once for all of them. Bounded: O(bytes), otherwise as [`Writer::put`]; `BadLength` also if they do not fit together.
-    pub fn put_all(&mut self, ring: &Ring, frames: &[impl AsRef<[u8]>]) -> Result<(), RingError> {
-        let need = frames.iter().try_fold(0u64, |all, frame| {
-            ring.frame_words(frame.as_ref().len() as u64).map(|words| all + words)
-        });
-        let need = need.filter(|need| *need <= ring.capacity()).ok_or(RingError::BadLength)?;
-        let Some((first, others)) = frames.split_first() else { return Ok(()) };
-        if self.room(ring) < need {
-            self.make_room(ring, need)?;
-        }
-        let first = first.as_ref();
-        ring.store(self.head.wrapping_add(1), first);
-        let mut position = self.head.wrapping_add(1 + (first.len() as u64).div_ceil(8));
-        for frame in others.iter().map(AsRef::as_ref) {
-            ring.store(position.wrapping_add(1), frame);
-            ring.word(position).store(header(position, frame.len()), Relaxed);
-            position = position.wrapping_add(1 + (frame.len() as u64).div_ceil(8));
-        }
-        self.publish(ring, first.len(), position);
-        Ok(())
-    }
-
-    /// Lets the reader see what stands from `head` to `next`: its first frame has so many bytes.
-    #[inline(always)]
-    fn publish(&mut self, ring: &Ring, bytes: usize, next: u64) {
+        let next = self.head.wrapping_add(need);
         ring.word(next).store(0, Relaxed);
         // Release pairs with the reader's Acquire of the header: it sees the frame's words and the 0 behind them.
-        ring.word(self.head).store(header(self.head, bytes), Release);
+        ring.word(self.head).store((self.head & TAG) << 32 | bytes.len() as u64, Release);
         self.head = next;
         // Release pairs with the Acquire of who looks at head: the header is there.
         ring.head.store(next, Release);
+        Ok(())
     }
 
     /// Is there room for a frame of so many bytes? Looks at the reader's position.
@@ -305,18 +273,19 @@ impl Writer {
     /// Takes the oldest frame away from the reader, if it has not taken it meanwhile.
     fn drop_oldest(&mut self, ring: &Ring) {
         let held = self.head.wrapping_sub(self.tail);
-        let next = match ring.frame(self.tail) {
-            Ok(Some((_, words))) if words <= held => self.tail.wrapping_add(words),
+        let (bytes, next) = match ring.frame(self.tail) {
+            Ok(Some((bytes, words))) if words <= held => (bytes, self.tail.wrapping_add(words)),
             // Somebody scribbled over the header: everything goes.
             _ => {
                 self.corrupted += 1;
-                self.head
+                (0, self.head)
             }
         };
         // AcqRel: the reader's exchange of the same word is either before (and has its frame) or fails.
         match ring.tail.compare_exchange(self.tail, next, AcqRel, Acquire) {
             Ok(_) => {
                 self.dropped += 1;
+                self.dropped_bytes += bytes;
                 self.tail = next;
             }
             Err(tail) if self.head.wrapping_sub(tail) < held => self.tail = tail,

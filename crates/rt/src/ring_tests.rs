@@ -86,37 +86,13 @@ fn frames_that_their_writer_had_no_time_to_count_are_not_lost() {
     let (ring, mut writer, mut reader) = memory.ends();
     writer.put(&ring, &[1; 8]).unwrap();
     writer.put(&ring, &[2; 8]).unwrap();
-    writer.put_all(&ring, &[[3; 8], [4; 8]]).unwrap();
+    writer.put(&ring, &[3; 16]).unwrap();
+    writer.put(&ring, &[4; 8]).unwrap();
     memory.head.store(2, Relaxed);
     let mut writer = Writer::attach(&ring);
     writer.put(&ring, &[5; 8]).unwrap();
     let left: Vec<u8> = std::iter::from_fn(|| frame(&mut reader, &ring)).map(|bytes| bytes[0]).collect();
     assert_eq!(left, [1, 2, 3, 4, 5]);
-}
-
-#[test]
-fn many_frames_go_in_together_or_not_at_all() {
-    for overflow in [Overflow::Refuse, Overflow::DropOldest] {
-        let memory = Memory::new(16, overflow);
-        let (ring, mut writer, mut reader) = memory.ends();
-        let frames: [&[u8]; 3] = [&[1; 8], &[2; 13], &[3; 24]];
-        for _ in 0..50 {
-            writer.put_all(&ring, &frames).unwrap();
-            assert_eq!(frames.map(|_| frame(&mut reader, &ring).unwrap()), frames.map(<[u8]>::to_vec));
-            assert_eq!(frame(&mut reader, &ring), None);
-        }
-        writer.put(&ring, &[9; 56]).unwrap();
-        let second = writer.put_all(&ring, &frames);
-        let left: Vec<u8> = std::iter::from_fn(|| frame(&mut reader, &ring)).map(|bytes| bytes[0]).collect();
-        match overflow {
-            Overflow::Refuse => assert_eq!((second, left), (Err(RingError::Full), vec![9])),
-            Overflow::DropOldest => assert_eq!((second, left), (Ok(()), vec![1, 2, 3])),
-        }
-        assert_eq!(writer.put_all(&ring, &[[0; 8]; 8]), Err(RingError::BadLength));
-        assert_eq!(writer.put_all(&ring, &[&[0; 8][..], &[]]), Err(RingError::BadLength));
-        writer.put_all(&ring, &[[0; 8]; 0]).unwrap();
-        assert_eq!(frame(&mut reader, &ring), None);
-    }
 }
 
 #[test]
@@ -240,7 +216,7 @@ fn whatever_the_other_side_writes_neither_end_hangs_or_leaves_the_memory() {
                 0 => memory.head.store(value, Relaxed),
                 1 => memory.tail.store(value, Relaxed),
                 2 | 3 => memory.words[(random(&mut state) % 16) as usize].store(value, Relaxed),
-                4 if value & 1 == 0 => _ = writer.put_all(&ring, &[[1; 24]; 3]),
+                4 if value & 1 == 0 => _ = writer.put(&ring, &[1; 72]),
                 4 => _ = writer.put(&ring, &[1; 24]),
                 5 => _ = writer.put(&ring, &[1; 120][..(random(&mut state) % 121) as usize]),
                 _ => {
