@@ -256,6 +256,11 @@ impl FifoWriter {
         Ok(())
     }
 
+    /// Does a frame of so many bytes fit now? Bounded, no system call.
+    pub fn has_room(&mut self, bytes: usize) -> bool {
+        self.end.has_room(self.fifo.ring(), bytes)
+    }
+
     /// Waits until a frame of so many bytes fits (for ever without `timeout`). Blocks; system calls. Errors:
     /// `TimedOut`, `PeerGone` (found within 100 ms).
     pub fn wait(&mut self, bytes: usize, timeout: Option<Duration>) -> Result<(), WaitError> {
@@ -317,6 +322,11 @@ impl FifoReader {
 
     pub fn is_empty(&self) -> bool {
         self.end.is_empty(self.fifo.ring())
+    }
+
+    /// Bytes that could be got now. Bounded: O(frames); no system call.
+    pub fn held_bytes(&self) -> u64 {
+        self.end.held_bytes(self.fifo.ring())
     }
 
     /// Waits until there is something to get (for ever without `timeout`). Blocks; system calls. Errors:

@@ -329,6 +329,23 @@ impl Reader {
         ring.word(tail).load(Relaxed) == 0
     }
 
+    /// Bytes that could be got now. Bounded: O(frames). With `DropOldest` the writer may take them away meanwhile.
+    pub fn held_bytes(&self, ring: &Ring) -> u64 {
+        let tail = match ring.overflow {
+            Overflow::Refuse => self.tail,
+            Overflow::DropOldest => ring.tail.load(Relaxed),
+        };
+        let given = if tail == self.tail { self.given } else { 0 };
+        let (mut position, mut held) = (tail, 0u64);
+        while let Ok(Some((bytes, words))) = ring.frame(position) {
+            (position, held) = (position.wrapping_add(words), held + bytes);
+            if position.wrapping_sub(tail) > ring.capacity() {
+                break;
+            }
+        }
+        held.saturating_sub(given)
+    }
+
     /// Copies bytes of the oldest frame: what does not fit into `into` comes with the next call. 0: the ring is
     /// empty (or `into` is). Bounded: O(bytes), with `DropOldest` at most 16 times. No system call, no allocation.
     /// Errors: `Corrupt`, `Overtaken`.

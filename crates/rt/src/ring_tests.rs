@@ -96,6 +96,28 @@ fn frames_that_their_writer_had_no_time_to_count_are_not_lost() {
 }
 
 #[test]
+fn what_can_be_got_is_what_is_held() {
+    for overflow in [Overflow::Refuse, Overflow::DropOldest] {
+        let memory = Memory::new(16, overflow);
+        let (ring, mut writer, mut reader) = memory.ends();
+        for length in [1, 8, 13, 24, 5, 40].into_iter().cycle().take(60) {
+            while writer.dropped == 0 && writer.put(&ring, &vec![7; length]).is_ok() {}
+            let (held, mut got) = (reader.held_bytes(&ring), 0);
+            let mut into = [0; 9];
+            loop {
+                match reader.get(&ring, &mut into).unwrap() {
+                    0 => break,
+                    count => got += count as u64,
+                }
+                assert_eq!(held, got + reader.held_bytes(&ring));
+            }
+            assert_eq!((held, reader.held_bytes(&ring)), (got, 0));
+            writer.dropped = 0;
+        }
+    }
+}
+
+#[test]
 fn the_oldest_make_room_and_are_counted() {
     let memory = Memory::new(8, Overflow::DropOldest);
     let (ring, mut writer, mut reader) = memory.ends();
