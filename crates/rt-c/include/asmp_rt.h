@@ -24,6 +24,11 @@
 #define SCHED_EDF_NP 3792
 
 /*
+ A record in shared memory, of which every reader sees the newest whole one.
+ */
+struct asmp_record;
+
+/*
  Registers of the interrupted program: RTLinux's handlers are given a pointer to them; here it is always null.
  */
 struct pt_regs;
@@ -201,6 +206,119 @@ ptrdiff_t rtf_write_np(struct rtf_file *file,
  `file` came from `rtf_open_np` and is used no more.
  */
 void rtf_close_np(struct rtf_file *file);
+
+/*
+ Maps `size` bytes of shared memory by the name `name` (null: "default"): what is there already, if it has at least that
+ size, else new memory, all zeros. A `size` of 0 maps only what is there. Every call maps it anew, and needs its own
+ mbuff_free. The memory stays as long as one process has it mapped (RTLinux's stayed until it was freed). It begins at
+ a multiple of 64. Other processes may change it at any time: asmp_record_alloc has records that are never seen in part.
+
+ Set-up only: allocates, takes a lock, reads a directory; touches every page. Reading and writing later costs no system call.
+
+ The first byte, or null, with errno and asmp_why(): EINVAL, a size below 0, or a name that is not 1 to 64 letters, digits, '-' or
+ '_'; EIO, what is there is smaller; ENODEV, a size of 0 and nothing there; EBUSY, the name stands for records, a FIFO or calls, or was
+ made by another version of this library; ENOMEM, no room; EACCES, the directory is not this user's; EMFILE.
+
+ # Safety
+ `name` is null or a C string.
+ */
+void *mbuff_alloc(const char *name,
+                  int size);
+
+/*
+ The same as mbuff_alloc. In RTLinux what came by attach was not counted as allocated; here memory goes with its last mapping,
+ whichever call made that.
+
+ # Safety
+ As mbuff_alloc.
+ */
+void *mbuff_attach(const char *name,
+                   int size);
+
+/*
+ Unmaps what mbuff_alloc gave; null is ignored. Set-up only: system calls. Where no such mapping begins at `mbuf`, nothing happens but
+ errno = EINVAL and asmp_why().
+
+ # Safety
+ `name` is null or a C string; nobody uses that mapping any more.
+ */
+void mbuff_free(const char *name,
+                void *mbuf);
+
+/*
+ The same as mbuff_free, for what mbuff_attach gave.
+
+ # Safety
+ As mbuff_free.
+ */
+void mbuff_detach(const char *name, void *mbuf);
+
+/*
+ Makes shared memory for a record of `size` bytes, or attaches to what has this name and size. The record's type
+ should have no padding, and no pointers. Set-up only: allocates, takes a lock, reads a directory. Ends with
+ asmp_record_free; the memory goes with the last who has it.
+
+ The record, or null, with errno and asmp_why(): EINVAL, the name; EBUSY, the name stands for records of
+ another size, for something else, or was made by another version of this library; ENOMEM, no room, or a size of 0; EACCES;
+ EMFILE.
+
+ # Safety
+ `name` is a C string.
+ */
+struct asmp_record *asmp_record_alloc(const char *name,
+                                      size_t size);
+
+/*
+ As asmp_record_alloc, but only what is there; else errno is ENODEV.
+
+ # Safety
+ `name` is a C string.
+ */
+struct asmp_record *asmp_record_attach(const char *name, size_t size);
+
+/*
+ Makes the `size` bytes at `value` the newest record. The first write makes this process the one writer, until
+ asmp_record_free or its end (two system calls; a write of 0 bytes takes the role up in advance); it goes on from the last whole
+ record, whatever became of the writer before. From then on bounded, O(size): no system call, no allocation, no waiting, whatever
+ readers do or become. 0, or -EBUSY, another is the writer; -EINVAL, no record, no value or not its size; -EIO, the kernel took the
+ role away.
+
+ # Safety
+ `record` is null or came from asmp_record_alloc or asmp_record_attach, and no other thread uses it now; `value` points to
+ `size` readable bytes.
+ */
+int asmp_record_write(struct asmp_record *record,
+                      const void *value,
+                      size_t size);
+
+/*
+ Copies the newest whole record to `value`. Bounded: at most 16 copies; no system call, no allocation; does not wait for a writer
+ that was stopped or killed in the middle of a record. The record's number, 1 being the first; 0, there is none yet; or -EAGAIN, the
+ writer was faster 16 times: read again; -EINVAL, no record, no value or not its size; -EIO, as asmp_record_write.
+
+ # Safety
+ `record` is null or came from asmp_record_alloc or asmp_record_attach, and no other thread writes by it now; `value` points
+ to `size` writable bytes.
+ */
+long long asmp_record_read(const struct asmp_record *record,
+                           void *value,
+                           size_t size);
+
+/*
+ 1, another process or another asmp_record of this one is the writer, alive; 0, none is. One system call.
+
+ # Safety
+ `record` is null or came from asmp_record_alloc or asmp_record_attach.
+ */
+int asmp_record_has_writer(const struct asmp_record *record);
+
+/*
+ Lets it go; null is ignored. Set-up only: system calls.
+
+ # Safety
+ `record` is null or came from asmp_record_alloc or asmp_record_attach, and is used no more.
+ */
+void asmp_record_free(struct asmp_record *record);
 
 /*
  From now on threads keep the ordinary policy, whatever they ask for: to try a program out where real-time policies are
@@ -399,6 +517,12 @@ int rtl_linux_priority_np(int priority);
  Releases that the thread missed since it first had a period; 0 for one without. Bounded, no system call.
  */
 unsigned long long rtl_overruns_np(pthread_t thread);
+
+/*
+ One line, with what to do, about the last mbuff_alloc, mbuff_attach, mbuff_free, mbuff_detach, asmp_record_alloc, asmp_record_attach,
+ asmp_call_serve or asmp_call_attach of this thread that failed; empty if none has. Valid until the next one fails. No system call.
+ */
+const char *asmp_why(void);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -12,6 +12,7 @@ mod table;
 mod user;
 mod watch;
 
+use crate::why::number;
 use asmp_rt::fifo::{Fifo, Options};
 use asmp_rt::ring::{Overflow, RingError};
 use asmp_rt::shm::{Role, ShmError, default_dir};
@@ -34,18 +35,6 @@ static SETUP: Mutex<()> = Mutex::new(());
 
 fn name_of(fifo: c_uint) -> String {
     format!("rtf{fifo}")
-}
-
-/// What a program is told when a channel cannot be had.
-fn number(error: &ShmError) -> c_int {
-    -match error {
-        ShmError::NoRoom { .. } | ShmError::BadSize { .. } => libc::ENOMEM,
-        ShmError::NameTaken { .. } | ShmError::RoleTaken { .. } | ShmError::Mismatch { .. } => libc::EBUSY,
-        ShmError::Missing { .. } => libc::ENODEV,
-        ShmError::ForeignDir { .. } => libc::EACCES,
-        ShmError::Io { cause, .. } => cause.raw_os_error().unwrap_or(libc::EIO),
-        ShmError::BadName { .. } => libc::EINVAL,
-    }
 }
 
 /// The value of a C function.

@@ -2,4 +2,6 @@
 //! is generated from them.
 
 mod fifo;
+mod mbuff;
 mod thread;
+mod why;

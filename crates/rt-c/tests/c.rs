@@ -2,6 +2,10 @@
 
 #[path = "c/fifo.rs"]
 mod fifo;
+#[path = "c/mbuff.rs"]
+mod mbuff;
+#[path = "c/place.rs"]
+mod place;
 
 use serde_json::Value;
 use std::fs;

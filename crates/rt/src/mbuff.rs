@@ -235,6 +235,10 @@ impl RawRecord {
         self.board().read(into)
     }
 
+    pub fn shared(&self) -> &Shared {
+        self.mbuff.shared()
+    }
+
     /// Bytes of a record.
     pub fn bytes(&self) -> usize {
         self.bytes

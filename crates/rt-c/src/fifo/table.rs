@@ -3,7 +3,8 @@
 //! one is first.
 
 use crate::fifo::watch::Watcher;
-use crate::fifo::{RTF_NO, RtfHandler, number};
+use crate::fifo::{RTF_NO, RtfHandler};
+use crate::why::number;
 use asmp_rt::executive::pi_mutex::PiMutex;
 use asmp_rt::fifo::{Fifo, FifoReader, FifoWriter, Wake};
 use asmp_rt::shm::{Role, ShmError};
