@@ -1,5 +1,7 @@
 //! C programs against the library as it is built: RTLinux sources rebuild and behave.
 
+#[path = "c/call.rs"]
+mod call;
 #[path = "c/fifo.rs"]
 mod fifo;
 #[path = "c/mbuff.rs"]
