@@ -43,7 +43,7 @@ impl End for FifoReader {
     }
 }
 
-enum State<E> {
+pub enum State<E> {
     /// Mapped; the role is not ours.
     Mapped(Fifo),
     Ours(E),
@@ -52,7 +52,7 @@ enum State<E> {
 }
 
 pub struct Half<E> {
-    state: State<E>,
+    pub state: State<E>,
     pub on_access: RtfHandler,
 }
 
