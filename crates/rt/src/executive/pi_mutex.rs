@@ -35,8 +35,8 @@ fn ask_thread_id() -> u32 {
 }
 
 /// The child of a fork is another thread.
-unsafe extern "C" fn forget_thread_id() {
-    THREAD.set(0);
+unsafe extern "C" fn in_child() {
+    ask_thread_id();
 }
 
 pub struct PiMutex<T> {
@@ -54,8 +54,8 @@ impl<T> PiMutex<T> {
         static FORKS: Once = Once::new();
         let mut registered = 0;
         FORKS.call_once(|| {
-            // SAFETY: the handler only writes a thread-local word, which needs no initialisation.
-            registered = unsafe { libc::pthread_atfork(None, None, Some(forget_thread_id)) };
+            // SAFETY: the handler makes one system call and writes a thread-local word, which needs no initialisation.
+            registered = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         });
         if registered != 0 {
             return Err(io::Error::from_raw_os_error(registered));
