@@ -8,7 +8,7 @@
 
 use crate::plain::{self, Plain};
 use crate::seqlock::{Board, Overtaken, SLOTS, Writer};
-use crate::shm::{Kind, Pages, Role, Shared, ShmError};
+use crate::shm::{Kind, MAX_BYTES, Pages, Role, Shared, ShmError};
 use std::marker::PhantomData;
 use std::path::Path;
 use std::ptr::NonNull;
@@ -180,41 +180,51 @@ fn words(bytes: usize) -> usize {
     bytes.div_ceil(8)
 }
 
-/// An mbuff that holds a record of type `T`: one writer that never waits, readers that never see half of one.
+/// An mbuff that holds a record of so many bytes, whatever they mean: one writer that never waits, readers that never
+/// see half of one. [`Record`] is this with a type.
 #[derive(Debug)]
-pub struct Record<T> {
+pub struct RawRecord {
     mbuff: Mbuff,
-    kind: PhantomData<T>,
+    bytes: usize,
 }
 
-impl<T: Plain> Record<T> {
+impl RawRecord {
     /// Makes it, or attaches to what has this name and records of this size. Errors: `ViewMismatch`, and those of
-    /// [`Mbuff::alloc`].
-    pub fn alloc(dir: &Path, name: &str, pages: Pages) -> Result<Self, MbuffError> {
-        let bytes = RECORDS + SLOTS * words(size_of::<T>()) * 8;
-        let mbuff = Mbuff::alloc_for(dir, name, bytes as u64, Some(size_of::<T>()), pages)?;
-        Ok(Self { mbuff, kind: PhantomData })
+    /// [`Mbuff::alloc`] (0 bytes: `BadSize`).
+    pub fn alloc(dir: &Path, name: &str, bytes: usize, pages: Pages) -> Result<Self, MbuffError> {
+        let whole = check(bytes)? + RECORDS as u64;
+        Ok(Self { mbuff: Mbuff::alloc_for(dir, name, whole, Some(bytes), pages)?, bytes })
     }
 
     /// Attaches to what exists. Errors: `ViewMismatch`, and those of [`Shared::attach`].
-    pub fn attach(dir: &Path, name: &str) -> Result<Self, MbuffError> {
-        Ok(Self { mbuff: Mbuff::attach_for(dir, name, Some(size_of::<T>()))?, kind: PhantomData })
+    pub fn attach(dir: &Path, name: &str, bytes: usize) -> Result<Self, MbuffError> {
+        check(bytes)?;
+        Ok(Self { mbuff: Mbuff::attach_for(dir, name, Some(bytes))?, bytes })
     }
 
     /// Becomes the one writer. It goes on from the last whole record, whatever became of the writer before. Errors:
     /// `RoleTaken`.
-    pub fn writer(self) -> Result<RecordWriter<T>, MbuffError> {
+    pub fn writer(self) -> Result<RawRecordWriter, MbuffError> {
         self.mbuff.shared.take(Role::Writer)?;
         let writer = Writer::attach(&self.board());
-        Ok(RecordWriter { record: self, writer })
+        Ok(RawRecordWriter { record: self, writer })
     }
 
-    /// The newest whole record and its number, 1 being the first; `None` before that. Bounded: at most 16 copies.
-    /// No system call, no allocation; does not wait for a writer that stopped half-way. Errors: `Overtaken`.
-    pub fn read(&self) -> Result<Option<(u64, T)>, Overtaken> {
-        let mut value: T = plain::zeroed();
-        let number = self.board().read(plain::bytes_mut(std::slice::from_mut(&mut value)))?;
-        Ok(number.map(|number| (number, value)))
+    /// Copies the newest whole record and gives its number, 1 being the first; `None` before that. Bounded: at most 16
+    /// copies. No system call, no allocation; does not wait for a writer that stopped half-way. Errors: `Overtaken`.
+    /// Panics if `into` is not of the record's size.
+    pub fn read(&self, into: &mut [u8]) -> Result<Option<u64>, Overtaken> {
+        assert_eq!(into.len(), self.bytes, "a record is read whole");
+        self.board().read(into)
+    }
+
+    pub fn shared(&self) -> &Shared {
+        self.mbuff.shared()
+    }
+
+    /// Bytes of a record.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Is there a writer, alive, in another place than this value? One system call.
@@ -224,24 +234,87 @@ impl<T: Plain> Record<T> {
 
     /// Control word, then the slots.
     fn board(&self) -> Board<'_> {
-        const { assert!(size_of::<T>() > 0, "a record of nothing") };
-        let count = SLOTS * words(size_of::<T>());
         let [newest] = self.mbuff.shared.words(0, 1) else { unreachable!("one word was asked for") };
-        Board::new(newest, self.mbuff.shared.words(RECORDS, count)).expect("a multiple of SLOTS, and not 0")
+        let slots = self.mbuff.shared.words(RECORDS, SLOTS * words(self.bytes));
+        Board::new(newest, slots).expect("a multiple of SLOTS, and not 0")
+    }
+}
+
+/// Bytes of all slots of records of so many bytes.
+fn check(bytes: usize) -> Result<u64, ShmError> {
+    match bytes as u64 {
+        bytes @ 1..=MAX_BYTES => Ok(SLOTS as u64 * bytes.next_multiple_of(8)),
+        bytes => Err(ShmError::BadSize { bytes }),
+    }
+}
+
+/// The one writer; dropping it lets another be.
+#[derive(Debug)]
+pub struct RawRecordWriter {
+    record: RawRecord,
+    writer: Writer,
+}
+
+impl RawRecordWriter {
+    /// Makes `value` the newest record. Wait-free: O(bytes), no system call, no allocation, whatever readers do. Panics if
+    /// `value` is not of the record's size.
+    pub fn write(&mut self, value: &[u8]) {
+        assert_eq!(value.len(), self.record.bytes, "a record is written whole");
+        self.writer.write(&self.record.board(), value);
+    }
+
+    pub fn record(&self) -> &RawRecord {
+        &self.record
+    }
+}
+
+/// An mbuff that holds a record of type `T`: one writer that never waits, readers that never see half of one.
+#[derive(Debug)]
+pub struct Record<T> {
+    raw: RawRecord,
+    kind: PhantomData<T>,
+}
+
+impl<T: Plain> Record<T> {
+    /// As [`RawRecord::alloc`].
+    pub fn alloc(dir: &Path, name: &str, pages: Pages) -> Result<Self, MbuffError> {
+        Ok(Self { raw: RawRecord::alloc(dir, name, size_of::<T>(), pages)?, kind: PhantomData })
+    }
+
+    /// As [`RawRecord::attach`].
+    pub fn attach(dir: &Path, name: &str) -> Result<Self, MbuffError> {
+        Ok(Self { raw: RawRecord::attach(dir, name, size_of::<T>())?, kind: PhantomData })
+    }
+
+    /// As [`RawRecord::writer`].
+    pub fn writer(self) -> Result<RecordWriter<T>, MbuffError> {
+        Ok(RecordWriter { raw: self.raw.writer()?, kind: PhantomData })
+    }
+
+    /// As [`RawRecord::read`].
+    pub fn read(&self) -> Result<Option<(u64, T)>, Overtaken> {
+        let mut value: T = plain::zeroed();
+        let number = self.raw.read(plain::bytes_mut(std::slice::from_mut(&mut value)))?;
+        Ok(number.map(|number| (number, value)))
+    }
+
+    /// As [`RawRecord::has_writer`].
+    pub fn has_writer(&self) -> bool {
+        self.raw.has_writer()
     }
 }
 
 /// The one writer; dropping it lets another be.
 #[derive(Debug)]
 pub struct RecordWriter<T> {
-    record: Record<T>,
-    writer: Writer,
+    raw: RawRecordWriter,
+    kind: PhantomData<T>,
 }
 
 impl<T: Plain> RecordWriter<T> {
-    /// Makes `value` the newest record. Wait-free: O(bytes), no system call, no allocation, whatever readers do.
+    /// As [`RawRecordWriter::write`].
     pub fn write(&mut self, value: &T) {
-        self.writer.write(&self.record.board(), plain::bytes(std::slice::from_ref(value)));
+        self.raw.write(plain::bytes(std::slice::from_ref(value)));
     }
 }
 

@@ -109,6 +109,26 @@ fn a_record_has_one_writer_and_any_readers() {
 }
 
 #[test]
+fn a_record_of_bytes_is_a_record_of_a_type_of_that_size() {
+    let dir = dir();
+    let typed = Record::<[u8; 13]>::alloc(dir.path(), "a", Pages::Normal).unwrap();
+    let mut writer = RawRecord::attach(dir.path(), "a", 13).unwrap().writer().unwrap();
+    let raw = RawRecord::alloc(dir.path(), "a", 13, Pages::Normal).unwrap();
+    let mut bytes = [1; 13];
+    assert_eq!((raw.read(&mut bytes), bytes), (Ok(None), [1; 13]));
+    writer.write(b"thirteen byte");
+    assert_eq!(typed.read(), Ok(Some((1, *b"thirteen byte"))));
+    assert_eq!((raw.read(&mut bytes), &bytes), (Ok(Some(1)), b"thirteen byte"));
+    assert!((raw.bytes(), raw.has_writer()) == (13, true) && !writer.record().has_writer());
+    let error = RawRecord::attach(dir.path(), "a", 14).unwrap_err().to_string();
+    assert_eq!(error, "mbuff a holds a record of 13 bytes, a record of 14 bytes was asked for");
+    for bytes in [0, (1 << 30) + 1, usize::MAX] {
+        let refused = RawRecord::alloc(dir.path(), "b", bytes, Pages::Normal);
+        assert!(matches!(refused, Err(MbuffError::Shm(ShmError::BadSize { .. }))), "{bytes}");
+    }
+}
+
+#[test]
 fn huge_pages_are_given_or_refused_with_the_size() {
     let dir = dir();
     match Mbuff::alloc(dir.path(), "a", 100_000, Pages::Huge) {
@@ -179,7 +199,8 @@ fn a_writer_killed_at_any_instant_leaves_a_whole_record_and_the_next_goes_on() {
 #[ignore = "a part of the test beside it"]
 fn scribbles_for_ever() {
     let record = Record::<Wide>::attach(&the_dir(), "a").unwrap();
-    let words = record.mbuff.shared.words(0, record.mbuff.bytes() / 8);
+    let mbuff = &record.raw.mbuff;
+    let words = mbuff.shared.words(0, mbuff.bytes() / 8);
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     loop {
         state ^= state << 13;
