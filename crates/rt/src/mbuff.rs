@@ -7,7 +7,7 @@
 //! into this memory: raw access is by words that are atomics, by copies, or by a pointer whose user answers for it.
 
 use crate::seqlock::{Board, Overtaken, SLOTS, Writer};
-use crate::shm::{Kind, Pages, Role, Shared, ShmError};
+use crate::shm::{Kind, MAX_BYTES, Pages, Role, Shared, ShmError};
 use std::marker::PhantomData;
 use std::path::Path;
 use std::ptr::NonNull;
@@ -94,8 +94,9 @@ impl Mbuff {
             return Err(ShmError::Mismatch { name: name(), found }.into());
         }
         let asked = record.unwrap_or(0) as u64;
-        if found != asked || record.is_some_and(|record| bytes < (RECORDS + SLOTS * words(record) * 8) as u64)
-        {
+        // `bytes` is checked, so nothing below overflows.
+        let fits = |record| record as u64 <= bytes && (RECORDS + SLOTS * words(record) * 8) as u64 <= bytes;
+        if found != asked || !record.is_none_or(fits) {
             let say = |bytes| match bytes {
                 0 => "raw bytes".to_owned(),
                 _ => format!("a record of {bytes} bytes"),
@@ -197,43 +198,57 @@ fn words(bytes: usize) -> usize {
     bytes.div_ceil(8)
 }
 
-/// An mbuff that holds a record of type `T`: one writer that never waits, readers that never see half of one.
+/// An mbuff that holds records of so many bytes, where the size is known only at run time (other languages):
+/// one writer that never waits, readers that never see half of a record.
 #[derive(Debug)]
-pub struct Record<T> {
+pub struct RawRecord {
     mbuff: Mbuff,
-    kind: PhantomData<T>,
+    bytes: usize,
 }
 
-impl<T: Plain> Record<T> {
-    /// Makes it, or attaches to what has this name and records of this size. Errors: `ViewMismatch`, and those of
-    /// [`Mbuff::alloc`].
-    pub fn alloc(dir: &Path, name: &str, pages: Pages) -> Result<Self, MbuffError> {
-        let bytes = RECORDS + SLOTS * words(size_of::<T>()) * 8;
-        let mbuff = Mbuff::alloc_for(dir, name, bytes as u64, Some(size_of::<T>()), pages)?;
-        Ok(Self { mbuff, kind: PhantomData })
+impl RawRecord {
+    /// Makes it, or attaches to what has this name and records of this size. Errors: `BadSize`, `ViewMismatch`, and
+    /// those of [`Mbuff::alloc`].
+    pub fn alloc(dir: &Path, name: &str, bytes: usize, pages: Pages) -> Result<Self, MbuffError> {
+        if !(1..=MAX_BYTES).contains(&(bytes as u64)) {
+            return Err(ShmError::BadSize { bytes: bytes as u64 }.into());
+        }
+        let whole = RECORDS + SLOTS * words(bytes) * 8;
+        Ok(Self { mbuff: Mbuff::alloc_for(dir, name, whole as u64, Some(bytes), pages)?, bytes })
     }
 
-    /// Attaches to what exists. Errors: `ViewMismatch`, and those of [`Shared::attach`].
+    /// Attaches to what exists, of whatever size. Errors: `ViewMismatch`, and those of [`Shared::attach`].
     pub fn attach(dir: &Path, name: &str) -> Result<Self, MbuffError> {
-        Ok(Self { mbuff: Mbuff::attach_for(dir, name, Some(size_of::<T>()))?, kind: PhantomData })
+        let shared = Shared::attach(dir, name, Kind::Mbuff)?;
+        let [_, bytes, ..] = shared.parameters();
+        match usize::try_from(bytes) {
+            Ok(bytes @ 1..) => Ok(Self { mbuff: Mbuff::checked(shared, Some(bytes))?, bytes }),
+            _ => {
+                let (name, found) = (name.to_owned(), "raw bytes".to_owned());
+                Err(MbuffError::ViewMismatch { name, found, asked: "a record".to_owned() })
+            }
+        }
     }
 
     /// Becomes the one writer. It goes on from the last whole record, whatever became of the writer before. Errors:
     /// `RoleTaken`.
-    pub fn writer(self) -> Result<RecordWriter<T>, MbuffError> {
+    pub fn writer(self) -> Result<RawRecordWriter, MbuffError> {
         self.mbuff.shared.take(Role::Writer)?;
         let writer = Writer::attach(&self.board());
-        Ok(RecordWriter { record: self, writer })
+        Ok(RawRecordWriter { record: self, writer })
     }
 
-    /// The newest whole record and its number, 1 being the first; `None` before that. Bounded: at most 16 copies.
-    /// No system call, no allocation; does not wait for a writer that stopped half-way. Errors: `Overtaken`.
-    pub fn read(&self) -> Result<Option<(u64, T)>, Overtaken> {
-        // SAFETY: `Plain`: all zeros is a value.
-        let mut value: T = unsafe { std::mem::zeroed() };
-        // SAFETY: `Plain`: bytes of `value`, none of them padding, and whatever is put there is a value.
-        let bytes = unsafe { std::slice::from_raw_parts_mut((&raw mut value).cast::<u8>(), size_of::<T>()) };
-        Ok(self.board().read(bytes)?.map(|number| (number, value)))
+    /// Copies the newest whole record, or as much of it as fits, and gives its number, 1 being the first; `None` before
+    /// that. Bounded: at most 16 copies. No system call, no allocation; does not wait for a writer that stopped
+    /// half-way. Errors: `Overtaken`.
+    pub fn read(&self, into: &mut [u8]) -> Result<Option<u64>, Overtaken> {
+        let count = into.len().min(self.bytes);
+        self.board().read(&mut into[..count])
+    }
+
+    /// Of one record.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Is there a writer, alive, in another place than this value? One system call.
@@ -243,27 +258,91 @@ impl<T: Plain> Record<T> {
 
     /// Control word, then the slots.
     fn board(&self) -> Board<'_> {
-        const { assert!(size_of::<T>() > 0, "a record of nothing") };
-        let count = SLOTS * words(size_of::<T>());
+        let count = SLOTS * words(self.bytes);
         let [newest] = self.mbuff.shared.words(0, 1) else { unreachable!("one word was asked for") };
         Board::new(newest, self.mbuff.shared.words(RECORDS, count)).expect("a multiple of SLOTS, and not 0")
+    }
+}
+
+/// The one writer of a [`RawRecord`]; dropping it lets another be.
+#[derive(Debug)]
+pub struct RawRecordWriter {
+    record: RawRecord,
+    writer: Writer,
+}
+
+impl RawRecordWriter {
+    /// Makes `bytes` the newest record. Wait-free: O(bytes), no system call, no allocation, whatever readers do. Panics
+    /// if they are not as many as a record has.
+    pub fn write(&mut self, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.record.bytes, "a record is written whole");
+        self.writer.write(&self.record.board(), bytes);
+    }
+
+    pub fn record(&self) -> &RawRecord {
+        &self.record
+    }
+}
+
+/// A [`RawRecord`] of a type `T`.
+#[derive(Debug)]
+pub struct Record<T> {
+    raw: RawRecord,
+    kind: PhantomData<T>,
+}
+
+impl<T: Plain> Record<T> {
+    const BYTES: usize = {
+        assert!(size_of::<T>() > 0, "a record of nothing");
+        size_of::<T>()
+    };
+
+    /// Makes it, or attaches to what has this name and records of this size. Errors: `ViewMismatch`, and those of
+    /// [`Mbuff::alloc`].
+    pub fn alloc(dir: &Path, name: &str, pages: Pages) -> Result<Self, MbuffError> {
+        Ok(Self { raw: RawRecord::alloc(dir, name, Self::BYTES, pages)?, kind: PhantomData })
+    }
+
+    /// Attaches to what exists. Errors: `ViewMismatch`, and those of [`Shared::attach`].
+    pub fn attach(dir: &Path, name: &str) -> Result<Self, MbuffError> {
+        let mbuff = Mbuff::attach_for(dir, name, Some(Self::BYTES))?;
+        Ok(Self { raw: RawRecord { mbuff, bytes: Self::BYTES }, kind: PhantomData })
+    }
+
+    /// Becomes the one writer: [`RawRecord::writer`].
+    pub fn writer(self) -> Result<RecordWriter<T>, MbuffError> {
+        Ok(RecordWriter { raw: self.raw.writer()?, kind: PhantomData })
+    }
+
+    /// The newest whole record and its number: [`RawRecord::read`].
+    pub fn read(&self) -> Result<Option<(u64, T)>, Overtaken> {
+        // SAFETY: `Plain`: all zeros is a value.
+        let mut value: T = unsafe { std::mem::zeroed() };
+        // SAFETY: `Plain`: bytes of `value`, none of them padding, and whatever is put there is a value.
+        let bytes = unsafe { std::slice::from_raw_parts_mut((&raw mut value).cast::<u8>(), size_of::<T>()) };
+        Ok(self.raw.read(bytes)?.map(|number| (number, value)))
+    }
+
+    /// Is there a writer, alive, in another place than this value? One system call.
+    pub fn has_writer(&self) -> bool {
+        self.raw.has_writer()
     }
 }
 
 /// The one writer; dropping it lets another be.
 #[derive(Debug)]
 pub struct RecordWriter<T> {
-    record: Record<T>,
-    writer: Writer,
+    raw: RawRecordWriter,
+    kind: PhantomData<T>,
 }
 
 impl<T: Plain> RecordWriter<T> {
-    /// Makes `value` the newest record. Wait-free: O(bytes), no system call, no allocation, whatever readers do.
+    /// Makes `value` the newest record: [`RawRecordWriter::write`].
     pub fn write(&mut self, value: &T) {
         // SAFETY: `Plain`: the bytes of `value`, none of them padding.
         let bytes =
             unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) };
-        self.writer.write(&self.record.board(), bytes);
+        self.raw.write(bytes);
     }
 }
 
