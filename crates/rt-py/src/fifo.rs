@@ -15,6 +15,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// A FIFO of records of bytes between two processes, one writer and one reader: `Fifo.create` or `Fifo.attach`, then
+/// `reader()` or `writer()`. It is neither end itself; while it is open the name stays. Leaving `with` closes it.
 #[pyclass(frozen, module = "asmp_rt")]
 pub struct Fifo {
     dir: PathBuf,
@@ -96,11 +98,13 @@ impl Fifo {
         self.slot.close(py);
     }
 
+    /// Was it closed?
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
         self.slot.is_closed(py)
     }
 
+    /// Of the channel.
     #[getter]
     fn name(&self) -> &str {
         &self.slot.name
@@ -138,6 +142,7 @@ struct Reading {
     record: Vec<u8>,
 }
 
+/// The one reader of a FIFO, without asyncio: `asmp_rt.FifoReader` is what `Fifo.reader()` gives.
 #[pyclass(frozen, subclass, module = "asmp_rt._native")]
 pub struct FifoReader {
     slot: Slot<Reading>,
@@ -246,11 +251,13 @@ impl FifoReader {
         self.watched.close(py);
     }
 
+    /// Was it closed?
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
         self.slot.is_closed(py)
     }
 
+    /// Of the channel.
     #[getter]
     fn name(&self) -> &str {
         &self.slot.name
@@ -314,6 +321,8 @@ fn filled(target: &Target, record: &[u8]) -> usize {
     record.len()
 }
 
+/// The one writer of a FIFO: `Fifo.writer()`. It wakes a reader that sleeps. Leaving `with` closes it, and another can
+/// become the writer.
 #[pyclass(frozen, module = "asmp_rt")]
 pub struct FifoWriter {
     slot: Slot<rt::FifoWriter>,
@@ -383,11 +392,13 @@ impl FifoWriter {
         self.watched.close(py);
     }
 
+    /// Was it closed?
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
         self.slot.is_closed(py)
     }
 
+    /// Of the channel.
     #[getter]
     fn name(&self) -> &str {
         &self.slot.name

@@ -15,6 +15,8 @@ struct Mapped {
     views: usize,
 }
 
+/// Raw shared memory with a name: a buffer of bytes (memoryview, numpy.frombuffer), without copies, 64-byte aligned.
+/// Whoever has it may change it at any time; for what must be whole there is Record. Leaving `with` detaches it.
 #[pyclass(frozen, module = "asmp_rt")]
 pub struct Mbuff {
     slot: Slot<Mapped>,
@@ -80,16 +82,19 @@ impl Mbuff {
         Ok(())
     }
 
+    /// Was it closed or detached?
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
         self.slot.is_closed(py)
     }
 
+    /// Of the channel.
     #[getter]
     fn name(&self) -> &str {
         &self.slot.name
     }
 
+    /// Can its views not be written through?
     #[getter]
     const fn readonly(&self) -> bool {
         self.readonly

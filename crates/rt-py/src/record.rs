@@ -14,6 +14,8 @@ struct Reading {
     bytes: Vec<u8>,
 }
 
+/// Shared memory that holds one record of `size_bytes` bytes: one writer that never waits, readers that never see half
+/// of one. Leaving `with` detaches it.
 #[pyclass(frozen, module = "asmp_rt")]
 pub struct Record {
     dir: PathBuf,
@@ -105,11 +107,13 @@ impl Record {
         self.slot.close(py);
     }
 
+    /// Was it closed or detached?
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
         self.slot.is_closed(py)
     }
 
+    /// Of the channel.
     #[getter]
     fn name(&self) -> &str {
         &self.slot.name
@@ -141,6 +145,7 @@ impl Record {
     }
 }
 
+/// The one writer of a record: `Record.writer()`. Leaving `with` closes it, and another can become the writer.
 #[pyclass(frozen, module = "asmp_rt")]
 pub struct RecordWriter {
     slot: Slot<RawRecordWriter>,
@@ -168,11 +173,13 @@ impl RecordWriter {
         self.slot.close(py);
     }
 
+    /// Was it closed or detached?
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
         self.slot.is_closed(py)
     }
 
+    /// Of the channel.
     #[getter]
     fn name(&self) -> &str {
         &self.slot.name

@@ -130,6 +130,9 @@ def test_closing_ends_waits_at_once_and_loops_without_an_error() -> None:
             get, loops = asyncio.create_task(reader.get()), asyncio.create_task(loop())
             await asyncio.sleep(0.01)
             reader.close()
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert get.done() and loops.done(), "not only when the thread has noticed"
             with pytest.raises(asmp_rt.Closed, match="^the reader of fifo a is closed$"):
                 await get
             assert await loops == 0
