@@ -150,6 +150,11 @@ impl Fifo {
     /// Sleeps until that end has moved from `seen`, or for 100 ms: for who is no end and watches. Blocks; at most two
     /// system calls.
     pub fn watch(&self, of: Role, seen: u64) {
+        self.watch_for(of, seen, PEER_CHECK);
+    }
+
+    /// As [`Fifo::watch`], for `at_most` (and 100 ms).
+    pub fn watch_for(&self, of: Role, seen: u64, at_most: Duration) {
         let at = if of == Role::Writer { READER_ASLEEP } else { WRITER_ASLEEP };
         let bell = self.shared.futex(at);
         bell.store(1, Relaxed);
@@ -158,7 +163,7 @@ impl Fifo {
         if self.position(of) == seen {
             // Who is not there yet says at its coming whether it rings.
             let rung = self.shared.futex(at + RINGS).load(Relaxed) == 1 || !self.shared.is_held(of);
-            futex::wait(bell, 1, Some(if rung { PEER_CHECK } else { LOOK }));
+            futex::wait(bell, 1, Some(at_most.min(if rung { PEER_CHECK } else { LOOK })));
         }
     }
 

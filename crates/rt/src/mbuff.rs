@@ -202,6 +202,18 @@ impl RawRecord {
         Ok(Self { mbuff: Mbuff::attach_for(dir, name, Some(bytes))?, bytes })
     }
 
+    /// Attaches to what exists, with records of whatever size. Errors: as [`RawRecord::attach`].
+    pub fn attach_any(dir: &Path, name: &str) -> Result<Self, MbuffError> {
+        let shared = Shared::attach(dir, name, Kind::Mbuff)?;
+        let bytes = shared.parameters()[1] as usize;
+        if bytes == 0 {
+            let (name, found) = (name.to_owned(), "raw bytes".to_owned());
+            return Err(MbuffError::ViewMismatch { name, found, asked: "a record".to_owned() });
+        }
+        check(bytes)?;
+        Ok(Self { mbuff: Mbuff::checked(shared, Some(bytes))?, bytes })
+    }
+
     /// Becomes the one writer. It goes on from the last whole record, whatever became of the writer before. Errors:
     /// `RoleTaken`.
     pub fn writer(self) -> Result<RawRecordWriter, MbuffError> {

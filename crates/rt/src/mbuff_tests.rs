@@ -129,6 +129,26 @@ fn a_record_of_bytes_is_a_record_of_a_type_of_that_size() {
 }
 
 #[test]
+fn a_record_of_whatever_size_is_found_with_its_size() {
+    let dir = dir();
+    let _typed = Record::<[u32; 3]>::alloc(dir.path(), "a", Pages::Normal).unwrap();
+    assert_eq!(RawRecord::attach_any(dir.path(), "a").unwrap().bytes(), 12);
+    let _plain = Mbuff::alloc(dir.path(), "b", 100, Pages::Normal).unwrap();
+    let error = RawRecord::attach_any(dir.path(), "b").unwrap_err().to_string();
+    assert_eq!(error, "mbuff b holds raw bytes, a record was asked for");
+}
+
+#[test]
+fn a_header_that_lies_about_its_record_is_refused() {
+    let dir = dir();
+    for (bytes, record) in [(1000, 1000), (1000, u64::MAX), (1000, 1 << 61), (0, 8), (2000, 8)] {
+        let made = Shared::create(dir.path(), "a", Kind::Mbuff, 1000, [bytes, record, 0, 0], Pages::Normal);
+        let refused = RawRecord::attach_any(dir.path(), "a");
+        assert!(refused.is_err() || bytes == 2000 && made.unwrap().body_bytes() >= 2000, "{bytes} {record}");
+    }
+}
+
+#[test]
 fn huge_pages_are_given_or_refused_with_the_size() {
     let dir = dir();
     match Mbuff::alloc(dir.path(), "a", 100_000, Pages::Huge) {
