@@ -26,3 +26,8 @@ pub mod thread;
 pub mod typed;
 #[cfg(not(loom))]
 pub mod virtual_cpu;
+
+/// Its programs are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/rt.md")]
+struct Guide;
