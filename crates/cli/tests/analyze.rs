@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/analysis")
@@ -123,4 +123,46 @@ fn pictures_and_traces_are_written_and_the_same_for_the_same_seed() {
         1
     );
     assert!(std::fs::read_to_string(svg).unwrap().contains("deadline missed"));
+}
+
+/// A pipe whose reader has left.
+fn unread() -> Stdio {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    writer.into()
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure_and_the_answer_is_still_the_exit_code() {
+    for (words, answer) in [
+        (&["analyze", "robot.toml", "--policy", "np-edf"][..], 0),
+        (&["analyze", "overload.toml", "--policy", "np-edf"], 1),
+        (&["analyze", "graph", "camera.toml", "--json"], 0),
+        (&["simulate", "robot.toml", "--policy", "np-edf", "--for", "10s"], 0),
+        (&["man"], 0),
+        (&["completions", "bash"], 0),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_asmp"));
+        command.current_dir(examples()).args(words);
+        let output = command.stdout(unread()).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(answer), &b""[..]), "{words:?}");
+    }
+}
+
+#[test]
+fn an_error_that_nobody_reads_has_its_exit_code() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_asmp"));
+    let output = command.args(["analyze", "/nowhere"]).stdout(unread()).stderr(unread()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn output_that_is_lost_otherwise_is_a_failure() {
+    let full = || Stdio::from(std::fs::File::options().write(true).open("/dev/full").unwrap());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_asmp"));
+    command.current_dir(examples()).args(["analyze", "robot.toml", "--policy", "np-edf"]);
+    let output = command.stdout(full()).stderr(Stdio::piped()).output().unwrap();
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert!(words.contains("standard output cannot be written"), "{words}");
+    assert_eq!(output.status.code(), Some(1));
 }
