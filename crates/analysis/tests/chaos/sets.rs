@@ -2,7 +2,7 @@
 
 use super::numbers::{Met, index, number, one_in, some};
 use asmp_analysis::chain::{Chain, holistic};
-use asmp_analysis::deadline::{Domain, admission};
+use asmp_analysis::deadline::{Domain, admission, ratio};
 use asmp_analysis::place::{By, Room, place};
 use asmp_analysis::simulate::{
     Background, Execution, Interrupt, Random, Record, Releases, Run, Simulation, Statistics, first_miss,
@@ -88,7 +88,7 @@ pub fn once(seed: u64, met: &mut Met) {
     let mut domain = Domain::of(random.up_to(4) as u32);
     domain.rt_runtime_us = (random.up_to(3) > 0).then(|| number(random));
     domain.rt_period_us = number(random);
-    domain.server_ns = one_in(random, 2).then(|| (number(random), number(random)));
+    domain.servers = ratio(some(random), number(random));
     domain.least_period_ns = some(random);
     domain.most_period_ns = number(random);
     met.worked(admission(&tasks, &domain, &little).is_ok());
