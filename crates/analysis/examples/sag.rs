@@ -38,22 +38,26 @@ fn set(seed: u64, count: usize) -> Vec<Task> {
         .collect()
 }
 
-/// Task, job, earliest and latest release, least and most cost, deadline, priority.
+/// Task, job, earliest and latest release, least and most cost, deadline, priority: the deadline, and of equal ones first
+/// released first, then as in the set, which is the order of our simulator.
 fn jobs(tasks: &[Task], least_cost: impl Fn(&Task) -> u64) -> String {
+    let end = tasks.iter().map(|task| task.period_ns).max().unwrap_or(0);
+    let of = |(index, task): (usize, &Task)| {
+        (0..end).step_by(task.period_ns as usize).map(move |release| (release, index))
+    };
+    let mut releases: Vec<(u64, usize)> = tasks.iter().enumerate().flat_map(of).collect();
+    releases.sort_unstable();
     let mut lines =
         "Task ID, Job ID, Arrival min, Arrival max, Cost min, Cost max, Deadline, Priority\n".to_owned();
-    let end = tasks.iter().map(|task| task.period_ns).max().unwrap_or(0);
-    let mut number = 0;
-    for (index, task) in tasks.iter().enumerate() {
-        for release in (0..end).step_by(task.period_ns as usize) {
-            number += 1;
-            let (due, least, most) = (release + task.deadline_ns, least_cost(task), task.cost_ns());
-            let _ = writeln!(
-                lines,
-                "{}, {number}, {release}, {release}, {least}, {most}, {due}, {due}",
-                index + 1
-            );
-        }
+    for (number, (release, index)) in releases.into_iter().enumerate() {
+        let task = &tasks[index];
+        let (due, least, most) = (release + task.deadline_ns, least_cost(task), task.cost_ns());
+        let priority = due * 1_000_000 + number as u64;
+        let _ = writeln!(
+            lines,
+            "{}, {number}, {release}, {release}, {least}, {most}, {due}, {priority}",
+            index + 1
+        );
     }
     lines
 }
