@@ -18,7 +18,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// Their least common multiple is the longest.
+/// Their least common multiple is the longest, so that is a hyperperiod of every set.
 const PERIODS_US: [u64; 8] = [1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000];
 
 /// UUniFast, but no job longer than a part of the shortest period: else nearly all sets are refused.
@@ -41,7 +41,7 @@ fn set(seed: u64, count: usize) -> Vec<Task> {
 /// Task, job, earliest and latest release, least and most cost, deadline, priority: the deadline, and of equal ones first
 /// released first, then as in the set, which is the order of our simulator.
 fn jobs(tasks: &[Task], least_cost: impl Fn(&Task) -> u64) -> String {
-    let end = tasks.iter().map(|task| task.period_ns).max().unwrap_or(0);
+    let end = PERIODS_US[PERIODS_US.len() - 1];
     let of = |(index, task): (usize, &Task)| {
         (0..end).step_by(task.period_ns as usize).map(move |release| (release, index))
     };
