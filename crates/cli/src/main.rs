@@ -36,8 +36,10 @@ fn main() -> ExitCode {
     let linux = Linux::new();
     let shield = Shield::new(&linux, Store::at(RUN_DIR));
     match obey(&shield, Cli::parse().command) {
-        Ok(0) if !print::is_complete() => ExitCode::from(exit::UNEXPECTED),
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => match (print::is_complete(), code) {
+            (false, 0) => ExitCode::from(exit::UNEXPECTED),
+            _ => ExitCode::from(code),
+        },
         Err(error) => {
             eprintln!("asmp: {error:#}");
             for line in change::details(&error) {
