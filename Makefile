@@ -34,11 +34,12 @@ bench-channels:
 	cargo run --release -p asmp-rt --example call_bench
 	-cargo run --release -p asmp-rt --example calibrated_timer
 
-# libasmp_rt for C: libraries, headers, pkg-config, CMake find module.
+# libasmp_rt for C: libraries, headers, pkg-config, CMake find module, and asmp-rtf, which serves a FIFO as a file.
 PREFIX ?= /usr/local
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 install-rt:
 	cargo build --release -p asmp-rt-c
+	install -Dm755 -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/release/asmp-rtf
 	install -Dm755 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/release/libasmp_rt.so
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/release/libasmp_rt.a
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/include crates/rt-c/include/asmp_rt.h

@@ -28,6 +28,7 @@ chromium      chromium
 ld            binutils
 cmake         cmake
 pkg-config    pkg-config
+valgrind      valgrind
 '
 
 missing_packages() {

@@ -14,6 +14,31 @@
 #include <time.h>
 
 /*
+ `flags` of asmp_call_serve: clients are served in turn, slot after slot, neither by priority nor in the order they came.
+ */
+#define ASMP_CALL_DIRECT 1
+
+/*
+ `flags` of asmp_call_serve: a client that waits lends its scheduling priority to the server. Linux 5.14; both in one PID namespace.
+ */
+#define ASMP_CALL_INHERIT 2
+
+/*
+ No request: there are bits only.
+ */
+#define ASMP_WANT_NONE 0
+
+/*
+ A request that is to be answered.
+ */
+#define ASMP_WANT_ANSWER 1
+
+/*
+ A request that was answered by being taken.
+ */
+#define ASMP_WANT_NOTHING 2
+
+/*
  FIFOs, 0 to RTF_NO - 1.
  */
 #define RTF_NO 64
@@ -24,6 +49,21 @@
 #define SCHED_EDF_NP 3792
 
 /*
+ A client of a call channel, in a slot of its own; for one thread at a time.
+ */
+struct asmp_client;
+
+/*
+ A record in shared memory, of which every reader sees the newest whole one.
+ */
+struct asmp_record;
+
+/*
+ The one server of a call channel, for the thread that opened it.
+ */
+struct asmp_server;
+
+/*
  Registers of the interrupted program: RTLinux's handlers are given a pointer to them; here it is always null.
  */
 struct pt_regs;
@@ -32,6 +72,36 @@ struct pt_regs;
  An open FIFO of the time-sharing side.
  */
 struct rtf_file;
+
+/*
+ What is sent and answered: as much as one cache line.
+ */
+struct asmp_message {
+  uint64_t words[8];
+};
+
+/*
+ What a receive gives: notification bits, a request, or both. What a client says may be anything.
+ */
+struct asmp_received {
+  /*
+   Notification bits set since the last time.
+   */
+  uint64_t bits;
+  /*
+   ASMP_WANT_NONE, and what follows does not count; else the request's.
+   */
+  int want;
+  /*
+   Its slot: what asmp_call_set_ceiling and asmp_call_notify_client go by.
+   */
+  unsigned int client;
+  /*
+   As the client claims, at most its ceiling. 0 with ASMP_CALL_DIRECT.
+   */
+  unsigned int priority;
+  struct asmp_message message;
+};
 
 /*
  What a program is told of accesses by; its value is not used.
@@ -56,6 +126,204 @@ typedef unsigned int (*rtl_irq_handler_t)(unsigned int irq, struct pt_regs *regi
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+/*
+ Becomes a client of the call channel `name`: in the slot `slot`, or below 0 in the first that is free. Set-up only: allocates, takes
+ a lock, reads a directory. Ends with asmp_client_close.
+
+ The client, or null, with errno and asmp_why(): ENODEV, nobody has served it yet; EAGAIN, all slots are taken; EBUSY, that slot is, or
+ the name stands for something else, or was made by another version of this library; EINVAL, the name, or there is no such slot;
+ EACCES, the directory is not this user's; EMFILE.
+
+ # Safety
+ `name` is a C string.
+ */
+struct asmp_client *asmp_call_attach(const char *name,
+                                     int slot);
+
+/*
+ Sends a message and waits up to `timeout_ns` (below 0: for ever; 0: not at all) for the answer. With a timeout it returns in
+ time, whatever others write into the shared memory. No allocation; system calls: none while the server is awake and answers within the spins; else
+ one to wake it and one to sleep, and three every 100 ms, to see whether the server lives. 0, or -ENOTCONN, nobody serves; -ETIMEDOUT, no
+ answer in time, and the server never will take the request; -EINPROGRESS, no answer in time, but it was taken; -EPIPE, the server
+ ended before it answered; -ENODATA, it went on without an answer; -EINVAL, no client, message or place for the answer. After each
+ of them the client can call again.
+
+ # Safety
+ `client` is null or came from asmp_call_attach, and no other thread uses it now; `message` is null or readable, `answer` null or
+ writable; they may be the same.
+ */
+int asmp_call(struct asmp_client *client,
+              const struct asmp_message *message,
+              struct asmp_message *answer,
+              long long timeout_ns);
+
+/*
+ Sends a message and waits until the server has taken it. Costs and errors as asmp_call, but for -ENODATA.
+
+ # Safety
+ `client` is null or came from asmp_call_attach, and no other thread uses it now; `message` is null or readable.
+ */
+int asmp_call_send(struct asmp_client *client,
+                   const struct asmp_message *message,
+                   long long timeout_ns);
+
+/*
+ Sets notification bits for the server, and does not wait; they are there for a server that comes later, too. Bounded, no
+ allocation; at most one system call. 0, or -EINVAL, no client.
+
+ # Safety
+ `client` is null or came from asmp_call_attach, and no other thread uses it now.
+ */
+int asmp_call_notify(struct asmp_client *client,
+                     uint64_t bits);
+
+/*
+ Waits up to `timeout_ns` (below 0: for ever; 0: not at all) for notification bits, and takes them. No allocation; system calls: none
+ if there are bits, else one to sleep and two every 100 ms. 0 and the bits in `bits`, or -ETIMEDOUT, none came; -ENOTCONN, there are
+ none and nobody serves; -EPIPE, the server ended; -EINVAL.
+
+ # Safety
+ `client` is null or came from asmp_call_attach, and no other thread uses it now; `bits` is null or writable.
+ */
+int asmp_call_wait_bits(struct asmp_client *client,
+                        uint64_t *bits,
+                        long long timeout_ns);
+
+/*
+ What the next requests claim, larger is more urgent; 0 at first. It orders the server's queue; what ASMP_CALL_INHERIT lends is the
+ calling thread's own scheduling priority. Bounded, no system call. 0, or -EINVAL, no client.
+
+ # Safety
+ `client` is null or came from asmp_call_attach, and no other thread uses it now.
+ */
+int asmp_call_set_priority(struct asmp_client *client,
+                           unsigned int priority);
+
+/*
+ How often to look before going to sleep, for a server on another CPU; 0 at first. Bounded, no system call. 0, or -EINVAL, no client.
+
+ # Safety
+ `client` is null or came from asmp_call_attach, and no other thread uses it now.
+ */
+int asmp_client_set_spins(struct asmp_client *client,
+                          unsigned int spins);
+
+/*
+ The client's slot, by which the server knows it; or -EINVAL, no client. Bounded, no system call.
+
+ # Safety
+ `client` is null or came from asmp_call_attach, and no other thread uses it now.
+ */
+int asmp_call_slot(struct asmp_client *client);
+
+/*
+ Leaves its slot to another; null is ignored. Set-up only: system calls.
+
+ # Safety
+ `client` is null or came from asmp_call_attach, and is used no more.
+ */
+void asmp_client_close(struct asmp_client *client);
+
+/*
+ Makes the call channel `name` with slots for `clients`, 1 to 30, and serves it; or takes it over from a server that has
+ ended, whose waiting clients get -EPIPE. `flags`: ASMP_CALL_DIRECT, ASMP_CALL_INHERIT, or 0. The waiting client with the
+ highest priority is served first, among equals the one that came first, unless ASMP_CALL_DIRECT is said. Stays with this thread.
+ Set-up only: allocates, takes a lock, reads a directory. Ends with asmp_server_close.
+
+ The server, or null, with errno and asmp_why(): EINVAL, the name, the number of clients or the flags; EBUSY, there is a server, or the name
+ stands for other slots or flags, for something else, or was made by another version of this library; ENOMEM, no room; EACCES, the
+ directory is not this user's; EMFILE.
+
+ # Safety
+ `name` is a C string.
+ */
+struct asmp_server *asmp_call_serve(const char *name,
+                                    unsigned int clients,
+                                    unsigned int flags);
+
+/*
+ Waits up to `timeout_ns` (below 0: for ever; 0: not at all) for a request, notification bits or both. A client that still waits for the
+ answer to its call gets -ENODATA. No allocation; system calls: one to sleep, one or two for each client to wake. 0, or
+ -ETIMEDOUT, nothing came; -EINVAL, no server or no place for it; -EPERM, another thread than the one that opened it.
+
+ # Safety
+ `server` is null or came from asmp_call_serve; `into` is null or writable.
+ */
+int asmp_call_receive(struct asmp_server *server,
+                      struct asmp_received *into,
+                      long long timeout_ns);
+
+/*
+ Answers the call that was received last. Does not wait for the client, and does not notice that it is dead. Bounded, no allocation;
+ system calls: none, or one to wake the client (two with ASMP_CALL_INHERIT). 0, or -ESRCH, nobody waits for an answer; -EINVAL;
+ -EPERM.
+
+ # Safety
+ `server` is null or came from asmp_call_serve; `answer` is null or readable.
+ */
+int asmp_call_reply(struct asmp_server *server,
+                    const struct asmp_message *answer);
+
+/*
+ asmp_call_reply and asmp_call_receive in one step, with the errors of both; -ESRCH did not wait. `answer` may lie in `into`.
+
+ # Safety
+ As asmp_call_reply and asmp_call_receive.
+ */
+int asmp_call_reply_wait(struct asmp_server *server,
+                         const struct asmp_message *answer,
+                         struct asmp_received *into,
+                         long long timeout_ns);
+
+/*
+ What the server believes of this client's priority at most; without it, anything. Bounded, no system call. 0, or -EINVAL, no server;
+ -EPERM. Nothing happens for a slot that is not.
+
+ # Safety
+ `server` is null or came from asmp_call_serve.
+ */
+int asmp_call_set_ceiling(struct asmp_server *server,
+                          unsigned int client,
+                          unsigned int priority);
+
+/*
+ How often to look before going to sleep, for clients on other CPUs; 0 at first. Bounded, no system call. 0, or -EINVAL, no server;
+ -EPERM.
+
+ # Safety
+ `server` is null or came from asmp_call_serve.
+ */
+int asmp_server_set_spins(struct asmp_server *server,
+                          unsigned int spins);
+
+/*
+ Sets notification bits for a client, and does not wait. Bounded, no allocation; at most one system call. 0, or -EINVAL, no
+ server; -EPERM. Nothing happens for a slot that is not.
+
+ # Safety
+ `server` is null or came from asmp_call_serve.
+ */
+int asmp_call_notify_client(struct asmp_server *server,
+                            unsigned int client,
+                            uint64_t bits);
+
+/*
+ 1, there is a client in this slot, alive; 0, there is none; or -EINVAL, no server; -EPERM. One system call.
+
+ # Safety
+ `server` is null or came from asmp_call_serve.
+ */
+int asmp_call_has_client(struct asmp_server *server, unsigned int client);
+
+/*
+ Serves no more: a client whose call was taken gets -ENODATA, others that wait -EPIPE. The channel stays as long as a client has it. Set-up only:
+ system calls. 0, also for null; or -EPERM, another thread than the one that opened it.
+
+ # Safety
+ `server` is null or came from asmp_call_serve, and is used no more once this was 0.
+ */
+int asmp_server_close(struct asmp_server *server);
 
 /*
  Makes FIFO number `fifo`, in which at least `size` bytes fit, however they are cut (it takes 16 times that much
@@ -201,6 +469,119 @@ ptrdiff_t rtf_write_np(struct rtf_file *file,
  `file` came from `rtf_open_np` and is used no more.
  */
 void rtf_close_np(struct rtf_file *file);
+
+/*
+ Maps `size` bytes of shared memory by the name `name` (null: "default"): what is there already, if it has at least that
+ size, else new memory, all zeros. A `size` of 0 maps only what is there. Every call maps it anew, and needs its own
+ mbuff_free. The memory stays as long as one process has it mapped (RTLinux's stayed until it was freed). It begins at
+ a multiple of 64. Other processes may change it at any time: asmp_record_alloc has records that are never seen in part.
+
+ Set-up only: allocates, takes a lock, reads a directory; touches every page. Reading and writing later costs no system call.
+
+ The first byte, or null, with errno and asmp_why(): EINVAL, a size below 0, or a name that is not 1 to 64 letters, digits, '-' or
+ '_'; EIO, what is there is smaller; ENODEV, a size of 0 and nothing there; EBUSY, the name stands for records, a FIFO or calls, or was
+ made by another version of this library; ENOMEM, no room; EACCES, the directory is not this user's; EMFILE.
+
+ # Safety
+ `name` is null or a C string.
+ */
+void *mbuff_alloc(const char *name,
+                  int size);
+
+/*
+ The same as mbuff_alloc. In RTLinux what came by attach was not counted as allocated; here memory goes with its last mapping,
+ whichever call made that.
+
+ # Safety
+ As mbuff_alloc.
+ */
+void *mbuff_attach(const char *name,
+                   int size);
+
+/*
+ Unmaps what mbuff_alloc gave; null is ignored. Set-up only: system calls. Where no such mapping begins at `mbuf`, nothing happens but
+ errno = EINVAL and asmp_why().
+
+ # Safety
+ `name` is null or a C string; nobody uses that mapping any more.
+ */
+void mbuff_free(const char *name,
+                void *mbuf);
+
+/*
+ The same as mbuff_free, for what mbuff_attach gave.
+
+ # Safety
+ As mbuff_free.
+ */
+void mbuff_detach(const char *name, void *mbuf);
+
+/*
+ Makes shared memory for a record of `size` bytes, or attaches to what has this name and size. The record's type
+ should have no padding, and no pointers. Set-up only: allocates, takes a lock, reads a directory. Ends with
+ asmp_record_free; the memory goes with the last who has it.
+
+ The record, or null, with errno and asmp_why(): EINVAL, the name; EBUSY, the name stands for records of
+ another size, for something else, or was made by another version of this library; ENOMEM, no room, or a size of 0; EACCES;
+ EMFILE.
+
+ # Safety
+ `name` is a C string.
+ */
+struct asmp_record *asmp_record_alloc(const char *name,
+                                      size_t size);
+
+/*
+ As asmp_record_alloc, but only what is there; else errno is ENODEV.
+
+ # Safety
+ `name` is a C string.
+ */
+struct asmp_record *asmp_record_attach(const char *name, size_t size);
+
+/*
+ Makes the `size` bytes at `value` the newest record. The first write makes this process the one writer, until
+ asmp_record_free or its end (two system calls; a write of 0 bytes takes the role up in advance); it goes on from the last whole
+ record, whatever became of the writer before. From then on bounded, O(size): no system call, no allocation, no waiting, whatever
+ readers do or become. 0, or -EBUSY, another is the writer; -EINVAL, no record, no value or not its size; -EIO, the kernel took the
+ role away.
+
+ # Safety
+ `record` is null or came from asmp_record_alloc or asmp_record_attach, and no other thread uses it now; `value` points to
+ `size` readable bytes.
+ */
+int asmp_record_write(struct asmp_record *record,
+                      const void *value,
+                      size_t size);
+
+/*
+ Copies the newest whole record to `value`. Bounded: at most 16 copies; no system call, no allocation; does not wait for a writer
+ that was stopped or killed in the middle of a record. The record's number, 1 being the first; 0, there is none yet; or -EAGAIN, the
+ writer was faster 16 times: read again; -EINVAL, no record, no value or not its size; -EIO, as asmp_record_write.
+
+ # Safety
+ `record` is null or came from asmp_record_alloc or asmp_record_attach, and no other thread writes by it now; `value` points
+ to `size` writable bytes.
+ */
+long long asmp_record_read(const struct asmp_record *record,
+                           void *value,
+                           size_t size);
+
+/*
+ 1, another process or another asmp_record of this one is the writer, alive; 0, none is. One system call.
+
+ # Safety
+ `record` is null or came from asmp_record_alloc or asmp_record_attach.
+ */
+int asmp_record_has_writer(const struct asmp_record *record);
+
+/*
+ Lets it go; null is ignored. Set-up only: system calls.
+
+ # Safety
+ `record` is null or came from asmp_record_alloc or asmp_record_attach, and is used no more.
+ */
+void asmp_record_free(struct asmp_record *record);
 
 /*
  From now on threads keep the ordinary policy, whatever they ask for: to try a program out where real-time policies are
@@ -399,6 +780,12 @@ int rtl_linux_priority_np(int priority);
  Releases that the thread missed since it first had a period; 0 for one without. Bounded, no system call.
  */
 unsigned long long rtl_overruns_np(pthread_t thread);
+
+/*
+ One line, with what to do, about the last mbuff_alloc, mbuff_attach, mbuff_free, mbuff_detach, asmp_record_alloc, asmp_record_attach,
+ asmp_call_serve or asmp_call_attach of this thread that failed; empty if none has. Valid until the next one fails. No system call.
+ */
+const char *asmp_why(void);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -12,13 +12,14 @@ mod table;
 mod user;
 mod watch;
 
-use asmp_rt::fifo::{Fifo, Options};
+use crate::why::number;
+use asmp_rt::fifo::{Fifo, FifoWriter, Options};
 use asmp_rt::ring::{Overflow, RingError};
 use asmp_rt::shm::{Role, ShmError, default_dir};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
-use table::{Halves, Slot, slot};
+use table::{Half, Halves, Slot, State, slot};
 
 /// FIFOs, 0 to RTF_NO - 1.
 pub const RTF_NO: c_uint = 64;
@@ -34,18 +35,6 @@ static SETUP: Mutex<()> = Mutex::new(());
 
 fn name_of(fifo: c_uint) -> String {
     format!("rtf{fifo}")
-}
-
-/// What a program is told when a channel cannot be had.
-fn number(error: &ShmError) -> c_int {
-    -match error {
-        ShmError::NoRoom { .. } | ShmError::BadSize { .. } => libc::ENOMEM,
-        ShmError::NameTaken { .. } | ShmError::RoleTaken { .. } | ShmError::Mismatch { .. } => libc::EBUSY,
-        ShmError::Missing { .. } => libc::ENODEV,
-        ShmError::ForeignDir { .. } => libc::EACCES,
-        ShmError::Io { cause, .. } => cause.raw_os_error().unwrap_or(libc::EIO),
-        ShmError::BadName { .. } => libc::EINVAL,
-    }
 }
 
 /// The value of a C function.
@@ -171,31 +160,51 @@ pub extern "C" fn rtf_resize(fifo: c_uint, size: c_int) -> c_int {
     value(resize())
 }
 
-/// Puts all `count` bytes or none. Bounded: O(count). System calls: two at the first put; none later while this
-/// process's other threads leave this end alone. No allocation. `count`, or -ENODEV, no such number; -EINVAL, not created,
+/// Puts all `count` bytes or none. Bounded: O(count). System calls: two at the first put and one at each thread's first; none
+/// later while this process's other threads leave this end alone. No allocation. `count`, or -ENODEV, no such number; -EINVAL, not created,
 /// or no buffer; -ENOSPC, they do not fit; -EBUSY, another process is the writer (one system call each time).
 ///
 /// # Safety
 /// `buffer` points to `count` readable bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rtf_put(fifo: c_uint, buffer: *const c_void, count: c_int) -> c_int {
-    let put = || {
-        let length = length(buffer, count)?;
-        let bytes = match length {
-            0 => &[],
-            // SAFETY: not null, and the caller vouches for the length.
-            _ => unsafe { std::slice::from_raw_parts(buffer.cast(), length) },
-        };
-        let mut half = slot(fifo)?.halves()?.put.lock();
-        let half = half.as_mut().ok_or(-libc::EINVAL)?;
-        let writer = half.end()?;
-        if length > 0 {
-            // Larger than the FIFO: there is no room either.
-            writer.put(bytes).map_err(|_| -libc::ENOSPC)?;
-        }
-        Ok(half.on_access)
+    let (length, halves) = match length(buffer, count).and_then(|length| Ok((length, slot(fifo)?.halves()?)))
+    {
+        Ok(found) => found,
+        Err(error) => return error,
     };
-    put().map_or_else(|error| error, |handler| told(handler, fifo, count))
+    let bytes = match length {
+        0 => &[],
+        // SAFETY: not null, and the caller vouches for the length.
+        _ => unsafe { std::slice::from_raw_parts(buffer.cast(), length) },
+    };
+    let mut half = halves.put.lock();
+    let (put, handler) = match &mut *half {
+        Some(Half { state: State::Ours(writer), on_access }) => (put_by(writer, bytes), *on_access),
+        other => first_put(other, bytes),
+    };
+    drop(half);
+    if put != 0 {
+        return put;
+    }
+    told(handler, fifo, length as c_int)
+}
+
+/// Of who is not the writer yet.
+#[cold]
+fn first_put(half: &mut Option<Half<FifoWriter>>, bytes: &[u8]) -> (c_int, RtfHandler) {
+    let put = |half: &mut Half<FifoWriter>| Ok((put_by(half.end()?, bytes), half.on_access));
+    half.as_mut().ok_or(-libc::EINVAL).and_then(put).unwrap_or_else(|error| (error, None))
+}
+
+/// 0, or the error.
+#[inline(always)]
+fn put_by(writer: &mut FifoWriter, bytes: &[u8]) -> c_int {
+    match writer.put(bytes) {
+        // Larger than the FIFO: there is no room either.
+        Err(_) if !bytes.is_empty() => -libc::ENOSPC,
+        _ => 0,
+    }
 }
 
 /// Gets up to `count` bytes, as many as there are, over the bounds of puts; 0, there are none. Bounded: O(count). System

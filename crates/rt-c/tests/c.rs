@@ -1,7 +1,13 @@
 //! C programs against the library as it is built: RTLinux sources rebuild and behave.
 
+#[path = "c/call.rs"]
+mod call;
 #[path = "c/fifo.rs"]
 mod fifo;
+#[path = "c/mbuff.rs"]
+mod mbuff;
+#[path = "c/place.rs"]
+mod place;
 
 use serde_json::Value;
 use std::fs;
@@ -183,83 +189,4 @@ fn a_program_without_permission_says_why_and_what_to_do() {
         code == Some(1) && said.contains("init_module: Operation not permitted (no permission"),
         "{said}"
     );
-}
-
-/// The library, headers and files for build tools, laid out as they are installed.
-fn install(prefix: &Path) {
-    let copy = |from: &Path, to: &str| {
-        let to = prefix.join(to);
-        fs::create_dir_all(to.parent().unwrap()).unwrap();
-        fs::copy(from, to).unwrap();
-    };
-    copy(library("so"), "lib/libasmp_rt.so");
-    let headers = root().join("include");
-    copy(&headers.join("asmp_rt.h"), "include/asmp_rt.h");
-    for directory in ["", "linux/", "asm/"] {
-        for entry in fs::read_dir(headers.join("rtlinux").join(directory)).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_file() {
-                let name = path.file_name().unwrap().to_str().unwrap();
-                copy(&path, &format!("include/rtlinux/{directory}{name}"));
-            }
-        }
-    }
-    copy(&root().join("cmake/FindAsmpRt.cmake"), "share/cmake/FindAsmpRt.cmake");
-    for name in ["asmp_rt.pc", "asmp_rtlinux.pc"] {
-        let template = fs::read_to_string(root().join(format!("{name}.in"))).unwrap();
-        let filled = template.replace("@PREFIX@", prefix.to_str().unwrap());
-        let filled = filled.replace("@VERSION@", env!("CARGO_PKG_VERSION"));
-        assert!(!filled.contains('@'), "{filled}");
-        fs::create_dir_all(prefix.join("lib/pkgconfig")).unwrap();
-        fs::write(prefix.join("lib/pkgconfig").join(name), filled).unwrap();
-    }
-}
-
-fn run(command: &mut Command) -> String {
-    let output = command.output();
-    let output = output.unwrap_or_else(|error| {
-        panic!("{:?}: {error} (make setup installs what is missing)", command.get_program())
-    });
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    said
-}
-
-#[test]
-fn pkg_config_says_all_that_an_rtlinux_source_needs() {
-    let dir = tempfile::tempdir().unwrap();
-    install(dir.path());
-    let ask = |arguments: &[&str]| {
-        let mut command = Command::new("pkg-config");
-        run(command.env("PKG_CONFIG_PATH", dir.path().join("lib/pkgconfig")).args(arguments))
-    };
-    let main = ask(&["--variable=rtl_main", "asmp_rtlinux"]);
-    let flags = ask(&["--cflags", "--libs", "asmp_rtlinux"]);
-    let examples = root().join("../../examples/rt/c");
-    let mut cc = Command::new("cc");
-    cc.args(["square_wave.c", "fake_port.c"].map(|name| examples.join(name))).arg(main.trim());
-    cc.args(flags.split_whitespace()).arg("-o").arg(dir.path().join("square_wave"));
-    run(&mut cc);
-}
-
-#[test]
-fn cmake_finds_the_library_and_builds_an_rtlinux_source() {
-    let dir = tempfile::tempdir().unwrap();
-    install(dir.path());
-    let examples = fs::canonicalize(root().join("../../examples/rt/c")).unwrap();
-    let (prefix, examples) = (dir.path().display(), examples.display());
-    let project = format!(
-        "cmake_minimum_required(VERSION 3.13)\nproject(wave C)\nlist(APPEND CMAKE_MODULE_PATH {prefix}/share/cmake)\n\
-         find_package(AsmpRt REQUIRED)\nadd_executable(wave {examples}/square_wave.c {examples}/fake_port.c)\n\
-         target_link_libraries(wave AsmpRt::RTLinux)\n"
-    );
-    let source = dir.path().join("project");
-    fs::create_dir(&source).unwrap();
-    fs::write(source.join("CMakeLists.txt"), project).unwrap();
-    let build = dir.path().join("build");
-    let mut configure = Command::new("cmake");
-    configure.arg(format!("-DAsmpRt_ROOT={prefix}")).arg("-S").arg(&source).arg("-B").arg(&build);
-    run(&mut configure);
-    run(Command::new("cmake").arg("--build").arg(&build));
-    assert!(build.join("wave").is_file());
 }

@@ -67,7 +67,7 @@ impl Record {
     #[pyo3(signature = (name, *, dir = None))]
     fn attach(py: Python<'_>, name: &str, dir: Option<PathBuf>) -> PyResult<Self> {
         let dir = crate::directory(dir);
-        let found = py.detach(|| RawRecord::attach(&dir, name)).map_err(errors::mbuff)?;
+        let found = py.detach(|| RawRecord::attach_any(&dir, name)).map_err(errors::mbuff)?;
         Ok(Self::of(dir, name, found))
     }
 
@@ -98,7 +98,7 @@ impl Record {
     fn writer(&self, py: Python<'_>) -> PyResult<RecordWriter> {
         self.slot.with(py, |_| ())?;
         let name = self.slot.name.as_str();
-        let made = py.detach(|| RawRecord::attach(&self.dir, name)?.writer()).map_err(errors::mbuff)?;
+        let made = py.detach(|| RawRecord::attach_any(&self.dir, name)?.writer()).map_err(errors::mbuff)?;
         Ok(RecordWriter { slot: Slot::new("the writer of record", name, made) })
     }
 

@@ -49,12 +49,80 @@ pub enum RingError {
     Corrupt,
 }
 
+/// The words of frames, by positions; of a power of two.
+#[derive(Debug, Clone, Copy)]
+struct Words<'a>(&'a [AtomicU64]);
+
+impl<'a> Words<'a> {
+    #[inline]
+    fn at(self, position: u64) -> &'a AtomicU64 {
+        &self.0[(position as usize) & (self.0.len() - 1)]
+    }
+
+    /// The words from `position` on, up to the end of the memory and at most `count`.
+    #[inline]
+    fn run(self, position: u64, count: usize) -> &'a [AtomicU64] {
+        let from = &self.0[(position as usize) & (self.0.len() - 1)..];
+        &from[..count.min(from.len())]
+    }
+
+    #[inline(always)]
+    fn store(self, position: u64, bytes: &[u8]) {
+        let from = (position as usize) & (self.0.len() - 1);
+        let places = &self.0[from..];
+        // A record of one line costs no loop.
+        if let (Some(line), Ok(from)) = (places.first_chunk::<8>(), <&[u8; 64]>::try_from(bytes)) {
+            return store_line(line, from);
+        }
+        match places.get(..bytes.len().div_ceil(8)) {
+            Some(places) => store_bytes(places, bytes),
+            None => self.store_around(position, bytes),
+        }
+    }
+
+    /// The memory ends in between, and goes on at its beginning.
+    #[cold]
+    fn store_around(self, position: u64, bytes: &[u8]) {
+        let run = self.run(position, bytes.len().div_ceil(8));
+        let (now, later) = bytes.split_at(bytes.len().min(run.len() * 8));
+        store_bytes(run, now);
+        store_bytes(self.run(position.wrapping_add(run.len() as u64), later.len().div_ceil(8)), later);
+    }
+
+    /// Bytes from `offset` on of a frame whose bytes begin at `position`.
+    #[inline]
+    fn load(self, position: u64, offset: u64, into: &mut [u8]) {
+        if offset.is_multiple_of(8) {
+            let mut position = position.wrapping_add(offset / 8);
+            let (mut words, rest) = into.as_chunks_mut::<8>();
+            while !words.is_empty() {
+                let run = self.run(position, words.len());
+                let (now, later) = words.split_at_mut(run.len());
+                for (place, word) in run.iter().zip(now) {
+                    *word = place.load(Relaxed).to_ne_bytes();
+                }
+                words = later;
+                position = position.wrapping_add(run.len() as u64);
+            }
+            let count = rest.len();
+            if count > 0 {
+                rest.copy_from_slice(&self.at(position).load(Relaxed).to_ne_bytes()[..count]);
+            }
+        } else {
+            for (place, byte) in (offset..).zip(into) {
+                let word = self.at(position.wrapping_add(place / 8)).load(Relaxed).to_ne_bytes();
+                *byte = word[(place % 8) as usize];
+            }
+        }
+    }
+}
+
 /// The shared memory as one end sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct Ring<'a> {
     head: &'a AtomicU64,
     tail: &'a AtomicU64,
-    words: &'a [AtomicU64],
+    words: Words<'a>,
     overflow: Overflow,
 }
 
@@ -67,17 +135,12 @@ impl<'a> Ring<'a> {
         overflow: Overflow,
     ) -> Option<Self> {
         let fits = words.len().is_power_of_two() && (4..=1 << 31).contains(&words.len());
-        fits.then_some(Self { head, tail, words, overflow })
-    }
-
-    #[inline]
-    fn word(&self, position: u64) -> &'a AtomicU64 {
-        &self.words[(position as usize) & (self.words.len() - 1)]
+        fits.then_some(Self { head, tail, words: Words(words), overflow })
     }
 
     /// Words of frames that fit at once: one less than there are, for the 0 that follows the last.
     fn capacity(&self) -> u64 {
-        self.words.len() as u64 - 1
+        self.words.0.len() as u64 - 1
     }
 
     /// Does `head` count no frame behind `tail`? It may lag: a frame is there before it is counted.
@@ -96,7 +159,7 @@ impl<'a> Ring<'a> {
     /// of the header: the frame's words are there, and the 0 behind them.
     #[inline]
     fn frame(&self, position: u64) -> Result<Option<(u64, u64)>, ()> {
-        match self.word(position).load(Acquire) {
+        match self.words.at(position).load(Acquire) {
             0 => Ok(None),
             header if header >> 32 == position & TAG => {
                 let length = header & TAG;
@@ -105,77 +168,32 @@ impl<'a> Ring<'a> {
             _ => Err(()),
         }
     }
-
-    /// The words from `position` on, up to the end of the memory and at most `count`.
-    #[inline]
-    fn run(&self, position: u64, count: usize) -> &'a [AtomicU64] {
-        let from = &self.words[(position as usize) & (self.words.len() - 1)..];
-        &from[..count.min(from.len())]
-    }
-
-    #[inline]
-    fn store(&self, position: u64, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        let run = self.run(position, words.len());
-        let (now, later) = words.split_at(run.len());
-        store_words(run, now);
-        if !later.is_empty() {
-            // The memory ends in between, and goes on at its beginning.
-            store_words(self.run(position.wrapping_add(run.len() as u64), later.len()), later);
-        }
-        if !rest.is_empty() {
-            let mut word = [0; 8];
-            word[..rest.len()].copy_from_slice(rest);
-            self.word(position.wrapping_add(words.len() as u64)).store(u64::from_ne_bytes(word), Relaxed);
-        }
-    }
-
-    /// Bytes from `offset` on of a frame whose bytes begin at `position`.
-    #[inline]
-    fn load(&self, position: u64, offset: u64, into: &mut [u8]) {
-        if offset.is_multiple_of(8) {
-            let mut position = position.wrapping_add(offset / 8);
-            let (mut words, rest) = into.as_chunks_mut::<8>();
-            while !words.is_empty() {
-                let run = self.run(position, words.len());
-                let (now, later) = words.split_at_mut(run.len());
-                for (place, word) in run.iter().zip(now) {
-                    *word = place.load(Relaxed).to_ne_bytes();
-                }
-                words = later;
-                position = position.wrapping_add(run.len() as u64);
-            }
-            let count = rest.len();
-            if count > 0 {
-                rest.copy_from_slice(&self.word(position).load(Relaxed).to_ne_bytes()[..count]);
-            }
-        } else {
-            for (place, byte) in (offset..).zip(into) {
-                let word = self.word(position.wrapping_add(place / 8)).load(Relaxed).to_ne_bytes();
-                *byte = word[(place % 8) as usize];
-            }
-        }
-    }
 }
 
-/// Lines of 64 bytes first: a loop of constant length costs half the instructions.
-#[inline]
-fn store_words(places: &[AtomicU64], words: &[[u8; 8]]) {
-    let ((lines, rest), (from, last)) = (places.as_chunks::<8>(), words.as_chunks::<8>());
-    for (line, from) in lines.iter().zip(from) {
-        for (place, word) in line.iter().zip(from) {
-            place.store(u64::from_ne_bytes(*word), Relaxed);
-        }
-    }
-    for (place, word) in rest.iter().zip(last) {
+#[inline(always)]
+fn store_line(places: &[AtomicU64; 8], line: &[u8; 64]) {
+    for (place, word) in places.iter().zip(line.as_chunks::<8>().0) {
         place.store(u64::from_ne_bytes(*word), Relaxed);
     }
 }
 
-/// What stands before a frame at `position`.
-#[inline(always)]
-fn header(position: u64, bytes: usize) -> u64 {
-    (position & TAG) << 32 | bytes as u64
+/// Lines first: a loop of constant length costs half the instructions.
+fn store_bytes(places: &[AtomicU64], bytes: &[u8]) {
+    let (lines, rest) = bytes.as_chunks::<64>();
+    for (places, line) in places.as_chunks::<8>().0.iter().zip(lines) {
+        store_line(places, line);
+    }
+    let places = &places[lines.len() * 8..];
+    let (words, rest) = rest.as_chunks::<8>();
+    for (place, word) in places.iter().zip(words) {
+        place.store(u64::from_ne_bytes(*word), Relaxed);
+    }
+    if !rest.is_empty() {
+        // What the last word lacks is 0.
+        let mut word = [0; 8];
+        word[..rest.len()].copy_from_slice(rest);
+        places[words.len()].store(u64::from_ne_bytes(word), Relaxed);
+    }
 }
 
 /// Half a word: the part of a position that a header repeats, and the length.
@@ -190,6 +208,8 @@ pub struct Writer {
     tail: u64,
     /// Frames thrown away to make room.
     pub dropped: u64,
+    /// Bytes of those frames.
+    pub dropped_bytes: u64,
     /// How often the shared words held what no reader writes.
     pub corrupted: u64,
 }
@@ -208,13 +228,13 @@ impl Writer {
             head = head.wrapping_add(words);
         }
         // In an honest ring it is 0 already.
-        ring.word(head).store(0, Relaxed);
+        ring.words.at(head).store(0, Relaxed);
         // Release pairs with the reader's Acquire of head.
         ring.head.store(head, Release);
         // Acquire pairs with Release of tail.
         let tail = ring.tail.load(Acquire);
         let tail = if head.wrapping_sub(tail) <= ring.capacity() { tail } else { head };
-        Self { head, tail, dropped: 0, corrupted: 0 }
+        Self { head, tail, dropped: 0, dropped_bytes: 0, corrupted: 0 }
     }
 
     /// Puts a whole frame in, or nothing. Bounded: O(bytes), plus O(frames dropped) with `DropOldest`. No system
@@ -225,43 +245,17 @@ impl Writer {
         if self.room(ring) < need {
             self.make_room(ring, need)?;
         }
-        ring.store(self.head.wrapping_add(1), bytes);
-        self.publish(ring, bytes.len(), self.head.wrapping_add(need));
-        Ok(())
-    }
-
-    /// Puts all frames in, or none; the reader finds the first one when all are there, and so meets the writer's lines
-    /// once for all of them. Bounded: O(bytes), otherwise as [`Writer::put`]; `BadLength` also if they do not fit together.
-    pub fn put_all(&mut self, ring: &Ring, frames: &[impl AsRef<[u8]>]) -> Result<(), RingError> {
-        let need = frames.iter().try_fold(0u64, |all, frame| {
-            ring.frame_words(frame.as_ref().len() as u64).map(|words| all + words)
-        });
-        let need = need.filter(|need| *need <= ring.capacity()).ok_or(RingError::BadLength)?;
-        let Some((first, others)) = frames.split_first() else { return Ok(()) };
-        if self.room(ring) < need {
-            self.make_room(ring, need)?;
-        }
-        let first = first.as_ref();
-        ring.store(self.head.wrapping_add(1), first);
-        let mut position = self.head.wrapping_add(1 + (first.len() as u64).div_ceil(8));
-        for frame in others.iter().map(AsRef::as_ref) {
-            ring.store(position.wrapping_add(1), frame);
-            ring.word(position).store(header(position, frame.len()), Relaxed);
-            position = position.wrapping_add(1 + (frame.len() as u64).div_ceil(8));
-        }
-        self.publish(ring, first.len(), position);
-        Ok(())
-    }
-
-    /// Lets the reader see what stands from `head` to `next`: its first frame has so many bytes.
-    #[inline(always)]
-    fn publish(&mut self, ring: &Ring, bytes: usize, next: u64) {
-        ring.word(next).store(0, Relaxed);
+        // A copy: the stores leave it alone, which the compiler cannot know.
+        let (words, head) = (ring.words, self.head);
+        words.store(head.wrapping_add(1), bytes);
+        let next = head.wrapping_add(need);
+        words.at(next).store(0, Relaxed);
         // Release pairs with the reader's Acquire of the header: it sees the frame's words and the 0 behind them.
-        ring.word(self.head).store(header(self.head, bytes), Release);
+        words.at(head).store((head & TAG) << 32 | bytes.len() as u64, Release);
         self.head = next;
         // Release pairs with the Acquire of who looks at head: the header is there.
         ring.head.store(next, Release);
+        Ok(())
     }
 
     /// Is there room for a frame of so many bytes? Looks at the reader's position.
@@ -305,18 +299,19 @@ impl Writer {
     /// Takes the oldest frame away from the reader, if it has not taken it meanwhile.
     fn drop_oldest(&mut self, ring: &Ring) {
         let held = self.head.wrapping_sub(self.tail);
-        let next = match ring.frame(self.tail) {
-            Ok(Some((_, words))) if words <= held => self.tail.wrapping_add(words),
+        let (bytes, next) = match ring.frame(self.tail) {
+            Ok(Some((bytes, words))) if words <= held => (bytes, self.tail.wrapping_add(words)),
             // Somebody scribbled over the header: everything goes.
             _ => {
                 self.corrupted += 1;
-                self.head
+                (0, self.head)
             }
         };
         // AcqRel: the reader's exchange of the same word is either before (and has its frame) or fails.
         match ring.tail.compare_exchange(self.tail, next, AcqRel, Acquire) {
             Ok(_) => {
                 self.dropped += 1;
+                self.dropped_bytes += bytes;
                 self.tail = next;
             }
             Err(tail) if self.head.wrapping_sub(tail) < held => self.tail = tail,
@@ -357,7 +352,24 @@ impl Reader {
             Overflow::Refuse => self.tail,
             Overflow::DropOldest => ring.tail.load(Relaxed),
         };
-        ring.word(tail).load(Relaxed) == 0
+        ring.words.at(tail).load(Relaxed) == 0
+    }
+
+    /// Bytes that could be got now. Bounded: O(frames). With `DropOldest` the writer may take them away meanwhile.
+    pub fn held_bytes(&self, ring: &Ring) -> u64 {
+        let tail = match ring.overflow {
+            Overflow::Refuse => self.tail,
+            Overflow::DropOldest => ring.tail.load(Relaxed),
+        };
+        let given = if tail == self.tail { self.given } else { 0 };
+        let (mut position, mut held) = (tail, 0u64);
+        while let Ok(Some((bytes, words))) = ring.frame(position) {
+            (position, held) = (position.wrapping_add(words), held + bytes);
+            if position.wrapping_sub(tail) > ring.capacity() {
+                break;
+            }
+        }
+        held.saturating_sub(given)
     }
 
     /// Copies bytes of the oldest frame: what does not fit into `into` comes with the next call. 0: the ring is
@@ -391,7 +403,7 @@ impl Reader {
         };
         self.empty = 0;
         let count = (length - self.given).min(into.len() as u64);
-        ring.load(self.tail.wrapping_add(1), self.given, &mut into[..count as usize]);
+        ring.words.load(self.tail.wrapping_add(1), self.given, &mut into[..count as usize]);
         self.given += count;
         if self.given == length {
             self.given = 0;
@@ -421,7 +433,7 @@ impl Reader {
         }
         // Acquire pairs with the writer's Release of head: a frame that it counts has its header.
         let head = ring.head.load(Acquire);
-        match ring.counts_less(head, self.tail) || ring.word(self.tail).load(Relaxed) != 0 {
+        match ring.counts_less(head, self.tail) || ring.words.at(self.tail).load(Relaxed) != 0 {
             true => Ok(0),
             false => self.reset(ring),
         }
@@ -444,7 +456,7 @@ impl Reader {
                 }
                 // Another frame came, or ours was dropped, or somebody scribbled. Only in the last case the tail still
                 // stands there, and so does what is not a frame.
-                if other == Ok(None) && ring.word(tail).load(Relaxed) != 0 {
+                if other == Ok(None) && ring.words.at(tail).load(Relaxed) != 0 {
                     return Ok(None);
                 }
                 // AcqRel as below.
@@ -457,7 +469,7 @@ impl Reader {
             }
         };
         let count = (length - self.given).min(into.len() as u64);
-        ring.load(tail.wrapping_add(1), self.given, &mut into[..count as usize]);
+        ring.words.load(tail.wrapping_add(1), self.given, &mut into[..count as usize]);
         let whole = self.given + count == length;
         let next = if whole { tail.wrapping_add(words) } else { tail };
         // AcqRel: Release orders our reads of the words before the writer may reuse them, and fails where the writer

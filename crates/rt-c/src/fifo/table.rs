@@ -3,7 +3,8 @@
 //! one is first.
 
 use crate::fifo::watch::Watcher;
-use crate::fifo::{RTF_NO, RtfHandler, number};
+use crate::fifo::{RTF_NO, RtfHandler};
+use crate::why::number;
 use asmp_rt::executive::pi_mutex::PiMutex;
 use asmp_rt::fifo::{Fifo, FifoReader, FifoWriter, Wake};
 use asmp_rt::shm::{Role, ShmError};
@@ -42,7 +43,7 @@ impl End for FifoReader {
     }
 }
 
-enum State<E> {
+pub enum State<E> {
     /// Mapped; the role is not ours.
     Mapped(Fifo),
     Ours(E),
@@ -51,7 +52,7 @@ enum State<E> {
 }
 
 pub struct Half<E> {
-    state: State<E>,
+    pub state: State<E>,
     pub on_access: RtfHandler,
 }
 

@@ -1,7 +1,8 @@
 //! The time-sharing side of the FIFOs, for C: what /dev/rtfN was. These calls sleep, and enter the kernel at will. For files
 //! that `cat` and `poll` can use, there is the program `asmp-rtf`.
 
-use crate::fifo::{RTF_NO, gather, name_of, number};
+use crate::fifo::{RTF_NO, gather, name_of};
+use crate::why::number;
 use asmp_rt::fifo::{Fifo, FifoReader, FifoWriter, WaitError, Wake};
 use asmp_rt::ring::RingError;
 use asmp_rt::shm::{Role, default_dir};

@@ -1,8 +1,9 @@
 //! The handler of time-sharing accesses: a thread that watches how far the other side has come. The real-time side does
 //! nothing for it, and a put or get does not become longer by it.
 
+use crate::fifo::name_of;
 use crate::fifo::table::Halves;
-use crate::fifo::{name_of, number};
+use crate::why::number;
 use asmp_rt::fifo::Fifo;
 use asmp_rt::shm::{Kind, Role, Shared};
 use std::ffi::{c_int, c_uint};

@@ -4,39 +4,17 @@ use asmp_rt::fifo::{Fifo, Options, Wake};
 use asmp_rt::ring::Overflow;
 use asmp_rt::shm::Role;
 
+use crate::place::{Place, Running, until};
 use crate::{compile, library, permitted, root, rtlinux, shims};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// Channels and programs of one test.
-struct Place {
-    dir: tempfile::TempDir,
-}
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 impl Place {
-    fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o700)).unwrap();
-        Self { dir }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn start(&self, program: &Path, arguments: &[&str]) -> Running {
-        let mut command = Command::new(program);
-        command.args(arguments).env("ASMP_CHANNELS", self.path("channels"));
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        Running { child, said }
-    }
-
     /// The echo of the examples; its FIFOs are there.
     fn echo(&self) -> Running {
         let program = self.path("fifo_echo");
@@ -70,60 +48,10 @@ impl Place {
     fn pump(&self, fifo: &str, direction: &str) -> Running {
         let served = self.path("run");
         let pump = Path::new(env!("CARGO_BIN_EXE_asmp-rtf"));
-        let running = self.start(pump, &[fifo, direction, served.to_str().unwrap()]);
+        let running = self.start(pump, &["--pipe", fifo, direction, served.to_str().unwrap()]);
         let file = served.join(format!("rtf{fifo}"));
         until(|| file.symlink_metadata().is_ok_and(|file| file.file_type().is_fifo()));
         running
-    }
-}
-
-/// A program; killed when dropped.
-struct Running {
-    child: Child,
-    said: BufReader<ChildStdout>,
-}
-
-impl Running {
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.said.read_line(&mut line).unwrap();
-        line.trim_end().to_owned()
-    }
-
-    fn complaint(&mut self) -> String {
-        let mut text = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
-        text
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// Asks it to end; what it said on stderr.
-    fn end(mut self) -> String {
-        // SAFETY: the child is not yet waited for, so its number is its own.
-        unsafe { libc::kill(self.child.id() as i32, libc::SIGTERM) };
-        let said = self.complaint();
-        assert!(self.child.wait().unwrap().success(), "{said}");
-        said
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// What another process does sooner or later; the time only ends a test that fails.
-fn until(mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !done() {
-        assert!(Instant::now() < end, "it never happened");
-        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -300,16 +228,16 @@ fn a_pump_refuses_what_it_cannot_serve() {
         let said = running.complaint();
         (running.child.wait().unwrap().code(), said)
     };
-    for arguments in [&["64", "to-rt"][..], &["1"], &["x", "to-rt"], &["1", "both"], &[]] {
+    for arguments in [&["64", "to-rt"][..], &["1"], &["x", "to-rt"], &["1", "both"], &["--pipe"], &[]] {
         let (code, said) = refused(arguments);
         assert!(code == Some(2) && said.starts_with("usage: "), "{arguments:?}");
     }
     let run = place.path("run");
     let _first = place.pump("1", "to-rt");
-    let (code, said) = refused(&["1", "from-rt", run.to_str().unwrap()]);
+    let (code, said) = refused(&["--pipe", "1", "from-rt", run.to_str().unwrap()]);
     assert!(code == Some(1) && said.ends_with("another asmp-rtf serves it\n"), "{said}");
     std::fs::write(run.join("rtf2"), "a file").unwrap();
-    let (code, said) = refused(&["2", "to-rt", run.to_str().unwrap()]);
+    let (code, said) = refused(&["--pipe", "2", "to-rt", run.to_str().unwrap()]);
     assert!(code == Some(1) && said.ends_with("no named pipe of this user: remove it\n"), "{said}");
     assert_eq!(std::fs::read(run.join("rtf2")).unwrap(), b"a file");
 }

@@ -1,0 +1,67 @@
+//! Calls between processes, as in L4 ([`asmp_rt::call`]): several clients, one server, messages of eight words.
+//!
+//! Not of RTLinux. Times to wait are nanoseconds: below 0 for ever, 0 not at all.
+
+mod client;
+mod server;
+
+use crate::why::{self, keep};
+use asmp_rt::call::{CallError, Message, SetupError, WORDS};
+use asmp_rt::shm::ShmError;
+use std::ffi::{c_int, c_longlong};
+use std::time::Duration;
+
+/// What is sent and answered: as much as one cache line.
+#[allow(non_camel_case_types)]
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct asmp_message {
+    pub words: [u64; 8],
+}
+
+const _: () = assert!(size_of::<asmp_message>() == size_of::<Message>() && WORDS == 8);
+
+/// `flags` of asmp_call_serve: clients are served in turn, slot after slot, neither by priority nor in the order they came.
+pub const ASMP_CALL_DIRECT: u32 = 1;
+/// `flags` of asmp_call_serve: a client that waits lends its scheduling priority to the server. Linux 5.14; both in one PID namespace.
+pub const ASMP_CALL_INHERIT: u32 = 2;
+
+/// What an error of a call in progress is in C, negative.
+fn number(error: CallError) -> c_int {
+    -match error {
+        CallError::NoServer => libc::ENOTCONN,
+        CallError::NoAnswer { taken: false } | CallError::TimedOut => libc::ETIMEDOUT,
+        CallError::NoAnswer { taken: true } => libc::EINPROGRESS,
+        CallError::PeerDied => libc::EPIPE,
+        CallError::Unanswered => libc::ENODATA,
+        CallError::NobodyCalled => libc::ESRCH,
+    }
+}
+
+/// Why there is no server or client, its line kept.
+fn refused(error: &SetupError) -> c_int {
+    let number = match error {
+        SetupError::BadShape { .. } | SetupError::NoSuchSlot { .. } => -libc::EINVAL,
+        SetupError::ShapeMismatch { .. } | SetupError::Shm(ShmError::RoleTaken { .. }) => -libc::EBUSY,
+        SetupError::SlotsTaken { .. } => -libc::EAGAIN,
+        SetupError::Shm(error) => why::number(error),
+    };
+    keep(number, error)
+}
+
+fn timeout(ns: c_longlong) -> Option<Duration> {
+    u64::try_from(ns).ok().map(Duration::from_nanos)
+}
+
+/// Errors: EINVAL.
+///
+/// # Safety
+/// `message` is null or readable.
+unsafe fn words(message: *const asmp_message) -> Result<Message, c_int> {
+    // SAFETY: the caller vouches for it.
+    unsafe { message.as_ref() }.map(|message| message.words).ok_or(-libc::EINVAL)
+}
+
+fn value(result: Result<(), c_int>) -> c_int {
+    result.map_or_else(|error| error, |()| 0)
+}

@@ -1,0 +1,144 @@
+//! RTLinux's mbuffs: named shared memory, and records in it that are never seen torn (those are not RTLinux's).
+//!
+//! All of them are of the user's directory ([`asmp_rt::shm::default_dir`]). Every alloc and attach maps the memory once
+//! more; it goes with its last mapping, however the processes end that have one.
+
+mod record;
+
+use crate::why::{self, keep, pointer, set_errno};
+use asmp_rt::mbuff::{Mbuff, MbuffError};
+use asmp_rt::shm::{Pages, default_dir};
+use std::collections::BTreeMap;
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::{Mutex, PoisonError};
+
+/// The mappings of this process, by their addresses.
+static MAPPED: Mutex<BTreeMap<usize, Mbuff>> = Mutex::new(BTreeMap::new());
+
+/// What a name stands for that is none, as in RTLinux.
+const DEFAULT: &str = "default";
+
+/// The number of an error, its line kept.
+fn number(error: &MbuffError) -> c_int {
+    let number = match error {
+        MbuffError::SizeMismatch { .. } => -libc::EIO,
+        MbuffError::ViewMismatch { .. } => -libc::EBUSY,
+        MbuffError::Outside { .. } => -libc::EINVAL,
+        MbuffError::Shm(error) => why::number(error),
+    };
+    keep(number, error)
+}
+
+/// Errors: EINVAL.
+///
+/// # Safety
+/// As [`why::name`].
+unsafe fn name_or_default<'a>(name: *const c_char) -> Result<&'a str, c_int> {
+    match name.is_null() {
+        true => Ok(DEFAULT),
+        // SAFETY: not null, and the caller vouches for the rest.
+        false => unsafe { why::name(name) },
+    }
+}
+
+/// At least so many bytes of this name; 0: as many as there are.
+fn find_or_make(name: &str, bytes: u64) -> Result<Mbuff, MbuffError> {
+    let dir = default_dir();
+    match bytes {
+        0 => Mbuff::attach(&dir, name),
+        _ => match Mbuff::alloc(&dir, name, bytes, Pages::Normal) {
+            Err(MbuffError::SizeMismatch { found, .. }) if found > bytes => {
+                let there = Mbuff::attach(&dir, name)?;
+                match there.bytes() as u64 {
+                    found if found < bytes => {
+                        Err(MbuffError::SizeMismatch { name: name.to_owned(), found, asked: bytes })
+                    }
+                    _ => Ok(there),
+                }
+            }
+            other => other,
+        },
+    }
+}
+
+/// Errors: those of `mbuff_alloc`.
+fn map(name: &str, size: c_int) -> Result<*mut c_void, c_int> {
+    let bytes = u64::try_from(size).map_err(|_| keep(-libc::EINVAL, &format!("{size} bytes: below 0")))?;
+    let mbuff = find_or_make(name, bytes).map_err(|error| number(&error))?;
+    let first = mbuff.pointer();
+    MAPPED.lock().unwrap_or_else(PoisonError::into_inner).insert(first.addr().get(), mbuff);
+    Ok(first.cast().as_ptr())
+}
+
+/// Errors: EINVAL, no mapping of that name begins there.
+fn unmap(name: &str, first: *mut c_void) -> Result<(), c_int> {
+    let mut mapped = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
+    let gone = match mapped.get(&first.addr()) {
+        Some(mbuff) if mbuff.shared().name() == name => mapped.remove(&first.addr()),
+        _ => None,
+    };
+    // Unmapped with the lock let go.
+    drop(mapped);
+    match gone {
+        Some(_) => Ok(()),
+        None => {
+            Err(keep(-libc::EINVAL, &format!("no mbuff {name} is mapped at {first:p}: nothing was freed")))
+        }
+    }
+}
+
+/// Maps `size` bytes of shared memory by the name `name` (null: "default"): what is there already, if it has at least that
+/// size, else new memory, all zeros. A `size` of 0 maps only what is there. Every call maps it anew, and needs its own
+/// mbuff_free. The memory stays as long as one process has it mapped (RTLinux's stayed until it was freed). It begins at
+/// a multiple of 64. Other processes may change it at any time: asmp_record_alloc has records that are never seen in part.
+///
+/// Set-up only: allocates, takes a lock, reads a directory; touches every page. Reading and writing later costs no system call.
+///
+/// The first byte, or null, with errno and asmp_why(): EINVAL, a size below 0, or a name that is not 1 to 64 letters, digits, '-' or
+/// '_'; EIO, what is there is smaller; ENODEV, a size of 0 and nothing there; EBUSY, the name stands for records, a FIFO or calls, or was
+/// made by another version of this library; ENOMEM, no room; EACCES, the directory is not this user's; EMFILE.
+///
+/// # Safety
+/// `name` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mbuff_alloc(name: *const c_char, size: c_int) -> *mut c_void {
+    // SAFETY: the caller vouches for it.
+    pointer(unsafe { name_or_default(name) }.and_then(|name| map(name, size)))
+}
+
+/// The same as mbuff_alloc. In RTLinux what came by attach was not counted as allocated; here memory goes with its last mapping,
+/// whichever call made that.
+///
+/// # Safety
+/// As mbuff_alloc.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mbuff_attach(name: *const c_char, size: c_int) -> *mut c_void {
+    // SAFETY: the caller vouches for it.
+    unsafe { mbuff_alloc(name, size) }
+}
+
+/// Unmaps what mbuff_alloc gave; null is ignored. Set-up only: system calls. Where no such mapping begins at `mbuf`, nothing happens but
+/// errno = EINVAL and asmp_why().
+///
+/// # Safety
+/// `name` is null or a C string; nobody uses that mapping any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mbuff_free(name: *const c_char, mbuf: *mut c_void) {
+    if mbuf.is_null() {
+        return;
+    }
+    // SAFETY: the caller vouches for it.
+    if let Err(error) = unsafe { name_or_default(name) }.and_then(|name| unmap(name, mbuf)) {
+        set_errno(-error);
+    }
+}
+
+/// The same as mbuff_free, for what mbuff_attach gave.
+///
+/// # Safety
+/// As mbuff_free.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mbuff_detach(name: *const c_char, mbuf: *mut c_void) {
+    // SAFETY: the caller vouches for it.
+    unsafe { mbuff_free(name, mbuf) };
+}

@@ -1,0 +1,66 @@
+//! What went wrong, beside an error number: each call that cannot be had leaves one line here, for the thread that made it.
+
+use asmp_rt::shm::ShmError;
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::fmt::Display;
+
+thread_local! {
+    static WHY: RefCell<CString> = RefCell::default();
+}
+
+/// One line, with what to do, about the last mbuff_alloc, mbuff_attach, mbuff_free, mbuff_detach, asmp_record_alloc, asmp_record_attach,
+/// asmp_call_serve or asmp_call_attach of this thread that failed; empty if none has. Valid until the next one fails. No system call.
+#[unsafe(no_mangle)]
+pub extern "C" fn asmp_why() -> *const c_char {
+    // While a thread ends there is nothing any more.
+    WHY.try_with(|why| why.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+/// Keeps the reason. The error number is given on.
+pub fn keep(number: c_int, why: &dyn Display) -> c_int {
+    let line = CString::new(why.to_string()).unwrap_or_default();
+    // A thread that ends asks no more.
+    let _ = WHY.try_with(|why| why.replace(line));
+    number
+}
+
+/// What C hears of a channel that cannot be had: an error number, negative.
+pub fn number(error: &ShmError) -> c_int {
+    -match error {
+        ShmError::NoRoom { .. } | ShmError::BadSize { .. } => libc::ENOMEM,
+        ShmError::NameTaken { .. } | ShmError::RoleTaken { .. } | ShmError::Mismatch { .. } => libc::EBUSY,
+        ShmError::Missing { .. } => libc::ENODEV,
+        ShmError::ForeignDir { .. } => libc::EACCES,
+        ShmError::Io { cause, .. } => cause.raw_os_error().unwrap_or(libc::EIO),
+        ShmError::BadName { .. } => libc::EINVAL,
+    }
+}
+
+/// A pointer, or null with errno set.
+pub fn pointer<T>(result: Result<*mut T, c_int>) -> *mut T {
+    result.unwrap_or_else(|error| {
+        set_errno(-error);
+        std::ptr::null_mut()
+    })
+}
+
+pub fn set_errno(number: c_int) {
+    // SAFETY: takes nothing and cannot fail.
+    let place = unsafe { libc::__errno_location() };
+    // SAFETY: this thread's errno, valid as long as the thread runs.
+    unsafe { place.write(number) };
+}
+
+/// A name that C gave. Errors: EINVAL.
+///
+/// # Safety
+/// `name` is null or points to a C string that outlives the result.
+pub unsafe fn name<'a>(name: *const c_char) -> Result<&'a str, c_int> {
+    if name.is_null() {
+        return Err(keep(-libc::EINVAL, &"no name was given"));
+    }
+    // SAFETY: not null, and the caller vouches for the rest.
+    let bytes = unsafe { CStr::from_ptr(name) };
+    bytes.to_str().map_err(|_| keep(-libc::EINVAL, &"a name is letters, digits, '-' or '_'"))
+}

@@ -1,0 +1,142 @@
+//! What `make install-rt` leaves is enough to build and run with; and what a put costs there.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Of a put of 64 bytes, with the loop around it. Rust's own put costs 73; here come a table of FIFOs and a lock for the
+/// process's other threads.
+const MOST_INSTRUCTIONS: u64 = 160;
+
+fn root() -> PathBuf {
+    fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output();
+    let output = output.unwrap_or_else(|error| {
+        panic!("{:?}: {error} (make setup installs what is missing)", command.get_program())
+    });
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    said
+}
+
+/// The system it is installed into, by `make install-rt DESTDIR=`, under /usr.
+fn system() -> &'static Path {
+    static INSTALLED: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let system = INSTALLED.get_or_init(|| {
+        let system = tempfile::tempdir().unwrap();
+        let mut make = Command::new("make");
+        make.arg("-C").arg(root()).arg("install-rt").arg("PREFIX=/usr");
+        make.arg(format!("DESTDIR={}", system.path().display()));
+        // Of a make that runs this test.
+        run(make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL"));
+        system
+    });
+    system.path()
+}
+
+/// What pkg-config says of a library in that system.
+fn pkg_config(arguments: &[&str]) -> Vec<String> {
+    let mut command = Command::new("pkg-config");
+    command
+        .env("PKG_CONFIG_SYSROOT_DIR", system())
+        .env("PKG_CONFIG_LIBDIR", system().join("usr/lib/pkgconfig"));
+    run(command.args(arguments)).split_whitespace().map(str::to_owned).collect()
+}
+
+fn examples() -> PathBuf {
+    root().join("examples/rt/c")
+}
+
+#[test]
+fn every_header_and_program_is_there() {
+    let headers = root().join("crates/rt-c/include");
+    let mut names = vec!["asmp_rt.h".into()];
+    for directory in ["rtlinux", "rtlinux/linux", "rtlinux/asm"] {
+        let entries = fs::read_dir(headers.join(directory)).unwrap();
+        let files = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
+        names.extend(files.map(|path| path.strip_prefix(&headers).unwrap().to_owned()));
+    }
+    assert!(names.len() > 10 && names.contains(&PathBuf::from("rtlinux/mbuff.h")));
+    for name in names {
+        let installed = fs::read(system().join("usr/include").join(&name));
+        assert!(installed.is_ok_and(|text| text == fs::read(headers.join(&name)).unwrap()), "{name:?}");
+    }
+    let usage = Command::new(system().join("usr/bin/asmp-rtf")).output().unwrap();
+    assert_eq!(usage.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&usage.stderr).starts_with("usage: asmp-rtf"));
+}
+
+#[test]
+fn pkg_config_says_all_that_an_rtlinux_source_needs() {
+    let dir = tempfile::tempdir().unwrap();
+    let [main] = &pkg_config(&["--variable=rtl_main", "asmp_rtlinux"])[..] else { panic!("one file") };
+    // Some versions put the system before a variable, others do not.
+    let main = if Path::new(main).starts_with(system()) {
+        main.clone()
+    } else {
+        format!("{}{main}", system().display())
+    };
+    let modules: [&[&str]; 3] = [&["square_wave.c", "fake_port.c"], &["fifo_echo.c"], &["mbuff_counter.c"]];
+    for sources in modules {
+        let mut cc = Command::new("cc");
+        cc.args(sources.iter().map(|name| examples().join(name))).arg(&main);
+        cc.args(pkg_config(&["--cflags", "--libs", "asmp_rtlinux"])).arg("-o").arg(dir.path().join("module"));
+        run(&mut cc);
+    }
+    let mut cc = Command::new("cc");
+    cc.arg(examples().join("mbuff_reader.c")).args(pkg_config(&["--cflags", "--libs", "asmp_rtlinux"]));
+    run(cc.arg("-o").arg(dir.path().join("reader")));
+    let mut reader = Command::new(dir.path().join("reader"));
+    reader.env("LD_LIBRARY_PATH", system().join("usr/lib")).env("ASMP_CHANNELS", dir.path().join("channels"));
+    assert_eq!(run(reader.arg("1")), "0\n");
+}
+
+#[test]
+fn cmake_finds_the_library_and_builds_an_rtlinux_source() {
+    let dir = tempfile::tempdir().unwrap();
+    let (prefix, examples) = (system().join("usr"), examples());
+    let (prefix, examples) = (prefix.display(), examples.display());
+    let project = format!(
+        "cmake_minimum_required(VERSION 3.13)\nproject(wave C)\nlist(APPEND CMAKE_MODULE_PATH {prefix}/share/cmake)\n\
+         find_package(AsmpRt REQUIRED)\nadd_executable(wave {examples}/square_wave.c {examples}/fake_port.c)\n\
+         target_link_libraries(wave AsmpRt::RTLinux)\n"
+    );
+    let source = dir.path().join("project");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("CMakeLists.txt"), project).unwrap();
+    let build = dir.path().join("build");
+    let mut configure = Command::new("cmake");
+    configure.arg(format!("-DAsmpRt_ROOT={prefix}")).arg("-S").arg(&source).arg("-B").arg(&build);
+    run(&mut configure);
+    run(Command::new("cmake").arg("--build").arg(&build));
+    assert!(build.join("wave").is_file());
+}
+
+/// Instructions of the whole program, as callgrind counts them.
+fn instructions(program: &Path, puts: u32) -> u64 {
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program).arg(puts.to_string());
+    valgrind.env("LD_LIBRARY_PATH", system().join("usr/lib"));
+    valgrind.env("ASMP_CHANNELS", program.with_file_name("channels"));
+    let output = valgrind.output().expect("valgrind (make setup installs it)");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let line = said.lines().find_map(|line| line.split_once("Collected : "));
+    line.unwrap_or_else(|| panic!("{said}")).1.trim().parse().unwrap()
+}
+
+#[test]
+fn a_put_of_64_bytes_from_c_costs_what_the_measurements_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("put_cost");
+    let mut cc = Command::new("cc");
+    cc.arg("-O2").arg(root().join("crates/rt-c/tests/put_cost.c"));
+    run(cc.args(pkg_config(&["--cflags", "--libs", "asmp_rt"])).arg("-o").arg(&program));
+    let each = (instructions(&program, 20_000) - instructions(&program, 10_000)) / 10_000;
+    println!("{each} instructions a put");
+    assert!((70..=MOST_INSTRUCTIONS).contains(&each), "{each} instructions a put");
+}

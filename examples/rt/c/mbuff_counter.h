@@ -1,0 +1,7 @@
+#define NAME "counter"
+
+/* Two words, each whole by itself: they may be of two different counts. */
+struct counter {
+	unsigned long number;
+	hrtime_t at_ns;
+};
