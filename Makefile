@@ -1,6 +1,6 @@
-# Each target sets up what it needs; .ci/run calls lint, test, loom, miri, tsan and asan.
+# Each target sets up what it needs; .ci/run calls lint, test, python, loom, miri, tsan and asan.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
-.PHONY: demo test unit vm loom miri tsan asan lint lab bench bench-analysis bench-channels install-rt setup
+.PHONY: demo test unit vm python loom miri tsan asan lint lab bench bench-analysis bench-channels install-rt setup
 
 setup:
 	tests/vm/setup.sh
@@ -15,6 +15,10 @@ unit: setup
 
 vm: setup
 	tests/vm/test.sh $(GUESTS)
+
+# The bindings for Python, crates/rt-py, as a wheel in a venv under the target directory.
+python:
+	tests/python.sh
 
 # The lock-free code of crates/rt: every interleaving of small models; undefined behaviour; data races; out of bounds.
 loom:
@@ -58,7 +62,7 @@ bench-analysis:
 lint: setup
 	cargo fmt --check
 	cargo clippy --quiet --all-targets -- -D warnings
-	shellcheck -x -P SCRIPTDIR tests/vm/*.sh tests/vm/guest/agent tests/vm/guest/bare tests/vm/guest/init tests/nightly.sh .ci/run
+	shellcheck -x -P SCRIPTDIR tests/vm/*.sh tests/vm/guest/agent tests/vm/guest/bare tests/vm/guest/init tests/nightly.sh tests/python.sh .ci/run
 
 # A guest for yourself: make lab KERNEL=sid-rt CPUS=4 CMD='uname -a'; no CMD gives a shell.
 KERNEL ?= sid-rt

@@ -22,21 +22,22 @@ done
 share=$(mktemp -d)
 trap 'rm -rf "$share"' EXIT
 cd "$top"
-cargo build --release --quiet -p asmp
-cp target/release/asmp "$share/asmp"
+target=${CARGO_TARGET_DIR:-target}
+cargo build --release --quiet -p asmp -p asmp-rt-c
+cp "$target"/release/asmp "$target"/release/asmp-rtf "$share"
 runner=$(cargo test --release --no-run --message-format=json -p asmp --test guest 2>/dev/null |
     sed -n 's/.*"name":"guest".*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
 cp "$runner" "$share/guest-tests"
 cc -O2 -static -Wall -o "$share/bare-writes" "$here/bare-writes.c"
 
-# What a guest is for, unless a filter says what to run: the kills, of which there are many, on one kernel
-# of each series; two threads a core on their own.
+# What a guest is for, unless a filter says what to run: the kills, of which there are many, and the device of
+# asmp-rtf on one kernel of each series; two threads a core on their own.
 chosen() {
     [ ${#filter[@]} = 0 ] || { printf '%s\n' "${filter[@]}"; return; }
     case $1 in
     *:smt) printf '%s\n' smt: ;;
     sid-rt:bare | trixie-rt:bare) printf '%s\n' --skip smt: ;;
-    *) printf '%s\n' --skip smt: --skip killed ;;
+    *) printf '%s\n' --skip smt: --skip killed --skip device: ;;
     esac
 }
 
@@ -53,7 +54,7 @@ for guest in "${guests[@]}"; do
     log=$share/$kernel-$kind.log
     code=0
     "$here/lab.sh" --kernel "$kernel" "${boot[@]}" --share "$share" --timeout 1500 -- \
-        env ASMP_LAB_GUEST=1 ASMP_BINARY=/share/asmp ASMP_BARE_WRITES=/share/bare-writes \
+        env ASMP_LAB_GUEST=1 ASMP_BINARY=/share/asmp ASMP_RTF=/share/asmp-rtf ASMP_BARE_WRITES=/share/bare-writes \
         /share/guest-tests --test-threads 1 "${tests[@]}" | tee "$log" || code=$?
     [ "$code" = 0 ] || failed=$((failed + 1))
     here_skipped=$(grep -c '^skipped: ' "$log" || true)

@@ -95,7 +95,7 @@ fn main() {
     let runs = first.map_or(5, |runs| runs.parse().expect("a number of runs"));
     table("64-byte records, one way, polling", RECORDS, runs, &[
         Row { name: "rt-FIFO, two processes", measure: ours::one_way },
-        Row { name: "rt-FIFO, 64 at once, two processes", measure: ours::one_way_together },
+        Row { name: "rt-FIFO of records, 64 at once, two processes", measure: ours::one_way_together },
         Row { name: "rtrb, push and pop, two threads", measure: against::rtrb_single },
         Row { name: "rtrb, chunks of 64, two threads", measure: against::rtrb_chunks },
         Row { name: "iceoryx2, publish-subscribe, two threads", measure: against::iceoryx2 },

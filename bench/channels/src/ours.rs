@@ -1,11 +1,17 @@
 use crate::two_processes;
 use asmp_rt::fifo::{Fifo, FifoReader, FifoWriter, Options, Wake};
 use asmp_rt::ring::Overflow;
+use asmp_rt::typed::TypedFifo;
 use std::hint::spin_loop;
 
-fn pair(name: &str, wake: Wake) -> (FifoWriter, FifoReader) {
+fn private_dir() -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");
     std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("a mode");
+    dir
+}
+
+fn pair(name: &str, wake: Wake) -> (FifoWriter, FifoReader) {
+    let dir = private_dir();
     let options = Options { capacity_bytes: 65_528, overflow: Overflow::Refuse };
     let writer = Fifo::create(dir.path(), name, &options).expect("a FIFO").into_writer(wake).expect("its writer");
     let reader = Fifo::attach(dir.path(), name).expect("the FIFO").into_reader(wake).expect("its reader");
@@ -35,11 +41,27 @@ pub fn one_way(count: u64) -> f64 {
 }
 
 pub fn one_way_together(count: u64) -> f64 {
-    let (mut writer, reader) = pair("a", Wake::Never);
-    let here = || {
-        let mut number = 0;
+    let dir = private_dir();
+    let fifo = TypedFifo::<[u8; 64]>::create(dir.path(), "a", 910, Overflow::Refuse).expect("a FIFO");
+    let mut writer = fifo.into_writer(Wake::Never).expect("its writer");
+    let fifo = TypedFifo::<[u8; 64]>::attach(dir.path(), "a").expect("the FIFO");
+    let mut reader = fifo.into_reader(Wake::Never).expect("its reader");
+    let other = move || {
+        let (mut records, mut number) = ([[0; 64]; 64], 0);
         while number < count {
-            let mut records = [[0; 64]; 64];
+            let some = reader.get_all(&mut records).expect("a whole ring");
+            if some == 0 {
+                spin_loop();
+            }
+            for record in &records[..some] {
+                assert_eq!(record[0], number as u8);
+                number += 1;
+            }
+        }
+    };
+    let here = || {
+        let (mut records, mut number) = ([[0; 64]; 64], 0);
+        while number < count {
             let some = (count - number).min(64) as usize;
             for record in &mut records[..some] {
                 *record = [number as u8; 64];
@@ -50,7 +72,7 @@ pub fn one_way_together(count: u64) -> f64 {
             }
         }
     };
-    two_processes(count, here, || take_all(reader, count))
+    two_processes(count, here, other)
 }
 
 fn send(writer: &mut FifoWriter, number: u64) {
@@ -97,8 +119,7 @@ pub fn sleeping_round_trip(count: u64) -> f64 {
 
 /// Puts only (and throws away what is full), for a counter of instructions.
 pub fn put_only(count: u64) {
-    let dir = tempfile::tempdir().expect("a directory");
-    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("a mode");
+    let dir = private_dir();
     let options = Options { capacity_bytes: 1 << 26, overflow: Overflow::Refuse };
     let fifo = Fifo::create(dir.path(), "a", &options).expect("a FIFO");
     let mut writer = fifo.into_writer(Wake::Never).expect("its writer");

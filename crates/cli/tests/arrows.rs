@@ -10,6 +10,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("asmp-measure", &["asmp-host"]),
     ("asmp-rt", &["asmp-host"]),
     ("asmp-rt-c", &["asmp-rt"]),
+    ("asmp-rt-py", &["asmp-rt"]),
     ("asmp-analysis", &[]),
     ("asmp", &["asmp-analysis", "asmp-host", "asmp-shield", "asmp-measure"]),
 ];

@@ -6,6 +6,7 @@
 mod guest {
     pub mod ab;
     pub mod crash;
+    pub mod device;
     pub mod drift;
     pub mod lab;
     pub mod matrix;
@@ -27,6 +28,7 @@ fn main() {
         guest::ab::all(),
         guest::measure::all(),
         guest::smt::all(),
+        guest::device::all(),
     ]
     .into_iter()
     .flatten();

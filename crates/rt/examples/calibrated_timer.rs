@@ -1,7 +1,11 @@
 //! How exactly the reflective scheduler meets instants 1 ms apart on this machine: raw, calibrated, calibrated with a
 //! final spin; side by side, in blocks that take turns.
 //!
-//!     cargo run --release -p asmp-rt --example calibrated_timer [ACTIVATIONS OF EACH] [CPU]
+//!     cargo run --release -p asmp-rt --example calibrated_timer [ACTIVATIONS OF EACH] [CPU] [awake]
+//!
+//! `awake`: a thread under SCHED_IDLE keeps the CPU from idling, as `idle=poll` would; a partition does it by
+//! pm_qos_resume_latency_us, where there are idle states. A virtual CPU that idles is given back to the hypervisor,
+//! and how long it takes to come again no calibration takes out.
 //!
 //! Errors are in us, negative: early. Blocks in which the hypervisor took time from the CPU (steal in /proc/stat, which
 //! counts in 10 ms) are rejected and counted; a steal below that may be told in a later block. The thread becomes
@@ -32,6 +36,11 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let activations: usize = arguments.next().map_or(Ok(5000), |text| text.parse())?;
     let cpu: u32 = arguments.next().map_or(Ok(1), |text| text.parse())?;
+    match arguments.next().as_deref() {
+        Some("awake") => keep_awake(cpu),
+        Some(other) => return Err(format!("{other}: only awake may stand here").into()),
+        None => (),
+    }
     let linux = Linux::new();
     become_real_time(&linux, cpu);
 
@@ -76,6 +85,24 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
         None => println!("skipped: /proc/stat shows no steal for CPU {cpu}, nothing is rejected"),
     }
     Ok(report(&mut variants))
+}
+
+/// Ends with the program.
+fn keep_awake(cpu: u32) {
+    let (ready, wait) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let linux = Linux::new();
+        let tid = clock::thread_id();
+        let cpus = cpu.to_string().parse::<CpuSet>().expect("a CPU");
+        let bound = linux.set_affinity(tid, &cpus).and_then(|()| linux.set_schedule(tid, &Schedule::Idle));
+        ready.send(bound.map_err(|error| error.to_string())).expect("who waits");
+        loop {
+            std::hint::spin_loop();
+        }
+    });
+    if let Err(error) = wait.recv().expect("the thread says how it went") {
+        println!("skipped: the CPU is not kept awake: {error}");
+    }
 }
 
 fn become_real_time(linux: &Linux, cpu: u32) {

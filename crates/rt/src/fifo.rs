@@ -68,12 +68,22 @@ pub struct Fifo {
 impl Fifo {
     /// Makes one. Allocates, locks the name's directory; set-up only. Errors: those of [`Shared::create`].
     pub fn create(dir: &Path, name: &str, options: &Options) -> Result<Self, ShmError> {
+        Self::create_of(dir, name, options, 0)
+    }
+
+    /// `record_bytes`: of its records, 0 for bytes.
+    pub(crate) fn create_of(
+        dir: &Path,
+        name: &str,
+        options: &Options,
+        record_bytes: u64,
+    ) -> Result<Self, ShmError> {
         let bytes = options.capacity_bytes;
         if !(16..=1 << 29).contains(&bytes) {
             return Err(ShmError::BadSize { bytes });
         }
         let words = (bytes.div_ceil(8) + 1).next_power_of_two();
-        let parameters = [words, u64::from(options.overflow == Overflow::DropOldest), 0, 0];
+        let parameters = [words, u64::from(options.overflow == Overflow::DropOldest), record_bytes, 0];
         let shared =
             Shared::create(dir, name, Kind::Fifo, WORDS as u64 + words * 8, parameters, Pages::Normal)?;
         Self::of(shared)
@@ -86,7 +96,7 @@ impl Fifo {
 
     /// Takes what came as a descriptor. Errors: `Mismatch`.
     pub fn of(shared: Shared) -> Result<Self, ShmError> {
-        let [words, overflow, _, _] = shared.parameters();
+        let [words, overflow, ..] = shared.parameters();
         let mismatch = |found: String| ShmError::Mismatch { name: shared.name().to_owned(), found };
         let room = (shared.body_bytes().saturating_sub(WORDS) / 8) as u64;
         if !words.is_power_of_two() || words < 4 || words > room {
@@ -112,6 +122,11 @@ impl Fifo {
         (self.words - 1) * 8
     }
 
+    /// Bytes of its records, 0 if it was made for bytes.
+    pub fn record_bytes(&self) -> u64 {
+        self.shared.parameters()[2]
+    }
+
     pub fn shared(&self) -> &Shared {
         &self.shared
     }
@@ -135,6 +150,11 @@ impl Fifo {
     /// Sleeps until that end has moved from `seen`, or for 100 ms: for who is no end and watches. Blocks; at most two
     /// system calls.
     pub fn watch(&self, of: Role, seen: u64) {
+        self.watch_for(of, seen, PEER_CHECK);
+    }
+
+    /// As [`Fifo::watch`], for `at_most` (and 100 ms).
+    pub fn watch_for(&self, of: Role, seen: u64, at_most: Duration) {
         let at = if of == Role::Writer { READER_ASLEEP } else { WRITER_ASLEEP };
         let bell = self.shared.futex(at);
         bell.store(1, Relaxed);
@@ -143,7 +163,7 @@ impl Fifo {
         if self.position(of) == seen {
             // Who is not there yet says at its coming whether it rings.
             let rung = self.shared.futex(at + RINGS).load(Relaxed) == 1 || !self.shared.is_held(of);
-            futex::wait(bell, 1, Some(if rung { PEER_CHECK } else { LOOK }));
+            futex::wait(bell, 1, Some(at_most.min(if rung { PEER_CHECK } else { LOOK })));
         }
     }
 
@@ -241,14 +261,9 @@ impl FifoWriter {
         Ok(())
     }
 
-    /// Puts all frames in, or none; the reader sees them at once. The way to carry many: its cost is the copy. Bounded
-    /// and system calls as [`FifoWriter::put`]. Errors: `Full`, `BadLength` (also if together they never fit).
-    pub fn put_all(&mut self, frames: &[impl AsRef<[u8]>]) -> Result<(), RingError> {
-        self.end.put_all(self.fifo.ring(), frames)?;
-        if self.wake == Wake::IfAsleep {
-            self.fifo.ring_bell(READER_ASLEEP);
-        }
-        Ok(())
+    /// Does a frame of so many bytes fit now? Bounded, no system call.
+    pub fn has_room(&mut self, bytes: usize) -> bool {
+        self.end.has_room(self.fifo.ring(), bytes)
     }
 
     /// Waits until a frame of so many bytes fits (for ever without `timeout`). Blocks; system calls. Errors:
@@ -262,6 +277,11 @@ impl FifoWriter {
     /// Frames thrown away to make room, so far.
     pub fn dropped(&self) -> u64 {
         self.end.dropped
+    }
+
+    /// Bytes of those frames.
+    pub fn dropped_bytes(&self) -> u64 {
+        self.end.dropped_bytes
     }
 
     /// How often the shared words held what no reader writes.
@@ -307,6 +327,11 @@ impl FifoReader {
 
     pub fn is_empty(&self) -> bool {
         self.end.is_empty(self.fifo.ring())
+    }
+
+    /// Bytes that could be got now. Bounded: O(frames); no system call.
+    pub fn held_bytes(&self) -> u64 {
+        self.end.held_bytes(self.fifo.ring())
     }
 
     /// Waits until there is something to get (for ever without `timeout`). Blocks; system calls. Errors:

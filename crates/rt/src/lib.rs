@@ -15,10 +15,19 @@ pub mod fifo;
 pub mod futex;
 #[cfg(not(loom))]
 pub mod mbuff;
+#[cfg(not(loom))]
+pub mod plain;
 pub mod ring;
 pub mod seqlock;
 #[cfg(not(loom))]
 pub mod shm;
 pub mod thread;
 #[cfg(not(loom))]
+pub mod typed;
+#[cfg(not(loom))]
 pub mod virtual_cpu;
+
+/// Its programs are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/rt.md")]
+struct Guide;

@@ -6,6 +6,7 @@
 //! The other side may write anything at any time, also when it should not. So there is no `&mut [u8]` and no `&T`
 //! into this memory: raw access is by words that are atomics, by copies, or by a pointer whose user answers for it.
 
+use crate::plain::{self, Plain};
 use crate::seqlock::{Board, Overtaken, SLOTS, Writer};
 use crate::shm::{Kind, MAX_BYTES, Pages, Role, Shared, ShmError};
 use std::marker::PhantomData;
@@ -94,9 +95,8 @@ impl Mbuff {
             return Err(ShmError::Mismatch { name: name(), found }.into());
         }
         let asked = record.unwrap_or(0) as u64;
-        // `bytes` is checked, so nothing below overflows.
-        let fits = |record| record as u64 <= bytes && (RECORDS + SLOTS * words(record) * 8) as u64 <= bytes;
-        if found != asked || !record.is_none_or(fits) {
+        if found != asked || record.is_some_and(|record| bytes < (RECORDS + SLOTS * words(record) * 8) as u64)
+        {
             let say = |bytes| match bytes {
                 0 => "raw bytes".to_owned(),
                 _ => format!("a record of {bytes} bytes"),
@@ -176,30 +176,12 @@ fn pieces(offset: usize, bytes: usize) -> impl Iterator<Item = (usize, std::ops:
     (first..end).step_by(8).map(move |place| (place, offset.max(place) - place..end.min(place + 8) - place))
 }
 
-/// What can be a record: plain data.
-///
-/// # Safety
-/// Every pattern of bits is a value, no byte is padding, and there is no pointer, reference or interior mutability
-/// in it.
-pub unsafe trait Plain: Copy + 'static {}
-
-macro_rules! plain {
-    ($($name:ty)*) => { $(
-        // SAFETY: every pattern of bits is a number.
-        unsafe impl Plain for $name {}
-    )* };
-}
-plain!(u8 u16 u32 u64 u128 usize i8 i16 i32 i64 i128 isize f32 f64);
-
-// SAFETY: an array has no padding between its elements, and they are plain.
-unsafe impl<T: Plain, const N: usize> Plain for [T; N] {}
-
 fn words(bytes: usize) -> usize {
     bytes.div_ceil(8)
 }
 
-/// An mbuff that holds records of so many bytes, where the size is known only at run time (other languages):
-/// one writer that never waits, readers that never see half of a record.
+/// An mbuff that holds a record of so many bytes, whatever they mean: one writer that never waits, readers that never
+/// see half of one. [`Record`] is this with a type.
 #[derive(Debug)]
 pub struct RawRecord {
     mbuff: Mbuff,
@@ -207,27 +189,29 @@ pub struct RawRecord {
 }
 
 impl RawRecord {
-    /// Makes it, or attaches to what has this name and records of this size. Errors: `BadSize`, `ViewMismatch`, and
-    /// those of [`Mbuff::alloc`].
+    /// Makes it, or attaches to what has this name and records of this size. Errors: `ViewMismatch`, and those of
+    /// [`Mbuff::alloc`] (0 bytes: `BadSize`).
     pub fn alloc(dir: &Path, name: &str, bytes: usize, pages: Pages) -> Result<Self, MbuffError> {
-        if !(1..=MAX_BYTES).contains(&(bytes as u64)) {
-            return Err(ShmError::BadSize { bytes: bytes as u64 }.into());
-        }
-        let whole = RECORDS + SLOTS * words(bytes) * 8;
-        Ok(Self { mbuff: Mbuff::alloc_for(dir, name, whole as u64, Some(bytes), pages)?, bytes })
+        let whole = check(bytes)? + RECORDS as u64;
+        Ok(Self { mbuff: Mbuff::alloc_for(dir, name, whole, Some(bytes), pages)?, bytes })
     }
 
-    /// Attaches to what exists, of whatever size. Errors: `ViewMismatch`, and those of [`Shared::attach`].
-    pub fn attach(dir: &Path, name: &str) -> Result<Self, MbuffError> {
+    /// Attaches to what exists. Errors: `ViewMismatch`, and those of [`Shared::attach`].
+    pub fn attach(dir: &Path, name: &str, bytes: usize) -> Result<Self, MbuffError> {
+        check(bytes)?;
+        Ok(Self { mbuff: Mbuff::attach_for(dir, name, Some(bytes))?, bytes })
+    }
+
+    /// Attaches to what exists, with records of whatever size. Errors: as [`RawRecord::attach`].
+    pub fn attach_any(dir: &Path, name: &str) -> Result<Self, MbuffError> {
         let shared = Shared::attach(dir, name, Kind::Mbuff)?;
-        let [_, bytes, ..] = shared.parameters();
-        match usize::try_from(bytes) {
-            Ok(bytes @ 1..) => Ok(Self { mbuff: Mbuff::checked(shared, Some(bytes))?, bytes }),
-            _ => {
-                let (name, found) = (name.to_owned(), "raw bytes".to_owned());
-                Err(MbuffError::ViewMismatch { name, found, asked: "a record".to_owned() })
-            }
+        let bytes = shared.parameters()[1] as usize;
+        if bytes == 0 {
+            let (name, found) = (name.to_owned(), "raw bytes".to_owned());
+            return Err(MbuffError::ViewMismatch { name, found, asked: "a record".to_owned() });
         }
+        check(bytes)?;
+        Ok(Self { mbuff: Mbuff::checked(shared, Some(bytes))?, bytes })
     }
 
     /// Becomes the one writer. It goes on from the last whole record, whatever became of the writer before. Errors:
@@ -238,21 +222,21 @@ impl RawRecord {
         Ok(RawRecordWriter { record: self, writer })
     }
 
-    /// Copies the newest whole record, or as much of it as fits, and gives its number, 1 being the first; `None` before
-    /// that. Bounded: at most 16 copies. No system call, no allocation; does not wait for a writer that stopped
-    /// half-way. Errors: `Overtaken`.
+    /// Copies the newest whole record and gives its number, 1 being the first; `None` before that. Bounded: at most 16
+    /// copies. No system call, no allocation; does not wait for a writer that stopped half-way. Errors: `Overtaken`.
+    /// Panics if `into` is not of the record's size.
     pub fn read(&self, into: &mut [u8]) -> Result<Option<u64>, Overtaken> {
-        let count = into.len().min(self.bytes);
-        self.board().read(&mut into[..count])
-    }
-
-    /// Of one record.
-    pub fn bytes(&self) -> usize {
-        self.bytes
+        assert_eq!(into.len(), self.bytes, "a record is read whole");
+        self.board().read(into)
     }
 
     pub fn shared(&self) -> &Shared {
         self.mbuff.shared()
+    }
+
+    /// Bytes of a record.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Is there a writer, alive, in another place than this value? One system call.
@@ -262,13 +246,21 @@ impl RawRecord {
 
     /// Control word, then the slots.
     fn board(&self) -> Board<'_> {
-        let count = SLOTS * words(self.bytes);
         let [newest] = self.mbuff.shared.words(0, 1) else { unreachable!("one word was asked for") };
-        Board::new(newest, self.mbuff.shared.words(RECORDS, count)).expect("a multiple of SLOTS, and not 0")
+        let slots = self.mbuff.shared.words(RECORDS, SLOTS * words(self.bytes));
+        Board::new(newest, slots).expect("a multiple of SLOTS, and not 0")
     }
 }
 
-/// The one writer of a [`RawRecord`]; dropping it lets another be.
+/// Bytes of all slots of records of so many bytes.
+fn check(bytes: usize) -> Result<u64, ShmError> {
+    match bytes as u64 {
+        bytes @ 1..=MAX_BYTES => Ok(SLOTS as u64 * bytes.next_multiple_of(8)),
+        bytes => Err(ShmError::BadSize { bytes }),
+    }
+}
+
+/// The one writer; dropping it lets another be.
 #[derive(Debug)]
 pub struct RawRecordWriter {
     record: RawRecord,
@@ -276,11 +268,11 @@ pub struct RawRecordWriter {
 }
 
 impl RawRecordWriter {
-    /// Makes `bytes` the newest record. Wait-free: O(bytes), no system call, no allocation, whatever readers do. Panics
-    /// if they are not as many as a record has.
-    pub fn write(&mut self, bytes: &[u8]) {
-        assert_eq!(bytes.len(), self.record.bytes, "a record is written whole");
-        self.writer.write(&self.record.board(), bytes);
+    /// Makes `value` the newest record. Wait-free: O(bytes), no system call, no allocation, whatever readers do. Panics if
+    /// `value` is not of the record's size.
+    pub fn write(&mut self, value: &[u8]) {
+        assert_eq!(value.len(), self.record.bytes, "a record is written whole");
+        self.writer.write(&self.record.board(), value);
     }
 
     pub fn record(&self) -> &RawRecord {
@@ -288,7 +280,7 @@ impl RawRecordWriter {
     }
 }
 
-/// A [`RawRecord`] of a type `T`.
+/// An mbuff that holds a record of type `T`: one writer that never waits, readers that never see half of one.
 #[derive(Debug)]
 pub struct Record<T> {
     raw: RawRecord,
@@ -296,38 +288,29 @@ pub struct Record<T> {
 }
 
 impl<T: Plain> Record<T> {
-    const BYTES: usize = {
-        assert!(size_of::<T>() > 0, "a record of nothing");
-        size_of::<T>()
-    };
-
-    /// Makes it, or attaches to what has this name and records of this size. Errors: `ViewMismatch`, and those of
-    /// [`Mbuff::alloc`].
+    /// As [`RawRecord::alloc`].
     pub fn alloc(dir: &Path, name: &str, pages: Pages) -> Result<Self, MbuffError> {
-        Ok(Self { raw: RawRecord::alloc(dir, name, Self::BYTES, pages)?, kind: PhantomData })
+        Ok(Self { raw: RawRecord::alloc(dir, name, size_of::<T>(), pages)?, kind: PhantomData })
     }
 
-    /// Attaches to what exists. Errors: `ViewMismatch`, and those of [`Shared::attach`].
+    /// As [`RawRecord::attach`].
     pub fn attach(dir: &Path, name: &str) -> Result<Self, MbuffError> {
-        let mbuff = Mbuff::attach_for(dir, name, Some(Self::BYTES))?;
-        Ok(Self { raw: RawRecord { mbuff, bytes: Self::BYTES }, kind: PhantomData })
+        Ok(Self { raw: RawRecord::attach(dir, name, size_of::<T>())?, kind: PhantomData })
     }
 
-    /// Becomes the one writer: [`RawRecord::writer`].
+    /// As [`RawRecord::writer`].
     pub fn writer(self) -> Result<RecordWriter<T>, MbuffError> {
         Ok(RecordWriter { raw: self.raw.writer()?, kind: PhantomData })
     }
 
-    /// The newest whole record and its number: [`RawRecord::read`].
+    /// As [`RawRecord::read`].
     pub fn read(&self) -> Result<Option<(u64, T)>, Overtaken> {
-        // SAFETY: `Plain`: all zeros is a value.
-        let mut value: T = unsafe { std::mem::zeroed() };
-        // SAFETY: `Plain`: bytes of `value`, none of them padding, and whatever is put there is a value.
-        let bytes = unsafe { std::slice::from_raw_parts_mut((&raw mut value).cast::<u8>(), size_of::<T>()) };
-        Ok(self.raw.read(bytes)?.map(|number| (number, value)))
+        let mut value: T = plain::zeroed();
+        let number = self.raw.read(plain::bytes_mut(std::slice::from_mut(&mut value)))?;
+        Ok(number.map(|number| (number, value)))
     }
 
-    /// Is there a writer, alive, in another place than this value? One system call.
+    /// As [`RawRecord::has_writer`].
     pub fn has_writer(&self) -> bool {
         self.raw.has_writer()
     }
@@ -341,12 +324,9 @@ pub struct RecordWriter<T> {
 }
 
 impl<T: Plain> RecordWriter<T> {
-    /// Makes `value` the newest record: [`RawRecordWriter::write`].
+    /// As [`RawRecordWriter::write`].
     pub fn write(&mut self, value: &T) {
-        // SAFETY: `Plain`: the bytes of `value`, none of them padding.
-        let bytes =
-            unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) };
-        self.raw.write(bytes);
+        self.raw.write(plain::bytes(std::slice::from_ref(value)));
     }
 }
 

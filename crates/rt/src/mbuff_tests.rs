@@ -109,30 +109,33 @@ fn a_record_has_one_writer_and_any_readers() {
 }
 
 #[test]
-fn a_record_whose_size_is_known_only_at_run_time_is_the_same_memory_as_one_of_a_type() {
+fn a_record_of_bytes_is_a_record_of_a_type_of_that_size() {
     let dir = dir();
-    let typed = Record::<[u32; 3]>::alloc(dir.path(), "a", Pages::Normal).unwrap();
-    let raw = RawRecord::attach(dir.path(), "a").unwrap();
-    assert_eq!(raw.bytes(), 12);
-    let mut writer = RawRecord::alloc(dir.path(), "a", 12, Pages::Normal).unwrap().writer().unwrap();
-    assert!(raw.has_writer() && raw.read(&mut [0; 12]) == Ok(None));
-    writer.write(&[1; 12]);
-    assert_eq!(typed.read(), Ok(Some((1, [0x0101_0101; 3]))));
-    let (mut less, mut more) = ([0; 5], [0; 20]);
-    assert_eq!((raw.read(&mut less), less), (Ok(Some(1)), [1; 5]));
-    assert_eq!(
-        (raw.read(&mut more), &more[..14]),
-        (Ok(Some(1)), &[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0][..])
-    );
-    let error = RawRecord::alloc(dir.path(), "a", 13, Pages::Normal).unwrap_err().to_string();
-    assert_eq!(error, "mbuff a holds a record of 12 bytes, a record of 13 bytes was asked for");
-    let _plain = Mbuff::alloc(dir.path(), "b", 100, Pages::Normal).unwrap();
-    let error = RawRecord::attach(dir.path(), "b").unwrap_err().to_string();
-    assert_eq!(error, "mbuff b holds raw bytes, a record was asked for");
-    for bytes in [0, 1 << 29, usize::MAX] {
-        let refused = RawRecord::alloc(dir.path(), "c", bytes, Pages::Normal);
+    let typed = Record::<[u8; 13]>::alloc(dir.path(), "a", Pages::Normal).unwrap();
+    let mut writer = RawRecord::attach(dir.path(), "a", 13).unwrap().writer().unwrap();
+    let raw = RawRecord::alloc(dir.path(), "a", 13, Pages::Normal).unwrap();
+    let mut bytes = [1; 13];
+    assert_eq!((raw.read(&mut bytes), bytes), (Ok(None), [1; 13]));
+    writer.write(b"thirteen byte");
+    assert_eq!(typed.read(), Ok(Some((1, *b"thirteen byte"))));
+    assert_eq!((raw.read(&mut bytes), &bytes), (Ok(Some(1)), b"thirteen byte"));
+    assert!((raw.bytes(), raw.has_writer()) == (13, true) && !writer.record().has_writer());
+    let error = RawRecord::attach(dir.path(), "a", 14).unwrap_err().to_string();
+    assert_eq!(error, "mbuff a holds a record of 13 bytes, a record of 14 bytes was asked for");
+    for bytes in [0, (1 << 30) + 1, usize::MAX] {
+        let refused = RawRecord::alloc(dir.path(), "b", bytes, Pages::Normal);
         assert!(matches!(refused, Err(MbuffError::Shm(ShmError::BadSize { .. }))), "{bytes}");
     }
+}
+
+#[test]
+fn a_record_of_whatever_size_is_found_with_its_size() {
+    let dir = dir();
+    let _typed = Record::<[u32; 3]>::alloc(dir.path(), "a", Pages::Normal).unwrap();
+    assert_eq!(RawRecord::attach_any(dir.path(), "a").unwrap().bytes(), 12);
+    let _plain = Mbuff::alloc(dir.path(), "b", 100, Pages::Normal).unwrap();
+    let error = RawRecord::attach_any(dir.path(), "b").unwrap_err().to_string();
+    assert_eq!(error, "mbuff b holds raw bytes, a record was asked for");
 }
 
 #[test]
@@ -140,7 +143,7 @@ fn a_header_that_lies_about_its_record_is_refused() {
     let dir = dir();
     for (bytes, record) in [(1000, 1000), (1000, u64::MAX), (1000, 1 << 61), (0, 8), (2000, 8)] {
         let made = Shared::create(dir.path(), "a", Kind::Mbuff, 1000, [bytes, record, 0, 0], Pages::Normal);
-        let refused = RawRecord::attach(dir.path(), "a");
+        let refused = RawRecord::attach_any(dir.path(), "a");
         assert!(refused.is_err() || bytes == 2000 && made.unwrap().body_bytes() >= 2000, "{bytes} {record}");
     }
 }
@@ -216,7 +219,8 @@ fn a_writer_killed_at_any_instant_leaves_a_whole_record_and_the_next_goes_on() {
 #[ignore = "a part of the test beside it"]
 fn scribbles_for_ever() {
     let record = Record::<Wide>::attach(&the_dir(), "a").unwrap();
-    let words = record.raw.mbuff.words();
+    let mbuff = &record.raw.mbuff;
+    let words = mbuff.shared.words(0, mbuff.bytes() / 8);
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     loop {
         state ^= state << 13;

@@ -196,12 +196,6 @@ fn store_bytes(places: &[AtomicU64], bytes: &[u8]) {
     }
 }
 
-/// What stands before a frame at `position`.
-#[inline(always)]
-fn header(position: u64, bytes: usize) -> u64 {
-    (position & TAG) << 32 | bytes as u64
-}
-
 /// Half a word: the part of a position that a header repeats, and the length.
 const TAG: u64 = u32::MAX as u64;
 
@@ -214,6 +208,8 @@ pub struct Writer {
     tail: u64,
     /// Frames thrown away to make room.
     pub dropped: u64,
+    /// Bytes of those frames.
+    pub dropped_bytes: u64,
     /// How often the shared words held what no reader writes.
     pub corrupted: u64,
 }
@@ -238,7 +234,7 @@ impl Writer {
         // Acquire pairs with Release of tail.
         let tail = ring.tail.load(Acquire);
         let tail = if head.wrapping_sub(tail) <= ring.capacity() { tail } else { head };
-        Self { head, tail, dropped: 0, corrupted: 0 }
+        Self { head, tail, dropped: 0, dropped_bytes: 0, corrupted: 0 }
     }
 
     /// Puts a whole frame in, or nothing. Bounded: O(bytes), plus O(frames dropped) with `DropOldest`. No system
@@ -250,45 +246,16 @@ impl Writer {
             self.make_room(ring, need)?;
         }
         // A copy: the stores leave it alone, which the compiler cannot know.
-        let words = ring.words;
-        words.store(self.head.wrapping_add(1), bytes);
-        self.publish(ring, bytes.len(), self.head.wrapping_add(need));
-        Ok(())
-    }
-
-    /// Puts all frames in, or none; the reader finds the first one when all are there, and so meets the writer's lines
-    /// once for all of them. Bounded: O(bytes), otherwise as [`Writer::put`]; `BadLength` also if they do not fit together.
-    pub fn put_all(&mut self, ring: &Ring, frames: &[impl AsRef<[u8]>]) -> Result<(), RingError> {
-        let need = frames.iter().try_fold(0u64, |all, frame| {
-            ring.frame_words(frame.as_ref().len() as u64).map(|words| all + words)
-        });
-        let need = need.filter(|need| *need <= ring.capacity()).ok_or(RingError::BadLength)?;
-        let Some((first, others)) = frames.split_first() else { return Ok(()) };
-        if self.room(ring) < need {
-            self.make_room(ring, need)?;
-        }
-        let first = first.as_ref();
-        ring.words.store(self.head.wrapping_add(1), first);
-        let mut position = self.head.wrapping_add(1 + (first.len() as u64).div_ceil(8));
-        for frame in others.iter().map(AsRef::as_ref) {
-            ring.words.store(position.wrapping_add(1), frame);
-            ring.words.at(position).store(header(position, frame.len()), Relaxed);
-            position = position.wrapping_add(1 + (frame.len() as u64).div_ceil(8));
-        }
-        self.publish(ring, first.len(), position);
-        Ok(())
-    }
-
-    /// Lets the reader see what stands from `head` to `next`: its first frame has so many bytes.
-    #[inline(always)]
-    fn publish(&mut self, ring: &Ring, bytes: usize, next: u64) {
         let (words, head) = (ring.words, self.head);
+        words.store(head.wrapping_add(1), bytes);
+        let next = head.wrapping_add(need);
         words.at(next).store(0, Relaxed);
         // Release pairs with the reader's Acquire of the header: it sees the frame's words and the 0 behind them.
-        words.at(head).store(header(head, bytes), Release);
+        words.at(head).store((head & TAG) << 32 | bytes.len() as u64, Release);
         self.head = next;
         // Release pairs with the Acquire of who looks at head: the header is there.
         ring.head.store(next, Release);
+        Ok(())
     }
 
     /// Is there room for a frame of so many bytes? Looks at the reader's position.
@@ -332,18 +299,19 @@ impl Writer {
     /// Takes the oldest frame away from the reader, if it has not taken it meanwhile.
     fn drop_oldest(&mut self, ring: &Ring) {
         let held = self.head.wrapping_sub(self.tail);
-        let next = match ring.frame(self.tail) {
-            Ok(Some((_, words))) if words <= held => self.tail.wrapping_add(words),
+        let (bytes, next) = match ring.frame(self.tail) {
+            Ok(Some((bytes, words))) if words <= held => (bytes, self.tail.wrapping_add(words)),
             // Somebody scribbled over the header: everything goes.
             _ => {
                 self.corrupted += 1;
-                self.head
+                (0, self.head)
             }
         };
         // AcqRel: the reader's exchange of the same word is either before (and has its frame) or fails.
         match ring.tail.compare_exchange(self.tail, next, AcqRel, Acquire) {
             Ok(_) => {
                 self.dropped += 1;
+                self.dropped_bytes += bytes;
                 self.tail = next;
             }
             Err(tail) if self.head.wrapping_sub(tail) < held => self.tail = tail,
@@ -385,6 +353,23 @@ impl Reader {
             Overflow::DropOldest => ring.tail.load(Relaxed),
         };
         ring.words.at(tail).load(Relaxed) == 0
+    }
+
+    /// Bytes that could be got now. Bounded: O(frames). With `DropOldest` the writer may take them away meanwhile.
+    pub fn held_bytes(&self, ring: &Ring) -> u64 {
+        let tail = match ring.overflow {
+            Overflow::Refuse => self.tail,
+            Overflow::DropOldest => ring.tail.load(Relaxed),
+        };
+        let given = if tail == self.tail { self.given } else { 0 };
+        let (mut position, mut held) = (tail, 0u64);
+        while let Ok(Some((bytes, words))) = ring.frame(position) {
+            (position, held) = (position.wrapping_add(words), held + bytes);
+            if position.wrapping_sub(tail) > ring.capacity() {
+                break;
+            }
+        }
+        held.saturating_sub(given)
     }
 
     /// Copies bytes of the oldest frame: what does not fit into `into` comes with the next call. 0: the ring is

@@ -45,17 +45,6 @@ impl asmp_record {
     }
 }
 
-fn attach(dir: &Path, name: &str, size: usize) -> Result<RawRecord, MbuffError> {
-    let record = RawRecord::attach(dir, name)?;
-    match record.bytes() {
-        bytes if bytes == size => Ok(record),
-        bytes => {
-            let say = |bytes| format!("a record of {bytes} bytes");
-            Err(MbuffError::ViewMismatch { name: name.to_owned(), found: say(bytes), asked: say(size) })
-        }
-    }
-}
-
 type Open = fn(&Path, &str, usize) -> Result<RawRecord, MbuffError>;
 
 /// # Safety
@@ -91,7 +80,7 @@ pub unsafe extern "C" fn asmp_record_alloc(name: *const c_char, size: usize) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_record_attach(name: *const c_char, size: usize) -> *mut asmp_record {
     // SAFETY: the caller vouches for it.
-    unsafe { open(name, size, attach) }
+    unsafe { open(name, size, RawRecord::attach) }
 }
 
 /// Makes the `size` bytes at `value` the newest record. The first write makes this process the one writer, until

@@ -48,7 +48,7 @@ impl Place {
     fn pump(&self, fifo: &str, direction: &str) -> Running {
         let served = self.path("run");
         let pump = Path::new(env!("CARGO_BIN_EXE_asmp-rtf"));
-        let running = self.start(pump, &[fifo, direction, served.to_str().unwrap()]);
+        let running = self.start(pump, &["--pipe", fifo, direction, served.to_str().unwrap()]);
         let file = served.join(format!("rtf{fifo}"));
         until(|| file.symlink_metadata().is_ok_and(|file| file.file_type().is_fifo()));
         running
@@ -228,16 +228,16 @@ fn a_pump_refuses_what_it_cannot_serve() {
         let said = running.complaint();
         (running.child.wait().unwrap().code(), said)
     };
-    for arguments in [&["64", "to-rt"][..], &["1"], &["x", "to-rt"], &["1", "both"], &[]] {
+    for arguments in [&["64", "to-rt"][..], &["1"], &["x", "to-rt"], &["1", "both"], &["--pipe"], &[]] {
         let (code, said) = refused(arguments);
         assert!(code == Some(2) && said.starts_with("usage: "), "{arguments:?}");
     }
     let run = place.path("run");
     let _first = place.pump("1", "to-rt");
-    let (code, said) = refused(&["1", "from-rt", run.to_str().unwrap()]);
+    let (code, said) = refused(&["--pipe", "1", "from-rt", run.to_str().unwrap()]);
     assert!(code == Some(1) && said.ends_with("another asmp-rtf serves it\n"), "{said}");
     std::fs::write(run.join("rtf2"), "a file").unwrap();
-    let (code, said) = refused(&["2", "to-rt", run.to_str().unwrap()]);
+    let (code, said) = refused(&["--pipe", "2", "to-rt", run.to_str().unwrap()]);
     assert!(code == Some(1) && said.ends_with("no named pipe of this user: remove it\n"), "{said}");
     assert_eq!(std::fs::read(run.join("rtf2")).unwrap(), b"a file");
 }

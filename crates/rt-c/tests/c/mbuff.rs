@@ -2,7 +2,8 @@
 
 use crate::place::{Place, until};
 use crate::{compile, library, permitted, root, rtlinux, shims};
-use asmp_rt::mbuff::{Mbuff, Plain, Record};
+use asmp_rt::mbuff::{Mbuff, Record};
+use asmp_rt::plain::Plain;
 use asmp_rt::shm::Pages;
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,30 +1,22 @@
-//! A real-time FIFO as a file, what /dev/rtfN was: a named pipe, and this program between it and the channel.
+//! The FIFO as a named pipe, where there is no CUSE: this program pumps between it and the channel.
 //!
 //! The pipe is always open here for both, so that `cat` waits when there is nothing, and ends when this program does.
 //! When the real-time side is gone and all it left is delivered, the channel is let go, and the next one waited for. A
 //! channel that still holds bytes for the real-time side is kept for the next real-time side.
 
-use asmp_rt::fifo::{Fifo, FifoReader, FifoWriter, Wake};
+use crate::{LOOK, attach, is_over};
+use asmp_rt::fifo::{FifoReader, FifoWriter, Wake};
 use asmp_rt::ring::RingError;
-use asmp_rt::shm::{Role, ShmError, default_dir};
+use asmp_rt::shm::Role;
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
 
-const USAGE: &str = "\
-usage: asmp-rtf N from-rt|to-rt [DIRECTORY]
-  Serves real-time FIFO N (0 to 63) as the file DIRECTORY/rtfN (/run/asmp/rtfN), for reading (from-rt) or
-  writing (to-rt), until SIGTERM or SIGINT. Exit status: 0; 1 it cannot; 2 wrong use.";
-
-/// How soon a signal or a new real-time side is noticed.
-const LOOK: Duration = Duration::from_millis(100);
 /// Bytes moved at once.
 const PIECE: usize = 4096;
 
@@ -92,20 +84,6 @@ fn make_pipe(path: &Path) -> io::Result<()> {
             error => Err(error),
         },
     }
-}
-
-/// The channel as one of its ends. `None`: there is none, or somebody else is that end.
-fn attach<E>(name: &str, end: impl FnOnce(Fifo) -> Result<E, ShmError>) -> Result<Option<E>, String> {
-    match Fifo::attach(&default_dir(), name).and_then(end) {
-        Ok(end) => Ok(Some(end)),
-        Err(ShmError::Missing { .. } | ShmError::RoleTaken { .. }) => Ok(None),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// Is the real-time side gone, and nothing left of what was put in?
-fn is_over(channel: &Fifo, other: Role) -> bool {
-    !channel.shared().is_held(Role::Server) && !channel.shared().is_held(other) && channel.is_empty()
 }
 
 /// Bytes on their way between the two, which outlive a channel.
@@ -187,19 +165,24 @@ impl Pump {
     }
 }
 
-fn serve(fifo: u32, from_rt: bool, directory: &Path) -> Result<(), String> {
-    let name = format!("rtf{fifo}");
-    let ends = Arc::new(AtomicBool::new(false));
-    for signal in [libc::SIGTERM, libc::SIGINT] {
-        signal_hook::flag::register(signal, ends.clone()).map_err(|error| error.to_string())?;
-    }
-    std::fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-    let pipe = Pipe::open(directory.join(&name))?;
+/// Serves FIFO `name` as the named pipe `path` until `ends`.
+pub fn serve(
+    path: PathBuf,
+    channels: &Path,
+    name: &str,
+    from_rt: bool,
+    ends: Arc<AtomicBool>,
+) -> Result<(), String> {
+    let pipe = Pipe::open(path)?;
     let mut pump = Pump { pipe, bytes: [0; PIECE], under_way: 0..0, ends };
     while pump.goes_on() {
         let served = match from_rt {
-            true => attach(&name, |fifo| fifo.into_reader(Wake::IfAsleep))?.map(|end| pump.drain(end)),
-            false => attach(&name, |fifo| fifo.into_writer(Wake::IfAsleep))?.map(|end| pump.feed(end)),
+            true => {
+                attach(channels, name, |fifo| fifo.into_reader(Wake::IfAsleep))?.map(|end| pump.drain(end))
+            }
+            false => {
+                attach(channels, name, |fifo| fifo.into_writer(Wake::IfAsleep))?.map(|end| pump.feed(end))
+            }
         };
         match served {
             Some(served) => served.map_err(|error| format!("{}: {error}", pump.pipe.path.display()))?,
@@ -211,32 +194,4 @@ fn serve(fifo: u32, from_rt: bool, directory: &Path) -> Result<(), String> {
         bytes => eprintln!("asmp-rtf: {}: {bytes} bytes are lost", pump.pipe.path.display()),
     }
     Ok(())
-}
-
-fn main() -> ExitCode {
-    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    let wrong = || {
-        eprintln!("{USAGE}");
-        ExitCode::from(2)
-    };
-    let (fifo, direction, directory) = match arguments.as_slice() {
-        [fifo, direction] => (fifo, direction, Path::new("/run/asmp")),
-        [fifo, direction, directory] => (fifo, direction, Path::new(directory)),
-        _ => return wrong(),
-    };
-    let Some(fifo) = fifo.to_str().and_then(|fifo| fifo.parse().ok()).filter(|fifo| *fifo < 64) else {
-        return wrong();
-    };
-    let from_rt = match direction.to_str() {
-        Some("from-rt") => true,
-        Some("to-rt") => false,
-        _ => return wrong(),
-    };
-    match serve(fifo, from_rt, directory) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("asmp-rtf: {error}");
-            ExitCode::from(1)
-        }
-    }
 }

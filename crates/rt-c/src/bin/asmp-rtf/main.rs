@@ -1,0 +1,89 @@
+//! A real-time FIFO as a file, what /dev/rtfN was: a device of CUSE where the kernel has it and we may, else a named pipe.
+//! The file serves one real-time side after the other.
+
+mod cuse;
+mod device;
+mod device_file;
+mod pump;
+
+use asmp_rt::fifo::Fifo;
+use asmp_rt::shm::{Role, ShmError, default_dir};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+const USAGE: &str = "\
+usage: asmp-rtf [--pipe] N from-rt|to-rt [DIRECTORY]
+  Serves real-time FIFO N (0 to 63) as the file DIRECTORY/rtfN (/run/asmp/rtfN), for reading (from-rt) or
+  writing (to-rt), until SIGTERM or SIGINT. The file is a link to the device /dev/rtfN where there is
+  /dev/cuse (modprobe cuse; root), else, or with --pipe, a named pipe. Exit status: 0; 1 it cannot; 2 wrong use.";
+
+/// How soon a signal or a new real-time side is noticed.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The channel as one of its ends. `None`: there is none, or somebody else is that end.
+fn attach<E>(
+    channels: &Path,
+    name: &str,
+    end: impl FnOnce(Fifo) -> Result<E, ShmError>,
+) -> Result<Option<E>, String> {
+    match Fifo::attach(channels, name).and_then(end) {
+        Ok(end) => Ok(Some(end)),
+        Err(ShmError::Missing { .. } | ShmError::RoleTaken { .. }) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Is the real-time side gone, and nothing left of what was put in?
+fn is_over(channel: &Fifo, other: Role) -> bool {
+    !channel.shared().is_held(Role::Server) && !channel.shared().is_held(other) && channel.is_empty()
+}
+
+fn serve(fifo: u32, from_rt: bool, directory: &Path, only_pipe: bool) -> Result<(), String> {
+    let (name, channels) = (format!("rtf{fifo}"), default_dir());
+    let ends = Arc::new(AtomicBool::new(false));
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        signal_hook::flag::register(signal, ends.clone()).map_err(|error| error.to_string())?;
+    }
+    std::fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let path = directory.join(&name);
+    device_file::remove_dead_link(&path);
+    match device_file::open_cuse().filter(|_| !only_pipe) {
+        Some(cuse) => device_file::serve(cuse, path, device::Device::new(&channels, &name, from_rt), &ends),
+        None => pump::serve(path, &channels, &name, from_rt, ends),
+    }
+}
+
+fn main() -> ExitCode {
+    let mut arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let only_pipe = arguments.first().is_some_and(|first| first == "--pipe");
+    if only_pipe {
+        arguments.remove(0);
+    }
+    let wrong = || {
+        eprintln!("{USAGE}");
+        ExitCode::from(2)
+    };
+    let (fifo, direction, directory) = match arguments.as_slice() {
+        [fifo, direction] => (fifo, direction, Path::new("/run/asmp")),
+        [fifo, direction, directory] => (fifo, direction, Path::new(directory)),
+        _ => return wrong(),
+    };
+    let Some(fifo) = fifo.to_str().and_then(|fifo| fifo.parse().ok()).filter(|fifo| *fifo < 64) else {
+        return wrong();
+    };
+    let from_rt = match direction.to_str() {
+        Some("from-rt") => true,
+        Some("to-rt") => false,
+        _ => return wrong(),
+    };
+    match serve(fifo, from_rt, directory, only_pipe) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("asmp-rtf: {error}");
+            ExitCode::from(1)
+        }
+    }
+}

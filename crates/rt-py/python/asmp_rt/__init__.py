@@ -1,0 +1,62 @@
+"""The time-sharing ends of asmp's channels: rt-FIFOs, mbuffs and records, which real-time processes have the other end of.
+
+    with asmp_rt.Fifo.attach("samples").reader() as reader:
+        for record in reader:       # bytes, as they were written; ends when the writer is gone
+            ...
+        # or: async for record in reader
+
+    memory = asmp_rt.Mbuff.attach("image", readonly=True)
+    pixels = numpy.frombuffer(memory, dtype=numpy.uint8)    # no copy
+
+    number, state = asmp_rt.Record.attach("state").read()   # bytes, never half of an old and half of a new one
+
+Times are seconds, sizes bytes. A channel lives as long as a process has it open. Every error is an `asmp_rt.Error`.
+"""
+
+from ._errors import (
+    BadName,
+    BadRecord,
+    BadSize,
+    ChannelIO,
+    Closed,
+    Corrupt,
+    Error,
+    ForeignDirectory,
+    InUse,
+    Mismatch,
+    NameTaken,
+    NoRoom,
+    NoSuchChannel,
+    Overtaken,
+    PeerGone,
+    RoleTaken,
+    TimedOut,
+)
+from ._native import Fifo, FifoWriter, Mbuff, Record, RecordWriter
+from ._reader import FifoReader
+
+__all__ = [
+    "BadName",
+    "BadRecord",
+    "BadSize",
+    "ChannelIO",
+    "Closed",
+    "Corrupt",
+    "Error",
+    "Fifo",
+    "FifoReader",
+    "FifoWriter",
+    "ForeignDirectory",
+    "InUse",
+    "Mbuff",
+    "Mismatch",
+    "NameTaken",
+    "NoRoom",
+    "NoSuchChannel",
+    "Overtaken",
+    "PeerGone",
+    "Record",
+    "RecordWriter",
+    "RoleTaken",
+    "TimedOut",
+]

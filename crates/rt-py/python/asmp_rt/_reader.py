@@ -1,0 +1,59 @@
+"""FifoReader: the native one, and asyncio."""
+
+import asyncio
+from typing import Self
+
+from . import _native
+from ._errors import Closed, Overtaken, PeerGone
+from ._waiter import Waiter
+
+# Records after which a loop over a FIFO that is never empty lets other tasks run.
+_RECORDS_IN_A_ROW = 64
+
+
+class FifoReader(_native.FifoReader):
+    """The one reader of a FIFO: `Fifo.reader()`. One record is one `bytes`, as it was written.
+
+    Blocking: `for record in reader`, `read`, `readinto`, `wait`. Not blocking: `try_read`, `try_readinto`. In a coroutine:
+    `async for record in reader`, `await reader.get()`. Leaving `with` closes it, and another can become the reader.
+    """
+
+    def __init__(self, fifo: _native.Fifo) -> None:
+        self._waiter = Waiter(f"fifo {self.name}", self.wait)
+        self._in_a_row = 0
+
+    async def get(self) -> bytes:
+        """The oldest record; waits for it. Cancelling it (asyncio.timeout, say) takes nothing out of the FIFO.
+
+        Raises PeerGone (within 100 ms), Corrupt (once; it goes on after that), Closed.
+        """
+        while True:
+            self._in_a_row += 1
+            if self._in_a_row >= _RECORDS_IN_A_ROW:
+                self._in_a_row = 0
+                await asyncio.sleep(0)
+            try:
+                record = self.try_read()
+            except Overtaken:
+                continue
+            if record is not None:
+                return record
+            self._in_a_row = 0
+            await self._waiter.ready()
+
+    def __aiter__(self) -> Self:
+        if self.closed:
+            raise Closed(f"the reader of fifo {self.name} is closed")
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Records until the writer is gone (and its last one read), or this end is closed by another task."""
+        try:
+            return await self.get()
+        except (PeerGone, Closed):
+            raise StopAsyncIteration from None
+
+    def close(self) -> None:
+        """Give the role back; coroutines that wait get Closed at once, threads within 100 ms."""
+        super().close()
+        self._waiter.tell(Closed(f"the reader of fifo {self.name} is closed"))

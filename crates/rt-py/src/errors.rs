@@ -1,0 +1,70 @@
+//! Errors of `asmp_rt` as exceptions, which are defined in Python (python/asmp_rt/_errors.py).
+
+use asmp_rt::mbuff::MbuffError;
+use asmp_rt::ring::RingError;
+use asmp_rt::seqlock;
+use asmp_rt::shm::ShmError;
+use pyo3::PyErr;
+
+mod raised {
+    use pyo3::import_exception;
+    import_exception!(asmp_rt._errors, BadName);
+    import_exception!(asmp_rt._errors, BadRecord);
+    import_exception!(asmp_rt._errors, BadSize);
+    import_exception!(asmp_rt._errors, ChannelIO);
+    import_exception!(asmp_rt._errors, Closed);
+    import_exception!(asmp_rt._errors, Corrupt);
+    import_exception!(asmp_rt._errors, ForeignDirectory);
+    import_exception!(asmp_rt._errors, InUse);
+    import_exception!(asmp_rt._errors, Mismatch);
+    import_exception!(asmp_rt._errors, NameTaken);
+    import_exception!(asmp_rt._errors, NoRoom);
+    import_exception!(asmp_rt._errors, NoSuchChannel);
+    import_exception!(asmp_rt._errors, Overtaken);
+    import_exception!(asmp_rt._errors, PeerGone);
+    import_exception!(asmp_rt._errors, RoleTaken);
+    import_exception!(asmp_rt._errors, TimedOut);
+}
+pub use raised::*;
+
+pub fn shm(error: ShmError) -> PyErr {
+    let line = error.to_string();
+    match error {
+        ShmError::BadName { .. } => BadName::new_err(line),
+        ShmError::NameTaken { .. } => NameTaken::new_err(line),
+        ShmError::Missing { .. } => NoSuchChannel::new_err(line),
+        ShmError::BadSize { .. } => BadSize::new_err(line),
+        ShmError::NoRoom { .. } => NoRoom::new_err(line),
+        ShmError::Mismatch { .. } => Mismatch::new_err(line),
+        ShmError::RoleTaken { .. } => RoleTaken::new_err(line),
+        ShmError::ForeignDir { .. } => ForeignDirectory::new_err(line),
+        ShmError::Io { .. } => ChannelIO::new_err(line),
+    }
+}
+
+pub fn mbuff(error: MbuffError) -> PyErr {
+    match error {
+        MbuffError::Shm(error) => shm(error),
+        MbuffError::SizeMismatch { .. } | MbuffError::ViewMismatch { .. } => {
+            Mismatch::new_err(error.to_string())
+        }
+        MbuffError::Outside { .. } => BadRecord::new_err(error.to_string()),
+    }
+}
+
+/// Of a frame that was not taken or given; `Full` and `BadLength` are answered where they come up.
+pub fn ring(error: RingError) -> PyErr {
+    match error {
+        RingError::Corrupt => Corrupt::new_err(error.to_string()),
+        RingError::Overtaken => Overtaken::new_err(error.to_string()),
+        RingError::Full | RingError::BadLength => BadRecord::new_err(error.to_string()),
+    }
+}
+
+pub fn overtaken(error: seqlock::Overtaken) -> PyErr {
+    Overtaken::new_err(error.to_string())
+}
+
+pub fn closed(what: &str, name: &str) -> PyErr {
+    Closed::new_err(format!("{what} {name} is closed"))
+}

@@ -1,0 +1,445 @@
+//! `Fifo`, `FifoReader`, `FifoWriter`.
+
+use crate::bytes::{Target, from_object};
+use crate::errors::{self, BadRecord, BadSize};
+use crate::slot::{Slot, shown};
+use crate::wait::{Peer, deadline};
+use asmp_rt::fifo::{self as rt, Options, Wake};
+use asmp_rt::ring::{Overflow, RingError};
+use asmp_rt::shm::Role;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyString};
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A FIFO of records of bytes between two processes, one writer and one reader: `Fifo.create` or `Fifo.attach`, then
+/// `reader()` or `writer()`. It is neither end itself; while it is open the name stays. Leaving `with` closes it.
+#[pyclass(frozen, module = "asmp_rt")]
+pub struct Fifo {
+    dir: PathBuf,
+    slot: Slot<Arc<rt::Fifo>>,
+}
+
+impl Fifo {
+    fn of(dir: PathBuf, fifo: rt::Fifo) -> Self {
+        let name = fifo.shared().name().to_owned();
+        Self { dir, slot: Slot::new("fifo", &name, Arc::new(fifo)) }
+    }
+
+    /// The FIFO, and another mapping of it that can become an end.
+    fn again(&self, py: Python<'_>) -> PyResult<(Arc<rt::Fifo>, rt::Fifo)> {
+        let fifo = self.slot.with(py, |fifo| Arc::clone(fifo))?;
+        let end = py.detach(|| rt::Fifo::attach(&self.dir, fifo.shared().name())).map_err(errors::shm)?;
+        Ok((fifo, end))
+    }
+}
+
+#[pymethods]
+impl Fifo {
+    /// Make a FIFO of that name, to hold `capacity_bytes` bytes of records (16 to 2**29; each record takes 8 bytes more
+    /// and is padded to 8). When it is full, "refuse" keeps what is in it, "drop-oldest" makes room. `dir`: the
+    /// directory of names, default $ASMP_CHANNELS or /dev/shm/asmp-UID.
+    ///
+    /// Raises BadName, NameTaken, BadSize, NoRoom, ForeignDirectory, ChannelIO.
+    #[staticmethod]
+    #[pyo3(signature = (name, capacity_bytes, *, overflow = "refuse", dir = None))]
+    fn create(
+        py: Python<'_>,
+        name: &str,
+        capacity_bytes: i128,
+        overflow: &str,
+        dir: Option<PathBuf>,
+    ) -> PyResult<Self> {
+        let overflow = match overflow {
+            "refuse" => Overflow::Refuse,
+            "drop-oldest" => Overflow::DropOldest,
+            other => {
+                let line = format!("overflow={other:?}: use \"refuse\" or \"drop-oldest\"");
+                return Err(PyValueError::new_err(line));
+            }
+        };
+        if !(16..=1 << 29).contains(&capacity_bytes) {
+            let line = format!("{capacity_bytes} bytes: a fifo holds 16 to {}", 1 << 29);
+            return Err(BadSize::new_err(line));
+        }
+        let dir = crate::directory(dir);
+        let options = Options { capacity_bytes: capacity_bytes as u64, overflow };
+        let made = py.detach(|| rt::Fifo::create(&dir, name, &options)).map_err(errors::shm)?;
+        Ok(Self::of(dir, made))
+    }
+
+    /// The FIFO of that name, which some process has.
+    ///
+    /// Raises BadName, NoSuchChannel, Mismatch, ForeignDirectory, ChannelIO.
+    #[staticmethod]
+    #[pyo3(signature = (name, *, dir = None))]
+    fn attach(py: Python<'_>, name: &str, dir: Option<PathBuf>) -> PyResult<Self> {
+        let dir = crate::directory(dir);
+        let found = py.detach(|| rt::Fifo::attach(&dir, name)).map_err(errors::shm)?;
+        Ok(Self::of(dir, found))
+    }
+
+    /// Become its one reader. Raises RoleTaken, Closed, ChannelIO.
+    fn reader<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        // The class with asyncio, which Python has made of ours.
+        slf.py().import("asmp_rt")?.getattr("FifoReader")?.call1((slf,))
+    }
+
+    /// Become its one writer. Raises RoleTaken, Closed, ChannelIO.
+    fn writer(slf: &Bound<'_, Self>) -> PyResult<FifoWriter> {
+        FifoWriter::new(slf.py(), slf.get())
+    }
+
+    /// Let it go; ends made of it stay. The name is free when nobody has it.
+    fn close(&self, py: Python<'_>) {
+        self.slot.close(py);
+    }
+
+    /// Was it closed?
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> bool {
+        self.slot.is_closed(py)
+    }
+
+    /// Of the channel.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.slot.name
+    }
+
+    /// Bytes that records, their headers of 8 bytes and padding included, may take at once.
+    #[getter]
+    fn capacity_bytes(&self, py: Python<'_>) -> PyResult<usize> {
+        self.slot.with(py, |fifo| fifo.capacity_bytes())
+    }
+
+    /// Is nothing in it?
+    #[getter]
+    fn empty(&self, py: Python<'_>) -> PyResult<bool> {
+        self.slot.with(py, |fifo| fifo.is_empty())
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        shown("Fifo", &self.slot.name, self.slot.is_closed(py))
+    }
+}
+
+struct Reading {
+    end: rt::FifoReader,
+    /// Where a record goes before Python has an object for it.
+    record: Vec<u8>,
+}
+
+/// The one reader of a FIFO, without asyncio: `asmp_rt.FifoReader` is what `Fifo.reader()` gives.
+#[pyclass(frozen, subclass, module = "asmp_rt._native")]
+pub struct FifoReader {
+    slot: Slot<Reading>,
+    watched: Slot<Arc<rt::Fifo>>,
+    writer: Peer,
+}
+
+impl FifoReader {
+    /// Takes what is there and hands it to `give`, as much of it as `most`. `None`: nothing is there.
+    fn take<R>(&self, py: Python<'_>, most: usize, give: impl FnOnce(&[u8]) -> R) -> PyResult<Option<R>> {
+        let taken = self.slot.with(py, |reading| {
+            let most = most.min(reading.record.len());
+            let count = reading.end.get(&mut reading.record[..most]).map_err(errors::ring)?;
+            Ok((count > 0).then(|| give(&reading.record[..count])))
+        })?;
+        if let Ok(Some(_)) = taken {
+            self.writer.is_met();
+        }
+        taken
+    }
+
+    fn wait_until(&self, py: Python<'_>, end: Option<Instant>) -> PyResult<()> {
+        let fifo = self.watched.with(py, |fifo| Arc::clone(fifo))?;
+        self.writer.wait(py, &fifo, end, || self.slot.with_detached(|reading| !reading.end.is_empty()))
+    }
+
+    /// `take`, and waits before it where nothing is there.
+    fn take_until<R>(
+        &self,
+        py: Python<'_>,
+        most: usize,
+        timeout_s: Option<f64>,
+        give: impl Fn(&[u8]) -> R,
+    ) -> PyResult<R> {
+        let end = deadline(timeout_s)?;
+        loop {
+            match self.take(py, most, &give) {
+                Ok(Some(given)) => return Ok(given),
+                Ok(None) => self.wait_until(py, end)?,
+                // The writer drops faster than we look; that is no end of it.
+                Err(error) if error.is_instance_of::<errors::Overtaken>(py) => py.check_signals()?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl FifoReader {
+    #[new]
+    fn new(py: Python<'_>, fifo: &Fifo) -> PyResult<Self> {
+        let name = fifo.slot.name.as_str();
+        let (watched, end) = fifo.again(py)?;
+        let end = end.into_reader(Wake::IfAsleep).map_err(errors::shm)?;
+        // Pages that no record touches are never there.
+        let record = vec![0; watched.capacity_bytes()];
+        Ok(Self {
+            slot: Slot::new("the reader of fifo", name, Reading { end, record }),
+            watched: Slot::new("the reader of fifo", name, watched),
+            writer: Peer::new(Role::Writer),
+        })
+    }
+
+    /// The oldest record, or None if there is none. Does not wait.
+    ///
+    /// Raises Corrupt (once; it goes on after that), Overtaken, Closed.
+    fn try_read(&self, py: Python<'_>) -> PyResult<Option<Py<PyBytes>>> {
+        self.take(py, usize::MAX, |record| PyBytes::new(py, record).unbind())
+    }
+
+    /// Copy the oldest record into `buffer` (writable, contiguous), or as much of it as fits: the rest comes next. The
+    /// number of bytes, or None if there is none. Does not wait.
+    ///
+    /// Raises as try_read, and TypeError, BufferError.
+    fn try_readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+        let target = target(buffer)?;
+        self.take(py, target.len(), |record| filled(&target, record))
+    }
+
+    /// The oldest record; wait for it for `timeout` seconds, or for ever. A writer that has not come yet is waited for,
+    /// one that was there and has gone is PeerGone, after its last record.
+    ///
+    /// Raises TimedOut, PeerGone (within 100 ms), Corrupt (once; it goes on after that), Closed (by another thread,
+    /// within 100 ms), ValueError.
+    #[pyo3(signature = (timeout = None))]
+    fn read(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyBytes>> {
+        self.take_until(py, usize::MAX, timeout, |record| PyBytes::new(py, record).unbind())
+    }
+
+    /// As read, into `buffer` as try_readinto. The number of bytes.
+    #[pyo3(signature = (buffer, timeout = None))]
+    fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<usize> {
+        let target = target(buffer)?;
+        self.take_until(py, target.len(), timeout, |record| filled(&target, record))
+    }
+
+    /// Wait until there is something to read; take nothing. Raises as read.
+    #[pyo3(signature = (timeout = None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        self.wait_until(py, deadline(timeout)?)
+    }
+
+    /// Give the role back; whoever waits gets Closed within 100 ms.
+    fn close(&self, py: Python<'_>) {
+        self.slot.close(py);
+        self.watched.close(py);
+    }
+
+    /// Was it closed?
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> bool {
+        self.slot.is_closed(py)
+    }
+
+    /// Of the channel.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.slot.name
+    }
+
+    /// Is there a writer, alive?
+    #[getter]
+    fn has_writer(&self, py: Python<'_>) -> PyResult<bool> {
+        self.slot.with(py, |reading| reading.end.has_writer())
+    }
+
+    /// How often the shared memory held what no writer writes.
+    #[getter]
+    fn corrupted(&self, py: Python<'_>) -> PyResult<u64> {
+        self.slot.with(py, |reading| reading.end.corrupted())
+    }
+
+    /// Records until the writer is gone (and its last one read), or this end is closed by another thread.
+    fn __iter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
+        slf.get().slot.with(py, |_| ())?;
+        Ok(slf)
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyBytes>>> {
+        match self.read(py, None) {
+            Ok(record) => Ok(Some(record)),
+            Err(error)
+                if error.is_instance_of::<errors::PeerGone>(py)
+                    || error.is_instance_of::<errors::Closed>(py) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(slf: &Bound<'_, Self>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        slf.call_method0("close").map(|_| ())
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        shown("FifoReader", &self.slot.name, self.slot.is_closed(py))
+    }
+}
+
+fn target(buffer: &Bound<'_, PyAny>) -> PyResult<Target> {
+    let target = Target::new(buffer)?;
+    match target.len() {
+        0 => Err(PyValueError::new_err("the buffer is empty: nothing could be read into it")),
+        _ => Ok(target),
+    }
+}
+
+fn filled(target: &Target, record: &[u8]) -> usize {
+    target.fill(record);
+    record.len()
+}
+
+/// The one writer of a FIFO: `Fifo.writer()`. It wakes a reader that sleeps. Leaving `with` closes it, and another can
+/// become the writer.
+#[pyclass(frozen, module = "asmp_rt")]
+pub struct FifoWriter {
+    slot: Slot<rt::FifoWriter>,
+    watched: Slot<Arc<rt::Fifo>>,
+    reader: Peer,
+}
+
+impl FifoWriter {
+    /// Did it fit now?
+    fn put(&self, py: Python<'_>, record: &[u8]) -> PyResult<bool> {
+        let put = self.slot.with(py, |end| (end.put(record), end.fifo().capacity_bytes()))?;
+        match put {
+            (Ok(()), _) => Ok(true),
+            (Err(RingError::Full), _) => Ok(false),
+            (Err(RingError::BadLength), capacity) => {
+                let (name, count, most) = (&self.slot.name, record.len(), capacity - 8);
+                Err(BadRecord::new_err(format!("a record of {count} bytes: fifo {name} takes 1 to {most}")))
+            }
+            (Err(error), _) => Err(errors::ring(error)),
+        }
+    }
+}
+
+#[pymethods]
+impl FifoWriter {
+    #[new]
+    fn new(py: Python<'_>, fifo: &Fifo) -> PyResult<Self> {
+        let name = fifo.slot.name.as_str();
+        let (watched, end) = fifo.again(py)?;
+        let end = end.into_writer(Wake::IfAsleep).map_err(errors::shm)?;
+        Ok(Self {
+            slot: Slot::new("the writer of fifo", name, end),
+            watched: Slot::new("the writer of fifo", name, watched),
+            reader: Peer::new(Role::Reader),
+        })
+    }
+
+    /// Put a whole record (bytes-like, 1 byte or more) in, or nothing: did it fit? Does not wait. Under "drop-oldest" it
+    /// always fits.
+    ///
+    /// Raises BadRecord, TypeError, BufferError, Closed.
+    fn try_write(&self, py: Python<'_>, record: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.put(py, &record_of(record)?)
+    }
+
+    /// Put a whole record in; wait for room for `timeout` seconds, or for ever. A reader that has not come yet is waited
+    /// for.
+    ///
+    /// Raises TimedOut, PeerGone (there is no room, and the reader has gone), Closed, and as try_write.
+    #[pyo3(signature = (record, timeout = None))]
+    fn write(&self, py: Python<'_>, record: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<()> {
+        let end = deadline(timeout)?;
+        let record = record_of(record)?;
+        let count = record.len();
+        while !self.put(py, &record)? {
+            let fifo = self.watched.with(py, |fifo| Arc::clone(fifo))?;
+            // With no time it only looks.
+            let has_room = |end: &mut rt::FifoWriter| end.wait(count, Some(Duration::ZERO)).is_ok();
+            self.reader.wait(py, &fifo, end, || self.slot.with_detached(has_room))?;
+        }
+        Ok(())
+    }
+
+    /// Give the role back; whoever waits gets Closed within 100 ms.
+    fn close(&self, py: Python<'_>) {
+        self.slot.close(py);
+        self.watched.close(py);
+    }
+
+    /// Was it closed?
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> bool {
+        self.slot.is_closed(py)
+    }
+
+    /// Of the channel.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.slot.name
+    }
+
+    /// Is there a reader, alive?
+    #[getter]
+    fn has_reader(&self, py: Python<'_>) -> PyResult<bool> {
+        self.slot.with(py, |end| end.has_reader())
+    }
+
+    /// Records thrown away to make room, so far.
+    #[getter]
+    fn dropped(&self, py: Python<'_>) -> PyResult<u64> {
+        self.slot.with(py, |end| end.dropped())
+    }
+
+    /// How often the shared memory held what no reader writes.
+    #[getter]
+    fn corrupted(&self, py: Python<'_>) -> PyResult<u64> {
+        self.slot.with(py, |end| end.corrupted())
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        shown("FifoWriter", &self.slot.name, self.slot.is_closed(py))
+    }
+}
+
+/// Errors: TypeError that says what to do with text.
+fn record_of<'a>(record: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
+    if record.is_instance_of::<PyString>() {
+        return Err(PyTypeError::new_err("a record is bytes, not str: encode it, as in text.encode()"));
+    }
+    from_object(record)
+}

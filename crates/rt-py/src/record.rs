@@ -1,0 +1,200 @@
+//! `Record` and `RecordWriter`: an mbuff that holds one record, never seen torn.
+
+use crate::bytes::{Target, from_object};
+use crate::errors::{self, BadRecord, BadSize};
+use crate::slot::{Slot, shown};
+use asmp_rt::mbuff::{RawRecord, RawRecordWriter};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::path::PathBuf;
+
+struct Reading {
+    record: RawRecord,
+    /// Where a record goes before Python has an object for it.
+    bytes: Vec<u8>,
+}
+
+/// Shared memory that holds one record of `size_bytes` bytes: one writer that never waits, readers that never see half
+/// of one. Leaving `with` detaches it.
+#[pyclass(frozen, module = "asmp_rt")]
+pub struct Record {
+    dir: PathBuf,
+    slot: Slot<Reading>,
+    size_bytes: usize,
+}
+
+impl Record {
+    fn of(dir: PathBuf, name: &str, record: RawRecord) -> Self {
+        let size_bytes = record.bytes();
+        let bytes = vec![0; size_bytes];
+        Self { dir, slot: Slot::new("record", name, Reading { record, bytes }), size_bytes }
+    }
+
+    fn newest<R>(&self, py: Python<'_>, give: impl FnOnce(u64, &[u8]) -> R) -> PyResult<Option<R>> {
+        self.slot.with(py, |Reading { record, bytes }| {
+            let number = record.read(bytes).map_err(errors::overtaken)?;
+            Ok(number.map(|number| give(number, bytes)))
+        })?
+    }
+}
+
+#[pymethods]
+impl Record {
+    /// Memory of that name for a record of `size_bytes`, or what has this name and size already. `huge`, `dir`: as
+    /// Mbuff.alloc.
+    ///
+    /// Raises BadName, BadSize, Mismatch (another size, or raw bytes), NoRoom, ForeignDirectory, ChannelIO.
+    #[staticmethod]
+    #[pyo3(signature = (name, size_bytes, *, huge = false, dir = None))]
+    fn alloc(
+        py: Python<'_>,
+        name: &str,
+        size_bytes: i128,
+        huge: bool,
+        dir: Option<PathBuf>,
+    ) -> PyResult<Self> {
+        let dir = crate::directory(dir);
+        let refused = || BadSize::new_err(format!("{size_bytes} bytes: no size of a record"));
+        let bytes = usize::try_from(size_bytes).map_err(|_| refused())?;
+        let made = py.detach(|| RawRecord::alloc(&dir, name, bytes, crate::pages(huge)));
+        Ok(Self::of(dir, name, made.map_err(errors::mbuff)?))
+    }
+
+    /// What has this name, of whatever size.
+    ///
+    /// Raises BadName, NoSuchChannel, Mismatch (raw bytes, or no mbuff), ForeignDirectory, ChannelIO.
+    #[staticmethod]
+    #[pyo3(signature = (name, *, dir = None))]
+    fn attach(py: Python<'_>, name: &str, dir: Option<PathBuf>) -> PyResult<Self> {
+        let dir = crate::directory(dir);
+        let found = py.detach(|| RawRecord::attach_any(&dir, name)).map_err(errors::mbuff)?;
+        Ok(Self::of(dir, name, found))
+    }
+
+    /// The newest whole record and its number, 1 being the first; None before that. Never half of one, and never waits
+    /// for the writer.
+    ///
+    /// Raises Overtaken (the writer replaced it 16 times while it was read), Closed.
+    fn read(&self, py: Python<'_>) -> PyResult<Option<(u64, Py<PyBytes>)>> {
+        self.newest(py, |number, bytes| (number, PyBytes::new(py, bytes).unbind()))
+    }
+
+    /// As read, into `buffer` (writable, contiguous, size_bytes or more). The number, or None.
+    ///
+    /// Raises as read, and BadRecord (the buffer is too small), TypeError, BufferError.
+    fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
+        let target = Target::new(buffer)?;
+        let (found, asked) = (target.len(), self.size_bytes);
+        if found < asked {
+            return Err(BadRecord::new_err(format!("a buffer of {found} bytes for a record of {asked}")));
+        }
+        self.newest(py, |number, bytes| {
+            target.fill(bytes);
+            number
+        })
+    }
+
+    /// Become its one writer. It goes on from the last whole record. Raises RoleTaken, Closed, ChannelIO.
+    fn writer(&self, py: Python<'_>) -> PyResult<RecordWriter> {
+        self.slot.with(py, |_| ())?;
+        let name = self.slot.name.as_str();
+        let made = py.detach(|| RawRecord::attach_any(&self.dir, name)?.writer()).map_err(errors::mbuff)?;
+        Ok(RecordWriter { slot: Slot::new("the writer of record", name, made) })
+    }
+
+    /// Let the memory go; it stays as long as any process has it.
+    fn detach(&self, py: Python<'_>) {
+        self.slot.close(py);
+    }
+
+    /// Was it closed or detached?
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> bool {
+        self.slot.is_closed(py)
+    }
+
+    /// Of the channel.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.slot.name
+    }
+
+    /// Of one record.
+    #[getter]
+    const fn size_bytes(&self) -> usize {
+        self.size_bytes
+    }
+
+    /// Is there a writer, alive?
+    #[getter]
+    fn has_writer(&self, py: Python<'_>) -> PyResult<bool> {
+        self.slot.with(py, |reading| reading.record.has_writer())
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) {
+        self.detach(py);
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        shown("Record", &self.slot.name, self.slot.is_closed(py))
+    }
+}
+
+/// The one writer of a record: `Record.writer()`. Leaving `with` closes it, and another can become the writer.
+#[pyclass(frozen, module = "asmp_rt")]
+pub struct RecordWriter {
+    slot: Slot<RawRecordWriter>,
+}
+
+#[pymethods]
+impl RecordWriter {
+    /// Make `record` (bytes-like, as many bytes as a record has) the newest. Does not wait, whatever readers do.
+    ///
+    /// Raises BadRecord, TypeError, BufferError, Closed.
+    fn write(&self, py: Python<'_>, record: &Bound<'_, PyAny>) -> PyResult<()> {
+        let bytes = from_object(record)?;
+        self.slot.with(py, |writer| {
+            let (found, asked) = (bytes.len(), writer.record().bytes());
+            if found != asked {
+                return Err(BadRecord::new_err(format!("{found} bytes for a record of {asked}")));
+            }
+            writer.write(&bytes);
+            Ok(())
+        })?
+    }
+
+    /// Let another be the writer.
+    fn close(&self, py: Python<'_>) {
+        self.slot.close(py);
+    }
+
+    /// Was it closed or detached?
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> bool {
+        self.slot.is_closed(py)
+    }
+
+    /// Of the channel.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.slot.name
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) {
+        self.close(py);
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        shown("RecordWriter", &self.slot.name, self.slot.is_closed(py))
+    }
+}

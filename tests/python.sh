@@ -1,0 +1,51 @@
+#!/bin/bash
+# Builds, installs and tests the Python bindings: tests/python.sh [PYTEST ARGUMENTS].
+#
+# Problem:  a fresh machine has no maturin, pytest or mypy, bookworm's python3
+#           often not even venv, and none of that belongs into the system.
+# Approach: python3-venv from the machine's own sources if it is missing, the
+#           rest, pinned, in a venv under the target directory. What is tested
+#           is the wheel as it would be installed, not the source tree.
+set -euo pipefail
+here=$(dirname "$(readlink -f "$0")")
+cd "$here/.."
+# shellcheck source=vm/lib.sh
+. "$here/vm/lib.sh"
+target=$(readlink -m "${CARGO_TARGET_DIR:-target}")
+export CARGO_TARGET_DIR=$target PYTHONPYCACHEPREFIX=$target/python/pycache
+venv=$target/python/venv
+
+fits() { "$1" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+
+python=python3
+if ! fits "$python"; then
+    say "installing python3 python3-venv"
+    as_root apt-get -qq update
+    DEBIAN_FRONTEND=noninteractive as_root apt-get -qq install -y --no-install-recommends python3 python3-venv >/dev/null
+    python=/usr/bin/python3
+    fits "$python" || die "Python 3.11 or newer with venv is needed, this machine's sources give $("$python" --version)"
+fi
+
+# Made anew where the list has changed, or where making it was broken off.
+if ! cmp -s "$here/python.txt" "$venv/made-from"; then
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$here/python.txt"
+    cp "$here/python.txt" "$venv/made-from"
+fi
+
+rm -rf "$target/python/wheel"
+if ! "$venv/bin/maturin" build --quiet --manifest-path crates/rt-py/Cargo.toml --compatibility linux \
+    --interpreter "$venv/bin/python" --out "$target/python/wheel" >"$target/python/build.log" 2>&1; then
+    cat "$target/python/build.log" >&2
+    die "the bindings could not be built"
+fi
+"$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall "$target"/python/wheel/*.whl
+cargo build --quiet -p asmp-rt --example sound_card
+
+cd crates/rt-py
+"$venv/bin/mypy" --no-error-summary --cache-dir "$target/python/mypy" python/asmp_rt ../../examples/rt/python tests
+"$venv/bin/python" -m mypy.stubtest --mypy-config-file pyproject.toml --ignore-unused-allowlist \
+    --allowlist tests/stubtest.allow asmp_rt._native
+# Not from the source tree: that has no native module.
+SOUND_CARD=$target/debug/examples/sound_card "$venv/bin/python" -P -m pytest --quiet -o "cache_dir=$target/python/pytest" "$@"
