@@ -1,6 +1,6 @@
-# Each target sets up what it needs; .ci/run calls lint, test, python, loom, miri and tsan.
+# Each target sets up what it needs; .ci/run calls lint, test, python, loom, miri, tsan and asan.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
-.PHONY: demo test unit vm python loom miri tsan lint lab bench bench-analysis bench-channels fuzz install-rt setup
+.PHONY: demo test unit vm python loom miri tsan asan lint lab bench bench-analysis bench-channels fuzz install-rt setup
 
 setup:
 	tests/vm/setup.sh
@@ -20,11 +20,11 @@ vm: setup
 python:
 	tests/python.sh
 
-# The lock-free code of crates/rt: every interleaving of small models; undefined behaviour; data races.
+# The lock-free code of crates/rt: every interleaving of small models; undefined behaviour; data races; out of bounds.
 loom:
 	LOOM_MAX_PREEMPTIONS=3 RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=$(TARGET)/loom cargo test --quiet --release -p asmp-rt --lib
 
-miri tsan: setup
+miri tsan asan: setup
 	tests/nightly.sh $@
 
 # The figures of docs/measurements/channels.md, some minutes; no guest.

@@ -2,7 +2,7 @@
 //!
 //! A FIFO has one writer and one reader at a time. Who puts becomes its writer at the first put, who gets its reader at
 //! the first get, and stays it until `rtf_destroy`; a put or a get of 0 bytes takes the role up in advance. Both ends may
-//! be this process. From then on they enter no kernel, wait for no other process and allocate nothing: a time-sharing
+//! be this process. From then on they enter no kernel (but once for each thread that joins in), wait for no other process and allocate nothing: a time-sharing
 //! peer that sleeps looks for itself every millisecond. Threads of this process that use one end of one FIFO at the same time
 //! take turns, with priority inheritance.
 //!

@@ -37,8 +37,9 @@ impl Other {
         self.0.wait().unwrap();
     }
 
+    /// Has it done its work?
     fn has_ended(&mut self) -> bool {
-        self.0.try_wait().unwrap().is_some()
+        self.0.try_wait().unwrap().inspect(|status| assert!(status.success(), "{status}")).is_some()
     }
 }
 
@@ -90,8 +91,8 @@ fn reads_for_ever() {
 #[test]
 #[ignore = "a part of the tests below"]
 fn scribbles_10_000_times() {
-    let shared = Shared::attach(&test_dir(), "a", Kind::Fifo).unwrap();
-    let words = shared.words(0, shared.body_bytes() / 8);
+    let fifo = Fifo::attach(&test_dir(), "a").unwrap();
+    let words = fifo.shared().words(0, WORDS / 8 + fifo.words);
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     for _ in 0..10_000 {
         state ^= state << 13;

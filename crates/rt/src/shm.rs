@@ -10,6 +10,10 @@
 //! mapped, and never again. Roles (writer, reader, ...) are locks on bytes of the file (`F_OFD_SETLK`), which the
 //! kernel lets go when their holder ends, however it ends.
 
+#[cfg(asan)]
+#[path = "shm_fence.rs"]
+mod fence;
+
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -156,6 +160,8 @@ impl Shared {
             // SAFETY: as above, and nobody else has it yet.
             unsafe { place.write(*word) };
         }
+        #[cfg(asan)]
+        fence::close(base, whole as usize, bytes);
         let made = Self { name: name.to_owned(), file, base, bytes: whole as usize, parameters, link: None };
         made.linked(dir)
     }
@@ -206,6 +212,8 @@ impl Shared {
         }
         let parameters = [word(4), word(5), word(6), word(7)];
         let base = map(&file, length as usize).map_err(io)?;
+        #[cfg(asan)]
+        fence::close(base, length as usize, bytes);
         Ok(Self { name: name.to_owned(), file, base, bytes: length as usize, parameters, link: None })
     }
 
@@ -300,6 +308,8 @@ impl Drop for Shared {
         if let Some(link) = &self.link {
             let _ = std::fs::remove_file(link);
         }
+        #[cfg(asan)]
+        fence::open(self.base, self.bytes);
         // SAFETY: exactly the mapping that was made; all references to it have ended with `self`.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
@@ -342,13 +352,17 @@ fn memory(name: &str, bytes: u64, pages: Pages) -> io::Result<File> {
 }
 
 fn map(file: &File, bytes: usize) -> io::Result<NonNull<u8>> {
-    // SAFETY: a new mapping at an address of the kernel's choice; no memory of ours is touched.
+    #[cfg(not(asan))]
+    let (address, fixed) = (std::ptr::null_mut(), 0);
+    #[cfg(asan)]
+    let (address, fixed) = (fence::reserve(bytes)?, libc::MAP_FIXED);
+    // SAFETY: a new mapping at an address of the kernel's choice, or in what was reserved for it; no memory of ours is touched.
     let base = unsafe {
         libc::mmap(
-            std::ptr::null_mut(),
+            address,
             bytes,
             libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_POPULATE,
+            libc::MAP_SHARED | libc::MAP_POPULATE | fixed,
             file.as_raw_fd(),
             0,
         )

@@ -154,6 +154,7 @@ impl<T> Drop for Guard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn one_thread_at_a_time_has_the_value() {
@@ -189,6 +190,46 @@ mod tests {
             waiting.join().unwrap();
         });
         assert_eq!(*shared.lock(), 1);
+    }
+
+    /// As the scheduler sees it, this moment: 20 of SCHED_OTHER, -1 and less of real-time threads.
+    fn own_priority() -> i64 {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        // The name may have spaces; behind it the priority is the 16th word.
+        let (_, behind) = stat.rsplit_once(") ").unwrap();
+        behind.split_whitespace().nth(15).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn the_holder_inherits_the_priority_of_who_waits() {
+        let shared = PiMutex::new(()).unwrap();
+        let held = shared.lock();
+        let before = own_priority();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let priority = libc::sched_param { sched_priority: 10 };
+                // SAFETY: the structure is ours.
+                let permitted =
+                    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) } == 0;
+                if permitted {
+                    drop(shared.lock());
+                }
+                permitted
+            });
+            // The end is that of a test that fails.
+            let end = Instant::now() + Duration::from_secs(20);
+            while own_priority() != -11 && !waiting.is_finished() && Instant::now() < end {
+                std::thread::yield_now();
+            }
+            let inherited = own_priority();
+            drop(held);
+            match waiting.join().unwrap() {
+                true => assert_eq!((inherited, own_priority()), (-11, before)),
+                false => {
+                    println!("skipped: SCHED_FIFO is not permitted here (CAP_SYS_NICE or RLIMIT_RTPRIO)")
+                }
+            }
+        });
     }
 
     #[test]
