@@ -120,7 +120,8 @@ pub struct Shared {
     /// Of the whole mapping.
     bytes: usize,
     parameters: [u64; PARAMETERS],
-    link: Option<PathBuf>,
+    /// And the process it belongs to.
+    link: Option<(PathBuf, u32)>,
 }
 
 // SAFETY: the mapping belongs to the value and is reached only through atomics or pointers its users answer for.
@@ -223,7 +224,7 @@ impl Shared {
         let _ = std::fs::remove_file(&link);
         std::os::unix::fs::symlink(format!("/proc/{pid}/fd/{fd}"), &link)
             .map_err(|cause| ShmError::Io { path: link.clone(), cause })?;
-        self.link = Some(link);
+        self.link = Some((link, pid));
         Ok(self)
     }
 
@@ -305,7 +306,8 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if let Some(link) = &self.link {
+        // A child that was forked has this value too; the link is its parent's.
+        if let Some((link, _)) = self.link.as_ref().filter(|(_, pid)| *pid == std::process::id()) {
             let _ = std::fs::remove_file(link);
         }
         #[cfg(asan)]
@@ -476,6 +478,27 @@ mod tests {
         assert_eq!(other.to_string(), "channel a does not match: it is of kind 2, Fifo was asked for");
         std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
         assert!(matches!(create(dir.path(), "b", 1), Err(ShmError::ForeignDir { .. })));
+    }
+
+    #[test]
+    fn a_forked_child_leaves_its_parents_name_alone() {
+        let dir = dir();
+        let first = create(dir.path(), "a", 1000).unwrap();
+        // SAFETY: the child drops one value, which frees memory (glibc's malloc allows it after a fork), and ends.
+        match unsafe { libc::fork() } {
+            0 => {
+                drop(first);
+                // SAFETY: ends the child without what belongs to its parent.
+                unsafe { libc::_exit(0) }
+            }
+            child => {
+                let mut status = 1;
+                // SAFETY: waits for our own child; the status is on our stack.
+                unsafe { libc::waitpid(child, &raw mut status, 0) };
+                assert_eq!(status, 0);
+                assert!(Shared::attach(dir.path(), "a", Kind::Mbuff).is_ok());
+            }
+        }
     }
 
     #[test]
