@@ -1,6 +1,6 @@
 # Each target sets up what it needs; .ci/run calls lint, test, python, loom, miri, tsan and asan.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
-.PHONY: demo test unit vm python loom miri tsan asan lint lab bench bench-analysis bench-channels install-rt setup
+.PHONY: demo test unit vm python loom miri tsan asan lint lab bench bench-analysis bench-channels fuzz install-rt setup
 
 setup:
 	tests/vm/setup.sh
@@ -58,6 +58,11 @@ bench: setup
 # The figures of docs/measurements/analysis.md, some minutes; no guest.
 bench-analysis:
 	cargo run --release -p asmp-analysis --example bench
+
+# Arbitrary input for every public function of crates/analysis, overflow a panic; 10^7 take about 15 minutes of one core.
+RUNS ?= 10000000
+fuzz:
+	cargo run --profile fuzz -p asmp-analysis --example bench -- fuzz 0 $(RUNS)
 
 lint: setup
 	cargo fmt --check

@@ -1,11 +1,17 @@
 //! The figures of docs/measurements/analysis.md.
 //!
-//!     cargo run --release -p asmp-analysis --example bench -- speed | curve | agree FROM TO [RUNS] | deep SETS | fuzz FROM TO
+//!     cargo run --release -p asmp-analysis --example bench -- speed | curve | agree FROM TO | deep FROM TO | fuzz FROM TO
 
-#[path = "../tests/agreement/chaos.rs"]
-mod chaos;
+#[path = "../tests/chaos/sets.rs"]
+mod chaos_of_sets;
+#[path = "../tests/chaos/graphs.rs"]
+mod graphs;
+#[path = "../tests/chaos/numbers.rs"]
+mod numbers;
 #[path = "../tests/agreement/sets.rs"]
 mod sets;
+#[path = "../tests/chaos/texts.rs"]
+mod texts;
 
 use asmp_analysis::simulate::engine::{Job, Observe};
 use asmp_analysis::simulate::{Random, Releases, Run, Simulation, Statistics};
@@ -13,9 +19,13 @@ use asmp_analysis::{Effort, Policy, Task, Verdict, edf, edf_response, np_edf};
 use response_time_analysis::arrival::Sporadic;
 use response_time_analysis::time::{Duration, Service};
 use response_time_analysis::{edf::fully_nonpreemptive as theirs, wcet};
-use sets::{Shape, Tally, check, curve};
+use sets::{Runs, Shape, Tally, check, curve};
 use std::ops::ControlFlow;
 use std::time::Instant;
+
+const SHAPES: [Shape; 3] = [Shape::Plain, Shape::Deadlines, Shape::Everything];
+/// A thousand random runs for each policy that accepts a set, each until every task's first job is due.
+const DEEP: Runs = Runs { random: 1000, lengths: 1 };
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -24,15 +34,14 @@ fn main() {
     match words.first().map(String::as_str) {
         Some("speed") => speed(),
         Some("curve") => acceptance(),
-        Some("agree") => agree(number(1, 0), number(2, 10_000), number(3, 1)),
-        Some("deep") => deep(number(1, 100)),
+        Some("agree") => agree(number(1, 0), number(2, 10_000), Runs { random: 1, lengths: 8 }),
+        Some("deep") => agree(number(1, 0), number(2, 100), DEEP),
         Some("fuzz") => fuzz(number(1, 0), number(2, 100_000)),
         _ => {
             speed();
             acceptance();
-            agree(0, 10_000, 1);
-            deep(20);
-            fuzz(0, 100_000);
+            agree(0, 10_000, Runs { random: 1, lengths: 8 });
+            agree(0, 100, DEEP);
         }
     }
 }
@@ -178,35 +187,44 @@ fn acceptance() {
     }
 }
 
-fn agree(from: u64, to: u64, runs: u64) {
+/// All three shapes of each seed.
+fn agree(from: u64, to: u64, runs: Runs) {
     let start = Instant::now();
-    for shape in [Shape::Plain, Shape::Deadlines, Shape::Everything] {
-        let mut tally = Tally::default();
-        for seed in from..to {
-            check(seed, shape, runs, &mut tally);
+    let mut tallies = SHAPES.map(|_| Tally::default());
+    let print = |tallies: &[Tally], seed: u64| {
+        println!("seeds {from} to {seed}, {runs:?}, {:.0} s", start.elapsed().as_secs_f64());
+        for (shape, tally) in SHAPES.iter().zip(tallies) {
+            println!("  {shape:?}: {tally:?}");
         }
-        println!("{shape:?}, {runs} random runs a policy: {tally:?}, {:.0} s", start.elapsed().as_secs_f64());
+    };
+    let mut shown = start;
+    for seed in from..to {
+        for (shape, tally) in SHAPES.into_iter().zip(&mut tallies) {
+            check(seed, shape, runs, tally);
+        }
+        if shown.elapsed().as_secs() >= 60 || seed + 1 == to {
+            shown = Instant::now();
+            print(&tallies, seed + 1);
+        }
     }
 }
 
-/// A thousand random offsets for each accepted set.
-fn deep(sets: u64) {
-    let mut tally = Tally::default();
-    for seed in 0..sets {
-        check(seed.wrapping_mul(7919) + 1, Shape::Plain, 1000, &mut tally);
-    }
-    println!("1000 random runs a policy: {tally:?}");
-}
-
+/// Each run: a set, a graph and a text for each parser.
 fn fuzz(from: u64, to: u64) {
     let start = Instant::now();
-    assert_eq!(chaos::bytes(from), chaos::bytes(from));
+    let mut met = numbers::Met::default();
+    assert_eq!(chaos_of_sets::bytes(from), chaos_of_sets::bytes(from));
     for seed in from..to {
-        chaos::once(seed);
+        chaos_of_sets::once(seed, &mut met);
+        graphs::once(seed, &mut met);
+        texts::once(seed, &mut met);
+        if (seed + 1).is_multiple_of(1_000_000) {
+            println!("{} runs, {:.0} s", seed + 1 - from, start.elapsed().as_secs_f64());
+        }
     }
-    println!(
-        "fuzz: {} arbitrary sets and texts, no panic, {:.0} s",
-        to - from,
-        start.elapsed().as_secs_f64()
-    );
+    let seconds = start.elapsed().as_secs_f64();
+    let checked =
+        if cfg!(debug_assertions) { "an overflow is a panic" } else { "overflows wrap: see make fuzz" };
+    println!("fuzz: {} runs, no panic, {seconds:.0} s, {checked}", to - from);
+    println!("{met:?}");
 }

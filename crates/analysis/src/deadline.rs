@@ -28,8 +28,8 @@ pub struct Domain {
     /// `kernel.sched_rt_runtime_us` and `kernel.sched_rt_period_us`; `None`: -1, no admission control.
     pub rt_runtime_us: Option<u64>,
     pub rt_period_us: u64,
-    /// Runtime and period of each CPU's deadline server, where the kernel counts it.
-    pub server_ns: Option<(u64, u64)>,
+    /// What the deadline servers of its CPUs have booked together, in units of 2^-20 CPU: the sum of their [`ratio`]s.
+    pub servers: u64,
     /// `kernel.sched_deadline_period_min_us` and `_max_us`.
     pub least_period_ns: u64,
     pub most_period_ns: u64,
@@ -42,7 +42,7 @@ impl Domain {
             cpus,
             rt_runtime_us: Some(950_000),
             rt_period_us: 1_000_000,
-            server_ns: None,
+            servers: 0,
             least_period_ns: 100_000,
             most_period_ns: (1 << 22) * 1000,
         }
@@ -65,8 +65,8 @@ pub struct Admission {
     pub partitioned: Placement,
 }
 
-/// `to_ratio` of the kernel.
-const fn ratio(period_ns: u64, runtime_ns: u64) -> u64 {
+/// `to_ratio` of the kernel: what it books for a runtime in a period, in units of 2^-20 CPU.
+pub const fn ratio(period_ns: u64, runtime_ns: u64) -> u64 {
     // As the kernel computes, in 64 bits: a runtime is below 2^44 there.
     match (runtime_ns as u128 * (1 << BW_SHIFT)).checked_div(period_ns as u128) {
         Some(ratio) if ratio <= u64::MAX as u128 => ratio as u64,
@@ -87,8 +87,7 @@ pub fn admission(tasks: &[Task], domain: &Domain, effort: &Effort) -> Result<Adm
         let one = ratio(domain.rt_period_us.saturating_mul(1000), runtime_us.saturating_mul(1000));
         one.saturating_mul(u64::from(domain.cpus))
     });
-    let server = domain.server_ns.map_or(0, |(runtime_ns, period_ns)| ratio(period_ns, runtime_ns));
-    let mut asked = server.saturating_mul(u64::from(domain.cpus));
+    let mut asked = domain.servers;
     let mut refused = None;
     for (index, task) in tasks.iter().enumerate() {
         asked = asked.saturating_add(ratio(task.period_ns, task.cost_ns()));

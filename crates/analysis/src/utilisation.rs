@@ -72,7 +72,7 @@ impl Utilisation {
         }
     }
 
-    /// Against 1: by the bounds, else exactly over the hyperperiod, which must fit 128 bits.
+    /// Against 1: by the bounds, else exactly over the hyperperiod, which must fit 128 bits. A period of 0 counts as 1.
     pub fn compare_to_one(&self, tasks: &[Task]) -> Result<Ordering, Doubt> {
         if self.high < ONE {
             return Ok(Ordering::Less);
@@ -85,11 +85,11 @@ impl Utilisation {
         };
         let mut hyperperiod: u128 = 1;
         for task in tasks {
-            hyperperiod = lcm(hyperperiod, u128::from(task.period_ns)).ok_or_else(overflow)?;
+            hyperperiod = lcm(hyperperiod, u128::from(task.period_ns.max(1))).ok_or_else(overflow)?;
         }
         let mut demand: u128 = 0;
         for task in tasks {
-            let jobs = hyperperiod / u128::from(task.period_ns);
+            let jobs = hyperperiod / u128::from(task.period_ns.max(1));
             let work = jobs.checked_mul(u128::from(task.cost_ns())).ok_or_else(overflow)?;
             demand = demand.checked_add(work).ok_or_else(overflow)?;
         }
@@ -135,6 +135,12 @@ mod tests {
         );
         assert_eq!(of(&thirds(1_000_000_002)), Ok(Ordering::Less));
         assert_eq!(of(&thirds(1_000_000_003)), Ok(Ordering::Greater));
+    }
+
+    #[test]
+    fn a_period_of_nothing_divides_by_nothing() {
+        let tasks = [Task::new("a", 1, 0)];
+        assert_eq!(Utilisation::of(&tasks).compare_to_one(&tasks), Ok(Ordering::Equal));
     }
 
     #[test]

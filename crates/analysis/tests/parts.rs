@@ -1,7 +1,7 @@
 //! Deferred interrupts, classes, chains, admission, placement, slack, files: one behaviour a test.
 
 use asmp_analysis::chain::{Chain, holistic};
-use asmp_analysis::deadline::{Domain, admission};
+use asmp_analysis::deadline::{Domain, admission, ratio};
 use asmp_analysis::file::{FileError, from_csv, from_toml, no_measurement};
 use asmp_analysis::place::{By, Room, place};
 use asmp_analysis::simulate::{End, Execution, Interrupt, Record, Releases, Run, Simulation, Statistics};
@@ -186,7 +186,7 @@ fn the_kernel_admits_up_to_95_percent_of_each_cpu_by_its_own_rounding() {
     let refused = admit(&over, &one);
     assert_eq!((refused.asked, refused.refused), (996_148, Some(1)));
     assert!(refused.deadlines.is_schedulable(), "EDF itself would take it");
-    let server = Domain { server_ns: Some((50 * MS, 1000 * MS)), ..one };
+    let server = Domain { servers: ratio(1000 * MS, 50 * MS), ..one };
     assert!(!admit(&just, &server).admitted, "a deadline server takes 5 % of it");
     let none = Domain { rt_runtime_us: None, ..one };
     assert!(admit(&over, &none).admitted, "-1 switches the test off");

@@ -1,13 +1,14 @@
 //! `asmp analyze tasks.toml`: will every job meet its deadline, why is it tight, what would help.
 
 pub mod budgets;
+mod limits;
 pub mod place;
 mod report;
 
 use crate::exit::{CANNOT_WORK, UNKNOWN, USAGE, failure};
 use anyhow::Result;
 use asmp_analysis::chain::{Chain, ChainBound, Holistic, holistic};
-use asmp_analysis::deadline::{Admission, Domain, admission};
+use asmp_analysis::deadline::{Admission, admission};
 use asmp_analysis::file::{self, Workload};
 use asmp_analysis::place::{By, place as placed};
 use asmp_analysis::simulate::{Record, Releases, Run, Simulation, gantt};
@@ -15,6 +16,7 @@ use asmp_analysis::verdict::Stop;
 use asmp_analysis::{Effort, Policy, Task, Utilisation, Verdict, edf_response, fp, np_fp, slack};
 use asmp_host::CpuSet;
 use asmp_measure::run::{Experiment, Run as Measurement};
+use limits::Limits;
 use serde::Serialize;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -36,6 +38,9 @@ pub struct Args {
     /// CPUs for tasks that name no core [default: one; tasks that name one are on it]
     #[arg(long, value_name = "LIST")]
     cpus: Option<CpuSet>,
+    /// deadline: the machine whose kernel admits, its /proc and /sys below this directory
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
     /// As JSON
     #[arg(long)]
     json: bool,
@@ -135,15 +140,18 @@ pub fn analyze(args: &Args) -> Result<u8> {
     let effort = Effort::default();
     let result = match args.policy {
         Which::Deadline => {
-            let result = deadline(args, &workload, &effort);
+            let limits = Limits::read(&args.root, args.cpus.as_ref());
+            let result = deadline(&limits, &workload, &effort);
             if args.json {
-                let json = match &result {
-                    Ok(admission) => json!({ "schema": 1, "policy": "deadline", "admission": admission }),
-                    Err(verdict) => json!({ "schema": 1, "policy": "deadline", "verdict": verdict }),
+                let (what, value) = match &result {
+                    Ok(admission) => ("admission", json!(admission)),
+                    Err(verdict) => ("verdict", json!(verdict)),
                 };
+                let json = json!({ "schema": 1, "policy": "deadline", "limits": limits, what: value });
                 println!("{}", serde_json::to_string_pretty(&json)?);
             } else {
                 report::deadline(&workload.tasks, &result);
+                limits.lines().iter().for_each(|line| println!("{line}"));
             }
             return Ok(
                 result.map_or_else(|verdict| code(&verdict), |admission| report::deadline_code(&admission))
@@ -163,7 +171,8 @@ pub fn analyze(args: &Args) -> Result<u8> {
     } else if let [one] = result.as_slice() {
         report::one(&workload.tasks, one, &effort);
     } else {
-        let admission = deadline(args, &workload, &effort);
+        let limits = Limits::read(&args.root, args.cpus.as_ref());
+        let admission = deadline(&limits, &workload, &effort);
         report::all(&workload.tasks, &result, &admission);
     }
     if let Some(svg) = &args.gantt {
@@ -176,9 +185,8 @@ pub fn analyze(args: &Args) -> Result<u8> {
     Ok(codes.min_by_key(|code| (*code == CANNOT_WORK, *code)).unwrap_or(UNKNOWN))
 }
 
-fn deadline(args: &Args, workload: &Workload, effort: &Effort) -> Result<Admission, Verdict> {
-    let cpus = args.cpus.as_ref().map_or(1, |cpus| u32::try_from(cpus.len()).unwrap_or(u32::MAX));
-    admission(&workload.tasks, &Domain::of(cpus), effort).map_err(Verdict::from)
+fn deadline(limits: &Limits, workload: &Workload, effort: &Effort) -> Result<Admission, Verdict> {
+    admission(&workload.tasks, &limits.domain, effort).map_err(Verdict::from)
 }
 
 /// Everything about a workload under one policy.

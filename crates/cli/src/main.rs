@@ -1,5 +1,8 @@
 //! `asmp`: arguments in, one call into the library, words and an exit code out.
 
+#[macro_use]
+mod print;
+
 mod analyze;
 mod args;
 mod boot;
@@ -13,7 +16,6 @@ mod graph;
 mod manual;
 mod measure;
 mod noise;
-mod print;
 mod run;
 mod simulate;
 
@@ -34,7 +36,10 @@ fn main() -> ExitCode {
     let linux = Linux::new();
     let shield = Shield::new(&linux, Store::at(RUN_DIR));
     match obey(&shield, Cli::parse().command) {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => match (print::is_complete(), code) {
+            (false, 0) => ExitCode::from(exit::UNEXPECTED),
+            _ => ExitCode::from(code),
+        },
         Err(error) => {
             eprintln!("asmp: {error:#}");
             for line in change::details(&error) {
@@ -73,9 +78,11 @@ fn obey(shield: &Shield, command: Command) -> Result<u8> {
         Command::Simulate(args) => return simulate::simulate(&args),
         Command::Boot { action } => boot::boot(kernel, &action)?,
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "asmp", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "asmp", &mut script);
+            print!("{}", String::from_utf8_lossy(&script));
         }
-        Command::Man => manual::print()?,
+        Command::Man => print!("{}", String::from_utf8_lossy(&manual::page()?)),
         Command::Spin { milliseconds } => spin(Duration::from_millis(milliseconds)),
     }
     Ok(0)

@@ -6,12 +6,8 @@ use anyhow::Result;
 use clap::CommandFactory;
 use std::io::Write;
 
-/// Prints the page as roff.
-pub fn print() -> Result<()> {
-    Ok(std::io::stdout().write_all(&page()?)?)
-}
-
-fn page() -> Result<Vec<u8>> {
+/// The page as roff.
+pub fn page() -> Result<Vec<u8>> {
     let mut page = Vec::new();
     let mut command = Cli::command();
     // clap fills in names and values only when it builds.

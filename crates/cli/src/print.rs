@@ -1,10 +1,60 @@
-//! Words for people: outcomes, plans, status.
+//! Words for people: outcomes, plans, status. And the one way words go out.
 
 use anyhow::Result;
 use asmp_host::{CpuSet, Facts};
 use asmp_shield::verify::{Finding, PartitionStatus, Status, TickStatus};
 use asmp_shield::{Action, Leaver, Outcome, Plan, Refused, Step};
 use serde_json::json;
+use std::fmt::Arguments;
+use std::io::{ErrorKind, Write, stderr, stdout};
+use std::sync::OnceLock;
+
+/// In this crate these are not those of std, which panic where nobody reads (`asmp … | head -1`): a change must not end
+/// half done for that.
+macro_rules! print {
+    ($($words:tt)*) => { $crate::print::out(format_args!($($words)*)) };
+}
+
+macro_rules! println {
+    () => { $crate::print::out(format_args!("\n")) };
+    ($($words:tt)*) => { $crate::print::out(format_args!("{}\n", format_args!($($words)*))) };
+}
+
+macro_rules! eprintln {
+    ($($words:tt)*) => { $crate::print::err(format_args!("{}\n", format_args!($($words)*))) };
+}
+
+/// Why standard output takes no more; what is printed after that is dropped.
+static ENDED: OnceLock<ErrorKind> = OnceLock::new();
+
+pub fn out(words: Arguments) {
+    if ENDED.get().is_none() {
+        note(stdout().write_fmt(words));
+    }
+}
+
+/// What cannot even be complained of is dropped.
+pub fn err(words: Arguments) {
+    let _ = stderr().write_fmt(words);
+}
+
+fn note(written: std::io::Result<()>) {
+    if let Err(error) = written {
+        let _ = ENDED.set(error.kind());
+    }
+}
+
+/// Whether all words went out, or nobody wanted the rest: a reader that has left is no failure. Call at the end.
+pub fn is_complete() -> bool {
+    note(stdout().flush());
+    match ENDED.get() {
+        None | Some(ErrorKind::BrokenPipe) => true,
+        Some(why) => {
+            eprintln!("asmp: standard output cannot be written: {why}");
+            false
+        }
+    }
+}
 
 /// What came of a change: one line, then what refused, then what another boot would allow.
 pub fn outcome(outcome: &Outcome, headline: &str) {

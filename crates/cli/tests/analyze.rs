@@ -1,8 +1,12 @@
 //! `asmp analyze` and `asmp simulate` as a user calls them: words, JSON, exit codes, examples of the guide.
 
+mod runs;
+
+use asmp_measure::load::Load;
+use asmp_measure::run::{Experiment, Kind, Provenance, Source};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/analysis")
@@ -123,4 +127,114 @@ fn pictures_and_traces_are_written_and_the_same_for_the_same_seed() {
         1
     );
     assert!(std::fs::read_to_string(svg).unwrap().contains("deadline missed"));
+}
+
+/// A pipe whose reader has left.
+fn unread() -> Stdio {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    writer.into()
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure_and_the_answer_is_still_the_exit_code() {
+    for (words, answer) in [
+        (&["analyze", "robot.toml", "--policy", "np-edf"][..], 0),
+        (&["analyze", "overload.toml", "--policy", "np-edf"], 1),
+        (&["analyze", "graph", "camera.toml", "--json"], 0),
+        (&["simulate", "robot.toml", "--policy", "np-edf", "--for", "10s"], 0),
+        (&["man"], 0),
+        (&["completions", "bash"], 0),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_asmp"));
+        command.current_dir(examples()).args(words);
+        let output = command.stdout(unread()).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(answer), &b""[..]), "{words:?}");
+    }
+}
+
+#[test]
+fn an_error_that_nobody_reads_has_its_exit_code() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_asmp"));
+    let output = command.args(["analyze", "/nowhere"]).stdout(unread()).stderr(unread()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn output_that_is_lost_otherwise_is_a_failure() {
+    let full = || Stdio::from(std::fs::File::options().write(true).open("/dev/full").unwrap());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_asmp"));
+    command.current_dir(examples()).args(["analyze", "robot.toml", "--policy", "np-edf"]);
+    let output = command.stdout(full()).stderr(Stdio::piped()).output().unwrap();
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert!(words.contains("standard output cannot be written"), "{words}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_measured_cost_is_the_longest_turn_of_the_run_and_marked_as_not_proven() {
+    let dir = tempfile::tempdir().unwrap();
+    let latency = runs::provenance("7.2.13", Load::Mix, Kind::Rb);
+    let overhead = Provenance { experiment: Experiment::Overhead, source: Source::Loop, ..latency.clone() };
+    runs::write(&dir.path().join("runs/turns"), overhead, [1_000_000, 3_250_000, 2_000_000].into_iter());
+    runs::write(&dir.path().join("runs/waits"), latency, [1_000, 2_000].into_iter());
+    let analyze = |run: &str, period: &str, more: &[&str]| {
+        let path = dir.path().join("tasks.toml");
+        let text = format!("[[task]]\nname = \"axis\"\nmeasured = \"runs/{run}\"\nperiod = \"{period}\"\n");
+        std::fs::write(&path, text).unwrap();
+        asmp(&[&["analyze", path.to_str().unwrap(), "--policy", "np-edf"], more].concat())
+    };
+    let output = analyze("turns", "5 ms", &[]);
+    let words = text(&output);
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    assert!(words.contains("3.25 ms *") && words.contains("* measured, not proven"), "{words}");
+    let json: Value = serde_json::from_slice(&analyze("turns", "5 ms", &["--json"]).stdout).unwrap();
+    let cost = &json["tasks"][0]["cost"];
+    assert_eq!(cost["measured"]["ns"], 3_250_000, "{json}");
+    assert_eq!(analyze("turns", "3 ms", &[]).status.code(), Some(1), "longer than its period");
+    let refused = analyze("waits", "5 ms", &[]);
+    let words = String::from_utf8(refused.stderr).unwrap();
+    assert!(words.contains("measures latency, not how long something takes"), "{words}");
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+#[test]
+fn sched_deadline_is_judged_by_the_limits_of_the_machine_under_root() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().join("machine");
+    let write = |path: &str, text: &str| {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let tasks = dir.path().join("tasks.toml");
+    std::fs::write(&tasks, "[[task]]\nname = \"a\"\ncost = \"92 ms\"\nperiod = \"100 ms\"\n").unwrap();
+    let judge = || {
+        let (tasks, root) = (tasks.to_str().unwrap(), root.to_str().unwrap());
+        let output = asmp(&["analyze", tasks, "--policy", "deadline", "--cpus", "1", "--root", root]);
+        (output.status.code().unwrap(), text(&output))
+    };
+    let (code, words) = judge();
+    assert_eq!(code, 0, "{words}");
+    assert!(words.contains("950 ms of 1 s") && words.contains("not read"), "{words}");
+    let sysctl = |name: &str, value: &str| write(&format!("proc/sys/kernel/{name}"), value);
+    sysctl("sched_rt_runtime_us", "900000\n");
+    sysctl("sched_rt_period_us", "1000000\n");
+    sysctl("sched_deadline_period_min_us", "100\n");
+    sysctl("sched_deadline_period_max_us", "4194304\n");
+    write("sys/kernel/debug/sched/features", "\n");
+    let (code, words) = judge();
+    assert_eq!(code, 1, "{words}");
+    assert!(words.contains("limits: 900 ms of 1 s") && !words.contains("not read"), "{words}");
+    sysctl("sched_rt_runtime_us", "950000\n");
+    assert_eq!(judge().0, 0);
+    write("sys/kernel/debug/sched/fair_server/cpu1/runtime", "50000000\n");
+    write("sys/kernel/debug/sched/fair_server/cpu1/period", "1000000000\n");
+    let (code, words) = judge();
+    assert_eq!(code, 1, "97 % are asked for: {words}");
+    assert!(words.contains("fair server of CPU 1: 50 ms of 1 s"), "{words}");
+    sysctl("sched_rt_runtime_us", "-1\n");
+    assert_eq!(judge().0, 0);
+    sysctl("sched_deadline_period_max_us", "50000\n");
+    assert_eq!(judge().0, 3, "sched_setattr takes no such period");
 }

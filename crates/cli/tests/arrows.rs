@@ -8,7 +8,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("asmp-host", &[]),
     ("asmp-shield", &["asmp-host"]),
     ("asmp-measure", &["asmp-host"]),
-    ("asmp-rt", &["asmp-host"]),
+    ("asmp-rt", &["asmp-analysis", "asmp-host"]),
     ("asmp-rt-c", &["asmp-rt"]),
     ("asmp-rt-py", &["asmp-rt"]),
     ("asmp-analysis", &[]),

@@ -1,10 +1,10 @@
 //! The report as a reader sees it: run directories in, one page out, opened in a headless Chromium that
 //! measures where everything was drawn. Reported as ignored where there is no Chromium (`make unit` has one).
 
-use asmp_host::Schedule;
-use asmp_measure::load::{Load, Size};
-use asmp_measure::run::{self, Experiment, Kind, Machine, Provenance, RUN_SCHEMA, Source, Totals};
-use asmp_measure::sample::{Sample, Writer};
+mod runs;
+
+use asmp_measure::load::Load;
+use asmp_measure::run::Kind;
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 use std::path::Path;
@@ -41,51 +41,9 @@ const SAMPLES: u64 = 3000;
 const WORST_NS: u64 = 7_654_321;
 
 fn write_run(dir: &Path, kernel: &str, load: Load, kind: Kind) {
-    std::fs::create_dir_all(dir).unwrap();
-    let mut writer = Writer::create(&dir.join("samples.bin")).unwrap();
-    for turn in 0..SAMPLES {
-        let value_ns = if turn == 1234 { WORST_NS } else { 1000 + turn * 7919 % 5000 };
-        writer.push(Sample { due_ns: turn, value_ns, ..Sample::default() }).unwrap();
-    }
-    let provenance = Provenance {
-        schema: RUN_SCHEMA,
-        tool: "test".into(),
-        command_line: vec![],
-        experiment: Experiment::Latency,
-        kind,
-        source: Source::Nanosleep,
-        load,
-        load_size: Size { per_cpu: 1, cpus: 4 },
-        load_commands: vec![],
-        flood: false,
-        machine: Machine {
-            kernel: kernel.into(),
-            kernel_version: "#1".into(),
-            cpu_model: "a <model> & more".into(),
-            online_cpus: "0-3".into(),
-            boot_parameters: String::new(),
-            hypervisor: true,
-        },
-        cpu: Some(3),
-        schedule: Schedule::Fifo { priority: 80 },
-        memory_locked: true,
-        cpu_latency_held: true,
-        period_ns: Some(1_000_000),
-        warm_up_samples: 0,
-        started_s: 1,
-        duration_ns: 1,
-        samples: writer.finish().unwrap().0,
-        lost: 0,
-        overruns: 0,
-        lost_records: 0,
-        partial: None,
-        base_ns: None,
-        not_recorded: Some("a test".into()),
-        settings: vec![],
-        totals: Totals::default(),
-        worst: vec![],
-    };
-    run::write_provenance(dir, &provenance).unwrap();
+    let value = |turn| if turn == 1234 { WORST_NS } else { 1000 + turn * 7919 % 5000 };
+    let run = runs::provenance(kernel, load, kind);
+    runs::write(dir, run, (0..SAMPLES).map(value));
 }
 
 fn asmp(arguments: &[&str]) -> (i32, String) {

@@ -6,6 +6,7 @@ pub mod cgroup;
 pub mod clock;
 pub mod counters;
 pub mod cpuset;
+pub mod deadline;
 pub mod facts;
 pub mod fake;
 pub mod irq;
@@ -19,6 +20,7 @@ pub mod task;
 pub mod trace;
 
 pub use cpuset::{Cpu, CpuSet, CpuSpec};
+pub use deadline::DeadlineLimits;
 pub use facts::Facts;
 pub use kernel::{Kernel, Linux};
 pub use knob::{Knob, Shape};

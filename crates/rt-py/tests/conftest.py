@@ -11,9 +11,13 @@ import pytest
 
 Start = Callable[[str], "subprocess.Popen[str]"]
 
-# Before the code of another process: the names of the module, and the patience of a test, in seconds.
-PROLOGUE = "import asmp_rt, itertools, os, struct, sys, time\n"
+# How long a test waits for what must come, in seconds.
 PATIENCE_S = 30.0
+# Before the code of another process, which ends with the tests however they end (PR_SET_PDEATHSIG, SIGKILL).
+PROLOGUE = """
+import asmp_rt, ctypes, itertools, os, struct, sys, time
+ctypes.CDLL(None).prctl(1, 9)
+"""
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,8 @@
 
 import os
 import re
+import signal
+import struct
 import subprocess
 import sys
 import time
@@ -9,8 +11,9 @@ import urllib.request
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pytest
 from conftest import PATIENCE_S
+
+import asmp_rt
 
 PLOT = Path(__file__).parents[3] / "examples/rt/python/plot.py"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -85,6 +88,21 @@ def test_samples_that_found_no_room_are_counted_on_both_sides(sound_card: str, t
     # Only what is lost after the last block that came does not show.
     assert 0 < lost <= 96000 - samples
     assert (plot.returncode, writer.returncode) == (1, 1)
+
+
+def test_a_real_time_side_that_was_stopped_catches_up_on_its_grid(sound_card: str) -> None:
+    with stream(sound_card, "sound", "1") as writer, asmp_rt.Fifo.attach("sound").reader() as reader:
+        blocks = [reader.read(PATIENCE_S)]
+        writer.send_signal(signal.SIGSTOP)
+        time.sleep(0.1)
+        writer.send_signal(signal.SIGCONT)
+        blocks += reader
+        said, _ = writer.communicate(timeout=PATIENCE_S)
+    overruns = re.match(r"375 blocks, 0 lost, (\d+) overruns", said)
+    assert overruns and int(overruns[1]) >= 30
+    begin = struct.unpack_from("=Q", blocks[0], 8)[0]
+    headers = [struct.unpack_from("=QQQ", block) for block in blocks]
+    assert headers == [(number, begin + number * 2_666_666, number * 128) for number in range(375)]
 
 
 def test_a_plot_without_its_writer_says_so(tmp_path: Path) -> None:

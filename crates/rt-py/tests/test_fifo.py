@@ -75,6 +75,13 @@ def test_a_timeout_is_kept_without_a_writer_and_with_one() -> None:
             assert time.monotonic() - begin >= seconds
         with fifo.writer(), pytest.raises(TimeoutError):
             reader.readinto(bytearray(1), 0.15)
+        with fifo.writer():
+            begin = time.monotonic()
+            for _ in range(40):
+                with pytest.raises(asmp_rt.TimedOut):
+                    reader.read(0.001)
+            # Not in steps of 100 ms.
+            assert time.monotonic() - begin < 2
 
 
 def test_who_waits_lets_other_threads_run_and_is_woken() -> None:
@@ -150,8 +157,10 @@ def test_a_killed_writer_is_gone_after_its_last_record_and_another_goes_on(
             begin = time.monotonic()
             rest = list(reader)
             assert time.monotonic() - begin < 5, "an end, and not for ever"
-            numbers = [last, *(struct.unpack("=8Q", record)[0] for record in rest)]
-            assert numbers == list(range(last, last + len(numbers))), "what it had written comes first, whole"
+            numbers = [struct.unpack("=8Q", record)[0] for record in rest]
+            first = last + 1 if overflow == "refuse" else min(numbers, default=last + 1)
+            assert first > last
+            assert numbers == list(range(first, first + len(numbers))), "what it had written, whole"
             with pytest.raises(asmp_rt.PeerGone, match="^fifo a: its writer is gone$"):
                 reader.read()
         assert reader.corrupted == 0

@@ -74,8 +74,9 @@ fn play(me: &Me, writer: &mut FifoWriter, blocks: u64) -> Result<Played, Failure
     let mut block = [0; HEADER + 2 * SAMPLES];
     'playing: while let Some(tick) = releases.wait() {
         played.overruns += tick.overruns;
-        played.latest_ns = played.latest_ns.max(tick.woken_ns - tick.scheduled_ns);
         // A release without a job still had its samples.
+        let late_ns = tick.woken_ns - tick.scheduled_ns + tick.overruns * PERIOD_NS;
+        played.latest_ns = played.latest_ns.max(late_ns);
         for back in (0..=tick.overruns).rev() {
             if played.blocks == blocks {
                 break 'playing;

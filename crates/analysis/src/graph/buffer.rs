@@ -40,7 +40,7 @@ pub struct Size {
 /// up to c - a, else read), and is a turn by a modulo a + b: it comes through every value that is d modulo g, also
 /// through b - g + d mod g, where there is too little to read, and too little room to write unless c is at least
 /// the figure above. From that figure on the reader or the writer of the edge can always go on. (Bhattacharyya,
-/// Murthy, Lee 1996 state it for d <= a + b - g.)
+/// Murthy, Lee, "Software Synthesis from Dataflow Graphs", Kluwer 1996, state it for d <= a + b - g.)
 pub fn least_capacity(write: u64, read: u64, initial: u64) -> Option<u64> {
     let shared = gcd(write, read).max(1);
     let needed = (write - shared.min(write)).checked_add(read)?.checked_add(initial % shared)?;

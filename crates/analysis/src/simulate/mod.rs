@@ -361,7 +361,7 @@ impl Observe for FirstMiss {
 }
 
 /// The first job that finishes late, if some deadline before an instant is missed. A job that is overdue then is followed
-/// until it, or another that is late, finishes.
+/// until it, or another that is late, finishes, for about as many jobs again: it may be starved for ever.
 pub fn first_miss(simulation: &Simulation, until_ns: u64, most_jobs: u64) -> Result<Option<Missed>, Stop> {
     let mut run = Run::prepare(simulation)?;
     let mut first = FirstMiss::default();
@@ -370,7 +370,8 @@ pub fn first_miss(simulation: &Simulation, until_ns: u64, most_jobs: u64) -> Res
     let overdue = |job: &Job| job.deadline_ns.is_some_and(|deadline| deadline < now_ns);
     let earliest = run.unfinished().filter(overdue).min_by_key(|job| (job.deadline_ns, job.stream));
     if first.0.is_none() && earliest.is_some() {
-        run.go(u64::MAX, most_jobs, &mut first);
+        let again = run.jobs().saturating_mul(2).saturating_add(1000);
+        run.go(u64::MAX, most_jobs.min(again), &mut first);
     }
     Ok(match first.0 {
         Some((job, at_ns)) => run.missed(&job, Some(at_ns)),

@@ -29,14 +29,14 @@ class Waiter:
     async def ready(self) -> None:
         """Returns when there is something, or there was: look again. Raises what `wait` raised, but TimedOut."""
         future = asyncio.get_running_loop().create_future()
-        with self._changed:
-            self._waiting.append(future)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=self._name)
-                self._thread.start()
-            else:
-                self._changed.notify()
         try:
+            with self._changed:
+                self._waiting.append(future)
+                self._changed.notify()
+                if self._thread is None:
+                    thread = threading.Thread(target=self._run, name=self._name)
+                    thread.start()
+                    self._thread = thread
             await future
         finally:
             with self._changed:

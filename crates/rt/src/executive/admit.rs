@@ -1,9 +1,13 @@
-//! Which periodic sets the np-EDF executive takes.
+//! Which periodic sets the np-EDF executive takes: those of which crate `analysis` proves that no job ends late.
 //!
-//! Jeffay, Stanat, Martel (RTSS 1991), periods sorted, deadline = period, integer time (here ns):
-//! (1) `sum C_i / p_i <= 1`; (2) for each `i >= 2` and each `t` with `p_1 < t < p_i`:
-//! `t >= C_i + sum_{j<i} floor((t - 1) / p_j) C_j`. Exact for sporadic tasks and for any first start; sufficient
-//! for the offsets given. Yartek's paper prints ceilings in (2): a misprint, its own Example 1 fails them.
+//! Its test is exact (Jeffay, Stanat, Martel, RTSS 1991, deadline = period): for sporadic tasks and for any first start; for
+//! the offsets given it may refuse what would work. A refusal comes with a run that misses.
+
+use asmp_analysis::{
+    Counterexample, Doubt, Effort, Inapplicable, Task, Utilisation, Verdict, budgets, np_edf,
+};
+use std::cmp::Ordering;
+use std::fmt;
 
 /// What a task asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,176 +24,145 @@ pub enum Refusal {
     NoPeriod { task: usize },
     #[error("the tasks ask for {permille} thousandths of the CPU: lengthen periods or shorten budgets")]
     Overload { permille: u64 },
-    #[error(
-        "task {task} may hold the CPU for {budget_ns} ns and others then need {demand_ns} ns within {window_ns} ns: split it or lengthen the shorter periods"
-    )]
-    Blocks { task: usize, budget_ns: u64, demand_ns: u128, window_ns: u64 },
-    #[error(
-        "the periods lie too far apart to be checked exactly, and task {task} exceeds its safe budget: make its {budget_ns} ns at most {safe_ns}"
-    )]
-    Unproved { task: usize, budget_ns: u64, safe_ns: u64 },
+    #[error("{}", Miss(.counterexample))]
+    Misses { counterexample: Box<Counterexample> },
+    #[error("{reason}")]
+    Inapplicable { reason: Inapplicable },
+    #[error("it cannot be told whether every deadline is met: {reason}; bring the periods closer together")]
+    Unproved { reason: Doubt },
 }
 
-/// Additions after which the exact test gives up and Proposition 1 of Yartek decides.
-const WORK: u64 = 20_000_000;
+/// A counterexample in words.
+struct Miss<'a>(&'a Counterexample);
 
-/// Takes a set or says why not. Allocates, takes up to about 0.1 s: for set-up. `crate analysis` will do this.
-///
-/// The utilisation is summed to 2^-64 of the CPU for each task, rounded down: what slips through overloads
-/// by less than a nanosecond in 584 years over the number of tasks.
+impl fmt::Display for Miss<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Counterexample { pattern, by_ns, missed } = self.0;
+        match (missed, by_ns) {
+            (Some(missed), _) => {
+                let (task, job, due_ns) = (missed.task, missed.job, missed.deadline_ns);
+                write!(
+                    f,
+                    "task {task} is late: its job {job}, released at {} ns and due at {due_ns} ns, ",
+                    missed.release_ns
+                )?;
+                match missed.finished_ns {
+                    Some(finished_ns) => write!(f, "ends at {finished_ns} ns")?,
+                    None => write!(f, "ends later")?,
+                }
+            }
+            (None, Some(by_ns)) => write!(f, "a job that is due by {by_ns} ns is late")?,
+            (None, None) => write!(f, "a job is late some day")?,
+        }
+        // Below full load only a job that has begun makes others late, and it stands first.
+        if let Some(first) = pattern.first() {
+            write!(
+                f,
+                " when task {} begins 1 ns before the others start: split it or lengthen the shorter periods",
+                first.task
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// A tenth of a second or two at most: for set-up.
+const EFFORT: Effort = Effort { steps: 20_000_000, jobs: 200_000 };
+
+/// Takes a set or says why not. Allocates: for set-up. A budget of 0 counts as 1 ns.
 pub fn admit(set: &[Demand]) -> Result<(), Refusal> {
     if let Some(task) = set.iter().position(|demand| demand.period_ns == 0) {
         return Err(Refusal::NoPeriod { task });
     }
-    let share = |demand: &Demand| (u128::from(demand.budget_ns) << 64) / u128::from(demand.period_ns);
-    let utilisation = set.iter().map(share).fold(0, u128::saturating_add);
-    if utilisation > 1 << 64 {
-        return Err(Refusal::Overload {
-            permille: u64::try_from(((utilisation >> 32) * 1000) >> 32).unwrap_or(u64::MAX),
-        });
+    if set.is_empty() {
+        return Ok(());
     }
-    let mut order: Vec<usize> = (0..set.len()).collect();
-    order.sort_by_key(|&task| set[task].period_ns);
-    let sorted: Vec<Demand> = order.iter().map(|&task| set[task]).collect();
-    let verdict = if work(&sorted) <= u128::from(WORK) { exact(&sorted) } else { budgets(&sorted) };
-    verdict.map_err(|refusal| match refusal {
-        Refusal::Blocks { task, budget_ns, demand_ns, window_ns } => {
-            Refusal::Blocks { task: order[task], budget_ns, demand_ns, window_ns }
-        }
-        Refusal::Unproved { task, budget_ns, safe_ns } => {
-            Refusal::Unproved { task: order[task], budget_ns, safe_ns }
-        }
-        other => other,
-    })
-}
-
-/// Additions that [`exact`] takes.
-fn work(sorted: &[Demand]) -> u128 {
-    let points = |i: usize| -> u128 {
-        sorted[..i].iter().map(|shorter| u128::from(sorted[i].period_ns / shorter.period_ns)).sum()
+    let task = |(number, demand): (usize, &Demand)| {
+        Task::new(number.to_string(), demand.budget_ns.max(1), demand.period_ns)
     };
-    (1..sorted.len()).map(|i| points(i) * i as u128).sum()
-}
-
-/// Condition (2). Only `t = k p_j + 1` need be looked at: elsewhere the right side stands still.
-fn exact(sorted: &[Demand]) -> Result<(), Refusal> {
-    for (i, long) in sorted.iter().enumerate().skip(1) {
-        let shorter = &sorted[..i];
-        for step in shorter {
-            for before in (1..).map_while(|k: u64| k.checked_mul(step.period_ns)) {
-                // `before` is t - 1.
-                if before >= long.period_ns - 1 {
-                    break;
-                }
-                let others =
-                    shorter.iter().map(|j| u128::from(before / j.period_ns) * u128::from(j.budget_ns));
-                let demand_ns = u128::from(long.budget_ns) + others.sum::<u128>();
-                if u128::from(before) + 1 < demand_ns {
-                    return Err(Refusal::Blocks {
-                        task: i,
-                        budget_ns: long.budget_ns,
-                        demand_ns,
-                        window_ns: before + 1,
-                    });
-                }
-            }
-        }
+    let tasks: Vec<Task> = set.iter().enumerate().map(task).collect();
+    let utilisation = Utilisation::of(&tasks);
+    if utilisation.compare_to_one(&tasks) == Ok(Ordering::Greater) {
+        // Rounded up: 1000 would be no reason.
+        let permille = (utilisation.approximate() * 1000.0) as u64;
+        return Err(Refusal::Overload { permille: permille.saturating_add(1) });
     }
-    Ok(())
-}
-
-/// Yartek, Proposition 1: `C_i <= B_i = p_1 (1 - sum_{j<i} C_j / p_j)`, with `<=` as its Example 1 needs it and
-/// without the `+ 1` of its proof, which is not safe by itself. `B_i` in whole ns, rounded down.
-fn budgets(sorted: &[Demand]) -> Result<(), Refusal> {
-    let bounds = safe_budgets(sorted);
-    for (task, (demand, safe_ns)) in sorted.iter().zip(bounds).enumerate() {
-        if demand.budget_ns > safe_ns {
-            return Err(Refusal::Unproved { task, budget_ns: demand.budget_ns, safe_ns });
-        }
+    match np_edf::test(&tasks, &EFFORT) {
+        Verdict::Schedulable => Ok(()),
+        Verdict::NotSchedulable { counterexample } => Err(Refusal::Misses { counterexample }),
+        Verdict::DoesNotApply { reason } => Err(Refusal::Inapplicable { reason }),
+        // Yartek's budgets (Proposition 1) take no time; they say yes seldom, but never wrongly.
+        Verdict::Unknown { .. } if budgets::test(&tasks).is_schedulable() => Ok(()),
+        Verdict::Unknown { reason } => Err(Refusal::Unproved { reason }),
     }
-    Ok(())
-}
-
-/// `B_i` of each task of a set sorted by period.
-fn safe_budgets(sorted: &[Demand]) -> Vec<u64> {
-    let Some(first) = sorted.first() else { return Vec::new() };
-    let mut used: u128 = 0;
-    let bound = |demand: &Demand| {
-        let left = (1u128 << 64).saturating_sub(used);
-        // Each share is rounded up, so that the bound errs downwards.
-        used += (u128::from(demand.budget_ns) << 64).div_ceil(u128::from(demand.period_ns));
-        // p_1 times what is left, both below 2^64 but for an empty CPU.
-        u64::try_from(((left >> 1) * u128::from(first.period_ns)) >> 63).unwrap_or(u64::MAX)
-    };
-    sorted.iter().map(bound).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use asmp_analysis::{Policy, simulate};
 
     fn set(tasks: &[(u64, u64)]) -> Vec<Demand> {
         tasks.iter().map(|&(period_ns, budget_ns)| Demand { period_ns, budget_ns }).collect()
     }
 
-    const EXAMPLE_1: [(u64, u64); 3] = [(4000, 1500), (6000, 1500), (7000, 1500)];
     const MS: u64 = 1_000_000;
 
-    fn robot() -> Vec<Demand> {
-        let mut tasks = vec![(500 * MS, 20 * MS); 6];
-        tasks.extend([
+    #[test]
+    fn the_papers_example_and_its_robot_are_taken() {
+        assert_eq!(admit(&set(&[(4000, 1500), (6000, 1500), (7000, 1500)])), Ok(()));
+        let mut robot = vec![(500 * MS, 20 * MS); 6];
+        robot.extend([
             (500 * MS, 100 * MS),
             (1200 * MS, 20 * MS),
             (1200 * MS, 20 * MS),
             (2000 * MS, 20 * MS),
         ]);
-        set(&tasks)
+        assert_eq!(admit(&set(&robot)), Ok(()));
     }
 
     #[test]
-    fn the_papers_example_is_taken() {
-        assert_eq!(admit(&set(&EXAMPLE_1)), Ok(()));
-        assert_eq!(safe_budgets(&set(&EXAMPLE_1)), [4000, 2500, 1500]);
-    }
-
-    #[test]
-    fn the_robot_is_taken_and_its_budgets_are_those_printed() {
-        assert_eq!(admit(&robot()), Ok(()));
-        let printed = [500.0, 480.0, 460.0, 440.0, 420.0, 400.0, 380.0, 280.0, 271.67, 263.33];
-        for (bound_ns, printed_ms) in safe_budgets(&robot()).iter().zip(printed) {
-            assert!((*bound_ns as f64 / MS as f64 - printed_ms).abs() < 0.005, "{bound_ns} {printed_ms}");
-        }
-    }
-
-    #[test]
-    fn a_set_without_room_for_its_longest_job_is_refused_with_the_window() {
-        // The paper's bound p_1 (1 - U) + 1 would take this one; it misses.
-        let refusal = admit(&set(&[(2, 2), (13, 1)])).unwrap_err();
-        assert!(matches!(refusal, Refusal::Overload { permille: 1076 }), "{refusal}");
-        let refusal = admit(&set(&[(13, 5), (4, 2)])).unwrap_err();
-        assert_eq!(refusal, Refusal::Blocks { task: 0, budget_ns: 5, demand_ns: 7, window_ns: 5 });
+    fn a_set_of_low_utilisation_is_refused_with_a_run_that_misses() {
+        // 20 % of the CPU, but the second runs for more than the first can wait.
+        let demands = set(&[(10 * MS, MS), (100 * MS, 10 * MS)]);
+        let Err(Refusal::Misses { counterexample }) = admit(&demands) else { panic!("taken") };
+        let missed = counterexample.missed.expect("a job");
+        assert_eq!((missed.task, missed.deadline_ns, missed.finished_ns), (0, 10 * MS + 1, Some(11 * MS)));
+        let tasks = [Task::new("0", MS, 10 * MS), Task::new("1", 10 * MS, 100 * MS)];
+        let again =
+            simulate::replay(&tasks, Policy::NpEdf, &counterexample.pattern, counterexample.by_ns, &EFFORT);
+        assert_eq!(again, Some(missed));
+        assert_eq!(admit(&set(&[(10 * MS, MS), (100 * MS, 9 * MS + 1)])), Ok(()), "the longest that fits");
+        assert!(admit(&set(&[(10 * MS, MS), (100 * MS, 9 * MS + 2)])).is_err());
     }
 
     #[test]
     fn a_full_cpu_is_taken_and_a_fuller_one_refused() {
         assert_eq!(admit(&set(&[(3, 1), (3, 2)])), Ok(()));
         assert_eq!(admit(&set(&[(10, 10)])), Ok(()));
-        assert!(matches!(admit(&set(&[(10, 10), (1_000_000, 1)])), Err(Refusal::Overload { .. })));
+        assert_eq!(admit(&set(&[(2, 2), (13, 1)])), Err(Refusal::Overload { permille: 1077 }));
+        assert_eq!(admit(&set(&[(10, 10), (1_000_000, 1)])), Err(Refusal::Overload { permille: 1001 }));
         assert!(matches!(admit(&set(&[(1, u64::MAX); 3])), Err(Refusal::Overload { .. })));
     }
 
     #[test]
-    fn a_task_without_a_period_is_refused() {
+    fn what_cannot_be_judged_is_refused() {
         assert_eq!(admit(&set(&[(5, 1), (0, 0)])), Err(Refusal::NoPeriod { task: 1 }));
+        assert!(matches!(admit(&set(&[(u64::MAX, 1)])), Err(Refusal::Inapplicable { .. })));
         assert_eq!(admit(&[]), Ok(()));
+        assert_eq!(admit(&set(&[(5, 0)])), Ok(()));
     }
 
     #[test]
-    fn far_periods_are_decided_by_the_safe_budgets() {
-        // 100 us beside one hour: 36 million points.
+    fn periods_from_100_us_to_an_hour_are_decided() {
         let hour = 3_600_000_000_000;
-        assert_eq!(admit(&set(&[(hour, 50_000), (100_000, 50_000)])), Ok(()));
-        let refusal = admit(&set(&[(hour, 50_001), (100_000, 50_000)]));
-        assert_eq!(refusal, Err(Refusal::Unproved { task: 0, budget_ns: 50_001, safe_ns: 50_000 }));
+        assert_eq!(admit(&set(&[(hour, 50_001), (100_000, 50_000)])), Ok(()));
+        let refusal = admit(&set(&[(hour, 50_002), (100_000, 50_000)])).unwrap_err();
+        assert!(
+            refusal.to_string().ends_with(
+                "when task 0 begins 1 ns before the others start: split it or lengthen the shorter periods"
+            ),
+            "{refusal}"
+        );
     }
 }

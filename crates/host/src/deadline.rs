@@ -1,0 +1,121 @@
+//! What the kernel books SCHED_DEADLINE tasks against (scheduler/sched-deadline.rst): two sysctls for the share of a CPU that
+//! may be given away, two for the periods it takes, and since 6.12 a server on each CPU that is booked like a task (debugfs).
+
+use crate::cpuset::{Cpu, CpuSet};
+use crate::kernel::Kernel;
+use serde::Serialize;
+use std::path::Path;
+
+/// As read; `None` where this machine does not say, or not to us.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct DeadlineLimits {
+    /// Below 0: no admission control.
+    pub rt_runtime_us: Option<i64>,
+    pub rt_period_us: Option<u64>,
+    pub least_period_us: Option<u64>,
+    pub most_period_us: Option<u64>,
+    /// Empty: this kernel has none. `None`: debugfs is not there or not for us.
+    pub servers: Option<Vec<Server>>,
+}
+
+/// A deadline server of a CPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Server {
+    pub cpu: Cpu,
+    /// Whom it serves: `fair` or `ext`.
+    pub class: &'static str,
+    pub runtime_ns: u64,
+    pub period_ns: u64,
+}
+
+impl DeadlineLimits {
+    /// Reads what is there, with the servers of these CPUs; one that is stopped (a runtime of 0) is left out.
+    pub fn read(kernel: &dyn Kernel, cpus: &CpuSet) -> Self {
+        fn number<N: std::str::FromStr>(kernel: &dyn Kernel, path: &Path) -> Option<N> {
+            kernel.text(path).ok()?.trim().parse().ok()
+        }
+        let sysctl = Path::new("/proc/sys/kernel");
+        let debugfs = Path::new("/sys/kernel/debug/sched");
+        let servers = || {
+            let mut servers = Vec::new();
+            for class in ["fair", "ext"] {
+                for cpu in cpus.iter() {
+                    let dir = debugfs.join(format!("{class}_server/cpu{cpu}"));
+                    let read = |name: &str| number(kernel, &dir.join(name));
+                    let (Some(runtime_ns), Some(period_ns)) = (read("runtime"), read("period")) else {
+                        continue;
+                    };
+                    if runtime_ns > 0 {
+                        servers.push(Server { cpu, class, runtime_ns, period_ns });
+                    }
+                }
+            }
+            servers
+        };
+        Self {
+            rt_runtime_us: number(kernel, &sysctl.join("sched_rt_runtime_us")),
+            rt_period_us: number(kernel, &sysctl.join("sched_rt_period_us")),
+            least_period_us: number(kernel, &sysctl.join("sched_deadline_period_min_us")),
+            most_period_us: number(kernel, &sysctl.join("sched_deadline_period_max_us")),
+            servers: kernel.list(debugfs).is_ok().then(servers),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Linux;
+    use std::fs;
+
+    fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Linux) {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let linux = Linux::below(root.path());
+        (root, linux)
+    }
+
+    #[test]
+    fn limits_and_the_servers_of_the_cpus_asked_for_are_read() {
+        let server = "sys/kernel/debug/sched/fair_server";
+        let (_root, linux) = machine(&[
+            ("proc/sys/kernel/sched_rt_runtime_us", "-1\n"),
+            ("proc/sys/kernel/sched_rt_period_us", "1000000\n"),
+            ("proc/sys/kernel/sched_deadline_period_min_us", "100\n"),
+            ("proc/sys/kernel/sched_deadline_period_max_us", "4194304\n"),
+            (&format!("{server}/cpu0/runtime"), "50000000\n"),
+            (&format!("{server}/cpu0/period"), "1000000000\n"),
+            (&format!("{server}/cpu1/runtime"), "0\n"),
+            (&format!("{server}/cpu1/period"), "1000000000\n"),
+            ("sys/kernel/debug/sched/ext_server/cpu1/runtime", "20000000\n"),
+            ("sys/kernel/debug/sched/ext_server/cpu1/period", "900000000\n"),
+        ]);
+        let server = |cpu, class, runtime_ns, period_ns| Server { cpu, class, runtime_ns, period_ns };
+        let fair = server(0, "fair", 50_000_000, 1_000_000_000);
+        let ext = server(1, "ext", 20_000_000, 900_000_000);
+        let limits = DeadlineLimits::read(&linux, &"0-1".parse().unwrap());
+        assert_eq!(
+            limits,
+            DeadlineLimits {
+                rt_runtime_us: Some(-1),
+                rt_period_us: Some(1_000_000),
+                least_period_us: Some(100),
+                most_period_us: Some(4_194_304),
+                servers: Some(vec![fair, ext.clone()]),
+            }
+        );
+        assert_eq!(DeadlineLimits::read(&linux, &"1".parse().unwrap()).servers, Some(vec![ext]));
+    }
+
+    #[test]
+    fn what_is_missing_or_no_number_is_not_known() {
+        let (_root, linux) = machine(&[("proc/sys/kernel/sched_rt_period_us", "much\n")]);
+        assert_eq!(DeadlineLimits::read(&linux, &"0".parse().unwrap()), DeadlineLimits::default());
+        let (_root, linux) = machine(&[("sys/kernel/debug/sched/features", "\n")]);
+        assert_eq!(DeadlineLimits::read(&linux, &"0".parse().unwrap()).servers, Some(vec![]));
+    }
+}
