@@ -359,8 +359,8 @@ int rtf_resize(unsigned int fifo,
                int size);
 
 /*
- Puts all `count` bytes or none. Bounded: O(count). System calls: two at the first put; none later while this
- process's other threads leave this end alone. No allocation. `count`, or -ENODEV, no such number; -EINVAL, not created,
+ Puts all `count` bytes or none. Bounded: O(count). System calls: two at the first put and one at each thread's first; none
+ later while this process's other threads leave this end alone. No allocation. `count`, or -ENODEV, no such number; -EINVAL, not created,
  or no buffer; -ENOSPC, they do not fit; -EBUSY, another process is the writer (one system call each time).
 
  # Safety
