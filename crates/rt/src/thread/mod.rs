@@ -28,6 +28,7 @@ mod periodic;
 mod refusal;
 mod request;
 mod start;
+mod suspects;
 mod watch;
 
 pub use control::{Me, Releases, Task};
@@ -39,6 +40,7 @@ pub use periodic::{BadPeriod, Grid, Periodic, Release, Tick};
 pub use refusal::{AdmissionLimit, Confined, Limit, Refusal, Share};
 pub use request::Request;
 pub use start::RealTime;
+pub use suspects::Suspect;
 pub use watch::{Seen, Tally, Watch};
 
 pub use asmp_host::{Cpu, CpuSet, Schedule};

@@ -5,8 +5,10 @@
 //! released at once, and the one after it comes at its own instant. This is what RTLinux's scheduler and
 //! `timerfd` do. Decisions are in [`Grid`]; [`Periodic`] adds the clock and the sleep.
 
+use crate::thread::suspects::Suspects;
 use crate::thread::watch::{Tally, Watch};
 use asmp_host::clock::{monotonic_ns, sleep_until};
+use std::cell::OnceCell;
 use std::time::Duration;
 
 /// A period that no grid can have.
@@ -99,6 +101,8 @@ pub struct Periodic {
     grid: Grid,
     /// Counts what the job did between two waits (debug builds only).
     section: Option<Watch>,
+    /// Where it did; of the thread that waits, so made by its first wait. Empty: not yet; `None`: not permitted.
+    suspects: OnceCell<Option<Suspects>>,
     tally: Tally,
 }
 
@@ -115,15 +119,19 @@ impl Periodic {
     }
 
     fn on(grid: Grid) -> Self {
-        Self { grid, section: None, tally: Tally::default() }
+        Self { grid, section: None, suspects: OnceCell::new(), tally: Tally::default() }
     }
 
     /// Sleeps until the next release; returns at once when that has passed.
     ///
     /// Bounded but for the sleep itself. Allocates nothing. System calls: one `clock_nanosleep` (none when late), again
-    /// for each signal that arrives meanwhile; in debug builds two `getrusage` beside it. Never returns early.
+    /// for each signal that arrives meanwhile; in debug builds two `getrusage` beside it, and six for perf with the first
+    /// one. Never returns early.
     pub fn wait(&mut self) -> Tick {
         self.leave_section();
+        if cfg!(debug_assertions) {
+            self.suspects.get_or_init(|| Suspects::new().ok());
+        }
         let tick = loop {
             let woken_ns = monotonic_ns();
             if let Some(Release { scheduled_ns, overruns }) = self.grid.release(woken_ns) {
@@ -132,6 +140,7 @@ impl Periodic {
             sleep_until(self.grid.next_ns());
         };
         if cfg!(debug_assertions) {
+            self.suspects().inspect(|suspects| suspects.clear());
             self.section = Some(Watch::enter());
         }
         tick
@@ -157,8 +166,14 @@ impl Periodic {
 
     pub(crate) fn leave_section(&mut self) {
         if let Some(section) = self.section.take() {
-            self.tally.add(section.leave());
+            let seen = section.leave();
+            let suspect = self.suspects().filter(|_| !seen.is_clean()).and_then(Suspects::first);
+            self.tally.add(seen, suspect);
         }
+    }
+
+    fn suspects(&self) -> Option<&Suspects> {
+        self.suspects.get()?.as_ref()
     }
 
     pub(crate) fn skip_past_now(&mut self) {

@@ -1,9 +1,10 @@
 //! A watch over one real-time section: page faults and context switches that it should not have had.
 //!
 //! Two `getrusage(RUSAGE_THREAD)` around the section tell the difference. The kernel's counters are the same that perf's
-//! software events read; they need no permission and no descriptor, so perf is not asked. A voluntary switch is a
-//! sleep or a call that blocked, an involuntary one a preemption.
+//! software events read, and need no permission and no descriptor; perf is asked only where it happened
+//! ([`Suspect`]). A voluntary switch is a sleep or a call that blocked, an involuntary one a preemption.
 
+use crate::thread::suspects::Suspect;
 use std::fmt;
 
 /// What happened in one section, or in many together.
@@ -99,15 +100,18 @@ pub struct Tally {
     /// The first of them, counted from 1.
     pub first_unclean: Option<u64>,
     pub seen: Seen,
+    /// Where the first happened that perf could see.
+    pub suspect: Option<Suspect>,
 }
 
 impl Tally {
-    pub fn add(&mut self, seen: Seen) {
+    pub fn add(&mut self, seen: Seen, suspect: Option<Suspect>) {
         self.sections += 1;
         if !seen.is_clean() {
             self.unclean += 1;
             self.first_unclean.get_or_insert(self.sections);
             self.seen.add(seen);
+            self.suspect = self.suspect.or(suspect);
         }
     }
 
@@ -118,13 +122,15 @@ impl Tally {
         self.sections += later.sections;
         self.unclean += later.unclean;
         self.seen.add(later.seen);
+        self.suspect = self.suspect.or(later.suspect);
     }
 
     /// One line for people; `None` where nothing was seen.
     pub fn warning(&self, thread: &str) -> Option<String> {
         let first = self.first_unclean?;
+        let place = self.suspect.map(|suspect| format!("; {suspect}")).unwrap_or_default();
         Some(format!(
-            "real-time thread {thread}: {} in {} of {} sections (the first: {first})",
+            "real-time thread {thread}: {} in {} of {} sections (the first: {first}){place}",
             self.seen, self.unclean, self.sections
         ))
     }
@@ -178,16 +184,17 @@ mod tests {
     #[test]
     fn a_tally_counts_unclean_sections_and_remembers_the_first() {
         let mut tally = Tally::default();
-        tally.add(Seen::default());
+        tally.add(Seen::default(), None);
         assert_eq!(tally.warning("axis"), None);
-        tally.add(Seen { minor_faults: 2, major_faults: 1, ..Seen::default() });
-        tally.add(Seen { voluntary_switches: 5, involuntary_switches: 4, ..Seen::default() });
+        let at = |address| Some(Suspect::Fault { address, instruction: 1 });
+        tally.add(Seen { minor_faults: 2, major_faults: 1, ..Seen::default() }, at(7));
+        tally.add(Seen { voluntary_switches: 5, involuntary_switches: 4, ..Seen::default() }, at(8));
         let mut merged = Tally { sections: 5, ..Tally::default() };
         merged.merge(tally);
         assert_eq!((merged.sections, merged.unclean, merged.first_unclean), (8, 2, Some(7)));
         assert_eq!(
             tally.warning("axis").unwrap(),
-            "real-time thread axis: 3 page faults (1 from disk), 5 sleeps or blocking calls, 4 preemptions in 2 of 3 sections (the first: 2)"
+            "real-time thread axis: 3 page faults (1 from disk), 5 sleeps or blocking calls, 4 preemptions in 2 of 3 sections (the first: 2); a page fault at 0x7, by 0x1"
         );
     }
 }

@@ -1,0 +1,298 @@
+//! Where a real-time section faulted or left the CPU: a sample of each by perf's software events on the calling thread
+//! (`perf_event_open(2)`), in two buffers that are read when the section is over. Where the kernel does not permit it
+//! there are counts only.
+
+use std::ffi::CStr;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+/// The first thing that a section should not have done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Suspect {
+    /// Touching `address` was a page fault.
+    Fault { address: u64, instruction: u64 },
+    /// The thread left the CPU: it slept, a call blocked, or it was preempted.
+    Switch { instruction: u64 },
+}
+
+impl fmt::Display for Suspect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fault { address, instruction } => {
+                write!(f, "a page fault at {address:#x}, by {}", Place(*instruction))
+            }
+            Self::Switch { instruction } => write!(f, "it left the CPU in {}", Place(*instruction)),
+        }
+    }
+}
+
+/// An instruction of this process: the file it is from, its place there, and the function where the file exports it.
+/// Calls the dynamic linker.
+struct Place(u64);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let none = std::ptr::null();
+        let mut found = libc::Dl_info {
+            dli_fname: none,
+            dli_fbase: none.cast_mut().cast(),
+            dli_sname: none,
+            dli_saddr: none.cast_mut().cast(),
+        };
+        // SAFETY: dladdr looks the number up and follows it nowhere; it writes one structure of ours.
+        let known = unsafe { libc::dladdr(self.0 as *const libc::c_void, &raw mut found) } != 0;
+        if !known || found.dli_fname.is_null() {
+            return write!(f, "{:#x}", self.0);
+        }
+        // SAFETY: a name that dladdr gave, of a file that stays loaded: its code has just run.
+        let file = unsafe { CStr::from_ptr(found.dli_fname) }.to_string_lossy();
+        write!(f, "{file}+{:#x}", self.0 - found.dli_fbase as u64)?;
+        if !found.dli_sname.is_null() {
+            // SAFETY: as above.
+            write!(f, " ({})", unsafe { CStr::from_ptr(found.dli_sname) }.to_string_lossy())?;
+        }
+        Ok(())
+    }
+}
+
+/// Both events of the thread that made it.
+#[derive(Debug)]
+pub struct Suspects {
+    faults: Log,
+    switches: Log,
+}
+
+const PAGE_FAULTS: u64 = 2;
+const CONTEXT_SWITCHES: u64 = 3;
+
+impl Suspects {
+    /// Six system calls; not for a real-time section. Errors: EACCES (perf_event_paranoid above 2), ENOENT and others.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { faults: Log::new(PAGE_FAULTS)?, switches: Log::new(CONTEXT_SWITCHES)? })
+    }
+
+    /// Forgets what was before. Bounded, no system call.
+    pub fn clear(&self) {
+        self.faults.clear();
+        self.switches.clear();
+    }
+
+    /// The first fault since then, or if there was none, the first switch. Bounded, no system call.
+    pub fn first(&self) -> Option<Suspect> {
+        let fault = self.faults.first();
+        let fault = fault.map(|Sample { address, instruction }| Suspect::Fault { address, instruction });
+        let switch =
+            || self.switches.first().map(|sample| Suspect::Switch { instruction: sample.instruction });
+        fault.or_else(switch)
+    }
+}
+
+/// One event and its buffer: a page of positions, a page of records.
+#[derive(Debug)]
+struct Log {
+    pages: NonNull<u8>,
+    page_bytes: usize,
+    _event: OwnedFd,
+}
+
+/// `struct perf_event_attr` as its first version had it (linux/perf_event.h).
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    breakpoint_type: u32,
+    config1: u64,
+}
+
+const SOFTWARE: u32 = 1;
+/// Instruction, address, call chain.
+const SAMPLE_TYPE: u64 = 1 | 1 << 3 | 1 << 5;
+const EXCLUDE_KERNEL: u64 = 1 << 5;
+const EXCLUDE_CALLCHAIN_KERNEL: u64 = 1 << 21;
+/// Positions in the first page: written by the kernel, and by us.
+const HEAD: usize = 1024;
+const TAIL: usize = 1032;
+
+impl Log {
+    fn new(config: u64) -> io::Result<Self> {
+        // Faults of the kernel on our behalf, if we may see them; switches are all in the kernel.
+        let event = open(config, 0).or_else(|_| open(config, EXCLUDE_KERNEL))?;
+        // SAFETY: takes a number only.
+        let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let (rw, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        // SAFETY: a new mapping at a place of the kernel's choice.
+        let pages =
+            unsafe { libc::mmap(std::ptr::null_mut(), 2 * page_bytes, rw, shared, event.as_raw_fd(), 0) };
+        if pages == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let pages = NonNull::new(pages.cast()).expect("no mapping is at 0");
+        let log = Self { pages, page_bytes, _event: event };
+        // The first touch of each page is here, not in a section.
+        log.clear();
+        log.byte(0);
+        Ok(log)
+    }
+
+    fn position(&self, at: usize) -> &AtomicU64 {
+        // SAFETY: an aligned word of the first page, which lives as long as `self`; the kernel shares it as we do.
+        unsafe { self.pages.add(at).cast().as_ref() }
+    }
+
+    fn byte(&self, at: u64) -> u8 {
+        let at = self.page_bytes + at as usize % self.page_bytes;
+        // SAFETY: within the second page.
+        unsafe { self.pages.add(at).as_ptr().read_volatile() }
+    }
+
+    fn clear(&self) {
+        // Acquire pairs with the kernel's write barrier before it moves the head; Release lets it write there again.
+        self.position(TAIL).store(self.position(HEAD).load(Acquire), Release);
+    }
+
+    fn first(&self) -> Option<Sample> {
+        let tail = self.position(TAIL).load(Relaxed);
+        // Acquire as above: the records up to the head are written.
+        let held = self.position(HEAD).load(Acquire).wrapping_sub(tail).min(self.page_bytes as u64);
+        let bytes: Vec<u8> = (0..held).map(|at| self.byte(tail.wrapping_add(at))).collect();
+        Sample::first(&bytes)
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        // SAFETY: exactly the mapping that was made; nothing refers to it any more.
+        unsafe { libc::munmap(self.pages.as_ptr().cast(), 2 * self.page_bytes) };
+    }
+}
+
+fn open(config: u64, exclude: u64) -> io::Result<OwnedFd> {
+    let attributes = Attributes {
+        kind: SOFTWARE,
+        size: size_of::<Attributes>() as u32,
+        config,
+        sample_period: 1,
+        sample_type: SAMPLE_TYPE,
+        flags: exclude | EXCLUDE_CALLCHAIN_KERNEL,
+        ..Attributes::default()
+    };
+    let (this_thread, any_cpu, no_group, cloexec) = (0, -1, -1, 8);
+    // SAFETY: the kernel reads one structure, whose size it is told.
+    let event = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const attributes,
+            this_thread,
+            any_cpu,
+            no_group,
+            cloexec,
+        )
+    };
+    match i32::try_from(event) {
+        // SAFETY: a descriptor that the kernel has just given us, owned once.
+        Ok(event) if event >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(event) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sample {
+    instruction: u64,
+    address: u64,
+}
+
+impl Sample {
+    /// Of records as perf writes them: a header of type (u32), flags (u16), length (u16); then, of a sample, instruction,
+    /// address, number of callers and the callers, among them marks of what they are (above -4096).
+    fn first(mut records: &[u8]) -> Option<Self> {
+        const SAMPLE: u32 = 9;
+        loop {
+            let kind = u32::from_ne_bytes(*records.first_chunk()?);
+            let length = usize::from(u16::from_ne_bytes(*records.get(6..)?.first_chunk()?));
+            let (record, others) = records.split_at_checked(length.max(8))?;
+            if kind != SAMPLE {
+                records = others;
+                continue;
+            }
+            let (words, _) = record[8..].as_chunks::<8>();
+            let [instruction, address, callers @ ..] = words else { return None };
+            let callers = callers.iter().skip(1).map(|word| u64::from_ne_bytes(*word));
+            let ours = callers.into_iter().find(|caller| *caller < -4095i64 as u64);
+            let instruction = ours.unwrap_or(u64::from_ne_bytes(*instruction));
+            return Some(Self { instruction, address: u64::from_ne_bytes(*address) });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `None`, said: this machine does not permit it.
+    fn suspects() -> Option<Suspects> {
+        Suspects::new().inspect_err(|error| println!("skipped: perf_event_open: {error}")).ok()
+    }
+
+    #[test]
+    fn a_fault_is_told_with_its_address_and_its_instruction() {
+        let Some(suspects) = suspects() else { return };
+        let (rw, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at a place of the kernel's choice touches no memory of ours.
+        let fresh = unsafe { libc::mmap(std::ptr::null_mut(), 4096, rw, private, -1, 0) };
+        assert_ne!(fresh, libc::MAP_FAILED);
+        suspects.clear();
+        // SAFETY: within the mapping.
+        let byte = unsafe { fresh.cast::<u8>().add(777) };
+        // SAFETY: the byte is mapped for writing.
+        unsafe { byte.write_volatile(1) };
+        let suspect = suspects.first();
+        let Some(Suspect::Fault { address, .. }) = suspect else { panic!("{suspect:?}") };
+        assert_eq!(address, byte as u64);
+        let own = std::env::current_exe().unwrap();
+        let (said, own) =
+            (suspect.unwrap().to_string(), own.file_name().unwrap().to_str().unwrap().to_owned());
+        assert!(said.starts_with("a page fault at 0x") && said.contains(&format!("{own}+0x")), "{said}");
+        suspects.clear();
+        assert_eq!(suspects.first(), None);
+        // SAFETY: the mapping is ours and nothing refers to it any more.
+        unsafe { libc::munmap(fresh, 4096) };
+    }
+
+    #[test]
+    fn a_sleep_is_told_with_the_function_that_slept() {
+        let Some(suspects) = suspects() else { return };
+        suspects.clear();
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        let said = suspects.first().map(|suspect| suspect.to_string()).unwrap_or_default();
+        assert!(said.starts_with("it left the CPU in ") && said.contains("nanosleep"), "{said}");
+    }
+
+    #[test]
+    fn records_are_read_as_perf_writes_them_and_garbage_is_none() {
+        let words = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
+        let header = |kind: u64, length: u64| kind | length << 48;
+        let lost = words(&[header(2, 24), 1, 5]);
+        let user = -512i64 as u64;
+        let sample = words(&[header(9, 48), 0xffff_8000, 0x7000, 2, user, 0x4321]);
+        let found = Sample { instruction: 0x4321, address: 0x7000 };
+        assert_eq!(Sample::first(&[&lost[..], &sample].concat()), Some(found));
+        let alone = words(&[header(9, 32), 0x1234, 0x7000, 0]);
+        assert_eq!(Sample::first(&alone), Some(Sample { instruction: 0x1234, address: 0x7000 }));
+        for cut in 0..sample.len() {
+            assert_eq!(Sample::first(&sample[..cut]), None, "{cut}");
+        }
+        assert_eq!(Sample::first(&words(&[header(9, 8), 1])), None);
+        // Records that say they are of no length are stepped over, not looked at for ever.
+        assert_eq!(Sample::first(&[0; 800]), None);
+    }
+}
