@@ -145,14 +145,18 @@ impl Log {
     }
 
     fn position(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: an aligned word of the first page, which lives as long as `self`; the kernel shares it as we do.
-        unsafe { self.pages.add(at).cast().as_ref() }
+        // SAFETY: within the first page.
+        let place = unsafe { self.pages.add(at) };
+        // SAFETY: an aligned word, which lives as long as `self`; the kernel shares it as an atomic, as we do.
+        unsafe { place.cast().as_ref() }
     }
 
     fn byte(&self, at: u64) -> u8 {
         let at = self.page_bytes + at as usize % self.page_bytes;
         // SAFETY: within the second page.
-        unsafe { self.pages.add(at).as_ptr().read_volatile() }
+        let place = unsafe { self.pages.add(at) };
+        // SAFETY: a byte of ours that the kernel may write at any time.
+        unsafe { place.read_volatile() }
     }
 
     fn clear(&self) {
