@@ -76,6 +76,7 @@ fn obey(shield: &Shield, command: Command) -> Result<u8> {
             clap_complete::generate(shell, &mut Cli::command(), "asmp", &mut std::io::stdout());
         }
         Command::Man => manual::print()?,
+        Command::Flood { bytes } => asmp_measure::load::flood_for_ever(bytes)?,
         Command::Spin { milliseconds } => spin(Duration::from_millis(milliseconds)),
     }
     Ok(0)

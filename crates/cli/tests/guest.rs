@@ -12,6 +12,7 @@ mod guest {
     pub mod measure;
     pub mod rows;
     pub mod smt;
+    pub mod spaces;
     pub mod tasks;
 }
 
@@ -27,6 +28,7 @@ fn main() {
         guest::ab::all(),
         guest::measure::all(),
         guest::smt::all(),
+        guest::spaces::all(),
     ]
     .into_iter()
     .flatten();
