@@ -13,6 +13,11 @@ kill "$hog"
 echo "(the thread is hog/$hog)"
 
 echo
+echo "### The cost of an address space, idle (clock of instructions)"
+echo
+$asmp measure spaces --load IDL --samples 300 -o spaces -q
+
+echo
 echo "### What keeping a sample costs the probe"
 echo
 # The test's limit is meant for a real clock; here only the figure counts.

@@ -46,4 +46,7 @@ $asmp measure overhead --load MIX --load-factor 8 --iterations 40 --work 50ms -o
 say "Which step helped, MIX"
 $asmp measure ab --knob irqs,dl-server,tick --load MIX --load-factor 4 --samples 1000 --period 2ms -o ab -q
 
-$asmp measure report mix-1 overhead -o /out/report.html >/dev/null
+say "The cost of an address space (L4RTL)"
+$asmp measure spaces --samples "$((samples / 5))" --load-factor 2 -o spaces -q
+
+$asmp measure report mix-1 overhead spaces -o /out/report.html >/dev/null

@@ -70,6 +70,9 @@ pub enum Command {
     /// Keep one CPU busy, for the proof of the tick
     #[command(hide = true, name = "spin")]
     Spin { milliseconds: u64 },
+    /// Keep the caches of one CPU dirty, for the load FLOOD
+    #[command(hide = true, name = "flood")]
+    Flood { bytes: usize },
 }
 
 /// What changes partitions and can be planned.
@@ -239,6 +242,18 @@ pub enum Measure {
         #[arg(long, conflicts_with_all = ["period", "source"])]
         flood: bool,
     },
+    /// What a separate address space costs: an event handled by a kernel thread and by a user thread (L4RTL section 4)
+    #[command(mut_arg("kinds", |arg| arg.default_value("Rb")), mut_arg("loads", |arg| arg.default_value("IDL,MIX,FLOOD")))]
+    Spaces {
+        #[command(flatten)]
+        series: Series,
+        /// Samples of each handler, kind and load
+        #[arg(long, default_value = "10000", value_parser = clap::value_parser!(u64).range(1..))]
+        samples: u64,
+        /// From one event to the next; no multiple of the tick's period, so that no phase of it is left out
+        #[arg(long, value_name = "TIME", default_value = "2003us", value_parser = duration)]
+        period: Duration,
+    },
     /// How much longer than undisturbed a loop takes (ASMP-Linux section 6.2)
     Overhead {
         #[command(flatten)]
@@ -328,7 +343,7 @@ pub struct Series {
     /// partition with the tick kept, stopped
     #[arg(long, value_delimiter = ',', default_value = "N,Rw,Rb,Aon,Aoff")]
     pub kinds: Vec<Kind>,
-    /// IDL, CPU, AIO, SIO, MIX, ARTIS
+    /// IDL, CPU, AIO, SIO, MIX, ARTIS; FLOOD: MIX, and on each CPU a program that keeps the caches dirty
     #[arg(long = "load", value_delimiter = ',', default_value = "IDL")]
     pub loads: Vec<Load>,
     /// Processes of a load for each CPU [default: 128 latency, 16 overhead; bounded by memory]

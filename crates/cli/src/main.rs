@@ -83,6 +83,7 @@ fn obey(shield: &Shield, command: Command) -> Result<u8> {
             print!("{}", String::from_utf8_lossy(&script));
         }
         Command::Man => print!("{}", String::from_utf8_lossy(&manual::page()?)),
+        Command::Flood { bytes } => asmp_measure::load::flood_for_ever(bytes)?,
         Command::Spin { milliseconds } => spin(Duration::from_millis(milliseconds)),
     }
     Ok(0)

@@ -2,6 +2,7 @@
 
 mod ab;
 mod series;
+mod subject;
 
 use crate::args::Measure;
 use crate::change::now_s;
@@ -11,9 +12,9 @@ use asmp_host::Schedule;
 use asmp_measure::compare::{self, Difference};
 use asmp_measure::exchange::{self, Format, Histogram};
 use asmp_measure::load::{Load, Size};
-use asmp_measure::report;
 use asmp_measure::run::{self, Experiment, Kind, Machine, Provenance, RUN_SCHEMA, Run, Source, Totals};
 use asmp_measure::sample::{Sample, Writer};
+use asmp_measure::{report, spaces};
 use asmp_shield::Shield;
 use serde::Serialize;
 use series::What;
@@ -25,6 +26,9 @@ pub fn measure(shield: &Shield, action: &Measure) -> Result<u8> {
         Measure::Latency { series, samples, period, source, flood } => {
             let what = What::Latency { samples: *samples, period: *period, source: *source, flood: *flood };
             return series::measure(shield, series, what);
+        }
+        Measure::Spaces { series, samples, period } => {
+            return series::measure(shield, series, What::Spaces { samples: *samples, period: *period });
         }
         Measure::Overhead { series, iterations, work } => {
             return series::measure(shield, series, What::Overhead { iterations: *iterations, work: *work });
@@ -70,15 +74,15 @@ fn read(dirs: &[PathBuf], across_kernels: bool) -> Result<Vec<Run>> {
 }
 
 fn write_report(runs: &[Run], output: Option<&Path>, json: bool, explain: usize) -> Result<()> {
-    let rows = report::rows(runs);
+    let (rows, spaces) = (report::rows(runs), spaces::spaces(runs));
     match json {
         true => println!(
             "{}",
             serde_json::to_string_pretty(
-                &serde_json::json!({ "schema": report::REPORT_SCHEMA, "rows": rows })
+                &serde_json::json!({ "schema": report::REPORT_SCHEMA, "rows": rows, "spaces": spaces })
             )?
         ),
-        false => print!("{}", report::text(&rows)),
+        false => print!("{}{}", report::text(&rows), spaces::text(&spaces)),
     }
     if explain > 0 && !json {
         for run in runs {
@@ -108,10 +112,11 @@ struct Compared {
 fn compare(runs: &[Run], a: &Path, b: &Path, json: bool) -> Result<()> {
     let below = |dir: &Path| runs.iter().filter(|run| run.dir.starts_with(dir)).collect::<Vec<_>>();
     let key = |run: &Run| (run.provenance.experiment, run.provenance.load, run.provenance.kind);
+    let same = |a: &Run, b: &Run| key(a) == key(b) && a.is_of_kernel_thread() == b.is_of_kernel_thread();
     let (of_a, of_b) = (below(a), below(b));
     let mut compared = Vec::new();
     for run in &of_a {
-        let Some(other) = of_b.iter().find(|other| key(other) == key(run)) else { continue };
+        let Some(other) = of_b.iter().find(|other| same(run, other)) else { continue };
         let (a, b) = (run.values(), other.values());
         let (experiment, load, kind) = key(run);
         compared.push(Compared {

@@ -13,6 +13,7 @@ mod guest {
     pub mod measure;
     pub mod rows;
     pub mod smt;
+    pub mod spaces;
     pub mod tasks;
 }
 
@@ -29,6 +30,7 @@ fn main() {
         guest::measure::all(),
         guest::smt::all(),
         guest::device::all(),
+        guest::spaces::all(),
     ]
     .into_iter()
     .flatten();

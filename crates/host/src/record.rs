@@ -7,7 +7,7 @@
 
 use crate::cpuset::Cpu;
 use crate::kernel::Kernel;
-use crate::{Error, Result};
+use crate::{Error, Result, task};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
@@ -50,6 +50,15 @@ pub enum Seen {
     },
     /// The buffer had no room for so many.
     Lost(u64),
+}
+
+/// Who waits for timerlat's periods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Handler {
+    /// A thread of the kernel's own, `timerlat/N`, which handles the event there and then.
+    Kernel,
+    /// A thread of user space that reads [`Recorder::waiter`] once a period.
+    User,
 }
 
 /// What to enable: the first two every kernel has, the others where they are.
@@ -101,9 +110,9 @@ impl<'a> Recorder<'a> {
         recorder.start()
     }
 
-    /// Runs the kernel's timerlat tracer for a thread of user space on `cpu`; `waiter` is the file that it
-    /// reads once a period. Errors: `Content` where this kernel has no timerlat (only PREEMPT_RT flavours).
-    pub fn timerlat(kernel: &'a dyn Kernel, cpu: Cpu, period_us: u64) -> Result<Self> {
+    /// Runs the kernel's timerlat tracer on `cpu` for `handler`. Errors: `Content` where this kernel has no
+    /// timerlat (only PREEMPT_RT flavours).
+    pub fn timerlat(kernel: &'a dyn Kernel, cpu: Cpu, period_us: u64, handler: Handler) -> Result<Self> {
         let available = Path::new(TRACING).join("available_tracers");
         let text = kernel.text(&available).map_err(Error::io(&available, "read"))?;
         if !text.split_whitespace().any(|name| name == "timerlat") {
@@ -117,15 +126,22 @@ impl<'a> Recorder<'a> {
         let before = Timerlat::read(kernel)?;
         let mut recorder = Self::instance(kernel, cpu, &before.instance())?;
         recorder.before = Some(before);
-        // No threads of the kernel's own: ours takes their place.
-        Timerlat { workload: false, period_us }.write(kernel)?;
+        // Without the workload the kernel starts no threads of its own: ours takes their place.
+        let workload = handler == Handler::Kernel;
+        Timerlat { workload, period_us, cpus: cpu.to_string() }.write(kernel)?;
         recorder.write("current_tracer", "timerlat")?;
         recorder.start()
     }
 
-    /// The file that a thread of user space, pinned to `cpu`, reads once a period of timerlat.
+    /// The file that a thread of user space, pinned to `cpu`, reads once a period of timerlat (since 6.5).
     pub fn waiter(cpu: Cpu) -> PathBuf {
         Path::new(TRACING).join(format!("osnoise/per_cpu/cpu{cpu}/timerlat_fd"))
+    }
+
+    /// The kernel's own thread on `cpu`, while timerlat runs for [`Handler::Kernel`].
+    pub fn kernel_thread(kernel: &dyn Kernel, cpu: Cpu) -> Option<i32> {
+        let name = format!("timerlat/{cpu}");
+        task::named(kernel, 1, |command| command == name).first().map(|task| task.id.tid)
     }
 
     fn instance(kernel: &'a dyn Kernel, cpu: Cpu, name: &str) -> Result<Self> {
@@ -187,10 +203,13 @@ impl Drop for Recorder<'_> {
 }
 
 /// The settings of timerlat that hold for the whole machine and that we change.
+#[derive(Debug, PartialEq, Eq)]
 struct Timerlat {
     /// Threads of the kernel's own wait for the periods (the option OSNOISE_WORKLOAD).
     workload: bool,
     period_us: u64,
+    /// Where such threads are.
+    cpus: String,
 }
 
 impl Timerlat {
@@ -206,12 +225,13 @@ impl Timerlat {
             expected: "a number of microseconds",
         })?;
         let workload = text("options")?.split_whitespace().any(|word| word == "OSNOISE_WORKLOAD");
-        Ok(Self { workload, period_us })
+        Ok(Self { workload, period_us, cpus: text("cpus")?.trim().to_owned() })
     }
 
     fn write(&self, kernel: &dyn Kernel) -> Result<()> {
         let option = if self.workload { "OSNOISE_WORKLOAD" } else { "NO_OSNOISE_WORKLOAD" };
-        for (name, text) in [("options", option), ("timerlat_period_us", &self.period_us.to_string())] {
+        let period = self.period_us.to_string();
+        for (name, text) in [("options", option), ("timerlat_period_us", &period), ("cpus", &self.cpus)] {
             let path = Path::new(TRACING).join("osnoise").join(name);
             kernel.write(&path, text.as_bytes()).map_err(Error::io(&path, "write"))?;
         }
@@ -219,9 +239,18 @@ impl Timerlat {
     }
 
     /// The name of our instance carries what was before: should we be killed, it is still there to be read.
+    /// Words are separated by `-`, which a list of CPUs may hold.
     fn instance(&self) -> String {
         let workload = if self.workload { "-workload" } else { "" };
-        format!("asmp-timerlat-{}-{}{workload}", std::process::id(), self.period_us)
+        let cpus = self.cpus.replace('-', "_");
+        format!("asmp-timerlat-{}-{}-{cpus}{workload}", std::process::id(), self.period_us)
+    }
+
+    /// What the words after the process's number say.
+    fn of_instance<'a>(mut words: impl Iterator<Item = &'a str>) -> Option<Self> {
+        let period_us = words.next()?.parse().ok()?;
+        let cpus = words.next()?.replace('_', "-");
+        Some(Self { workload: words.next().is_some(), period_us, cpus })
     }
 }
 
@@ -237,15 +266,15 @@ pub fn remove_stale(kernel: &dyn Kernel) {
         let dir = instances.join(&name);
         let _ = kernel.write(&dir.join("current_tracer"), b"nop");
         let _ = kernel.remove_dir(&dir);
-        if let Some(period_us) = words.next().and_then(|word| word.parse().ok()) {
-            let _ = Timerlat { workload: words.next().is_some(), period_us }.write(kernel);
+        if let Some(before) = Timerlat::of_instance(words) {
+            let _ = before.write(kernel);
         }
     }
 }
 
-/// `comm-PID [003] d..2. 12.345678: NAME: fields`; commands may hold anything, so fields are searched from
+/// One line of a trace: `comm-PID [003] d..2. 12.345678: NAME: fields`; commands may hold anything, so fields are searched from
 /// the right.
-fn parse(line: &str) -> Option<Record> {
+pub fn parse(line: &str) -> Option<Record> {
     if let Some(at) = line.find("[LOST ") {
         let count = line[at + 6..].split_whitespace().next()?.parse().ok()?;
         return Some(Record { at_ns: 0, seen: Seen::Lost(count) });
@@ -363,6 +392,15 @@ mod tests {
             Seen::Timerlat { sequence: 25, context: "user-ret".into(), latency_ns: 123_456 },
         );
         is("CPU:3 [LOST 12 EVENTS]", 0, Seen::Lost(12));
+    }
+
+    #[test]
+    fn the_name_of_an_instance_carries_what_was_before() {
+        for (workload, cpus) in [(true, "0-3"), (false, "1,4-7"), (true, "")] {
+            let before = Timerlat { workload, period_us: 1000, cpus: cpus.to_owned() };
+            let name = before.instance();
+            assert_eq!(Timerlat::of_instance(name.split('-').skip(3)), Some(before), "{name}");
+        }
     }
 
     #[test]

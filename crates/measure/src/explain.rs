@@ -88,6 +88,7 @@ impl Joiner {
             due_ns: raw.due_ns,
             value_ns,
             handler_ns: what.handler_ns,
+            thread_ns: None,
             system_ns: what.system_ns(),
             counts: self.recorded.then_some(what.counts),
         };
@@ -117,7 +118,7 @@ impl Joiner {
     /// The sample of a period whose times the kernel's timerlat took; records, where there are any, say more.
     pub fn timerlat(&mut self, raw: Raw, irq_ns: u64, thread_ns: u64) -> Sample {
         let index = self.index;
-        let sample = Sample { handler_ns: Some(irq_ns), ..self.sample(raw) };
+        let sample = Sample { handler_ns: Some(irq_ns), thread_ns: Some(thread_ns), ..self.sample(raw) };
         if let Some(outlier) = self.worst.iter_mut().find(|outlier| outlier.index == index) {
             let (what, took) = [
                 ("the interrupt came late (interrupts were off, or the CPU was away)", irq_ns),

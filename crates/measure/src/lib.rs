@@ -13,4 +13,6 @@ pub mod probe;
 pub mod report;
 pub mod run;
 pub mod sample;
+pub mod spaces;
 pub mod summary;
+pub mod timerlat;

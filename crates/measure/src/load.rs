@@ -1,15 +1,16 @@
 //! Loads: what the rest of the machine does while a probe measures (ASMP-Linux section 6.1, ARTiS section 4).
 //!
-//! stress-ng does the work. A load starts before the probe, settles until its processes are there, is looked
+//! stress-ng does the work, and L4RTL's flooder is ours. A load starts before the probe, settles until its processes are there, is looked
 //! at while the probe runs, and ends with its value here, whatever happens; its files lie in a directory of
 //! its own that goes with it.
 
-use asmp_host::Kernel;
+use asmp_host::{Cpu, CpuSet, Kernel, Schedule};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::io;
+use std::hint::black_box;
+use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -30,10 +31,13 @@ pub enum Load {
     Mix,
     /// ARTiS: computing, disk, network and kernel locks, one of each a CPU.
     Artis,
+    /// L4RTL section 4.1: MIX, and on each CPU a program that keeps its caches dirty and its TLB full.
+    Flood,
 }
 
 impl Load {
-    pub const ALL: [Self; 6] = [Self::Idl, Self::Cpu, Self::Aio, Self::Sio, Self::Mix, Self::Artis];
+    pub const ALL: [Self; 7] =
+        [Self::Idl, Self::Cpu, Self::Aio, Self::Sio, Self::Mix, Self::Artis, Self::Flood];
 }
 
 impl fmt::Display for Load {
@@ -45,6 +49,7 @@ impl fmt::Display for Load {
             Self::Sio => "SIO",
             Self::Mix => "MIX",
             Self::Artis => "ARTIS",
+            Self::Flood => "FLOOD",
         })
     }
 }
@@ -56,7 +61,7 @@ impl FromStr for Load {
         Self::ALL
             .into_iter()
             .find(|load| load.to_string().eq_ignore_ascii_case(text))
-            .ok_or_else(|| format!("{text:?} is no load: IDL, CPU, AIO, SIO, MIX or ARTIS"))
+            .ok_or_else(|| format!("{text:?} is no load: IDL, CPU, AIO, SIO, MIX, ARTIS or FLOOD"))
     }
 }
 
@@ -76,7 +81,7 @@ pub fn processes(load: Load, size: Size) -> Vec<(&'static str, u32)> {
         Load::Cpu => vec![("cpu", all)],
         Load::Aio => vec![("hdd", all)],
         Load::Sio => vec![("hdd-sync", all)],
-        Load::Mix => vec![("cpu", half), ("hdd", half), ("hdd-sync", half)],
+        Load::Mix | Load::Flood => vec![("cpu", half), ("hdd", half), ("hdd-sync", half)],
         Load::Artis => {
             vec![("cpu", size.cpus), ("hdd", size.cpus), ("udp", size.cpus), ("flock", size.cpus)]
         }
@@ -147,6 +152,48 @@ impl Running {
         Ok(running)
     }
 
+    /// Adds L4RTL's cache flooders: `program` with `flood BYTES` for its arguments, once on each of `cpus`. Each is
+    /// bound to its CPU, has an address space of its own, and has filled the caches once when this returns. The
+    /// one on the CPU that is measured has the highest weight of ordinary tasks, so that nearly each event
+    /// there finds what it left: below every real-time task, as in the paper.
+    pub fn flood(
+        &mut self,
+        kernel: &dyn Kernel,
+        program: &Path,
+        cpus: &CpuSet,
+        measured: Cpu,
+        bytes: usize,
+    ) -> Result<(), LoadError> {
+        let failed = |cause: String| LoadError::NotStarted { load: Load::Flood, cause };
+        for cpu in cpus.iter() {
+            let nice = if cpu == measured { -20 } else { 0 };
+            let line = format!("flood {bytes}");
+            self.commands.push(format!("asmp {line} (CPU {cpu}, nice {nice})"));
+            let mut command = Command::new(program);
+            // SAFETY: as for the other processes of a load.
+            unsafe { command.pre_exec(end_with_parent) };
+            let mut child = command
+                .args(line.split(' '))
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .process_group(0)
+                .spawn()
+                .map_err(|error| failed(error.to_string()))?;
+            let pid = child.id() as i32;
+            let ready = child.stdout.take();
+            self.children.push(child);
+            kernel.set_affinity(pid, &CpuSet::from_iter([cpu])).map_err(|error| failed(error.to_string()))?;
+            kernel.set_schedule(pid, &Schedule::Other { nice }).map_err(|error| failed(error.to_string()))?;
+            // A word after its first turn, or nothing with its death.
+            let mut word = [0; FLOODED.len()];
+            if ready.is_none_or(|mut ready| ready.read_exact(&mut word).is_err()) {
+                return Err(failed(format!("the flooder of CPU {cpu} died at once: is there memory?")));
+            }
+        }
+        Ok(())
+    }
+
     /// Waits until the child started last has `count` children of its own.
     fn settle(&mut self, kernel: &dyn Kernel, count: u32) -> Result<(), LoadError> {
         let load = self.load;
@@ -176,6 +223,29 @@ impl Running {
         }
         Ok(())
     }
+}
+
+/// What a flooder says after its first turn.
+const FLOODED: &str = "flooded\n";
+
+/// The flooder itself: makes every line of `bytes` dirty, for ever, and says when it has done so once.
+pub fn flood_for_ever(bytes: usize) -> io::Result<()> {
+    let mut lines = vec![0u8; bytes];
+    make_dirty(&mut lines);
+    io::stdout().write_all(FLOODED.as_bytes())?;
+    io::stdout().flush()?;
+    loop {
+        make_dirty(&mut lines);
+    }
+}
+
+/// Writes to every cache line.
+#[inline(never)]
+pub fn make_dirty(lines: &mut [u8]) {
+    for line in lines.chunks_mut(64) {
+        line[0] = line[0].wrapping_add(1);
+    }
+    black_box(lines);
 }
 
 fn end_with_parent() -> io::Result<()> {
@@ -226,6 +296,7 @@ mod tests {
         assert_eq!(processes(Load::Cpu, size), [("cpu", 64)]);
         assert_eq!(processes(Load::Mix, size), [("cpu", 32), ("hdd", 32), ("hdd-sync", 32)]);
         assert_eq!(processes(Load::Idl, size), []);
+        assert_eq!(processes(Load::Flood, size), processes(Load::Mix, size), "the flooders come on top");
         assert_eq!("mix".parse(), Ok(Load::Mix));
         assert!("heavy".parse::<Load>().unwrap_err().contains("heavy"));
     }

@@ -4,6 +4,7 @@
 //! before, and where the ring is full it is counted as lost. Somebody else (`collect`) empties the ring on
 //! another CPU. The thread waits at a gate until it has its CPU, group and policy.
 
+use crate::load::make_dirty;
 use asmp_host::clock::{self, monotonic_ns, sleep_until, thread_id};
 use asmp_host::{Cpu, record};
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -171,10 +172,7 @@ fn flood(bytes: usize, seed: u64, samples: u64, warm_up: u64, mut recording: Rec
     let mut lines = vec![0u8; bytes];
     let mut random = seed | 1;
     for turn in 0..samples + warm_up {
-        for at in (0..lines.len()).step_by(64) {
-            lines[at] = lines[at].wrapping_add(turn as u8 | 1);
-        }
-        black_box(&mut lines);
+        make_dirty(&mut lines);
         random = xorshift(random);
         let due_ns = monotonic_ns() + 2_000_000 + random % 28_000_000;
         sleep_until(due_ns);

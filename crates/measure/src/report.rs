@@ -3,6 +3,7 @@
 
 use crate::plot::{self, Series};
 use crate::run::{Experiment, Run};
+use crate::spaces;
 use crate::summary::{PERCENTILES, Summary};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -26,10 +27,10 @@ pub struct Row {
     pub partial: Option<String>,
 }
 
-/// Rows in the papers' order: experiment, load, kind.
+/// Rows in the papers' order: experiment, load, kind. What belongs to the table of `spaces` is left out.
 pub fn rows(runs: &[Run]) -> Vec<Row> {
-    let mut rows: Vec<(_, Row)> = runs
-        .iter()
+    let mut rows: Vec<(_, Row)> = spaces::others(runs)
+        .into_iter()
         .filter_map(|run| {
             let provenance = &run.provenance;
             let overhead = provenance.experiment == Experiment::Overhead;
@@ -113,18 +114,17 @@ pub fn ratios(rows: &[Row], load: &str) -> Option<String> {
 }
 
 /// One self-contained page. Errors: a figure could not be drawn.
-pub fn html(runs: &[Run]) -> Result<String, String> {
-    let rows = rows(runs);
-    let mut runs: Vec<&Run> = runs.iter().collect();
+pub fn html(all: &[Run]) -> Result<String, String> {
+    let rows = rows(all);
+    let mut runs: Vec<&Run> = all.iter().collect();
     runs.sort_by_key(|run| (run.provenance.experiment, run.provenance.load, run.provenance.kind));
     let mut page = String::from(HEAD);
     let _ = write!(page, "<h1>asmp measure</h1>\n<pre>{}</pre>\n", escape(&text(&rows)));
+    address_spaces(&mut page, all).map_err(|error| error.to_string())?;
     for experiment in [Experiment::Latency, Experiment::Overhead] {
-        let of: Vec<&Run> = runs
-            .iter()
-            .copied()
-            .filter(|run| run.provenance.experiment == experiment && !run.samples.is_empty())
-            .collect();
+        let mut of = spaces::others(all);
+        of.retain(|run| run.provenance.experiment == experiment && !run.samples.is_empty());
+        of.sort_by_key(|run| (run.provenance.load, run.provenance.kind));
         if !of.is_empty() {
             figures(&mut page, experiment, &of).map_err(|error| error.to_string())?;
         }
@@ -139,6 +139,17 @@ pub fn html(runs: &[Run]) -> Result<String, String> {
     }
     page.push_str("</main></body></html>\n");
     Ok(page)
+}
+
+fn address_spaces(page: &mut String, runs: &[Run]) -> Result<(), Box<dyn std::error::Error>> {
+    let table = spaces::text(&spaces::spaces(runs));
+    if !table.is_empty() {
+        let _ = writeln!(page, "<h2>Address spaces</h2>\n<pre>{}</pre>", escape(&table));
+    }
+    for one in spaces::figures(runs)? {
+        figure(page, &one.svg, &caption(&one.runs));
+    }
+    Ok(())
 }
 
 fn figures(

@@ -69,6 +69,9 @@ pub enum Source {
     Nanosleep,
     /// The kernel's timerlat tracer, user-space interface.
     Timerlat,
+    /// The same of a thread of the kernel's own: the event is handled there.
+    #[serde(rename = "timerlat-kernel")]
+    TimerlatKernel,
     /// The clock before and after each turn of an integer loop.
     Loop,
     /// A histogram of another tool.
@@ -148,7 +151,7 @@ pub struct Provenance {
     pub duration_ns: u64,
     /// Records in samples.bin.
     pub samples: u64,
-    /// Samples that found the probe's ring full.
+    /// Samples that found the probe's ring full; of timerlat, periods that were not told of whole.
     pub lost: u64,
     /// Instants that had passed before the probe was done with the one before; not sampled.
     pub overruns: u64,
@@ -258,7 +261,13 @@ impl Run {
 
     /// `MIX/Aoff`.
     pub fn name(&self) -> String {
-        format!("{}/{}", self.provenance.load, self.provenance.kind)
+        let thread = if self.is_of_kernel_thread() { " (kernel thread)" } else { "" };
+        format!("{}/{}{thread}", self.provenance.load, self.provenance.kind)
+    }
+
+    /// A thread of the kernel's was measured, no task of user space.
+    pub fn is_of_kernel_thread(&self) -> bool {
+        self.provenance.source == Source::TimerlatKernel
     }
 }
 

@@ -1,26 +1,31 @@
 //! One sample, and the file they lie in.
 //!
-//! `samples.bin`: a header of 16 bytes (`ASMPSMP1`, record size as u32, 0 as u32), then records of 48 bytes,
-//! little-endian: due, value, handler, system (u64 each, ns), six counts (u16), flags (u32).
+//! `samples.bin`: a header of 16 bytes (`ASMPSMP1`, record size as u32, 0 as u32), then records of 56 bytes,
+//! little-endian: due, value, handler, system (u64 each, ns), six counts (u16), flags (u32), thread (u64, ns).
+//! Files of older versions have records of 48 bytes, without the last.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8; 8] = b"ASMPSMP1";
-const RECORD: usize = 48;
+const RECORD: usize = 56;
+const OLD_RECORD: usize = 48;
 const HAS_HANDLER: u32 = 1;
 const HAS_COUNTS: u32 = 2;
+const HAS_THREAD: u32 = 4;
 
 /// One wake-up, or one turn of the loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Sample {
     /// t0: the instant the event was due, or the turn began; CLOCK_MONOTONIC.
     pub due_ns: u64,
-    /// t3 - t0: until the task ran in user space; or how long the turn took.
+    /// t3 - t0: until the task ran in user space (a kernel thread: in the kernel); or how long the turn took.
     pub value_ns: u64,
     /// t1 - t0: until the kernel's handler ran; `None` where nothing told.
     pub handler_ns: Option<u64>,
+    /// t2 - t0: until the woken thread ran in the kernel; only timerlat tells.
+    pub thread_ns: Option<u64>,
     /// Time that handlers and other tasks took within the window.
     pub system_ns: u64,
     /// What the CPU did within the window; `None` where it was not recorded.
@@ -56,8 +61,10 @@ impl Sample {
             place.copy_from_slice(&count.to_le_bytes());
         }
         let flags = u32::from(self.handler_ns.is_some()) * HAS_HANDLER
-            + u32::from(self.counts.is_some()) * HAS_COUNTS;
-        bytes[44..].copy_from_slice(&flags.to_le_bytes());
+            + u32::from(self.counts.is_some()) * HAS_COUNTS
+            + u32::from(self.thread_ns.is_some()) * HAS_THREAD;
+        bytes[44..48].copy_from_slice(&flags.to_le_bytes());
+        bytes[48..].copy_from_slice(&self.thread_ns.unwrap_or(0).to_le_bytes());
         bytes
     }
 
@@ -79,6 +86,7 @@ impl Sample {
             due_ns: word(0),
             value_ns: word(1),
             handler_ns: (flags & HAS_HANDLER != 0).then_some(word(2)),
+            thread_ns: (flags & HAS_THREAD != 0).then_some(word(6)),
             system_ns: word(3),
             counts: (flags & HAS_COUNTS != 0).then_some(counts),
         }
@@ -144,13 +152,12 @@ pub fn read(path: &Path, expected: u64) -> Result<Vec<Sample>, SampleError> {
     let mut header = [0; 16];
     let magic = || SampleError::Magic { path: path.to_owned() };
     file.read_exact(&mut header).map_err(|_| magic())?;
-    if &header[..8] != MAGIC || header[8..12] != (RECORD as u32).to_le_bytes() {
-        return Err(magic());
-    }
+    let size = [RECORD, OLD_RECORD].into_iter().find(|size| header[8..12] == (*size as u32).to_le_bytes());
+    let size = size.filter(|_| &header[..8] == MAGIC).ok_or_else(magic)?;
     let mut samples = Vec::new();
     let mut bytes = [0; RECORD];
     while (samples.len() as u64) < expected {
-        match file.read_exact(&mut bytes) {
+        match file.read_exact(&mut bytes[..size]) {
             Ok(()) => samples.push(Sample::from_bytes(&bytes)),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 let whole = samples.len() as u64;
@@ -170,8 +177,15 @@ mod tests {
         let counts =
             Counts { ticks: 1, device_interrupts: 2, ipis: 3, softirqs: 4, switches: 5, page_faults: 65535 };
         vec![
-            Sample { due_ns: 1, value_ns: u64::MAX, handler_ns: Some(7), system_ns: 9, counts: Some(counts) },
-            Sample { due_ns: 1 << 40, value_ns: 0, handler_ns: None, system_ns: 0, counts: None },
+            Sample {
+                due_ns: 1,
+                value_ns: u64::MAX,
+                handler_ns: Some(7),
+                thread_ns: Some(8),
+                system_ns: 9,
+                counts: Some(counts),
+            },
+            Sample { due_ns: 1 << 40, ..Sample::default() },
         ]
     }
 
@@ -183,7 +197,19 @@ mod tests {
         samples().into_iter().for_each(|sample| writer.push(sample).unwrap());
         assert_eq!(writer.finish().unwrap().0, 2);
         assert_eq!(read(&path, 2).unwrap(), samples());
-        assert_eq!(std::fs::metadata(&path).unwrap().len(), 16 + 2 * 48);
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 16 + 2 * 56);
+    }
+
+    #[test]
+    fn a_file_of_an_older_version_is_read_without_the_threads_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("samples.bin");
+        let mut file = [MAGIC.as_slice(), &48u32.to_le_bytes(), &[0; 4]].concat();
+        // As that version wrote it: it knew nothing of a thread's time, nor of its flag.
+        let old: Vec<Sample> = samples().into_iter().map(|one| Sample { thread_ns: None, ..one }).collect();
+        old.iter().for_each(|sample| file.extend_from_slice(&sample.to_bytes()[..48]));
+        std::fs::write(&path, file).unwrap();
+        assert_eq!(read(&path, 2).unwrap(), old);
     }
 
     #[test]

@@ -6,7 +6,6 @@ use crate::exit::{PARTIAL, USAGE, failure};
 use anyhow::Result;
 use asmp_host::CpuSet;
 use asmp_measure::compare;
-use asmp_measure::load::Running;
 use asmp_measure::run::{self, Kind, Run};
 use asmp_shield::{Aspect, Refusal, Shield};
 
@@ -22,7 +21,7 @@ pub fn ab(shield: &Shield, series: &Series, what: What, knobs: &[Tried], rounds:
         return Err(Refusal::TickNotCandidate { cpus: CpuSet::from_iter([plant.cpu]) }.into());
     }
     let kind = if candidate { Kind::Aoff } else { Kind::Aon };
-    let mut running = Running::start(plant.kernel, load, plant.size)?;
+    let mut running = plant.start(load)?;
     let mut lines = Vec::new();
     for (knob, name) in knobs.iter().map(|knob| (*knob, name_of(*knob))) {
         let (mut with, mut without) = (Vec::new(), Vec::new());
@@ -31,12 +30,13 @@ pub fn ab(shield: &Shield, series: &Series, what: What, knobs: &[Tried], rounds:
             let order = if round % 2 == 0 { [true, false] } else { [false, true] };
             for has in order {
                 let word = if has { "with" } else { "without" };
-                let case = match (has, knob) {
-                    (true, _) => Case { kind, without: vec![], name: String::new() },
-                    (_, Tried::Tick) => Case { kind: Kind::Aon, without: vec![], name: String::new() },
-                    (_, Tried::Step(step)) => Case { kind, without: vec![step], name: String::new() },
+                let (kind, left_out) = match (has, knob) {
+                    (true, _) => (kind, vec![]),
+                    (_, Tried::Tick) => (Kind::Aon, vec![]),
+                    (_, Tried::Step(step)) => (kind, vec![step]),
                 };
-                let case = Case { name: format!("{name}-{word}-{round}"), ..case };
+                let name = format!("{name}-{word}-{round}");
+                let case = Case { kind, source: plant.sources[0], without: left_out, name };
                 let (dir, provenance) = plant.one(load, &case, &mut running)?;
                 run::write_provenance(&dir, &provenance)?;
                 if let Some(reason) = &provenance.partial {

@@ -4,19 +4,19 @@
 //! device interrupts kept to (Rw) or away from (Rb) the CPU. The probe is a thread of this process, alone in
 //! its partition; the rest of the process collects on system CPUs.
 
+use super::subject::{self, Ready};
 use crate::args::{Series, Shape, TimeSource};
 use crate::change::{adopt_kernel_threads, now_s, prove_ticks, wish};
-use crate::exit::{BAD_FILE, NO_TIMERLAT, PARTIAL, UNEXPECTED, failure};
+use crate::exit::{BAD_FILE, PARTIAL, UNEXPECTED, failure};
 use anyhow::{Context, Result};
-use asmp_host::record::Recorder;
 use asmp_host::{Cpu, CpuSet, CpuSpec, Facts, Kernel, Schedule, clock, counters, task};
-use asmp_measure::collect::{Collected, From, collect};
+use asmp_measure::collect::{Collected, collect};
 use asmp_measure::explain::Window;
 use asmp_measure::load::{self, Load, Running, Size};
 use asmp_measure::probe::{Probe, Task, calibrate};
 use asmp_measure::run::{self, Experiment, Kind, Machine, Provenance, RUN_SCHEMA, Run, Source, Totals};
 use asmp_measure::sample::Writer;
-use asmp_measure::{report, run::Base as BaseTime};
+use asmp_measure::{report, run::Base as BaseTime, spaces};
 use asmp_shield::plan::Base;
 use asmp_shield::{
     Action, Aspect, Partition, Plan, Refusal, Shield, Smt, State, SystemIrqs, Terms, Tick, request,
@@ -33,21 +33,34 @@ use std::time::{Duration, Instant};
 /// What is measured.
 #[derive(Debug, Clone, Copy)]
 pub enum What {
-    Latency { samples: u64, period: Duration, source: Option<TimeSource>, flood: bool },
-    Overhead { iterations: u64, work: Duration },
+    Latency {
+        samples: u64,
+        period: Duration,
+        source: Option<TimeSource>,
+        flood: bool,
+    },
+    /// Latency of a kernel thread, of a user thread, and of a program.
+    Spaces {
+        samples: u64,
+        period: Duration,
+    },
+    Overhead {
+        iterations: u64,
+        work: Duration,
+    },
 }
 
 impl What {
     pub const fn samples(self) -> u64 {
         match self {
-            Self::Latency { samples, .. } => samples,
+            Self::Latency { samples, .. } | Self::Spaces { samples, .. } => samples,
             Self::Overhead { iterations, .. } => iterations,
         }
     }
 
     const fn experiment(self) -> Experiment {
         match self {
-            Self::Latency { .. } => Experiment::Latency,
+            Self::Latency { .. } | Self::Spaces { .. } => Experiment::Latency,
             Self::Overhead { .. } => Experiment::Overhead,
         }
     }
@@ -55,8 +68,16 @@ impl What {
     /// The papers' k.
     const fn load_factor(self) -> u32 {
         match self {
-            Self::Latency { .. } => 128,
+            Self::Latency { .. } | Self::Spaces { .. } => 128,
             Self::Overhead { .. } => 16,
+        }
+    }
+
+    /// `None` where instants are random or there are none.
+    pub const fn period(self) -> Option<Duration> {
+        match self {
+            Self::Latency { period, flood: false, .. } | Self::Spaces { period, .. } => Some(period),
+            Self::Latency { flood: true, .. } | Self::Overhead { .. } => None,
         }
     }
 }
@@ -65,28 +86,25 @@ impl What {
 #[derive(Debug, Clone)]
 pub struct Case {
     pub kind: Kind,
+    /// Who takes the times, and so who is measured.
+    pub source: Source,
     /// Steps of the plan that its partition does without.
     pub without: Vec<Aspect>,
     /// Name below the directory of the series.
     pub name: String,
 }
 
-impl Case {
-    fn of(load: Load, kind: Kind) -> Self {
-        Self { kind, without: Vec::new(), name: format!("{load}-{kind}") }
-    }
-}
-
 /// Everything that stays the same over one series.
 pub struct Plant<'a> {
-    shield: &'a Shield<'a>,
+    pub shield: &'a Shield<'a>,
     pub kernel: &'a dyn Kernel,
-    what: What,
-    series: &'a Series,
+    pub what: What,
+    pub series: &'a Series,
     pub cpu: Cpu,
     online: CpuSet,
     pub candidates: CpuSet,
-    source: Source,
+    /// Each kind is measured with each of them.
+    pub sources: Vec<Source>,
     pub size: Size,
     pub dir: PathBuf,
     /// Set by a signal: end, keep what there is, undo. Relaxed: only a hint, nothing else hangs on it.
@@ -103,7 +121,7 @@ pub fn measure(shield: &Shield, series: &Series, what: What) -> Result<u8> {
     let code = plant.all()?;
     let runs = Run::read_all(&plant.dir)?;
     let rows = report::rows(&runs);
-    print!("{}", report::text(&rows));
+    print!("{}{}", report::text(&rows), spaces::text(&spaces::spaces(&runs)));
     let loads = series.loads.iter().map(ToString::to_string);
     loads.filter_map(|load| report::ratios(&rows, &load)).for_each(|line| print!("{line}"));
     if series.explain > 0 {
@@ -122,7 +140,7 @@ impl<'a> Plant<'a> {
         let facts = Facts::read(kernel)?;
         request::check_machine(&facts)?;
         let cpu = one_cpu(&facts, &series.cpu)?;
-        let source = source(kernel, what)?;
+        let sources = subject::sources(kernel, what, cpu)?;
         refuse_early(shield, series, cpu)?;
         let dir = series.output.clone().unwrap_or_else(|| PathBuf::from(format!("measure-{}", now_s())));
         std::fs::create_dir(&dir)
@@ -141,7 +159,7 @@ impl<'a> Plant<'a> {
             cpu,
             online: facts.cpus.online,
             candidates: facts.cpus.nohz_full,
-            source,
+            sources,
             size: Size { per_cpu: load::bounded(wanted, cpus, free_memory(kernel)), cpus },
             dir,
             stop,
@@ -149,7 +167,7 @@ impl<'a> Plant<'a> {
             no_deep_sleep: clock::hold_cpu_latency().ok(),
             rounds: match what {
                 What::Overhead { work, .. } => calibrate(work.as_nanos() as u64),
-                What::Latency { .. } => 0,
+                What::Latency { .. } | What::Spaces { .. } => 0,
             },
         })
     }
@@ -168,26 +186,6 @@ fn one_cpu(facts: &Facts, spec: &CpuSpec) -> Result<Cpu> {
     match (cpus.len(), cpus.iter().next()) {
         (1, Some(cpu)) => Ok(cpu),
         _ => Err(failure(crate::exit::USAGE, format!("--cpu {cpus}: one CPU is measured at a time"))),
-    }
-}
-
-fn source(kernel: &dyn Kernel, what: What) -> Result<Source> {
-    let What::Latency { source, flood, period, .. } = what else { return Ok(Source::Loop) };
-    let tracers = kernel.text(Path::new("/sys/kernel/tracing/available_tracers")).unwrap_or_default();
-    let there = tracers.split_whitespace().any(|name| name == "timerlat");
-    let suits = (100..=1_000_000).contains(&period.as_micros());
-    match source {
-        Some(TimeSource::Timerlat) if !suits => Err(failure(
-            crate::exit::USAGE,
-            format!("--period {period:?}: timerlat takes 100us to 1s; choose one, or use --source nanosleep"),
-        )),
-        Some(TimeSource::Timerlat) if !there => Err(failure(
-            NO_TIMERLAT,
-            "this kernel has no timerlat tracer: boot a PREEMPT_RT kernel, or use --source nanosleep",
-        )),
-        Some(TimeSource::Timerlat) => Ok(Source::Timerlat),
-        None if there && suits && !flood => Ok(Source::Timerlat),
-        _ => Ok(Source::Nanosleep),
     }
 }
 
@@ -233,15 +231,15 @@ impl Plant<'_> {
         let mut code = 0;
         for load in &self.series.loads {
             let before = self.base()?;
-            let mut running = Running::start(self.kernel, *load, self.size)?;
+            let mut running = self.start(*load)?;
             let mut done: Vec<(PathBuf, Provenance)> = Vec::new();
-            for kind in &self.series.kinds {
+            for case in self.cases(*load) {
                 if self.stopped() {
                     break;
                 }
-                let (dir, mut provenance) = self.one(*load, &Case::of(*load, *kind), &mut running)?;
+                let (dir, mut provenance) = self.one(*load, &case, &mut running)?;
                 if let Some(reason) = &provenance.partial {
-                    eprintln!("asmp: {load}/{kind} is partial: {reason}");
+                    eprintln!("asmp: {} is partial: {reason}", case.name);
                     code = if self.stopped() { 130 } else { PARTIAL };
                 }
                 provenance.base_ns = before;
@@ -263,6 +261,29 @@ impl Plant<'_> {
         Ok(code)
     }
 
+    /// What is measured under one load: each kind by each source.
+    fn cases(&self, load: Load) -> Vec<Case> {
+        let case = |kind: Kind, source: Source| {
+            let name = match self.what {
+                What::Spaces { .. } => format!("{load}-{kind}-{}", subject::place(source)),
+                What::Latency { .. } | What::Overhead { .. } => format!("{load}-{kind}"),
+            };
+            Case { kind, source, without: Vec::new(), name }
+        };
+        let kinds = self.series.kinds.iter();
+        kinds.flat_map(|kind| self.sources.iter().map(move |source| case(*kind, *source))).collect()
+    }
+
+    /// A load that runs, with all its processes there.
+    pub fn start(&self, load: Load) -> Result<Running> {
+        let mut running = Running::start(self.kernel, load, self.size)?;
+        if load == Load::Flood {
+            let own = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe"));
+            running.flood(self.kernel, &own, &self.online, self.cpu, self.flood_bytes())?;
+        }
+        Ok(running)
+    }
+
     pub fn stopped(&self) -> bool {
         self.stop.load(Relaxed)
     }
@@ -280,23 +301,35 @@ impl Plant<'_> {
         Ok(Some(BaseTime { before_ns: fastest, after_ns: fastest, rounds: self.rounds }))
     }
 
-    fn pin(&self, probe: &Probe) -> Result<()> {
+    pub fn pin(&self, probe: &Probe) -> Result<()> {
         self.kernel
             .set_affinity(probe.tid, &CpuSet::from_iter([self.cpu]))
             .with_context(|| format!("pin the probe to CPU {}", self.cpu))?;
-        let fifo = Schedule::Fifo { priority: self.series.priority };
-        self.kernel.set_schedule(probe.tid, &fifo).with_context(|| format!("the kernel refuses {fifo}"))?;
-        Ok(())
+        self.schedule(probe.tid, Kind::Rb)
     }
 
-    fn task(&self) -> Task {
-        match (self.what, self.source) {
+    pub fn schedule(&self, tid: i32, kind: Kind) -> Result<()> {
+        let schedule = self.schedule_of(kind);
+        self.kernel.set_schedule(tid, &schedule).with_context(|| format!("the kernel refuses {schedule}"))
+    }
+
+    const fn schedule_of(&self, kind: Kind) -> Schedule {
+        match kind {
+            Kind::N => Schedule::Other { nice: 0 },
+            _ => Schedule::Fifo { priority: self.series.priority },
+        }
+    }
+
+    pub fn task(&self, source: Source) -> Task {
+        match (self.what, source) {
             (What::Overhead { .. }, _) => Task::Compute { rounds: self.rounds },
             (_, Source::Timerlat) => Task::timerlat(self.cpu),
             (What::Latency { flood: true, .. }, _) => {
                 Task::Flood { bytes: self.flood_bytes(), seed: clock::monotonic_ns() }
             }
-            (What::Latency { period, .. }, _) => Task::Periodic { period_ns: period.as_nanos() as u64 },
+            (What::Latency { period, .. } | What::Spaces { period, .. }, _) => {
+                Task::Periodic { period_ns: period.as_nanos() as u64 }
+            }
         }
     }
 
@@ -377,22 +410,25 @@ impl Plant<'_> {
             .map_err(|error| failure(BAD_FILE, format!("{}: {error}", dir.display())))?;
         let writer = Writer::create(&dir.join("samples.bin"))
             .map_err(|error| failure(BAD_FILE, format!("{}: {error}", dir.display())))?;
-        let series = self.series;
-        // In this boot a tick that could stop would also stop for Aon.
-        let probe = Probe::spawn(self.task(), self.what.samples(), series.warm_up, kind == Kind::Aon)?;
-        let bound = self.place(kind, name, &probe)?;
-        let (from, not_recorded) = self.from(bound)?;
-        let window = match self.what {
-            What::Latency { .. } => Window::Wake,
-            What::Overhead { .. } => Window::Turn,
+        let Ready { subject, from, bound, not_recorded } = self.ready(case, name)?;
+        // The kernel's thread goes with its tracer, which others may end.
+        let proc = (case.source == Source::TimerlatKernel).then(|| format!("/proc/{}", subject.tid()));
+        let window = match self.what.experiment() {
+            Experiment::Latency => Window::Wake,
+            Experiment::Overhead => Window::Turn,
         };
         let before = self.counters();
         let (started_s, started) = (now_s(), Instant::now());
-        let bar = self.bar(load, kind);
-        let collected = collect(probe, from, window, writer, |samples| {
+        let bar = self.bar(&case.name);
+        let collected = collect(subject, from, window, writer, |samples| {
             bar.set_position(samples);
             if self.stopped() {
                 return Err("interrupted".to_owned());
+            }
+            if proc.as_ref().is_some_and(|path| !self.kernel.exists(Path::new(path))) {
+                return Err(
+                    "the kernel's timerlat thread is gone: does another tool use the tracer?".to_owned()
+                );
             }
             running.check().map_err(|error| error.to_string())
         })
@@ -409,24 +445,18 @@ impl Plant<'_> {
             command_line: std::env::args().collect(),
             experiment: self.what.experiment(),
             kind,
-            source: self.source,
+            source: case.source,
             load,
             load_size: self.size,
             load_commands: running.commands.clone(),
             flood: matches!(self.what, What::Latency { flood: true, .. }),
             machine: Machine::read(self.kernel),
             cpu: bound.then_some(self.cpu),
-            schedule: match kind {
-                Kind::N => Schedule::Other { nice: 0 },
-                _ => Schedule::Fifo { priority: series.priority },
-            },
+            schedule: self.schedule_of(kind),
             memory_locked: self.memory_locked,
             cpu_latency_held: self.no_deep_sleep.is_some(),
-            period_ns: match self.what {
-                What::Latency { period, flood: false, .. } => Some(period.as_nanos() as u64),
-                _ => None,
-            },
-            warm_up_samples: series.warm_up,
+            period_ns: self.what.period().map(|period| period.as_nanos() as u64),
+            warm_up_samples: self.series.warm_up,
             started_s,
             duration_ns,
             samples,
@@ -443,61 +473,14 @@ impl Plant<'_> {
         Ok((dir, provenance))
     }
 
-    /// Gives the probe its group, CPU and policy; answers whether it is bound to the CPU.
-    fn place(&self, kind: Kind, name: &str, probe: &Probe) -> Result<bool> {
-        match kind {
-            Kind::N if self.source == Source::Timerlat => {
-                // The tracer serves only threads that stay on its CPU.
-                self.kernel.set_affinity(probe.tid, &CpuSet::from_iter([self.cpu]))?;
-                return Ok(true);
-            }
-            Kind::N => return Ok(false),
-            Kind::Rw | Kind::Rb => {}
-            Kind::Aon | Kind::Aoff => {
-                let decide = |facts: &Facts, state: &mut State| {
-                    let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
-                    let unknown = |_| Refusal::UnknownTask { tid: probe.tid };
-                    let thread = task::read(self.kernel, probe.tid).map_err(unknown)?;
-                    request::add_task(facts, state, name, &thread, true, Vec::new(), &base.in_tree())
-                };
-                self.shield.change(decide, Terms::default())?;
-            }
-        }
-        self.pin(probe)?;
-        Ok(true)
-    }
-
-    fn from(&self, bound: bool) -> Result<(From<'_>, Option<String>)> {
-        let events = || match (bound, self.series.no_trace) {
-            (false, _) => Err("the task may move between CPUs".to_owned()),
-            (_, true) => Err("--no-trace".to_owned()),
-            _ => Recorder::events(self.kernel, self.cpu).map_err(|error| error.to_string()),
-        };
-        let (events, why) = match events() {
-            Ok(events) => (Some(events), None),
-            Err(why) => (None, Some(why)),
-        };
-        Ok((
-            match (self.source, self.what) {
-                (Source::Timerlat, What::Latency { period, .. }) => From::Timerlat {
-                    recorder: Recorder::timerlat(self.kernel, self.cpu, period.as_micros() as u64)?,
-                    events,
-                    warm_up: self.series.warm_up,
-                },
-                _ => From::Ring(events),
-            },
-            why,
-        ))
-    }
-
-    fn bar(&self, load: Load, kind: Kind) -> ProgressBar {
+    fn bar(&self, name: &str) -> ProgressBar {
         if self.series.quiet {
             return ProgressBar::hidden();
         }
-        let style = ProgressStyle::with_template("{prefix:>12} {bar:30} {pos}/{len}, {eta} left")
+        let style = ProgressStyle::with_template("{prefix:>18} {bar:30} {pos}/{len}, {eta} left")
             .unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = ProgressBar::new(self.what.samples()).with_style(style);
-        bar.with_prefix(format!("{load}/{kind}"))
+        bar.with_prefix(name.to_owned())
     }
 
     fn counters(&self) -> Counters {

@@ -4,6 +4,7 @@
 use super::lab::{Process, Test, asmp, binary, policy, read, test, until};
 use serde_json::Value;
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 use std::process::Command;
 
@@ -26,7 +27,7 @@ fn no_candidate() -> Option<&'static str> {
 }
 
 /// A directory that does not exist yet.
-fn fresh(name: &str) -> String {
+pub fn fresh(name: &str) -> String {
     let dir = format!("/tmp/asmp-{name}");
     let _ = fs::remove_dir_all(&dir);
     dir
@@ -121,7 +122,7 @@ fn overhead() {
     assert_eq!(stressors(), 0, "the load has ended");
 }
 
-fn stressors() -> usize {
+pub fn stressors() -> usize {
     let entries = fs::read_dir("/proc").expect("/proc").flatten();
     let names = entries.filter_map(|entry| fs::read_to_string(entry.path().join("comm")).ok());
     names.filter(|name| name.starts_with("stress-ng")).count()
@@ -166,13 +167,17 @@ fn killed_outright() {
 }
 
 /// Trace instances of ours, and timerlat's settings for the whole machine where it exists.
-fn traces() -> Vec<String> {
+pub fn traces() -> Vec<String> {
     let tracing = Path::new("/sys/kernel/tracing");
     let names = fs::read_dir(tracing.join("instances")).expect("instances").flatten();
     let names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut all: Vec<String> = names.filter(|name| name.starts_with("asmp")).collect();
-    for file in ["options", "timerlat_period_us"] {
-        all.extend(fs::read_to_string(tracing.join("osnoise").join(file)));
+    for file in ["options", "timerlat_period_us", "cpus"] {
+        // In one read: `cpus` answers a buffer that it would fill with EINVAL.
+        let mut text = [0; 4096];
+        let read =
+            fs::File::open(tracing.join("osnoise").join(file)).and_then(|mut file| file.read(&mut text));
+        all.extend(read.map(|count| String::from_utf8_lossy(&text[..count]).into_owned()));
     }
     all
 }

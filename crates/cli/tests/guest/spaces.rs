@@ -1,0 +1,189 @@
+//! measure spaces: one event handled in the kernel and in an address space of its own. What is checked is what
+//! holds of any machine: who was measured, every activation in its order, and that none is missing.
+
+use super::lab::{Process, Test, allowed, asmp, binary, kernel_threads, policy, read, test, until};
+use super::measure::{fresh, stressors, traces};
+use asmp_measure::run::{Run, Source};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+pub fn all() -> Vec<Test> {
+    let timerlat = |name, test| Test { name, lacks: no_timerlat, test };
+    vec![
+        timerlat("measure spaces has each activation whole and in its order", each_activation),
+        timerlat(
+            "measure spaces killed outright leaves no thread and no setting of the tracer",
+            killed_outright,
+        ),
+        timerlat("measure spaces gives the kernel's thread the priority and the cpu of ours", kernel_thread),
+        test("measure spaces: the load FLOOD has a flooder on each cpu of the system", flooders),
+        Test { name: "measure spaces refuses a kernel without timerlat", lacks: has_timerlat, test: refused },
+    ]
+}
+
+fn timerlat_there() -> bool {
+    read("/sys/kernel/tracing/available_tracers").split_whitespace().any(|name| name == "timerlat")
+}
+
+fn no_timerlat() -> Option<&'static str> {
+    (!timerlat_there()).then_some("no timerlat in this kernel")
+}
+
+fn has_timerlat() -> Option<&'static str> {
+    timerlat_there().then_some("this kernel has timerlat")
+}
+
+const SAMPLES: u64 = 500;
+const PERIOD_NS: u64 = 2_003_000;
+
+fn each_activation() {
+    let dir = fresh("spaces");
+    let before = traces();
+    let line = format!("measure spaces --kinds N,Rb --load IDL --samples {SAMPLES} -o {dir} --quiet");
+    asmp(&line).done().says("cost of the address space: p50").says("user - thread");
+    assert_eq!(traces(), before, "trace instances and timerlat's settings");
+    for kind in ["N", "Rb"] {
+        let of =
+            |place: &str| Run::read(&Path::new(&dir).join(format!("IDL-{kind}-{place}"))).expect("a run");
+        let (kernel, user, program) = (of("kernel"), of("user"), of("program"));
+        assert_eq!(kernel.provenance.source, Source::TimerlatKernel);
+        assert_eq!(user.provenance.source, Source::Timerlat);
+        assert_eq!(program.provenance.source, Source::Nanosleep);
+        assert_eq!(kernel.provenance.schedule, user.provenance.schedule);
+        for run in [&kernel, &user] {
+            let (name, provenance) = (run.dir.display(), &run.provenance);
+            assert_eq!((provenance.samples, run.samples.len() as u64), (SAMPLES, SAMPLES), "{name}");
+            assert_eq!((provenance.lost, provenance.lost_records), (0, 0), "{name}: nothing is lost");
+            assert_eq!(provenance.partial, None, "{name}");
+            for (at, sample) in run.samples.iter().enumerate() {
+                let (irq_ns, thread_ns) =
+                    (sample.handler_ns.expect("irq"), sample.thread_ns.expect("thread"));
+                let handled_ns = sample.value_ns;
+                assert!(
+                    0 < irq_ns && irq_ns <= thread_ns && thread_ns <= handled_ns,
+                    "{name} {at}: {sample:?}"
+                );
+            }
+            // The event of a kernel thread is handled when the thread runs; of a user thread later.
+            let later = run.samples.iter().filter(|sample| Some(sample.value_ns) > sample.thread_ns).count();
+            assert_eq!(later as u64, if run.is_of_kernel_thread() { 0 } else { SAMPLES }, "{name}");
+            // Every instant from the first to the last is a sample or an overrun.
+            let ends = [run.samples.first(), run.samples.last()].map(|one| one.expect("samples").due_ns);
+            let instants = (SAMPLES - 1 + provenance.overruns) * PERIOD_NS;
+            let off_ns = (ends[1] - ends[0]).abs_diff(instants);
+            assert!(off_ns < PERIOD_NS / 2, "{name}: {off_ns} ns off the grid of {instants} ns");
+            assert!(provenance.duration_ns > instants, "{name}");
+            assert!(run.samples.windows(2).all(|two| two[0].due_ns < two[1].due_ns), "{name}");
+        }
+    }
+    asmp(&format!("measure report {dir} -o {dir}/report.html")).done().says("IDL    kernel");
+    assert_eq!(read(format!("{dir}/report.html")).matches("Event to handler, IDL/Rb").count(), 3);
+    // Numbers mean the same in both: the kernel thread is no other run of the user's.
+    asmp(&format!("measure compare {dir} {dir}")).done().says("max");
+}
+
+/// A comparison that goes on, with the kernel's thread at work.
+fn at_work(dir: &str) -> (Process, u32) {
+    let words = ["measure", "spaces", "--load", "IDL", "--samples", "1000000", "--quiet", "-o", dir];
+    let measure = Process::start(&binary().display().to_string(), &words);
+    let samples = format!("{dir}/IDL-Rb-kernel/samples.bin");
+    until("samples are written", || fs::metadata(&samples).is_ok_and(|file| file.len() > 60_000));
+    let threads = kernel_threads("timerlat/");
+    assert_eq!(threads.len(), 1, "{threads:?}");
+    assert_eq!(threads[0].1, "timerlat/3");
+    (measure, threads[0].0)
+}
+
+fn kernel_thread() {
+    let dir = fresh("spaces-thread");
+    let before = traces();
+    let (mut measure, tid) = at_work(&dir);
+    assert!(policy(tid).contains("SCHED_FIFO") && policy(tid).contains("priority: 80"), "{}", policy(tid));
+    assert_eq!(allowed(tid), "3");
+    // Another tool takes the tracer for itself: the measurement says so and does not wait for ever.
+    fs::write("/sys/kernel/tracing/osnoise/options", "NO_OSNOISE_WORKLOAD").expect("the thread ends");
+    until("the next run begins", || fs::exists(format!("{dir}/IDL-Rb-user")).unwrap_or(false));
+    interrupt(&mut measure);
+    let run = Run::read(&Path::new(&dir).join("IDL-Rb-kernel")).expect("a run");
+    assert!(run.provenance.partial.is_some_and(|why| why.contains("timerlat thread is gone")));
+    assert_eq!(traces(), before, "trace instances and timerlat's settings");
+}
+
+fn interrupt(measure: &mut Process) {
+    let sent = Command::new("kill").args(["-INT", &measure.id().to_string()]).status();
+    assert!(sent.expect("kill starts").success());
+    assert_eq!(measure.0.wait().expect("it ends").code(), Some(130));
+}
+
+fn killed_outright() {
+    let dir = fresh("spaces-killed");
+    let before = traces();
+    let (mut measure, _) = at_work(&dir);
+    assert_ne!(traces(), before);
+    measure.0.kill().expect("kill -9");
+    measure.0.wait().expect("it ends");
+    asmp("restore").done();
+    assert_eq!(traces(), before, "trace instances and timerlat's settings");
+    assert_eq!(kernel_threads("timerlat/"), []);
+}
+
+/// Flooders of ours: number and CPUs.
+fn flooding() -> Vec<(u32, String)> {
+    let is_one = |tid: u32| {
+        let line = fs::read(format!("/proc/{tid}/cmdline")).unwrap_or_default();
+        line.split(|byte| *byte == 0).nth(1) == Some(b"flood")
+    };
+    let entries = fs::read_dir("/proc").expect("/proc").flatten();
+    let tids = entries.filter_map(|entry| entry.file_name().to_string_lossy().parse().ok());
+    let mut all: Vec<(u32, String)> =
+        tids.filter(|tid| is_one(*tid)).map(|tid| (tid, allowed(tid))).collect();
+    all.sort_by(|a, b| a.1.cmp(&b.1));
+    all
+}
+
+/// Field of /proc/TID/stat, counted from the state (3) on.
+fn stat(tid: u32, field: usize) -> i64 {
+    let text = read(format!("/proc/{tid}/stat"));
+    let rest = text.rsplit_once(") ").expect("a stat line").1.to_owned();
+    rest.split_whitespace().nth(field - 3).and_then(|word| word.parse().ok()).expect("a number")
+}
+
+fn flooders() {
+    for kind in ["Rb", "Aon"] {
+        let dir = fresh("flooders");
+        let words = ["measure", "latency", "--kinds", kind, "--load", "FLOOD", "--load-factor", "1"];
+        let more = ["--source", "nanosleep", "--samples", "1000000", "--quiet", "-o", &dir];
+        let mut measure = Process::start(&binary().display().to_string(), &[&words[..], &more[..]].concat());
+        let samples = format!("{dir}/FLOOD-{kind}/samples.bin");
+        until("the flooders are there", || flooding().len() == 4);
+        // The load is whole and the kind is set up before the first sample.
+        until("the run begins", || fs::exists(&samples).unwrap_or(false));
+        let all = flooding();
+        let cpus: Vec<&str> = all.iter().map(|(_, cpus)| cpus.as_str()).collect();
+        // A partition keeps the system's load off its CPU, also where that load was bound to it.
+        let expected = if kind == "Rb" { ["0", "1", "2", "3"] } else { ["0", "0-2", "1", "2"] };
+        assert_eq!(cpus, expected, "{kind}");
+        let nices: Vec<i64> = all.iter().map(|(tid, _)| stat(*tid, 19)).collect();
+        assert_eq!(nices.iter().filter(|nice| **nice == -20).count(), 1, "{kind}: {nices:?}");
+        if kind == "Rb" {
+            // The one on the measured CPU has most of what the probe leaves over: ticks of 10 ms in 3 s.
+            assert_eq!(nices[3], -20, "{nices:?}");
+            let used = || stat(all[3].0, 14) + stat(all[3].0, 15);
+            let before = used();
+            std::thread::sleep(std::time::Duration::from_secs(3));
+            assert!(used() - before > 150, "{} of 300 ticks", used() - before);
+        }
+        interrupt(&mut measure);
+        assert_eq!((flooding(), stressors()), (vec![], 0), "the load has ended");
+        let run = Run::read(&Path::new(&dir).join(format!("FLOOD-{kind}"))).expect("a run");
+        let told = run.provenance.load_commands.iter().filter(|line| line.starts_with("asmp flood")).count();
+        assert_eq!(told, 4, "{:?}", run.provenance.load_commands);
+    }
+}
+
+fn refused() {
+    let dir = fresh("spaces-refused");
+    asmp(&format!("measure spaces -o {dir}")).code(53).says("PREEMPT_RT");
+    assert!(!Path::new(&dir).exists(), "nothing was made");
+}
