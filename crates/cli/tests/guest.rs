@@ -5,14 +5,17 @@
 
 mod guest {
     pub mod ab;
+    pub mod containment;
     pub mod crash;
     pub mod drift;
+    pub mod enter;
     pub mod lab;
     pub mod matrix;
     pub mod measure;
     pub mod rows;
     pub mod smt;
     pub mod tasks;
+    pub mod uio;
 }
 
 use libtest_mimic::{Arguments, Trial};
@@ -22,11 +25,14 @@ fn main() {
     let tests = [
         guest::matrix::all(),
         guest::tasks::all(),
+        guest::enter::all(),
+        guest::containment::all(),
         guest::drift::all(),
         guest::crash::all(),
         guest::ab::all(),
         guest::measure::all(),
         guest::smt::all(),
+        guest::uio::all(),
     ]
     .into_iter()
     .flatten();
