@@ -1,6 +1,6 @@
 # Each target sets up what it needs; .ci/run calls lint, test, python, loom, miri, tsan and asan.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
-.PHONY: demo test unit vm python loom miri tsan asan lint lab bench bench-analysis bench-channels fuzz install-rt setup
+.PHONY: demo test unit vm python loom miri tsan asan lint lab containment bench bench-analysis bench-channels fuzz install-rt setup
 
 setup:
 	tests/vm/setup.sh
@@ -33,6 +33,11 @@ bench-channels:
 	CARGO_TARGET_DIR=$(TARGET)/bench cargo run --release --manifest-path bench/channels/Cargo.toml
 	cargo run --release -p asmp-rt --example call_bench
 	-cargo run --release -p asmp-rt --example calibrated_timer
+
+# The figures of docs/measurements/containment.md: RUNS of each of five faults in one guest, about half an hour.
+RUNS ?= 200
+containment: setup
+	tests/vm/containment.sh $(RUNS)
 
 # libasmp_rt for C: libraries, headers, pkg-config, CMake find module, and asmp-rtf, which serves a FIFO as a file.
 PREFIX ?= /usr/local

@@ -25,6 +25,7 @@ usage: lab.sh [OPTIONS] [-- COMMAND ARGS...]     (no COMMAND: a shell)
   --append 'PARAMS'     kernel boot parameters
   --share DIR           a copy of DIR at /share in the guest
   --out DIR             what the command leaves in /out is copied to DIR
+  --device NAME         one more QEMU device (edu)
   --timeout S           ends the guest S seconds after ready: 124 (default 600)
   --icount              deterministic time, one emulating thread
   --console FILE        keep the kernel's console here
@@ -35,7 +36,7 @@ END
 
 fail() { say "$*"; exit 125; }
 
-kernel=sid-rt init=bare cpus=4 smt='' mem=2G append='' share='' out='' timeout=600
+kernel=sid-rt init=bare cpus=4 smt='' mem=2G append='' share='' out='' device='' timeout=600
 icount='' console='' verbose='' command=()
 boot_tries=3 boot_seconds=120
 
@@ -47,7 +48,7 @@ options() {
         --verbose) verbose=yes ;;
         --help) usage; exit ;;
         --) shift; command=("$@"); break ;;
-        --kernel | --init | --cpus | --mem | --append | --share | --out | --timeout | --console)
+        --kernel | --init | --cpus | --mem | --append | --share | --out | --device | --timeout | --console)
             [ $# -gt 1 ] || fail "$1 needs a value"
             printf -v "${1#--}" '%s' "$2"
             shift
@@ -135,6 +136,7 @@ machine() {
     disk root "$image" snapshot=on
     disk modules "$kernel_dir/modules.ext4" read-only=on
     [ -z "$share" ] || disk share "$run/share.ext4" cache=unsafe
+    [ -z "$device" ] || args+=(-device "$device")
     args+=(-netdev "user,id=net,restrict=on")
     args+=(-device "virtio-net-pci,netdev=net,romfile=" -device virtio-rng-pci)
     args+=(-chardev "file,id=console,path=$console" -device "isa-serial,chardev=console")

@@ -5,7 +5,7 @@
 #           what a guest cannot do must be counted and not pass.
 # Approach: build the binaries once, hand them to one guest a kernel, let the test runner there print its
 #           own lines, and add the skipped ones up at the end.
-# KIND is bare (default), systemd, or smt: two threads a core, booted without any parameter of ours.
+# KIND is bare (default), systemd, plain (bare, booted without any parameter of ours), or smt (plain with two threads a core).
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 top=$(readlink -f "$here/../..")
@@ -17,29 +17,40 @@ while [ $# -gt 0 ]; do
     *) guests+=("$1"); shift ;;
     esac
 done
-[ ${#guests[@]} -gt 0 ] || guests=(sid-rt:bare trixie-rt:bare backports-rt:bare sid:bare sid-rt:systemd sid:smt)
+[ ${#guests[@]} -gt 0 ] || guests=(sid-rt:bare trixie-rt:bare backports-rt:bare sid:bare sid-rt:systemd sid-rt:plain sid:smt)
 
 share=$(mktemp -d)
 trap 'rm -rf "$share"' EXIT
 cd "$top"
 target=${CARGO_TARGET_DIR:-target}
 cargo build --release --quiet -p asmp -p asmp-rt-c
-cp "$target"/release/asmp "$target"/release/asmp-rtf "$share"
+cargo build --release --quiet -p asmp-rt --examples
+cp "$target"/release/{asmp,asmp-rtf} "$target"/release/examples/{in_partition,containment} "$share"
 runner=$(cargo test --release --no-run --message-format=json -p asmp --test guest 2>/dev/null |
     sed -n 's/.*"name":"guest".*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
 cp "$runner" "$share/guest-tests"
 cc -O2 -static -Wall -o "$share/bare-writes" "$here/bare-writes.c"
 
-# What a guest is for, unless a filter says what to run: the kills, of which there are many, and the device of
-# asmp-rtf on one kernel of each series; two threads a core on their own.
+# What a guest is for, unless a filter says what to run: the kills, of which there are many, on one kernel
+# of each series, as the devices; programs that enter by themselves also under systemd; the cost of an address
+# space on one kernel that has timerlat and one that has not; faults of peers where the kernel serves a thread's
+# timer on its own CPU; two threads a core on their own.
 chosen() {
     [ ${#filter[@]} = 0 ] || { printf '%s\n' "${filter[@]}"; return; }
     case $1 in
     *:smt) printf '%s\n' smt: ;;
-    sid-rt:bare | trixie-rt:bare) printf '%s\n' --skip smt: ;;
-    *) printf '%s\n' --skip smt: --skip killed --skip device: ;;
+    *:plain) printf '%s\n' contained: ;;
+    sid-rt:bare) printf '%s\n' --skip smt: --skip contained: ;;
+    trixie-rt:bare) printf '%s\n' --skip smt: --skip contained: --skip spaces: ;;
+    *:systemd) printf '%s\n' --skip smt: --skip contained: --skip killed --skip uio: --skip device: --skip spaces: ;;
+    sid:bare) printf '%s\n' --skip smt: --skip contained: --skip killed --skip uio: --skip device: --skip enter: ;;
+    *) printf '%s\n' --skip smt: --skip contained: --skip killed --skip uio: --skip device: --skip enter: --skip spaces: ;;
     esac
 }
+
+# A PCI device that interrupts when it is told to, where this QEMU has it.
+device=()
+! qemu-system-x86_64 -device help 2>/dev/null | grep '"edu"' >/dev/null || device=(--device edu)
 
 skipped=0 failed=0
 for guest in "${guests[@]}"; do
@@ -47,14 +58,16 @@ for guest in "${guests[@]}"; do
     kernel=${guest%%:*} kind=${guest#*:}
     case $kind in
     smt) boot=(--smt) ;;
+    plain) boot=() ;;
     *) boot=(--init "$kind" --append 'nohz_full=1-3 rcu_nocbs=1-3') ;;
     esac
     mapfile -t tests < <(chosen "$guest")
     printf '\n=== %s, %s ===\n' "$kernel" "$kind"
     log=$share/$kernel-$kind.log
     code=0
-    "$here/lab.sh" --kernel "$kernel" "${boot[@]}" --share "$share" --timeout 1500 -- \
+    "$here/lab.sh" --kernel "$kernel" "${boot[@]}" "${device[@]}" --share "$share" --timeout 1500 -- \
         env ASMP_LAB_GUEST=1 ASMP_BINARY=/share/asmp ASMP_RTF=/share/asmp-rtf ASMP_BARE_WRITES=/share/bare-writes \
+        ASMP_RT_EXAMPLES=/share \
         /share/guest-tests --test-threads 1 "${tests[@]}" | tee "$log" || code=$?
     [ "$code" = 0 ] || failed=$((failed + 1))
     here_skipped=$(grep -c '^skipped: ' "$log" || true)

@@ -8,7 +8,6 @@ use anyhow::Result;
 use asmp_host::record;
 use asmp_host::task::{self, Task, TaskId};
 use asmp_host::{CpuSet, Facts, Kernel, Schedule};
-use asmp_shield::moving;
 use asmp_shield::partition::shielded;
 use asmp_shield::plan::Base;
 use asmp_shield::request::{self, Wish};
@@ -188,7 +187,7 @@ fn join(
     }
     for (tid, alone) in members.tasks() {
         let task = find_task(kernel, tid, alone)?;
-        let real_time = moving::real_time_threads(kernel, task.process);
+        let real_time = task::real_time_threads(kernel, task.process);
         now.partitions = request::add_task(facts, &now, name, &task, alone, real_time, &base.in_tree())?;
     }
     Ok(now.partitions)

@@ -5,7 +5,6 @@ use crate::exit::{BAD_FILE, failure};
 use anyhow::Result;
 use asmp_host::task::{self, Task, TaskId};
 use asmp_host::{CpuSpec, Facts, Kernel, Schedule};
-use asmp_shield::moving;
 use asmp_shield::partition::shielded;
 use asmp_shield::plan::Base;
 use asmp_shield::request::{self, Wish};
@@ -124,7 +123,7 @@ pub fn decide(
             for task in wanted.find(&tasks) {
                 let inside = base.in_tree().join(&entry.name);
                 if !task.group.starts_with(&inside) {
-                    let real_time = moving::real_time_threads(kernel, task.process);
+                    let real_time = task::real_time_threads(kernel, task.process);
                     let name = &entry.name;
                     now.partitions =
                         request::add_task(facts, &now, name, &task, false, real_time, &base.in_tree())?;

@@ -5,9 +5,11 @@
 
 mod guest {
     pub mod ab;
+    pub mod containment;
     pub mod crash;
     pub mod device;
     pub mod drift;
+    pub mod enter;
     pub mod lab;
     pub mod matrix;
     pub mod measure;
@@ -15,6 +17,7 @@ mod guest {
     pub mod smt;
     pub mod spaces;
     pub mod tasks;
+    pub mod uio;
 }
 
 use libtest_mimic::{Arguments, Trial};
@@ -24,6 +27,8 @@ fn main() {
     let tests = [
         guest::matrix::all(),
         guest::tasks::all(),
+        guest::enter::all(),
+        guest::containment::all(),
         guest::drift::all(),
         guest::crash::all(),
         guest::ab::all(),
@@ -31,6 +36,7 @@ fn main() {
         guest::smt::all(),
         guest::device::all(),
         guest::spaces::all(),
+        guest::uio::all(),
     ]
     .into_iter()
     .flatten();

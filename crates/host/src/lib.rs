@@ -18,6 +18,7 @@ pub mod store;
 pub mod systemd;
 pub mod task;
 pub mod trace;
+pub mod uio;
 
 pub use cpuset::{Cpu, CpuSet, CpuSpec};
 pub use deadline::DeadlineLimits;

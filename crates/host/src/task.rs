@@ -33,6 +33,21 @@ pub struct Task {
     pub zombie: bool,
 }
 
+/// A task that was moved into a partition, and where it came from: as `asmp` keeps it in its state, and as a program
+/// that enters by itself adds it there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Placed {
+    pub task: TaskId,
+    pub command: String,
+    /// Only this thread; the rest of its process is in the partition's `rest` group.
+    pub alone: bool,
+    /// Its group before, as a path in the cgroup tree (`/system.slice/x.service`).
+    pub from: PathBuf,
+    /// Its threads that were real-time before: they keep their policy when they leave.
+    pub real_time: Vec<TaskId>,
+}
+
 // include/linux/sched.h
 const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
 const PF_KTHREAD: u64 = 0x0020_0000;
@@ -136,6 +151,13 @@ pub fn threads(kernel: &dyn Kernel, process: i32) -> Result<Vec<Task>> {
         .collect();
     tids.sort_unstable();
     read_each(kernel, &tids)
+}
+
+/// Threads of a process that are real-time now.
+pub fn real_time_threads(kernel: &dyn Kernel, process: i32) -> Vec<TaskId> {
+    let threads = threads(kernel, process).unwrap_or_default();
+    let real_time = |tid: i32| kernel.schedule(tid).is_ok_and(|schedule| schedule.is_real_time());
+    threads.iter().map(|thread| thread.id).filter(|id| real_time(id.tid)).collect()
 }
 
 fn read_each(kernel: &dyn Kernel, tids: &[i32]) -> Result<Vec<Task>> {

@@ -19,7 +19,8 @@ pub mod verify;
 mod tests;
 
 pub use apply::Refused;
+pub use asmp_host::task::Placed;
 pub use moving::Leaver;
-pub use partition::{Aspect, Partition, Placed, Refusal, Served, Service, Smt, State, Tick};
+pub use partition::{Aspect, Partition, Refusal, Served, Service, Smt, State, Tick};
 pub use plan::{Action, Base, Plan, Step, plan};
 pub use shield::{ChangeError, Outcome, Proof, Recovered, Shield, SystemIrqs, Terms};

@@ -6,10 +6,10 @@
 //! real-time when it came keeps what it had.
 
 use crate::apply::{Undo, Way};
-use crate::partition::{Partition, Placed};
+use crate::partition::Partition;
 use crate::plan::{Action, Base, Plan};
 use asmp_host::cgroup::{self, Groups};
-use asmp_host::task::{self, TaskId};
+use asmp_host::task::{self, Placed, TaskId};
 use asmp_host::{CpuSet, Error, Facts, Kernel, Result, Schedule};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,13 +28,6 @@ pub struct Leaver {
     pub command: String,
     pub policy: Schedule,
     pub partition: String,
-}
-
-/// Threads of a process that are real-time now.
-pub fn real_time_threads(kernel: &dyn Kernel, process: i32) -> Vec<TaskId> {
-    let threads = task::threads(kernel, process).unwrap_or_default();
-    let real_time = |tid: i32| kernel.schedule(tid).is_ok_and(|schedule| schedule.is_real_time());
-    threads.iter().map(|thread| thread.id).filter(|id| real_time(id.tid)).collect()
 }
 
 /// Every thread that would become SCHED_OTHER by this plan.
@@ -201,7 +194,7 @@ fn move_living_out(
         }
     }
     let id = task::identify(kernel, process).ok_or_else(|| ended(process))?;
-    let back = if placed.alone { &groups.rest } else { &groups.rt };
+    let back = gather(kernel, process, groups, way)?;
     way.note(Undo::Move { task: id, alone: false, to: back.clone() })?;
     move_home(kernel, base, process, &absolute(base, &placed.from))
 }
@@ -228,19 +221,7 @@ pub fn evacuate(
         demote(kernel, &leaving(kernel, groups, placed, None), way)?;
         for process in processes {
             let Some(id) = task::identify(kernel, process) else { continue };
-            let threads = task::threads(kernel, process).unwrap_or_default();
-            let split = threads.iter().any(|thread| rest.contains(&thread.id.tid));
-            // The kernel gives every thread the CPUs of the new group only when the first thread's change:
-            // a thread of `rt` whose process leads from `rest` would keep the shielded CPU. So: back to
-            // `rest` first.
-            for thread in threads.iter().filter(|thread| split && rt.contains(&thread.id.tid)) {
-                way.note(Undo::Move { task: thread.id, alone: true, to: groups.rt.clone() })?;
-                match cgroup::move_thread(kernel, thread.id.tid, &groups.rest) {
-                    Err(error) if !error.is_missing() => return Err(error),
-                    _ => {}
-                }
-            }
-            let back = if split { &groups.rest } else { &groups.rt };
+            let back = gather(kernel, process, groups, way)?;
             way.note(Undo::Move { task: id, alone: false, to: back.clone() })?;
             let home = home_of(kernel, process, &homes).unwrap_or_else(|| refuge(kernel, base));
             match move_home(kernel, base, process, &home) {
@@ -250,6 +231,25 @@ pub fn evacuate(
         }
     }
     Err(Error::io(&groups.rt, "empty the group")(std::io::Error::from_raw_os_error(EBUSY)))
+}
+
+/// Brings a process that has only some threads in `rt` together in `rest`; returns the group that it leaves from. The
+/// kernel gives every thread the CPUs of the new group only when the first thread's change: a thread of `rt`
+/// whose process leads from `rest` would keep the shielded CPU.
+fn gather<'a>(kernel: &dyn Kernel, process: i32, groups: &'a Groups, way: &mut Way) -> Result<&'a PathBuf> {
+    let (rt, rest) = (threads_in(kernel, &groups.rt)?, threads_in(kernel, &groups.rest)?);
+    let threads = task::threads(kernel, process).unwrap_or_default();
+    if !threads.iter().any(|thread| rest.contains(&thread.id.tid)) {
+        return Ok(&groups.rt);
+    }
+    for thread in threads.iter().filter(|thread| rt.contains(&thread.id.tid)) {
+        way.note(Undo::Move { task: thread.id, alone: true, to: groups.rt.clone() })?;
+        match cgroup::move_thread(kernel, thread.id.tid, &groups.rest) {
+            Err(error) if !error.is_missing() => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(&groups.rest)
 }
 
 fn threads_in(kernel: &dyn Kernel, group: &Path) -> Result<BTreeSet<i32>> {

@@ -1,6 +1,6 @@
 //! The nouns: a partition, the state of all partitions, and the reasons for refusing a change.
 
-use asmp_host::task::TaskId;
+use asmp_host::task::{Placed, TaskId};
 use asmp_host::{Cpu, CpuSet, Schedule, Shape};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -111,20 +111,6 @@ impl FromStr for Aspect {
             format!("{text:?} is no step of the plan: {}", names.join(", "))
         })
     }
-}
-
-/// A task that was moved into a partition, and where it came from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Placed {
-    pub task: TaskId,
-    pub command: String,
-    /// Only this thread; the rest of its process is in the partition's `rest` group.
-    pub alone: bool,
-    /// Its group before, as a path in the cgroup tree (`/system.slice/x.service`).
-    pub from: PathBuf,
-    /// Its threads that were real-time before: they keep their policy when they leave.
-    pub real_time: Vec<TaskId>,
 }
 
 /// A kernel thread whose policy a partition sets, and its policy before.

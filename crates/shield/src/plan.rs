@@ -5,11 +5,12 @@
 //! up CPUs first), deadline servers on, settings, tasks in. The root of the cgroup tree is the system partition: making an isolated partition
 //! takes its CPUs away from everybody else in one step of the kernel.
 
-use crate::partition::{Partition, Placed, Served, Service, State, shielded};
+use crate::partition::{Partition, Served, Service, State, shielded};
 use crate::target::{Target, targets};
 use asmp_host::cgroup::{GROUP, Groups};
 use asmp_host::irq::Irq;
 use asmp_host::systemd::{SERVICE, SLICE};
+use asmp_host::task::Placed;
 use asmp_host::{CpuSet, Facts, Knob, Schedule, knob};
 use serde::Serialize;
 use std::path::{Path, PathBuf};

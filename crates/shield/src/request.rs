@@ -1,9 +1,9 @@
 //! From what the user asks to the partitions that shall be. Pure: decides from facts, touches nothing.
 
 use crate::partition::{
-    Aspect, Partition, Placed, Refusal, Served, Service, Smt, State, TIMER_PRIORITY, Tick, shielded,
+    Aspect, Partition, Refusal, Served, Service, Smt, State, TIMER_PRIORITY, Tick, shielded,
 };
-use asmp_host::task::{Task, TaskId};
+use asmp_host::task::{Placed, Task, TaskId};
 use asmp_host::{Cpu, CpuSet, CpuSpec, Facts};
 use std::path::Path;
 
@@ -183,10 +183,15 @@ pub fn remove_task(
     if let Some(partition) = state.partitions.iter_mut().find(|partition| partition.name == name)
         && !partition.tasks.iter().any(|placed| placed.task == task.id)
     {
-        let parent = partition.tasks.iter().find(|placed| placed.task.tid == task.parent);
-        let from = parent.map_or_else(|| Path::new("/").to_owned(), |parent| parent.from.clone());
+        // A thread came with its process, a process with its parent.
+        let brought = |by: i32| partition.tasks.iter().find(|placed| placed.task.tid == by);
+        let by = brought(task.process).or_else(|| brought(task.parent));
+        let (from, real_time) = by.map_or_else(
+            || (Path::new("/").to_owned(), Vec::new()),
+            |by| (by.from.clone(), by.real_time.clone()),
+        );
         let command = task.command.clone();
-        partition.tasks.push(Placed { task: task.id, command, alone, from, real_time: Vec::new() });
+        partition.tasks.push(Placed { task: task.id, command, alone, from, real_time });
     }
     change_one(state, name, |partition| {
         partition.tasks.retain(|placed| placed.task != task.id);

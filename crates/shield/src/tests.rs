@@ -2,11 +2,12 @@
 
 use crate::partition::{Original, Partition, Refusal, Smt, State, Tick, shielded};
 use crate::plan::{Action, Base, IfRefused, plan};
-use crate::request::{Wish, create, destroy, resize};
+use crate::request::{Wish, create, destroy, remove_task, resize};
 use crate::target::targets;
 use asmp_host::cgroup::Hierarchy;
 use asmp_host::facts::Cpus;
 use asmp_host::irq::Irq;
+use asmp_host::task::{Placed, Task, TaskId};
 use asmp_host::{CpuSet, Facts, knob};
 use std::collections::BTreeMap;
 
@@ -264,4 +265,39 @@ fn what_this_boot_cannot_do_is_said_with_its_cure() {
     let after = create(&facts, &State::default(), &wish("a", "3")).unwrap();
     let cannot = plan(&facts, &base, &State::default(), after, None).cannot;
     assert!(cannot.iter().any(|cannot| cannot.cure.contains("nohz_full=3")), "{cannot:?}");
+}
+
+#[test]
+fn a_thread_that_leaves_goes_to_where_its_process_came_from() {
+    let facts = machine();
+    let mut state = with(&facts, &[("a", "3")]);
+    let id = |tid| TaskId { tid, start_ticks: 1 };
+    state.partitions[0].tasks = vec![Placed {
+        task: id(70),
+        command: "axis".into(),
+        alone: false,
+        from: "/user.slice".into(),
+        real_time: vec![],
+    }];
+    let thread = Task {
+        id: id(77),
+        process: 70,
+        parent: 1,
+        command: "axis".into(),
+        kernel_thread: false,
+        bound: false,
+        allowed_cpus: set("3"),
+        group: "/asmp/a/rt".into(),
+        zombie: false,
+    };
+    remove_task(&facts, &mut state, "a", &thread, true).unwrap();
+    let home = |tid| {
+        let found = state.partitions[0].tasks.iter().find(|placed| placed.task == id(tid));
+        found.map(|placed| placed.from.display().to_string())
+    };
+    assert_eq!(home(77).as_deref(), Some("/user.slice"));
+    let stranger = Task { id: id(78), process: 78, ..thread };
+    remove_task(&facts, &mut state, "a", &stranger, true).unwrap();
+    let root = state.partitions[0].tasks.iter().find(|placed| placed.task == id(78)).unwrap();
+    assert_eq!(root.from, std::path::Path::new("/"), "born inside, nobody knows from whom");
 }

@@ -88,6 +88,12 @@ pub fn binary() -> PathBuf {
     std::env::var_os("ASMP_BINARY").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_asmp")), PathBuf::from)
 }
 
+/// A program of `crates/rt/examples`.
+pub fn example(name: &str) -> PathBuf {
+    let dir = std::env::var_os("ASMP_RT_EXAMPLES").expect("ASMP_RT_EXAMPLES is set by tests/vm/test.sh");
+    PathBuf::from(dir).join(name)
+}
+
 /// Calls `asmp` with words separated by spaces; a word in single quotes may hold spaces.
 pub fn asmp(line: &str) -> Called {
     let output = Command::new(binary()).args(words(line)).stdin(Stdio::null()).output().expect("asmp starts");

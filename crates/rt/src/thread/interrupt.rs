@@ -1,17 +1,18 @@
 //! Interrupts as messages, as L4 delivers them: an interrupt masks its line and becomes a message to the one thread
 //! that handles it; the handler's reply unmasks the line.
 //!
-//! A line is a UIO device (the kernel's part masks in hardware; unmasking is a write, driver-api/uio-howto.rst) or a
-//! counter descriptor, eventfd or timerfd: masked means that it is not read, so what comes meanwhile is in the count
+//! A line is a UIO device (the kernel's part masks in hardware; unmasking is a write to the device, or to the PCI
+//! command register with `uio_pci_generic`: [`asmp_host::uio`]) or a counter descriptor, eventfd or timerfd: masked means that it is not read, so what comes meanwhile is in the count
 //! of the next message. Nothing is lost either way but the order of events on different lines.
 //!
-//! The handler thread makes two system calls a message (`poll`, `read`), one more to unmask a UIO line, and allocates
-//! nothing between messages.
+//! The handler thread makes two system calls a message (`poll`, `read`), one or two more to unmask a UIO line, and
+//! allocates nothing between messages.
 
 use crate::thread::control::{Me, Task};
 use crate::thread::refusal::Refusal;
 use crate::thread::start::RealTime;
 use asmp_host::clock::{monotonic_ns, thread_id};
+use asmp_host::uio::PciCommand;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -46,8 +47,9 @@ pub struct Line {
 
 #[derive(Debug)]
 enum Kind {
-    /// Reads 4 bytes, all events so far; a write of 1 unmasks. The count at the last message, once there was one.
-    Uio { last: Option<u32> },
+    /// Reads 4 bytes, all events so far; a write of 1 unmasks, where it is not the PCI command register. The count at
+    /// the last message, once there was one.
+    Uio { last: Option<u32>, pci: Option<PciCommand> },
     /// Reads 8 bytes, the events since the last read.
     Counter,
 }
@@ -70,7 +72,10 @@ impl Line {
                 _ => InterruptError::Line { line: name.to_owned(), cause },
             });
         }
-        Ok(Self { file: device.into(), name: name.to_owned(), kind: Kind::Uio { last: None } })
+        let file = device.into();
+        let pci =
+            PciCommand::of(&file).map_err(|cause| InterruptError::Line { line: name.to_owned(), cause })?;
+        Ok(Self { file, name: name.to_owned(), kind: Kind::Uio { last: None, pci } })
     }
 
     /// An eventfd or a timerfd. It must have no other reader.
@@ -85,7 +90,7 @@ impl Line {
     /// Events since the last message.
     fn receive(&mut self) -> io::Result<u64> {
         match &mut self.kind {
-            Kind::Uio { last } => {
+            Kind::Uio { last, .. } => {
                 let mut bytes = [0; 4];
                 self.file.read_exact(&mut bytes)?;
                 let total = u32::from_ne_bytes(bytes);
@@ -103,7 +108,8 @@ impl Line {
     }
 
     fn unmask(&mut self) -> io::Result<()> {
-        match self.kind {
+        match &self.kind {
+            Kind::Uio { pci: Some(command), .. } => command.unmask(),
             Kind::Uio { .. } => self.file.write_all(&1u32.to_ne_bytes()),
             Kind::Counter => Ok(()),
         }
@@ -202,17 +208,17 @@ pub struct Interrupts;
 impl Interrupts {
     /// Starts the line's handler thread, which owns the line; it is unmasked when this returns. Refused: a line that
     /// has a handler already, and all that [`RealTime::start`] refuses.
-    pub fn handle<F>(line: Line, how: RealTime, mut handler: F) -> Result<Handler, InterruptError>
+    pub fn handle<F>(mut line: Line, how: RealTime, mut handler: F) -> Result<Handler, InterruptError>
     where
         F: FnMut(Interrupt) -> Reply + Send + 'static,
     {
         let claim = Claim::of(&line)?;
         let name = line.name.clone();
         let failed = |cause| InterruptError::Line { line: name.clone(), cause };
-        let doorbell = Arc::new(Doorbell::new().map_err(failed)?);
+        let doorbell = Arc::new(Doorbell::new().map_err(&failed)?);
         let bell = Arc::clone(&doorbell);
-        // Unmasked by the thread's first turn.
-        bell.unmask.store(true, Ordering::Relaxed);
+        // Before the thread has its first turn: an unmasking that met an interrupt under way could undo its mask.
+        line.unmask().map_err(failed)?;
         let task = how.start(&name, move |_: &Me| {
             let claim = claim;
             let result = serve(line, &bell, &mut handler);
@@ -225,7 +231,7 @@ impl Interrupts {
 
 /// One message after the other until the doorbell says stop. Errors: the line's own.
 fn serve(mut line: Line, doorbell: &Doorbell, handler: &mut dyn FnMut(Interrupt) -> Reply) -> io::Result<()> {
-    let mut masked = true;
+    let mut masked = false;
     loop {
         // Acquire: pairs with the Release in `Doorbell::ring`.
         if doorbell.stop.load(Ordering::Acquire) {

@@ -21,6 +21,7 @@
 //! ```
 
 mod control;
+mod home;
 mod interrupt;
 mod memory;
 mod partition;

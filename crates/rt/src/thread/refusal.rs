@@ -3,6 +3,7 @@
 use asmp_host::{CpuSet, Schedule};
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Why a thread cannot be what was asked for. No thread runs then, and what was changed on the way is undone.
 #[derive(Debug, thiserror::Error)]
@@ -60,8 +61,21 @@ pub enum Refusal {
     #[error("CPU {cpus} does not belong to partition {partition}, which has {has}")]
     OutsidePartition { cpus: CpuSet, partition: String, has: CpuSet },
 
-    #[error("no partition {name}: known are: {known}; make it first: asmp create {name} --cpus N")]
-    NoPartition { name: String, known: String },
+    #[error(
+        "no partition {name}: known are: {known}; make it first: asmp create {name} --cpus {cpus}, or have it made for as long as the program runs: asmp run --name {name} --cpus {cpus} -- PROGRAM"
+    )]
+    NoPartition { name: String, known: String, cpus: String },
+
+    #[error(
+        "process {process} ({command}) is in partition {other} already, and all threads of a process that are in a partition are in one: ask for {other}, or first `asmp remove {other} --pid {process}`"
+    )]
+    InAnotherPartition { process: i32, command: String, other: String },
+
+    #[error(
+        "another asmp has been changing partitions for {} s: try again when it is done",
+        patience.as_secs()
+    )]
+    Busy { patience: Duration },
 
     #[error(
         "partition {name} is recorded, but its cgroup {path} is not there: asmp restore, then create it again",

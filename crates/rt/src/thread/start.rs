@@ -93,6 +93,9 @@ impl RealTime {
     }
 
     /// Only this thread in the partition of that name, which must exist; the process's other threads on system CPUs.
+    ///
+    /// A program makes no partition of its own: who makes one must undo it whatever becomes of the program. `asmp run
+    /// --name NAME --cpus N -- PROGRAM` does that, `asmp create` makes one that stays; the refusal names both.
     pub fn partition(mut self, name: &str) -> Self {
         self.partition = Some((name.to_owned(), Join::Thread));
         self
@@ -165,7 +168,7 @@ impl RealTime {
         let partition = match &self.partition {
             None => None,
             Some((name, join)) => {
-                let found = partition::find(kernel, store, name)?;
+                let found = partition::find(kernel, store, name, self.cpus.as_ref())?;
                 if let Some(cpus) = self.cpus.as_ref().filter(|cpus| !cpus.is_subset(&found.cpus)) {
                     let cpus = cpus.difference(&found.cpus);
                     return Err(Refusal::OutsidePartition { cpus, partition: name.clone(), has: found.cpus });
@@ -303,7 +306,10 @@ mod tests {
         write("sys/devices/system/cpu/online", "0-3\n");
         write("proc/self/mountinfo", "30 1 0:25 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
         write("sys/fs/cgroup/asmp/motion/rt/cgroup.threads", "");
-        write("run/asmp/state.json", r#"{"schema":1,"partitions":[{"name":"motion","cpus":"2-3"}]}"#);
+        write(
+            "run/asmp/state.json",
+            r#"{"schema":1,"partitions":[{"name":"motion","cpus":"2-3","tasks":[]}]}"#,
+        );
         write("proc/5/stat", "5 (axis) S 2 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 0 0\n");
         write("proc/5/status", "Tgid:\t5\nCpus_allowed_list:\t0-2\n");
         write("proc/5/cgroup", "0::/\n");

@@ -1,0 +1,19 @@
+#!/bin/bash
+# The figures of docs/measurements/containment.md: `containment.sh [RUNS]`, of each kind of fault.
+#
+# Problem:  that faults of time-sharing peers stay away from a real-time thread shows only in many runs, beside
+#           runs without a fault in the same boot.
+# Approach: one guest does all of them. It is booted without nohz_full=: there the kernel would serve the thread's own
+#           timer on a system CPU, and its lateness could not be told from a peer's doing.
+set -euo pipefail
+here=$(dirname "$(readlink -f "$0")")
+top=$(readlink -f "$here/../..")
+
+share=$(mktemp -d)
+trap 'rm -rf "$share"' EXIT
+cd "$top"
+target=${CARGO_TARGET_DIR:-target}
+cargo build --release --quiet -p asmp
+cargo build --release --quiet -p asmp-rt --examples
+cp "$target/release/asmp" "$target/release/examples/containment" "$here/containment-in-guest.sh" "$share"
+"$here/lab.sh" --kernel "${KERNEL:-sid-rt}" --share "$share" --timeout 7200 -- /share/containment-in-guest.sh "${1:-200}"
