@@ -74,8 +74,8 @@ lint: setup
 	cargo clippy --quiet --all-targets -- -D warnings
 	shellcheck -x -P SCRIPTDIR tests/vm/*.sh tests/vm/guest/agent tests/vm/guest/bare tests/vm/guest/init tests/nightly.sh tests/python.sh .ci/run
 
-# A guest for yourself: make lab KERNEL=sid-rt CPUS=4 CMD='uname -a'; no CMD gives a shell.
+# A guest for yourself: make lab KERNEL=sid-rt CPUS=4 CMD='uname -a'; no CMD gives a shell. All of CMD runs there.
 KERNEL ?= sid-rt
 CPUS ?= 4
 lab: setup
-	tests/vm/lab.sh --kernel $(KERNEL) --cpus $(CPUS) --append 'nohz_full=1-3 rcu_nocbs=1-3' $(if $(CMD),-- $(CMD))
+	tests/vm/lab.sh --kernel $(KERNEL) --cpus $(CPUS) --append 'nohz_full=1-3 rcu_nocbs=1-3' $(if $(CMD),-- sh -c '$(subst ','\'',$(CMD))')
