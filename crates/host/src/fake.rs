@@ -90,6 +90,7 @@ impl FakeKernel {
             ("/sys/devices/virtual/workqueue/cpumask", "f"),
             ("/sys/devices/system/cpu/nohz_full", "1-3"),
             ("/sys/devices/system/machinecheck/machinecheck0/check_interval", "12c"),
+            ("/proc/sys/kernel/timer_migration", "1"),
         ]
         .into_iter()
         .map(|(path, text)| (path.into(), text.to_owned()))

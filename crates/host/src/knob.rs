@@ -133,6 +133,12 @@ pub fn machine_check_interval() -> Knob {
     Knob::new("/sys/devices/system/machinecheck/machinecheck0/check_interval", Shape::Text)
 }
 
+/// Whether the kernel may have a timer expire on another CPU than the one that starts it: 1 yes, which for a CPU of
+/// `nohz_full=` means always; 0 no. kernel/time/timer.c, "timer_migration".
+pub fn timer_migration() -> Knob {
+    Knob::new("/proc/sys/kernel/timer_migration", Shape::Text)
+}
+
 /// Time that the deadline server of `class` (fair, ext) may take from real-time tasks on one CPU, in ns a
 /// period; 0 switches it off. scheduler/sched-debug.rst, debugfs.
 pub fn deadline_server_runtime(class: &str, cpu: Cpu) -> Knob {
@@ -179,7 +185,13 @@ pub fn of_cpu(cpu: Cpu) -> Vec<Knob> {
 
 /// Every setting of the whole machine.
 pub fn of_machine() -> Vec<Knob> {
-    vec![default_irq_affinity(), workqueue_cpus(), watchdog_cpus(), machine_check_interval()]
+    vec![
+        default_irq_affinity(),
+        workqueue_cpus(),
+        watchdog_cpus(),
+        machine_check_interval(),
+        timer_migration(),
+    ]
 }
 
 /// Settings that are only looked at, by `asmp check`; sysctl documents and ABI files of the same names.
@@ -198,7 +210,6 @@ pub mod observed {
     pub const NMI_WATCHDOG: &str = "/proc/sys/kernel/nmi_watchdog";
     pub const RT_RUNTIME_US: &str = "/proc/sys/kernel/sched_rt_runtime_us";
     pub const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
-    pub const TIMER_MIGRATION: &str = "/proc/sys/kernel/timer_migration";
     pub const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     pub const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
     pub const SAME_PAGE_MERGING: &str = "/sys/kernel/mm/ksm/run";
@@ -206,11 +217,10 @@ pub mod observed {
     pub const SMT: &str = "/sys/devices/system/cpu/smt/active";
     pub const TRACING: &str = "/sys/kernel/tracing/current_tracer";
 
-    pub const ALL: [&str; 10] = [
+    pub const ALL: [&str; 9] = [
         NMI_WATCHDOG,
         RT_RUNTIME_US,
         NUMA_BALANCING,
-        TIMER_MIGRATION,
         CLOCK_SOURCE,
         HUGE_PAGES,
         SAME_PAGE_MERGING,

@@ -83,7 +83,7 @@ pub enum Aspect {
     Governor,
     /// No idle state that takes time to leave.
     IdleStates,
-    /// `ktimers/N` above the partition's tasks (PREEMPT_RT).
+    /// Timers expire on the CPU that starts them; `ktimers/N` above the partition's tasks (PREEMPT_RT).
     Timers,
 }
 

@@ -108,6 +108,12 @@ pub fn targets(
         targets.insert(machine_checks, Target::exactly("0", why));
     }
 
+    let migration = knob::timer_migration();
+    if shielded(Aspect::Timers).intersects(&facts.cpus.nohz_full) && facts.setting(&migration).is_some() {
+        let why = "a nohz_full CPU's timers expire on it, not on a system CPU (one value for all CPUs)";
+        targets.insert(migration, Target::exactly("0", why));
+    }
+
     for cpu in all.iter() {
         let settings = [
             (

@@ -1,6 +1,6 @@
 //! The deciding half of this crate, against machines made of plain values.
 
-use crate::partition::{Original, Partition, Refusal, Smt, State, Tick, shielded};
+use crate::partition::{Aspect, Original, Partition, Refusal, Smt, State, Tick, shielded};
 use crate::plan::{Action, Base, IfRefused, plan};
 use crate::request::{Wish, create, destroy, remove_task, resize};
 use crate::target::targets;
@@ -27,6 +27,7 @@ fn machine() -> Facts {
         (knob::default_irq_affinity(), "f"),
         (knob::workqueue_cpus(), "f"),
         (knob::watchdog_cpus(), "0"),
+        (knob::timer_migration(), "1"),
         (knob::deadline_server_runtime("fair", 3), "50000000"),
         (knob::deadline_server_runtime("fair", 2), "50000000"),
         (knob::frequency_governor(3), "schedutil"),
@@ -265,6 +266,22 @@ fn what_this_boot_cannot_do_is_said_with_its_cure() {
     let after = create(&facts, &State::default(), &wish("a", "3")).unwrap();
     let cannot = plan(&facts, &base, &State::default(), after, None).cannot;
     assert!(cannot.iter().any(|cannot| cannot.cure.contains("nohz_full=3")), "{cannot:?}");
+}
+
+#[test]
+fn timers_are_kept_at_home_where_the_kernel_would_move_them() {
+    let wanted = |facts: &Facts, without: &[Aspect]| {
+        let wish = Wish { without: without.to_vec(), ..wish("a", "3") };
+        let after = create(facts, &State::default(), &wish).unwrap();
+        let targets = targets(facts, &after, None, &BTreeMap::new());
+        targets.get(&knob::timer_migration()).map(|target| target.wanted.clone())
+    };
+    let mut facts = machine();
+    assert_eq!(wanted(&facts, &[]).as_deref(), Some("0"));
+    assert_eq!(wanted(&facts, &[Aspect::Timers]), None);
+    // The tick of CPU 3 cannot stop: its timers are its own anyway.
+    facts.cpus.nohz_full = "1-2".parse().unwrap();
+    assert_eq!(wanted(&facts, &[]), None);
 }
 
 #[test]

@@ -10,11 +10,13 @@ pub fn all() -> Vec<Test> {
     vec![
         Test { name: SHIELD, lacks: no_candidates, test: shield_holds },
         Test { name: "tick require-off is proven by counting", lacks: no_candidates, test: tick_is_proven },
+        Test { name: TIMERS, lacks: no_candidates, test: timers_stay },
         Test { name: COST, lacks: no_comparison, test: cost },
     ]
 }
 
 const SHIELD: &str = "shielded a busy loop sees no tick and no foreign task and no device interrupt";
+const TIMERS: &str = "a sleeper's timers expire on its own cpu and need no interrupt from another";
 const COST: &str = "create costs at most eight times its bare kernel writes under emulation";
 
 fn no_candidates() -> Option<&'static str> {
@@ -115,6 +117,48 @@ fn shield_holds() {
 
 fn tick_is_proven() {
     asmp("create a --cpus 3 --tick require-off").done();
+}
+
+const MIGRATION: &str = "/proc/sys/kernel/timer_migration";
+
+/// The kernel's default, which the lab has switched off beforehand (see its agent).
+struct MigrationOn;
+
+impl MigrationOn {
+    fn begin() -> Self {
+        std::fs::write(MIGRATION, "1").expect("the sysctl");
+        Self
+    }
+}
+
+impl Drop for MigrationOn {
+    fn drop(&mut self) {
+        let _ = std::fs::write(MIGRATION, "0");
+    }
+}
+
+fn timers_stay() {
+    let asmp_binary = binary().display().to_string();
+    let _on = MigrationOn::begin();
+    let ipis_of_a_sleeper = |without: &str, migration: &str| {
+        asmp(&format!("create a --cpus 3 {without}")).done();
+        assert_eq!(read(MIGRATION), migration);
+        let loop_of_sleeps = "while :; do sleep 0.02; done";
+        let arguments = ["exec", "a", "--policy", "fifo:80", "--", "sh", "-c", loop_of_sleeps];
+        let mut sleeper = Process::start(&asmp_binary, &arguments);
+        // As in the test of the busy loop.
+        std::thread::sleep(Duration::from_secs(4));
+        let (counts, _) = noise("noise a -t 4 --json");
+        assert!(sleeper.0.try_wait().expect("wait").is_none(), "it slept all the time");
+        drop(sleeper);
+        asmp("destroy a --force").done();
+        assert_eq!(read(MIGRATION), "1");
+        total(&counts["ipis"])
+    };
+    let (moved, own) = (ipis_of_a_sleeper("--without timers", "1"), ipis_of_a_sleeper("", "0"));
+    println!("IPIs to a sleeper's CPU in 4 s: timers that move {moved}, timers of its own {own}");
+    assert!(moved >= 20, "without the step each timer of the sleeper is served elsewhere: {moved}");
+    assert!(own * 4 <= moved, "{own} of {moved}");
 }
 
 fn cost() {

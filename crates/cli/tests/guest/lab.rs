@@ -184,6 +184,7 @@ pub fn snapshot() -> BTreeMap<PathBuf, String> {
         "/proc/irq/default_smp_affinity".into(),
         "/proc/sys/kernel/watchdog_cpumask".into(),
         "/proc/sys/kernel/nmi_watchdog".into(),
+        "/proc/sys/kernel/timer_migration".into(),
         "/sys/devices/virtual/workqueue/cpumask".into(),
         "/sys/fs/cgroup/cgroup.subtree_control".into(),
         "/sys/fs/cgroup/cpuset.cpus.isolated".into(),
