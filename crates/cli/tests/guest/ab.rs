@@ -2,6 +2,7 @@
 //! And what a partition costs beside the bare kernel writes.
 
 use super::lab::{Process, Test, asmp, binary, read};
+use asmp_rt::thread::RealTime;
 use serde_json::Value;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -138,25 +139,26 @@ impl Drop for MigrationOn {
 }
 
 fn timers_stay() {
-    let asmp_binary = binary().display().to_string();
     let _on = MigrationOn::begin();
     let ipis_of_a_sleeper = |without: &str, migration: &str| {
         asmp(&format!("create a --cpus 3 {without}")).done();
         assert_eq!(read(MIGRATION), migration);
-        let loop_of_sleeps = "while :; do sleep 0.02; done";
-        let arguments = ["exec", "a", "--policy", "fifo:80", "--", "sh", "-c", loop_of_sleeps];
-        let mut sleeper = Process::start(&asmp_binary, &arguments);
+        let sleeper = RealTime::fifo(80).unlocked().partition("a").start("sleeper", |me| {
+            let mut releases = me.releases(Duration::from_millis(20), Duration::ZERO).expect("a period");
+            while releases.wait().is_some() {}
+        });
+        let sleeper = sleeper.expect("a thread in the partition");
         // As in the test of the busy loop.
         std::thread::sleep(Duration::from_secs(4));
         let (counts, _) = noise("noise a -t 4 --json");
-        assert!(sleeper.0.try_wait().expect("wait").is_none(), "it slept all the time");
-        drop(sleeper);
-        asmp("destroy a --force").done();
+        sleeper.delete().expect("no panic");
+        asmp("destroy a").done();
         assert_eq!(read(MIGRATION), "1");
-        total(&counts["ipis"])
+        counts["ipis"].clone()
     };
     let (moved, own) = (ipis_of_a_sleeper("--without timers", "1"), ipis_of_a_sleeper("", "0"));
     println!("IPIs to a sleeper's CPU in 4 s: timers that move {moved}, timers of its own {own}");
+    let (moved, own) = (total(&moved), total(&own));
     assert!(moved >= 20, "without the step each timer of the sleeper is served elsewhere: {moved}");
     assert!(own * 4 <= moved, "{own} of {moved}");
 }
