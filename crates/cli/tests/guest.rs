@@ -10,6 +10,7 @@ mod guest {
     pub mod device;
     pub mod drift;
     pub mod enter;
+    pub mod huge;
     pub mod lab;
     pub mod matrix;
     pub mod measure;
@@ -35,6 +36,7 @@ fn main() {
         guest::measure::all(),
         guest::smt::all(),
         guest::device::all(),
+        guest::huge::all(),
         guest::spaces::all(),
         guest::uio::all(),
     ]
