@@ -28,14 +28,21 @@ macro_rules! eprintln {
 static ENDED: OnceLock<ErrorKind> = OnceLock::new();
 
 pub fn out(words: Arguments) {
-    if ENDED.get().is_none() {
+    if cfg!(test) {
+        // What std's own macro prints is shown only where a test fails.
+        std::print!("{words}");
+    } else if ENDED.get().is_none() {
         note(stdout().write_fmt(words));
     }
 }
 
 /// What cannot even be complained of is dropped.
 pub fn err(words: Arguments) {
-    let _ = stderr().write_fmt(words);
+    if cfg!(test) {
+        std::eprint!("{words}");
+    } else {
+        let _ = stderr().write_fmt(words);
+    }
 }
 
 fn note(written: std::io::Result<()>) {
