@@ -38,9 +38,15 @@ impl Place {
         Self { dir }
     }
 
+    /// A new one, as soon as the device has let go of an older one.
     fn channel(&self, name: &str) -> Fifo {
-        Fifo::create(self.dir.path(), name, &Options { capacity_bytes: 4096, overflow: Overflow::Refuse })
-            .unwrap()
+        let options = Options { capacity_bytes: 4096, overflow: Overflow::Refuse };
+        let mut made = None;
+        until("the name is free", || {
+            made = Fifo::create(self.dir.path(), name, &options).ok();
+            made.is_some()
+        });
+        made.expect("until it is there")
     }
 
     fn server(&self, arguments: [&str; 2]) -> Command {
