@@ -41,10 +41,10 @@ chosen() {
     *:smt) printf '%s\n' smt: ;;
     *:plain) printf '%s\n' contained: ;;
     sid-rt:bare) printf '%s\n' --skip smt: --skip contained: ;;
-    trixie-rt:bare) printf '%s\n' --skip smt: --skip contained: --skip spaces: ;;
-    *:systemd) printf '%s\n' --skip smt: --skip contained: --skip killed --skip uio: --skip device: --skip spaces: --skip sleeper ;;
+    trixie-rt:bare) printf '%s\n' --skip smt: --skip contained: --skip 'measure spaces' ;;
+    *:systemd) printf '%s\n' --skip smt: --skip contained: --skip killed --skip uio: --skip device: --skip 'measure spaces' --skip sleeper ;;
     sid:bare) printf '%s\n' --skip smt: --skip contained: --skip killed --skip uio: --skip device: --skip enter: --skip sleeper ;;
-    *) printf '%s\n' --skip smt: --skip contained: --skip killed --skip uio: --skip device: --skip enter: --skip spaces: --skip sleeper ;;
+    *) printf '%s\n' --skip smt: --skip contained: --skip killed --skip uio: --skip device: --skip enter: --skip 'measure spaces' --skip sleeper ;;
     esac
 }
 
