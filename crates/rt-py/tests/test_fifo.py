@@ -214,10 +214,15 @@ def test_another_thread_ends_a_wait_by_closing() -> None:
 
 
 def test_control_c_ends_a_wait() -> None:
-    with asmp_rt.Fifo.create("a", 1000) as fifo, fifo.reader() as reader:
-        threading.Timer(0.2, lambda: signal.raise_signal(signal.SIGINT)).start()
-        with pytest.raises(KeyboardInterrupt):
-            reader.read(PATIENCE_S)
+    # A program that was started in the background has it ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with asmp_rt.Fifo.create("a", 1000) as fifo, fifo.reader() as reader:
+            threading.Timer(0.2, lambda: signal.raise_signal(signal.SIGINT)).start()
+            with pytest.raises(KeyboardInterrupt):
+                reader.read(PATIENCE_S)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_memory_that_somebody_scribbled_on_is_an_error_once_and_then_forgotten(start: Start) -> None:
