@@ -28,10 +28,10 @@ miri)
     ;;
 tsan)
     RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=$target/tsan cargo +nightly test --quiet -Zbuild-std \
-        --target x86_64-unknown-linux-gnu -p asmp-rt --lib -- ring:: seqlock:: fifo:: mbuff::
+        --target x86_64-unknown-linux-gnu -p asmp-rt --lib -- ring:: seqlock:: fifo:: typed:: mbuff::
     ;;
 asan)
     RUSTFLAGS='-Zsanitizer=address --cfg asan' CARGO_TARGET_DIR=$target/asan cargo +nightly test --quiet \
-        --target x86_64-unknown-linux-gnu -p asmp-rt --lib -- shm:: fifo:: mbuff:: scribbl killed
+        --target x86_64-unknown-linux-gnu -p asmp-rt --lib -- shm:: fifo:: typed:: mbuff:: scribbl killed
     ;;
 esac
