@@ -65,19 +65,7 @@ impl DeadlineLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Linux;
-    use std::fs;
-
-    fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Linux) {
-        let root = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        let linux = Linux::below(root.path());
-        (root, linux)
-    }
+    use crate::machine;
 
     #[test]
     fn limits_and_the_servers_of_the_cpus_asked_for_are_read() {

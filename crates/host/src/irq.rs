@@ -77,19 +77,7 @@ pub fn read_all(kernel: &dyn Kernel) -> Result<Vec<Irq>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Linux;
-    use std::fs;
-
-    fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Linux) {
-        let root = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        let linux = Linux::below(root.path());
-        (root, linux)
-    }
+    use crate::machine;
 
     #[test]
     fn lines_are_read_with_names_and_affinities() {

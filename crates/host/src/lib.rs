@@ -66,3 +66,16 @@ impl Error {
             || matches!(self, Self::Io { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
     }
 }
+
+/// A machine of a few files, for tests of what reads them.
+#[cfg(test)]
+fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Linux) {
+    let root = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path = root.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let linux = Linux::below(root.path());
+    (root, linux)
+}

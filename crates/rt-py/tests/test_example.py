@@ -74,9 +74,14 @@ def test_samples_that_found_no_room_are_counted_on_both_sides(sound_card: str, t
     with stream(sound_card, "sound", "2", "900") as writer:
         command = [sys.executable, str(PLOT), "--svg", str(tmp_path / "sound.svg")]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as plot:
-            time.sleep(1)
+            # The task begins when its reader is there.
+            end = time.monotonic() + PATIENCE_S
+            while "sound\n" not in {name.read_text() for name in Path(f"/proc/{writer.pid}/task").glob("*/comm")}:
+                assert time.monotonic() < end
+                time.sleep(0.01)
             subprocess.run(["kill", "-STOP", str(plot.pid)], check=True)
-            time.sleep(0.2)
+            # For 187 of the 750 blocks: 50 are asked for.
+            time.sleep(0.5)
             subprocess.run(["kill", "-CONT", str(plot.pid)], check=True)
             shown, _ = plot.communicate(timeout=PATIENCE_S)
         said, _ = writer.communicate(timeout=PATIENCE_S)

@@ -92,6 +92,7 @@ impl Peer {
         if self.in_step && confirmed {
             self.ledger.set(Word::Ready, self.generation);
         }
+        // The length of a turn: many to a period of the thread.
         std::thread::sleep(Duration::from_millis(2));
     }
 
