@@ -2,8 +2,8 @@
 //! at the end of its input what each period was like.
 
 use crate::exchange::{
-    COMMANDS, FRAME_BYTES, Failure, Frame, QUESTIONS, REPORTS, SETPOINT, STATE, bytes, checked, dir, frame,
-    of_bytes,
+    COMMANDS, FRAME_BYTES, Failure, Frame, Ledger, QUESTIONS, REPORTS, SETPOINT, STATE, Word, bytes, checked,
+    dir, frame, of_bytes,
 };
 use asmp_rt::call::{Scheduling, Server, Shape, Want};
 use asmp_rt::fifo::{Fifo, FifoReader, FifoWriter, Options, Wake};
@@ -106,6 +106,7 @@ fn run(me: &Me, mut channels: Channels, period: Duration, waits: bool) -> Result
         corrupt: 0,
     };
     let shape = Shape { clients: 4, scheduling: Scheduling::Full, inherit: false };
+    let ledger = Ledger::open()?;
     let mut server = Server::open(&dir(), QUESTIONS, shape)?;
     let mut releases = me.releases(period, Duration::ZERO)?;
     while let Some(tick) = releases.wait() {
@@ -114,6 +115,7 @@ fn run(me: &Me, mut channels: Channels, period: Duration, waits: bool) -> Result
             let _ = channels.commands.wait(Some(4 * period));
         }
         private.job(&mut channels, &mut server);
+        ledger.add(Word::Jobs, 1);
         let seen = watch.leave();
         if private.periods.len() < PERIODS {
             private.periods.push(Period { tick, done_ns: gethrtime(), seen });

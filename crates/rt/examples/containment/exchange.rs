@@ -63,7 +63,7 @@ fn mark(generation: u64, number: u64) -> u64 {
     mixed ^ (mixed >> 29) | 1
 }
 
-/// Words that only the runs and the peers write, in memory that no fault touches.
+/// Words in memory that no fault touches. The thread writes `Jobs`, the runs and the peers the others.
 #[derive(Clone, Copy)]
 pub enum Word {
     /// The generation whose peer is in full exchange.
@@ -86,8 +86,10 @@ pub enum Word {
     Scribbled,
     /// The peer died between reading a report and noting it.
     Unnoted,
+    /// Jobs that the thread has done.
+    Jobs,
 }
-const WORDS: u64 = 10;
+const WORDS: u64 = 11;
 
 pub struct Ledger(Mbuff);
 

@@ -17,8 +17,10 @@ const ROOT: &str = "/sys/fs/cgroup";
 const GROUP: &str = "/sys/fs/cgroup/containment";
 const MEMORY: &str = "32M";
 const TASKS: &str = "32";
-/// How long a fault lasts once it has come.
+/// How long a fault lasts once it has come, at least: this time and so many jobs of the thread, more than the FIFO of
+/// `--forgetful` holds.
 const FAULT: Duration = Duration::from_millis(200);
+const FAULT_JOBS: u64 = 6;
 /// After so long something has gone wrong that is no fault of the kinds below.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -164,6 +166,7 @@ fn one(
     let begin_ns = gethrtime();
     let (scribbles, kills, refusals) =
         (ledger.get(Word::Scribbled), event("memory", "oom_kill")?, event("pids", "max")?);
+    let jobs = ledger.get(Word::Jobs);
     let mut busy = Vec::new();
     match kind {
         Kind::Nothing => {}
@@ -188,6 +191,9 @@ fn one(
         })
     })?;
     sleep(FAULT);
+    until(&format!("run {generation}: {FAULT_JOBS} jobs during it"), || {
+        Ok(ledger.get(Word::Jobs) >= jobs + FAULT_JOBS)
+    })?;
     fs::write(format!("{GROUP}/cgroup.kill"), "1")?;
     drop((peer, busy));
     until(&format!("run {generation}: all peers have ended"), || {
