@@ -2,16 +2,17 @@
 //!
 //! Holistic analysis: Tindell, Clark, "Holistic schedulability analysis for distributed hard real-time systems",
 //! Microprocessing and Microprogramming 40, 1994. Each task of a chain is released when the one before it completes, so it
-//! inherits as jitter that one's worst response from the chain's arrival; responses on every core under fixed priorities
-//! (`fp`, `np_fp`) are found with that jitter, again and again until nothing grows. Sufficient only: the stages' worst cases
-//! need not meet, so a bound beyond the deadline refutes nothing.
+//! inherits as jitter that one's worst response from the chain's arrival; responses on every core (`fp`, `np_fp`; under EDF
+//! `edf_response`, after Spuri, INRIA RR-2873, 1996) are found with that jitter, again and again until nothing grows. The
+//! deadline of each stage is the chain's, counted from the chain's arrival. Sufficient only: the stages' worst cases need
+//! not meet, so a bound beyond the deadline refutes nothing.
 
 use crate::check::check;
 use crate::fp::{Interference, Ranked, Response};
 use crate::policy::Policy;
 use crate::task::Task;
 use crate::verdict::{Doubt, Effort, Inapplicable, Meter, Stop, Verdict};
-use crate::{fp, np_fp};
+use crate::{edf_response, fp, np_fp};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -44,26 +45,32 @@ pub struct Holistic {
     pub responses_ns: Vec<Option<u64>>,
 }
 
+/// The tasks, with the deadline of its chain for each that is in one: from the chain's arrival, whatever its own says.
+pub fn with_deadlines(tasks: &[Task], chains: &[Chain]) -> Vec<Task> {
+    let mut tasks = tasks.to_vec();
+    for chain in chains {
+        for index in &chain.tasks {
+            if let Some(task) = tasks.get_mut(*index) {
+                task.deadline_ns = chain.deadline_ns;
+            }
+        }
+    }
+    tasks
+}
+
 /// Bounds all chains over all tasks of all cores. A task that is in no chain must meet its own deadline.
 /// Errors: what cannot be analysed at all.
 pub fn holistic(tasks: &[Task], chains: &[Chain], policy: Policy, effort: &Effort) -> Result<Holistic, Stop> {
     check(tasks)?;
     let before = predecessors(tasks, chains)?;
-    let mut all: Vec<Task> = tasks.to_vec();
-    let mut limits: Vec<u64> = tasks.iter().map(|task| task.deadline_ns).collect();
-    for chain in chains {
-        for task in &chain.tasks {
-            limits[*task] = chain.deadline_ns;
-            all[*task].deadline_ns = chain.deadline_ns;
-        }
-    }
+    let mut all = with_deadlines(tasks, chains);
     let cores = by_core(tasks);
     let mut meter = Meter::new(effort);
     let mut responses: Vec<Option<u64>>;
     loop {
         responses = vec![None; tasks.len()];
         for members in cores.values() {
-            on_core(&all, members, policy, &limits, &mut meter, &mut responses)?;
+            on_core(&all, members, policy, &mut meter, &mut responses)?;
         }
         let mut grown = false;
         for (task, before) in before.iter().enumerate() {
@@ -147,19 +154,22 @@ fn on_core(
     tasks: &[Task],
     members: &[usize],
     policy: Policy,
-    limits: &[u64],
     meter: &mut Meter,
     responses: &mut [Option<u64>],
 ) -> Result<(), Stop> {
     let here: Vec<Task> = members.iter().map(|index| tasks[*index].clone()).collect();
-    let ranks = policy.ranks(&here)?.ok_or_else(|| Inapplicable::Set {
-        what: format!("holistic analysis is for fixed priorities, not for {policy}"),
-    })?;
+    let Some(ranks) = policy.ranks(&here)? else {
+        let found = edf_response::of_all(&here, !policy.is_preemptive(), meter)?;
+        for (index, response_ns) in members.iter().zip(found) {
+            responses[*index] = Some(response_ns).filter(|ns| *ns <= tasks[*index].deadline_ns);
+        }
+        return Ok(());
+    };
     let ranked = Ranked::of(&ranks);
     let rows: Vec<Interference> = ranked.order.iter().map(|index| Interference::of(&here[*index])).collect();
     for (position, index) in ranked.order.iter().enumerate() {
         let (task, end) = (&here[*index], ranked.group_end[position]);
-        let limit_ns = limits[members[*index]];
+        let limit_ns = task.deadline_ns;
         let others = rows[..position].iter().chain(&rows[position + 1..end.max(position + 1)]);
         let found = if policy.is_preemptive() {
             fp::response(rows[position], task.blocking_ns, others, end, limit_ns, meter)?

@@ -1,39 +1,41 @@
 //! Worst response times under EDF and non-preemptive EDF.
 //!
-//! Spuri, "Analysis of deadline scheduled real-time systems", INRIA RR-2772, 1996; non-preemptive: George, Rivierre, Spuri,
-//! INRIA RR-2966, 1996. The worst job of task i arrives at some a after everything else was released together, where a lies
-//! where some deadline coincides with its own: `a = k T_j + D_j - D_i`, or `a = k T_i`. For each a within the longest busy
-//! period: preemptive, the least `w = (floor(a / T_i) + 1) C_i + sum over D_j <= a + D_i of
-//! min(ceil(w / T_j), floor((a + D_i - D_j) / T_j) + 1) C_j`, `R(a) = max(C_i, w - a)`; non-preemptive, the start
-//! `w = max over D_j > a + D_i of (C_j - 1) + floor(a / T_i) C_i + sum of min(floor(w / T_j) + 1, …) C_j`,
-//! `R(a) = C_i + max(0, w - a)`. Without jitter and sections. For people: the verdict comes from the demand, which is quicker.
+//! Spuri, "Analysis of deadline scheduled real-time systems", INRIA RR-2772, 1996, with release jitter as in his "Holistic
+//! analysis for deadline scheduled real-time distributed systems", INRIA RR-2873, 1996; non-preemptive: George, Rivierre,
+//! Spuri, INRIA RR-2966, 1996. The worst job of task i is released b after everything else was, each as late as its jitter
+//! lets it, and b lies where some deadline coincides with its own. With `E = D - J`, a deadline counted from the last instant
+//! of release, that is `b = k T_j + E_j - E_i`, and the deadline is at `d = b + E_i`. For each b within the longest busy period:
+//! preemptive, the least `w = B + (floor(b / T_i) + 1) C_i + sum over E_j <= d of
+//! min(ceil((w + J_j) / T_j), floor((d - E_j) / T_j) + 1) C_j`, `R(b) = J_i + max(C_i, w - b)`; non-preemptive, the start
+//! `w = B + floor(b / T_i) C_i + sum of min(floor((w + J_j) / T_j) + 1, …) C_j`, `R(b) = J_i + C_i + max(0, w - b)`. B: the
+//! longest section of those that may be waited for, without preemption at least `C_j - 1` of each with `D_j > d`.
+//! For people and for chains: the verdict of a set comes from the demand, which is quicker.
 
 use crate::check::check;
 use crate::task::{MAX_NS, Task};
-use crate::verdict::{Doubt, Effort, Inapplicable, Meter, Stop};
+use crate::verdict::{Doubt, Effort, Meter, Stop};
 
-/// Arrivals that are looked at for one task; 8 bytes each.
-const MOST_ARRIVALS: usize = 1 << 20;
+/// Releases that are looked at for one task; 8 bytes each.
+const MOST_RELEASES: usize = 1 << 20;
 
-/// From the arrival, in the order of the set. O(candidates n) steps of an iteration a task.
-/// Errors: jitter, blocking; utilisation of 1 or more with a busy period that does not end; effort.
+/// From the arrival, in the order of the set: exact without sections, else a bound. O(candidates n) steps of an iteration a task.
+/// Errors: utilisation of 1 or more with a busy period that does not end; effort.
 pub fn responses(tasks: &[Task], non_preemptive: bool, effort: &Effort) -> Result<Vec<u64>, Stop> {
     check(tasks)?;
-    for task in tasks {
-        let task_name = || task.name.clone();
-        if task.jitter_ns > 0 {
-            return Err(Inapplicable::Knows { task: task_name(), what: "jitter" }.into());
-        }
-        if task.blocking_ns > 0 {
-            return Err(Inapplicable::Knows { task: task_name(), what: "blocking" }.into());
-        }
-    }
-    let mut meter = Meter::new(effort);
-    let held_ns =
-        if non_preemptive { tasks.iter().map(|task| task.cost_ns() - 1).max().unwrap_or(0) } else { 0 };
-    let busy_ns = busy_period(tasks, held_ns, &mut meter)?;
-    let each = |index| response(tasks, index, non_preemptive, busy_ns, &mut meter).map_err(Stop::from);
-    (0..tasks.len()).map(each).collect()
+    Ok(of_all(tasks, non_preemptive, &mut Meter::new(effort))?)
+}
+
+/// Of tasks that are checked; their jitter, which chains bring, may be longer than a file's.
+pub(crate) fn of_all(tasks: &[Task], non_preemptive: bool, meter: &mut Meter) -> Result<Vec<u64>, Doubt> {
+    let held = |task: &Task| task.blocking_ns.max(if non_preemptive { task.cost_ns() - 1 } else { 0 });
+    let busy_ns = busy_period(tasks, tasks.iter().map(held).max().unwrap_or(0), meter)?;
+    (0..tasks.len()).map(|index| response(tasks, index, non_preemptive, busy_ns, meter)).collect()
+}
+
+/// A deadline, counted from the last instant of release. Deadlines are at most 2^60, jitter that chains bring 2^61, busy
+/// periods 2^62: sums of one of each fit.
+fn from_release_ns(task: &Task) -> i64 {
+    task.deadline_ns as i64 - task.jitter_ns as i64
 }
 
 fn busy_period(tasks: &[Task], held_ns: u64, meter: &mut Meter) -> Result<u64, Doubt> {
@@ -42,7 +44,8 @@ fn busy_period(tasks: &[Task], held_ns: u64, meter: &mut Meter) -> Result<u64, D
         meter.spend(tasks.len(), "busy period")?;
         let mut work = held_ns;
         for task in tasks {
-            work = work.saturating_add(end.div_ceil(task.period_ns).saturating_mul(task.cost_ns()));
+            let jobs = end.saturating_add(task.jitter_ns).div_ceil(task.period_ns);
+            work = work.saturating_add(jobs.saturating_mul(task.cost_ns()));
         }
         if work <= end {
             return Ok(end);
@@ -62,61 +65,66 @@ fn response(
     meter: &mut Meter,
 ) -> Result<u64, Doubt> {
     let own = &tasks[index];
-    let mut arrivals = Vec::new();
+    let mut releases = Vec::new();
     for task in tasks {
-        // k T_j + D_j - D_i for every k that gives 0 <= a < busy_ns.
-        let mut at = i128::from(task.deadline_ns) - i128::from(own.deadline_ns);
+        // k T_j + E_j - E_i for every k that gives 0 <= b < busy_ns.
+        let mut at = from_release_ns(task) - from_release_ns(own);
         if at < 0 {
-            at += (-at + i128::from(task.period_ns) - 1) / i128::from(task.period_ns)
-                * i128::from(task.period_ns);
+            at += (at.unsigned_abs().div_ceil(task.period_ns) * task.period_ns) as i64;
         }
-        while at < i128::from(busy_ns) {
+        while at < busy_ns as i64 {
             meter.spend(1, "response times")?;
-            if arrivals.len() == MOST_ARRIVALS {
+            if releases.len() == MOST_RELEASES {
                 return Err(Doubt::Steps {
-                    steps: MOST_ARRIVALS as u64,
-                    what: "arrivals in the longest busy period",
+                    steps: MOST_RELEASES as u64,
+                    what: "releases in the longest busy period",
                 });
             }
-            arrivals.push(at as u64);
-            at += i128::from(task.period_ns);
+            releases.push(at as u64);
+            at += task.period_ns as i64;
         }
     }
-    arrivals.sort_unstable();
-    arrivals.dedup();
+    releases.sort_unstable();
+    releases.dedup();
     let mut worst_ns = own.cost_ns();
-    for arrival_ns in arrivals {
-        worst_ns = worst_ns.max(of_arrival(tasks, index, arrival_ns, non_preemptive, meter)?);
+    for release_ns in releases {
+        worst_ns = worst_ns.max(after_release(tasks, index, release_ns, non_preemptive, meter)?);
     }
-    Ok(worst_ns)
+    Ok(worst_ns.saturating_add(own.jitter_ns))
 }
 
-fn of_arrival(
+/// From the last instant at which that job may be released.
+fn after_release(
     tasks: &[Task],
     index: usize,
-    arrival_ns: u64,
+    release_ns: u64,
     non_preemptive: bool,
     meter: &mut Meter,
 ) -> Result<u64, Doubt> {
     let own = &tasks[index];
-    let due_ns = arrival_ns + own.deadline_ns;
-    let own_jobs = arrival_ns / own.period_ns + u64::from(!non_preemptive);
-    let mut base_ns = own_jobs.saturating_mul(own.cost_ns());
-    if non_preemptive {
-        let later = tasks.iter().filter(|task| task.deadline_ns > due_ns);
-        base_ns = base_ns.saturating_add(later.map(|task| task.cost_ns() - 1).max().unwrap_or(0));
-    }
+    let due_ns = release_ns as i64 + from_release_ns(own);
+    let is_urgent = |task: &Task| from_release_ns(task) <= due_ns;
+    let held = |(other, task): (usize, &Task)| {
+        let section_ns = if is_urgent(task) { task.blocking_ns } else { 0 };
+        let is_later = non_preemptive && other != index && task.deadline_ns as i64 > due_ns;
+        section_ns.max(if is_later { task.cost_ns() - 1 } else { 0 })
+    };
+    let own_jobs = release_ns / own.period_ns + u64::from(!non_preemptive);
+    let held_ns = tasks.iter().enumerate().map(held).max().unwrap_or(0);
+    let base_ns = own_jobs.saturating_mul(own.cost_ns()).saturating_add(held_ns);
+    let others = || tasks.iter().enumerate().filter(|(other, task)| *other != index && is_urgent(task));
     let mut at_ns = base_ns;
     loop {
         meter.spend(tasks.len(), "response times")?;
         let mut next_ns = base_ns;
-        for (other, task) in tasks.iter().enumerate() {
-            if other == index || task.deadline_ns > due_ns {
-                continue;
-            }
-            let urgent = (due_ns - task.deadline_ns) / task.period_ns + 1;
-            let so_far =
-                if non_preemptive { at_ns / task.period_ns + 1 } else { at_ns.div_ceil(task.period_ns) };
+        for (_, task) in others() {
+            let urgent = (due_ns - from_release_ns(task)) as u64 / task.period_ns + 1;
+            let until_ns = at_ns.saturating_add(task.jitter_ns);
+            let so_far = if non_preemptive {
+                until_ns / task.period_ns + 1
+            } else {
+                until_ns.div_ceil(task.period_ns)
+            };
             next_ns = next_ns.saturating_add(urgent.min(so_far).saturating_mul(task.cost_ns()));
         }
         if next_ns <= at_ns {
@@ -124,6 +132,6 @@ fn of_arrival(
         }
         at_ns = next_ns;
     }
-    let wait_ns = at_ns.saturating_sub(arrival_ns);
+    let wait_ns = at_ns.saturating_sub(release_ns);
     Ok(if non_preemptive { wait_ns.saturating_add(own.cost_ns()) } else { wait_ns.max(own.cost_ns()) })
 }

@@ -10,12 +10,12 @@
 //! | non-preemptive EDF, exact | [`np_edf`] | Jeffay, Stanat, Martel 1991; George, Rivierre, Spuri 1996 |
 //! | how long may each task be | [`budgets`] | Mumolo, Nolich, Lenac 2008, Proposition 1 |
 //! | EDF | [`edf`] | Zhang, Burns 2009; Baker 1991 |
-//! | EDF response times | [`edf_response`] | Spuri 1996; George, Rivierre, Spuri 1996 |
+//! | EDF response times, jitter | [`edf_response`] | Spuri 1996; George, Rivierre, Spuri 1996 |
 //! | fixed priorities | [`fp`] | Lehoczky 1990; Tindell, Burns, Wellings 1994 |
 //! | rate-monotonic by utilisation | [`rm`] | Liu, Layland 1973; Bini, Buttazzo 2003 |
 //! | non-preemptive fixed priorities | [`np_fp`] | Davis, Burns, Bril, Lukkien 2007 |
 //! | SCHED_DEADLINE | [`deadline`] | kernel/sched/deadline.c; Goossens, Funk, Baruah 2003 |
-//! | chains across cores | [`chain`] | Tindell, Clark 1994 |
+//! | chains across cores | [`chain`] | Tindell, Clark 1994; Spuri 1996 |
 //! | how much room is left | [`slack`] | search over the tests above |
 //! | which core | [`place`] | bin packing; de Niz, Rajkumar 2006 |
 

@@ -1,6 +1,5 @@
-//! Deferred interrupts, classes, chains, admission, placement, slack, files: one behaviour a test.
+//! Deferred interrupts, classes, admission, placement, slack, files: one behaviour a test.
 
-use asmp_analysis::chain::{Chain, holistic};
 use asmp_analysis::deadline::{Domain, admission, ratio};
 use asmp_analysis::file::{FileError, from_csv, from_toml, no_measurement};
 use asmp_analysis::place::{By, Room, place};
@@ -132,45 +131,6 @@ fn overruns_make_an_accepted_set_miss_and_shorter_jobs_do_not_under_edf() {
     assert_eq!(rows(&Simulation { execution: short, ..base.clone() }, 5000 * MS).1, 0);
     let over = Execution { overrun_chance_ppm: 200_000, overrun_ppm: 2_000_000, ..Execution::default() };
     assert!(rows(&Simulation { execution: over, ..base }, 5000 * MS).1 > 0);
-}
-
-#[test]
-fn a_chain_across_cores_is_never_later_than_its_holistic_bound_in_simulation() {
-    let task =
-        |name: &str, cost, period, core, priority| ms(name, cost, period).on_core(core).priority(priority);
-    let tasks = [
-        task("camera", 2, 33, 0, 80),
-        task("detector", 9, 33, 0, 70),
-        task("lidar", 4, 20, 0, 75).sporadic(),
-        task("planner", 5, 33, 1, 60),
-        task("motor", 1, 33, 1, 90),
-        task("logger", 3, 50, 1, 10),
-    ];
-    let chain = Chain { name: "steer".into(), tasks: vec![0, 1, 3, 4], deadline_ns: 40 * MS };
-    let chains = [chain];
-    let all = holistic(&tasks, &chains, Policy::Fp, &effort()).unwrap();
-    let bounds = all.chains;
-    assert!(bounds[0].verdict.is_schedulable());
-    let bound = bounds[0].end_to_end_ns.unwrap();
-    let mut longest = 0;
-    for seed in 0..50 {
-        let simulation =
-            Simulation { seed, chains: &chains, ..Simulation::new(&tasks, Policy::Fp, Releases::Random) };
-        let (rows, misses) = rows(&simulation, 5000 * MS);
-        assert_eq!(misses, 0);
-        for (stage, task) in chains[0].tasks.iter().enumerate() {
-            assert!(rows[*task].max_ns <= bounds[0].stages_ns[stage], "{}", rows[*task].name);
-        }
-        // What disturbs and is disturbed, jitter of the chain included.
-        assert!(rows[2].max_ns <= all.responses_ns[2] && rows[5].max_ns <= all.responses_ns[5]);
-        longest = longest.max(rows[4].max_ns.unwrap());
-    }
-    assert!(longest > bound / 2, "the bound {bound} is far from what happens, {longest}");
-    let tight = [Chain { deadline_ns: 15 * MS, ..chains[0].clone() }];
-    let bounds = holistic(&tasks, &tight, Policy::Fp, &effort()).unwrap().chains;
-    assert!(matches!(bounds[0].verdict, Verdict::Unknown { .. }), "a bound refutes nothing");
-    let refused = holistic(&tasks, &tight, Policy::Edf, &effort());
-    assert!(refused.is_err(), "EDF has no holistic analysis here");
 }
 
 #[test]

@@ -7,13 +7,15 @@ mod report;
 
 use crate::exit::{CANNOT_WORK, UNKNOWN, USAGE, failure};
 use anyhow::Result;
-use asmp_analysis::chain::{Chain, ChainBound, Holistic, holistic};
+use asmp_analysis::chain::{Chain, ChainBound, Holistic, holistic, with_deadlines};
 use asmp_analysis::deadline::{Admission, admission};
 use asmp_analysis::file::{self, Workload};
 use asmp_analysis::place::{By, place as placed};
 use asmp_analysis::simulate::{Record, Releases, Run, Simulation, gantt};
 use asmp_analysis::verdict::Stop;
-use asmp_analysis::{Effort, Policy, Task, Utilisation, Verdict, edf_response, fp, np_fp, slack};
+use asmp_analysis::{
+    Effort, Inapplicable, Policy, Task, Utilisation, Verdict, edf_response, fp, np_fp, slack,
+};
 use asmp_host::CpuSet;
 use asmp_measure::run::{Experiment, Run as Measurement};
 use limits::Limits;
@@ -138,8 +140,12 @@ pub fn analyze(args: &Args) -> Result<u8> {
     let path = args.file.as_deref().unwrap_or(Path::new(""));
     let workload = read(path)?;
     let effort = Effort::default();
+    // What SCHED_DEADLINE knows is each task's own deadline.
+    let own_deadlines = workload.clone();
+    let workload = Workload { tasks: with_deadlines(&workload.tasks, &workload.chains), ..workload };
     let result = match args.policy {
         Which::Deadline => {
+            let workload = own_deadlines;
             let limits = Limits::read(&args.root, args.cpus.as_ref());
             let result = deadline(&limits, &workload, &effort);
             if args.json {
@@ -150,7 +156,7 @@ pub fn analyze(args: &Args) -> Result<u8> {
                 let json = json!({ "schema": 1, "policy": "deadline", "limits": limits, what: value });
                 println!("{}", serde_json::to_string_pretty(&json)?);
             } else {
-                report::deadline(&workload.tasks, &result);
+                report::deadline(&workload, &result);
                 limits.lines().iter().for_each(|line| println!("{line}"));
             }
             return Ok(
@@ -172,7 +178,7 @@ pub fn analyze(args: &Args) -> Result<u8> {
         report::one(&workload.tasks, one, &effort);
     } else {
         let limits = Limits::read(&args.root, args.cpus.as_ref());
-        let admission = deadline(&limits, &workload, &effort);
+        let admission = deadline(&limits, &own_deadlines, &effort);
         report::all(&workload.tasks, &result, &admission);
     }
     if let Some(svg) = &args.gantt {
@@ -186,7 +192,13 @@ pub fn analyze(args: &Args) -> Result<u8> {
 }
 
 fn deadline(limits: &Limits, workload: &Workload, effort: &Effort) -> Result<Admission, Verdict> {
-    admission(&workload.tasks, &limits.domain, effort).map_err(Verdict::from)
+    let mut admission = admission(&workload.tasks, &limits.domain, effort).map_err(Verdict::from)?;
+    if let Some(chain) = workload.chains.first() {
+        let what =
+            format!("chain {}: SCHED_DEADLINE counts deadlines from each wake-up; edf bounds it", chain.name);
+        admission.deadlines = Verdict::DoesNotApply { reason: Inapplicable::Set { what } };
+    }
+    Ok(admission)
 }
 
 /// Everything about a workload under one policy.

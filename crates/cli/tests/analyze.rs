@@ -58,7 +58,13 @@ fn exit_codes_are_0_yes_1_no_2_wrong_input_3_unknown_or_does_not_apply() {
     assert_eq!(code(&["analyze", "overload.toml"]), 0, "some policy works");
     assert_eq!(code(&["analyze", "robot.toml", "--policy", "fp"]), 3, "it has no priorities");
     assert_eq!(code(&["analyze", "ros-chain.toml", "--policy", "fp"]), 0);
-    assert_eq!(code(&["analyze", "ros-chain.toml", "--policy", "edf"]), 3, "chains want fixed priorities");
+    assert_eq!(code(&["analyze", "ros-chain.toml", "--policy", "edf"]), 0);
+    assert_eq!(code(&["analyze", "ros-chain.toml", "--policy", "np-edf"]), 3, "a bound refutes nothing");
+    assert_eq!(
+        code(&["analyze", "ros-chain.toml", "--policy", "deadline"]),
+        3,
+        "admitted, but nothing bounds it"
+    );
     let unknown_field =
         file("a.toml", "[[task]]\nname = \"a\"\ncost = \"1 ms\"\nperiod = \"5 ms\"\nprio = 3\n");
     assert_eq!(code(&["analyze", &unknown_field]), 2);

@@ -11,7 +11,7 @@ mod record;
 mod release;
 pub mod statistics;
 
-use crate::chain::Chain;
+use crate::chain::{Chain, with_deadlines};
 use crate::check::check;
 use crate::demand::together;
 use crate::policy::Policy;
@@ -70,7 +70,8 @@ pub struct Simulation<'a> {
     pub execution: Execution,
     pub background: &'a [Background],
     pub interrupts: &'a [Interrupt],
-    /// The first task of each is released by time, the others by the completion of the one before.
+    /// The first task of each is released by time, the others by the completion of the one before; all are due at the
+    /// chain's deadline.
     pub chains: &'a [Chain],
 }
 
@@ -115,10 +116,16 @@ pub struct Run {
 impl Run {
     /// Errors: what `check` refuses, and tasks without a priority under `Fp` and `NpFp`.
     pub fn prepare(simulation: &Simulation) -> Result<Self, Stop> {
+        let in_chains;
+        let mut simulation = simulation.clone();
+        if !simulation.chains.is_empty() {
+            in_chains = with_deadlines(simulation.tasks, simulation.chains);
+            simulation.tasks = &in_chains;
+        }
         let Simulation { tasks, policy, .. } = simulation;
         check(tasks)?;
         let ranks = policy.ranks(tasks)?;
-        let mut build = Builder::new(simulation);
+        let mut build = Builder::new(&simulation);
         let starts: Vec<Option<Start>> = match &simulation.releases {
             Releases::Pattern(pattern) => {
                 pattern.iter().filter(|start| start.task < tasks.len()).copied().map(Some).collect()
@@ -266,7 +273,6 @@ impl<'a> Builder<'a> {
                     continue;
                 };
                 self.streams[stream].after = before;
-                self.streams[stream].deadline_ns = Some(chain.deadline_ns);
             }
         }
     }

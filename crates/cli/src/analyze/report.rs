@@ -4,6 +4,7 @@ use super::{OfPolicy, OnCpu, code};
 use crate::exit::CANNOT_WORK;
 use crate::graph::table;
 use asmp_analysis::deadline::Admission;
+use asmp_analysis::file::Workload;
 use asmp_analysis::slack::{PPM, factor_ppm, fits, largest_cost};
 use asmp_analysis::units::show_ns;
 use asmp_analysis::{Effort, Policy, Task, Verdict};
@@ -261,7 +262,8 @@ pub fn deadline_code(admission: &Admission) -> u8 {
 }
 
 /// SCHED_DEADLINE.
-pub fn deadline(tasks: &[Task], result: &Result<Admission, Verdict>) {
+pub fn deadline(workload: &Workload, result: &Result<Admission, Verdict>) {
+    let tasks = &workload.tasks;
     let admission = match result {
         Ok(admission) => admission,
         Err(verdict) => return println!("{}", headline(verdict)),
@@ -272,6 +274,9 @@ pub fn deadline(tasks: &[Task], result: &Result<Admission, Verdict>) {
     match admission.refused {
         Some(index) => println!("sched_setattr answers EBUSY from task {} on", tasks[index].name),
         None => println!("admitted; deadlines: {}", headline(&admission.deadlines)),
+    }
+    if !workload.chains.is_empty() {
+        return;
     }
     let partitioned = &admission.partitioned;
     for load in &partitioned.loads {
