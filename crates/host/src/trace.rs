@@ -1,4 +1,5 @@
-//! A private tracefs instance: who was switched in on some CPUs, who migrated, which page faults came.
+//! A private tracefs instance: who was switched in on some CPUs, who migrated, whose children began there, which page faults
+//! came.
 //!
 //! Switching a tracepoint on or off patches kernel code and interrupts every CPU, so an instance is made
 //! before and removed after the window that is counted. Nobody waits for data (a waiting reader would be
@@ -12,6 +13,8 @@ use crate::record;
 use crate::{Error, Result};
 use std::path::PathBuf;
 
+/// What stands in the trace where the window opens.
+const WINDOW: &str = "asmp: the window opens";
 const INSTANCES: &str = "/sys/kernel/tracing/instances";
 
 /// An instance that is removed when dropped.
@@ -28,6 +31,8 @@ pub enum Event {
     Switch { cpu: Cpu, tid: i32, command: String },
     /// A task was moved from one CPU to another.
     Migration { tid: i32, command: String, from: Cpu, to: Cpu },
+    /// A task on one of the CPUs made another, a process or a thread.
+    Fork { parent: i32, child: i32 },
     /// A page fault on `cpu`, of user or kernel code.
     PageFault { cpu: Cpu, user: bool },
 }
@@ -55,6 +60,8 @@ impl<'a> Tracer<'a> {
             "events/sched/sched_migrate_task/filter",
             &format!("{}||{}", on("orig_cpu"), on("dest_cpu")),
         )?;
+        tracer.write("events/sched/sched_process_fork/filter", &on("CPU"))?;
+        tracer.write("events/sched/sched_process_fork/enable", "1")?;
         tracer.write("events/sched/sched_switch/enable", "1")?;
         tracer.write("events/sched/sched_migrate_task/enable", "1")?;
         for fault in ["page_fault_user", "page_fault_kernel"] {
@@ -66,8 +73,15 @@ impl<'a> Tracer<'a> {
         Ok(tracer)
     }
 
+    /// Records from now on.
     pub fn start(&self) -> Result<()> {
         self.write("tracing_on", "1")
+    }
+
+    /// What was recorded so far counts no more, but for who made whom: whoever asks which tasks there are between `start` and
+    /// this misses no child.
+    pub fn open_window(&self) -> Result<()> {
+        self.write("trace_marker", WINDOW)
     }
 
     /// Ends recording and reads what the CPUs and the causes of migrations left.
@@ -76,7 +90,7 @@ impl<'a> Tracer<'a> {
         let path = self.dir.join("trace");
         let text = self.kernel.text(&path).map_err(Error::io(&path, "read"))?;
         let lost = self.cpus.iter().map(|cpu| self.lost_on(cpu)).sum();
-        Ok(Trace { events: text.lines().filter_map(parse).collect(), lost })
+        Ok(Trace { events: window(&text), lost })
     }
 
     fn lost_on(&self, cpu: Cpu) -> u64 {
@@ -101,15 +115,23 @@ impl Drop for Tracer<'_> {
     }
 }
 
+/// The events of the window, and before them the forks that came before it.
+fn window(text: &str) -> Vec<Event> {
+    let (before, after) = text.split_once(WINDOW).unwrap_or(("", text));
+    let forks = before.lines().filter_map(parse).filter(|event| matches!(event, Event::Fork { .. }));
+    forks.chain(after.lines().filter_map(parse)).collect()
+}
+
 /// `comm-PID [003] d..2. 12.345: sched_switch: prev_comm=… ==> next_comm=… next_pid=7 next_prio=120`.
 /// Commands may hold anything, so fields are searched from the right.
 fn parse(line: &str) -> Option<Event> {
     if line.starts_with('#') {
         return None;
     }
-    let (head, body) = ["sched_switch: ", "sched_migrate_task: ", "page_fault_user: ", "page_fault_kernel: "]
-        .iter()
-        .find_map(|name| line.find(&format!(": {name}")).map(|at| line.split_at(at + 2)))?;
+    let (head, body) =
+        ["sched_switch", "sched_migrate_task", "sched_process_fork", "page_fault_user", "page_fault_kernel"]
+            .iter()
+            .find_map(|name| line.find(&format!(": {name}: ")).map(|at| line.split_at(at + 2)))?;
     let cpu: Cpu = head.rsplit('[').next()?.split(']').next()?.trim().parse().ok()?;
     let field = |name: &str| -> Option<&str> {
         let at = body.rfind(&format!(" {name}="))?;
@@ -132,6 +154,15 @@ fn parse(line: &str) -> Option<Event> {
             to: field("dest_cpu")?.parse().ok()?,
         });
     }
+    if body.starts_with("sched_process_fork") {
+        // `comm=… pid=7 child_comm=… child_pid=8`
+        let parent = &body[..body.rfind(" child_comm=")?];
+        let at = parent.rfind(" pid=")? + " pid=".len();
+        return Some(Event::Fork {
+            parent: parent[at..].parse().ok()?,
+            child: field("child_pid")?.parse().ok()?,
+        });
+    }
     Some(Event::PageFault { cpu, user: body.starts_with("page_fault_user") })
 }
 
@@ -152,6 +183,24 @@ mod tests {
         assert_eq!(parse(line), Some(Event::Migration { tid: 9, command: "my app".into(), from: 3, to: 1 }));
         let line = " sh-7 [002] d.... 1.0: page_fault_user: address=0x1 ip=0x2 error_code=0x4";
         assert_eq!(parse(line), Some(Event::PageFault { cpu: 2, user: true }));
+    }
+
+    #[test]
+    fn a_fork_is_read_whatever_the_tasks_are_called() {
+        let line = " a pid=1-7 [003] ..... 1.0: sched_process_fork: comm=a pid=1 pid=7 child_comm=a pid=1 child_pid=8";
+        assert_eq!(parse(line), Some(Event::Fork { parent: 7, child: 8 }));
+    }
+
+    #[test]
+    fn of_what_was_before_the_window_only_forks_are_kept() {
+        let fork = " a-7 [003] ..... 1.0: sched_process_fork: comm=a pid=7 child_comm=a child_pid=8";
+        let fault = " sh-7 [002] d.... 1.0: page_fault_user: address=0x1 ip=0x2 error_code=0x4";
+        let mark = " asmp-5 [000] ..... 2.0: tracing_mark_write: asmp: the window opens";
+        let (forked, faulted) =
+            (Event::Fork { parent: 7, child: 8 }, Event::PageFault { cpu: 2, user: true });
+        let text = [fault, fork, mark, fault].join("\n");
+        assert_eq!(window(&text), [forked, faulted.clone()]);
+        assert_eq!(window(fault), [faulted], "without a mark everything counts");
     }
 
     #[test]

@@ -81,11 +81,13 @@ fn counters(kernel: &dyn Kernel) -> Result<Counters, Error> {
 /// (no tracefs, not root) the report says so.
 pub fn observe(kernel: &dyn Kernel, request: &Request, wait: impl FnOnce()) -> Result<Report, Error> {
     let tracer = Tracer::prepare(kernel, &request.cpus);
-    let mut own = members(kernel, request);
+    let mut own = BTreeSet::new();
     let started = tracer.as_ref().map_err(ToString::to_string).and_then(|tracer| {
         // Patching the tracepoints in interrupts all CPUs; let that settle before the window opens.
         std::thread::sleep(Duration::from_millis(50));
-        tracer.start().map_err(|error| error.to_string())
+        tracer.start().map_err(|error| error.to_string())?;
+        own = members(kernel, request);
+        tracer.open_window().map_err(|error| error.to_string())
     });
     let before = counters(kernel)?;
     wait();
@@ -186,6 +188,8 @@ fn tasks_of(
         cpu.kernel_page_faults = Some(0);
     }
     let mut kernel_threads: BTreeMap<i32, bool> = BTreeMap::new();
+    // What a task of ours makes is ours, though it may have ended before anybody could ask.
+    let mut own = own.clone();
     for event in &trace.events {
         match event {
             Event::Switch { tid: 0, .. } => {}
@@ -211,6 +215,11 @@ fn tasks_of(
                             .entry(format!("{command}/{tid}"))
                             .or_default() += 1;
                     }
+                }
+            }
+            Event::Fork { parent, child } => {
+                if own.contains(parent) {
+                    own.insert(*child);
                 }
             }
             Event::PageFault { cpu, user } => {
@@ -350,6 +359,16 @@ mod tests {
         assert_eq!(noise.own_switches, Some(1));
         assert_eq!(noise.foreign_switches, Some(BTreeMap::from([("x/11".into(), 2)])));
         assert_eq!(noise.kernel_switches, Some(BTreeMap::from([("x/12".into(), 1)])));
+    }
+
+    #[test]
+    fn children_of_own_tasks_are_own_and_those_of_others_are_not() {
+        let switch = |tid| Event::Switch { cpu: 3, tid, command: "x".into() };
+        let fork = |parent, child| Event::Fork { parent, child };
+        let events = vec![fork(10, 20), switch(20), fork(20, 21), switch(21), fork(11, 22), switch(22)];
+        let noise = one(Ok(Trace { events, lost: 0 }));
+        assert_eq!(noise.own_switches, Some(2));
+        assert_eq!(noise.foreign_switches, Some(BTreeMap::from([("x/22".into(), 1)])));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A/B in one boot: the same busy loop on the same CPU under the same load, without and with a partition.
 //! And what a partition costs beside the bare kernel writes.
 
-use super::lab::{Process, Test, asmp, binary, read};
+use super::lab::{Process, Test, allowed, asmp, binary, read, test, until};
 use asmp_rt::thread::RealTime;
 use serde_json::Value;
 use std::process::Command;
@@ -12,6 +12,7 @@ pub fn all() -> Vec<Test> {
         Test { name: SHIELD, lacks: no_candidates, test: shield_holds },
         Test { name: "tick require-off is proven by counting", lacks: no_candidates, test: tick_is_proven },
         Test { name: TIMERS, lacks: no_candidates, test: timers_stay },
+        test("the commands of a shell loop in a partition are its own", children_are_own),
         Test { name: COST, lacks: no_comparison, test: cost },
     ]
 }
@@ -114,6 +115,18 @@ fn shield_holds() {
     assert_eq!((rows[0].2, rows[1].2, rows[2].2), (0, 0, 0), "ticks, foreign switches, device interrupts");
     drop(busy);
     asmp("destroy a").done();
+}
+
+fn children_are_own() {
+    asmp("create a --cpus 3").done();
+    let script = "while :; do /bin/true; (:); done";
+    let asmp = binary().display().to_string();
+    let shell = Process::start(&asmp, &["exec", "a", "--", "sh", "-c", script]);
+    until("the loop runs inside", || allowed(shell.id()) == "3");
+    let (counts, _) = noise("noise a -t 3 --json");
+    let own = counts["own_switches"].as_u64().expect("own switches");
+    assert!(own > 100, "{own}");
+    assert_eq!(total(&counts["foreign_switches"]), 0, "{counts}");
 }
 
 fn tick_is_proven() {
