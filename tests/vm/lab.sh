@@ -30,7 +30,7 @@ usage: lab.sh [OPTIONS] [-- COMMAND ARGS...]     (no COMMAND: a shell)
   --icount              deterministic time, one emulating thread
   --console FILE        keep the kernel's console here
   --verbose             say how long the boot took and where the console is
-exits with COMMAND's status; 124: timed out; 125: the lab failed
+exits with COMMAND's status; 123: the emulator's Oops: int3; 124: timed out; 125: the lab failed
 END
 }
 
@@ -249,6 +249,8 @@ main() {
     else
         end_guest
         report "the guest died while the command ran"
+        # A breakpoint of a code patch that the emulator has kept: nothing that ran there did that.
+        ! grep -q 'Oops: int3' "$console" || exit 123
         exit 125
     fi
     if [ -n "$out" ]; then
