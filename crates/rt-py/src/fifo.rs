@@ -89,8 +89,8 @@ impl Fifo {
     }
 
     /// Become its one writer. Raises RoleTaken, Closed, ChannelIO.
-    fn writer(slf: &Bound<'_, Self>) -> PyResult<FifoWriter> {
-        FifoWriter::new(slf.py(), slf.get())
+    fn writer<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("asmp_rt")?.getattr("FifoWriter")?.call1((slf,))
     }
 
     /// Let it go; ends made of it stay. The name is free when nobody has it.
@@ -321,9 +321,8 @@ fn filled(target: &Target, record: &[u8]) -> usize {
     record.len()
 }
 
-/// The one writer of a FIFO: `Fifo.writer()`. It wakes a reader that sleeps. Leaving `with` closes it, and another can
-/// become the writer.
-#[pyclass(frozen, module = "asmp_rt")]
+/// The one writer of a FIFO, without asyncio: `asmp_rt.FifoWriter` is what `Fifo.writer()` gives.
+#[pyclass(frozen, subclass, module = "asmp_rt._native")]
 pub struct FifoWriter {
     slot: Slot<rt::FifoWriter>,
     watched: Slot<Arc<rt::Fifo>>,
@@ -337,12 +336,27 @@ impl FifoWriter {
         match put {
             (Ok(()), _) => Ok(true),
             (Err(RingError::Full), _) => Ok(false),
-            (Err(RingError::BadLength), capacity) => {
-                let (name, count, most) = (&self.slot.name, record.len(), capacity - 8);
-                Err(BadRecord::new_err(format!("a record of {count} bytes: fifo {name} takes 1 to {most}")))
-            }
+            (Err(RingError::BadLength), capacity) => self.fits(record.len(), capacity).map(|()| false),
             (Err(error), _) => Err(errors::ring(error)),
         }
+    }
+
+    /// Errors: BadRecord, one of so many bytes is never taken.
+    fn fits(&self, count: usize, capacity: usize) -> PyResult<()> {
+        let (name, most) = (&self.slot.name, capacity - 8);
+        match (1..=most).contains(&count) {
+            true => Ok(()),
+            false => {
+                Err(BadRecord::new_err(format!("a record of {count} bytes: fifo {name} takes 1 to {most}")))
+            }
+        }
+    }
+
+    fn wait_until(&self, py: Python<'_>, count: usize, end: Option<Instant>) -> PyResult<()> {
+        let fifo = self.watched.with(py, |fifo| Arc::clone(fifo))?;
+        // With no time it only looks.
+        let has_room = |end: &mut rt::FifoWriter| end.wait(count, Some(Duration::ZERO)).is_ok();
+        self.reader.wait(py, &fifo, end, || self.slot.with_detached(has_room))
     }
 }
 
@@ -376,14 +390,20 @@ impl FifoWriter {
     fn write(&self, py: Python<'_>, record: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<()> {
         let end = deadline(timeout)?;
         let record = record_of(record)?;
-        let count = record.len();
         while !self.put(py, &record)? {
-            let fifo = self.watched.with(py, |fifo| Arc::clone(fifo))?;
-            // With no time it only looks.
-            let has_room = |end: &mut rt::FifoWriter| end.wait(count, Some(Duration::ZERO)).is_ok();
-            self.reader.wait(py, &fifo, end, || self.slot.with_detached(has_room))?;
+            self.wait_until(py, record.len(), end)?;
         }
         Ok(())
+    }
+
+    /// Wait until a record of so many bytes fits; put nothing in. Under "drop-oldest" that may be long before it is needed.
+    ///
+    /// Raises as write.
+    #[pyo3(signature = (size, timeout = None))]
+    fn wait(&self, py: Python<'_>, size: usize, timeout: Option<f64>) -> PyResult<()> {
+        let capacity = self.slot.with(py, |end| end.fifo().capacity_bytes())?;
+        self.fits(size, capacity)?;
+        self.wait_until(py, size, deadline(timeout)?)
     }
 
     /// Give the role back; whoever waits gets Closed within 100 ms.
@@ -427,8 +447,8 @@ impl FifoWriter {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) {
-        self.close(py);
+    fn __exit__(slf: &Bound<'_, Self>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        slf.call_method0("close").map(|_| ())
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {

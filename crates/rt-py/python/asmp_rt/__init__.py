@@ -32,8 +32,9 @@ from ._errors import (
     RoleTaken,
     TimedOut,
 )
-from ._native import Fifo, FifoWriter, Mbuff, Record, RecordWriter
+from ._native import Fifo, Mbuff, Record, RecordWriter
 from ._reader import FifoReader
+from ._writer import FifoWriter
 
 __all__ = [
     "BadName",
