@@ -9,9 +9,8 @@
 
 use crate::check::check;
 use crate::demand::together;
-use crate::offsets;
 use crate::policy::Policy;
-use crate::task::{MAX_NS, Task, all_fixed};
+use crate::task::{MAX_NS, Task};
 use crate::verdict::{Answer, Doubt, Effort, Inapplicable, Meter, Stop, Verdict, Witness};
 
 /// Verdict and worst response times.
@@ -29,7 +28,6 @@ pub fn analyse(tasks: &[Task], policy: Policy, effort: &Effort) -> Analysis {
         responses_ns[task] = bound;
         true
     }) {
-        Ok(Answer::Fails(_)) if all_fixed(tasks) => offsets::settle(tasks, policy, effort),
         Ok(answer) => answer.verdict(tasks, policy, effort),
         Err(stop) => stop.into(),
     };
@@ -38,7 +36,6 @@ pub fn analyse(tasks: &[Task], policy: Policy, effort: &Effort) -> Analysis {
 
 pub fn test(tasks: &[Task], policy: Policy, effort: &Effort) -> Verdict {
     match decide(tasks, policy, effort) {
-        Ok(Answer::Fails(_)) if all_fixed(tasks) => offsets::settle(tasks, policy, effort),
         Ok(answer) => answer.verdict(tasks, policy, effort),
         Err(stop) => stop.into(),
     }

@@ -12,9 +12,9 @@ use crate::check::check;
 use crate::demand::together;
 use crate::fp::{Analysis, Interference, Ranked, Response};
 use crate::policy::Policy;
-use crate::task::{MAX_NS, Task, all_fixed};
+use crate::task::{MAX_NS, Task};
+use crate::utilisation;
 use crate::verdict::{Answer, Doubt, Effort, Inapplicable, Meter, Start, Stop, Verdict, Witness};
-use crate::{offsets, utilisation};
 use std::cmp::Ordering;
 
 /// Verdict and worst response times; priorities as given.
@@ -37,7 +37,6 @@ pub fn test(tasks: &[Task], effort: &Effort) -> Verdict {
 
 fn finish(tasks: &[Task], effort: &Effort, answer: Result<Answer, Stop>) -> Verdict {
     match answer {
-        Ok(Answer::Fails(_)) if all_fixed(tasks) => offsets::settle(tasks, Policy::NpFp, effort),
         Ok(answer) => answer.verdict(tasks, Policy::NpFp, effort),
         Err(stop) => stop.into(),
     }

@@ -2,7 +2,7 @@
 
 use asmp_analysis::simulate::{Releases, Run, Simulation, Statistics};
 use asmp_analysis::{
-    Doubt, Effort, Policy, Task, Verdict, edf, edf_response, fp, np_edf, np_fp, rm, simulate,
+    Doubt, Effort, Policy, Task, Verdict, edf, edf_response, fp, np_edf, np_fp, rm, simulate, slack,
 };
 
 const MS: u64 = 1_000_000;
@@ -236,11 +236,37 @@ fn given_offsets_save_a_set_that_free_ones_refuse() {
     assert!(edf::test(&tasks, &effort()).is_schedulable(), "they never meet");
     let free: Vec<Task> = tasks.iter().map(|task| Task { offset_ns: None, ..task.clone() }).collect();
     assert!(edf::test(&free, &effort()).is_not_schedulable());
+    let worst = simulate::worst_pattern(&tasks, Policy::Edf, 0).unwrap();
+    assert_eq!(simulate::replay(&tasks, Policy::Edf, &worst, Some(100), &effort()), None, "offsets are kept");
     let clash = [Task::new("a", 2, 4).deadline(2).offset(0), Task::new("b", 2, 6).deadline(2).offset(3)];
     let verdict = edf::test(&clash, &effort());
     let found = verdict.counterexample().expect("at 8 both want the CPU");
     let again = simulate::replay(&clash, Policy::Edf, &found.pattern, found.by_ns, &effort());
     assert_eq!(again, found.missed);
+}
+
+#[test]
+fn a_refusal_whose_run_the_given_offsets_exclude_is_not_shown_although_other_offsets_are_free() {
+    // a and b never meet; c, whose offset is free, changes nothing in that.
+    let of = |b_offset_ns| {
+        let half = |name: &str, offset_ns| Task::new(name, 4, 10).deadline(5).offset(offset_ns);
+        [half("a", 0), half("b", b_offset_ns), Task::new("c", 1, 100).sporadic()]
+    };
+    for policy in [Policy::Edf, Policy::Dm, Policy::Rm, Policy::NpEdf] {
+        let verdict = slack::test(&of(5), policy, &effort());
+        let doubt = matches!(verdict, Verdict::Unknown { reason: Doubt::Offsets { .. } });
+        assert!(doubt, "{policy}: {verdict:?}");
+        assert!(
+            slack::test(&of(10), policy, &effort()).is_not_schedulable(),
+            "{policy}: b follows 10 after a"
+        );
+        assert!(slack::test(&of(11), policy, &effort()).is_not_schedulable(), "{policy}: 11, 7 left of 8");
+    }
+    // Periods without a common factor: some day they meet, whatever the offsets.
+    let meet = [Task::new("a", 4, 11).deadline(5).offset(0), Task::new("b", 4, 10).deadline(5).offset(5)];
+    let meet = [&meet[..], &[Task::new("c", 1, 100)]].concat();
+    let verdict = edf::test(&meet, &effort());
+    assert!(verdict.counterexample().is_some_and(|found| found.missed.is_some()), "{verdict:?}");
 }
 
 #[test]
@@ -273,7 +299,7 @@ fn what_cannot_be_decided_is_unknown_and_what_is_not_covered_does_not_apply() {
     let little = Effort { steps: 10, jobs: 10 };
     let tasks = set(&[(1, 4), (1, 5), (3, 9), (3, 18)]);
     for policy in [Policy::Edf, Policy::NpEdf, Policy::Rm] {
-        let verdict = asmp_analysis::slack::test(&tasks, policy, &little);
+        let verdict = slack::test(&tasks, policy, &little);
         assert!(matches!(verdict, Verdict::Unknown { .. }), "{policy} {verdict:?}");
     }
     assert!(matches!(fp::test(&tasks, Policy::Fp, &effort()), Verdict::DoesNotApply { .. }), "no priorities");
