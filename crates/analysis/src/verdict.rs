@@ -1,7 +1,7 @@
 //! Answers: what was proven, what was refuted and how, what was not decided and why.
 
-use crate::task::{MAX_NS, Task};
-use crate::{Policy, offsets, simulate, units::show_ns};
+use crate::task::Task;
+use crate::{Policy, offsets, simulate};
 use serde::{Deserialize, Serialize};
 
 /// The answer of a test.
@@ -89,7 +89,7 @@ pub enum Inapplicable {
     NoTasks,
     #[error("task {task}: {what} is 0")]
     Zero { task: String, what: &'static str },
-    #[error("task {task}: {what} is longer than {}", show_ns(MAX_NS))]
+    #[error("task {task}: {what} is longer than 36 years")]
     TooLong { task: String, what: &'static str },
     #[error("more than {most} tasks")]
     TooMany { most: usize },
