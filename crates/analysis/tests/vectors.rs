@@ -270,6 +270,42 @@ fn a_refusal_whose_run_the_given_offsets_exclude_is_not_shown_although_other_off
 }
 
 #[test]
+fn a_level_whose_busy_period_never_ends_is_decided_after_a_hyperperiod() {
+    // Load 1 at b: with a job of a before it, b waits for ever anew, and its response repeats every 8.
+    let set = |period| {
+        vec![
+            Task::new("c", 1, 2).priority(3),
+            Task::new("b", 4, 8).priority(2).deadline(12),
+            Task::new("a", 2, period).priority(1),
+        ]
+    };
+    let little = Effort { steps: 10_000, ..effort() };
+    let analysis = np_fp::analyse(&set(12)[..], &little);
+    assert_eq!(analysis.responses_ns, [None, Some(7), None]);
+    assert!(analysis.verdict.is_not_schedulable(), "a load of 7/6: {:?}", analysis.verdict);
+    let mut full = vec![Task::new("c", 1, 2).priority(3), Task::new("b", 4, 8).priority(2).deadline(12)];
+    full[1].jitter_ns = 3;
+    let analysis = fp::analyse(&full, Policy::Fp, &little);
+    assert!(analysis.verdict.is_schedulable(), "{:?}", analysis.verdict);
+    assert_eq!(analysis.responses_ns, [Some(1), Some(11)]);
+}
+
+#[test]
+fn a_refusal_stands_also_where_the_responses_of_others_would_take_too_long() {
+    let late = Task::new("late", 3, 10).deadline(2).priority(2);
+    let long = Task::new("long", 7010, 10_007).deadline(1_000_000_000).priority(1);
+    let little = Effort { steps: 100, ..effort() };
+    let alone = [late.clone().deadline(3), long.clone()];
+    assert!(
+        matches!(fp::test(&alone, Policy::Fp, &little), Verdict::Unknown { .. }),
+        "it does take too long"
+    );
+    let tasks = [late, long];
+    assert!(fp::analyse(&tasks, Policy::Fp, &little).verdict.is_not_schedulable());
+    assert!(np_fp::analyse(&tasks, &little).verdict.is_not_schedulable());
+}
+
+#[test]
 fn given_offsets_without_a_miss_prove_nothing_where_nothing_is_preempted() {
     let tasks = [Task::new("a", 3, 10).offset(0), Task::new("b", 9, 100).offset(3)];
     let verdict = np_edf::test(&tasks, &effort());
