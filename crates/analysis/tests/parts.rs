@@ -208,6 +208,24 @@ fn applications_stay_together_until_they_must_be_cut_and_memory_counts() {
 }
 
 #[test]
+fn what_does_not_fit_is_the_less_important_however_large() {
+    let important = |importance, task| Task { importance, ..task };
+    let free = [important(1, ms("large", 7, 10)), important(5, ms("small", 4, 10)), ms("least", 5, 10)];
+    let bound = free.clone().map(|task| task.on_core(0));
+    for by in [By::FirstFit, By::BestFit, By::WorstFit, By::BfdPartitioned] {
+        for tasks in [&free, &bound] {
+            let placement = place(tasks, &[0], by, Policy::Edf, &Room::default(), &effort()).unwrap();
+            assert_eq!(placement.loads[0].tasks, [1, 2], "{by:?}: small, and what fits beside it");
+            assert_eq!(placement.unplaced[0].task, 0, "{by:?}");
+            let placement = place(tasks, &[0], by, Policy::NpEdf, &Room::default(), &effort()).unwrap();
+            assert_eq!(placement.loads[0].tasks, [1, 2], "{by:?}");
+        }
+        let two = place(&free, &[0, 1], by, Policy::Edf, &Room::default(), &effort()).unwrap();
+        assert!(two.is_complete(), "{by:?}: by size, as long as all fit");
+    }
+}
+
+#[test]
 fn slack_ends_exactly_where_the_test_says_no() {
     let tasks = robot();
     let room = slack::slack(&tasks, Policy::NpEdf, 100, &effort()).unwrap();
