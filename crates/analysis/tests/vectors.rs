@@ -315,6 +315,22 @@ fn given_offsets_without_a_miss_prove_nothing_where_nothing_is_preempted() {
 }
 
 #[test]
+fn a_set_that_edf_accepts_has_no_response_beyond_its_deadline_although_something_holds_it_up() {
+    // At 41, when t0 comes the second time, all deadlines lie within: nothing is left that could hold t2 up.
+    let tasks = [
+        Task::new("t0", 17, 41).deadline(25),
+        Task::new("t1", 20, 58).deadline(54),
+        Task::new("t2", 2, 29).blocking(9),
+    ];
+    assert!(edf::test(&tasks, &effort()).is_schedulable());
+    let responses = edf_response::responses(&tasks, false, &effort()).unwrap();
+    assert!(
+        responses.iter().zip(&tasks).all(|(response, task)| *response <= task.deadline_ns),
+        "{responses:?}"
+    );
+}
+
+#[test]
 fn blocking_and_jitter_move_the_edge_of_edf_by_exactly_their_length() {
     let base = || vec![Task::new("a", 3, 10).deadline(7), Task::new("b", 8, 40).deadline(20)];
     let mut tasks = base();
