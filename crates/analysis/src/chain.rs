@@ -112,7 +112,7 @@ fn bound(chain: &Chain, tasks: &[Task], responses: &[Option<u64>], bounded: bool
 }
 
 /// The task before each in its chain. Errors: a chain that is empty, names a task twice, or mixes periods.
-fn predecessors(tasks: &[Task], chains: &[Chain]) -> Result<Vec<Option<usize>>, Inapplicable> {
+pub(crate) fn predecessors(tasks: &[Task], chains: &[Chain]) -> Result<Vec<Option<usize>>, Inapplicable> {
     let mut before = vec![None; tasks.len()];
     let mut member = vec![false; tasks.len()];
     let refuse = |what: String| Err(Inapplicable::Set { what });

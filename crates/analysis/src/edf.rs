@@ -3,18 +3,17 @@
 //! Exact without blocking for sporadic tasks and for periodic tasks with free offsets (Baruah, Mok, Rosier 1990, by QPA:
 //! Zhang, Burns 2009). With blocking b (SRP, Baker 1991) a window of length t bears `max b_k over D_k <= t`, and from the
 //! longest deadline on only the b of the task that has it, since then no task of the set is left to hold the rest up.
-//! With offsets all given, a refused set is looked at once more by simulation until the schedule repeats.
+//! With offsets given, a refused set may be looked at once more by simulation (`offsets`).
 
 use crate::check::check;
+use crate::demand;
 use crate::policy::Policy;
-use crate::task::{Task, all_fixed};
+use crate::task::Task;
 use crate::verdict::{Answer, Effort, Meter, Stop, Verdict};
-use crate::{demand, offsets};
 
 /// Does every job meet its deadline under EDF? O(n) a step of QPA, memory O(n).
 pub fn test(tasks: &[Task], effort: &Effort) -> Verdict {
     match decide(tasks, effort) {
-        Ok(Answer::Fails(_)) if all_fixed(tasks) => offsets::settle(tasks, Policy::Edf, effort),
         Ok(answer) => answer.verdict(tasks, Policy::Edf, effort),
         Err(stop) => stop.into(),
     }

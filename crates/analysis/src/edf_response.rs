@@ -8,7 +8,8 @@
 //! preemptive, the least `w = B + (floor(b / T_i) + 1) C_i + sum over E_j <= d of
 //! min(ceil((w + J_j) / T_j), floor((d - E_j) / T_j) + 1) C_j`, `R(b) = J_i + max(C_i, w - b)`; non-preemptive, the start
 //! `w = B + floor(b / T_i) C_i + sum of min(floor((w + J_j) / T_j) + 1, …) C_j`, `R(b) = J_i + C_i + max(0, w - b)`. B: the
-//! longest section of those that may be waited for, without preemption at least `C_j - 1` of each with `D_j > d`.
+//! longest section of those that may be waited for, without preemption at least `C_j - 1` of each with `D_j > d + 1`; where no
+//! deadline is longer than d, nothing of the set is left to hold a job up, and B is of the longest deadline's tasks (as in `demand`).
 //! For people and for chains: the verdict of a set comes from the demand, which is quicker.
 
 use crate::check::check;
@@ -104,9 +105,12 @@ fn after_release(
     let own = &tasks[index];
     let due_ns = release_ns as i64 + from_release_ns(own);
     let is_urgent = |task: &Task| from_release_ns(task) <= due_ns;
+    let longest_ns = tasks.iter().map(|task| task.deadline_ns).max().unwrap_or(0);
+    let may_wait = |task: &Task| longest_ns as i64 > due_ns || task.deadline_ns == longest_ns;
     let held = |(other, task): (usize, &Task)| {
-        let section_ns = if is_urgent(task) { task.blocking_ns } else { 0 };
-        let is_later = non_preemptive && other != index && task.deadline_ns as i64 > due_ns;
+        let section_ns = if is_urgent(task) && may_wait(task) { task.blocking_ns } else { 0 };
+        // It has started a tick before.
+        let is_later = non_preemptive && other != index && task.deadline_ns as i64 > due_ns + 1;
         section_ns.max(if is_later { task.cost_ns() - 1 } else { 0 })
     };
     let own_jobs = release_ns / own.period_ns + u64::from(!non_preemptive);

@@ -10,11 +10,12 @@
 //!
 //! CSV has a header with the same names, one task a line, no quotes.
 
-use crate::chain::Chain;
+use crate::chain::{Chain, predecessors};
 use crate::place::Room;
 use crate::simulate::{Background, Interrupt};
 use crate::task::{Arrival, Class, Cost, Task};
 use crate::units::parse_ns;
+use crate::verdict::Inapplicable;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -122,17 +123,20 @@ struct RoomEntry {
 /// Reads TOML.
 pub fn from_toml(text: &str, measured: Measured) -> Result<Workload, FileError> {
     let document: Document =
-        toml::from_str(text).map_err(|error| FileError::Syntax { reason: error.to_string() })?;
+        toml::from_str(text).map_err(|error| FileError::Syntax { reason: in_a_line(text, &error) })?;
     let mut tasks = Vec::with_capacity(document.task.len());
     let mut names = BTreeMap::new();
     for entry in document.task {
+        named("task", &entry.name)?;
         if names.insert(entry.name.clone(), tasks.len()).is_some() {
             return Err(bad("task", &entry.name, "the name is there twice: rename one"));
         }
         let place = format!("task {}", entry.name);
         tasks.push(entry.task(measured).map_err(|reason| FileError::Entry { place, reason })?);
     }
-    let chains = document.chain.into_iter().map(|entry| entry.chain(&names)).collect::<Result<_, _>>()?;
+    let chains: Vec<Chain> =
+        document.chain.into_iter().map(|entry| entry.chain(&names)).collect::<Result<_, _>>()?;
+    predecessors(&tasks, &chains).map_err(|error| FileError::Syntax { reason: error.to_string() })?;
     let background = document.background.into_iter().map(BackgroundEntry::work).collect::<Result<_, _>>()?;
     let interrupts =
         document.interrupt.into_iter().map(InterruptEntry::interrupt).collect::<Result<_, _>>()?;
@@ -140,6 +144,29 @@ pub fn from_toml(text: &str, measured: Measured) -> Result<Workload, FileError> 
         .room
         .map_or_else(Room::default, |room| Room { memory_bytes: room.memory, bandwidth: room.bandwidth });
     Ok(Workload { tasks, chains, background, interrupts, room })
+}
+
+/// What is wrong with a TOML text: the number of the line, its beginning and the reason, in one line.
+pub(crate) fn in_a_line(text: &str, error: &toml::de::Error) -> String {
+    let at = error.span().map_or(0, |span| span.start.min(text.len()));
+    let number = text.bytes().take(at).filter(|byte| *byte == b'\n').count();
+    let line: String = text.lines().nth(number).unwrap_or("").trim().chars().take(60).collect();
+    let message = error.message().replace('\n', ", ");
+    let cure = match message.contains("expected a string") {
+        true => "; texts and times stand in quotes: \"5 ms\"",
+        false => "",
+    };
+    format!("line {}, {line:?}: {message}{cure}", number + 1)
+}
+
+fn named(kind: &str, name: &str) -> Result<(), FileError> {
+    match crate::graph::is_name(name) {
+        true => Ok(()),
+        false => {
+            let reason = "this is no name: 1 to 64 characters, none of them a control character";
+            Err(FileError::Entry { place: format!("{kind} {name:?}"), reason: reason.to_owned() })
+        }
+    }
 }
 
 fn bad(kind: &str, name: &str, reason: impl Into<String>) -> FileError {
@@ -188,13 +215,19 @@ impl Entry {
             bandwidth: self.bandwidth,
             name: self.name,
         };
-        crate::check::check(std::slice::from_ref(&task)).map_err(|error| error.to_string())?;
+        // The place says which task.
+        crate::check::check(std::slice::from_ref(&task)).map_err(|error| match error {
+            Inapplicable::Zero { what, .. } => format!("{what} is 0"),
+            Inapplicable::TooLong { what, .. } => format!("{what} is longer than 36 years"),
+            other => other.to_string(),
+        })?;
         Ok(task)
     }
 }
 
 impl ChainEntry {
     fn chain(self, names: &BTreeMap<String, usize>) -> Result<Chain, FileError> {
+        named("chain", &self.name)?;
         let find = |name: &String| {
             names
                 .get(name)
@@ -202,8 +235,7 @@ impl ChainEntry {
                 .ok_or_else(|| bad("chain", &self.name, format!("there is no task {name}")))
         };
         let tasks = self.tasks.iter().map(find).collect::<Result<_, _>>()?;
-        let deadline_ns =
-            ns("deadline", &self.deadline).map_err(|reason| bad("chain", &self.name, reason))?;
+        let deadline_ns = some_ns("chain", &self.name, "deadline", &self.deadline)?;
         Ok(Chain { name: self.name, tasks, deadline_ns })
     }
 }
@@ -219,6 +251,7 @@ fn some_ns(kind: &str, name: &str, field: &str, text: &str) -> Result<u64, FileE
 
 impl BackgroundEntry {
     fn work(self) -> Result<Background, FileError> {
+        named("background", &self.name)?;
         let of = |field, text| some_ns("background", &self.name, field, text);
         let (cost_ns, period_ns) = (of("cost", &self.cost)?, of("period", &self.period)?);
         Ok(Background { cost_ns, period_ns, core: self.core, name: self.name })
@@ -227,6 +260,7 @@ impl BackgroundEntry {
 
 impl InterruptEntry {
     fn interrupt(self) -> Result<Interrupt, FileError> {
+        named("interrupt", &self.name)?;
         let of = |field, text| some_ns("interrupt", &self.name, field, text);
         let flag_ns = self.flag.as_ref().map(|flag| of("flag", flag)).transpose()?.unwrap_or(0);
         let (service_ns, gap_ns) = (of("service", &self.service)?, of("gap", &self.gap)?);
@@ -237,6 +271,8 @@ impl InterruptEntry {
 /// Reads CSV: a header of field names, then a task a line. Empty fields are left out; lines that are empty or begin with `#`
 /// are skipped.
 pub fn from_csv(text: &str, measured: Measured) -> Result<Workload, FileError> {
+    // What spreadsheets put in front.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.lines().enumerate().filter(|(_, line)| {
         let line = line.trim();
         !line.is_empty() && !line.starts_with('#')
@@ -269,6 +305,7 @@ pub fn from_csv(text: &str, measured: Measured) -> Result<Workload, FileError> {
         if entry.name.is_empty() {
             entry.name = format!("task{}", tasks.len() + 1);
         }
+        named("task", &entry.name).map_err(|error| at(line, error.to_string()))?;
         if names.insert(entry.name.clone(), line).is_some() {
             return Err(at(line, format!("task {} is there twice", entry.name)));
         }
@@ -309,7 +346,11 @@ impl Entry {
                 });
             }
             "priority" | "core" | "importance" | "memory" | "bandwidth" | "class" => {}
-            _ => return Err(format!("{column:?} is no column of a task set")),
+            _ => {
+                return Err(format!(
+                    "{column:?} is no column of a task set; it has those of [[task]], with commas between: name,cost,period"
+                ));
+            }
         }
         Ok(())
     }

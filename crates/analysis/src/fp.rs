@@ -3,15 +3,17 @@
 //! Lehoczky, "Fixed priority scheduling of periodic task sets with arbitrary deadlines", RTSS 1990; jitter: Tindell, Burns,
 //! Wellings, Real-Time Systems 6(2), 1994. For job q = 0, 1, … of task i in its busy period
 //! `w(q) = (q + 1) C_i + B_i + sum over j more urgent of ceil((w(q) + J_j) / T_j) C_j`, and
-//! `R_i = max over q of w(q) - (q T_i - J_i)`, until `w(q) <= (q + 1) T_i - J_i`, when the busy period is over. Exact for
+//! `R_i = max over q of w(q) - (q T_i - J_i)`, until `w(q) <= (q + 1) T_i - J_i`, when the busy period is over. Where it never
+//! is, at a load of 1 with blocking or jitter, all repeats with the hyperperiod H: what arrives in H is work of U H, so that
+//! `w(q + H / T_i) <= w(q) + H` if and only if the load is at most 1. Exact for
 //! sporadic tasks and for periodic tasks with free offsets. Tasks of equal priority count as more urgent for each other:
 //! first come, first served is not worse; then a refusal is shown by replay or is `Unknown`.
 
 use crate::check::check;
 use crate::demand::together;
-use crate::offsets;
 use crate::policy::Policy;
-use crate::task::{MAX_NS, Task, all_fixed};
+use crate::task::{MAX_NS, Task};
+use crate::utilisation::lcm;
 use crate::verdict::{Answer, Doubt, Effort, Inapplicable, Meter, Stop, Verdict, Witness};
 
 /// Verdict and worst response times.
@@ -29,7 +31,6 @@ pub fn analyse(tasks: &[Task], policy: Policy, effort: &Effort) -> Analysis {
         responses_ns[task] = bound;
         true
     }) {
-        Ok(Answer::Fails(_)) if all_fixed(tasks) => offsets::settle(tasks, policy, effort),
         Ok(answer) => answer.verdict(tasks, policy, effort),
         Err(stop) => stop.into(),
     };
@@ -38,7 +39,6 @@ pub fn analyse(tasks: &[Task], policy: Policy, effort: &Effort) -> Analysis {
 
 pub fn test(tasks: &[Task], policy: Policy, effort: &Effort) -> Verdict {
     match decide(tasks, policy, effort) {
-        Ok(Answer::Fails(_)) if all_fixed(tasks) => offsets::settle(tasks, policy, effort),
         Ok(answer) => answer.verdict(tasks, policy, effort),
         Err(stop) => stop.into(),
     }
@@ -108,6 +108,8 @@ pub(crate) fn response<'a>(
     let mut arrival_ns: u64 = 0;
     let mut own_ns: u64 = 0;
     let mut done_ns: u64 = 0;
+    let cycle_ns = cycle_ns(task, others.clone());
+    let mut first_ns: u64 = 0;
     for job in 0.. {
         own_ns = own_ns.saturating_add(task.cost_ns);
         let base_ns = blocking_ns.saturating_add(own_ns);
@@ -131,12 +133,30 @@ pub(crate) fn response<'a>(
             done_ns = next_ns;
         }
         worst_ns = worst_ns.max((done_ns + task.jitter_ns).saturating_sub(arrival_ns));
+        if job == 0 {
+            first_ns = done_ns;
+        }
+        if cycle_ns == Some(arrival_ns) && done_ns - first_ns <= arrival_ns {
+            return Ok(Response::Bound(worst_ns));
+        }
         arrival_ns = arrival_ns.checked_add(task.period_ns).ok_or(overflow.clone())?;
         if done_ns.saturating_add(task.jitter_ns) <= arrival_ns {
             return Ok(Response::Bound(worst_ns));
         }
     }
     Err(overflow)
+}
+
+/// The hyperperiod of a level, where it fits.
+pub(crate) fn cycle_ns<'a>(
+    task: Interference,
+    others: impl Iterator<Item = &'a Interference>,
+) -> Option<u64> {
+    let mut all = u128::from(task.period_ns);
+    for other in others {
+        all = lcm(all, u128::from(other.period_ns)).filter(|all| *all <= u128::from(MAX_NS))?;
+    }
+    u64::try_from(all).ok()
 }
 
 /// Calls `tell` with the response of each task, the most urgent first, until it says no.
@@ -157,7 +177,13 @@ fn each(
     for (position, index) in ranked.order.iter().enumerate() {
         let (task, end) = (&tasks[*index], ranked.group_end[position]);
         let others = rows[..position].iter().chain(&rows[position + 1..end.max(position + 1)]);
-        let response = response(rows[position], task.blocking_ns, others, end, task.deadline_ns, &mut meter)?;
+        let found = response(rows[position], task.blocking_ns, others, end, task.deadline_ns, &mut meter);
+        let response = match found {
+            Ok(response) => response,
+            // A refusal stands, whatever the rest would take.
+            Err(_) if answer != Answer::Fits => break,
+            Err(doubt) => return Err(doubt.into()),
+        };
         let bound = match response {
             Response::Bound(ns) => Some(ns),
             Response::Exceeds { job } => {

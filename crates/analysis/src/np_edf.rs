@@ -10,15 +10,14 @@
 //! replay or is `Unknown`.
 
 use crate::check::check;
+use crate::demand;
 use crate::policy::Policy;
-use crate::task::{Task, all_fixed};
+use crate::task::Task;
 use crate::verdict::{Answer, Effort, Meter, Stop, Verdict};
-use crate::{demand, offsets};
 
 /// Does every job meet its deadline under non-preemptive EDF? O(n) a step, memory O(n).
 pub fn test(tasks: &[Task], effort: &Effort) -> Verdict {
     match decide(tasks, effort) {
-        Ok(Answer::Fails(_)) if all_fixed(tasks) => offsets::settle(tasks, Policy::NpEdf, effort),
         Ok(answer) => answer.verdict(tasks, Policy::NpEdf, effort),
         Err(stop) => stop.into(),
     }

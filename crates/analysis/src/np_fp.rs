@@ -10,11 +10,11 @@
 
 use crate::check::check;
 use crate::demand::together;
-use crate::fp::{Analysis, Interference, Ranked, Response};
+use crate::fp::{Analysis, Interference, Ranked, Response, cycle_ns};
 use crate::policy::Policy;
-use crate::task::{MAX_NS, Task, all_fixed};
+use crate::task::{MAX_NS, Task};
+use crate::utilisation;
 use crate::verdict::{Answer, Doubt, Effort, Inapplicable, Meter, Start, Stop, Verdict, Witness};
-use crate::{offsets, utilisation};
 use std::cmp::Ordering;
 
 /// Verdict and worst response times; priorities as given.
@@ -37,7 +37,6 @@ pub fn test(tasks: &[Task], effort: &Effort) -> Verdict {
 
 fn finish(tasks: &[Task], effort: &Effort, answer: Result<Answer, Stop>) -> Verdict {
     match answer {
-        Ok(Answer::Fails(_)) if all_fixed(tasks) => offsets::settle(tasks, Policy::NpFp, effort),
         Ok(answer) => answer.verdict(tasks, Policy::NpFp, effort),
         Err(stop) => stop.into(),
     }
@@ -78,6 +77,8 @@ pub(crate) fn response<'a>(
     let mut arrival_ns: u64 = 0;
     let mut start_ns: u64 = 0;
     let mut before_ns: u64 = 0;
+    let cycle_ns = cycle_ns(task, others.clone());
+    let mut first_ns: u64 = 0;
     for job in 0.. {
         let base_ns = blocking_ns.saturating_add(before_ns);
         start_ns = start_ns.max(base_ns);
@@ -106,6 +107,13 @@ pub(crate) fn response<'a>(
         }
         let done_ns = start_ns + task.cost_ns;
         worst_ns = worst_ns.max((done_ns + task.jitter_ns).saturating_sub(arrival_ns));
+        if job == 0 {
+            first_ns = start_ns;
+        }
+        if cycle_ns == Some(arrival_ns) && start_ns - first_ns <= arrival_ns {
+            // All repeats, as in `fp`.
+            return Ok(Response::Bound(worst_ns));
+        }
         before_ns = before_ns.saturating_add(task.cost_ns);
         arrival_ns = arrival_ns.checked_add(task.period_ns).ok_or(overflow.clone())?;
         if is_over(task, blocking_ns, others.clone(), before_ns, arrival_ns, done_ns) {
@@ -153,7 +161,12 @@ fn each(
         let (task, end) = (&tasks[*index], ranked.group_end[position]);
         let others = rows[..position].iter().chain(&rows[position + 1..end.max(position + 1)]);
         let block = blocks[position];
-        let response = response(rows[position], block.ns(), others, end, task.deadline_ns, &mut meter)?;
+        let found = response(rows[position], block.ns(), others, end, task.deadline_ns, &mut meter);
+        let response = match found {
+            Ok(response) => response,
+            Err(_) if answer != Answer::Fits => break,
+            Err(doubt) => return Err(doubt.into()),
+        };
         let bound = match response {
             Response::Bound(ns) => Some(ns),
             Response::Exceeds { job } => {

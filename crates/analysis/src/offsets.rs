@@ -1,4 +1,9 @@
-//! Sets whose offsets are all given, refused for free offsets: simulated until the schedule repeats.
+//! Sets with given offsets, refused for free ones.
+//!
+//! Where one offset is given and the others are free, the refusal's run may begin at any time, so it is one of the set's. With
+//! more, it is if some shift takes all its arrivals to where they may be (Chinese remainders); without preemption even then
+//! jobs that the run leaves out may spoil it. Where it is not, and where all offsets are given, the set is simulated until
+//! the schedule repeats, with what is free as early as it may: a miss refutes.
 //!
 //! With everything released at fixed instants and every job taking its cost there is one schedule; once its state at
 //! `O_max + k H` equals that at `O_max + (k - 1) H` it repeats for ever (Leung, Merrill 1980 for EDF; for any deterministic
@@ -8,8 +13,8 @@
 use crate::policy::Policy;
 use crate::simulate::engine::{Job, Observe};
 use crate::simulate::{End, Releases, Run, Simulation};
-use crate::task::{MAX_NS, Task};
-use crate::utilisation::hyperperiod_ns;
+use crate::task::{MAX_NS, Task, all_fixed};
+use crate::utilisation::{gcd, hyperperiod_ns};
 use crate::verdict::{Counterexample, Doubt, Effort, Missed, Start, Verdict};
 use std::ops::ControlFlow;
 
@@ -24,6 +29,49 @@ impl Observe for Watch {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Whether given offsets decide, and not the run of a refusal.
+pub(crate) fn decide(tasks: &[Task], policy: Policy, run: &[Start]) -> bool {
+    let given = tasks.iter().filter(|task| task.offset_ns.is_some()).count();
+    all_fixed(tasks) || given > 1 && !(policy.is_preemptive() && meet(tasks, run))
+}
+
+/// Is there a shift that takes every arrival of a task with an offset to one of its arrivals? O(n).
+fn meet(tasks: &[Task], run: &[Start]) -> bool {
+    // The shift is `shift` modulo `modulus`, so far.
+    let (mut shift, mut modulus): (i128, i128) = (0, 1);
+    for start in run {
+        let Some(offset_ns) = tasks[start.task].offset_ns else { continue };
+        let period = i128::from(tasks[start.task].period_ns);
+        let wanted = i128::from(offset_ns) - i128::from(start.arrival_ns);
+        let shared = gcd(modulus as u128, period as u128) as i128;
+        let apart = wanted - shift;
+        if apart % shared != 0 {
+            return false;
+        }
+        // Steps of `modulus` from `shift` until it suits this one, too.
+        let steps = (apart / shared).rem_euclid(period / shared) * inverse(modulus / shared, period / shared);
+        shift += modulus * steps.rem_euclid(period / shared);
+        modulus *= period / shared;
+        if modulus > i128::from(MAX_NS) {
+            // Such a shift lies beyond any time that is looked at.
+            return false;
+        }
+    }
+    true
+}
+
+/// Of a number modulo another that shares no factor with it, by Euclid.
+const fn inverse(number: i128, modulus: i128) -> i128 {
+    let (mut old, mut rest) = (number.rem_euclid(modulus), modulus);
+    let (mut factor, mut next) = (1, 0);
+    while rest != 0 {
+        let times = old / rest;
+        (old, rest) = (rest, old - times * rest);
+        (factor, next) = (next, factor - times * next);
+    }
+    factor.rem_euclid(modulus)
 }
 
 /// A verdict over the offsets as given. At most `effort.jobs` jobs.
@@ -70,22 +118,29 @@ pub(crate) fn settle(tasks: &[Task], policy: Policy, effort: &Effort) -> Verdict
             None => return unknown("the hyperperiod is too long"),
         }
     }
-    if policy.is_preemptive() {
+    if !all_fixed(tasks) {
+        unknown("no job misses if all that is free comes as early as it may")
+    } else if policy.is_preemptive() {
         Verdict::Schedulable
     } else {
         unknown("no job misses if every job takes its whole cost, but one may if some take less")
     }
 }
 
-fn refuted(tasks: &[Task], job: &Job, finished_ns: Option<u64>) -> Verdict {
+/// Everything at its offset, and what has none at 0.
+pub(crate) fn as_given(tasks: &[Task]) -> Vec<Start> {
     let start = |(task, of): (usize, &Task)| {
         let offset_ns = of.offset_ns.unwrap_or(0);
         Start { task, arrival_ns: offset_ns, release_ns: offset_ns, held_up_ns: 0 }
     };
+    tasks.iter().enumerate().map(start).collect()
+}
+
+fn refuted(tasks: &[Task], job: &Job, finished_ns: Option<u64>) -> Verdict {
     let deadline_ns = job.deadline_ns.unwrap_or(job.release_ns);
     let missed =
         Missed { task: job.stream(), job: job.index, release_ns: job.release_ns, deadline_ns, finished_ns };
-    let pattern = tasks.iter().enumerate().map(start).collect();
+    let pattern = as_given(tasks);
     let counterexample = Counterexample { pattern, by_ns: Some(deadline_ns), missed: Some(missed) };
     Verdict::NotSchedulable { counterexample: Box::new(counterexample) }
 }

@@ -4,8 +4,9 @@
 //! decreasing with partitioning (de Niz, Rajkumar, "Partitioning bin-packing algorithms for distributed real-time systems",
 //! Int. J. Embedded Systems 2(3/4), 2006; RACE, multi-dimensional) places whole applications in the order of their largest
 //! share of any of CPU, memory and bandwidth on the CPU that has least left after it, and cuts an application only when it
-//! fits nowhere whole: as much of it as goes where most goes, and the rest again. Fixed `core`s are placed first. A heuristic:
-//! that nothing was found does not prove that nothing exists.
+//! fits nowhere whole: as much of it as goes where most goes, and the rest again. Fixed `core`s are placed first. Where not
+//! everything finds a place, all is placed once more in the order of importance before that of size, so that of the bound and of
+//! the free none is left out for a less important one (an application is as important as its most important task). A heuristic: that nothing was found does not prove that nothing exists.
 
 use crate::check::check;
 use crate::policy::Policy;
@@ -81,27 +82,15 @@ pub fn place(
 ) -> Result<Placement, Stop> {
     check(tasks)?;
     policy.ranks(tasks)?;
-    let bins = cpus.iter().map(|cpu| Bin { cpu: *cpu, tasks: vec![], used: Share::default() }).collect();
-    let mut packer = Packer { tasks, bins, policy, room, effort, unplaced: vec![], cut: vec![] };
-    let mut free = Vec::new();
-    for (index, task) in tasks.iter().enumerate() {
-        match task.core {
-            Some(core) => packer.fix(index, core),
-            None => free.push(index),
-        }
-    }
-    if by == By::BfdPartitioned {
-        packer.by_application(&free);
-    } else {
-        free.sort_by_key(|index| Reverse((share_ppm(&tasks[*index]), tasks[*index].importance)));
-        for index in free {
-            match packer.choose(&[index], by) {
-                Some(bin) => packer.put(bin, &[index]),
-                None => packer.leave(index, "it fits on no CPU"),
-            }
-        }
-    }
-    Ok(packer.finish())
+    let packed = |rank: fn(&Task) -> u32| {
+        let bins = cpus.iter().map(|cpu| Bin { cpu: *cpu, tasks: vec![], used: Share::default() }).collect();
+        let mut packer = Packer { tasks, bins, policy, room, effort, rank, unplaced: vec![], cut: vec![] };
+        packer.pack(by);
+        packer.finish()
+    };
+    let by_size = packed(|_| 0);
+    let differ = tasks.iter().any(|task| task.importance != tasks[0].importance);
+    Ok(if by_size.is_complete() || !differ { by_size } else { packed(|task| task.importance) })
 }
 
 fn share_ppm(task: &Task) -> u64 {
@@ -168,11 +157,36 @@ struct Packer<'a> {
     policy: Policy,
     room: &'a Room,
     effort: &'a Effort,
+    /// Comes before size.
+    rank: fn(&Task) -> u32,
     unplaced: Vec<Unplaced>,
     cut: Vec<String>,
 }
 
 impl Packer<'_> {
+    fn pack(&mut self, by: By) {
+        let tasks = self.tasks;
+        let (mut bound, mut free): (Vec<usize>, Vec<usize>) =
+            (0..tasks.len()).partition(|index| tasks[*index].core.is_some());
+        bound.sort_by_key(|index| Reverse((self.rank)(&tasks[*index])));
+        for index in bound {
+            if let Some(core) = tasks[index].core {
+                self.fix(index, core);
+            }
+        }
+        if by == By::BfdPartitioned {
+            return self.by_application(&free);
+        }
+        let key = |task: &Task| ((self.rank)(task), share_ppm(task), task.importance);
+        free.sort_by_key(|index| Reverse(key(&tasks[*index])));
+        for index in free {
+            match self.choose(&[index], by) {
+                Some(bin) => self.put(bin, &[index]),
+                None => self.leave(index, "it fits on no CPU"),
+            }
+        }
+    }
+
     fn share(&self, group: &[usize]) -> Share {
         group.iter().fold(Share::default(), |sum, index| sum.plus(Share::of(&self.tasks[*index])))
     }
@@ -231,7 +245,8 @@ impl Packer<'_> {
         }
         while !groups.is_empty() {
             let room = self.room;
-            let size = |group: &[usize]| self.share(group).largest(room);
+            let rank = |group: &[usize]| group.iter().map(|index| (self.rank)(&self.tasks[*index])).max();
+            let size = |group: &[usize]| (rank(group), self.share(group).largest(room));
             let Some(next) = (0..groups.len()).max_by_key(|at| (size(&groups[*at].1), Reverse(*at))) else {
                 break;
             };
@@ -241,7 +256,8 @@ impl Packer<'_> {
                 continue;
             }
             group.sort_by_key(|index| {
-                Reverse((Share::of(&self.tasks[*index]).largest(room), self.tasks[*index].importance))
+                let task = &self.tasks[*index];
+                Reverse(((self.rank)(task), Share::of(task).largest(room), task.importance))
             });
             match self.largest_piece(&group) {
                 Some((bin, piece)) => {

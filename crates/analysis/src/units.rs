@@ -1,5 +1,5 @@
-//! Durations with their unit written: `"500 ms"`, `"20us"`, `"1.5 s"`; a bare number is nanoseconds. Fractions are
-//! exact or refused: `"0.5 ns"` is no time.
+//! Durations with their unit written: `"500 ms"`, `"20us"`, `"1.5 s"`; only 0 needs none. Fractions are exact or refused:
+//! `"0.5 ns"` is no time.
 
 use std::fmt::Write;
 
@@ -33,8 +33,12 @@ pub fn parse_ns(text: &str) -> Result<u64, DurationError> {
     let trimmed = text.trim();
     let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(end);
+    if number.is_empty() {
+        return Err(malformed());
+    }
     let unit_ns = match unit.trim() {
-        "" => 1,
+        // 5 of what? Whoever writes no unit means milliseconds as often as not.
+        "" if number == "0" => 1,
         "µs" => 1_000,
         name => UNITS
             .iter()
@@ -91,10 +95,11 @@ mod tests {
             ("20 µs", 20_000),
             ("1.5 s", 1_500_000_000),
             ("0.25us", 250),
-            ("7", 7),
+            ("7 ns", 7),
+            ("0", 0),
             (" 2 min ", 120_000_000_000),
             ("271.666666 ms", 271_666_666),
-            ("18446744073709551615", u64::MAX),
+            ("18446744073709551615 ns", u64::MAX),
         ] {
             assert_eq!(parse_ns(text), Ok(ns), "{text}");
         }
@@ -105,13 +110,17 @@ mod tests {
         use DurationError::*;
         let text = |text: &str| text.to_owned();
         assert_eq!(parse_ns(""), Err(Malformed { text: text("") }));
-        assert_eq!(parse_ns("."), Err(Malformed { text: text(".") }));
+        assert_eq!(parse_ns(". s"), Err(Malformed { text: text(". s") }));
         assert_eq!(parse_ns("1..2 s"), Err(Malformed { text: text("1..2 s") }));
         assert_eq!(parse_ns("5 parsec"), Err(Unit { text: text("5 parsec") }));
-        assert_eq!(parse_ns("-5 ms"), Err(Unit { text: text("-5 ms") }));
-        assert_eq!(parse_ns("0.5"), Err(Fraction { text: text("0.5") }));
+        assert_eq!(parse_ns("-5 ms"), Err(Malformed { text: text("-5 ms") }));
+        assert_eq!(parse_ns("5"), Err(Unit { text: text("5") }), "a bare number is no time");
+        assert_eq!(parse_ns("0.5 ns"), Err(Fraction { text: text("0.5 ns") }));
         assert_eq!(parse_ns("1.0001 us"), Err(Fraction { text: text("1.0001 us") }));
-        assert_eq!(parse_ns("18446744073709551616"), Err(TooLong { text: text("18446744073709551616") }));
+        assert_eq!(
+            parse_ns("18446744073709551616 ns"),
+            Err(TooLong { text: text("18446744073709551616 ns") })
+        );
         assert_eq!(parse_ns("9999999 h"), Err(TooLong { text: text("9999999 h") }));
     }
 

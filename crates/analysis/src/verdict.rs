@@ -1,8 +1,7 @@
 //! Answers: what was proven, what was refuted and how, what was not decided and why.
 
-use crate::simulate;
-use crate::task::{MAX_NS, Task};
-use crate::{Policy, units::show_ns};
+use crate::task::Task;
+use crate::{Policy, offsets, simulate};
 use serde::{Deserialize, Serialize};
 
 /// The answer of a test.
@@ -90,7 +89,7 @@ pub enum Inapplicable {
     NoTasks,
     #[error("task {task}: {what} is 0")]
     Zero { task: String, what: &'static str },
-    #[error("task {task}: {what} is longer than {}", show_ns(MAX_NS))]
+    #[error("task {task}: {what} is longer than 36 years")]
     TooLong { task: String, what: &'static str },
     #[error("more than {most} tasks")]
     TooMany { most: usize },
@@ -197,10 +196,13 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// Replays what fails and makes it a verdict.
+    /// Replays what fails and makes it a verdict; where given offsets decide, they are simulated.
     pub fn verdict(self, tasks: &[Task], policy: Policy, effort: &Effort) -> Verdict {
         let witness = match self {
             Self::Fits => return Verdict::Schedulable,
+            Self::Fails(witness) if offsets::decide(tasks, policy, &witness.pattern) => {
+                return offsets::settle(tasks, policy, effort);
+            }
             Self::Fails(witness) => witness,
         };
         let missed = simulate::replay(tasks, policy, &witness.pattern, witness.by_ns, effort);

@@ -154,5 +154,8 @@ fn edf_responses_know_jitter_and_sections() {
     assert_eq!(edf_response::responses(&tasks, false, &effort()), Ok(vec![7, 12]));
     tasks[0].jitter_ns = 0;
     tasks[0].blocking_ns = 2;
+    // An a that is due before b is held up by 2; what is due when b is, or later, by nothing: all of the set is in then.
+    assert_eq!(edf_response::responses(&tasks, false, &effort()), Ok(vec![6, 10]));
+    tasks[1].blocking_ns = 2;
     assert_eq!(edf_response::responses(&tasks, false, &effort()), Ok(vec![7, 12]));
 }

@@ -208,6 +208,24 @@ fn applications_stay_together_until_they_must_be_cut_and_memory_counts() {
 }
 
 #[test]
+fn what_does_not_fit_is_the_less_important_however_large() {
+    let important = |importance, task| Task { importance, ..task };
+    let free = [important(1, ms("large", 7, 10)), important(5, ms("small", 4, 10)), ms("least", 5, 10)];
+    let bound = free.clone().map(|task| task.on_core(0));
+    for by in [By::FirstFit, By::BestFit, By::WorstFit, By::BfdPartitioned] {
+        for tasks in [&free, &bound] {
+            let placement = place(tasks, &[0], by, Policy::Edf, &Room::default(), &effort()).unwrap();
+            assert_eq!(placement.loads[0].tasks, [1, 2], "{by:?}: small, and what fits beside it");
+            assert_eq!(placement.unplaced[0].task, 0, "{by:?}");
+            let placement = place(tasks, &[0], by, Policy::NpEdf, &Room::default(), &effort()).unwrap();
+            assert_eq!(placement.loads[0].tasks, [1, 2], "{by:?}");
+        }
+        let two = place(&free, &[0, 1], by, Policy::Edf, &Room::default(), &effort()).unwrap();
+        assert!(two.is_complete(), "{by:?}: by size, as long as all fit");
+    }
+}
+
+#[test]
 fn slack_ends_exactly_where_the_test_says_no() {
     let tasks = robot();
     let room = slack::slack(&tasks, Policy::NpEdf, 100, &effort()).unwrap();
@@ -261,9 +279,13 @@ fn a_file_says_everything_about_a_task() {
         cost = "1.5 ms"
         period = "20 ms"
         offset = "2 ms"
+        [[task]]
+        name = "d"
+        cost = "1 ms"
+        period = "10 ms"
         [[chain]]
         name = "c"
-        tasks = ["b", "a"]
+        tasks = ["d", "a"]
         deadline = "30 ms"
         [room]
         memory = 100
@@ -279,7 +301,7 @@ fn a_file_says_everything_about_a_task() {
     assert_eq!((a.importance, a.app.as_deref(), a.memory_bytes, a.bandwidth), (2, Some("x"), 5, 6));
     let b = &workload.tasks[1];
     assert_eq!((b.cost_ns(), b.deadline_ns, b.offset_ns), (1_500_000, 20 * MS, Some(2 * MS)));
-    assert_eq!(workload.chains[0].tasks, [1, 0]);
+    assert_eq!(workload.chains[0].tasks, [2, 0]);
     assert_eq!(workload.room, Room { memory_bytes: Some(100), bandwidth: None });
     let csv = "name, cost, period, deadline\n# a comment\na, 1 ms, 10 ms,\nb, 2 ms, 20 ms, 15 ms\n";
     let workload = from_csv(csv, &no_measurement).unwrap();
@@ -297,15 +319,43 @@ fn a_wrong_file_is_refused_with_the_place() {
         task("cost = \"1 m\"\nperiod = \"2 ms\""),
         "task a: cost: \"1 m\" has no unit of time: h, min, s, ms, us or ns"
     );
-    assert_eq!(task("cost = \"0\"\nperiod = \"2 ms\""), "task a: task a: cost is 0");
+    assert_eq!(task("cost = \"0\"\nperiod = \"2 ms\""), "task a: cost is 0");
+    assert_eq!(
+        task("cost = \"9999999 min\"\nperiod = \"30000000 min\""),
+        "task a: period is longer than 36 years"
+    );
+    for (text, reason) in [
+        ("5", "has no unit of time: h, min, s, ms, us or ns"),
+        ("-1 ms", "is no duration: write 500 ms, 20us or 1.5 s"),
+    ] {
+        let said = task(&format!("cost = {text:?}\nperiod = \"20 ms\""));
+        assert_eq!(said, format!("task a: cost: {text:?} {reason}"));
+    }
+    assert_eq!(
+        task("cost = 5\nperiod = \"20 ms\""),
+        "line 3, \"cost = 5\": invalid type: integer `5`, expected a string; texts and times stand in quotes: \"5 ms\""
+    );
+    assert!(!toml(&"\0".repeat(1000)).contains(char::is_control), "one line that a terminal takes");
+    assert!(toml("[[task]]\nname = \"a\\u001b\"\n").contains("no name: 1 to 64 characters"));
     assert!(task("measured = \"x\"\nperiod = \"2 ms\"").contains("not read here"));
-    let twice = "[[task]]\nname = \"a\"\ncost = \"1\"\nperiod = \"2\"\n";
+    let twice = "[[task]]\nname = \"a\"\ncost = \"1 s\"\nperiod = \"2 s\"\n";
     assert_eq!(toml(&twice.repeat(2)), "task a: the name is there twice: rename one");
     let chain = format!("{twice}[[chain]]\nname = \"c\"\ntasks = [\"z\"]\ndeadline = \"1 ms\"\n");
     assert_eq!(toml(&chain), "chain c: there is no task z");
+    let chain = |tasks: &str, deadline: &str| {
+        toml(&format!("{twice}[[chain]]\nname = \"c\"\ntasks = {tasks}\ndeadline = \"{deadline}\"\n"))
+    };
+    assert_eq!(chain("[\"a\", \"a\"]", "1 s"), "task a is in chains twice");
+    assert_eq!(chain("[]", "1 s"), "chain c has no tasks");
+    assert_eq!(chain("[\"a\"]", "0 s"), "chain c: deadline: 0 s is not between 1 ns and 36 years");
     let csv = |text: &str| from_csv(text, &no_measurement).unwrap_err();
     assert!(matches!(csv(""), FileError::Syntax { .. }));
-    assert_eq!(csv("name,cots,period\n").to_string(), "line 1: \"cots\" is no column of a task set");
+    assert_eq!(
+        csv("name,cots,period\n").to_string(),
+        "line 1: \"cots\" is no column of a task set; it has those of [[task]], with commas between: name,cost,period"
+    );
+    let spreadsheet = from_csv("\u{feff}name,cost,period\r\na,1 ms,10 ms\r\n", &no_measurement).unwrap();
+    assert_eq!(spreadsheet.tasks, [ms("a", 1, 10)]);
     assert_eq!(csv("name,cost,period\na,1 ms\n").to_string(), "line 2: 2 fields, the header has 3");
     assert_eq!(
         csv("name,cost,period\na,1 ms,2 ms\na,1 ms,2 ms\n").to_string(),

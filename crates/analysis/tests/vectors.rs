@@ -2,7 +2,7 @@
 
 use asmp_analysis::simulate::{Releases, Run, Simulation, Statistics};
 use asmp_analysis::{
-    Doubt, Effort, Policy, Task, Verdict, edf, edf_response, fp, np_edf, np_fp, rm, simulate,
+    Doubt, Effort, Policy, Task, Verdict, edf, edf_response, fp, np_edf, np_fp, rm, simulate, slack,
 };
 
 const MS: u64 = 1_000_000;
@@ -236,11 +236,73 @@ fn given_offsets_save_a_set_that_free_ones_refuse() {
     assert!(edf::test(&tasks, &effort()).is_schedulable(), "they never meet");
     let free: Vec<Task> = tasks.iter().map(|task| Task { offset_ns: None, ..task.clone() }).collect();
     assert!(edf::test(&free, &effort()).is_not_schedulable());
+    let worst = simulate::worst_pattern(&tasks, Policy::Edf, 0).unwrap();
+    assert_eq!(simulate::replay(&tasks, Policy::Edf, &worst, Some(100), &effort()), None, "offsets are kept");
     let clash = [Task::new("a", 2, 4).deadline(2).offset(0), Task::new("b", 2, 6).deadline(2).offset(3)];
     let verdict = edf::test(&clash, &effort());
     let found = verdict.counterexample().expect("at 8 both want the CPU");
     let again = simulate::replay(&clash, Policy::Edf, &found.pattern, found.by_ns, &effort());
     assert_eq!(again, found.missed);
+}
+
+#[test]
+fn a_refusal_whose_run_the_given_offsets_exclude_is_not_shown_although_other_offsets_are_free() {
+    // a and b never meet; c, whose offset is free, changes nothing in that.
+    let of = |b_offset_ns| {
+        let half = |name: &str, offset_ns| Task::new(name, 4, 10).deadline(5).offset(offset_ns);
+        [half("a", 0), half("b", b_offset_ns), Task::new("c", 1, 100).sporadic()]
+    };
+    for policy in [Policy::Edf, Policy::Dm, Policy::Rm, Policy::NpEdf] {
+        let verdict = slack::test(&of(5), policy, &effort());
+        let doubt = matches!(verdict, Verdict::Unknown { reason: Doubt::Offsets { .. } });
+        assert!(doubt, "{policy}: {verdict:?}");
+        assert!(
+            slack::test(&of(10), policy, &effort()).is_not_schedulable(),
+            "{policy}: b follows 10 after a"
+        );
+        assert!(slack::test(&of(11), policy, &effort()).is_not_schedulable(), "{policy}: 11, 7 left of 8");
+    }
+    // Periods without a common factor: some day they meet, whatever the offsets.
+    let meet = [Task::new("a", 4, 11).deadline(5).offset(0), Task::new("b", 4, 10).deadline(5).offset(5)];
+    let meet = [&meet[..], &[Task::new("c", 1, 100)]].concat();
+    let verdict = edf::test(&meet, &effort());
+    assert!(verdict.counterexample().is_some_and(|found| found.missed.is_some()), "{verdict:?}");
+}
+
+#[test]
+fn a_level_whose_busy_period_never_ends_is_decided_after_a_hyperperiod() {
+    // Load 1 at b: with a job of a before it, b waits for ever anew, and its response repeats every 8.
+    let set = |period| {
+        vec![
+            Task::new("c", 1, 2).priority(3),
+            Task::new("b", 4, 8).priority(2).deadline(12),
+            Task::new("a", 2, period).priority(1),
+        ]
+    };
+    let little = Effort { steps: 10_000, ..effort() };
+    let analysis = np_fp::analyse(&set(12)[..], &little);
+    assert_eq!(analysis.responses_ns, [None, Some(7), None]);
+    assert!(analysis.verdict.is_not_schedulable(), "a load of 7/6: {:?}", analysis.verdict);
+    let mut full = vec![Task::new("c", 1, 2).priority(3), Task::new("b", 4, 8).priority(2).deadline(12)];
+    full[1].jitter_ns = 3;
+    let analysis = fp::analyse(&full, Policy::Fp, &little);
+    assert!(analysis.verdict.is_schedulable(), "{:?}", analysis.verdict);
+    assert_eq!(analysis.responses_ns, [Some(1), Some(11)]);
+}
+
+#[test]
+fn a_refusal_stands_also_where_the_responses_of_others_would_take_too_long() {
+    let late = Task::new("late", 3, 10).deadline(2).priority(2);
+    let long = Task::new("long", 7010, 10_007).deadline(1_000_000_000).priority(1);
+    let little = Effort { steps: 100, ..effort() };
+    let alone = [late.clone().deadline(3), long.clone()];
+    assert!(
+        matches!(fp::test(&alone, Policy::Fp, &little), Verdict::Unknown { .. }),
+        "it does take too long"
+    );
+    let tasks = [late, long];
+    assert!(fp::analyse(&tasks, Policy::Fp, &little).verdict.is_not_schedulable());
+    assert!(np_fp::analyse(&tasks, &little).verdict.is_not_schedulable());
 }
 
 #[test]
@@ -250,6 +312,22 @@ fn given_offsets_without_a_miss_prove_nothing_where_nothing_is_preempted() {
     assert!(matches!(verdict, Verdict::Unknown { reason: Doubt::Offsets { .. } }), "{verdict:?}");
     let late = [Task::new("a", 3, 10).offset(0), Task::new("b", 9, 100).offset(9)];
     assert!(np_edf::test(&late, &effort()).is_not_schedulable(), "the job of a at 10 waits until 18");
+}
+
+#[test]
+fn a_set_that_edf_accepts_has_no_response_beyond_its_deadline_although_something_holds_it_up() {
+    // At 41, when t0 comes the second time, all deadlines lie within: nothing is left that could hold t2 up.
+    let tasks = [
+        Task::new("t0", 17, 41).deadline(25),
+        Task::new("t1", 20, 58).deadline(54),
+        Task::new("t2", 2, 29).blocking(9),
+    ];
+    assert!(edf::test(&tasks, &effort()).is_schedulable());
+    let responses = edf_response::responses(&tasks, false, &effort()).unwrap();
+    assert!(
+        responses.iter().zip(&tasks).all(|(response, task)| *response <= task.deadline_ns),
+        "{responses:?}"
+    );
 }
 
 #[test]
@@ -273,7 +351,7 @@ fn what_cannot_be_decided_is_unknown_and_what_is_not_covered_does_not_apply() {
     let little = Effort { steps: 10, jobs: 10 };
     let tasks = set(&[(1, 4), (1, 5), (3, 9), (3, 18)]);
     for policy in [Policy::Edf, Policy::NpEdf, Policy::Rm] {
-        let verdict = asmp_analysis::slack::test(&tasks, policy, &little);
+        let verdict = slack::test(&tasks, policy, &little);
         assert!(matches!(verdict, Verdict::Unknown { .. }), "{policy} {verdict:?}");
     }
     assert!(matches!(fp::test(&tasks, Policy::Fp, &effort()), Verdict::DoesNotApply { .. }), "no priorities");

@@ -12,15 +12,18 @@ use asmp_analysis::deadline::{Admission, admission};
 use asmp_analysis::file::{self, Workload};
 use asmp_analysis::place::{By, place as placed};
 use asmp_analysis::simulate::{Record, Releases, Run, Simulation, gantt};
-use asmp_analysis::verdict::Stop;
+use asmp_analysis::verdict::{Start, Stop};
 use asmp_analysis::{
     Effort, Inapplicable, Policy, Task, Utilisation, Verdict, edf_response, fp, np_fp, slack,
 };
 use asmp_host::CpuSet;
+use asmp_host::cpuset::CpuListError;
 use asmp_measure::run::{Experiment, Run as Measurement};
 use limits::Limits;
 use serde::Serialize;
 use serde_json::json;
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -38,7 +41,7 @@ pub struct Args {
     #[arg(long, default_value = "all")]
     policy: Which,
     /// CPUs for tasks that name no core [default: one; tasks that name one are on it]
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", value_parser = some_cpus)]
     cpus: Option<CpuSet>,
     /// deadline: the machine whose kernel admits, its /proc and /sys below this directory
     #[arg(long, value_name = "DIR", default_value = "/")]
@@ -70,6 +73,12 @@ impl FromStr for Which {
     }
 }
 
+/// A CPU list that names one.
+fn some_cpus(text: &str) -> Result<CpuSet, String> {
+    let cpus: CpuSet = text.parse().map_err(|error: CpuListError| error.to_string())?;
+    if cpus.is_empty() { Err("it names no CPU: write it like 1-3,5".to_owned()) } else { Ok(cpus) }
+}
+
 /// Reads a task set. Errors: exit code 2 with the place in the file.
 pub fn read(path: &Path) -> Result<Workload> {
     let wrong = |reason: String| failure(USAGE, format!("{}: {}", path.display(), reason.trim_end()));
@@ -98,6 +107,7 @@ pub struct OnCpu {
     /// Indices into the file's tasks.
     pub tasks: Vec<usize>,
     pub utilisation: f64,
+    /// A counterexample names tasks by their index in the file.
     pub verdict: Verdict,
     /// From the arrival, in the order of `tasks`.
     pub responses_ns: Vec<Option<u64>>,
@@ -227,7 +237,7 @@ fn under(workload: &Workload, policy: Policy, cpus: Option<&CpuSet>, effort: &Ef
         }
     }
     groups.retain(|(_, members)| !members.is_empty());
-    if groups.is_empty() {
+    if groups.is_empty() && unplaced.is_empty() {
         groups.push((None, Vec::new()));
     }
     let holistic = (!workload.chains.is_empty()).then(|| holistic(tasks, &workload.chains, policy, effort));
@@ -310,7 +320,19 @@ fn on_cpu(tasks: &[Task], cpu: Option<u32>, members: Vec<usize>, policy: Policy,
     let (factor_ppm, extra_ns) =
         room.map_or_else(|_| (None, vec![None; set.len()]), |room| (room.factor_ppm, room.extra_ns));
     let utilisation = Utilisation::of(&set).approximate();
+    let verdict = in_file(verdict, &members);
     OnCpu { cpu, tasks: members, utilisation, verdict, responses_ns, extra_ns, factor_ppm, in_chains: false }
+}
+
+/// The verdict of a part of the file's tasks, its counterexample with their indices in the file.
+pub fn in_file(mut verdict: Verdict, members: &[usize]) -> Verdict {
+    if let Verdict::NotSchedulable { counterexample } = &mut verdict {
+        counterexample.pattern.iter_mut().for_each(|start| start.task = members[start.task]);
+        if let Some(missed) = &mut counterexample.missed {
+            missed.task = members[missed.task];
+        }
+    }
+    verdict
 }
 
 /// The counterexample, or everything released together, of the first CPU that is drawn best: one that fails, else the first.
@@ -323,7 +345,12 @@ fn draw(path: &Path, tasks: &[Task], of: Option<&OfPolicy>) -> Result<()> {
         Some(found) => {
             let end = found.missed.and_then(|missed| missed.finished_ns).or(found.by_ns);
             let end = end.unwrap_or(1_000_000_000);
-            (Releases::Pattern(found.pattern.clone()), end + end / 20 + 1, "a deadline is missed")
+            let here = |start: &Start| {
+                let task = cpu.tasks.iter().position(|index| *index == start.task)?;
+                Some(Start { task, ..*start })
+            };
+            let pattern = found.pattern.iter().filter_map(here).collect();
+            (Releases::Pattern(pattern), end + end / 20 + 1, "a deadline is missed")
         }
         None => {
             let longest = set.iter().map(|task| task.period_ns).max().unwrap_or(1);
@@ -341,7 +368,15 @@ pub fn picture(path: &Path, simulation: &Simulation, until_ns: u64, title: &str)
     write(path, &gantt::svg(&run, &record, until_ns, title))
 }
 
+/// Errors: exit code 2. No half of a file stays behind.
 pub fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text)
-        .map_err(|error| failure(USAGE, format!("{}: cannot be written: {error}", path.display())))
+    let fail = |error| failure(USAGE, format!("{}: cannot be written: {error}", path.display()));
+    let mut file = File::create(path).map_err(fail)?;
+    file.write_all(text.as_bytes()).map_err(|error| {
+        if file.metadata().is_ok_and(|about| about.is_file()) {
+            // What cannot be removed either is named by the error.
+            let _ = std::fs::remove_file(path);
+        }
+        fail(error)
+    })
 }

@@ -1,5 +1,6 @@
 //! `asmp analyze graph`: a data-flow graph and what follows from its rates.
 
+use crate::analyze::write;
 use crate::exit::{CANNOT_WORK, UNKNOWN, USAGE, failure};
 use anyhow::Result;
 use asmp_analysis::graph::{Case, Graph, Limits, Proof, Refusal, Report, Verdict, analyze, dot, svg};
@@ -42,8 +43,7 @@ pub fn graph(args: &Args) -> Result<u8> {
     for (path, draw) in [(&args.svg, svg as fn(&Graph, &Result<Report, Refusal>) -> String), (&args.dot, dot)]
     {
         if let Some(path) = path {
-            std::fs::write(path, draw(&graph, &result))
-                .map_err(|error| wrong(path, format!("cannot be written: {error}")))?;
+            write(path, &draw(&graph, &result))?;
         }
     }
     if args.json {

@@ -1,6 +1,6 @@
 //! `asmp simulate`: a task set in the simulator.
 
-use crate::analyze::{picture, read, write};
+use crate::analyze::{in_file, picture, read, write};
 use crate::exit::{CANNOT_WORK, UNKNOWN, USAGE, failure};
 use crate::graph::table;
 use anyhow::Result;
@@ -8,10 +8,11 @@ use asmp_analysis::simulate::{
     End, Execution, Record, Releases, Run, Simulation, Statistics, perfetto, worst_pattern,
 };
 use asmp_analysis::units::{parse_ns, show_ns};
-use asmp_analysis::verdict::Counterexample;
+use asmp_analysis::verdict::{Counterexample, Start};
 use asmp_analysis::{Effort, Policy, Task, edf_response, slack};
 use clap::ValueEnum;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Segments and instants of a trace.
@@ -78,10 +79,19 @@ pub fn simulate(args: &Args) -> Result<u8> {
     let workload = read(&args.file)?;
     let tasks = &workload.tasks;
     let releases = match (&args.replay, args.offsets) {
-        (Some(path), _) => Releases::Pattern(replayed(path)?.pattern),
+        (Some(path), _) => Releases::Pattern(replayed(path, tasks)?.pattern),
         (None, Offsets::Random) => Releases::Random,
         (None, Offsets::Sync) => Releases::Together,
-        (None, Offsets::Worst) => Releases::Pattern(worst(tasks, args.policy)?.pattern),
+        (None, Offsets::Worst) => {
+            if let Some(chain) = workload.chains.first() {
+                let what = format!(
+                    "chain {}: its tasks release each other, and their worst is not known",
+                    chain.name
+                );
+                return Err(failure(UNKNOWN, format!("{what}: --offsets random or sync")));
+            }
+            Releases::Pattern(worst(tasks, args.policy)?)
+        }
     };
     let execution = Execution {
         least_ppm: args.least * 10_000,
@@ -126,8 +136,9 @@ pub fn simulate(args: &Args) -> Result<u8> {
             let response = [row.min_ns, row.average_ns, row.p50_ns, row.p99_ns, row.max_ns].map(show);
             let [least, average, median, p99, longest] = response;
             let (jobs, missed) = (row.jobs.to_string(), row.misses.to_string());
-            let name =
-                if run.cpus.len() > 1 { format!("{} (CPU {})", row.name, row.cpu) } else { row.name.clone() };
+            // A pattern is of one CPU, whichever.
+            let many = run.cpus.len() > 1 && !matches!(simulation.releases, Releases::Pattern(_));
+            let name = if many { format!("{} (CPU {})", row.name, row.cpu) } else { row.name.clone() };
             lines.push([
                 name,
                 jobs,
@@ -158,12 +169,31 @@ pub fn simulate(args: &Args) -> Result<u8> {
 }
 
 /// A counterexample, alone or anywhere in the output of `analyze --json`.
-fn replayed(path: &Path) -> Result<Counterexample> {
+/// Errors: exit code 2, also for releases that the tasks do not allow.
+fn replayed(path: &Path, tasks: &[Task]) -> Result<Counterexample> {
     let wrong = |reason: String| failure(USAGE, format!("{}: {reason}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
     let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
     let found = find(&value).unwrap_or(&value);
-    serde_json::from_value(found.clone()).map_err(|error| wrong(format!("holds no counterexample: {error}")))
+    let found: Counterexample = serde_json::from_value(found.clone())
+        .map_err(|error| wrong(format!("holds no counterexample: {error}")))?;
+    if found.pattern.is_empty() {
+        return Err(wrong("its counterexample releases nothing".to_owned()));
+    }
+    for start in &found.pattern {
+        let number = start.task;
+        let Some(task) = tasks.get(number) else {
+            return Err(wrong(format!(
+                "task {number} is not in the tasks, numbered from 0: another file's?"
+            )));
+        };
+        let late_ns = start.release_ns.checked_sub(start.arrival_ns);
+        if late_ns.is_none_or(|late_ns| late_ns > task.jitter_ns) || start.held_up_ns > task.blocking_ns {
+            let what = "is released before it arrives, or later than its jitter, or held up longer than its blocking";
+            return Err(wrong(format!("task {number} ({}) {what}: another file's?", task.name)));
+        }
+    }
+    Ok(found)
 }
 
 fn find(value: &serde_json::Value) -> Option<&serde_json::Value> {
@@ -176,23 +206,41 @@ fn find(value: &serde_json::Value) -> Option<&serde_json::Value> {
     }
 }
 
-/// What the test fears, or what is worst for the task with least room.
-fn worst(tasks: &[Task], policy: Policy) -> Result<Counterexample> {
-    let effort = Effort::default();
-    let verdict = slack::test(tasks, policy, &effort);
-    if let Some(found) = verdict.counterexample() {
-        return Ok(found.clone());
+/// What the test of some CPU fears, or what is worst for the task with least room; of one CPU, as `analyze` takes them.
+fn worst(tasks: &[Task], policy: Policy) -> Result<Vec<Start>> {
+    let mut cores: BTreeMap<Option<u32>, Vec<usize>> = BTreeMap::new();
+    for (index, task) in tasks.iter().enumerate() {
+        cores.entry(task.core).or_default().push(index);
     }
+    let effort = Effort::default();
+    let mut tightest: Option<(u64, Vec<Start>)> = None;
+    for members in cores.values() {
+        let set: Vec<Task> = members.iter().map(|index| tasks[*index].clone()).collect();
+        let verdict = in_file(slack::test(&set, policy, &effort), members);
+        if let Some(found) = verdict.counterexample() {
+            return Ok(found.pattern.clone());
+        }
+        let (left_ns, mut pattern) = tightest_of(&set, policy, &effort)?;
+        if tightest.as_ref().is_none_or(|(least_ns, _)| left_ns < *least_ns) {
+            pattern.iter_mut().for_each(|start| start.task = members[start.task]);
+            tightest = Some((left_ns, pattern));
+        }
+    }
+    Ok(tightest.map_or_else(Vec::new, |(_, pattern)| pattern))
+}
+
+/// How much room the task with least has, and the pattern that is worst for it.
+fn tightest_of(tasks: &[Task], policy: Policy, effort: &Effort) -> Result<(u64, Vec<Start>)> {
     let responses = match policy {
-        Policy::NpEdf | Policy::Edf => edf_response::responses(tasks, policy == Policy::NpEdf, &effort).ok(),
+        Policy::NpEdf | Policy::Edf => edf_response::responses(tasks, policy == Policy::NpEdf, effort).ok(),
         _ => None,
     };
-    let left = |at: &usize| {
-        let response = responses.as_ref().map_or_else(|| tasks[*at].cost_ns(), |all| all[*at]);
-        tasks[*at].deadline_ns.saturating_sub(response)
+    let left = |at: usize| {
+        let response = responses.as_ref().map_or_else(|| tasks[at].cost_ns(), |all| all[at]);
+        tasks[at].deadline_ns.saturating_sub(response)
     };
-    let victim = (0..tasks.len()).min_by_key(left).unwrap_or(0);
+    let (left_ns, victim) = (0..tasks.len()).map(|at| (left(at), at)).min().unwrap_or((0, 0));
     let pattern =
         worst_pattern(tasks, policy, victim).map_err(|error| failure(UNKNOWN, error.to_string()))?;
-    Ok(Counterexample { pattern, by_ns: None, missed: None })
+    Ok((left_ns, pattern))
 }

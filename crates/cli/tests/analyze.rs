@@ -110,6 +110,70 @@ fn a_counterexample_in_json_is_replayed_to_the_miss_it_names() {
     );
 }
 
+/// A file of tasks: name, cost and period in ms, more fields.
+fn tasks_in(path: &Path, tasks: &[(&str, u64, u64, &str)]) {
+    let task = |(name, cost, period, more): &(&str, u64, u64, &str)| {
+        format!("[[task]]\nname = \"{name}\"\ncost = \"{cost} ms\"\nperiod = \"{period} ms\"\n{more}\n")
+    };
+    std::fs::write(path, tasks.iter().map(task).collect::<String>()).unwrap();
+}
+
+#[test]
+fn a_counterexample_of_one_cpu_of_several_is_replayed_with_its_own_tasks() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("two.toml");
+    let name = file.to_str().unwrap();
+    tasks_in(
+        &file,
+        &[
+            ("x", 1, 10, "core = 0"),
+            ("y", 1, 20, "core = 0"),
+            ("p", 6, 10, "core = 1"),
+            ("q", 6, 10, "core = 1"),
+        ],
+    );
+    let output = asmp(&["analyze", name, "--policy", "edf", "--json"]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let missed = &json["policies"][0]["cpus"][1]["verdict"]["counterexample"]["missed"];
+    assert_eq!(missed["task"], 3, "q, by its index in the file");
+    let verdict = dir.path().join("verdict.json");
+    std::fs::write(&verdict, &output.stdout).unwrap();
+    let simulate = |words: &[&str]| {
+        let output = asmp(&[&["simulate", name, "--policy", "edf", "--for", "1s", "--json"], words].concat());
+        (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default())
+    };
+    let (exit, again) = simulate(&["--replay", verdict.to_str().unwrap()]);
+    assert_eq!((exit, &again["first_misses"][0]), (Some(1), missed));
+    let words = text(&asmp(&["analyze", name, "--policy", "edf"]));
+    assert!(words.contains("job 0 of q is released at 0 ns, due at 10 ms, and finishes at 12 ms"), "{words}");
+    assert_eq!(simulate(&["--offsets", "worst"]).1["first_misses"][0], *missed);
+    // Each on its own CPU, all is well, and the worst of either misses nothing.
+    tasks_in(&file, &[("p", 6, 10, "core = 0"), ("q", 6, 10, "core = 1")]);
+    assert_eq!(code(&["analyze", name, "--policy", "edf"]), 0);
+    assert_eq!(simulate(&["--offsets", "worst"]).0, Some(0));
+    // A counterexample of other tasks is refused, not simulated without them.
+    assert_eq!(simulate(&["--replay", verdict.to_str().unwrap()]).0, Some(2));
+    assert_eq!(code(&["simulate", "ros-chain.toml", "--policy", "fp", "--offsets", "worst"]), 3);
+}
+
+#[test]
+fn a_task_without_a_cpu_is_not_passed_over_in_the_line_of_a_policy() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("three.toml");
+    let name = file.to_str().unwrap();
+    tasks_in(&file, &[("p", 6, 10, ""), ("q", 6, 10, ""), ("r", 6, 10, "")]);
+    let output = asmp(&["analyze", name, "--cpus", "0-1"]);
+    let words = text(&output);
+    let edf = words.lines().find(|line| line.starts_with("edf")).unwrap();
+    assert!(edf.contains("unknown: no CPU was found for r"), "{words}");
+    assert_eq!(output.status.code(), Some(3));
+    tasks_in(&file, &[("p", 6, 10, "core = 7")]);
+    let words = text(&asmp(&["analyze", name, "--cpus", "0-1"]));
+    assert!(words.contains("no CPU was found for p") && !words.contains("there are no tasks"), "{words}");
+    assert_eq!(code(&["analyze", name, "--cpus="]), 2, "no CPU at all");
+    assert_eq!(code(&["analyze", "place", name, "--cpus="]), 2);
+}
+
 #[test]
 fn pictures_and_traces_are_written_and_the_same_for_the_same_seed() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 //! `flow.toml`: tasks and edges, declared. Unknown fields are refused.
 
 use super::{Case, Edge, Graph, GraphError, Task};
+use crate::file::in_a_line;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +44,7 @@ impl std::str::FromStr for Graph {
 
     /// Reads `flow.toml`. Errors: the place in the text, or the first thing that is wrong by name.
     fn from_str(text: &str) -> Result<Self, GraphError> {
-        let file: File = toml::from_str(text).map_err(|error| GraphError::Toml(error.to_string()))?;
+        let file: File = toml::from_str(text).map_err(|error| GraphError::Toml(in_a_line(text, &error)))?;
         let mut index = BTreeMap::new();
         for (number, task) in file.task.iter().enumerate() {
             index.entry(task.name.as_str()).or_insert(number);

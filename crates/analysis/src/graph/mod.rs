@@ -169,9 +169,13 @@ impl Graph {
     }
 }
 
+/// What may be printed in a table.
+pub(crate) fn is_name(name: &str) -> bool {
+    (1..=64).contains(&name.chars().count()) && !name.chars().any(char::is_control)
+}
+
 fn check_name(name: &str) -> Result<(), GraphError> {
-    let count = name.chars().count();
-    match (1..=64).contains(&count) && !name.chars().any(char::is_control) {
+    match is_name(name) {
         true => Ok(()),
         false => Err(GraphError::BadName { name: name.chars().take(80).collect() }),
     }

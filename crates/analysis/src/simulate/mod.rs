@@ -14,6 +14,7 @@ pub mod statistics;
 use crate::chain::{Chain, with_deadlines};
 use crate::check::check;
 use crate::demand::together;
+use crate::offsets;
 use crate::policy::Policy;
 use crate::task::{Arrival, Task};
 use crate::verdict::{Effort, Missed, Start, Stop};
@@ -399,7 +400,8 @@ pub fn replay(
 }
 
 /// The pattern that is worst for `victim` by the theory of the policy: everything that can delay it released together, the
-/// longest job of the others one tick before where nothing is preempted. It need not be the worst of all its responses.
+/// longest job of the others one tick before where nothing is preempted; given offsets that exclude it are kept instead. It need
+/// not be the worst of all its responses.
 pub fn worst_pattern(tasks: &[Task], policy: Policy, victim: usize) -> Result<Vec<Start>, Stop> {
     check(tasks)?;
     let ranks = policy.ranks(tasks)?;
@@ -425,5 +427,5 @@ pub fn worst_pattern(tasks: &[Task], policy: Policy, victim: usize) -> Result<Ve
         start.held_up_ns = if holder.is_none() { section_ns } else { 0 };
     }
     pattern.append(&mut own);
-    Ok(pattern)
+    Ok(if offsets::decide(tasks, policy, &pattern) { offsets::as_given(tasks) } else { pattern })
 }

@@ -16,7 +16,7 @@ pub struct Args {
     #[arg(value_name = "tasks.toml")]
     file: PathBuf,
     /// CPUs, in the order in which they are tried
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", value_parser = super::some_cpus)]
     cpus: CpuSet,
     #[arg(long, value_enum, default_value = "first-fit")]
     by: Heuristic,

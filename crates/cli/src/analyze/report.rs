@@ -82,12 +82,17 @@ pub fn one(tasks: &[Task], of: &OfPolicy, effort: &Effort) {
 /// The order of tightness: misses first, then by the part of the deadline that is left.
 fn order(tasks: &[Task], cpu: &OnCpu) -> Vec<usize> {
     let mut order: Vec<usize> = (0..cpu.tasks.len()).collect();
-    let missed = cpu.verdict.counterexample().and_then(|found| found.missed).map(|missed| missed.task);
+    let missed = cpu.verdict.counterexample().and_then(|found| found.missed);
     order.sort_by_key(|at| {
         let deadline_ns = tasks[cpu.tasks[*at]].deadline_ns.max(1);
         let left = cpu.responses_ns[*at].map(|response| deadline_ns.saturating_sub(response));
         let ppm = left.map(|left| u128::from(left) * 1_000_000 / u128::from(deadline_ns));
-        (missed != Some(*at), ppm, cpu.extra_ns[*at], tasks[cpu.tasks[*at]].period_ns)
+        (
+            missed.map(|missed| missed.task) != Some(cpu.tasks[*at]),
+            ppm,
+            cpu.extra_ns[*at],
+            tasks[cpu.tasks[*at]].period_ns,
+        )
     });
     order
 }
@@ -116,7 +121,7 @@ fn rows(tasks: &[Task], cpu: &OnCpu) -> Vec<[String; 7]> {
 
 fn counterexample(tasks: &[Task], cpu: &OnCpu) {
     let Some(found) = cpu.verdict.counterexample() else { return };
-    let name = |task: usize| cpu.tasks.get(task).map_or("?", |index| tasks[*index].name.as_str());
+    let name = |task: usize| tasks[task].name.as_str();
     match &found.missed {
         Some(missed) => {
             let finished = show(missed.finished_ns, "after the end of the replay");
@@ -233,6 +238,10 @@ pub fn all(tasks: &[Task], results: &[OfPolicy], admission: &Result<Admission, V
         let chain = of.chains.iter().map(|chain| &chain.verdict).find(|verdict| !verdict.is_schedulable());
         let verdict = match (worst, chain) {
             (Some(cpu), Some(chain)) if cpu.verdict.is_schedulable() => headline(chain),
+            (Some(cpu), _) if !cpu.verdict.is_schedulable() => headline(&cpu.verdict),
+            _ if !of.unplaced.is_empty() => {
+                format!("unknown: no CPU was found for {} (asmp analyze place)", names(tasks, &of.unplaced))
+            }
             (Some(cpu), _) => headline(&cpu.verdict),
             (None, _) => "does not apply: there are no tasks".to_owned(),
         };
@@ -252,6 +261,13 @@ pub fn all(tasks: &[Task], results: &[OfPolicy], admission: &Result<Admission, V
         println!("{MEASURED}");
     }
     println!("one policy in detail: --policy NAME");
+}
+
+/// The first of them, and how many more.
+fn names(tasks: &[Task], of: &[usize]) -> String {
+    let first: Vec<&str> = of.iter().take(3).map(|index| tasks[*index].name.as_str()).collect();
+    let more = of.len() - first.len();
+    first.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
 }
 
 pub fn deadline_code(admission: &Admission) -> u8 {
