@@ -1,6 +1,7 @@
 # Finds libasmp_rt. find_package(AsmpRt) then offers:
 #   AsmpRt::AsmpRt   the library with asmp_rt.h
-#   AsmpRt::RTLinux  the same with RTLinux's headers before the system's, and rtl_main.c compiled in
+#   AsmpRt::RTLinux  the same with RTLinux's headers before the system's, and rtl_main.c compiled in: the project needs C
+#                    among its languages, also where its own sources are C++
 # AsmpRt_ROOT (or CMAKE_PREFIX_PATH) says where it is installed.
 
 find_path(AsmpRt_INCLUDE_DIR asmp_rt.h)
@@ -16,8 +17,11 @@ if(AsmpRt_FOUND AND NOT TARGET AsmpRt::AsmpRt)
     IMPORTED_LOCATION "${AsmpRt_LIBRARY}"
     INTERFACE_INCLUDE_DIRECTORIES "${AsmpRt_INCLUDE_DIR}"
     INTERFACE_LINK_LIBRARIES Threads::Threads)
-  add_library(AsmpRt::RTLinux INTERFACE IMPORTED)
+endif()
+# Without C, CMake would leave rtl_main.c out in silence.
+if(AsmpRt_FOUND AND CMAKE_C_COMPILER AND NOT TARGET AsmpRt::RTLinux)
   # BEFORE: its pthread.h and linux/module.h stand in front of the system's.
+  add_library(AsmpRt::RTLinux INTERFACE IMPORTED)
   target_include_directories(AsmpRt::RTLinux BEFORE INTERFACE "${AsmpRt_INCLUDE_DIR}/rtlinux")
   target_sources(AsmpRt::RTLinux INTERFACE "${AsmpRt_INCLUDE_DIR}/rtlinux/rtl_main.c")
   target_link_libraries(AsmpRt::RTLinux INTERFACE AsmpRt::AsmpRt)

@@ -133,7 +133,8 @@ extern "C" {
 
  The client, or null, with errno and asmp_why(): ENODEV, nobody has served it yet; EAGAIN, all slots are taken; EBUSY, that slot is, or
  the name stands for something else, or was made by another version of this library; EINVAL, the name, or there is no such slot;
- EACCES, the directory is not this user's; EMFILE.
+ EACCES, the directory is not this user's; EMFILE; ETIMEDOUT,
+ another process kept its lock for 10 s.
 
  # Safety
  `name` is a C string.
@@ -233,7 +234,8 @@ void asmp_client_close(struct asmp_client *client);
 
  The server, or null, with errno and asmp_why(): EINVAL, the name, the number of clients or the flags; EBUSY, there is a server, or the name
  stands for other slots or flags, for something else, or was made by another version of this library; ENOMEM, no room; EACCES, the
- directory is not this user's; EMFILE.
+ directory is not this user's; EMFILE; ETIMEDOUT,
+ another process kept its lock for 10 s.
 
  # Safety
  `name` is a C string.
@@ -329,8 +331,8 @@ int asmp_server_close(struct asmp_server *server);
  Makes FIFO number `fifo`, in which at least `size` bytes fit, however they are cut (it takes 16 times that much
  locked memory, rounded up to a power of two). A FIFO that a peer kept while its real-time side died is taken up with what
  is in it. Allocates, reads a directory, takes a lock: set-up only. 0, or -ENODEV, no such number; -EBUSY, somebody
- has made it, or a peer still holds one that is smaller; -ENOMEM, no room, or a size below 1; -EACCES, the
- directory is not this user's.
+ has made it, or a peer still holds one that is smaller; -ENOMEM, no room, or a size below 1 or above 2^25; -EACCES, the
+ directory is not this user's; -ETIMEDOUT, another process kept its lock for 10 s.
  */
 int rtf_create(unsigned int fifo,
                int size);
@@ -338,7 +340,7 @@ int rtf_create(unsigned int fifo,
 /*
  Takes part in a FIFO that another real-time process has made; `rtf_destroy` ends that. Not in RTLinux, where all
  share one address space. Costs as `rtf_create`. 0, or -ENODEV, no such number or nobody has made it; -EBUSY, this
- process has it.
+ process has it; -ENOMEM; -ETIMEDOUT, as rtf_create.
  */
 int rtf_attach_np(unsigned int fifo);
 
@@ -352,8 +354,8 @@ int rtf_destroy(unsigned int fifo);
 /*
  Makes room for `size` bytes; what is in the FIFO is lost, as in RTLinux. The size of memory that others have mapped
  cannot change, so it is refused while another process has the FIFO open. Costs as `rtf_create`; no put or get
- meanwhile. 0, or -EINVAL, a size below 1, not created, or open elsewhere; -ENODEV; -ENOMEM, no room (nothing has
- changed).
+ meanwhile. 0, or -EINVAL, a size below 1, not created, or open elsewhere, also as neither end; -ENODEV; -ENOMEM, no
+ room. Where it is refused nothing has changed.
  */
 int rtf_resize(unsigned int fifo,
                int size);
@@ -480,7 +482,8 @@ void rtf_close_np(struct rtf_file *file);
 
  The first byte, or null, with errno and asmp_why(): EINVAL, a size below 0, or a name that is not 1 to 64 letters, digits, '-' or
  '_'; EIO, what is there is smaller; ENODEV, a size of 0 and nothing there; EBUSY, the name stands for records, a FIFO or calls, or was
- made by another version of this library; ENOMEM, no room; EACCES, the directory is not this user's; EMFILE.
+ made by another version of this library; ENOMEM, no room; EACCES, the directory is not this user's; EMFILE; ETIMEDOUT,
+ another process kept its lock for 10 s.
 
  # Safety
  `name` is null or a C string.
@@ -523,7 +526,7 @@ void mbuff_detach(const char *name, void *mbuf);
 
  The record, or null, with errno and asmp_why(): EINVAL, the name; EBUSY, the name stands for records of
  another size, for something else, or was made by another version of this library; ENOMEM, no room, or a size of 0; EACCES;
- EMFILE.
+ EMFILE; ETIMEDOUT, another process kept its lock for 10 s.
 
  # Safety
  `name` is a C string.

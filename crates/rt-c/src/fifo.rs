@@ -42,14 +42,24 @@ fn value(result: Result<c_int, c_int>) -> c_int {
     result.unwrap_or_else(|error| error)
 }
 
+/// How often to begin anew when the last peer lets a FIFO go while it is taken up.
+const ATTEMPTS: u32 = 16;
+
 /// The memory of a FIFO that is to hold `size` bytes: a new one, or one whose real-time side has died.
 fn memory(fifo: c_uint, size: c_int) -> Result<Fifo, c_int> {
     let size = u64::try_from(size).ok().filter(|size| *size > 0).ok_or(-libc::ENOMEM)?;
     let options = Options { capacity_bytes: size * BYTES_PER_BYTE, overflow: Overflow::Refuse };
     let (dir, name) = (default_dir(), name_of(fifo));
-    let channel = match Fifo::create(&dir, &name, &options) {
-        Err(ShmError::NameTaken { .. }) => Fifo::attach(&dir, &name).map_err(|error| number(&error))?,
-        other => other.map_err(|error| number(&error))?,
+    let find_or_make = || match Fifo::create(&dir, &name, &options) {
+        Err(ShmError::NameTaken { .. }) => Fifo::attach(&dir, &name),
+        other => other,
+    };
+    let mut attempts = 1;
+    let channel = loop {
+        match find_or_make() {
+            Err(ShmError::Missing { .. }) if attempts < ATTEMPTS => attempts += 1,
+            other => break other.map_err(|error| number(&error))?,
+        }
     };
     // Held by the real-time side as long as it lives.
     channel.shared().take(Role::Server).map_err(|error| number(&error))?;
@@ -68,8 +78,8 @@ fn place(slot: &'static Slot, fifo: c_uint, channel: Fifo) -> Result<(), c_int> 
 /// Makes FIFO number `fifo`, in which at least `size` bytes fit, however they are cut (it takes 16 times that much
 /// locked memory, rounded up to a power of two). A FIFO that a peer kept while its real-time side died is taken up with what
 /// is in it. Allocates, reads a directory, takes a lock: set-up only. 0, or -ENODEV, no such number; -EBUSY, somebody
-/// has made it, or a peer still holds one that is smaller; -ENOMEM, no room, or a size below 1; -EACCES, the
-/// directory is not this user's.
+/// has made it, or a peer still holds one that is smaller; -ENOMEM, no room, or a size below 1 or above 2^25; -EACCES, the
+/// directory is not this user's; -ETIMEDOUT, another process kept its lock for 10 s.
 #[unsafe(no_mangle)]
 pub extern "C" fn rtf_create(fifo: c_uint, size: c_int) -> c_int {
     let create = || {
@@ -87,7 +97,7 @@ pub extern "C" fn rtf_create(fifo: c_uint, size: c_int) -> c_int {
 
 /// Takes part in a FIFO that another real-time process has made; `rtf_destroy` ends that. Not in RTLinux, where all
 /// share one address space. Costs as `rtf_create`. 0, or -ENODEV, no such number or nobody has made it; -EBUSY, this
-/// process has it.
+/// process has it; -ENOMEM; -ETIMEDOUT, as rtf_create.
 #[unsafe(no_mangle)]
 pub extern "C" fn rtf_attach_np(fifo: c_uint) -> c_int {
     let attach = || {
@@ -125,8 +135,8 @@ pub extern "C" fn rtf_destroy(fifo: c_uint) -> c_int {
 
 /// Makes room for `size` bytes; what is in the FIFO is lost, as in RTLinux. The size of memory that others have mapped
 /// cannot change, so it is refused while another process has the FIFO open. Costs as `rtf_create`; no put or get
-/// meanwhile. 0, or -EINVAL, a size below 1, not created, or open elsewhere; -ENODEV; -ENOMEM, no room (nothing has
-/// changed).
+/// meanwhile. 0, or -EINVAL, a size below 1, not created, or open elsewhere, also as neither end; -ENODEV; -ENOMEM, no
+/// room. Where it is refused nothing has changed.
 #[unsafe(no_mangle)]
 pub extern "C" fn rtf_resize(fifo: c_uint, size: c_int) -> c_int {
     let resize = || {
@@ -145,7 +155,15 @@ pub extern "C" fn rtf_resize(fifo: c_uint, size: c_int) -> c_int {
         drop(trial.map_err(|error| number(&error))?);
         let (on_access, note) = (halves.on_access()?, halves.note()?);
         slot.clear();
-        let channel = memory(fifo, size)?;
+        let (channel, answer) = match Fifo::create(&default_dir(), &name_of(fifo), &options) {
+            // Somebody who is neither end keeps the old one: it is taken up again.
+            Err(ShmError::NameTaken { .. }) => (memory(fifo, 1)?, Err(-libc::EINVAL)),
+            new => {
+                let new = new.map_err(|error| number(&error))?;
+                new.shared().take(Role::Server).map_err(|error| number(&error))?;
+                (new, Ok(0))
+            }
+        };
         channel.note().store(note, Relaxed);
         place(slot, fifo, channel)?;
         halves.set_on_access(on_access)?;
@@ -155,7 +173,7 @@ pub extern "C" fn rtf_resize(fifo: c_uint, size: c_int) -> c_int {
             drop(old);
             *watcher = Some(watch::Watcher::start(fifo, halves, handler)?);
         }
-        Ok(0)
+        answer
     };
     value(resize())
 }

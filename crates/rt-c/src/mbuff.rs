@@ -96,7 +96,8 @@ fn unmap(name: &str, first: *mut c_void) -> Result<(), c_int> {
 ///
 /// The first byte, or null, with errno and asmp_why(): EINVAL, a size below 0, or a name that is not 1 to 64 letters, digits, '-' or
 /// '_'; EIO, what is there is smaller; ENODEV, a size of 0 and nothing there; EBUSY, the name stands for records, a FIFO or calls, or was
-/// made by another version of this library; ENOMEM, no room; EACCES, the directory is not this user's; EMFILE.
+/// made by another version of this library; ENOMEM, no room; EACCES, the directory is not this user's; EMFILE; ETIMEDOUT,
+/// another process kept its lock for 10 s.
 ///
 /// # Safety
 /// `name` is null or a C string.

@@ -32,6 +32,7 @@ pub fn number(error: &ShmError) -> c_int {
         ShmError::NameTaken { .. } | ShmError::RoleTaken { .. } | ShmError::Mismatch { .. } => libc::EBUSY,
         ShmError::Missing { .. } => libc::ENODEV,
         ShmError::ForeignDir { .. } => libc::EACCES,
+        ShmError::DirLocked { .. } => libc::ETIMEDOUT,
         ShmError::Io { cause, .. } => cause.raw_os_error().unwrap_or(libc::EIO),
         ShmError::BadName { .. } => libc::EINVAL,
     }

@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <linux/seccomp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -162,9 +163,71 @@ static void a_pair_is_one_file_for_both_directions(void)
 	CHECK(rtf_destroy(1) == 0 && rtf_destroy(2) == 0);
 }
 
+/* A process of this program that does `what` with FIFO 0; it ends when `told` is closed. */
+static pid_t peer(const char *what, int *told)
+{
+	int ready[2], end[2];
+	char byte;
+	pid_t child;
+
+	CHECK(pipe(ready) == 0 && pipe(end) == 0);
+	child = fork();
+	if (child == 0) {
+		dup2(end[0], 0);
+		dup2(ready[1], 1);
+		close(end[1]);
+		/* A program of its own: a child as such shares what we have open. */
+		execl("/proc/self/exe", "fifo_calls", what, NULL);
+		_exit(1);
+	}
+	close(end[0]);
+	close(ready[1]);
+	CHECK(child > 0 && read(ready[0], &byte, 1) == 1);
+	close(ready[0]);
+	*told = end[1];
+	return child;
+}
+
+/* Has it and is neither end. */
+static int stands_by(void)
+{
+	char byte;
+
+	CHECK(rtf_attach_np(0) == 0 && write(1, "r", 1) == 1);
+	CHECK(read(0, &byte, 1) == 0);
+	return rtf_destroy(0);
+}
+
+/* Has it now and then: between being found and being taken up the FIFO of the real-time side may go. */
+static int comes_and_goes(void)
+{
+	struct pollfd end = { .fd = 0, .events = POLLIN };
+
+	CHECK(write(1, "r", 1) == 1);
+	while (poll(&end, 1, 0) == 0)
+		if (rtf_attach_np(0) == 0)
+			CHECK(rtf_destroy(0) == 0);
+	return 0;
+}
+
+static void a_fifo_is_made_also_while_a_peer_lets_the_last_one_go(void)
+{
+	int told, round;
+	pid_t other = peer("comes and goes", &told);
+
+	for (round = 0; round < 20000; round++) {
+		CHECK(rtf_create(0, SIZE) == 0);
+		CHECK(rtf_destroy(0) == 0);
+	}
+	close(told);
+	CHECK(waitpid(other, NULL, 0) == other);
+}
+
 static void a_resize_is_refused_while_another_has_it_open(void)
 {
 	struct rtf_file *file;
+	pid_t other;
+	int told;
 
 	CHECK(rtf_resize(RTF_NO, SIZE) == -ENODEV && rtf_resize(0, SIZE) == -EINVAL);
 	CHECK(rtf_create(0, SIZE) == 0 && rtf_create_rt_handler(0, counts) == 0);
@@ -175,6 +238,13 @@ static void a_resize_is_refused_while_another_has_it_open(void)
 	CHECK(rtf_open_np(0, O_RDONLY, &file) == 0 && rtf_resize(0, 10 * SIZE) == -EINVAL);
 	rtf_close_np(file);
 	CHECK(rtf_isempty(0) == 0 && rtf_resize(0, 10 * SIZE) == 0 && rtf_isempty(0) == 1);
+	/* One that has it and is neither end keeps its memory, too; what is in it stays. */
+	CHECK(rtf_put(0, bytes, SIZE) == SIZE);
+	other = peer("stands by", &told);
+	CHECK(rtf_resize(0, 20 * SIZE) == -EINVAL && rtf_get(0, bytes, 2 * SIZE) == SIZE);
+	close(told);
+	CHECK(waitpid(other, NULL, 0) == other);
+	CHECK(rtf_resize(0, 20 * SIZE) == 0 && rtf_put(0, bytes, 20 * SIZE) == 20 * SIZE && rtf_flush(0) == 0);
 	count = 0;
 	CHECK(fill(0) >= 10 * SIZE && count >= 10 * SIZE);
 	count = 0;
@@ -294,6 +364,10 @@ static void puts_and_gets_after_the_first_enter_no_kernel_and_allocate_nothing(v
 int main(int argc, char **argv)
 {
 	alarm(60);
+	if (argc == 2 && strcmp(argv[1], "stands by") == 0)
+		return stands_by();
+	if (argc == 2 && strcmp(argv[1], "comes and goes") == 0)
+		return comes_and_goes();
 	if (argc == 2 && strcmp(argv[1], "-n") == 0)
 		rtl_without_priorities_np(true);
 	puts_and_gets_after_the_first_enter_no_kernel_and_allocate_nothing();
@@ -303,6 +377,7 @@ int main(int argc, char **argv)
 	the_other_side_reads_and_writes_as_a_device();
 	a_pair_is_one_file_for_both_directions();
 	a_resize_is_refused_while_another_has_it_open();
+	a_fifo_is_made_also_while_a_peer_lets_the_last_one_go();
 	handlers_hear_of_each_side();
 	threads_of_one_process_take_turns();
 	puts("all calls");

@@ -87,6 +87,14 @@ fn pkg_config_says_all_that_an_rtlinux_source_needs() {
         cc.args(pkg_config(&["--cflags", "--libs", "asmp_rtlinux"])).arg("-o").arg(dir.path().join("module"));
         run(&mut cc);
     }
+    // A C++ compiler reads the same sources and headers, and what it makes goes together with the main in C.
+    let mut cc = Command::new("c++");
+    cc.args(["-x", "c++", "-std=c++11", "-Wall", "-Wpedantic", "-Werror", "-c"]);
+    cc.arg(examples().join("fifo_echo.c")).args(pkg_config(&["--cflags", "asmp_rtlinux"]));
+    run(cc.arg("-o").arg(dir.path().join("echo.o")));
+    let mut cc = Command::new("cc");
+    cc.arg(dir.path().join("echo.o")).arg(&main).args(pkg_config(&["--cflags", "--libs", "asmp_rtlinux"]));
+    run(cc.arg("-o").arg(dir.path().join("echo")));
     let mut cc = Command::new("cc");
     cc.arg(examples().join("mbuff_reader.c")).args(pkg_config(&["--cflags", "--libs", "asmp_rtlinux"]));
     run(cc.arg("-o").arg(dir.path().join("reader")));
@@ -113,7 +121,8 @@ fn cmake_finds_the_library_and_builds_an_rtlinux_source() {
     configure.arg(format!("-DAsmpRt_ROOT={prefix}")).arg("-S").arg(&source).arg("-B").arg(&build);
     run(&mut configure);
     run(Command::new("cmake").arg("--build").arg(&build));
-    assert!(build.join("wave").is_file());
+    let needed = run(Command::new("readelf").arg("-d").arg(build.join("wave")));
+    assert!(needed.contains("[libasmp_rt.so]"), "it is found by its name, not where it was: {needed}");
 }
 
 /// Instructions of the whole program, as callgrind counts them.

@@ -6,6 +6,7 @@ use asmp_rt::mbuff as rt;
 use asmp_rt::shm::MAX_BYTES;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 use std::ffi::c_int;
 use std::path::PathBuf;
 
@@ -137,9 +138,13 @@ impl Mbuff {
         slf
     }
 
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.detach(py)
+    #[pyo3(signature = (*exception))]
+    fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        match self.detach(py) {
+            // What went wrong in the block keeps views alive by its traceback, and is what the program is to hear of.
+            Err(_) if exception.get_item(0).is_ok_and(|kind| !kind.is_none()) => Ok(()),
+            detached => detached,
+        }
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {

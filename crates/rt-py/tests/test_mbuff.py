@@ -68,6 +68,9 @@ def test_detach_is_refused_while_a_view_lives_and_the_view_stays_good() -> None:
     with pytest.raises(asmp_rt.InUse), memory:
         pass
     assert not memory.closed
+    with pytest.raises(KeyError), memory:
+        raise KeyError("what went wrong in the block comes first")
+    assert not memory.closed
     views.pop()
     memory.detach()
     memory.detach()

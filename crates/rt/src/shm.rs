@@ -14,13 +14,14 @@
 #[path = "shm_fence.rs"]
 mod fence;
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::time::{Duration, Instant};
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"ASMPCHAN");
 const VERSION: u64 = 1;
@@ -28,6 +29,8 @@ const VERSION: u64 = 1;
 const HEADER: usize = 64;
 /// Parameters of a kind, in words.
 pub const PARAMETERS: usize = 4;
+/// How long who creates or attaches waits for others that do.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
 /// The largest body: what a mistaken size cannot exceed.
 pub const MAX_BYTES: u64 = 1 << 30;
 
@@ -96,15 +99,17 @@ pub enum ShmError {
     Mismatch { name: String, found: String },
     #[error("channel {name} has its {role} already")]
     RoleTaken { name: String, role: &'static str },
-    #[error("{dir} belongs to somebody else, or others may write there: remove it", dir = dir.display())]
+    #[error("{dir} belongs to somebody else, or others may write there: remove it, or name another in ASMP_CHANNELS", dir = dir.display())]
     ForeignDir { dir: PathBuf },
+    #[error("another process keeps {dir} locked: it may be stopped; let it go on, or end it", dir = dir.display())]
+    DirLocked { dir: PathBuf },
     #[error("{path}: {cause}", path = path.display())]
     Io { path: PathBuf, cause: io::Error },
 }
 
-/// The directory of this user's names: `$ASMP_CHANNELS`, or `/dev/shm/asmp-UID`.
+/// The directory of this user's names: `$ASMP_CHANNELS` if that says something, or `/dev/shm/asmp-UID`.
 pub fn default_dir() -> PathBuf {
-    match std::env::var_os("ASMP_CHANNELS") {
+    match std::env::var_os("ASMP_CHANNELS").filter(|dir| !dir.is_empty()) {
         Some(dir) => dir.into(),
         // SAFETY: takes nothing, touches nothing, cannot fail.
         None => format!("/dev/shm/asmp-{}", unsafe { libc::geteuid() }).into(),
@@ -131,7 +136,7 @@ unsafe impl Sync for Shared {}
 
 impl Shared {
     /// Makes shared memory with a body of `bytes`, all of it there and mapped. Allocates; set-up only. Errors:
-    /// `BadName`, `NameTaken`, `BadSize`, `NoRoom`, `ForeignDir`, `Io`.
+    /// `BadName`, `NameTaken`, `BadSize`, `NoRoom`, `ForeignDir`, `DirLocked`, `Io`.
     pub fn create(
         dir: &Path,
         name: &str,
@@ -167,7 +172,8 @@ impl Shared {
         made.linked(dir)
     }
 
-    /// Maps what exists. Allocates; set-up only. Errors: `BadName`, `Missing`, `Mismatch`, `Io`.
+    /// Maps what exists. Allocates; set-up only. Errors: `BadName`, `Missing`, `Mismatch`, `NoRoom`, `ForeignDir`, `DirLocked`,
+    /// `Io`.
     pub fn attach(dir: &Path, name: &str, kind: Kind) -> Result<Self, ShmError> {
         check_name(name)?;
         let missing = || ShmError::Missing { name: name.to_owned(), dir: dir.to_owned() };
@@ -179,7 +185,8 @@ impl Shared {
         Self::open(file, name, kind)?.linked(dir)
     }
 
-    /// Maps what came as a descriptor, from another user say. It gets no link. Errors: `Mismatch`, `Io`.
+    /// Maps what came as a descriptor, from another user say. It gets no link. Errors: `Mismatch`, `NoRoom`,
+    /// `Io`.
     pub fn from_fd(fd: OwnedFd, name: &str, kind: Kind) -> Result<Self, ShmError> {
         check_name(name)?;
         Self::open(File::from(fd), name, kind)
@@ -212,7 +219,7 @@ impl Shared {
             return Err(mismatch(format!("it says {bytes} bytes and is {length} long")));
         }
         let parameters = [word(4), word(5), word(6), word(7)];
-        let base = map(&file, length as usize).map_err(io)?;
+        let base = map(&file, length as usize).map_err(|cause| ShmError::NoRoom { bytes, cause })?;
         #[cfg(asan)]
         fence::close(base, length as usize, bytes);
         Ok(Self { name: name.to_owned(), file, base, bytes: length as usize, parameters, link: None })
@@ -329,8 +336,21 @@ fn role_lock(role: Role, kind: i32) -> libc::flock {
     lock
 }
 
-/// A sealed memfd, every page of it there. Errors: ENOMEM, ENOSPC, EINVAL (huge pages unknown).
+/// A limit of this process.
+fn limit(which: libc::__rlimit_resource_t) -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the kernel writes one rlimit into a local.
+    unsafe { libc::getrlimit(which, &raw mut limit) };
+    limit.rlim_cur
+}
+
+/// A sealed memfd, every page of it there. Errors: ENOMEM, ENOSPC, EINVAL (huge pages unknown), RLIMIT_FSIZE.
 fn memory(name: &str, bytes: u64, pages: Pages) -> io::Result<File> {
+    let limit = limit(libc::RLIMIT_FSIZE);
+    if bytes > limit {
+        // The kernel would not refuse it, but end this process by SIGXFSZ.
+        return Err(io::Error::other(format!("RLIMIT_FSIZE is {limit} bytes: raise it (ulimit -f)")));
+    }
     let name = std::ffi::CString::new(format!("asmp:{name}"))?;
     let huge = if pages == Pages::Huge { libc::MFD_HUGETLB | libc::MFD_HUGE_2MB } else { 0 };
     // SAFETY: the name is a C string that outlives the call.
@@ -370,13 +390,24 @@ fn map(file: &File, bytes: usize) -> io::Result<NonNull<u8>> {
         )
     };
     if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
+        return Err(match io::Error::last_os_error() {
+            // Memory that is locked as it comes (mlockall).
+            error if error.raw_os_error() == Some(libc::EAGAIN) => {
+                let limit = limit(libc::RLIMIT_MEMLOCK);
+                io::Error::other(format!("RLIMIT_MEMLOCK is {limit} bytes: raise it (ulimit -l)"))
+            }
+            error => error,
+        });
     }
     NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))
 }
 
 /// One creator or attacher at a time: the directory's lock, let go with the file. Makes the directory.
 fn lock(dir: &Path) -> Result<File, ShmError> {
+    lock_within(dir, LOCK_WAIT)
+}
+
+fn lock_within(dir: &Path, at_most: Duration) -> Result<File, ShmError> {
     let io = |cause| ShmError::Io { path: dir.to_owned(), cause };
     match std::fs::DirBuilder::new().mode(0o700).create(dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(io(error)),
@@ -389,38 +420,54 @@ fn lock(dir: &Path) -> Result<File, ShmError> {
     if (metadata.uid() != me && me != 0) || metadata.mode() & 0o022 != 0 {
         return Err(ShmError::ForeignDir { dir: dir.to_owned() });
     }
-    file.lock().map_err(io)?;
-    Ok(file)
+    let end = Instant::now() + at_most;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(cause)) => return Err(io(cause)),
+            Err(TryLockError::WouldBlock) if Instant::now() >= end => {
+                return Err(ShmError::DirLocked { dir: dir.to_owned() });
+            }
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
 }
 
-/// The memory of this name, opened through the link of a process that still has it; links of the dead go.
+/// The memory of this name, opened through the link of a process that still has it; links of the dead go. Whatever is no
+/// such link stays as it is: the directory may have other uses.
 fn find(dir: &Path, name: &str) -> Result<Option<File>, ShmError> {
     let io = |cause| ShmError::Io { path: dir.to_owned(), cause };
     let prefix = format!("{name}.");
     for entry in std::fs::read_dir(dir).map_err(io)? {
         let path = entry.map_err(io)?.path();
-        if !path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(&prefix)) {
+        let is_named =
+            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(&prefix));
+        if !is_named || !path.read_link().is_ok_and(|to| to.starts_with("/proc")) {
             continue;
         }
         match open_link(&path, name) {
-            Some(file) => return Ok(Some(file)),
-            None => _ = std::fs::remove_file(&path),
+            Ok(Some(file)) => return Ok(Some(file)),
+            Ok(None) => _ = std::fs::remove_file(&path),
+            // Another user's process has the number of one that died, or has it and shows nobody its files.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(cause) => return Err(ShmError::Io { path, cause }),
         }
     }
     Ok(None)
 }
 
-/// Opens the memfd behind a link, and nothing else: a number may have been given to another process or file.
-fn open_link(link: &Path, name: &str) -> Option<File> {
+/// Opens the memfd behind a link, and nothing else: a number may have been given to another process or file. `None`: the
+/// link is of the dead. Errors: nobody knows (EMFILE, say).
+fn open_link(link: &Path, name: &str) -> io::Result<Option<File>> {
     use std::os::unix::fs::OpenOptionsExt;
-    let is_ours = |path: &Path| {
-        let target = std::fs::read_link(path).ok()?;
-        (target.to_str()? == format!("/memfd:asmp:{name} (deleted)")).then_some(())
+    let found = match File::options().read(true).custom_flags(libc::O_PATH).open(link) {
+        Ok(found) => found,
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => return Ok(None),
+        Err(error) => return Err(error),
     };
-    let found = File::options().read(true).custom_flags(libc::O_PATH).open(link).ok()?;
     let path = PathBuf::from(format!("/proc/self/fd/{}", found.as_raw_fd()));
-    is_ours(&path)?;
-    File::options().read(true).write(true).open(&path).ok()
+    let is_ours = path.read_link()?.to_str() == Some(&format!("/memfd:asmp:{name} (deleted)"));
+    is_ours.then(|| File::options().read(true).write(true).open(&path)).transpose()
 }
 
 fn check_name(name: &str) -> Result<(), ShmError> {
@@ -432,134 +479,5 @@ fn check_name(name: &str) -> Result<(), ShmError> {
 }
 
 #[cfg(all(test, not(miri)))]
-mod tests {
-    use super::*;
-
-    fn dir() -> tempfile::TempDir {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
-        dir
-    }
-
-    fn create(dir: &Path, name: &str, bytes: u64) -> Result<Shared, ShmError> {
-        Shared::create(dir, name, Kind::Mbuff, bytes, [1, 2, 3, 4], Pages::Normal)
-    }
-
-    #[test]
-    fn a_name_is_taken_as_long_as_one_process_has_it() {
-        let dir = dir();
-        let first = create(dir.path(), "a", 1000).unwrap();
-        assert!(matches!(create(dir.path(), "a", 1000), Err(ShmError::NameTaken { .. })));
-        let second = Shared::attach(dir.path(), "a", Kind::Mbuff).unwrap();
-        assert_eq!(second.parameters(), [1, 2, 3, 4]);
-        drop(first);
-        let third = Shared::attach(dir.path(), "a", Kind::Mbuff).unwrap();
-        second.words(0, 1)[0].store(5, std::sync::atomic::Ordering::Relaxed);
-        assert_eq!(third.words(0, 1)[0].load(std::sync::atomic::Ordering::Relaxed), 5);
-        drop((second, third));
-        assert!(matches!(Shared::attach(dir.path(), "a", Kind::Mbuff), Err(ShmError::Missing { .. })));
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
-        create(dir.path(), "a", 1000).unwrap();
-    }
-
-    #[test]
-    fn what_cannot_be_is_refused() {
-        let dir = dir();
-        for name in ["", "../a", "a b", "a.1", &"a".repeat(65)] {
-            assert!(matches!(create(dir.path(), name, 1), Err(ShmError::BadName { .. })), "{name}");
-        }
-        for bytes in [0, MAX_BYTES + 1, u64::MAX] {
-            assert!(matches!(create(dir.path(), "a", bytes), Err(ShmError::BadSize { .. })));
-        }
-        let missing = Shared::attach(&dir.path().join("none"), "a", Kind::Fifo);
-        assert!(matches!(missing, Err(ShmError::Missing { .. })));
-        let _a = create(dir.path(), "a", 1).unwrap();
-        let other = Shared::attach(dir.path(), "a", Kind::Fifo).unwrap_err();
-        assert_eq!(other.to_string(), "channel a does not match: it is of kind 2, Fifo was asked for");
-        std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-        assert!(matches!(create(dir.path(), "b", 1), Err(ShmError::ForeignDir { .. })));
-    }
-
-    #[test]
-    fn a_forked_child_leaves_its_parents_name_alone() {
-        let dir = dir();
-        let first = create(dir.path(), "a", 1000).unwrap();
-        // SAFETY: the child drops one value, which frees memory (glibc's malloc allows it after a fork), and ends.
-        match unsafe { libc::fork() } {
-            0 => {
-                drop(first);
-                // SAFETY: ends the child without what belongs to its parent.
-                unsafe { libc::_exit(0) }
-            }
-            child => {
-                let mut status = 1;
-                // SAFETY: waits for our own child; the status is on our stack.
-                unsafe { libc::waitpid(child, &raw mut status, 0) };
-                assert_eq!(status, 0);
-                assert!(Shared::attach(dir.path(), "a", Kind::Mbuff).is_ok());
-            }
-        }
-    }
-
-    #[test]
-    fn links_to_the_dead_and_to_other_files_are_not_followed() {
-        let dir = dir();
-        let other = tempfile::tempfile().unwrap();
-        let fd = other.as_raw_fd();
-        let link = |name: &str, to: String| std::os::unix::fs::symlink(to, dir.path().join(name)).unwrap();
-        link("a.1.9999", "/proc/1/fd/9999".to_owned());
-        link(&format!("a.7.{fd}"), format!("/proc/self/fd/{fd}"));
-        assert!(matches!(Shared::attach(dir.path(), "a", Kind::Mbuff), Err(ShmError::Missing { .. })));
-        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "dead links go");
-    }
-
-    #[test]
-    fn nobody_can_change_its_size_and_a_file_whose_size_can_change_is_refused() {
-        let dir = dir();
-        let a = create(dir.path(), "a", 5000).unwrap();
-        assert!(a.file.set_len(0).is_err() && a.file.set_len(1 << 20).is_err());
-        let fd = tempfile::tempfile().unwrap().into();
-        let refused = Shared::from_fd(fd, "a", Kind::Mbuff).unwrap_err().to_string();
-        assert_eq!(refused, "channel a does not match: its size is not sealed");
-    }
-
-    #[test]
-    fn a_header_that_lies_is_refused() {
-        let dir = dir();
-        let a = create(dir.path(), "a", 5000).unwrap();
-        for (word, value) in [(0, 1), (1, 2), (2, 9), (3, 0), (3, 1 << 20), (3, u64::MAX)] {
-            let mut before = [0; 8];
-            a.file.read_exact_at(&mut before, word * 8).unwrap();
-            a.file.write_all_at(&u64::to_ne_bytes(value), word * 8).unwrap();
-            let refused = Shared::attach(dir.path(), "a", Kind::Mbuff);
-            assert!(matches!(refused, Err(ShmError::Mismatch { .. })), "{word} {value}");
-            a.file.write_all_at(&before, word * 8).unwrap();
-        }
-        Shared::attach(dir.path(), "a", Kind::Mbuff).unwrap();
-    }
-
-    #[test]
-    fn a_role_is_one_ends_until_it_leaves_or_ends() {
-        let dir = dir();
-        let a = create(dir.path(), "a", 1).unwrap();
-        let b = Shared::attach(dir.path(), "a", Kind::Mbuff).unwrap();
-        a.take(Role::Writer).unwrap();
-        assert!(b.is_held(Role::Writer) && !b.is_held(Role::Reader) && !a.is_held(Role::Writer));
-        assert!(matches!(b.take(Role::Writer), Err(ShmError::RoleTaken { role: "writer", .. })));
-        b.take(Role::Reader).unwrap();
-        a.leave(Role::Writer);
-        b.take(Role::Writer).unwrap();
-        drop(b);
-        a.take(Role::Writer).unwrap();
-        a.take(Role::Reader).unwrap();
-    }
-
-    #[test]
-    fn huge_pages_are_given_or_refused_with_the_size() {
-        let dir = dir();
-        match Shared::create(dir.path(), "a", Kind::Mbuff, 1 << 20, [0; 4], Pages::Huge) {
-            Ok(a) => assert_eq!(a.body_bytes() + HEADER, 2 << 20),
-            Err(error) => assert!(matches!(error, ShmError::NoRoom { bytes: 1_048_576, .. }), "{error}"),
-        }
-    }
-}
+#[path = "shm_tests.rs"]
+mod tests;

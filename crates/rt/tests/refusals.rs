@@ -1,6 +1,8 @@
 //! What the kernel refuses to a process without rights. Each case runs in a process of its own that gives up its rights
 //! and limits first; root or not, the answers are the same.
 
+use asmp_rt::mbuff::Mbuff;
+use asmp_rt::shm::Pages;
 use asmp_rt::thread::{RealTime, Refusal, Watch};
 use std::process::Command;
 use std::time::Duration;
@@ -178,4 +180,65 @@ fn a_partition_that_nobody_made_is_refused_with_the_cure() {
 fn a_cpu_that_no_machine_has_is_refused() {
     let text = start(RealTime::fifo(1).cpu(60_000));
     assert!(text.starts_with("CPU 60000 does not exist: this machine has "), "{text}");
+}
+
+fn alloc(dir: &tempfile::TempDir, bytes: u64) -> String {
+    match Mbuff::alloc(dir.path(), "a", bytes, Pages::Normal) {
+        Ok(_) => "allocated".to_owned(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// The kernel ends a process that goes beyond this limit (SIGXFSZ); a library must not.
+#[test]
+fn shared_memory_beyond_the_limit_of_files_is_refused_and_the_process_lives() {
+    let test = "shared_memory_beyond_the_limit_of_files_is_refused_and_the_process_lives";
+    let refused = || {
+        let dir = tempfile::tempdir().unwrap();
+        format!("{}|{}", alloc(&dir, 100_000), alloc(&dir, 1000))
+    };
+    let Some(text) = answer(test, &[(libc::RLIMIT_FSIZE, 8192)], refused) else { return };
+    let wanted = "<no room for 100000 bytes of shared memory: RLIMIT_FSIZE is 8192 bytes: raise it (ulimit -f)|allocated>";
+    assert!(text.contains(wanted), "{text}");
+}
+
+#[test]
+fn shared_memory_beyond_the_limit_of_locked_memory_is_refused_with_the_limit() {
+    let test = "shared_memory_beyond_the_limit_of_locked_memory_is_refused_with_the_limit";
+    let refused = || {
+        let dir = tempfile::tempdir().unwrap();
+        // SAFETY: takes a number; memory that comes from now on is locked.
+        assert_eq!(unsafe { libc::mlockall(libc::MCL_FUTURE) }, 0);
+        alloc(&dir, 64 << 20)
+    };
+    let Some(text) = answer(test, &[(libc::RLIMIT_MEMLOCK, 4 << 20)], refused) else { return };
+    let wanted = "<no room for 67108864 bytes of shared memory: RLIMIT_MEMLOCK is 4194304 bytes: raise it (ulimit -l)>";
+    assert!(text.contains(wanted), "{text}");
+}
+
+#[test]
+fn a_process_without_descriptors_says_so_and_takes_no_name_from_others() {
+    let test = "a_process_without_descriptors_says_so_and_takes_no_name_from_others";
+    let refused = || {
+        let dir = tempfile::tempdir().unwrap();
+        let _there = Mbuff::alloc(dir.path(), "a", 100, Pages::Normal).unwrap();
+        let mut answers = Vec::new();
+        for descriptors in (3..64).rev() {
+            let limit = libc::rlimit { rlim_cur: descriptors, rlim_max: 64 };
+            // SAFETY: setrlimit reads one rlimit, which outlives the call.
+            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+            answers.push(match Mbuff::attach(dir.path(), "a") {
+                Ok(_) => "attached".to_owned(),
+                Err(error) => error.to_string().rsplit(": ").next().unwrap().to_owned(),
+            });
+        }
+        let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+        Mbuff::attach(dir.path(), "a").unwrap();
+        answers.dedup();
+        answers.join("|")
+    };
+    let Some(text) = answer(test, &[(libc::RLIMIT_NOFILE, 64)], refused) else { return };
+    assert!(text.contains("<attached|Too many open files (os error 24)>"), "{text}");
 }

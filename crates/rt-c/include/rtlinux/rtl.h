@@ -13,8 +13,14 @@
 #include <rtl_sched.h>
 
 /* A program of this kind has these two and no main: librtl_main has that, and runs them. */
+#ifdef __cplusplus
+extern "C" {
+#endif
 int init_module(void);
 void cleanup_module(void);
+#ifdef __cplusplus
+}
+#endif
 
 #define MODULE_LICENSE(text)
 #define MODULE_AUTHOR(text)
@@ -34,8 +40,10 @@ void cleanup_module(void);
 #define rtl_printf(...) fprintf(stderr, __VA_ARGS__)
 #define printk(...) fprintf(stderr, __VA_ARGS__)
 
-/* glibc's, which it shows only with _GNU_SOURCE. */
+/* glibc's, which it shows only with _GNU_SOURCE (C++ has that always). */
+#ifndef __cplusplus
 int sched_getcpu(void);
+#endif
 #define rtl_getcpuid() sched_getcpu()
 
 #endif

@@ -7,11 +7,13 @@
 
 #include "../asmp_rt.h"
 
-/* glibc's, which it shows only with _GNU_SOURCE. */
+/* glibc's, which it shows only with _GNU_SOURCE (C++ has that always). */
+#ifndef __cplusplus
 int sem_clockwait(sem_t *semaphore, clockid_t clock, const struct timespec *until);
 int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, clockid_t clock,
 			   const struct timespec *until);
 int pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struct timespec *until);
+#endif
 
 #define HRTIME_INFINITY 0x7fffffffffffffffLL
 #define NSECS_PER_SEC 1000000000LL
@@ -29,8 +31,10 @@ int pthread_mutex_clocklock(pthread_mutex_t *mutex, clockid_t clock, const struc
 
 static inline struct timespec timespec_from_ns(hrtime_t ns)
 {
-	struct timespec time = { .tv_sec = ns / NSECS_PER_SEC, .tv_nsec = ns % NSECS_PER_SEC };
+	struct timespec time;
 
+	time.tv_sec = ns / NSECS_PER_SEC;
+	time.tv_nsec = ns % NSECS_PER_SEC;
 	if (time.tv_nsec < 0) {
 		time.tv_sec--;
 		time.tv_nsec += NSECS_PER_SEC;

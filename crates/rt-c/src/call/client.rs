@@ -17,7 +17,8 @@ pub struct asmp_client {
 ///
 /// The client, or null, with errno and asmp_why(): ENODEV, nobody has served it yet; EAGAIN, all slots are taken; EBUSY, that slot is, or
 /// the name stands for something else, or was made by another version of this library; EINVAL, the name, or there is no such slot;
-/// EACCES, the directory is not this user's; EMFILE.
+/// EACCES, the directory is not this user's; EMFILE; ETIMEDOUT,
+/// another process kept its lock for 10 s.
 ///
 /// # Safety
 /// `name` is a C string.

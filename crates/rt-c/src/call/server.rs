@@ -77,7 +77,8 @@ impl From<Received> for asmp_received {
 ///
 /// The server, or null, with errno and asmp_why(): EINVAL, the name, the number of clients or the flags; EBUSY, there is a server, or the name
 /// stands for other slots or flags, for something else, or was made by another version of this library; ENOMEM, no room; EACCES, the
-/// directory is not this user's; EMFILE.
+/// directory is not this user's; EMFILE; ETIMEDOUT,
+/// another process kept its lock for 10 s.
 ///
 /// # Safety
 /// `name` is a C string.

@@ -63,7 +63,7 @@ unsafe fn open(name: *const c_char, size: usize, open: Open) -> *mut asmp_record
 ///
 /// The record, or null, with errno and asmp_why(): EINVAL, the name; EBUSY, the name stands for records of
 /// another size, for something else, or was made by another version of this library; ENOMEM, no room, or a size of 0; EACCES;
-/// EMFILE.
+/// EMFILE; ETIMEDOUT, another process kept its lock for 10 s.
 ///
 /// # Safety
 /// `name` is a C string.

@@ -236,6 +236,11 @@ fn a_pump_refuses_what_it_cannot_serve() {
     let _first = place.pump("1", "to-rt");
     let (code, said) = refused(&["--pipe", "1", "from-rt", run.to_str().unwrap()]);
     assert!(code == Some(1) && said.ends_with("another asmp-rtf serves it\n"), "{said}");
+    // Also where nobody takes what it says.
+    let mut unheard = Command::new(env!("CARGO_BIN_EXE_asmp-rtf"));
+    unheard.args(["--pipe", "1", "from-rt", run.to_str().unwrap()]);
+    let unheard = unheard.stderr(File::options().write(true).open("/dev/full").unwrap());
+    assert_eq!(unheard.status().unwrap().code(), Some(1));
     std::fs::write(run.join("rtf2"), "a file").unwrap();
     let (code, said) = refused(&["--pipe", "2", "to-rt", run.to_str().unwrap()]);
     assert!(code == Some(1) && said.ends_with("no named pipe of this user: remove it\n"), "{said}");

@@ -3,7 +3,13 @@
 #ifndef ASMP_RTLINUX_ASM_IO_H
 #define ASMP_RTLINUX_ASM_IO_H
 
+#ifdef __cplusplus
+extern "C" {
+#endif
 void outb(unsigned char value, unsigned short port);
 unsigned char inb(unsigned short port);
+#ifdef __cplusplus
+}
+#endif
 
 #endif

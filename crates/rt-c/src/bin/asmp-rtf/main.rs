@@ -8,6 +8,7 @@ mod pump;
 
 use asmp_rt::fifo::Fifo;
 use asmp_rt::shm::{Role, ShmError, default_dir};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -22,6 +23,11 @@ usage: asmp-rtf [--pipe] N from-rt|to-rt [DIRECTORY]
 
 /// How soon a signal or a new real-time side is noticed.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// One line on stderr. Where nobody takes it (a log that ended, a full disk) the FIFO is still served.
+fn complain(what: std::fmt::Arguments) {
+    let _ = writeln!(std::io::stderr(), "asmp-rtf: {what}");
+}
 
 /// The channel as one of its ends. `None`: there is none, or somebody else is that end.
 fn attach<E>(
@@ -82,7 +88,7 @@ fn main() -> ExitCode {
     match serve(fifo, from_rt, directory, only_pipe) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("asmp-rtf: {error}");
+            complain(format_args!("{error}"));
             ExitCode::from(1)
         }
     }

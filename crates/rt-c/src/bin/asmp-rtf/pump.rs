@@ -4,7 +4,7 @@
 //! When the real-time side is gone and all it left is delivered, the channel is let go, and the next one waited for. A
 //! channel that still holds bytes for the real-time side is kept for the next real-time side.
 
-use crate::{LOOK, attach, is_over};
+use crate::{LOOK, attach, complain, is_over};
 use asmp_rt::fifo::{FifoReader, FifoWriter, Wake};
 use asmp_rt::ring::RingError;
 use asmp_rt::shm::Role;
@@ -44,9 +44,7 @@ impl Pipe {
                 Err(TryLockError::WouldBlock) => return Err(says(&"another asmp-rtf serves it")),
                 Err(TryLockError::Error(error)) => return Err(says(&error)),
                 // The last server may have removed it meanwhile.
-                Ok(()) if path.symlink_metadata().is_ok_and(|there| there.ino() == here.ino()) => {
-                    return Ok(Self { path, file });
-                }
+                Ok(()) if is_at(&file, &path) => return Ok(Self { path, file }),
                 Ok(()) => {}
             }
         }
@@ -70,7 +68,19 @@ impl Pipe {
 
 impl Drop for Pipe {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+        // Not one that another server has made after somebody had removed ours.
+        if is_at(&self.file, &self.path) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Is it this file that has this name?
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+    match (file.metadata(), path.symlink_metadata()) {
+        (Ok(here), Ok(there)) => identity(here) == identity(there),
+        _ => false,
     }
 }
 
@@ -119,7 +129,7 @@ impl Pump {
                     Ok(count) => self.under_way.end += count,
                     Err(RingError::Overtaken) => {}
                     Err(error) => {
-                        eprintln!("asmp-rtf: {}: {error}", self.pipe.path.display());
+                        complain(format_args!("{}: {error}", self.pipe.path.display()));
                         break;
                     }
                 }
@@ -159,7 +169,7 @@ impl Pump {
             }
         }
         if !writer.fifo().is_empty() && !writer.fifo().shared().is_held(Role::Server) {
-            eprintln!("asmp-rtf: {}: bytes for the real-time side are lost", self.pipe.path.display());
+            complain(format_args!("{}: bytes for the real-time side are lost", self.pipe.path.display()));
         }
         Ok(())
     }
@@ -191,7 +201,25 @@ pub fn serve(
     }
     match pump.under_way.len() + pump.pipe.unread() {
         0 => {}
-        bytes => eprintln!("asmp-rtf: {}: {bytes} bytes are lost", pump.pipe.path.display()),
+        bytes => complain(format_args!("{}: {bytes} bytes are lost", pump.pipe.path.display())),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_that_another_server_has_put_in_the_place_of_ours_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rtf0");
+        let first = Pipe::open(path.clone()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let second = Pipe::open(path.clone()).unwrap();
+        drop(first);
+        assert!(path.exists());
+        drop(second);
+        assert!(!path.exists());
+    }
 }
