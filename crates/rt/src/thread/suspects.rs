@@ -267,7 +267,9 @@ mod tests {
             (suspect.unwrap().to_string(), own.file_name().unwrap().to_str().unwrap().to_owned());
         assert!(said.starts_with("a page fault at 0x") && said.contains(&format!("{own}+0x")), "{said}");
         suspects.clear();
-        assert_eq!(suspects.first(), None);
+        // It may have been preempted meanwhile.
+        let left = suspects.first();
+        assert!(!matches!(left, Some(Suspect::Fault { .. })), "{left:?}");
         // SAFETY: the mapping is ours and nothing refers to it any more.
         unsafe { libc::munmap(fresh, 4096) };
     }
@@ -275,10 +277,15 @@ mod tests {
     #[test]
     fn a_sleep_is_told_with_the_function_that_slept() {
         let Some(suspects) = suspects() else { return };
-        suspects.clear();
-        std::thread::sleep(std::time::Duration::from_millis(2));
-        let said = suspects.first().map(|suspect| suspect.to_string()).unwrap_or_default();
-        assert!(said.starts_with("it left the CPU in ") && said.contains("nanosleep"), "{said}");
+        let sleep = |_| {
+            suspects.clear();
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            suspects.first().map(|suspect| suspect.to_string()).unwrap_or_default()
+        };
+        // On a busy machine it may be preempted before it sleeps, but not each time.
+        let said: Vec<String> = (0..50).map(sleep).collect();
+        assert!(said.iter().all(|said| said.starts_with("it left the CPU in ")), "{said:?}");
+        assert!(said.iter().any(|said| said.contains("nanosleep")), "{said:?}");
     }
 
     #[test]
