@@ -52,6 +52,8 @@ impl<'a> Tracer<'a> {
         kernel.make_dir(&dir).map_err(Error::io(&dir, "make the trace instance"))?;
         let tracer = Self { kernel, dir, cpus: cpus.clone() };
         tracer.write("tracing_on", "0")?;
+        // One clock for all CPUs: events of one stand before or after those of another as they happened.
+        tracer.write("trace_clock", "mono")?;
         // A migration happens on the CPU of whoever causes it: filtered by its fields, not by the CPU.
         let on =
             |field: &str| cpus.iter().map(|cpu| format!("{field}=={cpu}")).collect::<Vec<_>>().join("||");

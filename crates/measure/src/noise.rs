@@ -81,12 +81,13 @@ fn counters(kernel: &dyn Kernel) -> Result<Counters, Error> {
 /// (no tracefs, not root) the report says so.
 pub fn observe(kernel: &dyn Kernel, request: &Request, wait: impl FnOnce()) -> Result<Report, Error> {
     let tracer = Tracer::prepare(kernel, &request.cpus);
-    let mut own = BTreeSet::new();
+    // A task that ends is no member any more, but is still switched to: it is known from before, or by its fork.
+    let mut own = members(kernel, request);
     let started = tracer.as_ref().map_err(ToString::to_string).and_then(|tracer| {
+        tracer.start().map_err(|error| error.to_string())?;
         // Patching the tracepoints in interrupts all CPUs; let that settle before the window opens.
         std::thread::sleep(Duration::from_millis(50));
-        tracer.start().map_err(|error| error.to_string())?;
-        own = members(kernel, request);
+        own.extend(members(kernel, request));
         tracer.open_window().map_err(|error| error.to_string())
     });
     let before = counters(kernel)?;
