@@ -14,7 +14,7 @@ share=$(mktemp -d)
 trap 'rm -rf "$share"' EXIT
 cd "$top"
 cargo build --release --quiet -p asmp
-cp target/release/asmp "$here"/bench-*in-guest.sh "$share"
+cp "${CARGO_TARGET_DIR:-target}/release/asmp" "$here"/bench-*in-guest.sh "$share"
 tests=$(cargo test --release --no-run --message-format=json -p asmp-measure --lib 2>/dev/null |
     sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
 cp "$tests" "$share/measure-tests"

@@ -9,7 +9,7 @@ if [ "${1:-}" != --inside ]; then
     cargo build --release --quiet -p asmp
     share=$(mktemp -d)
     trap 'rm -rf "$share"' EXIT
-    cp target/release/asmp "$here/demo.sh" "$share/"
+    cp "${CARGO_TARGET_DIR:-target}/release/asmp" "$here/demo.sh" "$share/"
     "$here/lab.sh" --kernel "${KERNEL:-sid-rt}" --append 'nohz_full=1-3 rcu_nocbs=1-3' --share "$share" \
         -- bash /share/demo.sh --inside
     exit
