@@ -32,7 +32,7 @@ miri tsan asan: setup
 bench-channels:
 	CARGO_TARGET_DIR=$(TARGET)/bench cargo run --release --manifest-path bench/channels/Cargo.toml
 	cargo run --release -p asmp-rt --example call_bench
-	-cargo run --release -p asmp-rt --example calibrated_timer
+	-cargo run --release -p asmp-rt --example calibrated_timer -- 4000 1 awake
 
 # The figures of docs/measurements/containment.md: RUNS of each of five faults in one guest, about half an hour.
 RUNS ?= 200

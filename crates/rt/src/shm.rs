@@ -428,6 +428,7 @@ fn lock_within(dir: &Path, at_most: Duration) -> Result<File, ShmError> {
             Err(TryLockError::WouldBlock) if Instant::now() >= end => {
                 return Err(ShmError::DirLocked { dir: dir.to_owned() });
             }
+            // flock(2) knows no end of a wait but a signal.
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
         }
     }
