@@ -166,43 +166,6 @@ mod tests {
     }
 
     #[test]
-    fn a_touched_heap_faults_no_page_any_more() {
-        const BYTES: usize = 4 << 20;
-        let of_a_thread = || {
-            let faults = std::thread::spawn(|| {
-                prefault_heap(BYTES).unwrap();
-                let watch = Watch::enter();
-                let blocks: [Option<Box<[u8; 60_000]>>; 32] =
-                    std::array::from_fn(|_| Some(Box::new([1; 60_000])));
-                black_box(&blocks);
-                drop(blocks);
-                let large = black_box(vec![1u8; 2 << 20]);
-                drop(large);
-                watch.leave().minor_faults
-            });
-            faults.join().unwrap()
-        };
-        // Where many threads allocate, as those of the other tests, malloc lets some share a heap. Here there is one.
-        // SAFETY: the child allocates, which glibc permits after a fork, starts one thread, and ends by _exit.
-        let faults = match unsafe { libc::fork() } {
-            0 => {
-                let faults = of_a_thread().min(255) as i32;
-                // SAFETY: ends the child without what belongs to its parent.
-                unsafe { libc::_exit(faults) }
-            }
-            child => {
-                let mut status = 0;
-                // SAFETY: waits for our own child; the status is on our stack.
-                unsafe { libc::waitpid(child, &raw mut status, 0) };
-                assert!(libc::WIFEXITED(status), "{status}");
-                libc::WEXITSTATUS(status)
-            }
-        };
-        // The stack of that thread is not touched: Box::new may pass through it.
-        assert!(faults < 40, "{faults} faults for what would be about 980 pages");
-    }
-
-    #[test]
     fn a_heap_that_cannot_be_had_is_refused_with_its_size() {
         let error = prefault_heap(isize::MAX as usize).unwrap_err().to_string();
         assert!(error.contains(&isize::MAX.to_string()), "{error}");
