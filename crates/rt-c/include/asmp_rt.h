@@ -44,6 +44,17 @@
 #define RTF_NO 64
 
 /*
+ `flags` of asmp_fifo_create: where there is no room, the oldest frames are dropped and counted; without it a put is refused.
+ */
+#define ASMP_FIFO_DROP_OLDEST 1
+
+/*
+ `flags`: this end wakes the other one where that sleeps, by one system call; without it it enters no kernel, and the
+ other end looks for itself every millisecond.
+ */
+#define ASMP_FIFO_WAKE 2
+
+/*
  RTLinux's earliest-deadline-first policy, by a number that no Linux policy has.
  */
 #define SCHED_EDF_NP 3792
@@ -52,6 +63,11 @@
  A client of a call channel, in a slot of its own; for one thread at a time.
  */
 struct asmp_client;
+
+/*
+ One end of a FIFO in shared memory: its writer from its first put on, its reader from its first get on.
+ */
+struct asmp_fifo;
 
 /*
  A record in shared memory, of which every reader sees the newest whole one.
@@ -427,6 +443,112 @@ int rtf_make_user_pair(unsigned int fifo_get,
                        unsigned int fifo_put);
 
 /*
+ Makes a FIFO with room for `records` records of `size` bytes, each put by itself; with a `size` of 0 for frames of any
+ length, which take `records` bytes together, 8 for each one's header and padding to 8 included. `flags`: ASMP_FIFO_DROP_OLDEST,
+ ASMP_FIFO_WAKE. Set-up only: allocates, takes a lock, reads a directory. Ends with asmp_fifo_close; the memory goes with
+ the last who has it.
+
+ The FIFO, or null, with errno and asmp_why(): EINVAL, the name or the flags; EBUSY, the name is taken; ENOMEM, no room, or a
+ size that no FIFO has; EACCES, the directory is not this user's; EMFILE; ETIMEDOUT, another process kept its lock for 10 s.
+
+ # Safety
+ `name` is a C string.
+ */
+struct asmp_fifo *asmp_fifo_create(const char *name,
+                                   size_t records,
+                                   size_t size,
+                                   int flags);
+
+/*
+ Attaches to a FIFO that is there: with records of `size` bytes, or of whatever it has with a `size` of 0. `flags`:
+ ASMP_FIFO_WAKE. Costs as asmp_fifo_create, and errors but for ENOMEM; EBUSY, it has records of another size, is no
+ FIFO, or was made by another version of this library; ENODEV, nobody has made it.
+
+ # Safety
+ `name` is a C string.
+ */
+struct asmp_fifo *asmp_fifo_attach(const char *name,
+                                   size_t size,
+                                   int flags);
+
+/*
+ Puts `count` bytes in as one frame, or nothing: one record, or several that the reader sees at once. The first put makes this
+ process the one writer, until asmp_fifo_close or its end (two system calls; a put of 0 bytes takes the role up in advance). From
+ then on bounded, O(count), no allocation, no waiting, whatever the reader does or becomes; no system call, or with ASMP_FIFO_WAKE one
+ where the reader sleeps. 0, or -ENOSPC, no room now; -EMSGSIZE, it never fits, or is no multiple of the records' size; -EBUSY,
+ another is the writer; -EBADF, this is the reader; -EINVAL, no FIFO or no bytes; -EIO, the kernel took the role away.
+
+ # Safety
+ `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it now; `bytes` points to `count`
+ readable bytes.
+ */
+int asmp_fifo_put(struct asmp_fifo *fifo,
+                  const void *bytes,
+                  size_t count);
+
+/*
+ Takes the oldest frame out, or as much of it as `size` bytes hold: the rest comes next. The first get makes this process the one
+ reader, as a put its writer. Bounded, O(size), and costs as asmp_fifo_put. The bytes; 0, there are none; or -EAGAIN, the writer dropped what
+ was being read, time and again: get again; -EIO, the other side overwrote the control words, and what was in it is lost: the next get goes
+ on; -EBUSY, another is the reader; -EBADF, this is the writer; -EINVAL, no FIFO or no buffer.
+
+ # Safety
+ `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it now; `buffer` points to `size`
+ writable bytes.
+ */
+ptrdiff_t asmp_fifo_get(struct asmp_fifo *fifo,
+                        void *buffer,
+                        size_t size);
+
+/*
+ Waits up to `timeout_ns` (below 0: for ever; 0: not at all) until there is something to get. Takes the role up as
+ asmp_fifo_get. Blocks; system calls. 0, or -ETIMEDOUT; -EPIPE, there is nothing, and nobody is the writer (found within 100 ms);
+ -EBUSY, -EBADF, -EINVAL as asmp_fifo_get.
+
+ # Safety
+ `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it now.
+ */
+int asmp_fifo_wait_get(struct asmp_fifo *fifo,
+                       long long timeout_ns);
+
+/*
+ Waits up to `timeout_ns` (below 0: for ever; 0: not at all) until `count` bytes fit. Takes the role up as asmp_fifo_put. Blocks; system
+ calls. 0, or -ETIMEDOUT; -EPIPE, there is no room, and nobody is the reader (found within 100 ms); -EMSGSIZE, so many never fit;
+ -EBUSY, -EBADF, -EINVAL as asmp_fifo_put.
+
+ # Safety
+ `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it now.
+ */
+int asmp_fifo_wait_put(struct asmp_fifo *fifo,
+                       size_t count,
+                       long long timeout_ns);
+
+/*
+ Frames that this writer has dropped to make room, so far; 0 for a reader. Bounded, no system call.
+
+ # Safety
+ `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread puts by it now.
+ */
+unsigned long long asmp_fifo_dropped(const struct asmp_fifo *fifo);
+
+/*
+ 1, there is another end, alive: a reader for the writer, a writer for the reader and for who is neither yet; 0, there is none. One
+ system call.
+
+ # Safety
+ `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach.
+ */
+int asmp_fifo_has_peer(const struct asmp_fifo *fifo);
+
+/*
+ Lets it go, and its role to another; what is in it stays while somebody has it. Null is ignored. Set-up only: system calls.
+
+ # Safety
+ `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and is used no more.
+ */
+void asmp_fifo_close(struct asmp_fifo *fifo);
+
+/*
  Opens FIFO number `fifo`: `flags` are O_RDONLY, O_WRONLY or, of a pair (`rtf_make_user_pair`), O_RDWR; and O_NONBLOCK. Reading
  from `fifo` of a pair is reading from its other FIFO, as in RTLinux. Allocates; ends with `rtf_close_np`. 0 and
  the file in `file`, or -ENODEV, no such number or nobody has made it; -EBUSY, somebody has it open for the same
@@ -786,7 +908,7 @@ unsigned long long rtl_overruns_np(pthread_t thread);
 
 /*
  One line, with what to do, about the last mbuff_alloc, mbuff_attach, mbuff_free, mbuff_detach, asmp_record_alloc, asmp_record_attach,
- asmp_call_serve or asmp_call_attach of this thread that failed; empty if none has. Valid until the next one fails. No system call.
+ asmp_fifo_create, asmp_fifo_attach, asmp_call_serve or asmp_call_attach of this thread that failed; empty if none has. Valid until the next one fails. No system call.
  */
 const char *asmp_why(void);
 

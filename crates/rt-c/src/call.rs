@@ -5,11 +5,10 @@
 mod client;
 mod server;
 
-use crate::why::{self, keep};
+use crate::why::{self, keep, timeout};
 use asmp_rt::call::{CallError, Message, SetupError, WORDS};
 use asmp_rt::shm::ShmError;
-use std::ffi::{c_int, c_longlong};
-use std::time::Duration;
+use std::ffi::c_int;
 
 /// What is sent and answered: as much as one cache line.
 #[allow(non_camel_case_types)]
@@ -47,10 +46,6 @@ fn refused(error: &SetupError) -> c_int {
         SetupError::Shm(error) => why::number(error),
     };
     keep(number, error)
-}
-
-fn timeout(ns: c_longlong) -> Option<Duration> {
-    u64::try_from(ns).ok().map(Duration::from_nanos)
 }
 
 /// Errors: EINVAL.

@@ -8,6 +8,7 @@
 //!
 //! The calls and their values are those of RTLinux 3 (`rtl_fifo.c`); where they differ, the function says so.
 
+mod named;
 mod table;
 mod user;
 mod watch;

@@ -2,15 +2,16 @@
 
 use asmp_rt::shm::ShmError;
 use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int, c_longlong};
 use std::fmt::Display;
+use std::time::Duration;
 
 thread_local! {
     static WHY: RefCell<CString> = RefCell::default();
 }
 
 /// One line, with what to do, about the last mbuff_alloc, mbuff_attach, mbuff_free, mbuff_detach, asmp_record_alloc, asmp_record_attach,
-/// asmp_call_serve or asmp_call_attach of this thread that failed; empty if none has. Valid until the next one fails. No system call.
+/// asmp_fifo_create, asmp_fifo_attach, asmp_call_serve or asmp_call_attach of this thread that failed; empty if none has. Valid until the next one fails. No system call.
 #[unsafe(no_mangle)]
 pub extern "C" fn asmp_why() -> *const c_char {
     // While a thread ends there is nothing any more.
@@ -44,6 +45,11 @@ pub fn pointer<T>(result: Result<*mut T, c_int>) -> *mut T {
         set_errno(-error);
         std::ptr::null_mut()
     })
+}
+
+/// A time to wait as C gives it: below 0 for ever.
+pub fn timeout(ns: c_longlong) -> Option<Duration> {
+    u64::try_from(ns).ok().map(Duration::from_nanos)
 }
 
 pub fn set_errno(number: c_int) {

@@ -6,6 +6,8 @@ mod call;
 mod fifo;
 #[path = "c/mbuff.rs"]
 mod mbuff;
+#[path = "c/named.rs"]
+mod named;
 #[path = "c/place.rs"]
 mod place;
 

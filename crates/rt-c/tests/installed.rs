@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Of a put of 64 bytes, with the loop around it. Rust's own put costs 73; here come a table of FIFOs and a lock for the
-/// process's other threads.
-const MOST_INSTRUCTIONS: u64 = 160;
+/// Of a put of 64 bytes, with the loop around it: by its pointer, and by RTLinux's number, where a table of FIFOs and a lock
+/// for the process's other threads come in. Rust's own put costs 58.
+const MOST_INSTRUCTIONS: [(&str, u64); 2] = [("fifo", 100), ("rtf", 145)];
 
 fn root() -> PathBuf {
     fs::canonicalize(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap()
@@ -126,9 +126,13 @@ fn cmake_finds_the_library_and_builds_an_rtlinux_source() {
 }
 
 /// Instructions of the whole program, as callgrind counts them.
-fn instructions(program: &Path, puts: u32) -> u64 {
+fn instructions(program: &Path, how: &str, puts: u32) -> u64 {
     let mut valgrind = Command::new("valgrind");
-    valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(program).arg(puts.to_string());
+    valgrind
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(program)
+        .arg(how)
+        .arg(puts.to_string());
     valgrind.env("LD_LIBRARY_PATH", system().join("usr/lib"));
     valgrind.env("ASMP_CHANNELS", program.with_file_name("channels"));
     let output = valgrind.output().expect("valgrind (make setup installs it)");
@@ -145,7 +149,9 @@ fn a_put_of_64_bytes_from_c_costs_what_the_measurements_say() {
     let mut cc = Command::new("cc");
     cc.arg("-O2").arg(root().join("crates/rt-c/tests/put_cost.c"));
     run(cc.args(pkg_config(&["--cflags", "--libs", "asmp_rt"])).arg("-o").arg(&program));
-    let each = (instructions(&program, 20_000) - instructions(&program, 10_000)) / 10_000;
-    println!("{each} instructions a put");
-    assert!((70..=MOST_INSTRUCTIONS).contains(&each), "{each} instructions a put");
+    for (how, most) in MOST_INSTRUCTIONS {
+        let each = (instructions(&program, how, 20_000) - instructions(&program, how, 10_000)) / 10_000;
+        println!("{how}: {each} instructions a put");
+        assert!((55..=most).contains(&each), "{how}: {each} instructions a put");
+    }
 }

@@ -71,13 +71,21 @@ impl Fifo {
         Self::create_of(dir, name, options, 0)
     }
 
-    /// `record_bytes`: of its records, 0 for bytes.
-    pub(crate) fn create_of(
+    /// Makes one with room for so many records of a size, each put in alone. Errors: those of [`Shared::create`].
+    pub fn create_for(
         dir: &Path,
         name: &str,
-        options: &Options,
+        records: u64,
         record_bytes: u64,
+        overflow: Overflow,
     ) -> Result<Self, ShmError> {
+        let frame = record_bytes.checked_next_multiple_of(8).and_then(|bytes| bytes.checked_add(8));
+        let capacity_bytes = frame.unwrap_or(u64::MAX).saturating_mul(records);
+        Self::create_of(dir, name, &Options { capacity_bytes, overflow }, record_bytes)
+    }
+
+    /// `record_bytes`: of its records, 0 for bytes.
+    fn create_of(dir: &Path, name: &str, options: &Options, record_bytes: u64) -> Result<Self, ShmError> {
         let bytes = options.capacity_bytes;
         if !(16..=1 << 29).contains(&bytes) {
             return Err(ShmError::BadSize { bytes });
@@ -92,6 +100,19 @@ impl Fifo {
     /// Maps one. Allocates; set-up only. Errors: those of [`Shared::attach`].
     pub fn attach(dir: &Path, name: &str) -> Result<Self, ShmError> {
         Self::of(Shared::attach(dir, name, Kind::Fifo)?)
+    }
+
+    /// Maps one whose records have this size. Errors: `Mismatch` (bytes, or records of another size), and those of
+    /// [`Shared::attach`].
+    pub fn attach_for(dir: &Path, name: &str, record_bytes: u64) -> Result<Self, ShmError> {
+        let fifo = Self::attach(dir, name)?;
+        let found = match fifo.record_bytes() {
+            bytes if bytes == record_bytes => return Ok(fifo),
+            0 => "bytes".to_owned(),
+            bytes => format!("records of {bytes} bytes"),
+        };
+        let found = format!("it carries {found}, records of {record_bytes} bytes were asked for");
+        Err(ShmError::Mismatch { name: name.to_owned(), found })
     }
 
     /// Takes what came as a descriptor. Errors: `Mismatch`.
@@ -266,7 +287,7 @@ impl FifoWriter {
         self.end.has_room(self.fifo.ring(), bytes)
     }
 
-    /// Waits until a frame of so many bytes fits (for ever without `timeout`). Blocks; system calls. Errors:
+    /// Waits until a frame of so many bytes fits (for ever without `timeout`, and where it never fits). Blocks; system calls. Errors:
     /// `TimedOut`, `PeerGone` (found within 100 ms).
     pub fn wait(&mut self, bytes: usize, timeout: Option<Duration>) -> Result<(), WaitError> {
         let (fifo, end) = (&self.fifo, &mut self.end);

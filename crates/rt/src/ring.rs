@@ -66,23 +66,14 @@ impl<'a> Words<'a> {
         &from[..count.min(from.len())]
     }
 
+    /// The words of one line, if the memory does not end in between.
     #[inline(always)]
-    fn store(self, position: u64, bytes: &[u8]) {
-        let from = (position as usize) & (self.0.len() - 1);
-        let places = &self.0[from..];
-        // A record of one line costs no loop.
-        if let (Some(line), Ok(from)) = (places.first_chunk::<8>(), <&[u8; 64]>::try_from(bytes)) {
-            return store_line(line, from);
-        }
-        match places.get(..bytes.len().div_ceil(8)) {
-            Some(places) => store_bytes(places, bytes),
-            None => self.store_around(position, bytes),
-        }
+    fn line(self, position: u64) -> Option<&'a [AtomicU64; 8]> {
+        self.0[(position as usize) & (self.0.len() - 1)..].first_chunk::<8>()
     }
 
-    /// The memory ends in between, and goes on at its beginning.
-    #[cold]
-    fn store_around(self, position: u64, bytes: &[u8]) {
+    /// Where the memory ends, it goes on at its beginning.
+    fn store(self, position: u64, bytes: &[u8]) {
         let run = self.run(position, bytes.len().div_ceil(8));
         let (now, later) = bytes.split_at(bytes.len().min(run.len() * 8));
         store_bytes(run, now);
@@ -241,21 +232,40 @@ impl Writer {
     /// call, no allocation. Errors: `BadLength`; `Full` (with `Refuse`).
     #[inline(always)]
     pub fn put(&mut self, ring: &Ring, bytes: &[u8]) -> Result<(), RingError> {
+        // A record of one line costs no loop and no call.
+        if let Ok(line) = <&[u8; 64]>::try_from(bytes)
+            && self.room(ring) > 8
+            && let Some(places) = ring.words.line(self.head.wrapping_add(1))
+        {
+            store_line(places, line);
+            self.publish(ring, 64, 9);
+            return Ok(());
+        }
+        self.put_any(ring, bytes)
+    }
+
+    #[inline(never)]
+    fn put_any(&mut self, ring: &Ring, bytes: &[u8]) -> Result<(), RingError> {
         let need = ring.frame_words(bytes.len() as u64).ok_or(RingError::BadLength)?;
         if self.room(ring) < need {
             self.make_room(ring, need)?;
         }
-        // A copy: the stores leave it alone, which the compiler cannot know.
+        ring.words.store(self.head.wrapping_add(1), bytes);
+        self.publish(ring, bytes.len() as u64, need);
+        Ok(())
+    }
+
+    /// The frame's bytes are there: its header now, and who looks sees all of it.
+    #[inline(always)]
+    fn publish(&mut self, ring: &Ring, length: u64, need: u64) {
         let (words, head) = (ring.words, self.head);
-        words.store(head.wrapping_add(1), bytes);
         let next = head.wrapping_add(need);
         words.at(next).store(0, Relaxed);
         // Release pairs with the reader's Acquire of the header: it sees the frame's words and the 0 behind them.
-        words.at(head).store((head & TAG) << 32 | bytes.len() as u64, Release);
+        words.at(head).store((head & TAG) << 32 | length, Release);
         self.head = next;
         // Release pairs with the Acquire of who looks at head: the header is there.
         ring.head.store(next, Release);
-        Ok(())
     }
 
     /// Is there room for a frame of so many bytes? Looks at the reader's position.

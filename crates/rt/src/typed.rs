@@ -4,7 +4,7 @@
 //! What is put in together is one frame of the FIFO, which is why it is cheap: one header, one copy. A reader takes as
 //! many records as it has room for, whatever the parts they came in. Other programs may read the same FIFO as bytes.
 
-use crate::fifo::{Fifo, FifoReader, FifoWriter, Options, WaitError, Wake};
+use crate::fifo::{Fifo, FifoReader, FifoWriter, WaitError, Wake};
 use crate::plain::{self, Plain};
 use crate::ring::{Overflow, RingError};
 use crate::shm::ShmError;
@@ -20,25 +20,17 @@ pub struct TypedFifo<T> {
 }
 
 impl<T: Plain> TypedFifo<T> {
-    /// Makes one with room for so many records, each put in alone. Errors: those of [`Fifo::create`].
+    /// Makes one with room for so many records, each put in alone. Errors: those of [`Fifo::create_for`].
     pub fn create(dir: &Path, name: &str, records: u64, overflow: Overflow) -> Result<Self, ShmError> {
         const { assert!(size_of::<T>() > 0, "a record of nothing") };
-        let frame = 8 + size_of::<T>().next_multiple_of(8) as u64;
-        let options = Options { capacity_bytes: frame.saturating_mul(records), overflow };
-        let fifo = Fifo::create_of(dir, name, &options, size_of::<T>() as u64)?;
+        let fifo = Fifo::create_for(dir, name, records, size_of::<T>() as u64, overflow)?;
         Ok(Self { fifo, kind: PhantomData })
     }
 
-    /// Maps one. Errors: `Mismatch` (bytes, or records of another size), and those of [`Fifo::attach`].
+    /// Maps one. Errors: those of [`Fifo::attach_for`].
     pub fn attach(dir: &Path, name: &str) -> Result<Self, ShmError> {
-        let fifo = Fifo::attach(dir, name)?;
-        let found = match fifo.record_bytes() {
-            bytes if bytes == size_of::<T>() as u64 => return Ok(Self { fifo, kind: PhantomData }),
-            0 => "bytes".to_owned(),
-            bytes => format!("records of {bytes} bytes"),
-        };
-        let found = format!("it carries {found}, records of {} bytes were asked for", size_of::<T>());
-        Err(ShmError::Mismatch { name: name.to_owned(), found })
+        let fifo = Fifo::attach_for(dir, name, size_of::<T>() as u64)?;
+        Ok(Self { fifo, kind: PhantomData })
     }
 
     /// Becomes the one writer. Errors: `RoleTaken`, `Io`.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::fifo::Options;
 
 fn pair<T: Plain>(records: u64, overflow: Overflow) -> (tempfile::TempDir, TypedWriter<T>, TypedReader<T>) {
     let dir = private_dir();

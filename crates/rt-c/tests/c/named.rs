@@ -1,0 +1,81 @@
+//! FIFOs by name: the calls, and what C and Rust see of each other's records.
+
+use crate::place::Place;
+use crate::{compile, library, root};
+use asmp_rt::fifo::{WaitError, Wake};
+use asmp_rt::plain::Plain;
+use asmp_rt::ring::Overflow;
+use asmp_rt::typed::TypedFifo;
+use std::path::{Path, PathBuf};
+
+/// As in tests/named_calls.c.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Sample {
+    number: u64,
+    value: f64,
+    rest: [u8; 8],
+}
+
+// SAFETY: numbers only, each of 8 bytes: no padding.
+unsafe impl Plain for Sample {}
+
+fn calls(place: &Place, library: &Path) -> PathBuf {
+    let program = place.path("named_calls");
+    compile(&[root().join("tests/named_calls.c")], &[], library, &program);
+    program
+}
+
+fn sample(number: u64) -> Sample {
+    Sample { number, value: -2.5, rest: [1, 2, 3, 4, 5, 6, 7, 255] }
+}
+
+#[test]
+fn each_call_on_a_fifo_by_name_answers_as_documented_from_the_shared_and_from_the_static_library() {
+    for extension in ["so", "a"] {
+        let place = Place::new();
+        let mut running = place.start(&calls(&place, library(extension)), &[]);
+        let (line, said) = (running.line(), running.complaint());
+        eprint!("{said}");
+        assert!(running.child.wait().unwrap().success() && line == "all calls", "{extension}: {said}");
+        assert_eq!(std::fs::read_dir(place.path("channels")).unwrap().count(), 0, "nothing is left");
+    }
+}
+
+#[test]
+fn records_that_c_puts_are_those_that_rust_gets() {
+    let place = Place::new();
+    let fifo = TypedFifo::<Sample>::create(&place.path("channels"), "samples", 8, Overflow::Refuse).unwrap();
+    let mut reader = fifo.into_reader(Wake::IfAsleep).unwrap();
+    let mut writer = place.start(&calls(&place, library("so")), &["write"]);
+    let mut next = 0;
+    while next < 1000 {
+        match reader.wait(None) {
+            Ok(()) => {
+                assert_eq!(reader.get(), Ok(Some(sample(next))));
+                next += 1;
+            }
+            // It has not come yet.
+            Err(error) => assert!(error == WaitError::PeerGone && next == 0, "{error} at {next}"),
+        }
+    }
+    let said = writer.complaint();
+    assert!(writer.child.wait().unwrap().success(), "{said}");
+    assert_eq!(reader.get(), Ok(None));
+}
+
+#[test]
+fn records_that_rust_puts_are_those_that_c_gets_and_it_hears_when_the_writer_is_gone() {
+    let place = Place::new();
+    let fifo = TypedFifo::<Sample>::create(&place.path("channels"), "samples", 8, Overflow::Refuse).unwrap();
+    let mut writer = fifo.into_writer(Wake::IfAsleep).unwrap();
+    let mut reader = place.start(&calls(&place, library("so")), &["read"]);
+    assert_eq!(reader.line(), "open");
+    for number in 0..1000 {
+        while writer.put(&sample(number)).is_err() {
+            writer.wait(1, None).unwrap();
+        }
+    }
+    drop(writer);
+    assert_eq!(reader.line(), format!("{} 1", 999 * 1000 / 2), "{}", reader.complaint());
+}
