@@ -22,8 +22,7 @@ use asmp_measure::run::{Experiment, Run as Measurement};
 use limits::Limits;
 use serde::Serialize;
 use serde_json::json;
-use std::fs::File;
-use std::io::Write;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -178,6 +177,9 @@ pub fn analyze(args: &Args) -> Result<u8> {
             Policy::ALL.iter().map(|policy| under(&workload, *policy, args.cpus.as_ref(), &effort)).collect()
         }
     };
+    if let Some(svg) = &args.gantt {
+        draw(svg, &workload.tasks, result.first())?;
+    }
     if args.json {
         let tasks: Vec<_> = workload.tasks.iter().collect();
         println!(
@@ -190,9 +192,6 @@ pub fn analyze(args: &Args) -> Result<u8> {
         let limits = Limits::read(&args.root, args.cpus.as_ref());
         let admission = deadline(&limits, &own_deadlines, &effort);
         report::all(&workload.tasks, &result, &admission);
-    }
-    if let Some(svg) = &args.gantt {
-        draw(svg, &workload.tasks, result.first())?;
     }
     // With all policies: is there one that works, of those that apply.
     let applies =
@@ -368,15 +367,21 @@ pub fn picture(path: &Path, simulation: &Simulation, until_ns: u64, title: &str)
     write(path, &gantt::svg(&run, &record, until_ns, title))
 }
 
-/// Errors: exit code 2. No half of a file stays behind.
+/// Errors: exit code 2. Where that happens a file that was there is as it was, and no half of one stays behind. What is no
+/// file (a link, which may be /dev/stdout, a pipe, a device) is written to as it is.
 pub fn write(path: &Path, text: &str) -> Result<()> {
-    let fail = |error| failure(USAGE, format!("{}: cannot be written: {error}", path.display()));
-    let mut file = File::create(path).map_err(fail)?;
-    file.write_all(text.as_bytes()).map_err(|error| {
-        if file.metadata().is_ok_and(|about| about.is_file()) {
-            // What cannot be removed either is named by the error.
-            let _ = std::fs::remove_file(path);
-        }
-        fail(error)
-    })
+    let is_other = std::fs::symlink_metadata(path).is_ok_and(|there| !there.is_file());
+    let written = if is_other { std::fs::write(path, text) } else { replace(path, text) };
+    written.map_err(|error| failure(USAGE, format!("{}: cannot be written: {error}", path.display())))
+}
+
+fn replace(target: &Path, text: &str) -> io::Result<()> {
+    let mut fresh = target.as_os_str().to_owned();
+    fresh.push(".partial");
+    let replaced = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, target));
+    if replaced.is_err() {
+        // Where it cannot be removed either, its name says what it is.
+        let _ = std::fs::remove_file(&fresh);
+    }
+    replaced
 }

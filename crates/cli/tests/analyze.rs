@@ -199,6 +199,62 @@ fn pictures_and_traces_are_written_and_the_same_for_the_same_seed() {
     assert!(std::fs::read_to_string(svg).unwrap().contains("deadline missed"));
 }
 
+#[test]
+fn a_picture_that_cannot_be_written_leaves_what_was_there_and_prints_nothing() {
+    use std::os::unix::process::CommandExt;
+    let dir = tempfile::tempdir().unwrap();
+    let (picture, link) = (dir.path().join("old.svg"), dir.path().join("link.svg"));
+    std::fs::write(&picture, "old").unwrap();
+    std::os::unix::fs::symlink(&picture, &link).unwrap();
+    let run = |svg: &Path, words: &[&str], most_bytes: u64| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_asmp"));
+        command.current_dir(examples()).args(words).arg(svg);
+        let little = move || {
+            let limit = libc::rlimit { rlim_cur: most_bytes, rlim_max: most_bytes };
+            // SAFETY: the kernel reads one rlimit, which outlives the call.
+            unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
+            // SAFETY: takes numbers. Ignored, the signal leaves it at an error of the write, as a full disk does.
+            unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+            Ok(())
+        };
+        // SAFETY: between fork and exec only setrlimit and signal, async-signal-safe system calls.
+        unsafe { command.pre_exec(little) };
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stderr.clone()).unwrap();
+        (output.status.code(), text(&output), said)
+    };
+    let analyze = ["analyze", "overload.toml", "--policy", "np-edf", "--gantt"];
+    let simulate = ["simulate", "robot.toml", "--policy", "np-edf", "--for", "5s", "--gantt"];
+    let graph = ["analyze", "graph", "camera.toml", "--svg"];
+    for words in [&analyze[..], &simulate, &graph] {
+        for svg in [&picture, &dir.path().join("new.svg")] {
+            let (code, printed, said) = run(svg, words, 1000);
+            assert_eq!((code, printed.as_str(), said.lines().count()), (Some(2), "", 1), "{words:?}: {said}");
+            assert!(
+                said.contains(&format!("{}: cannot be written: File too large", svg.display())),
+                "{said}"
+            );
+        }
+        let mut names: Vec<_> =
+            std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["link.svg", "old.svg"], "{words:?}");
+        assert_eq!(std::fs::read_to_string(&picture).unwrap(), "old", "{words:?}");
+        let (code, _, said) = run(&dir.path().join("no/where.svg"), words, u64::MAX);
+        assert!(code == Some(2) && said.contains("No such file or directory"), "{words:?}: {said}");
+        let (code, _, said) = run(dir.path(), words, u64::MAX);
+        assert!(code == Some(2) && said.contains("Is a directory"), "{words:?}: {said}");
+    }
+    let (code, ..) = run(&link, &simulate, u64::MAX);
+    assert_eq!(code, Some(0));
+    assert!(link.is_symlink() && std::fs::read_to_string(&picture).unwrap().contains("<svg"));
+    // As /dev/stdout does, it stands for a pipe.
+    let output = dir.path().join("stdout");
+    std::os::unix::fs::symlink("/proc/self/fd/1", &output).unwrap();
+    let (code, printed, _) = run(&output, &simulate, u64::MAX);
+    assert!(code == Some(0) && output.is_symlink() && printed.contains("<svg"), "{printed}");
+}
+
 /// A pipe whose reader has left.
 fn unread() -> Stdio {
     let (reader, writer) = std::io::pipe().expect("a pipe");
