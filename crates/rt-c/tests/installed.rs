@@ -103,26 +103,47 @@ fn pkg_config_says_all_that_an_rtlinux_source_needs() {
     assert_eq!(run(reader.arg("1")), "0\n");
 }
 
+/// Configures and builds a project in `dir` of these lines, the module found; its build directory.
+fn cmake(dir: &Path, languages: &str, lines: &str) -> PathBuf {
+    let prefix = system().join("usr").display().to_string();
+    let project = format!(
+        "cmake_minimum_required(VERSION 3.13)\nproject(wave {languages})\n\
+         list(APPEND CMAKE_MODULE_PATH {prefix}/share/cmake)\nfind_package(AsmpRt REQUIRED)\n{lines}"
+    );
+    fs::write(dir.join("CMakeLists.txt"), project).unwrap();
+    let build = dir.join("build");
+    let mut configure = Command::new("cmake");
+    configure.arg(format!("-DAsmpRt_ROOT={prefix}")).arg("-S").arg(dir).arg("-B").arg(&build);
+    run(&mut configure);
+    run(Command::new("cmake").arg("--build").arg(&build));
+    build
+}
+
 #[test]
 fn cmake_finds_the_library_and_builds_an_rtlinux_source() {
     let dir = tempfile::tempdir().unwrap();
-    let (prefix, examples) = (system().join("usr"), examples());
-    let (prefix, examples) = (prefix.display(), examples.display());
-    let project = format!(
-        "cmake_minimum_required(VERSION 3.13)\nproject(wave C)\nlist(APPEND CMAKE_MODULE_PATH {prefix}/share/cmake)\n\
-         find_package(AsmpRt REQUIRED)\nadd_executable(wave {examples}/square_wave.c {examples}/fake_port.c)\n\
+    let examples = examples().display().to_string();
+    let lines = format!(
+        "add_executable(wave {examples}/square_wave.c {examples}/fake_port.c)\n\
          target_link_libraries(wave AsmpRt::RTLinux)\n"
     );
-    let source = dir.path().join("project");
-    fs::create_dir(&source).unwrap();
-    fs::write(source.join("CMakeLists.txt"), project).unwrap();
-    let build = dir.path().join("build");
-    let mut configure = Command::new("cmake");
-    configure.arg(format!("-DAsmpRt_ROOT={prefix}")).arg("-S").arg(&source).arg("-B").arg(&build);
-    run(&mut configure);
-    run(Command::new("cmake").arg("--build").arg(&build));
+    let build = cmake(dir.path(), "C", &lines);
     let needed = run(Command::new("readelf").arg("-d").arg(build.join("wave")));
     assert!(needed.contains("[libasmp_rt.so]"), "it is found by its name, not where it was: {needed}");
+}
+
+#[test]
+fn cmake_without_c_offers_the_library_and_not_rtlinux_whose_main_is_in_c() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(
+        dir.path().join("main.cpp"),
+        "#include <asmp_rt.h>\nint main() { return asmp_fifo_attach(\"a b\", 0, 0) != nullptr; }\n",
+    )
+    .unwrap();
+    let lines = "if(TARGET AsmpRt::RTLinux)\n  message(FATAL_ERROR \"offered\")\nendif()\n\
+                 add_executable(plain main.cpp)\ntarget_link_libraries(plain AsmpRt::AsmpRt)\n";
+    let build = cmake(dir.path(), "CXX", lines);
+    run(Command::new(build.join("plain")).env("LD_LIBRARY_PATH", system().join("usr/lib")));
 }
 
 /// Instructions of the whole program, as callgrind counts them.

@@ -7,6 +7,7 @@ use asmp_rt::plain::Plain;
 use asmp_rt::ring::Overflow;
 use asmp_rt::typed::TypedFifo;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// As in tests/named_calls.c.
 #[repr(C)]
@@ -78,4 +79,15 @@ fn records_that_rust_puts_are_those_that_c_gets_and_it_hears_when_the_writer_is_
     }
     drop(writer);
     assert_eq!(reader.line(), format!("{} 1", 999 * 1000 / 2), "{}", reader.complaint());
+}
+
+#[test]
+fn an_empty_name_of_the_directory_is_none() {
+    let place = Place::new();
+    let mut command = Command::new(calls(&place, library("so")));
+    let output = command.arg("read").env("ASMP_CHANNELS", "").current_dir(place.path("")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    // SAFETY: takes nothing and cannot fail.
+    let own = format!("no channel samples in /dev/shm/asmp-{}: ", unsafe { libc::geteuid() });
+    assert!(said.contains(&own), "{said}");
 }
