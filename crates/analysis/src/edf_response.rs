@@ -14,6 +14,7 @@
 
 use crate::check::check;
 use crate::task::{MAX_NS, Task};
+use crate::utilisation::Utilisation;
 use crate::verdict::{Doubt, Effort, Meter, Stop};
 
 /// Releases that are looked at for one task; 8 bytes each.
@@ -28,8 +29,7 @@ pub fn responses(tasks: &[Task], non_preemptive: bool, effort: &Effort) -> Resul
 
 /// Of tasks that are checked; their jitter, which chains bring, may be longer than a file's.
 pub(crate) fn of_all(tasks: &[Task], non_preemptive: bool, meter: &mut Meter) -> Result<Vec<u64>, Doubt> {
-    let held = |task: &Task| task.blocking_ns.max(if non_preemptive { task.cost_ns() - 1 } else { 0 });
-    let busy_ns = busy_period(tasks, tasks.iter().map(held).max().unwrap_or(0), meter)?;
+    let busy_ns = latest_release(tasks, non_preemptive, meter)?;
     (0..tasks.len()).map(|index| response(tasks, index, non_preemptive, busy_ns, meter)).collect()
 }
 
@@ -37,6 +37,24 @@ pub(crate) fn of_all(tasks: &[Task], non_preemptive: bool, meter: &mut Meter) ->
 /// periods 2^62: sums of one of each fit.
 fn from_release_ns(task: &Task) -> i64 {
     task.deadline_ns as i64 - task.jitter_ns as i64
+}
+
+/// Before which the worst job of each task is released: in the busy period that is held up for longest. At a load of 1 that
+/// one does not end; there what is due before the longest deadline, and the busy period of what nobody holds up any more.
+fn latest_release(tasks: &[Task], non_preemptive: bool, meter: &mut Meter) -> Result<u64, Doubt> {
+    let held = |task: &Task| task.blocking_ns.max(if non_preemptive { task.cost_ns() - 1 } else { 0 });
+    let held_ns = tasks.iter().map(held).max().unwrap_or(0);
+    if Utilisation::of(tasks).room().is_some() {
+        return busy_period(tasks, held_ns, meter);
+    }
+    let longest_ns = tasks.iter().map(|task| task.deadline_ns).max().unwrap_or(0);
+    let never_ends =
+        |task: &Task| task.jitter_ns > 0 || task.blocking_ns > 0 && task.deadline_ns == longest_ns;
+    if tasks.iter().any(never_ends) {
+        return Err(Doubt::Overflow { what: "the longest busy period" });
+    }
+    let busy_ns = busy_period(tasks, 0, meter)?;
+    Ok(if held_ns == 0 { busy_ns } else { busy_ns.max(longest_ns) })
 }
 
 fn busy_period(tasks: &[Task], held_ns: u64, meter: &mut Meter) -> Result<u64, Doubt> {

@@ -257,6 +257,55 @@ fn edf_responses_of_a_full_set_end_within_the_hyperperiod() {
     assert!(edf_response::responses(&over, false, &effort()).is_err(), "it has no bound");
 }
 
+/// Of the last task, which loses every tie: with every offset of the others, three hyperperiods of each.
+fn longest_seen(tasks: &[Task], hyperperiod_ns: u64) -> u64 {
+    let last = tasks.len() - 1;
+    let patterns: u64 = tasks[..last].iter().map(|task| task.period_ns).product();
+    let response = |mut pattern: u64| {
+        let mut set = tasks.to_vec();
+        set[last].offset_ns = Some(0);
+        for task in &mut set[..last] {
+            task.offset_ns = Some(pattern % task.period_ns);
+            pattern /= task.period_ns;
+        }
+        let (rows, _) = rows(&Simulation::new(&set, Policy::NpEdf, Releases::Together), 3 * hyperperiod_ns);
+        rows.iter().find(|row| row.name == tasks[last].name).and_then(|row| row.max_ns).expect("its row")
+    };
+    (0..patterns).map(response).max().unwrap_or(0)
+}
+
+#[test]
+fn np_edf_responses_of_a_full_set_are_the_longest_of_all_offsets() {
+    let sets: [&[(u64, u64, u64)]; 5] = [
+        &[(1, 3, 3), (2, 3, 3)],
+        &[(1, 2, 2), (2, 4, 4)],
+        &[(2, 4, 4), (3, 6, 6)],
+        &[(3, 8, 5), (1, 4, 4), (3, 8, 9)],
+        &[(1, 4, 4), (2, 6, 14), (5, 12, 9)],
+    ];
+    for set in sets {
+        let named = set.iter().zip(["a", "b", "c"]);
+        let tasks: Vec<Task> =
+            named.map(|((cost, period, due), name)| Task::new(name, *cost, *period).deadline(*due)).collect();
+        let bounds = edf_response::responses(&tasks, true, &effort()).expect("it has bounds");
+        for (index, bound) in bounds.into_iter().enumerate() {
+            let order = [&tasks[index + 1..], &tasks[..=index]].concat();
+            assert_eq!(longest_seen(&order, 24), bound, "{index} of {set:?}");
+        }
+    }
+    // The worst job is released after the longest deadline; the simulator shows 10, where the earlier job wins a tie.
+    let third = Task::new("c", 4, 12).deadline(7);
+    let beyond = [Task::new("a", 1, 6).deadline(9), Task::new("b", 4, 8).deadline(5), third];
+    assert_eq!(edf_response::responses(&beyond, true, &effort()).unwrap()[0], 11);
+    let held = [Task::new("a", 2, 4), Task { blocking_ns: 1, ..Task::new("b", 3, 6) }];
+    let late = [Task::new("a", 2, 4), Task { jitter_ns: 1, ..Task::new("b", 3, 6) }];
+    for set in [held, late] {
+        let little = Effort { steps: 1000, ..effort() };
+        let error = edf_response::responses(&set, true, &little).unwrap_err().to_string();
+        assert!(error.contains("busy period") && !error.contains("1000"), "it never catches up: {error}");
+    }
+}
+
 #[test]
 fn a_file_says_everything_about_a_task() {
     let text = r#"
