@@ -3,9 +3,9 @@
 use asmp_rt::executive::calibration::Tuning;
 use asmp_rt::executive::reflective::{Moment, Reflective};
 use asmp_rt::executive::table::{Action, Activity, Agenda, TableError};
-use asmp_rt::executive::{Clock, Monotonic};
+use asmp_rt::executive::{Clock, Flags, Monotonic};
 use asmp_rt::virtual_cpu::{Caller, Costs, Latency, Policy, Step, Then, VirtualCpu};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
 const MS: u64 = 1_000_000;
@@ -108,6 +108,62 @@ fn the_program_reads_and_changes_its_table_while_it_runs() {
     let calls = [(10, 0), (13, 1), (20, 0), (77, 0)].map(|(at, number)| (at, Action::Call(number)));
     assert_eq!(log, calls);
     assert_eq!(agenda.change(|table| table.remove(victim)), Err(TableError::Gone));
+}
+
+/// A clock on which another thread puts an entry into the table while the scheduler spins or wakes up, once.
+struct Meddled<'a> {
+    caller: &'a Caller<'a>,
+    agenda: &'a Agenda,
+    /// When, and for which instant.
+    entry_ns: Cell<Option<(u64, u64)>>,
+}
+
+impl Meddled<'_> {
+    fn meddle(&self, until_ns: u64) {
+        if let Some((at_ns, instant_ns)) = self.entry_ns.get().filter(|(at_ns, _)| *at_ns < until_ns) {
+            self.entry_ns.set(None);
+            self.caller.spin_until(at_ns);
+            self.agenda.change(|table| table.insert(instant_ns, Action::Call(1), None)).unwrap();
+        }
+    }
+}
+
+impl Clock for &Meddled<'_> {
+    fn now_ns(&self) -> u64 {
+        self.caller.now_ns()
+    }
+
+    /// Woken by its timer, 2 us late; the change comes on the way.
+    fn wait(&self, until_ns: u64, flags: &Flags) {
+        self.caller.wait(until_ns, flags);
+        self.meddle(until_ns + 2000);
+        self.caller.spin_until(until_ns + 2000);
+    }
+
+    fn spin_until(&self, until_ns: u64) {
+        self.meddle(until_ns);
+        self.caller.spin_until(until_ns);
+    }
+}
+
+#[test]
+fn an_entry_put_before_the_one_that_is_being_awaited_happens_before_it() {
+    // The 10th action is due at 10 ms; the margin that is left to spin is above 6 us by then.
+    for (tuning, at_ns, happens_ns) in
+        [(Tuning::RAW, 10 * MS + 1000, 10 * MS + 2000), (Tuning::SPINNING, 10 * MS - 1000, 10 * MS)]
+    {
+        let (cpu, agenda) = (cpu(), Agenda::new(2).unwrap());
+        let caller = Caller::new(&cpu, 200, EXACT);
+        let clock =
+            Meddled { caller: &caller, agenda: &agenda, entry_ns: Cell::new(Some((at_ns, 9 * MS + 500))) };
+        agenda.change(|table| table.insert(MS, Action::Call(0), Some(MS))).unwrap();
+        let mut log = Vec::new();
+        Reflective::new(&clock, &agenda, tuning).run(11 * MS, |moment| {
+            log.push((moment.action, moment.now_ns));
+            GO_ON
+        });
+        assert_eq!(log[9..], [(Action::Call(1), happens_ns), (Action::Call(0), happens_ns)], "{tuning:?}");
+    }
 }
 
 #[test]

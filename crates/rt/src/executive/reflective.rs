@@ -5,7 +5,8 @@
 //! [`Calibration`] takes the constant part out. How exactly instants are met is counted.
 //!
 //! While it runs it allocates nothing and makes one system call a wait. An action that was due in the past
-//! happens at once.
+//! happens at once, and before what is due after it; one that is put into the table during a final spin waits for
+//! its end.
 
 use crate::executive::Clock;
 use crate::executive::calibration::{Calibration, Tuning};

@@ -140,10 +140,10 @@ impl Agenda {
         self.lock().entries.first().copied()
     }
 
-    /// The entry if it is still planned as it was; it is taken out, or planned again if it comes back.
+    /// The entry if it is still the first and as it was; it is taken out, or planned again if it comes back.
     pub(super) fn take(&self, entry: &Entry) -> Option<Entry> {
         let mut table = self.lock();
-        if !table.entries.contains(entry) {
+        if table.entries.first() != Some(entry) {
             return None;
         }
         table.pop(entry.id)
