@@ -422,17 +422,18 @@ fn map(file: &File, bytes: usize) -> io::Result<NonNull<u8>> {
     NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))
 }
 
-/// One creator or attacher at a time: the directory's lock, let go with the file. Makes the directory.
 /// A directory that nobody else creates or attaches in meanwhile.
 #[derive(Debug)]
 struct Locked(File);
 
 impl Drop for Locked {
     fn drop(&mut self) {
+        // Closing lets it go too, but for a child that was forked meanwhile.
         let _ = self.0.unlock();
     }
 }
 
+/// One creator or attacher at a time. Makes the directory.
 fn lock(dir: &Path) -> Result<Locked, ShmError> {
     lock_within(dir, LOCK_WAIT)
 }

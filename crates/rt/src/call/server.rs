@@ -206,4 +206,4 @@ impl Drop for Server {
     }
 }
 
-const _: () = assert!(MAX_CLIENTS < 200, "a slot is a byte of the file's lock");
+const _: () = assert!(16 + MAX_CLIENTS <= 64, "a slot's role has a bit in `Shared`");
