@@ -303,9 +303,16 @@ impl Writer {
         // Acquire pairs with the reader's Release of tail: its reads of those words are done.
         let tail = ring.tail.load(Acquire);
         // It only ever goes forward, and never beyond what was put in.
-        match self.head.wrapping_sub(tail) <= self.head.wrapping_sub(self.tail) {
-            true => self.tail = tail,
-            false => self.corrupted += 1,
+        if self.head.wrapping_sub(tail) <= self.head.wrapping_sub(self.tail) {
+            self.tail = tail;
+            return;
+        }
+        self.corrupted += 1;
+        // Beyond is a reader who took what somebody forged. It would find nothing and we no room, for ever: we follow it.
+        if ring.overflow == Overflow::Refuse && tail.wrapping_sub(self.head) <= ring.capacity() {
+            (self.head, self.tail) = (tail, tail);
+            ring.words.at(tail).store(0, Relaxed);
+            self.say_again(ring);
         }
     }
 

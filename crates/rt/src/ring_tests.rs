@@ -333,3 +333,22 @@ fn nothing_is_ready_in_an_honest_ring_that_is_empty() {
         assert_eq!(reader.corrupted, 0);
     }
 }
+
+#[test]
+fn a_reader_that_took_a_forged_frame_is_followed() {
+    for overflow in [Overflow::Refuse, Overflow::DropOldest] {
+        let memory = Memory::new(8, overflow);
+        let (ring, mut writer, mut reader) = memory.ends();
+        writer.put(&ring, &[1; 24]).unwrap();
+        assert_eq!(reader.get(&ring, &mut [0; 24]), Ok(24));
+        memory.words[4].store(4 << 32 | 8, Relaxed);
+        assert_eq!(reader.get(&ring, &mut [0; 24]), Ok(8), "as if it were the writer's");
+        let mut through = 0;
+        for _ in 0..10 {
+            let put = writer.put(&ring, &[2; 24]);
+            let got = reader.is_ready(&ring).then(|| reader.get(&ring, &mut [0; 24]));
+            through += u32::from(put.is_ok() && got == Some(Ok(24)));
+        }
+        assert!(through >= 8, "{overflow:?}: {through}");
+    }
+}
