@@ -466,7 +466,7 @@ struct asmp_fifo *asmp_fifo_create(const char *name,
                                    int flags);
 
 /*
- Attaches to a FIFO that is there: with records of `size` bytes, or of whatever it has with a `size` of 0. `flags`:
+ Attaches to a FIFO that is there (rtfN is number N of rtf_create): with records of `size` bytes, or of whatever it has with a `size` of 0. `flags`:
  ASMP_FIFO_WAKE. Costs as asmp_fifo_create, and errors, of which ENOMEM says that it cannot be mapped; EBUSY, it has records of
  another size, is no FIFO, or was made by another version of this library; ENODEV, nobody has made it, or has it still.
 

@@ -38,7 +38,8 @@ static int refused(const char *what)
 static int writes(uint64_t count)
 {
 	struct asmp_fifo *fifo = asmp_fifo_create("samples", 256, sizeof(struct sample), ASMP_FIFO_DROP_OLDEST);
-	struct sample sample = { 0 };
+	struct sample sample = { 0, 0 };
+	struct timespec at;
 	hrtime_t next;
 
 	if (fifo == NULL)
@@ -53,8 +54,9 @@ static int writes(uint64_t count)
 	next = gethrtime();
 	for (; !stopped && sample.number < count; sample.number++) {
 		next += MS;
-		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME,
-				&(struct timespec){ next / (1000 * MS), next % (1000 * MS) }, NULL);
+		at.tv_sec = next / (1000 * MS);
+		at.tv_nsec = next % (1000 * MS);
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
 		sample.late_ns = gethrtime() - next;
 		/* Never waits: what a late reader has no room for any more are the oldest samples. */
 		if (asmp_fifo_put(fifo, &sample, sizeof(sample)) != 0)
