@@ -443,13 +443,19 @@ int rtf_make_user_pair(unsigned int fifo_get,
                        unsigned int fifo_put);
 
 /*
- Makes a FIFO with room for `records` records of `size` bytes, each put by itself; with a `size` of 0 for frames of any
- length, which take `records` bytes together, 8 for each one's header and padding to 8 included. `flags`: ASMP_FIFO_DROP_OLDEST,
- ASMP_FIFO_WAKE. Set-up only: allocates, takes a lock, reads a directory. Ends with asmp_fifo_close; the memory goes with
- the last who has it.
+ Makes a FIFO with room for `records` records of `size` bytes, or for more, each put by itself; with a `size` of 0 for frames of
+ any length, which take `records` bytes together, 8 for each one's header and padding to 8 included: 16 to 2^29 - 8. `flags`:
+ ASMP_FIFO_DROP_OLDEST, ASMP_FIFO_WAKE. Set-up only: allocates, takes a lock, reads a directory. Ends with asmp_fifo_close; the
+ memory goes with the last who has it.
+
+ A `name` is 1 to 64 letters, digits, '-' or '_', and stands, beside those of memories, records and calls, in the directory
+ $ASMP_CHANNELS, or else /dev/shm/asmp-UID: for the processes of one user and for root. A child that was forked has the same
+ end, not another, and does not keep the name: only one of the two may use it, and its role stays until both have closed it or
+ ended. So fork first, and open then; exec closes it.
 
  The FIFO, or null, with errno and asmp_why(): EINVAL, the name or the flags; EBUSY, the name is taken; ENOMEM, no room, or a
- size that no FIFO has; EACCES, the directory is not this user's; EMFILE; ETIMEDOUT, another process kept its lock for 10 s.
+ size that no FIFO has; EACCES, the directory is not this user's; EMFILE; ETIMEDOUT, another process kept its lock for 10 s; or
+ what the directory has against it (ENOENT, its own is not there; ENOTDIR, ENOSPC, EROFS).
 
  # Safety
  `name` is a C string.
@@ -460,9 +466,9 @@ struct asmp_fifo *asmp_fifo_create(const char *name,
                                    int flags);
 
 /*
- Attaches to a FIFO that is there: with records of `size` bytes, or of whatever it has with a `size` of 0. `flags`:
- ASMP_FIFO_WAKE. Costs as asmp_fifo_create, and errors but for ENOMEM; EBUSY, it has records of another size, is no
- FIFO, or was made by another version of this library; ENODEV, nobody has made it.
+ Attaches to a FIFO that is there (rtfN is number N of rtf_create): with records of `size` bytes, or of whatever it has with a `size` of 0. `flags`:
+ ASMP_FIFO_WAKE. Costs as asmp_fifo_create, and errors, of which ENOMEM says that it cannot be mapped; EBUSY, it has records of
+ another size, is no FIFO, or was made by another version of this library; ENODEV, nobody has made it, or has it still.
 
  # Safety
  `name` is a C string.
@@ -487,8 +493,9 @@ int asmp_fifo_put(struct asmp_fifo *fifo,
                   size_t count);
 
 /*
- Takes the oldest frame out, or as much of it as `size` bytes hold: the rest comes next. The first get makes this process the one
- reader, as a put its writer. Bounded, O(size), and costs as asmp_fifo_put. The bytes; 0, there are none; or -EAGAIN, the writer dropped what
+ Takes the oldest frame out, or as much of it as `size` bytes hold: the rest comes next, unless the writer has dropped it. One frame
+ at a time, whatever `size`. What a reader that was killed had taken in part, or was just taking, comes to the next one again. The
+ first get makes this process the one reader, as a put its writer. Bounded, O(size), and costs as asmp_fifo_put. The bytes; 0, there are none; or -EAGAIN, the writer dropped what
  was being read, time and again: get again; -EIO, the other side overwrote the control words, and what was in it is lost: the next get goes
  on; -EBUSY, another is the reader; -EBADF, this is the writer; -EINVAL, no FIFO or no buffer.
 
@@ -502,8 +509,9 @@ ptrdiff_t asmp_fifo_get(struct asmp_fifo *fifo,
 
 /*
  Waits up to `timeout_ns` (below 0: for ever; 0: not at all) until there is something to get. Takes the role up as
- asmp_fifo_get. Blocks; system calls. 0, or -ETIMEDOUT; -EPIPE, there is nothing, and nobody is the writer (found within 100 ms);
- -EBUSY, -EBADF, -EINVAL as asmp_fifo_get.
+ asmp_fifo_get. Blocks; system calls. Not ended by a signal: a program that is to hear of one waits in short steps. 0, or
+ -ETIMEDOUT; -EPIPE, there is nothing, and nobody is the writer, no longer or not yet (found after 100 ms: who waits for less asks
+ asmp_fifo_has_peer); -EBUSY, -EBADF, -EINVAL as asmp_fifo_get.
 
  # Safety
  `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it now.
@@ -513,8 +521,9 @@ int asmp_fifo_wait_get(struct asmp_fifo *fifo,
 
 /*
  Waits up to `timeout_ns` (below 0: for ever; 0: not at all) until `count` bytes fit. Takes the role up as asmp_fifo_put. Blocks; system
- calls. 0, or -ETIMEDOUT; -EPIPE, there is no room, and nobody is the reader (found within 100 ms); -EMSGSIZE, so many never fit;
- -EBUSY, -EBADF, -EINVAL as asmp_fifo_put.
+ calls. Not ended by a signal. 0, or -ETIMEDOUT; -EPIPE, there is no room, and nobody is the reader (found after 100 ms, as by
+ asmp_fifo_wait_get); -EMSGSIZE, so many never fit, or are no multiple of the records' size; -EBUSY, -EBADF, -EINVAL as
+ asmp_fifo_put. With ASMP_FIFO_DROP_OLDEST it waits for the reader, where a put would not.
 
  # Safety
  `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it now.
@@ -532,16 +541,16 @@ int asmp_fifo_wait_put(struct asmp_fifo *fifo,
 unsigned long long asmp_fifo_dropped(const struct asmp_fifo *fifo);
 
 /*
- 1, there is another end, alive: a reader for the writer, a writer for the reader and for who is neither yet; 0, there is none. One
- system call.
+ 1, there is another end, alive: a reader for the writer, a writer for the reader and for who is neither yet; 0, there is none, or
+ it has neither put nor got yet. One system call.
 
  # Safety
- `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach.
+ `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread puts or gets by it now.
  */
 int asmp_fifo_has_peer(const struct asmp_fifo *fifo);
 
 /*
- Lets it go, and its role to another; what is in it stays while somebody has it. Null is ignored. Set-up only: system calls.
+ Lets it go, and its role to another, unless a child that was forked has it too; what is in it stays while somebody has it. Null is ignored. Set-up only: system calls.
 
  # Safety
  `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and is used no more.

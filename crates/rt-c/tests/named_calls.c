@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -132,7 +133,8 @@ static void what_cannot_be_is_refused_with_the_reason(void)
 	REFUSED(asmp_fifo_attach("a", 24, ASMP_FIFO_DROP_OLDEST), EINVAL, "flags of 0x1");
 	REFUSED(asmp_fifo_create("b", 0, 24, 0), ENOMEM, "0 bytes");
 	REFUSED(asmp_fifo_create("b", 0, 0, 0), ENOMEM, "0 bytes");
-	REFUSED(asmp_fifo_create("b", 8, 0, 0), ENOMEM, "8 bytes");
+	REFUSED(asmp_fifo_create("b", 15, 0, 0), ENOMEM, "15 bytes: a channel holds 16 to 536870904");
+	REFUSED(asmp_fifo_create("b", 1 << 29, 0, 0), ENOMEM, "536870912 bytes: a channel holds 16 to 536870904");
 	REFUSED(asmp_fifo_create("b", (size_t)-1, (size_t)-1, 0), ENOMEM, "bytes");
 	REFUSED(asmp_fifo_create("b", (size_t)-1, 1, 0), ENOMEM, "bytes");
 	REFUSED(asmp_fifo_create("b c", 4, 24, 0), EINVAL, "cannot name a channel");
@@ -162,7 +164,11 @@ static void what_cannot_be_is_refused_with_the_reason(void)
 	CHECK(asmp_fifo_put(fifo, record, 23) == -EMSGSIZE && asmp_fifo_put(fifo, record, 25) == -EMSGSIZE);
 	CHECK(asmp_fifo_put(fifo, record, 24 * 100) == -EMSGSIZE);
 	CHECK(asmp_fifo_wait_put(fifo, 24 * 100, -1) == -EMSGSIZE && asmp_fifo_wait_put(fifo, (size_t)-1, -1) == -EMSGSIZE);
+	CHECK(asmp_fifo_wait_put(fifo, 23, -1) == -EMSGSIZE && asmp_fifo_wait_put(fifo, 25, 0) == -EMSGSIZE);
 	CHECK(asmp_fifo_put(bytes, record, 4096) == -EMSGSIZE);
+	/* As of a read that failed. */
+	CHECK(asmp_fifo_put(bytes, record, (size_t)-1) == -EMSGSIZE && asmp_fifo_put(fifo, record, (size_t)-16) == -EMSGSIZE);
+	CHECK(asmp_fifo_wait_put(bytes, (size_t)-1, -1) == -EMSGSIZE && asmp_fifo_get(second, record, (size_t)-1) == 0);
 	CHECK(asmp_fifo_put(fifo, NULL, 24) == -EINVAL && asmp_fifo_get(second, NULL, 24) == -EINVAL);
 	CHECK(asmp_fifo_put(NULL, record, 24) == -EINVAL && asmp_fifo_get(NULL, record, 24) == -EINVAL);
 	CHECK(asmp_fifo_wait_put(NULL, 24, 0) == -EINVAL && asmp_fifo_wait_get(NULL, 0) == -EINVAL);
@@ -215,6 +221,61 @@ static void waits_end_when_there_is_something_in_time_or_with_the_peer(void)
 		CHECK(asmp_fifo_get(reader, in, sizeof(in)) == sizeof(in));
 	CHECK(asmp_fifo_wait_get(reader, -1) == -EPIPE);
 	asmp_fifo_close(reader);
+}
+
+static volatile sig_atomic_t signals;
+
+static void count(int signal)
+{
+	signals++;
+}
+
+static void a_wait_is_not_ended_by_a_signal(void)
+{
+	struct asmp_fifo *writer = asmp_fifo_create("a", 2, 8, 0), *reader = asmp_fifo_attach("a", 8, 0);
+	struct itimerval each_ms = { { 0, 1000 }, { 0, 1000 } }, none = { { 0, 0 }, { 0, 0 } };
+	struct sigaction action = { .sa_handler = count };
+	long long begun = gethrtime();
+
+	CHECK(writer != NULL && reader != NULL && asmp_fifo_put(writer, NULL, 0) == 0);
+	CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+	CHECK(setitimer(ITIMER_REAL, &each_ms, NULL) == 0);
+	CHECK(asmp_fifo_wait_get(reader, 50 * MS) == -ETIMEDOUT && gethrtime() - begun >= 50 * MS);
+	while (asmp_fifo_put(writer, "1234567", 8) == 0)
+		;
+	CHECK(asmp_fifo_wait_put(writer, 8, 50 * MS) == -ETIMEDOUT && gethrtime() - begun >= 100 * MS);
+	CHECK(setitimer(ITIMER_REAL, &none, NULL) == 0 && signals > 0);
+	signal(SIGALRM, SIG_DFL);
+	alarm(60);
+	asmp_fifo_close(writer);
+	asmp_fifo_close(reader);
+}
+
+static void a_child_that_was_forked_keeps_the_role_and_not_the_name(void)
+{
+	struct asmp_fifo *writer = asmp_fifo_create("a", 2, 8, 0), *other;
+	int end[2], status;
+	char byte;
+	pid_t child;
+
+	CHECK(writer != NULL && asmp_fifo_put(writer, NULL, 0) == 0 && pipe(end) == 0);
+	child = fork();
+	if (child == 0) {
+		close(end[1]);
+		_exit(read(end[0], &byte, 1) != 0);
+	}
+	other = asmp_fifo_attach("a", 8, 0);
+	CHECK(other != NULL);
+	asmp_fifo_close(writer);
+	CHECK(asmp_fifo_has_peer(other) == 1 && asmp_fifo_put(other, "1234567", 8) == -EBUSY);
+	asmp_fifo_close(other);
+	REFUSED(asmp_fifo_attach("a", 8, 0), ENODEV, "no channel a");
+	other = asmp_fifo_create("a", 2, 8, 0);
+	CHECK(other != NULL && asmp_fifo_put(other, "1234567", 8) == 0);
+	asmp_fifo_close(other);
+	close(end[0]);
+	close(end[1]);
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
 /* In a child, whose limits do not outlive it. */
@@ -359,6 +420,8 @@ int main(int argc, char **argv)
 	frames_of_any_length_keep_their_bounds();
 	what_cannot_be_is_refused_with_the_reason();
 	waits_end_when_there_is_something_in_time_or_with_the_peer();
+	a_wait_is_not_ended_by_a_signal();
+	a_child_that_was_forked_keeps_the_role_and_not_the_name();
 	a_full_memory_or_table_of_files_is_refused();
 	puts_and_gets_enter_no_kernel();
 	only_an_end_that_wakes_enters_the_kernel_for_a_sleeper();

@@ -4,7 +4,7 @@ use crate::bytes::{Target, from_object};
 use crate::errors::{self, BadRecord, BadSize};
 use crate::slot::{Slot, shown};
 use crate::wait::{Peer, deadline};
-use asmp_rt::fifo::{self as rt, Options, Wake};
+use asmp_rt::fifo::{self as rt, LEAST_BYTES, MOST_BYTES, Options, Wake};
 use asmp_rt::ring::{Overflow, RingError};
 use asmp_rt::shm::Role;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -39,7 +39,7 @@ impl Fifo {
 
 #[pymethods]
 impl Fifo {
-    /// Make a FIFO of that name, to hold `capacity_bytes` bytes of records (16 to 2**29; each record takes 8 bytes more
+    /// Make a FIFO of that name, to hold `capacity_bytes` bytes of records (16 to 2**29 - 8; each record takes 8 bytes more
     /// and is padded to 8). When it is full, "refuse" keeps what is in it, "drop-oldest" makes room. `dir`: the
     /// directory of names, default $ASMP_CHANNELS or /dev/shm/asmp-UID.
     ///
@@ -61,8 +61,8 @@ impl Fifo {
                 return Err(PyValueError::new_err(line));
             }
         };
-        if !(16..=1 << 29).contains(&capacity_bytes) {
-            let line = format!("{capacity_bytes} bytes: a fifo holds 16 to {}", 1 << 29);
+        if !(LEAST_BYTES.into()..=MOST_BYTES.into()).contains(&capacity_bytes) {
+            let line = format!("{capacity_bytes} bytes: a fifo holds {LEAST_BYTES} to {MOST_BYTES}");
             return Err(BadSize::new_err(line));
         }
         let dir = crate::directory(dir);

@@ -25,6 +25,9 @@ const WORDS: usize = 256;
 /// Beside a bell: does the end that should ring it do so?
 const RINGS: usize = 4;
 const NOTE: usize = WRITER_ASLEEP + 16;
+/// What the frames of a FIFO may take together at least and at most. (The next power of two is more than a channel holds.)
+pub const LEAST_BYTES: u64 = 16;
+pub const MOST_BYTES: u64 = (1 << 29) - 8;
 /// How often a waiter looks whether its peer lives, and how often one that nobody wakes looks for data.
 const PEER_CHECK: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(1);
@@ -87,8 +90,8 @@ impl Fifo {
     /// `record_bytes`: of its records, 0 for bytes.
     fn create_of(dir: &Path, name: &str, options: &Options, record_bytes: u64) -> Result<Self, ShmError> {
         let bytes = options.capacity_bytes;
-        if !(16..=1 << 29).contains(&bytes) {
-            return Err(ShmError::BadSize { bytes });
+        if !(LEAST_BYTES..=MOST_BYTES).contains(&bytes) {
+            return Err(ShmError::BadSize { bytes, least: LEAST_BYTES, most: MOST_BYTES });
         }
         let words = (bytes.div_ceil(8) + 1).next_power_of_two();
         let parameters = [words, u64::from(options.overflow == Overflow::DropOldest), record_bytes, 0];
@@ -358,9 +361,9 @@ impl FifoReader {
     /// Waits until there is something to get (for ever without `timeout`). Blocks; system calls. Errors:
     /// `TimedOut`, `PeerGone` (found within 100 ms; what is in the FIFO comes first).
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<(), WaitError> {
-        let (fifo, end) = (&self.fifo, &self.end);
+        let (fifo, end) = (&self.fifo, &mut self.end);
         let ring = fifo.ring();
-        fifo.sleep(READER_ASLEEP, Role::Writer, timeout, || !end.is_empty(ring))
+        fifo.sleep(READER_ASLEEP, Role::Writer, timeout, || end.is_ready(ring))
     }
 
     /// How often the shared words held what no writer writes.

@@ -206,6 +206,24 @@ fn a_process_that_scribbles_neither_stops_nor_crashes_the_ends() {
 }
 
 #[test]
+fn a_reader_that_waits_hears_of_a_frame_that_somebody_scribbled_over() {
+    for overflow in [Overflow::Refuse, Overflow::DropOldest] {
+        let dir = dir();
+        let fifo = Fifo::create(dir.path(), "a", &options(256, overflow)).unwrap();
+        let mut writer = fifo.into_writer(Wake::Never).unwrap();
+        let mut reader = Fifo::attach(dir.path(), "a").unwrap().into_reader(Wake::Never).unwrap();
+        writer.put(&frame(1)).unwrap();
+        writer.fifo().shared().words(WORDS, 1)[0].store(0, Relaxed);
+        assert_eq!(reader.wait(Some(Duration::ZERO)), Ok(()));
+        assert_eq!(reader.get(&mut [0; 64]), Err(RingError::Corrupt));
+        assert_eq!(reader.wait(Some(Duration::ZERO)), Err(WaitError::TimedOut));
+        writer.put(&frame(2)).unwrap();
+        assert_eq!(reader.wait(Some(Duration::ZERO)), Ok(()));
+        assert_eq!(reader.get(&mut [0; 64]), Ok(64));
+    }
+}
+
+#[test]
 fn an_end_that_sleeps_is_woken_or_looks_for_itself() {
     for wake in [Wake::IfAsleep, Wake::Never] {
         let dir = dir();
@@ -242,9 +260,9 @@ fn roles_and_shapes_are_checked() {
     let second = Fifo::attach(dir.path(), "a").unwrap().into_writer(Wake::Never);
     assert_eq!(second.unwrap_err().to_string(), "channel a has its writer already");
     drop(first);
-    for bytes in [0, 15, 1 << 40] {
-        let refused = Fifo::create(dir.path(), "b", &options(bytes, Overflow::Refuse));
-        assert!(matches!(refused, Err(ShmError::BadSize { .. })));
+    for bytes in [0, 15, (1 << 29) - 7, 1 << 29, 1 << 40] {
+        let refused = Fifo::create(dir.path(), "b", &options(bytes, Overflow::Refuse)).unwrap_err();
+        assert_eq!(refused.to_string(), format!("{bytes} bytes: a channel holds 16 to 536870904"));
     }
     for parameters in [[3, 0, 0, 0], [2, 0, 0, 0], [1 << 20, 0, 0, 0], [128, 2, 0, 0], [0, 0, 0, 0]] {
         let made = Shared::create(dir.path(), "c", Kind::Fifo, 2000, parameters, Pages::Normal).unwrap();

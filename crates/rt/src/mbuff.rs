@@ -256,7 +256,7 @@ impl RawRecord {
 fn check(bytes: usize) -> Result<u64, ShmError> {
     match bytes as u64 {
         bytes @ 1..=MAX_BYTES => Ok(SLOTS as u64 * bytes.next_multiple_of(8)),
-        bytes => Err(ShmError::BadSize { bytes }),
+        bytes => Err(ShmError::BadSize { bytes, least: 1, most: MAX_BYTES }),
     }
 }
 

@@ -134,11 +134,6 @@ impl<'a> Ring<'a> {
         self.words.0.len() as u64 - 1
     }
 
-    /// Does `head` count no frame behind `tail`? It may lag: a frame is there before it is counted.
-    fn counts_less(&self, head: u64, tail: u64) -> bool {
-        tail.wrapping_sub(head) <= self.capacity()
-    }
-
     /// Words that a frame takes, its header included. `None`: it can never be put in.
     #[inline]
     fn frame_words(&self, bytes: u64) -> Option<u64> {
@@ -271,7 +266,17 @@ impl Writer {
     /// Is there room for a frame of so many bytes? Looks at the reader's position.
     pub fn has_room(&mut self, ring: &Ring, bytes: usize) -> bool {
         self.refresh(ring);
-        ring.frame_words(bytes as u64).is_some_and(|need| need <= self.room(ring))
+        let fits = ring.frame_words(bytes as u64).is_some_and(|need| need <= self.room(ring));
+        if !fits {
+            self.say_again(ring);
+        }
+        fits
+    }
+
+    /// In case somebody scribbled over it: a reader that has lost its way finds it by our position.
+    fn say_again(&self, ring: &Ring) {
+        // Release pairs with the reader's Acquire of head.
+        ring.head.store(self.head, Release);
     }
 
     fn room(&self, ring: &Ring) -> u64 {
@@ -284,9 +289,7 @@ impl Writer {
         while self.room(ring) < need {
             match ring.overflow {
                 Overflow::Refuse => {
-                    // Said again, in case somebody scribbled over it: the reader finds its way by it.
-                    // Release pairs with the reader's Acquire of head.
-                    ring.head.store(self.head, Release);
+                    self.say_again(ring);
                     return Err(RingError::Full);
                 }
                 Overflow::DropOldest => self.drop_oldest(ring),
@@ -300,9 +303,16 @@ impl Writer {
         // Acquire pairs with the reader's Release of tail: its reads of those words are done.
         let tail = ring.tail.load(Acquire);
         // It only ever goes forward, and never beyond what was put in.
-        match self.head.wrapping_sub(tail) <= self.head.wrapping_sub(self.tail) {
-            true => self.tail = tail,
-            false => self.corrupted += 1,
+        if self.head.wrapping_sub(tail) <= self.head.wrapping_sub(self.tail) {
+            self.tail = tail;
+            return;
+        }
+        self.corrupted += 1;
+        // Beyond is a reader who took what somebody forged. It would find nothing and we no room, for ever: we follow it.
+        if ring.overflow == Overflow::Refuse && tail.wrapping_sub(self.head) <= ring.capacity() {
+            (self.head, self.tail) = (tail, tail);
+            ring.words.at(tail).store(0, Relaxed);
+            self.say_again(ring);
         }
     }
 
@@ -343,6 +353,8 @@ pub struct Reader {
     tail: u64,
     /// Bytes of the frame at `tail` that were given already.
     given: u64,
+    /// Words by which `head` may lag behind `tail`: those of the last frame taken, which is there before it is counted.
+    lag: u64,
     /// Empty looks in a row.
     empty: u32,
     /// How often the shared words held what no writer writes.
@@ -353,7 +365,8 @@ impl Reader {
     /// Takes up where the shared tail stands (0 in a new ring).
     pub fn attach(ring: &Ring) -> Self {
         // Acquire pairs with Release of tail: what an earlier reader did is done.
-        Self { tail: ring.tail.load(Acquire), given: 0, empty: 0, corrupted: 0 }
+        // What the last frame of an earlier reader was, nobody knows.
+        Self { tail: ring.tail.load(Acquire), given: 0, lag: ring.capacity(), empty: 0, corrupted: 0 }
     }
 
     /// Is there nothing to be had? (What is not a frame is something: `get` says what.)
@@ -363,6 +376,26 @@ impl Reader {
             Overflow::DropOldest => ring.tail.load(Relaxed),
         };
         ring.words.at(tail).load(Relaxed) == 0
+    }
+
+    /// Before a wait: is there something, if only that `get` has to say that somebody scribbled over it? What `get` finds by
+    /// looking often, this looks for at once. Bounded, no system call.
+    pub fn is_ready(&mut self, ring: &Ring) -> bool {
+        let tail = match ring.overflow {
+            Overflow::Refuse => self.tail,
+            // Acquire pairs with the writer's exchange of tail.
+            Overflow::DropOldest => ring.tail.load(Acquire),
+        };
+        if ring.words.at(tail).load(Relaxed) != 0 {
+            return true;
+        }
+        // A writer that moves the tail is in the middle of a put, after which it looks who sleeps.
+        let moved = || ring.overflow == Overflow::DropOldest && ring.tail.load(Acquire) != tail;
+        if self.stands(ring, tail) || moved() {
+            return false;
+        }
+        self.empty = EMPTY_LOOKS - 1;
+        true
     }
 
     /// Bytes that could be got now. Bounded: O(frames). With `DropOldest` the writer may take them away meanwhile.
@@ -417,7 +450,7 @@ impl Reader {
         self.given += count;
         if self.given == length {
             self.given = 0;
-            self.tail = self.tail.wrapping_add(words);
+            (self.tail, self.lag) = (self.tail.wrapping_add(words), words);
             // Release pairs with the writer's Acquire of tail: our reads are done before it writes there again.
             ring.tail.store(self.tail, Release);
         }
@@ -437,16 +470,27 @@ impl Reader {
     #[cold]
     fn is_really_empty(&mut self, ring: &Ring) -> Result<usize, RingError> {
         self.empty = 0;
-        if ring.tail.load(Relaxed) != self.tail {
+        match self.stands(ring, self.tail) || ring.words.at(self.tail).load(Relaxed) != 0 {
+            true => Ok(0),
+            false => self.reset(ring),
+        }
+    }
+
+    /// Does `head` count nothing behind `tail`, where no frame is? Nor may it fall back behind what it has counted: then
+    /// one of the two was scribbled over. Says our position again, where it is ours to say.
+    fn stands(&self, ring: &Ring, tail: u64) -> bool {
+        if ring.overflow == Overflow::Refuse && ring.tail.load(Relaxed) != self.tail {
             // Release pairs with the writer's Acquire of tail.
             ring.tail.store(self.tail, Release);
         }
         // Acquire pairs with the writer's Release of head: a frame that it counts has its header.
-        let head = ring.head.load(Acquire);
-        match ring.counts_less(head, self.tail) || ring.words.at(self.tail).load(Relaxed) != 0 {
-            true => Ok(0),
-            false => self.reset(ring),
-        }
+        self.counts_less(ring.head.load(Acquire), tail)
+    }
+
+    fn counts_less(&self, head: u64, tail: u64) -> bool {
+        // A tail that is not ours is the writer's, who had counted what it dropped.
+        let lag = if tail == self.tail { self.lag } else { 0 };
+        tail.wrapping_sub(head) <= lag
     }
 
     /// The writer may take the frame away while it is read. `None`: it did.
@@ -454,14 +498,14 @@ impl Reader {
         // Acquire pairs with the writer's exchange of tail.
         let tail = ring.tail.load(Acquire);
         if tail != self.tail {
-            (self.tail, self.given) = (tail, 0);
+            (self.tail, self.given, self.lag) = (tail, 0, 0);
         }
         let (length, words) = match ring.frame(tail) {
             Ok(Some((length, words))) if self.given < length => (length, words),
             other => {
                 // Acquire pairs with the writer's Release of head: a frame that it counts has its header.
                 let head = ring.head.load(Acquire);
-                if other == Ok(None) && ring.counts_less(head, tail) {
+                if other == Ok(None) && self.counts_less(head, tail) {
                     return Ok(Some(0));
                 }
                 // Another frame came, or ours was dropped, or somebody scribbled. Only in the last case the tail still
@@ -474,7 +518,7 @@ impl Reader {
                     return Ok(None);
                 }
                 self.corrupted += 1;
-                (self.tail, self.given) = (head, 0);
+                (self.tail, self.given, self.lag) = (head, 0, 0);
                 return Err(RingError::Corrupt);
             }
         };
@@ -488,8 +532,11 @@ impl Reader {
             self.given = 0;
             return Ok(None);
         }
-        self.given = if whole { 0 } else { self.given + count };
-        self.tail = next;
+        if whole {
+            (self.tail, self.given, self.lag) = (next, 0, words);
+        } else {
+            self.given += count;
+        }
         Ok(Some(count as usize))
     }
 
@@ -498,8 +545,7 @@ impl Reader {
     fn reset(&mut self, ring: &Ring) -> Result<usize, RingError> {
         self.corrupted += 1;
         // Acquire and Release as everywhere.
-        self.tail = ring.head.load(Acquire);
-        self.given = 0;
+        (self.tail, self.given, self.lag) = (ring.head.load(Acquire), 0, 0);
         ring.tail.store(self.tail, Release);
         Err(RingError::Corrupt)
     }

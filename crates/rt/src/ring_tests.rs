@@ -295,3 +295,60 @@ fn one_scribble_does_not_stop_the_traffic_for_ever() {
         }
     }
 }
+
+#[test]
+fn ends_that_wait_before_each_call_go_on_after_one_scribble() {
+    for overflow in [Overflow::Refuse, Overflow::DropOldest] {
+        for value in [0, 7, u64::MAX, 1, 1 << 20, u64::MAX / 2] {
+            for (full, drained, place) in (0..12).map(|bits| (bits & 1 > 0, bits & 2 > 0, bits / 4)) {
+                let memory = Memory::new(8, overflow);
+                let (ring, mut writer, mut reader) = memory.ends();
+                while full && writer.put(&ring, &[1; 24]).is_ok() && writer.dropped == 0 {}
+                while drained && reader.get(&ring, &mut [0; 24]) != Ok(0) {}
+                [&memory.head, &memory.tail, &memory.words[0]][place].store(value, Relaxed);
+                let mut through = 0;
+                for _ in 0..200 {
+                    let mut bytes = [0; 24];
+                    let got = reader.is_ready(&ring).then(|| reader.get(&ring, &mut bytes));
+                    through += u32::from(got == Some(Ok(24)) && bytes == [2; 24]);
+                    assert!(!writer.has_room(&ring, 24) || writer.put(&ring, &[2; 24]).is_ok());
+                }
+                assert!(through > 50, "{overflow:?} {value} {full} {drained} {place}: {through}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_ready_in_an_honest_ring_that_is_empty() {
+    for overflow in [Overflow::Refuse, Overflow::DropOldest] {
+        let memory = Memory::new(8, overflow);
+        let (ring, mut writer, mut reader) = memory.ends();
+        for _ in 0..100 {
+            assert!(!reader.is_ready(&ring));
+            writer.put(&ring, &[3; 24]).unwrap();
+            assert!(reader.is_ready(&ring));
+            assert_eq!(reader.get(&ring, &mut [0; 24]), Ok(24));
+        }
+        assert_eq!(reader.corrupted, 0);
+    }
+}
+
+#[test]
+fn a_reader_that_took_a_forged_frame_is_followed() {
+    for overflow in [Overflow::Refuse, Overflow::DropOldest] {
+        let memory = Memory::new(8, overflow);
+        let (ring, mut writer, mut reader) = memory.ends();
+        writer.put(&ring, &[1; 24]).unwrap();
+        assert_eq!(reader.get(&ring, &mut [0; 24]), Ok(24));
+        memory.words[4].store(4 << 32 | 8, Relaxed);
+        assert_eq!(reader.get(&ring, &mut [0; 24]), Ok(8), "as if it were the writer's");
+        let mut through = 0;
+        for _ in 0..10 {
+            let put = writer.put(&ring, &[2; 24]);
+            let got = reader.is_ready(&ring).then(|| reader.get(&ring, &mut [0; 24]));
+            through += u32::from(put.is_ok() && got == Some(Ok(24)));
+        }
+        assert!(through >= 8, "{overflow:?}: {through}");
+    }
+}

@@ -92,8 +92,8 @@ pub enum ShmError {
     NameTaken { name: String },
     #[error("no channel {name} in {dir}: create it first", dir = dir.display())]
     Missing { name: String, dir: PathBuf },
-    #[error("{bytes} bytes: a channel holds 1 to {MAX_BYTES}")]
-    BadSize { bytes: u64 },
+    #[error("{bytes} bytes: a channel holds {least} to {most}")]
+    BadSize { bytes: u64, least: u64, most: u64 },
     #[error("no room for {bytes} bytes of shared memory: {cause}")]
     NoRoom { bytes: u64, cause: io::Error },
     #[error("channel {name} does not match: {found}")]
@@ -151,7 +151,7 @@ impl Shared {
     ) -> Result<Self, ShmError> {
         check_name(name)?;
         if !(1..=MAX_BYTES).contains(&bytes) {
-            return Err(ShmError::BadSize { bytes });
+            return Err(ShmError::BadSize { bytes, least: 1, most: MAX_BYTES });
         }
         let _lock = lock(dir)?;
         if find(dir, name)?.is_some() {

@@ -108,13 +108,19 @@ unsafe fn open(
     }))
 }
 
-/// Makes a FIFO with room for `records` records of `size` bytes, each put by itself; with a `size` of 0 for frames of any
-/// length, which take `records` bytes together, 8 for each one's header and padding to 8 included. `flags`: ASMP_FIFO_DROP_OLDEST,
-/// ASMP_FIFO_WAKE. Set-up only: allocates, takes a lock, reads a directory. Ends with asmp_fifo_close; the memory goes with
-/// the last who has it.
+/// Makes a FIFO with room for `records` records of `size` bytes, or for more, each put by itself; with a `size` of 0 for frames of
+/// any length, which take `records` bytes together, 8 for each one's header and padding to 8 included: 16 to 2^29 - 8. `flags`:
+/// ASMP_FIFO_DROP_OLDEST, ASMP_FIFO_WAKE. Set-up only: allocates, takes a lock, reads a directory. Ends with asmp_fifo_close; the
+/// memory goes with the last who has it.
+///
+/// A `name` is 1 to 64 letters, digits, '-' or '_', and stands, beside those of memories, records and calls, in the directory
+/// $ASMP_CHANNELS, or else /dev/shm/asmp-UID: for the processes of one user and for root. A child that was forked has the same
+/// end, not another, and does not keep the name: only one of the two may use it, and its role stays until both have closed it or
+/// ended. So fork first, and open then; exec closes it.
 ///
 /// The FIFO, or null, with errno and asmp_why(): EINVAL, the name or the flags; EBUSY, the name is taken; ENOMEM, no room, or a
-/// size that no FIFO has; EACCES, the directory is not this user's; EMFILE; ETIMEDOUT, another process kept its lock for 10 s.
+/// size that no FIFO has; EACCES, the directory is not this user's; EMFILE; ETIMEDOUT, another process kept its lock for 10 s; or
+/// what the directory has against it (ENOENT, its own is not there; ENOTDIR, ENOSPC, EROFS).
 ///
 /// # Safety
 /// `name` is a C string.
@@ -135,9 +141,9 @@ pub unsafe extern "C" fn asmp_fifo_create(
     unsafe { open(name, flags, ASMP_FIFO_DROP_OLDEST | ASMP_FIFO_WAKE, make) }
 }
 
-/// Attaches to a FIFO that is there: with records of `size` bytes, or of whatever it has with a `size` of 0. `flags`:
-/// ASMP_FIFO_WAKE. Costs as asmp_fifo_create, and errors but for ENOMEM; EBUSY, it has records of another size, is no
-/// FIFO, or was made by another version of this library; ENODEV, nobody has made it.
+/// Attaches to a FIFO that is there (rtfN is number N of rtf_create): with records of `size` bytes, or of whatever it has with a `size` of 0. `flags`:
+/// ASMP_FIFO_WAKE. Costs as asmp_fifo_create, and errors, of which ENOMEM says that it cannot be mapped; EBUSY, it has records of
+/// another size, is no FIFO, or was made by another version of this library; ENODEV, nobody has made it, or has it still.
 ///
 /// # Safety
 /// `name` is a C string.
@@ -172,7 +178,7 @@ pub unsafe extern "C" fn asmp_fifo_put(fifo: *mut asmp_fifo, bytes: *const c_voi
     if bytes.is_null() || count == 0 {
         return if count == 0 { 0 } else { -libc::EINVAL };
     }
-    if count != record_bytes && !count.is_multiple_of(record_bytes) {
+    if count != record_bytes && never_fits(record_bytes, count) {
         return -libc::EMSGSIZE;
     }
     // SAFETY: not null, and the caller vouches for the length.
@@ -183,8 +189,9 @@ pub unsafe extern "C" fn asmp_fifo_put(fifo: *mut asmp_fifo, bytes: *const c_voi
     }
 }
 
-/// Takes the oldest frame out, or as much of it as `size` bytes hold: the rest comes next. The first get makes this process the one
-/// reader, as a put its writer. Bounded, O(size), and costs as asmp_fifo_put. The bytes; 0, there are none; or -EAGAIN, the writer dropped what
+/// Takes the oldest frame out, or as much of it as `size` bytes hold: the rest comes next, unless the writer has dropped it. One frame
+/// at a time, whatever `size`. What a reader that was killed had taken in part, or was just taking, comes to the next one again. The
+/// first get makes this process the one reader, as a put its writer. Bounded, O(size), and costs as asmp_fifo_put. The bytes; 0, there are none; or -EAGAIN, the writer dropped what
 /// was being read, time and again: get again; -EIO, the other side overwrote the control words, and what was in it is lost: the next get goes
 /// on; -EBUSY, another is the reader; -EBADF, this is the writer; -EINVAL, no FIFO or no buffer.
 ///
@@ -200,7 +207,7 @@ pub unsafe extern "C" fn asmp_fifo_get(fifo: *mut asmp_fifo, buffer: *mut c_void
             return if size == 0 { Ok(0) } else { Err(-libc::EINVAL) };
         }
         // SAFETY: not null, and the caller vouches for the length.
-        let into = unsafe { std::slice::from_raw_parts_mut(buffer.cast(), size) };
+        let into = unsafe { std::slice::from_raw_parts_mut(buffer.cast(), size.min(isize::MAX as usize)) };
         reader.get(into).map_err(|error| match error {
             RingError::Overtaken => -libc::EAGAIN,
             _ => -libc::EIO,
@@ -210,8 +217,9 @@ pub unsafe extern "C" fn asmp_fifo_get(fifo: *mut asmp_fifo, buffer: *mut c_void
 }
 
 /// Waits up to `timeout_ns` (below 0: for ever; 0: not at all) until there is something to get. Takes the role up as
-/// asmp_fifo_get. Blocks; system calls. 0, or -ETIMEDOUT; -EPIPE, there is nothing, and nobody is the writer (found within 100 ms);
-/// -EBUSY, -EBADF, -EINVAL as asmp_fifo_get.
+/// asmp_fifo_get. Blocks; system calls. Not ended by a signal: a program that is to hear of one waits in short steps. 0, or
+/// -ETIMEDOUT; -EPIPE, there is nothing, and nobody is the writer, no longer or not yet (found after 100 ms: who waits for less asks
+/// asmp_fifo_has_peer); -EBUSY, -EBADF, -EINVAL as asmp_fifo_get.
 ///
 /// # Safety
 /// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it now.
@@ -226,8 +234,9 @@ pub unsafe extern "C" fn asmp_fifo_wait_get(fifo: *mut asmp_fifo, timeout_ns: c_
 }
 
 /// Waits up to `timeout_ns` (below 0: for ever; 0: not at all) until `count` bytes fit. Takes the role up as asmp_fifo_put. Blocks; system
-/// calls. 0, or -ETIMEDOUT; -EPIPE, there is no room, and nobody is the reader (found within 100 ms); -EMSGSIZE, so many never fit;
-/// -EBUSY, -EBADF, -EINVAL as asmp_fifo_put.
+/// calls. Not ended by a signal. 0, or -ETIMEDOUT; -EPIPE, there is no room, and nobody is the reader (found after 100 ms, as by
+/// asmp_fifo_wait_get); -EMSGSIZE, so many never fit, or are no multiple of the records' size; -EBUSY, -EBADF, -EINVAL as
+/// asmp_fifo_put. With ASMP_FIFO_DROP_OLDEST it waits for the reader, where a put would not.
 ///
 /// # Safety
 /// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it now.
@@ -239,16 +248,23 @@ pub unsafe extern "C" fn asmp_fifo_wait_put(
 ) -> c_int {
     let wait = || {
         // SAFETY: the caller vouches for it.
-        let writer = unsafe { fifo.as_mut() }.ok_or(-libc::EINVAL)?.writer()?;
+        let fifo = unsafe { fifo.as_mut() }.ok_or(-libc::EINVAL)?;
+        let record_bytes = fifo.record_bytes;
+        let writer = fifo.writer()?;
         if count == 0 {
             return Ok(());
         }
-        if count > writer.fifo().capacity_bytes() - 8 {
+        if never_fits(record_bytes, count) || count > writer.fifo().capacity_bytes() - 8 {
             return Err(-libc::EMSGSIZE);
         }
         waited(|timeout| writer.wait(count, timeout), timeout_ns)
     };
     wait().map_or_else(|error| error, |()| 0)
+}
+
+/// Is it no whole number of records, or more than any memory has (-1, say, of a read that failed)?
+fn never_fits(record_bytes: usize, count: usize) -> bool {
+    count > isize::MAX as usize || !count.is_multiple_of(record_bytes)
 }
 
 fn waited(
@@ -274,11 +290,11 @@ pub unsafe extern "C" fn asmp_fifo_dropped(fifo: *const asmp_fifo) -> c_ulonglon
     }
 }
 
-/// 1, there is another end, alive: a reader for the writer, a writer for the reader and for who is neither yet; 0, there is none. One
-/// system call.
+/// 1, there is another end, alive: a reader for the writer, a writer for the reader and for who is neither yet; 0, there is none, or
+/// it has neither put nor got yet. One system call.
 ///
 /// # Safety
-/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach.
+/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread puts or gets by it now.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_fifo_has_peer(fifo: *const asmp_fifo) -> c_int {
     // SAFETY: the caller vouches for it.
@@ -286,7 +302,7 @@ pub unsafe extern "C" fn asmp_fifo_has_peer(fifo: *const asmp_fifo) -> c_int {
     channel.is_some_and(|(fifo, peer)| fifo.shared().is_held(peer)).into()
 }
 
-/// Lets it go, and its role to another; what is in it stays while somebody has it. Null is ignored. Set-up only: system calls.
+/// Lets it go, and its role to another, unless a child that was forked has it too; what is in it stays while somebody has it. Null is ignored. Set-up only: system calls.
 ///
 /// # Safety
 /// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and is used no more.

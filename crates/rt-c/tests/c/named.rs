@@ -82,6 +82,35 @@ fn records_that_rust_puts_are_those_that_c_gets_and_it_hears_when_the_writer_is_
 }
 
 #[test]
+fn the_example_of_samples_says_each_once_and_in_order_but_for_those_it_counts_as_dropped() {
+    let place = Place::new();
+    let program = place.path("samples");
+    compile(&[root().join("../../examples/rt/c/samples.c")], &[], library("so"), &program);
+    let mut early = place.start(&program, &["read"]);
+    let said = early.complaint();
+    assert!(
+        said.starts_with("attach: no channel samples in ") && said.ends_with(": create it first\n"),
+        "{said}"
+    );
+    assert_eq!(early.child.wait().unwrap().code(), Some(1));
+
+    let mut writer = place.start(&program, &["write", "300"]);
+    assert_eq!(writer.line(), "ready");
+    let mut reader = place.start(&program, &["read"]);
+    let mut numbers: Vec<u64> = Vec::new();
+    for line in std::iter::from_fn(|| Some(reader.line()).filter(|line| !line.is_empty())) {
+        let number = line.strip_suffix(" ns late").unwrap().split_once(' ').unwrap().0;
+        numbers.push(number.parse().unwrap());
+    }
+    assert!(reader.child.wait().unwrap().success(), "{}", reader.complaint());
+    let said = writer.line();
+    let dropped = said.strip_prefix("300 put, ").and_then(|rest| rest.strip_suffix(" dropped")).unwrap();
+    assert!(numbers.is_sorted_by(|a, b| a < b) && numbers.last() == Some(&299), "{numbers:?}");
+    assert_eq!(numbers.len() as u64 + dropped.parse::<u64>().unwrap(), 300, "{numbers:?}, {said}");
+    assert!(writer.child.wait().unwrap().success());
+}
+
+#[test]
 fn an_empty_name_of_the_directory_is_none() {
     let place = Place::new();
     let mut command = Command::new(calls(&place, library("so")));
