@@ -87,8 +87,8 @@ pub unsafe extern "C-unwind" fn pthread_wait_np() -> c_int {
 }
 
 /// Stops a thread until `pthread_wakeup_np`. The caller itself: here, unless it was woken before (a cancellation point).
-/// Another thread: wherever it is, by signal SIGRTMIN + 6, and with whatever it holds, locks included, as in RTLinux;
-/// returns before the thread has stopped.
+/// Another thread: wherever it is, by signal SIGRTMIN + 6, and with whatever it holds, locks included (malloc's too, but not
+/// the one of these calls), as in RTLinux; returns before the thread has stopped.
 ///
 /// Errors: ESRCH, no such thread; EAGAIN, 128 threads are known already.
 ///
@@ -127,7 +127,7 @@ fn stop(thread: libc::pthread_t) -> c_int {
 fn stop_signal() -> Option<c_int> {
     static SIGNAL: OnceLock<Option<c_int>> = OnceLock::new();
     *SIGNAL.get_or_init(|| {
-        let signal = libc::SIGRTMIN() + 6;
+        let signal = table::stop_signal();
         // SAFETY: a sigaction is plain numbers and an address, for which all zeros is a value.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = stay as *const () as usize;
