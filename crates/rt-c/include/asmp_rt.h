@@ -771,7 +771,7 @@ int pthread_attr_setcpu_np(pthread_attr_t *attributes, int cpu);
 
 /*
  `pthread_create` of a thread that is SCHED_FIFO with RTLinux priority 0 unless its attributes say otherwise, and
- whose stack (256 KiB without attributes) is touched. Errors: those of pthread_create (EPERM: no real-time policy
+ whose stack (256 KiB without attributes) is touched. Takes a lock and allocates: for set-up. Errors: those of pthread_create (EPERM: no real-time policy
  permitted, see RLIMIT_RTPRIO); EINVAL, no routine.
 
  # Safety
@@ -866,8 +866,8 @@ int pthread_wait_np(void);
 
 /*
  Stops a thread until `pthread_wakeup_np`. The caller itself: here, unless it was woken before (a cancellation point).
- Another thread: wherever it is, by signal SIGRTMIN + 6, and with whatever it holds, locks included, as in RTLinux;
- returns before the thread has stopped.
+ Another thread: wherever it is, by signal SIGRTMIN + 6, and with whatever it holds, locks included (malloc's too, but not
+ the one of these calls), as in RTLinux; returns before the thread has stopped.
 
  Errors: ESRCH, no such thread; EAGAIN, 128 threads are known already.
 

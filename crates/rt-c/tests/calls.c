@@ -1,8 +1,12 @@
 /* Every call of the thread part of libasmp_rt, by its RTLinux name. Prints "all calls", or what failed first. */
+#define _GNU_SOURCE
 #include <rtl.h>
 
+#include <dlfcn.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 
 #define CHECK(condition) \
 	do { \
@@ -170,6 +174,75 @@ static void a_thread_is_stopped_wherever_it_is_and_goes_on_from_there(void)
 	}
 }
 
+static volatile int set_ups, stoppable_set_ups;
+
+/* Found before glibc's by the set-up of a thread, which asks it for its stack. */
+int pthread_getattr_np(pthread_t thread, pthread_attr_t *attributes)
+{
+	int (*glibcs)(pthread_t, pthread_attr_t *) =
+		(int (*)(pthread_t, pthread_attr_t *))dlsym(RTLD_NEXT, "pthread_getattr_np");
+	sigset_t mask;
+
+	pthread_sigmask(SIG_BLOCK, NULL, &mask);
+	set_ups++;
+	stoppable_set_ups += sigismember(&mask, SIGRTMIN + 6) == 0;
+	return glibcs(thread, attributes);
+}
+
+/* It would be stopped with malloc's locks, or the library's own. */
+static void a_thread_cannot_be_stopped_before_its_routine(void)
+{
+	pthread_t thread;
+
+	count = set_ups = stoppable_set_ups = 0;
+	CHECK(pthread_create(&thread, NULL, counts, NULL) == 0);
+	CHECK(pthread_suspend_np(thread) == 0);
+	while (set_ups == 0)
+		usleep(1000);
+	CHECK(stoppable_set_ups == 0);
+	CHECK(pthread_wakeup_np(thread) == 0);
+	CHECK(pthread_wakeup_np(thread) == 0);
+	until(1);
+	CHECK(pthread_delete_np(thread) == 0);
+}
+
+static void *tells_its_number(void *argument)
+{
+	*(volatile int *)argument = (int)syscall(SYS_gettid);
+	return NULL;
+}
+
+static void what_is_said_to_an_ended_thread_is_not_heard_by_the_next(void)
+{
+	int (*say[])(pthread_t) = { pthread_wakeup_np, pthread_suspend_np };
+
+	for (int said = 0; said < 2; said++) {
+		pthread_t ended, next;
+		volatile int number = 0;
+		char alive[64];
+
+		CHECK(pthread_create(&ended, NULL, tells_its_number, (void *)&number) == 0);
+		while (number == 0)
+			usleep(1000);
+		snprintf(alive, sizeof(alive), "/proc/self/task/%d", number);
+		while (access(alive, F_OK) == 0)
+			usleep(1000);
+		/* Older glibcs say ESRCH to the second. */
+		(void)say[said](ended);
+		CHECK(pthread_join(ended, NULL) == 0);
+
+		count = 0;
+		CHECK(pthread_create(&next, NULL, counts, NULL) == 0);
+		/* glibc gives it the same stack, and so the same pthread_t. */
+		CHECK(pthread_equal(ended, next));
+		CHECK(settled() == 0);
+		CHECK(pthread_wakeup_np(next) == 0);
+		until(1);
+		CHECK(settled() == 1);
+		CHECK(pthread_delete_np(next) == 0);
+	}
+}
+
 static void *leaves(void *argument)
 {
 	pthread_delete_np(pthread_self());
@@ -306,6 +379,8 @@ int main(int argc, char **argv)
 	a_wakeup_ends_a_wait_and_is_not_lost();
 	a_thread_suspends_itself_until_it_is_woken();
 	a_thread_is_stopped_wherever_it_is_and_goes_on_from_there();
+	a_thread_cannot_be_stopped_before_its_routine();
+	what_is_said_to_an_ended_thread_is_not_heard_by_the_next();
 	a_thread_deletes_itself();
 	priorities_are_mapped_and_others_refused();
 	an_interrupt_has_one_handler_and_is_masked_until_it_is_enabled();

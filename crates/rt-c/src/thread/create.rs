@@ -149,7 +149,7 @@ struct Start {
 }
 
 /// `pthread_create` of a thread that is SCHED_FIFO with RTLinux priority 0 unless its attributes say otherwise, and
-/// whose stack (256 KiB without attributes) is touched. Errors: those of pthread_create (EPERM: no real-time policy
+/// whose stack (256 KiB without attributes) is touched. Takes a lock and allocates: for set-up. Errors: those of pthread_create (EPERM: no real-time policy
 /// permitted, see RLIMIT_RTPRIO); EINVAL, no routine.
 ///
 /// # Safety
@@ -186,9 +186,15 @@ pub unsafe extern "C" fn rtl_pthread_create(
         unsafe { rtl_pthread_attr_setschedparam(&raw mut own, &raw const lowest) };
     }
     let start = Box::into_raw(Box::new(Start { routine, argument })).cast();
-    // SAFETY: the caller vouches for `thread`; `begin` takes the box.
-    let result = unsafe { pthread_create(thread, &raw const own, begin, start) };
-    if result != 0 {
+    let made = table::make(|| {
+        // SAFETY: the caller vouches for `thread`; `begin` takes the box.
+        match unsafe { pthread_create(thread, &raw const own, begin, start) } {
+            // SAFETY: written by the call before.
+            0 => Ok(unsafe { *thread }),
+            error => Err(error),
+        }
+    });
+    if made.is_err() {
         // SAFETY: no thread was made, so the box is still ours.
         drop(unsafe { Box::from_raw(start.cast::<Start>()) });
     }
@@ -196,16 +202,16 @@ pub unsafe extern "C" fn rtl_pthread_create(
         // SAFETY: initialised above, and destroyed once.
         unsafe { libc::pthread_attr_destroy(&raw mut own) };
     }
-    result
+    made.err().unwrap_or(0)
 }
 
 unsafe extern "C-unwind" fn begin(start: *mut c_void) -> *mut c_void {
     // SAFETY: the box of `rtl_pthread_create`, given to this thread alone.
     let Start { routine, argument } = *unsafe { Box::from_raw(start.cast::<Start>()) };
-    // A full table shows at the first wait.
-    let _ = table::own();
+    table::begin();
     // A stack that cannot be asked for its end is one that faults; the program still runs.
     let _ = prefault_stack(usize::MAX);
+    table::may_be_stopped();
     // SAFETY: the program's own routine and argument; may unwind this frame, which owns nothing any more.
     unsafe { routine(argument) }
 }

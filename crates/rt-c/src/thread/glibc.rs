@@ -4,10 +4,12 @@ use std::ffi::{c_int, c_long, c_void};
 
 pub const PTHREAD_INHERIT_SCHED: c_int = 0;
 pub const PTHREAD_EXPLICIT_SCHED: c_int = 1;
+pub const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
 // Where a thread may be when it is cancelled: these may unwind their caller's frame.
 unsafe extern "C-unwind" {
     pub fn pthread_testcancel();
+    pub fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
     pub fn pthread_exit(value: *mut c_void) -> !;
     pub fn pthread_join(thread: libc::pthread_t, value: *mut *mut c_void) -> c_int;
     pub fn sem_wait(semaphore: *mut libc::sem_t) -> c_int;

@@ -1,7 +1,8 @@
 //! Releases, suspension and end of threads, and the clocks.
 
 use crate::thread::glibc::{
-    pthread_cancel, pthread_exit, pthread_join, pthread_testcancel, sem_clockwait, sem_wait, syscall,
+    PTHREAD_CANCEL_DISABLE, pthread_cancel, pthread_exit, pthread_join, pthread_setcancelstate,
+    pthread_testcancel, sem_clockwait, sem_wait, syscall,
 };
 use crate::thread::hrtime_t;
 use crate::thread::table::{self, FULL, Plan};
@@ -87,8 +88,8 @@ pub unsafe extern "C-unwind" fn pthread_wait_np() -> c_int {
 }
 
 /// Stops a thread until `pthread_wakeup_np`. The caller itself: here, unless it was woken before (a cancellation point).
-/// Another thread: wherever it is, by signal SIGRTMIN + 6, and with whatever it holds, locks included, as in RTLinux;
-/// returns before the thread has stopped.
+/// Another thread: wherever it is, by signal SIGRTMIN + 6, and with whatever it holds, locks included (malloc's too, but not
+/// the one of these calls), as in RTLinux; returns before the thread has stopped.
 ///
 /// Errors: ESRCH, no such thread; EAGAIN, 128 threads are known already.
 ///
@@ -127,7 +128,7 @@ fn stop(thread: libc::pthread_t) -> c_int {
 fn stop_signal() -> Option<c_int> {
     static SIGNAL: OnceLock<Option<c_int>> = OnceLock::new();
     *SIGNAL.get_or_init(|| {
-        let signal = libc::SIGRTMIN() + 6;
+        let signal = table::stop_signal();
         // SAFETY: a sigaction is plain numbers and an address, for which all zeros is a value.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = stay as *const () as usize;
@@ -140,9 +141,19 @@ fn stop_signal() -> Option<c_int> {
 
 /// Runs in the stopped thread until it is woken. Only atomics and a futex: async-signal-safe.
 ///
-/// A thread that was stopped inside a cancellation point is cancelled right here, and this frame unwound with the one it
-/// interrupted; it owns nothing.
+/// No cancellation before it is woken (`rtl_pthread_cancel` does that): it could come between any two instructions here, where
+/// nothing can be unwound, and end the process. A thread that was stopped inside a cancellation point is cancelled
+/// by the last call, and this frame unwound with the one it interrupted; it owns nothing.
 extern "C-unwind" fn stay(_signal: c_int) {
+    let mut state = 0;
+    // SAFETY: the state is written to a local.
+    unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut state) };
+    stay_until_woken();
+    // SAFETY: no state is wanted; may unwind this frame.
+    unsafe { pthread_setcancelstate(state, std::ptr::null_mut()) };
+}
+
+fn stay_until_woken() {
     // SAFETY: takes nothing; async-signal-safe in glibc.
     let Some(place) = table::find(unsafe { libc::pthread_self() }) else { return };
     // SAFETY: the address is the thread's own errno.
@@ -152,7 +163,6 @@ extern "C-unwind" fn stay(_signal: c_int) {
     // Acquire: pairs with the Release in `release_stopped`.
     while place.stopped.load(Ordering::Acquire) == 1 {
         // SAFETY: the kernel compares one word, which lives for ever, and gets no timeout.
-        // It may unwind this frame.
         unsafe {
             syscall(
                 libc::SYS_futex,

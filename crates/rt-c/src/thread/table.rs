@@ -2,7 +2,8 @@
 //!
 //! Finding a thread's place is a scan of at most [`CAPACITY`] words that begins where the thread's address hashes to: no
 //! lock. Taking a place is set-up: it holds a lock, so that two who name one thread get one place. A thread gives its
-//! place back when it ends (a destructor of thread-specific data).
+//! place back when it ends (a destructor of thread-specific data); one that is named after that gets another, which
+//! the next thread of its number does not inherit.
 //!
 //! A request for another period ([`Request`]) is written by turns with the lock held; the thread reads it between two
 //! releases without ever waiting, and one that it meets half written after the kick that follows.
@@ -11,7 +12,7 @@ use asmp_rt::thread::{Grid, Request};
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Threads with a place at one time.
@@ -102,6 +103,42 @@ static PLACES: [Place; CAPACITY] = [const { Place::free() }; CAPACITY];
 /// Held while a place changes hands and while a request is written.
 static LOCK: Mutex<()> = Mutex::new(());
 
+/// The signal that stops a thread.
+pub fn stop_signal() -> c_int {
+    libc::SIGRTMIN() + 6
+}
+
+/// Adds that signal to the caller's mask, or takes it out; the mask before.
+fn mask_stop(how: c_int) -> libc::sigset_t {
+    // SAFETY: a sigset_t is plain bits, for which all zeros is a value.
+    let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: ours, and the signal exists.
+    unsafe { libc::sigaddset(&raw mut set, stop_signal()) };
+    let mut before = set;
+    // SAFETY: both sets outlive the call.
+    unsafe { libc::pthread_sigmask(how, &raw const set, &raw mut before) };
+    before
+}
+
+/// LOCK, and its holder cannot be stopped until it lets go: whoever stopped it would wait for it at the next call.
+struct Held {
+    lock: Option<MutexGuard<'static, ()>>,
+    mask: libc::sigset_t,
+}
+
+fn hold() -> Held {
+    let mask = mask_stop(libc::SIG_BLOCK);
+    Held { lock: Some(LOCK.lock().unwrap_or_else(PoisonError::into_inner)), mask }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.lock = None;
+        // SAFETY: the mask outlives the call.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.mask, std::ptr::null_mut()) };
+    }
+}
+
 impl Place {
     const fn free() -> Self {
         Self {
@@ -128,7 +165,7 @@ impl Place {
 
     /// Asks the thread for another plan. For any thread; takes the lock.
     pub fn ask(&self, start_ns: i64, period_ns: i64) {
-        let _lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        let _held = hold();
         self.request.write(start_ns, period_ns);
         self.post();
     }
@@ -185,7 +222,7 @@ pub fn find_or_take(thread: libc::pthread_t) -> Option<&'static Place> {
 
 #[cold]
 fn take(thread: libc::pthread_t) -> Option<&'static Place> {
-    let _lock = LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let _held = hold();
     // Somebody may have taken it for the same thread meanwhile.
     if let Some(place) = find(thread) {
         return Some(place);
@@ -203,6 +240,29 @@ fn take(thread: libc::pthread_t) -> Option<&'static Place> {
     // Release: pairs with the Acquire in `find`.
     place.thread.store(thread as usize, Ordering::Release);
     Some(place)
+}
+
+/// Makes a thread and forgets what was left to its number: whoever named an ended thread before it was joined took it a
+/// place that nobody gives back. The thread waits for that in [`begin`]. Errors: those of `make`.
+pub fn make(make: impl FnOnce() -> Result<libc::pthread_t, c_int>) -> Result<(), c_int> {
+    let _held = hold();
+    if let Some(left) = find(make()?) {
+        // Release: pairs with the Acquire in `take`.
+        left.thread.store(FREE, Ordering::Release);
+    }
+    Ok(())
+}
+
+/// Takes a place for a thread that was made by [`make`], which cannot be stopped before [`may_be_stopped`].
+pub fn begin() {
+    drop(hold());
+    // A full table shows at the first wait.
+    let _ = own();
+}
+
+/// Ends what the caller has inherited from [`make`].
+pub fn may_be_stopped() {
+    mask_stop(libc::SIG_UNBLOCK);
 }
 
 /// The caller's own place, given back when it ends. `None`: the table is full.
@@ -281,6 +341,24 @@ mod tests {
             });
             ended.join().unwrap();
         }
+    }
+
+    #[test]
+    fn a_thread_that_holds_the_lock_cannot_be_stopped() {
+        let is_masked = || {
+            let now = mask_stop(libc::SIG_BLOCK);
+            // SAFETY: ours, and the signal exists.
+            let masked = unsafe { libc::sigismember(&raw const now, stop_signal()) } == 1;
+            if !masked {
+                mask_stop(libc::SIG_UNBLOCK);
+            }
+            masked
+        };
+        assert!(!is_masked());
+        let held = hold();
+        assert!(is_masked());
+        drop(held);
+        assert!(!is_masked());
     }
 
     #[test]

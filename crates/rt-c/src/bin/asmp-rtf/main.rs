@@ -64,6 +64,10 @@ fn serve(fifo: u32, from_rt: bool, directory: &Path, only_pipe: bool) -> Result<
 
 fn main() -> ExitCode {
     let mut arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    if arguments == ["--help"] {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let only_pipe = arguments.first().is_some_and(|first| first == "--pipe");
     if only_pipe {
         arguments.remove(0);

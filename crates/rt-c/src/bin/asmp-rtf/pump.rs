@@ -34,11 +34,16 @@ impl Pipe {
             make_pipe(&path).map_err(|error| says(&error))?;
             let mut options = File::options();
             options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
-            let file = options.open(&path).map_err(|error| says(&error))?;
+            let not_ours = "is there already and no named pipe of this user: remove it";
+            let file = options.open(&path).map_err(|error| match error.raw_os_error() {
+                // A link, a directory, a socket.
+                Some(libc::ELOOP | libc::EISDIR | libc::ENXIO) => says(&not_ours),
+                _ => says(&error),
+            })?;
             let here = file.metadata().map_err(|error| says(&error))?;
             // SAFETY: takes nothing, touches nothing, cannot fail.
             if !here.file_type().is_fifo() || here.uid() != unsafe { libc::geteuid() } {
-                return Err(says(&"is there already and no named pipe of this user: remove it"));
+                return Err(says(&not_ours));
             }
             match file.try_lock() {
                 Err(TryLockError::WouldBlock) => return Err(says(&"another asmp-rtf serves it")),
@@ -209,6 +214,23 @@ pub fn serve(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whatever_else_has_the_name_of_the_pipe_is_to_be_removed_by_hand() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, directory, link, socket] =
+            ["file", "directory", "link", "socket"].map(|name| dir.path().join(name));
+        std::fs::write(&file, "").unwrap();
+        std::fs::create_dir(&directory).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        for path in [file, directory, link, socket] {
+            let said = Pipe::open(path.clone()).err().unwrap();
+            let cure = "is there already and no named pipe of this user: remove it";
+            assert_eq!(said, format!("{}: {cure}", path.display()));
+            assert!(path.symlink_metadata().is_ok());
+        }
+    }
 
     #[test]
     fn a_pipe_that_another_server_has_put_in_the_place_of_ours_stays() {
