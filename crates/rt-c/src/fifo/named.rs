@@ -115,8 +115,8 @@ unsafe fn open(
 ///
 /// A `name` is 1 to 64 letters, digits, '-' or '_', and stands, beside those of memories, records and calls, in the directory
 /// $ASMP_CHANNELS, or else /dev/shm/asmp-UID: for the processes of one user and for root. A child that was forked has the same
-/// end, not another, and does not keep the name: only one of the two may use it, and its role stays until both have closed it or
-/// ended. So fork first, and open then; exec closes it.
+/// end, not another, and does not keep the name: only one of the two may use it, and where its parent ends without
+/// asmp_fifo_close the role stays until the child has ended, too. So fork first, and open then; exec closes it.
 ///
 /// The FIFO, or null, with errno and asmp_why(): EINVAL, the name or the flags; EBUSY, the name is taken; ENOMEM, no room, or a
 /// size that no FIFO has; EACCES, the directory is not this user's; EMFILE; ETIMEDOUT, another process kept its lock for 10 s; or
@@ -302,7 +302,7 @@ pub unsafe extern "C" fn asmp_fifo_has_peer(fifo: *const asmp_fifo) -> c_int {
     channel.is_some_and(|(fifo, peer)| fifo.shared().is_held(peer)).into()
 }
 
-/// Lets it go, and its role to another, unless a child that was forked has it too; what is in it stays while somebody has it. Null is ignored. Set-up only: system calls.
+/// Lets it go, and its role to another; what is in it stays while somebody has it. Null is ignored. Set-up only: system calls.
 ///
 /// # Safety
 /// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and is used no more.
