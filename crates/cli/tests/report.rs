@@ -94,7 +94,8 @@ document.body.appendChild(out);
 </script></main></body>"#;
 
 fn look(html: &str, arguments: &[&str]) -> Value {
-    let dir = tempfile::tempdir().unwrap();
+    // Not in a TMPDIR of whatever length: its socket's path has room for 107 bytes.
+    let dir = tempfile::tempdir_in("/tmp").unwrap();
     let path = dir.path().join("page.html");
     std::fs::write(&path, html.replace("</main></body>", LOOK)).unwrap();
     let profile = format!("--user-data-dir={}", dir.path().join("profile").display());
@@ -109,10 +110,13 @@ fn look(html: &str, arguments: &[&str]) -> Value {
         ])
         .args(arguments)
         .arg(format!("file://{}", path.display()))
+        // It leaves a directory behind there.
+        .env("TMPDIR", dir.path())
         .output()
         .unwrap();
     let dom = String::from_utf8_lossy(&output.stdout);
-    let start = dom.find("id=\"seen\">").expect("the script ran") + "id=\"seen\">".len();
+    let says = || format!("the script ran: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    let start = dom.find("id=\"seen\">").unwrap_or_else(|| panic!("{}", says())) + "id=\"seen\">".len();
     let json = dom[start..].split("</pre>").next().unwrap();
     serde_json::from_str(&json.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")).unwrap()
 }

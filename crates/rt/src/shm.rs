@@ -8,7 +8,8 @@
 //!
 //! The first 64 bytes say what it is (magic, version, kind, parameters); they are read once, before anything is
 //! mapped, and never again. Roles (writer, reader, ...) are locks on bytes of the file (`F_OFD_SETLK`), which the
-//! kernel lets go when their holder ends, however it ends.
+//! kernel lets go when their holder ends, however it ends. A process that was forked meanwhile has the descriptors too, and
+//! closing ours would leave its locks where they are until it ends: whatever we lock we unlock ourselves.
 
 #[cfg(asan)]
 #[path = "shm_fence.rs"]
@@ -20,7 +21,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"ASMPCHAN");
@@ -62,13 +63,13 @@ impl Role {
         }
     }
 
-    /// The byte of the file whose lock it is.
-    fn place(self) -> libc::off_t {
+    /// The byte of the file whose lock it is, below 64.
+    fn place(self) -> u32 {
         match self {
             Self::Writer => 0,
             Self::Reader => 1,
             Self::Server => 2,
-            Self::Client(slot) => 16 + libc::off_t::from(slot),
+            Self::Client(slot) => 16 + u32::from(slot),
         }
     }
 }
@@ -125,8 +126,11 @@ pub struct Shared {
     /// Of the whole mapping.
     bytes: usize,
     parameters: [u64; PARAMETERS],
-    /// And the process it belongs to.
-    link: Option<(PathBuf, u32)>,
+    link: Option<PathBuf>,
+    /// Bit n for the role of place n.
+    roles: AtomicU64,
+    /// To which link and roles belong: a child that was forked has this value too.
+    process: u32,
 }
 
 // SAFETY: the mapping belongs to the value and is reached only through atomics or pointers its users answer for.
@@ -168,8 +172,7 @@ impl Shared {
         }
         #[cfg(asan)]
         fence::close(base, whole as usize, bytes);
-        let made = Self { name: name.to_owned(), file, base, bytes: whole as usize, parameters, link: None };
-        made.linked(dir)
+        Self::mapped(name, file, base, whole, parameters).linked(dir)
     }
 
     /// Maps what exists. Allocates; set-up only. Errors: `BadName`, `Missing`, `Mismatch`, `NoRoom`, `ForeignDir`, `DirLocked`,
@@ -222,16 +225,21 @@ impl Shared {
         let base = map(&file, length as usize).map_err(|cause| ShmError::NoRoom { bytes, cause })?;
         #[cfg(asan)]
         fence::close(base, length as usize, bytes);
-        Ok(Self { name: name.to_owned(), file, base, bytes: length as usize, parameters, link: None })
+        Ok(Self::mapped(name, file, base, length, parameters))
+    }
+
+    fn mapped(name: &str, file: File, base: NonNull<u8>, bytes: u64, parameters: [u64; PARAMETERS]) -> Self {
+        let (name, bytes, process) = (name.to_owned(), bytes as usize, std::process::id());
+        Self { name, file, base, bytes, parameters, link: None, roles: AtomicU64::new(0), process }
     }
 
     fn linked(mut self, dir: &Path) -> Result<Self, ShmError> {
-        let (pid, fd) = (std::process::id(), self.file.as_raw_fd());
+        let (pid, fd) = (self.process, self.file.as_raw_fd());
         let link = dir.join(format!("{}.{pid}.{fd}", self.name));
         let _ = std::fs::remove_file(&link);
         std::os::unix::fs::symlink(format!("/proc/{pid}/fd/{fd}"), &link)
             .map_err(|cause| ShmError::Io { path: link.clone(), cause })?;
-        self.link = Some((link, pid));
+        self.link = Some(link);
         Ok(self)
     }
 
@@ -282,10 +290,14 @@ impl Shared {
 
     /// Becomes the one with this role; refused while somebody else is it. One system call. Errors: `RoleTaken`, `Io`.
     pub fn take(&self, role: Role) -> Result<(), ShmError> {
-        let mut lock = role_lock(role, libc::F_WRLCK);
+        let mut lock = role_lock(role.place(), libc::F_WRLCK);
         // SAFETY: `lock` is a valid flock structure; the descriptor is open as long as `self`.
         match unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) } {
-            0 => Ok(()),
+            0 => {
+                // Relaxed: `drop` has the value for itself.
+                self.roles.fetch_or(1 << role.place(), Relaxed);
+                Ok(())
+            }
             _ => match io::Error::last_os_error() {
                 error if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
                     Err(ShmError::RoleTaken { name: self.name.clone(), role: role.noun() })
@@ -297,14 +309,19 @@ impl Shared {
 
     /// Lets the role go before the memory is unmapped.
     pub fn leave(&self, role: Role) {
-        let mut lock = role_lock(role, libc::F_UNLCK);
+        self.roles.fetch_and(!(1 << role.place()), Relaxed);
+        self.unlock(role.place());
+    }
+
+    fn unlock(&self, place: u32) {
+        let mut lock = role_lock(place, libc::F_UNLCK);
         // SAFETY: as in `take`.
         unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) };
     }
 
     /// Is somebody else in this role, alive? One system call.
     pub fn is_held(&self, role: Role) -> bool {
-        let mut lock = role_lock(role, libc::F_WRLCK);
+        let mut lock = role_lock(role.place(), libc::F_WRLCK);
         // SAFETY: as in `take`.
         let asked = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
         asked == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
@@ -313,9 +330,12 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // A child that was forked has this value too; the link is its parent's.
-        if let Some((link, _)) = self.link.as_ref().filter(|(_, pid)| *pid == std::process::id()) {
-            let _ = std::fs::remove_file(link);
+        if self.process == std::process::id() {
+            let roles = *self.roles.get_mut();
+            (0..u64::BITS).filter(|place| roles >> place & 1 == 1).for_each(|place| self.unlock(place));
+            if let Some(link) = &self.link {
+                let _ = std::fs::remove_file(link);
+            }
         }
         #[cfg(asan)]
         fence::open(self.base, self.bytes);
@@ -326,12 +346,12 @@ impl Drop for Shared {
 
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-fn role_lock(role: Role, kind: i32) -> libc::flock {
+fn role_lock(place: u32, kind: i32) -> libc::flock {
     // SAFETY: all zeros is a valid flock structure.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = kind as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
-    lock.l_start = role.place();
+    lock.l_start = place.into();
     lock.l_len = 1;
     lock
 }
@@ -403,11 +423,21 @@ fn map(file: &File, bytes: usize) -> io::Result<NonNull<u8>> {
 }
 
 /// One creator or attacher at a time: the directory's lock, let go with the file. Makes the directory.
-fn lock(dir: &Path) -> Result<File, ShmError> {
+/// A directory that nobody else creates or attaches in meanwhile.
+#[derive(Debug)]
+struct Locked(File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let _ = self.0.unlock();
+    }
+}
+
+fn lock(dir: &Path) -> Result<Locked, ShmError> {
     lock_within(dir, LOCK_WAIT)
 }
 
-fn lock_within(dir: &Path, at_most: Duration) -> Result<File, ShmError> {
+fn lock_within(dir: &Path, at_most: Duration) -> Result<Locked, ShmError> {
     let io = |cause| ShmError::Io { path: dir.to_owned(), cause };
     match std::fs::DirBuilder::new().mode(0o700).create(dir) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(io(error)),
@@ -423,7 +453,7 @@ fn lock_within(dir: &Path, at_most: Duration) -> Result<File, ShmError> {
     let end = Instant::now() + at_most;
     loop {
         match file.try_lock() {
-            Ok(()) => return Ok(file),
+            Ok(()) => return Ok(Locked(file)),
             Err(TryLockError::Error(cause)) => return Err(io(cause)),
             Err(TryLockError::WouldBlock) if Instant::now() >= end => {
                 return Err(ShmError::DirLocked { dir: dir.to_owned() });

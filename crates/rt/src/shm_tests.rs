@@ -46,9 +46,10 @@ fn what_cannot_be_is_refused() {
 }
 
 #[test]
-fn a_forked_child_leaves_its_parents_name_alone() {
+fn a_forked_child_leaves_its_parents_name_and_role_alone() {
     let dir = dir();
     let first = create(dir.path(), "a", 1000).unwrap();
+    first.take(Role::Writer).unwrap();
     // SAFETY: the child drops one value, which frees memory (glibc's malloc allows it after a fork), and ends.
     match unsafe { libc::fork() } {
         0 => {
@@ -61,7 +62,37 @@ fn a_forked_child_leaves_its_parents_name_alone() {
             // SAFETY: waits for our own child; the status is on our stack.
             unsafe { libc::waitpid(child, &raw mut status, 0) };
             assert_eq!(status, 0);
-            assert!(Shared::attach(dir.path(), "a", Kind::Mbuff).is_ok());
+            assert!(Shared::attach(dir.path(), "a", Kind::Mbuff).unwrap().is_held(Role::Writer));
+        }
+    }
+}
+
+#[test]
+fn what_a_forked_child_has_open_too_is_free_once_its_parent_lets_it_go() {
+    let dir = dir();
+    let first = create(dir.path(), "a", 1000).unwrap();
+    first.take(Role::Writer).unwrap();
+    let held = lock(dir.path()).unwrap();
+    // SAFETY: the child does nothing but wait for its end.
+    match unsafe { libc::fork() } {
+        0 => loop {
+            // SAFETY: takes numbers only.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            // SAFETY: takes nothing.
+            unsafe { libc::pause() };
+        },
+        child => {
+            drop(held);
+            let unlocked = lock_within(dir.path(), Duration::ZERO).map(drop);
+            let second = Shared::attach(dir.path(), "a", Kind::Mbuff).unwrap();
+            drop(first);
+            let taken = second.take(Role::Writer);
+            // SAFETY: our own child, not waited for yet.
+            unsafe { libc::kill(child, libc::SIGKILL) };
+            // SAFETY: waits for it; no status is asked for.
+            unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+            unlocked.unwrap();
+            taken.unwrap();
         }
     }
 }
@@ -72,7 +103,8 @@ fn links_to_the_dead_and_to_other_files_are_not_followed() {
     let other = tempfile::tempfile().unwrap();
     let fd = other.as_raw_fd();
     let link = |name: &str, to: String| std::os::unix::fs::symlink(to, dir.path().join(name)).unwrap();
-    link("a.1.9999", "/proc/1/fd/9999".to_owned());
+    // Not another user's: what that has open nobody else can tell.
+    link("a.1.9999", "/proc/self/fd/9999".to_owned());
     link(&format!("a.7.{fd}"), format!("/proc/self/fd/{fd}"));
     assert!(matches!(Shared::attach(dir.path(), "a", Kind::Mbuff), Err(ShmError::Missing { .. })));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "dead links go");
