@@ -19,8 +19,8 @@ fn a_name_is_taken_as_long_as_one_process_has_it() {
     assert_eq!(second.parameters(), [1, 2, 3, 4]);
     drop(first);
     let third = Shared::attach(dir.path(), "a", Kind::Mbuff).unwrap();
-    second.words(0, 1)[0].store(5, std::sync::atomic::Ordering::Relaxed);
-    assert_eq!(third.words(0, 1)[0].load(std::sync::atomic::Ordering::Relaxed), 5);
+    second.words(0, 1)[0].store(5, Relaxed);
+    assert_eq!(third.words(0, 1)[0].load(Relaxed), 5);
     drop((second, third));
     assert!(matches!(Shared::attach(dir.path(), "a", Kind::Mbuff), Err(ShmError::Missing { .. })));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
