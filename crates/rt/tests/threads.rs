@@ -2,7 +2,7 @@
 
 use asmp_rt::thread::{RealTime, Refusal, Schedule, Watch};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -86,17 +86,26 @@ fn a_suspended_thread_gets_no_release_until_it_is_woken() {
     };
     let task = any().start("axis", work).unwrap();
     told.recv().unwrap();
-    task.suspend();
-    // At most the release that was under way, and one whose state was read before; then none ever.
-    while told.recv_timeout(20 * MS).is_ok() {}
-    assert!(told.recv_timeout(20 * MS).is_err(), "suspended");
-    task.wakeup();
-    let skipped = told.recv().unwrap().unwrap();
-    // About 40 releases lay in the suspension. One is dropped in any case, and a slow machine may miss a few more.
-    assert!(
-        skipped > 10,
-        "{skipped}: releases of the suspension are neither given late nor counted as overruns"
-    );
+    // Where others want the CPU it may hear of its suspension only when that is over: then once more.
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        task.suspend();
+        told.try_iter().for_each(drop);
+        std::thread::sleep(40 * MS);
+        // The release that was under way, and one whose state was read before.
+        let late = told.try_iter().count();
+        assert!(late <= 2, "{late} releases of a suspended thread");
+        task.wakeup();
+        let skipped = told.recv().unwrap().unwrap();
+        // Of 40; one is dropped in any case, and a slow machine may miss a few more.
+        if skipped > 10 {
+            break;
+        }
+        assert!(
+            Instant::now() < end,
+            "{skipped}: releases of the suspension are neither given late nor counted as overruns"
+        );
+    }
     assert_eq!(task.delete().unwrap(), "deleted");
 }
 
