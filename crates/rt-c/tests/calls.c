@@ -174,6 +174,41 @@ static void a_thread_is_stopped_wherever_it_is_and_goes_on_from_there(void)
 	}
 }
 
+static int empty[2];
+
+static void *reads_for_ever(void *unused)
+{
+	char byte;
+
+	count++;
+	while (read(empty[0], &byte, 1) == 1)
+		;
+	return unused;
+}
+
+/* Since glibc 2.41 what blocks is cancelled by a signal that comes while it blocks, and by no other. */
+static void what_is_stopped_in_a_call_that_blocks_is_cancelled_there(void)
+{
+	struct sigaction stops;
+	pthread_t thread;
+
+	CHECK(pipe(empty) == 0);
+	for (int turn = 0; turn < 20; turn++) {
+		count = 0;
+		CHECK(pthread_create(&thread, NULL, reads_for_ever, NULL) == 0);
+		until(1);
+		if (turn % 2)
+			usleep(2000);
+		CHECK(pthread_suspend_np(thread) == 0);
+		usleep(2000);
+		CHECK(pthread_delete_np(thread) == 0);
+	}
+	/* So the one that stops has it wait: signal 32, which sigismember denies. */
+	CHECK(sigaction(SIGRTMIN + 6, NULL, &stops) == 0 && (*(unsigned long *)&stops.sa_mask & 1UL << 31) != 0);
+	close(empty[0]);
+	close(empty[1]);
+}
+
 static volatile int set_ups, stoppable_set_ups;
 
 /* Found before glibc's by the set-up of a thread, which asks it for its stack. */
@@ -379,6 +414,7 @@ int main(int argc, char **argv)
 	a_wakeup_ends_a_wait_and_is_not_lost();
 	a_thread_suspends_itself_until_it_is_woken();
 	a_thread_is_stopped_wherever_it_is_and_goes_on_from_there();
+	what_is_stopped_in_a_call_that_blocks_is_cancelled_there();
 	a_thread_cannot_be_stopped_before_its_routine();
 	what_is_said_to_an_ended_thread_is_not_heard_by_the_next();
 	a_thread_deletes_itself();

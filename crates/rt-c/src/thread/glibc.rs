@@ -1,15 +1,15 @@
 //! Functions of glibc that the libc crate lacks, or declares so that their frames may not be unwound.
 
-use std::ffi::{c_int, c_long, c_void};
+use std::ffi::{c_int, c_ulong, c_void};
 
 pub const PTHREAD_INHERIT_SCHED: c_int = 0;
 pub const PTHREAD_EXPLICIT_SCHED: c_int = 1;
-pub const PTHREAD_CANCEL_DISABLE: c_int = 1;
+/// The signal of pthread_cancel: the first that the kernel has for real time (nptl/pthreadP.h).
+const SIGCANCEL: c_int = 32;
 
 // Where a thread may be when it is cancelled: these may unwind their caller's frame.
 unsafe extern "C-unwind" {
     pub fn pthread_testcancel();
-    pub fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
     pub fn pthread_exit(value: *mut c_void) -> !;
     pub fn pthread_join(thread: libc::pthread_t, value: *mut *mut c_void) -> c_int;
     pub fn sem_wait(semaphore: *mut libc::sem_t) -> c_int;
@@ -18,7 +18,6 @@ unsafe extern "C-unwind" {
         clock: libc::clockid_t,
         until: *const libc::timespec,
     ) -> c_int;
-    pub fn syscall(number: c_long, ...) -> c_long;
 }
 
 unsafe extern "C" {
@@ -41,4 +40,11 @@ unsafe extern "C" {
         attributes: *mut libc::pthread_attr_t,
         parameters: *const libc::sched_param,
     ) -> c_int;
+}
+
+/// Has a handler's cancellation wait until it has returned. `sigaddset` refuses this signal; `sigaction` takes it.
+pub fn add_cancellation(mask: &mut libc::sigset_t) {
+    let first: *mut c_ulong = (&raw mut *mask).cast();
+    // SAFETY: a sigset_t is an array of c_ulong, a bit a signal, the first signal 1 (sigset_t.h); 32 is in the first word.
+    unsafe { *first |= 1 << (SIGCANCEL - 1) };
 }

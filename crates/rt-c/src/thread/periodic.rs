@@ -1,8 +1,7 @@
 //! Releases, suspension and end of threads, and the clocks.
 
 use crate::thread::glibc::{
-    PTHREAD_CANCEL_DISABLE, pthread_cancel, pthread_exit, pthread_join, pthread_setcancelstate,
-    pthread_testcancel, sem_clockwait, sem_wait, syscall,
+    add_cancellation, pthread_cancel, pthread_exit, pthread_join, pthread_testcancel, sem_clockwait, sem_wait,
 };
 use crate::thread::hrtime_t;
 use crate::thread::table::{self, FULL, Plan};
@@ -133,6 +132,7 @@ fn stop_signal() -> Option<c_int> {
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = stay as *const () as usize;
         action.sa_flags = libc::SA_RESTART;
+        add_cancellation(&mut action.sa_mask);
         // SAFETY: `action` outlives the call; its handler calls only what is async-signal-safe.
         let set = unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
         (set == 0).then_some(signal)
@@ -141,19 +141,10 @@ fn stop_signal() -> Option<c_int> {
 
 /// Runs in the stopped thread until it is woken. Only atomics and a futex: async-signal-safe.
 ///
-/// No cancellation before it is woken (`rtl_pthread_cancel` does that): it could come between any two instructions here, where
-/// nothing can be unwound, and end the process. A thread that was stopped inside a cancellation point is cancelled
-/// by the last call, and this frame unwound with the one it interrupted; it owns nothing.
-extern "C-unwind" fn stay(_signal: c_int) {
-    let mut state = 0;
-    // SAFETY: the state is written to a local.
-    unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut state) };
-    stay_until_woken();
-    // SAFETY: no state is wanted; may unwind this frame.
-    unsafe { pthread_setcancelstate(state, std::ptr::null_mut()) };
-}
-
-fn stay_until_woken() {
+/// A cancellation waits until this has returned (its mask, above) and then finds the thread where it was stopped: in a
+/// cancellation point, where it ends it, or elsewhere. In here nothing could be unwound; and since glibc 2.41 a thread that
+/// blocks in a cancellation point is cancelled only by a signal that interrupts it there.
+extern "C" fn stay(_signal: c_int) {
     // SAFETY: takes nothing; async-signal-safe in glibc.
     let Some(place) = table::find(unsafe { libc::pthread_self() }) else { return };
     // SAFETY: the address is the thread's own errno.
@@ -164,7 +155,7 @@ fn stay_until_woken() {
     while place.stopped.load(Ordering::Acquire) == 1 {
         // SAFETY: the kernel compares one word, which lives for ever, and gets no timeout.
         unsafe {
-            syscall(
+            libc::syscall(
                 libc::SYS_futex,
                 place.stopped.as_ptr(),
                 libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
