@@ -299,7 +299,9 @@ fn one_scribble_does_not_stop_the_traffic_for_ever() {
 #[test]
 fn ends_that_wait_before_each_call_go_on_after_one_scribble() {
     for overflow in [Overflow::Refuse, Overflow::DropOldest] {
-        for value in [0, 7, u64::MAX, 1, 1 << 20, u64::MAX / 2] {
+        for value in
+            [0, 7, u64::MAX, 1, 1 << 20, u64::MAX / 2].into_iter().take(if cfg!(miri) { 1 } else { 6 })
+        {
             for (full, drained, place) in (0..12).map(|bits| (bits & 1 > 0, bits & 2 > 0, bits / 4)) {
                 let memory = Memory::new(8, overflow);
                 let (ring, mut writer, mut reader) = memory.ends();
