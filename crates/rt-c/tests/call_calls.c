@@ -5,6 +5,8 @@
  *   call_calls old     says why there is no client of "old" */
 #include <asmp_rt.h>
 
+#include "check.h"
+
 #include <errno.h>
 #include <linux/seccomp.h>
 #include <signal.h>
@@ -15,17 +17,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define CHECK(condition) \
-	do { \
-		if (!(condition)) { \
-			fprintf(stderr, "%s:%d: %s (errno %d: %s)\n", __FILE__, __LINE__, #condition, errno, asmp_why()); \
-			exit(1); \
-		} \
-	} while (0)
-
-/* What went wrong is in errno and, in words, in asmp_why(). */
-#define REFUSED(call, number, words) CHECK((errno = 0, (call) == NULL) && errno == (number) && strstr(asmp_why(), words))
 
 #define MS 1000000LL
 /* Longer than anything takes that happens at all. */

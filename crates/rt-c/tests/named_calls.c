@@ -4,6 +4,8 @@
  *   named_calls read    attaches to it, takes what is in it, prints the sum of its numbers and how it ended */
 #include <asmp_rt.h>
 
+#include "check.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/seccomp.h>
@@ -17,17 +19,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define CHECK(condition) \
-	do { \
-		if (!(condition)) { \
-			fprintf(stderr, "%s:%d: %s (errno %d: %s)\n", __FILE__, __LINE__, #condition, errno, asmp_why()); \
-			exit(1); \
-		} \
-	} while (0)
-
-/* What went wrong is in errno and, in words, in asmp_why(). */
-#define REFUSED(call, number, words) CHECK((errno = 0, (call) == NULL) && errno == (number) && strstr(asmp_why(), words))
 
 #define MS 1000000LL
 

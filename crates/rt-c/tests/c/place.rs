@@ -29,6 +29,18 @@ impl Place {
         let said = BufReader::new(child.stdout.take().unwrap());
         Running { child, said }
     }
+
+    /// A program that tries every call and says what failed first.
+    pub fn tries_all_calls(&self, program: &Path, arguments: &[&str]) {
+        let mut running = self.start(program, arguments);
+        let (line, said) = (running.line(), running.complaint());
+        eprint!("{said}");
+        assert!(
+            running.child.wait().unwrap().success() && line == "all calls",
+            "{}: {said}",
+            program.display()
+        );
+    }
 }
 
 /// A program; killed when dropped.
