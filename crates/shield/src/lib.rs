@@ -11,6 +11,7 @@ mod apply;
 mod decide;
 pub mod declare;
 pub mod doctor;
+pub mod membership;
 mod moving;
 pub mod partition;
 pub mod plan;

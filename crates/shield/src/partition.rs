@@ -235,13 +235,18 @@ impl State {
 
     /// Errors: `NoPartition`, with the names there are.
     pub fn partition(&self, name: &str) -> Result<&Partition, Refusal> {
-        self.partitions.iter().find(|partition| partition.name == name).ok_or_else(|| Refusal::NoPartition {
-            name: name.to_owned(),
-            known: match self.partitions.is_empty() {
-                true => "there are none".to_owned(),
-                false => self.partitions.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", "),
-            },
-        })
+        self.partitions
+            .iter()
+            .find(|partition| partition.name == name)
+            .ok_or_else(|| Refusal::NoPartition { name: name.to_owned(), known: self.known_names() })
+    }
+
+    /// The partitions' names, for messages.
+    pub fn known_names(&self) -> String {
+        match self.partitions.is_empty() {
+            true => "there are none".to_owned(),
+            false => self.partitions.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", "),
+        }
     }
 }
 
