@@ -130,6 +130,7 @@ impl FakeKernel {
             fake.start_kernel_thread(20 + cpu, &format!("ktimers/{cpu}"), Some(cpu as Cpu));
         }
         fake.start_kernel_thread(30, "kcompactd0", None);
+        fake.start(1, 1, "init", Schedule::Other { nice: 0 });
         fake.start(100, 100, "init", Schedule::Other { nice: 0 });
         fake
     }
