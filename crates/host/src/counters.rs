@@ -59,9 +59,9 @@ pub fn handlers_by_line(kernel: &dyn Kernel) -> Result<BTreeMap<u32, Vec<String>
 pub fn local_timer_ticks(kernel: &dyn Kernel, cpu: Cpu) -> Result<u64> {
     let rows = interrupts(kernel)?;
     let timer = rows.iter().find(|row| row.kind == Kind::LocalTimer).and_then(|row| row.counts.get(&cpu));
-    timer
-        .copied()
-        .ok_or_else(|| bad(Path::new("/proc/interrupts"), &format!("CPU{cpu}"), "a column with a timer row"))
+    timer.copied().ok_or_else(|| {
+        bad(Path::new("/proc/interrupts"), &format!("no column CPU{cpu}"), "timer ticks of each CPU")
+    })
 }
 
 fn bad(path: &Path, text: &str, expected: &'static str) -> Error {
