@@ -3,8 +3,10 @@
 //! `cargo run --release -p asmp-shield --example plan_time`. Times in ms, the best of ten.
 
 use asmp_host::fake::FakeKernel;
+use asmp_host::store::Store;
 use asmp_host::{CpuSet, Facts};
-use asmp_shield::plan::{Base, plan};
+use asmp_shield::apply::{Way, apply};
+use asmp_shield::plan::{Base, Plan, plan};
 use asmp_shield::request::{Wish, create};
 use asmp_shield::verify::verify;
 use asmp_shield::{Smt, State, Tick};
@@ -15,17 +17,18 @@ fn main() {
     println!("cpus   lines  facts    request  plan     json     verify   destroy");
     for (cpus, lines) in [(512, 200), (512, 500), (512, 1000), (512, 2000), (128, 2000), (256, 2000)] {
         let kernel = FakeKernel::large(cpus, lines);
-        let facts = Facts::read(&kernel).unwrap();
-        let base = Base::of(&facts).unwrap();
+        let untouched = Facts::read(&kernel).unwrap();
+        let base = Base::of(&untouched).unwrap();
         let none = State::default();
         let wish = wish(cpus);
-        let after = create(&facts, &none, &wish).unwrap();
-        let made = plan(&facts, &base, &none, after.clone(), None);
-        let state = State { partitions: after.clone(), ..State::default() };
+        let after = create(&untouched, &none, &wish).unwrap();
+        let made = plan(&untouched, &base, &none, after.clone(), None);
+        let state = applied(&kernel, &untouched, &base, &made);
+        let facts = Facts::read(&kernel).unwrap();
         let times = [
             best(|| Facts::read(&kernel).unwrap()),
-            best(|| create(&facts, &none, &wish).unwrap()),
-            best(|| plan(&facts, &base, &none, after.clone(), None)),
+            best(|| create(&untouched, &none, &wish).unwrap()),
+            best(|| plan(&untouched, &base, &none, after.clone(), None)),
             best(|| serde_json::to_string(&made).unwrap()),
             best(|| verify(&kernel, &facts, &base, &state, false).unwrap()),
             best(|| plan(&facts, &base, &state, Vec::new(), None)),
@@ -34,6 +37,14 @@ fn main() {
         times.iter().for_each(|time| print!(" {:8.3}", time.as_secs_f64() * 1e3));
         println!("  ({} steps)", made.steps.len());
     }
+}
+
+/// Takes the steps of a plan; the state that holds then.
+fn applied(kernel: &FakeKernel, facts: &Facts, base: &Base, plan: &Plan) -> State {
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let mut journal = Store::at(dir.path()).journal("journal").unwrap();
+    let applied = apply(kernel, facts, base, plan, &mut Way::new(&mut journal)).unwrap();
+    State { partitions: plan.after.clone(), originals: applied.originals, ..State::default() }
 }
 
 /// The upper half of each socket's cores.

@@ -16,6 +16,8 @@ pub mod target;
 pub mod verify;
 
 #[cfg(test)]
+mod scale_tests;
+#[cfg(test)]
 mod tests;
 
 pub use apply::Refused;
