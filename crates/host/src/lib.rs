@@ -15,6 +15,7 @@ pub mod kernel;
 pub mod knob;
 pub mod record;
 pub mod sched;
+mod spin;
 pub mod store;
 pub mod systemd;
 pub mod task;
@@ -28,6 +29,7 @@ pub use facts::Facts;
 pub use kernel::{Kernel, Linux};
 pub use knob::{Knob, Shape};
 pub use sched::Schedule;
+pub use spin::Spinner;
 
 /// A machine of a few files, for tests of what reads them.
 #[cfg(test)]

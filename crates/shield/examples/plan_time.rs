@@ -4,65 +4,51 @@
 
 use asmp_host::fake::FakeKernel;
 use asmp_host::store::Store;
-use asmp_host::{CpuSet, Facts};
-use asmp_shield::apply::{Way, apply};
-use asmp_shield::plan::{Base, Plan, plan};
-use asmp_shield::request::{Wish, create};
+use asmp_host::{CpuSet, CpuSpec, Facts, Kernel};
+use asmp_shield::plan::{Base, plan};
 use asmp_shield::verify::verify;
-use asmp_shield::{Smt, State, Tick};
+use asmp_shield::{Caller, Request, Shield, Spec, State};
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 fn main() {
-    println!("cpus   lines  facts    request  plan     json     verify   destroy");
+    println!("             all of            its parts:                         all of");
+    println!("cpus   lines  plan     facts    create   destroy  JSON     verify   status");
     for (cpus, lines) in [(512, 200), (512, 500), (512, 1000), (512, 2000), (128, 2000), (256, 2000)] {
-        let kernel = FakeKernel::large(cpus, lines);
-        let untouched = Facts::read(&kernel).unwrap();
+        let kernel = Arc::new(FakeKernel::large(cpus, lines));
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let shield = Shield::new(Arc::clone(&kernel) as Arc<dyn Kernel>, Store::at(dir.path()));
+        let caller = Caller::now(0, "root", "plan_time");
+        let (none, untouched) = (State::default(), Facts::read(&*kernel).unwrap());
         let base = Base::of(&untouched).unwrap();
-        let none = State::default();
-        let wish = wish(cpus);
-        let after = create(&untouched, &none, &wish).unwrap();
-        let made = plan(&untouched, &base, &none, after.clone(), None);
-        let state = applied(&kernel, &untouched, &base, &made);
-        let facts = Facts::read(&kernel).unwrap();
+
+        let create = create(cpus);
+        let whole_plan = best(|| shield.plan(&create, &caller).unwrap());
+        let made = shield.change(&create, &caller).unwrap();
+        let (plan_made, state) = (made.plan, made.state);
+        let facts = Facts::read(&*kernel).unwrap();
+        let after = &state.partitions;
         let times = [
-            best(|| Facts::read(&kernel).unwrap()),
-            best(|| create(&untouched, &none, &wish).unwrap()),
+            whole_plan,
+            best(|| Facts::read(&*kernel).unwrap()),
             best(|| plan(&untouched, &base, &none, after.clone(), None)),
-            best(|| serde_json::to_string(&made).unwrap()),
-            best(|| verify(&kernel, &facts, &base, &state, false).unwrap()),
             best(|| plan(&facts, &base, &state, Vec::new(), None)),
+            best(|| serde_json::to_string(&plan_made).unwrap()),
+            best(|| verify(&*kernel, &facts, &base, &state, false).unwrap()),
+            best(|| shield.status().unwrap()),
         ];
         print!("{cpus:5} {lines:6}");
         times.iter().for_each(|time| print!(" {:8.3}", time.as_secs_f64() * 1e3));
-        println!("  ({} steps)", made.steps.len());
+        println!("  ({} steps)", plan_made.steps.len());
     }
 }
 
-/// Takes the steps of a plan; the state that holds then.
-fn applied(kernel: &FakeKernel, facts: &Facts, base: &Base, plan: &Plan) -> State {
-    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-    let mut journal = Store::at(dir.path()).journal("journal").unwrap();
-    let applied = apply(kernel, facts, base, plan, &mut Way::new(&mut journal)).unwrap();
-    State { partitions: plan.after.clone(), originals: applied.originals, ..State::default() }
-}
-
-/// The upper half of each socket's cores.
-fn wish(cpus: u32) -> Wish {
+/// The upper half of the cores.
+fn create(cpus: u32) -> Request {
     let upper: CpuSet = (cpus / 4..cpus / 2).collect();
-    Wish {
-        name: "a".into(),
-        cpus: upper.to_string().parse().unwrap(),
-        irqs: vec!["5".into()],
-        irq_priority: None,
-        tick: Tick::Off,
-        smt: Smt::Idle,
-        without: Vec::new(),
-        strict: false,
-        created_s: 0,
-        created_by: "plan_time".into(),
-        owner: None,
-    }
+    let spec = Spec { irqs: vec!["5".into()], ..Spec::of(CpuSpec::List(upper)) };
+    Request::Create { name: "a".into(), spec }
 }
 
 fn best<T>(work: impl Fn() -> T) -> Duration {
