@@ -34,7 +34,7 @@ fn main() -> ExitCode {
             _ => ExitCode::from(code),
         },
         Err(error) => {
-            eprintln!("asmp: {error:#}");
+            eprintln!("asmp: {}", print::chain(&error));
             for line in change::details(&error) {
                 eprintln!("  {line}");
             }

@@ -25,6 +25,8 @@ mod text;
 pub mod verify;
 
 #[cfg(test)]
+mod scale_tests;
+#[cfg(test)]
 mod tests;
 
 /// What the kernel refused, in words.
