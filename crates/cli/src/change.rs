@@ -5,8 +5,8 @@ use crate::exit::failure;
 use crate::file;
 use crate::print;
 use anyhow::Result;
-use asmp_host::record;
 use asmp_host::task::{self, Task, TaskId};
+use asmp_host::tracefs;
 use asmp_host::{CpuSet, Facts, Kernel, Schedule};
 use asmp_shield::partition::shielded;
 use asmp_shield::plan::Base;
@@ -34,7 +34,7 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
     )?;
     if matches!(change, Change::Restore) {
         // Trace instances of measurements that were killed.
-        record::remove_stale(shield.kernel());
+        tracefs::remove_stale(shield.kernel());
     }
     print::outcome(&outcome, &headline(change, &outcome));
     Ok(())
