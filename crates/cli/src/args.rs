@@ -67,6 +67,9 @@ pub enum Command {
     /// Print the manual page asmp(8) as roff
     #[command(hide = true)]
     Man,
+    /// Keep one CPU busy, to see what disturbs it
+    #[command(hide = true, name = "spin")]
+    Spin { milliseconds: u64 },
     /// Keep the caches of one CPU dirty, for the load FLOOD
     #[command(hide = true, name = "flood")]
     Flood { bytes: usize },

@@ -24,6 +24,7 @@ use args::{AnalyzeWhat, Cli, Command};
 use asmp_shield::Shield;
 use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 fn main() -> ExitCode {
     let shield = Shield::of_this_machine();
@@ -69,6 +70,7 @@ fn dispatch(shield: &Shield, command: Command) -> Result<u8> {
             print!("{}", String::from_utf8_lossy(&script));
         }
         Command::Man => print!("{}", String::from_utf8_lossy(&manual::page()?)),
+        Command::Spin { milliseconds } => spin(Duration::from_millis(milliseconds)),
         Command::Flood { bytes } => asmp_measure::load::flood_for_ever(bytes)?,
     }
     Ok(0)
@@ -85,4 +87,11 @@ fn status(shield: &Shield, name: Option<&str>, json: bool) -> Result<u8> {
         print::status(&status, change::caller(shield.kernel()).time_s);
     }
     Ok(if status.holds() { 0 } else { exit::VIOLATED })
+}
+
+fn spin(time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        std::hint::spin_loop();
+    }
 }

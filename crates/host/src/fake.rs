@@ -161,6 +161,7 @@ impl FakeKernel {
             fake.start_kernel_thread(first + cpu as i32, &format!("ktimers/{cpu}"), Some(cpu));
         }
         fake.start_kernel_thread(30, "kcompactd0", None);
+        fake.start(1, 1, "init", Schedule::Other { nice: 0 });
         fake.start(100, 100, "init", Schedule::Other { nice: 0 });
         fake
     }

@@ -310,6 +310,10 @@ pub enum Refusal {
     #[error("task {tid} ({command}) does not belong to partition {partition}")]
     NotInside { tid: i32, command: String, partition: String },
     #[error(
+        "task {tid} has process {process} with other threads in partition {partition}: the threads of a process are in one partition; move the process (--pid {process})"
+    )]
+    Inseparable { tid: i32, process: i32, partition: String },
+    #[error(
         "{tasks} became real-time inside {partition} and would starve the system's CPUs outside: end it first, or --force makes it SCHED_OTHER"
     )]
     RealTimeInside { tasks: String, partition: String },

@@ -185,7 +185,7 @@ impl Shield {
             refuse_leavers(&demoted)?;
         }
         let outcome = self.carry_out(facts, &base, state, plan, recovered)?;
-        if matches!(request, Request::Restore) {
+        if matches!(request, Request::Restore {}) {
             // Trace instances of measurements that were killed.
             record::remove_stale(self.kernel());
         }
