@@ -28,6 +28,8 @@ pub mod verify;
 mod scale_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod undo_tests;
 
 /// What the kernel refused, in words.
 pub use apply::Refused;

@@ -43,8 +43,11 @@ pub enum ChangeError {
     #[error("{reason}; nothing has changed")]
     Unproved { reason: String },
 
-    /// The kernel said no and then also no to the way back.
-    #[error("{cause}; and this could not be put back: {left}; then run `asmp restore`", left = left.join("; "))]
+    /// A change failed and the kernel refused a step back. The journal stays: every change tries again.
+    #[error(
+        "{cause}; not restored yet: {left}; remove the cause, then run `asmp restore`",
+        left = left.join("; ")
+    )]
     NotUndone { cause: String, left: Vec<String> },
 
     #[error(transparent)]
@@ -71,7 +74,6 @@ pub struct Outcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Recovered {
     pub steps: usize,
-    pub left: Vec<String>,
 }
 
 /// First line of a journal.
@@ -245,7 +247,13 @@ impl Shield {
             self.roll_back(base, &way.back, reason.clone())?;
             return Err(ChangeError::Unproved { reason });
         }
-        self.commit(&mut state, &plan, &applied)?;
+        if let Err(error) = self.commit(&mut state, &plan, &applied) {
+            // Not in force where the state on disk is still the old one.
+            if self.transaction() < state.transaction {
+                self.roll_back(base, &way.back, error.to_string())?;
+            }
+            return Err(error);
+        }
         let (demoted, policies) = (Vec::new(), Vec::new());
         let changes = applied.changes;
         Ok(Outcome { facts, state, plan, refused, changes, demoted, policies, recovered })
@@ -310,7 +318,8 @@ impl Shield {
         Ok(Some((Some(header), back)))
     }
 
-    /// Undoes what a crash left half done. Call with the lock held.
+    /// Undoes what a crash left half done. Call with the lock held. Errors: `NotUndone` where the kernel
+    /// refuses a step back; then the journal stays, and the next change tries again before it begins.
     fn recover(&self, base: &Base) -> Result<Option<Recovered>, ChangeError> {
         // A state that was written but never took its place.
         self.store.remove(&format!("{STATE}.new"))?;
@@ -323,9 +332,8 @@ impl Shield {
             }
             return Ok(None);
         }
-        let left = undo(self.kernel(), base, &back);
-        self.store.remove(JOURNAL)?;
-        Ok(Some(Recovered { steps: back.len(), left }))
+        self.roll_back(base, &back, "a change was interrupted".to_owned())?;
+        Ok(Some(Recovered { steps: back.len() }))
     }
 }
 
