@@ -9,6 +9,7 @@ pub mod cpuset;
 pub mod deadline;
 mod error;
 pub mod facts;
+#[cfg(any(test, feature = "fake"))]
 pub mod fake;
 pub mod irq;
 pub mod kernel;
