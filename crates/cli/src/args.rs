@@ -15,7 +15,9 @@ use std::time::Duration;
 /// hold, and puts everything back.
 #[derive(Debug, Parser)]
 #[command(name = "asmp", version, arg_required_else_help = true, disable_help_subcommand = true)]
-#[command(after_help = "CPUs: 1-3,5 · last · last:2 · \"all-but 0\" · 0xe        Exit codes: asmp(8)")]
+#[command(
+    after_help = "CPUs: 1-3,5 · last · last:2 · 2-N · all · \"all-but 0\" · 0xe        Exit codes: asmp(8)"
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,

@@ -1,6 +1,6 @@
 //! Exit codes, documented in asmp(8). A refusal has a code of its own, so that scripts need not read words.
 
-use asmp_host::cpuset::CpuListError;
+use asmp_host::CpuListError;
 use asmp_measure::load::LoadError;
 use asmp_measure::run::RunError;
 use asmp_shield::{ChangeError, Refusal, StateError};
