@@ -64,7 +64,9 @@ one_guest() {
     local code=0 started=$SECONDS
     echo
     echo "=== $1 ==="
-    run_guest "$1" || code=$?
+    # Of the emulator, which says how idle the two cores were.
+    TIMEFORMAT="$1: %R s, of CPU %U s and %S s in the host's kernel"
+    time run_guest "$1" || code=$?
     if [ "$code" = 123 ]; then
         echo
         echo "the emulator kept a breakpoint (Oops: int3) and the kernel died of it: $1 is run once more, whole"
@@ -80,7 +82,7 @@ one_guest() {
 # Side by side, guests print when they are done.
 printed_whole() {
     local lock
-    one_guest "$1" >"$work/$1.log"
+    one_guest "$1" >"$work/$1.log" 2>&1
     exec {lock}>"$work/printed"
     flock "$lock"
     cat "$work/$1.log"
@@ -91,9 +93,9 @@ at_once=${ASMP_GUESTS_AT_ONCE:-$(($(nproc) / 2))}
 for guest in "${guests[@]}"; do
     while [ "$(jobs -rp | wc -l)" -ge "$at_once" ]; do wait -n || true; done
     if [ "$at_once" = 1 ]; then
-        one_guest "$guest" | tee "$work/$guest.log"
+        one_guest "$guest" 2>&1 | tee "$work/$guest.log"
     else
-        printed_whole "$guest" &
+        printed_whole "$guest" 2>&1 &
     fi
 done
 wait

@@ -15,7 +15,8 @@ fn main() {
     let is_ci = std::env::var_os("ASMP_CI").is_some_and(|value| !value.is_empty());
     let none = browser().is_none() && !is_ci;
     if none {
-        println!("skipped: report: what a browser draws: no Chromium on this machine");
+        println!("skipped: the report as a browser draws it: no Chromium on this machine");
+        println!("skipped: the report on light and on dark: no Chromium on this machine");
     }
     let trial = |name: &str, test: fn()| {
         Trial::test(name, move || {
