@@ -1,5 +1,6 @@
-# Tiers: check (no root, no guest), test (what CI runs), nightly (everything). CONTRIBUTING.md has them in a table.
-# Targets that boot a guest call `setup`, which installs what is missing on Debian; lint, unit, msrv, loom need cargo.
+# Tiers: check (no root, no guest), test (what CI runs), nightly (everything). CONTRIBUTING.md has
+# them in a table. Targets that boot a guest call `setup`, which installs what is missing on Debian;
+# lint, unit, msrv, loom need cargo.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 CHANNELS = $(if $(wildcard crates/channel/Cargo.toml),asmp-channel,asmp-rt)
 .PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz sanitizers-recorded
@@ -19,7 +20,8 @@ test: check vm
 nightly: export ASMP_TIER = nightly
 nightly: lint msrv deny unit vm python loom miri tsan asan sanitizers-recorded agreement fuzz containment bench-channels
 
-# A tool that is missing is a line `skipped: …` on a developer's machine and a failure in CI (ASMP_CI=1).
+# A tool that is missing is a line `skipped: …` on a developer's machine and a failure in CI
+# (ASMP_CI=1).
 unit:
 	tests/counted.sh unit cargo test --workspace --quiet -- --show-output
 
@@ -42,7 +44,8 @@ deny:
 python:
 	tests/python.sh
 
-# The lock-free code of channels: every interleaving of small models; undefined behaviour; data races; out of bounds.
+# The lock-free code of channels: every interleaving of small models; undefined behaviour; data
+# races; out of bounds.
 loom:
 	LOOM_MAX_PREEMPTIONS=3 RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=$(TARGET)/loom \
 		tests/counted.sh loom cargo test --quiet --release -p $(CHANNELS) --lib -- --show-output
@@ -61,12 +64,14 @@ bench-channels:
 	cargo run --release -p asmp-rt --example call_bench
 	-cargo run --release -p asmp-rt --example calibrated_timer -- 4000 1 awake
 
-# The figures of docs/measurements/containment.md: RUNS of each of five faults in one guest, about half an hour.
+# The figures of docs/measurements/containment.md: RUNS of each of five faults in one guest, about
+# half an hour.
 containment: RUNS ?= 200
 containment: setup
 	tests/vm/containment.sh $(RUNS)
 
-# libasmp_rt for C: libraries, headers, pkg-config, CMake find module, and asmp-rtf, which serves a FIFO as a file.
+# libasmp_rt for C: libraries, headers, pkg-config, CMake find module, and asmp-rtf, which serves a
+# FIFO as a file.
 PREFIX ?= /usr/local
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 install-rt:
@@ -95,12 +100,14 @@ bench-analysis:
 agreement:
 	cargo run --release -p asmp-analysis --example bench -- agree
 
-# Arbitrary input for every public function of crates/analysis, overflow a panic; 10^7 take about 15 minutes of one core.
+# Arbitrary input for every public function of crates/analysis, overflow a panic; 10^7 take about 15
+# minutes of one core.
 fuzz: RUNS ?= 10000000
 fuzz:
 	cargo run --profile fuzz -p asmp-analysis --example bench -- fuzz 0 $(RUNS)
 
-# A guest for yourself: make lab KERNEL=sid-rt CPUS=4 CMD='uname -a'; no CMD gives a shell. All of CMD runs there.
+# A guest for yourself: make lab KERNEL=sid-rt CPUS=4 CMD='uname -a'; no CMD gives a shell. All of
+# CMD runs there.
 KERNEL ?= sid-rt
 CPUS ?= 4
 lab: setup

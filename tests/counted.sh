@@ -1,12 +1,12 @@
 #!/bin/bash
 # counted.sh NAME COMMAND...: runs tests, and says at the end `NAME: N passed, N failed, N skipped`.
 #
-# Problem:  a test that a machine cannot do prints `skipped: reason` and returns; libtest counts it as passed
-#           and shows nothing of it.
-# Approach: read the output of `cargo test -- --show-output` (or pytest): hide what passing tests print but for
-#           the lines that begin with `skipped: `, and count a test with such a line as skipped. The command's
-#           exit status is ours. With ASMP_CI set, tests fail where a tool is missing, so that nothing is
-#           skipped for want of a package.
+# Problem:  a test that a machine cannot do prints `skipped: reason` and returns; libtest counts it
+#           as passed and shows nothing of it.
+# Approach: read the output of `cargo test -- --show-output` (or pytest): hide what passing tests
+#           print but for the lines that begin with `skipped: `, and count a test with such a line
+#           as skipped. The command's exit status is ours. With ASMP_CI set, tests fail where a tool
+#           is missing, so that nothing is skipped for want of a package.
 # ASMP_COUNTS names a file that gets the last line, too.
 set -uo pipefail
 name=$1
@@ -26,7 +26,8 @@ trap 'rm -f "$last"' EXIT
         next
     }
     hidden { next }
-    # What a harness of its own does not start; libtest itself has `ignored` parts of other tests only.
+    # What a harness of its own does not start; libtest itself has `ignored` parts of other tests
+    # only.
     /^skipped: / { skipped++ }
     # libtest and libtest-mimic.
     /^test result: / {

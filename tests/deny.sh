@@ -1,9 +1,10 @@
 #!/bin/bash
-# Checks licences, sources, bans and known defects of all crates that Cargo.lock names, by deny.toml.
+# Checks licences, sources, bans and known defects of all crates that Cargo.lock names, by
+# deny.toml.
 #
 # Problem:  cargo-deny takes minutes to build, and the list of known defects comes over the network.
-# Approach: build it once, below the target directory, in the version named here. Only `make nightly` and
-#           `make deny` do so.
+# Approach: build it once, below the target directory, in the version named here. Only `make
+#           nightly` and `make deny` do so.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 version=0.20.2

@@ -1,9 +1,10 @@
 #!/bin/bash
 # Builds all crates with the oldest Rust that Cargo.toml promises (`rust-version`).
 #
-# Problem:  clippy's `incompatible_msrv`, which `make lint` has on, knows the standard library's functions, but
-#           not every change of the language, nor what our dependencies need.
-# Approach: `cargo check` with that very toolchain, in a target directory of its own; rustup installs it.
+# Problem:  clippy's `incompatible_msrv`, which `make lint` has on, knows the standard library's
+#           functions, but not every change of the language, nor what our dependencies need.
+# Approach: `cargo check` with that very toolchain, in a target directory of its own; rustup
+#           installs it.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 version=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)

@@ -1,11 +1,13 @@
 #!/bin/bash
-# sources.sh PART: prints the hash of all files that decide the result of a sanitizer or of the bindings' tests.
-# sources.sh --record PART...: writes those hashes to .ci/green, which `.ci/run` compares with (`make nightly`
-# does so after a green run).
+# sources.sh PART: prints the hash of all files that decide the result of a sanitizer or of the
+# bindings' tests. sources.sh --record PART...: writes those hashes to .ci/green, which `.ci/run`
+# compares with (`make nightly` does so after a green run).
 #
-# Problem:  loom, Miri, TSan, ASan and the tests of the Python bindings take long and see a few crates only. CI has
-#           a clone of main alone: no branch to compare with, and a push may bring many merges.
-# Approach: compare contents instead of history. What has passed once in these very files need not run again.
+# Problem:  loom, Miri, TSan, ASan and the tests of the Python bindings take long and see a few
+#           crates only. CI has a clone of main alone: no branch to compare with, and a push may
+#           bring many merges.
+# Approach: compare contents instead of history. What has passed once in these very files need not
+#           run again.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 

@@ -1,11 +1,12 @@
 #!/bin/bash
 # accel.sh KERNEL_DIR: prints the accelerator that guests of this machine get, `kvm` or `tcg`.
 #
-# Problem:  /dev/kvm may be there and not able to run a guest: on some hosts it starts firmware and then stops
-#           inside the kernel's decompressor, or QEMU ends when it sets the virtual CPU's registers.
-# Approach: boot the lab's kernel under KVM without a root disk, until it panics for want of one; a kernel that
-#           comes so far works. The answer is kept until this machine boots again or QEMU or the kernel changes.
-#           ASMP_ACCEL=tcg or kvm answers without asking.
+# Problem:  /dev/kvm may be there and not able to run a guest: on some hosts it starts firmware and
+#           then stops inside the kernel's decompressor, or QEMU ends when it sets the virtual CPU's
+#           registers.
+# Approach: boot the lab's kernel under KVM without a root disk, until it panics for want of one; a
+#           kernel that comes so far works. The answer is kept until this machine boots again or
+#           QEMU or the kernel changes. ASMP_ACCEL=tcg or kvm answers without asking.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 # shellcheck source=lib.sh

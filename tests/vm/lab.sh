@@ -5,8 +5,8 @@
 #           thrown away afterwards, can test it, and the test must look like a
 #           local command: its output, its exit status, nothing left behind.
 # Approach: one QEMU guest a run (KVM where it works, else pure emulation: accel.sh),
-#           booted with -kernel from cached files whose changes are thrown away. The lab's guest files
-#           and the command travel in a second initramfs archive; output, exit
+#           booted with -kernel from cached files whose changes are thrown away. The lab's guest
+#           files and the command travel in a second initramfs archive; output, exit
 #           status and results come back over virtio-serial ports. Only a boot
 #           that never got ready is tried again, a command never is.
 set -euo pipefail

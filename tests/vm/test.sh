@@ -1,13 +1,15 @@
 #!/bin/bash
-# Runs the privileged tests in guests: `test.sh [KERNEL[:BOOT]...] [-- FILTER]`; without guests, in those of the
-# tier (ASMP_TIER: ci or nightly) that the tests' own binary names.
+# Runs the privileged tests in guests: `test.sh [KERNEL[:BOOT]...] [-- FILTER]`; without guests, in
+# those of the tier (ASMP_TIER: ci or nightly) that the tests' own binary names.
 #
-# Problem:  tests that change CPUs, IRQs and cgroups may run only in a guest, on more than one kernel, and
-#           what a guest cannot do must be counted and not pass.
-# Approach: take the binaries of `cargo test`'s build, hand them to some guests at a time, let the test runner
-#           there choose what that guest is for and print its own lines, and add up at the end.
-# BOOT is bare (default), systemd, plain (bare, booted without any parameter of ours), or smt (plain with two
-# threads a core). ASMP_GUESTS_AT_ONCE: how many run side by side (default: one for each two CPUs, at least one).
+# Problem:  tests that change CPUs, IRQs and cgroups may run only in a guest, on more than one
+#           kernel, and what a guest cannot do must be counted and not pass.
+# Approach: take the binaries of `cargo test`'s build, hand them to some guests at a time, let the
+#           test runner there choose what that guest is for and print its own lines, and add up at
+#           the end.
+# BOOT is bare (default), systemd, plain (bare, booted without any parameter of ours), or smt (plain
+# with two threads a core). ASMP_GUESTS_AT_ONCE: how many run side by side (default: one for each
+# two CPUs, at least one).
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 top=$(readlink -f "$here/../..")

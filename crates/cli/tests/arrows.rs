@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Crate, and the crates of ours it may depend on. One that does not exist yet has its place already.
+/// Crate, and the crates of ours it may depend on. One that does not exist yet has its place
+/// already.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("asmp-duration", &[]),
     ("asmp-channel", &[]),
@@ -112,7 +113,8 @@ fn is_reached_otherwise(graph: &Graph, from: &str, to: &str) -> bool {
     graph[from].iter().any(|next| next != to && reaches(graph, next, to))
 }
 
-/// The crates in Mermaid, as they are called below `crates/`. An arrow that others imply is left out.
+/// The crates in Mermaid, as they are called below `crates/`. An arrow that others imply is left
+/// out.
 fn picture(graph: &Graph) -> String {
     let short = |name: &str| match name {
         "asmp" => "cli".to_owned(),

@@ -1,8 +1,10 @@
-//! Tests that change CPUs, IRQs and cgroups. They run only inside a guest of the lab (`make vm`), which each
-//! test declares. Elsewhere this binary checks those declarations, and `guest guests [ci|nightly]` lists the
-//! guests that are booted. The user's own binary is called, and the kernel's files are read.
+//! Tests that change CPUs, IRQs and cgroups. They run only inside a guest of the lab (`make vm`),
+//! which each test declares. Elsewhere this binary checks those declarations, and `guest guests
+//! [ci|nightly]` lists the guests that are booted. The user's own binary is called, and the
+//! kernel's files are read.
 //!
-//! Every test starts from an untouched machine and must leave it equal to its snapshot, byte for byte.
+//! Every test starts from an untouched machine and must leave it equal to its snapshot, byte for
+//! byte.
 
 mod guest {
     pub mod ab;

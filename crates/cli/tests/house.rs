@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The shape of the sources: size of files, width of lines, licence, circles of files, words.
 //!
-//! What a rule finds is listed with file and line; `cargo test -p asmp --test house -- --include-ignored`
-//! checks the rules that are not yet on, too.
+//! What a rule finds is listed with file and line; `cargo test -p asmp --test house --
+//! --include-ignored` checks the rules that are not yet on, too.
 
 #[path = "house/circles.rs"]
 mod circles;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The guests of the lab, and which of them a test is for.
 //!
-//! Problem:  one binary holds all tests and runs in every guest. A guest costs minutes, and what a test
-//!           checks often depends on the kernel's series, or on systemd, or on neither.
-//! Approach: each test declares on how many kernels it runs ([`On`]) and how they are booted ([`Boot`]).
-//!           The binary learns from `ASMP_GUEST` in which guest it is and runs what is meant for that one;
-//!           the rest is counted as "elsewhere". Nightly runs more: see [`Tier`].
+//! Problem:  one binary holds all tests and runs in every guest. A guest costs minutes, and what a
+//!           test checks often depends on the kernel's series, or on systemd, or on neither.
+//! Approach: each test declares on how many kernels it runs ([`On`]) and how they are booted
+//!           ([`Boot`]). The binary learns from `ASMP_GUEST` in which guest it is and runs what is
+//!           meant for that one; the rest is counted as "elsewhere". Nightly runs more: see
+//!           [`Tier`].
 
 /// One of Debian's kernels, as `tests/vm/kernels.sh` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +144,8 @@ impl std::fmt::Display for Guest {
 }
 
 impl On {
-    /// Whether a test that asks for one of `boots` (the first counts for [`On::One`]) runs in this guest.
+    /// Whether a test that asks for one of `boots` (the first counts for [`On::One`]) runs in this
+    /// guest.
     pub fn runs_in(self, boots: &[Boot], guest: Guest, tier: Tier) -> bool {
         let kernel = guest.kernel;
         boots.contains(&guest.boot)

@@ -40,8 +40,8 @@ impl Test {
         Self { boots, ..self }
     }
 
-    /// What this guest lacks for it, e.g. a device that an old QEMU does not have. Such a test is reported
-    /// as skipped, never as passed; in CI it fails.
+    /// What this guest lacks for it, e.g. a device that an old QEMU does not have. Such a test is
+    /// reported as skipped, never as passed; in CI it fails.
     pub fn lacks(self, lacks: fn() -> Option<&'static str>) -> Self {
         Self { lacks, ..self }
     }
@@ -82,7 +82,8 @@ impl Test {
 /// What each test took that came to its end.
 pub static TIMES: Mutex<Vec<(Duration, String)>> = Mutex::new(Vec::new());
 
-/// The guest this process runs in, as its caller says; none: an ordinary machine, where no such test may run.
+/// The guest this process runs in, as its caller says; none: an ordinary machine, where no such
+/// test may run.
 pub fn guest() -> Option<Guest> {
     let name = std::env::var("ASMP_GUEST").ok()?;
     Some(Guest::of(&name).unwrap_or_else(|| panic!("ASMP_GUEST={name} is no guest of the lab")))

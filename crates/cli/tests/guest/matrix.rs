@@ -5,7 +5,8 @@ use super::lab::{Test, asmp, isolated, read, test};
 use super::rows::{ROWS, Row};
 use std::fs;
 
-/// One test for each row. What `asmp` refuses before it writes anything is the same on every kernel.
+/// One test for each row. What `asmp` refuses before it writes anything is the same on every
+/// kernel.
 pub fn all() -> Vec<Test> {
     let of_row = |row: &'static Row| {
         let on = if is_refusal(row) { On::One } else { On::All };
@@ -107,7 +108,8 @@ fn irqs_leave_and_come() {
             stayed.push((number, actions.trim().to_owned()));
         }
     }
-    // Only managed lines (a queue of each virtio disk) and the two old ones of the interrupt controller stay.
+    // Only managed lines (a queue of each virtio disk) and the two old ones of the interrupt
+    // controller stay.
     for (number, actions) in &stayed {
         assert!(
             actions.contains("-req.") || number == "0" || number == "2",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Circles of files in a crate: who uses whom, read from `use crate::` and `use super::`.
 //!
-//! A simple scan: macros, paths without `use`, and tests are not looked at. A name that a module above
-//! re-exports (`pub use`) counts as use of the file it comes from.
+//! A simple scan: macros, paths without `use`, and tests are not looked at. A name that a module
+//! above re-exports (`pub use`) counts as use of the file it comes from.
 
 use crate::Source;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Lines of a source: how wide they are, and what in them people read.
 
-/// Lines of more than `most` columns, counted from 1. Free are rows of a table, what a link points to, and
-/// fenced output in Markdown; raw strings that go over lines in Rust.
+/// Lines of more than `most` columns, counted from 1. Free are rows of a table, what a link points
+/// to, and fenced output in Markdown; raw strings that go over lines in Rust.
 pub fn wide_lines(path: &str, text: &str, most: usize) -> Vec<(usize, usize)> {
     let is_markdown = path.ends_with(".md");
     let mut is_free = false;
@@ -45,8 +45,8 @@ fn without_targets(line: &str) -> usize {
     columns + rest.chars().count()
 }
 
-/// What is read in each line, counted from 1: all of a document; comments and strings of a header; in Rust
-/// documentation and strings.
+/// What is read in each line, counted from 1: all of a document; comments and strings of a header;
+/// in Rust documentation and strings.
 pub fn words(path: &str, text: &str) -> Vec<(usize, String)> {
     let of_line = |line: &str| -> String {
         if !path.ends_with(".rs") {
