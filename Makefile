@@ -20,9 +20,9 @@ vm: setup
 python:
 	tests/python.sh
 
-# The lock-free code of crates/rt: every interleaving of small models; undefined behaviour; data races; out of bounds.
+# The lock-free code of crates/channel: every interleaving of small models; undefined behaviour; data races; out of bounds.
 loom:
-	LOOM_MAX_PREEMPTIONS=3 RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=$(TARGET)/loom cargo test --quiet --release -p asmp-rt --lib
+	LOOM_MAX_PREEMPTIONS=3 RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=$(TARGET)/loom cargo test --quiet --release -p asmp-channel --lib -- models::
 
 miri tsan asan: setup
 	tests/nightly.sh $@
@@ -31,7 +31,7 @@ miri tsan asan: setup
 # The last program exits with 1 where a bar is missed, and says which.
 bench-channels:
 	CARGO_TARGET_DIR=$(TARGET)/bench cargo run --release --manifest-path bench/channels/Cargo.toml
-	cargo run --release -p asmp-rt --example call_bench
+	cargo run --release -p asmp-channel --example call_bench
 	-cargo run --release -p asmp-rt --example calibrated_timer -- 4000 1 awake
 
 # The figures of docs/measurements/containment.md: RUNS of each of five faults in one guest, about half an hour.

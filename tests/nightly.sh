@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs the lock-free code of crates/rt under Miri (undefined behaviour),
+# Runs the lock-free code of crates/channel under Miri (undefined behaviour),
 # ThreadSanitizer (data races) or AddressSanitizer (accesses out of bounds, with
 # fences around shared memory, while peers scribble and are killed):
 # tests/nightly.sh miri|tsan|asan.
@@ -24,14 +24,14 @@ fi
 
 case $1 in
 miri)
-    CARGO_TARGET_DIR=$target/miri cargo +nightly miri test --quiet -p asmp-rt --lib -- ring:: seqlock::
+    CARGO_TARGET_DIR=$target/miri cargo +nightly miri test --quiet -p asmp-channel --lib -- ring:: seqlock::
     ;;
 tsan)
     RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=$target/tsan cargo +nightly test --quiet -Zbuild-std \
-        --target x86_64-unknown-linux-gnu -p asmp-rt --lib -- ring:: seqlock:: fifo:: typed:: mbuff::
+        --target x86_64-unknown-linux-gnu -p asmp-channel --lib -- ring:: seqlock:: fifo:: typed:: mbuff::
     ;;
 asan)
     RUSTFLAGS='-Zsanitizer=address --cfg asan' CARGO_TARGET_DIR=$target/asan cargo +nightly test --quiet \
-        --target x86_64-unknown-linux-gnu -p asmp-rt --lib -- shm:: fifo:: typed:: mbuff:: scribbl killed
+        --target x86_64-unknown-linux-gnu -p asmp-channel --lib -- shm:: fifo:: typed:: mbuff:: scribbl killed
     ;;
 esac

@@ -8,9 +8,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("asmp-host", &[]),
     ("asmp-shield", &["asmp-host"]),
     ("asmp-measure", &["asmp-host"]),
-    ("asmp-rt", &["asmp-analysis", "asmp-host"]),
-    ("asmp-rt-c", &["asmp-rt"]),
-    ("asmp-rt-py", &["asmp-rt"]),
+    ("asmp-channel", &[]),
+    ("asmp-rt", &["asmp-analysis", "asmp-channel", "asmp-host"]),
+    ("asmp-rt-c", &["asmp-channel", "asmp-rt"]),
+    ("asmp-rt-py", &["asmp-channel"]),
     ("asmp-analysis", &[]),
     ("asmp", &["asmp-analysis", "asmp-host", "asmp-shield", "asmp-measure"]),
 ];

@@ -1,4 +1,4 @@
-//! Calls between processes, as in L4 ([`asmp_rt::call`]): several clients, one server, messages of eight words.
+//! Calls between processes, as in L4 ([`asmp_channel::call`]): several clients, one server, messages of eight words.
 //!
 //! Not of RTLinux. Times to wait are nanoseconds: below 0 for ever, 0 not at all.
 
@@ -6,8 +6,8 @@ mod client;
 mod server;
 
 use crate::why::{self, keep, timeout};
-use asmp_rt::call::{CallError, Message, SetupError, WORDS};
-use asmp_rt::shm::ShmError;
+use asmp_channel::ShmError;
+use asmp_channel::call::{CallError, Message, SetupError, WORDS};
 use std::ffi::c_int;
 
 /// What is sent and answered: as much as one cache line.
@@ -33,7 +33,7 @@ fn number(error: CallError) -> c_int {
         CallError::NoAnswer { taken: true } => libc::EINPROGRESS,
         CallError::PeerDied => libc::EPIPE,
         CallError::Unanswered => libc::ENODATA,
-        CallError::NobodyCalled => libc::ESRCH,
+        CallError::NoCaller => libc::ESRCH,
     }
 }
 

@@ -1,4 +1,4 @@
-//! RTLinux's FIFOs: number N is the channel `rtfN` of the user's directory ([`asmp_rt::shm::default_dir`]).
+//! RTLinux's FIFOs: number N is the channel `rtfN` of the user's directory ([`asmp_channel::default_dir`]).
 //!
 //! A FIFO has one writer and one reader at a time. Who puts becomes its writer at the first put, who gets its reader at
 //! the first get, and stays it until `rtf_destroy`; a put or a get of 0 bytes takes the role up in advance. Both ends may
@@ -14,9 +14,7 @@ mod user;
 mod watch;
 
 use crate::why::number;
-use asmp_rt::fifo::{Fifo, FifoWriter, Options};
-use asmp_rt::ring::{Overflow, RingError};
-use asmp_rt::shm::{Role, ShmError, default_dir};
+use asmp_channel::{Fifo, FifoWriter, Options, Overflow, RingError, Role, ShmError, default_dir};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
@@ -58,12 +56,12 @@ fn memory(fifo: c_uint, size: c_int) -> Result<Fifo, c_int> {
     let mut attempts = 1;
     let channel = loop {
         match find_or_make() {
-            Err(ShmError::Missing { .. }) if attempts < ATTEMPTS => attempts += 1,
+            Err(ShmError::NotFound { .. }) if attempts < ATTEMPTS => attempts += 1,
             other => break other.map_err(|error| number(&error))?,
         }
     };
     // Held by the real-time side as long as it lives.
-    channel.shared().take(Role::Server).map_err(|error| number(&error))?;
+    channel.shared().acquire(Role::Server).map_err(|error| number(&error))?;
     match channel.capacity_bytes() as u64 >= options.capacity_bytes {
         true => Ok(channel),
         false => Err(-libc::EBUSY),
@@ -90,7 +88,7 @@ pub extern "C" fn rtf_create(fifo: c_uint, size: c_int) -> c_int {
             return Err(-libc::EBUSY);
         }
         let channel = memory(fifo, size)?;
-        channel.note().store(0, Relaxed);
+        channel.user_word().store(0, Relaxed);
         place(slot, fifo, channel).map(|()| 0)
     };
     value(create())
@@ -154,18 +152,18 @@ pub extern "C" fn rtf_resize(fifo: c_uint, size: c_int) -> c_int {
         let options = Options { capacity_bytes: bytes * BYTES_PER_BYTE, overflow: Overflow::Refuse };
         let trial = Fifo::create(&default_dir(), &format!("rtf{fifo}-resized"), &options);
         drop(trial.map_err(|error| number(&error))?);
-        let (on_access, note) = (halves.on_access()?, halves.note()?);
+        let (on_access, note) = (halves.on_access()?, halves.user_word()?);
         slot.clear();
         let (channel, answer) = match Fifo::create(&default_dir(), &name_of(fifo), &options) {
             // Somebody who is neither end keeps the old one: it is taken up again.
             Err(ShmError::NameTaken { .. }) => (memory(fifo, 1)?, Err(-libc::EINVAL)),
             new => {
                 let new = new.map_err(|error| number(&error))?;
-                new.shared().take(Role::Server).map_err(|error| number(&error))?;
+                new.shared().acquire(Role::Server).map_err(|error| number(&error))?;
                 (new, Ok(0))
             }
         };
-        channel.note().store(note, Relaxed);
+        channel.user_word().store(note, Relaxed);
         place(slot, fifo, channel)?;
         halves.set_on_access(on_access)?;
         let mut watcher = slot.watcher.lock().unwrap_or_else(PoisonError::into_inner);
@@ -344,8 +342,8 @@ pub extern "C" fn rtf_create_rt_handler(fifo: c_uint, handler: RtfHandler) -> c_
 pub extern "C" fn rtf_make_user_pair(fifo_get: c_uint, fifo_put: c_uint) -> c_int {
     let pair = || {
         let (get, put) = (slot(fifo_get)?, slot(fifo_put)?);
-        put.halves()?.note()?;
-        get.halves()?.set_note(fifo_put + 1)?;
+        put.halves()?.user_word()?;
+        get.halves()?.set_user_word(fifo_put + 1)?;
         Ok(0)
     };
     value(pair())

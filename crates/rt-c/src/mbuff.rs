@@ -1,13 +1,12 @@
 //! RTLinux's mbuffs: named shared memory, and records in it that are never seen torn (those are not RTLinux's).
 //!
-//! All of them are of the user's directory ([`asmp_rt::shm::default_dir`]). Every alloc and attach maps the memory once
+//! All of them are of the user's directory ([`asmp_channel::default_dir`]). Every alloc and attach maps the memory once
 //! more; it goes with its last mapping, however the processes end that have one.
 
 mod record;
 
 use crate::why::{self, keep, pointer, set_errno};
-use asmp_rt::mbuff::{Mbuff, MbuffError};
-use asmp_rt::shm::{Pages, default_dir};
+use asmp_channel::{Mbuff, MbuffError, Pages, default_dir};
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Mutex, PoisonError};
@@ -23,7 +22,7 @@ fn number(error: &MbuffError) -> c_int {
     let number = match error {
         MbuffError::SizeMismatch { .. } => -libc::EIO,
         MbuffError::ViewMismatch { .. } => -libc::EBUSY,
-        MbuffError::Outside { .. } => -libc::EINVAL,
+        MbuffError::OutOfBounds { .. } => -libc::EINVAL,
         MbuffError::Shm(error) => why::number(error),
     };
     keep(number, error)

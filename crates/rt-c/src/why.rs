@@ -1,6 +1,6 @@
 //! What went wrong, beside an error number: each call that cannot be had leaves one line here, for the thread that made it.
 
-use asmp_rt::shm::ShmError;
+use asmp_channel::ShmError;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_longlong};
 use std::fmt::Display;
@@ -31,7 +31,7 @@ pub fn number(error: &ShmError) -> c_int {
     -match error {
         ShmError::NoRoom { .. } | ShmError::BadSize { .. } => libc::ENOMEM,
         ShmError::NameTaken { .. } | ShmError::RoleTaken { .. } | ShmError::Mismatch { .. } => libc::EBUSY,
-        ShmError::Missing { .. } => libc::ENODEV,
+        ShmError::NotFound { .. } => libc::ENODEV,
         ShmError::ForeignDir { .. } => libc::EACCES,
         ShmError::DirLocked { .. } => libc::ETIMEDOUT,
         ShmError::Io { cause, .. } => cause.raw_os_error().unwrap_or(libc::EIO),

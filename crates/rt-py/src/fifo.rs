@@ -4,9 +4,7 @@ use crate::bytes::{Target, from_object};
 use crate::errors::{self, BadRecord, BadSize};
 use crate::slot::{Slot, shown};
 use crate::wait::{Peer, deadline};
-use asmp_rt::fifo::{self as rt, LEAST_BYTES, MOST_BYTES, Options, Wake};
-use asmp_rt::ring::{Overflow, RingError};
-use asmp_rt::shm::Role;
+use asmp_channel::{MAX_FIFO_BYTES, MIN_FIFO_BYTES, Options, Overflow, RingError, Role, Wake};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -20,19 +18,20 @@ use std::time::{Duration, Instant};
 #[pyclass(frozen, module = "asmp_rt")]
 pub struct Fifo {
     dir: PathBuf,
-    slot: Slot<Arc<rt::Fifo>>,
+    slot: Slot<Arc<asmp_channel::Fifo>>,
 }
 
 impl Fifo {
-    fn of(dir: PathBuf, fifo: rt::Fifo) -> Self {
+    fn of(dir: PathBuf, fifo: asmp_channel::Fifo) -> Self {
         let name = fifo.shared().name().to_owned();
         Self { dir, slot: Slot::new("fifo", &name, Arc::new(fifo)) }
     }
 
     /// The FIFO, and another mapping of it that can become an end.
-    fn again(&self, py: Python<'_>) -> PyResult<(Arc<rt::Fifo>, rt::Fifo)> {
+    fn again(&self, py: Python<'_>) -> PyResult<(Arc<asmp_channel::Fifo>, asmp_channel::Fifo)> {
         let fifo = self.slot.with(py, |fifo| Arc::clone(fifo))?;
-        let end = py.detach(|| rt::Fifo::attach(&self.dir, fifo.shared().name())).map_err(errors::shm)?;
+        let end =
+            py.detach(|| asmp_channel::Fifo::attach(&self.dir, fifo.shared().name())).map_err(errors::shm)?;
         Ok((fifo, end))
     }
 }
@@ -61,13 +60,13 @@ impl Fifo {
                 return Err(PyValueError::new_err(line));
             }
         };
-        if !(LEAST_BYTES.into()..=MOST_BYTES.into()).contains(&capacity_bytes) {
-            let line = format!("{capacity_bytes} bytes: a fifo holds {LEAST_BYTES} to {MOST_BYTES}");
+        if !(MIN_FIFO_BYTES.into()..=MAX_FIFO_BYTES.into()).contains(&capacity_bytes) {
+            let line = format!("{capacity_bytes} bytes: a fifo holds {MIN_FIFO_BYTES} to {MAX_FIFO_BYTES}");
             return Err(BadSize::new_err(line));
         }
         let dir = crate::directory(dir);
         let options = Options { capacity_bytes: capacity_bytes as u64, overflow };
-        let made = py.detach(|| rt::Fifo::create(&dir, name, &options)).map_err(errors::shm)?;
+        let made = py.detach(|| asmp_channel::Fifo::create(&dir, name, &options)).map_err(errors::shm)?;
         Ok(Self::of(dir, made))
     }
 
@@ -78,7 +77,7 @@ impl Fifo {
     #[pyo3(signature = (name, *, dir = None))]
     fn attach(py: Python<'_>, name: &str, dir: Option<PathBuf>) -> PyResult<Self> {
         let dir = crate::directory(dir);
-        let found = py.detach(|| rt::Fifo::attach(&dir, name)).map_err(errors::shm)?;
+        let found = py.detach(|| asmp_channel::Fifo::attach(&dir, name)).map_err(errors::shm)?;
         Ok(Self::of(dir, found))
     }
 
@@ -137,7 +136,7 @@ impl Fifo {
 }
 
 struct Reading {
-    end: rt::FifoReader,
+    end: asmp_channel::FifoReader,
     /// Where a record goes before Python has an object for it.
     record: Vec<u8>,
 }
@@ -146,7 +145,7 @@ struct Reading {
 #[pyclass(frozen, subclass, module = "asmp_rt._native")]
 pub struct FifoReader {
     slot: Slot<Reading>,
-    watched: Slot<Arc<rt::Fifo>>,
+    watched: Slot<Arc<asmp_channel::Fifo>>,
     writer: Peer,
 }
 
@@ -324,8 +323,8 @@ fn filled(target: &Target, record: &[u8]) -> usize {
 /// The one writer of a FIFO, without asyncio: `asmp_rt.FifoWriter` is what `Fifo.writer()` gives.
 #[pyclass(frozen, subclass, module = "asmp_rt._native")]
 pub struct FifoWriter {
-    slot: Slot<rt::FifoWriter>,
-    watched: Slot<Arc<rt::Fifo>>,
+    slot: Slot<asmp_channel::FifoWriter>,
+    watched: Slot<Arc<asmp_channel::Fifo>>,
     reader: Peer,
 }
 
@@ -355,7 +354,7 @@ impl FifoWriter {
     fn wait_until(&self, py: Python<'_>, count: usize, end: Option<Instant>) -> PyResult<()> {
         let fifo = self.watched.with(py, |fifo| Arc::clone(fifo))?;
         // With no time it only looks.
-        let has_room = |end: &mut rt::FifoWriter| end.wait(count, Some(Duration::ZERO)).is_ok();
+        let has_room = |end: &mut asmp_channel::FifoWriter| end.wait(count, Some(Duration::ZERO)).is_ok();
         self.reader.wait(py, &fifo, end, || self.slot.with_detached(has_room))
     }
 }

@@ -12,7 +12,7 @@ mod record;
 mod slot;
 mod wait;
 
-use asmp_rt::shm::{Pages, default_dir};
+use asmp_channel::{Pages, default_dir};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 

@@ -2,8 +2,7 @@
 
 use crate::errors::{self, BadSize, InUse};
 use crate::slot::{Slot, shown};
-use asmp_rt::mbuff as rt;
-use asmp_rt::shm::MAX_BYTES;
+use asmp_channel::MAX_CHANNEL_BYTES;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -11,7 +10,7 @@ use std::ffi::c_int;
 use std::path::PathBuf;
 
 struct Mapped {
-    memory: rt::Mbuff,
+    memory: asmp_channel::Mbuff,
     /// Views that point into it.
     views: usize,
 }
@@ -25,7 +24,7 @@ pub struct Mbuff {
 }
 
 impl Mbuff {
-    fn of(memory: rt::Mbuff, readonly: bool) -> Self {
+    fn of(memory: asmp_channel::Mbuff, readonly: bool) -> Self {
         let name = memory.shared().name().to_owned();
         Self { slot: Slot::new("mbuff", &name, Mapped { memory, views: 0 }), readonly }
     }
@@ -33,8 +32,8 @@ impl Mbuff {
 
 /// Errors: BadSize.
 pub fn size(bytes: i128) -> PyResult<u64> {
-    let refused = || BadSize::new_err(format!("{bytes} bytes: an mbuff holds 1 to {MAX_BYTES}"));
-    u64::try_from(bytes).ok().filter(|bytes| (1..=MAX_BYTES).contains(bytes)).ok_or_else(refused)
+    let refused = || BadSize::new_err(format!("{bytes} bytes: an mbuff holds 1 to {MAX_CHANNEL_BYTES}"));
+    u64::try_from(bytes).ok().filter(|bytes| (1..=MAX_CHANNEL_BYTES).contains(bytes)).ok_or_else(refused)
 }
 
 #[pymethods]
@@ -53,7 +52,7 @@ impl Mbuff {
         dir: Option<PathBuf>,
     ) -> PyResult<Self> {
         let (dir, bytes) = (crate::directory(dir), size(size_bytes)?);
-        let made = py.detach(|| rt::Mbuff::alloc(&dir, name, bytes, crate::pages(huge)));
+        let made = py.detach(|| asmp_channel::Mbuff::alloc(&dir, name, bytes, crate::pages(huge)));
         Ok(Self::of(made.map_err(errors::mbuff)?, false))
     }
 
@@ -64,7 +63,7 @@ impl Mbuff {
     #[pyo3(signature = (name, *, readonly = false, dir = None))]
     fn attach(py: Python<'_>, name: &str, readonly: bool, dir: Option<PathBuf>) -> PyResult<Self> {
         let dir = crate::directory(dir);
-        let found = py.detach(|| rt::Mbuff::attach(&dir, name)).map_err(errors::mbuff)?;
+        let found = py.detach(|| asmp_channel::Mbuff::attach(&dir, name)).map_err(errors::mbuff)?;
         Ok(Self::of(found, readonly))
     }
 

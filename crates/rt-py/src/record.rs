@@ -3,7 +3,7 @@
 use crate::bytes::{Target, from_object};
 use crate::errors::{self, BadRecord, BadSize};
 use crate::slot::{Slot, shown};
-use asmp_rt::mbuff::{RawRecord, RawRecordWriter};
+use asmp_channel::{RawRecord, RawRecordWriter};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;

@@ -1,9 +1,8 @@
-//! Waiting for the other end of a FIFO, as one that watches it ([`asmp_rt::fifo::Fifo::watch_for`]): without the
+//! Waiting for the other end of a FIFO, as one that watches it ([`asmp_channel::Fifo::watch_for`]): without the
 //! interpreter, without a lock, in slices of 100 ms between which signals and `close` are noticed.
 
 use crate::errors::{PeerGone, TimedOut};
-use asmp_rt::fifo::Fifo;
-use asmp_rt::shm::Role;
+use asmp_channel::{Fifo, Role};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering::*, fence};

@@ -1,8 +1,7 @@
 //! What the kernel refuses to a process without rights. Each case runs in a process of its own that gives up its rights
 //! and limits first; root or not, the answers are the same.
 
-use asmp_rt::mbuff::Mbuff;
-use asmp_rt::shm::Pages;
+use asmp_channel::{Mbuff, Pages};
 use asmp_rt::thread::{RealTime, Refusal, Watch};
 use std::process::Command;
 use std::time::Duration;

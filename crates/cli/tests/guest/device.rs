@@ -1,8 +1,7 @@
 //! `asmp-rtf` as a device of CUSE: other people's programs read and write /dev/rtfN of a real kernel.
 
 use super::lab::{Process, Test, until};
-use asmp_rt::fifo::{Fifo, Options, Wake};
-use asmp_rt::ring::Overflow;
+use asmp_channel::{Fifo, Options, Overflow, Wake};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;

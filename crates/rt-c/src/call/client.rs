@@ -2,8 +2,8 @@
 
 use crate::call::{asmp_message, number, refused, timeout, value, words};
 use crate::why::{self, pointer};
-use asmp_rt::call::Client;
-use asmp_rt::shm::default_dir;
+use asmp_channel::call::Client;
+use asmp_channel::default_dir;
 use std::ffi::{c_char, c_int, c_longlong, c_uint};
 
 /// A client of a call channel, in a slot of its own; for one thread at a time.

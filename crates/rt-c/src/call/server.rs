@@ -4,8 +4,8 @@ use crate::call::{
     ASMP_CALL_DIRECT, ASMP_CALL_INHERIT, asmp_message, number, refused, timeout, value, words,
 };
 use crate::why::{self, keep, pointer};
-use asmp_rt::call::{Received, Scheduling, Server, Shape, Want};
-use asmp_rt::shm::default_dir;
+use asmp_channel::call::{Received, Scheduling, Server, Shape, Want};
+use asmp_channel::default_dir;
 use std::ffi::{c_char, c_int, c_longlong, c_uint};
 use std::mem::offset_of;
 

@@ -2,9 +2,9 @@
 //! these do not; and a full one may lose its oldest instead of refusing. `rtfN` names RTLinux's number N.
 
 use crate::why::{self, keep, pointer, timeout};
-use asmp_rt::fifo::{Fifo, FifoReader, FifoWriter, Options, WaitError, Wake};
-use asmp_rt::ring::{Overflow, RingError};
-use asmp_rt::shm::{Role, ShmError, default_dir};
+use asmp_channel::{
+    Fifo, FifoReader, FifoWriter, Options, Overflow, RingError, Role, ShmError, WaitError, Wake, default_dir,
+};
 use std::ffi::{c_char, c_int, c_longlong, c_ulonglong, c_void};
 use std::path::Path;
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl asmp_fifo {
             return Err(if matches!(self.end, End::Lost) { -libc::EIO } else { -libc::EBADF });
         };
         // Asked for first, since what is refused below is lost.
-        fifo.shared().take(role).map_err(|error| why::number(&error))?;
+        fifo.shared().acquire(role).map_err(|error| why::number(&error))?;
         if let End::Neither(fifo) = std::mem::replace(&mut self.end, End::Lost) {
             self.end = match role {
                 Role::Writer => {

@@ -5,9 +5,8 @@
 use crate::fifo::watch::Watcher;
 use crate::fifo::{RTF_NO, RtfHandler};
 use crate::why::number;
+use asmp_channel::{Fifo, FifoReader, FifoWriter, Role, ShmError, Wake};
 use asmp_rt::executive::pi_mutex::PiMutex;
-use asmp_rt::fifo::{Fifo, FifoReader, FifoWriter, Wake};
-use asmp_rt::shm::{Role, ShmError};
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, OnceLock};
@@ -73,7 +72,7 @@ impl<E: End> Half<E> {
     fn take_role(&mut self) -> Result<(), c_int> {
         let State::Mapped(channel) = &self.state else { return Ok(()) };
         // Asked for first, since what is refused below is lost.
-        channel.shared().take(E::ROLE).map_err(|error| number(&error))?;
+        channel.shared().acquire(E::ROLE).map_err(|error| number(&error))?;
         if let State::Mapped(channel) = std::mem::replace(&mut self.state, State::Lost) {
             self.state = State::Ours(E::of(channel).map_err(|error| number(&error))?);
         }
@@ -154,19 +153,19 @@ impl Halves {
                 }
             }
             if !was_ours && let State::Ours(reader) = std::mem::replace(&mut half.state, State::Lost) {
-                half.state = State::Mapped(reader.leave());
+                half.state = State::Mapped(reader.release());
             }
             Ok(())
         })
     }
 
-    pub fn note(&self) -> Result<u32, c_int> {
-        self.with_get(|half| Ok(half.channel()?.note().load(Relaxed)))
+    pub fn user_word(&self) -> Result<u32, c_int> {
+        self.with_get(|half| Ok(half.channel()?.user_word().load(Relaxed)))
     }
 
-    pub fn set_note(&self, note: u32) -> Result<(), c_int> {
+    pub fn set_user_word(&self, value: u32) -> Result<(), c_int> {
         self.with_get(|half| {
-            half.channel()?.note().store(note, Relaxed);
+            half.channel()?.user_word().store(value, Relaxed);
             Ok(())
         })
     }

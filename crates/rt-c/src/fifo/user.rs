@@ -3,9 +3,7 @@
 
 use crate::fifo::{RTF_NO, gather, name_of};
 use crate::why::number;
-use asmp_rt::fifo::{Fifo, FifoReader, FifoWriter, WaitError, Wake};
-use asmp_rt::ring::RingError;
-use asmp_rt::shm::{Role, default_dir};
+use asmp_channel::{Fifo, FifoReader, FifoWriter, RingError, Role, WaitError, Wake, default_dir};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -57,7 +55,7 @@ fn open(fifo: c_uint, flags: c_int) -> Result<rtf_file, c_int> {
         return Err(-libc::EINVAL);
     }
     let channel = attach(fifo)?;
-    let other = channel.note().load(Relaxed).checked_sub(1);
+    let other = channel.user_word().load(Relaxed).checked_sub(1);
     if reads && writes && other.is_none() {
         return Err(-libc::EINVAL);
     }

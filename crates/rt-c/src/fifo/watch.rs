@@ -4,8 +4,7 @@
 use crate::fifo::name_of;
 use crate::fifo::table::Halves;
 use crate::why::number;
-use asmp_rt::fifo::Fifo;
-use asmp_rt::shm::{Kind, Role, Shared};
+use asmp_channel::{Fifo, Kind, Role, SharedMemory};
 use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -27,7 +26,7 @@ impl Watcher {
         // The descriptor again, without a name of its own: the thread does not keep the channel alive.
         let io = |error: std::io::Error| -error.raw_os_error().unwrap_or(libc::EIO);
         let fd = halves.with_get(|half| half.channel()?.shared().as_fd().try_clone_to_owned().map_err(io))?;
-        let channel = Shared::from_fd(fd, &name_of(fifo), Kind::Fifo).and_then(Fifo::of);
+        let channel = SharedMemory::from_fd(fd, &name_of(fifo), Kind::Fifo).and_then(Fifo::from_shared);
         let channel = channel.map_err(|error| number(&error))?;
         let ends = Arc::new(AtomicBool::new(false));
         let told = ends.clone();

@@ -2,8 +2,7 @@
 
 use crate::mbuff::number;
 use crate::why::{self, pointer};
-use asmp_rt::mbuff::{MbuffError, RawRecord, RawRecordWriter};
-use asmp_rt::shm::{Pages, Role, default_dir};
+use asmp_channel::{MbuffError, Pages, RawRecord, RawRecordWriter, Role, default_dir};
 use std::ffi::{c_char, c_int, c_longlong, c_void};
 use std::path::Path;
 
@@ -25,7 +24,7 @@ impl asmp_record {
     fn writer(&mut self) -> Result<&mut RawRecordWriter, c_int> {
         if let End::Reads(record) = &self.end {
             // Asked for first, since what is refused below is lost.
-            record.shared().take(Role::Writer).map_err(|error| why::number(&error))?;
+            record.shared().acquire(Role::Writer).map_err(|error| why::number(&error))?;
             if let End::Reads(record) = std::mem::replace(&mut self.end, End::Lost) {
                 self.end = End::Writes(record.writer().map_err(|error| number(&error))?);
             }

@@ -5,10 +5,11 @@
 //! place back when it ends (a destructor of thread-specific data); one that is named after that gets another, which
 //! the next thread of its number does not inherit.
 //!
-//! A request for another period ([`Request`]) is written by turns with the lock held; the thread reads it between two
+//! A request for another period ([`Pair`]) is written by turns with the lock held; the thread reads it between two
 //! releases without ever waiting, and one that it meets half written after the kick that follows.
 
-use asmp_rt::thread::{Grid, Request};
+use asmp_channel::Pair;
+use asmp_rt::thread::Grid;
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -90,7 +91,7 @@ pub struct Place {
     pub stopped: AtomicU32,
     pub overruns: AtomicU64,
     /// Start and period as `pthread_make_periodic_np` was told; written with LOCK held.
-    request: Request,
+    request: Pair,
     own: UnsafeCell<Own>,
 }
 
@@ -148,7 +149,7 @@ impl Place {
             token: AtomicBool::new(false),
             stopped: AtomicU32::new(0),
             overruns: AtomicU64::new(0),
-            request: Request::new(),
+            request: Pair::new(),
             own: UnsafeCell::new(Own { plan: Plan::Never, taken: 0 }),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::place::Place;
 use crate::{compile, library, root};
-use asmp_rt::call::{Scheduling, Server, Shape, Want};
+use asmp_channel::call::{Scheduling, Server, Shape, Want};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

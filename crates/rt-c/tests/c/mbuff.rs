@@ -2,9 +2,7 @@
 
 use crate::place::{Place, until};
 use crate::{compile, library, permitted, root, rtlinux, shims};
-use asmp_rt::mbuff::{Mbuff, Record};
-use asmp_rt::plain::Plain;
-use asmp_rt::shm::Pages;
+use asmp_channel::{Mbuff, Pages, Plain, Record};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

@@ -3,9 +3,7 @@
 
 use crate::cuse::{self, Ask, Request};
 use crate::{attach, is_over};
-use asmp_rt::fifo::{FifoReader, FifoWriter, Wake};
-use asmp_rt::ring::RingError;
-use asmp_rt::shm::Role;
+use asmp_channel::{FifoReader, FifoWriter, RingError, Role, Wake};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 

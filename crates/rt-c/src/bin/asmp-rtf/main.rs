@@ -6,8 +6,7 @@ mod device;
 mod device_file;
 mod pump;
 
-use asmp_rt::fifo::Fifo;
-use asmp_rt::shm::{Role, ShmError, default_dir};
+use asmp_channel::{Fifo, Role, ShmError, default_dir};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -37,7 +36,7 @@ fn attach<E>(
 ) -> Result<Option<E>, String> {
     match Fifo::attach(channels, name).and_then(end) {
         Ok(end) => Ok(Some(end)),
-        Err(ShmError::Missing { .. } | ShmError::RoleTaken { .. }) => Ok(None),
+        Err(ShmError::NotFound { .. } | ShmError::RoleTaken { .. }) => Ok(None),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -5,9 +5,7 @@
 //! channel that still holds bytes for the real-time side is kept for the next real-time side.
 
 use crate::{LOOK, attach, complain, is_over};
-use asmp_rt::fifo::{FifoReader, FifoWriter, Wake};
-use asmp_rt::ring::RingError;
-use asmp_rt::shm::Role;
+use asmp_channel::{FifoReader, FifoWriter, RingError, Role, Wake};
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
