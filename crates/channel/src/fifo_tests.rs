@@ -121,7 +121,8 @@ fn a_writer_killed_at_any_moment_leaves_a_fifo_that_goes_on() {
                     Ok(0) => assert_ne!(reader.wait(Some(Duration::from_secs(20))), Err(WaitError::TimedOut)),
                     Ok(count) => {
                         let number = number(&bytes[..count]);
-                        // What the writer of the round before had left comes first; the new one counts from 1.
+                        // What the writer of the round before had left comes first; the new one
+                        // counts from 1.
                         writers += u32::from(number <= last);
                         assert!(writers <= 1, "{number} after {last}");
                         (last, seen) = (number, seen + 1);
@@ -258,7 +259,7 @@ fn roles_and_shapes_are_checked() {
     assert_eq!(a.capacity_bytes(), 1016);
     let first = a.into_writer(Wake::Never).unwrap();
     let second = Fifo::attach(dir.path(), "a").unwrap().into_writer(Wake::Never);
-    assert_eq!(second.unwrap_err().to_string(), "channel a has its writer already");
+    assert_eq!(second.unwrap_err().to_string(), "channel a already has a writer");
     drop(first);
     for bytes in [0, 15, (1 << 29) - 7, 1 << 29, 1 << 40] {
         let refused = Fifo::create(dir.path(), "b", &options(bytes, Overflow::Refuse)).unwrap_err();

@@ -1,10 +1,10 @@
-//! SharedMemory memory with a name (RTLinux's mbuff): raw bytes, or one record of a type that is never seen torn.
+//! Shared memory with a name (RTLinux's mbuff): raw bytes, or one record of a type.
 //!
-//! Set-up (`alloc`, `attach`) allocates and enters the kernel; what comes after does neither. The memory goes with
-//! its last mapping, however its processes end; its size is sealed (see [`crate::shm`]).
+//! Set-up (`alloc`, `attach`) allocates and makes system calls; later operations do neither. The
+//! memory lives until its last mapping ends, in whatever way its processes end. Its size is sealed.
 //!
-//! The other side may write anything at any time, also when it should not. So there is no `&mut [u8]` and no `&T`
-//! into this memory: raw access is by words that are atomics, by copies, or by a pointer whose user answers for it.
+//! The other side may write anything at any time. So there is no `&mut [u8]` and no `&T` into this
+//! memory. Access it by atomic words, by copies, or by a pointer at your own risk.
 
 use crate::plain::{self, Plain};
 use crate::seqlock::{Board, Overtaken, SLOTS, Writer};
@@ -14,27 +14,30 @@ use std::marker::PhantomData;
 use std::path::Path;
 use std::ptr::NonNull;
 
-/// How often `alloc` begins anew when others make and free the same name meanwhile.
+/// How often `alloc` retries when others create and free the same name meanwhile.
 const ATTEMPTS: u32 = 16;
-/// Bytes before the records: the control word, on a cache line of its own.
+/// Offset of the records in bytes: the control word has a cache line of its own.
 const RECORDS: usize = 64;
 
-/// Why an mbuff cannot be had.
+/// Why an mbuff could not be allocated, attached or accessed.
 #[derive(Debug, thiserror::Error)]
 pub enum MbuffError {
-    #[error(
-        "mbuff {name} has {found} bytes, {asked} were asked for: free it everywhere, or ask for its size"
-    )]
+    /// An mbuff of this name has another size.
+    #[error("mbuff {name} has {found} bytes, not {asked}: free it in all processes, or use its size")]
     SizeMismatch { name: String, found: u64, asked: u64 },
-    #[error("mbuff {name} holds {found}, {asked} was asked for")]
+    /// The mbuff holds raw bytes instead of a record, a record instead of raw bytes, or a record of
+    /// another size.
+    #[error("mbuff {name} holds {found}, expected {asked}")]
     ViewMismatch { name: String, found: String, asked: String },
-    #[error("{offset}+{bytes} is beyond the {size} bytes of mbuff {name}")]
+    /// The range is not inside the mbuff.
+    #[error("{bytes} bytes at offset {offset} exceed the {size} bytes of mbuff {name}")]
     OutOfBounds { name: String, offset: usize, bytes: usize, size: usize },
+    /// The shared memory failed.
     #[error(transparent)]
     Shm(#[from] ShmError),
 }
 
-/// Mapped shared memory; dropping it is `mbuff_free` and `mbuff_detach`.
+/// Mapped shared memory. Dropping it unmaps it (`mbuff_free` and `mbuff_detach`).
 #[derive(Debug)]
 pub struct Mbuff {
     shared: SharedMemory,
@@ -42,18 +45,20 @@ pub struct Mbuff {
 }
 
 impl Mbuff {
-    /// Makes `bytes` of zeroed memory, or attaches to what has this name and size. Errors: `SizeMismatch`,
-    /// `ViewMismatch` (it holds records), and those of [`SharedMemory::create`].
+    /// Creates `bytes` bytes of zeroed memory, or attaches to memory of this name and size.
+    /// Allocates and blocks: for set-up only. Errors: `SizeMismatch`, `ViewMismatch` (it holds a
+    /// record), `Shm`.
     pub fn alloc(dir: &Path, name: &str, bytes: u64, pages: Pages) -> Result<Self, MbuffError> {
         Self::alloc_for(dir, name, bytes, None, pages)
     }
 
-    /// Attaches to what exists, of whatever size. Errors: `ViewMismatch`, and those of [`SharedMemory::attach`].
+    /// Attaches to existing memory of any size. Allocates and blocks: for set-up only. Errors:
+    /// `ViewMismatch`, `Shm`.
     pub fn attach(dir: &Path, name: &str) -> Result<Self, MbuffError> {
         Self::attach_for(dir, name, None)
     }
 
-    /// `record`: bytes of its records. `bytes` then follows from it.
+    /// `record`: bytes of its record, which determine `bytes`.
     fn alloc_for(
         dir: &Path,
         name: &str,
@@ -86,12 +91,12 @@ impl Mbuff {
         Self::checked(SharedMemory::attach(dir, name, Kind::Mbuff)?, record)
     }
 
-    /// What the creator's parameters say is checked against what is really there.
+    /// Checks the parameters of the creator against the size of the memory.
     fn checked(shared: SharedMemory, record: Option<usize>) -> Result<Self, MbuffError> {
         let [bytes, found, ..] = shared.parameters();
         let name = || shared.name().to_owned();
         if bytes == 0 || bytes > shared.body_bytes() as u64 {
-            let found = format!("it says {bytes} bytes and has {}", shared.body_bytes());
+            let found = format!("its header says {bytes} bytes, it has {}", shared.body_bytes());
             return Err(ShmError::Mismatch { name: name(), found }.into());
         }
         let asked = record.unwrap_or(0) as u64;
@@ -106,28 +111,29 @@ impl Mbuff {
         Ok(Self { shared, bytes: bytes as usize })
     }
 
-    /// Bytes that were asked for.
+    /// The size in bytes, as requested by its creator.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
+    /// The memory itself: its name, descriptor and roles.
     pub fn shared(&self) -> &SharedMemory {
         &self.shared
     }
 
-    /// The first byte, 64-byte aligned; valid as long as `self`. Whoever uses it must expect any value at any time,
-    /// and use volatile or atomic accesses.
+    /// The first byte, aligned to 64 bytes and valid as long as `self`. Use volatile or atomic
+    /// accesses, and expect any value at any time.
     pub fn pointer(&self) -> NonNull<u8> {
         self.shared.body()
     }
 
-    /// The memory as words, the last bytes of a size that is no multiple of 8 left out.
+    /// The memory as words, without the last bytes if the size is no multiple of 8.
     pub fn words(&self) -> &[AtomicU64] {
         self.shared.words(0, self.bytes / 8)
     }
 
-    /// Copies bytes out; a concurrent write may be seen in part. O(bytes), no system call, no allocation. Errors:
-    /// `OutOfBounds`.
+    /// Copies bytes out. It may see a part of a concurrent write. O(bytes), no system call, no
+    /// allocation. Errors: `OutOfBounds`.
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), MbuffError> {
         let words = self.within(offset, into.len())?;
         for (place, bytes) in pieces(offset, into.len()) {
@@ -137,7 +143,8 @@ impl Mbuff {
         Ok(())
     }
 
-    /// Copies bytes in, and touches no other byte. O(bytes), no system call, no allocation. Errors: `OutOfBounds`.
+    /// Copies bytes in, and changes no other byte. O(bytes), no system call, no allocation. Errors:
+    /// `OutOfBounds`.
     pub fn write(&self, offset: usize, from: &[u8]) -> Result<(), MbuffError> {
         let words = self.within(offset, from.len())?;
         for (place, bytes) in pieces(offset, from.len()) {
@@ -149,7 +156,7 @@ impl Mbuff {
             let after = u64::from_ne_bytes(after);
             match whole {
                 true => word.store(after, Relaxed),
-                // Only bits of our own bytes change, whatever the neighbours do meanwhile.
+                // Changes bits of our own bytes only, also while others change their neighbours.
                 false => _ = word.fetch_xor(before ^ after, Relaxed),
             }
         }
@@ -159,7 +166,7 @@ impl Mbuff {
     /// All words, if the range is inside.
     fn within(&self, offset: usize, bytes: usize) -> Result<&[AtomicU64], MbuffError> {
         match offset.checked_add(bytes).is_some_and(|end| end <= self.bytes) {
-            // The body ends with a page: the word that holds the last byte is in it.
+            // The body ends at a page boundary, so it contains the whole last word.
             true => Ok(self.shared.words(0, self.bytes.div_ceil(8))),
             false => {
                 let (name, size) = (self.shared.name().to_owned(), self.bytes);
@@ -169,7 +176,8 @@ impl Mbuff {
     }
 }
 
-/// The words that a range of bytes lies in: where each begins, and which of its bytes are meant.
+/// The words that contain a range of bytes: the offset of each, and which of its bytes belong to
+/// the range.
 fn pieces(offset: usize, bytes: usize) -> impl Iterator<Item = (usize, std::ops::Range<usize>)> {
     let end = offset + bytes;
     let first = offset - offset % 8;
@@ -180,8 +188,8 @@ fn words(bytes: usize) -> usize {
     bytes.div_ceil(8)
 }
 
-/// An mbuff that holds a record of so many bytes, whatever they mean: one writer that never waits, readers that never
-/// see half of one. [`Record`] is this with a type.
+/// An mbuff that holds one record of bytes. The one writer never waits, and readers see whole
+/// records only. [`Record`] is the same with a type.
 #[derive(Debug)]
 pub struct RawRecord {
     mbuff: Mbuff,
@@ -189,20 +197,21 @@ pub struct RawRecord {
 }
 
 impl RawRecord {
-    /// Makes it, or attaches to what has this name and records of this size. Errors: `ViewMismatch`, and those of
-    /// [`Mbuff::alloc`] (0 bytes: `BadSize`).
+    /// Creates a record of `bytes` bytes, or attaches to one of this name and size. Allocates and
+    /// blocks: for set-up only. Errors: those of [`Mbuff::alloc`] (0 bytes: `BadSize`).
     pub fn alloc(dir: &Path, name: &str, bytes: usize, pages: Pages) -> Result<Self, MbuffError> {
         let whole = check(bytes)? + RECORDS as u64;
         Ok(Self { mbuff: Mbuff::alloc_for(dir, name, whole, Some(bytes), pages)?, bytes })
     }
 
-    /// Attaches to what exists. Errors: `ViewMismatch`, and those of [`SharedMemory::attach`].
+    /// Attaches to an existing record of this size. Allocates and blocks: for set-up only. Errors:
+    /// those of [`Mbuff::attach`].
     pub fn attach(dir: &Path, name: &str, bytes: usize) -> Result<Self, MbuffError> {
         check(bytes)?;
         Ok(Self { mbuff: Mbuff::attach_for(dir, name, Some(bytes))?, bytes })
     }
 
-    /// Attaches to what exists, with records of whatever size. Errors: as [`RawRecord::attach`].
+    /// Attaches to an existing record of any size. Errors: as [`RawRecord::attach`].
     pub fn attach_any(dir: &Path, name: &str) -> Result<Self, MbuffError> {
         let shared = SharedMemory::attach(dir, name, Kind::Mbuff)?;
         let bytes = shared.parameters()[1] as usize;
@@ -214,22 +223,24 @@ impl RawRecord {
         Ok(Self { mbuff: Mbuff::checked(shared, Some(bytes))?, bytes })
     }
 
-    /// Becomes the one writer. It goes on from the last whole record, whatever became of the writer before. Errors:
-    /// `RoleTaken`.
+    /// Acquires the role of the writer. It continues after the last whole record, however the
+    /// writer before it ended. Errors: `Shm` (`RoleTaken`).
     pub fn writer(self) -> Result<RawRecordWriter, MbuffError> {
         self.mbuff.shared.acquire(Role::Writer)?;
         let writer = Writer::attach(&self.board());
         Ok(RawRecordWriter { record: self, writer })
     }
 
-    /// Copies the newest whole record and gives its number, 1 being the first; `None` before that. Bounded: at most 16
-    /// copies. No system call, no allocation; does not wait for a writer that stopped half-way. Errors: `Overtaken`.
-    /// Panics if `into` is not of the record's size.
+    /// Copies the newest whole record and returns its number, from 1. `None`: there is no record
+    /// yet. Bounded: at most 16 copies. No system call, no allocation. It does not wait for a
+    /// writer that stopped inside a write. Errors: `Overtaken`. Panics if `into` does not have the
+    /// record's size.
     pub fn read(&self, into: &mut [u8]) -> Result<Option<u64>, Overtaken> {
-        assert_eq!(into.len(), self.bytes, "a record is read whole");
+        assert_eq!(into.len(), self.bytes, "a record is read as a whole");
         self.board().read(into)
     }
 
+    /// The memory itself: its name, descriptor and roles.
     pub fn shared(&self) -> &SharedMemory {
         self.mbuff.shared()
     }
@@ -239,12 +250,12 @@ impl RawRecord {
         self.bytes
     }
 
-    /// Is there a writer, alive, in another place than this value? One system call.
+    /// Whether another living process or value is the writer. One system call.
     pub fn has_writer(&self) -> bool {
         self.mbuff.shared.is_held(Role::Writer)
     }
 
-    /// Control word, then the slots.
+    /// The control word and the slots.
     fn board(&self) -> Board<'_> {
         let [newest] = self.mbuff.shared.words(0, 1) else { unreachable!("one word was asked for") };
         let slots = self.mbuff.shared.words(RECORDS, SLOTS * words(self.bytes));
@@ -252,7 +263,7 @@ impl RawRecord {
     }
 }
 
-/// Bytes of all slots of records of so many bytes.
+/// Bytes of all slots for records of `bytes` bytes. Errors: `BadSize`.
 fn check(bytes: usize) -> Result<u64, ShmError> {
     match bytes as u64 {
         bytes @ 1..=MAX_CHANNEL_BYTES => Ok(SLOTS as u64 * bytes.next_multiple_of(8)),
@@ -260,7 +271,7 @@ fn check(bytes: usize) -> Result<u64, ShmError> {
     }
 }
 
-/// The one writer; dropping it lets another be.
+/// The writer of a record. Dropping it releases the role.
 #[derive(Debug)]
 pub struct RawRecordWriter {
     record: RawRecord,
@@ -268,19 +279,21 @@ pub struct RawRecordWriter {
 }
 
 impl RawRecordWriter {
-    /// Makes `value` the newest record. Wait-free: O(bytes), no system call, no allocation, whatever readers do. Panics if
-    /// `value` is not of the record's size.
+    /// Makes `value` the newest record. Wait-free, independent of readers: O(bytes), no system
+    /// call, no allocation. Panics if `value` does not have the record's size.
     pub fn write(&mut self, value: &[u8]) {
-        assert_eq!(value.len(), self.record.bytes, "a record is written whole");
+        assert_eq!(value.len(), self.record.bytes, "a record is written as a whole");
         self.writer.write(&self.record.board(), value);
     }
 
+    /// The record of this writer.
     pub fn record(&self) -> &RawRecord {
         &self.record
     }
 }
 
-/// An mbuff that holds a record of type `T`: one writer that never waits, readers that never see half of one.
+/// An mbuff that holds one record of type `T`. The one writer never waits, and readers see whole
+/// records only.
 #[derive(Debug)]
 pub struct Record<T> {
     raw: RawRecord,
@@ -316,7 +329,7 @@ impl<T: Plain> Record<T> {
     }
 }
 
-/// The one writer; dropping it lets another be.
+/// The writer of a record. Dropping it releases the role.
 #[derive(Debug)]
 pub struct RecordWriter<T> {
     raw: RawRecordWriter,

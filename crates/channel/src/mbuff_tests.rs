@@ -34,12 +34,12 @@ fn another_size_or_view_is_refused_with_both() {
     let dir = dir();
     let a = Mbuff::alloc(dir.path(), "a", 100, Pages::Normal).unwrap();
     let error = Mbuff::alloc(dir.path(), "a", 101, Pages::Normal).unwrap_err().to_string();
-    assert!(error.starts_with("mbuff a has 100 bytes, 101 were asked for"), "{error}");
+    assert!(error.starts_with("mbuff a has 100 bytes, not 101: free it"), "{error}");
     let error = Record::<u64>::attach(dir.path(), "a").unwrap_err().to_string();
-    assert_eq!(error, "mbuff a holds raw bytes, a record of 8 bytes was asked for");
+    assert_eq!(error, "mbuff a holds raw bytes, expected a record of 8 bytes");
     let _b = Record::<[u32; 3]>::alloc(dir.path(), "b", Pages::Normal).unwrap();
     let error = Record::<u64>::alloc(dir.path(), "b", Pages::Normal).unwrap_err().to_string();
-    assert_eq!(error, "mbuff b holds a record of 12 bytes, a record of 8 bytes was asked for");
+    assert_eq!(error, "mbuff b holds a record of 12 bytes, expected a record of 8 bytes");
     assert!(matches!(Mbuff::attach(dir.path(), "b"), Err(MbuffError::ViewMismatch { .. })));
     for (offset, bytes) in [(0, 101), (100, 1), (usize::MAX, 1)] {
         let mut into = vec![0; bytes];
@@ -121,7 +121,7 @@ fn a_record_of_bytes_is_a_record_of_a_type_of_that_size() {
     assert_eq!((raw.read(&mut bytes), &bytes), (Ok(Some(1)), b"thirteen byte"));
     assert!((raw.bytes(), raw.has_writer()) == (13, true) && !writer.record().has_writer());
     let error = RawRecord::attach(dir.path(), "a", 14).unwrap_err().to_string();
-    assert_eq!(error, "mbuff a holds a record of 13 bytes, a record of 14 bytes was asked for");
+    assert_eq!(error, "mbuff a holds a record of 13 bytes, expected a record of 14 bytes");
     for bytes in [0, (1 << 30) + 1, usize::MAX] {
         let refused = RawRecord::alloc(dir.path(), "b", bytes, Pages::Normal);
         assert!(matches!(refused, Err(MbuffError::Shm(ShmError::BadSize { .. }))), "{bytes}");
@@ -135,7 +135,7 @@ fn a_record_of_whatever_size_is_found_with_its_size() {
     assert_eq!(RawRecord::attach_any(dir.path(), "a").unwrap().bytes(), 12);
     let _plain = Mbuff::alloc(dir.path(), "b", 100, Pages::Normal).unwrap();
     let error = RawRecord::attach_any(dir.path(), "b").unwrap_err().to_string();
-    assert_eq!(error, "mbuff b holds raw bytes, a record was asked for");
+    assert_eq!(error, "mbuff b holds raw bytes, expected a record");
 }
 
 #[test]
@@ -255,7 +255,8 @@ fn a_scribbler_stops_neither_reader_nor_writer_and_is_forgotten_when_it_is_gone(
     }
     enemy.kill().unwrap();
     enemy.wait().unwrap();
-    // All 1000 at once on CPUs of their own; where others want them too, one for each turn of the enemy.
+    // All 1000 at once on CPUs of their own; where others want them too, one for each turn of the
+    // enemy.
     assert!(seen > 10, "{seen}");
     writer.write(&[7; 16]);
     assert!(matches!(record.read(), Ok(Some((_, value))) if value == [7; 16]));

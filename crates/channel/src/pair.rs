@@ -1,8 +1,8 @@
 //! Two numbers from threads that may wait to one that may not: seen both or not at all.
 //!
-//! A seqlock. Writers exclude each other with a lock of the caller. The reader never waits. It finds
-//! nothing new, or both numbers, or a write in progress, which it leaves for its next look. So a
-//! writer makes the reader look again afterwards.
+//! A seqlock. Writers exclude each other with a lock of the caller. The reader never waits. It
+//! finds nothing new, or both numbers, or a write in progress, which it leaves for its next look.
+//! So a writer makes the reader look again afterwards.
 
 use crate::sync::{AtomicI64, AtomicU32, Ordering, const_fn, fence};
 

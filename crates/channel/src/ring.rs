@@ -1,52 +1,64 @@
-//! The algorithm of the rt-FIFO: frames of bytes from one writer to one reader through memory that both can
-//! write. `put` is wait-free. Nobody allocates, locks or enters the kernel.
+//! The algorithm of the FIFO: frames of bytes from one writer to one reader, through memory that
+//! both can write.
 //!
-//! Memory: a power of two of 64-bit words, and two positions that count words from the beginning of time
-//! (2^64 words last for ever). A frame is a header word, then its bytes, padded to a word. The header holds the
-//! lower half of its own position and the length: it is stored last, and the word after the frame is made 0
-//! before, so the reader finds a frame by looking where the next one begins and touches no other line of the
-//! writer (as FastForward does: Giacomoni et al., PPoPP 2008). `head` is for those who attach later. The writer
-//! alone moves `head`; the reader moves `tail`, and so does the writer when it drops the oldest.
+//! A put is wait-free. Neither end allocates, locks or enters the kernel.
 //!
-//! **Nobody trusts what the other side can write.** Each end keeps its own position, the capacity and the policy
-//! outside the shared memory; of the other's position only the distance counts, and a distance beyond the
-//! capacity, a header of another position or a length beyond the ring is `Corrupt`. Indices are masked, so whatever
-//! stands there is never followed out of the memory. Words are atomics: a torn frame is thrown away, never
-//! undefined behaviour.
+//! # Layout
+//! The ring is a power of two of 64-bit words. Two shared positions, `head` and `tail`, count words
+//! since the ring was made and do not overflow in practice (2^64 words). A frame is a header word,
+//! then its bytes, padded to whole words.
+//!
+//! # Approach
+//! The header holds the lower half of its own position and the frame's length in bytes. The writer
+//! stores 0 in the word after the frame, then the bytes, and the header last. So the reader finds a
+//! frame by looking at the word where the next one begins, and touches no other cache line of the
+//! writer (FastForward: Giacomoni et al., PPoPP 2008). `head` serves ends that attach later. Only
+//! the writer moves `head`. The reader moves `tail`, and so does the writer when it drops a frame.
+//!
+//! # Invariants against a hostile other side
+//! - Each end keeps its own position, the capacity and the policy outside the shared memory.
+//! - Of the other end's position only the distance counts. A distance beyond the capacity is
+//!   damage.
+//! - A header of another position, or of a length beyond the ring, is damage: `Corrupt`.
+//! - Indices are masked, so no value leads outside the memory.
+//! - Words are atomics: a torn frame is discarded and is never undefined behaviour.
 
 use crate::sync::{AtomicU64, Ordering::*};
 
-/// How often a reader begins anew because the writer dropped the frame it was reading, before it says so.
+/// How often a reader retries when the writer drops the frame that it is reading.
 const ATTEMPTS: u32 = 16;
-/// After so many empty looks in a row the reader compares its position with `head`: scribbled-over headers show.
+/// After so many empty reads in a row the reader compares its position with `head`, which reveals
+/// an overwritten header.
 const EMPTY_LOOKS: u32 = 64;
 
-/// What a full ring does with a new frame.
+/// What a full FIFO does with a new frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overflow {
-    /// It is not taken: `Full`.
+    /// Refuses it: `Full`.
     Refuse,
-    /// The oldest frames make room, and are counted.
+    /// Drops the oldest frames to make room, and counts them.
     DropOldest,
 }
 
-/// Why a frame was not taken or given.
+/// Why a put or a get failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
     /// There is no room for the whole frame (ENOSPC).
-    #[error("no room for the whole frame")]
+    #[error("the FIFO is full: no room for the whole frame")]
     Full,
-    #[error("an empty frame, or one larger than the ring")]
+    /// The frame is empty, or larger than the whole ring.
+    #[error("invalid frame length: it is 0 or exceeds the capacity of the FIFO")]
     BadLength,
-    /// The writer dropped frame after frame while each was being read.
-    #[error("the writer is overtaking the reader; try again")]
+    /// The writer dropped frame after frame while the reader copied them.
+    #[error("the writer overtook the reader: try again")]
     Overtaken,
-    /// The other side wrote into the control words what cannot be. The ring goes on from an empty state.
-    #[error("the other side has corrupted the ring; what was in it is lost")]
+    /// The other end wrote impossible values into the shared words. The reader discards the
+    /// contents and continues with an empty ring.
+    #[error("the other end corrupted the FIFO: its contents are lost")]
     Corrupt,
 }
 
-/// The words of frames, by positions; of a power of two.
+/// The words of frames, addressed by position. Their number is a power of two.
 #[derive(Debug, Clone, Copy)]
 struct Words<'a>(&'a [AtomicU64]);
 
@@ -63,13 +75,13 @@ impl<'a> Words<'a> {
         &from[..count.min(from.len())]
     }
 
-    /// The words of one line, if the memory does not end in between.
+    /// The words of one cache line, unless the ring wraps around inside it.
     #[inline(always)]
     fn line(self, position: u64) -> Option<&'a [AtomicU64; 8]> {
         self.0[(position as usize) & (self.0.len() - 1)..].first_chunk::<8>()
     }
 
-    /// Where the memory ends, it goes on at its beginning.
+    /// Stores `bytes` from `position` on, and wraps around at the end of the ring.
     fn store(self, position: u64, bytes: &[u8]) {
         let run = self.run(position, bytes.len().div_ceil(8));
         let (now, later) = bytes.split_at(bytes.len().min(run.len() * 8));
@@ -77,7 +89,7 @@ impl<'a> Words<'a> {
         store_bytes(self.run(position.wrapping_add(run.len() as u64), later.len().div_ceil(8)), later);
     }
 
-    /// Bytes from `offset` on of a frame whose bytes begin at `position`.
+    /// Copies out bytes from `offset` on, of a frame whose bytes begin at `position`.
     #[inline]
     fn load(self, position: u64, offset: u64, into: &mut [u8]) {
         if offset.is_multiple_of(8) {
@@ -115,7 +127,7 @@ pub struct Ring<'a> {
 }
 
 impl<'a> Ring<'a> {
-    /// `None`: `words` is not a power of two long, is shorter than 4 or longer than 2^31.
+    /// `None`: the length of `words` is not a power of two, or not between 4 and 2^31.
     pub fn new(
         head: &'a AtomicU64,
         tail: &'a AtomicU64,
@@ -126,20 +138,21 @@ impl<'a> Ring<'a> {
         fits.then_some(Self { head, tail, words: Words(words), overflow })
     }
 
-    /// Words of frames that fit at once: one less than there are, for the 0 that follows the last.
+    /// Words that all frames may take: one is left for the 0 that follows the last frame.
     fn capacity(&self) -> u64 {
         self.words.0.len() as u64 - 1
     }
 
-    /// Words that a frame takes, its header included. `None`: it can never be put in.
+    /// Words that a frame takes, its header included. `None`: it never fits.
     #[inline]
     fn frame_words(&self, bytes: u64) -> Option<u64> {
         let words = 1 + bytes.div_ceil(8);
         (bytes > 0 && words <= self.capacity()).then_some(words)
     }
 
-    /// Bytes and words of the frame at `position`, if its header can be one. Acquire pairs with the writer's Release
-    /// of the header: the frame's words are there, and the 0 behind them.
+    /// Bytes and words of the frame at `position`. `Ok(None)`: there is none yet. `Err`: its header
+    /// is damaged. Acquire pairs with the writer's Release of the header: the frame's words are
+    /// there, and the 0 after them.
     #[inline]
     fn frame(&self, position: u64) -> Result<Option<(u64, u64)>, ()> {
         match self.words.at(position).load(Acquire) {
@@ -160,7 +173,7 @@ fn store_line(places: &[AtomicU64; 8], line: &[u8; 64]) {
     }
 }
 
-/// Lines first: a loop of constant length costs half the instructions.
+/// Stores whole cache lines first: a loop of constant length costs half the instructions.
 fn store_bytes(places: &[AtomicU64], bytes: &[u8]) {
     let (lines, rest) = bytes.as_chunks::<64>();
     for (places, line) in places.as_chunks::<8>().0.iter().zip(lines) {
@@ -172,36 +185,37 @@ fn store_bytes(places: &[AtomicU64], bytes: &[u8]) {
         place.store(u64::from_ne_bytes(*word), Relaxed);
     }
     if !rest.is_empty() {
-        // What the last word lacks is 0.
+        // Bytes after the end of the last word are 0.
         let mut word = [0; 8];
         word[..rest.len()].copy_from_slice(rest);
         places[words.len()].store(u64::from_ne_bytes(word), Relaxed);
     }
 }
 
-/// Half a word: the part of a position that a header repeats, and the length.
+/// Mask of half a word: the part of a position that a header repeats, and the length.
 const TAG: u64 = u32::MAX as u64;
 
-/// The end that puts frames in: its own memory, to be used with the same ring always.
+/// The private state of the writing end. Use it with one ring only.
 #[derive(Debug)]
 pub struct Writer {
-    /// Our own position: what stands in the shared memory is only for those who attach.
+    /// Our own position. The shared `head` is only for ends that attach later.
     head: u64,
-    /// As far as the reader is known to have come: the shared one is read only when this leaves no room.
+    /// The last known position of the reader. The shared `tail` is read only when this leaves no
+    /// room.
     tail: u64,
-    /// Frames thrown away to make room.
+    /// Frames dropped to make room.
     pub dropped: u64,
     /// Bytes of those frames.
     pub dropped_bytes: u64,
-    /// How often the shared words held what no reader writes.
+    /// How often the shared words held values that no reader writes.
     pub corrupted: u64,
 }
 
 impl Writer {
-    /// Takes up where the shared head stands (0 in a new ring), or behind the frames that a writer may have
-    /// finished before it died and not counted.
+    /// Continues at the shared head (0 in a new ring). A writer may have died after it finished a
+    /// frame and before it moved the head: such frames are kept.
     pub fn attach(ring: &Ring) -> Self {
-        // Acquire pairs with Release of head: what an earlier writer put in before it ended is there.
+        // Acquire pairs with Release of head: the frames of an earlier writer are there.
         let counted = ring.head.load(Acquire);
         let mut head = counted;
         while let Ok(Some((_, words))) = ring.frame(head) {
@@ -210,7 +224,7 @@ impl Writer {
             }
             head = head.wrapping_add(words);
         }
-        // In an honest ring it is 0 already.
+        // In an undamaged ring it is 0 already.
         ring.words.at(head).store(0, Relaxed);
         // Release pairs with the reader's Acquire of head.
         ring.head.store(head, Release);
@@ -220,11 +234,11 @@ impl Writer {
         Self { head, tail, dropped: 0, dropped_bytes: 0, corrupted: 0 }
     }
 
-    /// Puts a whole frame in, or nothing. Bounded: O(bytes), plus O(frames dropped) with `DropOldest`. No system
-    /// call, no allocation. Errors: `BadLength`; `Full` (with `Refuse`).
+    /// Puts a whole frame in, or nothing. Bounded: O(bytes), plus O(frames dropped) with
+    /// `DropOldest`. No system call, no allocation. Errors: `BadLength`; `Full` (with `Refuse`).
     #[inline(always)]
     pub fn put(&mut self, ring: &Ring, bytes: &[u8]) -> Result<(), RingError> {
-        // A record of one line costs no loop and no call.
+        // Fast path: a frame of one cache line costs no loop and no call.
         if let Ok(line) = <&[u8; 64]>::try_from(bytes)
             && self.room(ring) > 8
             && let Some(places) = ring.words.line(self.head.wrapping_add(1))
@@ -247,20 +261,21 @@ impl Writer {
         Ok(())
     }
 
-    /// The frame's bytes are there: its header now, and who looks sees all of it.
+    /// Publishes a frame whose bytes are stored: stores its header and moves the head.
     #[inline(always)]
     fn publish(&mut self, ring: &Ring, length: u64, need: u64) {
         let (words, head) = (ring.words, self.head);
         let next = head.wrapping_add(need);
         words.at(next).store(0, Relaxed);
-        // Release pairs with the reader's Acquire of the header: it sees the frame's words and the 0 behind them.
+        // Release pairs with the reader's Acquire of the header: it sees the frame's words and the
+        // 0 after them.
         words.at(head).store((head & TAG) << 32 | length, Release);
         self.head = next;
-        // Release pairs with the Acquire of who looks at head: the header is there.
+        // Release pairs with every Acquire of head: the header is there.
         ring.head.store(next, Release);
     }
 
-    /// Is there room for a frame of so many bytes? Looks at the reader's position.
+    /// Whether a frame of so many bytes fits. Reads the reader's position.
     pub fn has_room(&mut self, ring: &Ring, bytes: usize) -> bool {
         self.refresh(ring);
         let fits = ring.frame_words(bytes as u64).is_some_and(|need| need <= self.room(ring));
@@ -270,7 +285,8 @@ impl Writer {
         fits
     }
 
-    /// In case somebody scribbled over it: a reader that has lost its way finds it by our position.
+    /// Stores our position in the shared head again, in case something overwrote it. A reader that
+    /// found damage continues there.
     fn republish(&self, ring: &Ring) {
         // Release pairs with the reader's Acquire of head.
         ring.head.store(self.head, Release);
@@ -295,17 +311,18 @@ impl Writer {
         Ok(())
     }
 
-    /// Looks how far the reader has come.
+    /// Reads the position of the reader.
     fn refresh(&mut self, ring: &Ring) {
         // Acquire pairs with the reader's Release of tail: its reads of those words are done.
         let tail = ring.tail.load(Acquire);
-        // It only ever goes forward, and never beyond what was put in.
+        // A valid position only moves forward, and never beyond the head.
         if self.head.wrapping_sub(tail) <= self.head.wrapping_sub(self.tail) {
             self.tail = tail;
             return;
         }
         self.corrupted += 1;
-        // Beyond is a reader who took what somebody forged. It would find nothing and we no room, for ever: we follow it.
+        // A reader beyond the head took a forged frame. It would find no frames and we no room, for
+        // ever. So we follow it.
         if ring.overflow == Overflow::Refuse && tail.wrapping_sub(self.head) <= ring.capacity() {
             (self.head, self.tail) = (tail, tail);
             ring.words.at(tail).store(0, Relaxed);
@@ -313,18 +330,19 @@ impl Writer {
         }
     }
 
-    /// Takes the oldest frame away from the reader, if it has not taken it meanwhile.
+    /// Drops the oldest frame, unless the reader has taken it meanwhile.
     fn drop_oldest(&mut self, ring: &Ring) {
         let held = self.head.wrapping_sub(self.tail);
         let (bytes, next) = match ring.frame(self.tail) {
             Ok(Some((bytes, words))) if words <= held => (bytes, self.tail.wrapping_add(words)),
-            // Somebody scribbled over the header: everything goes.
+            // Something overwrote the header: drop all frames.
             _ => {
                 self.corrupted += 1;
                 (0, self.head)
             }
         };
-        // AcqRel: the reader's exchange of the same word is either before (and has its frame) or fails.
+        // AcqRel: the reader's exchange of the same word comes before this (and has its frame), or
+        // fails.
         match ring.tail.compare_exchange(self.tail, next, AcqRel, Acquire) {
             Ok(_) => {
                 self.dropped += 1;
@@ -333,7 +351,7 @@ impl Writer {
             }
             Err(tail) if self.head.wrapping_sub(tail) < held => self.tail = tail,
             Err(_) => {
-                // Nothing a reader could have written: ours is put in its place.
+                // No reader writes such a value: replace it by ours.
                 self.corrupted += 1;
                 // Release pairs with the reader's Acquire of tail.
                 ring.tail.store(next, Release);
@@ -343,30 +361,32 @@ impl Writer {
     }
 }
 
-/// The end that takes frames out: its own memory, to be used with the same ring always.
+/// The private state of the reading end. Use it with one ring only.
 #[derive(Debug)]
 pub struct Reader {
-    /// Our position. With `DropOldest` the writer may have moved on: the shared tail then counts.
+    /// Our position. With `DropOldest` the writer may have moved the shared tail, which then
+    /// counts.
     tail: u64,
-    /// Bytes of the frame at `tail` that were given already.
-    given: u64,
-    /// Words by which `head` may lag behind `tail`: those of the last frame taken, which is there before it is counted.
+    /// Bytes of the frame at `tail` that were copied out already.
+    consumed: u64,
+    /// Words by which `head` may lag behind `tail`: those of the last frame taken. A frame becomes
+    /// visible before the head moves.
     lag: u64,
-    /// Empty looks in a row.
+    /// Empty reads in a row.
     empty: u32,
-    /// How often the shared words held what no writer writes.
+    /// How often the shared words held values that no writer writes.
     pub corrupted: u64,
 }
 
 impl Reader {
-    /// Takes up where the shared tail stands (0 in a new ring).
+    /// Continues at the shared tail (0 in a new ring).
     pub fn attach(ring: &Ring) -> Self {
-        // Acquire pairs with Release of tail: what an earlier reader did is done.
-        // What the last frame of an earlier reader was, nobody knows.
-        Self { tail: ring.tail.load(Acquire), given: 0, lag: ring.capacity(), empty: 0, corrupted: 0 }
+        // Acquire pairs with Release of tail: the reads of an earlier reader are done.
+        // The length of its last frame is unknown, so the lag is the largest possible.
+        Self { tail: ring.tail.load(Acquire), consumed: 0, lag: ring.capacity(), empty: 0, corrupted: 0 }
     }
 
-    /// Is there nothing to be had? (What is not a frame is something: `get` says what.)
+    /// Whether there is no frame. A damaged header counts as a frame: `get` then reports it.
     pub fn is_empty(&self, ring: &Ring) -> bool {
         let tail = match ring.overflow {
             Overflow::Refuse => self.tail,
@@ -375,8 +395,8 @@ impl Reader {
         ring.words.at(tail).load(Relaxed) == 0
     }
 
-    /// Before a wait: is there something, if only that `get` has to say that somebody scribbled over it? What `get` finds by
-    /// looking often, this looks for at once. Bounded, no system call.
+    /// For use before a wait: whether `get` has a frame, or damage, to return. `get` alone finds
+    /// damage only after many empty reads; this checks for it at once. Bounded, no system call.
     pub fn is_ready(&mut self, ring: &Ring) -> bool {
         let tail = match ring.overflow {
             Overflow::Refuse => self.tail,
@@ -386,22 +406,23 @@ impl Reader {
         if ring.words.at(tail).load(Relaxed) != 0 {
             return true;
         }
-        // A writer that moves the tail is in the middle of a put, after which it looks who sleeps.
+        // A writer that moves the tail is inside a put, after which it wakes sleepers.
         let moved = || ring.overflow == Overflow::DropOldest && ring.tail.load(Acquire) != tail;
-        if self.stands(ring, tail) || moved() {
+        if self.head_agrees(ring, tail) || moved() {
             return false;
         }
         self.empty = EMPTY_LOOKS - 1;
         true
     }
 
-    /// Bytes that could be got now. Bounded: O(frames). With `DropOldest` the writer may take them away meanwhile.
+    /// Bytes that `get` could copy now. Bounded: O(frames). With `DropOldest` the writer may drop
+    /// them meanwhile.
     pub fn held_bytes(&self, ring: &Ring) -> u64 {
         let tail = match ring.overflow {
             Overflow::Refuse => self.tail,
             Overflow::DropOldest => ring.tail.load(Relaxed),
         };
-        let given = if tail == self.tail { self.given } else { 0 };
+        let consumed = if tail == self.tail { self.consumed } else { 0 };
         let (mut position, mut held) = (tail, 0u64);
         while let Ok(Some((bytes, words))) = ring.frame(position) {
             (position, held) = (position.wrapping_add(words), held + bytes);
@@ -409,12 +430,12 @@ impl Reader {
                 break;
             }
         }
-        held.saturating_sub(given)
+        held.saturating_sub(consumed)
     }
 
-    /// Copies bytes of the oldest frame: what does not fit into `into` comes with the next call. 0: the ring is
-    /// empty (or `into` is). Bounded: O(bytes), with `DropOldest` at most 16 times. No system call, no allocation.
-    /// Errors: `Corrupt`, `Overtaken`.
+    /// Copies bytes of the oldest frame. The next call returns those that do not fit into `into`.
+    /// 0: the ring is empty (or `into` is). Bounded: O(bytes), with `DropOldest` at most 16 times.
+    /// No system call, no allocation. Errors: `Corrupt`, `Overtaken`.
     #[inline]
     pub fn get(&mut self, ring: &Ring, into: &mut [u8]) -> Result<usize, RingError> {
         if into.is_empty() {
@@ -433,22 +454,23 @@ impl Reader {
         }
     }
 
-    /// Nobody else moves the tail.
+    /// With `Refuse` only we move the tail.
     #[inline]
     fn get_alone(&mut self, ring: &Ring, into: &mut [u8]) -> Result<usize, RingError> {
         let (length, words) = match ring.frame(self.tail) {
-            Ok(Some((length, words))) if self.given < length => (length, words),
-            Ok(None) if self.given == 0 => return self.found_empty(ring),
+            Ok(Some((length, words))) if self.consumed < length => (length, words),
+            Ok(None) if self.consumed == 0 => return self.found_empty(ring),
             _ => return self.reset(ring),
         };
         self.empty = 0;
-        let count = (length - self.given).min(into.len() as u64);
-        ring.words.load(self.tail.wrapping_add(1), self.given, &mut into[..count as usize]);
-        self.given += count;
-        if self.given == length {
-            self.given = 0;
+        let count = (length - self.consumed).min(into.len() as u64);
+        ring.words.load(self.tail.wrapping_add(1), self.consumed, &mut into[..count as usize]);
+        self.consumed += count;
+        if self.consumed == length {
+            self.consumed = 0;
             (self.tail, self.lag) = (self.tail.wrapping_add(words), words);
-            // Release pairs with the writer's Acquire of tail: our reads are done before it writes there again.
+            // Release pairs with the writer's Acquire of tail: our reads are done before it writes
+            // there again.
             ring.tail.store(self.tail, Release);
         }
         Ok(count as usize)
@@ -459,54 +481,57 @@ impl Reader {
         self.empty += 1;
         match self.empty < EMPTY_LOOKS {
             true => Ok(0),
-            false => self.is_really_empty(ring),
+            false => self.check_empty(ring),
         }
     }
 
-    /// Has somebody scribbled over the positions or the header? Then the writer may see a full ring for ever.
+    /// Checks for an overwritten position or header. Without this check the writer might see a full
+    /// ring for ever.
     #[cold]
-    fn is_really_empty(&mut self, ring: &Ring) -> Result<usize, RingError> {
+    fn check_empty(&mut self, ring: &Ring) -> Result<usize, RingError> {
         self.empty = 0;
-        match self.stands(ring, self.tail) || ring.words.at(self.tail).load(Relaxed) != 0 {
+        match self.head_agrees(ring, self.tail) || ring.words.at(self.tail).load(Relaxed) != 0 {
             true => Ok(0),
             false => self.reset(ring),
         }
     }
 
-    /// Does `head` count nothing behind `tail`, where no frame is? Nor may it fall back behind what it has counted: then
-    /// one of the two was scribbled over. Says our position again, where it is ours to say.
-    fn stands(&self, ring: &Ring, tail: u64) -> bool {
+    /// Whether `head` agrees that there is no frame at `tail`. If it counts frames after `tail`, or
+    /// has moved back, something overwrote a position or a header. With `Refuse` this also stores
+    /// our position in the shared tail again.
+    fn head_agrees(&self, ring: &Ring, tail: u64) -> bool {
         if ring.overflow == Overflow::Refuse && ring.tail.load(Relaxed) != self.tail {
             // Release pairs with the writer's Acquire of tail.
             ring.tail.store(self.tail, Release);
         }
         // Acquire pairs with the writer's Release of head: a frame that it counts has its header.
-        self.counts_less(ring.head.load(Acquire), tail)
+        self.counts_nothing_after(ring.head.load(Acquire), tail)
     }
 
-    fn counts_less(&self, head: u64, tail: u64) -> bool {
-        // A tail that is not ours is the writer's, who had counted what it dropped.
+    fn counts_nothing_after(&self, head: u64, tail: u64) -> bool {
+        // A tail that is not ours is the writer's, whose head had counted the frames it dropped.
         let lag = if tail == self.tail { self.lag } else { 0 };
         tail.wrapping_sub(head) <= lag
     }
 
-    /// The writer may take the frame away while it is read. `None`: it did.
+    /// Reads while the writer may drop the frame. `None`: it did.
     fn get_contended(&mut self, ring: &Ring, into: &mut [u8]) -> Result<Option<usize>, RingError> {
         // Acquire pairs with the writer's exchange of tail.
         let tail = ring.tail.load(Acquire);
         if tail != self.tail {
-            (self.tail, self.given, self.lag) = (tail, 0, 0);
+            (self.tail, self.consumed, self.lag) = (tail, 0, 0);
         }
         let (length, words) = match ring.frame(tail) {
-            Ok(Some((length, words))) if self.given < length => (length, words),
+            Ok(Some((length, words))) if self.consumed < length => (length, words),
             other => {
-                // Acquire pairs with the writer's Release of head: a frame that it counts has its header.
+                // Acquire pairs with the writer's Release of head: a frame that it counts has its
+                // header.
                 let head = ring.head.load(Acquire);
-                if other == Ok(None) && self.counts_less(head, tail) {
+                if other == Ok(None) && self.counts_nothing_after(head, tail) {
                     return Ok(Some(0));
                 }
-                // Another frame came, or ours was dropped, or somebody scribbled. Only in the last case the tail still
-                // stands there, and so does what is not a frame.
+                // A frame came, or ours was dropped, or something overwrote the header. Only in the
+                // last case the tail is unchanged and there is still no valid frame.
                 if other == Ok(None) && ring.words.at(tail).load(Relaxed) != 0 {
                     return Ok(None);
                 }
@@ -515,34 +540,34 @@ impl Reader {
                     return Ok(None);
                 }
                 self.corrupted += 1;
-                (self.tail, self.given, self.lag) = (head, 0, 0);
+                (self.tail, self.consumed, self.lag) = (head, 0, 0);
                 return Err(RingError::Corrupt);
             }
         };
-        let count = (length - self.given).min(into.len() as u64);
-        ring.words.load(tail.wrapping_add(1), self.given, &mut into[..count as usize]);
-        let whole = self.given + count == length;
+        let count = (length - self.consumed).min(into.len() as u64);
+        ring.words.load(tail.wrapping_add(1), self.consumed, &mut into[..count as usize]);
+        let whole = self.consumed + count == length;
         let next = if whole { tail.wrapping_add(words) } else { tail };
-        // AcqRel: Release orders our reads of the words before the writer may reuse them, and fails where the writer
-        // has dropped the frame meanwhile: what was copied is then no frame.
+        // AcqRel: Release orders our reads of the words before the writer may reuse them. It fails
+        // where the writer has dropped the frame meanwhile: the copy is then no frame.
         if ring.tail.compare_exchange(tail, next, AcqRel, Acquire).is_err() {
-            self.given = 0;
+            self.consumed = 0;
             return Ok(None);
         }
         if whole {
-            (self.tail, self.given, self.lag) = (next, 0, words);
+            (self.tail, self.consumed, self.lag) = (next, 0, words);
         } else {
-            self.given += count;
+            self.consumed += count;
         }
         Ok(Some(count as usize))
     }
 
-    /// Goes on from an empty ring (`Refuse`: the tail is ours alone).
+    /// Discards everything and continues with an empty ring. For `Refuse`: only we move the tail.
     #[cold]
     fn reset(&mut self, ring: &Ring) -> Result<usize, RingError> {
         self.corrupted += 1;
         // Acquire and Release as everywhere.
-        (self.tail, self.given, self.lag) = (ring.head.load(Acquire), 0, 0);
+        (self.tail, self.consumed, self.lag) = (ring.head.load(Acquire), 0, 0);
         ring.tail.store(self.tail, Release);
         Err(RingError::Corrupt)
     }

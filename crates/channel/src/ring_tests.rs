@@ -262,7 +262,8 @@ fn whatever_the_other_side_writes_neither_end_hangs_or_leaves_the_memory() {
             }
         }
         assert!(corrupt > 0, "the reader says so");
-        // It can be used again as soon as nobody scribbles: ends that attach anew, the reader empties it.
+        // It can be used again as soon as nobody scribbles: ends that attach anew, the reader
+        // empties it.
         let (ring, mut writer, mut reader) = memory.ends();
         while reader.get(&ring, &mut bytes) != Ok(0) {}
         writer.put(&ring, b"again, and with 24 bytes").unwrap();

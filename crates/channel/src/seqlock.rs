@@ -1,24 +1,26 @@
-//! The algorithm of the record view: one writer that never waits, readers that never see half of a record.
+//! The algorithm of a shared record: one writer that never waits, readers that see whole records.
 //!
-//! A seqlock with several slots (Linux calls two of them a latch): record n lies in slot n mod [`SLOTS`], and
-//! `newest` says which n is whole. The writer fills the slot after it, which no reader is sent to, and then moves
-//! `newest`. So a writer that is interrupted, stopped or killed in the middle of a record holds nobody up: readers
-//! keep getting the last whole one, and the next writer fills the same slot again. A reader fails only while the
-//! writer laps it, and says so after a bounded number of attempts.
+//! It is a seqlock with several slots (with two, Linux calls it a latch). Record n lies in slot
+//! n mod [`SLOTS`], and `newest` is the number of the last whole record. The writer fills the slot
+//! after it, which no reader uses yet, and then moves `newest`.
 //!
-//! Nobody trusts `newest`: the writer keeps its own, the reader takes it modulo [`SLOTS`].
+//! So a writer that is interrupted, stopped or killed in the middle of a record blocks no reader.
+//! Readers keep getting the last whole record, and the next writer fills the same slot again. A
+//! reader fails only while the writer laps it: after a bounded number of attempts it gives up.
+//!
+//! Neither end trusts `newest`: the writer keeps its own, and the reader takes it modulo [`SLOTS`].
 
 use crate::sync::{self, AtomicU64, Ordering::*, fence};
 
-/// Records that are kept: the newest, the one being written, and those a slow reader may still be at.
+/// Slots: the newest record, the one being written, and those that a slow reader may still copy.
 pub const SLOTS: usize = sync::sized(4, 2);
 
-/// How often a reader begins anew.
+/// How often a reader retries.
 const ATTEMPTS: u32 = 16;
 
-/// Record after record was replaced while it was being read, 16 times.
+/// The writer replaced the record during each of 16 attempts to read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the writer was faster than the reader 16 times in a row; try again")]
+#[error("the writer overtook the reader 16 times in a row: try again")]
 pub struct Overtaken;
 
 /// The shared memory as one end sees it.
@@ -29,7 +31,7 @@ pub struct Board<'a> {
 }
 
 impl<'a> Board<'a> {
-    /// `None`: the words cannot be shared out among the slots.
+    /// `None`: there are no words, or their number is no multiple of [`SLOTS`].
     pub fn new(newest: &'a AtomicU64, words: &'a [AtomicU64]) -> Option<Self> {
         (!words.is_empty() && words.len().is_multiple_of(SLOTS)).then_some(Self { newest, words })
     }
@@ -40,8 +42,9 @@ impl<'a> Board<'a> {
         &self.words[from..from + length]
     }
 
-    /// Copies the newest record and gives its number (1 is the first); `None`: there is none yet. Bounded: at most
-    /// 16 times O(bytes). No system call, no allocation. Errors: `Overtaken`. `into` is what a slot holds at most.
+    /// Copies the newest record into `into`, which is at most as long as a slot, and returns its
+    /// number (1 is the first). `None`: there is no record yet. Bounded: at most 16 times O(bytes).
+    /// No system call, no allocation. Errors: `Overtaken`.
     pub fn read(&self, into: &mut [u8]) -> Result<Option<u64>, Overtaken> {
         for _ in 0..ATTEMPTS {
             // Acquire pairs with Release in `write`: the words of that record are there.
@@ -52,8 +55,8 @@ impl<'a> Board<'a> {
             for (bytes, word) in into.chunks_mut(8).zip(self.slot(number)) {
                 bytes.copy_from_slice(&word.load(Relaxed).to_ne_bytes()[..bytes.len()]);
             }
-            // Pairs with the Release fence in `write`: if a word above was of a later record in the same slot, the
-            // load below sees that its forerunner had been finished.
+            // Pairs with the Release fence in `write`: if a word above was of a later record in the
+            // same slot, the load below sees that the record before that one was whole.
             fence(Acquire);
             let passed = self.newest.load(Relaxed).wrapping_sub(number);
             if passed <= SLOTS as u64 - 2 {
@@ -64,24 +67,25 @@ impl<'a> Board<'a> {
     }
 }
 
-/// The end that writes: its own memory, to be used with the same board always.
+/// The private state of the writing end. Use it with one board only.
 #[derive(Debug)]
 pub struct Writer {
-    /// Our own: what stands in the shared memory is only for the readers' eyes.
+    /// Our own number. The shared one is only for readers.
     newest: u64,
 }
 
 impl Writer {
-    /// Goes on from the last whole record.
+    /// Continues after the last whole record.
     pub fn attach(board: &Board) -> Self {
         Self { newest: board.newest.load(Relaxed) }
     }
 
-    /// Makes a new record the newest. Wait-free: O(bytes), no system call, no allocation.
+    /// Writes a record and makes it the newest. Wait-free: O(bytes), no system call, no allocation.
     pub fn write(&mut self, board: &Board, bytes: &[u8]) {
-        // 0 is no record.
+        // Number 0 means that there is no record.
         let next = self.newest.wrapping_add(1).max(1);
-        // Pairs with the Acquire fence in `read`: whoever sees one of the words below sees the `newest` before them.
+        // Pairs with the Acquire fence in `read`: a reader that sees one of the words below sees
+        // the `newest` before them.
         fence(Release);
         for (bytes, word) in bytes.chunks(8).zip(board.slot(next)) {
             let mut all = [0; 8];

@@ -1,15 +1,19 @@
-//! SharedMemory memory with a name, for channels between processes: a sealed memfd, mapped by all of its ends.
+//! Shared memory with a name, for channels between processes: a sealed memfd that all ends map.
 //!
-//! Sealed, because a file that the other side can shorten would kill the real-time side with SIGBUS: after
-//! `F_SEAL_SHRINK|GROW|SEAL` nobody can. A memfd has no name of its own, so each process that has it open leaves a
-//! link to it in a directory (`NAME.PID.FD` -> `/proc/PID/fd/FD`): the object lives as long as one of them. To
-//! follow such a link the kernel asks for the same user (or root); another user gets the descriptor over a
-//! socket, and [`SharedMemory::from_fd`].
+//! **Seals.** A peer that shortens the file would kill the real-time side with SIGBUS. After
+//! `F_SEAL_SHRINK|GROW|SEAL` no process can change the size.
 //!
-//! The first 64 bytes say what it is (magic, version, kind, parameters); they are read once, before anything is
-//! mapped, and never again. Roles (writer, reader, ...) are locks on bytes of the file (`F_OFD_SETLK`), which the
-//! kernel lets go when their holder ends, however it ends. A process that was forked meanwhile has the descriptors too, and
-//! closing ours would leave its locks where they are until it ends: whatever we lock we unlock ourselves.
+//! **Names.** A memfd has no name in the file system. So each process that has it open creates a
+//! link in a directory: `NAME.PID.FD` -> `/proc/PID/fd/FD`. The memory lives as long as one such
+//! process. The kernel lets only the same user (or root) follow the link. For another user, send
+//! the descriptor over a socket; the receiver calls [`SharedMemory::from_fd`].
+//!
+//! **Header.** The first 64 bytes hold magic, version, kind and parameters. They are read once,
+//! before the memory is mapped.
+//!
+//! **Roles.** A role (writer, reader, ...) is a lock on a byte of the file (`F_OFD_SETLK`). The
+//! kernel releases it when its holder ends in any way. A forked child shares the locks, so closing
+//! our descriptor alone would not release them: we unlock explicitly.
 
 #[cfg(asan)]
 #[path = "shm_fence.rs"]
@@ -28,28 +32,34 @@ const MAGIC: u64 = u64::from_ne_bytes(*b"ASMPCHAN");
 const VERSION: u64 = 1;
 /// Bytes before the body.
 const HEADER: usize = 64;
-/// Parameters of a kind, in words.
-pub const PARAMETERS: usize = 4;
-/// How long who creates or attaches waits for others that do.
+/// Parameters that a channel keeps in its header, in words.
+pub(crate) const PARAMETERS: usize = 4;
+/// How long a process waits for others that create or attach.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
-/// The largest body: what a mistaken size cannot exceed.
+/// The largest channel, in bytes.
 pub const MAX_CHANNEL_BYTES: u64 = 1 << 30;
 
-/// What a piece of shared memory is.
+/// The kind of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
+    /// A FIFO.
     Fifo = 1,
+    /// Shared memory, raw or with a record.
     Mbuff = 2,
+    /// Calls to a server.
     Call = 3,
 }
 
-/// Who one is in a channel; one process each.
+/// A role in a channel. One process at a time holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
+    /// The one writer of a FIFO or record.
     Writer,
+    /// The one reader of a FIFO.
     Reader,
+    /// The server of a call channel.
     Server,
-    /// In this slot.
+    /// The client in this slot of a call channel.
     Client(u8),
 }
 
@@ -63,7 +73,7 @@ impl Role {
         }
     }
 
-    /// The byte of the file whose lock it is, below 64.
+    /// The byte of the file whose lock is the role, below 64.
     fn place(self) -> u32 {
         match self {
             Self::Writer => 0,
@@ -74,41 +84,65 @@ impl Role {
     }
 }
 
-/// Of which pages the memory is.
+/// The page size of shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pages {
+    /// The normal pages of the machine.
     #[default]
     Normal,
     /// 2 MiB pages, from the kernel's pool (`vm.nr_hugepages`).
     Huge,
 }
 
-/// Why shared memory cannot be had.
+/// Why shared memory could not be created or attached.
 #[derive(Debug, thiserror::Error)]
 pub enum ShmError {
-    #[error("{name:?} cannot name a channel: use 1 to 64 letters, digits, '-' or '_'")]
+    /// The name is empty, too long or has other characters.
+    #[error("invalid channel name {name:?}: use 1 to 64 letters, digits, '-' or '_'")]
     BadName { name: String },
-    #[error("channel {name} exists already: attach to it, or choose another name")]
+    /// Another process has a channel of this name.
+    #[error("channel {name} already exists: attach to it, or choose another name")]
     NameTaken { name: String },
+    /// No process has a channel of this name.
     #[error("no channel {name} in {dir}: create it first", dir = dir.display())]
     NotFound { name: String, dir: PathBuf },
+    /// The size is 0 or too large.
     #[error("{bytes} bytes is outside the limits of a channel: use {min} to {max}")]
     BadSize { bytes: u64, min: u64, max: u64 },
-    #[error("no room for {bytes} bytes of shared memory: {cause}")]
-    NoRoom { bytes: u64, cause: io::Error },
+    /// The kernel has no memory for it, or a limit is too low.
+    #[error("cannot allocate {bytes} bytes of shared memory: {cause}")]
+    NoRoom {
+        bytes: u64,
+        #[source]
+        cause: io::Error,
+    },
+    /// The channel has another kind, version, size or record.
     #[error("channel {name} does not match: {found}")]
     Mismatch { name: String, found: String },
-    #[error("channel {name} has its {role} already")]
+    /// Another process, or another value of this one, holds the role.
+    #[error("channel {name} already has a {role}")]
     RoleTaken { name: String, role: &'static str },
-    #[error("{dir} belongs to somebody else, or others may write there: remove it, or name another in ASMP_CHANNELS", dir = dir.display())]
+    /// The directory of names is not safe.
+    #[error(
+        "{dir} belongs to another user, or other users may write there: \
+         remove it, or set ASMP_CHANNELS to another directory",
+        dir = dir.display()
+    )]
     ForeignDir { dir: PathBuf },
-    #[error("another process keeps {dir} locked: it may be stopped; let it go on, or end it", dir = dir.display())]
+    /// A process held the lock of the directory for 10 s.
+    #[error("timed out: another process holds the lock of {dir}; resume or end it if it is stopped", dir = dir.display())]
     DirLocked { dir: PathBuf },
+    /// A system call failed.
     #[error("{path}: {cause}", path = path.display())]
-    Io { path: PathBuf, cause: io::Error },
+    Io {
+        path: PathBuf,
+        #[source]
+        cause: io::Error,
+    },
 }
 
-/// The directory of this user's names: `$ASMP_CHANNELS` if that says something, or `/dev/shm/asmp-UID`.
+/// The directory of this user's channel names: `$ASMP_CHANNELS` if it is set and not empty, else
+/// `/dev/shm/asmp-UID`.
 pub fn default_dir() -> PathBuf {
     match std::env::var_os("ASMP_CHANNELS").filter(|dir| !dir.is_empty()) {
         Some(dir) => dir.into(),
@@ -117,31 +151,32 @@ pub fn default_dir() -> PathBuf {
     }
 }
 
-/// Mapped shared memory. Dropping it unmaps, and takes this process's link away.
+/// Mapped shared memory with a name. Dropping it unmaps it, and removes this process's link.
 #[derive(Debug)]
 pub struct SharedMemory {
     name: String,
     file: File,
     base: NonNull<u8>,
-    /// Of the whole mapping.
+    /// Length of the whole mapping.
     bytes: usize,
     parameters: [u64; PARAMETERS],
     link: Option<PathBuf>,
-    /// Bit n for the role of place n.
+    /// Bit n is set while we hold the role of place n.
     roles: AtomicU64,
-    /// To which link and roles belong: a child that was forked has this value too.
+    /// The process that owns link and roles: a forked child has a copy of this value.
     process: u32,
 }
 
-// SAFETY: the mapping belongs to the value and is reached only through atomics or pointers its users answer for.
+// SAFETY: the value owns the mapping, and gives out atomics, or pointers that are unsafe to use.
 unsafe impl Send for SharedMemory {}
 // SAFETY: as above; shared references give out shared references to atomics.
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
-    /// Makes shared memory with a body of `bytes`, all of it there and mapped. Allocates; set-up only. Errors:
-    /// `BadName`, `NameTaken`, `BadSize`, `NoRoom`, `ForeignDir`, `DirLocked`, `Io`.
-    pub fn create(
+    /// Creates shared memory with a body of `bytes`, all of it allocated and mapped. Allocates and
+    /// blocks: for set-up only. Errors: `BadName`, `NameTaken`, `BadSize`, `NoRoom`, `ForeignDir`,
+    /// `DirLocked`, `Io`.
+    pub(crate) fn create(
         dir: &Path,
         name: &str,
         kind: Kind,
@@ -167,7 +202,7 @@ impl SharedMemory {
         for (at, word) in header.iter().enumerate() {
             // SAFETY: the mapping begins with HEADER bytes and is page-aligned.
             let place = unsafe { base.cast::<u64>().add(at) };
-            // SAFETY: as above, and nobody else has it yet.
+            // SAFETY: as above, and no other process has it yet.
             unsafe { place.write(*word) };
         }
         #[cfg(asan)]
@@ -175,8 +210,8 @@ impl SharedMemory {
         Self::mapped(name, file, base, whole, parameters).linked(dir)
     }
 
-    /// Maps what exists. Allocates; set-up only. Errors: `BadName`, `NotFound`, `Mismatch`, `NoRoom`, `ForeignDir`, `DirLocked`,
-    /// `Io`.
+    /// Maps an existing channel. Allocates and blocks: for set-up only. Errors: `BadName`,
+    /// `NotFound`, `Mismatch`, `NoRoom`, `ForeignDir`, `DirLocked`, `Io`.
     pub fn attach(dir: &Path, name: &str, kind: Kind) -> Result<Self, ShmError> {
         check_name(name)?;
         let missing = || ShmError::NotFound { name: name.to_owned(), dir: dir.to_owned() };
@@ -188,8 +223,8 @@ impl SharedMemory {
         Self::open(file, name, kind)?.linked(dir)
     }
 
-    /// Maps what came as a descriptor, from another user say. It gets no link. Errors: `Mismatch`, `NoRoom`,
-    /// `Io`.
+    /// Maps a channel from its descriptor, for example from another user. Creates no link. Errors:
+    /// `BadName`, `Mismatch`, `NoRoom`, `Io`.
     pub fn from_fd(fd: OwnedFd, name: &str, kind: Kind) -> Result<Self, ShmError> {
         check_name(name)?;
         Self::open(File::from(fd), name, kind)
@@ -205,24 +240,24 @@ impl SharedMemory {
         }
         let length = file.metadata().map_err(io)?.len();
         let mut header = [0; HEADER];
-        file.read_exact_at(&mut header, 0).map_err(|_| mismatch("shorter than a header".to_owned()))?;
+        file.read_exact_at(&mut header, 0).map_err(|_| mismatch("it is shorter than a header".to_owned()))?;
         let (words, _) = header.as_chunks::<8>();
         let word = |at: usize| u64::from_ne_bytes(words[at]);
         if word(0) != MAGIC {
-            return Err(mismatch("no channel of asmp".to_owned()));
+            return Err(mismatch("it is no channel of asmp".to_owned()));
         }
         if word(1) != VERSION {
-            return Err(mismatch(format!("it has version {}, this is {VERSION}", word(1))));
+            return Err(mismatch(format!("it has version {}, this program has {VERSION}", word(1))));
         }
         if word(2) != kind as u64 {
-            return Err(mismatch(format!("it is of kind {}, {kind:?} was asked for", word(2))));
+            return Err(mismatch(format!("it is of kind {}, expected {} ({kind:?})", word(2), kind as u64)));
         }
         let bytes = word(3);
         if !(1..=MAX_CHANNEL_BYTES).contains(&bytes)
             || length < HEADER as u64 + bytes
             || length > 2 * MAX_CHANNEL_BYTES
         {
-            return Err(mismatch(format!("it says {bytes} bytes and is {length} long")));
+            return Err(mismatch(format!("its header says {bytes} bytes, its length is {length}")));
         }
         let parameters = [word(4), word(5), word(6), word(7)];
         let base = map(&file, length as usize).map_err(|cause| ShmError::NoRoom { bytes, cause })?;
@@ -246,32 +281,34 @@ impl SharedMemory {
         Ok(self)
     }
 
+    /// The name of the channel.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What the creator said of it; read before the other side could change it, and to be checked by the kind.
-    pub fn parameters(&self) -> [u64; PARAMETERS] {
+    /// The creator's parameters, as they were when it was attached. Each kind checks its own.
+    pub(crate) fn parameters(&self) -> [u64; PARAMETERS] {
         self.parameters
     }
 
-    /// Bytes of the body that are really there.
+    /// The length of the body, from the size of the file.
     pub fn body_bytes(&self) -> usize {
         self.bytes - HEADER
     }
 
-    /// The descriptor, to be handed to another user.
+    /// The descriptor, for [`SharedMemory::from_fd`] in a process of another user.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// The body's first byte (64-byte aligned). Whoever reads through it must expect any value at any time.
-    pub fn body(&self) -> NonNull<u8> {
+    /// The first byte of the body, aligned to 64 bytes. Any value may appear there at any time.
+    pub(crate) fn body(&self) -> NonNull<u8> {
         // SAFETY: the mapping is longer than its header.
         unsafe { self.base.add(HEADER) }
     }
 
-    /// Words of the body. Panics if they are not in it: offsets are the kind's own, never the other side's.
+    /// `count` words of the body, from `offset` bytes on. Panics if they are not inside: never take
+    /// an offset from the other side.
     #[inline]
     pub fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
         assert!(offset.is_multiple_of(8) && count <= (self.body_bytes().saturating_sub(offset)) / 8);
@@ -281,7 +318,7 @@ impl SharedMemory {
         unsafe { sync::mapped_words(first.as_ptr().cast(), count) }
     }
 
-    /// A word of the body for a futex. Panics as [`SharedMemory::words`].
+    /// A half word of the body at `offset` bytes, for a futex. Panics as [`SharedMemory::words`].
     #[inline]
     pub fn futex_word(&self, offset: usize) -> &AtomicU32 {
         assert!(offset.is_multiple_of(4) && offset + 4 <= self.body_bytes());
@@ -291,13 +328,13 @@ impl SharedMemory {
         unsafe { sync::mapped_futex(place.as_ptr().cast()) }
     }
 
-    /// Becomes the one with this role; refused while somebody else is it. One system call. Errors: `RoleTaken`, `Io`.
+    /// Acquires a role. One system call. Errors: `RoleTaken` (another holder is alive), `Io`.
     pub fn acquire(&self, role: Role) -> Result<(), ShmError> {
         let mut lock = role_lock(role.place(), libc::F_WRLCK);
         // SAFETY: `lock` is a valid flock structure; the descriptor is open as long as `self`.
         match unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) } {
             0 => {
-                // Relaxed: `drop` has the value for itself.
+                // Relaxed: `drop` has exclusive access.
                 self.roles.fetch_or(1 << role.place(), Relaxed);
                 Ok(())
             }
@@ -310,7 +347,7 @@ impl SharedMemory {
         }
     }
 
-    /// Lets the role go before the memory is unmapped.
+    /// Releases a role before the memory is unmapped. One system call.
     pub fn release(&self, role: Role) {
         self.roles.fetch_and(!(1 << role.place()), Relaxed);
         self.unlock(role.place());
@@ -322,7 +359,7 @@ impl SharedMemory {
         unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) };
     }
 
-    /// Is somebody else in this role, alive? One system call.
+    /// Whether another living process or value holds this role. One system call.
     pub fn is_held(&self, role: Role) -> bool {
         let mut lock = role_lock(role.place(), libc::F_WRLCK);
         // SAFETY: as in `take`.
@@ -342,7 +379,7 @@ impl Drop for SharedMemory {
         }
         #[cfg(asan)]
         fence::open(self.base, self.bytes);
-        // SAFETY: exactly the mapping that was made; all references to it have ended with `self`.
+        // SAFETY: exactly our mapping; all references to it have ended with `self`.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
@@ -359,7 +396,7 @@ fn role_lock(place: u32, kind: i32) -> libc::flock {
     lock
 }
 
-/// A limit of this process.
+/// A soft limit of this process (getrlimit(2)).
 fn limit(which: libc::__rlimit_resource_t) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the kernel writes one rlimit into a local.
@@ -367,11 +404,12 @@ fn limit(which: libc::__rlimit_resource_t) -> u64 {
     limit.rlim_cur
 }
 
-/// A sealed memfd, every page of it there. Errors: ENOMEM, ENOSPC, EINVAL (huge pages unknown), RLIMIT_FSIZE.
+/// Creates a sealed memfd with all pages allocated. Errors: ENOMEM, ENOSPC, EINVAL (no huge pages),
+/// RLIMIT_FSIZE.
 fn memory(name: &str, bytes: u64, pages: Pages) -> io::Result<File> {
     let limit = limit(libc::RLIMIT_FSIZE);
     if bytes > limit {
-        // The kernel would not refuse it, but end this process by SIGXFSZ.
+        // The kernel would not return an error, but kill this process by SIGXFSZ.
         return Err(io::Error::other(format!("RLIMIT_FSIZE is {limit} bytes: raise it (ulimit -f)")));
     }
     let name = std::ffi::CString::new(format!("asmp:{name}"))?;
@@ -381,7 +419,7 @@ fn memory(name: &str, bytes: u64, pages: Pages) -> io::Result<File> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a descriptor the kernel has just given us, and nobody else has.
+    // SAFETY: a new descriptor from the kernel, which nothing else owns.
     let file = unsafe { File::from_raw_fd(fd) };
     file.set_len(bytes)?;
     // SAFETY: the descriptor is open as long as `file`; the call takes numbers.
@@ -401,7 +439,8 @@ fn map(file: &File, bytes: usize) -> io::Result<NonNull<u8>> {
     let (address, fixed) = (std::ptr::null_mut(), 0);
     #[cfg(asan)]
     let (address, fixed) = (fence::reserve(bytes)?, libc::MAP_FIXED);
-    // SAFETY: a new mapping at an address of the kernel's choice, or in what was reserved for it; no memory of ours is touched.
+    // SAFETY: a new mapping, at an address of the kernel's choice or in reserved space: it replaces
+    // no memory in use.
     let base = unsafe {
         libc::mmap(
             address,
@@ -414,7 +453,7 @@ fn map(file: &File, bytes: usize) -> io::Result<NonNull<u8>> {
     };
     if base == libc::MAP_FAILED {
         return Err(match io::Error::last_os_error() {
-            // Memory that is locked as it comes (mlockall).
+            // With mlockall(MCL_FUTURE) new memory is locked.
             error if error.raw_os_error() == Some(libc::EAGAIN) => {
                 let limit = limit(libc::RLIMIT_MEMLOCK);
                 io::Error::other(format!("RLIMIT_MEMLOCK is {limit} bytes: raise it (ulimit -l)"))
@@ -425,18 +464,18 @@ fn map(file: &File, bytes: usize) -> io::Result<NonNull<u8>> {
     NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))
 }
 
-/// A directory that nobody else creates or attaches in meanwhile.
+/// The lock of a directory of names. No other process creates or attaches there meanwhile.
 #[derive(Debug)]
 struct Locked(File);
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        // Closing lets it go too, but for a child that was forked meanwhile.
+        // Closing would release it too, unless a child was forked meanwhile.
         let _ = self.0.unlock();
     }
 }
 
-/// One creator or attacher at a time. Makes the directory.
+/// Locks the directory, and creates it if necessary.
 fn lock(dir: &Path) -> Result<Locked, ShmError> {
     lock_within(dir, LOCK_WAIT)
 }
@@ -462,14 +501,14 @@ fn lock_within(dir: &Path, at_most: Duration) -> Result<Locked, ShmError> {
             Err(TryLockError::WouldBlock) if Instant::now() >= end => {
                 return Err(ShmError::DirLocked { dir: dir.to_owned() });
             }
-            // flock(2) knows no end of a wait but a signal.
+            // A blocking flock(2) has no timeout.
             Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
         }
     }
 }
 
-/// The memory of this name, opened through the link of a process that still has it; links of the dead go. Whatever is no
-/// such link stays as it is: the directory may have other uses.
+/// Opens the memory of this name through the link of a living process, and removes links of dead
+/// ones. Other files stay: the directory may have other uses.
 fn find(dir: &Path, name: &str) -> Result<Option<File>, ShmError> {
     let io = |cause| ShmError::Io { path: dir.to_owned(), cause };
     let prefix = format!("{name}.");
@@ -483,7 +522,7 @@ fn find(dir: &Path, name: &str) -> Result<Option<File>, ShmError> {
         match open_link(&path, name) {
             Ok(Some(file)) => return Ok(Some(file)),
             Ok(None) => _ = std::fs::remove_file(&path),
-            // Another user's process has the number of one that died, or has it and shows nobody its files.
+            // A process of another user reuses the number of a dead one, or hides its files.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             Err(cause) => return Err(ShmError::Io { path, cause }),
         }
@@ -491,8 +530,9 @@ fn find(dir: &Path, name: &str) -> Result<Option<File>, ShmError> {
     Ok(None)
 }
 
-/// Opens the memfd behind a link, and nothing else: a number may have been given to another process or file. `None`: the
-/// link is of the dead. Errors: nobody knows (EMFILE, say).
+/// Opens the memfd behind a link. It checks that it is one, because the kernel may have reused the
+/// number of a process or descriptor. `None`: a link of a dead process. Errors: unknown (for
+/// example EMFILE).
 fn open_link(link: &Path, name: &str) -> io::Result<Option<File>> {
     use std::os::unix::fs::OpenOptionsExt;
     let found = match File::options().read(true).custom_flags(libc::O_PATH).open(link) {

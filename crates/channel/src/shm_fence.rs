@@ -1,6 +1,8 @@
-//! Only with AddressSanitizer (`make asan`): fences around shared memory. It knows of heap and stack what belongs to whom; of a
-//! mapping it knows nothing, and a read beyond a body would mostly meet the rest of a page. So what is not the body is
-//! forbidden: the header once it is read, the rest of the last page, and a megabyte of nothing on each side.
+//! Fences around shared memory, only with AddressSanitizer (`make asan`).
+//!
+//! AddressSanitizer tracks heap and stack, but not mappings: a read beyond a body would often hit
+//! the rest of a page and pass. So everything except the body is poisoned: the header once it is
+//! read, and the rest of the last page. One megabyte without access lies on each side.
 
 use super::HEADER;
 use std::ffi::c_void;
@@ -14,10 +16,10 @@ unsafe extern "C" {
     fn __asan_unpoison_memory_region(address: *const c_void, bytes: usize);
 }
 
-/// An address for `bytes` with nothing on either side, where MAP_FIXED may map them.
+/// Reserves an address for `bytes`, with inaccessible memory on both sides, for MAP_FIXED.
 pub fn reserve(bytes: usize) -> io::Result<*mut c_void> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new mapping at an address of the kernel's choice, that nobody can touch.
+    // SAFETY: a new mapping without access, at an address of the kernel's choice.
     let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes + 2 * FENCE, libc::PROT_NONE, flags, -1, 0) };
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -26,7 +28,7 @@ pub fn reserve(bytes: usize) -> io::Result<*mut c_void> {
     Ok(unsafe { base.add(FENCE) })
 }
 
-/// From now on only `body` bytes after the header may be touched; the word that the last of them lies in, whole.
+/// Poisons all but the `body` bytes after the header, rounded up to whole words.
 pub fn close(base: NonNull<u8>, whole: usize, body: u64) {
     let end = HEADER + (body as usize).next_multiple_of(8);
     // SAFETY: marks memory of ours.
@@ -37,13 +39,13 @@ pub fn close(base: NonNull<u8>, whole: usize, body: u64) {
     unsafe { __asan_poison_memory_region(rest.as_ptr().cast(), whole - end) };
 }
 
-/// Before the address is given back: others may have it next. The fences go too.
+/// Removes poison and fences before the address is unmapped, because it may be reused.
 pub fn open(base: NonNull<u8>, whole: usize) {
     // SAFETY: takes the marks off memory of ours.
     unsafe { __asan_unpoison_memory_region(base.as_ptr().cast(), whole) };
     // SAFETY: `reserve` made it FENCE bytes before.
     let before = unsafe { base.sub(FENCE) };
-    // SAFETY: the fence that `reserve` made, which nobody can use.
+    // SAFETY: the fence that `reserve` made, which nothing uses.
     unsafe { libc::munmap(before.as_ptr().cast(), FENCE) };
     // SAFETY: one past the mapping, where the other fence begins.
     let behind = unsafe { base.add(whole) };

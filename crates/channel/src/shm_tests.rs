@@ -40,7 +40,7 @@ fn what_cannot_be_is_refused() {
     assert!(matches!(missing, Err(ShmError::NotFound { .. })));
     let _a = create(dir.path(), "a", 1).unwrap();
     let other = SharedMemory::attach(dir.path(), "a", Kind::Fifo).unwrap_err();
-    assert_eq!(other.to_string(), "channel a does not match: it is of kind 2, Fifo was asked for");
+    assert_eq!(other.to_string(), "channel a does not match: it is of kind 2, expected 1 (Fifo)");
     std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     assert!(matches!(create(dir.path(), "b", 1), Err(ShmError::ForeignDir { .. })));
 }
@@ -50,7 +50,8 @@ fn a_forked_child_leaves_its_parents_name_and_role_alone() {
     let dir = dir();
     let first = create(dir.path(), "a", 1000).unwrap();
     first.acquire(Role::Writer).unwrap();
-    // SAFETY: the child drops one value, which frees memory (glibc's malloc allows it after a fork), and ends.
+    // SAFETY: the child drops one value, which frees memory (glibc's malloc allows it after a
+    // fork), and ends.
     match unsafe { libc::fork() } {
         0 => {
             drop(first);

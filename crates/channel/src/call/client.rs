@@ -1,4 +1,4 @@
-//! A client's end.
+//! The end of a client.
 
 use super::pi::{self, PiWait};
 use super::rendezvous::{ClientEnd, Message, Outcome, Want, notify_server};
@@ -9,7 +9,7 @@ use crate::sync::Ordering::*;
 use std::path::Path;
 use std::time::Duration;
 
-/// One client, in a slot of its own.
+/// A client of a call channel, in a slot of its own. Dropping it frees the slot.
 #[derive(Debug)]
 pub struct Client {
     table: Table,
@@ -20,8 +20,9 @@ pub struct Client {
 }
 
 impl Client {
-    /// Takes a slot, a certain one or the first that is free. Allocates; set-up only. Errors: `SlotsTaken`,
-    /// `NoSuchSlot`, `Shm` (`NotFound`: no server has made it yet; `RoleTaken`: that slot has its client).
+    /// Takes a slot: the one given, or the first free one. Allocates and blocks: for set-up only.
+    /// Errors: `SlotsTaken`, `NoSuchSlot`, `Shm` (`NotFound`: no server has created the channel;
+    /// `RoleTaken`: the slot has a client).
     pub fn attach(dir: &Path, name: &str, slot: Option<u32>) -> Result<Self, SetupError> {
         let table = Table::attach(dir, name)?;
         let clients = table.shape.clients;
@@ -49,25 +50,26 @@ impl Client {
         Ok(Self { table, end, index, priority: 0, spins: 0 })
     }
 
-    /// The slot, by which the server knows this client.
+    /// The number of our slot, which identifies this client to the server.
     pub fn slot(&self) -> u32 {
         self.index as u32
     }
 
-    /// What the next requests claim; larger is more urgent. 0 at first. It orders the server's queue; what is lent to
-    /// the server with `inherit` is the calling thread's own scheduling priority.
+    /// Sets the priority of later requests: larger is more urgent, 0 at first. It orders the
+    /// server's queue. With `inherit` the server borrows the scheduling priority of the calling
+    /// thread instead.
     pub fn set_priority(&mut self, priority: u32) {
         self.priority = priority;
     }
 
-    /// How often to look before going to sleep: for a server on another CPU. 0 at first.
+    /// Sets how often to poll before sleeping: useful for a server on another CPU. 0 at first.
     pub fn set_spins(&mut self, spins: u32) {
         self.spins = spins;
     }
 
-    /// Sends a message and waits for the answer. With a timeout it returns in time, whatever anybody writes into
-    /// the shared memory. Wakes every [`super::SLICE`] to see whether the server lives. Errors: `NoServer`,
-    /// `NoAnswer`, `PeerDied`, `Unanswered`.
+    /// Sends a message and waits for the answer. Blocks. The timeout works even if other processes
+    /// overwrite the shared memory. Wakes every [`super::SLICE`] to check that the server is alive.
+    /// Errors: `NoServer`, `NoAnswer`, `PeerDied`, `Unanswered`.
     #[inline]
     pub fn call(&mut self, message: &Message, timeout: Option<Duration>) -> Result<Message, CallError> {
         match self.request(Want::Call, message, timeout)? {
@@ -76,13 +78,14 @@ impl Client {
         }
     }
 
-    /// Sends a message and waits until the server has taken it. Errors: `NoServer`, `NoAnswer`, `PeerDied`.
+    /// Sends a message and waits until the server has taken it. Blocks. Errors: `NoServer`,
+    /// `NoAnswer`, `PeerDied`.
     pub fn send(&mut self, message: &Message, timeout: Option<Duration>) -> Result<(), CallError> {
         self.request(Want::Send, message, timeout).map(drop)
     }
 
-    /// Sets notification bits for the server, and does not wait. Bounded; at most one system call. They are there for
-    /// a server that comes later, too.
+    /// Sets notification bits for the server, without waiting. Bounded; at most one system call. A
+    /// server that opens later receives them, too.
     pub fn notify(&self, bits: u64) {
         if notify_server(&self.table.rendezvous(), bits) {
             futex::wake(self.table.rendezvous().pending, 1);
@@ -94,7 +97,8 @@ impl Client {
         self.end.notifications(&self.table.slot(self.index))
     }
 
-    /// Waits for notification bits, and takes them. Errors: `NoServer`, `TimedOut`, `PeerDied`.
+    /// Waits for notification bits, and takes them. Blocks. Errors: `NoServer`, `TimedOut`,
+    /// `PeerDied`.
     pub fn wait_bits(&mut self, timeout: Option<Duration>) -> Result<u64, CallError> {
         let mut limit = WaitLimit::new(timeout, Some(SLICE));
         let slot = self.table.slot(self.index);
@@ -120,10 +124,10 @@ impl Client {
         }
     }
 
-    /// Who serves now.
+    /// The epoch of the current server. Errors: `NoServer`.
     #[inline]
     fn epoch(&self) -> Result<u32, CallError> {
-        // Acquire pairs with Release in `Server::open` and in its end.
+        // Acquire pairs with Release in `Server::open` and in its `drop`.
         match self.table.epoch().load(Acquire) {
             word if word & 1 == 1 => Ok(word >> 1),
             _ => self.no_epoch(),
@@ -133,7 +137,8 @@ impl Client {
     #[cold]
     fn no_epoch(&self) -> Result<u32, CallError> {
         if self.table.shared.is_held(Role::Server) {
-            // Somebody has scribbled, or it is about to begin: awake, it puts that right.
+            // The epoch is damaged, or the server is about to open: once awake, it repairs the
+            // word.
             futex::wake(self.table.rendezvous().pending, 1);
         }
         Err(CallError::NoServer)
@@ -168,7 +173,8 @@ impl Client {
             };
             match self.sleep(epoch, sleep_for) {
                 PiWait::TimedOut if self.table.shared.is_held(Role::Server) => {
-                    // Whatever stands there: the server sleeps without a timer, and somebody may have scribbled.
+                    // The server sleeps without a timer, and damage may have erased our bit: wake
+                    // it in any case.
                     self.end.repost(&rendezvous);
                     futex::wake(rendezvous.pending, 1);
                 }
@@ -181,7 +187,8 @@ impl Client {
         }
     }
 
-    /// Sleeps until the answer may be there. `OwnerDied` also if another server has come, or this one has left.
+    /// Sleeps until there may be an answer. `OwnerDied` also if the server has left, or a new one
+    /// has opened.
     fn sleep(&self, epoch: u32, sleep_for: Option<Duration>) -> PiWait {
         let slot = self.table.slot(self.index);
         if self.table.shape.inherit {
@@ -199,7 +206,7 @@ impl Client {
             }
         }
         let Some(expected) = self.end.announce_sleep(&slot) else { return PiWait::Recheck };
-        // After ASLEEP: a server that comes or leaves after this look wakes us.
+        // After ASLEEP: a server that opens or leaves after this check wakes us.
         if self.epoch() != Ok(epoch) {
             return PiWait::OwnerDied;
         }

@@ -202,7 +202,8 @@ fn a_scribbler_neither_stops_nor_crashes_anybody_and_is_forgotten_when_it_is_gon
                 count.words()[0].load(Relaxed)
             );
             assert!(count.words()[0].load(Relaxed) >= 50_000 && requests >= 500);
-            // As if nothing had been: at most the first call notices (the server puts its words right).
+            // As if nothing had been: at most the first call notices (the server puts its words
+            // right).
             while server.receive(Some(Duration::from_millis(5))).is_ok() {}
             let calling = scope.spawn(move || {
                 let _ = client.call(&[7; WORDS], Some(Duration::from_millis(300)));

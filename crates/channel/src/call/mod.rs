@@ -1,29 +1,37 @@
-//! Synchronous calls between processes, as in L4: several clients, one server, messages of one cache line.
+//! Synchronous calls between processes, as in L4: several clients, one server, messages of one
+//! cache line.
 //!
-//! A client *calls* (sends, and waits for the answer) or *sends* (waits until the server has taken it); the server
-//! *receives*, *replies*, or does both in one step with [`Server::reply_wait`]. Notification bits are set
-//! without waiting, in both directions, and received with or instead of a message.
+//! A client *calls* (it sends a message and waits for the answer) or *sends* (it waits until the
+//! server has taken the message). The server *receives* and *replies*, or does both in one step
+//! with [`Server::reply_wait`]. Both sides can set notification bits without waiting. The other
+//! side receives them with a message or alone.
 //!
-//! **Cost.** The hand-off is wait-free in shared memory; the kernel is entered only to sleep and to wake who sleeps.
-//! Nothing allocates after set-up. Stock Linux has no futex call that wakes one thread and suspends another, so a call
-//! with both ends on one CPU is two system calls and a switch each way, as a pair of bare futexes is.
+//! **Cost.** The hand-off is wait-free in shared memory. System calls are needed only to sleep and
+//! to wake a sleeper. Nothing allocates after set-up. Linux has no futex call that wakes one thread
+//! and suspends another. So a call on one CPU costs two system calls and one switch each way, as a
+//! pair of bare futexes does.
 //!
-//! **Order.** With [`Scheduling::Full`] the waiting client with the highest priority is served first, and among equals
-//! the one that came first. A client states its priority itself; what the server believes of it is bounded
-//! by a ceiling for each slot ([`Server::set_ceiling`]). With `inherit` in the [`Shape`], a client that waits lends
-//! its scheduling priority to the server's thread (PI futex), and to nobody else.
+//! **Order.** With [`Scheduling::Full`] the server takes the waiting client with the highest
+//! priority first, and clients of equal priority in order of arrival. A client states its own
+//! priority, up to a ceiling that the server sets for its slot ([`Server::set_ceiling`]). With
+//! `inherit` in the [`Shape`], a waiting client lends its scheduling priority to the server's
+//! thread (PI futex).
 //!
-//! **Death.** A client whose server ends gets `PeerDied`: at once if the server ended in order or with `inherit`, else
-//! within [`SLICE`]. It can call again as soon as there is a new server; a request is never served by two servers.
-//! A slot whose client ended is free at once.
+//! **Crash.** When the server ends, its clients get `PeerDied`: at once if it ended in order or
+//! with `inherit`, else within [`SLICE`]. A client can call again as soon as there is a new server.
+//! Two servers never serve the same request. The slot of a client that ended is free at once.
 //!
-//! **Enemies.** Whoever has the memory can write anything into it. The server never crashes, blocks or reads out of
-//! bounds by that: it reads each word once, masks or checks it, and keeps queue, ceilings and answers to itself. What
-//! shared memory cannot prevent, since all slots are in one piece: an enemy may post requests in another's slot, change a
-//! request before it is taken or an answer before it is read, make one get lost (it is posted again after a
-//! [`SLICE`]; a client with a timeout goes on anyway), or keep the server busy with work, as any client can. Clients
-//! that must not be able to do this to each other need a channel each. With `inherit`, a client can lend its own
-//! priority to any thread; it can do so without us.
+//! **Hostile clients.** Every process that maps the memory can write anything into it. The server
+//! never crashes, blocks or reads out of bounds because of that: it reads each word once, checks or
+//! masks it, and keeps queue, ceilings and answers in its own memory. All slots share one memory,
+//! so a hostile client can still
+//! - post requests in another client's slot,
+//! - change a request before the server takes it, or an answer before the client reads it,
+//! - make a request get lost (it is posted again after a [`SLICE`]; a timeout works anyway),
+//! - keep the server busy, as every client can.
+//!
+//! Clients that must not affect each other need a channel each. With `inherit`, a client can lend
+//! its priority to any thread; it could do so without this crate.
 
 mod client;
 mod pi;
@@ -40,17 +48,19 @@ use rendezvous::{Rendezvous, Slot};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a waiting client sleeps before it looks whether the server is still there. (A server that waits has no
-/// timer but the one it asks for: clients wake it.)
+/// How long a waiting client sleeps before it checks that the server is alive. A waiting server
+/// needs no such check: clients wake it.
 pub const SLICE: Duration = Duration::from_millis(100);
 
-/// What both ends must agree on; the server says it.
+/// Properties of a call channel. The server chooses them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Slots, 1 to [`MAX_CLIENTS`].
+    /// Number of slots, 1 to [`MAX_CLIENTS`].
     pub clients: u32,
+    /// Which waiting client the server takes first.
     pub scheduling: Scheduling,
-    /// Waiting clients lend their priority to the server. Both in one PID namespace; Linux 5.14.
+    /// Waiting clients lend their priority to the server. Needs Linux 5.14, and both ends in one
+    /// PID namespace.
     pub inherit: bool,
 }
 
@@ -67,47 +77,57 @@ impl Shape {
     }
 }
 
-/// Why there is no server or client.
+/// Why a server could not open, or a client could not attach.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    #[error("{clients} clients: a call channel has 1 to {MAX_CLIENTS}")]
+    /// The number of clients is out of range.
+    #[error("invalid number of clients {clients}: use 1 to {MAX_CLIENTS}")]
     BadShape { clients: u32 },
-    #[error("call channel {name} exists with {found:?}, {asked:?} was asked for")]
+    /// The channel exists with other properties.
+    #[error("call channel {name} exists with {found:?}, expected {asked:?}")]
     ShapeMismatch { name: String, found: Shape, asked: Shape },
-    #[error("all {clients} slots of call channel {name} are taken")]
+    /// Every slot has a client.
+    #[error("all {clients} slots of call channel {name} are in use")]
     SlotsTaken { name: String, clients: u32 },
-    #[error("call channel {name} has {clients} slots, slot {slot} was asked for")]
+    /// The slot does not exist.
+    #[error("call channel {name} has no slot {slot}: it has {clients}, numbered from 0")]
     NoSuchSlot { name: String, clients: u32, slot: u32 },
+    /// The shared memory failed.
     #[error(transparent)]
     Shm(#[from] ShmError),
 }
 
-/// Why there is no answer or request.
+/// Why a call, a reply or a wait failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    #[error("nobody serves this channel")]
+    /// The channel has no server.
+    #[error("the channel has no server")]
     NoServer,
-    /// Of a client. `taken` is false: the server never will take the request.
-    #[error("no answer in time; the request was {}", if *taken { "taken" } else { "withdrawn" })]
+    /// The timeout of a client passed. If `taken` is false, the server will never take the request.
+    #[error("timed out: {}", if *taken { "the server has taken the request" } else { "the request is withdrawn" })]
     NoAnswer { taken: bool },
-    #[error("nothing came in time")]
+    /// The timeout passed, and there was no request and no notification.
+    #[error("timed out")]
     TimedOut,
+    /// The server ended before it answered.
     #[error("the server ended before it answered")]
     PeerDied,
-    #[error("the server went on without an answer")]
+    /// The server received its next request without an answer to this one.
+    #[error("the server continued without an answer")]
     Unanswered,
-    #[error("nobody waits for an answer: receive first")]
+    /// The server replied, but no client waits for an answer.
+    #[error("no client waits for an answer: receive a call first")]
     NoCaller,
 }
 
-/// Offsets in the body. Each cache line is written by one side mostly.
+/// Offsets in the body, in bytes. One side writes most of each cache line.
 const PENDING: usize = 0;
 const TICKETS: usize = 4;
 const NOTIFICATIONS: usize = 8;
 const EPOCH: usize = 64;
 const THREAD: usize = 68;
 const SLOTS: usize = 128;
-/// Of a slot, and offsets in it.
+/// Bytes of a slot, and offsets in it.
 const SLOT_BYTES: usize = 256;
 const REQUEST: usize = 0;
 const ORDER: usize = 8;
@@ -125,7 +145,7 @@ struct Table {
 }
 
 impl Table {
-    /// Makes it, or attaches to what a former server has left and clients still hold.
+    /// Creates the channel, or attaches to one of an earlier server that clients still hold.
     fn open(dir: &Path, name: &str, shape: Shape) -> Result<Self, SetupError> {
         if Shape::of(shape.parameters()).is_none() {
             return Err(SetupError::BadShape { clients: shape.clients });
@@ -142,7 +162,7 @@ impl Table {
                 Ok(Self { shape: found, .. }) => {
                     return Err(SetupError::ShapeMismatch { name: name.to_owned(), found, asked: shape });
                 }
-                // Its last user has left meanwhile.
+                // Its last user has left meanwhile: try again.
                 Err(SetupError::Shm(ShmError::NotFound { .. })) => (),
                 Err(error) => return Err(error),
             }
@@ -157,7 +177,7 @@ impl Table {
         match shape {
             Some(shape) => Ok(Self { shared, shape }),
             None => {
-                let found = format!("no shape of a call channel: {:?}", shared.parameters());
+                let found = format!("its parameters {:?} are invalid", shared.parameters());
                 Err(ShmError::Mismatch { name: name.to_owned(), found }.into())
             }
         }
@@ -179,9 +199,9 @@ impl Table {
     #[inline]
     fn slot(&self, client: usize) -> Slot<'_> {
         let at = SLOTS + client * SLOT_BYTES;
-        // One check of bounds for all: what follows are constants.
+        // One bounds check for all: the offsets below are constants.
         let words = self.shared.words(at, SLOT_BYTES / 8).first_chunk::<{ SLOT_BYTES / 8 }>();
-        let words = words.expect("as many as were asked for");
+        let words = words.expect("a slot has this many words");
         Slot {
             request: &words[REQUEST / 8],
             order: &words[ORDER / 8],
@@ -196,7 +216,7 @@ impl Table {
         self.shared.futex_word(SLOTS + client * SLOT_BYTES + PI_LOCK)
     }
 
-    /// epoch << 1 | 1 while a server is there.
+    /// The server's epoch << 1, and bit 0 while there is a server.
     fn epoch(&self) -> &AtomicU32 {
         self.shared.futex_word(EPOCH)
     }
@@ -206,15 +226,15 @@ impl Table {
     }
 }
 
-/// How long to sleep now. The clock is first looked at when there is something to wait for.
+/// Computes how long to sleep next. It reads the clock for the first time when it has to wait.
 struct WaitLimit {
     timeout: Option<Duration>,
-    /// At most so long at a time.
+    /// The longest single sleep.
     slice: Option<Duration>,
     end: Option<Instant>,
 }
 
-/// There is no time left to wait.
+/// The timeout has passed.
 struct Expired;
 
 impl WaitLimit {
@@ -222,7 +242,7 @@ impl WaitLimit {
         Self { timeout, slice, end: None }
     }
 
-    /// `None`: for ever.
+    /// The next sleep; `None`: without limit.
     fn next_sleep(&mut self) -> Result<Option<Duration>, Expired> {
         let Some(timeout) = self.timeout else { return Ok(self.slice) };
         if timeout.is_zero() {

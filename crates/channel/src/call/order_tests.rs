@@ -1,11 +1,13 @@
-//! Who runs before whom, under SCHED_FIFO on one CPU: the tour's temporary inversion, and its loaded server that starves
-//! those it has served. What counts is the order of events; no thread is busy for longer than 200 ms.
+//! Who runs before whom, under SCHED_FIFO on one CPU: the tour's temporary inversion, and its
+//! loaded server that starves those it has served. What counts is the order of events; no thread is
+//! busy for longer than 200 ms.
 use super::tests::{LENDING, PLAIN, SOON, dir};
 use super::*;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
-/// The calling thread alone: on the last CPU it may use, with this priority. False: not permitted here.
+/// The calling thread alone: on the last CPU it may use, with this priority. False: not permitted
+/// here.
 fn become_real_time(priority: i32) -> bool {
     // SAFETY: all zeros is an empty set of CPUs.
     let mut cpus: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -47,8 +49,8 @@ fn work(milliseconds: i64) {
     }
 }
 
-/// A (high) calls B (low, the server); while B serves, C (between them) becomes ready and works for 100 ms. Had C done
-/// its work before A had its answer?
+/// A (high) calls B (low, the server); while B serves, C (between them) becomes ready and works for
+/// 100 ms. Had C done its work before A had its answer?
 fn is_overtaken(shape: Shape) -> bool {
     let dir = dir();
     let (go, done) = (AtomicU32::new(0), AtomicBool::new(false));
@@ -98,8 +100,8 @@ fn with_inheritance_a_high_client_waits_for_its_server_only_and_without_for_whoe
     }
 }
 
-/// One client of priority 25 and three of 10 wait; the server serves them all, highest first. How many had been
-/// served when the first of them ran again?
+/// One client of priority 25 and three of 10 wait; the server serves them all, highest first. How
+/// many had been served when the first of them ran again?
 fn served_before_the_first_runs(shape: Shape, server_priority: i32) -> u32 {
     let dir = dir();
     let (posted, served) = (Barrier::new(2), AtomicU32::new(0));
@@ -157,7 +159,8 @@ fn served_before_the_first_runs(shape: Shape, server_priority: i32) -> u32 {
 fn a_loaded_server_starves_whom_it_has_served_unless_it_has_no_more_priority_than_it_is_lent() {
     if is_permitted() {
         assert_eq!(served_before_the_first_runs(PLAIN, 30), 4, "a server above all runs until nobody waits");
-        // L4's ReplyWait: the one served runs first if it is strictly higher than the next in the queue.
+        // L4's ReplyWait: the one served runs first if it is strictly higher than the next in the
+        // queue.
         assert_eq!(served_before_the_first_runs(LENDING, 1), 1);
     }
 }

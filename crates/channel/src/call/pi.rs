@@ -1,15 +1,18 @@
-//! A pi_lock: a PI futex that lends the server the priority of the client that waits for it (futex(2)).
+//! Priority inheritance: a PI futex (futex(2)) that lends the server the priority of a client.
 //!
-//! The client writes the server's thread id into its pi_lock, as if the server had locked it, and asks the kernel
-//! for the lock: the kernel puts it to sleep and lends its priority to the server, wherever that is in its work.
-//! The server lets go when it has answered. Nobody but the client ever waits for a pi_lock, so whatever an enemy writes
-//! there, the server is never kept; at most the kernel refuses a call. A server that ends in any way lets go too.
+//! The client stores the server's thread id in its PI lock, as if the server had locked it, and
+//! asks the kernel for the lock. The kernel puts the client to sleep and lends its priority to the
+//! server, at whatever point of its work that is. The server unlocks it when it has answered, and
+//! the kernel does when the server ends.
+//!
+//! Only the client waits for its PI lock. So no value that a hostile process writes there can block
+//! the server: at worst the kernel returns an error.
 
 use crate::sync::{AtomicU32, Ordering::*, fence};
 use std::io;
 use std::time::Duration;
 
-/// The calling thread, as the kernel knows it (in its own PID namespace). One system call.
+/// The id of the calling thread, in its PID namespace. One system call.
 pub(super) fn thread_id() -> u32 {
     // SAFETY: takes nothing, touches nothing, cannot fail.
     unsafe { libc::syscall(libc::SYS_gettid) as u32 }
@@ -18,23 +21,25 @@ pub(super) fn thread_id() -> u32 {
 /// How a client's wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PiWait {
-    /// The server let go, or somebody wrote into the pi_lock: look again.
+    /// The server unlocked it, or something overwrote it: check again.
     Recheck,
     TimedOut,
-    /// The server's thread is no more.
+    /// The server's thread has ended.
     OwnerDied,
-    /// The kernel cannot lend a priority here (before Linux 5.14, or the pi_lock was scribbled over): wait otherwise.
+    /// The kernel cannot lend a priority: it is older than Linux 5.14, or something overwrote the
+    /// lock. Wait at the answer instead.
     Unsupported,
 }
 
-/// Says who will be waited for. What the other side did before it let go is seen by every load after this.
+/// Stores the thread to wait for. Later loads see everything that the server did before it unlocks.
 pub(super) fn prepare(pi_lock: &AtomicU32, server: u32) {
     pi_lock.store(server, Relaxed);
-    // Pairs with the fence in `release`: either the server sees its id here and lets go, or we see its answer.
+    // Pairs with the fence in `release`: either the server sees its id here and unlocks, or we see
+    // its answer.
     fence(SeqCst);
 }
 
-/// Waits until the server lets go, for at most `timeout` (`None`: for ever). One system call.
+/// Waits until the server unlocks, for at most `timeout` (`None`: without limit). One system call.
 pub(super) fn wait(pi_lock: &AtomicU32, timeout: Option<Duration>) -> PiWait {
     let until = timeout.map(after);
     let until = until.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
@@ -56,8 +61,8 @@ pub(super) fn wait(pi_lock: &AtomicU32, timeout: Option<Duration>) -> PiWait {
     }
 }
 
-/// The server lets go; a client that waits is woken, and its priority is reply back. No system call if nobody waits.
-/// Never blocks on the client.
+/// Unlocks: wakes a waiting client and returns its priority. No system call without a waiter. Never
+/// waits for the client.
 pub(super) fn release(pi_lock: &AtomicU32, server: u32) {
     // Pairs with the fence in `prepare`.
     fence(SeqCst);
@@ -69,10 +74,10 @@ pub(super) fn release(pi_lock: &AtomicU32, server: u32) {
     }
 }
 
-/// That much later, by CLOCK_MONOTONIC.
+/// The instant `time` from now, on CLOCK_MONOTONIC.
 fn after(time: Duration) -> libc::timespec {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a timespec of ours; the clock exists on every Linux.
+    // SAFETY: `now` is a timespec on our stack; the clock exists on every Linux.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     let nanoseconds = now.tv_nsec + libc::c_long::from(time.subsec_nanos() as i32);
     let seconds = libc::time_t::try_from(time.as_secs()).unwrap_or(libc::time_t::MAX / 2);

@@ -1,51 +1,55 @@
-//! The hand-off of Call: one server at a rendezvous, up to [`MAX_CLIENTS`] clients, each with a slot of its own. Every step
-//! is wait-free; nobody locks, allocates or enters the kernel here. Who has to sleep or to wake is published so.
+//! The hand-off of a call: the words that a server and up to [`MAX_CLIENTS`] clients share, and the
+//! steps of each end. Each client has a slot of its own.
 //!
-//! A request's life is one word of its slot: *idle* -> *posted* (client) -> *taken* (server) or *idle* again (the
-//! client withdraws). Both ends leave *posted* by compare-and-exchange, so a request is either taken or withdrawn,
-//! never both, and a timeout can say which. The answer carries the request's number: a late answer to a withdrawn
-//! request is nobody's.
+//! Every step is wait-free: no lock, no allocation, no system call. A step returns whether the
+//! caller must wake the other end.
 //!
-//! Waking costs no flag of its own. `pending` has a bit for each client and one that says the server is asleep: the
-//! client that sets its bit sees with the same instruction whether it must wake the server. The answer word has
-//! such a bit too. If a bit was lost (somebody scribbled), the client posts it again after a slice of waiting, and
-//! the server, which remembers its last answer to each client, gives that again instead of serving twice.
+//! A request's state is one word of its slot. The client *posts* it (idle -> posted). Then the
+//! server *takes* it (-> taken), or the client *withdraws* it (-> idle). Both leave *posted* by
+//! compare-and-exchange, so exactly one succeeds, and a timeout can report which. The answer
+//! carries the request's number: a late answer to a withdrawn request matches none.
 //!
-//! **Nobody trusts what the other side can write.** The server keeps its queue, ceilings, and answers outside the
-//! shared memory; it copies a message once, before anybody looks at it; slots are numbers of its own.
+//! `pending` has a bit for each client and a bit that says that the server sleeps. A client that
+//! sets its bit sees with the same instruction whether it must wake the server. The answer word has
+//! such a bit for the client. Other processes may erase a bit: the client posts it again after a
+//! slice of waiting. The server remembers its last answer to each client, and publishes that again
+//! instead of serving the request twice.
+//!
+//! Neither end trusts the other's words. The server keeps its queue, ceilings and answers outside
+//! the shared memory, copies a message once before anything reads it, and numbers the slots itself.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering::*};
 
-/// Slots at most: one bit each, and two are taken.
+/// The largest number of clients: each has a bit of a word, and two bits have other uses.
 pub const MAX_CLIENTS: usize = 30;
-/// In `pending` and in the answer word: notification bits were set.
+/// In `pending` and in the answer word: there are new notification bits.
 const NOTIFIED: u32 = 1 << 30;
-/// In `pending` and in the answer word: the one who reads it sleeps, or is about to.
+/// In `pending` and in the answer word: the end that reads it sleeps, or is about to.
 pub(super) const ASLEEP: u32 = 1 << 31;
 /// Request numbers count modulo 2^28.
 const NUMBERS: u32 = (1 << 28) - 1;
 
-/// Words of a message: as many as one cache line, in the place of registers.
+/// Words of a message: one cache line.
 pub const WORDS: usize = 8;
-/// What is sent and answered.
+/// A message or an answer.
 pub type Message = [u64; WORDS];
 
 /// Which of the waiting clients is served first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scheduling {
-    /// The highest priority; among equals the one that came first.
+    /// The one with the highest priority; among equals, the one that arrived first.
     #[default]
     Full,
-    /// In turn, slot after slot: neither priorities nor the order of arrival count.
+    /// Slot after slot, in turn. Priorities and the order of arrival do not matter.
     Direct,
 }
 
-/// What a client wants.
+/// What a client waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
     /// An answer.
     Call,
-    /// That the server has taken the message.
+    /// Until the server has taken the message.
     Send,
 }
 
@@ -53,15 +57,15 @@ pub enum Want {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Answered(Message),
-    /// The server took it and went on without an answer.
+    /// The server took it and continued without an answer.
     Unanswered,
 }
 
-/// The words that belong to all.
+/// The words that all ends share.
 #[derive(Clone, Copy)]
 pub struct Rendezvous<'a> {
     pub pending: &'a AtomicU32,
-    /// Orders requests of equal priority.
+    /// The next ticket: tickets order requests of equal priority.
     pub tickets: &'a AtomicU32,
     /// Notification bits for the server.
     pub notifications: &'a AtomicU64,
@@ -110,42 +114,46 @@ fn number_of(word: u64) -> u32 {
 const ANSWERED: u32 = 1;
 const UNANSWERED: u32 = 2;
 
-/// Sets notification bits for the server. True: wake it.
+/// Sets notification bits for the server. Returns true if the caller must wake it.
 pub fn notify_server(rendezvous: &Rendezvous, bits: u64) -> bool {
-    // Release pairs with Acquire in `ServerEnd::collect`: whoever sees `NOTIFIED` sees the bits.
+    // Release pairs with Acquire in `ServerEnd::collect`: a server that sees `NOTIFIED` sees the
+    // bits.
     rendezvous.notifications.fetch_or(bits, Release);
     rendezvous.pending.fetch_or(NOTIFIED, Release) & ASLEEP != 0
 }
 
-/// Sets notification bits for a client. True: wake it.
+/// Sets notification bits for a client. Returns true if the caller must wake it.
 pub fn notify_client(slot: &Slot, bits: u64) -> bool {
-    // Release pairs with Acquire in `ClientEnd::notifications` and `ClientEnd::announce_sleep_for_bits`.
+    // Release pairs with Acquire in `ClientEnd::notifications` and
+    // `ClientEnd::announce_sleep_for_bits`.
     slot.notifications.fetch_or(bits, Release);
     slot.answer.fetch_or(NOTIFIED, Release) & ASLEEP != 0
 }
 
-/// A client's own memory, to be used with the same slot always.
+/// The private state of a client. Use it with one slot only.
 #[derive(Debug)]
 pub struct ClientEnd {
     /// The slot's bit in `pending`.
     bit: u32,
     number: u32,
-    /// What stands in the slot while the request is posted.
+    /// The request word while the request is posted.
     posted: u64,
 }
 
 impl ClientEnd {
-    /// Takes slot `index` over from an earlier client, whose request, if any, is withdrawn.
+    /// Takes over slot `index` from an earlier client, and withdraws its request, if there is one.
     pub fn attach(index: usize, slot: &Slot) -> Self {
         let number = number_of(slot.request.load(Relaxed));
-        // Acquire pairs with Release in `ServerEnd::take`, if a server takes the earlier client's request now (see `withdraw`).
+        // Acquire pairs with Release in `ServerEnd::take`, if a server takes the earlier client's
+        // request now (see `withdraw`).
         slot.request.swap(request(0, number, Stage::Idle), Acquire);
         slot.answer.fetch_and(!ASLEEP, Relaxed);
         slot.notifications.store(0, Relaxed);
         Self { bit: 1 << index, number, posted: 0 }
     }
 
-    /// Posts a request to the server of this `epoch`. True: wake the server. Bounded.
+    /// Posts a request to the server of this `epoch`. Returns true if the caller must wake the
+    /// server. Bounded.
     #[inline]
     pub fn post(
         &mut self,
@@ -166,20 +174,22 @@ impl ClientEnd {
         }
         let stage = if want == Want::Call { Stage::Call } else { Stage::Send };
         self.posted = request(epoch, self.number, stage);
-        // Release pairs with Acquire in `ServerEnd::look`: the message is there.
+        // Release pairs with Acquire in `ServerEnd::inspect`: the message is there.
         slot.request.store(self.posted, Release);
         self.repost(rendezvous)
     }
 
-    /// Sets the bit (again, if it may have been lost). True: wake the server.
+    /// Sets our bit, also again in case something erased it. Returns true if the caller must wake
+    /// the server.
     #[inline]
     pub fn repost(&self, rendezvous: &Rendezvous) -> bool {
-        // Release pairs with Acquire in `ServerEnd::collect`: the server that takes the bit sees the request. Its turn in
-        // the order of `pending` against the server's exchange to ASLEEP decides who sees whom.
+        // Release pairs with Acquire in `ServerEnd::collect`: a server that takes the bit sees the
+        // request. The server's exchange to ASLEEP is before this in the order of `pending`, and we
+        // see it, or after, and it fails.
         rendezvous.pending.fetch_or(self.bit, Release) & ASLEEP != 0
     }
 
-    /// The outcome, when it is there.
+    /// The outcome of our request. `None`: not yet.
     #[inline]
     pub fn outcome(&self, slot: &Slot) -> Option<Outcome> {
         // Acquire pairs with Release in `ServerEnd::publish`: the answer's words are there.
@@ -196,14 +206,14 @@ impl ClientEnd {
         }
     }
 
-    /// How our request was answered; 0 if it was not.
+    /// The kind of answer to our request; 0: none yet.
     fn how(&self, answer: u32) -> u32 {
         let of_ours = (answer & !(ASLEEP | NOTIFIED)) >> 2 == self.number;
         if of_ours { answer & 3 } else { 0 }
     }
 
-    /// Announces that the client will sleep. What the answer word must hold for it to fall asleep;
-    /// `None`: do not, look again.
+    /// Announces that the client will sleep. Returns the value of the answer word to sleep on.
+    /// `None`: do not sleep, check again.
     pub fn announce_sleep(&self, slot: &Slot) -> Option<u32> {
         let answer = slot.answer.load(Relaxed);
         if self.how(answer) != 0 {
@@ -212,28 +222,29 @@ impl ClientEnd {
         sleep(slot.answer, answer)
     }
 
-    /// As [`ClientEnd::announce_sleep`], when it is notification bits that are waited for.
+    /// As [`ClientEnd::announce_sleep`], to wait for notification bits.
     pub fn announce_sleep_for_bits(&self, slot: &Slot) -> Option<u32> {
         let answer = slot.answer.load(Relaxed);
         if answer & NOTIFIED != 0 {
-            // Acquire pairs with `notify_client`: the bits that came before are seen by the caller's next look.
+            // Acquire pairs with `notify_client`: the bits that came before are seen by the
+            // caller's next look.
             let _ = slot.answer.compare_exchange(answer, answer & !NOTIFIED, Acquire, Relaxed);
             return None;
         }
         sleep(slot.answer, answer)
     }
 
-    /// Takes the notification bits that were set.
+    /// Takes the notification bits for this client.
     pub fn notifications(&self, slot: &Slot) -> u64 {
         take_bits_of(slot.notifications)
     }
 
-    /// Gives up waiting. True: the server has not taken the request, and never will.
+    /// Withdraws the request. Returns true if the server has not taken it, and never will.
     pub fn withdraw(&self, slot: &Slot) -> bool {
         let idle = request(0, self.number, Stage::Idle);
-        // Acquire on failure pairs with Release in `ServerEnd::take`: its reads of our message are done before the next
-        // one is written there. (No model shows it: loom does not let a load see a later store.) If this
-        // succeeds, the server's exchange fails.
+        // Acquire on failure pairs with Release in `ServerEnd::take`: its reads of our message are
+        // done before the next one is written there. (No model shows it: loom does not let a load
+        // see a later store.) If this succeeds, the server's exchange fails.
         match slot.request.compare_exchange(self.posted, idle, Relaxed, Acquire) {
             Ok(_) => true,
             Err(_) => {
@@ -244,10 +255,10 @@ impl ClientEnd {
     }
 }
 
-/// Says "asleep" in a word that still holds `seen`.
+/// Sets ASLEEP in a word that still holds `seen`, and returns its new value.
 fn sleep(word: &AtomicU32, seen: u32) -> Option<u32> {
-    // Relaxed: the order of this one word decides. The other side's read-modify-write comes after this and sees
-    // ASLEEP, or before, and this fails.
+    // Relaxed: only the order of this word matters. The other side's read-modify-write is after
+    // this and sees ASLEEP, or before this, which then fails.
     match word.compare_exchange(seen, seen | ASLEEP, Relaxed, Relaxed) {
         Ok(_) => Some(seen | ASLEEP),
         Err(_) => None,
@@ -257,12 +268,13 @@ fn sleep(word: &AtomicU32, seen: u32) -> Option<u32> {
 fn take_bits_of(notifications: &AtomicU64) -> u64 {
     match notifications.load(Relaxed) {
         0 => 0,
-        // Acquire pairs with Release in `notify_server` and `notify_client`: what was done before is seen.
+        // Acquire pairs with Release in `notify_server` and `notify_client`: the changes before the
+        // notification are visible.
         _ => notifications.swap(0, Acquire),
     }
 }
 
-/// A request as the server holds it: its own copy.
+/// A request, as the server's own copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taken {
     pub client: usize,
@@ -275,13 +287,13 @@ pub struct Taken {
 struct Waiting {
     word: u64,
     priority: u32,
-    /// In which look around it was found, and its ticket among those of the same look.
+    /// The number of the scan that found it, and its ticket among requests of the same scan.
     found: u64,
     ticket: u32,
 }
 
 impl Waiting {
-    /// Is it to be served before `other`?
+    /// Whether the server takes it before `other`.
     fn precedes(&self, other: &Self) -> bool {
         let first = |a: u32, b: u32| (b.wrapping_sub(a) as i32) > 0;
         match self.priority.cmp(&other.priority) {
@@ -298,22 +310,22 @@ struct Served {
     outcome: Outcome,
 }
 
-/// The server's own memory.
+/// The private state of the server.
 #[derive(Debug)]
 pub struct ServerEnd {
     epoch: u32,
     scheduling: Scheduling,
     clients: usize,
-    /// What a client may claim at most.
+    /// The highest priority that each client may state.
     pub ceilings: [u32; MAX_CLIENTS],
-    /// Bits of the slots whose `waiting` counts.
+    /// Bits of the slots whose `waiting` is valid.
     queue: u32,
     waiting: [Waiting; MAX_CLIENTS],
     served: [Option<Served>; MAX_CLIENTS],
-    /// Whose answer is due, and its number.
+    /// The client whose answer is due, and the number of its request.
     current: Option<(usize, u32)>,
-    looks: u64,
-    /// Who was taken last.
+    scans: u64,
+    /// The client that was taken last.
     last: usize,
 }
 
@@ -328,13 +340,13 @@ impl ServerEnd {
             waiting: [Waiting::default(); MAX_CLIENTS],
             served: [None; MAX_CLIENTS],
             current: None,
-            looks: 0,
+            scans: 0,
             last: 0,
         }
     }
 
-    /// Looks who has come, and takes notification bits. `again` is published which clients to wake, because they may have
-    /// missed an answer. Bounded: O(clients).
+    /// Scans for new requests, and returns notification bits. Calls `again` for each client that
+    /// may have missed an answer: the caller must wake it. Bounded: O(clients).
     #[inline]
     pub fn collect<'a>(
         &mut self,
@@ -347,21 +359,21 @@ impl ServerEnd {
         }
         // Acquire pairs with `repost` and `notify_server`.
         let pending = rendezvous.pending.swap(0, Acquire);
-        self.looks += 1;
-        let mut come = pending & ((1 << self.clients) - 1);
-        while come != 0 {
-            let client = come.trailing_zeros() as usize;
-            come &= come - 1;
-            if self.look(client, &slot(client)) {
+        self.scans += 1;
+        let mut arrived = pending & ((1 << self.clients) - 1);
+        while arrived != 0 {
+            let client = arrived.trailing_zeros() as usize;
+            arrived &= arrived - 1;
+            if self.inspect(client, &slot(client)) {
                 again(client);
             }
         }
         if pending & NOTIFIED != 0 { take_bits_of(rendezvous.notifications) } else { 0 }
     }
 
-    /// True: this client was answered before, and now once more.
+    /// Inspects one slot. Returns true if it published the last answer again.
     #[inline]
-    fn look(&mut self, client: usize, slot: &Slot) -> bool {
+    fn inspect(&mut self, client: usize, slot: &Slot) -> bool {
         // Acquire pairs with Release in `post`.
         let word = slot.request.load(Acquire);
         let stage = stage_of(word);
@@ -385,14 +397,15 @@ impl ServerEnd {
             Scheduling::Full => {
                 let order = slot.order.load(Relaxed);
                 let priority = (order as u32).min(self.ceilings[client]);
-                Waiting { word, priority, found: self.looks, ticket: (order >> 32) as u32 }
+                Waiting { word, priority, found: self.scans, ticket: (order >> 32) as u32 }
             }
         };
         false
     }
 
-    /// Takes the request to be served next; it is now the current one, unless it was a Send. The second is true if
-    /// the client of a Send must be woken. Bounded: O(clients^2), O(clients) if none withdraws.
+    /// Takes the next request, which becomes the current one unless it was a Send. The second value
+    /// is true if the caller must wake the client of a Send. Bounded: O(clients^2), O(clients) if
+    /// no client withdraws.
     #[inline]
     pub fn take<'a>(&mut self, slot: impl Fn(usize) -> Slot<'a>) -> Option<(Taken, bool)> {
         while self.queue != 0 {
@@ -406,8 +419,8 @@ impl ServerEnd {
             }
             let number = number_of(word);
             let taken = request(self.epoch, number, Stage::Taken);
-            // Release pairs with Acquire in `withdraw`: the reads above are done. If it succeeds, the client had not
-            // withdrawn, so what was read is what it posted.
+            // Release pairs with Acquire in `withdraw`: the reads above are done. If it succeeds,
+            // the client had not withdrawn, so the copy is what it posted.
             if slot.request.compare_exchange(word, taken, Release, Relaxed).is_err() {
                 continue;
             }
@@ -425,7 +438,7 @@ impl ServerEnd {
         None
     }
 
-    /// `queue` is not empty.
+    /// The client to take next. `queue` is not empty.
     fn next(&self) -> usize {
         let lowest = |bits: u32| bits.trailing_zeros() as usize;
         match self.scheduling {
@@ -447,7 +460,8 @@ impl ServerEnd {
         }
     }
 
-    /// Ends the current request. `None`: there is none. True: wake that client. Bounded.
+    /// Ends the current request. `None`: there is none. Else its client, and true if the caller
+    /// must wake it. Bounded.
     #[inline]
     pub fn finish<'a>(
         &mut self,
@@ -475,13 +489,14 @@ impl ServerEnd {
             }
             Outcome::Unanswered => UNANSWERED,
         };
-        // Release pairs with Acquire in `outcome`: the answer's words are there. In the order of this word it is
-        // before or after the client's exchange to ASLEEP: that fails, or this sees it.
+        // Release pairs with Acquire in `outcome`: the answer's words are there. The client's
+        // exchange to ASLEEP is after this in the order of this word and fails, or before, and this
+        // sees it.
         slot.answer.swap(number << 2 | how, Release) & ASLEEP != 0
     }
 
-    /// Announces that the server will sleep. What `pending` must hold for it to fall asleep;
-    /// `None`: somebody has come.
+    /// Announces that the server will sleep. Returns the value of `pending` to sleep on. `None`:
+    /// there is a request or notification.
     pub fn announce_sleep(&self, rendezvous: &Rendezvous) -> Option<u32> {
         sleep(rendezvous.pending, 0)
     }

@@ -1,4 +1,4 @@
-//! The server's end.
+//! The end of the server.
 
 use super::rendezvous::{ASLEEP, Message, Outcome, ServerEnd, Want, notify_client};
 use super::{CallError, MAX_CLIENTS, SetupError, Shape, Table, WaitLimit, pi};
@@ -9,27 +9,30 @@ use std::marker::PhantomData;
 use std::path::Path;
 use std::time::Duration;
 
-/// A request, copied out of the shared memory before anybody looks at it.
+/// A request: a copy, which other processes cannot change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
-    /// Its slot: what a ceiling and a notification go by.
+    /// The slot of its client, for [`Server::set_ceiling`] and [`Server::notify`].
     pub client: u32,
-    /// As the client claims, at most its ceiling. 0 with `Scheduling::Direct`.
+    /// The priority that the client states, at most its ceiling. 0 with `Scheduling::Direct`.
     pub priority: u32,
-    /// A Call is to be answered; a Send has been already.
+    /// `Call`: the client waits for a reply. `Send`: it does not.
     pub want: Want,
+    /// The message of the client.
     pub message: Message,
 }
 
-/// What a receive gives: bits, a request, or both.
+/// The result of a receive: notification bits, a request, or both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
-    /// Notification bits set since the last time.
+    /// Notification bits set since the last receive.
     pub bits: u64,
+    /// The request. `None`: only notification bits came.
     pub request: Option<Request>,
 }
 
-/// The one server. It stays with the thread that opened it: that is whom the clients lend their priority.
+/// The server of a call channel. It stays on the thread that opened it, because that thread borrows
+/// the clients' priority. Dropping it releases the role.
 #[derive(Debug)]
 pub struct Server {
     pub(super) table: Table,
@@ -41,16 +44,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// Makes the channel, or takes it over from a server that has ended; clients that still waited for that one get
-    /// `PeerDied`. Allocates; set-up only. Errors: `BadShape`, `ShapeMismatch`, `Shm` (`RoleTaken`: there is a server).
+    /// Creates the channel, or takes it over from a server that has ended. Clients that still wait
+    /// for the earlier server get `PeerDied`. Allocates and blocks: for set-up only. Errors:
+    /// `BadShape`, `ShapeMismatch`, `Shm` (`RoleTaken`: there is a server).
     pub fn open(dir: &Path, name: &str, shape: Shape) -> Result<Self, SetupError> {
         let table = Table::open(dir, name, shape)?;
         table.shared.acquire(Role::Server)?;
-        // 31 bits, never 0.
+        // An epoch has 31 bits and is never 0.
         let epoch = (((table.epoch().load(Relaxed) >> 1) + 1) & (u32::MAX >> 1)).max(1);
         let thread = pi::thread_id();
         table.server_thread().store(thread, Relaxed);
-        // Release pairs with Acquire in `Client::epoch`: it knows the thread too.
+        // Release pairs with Acquire in `Client::epoch`: the client sees our thread, too.
         table.epoch().store(epoch << 1 | 1, Release);
         let end = ServerEnd::new(epoch, shape.scheduling, shape.clients as usize);
         let server = Self { table, end, epoch, thread, spins: 0, stays: PhantomData };
@@ -58,27 +62,28 @@ impl Server {
         Ok(server)
     }
 
-    /// What the server believes of this client's priority at most. Without it, anything.
+    /// Sets the highest priority that requests of this client may have. No limit at first.
     pub fn set_ceiling(&mut self, client: u32, priority: u32) {
         if let Some(ceiling) = self.end.ceilings.get_mut(client as usize) {
             *ceiling = priority;
         }
     }
 
-    /// How often to look before going to sleep: for clients on other CPUs. 0 at first.
+    /// Sets how often to poll before sleeping: useful for clients on other CPUs. 0 at first.
     pub fn set_spins(&mut self, spins: u32) {
         self.spins = spins;
     }
 
-    /// Waits for a request or notification bits. Whoever still waited for an answer gets `Unanswered`. At most two
-    /// system calls when something is there (to wake), one more to sleep. Errors: `TimedOut`.
+    /// Waits for a request or notification bits. A client that still waits for an answer gets
+    /// `Unanswered`. Blocks. At most two system calls to wake clients, and one more to sleep.
+    /// Errors: `TimedOut`.
     pub fn receive(&mut self, timeout: Option<Duration>) -> Result<Received, CallError> {
         self.finish(Outcome::Unanswered);
         self.wait(timeout)
     }
 
-    /// Answers the last call. Bounded; at most one system call (two with `inherit`), to wake the client. Does not
-    /// notice that it is dead: nobody reads the answer then. Errors: `NoCaller`.
+    /// Answers the last call. Bounded; at most one system call (two with `inherit`), to wake the
+    /// client. It succeeds also when the client has ended. Errors: `NoCaller`.
     #[inline]
     pub fn reply(&mut self, message: &Message) -> Result<(), CallError> {
         match self.finish(Outcome::Answered(*message)) {
@@ -87,7 +92,8 @@ impl Server {
         }
     }
 
-    /// [`Server::reply`] and [`Server::receive`] in one step. Errors: `NoCaller` (and did not wait), `TimedOut`.
+    /// [`Server::reply`] and [`Server::receive`] in one step. Blocks. Errors: `NoCaller` (it did
+    /// not wait), `TimedOut`.
     #[inline]
     pub fn reply_wait(
         &mut self,
@@ -98,14 +104,15 @@ impl Server {
         self.wait(timeout)
     }
 
-    /// Sets notification bits for a client. Bounded; at most one system call. Nothing happens for a slot that is not.
+    /// Sets notification bits for a client. Bounded; at most one system call. Does nothing for a
+    /// slot that does not exist.
     pub fn notify(&self, client: u32, bits: u64) {
         if client < self.table.shape.clients && notify_client(&self.table.slot(client as usize), bits) {
             futex::wake(self.table.slot(client as usize).answer, 1);
         }
     }
 
-    /// Is there a client in this slot, alive? One system call.
+    /// Whether this slot has a living client. One system call.
     pub fn has_client(&self, client: u32) -> bool {
         client < self.table.shape.clients && self.table.shared.is_held(Role::Client(client as u8))
     }
@@ -166,7 +173,7 @@ impl Server {
         ring(&self.table, client, wake, self.table.shape.inherit.then_some(self.thread));
     }
 
-    /// Writes what only we write, if it is not what we wrote.
+    /// Restores words that only we may write, if they were overwritten.
     fn repair(&self) {
         for (word, value) in
             [(self.table.epoch(), self.epoch << 1 | 1), (self.table.server_thread(), self.thread)]
@@ -179,14 +186,15 @@ impl Server {
 
     fn wake_all(&self) {
         for client in 0..self.table.shape.clients as usize {
-            // AcqRel: a client that says ASLEEP after this sees the new epoch.
+            // AcqRel: a client that sets ASLEEP after this sees the new epoch.
             let asleep = self.table.slot(client).answer.fetch_and(!ASLEEP, AcqRel) & ASLEEP != 0;
             self.ring(client, asleep);
         }
     }
 }
 
-/// Wakes a client that has its answer. `inherit`: it may be waiting on its pi_lock, for this thread.
+/// Wakes a client that has its answer. `inherit`: our thread, for which the client may wait at its
+/// PI lock.
 #[inline]
 fn ring(table: &Table, client: usize, wake: bool, inherit: Option<u32>) {
     if wake {

@@ -1,4 +1,5 @@
-//! Ends in threads of one process; `kill_tests` has them in several, `order_tests` under real-time policies.
+//! Ends in threads of one process; `kill_tests` has them in several, `order_tests` under real-time
+//! policies.
 use super::*;
 use crate::shm::Role;
 use std::sync::Barrier;
