@@ -1,5 +1,7 @@
 //! The nouns: a partition, the state of all partitions, and the reasons for refusing a change.
 
+use crate::request::System;
+use crate::state::STATE_SCHEMA;
 use asmp_host::task::{Placed, TaskId};
 use asmp_host::{Cpu, CpuSet, Schedule, Shape};
 use serde::{Deserialize, Serialize};
@@ -207,9 +209,6 @@ pub struct State {
     pub refused: BTreeMap<PathBuf, String>,
 }
 
-/// Version of the state's layout; another one is refused.
-pub const STATE_SCHEMA: u32 = 1;
-
 impl Default for State {
     fn default() -> Self {
         Self {
@@ -229,14 +228,25 @@ impl State {
         self.partitions.is_empty() && self.irq_home.is_none()
     }
 
+    /// Settings of the system outside the partitions.
+    pub fn system(&self) -> System {
+        System { irq_home: self.irq_home.clone() }
+    }
+
+    /// Errors: `NoPartition`, with the names there are.
     pub fn partition(&self, name: &str) -> Result<&Partition, Refusal> {
-        self.partitions.iter().find(|partition| partition.name == name).ok_or_else(|| Refusal::NoPartition {
-            name: name.to_owned(),
-            known: match self.partitions.is_empty() {
-                true => "there are none".to_owned(),
-                false => self.partitions.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", "),
-            },
-        })
+        self.partitions
+            .iter()
+            .find(|partition| partition.name == name)
+            .ok_or_else(|| Refusal::NoPartition { name: name.to_owned(), known: self.known_names() })
+    }
+
+    /// The partitions' names, for messages.
+    pub fn known_names(&self) -> String {
+        match self.partitions.is_empty() {
+            true => "there are none".to_owned(),
+            false => self.partitions.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", "),
+        }
     }
 }
 
@@ -299,6 +309,10 @@ pub enum Refusal {
     BoundKernelThread { tid: i32, command: String },
     #[error("task {tid} ({command}) does not belong to partition {partition}")]
     NotInside { tid: i32, command: String, partition: String },
+    #[error(
+        "task {tid} has process {process} with other threads in partition {partition}: the threads of a process are in one partition; move the process (--pid {process})"
+    )]
+    Inseparable { tid: i32, process: i32, partition: String },
     #[error(
         "{tasks} became real-time inside {partition} and would starve the system's CPUs outside: end it first, or --force makes it SCHED_OTHER"
     )]

@@ -118,12 +118,16 @@ pub struct Base {
 impl Base {
     /// Under systemd a delegated service, so that its own bookkeeping and ours never meet; else one group.
     pub fn of(facts: &Facts) -> Option<Self> {
-        let mount = facts.cgroups.mount.clone()?;
-        let ancestors = match facts.systemd {
+        Some(Self::at(facts.cgroups.mount.clone()?, facts.systemd))
+    }
+
+    /// In the tree mounted there: below a service that systemd delegates, or below a group of our own.
+    pub fn at(mount: PathBuf, delegated: bool) -> Self {
+        let ancestors = match delegated {
             true => vec![mount.join(SLICE), mount.join(SLICE).join(SERVICE)],
             false => vec![mount.join(GROUP)],
         };
-        Some(Self { mount, ancestors, delegated: facts.systemd })
+        Self { mount, ancestors, delegated }
     }
 
     pub fn dir(&self) -> &Path {
