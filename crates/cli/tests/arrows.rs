@@ -9,7 +9,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("asmp-shield", &["asmp-host"]),
     ("asmp-measure", &["asmp-host"]),
     ("asmp-channel", &[]),
-    ("asmp-rt", &["asmp-analysis", "asmp-channel", "asmp-host"]),
+    ("asmp-rt", &["asmp-analysis", "asmp-channel", "asmp-host", "asmp-shield"]),
     ("asmp-rt-c", &["asmp-channel", "asmp-rt"]),
     ("asmp-rt-py", &["asmp-channel"]),
     ("asmp-analysis", &[]),

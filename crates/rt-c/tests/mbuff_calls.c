@@ -103,7 +103,7 @@ static void a_full_memory_or_table_of_files_is_refused(void)
 
 		CHECK(setrlimit(RLIMIT_FSIZE, &little) == 0);
 		errno = 0;
-		REFUSED(mbuff_alloc("full", 1 << 20), ENOMEM, "no room for 1048576 bytes of shared memory: RLIMIT_FSIZE is 4096 bytes");
+		REFUSED(mbuff_alloc("full", 1 << 20), ENOMEM, "cannot allocate 1048576 bytes of shared memory: RLIMIT_FSIZE is 4096 bytes");
 		CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
 		REFUSED(mbuff_alloc("many", 1), EMFILE, "Too many open files");
 		_exit(0);

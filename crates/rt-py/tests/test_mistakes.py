@@ -214,7 +214,7 @@ def test_huge_pages_are_given_or_refused_with_the_size() -> None:
         with asmp_rt.Mbuff.alloc("a", 100_000, huge=True) as memory:
             assert len(memory) == 100_000
     except asmp_rt.NoRoom as error:
-        assert str(error).startswith("no room for 100000 bytes of shared memory: ")
+        assert str(error).startswith("cannot allocate 100000 bytes of shared memory: ")
         pytest.skip(f"no huge pages here: {error}")
 
 
