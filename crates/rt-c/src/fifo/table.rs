@@ -6,7 +6,7 @@ use crate::fifo::watch::Watcher;
 use crate::fifo::{RTF_NO, RtfHandler};
 use crate::why::number;
 use asmp_channel::{Fifo, FifoReader, FifoWriter, Role, ShmError, Wake};
-use asmp_rt::executive::pi_mutex::PiMutex;
+use asmp_rt::executive::PiMutex;
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, OnceLock};
