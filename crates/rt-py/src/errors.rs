@@ -1,4 +1,4 @@
-//! Errors of `asmp_rt` as exceptions, which are defined in Python (python/asmp_rt/_errors.py).
+//! The errors of channels as Python exceptions, defined in python/asmp_rt/_errors.py.
 
 use asmp_channel::{MbuffError, RingError, ShmError};
 use pyo3::PyErr;
@@ -49,7 +49,7 @@ pub fn mbuff(error: MbuffError) -> PyErr {
     }
 }
 
-/// Of a frame that was not taken or given; `Full` and `BadLength` are answered where they come up.
+/// The exception for a failed put or get. Callers handle `Full` and `BadLength` themselves.
 pub fn ring(error: RingError) -> PyErr {
     match error {
         RingError::Corrupt => Corrupt::new_err(error.to_string()),

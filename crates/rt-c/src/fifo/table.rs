@@ -1,6 +1,6 @@
-//! The FIFOs of this process: a table of fixed size. Finding one is an index; each end has a lock with priority
-//! inheritance, which costs no system call while one thread at a time uses that end. Where both are taken, the putting
-//! one is first.
+//! The FIFOs of this process, in a table of fixed size, by number. Each end has a lock with
+//! priority inheritance, which costs no system call while one thread at a time uses that end. Code
+//! that takes both locks takes the one of the putting end first.
 
 use crate::fifo::watch::Watcher;
 use crate::fifo::{RTF_NO, RtfHandler};
@@ -56,7 +56,8 @@ pub struct Half<E> {
 }
 
 impl<E: End> Half<E> {
-    /// The end, whose role is taken if it is not ours yet. One system call then. Errors: EBUSY, EIO.
+    /// The end, whose role is taken if it is not ours yet. One system call then. Errors: EBUSY,
+    /// EIO.
     #[inline]
     pub fn end(&mut self) -> Result<&mut E, c_int> {
         if matches!(self.state, State::Mapped(_)) {
@@ -212,7 +213,8 @@ impl Slot {
         self.halves.get().is_some_and(|halves| halves.put.lock().is_some())
     }
 
-    /// Both ends, each with a mapping of its own. One caller at a time. Errors: ENOMEM, ENOTSUP: no such locks.
+    /// Both ends, each with a mapping of its own. One caller at a time. Errors: ENOMEM, ENOTSUP: no
+    /// such locks.
     pub fn place(&self, put: Fifo, get: Fifo) -> Result<(), c_int> {
         let halves = match self.halves.get() {
             Some(halves) => halves,

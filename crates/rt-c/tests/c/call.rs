@@ -46,5 +46,5 @@ fn a_server_of_another_version_is_refused_with_both() {
     // The second word of what stands before the body.
     file.write_all_at(&2u64.to_ne_bytes(), 8).unwrap();
     let mut refused = place.start(&calls(&place, library("so")), &["old"]);
-    assert_eq!(refused.line(), "1 channel old does not match: it has version 2, this is 1");
+    assert_eq!(refused.line(), "1 channel old does not match: it has version 2, this program has 1");
 }

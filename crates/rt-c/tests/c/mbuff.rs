@@ -31,7 +31,7 @@ fn memory_of_another_version_is_refused_with_both() {
     // The second word of what stands before the bytes.
     file.write_all_at(&2u64.to_ne_bytes(), 8).unwrap();
     let mut refused = place.start(&calls(&place, library("so")), &["old"]);
-    assert_eq!(refused.line(), "1 channel old does not match: it has version 2, this is 1");
+    assert_eq!(refused.line(), "1 channel old does not match: it has version 2, this program has 1");
 }
 
 /// As in tests/mbuff_calls.c.
