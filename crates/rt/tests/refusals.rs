@@ -1,8 +1,7 @@
 //! What the kernel refuses to a process without rights. Each case runs in a process of its own that gives up its rights
 //! and limits first; root or not, the answers are the same.
 
-use asmp_rt::mbuff::Mbuff;
-use asmp_rt::shm::Pages;
+use asmp_channel::{Mbuff, Pages};
 use asmp_rt::thread::{RealTime, Refusal, Watch};
 use std::process::Command;
 use std::time::Duration;
@@ -128,7 +127,7 @@ fn a_policy_refused_after_memory_was_locked_unlocks_it() {
     assert!(status.contains("VmLck:\t       0 kB"), "{status}");
     match refusal {
         Refusal::DeadlineNotPermitted { .. } => {
-            assert!(refusal.to_string().contains("(asked for: CPU 0 only)"))
+            assert!(refusal.to_string().contains("(requested: CPU 0 only)"))
         }
         Refusal::MemoryLimit { .. } | Refusal::MemoryLock(_) => println!("skipped: {refusal}"),
         other => panic!("{other}"),
@@ -198,7 +197,7 @@ fn shared_memory_beyond_the_limit_of_files_is_refused_and_the_process_lives() {
         format!("{}|{}", alloc(&dir, 100_000), alloc(&dir, 1000))
     };
     let Some(text) = answer(test, &[(libc::RLIMIT_FSIZE, 8192)], refused) else { return };
-    let wanted = "<no room for 100000 bytes of shared memory: RLIMIT_FSIZE is 8192 bytes: raise it (ulimit -f)|allocated>";
+    let wanted = "<cannot allocate 100000 bytes of shared memory: RLIMIT_FSIZE is 8192 bytes: raise it (ulimit -f)|allocated>";
     assert!(text.contains(wanted), "{text}");
 }
 
@@ -212,7 +211,7 @@ fn shared_memory_beyond_the_limit_of_locked_memory_is_refused_with_the_limit() {
         alloc(&dir, 64 << 20)
     };
     let Some(text) = answer(test, &[(libc::RLIMIT_MEMLOCK, 4 << 20)], refused) else { return };
-    let wanted = "<no room for 67108864 bytes of shared memory: RLIMIT_MEMLOCK is 4194304 bytes: raise it (ulimit -l)>";
+    let wanted = "<cannot allocate 67108864 bytes of shared memory: RLIMIT_MEMLOCK is 4194304 bytes: raise it (ulimit -l)>";
     assert!(text.contains(wanted), "{text}");
 }
 

@@ -19,7 +19,7 @@ pub struct Demand {
 
 /// Why a set is not taken. Tasks are numbered as given.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum AdmissionError {
     #[error("task {task} has no period: give it one above 0 ns")]
     NoPeriod { task: usize },
     #[error("the tasks ask for {permille} thousandths of the CPU: lengthen periods or shorten budgets")]
@@ -70,9 +70,9 @@ impl fmt::Display for Miss<'_> {
 const EFFORT: Effort = Effort { steps: 20_000_000, jobs: 200_000 };
 
 /// Takes a set or says why not. Allocates: for set-up. A budget of 0 counts as 1 ns.
-pub fn admit(set: &[Demand]) -> Result<(), Refusal> {
+pub fn admit(set: &[Demand]) -> Result<(), AdmissionError> {
     if let Some(task) = set.iter().position(|demand| demand.period_ns == 0) {
-        return Err(Refusal::NoPeriod { task });
+        return Err(AdmissionError::NoPeriod { task });
     }
     if set.is_empty() {
         return Ok(());
@@ -85,15 +85,15 @@ pub fn admit(set: &[Demand]) -> Result<(), Refusal> {
     if utilisation.compare_to_one(&tasks) == Ok(Ordering::Greater) {
         // Rounded up: 1000 would be no reason.
         let permille = (utilisation.approximate() * 1000.0) as u64;
-        return Err(Refusal::Overload { permille: permille.saturating_add(1) });
+        return Err(AdmissionError::Overload { permille: permille.saturating_add(1) });
     }
     match np_edf::test(&tasks, &EFFORT) {
         Verdict::Schedulable => Ok(()),
-        Verdict::NotSchedulable { counterexample } => Err(Refusal::Misses { counterexample }),
-        Verdict::DoesNotApply { reason } => Err(Refusal::Inapplicable { reason }),
+        Verdict::NotSchedulable { counterexample } => Err(AdmissionError::Misses { counterexample }),
+        Verdict::DoesNotApply { reason } => Err(AdmissionError::Inapplicable { reason }),
         // Yartek's budgets (Proposition 1) take no time; they say yes seldom, but never wrongly.
         Verdict::Unknown { .. } if budgets::test(&tasks).is_schedulable() => Ok(()),
-        Verdict::Unknown { reason } => Err(Refusal::Unproved { reason }),
+        Verdict::Unknown { reason } => Err(AdmissionError::Unproved { reason }),
     }
 }
 
@@ -125,7 +125,7 @@ mod tests {
     fn a_set_of_low_utilisation_is_refused_with_a_run_that_misses() {
         // 20 % of the CPU, but the second runs for more than the first can wait.
         let demands = set(&[(10 * MS, MS), (100 * MS, 10 * MS)]);
-        let Err(Refusal::Misses { counterexample }) = admit(&demands) else { panic!("taken") };
+        let Err(AdmissionError::Misses { counterexample }) = admit(&demands) else { panic!("taken") };
         let missed = counterexample.missed.expect("a job");
         assert_eq!((missed.task, missed.deadline_ns, missed.finished_ns), (0, 10 * MS + 1, Some(11 * MS)));
         let tasks = [Task::new("0", MS, 10 * MS), Task::new("1", 10 * MS, 100 * MS)];
@@ -140,15 +140,18 @@ mod tests {
     fn a_full_cpu_is_taken_and_a_fuller_one_refused() {
         assert_eq!(admit(&set(&[(3, 1), (3, 2)])), Ok(()));
         assert_eq!(admit(&set(&[(10, 10)])), Ok(()));
-        assert_eq!(admit(&set(&[(2, 2), (13, 1)])), Err(Refusal::Overload { permille: 1077 }));
-        assert_eq!(admit(&set(&[(10, 10), (1_000_000, 1)])), Err(Refusal::Overload { permille: 1001 }));
-        assert!(matches!(admit(&set(&[(1, u64::MAX); 3])), Err(Refusal::Overload { .. })));
+        assert_eq!(admit(&set(&[(2, 2), (13, 1)])), Err(AdmissionError::Overload { permille: 1077 }));
+        assert_eq!(
+            admit(&set(&[(10, 10), (1_000_000, 1)])),
+            Err(AdmissionError::Overload { permille: 1001 })
+        );
+        assert!(matches!(admit(&set(&[(1, u64::MAX); 3])), Err(AdmissionError::Overload { .. })));
     }
 
     #[test]
     fn what_cannot_be_judged_is_refused() {
-        assert_eq!(admit(&set(&[(5, 1), (0, 0)])), Err(Refusal::NoPeriod { task: 1 }));
-        assert!(matches!(admit(&set(&[(u64::MAX, 1)])), Err(Refusal::Inapplicable { .. })));
+        assert_eq!(admit(&set(&[(5, 1), (0, 0)])), Err(AdmissionError::NoPeriod { task: 1 }));
+        assert!(matches!(admit(&set(&[(u64::MAX, 1)])), Err(AdmissionError::Inapplicable { .. })));
         assert_eq!(admit(&[]), Ok(()));
         assert_eq!(admit(&set(&[(5, 0)])), Ok(()));
     }

@@ -4,9 +4,7 @@
 //! It runs in the thread that calls [`Executive::run`], which has a shielded CPU for itself:
 //!
 //! ```
-//! use asmp_rt::executive::edf::{Late, Task};
-//! use asmp_rt::executive::npedf::{Executive, Jobs};
-//! use asmp_rt::executive::{Clock, Monotonic};
+//! use asmp_rt::executive::{Clock, Executive, Jobs, Late, Monotonic, Task};
 //! use std::ops::ControlFlow;
 //!
 //! let mut left = 3;
@@ -27,7 +25,7 @@
 //!
 //! Running allocates nothing. System calls: one wait when there is nothing to do; else none of the executive's own.
 
-use crate::executive::admit::{self, Demand, Refusal};
+use crate::executive::admit::{self, AdmissionError, Demand};
 use crate::executive::edf::{Fault, JobSet, Next, Stats, Task, Tick};
 use crate::executive::{Clock, Flags};
 use std::collections::VecDeque;
@@ -136,7 +134,7 @@ pub struct Executive<'a, C> {
 
 impl<'a, C: Clock> Executive<'a, C> {
     /// Admits the periodic jobs or says why not. Allocates.
-    pub fn new(clock: C, jobs: Jobs<'a>) -> Result<Self, Refusal> {
+    pub fn new(clock: C, jobs: Jobs<'a>) -> Result<Self, AdmissionError> {
         let demand = |task: &Task| Demand { period_ns: task.period_ns, budget_ns: task.budget_ns };
         admit::admit(&jobs.tasks.iter().map(demand).collect::<Vec<_>>())?;
         Ok(Self {

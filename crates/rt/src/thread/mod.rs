@@ -21,13 +21,10 @@
 //! ```
 
 mod control;
-mod home;
 mod interrupt;
 mod memory;
-mod partition;
 mod periodic;
 mod refusal;
-mod request;
 mod start;
 mod suspects;
 mod watch;
@@ -36,10 +33,8 @@ pub use control::{Me, Releases, Task};
 pub use interrupt::{Handler, Interrupt, InterruptError, Interrupts, Line, Reply};
 /// For programs that make their threads themselves; [`RealTime`] does both.
 pub use memory::{lock_memory, prefault_heap, prefault_stack};
-pub use partition::Join;
 pub use periodic::{BadPeriod, Grid, Periodic, Release, Tick};
 pub use refusal::{AdmissionLimit, Confined, Limit, Refusal, Share};
-pub use request::Request;
 pub use start::RealTime;
 pub use suspects::Suspect;
 pub use watch::{Seen, Tally, Watch};

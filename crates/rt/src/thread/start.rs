@@ -3,10 +3,11 @@
 
 use crate::thread::control::{Control, Me, Task};
 use crate::thread::memory::{self, Locked};
-use crate::thread::partition::{self, Entered, Join, Partition};
 use crate::thread::refusal::{AdmissionLimit, Confined, Refusal, Share, check_cpus, check_policy};
 use asmp_host::store::Store;
 use asmp_host::{Cpu, CpuSet, Error, Kernel, Linux, Schedule, clock, sched, task};
+use asmp_shield::RUN_DIR;
+use asmp_shield::membership::{self, Entered, Entrance, EntryError, Join};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -120,7 +121,7 @@ impl RealTime {
         if name.contains('\0') {
             return Err(Refusal::Spawn(io::Error::new(io::ErrorKind::InvalidInput, "a NUL in its name")));
         }
-        let checked = self.check(&Linux::new(), &Store::at(partition::STORE))?;
+        let checked = self.check(&Linux::new(), &Store::at(RUN_DIR))?;
         let control = Arc::new(Control::new());
         let me = Me::new(Arc::clone(&control));
         let (tell, told) = mpsc::sync_channel(1);
@@ -155,7 +156,7 @@ impl RealTime {
     /// errors as [`RealTime::start`].
     pub fn here(&self) -> Result<(), Refusal> {
         let kernel = Linux::new();
-        let checked = self.check(&kernel, &Store::at(partition::STORE))?;
+        let checked = self.check(&kernel, &Store::at(RUN_DIR))?;
         checked.set_up(&kernel, Stack::Part(self.stack_bytes))
     }
 
@@ -168,7 +169,8 @@ impl RealTime {
         let partition = match &self.partition {
             None => None,
             Some((name, join)) => {
-                let found = partition::find(kernel, store, name, self.cpus.as_ref())?;
+                let found = membership::find(kernel, store, name)
+                    .map_err(|error| entry_refused(error, self.cpus.as_ref()))?;
                 if let Some(cpus) = self.cpus.as_ref().filter(|cpus| !cpus.is_subset(&found.cpus)) {
                     let cpus = cpus.difference(&found.cpus);
                     return Err(Refusal::OutsidePartition { cpus, partition: name.clone(), has: found.cpus });
@@ -196,7 +198,7 @@ enum Stack {
 #[derive(Debug)]
 struct Checked {
     request: RealTime,
-    partition: Option<(Partition, Join)>,
+    partition: Option<(Entrance, Join)>,
 }
 
 /// What was changed so far.
@@ -217,7 +219,7 @@ impl Checked {
                 locked.undo();
             }
             if let Some(entered) = changed.entered {
-                entered.undo(kernel);
+                entered.leave(kernel);
             }
             if let Some(cpus) = changed.affinity {
                 let _ = sched::confine(0, &cpus);
@@ -230,7 +232,9 @@ impl Checked {
         let RealTime { policy, cpus, heap_bytes, locked, .. } = &self.request;
         let tid = clock::thread_id();
         if let Some((partition, join)) = &self.partition {
-            changed.entered = Some(partition.enter(kernel, tid, *join)?);
+            let entered = partition.enter(kernel, tid, *join);
+            let entered = entered.map_err(|error| entry_refused(error, Some(&partition.cpus)))?;
+            changed.entered = Some(entered);
         }
         if let Some(cpus) = cpus {
             let allowed = task::read(kernel, tid)?.allowed_cpus;
@@ -277,6 +281,18 @@ impl Checked {
     }
 }
 
+/// An entry that failed. A partition that does not exist is refused with the commands that create
+/// one, on the `wanted` CPUs.
+fn entry_refused(error: EntryError, wanted: Option<&CpuSet>) -> Refusal {
+    match error {
+        EntryError::NoPartition { name, known } => {
+            let cpus = wanted.map_or_else(|| "N".to_owned(), ToString::to_string);
+            Refusal::NoPartition { name, known, cpus }
+        }
+        other => other.into(),
+    }
+}
+
 /// What the kernel's two numbers allow on the CPUs that this thread may use.
 fn admission_limit(kernel: &dyn Kernel, tid: i32) -> Result<AdmissionLimit, Refusal> {
     fn number<N: std::str::FromStr>(kernel: &dyn Kernel, name: &str) -> Result<N, Error> {
@@ -308,7 +324,10 @@ mod tests {
         write("sys/fs/cgroup/asmp/motion/rt/cgroup.threads", "");
         write(
             "run/asmp/state.json",
-            r#"{"schema":1,"partitions":[{"name":"motion","cpus":"2-3","tasks":[]}]}"#,
+            r#"{"schema":1,"transaction":1,"originals":{},"refused":{},"partitions":[{"name":"motion",
+                "cpus":"2-3","idle_cpus":"","smt":"idle","tick":"off","strict":false,"irqs":[],
+                "irq_priority":null,"served":[],"tasks":[],"created_s":0,"created_by":"root: test",
+                "owner":null}]}"#,
         );
         write("proc/5/stat", "5 (axis) S 2 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 0 0\n");
         write("proc/5/status", "Tgid:\t5\nCpus_allowed_list:\t0-2\n");
@@ -329,7 +348,11 @@ mod tests {
         assert!(refusal(RealTime::fifo(100)).starts_with("fifo:100 is no real-time policy"));
         assert!(refusal(RealTime::fifo(1).cpu(9)).starts_with("CPU 9 does not exist"));
         assert!(refusal(RealTime::fifo(1).cpu(5)).starts_with("CPU 5 is offline"));
-        assert!(refusal(RealTime::fifo(1).partition("x")).starts_with("no partition x: known are: motion"));
+        let text = refusal(RealTime::fifo(1).partition("x"));
+        assert!(text.starts_with("no partition x: known are: motion; create it first"), "{text}");
+        assert!(text.contains("asmp create x --cpus N"), "{text}");
+        let text = refusal(RealTime::fifo(1).partition("x").cpu(2));
+        assert!(text.ends_with("asmp run --name x --cpus 2 -- PROGRAM"), "{text}");
         let outside = RealTime::fifo(1).partition("motion").cpus("1-2".parse().unwrap());
         assert_eq!(refusal(outside), "CPU 1 does not belong to partition motion, which has 2-3");
     }
@@ -354,7 +377,7 @@ mod tests {
         let text = refused(&deadline, libc::EBUSY);
         assert!(text.contains("needs 90.00 % (9000000 of 10000000 ns)"), "{text}");
         assert!(text.contains("is 95.00 %") && text.contains("each of 3 CPUs"), "{text}");
-        assert!(refused(&deadline.cpu(1), libc::EPERM).contains("(asked for: CPU 1 only)"));
+        assert!(refused(&deadline.cpu(1), libc::EPERM).contains("(requested: CPU 1 only)"));
         assert!(refused(&RealTime::fifo(9), libc::EPERM).contains("RLIMIT_RTPRIO allows priorities up to"));
         assert!(refused(&RealTime::fifo(9), libc::EINVAL).starts_with("the kernel refuses fifo:9"));
     }
