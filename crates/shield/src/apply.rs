@@ -7,6 +7,7 @@
 use crate::moving::{confine_strays, evacuate, move_home, move_in, move_out, turn_out};
 use crate::partition::Original;
 use crate::plan::{Action, Base, IfRefused, Plan, Step};
+use crate::policies;
 use asmp_host::cgroup;
 use asmp_host::store::Journal;
 use asmp_host::systemd;
@@ -183,6 +184,10 @@ fn take(
         Action::MoveIn { placed, groups } => move_in(kernel, base, placed, groups, way)?,
         Action::MoveOut { placed, groups } => move_out(kernel, base, placed, groups, way)?,
         Action::Evacuate { placed, groups, .. } => evacuate(kernel, base, placed, groups, way)?,
+        Action::SetTaskPolicy { placed, to } => policies::give(kernel, placed, to, way)?,
+        Action::RestoreTaskPolicy { placed, groups } => {
+            policies::give_back(kernel, groups, std::slice::from_ref(placed), Some(placed), way)?;
+        }
         Action::Confine => {
             applied.changes += confine_strays(kernel, facts, &plan.after, way)?;
             return Ok(());

@@ -8,6 +8,7 @@
 use crate::apply::{Undo, Way};
 use crate::partition::Partition;
 use crate::plan::{Action, Base, Plan};
+use crate::policies;
 use asmp_host::cgroup::{self, Groups};
 use asmp_host::task::{self, Placed, TaskId, task_path};
 use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Result, Schedule, kind_of};
@@ -52,6 +53,11 @@ fn leaving(kernel: &dyn Kernel, groups: &Groups, came: &[Placed], only: Option<&
         .unwrap_or_default()
         .into_iter()
         .filter_map(|tid| Some((task::read(kernel, tid).ok()?, kernel.schedule(tid).ok()?)))
+        // What a partition file gave a thread it gives back before it leaves.
+        .map(|(task, now)| {
+            let policy = policies::on_leaving(kernel, came, &task, now);
+            (task, policy)
+        })
         .filter(|(task, policy)| policy.is_real_time() && !came_so.contains(&task.id))
         .filter(|(task, _)| of_task(task.id.tid, task.process))
         .map(|(task, policy)| Leaver {
@@ -193,6 +199,7 @@ fn move_living_out(
         return Ok(());
     }
     let process = process_of(kernel, tid);
+    policies::give_back(kernel, groups, std::slice::from_ref(placed), Some(placed), way)?;
     demote(kernel, &leaving(kernel, groups, std::slice::from_ref(placed), Some(placed)), way)?;
     if placed.alone {
         way.note(Undo::Move { task: placed.task, alone: true, to: groups.rt.clone() })?;
@@ -227,6 +234,7 @@ pub fn evacuate(
         if processes.is_empty() {
             return Ok(());
         }
+        policies::give_back(kernel, groups, placed, None, way)?;
         demote(kernel, &leaving(kernel, groups, placed, None), way)?;
         for process in processes {
             let Some(id) = task::identify(kernel, process) else { continue };

@@ -9,9 +9,10 @@ use crate::partition::{Partition, Served, Service, State, shielded};
 use crate::target::{Lines, Target, reading, targets};
 use asmp_host::cgroup::{GROUP, Groups};
 use asmp_host::systemd::{SERVICE, SLICE};
-use asmp_host::task::Placed;
+use asmp_host::task::{GivenPolicy, Placed, TaskId};
 use asmp_host::{CpuSet, Facts, Knob, Schedule, knob};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// One thing to do. Each knows its way back (see `apply`).
@@ -55,6 +56,16 @@ pub enum Action {
     },
     /// Move unbound kernel threads that came back off shielded CPUs.
     Confine,
+    /// Give all threads of a task the policy that the partition file names.
+    SetTaskPolicy {
+        placed: Placed,
+        to: Schedule,
+    },
+    /// Give them back what they had before.
+    RestoreTaskPolicy {
+        placed: Placed,
+        groups: Groups,
+    },
     /// Set the policy of a kernel thread.
     SetPolicy {
         thread: Served,
@@ -477,7 +488,21 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
             p.name == name && p.tasks.iter().any(|t| t.task == placed.task && t.alone == placed.alone)
         })
     };
-    for old in before.iter().filter(|old| after.iter().any(|new| new.name == old.name)) {
+    let stays = |old: &&Partition| after.iter().any(|new| new.name == old.name);
+    let wanted = |placed: &Placed| {
+        after
+            .iter()
+            .flat_map(|new| &new.tasks)
+            .find(|new| new.task == placed.task && new.alone == placed.alone)
+    };
+    for old in before.iter().filter(stays) {
+        for placed in old.tasks.iter().filter(|placed| placed.policy.is_some()) {
+            if wanted(placed).is_some_and(|new| new.policy.is_none()) {
+                let why = format!("{} has no policy in {} any more", placed.command, old.name);
+                let groups = base.groups(&old.name);
+                steps.push(step(Action::RestoreTaskPolicy { placed: placed.clone(), groups }, why));
+            }
+        }
         for placed in &old.tasks {
             if !after.iter().any(|p| p.tasks.iter().any(|t| t.task == placed.task)) {
                 let why = format!("{} leaves {}", placed.command, old.name);
@@ -491,6 +516,26 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
             let why = format!("{} joins {}", placed.command, new.name);
             let groups = base.groups(&new.name);
             steps.push(step(Action::MoveIn { placed: placed.clone(), groups }, why));
+        }
+    }
+    // A task that leaves a partition which goes has given its policy back.
+    let given: BTreeMap<(TaskId, bool), &GivenPolicy> = before
+        .iter()
+        .filter(stays)
+        .flat_map(|old| &old.tasks)
+        .filter_map(|placed| Some(((placed.task, placed.alone), placed.policy.as_ref()?)))
+        .collect();
+    for new in after {
+        for placed in &new.tasks {
+            let Some(policy) = &placed.policy else { continue };
+            let holds = given.get(&(placed.task, placed.alone)).is_some_and(|old| {
+                old.to == policy.to && policy.before.iter().all(|thread| old.before.contains(thread))
+            });
+            if !holds {
+                let why = format!("the file gives {} of {} this policy", placed.command, new.name);
+                let action = Action::SetTaskPolicy { placed: placed.clone(), to: policy.to };
+                steps.push(step(action, why));
+            }
         }
     }
 }

@@ -71,8 +71,7 @@ mod tests {
             command: "axis".into(),
             alone: false,
             from: "/user.slice".into(),
-            real_time: vec![task],
-        }
+            real_time: vec![task], policy: None }
     }
 
     #[test]

@@ -180,7 +180,7 @@ impl Partition {
         // The thread that enters becomes inside what it is to be; the others stay what they are.
         let real_time = task::real_time_threads(kernel, process);
         let real_time = real_time.into_iter().filter(|thread| *thread != task.id).collect();
-        let placed = Placed { task: id, command, alone: false, from: task.group.clone(), real_time };
+        let placed = Placed { task: id, command, alone: false, from: task.group.clone(), real_time, policy: None };
         home::record(kernel, &self.store, &self.name, placed)
             .map_err(|refusal| self.not_permitted(refusal))?;
         Ok(id)
