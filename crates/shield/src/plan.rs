@@ -1,9 +1,9 @@
-//! The plan: every step from the partitions that are to those that shall be, in order, each with the old
-//! value, the new value and the reason. Pure; what `asmp plan` prints is what `apply` takes.
+//! The plan: every step from the present partitions to the new ones, in order. Each step has the old value,
+//! the new value and the reason. Pure. `asmp plan` prints exactly the steps that `apply` takes.
 //!
 //! Order: settings that go back to their originals, deadline servers off, tasks out, groups (those that give
-//! up CPUs first), deadline servers on, settings, tasks in. The root of the cgroup tree is the system partition: making an isolated partition
-//! takes its CPUs away from everybody else in one step of the kernel.
+//! up CPUs first), deadline servers on, settings, tasks in, policies. The root of the cgroup tree is the
+//! system partition: an isolated partition takes its CPUs from all other groups in one step of the kernel.
 
 use crate::partition::{Partition, Served, Service, State, shielded};
 use crate::target::{Lines, Target, reading, targets};
@@ -229,7 +229,7 @@ fn settings(
     in_order.sort_by_key(|(irq, ..)| *irq);
     for (irq, knob, target) in in_order {
         let Some(now) = reading(facts, &lines, knob) else { continue };
-        // What the kernel has refused once it refuses again; only a line asked for by name is tried.
+        // The kernel refuses again what it refused before. Only a line asked for by name is tried again.
         if target.away_from.is_some() && state.refused.contains_key(&knob.path) {
             continue;
         }
@@ -384,7 +384,12 @@ fn open_partition(base: &Base, partition: &Partition, steps: &mut Vec<Step>) {
 }
 
 fn isolate(group: &Path, cpus: &CpuSet, steps: &mut Vec<Step>) {
-    steps.push(write(knob::exclusive_cpus(group), None, cpus.to_string(), "nobody else may use these CPUs"));
+    steps.push(write(
+        knob::exclusive_cpus(group),
+        None,
+        cpus.to_string(),
+        "no other group may use these CPUs",
+    ));
     steps.push(write(
         knob::partition_type(group),
         Some("member".to_owned()),
