@@ -2,6 +2,7 @@
 
 use asmp_host::{CpuSpec, Schedule};
 use asmp_measure::exchange::Format;
+use asmp_measure::experiment::Factor;
 use asmp_measure::load::Load;
 use asmp_measure::run::Kind;
 use asmp_shield::{Aspect, Smt, Tick};
@@ -14,7 +15,9 @@ use std::time::Duration;
 /// hold, and puts everything back.
 #[derive(Debug, Parser)]
 #[command(name = "asmp", version, arg_required_else_help = true, disable_help_subcommand = true)]
-#[command(after_help = "CPUs: 1-3,5 · last · last:2 · \"all-but 0\" · 0xe        Exit codes: asmp(8)")]
+#[command(
+    after_help = "CPUs: 1-3,5 · last · last:2 · 2-N · all · \"all-but 0\" · 0xe        Exit codes: asmp(8)"
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -298,8 +301,8 @@ pub enum Measure {
         #[command(flatten)]
         series: Series,
         /// tick, irqs, workqueues, watchdog, machine-checks, dl-server, governor, idle-states, timers
-        #[arg(long = "knob", required = true, value_delimiter = ',')]
-        knobs: Vec<Tried>,
+        #[arg(long = "knob", required = true, value_delimiter = ',', value_parser = factor)]
+        knobs: Vec<Factor>,
         /// Samples of each turn
         #[arg(long, default_value = "2000", value_parser = clap::value_parser!(u64).range(100..))]
         samples: u64,
@@ -374,20 +377,13 @@ pub struct Series {
 }
 
 /// What `ab` leaves out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tried {
-    Tick,
-    Step(Aspect),
-}
-
-impl std::str::FromStr for Tried {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "tick" => Ok(Self::Tick),
-            _ => text.parse().map(Self::Step).map_err(|error| format!("{error}, or tick")),
-        }
+fn factor(text: &str) -> Result<Factor, String> {
+    match text {
+        "tick" => Ok(Factor::Tick),
+        _ => match text.parse::<Aspect>() {
+            Ok(_) => Ok(Factor::Setting(text.replace('_', "-"))),
+            Err(error) => Err(format!("{error}, or tick")),
+        },
     }
 }
 

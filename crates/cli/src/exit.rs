@@ -1,6 +1,6 @@
 //! Exit codes, documented in asmp(8). A refusal has a code of its own, so that scripts need not read words.
 
-use asmp_host::cpuset::CpuListError;
+use asmp_host::CpuListError;
 use asmp_measure::load::LoadError;
 use asmp_measure::run::RunError;
 use asmp_shield::{ChangeError, Refusal, StateError};
@@ -115,6 +115,7 @@ fn of_refusal(refusal: &Refusal) -> u8 {
         Refusal::TickNotCandidate { .. } => 38,
         Refusal::RealTimeInside { .. } => 39,
         Refusal::Inseparable { .. } => 44,
+        Refusal::NoTimerlat => NO_TIMERLAT,
         Refusal::BadPriority { .. } => USAGE,
     }
 }

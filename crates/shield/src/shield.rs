@@ -12,7 +12,7 @@ use crate::rules::check_machine;
 use crate::state::{self, RUN_DIR, STATE, STATE_SCHEMA, StateError};
 use crate::verify::{self, Status};
 use asmp_host::store::{Lock, Store, whole_lines};
-use asmp_host::{Error, Facts, Kernel, Linux, irq, knob, record};
+use asmp_host::{Error, Facts, Kernel, Linux, irq, knob, tracefs};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -164,7 +164,7 @@ impl Shield {
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
         let mut state = self.state()?;
         let decision = decide(self.kernel(), &facts, &mut state, request, caller)?;
-        let plan = plan(&facts, &base, &state, decision.after, decision.system.irq_home);
+        let plan = plan(&facts, &base, &state, decision.after, decision.system);
         if !request.demotes() {
             refuse_leavers(&leavers(self.kernel(), &plan))?;
         }
@@ -182,16 +182,16 @@ impl Shield {
         let facts = if recovered.is_some() { Facts::read(self.kernel())? } else { facts };
         let mut state = self.state()?;
         let decision = decide(self.kernel(), &facts, &mut state, request, caller)?;
-        let plan = plan(&facts, &base, &state, decision.after, decision.system.irq_home);
+        if matches!(request, Request::Restore {} | Request::System(_)) {
+            // Tracers of measurements that were killed would follow the settings.
+            tracefs::remove_stale(self.kernel());
+        }
+        let plan = plan(&facts, &base, &state, decision.after, decision.system);
         let demoted = leavers(self.kernel(), &plan);
         if !request.demotes() {
             refuse_leavers(&demoted)?;
         }
         let outcome = self.carry_out(facts, &base, state, plan, recovered)?;
-        if matches!(request, Request::Restore {}) {
-            // Trace instances of measurements that were killed.
-            record::remove_stale(self.kernel());
-        }
         Ok(Outcome { demoted, ..outcome })
     }
 
@@ -208,7 +208,7 @@ impl Shield {
         plan: Plan,
         recovered: Option<Recovered>,
     ) -> Result<Outcome, ChangeError> {
-        if plan.steps.is_empty() && plan.after == state.partitions && plan.irq_home == state.irq_home {
+        if plan.steps.is_empty() && plan.after == state.partitions && plan.system == state.system() {
             return Ok(Outcome {
                 facts,
                 state,
@@ -277,7 +277,7 @@ impl Shield {
     /// From here on the change counts: the state names its number, and a journal of that number is void.
     fn commit(&self, state: &mut State, plan: &Plan, applied: &Applied) -> Result<(), ChangeError> {
         state.partitions = plan.after.clone();
-        state.irq_home.clone_from(&plan.irq_home);
+        state.set_system(&plan.system);
         for (path, original) in &applied.originals {
             state.originals.entry(path.clone()).or_insert_with(|| original.clone());
         }
@@ -286,7 +286,8 @@ impl Shield {
         }
         for step in &plan.steps {
             if let Action::Set { knob, to, .. } = &step.action {
-                let restored = state.originals.get(&knob.path).is_some_and(|original| original.text == *to);
+                let original = state.originals.get(&knob.path);
+                let restored = original.is_some_and(|original| knob.way_back(&original.text, to) == *to);
                 if restored || to == "-cpuset" {
                     state.originals.remove(&knob.path);
                 }
