@@ -138,6 +138,13 @@ fn what(step: &Step) -> (String, String) {
             (format!("tasks in {}", groups.domain.display()), "where they came from".to_owned())
         }
         Action::Confine => ("kernel threads on shielded CPUs".to_owned(), "system CPUs".to_owned()),
+        Action::SetTaskPolicy { placed, to } => {
+            (format!("{} {} ({})", kind(placed.alone), placed.task.tid, placed.command), to.to_string())
+        }
+        Action::RestoreTaskPolicy { placed, .. } => (
+            format!("{} {} ({})", kind(placed.alone), placed.task.tid, placed.command),
+            "the policies it had before".to_owned(),
+        ),
         Action::SetPolicy { thread, to } => {
             (format!("thread {} ({})", thread.task.tid, thread.command), to.to_string())
         }
