@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The kernel's own latency tracer, timerlat (trace/timerlat-tracer.rst): on each of its CPUs a timer
-//! expires once a period, and a thread that waits for it says when it ran.
+//! The kernel's own latency tracer, timerlat (trace/timerlat-tracer.rst): on each of its CPUs a
+//! timer expires once a period, and a thread that waits for it says when it ran.
 //!
-//! Its settings hold for the whole machine. They are [`Knob`]s like all others, and [`Settings::wanted`]
-//! says which text each must have; whoever changes them journals and restores them. Until the shield
-//! does, [`Borrowed`] holds them for a process of ours.
+//! Its settings hold for the whole machine. They are [`Knob`]s like all others, and
+//! [`Settings::wanted`] says which text each must have, for a shield that journals and restores
+//! them. Until the shield does, [`Borrowed`] holds them for one process.
 
 use super::instance::Instance;
 use super::{TRACING, remove_stale};
@@ -114,8 +114,8 @@ impl Settings {
     }
 }
 
-/// Settings changed for a process of ours, restored when dropped. Its trace instance records nothing;
-/// its name holds what to restore should the process be killed ([`remove_stale`]).
+/// Settings changed for this process, and restored when dropped. The name of a trace instance holds
+/// what [`remove_stale`] restores if the process is killed.
 pub struct Borrowed<'a> {
     kernel: &'a dyn Kernel,
     before: Settings,

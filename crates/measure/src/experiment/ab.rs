@@ -54,8 +54,8 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Samples of one round depend on each other, so that the interval alone would be too sure: every
-    /// round must agree as well.
+    /// Samples of one round depend on each other, so that the interval alone would be too sure:
+    /// every round must agree as well.
     pub fn is_sure(&self) -> bool {
         self.all.is_sure() && self.agreeing == self.rounds
     }
