@@ -238,7 +238,7 @@ mod tests {
         for name in [
             " ==> next_comm=",
             "x prev_pid=4 ==",
-            "-1 [0] d.. 1.0:",
+            "-1 [0] d 1.0: x",
             "CPU:1 [LOST 9 E",
             " prev_comm=a b ",
             "] d..2. 1.0: x:",
