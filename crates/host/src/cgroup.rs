@@ -1,7 +1,7 @@
-//! The cgroup v2 tree: where it is mounted, what it offers, and where the groups of this house lie.
+//! The cgroup v2 tree: where it is mounted, what it offers, and where asmp's groups are.
 //!
-//! A partition `motion` is three groups, so that one thread of a process may be alone on shielded CPUs
-//! (cgroup v2 moves single threads only within one threaded domain):
+//! A partition `motion` is three groups, so that one thread of a process may be alone on shielded
+//! CPUs (cgroup v2 moves single threads only within one threaded domain):
 //!
 //! ```text
 //! BASE/motion        domain        exclusive CPUs pass through it
@@ -16,7 +16,7 @@ use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// Our group below the root, where no systemd delegates one to us.
+/// asmp's group below the root, on machines without systemd.
 pub const GROUP: &str = "asmp";
 
 /// The cgroup v2 hierarchy of a machine.
@@ -28,13 +28,13 @@ pub struct Hierarchy {
     pub controllers: Vec<String>,
     /// Controllers enabled for the groups below the root.
     pub controllers_of_children: Vec<String>,
-    /// Groups right below the root that use the cpuset controller themselves; looked for only where our
-    /// own group is there.
+    /// Groups right below the root that use the cpuset controller. Read only where asmp's own group
+    /// exists.
     pub cpuset_users: Vec<PathBuf>,
     /// The mount point of a v1 hierarchy that holds the cpuset controller.
     pub cpuset_v1: Option<PathBuf>,
-    /// CPUs in isolated partitions, `cpuset.cpus.isolated` of the root; `None` where the kernel has no
-    /// such file (before 6.7: no remote partitions either).
+    /// CPUs in isolated partitions, `cpuset.cpus.isolated` of the root; `None` where the kernel has
+    /// no such file (before 6.7: no remote partitions either).
     pub isolated: Option<CpuSet>,
 }
 
@@ -54,7 +54,7 @@ impl Hierarchy {
             controllers: words(file("cgroup.controllers")),
             controllers_of_children: words(file("cgroup.subtree_control")),
             cpuset_users: match &mount {
-                // Only who is about to give the controller back needs to know.
+                // Needed only before the controller is switched off again.
                 Some(mount) if kernel.exists(&mount.join(GROUP)) => cpuset_users(kernel, mount),
                 _ => Vec::new(),
             },
@@ -77,7 +77,8 @@ fn cpuset_users(kernel: &dyn Kernel, mount: &Path) -> Vec<PathBuf> {
     kernel.list(mount).unwrap_or_default().iter().map(|name| mount.join(name)).filter(uses).collect()
 }
 
-/// The first mount whose type and super options satisfy `is`; mountinfo as in proc_pid_mountinfo(5).
+/// The first mount whose type and super options satisfy `is`; mountinfo as in
+/// proc_pid_mountinfo(5).
 fn find_mount(mounts: &str, is: impl Fn(&str, &str) -> bool) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;
@@ -104,7 +105,7 @@ impl Groups {
     }
 }
 
-/// Thread numbers in a group. Errors: `Io`; `Content` for a line that is no number.
+/// Thread numbers in a group. Errors: `Io`; `Content` for a line that is not a number.
 pub fn threads_of(kernel: &dyn Kernel, group: &Path) -> Result<Vec<i32>> {
     let path = group.join("cgroup.threads");
     let text = kernel.text(&path).map_err(Error::io(&path, "read"))?;

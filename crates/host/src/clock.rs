@@ -1,5 +1,5 @@
-//! What a thread needs that must wake up in time: the clock, an absolute sleep, locked memory, and the
-//! promise of the machine not to doze off.
+//! What a thread needs to wake up in time: the clock, an absolute sleep, locked memory, and CPUs
+//! that stay out of deep idle states.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -22,12 +22,13 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Sleeps until that instant of CLOCK_MONOTONIC (`clock_nanosleep(2)` with TIMER_ABSTIME). Returns early
-/// when a signal came.
+/// Sleeps until that instant of CLOCK_MONOTONIC (`clock_nanosleep(2)` with TIMER_ABSTIME). Returns
+/// early when a signal handler has run (EINTR).
 #[inline]
 pub fn sleep_until(instant_ns: u64) {
     let until = timespec(instant_ns);
-    // SAFETY: the kernel reads `until`, which outlives the call, and gets no place to write the rest to.
+    // SAFETY: the kernel reads `until`, which outlives the call, and gets no place to write the
+    // rest to.
     unsafe {
         libc::clock_nanosleep(
             libc::CLOCK_MONOTONIC,
@@ -47,15 +48,16 @@ pub fn lock_memory() -> io::Result<()> {
     }
 }
 
-/// While the file is open no CPU enters an idle state that takes time to leave (power/pm_qos_interface.rst).
+/// While the file is open, no CPU enters an idle state that takes time to leave
+/// (power/pm_qos_interface.rst). Errors: no such device, no permission.
 pub fn hold_cpu_latency() -> io::Result<File> {
     let mut file = File::options().write(true).open("/dev/cpu_dma_latency")?;
     file.write_all(&0i32.to_ne_bytes())?;
     Ok(file)
 }
 
-/// A timer on the CPU time of the calling thread that never expires in practice. While it is armed the kernel
-/// keeps the tick of the CPU that the thread runs on (`TICK_DEP_BIT_POSIX_TIMER`).
+/// A timer on the CPU time of the calling thread that never expires in practice. While it is armed
+/// the kernel keeps the tick of the CPU that the thread runs on (`TICK_DEP_BIT_POSIX_TIMER`).
 pub struct CpuTimer(libc::timer_t);
 
 impl CpuTimer {
@@ -63,11 +65,13 @@ impl CpuTimer {
     pub fn arm() -> io::Result<Self> {
         // SAFETY: a sigevent is plain numbers and a pointer, for which all zeros is a value.
         let mut nobody: libc::sigevent = unsafe { std::mem::zeroed() };
-        // The kernel arms no timer that notifies nobody; this signal is ignored unless somebody asks for it.
+        // The kernel arms no timer that notifies nobody; this signal is ignored unless somebody
+        // asks for it.
         nobody.sigev_notify = libc::SIGEV_SIGNAL;
         nobody.sigev_signo = libc::SIGURG;
         let mut timer: libc::timer_t = std::ptr::null_mut();
-        // SAFETY: the kernel reads `nobody` and writes one timer id into `timer`; both outlive the call.
+        // SAFETY: the kernel reads `nobody` and writes one timer id into `timer`; both outlive the
+        // call.
         let made =
             unsafe { libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut nobody, &raw mut timer) };
         if made != 0 {
@@ -76,7 +80,8 @@ impl CpuTimer {
         let timer = Self(timer);
         let never =
             libc::itimerspec { it_interval: timespec(0), it_value: timespec((1 << 30) * 1_000_000_000) };
-        // SAFETY: the timer was made above; the kernel reads `never`, and gets no place for the old value.
+        // SAFETY: the timer was made above; the kernel reads `never`, and gets no place for the old
+        // value.
         match unsafe { libc::timer_settime(timer.0, 0, &raw const never, std::ptr::null_mut()) } {
             0 => Ok(timer),
             _ => Err(io::Error::last_os_error()),

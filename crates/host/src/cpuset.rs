@@ -1,9 +1,9 @@
 //! Sets of CPUs, and the ways people and kernels write them.
 //!
-//! The kernel writes lists (`0-3,5`) and masks (`ff,0000000f`: hexadecimal words of 32 CPUs, highest
-//! first), admin-guide/kernel-parameters.rst "cpu lists". People also write `last`, `all`, `all-but 0`,
-//! `2-N` and `0xc`. Those depend on which CPUs there are, so they stay a [`CpuSpec`] until
-//! [`CpuSpec::resolve`] gets the online CPUs.
+//! The kernel writes lists (`0-3,5`) and masks (`ff,0000000f`: hexadecimal words of 32 CPUs,
+//! highest first), admin-guide/kernel-parameters.rst "cpu lists". People also write `last`, `all`,
+//! `all-but 0`, `2-N` and `0xc`. Those depend on which CPUs there are, so they stay a [`CpuSpec`]
+//! until [`CpuSpec::resolve`] gets the online CPUs.
 
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
@@ -13,15 +13,16 @@ use std::str::FromStr;
 /// A CPU number as the kernel counts them.
 pub type Cpu = u32;
 
-/// The kernel's own ceiling is 8192 (`NR_CPUS`); anything larger is a typing mistake, not a machine.
+/// The kernel's own ceiling is 8192 (`NR_CPUS`); anything larger is a typing mistake, not a
+/// machine.
 const HIGHEST_CPU: Cpu = 65_535;
 
 /// A set of CPU numbers. Prints, parses and serialises as a kernel CPU list.
 #[derive(Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct CpuSet {
-    /// Bit `n % 64` of word `n / 64` is CPU n; the last word is never 0, so that equal sets have equal
-    /// words.
+    /// Bit `n % 64` of word `n / 64` is CPU n; the last word is never 0, so that equal sets have
+    /// equal words.
     words: Vec<u64>,
 }
 
@@ -41,8 +42,8 @@ impl CpuSet {
         Self::default()
     }
 
-    /// Parses a kernel mask: comma-separated 32-bit hexadecimal words, highest first. A single word may
-    /// be longer, and may begin with `0x`.
+    /// Parses a kernel mask: comma-separated 32-bit hexadecimal words, highest first. A single word
+    /// may be longer, and may begin with `0x`.
     pub fn from_mask(text: &str) -> Result<Self, CpuListError> {
         let bad = || CpuListError::NotAList(text.trim().to_owned());
         let digits = text.trim();
@@ -112,8 +113,8 @@ impl CpuSet {
         self.iter().next_back()
     }
 
-    /// The words of 64 CPUs, lowest first, as `sched_setaffinity(2)` takes them on every architecture
-    /// that keeps the lowest byte first.
+    /// The words of 64 CPUs, lowest first, as `sched_setaffinity(2)` takes them on every
+    /// architecture that keeps the lowest byte first.
     pub(crate) fn words(&self) -> &[u64] {
         &self.words
     }
@@ -201,7 +202,8 @@ enum End {
     Last,
 }
 
-/// One part of a list: `1`, `0-3`, `4-N`, or with a stride `0-31:2/4` (of every 4 CPUs the first 2).
+/// One part of a list: `1`, `0-3`, `4-N`, or with a stride `0-31:2/4` (of every 4 CPUs the first
+/// 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Part {
     start: End,
@@ -294,7 +296,8 @@ impl From<CpuSet> for String {
     }
 }
 
-/// CPUs as a person names them, before the machine is known. Prints, parses and serialises as its text.
+/// CPUs as a person names them, before the machine is known. Prints, parses and serialises as its
+/// text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum CpuSpec {

@@ -1,5 +1,6 @@
-//! What the kernel books SCHED_DEADLINE tasks against (scheduler/sched-deadline.rst): two sysctls for the share of a CPU that
-//! may be given away, two for the periods it takes, and since 6.12 a server on each CPU that is booked like a task (debugfs).
+//! What the kernel admits SCHED_DEADLINE tasks against (scheduler/sched-deadline.rst): two sysctls
+//! for the share of a CPU that real-time tasks may use, two for the periods it accepts, and since
+//! 6.12 a server on each CPU that takes bandwidth as a task does (debugfs).
 
 use crate::cpuset::{Cpu, CpuSet};
 use crate::kernel::Kernel;
@@ -7,7 +8,7 @@ use crate::{Error, Result};
 use serde::Serialize;
 use std::path::Path;
 
-/// As read; `None` where this machine does not say, or not to us.
+/// As read; `None` where the file does not exist or is not readable.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct DeadlineLimits {
     /// Below 0: no admission control.
@@ -15,7 +16,7 @@ pub struct DeadlineLimits {
     pub rt_period_us: Option<u64>,
     pub least_period_us: Option<u64>,
     pub most_period_us: Option<u64>,
-    /// Empty: this kernel has none. `None`: debugfs is not there or not for us.
+    /// Empty: this kernel has none. `None`: debugfs is not mounted or not readable.
     pub servers: Option<Vec<Server>>,
 }
 
@@ -23,14 +24,14 @@ pub struct DeadlineLimits {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Server {
     pub cpu: Cpu,
-    /// Whom it serves: `fair` or `ext`.
+    /// The scheduling class it serves: `fair` or `ext`.
     pub class: &'static str,
     pub runtime_ns: u64,
     pub period_ns: u64,
 }
 
-/// Time that all real-time tasks of a CPU may use in a period (scheduler/sched-rt-group.rst): the bound
-/// of SCHED_DEADLINE's admission as well.
+/// Time that all real-time tasks of a CPU may use in a period (scheduler/sched-rt-group.rst): the
+/// bound of SCHED_DEADLINE's admission as well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bandwidth {
     /// Below 0: no bound.
@@ -56,7 +57,7 @@ const RT_RUNTIME_US: &str = "sched_rt_runtime_us";
 const RT_PERIOD_US: &str = "sched_rt_period_us";
 
 impl DeadlineLimits {
-    /// Reads what is there, with the servers of these CPUs; one that is stopped (a runtime of 0) is left out.
+    /// Reads the limits and the servers of these CPUs, but for stopped servers (runtime 0).
     pub fn read(kernel: &dyn Kernel, cpus: &CpuSet) -> Self {
         fn number<N: std::str::FromStr>(kernel: &dyn Kernel, path: &Path) -> Option<N> {
             kernel.text(path).ok()?.trim().parse().ok()

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 /// What went wrong with one kernel file or task, with its path.
 ///
 /// `Display` is a whole sentence with the kernel's reason, because most errors end inside another
-/// sentence. `source()` gives the [`io::Error`] as well: whoever prints a chain of errors leaves out
-/// a source that the text before it already ends with.
+/// sentence. `source()` gives the [`io::Error`] as well. Code that prints a chain of errors must
+/// skip a source that the text before it already ends with.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel refused the operation.
@@ -31,7 +31,7 @@ pub enum Error {
 
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Kinds of refusal that callers tell apart, without the numbers of one architecture.
+/// Kinds of refusal that callers distinguish, without the error numbers of one architecture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The task has ended (ESRCH).

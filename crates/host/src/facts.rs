@@ -1,4 +1,4 @@
-//! The machine as one plain value, read once; everything that decides, decides from it.
+//! The machine as one plain value, read once. All decisions are made from it.
 
 use crate::cgroup::Hierarchy;
 use crate::cpuset::{Cpu, CpuSet};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub struct Cpus {
     pub possible: CpuSet,
     pub online: CpuSet,
-    /// Candidates whose tick may stop (`nohz_full=`); empty where booted without.
+    /// CPUs whose tick may stop (`nohz_full=`); empty where booted without.
     pub nohz_full: CpuSet,
     /// CPUs isolated at boot (`isolcpus=`).
     pub boot_isolated: CpuSet,
@@ -72,12 +72,13 @@ pub struct Facts {
     pub cpus: Cpus,
     pub cgroups: Hierarchy,
     pub irqs: Vec<Irq>,
-    /// The text of every setting of this machine that [`knob`] knows and that is there.
+    /// The text of every setting in [`knob`] that this machine has.
     pub settings: BTreeMap<PathBuf, String>,
 }
 
 impl Facts {
-    /// Reads the machine; changes nothing. Errors: a file every kernel has is missing or unreadable.
+    /// Reads the machine; changes nothing. Errors: a file that every kernel has is missing or
+    /// unreadable.
     pub fn read(kernel: &dyn Kernel) -> Result<Self> {
         let text = |path: &str| kernel.text(Path::new(path)).map_err(Error::io(Path::new(path), "read"));
         let cpus = Cpus::read(kernel)?;
@@ -109,7 +110,8 @@ impl Facts {
         (words.next().unwrap_or(0), words.next().unwrap_or(0))
     }
 
-    /// The value of a boot parameter (`nohz_full=1-3` gives `1-3`, a bare word gives the empty text).
+    /// The value of a boot parameter (`nohz_full=1-3` gives `1-3`, a bare word gives the empty
+    /// text).
     pub fn boot_parameter(&self, name: &str) -> Option<&str> {
         self.command_line.split_whitespace().find_map(|word| match word.split_once('=') {
             Some((key, value)) if key == name => Some(value),

@@ -1,9 +1,9 @@
-//! A machine of plain values that behaves like the kernel where partitions depend on it: cgroup v2 with
-//! remote isolated partitions, IRQ affinities, tasks and their policies. For tests that no machine may
-//! suffer, and for those that no machine can do: a refusal or a death at every single step.
+//! A machine of plain values that behaves like the kernel where partitions depend on it: cgroup v2
+//! with remote isolated partitions, IRQ affinities, tasks and their policies. For tests that must
+//! not change a machine, and for those that no machine can run: a refusal or a kill at every step.
 //!
-//! Modelled after admin-guide/cgroup-v2.rst "Cpuset" and core-api/irq/irq-affinity.rst; the guests of the
-//! lab run the same rows, so that a difference between this and a kernel shows there.
+//! Modelled after admin-guide/cgroup-v2.rst "Cpuset" and core-api/irq/irq-affinity.rst; the guests
+//! of the lab run the same rows, so that a difference between this and a kernel shows there.
 
 use crate::cpuset::{Cpu, CpuSet};
 use crate::kernel::Kernel;
@@ -25,7 +25,7 @@ pub struct FakeTask {
     pub process: i32,
     pub command: String,
     pub kernel_thread: bool,
-    /// A kernel thread that the kernel lets nobody move.
+    /// A kernel thread that cannot be moved.
     pub bound: bool,
     /// CPUs of its own choice; `None`: what its group gives.
     pub affinity: Option<CpuSet>,
@@ -78,7 +78,8 @@ fn os(errno: i32) -> io::Error {
 }
 
 impl FakeKernel {
-    /// Four CPUs, candidates 1-3; IRQ 4 (ttyS0), 24 (eth0) and 25 (managed: virtio0-req.1); 6.12's files.
+    /// Four CPUs, candidates 1-3; IRQ 4 (ttyS0), 24 (eth0) and 25 (managed: virtio0-req.1); 6.12's
+    /// files.
     pub fn new() -> Self {
         let lines = [(4, "ttyS0", "0-3"), (24, "eth0", "0-3"), (25, "virtio0-req.1", "3")];
         let lines = lines.map(|(irq, name, cpus)| (irq, name.to_owned(), cpus.to_owned()));

@@ -16,13 +16,13 @@ pub struct Irq {
     pub actions: Vec<String>,
     /// CPUs the line may be sent to.
     pub affinity: CpuSet,
-    /// The file's text, to be restored to the byte.
+    /// The file's text, which is what a restore writes.
     #[serde(skip)]
     pub affinity_text: String,
 }
 
 impl Irq {
-    /// `24 (eth0-rx-1)`, for people.
+    /// For messages: `24 (eth0-rx-1)`.
     pub fn label(&self) -> String {
         match self.actions.is_empty() {
             true => format!("{} (unused)", self.number),
@@ -30,8 +30,8 @@ impl Irq {
         }
     }
 
-    /// Does a person who says `name` mean this line? The number, a handler's whole name, or its first
-    /// part up to a separator: `eth0` means `eth0-rx-1` but not `eth01`.
+    /// Does `name` name this line? It is the number, a handler's whole name, or its first part up
+    /// to a separator: `eth0` names `eth0-rx-1` but not `eth01`.
     pub fn is_called(&self, name: &str) -> bool {
         if name.parse() == Ok(self.number) {
             return true;
@@ -43,7 +43,7 @@ impl Irq {
     }
 }
 
-/// CPUs the hardware really sends a line to; `None` where the kernel does not say.
+/// CPUs that the interrupt controller sends a line to; `None` where the kernel does not show it.
 pub fn effective(kernel: &dyn Kernel, number: u32) -> Option<CpuSet> {
     let path = format!("/proc/irq/{number}/effective_affinity_list");
     kernel.text(Path::new(&path)).ok()?.parse().ok()

@@ -1,6 +1,6 @@
-//! The edge to the kernel: every file read, file written, directory made and scheduling call of this
-//! house passes through [`Kernel`]. [`Linux`] is the real one, under a root that tests may choose;
-//! `fake::FakeKernel` stands in where no test may touch the machine.
+//! The edge to the kernel: every file read, file written, directory made and scheduling call of
+//! asmp goes through [`Kernel`]. [`Linux`] is the running kernel, below a root that tests choose;
+//! `fake::FakeKernel` replaces it in tests that must not touch the machine.
 //!
 //! Paths are absolute as the kernel documents them (`/proc/irq/24/smp_affinity_list`).
 
@@ -13,7 +13,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What this house asks of a kernel. All calls are synchronous; none retries.
+/// The kernel calls that asmp needs. All are synchronous; none retries.
 pub trait Kernel: Send + Sync {
     /// The whole file.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
@@ -24,7 +24,7 @@ pub trait Kernel: Send + Sync {
     /// Names in a directory, sorted.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
-    /// A file to read piece by piece; a read with nothing there answers `WouldBlock`.
+    /// A file to read piece by piece; a read returns `WouldBlock` where there is no data.
     fn stream(&self, path: &Path) -> io::Result<Box<dyn io::Read + Send>>;
 
     fn make_dir(&self, dir: &Path) -> io::Result<()>;
@@ -48,8 +48,9 @@ pub trait Kernel: Send + Sync {
 
     fn exists(&self, path: &Path) -> bool;
 
-    /// Starts or stops the delegated systemd service whose cgroup holds our groups, in the cgroup tree at
-    /// `mount`. Returns when its cgroup is there (or gone). Errors: systemd's own words.
+    /// Starts or stops the delegated systemd service whose cgroup holds asmp's groups, in the
+    /// cgroup tree at `mount`. Returns when its cgroup exists (or is gone). Errors: what systemd
+    /// printed.
     fn delegate(&self, mount: &Path, on: bool) -> io::Result<()>;
 
     /// Starts a process that keeps a CPU busy for at most `most`.
@@ -100,7 +101,8 @@ impl Kernel for Linux {
 
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         use std::io::Write;
-        // O_NONBLOCK costs nothing on kernel files and keeps a FIFO planted at the path from hanging us.
+        // O_NONBLOCK costs nothing on kernel files and keeps a FIFO planted at the path from
+        // hanging us.
         let mut file =
             std::fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(self.at(path))?;
         match file.write(bytes)? {

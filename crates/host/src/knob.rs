@@ -1,8 +1,8 @@
-//! One kernel setting: where it is, how its text is compared, how it is set and read back.
+//! One kernel setting: its path, how its text is compared, how it is set and read back.
 //!
-//! Kernel files answer in their own spelling (`00ff` reads back as `ff`, `+cpuset` as `cpuset memory`), so
-//! a knob has a [`Shape`] that says when a reading *holds* a wanted value. Originals are kept as the exact
-//! text that was read; writing it back gives the same bytes.
+//! Kernel files have their own spelling (`00ff` reads back as `ff`, `+cpuset` as `cpuset memory`).
+//! So a knob has a [`Shape`] that says when a reading *holds* a wanted value. Originals are kept as
+//! the exact text that was read; writing it back gives the same bytes.
 
 use crate::cpuset::{Cpu, CpuSet};
 use crate::kernel::Kernel;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
-    /// Letter for letter.
+    /// Byte for byte, but for white space around it.
     Text,
     /// As a CPU list.
     CpuList,
@@ -81,7 +81,7 @@ impl Knob {
         }
     }
 
-    /// What to write to get back to the reading `original`, having once wanted `wanted`.
+    /// What to write to restore the reading `original` after `wanted` was set.
     pub fn way_back(&self, original: &str, wanted: &str) -> String {
         match self.shape {
             Shape::Toggle => {
@@ -98,7 +98,7 @@ impl Knob {
         }
     }
 
-    /// The CPUs a reading of this knob names. Errors: `Content` where it is no list or mask.
+    /// The CPUs in a reading of this knob. Errors: `Content` where it is not a list or mask.
     pub fn cpus(&self, reading: &str) -> Result<CpuSet> {
         let parsed = match self.shape {
             Shape::CpuMask => CpuSet::from_mask(reading),
@@ -124,7 +124,7 @@ impl Knob {
         kernel.text(&self.path).map_err(Error::io(&self.path, "read"))
     }
 
-    /// Writes and reads back. Errors: `Io` with the kernel's error number, `ReadBack` with its words.
+    /// Writes and reads back. Errors: `Io` with the kernel's error, `ReadBack` with what it shows.
     pub fn set(&self, kernel: &dyn Kernel, wanted: &str) -> Result<()> {
         // The kernel wants at least one byte to clear a list.
         let line = format!("{wanted}\n");
@@ -163,20 +163,20 @@ pub fn watchdog_cpus() -> Knob {
     Knob::new("/proc/sys/kernel/watchdog_cpumask", Shape::CpuList)
 }
 
-/// Seconds between polls for corrected machine checks; one value for all CPUs whichever CPU's file is
-/// written (CPU 0 is always there), arch/x86/x86_64/machinecheck.rst.
+/// Seconds between polls for corrected machine checks; one value for all CPUs whichever CPU's file
+/// is written (CPU 0 is always there), arch/x86/x86_64/machinecheck.rst.
 pub fn machine_check_interval() -> Knob {
     Knob::new("/sys/devices/system/machinecheck/machinecheck0/check_interval", Shape::Text)
 }
 
-/// Whether the kernel may have a timer expire on another CPU than the one that starts it: 1 yes, which for a CPU of
-/// `nohz_full=` means always; 0 no. kernel/time/timer.c, "timer_migration".
+/// Whether the kernel may have a timer expire on another CPU than the one that starts it: 1 yes,
+/// which for a CPU of `nohz_full=` means always; 0 no. kernel/time/timer.c, "timer_migration".
 pub fn timer_migration() -> Knob {
     Knob::new("/proc/sys/kernel/timer_migration", Shape::Text)
 }
 
-/// Time that the deadline server of `class` (fair, ext) may take from real-time tasks on one CPU, in ns a
-/// period; 0 switches it off. scheduler/sched-debug.rst, debugfs.
+/// Time that the deadline server of `class` (fair, ext) may take from real-time tasks on one CPU,
+/// in ns a period; 0 switches it off. scheduler/sched-debug.rst, debugfs.
 pub fn deadline_server_runtime(class: &str, cpu: Cpu) -> Knob {
     Knob::new(format!("/sys/kernel/debug/sched/{class}_server/cpu{cpu}/runtime"), Shape::Text)
 }
@@ -256,7 +256,8 @@ pub fn is_of_tracer(knob: &Knob) -> bool {
     knob.path.parent().is_some_and(|dir| dir == Path::new("/sys/kernel/tracing/osnoise"))
 }
 
-/// Settings that are only looked at, by `asmp check`; sysctl documents and ABI files of the same names.
+/// Settings that are only read, to find sources of noise; see the sysctl documents and ABI files of
+/// the same names.
 pub mod observed {
     use crate::Kernel;
     use std::collections::BTreeMap;

@@ -28,7 +28,7 @@ pub enum Schedule {
         deadline_ns: u64,
         period_ns: u64,
     },
-    /// A policy this house never sets (`SCHED_EXT`, or one newer than it).
+    /// A policy that asmp never sets (`SCHED_EXT`, or a newer one).
     Unknown {
         number: u32,
     },
@@ -57,17 +57,17 @@ impl fmt::Display for Schedule {
     }
 }
 
-/// Why a text names no policy.
+/// Why a text is not a policy; holds the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     #[error(
-        "{0:?} is not a policy: use fifo:1..99, rr:1..99, deadline:RUNTIME/DEADLINE/PERIOD, other, batch or idle"
+        "invalid policy {0:?}: expected fifo:1..99, rr:1..99, deadline:RUNTIME/DEADLINE/PERIOD, other, batch or idle"
     )]
     NotAPolicy(String),
-    #[error("{0:?}: the priority must be 1 to 99")]
+    #[error("invalid policy {0:?}: the priority must be 1 to 99")]
     Priority(String),
     #[error(
-        "{0:?}: a deadline needs RUNTIME <= DEADLINE <= PERIOD and RUNTIME of at least 1024 ns (as sched(7) says); write times as 500us, 2ms or nanoseconds"
+        "invalid policy {0:?}: RUNTIME <= DEADLINE <= PERIOD and RUNTIME >= 1024 ns must hold, see sched(7); write times as 500us, 2ms or nanoseconds"
     )]
     Deadline(String),
 }
@@ -88,7 +88,8 @@ fn duration_ns(text: &str) -> Option<u64> {
 impl FromStr for Schedule {
     type Err = PolicyError;
 
-    /// Accepts `fifo:80`, `SCHED_FIFO:80`, `rr:1`, `deadline:1ms/5ms/10ms`, `other`, `batch`, `idle`.
+    /// Accepts `fifo:80`, `SCHED_FIFO:80`, `rr:1`, `deadline:1ms/5ms/10ms`, `other`, `batch`,
+    /// `idle`.
     fn from_str(text: &str) -> Result<Self, PolicyError> {
         let lower = text.trim().to_ascii_lowercase();
         let words = lower.strip_prefix("sched_").unwrap_or(&lower);
@@ -178,13 +179,14 @@ impl SchedAttr {
 pub fn get(tid: i32) -> io::Result<Schedule> {
     let mut attr = SchedAttr::default();
     let size = size_of::<SchedAttr>() as u32;
-    // SAFETY: the kernel writes at most `size` bytes into `attr`, which is that large and outlives the call.
+    // SAFETY: the kernel writes at most `size` bytes into `attr`, which is that large and outlives
+    // the call.
     let result = unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut attr, size, 0u32) };
     if result == 0 { Ok(attr.schedule()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// `sched_setattr(2)` of a thread; 0 is the caller. Errors: ESRCH, EPERM, EBUSY (deadline admission), EINVAL.
-/// Async-signal-safe: allocates nothing, so it may run between fork and exec.
+/// `sched_setattr(2)` of a thread; 0 is the caller. Errors: ESRCH, EPERM, EBUSY (deadline
+/// admission), EINVAL. Async-signal-safe: allocates nothing, so it may run between fork and exec.
 pub fn set(tid: i32, schedule: &Schedule) -> io::Result<()> {
     let attr = SchedAttr::of(schedule);
     // SAFETY: the kernel reads `attr.size` bytes of `attr`, which outlives the call.
@@ -192,8 +194,8 @@ pub fn set(tid: i32, schedule: &Schedule) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Confines a thread to these CPUs (`sched_setaffinity(2)`). Errors: ESRCH, EPERM, EINVAL (its cpuset has
-/// none of them, or it is a kernel thread bound to its CPU).
+/// Confines a thread to these CPUs (`sched_setaffinity(2)`). Errors: ESRCH, EPERM, EINVAL (its
+/// cpuset has none of them, or it is a kernel thread bound to its CPU).
 pub fn confine(tid: i32, cpus: &CpuSet) -> io::Result<()> {
     let words = cpus.words();
     // SAFETY: the kernel reads `size_of_val(words)` bytes of `words`, which outlives the call.

@@ -1,6 +1,6 @@
-//! Files of our own that must survive `kill -9` at any instruction: a state replaced whole, a journal that
-//! only grows, and the lock that makes all writers take turns. They lie in /run/asmp: what they describe
-//! does not survive a reboot either.
+//! asmp's own files, which stay whole after `kill -9` at any instruction: a state that is replaced
+//! whole, a journal that only grows, and the lock that serialises writers. They are in /run/asmp, a
+//! file system in memory: what they describe does not survive a reboot either.
 
 use crate::{Error, Result};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -9,14 +9,14 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A directory with our files in it.
+/// The directory of these files.
 #[derive(Debug, Clone)]
 pub struct Store {
     dir: PathBuf,
 }
 
 /// Held by the one writer; released when dropped or when the process dies. `flock(2)`, as
-/// [`File::try_lock`] does it on Linux: whatever else locks the file so (`flock(1)`) is waited for too.
+/// [`File::try_lock`] uses on Linux, so that `flock(1)` on the file excludes asmp as well.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
@@ -31,7 +31,8 @@ impl Store {
         self.dir.join(name)
     }
 
-    /// Takes the writers' lock, waiting at most `patience`. `Ok(None)`: another process kept it.
+    /// Takes the writers' lock, waiting at most `patience`. `Ok(None)`: another process held it all
+    /// the time.
     pub fn lock(&self, patience: Duration) -> Result<Option<Lock>> {
         fs::DirBuilder::new()
             .recursive(true)
@@ -112,7 +113,7 @@ impl Store {
     }
 }
 
-/// Lines that are on disk before [`Journal::append`] returns.
+/// Lines, each of which the kernel has whole before [`Journal::append`] returns.
 #[derive(Debug)]
 pub struct Journal {
     file: File,
@@ -127,14 +128,14 @@ impl Journal {
     }
 }
 
-/// Whole lines of a journal: the last one may have been cut by a crash, then its action never began.
+/// The whole lines of a journal. A crash may have cut the last one; then its action never began.
 pub fn whole_lines(bytes: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes);
     let Some(end) = text.rfind('\n') else { return Vec::new() };
     text[..end].lines().map(str::to_owned).collect()
 }
 
-/// Is there a directory to keep our files in, writable or not?
+/// Does the directory of these files exist, writable or not?
 pub fn exists(dir: &Path) -> bool {
     dir.is_dir()
 }

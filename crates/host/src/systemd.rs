@@ -1,9 +1,9 @@
-//! The delegated service under systemd: the one place of its tree where others may make groups.
+//! The delegated service under systemd: the part of its cgroup tree where others may make groups.
 //!
-//! systemd writes every cgroup it knows and switches off controllers that no unit needs, so our groups lie
-//! below a service with `Delegate=cpuset`. systemd removes the group of a service without processes, so one
-//! `sleep` holds it, in a group of its own: a group that hands threaded controllers on may hold none itself.
-//! See systemd's CGROUP_DELEGATION document.
+//! systemd writes every cgroup it knows and switches off controllers that no unit needs, so our
+//! groups lie below a service with `Delegate=cpuset`. systemd removes the group of a service
+//! without processes, so one `sleep` holds it, in a group of its own: a group that hands threaded
+//! controllers on may hold none itself. See systemd's CGROUP_DELEGATION document.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ pub const SLICE: &str = "asmp.slice";
 pub const SERVICE: &str = "asmp.service";
 const HOLDER: &str = "holder";
 
-/// Starts the service and puts its process aside. Does nothing where it runs already.
+/// Starts the service and moves its process into a group of its own. Does nothing where it runs.
 pub(crate) fn start(mount: &Path) -> io::Result<()> {
     let group = mount.join(SLICE).join(SERVICE);
     if !group.join(HOLDER).is_dir() {

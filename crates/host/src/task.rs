@@ -1,7 +1,7 @@
 //! Processes and threads, from /proc.
 //!
-//! A number alone does not name a task: the kernel uses numbers again. [`TaskId`] adds the start time,
-//! so a task that died midway is never confused with its successor.
+//! A number alone does not name a task: the kernel uses numbers again. [`TaskId`] adds the start
+//! time, so a task that died midway is never confused with its successor.
 
 use crate::cpuset::CpuSet;
 use crate::kernel::Kernel;
@@ -34,8 +34,7 @@ pub struct Task {
     pub zombie: bool,
 }
 
-/// A task that was moved into a partition, and where it came from: as `asmp` keeps it in its state, and as a program
-/// that enters by itself adds it there.
+/// A task that was moved into a partition, and where it came from, as the state file keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Placed {
@@ -69,7 +68,7 @@ pub struct ThreadPolicy {
     pub policy: Schedule,
 }
 
-/// The directory of a thread, also of one that is no main thread: `/proc/TID`.
+/// The directory of a thread, main thread or not: `/proc/TID`.
 pub fn task_path(tid: i32) -> PathBuf {
     PathBuf::from(format!("/proc/{tid}"))
 }
@@ -135,7 +134,7 @@ pub fn read(kernel: &dyn Kernel, tid: i32) -> Result<Task> {
     })
 }
 
-/// Only who the task is; `None` where there is none.
+/// Only the identity of a thread; `None` where there is none.
 pub fn identify(kernel: &dyn Kernel, tid: i32) -> Option<TaskId> {
     let path = PathBuf::from(format!("/proc/{tid}/stat"));
     let stat = kernel.text(&path).ok()?;
@@ -156,8 +155,9 @@ pub fn read_all(kernel: &dyn Kernel) -> Result<Vec<Task>> {
     read_each(kernel, &tids)
 }
 
-/// Processes whose name satisfies `wanted`, lowest number first; of the others only the name is read. Looks
-/// no further once `enough` are found: kernel threads of CPUs are made at boot and have low numbers.
+/// Processes whose name satisfies `wanted`, lowest number first; of the others only the name is
+/// read. Looks no further once `enough` are found: kernel threads of CPUs are made at boot and have
+/// low numbers.
 pub fn named(kernel: &dyn Kernel, enough: usize, wanted: impl Fn(&str) -> bool) -> Vec<Task> {
     let names = kernel.list(Path::new("/proc")).unwrap_or_default();
     let mut tids: Vec<i32> = names.iter().filter_map(|name| name.parse().ok()).collect();

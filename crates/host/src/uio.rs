@@ -1,8 +1,9 @@
 //! The one thing about UIO devices that differs between drivers: how the interrupt is unmasked.
 //!
-//! Most drivers unmask when 1 is written to the device (`irqcontrol`, driver-api/uio-howto.rst). `uio_pci_generic` has
-//! no such function and answers ENOSYS: there the program itself clears the bit of the PCI command register that the
-//! driver has set (same document, "Example code using uio_pci_generic").
+//! Most drivers unmask when 1 is written to the device (`irqcontrol`, driver-api/uio-howto.rst).
+//! `uio_pci_generic` has no such function and answers ENOSYS: there the program itself clears the
+//! bit of the PCI command register that the driver has set (same document, "Example code using
+//! uio_pci_generic").
 
 use std::fs::File;
 use std::io;
@@ -18,7 +19,8 @@ const INTX_DISABLE: u8 = 4;
 pub struct PciCommand(File);
 
 impl PciCommand {
-    /// Of an open UIO device; `None` where the driver unmasks itself. Errors: the files' own, no permission.
+    /// Of an open UIO device; `None` where the driver unmasks itself. Errors: the files' own, no
+    /// permission.
     pub fn of(device: &File) -> io::Result<Option<Self>> {
         let metadata = device.metadata()?;
         if !metadata.file_type().is_char_device() {

@@ -1,6 +1,6 @@
-//! The collector: empties the probe's ring, adds to each sample what the kernel recorded, and writes it
-//! to the run directory. It runs on a system CPU and may be late: the ring holds a second of samples of
-//! the fastest probe.
+//! The collector: empties the probe's ring, adds to each sample what the kernel recorded, and
+//! writes it to the run directory. It runs on a system CPU and may be late: the ring holds a second
+//! of samples of the fastest probe.
 
 use crate::explain::{Correlator, Outlier, Window};
 use crate::probe::{Ended, Probe, Raw};
@@ -41,8 +41,9 @@ pub enum Origin<'a> {
     Timerlat { stream: EventStream<'a>, events: Option<EventStream<'a>>, periods: Box<Periods> },
 }
 
-/// Collects until the subject has given all its samples. Every 50 ms it calls `goes_on` with the number
-/// of samples so far; an `Err` ends the run early, with that reason. Errors: the probe itself failed.
+/// Collects until the subject has given all its samples. Every 50 ms it calls `goes_on` with the
+/// number of samples so far; an `Err` ends the run early, with that reason. Errors: the probe
+/// itself failed.
 pub fn collect(
     mut subject: Subject,
     mut from: Origin,

@@ -1,5 +1,6 @@
-//! Two sets of samples: how far apart, and how sure. Confidence by the bootstrap (Efron, 1979): both sets are
-//! drawn anew a number of times, with a fixed seed, so that the same runs give the same answer.
+//! Two sets of samples: how far apart, and how sure. Confidence by the bootstrap (Efron, 1979):
+//! both sets are drawn anew a number of times, with a fixed seed, so that the same runs give the
+//! same answer.
 
 use serde::Serialize;
 
@@ -26,7 +27,8 @@ impl Difference {
     }
 }
 
-/// Difference of the quantile with `part` (0.5: median) of the samples at or below it. `None` without samples.
+/// Difference of the quantile with `part` (0.5: median) of the samples at or below it. `None`
+/// without samples.
 pub fn quantile(a: &[u64], b: &[u64], part: f64) -> Option<Difference> {
     let (a, b) = (spread(a), spread(b));
     let (a_ns, b_ns) = (at(&mut a.clone(), part)?, at(&mut b.clone(), part)?);

@@ -1,8 +1,9 @@
-//! Histograms of other tools: cyclictest `-h`, `rtla timerlat hist`, and HdrHistogram's percentile text;
-//! out and in. Pure: text to text.
+//! Histograms of other tools: cyclictest `-h`, `rtla timerlat hist`, and HdrHistogram's percentile
+//! text; out and in. Pure: text to text.
 //!
-//! A histogram has buckets of one microsecond; what lies beyond its last bucket is counted as overflow, never
-//! put into it. An import therefore gives samples at the bottom of their microsecond.
+//! A histogram has buckets of one microsecond; what lies beyond its last bucket is counted as
+//! overflow, never put into it. An import therefore gives samples at the bottom of their
+//! microsecond.
 
 use crate::summary::{PERCENTILES, Summary};
 use std::collections::BTreeMap;
@@ -68,7 +69,10 @@ impl FromStr for Format {
             "hdr" => Self::Hdr,
             "csv" => Self::Csv,
             "prometheus" => Self::Prometheus,
-            _ => return Err(format!("{text:?} is no format: cyclictest, rtla, hdr, csv or prometheus")),
+            _ => {
+                let expected = "cyclictest, rtla, hdr, csv or prometheus";
+                return Err(format!("invalid format {text:?}: expected {expected}"));
+            }
         })
     }
 }
@@ -94,11 +98,12 @@ pub fn from_cyclictest(text: &str) -> Result<Vec<Histogram>, String> {
     let mut columns: Vec<Histogram> = Vec::new();
     let mut seen = false;
     for (number, line) in text.lines().enumerate() {
-        let bad = || format!("line {}: {line:?} is not of cyclictest -h", number + 1);
+        let bad = || format!("line {}: expected output of cyclictest -h, found {line:?}", number + 1);
         if let Some(trailer) = line.strip_prefix("# ") {
             let Some((name, values)) = trailer.split_once(':') else { continue };
             for (at, value) in values.split_whitespace().enumerate() {
-                // After the bucket table there is one trailer value a column; other trailers are lists.
+                // After the bucket table there is one trailer value a column; other trailers are
+                // lists.
                 let (Ok(value), Some(column)) = (value.parse::<u64>(), columns.get_mut(at)) else { continue };
                 match name {
                     "Min Latencies" => column.min_us = Some(value),
@@ -125,7 +130,7 @@ pub fn from_cyclictest(text: &str) -> Result<Vec<Histogram>, String> {
             return Err(bad());
         }
     }
-    if seen { Ok(columns) } else { Err("no bucket: not the output of cyclictest -h".to_owned()) }
+    if seen { Ok(columns) } else { Err("expected output of cyclictest -h, found no bucket".to_owned()) }
 }
 
 /// `rtla timerlat hist`: columns `IRQ-NNN Thr-NNN Usr-NNN`; ours has the one of user space.
@@ -166,9 +171,9 @@ pub fn from_rtla(text: &str) -> Result<Vec<(String, Histogram)>, String> {
         for ((_, column), word) in columns.iter_mut().zip(words) {
             let value = match word {
                 "-" => continue,
-                word => word
-                    .parse::<u64>()
-                    .map_err(|_| format!("line {}: {line:?} is not of rtla timerlat hist", number + 1))?,
+                word => word.parse::<u64>().map_err(|_| {
+                    format!("line {}: expected output of rtla timerlat hist, found {line:?}", number + 1)
+                })?,
             };
             match (first, first.parse::<u64>()) {
                 (_, Ok(_)) if value == 0 => {}
@@ -182,7 +187,7 @@ pub fn from_rtla(text: &str) -> Result<Vec<(String, Histogram)>, String> {
         }
     }
     if columns.is_empty() {
-        return Err("no line `Index …`: not the output of rtla timerlat hist".to_owned());
+        return Err("expected output of rtla timerlat hist, found no line `Index …`".to_owned());
     }
     Ok(columns)
 }
@@ -226,7 +231,7 @@ pub fn from_hdr(text: &str) -> Result<Histogram, String> {
     let mut histogram = Histogram::default();
     let (mut before, mut heading) = (0, false);
     for (number, line) in text.lines().enumerate() {
-        let bad = || format!("line {}: {line:?} is not of HdrHistogram's percentiles", number + 1);
+        let bad = || format!("line {}: expected HdrHistogram's percentile text, found {line:?}", number + 1);
         let mut words = line.split_whitespace();
         match words.next() {
             Some("Value") => heading = true,
@@ -247,7 +252,7 @@ pub fn from_hdr(text: &str) -> Result<Histogram, String> {
         }
     }
     if histogram.counts.is_empty() {
-        return Err("no value: not HdrHistogram's percentile text".to_owned());
+        return Err("expected HdrHistogram's percentile text, found no value".to_owned());
     }
     histogram.min_us = histogram.counts.keys().next().copied();
     histogram.max_us = histogram.counts.keys().next_back().copied();

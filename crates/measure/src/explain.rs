@@ -1,5 +1,5 @@
-//! Counts and causes of samples: correlates each window of the probe with what the kernel recorded on
-//! that CPU in the same time. Pure.
+//! Counts and causes of samples: correlates each window of the probe with what the kernel recorded
+//! on that CPU in the same time. Pure.
 
 use crate::probe::Raw;
 use crate::sample::{Counts, Sample};
@@ -115,7 +115,8 @@ impl Correlator {
         self.worst.len() < WORST || self.worst.last().is_some_and(|least| value_ns > least.value_ns)
     }
 
-    /// The sample of a period whose times the kernel's timerlat took; records, where there are any, say more.
+    /// The sample of a period whose times the kernel's timerlat took; records, where there are any,
+    /// say more.
     pub fn timerlat(&mut self, raw: Raw, irq_ns: u64, thread_ns: u64) -> Sample {
         let index = self.index;
         let sample = Sample { handler_ns: Some(irq_ns), thread_ns: Some(thread_ns), ..self.sample(raw) };
@@ -202,11 +203,12 @@ fn break_down<'a, I: Iterator<Item = &'a Event>>(
     let label = |tid: i32, name: &str| format!("{name}/{tid}");
     let mut parts = Breakdown { at_due: label(before.0, &before.1), ..Breakdown::default() };
     let mut running = before.clone();
-    // Handlers nest; time goes to the innermost, else to the running task where that is somebody else.
+    // Handlers nest; time goes to the innermost, else to the running task where that is somebody
+    // else.
     let mut handlers: Vec<String> = Vec::new();
     let mut since_ns = raw.due_ns;
-    // The kernel may keep the timer on another CPU (timer migration off nohz_full CPUs) and wake the probe from
-    // there: then all of the window counts.
+    // The kernel may keep the timer on another CPU (timer migration off nohz_full CPUs) and wake
+    // the probe from there: then all of the window counts.
     let timer = |kind: &EventKind| match kind {
         EventKind::LocalTimer => true,
         EventKind::TimerExpired(function) => function.contains("wakeup"),

@@ -1,7 +1,7 @@
-//! What really happens on CPUs: counts of what disturbs them, and experiments (latency, overhead) with
-//! their loads, run directories, summaries and plots. Changes no setting of the machine: what an
-//! experiment needs, its [`experiment::Conductor`] sets and restores. Only the trace instances that it
-//! reads are its own.
+//! What really happens on CPUs: counts of what disturbs them, and experiments (latency, overhead)
+//! with their loads, run directories, summaries and plots. Changes no setting of the machine: what
+//! an experiment needs, its [`experiment::Conductor`] sets and restores. Only the trace instances
+//! that it reads are its own.
 //!
 //! Start at [`noise::observe`] for counts and [`experiment::Session`] for experiments; [`run::Run`]
 //! reads what a session has written.

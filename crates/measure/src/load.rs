@@ -1,8 +1,9 @@
-//! Loads: what the rest of the machine does while a probe measures (ASMP-Linux section 6.1, ARTiS section 4).
+//! Loads: what the rest of the machine does while a probe measures (ASMP-Linux section 6.1, ARTiS
+//! section 4).
 //!
-//! stress-ng does the work, and L4RTL's flooder is ours. A load starts before the probe, settles until its processes are there, is looked
-//! at while the probe runs, and ends with its value here, whatever happens; its files lie in a directory of
-//! its own that goes with it.
+//! stress-ng does the work; L4RTL's flooder is asmp's own. A load starts before the probe, which
+//! waits until all processes of the load exist. It is checked while the probe runs, and ends when
+//! its value is dropped. Its files are in a directory of its own, which is removed with it.
 
 use asmp_host::{Cpu, CpuSet, Kernel, Schedule};
 use serde::{Deserialize, Serialize};
@@ -31,7 +32,8 @@ pub enum Load {
     Mix,
     /// ARTiS: computing, disk, network and kernel locks, one of each a CPU.
     Artis,
-    /// L4RTL section 4.1: MIX, and on each CPU a program that keeps its caches dirty and its TLB full.
+    /// L4RTL section 4.1: MIX, and on each CPU a program that keeps its caches dirty and its TLB
+    /// full.
     Flood,
 }
 
@@ -61,7 +63,7 @@ impl FromStr for Load {
         Self::ALL
             .into_iter()
             .find(|load| load.to_string().eq_ignore_ascii_case(text))
-            .ok_or_else(|| format!("{text:?} is no load: IDL, CPU, AIO, SIO, MIX, ARTIS or FLOOD"))
+            .ok_or_else(|| format!("invalid load {text:?}: expected IDL, CPU, AIO, SIO, MIX, ARTIS or FLOOD"))
     }
 }
 
@@ -95,10 +97,12 @@ pub fn bounded(per_cpu: u32, cpus: u32, free_bytes: u64) -> u32 {
     per_cpu.min(u32::try_from(fit * 2 / 3).unwrap_or(u32::MAX)).max(1)
 }
 
-/// Why a load is not (any more) there.
+/// Why a load does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    #[error("stress-ng is missing, which makes the loads: apt install stress-ng, or measure with --load IDL")]
+    #[error(
+        "stress-ng, which makes the loads, is not installed: apt install stress-ng, or measure under the load IDL"
+    )]
     NoTool,
     #[error("the load {load} did not start: {cause}")]
     NotStarted { load: Load, cause: String },
@@ -131,8 +135,8 @@ impl Running {
             let line = words(kind, count, &dir.display().to_string());
             running.commands.push(format!("stress-ng {line}"));
             let mut command = Command::new("stress-ng");
-            // SAFETY: between fork and exec only prctl(2), which is async-signal-safe and takes numbers. Should we
-            // be killed outright, the load is told to end.
+            // SAFETY: between fork and exec only prctl(2), which is async-signal-safe and takes
+            // numbers. Should we be killed outright, the load is told to end.
             unsafe { command.pre_exec(end_with_parent) };
             let child = command
                 .args(line.split(' '))
@@ -152,10 +156,11 @@ impl Running {
         Ok(running)
     }
 
-    /// Adds L4RTL's cache flooders: `program` with `flood BYTES` for its arguments, once on each of `cpus`. Each is
-    /// bound to its CPU, has an address space of its own, and has filled the caches once when this returns. The
-    /// one on the CPU that is measured has the highest weight of ordinary tasks, so that nearly each event
-    /// there finds what it left: below every real-time task, as in the paper.
+    /// Adds L4RTL's cache flooders: `program` with `flood BYTES` for its arguments, once on each of
+    /// `cpus`. Each is bound to its CPU, has an address space of its own, and has filled the caches
+    /// once when this returns. The one on the CPU that is measured has the highest weight of
+    /// ordinary tasks, so that nearly each event there finds what it left: below every real-time
+    /// task, as in the paper.
     pub fn flood(
         &mut self,
         kernel: &dyn Kernel,
@@ -188,7 +193,9 @@ impl Running {
             // A word after its first turn, or nothing with its death.
             let mut word = [0; FLOODED.len()];
             if ready.is_none_or(|mut ready| ready.read_exact(&mut word).is_err()) {
-                return Err(failed(format!("the flooder of CPU {cpu} died at once: is there memory?")));
+                return Err(failed(format!(
+                    "the flooder of CPU {cpu} died at once: is there enough memory?"
+                )));
             }
         }
         Ok(())
@@ -228,7 +235,8 @@ impl Running {
 /// What a flooder says after its first turn.
 const FLOODED: &str = "flooded\n";
 
-/// The flooder itself: makes every line of `bytes` dirty, for ever, and says when it has done so once.
+/// The flooder itself: makes every line of `bytes` dirty, for ever, and says when it has done so
+/// once.
 pub fn flood_for_ever(bytes: usize) -> io::Result<()> {
     let mut lines = vec![0u8; bytes];
     make_dirty(&mut lines);
@@ -268,7 +276,8 @@ fn words(kind: &str, count: u32, dir: &str) -> String {
 impl Drop for Running {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // SAFETY: kill takes two numbers; the child was not waited for, so its number is its own.
+            // SAFETY: kill takes two numbers; the child was not waited for, so its number is its
+            // own.
             unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
         }
         let end = Instant::now() + Duration::from_secs(20);

@@ -1,8 +1,9 @@
-//! Noise: what disturbed CPUs during a window, in counts. The proof that a partition holds is a row of zeros,
-//! beside the same count without the partition.
+//! Noise: what disturbed CPUs during a window, in counts. A row of zeros, beside the same counts
+//! without the partition, shows that a partition holds.
 //!
-//! Counters (interrupts, softirqs) are read before and after; who ran is recorded by a private trace
-//! instance. Units: counts in the window unless a name says otherwise; time in ns of the monotonic clock.
+//! Counters (interrupts, softirqs) are read before and after; who ran is recorded by a private
+//! trace instance. Units: counts in the window unless a name says otherwise; time in ns of the
+//! monotonic clock.
 
 use asmp_host::counters::{self, Interrupts, Row};
 use asmp_host::task;
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 /// Version of the layout of [`Report`] in JSON.
 pub const NOISE_SCHEMA: u32 = 1;
 
-/// What is to be counted.
+/// What to count.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
     pub cpus: CpuSet,
@@ -38,7 +39,7 @@ pub struct Report {
     pub cpus: BTreeMap<Cpu, CpuNoise>,
 }
 
-/// Counts of one CPU. A count that could not be had is `null`, never 0.
+/// Counts of one CPU. A count that could not be read is `null`, never 0.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CpuNoise {
     /// The CPU went offline during the window; the counts are void.
@@ -77,11 +78,12 @@ fn counters(kernel: &dyn Kernel) -> Result<Counters, Error> {
     Ok(Counters { at: Instant::now(), interrupts, softirqs })
 }
 
-/// Counts for as long as `wait` takes. Errors: a counter file cannot be read. Where tasks cannot be recorded
-/// (no tracefs, not root) the report says so.
+/// Counts while `wait` runs. Errors: a counter file cannot be read. Where tasks cannot be recorded
+/// (no tracefs, not root), the report says so.
 pub fn observe(kernel: &dyn Kernel, request: &Request, wait: impl FnOnce()) -> Result<Report, Error> {
     let buffer = EventBuffer::prepare(kernel, &request.cpus);
-    // A task that ends is no member any more, but is still switched to: it is known from before, or by its fork.
+    // A task that ends is no member any more, but is still switched to: it is known from before, or
+    // by its fork.
     let mut own = members(kernel, request);
     let started = buffer.as_ref().map_err(ToString::to_string).and_then(|buffer| {
         buffer.start().map_err(|error| error.to_string())?;

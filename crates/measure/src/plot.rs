@@ -1,8 +1,9 @@
-//! The papers' figures as SVG (crate plotters): scatter (ASMP-Linux figs 6, 10), inverse distribution (7, 11),
-//! maxima side by side (8, 9), density on a logarithmic scale (L4RTL figs 3, 4).
+//! The papers' figures as SVG (crate plotters): scatter (ASMP-Linux figs 6, 10), inverse
+//! distribution (7, 11), maxima side by side (8, 9), density on a logarithmic scale (L4RTL figs 3,
+//! 4).
 //!
-//! Axes always reach beyond the extremes: no point is cut. Where there are more samples than dots are worth
-//! drawing, each column keeps its lowest and its highest.
+//! Axes always reach beyond the extremes: no point is cut. Where there are more samples than dots
+//! are worth drawing, each column keeps its lowest and its highest.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;

@@ -1,8 +1,8 @@
-//! The probe: a thread that does one thing at known instants and writes down when it did it.
+//! The probe: a thread that does one thing at known instants and records when it did it.
 //!
-//! It allocates, locks and prints nothing once it runs: a sample goes into a ring (crate rtrb) that was there
-//! before, and where the ring is full it is counted as lost. Somebody else (`collect`) empties the ring on
-//! another CPU. The thread waits at a gate until it has its CPU, group and policy.
+//! It allocates, locks and prints nothing once it runs. A sample goes into a ring (crate rtrb) that
+//! was allocated before; where the ring is full, it is counted as lost. `collect` empties the ring
+//! on another CPU. The thread waits at a gate until it has its CPU, group and policy.
 
 use crate::load::make_dirty;
 use asmp_host::clock::{self, monotonic_ns, sleep_until, thread_id};
@@ -23,8 +23,8 @@ const RING: usize = 1 << 16;
 pub enum Work {
     /// Sleeps until each next instant of a period.
     Periodic { period_ns: u64 },
-    /// L4RTL's worst case: makes every line of `bytes` dirty (twice the second-level cache, and more pages
-    /// than the TLB holds), then sleeps for 2 to 30 ms at random.
+    /// L4RTL's worst case: makes every line of `bytes` dirty (twice the second-level cache, and
+    /// more pages than the TLB holds), then sleeps for 2 to 30 ms at random.
     Flood { bytes: usize, seed: u64 },
     /// Waits for each period of the kernel's timerlat tracer; the tracer takes the times.
     Timerlat { waiter: PathBuf },
@@ -48,7 +48,8 @@ pub struct Raw {
 /// State shared with the thread.
 #[derive(Default)]
 struct Shared {
-    /// Stored (Release) by `start`, read (Acquire) by the thread at its gate: what was set up before is seen.
+    /// Stored (Release) by `start`, read (Acquire) by the thread at its gate: what was set up
+    /// before is seen.
     open: AtomicBool,
     /// Only a hint to end soon: Relaxed, nothing else hangs on it.
     stop: AtomicBool,
@@ -74,8 +75,8 @@ pub struct Ended {
 }
 
 impl Probe {
-    /// A thread at its gate; it will take `samples` samples and as many `warm_up` ones before, not recorded.
-    /// `keep_tick`: the tick of its CPU goes on while it runs, also where it could stop.
+    /// A thread at its gate; it will take `samples` samples and as many `warm_up` ones before, not
+    /// recorded. `keep_tick`: the tick of its CPU goes on while it runs, also where it could stop.
     pub fn spawn(work: Work, samples: u64, warm_up: u64, keep_tick: bool) -> io::Result<Self> {
         let (ring_in, ring) = RingBuffer::new(RING);
         let shared = Arc::new(Shared::default());
@@ -204,7 +205,8 @@ fn wait_for_timerlat(waiter: &std::path::Path, turns: u64, recording: Recording)
     let mut file = std::fs::File::open(waiter)?;
     let mut page = [0; 1024];
     for _ in 0..turns {
-        // Returns once a period, and tells the tracer that user space was reached when it is called again.
+        // Returns once a period, and tells the tracer that user space was reached when it is called
+        // again.
         let _ = file.read(&mut page)?;
         if recording.ends() {
             break;
@@ -293,8 +295,8 @@ mod tests {
         assert!(drained(ring).len() <= 2);
     }
 
-    /// The bar: fewer than 100 ns a sample beyond the wake-up. An absolute time, so the fastest of many tries
-    /// counts; the ring is emptied between them.
+    /// The bar: fewer than 100 ns a sample beyond the wake-up. An absolute time, so the fastest of
+    /// many tries counts; the ring is emptied between them.
     #[test]
     fn keeping_a_sample_costs_little() {
         let (ring_in, mut ring) = RingBuffer::new(RING);

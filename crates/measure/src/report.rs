@@ -1,5 +1,5 @@
-//! The report: the papers' tables and figures of any runs, as text, JSON, or one HTML file that needs no
-//! network and reads on a light and on a dark page.
+//! The report: the papers' tables and figures of any runs, as text, JSON, or one HTML file that
+//! needs no network and reads on a light and on a dark page.
 
 use crate::plot::{self, Series};
 use crate::run::{Experiment, Run};
@@ -21,13 +21,14 @@ pub struct Row {
     pub dir: String,
     pub kernel: String,
     pub summary: Summary,
-    /// Overhead: what handlers and other tasks took, the largest of a turn; the rest of the excess is the
-    /// hypervisor's or the hardware's. `None` where that was not recorded, or of a latency.
+    /// Overhead: what handlers and other tasks took, the largest of a turn; the rest of the excess
+    /// is the hypervisor's or the hardware's. `None` where that was not recorded, or of a latency.
     pub system_max_ns: Option<u64>,
     pub partial: Option<String>,
 }
 
-/// Rows in the papers' order: experiment, load, kind. What belongs to the table of `spaces` is left out.
+/// Rows in the papers' order: experiment, load, kind. What belongs to the table of `spaces` is left
+/// out.
 pub fn rows(runs: &[Run]) -> Vec<Row> {
     let mut rows: Vec<(_, Row)> = spaces::others(runs)
         .into_iter()

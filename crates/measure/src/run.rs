@@ -1,5 +1,5 @@
-//! A run directory: `run.json` (what was measured, how, where) and `samples.bin`. A run whose provenance is
-//! missing, of another version or contradicts its samples is refused, never guessed.
+//! A run directory: `run.json` (what was measured, how, where) and `samples.bin`. A run whose
+//! provenance is missing, of another version or contradicts its samples is refused, never guessed.
 
 use crate::explain::Outlier;
 use crate::load::{Load, Size};
@@ -48,7 +48,7 @@ impl FromStr for Kind {
         Self::ALL
             .into_iter()
             .find(|kind| kind.to_string().eq_ignore_ascii_case(text))
-            .ok_or_else(|| format!("{text:?} is no kind: N, Rw, Rb, Aon or Aoff"))
+            .ok_or_else(|| format!("invalid kind {text:?}: expected N, Rw, Rb, Aon or Aoff"))
     }
 }
 
@@ -117,7 +117,8 @@ pub struct Totals {
     pub ticks: Option<u64>,
     pub device_interrupts: Option<BTreeMap<String, u64>>,
     pub ipis: Option<BTreeMap<String, u64>>,
-    /// Time that the hypervisor reports to have taken (`steal` of /proc/stat); an emulator reports none.
+    /// Time that the hypervisor reports to have taken (`steal` of /proc/stat); an emulator reports
+    /// none.
     pub steal_ns: Option<u64>,
 }
 
@@ -151,7 +152,7 @@ pub struct Provenance {
     pub duration_ns: u64,
     /// Records in samples.bin.
     pub samples: u64,
-    /// Samples that found the probe's ring full; of timerlat, periods that were not told of whole.
+    /// Samples that found the probe's ring full; of timerlat, periods that lack a line.
     pub lost: u64,
     /// Instants that had passed before the probe was done with the one before; not sampled.
     pub overruns: u64,
@@ -179,14 +180,14 @@ pub struct BaseTime {
     pub rounds: u64,
 }
 
-/// Why a directory is no run.
+/// Why a directory is not a run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    #[error("{path}: no run: it has no run.json; a run without provenance is not reported", path = path.display())]
+    #[error("{path}: not a run: there is no run.json with its provenance", path = path.display())]
     NoProvenance { path: PathBuf },
     #[error("{path}: {reason}", path = path.display())]
     BadProvenance { path: PathBuf, reason: String },
-    #[error("{path}: schema {found}, this asmp reads {RUN_SCHEMA}: use the version that wrote it, or a newer one", path = path.display())]
+    #[error("{path}: schema {found}, but this asmp reads {RUN_SCHEMA}: use the version that wrote it, or a newer one", path = path.display())]
     Schema { path: PathBuf, found: u64 },
     #[error("{path}: {cause}", path = path.display())]
     Io { path: PathBuf, cause: io::Error },

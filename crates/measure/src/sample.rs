@@ -1,8 +1,8 @@
 //! One sample, and the file they lie in.
 //!
-//! `samples.bin`: a header of 16 bytes (`ASMPSMP1`, record size as u32, 0 as u32), then records of 56 bytes,
-//! little-endian: due, value, handler, system (u64 each, ns), six counts (u16), flags (u32), thread (u64, ns).
-//! Files of older versions have records of 48 bytes, without the last.
+//! `samples.bin`: a header of 16 bytes (`ASMPSMP1`, record size as u32, 0 as u32), then records of
+//! 56 bytes, little-endian: due, value, handler, system (u64 each, ns), six counts (u16), flags
+//! (u32), thread (u64, ns). Files of older versions have records of 48 bytes, without the last.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -20,11 +20,12 @@ const HAS_THREAD: u32 = 4;
 pub struct Sample {
     /// t0: the instant the event was due, or the turn began; CLOCK_MONOTONIC.
     pub due_ns: u64,
-    /// t3 - t0: until the task ran in user space (a kernel thread: in the kernel); or how long the turn took.
+    /// t3 - t0: until the task ran in user space (a kernel thread: in the kernel); or how long the
+    /// turn took.
     pub value_ns: u64,
-    /// t1 - t0: until the kernel's handler ran; `None` where nothing told.
+    /// t1 - t0: until the kernel's handler ran; `None` where it was not recorded.
     pub handler_ns: Option<u64>,
-    /// t2 - t0: until the woken thread ran in the kernel; only timerlat tells.
+    /// t2 - t0: until the woken thread ran in the kernel; only timerlat knows.
     pub thread_ns: Option<u64>,
     /// Time that handlers and other tasks took within the window.
     pub system_ns: u64,
@@ -114,8 +115,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Everything on disk: how many samples, and what kept the others out. Where there was no room, the last
-    /// ones make some for the run's provenance.
+    /// Everything on disk: how many samples, and what kept the others out. Where there was no room,
+    /// the last ones make some for the run's provenance.
     pub fn finish(self) -> io::Result<(u64, Option<io::Error>)> {
         let Self { file, written } = self;
         let (file, rest) = file.into_parts();
@@ -136,10 +137,10 @@ const ROOM: u64 = 256 << 10;
 pub enum SampleError {
     #[error("{path}: {cause}", path = path.display())]
     Io { path: PathBuf, cause: io::Error },
-    #[error("{path}: not a file of samples, or of another version: it must begin with ASMPSMP1", path = path.display())]
+    #[error("{path}: not a file of samples of this version: it must begin with ASMPSMP1", path = path.display())]
     Magic { path: PathBuf },
     #[error(
-        "{path}: cut short: {whole} whole samples of {expected}; measure again, or mend `samples` in run.json to use what is there",
+        "{path}: cut short: {whole} whole samples of {expected}; measure again, or set `samples` in run.json to {whole}",
         path = path.display()
     )]
     Truncated { path: PathBuf, whole: u64, expected: u64 },

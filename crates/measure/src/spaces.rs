@@ -1,13 +1,15 @@
-//! What a separate address space costs: one event, handled by a thread of the kernel and by a thread of user
-//! space (L4RTL section 4, its figures 3 and 4; there RTLinux and L4RTL). Pure but for the drawing.
+//! What a separate address space costs: one event, handled by a thread of the kernel and by a
+//! thread of user space (L4RTL section 4, its figures 3 and 4; there RTLinux and L4RTL). Pure but
+//! for the drawing.
 //!
-//! Both runs have the same tracer, timerlat, which takes three times from the instant of the event: when the
-//! interrupt's handler ran (irq), when the woken thread ran in the kernel (thread), and when it had been in
-//! user space (user). `user - thread` is paired, activation by activation, but it is only the way back into
-//! the address space: the switch to it lies before `thread`. So the cost of the address space is told from the
-//! two runs: latency of the user thread less latency of the kernel thread, figure by figure, and once more from
-//! the interrupt on, which leaves out what blocked interrupts cost both. A program that sleeps by
-//! `clock_nanosleep` stands beside them, not paired with anything.
+//! Both runs have the same tracer, timerlat, which takes three times from the instant of the event:
+//! when the interrupt's handler ran (irq), when the woken thread ran in the kernel (thread), and
+//! when it had been in user space (user). `user - thread` is paired, activation by activation, but
+//! it is only the way back into the address space: the switch to it lies before `thread`. So the
+//! cost of the address space is computed from the two runs: latency of the user thread less latency
+//! of the kernel thread, figure by figure, and once more from the interrupt on, which leaves out
+//! what blocked interrupts cost both. A program that sleeps by `clock_nanosleep` stands beside
+//! them, not paired with anything.
 
 use crate::compare::{self, Difference};
 use crate::plot::{self, Series};
@@ -250,8 +252,8 @@ pub struct Figure<'a> {
     pub runs: Vec<&'a Run>,
 }
 
-/// The paper's figures: for each kind and load three densities, of the time to enter the kernel, the time from
-/// there to the handler, and the whole. Errors: a figure could not be drawn.
+/// The paper's figures: for each kind and load three densities, of the time to enter the kernel,
+/// the time from there to the handler, and the whole. Errors: a figure could not be drawn.
 pub fn figures(runs: &[Run]) -> Result<Vec<Figure<'_>>, Box<dyn std::error::Error>> {
     let panels: [(&str, Value); 3] = [
         ("time to enter the kernel", |sample| sample.handler_ns),
@@ -291,7 +293,8 @@ mod tests {
     use crate::run::{Machine, Provenance, RUN_SCHEMA, Totals};
     use asmp_host::Schedule;
 
-    /// A thousand samples: the interrupt after 1..=1000 us, the thread `thread_us` later, the end `end_us` later.
+    /// A thousand samples: the interrupt after 1..=1000 us, the thread `thread_us` later, the end
+    /// `end_us` later.
     fn run(source: Source, load: Load, thread_us: u64, end_us: u64) -> Run {
         let timerlat = source != Source::Nanosleep;
         let sample = |turn: u64| {

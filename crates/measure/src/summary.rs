@@ -1,5 +1,5 @@
-//! What a paper prints of a run: average, deviation, extremes, percentiles. Integers in ns but the average
-//! and the deviation.
+//! What a paper prints of a run: average, deviation, extremes, percentiles. Integers in ns but the
+//! average and the deviation.
 
 use serde::Serialize;
 
@@ -42,8 +42,8 @@ impl Summary {
     }
 }
 
-/// The smallest value with at most one in `one_in` above it (nearest rank). At least one sample must be able to
-/// lie above: with fewer samples than `one_in` there is no such percentile.
+/// The smallest value with at most one in `one_in` above it (nearest rank). At least one sample
+/// must be able to lie above: with fewer samples than `one_in` there is no such percentile.
 fn percentile(sorted: &[u64], one_in: u64) -> Option<u64> {
     let count = sorted.len() as u64;
     let above = count / one_in;

@@ -1,8 +1,9 @@
-//! Periods of the kernel's timerlat tracer, put together from the lines it prints. Pure.
+//! Periods of the kernel's timerlat tracer, assembled from the lines it prints. Pure.
 //!
-//! Each period in which its thread was waiting has a number and two or three lines: when the handler of the
-//! interrupt ran (`irq`), when the thread ran in the kernel (`thread`), and, of a thread of user space, when it
-//! had been there and asked for the next period (`user-ret`: it holds one entry into the kernel as well).
+//! Each period in which its thread was waiting has a number and two or three lines: when the
+//! handler of the interrupt ran (`irq`), when the thread ran in the kernel (`thread`), and, of a
+//! thread of user space, when it had been there and asked for the next period (`user-ret`: it holds
+//! one entry into the kernel as well).
 
 use crate::probe::Raw;
 use asmp_host::tracefs::timerlat::Handler;
@@ -17,7 +18,7 @@ pub struct Period {
     pub thread_ns: u64,
 }
 
-/// Puts lines together, and keeps count of what did not come.
+/// Assembles periods from lines, and counts what is missing.
 pub struct Periods {
     handler: Handler,
     period_ns: u64,
@@ -111,8 +112,8 @@ impl Periods {
         (last.0 - first.0 + 1).saturating_sub(self.count)
     }
 
-    /// Instants between the first and the last kept that had passed before the thread waited for them: the
-    /// kernel leaves these out, and gives them no number.
+    /// Instants between the first and the last kept that had passed before the thread waited for
+    /// them: the kernel leaves these out, and gives them no number.
     pub fn overruns(&self) -> u64 {
         let Some([first, last]) = self.kept else { return 0 };
         let period_ns = self.period_ns.max(1);
@@ -238,7 +239,8 @@ mod tests {
         assert_grid(&complete);
     }
 
-    /// Instants are a period apart, as closely as a trace tells microseconds and a guest writes its lines.
+    /// Instants are a period apart, as closely as a trace tells microseconds and a guest writes its
+    /// lines.
     fn assert_grid(complete: &[Period]) {
         for pair in complete.windows(2) {
             let apart_ns = pair[1].raw.due_ns - pair[0].raw.due_ns;

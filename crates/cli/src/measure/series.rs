@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! latency, spaces, overhead and ab: from arguments to a series, its progress, its tables and exit code.
+//! latency, spaces, overhead and ab: from arguments to a series, its progress, its tables and exit
+//! code.
 
 use super::conductor::{self, ByShield, one_cpu};
 use crate::args;
@@ -110,7 +111,8 @@ fn code(completion: Completion) -> u8 {
     }
 }
 
-/// A failed series with its exit code and, where an argument is wrong, the words of the command line.
+/// A failed series with its exit code and, where an argument is wrong, the words of the command
+/// line.
 fn failed(error: ExperimentError) -> anyhow::Error {
     let instead = |alternative| if alternative { ", or use --source nanosleep" } else { "" };
     match error {
@@ -140,7 +142,8 @@ fn failed(error: ExperimentError) -> anyhow::Error {
 struct Progress {
     quiet: bool,
     bar: RefCell<ProgressBar>,
-    /// Set by a signal: end, keep what there is, undo. Relaxed: only a hint, nothing else hangs on it.
+    /// Set by a signal: end, keep what there is, undo. Relaxed: only a hint, nothing else hangs on
+    /// it.
     stop: Arc<AtomicBool>,
 }
 

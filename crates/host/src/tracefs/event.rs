@@ -2,8 +2,8 @@
 //! One line of a trace as one event. Pure.
 //!
 //! A line is `comm-PID [003] d..2. 12.345678: NAME: fields` (trace/ftrace.rst). Names of tasks, and
-//! of interrupt handlers, may hold anything, also what looks like the rest of a line. So the head is
-//! found by its whole shape, and fields are searched from the right.
+//! of interrupt handlers, may hold anything, also what looks like the rest of a line. So the head
+//! is found by its whole shape, and fields are searched from the right.
 
 use crate::cpuset::Cpu;
 
@@ -238,7 +238,7 @@ mod tests {
         for name in [
             " ==> next_comm=",
             "x prev_pid=4 ==",
-            "-1 [0] d.. 1.0:",
+            "-1 [0] d 1.0: x",
             "CPU:1 [LOST 9 E",
             " prev_comm=a b ",
             "] d..2. 1.0: x:",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Private tracefs instances: made, filled by the events that are enabled in them, and removed.
 //!
-//! Enabling a tracepoint patches kernel code and interrupts every CPU, so an instance is made before
-//! and removed after whatever is observed.
+//! Enabling a tracepoint patches kernel code and interrupts every CPU, so an instance is made
+//! before, and removed after, the time that is observed.
 
 use super::event::{Event, EventKind, parse};
 use super::{INSTANCES, name_of, remove_stale, timerlat};
@@ -46,7 +46,8 @@ pub(super) struct Instance<'a> {
 
 impl<'a> Instance<'a> {
     /// An instance that records nothing yet, all CPUs by one clock (CLOCK_MONOTONIC): an event of
-    /// one CPU stands before or after those of another as they happened. Errors: no tracefs, not root.
+    /// one CPU stands before or after those of another as they happened. Errors: no tracefs, not
+    /// root.
     fn make(kernel: &'a dyn Kernel, role: &str) -> Result<Self> {
         remove_stale(kernel);
         let dir = Path::new(INSTANCES).join(name_of(kernel, role));
@@ -78,8 +79,8 @@ pub(super) fn remove(kernel: &dyn Kernel, dir: &Path) {
     let _ = kernel.remove_dir(dir);
 }
 
-/// An instance whose events are read when the window is over: who was switched in on some CPUs, who
-/// moved between CPUs, who forked there, which page faults came.
+/// An instance whose events are read when the window is over: switches, forks and page faults on
+/// some CPUs, and migrations to and from them.
 pub struct EventBuffer<'a> {
     instance: Instance<'a>,
     cpus: CpuSet,

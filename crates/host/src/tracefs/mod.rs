@@ -11,9 +11,10 @@
 //! the kernel's size (1.4 MB a CPU), because resizing waits for a worker thread on each CPU, which
 //! a busy real-time task starves.
 //!
-//! Events are read as text, not from `trace_pipe_raw`: the binary layout of a page and of each event
-//! differs between kernels and would have to be parsed from `events/*/format`, and the microseconds
-//! that the text shows are enough to name a cause (timerlat's own times are in nanoseconds).
+//! Events are read as text, not from `trace_pipe_raw`: the binary layout of a page and of each
+//! event differs between kernels and would have to be parsed from `events/*/format`, and the
+//! microseconds that the text shows are enough to name a cause (timerlat's own times are in
+//! nanoseconds).
 
 mod event;
 mod instance;
@@ -45,7 +46,7 @@ fn owner_of(name: &str) -> Option<TaskId> {
     Some(TaskId { tid, start_ticks })
 }
 
-/// Removes the instances of processes of ours that were killed. Does nothing without tracefs.
+/// Removes the instances of asmp processes that were killed. Does nothing without tracefs.
 pub fn remove_stale(kernel: &dyn Kernel) {
     for name in kernel.list(Path::new(INSTANCES)).unwrap_or_default() {
         let Some(owner) = owner_of(&name) else { continue };

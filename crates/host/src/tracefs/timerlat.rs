@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The kernel's own latency tracer, timerlat (trace/timerlat-tracer.rst): on each of its CPUs a timer
-//! expires once a period, and a thread that waits for it says when it ran.
+//! The kernel's own latency tracer, timerlat (trace/timerlat-tracer.rst): on each of its CPUs a
+//! timer expires once a period, and a thread that waits for it says when it ran.
 //!
 //! Its settings hold for the whole machine. They are [`Knob`]s like all others, and [`Settings::wanted`]
 //! says which text each must have. The shield sets, journals and restores them.

@@ -54,8 +54,8 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Samples of one round depend on each other, so that the interval alone would be too sure: every
-    /// round must agree as well.
+    /// Samples of one round depend on each other, so that the interval alone would be too sure:
+    /// every round must agree as well.
     pub fn is_sure(&self) -> bool {
         self.all.is_sure() && self.agreeing == self.rounds
     }
@@ -154,7 +154,10 @@ mod tests {
             helps.starts_with("irqs: median +20.0 [") && helps.contains("2 of 2 turns agree: helps"),
             "{helps}"
         );
-        let mixed = effect(&[fast.clone(), slow.clone(), fast.clone()], &[slow.clone(), fast, slow]);
+        // All samples together leave no doubt, but one round says the opposite.
+        let (later, earlier) = (vec![20_000; 500], vec![19_900; 500]);
+        let with = [fast.clone(), fast, later];
+        let mixed = effect(&with, &[slow.clone(), slow, earlier]);
         assert!(mixed.contains("2 of 3 turns agree: may be chance"), "{mixed}");
         assert_eq!(effect(&[], &[]), "irqs: ; ");
     }

@@ -2,8 +2,8 @@
 //! Experiments: a series measures each kind under each load and writes a run directory for each.
 //!
 //! - [`Session`] is one series: it starts loads and probes, collects, and writes;
-//! - [`Conductor`] makes the settings that a kind needs (a partition, an affinity of interrupts, the
-//!   kernel's tracer) and takes them back: this crate changes none itself;
+//! - [`Conductor`] makes the settings that a kind needs (a partition, an affinity of interrupts,
+//!   the kernel's tracer) and takes them back: this crate changes none itself;
 //! - [`Observer`] sees the progress and may end the series;
 //! - [`compare_factors`] measures a partition with and without one setting, in turn.
 
@@ -25,8 +25,8 @@ use std::time::Duration;
 /// What is measured.
 #[derive(Debug, Clone, Copy)]
 pub enum Measurement {
-    /// Wake-up latency. `source`: `None` takes timerlat where it suits, else nanosleep. `flood`: caches
-    /// and TLB are dirty before each event, and events come at random.
+    /// Wake-up latency. `source`: `None` takes timerlat where it suits, else nanosleep. `flood`:
+    /// caches and TLB are dirty before each event, and events come at random.
     Latency { samples: u64, period: Duration, source: Option<Source>, flood: bool },
     /// Wake-up latency of a kernel thread, of a user thread, and of a program.
     Spaces { samples: u64, period: Duration },
@@ -131,8 +131,8 @@ pub trait Conductor {
     /// Refuses what cannot be arranged for `cpu` here; changes nothing.
     fn check(&self, cpu: Cpu, places: &[Place]) -> Result<(), ConductorError>;
 
-    /// Makes an arrangement whole, or leaves the machine as it was. Returns what was set, one line a
-    /// setting.
+    /// Makes an arrangement whole, or leaves the machine as it was. Returns what was set, one line
+    /// a setting.
     fn enter(&self, arrangement: &Arrangement) -> Result<Vec<String>, ConductorError>;
 
     /// Moves this thread of the calling process into the partition of the arrangement.

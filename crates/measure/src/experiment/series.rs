@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A series: each load, under it each kind, each of them one run directory.
 //!
-//! The probe is a thread of this process, alone in its partition; the rest of the process collects on
-//! system CPUs. Whatever happens in a run, the conductor takes its arrangement back.
+//! The probe is a thread of this process, alone in its partition; the rest of the process collects
+//! on system CPUs. The conductor takes the arrangement of a run back, also where the run fails.
 
 use super::subject::{self, Ready};
 use super::{Arrangement, Conductor, ExperimentError, Measurement, Observer, Place, Result, Series};
@@ -367,8 +367,8 @@ struct Counters {
     steal: Option<u64>,
 }
 
-/// What came between two readings. A count that went back counts as none: the hypervisor may correct
-/// the time it took, and a line that is requested again begins at 0.
+/// What came between two readings. A count that went back counts as none: the hypervisor may
+/// correct the time it took, and a line that is requested again begins at 0.
 fn totals(before: Counters, after: Counters, cpu: Cpu) -> Totals {
     let Some(came) = Interrupts::between(&before.interrupts, &after.interrupts, cpu) else {
         return Totals::default();

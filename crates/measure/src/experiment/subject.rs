@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The measured thread, and where its times come from: a thread of this process by its own clock, one
-//! whose times timerlat takes, or timerlat's kernel thread.
+//! The measured thread, and where its times come from: a thread of this process by its own clock,
+//! one whose times timerlat takes, or timerlat's kernel thread.
 
 use super::series::{Case, Session};
 use super::{ExperimentError, Measurement, Result};
