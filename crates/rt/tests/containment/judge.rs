@@ -1,11 +1,13 @@
-//! From the log of the real-time thread, the runs, and what its CPU did: which periods were missed and why. Pure.
+//! From the log of the real-time thread, the runs, and what its CPU did: which periods were missed
+//! and why. Pure.
 //!
-//! A period is missed when its job is done after the next release, or there is no job at all. It is *attributable* when
-//! the job would have been in time without what others had of its CPU between the first missed release and its end (tasks,
-//! interrupts of devices, of other CPUs, deferred work; each with all the time until it left, the emulator's pauses
-//! included), or when the thread blocked or took a page fault. It is *accompanied* when anybody else was there at all,
-//! however short. What is not attributable has no cause inside the guest: the emulator's own CPU was elsewhere. The
-//! control, in the same boot, says how often that happens without a fault.
+//! A period is missed when its job is done after the next release, or there is no job at all. It is
+//! *attributable* when the job would have been in time without what others had of its CPU between
+//! the first missed release and its end (tasks, interrupts of devices, of other CPUs, deferred
+//! work; each with all the time until it left, the emulator's pauses included), or when the thread
+//! blocked or took a page fault. It is *accompanied* when anybody else was there at all, however
+//! short. What is not attributable has no cause inside the guest: the emulator's own CPU was
+//! elsewhere. The control, in the same boot, says how often that happens without a fault.
 
 use crate::runs::Kind;
 use asmp_host::record::{Record, Seen};
@@ -208,8 +210,9 @@ fn others(records: &[Record], thread: i32, from_ns: u64, to_ns: u64) -> Others {
     found
 }
 
-/// What on the CPU is not the thread's own: `None` for its timer and its switches, and for a reschedule interrupt: with
-/// nohz_full another CPU serves the timer and wakes the thread so; whoever else it wakes is seen as a task.
+/// What on the CPU is not the thread's own: `None` for its timer and its switches, and for a
+/// reschedule interrupt: with nohz_full another CPU serves the timer and wakes the thread so;
+/// whoever else it wakes is seen as a task.
 fn foreign(seen: &Seen, thread: i32) -> Option<String> {
     match seen {
         Seen::Switch { to_tid, to, .. } if *to_tid != 0 && *to_tid != thread => Some(format!("task {to}")),
