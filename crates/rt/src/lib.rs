@@ -3,8 +3,8 @@
 //! Each real-time task runs in an address space of its own. It exchanges data with other processes
 //! over the channels of crate `asmp-channel`.
 //!
-//! Set-up allocates, reads files and may block. What runs in the real-time section allocates nothing
-//! and does not wait for time-sharing programs, unless it says so.
+//! Set-up allocates, reads files and may block. What runs in the real-time section allocates
+//! nothing and does not wait for time-sharing programs, unless it says so.
 
 pub mod executive;
 pub mod thread;

@@ -1,7 +1,8 @@
-//! Which periodic sets the np-EDF executive takes: those of which crate `analysis` proves that no job ends late.
+//! The admission test of the np-EDF executive: crate `analysis` proves that no job ends late.
 //!
-//! Its test is exact (Jeffay, Stanat, Martel, RTSS 1991, deadline = period): for sporadic tasks and for any first start; for
-//! the offsets given it may refuse what would work. A refusal comes with a run that misses.
+//! The test is exact for sporadic tasks and for arbitrary first starts (Jeffay, Stanat, Martel,
+//! RTSS 1991, deadline = period). For given offsets it may refuse a set that would work. A refusal
+//! contains a run that misses a deadline.
 
 use asmp_analysis::{
     Counterexample, Doubt, Effort, Inapplicable, Task, Utilisation, Verdict, budgets, np_edf,
@@ -9,26 +10,32 @@ use asmp_analysis::{
 use std::cmp::Ordering;
 use std::fmt;
 
-/// What a task asks for.
+/// The demand of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demand {
+    /// Period, which is also the relative deadline.
     pub period_ns: u64,
-    /// Longest run of one activation.
+    /// Longest run time of one activation.
     pub budget_ns: u64,
 }
 
-/// Why a set is not taken. Tasks are numbered as given.
+/// Why a set of tasks is not admitted. Tasks are numbered from 0, as given.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AdmissionError {
-    #[error("task {task} has no period: give it one above 0 ns")]
+    /// A period is 0.
+    #[error("invalid period of task {task}: use more than 0 ns")]
     NoPeriod { task: usize },
-    #[error("the tasks ask for {permille} thousandths of the CPU: lengthen periods or shorten budgets")]
+    /// The utilisation exceeds 1.
+    #[error("the CPU is overloaded: utilisation {permille}/1000; lengthen periods or shorten budgets")]
     Overload { permille: u64 },
+    /// A job misses its deadline in the counterexample.
     #[error("{}", Miss(.counterexample))]
     Misses { counterexample: Box<Counterexample> },
+    /// The test does not apply to the set.
     #[error("{reason}")]
     Inapplicable { reason: Inapplicable },
-    #[error("it cannot be told whether every deadline is met: {reason}; bring the periods closer together")]
+    /// The test found no answer within its effort.
+    #[error("schedulability undecided: {reason}; reduce the ratio between the longest and shortest period")]
     Unproved { reason: Doubt },
 }
 
@@ -66,10 +73,11 @@ impl fmt::Display for Miss<'_> {
     }
 }
 
-/// A tenth of a second or two at most: for set-up.
+/// At most about 0.2 s: for set-up.
 const EFFORT: Effort = Effort { steps: 20_000_000, jobs: 200_000 };
 
-/// Takes a set or says why not. Allocates: for set-up. A budget of 0 counts as 1 ns.
+/// Admits a set of tasks, or returns why not. Allocates: for set-up only. A budget of 0 counts as 1
+/// ns.
 pub fn admit(set: &[Demand]) -> Result<(), AdmissionError> {
     if let Some(task) = set.iter().position(|demand| demand.period_ns == 0) {
         return Err(AdmissionError::NoPeriod { task });
@@ -91,7 +99,7 @@ pub fn admit(set: &[Demand]) -> Result<(), AdmissionError> {
         Verdict::Schedulable => Ok(()),
         Verdict::NotSchedulable { counterexample } => Err(AdmissionError::Misses { counterexample }),
         Verdict::DoesNotApply { reason } => Err(AdmissionError::Inapplicable { reason }),
-        // Yartek's budgets (Proposition 1) take no time; they say yes seldom, but never wrongly.
+        // Yartek's budgets (Proposition 1): a fast, sufficient test.
         Verdict::Unknown { .. } if budgets::test(&tasks).is_schedulable() => Ok(()),
         Verdict::Unknown { reason } => Err(AdmissionError::Unproved { reason }),
     }

@@ -1,15 +1,15 @@
 //! Schedulers that run inside one thread of a program, on a CPU of their own.
 //!
-//! [`Executive`] runs periodic jobs without preemption, by deadline, and background jobs between them
-//! (Mumolo, Nolich and Lenac, "A Real-Time Embedded Kernel for Nonvisual Robotic Sensors", 2008:
-//! Yartek). [`admit`] proves that no job ends late.
+//! [`Executive`] runs periodic jobs without preemption, by deadline, and background jobs between
+//! them (Mumolo, Nolich and Lenac, "A Real-Time Embedded Kernel for Nonvisual Robotic Sensors",
+//! 2008: Yartek). [`admit`] proves that no job ends late.
 //!
 //! [`Reflective`] performs a table of actions at instants. The program reads and changes the table
 //! while it runs. The scheduler compensates the systematic wake-up latency (Ruocco, "A Real-Time
 //! Programmer's Tour of General-Purpose L4 Microkernels", 2008, section 4.7).
 //!
-//! Times are nanoseconds of the [`Clock`] of an executive: [`Monotonic`] on a machine, or virtual time
-//! (feature `virtual`). Executives allocate when they are created, not when they run.
+//! Times are nanoseconds of the [`Clock`] of an executive: [`Monotonic`] on a machine, or virtual
+//! time (feature `virtual`). Executives allocate when they are created, not when they run.
 
 mod admit;
 mod calibration;

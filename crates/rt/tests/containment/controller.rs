@@ -1,5 +1,5 @@
-//! The real-time side, a process of its own: one periodic thread that never waits for its peers. Prints `ready TID`, and
-//! at the end of its input what each period was like.
+//! The real-time side, a process of its own: one periodic thread that never waits for its peers.
+//! Prints `ready TID`, and at the end of its input what each period was like.
 
 use crate::exchange::{
     COMMANDS, FRAME_BYTES, Failure, Frame, Ledger, QUESTIONS, REPORTS, SETPOINT, STATE, Word, bytes, checked,

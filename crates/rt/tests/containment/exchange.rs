@@ -1,4 +1,5 @@
-//! What the real-time thread and its peers exchange, and the ledger in which a peer notes how far it came.
+//! What the real-time thread and its peers exchange, and the ledger in which a peer notes how far
+//! it came.
 
 use asmp_channel::{Kind, Mbuff, Pages};
 use std::path::PathBuf;
@@ -62,7 +63,8 @@ fn mark(generation: u64, number: u64) -> u64 {
     mixed ^ (mixed >> 29) | 1
 }
 
-/// Words in memory that no fault touches. The thread writes `Jobs`, the runs and the peers the others.
+/// Words in memory that no fault touches. The thread writes `Jobs`, the runs and the peers the
+/// others.
 #[derive(Clone, Copy)]
 pub enum Word {
     /// The generation whose peer is in full exchange.

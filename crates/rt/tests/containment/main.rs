@@ -8,7 +8,8 @@
 //! well-behaved programs are as busy.
 //!
 //! The test counts the periods that were missed, whether anything but the thread had its CPU then,
-//! and whether a datum was lost after the thread had accepted it. Exit code 1: a fault came through.
+//! and whether a datum was lost after the thread had accepted it. Exit code 1: a fault came
+//! through.
 //!
 //! Three ways to see it fail: `--unshielded` (peers may use the CPU), `--wait-on-peer` (a job waits
 //! for a command), `--forgetful` (a FIFO that drops what was not read).

@@ -42,7 +42,8 @@ pub fn main(words: &[String]) -> Result<bool, Failure> {
     }
 }
 
-/// The last process of the peer before may still be closing its files: until then its roles are taken.
+/// The last process of the peer before may still be closing its files: until then its roles are
+/// taken.
 fn patiently(attach: impl Fn() -> Result<Peer, Failure>) -> Result<Peer, Failure> {
     let end = Instant::now() + Duration::from_secs(20);
     loop {

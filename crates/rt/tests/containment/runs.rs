@@ -17,8 +17,8 @@ const ROOT: &str = "/sys/fs/cgroup";
 const GROUP: &str = "/sys/fs/cgroup/containment";
 const MEMORY: &str = "32M";
 const TASKS: &str = "32";
-/// How long a fault lasts once it has come, at least: this time and so many jobs of the thread, more than the FIFO of
-/// `--forgetful` holds.
+/// How long a fault lasts once it has come, at least: this time and so many jobs of the thread,
+/// more than the FIFO of `--forgetful` holds.
 const FAULT: Duration = Duration::from_millis(200);
 const FAULT_JOBS: u64 = 6;
 /// After so long something has gone wrong that is no fault of the kinds below.
