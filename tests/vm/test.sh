@@ -34,12 +34,16 @@ cd "$top"
 target=${CARGO_TARGET_DIR:-target}
 # The graph of `make unit`: nothing is built twice.
 cargo test --workspace --no-run --quiet --message-format=json >"$work/build.json"
-runner=$(sed -n 's/.*"name":"guest".*"executable":"\([^"]*\)".*/\1/p' "$work/build.json" |
-    tail -n 1)
+# built NAME: a test's or example's program.
+built() {
+    sed -n 's/.*"name":"'"$1"'".*"executable":"\([^"]*\)".*/\1/p' "$work/build.json" | tail -n 1
+}
+runner=$(built guest)
 # Without what only a debugger reads: a share is copied for each guest.
-for program in asmp asmp-rtf examples/in_partition examples/containment; do
+for program in asmp asmp-rtf examples/in_partition examples/create; do
     strip -o "$share/${program##*/}" "$target/debug/$program"
 done
+strip -o "$share/containment" "$(built containment)"
 strip -o "$share/guest-tests" "$runner"
 cc -O2 -static -Wall -o "$share/bare-writes" "$here/bare-writes.c"
 [ ${#guests[@]} -gt 0 ] || mapfile -t guests < <("$runner" guests "$ASMP_TIER")

@@ -2,6 +2,7 @@
 
 use asmp_host::{CpuSpec, Schedule};
 use asmp_measure::exchange::Format;
+use asmp_measure::experiment::Factor;
 use asmp_measure::load::Load;
 use asmp_measure::run::Kind;
 use asmp_shield::{Aspect, Smt, Tick};
@@ -14,7 +15,9 @@ use std::time::Duration;
 /// hold, and puts everything back.
 #[derive(Debug, Parser)]
 #[command(name = "asmp", version, arg_required_else_help = true, disable_help_subcommand = true)]
-#[command(after_help = "CPUs: 1-3,5 · last · last:2 · \"all-but 0\" · 0xe        Exit codes: asmp(8)")]
+#[command(
+    after_help = "CPUs: 1-3,5 · last · last:2 · 2-N · all · \"all-but 0\" · 0xe        Exit codes: asmp(8)"
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -67,7 +70,7 @@ pub enum Command {
     /// Print the manual page asmp(8) as roff
     #[command(hide = true)]
     Man,
-    /// Keep one CPU busy, for the proof of the tick
+    /// Keep one CPU busy, to see what disturbs it
     #[command(hide = true, name = "spin")]
     Spin { milliseconds: u64 },
     /// Keep the caches of one CPU dirty, for the load FLOOD
@@ -76,7 +79,7 @@ pub enum Command {
 }
 
 /// What changes partitions and can be planned.
-#[derive(Debug, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 pub enum Change {
     /// Make a partition; it stays until destroyed or rebooted
     Create(Create),
@@ -100,6 +103,14 @@ pub enum Change {
         /// Also tasks that became real-time inside: they leave as SCHED_OTHER
         #[arg(long)]
         force: bool,
+    },
+    /// Move tasks or IRQs from one partition to another
+    Move {
+        #[command(flatten)]
+        members: Members,
+        /// The partition that takes them
+        #[arg(long, value_name = "NAME")]
+        to: String,
     },
     /// Give a partition other CPUs while it runs
     Resize {
@@ -153,14 +164,14 @@ pub struct Shape {
     pub without: Vec<Aspect>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Create {
     pub name: String,
     #[command(flatten)]
     pub shape: Shape,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Members {
     pub name: String,
     /// A process with all its threads; may be repeated
@@ -172,13 +183,6 @@ pub struct Members {
     /// An IRQ line by number or handler name; may be repeated
     #[arg(long = "irq", value_name = "NAME|N")]
     pub irqs: Vec<String>,
-}
-
-impl Members {
-    /// Task numbers, each with whether only that thread is meant.
-    pub fn tasks(&self) -> impl Iterator<Item = (i32, bool)> {
-        self.pids.iter().map(|pid| (*pid, false)).chain(self.tids.iter().map(|tid| (*tid, true)))
-    }
 }
 
 #[derive(Debug, Args)]
@@ -297,8 +301,8 @@ pub enum Measure {
         #[command(flatten)]
         series: Series,
         /// tick, irqs, workqueues, watchdog, machine-checks, dl-server, governor, idle-states, timers
-        #[arg(long = "knob", required = true, value_delimiter = ',')]
-        knobs: Vec<Tried>,
+        #[arg(long = "knob", required = true, value_delimiter = ',', value_parser = factor)]
+        knobs: Vec<Factor>,
         /// Samples of each turn
         #[arg(long, default_value = "2000", value_parser = clap::value_parser!(u64).range(100..))]
         samples: u64,
@@ -373,20 +377,13 @@ pub struct Series {
 }
 
 /// What `ab` leaves out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tried {
-    Tick,
-    Step(Aspect),
-}
-
-impl std::str::FromStr for Tried {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "tick" => Ok(Self::Tick),
-            _ => text.parse().map(Self::Step).map_err(|error| format!("{error}, or tick")),
-        }
+fn factor(text: &str) -> Result<Factor, String> {
+    match text {
+        "tick" => Ok(Factor::Tick),
+        _ => match text.parse::<Aspect>() {
+            Ok(_) => Ok(Factor::Setting(text.replace('_', "-"))),
+            Err(error) => Err(format!("{error}, or tick")),
+        },
     }
 }
 

@@ -67,9 +67,6 @@ pub fn is_complete() -> bool {
 pub fn outcome(outcome: &Outcome, headline: &str) {
     if let Some(recovered) = &outcome.recovered {
         eprintln!("asmp: a change that had been cut short was undone first ({} steps)", recovered.steps);
-        for left in &recovered.left {
-            eprintln!("asmp:   could not be put back: {left}");
-        }
     }
     println!("{headline} ({} changes, each read back)", outcome.changes);
     demoted(&outcome.demoted);
@@ -188,7 +185,7 @@ pub fn plan(facts: &Facts, plan: &Plan, as_json: bool) -> Result<()> {
 /// The status of every partition, or of one.
 pub fn status(status: &Status, now_s: u64) {
     if status.interrupted {
-        println!("a change was cut short by a crash: `asmp restore` puts the machine back");
+        println!("a change was cut short and is not undone yet: run `asmp restore`");
     }
     println!("system: CPU {}", status.system_cpus);
     if !status.foreign_isolated_cpus.is_empty() {
@@ -248,5 +245,30 @@ fn ago(seconds: u64) -> String {
         120..7200 => format!("{} min", seconds / 60),
         7200..172_800 => format!("{} h", seconds / 3600),
         _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+/// An error with its causes in one line. A cause that the text already ends with is not repeated:
+/// errors of kernel files hold the kernel's reason in their own sentence.
+pub fn chain(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.as_str() {
+        "" => cause,
+        text if text.ends_with(&cause) => text.to_owned(),
+        text => format!("{text}: {cause}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use asmp_shield::ChangeError;
+
+    #[test]
+    fn the_kernels_reason_is_printed_once_however_many_errors_hold_it() {
+        let refused = asmp_host::Error::busy("/sys/x".as_ref(), "write");
+        let reason = "/sys/x: cannot write: Device or resource busy (os error 16)";
+        let error = anyhow::Error::new(ChangeError::from(refused));
+        assert_eq!(chain(&error), reason);
+        assert_eq!(chain(&error.context("create")), format!("create: {reason}"));
     }
 }

@@ -17,6 +17,7 @@ mod guest {
     pub mod guests;
     pub mod huge;
     pub mod lab;
+    pub mod library;
     pub mod matrix;
     pub mod measure;
     pub mod rows;
@@ -34,6 +35,7 @@ fn all() -> Vec<Test> {
     let tests = [
         guest::matrix::all(),
         guest::tasks::all(),
+        guest::library::all(),
         guest::enter::all(),
         guest::containment::all(),
         guest::drift::all(),

@@ -8,6 +8,7 @@ use crate::cpuset::{Cpu, CpuSet};
 use crate::kernel::Kernel;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
 /// How the text of a knob is compared.
@@ -22,14 +23,38 @@ pub enum Shape {
     CpuMask,
     /// A list of words of which one is switched: `+word` is wanted present, `-word` absent.
     Toggle,
+    /// A list of options, each there as `WORD` or `NO_WORD`; written in the same spelling.
+    Option,
 }
 
 /// A kernel setting by its path.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Knob {
     pub path: PathBuf,
     pub shape: Shape,
 }
+
+/// By the bytes of the path: a `Path` compares component by component, and plans of large machines keep
+/// thousands of knobs in order.
+impl Ord for Knob {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.path.as_os_str().cmp(other.path.as_os_str()).then(self.shape.cmp(&other.shape))
+    }
+}
+
+impl PartialOrd for Knob {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Knob {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Knob {}
 
 impl Knob {
     pub fn new(path: impl Into<PathBuf>, shape: Shape) -> Self {
@@ -52,6 +77,7 @@ impl Knob {
                 let word = wanted.trim_start_matches(['+', '-']);
                 reading.split_whitespace().any(|present| present == word) == wanted.starts_with('+')
             }
+            Shape::Option => reading.split_whitespace().any(|option| option == wanted.trim()),
         }
     }
 
@@ -63,7 +89,12 @@ impl Knob {
                 let was_present = original.split_whitespace().any(|present| present == word);
                 format!("{}{word}", if was_present { '+' } else { '-' })
             }
-            _ => original.to_owned(),
+            Shape::Option => {
+                let word = wanted.trim_start_matches("NO_");
+                let was_on = original.split_whitespace().any(|option| option == word);
+                format!("{}{word}", if was_on { "" } else { "NO_" })
+            }
+            Shape::Text | Shape::CpuList | Shape::CpuMask => original.to_owned(),
         }
     }
 
@@ -110,6 +141,11 @@ impl Knob {
 /// Affinity of one IRQ line, core-api/irq/irq-affinity.rst.
 pub fn irq_affinity(irq: u32) -> Knob {
     Knob::new(format!("/proc/irq/{irq}/smp_affinity_list"), Shape::CpuList)
+}
+
+/// The number of the IRQ line whose affinity the file at `path` holds: the inverse of [`irq_affinity`].
+pub fn irq_of(path: &Path) -> Option<u32> {
+    path.to_str()?.strip_prefix("/proc/irq/")?.strip_suffix("/smp_affinity_list")?.parse().ok()
 }
 
 /// Affinity that IRQ lines set up later start with, core-api/irq/irq-affinity.rst.
@@ -173,6 +209,24 @@ pub fn partition_type(group: &Path) -> Knob {
     Knob::new(group.join("cpuset.cpus.partition"), Shape::Text)
 }
 
+/// The option of [`osnoise_options`] by which the kernel starts threads of its own.
+pub const OSNOISE_WORKLOAD: &str = "OSNOISE_WORKLOAD";
+
+/// Options of the osnoise and timerlat tracers, trace/osnoise-tracer.rst.
+pub fn osnoise_options() -> Knob {
+    Knob::new("/sys/kernel/tracing/osnoise/options", Shape::Option)
+}
+
+/// Period of the timerlat tracer in microseconds (100 to 1,000,000), trace/timerlat-tracer.rst.
+pub fn timerlat_period_us() -> Knob {
+    Knob::new("/sys/kernel/tracing/osnoise/timerlat_period_us", Shape::Text)
+}
+
+/// CPUs of the osnoise and timerlat tracers, trace/osnoise-tracer.rst.
+pub fn osnoise_cpus() -> Knob {
+    Knob::new("/sys/kernel/tracing/osnoise/cpus", Shape::CpuList)
+}
+
 /// Every setting of one CPU.
 pub fn of_cpu(cpu: Cpu) -> Vec<Knob> {
     vec![
@@ -184,14 +238,22 @@ pub fn of_cpu(cpu: Cpu) -> Vec<Knob> {
 }
 
 /// Every setting of the whole machine.
-pub fn of_machine() -> Vec<Knob> {
+pub(crate) fn of_machine() -> Vec<Knob> {
     vec![
         default_irq_affinity(),
         workqueue_cpus(),
         watchdog_cpus(),
         machine_check_interval(),
         timer_migration(),
+        osnoise_options(),
+        timerlat_period_us(),
+        osnoise_cpus(),
     ]
+}
+
+/// Is this a setting of the osnoise and timerlat tracers?
+pub fn is_of_tracer(knob: &Knob) -> bool {
+    knob.path.parent().is_some_and(|dir| dir == Path::new("/sys/kernel/tracing/osnoise"))
 }
 
 /// Settings that are only looked at, by `asmp check`; sysctl documents and ABI files of the same names.
@@ -249,10 +311,24 @@ mod tests {
         assert!(toggle.holds("", "-cpuset"));
         assert_eq!(toggle.way_back("cpu memory", "+cpuset"), "-cpuset");
         assert_eq!(toggle.way_back("cpuset", "+cpuset"), "+cpuset");
+        let option = osnoise_options();
+        let reading = "NO_PANIC_ON_STOP OSNOISE_WORKLOAD NO_OSNOISE_IRQ_DISABLE";
+        assert!(option.holds(reading, "OSNOISE_WORKLOAD") && !option.holds(reading, "NO_OSNOISE_WORKLOAD"));
+        assert_eq!(option.way_back(reading, "NO_OSNOISE_WORKLOAD"), "OSNOISE_WORKLOAD");
+        assert_eq!(option.way_back("NO_OSNOISE_WORKLOAD", "OSNOISE_WORKLOAD"), "NO_OSNOISE_WORKLOAD");
+        assert_eq!(option.way_back("NO_OSNOISE_WORKLOAD", "NO_OSNOISE_WORKLOAD"), "NO_OSNOISE_WORKLOAD");
         assert!(
             !partition_type(Path::new("/x"))
                 .holds("isolated invalid (Parent is not a partition root)", "isolated")
         );
+    }
+
+    #[test]
+    fn the_knob_of_an_irq_line_knows_its_number_and_no_other_knob_has_one() {
+        assert_eq!(irq_of(&irq_affinity(0).path), Some(0));
+        assert_eq!(irq_of(&irq_affinity(2_003).path), Some(2_003));
+        let others = of_machine().into_iter().chain(of_cpu(3));
+        assert!(others.into_iter().all(|knob| irq_of(&knob.path).is_none()));
     }
 
     #[test]
