@@ -18,7 +18,8 @@ asan) components='' has='--version' ;;
 esac
 # shellcheck disable=SC2086 # words of a command
 if ! cargo "+$nightly" $has >/dev/null 2>&1 &&
-    ! said=$(rustup toolchain install "$nightly" --profile minimal ${components:+--component $components} 2>&1); then
+    ! said=$(rustup toolchain install "$nightly" --profile minimal \
+        ${components:+--component $components} 2>&1); then
     reason="$nightly${components:+ with $components} cannot be installed: ${said##*$'\n'}"
     if [ -n "${ASMP_CI:-}" ]; then
         echo "$1: $reason" >&2
@@ -33,11 +34,13 @@ fi
 case $1 in
 miri)
     export CARGO_TARGET_DIR=$target/miri
-    tests/counted.sh miri cargo "+$nightly" miri test --quiet -p asmp-channel --lib -- --show-output ring:: seqlock::
+    tests/counted.sh miri cargo "+$nightly" miri test --quiet \
+        -p asmp-channel --lib -- --show-output ring:: seqlock::
     ;;
 tsan)
     export RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=$target/tsan
-    tests/counted.sh tsan cargo "+$nightly" test --quiet -Zbuild-std --target x86_64-unknown-linux-gnu \
+    tests/counted.sh tsan cargo "+$nightly" test --quiet -Zbuild-std \
+        --target x86_64-unknown-linux-gnu \
         -p asmp-channel --lib -- --show-output ring:: seqlock:: fifo:: typed:: mbuff::
     ;;
 asan)
