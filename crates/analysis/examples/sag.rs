@@ -43,7 +43,7 @@ fn set(seed: u64, count: usize) -> Vec<Task> {
 fn jobs(tasks: &[Task], least_cost: impl Fn(&Task) -> u64) -> String {
     let end = PERIODS_US[PERIODS_US.len() - 1];
     let of = |(index, task): (usize, &Task)| {
-        (0..end).step_by(task.period_ns as usize).map(move |release| (release, index))
+        (0..end).step_by(task.period_ticks as usize).map(move |release| (release, index))
     };
     let mut releases: Vec<(u64, usize)> = tasks.iter().enumerate().flat_map(of).collect();
     releases.sort_unstable();
@@ -51,7 +51,7 @@ fn jobs(tasks: &[Task], least_cost: impl Fn(&Task) -> u64) -> String {
         "Task ID, Job ID, Arrival min, Arrival max, Cost min, Cost max, Deadline, Priority\n".to_owned();
     for (number, (release, index)) in releases.into_iter().enumerate() {
         let task = &tasks[index];
-        let (due, least, most) = (release + task.deadline_ns, least_cost(task), task.cost_ns());
+        let (due, least, most) = (release + task.deadline_ticks, least_cost(task), task.cost_ticks());
         let priority = due * 1_000_000 + number as u64;
         let _ = writeln!(
             lines,
@@ -89,12 +89,12 @@ fn main() {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for seed in 0..sets {
         let tasks = set(seed, fixed.unwrap_or(2 + seed as usize % 11));
-        let free: Vec<Task> = tasks.iter().map(|task| Task { offset_ns: None, ..task.clone() }).collect();
+        let free: Vec<Task> = tasks.iter().map(|task| Task { offset_ticks: None, ..task.clone() }).collect();
         let start = Instant::now();
         let sporadic = np_edf::test(&free, &Effort::default());
         let seconds = start.elapsed().as_secs_f64();
         let verdict = np_edf::test(&tasks, &Effort::default());
-        let (whole, any) = (jobs(&tasks, Task::cost_ns), jobs(&tasks, |_| 1));
+        let (whole, any) = (jobs(&tasks, Task::cost_ticks), jobs(&tasks, |_| 1));
         let (Some((whole, _)), Some((any, cpu))) = (ask(nptest, &whole), ask(nptest, &any)) else {
             gave_up += 1;
             continue;

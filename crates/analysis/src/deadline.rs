@@ -15,6 +15,7 @@ use crate::policy::Policy;
 use crate::task::Task;
 use crate::verdict::{Doubt, Effort, Inapplicable, Stop, Verdict};
 use crate::{edf, utilisation::Utilisation};
+#[cfg(feature = "files")]
 use serde::Serialize;
 
 const BW_SHIFT: u32 = 20;
@@ -22,7 +23,8 @@ const BW_SHIFT: u32 = 20;
 const LEAST_RUNTIME_NS: u64 = 1 << 10;
 
 /// A root domain: CPUs that share one admission.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Domain {
     pub cpus: u32,
     /// `kernel.sched_rt_runtime_us` and `kernel.sched_rt_period_us`; `None`: -1, no admission control.
@@ -50,7 +52,8 @@ impl Domain {
 }
 
 /// What the kernel does and what it means.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Admission {
     /// In units of 2^-20 CPU, servers included.
     pub asked: u64,
@@ -90,7 +93,7 @@ pub fn admission(tasks: &[Task], domain: &Domain, effort: &Effort) -> Result<Adm
     let mut asked = domain.servers;
     let mut refused = None;
     for (index, task) in tasks.iter().enumerate() {
-        asked = asked.saturating_add(ratio(task.period_ns, task.cost_ns()));
+        asked = asked.saturating_add(ratio(task.period_ticks, task.cost_ticks()));
         if refused.is_none() && limit.is_some_and(|limit| asked > limit) {
             refused = Some(index);
         }
@@ -110,12 +113,12 @@ pub fn admission(tasks: &[Task], domain: &Domain, effort: &Effort) -> Result<Adm
 /// The rules of `__checkparam_dl`.
 fn valid(task: &Task, domain: &Domain) -> Result<(), Inapplicable> {
     let rules = [
-        (task.jitter_ns > 0, "the kernel's admission knows no jitter"),
-        (task.cost_ns() < LEAST_RUNTIME_NS, "the runtime is below 1024 ns"),
-        (task.cost_ns() > task.deadline_ns, "the runtime is longer than the deadline"),
-        (task.deadline_ns > task.period_ns, "the deadline is longer than the period"),
-        (task.period_ns < domain.least_period_ns, "the period is below sched_deadline_period_min_us"),
-        (task.period_ns > domain.most_period_ns, "the period is above sched_deadline_period_max_us"),
+        (task.jitter_ticks > 0, "the kernel's admission knows no jitter"),
+        (task.cost_ticks() < LEAST_RUNTIME_NS, "the runtime is below 1024 ns"),
+        (task.cost_ticks() > task.deadline_ticks, "the runtime is longer than the deadline"),
+        (task.deadline_ticks > task.period_ticks, "the deadline is longer than the period"),
+        (task.period_ticks < domain.least_period_ns, "the period is below sched_deadline_period_min_us"),
+        (task.period_ticks > domain.most_period_ns, "the period is above sched_deadline_period_max_us"),
     ];
     match rules.iter().find(|(broken, _)| *broken) {
         Some((_, rule)) => Err(Inapplicable::Kernel { task: task.name.clone(), rule }),
@@ -129,8 +132,8 @@ fn deadlines(tasks: &[Task], domain: &Domain, effort: &Effort) -> Verdict {
     }
     let one: u128 = 1 << 64;
     let density = |task: &Task| {
-        let window = u128::from(task.deadline_ns.min(task.period_ns));
-        (u128::from(task.cost_ns()) << 64).div_ceil(window)
+        let window = u128::from(task.deadline_ticks.min(task.period_ticks));
+        (u128::from(task.cost_ticks()) << 64).div_ceil(window)
     };
     let sum = tasks.iter().map(density).fold(0, u128::saturating_add);
     let most = tasks.iter().map(density).max().unwrap_or(0);

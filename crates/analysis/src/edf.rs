@@ -6,10 +6,11 @@
 //! With offsets given, a refused set may be looked at once more by simulation (`offsets`).
 
 use crate::check::check;
+use crate::decide::Answer;
 use crate::demand;
 use crate::policy::Policy;
 use crate::task::Task;
-use crate::verdict::{Answer, Effort, Meter, Stop, Verdict};
+use crate::verdict::{Effort, Meter, Stop, Verdict};
 
 /// Does every job meet its deadline under EDF? O(n) a step of QPA, memory O(n).
 pub fn test(tasks: &[Task], effort: &Effort) -> Verdict {

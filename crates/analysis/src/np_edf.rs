@@ -10,10 +10,11 @@
 //! replay or is `Unknown`.
 
 use crate::check::check;
+use crate::decide::Answer;
 use crate::demand;
 use crate::policy::Policy;
 use crate::task::Task;
-use crate::verdict::{Answer, Effort, Meter, Stop, Verdict};
+use crate::verdict::{Effort, Meter, Stop, Verdict};
 
 /// Does every job meet its deadline under non-preemptive EDF? O(n) a step, memory O(n).
 pub fn test(tasks: &[Task], effort: &Effort) -> Verdict {

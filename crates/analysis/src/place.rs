@@ -14,12 +14,14 @@ use crate::slack::fits;
 use crate::task::Task;
 use crate::utilisation::Utilisation;
 use crate::verdict::{Effort, Stop};
+#[cfg(feature = "files")]
 use serde::Serialize;
 use std::cmp::Reverse;
 
 /// The heuristics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
+#[cfg_attr(feature = "files", serde(rename_all = "kebab-case"))]
 pub enum By {
     FirstFit,
     BestFit,
@@ -28,7 +30,8 @@ pub enum By {
 }
 
 /// What a CPU has beside its time; `None`: as much as wanted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Room {
     pub memory_bytes: Option<u64>,
     /// Bytes a second.
@@ -36,7 +39,8 @@ pub struct Room {
 }
 
 /// What is on one CPU.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Load {
     pub cpu: u32,
     pub tasks: Vec<usize>,
@@ -46,7 +50,8 @@ pub struct Load {
     pub bandwidth: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Placement {
     pub loads: Vec<Load>,
     /// The most important first.
@@ -65,7 +70,8 @@ impl Placement {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Unplaced {
     pub task: usize,
     pub reason: String,
@@ -94,7 +100,7 @@ pub fn place(
 }
 
 fn share_ppm(task: &Task) -> u64 {
-    let ppm = u128::from(task.cost_ns()) * 1_000_000_000 / u128::from(task.period_ns);
+    let ppm = u128::from(task.cost_ticks()) * 1_000_000_000 / u128::from(task.period_ticks);
     u64::try_from(ppm).unwrap_or(u64::MAX)
 }
 

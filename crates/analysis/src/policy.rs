@@ -2,13 +2,15 @@
 
 use crate::task::Task;
 use crate::verdict::Inapplicable;
+#[cfg(feature = "files")]
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
 /// Who runs next on a CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "files", derive(Serialize))]
+#[cfg_attr(feature = "files", serde(rename_all = "kebab-case"))]
 pub enum Policy {
     /// Earliest deadline first; a job that has started is not preempted by another.
     NpEdf,
@@ -63,9 +65,9 @@ impl Policy {
         };
         Ok(Some(match self {
             Self::NpEdf | Self::Edf => return Ok(None),
-            Self::Rm => by(&|task| (0, task.period_ns)),
-            Self::Dm => by(&|task| (0, task.deadline_ns)),
-            Self::Muf => by(&|task| (task.class as u8, task.period_ns)),
+            Self::Rm => by(&|task| (0, task.period_ticks)),
+            Self::Dm => by(&|task| (0, task.deadline_ticks)),
+            Self::Muf => by(&|task| (task.class as u8, task.period_ticks)),
             Self::Fp | Self::NpFp => {
                 let given = |task: &Task| {
                     let missing = || Inapplicable::NoPriority { task: task.name.clone() };

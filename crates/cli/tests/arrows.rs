@@ -5,14 +5,15 @@ use std::process::Command;
 
 /// Crate, and the crates of ours it may depend on.
 const ALLOWED: &[(&str, &[&str])] = &[
-    ("asmp-host", &[]),
+    ("asmp-duration", &[]),
+    ("asmp-host", &["asmp-duration"]),
     ("asmp-shield", &["asmp-host"]),
     ("asmp-measure", &["asmp-host"]),
     ("asmp-rt", &["asmp-analysis", "asmp-host"]),
     ("asmp-rt-c", &["asmp-rt"]),
     ("asmp-rt-py", &["asmp-rt"]),
-    ("asmp-analysis", &[]),
-    ("asmp", &["asmp-analysis", "asmp-host", "asmp-shield", "asmp-measure"]),
+    ("asmp-analysis", &["asmp-duration"]),
+    ("asmp", &["asmp-analysis", "asmp-duration", "asmp-host", "asmp-shield", "asmp-measure"]),
 ];
 
 fn edges() -> Vec<(String, String)> {

@@ -4,8 +4,9 @@
 //! Fractions go along a spanning forest that takes edges in the order they were given; each other edge is then
 //! checked, so that the edge that is named contradicts edges before it. O(V + E) but for the forest's union-find.
 
-use super::refusal::Contradiction;
-use super::{Graph, Refusal, gcd, lcm};
+use super::model::Graph;
+use super::refusal::{Contradiction, Refusal};
+use crate::numbers::{gcd, lcm};
 use std::collections::VecDeque;
 
 /// q, and which tasks hang together.

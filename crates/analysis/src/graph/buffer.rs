@@ -11,13 +11,16 @@
 //! longer), but for a self-loop, which then needs `write` more.
 
 use super::fire::{End, Piece, Work};
+use super::model::{Edge, Graph};
 use super::piece::{Pieces, blocks, rings};
-use super::{Edge, Graph, gcd};
+use crate::numbers::gcd;
+#[cfg(feature = "files")]
 use serde::Serialize;
 
 /// How tight a size is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
+#[cfg_attr(feature = "files", serde(rename_all = "lowercase"))]
 pub enum Proof {
     /// No schedule does with less on this edge.
     Least,
@@ -27,7 +30,8 @@ pub enum Proof {
     Enough,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Size {
     pub tokens: u64,
     pub proof: Proof,

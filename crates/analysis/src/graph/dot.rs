@@ -1,6 +1,8 @@
 //! The graph for Graphviz.
 
-use super::{Graph, Refusal, Report};
+use super::model::Graph;
+use super::refusal::Refusal;
+use super::report::Report;
 use std::fmt::Write;
 
 /// Words under a task's name, on an edge; edges at fault. Shared by both drawings.

@@ -1,6 +1,6 @@
 //! `flow.toml`: tasks and edges, declared. Unknown fields are refused.
 
-use super::{Case, Edge, Graph, GraphError, Task};
+use super::model::{Case, Edge, Graph, GraphError, Task};
 use crate::file::in_a_line;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,11 +4,22 @@
 //! completes an iteration all do, and where one gets stuck all do (Lee, Messerschmitt 1987, class S). A memory
 //! counts the tokens that are there between firings: a firing reads, then writes.
 
+use super::model::Graph;
 use super::piece::Pieces;
 use super::refusal::{On, Refusal, Wait};
-use super::schedule::Run;
-use super::{Graph, gcd};
+use crate::numbers::gcd;
+#[cfg(feature = "files")]
+use serde::Serialize;
 use std::collections::{BTreeSet, VecDeque};
+
+/// Firings of one task in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
+pub struct Run {
+    /// Index of the task.
+    pub task: usize,
+    pub firings: u64,
+}
 
 /// Steps that may still be done; one is a look at a task or at an edge.
 pub struct Work {

@@ -9,7 +9,9 @@
 //! makes both hold.
 
 use super::balance::Balance;
-use super::{Case, Graph, Refusal, gcd, lcm};
+use super::model::{Case, Graph};
+use super::refusal::Refusal;
+use crate::numbers::{gcd, lcm};
 
 /// One output of a task.
 pub struct Granule {

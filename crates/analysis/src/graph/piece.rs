@@ -10,7 +10,7 @@
 //! The tasks of a ring wait for each other whatever the others do. So a graph never blocks exactly if none of its
 //! pieces does on its own. Both cuts are linear and use no recursion.
 
-use super::Graph;
+use super::model::Graph;
 
 /// Tasks in groups.
 pub struct Pieces {

@@ -1,10 +1,12 @@
 //! Why there is no answer, or why the answer is no.
 
+#[cfg(feature = "files")]
 use serde::Serialize;
 use std::fmt;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
+#[cfg_attr(feature = "files", serde(rename_all = "lowercase"))]
 pub enum Verdict {
     /// Proven: this graph cannot run as it stands.
     No,
@@ -12,8 +14,9 @@ pub enum Verdict {
     Unknown,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
-#[serde(tag = "reason", rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[cfg_attr(feature = "files", derive(Serialize))]
+#[cfg_attr(feature = "files", serde(tag = "reason", rename_all = "kebab-case"))]
 pub enum Refusal {
     /// Rates for which no number of firings leaves each edge as it was (rank of the topology matrix = tasks).
     #[error("{0}")]
@@ -64,7 +67,8 @@ impl Refusal {
 }
 
 /// An edge whose rates do not suit those of the edges before it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Contradiction {
     pub edge: String,
     pub from: String,
@@ -88,16 +92,18 @@ impl fmt::Display for Contradiction {
 }
 
 /// A task that cannot fire, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Wait {
     pub task: String,
     pub edge: String,
-    #[serde(flatten)]
+    #[cfg_attr(feature = "files", serde(flatten))]
     pub on: On,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(tag = "waits_for", rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
+#[cfg_attr(feature = "files", serde(tag = "waits_for", rename_all = "lowercase"))]
 pub enum On {
     /// It reads more than there is: initial tokens are missing.
     Tokens { reads: u64, holds: u64 },

@@ -4,25 +4,19 @@
 //! fires all its firings at once.
 
 use super::balance::Balance;
-use super::fire::{End, Piece, Work};
+use super::fire::{End, Piece, Run, Work};
+use super::model::{Graph, Limits};
 use super::piece::{blocks, rings};
 use super::refusal::{On, Refusal, Wait};
-use super::{Graph, Limits};
+#[cfg(feature = "files")]
 use serde::Serialize;
 
 /// Longest ring iteration that is written down.
 const RUNS_KEPT: usize = 1000;
 
-/// Firings of one task in a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Run {
-    /// Index of the task.
-    pub task: usize,
-    pub firings: u64,
-}
-
 /// `times` the runs, before the next phase.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Phase {
     pub times: u64,
     /// Indices of its tasks.
@@ -32,7 +26,8 @@ pub struct Phase {
 }
 
 /// One iteration. After it every edge holds what it held before.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Schedule {
     pub phases: Vec<Phase>,
 }

@@ -2,7 +2,9 @@
 //! back in a ring. For a few dozen tasks; more are drawn, but DOT and Graphviz lay them out better.
 
 use super::dot::labels;
-use super::{Graph, Refusal, Report};
+use super::model::Graph;
+use super::refusal::Refusal;
+use super::report::Report;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 

@@ -4,7 +4,7 @@
 //! the offsets given it may refuse what would work. A refusal comes with a run that misses.
 
 use asmp_analysis::{
-    Counterexample, Doubt, Effort, Inapplicable, Task, Utilisation, Verdict, budgets, np_edf,
+    Counterexample, Doubt, Effort, Inapplicable, Policy, Task, Utilisation, Verdict, budgets, schedulability,
 };
 use std::cmp::Ordering;
 use std::fmt;
@@ -28,7 +28,7 @@ pub enum Refusal {
     Misses { counterexample: Box<Counterexample> },
     #[error("{reason}")]
     Inapplicable { reason: Inapplicable },
-    #[error("it cannot be told whether every deadline is met: {reason}; bring the periods closer together")]
+    #[error("schedulability undecided: {reason}; reduce the ratio between the longest and shortest period")]
     Unproved { reason: Doubt },
 }
 
@@ -37,16 +37,17 @@ struct Miss<'a>(&'a Counterexample);
 
 impl fmt::Display for Miss<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Counterexample { pattern, by_ns, missed } = self.0;
+        // The tasks are made from whole nanoseconds: a tick is one.
+        let Counterexample { pattern, by_ticks: by_ns, missed } = self.0;
         match (missed, by_ns) {
             (Some(missed), _) => {
-                let (task, job, due_ns) = (missed.task, missed.job, missed.deadline_ns);
+                let (task, job, due_ns) = (missed.task, missed.job, missed.deadline_ticks);
                 write!(
                     f,
                     "task {task} is late: its job {job}, released at {} ns and due at {due_ns} ns, ",
-                    missed.release_ns
+                    missed.release_ticks
                 )?;
-                match missed.finished_ns {
+                match missed.finished_ticks {
                     Some(finished_ns) => write!(f, "ends at {finished_ns} ns")?,
                     None => write!(f, "ends later")?,
                 }
@@ -87,7 +88,7 @@ pub fn admit(set: &[Demand]) -> Result<(), Refusal> {
         let permille = (utilisation.approximate() * 1000.0) as u64;
         return Err(Refusal::Overload { permille: permille.saturating_add(1) });
     }
-    match np_edf::test(&tasks, &EFFORT) {
+    match schedulability(&tasks, Policy::NpEdf, &EFFORT) {
         Verdict::Schedulable => Ok(()),
         Verdict::NotSchedulable { counterexample } => Err(Refusal::Misses { counterexample }),
         Verdict::DoesNotApply { reason } => Err(Refusal::Inapplicable { reason }),
@@ -100,7 +101,7 @@ pub fn admit(set: &[Demand]) -> Result<(), Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use asmp_analysis::{Policy, simulate};
+    use asmp_analysis::simulate;
 
     fn set(tasks: &[(u64, u64)]) -> Vec<Demand> {
         tasks.iter().map(|&(period_ns, budget_ns)| Demand { period_ns, budget_ns }).collect()
@@ -127,10 +128,18 @@ mod tests {
         let demands = set(&[(10 * MS, MS), (100 * MS, 10 * MS)]);
         let Err(Refusal::Misses { counterexample }) = admit(&demands) else { panic!("taken") };
         let missed = counterexample.missed.expect("a job");
-        assert_eq!((missed.task, missed.deadline_ns, missed.finished_ns), (0, 10 * MS + 1, Some(11 * MS)));
+        assert_eq!(
+            (missed.task, missed.deadline_ticks, missed.finished_ticks),
+            (0, 10 * MS + 1, Some(11 * MS))
+        );
         let tasks = [Task::new("0", MS, 10 * MS), Task::new("1", 10 * MS, 100 * MS)];
-        let again =
-            simulate::replay(&tasks, Policy::NpEdf, &counterexample.pattern, counterexample.by_ns, &EFFORT);
+        let again = simulate::replay(
+            &tasks,
+            Policy::NpEdf,
+            &counterexample.pattern,
+            counterexample.by_ticks,
+            &EFFORT,
+        );
         assert_eq!(again, Some(missed));
         assert_eq!(admit(&set(&[(10 * MS, MS), (100 * MS, 9 * MS + 1)])), Ok(()), "the longest that fits");
         assert!(admit(&set(&[(10 * MS, MS), (100 * MS, 9 * MS + 2)])).is_err());
