@@ -24,7 +24,8 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 const SHAPES: [Shape; 3] = [Shape::Plain, Shape::Deadlines, Shape::Everything];
-/// A thousand random runs for each policy that accepts a set, each until every task's first job is due.
+/// A thousand random runs for each policy that accepts a set, each until every task's first job is
+/// due.
 const DEEP: Runs = Runs { random: 1000, lengths: 1 };
 
 fn main() {
@@ -46,8 +47,8 @@ fn main() {
     }
 }
 
-/// Periods of 1 ms to 1 s, their logarithms evenly; costs that are schedulable without preemption, so that the whole test is
-/// gone through: about equal, scaled to the utilisation.
+/// Periods of 1 ms to 1 s, their logarithms evenly; costs that are schedulable without preemption,
+/// so that the whole test is gone through: about equal, scaled to the utilisation.
 fn large(count: usize, total: f64, seed: u64) -> Vec<Task> {
     let mut random = Random::new(seed);
     let periods: Vec<f64> = (0..count).map(|_| 1e6 * 1000f64.powf(random.fraction())).collect();

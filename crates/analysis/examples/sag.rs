@@ -1,11 +1,13 @@
-//! np-EDF beside the schedule-abstraction graph of Nasri and Brandenburg ("An exact and sustainable analysis of
-//! non-preemptive scheduling", RTSS 2017), on what both can judge: periodic tasks that are released together.
+//! np-EDF beside the schedule-abstraction graph of Nasri and Brandenburg ("An exact and sustainable
+//! analysis of non-preemptive scheduling", RTSS 2017), on what both can judge: periodic tasks that
+//! are released together.
 //!
 //!     cargo run --release -p asmp-analysis --example sag -- NPTEST [SETS [TASKS]]
 //!
-//! NPTEST is the program `nptest` of github.com/gnelissen/np-schedulability-analysis, built elsewhere; none of it is here. It
-//! gets the jobs of a hyperperiod and is exact for them. Once each job takes its whole cost, once any part of it. Our test is
-//! exact for free offsets; with offsets of 0 a refusal is looked into by simulation, and may end as `Unknown`.
+//! NPTEST is the program `nptest` of github.com/gnelissen/np-schedulability-analysis, built
+//! elsewhere; none of it is here. It gets the jobs of a hyperperiod and is exact for them. Once
+//! each job takes its whole cost, once any part of it. Our test is exact for free offsets; with
+//! offsets of 0 a refusal is looked into by simulation, and may end as `Unknown`.
 
 #[path = "../tests/agreement/sets.rs"]
 #[allow(dead_code)]
@@ -21,7 +23,8 @@ use std::time::Instant;
 /// Their least common multiple is the longest, so that is a hyperperiod of every set.
 const PERIODS_US: [u64; 8] = [1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000];
 
-/// UUniFast, but no job longer than a part of the shortest period: else nearly all sets are refused.
+/// UUniFast, but no job longer than a part of the shortest period: else nearly all sets are
+/// refused.
 fn set(seed: u64, count: usize) -> Vec<Task> {
     let mut random = Random::new(seed);
     let total = 0.3 + 0.7 * random.fraction();
@@ -38,8 +41,8 @@ fn set(seed: u64, count: usize) -> Vec<Task> {
         .collect()
 }
 
-/// Task, job, earliest and latest release, least and most cost, deadline, priority: the deadline, and of equal ones first
-/// released first, then as in the set, which is the order of our simulator.
+/// Task, job, earliest and latest release, least and most cost, deadline, priority: the deadline,
+/// and of equal ones first released first, then as in the set, which is the order of our simulator.
 fn jobs(tasks: &[Task], least_cost: impl Fn(&Task) -> u64) -> String {
     let end = PERIODS_US[PERIODS_US.len() - 1];
     let of = |(index, task): (usize, &Task)| {

@@ -155,14 +155,17 @@ pub fn kernel_admission(workload: &Workload, domain: &Domain, effort: &Effort) -
     let tasks = in_whole_ns(workload).map_err(|reason| Verdict::DoesNotApply { reason })?;
     let mut admission = admission(&tasks, domain, effort).map_err(Verdict::from)?;
     if let Some(chain) = workload.chains.first() {
-        let what =
-            format!("chain {}: SCHED_DEADLINE counts deadlines from each wake-up; edf bounds it", chain.name);
+        let what = format!(
+            "chain {}: SCHED_DEADLINE counts deadlines from each wake-up; policy edf bounds it",
+            chain.name
+        );
         admission.deadlines = Verdict::DoesNotApply { reason: Inapplicable::Set { what } };
     }
     Ok(admission)
 }
 
-/// The tasks with a tick of a nanosecond. Errors: the first time that is not a whole number of them.
+/// The tasks with a tick of a nanosecond. Errors: the first time that is not a whole number of
+/// them.
 fn in_whole_ns(workload: &Workload) -> Result<Vec<Task>, Inapplicable> {
     let time = workload.time;
     let of = |task: &Task, what: &'static str, ticks: u64| {
@@ -183,7 +186,7 @@ fn in_whole_ns(workload: &Workload) -> Result<Vec<Task>, Inapplicable> {
     workload.tasks.iter().map(convert).collect()
 }
 
-/// Budgets by Proposition 1 of Yartek, beside what the exact test says.
+/// Budgets by Proposition 1 of Yartek, beside the exact test.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BudgetReport {
     /// In the order of the periods.

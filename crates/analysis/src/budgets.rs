@@ -1,8 +1,10 @@
-//! Budgets by Proposition 1 of Yartek (Mumolo, Nolich, Lenac, EURASIP J. Embedded Systems 2008, section 2.1).
+//! Budgets by Proposition 1 of Yartek (Mumolo, Nolich, Lenac, EURASIP J. Embedded Systems 2008,
+//! section 2.1).
 //!
-//! Sorted p_1 <= p_2 <= …, task i may take `B_i = p_1 (1 - sum over j < i of C_j / p_j)`; `C_i <= B_i` for all i means
-//! schedulable by non-preemptive EDF. Sufficient only. The proof's own bound, `p_1 (1 - U) + 1`, is not safe: sets that meet
-//! it miss deadlines (C = 2, p = 2, then p = 13). So B is taken without the + 1, and `<=`, since Example 1 has C_3 = B_3.
+//! Sorted p_1 <= p_2 <= …, task i may take `B_i = p_1 (1 - sum over j < i of C_j / p_j)`; `C_i <=
+//! B_i` for all i means schedulable by non-preemptive EDF. Sufficient only. The proof's own bound,
+//! `p_1 (1 - U) + 1`, is not safe: sets that meet it miss deadlines (C = 2, p = 2, then p = 13). So
+//! B is taken without the + 1, and `<=`, since Example 1 has C_3 = B_3.
 
 use crate::check::check;
 use crate::numbers::gcd_wide;
@@ -28,9 +30,9 @@ impl Budget {
     }
 }
 
-/// In the order of the periods; equal periods in the order of the set. O(n log n), exact while the sum of fractions fits
-/// 128 bits, else rounded against the task by less than a nanosecond.
-/// Errors: deadlines that are not the period, jitter, blocking.
+/// In the order of the periods; equal periods in the order of the set. O(n log n), exact while the
+/// sum of fractions fits 128 bits, else rounded against the task by less than a nanosecond. Errors:
+/// deadlines that are not the period, jitter, blocking.
 pub fn budgets(tasks: &[Task]) -> Result<Vec<Budget>, Inapplicable> {
     check(tasks)?;
     let name = |task: &Task| task.name.clone();
@@ -39,10 +41,10 @@ pub fn budgets(tasks: &[Task]) -> Result<Vec<Budget>, Inapplicable> {
             return Err(Inapplicable::DeadlineNotPeriod { task: name(task) });
         }
         if task.jitter_ticks > 0 {
-            return Err(Inapplicable::Knows { task: name(task), what: "jitter" });
+            return Err(Inapplicable::Unsupported { task: name(task), what: "jitter" });
         }
         if task.blocking_ticks > 0 {
-            return Err(Inapplicable::Knows { task: name(task), what: "blocking" });
+            return Err(Inapplicable::Unsupported { task: name(task), what: "blocking" });
         }
     }
     let mut order: Vec<usize> = (0..tasks.len()).collect();
@@ -116,7 +118,8 @@ fn add(numerator: u128, denominator: u128, cost: u128, period: u128) -> Option<(
     Some((sum / common, all / common))
 }
 
-/// A fraction as bounds in units of 2^-64; a shift that overflows loses the low bits of both sides, rounded up.
+/// A fraction as bounds in units of 2^-64; a shift that overflows loses the low bits of both sides,
+/// rounded up.
 fn bounds(numerator: u128, denominator: u128) -> Utilisation {
     Utilisation::fraction(numerator, denominator)
 }

@@ -16,8 +16,9 @@ pub struct Chain {
     pub deadline_ticks: u64,
 }
 
-/// The tasks, with the deadline of its chain for each that is in one: from the chain's arrival, whatever its own says.
-pub fn with_deadlines(tasks: &[Task], chains: &[Chain]) -> Vec<Task> {
+/// The tasks. One in a chain has the deadline of the chain, from the chain's arrival, instead of
+/// its own.
+pub(crate) fn with_deadlines(tasks: &[Task], chains: &[Chain]) -> Vec<Task> {
     let mut tasks = tasks.to_vec();
     for chain in chains {
         for index in &chain.tasks {
@@ -29,7 +30,8 @@ pub fn with_deadlines(tasks: &[Task], chains: &[Chain]) -> Vec<Task> {
     tasks
 }
 
-/// The task before each in its chain. Errors: a chain that is empty, names a task twice, or mixes periods.
+/// The task before each in its chain. Errors: a chain that is empty, names a task twice, or mixes
+/// periods.
 pub(crate) fn predecessors(tasks: &[Task], chains: &[Chain]) -> Result<Vec<Option<usize>>, Inapplicable> {
     let mut before = vec![None; tasks.len()];
     let mut member = vec![false; tasks.len()];
@@ -39,18 +41,21 @@ pub(crate) fn predecessors(tasks: &[Task], chains: &[Chain]) -> Result<Vec<Optio
             return refuse(format!("chain {} has no tasks", chain.name));
         }
         if chain.deadline_ticks == 0 || chain.deadline_ticks > MAX_TICKS {
-            return refuse(format!("chain {} has no deadline that can be", chain.name));
+            return refuse(format!("chain {}: the deadline is 0 or above 2^60 ticks", chain.name));
         }
         let mut last = None;
         for task in &chain.tasks {
             let Some(found) = tasks.get(*task) else {
-                return refuse(format!("chain {} has a task that does not exist", chain.name));
+                return refuse(format!("chain {} names a task that does not exist", chain.name));
             };
             if std::mem::replace(&mut member[*task], true) {
-                return refuse(format!("task {} is in chains twice", found.name));
+                return refuse(format!("task {} occurs twice in chains", found.name));
             }
             if found.period_ticks != tasks[chain.tasks[0]].period_ticks {
-                return refuse(format!("chain {}: task {} has another period", chain.name, found.name));
+                return refuse(format!(
+                    "chain {}: task {} has a different period than the first task",
+                    chain.name, found.name
+                ));
             }
             before[*task] = last;
             last = Some(*task);

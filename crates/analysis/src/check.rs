@@ -7,7 +7,7 @@ use crate::verdict::Inapplicable;
 pub const MAX_TASKS: usize = 1_000_000;
 
 /// Refuses empty sets, zeros and times beyond [`MAX_TICKS`]. Allocates only the name in a refusal.
-pub fn check(tasks: &[Task]) -> Result<(), Inapplicable> {
+pub(crate) fn check(tasks: &[Task]) -> Result<(), Inapplicable> {
     if tasks.is_empty() {
         return Err(Inapplicable::NoTasks);
     }

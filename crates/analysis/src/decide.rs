@@ -12,7 +12,8 @@ use crate::verdict::{Counterexample, Doubt, Effort, Start, Verdict};
 pub(crate) struct Witness {
     pub pattern: Vec<Start>,
     pub by_ticks: Option<u64>,
-    /// The theorem itself refutes: the replay only finds which job it is. Otherwise the replay must show a miss.
+    /// The theorem itself refutes: the replay only finds which job it is. Otherwise the replay must
+    /// show a miss.
     pub proof: bool,
 }
 
@@ -25,7 +26,7 @@ pub(crate) enum Answer {
 
 impl Answer {
     /// Replays what fails and makes it a verdict; where given offsets decide, they are simulated.
-    pub fn verdict(self, tasks: &[Task], policy: Policy, effort: &Effort) -> Verdict {
+    pub(crate) fn verdict(self, tasks: &[Task], policy: Policy, effort: &Effort) -> Verdict {
         let witness = match self {
             Self::Fits => return Verdict::Schedulable,
             Self::Fails(witness) if offsets::decide(tasks, policy, &witness.pattern) => {

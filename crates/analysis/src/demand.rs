@@ -1,14 +1,16 @@
 //! Processor demand under EDF, and the one search over it that EDF and np-EDF share.
 //!
-//! Symbols: C cost, T period, D deadline, J jitter, b blocking. With F = D - J the first deadline after a release at 0,
-//! `dbf(t) = sum over F_i <= t of (floor((t - F_i) / T_i) + 1) C_i` is the work of jobs that are released at 0 or later
-//! and due by t (Baruah, Mok, Rosier 1990; with jitter Spuri 1996). `hold(t)` is what work that is not due by t can
-//! still take of the window: under np-EDF `max over D_i > t + 1 of C_i - 1` (a job that started one tick before), and b
-//! of sections. EDF fits if and only if `dbf(t) + hold(t) <= t` for every t from the least F on.
+//! Symbols: C cost, T period, D deadline, J jitter, b blocking. With F = D - J the first deadline
+//! after a release at 0, `dbf(t) = sum over F_i <= t of (floor((t - F_i) / T_i) + 1) C_i` is the
+//! work of jobs that are released at 0 or later and due by t (Baruah, Mok, Rosier 1990; with jitter
+//! Spuri 1996). `hold(t)` is what work that is not due by t can still take of the window: under
+//! np-EDF `max over D_i > t + 1 of C_i - 1` (a job that started one tick before), and b of
+//! sections. EDF fits if and only if `dbf(t) + hold(t) <= t` for every t from the least F on.
 //!
-//! The search is QPA (Zhang, Burns, "Schedulability analysis for real-time systems with EDF scheduling", IEEE TC 2009),
-//! backwards from a bound on t. It wants a function that does not decrease, and `hold` of np-EDF decreases: so it goes
-//! through the stretches in which that is constant, from the last to the first.
+//! The search is QPA (Zhang, Burns, "Schedulability analysis for real-time systems with EDF
+//! scheduling", IEEE TC 2009), backwards from a bound on t. It wants a function that does not
+//! decrease, and `hold` of np-EDF decreases: so it goes through the stretches in which that is
+//! constant, from the last to the first.
 
 use crate::decide::Witness;
 use crate::task::{MAX_TICKS, Task};
@@ -38,7 +40,7 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    pub fn of(tasks: &[Task]) -> Self {
+    pub(crate) fn of(tasks: &[Task]) -> Self {
         let mut order: Vec<usize> = (0..tasks.len()).collect();
         order.sort_by_key(|index| first_ticks(&tasks[*index]));
         let row = |index: &usize| {
@@ -58,7 +60,7 @@ impl Demand {
     }
 
     /// `dbf(t)`; saturates, which is still more than any t. O(n).
-    pub fn at(&self, t_ticks: u64) -> u64 {
+    pub(crate) fn at(&self, t_ticks: u64) -> u64 {
         let mut sum: u64 = 0;
         for row in self.rows.iter().take_while(|row| row.first_ticks <= t_ticks) {
             let jobs = (t_ticks - row.first_ticks) / row.period_ticks + 1;
@@ -133,7 +135,8 @@ pub(crate) fn overload(
     });
     let search = Search { tasks, demand: &demand, outside_ticks: outside, exact };
     if load == Ordering::Greater {
-        // The miss that the load alone makes certain may be far away: first the windows in which something is held up.
+        // The miss that the load alone makes certain may be far away: first the windows in which
+        // something is held up.
         let near = search.through(&stretches[1..], longest_deadline(tasks), meter)?;
         return Ok(Some(near.unwrap_or_else(|| beyond_one(tasks, utilisation))));
     }
@@ -238,7 +241,7 @@ fn search_end(
     }
     ends.extend(busy_period(tasks, outside_ticks, meter)?.map(|end| end.max(longest_ticks)));
     let end = ends.into_iter().min().filter(|end| *end <= MAX_WINDOW_NS);
-    end.ok_or(Doubt::Overflow { what: "the longest window that would have to be looked at" })
+    end.ok_or(Doubt::Overflow { what: "the longest window to examine" })
 }
 
 /// `dbf(t) <= U t + sum U_i (T_i - F_i)` from `max(F_i - T_i)` on, so that no t above
@@ -279,7 +282,8 @@ fn busy_period(tasks: &[Task], hold_ticks: u64, meter: &mut Meter) -> Result<Opt
     Ok(None)
 }
 
-/// Utilisation above 1: `dbf(t) > U t - sum U_i F_i`, which exceeds t from `sum U_i F_i / (U - 1)` on.
+/// Utilisation above 1: `dbf(t) > U t - sum U_i F_i`, which exceeds t from `sum U_i F_i / (U - 1)`
+/// on.
 fn beyond_one(tasks: &[Task], utilisation: Utilisation) -> Witness {
     let mut sum: u128 = 0;
     for task in tasks {
@@ -300,7 +304,8 @@ fn longest_jitter(tasks: &[Task]) -> u64 {
     tasks.iter().map(|task| task.jitter_ticks).max().unwrap_or(0)
 }
 
-/// Every chosen task is released at `at_ticks`, as late after its arrival as its jitter allows, and then as soon as it may.
+/// Every chosen task is released at `at_ticks`, as late after its arrival as its jitter allows, and
+/// then as soon as it may.
 pub(crate) fn together(tasks: &[Task], at_ticks: u64, chosen: impl Fn(usize) -> bool) -> Vec<Start> {
     let start = |task: usize| Start {
         task,

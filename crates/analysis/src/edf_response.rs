@@ -1,16 +1,19 @@
 //! Worst response times under EDF and non-preemptive EDF.
 //!
-//! Spuri, "Analysis of deadline scheduled real-time systems", INRIA RR-2772, 1996, with release jitter as in his "Holistic
-//! analysis for deadline scheduled real-time distributed systems", INRIA RR-2873, 1996; non-preemptive: George, Rivierre,
-//! Spuri, INRIA RR-2966, 1996. The worst job of task i is released b after everything else was, each as late as its jitter
-//! lets it, and b lies where some deadline coincides with its own. With `E = D - J`, a deadline counted from the last instant
-//! of release, that is `b = k T_j + E_j - E_i`, and the deadline is at `d = b + E_i`. For each b within the longest busy period:
-//! preemptive, the least `w = B + (floor(b / T_i) + 1) C_i + sum over E_j <= d of
-//! min(ceil((w + J_j) / T_j), floor((d - E_j) / T_j) + 1) C_j`, `R(b) = J_i + max(C_i, w - b)`; non-preemptive, the start
-//! `w = B + floor(b / T_i) C_i + sum of min(floor((w + J_j) / T_j) + 1, …) C_j`, `R(b) = J_i + C_i + max(0, w - b)`. B: the
-//! longest section of those that may be waited for, without preemption at least `C_j - 1` of each with `D_j > d + 1`; where no
-//! deadline is longer than d, nothing of the set is left to hold a job up, and B is of the longest deadline's tasks (as in `demand`).
-//! For people and for chains: the verdict of a set comes from the demand, which is quicker.
+//! Spuri, "Analysis of deadline scheduled real-time systems", INRIA RR-2772, 1996, with release
+//! jitter as in his "Holistic analysis for deadline scheduled real-time distributed systems", INRIA
+//! RR-2873, 1996; non-preemptive: George, Rivierre, Spuri, INRIA RR-2966, 1996. The worst job of
+//! task i is released b after everything else was, each as late as its jitter lets it, and b lies
+//! where some deadline coincides with its own. With `E = D - J`, a deadline counted from the last
+//! instant of release, that is `b = k T_j + E_j - E_i`, and the deadline is at `d = b + E_i`. For
+//! each b within the longest busy period: preemptive, the least `w = B + (floor(b / T_i) + 1) C_i +
+//! sum over E_j <= d of min(ceil((w + J_j) / T_j), floor((d - E_j) / T_j) + 1) C_j`, `R(b) = J_i +
+//! max(C_i, w - b)`; non-preemptive, the start `w = B + floor(b / T_i) C_i + sum of min(floor((w +
+//! J_j) / T_j) + 1, …) C_j`, `R(b) = J_i + C_i + max(0, w - b)`. B: the longest section of those
+//! that may be waited for, without preemption at least `C_j - 1` of each with `D_j > d + 1`; where
+//! no deadline is longer than d, nothing of the set is left to hold a job up, and B is of the
+//! longest deadline's tasks (as in `demand`). For people and for chains: the verdict of a set comes
+//! from the demand, which is quicker.
 
 use crate::check::check;
 use crate::task::{MAX_TICKS, Task};
@@ -20,8 +23,9 @@ use crate::verdict::{Doubt, Effort, Meter, Stop};
 /// Releases that are looked at for one task; 8 bytes each.
 const MOST_RELEASES: usize = 1 << 20;
 
-/// From the arrival, in the order of the set: exact without sections, else a bound. O(candidates n) steps of an iteration a task.
-/// Errors: utilisation of 1 or more with a busy period that does not end; effort.
+/// From the arrival, in the order of the set: exact without sections, else a bound. O(candidates n)
+/// steps of an iteration a task. Errors: utilisation of 1 or more with a busy period that does not
+/// end; effort.
 pub fn responses(tasks: &[Task], non_preemptive: bool, effort: &Effort) -> Result<Vec<u64>, Stop> {
     check(tasks)?;
     Ok(of_all(tasks, non_preemptive, &mut Meter::new(effort))?)
@@ -33,14 +37,15 @@ pub(crate) fn of_all(tasks: &[Task], non_preemptive: bool, meter: &mut Meter) ->
     (0..tasks.len()).map(|index| response(tasks, index, non_preemptive, busy_ticks, meter)).collect()
 }
 
-/// A deadline, counted from the last instant of release. Deadlines are at most 2^60, jitter that chains bring 2^61, busy
-/// periods 2^62: sums of one of each fit.
+/// A deadline, counted from the last instant of release. Deadlines are at most 2^60, jitter that
+/// chains bring 2^61, busy periods 2^62: sums of one of each fit.
 fn from_release_ticks(task: &Task) -> i64 {
     task.deadline_ticks as i64 - task.jitter_ticks as i64
 }
 
-/// Before which the worst job of each task is released: in the busy period that is held up for longest. At a load of 1 that
-/// one does not end; there what is due before the longest deadline, and the busy period of what nobody holds up any more.
+/// Before which the worst job of each task is released: in the busy period that is held up for
+/// longest. At a load of 1 that one does not end; there what is due before the longest deadline,
+/// and the busy period of what nobody holds up any more.
 fn latest_release(tasks: &[Task], non_preemptive: bool, meter: &mut Meter) -> Result<u64, Doubt> {
     let held = |task: &Task| task.blocking_ticks.max(if non_preemptive { task.cost_ticks() - 1 } else { 0 });
     let held_ticks = tasks.iter().map(held).max().unwrap_or(0);

@@ -23,7 +23,7 @@ pub struct Explanation {
     pub more_urgent_ticks: u64,
 }
 
-/// A change after which the test of the policy says yes.
+/// A change after which the set is schedulable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Help {
     /// Multiply all costs by this many millionths.

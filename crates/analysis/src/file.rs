@@ -1,4 +1,5 @@
-//! Task sets as text: TOML and CSV. Unknown fields and columns are refused; so is what contradicts itself.
+//! Task sets as text: TOML and CSV. Unknown fields and columns are refused; so is what contradicts
+//! itself.
 //!
 //! ```toml
 //! [[task]]
@@ -174,7 +175,8 @@ impl Document {
     }
 }
 
-/// What is wrong with a TOML text: the number of the line, its beginning and the reason, in one line.
+/// What is wrong with a TOML text: the number of the line, its beginning and the reason, in one
+/// line.
 pub(crate) fn in_a_line(text: &str, error: &toml::de::Error) -> String {
     let at = error.span().map_or(0, |span| span.start.min(text.len()));
     let number = text.bytes().take(at).filter(|byte| *byte == b'\n').count();
@@ -310,8 +312,8 @@ impl InterruptEntry {
     }
 }
 
-/// Reads CSV: a header of field names, then a task a line. Empty fields are left out; lines that are empty or begin with `#`
-/// are skipped.
+/// Reads CSV: a header of field names, then a task a line. Empty fields are left out; lines that
+/// are empty or begin with `#` are skipped.
 pub fn from_csv(text: &str, measured: Measured) -> Result<Workload, FileError> {
     // What spreadsheets put in front.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);

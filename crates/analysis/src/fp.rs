@@ -1,13 +1,15 @@
-//! Fixed priorities, preemptive, on one CPU: worst response times with jitter, blocking and arbitrary deadlines.
+//! Fixed priorities, preemptive, on one CPU: worst response times with jitter, blocking and
+//! arbitrary deadlines.
 //!
-//! Lehoczky, "Fixed priority scheduling of periodic task sets with arbitrary deadlines", RTSS 1990; jitter: Tindell, Burns,
-//! Wellings, Real-Time Systems 6(2), 1994. For job q = 0, 1, … of task i in its busy period
-//! `w(q) = (q + 1) C_i + B_i + sum over j more urgent of ceil((w(q) + J_j) / T_j) C_j`, and
-//! `R_i = max over q of w(q) - (q T_i - J_i)`, until `w(q) <= (q + 1) T_i - J_i`, when the busy period is over. Where it never
-//! is, at a load of 1 with blocking or jitter, all repeats with the hyperperiod H: what arrives in H is work of U H, so that
-//! `w(q + H / T_i) <= w(q) + H` if and only if the load is at most 1. Exact for
-//! sporadic tasks and for periodic tasks with free offsets. Tasks of equal priority count as more urgent for each other:
-//! first come, first served is not worse; then a refusal is shown by replay or is `Unknown`.
+//! Lehoczky, "Fixed priority scheduling of periodic task sets with arbitrary deadlines", RTSS 1990;
+//! jitter: Tindell, Burns, Wellings, Real-Time Systems 6(2), 1994. For job q = 0, 1, … of task i in
+//! its busy period `w(q) = (q + 1) C_i + B_i + sum over j more urgent of ceil((w(q) + J_j) / T_j)
+//! C_j`, and `R_i = max over q of w(q) - (q T_i - J_i)`, until `w(q) <= (q + 1) T_i - J_i`, when
+//! the busy period is over. Where it never is, at a load of 1 with blocking or jitter, all repeats
+//! with the hyperperiod H: what arrives in H is work of U H, so that `w(q + H / T_i) <= w(q) + H`
+//! if and only if the load is at most 1. Exact for sporadic tasks and for periodic tasks with free
+//! offsets. Tasks of equal priority count as more urgent for each other: first come, first served
+//! is not worse; then a refusal is shown by replay or is `Unknown`.
 
 use crate::check::check;
 use crate::decide::{Answer, Witness};
@@ -60,7 +62,7 @@ pub(crate) struct Ranked {
 }
 
 impl Ranked {
-    pub fn of(ranks: &[u32]) -> Self {
+    pub(crate) fn of(ranks: &[u32]) -> Self {
         let mut order: Vec<usize> = (0..ranks.len()).collect();
         order.sort_by_key(|index| ranks[*index]);
         let mut group_end = vec![ranks.len(); ranks.len()];
@@ -82,7 +84,7 @@ pub(crate) struct Interference {
 }
 
 impl Interference {
-    pub const fn of(task: &Task) -> Self {
+    pub(crate) const fn of(task: &Task) -> Self {
         Self {
             cost_ticks: task.cost_ticks(),
             period_ticks: task.period_ticks,
@@ -164,7 +166,7 @@ pub(crate) fn cycle_ticks<'a>(
     u64::try_from(all).ok()
 }
 
-/// Calls `tell` with the response of each task, the most urgent first, until it says no.
+/// Calls `tell` with the response of each task, the most urgent first, until it returns false.
 fn each(
     tasks: &[Task],
     policy: Policy,
@@ -173,8 +175,9 @@ fn each(
 ) -> Result<Answer, Stop> {
     check(tasks)?;
     let ranks = policy.ranks(tasks)?.filter(|_| policy.is_preemptive());
-    let ranks = ranks
-        .ok_or_else(|| Inapplicable::Set { what: format!("{policy} has no preemptive fixed priorities") })?;
+    let ranks = ranks.ok_or_else(|| Inapplicable::Set {
+        what: format!("{policy} is not a policy of preemptive fixed priorities"),
+    })?;
     let ranked = Ranked::of(&ranks);
     let rows: Vec<Interference> = ranked.order.iter().map(|index| Interference::of(&tasks[*index])).collect();
     let mut meter = Meter::new(effort);
@@ -206,7 +209,8 @@ fn each(
     Ok(answer)
 }
 
-/// Everything at least as urgent released together with the task, as late after arrival as jitter allows; equal ones first.
+/// Everything at least as urgent released together with the task, as late after arrival as jitter
+/// allows; equal ones first.
 fn witness(tasks: &[Task], ranked: &Ranked, position: usize, job: u64) -> Witness {
     let index = ranked.order[position];
     let task = &tasks[index];

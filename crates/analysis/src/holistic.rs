@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Chains across cores: a bound from the first release to the last completion.
 //!
-//! Holistic analysis: Tindell, Clark, "Holistic schedulability analysis for distributed hard real-time systems",
-//! Microprocessing and Microprogramming 40, 1994. Each task of a chain is released when the one before it completes, so it
-//! inherits as jitter that one's worst response from the chain's arrival; responses on every core (`fp`, `np_fp`; under EDF
-//! `edf_response`, after Spuri, INRIA RR-2873, 1996) are found with that jitter, again and again until nothing grows. The
-//! deadline of each stage is the chain's, counted from the chain's arrival. Sufficient only: the stages' worst cases need
-//! not meet, so a bound beyond the deadline refutes nothing.
+//! Holistic analysis: Tindell, Clark, "Holistic schedulability analysis for distributed hard
+//! real-time systems", Microprocessing and Microprogramming 40, 1994. Each task of a chain is
+//! released when the one before it completes, so it inherits as jitter that one's worst response
+//! from the chain's arrival; responses on every core (`fp`, `np_fp`; under EDF `edf_response`,
+//! after Spuri, INRIA RR-2873, 1996) are found with that jitter, again and again until nothing
+//! grows. The deadline of each stage is the chain's, counted from the chain's arrival. Sufficient
+//! only: the stages' worst cases need not meet, so a bound beyond the deadline refutes nothing.
 
 use crate::chain::{Chain, by_core, predecessors, with_deadlines};
 use crate::check::check;
@@ -35,13 +36,13 @@ pub struct ChainBound {
 #[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Holistic {
     pub chains: Vec<ChainBound>,
-    /// Of each task, from the arrival of its chain or its own, with the jitter that chains bring; all `None` where some task
-    /// passes its limit, since then the others are not bounded either.
+    /// Of each task, from the arrival of its chain or its own, with the jitter that chains bring;
+    /// all `None` where some task passes its limit, since then the others are not bounded either.
     pub responses_ticks: Vec<Option<u64>>,
 }
 
-/// Bounds all chains over all tasks of all cores. A task that is in no chain must meet its own deadline.
-/// Errors: what cannot be analysed at all.
+/// Bounds all chains over all tasks of all cores. A task that is in no chain must meet its own
+/// deadline. Errors: what cannot be analysed at all.
 pub fn holistic(tasks: &[Task], chains: &[Chain], policy: Policy, effort: &Effort) -> Result<Holistic, Stop> {
     check(tasks)?;
     let before = predecessors(tasks, chains)?;

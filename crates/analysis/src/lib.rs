@@ -1,5 +1,5 @@
-//! Does a task set meet its deadlines, and is its data flow sound? Tests of schedulability, budgets,
-//! placement, a simulator that agrees with them, and synchronous data flow ([`graph`]).
+//! Does a task set meet its deadlines, and is its data flow sound? Tests of schedulability,
+//! budgets, placement, a simulator that agrees with them, and synchronous data flow ([`graph`]).
 //!
 //! [`analyse`] is the front door: a [`Workload`] and a [`Policy`] in, a [`Report`] out.
 //! [`schedulability`] alone asks whether tasks on one CPU meet their deadlines.
@@ -27,6 +27,7 @@
 //! `Serialize` for results. Without it no parser is linked.
 
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod analyse;
 pub mod budgets;

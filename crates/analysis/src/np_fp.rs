@@ -1,12 +1,13 @@
 //! Fixed priorities, non-preemptive, on one CPU (or messages on a CAN bus).
 //!
-//! Davis, Burns, Bril, Lukkien, "Controller Area Network (CAN) schedulability analysis: refuted, revisited and revised",
-//! Real-Time Systems 35(3), 2007. Job q of task i starts at the latest at the least
-//! `w(q) = B_i + q C_i + sum over j more urgent of (floor((w(q) + J_j) / T_j) + 1) C_j`; `R_i = J_i + max over q of
-//! w(q) - q T_i + C_i`, over all q of the busy period. Looking at q = 0 only was Tindell's error that the paper corrects.
-//! With whole nanoseconds a less urgent job has at most C - 1 left, so that `B_i = max over less urgent of (C_k - 1)`, which
-//! the paper, in continuous time, rounds to C_k: the answer is then exact, not only sufficient. The task's own `blocking_ticks`
-//! counts where it is longer.
+//! Davis, Burns, Bril, Lukkien, "Controller Area Network (CAN) schedulability analysis: refuted,
+//! revisited and revised", Real-Time Systems 35(3), 2007. Job q of task i starts at the latest at
+//! the least `w(q) = B_i + q C_i + sum over j more urgent of (floor((w(q) + J_j) / T_j) + 1) C_j`;
+//! `R_i = J_i + max over q of w(q) - q T_i + C_i`, over all q of the busy period. Looking at q = 0
+//! only was Tindell's error that the paper corrects. With whole nanoseconds a less urgent job has
+//! at most C - 1 left, so that `B_i = max over less urgent of (C_k - 1)`, which the paper, in
+//! continuous time, rounds to C_k: the answer is then exact, not only sufficient. The task's own
+//! `blocking_ticks` counts where it is longer.
 
 use crate::check::check;
 use crate::decide::{Answer, Witness};
@@ -124,8 +125,8 @@ pub(crate) fn response<'a>(
     Err(overflow)
 }
 
-/// The busy period is over at `done_ticks` if nothing at least as urgent is then left: the task's next job arrives later, and
-/// the more urgent released so far are done.
+/// The busy period is over at `done_ticks` if nothing at least as urgent is then left: the task's
+/// next job arrives later, and the more urgent released so far are done.
 fn is_over<'a>(
     task: Interference,
     blocking_ticks: u64,
@@ -152,7 +153,7 @@ fn each(
 ) -> Result<Answer, Stop> {
     check(tasks)?;
     let ranks = Policy::NpFp.ranks(tasks)?;
-    let ranks = ranks.ok_or_else(|| Inapplicable::Set { what: "np-fp has no priorities".to_owned() })?;
+    let ranks = ranks.ok_or_else(|| Inapplicable::Set { what: "np-fp needs priorities".to_owned() })?;
     let ranked = Ranked::of(&ranks);
     let rows: Vec<Interference> = ranked.order.iter().map(|index| Interference::of(&tasks[*index])).collect();
     let blocks = blocks(tasks, &ranked);
@@ -181,7 +182,8 @@ fn each(
             break;
         }
     }
-    // A level below everything is never asked whether it is over 1; the levels above answered with bounds.
+    // A level below everything is never asked whether it is over 1; the levels above answered with
+    // bounds.
     if answer == Answer::Fits {
         let sum = utilisation::Utilisation::of(tasks);
         debug_assert!(sum.compare_to_one(tasks) != Ok(Ordering::Greater), "bounds at more than full load");

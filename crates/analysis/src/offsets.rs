@@ -1,14 +1,16 @@
 //! Sets with given offsets, refused for free ones.
 //!
-//! Where one offset is given and the others are free, the refusal's run may begin at any time, so it is one of the set's. With
-//! more, it is if some shift takes all its arrivals to where they may be (Chinese remainders); without preemption even then
-//! jobs that the run leaves out may spoil it. Where it is not, and where all offsets are given, the set is simulated until
-//! the schedule repeats, with what is free as early as it may: a miss refutes.
+//! Where one offset is given and the others are free, the refusal's run may begin at any time, so
+//! it is one of the set's. With more, it is if some shift takes all its arrivals to where they may
+//! be (Chinese remainders); without preemption even then jobs that the run leaves out may spoil it.
+//! Where it is not, and where all offsets are given, the set is simulated until the schedule
+//! repeats, with what is free as early as it may: a miss refutes.
 //!
-//! With everything released at fixed instants and every job taking its cost there is one schedule; once its state at
-//! `O_max + k H` equals that at `O_max + (k - 1) H` it repeats for ever (Leung, Merrill 1980 for EDF; for any deterministic
-//! policy the argument is the same). Preemptive EDF and fixed priorities only get better when jobs take less; non-preemptive
-//! ones may get worse, so there a schedule without a miss proves nothing.
+//! With everything released at fixed instants and every job taking its cost there is one schedule;
+//! once its state at `O_max + k H` equals that at `O_max + (k - 1) H` it repeats for ever (Leung,
+//! Merrill 1980 for EDF; for any deterministic policy the argument is the same). Preemptive EDF and
+//! fixed priorities only get better when jobs take less; non-preemptive ones may get worse, so
+//! there a schedule without a miss proves nothing.
 
 use crate::numbers::gcd_wide;
 use crate::policy::Policy;
@@ -103,7 +105,7 @@ pub(crate) fn settle(tasks: &[Task], policy: Policy, effort: &Effort) -> Verdict
             return refuted(tasks, &job, None);
         }
         if end != End::Horizon {
-            return unknown("the schedule does not repeat within the jobs that may be simulated");
+            return unknown("the schedule does not repeat within the simulated jobs");
         }
         let mut left: Vec<(u32, u64, u64)> =
             run.unfinished().map(|job| (job.stream, at_ticks - job.arrival_ticks, job.left_ticks)).collect();
@@ -125,7 +127,7 @@ pub(crate) fn settle(tasks: &[Task], policy: Policy, effort: &Effort) -> Verdict
         }
     }
     if !all_fixed(tasks) {
-        unknown("no job misses if all that is free comes as early as it may")
+        unknown("no job misses if all that is free comes as early as allowed")
     } else if policy.is_preemptive() {
         Verdict::Schedulable
     } else {

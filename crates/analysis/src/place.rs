@@ -1,12 +1,15 @@
 //! Which task on which CPU: bin packing with the test of a policy as the measure of what fits.
 //!
-//! First, best and worst fit take the tasks by decreasing utilisation; what they measure is the CPU alone. Best fit
-//! decreasing with partitioning (de Niz, Rajkumar, "Partitioning bin-packing algorithms for distributed real-time systems",
-//! Int. J. Embedded Systems 2(3/4), 2006; RACE, multi-dimensional) places whole applications in the order of their largest
-//! share of any of CPU, memory and bandwidth on the CPU that has least left after it, and cuts an application only when it
-//! fits nowhere whole: as much of it as goes where most goes, and the rest again. Fixed `core`s are placed first. Where not
-//! everything finds a place, all is placed once more in the order of importance before that of size, so that of the bound and of
-//! the free none is left out for a less important one (an application is as important as its most important task). A heuristic: that nothing was found does not prove that nothing exists.
+//! First, best and worst fit take the tasks by decreasing utilisation; what they measure is the CPU
+//! alone. Best fit decreasing with partitioning (de Niz, Rajkumar, "Partitioning bin-packing
+//! algorithms for distributed real-time systems", Int. J. Embedded Systems 2(3/4), 2006; RACE,
+//! multi-dimensional) places whole applications in the order of their largest share of any of CPU,
+//! memory and bandwidth on the CPU that has least left after it, and cuts an application only when
+//! it fits nowhere whole: as much of it as goes where most goes, and the rest again. Fixed `core`s
+//! are placed first. Where not everything finds a place, all is placed once more in the order of
+//! importance before that of size, so that of the bound and of the free none is left out for a less
+//! important one (an application is as important as its most important task). A heuristic: that
+//! nothing was found does not prove that nothing exists.
 
 use crate::check::check;
 use crate::policy::Policy;
@@ -29,7 +32,7 @@ pub enum By {
     BfdPartitioned,
 }
 
-/// What a CPU has beside its time; `None`: as much as wanted.
+/// What a CPU has beside its time; `None`: no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Room {

@@ -51,8 +51,9 @@ impl Policy {
         }
     }
 
-    /// Rank of each task, 0 the most urgent; equal ranks are served first come, first served. Under `Rm`, `Dm` and `Muf`
-    /// no two are equal: the one that stands first in the set goes first. `None` under EDF.
+    /// Rank of each task, 0 the most urgent; equal ranks are served first come, first served. Under
+    /// `Rm`, `Dm` and `Muf` no two are equal: the one that stands first in the set goes first.
+    /// `None` under EDF.
     pub fn ranks(self, tasks: &[Task]) -> Result<Option<Vec<u32>>, Inapplicable> {
         let by = |key: &dyn Fn(&Task) -> (u8, u64)| {
             let mut order: Vec<usize> = (0..tasks.len()).collect();
@@ -92,6 +93,6 @@ impl FromStr for Policy {
         Self::ALL
             .into_iter()
             .find(|policy| policy.name() == text)
-            .ok_or_else(|| format!("{text:?} is no policy: {}", Self::ALL.map(Self::name).join(", ")))
+            .ok_or_else(|| format!("unknown policy {text:?}: use {}", Self::ALL.map(Self::name).join(", ")))
     }
 }

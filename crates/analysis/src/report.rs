@@ -39,7 +39,8 @@ pub struct CpuReport {
     pub verdict: Verdict,
     /// Bound of the response time from the arrival, in the order of `tasks`. `None`: no bound.
     pub responses_ticks: Vec<Option<u64>>,
-    /// By how much the cost of each task alone may grow, in the order of `tasks`. `None`: not known.
+    /// By how much the cost of each task alone may grow, in the order of `tasks`. `None`: not
+    /// known.
     pub extra_ticks: Vec<Option<u64>>,
     /// The largest factor for all costs, in millionths. `None`: not known.
     pub factor_ppm: Option<u64>,
@@ -58,7 +59,7 @@ pub struct Report {
     pub unplaced: Vec<usize>,
 }
 
-/// What a report says in one line.
+/// A report in one line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Summary<'a> {
     Verdict(&'a Verdict),

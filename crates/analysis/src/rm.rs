@@ -1,8 +1,10 @@
-//! Rate-monotonic by utilisation: quick, sufficient tests; the exact one is `fp` under `Policy::Rm`.
+//! Rate-monotonic by utilisation: quick, sufficient tests; the exact one is `fp` under
+//! `Policy::Rm`.
 //!
-//! Liu, Layland, JACM 20(1), 1973: n tasks with `U <= n (2^(1/n) - 1)`, that is `(1 + U / n)^n <= 2`. Hyperbolic bound: Bini,
-//! Buttazzo, Buttazzo, IEEE TC 52(7), 2003: `product of (U_i + 1) <= 2`, which accepts more. Deadlines not before the period.
-//! Integers only: exact fractions while they fit 128 bits, else units of 2^-62 rounded against the set.
+//! Liu, Layland, JACM 20(1), 1973: n tasks with `U <= n (2^(1/n) - 1)`, that is `(1 + U / n)^n <=
+//! 2`. Hyperbolic bound: Bini, Buttazzo, Buttazzo, IEEE TC 52(7), 2003: `product of (U_i + 1) <=
+//! 2`, which accepts more. Deadlines not before the period. Integers only: exact fractions while
+//! they fit 128 bits, else units of 2^-62 rounded against the set.
 
 use crate::check::check;
 use crate::numbers::gcd_wide;
@@ -89,10 +91,10 @@ fn applies(tasks: &[Task]) -> Result<(), Inapplicable> {
             return Err(Inapplicable::DeadlineBeforePeriod { task: name() });
         }
         if task.jitter_ticks > 0 {
-            return Err(Inapplicable::Knows { task: name(), what: "jitter" });
+            return Err(Inapplicable::Unsupported { task: name(), what: "jitter" });
         }
         if task.blocking_ticks > 0 {
-            return Err(Inapplicable::Knows { task: name(), what: "blocking" });
+            return Err(Inapplicable::Unsupported { task: name(), what: "blocking" });
         }
     }
     Ok(())

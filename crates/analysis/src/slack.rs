@@ -1,5 +1,6 @@
-//! How much room is left: how much longer one task may take, and by which factor all may grow, before the test of a policy no
-//! longer says yes. Binary search: every test here accepts less when a cost grows. `Unknown` counts as no.
+//! How much room is left: how much longer one task may take, and by which factor all may grow,
+//! before the test of a policy no longer accepts. Binary search: every test here accepts less when
+//! a cost grows. `Unknown` counts as no.
 
 use crate::decide::Answer;
 use crate::policy::Policy;
@@ -9,8 +10,8 @@ use crate::{edf, fp, np_edf, np_fp};
 #[cfg(feature = "files")]
 use serde::Serialize;
 
-/// Does a set on one CPU fit, if the offsets are free? Gives no counterexample. Errors: why there is
-/// neither a yes nor a no.
+/// Does a set on one CPU fit, if the offsets are free? Gives no counterexample. Errors: why there
+/// is neither a yes nor a no.
 pub fn fits(tasks: &[Task], policy: Policy, effort: &Effort) -> Result<bool, Stop> {
     let answer = match policy {
         Policy::NpEdf => np_edf::decide(tasks, effort),
@@ -31,14 +32,16 @@ pub const PPM: u64 = 1_000_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Slack {
-    /// The largest factor, in millionths, by which all costs (rounded up to nanoseconds) may be multiplied; below a million
-    /// for a set that does not fit. `None`: not even the least costs fit.
+    /// The largest factor, in millionths, by which all costs (rounded up to nanoseconds) may be
+    /// multiplied; below a million for a set that does not fit. `None`: not even the least costs
+    /// fit.
     pub factor_ppm: Option<u64>,
     /// By how much each task alone may grow; all `None` if the set does not fit.
     pub extra_ticks: Vec<Option<u64>>,
 }
 
-/// Both, for at most `most_tasks` tasks one by one (a search each). Errors: those of the test of the set itself.
+/// Both, for at most `most_tasks` tasks one by one (a search each). Errors: those of the test of
+/// the set itself.
 pub fn slack(tasks: &[Task], policy: Policy, most_tasks: usize, effort: &Effort) -> Result<Slack, Stop> {
     let fits_now = fits(tasks, policy, effort)?;
     let factor_ppm = factor_ppm(tasks, policy, effort);
@@ -53,7 +56,8 @@ pub fn slack(tasks: &[Task], policy: Policy, most_tasks: usize, effort: &Effort)
 
 /// Turns of a binary search over 64 bits, about.
 const TURNS: u64 = 60;
-/// Of the effort, for each turn of each task's search: a hundred tasks then take a few seconds at worst.
+/// Of the effort, for each turn of each task's search: a hundred tasks then take a few seconds at
+/// worst.
 const TASK_PART: u64 = 2000;
 
 const fn part(effort: &Effort, of: u64) -> Effort {
@@ -85,8 +89,8 @@ fn extra_of(tasks: &[Task], index: usize, policy: Policy, effort: &Effort) -> u6
     largest_cost(tasks, index, policy, effort).map_or(0, |most| most.saturating_sub(cost_ticks))
 }
 
-/// The longest that one task may be while all others stay as they are; `None`: not even a nanosecond fits.
-/// A turn takes a small part of the effort.
+/// The longest that one task may be while all others stay as they are; `None`: not even a
+/// nanosecond fits. A turn takes a small part of the effort.
 pub fn largest_cost(tasks: &[Task], index: usize, policy: Policy, effort: &Effort) -> Option<u64> {
     let effort = &part(effort, TASK_PART);
     let mut set = tasks.to_vec();
@@ -98,7 +102,8 @@ pub fn largest_cost(tasks: &[Task], index: usize, policy: Policy, effort: &Effor
     accepts(1).then(|| largest(1, most, accepts))
 }
 
-/// The largest value from `low` (accepted) to `high` that is accepted, for a predicate that only ever turns to no.
+/// The largest value from `low` (accepted) to `high` that is accepted, for a predicate that only
+/// ever turns to no.
 fn largest(mut low: u64, mut high: u64, mut accepts: impl FnMut(u64) -> bool) -> u64 {
     while low < high {
         let middle = low + (high - low).div_ceil(2);

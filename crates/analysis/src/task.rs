@@ -1,11 +1,11 @@
-//! What is analysed: tasks. All times are whole ticks of the workload's [`TimeBase`](crate::TimeBase):
-//! nanoseconds, unless the file has finer fractions.
+//! What is analysed: tasks. All times are whole ticks of the workload's
+//! [`TimeBase`](crate::TimeBase): nanoseconds, unless the file has finer fractions.
 
 #[cfg(feature = "files")]
 use serde::Serialize;
 
-/// The longest time that a test takes: 2^60 ticks, 36 years of nanoseconds. Sums of a few such values
-/// still fit `u64`.
+/// The longest time that a test takes: 2^60 ticks, 36 years of nanoseconds. Sums of a few such
+/// values still fit `u64`.
 pub const MAX_TICKS: u64 = 1 << 60;
 
 /// How long one job computes at most.
@@ -15,7 +15,8 @@ pub const MAX_TICKS: u64 = 1 << 60;
 pub enum Cost {
     /// A worst-case execution time that the author of the task answers for.
     Guaranteed(u64),
-    /// The longest of a measurement run. Measured, not proven: a verdict over it holds as long as it does.
+    /// The longest of a measurement run. Measured, not proven: a verdict over it holds as long as
+    /// it does.
     Measured { ticks: u64, run: String },
 }
 
@@ -60,7 +61,8 @@ pub enum Class {
     Low,
 }
 
-/// One task. A job arrives, is released up to `jitter_ticks` later, and must be finished `deadline_ticks` after its arrival.
+/// One task. A job arrives, is released up to `jitter_ticks` later, and must be finished
+/// `deadline_ticks` after its arrival.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Task {
@@ -78,8 +80,8 @@ pub struct Task {
     /// SCHED_FIFO's sense: the larger the more urgent.
     pub priority: Option<u32>,
     pub class: Class,
-    /// Longest time that a section of a less urgent task, or of the kernel, keeps the CPU from a job of this task (SRP, PCP:
-    /// once in a busy period).
+    /// Longest time that a section of a less urgent task, or of the kernel, keeps the CPU from a
+    /// job of this task (SRP, PCP: once in a busy period).
     pub blocking_ticks: u64,
     /// The CPU it is bound to.
     pub core: Option<u32>,

@@ -1,4 +1,5 @@
-//! The sum of cost / period, as two bounds in units of 2^-64, and exactly where the two do not decide.
+//! The sum of cost / period, as two bounds in units of 2^-64, and exactly where the two do not
+//! decide.
 
 use crate::numbers::lcm_wide;
 use crate::task::Task;
@@ -18,7 +19,8 @@ pub struct Utilisation {
 }
 
 impl Utilisation {
-    /// Of a checked set (`check::check`): at most 2^20 tasks of at most 2^60 each, so nothing overflows.
+    /// Of a checked set (`check::check`): at most 2^20 tasks of at most 2^60 each, so nothing
+    /// overflows.
     pub fn of(tasks: &[Task]) -> Self {
         Self::sum(tasks.iter().map(|task| (task.cost_ticks(), task.period_ticks)))
     }
@@ -33,7 +35,8 @@ impl Utilisation {
         sum
     }
 
-    /// Of one fraction of any size; where the shift would overflow, low bits of both are given up, outwards.
+    /// Of one fraction of any size; where the shift would overflow, low bits of both are given up,
+    /// outwards.
     pub(crate) fn fraction(numerator: u128, denominator: u128) -> Self {
         let excess = 64u32.saturating_sub(numerator.leading_zeros());
         let (shift, rest) = (64 - excess, excess);
@@ -73,7 +76,8 @@ impl Utilisation {
         }
     }
 
-    /// Against 1: by the bounds, else exactly over the hyperperiod, which must fit 128 bits. A period of 0 counts as 1.
+    /// Against 1: by the bounds, else exactly over the hyperperiod, which must fit 128 bits. A
+    /// period of 0 counts as 1.
     pub fn compare_to_one(&self, tasks: &[Task]) -> Result<Ordering, Doubt> {
         if self.high < ONE {
             return Ok(Ordering::Less);
@@ -82,7 +86,7 @@ impl Utilisation {
             return Ok(Ordering::Greater);
         }
         let overflow = || Doubt::Overflow {
-            what: "the hyperperiod, needed to tell a utilisation of 1 from one close to it",
+            what: "the hyperperiod, which decides whether the utilisation is exactly 1",
         };
         let mut hyperperiod: u128 = 1;
         for task in tasks {

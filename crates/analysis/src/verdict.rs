@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "files", derive(Serialize))]
 #[cfg_attr(feature = "files", serde(rename_all = "kebab-case", tag = "verdict"))]
 pub enum Verdict {
-    /// No job ever finishes after its deadline, as long as costs, periods, jitter and blocking are as given.
+    /// No job ever finishes after its deadline, as long as costs, periods, jitter and blocking are
+    /// as given.
     Schedulable,
     /// There is a run allowed by the task set in which a job finishes after its deadline.
     NotSchedulable { counterexample: Box<Counterexample> },
-    /// The test says nothing about such sets.
+    /// The test does not cover such sets.
     DoesNotApply {
         #[cfg_attr(feature = "files", serde(serialize_with = "as_text"))]
         reason: Inapplicable,
@@ -67,14 +68,15 @@ impl Verdict {
 pub struct Counterexample {
     /// Tasks that are not named release nothing.
     pub pattern: Vec<Start>,
-    /// The instant at which some job must have missed; `None`: only that one will (utilisation above 1).
+    /// The instant at which some job must have missed; `None`: only that one will (utilisation
+    /// above 1).
     pub by_ticks: Option<u64>,
     /// The first miss of the replay; `None`: too far away to be replayed within the effort.
     pub missed: Option<Missed>,
 }
 
-/// How a task releases in a counterexample: job k arrives at `arrival_ticks + k * period` and is released then, or at
-/// `release_ticks` if that is later. Each job takes its whole cost.
+/// How a task releases in a counterexample: job k arrives at `arrival_ticks + k * period` and is
+/// released then, or at `release_ticks` if that is later. Each job takes its whole cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "files", derive(Serialize, Deserialize))]
 #[cfg_attr(feature = "files", serde(deny_unknown_fields))]
@@ -118,7 +120,7 @@ pub enum Inapplicable {
     #[error("task {task}: this test requires deadline >= period")]
     DeadlineBeforePeriod { task: String },
     #[error("task {task}: this test does not support {what}")]
-    Knows { task: String, what: &'static str },
+    Unsupported { task: String, what: &'static str },
     #[error("task {task}: {rule} (the kernel answers EINVAL)")]
     Kernel { task: String, rule: &'static str },
     #[error("task {task}: {what}: {refused}")]
@@ -134,7 +136,7 @@ pub enum Doubt {
     Steps { steps: u64, what: &'static str },
     #[error("number too large for 64 bits: {what}")]
     Overflow { what: &'static str },
-    #[error("this test is only sufficient, and it does not accept the set: {what}")]
+    #[error("this sufficient test does not accept the set: {what}")]
     Sufficient { what: String },
     #[error(
         "not schedulable for arbitrary first arrivals; whether the given offsets avoid the miss is undecided: {what}"
@@ -160,7 +162,7 @@ impl From<Stop> for Verdict {
     }
 }
 
-/// How much work a test may do before it says `Unknown`.
+/// How much work a test may do before its answer is `Unknown`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
     /// Elementary steps, a few nanoseconds each.
@@ -184,11 +186,11 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub const fn new(effort: &Effort) -> Self {
+    pub(crate) const fn new(effort: &Effort) -> Self {
         Self { steps: effort.steps, left: effort.steps }
     }
 
-    pub const fn spend(&mut self, steps: usize, what: &'static str) -> Result<(), Doubt> {
+    pub(crate) const fn spend(&mut self, steps: usize, what: &'static str) -> Result<(), Doubt> {
         match self.left.checked_sub(steps as u64) {
             Some(left) => {
                 self.left = left;

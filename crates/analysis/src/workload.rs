@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What is analysed as a whole: tasks, chains, and what else wants the CPUs.
+//! What is analysed as a whole: tasks, chains, and other users of the CPUs.
 
 use crate::chain::{Chain, with_deadlines};
 use crate::place::Room;

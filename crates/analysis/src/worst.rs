@@ -89,7 +89,8 @@ fn of_tightest(tasks: &[Task], policy: Policy, effort: &Effort) -> Result<(u64, 
 }
 
 /// The first CPU that is not schedulable, else the first, as an SVG: its counterexample, or
-/// everything released together. `None`: the report has no CPU. Errors: what `Run::prepare` refuses.
+/// everything released together. `None`: the report has no CPU. Errors: what `Run::prepare`
+/// refuses.
 pub fn worst_schedule_svg(workload: &Workload, report: &Report) -> Result<Option<String>, Stop> {
     let failing = report.cpus.iter().find(|cpu| cpu.verdict.is_not_schedulable());
     let Some(cpu) = failing.or(report.cpus.first()) else { return Ok(None) };

@@ -60,7 +60,8 @@ fn a_chain_across_cores_is_never_later_than_its_holistic_bound_in_simulation() {
     assert!(matches!(bounds[0].verdict, Verdict::Unknown { .. }), "a bound refutes nothing");
 }
 
-/// Two or three CPUs with a chain across all of them, each stage on another, and two other tasks on each.
+/// Two or three CPUs with a chain across all of them, each stage on another, and two other tasks on
+/// each.
 fn chained(seed: u64) -> (Vec<Task>, [Chain; 1]) {
     let mut random = Random::new(seed);
     let cpus = 2 + random.up_to(1) as u32;
@@ -122,9 +123,10 @@ fn no_simulated_job_of_a_system_with_chains_is_later_than_its_holistic_bound_und
 
 #[test]
 fn edf_of_a_chain_by_hand() {
-    // On CPU 0 `first` (2, due 10 after its arrival) waits for `other` (3, due 9): 5; `other` for `first` where it comes 1
-    // later: 4. On CPU 1 `second` (1) is released up to 5 after its chain's arrival, and `late` (4, due 30) gives way, unless
-    // it may not: then it holds it up for 4 - 1.
+    // On CPU 0 `first` (2, due 10 after its arrival) waits for `other` (3, due 9): 5; `other` for
+    // `first` where it comes 1 later: 4. On CPU 1 `second` (1) is released up to 5 after its
+    // chain's arrival, and `late` (4, due 30) gives way, unless it may not: then it holds it up for
+    // 4 - 1.
     let task = |name: &str, cost, core| Task::new(name, cost, 20).on_core(core);
     let with_deadline = |mut task: Task, deadline_ticks| {
         task.deadline_ticks = deadline_ticks;
@@ -151,12 +153,14 @@ fn edf_responses_know_jitter_and_sections() {
     tasks[1].deadline_ticks = 15;
     assert_eq!(edf_response::responses(&tasks, false, &effort()), Ok(vec![5, 10]));
     tasks[0].jitter_ticks = 3;
-    // An a that arrives then is released 3 later, when b is about to end. A b that comes at 2 waits for two: one that came
-    // 3 earlier, at -3, and is released at 0, and one that comes at 7 and is due when b is.
+    // An a that arrives then is released 3 later, when b is about to end. A b that comes at 2 waits
+    // for two: one that came 3 earlier, at -3, and is released at 0, and one that comes at 7 and is
+    // due when b is.
     assert_eq!(edf_response::responses(&tasks, false, &effort()), Ok(vec![7, 12]));
     tasks[0].jitter_ticks = 0;
     tasks[0].blocking_ticks = 2;
-    // An a that is due before b is held up by 2; what is due when b is, or later, by nothing: all of the set is in then.
+    // An a that is due before b is held up by 2; what is due when b is, or later, by nothing: all
+    // of the set is in then.
     assert_eq!(edf_response::responses(&tasks, false, &effort()), Ok(vec![6, 10]));
     tasks[1].blocking_ticks = 2;
     assert_eq!(edf_response::responses(&tasks, false, &effort()), Ok(vec![7, 12]));

@@ -259,7 +259,8 @@ fn edf_responses_of_a_full_set_end_within_the_hyperperiod() {
     assert!(edf_response::responses(&over, false, &effort()).is_err(), "it has no bound");
 }
 
-/// Of the last task, which loses every tie: with every offset of the others, three hyperperiods of each.
+/// Of the last task, which loses every tie: with every offset of the others, three hyperperiods of
+/// each.
 fn longest_seen(tasks: &[Task], hyperperiod_ticks: u64) -> u64 {
     let last = tasks.len() - 1;
     let patterns: u64 = tasks[..last].iter().map(|task| task.period_ticks).product();
@@ -296,7 +297,8 @@ fn np_edf_responses_of_a_full_set_are_the_longest_of_all_offsets() {
             assert_eq!(longest_seen(&order, 24), bound, "{index} of {set:?}");
         }
     }
-    // The worst job is released after the longest deadline; the simulator shows 10, where the earlier job wins a tie.
+    // The worst job is released after the longest deadline; the simulator shows 10, where the
+    // earlier job wins a tie.
     let third = Task::new("c", 4, 12).deadline(7);
     let beyond = [Task::new("a", 1, 6).deadline(9), Task::new("b", 4, 8).deadline(5), third];
     assert_eq!(edf_response::responses(&beyond, true, &effort()).unwrap()[0], 11);
@@ -397,7 +399,7 @@ fn a_wrong_file_is_refused_with_the_place() {
     let chain = |tasks: &str, deadline: &str| {
         toml(&format!("{twice}[[chain]]\nname = \"c\"\ntasks = {tasks}\ndeadline = \"{deadline}\"\n"))
     };
-    assert_eq!(chain("[\"a\", \"a\"]", "1 s"), "task a is in chains twice");
+    assert_eq!(chain("[\"a\", \"a\"]", "1 s"), "task a occurs twice in chains");
     assert_eq!(chain("[]", "1 s"), "chain c has no tasks");
     assert_eq!(chain("[\"a\"]", "0 s"), "chain c: deadline is 0");
     let csv = |text: &str| from_csv(text, &no_measurement).unwrap_err();

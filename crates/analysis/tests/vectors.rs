@@ -36,7 +36,8 @@ fn effort() -> Effort {
 fn example_1_of_yartek_is_schedulable_and_the_ceilings_of_its_equation_2_are_a_misprint() {
     let tasks = set(&[(1500, 4000), (1500, 6000), (1500, 7000)]);
     assert_eq!(np_edf::test(&tasks, &effort()), Verdict::Schedulable);
-    // As printed, t = 4002 would want 1500 + 2 x 1500 + 1500 = 6000 or, with the paper's own sum for i = 2, 4500 > 4002.
+    // As printed, t = 4002 would want 1500 + 2 x 1500 + 1500 = 6000 or, with the paper's own sum
+    // for i = 2, 4500 > 4002.
     let ceilings = |t: u64| 1500 + (t - 1).div_ceil(4000) * 1500;
     assert_eq!((ceilings(4002), ceilings(4001)), (4500, 3000));
 }
@@ -126,7 +127,8 @@ fn schedcat_response_times() {
     assert_eq!(fp::analyse(&blocked, Policy::Fp, &effort()).responses_ticks, [2, 20, 12].map(Some));
 }
 
-/// brandenburg/schedcat, tests/fp.py, AudsleyExample: cost, period, deadline, blocking, jitter, response without jitter.
+/// brandenburg/schedcat, tests/fp.py, AudsleyExample: cost, period, deadline, blocking, jitter,
+/// response without jitter.
 #[test]
 fn schedcat_audsley_example() {
     let rows = [
@@ -158,7 +160,8 @@ fn schedcat_audsley_example() {
     assert!(analysis.verdict.is_schedulable());
 }
 
-/// Lehoczky 1990, example 3: the fifth job of the busy period is the worst, 118, beyond the period of 100.
+/// Lehoczky 1990, example 3: the fifth job of the busy period is the worst, 118, beyond the period
+/// of 100.
 #[test]
 fn lehoczky_arbitrary_deadlines() {
     let mut tasks = set(&[(26, 70), (62, 100)]);
@@ -173,7 +176,8 @@ fn lehoczky_arbitrary_deadlines() {
     assert_eq!((missed.task, missed.job), (1, 4));
 }
 
-/// Davis et al. 2007, table 3: messages of 125 bits at 125 kbit/s; the second instance of C is the worst, 3.5 ms > 3.25 ms.
+/// Davis et al. 2007, table 3: messages of 125 bits at 125 kbit/s; the second instance of C is the
+/// worst, 3.5 ms > 3.25 ms.
 #[test]
 fn davis_can_refutation() {
     let us = |name: &str, period: u64, deadline: u64| {
@@ -188,9 +192,10 @@ fn davis_can_refutation() {
     assert_eq!(np_fp::analyse(&relaxed, &effort()).responses_ticks[2], Some(3_500_000));
 }
 
-/// brandenburg/schedcat, tests/canbus.py, CANMessage2 (Broster, Burns, Rodriguez-Navas 2002), 250 kbit/s, in bits.
-/// SchedCAT's transmission times leave out our tick: blocking there is the whole longest frame and 3 bits between frames
-/// are not part of the response; so ours are at most that much less.
+/// brandenburg/schedcat, tests/canbus.py, CANMessage2 (Broster, Burns, Rodriguez-Navas 2002), 250
+/// kbit/s, in bits. SchedCAT's transmission times leave out our tick: blocking there is the whole
+/// longest frame and 3 bits between frames are not part of the response; so ours are at most that
+/// much less.
 #[test]
 fn schedcat_can_messages() {
     let rows = [
@@ -272,7 +277,8 @@ fn a_refusal_whose_run_the_given_offsets_exclude_is_not_shown_although_other_off
 
 #[test]
 fn a_level_whose_busy_period_never_ends_is_decided_after_a_hyperperiod() {
-    // Load 1 at b: with a job of a before it, b waits for ever anew, and its response repeats every 8.
+    // Load 1 at b: with a job of a before it, b waits for ever anew, and its response repeats every
+    // 8.
     let set = |period| {
         vec![
             Task::new("c", 1, 2).priority(3),
@@ -317,7 +323,8 @@ fn given_offsets_without_a_miss_prove_nothing_where_nothing_is_preempted() {
 
 #[test]
 fn a_set_that_edf_accepts_has_no_response_beyond_its_deadline_although_something_holds_it_up() {
-    // At 41, when t0 comes the second time, all deadlines lie within: nothing is left that could hold t2 up.
+    // At 41, when t0 comes the second time, all deadlines lie within: nothing is left that could
+    // hold t2 up.
     let tasks = [
         Task::new("t0", 17, 41).deadline(25),
         Task::new("t1", 20, 58).deadline(54),

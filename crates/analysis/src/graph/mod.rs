@@ -1,13 +1,16 @@
-//! Synchronous data flow (Lee, Messerschmitt 1987) and configuration granularity (Eustache, Diguet 2008).
+//! Synchronous data flow (Lee, Messerschmitt 1987) and configuration granularity (Eustache, Diguet
+//! 2008).
 //!
-//! A task fires: it reads `read` tokens from each edge into it, then writes `write` tokens to each edge out of it.
-//! From the rates alone follow how often each task fires in one iteration (`balance.rs`), whether the tasks ever
-//! wait for each other in a ring (`fire.rs`, on the pieces that `piece.rs` cuts out), how large the memories must
-//! be (`buffer.rs`), an order of firings (`schedule.rs`), and after how much data a task may take a new
-//! configuration (`granularity.rs`). `report.rs` puts it together.
+//! A task fires: it reads `read` tokens from each edge into it, then writes `write` tokens to each
+//! edge out of it. From the rates alone follow how often each task fires in one iteration
+//! (`balance.rs`), whether the tasks ever wait for each other in a ring (`fire.rs`, on the pieces
+//! that `piece.rs` cuts out), how large the memories must be (`buffer.rs`), an order of firings
+//! (`schedule.rs`), and after how much data a task may take a new configuration (`granularity.rs`).
+//! `report.rs` puts it together.
 //!
-//! Units: tokens and firings. Everything is bounded: linear in tasks and edges, but for firing itself, which ends
-//! at [`Limits::work`]. A number that does not fit is a [`Refusal`], never a wrong answer.
+//! Units: tokens and firings. Everything is bounded: linear in tasks and edges, but for firing
+//! itself, which ends at [`Limits::work`]. A number that does not fit is a [`Refusal`], never a
+//! wrong answer.
 
 mod balance;
 mod buffer;

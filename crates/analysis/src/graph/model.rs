@@ -6,12 +6,13 @@ use crate::task::is_name;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// What a task shares with others, and therefore when it may take a new configuration (Eustache, section 3.3.8).
+/// What a task shares with others, and therefore when it may take a new configuration (Eustache,
+/// section 3.3.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "files", derive(Serialize, Deserialize))]
 #[cfg_attr(feature = "files", serde(rename_all = "lowercase"))]
 pub enum Case {
-    /// No data with anybody: after any firing.
+    /// It exchanges no data: after any firing.
     Independent,
     /// Data, but any configuration of one task suits any of the others: after any firing.
     Data,
@@ -59,9 +60,11 @@ pub struct Graph {
 /// Where to stop. All that is not bounded by these is linear in tasks and edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Firings of a task in one iteration; an iteration of 10^15 firings of a microsecond takes 31 years.
+    /// Firings of a task in one iteration; an iteration of 10^15 firings of a microsecond takes 31
+    /// years.
     pub firings: u64,
-    /// Looks at a task or an edge while firing: to find deadlocks, again for pieces, again for sizes.
+    /// Looks at a task or an edge while firing: to find deadlocks, again for pieces, again for
+    /// sizes.
     pub work: u64,
 }
 
@@ -76,25 +79,21 @@ impl Default for Limits {
 pub enum GraphError {
     #[error("{0}")]
     Toml(String),
-    #[error("no task: a graph has at least one [[task]]")]
+    #[error("the graph has no task: add a [[task]]")]
     Empty,
-    #[error("{name:?} is no name: 1 to 64 characters, none of them a control character")]
+    #[error("invalid name {name:?}: use 1 to 64 characters, none of them a control character")]
     BadName { name: String },
-    #[error("task {name} is there twice: rename one")]
+    #[error("task name {name} occurs twice: rename one")]
     TwoTasks { name: String },
-    #[error("edge {name} is there twice: give each a name of its own")]
+    #[error("edge name {name} occurs twice: rename one")]
     TwoEdges { name: String },
     #[error("edge {edge}: there is no task {task}")]
     NoTask { edge: String, task: String },
-    #[error("{what}: {field} is 0: at least 1")]
+    #[error("{what}: {field} is 0: use at least 1")]
     Zero { what: String, field: &'static str },
-    #[error(
-        "task {task} is independent, but edge {edge} touches it: its case is \"data\" or \"configuration\""
-    )]
+    #[error("task {task} is independent, but has edge {edge}: use case \"data\" or \"configuration\"")]
     NotIndependent { task: String, edge: String },
-    #[error(
-        "{what}: multiple_of, but task {task} may change after any firing: its case must be \"configuration\""
-    )]
+    #[error("{what}: multiple_of requires case \"configuration\" for task {task}")]
     NoGranularity { what: String, task: String },
 }
 

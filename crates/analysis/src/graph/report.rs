@@ -44,7 +44,8 @@ pub struct TaskReport {
     pub outputs: Vec<Output>,
 }
 
-/// An output of a task. Tokens where the case is configuration; else 1 data set, which is one firing.
+/// An output of a task. Tokens where the case is configuration; else 1 data set, which is one
+/// firing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Output {
@@ -62,8 +63,8 @@ pub struct EdgeReport {
     pub to: String,
     pub write: u64,
     pub read: u64,
-    /// Tokens on it between iterations. After a change of configuration so many are still of the old one: to be
-    /// flushed or counted.
+    /// Tokens on it between iterations. After a change of configuration so many are still of the
+    /// old one: to be flushed or counted.
     pub initial: u64,
     pub memory: Option<u64>,
     /// Tokens that pass in one iteration.
@@ -83,7 +84,8 @@ impl Report {
     }
 }
 
-/// Checks a graph and computes its numbers. Errors: why it cannot run (proven), or which bound was reached.
+/// Checks a graph and computes its numbers. Errors: why it cannot run (proven), or which bound was
+/// reached.
 pub fn analyze(graph: &Graph, limits: &Limits) -> Result<Report, Refusal> {
     let balance = balance(graph, limits.firings)?;
     let mut tokens = Vec::with_capacity(graph.edges().len());

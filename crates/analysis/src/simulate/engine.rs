@@ -1,7 +1,8 @@
 //! The event loop: releases and completions in the order of time, one ready queue a core.
 //!
-//! Three levels, of which the upper always preempts the lower: handlers that only raise a flag, real-time jobs, background
-//! jobs (first come, first served). At one instant completions come first, then releases, then the choice of what runs.
+//! Three levels, of which the upper always preempts the lower: handlers that only raise a flag,
+//! real-time jobs, background jobs (first come, first served). At one instant completions come
+//! first, then releases, then the choice of what runs.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,7 +11,7 @@ use std::ops::ControlFlow;
 
 /// Which of the three levels a stream's jobs run at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
+pub(crate) enum Level {
     Handler,
     RealTime,
     Background,
@@ -18,14 +19,14 @@ pub enum Level {
 
 /// How a real-time job's place in the queue is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Key {
+pub(crate) enum Key {
     Deadline,
     Rank(u32),
 }
 
 /// What releases jobs: a task, background work, or an interrupt's handler or service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stream {
+pub(crate) struct Stream {
     pub level: Level,
     pub key: Key,
     pub core: usize,
@@ -37,14 +38,14 @@ pub struct Stream {
 
 /// One release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Release {
+pub(crate) struct Release {
     pub arrival_ticks: u64,
     pub release_ticks: u64,
     pub cost_ticks: u64,
 }
 
 /// Where releases come from, stream by stream, in order of time; `None`: no more.
-pub trait Source {
+pub(crate) trait Source {
     fn next(&mut self, stream: usize) -> Option<Release>;
     /// What a job that follows another takes.
     fn cost(&mut self, stream: usize) -> u64;
@@ -132,7 +133,7 @@ const BELOW: u64 = (1 << LEVEL) - 1;
 
 /// A run that can be continued. Memory: streams and waiting jobs.
 #[derive(Debug)]
-pub struct Engine<S> {
+pub(crate) struct Engine<S> {
     streams: Vec<Stream>,
     followers: Vec<Vec<usize>>,
     preemptive: bool,
@@ -148,7 +149,7 @@ pub struct Engine<S> {
 }
 
 impl<S: Source> Engine<S> {
-    pub fn new(streams: Vec<Stream>, preemptive: bool, mut source: S) -> Self {
+    pub(crate) fn new(streams: Vec<Stream>, preemptive: bool, mut source: S) -> Self {
         let cores = streams.iter().map(|stream| stream.core + 1).max().unwrap_or(1);
         let mut followers = vec![Vec::new(); streams.len()];
         let mut next = vec![None; streams.len()];
@@ -177,16 +178,22 @@ impl<S: Source> Engine<S> {
         }
     }
 
-    pub const fn released(&self) -> u64 {
+    pub(crate) const fn released(&self) -> u64 {
         self.released
     }
 
-    pub const fn now_ticks(&self) -> u64 {
+    pub(crate) const fn now_ticks(&self) -> u64 {
         self.now_ticks
     }
 
-    /// Everything that happens before `horizon_ticks`; what happens at it belongs to the next call. At most `most_jobs` in all.
-    pub fn run_until(&mut self, horizon_ticks: u64, most_jobs: u64, observer: &mut impl Observe) -> End {
+    /// Everything that happens before `horizon_ticks`; what happens at it belongs to the next call.
+    /// At most `most_jobs` in all.
+    pub(crate) fn run_until(
+        &mut self,
+        horizon_ticks: u64,
+        most_jobs: u64,
+        observer: &mut impl Observe,
+    ) -> End {
         loop {
             let release_ticks = self.releases.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
             let mut now_ticks = release_ticks;
@@ -221,7 +228,7 @@ impl<S: Source> Engine<S> {
     }
 
     /// What is released and not finished, with the work that is left.
-    pub fn unfinished(&self) -> impl Iterator<Item = Job> + '_ {
+    pub(crate) fn unfinished(&self) -> impl Iterator<Item = Job> + '_ {
         let of_core = |core: &'_ Core| {
             let waiting = core.ready.iter().map(|Reverse(ready)| ready.job).collect::<Vec<_>>();
             waiting.into_iter().chain(core.running.map(|running| running.ready.job))

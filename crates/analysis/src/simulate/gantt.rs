@@ -1,5 +1,5 @@
-//! A run as a picture, like figure 7 of Yartek: a row a task, a row of what is left for background work, time to the right.
-//! SVG text; its size is that of the record.
+//! A run as a picture, like figure 7 of Yartek: a row a task, a row of what is left for background
+//! work, time to the right. SVG text; its size is that of the record.
 
 use super::model::Owner;
 use super::record::Record;
@@ -44,7 +44,7 @@ fn step_ns(length_ns: u64) -> u64 {
     }
 }
 
-/// From 0 to `until_ticks`; what the record does not have is not drawn, and said.
+/// From 0 to `until_ticks`; a note says what the record does not have.
 pub fn gantt_svg(run: &Run, record: &Record, until_ticks: u64, title: &str, time: TimeBase) -> String {
     let until_ticks = until_ticks.max(1);
     let x = |ticks: u64| LEFT + WIDTH * (ticks.min(until_ticks) as f64 / until_ticks as f64);

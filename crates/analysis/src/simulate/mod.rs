@@ -1,7 +1,8 @@
-//! Discrete-event simulation of partitioned CPUs: what the tests are checked against, and what a counterexample runs in.
+//! Discrete-event simulation of partitioned CPUs: what the tests are checked against, and what a
+//! counterexample runs in.
 //!
-//! Deterministic: the same set, setting and seed give the same bytes, on every machine. No clock is read. A run costs well
-//! under a microsecond a job and as much memory as jobs wait.
+//! Deterministic: the same set, setting and seed give the same bytes, on every machine. No clock is
+//! read. A run costs well under a microsecond a job and as much memory as jobs wait.
 
 pub(crate) mod engine;
 pub(crate) mod gantt;

@@ -20,7 +20,8 @@ pub enum Releases {
     Pattern(Vec<Start>),
 }
 
-/// Work without a deadline, served in the order of arrival when no real-time job wants the CPU, and preempted by any.
+/// Work without a deadline, served in the order of arrival when no real-time job wants the CPU, and
+/// preempted by any.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Background {
@@ -30,7 +31,8 @@ pub struct Background {
     pub core: Option<u32>,
 }
 
-/// A deferred interrupt, as Yartek's: a handler that raises a flag and preempts everything, then background service.
+/// A deferred interrupt, as Yartek's: a handler that raises a flag and preempts everything, then
+/// background service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Interrupt {
@@ -53,8 +55,8 @@ pub struct Simulation<'a> {
     pub execution: Execution,
     pub background: &'a [Background],
     pub interrupts: &'a [Interrupt],
-    /// The first task of each is released by time, the others by the completion of the one before; all are due at the
-    /// chain's deadline.
+    /// The first task of each is released by time, the others by the completion of the one before;
+    /// all are due at the chain's deadline.
     pub chains: &'a [Chain],
 }
 

@@ -8,9 +8,9 @@ use crate::policy::Policy;
 use crate::task::Task;
 use crate::verdict::{Start, Stop};
 
-/// The pattern that is worst for `victim` by the theory of the policy: everything that can delay it released together, the
-/// longest job of the others one tick before where nothing is preempted; given offsets that exclude it are kept instead. It need
-/// not be the worst of all its responses.
+/// The pattern that is worst for `victim` by the theory of the policy: everything that can delay it
+/// released together, the longest job of the others one tick before where nothing is preempted;
+/// given offsets that exclude it are kept instead. It need not be the worst of all its responses.
 pub fn worst_pattern(tasks: &[Task], policy: Policy, victim: usize) -> Result<Vec<Start>, Stop> {
     check(tasks)?;
     let ranks = policy.ranks(tasks)?;
@@ -28,7 +28,8 @@ pub fn worst_pattern(tasks: &[Task], policy: Policy, victim: usize) -> Result<Ve
     let holder = holder.filter(|task| tasks[*task].cost_ticks() > section_ticks);
     let at_ticks =
         tasks.iter().map(|task| task.jitter_ticks).max().unwrap_or(0) + u64::from(holder.is_some());
-    // A section that holds the victim up is work of something less urgent: that is not released a second time.
+    // A section that holds the victim up is work of something less urgent: that is not released a
+    // second time.
     let held_up = section_ticks > 0 && holder.is_none();
     let chosen = |task: usize| Some(task) != holder && task != victim && !(held_up && less(task));
     let mut pattern = together(tasks, at_ticks, chosen);

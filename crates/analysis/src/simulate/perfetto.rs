@@ -1,6 +1,6 @@
-//! A run as a trace that Perfetto and chrome://tracing open (Chrome's trace event format, JSON object form): a process a
-//! CPU, a thread a task, complete events (`X`) for segments, instants (`i`) for releases and misses. Times in microseconds
-//! with three decimals, as the format wants.
+//! A run as a trace that Perfetto and chrome://tracing open (Chrome's trace event format, JSON
+//! object form): a process a CPU, a thread a task, complete events (`X`) for segments, instants
+//! (`i`) for releases and misses. Times in microseconds with three decimals, as the format wants.
 
 use super::record::Record;
 use super::run::Run;

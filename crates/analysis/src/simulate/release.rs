@@ -6,16 +6,18 @@ use crate::task::Arrival;
 
 /// How first arrivals, gaps and jitter are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
-    /// From `first_ticks` on, exactly a period apart, no jitter; what arrives before `not_before_ticks` is released then.
+pub(super) enum Rule {
+    /// From `first_ticks` on, exactly a period apart, no jitter; what arrives before
+    /// `not_before_ticks` is released then.
     Fixed { first_ticks: u64, not_before_ticks: u64, held_up_ticks: u64 },
-    /// First arrival anywhere in a period (or at `first_ticks`), then with chance whatever the task allows.
+    /// First arrival anywhere in a period (or at `first_ticks`), then at random what the task
+    /// allows.
     Chance { first_ticks: Option<u64> },
 }
 
 /// One stream's releases.
 #[derive(Debug, Clone)]
-pub struct Train {
+pub(super) struct Train {
     pub rule: Rule,
     pub period_ticks: u64,
     pub arrival: Arrival,
@@ -52,7 +54,7 @@ fn part(ticks: u64, ppm: u32) -> u64 {
 }
 
 impl Train {
-    pub fn new(
+    pub(super) fn new(
         rule: Rule,
         period_ticks: u64,
         arrival: Arrival,
@@ -70,7 +72,8 @@ impl Train {
             next_ticks: None,
             last_release_ticks: 0,
         };
-        // The first numbers of neighbouring seeds are scrambled enough, but cost nothing to leave out.
+        // The first numbers of neighbouring seeds are scrambled enough, but cost nothing to leave
+        // out.
         let draw = train.random.next();
         train.next_ticks = match rule {
             Rule::Fixed { first_ticks, .. } => Some(first_ticks),
@@ -134,7 +137,7 @@ impl Train {
 
 /// All streams' releases.
 #[derive(Debug, Clone)]
-pub struct Trains {
+pub(super) struct Trains {
     pub trains: Vec<Train>,
     pub execution: Execution,
 }

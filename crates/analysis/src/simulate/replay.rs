@@ -24,8 +24,9 @@ impl Observe for FirstMiss {
     }
 }
 
-/// The first job that finishes late, if some deadline before an instant is missed. A job that is overdue then is followed
-/// until it, or another that is late, finishes, for about as many jobs again: it may be starved for ever.
+/// The first job that finishes late, if some deadline before an instant is missed. A job that is
+/// overdue then is followed until it, or another that is late, finishes, for about as many jobs
+/// again: it may be starved for ever.
 pub fn first_miss(simulation: &Simulation, until_ticks: u64, most_jobs: u64) -> Result<Option<Missed>, Stop> {
     let mut run = Run::prepare(simulation)?;
     let mut first = FirstMiss::default();

@@ -134,8 +134,9 @@ impl<'a> Builder<'a> {
 
     fn task(&mut self, index: usize, key: Key, start: Option<Start>) {
         let task = &self.simulation.tasks[index];
-        // Where jobs are preempted the section is as urgent as the job it holds up, and just makes it longer; where they
-        // are not it is a stretch of its own, after which the choice is free again.
+        // Where jobs are preempted the section is as urgent as the job it holds up, and just makes
+        // it longer; where they are not it is a stretch of its own, after which the choice is free
+        // again.
         let apart = !self.simulation.policy.is_preemptive();
         let rule = match (start, &self.simulation.releases) {
             (Some(Start { arrival_ticks, release_ticks, held_up_ticks, .. }), _) => {

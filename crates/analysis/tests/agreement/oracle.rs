@@ -1,4 +1,5 @@
-//! Response times beside those of crate response-time-analysis (Bozhko, Brandenburg, ECRTS 2020: formulas verified in Coq).
+//! Response times beside those of crate response-time-analysis (Bozhko, Brandenburg, ECRTS 2020:
+//! formulas verified in Coq).
 
 use super::sets::{Shape, set};
 use asmp_analysis::{Effort, Policy, Task, edf_response, fp, np_fp};

@@ -1,4 +1,5 @@
-//! Random task sets, and what must hold of every one of them: tests, oracles and the simulator agree.
+//! Random task sets, and what must hold of every one of them: tests, oracles and the simulator
+//! agree.
 
 use asmp_analysis::simulate::{Random, Releases, Simulation, first_miss, replay, worst_pattern};
 use asmp_analysis::{Arrival, Effort, Policy, Task, Verdict, budgets, np_edf, rm, schedulability};
@@ -15,7 +16,8 @@ pub struct Tally {
     pub simulations: u64,
 }
 
-/// Utilisations that sum to `total`, evenly distributed (UUniFast: Bini, Buttazzo, Real-Time Systems 30, 2005).
+/// Utilisations that sum to `total`, evenly distributed (UUniFast: Bini, Buttazzo, Real-Time
+/// Systems 30, 2005).
 pub fn uunifast(random: &mut Random, count: usize, total: f64) -> Vec<f64> {
     let mut left = total;
     let mut parts = Vec::with_capacity(count);
@@ -39,7 +41,8 @@ pub enum Shape {
     Everything,
 }
 
-/// 2 to 12 tasks with periods of 2 to 60 ticks: ties and near ties are frequent, hyperperiods short.
+/// 2 to 12 tasks with periods of 2 to 60 ticks: ties and near ties are frequent, hyperperiods
+/// short.
 pub fn set(seed: u64, shape: Shape) -> Vec<Task> {
     let mut random = Random::new(seed);
     let count = 2 + random.up_to(10) as usize;
@@ -75,7 +78,8 @@ const POLICIES: [Policy; 6] = [Policy::NpEdf, Policy::Edf, Policy::Rm, Policy::D
 pub struct Runs {
     /// Random runs of each policy that accepts a set.
     pub random: u64,
-    /// How long each is, in times of the longest period with its deadline: in one, every task has a job that is due.
+    /// How long each is, in times of the longest period with its deadline: in one, every task has a
+    /// job that is due.
     pub lengths: u64,
 }
 
@@ -95,7 +99,8 @@ pub fn check(seed: u64, shape: Shape, runs: Runs, tally: &mut Tally) {
     implies(&simple, &hyperbolic, "Liu-Layland accepts, hyperbolic does not");
     implies(&hyperbolic, rm, "hyperbolic accepts, the exact test does not");
     if shape != Shape::Everything {
-        // EDF is optimal. With jitter it is not: deadlines count from arrivals that nobody knows of yet.
+        // EDF is optimal. With jitter it is not: deadlines count from arrivals that nobody knows of
+        // yet.
         for other in [np_edf, rm, dm, fp] {
             implies(other, edf, "EDF refuses what another accepts");
         }
@@ -191,8 +196,8 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Of sets that are exactly schedulable under np-EDF, how many Proposition 1 accepts, in per mille. The sets: 2 to 12 tasks,
-/// UUniFast, periods of 10 to 1000 ticks evenly.
+/// Of sets that are exactly schedulable under np-EDF, how many Proposition 1 accepts, in per mille.
+/// The sets: 2 to 12 tasks, UUniFast, periods of 10 to 1000 ticks evenly.
 pub fn curve(total: f64, sets: u64, seed: u64) -> (u64, u64) {
     let effort = Effort::default();
     let (mut exact, mut accepted) = (0, 0);

@@ -1,4 +1,5 @@
-//! Arbitrary text for every parser: files that are right with a few places torn, doubled or overwritten, and words in a row.
+//! Arbitrary text for every parser: files that are right with a few places torn, doubled or
+//! overwritten, and words in a row.
 
 use super::graphs;
 use super::numbers::{Met, index, number, one_in};

@@ -1,5 +1,5 @@
-//! The limits of SCHED_DEADLINE on a machine: as read, else the kernel's defaults, and words for which
-//! is which.
+//! The limits of SCHED_DEADLINE on a machine: as read, else the kernel's defaults, and words for
+//! which is which.
 
 use asmp_analysis::TimeBase;
 use asmp_analysis::deadline::{Domain, ratio};

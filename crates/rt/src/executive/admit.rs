@@ -1,7 +1,9 @@
-//! Which periodic sets the np-EDF executive takes: those of which crate `analysis` proves that no job ends late.
+//! Which periodic sets the np-EDF executive takes: those of which crate `analysis` proves that no
+//! job ends late.
 //!
-//! Its test is exact (Jeffay, Stanat, Martel, RTSS 1991, deadline = period): for sporadic tasks and for any first start; for
-//! the offsets given it may refuse what would work. A refusal comes with a run that misses.
+//! Its test is exact (Jeffay, Stanat, Martel, RTSS 1991, deadline = period): for sporadic tasks and
+//! for any first start; for the offsets given it may refuse what would work. A refusal comes with a
+//! run that misses.
 
 use asmp_analysis::{
     Counterexample, Doubt, Effort, Inapplicable, Policy, Task, Utilisation, Verdict, budgets, schedulability,
