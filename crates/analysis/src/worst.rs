@@ -100,13 +100,14 @@ pub fn worst_schedule_svg(workload: &Workload, report: &Report) -> Result<Option
     let (releases, until_ticks, title) = match cpu.verdict.counterexample() {
         Some(found) => {
             let end = found.missed.and_then(|missed| missed.finished_ticks).or(found.by_ticks);
-            let end = end.unwrap_or(1_000_000_000);
+            let second_ticks = workload.time.ticks_per_ns().saturating_mul(1_000_000_000);
+            let end = end.unwrap_or(second_ticks);
             let here = |start: &Start| {
                 let task = cpu.tasks.iter().position(|index| *index == start.task)?;
                 Some(Start { task, ..*start })
             };
             let pattern = found.pattern.iter().filter_map(here).collect();
-            (Releases::Pattern(pattern), end + end / 20 + 1, "a deadline is missed")
+            (Releases::Pattern(pattern), end.saturating_add(end / 20 + 1), "a deadline is missed")
         }
         None => {
             let longest = set.iter().map(|task| task.period_ticks).max().unwrap_or(1);

@@ -69,3 +69,15 @@ pub fn perfetto_trace(run: &Run, record: &Record, time: TimeBase) -> String {
     text.push_str("]}\n");
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_back_from_its_json() {
+        for name in ["axis", "a \"b\" \\ c", "\u{0}\u{1b}\n\u{7f}\u{85}", "µ → 漢"] {
+            assert_eq!(serde_json::from_str::<String>(&quoted(name)).unwrap(), name);
+        }
+    }
+}
