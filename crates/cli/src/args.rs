@@ -1,5 +1,6 @@
 //! The command line. Parsing touches nothing; clap's own errors exit with 2.
 
+use crate::duration::{counting_time, duration};
 use asmp_host::{CpuSpec, Schedule};
 use asmp_measure::exchange::Format;
 use asmp_measure::experiment::Factor;
@@ -55,9 +56,9 @@ pub enum Command {
     /// Measure latency and overhead as the papers do; reports, comparisons, other tools' formats
     #[command(subcommand)]
     Measure(Measure),
-    /// Will it work, by computation alone: exit code 0 yes, 1 no, 2 wrong input, 3 unknown or does not apply
+    /// Compute whether a task set meets its deadlines; exit code 0 yes, 60 no, 61 unknown
     Analyze(Analyze),
-    /// Run a task set in the simulator: response times, misses, pictures; exit code 1 where a deadline is missed
+    /// Simulate a task set: response times, missed deadlines, pictures; exit code 60 on a miss
     Simulate(crate::simulate::Args),
     /// Boot parameters of candidate CPUs, in a drop-in of their own
     Boot {
@@ -216,9 +217,9 @@ pub struct Noise {
     pub name: Option<String>,
     #[arg(long, conflicts_with = "name")]
     pub cpus: Option<CpuSpec>,
-    /// Seconds to count; a terminal is refreshed every second
-    #[arg(short = 't', long = "time", value_name = "SECONDS", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub seconds: u64,
+    /// How long to count, with a unit (5s, 2min); a terminal is refreshed every second
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = counting_time)]
+    pub time: Duration,
     /// As JSON (also where the output is no terminal)
     #[arg(long)]
     pub json: bool,
@@ -393,22 +394,6 @@ pub enum TimeSource {
     Nanosleep,
 }
 
-/// `500us`, `1ms`, `2s`; a bare number is nanoseconds, as everywhere here.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time: 500us, 1ms, 2s");
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
-    let unit_ns = match &text[digits..] {
-        "" | "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        _ => return Err(wrong()),
-    };
-    let ns = number.checked_mul(unit_ns).filter(|ns| *ns > 0).ok_or_else(wrong)?;
-    Ok(Duration::from_nanos(ns))
-}
-
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Analyze {
@@ -420,11 +405,11 @@ pub struct Analyze {
 
 #[derive(Debug, Subcommand)]
 pub enum AnalyzeWhat {
-    /// How long each task may be under non-preemptive EDF (Proposition 1 of Yartek), and what room is left
+    /// Compute how long each task may run under non-preemptive EDF (Proposition 1 of Yartek)
     Budgets(crate::analyze::budgets::Args),
-    /// Which task on which CPU
+    /// Assign tasks to CPUs
     Place(crate::analyze::place::Args),
-    /// A data-flow graph: firings, deadlock, configuration granularity, memories, a schedule
+    /// Check a data-flow graph: firings, deadlock, memory sizes, granularity, a schedule
     Graph(crate::graph::Args),
 }
 

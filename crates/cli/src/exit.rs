@@ -18,9 +18,6 @@ pub fn failure(code: u8, message: impl Into<String>) -> anyhow::Error {
 }
 
 pub const UNEXPECTED: u8 = 1;
-/// `analyze` has the codes of its own question: can it work?
-pub const CANNOT_WORK: u8 = UNEXPECTED;
-pub const UNKNOWN: u8 = UNDONE;
 pub const USAGE: u8 = 2;
 pub const UNDONE: u8 = 3;
 pub const STRICT: u8 = 4;
@@ -38,18 +35,19 @@ pub const NO_LOAD: u8 = 51;
 pub const MIXED: u8 = 52;
 pub const NO_TIMERLAT: u8 = 53;
 pub const PARTIAL: u8 = 54;
+/// `analyze`, `simulate`: proven that it cannot work.
+pub const NOT_SCHEDULABLE: u8 = 60;
+/// `analyze`, `simulate`: no answer.
+pub const UNDECIDED: u8 = 61;
 pub const CANNOT_EXECUTE: u8 = 126;
 pub const NOT_FOUND: u8 = 127;
 
 /// The table of asmp(8), in its words.
 pub const TABLE: &[(u8, &str)] = &[
     (0, "done"),
-    (
-        UNEXPECTED,
-        "failed unexpectedly; whatever had been changed was undone; analyze: proven that it cannot work",
-    ),
-    (USAGE, "the command line is wrong; analyze: or a file is"),
-    (UNDONE, "the kernel refused a step; everything was undone; analyze: unknown, or does not apply"),
+    (UNEXPECTED, "failed unexpectedly; every change was undone"),
+    (USAGE, "the command line is wrong"),
+    (UNDONE, "the kernel refused a step; everything was undone"),
     (STRICT, "--strict, and something refuses to leave the partition; everything was undone"),
     (UNPROVED, "--tick require-off, and ticks were counted; everything was undone"),
     (NOT_UNDONE, "a step failed and not everything could be put back: run asmp restore"),
@@ -76,7 +74,7 @@ pub const TABLE: &[(u8, &str)] = &[
     (37, "refused: the IRQ belongs to another partition"),
     (38, "refused: the tick of the CPU cannot stop in this boot"),
     (39, "refused: a task became real-time inside and would take that to the system's CPUs (--force)"),
-    (BAD_FILE, "the partitions file is wrong"),
+    (BAD_FILE, "a file (partitions, task set, graph, output) is wrong, or cannot be read or written"),
     (NO_BOOT_DROP_IN, "boot: this machine takes no GRUB drop-ins"),
     (
         POLICY_REFUSED,
@@ -88,6 +86,8 @@ pub const TABLE: &[(u8, &str)] = &[
     (MIXED, "measure: runs of different kernels are not compared (--across-kernels)"),
     (NO_TIMERLAT, "measure: this kernel has no timerlat"),
     (PARTIAL, "measure: fewer samples than asked for; what was measured is kept"),
+    (NOT_SCHEDULABLE, "analyze: not schedulable, or the graph cannot run; simulate: a deadline was missed"),
+    (UNDECIDED, "analyze, simulate: unknown, or the test does not apply"),
     (CANNOT_EXECUTE, "run, exec: the command cannot be executed"),
     (NOT_FOUND, "run, exec: the command was not found"),
 ];

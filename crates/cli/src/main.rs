@@ -10,6 +10,7 @@ mod change;
 mod check;
 #[cfg(test)]
 mod conformance;
+mod duration;
 mod exit;
 mod file;
 mod graph;
@@ -18,6 +19,7 @@ mod measure;
 mod noise;
 mod run;
 mod simulate;
+mod table;
 
 use anyhow::Result;
 use args::{AnalyzeWhat, Cli, Command};

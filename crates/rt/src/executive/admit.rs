@@ -5,7 +5,7 @@
 //! contains a run that misses a deadline.
 
 use asmp_analysis::{
-    Counterexample, Doubt, Effort, Inapplicable, Task, Utilisation, Verdict, budgets, np_edf,
+    Counterexample, Doubt, Effort, Inapplicable, Policy, Task, Utilisation, Verdict, budgets, schedulability,
 };
 use std::cmp::Ordering;
 use std::fmt;
@@ -44,16 +44,17 @@ struct Miss<'a>(&'a Counterexample);
 
 impl fmt::Display for Miss<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Counterexample { pattern, by_ns, missed } = self.0;
+        // The tasks are made from whole nanoseconds: a tick is one.
+        let Counterexample { pattern, by_ticks: by_ns, missed } = self.0;
         match (missed, by_ns) {
             (Some(missed), _) => {
-                let (task, job, due_ns) = (missed.task, missed.job, missed.deadline_ns);
+                let (task, job, due_ns) = (missed.task, missed.job, missed.deadline_ticks);
                 write!(
                     f,
                     "task {task} is late: its job {job}, released at {} ns and due at {due_ns} ns, ",
-                    missed.release_ns
+                    missed.release_ticks
                 )?;
-                match missed.finished_ns {
+                match missed.finished_ticks {
                     Some(finished_ns) => write!(f, "ends at {finished_ns} ns")?,
                     None => write!(f, "ends later")?,
                 }
@@ -95,7 +96,7 @@ pub fn admit(set: &[Demand]) -> Result<(), AdmissionError> {
         let permille = (utilisation.approximate() * 1000.0) as u64;
         return Err(AdmissionError::Overload { permille: permille.saturating_add(1) });
     }
-    match np_edf::test(&tasks, &EFFORT) {
+    match schedulability(&tasks, Policy::NpEdf, &EFFORT) {
         Verdict::Schedulable => Ok(()),
         Verdict::NotSchedulable { counterexample } => Err(AdmissionError::Misses { counterexample }),
         Verdict::DoesNotApply { reason } => Err(AdmissionError::Inapplicable { reason }),
@@ -108,7 +109,7 @@ pub fn admit(set: &[Demand]) -> Result<(), AdmissionError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use asmp_analysis::{Policy, simulate};
+    use asmp_analysis::simulate;
 
     fn set(tasks: &[(u64, u64)]) -> Vec<Demand> {
         tasks.iter().map(|&(period_ns, budget_ns)| Demand { period_ns, budget_ns }).collect()
@@ -135,10 +136,18 @@ mod tests {
         let demands = set(&[(10 * MS, MS), (100 * MS, 10 * MS)]);
         let Err(AdmissionError::Misses { counterexample }) = admit(&demands) else { panic!("taken") };
         let missed = counterexample.missed.expect("a job");
-        assert_eq!((missed.task, missed.deadline_ns, missed.finished_ns), (0, 10 * MS + 1, Some(11 * MS)));
+        assert_eq!(
+            (missed.task, missed.deadline_ticks, missed.finished_ticks),
+            (0, 10 * MS + 1, Some(11 * MS))
+        );
         let tasks = [Task::new("0", MS, 10 * MS), Task::new("1", 10 * MS, 100 * MS)];
-        let again =
-            simulate::replay(&tasks, Policy::NpEdf, &counterexample.pattern, counterexample.by_ns, &EFFORT);
+        let again = simulate::replay(
+            &tasks,
+            Policy::NpEdf,
+            &counterexample.pattern,
+            counterexample.by_ticks,
+            &EFFORT,
+        );
         assert_eq!(again, Some(missed));
         assert_eq!(admit(&set(&[(10 * MS, MS), (100 * MS, 9 * MS + 1)])), Ok(()), "the longest that fits");
         assert!(admit(&set(&[(10 * MS, MS), (100 * MS, 9 * MS + 2)])).is_err());
