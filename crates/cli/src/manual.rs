@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Manual pages and help topics.
 //!
-//! Pages of section 8 come from the definitions that parse the command line and from the table of exit
-//! codes. asmp(7) and asmp-partitions(5) come from docs/man, and so do the topics of `asmp help`.
+//! Pages of section 8 come from the definitions that parse the command line and from the table of
+//! exit codes. asmp(7) and asmp-partitions(5) come from docs/man, and so do the topics of `asmp
+//! help`.
 
 use crate::args::Cli;
 use crate::exit::{self, BAD_FILE, USAGE, failure};
@@ -55,8 +56,8 @@ pub fn pages() -> Result<Vec<Page>> {
     Ok(pages)
 }
 
-/// The page with this name: `asmp-create.8`, `asmp-create`, `create`, `partitions`, `asmp.7`. Errors:
-/// exit code 2 with the names there are.
+/// The page with this name: `asmp-create.8`, `asmp-create`, `create`, `partitions`, `asmp.7`.
+/// Errors: exit code 2 with the names there are.
 pub fn page(name: &str) -> Result<String> {
     let pages = pages()?;
     let is_called = |page: &&Page| {
@@ -174,8 +175,8 @@ fn of_command(command: &Command, pages: &mut Vec<Page>) -> Result<()> {
     Ok(())
 }
 
-/// What `crate::examples` says below a command's help, as a section: what a command line does, and the
-/// line.
+/// What `crate::examples` says below a command's help, as a section: what a command line does, and
+/// the line.
 fn examples_of(command: &Command) -> String {
     let Some(text) = command.get_after_long_help().map(ToString::to_string) else { return String::new() };
     let mut prose = String::from("\n# EXAMPLES\n");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The small part of Markdown that docs/man is written in, as roff for manual pages and as plain text.
+//! The small part of Markdown that docs/man is written in, as roff for manual pages and as plain
+//! text.
 //!
 //! Headings (`#`, `##`), paragraphs, lists (`- term: text`, continued by two spaces), literal lines
 //! (indented by four spaces), and within a line `code` and **bold**. Nothing else.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The manual pages as a user gets them: they render without a warning, and they document every key of
-//! the partitions file and every exit code.
+//! The manual pages as a user gets them: they render without a warning, and they document every key
+//! of the partitions file and every exit code.
 
 use std::fs;
 use std::path::Path;
