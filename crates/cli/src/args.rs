@@ -160,16 +160,13 @@ pub enum Command {
         /// Example: asmp completions bash > /etc/bash_completion.d/asmp
         shell: clap_complete::Shell,
     },
-    /// Keep one CPU busy, for the proof of the tick
-    #[command(hide = true, name = "spin")]
-    Spin { milliseconds: u64 },
     /// Keep the caches of one CPU dirty, for the load FLOOD
     #[command(hide = true, name = "flood")]
     Flood { bytes: usize },
 }
 
 /// What changes partitions and can be planned.
-#[derive(Debug, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 pub enum Change {
     /// Make a partition that stays until it is destroyed
     ///
@@ -220,6 +217,20 @@ pub enum Change {
         /// Example: asmp remove motion --pid 4711 --force
         #[arg(long)]
         force: bool,
+    },
+    /// Move tasks or IRQ lines from one partition to another
+    ///
+    /// Tasks keep their policy. When they leave the second partition, they return to where they
+    /// were before the first.
+    #[command(after_long_help = examples::MOVE)]
+    Move {
+        #[command(flatten)]
+        members: Members,
+        /// The partition that they move to
+        ///
+        /// `asmp status` lists the names. Example: asmp move motion --pid 4711 --to audio
+        #[arg(long, value_name = "NAME")]
+        to: String,
     },
     /// Give a partition other CPUs while it runs
     ///
@@ -330,7 +341,7 @@ pub struct Shape {
     pub without: Vec<Aspect>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Create {
     /// Name of the new partition
     ///
@@ -341,7 +352,7 @@ pub struct Create {
     pub shape: Shape,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Members {
     /// The partition
     ///
@@ -363,13 +374,6 @@ pub struct Members {
     /// Example: --irq eth1
     #[arg(long = "irq", value_name = "NAME|N")]
     pub irqs: Vec<String>,
-}
-
-impl Members {
-    /// Task numbers, each with whether only that thread is meant.
-    pub fn tasks(&self) -> impl Iterator<Item = (i32, bool)> {
-        self.pids.iter().map(|pid| (*pid, false)).chain(self.tids.iter().map(|tid| (*tid, true)))
-    }
 }
 
 #[derive(Debug, Args)]

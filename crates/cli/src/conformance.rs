@@ -10,6 +10,7 @@ use asmp_shield::Shield;
 use clap::Parser;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 #[path = "../tests/guest/rows.rs"]
 mod rows;
@@ -19,7 +20,7 @@ const OTHER: Schedule = Schedule::Other { nice: 0 };
 
 /// A fake machine and the directory of our own files.
 struct Fake {
-    kernel: FakeKernel,
+    kernel: Arc<FakeKernel>,
     dir: tempfile::TempDir,
 }
 
@@ -27,7 +28,7 @@ impl Fake {
     fn new() -> Self {
         // In memory where that is to be had: a journal syncs at every line.
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        Self { kernel: FakeKernel::new(), dir }
+        Self { kernel: Arc::new(FakeKernel::new()), dir }
     }
 
     /// One `asmp` from its command line to its exit code.
@@ -36,10 +37,10 @@ impl Fake {
             0 => part.split_whitespace().map(str::to_owned).collect(),
             _ => vec![part.to_owned()],
         });
-        let shield = Shield::new(&self.kernel, Store::at(self.dir.path()));
+        let shield = Shield::new(self.kernel.clone(), Store::at(self.dir.path()));
         match Cli::try_parse_from(["asmp".to_owned()].into_iter().chain(words)) {
             Err(error) => u8::try_from(error.exit_code()).unwrap(),
-            Ok(cli) => crate::obey(&shield, cli.command).unwrap_or_else(|error| {
+            Ok(cli) => crate::dispatch(&shield, cli.command).unwrap_or_else(|error| {
                 println!("asmp {line}: {error:#}");
                 exit::code_of(&error)
             }),

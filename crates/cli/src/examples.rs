@@ -157,6 +157,11 @@ Examples:
   sudo asmp remove motion --irq eth1
       Give the lines of eth1 back to the system.";
 
+pub const MOVE: &str = "\
+Examples:
+  sudo asmp move motion --pid 4711 --to audio
+      Move process 4711 from partition motion to partition audio.";
+
 pub const RESIZE: &str = "\
 Examples:
   sudo asmp resize motion --cpus 3

@@ -4,7 +4,7 @@
 use asmp_host::cpuset::CpuListError;
 use asmp_measure::load::LoadError;
 use asmp_measure::run::RunError;
-use asmp_shield::{ChangeError, Refusal};
+use asmp_shield::{ChangeError, Refusal, StateError};
 
 /// An error with its exit code, for failures that no library enum covers.
 #[derive(Debug, thiserror::Error)]
@@ -142,8 +142,8 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
                 ChangeError::Strict { .. } => STRICT,
                 ChangeError::Unproved { .. } => UNPROVED,
                 ChangeError::NotUndone { .. } => NOT_UNDONE,
-                ChangeError::BadState { .. } => BAD_STATE,
-                ChangeError::Host(_) => UNEXPECTED,
+                ChangeError::State(StateError::Unreadable { .. }) => BAD_STATE,
+                ChangeError::Host(_) | ChangeError::State(StateError::Host(_)) => UNEXPECTED,
             };
         }
     }

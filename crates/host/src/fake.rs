@@ -8,10 +8,12 @@
 use crate::cpuset::{Cpu, CpuSet};
 use crate::kernel::Kernel;
 use crate::sched::Schedule;
+use crate::spin::Spinner;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 const MOUNT: &str = "/sys/fs/cgroup";
 const PF_KTHREAD: u64 = 0x0020_0000;
@@ -101,6 +103,7 @@ impl FakeKernel {
             files.insert(format!("/proc/irq/{irq}/effective_affinity_list").into(), cpus.to_owned());
             interrupts.push_str(&format!("{irq}: 0 0 0 0 PCI-MSI 0-edge {name}\n"));
         }
+        interrupts.push_str("LOC: 0 0 0 0 Local timer interrupts\n");
         files.insert("/proc/interrupts".into(), interrupts);
         for cpu in 0..4 {
             let dir = PathBuf::from(format!("/sys/devices/system/cpu/cpu{cpu}"));
@@ -567,6 +570,29 @@ impl Kernel for FakeKernel {
 
     fn delegate(&self, _mount: &Path, _on: bool) -> io::Result<()> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "the fake has no systemd"))
+    }
+
+    fn spin(&self, _most: Duration) -> io::Result<Box<dyn Spinner + '_>> {
+        self.start(SPINNER, SPINNER, "spinner", Schedule::Other { nice: 0 });
+        Ok(Box::new(FakeSpinner(self)))
+    }
+}
+
+/// The number of a spinner's task.
+const SPINNER: i32 = 9_000;
+
+/// A task of the fake that is there while this is.
+struct FakeSpinner<'a>(&'a FakeKernel);
+
+impl Spinner for FakeSpinner<'_> {
+    fn pid(&self) -> i32 {
+        SPINNER
+    }
+}
+
+impl Drop for FakeSpinner<'_> {
+    fn drop(&mut self) {
+        self.0.lock().tasks.remove(&SPINNER);
     }
 }
 

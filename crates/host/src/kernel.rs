@@ -6,10 +6,12 @@
 
 use crate::cpuset::CpuSet;
 use crate::sched::{self, Schedule};
+use crate::spin::{self, Spinner};
 use crate::systemd;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What this house asks of a kernel. All calls are synchronous; none retries.
 pub trait Kernel: Send + Sync {
@@ -49,6 +51,9 @@ pub trait Kernel: Send + Sync {
     /// Starts or stops the delegated systemd service whose cgroup holds our groups, in the cgroup tree at
     /// `mount`. Returns when its cgroup is there (or gone). Errors: systemd's own words.
     fn delegate(&self, mount: &Path, on: bool) -> io::Result<()>;
+
+    /// Starts a process that keeps a CPU busy for at most `most`.
+    fn spin(&self, most: Duration) -> io::Result<Box<dyn Spinner + '_>>;
 }
 
 /// The running kernel, its files below `root` (`/` but in tests of the readers).
@@ -147,5 +152,9 @@ impl Kernel for Linux {
 
     fn delegate(&self, mount: &Path, on: bool) -> io::Result<()> {
         if on { systemd::start(&self.at(mount)) } else { systemd::stop(&self.at(mount)) }
+    }
+
+    fn spin(&self, most: Duration) -> io::Result<Box<dyn Spinner + '_>> {
+        Ok(Box::new(spin::start(most)?))
     }
 }

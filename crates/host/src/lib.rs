@@ -14,6 +14,7 @@ pub mod kernel;
 pub mod knob;
 pub mod record;
 pub mod sched;
+mod spin;
 pub mod store;
 pub mod systemd;
 pub mod task;
@@ -26,6 +27,7 @@ pub use facts::Facts;
 pub use kernel::{Kernel, Linux};
 pub use knob::{Knob, Shape};
 pub use sched::Schedule;
+pub use spin::Spinner;
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
 //! The nouns: a partition, the state of all partitions, and the reasons for refusing a change.
 
+use crate::request::System;
+use crate::state::STATE_SCHEMA;
 use asmp_host::task::{Placed, TaskId};
 use asmp_host::{Cpu, CpuSet, Schedule, Shape};
 use serde::{Deserialize, Serialize};
@@ -207,9 +209,6 @@ pub struct State {
     pub refused: BTreeMap<PathBuf, String>,
 }
 
-/// Version of the state's layout; another one is refused.
-pub const STATE_SCHEMA: u32 = 1;
-
 impl Default for State {
     fn default() -> Self {
         Self {
@@ -229,6 +228,12 @@ impl State {
         self.partitions.is_empty() && self.irq_home.is_none()
     }
 
+    /// Settings of the system outside the partitions.
+    pub fn system(&self) -> System {
+        System { irq_home: self.irq_home.clone() }
+    }
+
+    /// Errors: `NoPartition`, with the names there are.
     pub fn partition(&self, name: &str) -> Result<&Partition, Refusal> {
         self.partitions.iter().find(|partition| partition.name == name).ok_or_else(|| Refusal::NoPartition {
             name: name.to_owned(),

@@ -2,7 +2,8 @@
 
 use crate::partition::{Aspect, Original, Partition, Refusal, Smt, State, Tick, shielded};
 use crate::plan::{Action, Base, IfRefused, plan};
-use crate::request::{Wish, create, destroy, remove_task, resize};
+use crate::request::{Caller, Spec};
+use crate::rules::{Wish, check_machine, create, destroy, remove_task, resize};
 use crate::target::targets;
 use asmp_host::cgroup::Hierarchy;
 use asmp_host::facts::Cpus;
@@ -59,19 +60,14 @@ fn machine() -> Facts {
 }
 
 fn wish(name: &str, cpus: &str) -> Wish {
-    Wish {
-        name: name.into(),
-        cpus: cpus.parse().unwrap(),
-        irqs: vec![],
-        irq_priority: None,
-        tick: Tick::Off,
-        smt: Smt::Idle,
-        without: Vec::new(),
-        strict: false,
-        created_s: 0,
-        created_by: "test".into(),
-        owner: None,
-    }
+    let caller = Caller { uid: 0, user: "somebody".into(), command: "test".into(), time_s: 0 };
+    Wish::new(name, &Spec::of(cpus.parse().unwrap()), &caller, None)
+}
+
+fn wish_with(name: &str, cpus: &str, edit: impl FnOnce(&mut Spec)) -> Wish {
+    let mut wish = wish(name, cpus);
+    edit(&mut wish.spec);
+    wish
 }
 
 fn with(facts: &Facts, partitions: &[(&str, &str)]) -> State {
@@ -86,9 +82,8 @@ fn every_unfit_machine_is_refused_for_its_own_reason() {
     let refused = |change: fn(&mut Facts)| {
         let mut facts = machine();
         change(&mut facts);
-        create(&facts, &State::default(), &wish("a", "3")).unwrap_err()
+        check_machine(&facts).unwrap_err()
     };
-    assert_eq!(refused(|facts| facts.root = false), Refusal::NotRoot);
     assert_eq!(refused(|facts| facts.cgroups.mount = None), Refusal::NoCgroupV2);
     assert_eq!(refused(|facts| facts.cgroups.controllers.clear()), Refusal::NoCpuset);
     assert!(matches!(
@@ -108,7 +103,7 @@ fn every_unfit_machine_is_refused_for_its_own_reason() {
 fn a_backported_partition_counts_more_than_the_version() {
     let mut facts = machine();
     facts.release = "5.14.0-500.el9".into();
-    assert!(create(&facts, &State::default(), &wish("a", "3")).is_ok());
+    assert!(check_machine(&facts).is_ok());
 }
 
 #[test]
@@ -124,10 +119,10 @@ fn every_unfit_wish_is_refused_for_its_own_reason() {
     assert!(matches!(refused(wish("..", "2")), Refusal::BadName { .. }));
     assert!(matches!(refused(wish("a", "2")), Refusal::NameTaken { .. }));
     let irqs = vec!["eth1".to_owned()];
-    assert!(matches!(refused(Wish { irqs, ..wish("b", "2") }), Refusal::UnknownIrq { .. }));
-    let tick = Tick::RequireOff;
-    assert!(matches!(refused(Wish { tick, ..wish("b", "0") }), Refusal::TickNotCandidate { .. }));
-    assert!(matches!(destroy(&facts, &state, "b").unwrap_err(), Refusal::NoPartition { .. }));
+    assert!(matches!(refused(wish_with("b", "2", |spec| spec.irqs = irqs)), Refusal::UnknownIrq { .. }));
+    let required = wish_with("b", "0", |spec| spec.tick = Tick::RequireOff);
+    assert!(matches!(refused(required), Refusal::TickNotCandidate { .. }));
+    assert!(matches!(destroy(&state, "b").unwrap_err(), Refusal::NoPartition { .. }));
     assert!(matches!(
         resize(&facts, &state, "a", &"0-3".parse().unwrap()).unwrap_err(),
         Refusal::LastCpu { .. }
@@ -151,7 +146,7 @@ fn smt_siblings_go_out_of_use_with_their_core() {
     let made = |state: &State, wish: &Wish| create(&facts, state, wish);
     let idle = made(&State::default(), &wish("a", "3")).unwrap();
     assert_eq!((idle[0].cpus.to_string(), idle[0].idle_cpus.to_string()), ("3".into(), "2".into()));
-    let shared = Wish { smt: Smt::Share, ..wish("a", "3") };
+    let shared = wish_with("a", "3", |spec| spec.smt = Smt::Share);
     assert!(made(&State::default(), &shared).unwrap()[0].idle_cpus.is_empty());
     let state = State { partitions: made(&State::default(), &shared).unwrap(), ..State::default() };
     assert!(matches!(made(&state, &wish("b", "2")), Err(Refusal::Sibling { .. })));
@@ -222,7 +217,7 @@ fn a_line_asked_for_by_name_must_come_and_others_may_refuse_to_go() {
     let facts = machine();
     let base = Base::of(&facts).unwrap();
     let irqs = vec!["24".to_owned()];
-    let after = create(&facts, &State::default(), &Wish { irqs, ..wish("a", "3") }).unwrap();
+    let after = create(&facts, &State::default(), &wish_with("a", "3", |spec| spec.irqs = irqs)).unwrap();
     let plan = plan(&facts, &base, &State::default(), after, None);
     let of = |irq: u32| {
         let knob = knob::irq_affinity(irq);
@@ -271,7 +266,7 @@ fn what_this_boot_cannot_do_is_said_with_its_cure() {
 #[test]
 fn timers_are_kept_at_home_where_the_kernel_would_move_them() {
     let wanted = |facts: &Facts, without: &[Aspect]| {
-        let wish = Wish { without: without.to_vec(), ..wish("a", "3") };
+        let wish = wish_with("a", "3", |spec| spec.without = without.to_vec());
         let after = create(facts, &State::default(), &wish).unwrap();
         let targets = targets(facts, &after, None, &BTreeMap::new());
         targets.get(&knob::timer_migration()).map(|target| target.wanted.clone())
@@ -307,14 +302,14 @@ fn a_thread_that_leaves_goes_to_where_its_process_came_from() {
         group: "/asmp/a/rt".into(),
         zombie: false,
     };
-    remove_task(&facts, &mut state, "a", &thread, true).unwrap();
+    remove_task(&mut state, "a", &thread, true).unwrap();
     let home = |tid| {
         let found = state.partitions[0].tasks.iter().find(|placed| placed.task == id(tid));
         found.map(|placed| placed.from.display().to_string())
     };
     assert_eq!(home(77).as_deref(), Some("/user.slice"));
     let stranger = Task { id: id(78), process: 78, ..thread };
-    remove_task(&facts, &mut state, "a", &stranger, true).unwrap();
+    remove_task(&mut state, "a", &stranger, true).unwrap();
     let root = state.partitions[0].tasks.iter().find(|placed| placed.task == id(78)).unwrap();
     assert_eq!(root.from, std::path::Path::new("/"), "born inside, nobody knows from whom");
 }

@@ -6,7 +6,7 @@
 
 use super::subject::{self, Ready};
 use crate::args::{Series, Shape, TimeSource};
-use crate::change::{adopt_kernel_threads, now_s, prove_ticks, wish};
+use crate::change::{caller, changer};
 use crate::exit::{BAD_FILE, PARTIAL, UNEXPECTED, failure};
 use anyhow::{Context, Result};
 use asmp_host::{Cpu, CpuSet, CpuSpec, Facts, Kernel, Schedule, clock, counters, task};
@@ -17,10 +17,7 @@ use asmp_measure::probe::{Probe, Task, calibrate};
 use asmp_measure::run::{self, Experiment, Kind, Machine, Provenance, RUN_SCHEMA, Run, Source, Totals};
 use asmp_measure::sample::Writer;
 use asmp_measure::{report, run::Base as BaseTime, spaces};
-use asmp_shield::plan::Base;
-use asmp_shield::{
-    Action, Aspect, Partition, Plan, Refusal, Shield, Smt, State, SystemIrqs, Terms, Tick, request,
-};
+use asmp_shield::{Action, Aspect, ChangeError, Plan, Refusal, Request, Shield, System, Tick};
 use indicatif::{ProgressBar, ProgressStyle};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::BTreeMap;
@@ -96,7 +93,7 @@ pub struct Case {
 
 /// Everything that stays the same over one series.
 pub struct Plant<'a> {
-    pub shield: &'a Shield<'a>,
+    pub shield: &'a Shield,
     pub kernel: &'a dyn Kernel,
     pub what: What,
     pub series: &'a Series,
@@ -135,14 +132,17 @@ pub fn measure(shield: &Shield, series: &Series, what: What) -> Result<u8> {
 
 impl<'a> Plant<'a> {
     /// Refuses what cannot be measured here before anything is changed; makes the directory.
-    pub fn new(shield: &'a Shield<'a>, series: &'a Series, what: What) -> Result<Self> {
+    pub fn new(shield: &'a Shield, series: &'a Series, what: What) -> Result<Self> {
         let kernel = shield.kernel();
         let facts = Facts::read(kernel)?;
-        request::check_machine(&facts)?;
+        changer(kernel)?;
         let cpu = one_cpu(&facts, &series.cpu)?;
         let sources = subject::sources(kernel, what, cpu)?;
         refuse_early(shield, series, cpu)?;
-        let dir = series.output.clone().unwrap_or_else(|| PathBuf::from(format!("measure-{}", now_s())));
+        let dir = series
+            .output
+            .clone()
+            .unwrap_or_else(|| PathBuf::from(format!("measure-{}", caller(kernel).time_s)));
         std::fs::create_dir(&dir)
             .map_err(|error| failure(BAD_FILE, format!("{}: {error}", dir.display())))?;
         let stop = Arc::new(AtomicBool::new(false));
@@ -197,8 +197,9 @@ fn refuse_early(shield: &Shield, series: &Series, cpu: Cpu) -> Result<()> {
         return Err(Refusal::TakenCpus { cpus, owner }.into());
     }
     for kind in series.kinds.iter().filter(|kind| matches!(kind, Kind::Aon | Kind::Aoff)) {
-        let shape = shape(*kind, cpu, &[]);
-        shield.plan(|facts, state| request::create(facts, state, &wish("measure", &shape, None)), false)?;
+        let spec = shape(*kind, cpu, &[]).into();
+        let request = Request::Run { name: "measure".to_owned(), spec, owner: None };
+        shield.plan(&request, &caller(shield.kernel()))?;
     }
     let loads = series.loads.iter().any(|load| *load != Load::Idl);
     if loads && std::process::Command::new("stress-ng").arg("--version").output().is_err() {
@@ -212,8 +213,13 @@ fn shape(kind: Kind, cpu: Cpu, without: &[Aspect]) -> Shape {
         cpus: CpuSpec::List(CpuSet::from_iter([cpu])),
         irqs: Vec::new(),
         irq_priority: None,
-        tick: if kind == Kind::Aoff { Tick::RequireOff } else { Tick::Keep },
-        smt: Smt::Idle,
+        // What is tried without a step of the plan may tick for it.
+        tick: match kind {
+            Kind::Aoff if without.is_empty() => Tick::RequireOff,
+            Kind::Aoff => Tick::Off,
+            _ => Tick::Keep,
+        },
+        smt: asmp_shield::Smt::Idle,
         strict: false,
         without: without.to_vec(),
     }
@@ -359,41 +365,32 @@ impl Plant<'_> {
         let kind = case.kind;
         let here = CpuSet::from_iter([self.cpu]);
         let elsewhere = self.online.difference(&here);
-        let outcome = match kind {
+        let request = match kind {
             Kind::N => return Ok(Vec::new()),
             Kind::Rw | Kind::Rb => {
-                let home = if kind == Kind::Rw { &here } else { &elsewhere };
-                let terms = Terms { irqs: SystemIrqs::KeepTo(home), ..Terms::default() };
-                self.shield.change(|_, state| Ok(state.partitions.clone()), terms)?
+                let home = if kind == Kind::Rw { here } else { elsewhere };
+                Request::System(System { irq_home: Some(home) })
             }
-            Kind::Aon | Kind::Aoff => {
-                let owner = task::identify(self.kernel, std::process::id() as i32);
-                let shape = shape(kind, self.cpu, &case.without);
-                let kernel = self.kernel;
-                let decide = |facts: &Facts, state: &mut State| {
-                    let mut after = request::create(facts, state, &wish(name, &shape, owner))?;
-                    adopt_kernel_threads(kernel, facts, state, &mut after);
-                    Ok(after)
-                };
-                let proof =
-                    |facts: &Facts, base: &Base, after: &[Partition]| prove_ticks(kernel, facts, base, after);
-                let proven = kind == Kind::Aoff && case.without.is_empty();
-                let proof: Option<asmp_shield::Proof> = proven.then_some(&proof);
-                self.shield.change(decide, Terms { proof, ..Terms::default() })?
-            }
+            Kind::Aon | Kind::Aoff => Request::Run {
+                name: name.to_owned(),
+                spec: shape(kind, self.cpu, &case.without).into(),
+                owner: task::identify(self.kernel, std::process::id() as i32),
+            },
         };
+        let outcome = self.shield.change(&request, &caller(self.kernel))?;
         Ok(settings(&outcome.plan))
     }
 
     fn undo(&self, kind: Kind, name: &str) -> Result<()> {
-        let terms = Terms { demote: true, irqs: SystemIrqs::Anywhere, ..Terms::default() };
-        let without = |_: &Facts, state: &mut State| {
-            Ok(state.partitions.iter().filter(|partition| partition.name != name).cloned().collect())
+        let request = match kind {
+            Kind::N => return Ok(()),
+            Kind::Rw | Kind::Rb => Request::System(System::default()),
+            Kind::Aon | Kind::Aoff => Request::Destroy { name: Some(name.to_owned()), demote: true },
         };
-        if kind != Kind::N {
-            self.shield.change(without, terms).context("the measurement's settings could not be undone")?;
+        match self.shield.change(&request, &caller(self.kernel)) {
+            Err(ChangeError::Refused(Refusal::NoPartition { .. })) | Ok(_) => Ok(()),
+            Err(error) => Err(error).context("the measurement's settings could not be undone"),
         }
-        Ok(())
     }
 
     fn run(
@@ -418,7 +415,7 @@ impl Plant<'_> {
             Experiment::Overhead => Window::Turn,
         };
         let before = self.counters();
-        let (started_s, started) = (now_s(), Instant::now());
+        let (started_s, started) = (caller(self.kernel).time_s, Instant::now());
         let bar = self.bar(&case.name);
         let collected = collect(subject, from, window, writer, |samples| {
             bar.set_position(samples);

@@ -6,13 +6,12 @@ use crate::args::TimeSource;
 use crate::exit::{NO_TIMERLAT, UNEXPECTED, USAGE, failure};
 use anyhow::Result;
 use asmp_host::record::{Handler, Recorder};
-use asmp_host::{Cpu, CpuSet, Facts, Kernel, task};
+use asmp_host::{Cpu, CpuSet, Kernel};
 use asmp_measure::collect::{From, Subject};
 use asmp_measure::probe::Probe;
 use asmp_measure::run::{Kind, Source};
 use asmp_measure::timerlat::Periods;
-use asmp_shield::plan::Base;
-use asmp_shield::{Refusal, State, Terms, request};
+use asmp_shield::{Members, Request};
 use std::path::Path;
 use std::time::Duration;
 
@@ -150,13 +149,9 @@ impl Plant<'_> {
             Kind::N => return Ok(false),
             Kind::Rw | Kind::Rb => {}
             Kind::Aon | Kind::Aoff => {
-                let decide = |facts: &Facts, state: &mut State| {
-                    let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
-                    let unknown = |_| Refusal::UnknownTask { tid: probe.tid };
-                    let thread = task::read(self.kernel, probe.tid).map_err(unknown)?;
-                    request::add_task(facts, state, name, &thread, true, Vec::new(), &base.in_tree())
-                };
-                self.shield.change(decide, Terms::default())?;
+                let members = Members { tids: vec![probe.tid], ..Members::default() };
+                let request = Request::Add { name: name.to_owned(), members };
+                self.shield.change(&request, &crate::change::caller(self.kernel))?;
             }
         }
         self.pin(probe)?;
