@@ -24,8 +24,8 @@ trap 'rm -rf "$share"' EXIT
 cd "$top"
 target=${CARGO_TARGET_DIR:-target}
 cargo build --release --quiet -p asmp -p asmp-rt-c
-cargo build --release --quiet -p asmp-rt --examples
-cp "$target"/release/{asmp,asmp-rtf} "$target"/release/examples/{in_partition,containment} "$share"
+cargo build --release --quiet -p asmp-rt -p asmp-shield --examples
+cp "$target"/release/{asmp,asmp-rtf} "$target"/release/examples/{in_partition,containment,create} "$share"
 runner=$(cargo test --release --no-run --message-format=json -p asmp --test guest 2>/dev/null |
     sed -n 's/.*"name":"guest".*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
 cp "$runner" "$share/guest-tests"

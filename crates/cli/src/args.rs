@@ -160,6 +160,9 @@ pub enum Command {
         /// Example: asmp completions bash > /etc/bash_completion.d/asmp
         shell: clap_complete::Shell,
     },
+    /// Keep one CPU busy, to see what disturbs it
+    #[command(hide = true, name = "spin")]
+    Spin { milliseconds: u64 },
     /// Keep the caches of one CPU dirty, for the load FLOOD
     #[command(hide = true, name = "flood")]
     Flood { bytes: usize },

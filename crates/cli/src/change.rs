@@ -72,7 +72,7 @@ fn request(change: &Change) -> Result<Request> {
         }
         Change::Apply { file, .. } => Request::Apply { declaration: file::read(&file)? },
         Change::Repair { name } => Request::Repair { name },
-        Change::Restore => Request::Restore,
+        Change::Restore => Request::Restore {},
     })
 }
 

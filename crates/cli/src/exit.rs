@@ -81,6 +81,7 @@ pub const TABLE: &[(u8, &str)] = &[
     (BAD_FILE, "the partitions file is invalid, or a file cannot be read or written"),
     (NO_BOOT_DROP_IN, "boot: this machine has no directory for GRUB drop-ins"),
     (POLICY_REFUSED, "the kernel refused the scheduling policy; run and exec started no command"),
+    (44, "refused: other threads of the process are in the partition that the thread would leave"),
     (BAD_RUN, "measure: the input is not a complete run or not a histogram"),
     (NO_LOAD, "measure: a load did not start or ended early"),
     (MIXED, "measure: the runs are of different kernels; --across-kernels accepts them"),
@@ -112,6 +113,7 @@ fn of_refusal(refusal: &Refusal) -> u8 {
         Refusal::TakenIrq { .. } => 37,
         Refusal::TickNotCandidate { .. } => 38,
         Refusal::RealTimeInside { .. } => 39,
+        Refusal::Inseparable { .. } => 44,
         Refusal::BadPriority { .. } => USAGE,
     }
 }

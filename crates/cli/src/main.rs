@@ -26,6 +26,7 @@ use args::{AnalyzeWhat, Cli, Command};
 use asmp_shield::Shield;
 use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 fn main() -> ExitCode {
     let shield = Shield::of_this_machine();
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
             _ => ExitCode::from(code),
         },
         Err(error) => {
-            eprintln!("asmp: {error:#}");
+            eprintln!("asmp: {}", print::chain(&error));
             for line in change::details(&error) {
                 eprintln!("  {line}");
             }
@@ -75,6 +76,7 @@ fn dispatch(shield: &Shield, command: Command) -> Result<u8> {
             println!("{} pages in {}", manual::write_all(&dir)?, dir.display())
         }
         Command::Man { name, all: None } => print!("{}", manual::page(&name)?),
+        Command::Spin { milliseconds } => spin(Duration::from_millis(milliseconds)),
         Command::Flood { bytes } => asmp_measure::load::flood_for_ever(bytes)?,
     }
     Ok(0)
@@ -91,4 +93,11 @@ fn status(shield: &Shield, name: Option<&str>, json: bool) -> Result<u8> {
         print::status(&status, change::caller(shield.kernel()).time_s);
     }
     Ok(if status.holds() { 0 } else { exit::VIOLATED })
+}
+
+fn spin(time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        std::hint::spin_loop();
+    }
 }

@@ -252,3 +252,28 @@ fn ago(seconds: u64) -> String {
         _ => format!("{} days", seconds / 86_400),
     }
 }
+
+/// An error with its causes in one line. A cause that the text already ends with is not repeated:
+/// errors of kernel files hold the kernel's reason in their own sentence.
+pub fn chain(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.as_str() {
+        "" => cause,
+        text if text.ends_with(&cause) => text.to_owned(),
+        text => format!("{text}: {cause}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use asmp_shield::ChangeError;
+
+    #[test]
+    fn the_kernels_reason_is_printed_once_however_many_errors_hold_it() {
+        let refused = asmp_host::Error::busy("/sys/x".as_ref(), "write");
+        let reason = "/sys/x: cannot write: Device or resource busy (os error 16)";
+        let error = anyhow::Error::new(ChangeError::from(refused));
+        assert_eq!(chain(&error), reason);
+        assert_eq!(chain(&error.context("create")), format!("create: {reason}"));
+    }
+}

@@ -53,7 +53,7 @@ pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
         }
         Err(error) => {
             let error = anyhow::Error::new(error).context(format!("partition {name} could not be undone"));
-            eprintln!("asmp: {error:#}");
+            eprintln!("asmp: {}", print::chain(&error));
             return Ok(code_of(&error));
         }
     }

@@ -12,6 +12,7 @@ mod guest {
     pub mod enter;
     pub mod huge;
     pub mod lab;
+    pub mod library;
     pub mod matrix;
     pub mod measure;
     pub mod rows;
@@ -28,6 +29,7 @@ fn main() {
     let tests = [
         guest::matrix::all(),
         guest::tasks::all(),
+        guest::library::all(),
         guest::enter::all(),
         guest::containment::all(),
         guest::drift::all(),

@@ -3,9 +3,8 @@
 //! does not survive a reboot either.
 
 use crate::{Error, Result};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,7 +15,8 @@ pub struct Store {
     dir: PathBuf,
 }
 
-/// Held by the one writer; released when dropped or when the process dies (`flock(2)`).
+/// Held by the one writer; released when dropped or when the process dies. `flock(2)`, as
+/// [`File::try_lock`] does it on Linux: whatever else locks the file so (`flock(1)`) is waited for too.
 #[derive(Debug)]
 pub struct Lock {
     _file: File,
@@ -48,13 +48,11 @@ impl Store {
             .map_err(Error::io(&path, "open"))?;
         let deadline = Instant::now() + patience;
         loop {
-            // SAFETY: flock takes an open descriptor and no memory; `file` keeps it open.
-            if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-                return Ok(Some(Lock { _file: file }));
-            }
-            let error = io::Error::last_os_error();
-            if !matches!(error.raw_os_error(), Some(libc::EWOULDBLOCK | libc::EINTR)) {
-                return Err(Error::io(&path, "lock")(error));
+            match file.try_lock() {
+                Ok(()) => return Ok(Some(Lock { _file: file })),
+                Err(TryLockError::WouldBlock) => {}
+                Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(TryLockError::Error(error)) => return Err(Error::io(&path, "lock")(error)),
             }
             if Instant::now() >= deadline {
                 return Ok(None);

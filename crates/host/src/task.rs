@@ -48,6 +48,11 @@ pub struct Placed {
     pub real_time: Vec<TaskId>,
 }
 
+/// The directory of a thread, also of one that is no main thread: `/proc/TID`.
+pub fn task_path(tid: i32) -> PathBuf {
+    PathBuf::from(format!("/proc/{tid}"))
+}
+
 // include/linux/sched.h
 const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
 const PF_KTHREAD: u64 = 0x0020_0000;
@@ -64,9 +69,12 @@ fn after_command<'a>(path: &Path, stat: &'a str) -> Result<(&'a str, Vec<&'a str
 
 /// The value of one `Name:\tvalue` line of /proc/PID/status.
 fn status_line<'a>(path: &Path, status: &'a str, name: &str) -> Result<&'a str> {
-    status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim).ok_or_else(
-        || Error::Content { path: path.to_owned(), text: name.to_owned(), expected: "a line of it" },
-    )
+    let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.map(str::trim).ok_or_else(|| Error::Content {
+        path: path.to_owned(),
+        text: format!("no line {name}"),
+        expected: "a task's status",
+    })
 }
 
 /// One task by thread number. Errors: `is_missing()` where there is none.

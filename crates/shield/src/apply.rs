@@ -10,8 +10,8 @@ use crate::plan::{Action, Base, IfRefused, Plan, Step};
 use asmp_host::cgroup;
 use asmp_host::store::Journal;
 use asmp_host::systemd;
-use asmp_host::task::{self, TaskId};
-use asmp_host::{CpuSet, Error, Facts, Kernel, Knob, Result, Schedule};
+use asmp_host::task::{self, TaskId, task_path};
+use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Knob, Result, Schedule, kind_of};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -130,19 +130,15 @@ fn is_refusal(error: &Error) -> bool {
 
 /// The kernel's error number in the words of this field.
 fn reason(error: &Error) -> String {
-    match error.errno() {
-        Some(EIO | EPERM) if error.to_string().contains("/proc/irq/") => {
-            let name = if error.errno() == Some(EIO) { "EIO" } else { "EPERM" };
+    match error.kind() {
+        kind @ (ErrorKind::Device | ErrorKind::NotPermitted) if error.path().starts_with("/proc/irq") => {
+            let name = if kind == ErrorKind::Device { "EIO" } else { "EPERM" };
             format!("the kernel manages its affinity itself and lets nobody change it ({name})")
         }
-        _ if error.is_missing() => "it is gone".to_owned(),
+        ErrorKind::Missing | ErrorKind::Ended => "it is gone".to_owned(),
         _ => error.to_string(),
     }
 }
-
-const EPERM: i32 = 1;
-const EIO: i32 = 5;
-const EBUSY: i32 = 16;
 
 fn take(
     kernel: &dyn Kernel,
@@ -264,15 +260,11 @@ fn undo_one(kernel: &dyn Kernel, base: &Base, undo: &Undo) -> Result<()> {
 fn set_patiently(kernel: &dyn Kernel, knob: &Knob, to: &str) -> Result<()> {
     for _ in 0..100 {
         match knob.set(kernel, to) {
-            Err(error) if error.errno() == Some(EBUSY) => std::thread::sleep(Duration::from_millis(20)),
+            Err(error) if error.is_busy() => std::thread::sleep(Duration::from_millis(20)),
             other => return other,
         }
     }
     knob.set(kernel, to)
-}
-
-fn task_path(tid: i32) -> PathBuf {
-    PathBuf::from(format!("/proc/{tid}"))
 }
 
 fn delegate(kernel: &dyn Kernel, base: &Base, on: bool) -> Result<()> {
@@ -293,8 +285,8 @@ fn make_group(kernel: &dyn Kernel, path: &Path, threaded: bool) -> Result<()> {
 fn remove_group(kernel: &dyn Kernel, path: &Path) -> Result<()> {
     for _ in 0..100 {
         match kernel.remove_dir(path) {
-            Err(error) if error.raw_os_error() == Some(EBUSY) => {
-                std::thread::sleep(Duration::from_millis(20))
+            Err(error) if kind_of(&error) == ErrorKind::Busy => {
+                std::thread::sleep(Duration::from_millis(20));
             }
             other => return other.map_err(Error::io(path, "remove the group")),
         }

@@ -54,7 +54,7 @@ pub(crate) fn decide(
             name.as_ref().map(|name| state.partition(name)).transpose()?;
             state.partitions.clone()
         }
-        Request::Restore => {
+        Request::Restore {} => {
             system = System::default();
             Vec::new()
         }
@@ -131,6 +131,9 @@ fn pass(
     for (tid, alone) in members.tasks() {
         let task = find_task(kernel, tid, alone)?;
         must_be_inside(facts, &task, from)?;
+        if alone {
+            must_be_separable(kernel, &task, from)?;
+        }
         for state in [&mut *state, &mut now] {
             rules::record_born_inside(state, from, &task, alone)?;
         }
@@ -167,6 +170,21 @@ fn must_be_inside(facts: &Facts, task: &Task, name: &str) -> Result<(), Refusal>
     }
     let command = task.command.clone();
     Err(Refusal::NotInside { tid: task.id.tid, command, partition: name.to_owned() })
+}
+
+/// A thread takes its whole process along to another partition (cgroup v2 moves single threads only
+/// within one domain), so no other thread of the process may be on shielded CPUs.
+fn must_be_separable(kernel: &dyn Kernel, thread: &Task, from: &str) -> Result<(), Refusal> {
+    let threads = task::threads(kernel, thread.process).unwrap_or_default();
+    let mut others = threads.iter().filter(|other| other.id != thread.id);
+    match others.find(|other| other.group.ends_with("rt")) {
+        None => Ok(()),
+        Some(_) => Err(Refusal::Inseparable {
+            tid: thread.id.tid,
+            process: thread.process,
+            partition: from.to_owned(),
+        }),
+    }
 }
 
 /// A process is named by its main thread; without `alone` a thread's number means its process.

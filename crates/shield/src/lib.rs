@@ -11,6 +11,7 @@ mod apply;
 mod decide;
 pub mod declare;
 pub mod doctor;
+pub mod membership;
 mod moving;
 pub mod partition;
 pub mod plan;
@@ -23,6 +24,8 @@ mod target;
 mod text;
 pub mod verify;
 
+#[cfg(test)]
+mod scale_tests;
 #[cfg(test)]
 mod tests;
 

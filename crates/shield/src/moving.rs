@@ -9,17 +9,11 @@ use crate::apply::{Undo, Way};
 use crate::partition::Partition;
 use crate::plan::{Action, Base, Plan};
 use asmp_host::cgroup::{self, Groups};
-use asmp_host::task::{self, Placed, TaskId};
-use asmp_host::{CpuSet, Error, Facts, Kernel, Result, Schedule};
+use asmp_host::task::{self, Placed, TaskId, task_path};
+use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Result, Schedule, kind_of};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-
-const EPERM: i32 = 1;
-const ESRCH: i32 = 3;
-const EBUSY: i32 = 16;
-const EINVAL: i32 = 22;
-const EOPNOTSUPP: i32 = 95;
 
 /// A thread that became real-time inside a partition and is about to leave it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -74,7 +68,7 @@ fn demote(kernel: &dyn Kernel, leavers: &[Leaver], way: &mut Way) -> Result<()> 
         way.note(Undo::SetPolicy { task: leaver.task, to: leaver.policy })?;
         let path = task_path(leaver.task.tid);
         match kernel.set_schedule(leaver.task.tid, &Schedule::Other { nice: 0 }) {
-            Err(error) if error.raw_os_error() != Some(ESRCH) => {
+            Err(error) if kind_of(&error) != ErrorKind::Ended => {
                 return Err(Error::io(&path, "take the real-time policy of")(error));
             }
             _ => {}
@@ -107,8 +101,8 @@ fn refuge(kernel: &dyn Kernel, base: &Base) -> PathBuf {
 /// Moves a process to `home`; where that group is gone or takes none, to the refuge, then to the root.
 pub fn move_home(kernel: &dyn Kernel, base: &Base, process: i32, home: &Path) -> Result<()> {
     let cannot_take = |error: &Error| {
-        error.errno() != Some(ESRCH)
-            && (error.is_missing() || matches!(error.errno(), Some(EBUSY | EOPNOTSUPP | EPERM)))
+        use ErrorKind::{Busy, Missing, NotPermitted, Unsupported};
+        matches!(error.kind(), Missing | Busy | Unsupported | NotPermitted)
     };
     let refuge = refuge(kernel, base);
     match cgroup::move_process(kernel, process, home) {
@@ -125,7 +119,7 @@ fn absolute(base: &Base, group: &Path) -> PathBuf {
 }
 
 fn ended(tid: i32) -> Error {
-    Error::io(&task_path(tid), "move")(std::io::Error::from_raw_os_error(ESRCH))
+    Error::ended(&task_path(tid), "move")
 }
 
 pub fn move_in(
@@ -142,20 +136,35 @@ pub fn move_in(
     let now = task::read(kernel, tid)?;
     let process = task::identify(kernel, now.process).ok_or_else(|| ended(tid))?;
     let here = absolute(base, &now.group);
-    if !placed.alone {
-        way.note(Undo::Move { task: process, alone: false, to: here })?;
+    let alone = placed.alone.then_some(placed.task);
+    hop_in(kernel, groups, &here, process, alone, &mut |undo| way.note(undo))
+}
+
+/// Moves a process that is in the group `here` into a partition, or its thread `alone` only. The
+/// way back of each hop goes to `note` before the hop.
+pub fn hop_in(
+    kernel: &dyn Kernel,
+    groups: &Groups,
+    here: &Path,
+    process: TaskId,
+    alone: Option<TaskId>,
+    note: &mut dyn FnMut(Undo) -> Result<()>,
+) -> Result<()> {
+    let home = || Undo::Move { task: process, alone: false, to: here.to_owned() };
+    let Some(thread) = alone else {
+        note(home())?;
         return cgroup::move_process(kernel, process.tid, &groups.rt);
-    }
+    };
     if here == groups.rt {
         return Ok(());
     }
     // A single thread moves only within its threaded domain: the process comes along into `rest`.
     if here != groups.rest {
-        way.note(Undo::Move { task: process, alone: false, to: here })?;
+        note(home())?;
         cgroup::move_process(kernel, process.tid, &groups.rest)?;
     }
-    way.note(Undo::Move { task: placed.task, alone: true, to: groups.rest.clone() })?;
-    cgroup::move_thread(kernel, tid, &groups.rt)
+    note(Undo::Move { task: thread, alone: true, to: groups.rest.clone() })?;
+    cgroup::move_thread(kernel, thread.tid, &groups.rt)
 }
 
 /// Moves a task back to where it came from. One that ends meanwhile is out as well.
@@ -230,7 +239,7 @@ pub fn evacuate(
             }
         }
     }
-    Err(Error::io(&groups.rt, "empty the group")(std::io::Error::from_raw_os_error(EBUSY)))
+    Err(Error::busy(&groups.rt, "empty the group"))
 }
 
 /// Brings a process that has only some threads in `rt` together in `rest`; returns the group that it leaves from. The
@@ -275,10 +284,6 @@ fn home_of(kernel: &dyn Kernel, process: i32, homes: &BTreeMap<i32, PathBuf>) ->
     None
 }
 
-fn task_path(tid: i32) -> PathBuf {
-    PathBuf::from(format!("/proc/{tid}"))
-}
-
 fn process_of(kernel: &dyn Kernel, tid: i32) -> i32 {
     task::read(kernel, tid).map_or(tid, |task| task.process)
 }
@@ -300,7 +305,7 @@ pub fn confine_strays(
         match kernel.set_affinity(task.id.tid, &to) {
             Ok(()) => moved += 1,
             // It ended, or the kernel holds it to its CPUs after all: then status goes on naming it.
-            Err(error) if matches!(error.raw_os_error(), Some(ESRCH | EINVAL)) => {}
+            Err(error) if matches!(kind_of(&error), ErrorKind::Ended | ErrorKind::Invalid) => {}
             Err(error) => return Err(Error::io(&task_path(task.id.tid), "move")(error)),
         }
     }

@@ -235,13 +235,18 @@ impl State {
 
     /// Errors: `NoPartition`, with the names there are.
     pub fn partition(&self, name: &str) -> Result<&Partition, Refusal> {
-        self.partitions.iter().find(|partition| partition.name == name).ok_or_else(|| Refusal::NoPartition {
-            name: name.to_owned(),
-            known: match self.partitions.is_empty() {
-                true => "there are none".to_owned(),
-                false => self.partitions.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", "),
-            },
-        })
+        self.partitions
+            .iter()
+            .find(|partition| partition.name == name)
+            .ok_or_else(|| Refusal::NoPartition { name: name.to_owned(), known: self.known_names() })
+    }
+
+    /// The partitions' names, for messages.
+    pub fn known_names(&self) -> String {
+        match self.partitions.is_empty() {
+            true => "there are none".to_owned(),
+            false => self.partitions.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", "),
+        }
     }
 }
 
@@ -304,6 +309,10 @@ pub enum Refusal {
     BoundKernelThread { tid: i32, command: String },
     #[error("task {tid} ({command}) does not belong to partition {partition}")]
     NotInside { tid: i32, command: String, partition: String },
+    #[error(
+        "task {tid} has process {process} with other threads in partition {partition}: the threads of a process are in one partition; move the process (--pid {process})"
+    )]
+    Inseparable { tid: i32, process: i32, partition: String },
     #[error(
         "{tasks} became real-time inside {partition} and would starve the system's CPUs outside: end it first, or --force makes it SCHED_OTHER"
     )]

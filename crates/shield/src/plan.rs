@@ -6,9 +6,8 @@
 //! takes its CPUs away from everybody else in one step of the kernel.
 
 use crate::partition::{Partition, Served, Service, State, shielded};
-use crate::target::{Target, targets};
+use crate::target::{Lines, Target, reading, targets};
 use asmp_host::cgroup::{GROUP, Groups};
-use asmp_host::irq::Irq;
 use asmp_host::systemd::{SERVICE, SLICE};
 use asmp_host::task::Placed;
 use asmp_host::{CpuSet, Facts, Knob, Schedule, knob};
@@ -118,12 +117,16 @@ pub struct Base {
 impl Base {
     /// Under systemd a delegated service, so that its own bookkeeping and ours never meet; else one group.
     pub fn of(facts: &Facts) -> Option<Self> {
-        let mount = facts.cgroups.mount.clone()?;
-        let ancestors = match facts.systemd {
+        Some(Self::at(facts.cgroups.mount.clone()?, facts.systemd))
+    }
+
+    /// In the tree mounted there: below a service that systemd delegates, or below a group of our own.
+    pub fn at(mount: PathBuf, delegated: bool) -> Self {
+        let ancestors = match delegated {
             true => vec![mount.join(SLICE), mount.join(SLICE).join(SERVICE)],
             false => vec![mount.join(GROUP)],
         };
-        Some(Self { mount, ancestors, delegated: facts.systemd })
+        Self { mount, ancestors, delegated }
     }
 
     pub fn dir(&self) -> &Path {
@@ -196,9 +199,8 @@ fn settings(
 ) -> (Vec<Step>, Vec<Step>) {
     let was = targets(facts, &state.partitions, state.irq_home.as_ref(), &state.originals);
     let shall = targets(facts, after, irq_home, &state.originals);
-    let now = |knob: &Knob| -> Option<String> {
-        facts.setting(knob).map(str::to_owned).or_else(|| Some(irq_of(facts, knob)?.affinity_text.clone()))
-    };
+    let lines = Lines::of(facts);
+    let now = |knob: &Knob| reading(facts, &lines, knob).map(str::to_owned);
 
     let mut restored: Vec<Step> = Vec::new();
     for (path, original) in &state.originals {
@@ -210,37 +212,35 @@ fn settings(
     restored.reverse();
 
     let mut set = Vec::new();
-    let mut in_order: Vec<_> = shall.iter().collect();
-    in_order
-        .sort_by_key(|(knob, _)| facts.irqs.iter().position(|irq| knob::irq_affinity(irq.number) == **knob));
-    for (knob, target) in in_order {
-        let Some(now) = now(knob) else { continue };
+    // Interrupt lines come last, by number: a CPU's text order would put IRQ 10 before IRQ 9.
+    let mut in_order: Vec<_> =
+        shall.iter().map(|(knob, target)| (knob::irq_of(&knob.path), knob, target)).collect();
+    in_order.sort_by_key(|(irq, ..)| *irq);
+    for (irq, knob, target) in in_order {
+        let Some(now) = reading(facts, &lines, knob) else { continue };
         // What the kernel has refused once it refuses again; only a line asked for by name is tried.
         if target.away_from.is_some() && state.refused.contains_key(&knob.path) {
             continue;
         }
         let unchanged = was.get(knob).is_some_and(|was: &Target| was.wanted == target.wanted);
-        if target.is_met_by(knob, &now) && (unchanged || knob.holds(&now, &target.wanted)) {
+        let met = target.is_met(&lines, knob, now);
+        if met && (unchanged || knob.holds(now, &target.wanted)) {
             continue;
         }
-        let step = write(knob.clone(), Some(now), target.wanted.clone(), target.why.clone());
+        let step = write(knob.clone(), Some(now.to_owned()), target.wanted.clone(), target.why.clone());
         // A line asked for by name that refuses to come leaves the request undone.
-        let asked_for = target.away_from.is_none() && irq_of(facts, knob).is_some();
+        let asked_for = target.away_from.is_none() && irq.is_some();
         let if_refused = if asked_for { IfRefused::Abort } else { IfRefused::Name };
         let mut step = Step { keeps_original: true, if_refused, ..step };
         if let Action::Set { unless_away_from, .. } = &mut step.action
             && *knob == knob::workqueue_cpus()
             && !state.originals.contains_key(&knob.path)
         {
-            unless_away_from.clone_from(&target.away_from);
+            *unless_away_from = target.away_from.as_deref().cloned();
         }
         set.push(step);
     }
     (restored, set)
-}
-
-fn irq_of<'a>(facts: &'a Facts, knob: &Knob) -> Option<&'a Irq> {
-    facts.irqs.iter().find(|irq| knob::irq_affinity(irq.number) == *knob)
 }
 
 /// Everything in the cgroup tree.

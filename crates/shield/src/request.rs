@@ -44,7 +44,7 @@ pub enum Request {
     /// Set what drifted back to what was promised (`None`: of all partitions).
     Repair { name: Option<String> },
     /// Undo everything: the machine as it was before the first change.
-    Restore,
+    Restore {},
     /// Settings of the system outside the partitions, for measurements; both are replaced.
     System(System),
 }
@@ -126,7 +126,7 @@ impl Request {
         match self {
             Self::Destroy { demote, .. } | Self::Remove { demote, .. } => *demote,
             // The machine as it was: there they were not real-time.
-            Self::Restore => true,
+            Self::Restore {} => true,
             _ => false,
         }
     }

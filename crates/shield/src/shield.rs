@@ -183,7 +183,7 @@ impl Shield {
             refuse_leavers(&demoted)?;
         }
         let outcome = self.carry_out(facts, &base, state, plan, recovered)?;
-        if matches!(request, Request::Restore) {
+        if matches!(request, Request::Restore {}) {
             // Trace instances of measurements that were killed.
             record::remove_stale(self.kernel());
         }
@@ -233,7 +233,7 @@ impl Shield {
                 });
             }
         };
-        let refused = judge(self.kernel(), &facts, &plan.after, applied.refused.clone());
+        let refused = judge(self.kernel(), &plan.after, applied.refused.clone());
         let strict = plan.after.iter().any(|new| new.strict && !state.partitions.contains(new));
         if strict && refused.iter().any(|refused| refused.disturbs) {
             self.roll_back(base, &way.back, "--strict".to_owned())?;
@@ -338,11 +338,11 @@ fn refuse_leavers(leavers: &[Leaver]) -> Result<(), Refusal> {
 }
 
 /// A line that refuses to move but is not delivered to a shielded CPU disturbs nobody.
-fn judge(kernel: &dyn Kernel, facts: &Facts, after: &[Partition], mut refused: Vec<Refused>) -> Vec<Refused> {
+fn judge(kernel: &dyn Kernel, after: &[Partition], mut refused: Vec<Refused>) -> Vec<Refused> {
     let shielded = shielded(after);
     for refused in &mut refused {
-        let irq = facts.irqs.iter().find(|irq| knob::irq_affinity(irq.number).path == refused.path);
-        if let Some(effective) = irq.and_then(|irq| irq::effective(kernel, irq.number)) {
+        let irq = knob::irq_of(&refused.path);
+        if let Some(effective) = irq.and_then(|irq| irq::effective(kernel, irq)) {
             refused.disturbs &= effective.intersects(&shielded);
         }
     }

@@ -1,8 +1,9 @@
 //! The deciding half of this crate, against machines made of plain values.
 
+use crate::declare::{self, Declaration};
 use crate::partition::{Aspect, Original, Partition, Refusal, Smt, State, Tick, shielded};
 use crate::plan::{Action, Base, IfRefused, plan};
-use crate::request::{Caller, Spec};
+use crate::request::{Caller, Members, Request, Spec, System};
 use crate::rules::{Wish, check_machine, create, destroy, remove_task, resize};
 use crate::target::targets;
 use asmp_host::cgroup::Hierarchy;
@@ -312,4 +313,57 @@ fn a_thread_that_leaves_goes_to_where_its_process_came_from() {
     remove_task(&mut state, "a", &stranger, true).unwrap();
     let root = state.partitions[0].tasks.iter().find(|placed| placed.task == id(78)).unwrap();
     assert_eq!(root.from, std::path::Path::new("/"), "born inside, nobody knows from whom");
+}
+
+#[test]
+fn every_request_crosses_a_socket_unchanged() {
+    let spec = || Spec { tick: Tick::RequireOff, ..Spec::of("last:2".parse().unwrap()) };
+    let name = || "motion".to_owned();
+    let members = Members { pids: vec![7], tids: vec![8], irqs: vec!["eth0".into()] };
+    let owner = Some(TaskId { tid: 7, start_ticks: 9 });
+    let task = declare::DeclaredTask {
+        command: Some("jackd".into()),
+        unit: None,
+        policy: Some("fifo:80".parse().unwrap()),
+    };
+    let declared = declare::Declared {
+        name: name(),
+        cpus: "all-but 0".parse().unwrap(),
+        irqs: vec![declare::IrqName::Number(24), declare::IrqName::Name("eth1".into())],
+        irq_priority: Some(90),
+        tick: Tick::Keep,
+        smt: Smt::Share,
+        strict: true,
+        without: vec![Aspect::Timers],
+        tasks: vec![task],
+    };
+    let requests = [
+        Request::Create { name: name(), spec: spec() },
+        Request::Run { name: name(), spec: spec(), owner },
+        Request::Exec { name: name(), pid: 7, command: "app".into() },
+        Request::Destroy { name: None, demote: true },
+        Request::Resize { name: name(), cpus: "0xc".parse().unwrap() },
+        Request::Add { name: name(), members: members.clone() },
+        Request::Remove { name: name(), members: members.clone(), demote: false },
+        Request::Move { from: name(), to: "audio".into(), members },
+        Request::Apply { declaration: Declaration { partitions: vec![declared] } },
+        Request::Repair { name: Some(name()) },
+        Request::Restore {},
+        Request::System(System { irq_home: Some(set("0-1")) }),
+    ];
+    for request in requests {
+        let text = serde_json::to_string(&request).unwrap();
+        let back: Request = serde_json::from_str(&text).unwrap();
+        assert_eq!(back, request, "{text}");
+        let more = text.replacen('{', "{\"surprise\":1,", 1);
+        let read = serde_json::from_str::<Request>(&more);
+        assert!(read.is_err(), "an unknown field is refused: {more}");
+    }
+}
+
+#[test]
+fn only_root_passes_an_edge_for_root() {
+    let caller = |uid| Caller::now(uid, "somebody", "asmp create");
+    assert!(caller(0).must_be_root().is_ok());
+    assert_eq!(caller(1000).must_be_root(), Err(Refusal::NotRoot));
 }
