@@ -3,6 +3,7 @@
 use crate::examples;
 use asmp_host::{CpuSpec, Schedule};
 use asmp_measure::exchange::Format;
+use asmp_measure::experiment::Factor;
 use asmp_measure::load::Load;
 use asmp_measure::run::Kind;
 use asmp_shield::{Aspect, Smt, Tick};
@@ -593,8 +594,8 @@ pub enum Measure {
         ///
         /// tick, irqs, workqueues, watchdog, machine-checks, dl-server, governor, idle-states,
         /// timers. Example: --knob tick,irqs
-        #[arg(long = "knob", required = true, value_delimiter = ',')]
-        knobs: Vec<Tried>,
+        #[arg(long = "knob", required = true, value_delimiter = ',', value_parser = factor)]
+        knobs: Vec<Factor>,
         /// Samples of each round
         ///
         /// Example: --samples 5000
@@ -725,20 +726,13 @@ pub struct Series {
 }
 
 /// What `ab` leaves out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tried {
-    Tick,
-    Step(Aspect),
-}
-
-impl std::str::FromStr for Tried {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "tick" => Ok(Self::Tick),
-            _ => text.parse().map(Self::Step).map_err(|error| format!("{error}, or tick")),
-        }
+fn factor(text: &str) -> Result<Factor, String> {
+    match text {
+        "tick" => Ok(Factor::Tick),
+        _ => match text.parse::<Aspect>() {
+            Ok(_) => Ok(Factor::Setting(text.replace('_', "-"))),
+            Err(error) => Err(format!("{error}, or tick")),
+        },
     }
 }
 

@@ -114,6 +114,7 @@ fn of_refusal(refusal: &Refusal) -> u8 {
         Refusal::TickNotCandidate { .. } => 38,
         Refusal::RealTimeInside { .. } => 39,
         Refusal::Inseparable { .. } => 44,
+        Refusal::NoTimerlat => NO_TIMERLAT,
         Refusal::BadPriority { .. } => USAGE,
     }
 }

@@ -1,41 +1,47 @@
 //! measure: the papers' experiments, their reports, and what other tools read and write.
 
-mod ab;
+mod conductor;
 mod series;
-mod subject;
 
-use crate::args::Measure;
+use crate::args::{Measure, TimeSource};
 use crate::change::caller;
 use crate::exit::{BAD_FILE, BAD_RUN, MIXED, USAGE, failure};
 use anyhow::{Context, Result};
 use asmp_host::Schedule;
 use asmp_measure::compare::{self, Difference};
 use asmp_measure::exchange::{self, Format, Histogram};
+use asmp_measure::experiment::Measurement;
 use asmp_measure::load::{Load, Size};
 use asmp_measure::run::{self, Experiment, Kind, Machine, Provenance, RUN_SCHEMA, Run, Source, Totals};
 use asmp_measure::sample::{Sample, Writer};
 use asmp_measure::{report, spaces};
 use asmp_shield::Shield;
 use serde::Serialize;
-use series::What;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 pub fn measure(shield: &Shield, action: &Measure) -> Result<u8> {
     match action {
         Measure::Latency { series, samples, period, source, flood } => {
-            let what = What::Latency { samples: *samples, period: *period, source: *source, flood: *flood };
-            return series::measure(shield, series, what);
+            let source = source.map(|source| match source {
+                TimeSource::Timerlat => Source::Timerlat,
+                TimeSource::Nanosleep => Source::Nanosleep,
+            });
+            let latency = Measurement::Latency { samples: *samples, period: *period, source, flood: *flood };
+            return series::measure(shield, series, latency);
         }
         Measure::Spaces { series, samples, period } => {
-            return series::measure(shield, series, What::Spaces { samples: *samples, period: *period });
+            let spaces = Measurement::Spaces { samples: *samples, period: *period };
+            return series::measure(shield, series, spaces);
         }
         Measure::Overhead { series, iterations, work } => {
-            return series::measure(shield, series, What::Overhead { iterations: *iterations, work: *work });
+            let overhead = Measurement::Overhead { iterations: *iterations, work: *work };
+            return series::measure(shield, series, overhead);
         }
         Measure::Ab { series, knobs, samples, rounds, period } => {
-            let what = What::Latency { samples: *samples, period: *period, source: None, flood: false };
-            return ab::ab(shield, series, what, knobs, *rounds);
+            let latency =
+                Measurement::Latency { samples: *samples, period: *period, source: None, flood: false };
+            return series::ab(shield, series, latency, knobs, *rounds);
         }
         Measure::Report { dirs, output, json, explain, across_kernels } => {
             let runs = read(dirs, *across_kernels)?;

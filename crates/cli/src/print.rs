@@ -68,9 +68,6 @@ pub fn is_complete() -> bool {
 pub fn outcome(outcome: &Outcome, headline: &str) {
     if let Some(recovered) = &outcome.recovered {
         eprintln!("asmp: first undid an interrupted change ({} steps)", recovered.steps);
-        for left in &recovered.left {
-            eprintln!("asmp:   could not be restored: {left}");
-        }
     }
     println!("{headline} ({} changes, each read back)", outcome.changes);
     demoted(&outcome.demoted);
@@ -190,7 +187,7 @@ pub fn plan(facts: &Facts, plan: &Plan, as_json: bool) -> Result<()> {
 /// The status of every partition, or of one.
 pub fn status(status: &Status, now_s: u64) {
     if status.interrupted {
-        println!("a change was cut short by a crash: `asmp restore` undoes it");
+        println!("a change was cut short and is not undone yet: run `asmp restore`");
     }
     println!("system: CPU {}", status.system_cpus);
     if !status.foreign_isolated_cpus.is_empty() {

@@ -11,7 +11,7 @@ use std::path::Path;
 /// What kind of interrupt a row of /proc/interrupts counts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum InterruptKind {
     /// The CPU's own timer: x86 `LOC`, arm64 `arch_timer`.
     LocalTimer,
     /// A device line: its number and handlers.
@@ -25,7 +25,7 @@ pub enum Kind {
 /// One row: counts since boot by CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    pub kind: Kind,
+    pub kind: InterruptKind,
     pub counts: BTreeMap<Cpu, u64>,
 }
 
@@ -34,6 +34,50 @@ pub fn interrupts(kernel: &dyn Kernel) -> Result<Vec<Row>> {
     let path = Path::new("/proc/interrupts");
     let text = kernel.text(path).map_err(Error::io(path, "read"))?;
     parse_interrupts(&text).ok_or_else(|| bad(path, &text, "a table of interrupts"))
+}
+
+/// Interrupts that came on one CPU between two readings.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Interrupts {
+    pub ticks: u64,
+    /// By line and handler; this one and the next two hold only what came.
+    pub devices: BTreeMap<String, u64>,
+    /// By kind.
+    pub ipis: BTreeMap<String, u64>,
+    /// Machine checks, NMIs and the like.
+    pub others: BTreeMap<String, u64>,
+}
+
+impl Interrupts {
+    /// `None` where the CPU has no column in one of the readings: it was offline. A row that
+    /// appeared meanwhile began at 0; one that went back (its line was freed and requested again)
+    /// counts as none. Pure.
+    pub fn between(before: &[Row], after: &[Row], cpu: Cpu) -> Option<Self> {
+        let has_column = |rows: &[Row]| rows.iter().any(|row| row.counts.contains_key(&cpu));
+        if !has_column(before) || !has_column(after) {
+            return None;
+        }
+        let of_cpu = |row: &Row| row.counts.get(&cpu).copied().unwrap_or(0);
+        let earlier: BTreeMap<&InterruptKind, u64> =
+            before.iter().map(|row| (&row.kind, of_cpu(row))).collect();
+        let mut came = Self::default();
+        for row in after {
+            let count = of_cpu(row).saturating_sub(earlier.get(&row.kind).copied().unwrap_or(0));
+            let (counts, name) = match &row.kind {
+                InterruptKind::LocalTimer => {
+                    came.ticks += count;
+                    continue;
+                }
+                InterruptKind::Device(name) => (&mut came.devices, name),
+                InterruptKind::Ipi(name) => (&mut came.ipis, name),
+                InterruptKind::Other(name) => (&mut came.others, name),
+            };
+            if count > 0 {
+                *counts.entry(name.clone()).or_default() += count;
+            }
+        }
+        Some(came)
+    }
 }
 
 /// Softirqs by kind and CPU.
@@ -54,7 +98,8 @@ pub fn handlers_by_line(kernel: &dyn Kernel) -> Result<BTreeMap<u32, Vec<String>
 /// Local timer interrupts of one CPU since boot. Errors: `Content` where it has no column.
 pub fn local_timer_ticks(kernel: &dyn Kernel, cpu: Cpu) -> Result<u64> {
     let rows = interrupts(kernel)?;
-    let timer = rows.iter().find(|row| row.kind == Kind::LocalTimer).and_then(|row| row.counts.get(&cpu));
+    let timer =
+        rows.iter().find(|row| row.kind == InterruptKind::LocalTimer).and_then(|row| row.counts.get(&cpu));
     timer.copied().ok_or_else(|| {
         bad(Path::new("/proc/interrupts"), &format!("no column CPU{cpu}"), "timer ticks of each CPU")
     })
@@ -118,20 +163,20 @@ fn parse_interrupts(text: &str) -> Option<Vec<Row>> {
     Some(rows.into_iter().map(|(label, counts, words)| Row { kind: kind(label, &words), counts }).collect())
 }
 
-fn kind(label: &str, words: &str) -> Kind {
+fn kind(label: &str, words: &str) -> InterruptKind {
     let named = |name: &str| name.to_owned();
     match label {
-        "LOC" => Kind::LocalTimer,
-        "RES" => Kind::Ipi(named("rescheduling")),
-        "CAL" => Kind::Ipi(named("function call")),
-        "TLB" => Kind::Ipi(named("TLB shootdown")),
-        "IWI" => Kind::Ipi(named("irq work")),
+        "LOC" => InterruptKind::LocalTimer,
+        "RES" => InterruptKind::Ipi(named("rescheduling")),
+        "CAL" => InterruptKind::Ipi(named("function call")),
+        "TLB" => InterruptKind::Ipi(named("TLB shootdown")),
+        "IWI" => InterruptKind::Ipi(named("irq work")),
         _ if label.parse::<u32>().is_ok() => match words.contains("arch_timer") {
-            true => Kind::LocalTimer,
-            false => Kind::Device(format!("{label} {}", handlers(words)).trim_end().to_owned()),
+            true => InterruptKind::LocalTimer,
+            false => InterruptKind::Device(format!("{label} {}", handlers(words)).trim_end().to_owned()),
         },
-        _ if label.starts_with("IPI") => Kind::Ipi(words.to_ascii_lowercase()),
-        _ => Kind::Other(format!("{label} {words}").trim().to_owned()),
+        _ if label.starts_with("IPI") => InterruptKind::Ipi(words.to_ascii_lowercase()),
+        _ => InterruptKind::Other(format!("{label} {words}").trim().to_owned()),
     }
 }
 
@@ -154,11 +199,13 @@ mod tests {
     fn rows_are_named_and_belong_to_their_cpu_although_one_is_offline() {
         let rows = parse_interrupts(X86).unwrap();
         assert_eq!(rows.len(), 5, "ERR has no column a CPU");
-        let of = |kind: &Kind| rows.iter().find(|row| row.kind == *kind).map(|row| row.counts.clone());
-        assert_eq!(of(&Kind::LocalTimer).unwrap()[&2], 3400);
-        assert_eq!(of(&Kind::Ipi("rescheduling".into())).unwrap()[&0], 11);
+        let of =
+            |kind: &InterruptKind| rows.iter().find(|row| row.kind == *kind).map(|row| row.counts.clone());
+        assert_eq!(of(&InterruptKind::LocalTimer).unwrap()[&2], 3400);
+        assert_eq!(of(&InterruptKind::Ipi("rescheduling".into())).unwrap()[&0], 11);
         assert!(
-            rows.iter().any(|row| matches!(&row.kind, Kind::Device(name) if name == "24 virtio0-config"))
+            rows.iter()
+                .any(|row| matches!(&row.kind, InterruptKind::Device(name) if name == "24 virtio0-config"))
         );
     }
 
@@ -166,8 +213,32 @@ mod tests {
     fn arm64_spells_the_timer_and_ipis_its_own_way() {
         let text = "           CPU0       CPU1\n 11:       5       6  GICv3  30 Level     arch_timer\nIPI0:      1       2  Rescheduling interrupts\n";
         let rows = parse_interrupts(text).unwrap();
-        assert_eq!(rows[0].kind, Kind::LocalTimer);
-        assert_eq!(rows[1].kind, Kind::Ipi("rescheduling interrupts".into()));
+        assert_eq!(rows[0].kind, InterruptKind::LocalTimer);
+        assert_eq!(rows[1].kind, InterruptKind::Ipi("rescheduling interrupts".into()));
+    }
+
+    fn row(kind: InterruptKind, count: u64) -> Row {
+        Row { kind, counts: BTreeMap::from([(3, count)]) }
+    }
+
+    #[test]
+    fn interrupts_between_two_readings_are_differences_and_never_less_than_none() {
+        let eth0 = || InterruptKind::Device("24 eth0".into());
+        let before = [row(InterruptKind::LocalTimer, 100), row(eth0(), 5000)];
+        let after = [
+            row(InterruptKind::LocalTimer, 107),
+            // Freed and requested again: it counts from 0.
+            row(eth0(), 3),
+            row(InterruptKind::Device("25 nvme".into()), 4),
+            row(InterruptKind::Ipi("function call".into()), 0),
+            row(InterruptKind::Other("NMI".into()), 1),
+        ];
+        let came = Interrupts::between(&before, &after, 3).unwrap();
+        assert_eq!((came.ticks, came.ipis.len()), (7, 0));
+        assert_eq!(came.devices, BTreeMap::from([("25 nvme".into(), 4)]));
+        assert_eq!(came.others, BTreeMap::from([("NMI".into(), 1)]));
+        assert_eq!(Interrupts::between(&before, &after, 2), None, "a CPU without a column was offline");
+        assert_eq!(Interrupts::between(&[], &after, 3), None);
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub enum Shape {
     CpuMask,
     /// A list of words of which one is switched: `+word` is wanted present, `-word` absent.
     Toggle,
+    /// A list of options, each there as `WORD` or `NO_WORD`; written in the same spelling.
+    Option,
 }
 
 /// A kernel setting by its path.
@@ -75,6 +77,7 @@ impl Knob {
                 let word = wanted.trim_start_matches(['+', '-']);
                 reading.split_whitespace().any(|present| present == word) == wanted.starts_with('+')
             }
+            Shape::Option => reading.split_whitespace().any(|option| option == wanted.trim()),
         }
     }
 
@@ -86,7 +89,12 @@ impl Knob {
                 let was_present = original.split_whitespace().any(|present| present == word);
                 format!("{}{word}", if was_present { '+' } else { '-' })
             }
-            _ => original.to_owned(),
+            Shape::Option => {
+                let word = wanted.trim_start_matches("NO_");
+                let was_on = original.split_whitespace().any(|option| option == word);
+                format!("{}{word}", if was_on { "" } else { "NO_" })
+            }
+            Shape::Text | Shape::CpuList | Shape::CpuMask => original.to_owned(),
         }
     }
 
@@ -201,6 +209,24 @@ pub fn partition_type(group: &Path) -> Knob {
     Knob::new(group.join("cpuset.cpus.partition"), Shape::Text)
 }
 
+/// The option of [`osnoise_options`] by which the kernel starts threads of its own.
+pub const OSNOISE_WORKLOAD: &str = "OSNOISE_WORKLOAD";
+
+/// Options of the osnoise and timerlat tracers, trace/osnoise-tracer.rst.
+pub fn osnoise_options() -> Knob {
+    Knob::new("/sys/kernel/tracing/osnoise/options", Shape::Option)
+}
+
+/// Period of the timerlat tracer in microseconds (100 to 1,000,000), trace/timerlat-tracer.rst.
+pub fn timerlat_period_us() -> Knob {
+    Knob::new("/sys/kernel/tracing/osnoise/timerlat_period_us", Shape::Text)
+}
+
+/// CPUs of the osnoise and timerlat tracers, trace/osnoise-tracer.rst.
+pub fn osnoise_cpus() -> Knob {
+    Knob::new("/sys/kernel/tracing/osnoise/cpus", Shape::CpuList)
+}
+
 /// Every setting of one CPU.
 pub fn of_cpu(cpu: Cpu) -> Vec<Knob> {
     vec![
@@ -219,7 +245,15 @@ pub fn of_machine() -> Vec<Knob> {
         watchdog_cpus(),
         machine_check_interval(),
         timer_migration(),
+        osnoise_options(),
+        timerlat_period_us(),
+        osnoise_cpus(),
     ]
+}
+
+/// Is this a setting of the osnoise and timerlat tracers?
+pub fn is_of_tracer(knob: &Knob) -> bool {
+    knob.path.parent().is_some_and(|dir| dir == Path::new("/sys/kernel/tracing/osnoise"))
 }
 
 /// Settings that are only looked at, by `asmp check`; sysctl documents and ABI files of the same names.
@@ -277,6 +311,12 @@ mod tests {
         assert!(toggle.holds("", "-cpuset"));
         assert_eq!(toggle.way_back("cpu memory", "+cpuset"), "-cpuset");
         assert_eq!(toggle.way_back("cpuset", "+cpuset"), "+cpuset");
+        let option = osnoise_options();
+        let reading = "NO_PANIC_ON_STOP OSNOISE_WORKLOAD NO_OSNOISE_IRQ_DISABLE";
+        assert!(option.holds(reading, "OSNOISE_WORKLOAD") && !option.holds(reading, "NO_OSNOISE_WORKLOAD"));
+        assert_eq!(option.way_back(reading, "NO_OSNOISE_WORKLOAD"), "OSNOISE_WORKLOAD");
+        assert_eq!(option.way_back("NO_OSNOISE_WORKLOAD", "OSNOISE_WORKLOAD"), "NO_OSNOISE_WORKLOAD");
+        assert_eq!(option.way_back("NO_OSNOISE_WORKLOAD", "NO_OSNOISE_WORKLOAD"), "NO_OSNOISE_WORKLOAD");
         assert!(
             !partition_type(Path::new("/x"))
                 .holds("isolated invalid (Parent is not a partition root)", "isolated")

@@ -13,13 +13,12 @@ pub mod fake;
 pub mod irq;
 pub mod kernel;
 pub mod knob;
-pub mod record;
 pub mod sched;
 mod spin;
 pub mod store;
 pub mod systemd;
 pub mod task;
-pub mod trace;
+pub mod tracefs;
 pub mod uio;
 
 pub use cpuset::{Cpu, CpuSet, CpuSpec};

@@ -1,32 +1,32 @@
-//! From records of a CPU to samples with counts and causes: each window of the probe is laid beside what the
-//! kernel did on that CPU within it. Pure.
+//! Counts and causes of samples: correlates each window of the probe with what the kernel recorded on
+//! that CPU in the same time. Pure.
 
 use crate::probe::Raw;
 use crate::sample::{Counts, Sample};
-use asmp_host::record::{Record, Seen};
+use asmp_host::tracefs::{Event, EventKind};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
 /// How many of the worst samples are kept with their causes.
 pub const WORST: usize = 100;
-/// How many records of one window are told one by one.
-const TOLD: usize = 24;
+/// How many events of one window are listed one by one.
+const LISTED: usize = 24;
 
-/// A late sample and what the CPU did meanwhile.
+/// A late sample, and what its CPU did in the same time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outlier {
-    /// Place in samples.bin.
+    /// Index of the sample in samples.bin, from 0.
     pub index: u64,
     pub value_ns: u64,
     pub handler_ns: Option<u64>,
-    /// One line.
+    /// The cause, in one line.
     pub cause: String,
-    /// `+12 us reschedule`: from the instant the event was due; only the first ones.
+    /// Recorded events, by time since the due instant (`+12 us reschedule`); only the first 24.
     pub records: Vec<String>,
 }
 
-/// Whose time counts as the probe's own.
+/// What the time of a sample means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Window {
     /// From the due instant to the wake-up: idle time before the handler is the delay itself.
@@ -35,21 +35,21 @@ pub enum Window {
     Turn,
 }
 
-/// Joins windows and records; both come in order of time.
-pub struct Joiner {
+/// Finds the events of each window; both windows and events come in order of time.
+pub struct Correlator {
     probe_tid: i32,
     window: Window,
-    /// Were records to be had at all?
+    /// Were events recorded at all?
     recorded: bool,
-    records: VecDeque<Record>,
-    /// Who was on the CPU before the first record that is left.
+    records: VecDeque<Event>,
+    /// Who was on the CPU before the first event that is left.
     running: (i32, String),
     pub lost_records: u64,
     worst: Vec<Outlier>,
     index: u64,
 }
 
-impl Joiner {
+impl Correlator {
     pub fn new(probe_tid: i32, window: Window, recorded: bool) -> Self {
         Self {
             probe_tid,
@@ -63,11 +63,11 @@ impl Joiner {
         }
     }
 
-    pub fn records(&mut self, records: Vec<Record>) {
-        for record in records {
-            match record.seen {
-                Seen::Lost(count) => self.lost_records += count,
-                _ => self.records.push_back(record),
+    pub fn records(&mut self, records: Vec<Event>) {
+        for event in records {
+            match event.kind {
+                EventKind::Lost(count) => self.lost_records += count,
+                _ => self.records.push_back(event),
             }
         }
     }
@@ -76,13 +76,13 @@ impl Joiner {
     pub fn sample(&mut self, raw: Raw) -> Sample {
         // The trace's clock shows microseconds.
         let (begin_ns, end_ns) = (raw.due_ns / 1000 * 1000, raw.end_ns);
-        while self.records.front().is_some_and(|record| record.at_ns < begin_ns) {
-            if let Some(Record { seen: Seen::Switch { to_tid, to, .. }, .. }) = self.records.pop_front() {
+        while self.records.front().is_some_and(|event| event.at_ns < begin_ns) {
+            if let Some(Event { kind: EventKind::Switch { to_tid, to, .. }, .. }) = self.records.pop_front() {
                 self.running = (to_tid, to);
             }
         }
-        let within = || self.records.iter().take_while(|record| record.at_ns <= end_ns);
-        let what = laid_out(within, self.probe_tid, &self.running, raw, self.window);
+        let within = || self.records.iter().take_while(|event| event.at_ns <= end_ns);
+        let what = break_down(within, self.probe_tid, &self.running, raw, self.window);
         let value_ns = raw.end_ns.saturating_sub(raw.due_ns);
         let sample = Sample {
             due_ns: raw.due_ns,
@@ -93,7 +93,7 @@ impl Joiner {
             counts: self.recorded.then_some(what.counts),
         };
         if self.is_bad(value_ns) {
-            let records = self.records.iter().take_while(|record| record.at_ns <= end_ns);
+            let records = self.records.iter().take_while(|event| event.at_ns <= end_ns);
             let outlier = Outlier {
                 index: self.index,
                 value_ns,
@@ -103,7 +103,7 @@ impl Joiner {
                 } else {
                     NOT_RECORDED.to_owned()
                 },
-                records: records.take(TOLD).map(|record| told(record, raw.due_ns)).collect(),
+                records: records.take(LISTED).map(|event| describe(event, raw.due_ns)).collect(),
             };
             self.keep(outlier);
         }
@@ -149,9 +149,9 @@ impl Joiner {
 
 const NOT_RECORDED: &str = "not recorded";
 
-/// One window taken apart.
+/// Where the time of one window went.
 #[derive(Default)]
-struct Laid {
+struct Breakdown {
     counts: Counts,
     handler_ns: Option<u64>,
     /// Who was on the CPU when the event was due.
@@ -160,7 +160,7 @@ struct Laid {
     took: BTreeMap<String, u64>,
 }
 
-impl Laid {
+impl Breakdown {
     fn system_ns(&self) -> u64 {
         self.took.values().sum()
     }
@@ -192,72 +192,76 @@ impl Laid {
     }
 }
 
-fn laid_out<'a, I: Iterator<Item = &'a Record>>(
+fn break_down<'a, I: Iterator<Item = &'a Event>>(
     records: impl Fn() -> I,
     probe_tid: i32,
     before: &(i32, String),
     raw: Raw,
     window: Window,
-) -> Laid {
+) -> Breakdown {
     let label = |tid: i32, name: &str| format!("{name}/{tid}");
-    let mut laid = Laid { at_due: label(before.0, &before.1), ..Laid::default() };
+    let mut parts = Breakdown { at_due: label(before.0, &before.1), ..Breakdown::default() };
     let mut running = before.clone();
     // Handlers nest; time goes to the innermost, else to the running task where that is somebody else.
     let mut handlers: Vec<String> = Vec::new();
     let mut since_ns = raw.due_ns;
     // The kernel may keep the timer on another CPU (timer migration off nohz_full CPUs) and wake the probe from
     // there: then all of the window counts.
-    let timer = |seen: &Seen| match seen {
-        Seen::LocalTimer => true,
-        Seen::TimerExpired(function) => function.contains("wakeup"),
+    let timer = |kind: &EventKind| match kind {
+        EventKind::LocalTimer => true,
+        EventKind::TimerExpired(function) => function.contains("wakeup"),
         _ => false,
     };
-    let mut timer_seen = !records().any(|record| timer(&record.seen));
-    for record in records() {
+    let mut timer_seen = !records().any(|event| timer(&event.kind));
+    for event in records() {
         let idle_or_own = running.0 == 0 || running.0 == probe_tid;
-        let took = record.at_ns.saturating_sub(since_ns);
+        let took = event.at_ns.saturating_sub(since_ns);
         // Before the timer's interrupt a task has the CPU by right, unless the probe was computing.
         let by_right = window == Window::Wake && !timer_seen;
         if took > 0 && !by_right {
             match handlers.last() {
-                Some(handler) => *laid.took.entry(handler.clone()).or_default() += took,
+                Some(handler) => *parts.took.entry(handler.clone()).or_default() += took,
                 None if !idle_or_own => {
-                    *laid.took.entry(label(running.0, &running.1)).or_default() += took;
+                    *parts.took.entry(label(running.0, &running.1)).or_default() += took;
                 }
                 None => {}
             }
         }
-        since_ns = record.at_ns.max(raw.due_ns);
+        since_ns = event.at_ns.max(raw.due_ns);
         let count = |count: &mut u16| *count = count.saturating_add(1);
-        match &record.seen {
-            Seen::LocalTimer => {
-                count(&mut laid.counts.ticks);
-                laid.handler_ns.get_or_insert(record.at_ns.saturating_sub(raw.due_ns));
+        match &event.kind {
+            EventKind::LocalTimer => {
+                count(&mut parts.counts.ticks);
+                parts.handler_ns.get_or_insert(event.at_ns.saturating_sub(raw.due_ns));
                 timer_seen = true;
                 handlers.push("the local timer".to_owned());
             }
-            Seen::TimerExpired(function) if function.contains("wakeup") => {
-                laid.handler_ns.get_or_insert(record.at_ns.saturating_sub(raw.due_ns));
+            EventKind::TimerExpired(function) if function.contains("wakeup") => {
+                parts.handler_ns.get_or_insert(event.at_ns.saturating_sub(raw.due_ns));
                 timer_seen = true;
             }
-            Seen::TimerExpired(_) | Seen::Timerlat { .. } | Seen::Lost(_) => {}
-            Seen::Ipi(name) => {
-                count(&mut laid.counts.ipis);
+            EventKind::TimerExpired(_)
+            | EventKind::Migration { .. }
+            | EventKind::Fork { .. }
+            | EventKind::Timerlat { .. }
+            | EventKind::Lost(_) => {}
+            EventKind::Ipi(name) => {
+                count(&mut parts.counts.ipis);
                 handlers.push(format!("IPI {name}"));
             }
-            Seen::Device { irq, name } => {
-                count(&mut laid.counts.device_interrupts);
+            EventKind::Device { irq, name } => {
+                count(&mut parts.counts.device_interrupts);
                 handlers.push(format!("IRQ {irq} ({name})"));
             }
-            Seen::Softirq(name) => {
-                count(&mut laid.counts.softirqs);
+            EventKind::Softirq(name) => {
+                count(&mut parts.counts.softirqs);
                 handlers.push(format!("softirq {name}"));
             }
-            Seen::HandlerEnd => drop(handlers.pop()),
-            Seen::PageFault => count(&mut laid.counts.page_faults),
-            Seen::Switch { to_tid, to, .. } => {
+            EventKind::HandlerEnd => drop(handlers.pop()),
+            EventKind::PageFault { .. } => count(&mut parts.counts.page_faults),
+            EventKind::Switch { to_tid, to, .. } => {
                 if *to_tid != 0 && *to_tid != probe_tid {
-                    count(&mut laid.counts.switches);
+                    count(&mut parts.counts.switches);
                 }
                 // Whatever handler did not end in sight has ended: a task is being switched.
                 handlers.clear();
@@ -265,23 +269,27 @@ fn laid_out<'a, I: Iterator<Item = &'a Record>>(
             }
         }
     }
-    laid
+    parts
 }
 
-fn told(record: &Record, due_ns: u64) -> String {
-    let what = match &record.seen {
-        Seen::LocalTimer => "local timer".to_owned(),
-        Seen::TimerExpired(function) => format!("timer {function}"),
-        Seen::Ipi(name) => format!("IPI {name}"),
-        Seen::Device { irq, name } => format!("IRQ {irq} ({name})"),
-        Seen::Softirq(name) => format!("softirq {name}"),
-        Seen::HandlerEnd => "handler ends".to_owned(),
-        Seen::Switch { to_tid, to, .. } => format!("switch to {to}/{to_tid}"),
-        Seen::PageFault => "page fault".to_owned(),
-        Seen::Timerlat { context, .. } => format!("timerlat {context}"),
-        Seen::Lost(count) => format!("{count} records lost"),
+fn describe(event: &Event, due_ns: u64) -> String {
+    let what = match &event.kind {
+        EventKind::LocalTimer => "local timer".to_owned(),
+        EventKind::TimerExpired(function) => format!("timer {function}"),
+        EventKind::Ipi(name) => format!("IPI {name}"),
+        EventKind::Device { irq, name } => format!("IRQ {irq} ({name})"),
+        EventKind::Softirq(name) => format!("softirq {name}"),
+        EventKind::HandlerEnd => "handler ends".to_owned(),
+        EventKind::Switch { to_tid, to, .. } => format!("switch to {to}/{to_tid}"),
+        EventKind::PageFault { .. } => "page fault".to_owned(),
+        EventKind::Migration { tid, command, from, to } => {
+            format!("{command}/{tid} moves from CPU {from} to {to}")
+        }
+        EventKind::Fork { parent, child } => format!("task {parent} forks {child}"),
+        EventKind::Timerlat { context, .. } => format!("timerlat {context}"),
+        EventKind::Lost(count) => format!("{count} records lost"),
     };
-    format!("+{} {what}", micros(record.at_ns.saturating_sub(due_ns)))
+    format!("+{} {what}", micros(event.at_ns.saturating_sub(due_ns)))
 }
 
 fn micros(ns: u64) -> String {
@@ -292,28 +300,28 @@ fn micros(ns: u64) -> String {
 mod tests {
     use super::*;
 
-    fn at(us: u64, seen: Seen) -> Record {
-        Record { at_ns: us * 1000, seen }
+    fn at(us: u64, kind: EventKind) -> Event {
+        Event { at_ns: us * 1000, cpu: 3, kind }
     }
 
-    fn switch(from: i32, to: i32, name: &str) -> Seen {
-        Seen::Switch { from_tid: from, from: "x".into(), to_tid: to, to: name.into() }
+    fn switch(from: i32, to: i32, name: &str) -> EventKind {
+        EventKind::Switch { from_tid: from, from: "x".into(), to_tid: to, to: name.into() }
     }
 
-    fn worst(records: Vec<Record>, window: Window, due_us: u64, end_us: u64) -> (Sample, String) {
-        let mut joiner = Joiner::new(7, window, true);
-        joiner.records(records);
-        let sample = joiner.sample(Raw { due_ns: due_us * 1000, end_ns: end_us * 1000 });
-        (sample, joiner.into_worst().remove(0).cause)
+    fn worst(records: Vec<Event>, window: Window, due_us: u64, end_us: u64) -> (Sample, String) {
+        let mut correlator = Correlator::new(7, window, true);
+        correlator.records(records);
+        let sample = correlator.sample(Raw { due_ns: due_us * 1000, end_ns: end_us * 1000 });
+        (sample, correlator.into_worst().remove(0).cause)
     }
 
     #[test]
     fn a_task_that_keeps_the_cpu_after_the_timer_is_the_cause() {
         let records = vec![
             at(50, switch(0, 99, "hog")),
-            at(101, Seen::LocalTimer),
-            at(102, Seen::TimerExpired("hrtimer_wakeup".into())),
-            at(103, Seen::HandlerEnd),
+            at(101, EventKind::LocalTimer),
+            at(102, EventKind::TimerExpired("hrtimer_wakeup".into())),
+            at(103, EventKind::HandlerEnd),
             at(303, switch(99, 7, "asmp-probe")),
         ];
         let (sample, cause) = worst(records, Window::Wake, 100, 305);
@@ -327,8 +335,8 @@ mod tests {
         let (sample, cause) = worst(records, Window::Wake, 100, 305);
         assert_eq!((cause.as_str(), sample.handler_ns), ("hog/99 took 203.0 us", None));
         let records = vec![
-            at(112, Seen::Ipi("reschedule".into())),
-            at(113, Seen::HandlerEnd),
+            at(112, EventKind::Ipi("reschedule".into())),
+            at(113, EventKind::HandlerEnd),
             at(114, switch(0, 99, "hog")),
             at(303, switch(99, 7, "asmp-probe")),
         ];
@@ -339,8 +347,8 @@ mod tests {
     fn an_interrupt_that_comes_late_names_who_had_interrupts_off() {
         let records = vec![
             at(50, switch(0, 99, "hog")),
-            at(300, Seen::LocalTimer),
-            at(301, Seen::HandlerEnd),
+            at(300, EventKind::LocalTimer),
+            at(301, EventKind::HandlerEnd),
             at(303, switch(99, 7, "asmp-probe")),
         ];
         let (_, cause) = worst(records, Window::Wake, 100, 305);
@@ -354,10 +362,10 @@ mod tests {
     fn a_turn_counts_what_was_taken_from_it_and_blames_nobody_for_the_rest() {
         let records = vec![
             at(10, switch(0, 7, "asmp-probe")),
-            at(200, Seen::LocalTimer),
-            at(210, Seen::HandlerEnd),
-            at(300, Seen::Device { irq: 5, name: "nic".into() }),
-            at(340, Seen::HandlerEnd),
+            at(200, EventKind::LocalTimer),
+            at(210, EventKind::HandlerEnd),
+            at(300, EventKind::Device { irq: 5, name: "nic".into() }),
+            at(340, EventKind::HandlerEnd),
             at(400, switch(7, 50, "kworker")),
             at(460, switch(50, 7, "asmp-probe")),
         ];
@@ -376,22 +384,26 @@ mod tests {
 
     #[test]
     fn records_of_one_window_are_not_counted_in_the_next() {
-        let mut joiner = Joiner::new(7, Window::Wake, true);
-        joiner.records(vec![at(101, Seen::LocalTimer), at(102, Seen::HandlerEnd), at(201, Seen::LocalTimer)]);
+        let mut correlator = Correlator::new(7, Window::Wake, true);
+        correlator.records(vec![
+            at(101, EventKind::LocalTimer),
+            at(102, EventKind::HandlerEnd),
+            at(201, EventKind::LocalTimer),
+        ]);
         let ticks = |sample: Sample| sample.counts.unwrap().ticks;
-        assert_eq!(ticks(joiner.sample(Raw { due_ns: 100_000, end_ns: 110_000 })), 1);
-        assert_eq!(ticks(joiner.sample(Raw { due_ns: 200_000, end_ns: 210_000 })), 1);
-        assert_eq!(ticks(joiner.sample(Raw { due_ns: 300_000, end_ns: 310_000 })), 0);
+        assert_eq!(ticks(correlator.sample(Raw { due_ns: 100_000, end_ns: 110_000 })), 1);
+        assert_eq!(ticks(correlator.sample(Raw { due_ns: 200_000, end_ns: 210_000 })), 1);
+        assert_eq!(ticks(correlator.sample(Raw { due_ns: 300_000, end_ns: 310_000 })), 0);
     }
 
     #[test]
     fn only_the_worst_are_kept_worst_first() {
-        let mut joiner = Joiner::new(7, Window::Wake, false);
+        let mut correlator = Correlator::new(7, Window::Wake, false);
         for value in 1..=1000u64 {
             let value = value * 7919 % 1009;
-            joiner.sample(Raw { due_ns: 0, end_ns: value });
+            correlator.sample(Raw { due_ns: 0, end_ns: value });
         }
-        let worst = joiner.into_worst();
+        let worst = correlator.into_worst();
         assert_eq!(worst.len(), WORST);
         assert!(worst.windows(2).all(|pair| pair[0].value_ns >= pair[1].value_ns));
         assert_eq!(worst[0].value_ns, 1008);

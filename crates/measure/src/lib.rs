@@ -5,6 +5,7 @@
 pub mod collect;
 pub mod compare;
 pub mod exchange;
+pub mod experiment;
 pub mod explain;
 pub mod load;
 pub mod noise;

@@ -4,9 +4,9 @@
 //! Counters (interrupts, softirqs) are read before and after; who ran is recorded by a private trace
 //! instance. Units: counts in the window unless a name says otherwise; time in ns of the monotonic clock.
 
-use asmp_host::counters::{self, Kind, Row};
+use asmp_host::counters::{self, Interrupts, Row};
 use asmp_host::task;
-use asmp_host::trace::{Event, Trace, Tracer};
+use asmp_host::tracefs::{Contents, EventBuffer, EventKind};
 use asmp_host::{Cpu, CpuSet, Error, Kernel, cgroup};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,51 +80,51 @@ fn counters(kernel: &dyn Kernel) -> Result<Counters, Error> {
 /// Counts for as long as `wait` takes. Errors: a counter file cannot be read. Where tasks cannot be recorded
 /// (no tracefs, not root) the report says so.
 pub fn observe(kernel: &dyn Kernel, request: &Request, wait: impl FnOnce()) -> Result<Report, Error> {
-    let tracer = Tracer::prepare(kernel, &request.cpus);
+    let buffer = EventBuffer::prepare(kernel, &request.cpus);
     // A task that ends is no member any more, but is still switched to: it is known from before, or by its fork.
     let mut own = members(kernel, request);
-    let started = tracer.as_ref().map_err(ToString::to_string).and_then(|tracer| {
-        tracer.start().map_err(|error| error.to_string())?;
+    let started = buffer.as_ref().map_err(ToString::to_string).and_then(|buffer| {
+        buffer.start().map_err(|error| error.to_string())?;
         // Patching the tracepoints in interrupts all CPUs; let that settle before the window opens.
         std::thread::sleep(Duration::from_millis(50));
         own.extend(members(kernel, request));
-        tracer.open_window().map_err(|error| error.to_string())
+        buffer.open_window().map_err(|error| error.to_string())
     });
     let before = counters(kernel)?;
     wait();
     let after = counters(kernel)?;
-    let trace = match (&started, &tracer) {
-        (Ok(()), Ok(tracer)) => tracer.stop().map_err(|error| error.to_string()),
+    let recorded = match (&started, &buffer) {
+        (Ok(()), Ok(buffer)) => buffer.stop().map_err(|error| error.to_string()),
         (Err(reason), _) => Err(reason.clone()),
         (Ok(()), Err(error)) => Err(error.to_string()),
     };
-    drop(tracer);
+    drop(buffer);
     own.extend(members(kernel, request));
     let release = kernel.text(std::path::Path::new("/proc/sys/kernel/osrelease")).unwrap_or_default();
     let is_kernel_thread = |tid: i32| task::read(kernel, tid).is_ok_and(|task| task.kernel_thread);
-    Ok(report(release, &request.cpus, &before, &after, trace, &own, &is_kernel_thread))
+    Ok(report(release, &request.cpus, &before, &after, recorded, &own, &is_kernel_thread))
 }
 
 fn members(kernel: &dyn Kernel, request: &Request) -> BTreeSet<i32> {
     request.groups.iter().flat_map(|group| cgroup::threads_of(kernel, group).unwrap_or_default()).collect()
 }
 
-/// From two readings and a trace to counts. Pure but for the question which numbers are kernel threads.
+/// Counts from two readings and a trace. Pure, except that `is_kernel_thread` asks the kernel.
 fn report(
     kernel: String,
     cpus: &CpuSet,
     before: &Counters,
     after: &Counters,
-    trace: Result<Trace, String>,
+    recorded: Result<Contents, String>,
     own: &BTreeSet<i32>,
     is_kernel_thread: &dyn Fn(i32) -> bool,
 ) -> Report {
     let mut noise: BTreeMap<Cpu, CpuNoise> =
         cpus.iter().map(|cpu| (cpu, interrupts_of(cpu, before, after))).collect();
-    let (lost_events, tasks_unavailable) = match &trace {
-        Ok(trace) => {
-            tasks_of(&mut noise, trace, own, is_kernel_thread);
-            (trace.lost, None)
+    let (lost_events, tasks_unavailable) = match &recorded {
+        Ok(contents) => {
+            tasks_of(&mut noise, contents, own, is_kernel_thread);
+            (contents.lost, None)
         }
         Err(reason) => (0, Some(reason.clone())),
     };
@@ -139,31 +139,16 @@ fn report(
 }
 
 fn interrupts_of(cpu: Cpu, before: &Counters, after: &Counters) -> CpuNoise {
-    let mut noise = CpuNoise::default();
-    let earlier: BTreeMap<&Kind, &Row> = before.interrupts.iter().map(|row| (&row.kind, row)).collect();
-    let present = |counters: &Counters| counters.interrupts.iter().any(|row| row.counts.contains_key(&cpu));
-    noise.went_offline = !present(before) || !present(after);
-    if noise.went_offline {
-        return noise;
-    }
-    for row in &after.interrupts {
-        let now = row.counts.get(&cpu).copied().unwrap_or(0);
-        // A line that appeared meanwhile began at 0.
-        let then = earlier.get(&row.kind).and_then(|row| row.counts.get(&cpu)).copied().unwrap_or(0);
-        let count = now.saturating_sub(then);
-        let by_name = match &row.kind {
-            Kind::LocalTimer => {
-                noise.ticks += count;
-                continue;
-            }
-            Kind::Device(name) => (&mut noise.device_interrupts, name),
-            Kind::Ipi(name) => (&mut noise.ipis, name),
-            Kind::Other(name) => (&mut noise.other_interrupts, name),
-        };
-        if count > 0 {
-            *by_name.0.entry(by_name.1.clone()).or_default() += count;
-        }
-    }
+    let Some(came) = Interrupts::between(&before.interrupts, &after.interrupts, cpu) else {
+        return CpuNoise { went_offline: true, ..CpuNoise::default() };
+    };
+    let mut noise = CpuNoise {
+        ticks: came.ticks,
+        device_interrupts: came.devices,
+        ipis: came.ipis,
+        other_interrupts: came.others,
+        ..CpuNoise::default()
+    };
     for (kind, counts) in &after.softirqs {
         let then = before.softirqs.get(kind).and_then(|counts| counts.get(&cpu)).copied().unwrap_or(0);
         let count = counts.get(&cpu).copied().unwrap_or(0).saturating_sub(then);
@@ -176,7 +161,7 @@ fn interrupts_of(cpu: Cpu, before: &Counters, after: &Counters) -> CpuNoise {
 
 fn tasks_of(
     noise: &mut BTreeMap<Cpu, CpuNoise>,
-    trace: &Trace,
+    contents: &Contents,
     own: &BTreeSet<i32>,
     is_kernel_thread: &dyn Fn(i32) -> bool,
 ) {
@@ -191,11 +176,11 @@ fn tasks_of(
     let mut kernel_threads: BTreeMap<i32, bool> = BTreeMap::new();
     // What a task of ours makes is ours, though it may have ended before anybody could ask.
     let mut own = own.clone();
-    for event in &trace.events {
-        match event {
-            Event::Switch { tid: 0, .. } => {}
-            Event::Switch { cpu, tid, command } => {
-                let Some(cpu) = noise.get_mut(cpu) else { continue };
+    for event in &contents.events {
+        match &event.kind {
+            EventKind::Switch { to_tid: 0, .. } => {}
+            EventKind::Switch { to_tid: tid, to: command, .. } => {
+                let Some(cpu) = noise.get_mut(&event.cpu) else { continue };
                 let name = format!("{command}/{tid}");
                 let kernel_thread = *kernel_threads.entry(*tid).or_insert_with(|| is_kernel_thread(*tid));
                 let counts = if own.contains(tid) {
@@ -208,7 +193,7 @@ fn tasks_of(
                 };
                 *counts.get_or_insert_default().entry(name).or_default() += 1;
             }
-            Event::Migration { tid, command, from, to } => {
+            EventKind::Migration { tid, command, from, to } => {
                 for cpu in [from, to] {
                     if let Some(cpu) = noise.get_mut(cpu) {
                         *cpu.migrations
@@ -218,16 +203,16 @@ fn tasks_of(
                     }
                 }
             }
-            Event::Fork { parent, child } => {
-                if own.contains(parent) {
-                    own.insert(*child);
-                }
+            EventKind::Fork { parent, child } if own.contains(parent) => {
+                own.insert(*child);
             }
-            Event::PageFault { cpu, user } => {
-                let Some(cpu) = noise.get_mut(cpu) else { continue };
+            EventKind::PageFault { user } => {
+                let Some(cpu) = noise.get_mut(&event.cpu) else { continue };
                 let count = if *user { &mut cpu.user_page_faults } else { &mut cpu.kernel_page_faults };
                 *count.get_or_insert_default() += 1;
             }
+            // The buffer enables no other event.
+            _ => {}
         }
     }
 }
@@ -331,32 +316,42 @@ fn names(text: &mut String, number: Cpu, cpu: &CpuNoise) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use asmp_host::counters::InterruptKind;
+    use asmp_host::tracefs::Event;
 
-    fn row(kind: Kind, counts: &[(Cpu, u64)]) -> Row {
+    fn row(kind: InterruptKind, counts: &[(Cpu, u64)]) -> Row {
         Row { kind, counts: counts.iter().copied().collect() }
+    }
+
+    fn on_cpu_3(kind: EventKind) -> Event {
+        Event { at_ns: 0, cpu: 3, kind }
+    }
+
+    fn switch_to(tid: i32) -> EventKind {
+        EventKind::Switch { from_tid: 1, from: "y".into(), to_tid: tid, to: "x".into() }
     }
 
     fn at(interrupts: Vec<Row>) -> Counters {
         Counters { at: Instant::now(), interrupts, softirqs: BTreeMap::new() }
     }
 
-    fn one(trace: Result<Trace, String>) -> CpuNoise {
-        let before = at(vec![row(Kind::LocalTimer, &[(3, 100)])]);
+    fn one(recorded: Result<Contents, String>) -> CpuNoise {
+        let before = at(vec![row(InterruptKind::LocalTimer, &[(3, 100)])]);
         let after = at(vec![
-            row(Kind::LocalTimer, &[(3, 107)]),
-            row(Kind::Device("24 eth0".into()), &[(3, 5)]),
-            row(Kind::Ipi("function call".into()), &[(3, 0)]),
+            row(InterruptKind::LocalTimer, &[(3, 107)]),
+            row(InterruptKind::Device("24 eth0".into()), &[(3, 5)]),
+            row(InterruptKind::Ipi("function call".into()), &[(3, 0)]),
         ]);
         let own = BTreeSet::from([10]);
         let cpus = "3".parse().unwrap();
-        report("k".into(), &cpus, &before, &after, trace, &own, &|tid| tid == 12).cpus[&3].clone()
+        report("k".into(), &cpus, &before, &after, recorded, &own, &|tid| tid == 12).cpus[&3].clone()
     }
 
     #[test]
     fn tasks_are_told_apart_into_own_foreign_and_kernel() {
-        let switch = |tid| Event::Switch { cpu: 3, tid, command: "x".into() };
+        let switch = |tid| on_cpu_3(switch_to(tid));
         let events = vec![switch(0), switch(10), switch(11), switch(11), switch(12)];
-        let noise = one(Ok(Trace { events, lost: 0 }));
+        let noise = one(Ok(Contents { events, lost: 0 }));
         assert_eq!(noise.own_switches, Some(1));
         assert_eq!(noise.foreign_switches, Some(BTreeMap::from([("x/11".into(), 2)])));
         assert_eq!(noise.kernel_switches, Some(BTreeMap::from([("x/12".into(), 1)])));
@@ -364,17 +359,17 @@ mod tests {
 
     #[test]
     fn children_of_own_tasks_are_own_and_those_of_others_are_not() {
-        let switch = |tid| Event::Switch { cpu: 3, tid, command: "x".into() };
-        let fork = |parent, child| Event::Fork { parent, child };
+        let switch = |tid| on_cpu_3(switch_to(tid));
+        let fork = |parent, child| on_cpu_3(EventKind::Fork { parent, child });
         let events = vec![fork(10, 20), switch(20), fork(20, 21), switch(21), fork(11, 22), switch(22)];
-        let noise = one(Ok(Trace { events, lost: 0 }));
+        let noise = one(Ok(Contents { events, lost: 0 }));
         assert_eq!(noise.own_switches, Some(2));
         assert_eq!(noise.foreign_switches, Some(BTreeMap::from([("x/22".into(), 1)])));
     }
 
     #[test]
     fn counters_are_differences_and_a_line_that_appeared_began_at_zero() {
-        let noise = one(Ok(Trace::default()));
+        let noise = one(Ok(Contents::default()));
         assert_eq!(noise.ticks, 7);
         assert_eq!(noise.device_interrupts, BTreeMap::from([("24 eth0".into(), 5)]));
         assert!(noise.ipis.is_empty());
@@ -389,10 +384,10 @@ mod tests {
 
     #[test]
     fn a_cpu_that_went_offline_has_no_counts() {
-        let before = at(vec![row(Kind::LocalTimer, &[(3, 100)])]);
-        let after = at(vec![row(Kind::LocalTimer, &[(0, 100)])]);
+        let before = at(vec![row(InterruptKind::LocalTimer, &[(3, 100)])]);
+        let after = at(vec![row(InterruptKind::LocalTimer, &[(0, 100)])]);
         let cpus = "3".parse().unwrap();
-        let trace = Ok(Trace::default());
+        let trace = Ok(Contents::default());
         let report = report("k".into(), &cpus, &before, &after, trace, &BTreeSet::new(), &|_| false);
         assert!(report.cpus[&3].went_offline);
         assert!(table(&[("", &report)]).contains("went offline"));
@@ -400,7 +395,7 @@ mod tests {
 
     #[test]
     fn the_table_puts_columns_side_by_side() {
-        let noise = one(Ok(Trace::default()));
+        let noise = one(Ok(Contents::default()));
         let report = Report {
             schema: 1,
             kernel: "k".into(),

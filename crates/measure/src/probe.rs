@@ -6,7 +6,7 @@
 
 use crate::load::make_dirty;
 use asmp_host::clock::{self, monotonic_ns, sleep_until, thread_id};
-use asmp_host::{Cpu, record};
+use asmp_host::{Cpu, tracefs::timerlat};
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::hint::black_box;
 use std::io::{self, Read};
@@ -18,9 +18,9 @@ use std::thread::JoinHandle;
 /// Room for a second of samples at 65 kHz.
 const RING: usize = 1 << 16;
 
-/// What the probe does.
+/// What the probe does at each instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Task {
+pub enum Work {
     /// Sleeps until each next instant of a period.
     Periodic { period_ns: u64 },
     /// L4RTL's worst case: makes every line of `bytes` dirty (twice the second-level cache, and more pages
@@ -32,9 +32,9 @@ pub enum Task {
     Compute { rounds: u64 },
 }
 
-impl Task {
+impl Work {
     pub fn timerlat(cpu: Cpu) -> Self {
-        Self::Timerlat { waiter: record::Recorder::waiter(cpu) }
+        Self::Timerlat { waiter: timerlat::waiter(cpu) }
     }
 }
 
@@ -76,7 +76,7 @@ pub struct Ended {
 impl Probe {
     /// A thread at its gate; it will take `samples` samples and as many `warm_up` ones before, not recorded.
     /// `keep_tick`: the tick of its CPU goes on while it runs, also where it could stop.
-    pub fn spawn(task: Task, samples: u64, warm_up: u64, keep_tick: bool) -> io::Result<Self> {
+    pub fn spawn(work: Work, samples: u64, warm_up: u64, keep_tick: bool) -> io::Result<Self> {
         let (ring_in, ring) = RingBuffer::new(RING);
         let shared = Arc::new(Shared::default());
         let (tell, told) = std::sync::mpsc::channel();
@@ -87,7 +87,7 @@ impl Probe {
                 std::thread::park();
             }
             let _timer = keep_tick.then(clock::CpuTimer::arm).transpose()?;
-            work(task, samples, warm_up, Recording { ring: ring_in, shared: &in_thread })
+            run(work, samples, warm_up, Recording { ring: ring_in, shared: &in_thread })
         })?;
         let tid = told.recv().map_err(io::Error::other)?;
         Ok(Self { tid, ring, shared, thread })
@@ -136,14 +136,14 @@ impl Recording<'_> {
     }
 }
 
-fn work(task: Task, samples: u64, warm_up: u64, recording: Recording) -> io::Result<()> {
+fn run(work: Work, samples: u64, warm_up: u64, recording: Recording) -> io::Result<()> {
     touch_stack();
-    match task {
-        Task::Periodic { period_ns } => periodic(period_ns, samples, warm_up, recording),
-        Task::Flood { bytes, seed } => flood(bytes, seed, samples, warm_up, recording),
-        Task::Compute { rounds } => compute(rounds, samples, warm_up, recording),
+    match work {
+        Work::Periodic { period_ns } => periodic(period_ns, samples, warm_up, recording),
+        Work::Flood { bytes, seed } => flood(bytes, seed, samples, warm_up, recording),
+        Work::Compute { rounds } => compute(rounds, samples, warm_up, recording),
         // The tracer tells of a period when the next one is asked for.
-        Task::Timerlat { waiter } => return wait_for_timerlat(&waiter, samples + warm_up + 1, recording),
+        Work::Timerlat { waiter } => return wait_for_timerlat(&waiter, samples + warm_up + 1, recording),
     }
     Ok(())
 }
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_probe_waits_at_its_gate_and_takes_as_many_samples_as_asked() {
-        let probe = Probe::spawn(Task::Periodic { period_ns: 200_000 }, 20, 5, true).unwrap();
+        let probe = Probe::spawn(Work::Periodic { period_ns: 200_000 }, 20, 5, true).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert_eq!(probe.ring.slots(), 0, "the gate is shut");
         probe.start();
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_full_ring_is_counted_and_blocks_nobody() {
-        let probe = Probe::spawn(Task::Compute { rounds: 1 }, RING as u64 + 1000, 0, false).unwrap();
+        let probe = Probe::spawn(Work::Compute { rounds: 1 }, RING as u64 + 1000, 0, false).unwrap();
         probe.start();
         let (ring, ended) = probe.join().unwrap();
         assert_eq!((drained(ring).len(), ended.lost), (RING, 1000));
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_probe_can_be_ended_early() {
-        let probe = Probe::spawn(Task::Flood { bytes: 4096, seed: 7 }, u64::MAX - 1, 0, false).unwrap();
+        let probe = Probe::spawn(Work::Flood { bytes: 4096, seed: 7 }, u64::MAX - 1, 0, false).unwrap();
         probe.start();
         probe.stop();
         let (ring, _) = probe.join().unwrap();

@@ -160,7 +160,7 @@ pub struct Provenance {
     /// Why there are fewer samples than asked for.
     pub partial: Option<String>,
     /// Overhead: the fastest turn of undisturbed runs before and after.
-    pub base_ns: Option<Base>,
+    pub base_ns: Option<BaseTime>,
     /// Why the causes were not recorded, where they were not.
     pub not_recorded: Option<String>,
     /// What the shield had set for this run, one line a setting.
@@ -173,7 +173,7 @@ pub struct Provenance {
 /// Undisturbed turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Base {
+pub struct BaseTime {
     pub before_ns: u64,
     pub after_ns: u64,
     pub rounds: u64,

@@ -5,9 +5,10 @@
 //! had been there and asked for the next period (`user-ret`: it holds one entry into the kernel as well).
 
 use crate::probe::Raw;
-use asmp_host::record::{Handler, Record, Seen};
+use asmp_host::tracefs::timerlat::Handler;
+use asmp_host::tracefs::{Event, EventKind};
 
-/// One period of which everything was told.
+/// One period whose lines all came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Period {
     /// From the period's instant to when its handler ran, in the kernel or in user space.
@@ -32,7 +33,7 @@ pub struct Periods {
     pub lost_records: u64,
 }
 
-/// A period of which not everything was told yet.
+/// A period that still lacks a line.
 #[derive(Default, Clone, Copy)]
 struct Open {
     sequence: u64,
@@ -49,10 +50,10 @@ impl Periods {
     }
 
     /// Takes a line; answers with the period that it completes.
-    pub fn line(&mut self, record: Record) -> Option<Period> {
-        let (sequence, context, latency_ns) = match record.seen {
-            Seen::Timerlat { sequence, context, latency_ns } => (sequence, context, latency_ns),
-            Seen::Lost(count) => {
+    pub fn line(&mut self, event: Event) -> Option<Period> {
+        let (sequence, context, latency_ns) = match event.kind {
+            EventKind::Timerlat { sequence, context, latency_ns } => (sequence, context, latency_ns),
+            EventKind::Lost(count) => {
                 self.lost_records += count;
                 return None;
             }
@@ -61,7 +62,7 @@ impl Periods {
         if sequence != self.open.sequence {
             self.open = Open { sequence, ..Open::default() };
         }
-        let claim_ns = record.at_ns.saturating_sub(latency_ns);
+        let claim_ns = event.at_ns.saturating_sub(latency_ns);
         let due_ns = self.open.due_ns.map_or(claim_ns, |due_ns| due_ns.min(claim_ns));
         self.open.due_ns = Some(due_ns);
         let last = match (context.as_str(), self.handler) {
@@ -104,7 +105,7 @@ impl Periods {
         self.count >= self.wanted
     }
 
-    /// Periods between the first and the last kept that have a number and were not told of whole.
+    /// Periods between the first and the last kept that have a number and lack a line.
     pub fn lost(&self) -> u64 {
         let Some([first, last]) = self.kept else { return 0 };
         (last.0 - first.0 + 1).saturating_sub(self.count)
@@ -123,15 +124,15 @@ impl Periods {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use asmp_host::record;
+    use asmp_host::tracefs;
 
-    fn line(at_us: u64, sequence: u64, context: &str, latency_ns: u64) -> Record {
-        let seen = Seen::Timerlat { sequence, context: context.to_owned(), latency_ns };
-        Record { at_ns: at_us * 1000, seen }
+    fn line(at_us: u64, sequence: u64, context: &str, latency_ns: u64) -> Event {
+        let kind = EventKind::Timerlat { sequence, context: context.to_owned(), latency_ns };
+        Event { at_ns: at_us * 1000, cpu: 3, kind }
     }
 
     /// Two periods of 2 ms, from 100 s on.
-    fn user() -> Vec<Record> {
+    fn user() -> Vec<Event> {
         vec![
             line(100_000_061, 1, "irq", 60_512),
             line(100_000_098, 1, "thread", 97_808),
@@ -145,8 +146,8 @@ mod tests {
     #[test]
     fn three_lines_of_one_number_are_a_period_of_a_user_thread() {
         let mut periods = Periods::new(Handler::User, 2_000_000, 0, 10);
-        let told: Vec<Period> = user().into_iter().filter_map(|record| periods.line(record)).collect();
-        let times = told.iter().map(|period| {
+        let complete: Vec<Period> = user().into_iter().filter_map(|record| periods.line(record)).collect();
+        let times = complete.iter().map(|period| {
             (period.irq_ns, period.thread_ns, period.raw.end_ns - period.raw.due_ns, period.raw.due_ns / 1000)
         });
         assert_eq!(
@@ -159,8 +160,8 @@ mod tests {
     #[test]
     fn a_kernel_thread_handles_the_event_in_the_kernel() {
         let mut periods = Periods::new(Handler::Kernel, 2_000_000, 1, 1);
-        let told: Vec<Period> = user().into_iter().filter_map(|record| periods.line(record)).collect();
-        let [only] = told.as_slice() else { panic!("the first is the warm-up: {told:?}") };
+        let complete: Vec<Period> = user().into_iter().filter_map(|record| periods.line(record)).collect();
+        let [only] = complete.as_slice() else { panic!("the first is the warm-up: {complete:?}") };
         assert_eq!((only.irq_ns, only.thread_ns), (58_976, 92_400));
         assert_eq!(only.raw.end_ns - only.raw.due_ns, 92_400);
         assert!(periods.has_all());
@@ -177,8 +178,8 @@ mod tests {
             let mut lines = [user(), third.to_vec()].concat();
             lines.remove(gone);
             let mut periods = Periods::new(Handler::User, 2_000_000, 0, 10);
-            let told = lines.into_iter().filter_map(|record| periods.line(record)).count();
-            assert_eq!((told, periods.lost(), periods.overruns()), (2, 1, 0), "without line {gone}");
+            let complete = lines.into_iter().filter_map(|record| periods.line(record)).count();
+            assert_eq!((complete, periods.lost(), periods.overruns()), (2, 1, 0), "without line {gone}");
         }
     }
 
@@ -198,47 +199,48 @@ mod tests {
     #[test]
     fn what_the_kernel_had_no_room_for_is_counted() {
         let mut periods = Periods::new(Handler::User, 1, 0, 1);
-        assert_eq!(periods.line(Record { at_ns: 0, seen: Seen::Lost(12) }), None);
+        assert_eq!(periods.line(Event { at_ns: 0, cpu: 3, kind: EventKind::Lost(12) }), None);
         assert_eq!((periods.lost_records, periods.lost(), periods.overruns()), (12, 0, 0));
     }
 
     /// Lines of a guest (7.2.13 PREEMPT_RT, period 2003 us) as its kernel printed them.
     fn recorded(text: &str, handler: Handler) -> (Vec<Period>, Periods) {
         let mut periods = Periods::new(handler, 2_003_000, 0, 100);
-        let lines: Vec<Record> = text.lines().filter_map(record::parse).collect();
+        let lines: Vec<Event> = text.lines().filter_map(tracefs::parse).collect();
         assert_eq!(lines.len(), text.lines().count(), "every line is understood");
         (lines.into_iter().filter_map(|line| periods.line(line)).collect(), periods)
     }
 
     #[test]
     fn a_recorded_trace_of_a_user_thread_is_put_together() {
-        let (told, periods) = recorded(include_str!("../tests/data/timerlat-user.txt"), Handler::User);
+        let (complete, periods) = recorded(include_str!("../tests/data/timerlat-user.txt"), Handler::User);
         // The first line's period began before, the last one's is not over.
-        assert_eq!((told.len(), periods.lost(), periods.overruns()), (11, 0, 0));
-        assert!(told.iter().all(|one| {
+        assert_eq!((complete.len(), periods.lost(), periods.overruns()), (11, 0, 0));
+        assert!(complete.iter().all(|one| {
             let user_ns = one.raw.end_ns - one.raw.due_ns;
             one.irq_ns < one.thread_ns && one.thread_ns < user_ns
         }));
-        let first = told[0];
+        let first = complete[0];
         assert_eq!(
             (first.irq_ns, first.thread_ns, first.raw.end_ns - first.raw.due_ns),
             (94_935, 155_609, 203_060)
         );
-        assert_grid(&told);
+        assert_grid(&complete);
     }
 
     #[test]
     fn a_recorded_trace_of_a_kernel_thread_is_put_together() {
-        let (told, periods) = recorded(include_str!("../tests/data/timerlat-kernel.txt"), Handler::Kernel);
-        assert_eq!((told.len(), periods.lost(), periods.overruns()), (12, 0, 0));
-        assert!(told.iter().all(|one| one.irq_ns < one.thread_ns));
-        assert!(told.iter().all(|one| one.raw.end_ns - one.raw.due_ns == one.thread_ns));
-        assert_grid(&told);
+        let (complete, periods) =
+            recorded(include_str!("../tests/data/timerlat-kernel.txt"), Handler::Kernel);
+        assert_eq!((complete.len(), periods.lost(), periods.overruns()), (12, 0, 0));
+        assert!(complete.iter().all(|one| one.irq_ns < one.thread_ns));
+        assert!(complete.iter().all(|one| one.raw.end_ns - one.raw.due_ns == one.thread_ns));
+        assert_grid(&complete);
     }
 
     /// Instants are a period apart, as closely as a trace tells microseconds and a guest writes its lines.
-    fn assert_grid(told: &[Period]) {
-        for pair in told.windows(2) {
+    fn assert_grid(complete: &[Period]) {
+        for pair in complete.windows(2) {
             let apart_ns = pair[1].raw.due_ns - pair[0].raw.due_ns;
             assert!(apart_ns.abs_diff(2_003_000) < 10_000, "{apart_ns}");
         }

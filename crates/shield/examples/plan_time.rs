@@ -5,6 +5,7 @@
 use asmp_host::fake::FakeKernel;
 use asmp_host::store::Store;
 use asmp_host::{CpuSet, CpuSpec, Facts, Kernel};
+use asmp_shield::System;
 use asmp_shield::plan::{Base, plan};
 use asmp_shield::verify::verify;
 use asmp_shield::{Caller, Request, Shield, Spec, State};
@@ -32,8 +33,8 @@ fn main() {
         let times = [
             whole_plan,
             best(|| Facts::read(&*kernel).unwrap()),
-            best(|| plan(&untouched, &base, &none, after.clone(), None)),
-            best(|| plan(&facts, &base, &state, Vec::new(), None)),
+            best(|| plan(&untouched, &base, &none, after.clone(), System::default())),
+            best(|| plan(&facts, &base, &state, Vec::new(), System::default())),
             best(|| serde_json::to_string(&plan_made).unwrap()),
             best(|| verify(&*kernel, &facts, &base, &state, false).unwrap()),
             best(|| shield.status().unwrap()),

@@ -8,7 +8,7 @@ use crate::plan::Base;
 use crate::request::{Caller, Members, Request, System};
 use crate::rules::{self, Wish};
 use asmp_host::task::{self, Task, TaskId};
-use asmp_host::{Facts, Kernel};
+use asmp_host::{Facts, Kernel, knob};
 use std::path::Path;
 
 /// What a request makes of the machine.
@@ -59,6 +59,10 @@ pub(crate) fn decide(
             Vec::new()
         }
         Request::System(wanted) => {
+            let tracer = knob::osnoise_cpus();
+            if wanted.timerlat.is_some() && facts.setting(&tracer).is_none() {
+                return Err(Refusal::NoTimerlat);
+            }
             system = wanted.clone();
             state.partitions.clone()
         }

@@ -28,6 +28,8 @@ pub mod verify;
 mod scale_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod undo_tests;
 
 /// What the kernel refused, in words.
 pub use apply::Refused;
@@ -43,6 +45,8 @@ pub use partition::{Aspect, Partition, Refusal, Served, Service, Smt, State, Tic
 pub use plan::{Action, Base, Plan, Step, plan};
 /// What may be asked, and who asks.
 pub use request::{Caller, Members, Request, Spec, System};
+/// Whether a machine can be partitioned at all.
+pub use rules::check_machine;
 /// The one way to change partitions.
 pub use shield::{ChangeError, Outcome, Patience, Recovered, Shield};
 /// Where the state lies, and its layout's version.

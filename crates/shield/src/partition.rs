@@ -3,6 +3,7 @@
 use crate::request::System;
 use crate::state::STATE_SCHEMA;
 use asmp_host::task::{Placed, TaskId};
+use asmp_host::tracefs::timerlat;
 use asmp_host::{Cpu, CpuSet, Schedule, Shape};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -204,6 +205,9 @@ pub struct State {
     /// The CPUs that the system's device interrupts keep to, where that is less than all of its CPUs.
     #[serde(default)]
     pub irq_home: Option<CpuSet>,
+    /// How timerlat works while something measures with it. Since schema 2.
+    #[serde(default)]
+    pub timerlat: Option<timerlat::Settings>,
     pub originals: BTreeMap<PathBuf, Original>,
     /// Settings that the kernel refused to change, with its reason.
     pub refused: BTreeMap<PathBuf, String>,
@@ -216,6 +220,7 @@ impl Default for State {
             transaction: 0,
             partitions: Vec::new(),
             irq_home: None,
+            timerlat: None,
             originals: BTreeMap::new(),
             refused: BTreeMap::new(),
         }
@@ -225,12 +230,17 @@ impl Default for State {
 impl State {
     /// Nothing of ours is in force.
     pub fn is_empty(&self) -> bool {
-        self.partitions.is_empty() && self.irq_home.is_none()
+        self.partitions.is_empty() && self.system() == System::default()
     }
 
     /// Settings of the system outside the partitions.
     pub fn system(&self) -> System {
-        System { irq_home: self.irq_home.clone() }
+        System { irq_home: self.irq_home.clone(), timerlat: self.timerlat.clone() }
+    }
+
+    pub(crate) fn set_system(&mut self, system: &System) {
+        self.irq_home.clone_from(&system.irq_home);
+        self.timerlat.clone_from(&system.timerlat);
     }
 
     /// Errors: `NoPartition`, with the names there are.
@@ -327,6 +337,8 @@ pub enum Refusal {
         "the tick of CPU {cpus} cannot stop in this boot: boot with nohz_full={cpus} rcu_nocbs={cpus} (`asmp boot enable --cpus {cpus}`), or use --tick off"
     )]
     TickNotCandidate { cpus: CpuSet },
+    #[error("this kernel has no timerlat tracer: boot a PREEMPT_RT kernel of a distribution that builds it")]
+    NoTimerlat,
     #[error("the IRQ priority {priority} is not one of 1 to 99")]
     BadPriority { priority: u32 },
 }

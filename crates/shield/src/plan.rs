@@ -6,6 +6,7 @@
 //! takes its CPUs away from everybody else in one step of the kernel.
 
 use crate::partition::{Partition, Served, Service, State, shielded};
+use crate::request::System;
 use crate::target::{Lines, Target, reading, targets};
 use asmp_host::cgroup::{GROUP, Groups};
 use asmp_host::systemd::{SERVICE, SLICE};
@@ -94,9 +95,9 @@ pub struct Plan {
     /// The partitions once the steps are taken.
     #[serde(skip)]
     pub after: Vec<Partition>,
-    /// The CPUs that the system's device interrupts keep to, where that is less than all of its CPUs.
+    /// Settings of the system outside the partitions, once the steps are taken.
     #[serde(skip)]
-    pub irq_home: Option<CpuSet>,
+    pub system: System,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -143,17 +144,11 @@ impl Base {
     }
 }
 
-/// The steps from `state` to `after` (and `irq_home`) on the machine as it is.
-pub fn plan(
-    facts: &Facts,
-    base: &Base,
-    state: &State,
-    after: Vec<Partition>,
-    irq_home: Option<CpuSet>,
-) -> Plan {
+/// The steps from `state` to `after` (and `system`) on the machine as it is.
+pub fn plan(facts: &Facts, base: &Base, state: &State, after: Vec<Partition>, system: System) -> Plan {
     let before = &state.partitions;
     let mut steps = Vec::new();
-    let (restored, set) = settings(facts, state, &after, irq_home.as_ref());
+    let (restored, set) = settings(facts, state, &after, &system);
     // 6.12 books a deadline server's bandwidth in a wrong account while its CPU is isolated, and refuses
     // every change with EBUSY: so it is set while the CPU is (or is again) the system's.
     let (servers_restored, restored): (Vec<Step>, Vec<Step>) = restored.into_iter().partition(is_server);
@@ -169,7 +164,7 @@ pub fn plan(
     if *before == after && !after.is_empty() {
         steps.push(step(Action::Confine, "kernel threads that nothing binds stay on system CPUs"));
     }
-    Plan { steps, cannot: cannot(facts, before, &after), after, irq_home }
+    Plan { steps, cannot: cannot(facts, before, &after), after, system }
 }
 
 fn is_server(step: &Step) -> bool {
@@ -191,22 +186,18 @@ fn named(step: Step) -> Step {
 }
 
 /// Settings that go back to their originals, and settings to be set.
-fn settings(
-    facts: &Facts,
-    state: &State,
-    after: &[Partition],
-    irq_home: Option<&CpuSet>,
-) -> (Vec<Step>, Vec<Step>) {
-    let was = targets(facts, &state.partitions, state.irq_home.as_ref(), &state.originals);
-    let shall = targets(facts, after, irq_home, &state.originals);
+fn settings(facts: &Facts, state: &State, after: &[Partition], system: &System) -> (Vec<Step>, Vec<Step>) {
+    let was = targets(facts, &state.partitions, &state.system(), &state.originals);
+    let shall = targets(facts, after, system, &state.originals);
     let lines = Lines::of(facts);
     let now = |knob: &Knob| reading(facts, &lines, knob).map(str::to_owned);
 
     let mut restored: Vec<Step> = Vec::new();
     for (path, original) in &state.originals {
         let knob = Knob::new(path.clone(), original.shape);
-        if !shall.contains_key(&knob) && was.contains_key(&knob) {
-            restored.push(named(write(knob.clone(), now(&knob), original.text.clone(), "as it was before")));
+        if let (None, Some(target)) = (shall.get(&knob), was.get(&knob)) {
+            let back = knob.way_back(&original.text, &target.wanted);
+            restored.push(named(write(knob.clone(), now(&knob), back, "as it was before")));
         }
     }
     restored.reverse();
@@ -228,8 +219,9 @@ fn settings(
             continue;
         }
         let step = write(knob.clone(), Some(now.to_owned()), target.wanted.clone(), target.why.clone());
-        // A line asked for by name that refuses to come leaves the request undone.
-        let asked_for = target.away_from.is_none() && irq.is_some();
+        // What was asked for by name and refuses leaves the request undone.
+        let by_name = irq.is_some() || knob::is_of_tracer(knob);
+        let asked_for = target.away_from.is_none() && by_name;
         let if_refused = if asked_for { IfRefused::Abort } else { IfRefused::Name };
         let mut step = Step { keeps_original: true, if_refused, ..step };
         if let Action::Set { unless_away_from, .. } = &mut step.action

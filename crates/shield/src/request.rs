@@ -9,6 +9,7 @@
 use crate::declare::Declaration;
 use crate::partition::{Aspect, Refusal, Smt, Tick};
 use asmp_host::task::TaskId;
+use asmp_host::tracefs::timerlat;
 use asmp_host::{CpuSet, CpuSpec};
 use serde::{Deserialize, Serialize};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -56,6 +57,9 @@ pub struct System {
     /// The CPUs that device interrupts keep to; `None`: all CPUs of the system.
     #[serde(default)]
     pub irq_home: Option<CpuSet>,
+    /// How the kernel's timerlat tracer works; `None`: as it was.
+    #[serde(default)]
+    pub timerlat: Option<timerlat::Settings>,
 }
 
 /// A partition as asked for.

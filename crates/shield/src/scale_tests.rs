@@ -5,6 +5,7 @@
 
 use crate::partition::State;
 use crate::plan::{Base, Plan, plan};
+use crate::request::System;
 use crate::request::{Caller, Request, Spec};
 use crate::shield::Shield;
 use crate::verify::verify;
@@ -43,11 +44,11 @@ impl Scene {
     }
 
     fn create(&self) -> Plan {
-        plan(&self.untouched, &self.base, &State::default(), self.state.partitions.clone(), None)
+        plan(&self.untouched, &self.base, &State::default(), self.state.partitions.clone(), System::default())
     }
 
     fn destroy(&self) -> Plan {
-        plan(&self.facts, &self.base, &self.state, Vec::new(), None)
+        plan(&self.facts, &self.base, &self.state, Vec::new(), System::default())
     }
 }
 

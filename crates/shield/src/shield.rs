@@ -12,7 +12,7 @@ use crate::rules::check_machine;
 use crate::state::{self, RUN_DIR, STATE, STATE_SCHEMA, StateError};
 use crate::verify::{self, Status};
 use asmp_host::store::{Lock, Store, whole_lines};
-use asmp_host::{Error, Facts, Kernel, Linux, irq, knob, record};
+use asmp_host::{Error, Facts, Kernel, Linux, irq, knob, tracefs};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,8 +43,11 @@ pub enum ChangeError {
     #[error("{reason}; nothing has changed")]
     Unproved { reason: String },
 
-    /// The kernel said no and then also no to the way back.
-    #[error("{cause}; and this could not be put back: {left}; then run `asmp restore`", left = left.join("; "))]
+    /// A change failed and the kernel refused a step back. The journal stays: every change tries again.
+    #[error(
+        "{cause}; not restored yet: {left}; remove the cause, then run `asmp restore`",
+        left = left.join("; ")
+    )]
     NotUndone { cause: String, left: Vec<String> },
 
     #[error(transparent)]
@@ -71,7 +74,6 @@ pub struct Outcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Recovered {
     pub steps: usize,
-    pub left: Vec<String>,
 }
 
 /// First line of a journal.
@@ -159,7 +161,7 @@ impl Shield {
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
         let mut state = self.state()?;
         let decision = decide(self.kernel(), &facts, &mut state, request, caller)?;
-        let plan = plan(&facts, &base, &state, decision.after, decision.system.irq_home);
+        let plan = plan(&facts, &base, &state, decision.after, decision.system);
         if !request.demotes() {
             refuse_leavers(&leavers(self.kernel(), &plan))?;
         }
@@ -177,16 +179,16 @@ impl Shield {
         let facts = if recovered.is_some() { Facts::read(self.kernel())? } else { facts };
         let mut state = self.state()?;
         let decision = decide(self.kernel(), &facts, &mut state, request, caller)?;
-        let plan = plan(&facts, &base, &state, decision.after, decision.system.irq_home);
+        if matches!(request, Request::Restore {} | Request::System(_)) {
+            // Tracers of measurements that were killed would follow the settings.
+            tracefs::remove_stale(self.kernel());
+        }
+        let plan = plan(&facts, &base, &state, decision.after, decision.system);
         let demoted = leavers(self.kernel(), &plan);
         if !request.demotes() {
             refuse_leavers(&demoted)?;
         }
         let outcome = self.carry_out(facts, &base, state, plan, recovered)?;
-        if matches!(request, Request::Restore {}) {
-            // Trace instances of measurements that were killed.
-            record::remove_stale(self.kernel());
-        }
         Ok(Outcome { demoted, policies: decision.policies, ..outcome })
     }
 
@@ -203,7 +205,7 @@ impl Shield {
         plan: Plan,
         recovered: Option<Recovered>,
     ) -> Result<Outcome, ChangeError> {
-        if plan.steps.is_empty() && plan.after == state.partitions && plan.irq_home == state.irq_home {
+        if plan.steps.is_empty() && plan.after == state.partitions && plan.system == state.system() {
             return Ok(Outcome {
                 facts,
                 state,
@@ -245,7 +247,13 @@ impl Shield {
             self.roll_back(base, &way.back, reason.clone())?;
             return Err(ChangeError::Unproved { reason });
         }
-        self.commit(&mut state, &plan, &applied)?;
+        if let Err(error) = self.commit(&mut state, &plan, &applied) {
+            // Not in force where the state on disk is still the old one.
+            if self.transaction() < state.transaction {
+                self.roll_back(base, &way.back, error.to_string())?;
+            }
+            return Err(error);
+        }
         let (demoted, policies) = (Vec::new(), Vec::new());
         let changes = applied.changes;
         Ok(Outcome { facts, state, plan, refused, changes, demoted, policies, recovered })
@@ -263,7 +271,7 @@ impl Shield {
     /// From here on the change counts: the state names its number, and a journal of that number is void.
     fn commit(&self, state: &mut State, plan: &Plan, applied: &Applied) -> Result<(), ChangeError> {
         state.partitions = plan.after.clone();
-        state.irq_home.clone_from(&plan.irq_home);
+        state.set_system(&plan.system);
         for (path, original) in &applied.originals {
             state.originals.entry(path.clone()).or_insert_with(|| original.clone());
         }
@@ -272,7 +280,8 @@ impl Shield {
         }
         for step in &plan.steps {
             if let Action::Set { knob, to, .. } = &step.action {
-                let restored = state.originals.get(&knob.path).is_some_and(|original| original.text == *to);
+                let original = state.originals.get(&knob.path);
+                let restored = original.is_some_and(|original| knob.way_back(&original.text, to) == *to);
                 if restored || to == "-cpuset" {
                     state.originals.remove(&knob.path);
                 }
@@ -309,7 +318,8 @@ impl Shield {
         Ok(Some((Some(header), back)))
     }
 
-    /// Undoes what a crash left half done. Call with the lock held.
+    /// Undoes what a crash left half done. Call with the lock held. Errors: `NotUndone` where the kernel
+    /// refuses a step back; then the journal stays, and the next change tries again before it begins.
     fn recover(&self, base: &Base) -> Result<Option<Recovered>, ChangeError> {
         // A state that was written but never took its place.
         self.store.remove(&format!("{STATE}.new"))?;
@@ -322,9 +332,8 @@ impl Shield {
             }
             return Ok(None);
         }
-        let left = undo(self.kernel(), base, &back);
-        self.store.remove(JOURNAL)?;
-        Ok(Some(Recovered { steps: back.len(), left }))
+        self.roll_back(base, &back, "a change was interrupted".to_owned())?;
+        Ok(Some(Recovered { steps: back.len() }))
     }
 }
 

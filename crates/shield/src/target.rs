@@ -8,7 +8,9 @@
 //! Large machines have 512 CPUs and 2,000 IRQ lines: everything here is one pass over CPUs and lines.
 
 use crate::partition::{Aspect, Original, Partition, shielded};
+use crate::request::System;
 use asmp_host::irq::Irq;
+use asmp_host::tracefs::timerlat;
 use asmp_host::{Cpu, CpuSet, Facts, Knob, knob};
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -68,19 +70,24 @@ pub fn reading<'a>(facts: &'a Facts, lines: &Lines<'a>, knob: &Knob) -> Option<&
     }
 }
 
-/// The targets of every setting that `partitions` need changed on this machine. `irq_home`: the CPUs that
-/// the system's device interrupts keep to, where that is less than all of its CPUs.
+/// The targets of every setting that `partitions` and the settings of the system outside them need
+/// changed on this machine.
 pub fn targets(
     facts: &Facts,
     partitions: &[Partition],
-    irq_home: Option<&CpuSet>,
+    system_settings: &System,
     originals: &BTreeMap<PathBuf, Original>,
 ) -> BTreeMap<Knob, Target> {
     let all = shielded(partitions);
     let system = facts.cpus.online.difference(&all);
     let mut targets = BTreeMap::new();
+    for (knob, text) in system_settings.timerlat.iter().flat_map(timerlat::Settings::wanted) {
+        let why = "timerlat measures so (one value for all CPUs)";
+        targets.insert(knob, Target::exactly(text, why));
+    }
     // Device interrupts of the system may be asked to keep to a part of it.
-    let home = irq_home.map(|home| home.intersection(&system)).filter(|home| !home.is_empty());
+    let home = system_settings.irq_home.as_ref().map(|home| home.intersection(&system));
+    let home = home.filter(|home| !home.is_empty());
     if all.is_empty() && home.is_none() {
         return targets;
     }

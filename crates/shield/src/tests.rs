@@ -10,6 +10,7 @@ use asmp_host::cgroup::Hierarchy;
 use asmp_host::facts::Cpus;
 use asmp_host::irq::Irq;
 use asmp_host::task::{Placed, Task, TaskId};
+use asmp_host::tracefs::timerlat;
 use asmp_host::{CpuSet, Facts, knob};
 use std::collections::BTreeMap;
 
@@ -162,11 +163,11 @@ fn settings_are_a_function_of_originals_and_partitions_only() {
     let other_order = with(&facts, &[("b", "2"), ("a", "3")]);
     let none = BTreeMap::new();
     assert_eq!(
-        targets(&facts, &both.partitions, None, &none),
-        targets(&facts, &other_order.partitions, None, &none)
+        targets(&facts, &both.partitions, &System::default(), &none),
+        targets(&facts, &other_order.partitions, &System::default(), &none)
     );
 
-    let all = targets(&facts, &both.partitions, None, &none);
+    let all = targets(&facts, &both.partitions, &System::default(), &none);
     let wanted = |knob| all.get(&knob).map(|target| target.wanted.as_str());
     assert_eq!(wanted(knob::irq_affinity(24)), Some("0-1"));
     assert_eq!(
@@ -177,14 +178,14 @@ fn settings_are_a_function_of_originals_and_partitions_only() {
     assert_eq!(wanted(knob::irq_affinity(26)), None, "a line that is elsewhere is nobody's business");
     assert_eq!(wanted(knob::watchdog_cpus()), None);
     assert_eq!(wanted(knob::default_irq_affinity()), Some("3"));
-    assert!(targets(&facts, &[], None, &none).is_empty());
+    assert!(targets(&facts, &[], &System::default(), &none).is_empty());
 }
 
 #[test]
 fn an_irq_stays_away_wherever_others_move_it_within_the_system() {
     let facts = machine();
     let state = with(&facts, &[("a", "3")]);
-    let all = targets(&facts, &state.partitions, None, &BTreeMap::new());
+    let all = targets(&facts, &state.partitions, &System::default(), &BTreeMap::new());
     let knob = knob::irq_affinity(24);
     assert!(all[&knob].is_met_by(&knob, "1"));
     assert!(!all[&knob].is_met_by(&knob, "1,3"));
@@ -199,7 +200,7 @@ fn destroying_the_last_partition_plans_every_original_byte_and_the_groups_in_rev
     let original = Original { shape: knob.shape, text: "0,1-3".into() };
     state.originals.insert(knob.path.clone(), original);
     facts.irqs[0].affinity_text = "0-2".into();
-    let steps = plan(&facts, &base, &state, vec![], None).steps;
+    let steps = plan(&facts, &base, &state, vec![], System::default()).steps;
     assert!(steps.iter().any(
         |step| matches!(&step.action, Action::Set { knob: set, to, .. } if *set == knob && to == "0,1-3")
     ));
@@ -219,7 +220,7 @@ fn a_line_asked_for_by_name_must_come_and_others_may_refuse_to_go() {
     let base = Base::of(&facts).unwrap();
     let irqs = vec!["24".to_owned()];
     let after = create(&facts, &State::default(), &wish_with("a", "3", |spec| spec.irqs = irqs)).unwrap();
-    let plan = plan(&facts, &base, &State::default(), after, None);
+    let plan = plan(&facts, &base, &State::default(), after, System::default());
     let of = |irq: u32| {
         let knob = knob::irq_affinity(irq);
         plan.steps
@@ -239,7 +240,7 @@ fn cpus_are_given_up_before_others_take_them() {
     let mut after: Vec<Partition> = state.partitions.clone();
     after[0].cpus = set("2");
     after[1].cpus = set("1,3");
-    let plan = plan(&facts, &base, &state, after, None);
+    let plan = plan(&facts, &base, &state, after, System::default());
     let writes: Vec<(String, String)> = plan
         .steps
         .iter()
@@ -260,7 +261,7 @@ fn what_this_boot_cannot_do_is_said_with_its_cure() {
     facts.cpus.nohz_full = CpuSet::new();
     let base = Base::of(&facts).unwrap();
     let after = create(&facts, &State::default(), &wish("a", "3")).unwrap();
-    let cannot = plan(&facts, &base, &State::default(), after, None).cannot;
+    let cannot = plan(&facts, &base, &State::default(), after, System::default()).cannot;
     assert!(cannot.iter().any(|cannot| cannot.cure.contains("nohz_full=3")), "{cannot:?}");
 }
 
@@ -269,7 +270,7 @@ fn timers_are_kept_at_home_where_the_kernel_would_move_them() {
     let wanted = |facts: &Facts, without: &[Aspect]| {
         let wish = wish_with("a", "3", |spec| spec.without = without.to_vec());
         let after = create(facts, &State::default(), &wish).unwrap();
-        let targets = targets(facts, &after, None, &BTreeMap::new());
+        let targets = targets(facts, &after, &System::default(), &BTreeMap::new());
         targets.get(&knob::timer_migration()).map(|target| target.wanted.clone())
     };
     let mut facts = machine();
@@ -349,7 +350,14 @@ fn every_request_crosses_a_socket_unchanged() {
         Request::Apply { declaration: Declaration { partitions: vec![declared] } },
         Request::Repair { name: Some(name()) },
         Request::Restore {},
-        Request::System(System { irq_home: Some(set("0-1")) }),
+        Request::System(System {
+            irq_home: Some(set("0-1")),
+            timerlat: Some(timerlat::Settings {
+                handler: timerlat::Handler::User,
+                period_us: 1000,
+                cpus: set("3"),
+            }),
+        }),
     ];
     for request in requests {
         let text = serde_json::to_string(&request).unwrap();

@@ -207,7 +207,7 @@ struct Unmet<'a> {
 
 /// Every setting of the machine that does not meet its target, found once for all partitions.
 fn unmet<'a>(facts: &'a Facts, state: &State, lines: &Lines<'a>) -> Vec<Unmet<'a>> {
-    let targets = targets(facts, &state.partitions, state.irq_home.as_ref(), &state.originals);
+    let targets = targets(facts, &state.partitions, &state.system(), &state.originals);
     let mut unmet: Vec<Unmet> = targets
         .into_iter()
         .filter_map(|(knob, target)| {

@@ -8,7 +8,7 @@
 //! control, in the same boot, says how often that happens without a fault.
 
 use crate::runs::Kind;
-use asmp_host::record::{Record, Seen};
+use asmp_host::tracefs::{Event, EventKind};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -35,7 +35,7 @@ pub struct Lost {
 pub struct Measured {
     pub thread: i32,
     pub windows: Vec<Window>,
-    pub records: Vec<Record>,
+    pub records: Vec<Event>,
     /// What the controller printed.
     pub log: String,
 }
@@ -103,7 +103,7 @@ pub fn judge(measured: &Measured, noted: Lost, period_ns: u64) -> Verdict {
         lost_records: measured
             .records
             .iter()
-            .map(|r| if let Seen::Lost(count) = r.seen { count } else { 0 })
+            .map(|r| if let EventKind::Lost(count) = r.kind { count } else { 0 })
             .sum(),
         unnoted: noted.unnoted,
         accepted: 0,
@@ -165,12 +165,12 @@ struct Others {
 }
 
 /// What others did on the CPU from one instant to another, and how long they had it.
-fn others(records: &[Record], thread: i32, from_ns: u64, to_ns: u64) -> Others {
+fn others(records: &[Event], thread: i32, from_ns: u64, to_ns: u64) -> Others {
     // The records' clock shows microseconds.
     let first = records.partition_point(|record| record.at_ns < from_ns / 1000 * 1000);
     let is_other = |tid: i32| tid != 0 && tid != thread;
-    let before = records[..first].iter().rev().find_map(|record| match &record.seen {
-        Seen::Switch { to_tid, to, .. } => Some((*to_tid, to)),
+    let before = records[..first].iter().rev().find_map(|record| match &record.kind {
+        EventKind::Switch { to_tid, to, .. } => Some((*to_tid, to)),
         _ => None,
     });
     let mut found = Others::default();
@@ -186,18 +186,18 @@ fn others(records: &[Record], thread: i32, from_ns: u64, to_ns: u64) -> Others {
             found.held_ns += record.at_ns.saturating_sub(since_ns);
         }
         since_ns = since_ns.max(record.at_ns);
-        if let Some(name) = foreign(&record.seen, thread) {
+        if let Some(name) = foreign(&record.kind, thread) {
             found.names.push(name);
         }
-        match &record.seen {
+        match &record.kind {
             // Deferred work that a task does goes with the task.
-            Seen::Switch { to_tid, .. } => {
+            EventKind::Switch { to_tid, .. } => {
                 other_task = is_other(*to_tid);
                 handlers.clear();
             }
-            Seen::HandlerEnd => _ = handlers.pop(),
-            Seen::LocalTimer | Seen::Ipi(_) | Seen::Device { .. } | Seen::Softirq(_) => {
-                handlers.push(foreign(&record.seen, thread).is_some());
+            EventKind::HandlerEnd => _ = handlers.pop(),
+            EventKind::LocalTimer | EventKind::Ipi(_) | EventKind::Device { .. } | EventKind::Softirq(_) => {
+                handlers.push(foreign(&record.kind, thread).is_some());
             }
             _ => {}
         }
@@ -210,13 +210,15 @@ fn others(records: &[Record], thread: i32, from_ns: u64, to_ns: u64) -> Others {
 
 /// What on the CPU is not the thread's own: `None` for its timer and its switches, and for a reschedule interrupt: with
 /// nohz_full another CPU serves the timer and wakes the thread so; whoever else it wakes is seen as a task.
-fn foreign(seen: &Seen, thread: i32) -> Option<String> {
+fn foreign(seen: &EventKind, thread: i32) -> Option<String> {
     match seen {
-        Seen::Switch { to_tid, to, .. } if *to_tid != 0 && *to_tid != thread => Some(format!("task {to}")),
-        Seen::Device { irq, name } => Some(format!("irq {irq} {name}")),
-        Seen::Ipi(name) if !name.contains("reschedule") => Some(format!("ipi {name}")),
-        Seen::Softirq(name) => Some(format!("softirq {name}")),
-        Seen::PageFault => Some("page fault".to_owned()),
+        EventKind::Switch { to_tid, to, .. } if *to_tid != 0 && *to_tid != thread => {
+            Some(format!("task {to}"))
+        }
+        EventKind::Device { irq, name } => Some(format!("irq {irq} {name}")),
+        EventKind::Ipi(name) if !name.contains("reschedule") => Some(format!("ipi {name}")),
+        EventKind::Softirq(name) => Some(format!("softirq {name}")),
+        EventKind::PageFault { .. } => Some("page fault".to_owned()),
         _ => None,
     }
 }

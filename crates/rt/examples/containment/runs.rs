@@ -2,7 +2,7 @@
 
 use crate::exchange::{Failure, Ledger, Word, dir, order};
 use crate::judge::{self, Lost, Measured, Window};
-use asmp_host::record::{Record, Recorder, Seen};
+use asmp_host::tracefs::{Event, EventKind, EventStream};
 use asmp_host::{Cpu, Linux};
 use asmp_rt::thread::gethrtime;
 use std::fs;
@@ -98,7 +98,7 @@ pub fn main(words: &[String]) -> Result<bool, Failure> {
     let linux = Linux::new();
     let mut controller = Controller::start(&options)?;
     let ledger = Ledger::open()?;
-    let mut recorder = Recorder::events(&linux, options.cpu)?;
+    let mut recorder = EventStream::events(&linux, options.cpu)?;
     let mut measured = Measured { thread: controller.thread, ..Measured::default() };
     let mut generation = 0;
     let mut scribbled = false;
@@ -130,8 +130,8 @@ pub fn main(words: &[String]) -> Result<bool, Failure> {
 }
 
 /// Of the timers that expired only the interrupt counts.
-fn of_interest(record: &Record) -> bool {
-    !matches!(record.seen, Seen::TimerExpired(_))
+fn of_interest(record: &Event) -> bool {
+    !matches!(record.kind, EventKind::TimerExpired(_))
 }
 
 /// One run: a peer comes, exchanges, the fault, its end.

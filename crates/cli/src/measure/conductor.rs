@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How `measure` uses the shield: what a run needs is set, and taken back whatever happens.
+
+use crate::change::{caller, changer};
+use crate::exit::{USAGE, failure};
+use anyhow::Result;
+use asmp_host::{Cpu, CpuSet, CpuSpec, Facts, task};
+use asmp_measure::experiment::{Arrangement, Conductor, ConductorError, Place};
+use asmp_shield::{
+    Action, Caller, ChangeError, Members, Plan, Refusal, Request, Shield, Spec, Step, System, Tick,
+};
+use std::cell::Cell;
+
+/// The conductor that changes this machine through the shield. Its errors are [`ChangeError`]s.
+pub struct ByShield<'a> {
+    shield: &'a Shield,
+    caller: Caller,
+    /// Of the partition that is made for a run.
+    name: String,
+    /// What `leave` takes back.
+    made_partition: Cell<bool>,
+    set_system: Cell<bool>,
+}
+
+/// The one CPU that the words mean. Refuses a machine or a caller that can make no partition.
+pub fn one_cpu(shield: &Shield, spec: &CpuSpec) -> Result<Cpu> {
+    changer(shield.kernel())?;
+    let facts = Facts::read(shield.kernel())?;
+    asmp_shield::check_machine(&facts)?;
+    let cpus = spec.resolve(&facts.cpus.online);
+    let unknown = cpus.difference(&facts.cpus.possible);
+    if !unknown.is_empty() {
+        let possible = facts.cpus.possible.clone();
+        return Err(Refusal::UnknownCpus { cpus: unknown, possible }.into());
+    }
+    let offline = cpus.difference(&facts.cpus.online);
+    if !offline.is_empty() {
+        let online = facts.cpus.online.clone();
+        return Err(Refusal::OfflineCpus { cpus: offline, online }.into());
+    }
+    match (cpus.len(), cpus.first()) {
+        (1, Some(cpu)) => Ok(cpu),
+        _ => Err(failure(USAGE, format!("--cpu {cpus}: one CPU is measured at a time"))),
+    }
+}
+
+impl<'a> ByShield<'a> {
+    pub fn new(shield: &'a Shield) -> Self {
+        Self {
+            shield,
+            caller: caller(shield.kernel()),
+            name: format!("measure-{}", std::process::id()),
+            made_partition: Cell::new(false),
+            set_system: Cell::new(false),
+        }
+    }
+
+    fn change(&self, request: &Request) -> Result<Plan, ConductorError> {
+        Ok(self.shield.change(request, &self.caller)?.plan)
+    }
+
+    fn partition(&self, place: &Place) -> Result<Option<Request>, ConductorError> {
+        let Place::Partition { cpu, tick_off, prove_tick_off, without } = place else {
+            return Ok(None);
+        };
+        let spec = Spec {
+            // What is tried without a step of the plan may tick for it.
+            tick: match (tick_off, prove_tick_off) {
+                (true, true) => Tick::RequireOff,
+                (true, false) => Tick::Off,
+                (false, _) => Tick::Keep,
+            },
+            without: without.iter().map(|name| name.parse()).collect::<Result<_, _>>()?,
+            ..Spec::of(CpuSpec::List(CpuSet::from_iter([*cpu])))
+        };
+        let owner = task::identify(self.shield.kernel(), std::process::id() as i32);
+        Ok(Some(Request::Run { name: self.name.clone(), spec, owner }))
+    }
+}
+
+impl Conductor for ByShield<'_> {
+    fn check(&self, cpu: Cpu, places: &[Place]) -> Result<(), ConductorError> {
+        let state = self.shield.state()?;
+        let owner = state.partitions.iter().find(|owner| owner.shielded().contains(cpu));
+        if let Some(owner) = owner {
+            let (cpus, owner) = (CpuSet::from_iter([cpu]), owner.name.clone());
+            return Err(ChangeError::from(Refusal::TakenCpus { cpus, owner }).into());
+        }
+        for place in places {
+            if let Some(request) = self.partition(place)? {
+                self.shield.plan(&request, &self.caller)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(&self, arrangement: &Arrangement) -> Result<Vec<String>, ConductorError> {
+        let mut lines = Vec::new();
+        if let Some(request) = self.partition(&arrangement.place)? {
+            self.made_partition.set(true);
+            lines.extend(settings(&self.change(&request)?));
+        }
+        let irq_home = match &arrangement.place {
+            Place::IrqsKeptTo { cpus } => Some(cpus.clone()),
+            Place::Unchanged | Place::Partition { .. } => None,
+        };
+        let system = System { irq_home, timerlat: arrangement.timerlat.clone() };
+        if system != System::default() {
+            self.set_system.set(true);
+            lines.extend(settings(&self.change(&Request::System(system))?));
+        }
+        Ok(lines)
+    }
+
+    fn admit(&self, tid: i32) -> Result<(), ConductorError> {
+        let members = Members { tids: vec![tid], ..Members::default() };
+        self.change(&Request::Add { name: self.name.clone(), members })?;
+        Ok(())
+    }
+
+    fn leave(&self) -> Result<(), ConductorError> {
+        // Both are tried, whatever becomes of the first.
+        let system = match self.set_system.replace(false) {
+            true => self.change(&Request::System(System::default())).map(drop),
+            false => Ok(()),
+        };
+        if self.made_partition.replace(false) {
+            let name = Some(self.name.clone());
+            let destroy = Request::Destroy { name, demote: true };
+            match self.shield.change(&destroy, &self.caller) {
+                // It was never made, or somebody else destroyed it.
+                Err(ChangeError::Refused(Refusal::NoPartition { .. })) | Ok(_) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        system
+    }
+}
+
+/// An error of this conductor, which keeps its exit code.
+pub fn failed(error: ConductorError) -> anyhow::Error {
+    match error.downcast::<ChangeError>() {
+        Ok(error) => (*error).into(),
+        Err(error) => anyhow::Error::from_boxed(error),
+    }
+}
+
+/// What the shield has set, one line a setting.
+fn settings(plan: &Plan) -> Vec<String> {
+    let line = |step: &Step| match &step.action {
+        Action::Set { knob, to, .. } => {
+            let old = step.old.as_deref().unwrap_or("?");
+            Some(format!("{}: {old} -> {to}", knob.path.display()))
+        }
+        _ => None,
+    };
+    plan.steps.iter().filter_map(line).collect()
+}

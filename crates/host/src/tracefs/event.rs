@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One line of a trace as one event. Pure.
+//!
+//! A line is `comm-PID [003] d..2. 12.345678: NAME: fields` (trace/ftrace.rst). Names of tasks, and
+//! of interrupt handlers, may hold anything, also what looks like the rest of a line. So the head is
+//! found by its whole shape, and fields are searched from the right.
+
+use crate::cpuset::Cpu;
+
+/// Something that happened on a CPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// CLOCK_MONOTONIC, to the microsecond; 0 for [`EventKind::Lost`].
+    pub at_ns: u64,
+    pub cpu: Cpu,
+    pub kind: EventKind,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EventKind {
+    /// The CPU's own timer interrupt.
+    LocalTimer,
+    /// A high-resolution timer expired that calls this function.
+    TimerExpired(String),
+    /// An interrupt from another CPU, by the name of its vector.
+    Ipi(String),
+    /// A device's interrupt.
+    Device {
+        irq: u32,
+        name: String,
+    },
+    Softirq(String),
+    /// The handler entered last has returned.
+    HandlerEnd,
+    /// Another task runs; thread 0 is idle.
+    Switch {
+        from_tid: i32,
+        from: String,
+        to_tid: i32,
+        to: String,
+    },
+    /// A task was moved from one CPU to another.
+    Migration {
+        tid: i32,
+        command: String,
+        from: Cpu,
+        to: Cpu,
+    },
+    /// A task made another, a process or a thread.
+    Fork {
+        parent: i32,
+        child: i32,
+    },
+    /// A page fault of user or kernel code.
+    PageFault {
+        user: bool,
+    },
+    /// timerlat: latency from the period's instant to this context (`irq`, `thread`, `user-ret`).
+    Timerlat {
+        sequence: u64,
+        context: String,
+        latency_ns: u64,
+    },
+    /// The buffer had no room for so many events; 1 where the kernel does not know how many.
+    Lost(u64),
+}
+
+/// The event of a line; `None` for a line that is none (a comment, a torn one, another event).
+pub fn parse(line: &str) -> Option<Event> {
+    if let Some(lost) = line.strip_prefix("CPU:") {
+        let (cpu, words) = lost.split_once(" [LOST ")?;
+        let count = words.split(' ').next()?;
+        let lost = if count == "EVENTS]" { 1 } else { count.parse().ok()? };
+        return Some(Event { at_ns: 0, cpu: cpu.parse().ok()?, kind: EventKind::Lost(lost) });
+    }
+    let (cpu, at_ns, body) =
+        line.match_indices(" [").find_map(|(at, _)| head(&line[..at], &line[at + 2..]))?;
+    let kind = match body.strip_prefix('#') {
+        Some(rest) => timerlat(rest)?,
+        None => {
+            let named = body.split_once(": ").or_else(|| Some((body.strip_suffix(':')?, "")));
+            named.and_then(|(name, fields)| kind(name, fields))?
+        }
+    };
+    Some(Event { at_ns, cpu, kind })
+}
+
+/// CPU, time and body of a line, where `before` is its `comm-PID` and `after` all beyond `[`.
+fn head<'a>(before: &str, after: &'a str) -> Option<(Cpu, u64, &'a str)> {
+    before.trim_end().rsplit_once('-')?.1.parse::<u32>().ok()?;
+    let (cpu, rest) = after.split_once("] ")?;
+    let (flags, rest) = rest.trim_start().split_once(' ')?;
+    let (stamp, body) = rest.trim_start().split_once(": ")?;
+    // No name of a task (15 bytes) has room for a head with so many flags.
+    (flags.len() >= 4).then_some((cpu.parse().ok()?, nanoseconds(stamp)?, body.trim_start()))
+}
+
+fn kind(name: &str, fields: &str) -> Option<EventKind> {
+    let after = |key: &str| -> Option<&str> {
+        let at = fields.rfind(&format!("{key}="))?;
+        Some(&fields[at + key.len() + 1..])
+    };
+    let word = |key: &str| after(key)?.split_whitespace().next();
+    Some(match name {
+        "local_timer_entry" => EventKind::LocalTimer,
+        "hrtimer_expire_entry" => EventKind::TimerExpired(word("function")?.to_owned()),
+        "irq_handler_entry" => {
+            EventKind::Device { irq: word("irq")?.parse().ok()?, name: after("name")?.trim().to_owned() }
+        }
+        "softirq_entry" => {
+            let action = after("action")?.trim_matches(|c: char| "[]".contains(c) || c == ' ');
+            EventKind::Softirq(action.to_owned())
+        }
+        "irq_handler_exit" | "softirq_exit" => EventKind::HandlerEnd,
+        "page_fault_user" => EventKind::PageFault { user: true },
+        "page_fault_kernel" => EventKind::PageFault { user: false },
+        "ipi_entry" => EventKind::Ipi(fields.trim().trim_matches(|c| c == '(' || c == ')').to_owned()),
+        "sched_switch" => switch(fields)?,
+        "sched_migrate_task" => {
+            let (head, to) = number(fields, "dest_cpu")?;
+            let (head, from) = number(head, "orig_cpu")?;
+            let (head, tid) = number(head, "pid")?;
+            EventKind::Migration { tid, command: head.strip_prefix("comm=")?.to_owned(), from, to }
+        }
+        "sched_process_fork" => {
+            // `comm=a pid=7 child_comm=a child_pid=8`
+            let (head, child) = number(fields, "child_pid")?;
+            let (head, _) = head.rsplit_once(" child_comm=")?;
+            EventKind::Fork { parent: number(head, "pid")?.1, child }
+        }
+        other if other.ends_with("_exit") => EventKind::HandlerEnd,
+        other => EventKind::Ipi(other.strip_suffix("_entry")?.to_owned()),
+    })
+}
+
+/// `prev_comm=a prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=b next_pid=2 next_prio=120`.
+fn switch(fields: &str) -> Option<EventKind> {
+    let (head, to_tid) = number(fields, "next_pid")?;
+    let (head, to) = head.rsplit_once(" ==> next_comm=")?;
+    let (head, from_tid) = number(head, "prev_pid")?;
+    let from = head.strip_prefix("prev_comm=")?;
+    Some(EventKind::Switch { from_tid, from: from.to_owned(), to_tid, to: to.to_owned() })
+}
+
+/// The last field of that name, a number, and all before it.
+fn number<'a, N: std::str::FromStr>(fields: &'a str, key: &str) -> Option<(&'a str, N)> {
+    let (head, tail) = fields.rsplit_once(&format!(" {key}="))?;
+    Some((head, tail.split_whitespace().next()?.parse().ok()?))
+}
+
+/// `1001  context    irq timer_latency      9012 ns`.
+fn timerlat(text: &str) -> Option<EventKind> {
+    let mut words = text.split_whitespace();
+    let sequence = words.next()?.parse().ok()?;
+    let _ = words.next().filter(|word| *word == "context")?;
+    let context = words.next()?.to_owned();
+    let _ = words.next().filter(|word| *word == "timer_latency")?;
+    Some(EventKind::Timerlat { sequence, context, latency_ns: words.next()?.parse().ok()? })
+}
+
+fn nanoseconds(text: &str) -> Option<u64> {
+    let (seconds, fraction) = text.split_once('.')?;
+    let digits = u32::try_from(fraction.len()).ok().filter(|digits| *digits <= 9)?;
+    let fraction: u64 = fraction.parse().ok()?;
+    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction * 10u64.pow(9 - digits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn switch_to(from_tid: i32, from: &str, to_tid: i32, to: &str) -> EventKind {
+        EventKind::Switch { from_tid, from: from.into(), to_tid, to: to.into() }
+    }
+
+    fn is(line: &str, cpu: Cpu, at_ns: u64, kind: EventKind) {
+        assert_eq!(parse(line), Some(Event { at_ns, cpu, kind }), "{line}");
+    }
+
+    #[test]
+    fn what_the_kernel_prints_becomes_events() {
+        is(
+            "          <idle>-0       [003] d.h2.    12.345678: local_timer_entry: vector=236",
+            3,
+            12_345_678_000,
+            EventKind::LocalTimer,
+        );
+        is(
+            "  a] b: c-77      [003] d.h3.     1.000001: irq_handler_entry: irq=33 name=virtio1-req.1",
+            3,
+            1_000_001_000,
+            EventKind::Device { irq: 33, name: "virtio1-req.1".into() },
+        );
+        is(
+            "   stress-1 [000] d.h3. 2.5: hrtimer_expire_entry: hrtimer=00000000e5 function=hrtimer_wakeup now=25",
+            0,
+            2_500_000_000,
+            EventKind::TimerExpired("hrtimer_wakeup".into()),
+        );
+        is(
+            "   x-1 [000] ..s1. 2.5: softirq_entry: vec=1 [action=TIMER]",
+            0,
+            2_500_000_000,
+            EventKind::Softirq("TIMER".into()),
+        );
+        is(
+            "   x-1 [000] d.h1. 2.5: reschedule_entry: vector=253",
+            0,
+            2_500_000_000,
+            EventKind::Ipi("reschedule".into()),
+        );
+        is(
+            "           probe-9      [003] .....    57.625021: #25     context user-ret timer_latency    123456 ns",
+            3,
+            57_625_021_000,
+            EventKind::Timerlat { sequence: 25, context: "user-ret".into(), latency_ns: 123_456 },
+        );
+        is("CPU:3 [LOST 12 EVENTS]", 3, 0, EventKind::Lost(12));
+        is("CPU:0 [LOST EVENTS]", 0, 0, EventKind::Lost(1));
+        let line = " sh-7 [002] d.... 1.0: page_fault_user: address=0x1 ip=0x2 error_code=0x4";
+        is(line, 2, 1_000_000_000, EventKind::PageFault { user: true });
+        let line =
+            " sh-7 [000] d..3. 1.0: sched_migrate_task: comm=my app pid=9 prio=120 orig_cpu=3 dest_cpu=1";
+        let moved = EventKind::Migration { tid: 9, command: "my app".into(), from: 3, to: 1 };
+        is(line, 0, 1_000_000_000, moved);
+    }
+
+    #[test]
+    fn a_switch_is_read_whatever_the_tasks_are_called() {
+        is(
+            "  a ==> b [9]-77    [003] d..2.    12.345678: sched_switch: prev_comm=a ==> b prev_pid=77 prev_prio=120 prev_state=S ==> next_comm=x next_pid=1 y next_pid=4242 next_prio=19",
+            3,
+            12_345_678_000,
+            switch_to(77, "a ==> b", 4242, "x next_pid=1 y"),
+        );
+        // 15 bytes each, as many as a name may have.
+        for name in [
+            " ==> next_comm=",
+            "x prev_pid=4 ==",
+            "-1 [0] d.. 1.0:",
+            "CPU:1 [LOST 9 E",
+            " prev_comm=a b ",
+            "] d..2. 1.0: x:",
+        ] {
+            assert_eq!(name.len(), 15, "{name:?}");
+            let line = format!(
+                "{name}-77    [003] d..2.    12.345678: sched_switch: prev_comm={name} prev_pid=77 prev_prio=120 prev_state=S ==> next_comm=asmp next_pid=4242 next_prio=19"
+            );
+            is(&format!(" {line}"), 3, 12_345_678_000, switch_to(77, name, 4242, "asmp"));
+            if name != " ==> next_comm=" {
+                let line = line.replace("next_comm=asmp", &format!("next_comm={name}"));
+                is(&format!(" {line}"), 3, 12_345_678_000, switch_to(77, name, 4242, name));
+            }
+        }
+    }
+
+    #[test]
+    fn a_fork_is_read_whatever_the_tasks_are_called() {
+        let line = " a pid=1-7 [003] ..... 1.0: sched_process_fork: comm=a pid=1 pid=7 child_comm=a pid=1 child_pid=8";
+        is(line, 3, 1_000_000_000, EventKind::Fork { parent: 7, child: 8 });
+    }
+
+    #[test]
+    fn other_lines_are_none() {
+        for line in [
+            "",
+            "# tracer: nop",
+            " x-1 [000] d..3. 1.0: sched_switch: torn",
+            " x-1 [000] d..3. 1.0: sched_migrate_task: comm=x pid=9",
+            " x-1 [000] 99",
+            "CPU:3 [LOST",
+            "CPU:3 [LOST x EVENTS]",
+        ] {
+            assert_eq!(parse(line), None, "{line}");
+        }
+    }
+}

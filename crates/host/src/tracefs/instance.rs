@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Private tracefs instances: made, filled by the events that are enabled in them, and removed.
+//!
+//! Enabling a tracepoint patches kernel code and interrupts every CPU, so an instance is made before
+//! and removed after whatever is observed.
+
+use super::event::{Event, EventKind, parse};
+use super::{INSTANCES, name_of, remove_stale, timerlat};
+use crate::cpuset::{Cpu, CpuSet};
+use crate::kernel::Kernel;
+use crate::{Error, Result};
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+
+/// Marks in the buffer where the window opens.
+const WINDOW: &str = "asmp: the window opens";
+
+/// What a stream enables: every kernel has the first, not all have the others.
+const EVENTS: [&str; 19] = [
+    "sched/sched_switch",
+    "irq/irq_handler_entry",
+    "irq/irq_handler_exit",
+    "irq/softirq_entry",
+    "irq/softirq_exit",
+    "timer/hrtimer_expire_entry",
+    "irq_vectors/local_timer_entry",
+    "irq_vectors/local_timer_exit",
+    "irq_vectors/reschedule_entry",
+    "irq_vectors/reschedule_exit",
+    "irq_vectors/call_function_entry",
+    "irq_vectors/call_function_exit",
+    "irq_vectors/call_function_single_entry",
+    "irq_vectors/call_function_single_exit",
+    "irq_vectors/irq_work_entry",
+    "irq_vectors/irq_work_exit",
+    "ipi/ipi_entry",
+    "exceptions/page_fault_user",
+    "exceptions/page_fault_kernel",
+];
+
+/// An instance that is removed when dropped; its tracer ends first.
+pub(super) struct Instance<'a> {
+    kernel: &'a dyn Kernel,
+    pub(super) dir: PathBuf,
+}
+
+impl<'a> Instance<'a> {
+    /// An instance that records nothing yet, all CPUs by one clock (CLOCK_MONOTONIC): an event of
+    /// one CPU stands before or after those of another as they happened. Errors: no tracefs, not root.
+    fn make(kernel: &'a dyn Kernel, role: &str) -> Result<Self> {
+        remove_stale(kernel);
+        let dir = Path::new(INSTANCES).join(name_of(kernel, role));
+        kernel.make_dir(&dir).map_err(Error::io(&dir, "make the trace instance"))?;
+        let instance = Self { kernel, dir };
+        instance.write("tracing_on", "0")?;
+        instance.write("trace_clock", "mono")?;
+        Ok(instance)
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.dir.join(name);
+        self.kernel.write(&path, text.as_bytes()).map_err(Error::io(&path, "write"))
+    }
+}
+
+impl Drop for Instance<'_> {
+    fn drop(&mut self) {
+        remove(self.kernel, &self.dir);
+    }
+}
+
+/// Ends the tracer of an instance and removes it.
+pub(super) fn remove(kernel: &dyn Kernel, dir: &Path) {
+    let tracer = dir.join("current_tracer");
+    if kernel.text(&tracer).is_ok_and(|name| name != "nop") {
+        let _ = kernel.write(&tracer, b"nop");
+    }
+    let _ = kernel.remove_dir(dir);
+}
+
+/// An instance whose events are read when the window is over: who was switched in on some CPUs, who
+/// moved between CPUs, who forked there, which page faults came.
+pub struct EventBuffer<'a> {
+    instance: Instance<'a>,
+    cpus: CpuSet,
+}
+
+/// What the buffers of a window held.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    pub events: Vec<Event>,
+    /// Events that found no room.
+    pub lost: u64,
+}
+
+impl<'a> EventBuffer<'a> {
+    /// Makes an instance and enables its events, but records nothing yet. Errors: no tracefs, not
+    /// root.
+    pub fn prepare(kernel: &'a dyn Kernel, cpus: &CpuSet) -> Result<Self> {
+        let instance = Instance::make(kernel, "window")?;
+        let on =
+            |field: &str| cpus.iter().map(|cpu| format!("{field}=={cpu}")).collect::<Vec<_>>().join("||");
+        instance.write("events/sched/sched_switch/filter", &on("CPU"))?;
+        // A migration happens on the CPU of its cause, so its own fields are filtered.
+        instance.write(
+            "events/sched/sched_migrate_task/filter",
+            &format!("{}||{}", on("orig_cpu"), on("dest_cpu")),
+        )?;
+        instance.write("events/sched/sched_process_fork/filter", &on("CPU"))?;
+        instance.write("events/sched/sched_process_fork/enable", "1")?;
+        instance.write("events/sched/sched_switch/enable", "1")?;
+        instance.write("events/sched/sched_migrate_task/enable", "1")?;
+        for fault in ["page_fault_user", "page_fault_kernel"] {
+            // Only x86 has these events.
+            if instance.write(&format!("events/exceptions/{fault}/filter"), &on("CPU")).is_ok() {
+                instance.write(&format!("events/exceptions/{fault}/enable"), "1")?;
+            }
+        }
+        Ok(Self { instance, cpus: cpus.clone() })
+    }
+
+    /// Records from now on.
+    pub fn start(&self) -> Result<()> {
+        self.instance.write("tracing_on", "1")
+    }
+
+    /// Discards everything recorded so far except forks, so that a caller who lists tasks between
+    /// `start` and this call misses no child.
+    pub fn open_window(&self) -> Result<()> {
+        self.instance.write("trace_marker", WINDOW)
+    }
+
+    /// Ends recording and reads the buffers.
+    pub fn stop(&self) -> Result<Contents> {
+        self.instance.write("tracing_on", "0")?;
+        let path = self.instance.dir.join("trace");
+        let text = self.instance.kernel.text(&path).map_err(Error::io(&path, "read"))?;
+        let lost = self.cpus.iter().map(|cpu| self.lost_on(cpu)).sum();
+        Ok(Contents { events: window(&text), lost })
+    }
+
+    fn lost_on(&self, cpu: Cpu) -> u64 {
+        let path = self.instance.dir.join(format!("per_cpu/cpu{cpu}/stats"));
+        let stats = self.instance.kernel.text(&path).unwrap_or_default();
+        stats
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .filter(|(name, _)| matches!(*name, "overrun" | "dropped events" | "commit overrun"))
+            .filter_map(|(_, count)| count.trim().parse::<u64>().ok())
+            .sum()
+    }
+}
+
+/// The events of the window, and before them the forks that came before it.
+fn window(text: &str) -> Vec<Event> {
+    let (before, after) = text.split_once(WINDOW).unwrap_or(("", text));
+    let is_fork = |event: &Event| matches!(event.kind, EventKind::Fork { .. });
+    before.lines().filter_map(parse).filter(is_fork).chain(after.lines().filter_map(parse)).collect()
+}
+
+/// An instance that records one CPU and is read while it runs.
+pub struct EventStream<'a> {
+    /// Opened last and closed first: while it is open the instance keeps its tracer.
+    pipe: Box<dyn Read + Send>,
+    instance: Instance<'a>,
+    rest: Vec<u8>,
+}
+
+impl<'a> EventStream<'a> {
+    /// Records every interrupt, softirq, switch and page fault on `cpu` from now on, as far as this
+    /// kernel has events for them. Errors: no tracefs, not root.
+    pub fn events(kernel: &'a dyn Kernel, cpu: Cpu) -> Result<Self> {
+        let instance = Self::instance(kernel, cpu, "events")?;
+        for (index, event) in EVENTS.iter().enumerate() {
+            let enabled = instance.write(&format!("events/{event}/enable"), "1");
+            if index == 0 {
+                enabled?;
+            }
+        }
+        Self::start(instance, cpu)
+    }
+
+    /// Runs the kernel's timerlat tracer, as set by [`timerlat::Settings`], and records what it
+    /// prints on `cpu`. Errors: `Content` where this kernel has no timerlat.
+    pub fn timerlat(kernel: &'a dyn Kernel, cpu: Cpu) -> Result<Self> {
+        timerlat::require(kernel)?;
+        let instance = Self::instance(kernel, cpu, "timerlat")?;
+        instance.write("current_tracer", "timerlat")?;
+        Self::start(instance, cpu)
+    }
+
+    fn instance(kernel: &'a dyn Kernel, cpu: Cpu, role: &str) -> Result<Instance<'a>> {
+        let instance = Instance::make(kernel, role)?;
+        instance.write("tracing_cpumask", &CpuSet::from_iter([cpu]).to_mask())?;
+        Ok(instance)
+    }
+
+    fn start(instance: Instance<'a>, cpu: Cpu) -> Result<Self> {
+        let path = instance.dir.join(format!("per_cpu/cpu{cpu}/trace_pipe"));
+        let pipe = instance.kernel.stream(&path).map_err(Error::io(&path, "open"))?;
+        instance.write("tracing_on", "1")?;
+        Ok(Self { pipe, instance, rest: Vec::new() })
+    }
+
+    /// Everything recorded since the last call, in order of time. Never waits.
+    pub fn take(&mut self) -> Result<Vec<Event>> {
+        let mut page = [0; 65536];
+        loop {
+            match self.pipe.read(&mut page) {
+                Ok(0) => break,
+                Ok(count) => self.rest.extend_from_slice(&page[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io(&self.instance.dir.join("trace_pipe"), "read")(error)),
+            }
+        }
+        let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let text: Vec<u8> = self.rest.drain(..whole).collect();
+        Ok(String::from_utf8_lossy(&text).lines().filter_map(parse).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine;
+    use std::fs;
+
+    #[test]
+    fn of_what_was_before_the_window_only_forks_are_kept() {
+        let fork = " a-7 [003] ..... 1.0: sched_process_fork: comm=a pid=7 child_comm=a child_pid=8";
+        let fault = " sh-7 [002] d.... 1.0: page_fault_user: address=0x1 ip=0x2 error_code=0x4";
+        let mark = " asmp-5 [000] ..... 2.0: tracing_mark_write: asmp: the window opens";
+        let forked = EventKind::Fork { parent: 7, child: 8 };
+        let faulted = EventKind::PageFault { user: true };
+        let kinds = |text: &str| window(text).into_iter().map(|event| event.kind).collect::<Vec<_>>();
+        let text = [fault, fork, mark, fault].join("\n");
+        assert_eq!(kinds(&text), [forked, faulted.clone()]);
+        assert_eq!(kinds(fault), [faulted], "without a mark everything counts");
+    }
+
+    /// Removing the directory fails where it holds files, as a plain directory does; the tracer's
+    /// end shows.
+    #[test]
+    fn an_instance_is_removed_after_its_tracer_ended_and_only_one_that_has_a_tracer_is_told_to() {
+        let dir = "/sys/kernel/tracing/instances/asmp-timerlat-1-1";
+        let file = format!("{}/current_tracer", &dir[1..]);
+        for (before, after) in [("timerlat\n", "noperlat\n"), ("nop\n", "nop\n")] {
+            let (root, linux) = machine(&[(&file, before)]);
+            remove(&linux, Path::new(dir));
+            assert_eq!(fs::read_to_string(root.path().join(&file)).unwrap(), after);
+        }
+        let (root, linux) = machine(&[]);
+        fs::create_dir_all(root.path().join(&dir[1..])).unwrap();
+        remove(&linux, Path::new(dir));
+        assert!(!linux.exists(Path::new(dir)));
+    }
+}

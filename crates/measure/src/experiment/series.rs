@@ -1,0 +1,517 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A series: each load, under it each kind, each of them one run directory.
+//!
+//! The probe is a thread of this process, alone in its partition; the rest of the process collects on
+//! system CPUs. Whatever happens in a run, the conductor takes its arrangement back.
+
+use super::subject::{self, Ready};
+use super::{Arrangement, Conductor, ExperimentError, Measurement, Observer, Place, Result, Series};
+use crate::collect::{Collected, collect};
+use crate::explain::Window;
+use crate::load::{self, Load, LoadError, Running, Size};
+use crate::probe::{Probe, Raw, Work, calibrate};
+use crate::run::{self, BaseTime, Experiment, Kind, Machine, Provenance, RUN_SCHEMA, Source, Totals};
+use crate::sample::Writer;
+use asmp_host::counters::{self, Interrupts};
+use asmp_host::{Cpu, CpuSet, Facts, Kernel, Schedule, clock};
+use std::path::{Path, PathBuf};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// One run: a kind, and where its record goes.
+#[derive(Debug, Clone)]
+pub struct Case {
+    pub kind: Kind,
+    /// Who takes the times, and so who is measured.
+    pub source: Source,
+    /// Settings that its partition does without.
+    pub without: Vec<String>,
+    /// Name below the directory of the series.
+    pub name: String,
+}
+
+/// How a series ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Completion {
+    /// Every run has all its samples.
+    Complete,
+    /// At least one run has fewer samples than asked for.
+    Partial,
+    /// The observer ended it.
+    Stopped,
+}
+
+/// One series, ready to run.
+pub struct Session<'a> {
+    pub(super) kernel: &'a dyn Kernel,
+    pub(super) conductor: &'a dyn Conductor,
+    observer: &'a dyn Observer,
+    pub(super) measurement: Measurement,
+    pub(super) series: &'a Series,
+    online: CpuSet,
+    /// The tick of the measured CPU may stop in this boot.
+    pub(super) candidate: bool,
+    /// Each kind is measured with each of them.
+    pub(super) sources: Vec<Source>,
+    size: Size,
+    /// Rounds of the loop that take the work's time; 0 where no loop is measured.
+    rounds: u64,
+}
+
+impl<'a> Session<'a> {
+    /// Refuses what cannot be measured here before anything is changed; makes the directory.
+    pub fn new(
+        kernel: &'a dyn Kernel,
+        conductor: &'a dyn Conductor,
+        observer: &'a dyn Observer,
+        measurement: Measurement,
+        series: &'a Series,
+    ) -> Result<Self> {
+        let facts = Facts::read(kernel)?;
+        let sources = subject::sources(kernel, measurement, series.cpu)?;
+        let places: Vec<Place> =
+            series.kinds.iter().map(|kind| place(*kind, series.cpu, &facts.cpus.online, &[])).collect();
+        // What would be refused after an hour of other runs is refused before the first.
+        conductor.check(series.cpu, &places).map_err(ExperimentError::Conductor)?;
+        let loads = series.loads.iter().any(|load| *load != Load::Idl);
+        if loads && std::process::Command::new("stress-ng").arg("--version").output().is_err() {
+            return Err(LoadError::NoTool.into());
+        }
+        std::fs::create_dir(&series.dir)
+            .map_err(|cause| ExperimentError::File { path: series.dir.clone(), cause })?;
+        let cpus = facts.cpus.online.len() as u32;
+        let wanted = series.load_factor.unwrap_or(measurement.load_factor());
+        Ok(Self {
+            kernel,
+            conductor,
+            observer,
+            measurement,
+            series,
+            candidate: facts.cpus.nohz_full.contains(series.cpu),
+            online: facts.cpus.online,
+            sources,
+            size: Size { per_cpu: load::bounded(wanted, cpus, free_memory(kernel)), cpus },
+            rounds: match measurement {
+                Measurement::Overhead { work, .. } => calibrate(work.as_nanos() as u64),
+                Measurement::Latency { .. } | Measurement::Spaces { .. } => 0,
+            },
+        })
+    }
+}
+
+/// Where a task of that kind runs.
+pub(super) fn place(kind: Kind, cpu: Cpu, online: &CpuSet, without: &[String]) -> Place {
+    let here = CpuSet::from_iter([cpu]);
+    match kind {
+        Kind::N => Place::Unchanged,
+        Kind::Rw => Place::IrqsKeptTo { cpus: here },
+        Kind::Rb => Place::IrqsKeptTo { cpus: online.difference(&here) },
+        Kind::Aon | Kind::Aoff => Place::Partition {
+            cpu,
+            tick_off: kind == Kind::Aoff,
+            prove_tick_off: kind == Kind::Aoff && without.is_empty(),
+            without: without.to_vec(),
+        },
+    }
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn free_memory(kernel: &dyn Kernel) -> u64 {
+    let text = kernel.text(Path::new("/proc/meminfo")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib: u64 = line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0);
+    kib * 1024
+}
+
+impl Session<'_> {
+    /// Measures every kind under every load.
+    pub fn run(&self) -> Result<Completion> {
+        let mut completion = Completion::Complete;
+        for load in &self.series.loads {
+            let before = self.base()?;
+            let mut running = self.start(*load)?;
+            let mut done: Vec<(PathBuf, Provenance)> = Vec::new();
+            for case in self.cases(*load) {
+                if self.stopped() {
+                    break;
+                }
+                let (dir, mut provenance) = self.one(*load, &case, &mut running)?;
+                if let Some(reason) = &provenance.partial {
+                    self.observer.is_partial(&case.name, reason);
+                    completion = Completion::Partial;
+                }
+                provenance.base_ns = before;
+                self.write(&dir, &provenance)?;
+                done.push((dir, provenance));
+            }
+            drop(running);
+            // The undisturbed time again: what differs is the machine's, not the load's.
+            if let (Some(before), Some(after)) = (before, if self.stopped() { None } else { self.base()? }) {
+                for (dir, mut provenance) in done {
+                    provenance.base_ns = Some(BaseTime { after_ns: after.before_ns, ..before });
+                    self.write(&dir, &provenance)?;
+                }
+            }
+            if self.stopped() {
+                return Ok(Completion::Stopped);
+            }
+        }
+        Ok(completion)
+    }
+
+    pub(super) const fn online(&self) -> &CpuSet {
+        &self.online
+    }
+
+    pub(super) fn write(&self, dir: &Path, provenance: &Provenance) -> Result<()> {
+        run::write_provenance(dir, provenance)
+            .map_err(|cause| ExperimentError::Provenance { path: dir.to_owned(), cause })
+    }
+
+    /// What is measured under one load: each kind by each source.
+    fn cases(&self, load: Load) -> Vec<Case> {
+        let case = |kind: Kind, source: Source| {
+            let name = match self.measurement {
+                Measurement::Spaces { .. } => format!("{load}-{kind}-{}", subject::name(source)),
+                Measurement::Latency { .. } | Measurement::Overhead { .. } => format!("{load}-{kind}"),
+            };
+            Case { kind, source, without: Vec::new(), name }
+        };
+        let kinds = self.series.kinds.iter();
+        kinds.flat_map(|kind| self.sources.iter().map(move |source| case(*kind, *source))).collect()
+    }
+
+    /// A load that runs, with all its processes there.
+    pub(super) fn start(&self, load: Load) -> Result<Running> {
+        let mut running = Running::start(self.kernel, load, self.size)?;
+        if load == Load::Flood {
+            let (program, cpu) = (&self.series.flooder, self.series.cpu);
+            running.flood(self.kernel, program, &self.online, cpu, self.flood_bytes())?;
+        }
+        Ok(running)
+    }
+
+    pub(super) fn stopped(&self) -> bool {
+        self.observer.is_stopped()
+    }
+
+    /// Overhead: the fastest of some undisturbed turns.
+    fn base(&self) -> Result<Option<BaseTime>> {
+        let Measurement::Overhead { iterations, .. } = self.measurement else { return Ok(None) };
+        let turns = iterations.clamp(3, 20);
+        let work = Work::Compute { rounds: self.rounds };
+        let probe = Probe::spawn(work, turns, 1, false).map_err(ExperimentError::Probe)?;
+        self.pin(&probe)?;
+        probe.start();
+        let (mut ring, _) = probe.join().map_err(ExperimentError::Probe)?;
+        let turn = |raw: Raw| raw.end_ns.saturating_sub(raw.due_ns);
+        let fastest = std::iter::from_fn(|| ring.pop().ok()).map(turn).min();
+        let fastest = fastest.unwrap_or(0);
+        Ok(Some(BaseTime { before_ns: fastest, after_ns: fastest, rounds: self.rounds }))
+    }
+
+    /// Pins the probe to the measured CPU as a real-time task.
+    pub(super) fn pin(&self, probe: &Probe) -> Result<()> {
+        let cpu = self.series.cpu;
+        self.kernel
+            .set_affinity(probe.tid, &CpuSet::from_iter([cpu]))
+            .map_err(|cause| ExperimentError::Pin { cpu, cause })?;
+        self.schedule(probe.tid, Kind::Rb)
+    }
+
+    pub(super) fn schedule(&self, tid: i32, kind: Kind) -> Result<()> {
+        let schedule = self.schedule_of(kind);
+        self.kernel
+            .set_schedule(tid, &schedule)
+            .map_err(|cause| ExperimentError::Schedule { schedule, cause })
+    }
+
+    const fn schedule_of(&self, kind: Kind) -> Schedule {
+        match kind {
+            Kind::N => Schedule::Other { nice: 0 },
+            _ => Schedule::Fifo { priority: self.series.priority },
+        }
+    }
+
+    pub(super) fn work(&self, source: Source) -> Work {
+        match (self.measurement, source) {
+            (Measurement::Overhead { .. }, _) => Work::Compute { rounds: self.rounds },
+            (_, Source::Timerlat) => Work::timerlat(self.series.cpu),
+            (Measurement::Latency { flood: true, .. }, _) => {
+                Work::Flood { bytes: self.flood_bytes(), seed: clock::monotonic_ns() }
+            }
+            (Measurement::Latency { period, .. } | Measurement::Spaces { period, .. }, _) => {
+                Work::Periodic { period_ns: period.as_nanos() as u64 }
+            }
+        }
+    }
+
+    /// Twice the second-level cache, and more pages than any TLB holds.
+    fn flood_bytes(&self) -> usize {
+        let path = format!("/sys/devices/system/cpu/cpu{}/cache/index2/size", self.series.cpu);
+        let text = self.kernel.text(Path::new(&path)).unwrap_or_default();
+        let kib: usize = text.trim_end_matches('K').parse().unwrap_or(1024);
+        (2 * kib * 1024).max(16 << 20)
+    }
+
+    /// One run: arrange, measure, take the arrangement back.
+    pub(super) fn one(
+        &self,
+        load: Load,
+        case: &Case,
+        running: &mut Running,
+    ) -> Result<(PathBuf, Provenance)> {
+        let arrangement = Arrangement {
+            place: place(case.kind, self.series.cpu, &self.online, &case.without),
+            timerlat: self.timerlat_settings(case.source),
+        };
+        let entered = self.conductor.enter(&arrangement).map_err(ExperimentError::Conductor);
+        let measured = entered.and_then(|settings| self.measure(load, case, running, settings));
+        let left = self.conductor.leave().map_err(ExperimentError::NotRestored);
+        let measured = measured?;
+        left?;
+        Ok(measured)
+    }
+
+    fn measure(
+        &self,
+        load: Load,
+        case: &Case,
+        running: &mut Running,
+        settings: Vec<String>,
+    ) -> Result<(PathBuf, Provenance)> {
+        let kind = case.kind;
+        let dir = self.series.dir.join(&case.name);
+        let file = |cause| ExperimentError::File { path: dir.clone(), cause };
+        std::fs::create_dir(&dir).map_err(file)?;
+        let writer = Writer::create(&dir.join("samples.bin")).map_err(file)?;
+        let Ready { subject, origin, bound, not_recorded } = self.ready(case)?;
+        // The kernel's thread goes with its tracer, which others may end.
+        let proc = (case.source == Source::TimerlatKernel).then(|| format!("/proc/{}", subject.tid()));
+        let window = match self.measurement.experiment() {
+            Experiment::Latency => Window::Wake,
+            Experiment::Overhead => Window::Turn,
+        };
+        let before = self.counters();
+        let (started_s, started) = (now_s(), Instant::now());
+        let wanted = self.measurement.samples();
+        self.observer.begins(&case.name, wanted);
+        let collected = collect(subject, origin, window, writer, |samples| {
+            self.observer.has(samples);
+            if self.stopped() {
+                return Err("interrupted".to_owned());
+            }
+            if proc.as_ref().is_some_and(|path| !self.kernel.exists(Path::new(path))) {
+                return Err(
+                    "the kernel's timerlat thread is gone: does another tool use the tracer?".to_owned()
+                );
+            }
+            running.check().map_err(|error| error.to_string())
+        });
+        self.observer.ended();
+        let Collected { ended, samples, lost_records, worst, partial } =
+            collected.map_err(ExperimentError::Probe)?;
+        // Of timerlat the probe does not see each sample: the tracer's last ones may be missing.
+        let too_few = (samples < wanted).then(|| format!("{samples} samples"));
+        let duration_ns = started.elapsed().as_nanos() as u64;
+        let totals = if bound { totals(before, self.counters(), self.series.cpu) } else { Totals::default() };
+        let provenance = Provenance {
+            schema: RUN_SCHEMA,
+            tool: self.series.tool.clone(),
+            command_line: self.series.command_line.clone(),
+            experiment: self.measurement.experiment(),
+            kind,
+            source: case.source,
+            load,
+            load_size: self.size,
+            load_commands: running.commands.clone(),
+            flood: matches!(self.measurement, Measurement::Latency { flood: true, .. }),
+            machine: Machine::read(self.kernel),
+            cpu: bound.then_some(self.series.cpu),
+            schedule: self.schedule_of(kind),
+            memory_locked: self.series.memory_locked,
+            cpu_latency_held: self.series.cpu_latency_held,
+            period_ns: self.measurement.period().map(|period| period.as_nanos() as u64),
+            warm_up_samples: self.series.warm_up,
+            started_s,
+            duration_ns,
+            samples,
+            lost: ended.lost,
+            overruns: ended.overruns,
+            lost_records,
+            partial: partial.or(too_few),
+            base_ns: None,
+            not_recorded,
+            settings,
+            totals,
+            worst,
+        };
+        Ok((dir, provenance))
+    }
+
+    fn counters(&self) -> Counters {
+        let steal = self.kernel.text(Path::new("/proc/stat")).ok().and_then(|text| {
+            let label = format!("cpu{} ", self.series.cpu);
+            let line = text.lines().find_map(|line| line.strip_prefix(&label))?.to_owned();
+            line.split_whitespace().nth(7)?.parse::<u64>().ok()
+        });
+        Counters { interrupts: counters::interrupts(self.kernel).unwrap_or_default(), steal }
+    }
+}
+
+/// Counters of the machine at one instant; steal in ticks of 10 ms.
+struct Counters {
+    interrupts: Vec<counters::Row>,
+    steal: Option<u64>,
+}
+
+/// What came between two readings. A count that went back counts as none: the hypervisor may correct
+/// the time it took, and a line that is requested again begins at 0.
+fn totals(before: Counters, after: Counters, cpu: Cpu) -> Totals {
+    let Some(came) = Interrupts::between(&before.interrupts, &after.interrupts, cpu) else {
+        return Totals::default();
+    };
+    let steal = after.steal.zip(before.steal).map(|(after, before)| after.saturating_sub(before));
+    Totals {
+        ticks: Some(came.ticks),
+        device_interrupts: Some(came.devices),
+        ipis: Some(came.ipis),
+        steal_ns: steal.map(|ticks| ticks.saturating_mul(10_000_000)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::ConductorError;
+    use crate::run::Run;
+    use asmp_host::counters::{InterruptKind, Row};
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    fn counters(ticks: u64, eth0: u64, steal: u64) -> Counters {
+        let row = |kind, count| Row { kind, counts: BTreeMap::from([(3, count)]) };
+        let interrupts =
+            vec![row(InterruptKind::LocalTimer, ticks), row(InterruptKind::Device("24 eth0".into()), eth0)];
+        Counters { interrupts, steal: Some(steal) }
+    }
+
+    #[test]
+    fn a_count_that_went_back_is_none_and_not_the_largest_number() {
+        let totals = totals(counters(100, 5000, 70), counters(107, 3, 60), 3);
+        assert_eq!((totals.ticks, totals.steal_ns), (Some(7), Some(0)));
+        assert_eq!(totals.device_interrupts, Some(BTreeMap::new()));
+        let none = Counters { interrupts: Vec::new(), steal: None };
+        assert_eq!(super::totals(none, counters(1, 1, 1), 3), Totals::default(), "not counted");
+    }
+
+    /// Writes down what it is asked, and refuses one thing.
+    #[derive(Default)]
+    struct Scripted {
+        asked: RefCell<Vec<String>>,
+        refuses: &'static str,
+    }
+
+    impl Scripted {
+        fn ask(&self, what: String) -> std::result::Result<(), ConductorError> {
+            let refused = !self.refuses.is_empty() && what.starts_with(self.refuses);
+            self.asked.borrow_mut().push(what);
+            if refused { Err(format!("no {}", self.refuses).into()) } else { Ok(()) }
+        }
+    }
+
+    impl Conductor for Scripted {
+        fn check(&self, cpu: Cpu, places: &[Place]) -> std::result::Result<(), ConductorError> {
+            self.ask(format!("check {cpu} {}", places.len()))
+        }
+        fn enter(&self, wanted: &Arrangement) -> std::result::Result<Vec<String>, ConductorError> {
+            self.ask(format!("enter {:?}", wanted.place))?;
+            Ok(vec!["a setting".to_owned()])
+        }
+        fn admit(&self, _tid: i32) -> std::result::Result<(), ConductorError> {
+            self.ask("admit".to_owned())
+        }
+        fn leave(&self) -> std::result::Result<(), ConductorError> {
+            self.ask("leave".to_owned())
+        }
+    }
+
+    struct Unwatched;
+    impl Observer for Unwatched {}
+
+    fn measured(kind: Kind, refuses: &'static str) -> (Result<Completion>, Vec<String>, Vec<Run>) {
+        let (root, kernel) = machine();
+        let conductor = Scripted { refuses, ..Scripted::default() };
+        let series = Series {
+            kinds: vec![kind],
+            loads: vec![Load::Idl],
+            load_factor: None,
+            cpu: 0,
+            priority: 1,
+            warm_up: 1,
+            dir: root.path().join("runs"),
+            no_events: Some("a test".to_owned()),
+            flooder: PathBuf::new(),
+            tool: "a test".to_owned(),
+            command_line: Vec::new(),
+            memory_locked: false,
+            cpu_latency_held: false,
+        };
+        let period = Duration::from_micros(200);
+        let latency = Measurement::Latency { samples: 5, period, source: None, flood: false };
+        let session = Session::new(&kernel, &conductor, &Unwatched, latency, &series);
+        let completion = session.and_then(|session| session.run());
+        let runs = Run::read_all(&series.dir).unwrap_or_default();
+        (completion, conductor.asked.into_inner(), runs)
+    }
+
+    fn machine() -> (tempfile::TempDir, asmp_host::Linux) {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("proc/sys/kernel/osrelease", "7.2\n"),
+            ("proc/sys/kernel/version", "#1\n"),
+            ("proc/self/status", "Uid:\t0\t0\t0\t0\n"),
+            ("proc/self/mountinfo", ""),
+            ("proc/cmdline", "quiet\n"),
+            ("proc/irq/1/smp_affinity_list", "0\n"),
+            ("proc/interrupts", "  CPU0\n  1:  1  IO-APIC 1-edge i8042\n"),
+            ("sys/devices/system/cpu/possible", "0-3\n"),
+            ("sys/devices/system/cpu/online", "0-3\n"),
+        ] {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let linux = asmp_host::Linux::below(root.path());
+        (root, linux)
+    }
+
+    #[test]
+    fn a_run_is_written_with_what_the_conductor_set_and_the_arrangement_is_taken_back() {
+        let (completion, asked, runs) = measured(Kind::N, "");
+        assert_eq!(completion.unwrap(), Completion::Complete);
+        assert_eq!(asked, ["check 0 1", "enter Unchanged", "leave"]);
+        let [run] = runs.as_slice() else { panic!("{runs:?}") };
+        assert_eq!((run.samples.len(), run.name().as_str()), (5, "IDL/N"));
+        assert_eq!(run.provenance.settings, ["a setting"]);
+    }
+
+    #[test]
+    fn what_a_failed_run_has_changed_is_taken_back_and_its_own_error_is_shown() {
+        for refuses in ["enter", "admit"] {
+            let (completion, asked, runs) = measured(Kind::Aoff, refuses);
+            let error = completion.unwrap_err();
+            assert!(matches!(error, ExperimentError::Conductor(_)), "{error}");
+            assert_eq!(error.to_string(), format!("no {refuses}"));
+            assert_eq!(asked.last().map(String::as_str), Some("leave"), "{asked:?}");
+            assert!(runs.is_empty());
+        }
+        let (completion, ..) = measured(Kind::N, "leave");
+        assert!(matches!(completion, Err(ExperimentError::NotRestored(_))));
+        let (completion, asked, _) = measured(Kind::Aoff, "check");
+        assert!(completion.is_err() && asked.len() == 1, "nothing was touched: {asked:?}");
+    }
+}
