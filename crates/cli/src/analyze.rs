@@ -16,8 +16,8 @@ use asmp_analysis::verdict::{Start, Stop};
 use asmp_analysis::{
     Effort, Inapplicable, Policy, Task, Utilisation, Verdict, edf_response, fp, np_fp, slack,
 };
+use asmp_host::CpuListError;
 use asmp_host::CpuSet;
-use asmp_host::cpuset::CpuListError;
 use asmp_measure::run::{Experiment, Run as Measurement};
 use limits::Limits;
 use serde::Serialize;

@@ -20,7 +20,9 @@ use std::time::Duration;
 /// and restores each original value afterwards. Changing partitions needs root; looking does not.
 #[derive(Debug, Parser)]
 #[command(name = "asmp", version, arg_required_else_help = true, disable_help_subcommand = true)]
-#[command(after_help = "CPUs: 1-3,5 · last · last:2 · \"all-but 0\" · 0xe    Topics: asmp help topics")]
+#[command(
+    after_help = "CPUs: 1-3,5 · last · last:2 · 2-N · all · \"all-but 0\" · 0xe    Topics: asmp help topics"
+)]
 #[command(after_long_help = examples::ASMP)]
 pub struct Cli {
     #[command(subcommand)]
@@ -247,7 +249,8 @@ pub enum Change {
         name: String,
         /// All CPUs that the partition has from now on
         ///
-        /// A list (1-3,5), `last`, `last:N`, `all-but LIST` or a mask (0xe). Example: --cpus 2-3
+        /// A list (1-3,5; 2-N to the highest CPU), `last`, `last:2`, `all-but LIST` or a mask
+        /// (0xe). Example: --cpus 2-3
         #[arg(long)]
         cpus: CpuSpec,
     },
@@ -302,8 +305,8 @@ pub enum Planned {
 pub struct Shape {
     /// CPUs of the partition
     ///
-    /// A list (1-3,5), `last` (the last free CPU), `last:N`, `all-but LIST` or a mask (0xe). The
-    /// system always keeps at least one CPU. Example: --cpus 2-3
+    /// A list (1-3,5; 2-N to the highest CPU), `last` (the last free CPU), `last:2`, `all-but LIST`
+    /// or a mask (0xe). The system always keeps at least one CPU. Example: --cpus 2-3
     #[arg(long)]
     pub cpus: CpuSpec,
     /// Route an IRQ line to the partition, by number or handler name; repeatable
@@ -432,8 +435,8 @@ pub struct Noise {
     pub name: Option<String>,
     /// Count on these CPUs
     ///
-    /// A list (1-3,5), `last`, `last:N`, `all-but LIST` or a mask (0xe). They need not be in a
-    /// partition. Example: asmp noise --cpus 3 -t 5
+    /// A list (1-3,5), `all`, `last`, `last:2`, `all-but LIST` or a mask (0xe). They need not be in
+    /// a partition. Example: asmp noise --cpus 3 -t 5
     #[arg(long, conflicts_with = "name")]
     pub cpus: Option<CpuSpec>,
     /// Number of seconds to count

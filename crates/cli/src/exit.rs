@@ -1,7 +1,7 @@
 //! Exit codes, documented in asmp(8). Each refusal has its own code, so that scripts need not parse
 //! text.
 
-use asmp_host::cpuset::CpuListError;
+use asmp_host::CpuListError;
 use asmp_measure::load::LoadError;
 use asmp_measure::run::RunError;
 use asmp_shield::{ChangeError, Refusal, StateError};

@@ -2,7 +2,7 @@
 
 use crate::args::Noise;
 use anyhow::Result;
-use asmp_host::{Facts, cpuset::CpuSet};
+use asmp_host::{CpuSet, Facts};
 use asmp_measure::noise::{Request, observe, table};
 use asmp_shield::plan::Base;
 use asmp_shield::{Refusal, Shield};

@@ -4,10 +4,19 @@
 use std::fs::File;
 use std::io::{self, Write};
 
+/// Nanoseconds as the kernel takes them.
+#[inline]
+pub const fn timespec(time_ns: u64) -> libc::timespec {
+    libc::timespec {
+        tv_sec: (time_ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (time_ns % 1_000_000_000) as libc::c_long,
+    }
+}
+
 /// Nanoseconds of CLOCK_MONOTONIC. No system call where the vDSO has it.
 #[inline]
 pub fn monotonic_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut now = timespec(0);
     // SAFETY: the kernel writes one timespec into `now`; CLOCK_MONOTONIC exists on every Linux.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
@@ -17,10 +26,7 @@ pub fn monotonic_ns() -> u64 {
 /// when a signal came.
 #[inline]
 pub fn sleep_until(instant_ns: u64) {
-    let until = libc::timespec {
-        tv_sec: (instant_ns / 1_000_000_000) as libc::time_t,
-        tv_nsec: (instant_ns % 1_000_000_000) as libc::c_long,
-    };
+    let until = timespec(instant_ns);
     // SAFETY: the kernel reads `until`, which outlives the call, and gets no place to write the rest to.
     unsafe {
         libc::clock_nanosleep(
@@ -68,10 +74,8 @@ impl CpuTimer {
             return Err(io::Error::last_os_error());
         }
         let timer = Self(timer);
-        let never = libc::itimerspec {
-            it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
-            it_value: libc::timespec { tv_sec: 1 << 30, tv_nsec: 0 },
-        };
+        let never =
+            libc::itimerspec { it_interval: timespec(0), it_value: timespec((1 << 30) * 1_000_000_000) };
         // SAFETY: the timer was made above; the kernel reads `never`, and gets no place for the old value.
         match unsafe { libc::timer_settime(timer.0, 0, &raw const never, std::ptr::null_mut()) } {
             0 => Ok(timer),

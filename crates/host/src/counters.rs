@@ -89,7 +89,7 @@ pub fn softirqs(kernel: &dyn Kernel) -> Result<BTreeMap<String, BTreeMap<Cpu, u6
 }
 
 /// Names of the handlers of each IRQ line in use.
-pub fn handlers_by_line(kernel: &dyn Kernel) -> Result<BTreeMap<u32, Vec<String>>> {
+pub(crate) fn handlers_by_line(kernel: &dyn Kernel) -> Result<BTreeMap<u32, Vec<String>>> {
     let path = Path::new("/proc/interrupts");
     let text = kernel.text(path).map_err(Error::io(path, "read"))?;
     parse_handlers(&text).ok_or_else(|| bad(path, &text, "a table of interrupts"))

@@ -3,6 +3,7 @@
 
 use crate::cpuset::{Cpu, CpuSet};
 use crate::kernel::Kernel;
+use crate::{Error, Result};
 use serde::Serialize;
 use std::path::Path;
 
@@ -28,13 +29,39 @@ pub struct Server {
     pub period_ns: u64,
 }
 
+/// Time that all real-time tasks of a CPU may use in a period (scheduler/sched-rt-group.rst): the bound
+/// of SCHED_DEADLINE's admission as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bandwidth {
+    /// Below 0: no bound.
+    pub runtime_us: i64,
+    pub period_us: u64,
+}
+
+impl Bandwidth {
+    /// Errors: `Io` or `Content`, where one of the two is not to be read.
+    pub fn read(kernel: &dyn Kernel) -> Result<Self> {
+        fn number<N: std::str::FromStr>(kernel: &dyn Kernel, name: &str) -> Result<N> {
+            let path = Path::new(SYSCTL).join(name);
+            let text = kernel.text(&path).map_err(Error::io(&path, "read"))?;
+            let parsed = text.trim().parse();
+            parsed.map_err(|_| Error::Content { path, text, expected: "a number of microseconds" })
+        }
+        Ok(Self { runtime_us: number(kernel, RT_RUNTIME_US)?, period_us: number(kernel, RT_PERIOD_US)? })
+    }
+}
+
+const SYSCTL: &str = "/proc/sys/kernel";
+const RT_RUNTIME_US: &str = "sched_rt_runtime_us";
+const RT_PERIOD_US: &str = "sched_rt_period_us";
+
 impl DeadlineLimits {
     /// Reads what is there, with the servers of these CPUs; one that is stopped (a runtime of 0) is left out.
     pub fn read(kernel: &dyn Kernel, cpus: &CpuSet) -> Self {
         fn number<N: std::str::FromStr>(kernel: &dyn Kernel, path: &Path) -> Option<N> {
             kernel.text(path).ok()?.trim().parse().ok()
         }
-        let sysctl = Path::new("/proc/sys/kernel");
+        let sysctl = Path::new(SYSCTL);
         let debugfs = Path::new("/sys/kernel/debug/sched");
         let servers = || {
             let mut servers = Vec::new();
@@ -53,8 +80,8 @@ impl DeadlineLimits {
             servers
         };
         Self {
-            rt_runtime_us: number(kernel, &sysctl.join("sched_rt_runtime_us")),
-            rt_period_us: number(kernel, &sysctl.join("sched_rt_period_us")),
+            rt_runtime_us: number(kernel, &sysctl.join(RT_RUNTIME_US)),
+            rt_period_us: number(kernel, &sysctl.join(RT_PERIOD_US)),
             least_period_us: number(kernel, &sysctl.join("sched_deadline_period_min_us")),
             most_period_us: number(kernel, &sysctl.join("sched_deadline_period_max_us")),
             servers: kernel.list(debugfs).is_ok().then(servers),
@@ -82,6 +109,7 @@ mod tests {
             ("sys/kernel/debug/sched/ext_server/cpu1/runtime", "20000000\n"),
             ("sys/kernel/debug/sched/ext_server/cpu1/period", "900000000\n"),
         ]);
+        assert_eq!(Bandwidth::read(&linux).unwrap(), Bandwidth { runtime_us: -1, period_us: 1_000_000 });
         let server = |cpu, class, runtime_ns, period_ns| Server { cpu, class, runtime_ns, period_ns };
         let fair = server(0, "fair", 50_000_000, 1_000_000_000);
         let ext = server(1, "ext", 20_000_000, 900_000_000);
@@ -103,6 +131,12 @@ mod tests {
     fn what_is_missing_or_no_number_is_not_known() {
         let (_root, linux) = machine(&[("proc/sys/kernel/sched_rt_period_us", "much\n")]);
         assert_eq!(DeadlineLimits::read(&linux, &"0".parse().unwrap()), DeadlineLimits::default());
+        assert!(Bandwidth::read(&linux).unwrap_err().is_missing());
+        let (_root, linux) = machine(&[
+            ("proc/sys/kernel/sched_rt_runtime_us", "950000\n"),
+            ("proc/sys/kernel/sched_rt_period_us", "much\n"),
+        ]);
+        assert!(Bandwidth::read(&linux).unwrap_err().to_string().contains("sched_rt_period_us"));
         let (_root, linux) = machine(&[("sys/kernel/debug/sched/features", "\n")]);
         assert_eq!(DeadlineLimits::read(&linux, &"0".parse().unwrap()).servers, Some(vec![]));
     }

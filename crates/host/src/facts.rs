@@ -23,16 +23,18 @@ pub struct Cpus {
     pub core_of: BTreeMap<Cpu, CpuSet>,
 }
 
+/// A list in /sys/devices/system/cpu (`online`, `nohz_full`). Errors: `Io`, `Content`.
+pub fn cpu_list(kernel: &dyn Kernel, name: &str) -> Result<CpuSet> {
+    let path = Path::new("/sys/devices/system/cpu").join(name);
+    let text = kernel.text(&path).map_err(Error::io(&path, "read"))?;
+    // A kernel with no nohz_full CPU prints "(null)".
+    let text = if text.trim() == "(null)" { "" } else { text.trim() };
+    text.parse().map_err(|_| Error::Content { path, text: text.to_owned(), expected: "a CPU list" })
+}
+
 impl Cpus {
     fn read(kernel: &dyn Kernel) -> Result<Self> {
-        let dir = Path::new("/sys/devices/system/cpu");
-        let list = |name: &str| -> Result<CpuSet> {
-            let path = dir.join(name);
-            let text = kernel.text(&path).map_err(Error::io(&path, "read"))?;
-            // A kernel with no nohz_full CPU prints "(null)".
-            let text = if text.trim() == "(null)" { "" } else { text.trim() };
-            text.parse().map_err(|_| Error::Content { path, text: text.to_owned(), expected: "a CPU list" })
-        };
+        let list = |name: &str| cpu_list(kernel, name);
         let optional = |name: &str| match list(name) {
             Err(error) if error.is_missing() => Ok(CpuSet::new()),
             other => other,

@@ -238,7 +238,7 @@ pub fn of_cpu(cpu: Cpu) -> Vec<Knob> {
 }
 
 /// Every setting of the whole machine.
-pub fn of_machine() -> Vec<Knob> {
+pub(crate) fn of_machine() -> Vec<Knob> {
     vec![
         default_irq_affinity(),
         workqueue_cpus(),

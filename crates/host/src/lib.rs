@@ -1,17 +1,21 @@
-//! The Linux machine as `asmp` sees it: CPU lists, topology, cgroups, IRQs, tasks, scheduling, and one
-//! [`Knob`] for every kernel file that can be set. This is the only crate that opens /proc, /sys, cgroupfs
-//! or tracefs; it holds no policy and prints nothing.
+//! The Linux machine as `asmp` sees it. This is the only crate that opens /proc, /sys, cgroupfs or
+//! tracefs. It holds no policy and prints nothing.
+//!
+//! Start at [`Facts`] (the machine as one value), [`Knob`] (one setting that can be changed and
+//! restored) and [`Kernel`] (the trait that everything here goes through, so that tests replace the
+//! machine).
 
 pub mod cgroup;
 pub mod clock;
 pub mod counters;
-pub mod cpuset;
-pub mod deadline;
+mod cpuset;
+mod deadline;
 mod error;
 pub mod facts;
+#[cfg(any(test, feature = "fake"))]
 pub mod fake;
 pub mod irq;
-pub mod kernel;
+mod kernel;
 pub mod knob;
 pub mod sched;
 mod spin;
@@ -21,16 +25,23 @@ pub mod task;
 pub mod tracefs;
 pub mod uio;
 
-pub use cpuset::{Cpu, CpuSet, CpuSpec};
-pub use deadline::DeadlineLimits;
+/// Sets of CPUs, and the ways people write them.
+pub use cpuset::{Cpu, CpuListError, CpuSet, CpuSpec, UpToLast};
+/// What the kernel books SCHED_DEADLINE tasks against.
+pub use deadline::{Bandwidth, DeadlineLimits, Server};
+/// What can go wrong with one kernel file or task, and its kind.
 pub use error::{Error, ErrorKind, Result, kind_of};
+/// The machine as one plain value.
 pub use facts::Facts;
+/// The edge to the kernel: the trait, and the running kernel.
 pub use kernel::{Kernel, Linux};
+/// One kernel setting.
 pub use knob::{Knob, Shape};
+/// A scheduling policy with its parameters.
 pub use sched::Schedule;
 pub use spin::Spinner;
 
-/// A machine of a few files, for tests of what reads them.
+/// A machine of a few files, for tests of the readers.
 #[cfg(test)]
 fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Linux) {
     let root = tempfile::tempdir().unwrap();

@@ -195,16 +195,10 @@ pub fn set(tid: i32, schedule: &Schedule) -> io::Result<()> {
 /// Confines a thread to these CPUs (`sched_setaffinity(2)`). Errors: ESRCH, EPERM, EINVAL (its cpuset has
 /// none of them, or it is a kernel thread bound to its CPU).
 pub fn confine(tid: i32, cpus: &CpuSet) -> io::Result<()> {
-    let mut words = [0u64; 1024];
-    for cpu in cpus.iter() {
-        let word = words
-            .get_mut(cpu as usize / 64)
-            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "no machine has such a CPU"))?;
-        *word |= 1 << (cpu % 64);
-    }
-    // SAFETY: the kernel reads `size_of_val(&words)` bytes of `words`, which outlives the call.
+    let words = cpus.words();
+    // SAFETY: the kernel reads `size_of_val(words)` bytes of `words`, which outlives the call.
     let result =
-        unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, size_of_val(&words), words.as_ptr()) };
+        unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, size_of_val(words), words.as_ptr()) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

@@ -15,7 +15,7 @@ pub const SERVICE: &str = "asmp.service";
 const HOLDER: &str = "holder";
 
 /// Starts the service and puts its process aside. Does nothing where it runs already.
-pub fn start(mount: &Path) -> io::Result<()> {
+pub(crate) fn start(mount: &Path) -> io::Result<()> {
     let group = mount.join(SLICE).join(SERVICE);
     if !group.join(HOLDER).is_dir() {
         call(
@@ -33,7 +33,7 @@ pub fn start(mount: &Path) -> io::Result<()> {
 }
 
 /// Stops the service and its slice; systemd removes the groups. Does nothing where there is none.
-pub fn stop(mount: &Path) -> io::Result<()> {
+pub(crate) fn stop(mount: &Path) -> io::Result<()> {
     let slice: PathBuf = mount.join(SLICE);
     if slice.join(SERVICE).is_dir() {
         call(Command::new("systemctl").args(["stop", SERVICE]))?;

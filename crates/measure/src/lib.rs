@@ -1,19 +1,28 @@
-//! What really happens on CPUs: counts of what disturbs them, and the papers' experiments (latency, overhead)
-//! with their loads, run directories, summaries and pictures. Changes no setting of the machine but those of
-//! its own trace instances.
+//! What really happens on CPUs: counts of what disturbs them, and experiments (latency, overhead) with
+//! their loads, run directories, summaries and plots. Changes no setting of the machine: what an
+//! experiment needs, its [`experiment::Conductor`] sets and restores. Only the trace instances that it
+//! reads are its own.
+//!
+//! Start at [`noise::observe`] for counts and [`experiment::Session`] for experiments; [`run::Run`]
+//! reads what a session has written.
 
-pub mod collect;
+mod collect;
 pub mod compare;
 pub mod exchange;
 pub mod experiment;
-pub mod explain;
+mod explain;
 pub mod load;
 pub mod noise;
-pub mod plot;
-pub mod probe;
+mod plot;
+mod probe;
 pub mod report;
 pub mod run;
 pub mod sample;
 pub mod spaces;
-pub mod summary;
-pub mod timerlat;
+mod summary;
+mod timerlat;
+
+/// A late sample with its cause, as a run keeps it.
+pub use explain::Outlier;
+/// The figures of a run.
+pub use summary::{PERCENTILES, Summary};

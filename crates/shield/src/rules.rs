@@ -307,8 +307,8 @@ fn choose_cpus(
     // "last" and "all-but" choose among CPUs that are free; a list says exactly what it says.
     let free = online.difference(&shielded(&others));
     let cpus = match spec {
-        CpuSpec::List(list) => list.clone(),
-        _ => spec.resolve(&free),
+        CpuSpec::Last(_) | CpuSpec::AllBut(_) => spec.resolve(&free),
+        CpuSpec::List(_) | CpuSpec::All | CpuSpec::UpToLast(_) => spec.resolve(online),
     };
     if cpus.is_empty() {
         return Err(Refusal::NoCpus { online: free });

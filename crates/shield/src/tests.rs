@@ -115,6 +115,9 @@ fn every_unfit_wish_is_refused_for_its_own_reason() {
     let refused = |wish: Wish| create(&facts, &state, &wish).unwrap_err();
     assert!(matches!(refused(wish("b", "9")), Refusal::UnknownCpus { .. }));
     assert!(matches!(refused(wish("b", "5")), Refusal::OfflineCpus { .. }));
+    // `last` is the last that is free; `N` is the last there is, as in the kernel's lists.
+    assert!(matches!(refused(wish("b", "2-N")), Refusal::TakenCpus { .. }));
+    assert!(matches!(create(&facts, &State::default(), &wish("b", "all")), Err(Refusal::LastCpu { .. })));
     assert!(matches!(refused(wish("b", "2-3")), Refusal::TakenCpus { .. }));
     assert!(matches!(refused(wish("b", "0-2")), Refusal::LastCpu { .. }));
     assert!(matches!(refused(wish("b/c", "2")), Refusal::BadName { .. }));

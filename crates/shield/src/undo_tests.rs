@@ -61,7 +61,7 @@ impl Fake {
     /// Restores and compares with the machine as it was.
     #[track_caller]
     fn restored_to(&self, untouched: &Snapshot, when: &str) {
-        self.ask(&Request::Restore).unwrap_or_else(|error| panic!("{when}: {error}"));
+        self.ask(&Request::Restore {}).unwrap_or_else(|error| panic!("{when}: {error}"));
         assert_same(untouched, &self.kernel.snapshot(), when);
         assert!(!self.has_journal(), "{when}");
     }
@@ -137,7 +137,7 @@ fn a_step_back_that_the_kernel_refuses_is_named_and_tried_again() {
                 let (fake, untouched) = Fake::after(&before);
                 fake.kill(&change, at, true);
                 fake.kernel.arm(Some(Fault::Refuse { at: step, errno: EINVAL }));
-                let answer = fake.ask(&Request::Restore);
+                let answer = fake.ask(&Request::Restore {});
                 fake.kernel.arm(None);
                 let when = format!("{change:?} killed at {at}, step {step} back refused");
                 // A step that was refused after the recovery belongs to `restore` itself.
