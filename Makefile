@@ -1,6 +1,10 @@
-# Each target sets up what it needs; .ci/run calls lint, test, python, loom, miri, tsan and asan.
+# Tiers: check (no root, no guest), test (what CI runs), nightly (everything). CONTRIBUTING.md has
+# them in a table. Targets that boot a guest call `setup`, which installs what is missing on Debian;
+# lint, unit, msrv, loom need cargo.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
-.PHONY: demo test unit vm python loom miri tsan asan lint lab containment bench bench-analysis bench-channels fuzz install-rt setup
+CHANNELS = $(if $(wildcard crates/channel/Cargo.toml),asmp-channel,asmp-rt)
+.PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz sanitizers-recorded
+.PHONY: lab containment bench bench-analysis bench-channels install-rt setup
 
 setup:
 	tests/vm/setup.sh
@@ -8,38 +12,66 @@ setup:
 demo: setup
 	tests/vm/demo.sh
 
-test: unit vm
+check: lint unit
 
-unit: setup
-	cargo test --quiet
+test: check vm
 
+# Every guest with every kill, every sanitizer in full, and what takes long without a guest. Hours.
+nightly: export ASMP_TIER = nightly
+nightly: lint msrv deny unit vm python loom miri tsan asan sanitizers-recorded agreement fuzz containment bench-channels
+
+# A tool that is missing is a line `skipped: …` on a developer's machine and a failure in CI
+# (ASMP_CI=1).
+unit:
+	tests/counted.sh unit cargo test --workspace --quiet -- --show-output
+
+# In guests of the lab; GUESTS='sid-rt:bare trixie-rt:bare' chooses, FILTER='word' too.
 vm: setup
-	tests/vm/test.sh $(GUESTS)
+	tests/vm/test.sh $(GUESTS) $(if $(FILTER),-- $(FILTER))
+
+lint:
+	tests/lint.sh
+
+# The oldest Rust that Cargo.toml names; rustup installs it if it is missing.
+msrv:
+	tests/msrv.sh
+
+# Licences, sources and known defects of the crates we use; the latter needs the network.
+deny:
+	tests/deny.sh
 
 # The bindings for Python, crates/rt-py, as a wheel in a venv under the target directory.
 python:
 	tests/python.sh
 
-# The lock-free code of crates/rt: every interleaving of small models; undefined behaviour; data races; out of bounds.
+# The lock-free code of channels: every interleaving of small models; undefined behaviour; data
+# races; out of bounds.
 loom:
-	LOOM_MAX_PREEMPTIONS=3 RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=$(TARGET)/loom cargo test --quiet --release -p asmp-rt --lib
+	LOOM_MAX_PREEMPTIONS=3 RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=$(TARGET)/loom \
+		tests/counted.sh loom cargo test --quiet --release -p $(CHANNELS) --lib -- --show-output
 
-miri tsan asan: setup
+miri tsan asan:
 	tests/nightly.sh $@
 
+# After a green run of them: .ci/run repeats them when their sources change (see tests/sources.sh).
+sanitizers-recorded: python loom miri tsan asan
+	tests/sources.sh --record $^
+
 # The figures of docs/measurements/channels.md, some minutes; no guest.
-# The last program exits with 1 where a bar is missed, and says which.
+# The last program exits with 1 where a limit is missed, and says which; nightly that is a failure.
 bench-channels:
 	CARGO_TARGET_DIR=$(TARGET)/bench cargo run --release --manifest-path bench/channels/Cargo.toml
 	cargo run --release -p asmp-rt --example call_bench
-	-cargo run --release -p asmp-rt --example calibrated_timer -- 4000 1 awake
+	$(if $(filter nightly,$(ASMP_TIER)),,-)cargo run --release -p asmp-rt --example calibrated_timer -- 4000 1 awake
 
-# The figures of docs/measurements/containment.md: RUNS of each of five faults in one guest, about half an hour.
-RUNS ?= 200
+# The figures of docs/measurements/containment.md: RUNS of each of five faults in one guest, about
+# half an hour.
+containment: RUNS ?= 200
 containment: setup
 	tests/vm/containment.sh $(RUNS)
 
-# libasmp_rt for C: libraries, headers, pkg-config, CMake find module, and asmp-rtf, which serves a FIFO as a file.
+# libasmp_rt for C: libraries, headers, pkg-config, CMake find module, and asmp-rtf, which serves a
+# FIFO as a file.
 PREFIX ?= /usr/local
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 install-rt:
@@ -64,17 +96,18 @@ bench: setup
 bench-analysis:
 	cargo run --release -p asmp-analysis --example bench
 
-# Arbitrary input for every public function of crates/analysis, overflow a panic; 10^7 take about 15 minutes of one core.
-RUNS ?= 10000000
+# Tests, oracles and the simulator on a million random sets.
+agreement:
+	cargo run --release -p asmp-analysis --example bench -- agree 0 333334
+
+# Arbitrary input for every public function of crates/analysis, overflow a panic; 10^7 take about 15
+# minutes of one core.
+fuzz: RUNS ?= 10000000
 fuzz:
 	cargo run --profile fuzz -p asmp-analysis --example bench -- fuzz 0 $(RUNS)
 
-lint: setup
-	cargo fmt --check
-	cargo clippy --quiet --all-targets -- -D warnings
-	shellcheck -x -P SCRIPTDIR tests/vm/*.sh tests/vm/guest/agent tests/vm/guest/bare tests/vm/guest/init tests/nightly.sh tests/python.sh .ci/run
-
-# A guest for yourself: make lab KERNEL=sid-rt CPUS=4 CMD='uname -a'; no CMD gives a shell. All of CMD runs there.
+# A guest for yourself: make lab KERNEL=sid-rt CPUS=4 CMD='uname -a'; no CMD gives a shell. All of
+# CMD runs there.
 KERNEL ?= sid-rt
 CPUS ?= 4
 lab: setup

@@ -4,9 +4,9 @@
 # Problem:  asmp changes how a whole machine runs; only a machine of its own,
 #           thrown away afterwards, can test it, and the test must look like a
 #           local command: its output, its exit status, nothing left behind.
-# Approach: one QEMU guest a run (pure emulation), booted with -kernel from
-#           cached files whose changes are thrown away. The lab's guest files
-#           and the command travel in a second initramfs archive; output, exit
+# Approach: one QEMU guest a run (KVM where it works, else pure emulation: accel.sh),
+#           booted with -kernel from cached files whose changes are thrown away. The lab's guest
+#           files and the command travel in a second initramfs archive; output, exit
 #           status and results come back over virtio-serial ports. Only a boot
 #           that never got ready is tried again, a command never is.
 set -euo pipefail
@@ -27,7 +27,8 @@ usage: lab.sh [OPTIONS] [-- COMMAND ARGS...]     (no COMMAND: a shell)
   --out DIR             what the command leaves in /out is copied to DIR
   --device NAME         one more QEMU device (edu)
   --timeout S           ends the guest S seconds after ready: 124 (default 600)
-  --icount              deterministic time, one emulating thread
+  --tcg                 emulation also where KVM works
+  --icount              deterministic time, one emulating thread (emulation)
   --console FILE        keep the kernel's console here
   --verbose             say how long the boot took and where the console is
 exits with COMMAND's status; 123: the emulator's Oops: int3; 124: timed out; 125: the lab failed
@@ -37,14 +38,15 @@ END
 fail() { say "$*"; exit 125; }
 
 kernel=sid-rt init=bare cpus=4 smt='' mem=2G append='' share='' out='' device='' timeout=600
-icount='' console='' verbose='' command=()
+accel='' icount='' console='' verbose='' command=()
 boot_tries=3 boot_seconds=120
 
 options() {
     while [ $# -gt 0 ]; do
         case $1 in
         --smt) smt=yes ;;
-        --icount) icount=yes ;;
+        --tcg) accel=tcg ;;
+        --icount) icount=yes accel=tcg ;;
         --verbose) verbose=yes ;;
         --help) usage; exit ;;
         --) shift; command=("$@"); break ;;
@@ -121,15 +123,19 @@ share_disk() {
 # Sets `args`, QEMU's arguments. The TSC is one clock for all CPUs here, so the
 # kernel is told to keep it even when a busy host delays its watchdog.
 machine() {
-    local threads=1 port nr=1
+    local threads=1 port nr=1 clock=''
     [ -z "$smt" ] || threads=2
+    # KVM's own clock would come first.
+    [ "$accel" != kvm ] || clock=' clocksource=tsc'
     args=(-nodefaults -no-user-config -no-reboot -display none -machine "q35,sata=off,smbus=off,i8042=off"
         -cpu "max,svm=off" -m "$mem"
         -smp "$cpus,sockets=1,cores=$((cpus / threads)),threads=$threads"
         -kernel "$kernel_dir/vmlinuz" -initrd "$run/initrd.cpio"
-        -append "console=ttyS0 loglevel=4 panic=-1 tsc=reliable systemd.show_status=0 systemd.condition_needs_update=0 $append")
+        -append "console=ttyS0 loglevel=4 panic=-1 tsc=reliable$clock systemd.show_status=0 systemd.condition_needs_update=0 $append")
     if [ -n "$icount" ]; then
         args+=(-accel "tcg,thread=single" -icount "shift=4,sleep=off")
+    elif [ "$accel" = kvm ]; then
+        args+=(-accel kvm)
     else
         args+=(-accel "tcg,thread=multi")
     fi
@@ -227,6 +233,7 @@ main() {
     "$here/setup.sh" || fail "setup.sh failed"
     kernel_dir=$("$here/kernels.sh" "$kernel") || fail "no kernel $kernel"
     image=$("$here/image.sh") || fail "no root image"
+    accel=${accel:-$("$here/accel.sh" "$kernel_dir")} || fail "no accelerator"
     job_archive
     share_disk
     machine
@@ -237,8 +244,8 @@ main() {
         mv "$console" "$console.try$try" 2>/dev/null || true
         try=$((try + 1))
     done
-    echo "$(date +%FT%T) $kernel $init ready after $boot_ms ms, try $try" >>"$CACHE/boots.log"
-    [ -z "$verbose" ] || say "ready after $boot_ms ms, try $try; kernel console: $console"
+    echo "$(date +%FT%T) $kernel $init $accel ready after $boot_ms ms, try $try" >>"$CACHE/boots.log"
+    [ -z "$verbose" ] || say "ready after $boot_ms ms, try $try, $accel; kernel console: $console"
 
     if heard exit "$timeout"; then
         end_guest

@@ -22,6 +22,7 @@ xz            xz-utils
 depmod        kmod
 flock         util-linux
 gcc           gcc
+c++           g++
 make          make
 shellcheck    shellcheck
 chromium      chromium

@@ -1,88 +1,120 @@
 #!/bin/bash
-# Runs the privileged tests in a guest of each kernel: `test.sh [KERNEL[:KIND]...] [-- FILTER]`.
+# Runs the privileged tests in guests: `test.sh [KERNEL[:BOOT]...] [-- FILTER]`; without guests, in
+# those of the tier (ASMP_TIER: ci or nightly) that the tests' own binary names.
 #
-# Problem:  tests that change CPUs, IRQs and cgroups may run only in a guest, on more than one kernel, and
-#           what a guest cannot do must be counted and not pass.
-# Approach: build the binaries once, hand them to one guest a kernel, let the test runner there print its
-#           own lines, and add the skipped ones up at the end.
-# KIND is bare (default), systemd, plain (bare, booted without any parameter of ours), or smt (plain with two threads a core).
+# Problem:  tests that change CPUs, IRQs and cgroups may run only in a guest, on more than one
+#           kernel, and what a guest cannot do must be counted and not pass.
+# Approach: take the binaries of `cargo test`'s build, hand them to some guests at a time, let the
+#           test runner there choose what that guest is for and print its own lines, and add up at
+#           the end.
+# BOOT is bare (default), systemd, plain (bare, booted without any parameter of ours), or smt (plain
+# with two threads a core). ASMP_GUESTS_AT_ONCE: how many run side by side (default: one for each
+# two CPUs, at least one).
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 top=$(readlink -f "$here/../..")
+# shellcheck source=lib.sh
+. "$here/lib.sh"
+export ASMP_TIER=${ASMP_TIER:-ci}
 
 guests=() filter=()
 while [ $# -gt 0 ]; do
     case $1 in
     --) shift; filter=("$@"); break ;;
-    *) guests+=("$1"); shift ;;
+    *:*) guests+=("$1"); shift ;;
+    *) guests+=("$1:bare"); shift ;;
     esac
 done
-[ ${#guests[@]} -gt 0 ] || guests=(sid-rt:bare trixie-rt:bare backports-rt:bare sid:bare sid-rt:systemd sid-rt:plain sid:smt)
 
-share=$(mktemp -d)
-trap 'rm -rf "$share"' EXIT
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+share=$work/share
+mkdir "$share"
 cd "$top"
 target=${CARGO_TARGET_DIR:-target}
-cargo build --release --quiet -p asmp -p asmp-rt-c
-cargo build --release --quiet -p asmp-rt --examples
-cp "$target"/release/{asmp,asmp-rtf} "$target"/release/examples/{in_partition,containment} "$share"
-runner=$(cargo test --release --no-run --message-format=json -p asmp --test guest 2>/dev/null |
-    sed -n 's/.*"name":"guest".*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
-cp "$runner" "$share/guest-tests"
+# The graph of `make unit`: nothing is built twice.
+cargo test --workspace --no-run --quiet --message-format=json >"$work/build.json"
+runner=$(sed -n 's/.*"name":"guest".*"executable":"\([^"]*\)".*/\1/p' "$work/build.json" | tail -n 1)
+# Without what only a debugger reads: a share is copied for each guest.
+for program in "$target"/debug/{asmp,asmp-rtf} "$target"/debug/examples/{in_partition,containment,create}; do
+    strip -o "$share/${program##*/}" "$program"
+done
+strip -o "$share/guest-tests" "$runner"
 cc -O2 -static -Wall -o "$share/bare-writes" "$here/bare-writes.c"
-
-# What a guest is for, unless a filter says what to run: the kills, of which there are many, on one kernel
-# of each series, as the devices; programs that enter by themselves also under systemd; the cost of an address
-# space on one kernel that has timerlat and one that has not; faults of peers where the kernel serves a thread's
-# timer on its own CPU; two threads a core on their own. Timers that move are counted on one of each series, too.
-chosen() {
-    [ ${#filter[@]} = 0 ] || { printf '%s\n' "${filter[@]}"; return; }
-    case $1 in
-    *:smt) printf '%s\n' smt: ;;
-    *:plain) printf '%s\n' contained: ;;
-    sid-rt:bare) printf '%s\n' --skip smt: --skip contained: ;;
-    trixie-rt:bare) printf '%s\n' --skip smt: --skip contained: --skip 'measure spaces' ;;
-    *:systemd) printf '%s\n' --skip smt: --skip contained: --skip killed --skip uio: --skip device: --skip 'measure spaces' --skip sleeper ;;
-    sid:bare) printf '%s\n' --skip smt: --skip contained: --skip killed --skip uio: --skip device: --skip enter: --skip sleeper ;;
-    *) printf '%s\n' --skip smt: --skip contained: --skip killed --skip uio: --skip device: --skip enter: --skip 'measure spaces' --skip sleeper ;;
-    esac
-}
+[ ${#guests[@]} -gt 0 ] || mapfile -t guests < <("$runner" guests "$ASMP_TIER")
 
 # A PCI device that interrupts when it is told to, where this QEMU has it.
 device=()
 ! qemu-system-x86_64 -device help 2>/dev/null | grep '"edu"' >/dev/null || device=(--device edu)
 
-# The tests of one guest, to its log.
+# The tests of `$1`, a guest.
 run_guest() {
-    "$here/lab.sh" --kernel "$kernel" "${boot[@]}" "${device[@]}" --share "$share" --timeout 1500 -- \
-        env ASMP_LAB_GUEST=1 ASMP_BINARY=/share/asmp ASMP_RTF=/share/asmp-rtf ASMP_BARE_WRITES=/share/bare-writes \
-        ASMP_RT_EXAMPLES=/share \
-        /share/guest-tests --test-threads 1 "${tests[@]}" | tee "$log"
+    local boot=()
+    case ${1#*:} in
+    smt) boot=(--smt) ;;
+    plain) ;;
+    *) boot=(--init "${1#*:}" --append 'nohz_full=1-3 rcu_nocbs=1-3') ;;
+    esac
+    "$here/lab.sh" --kernel "${1%%:*}" "${boot[@]}" "${device[@]}" --share "$share" --timeout 3000 --verbose -- \
+        env ASMP_GUEST="$1" ASMP_TIER="$ASMP_TIER" ASMP_CI="${ASMP_CI:-}" ASMP_BINARY=/share/asmp \
+        ASMP_RTF=/share/asmp-rtf ASMP_BARE_WRITES=/share/bare-writes ASMP_RT_EXAMPLES=/share \
+        /share/guest-tests --test-threads 1 "${filter[@]}" 2>&1
 }
 
-skipped=0 failed=0 again=0
-for guest in "${guests[@]}"; do
-    [ "$guest" != "${guest%%:*}" ] || guest=$guest:bare
-    kernel=${guest%%:*} kind=${guest#*:}
-    case $kind in
-    smt) boot=(--smt) ;;
-    plain) boot=() ;;
-    *) boot=(--init "$kind" --append 'nohz_full=1-3 rcu_nocbs=1-3') ;;
-    esac
-    mapfile -t tests < <(chosen "$guest")
-    printf '\n=== %s, %s ===\n' "$kernel" "$kind"
-    log=$share/$kernel-$kind.log
-    code=0
-    run_guest || code=$?
+# One guest from start to end; leaves NAME.code and NAME.seconds.
+one_guest() {
+    local code=0 started=$SECONDS
+    echo
+    echo "=== $1 ==="
+    # Of the emulator, which says how idle the two cores were.
+    TIMEFORMAT="$1: %R s, of CPU %U s and %S s in the host's kernel"
+    time run_guest "$1" || code=$?
     if [ "$code" = 123 ]; then
-        printf '\nthe emulator kept a breakpoint (Oops: int3) and the kernel died of it: %s, %s is run once more, whole\n' "$kernel" "$kind"
-        again=$((again + 1)) code=0
-        run_guest || code=$?
+        echo
+        echo "the emulator kept a breakpoint (Oops: int3) and the kernel died of it: $1 is run once more, whole"
+        : >"$work/$1.again"
+        code=0
+        run_guest "$1" || code=$?
     fi
-    [ "$code" = 0 ] || failed=$((failed + 1))
-    here_skipped=$(grep -c '^skipped: ' "$log" || true)
-    skipped=$((skipped + here_skipped))
+    [ "$code" = 0 ] || echo "$1: exit status $code"
+    echo "$code" >"$work/$1.code"
+    echo $((SECONDS - started)) >"$work/$1.seconds"
+}
+
+# Side by side, guests print when they are done.
+printed_whole() {
+    local lock
+    one_guest "$1" >"$work/$1.log" 2>&1
+    exec {lock}>"$work/printed"
+    flock "$lock"
+    cat "$work/$1.log"
+}
+
+at_once=${ASMP_GUESTS_AT_ONCE:-$(($(nproc) / 2))}
+[ "$at_once" -ge 1 ] || at_once=1
+for guest in "${guests[@]}"; do
+    while [ "$(jobs -rp | wc -l)" -ge "$at_once" ]; do wait -n || true; done
+    if [ "$at_once" = 1 ]; then
+        one_guest "$guest" 2>&1 | tee "$work/$guest.log"
+    else
+        printed_whole "$guest" 2>&1 &
+    fi
 done
-printf '\n%s guests, %s with failures, %s tests skipped with their reason, %s guests run again after Oops: int3\n' \
-    "${#guests[@]}" "$failed" "$skipped" "$again"
+wait
+
+echo
+failed=0 again=0
+for guest in "${guests[@]}"; do
+    # What the test runner says last; a guest that died says nothing.
+    line=$(grep "^$guest: .* passed, " "$work/$guest.log" | tail -n 1 || true)
+    printf '%5.1f min  %s\n' "$(($(cat "$work/$guest.seconds") * 10 / 60))e-1" "${line:-$guest: died}"
+    [ "$(cat "$work/$guest.code")" = 0 ] || failed=$((failed + 1))
+    [ ! -e "$work/$guest.again" ] || again=$((again + 1))
+    echo "$line" >>"$work/lines"
+done
+echo "${#guests[@]} guests, $failed with failures, $again run again after Oops: int3"
+awk -v died="$failed" '
+    { for (i = 2; i <= NF; i++) { if ($i ~ /^passed/) p += $(i - 1); if ($i ~ /^failed/) f += $(i - 1); if ($i ~ /^skipped/) s += $(i - 1) } }
+    END { if (died > 0 && f + 0 == 0) f = died; printf "vm: %d passed, %d failed, %d skipped\n", p, f, s }' \
+    "$work/lines" | tee -a "${ASMP_COUNTS:-/dev/null}"
 [ "$failed" = 0 ]

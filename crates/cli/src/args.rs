@@ -70,7 +70,7 @@ pub enum Command {
     /// Print the manual page asmp(8) as roff
     #[command(hide = true)]
     Man,
-    /// Keep one CPU busy, for the proof of the tick
+    /// Keep one CPU busy, to see what disturbs it
     #[command(hide = true, name = "spin")]
     Spin { milliseconds: u64 },
     /// Keep the caches of one CPU dirty, for the load FLOOD
@@ -79,7 +79,7 @@ pub enum Command {
 }
 
 /// What changes partitions and can be planned.
-#[derive(Debug, Subcommand)]
+#[derive(Debug, Clone, Subcommand)]
 pub enum Change {
     /// Make a partition; it stays until destroyed or rebooted
     Create(Create),
@@ -103,6 +103,14 @@ pub enum Change {
         /// Also tasks that became real-time inside: they leave as SCHED_OTHER
         #[arg(long)]
         force: bool,
+    },
+    /// Move tasks or IRQs from one partition to another
+    Move {
+        #[command(flatten)]
+        members: Members,
+        /// The partition that takes them
+        #[arg(long, value_name = "NAME")]
+        to: String,
     },
     /// Give a partition other CPUs while it runs
     Resize {
@@ -156,14 +164,14 @@ pub struct Shape {
     pub without: Vec<Aspect>,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Create {
     pub name: String,
     #[command(flatten)]
     pub shape: Shape,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Members {
     pub name: String,
     /// A process with all its threads; may be repeated
@@ -175,13 +183,6 @@ pub struct Members {
     /// An IRQ line by number or handler name; may be repeated
     #[arg(long = "irq", value_name = "NAME|N")]
     pub irqs: Vec<String>,
-}
-
-impl Members {
-    /// Task numbers, each with whether only that thread is meant.
-    pub fn tasks(&self) -> impl Iterator<Item = (i32, bool)> {
-        self.pids.iter().map(|pid| (*pid, false)).chain(self.tids.iter().map(|tid| (*tid, true)))
-    }
 }
 
 #[derive(Debug, Args)]

@@ -10,6 +10,7 @@ use asmp_shield::Shield;
 use clap::Parser;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 #[path = "../tests/guest/rows.rs"]
 mod rows;
@@ -19,7 +20,7 @@ const OTHER: Schedule = Schedule::Other { nice: 0 };
 
 /// A fake machine and the directory of our own files.
 struct Fake {
-    kernel: FakeKernel,
+    kernel: Arc<FakeKernel>,
     dir: tempfile::TempDir,
 }
 
@@ -27,7 +28,7 @@ impl Fake {
     fn new() -> Self {
         // In memory where that is to be had: a journal syncs at every line.
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        Self { kernel: FakeKernel::new(), dir }
+        Self { kernel: Arc::new(FakeKernel::new()), dir }
     }
 
     /// One `asmp` from its command line to its exit code.
@@ -36,10 +37,10 @@ impl Fake {
             0 => part.split_whitespace().map(str::to_owned).collect(),
             _ => vec![part.to_owned()],
         });
-        let shield = Shield::new(&self.kernel, Store::at(self.dir.path()));
+        let shield = Shield::new(self.kernel.clone(), Store::at(self.dir.path()));
         match Cli::try_parse_from(["asmp".to_owned()].into_iter().chain(words)) {
             Err(error) => u8::try_from(error.exit_code()).unwrap(),
-            Ok(cli) => crate::obey(&shield, cli.command).unwrap_or_else(|error| {
+            Ok(cli) => crate::dispatch(&shield, cli.command).unwrap_or_else(|error| {
                 println!("asmp {line}: {error:#}");
                 exit::code_of(&error)
             }),
@@ -98,7 +99,7 @@ fn the_fake_does_every_row_of_the_matrix_that_starts_no_command() {
 }
 
 /// What comes before, and the change that is disturbed at each of its steps.
-const CHANGES: [(&[&str], &str); 8] = [
+const CHANGES: [(&[&str], &str); 9] = [
     (&[], "create a --cpus 2-3 --irq ttyS0"),
     (&["create a --cpus 3"], "create b --cpus 2"),
     (&["create a --cpus 2-3 --irq ttyS0"], "destroy a"),
@@ -107,6 +108,7 @@ const CHANGES: [(&[&str], &str); 8] = [
     (&["create a --cpus 3"], "add a --pid 200"),
     (&["create a --cpus 3", "add a --tid 201"], "destroy a"),
     (&["create a --cpus 3", "add a --pid 200"], "remove a --pid 200 --force"),
+    (&["create a --cpus 3", "create b --cpus 2", "add a --pid 200"], "move a --to b --pid 200"),
 ];
 
 /// A machine with a process of two threads, and `before` done to it.
@@ -262,6 +264,52 @@ fn a_process_born_inside_can_be_taken_out() {
     fake.done("restore");
     let changed = differences(&untouched, &fake.kernel.snapshot());
     assert_eq!(changed.len(), 1, "only the new thread: {changed:?}");
+}
+
+#[test]
+fn a_task_moves_from_one_partition_to_another_and_still_finds_home() {
+    let before = ["create a --cpus 3", "create b --cpus 2", "add a --pid 200"];
+    let (fake, untouched) = prepared(&before);
+    fake.kernel.start(202, 200, "born-inside", OTHER);
+    let code = fake.asmp("move a --to b --tid 202");
+    assert_eq!(code, 44, "threads of one process are in one partition");
+    assert_eq!(fake.allowed(202), "3");
+    fake.done("move a --to b --pid 200");
+    let allowed = [200, 201, 202].map(|tid| fake.allowed(tid));
+    assert_eq!(allowed, ["2", "2", "2"]);
+    assert_eq!(fake.kernel.schedule(201).unwrap(), FIFO, "a move between partitions demotes none");
+    assert_eq!(fake.asmp("status"), 0);
+    fake.done("restore");
+    let changed = differences(&untouched, &fake.kernel.snapshot());
+    assert_eq!(changed.len(), 1, "only the new thread: {changed:?}");
+}
+
+#[test]
+fn the_proof_that_a_tick_stops_is_taken_and_its_failure_undoes_everything() {
+    let (fake, untouched) = prepared(&[]);
+    fake.done("create a --cpus 3 --tick require-off");
+    fake.done("destroy a");
+    let ticking = std::sync::atomic::AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let bytes = fake.kernel.read("/proc/interrupts".as_ref()).unwrap();
+            let text = String::from_utf8(bytes).unwrap();
+            let text = text.strip_suffix('\n').unwrap_or(&text).to_owned();
+            for count in 1.. {
+                let local = format!("LOC: 0 0 0 {count} ");
+                fake.kernel.set_file("/proc/interrupts", &text.replace("LOC: 0 0 0 0 ", &local));
+                if !ticking.load(std::sync::atomic::Ordering::Relaxed) {
+                    return fake.kernel.set_file("/proc/interrupts", &text);
+                }
+                std::thread::yield_now();
+            }
+        });
+        let code = fake.asmp("create a --cpus 3 --tick require-off");
+        ticking.store(false, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(code, exit::UNPROVED);
+    });
+    assert_same(&untouched, &fake, "the proof failed");
+    assert!(fake.files().is_empty(), "{:?}", fake.files());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use asmp_host::CpuListError;
 use asmp_measure::load::LoadError;
 use asmp_measure::run::RunError;
-use asmp_shield::{ChangeError, Refusal};
+use asmp_shield::{ChangeError, Refusal, StateError};
 
 /// An error that knows its exit code, for what no library enum covers.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +79,7 @@ pub const TABLE: &[(u8, &str)] = &[
     (BAD_FILE, "the partitions file is wrong"),
     (NO_BOOT_DROP_IN, "boot: this machine takes no GRUB drop-ins"),
     (POLICY_REFUSED, "run, exec: the kernel refused the policy; the command did not start"),
+    (44, "refused: other threads of the process are in the partition that the thread is to leave"),
     (BAD_RUN, "measure: what was given is no whole run with its provenance, or no histogram"),
     (NO_LOAD, "measure: a load cannot run, or ended too early"),
     (MIXED, "measure: runs of different kernels are not compared (--across-kernels)"),
@@ -110,6 +111,8 @@ fn of_refusal(refusal: &Refusal) -> u8 {
         Refusal::TakenIrq { .. } => 37,
         Refusal::TickNotCandidate { .. } => 38,
         Refusal::RealTimeInside { .. } => 39,
+        Refusal::Inseparable { .. } => 44,
+        Refusal::NoTimerlat => NO_TIMERLAT,
         Refusal::BadPriority { .. } => USAGE,
     }
 }
@@ -140,8 +143,8 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
                 ChangeError::Strict { .. } => STRICT,
                 ChangeError::Unproved { .. } => UNPROVED,
                 ChangeError::NotUndone { .. } => NOT_UNDONE,
-                ChangeError::BadState { .. } => BAD_STATE,
-                ChangeError::Host(_) => UNEXPECTED,
+                ChangeError::State(StateError::Unreadable { .. }) => BAD_STATE,
+                ChangeError::Host(_) | ChangeError::State(StateError::Host(_)) => UNEXPECTED,
             };
         }
     }

@@ -20,22 +20,15 @@ mod run;
 mod simulate;
 
 use anyhow::Result;
-use args::{AnalyzeWhat, Cli, Command, Planned};
-use asmp_host::store::Store;
-use asmp_host::{Facts, Linux};
-use asmp_shield::plan::Base;
-use asmp_shield::{Refusal, Shield, verify};
+use args::{AnalyzeWhat, Cli, Command};
+use asmp_shield::Shield;
 use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Where our state and journal lie; like what they describe, gone after a reboot.
-const RUN_DIR: &str = "/run/asmp";
-
 fn main() -> ExitCode {
-    let linux = Linux::new();
-    let shield = Shield::new(&linux, Store::at(RUN_DIR));
-    match obey(&shield, Cli::parse().command) {
+    let shield = Shield::of_this_machine();
+    match dispatch(&shield, Cli::parse().command) {
         Ok(code) => match (print::is_complete(), code) {
             (false, 0) => ExitCode::from(exit::UNEXPECTED),
             _ => ExitCode::from(code),
@@ -50,19 +43,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn obey(shield: &Shield, command: Command) -> Result<u8> {
+fn dispatch(shield: &Shield, command: Command) -> Result<u8> {
     let kernel = shield.kernel();
     match command {
         Command::Change(change) => change::change(shield, &change)?,
         Command::Run(run) => return run::run(shield, &run),
         Command::Exec(exec) => return run::exec(shield, &exec),
-        Command::Plan { json, change: Planned::Change(change) } => change::plan(shield, &change, json)?,
-        Command::Plan { json, change: Planned::Run(run) } => {
-            let name = run.name.clone().unwrap_or_else(|| "run-PID".to_owned());
-            let (facts, plan) =
-                shield.plan(|facts, state| run::plan_of_run(kernel, facts, state, &run, &name), false)?;
-            print::plan(&facts, &plan, json)?;
-        }
+        Command::Plan { json, change } => change::planned(shield, &change, json)?,
         Command::Status { name, json } => return status(shield, name.as_deref(), json),
         Command::Noise(noise) => return noise::noise(shield, &noise),
         Command::Measure(action) => return measure::measure(shield, &action),
@@ -83,24 +70,21 @@ fn obey(shield: &Shield, command: Command) -> Result<u8> {
             print!("{}", String::from_utf8_lossy(&script));
         }
         Command::Man => print!("{}", String::from_utf8_lossy(&manual::page()?)),
-        Command::Flood { bytes } => asmp_measure::load::flood_for_ever(bytes)?,
         Command::Spin { milliseconds } => spin(Duration::from_millis(milliseconds)),
+        Command::Flood { bytes } => asmp_measure::load::flood_for_ever(bytes)?,
     }
     Ok(0)
 }
 
 /// Reads everything back; exit code 7 where a promise is broken.
 fn status(shield: &Shield, name: Option<&str>, json: bool) -> Result<u8> {
-    let facts = Facts::read(shield.kernel())?;
-    let state = shield.state()?;
-    name.map(|name| state.partition(name)).transpose()?;
-    let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
-    let mut status = verify::verify(shield.kernel(), &facts, &base, &state, shield.is_interrupted()?)?;
+    name.map(|name| shield.state()?.partition(name).map(drop).map_err(anyhow::Error::from)).transpose()?;
+    let mut status = shield.status()?;
     status.partitions.retain(|partition| name.is_none_or(|name| name == partition.name));
     if json {
         println!("{}", serde_json::to_string_pretty(&status)?);
     } else {
-        print::status(&status, change::now_s());
+        print::status(&status, change::caller(shield.kernel()).time_s);
     }
     Ok(if status.holds() { 0 } else { exit::VIOLATED })
 }

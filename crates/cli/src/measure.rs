@@ -4,7 +4,7 @@ mod conductor;
 mod series;
 
 use crate::args::{Measure, TimeSource};
-use crate::change::now_s;
+use crate::change::caller;
 use crate::exit::{BAD_FILE, BAD_RUN, MIXED, USAGE, failure};
 use anyhow::{Context, Result};
 use asmp_host::Schedule;
@@ -270,7 +270,7 @@ fn import_one(
         cpu_latency_held: false,
         period_ns: None,
         warm_up_samples: 0,
-        started_s: now_s(),
+        started_s: caller(&asmp_host::Linux::new()).time_s,
         duration_ns: 0,
         samples,
         lost: 0,

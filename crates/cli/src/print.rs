@@ -67,9 +67,6 @@ pub fn is_complete() -> bool {
 pub fn outcome(outcome: &Outcome, headline: &str) {
     if let Some(recovered) = &outcome.recovered {
         eprintln!("asmp: a change that had been cut short was undone first ({} steps)", recovered.steps);
-        for left in &recovered.left {
-            eprintln!("asmp:   could not be put back: {left}");
-        }
     }
     println!("{headline} ({} changes, each read back)", outcome.changes);
     demoted(&outcome.demoted);
@@ -188,7 +185,7 @@ pub fn plan(facts: &Facts, plan: &Plan, as_json: bool) -> Result<()> {
 /// The status of every partition, or of one.
 pub fn status(status: &Status, now_s: u64) {
     if status.interrupted {
-        println!("a change was cut short by a crash: `asmp restore` puts the machine back");
+        println!("a change was cut short and is not undone yet: run `asmp restore`");
     }
     println!("system: CPU {}", status.system_cpus);
     if !status.foreign_isolated_cpus.is_empty() {

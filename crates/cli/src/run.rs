@@ -4,14 +4,13 @@
 //! executes is born inside. `run` then waits, passes signals on, and undoes everything.
 
 use crate::args::{Exec, Run};
-use crate::change::{adopt_kernel_threads, prove_ticks, wish};
+use crate::change::{changer, run_request};
 use crate::exit::{CANNOT_EXECUTE, NOT_FOUND, POLICY_REFUSED, code_of, failure};
 use crate::print;
 use anyhow::Result;
-use asmp_host::task;
-use asmp_host::{Facts, Kernel, Schedule, sched};
+use asmp_host::{Schedule, sched};
 use asmp_shield::plan::Base;
-use asmp_shield::{ChangeError, Partition, Proof, Refusal, Shield, State, Terms, Tick, request};
+use asmp_shield::{ChangeError, Members, Refusal, Request, Shield};
 use signal_hook::consts::signal::*;
 use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
@@ -32,10 +31,8 @@ pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
     // From here on a signal ends the command, never us half way.
     let mut signals = SignalsInfo::<WithOrigin>::new(PASSED_ON.iter().chain(&[SIGCHLD]))?;
     let kernel = shield.kernel();
-    let decide = |facts: &Facts, state: &mut State| plan_of_run(kernel, facts, state, run, &name);
-    let proof = |facts: &Facts, base: &Base, after: &[Partition]| prove_ticks(kernel, facts, base, after);
-    let proof: Option<Proof> = (run.shape.tick == Tick::RequireOff).then_some(&proof);
-    let outcome = shield.change(decide, Terms { proof, ..Terms::default() })?;
+    let caller = changer(kernel)?;
+    let outcome = shield.change(&run_request(kernel, run, &name), &caller)?;
     report(&outcome);
     let base = Base::of(&outcome.facts).ok_or(Refusal::NoCgroupV2)?;
     let group = base.groups(&name).rt;
@@ -43,8 +40,8 @@ pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
     let ended = start(&group, &run.policy, &run.command).and_then(|child| wait(child, &mut signals));
 
     // What the command left behind goes on, but not as a real-time task among others.
-    let terms = Terms { demote: true, ..Terms::default() };
-    let undone = shield.change(|facts, state| request::destroy(facts, state, &name), terms);
+    let destroy = Request::Destroy { name: Some(name.clone()), demote: true };
+    let undone = shield.change(&destroy, &caller);
     if let Ok(outcome) = &undone {
         print::demoted(&outcome.demoted);
     }
@@ -63,36 +60,13 @@ pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
     ended.map(|status| code(&status))
 }
 
-/// The partitions once `run` has its own.
-pub fn plan_of_run(
-    kernel: &dyn Kernel,
-    facts: &Facts,
-    state: &State,
-    run: &Run,
-    name: &str,
-) -> Result<Vec<Partition>, Refusal> {
-    let owner = task::identify(kernel, std::process::id() as i32);
-    let mut after = request::create(facts, state, &wish(name, &run.shape, owner))?;
-    adopt_kernel_threads(kernel, facts, state, &mut after);
-    Ok(after)
-}
-
 /// Becomes the command inside an existing partition; returns only on errors.
 pub fn exec(shield: &Shield, exec: &Exec) -> Result<u8> {
     let kernel = shield.kernel();
     let own = std::process::id() as i32;
-    let outcome = shield.change(
-        |facts, state| {
-            state.partition(&exec.name)?;
-            let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
-            let mut task = task::read(kernel, own).map_err(|_| Refusal::UnknownTask { tid: own })?;
-            task.command = base_name(&exec.command[0]);
-            // Its policy is given to it inside.
-            request::add_task(facts, state, &exec.name, &task, false, Vec::new(), &base.in_tree())
-        },
-        Terms::default(),
-    )?;
-    drop(outcome);
+    let caller = changer(kernel)?;
+    let (name, command) = (exec.name.clone(), base_name(&exec.command[0]));
+    shield.change(&Request::Exec { name, pid: own, command }, &caller)?;
     let error = match sched::set(0, &exec.policy) {
         Err(error) => policy_refused(&exec.policy, &error),
         Ok(()) => {
@@ -101,13 +75,9 @@ pub fn exec(shield: &Shield, exec: &Exec) -> Result<u8> {
         }
     };
     // Still ourselves: leave the partition as if we had never come.
-    let leave = |_: &Facts, state: &mut State| {
-        let mut after = state.partitions.clone();
-        let me = |placed: &asmp_shield::Placed| placed.task.tid == own;
-        after.iter_mut().for_each(|partition| partition.tasks.retain(|placed| !me(placed)));
-        Ok(after)
-    };
-    if let Err(undo) = shield.change(leave, Terms { demote: true, ..Terms::default() }) {
+    let members = Members { pids: vec![own], ..Members::default() };
+    let leave = Request::Remove { name: exec.name.clone(), members, demote: true };
+    if let Err(undo) = shield.change(&leave, &caller) {
         eprintln!("asmp: {undo}");
     }
     Err(error)

@@ -1,50 +1,154 @@
-//! Arrows between crates point one way (ARCHITECTURE.md).
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Arrows between crates point one way, and ARCHITECTURE.md has the picture of them.
 
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Crate, and the crates of ours it may depend on.
+/// Crate, and the crates of ours it may depend on. One that does not exist yet has its place
+/// already.
 const ALLOWED: &[(&str, &[&str])] = &[
-    ("asmp-host", &[]),
+    ("asmp-duration", &[]),
+    ("asmp-channel", &[]),
+    ("asmp-analysis", &["asmp-duration"]),
+    ("asmp-host", &["asmp-duration"]),
     ("asmp-shield", &["asmp-host"]),
-    ("asmp-measure", &["asmp-host"]),
-    ("asmp-rt", &["asmp-analysis", "asmp-host"]),
-    ("asmp-rt-c", &["asmp-rt"]),
-    ("asmp-rt-py", &["asmp-rt"]),
-    ("asmp-analysis", &[]),
-    ("asmp", &["asmp-analysis", "asmp-host", "asmp-shield", "asmp-measure"]),
+    ("asmp-measure", &["asmp-host", "asmp-duration"]),
+    ("asmp-rt", &["asmp-channel", "asmp-shield", "asmp-analysis"]),
+    ("asmp-rt-c", &["asmp-rt", "asmp-channel"]),
+    ("asmp-rt-py", &["asmp-channel"]),
+    ("asmp", &["asmp-analysis", "asmp-host", "asmp-shield", "asmp-measure", "asmp-duration"]),
 ];
 
-fn edges() -> Vec<(String, String)> {
+/// Arrows of the old layout, and the crate that ends each as soon as something depends on it.
+const UNTIL: &[(&str, &str, &str)] =
+    &[("asmp-rt", "asmp-host", "asmp-shield"), ("asmp-rt-py", "asmp-rt", "asmp-channel")];
+
+/// Every crate of ours, and those of ours it depends on, without what only its tests need.
+type Graph = BTreeMap<String, BTreeSet<String>>;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn graph() -> Graph {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .current_dir(root())
         .output()
         .expect("cargo starts");
     let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
     let packages = metadata["packages"].as_array().expect("packages");
     let name = |value: &Value| value["name"].as_str().expect("a name").to_owned();
-    let ours: Vec<String> = packages.iter().map(name).collect();
-    let mut edges = Vec::new();
-    for package in packages {
+    let ours: BTreeSet<String> = packages.iter().map(name).collect();
+    let needs = |package: &Value| -> BTreeSet<String> {
         let dependencies = package["dependencies"].as_array().expect("dependencies");
-        for dependency in dependencies.iter().filter(|dependency| dependency["kind"].is_null()) {
-            if ours.contains(&name(dependency)) {
-                edges.push((name(package), name(dependency)));
+        let normal = dependencies.iter().filter(|dependency| dependency["kind"].is_null());
+        normal.map(name).filter(|dependency| ours.contains(dependency)).collect()
+    };
+    packages.iter().map(|package| (name(package), needs(package))).collect()
+}
+
+/// What is wrong with a graph.
+fn complaints(graph: &Graph) -> Vec<String> {
+    let mut all = Vec::new();
+    for (from, needs) in graph {
+        let Some((_, allowed)) = ALLOWED.iter().find(|(name, _)| name == from) else {
+            all.push(format!("crate {from} has no place in the house: add it here and to ARCHITECTURE.md"));
+            continue;
+        };
+        for to in needs {
+            let old = UNTIL.iter().find(|(one, other, _)| one == from && other == to);
+            let still = old.is_some_and(|(_, _, end)| !needs.contains(*end));
+            if !allowed.contains(&to.as_str()) && !still {
+                all.push(format!("{from} must not depend on {to}"));
             }
         }
     }
-    edges
+    all
 }
 
 #[test]
 fn no_crate_depends_on_one_that_is_not_below_it() {
-    let edges = edges();
-    assert!(edges.len() >= 4, "the house has arrows: {edges:?}");
-    for (from, to) in edges {
-        let allowed = ALLOWED.iter().find(|(name, _)| *name == from).map(|(_, allowed)| *allowed);
-        let allowed =
-            allowed.unwrap_or_else(|| panic!("crate {from} has no place in the house: add it here"));
-        assert!(allowed.contains(&to.as_str()), "{from} must not depend on {to}");
+    let graph = graph();
+    assert!(graph.values().flatten().count() >= 4, "the house has arrows: {graph:?}");
+    assert_eq!(complaints(&graph), Vec::<String>::new());
+}
+
+#[test]
+fn an_arrow_upwards_and_an_unknown_crate_are_complaints() {
+    let of = |from: &str, to: &str| -> Graph {
+        [(from.to_owned(), BTreeSet::from([to.to_owned()]))].into_iter().collect()
+    };
+    assert_eq!(complaints(&of("asmp-measure", "asmp-shield")).len(), 1);
+    assert_eq!(complaints(&of("asmp-common", "asmp-host")).len(), 1);
+    assert_eq!(complaints(&of("asmp-shield", "asmp-host")).len(), 0);
+    let mut both = of("asmp-rt-py", "asmp-rt");
+    assert_eq!(complaints(&both).len(), 0, "as long as there is no channel");
+    both.get_mut("asmp-rt-py").expect("just made").insert("asmp-channel".into());
+    assert_eq!(complaints(&both).len(), 1);
+}
+
+#[test]
+fn what_is_allowed_has_no_circle() {
+    let mut left: Vec<&str> = ALLOWED.iter().map(|(name, _)| *name).collect();
+    while !left.is_empty() {
+        let needs = |name: &str| ALLOWED.iter().find(|(one, _)| *one == name).expect("known").1;
+        let before = left.len();
+        let still = left.clone();
+        left.retain(|name| needs(name).iter().any(|need| still.contains(need)));
+        assert!(left.len() < before, "a circle among {left:?}");
     }
+}
+
+const BEGIN: &str = "<!-- crates: begin (drawn by crates/cli/tests/arrows.rs) -->";
+const END: &str = "<!-- crates: end -->";
+
+/// Whether `to` is reached from `from` by more than one arrow.
+fn is_reached_otherwise(graph: &Graph, from: &str, to: &str) -> bool {
+    fn reaches(graph: &Graph, from: &str, to: &str) -> bool {
+        from == to || graph[from].iter().any(|next| reaches(graph, next, to))
+    }
+    graph[from].iter().any(|next| next != to && reaches(graph, next, to))
+}
+
+/// The crates in Mermaid, as they are called below `crates/`. An arrow that others imply is left
+/// out.
+fn picture(graph: &Graph) -> String {
+    let short = |name: &str| match name {
+        "asmp" => "cli".to_owned(),
+        other => other.trim_start_matches("asmp-").to_owned(),
+    };
+    let mut lines = vec!["```mermaid".to_owned(), "graph TD".to_owned()];
+    for (from, needs) in graph {
+        if needs.is_empty() && !graph.values().any(|other| other.contains(from)) {
+            lines.push(format!("    {}", short(from)));
+        }
+        let direct = needs.iter().filter(|to| !is_reached_otherwise(graph, from, to));
+        lines.extend(direct.map(|to| format!("    {} --> {}", short(from), short(to))));
+    }
+    lines.push("```".to_owned());
+    lines.join("\n")
+}
+
+#[test]
+fn architecture_shows_the_crates_as_they_are() {
+    let file = root().join("ARCHITECTURE.md");
+    let text = std::fs::read_to_string(&file).expect("ARCHITECTURE.md");
+    let between = text.split_once(BEGIN).and_then(|(before, rest)| {
+        let (shown, after) = rest.split_once(END)?;
+        Some((before, shown, after))
+    });
+    let (before, shown, after) = between
+        .unwrap_or_else(|| panic!("ARCHITECTURE.md needs these two lines for the picture:\n{BEGIN}\n{END}"));
+    let now = format!("\n{}\n", picture(&graph()));
+    if std::env::var_os("ASMP_BLESS").is_some() {
+        std::fs::write(&file, format!("{before}{BEGIN}{now}{END}{after}")).expect("ARCHITECTURE.md");
+        return;
+    }
+    assert!(
+        shown == now,
+        "the picture of the crates is old: ASMP_BLESS=1 cargo test -p asmp --test arrows\n{now}"
+    );
 }

@@ -1,17 +1,23 @@
-//! Tests that change CPUs, IRQs and cgroups. They run only inside a guest of the lab (`make vm`); elsewhere
-//! each is reported as ignored. The user's own binary is called, and the kernel's files are read.
+//! Tests that change CPUs, IRQs and cgroups. They run only inside a guest of the lab (`make vm`),
+//! which each test declares. Elsewhere this binary checks those declarations, and `guest guests
+//! [ci|nightly]` lists the guests that are booted. The user's own binary is called, and the
+//! kernel's files are read.
 //!
-//! Every test starts from an untouched machine and must leave it equal to its snapshot, byte for byte.
+//! Every test starts from an untouched machine and must leave it equal to its snapshot, byte for
+//! byte.
 
 mod guest {
     pub mod ab;
     pub mod containment;
     pub mod crash;
+    pub mod declared;
     pub mod device;
     pub mod drift;
     pub mod enter;
+    pub mod guests;
     pub mod huge;
     pub mod lab;
+    pub mod library;
     pub mod matrix;
     pub mod measure;
     pub mod rows;
@@ -21,13 +27,15 @@ mod guest {
     pub mod uio;
 }
 
-use libtest_mimic::{Arguments, Trial};
+use guest::guests::{Guest, Tier};
+use guest::lab::{TIMES, Test};
+use libtest_mimic::{Arguments, Conclusion, Trial};
 
-fn main() {
-    let arguments = Arguments::from_args();
+fn all() -> Vec<Test> {
     let tests = [
         guest::matrix::all(),
         guest::tasks::all(),
+        guest::library::all(),
         guest::enter::all(),
         guest::containment::all(),
         guest::drift::all(),
@@ -39,16 +47,50 @@ fn main() {
         guest::huge::all(),
         guest::spaces::all(),
         guest::uio::all(),
-    ]
-    .into_iter()
-    .flatten();
+    ];
+    tests.into_iter().flatten().collect()
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [word, tier] = &words[..]
+        && word == "guests"
+    {
+        let tier = Tier::of(tier).expect("ci or nightly");
+        tier.guests().iter().for_each(|guest| println!("{guest}"));
+        return;
+    }
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    match guest::lab::guest() {
+        Some(guest) => in_guest(guest, &arguments).exit(),
+        None => libtest_mimic::run(&arguments, guest::declared::all()).exit(),
+    }
+}
+
+/// Runs what this guest is for. What a filter names is run whatever it declares.
+fn in_guest(guest: Guest, arguments: &Arguments) -> Conclusion {
+    let tier = guest::lab::tier();
+    let all = all();
+    let count = all.len();
     let names = |words: &[String], name: &str| words.iter().any(|word| name.contains(word.as_str()));
     let filter: Vec<String> = arguments.filter.iter().cloned().collect();
-    let trials: Vec<Trial> = tests
-        .map(|one| {
-            let wanted = (filter.is_empty() || names(&filter, one.name)) && !names(&arguments.skip, one.name);
-            guest::lab::trial(one, wanted)
-        })
-        .collect();
-    libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit();
+    let wanted = |test: &Test| match filter.is_empty() {
+        true => test.runs_in(guest, tier),
+        false => names(&filter, &test.name),
+    };
+    let here = all.into_iter().filter(|test| wanted(test) && !names(&arguments.skip, &test.name));
+    let trials: Vec<Trial> = here.map(Test::trial).collect();
+    let elsewhere = count - trials.len();
+    let conclusion = libtest_mimic::run(arguments, trials);
+    let mut times = std::mem::take(&mut *TIMES.lock().expect("all tests are over"));
+    times.sort();
+    let seconds: f64 = times.iter().map(|(time, _)| time.as_secs_f64()).sum();
+    for (time, name) in times.iter().rev().take(8) {
+        println!("{:6.1} s  {name}", time.as_secs_f64());
+    }
+    println!(
+        "{guest}: {} passed, {} failed, {} skipped, {elsewhere} elsewhere, {seconds:.0} s in tests",
+        conclusion.num_passed, conclusion.num_failed, conclusion.num_ignored
+    );
+    conclusion
 }

@@ -92,11 +92,7 @@ pub fn softirqs(kernel: &dyn Kernel) -> Result<BTreeMap<String, BTreeMap<Cpu, u6
 pub(crate) fn handlers_by_line(kernel: &dyn Kernel) -> Result<BTreeMap<u32, Vec<String>>> {
     let path = Path::new("/proc/interrupts");
     let text = kernel.text(path).map_err(Error::io(path, "read"))?;
-    let rows = table(&text).ok_or_else(|| bad(path, &text, "a table of interrupts"))?;
-    let names = |words: &str| {
-        handlers(words).split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect()
-    };
-    Ok(rows.iter().filter_map(|(label, _, words)| Some((label.parse().ok()?, names(words)))).collect())
+    parse_handlers(&text).ok_or_else(|| bad(path, &text, "a table of interrupts"))
 }
 
 /// Local timer interrupts of one CPU since boot. Errors: `Content` where it has no column.
@@ -111,6 +107,30 @@ pub fn local_timer_ticks(kernel: &dyn Kernel, cpu: Cpu) -> Result<u64> {
 
 fn bad(path: &Path, text: &str, expected: &'static str) -> Error {
     Error::Content { path: path.to_owned(), text: text.chars().take(80).collect(), expected }
+}
+
+/// The rows whose label is a number, without their counts: on a machine of 512 CPUs and 2,000 lines
+/// those are a million numbers.
+fn parse_handlers(text: &str) -> Option<BTreeMap<u32, Vec<String>>> {
+    let mut lines = text.lines();
+    let header: Vec<&str> = lines.next()?.split_whitespace().collect();
+    if header.is_empty() || !header.iter().all(|name| name.starts_with("CPU")) {
+        return None;
+    }
+    let mut by_line = BTreeMap::new();
+    for line in lines {
+        let (label, rest) = line.split_once(':')?;
+        let Ok(number) = label.trim().parse() else { continue };
+        let mut words = rest.split_ascii_whitespace();
+        let counts = words.by_ref().take(header.len());
+        if counts.filter(|word| word.bytes().all(|byte| byte.is_ascii_digit())).count() < header.len() {
+            continue;
+        }
+        let words = handlers(&words.collect::<Vec<_>>().join(" "));
+        let names = words.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        by_line.insert(number, names);
+    }
+    Some(by_line)
 }
 
 /// Label, counts by CPU and the rest of a line.
@@ -219,6 +239,17 @@ mod tests {
         assert_eq!(came.others, BTreeMap::from([("NMI".into(), 1)]));
         assert_eq!(Interrupts::between(&before, &after, 2), None, "a CPU without a column was offline");
         assert_eq!(Interrupts::between(&[], &after, 3), None);
+    }
+
+    #[test]
+    fn handlers_are_those_of_the_numbered_rows() {
+        let names = |text: &str| parse_handlers(text).unwrap();
+        let x86 = BTreeMap::from([(0, vec!["timer".to_owned()]), (24, vec!["virtio0-config".to_owned()])]);
+        assert_eq!(names(X86), x86);
+        let shared = " CPU0 CPU1\n 9: 1 2 IO-APIC 9-fasteoi acpi, i801_smbus\n 10: 3 4 IO-APIC 10-edge\n";
+        assert_eq!(names(shared)[&9], ["acpi", "i801_smbus"]);
+        assert!(names(shared)[&10].is_empty(), "no driver uses it");
+        assert!(parse_handlers("").is_none() && parse_handlers("hello\n").is_none());
     }
 
     #[test]

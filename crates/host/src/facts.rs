@@ -121,6 +121,11 @@ impl Facts {
     }
 }
 
+/// The effective user of this process.
+pub fn user(kernel: &dyn Kernel) -> Option<u32> {
+    effective_user(&kernel.text(Path::new("/proc/self/status")).ok()?)
+}
+
 /// The second number of the `Uid:` line of /proc/self/status.
 fn effective_user(status: &str) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(1)?.parse().ok()

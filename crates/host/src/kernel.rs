@@ -6,10 +6,12 @@
 
 use crate::cpuset::CpuSet;
 use crate::sched::{self, Schedule};
+use crate::spin::{self, Spinner};
 use crate::systemd;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The kernel calls that asmp needs. All are synchronous; none retries.
 pub trait Kernel: Send + Sync {
@@ -50,6 +52,9 @@ pub trait Kernel: Send + Sync {
     /// cgroup tree at `mount`. Returns when its cgroup exists (or is gone). Errors: what systemd
     /// printed.
     fn delegate(&self, mount: &Path, on: bool) -> io::Result<()>;
+
+    /// Starts a process that keeps a CPU busy for at most `most`.
+    fn spin(&self, most: Duration) -> io::Result<Box<dyn Spinner + '_>>;
 }
 
 /// The running kernel, its files below `root` (`/` but in tests of the readers).
@@ -149,5 +154,9 @@ impl Kernel for Linux {
 
     fn delegate(&self, mount: &Path, on: bool) -> io::Result<()> {
         if on { systemd::start(&self.at(mount)) } else { systemd::stop(&self.at(mount)) }
+    }
+
+    fn spin(&self, most: Duration) -> io::Result<Box<dyn Spinner + '_>> {
+        Ok(Box::new(spin::start(most)?))
     }
 }

@@ -8,6 +8,7 @@ use crate::cpuset::{Cpu, CpuSet};
 use crate::kernel::Kernel;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
+use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
 /// How the text of a knob is compared.
@@ -27,11 +28,33 @@ pub enum Shape {
 }
 
 /// A kernel setting by its path.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Knob {
     pub path: PathBuf,
     pub shape: Shape,
 }
+
+/// By the bytes of the path: a `Path` compares component by component, and plans of large machines keep
+/// thousands of knobs in order.
+impl Ord for Knob {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.path.as_os_str().cmp(other.path.as_os_str()).then(self.shape.cmp(&other.shape))
+    }
+}
+
+impl PartialOrd for Knob {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Knob {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Knob {}
 
 impl Knob {
     pub fn new(path: impl Into<PathBuf>, shape: Shape) -> Self {
@@ -118,6 +141,11 @@ impl Knob {
 /// Affinity of one IRQ line, core-api/irq/irq-affinity.rst.
 pub fn irq_affinity(irq: u32) -> Knob {
     Knob::new(format!("/proc/irq/{irq}/smp_affinity_list"), Shape::CpuList)
+}
+
+/// The number of the IRQ line whose affinity the file at `path` holds: the inverse of [`irq_affinity`].
+pub fn irq_of(path: &Path) -> Option<u32> {
+    path.to_str()?.strip_prefix("/proc/irq/")?.strip_suffix("/smp_affinity_list")?.parse().ok()
 }
 
 /// Affinity that IRQ lines set up later start with, core-api/irq/irq-affinity.rst.
@@ -217,7 +245,15 @@ pub(crate) fn of_machine() -> Vec<Knob> {
         watchdog_cpus(),
         machine_check_interval(),
         timer_migration(),
+        osnoise_options(),
+        timerlat_period_us(),
+        osnoise_cpus(),
     ]
+}
+
+/// Is this a setting of the osnoise and timerlat tracers?
+pub fn is_of_tracer(knob: &Knob) -> bool {
+    knob.path.parent().is_some_and(|dir| dir == Path::new("/sys/kernel/tracing/osnoise"))
 }
 
 /// Settings that are only read, to find sources of noise; see the sysctl documents and ABI files of
@@ -286,6 +322,14 @@ mod tests {
             !partition_type(Path::new("/x"))
                 .holds("isolated invalid (Parent is not a partition root)", "isolated")
         );
+    }
+
+    #[test]
+    fn the_knob_of_an_irq_line_knows_its_number_and_no_other_knob_has_one() {
+        assert_eq!(irq_of(&irq_affinity(0).path), Some(0));
+        assert_eq!(irq_of(&irq_affinity(2_003).path), Some(2_003));
+        let others = of_machine().into_iter().chain(of_cpu(3));
+        assert!(others.into_iter().all(|knob| irq_of(&knob.path).is_none()));
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod irq;
 mod kernel;
 pub mod knob;
 pub mod sched;
+mod spin;
 pub mod store;
 pub mod systemd;
 pub mod task;
@@ -38,6 +39,7 @@ pub use kernel::{Kernel, Linux};
 pub use knob::{Knob, Shape};
 /// A scheduling policy with its parameters.
 pub use sched::Schedule;
+pub use spin::Spinner;
 
 /// A machine of a few files, for tests of the readers.
 #[cfg(test)]

@@ -222,8 +222,12 @@ fn undo_one(kernel: &dyn Kernel, base: &Base, undo: &Undo) -> Result<()> {
             _ => set_patiently(kernel, knob, to),
         },
         Undo::Delegate { on } => delegate(kernel, base, *on),
-        Undo::MakeGroup { path, threaded } if !kernel.exists(path) => make_group(kernel, path, *threaded),
-        Undo::MakeGroup { .. } => Ok(()),
+        // A crash may have come between the two halves of making a threaded group.
+        Undo::MakeGroup { path, threaded } if kernel.exists(path) => match threaded {
+            true => make_threaded(kernel, path),
+            false => Ok(()),
+        },
+        Undo::MakeGroup { path, threaded } => make_group(kernel, path, *threaded),
         Undo::RemoveGroup { path } if !kernel.exists(path) => Ok(()),
         Undo::RemoveGroup { path } => {
             turn_out(kernel, base, path);
@@ -239,14 +243,17 @@ fn undo_one(kernel: &dyn Kernel, base: &Base, undo: &Undo) -> Result<()> {
             }
         }
         Undo::SetPolicy { task: id, to } => {
-            if task::identify(kernel, id.tid) != Some(*id) {
+            let holds = || kernel.schedule(id.tid).is_ok_and(|now| now == *to);
+            if task::identify(kernel, id.tid) != Some(*id) || holds() {
                 return Ok(());
             }
             let path = task_path(id.tid);
             kernel.set_schedule(id.tid, to).map_err(Error::io(&path, "set the policy of"))
         }
         Undo::SetAffinity { task: id, to } => {
-            if task::identify(kernel, id.tid) != Some(*id) {
+            // What the kernel refused to move holds already, and it would refuse again.
+            let holds = || task::read(kernel, id.tid).is_ok_and(|now| now.allowed_cpus == *to);
+            if task::identify(kernel, id.tid) != Some(*id) || holds() {
                 return Ok(());
             }
             let path = task_path(id.tid);
@@ -274,11 +281,15 @@ fn delegate(kernel: &dyn Kernel, base: &Base, on: bool) -> Result<()> {
 
 fn make_group(kernel: &dyn Kernel, path: &Path, threaded: bool) -> Result<()> {
     kernel.make_dir(path).map_err(Error::io(path, "make the group"))?;
-    if threaded {
-        let file = path.join("cgroup.type");
-        kernel.write(&file, b"threaded\n").map_err(Error::io(&file, "write"))?;
+    if threaded { make_threaded(kernel, path) } else { Ok(()) }
+}
+
+fn make_threaded(kernel: &dyn Kernel, group: &Path) -> Result<()> {
+    let file = group.join("cgroup.type");
+    if kernel.text(&file).is_ok_and(|kind| kind == "threaded") {
+        return Ok(());
     }
-    Ok(())
+    kernel.write(&file, b"threaded\n").map_err(Error::io(&file, "write"))
 }
 
 /// A task that is just ending still counts as one in its group for a moment.

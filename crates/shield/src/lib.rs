@@ -1,26 +1,53 @@
 //! Partitions of a machine: CPUs, IRQ lines and tasks as one object.
 //!
-//! request -> plan (pure) -> apply -> journal -> verify -> restore. A [`request`] turns a wish into the
-//! partitions that shall be; [`target`] says what every setting must be under them; [`plan`](mod@plan) orders the
-//! steps; [`apply`](mod@apply) takes them and knows the way back; [`Shield`] does all that under one lock; [`verify`](mod@verify)
-//! reads everything back and names what violates a partition. No paths and no command line here: kernel
-//! files are [`asmp_host::Knob`]s.
+//! [`Request`] + [`Caller`] -> decide -> plan (pure) -> apply -> journal -> verify -> restore.
+//! [`Shield`] does all that under one lock; `decide` says what a request makes of the partitions,
+//! within the `rules`; `target` says what every setting must be under them; [`plan`](mod@plan) orders
+//! the steps; `apply` takes them and knows the way back; [`verify`](mod@verify) reads everything back
+//! and names what violates a partition; [`doctor`] looks at the machine. No paths and no command
+//! line here: kernel files are [`asmp_host::Knob`]s.
 
-pub mod apply;
-pub mod moving;
+mod apply;
+mod decide;
+pub mod declare;
+pub mod doctor;
+pub mod membership;
+mod moving;
 pub mod partition;
 pub mod plan;
+mod prove;
 pub mod request;
-pub mod shield;
-pub mod target;
+mod rules;
+mod shield;
+mod state;
+mod target;
+mod text;
 pub mod verify;
 
 #[cfg(test)]
+mod scale_tests;
+#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod undo_tests;
 
+/// What the kernel refused, in words.
 pub use apply::Refused;
+/// A task in a partition, and where it came from.
 pub use asmp_host::task::Placed;
+/// Partitions as a file declares them.
+pub use declare::Declaration;
+/// A thread that loses its real-time policy on the way out.
 pub use moving::Leaver;
+/// The nouns: a partition and its settings; all partitions; why a request is refused.
 pub use partition::{Aspect, Partition, Refusal, Served, Service, Smt, State, Tick};
+/// The steps of a change, in order.
 pub use plan::{Action, Base, Plan, Step, plan};
-pub use shield::{ChangeError, Outcome, Proof, Recovered, Shield, SystemIrqs, Terms};
+/// What may be asked, and who asks.
+pub use request::{Caller, Members, Request, Spec, System};
+/// Whether a machine can be partitioned at all.
+pub use rules::check_machine;
+/// The one way to change partitions.
+pub use shield::{ChangeError, Outcome, Patience, Recovered, Shield};
+/// Where the state lies, and its layout's version.
+pub use state::{RUN_DIR, STATE_SCHEMA, StateError};

@@ -136,20 +136,35 @@ pub fn move_in(
     let now = task::read(kernel, tid)?;
     let process = task::identify(kernel, now.process).ok_or_else(|| ended(tid))?;
     let here = absolute(base, &now.group);
-    if !placed.alone {
-        way.note(Undo::Move { task: process, alone: false, to: here })?;
+    let alone = placed.alone.then_some(placed.task);
+    hop_in(kernel, groups, &here, process, alone, &mut |undo| way.note(undo))
+}
+
+/// Moves a process that is in the group `here` into a partition, or its thread `alone` only. The
+/// way back of each hop goes to `note` before the hop.
+pub fn hop_in(
+    kernel: &dyn Kernel,
+    groups: &Groups,
+    here: &Path,
+    process: TaskId,
+    alone: Option<TaskId>,
+    note: &mut dyn FnMut(Undo) -> Result<()>,
+) -> Result<()> {
+    let home = || Undo::Move { task: process, alone: false, to: here.to_owned() };
+    let Some(thread) = alone else {
+        note(home())?;
         return cgroup::move_process(kernel, process.tid, &groups.rt);
-    }
+    };
     if here == groups.rt {
         return Ok(());
     }
     // A single thread moves only within its threaded domain: the process comes along into `rest`.
     if here != groups.rest {
-        way.note(Undo::Move { task: process, alone: false, to: here })?;
+        note(home())?;
         cgroup::move_process(kernel, process.tid, &groups.rest)?;
     }
-    way.note(Undo::Move { task: placed.task, alone: true, to: groups.rest.clone() })?;
-    cgroup::move_thread(kernel, tid, &groups.rt)
+    note(Undo::Move { task: thread, alone: true, to: groups.rest.clone() })?;
+    cgroup::move_thread(kernel, thread.tid, &groups.rt)
 }
 
 /// Moves a task back to where it came from. One that ends meanwhile is out as well.

@@ -1,6 +1,9 @@
 //! The nouns: a partition, the state of all partitions, and the reasons for refusing a change.
 
+use crate::request::System;
+use crate::state::STATE_SCHEMA;
 use asmp_host::task::{Placed, TaskId};
+use asmp_host::tracefs::timerlat;
 use asmp_host::{Cpu, CpuSet, Schedule, Shape};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -202,13 +205,13 @@ pub struct State {
     /// The CPUs that the system's device interrupts keep to, where that is less than all of its CPUs.
     #[serde(default)]
     pub irq_home: Option<CpuSet>,
+    /// How timerlat works while something measures with it. Since schema 2.
+    #[serde(default)]
+    pub timerlat: Option<timerlat::Settings>,
     pub originals: BTreeMap<PathBuf, Original>,
     /// Settings that the kernel refused to change, with its reason.
     pub refused: BTreeMap<PathBuf, String>,
 }
-
-/// Version of the state's layout; another one is refused.
-pub const STATE_SCHEMA: u32 = 1;
 
 impl Default for State {
     fn default() -> Self {
@@ -217,6 +220,7 @@ impl Default for State {
             transaction: 0,
             partitions: Vec::new(),
             irq_home: None,
+            timerlat: None,
             originals: BTreeMap::new(),
             refused: BTreeMap::new(),
         }
@@ -226,17 +230,33 @@ impl Default for State {
 impl State {
     /// Nothing of ours is in force.
     pub fn is_empty(&self) -> bool {
-        self.partitions.is_empty() && self.irq_home.is_none()
+        self.partitions.is_empty() && self.system() == System::default()
     }
 
+    /// Settings of the system outside the partitions.
+    pub fn system(&self) -> System {
+        System { irq_home: self.irq_home.clone(), timerlat: self.timerlat.clone() }
+    }
+
+    pub(crate) fn set_system(&mut self, system: &System) {
+        self.irq_home.clone_from(&system.irq_home);
+        self.timerlat.clone_from(&system.timerlat);
+    }
+
+    /// Errors: `NoPartition`, with the names there are.
     pub fn partition(&self, name: &str) -> Result<&Partition, Refusal> {
-        self.partitions.iter().find(|partition| partition.name == name).ok_or_else(|| Refusal::NoPartition {
-            name: name.to_owned(),
-            known: match self.partitions.is_empty() {
-                true => "there are none".to_owned(),
-                false => self.partitions.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", "),
-            },
-        })
+        self.partitions
+            .iter()
+            .find(|partition| partition.name == name)
+            .ok_or_else(|| Refusal::NoPartition { name: name.to_owned(), known: self.known_names() })
+    }
+
+    /// The partitions' names, for messages.
+    pub fn known_names(&self) -> String {
+        match self.partitions.is_empty() {
+            true => "there are none".to_owned(),
+            false => self.partitions.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", "),
+        }
     }
 }
 
@@ -300,6 +320,10 @@ pub enum Refusal {
     #[error("task {tid} ({command}) does not belong to partition {partition}")]
     NotInside { tid: i32, command: String, partition: String },
     #[error(
+        "task {tid} has process {process} with other threads in partition {partition}: the threads of a process are in one partition; move the process (--pid {process})"
+    )]
+    Inseparable { tid: i32, process: i32, partition: String },
+    #[error(
         "{tasks} became real-time inside {partition} and would starve the system's CPUs outside: end it first, or --force makes it SCHED_OTHER"
     )]
     RealTimeInside { tasks: String, partition: String },
@@ -313,6 +337,8 @@ pub enum Refusal {
         "the tick of CPU {cpus} cannot stop in this boot: boot with nohz_full={cpus} rcu_nocbs={cpus} (`asmp boot enable --cpus {cpus}`), or use --tick off"
     )]
     TickNotCandidate { cpus: CpuSet },
+    #[error("this kernel has no timerlat tracer: boot a PREEMPT_RT kernel of a distribution that builds it")]
+    NoTimerlat,
     #[error("the IRQ priority {priority} is not one of 1 to 99")]
     BadPriority { priority: u32 },
 }

@@ -6,9 +6,9 @@
 //! takes its CPUs away from everybody else in one step of the kernel.
 
 use crate::partition::{Partition, Served, Service, State, shielded};
-use crate::target::{Target, targets};
+use crate::request::System;
+use crate::target::{Lines, Target, reading, targets};
 use asmp_host::cgroup::{GROUP, Groups};
-use asmp_host::irq::Irq;
 use asmp_host::systemd::{SERVICE, SLICE};
 use asmp_host::task::Placed;
 use asmp_host::{CpuSet, Facts, Knob, Schedule, knob};
@@ -95,9 +95,9 @@ pub struct Plan {
     /// The partitions once the steps are taken.
     #[serde(skip)]
     pub after: Vec<Partition>,
-    /// The CPUs that the system's device interrupts keep to, where that is less than all of its CPUs.
+    /// Settings of the system outside the partitions, once the steps are taken.
     #[serde(skip)]
-    pub irq_home: Option<CpuSet>,
+    pub system: System,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -118,12 +118,16 @@ pub struct Base {
 impl Base {
     /// Under systemd a delegated service, so that its own bookkeeping and ours never meet; else one group.
     pub fn of(facts: &Facts) -> Option<Self> {
-        let mount = facts.cgroups.mount.clone()?;
-        let ancestors = match facts.systemd {
+        Some(Self::at(facts.cgroups.mount.clone()?, facts.systemd))
+    }
+
+    /// In the tree mounted there: below a service that systemd delegates, or below a group of our own.
+    pub fn at(mount: PathBuf, delegated: bool) -> Self {
+        let ancestors = match delegated {
             true => vec![mount.join(SLICE), mount.join(SLICE).join(SERVICE)],
             false => vec![mount.join(GROUP)],
         };
-        Some(Self { mount, ancestors, delegated: facts.systemd })
+        Self { mount, ancestors, delegated }
     }
 
     pub fn dir(&self) -> &Path {
@@ -140,17 +144,11 @@ impl Base {
     }
 }
 
-/// The steps from `state` to `after` (and `irq_home`) on the machine as it is.
-pub fn plan(
-    facts: &Facts,
-    base: &Base,
-    state: &State,
-    after: Vec<Partition>,
-    irq_home: Option<CpuSet>,
-) -> Plan {
+/// The steps from `state` to `after` (and `system`) on the machine as it is.
+pub fn plan(facts: &Facts, base: &Base, state: &State, after: Vec<Partition>, system: System) -> Plan {
     let before = &state.partitions;
     let mut steps = Vec::new();
-    let (restored, set) = settings(facts, state, &after, irq_home.as_ref());
+    let (restored, set) = settings(facts, state, &after, &system);
     // 6.12 books a deadline server's bandwidth in a wrong account while its CPU is isolated, and refuses
     // every change with EBUSY: so it is set while the CPU is (or is again) the system's.
     let (servers_restored, restored): (Vec<Step>, Vec<Step>) = restored.into_iter().partition(is_server);
@@ -166,7 +164,7 @@ pub fn plan(
     if *before == after && !after.is_empty() {
         steps.push(step(Action::Confine, "kernel threads that nothing binds stay on system CPUs"));
     }
-    Plan { steps, cannot: cannot(facts, before, &after), after, irq_home }
+    Plan { steps, cannot: cannot(facts, before, &after), after, system }
 }
 
 fn is_server(step: &Step) -> bool {
@@ -188,59 +186,53 @@ fn named(step: Step) -> Step {
 }
 
 /// Settings that go back to their originals, and settings to be set.
-fn settings(
-    facts: &Facts,
-    state: &State,
-    after: &[Partition],
-    irq_home: Option<&CpuSet>,
-) -> (Vec<Step>, Vec<Step>) {
-    let was = targets(facts, &state.partitions, state.irq_home.as_ref(), &state.originals);
-    let shall = targets(facts, after, irq_home, &state.originals);
-    let now = |knob: &Knob| -> Option<String> {
-        facts.setting(knob).map(str::to_owned).or_else(|| Some(irq_of(facts, knob)?.affinity_text.clone()))
-    };
+fn settings(facts: &Facts, state: &State, after: &[Partition], system: &System) -> (Vec<Step>, Vec<Step>) {
+    let was = targets(facts, &state.partitions, &state.system(), &state.originals);
+    let shall = targets(facts, after, system, &state.originals);
+    let lines = Lines::of(facts);
+    let now = |knob: &Knob| reading(facts, &lines, knob).map(str::to_owned);
 
     let mut restored: Vec<Step> = Vec::new();
     for (path, original) in &state.originals {
         let knob = Knob::new(path.clone(), original.shape);
-        if !shall.contains_key(&knob) && was.contains_key(&knob) {
-            restored.push(named(write(knob.clone(), now(&knob), original.text.clone(), "as it was before")));
+        if let (None, Some(target)) = (shall.get(&knob), was.get(&knob)) {
+            let back = knob.way_back(&original.text, &target.wanted);
+            restored.push(named(write(knob.clone(), now(&knob), back, "as it was before")));
         }
     }
     restored.reverse();
 
     let mut set = Vec::new();
-    let mut in_order: Vec<_> = shall.iter().collect();
-    in_order
-        .sort_by_key(|(knob, _)| facts.irqs.iter().position(|irq| knob::irq_affinity(irq.number) == **knob));
-    for (knob, target) in in_order {
-        let Some(now) = now(knob) else { continue };
+    // Interrupt lines come last, by number: a CPU's text order would put IRQ 10 before IRQ 9.
+    let mut in_order: Vec<_> =
+        shall.iter().map(|(knob, target)| (knob::irq_of(&knob.path), knob, target)).collect();
+    in_order.sort_by_key(|(irq, ..)| *irq);
+    for (irq, knob, target) in in_order {
+        let Some(now) = reading(facts, &lines, knob) else { continue };
         // What the kernel has refused once it refuses again; only a line asked for by name is tried.
         if target.away_from.is_some() && state.refused.contains_key(&knob.path) {
             continue;
         }
         let unchanged = was.get(knob).is_some_and(|was: &Target| was.wanted == target.wanted);
-        if target.is_met_by(knob, &now) && (unchanged || knob.holds(&now, &target.wanted)) {
+        let met = target.is_met(&lines, knob, now);
+        if met && (unchanged || knob.holds(now, &target.wanted)) {
             continue;
         }
-        let step = write(knob.clone(), Some(now), target.wanted.clone(), target.why.clone());
-        // A line asked for by name that refuses to come leaves the request undone.
-        let asked_for = target.away_from.is_none() && irq_of(facts, knob).is_some();
+        let step = write(knob.clone(), Some(now.to_owned()), target.wanted.clone(), target.why.clone());
+        // What was asked for by name and refuses leaves the request undone.
+        let by_name = irq.is_some() || knob::is_of_tracer(knob);
+        let asked_for = target.away_from.is_none() && by_name;
         let if_refused = if asked_for { IfRefused::Abort } else { IfRefused::Name };
         let mut step = Step { keeps_original: true, if_refused, ..step };
         if let Action::Set { unless_away_from, .. } = &mut step.action
             && *knob == knob::workqueue_cpus()
             && !state.originals.contains_key(&knob.path)
         {
-            unless_away_from.clone_from(&target.away_from);
+            *unless_away_from = target.away_from.as_deref().cloned();
         }
         set.push(step);
     }
     (restored, set)
-}
-
-fn irq_of<'a>(facts: &'a Facts, knob: &Knob) -> Option<&'a Irq> {
-    facts.irqs.iter().find(|irq| knob::irq_affinity(irq.number) == *knob)
 }
 
 /// Everything in the cgroup tree.

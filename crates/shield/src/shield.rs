@@ -2,19 +2,21 @@
 //! apply, commit. Everything above this file talks to [`Shield`].
 
 use crate::apply::{Applied, Refused, Undo, Way, apply, undo};
+use crate::decide::decide;
 use crate::moving::{Leaver, leavers};
-use crate::partition::{Partition, Refusal, STATE_SCHEMA, State, shielded};
+use crate::partition::{Partition, Refusal, State, shielded};
 use crate::plan::{Action, Base, Plan, Step, plan};
+use crate::prove;
+use crate::request::{Caller, Request};
+use crate::rules::check_machine;
+use crate::state::{self, RUN_DIR, STATE, STATE_SCHEMA, StateError};
+use crate::verify::{self, Status};
 use asmp_host::store::{Lock, Store, whole_lines};
-use asmp_host::{CpuSet, Error, Facts, Kernel, irq, knob};
+use asmp_host::{Error, Facts, Kernel, Linux, irq, knob, tracefs};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a writer waits for another one.
-pub const PATIENCE: Duration = Duration::from_secs(10);
-
-const STATE: &str = "state.json";
 const JOURNAL: &str = "journal";
 
 /// Why a change did not happen.
@@ -41,12 +43,15 @@ pub enum ChangeError {
     #[error("{reason}; nothing has changed")]
     Unproved { reason: String },
 
-    /// The kernel said no and then also no to the way back.
-    #[error("{cause}; and this could not be put back: {left}; then run `asmp restore`", left = left.join("; "))]
+    /// A change failed and the kernel refused a step back. The journal stays: every change tries again.
+    #[error(
+        "{cause}; not restored yet: {left}; remove the cause, then run `asmp restore`",
+        left = left.join("; ")
+    )]
     NotUndone { cause: String, left: Vec<String> },
 
-    #[error("{path}: {reason}; this asmp cannot read it: use the version that wrote it, or reboot", path = path.display())]
-    BadState { path: PathBuf, reason: String },
+    #[error(transparent)]
+    State(#[from] StateError),
 }
 
 /// What came of a change.
@@ -60,6 +65,7 @@ pub struct Outcome {
     pub changes: usize,
     /// Threads that left as SCHED_OTHER.
     pub demoted: Vec<Leaver>,
+    pub policies: Vec<(asmp_host::task::TaskId, asmp_host::Schedule)>,
     /// A change that a crash had cut short was undone first.
     pub recovered: Option<Recovered>,
 }
@@ -68,7 +74,6 @@ pub struct Outcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Recovered {
     pub steps: usize,
-    pub left: Vec<String>,
 }
 
 /// First line of a journal.
@@ -82,67 +87,60 @@ struct Header {
 /// A journal that is there: its header, where that was written whole, and the ways back.
 type Found = (Option<Header>, Vec<Undo>);
 
-/// A proof demanded before the commit; its error is the reason for undoing everything.
-pub type Proof<'a> = &'a dyn Fn(&Facts, &Base, &[Partition]) -> Result<(), String>;
-
-/// What comes with a change besides its partitions.
-#[derive(Default, Clone, Copy)]
-pub struct Terms<'a> {
-    pub proof: Option<Proof<'a>>,
-    /// Threads that became real-time inside and leave by this change become SCHED_OTHER; else it is refused.
-    pub demote: bool,
-    /// What becomes of the CPUs that the system's device interrupts keep to.
-    pub irqs: SystemIrqs<'a>,
+/// How long a change waits, for each thing it may wait for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// For another writer.
+    pub lock: Duration,
+    /// For a CPU to stop its tick, where that is required.
+    pub tick: Duration,
 }
 
-/// Where the system's device interrupts go.
-#[derive(Default, Clone, Copy, PartialEq, Eq)]
-pub enum SystemIrqs<'a> {
-    #[default]
-    AsTheyAre,
-    KeepTo(&'a CpuSet),
-    Anywhere,
-}
-
-impl SystemIrqs<'_> {
-    fn after(self, now: Option<&CpuSet>) -> Option<CpuSet> {
-        match self {
-            Self::AsTheyAre => now.cloned(),
-            Self::KeepTo(cpus) => Some(cpus.clone()),
-            Self::Anywhere => None,
-        }
+impl Default for Patience {
+    fn default() -> Self {
+        Self { lock: Duration::from_secs(10), tick: Duration::from_secs(3) }
     }
 }
 
 /// Partitions of one machine.
-pub struct Shield<'a> {
-    kernel: &'a dyn Kernel,
+#[derive(Clone)]
+pub struct Shield {
+    kernel: Arc<dyn Kernel>,
     store: Store,
+    patience: Patience,
 }
 
-impl<'a> Shield<'a> {
-    /// `store` is the directory of our own files, /run/asmp.
-    pub fn new(kernel: &'a dyn Kernel, store: Store) -> Self {
-        Self { kernel, store }
+impl Shield {
+    /// `store` is the directory of our own files, [`crate::RUN_DIR`].
+    pub fn new(kernel: Arc<dyn Kernel>, store: Store) -> Self {
+        Self { kernel, store, patience: Patience::default() }
     }
 
-    pub fn kernel(&self) -> &'a dyn Kernel {
-        self.kernel
+    /// The shield of the running machine.
+    pub fn of_this_machine() -> Self {
+        Self::new(Arc::new(Linux::new()), Store::at(RUN_DIR))
+    }
+
+    /// The same with other waits.
+    pub fn with_patience(self, patience: Patience) -> Self {
+        Self { patience, ..self }
+    }
+
+    pub fn kernel(&self) -> &dyn Kernel {
+        &*self.kernel
     }
 
     /// The committed state; empty where there is none.
     pub fn state(&self) -> Result<State, ChangeError> {
-        let path = self.store.path(STATE);
-        let Some(bytes) = self.store.read(STATE)? else { return Ok(State::default()) };
-        let bad = |reason: String| ChangeError::BadState { path: path.clone(), reason };
-        let value: serde_json::Value =
-            serde_json::from_slice(&bytes).map_err(|error| bad(format!("not JSON ({error})")))?;
-        match value.get("schema").and_then(serde_json::Value::as_u64) {
-            Some(schema) if schema == u64::from(STATE_SCHEMA) => {}
-            Some(schema) => return Err(bad(format!("schema {schema}, expected {STATE_SCHEMA}"))),
-            None => return Err(bad("no schema number".to_owned())),
-        }
-        serde_json::from_value(value).map_err(|error| bad(error.to_string()))
+        Ok(state::load(&self.store)?)
+    }
+
+    /// Reads everything back: what holds, what violates a partition, what cannot move.
+    pub fn status(&self) -> Result<Status, ChangeError> {
+        let facts = Facts::read(self.kernel())?;
+        let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
+        let state = self.state()?;
+        Ok(verify::verify(self.kernel(), &facts, &base, &state, self.is_interrupted()?)?)
     }
 
     /// Has a crash left a change half done?
@@ -157,51 +155,46 @@ impl<'a> Shield<'a> {
         self.state().map_or(0, |state| state.transaction)
     }
 
-    /// What a change would do. Takes no lock and touches nothing.
-    pub fn plan(
-        &self,
-        decide: impl FnOnce(&Facts, &mut State) -> Result<Vec<Partition>, Refusal>,
-        demote: bool,
-    ) -> Result<(Facts, Plan), ChangeError> {
-        let facts = Facts::read(self.kernel)?;
-        let mut state = self.state()?;
-        let after = decide(&facts, &mut state)?;
+    /// What a request would do. Takes no lock and touches nothing.
+    pub fn plan(&self, request: &Request, caller: &Caller) -> Result<(Facts, Plan), ChangeError> {
+        let facts = Facts::read(self.kernel())?;
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
-        let irq_home = state.irq_home.clone();
-        let plan = plan(&facts, &base, &state, after, irq_home);
-        if !demote {
-            refuse_leavers(&leavers(self.kernel, &plan))?;
+        let mut state = self.state()?;
+        let decision = decide(self.kernel(), &facts, &mut state, request, caller)?;
+        let plan = plan(&facts, &base, &state, decision.after, decision.system);
+        if !request.demotes() {
+            refuse_leavers(&leavers(self.kernel(), &plan))?;
         }
         Ok((facts, plan))
     }
 
-    /// Carries a change out whole, or leaves the machine as it was and says why.
-    pub fn change(
-        &self,
-        decide: impl FnOnce(&Facts, &mut State) -> Result<Vec<Partition>, Refusal>,
-        terms: Terms,
-    ) -> Result<Outcome, ChangeError> {
-        // Refusals that need no lock come first, so that a newcomer without root sees the real reason.
-        let facts = Facts::read(self.kernel)?;
-        crate::request::check_machine(&facts)?;
+    /// Carries a request out whole, or leaves the machine as it was and says why.
+    pub fn change(&self, request: &Request, caller: &Caller) -> Result<Outcome, ChangeError> {
+        // Refusals that need no lock come first, so that they show the real reason.
+        let facts = Facts::read(self.kernel())?;
+        check_machine(&facts)?;
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
         let _lock = self.lock()?;
         let recovered = self.recover(&base)?;
-        let facts = if recovered.is_some() { Facts::read(self.kernel)? } else { facts };
+        let facts = if recovered.is_some() { Facts::read(self.kernel())? } else { facts };
         let mut state = self.state()?;
-        let after = decide(&facts, &mut state)?;
-        let irq_home = terms.irqs.after(state.irq_home.as_ref());
-        let plan = plan(&facts, &base, &state, after, irq_home);
-        let demoted = leavers(self.kernel, &plan);
-        if !terms.demote {
+        let decision = decide(self.kernel(), &facts, &mut state, request, caller)?;
+        if matches!(request, Request::Restore {} | Request::System(_)) {
+            // Tracers of measurements that were killed would follow the settings.
+            tracefs::remove_stale(self.kernel());
+        }
+        let plan = plan(&facts, &base, &state, decision.after, decision.system);
+        let demoted = leavers(self.kernel(), &plan);
+        if !request.demotes() {
             refuse_leavers(&demoted)?;
         }
-        let outcome = self.carry_out(facts, &base, state, plan, terms.proof, recovered)?;
-        Ok(Outcome { demoted, ..outcome })
+        let outcome = self.carry_out(facts, &base, state, plan, recovered)?;
+        Ok(Outcome { demoted, policies: decision.policies, ..outcome })
     }
 
     fn lock(&self) -> Result<Lock, ChangeError> {
-        self.store.lock(PATIENCE)?.ok_or(ChangeError::Busy { patience: PATIENCE })
+        let patience = self.patience.lock;
+        self.store.lock(patience)?.ok_or(ChangeError::Busy { patience })
     }
 
     fn carry_out(
@@ -210,10 +203,9 @@ impl<'a> Shield<'a> {
         base: &Base,
         mut state: State,
         plan: Plan,
-        proof: Option<Proof>,
         recovered: Option<Recovered>,
     ) -> Result<Outcome, ChangeError> {
-        if plan.steps.is_empty() && plan.after == state.partitions && plan.irq_home == state.irq_home {
+        if plan.steps.is_empty() && plan.after == state.partitions && plan.system == state.system() {
             return Ok(Outcome {
                 facts,
                 state,
@@ -221,15 +213,16 @@ impl<'a> Shield<'a> {
                 refused: Vec::new(),
                 changes: 0,
                 demoted: Vec::new(),
+                policies: Vec::new(),
                 recovered,
             });
         }
         state.transaction += 1;
         let mut journal = self.store.journal(JOURNAL)?;
         let header = Header { schema: STATE_SCHEMA, transaction: state.transaction };
-        journal.append(&to_json(&header))?;
+        journal.append(&to_json(&header)?)?;
         let mut way = Way::new(&mut journal);
-        let applied = match apply(self.kernel, &facts, base, &plan, &mut way) {
+        let applied = match apply(self.kernel(), &facts, base, &plan, &mut way) {
             Ok(applied) => applied,
             Err(failed) => {
                 let (step, source) = *failed;
@@ -242,24 +235,32 @@ impl<'a> Shield<'a> {
                 });
             }
         };
-        let refused = judge(self.kernel, &facts, &plan.after, applied.refused.clone());
+        let refused = judge(self.kernel(), &plan.after, applied.refused.clone());
         let strict = plan.after.iter().any(|new| new.strict && !state.partitions.contains(new));
         if strict && refused.iter().any(|refused| refused.disturbs) {
             self.roll_back(base, &way.back, "--strict".to_owned())?;
             let refused = refused.into_iter().filter(|refused| refused.disturbs).collect();
             return Err(ChangeError::Strict { refused });
         }
-        if let Some(Err(reason)) = proof.map(|proof| proof(&facts, base, &plan.after)) {
+        let both = (state.partitions.as_slice(), plan.after.as_slice());
+        if let Err(reason) = prove::ticks(self.kernel(), &facts, base, both, self.patience.tick) {
             self.roll_back(base, &way.back, reason.clone())?;
             return Err(ChangeError::Unproved { reason });
         }
-        self.commit(&mut state, &plan, &applied)?;
-        let demoted = Vec::new();
-        Ok(Outcome { facts, state, plan, refused, changes: applied.changes, demoted, recovered })
+        if let Err(error) = self.commit(&mut state, &plan, &applied) {
+            // Not in force where the state on disk is still the old one.
+            if self.transaction() < state.transaction {
+                self.roll_back(base, &way.back, error.to_string())?;
+            }
+            return Err(error);
+        }
+        let (demoted, policies) = (Vec::new(), Vec::new());
+        let changes = applied.changes;
+        Ok(Outcome { facts, state, plan, refused, changes, demoted, policies, recovered })
     }
 
     fn roll_back(&self, base: &Base, back: &[Undo], cause: String) -> Result<(), ChangeError> {
-        let left = undo(self.kernel, base, back);
+        let left = undo(self.kernel(), base, back);
         if !left.is_empty() {
             // The journal stays: `asmp restore` tries again.
             return Err(ChangeError::NotUndone { cause, left });
@@ -270,7 +271,7 @@ impl<'a> Shield<'a> {
     /// From here on the change counts: the state names its number, and a journal of that number is void.
     fn commit(&self, state: &mut State, plan: &Plan, applied: &Applied) -> Result<(), ChangeError> {
         state.partitions = plan.after.clone();
-        state.irq_home.clone_from(&plan.irq_home);
+        state.set_system(&plan.system);
         for (path, original) in &applied.originals {
             state.originals.entry(path.clone()).or_insert_with(|| original.clone());
         }
@@ -279,7 +280,8 @@ impl<'a> Shield<'a> {
         }
         for step in &plan.steps {
             if let Action::Set { knob, to, .. } = &step.action {
-                let restored = state.originals.get(&knob.path).is_some_and(|original| original.text == *to);
+                let original = state.originals.get(&knob.path);
+                let restored = original.is_some_and(|original| knob.way_back(&original.text, to) == *to);
                 if restored || to == "-cpuset" {
                     state.originals.remove(&knob.path);
                 }
@@ -289,7 +291,7 @@ impl<'a> Shield<'a> {
             state.originals.clear();
             state.refused.clear();
         }
-        self.store.replace(STATE, to_json(state).as_bytes())?;
+        state::save(&self.store, state)?;
         self.store.remove(JOURNAL)?;
         if state.is_empty() {
             self.store.remove(STATE)?;
@@ -302,7 +304,7 @@ impl<'a> Shield<'a> {
     fn journal(&self) -> Result<Option<Found>, ChangeError> {
         let Some(bytes) = self.store.read(JOURNAL)? else { return Ok(None) };
         let path = self.store.path(JOURNAL);
-        let bad = |line: &str, error: serde_json::Error| ChangeError::BadState {
+        let bad = |line: &str, error: serde_json::Error| StateError::Unreadable {
             path: path.clone(),
             reason: format!("line {line:?} is none of ours ({error})"),
         };
@@ -316,7 +318,8 @@ impl<'a> Shield<'a> {
         Ok(Some((Some(header), back)))
     }
 
-    /// Undoes what a crash left half done. Call with the lock held.
+    /// Undoes what a crash left half done. Call with the lock held. Errors: `NotUndone` where the kernel
+    /// refuses a step back; then the journal stays, and the next change tries again before it begins.
     fn recover(&self, base: &Base) -> Result<Option<Recovered>, ChangeError> {
         // A state that was written but never took its place.
         self.store.remove(&format!("{STATE}.new"))?;
@@ -329,9 +332,8 @@ impl<'a> Shield<'a> {
             }
             return Ok(None);
         }
-        let left = undo(self.kernel, base, &back);
-        self.store.remove(JOURNAL)?;
-        Ok(Some(Recovered { steps: back.len(), left }))
+        self.roll_back(base, &back, "a change was interrupted".to_owned())?;
+        Ok(Some(Recovered { steps: back.len() }))
     }
 }
 
@@ -345,11 +347,11 @@ fn refuse_leavers(leavers: &[Leaver]) -> Result<(), Refusal> {
 }
 
 /// A line that refuses to move but is not delivered to a shielded CPU disturbs nobody.
-fn judge(kernel: &dyn Kernel, facts: &Facts, after: &[Partition], mut refused: Vec<Refused>) -> Vec<Refused> {
+fn judge(kernel: &dyn Kernel, after: &[Partition], mut refused: Vec<Refused>) -> Vec<Refused> {
     let shielded = shielded(after);
     for refused in &mut refused {
-        let irq = facts.irqs.iter().find(|irq| knob::irq_affinity(irq.number).path == refused.path);
-        if let Some(effective) = irq.and_then(|irq| irq::effective(kernel, irq.number)) {
+        let irq = knob::irq_of(&refused.path);
+        if let Some(effective) = irq.and_then(|irq| irq::effective(kernel, irq)) {
             refused.disturbs &= effective.intersects(&shielded);
         }
     }
@@ -363,7 +365,11 @@ fn moved_task(step: &Step) -> Option<i32> {
     }
 }
 
-/// Our own types have string keys and no fallible parts: they always serialise.
-fn to_json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).unwrap_or_default()
+fn to_json(value: &impl Serialize) -> Result<String, ChangeError> {
+    serde_json::to_string(value).map_err(|error| {
+        ChangeError::State(StateError::Unreadable {
+            path: JOURNAL.into(),
+            reason: format!("cannot be written as JSON ({error})"),
+        })
+    })
 }

@@ -1,22 +1,28 @@
 //! What every setting of the machine must be while a given set of partitions is in force.
 //!
 //! A setting's target is a function of its original text and of *all* partitions, never of the order in
-//! which they came. So creating, resizing and destroying are one thing (go from the targets of before to
-//! those of after), the last partition to go leaves each original to the byte, and anybody can ask at any
-//! time whether the machine still holds what was promised.
+//! which they came. So create, resize and destroy are one operation: move every setting from its target
+//! under the old partitions to its target under the new ones. Destroying the last partition restores
+//! each original to the byte, and `verify` can ask at any time whether a setting still meets its target.
+//!
+//! Large machines have 512 CPUs and 2,000 IRQ lines: everything here is one pass over CPUs and lines.
 
 use crate::partition::{Aspect, Original, Partition, shielded};
-use asmp_host::{CpuSet, Facts, Knob, knob};
-use std::collections::BTreeMap;
+use crate::request::System;
+use asmp_host::irq::Irq;
+use asmp_host::tracefs::timerlat;
+use asmp_host::{Cpu, CpuSet, Facts, Knob, knob};
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What one setting must be, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The text to write.
     pub wanted: String,
-    /// Any reading that names none of these CPUs will do: others may move the setting elsewhere.
-    pub away_from: Option<CpuSet>,
+    /// The setting may name any CPUs but these; `None`: it must be exactly `wanted`. Targets share the set.
+    pub away_from: Option<Arc<CpuSet>>,
     pub why: String,
 }
 
@@ -32,70 +38,99 @@ impl Target {
             Some(shielded) => knob.cpus(reading).is_ok_and(|cpus| !cpus.intersects(shielded)),
         }
     }
+
+    /// The same for a knob of `lines`, whose CPUs are known without parsing the reading again.
+    pub fn is_met(&self, lines: &Lines, knob: &Knob, reading: &str) -> bool {
+        match (&self.away_from, lines.steered_by(knob)) {
+            (Some(shielded), Some(line)) => !line.affinity.intersects(shielded),
+            _ => self.is_met_by(knob, reading),
+        }
+    }
 }
 
-/// The targets of every setting that `partitions` need changed on this machine.
+/// The IRQ lines of a machine by number, so that finding the line of a knob needs no scan.
+pub struct Lines<'a>(BTreeMap<u32, &'a Irq>);
+
+impl<'a> Lines<'a> {
+    pub fn of(facts: &'a Facts) -> Self {
+        Self(facts.irqs.iter().map(|irq| (irq.number, irq)).collect())
+    }
+
+    /// The line whose affinity `knob` sets; `None` for every other knob.
+    pub fn steered_by(&self, knob: &Knob) -> Option<&'a Irq> {
+        self.0.get(&knob::irq_of(&knob.path)?).copied()
+    }
+}
+
+/// The text of a setting in `facts`, an IRQ line's affinity included; `None` where this machine lacks it.
+pub fn reading<'a>(facts: &'a Facts, lines: &Lines<'a>, knob: &Knob) -> Option<&'a str> {
+    match lines.steered_by(knob) {
+        Some(irq) => Some(&irq.affinity_text),
+        None => facts.setting(knob),
+    }
+}
+
+/// The targets of every setting that `partitions` and the settings of the system outside them need
+/// changed on this machine.
 pub fn targets(
     facts: &Facts,
     partitions: &[Partition],
-    irq_home: Option<&CpuSet>,
+    system_settings: &System,
     originals: &BTreeMap<PathBuf, Original>,
 ) -> BTreeMap<Knob, Target> {
     let all = shielded(partitions);
-    let mut targets = BTreeMap::new();
     let system = facts.cpus.online.difference(&all);
-    // The CPUs of the partitions that want this step.
-    let shielded = |aspect: Aspect| -> CpuSet {
-        let wanting = partitions.iter().filter(|partition| !partition.without.contains(&aspect));
-        wanting.fold(CpuSet::new(), |all, partition| all.union(&partition.shielded()))
-    };
+    let mut targets = BTreeMap::new();
+    for (knob, text) in system_settings.timerlat.iter().flat_map(timerlat::Settings::wanted) {
+        let why = "timerlat measures so (one value for all CPUs)";
+        targets.insert(knob, Target::exactly(text, why));
+    }
     // Device interrupts of the system may be asked to keep to a part of it.
-    let home = irq_home.map(|home| home.intersection(&system)).filter(|home| !home.is_empty());
-    let (irq_home, no_irqs) = match &home {
-        Some(home) => (home.clone(), facts.cpus.online.difference(home)),
-        None => (system.clone(), shielded(Aspect::Irqs)),
-    };
+    let home = system_settings.irq_home.as_ref().map(|home| home.intersection(&system));
+    let home = home.filter(|home| !home.is_empty());
     if all.is_empty() && home.is_none() {
         return targets;
     }
-    let base = |knob: &Knob, now: &str| -> String {
-        originals.get(&knob.path).map_or_else(|| now.to_owned(), |original| original.text.clone())
+    let mut irqs = match &home {
+        Some(home) => Away::new(facts.cpus.online.difference(home), home),
+        None => Away::new(wanting(partitions, Aspect::Irqs), &system),
     };
+    let original = |knob: &Knob| originals.get(&knob.path).map(|original| original.text.as_str());
 
-    // Sets of CPUs that must not name a shielded one.
-    let (no_work, no_watchdog) = (shielded(Aspect::Workqueues), shielded(Aspect::Watchdog));
+    let why = "interrupt lines set up later start on system CPUs";
+    // The mask of lines to come has another shape than a line's own list: its texts are kept apart.
+    let mut later = Away::new(CpuSet::clone(&irqs.cpus), irqs.home);
+    let mut work = Away::new(wanting(partitions, Aspect::Workqueues), &system);
+    let mut watchdog = Away::new(wanting(partitions, Aspect::Watchdog), &system);
     let machine = [
-        (
-            knob::default_irq_affinity(),
-            &no_irqs,
-            &irq_home,
-            "interrupt lines set up later start on system CPUs",
-        ),
-        (knob::workqueue_cpus(), &no_work, &system, "unbound kernel work stays on system CPUs"),
-        (knob::watchdog_cpus(), &no_watchdog, &system, "the lockup watchdogs leave shielded CPUs alone"),
+        (knob::default_irq_affinity(), &mut later, why),
+        (knob::workqueue_cpus(), &mut work, "unbound kernel work stays on system CPUs"),
+        (knob::watchdog_cpus(), &mut watchdog, "the lockup watchdogs leave shielded CPUs alone"),
     ];
-    for (knob, away_from, home, why) in machine {
+    for (knob, away, why) in machine {
         let Some(now) = facts.setting(&knob) else { continue };
-        if let Some(target) = keep_away(&knob, &base(&knob, now), away_from, home, why) {
+        if let Some(target) = away.target(&knob, original(&knob).unwrap_or(now), || why.to_owned()) {
             targets.insert(knob, target);
         }
     }
 
+    let originals_of_lines: BTreeMap<u32, &str> = originals
+        .iter()
+        .filter_map(|(path, original)| Some((knob::irq_of(path)?, original.text.as_str())))
+        .collect();
+    let owners: BTreeMap<u32, &Partition> =
+        partitions.iter().rev().flat_map(|owner| owner.irqs.iter().map(move |irq| (*irq, owner))).collect();
     for irq in &facts.irqs {
         let knob = knob::irq_affinity(irq.number);
-        let owner = partitions.iter().find(|partition| partition.irqs.contains(&irq.number));
-        let target = match owner {
+        let target = match owners.get(&irq.number) {
             Some(owner) => Some(Target::exactly(
                 owner.cpus.to_string(),
                 format!("IRQ {} belongs to {}", irq.label(), owner.name),
             )),
-            None => keep_away(
-                &knob,
-                &base(&knob, &irq.affinity_text),
-                &no_irqs,
-                &irq_home,
-                &format!("IRQ {} stays on system CPUs", irq.label()),
-            ),
+            None => {
+                let text = originals_of_lines.get(&irq.number).copied().unwrap_or(&irq.affinity_text);
+                irqs.target(&knob, text, || format!("IRQ {} stays on system CPUs", irq.label()))
+            }
         };
         if let Some(target) = target {
             targets.insert(knob, target);
@@ -103,51 +138,88 @@ pub fn targets(
     }
 
     let machine_checks = knob::machine_check_interval();
-    if !shielded(Aspect::MachineChecks).is_empty() && facts.setting(&machine_checks).is_some() {
+    if !wanting(partitions, Aspect::MachineChecks).is_empty() && facts.setting(&machine_checks).is_some() {
         let why = "no timer polls for corrected machine checks (one value for all CPUs)";
         targets.insert(machine_checks, Target::exactly("0", why));
     }
 
     let migration = knob::timer_migration();
-    if shielded(Aspect::Timers).intersects(&facts.cpus.nohz_full) && facts.setting(&migration).is_some() {
+    if wanting(partitions, Aspect::Timers).intersects(&facts.cpus.nohz_full)
+        && facts.setting(&migration).is_some()
+    {
         let why = "a nohz_full CPU's timers expire on it, not on a system CPU (one value for all CPUs)";
         targets.insert(migration, Target::exactly("0", why));
     }
-
-    for cpu in all.iter() {
-        let settings = [
-            (
-                Aspect::DlServer,
-                knob::deadline_server_runtime("fair", cpu),
-                "0",
-                "no time is taken from real-time tasks for fair ones",
-            ),
-            (
-                Aspect::DlServer,
-                knob::deadline_server_runtime("ext", cpu),
-                "0",
-                "no time is taken from real-time tasks for sched_ext ones",
-            ),
-            (Aspect::Governor, knob::frequency_governor(cpu), "performance", "the clock does not slow down"),
-            (Aspect::IdleStates, knob::resume_latency(cpu), "n/a", "no idle state that takes time to leave"),
-        ];
-        for (aspect, knob, wanted, why) in settings {
-            if shielded(aspect).contains(cpu) && facts.setting(&knob).is_some() {
-                targets.insert(knob, Target::exactly(wanted, format!("CPU {cpu}: {why}")));
-            }
-        }
-    }
+    of_each_cpu(facts, partitions, &mut targets);
     targets
 }
 
-/// `None` where the original names no shielded CPU: then it is nobody's business of ours.
-fn keep_away(knob: &Knob, original: &str, shielded: &CpuSet, system: &CpuSet, why: &str) -> Option<Target> {
-    let cpus = knob.cpus(original).ok()?;
-    if !cpus.intersects(shielded) {
-        return None;
+/// The CPUs of the partitions that want this step of the plan.
+fn wanting(partitions: &[Partition], aspect: Aspect) -> CpuSet {
+    let wanting = partitions.iter().filter(|partition| !partition.without.contains(&aspect));
+    wanting.flat_map(|partition| partition.shielded().iter().collect::<Vec<_>>()).collect()
+}
+
+/// The settings that every shielded CPU has for itself.
+fn of_each_cpu(facts: &Facts, partitions: &[Partition], targets: &mut BTreeMap<Knob, Target>) {
+    let no_server = "no time is taken from real-time tasks for fair ones";
+    let no_ext_server = "no time is taken from real-time tasks for sched_ext ones";
+    for cpu in wanting(partitions, Aspect::DlServer).iter() {
+        exactly(facts, targets, cpu, knob::deadline_server_runtime("fair", cpu), "0", no_server);
+        exactly(facts, targets, cpu, knob::deadline_server_runtime("ext", cpu), "0", no_ext_server);
     }
-    let rest = cpus.difference(shielded);
-    // A line bound to shielded CPUs alone goes to the whole system partition.
-    let rest = if rest.intersects(system) { rest } else { system.clone() };
-    Some(Target { wanted: knob.spell(&rest), away_from: Some(shielded.clone()), why: why.to_owned() })
+    for cpu in wanting(partitions, Aspect::Governor).iter() {
+        let knob = knob::frequency_governor(cpu);
+        exactly(facts, targets, cpu, knob, "performance", "the clock does not slow down");
+    }
+    for cpu in wanting(partitions, Aspect::IdleStates).iter() {
+        let knob = knob::resume_latency(cpu);
+        exactly(facts, targets, cpu, knob, "n/a", "no idle state that takes time to leave");
+    }
+}
+
+fn exactly(
+    facts: &Facts,
+    targets: &mut BTreeMap<Knob, Target>,
+    cpu: Cpu,
+    knob: Knob,
+    wanted: &str,
+    why: &str,
+) {
+    if facts.setting(&knob).is_some() {
+        targets.insert(knob, Target::exactly(wanted, format!("CPU {cpu}: {why}")));
+    }
+}
+
+/// Keeps settings of one shape away from `cpus`. Many IRQ lines have the same text, and a set of 512 CPUs
+/// takes a while to parse: what was found for a text is kept.
+struct Away<'a> {
+    cpus: Arc<CpuSet>,
+    /// Where a setting goes that names no CPU but `cpus`.
+    home: &'a CpuSet,
+    /// By original text: the text to write; `None` where the original names none of `cpus`.
+    known: HashMap<String, Option<String>>,
+}
+
+impl<'a> Away<'a> {
+    fn new(cpus: CpuSet, home: &'a CpuSet) -> Self {
+        Self { cpus: Arc::new(cpus), home, known: HashMap::new() }
+    }
+
+    /// `None` where the original names no shielded CPU: then the setting stays as it is.
+    fn target(&mut self, knob: &Knob, original: &str, why: impl FnOnce() -> String) -> Option<Target> {
+        if !self.known.contains_key(original) {
+            let wanted = self.wanted(knob, original);
+            self.known.insert(original.to_owned(), wanted);
+        }
+        let wanted = self.known.get(original)?.clone()?;
+        Some(Target { wanted, away_from: Some(Arc::clone(&self.cpus)), why: why() })
+    }
+
+    fn wanted(&self, knob: &Knob, original: &str) -> Option<String> {
+        let cpus = knob.cpus(original).ok().filter(|cpus| cpus.intersects(&self.cpus))?;
+        let rest = cpus.difference(&self.cpus);
+        // A line bound to shielded CPUs alone goes to the whole system partition.
+        Some(knob.spell(if rest.intersects(self.home) { &rest } else { self.home }))
+    }
 }

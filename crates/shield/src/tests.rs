@@ -1,13 +1,16 @@
 //! The deciding half of this crate, against machines made of plain values.
 
+use crate::declare::{self, Declaration};
 use crate::partition::{Aspect, Original, Partition, Refusal, Smt, State, Tick, shielded};
 use crate::plan::{Action, Base, IfRefused, plan};
-use crate::request::{Wish, create, destroy, remove_task, resize};
+use crate::request::{Caller, Members, Request, Spec, System};
+use crate::rules::{Wish, check_machine, create, destroy, remove_task, resize};
 use crate::target::targets;
 use asmp_host::cgroup::Hierarchy;
 use asmp_host::facts::Cpus;
 use asmp_host::irq::Irq;
 use asmp_host::task::{Placed, Task, TaskId};
+use asmp_host::tracefs::timerlat;
 use asmp_host::{CpuSet, Facts, knob};
 use std::collections::BTreeMap;
 
@@ -59,19 +62,14 @@ fn machine() -> Facts {
 }
 
 fn wish(name: &str, cpus: &str) -> Wish {
-    Wish {
-        name: name.into(),
-        cpus: cpus.parse().unwrap(),
-        irqs: vec![],
-        irq_priority: None,
-        tick: Tick::Off,
-        smt: Smt::Idle,
-        without: Vec::new(),
-        strict: false,
-        created_s: 0,
-        created_by: "test".into(),
-        owner: None,
-    }
+    let caller = Caller { uid: 0, user: "somebody".into(), command: "test".into(), time_s: 0 };
+    Wish::new(name, &Spec::of(cpus.parse().unwrap()), &caller, None)
+}
+
+fn wish_with(name: &str, cpus: &str, edit: impl FnOnce(&mut Spec)) -> Wish {
+    let mut wish = wish(name, cpus);
+    edit(&mut wish.spec);
+    wish
 }
 
 fn with(facts: &Facts, partitions: &[(&str, &str)]) -> State {
@@ -86,9 +84,8 @@ fn every_unfit_machine_is_refused_for_its_own_reason() {
     let refused = |change: fn(&mut Facts)| {
         let mut facts = machine();
         change(&mut facts);
-        create(&facts, &State::default(), &wish("a", "3")).unwrap_err()
+        check_machine(&facts).unwrap_err()
     };
-    assert_eq!(refused(|facts| facts.root = false), Refusal::NotRoot);
     assert_eq!(refused(|facts| facts.cgroups.mount = None), Refusal::NoCgroupV2);
     assert_eq!(refused(|facts| facts.cgroups.controllers.clear()), Refusal::NoCpuset);
     assert!(matches!(
@@ -108,7 +105,7 @@ fn every_unfit_machine_is_refused_for_its_own_reason() {
 fn a_backported_partition_counts_more_than_the_version() {
     let mut facts = machine();
     facts.release = "5.14.0-500.el9".into();
-    assert!(create(&facts, &State::default(), &wish("a", "3")).is_ok());
+    assert!(check_machine(&facts).is_ok());
 }
 
 #[test]
@@ -127,10 +124,10 @@ fn every_unfit_wish_is_refused_for_its_own_reason() {
     assert!(matches!(refused(wish("..", "2")), Refusal::BadName { .. }));
     assert!(matches!(refused(wish("a", "2")), Refusal::NameTaken { .. }));
     let irqs = vec!["eth1".to_owned()];
-    assert!(matches!(refused(Wish { irqs, ..wish("b", "2") }), Refusal::UnknownIrq { .. }));
-    let tick = Tick::RequireOff;
-    assert!(matches!(refused(Wish { tick, ..wish("b", "0") }), Refusal::TickNotCandidate { .. }));
-    assert!(matches!(destroy(&facts, &state, "b").unwrap_err(), Refusal::NoPartition { .. }));
+    assert!(matches!(refused(wish_with("b", "2", |spec| spec.irqs = irqs)), Refusal::UnknownIrq { .. }));
+    let required = wish_with("b", "0", |spec| spec.tick = Tick::RequireOff);
+    assert!(matches!(refused(required), Refusal::TickNotCandidate { .. }));
+    assert!(matches!(destroy(&state, "b").unwrap_err(), Refusal::NoPartition { .. }));
     assert!(matches!(
         resize(&facts, &state, "a", &"0-3".parse().unwrap()).unwrap_err(),
         Refusal::LastCpu { .. }
@@ -154,7 +151,7 @@ fn smt_siblings_go_out_of_use_with_their_core() {
     let made = |state: &State, wish: &Wish| create(&facts, state, wish);
     let idle = made(&State::default(), &wish("a", "3")).unwrap();
     assert_eq!((idle[0].cpus.to_string(), idle[0].idle_cpus.to_string()), ("3".into(), "2".into()));
-    let shared = Wish { smt: Smt::Share, ..wish("a", "3") };
+    let shared = wish_with("a", "3", |spec| spec.smt = Smt::Share);
     assert!(made(&State::default(), &shared).unwrap()[0].idle_cpus.is_empty());
     let state = State { partitions: made(&State::default(), &shared).unwrap(), ..State::default() };
     assert!(matches!(made(&state, &wish("b", "2")), Err(Refusal::Sibling { .. })));
@@ -169,11 +166,11 @@ fn settings_are_a_function_of_originals_and_partitions_only() {
     let other_order = with(&facts, &[("b", "2"), ("a", "3")]);
     let none = BTreeMap::new();
     assert_eq!(
-        targets(&facts, &both.partitions, None, &none),
-        targets(&facts, &other_order.partitions, None, &none)
+        targets(&facts, &both.partitions, &System::default(), &none),
+        targets(&facts, &other_order.partitions, &System::default(), &none)
     );
 
-    let all = targets(&facts, &both.partitions, None, &none);
+    let all = targets(&facts, &both.partitions, &System::default(), &none);
     let wanted = |knob| all.get(&knob).map(|target| target.wanted.as_str());
     assert_eq!(wanted(knob::irq_affinity(24)), Some("0-1"));
     assert_eq!(
@@ -184,14 +181,14 @@ fn settings_are_a_function_of_originals_and_partitions_only() {
     assert_eq!(wanted(knob::irq_affinity(26)), None, "a line that is elsewhere is nobody's business");
     assert_eq!(wanted(knob::watchdog_cpus()), None);
     assert_eq!(wanted(knob::default_irq_affinity()), Some("3"));
-    assert!(targets(&facts, &[], None, &none).is_empty());
+    assert!(targets(&facts, &[], &System::default(), &none).is_empty());
 }
 
 #[test]
 fn an_irq_stays_away_wherever_others_move_it_within_the_system() {
     let facts = machine();
     let state = with(&facts, &[("a", "3")]);
-    let all = targets(&facts, &state.partitions, None, &BTreeMap::new());
+    let all = targets(&facts, &state.partitions, &System::default(), &BTreeMap::new());
     let knob = knob::irq_affinity(24);
     assert!(all[&knob].is_met_by(&knob, "1"));
     assert!(!all[&knob].is_met_by(&knob, "1,3"));
@@ -206,7 +203,7 @@ fn destroying_the_last_partition_plans_every_original_byte_and_the_groups_in_rev
     let original = Original { shape: knob.shape, text: "0,1-3".into() };
     state.originals.insert(knob.path.clone(), original);
     facts.irqs[0].affinity_text = "0-2".into();
-    let steps = plan(&facts, &base, &state, vec![], None).steps;
+    let steps = plan(&facts, &base, &state, vec![], System::default()).steps;
     assert!(steps.iter().any(
         |step| matches!(&step.action, Action::Set { knob: set, to, .. } if *set == knob && to == "0,1-3")
     ));
@@ -225,8 +222,8 @@ fn a_line_asked_for_by_name_must_come_and_others_may_refuse_to_go() {
     let facts = machine();
     let base = Base::of(&facts).unwrap();
     let irqs = vec!["24".to_owned()];
-    let after = create(&facts, &State::default(), &Wish { irqs, ..wish("a", "3") }).unwrap();
-    let plan = plan(&facts, &base, &State::default(), after, None);
+    let after = create(&facts, &State::default(), &wish_with("a", "3", |spec| spec.irqs = irqs)).unwrap();
+    let plan = plan(&facts, &base, &State::default(), after, System::default());
     let of = |irq: u32| {
         let knob = knob::irq_affinity(irq);
         plan.steps
@@ -246,7 +243,7 @@ fn cpus_are_given_up_before_others_take_them() {
     let mut after: Vec<Partition> = state.partitions.clone();
     after[0].cpus = set("2");
     after[1].cpus = set("1,3");
-    let plan = plan(&facts, &base, &state, after, None);
+    let plan = plan(&facts, &base, &state, after, System::default());
     let writes: Vec<(String, String)> = plan
         .steps
         .iter()
@@ -267,16 +264,16 @@ fn what_this_boot_cannot_do_is_said_with_its_cure() {
     facts.cpus.nohz_full = CpuSet::new();
     let base = Base::of(&facts).unwrap();
     let after = create(&facts, &State::default(), &wish("a", "3")).unwrap();
-    let cannot = plan(&facts, &base, &State::default(), after, None).cannot;
+    let cannot = plan(&facts, &base, &State::default(), after, System::default()).cannot;
     assert!(cannot.iter().any(|cannot| cannot.cure.contains("nohz_full=3")), "{cannot:?}");
 }
 
 #[test]
 fn timers_are_kept_at_home_where_the_kernel_would_move_them() {
     let wanted = |facts: &Facts, without: &[Aspect]| {
-        let wish = Wish { without: without.to_vec(), ..wish("a", "3") };
+        let wish = wish_with("a", "3", |spec| spec.without = without.to_vec());
         let after = create(facts, &State::default(), &wish).unwrap();
-        let targets = targets(facts, &after, None, &BTreeMap::new());
+        let targets = targets(facts, &after, &System::default(), &BTreeMap::new());
         targets.get(&knob::timer_migration()).map(|target| target.wanted.clone())
     };
     let mut facts = machine();
@@ -310,14 +307,74 @@ fn a_thread_that_leaves_goes_to_where_its_process_came_from() {
         group: "/asmp/a/rt".into(),
         zombie: false,
     };
-    remove_task(&facts, &mut state, "a", &thread, true).unwrap();
+    remove_task(&mut state, "a", &thread, true).unwrap();
     let home = |tid| {
         let found = state.partitions[0].tasks.iter().find(|placed| placed.task == id(tid));
         found.map(|placed| placed.from.display().to_string())
     };
     assert_eq!(home(77).as_deref(), Some("/user.slice"));
     let stranger = Task { id: id(78), process: 78, ..thread };
-    remove_task(&facts, &mut state, "a", &stranger, true).unwrap();
+    remove_task(&mut state, "a", &stranger, true).unwrap();
     let root = state.partitions[0].tasks.iter().find(|placed| placed.task == id(78)).unwrap();
     assert_eq!(root.from, std::path::Path::new("/"), "born inside, nobody knows from whom");
+}
+
+#[test]
+fn every_request_crosses_a_socket_unchanged() {
+    let spec = || Spec { tick: Tick::RequireOff, ..Spec::of("last:2".parse().unwrap()) };
+    let name = || "motion".to_owned();
+    let members = Members { pids: vec![7], tids: vec![8], irqs: vec!["eth0".into()] };
+    let owner = Some(TaskId { tid: 7, start_ticks: 9 });
+    let task = declare::DeclaredTask {
+        command: Some("jackd".into()),
+        unit: None,
+        policy: Some("fifo:80".parse().unwrap()),
+    };
+    let declared = declare::Declared {
+        name: name(),
+        cpus: "all-but 0".parse().unwrap(),
+        irqs: vec![declare::IrqName::Number(24), declare::IrqName::Name("eth1".into())],
+        irq_priority: Some(90),
+        tick: Tick::Keep,
+        smt: Smt::Share,
+        strict: true,
+        without: vec![Aspect::Timers],
+        tasks: vec![task],
+    };
+    let requests = [
+        Request::Create { name: name(), spec: spec() },
+        Request::Run { name: name(), spec: spec(), owner },
+        Request::Exec { name: name(), pid: 7, command: "app".into() },
+        Request::Destroy { name: None, demote: true },
+        Request::Resize { name: name(), cpus: "0xc".parse().unwrap() },
+        Request::Add { name: name(), members: members.clone() },
+        Request::Remove { name: name(), members: members.clone(), demote: false },
+        Request::Move { from: name(), to: "audio".into(), members },
+        Request::Apply { declaration: Declaration { partitions: vec![declared] } },
+        Request::Repair { name: Some(name()) },
+        Request::Restore {},
+        Request::System(System {
+            irq_home: Some(set("0-1")),
+            timerlat: Some(timerlat::Settings {
+                handler: timerlat::Handler::User,
+                period_us: 1000,
+                cpus: set("3"),
+            }),
+        }),
+    ];
+    for request in requests {
+        let text = serde_json::to_string(&request).unwrap();
+        let back: Request = serde_json::from_str(&text).unwrap();
+        assert_eq!(back, request, "{text}");
+        let more = text.replacen('{', "{\"surprise\":1,", 1);
+        let read = serde_json::from_str::<Request>(&more);
+        assert!(read.is_err(), "an unknown field is refused: {more}");
+    }
+}
+
+#[test]
+fn only_root_passes_an_edge_for_root() {
+    let caller = |uid| Caller::now(uid, "somebody", "asmp create");
+    assert!(caller(0).must_be_root().is_ok());
+    assert_eq!(caller(1000).must_be_root(), Err(Refusal::NotRoot));
 }

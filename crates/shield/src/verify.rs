@@ -5,11 +5,12 @@
 
 use crate::partition::{Partition, State, Tick, shielded};
 use crate::plan::Base;
-use crate::target::targets;
+use crate::target::{Lines, Target, reading, targets};
+use asmp_host::irq::Irq;
 use asmp_host::task::{self, Task};
-use asmp_host::{Cpu, CpuSet, Facts, Kernel, Result, cgroup, irq, knob};
+use asmp_host::{Cpu, CpuSet, Facts, Kernel, Knob, Result, cgroup, irq, knob};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Version of the layout of [`Status`] in JSON.
@@ -102,10 +103,12 @@ pub fn verify(
 ) -> Result<Status> {
     let all = shielded(&state.partitions);
     let tasks = if state.partitions.is_empty() { Vec::new() } else { task::read_all(kernel)? };
+    let lines = Lines::of(facts);
+    let unmet = unmet(facts, state, &lines);
     let partitions = state
         .partitions
         .iter()
-        .map(|partition| verify_one(kernel, facts, base, state, partition, &tasks))
+        .map(|partition| verify_one(kernel, facts, base, state, partition, &tasks, &unmet))
         .collect();
     let isolated = facts.cgroups.isolated.clone().unwrap_or_default();
     Ok(Status {
@@ -126,6 +129,7 @@ fn verify_one(
     state: &State,
     partition: &Partition,
     tasks: &[Task],
+    unmet: &[Unmet],
 ) -> PartitionStatus {
     let groups = base.groups(&partition.name);
     let mut violations = Vec::new();
@@ -142,7 +146,7 @@ fn verify_one(
             format!("bring it up, or `asmp resize {} --cpus …` without it", partition.name),
         ));
     }
-    settings(kernel, facts, state, partition, &mut violations, &mut stays);
+    settings(kernel, state, partition, unmet, &mut violations, &mut stays);
     intruders(partition, base, tasks, &mut violations, &mut stays);
     let owner_alive = partition.owner.map(|owner| task::identify(kernel, owner.tid) == Some(owner));
     if owner_alive == Some(false) {
@@ -190,31 +194,63 @@ fn isolation(kernel: &dyn Kernel, group: &Path, cpus: &CpuSet, violations: &mut 
     says
 }
 
-/// Settings that are not what they must be.
+/// A setting that does not meet its target.
+struct Unmet<'a> {
+    knob: Knob,
+    target: Target,
+    now: &'a str,
+    /// The line whose affinity it is.
+    irq: Option<&'a Irq>,
+    /// The one CPU that it is a setting of.
+    cpu: Option<Cpu>,
+}
+
+/// Every setting of the machine that does not meet its target, found once for all partitions.
+fn unmet<'a>(facts: &'a Facts, state: &State, lines: &Lines<'a>) -> Vec<Unmet<'a>> {
+    let targets = targets(facts, &state.partitions, &state.system(), &state.originals);
+    let mut unmet: Vec<Unmet> = targets
+        .into_iter()
+        .filter_map(|(knob, target)| {
+            let now = reading(facts, lines, &knob).unwrap_or_default();
+            if target.is_met(lines, &knob, now) {
+                return None;
+            }
+            let irq = lines.steered_by(&knob);
+            Some(Unmet { knob, target, now, irq, cpu: None })
+        })
+        .collect();
+    if !unmet.is_empty() {
+        let of_cpus: BTreeMap<Knob, Cpu> = facts
+            .cpus
+            .online
+            .iter()
+            .flat_map(|cpu| knob::of_cpu(cpu).into_iter().map(move |k| (k, cpu)))
+            .collect();
+        unmet.iter_mut().for_each(|unmet| unmet.cpu = of_cpus.get(&unmet.knob).copied());
+    }
+    unmet
+}
+
+/// Settings of this partition that are not what they must be.
 fn settings(
     kernel: &dyn Kernel,
-    facts: &Facts,
     state: &State,
     partition: &Partition,
+    unmet: &[Unmet],
     violations: &mut Vec<Finding>,
     stays: &mut Vec<Finding>,
 ) {
     let shielded = partition.shielded();
-    let irq_of: BTreeMap<_, _> = facts.irqs.iter().map(|irq| (knob::irq_affinity(irq.number), irq)).collect();
-    let of_others: BTreeSet<_> =
-        facts.cpus.online.difference(&shielded).iter().flat_map(|cpu: Cpu| knob::of_cpu(cpu)).collect();
-    for (knob, target) in targets(facts, &state.partitions, state.irq_home.as_ref(), &state.originals) {
-        let irq = irq_of.get(&knob);
-        let now = match irq {
-            Some(irq) => irq.affinity_text.as_str(),
-            None => facts.setting(&knob).unwrap_or_default(),
-        };
-        if of_others.contains(&knob) || target.is_met_by(&knob, now) {
+    for Unmet { knob, target, now, irq, cpu } in unmet {
+        if cpu.is_some_and(|cpu| !shielded.contains(cpu)) {
             continue;
         }
         // A setting of CPUs concerns this partition only where it names its CPUs.
-        let named = knob.cpus(now).ok();
-        if target.away_from.is_some() && named.is_some_and(|named| !named.intersects(&shielded)) {
+        let elsewhere = || match irq {
+            Some(irq) => !irq.affinity.intersects(&shielded),
+            None => knob.cpus(now).is_ok_and(|named| !named.intersects(&shielded)),
+        };
+        if target.away_from.is_some() && elsewhere() {
             continue;
         }
         if irq.is_some_and(|irq| target.away_from.is_none() && !partition.irqs.contains(&irq.number)) {

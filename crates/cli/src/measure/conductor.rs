@@ -1,43 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How `measure` uses the shield: what a run needs is set, and taken back whatever happens.
 
-use crate::args::Shape;
-use crate::change::{adopt_kernel_threads, prove_ticks, wish};
+use crate::change::{caller, changer};
 use crate::exit::{USAGE, failure};
 use anyhow::Result;
-use asmp_host::tracefs::timerlat;
 use asmp_host::{Cpu, CpuSet, CpuSpec, Facts, task};
 use asmp_measure::experiment::{Arrangement, Conductor, ConductorError, Place};
-use asmp_shield::plan::Base;
 use asmp_shield::{
-    Action, Aspect, ChangeError, Partition, Plan, Refusal, Shield, Smt, State, SystemIrqs, Terms, Tick,
-    request,
+    Action, Caller, ChangeError, Members, Plan, Refusal, Request, Shield, Spec, Step, System, Tick,
 };
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 
 /// The conductor that changes this machine through the shield. Its errors are [`ChangeError`]s.
 pub struct ByShield<'a> {
-    shield: &'a Shield<'a>,
+    shield: &'a Shield,
+    caller: Caller,
     /// Of the partition that is made for a run.
     name: String,
-    /// Something may have to be taken back by the shield.
-    entered: Cell<bool>,
-    /// Until the shield journals the settings of timerlat, they are held here.
-    timerlat: RefCell<Option<timerlat::Borrowed<'a>>>,
+    /// What `leave` takes back.
+    made_partition: Cell<bool>,
+    set_system: Cell<bool>,
 }
 
 /// The one CPU that the words mean. Refuses a machine or a caller that can make no partition.
 pub fn one_cpu(shield: &Shield, spec: &CpuSpec) -> Result<Cpu> {
+    changer(shield.kernel())?;
     let facts = Facts::read(shield.kernel())?;
-    request::check_machine(&facts)?;
+    asmp_shield::check_machine(&facts)?;
     let cpus = spec.resolve(&facts.cpus.online);
     let unknown = cpus.difference(&facts.cpus.possible);
     if !unknown.is_empty() {
-        return Err(Refusal::UnknownCpus { cpus: unknown, possible: facts.cpus.possible.clone() }.into());
+        let possible = facts.cpus.possible.clone();
+        return Err(Refusal::UnknownCpus { cpus: unknown, possible }.into());
     }
     let offline = cpus.difference(&facts.cpus.online);
     if !offline.is_empty() {
-        return Err(Refusal::OfflineCpus { cpus: offline, online: facts.cpus.online.clone() }.into());
+        let online = facts.cpus.online.clone();
+        return Err(Refusal::OfflineCpus { cpus: offline, online }.into());
     }
     match (cpus.len(), cpus.first()) {
         (1, Some(cpu)) => Ok(cpu),
@@ -46,93 +45,95 @@ pub fn one_cpu(shield: &Shield, spec: &CpuSpec) -> Result<Cpu> {
 }
 
 impl<'a> ByShield<'a> {
-    pub fn new(shield: &'a Shield<'a>) -> Self {
+    pub fn new(shield: &'a Shield) -> Self {
         Self {
             shield,
+            caller: caller(shield.kernel()),
             name: format!("measure-{}", std::process::id()),
-            entered: Cell::new(false),
-            timerlat: RefCell::new(None),
+            made_partition: Cell::new(false),
+            set_system: Cell::new(false),
         }
     }
 
-    fn place(&self, place: &Place) -> Result<Vec<String>, ConductorError> {
-        let kernel = self.shield.kernel();
-        let outcome = match place {
-            Place::Unchanged => return Ok(Vec::new()),
-            Place::IrqsKeptTo { cpus } => {
-                let terms = Terms { irqs: SystemIrqs::KeepTo(cpus), ..Terms::default() };
-                self.shield.change(|_, state| Ok(state.partitions.clone()), terms)?
-            }
-            Place::Partition { cpu, tick_off, prove_tick_off, without } => {
-                let owner = task::identify(kernel, std::process::id() as i32);
-                let shape = shape(*cpu, *tick_off, without)?;
-                let decide = |facts: &Facts, state: &mut State| {
-                    let mut after = request::create(facts, state, &wish(&self.name, &shape, owner))?;
-                    adopt_kernel_threads(kernel, facts, state, &mut after);
-                    Ok(after)
-                };
-                let proof =
-                    |facts: &Facts, base: &Base, after: &[Partition]| prove_ticks(kernel, facts, base, after);
-                let proof: Option<asmp_shield::Proof> = prove_tick_off.then_some(&proof);
-                self.shield.change(decide, Terms { proof, ..Terms::default() })?
-            }
+    fn change(&self, request: &Request) -> Result<Plan, ConductorError> {
+        Ok(self.shield.change(request, &self.caller)?.plan)
+    }
+
+    fn partition(&self, place: &Place) -> Result<Option<Request>, ConductorError> {
+        let Place::Partition { cpu, tick_off, prove_tick_off, without } = place else {
+            return Ok(None);
         };
-        Ok(settings(&outcome.plan))
+        let spec = Spec {
+            // What is tried without a step of the plan may tick for it.
+            tick: match (tick_off, prove_tick_off) {
+                (true, true) => Tick::RequireOff,
+                (true, false) => Tick::Off,
+                (false, _) => Tick::Keep,
+            },
+            without: without.iter().map(|name| name.parse()).collect::<Result<_, _>>()?,
+            ..Spec::of(CpuSpec::List(CpuSet::from_iter([*cpu])))
+        };
+        let owner = task::identify(self.shield.kernel(), std::process::id() as i32);
+        Ok(Some(Request::Run { name: self.name.clone(), spec, owner }))
     }
 }
 
 impl Conductor for ByShield<'_> {
     fn check(&self, cpu: Cpu, places: &[Place]) -> Result<(), ConductorError> {
         let state = self.shield.state()?;
-        if let Some(owner) = state.partitions.iter().find(|partition| partition.shielded().contains(cpu)) {
+        let owner = state.partitions.iter().find(|owner| owner.shielded().contains(cpu));
+        if let Some(owner) = owner {
             let (cpus, owner) = (CpuSet::from_iter([cpu]), owner.name.clone());
             return Err(ChangeError::from(Refusal::TakenCpus { cpus, owner }).into());
         }
         for place in places {
-            if let Place::Partition { cpu, tick_off, without, .. } = place {
-                let shape = shape(*cpu, *tick_off, without)?;
-                self.shield.plan(
-                    |facts, state| request::create(facts, state, &wish("measure", &shape, None)),
-                    false,
-                )?;
+            if let Some(request) = self.partition(place)? {
+                self.shield.plan(&request, &self.caller)?;
             }
         }
         Ok(())
     }
 
     fn enter(&self, arrangement: &Arrangement) -> Result<Vec<String>, ConductorError> {
-        self.entered.set(arrangement.place != Place::Unchanged);
-        let settings = self.place(&arrangement.place)?;
-        if let Some(wanted) = &arrangement.timerlat {
-            let borrowed =
-                timerlat::Borrowed::set(self.shield.kernel(), wanted).map_err(ChangeError::from)?;
-            self.timerlat.replace(Some(borrowed));
+        let mut lines = Vec::new();
+        if let Some(request) = self.partition(&arrangement.place)? {
+            self.made_partition.set(true);
+            lines.extend(settings(&self.change(&request)?));
         }
-        Ok(settings)
+        let irq_home = match &arrangement.place {
+            Place::IrqsKeptTo { cpus } => Some(cpus.clone()),
+            Place::Unchanged | Place::Partition { .. } => None,
+        };
+        let system = System { irq_home, timerlat: arrangement.timerlat.clone() };
+        if system != System::default() {
+            self.set_system.set(true);
+            lines.extend(settings(&self.change(&Request::System(system))?));
+        }
+        Ok(lines)
     }
 
     fn admit(&self, tid: i32) -> Result<(), ConductorError> {
-        let decide = |facts: &Facts, state: &mut State| {
-            let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
-            let unknown = |_| Refusal::UnknownTask { tid };
-            let thread = task::read(self.shield.kernel(), tid).map_err(unknown)?;
-            request::add_task(facts, state, &self.name, &thread, true, Vec::new(), &base.in_tree())
-        };
-        self.shield.change(decide, Terms::default())?;
+        let members = Members { tids: vec![tid], ..Members::default() };
+        self.change(&Request::Add { name: self.name.clone(), members })?;
         Ok(())
     }
 
     fn leave(&self) -> Result<(), ConductorError> {
-        drop(self.timerlat.take());
-        let terms = Terms { demote: true, irqs: SystemIrqs::Anywhere, ..Terms::default() };
-        let without = |_: &Facts, state: &mut State| {
-            let others = state.partitions.iter().filter(|partition| partition.name != self.name);
-            Ok(others.cloned().collect())
+        // Both are tried, whatever becomes of the first.
+        let system = match self.set_system.replace(false) {
+            true => self.change(&Request::System(System::default())).map(drop),
+            false => Ok(()),
         };
-        if self.entered.replace(false) {
-            self.shield.change(without, terms)?;
+        if self.made_partition.replace(false) {
+            let name = Some(self.name.clone());
+            let destroy = Request::Destroy { name, demote: true };
+            match self.shield.change(&destroy, &self.caller) {
+                // It was never made, or somebody else destroyed it.
+                Err(ChangeError::Refused(Refusal::NoPartition { .. })) | Ok(_) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
-        Ok(())
+        system
     }
 }
 
@@ -144,23 +145,12 @@ pub fn failed(error: ConductorError) -> anyhow::Error {
     }
 }
 
-fn shape(cpu: Cpu, tick_off: bool, without: &[String]) -> Result<Shape, ConductorError> {
-    Ok(Shape {
-        cpus: CpuSpec::List(CpuSet::from_iter([cpu])),
-        irqs: Vec::new(),
-        irq_priority: None,
-        tick: if tick_off { Tick::RequireOff } else { Tick::Keep },
-        smt: Smt::Idle,
-        strict: false,
-        without: without.iter().map(|name| name.parse::<Aspect>()).collect::<Result<_, _>>()?,
-    })
-}
-
 /// What the shield has set, one line a setting.
 fn settings(plan: &Plan) -> Vec<String> {
-    let line = |step: &asmp_shield::Step| match &step.action {
+    let line = |step: &Step| match &step.action {
         Action::Set { knob, to, .. } => {
-            Some(format!("{}: {} -> {to}", knob.path.display(), step.old.as_deref().unwrap_or("?")))
+            let old = step.old.as_deref().unwrap_or("?");
+            Some(format!("{}: {old} -> {to}", knob.path.display()))
         }
         _ => None,
     };

@@ -4,7 +4,7 @@
 
 use super::conductor::{self, ByShield, one_cpu};
 use crate::args;
-use crate::change::now_s;
+use crate::change::caller;
 use crate::exit::{BAD_FILE, NO_TIMERLAT, PARTIAL, UNEXPECTED, USAGE, failure};
 use anyhow::{Context, Result};
 use asmp_host::clock;
@@ -89,7 +89,10 @@ fn prepare(shield: &Shield, args: &args::Series, measurement: Measurement) -> Re
         cpu,
         priority: args.priority,
         warm_up: args.warm_up,
-        dir: args.output.clone().unwrap_or_else(|| PathBuf::from(format!("measure-{}", now_s()))),
+        dir: args
+            .output
+            .clone()
+            .unwrap_or_else(|| PathBuf::from(format!("measure-{}", caller(shield.kernel()).time_s))),
         no_events,
         flooder: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe")),
         tool: format!("asmp {}", env!("CARGO_PKG_VERSION")),

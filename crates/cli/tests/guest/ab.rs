@@ -1,6 +1,7 @@
 //! A/B in one boot: the same busy loop on the same CPU under the same load, without and with a partition.
 //! And what a partition costs beside the bare kernel writes.
 
+use super::guests::{Boot, On};
 use super::lab::{Process, Test, allowed, asmp, binary, read, test, until};
 use asmp_rt::thread::RealTime;
 use serde_json::Value;
@@ -9,11 +10,12 @@ use std::time::{Duration, Instant};
 
 pub fn all() -> Vec<Test> {
     vec![
-        Test { name: SHIELD, lacks: no_candidates, test: shield_holds },
-        Test { name: "tick require-off is proven by counting", lacks: no_candidates, test: tick_is_proven },
-        Test { name: TIMERS, lacks: no_candidates, test: timers_stay },
+        test(SHIELD, shield_holds).lacks(no_candidates),
+        test("tick require-off is proven by counting", tick_is_proven).lacks(no_candidates),
+        test(TIMERS, timers_stay).on(On::OnePerSeries).booted(&[Boot::Bare]).lacks(no_candidates),
         test("the commands of a shell loop in a partition are its own", children_are_own),
-        Test { name: COST, lacks: no_comparison, test: cost },
+        // Under systemd the start of a service is part of it.
+        test(COST, cost).booted(&[Boot::Bare]).lacks(no_comparison),
     ]
 }
 
@@ -26,9 +28,6 @@ fn no_candidates() -> Option<&'static str> {
 }
 
 fn no_comparison() -> Option<&'static str> {
-    if std::fs::exists("/run/systemd/system").unwrap_or(false) {
-        return Some("under systemd the start of a service is part of it");
-    }
     std::env::var_os("ASMP_BARE_WRITES").is_none().then_some("the bare writer was not built")
 }
 

@@ -1,11 +1,12 @@
 //! Faults of time-sharing peers beside a real-time thread: `crates/rt/examples/containment`, a few of each kind. `make
 //! containment` does a thousand.
 
-use super::lab::{Called, Test, asmp, called, example, read};
+use super::guests::Boot;
+use super::lab::{Called, Test, asmp, called, example, read, test};
 use std::process::Command;
 
 pub fn all() -> Vec<Test> {
-    let contained = |name, test| Test { name, lacks: remote_timers, test };
+    let contained = |name, run: fn()| test(name, run).booted(&[Boot::Plain]).lacks(remote_timers);
     vec![
         contained(
             "contained: no period is missed and no datum is lost by 25 faults of peers",

@@ -1,6 +1,7 @@
 //! `asmp-rtf` as a device of CUSE: other people's programs read and write /dev/rtfN of a real kernel.
 
-use super::lab::{Process, Test, until};
+use super::guests::{Boot, On};
+use super::lab::{Process, Test, test, until};
 use asmp_rt::fifo::{Fifo, Options, Wake};
 use asmp_rt::ring::Overflow;
 use std::fs::{self, File};
@@ -12,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 pub fn all() -> Vec<Test> {
-    let device = |name, test| Test { name, lacks: no_cuse, test };
+    let device = |name, run: fn()| test(name, run).on(On::OnePerSeries).booted(&[Boot::Bare]).lacks(no_cuse);
     vec![
         device("device: cat reads what the real-time side puts, until the server ends", cat_reads),
         device("device: poll wakes, FIONREAD counts, O_NONBLOCK refuses", poll_and_count),

@@ -1,21 +1,23 @@
 //! Programs that enter a partition by themselves: `crates/rt/examples/in_partition.rs`, as a user would write it.
 
+use super::guests::On;
 use super::lab::{Called, Test, allowed, asmp, called, example, policy, read, test, until};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 pub fn all() -> Vec<Test> {
+    let enter = |name, run: fn()| test(name, run).on(On::OnePerSeries);
     vec![
-        test("enter: the thread alone runs on the partition's cpu under its policy", thread_alone),
-        test("enter: a whole process goes in and out as one that was added", whole_process),
-        test("enter: a deadline is admitted inside", deadline),
-        test("enter: a real-time thread inside is let out only by force and its process goes home", stays),
-        test("enter: a thread that ended leaves its process free to go home", ended),
-        test("enter: a command of run finds itself inside", run_inside),
-        test("enter: what cannot be entered is refused in words and nothing has moved", refusals),
-        test("enter: many at once are all recorded", many_at_once),
-        test("enter: killed at any moment leaves a state that asmp can read", killed),
+        enter("enter: the thread alone runs on the partition's cpu under its policy", thread_alone),
+        enter("enter: a whole process goes in and out as one that was added", whole_process),
+        enter("enter: a deadline is admitted inside", deadline),
+        enter("enter: a real-time thread inside is let out only by force and its process goes home", stays),
+        enter("enter: a thread that ended leaves its process free to go home", ended),
+        enter("enter: a command of run finds itself inside", run_inside),
+        enter("enter: what cannot be entered is refused in words and nothing has moved", refusals),
+        enter("enter: many at once are all recorded", many_at_once),
+        enter("enter: killed at any moment leaves a state that asmp can read", killed),
     ]
 }
 

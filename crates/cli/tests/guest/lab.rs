@@ -1,56 +1,102 @@
 //! What the guest tests share: the guest, the binary, the snapshot.
 
+use super::guests::{Boot, Guest, On, Tier};
 use libtest_mimic::{Failed, Trial};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// A test, and what this machine lacks for it (then it is reported as skipped, never as passed).
+/// A test, the guests it is for, and what a guest may lack for it.
 pub struct Test {
-    pub name: &'static str,
-    pub lacks: fn() -> Option<&'static str>,
-    pub test: fn(),
+    pub name: String,
+    on: On,
+    boots: &'static [Boot],
+    lacks: fn() -> Option<&'static str>,
+    test: Box<dyn Fn() + Send>,
 }
 
-/// A test that every guest can do.
-pub const fn test(name: &'static str, test: fn()) -> Test {
-    Test { name, lacks: || None, test }
-}
-
-/// Set by the lab's caller; nothing here runs without it.
-fn in_guest() -> bool {
-    std::env::var_os("ASMP_LAB_GUEST").is_some()
-}
-
-/// A trial that restores the machine before and compares it after; `wanted` as the filters say.
-pub fn trial(one: Test, wanted: bool) -> Trial {
-    let Test { name, lacks, test } = one;
-    if !in_guest() {
-        return Trial::test(name, || Ok(())).with_ignored_flag(true);
+/// A test that every guest booted with `nohz_full` can do, with and without systemd.
+pub fn test(name: &str, test: impl Fn() + Send + 'static) -> Test {
+    Test {
+        name: name.to_owned(),
+        on: On::All,
+        boots: &[Boot::Bare, Boot::Systemd],
+        lacks: || None,
+        test: Box::new(test),
     }
-    if let Some(reason) = lacks() {
-        if wanted {
-            println!("skipped: {name}: {reason}");
-        }
-        return Trial::test(name, || Ok(())).with_ignored_flag(true);
+}
+
+impl Test {
+    /// On these kernels only.
+    pub fn on(self, on: On) -> Self {
+        Self { on, ..self }
     }
-    Trial::test(name, move || {
-        asmp("restore").done();
-        let before = snapshot();
-        let started = Instant::now();
-        test();
-        let seconds = started.elapsed().as_secs();
-        if seconds >= 10 {
-            println!("({seconds} s)");
+
+    /// Booted in one of these ways only.
+    pub fn booted(self, boots: &'static [Boot]) -> Self {
+        Self { boots, ..self }
+    }
+
+    /// What this guest lacks for it, e.g. a device that an old QEMU does not have. Such a test is
+    /// reported as skipped, never as passed; in CI it fails.
+    pub fn lacks(self, lacks: fn() -> Option<&'static str>) -> Self {
+        Self { lacks, ..self }
+    }
+
+    pub fn runs_in(&self, guest: Guest, tier: Tier) -> bool {
+        self.on.runs_in(self.boots, guest, tier)
+    }
+
+    /// A trial that restores the machine before and compares it after.
+    pub fn trial(self) -> Trial {
+        let Self { name, lacks, test, .. } = self;
+        match lacks() {
+            Some(reason) if is_ci() => {
+                return Trial::test(name, move || Err(Failed::from(format!("CI must not skip: {reason}"))));
+            }
+            Some(reason) => {
+                println!("skipped: {name}: {reason}");
+                return Trial::test(name, || Ok(())).with_ignored_flag(true);
+            }
+            None => {}
         }
-        asmp("restore").done();
-        match differences(&before, &snapshot()) {
-            none if none.is_empty() => Ok(()),
-            some => Err(Failed::from(format!("the machine is not as it was:\n{}", some.join("\n")))),
-        }
-    })
+        Trial::test(name.clone(), move || {
+            asmp("restore").done();
+            let before = snapshot();
+            let started = Instant::now();
+            test();
+            asmp("restore").done();
+            let changed = differences(&before, &snapshot());
+            TIMES.lock().expect("no panic in between").push((started.elapsed(), name.clone()));
+            match changed {
+                none if none.is_empty() => Ok(()),
+                some => Err(Failed::from(format!("the machine is not as it was:\n{}", some.join("\n")))),
+            }
+        })
+    }
+}
+
+/// What each test took that came to its end.
+pub static TIMES: Mutex<Vec<(Duration, String)>> = Mutex::new(Vec::new());
+
+/// The guest this process runs in, as its caller says; none: an ordinary machine, where no such
+/// test may run.
+pub fn guest() -> Option<Guest> {
+    let name = std::env::var("ASMP_GUEST").ok()?;
+    Some(Guest::of(&name).unwrap_or_else(|| panic!("ASMP_GUEST={name} is no guest of the lab")))
+}
+
+pub fn tier() -> Tier {
+    let name = std::env::var("ASMP_TIER").unwrap_or_else(|_| "ci".into());
+    Tier::of(&name).unwrap_or_else(|| panic!("ASMP_TIER={name}: ci or nightly"))
+}
+
+/// Whether what is missing is a failure.
+fn is_ci() -> bool {
+    std::env::var_os("ASMP_CI").is_some_and(|value| !value.is_empty())
 }
 
 /// What a call of `asmp` gave.

@@ -1,6 +1,7 @@
 //! measure: runs tell what was measured and what was set, causes are found, and whatever ends a measurement
 //! leaves the machine as it was (every test here is compared with its snapshot).
 
+use super::guests::{Boot, On};
 use super::lab::{Process, Test, asmp, binary, policy, read, test, until};
 use serde_json::Value;
 use std::fs;
@@ -9,15 +10,17 @@ use std::path::Path;
 use std::process::Command;
 
 pub fn all() -> Vec<Test> {
-    let candidate = |name, test| Test { name, lacks: no_candidate, test };
+    let candidate = |name, run: fn()| test(name, run).lacks(no_candidate);
     vec![
         candidate("measure takes every kind and says what it set", every_kind),
         test("measure finds the task that keeps the cpu from the probe", planted_task),
         candidate("measure overhead finds nothing of the system in a partition without tick", overhead),
         test("measure ended by a signal keeps its samples and undoes the shield", interrupted),
-        test("measure killed outright is undone by restore", killed_outright),
+        test("measure killed outright is undone by restore", killed_outright)
+            .on(On::OnePerSeries)
+            .booted(&[Boot::Bare]),
         test("measure on a full disk keeps what was measured", full_disk),
-        test("measure refuses before anything is changed", refusals),
+        test("measure refuses before anything is changed", refusals).on(On::One),
         candidate("measure ab says which step it tried and leaves none behind", ab),
     ]
 }

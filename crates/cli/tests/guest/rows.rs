@@ -24,6 +24,7 @@ const fn row(
 
 const A3: &[&str] = &["create a --cpus 3"];
 const A3_B2: &[&str] = &["create a --cpus 3", "create b --cpus 2"];
+const A3_IRQ_B2: &[&str] = &["create a --cpus 3 --irq ttyS0", "create b --cpus 2"];
 const A23: &[&str] = &["create a --cpus 2-3"];
 
 pub const ROWS: &[Row] = &[
@@ -66,6 +67,10 @@ pub const ROWS: &[Row] = &[
     row("exec in no partition is refused", &[], "exec a -- true", 32, "", "f"),
     row("exec of a missing command leaves the partition", A3, "exec a -- /no/such", 127, "3", "7"),
     row("a task that does not exist is refused", A3, "add a --pid 4194303", 33, "3", "7"),
+    row("an irq moves to another partition", A3_IRQ_B2, "move a --to b --irq ttyS0", 0, "2-3", "3"),
+    row("an irq of no partition is not moved", A3_B2, "move a --to b --irq ttyS0", 35, "2-3", "3"),
+    row("a task of no partition is not moved", A3_B2, "move a --to b --pid 1", 35, "2-3", "3"),
+    row("a move to no partition is refused", A3, "move a --to b --pid 1", 32, "3", "7"),
     row("plan changes nothing", &[], "plan create a --cpus 3", 0, "", "f"),
     row("plan of a run changes nothing", &[], "plan run --cpus 3 -- true", 0, "", "f"),
     row("plan refuses what create refuses", A3, "plan create b --cpus 3", 22, "3", "7"),

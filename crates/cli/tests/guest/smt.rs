@@ -1,19 +1,18 @@
 //! Two hardware threads a core, and a kernel booted without any parameter of ours.
 
-use super::lab::{Test, asmp, isolated, read};
+use super::guests::Boot;
+use super::lab::{Test, asmp, isolated, read, test};
 
 pub fn all() -> Vec<Test> {
-    let smt = |name, test| Test { name, lacks: one_thread_a_core, test };
+    let smt = |name, run: fn()| test(name, run).booted(&[Boot::Smt]).lacks(one_thread_a_core);
     vec![
         smt("smt: the other thread of a core leaves the system with it", sibling_leaves),
         smt("smt: a core is not divided between partitions", core_is_not_divided),
         smt("smt: resize takes and returns whole cores", resize_by_cores),
         smt("smt: share lets the other thread work for the system", shared_core),
-        Test {
-            name: "smt: without a candidate the tick stays and the parameter is named",
-            lacks: candidates,
-            test: no_candidate,
-        },
+        test("smt: without a candidate the tick stays and the parameter is named", no_candidate)
+            .booted(&[Boot::Smt])
+            .lacks(candidates),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! measure spaces: one event handled in the kernel and in an address space of its own. What is checked is what
 //! holds of any machine: who was measured, every activation in its order, and that none is missing.
 
+use super::guests::{Boot, On};
 use super::lab::{Process, Test, allowed, asmp, binary, kernel_threads, policy, read, test, until};
 use super::measure::{fresh, stressors, traces};
 use asmp_measure::run::{Run, Source};
@@ -9,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 pub fn all() -> Vec<Test> {
-    let timerlat = |name, test| Test { name, lacks: no_timerlat, test };
+    let timerlat = |name, run: fn()| test(name, run).on(On::One).booted(&[Boot::Bare]).lacks(no_timerlat);
     vec![
         timerlat("measure spaces has each activation whole and in its order", each_activation),
         timerlat(
@@ -17,8 +18,13 @@ pub fn all() -> Vec<Test> {
             killed_outright,
         ),
         timerlat("measure spaces gives the kernel's thread the priority and the cpu of ours", kernel_thread),
-        test("measure spaces: the load FLOOD has a flooder on each cpu of the system", flooders),
-        Test { name: "measure spaces refuses a kernel without timerlat", lacks: has_timerlat, test: refused },
+        test("measure spaces: the load FLOOD has a flooder on each cpu of the system", flooders)
+            .on(On::RtAndNot)
+            .booted(&[Boot::Bare]),
+        test("measure spaces refuses a kernel without timerlat", refused)
+            .on(On::NotRt)
+            .booted(&[Boot::Bare])
+            .lacks(has_timerlat),
     ]
 }
 

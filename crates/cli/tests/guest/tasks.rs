@@ -1,5 +1,6 @@
 //! Who runs where: inheritance, single threads, policies, signals.
 
+use super::guests::On;
 use super::lab::{
     Process, Test, allowed, asmp, binary, kernel_threads, policy, read, spawn_asmp, test, until,
 };
@@ -19,11 +20,8 @@ pub fn all() -> Vec<Test> {
         test("restore lets a busy real-time task out as an ordinary one", restore_demotes),
         test("what run leaves behind is an ordinary task of the system", run_leftover),
         test("run passes signals on and returns 128 plus the signal", signals_pass),
-        Test {
-            name: "the irq thread gets its priority and gets its old one back",
-            lacks: || tty_thread().is_none().then_some("no threaded interrupts in this kernel"),
-            test: irq_priority,
-        },
+        // Others have no threaded interrupts.
+        test("the irq thread gets its priority and gets its old one back", irq_priority).on(On::Rt),
     ]
 }
 

@@ -1,7 +1,8 @@
 //! Interrupts of a real (emulated) PCI device as messages: QEMU's `edu`, which interrupts when its program tells it to,
 //! behind `uio_pci_generic`. The tests of `crates/rt` have a socket in the device's place.
 
-use super::lab::{Test, asmp, read, until};
+use super::guests::{Boot, On};
+use super::lab::{Test, asmp, read, test, until};
 use asmp_host::uio::PciCommand;
 use asmp_rt::thread::{Handler, Interrupt, InterruptError, Interrupts, Line, RealTime, Reply};
 use std::fs::{self, File};
@@ -12,7 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 pub fn all() -> Vec<Test> {
-    let uio = |name, test| Test { name, lacks: no_device, test };
+    let uio = |name, run: fn()| test(name, run).on(On::OnePerSeries).booted(&[Boot::Bare]).lacks(no_device);
     vec![
         uio("uio: each interrupt of a device is one message to its handler", one_each),
         uio("uio: before the reply nothing is delivered and after it all that came is one message", masked),

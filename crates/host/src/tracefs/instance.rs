@@ -50,17 +50,12 @@ impl<'a> Instance<'a> {
     /// root.
     fn make(kernel: &'a dyn Kernel, role: &str) -> Result<Self> {
         remove_stale(kernel);
-        let instance = Self::carrier(kernel, role, "")?;
+        let dir = Path::new(INSTANCES).join(name_of(kernel, role));
+        kernel.make_dir(&dir).map_err(Error::io(&dir, "make the trace instance"))?;
+        let instance = Self { kernel, dir };
         instance.write("tracing_on", "0")?;
         instance.write("trace_clock", "mono")?;
         Ok(instance)
-    }
-
-    /// An instance that records nothing; only its name matters.
-    pub(super) fn carrier(kernel: &'a dyn Kernel, role: &str, more: &str) -> Result<Self> {
-        let dir = Path::new(INSTANCES).join(name_of(kernel, role, more));
-        kernel.make_dir(&dir).map_err(Error::io(&dir, "make the trace instance"))?;
-        Ok(Self { kernel, dir })
     }
 
     fn write(&self, name: &str, text: &str) -> Result<()> {

@@ -30,39 +30,29 @@ use std::path::Path;
 const TRACING: &str = "/sys/kernel/tracing";
 const INSTANCES: &str = "/sys/kernel/tracing/instances";
 
-/// The name of an instance of this process: `asmp-ROLE-PID-START`, then `-` and `more`, if any.
-fn name_of(kernel: &dyn Kernel, role: &str, more: &str) -> String {
+/// The name of an instance of this process: `asmp-ROLE-PID-START`.
+fn name_of(kernel: &dyn Kernel, role: &str) -> String {
     let pid = std::process::id() as i32;
     // Without /proc the start is unknown; then the instance is taken for one of a dead process.
     let start_ticks = task::identify(kernel, pid).map_or(0, |id| id.start_ticks);
-    let separator = if more.is_empty() { "" } else { "-" };
-    format!("asmp-{role}-{pid}-{start_ticks}{separator}{more}")
+    format!("asmp-{role}-{pid}-{start_ticks}")
 }
 
-/// The process that an instance belongs to, and the rest of its name.
-fn owner_of(name: &str) -> Option<(TaskId, &str)> {
-    let mut words = name.strip_prefix("asmp-")?.splitn(4, '-').skip(1);
+/// The process that an instance belongs to.
+fn owner_of(name: &str) -> Option<TaskId> {
+    let mut words = name.strip_prefix("asmp-")?.splitn(3, '-').skip(1);
     let tid = words.next()?.parse().ok()?;
     let start_ticks = words.next()?.parse().ok()?;
-    Some((TaskId { tid, start_ticks }, words.next().unwrap_or("")))
+    Some(TaskId { tid, start_ticks })
 }
 
-/// Removes the instances of asmp processes that were killed, and restores the settings of timerlat
-/// that they had changed. Does nothing without tracefs.
+/// Removes the instances of asmp processes that were killed. Does nothing without tracefs.
 pub fn remove_stale(kernel: &dyn Kernel) {
-    let names = kernel.list(Path::new(INSTANCES)).unwrap_or_default();
-    let stale: Vec<(&str, &str)> = names
-        .iter()
-        .filter_map(|name| Some((name.as_str(), owner_of(name)?)))
-        .filter(|(_, (owner, _))| task::identify(kernel, owner.tid) != Some(*owner))
-        .map(|(name, (_, rest))| (name, rest))
-        .collect();
-    // Settings come last: a tracer that still runs would follow them.
-    for (name, _) in &stale {
-        instance::remove(kernel, &Path::new(INSTANCES).join(name));
-    }
-    for settings in stale.iter().filter_map(|(_, rest)| timerlat::Settings::of_instance(rest)) {
-        let _ = settings.write(kernel);
+    for name in kernel.list(Path::new(INSTANCES)).unwrap_or_default() {
+        let Some(owner) = owner_of(&name) else { continue };
+        if task::identify(kernel, owner.tid) != Some(owner) {
+            instance::remove(kernel, &Path::new(INSTANCES).join(name));
+        }
     }
 }
 
@@ -78,17 +68,15 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_names_its_owner_and_what_it_changed() {
+    fn an_instance_names_its_owner() {
         let owner = TaskId { tid: 77, start_ticks: 4242 };
-        assert_eq!(owner_of("asmp-events-77-4242"), Some((owner, "")));
-        let more = "1000-0_3-workload";
-        assert_eq!(owner_of(&format!("asmp-osnoise-77-4242-{more}")), Some((owner, more)));
+        assert_eq!(owner_of("asmp-events-77-4242"), Some(owner));
         for name in ["asmp-events", "asmp-77", "asmp-events-77", "lab-events-77-4242", "asmp-x-y-1"] {
             assert_eq!(owner_of(name), None, "{name}");
         }
         let (_root, linux) = machine(&[]);
-        let mine = name_of(&linux, "events", "");
-        assert_eq!(owner_of(&mine).unwrap().0.tid, std::process::id() as i32, "{mine}");
+        let mine = name_of(&linux, "events");
+        assert_eq!(owner_of(&mine).unwrap().tid, std::process::id() as i32, "{mine}");
     }
 
     /// Another process may have the number of one that was killed.
@@ -101,23 +89,5 @@ mod tests {
         }
         remove_stale(&linux);
         assert_eq!(instances(&linux), ["asmp-events-77-4242", "asmp-own", "lab1"]);
-    }
-
-    #[test]
-    fn what_a_killed_process_changed_of_timerlat_is_restored_from_the_name_of_its_instance() {
-        let osnoise = "sys/kernel/tracing/osnoise";
-        let (root, linux) = machine(&[
-            (&format!("{osnoise}/options"), "NO_OSNOISE_WORKLOAD\n"),
-            (&format!("{osnoise}/timerlat_period_us"), "2000\n"),
-            (&format!("{osnoise}/cpus"), "3\n"),
-        ]);
-        let name = "asmp-osnoise-78-1-1000-0_3-workload";
-        std::fs::create_dir_all(root.path().join(format!("sys/kernel/tracing/instances/{name}"))).unwrap();
-        remove_stale(&linux);
-        let text = |name: &str| std::fs::read_to_string(root.path().join(osnoise).join(name)).unwrap();
-        assert_eq!(instances(&linux), Vec::<String>::new());
-        assert!(text("options").starts_with("OSNOISE_WORKLOAD"), "{}", text("options"));
-        assert!(text("timerlat_period_us").starts_with("1000"));
-        assert!(text("cpus").starts_with("0-3"));
     }
 }

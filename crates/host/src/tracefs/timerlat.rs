@@ -3,19 +3,19 @@
 //! timer expires once a period, and a thread that waits for it says when it ran.
 //!
 //! Its settings hold for the whole machine. They are [`Knob`]s like all others, and
-//! [`Settings::wanted`] says which text each must have, for a shield that journals and restores
-//! them. Until the shield does, [`Borrowed`] holds them for one process.
+//! [`Settings::wanted`] says which text each must have. The shield sets, journals and restores them.
 
-use super::instance::Instance;
-use super::{TRACING, remove_stale};
+use super::TRACING;
 use crate::cpuset::{Cpu, CpuSet};
 use crate::kernel::Kernel;
 use crate::knob::{self, Knob};
 use crate::{Error, Result, task};
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// Which thread waits for timerlat's periods.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Handler {
     /// A thread of the kernel, `timerlat/N`, which handles the event in the kernel.
     Kernel,
@@ -52,7 +52,8 @@ pub fn kernel_thread(kernel: &dyn Kernel, cpu: Cpu) -> Option<i32> {
 }
 
 /// How timerlat works, on the whole machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Settings {
     pub handler: Handler,
     /// 100 to 1,000,000.
@@ -75,98 +76,15 @@ impl Settings {
             (knob::osnoise_cpus(), self.cpus.to_string()),
         ]
     }
-
-    /// As they are. Errors: `Io` where the kernel has no timerlat, `Content`.
-    pub fn read(kernel: &dyn Kernel) -> Result<Self> {
-        let options = knob::osnoise_options();
-        let period = knob::timerlat_period_us();
-        let text = period.read(kernel)?;
-        let period_us = text.trim().parse().map_err(|_| Error::Content {
-            path: period.path,
-            text,
-            expected: "a number of microseconds",
-        })?;
-        let handler = match options.holds(&options.read(kernel)?, knob::OSNOISE_WORKLOAD) {
-            true => Handler::Kernel,
-            false => Handler::User,
-        };
-        let cpus = knob::osnoise_cpus();
-        Ok(Self { handler, period_us, cpus: cpus.cpus(&cpus.read(kernel)?)? })
-    }
-
-    pub(super) fn write(&self, kernel: &dyn Kernel) -> Result<()> {
-        self.wanted().iter().try_for_each(|(knob, text)| knob.set(kernel, text))
-    }
-
-    /// As words of an instance's name, separated by `-`, which a list of CPUs may hold.
-    fn to_name(&self) -> String {
-        let workload = if self.handler == Handler::Kernel { "-workload" } else { "" };
-        format!("{}-{}{workload}", self.period_us, self.cpus.to_string().replace('-', "_"))
-    }
-
-    /// What the words of an instance's name say.
-    pub(super) fn of_instance(words: &str) -> Option<Self> {
-        let mut words = words.split('-');
-        let period_us = words.next()?.parse().ok()?;
-        let cpus = words.next()?.replace('_', "-").parse().ok()?;
-        let handler = if words.next().is_some() { Handler::Kernel } else { Handler::User };
-        Some(Self { handler, period_us, cpus })
-    }
-}
-
-/// Settings changed for this process, and restored when dropped. The name of a trace instance holds
-/// what [`remove_stale`] restores if the process is killed.
-pub struct Borrowed<'a> {
-    kernel: &'a dyn Kernel,
-    before: Settings,
-    _carrier: Instance<'a>,
-}
-
-impl<'a> Borrowed<'a> {
-    /// Errors: no timerlat, not root, or the kernel refuses a value; then all is as it was.
-    pub fn set(kernel: &'a dyn Kernel, wanted: &Settings) -> Result<Self> {
-        require(kernel)?;
-        remove_stale(kernel);
-        let before = Settings::read(kernel)?;
-        let carrier = Instance::carrier(kernel, "osnoise", &before.to_name())?;
-        let borrowed = Self { kernel, before, _carrier: carrier };
-        wanted.write(kernel)?;
-        Ok(borrowed)
-    }
-}
-
-impl Drop for Borrowed<'_> {
-    fn drop(&mut self) {
-        let _ = self.before.write(self.kernel);
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Linux, machine};
+    use crate::machine;
 
     fn settings(handler: Handler, cpus: &str) -> Settings {
         Settings { handler, period_us: 1000, cpus: cpus.parse().unwrap() }
-    }
-
-    fn with_timerlat() -> (tempfile::TempDir, Linux) {
-        machine(&[
-            ("sys/kernel/tracing/available_tracers", "timerlat osnoise nop\n"),
-            ("sys/kernel/tracing/instances/other/tracing_on", "1\n"),
-            ("sys/kernel/tracing/osnoise/options", "NO_OSNOISE_WORKLOAD\n"),
-            ("sys/kernel/tracing/osnoise/timerlat_period_us", "2000\n"),
-            ("sys/kernel/tracing/osnoise/cpus", "0-3\n"),
-        ])
-    }
-
-    #[test]
-    fn the_name_of_an_instance_holds_what_was_before() {
-        for (handler, cpus) in [(Handler::Kernel, "0-3"), (Handler::User, "1,4-7"), (Handler::Kernel, "")] {
-            let before = settings(handler, cpus);
-            assert_eq!(Settings::of_instance(&before.to_name()), Some(before), "{cpus}");
-        }
-        assert_eq!(Settings::of_instance(""), None);
     }
 
     #[test]
@@ -177,15 +95,12 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_read_and_a_kernel_without_timerlat_is_refused_in_its_own_words() {
-        let (_root, linux) = with_timerlat();
-        let read = Settings::read(&linux).unwrap();
-        assert_eq!(read, Settings { handler: Handler::User, period_us: 2000, cpus: "0-3".parse().unwrap() });
+    fn a_kernel_without_timerlat_is_refused_in_its_own_words() {
+        let of = |tracers: &str| machine(&[("sys/kernel/tracing/available_tracers", tracers)]);
+        let (_root, linux) = of("timerlat osnoise nop\n");
         assert!(is_available(&linux));
-        let (_root, linux) = machine(&[("sys/kernel/tracing/available_tracers", "hwlat nop\n")]);
-        assert!(!is_available(&linux));
-        let error = Borrowed::set(&linux, &settings(Handler::User, "3")).map(|_| ()).unwrap_err().to_string();
+        let (_root, linux) = of("hwlat nop\n");
+        let error = require(&linux).unwrap_err().to_string();
         assert!(error.contains("PREEMPT_RT") && !error.contains("--"), "{error}");
-        assert!(Settings::read(&linux).unwrap_err().is_missing());
     }
 }

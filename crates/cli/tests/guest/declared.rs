@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the declarations of the guest tests promise, checked where no guest is needed.
+
+use super::guests::{Guest, Tier};
+use super::lab::Test;
+use libtest_mimic::Trial;
+use std::collections::BTreeSet;
+
+pub fn all() -> Vec<Trial> {
+    let trial = |name: &str, check: fn()| {
+        Trial::test(name, move || {
+            check();
+            Ok(())
+        })
+    };
+    vec![
+        trial("every test runs in a guest that CI boots", every_test_has_a_guest),
+        trial("every guest that is booted has tests", every_guest_has_tests),
+        trial("nightly runs all that CI runs and more", nightly_is_more),
+        trial("no two tests have the same name", names_differ),
+        trial("a guest is called as test.sh calls it", guests_by_name),
+    ]
+}
+
+/// Pairs of guest and test that are run.
+fn runs(tier: Tier) -> BTreeSet<(String, String)> {
+    let tests = crate::all();
+    let guests = tier.guests().iter();
+    let of = |guest: &Guest| -> Vec<(String, String)> {
+        let here = tests.iter().filter(|test: &&Test| test.runs_in(*guest, tier));
+        here.map(|test| (guest.to_string(), test.name.clone())).collect()
+    };
+    guests.flat_map(of).collect()
+}
+
+fn every_test_has_a_guest() {
+    let runs = runs(Tier::Ci);
+    let all = crate::all();
+    let nowhere = all.iter().filter(|test| !runs.iter().any(|(_, name)| *name == test.name));
+    let nowhere: Vec<&String> = nowhere.map(|test| &test.name).collect();
+    assert!(nowhere.is_empty(), "no guest of CI runs {nowhere:?}");
+    assert!(all.len() > 100, "only {} tests", all.len());
+}
+
+fn every_guest_has_tests() {
+    for tier in [Tier::Ci, Tier::Nightly] {
+        let runs = runs(tier);
+        for guest in tier.guests() {
+            assert!(runs.iter().any(|(name, _)| *name == guest.to_string()), "{guest} has nothing to do");
+        }
+    }
+}
+
+fn nightly_is_more() {
+    let (ci, nightly) = (runs(Tier::Ci), runs(Tier::Nightly));
+    assert!(ci.is_subset(&nightly), "only in CI: {:?}", ci.difference(&nightly).collect::<Vec<_>>());
+    assert!(nightly.len() > ci.len());
+}
+
+fn names_differ() {
+    let all = crate::all();
+    let names: BTreeSet<&String> = all.iter().map(|test| &test.name).collect();
+    assert_eq!(names.len(), all.len());
+}
+
+fn guests_by_name() {
+    for guest in Tier::Nightly.guests() {
+        assert_eq!(Guest::of(&guest.to_string()), Some(*guest));
+    }
+    for wrong in ["sid-rt", "sid-rt:", "bookworm:bare", "sid-rt:warm"] {
+        assert_eq!(Guest::of(wrong), None, "{wrong}");
+    }
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The guests of the lab, and which of them a test is for.
+//!
+//! Problem:  one binary holds all tests and runs in every guest. A guest costs minutes, and what a
+//!           test checks often depends on the kernel's series, or on systemd, or on neither.
+//! Approach: each test declares on how many kernels it runs ([`On`]) and how they are booted
+//!           ([`Boot`]). The binary learns from `ASMP_GUEST` in which guest it is and runs what is
+//!           meant for that one; the rest is counted as "elsewhere". Nightly runs more: see
+//!           [`Tier`].
+
+/// One of Debian's kernels, as `tests/vm/kernels.sh` names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// 7.x, PREEMPT_RT.
+    SidRt,
+    /// 7.x without PREEMPT_RT.
+    Sid,
+    /// Between the two, PREEMPT_RT.
+    BackportsRt,
+    /// 6.12, PREEMPT_RT.
+    TrixieRt,
+    /// 6.12 without PREEMPT_RT.
+    Trixie,
+}
+
+/// How a guest is booted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Boot {
+    /// The lab's own PID 1, and `nohz_full=1-3 rcu_nocbs=1-3`.
+    Bare,
+    /// As `Bare`, with systemd as PID 1.
+    Systemd,
+    /// Without any boot parameter of ours.
+    Plain,
+    /// As `Plain`, with two threads a core.
+    Smt,
+}
+
+/// The kernels a test runs on, among those that are booted as it asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    /// One guest in all: what `asmp` decides before it asks the kernel for anything.
+    One,
+    /// The newest and the oldest series; nightly all kernels with PREEMPT_RT.
+    OnePerSeries,
+    /// One kernel with PREEMPT_RT and one without.
+    RtAndNot,
+    /// Every kernel with PREEMPT_RT.
+    Rt,
+    /// Every kernel without PREEMPT_RT.
+    NotRt,
+    /// Every kernel.
+    All,
+}
+
+/// How much is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tier {
+    /// `make test`.
+    Ci,
+    /// `make nightly`: one more guest, more kernels for a test, each step killed on all of them.
+    Nightly,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guest {
+    pub kernel: Kernel,
+    pub boot: Boot,
+}
+
+const fn guest(kernel: Kernel, boot: Boot) -> Guest {
+    Guest { kernel, boot }
+}
+
+const NIGHTLY: [Guest; 8] = [
+    guest(Kernel::SidRt, Boot::Bare),
+    guest(Kernel::TrixieRt, Boot::Bare),
+    guest(Kernel::BackportsRt, Boot::Bare),
+    guest(Kernel::Sid, Boot::Bare),
+    guest(Kernel::SidRt, Boot::Systemd),
+    guest(Kernel::SidRt, Boot::Plain),
+    guest(Kernel::Sid, Boot::Smt),
+    guest(Kernel::Trixie, Boot::Bare),
+];
+
+impl Tier {
+    /// The guests that are booted.
+    pub fn guests(self) -> &'static [Guest] {
+        match self {
+            Self::Ci => &NIGHTLY[..7],
+            Self::Nightly => &NIGHTLY,
+        }
+    }
+
+    /// `ci`, `nightly`.
+    pub fn of(name: &str) -> Option<Self> {
+        match name {
+            "ci" => Some(Self::Ci),
+            "nightly" => Some(Self::Nightly),
+            _ => None,
+        }
+    }
+}
+
+impl Kernel {
+    const ALL: [(Self, &str); 5] = [
+        (Self::SidRt, "sid-rt"),
+        (Self::Sid, "sid"),
+        (Self::BackportsRt, "backports-rt"),
+        (Self::TrixieRt, "trixie-rt"),
+        (Self::Trixie, "trixie"),
+    ];
+
+    fn is_rt(self) -> bool {
+        matches!(self, Self::SidRt | Self::BackportsRt | Self::TrixieRt)
+    }
+}
+
+impl Boot {
+    const ALL: [(Self, &str); 4] =
+        [(Self::Bare, "bare"), (Self::Systemd, "systemd"), (Self::Plain, "plain"), (Self::Smt, "smt")];
+}
+
+fn by_name<T: Copy>(all: &[(T, &str)], name: &str) -> Option<T> {
+    all.iter().find(|(_, known)| *known == name).map(|(one, _)| *one)
+}
+
+fn name_of<T: PartialEq>(all: &[(T, &'static str)], one: &T) -> &'static str {
+    all.iter().find(|(known, _)| known == one).map_or("?", |(_, name)| name)
+}
+
+impl Guest {
+    /// `KERNEL:BOOT`, as `tests/vm/test.sh` takes it.
+    pub fn of(name: &str) -> Option<Self> {
+        let (kernel, boot) = name.split_once(':')?;
+        Some(guest(by_name(&Kernel::ALL, kernel)?, by_name(&Boot::ALL, boot)?))
+    }
+}
+
+impl std::fmt::Display for Guest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", name_of(&Kernel::ALL, &self.kernel), name_of(&Boot::ALL, &self.boot))
+    }
+}
+
+impl On {
+    /// Whether a test that asks for one of `boots` (the first counts for [`On::One`]) runs in this
+    /// guest.
+    pub fn runs_in(self, boots: &[Boot], guest: Guest, tier: Tier) -> bool {
+        let kernel = guest.kernel;
+        boots.contains(&guest.boot)
+            && match self {
+                Self::One => kernel == Kernel::SidRt && boots.first() == Some(&guest.boot),
+                Self::OnePerSeries if tier == Tier::Nightly => kernel.is_rt(),
+                Self::OnePerSeries => matches!(kernel, Kernel::SidRt | Kernel::TrixieRt),
+                Self::RtAndNot => matches!(kernel, Kernel::SidRt | Kernel::Sid),
+                Self::Rt => kernel.is_rt(),
+                Self::NotRt => !kernel.is_rt(),
+                Self::All => true,
+            }
+    }
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The shape of the sources: size of files, width of lines, licence, circles of files, words.
+//!
+//! What a rule finds is listed with file and line; `cargo test -p asmp --test house --
+//! --include-ignored` checks the rules that are not yet on, too.
+
+#[path = "house/circles.rs"]
+mod circles;
+#[path = "house/text.rs"]
+mod text;
+
+use std::path::{Path, PathBuf};
+
+/// Of a .rs file.
+const MOST_LINES: usize = 600;
+/// Of a file, comments included.
+const MOST_COLUMNS: usize = 100;
+/// Files of one crate that use each other in a circle.
+const MOST_IN_A_CIRCLE: usize = 3;
+const LICENCE: &str = "SPDX-License-Identifier: Apache-2.0 OR MIT";
+/// Words that a reader who has never met us stumbles over, in what users and newcomers read.
+const PRIVATE: [&str; 4] = ["whoever", "nobody", "shall", "to be had"];
+
+/// A file of the repository: its path from the top, and its text.
+struct Source {
+    path: String,
+    text: String,
+}
+
+impl Source {
+    fn has_ending(&self, endings: &[&str]) -> bool {
+        endings.iter().any(|ending| self.path.ends_with(ending))
+    }
+}
+
+/// All files that people write.
+fn sources() -> Vec<Source> {
+    fn walk(dir: &Path, root: &Path, all: &mut Vec<Source>) {
+        let entries = std::fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
+        for path in entries.map(|entry| entry.path()) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_dir() {
+                let made = ["target", "data", "__pycache__", ".git"].contains(&name.as_str());
+                if !made && !name.ends_with(".egg-info") {
+                    walk(&path, root, all);
+                }
+            } else if let Ok(text) = std::fs::read_to_string(&path) {
+                let path = path.strip_prefix(root).expect("below the top").display().to_string();
+                all.push(Source { path, text });
+            }
+        }
+    }
+    let root: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut all = Vec::new();
+    walk(&root, &root, &mut all);
+    all.sort_by(|one, other| one.path.cmp(&other.path));
+    assert!(all.len() > 200, "only {} files", all.len());
+    all
+}
+
+#[track_caller]
+fn assert_none(what: &str, found: &[String]) {
+    assert!(found.is_empty(), "{}: {what}:\n{}", found.len(), found.join("\n"));
+}
+
+#[test]
+fn no_file_has_more_than_600_lines() {
+    let long = sources().into_iter().filter(|source| source.has_ending(&[".rs"])).filter_map(|source| {
+        let lines = source.text.lines().count();
+        (lines > MOST_LINES).then(|| format!("{}: {lines} lines", source.path))
+    });
+    assert_none("files that are too long", &long.collect::<Vec<_>>());
+}
+
+#[test]
+#[ignore = "on when analysis has no circle of 11"]
+fn no_circle_of_files_is_larger_than_three() {
+    let sources = sources();
+    let circles = circles::of_crates(&sources);
+    let large = circles.into_iter().filter(|circle| circle.len() > MOST_IN_A_CIRCLE);
+    let large: Vec<String> = large.map(|circle| format!("{}: {}", circle.len(), circle.join(" "))).collect();
+    assert_none("circles of files", &large);
+}
+
+#[test]
+#[ignore = "on when all sources are wrapped"]
+fn no_line_is_wider_than_100_columns() {
+    let written = [".rs", ".md", ".h", ".c", ".py", ".pyi", ".sh"];
+    let wide = sources().into_iter().filter(|source| source.has_ending(&written)).flat_map(|source| {
+        let lines = text::wide_lines(&source.path, &source.text, MOST_COLUMNS);
+        lines.into_iter().map(move |(line, columns)| format!("{}:{line}: {columns} columns", source.path))
+    });
+    assert_none("lines that are too wide", &wide.collect::<Vec<_>>());
+}
+
+#[test]
+#[ignore = "on when every file has its line"]
+fn every_source_names_its_licence() {
+    let code = [".rs", ".c", ".h", ".py", ".pyi", ".sh"];
+    let without = sources().into_iter().filter(|source| {
+        // Behind a line that names the interpreter.
+        source.has_ending(&code) && !source.text.lines().take(3).any(|line| line.ends_with(LICENCE))
+    });
+    assert_none("files without a licence", &without.map(|source| source.path).collect::<Vec<_>>());
+}
+
+#[test]
+#[ignore = "on when all texts are rewritten"]
+fn no_private_word_is_in_what_people_read() {
+    let found = sources().into_iter().flat_map(|source| {
+        let is_read = source.has_ending(&[".md", ".h"]) || source.path.contains("/src/");
+        let lines = if is_read { text::words(&source.path, &source.text) } else { vec![] };
+        let lines = lines.into_iter().flat_map(|(line, said)| {
+            PRIVATE.iter().filter(move |word| text::has_word(&said, word)).map(move |word| (line, *word))
+        });
+        lines.map(|(line, word)| format!("{}:{line}: {word}", source.path)).collect::<Vec<_>>()
+    });
+    assert_none("private words", &found.collect::<Vec<_>>());
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Lines of a source: how wide they are, and what in them people read.
+
+/// Lines of more than `most` columns, counted from 1. Free are rows of a table, what a link points
+/// to, and fenced output in Markdown; raw strings that go over lines in Rust.
+pub fn wide_lines(path: &str, text: &str, most: usize) -> Vec<(usize, usize)> {
+    let is_markdown = path.ends_with(".md");
+    let mut is_free = false;
+    let mut wide = Vec::new();
+    for (at, line) in (1..).zip(text.lines()) {
+        let was_free = is_free;
+        if is_markdown && line.trim_start().starts_with("```") {
+            is_free = !is_free;
+        } else if path.ends_with(".rs") {
+            is_free = in_raw_string(line, is_free);
+        }
+        let is_row = is_markdown && line.starts_with('|');
+        let columns = if is_markdown { without_targets(line) } else { line.chars().count() };
+        if columns > most && !is_row && !was_free && !is_free {
+            wide.push((at, columns));
+        }
+    }
+    wide
+}
+
+/// Whether a raw string is open behind this line.
+fn in_raw_string(line: &str, was_open: bool) -> bool {
+    match was_open {
+        true => !line.contains("\"#"),
+        false => line.split_once("r#\"").is_some_and(|(_, rest)| !rest.contains("\"#")),
+    }
+}
+
+/// Columns of a line without the targets of its links; a line that is one address has none.
+fn without_targets(line: &str) -> usize {
+    if line.trim().starts_with("http") && !line.trim().contains(' ') {
+        return 0;
+    }
+    let mut columns = 0;
+    let mut rest = line;
+    while let Some((before, target)) = rest.split_once("](") {
+        columns += before.chars().count() + 2;
+        rest = target.split_once(')').map_or("", |(_, after)| after);
+    }
+    columns + rest.chars().count()
+}
+
+/// What is read in each line, counted from 1: all of a document; comments and strings of a header;
+/// in Rust documentation and strings.
+pub fn words(path: &str, text: &str) -> Vec<(usize, String)> {
+    let of_line = |line: &str| -> String {
+        if !path.ends_with(".rs") {
+            return line.to_owned();
+        }
+        let trimmed = line.trim_start();
+        match trimmed.starts_with("///") || trimmed.starts_with("//!") {
+            true => trimmed.to_owned(),
+            // Between quotes.
+            false => line.split('"').skip(1).step_by(2).collect::<Vec<_>>().join(" "),
+        }
+    };
+    (1..).zip(text.lines().map(of_line)).filter(|(_, said)| !said.is_empty()).collect()
+}
+
+/// Whether `word` stands in `text`, and is not a part of a longer one.
+pub fn has_word(text: &str, word: &str) -> bool {
+    let text = text.to_lowercase();
+    let is_letter = |one: Option<char>| one.is_some_and(|one| one.is_alphanumeric() || one == '_');
+    text.match_indices(word).any(|(at, _)| {
+        !is_letter(text[..at].chars().next_back()) && !is_letter(text[at + word.len()..].chars().next())
+    })
+}
+
+#[test]
+fn a_wide_line_is_found_and_a_row_a_target_and_output_are_not() {
+    let wide = "x".repeat(101);
+    let lines =
+        |path, text: &str| wide_lines(path, text, 100).into_iter().map(|(at, _)| at).collect::<Vec<_>>();
+    assert_eq!(lines("a.rs", &format!("fn a() {{}}\n// {wide}\n")), [2]);
+    assert_eq!(lines("a.rs", &format!("let a = r#\"\n{wide}\n\"#;\n// {wide}")), [4]);
+    assert_eq!(lines("a.md", &format!("{wide}\n| {wide} |\n[a]({wide})\n```\n{wide}\n```\n{wide}")), [1, 7]);
+    assert_eq!(wide_lines("a.rs", &format!("// {}", "é".repeat(97)), 100), []);
+}
+
+#[test]
+fn a_private_word_is_found_in_documentation_and_strings_and_nowhere_else() {
+    let rust = "/// Whoever reads\nlet nobody = 1; // nobody\nprintln!(\"nobody, {nobody}\");\n";
+    let read = words("a.rs", rust);
+    let found = |word: &str| {
+        read.iter().filter(|(_, said)| has_word(said, word)).map(|(at, _)| *at).collect::<Vec<_>>()
+    };
+    assert_eq!((found("whoever"), found("nobody")), (vec![1], vec![3]));
+    assert!(!has_word("shallow", "shall") && has_word("it shall.", "shall"));
+}

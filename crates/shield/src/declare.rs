@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Partitions as a file declares them (asmp-partitions(5)): which there are, and which tasks and
+//! IRQ lines belong to each. Unknown fields are refused. The text format is the caller's: `asmp`
+//! reads TOML.
+
+use crate::partition::{Aspect, Partition, Refusal, Smt, State, Tick, shielded};
+use crate::plan::Base;
+use crate::request::{Caller, Spec};
+use crate::rules::{self, Wish};
+use asmp_host::task::{self, Task, TaskId};
+use asmp_host::{CpuSpec, Facts, Kernel, Schedule};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// A whole file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Declaration {
+    #[serde(default, rename = "partition")]
+    pub partitions: Vec<Declared>,
+}
+
+/// One `[[partition]]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Declared {
+    pub name: String,
+    /// As on the command line: "2-3", "last", "all-but 0", "0xc".
+    #[serde(with = "crate::text")]
+    pub cpus: CpuSpec,
+    #[serde(default)]
+    pub irqs: Vec<IrqName>,
+    #[serde(default)]
+    pub irq_priority: Option<u32>,
+    #[serde(default)]
+    pub tick: Tick,
+    #[serde(default)]
+    pub smt: Smt,
+    #[serde(default)]
+    pub strict: bool,
+    /// Steps of the plan to leave out.
+    #[serde(default)]
+    pub without: Vec<Aspect>,
+    #[serde(default, rename = "task")]
+    pub tasks: Vec<DeclaredTask>,
+}
+
+/// An IRQ line by number or by its handler's name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum IrqName {
+    Number(u32),
+    Name(String),
+}
+
+impl IrqName {
+    /// As `--irq` takes it.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Name(name) => name.clone(),
+        }
+    }
+}
+
+/// Processes that belong to a partition: by command name, or all of a systemd unit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeclaredTask {
+    /// As the kernel has it in /proc/PID/comm: at most 15 bytes.
+    #[serde(default)]
+    pub command: Option<String>,
+    #[serde(default)]
+    pub unit: Option<String>,
+    #[serde(default, with = "crate::text::option")]
+    pub policy: Option<Schedule>,
+}
+
+/// The kernel keeps this many bytes of a command's name (TASK_COMM_LEN - 1).
+const COMMAND_BYTES: usize = 15;
+
+impl Declaration {
+    /// What the format cannot say by itself. Errors: the reason, with the partition's name.
+    pub fn check(&self) -> Result<(), String> {
+        let mut names = BTreeSet::new();
+        for declared in &self.partitions {
+            let name = &declared.name;
+            if !names.insert(name) {
+                return Err(format!("partition {name} is declared twice: join the two or rename one"));
+            }
+            for task in &declared.tasks {
+                if task.command.is_some() == task.unit.is_some() {
+                    return Err(format!("partition {name}: a task has either command or unit"));
+                }
+                if let Some(command) = task.command.as_ref().filter(|c| c.len() > COMMAND_BYTES) {
+                    return Err(format!(
+                        "partition {name}: command {command:?} matches no task: the kernel keeps \
+                         {COMMAND_BYTES} bytes of a name; write {:?}",
+                        comm(command)
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A command's name as the kernel cuts it, at a character's end.
+fn comm(command: &str) -> &str {
+    let end = (0..=COMMAND_BYTES).rev().find(|end| command.is_char_boundary(*end));
+    &command[..end.unwrap_or(0)]
+}
+
+/// Policies that tasks of the file are to have.
+pub(crate) type Policies = Vec<(TaskId, Schedule)>;
+
+/// The partitions once the file is in force, and the policies its tasks are to have.
+pub(crate) fn decide(
+    kernel: &dyn Kernel,
+    facts: &Facts,
+    state: &State,
+    declaration: &Declaration,
+    caller: &Caller,
+) -> Result<(Vec<Partition>, Policies), Refusal> {
+    let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
+    let mut now = state.clone();
+    // CPUs may pass from one partition of the file to another: all give up theirs first.
+    let names: BTreeSet<&str> = declaration.partitions.iter().map(|one| one.name.as_str()).collect();
+    now.partitions.retain(|partition| !names.contains(partition.name.as_str()));
+    // CPUs that our own partitions isolate are no foreign ones.
+    let mut ours = facts.clone();
+    ours.cgroups.isolated =
+        facts.cgroups.isolated.as_ref().map(|all| all.difference(&shielded(&state.partitions)));
+    let mut policies = Vec::new();
+    let tasks = match declaration.partitions.iter().any(|one| !one.tasks.is_empty()) {
+        true => task::read_all(kernel).unwrap_or_default(),
+        false => Vec::new(),
+    };
+    for declared in &declaration.partitions {
+        let old = state.partitions.iter().find(|partition| partition.name == declared.name);
+        now.partitions = rules::create(&ours, &now, &declared.wish(old, caller))?;
+        if let (Some(old), Some(new)) = (old, now.partitions.last_mut()) {
+            new.tasks = old.tasks.clone();
+            let kept = old.served.iter();
+            let kept = kept.filter(|thread| rules::priority_for(new, thread.by).is_some());
+            new.served = kept.cloned().collect();
+        }
+        for wanted in &declared.tasks {
+            for task in wanted.find(&tasks) {
+                let inside = base.in_tree().join(&declared.name);
+                if !task.group.starts_with(&inside) {
+                    let real_time = task::real_time_threads(kernel, task.process);
+                    let (name, tree) = (&declared.name, base.in_tree());
+                    now.partitions = rules::add_task(&now, name, &task, false, real_time, &tree)?;
+                }
+                policies.extend(wanted.policy.map(|policy| (task.id, policy)));
+            }
+        }
+    }
+    if declaration.partitions.is_empty() {
+        return Ok((state.partitions.clone(), policies));
+    }
+    // Partitions keep their order of creation, so that an unchanged file changes nothing.
+    let order = |new: &Partition| state.partitions.iter().position(|old| old.name == new.name);
+    now.partitions.sort_by_key(|partition| order(partition).unwrap_or(usize::MAX));
+    Ok((now.partitions, policies))
+}
+
+impl Declared {
+    fn wish(&self, old: Option<&Partition>, caller: &Caller) -> Wish {
+        let spec = Spec {
+            cpus: self.cpus.clone(),
+            irqs: self.irqs.iter().map(IrqName::text).collect(),
+            irq_priority: self.irq_priority,
+            tick: self.tick,
+            smt: self.smt,
+            strict: self.strict,
+            without: self.without.clone(),
+        };
+        let fresh = Wish::new(&self.name, &spec, caller, None);
+        match old {
+            Some(old) => Wish { created_s: old.created_s, created_by: old.created_by.clone(), ..fresh },
+            None => fresh,
+        }
+    }
+}
+
+impl DeclaredTask {
+    /// Processes that run now. A file says what is to be while they run; none is no error.
+    fn find(&self, tasks: &[Task]) -> Vec<Task> {
+        let is_meant = |task: &&Task| match (&self.command, &self.unit) {
+            (Some(command), _) => !task.zombie && task.command == *command,
+            (None, Some(unit)) => task.group.components().any(|part| part.as_os_str() == unit.as_str()),
+            (None, None) => false,
+        };
+        tasks.iter().filter(|task| !task.kernel_thread).filter(is_meant).cloned().collect()
+    }
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `tick = "require-off"`: a busy task on each CPU must see half a second without a tick before the
+//! partition counts. The first ticks after a partition is made are the kernel's own clean-up.
+
+use crate::partition::{Partition, Tick};
+use crate::plan::Base;
+use asmp_host::{Cpu, CpuSet, Facts, Kernel, Schedule, cgroup, counters};
+use std::time::{Duration, Instant};
+
+/// How long a CPU must go without a tick.
+const WINDOW: Duration = Duration::from_millis(500);
+
+/// Proves every partition of `after` that asks for it and that is new or has other CPUs than
+/// before. A partition with tasks inside is left alone. Errors: the reason, in words.
+pub(crate) fn ticks(
+    kernel: &dyn Kernel,
+    facts: &Facts,
+    base: &Base,
+    (before, after): (&[Partition], &[Partition]),
+    patience: Duration,
+) -> Result<(), String> {
+    let is_known = |new: &Partition| {
+        before.iter().any(|old| old.name == new.name && old.cpus == new.cpus && old.tick == new.tick)
+    };
+    for partition in after.iter().filter(|p| p.tick == Tick::RequireOff && !is_known(p)) {
+        let ticking = partition.cpus.difference(&facts.cpus.nohz_full);
+        if !ticking.is_empty() {
+            return Err(format!("the tick of CPU {ticking} cannot stop in this boot"));
+        }
+        let inhabited = cgroup::threads_of(kernel, &base.groups(&partition.name).rt)
+            .is_ok_and(|threads| !threads.is_empty());
+        if inhabited {
+            continue;
+        }
+        for cpu in partition.cpus.iter() {
+            tick(kernel, base, partition, cpu, patience)?;
+        }
+    }
+    Ok(())
+}
+
+fn tick(
+    kernel: &dyn Kernel,
+    base: &Base,
+    partition: &Partition,
+    cpu: Cpu,
+    patience: Duration,
+) -> Result<(), String> {
+    let spinner = kernel.spin(patience * 2).map_err(|error| format!("the probe did not start: {error}"))?;
+    let pid = spinner.pid();
+    let group = base.groups(&partition.name).rt;
+    cgroup::move_process(kernel, pid, &group).map_err(|error| error.to_string())?;
+    kernel
+        .set_affinity(pid, &CpuSet::from_iter([cpu]))
+        .map_err(|error| format!("the probe cannot run on CPU {cpu}: {error}"))?;
+    kernel
+        .set_schedule(pid, &Schedule::Fifo { priority: 1 })
+        .map_err(|error| format!("the probe got no real-time priority: {error}"))?;
+    let ticks = || {
+        counters::local_timer_ticks(kernel, cpu).map_err(|error| format!("ticks cannot be counted: {error}"))
+    };
+    let end = Instant::now() + patience;
+    loop {
+        let before = ticks()?;
+        std::thread::sleep(WINDOW);
+        let last = ticks()?.saturating_sub(before);
+        if last == 0 {
+            return Ok(());
+        }
+        if Instant::now() >= end {
+            return Err(format!(
+                "CPU {cpu} still took {last} ticks in the last {} ms of {} s with one busy task: \
+                 see `asmp noise`",
+                WINDOW.as_millis(),
+                patience.as_secs()
+            ));
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! The rules: which partitions there may be on this machine, from facts and the present state. Pure.
+
+use crate::partition::{
+    Aspect, Partition, Refusal, Served, Service, Smt, State, TIMER_PRIORITY, Tick, shielded,
+};
+use crate::request::{Caller, Spec};
+use asmp_host::task::{Placed, Task, TaskId};
+use asmp_host::{Cpu, CpuSet, CpuSpec, Facts};
+use std::path::Path;
+
+/// A partition as asked for, with who asked and when.
+#[derive(Debug, Clone)]
+pub struct Wish {
+    pub name: String,
+    pub spec: Spec,
+    pub created_s: u64,
+    pub created_by: String,
+    pub owner: Option<TaskId>,
+}
+
+impl Wish {
+    pub fn new(name: &str, spec: &Spec, caller: &Caller, owner: Option<TaskId>) -> Self {
+        Self {
+            name: name.to_owned(),
+            spec: spec.clone(),
+            created_s: caller.time_s,
+            created_by: caller.creator(),
+            owner,
+        }
+    }
+}
+
+/// Can this machine be partitioned at all?
+pub fn check_machine(facts: &Facts) -> Result<(), Refusal> {
+    if let Some(mount) = &facts.cgroups.cpuset_v1 {
+        return Err(Refusal::CpusetV1 { mount: mount.clone() });
+    }
+    if facts.cgroups.mount.is_none() {
+        return Err(Refusal::NoCgroupV2);
+    }
+    if !facts.cgroups.controllers.iter().any(|name| name == "cpuset") {
+        return Err(Refusal::NoCpuset);
+    }
+    // Distributions backport the feature, so the file counts, not the version.
+    if facts.cgroups.isolated.is_none() && facts.version() < (6, 7) {
+        return Err(Refusal::KernelTooOld { release: facts.release.clone() });
+    }
+    Ok(())
+}
+
+/// All partitions with one more.
+pub fn create(facts: &Facts, state: &State, wish: &Wish) -> Result<Vec<Partition>, Refusal> {
+    check_name(&wish.name)?;
+    if state.partitions.iter().any(|partition| partition.name == wish.name) {
+        return Err(Refusal::NameTaken { name: wish.name.clone() });
+    }
+    let spec = &wish.spec;
+    if let Some(priority) = spec.irq_priority.filter(|priority| !(1..=99).contains(priority)) {
+        return Err(Refusal::BadPriority { priority });
+    }
+    let (cpus, idle_cpus) =
+        choose_cpus(facts, &state.partitions, &wish.name, &spec.cpus, spec.smt, spec.tick)?;
+    let mut partition = Partition {
+        name: wish.name.clone(),
+        cpus,
+        idle_cpus,
+        smt: spec.smt,
+        tick: spec.tick,
+        strict: spec.strict,
+        without: spec.without.clone(),
+        irqs: Vec::new(),
+        irq_priority: spec.irq_priority,
+        served: Vec::new(),
+        tasks: Vec::new(),
+        created_s: wish.created_s,
+        created_by: wish.created_by.clone(),
+        owner: wish.owner,
+    };
+    for name in &spec.irqs {
+        own_irq(facts, &state.partitions, &mut partition, name)?;
+    }
+    let mut after = state.partitions.clone();
+    after.push(partition);
+    Ok(after)
+}
+
+/// All partitions once `name` has other CPUs. Its SMT and tick settings stay.
+pub fn resize(facts: &Facts, state: &State, name: &str, cpus: &CpuSpec) -> Result<Vec<Partition>, Refusal> {
+    let old = state.partition(name)?;
+    let (cpus, idle_cpus) = choose_cpus(facts, &state.partitions, name, cpus, old.smt, old.tick)?;
+    change_one(state, name, |partition| {
+        partition.cpus = cpus;
+        partition.idle_cpus = idle_cpus;
+        let shielded = partition.shielded();
+        partition
+            .served
+            .retain(|thread| !matches!(thread.by, Service::Timers(cpu) if !shielded.contains(cpu)));
+        Ok(())
+    })
+}
+
+/// All partitions without `name`.
+pub fn destroy(state: &State, name: &str) -> Result<Vec<Partition>, Refusal> {
+    state.partition(name)?;
+    Ok(state.partitions.iter().filter(|partition| partition.name != name).cloned().collect())
+}
+
+/// `name` with an IRQ line more.
+pub fn add_irq(facts: &Facts, state: &State, name: &str, irq: &str) -> Result<Vec<Partition>, Refusal> {
+    let others = state.partitions.clone();
+    change_one(state, name, |partition| own_irq(facts, &others, partition, irq))
+}
+
+/// `name` with an IRQ line less. The line goes back to where it was.
+pub fn remove_irq(facts: &Facts, state: &State, name: &str, irq: &str) -> Result<Vec<Partition>, Refusal> {
+    change_one(state, name, |partition| {
+        let named = find_irqs(facts, irq)?;
+        let (gone, kept) = partition.irqs.iter().partition(|own| named.contains(own));
+        let gone: Vec<u32> = gone;
+        if gone.is_empty() {
+            return Err(Refusal::IrqNotInside { irq: named[0], partition: partition.name.clone() });
+        }
+        partition.irqs = kept;
+        partition.served.retain(|thread| !matches!(thread.by, Service::Irq(irq) if gone.contains(&irq)));
+        Ok(())
+    })
+}
+
+/// `name` with a task more: a whole process, or one thread `alone`.
+/// `real_time`: its threads that are real-time now; `base_in_tree`: the group below which our partitions lie.
+pub fn add_task(
+    state: &State,
+    name: &str,
+    task: &Task,
+    alone: bool,
+    real_time: Vec<TaskId>,
+    base_in_tree: &Path,
+) -> Result<Vec<Partition>, Refusal> {
+    if task.zombie {
+        return Err(Refusal::UnknownTask { tid: task.id.tid });
+    }
+    if task.kernel_thread && task.bound {
+        return Err(Refusal::BoundKernelThread { tid: task.id.tid, command: task.command.clone() });
+    }
+    // A task that moves from one partition to another still came from where it was before the first.
+    let earlier = state
+        .partitions
+        .iter()
+        .flat_map(|partition| &partition.tasks)
+        .find(|placed| placed.task == task.id || placed.task.tid == task.process)
+        .map(|placed| (placed.from.clone(), placed.real_time.clone()));
+    let (from, real_time) = match earlier {
+        Some(earlier) => earlier,
+        // Born inside: what it is now it became there.
+        None if task.group.starts_with(base_in_tree) => (Path::new("/").to_owned(), Vec::new()),
+        None => (task.group.clone(), real_time),
+    };
+    let mut after = state.partitions.clone();
+    for partition in &mut after {
+        partition.tasks.retain(|placed| placed.task != task.id);
+    }
+    let moved = State { partitions: after, ..state.clone() };
+    change_one(&moved, name, |partition| {
+        let command = task.command.clone();
+        partition.tasks.push(Placed { task: task.id, command, alone, from, real_time });
+        Ok(())
+    })
+}
+
+/// `name` with a task less. One that was born inside is first recorded in `state`, so that the
+/// plan sees it leave.
+pub fn remove_task(
+    state: &mut State,
+    name: &str,
+    task: &Task,
+    alone: bool,
+) -> Result<Vec<Partition>, Refusal> {
+    record_born_inside(state, name, task, alone)?;
+    change_one(state, name, |partition| {
+        partition.tasks.retain(|placed| placed.task != task.id);
+        Ok(())
+    })
+}
+
+/// Records a task that is in `name` but was born there, with the origin of what brought it in.
+pub fn record_born_inside(state: &mut State, name: &str, task: &Task, alone: bool) -> Result<(), Refusal> {
+    state.partition(name)?;
+    if let Some(partition) = state.partitions.iter_mut().find(|partition| partition.name == name)
+        && !partition.tasks.iter().any(|placed| placed.task == task.id)
+    {
+        // A thread came with its process, a process with its parent.
+        let brought = |by: i32| partition.tasks.iter().find(|placed| placed.task.tid == by);
+        let by = brought(task.process).or_else(|| brought(task.parent));
+        let (from, real_time) = by.map_or_else(
+            || (Path::new("/").to_owned(), Vec::new()),
+            |by| (by.from.clone(), by.real_time.clone()),
+        );
+        let command = task.command.clone();
+        partition.tasks.push(Placed { task: task.id, command, alone, from, real_time });
+    }
+    Ok(())
+}
+
+/// What a kernel thread serves, by its name: `irq/24-eth0`, `ktimers/3`.
+pub fn service_of(command: &str) -> Option<Service> {
+    if let Some(rest) = command.strip_prefix("irq/") {
+        return rest.split('-').next()?.parse().ok().map(Service::Irq);
+    }
+    command.strip_prefix("ktimers/")?.parse().ok().map(Service::Timers)
+}
+
+/// Which priority `partition` gives to a thread with this service; `None`: it leaves it alone.
+pub fn priority_for(partition: &Partition, service: Service) -> Option<u32> {
+    match service {
+        Service::Irq(irq) => partition.irq_priority.filter(|_| partition.irqs.contains(&irq)),
+        Service::Timers(cpu) => {
+            let wanted = !partition.without.contains(&Aspect::Timers) && partition.shielded().contains(cpu);
+            wanted.then_some(TIMER_PRIORITY)
+        }
+    }
+}
+
+/// Remembers the kernel threads that serve the partitions, with their policies before any of ours.
+pub fn adopt(
+    state: &State,
+    partitions: &mut [Partition],
+    threads: &[(TaskId, String, Service, asmp_host::Schedule)],
+) {
+    let known: Vec<&Served> = state.partitions.iter().flat_map(|partition| &partition.served).collect();
+    for partition in partitions {
+        for (task, command, by, now) in threads {
+            let there = partition.served.iter().any(|served| served.task == *task);
+            if let (false, Some(priority)) = (there, priority_for(partition, *by)) {
+                let before =
+                    known.iter().find(|known| known.task == *task).map_or(*now, |known| known.before);
+                partition.served.push(Served {
+                    task: *task,
+                    command: command.clone(),
+                    by: *by,
+                    before,
+                    priority,
+                });
+            }
+        }
+    }
+}
+
+/// IRQ lines meant by a number or name. Errors: `UnknownIrq`.
+pub fn find_irqs(facts: &Facts, name: &str) -> Result<Vec<u32>, Refusal> {
+    let found: Vec<u32> = facts.irqs.iter().filter(|irq| irq.is_called(name)).map(|irq| irq.number).collect();
+    if found.is_empty() { Err(Refusal::UnknownIrq { name: name.to_owned() }) } else { Ok(found) }
+}
+
+fn own_irq(
+    facts: &Facts,
+    others: &[Partition],
+    partition: &mut Partition,
+    name: &str,
+) -> Result<(), Refusal> {
+    for irq in find_irqs(facts, name)? {
+        if let Some(owner) =
+            others.iter().find(|other| other.name != partition.name && other.irqs.contains(&irq))
+        {
+            return Err(Refusal::TakenIrq { irq, owner: owner.name.clone() });
+        }
+        if !partition.irqs.contains(&irq) {
+            partition.irqs.push(irq);
+        }
+    }
+    Ok(())
+}
+
+fn change_one(
+    state: &State,
+    name: &str,
+    change: impl FnOnce(&mut Partition) -> Result<(), Refusal>,
+) -> Result<Vec<Partition>, Refusal> {
+    state.partition(name)?;
+    let mut after = state.partitions.clone();
+    if let Some(partition) = after.iter_mut().find(|partition| partition.name == name) {
+        change(partition)?;
+    }
+    Ok(after)
+}
+
+/// A name becomes a directory of the cgroup tree and a word of every message.
+fn check_name(name: &str) -> Result<(), Refusal> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let good = (1..=64).contains(&name.len())
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(plain);
+    if good { Ok(()) } else { Err(Refusal::BadName { name: name.to_owned() }) }
+}
+
+/// The CPUs that `name` shall have, and the siblings that must idle with them.
+fn choose_cpus(
+    facts: &Facts,
+    partitions: &[Partition],
+    name: &str,
+    spec: &CpuSpec,
+    smt: Smt,
+    tick: Tick,
+) -> Result<(CpuSet, CpuSet), Refusal> {
+    let others: Vec<Partition> = partitions.iter().filter(|other| other.name != name).cloned().collect();
+    let own_now = partitions.iter().find(|own| own.name == name).map(Partition::shielded).unwrap_or_default();
+    let online = &facts.cpus.online;
+    // "last" and "all-but" choose among CPUs that are free; a list says exactly what it says.
+    let free = online.difference(&shielded(&others));
+    let cpus = match spec {
+        CpuSpec::Last(_) | CpuSpec::AllBut(_) => spec.resolve(&free),
+        CpuSpec::List(_) | CpuSpec::All | CpuSpec::UpToLast(_) => spec.resolve(online),
+    };
+    if cpus.is_empty() {
+        return Err(Refusal::NoCpus { online: free });
+    }
+    let possible = &facts.cpus.possible;
+    if !cpus.is_subset(possible) {
+        return Err(Refusal::UnknownCpus { cpus: cpus.difference(possible), possible: possible.clone() });
+    }
+    if !cpus.is_subset(online) {
+        return Err(Refusal::OfflineCpus { cpus: cpus.difference(online), online: online.clone() });
+    }
+    for other in &others {
+        let taken = cpus.intersection(&other.shielded());
+        if !taken.is_empty() {
+            return Err(Refusal::TakenCpus { cpus: taken, owner: other.name.clone() });
+        }
+    }
+    if let Some(isolated) = &facts.cgroups.isolated {
+        // isolcpus= CPUs are listed there too; those may join an isolated partition.
+        let foreign = isolated.intersection(&cpus).difference(&own_now).difference(&facts.cpus.boot_isolated);
+        if !foreign.is_empty() {
+            return Err(Refusal::ForeignIsolated { cpus: foreign });
+        }
+    }
+    let idle_cpus = match smt {
+        Smt::Share => CpuSet::new(),
+        Smt::Idle => idle_siblings(facts, &others, &cpus)?,
+    };
+    if online.difference(&shielded(&others)).difference(&cpus).difference(&idle_cpus).is_empty() {
+        return Err(match idle_cpus.first() {
+            // Without the siblings there would be a CPU left: then they are the reason.
+            Some(sibling) if !online.difference(&shielded(&others)).difference(&cpus).is_empty() => {
+                Refusal::Sibling {
+                    cpu: core_mate(facts, sibling, &cpus),
+                    sibling,
+                    why: "is the last one of the system".to_owned(),
+                }
+            }
+            _ => Refusal::LastCpu { online: online.clone() },
+        });
+    }
+    if tick == Tick::RequireOff && !cpus.is_subset(&facts.cpus.nohz_full) {
+        return Err(Refusal::TickNotCandidate { cpus: cpus.difference(&facts.cpus.nohz_full) });
+    }
+    Ok((cpus, idle_cpus))
+}
+
+/// Online hardware threads that share a core with `cpus` and are not among them.
+fn idle_siblings(facts: &Facts, others: &[Partition], cpus: &CpuSet) -> Result<CpuSet, Refusal> {
+    let mut idle = CpuSet::new();
+    for cpu in cpus.iter() {
+        let Some(core) = facts.cpus.core_of.get(&cpu) else { continue };
+        for sibling in core.intersection(&facts.cpus.online).difference(cpus).iter() {
+            if let Some(owner) = others.iter().find(|other| other.shielded().contains(sibling)) {
+                let why = format!("belongs to partition {}", owner.name);
+                return Err(Refusal::Sibling { cpu, sibling, why });
+            }
+            idle.insert(sibling);
+        }
+    }
+    Ok(idle)
+}
+
+fn core_mate(facts: &Facts, sibling: Cpu, cpus: &CpuSet) -> Cpu {
+    facts.cpus.core_of.get(&sibling).and_then(|core| core.intersection(cpus).first()).unwrap_or(sibling)
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The state file: what is in force, in /run/asmp. Whatever reads or writes it goes through here,
+//! so there is one layout. Like what it describes, it does not survive a reboot.
+//!
+//! Layouts of the last released version are read too: an upgrade of the program finds its
+//! partitions again.
+
+use crate::partition::State;
+use asmp_host::Error;
+use asmp_host::store::Store;
+use std::path::PathBuf;
+
+/// Directory of the state, the journal and the lock.
+pub const RUN_DIR: &str = "/run/asmp";
+
+pub(crate) const STATE: &str = "state.json";
+
+/// Version of the layout that is written.
+pub const STATE_SCHEMA: u32 = 2;
+
+/// The oldest version that is read.
+pub const OLDEST_SCHEMA: u32 = 1;
+
+/// Why the state cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    #[error(transparent)]
+    Host(#[from] Error),
+
+    #[error(
+        "{path}: {reason}; use the version of asmp that wrote it, or reboot",
+        path = path.display()
+    )]
+    Unreadable { path: PathBuf, reason: String },
+}
+
+/// The committed state; empty where there is none.
+pub(crate) fn load(store: &Store) -> Result<State, StateError> {
+    let Some(bytes) = store.read(STATE)? else { return Ok(State::default()) };
+    parse(&bytes).map_err(|reason| StateError::Unreadable { path: store.path(STATE), reason })
+}
+
+fn parse(bytes: &[u8]) -> Result<State, String> {
+    let value: serde_json::Value =
+        serde_json::from_slice(bytes).map_err(|error| format!("not JSON ({error})"))?;
+    let schema = value.get("schema").and_then(serde_json::Value::as_u64);
+    let schema = schema.ok_or("no schema number")?;
+    if !(u64::from(OLDEST_SCHEMA)..=u64::from(STATE_SCHEMA)).contains(&schema) {
+        return Err(format!("schema {schema}, this version reads {OLDEST_SCHEMA} to {STATE_SCHEMA}"));
+    }
+    let state: State = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    Ok(State { schema: STATE_SCHEMA, ..state })
+}
+
+/// Replaces the state whole: a crash leaves the old one or the new one.
+pub(crate) fn save(store: &Store, state: &State) -> Result<(), StateError> {
+    let bytes = serde_json::to_vec(state).map_err(|error| StateError::Unreadable {
+        path: store.path(STATE),
+        reason: format!("cannot be written as JSON ({error}); it stays as it was"),
+    })?;
+    Ok(store.replace(STATE, &bytes)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the version before timerlat's settings wrote it, field for field.
+    const SCHEMA_1: &str = r#"{"schema":1,"transaction":7,"partitions":[{"name":"motion",
+        "cpus":"3","idle_cpus":"","smt":"idle","tick":"off","strict":false,"without":[],
+        "irqs":[24],"irq_priority":null,"served":[{"task":{"tid":20,"start_ticks":1020},
+        "command":"ktimers/3","by":{"timers":3},"before":{"policy":"fifo","priority":1},
+        "priority":98}],"tasks":[{"task":{"tid":70,"start_ticks":4200},"command":"axis",
+        "alone":false,"from":"/user.slice","real_time":[]}],"created_s":1,
+        "created_by":"root: asmp create motion --cpus 3","owner":null}],"irq_home":null,
+        "originals":{"/proc/irq/default_smp_affinity":{"shape":"cpu-mask","text":"f"}},
+        "refused":{}}"#;
+
+    #[test]
+    fn a_state_of_the_last_schema_is_read_whole_and_written_in_the_present_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::at(dir.path());
+        store.replace(STATE, SCHEMA_1.as_bytes()).unwrap();
+        let state = load(&store).unwrap();
+        assert_eq!((state.schema, state.transaction), (STATE_SCHEMA, 7));
+        assert_eq!(state.partitions[0].tasks[0].command, "axis");
+        assert_eq!(state.partitions[0].served[0].priority, 98);
+        assert_eq!(state.originals.len(), 1);
+        assert_eq!(state.timerlat, None);
+        save(&store, &state).unwrap();
+        let text = String::from_utf8(store.read(STATE).unwrap().unwrap()).unwrap();
+        assert!(text.contains(&format!("\"schema\":{STATE_SCHEMA}")), "{text}");
+        assert_eq!(load(&store).unwrap(), state);
+    }
+
+    #[test]
+    fn a_state_of_a_later_schema_or_with_unknown_fields_is_refused_and_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::at(dir.path());
+        let later = SCHEMA_1.replace("\"schema\":1", "\"schema\":3");
+        let strange = SCHEMA_1.replace("\"refused\":{}", "\"refused\":{},\"colour\":1");
+        for (text, says) in [(later, "schema 3"), (strange, "colour"), ("{}".into(), "no schema")] {
+            store.replace(STATE, text.as_bytes()).unwrap();
+            let error = load(&store).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+            assert_eq!(store.read(STATE).unwrap().unwrap(), text.as_bytes());
+        }
+        store.remove(STATE).unwrap();
+        assert_eq!(load(&store).unwrap(), State::default());
+    }
+}

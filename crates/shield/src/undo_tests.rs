@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Undoing may itself be interrupted or refused: a kill or a refusal at each step of a recovery. The
+//! journal stays until the machine is as it was.
+
+use crate::partition::{Original, State};
+use crate::request::{Caller, Request, Spec};
+use crate::shield::{ChangeError, Outcome, Shield};
+use crate::state;
+use asmp_host::fake::{FakeKernel, Fault};
+use asmp_host::store::Store;
+use asmp_host::{CpuSet, Kernel, Schedule, Shape};
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const EINVAL: i32 = 22;
+
+type Snapshot = BTreeMap<String, String>;
+
+/// A fake machine and its shield.
+struct Fake {
+    kernel: Arc<FakeKernel>,
+    dir: tempfile::TempDir,
+    shield: Shield,
+}
+
+impl Fake {
+    /// A machine with a process of two threads, and these requests carried out.
+    fn after(requests: &[Request]) -> (Self, Snapshot) {
+        let kernel = Arc::new(FakeKernel::new());
+        kernel.start(200, 200, "app", Schedule::Other { nice: 0 });
+        kernel.start(201, 200, "app-rt", Schedule::Fifo { priority: 80 });
+        let untouched = kernel.snapshot();
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let shield = Shield::new(Arc::clone(&kernel) as Arc<dyn Kernel>, Store::at(dir.path()));
+        let fake = Self { kernel, dir, shield };
+        requests.iter().for_each(|request| drop(fake.ask(request).unwrap()));
+        (fake, untouched)
+    }
+
+    fn ask(&self, request: &Request) -> Result<Outcome, ChangeError> {
+        self.shield.change(request, &Caller::now(0, "root", "test"))
+    }
+
+    /// Asks with a kill at the n-th step, before it or right after. Was there such a step?
+    fn kill(&self, request: &Request, at: usize, after: bool) -> bool {
+        self.kernel.arm(Some(Fault::Die { at, after }));
+        let killed = catch_unwind(AssertUnwindSafe(|| self.ask(request))).is_err();
+        self.kernel.arm(None);
+        killed
+    }
+
+    fn has_journal(&self) -> bool {
+        self.dir.path().join("journal").exists()
+    }
+
+    /// Restores and compares with the machine as it was.
+    #[track_caller]
+    fn restored_to(&self, untouched: &Snapshot, when: &str) {
+        self.ask(&Request::Restore {}).unwrap_or_else(|error| panic!("{when}: {error}"));
+        assert_same(untouched, &self.kernel.snapshot(), when);
+        assert!(!self.has_journal(), "{when}");
+    }
+}
+
+#[track_caller]
+fn assert_same(before: &Snapshot, now: &Snapshot, when: &str) {
+    let keys = before.keys().chain(now.keys());
+    let changed: Vec<_> = keys.filter(|key| before.get(*key) != now.get(*key)).collect();
+    let values = changed.iter().map(|key| (key, before.get(*key), now.get(*key)));
+    assert!(changed.is_empty(), "{when}: {:#?}", values.collect::<Vec<_>>());
+}
+
+fn create(name: &str, cpus: &str) -> Request {
+    Request::Create { name: name.into(), spec: Spec::of(cpus.parse().unwrap()) }
+}
+
+fn add(name: &str, pid: i32) -> Request {
+    let members = crate::Members { pids: vec![pid], ..crate::Members::default() };
+    Request::Add { name: name.into(), members }
+}
+
+fn destroy(name: &str) -> Request {
+    Request::Destroy { name: Some(name.into()), demote: false }
+}
+
+/// What comes before, and the change that is killed.
+fn changes() -> [(Vec<Request>, Request); 3] {
+    [
+        (vec![], create("a", "2-3")),
+        (vec![create("a", "3"), add("a", 200)], destroy("a")),
+        (vec![create("a", "3"), create("b", "2")], destroy("a")),
+    ]
+}
+
+#[test]
+fn a_recovery_killed_at_any_step_is_finished_by_the_next() {
+    let mut kills = 0;
+    // Repairs nothing here: it recovers, and the machine is as it was before the change.
+    let recover = Request::Repair { name: None };
+    for (before, change) in changes() {
+        for at in (0..).step_by(5) {
+            for step in 0.. {
+                let (fake, untouched) = Fake::after(&before);
+                let then = fake.kernel.snapshot();
+                if !fake.kill(&change, at, true) || !fake.kill(&recover, step, step % 2 == 0) {
+                    break;
+                }
+                let when = format!("{change:?} killed at {at}, recovery at {step}");
+                fake.ask(&recover).unwrap();
+                assert_same(&then, &fake.kernel.snapshot(), &when);
+                fake.restored_to(&untouched, &when);
+                kills += 1;
+            }
+            if !Fake::after(&before).0.kill(&change, at, true) {
+                break;
+            }
+        }
+    }
+    assert!(kills > 150, "only {kills} kills");
+}
+
+#[test]
+fn a_step_back_that_the_kernel_refuses_is_named_and_tried_again() {
+    let mut refusals = 0;
+    for (before, change) in changes() {
+        // Late enough that the first steps back are settings: a group that stays is waited for.
+        for at in (20..).step_by(7) {
+            if !Fake::after(&before).0.kill(&change, at, true) {
+                break;
+            }
+            for step in 0..8 {
+                let (fake, untouched) = Fake::after(&before);
+                fake.kill(&change, at, true);
+                fake.kernel.arm(Some(Fault::Refuse { at: step, errno: EINVAL }));
+                let answer = fake.ask(&Request::Restore {});
+                fake.kernel.arm(None);
+                let when = format!("{change:?} killed at {at}, step {step} back refused");
+                // A step that was refused after the recovery belongs to `restore` itself.
+                let Err(ChangeError::NotUndone { left, .. }) = answer else { continue };
+                assert!(left[0].contains("Invalid argument"), "{when}: {left:?}");
+                assert!(fake.has_journal() && fake.shield.is_interrupted().unwrap(), "{when}");
+                assert!(fake.shield.status().unwrap().interrupted, "{when}");
+                fake.restored_to(&untouched, &when);
+                refusals += 1;
+            }
+        }
+    }
+    assert!(refusals > 20, "only {refusals} refusals");
+}
+
+#[test]
+fn no_change_begins_while_an_earlier_one_is_not_undone() {
+    let (fake, untouched) = Fake::after(&[]);
+    assert!(fake.kill(&create("a", "3"), 15, true));
+    let killed = fake.kernel.snapshot();
+    fake.kernel.arm(Some(Fault::Refuse { at: 0, errno: EINVAL }));
+    let error = fake.ask(&create("b", "2")).unwrap_err();
+    fake.kernel.arm(None);
+    assert!(error.to_string().contains("asmp restore"), "{error}");
+    assert!(matches!(error, ChangeError::NotUndone { .. }));
+    assert!(fake.shield.state().unwrap().is_empty(), "b was not made");
+    assert_ne!(fake.kernel.snapshot(), untouched);
+    assert_ne!(fake.kernel.snapshot(), killed, "the other steps back were taken");
+    // The reason is gone: the next change finishes the recovery and goes on.
+    let made = fake.ask(&create("b", "2")).unwrap();
+    assert!(made.recovered.is_some());
+    fake.restored_to(&untouched, "after b");
+}
+
+/// A state with a path that JSON cannot hold.
+fn unwritable() -> State {
+    let path = Path::new(OsStr::from_bytes(b"/proc/irq/\xff")).to_owned();
+    let original = Original { shape: Shape::Text, text: String::new() };
+    State { originals: BTreeMap::from([(path, original)]), ..State::default() }
+}
+
+#[test]
+fn a_state_that_cannot_be_written_leaves_the_one_that_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::at(dir.path());
+    let state = State { transaction: 7, ..State::default() };
+    state::save(&store, &state).unwrap();
+    let error = state::save(&store, &unwritable()).unwrap_err();
+    assert!(error.to_string().contains("JSON"), "{error}");
+    assert_eq!(state::load(&store).unwrap(), state);
+}
+
+/// A kernel at whose first write of an interrupt mask the state's place is taken by a directory: the
+/// last write of the change, that of its state, fails.
+struct Spoiled(Arc<FakeKernel>, PathBuf);
+
+impl Kernel for Spoiled {
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        if path.ends_with("default_smp_affinity") {
+            let _ = std::fs::create_dir(&self.1);
+        }
+        self.0.write(path, bytes)
+    }
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.0.read(path)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.0.list(dir)
+    }
+    fn stream(&self, path: &Path) -> io::Result<Box<dyn io::Read + Send>> {
+        self.0.stream(path)
+    }
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        self.0.make_dir(dir)
+    }
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.0.remove_dir(dir)
+    }
+    fn schedule(&self, tid: i32) -> io::Result<Schedule> {
+        self.0.schedule(tid)
+    }
+    fn set_schedule(&self, tid: i32, schedule: &Schedule) -> io::Result<()> {
+        self.0.set_schedule(tid, schedule)
+    }
+    fn set_affinity(&self, tid: i32, cpus: &CpuSet) -> io::Result<()> {
+        self.0.set_affinity(tid, cpus)
+    }
+    fn exists(&self, path: &Path) -> bool {
+        self.0.exists(path)
+    }
+    fn delegate(&self, mount: &Path, on: bool) -> io::Result<()> {
+        self.0.delegate(mount, on)
+    }
+    fn spin(&self, time: std::time::Duration) -> io::Result<Box<dyn asmp_host::Spinner + '_>> {
+        self.0.spin(time)
+    }
+}
+
+#[test]
+fn a_change_whose_state_cannot_be_written_is_undone() {
+    let (fake, untouched) = Fake::after(&[]);
+    let spoiled = Spoiled(Arc::clone(&fake.kernel), fake.dir.path().join("state.json.new"));
+    let shield = Shield::new(Arc::new(spoiled), Store::at(fake.dir.path()));
+    let error = shield.change(&create("a", "3"), &Caller::now(0, "root", "test")).unwrap_err();
+    assert!(error.to_string().contains("state.json"), "{error}");
+    assert_eq!(fake.kernel.snapshot(), untouched);
+    assert!(!fake.has_journal());
+    std::fs::remove_dir(fake.dir.path().join("state.json.new")).unwrap();
+    fake.ask(&create("a", "3")).unwrap();
+}

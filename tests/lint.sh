@@ -1,0 +1,23 @@
+#!/bin/bash
+# What `make lint` checks: formatting, clippy, rustdoc, shell scripts. Needs cargo; shellcheck where it is
+# there, and in CI (ASMP_CI) it must be.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "$0")")/.."
+
+cargo fmt --all --check
+# The lint on `rust-version` is among those of clippy that warn: see msrv.sh.
+cargo clippy --workspace --all-targets --quiet -- -D warnings
+RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --quiet
+
+skipped=0
+if command -v shellcheck >/dev/null; then
+    mapfile -t scripts < <(git ls-files 'tests/*.sh' 'tests/vm/*.sh' tests/vm/guest/{agent,bare,init} .ci/run)
+    shellcheck -x -P SCRIPTDIR "${scripts[@]}"
+elif [ -n "${ASMP_CI:-}" ]; then
+    echo "lint: no shellcheck" >&2
+    exit 1
+else
+    echo "skipped: shell scripts: no shellcheck here"
+    skipped=1
+fi
+echo "lint: 0 passed, 0 failed, $skipped skipped" >>"${ASMP_COUNTS:-/dev/null}"

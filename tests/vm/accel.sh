@@ -1,0 +1,69 @@
+#!/bin/bash
+# accel.sh KERNEL_DIR: prints the accelerator that guests of this machine get, `kvm` or `tcg`.
+#
+# Problem:  /dev/kvm may be there and not able to run a guest: on some hosts it starts firmware and
+#           then stops inside the kernel's decompressor, or QEMU ends when it sets the virtual CPU's
+#           registers.
+# Approach: boot the lab's kernel under KVM without a root disk, until it panics for want of one; a
+#           kernel that comes so far works. The answer is kept until this machine boots again or
+#           QEMU or the kernel changes. ASMP_ACCEL=tcg or kvm answers without asking.
+set -euo pipefail
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source=lib.sh
+. "$here/lib.sh"
+kernel_dir=$1
+probe_seconds=20
+
+case ${ASMP_ACCEL:-} in
+tcg | kvm) echo "$ASMP_ACCEL"; exit ;;
+'') ;;
+*) die "ASMP_ACCEL is tcg or kvm, not $ASMP_ACCEL" ;;
+esac
+if [ ! -r /dev/kvm ] || [ ! -w /dev/kvm ]; then
+    echo tcg
+    exit
+fi
+
+# Prints why KVM does not do, or nothing.
+probe() {
+    local dir qemu deadline panicked='Kernel panic - not syncing: VFS'
+    dir=$(mktemp -d)
+    # shellcheck disable=SC2064 # the directory of now
+    trap "rm -rf '$dir'" EXIT
+    : >"$dir/console"
+    qemu-system-x86_64 -nodefaults -no-user-config -no-reboot -display none -machine q35,sata=off,smbus=off,i8042=off \
+        -cpu max,svm=off -m 512M -smp 4 -accel kvm -kernel "$kernel_dir/vmlinuz" \
+        -append 'console=ttyS0 panic=-1 tsc=reliable' \
+        -chardev "file,id=console,path=$dir/console" -device isa-serial,chardev=console \
+        </dev/null >"$dir/qemu.log" 2>&1 &
+    qemu=$!
+    deadline=$((SECONDS + probe_seconds))
+    while kill -0 "$qemu" 2>/dev/null && [ "$SECONDS" -lt "$deadline" ]; do
+        # QEMU does not end when KVM gives up, it pauses.
+        if grep -q -e "$panicked" "$dir/console" || grep -q 'KVM internal error' "$dir/qemu.log"; then break; fi
+        sleep 0.1
+    done
+    kill -KILL "$qemu" 2>/dev/null || true
+    wait "$qemu" 2>/dev/null || true
+    grep -q -e "$panicked" "$dir/console" ||
+        { grep -m1 -e 'error' "$dir/qemu.log" || echo "the guest did not boot in $probe_seconds s"; }
+}
+
+key=$(cat /proc/sys/kernel/random/boot_id "$0" <(qemu-system-x86_64 --version) "$kernel_dir/release" | sha256sum | cut -c1-12)
+answer=$CACHE/accel-$key
+if [ ! -e "$answer" ]; then
+    locked accel
+    if [ ! -e "$answer" ]; then
+        rm -f "$CACHE"/accel-????????????
+        why=$(probe)
+        if [ -z "$why" ]; then
+            say "/dev/kvm runs guests"
+            echo kvm
+        else
+            say "/dev/kvm is there and runs no guest ($why): emulation"
+            echo tcg
+        fi >"$answer.new"
+        mv "$answer.new" "$answer"
+    fi
+fi
+cat "$answer"
