@@ -2,7 +2,6 @@
 # them in a table. Targets that boot a guest call `setup`, which installs what is missing on Debian;
 # lint, unit, msrv, loom need cargo.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
-CHANNELS = $(if $(wildcard crates/channel/Cargo.toml),asmp-channel,asmp-rt)
 .PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz sanitizers-recorded
 .PHONY: lab containment bench bench-analysis bench-channels install-rt setup
 
@@ -48,7 +47,7 @@ python:
 # races; out of bounds.
 loom:
 	LOOM_MAX_PREEMPTIONS=3 RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=$(TARGET)/loom \
-		tests/counted.sh loom cargo test --quiet --release -p $(CHANNELS) --lib -- --show-output
+		tests/counted.sh loom cargo test --quiet --release -p asmp-channel --lib -- --show-output models::
 
 miri tsan asan:
 	tests/nightly.sh $@
@@ -61,7 +60,7 @@ sanitizers-recorded: python loom miri tsan asan
 # The last program exits with 1 where a limit is missed, and says which; nightly that is a failure.
 bench-channels:
 	CARGO_TARGET_DIR=$(TARGET)/bench cargo run --release --manifest-path bench/channels/Cargo.toml
-	cargo run --release -p asmp-rt --example call_bench
+	cargo run --release -p asmp-channel --example call_bench
 	$(if $(filter nightly,$(ASMP_TIER)),,-)cargo run --release -p asmp-rt --example calibrated_timer -- 4000 1 awake
 
 # The figures of docs/measurements/containment.md: RUNS of each of five faults in one guest, about

@@ -13,7 +13,8 @@ bin=$root/bin/cargo-deny
 
 if [ "$("$bin" --version 2>/dev/null)" != "cargo-deny $version" ]; then
     # Not with our flags, nor among our artefacts.
-    CARGO_TARGET_DIR=$root/target cargo install --quiet --locked --root "$root" --version "=$version" cargo-deny
+    CARGO_TARGET_DIR=$root/target \
+        cargo install --quiet --locked --root "$root" --version "=$version" cargo-deny
     rm -rf "$root/target"
 fi
 "$bin" --workspace check --hide-inclusion-graph licenses bans sources

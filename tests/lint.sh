@@ -1,6 +1,6 @@
 #!/bin/bash
-# What `make lint` checks: formatting, clippy, rustdoc, shell scripts. Needs cargo; shellcheck where it is
-# there, and in CI (ASMP_CI) it must be.
+# What `make lint` checks: formatting, clippy, rustdoc, shell scripts. Needs cargo; shellcheck where
+# it is there, and in CI (ASMP_CI) it must be.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
@@ -11,7 +11,7 @@ RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-it
 
 skipped=0
 if command -v shellcheck >/dev/null; then
-    mapfile -t scripts < <(git ls-files 'tests/*.sh' 'tests/vm/*.sh' tests/vm/guest/{agent,bare,init} .ci/run)
+    mapfile -t scripts < <(git ls-files '*.sh' tests/vm/guest/{agent,bare,init} .ci/run)
     shellcheck -x -P SCRIPTDIR "${scripts[@]}"
 elif [ -n "${ASMP_CI:-}" ]; then
     echo "lint: no shellcheck" >&2

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Runs the lock-free code under Miri (undefined behaviour), ThreadSanitizer (data
+# Runs the lock-free code of crates/channel under Miri (undefined behaviour), ThreadSanitizer (data
 # races) or AddressSanitizer (accesses out of bounds, with fences around shared
 # memory, while peers scribble and are killed): tests/nightly.sh miri|tsan|asan.
 #
@@ -18,7 +18,8 @@ asan) components='' has='--version' ;;
 esac
 # shellcheck disable=SC2086 # words of a command
 if ! cargo "+$nightly" $has >/dev/null 2>&1 &&
-    ! said=$(rustup toolchain install "$nightly" --profile minimal ${components:+--component $components} 2>&1); then
+    ! said=$(rustup toolchain install "$nightly" --profile minimal \
+        ${components:+--component $components} 2>&1); then
     reason="$nightly${components:+ with $components} cannot be installed: ${said##*$'\n'}"
     if [ -n "${ASMP_CI:-}" ]; then
         echo "$1: $reason" >&2
@@ -29,19 +30,18 @@ if ! cargo "+$nightly" $has >/dev/null 2>&1 &&
     exit 0
 fi
 
-# The crate of the channels.
-channels=asmp-rt
-[ ! -e crates/channel/Cargo.toml ] || channels=asmp-channel
 # `--show-output`: lines that begin with `skipped: ` are counted.
 case $1 in
 miri)
     export CARGO_TARGET_DIR=$target/miri
-    tests/counted.sh miri cargo "+$nightly" miri test --quiet -p "$channels" --lib -- --show-output ring:: seqlock::
+    tests/counted.sh miri cargo "+$nightly" miri test --quiet \
+        -p asmp-channel --lib -- --show-output ring:: seqlock::
     ;;
 tsan)
     export RUSTFLAGS=-Zsanitizer=thread CARGO_TARGET_DIR=$target/tsan
-    tests/counted.sh tsan cargo "+$nightly" test --quiet -Zbuild-std --target x86_64-unknown-linux-gnu \
-        -p "$channels" --lib -- --show-output ring:: seqlock:: fifo:: typed:: mbuff::
+    tests/counted.sh tsan cargo "+$nightly" test --quiet -Zbuild-std \
+        --target x86_64-unknown-linux-gnu \
+        -p asmp-channel --lib -- --show-output ring:: seqlock:: fifo:: typed:: mbuff::
     ;;
 asan)
     # Nightly in full: what is chosen else has to do with memory that others can write.
@@ -49,6 +49,6 @@ asan)
     [ "${ASMP_TIER:-}" != nightly ] || tests=()
     export RUSTFLAGS='-Zsanitizer=address --cfg asan' CARGO_TARGET_DIR=$target/asan
     tests/counted.sh asan cargo "+$nightly" test --quiet --target x86_64-unknown-linux-gnu \
-        -p "$channels" --lib -- --show-output "${tests[@]}"
+        -p asmp-channel --lib -- --show-output "${tests[@]}"
     ;;
 esac

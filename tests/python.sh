@@ -48,4 +48,6 @@ cd crates/rt-py
 "$venv/bin/python" -m mypy.stubtest --mypy-config-file pyproject.toml --ignore-unused-allowlist \
     --allowlist tests/stubtest.allow asmp_rt._native
 # Not from the source tree: that has no native module.
-SOUND_CARD=$target/debug/examples/sound_card "$here/counted.sh" python "$venv/bin/python" -P -m pytest --quiet -o "cache_dir=$target/python/pytest" "$@"
+export SOUND_CARD=$target/debug/examples/sound_card
+"$here/counted.sh" python "$venv/bin/python" -P -m pytest --quiet \
+    -o "cache_dir=$target/python/pytest" "$@"

@@ -19,7 +19,8 @@ paths() {
     python) crates+=(crates/rt crates/rt-py examples/rt/python tests/python.sh tests/python.txt) ;;
     *) echo "no part $1" >&2; exit 2 ;;
     esac
-    printf '%s\n' "${crates[@]}" Cargo.toml Cargo.lock rust-toolchain.toml tests/nightly.sh tests/nightly-toolchain
+    printf '%s\n' "${crates[@]}" Cargo.toml Cargo.lock rust-toolchain.toml \
+        tests/nightly.sh tests/nightly-toolchain
 }
 
 # Names and contents as they lie here, whether committed or not.

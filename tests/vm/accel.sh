@@ -31,8 +31,8 @@ probe() {
     # shellcheck disable=SC2064 # the directory of now
     trap "rm -rf '$dir'" EXIT
     : >"$dir/console"
-    qemu-system-x86_64 -nodefaults -no-user-config -no-reboot -display none -machine q35,sata=off,smbus=off,i8042=off \
-        -cpu max,svm=off -m 512M -smp 4 -accel kvm -kernel "$kernel_dir/vmlinuz" \
+    qemu-system-x86_64 -nodefaults -no-user-config -no-reboot -display none \
+        -machine q35,sata=off,smbus=off,i8042=off -cpu max,svm=off -m 512M -smp 4 -accel kvm -kernel "$kernel_dir/vmlinuz" \
         -append 'console=ttyS0 panic=-1 tsc=reliable' \
         -chardev "file,id=console,path=$dir/console" -device isa-serial,chardev=console \
         </dev/null >"$dir/qemu.log" 2>&1 &
@@ -40,16 +40,19 @@ probe() {
     deadline=$((SECONDS + probe_seconds))
     while kill -0 "$qemu" 2>/dev/null && [ "$SECONDS" -lt "$deadline" ]; do
         # QEMU does not end when KVM gives up, it pauses.
-        if grep -q -e "$panicked" "$dir/console" || grep -q 'KVM internal error' "$dir/qemu.log"; then break; fi
+        if grep -q -e "$panicked" -e 'KVM internal error' "$dir/console" "$dir/qemu.log"; then
+            break
+        fi
         sleep 0.1
     done
     kill -KILL "$qemu" 2>/dev/null || true
     wait "$qemu" 2>/dev/null || true
     grep -q -e "$panicked" "$dir/console" ||
-        { grep -m1 -e 'error' "$dir/qemu.log" || echo "the guest did not boot in $probe_seconds s"; }
+        grep -m1 -e 'error' "$dir/qemu.log" || echo "the guest did not boot in $probe_seconds s"
 }
 
-key=$(cat /proc/sys/kernel/random/boot_id "$0" <(qemu-system-x86_64 --version) "$kernel_dir/release" | sha256sum | cut -c1-12)
+key=$(cat /proc/sys/kernel/random/boot_id "$0" <(qemu-system-x86_64 --version) \
+    "$kernel_dir/release" | sha256sum | cut -c1-12)
 answer=$CACHE/accel-$key
 if [ ! -e "$answer" ]; then
     locked accel

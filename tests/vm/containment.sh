@@ -14,6 +14,8 @@ trap 'rm -rf "$share"' EXIT
 cd "$top"
 target=${CARGO_TARGET_DIR:-target}
 cargo build --release --quiet -p asmp
-cargo build --release --quiet -p asmp-rt --examples
-cp "$target/release/asmp" "$target/release/examples/containment" "$here/containment-in-guest.sh" "$share"
+judge=$(cargo test --release --no-run --message-format=json -p asmp-rt --test containment 2>/dev/null |
+    sed -n 's/.*"name":"containment".*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
+cp "$judge" "$share/containment"
+cp "$target/release/asmp" "$here/containment-in-guest.sh" "$share"
 "$here/lab.sh" --kernel "${KERNEL:-sid-rt}" --share "$share" --timeout 7200 -- /share/containment-in-guest.sh "${1:-200}"

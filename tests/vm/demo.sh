@@ -24,14 +24,14 @@ sleep 3
 taskset -c 3 "$asmp" spin 600000 &
 busy=$!
 printf '\n# a busy task on CPU 3, not shielded\n'
-show noise --cpus 3 -t 5 --table
+show noise --cpus 3 -t 5s --table
 kill "$busy"
 show create demo --cpus 3
 "$asmp" exec demo --policy fifo:80 -- "$asmp" spin 600000 &
 busy=$!
 sleep 4
 printf '\n# the same task on the same CPU under the same load, shielded\n'
-show noise demo -t 10 --table
+show noise demo -t 10s --table
 show status demo
 # A busy real-time task must end before its partition: on system CPUs it would starve the kernel's own threads.
 kill "$busy"

@@ -34,11 +34,16 @@ cd "$top"
 target=${CARGO_TARGET_DIR:-target}
 # The graph of `make unit`: nothing is built twice.
 cargo test --workspace --no-run --quiet --message-format=json >"$work/build.json"
-runner=$(sed -n 's/.*"name":"guest".*"executable":"\([^"]*\)".*/\1/p' "$work/build.json" | tail -n 1)
+# built NAME: a test's or example's program.
+built() {
+    sed -n 's/.*"name":"'"$1"'".*"executable":"\([^"]*\)".*/\1/p' "$work/build.json" | tail -n 1
+}
+runner=$(built guest)
 # Without what only a debugger reads: a share is copied for each guest.
-for program in "$target"/debug/{asmp,asmp-rtf} "$target"/debug/examples/{in_partition,containment,create}; do
-    strip -o "$share/${program##*/}" "$program"
+for program in asmp asmp-rtf examples/in_partition examples/create; do
+    strip -o "$share/${program##*/}" "$target/debug/$program"
 done
+strip -o "$share/containment" "$(built containment)"
 strip -o "$share/guest-tests" "$runner"
 cc -O2 -static -Wall -o "$share/bare-writes" "$here/bare-writes.c"
 [ ${#guests[@]} -gt 0 ] || mapfile -t guests < <("$runner" guests "$ASMP_TIER")
@@ -55,7 +60,8 @@ run_guest() {
     plain) ;;
     *) boot=(--init "${1#*:}" --append 'nohz_full=1-3 rcu_nocbs=1-3') ;;
     esac
-    "$here/lab.sh" --kernel "${1%%:*}" "${boot[@]}" "${device[@]}" --share "$share" --timeout 3000 --verbose -- \
+    "$here/lab.sh" --kernel "${1%%:*}" "${boot[@]}" "${device[@]}" --share "$share" \
+        --timeout 3000 --verbose -- \
         env ASMP_GUEST="$1" ASMP_TIER="$ASMP_TIER" ASMP_CI="${ASMP_CI:-}" ASMP_BINARY=/share/asmp \
         ASMP_RTF=/share/asmp-rtf ASMP_BARE_WRITES=/share/bare-writes ASMP_RT_EXAMPLES=/share \
         /share/guest-tests --test-threads 1 "${filter[@]}" 2>&1
@@ -71,7 +77,8 @@ one_guest() {
     time run_guest "$1" || code=$?
     if [ "$code" = 123 ]; then
         echo
-        echo "the emulator kept a breakpoint (Oops: int3) and the kernel died of it: $1 is run once more, whole"
+        echo "the emulator kept a breakpoint and the kernel died of it (Oops: int3)"
+        echo "$1 is run once more, whole"
         : >"$work/$1.again"
         code=0
         run_guest "$1" || code=$?
@@ -107,14 +114,15 @@ failed=0 again=0
 for guest in "${guests[@]}"; do
     # What the test runner says last; a guest that died says nothing.
     line=$(grep "^$guest: .* passed, " "$work/$guest.log" | tail -n 1 || true)
-    printf '%5.1f min  %s\n' "$(($(cat "$work/$guest.seconds") * 10 / 60))e-1" "${line:-$guest: died}"
+    tenths=$(($(cat "$work/$guest.seconds") * 10 / 60))
+    printf '%5.1f min  %s\n' "${tenths}e-1" "${line:-$guest: died}"
     [ "$(cat "$work/$guest.code")" = 0 ] || failed=$((failed + 1))
     [ ! -e "$work/$guest.again" ] || again=$((again + 1))
     echo "$line" >>"$work/lines"
 done
 echo "${#guests[@]} guests, $failed with failures, $again run again after Oops: int3"
-awk -v died="$failed" '
-    { for (i = 2; i <= NF; i++) { if ($i ~ /^passed/) p += $(i - 1); if ($i ~ /^failed/) f += $(i - 1); if ($i ~ /^skipped/) s += $(i - 1) } }
-    END { if (died > 0 && f + 0 == 0) f = died; printf "vm: %d passed, %d failed, %d skipped\n", p, f, s }' \
-    "$work/lines" | tee -a "${ASMP_COUNTS:-/dev/null}"
+read -r passed bad skipped < <("$top/tests/sum.sh" "$work/lines")
+# A guest that died counts as one.
+[ "$failed" = 0 ] || [ "$bad" != 0 ] || bad=$failed
+echo "vm: $passed passed, $bad failed, $skipped skipped" | tee -a "${ASMP_COUNTS:-/dev/null}"
 [ "$failed" = 0 ]

@@ -1,7 +1,5 @@
 use crate::two_processes;
-use asmp_rt::fifo::{Fifo, FifoReader, FifoWriter, Options, Wake};
-use asmp_rt::ring::Overflow;
-use asmp_rt::typed::TypedFifo;
+use asmp_channel::{Fifo, FifoReader, FifoWriter, Options, Overflow, TypedFifo, Wake};
 use std::hint::spin_loop;
 
 fn private_dir() -> tempfile::TempDir {

@@ -13,7 +13,7 @@ mod sets;
 #[path = "../tests/chaos/texts.rs"]
 mod texts;
 
-use asmp_analysis::simulate::engine::{Job, Observe};
+use asmp_analysis::simulate::{Job, Observe};
 use asmp_analysis::simulate::{Random, Releases, Run, Simulation, Statistics};
 use asmp_analysis::{Effort, Policy, Task, Verdict, edf, edf_response, np_edf};
 use response_time_analysis::arrival::Sporadic;
@@ -24,7 +24,8 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 const SHAPES: [Shape; 3] = [Shape::Plain, Shape::Deadlines, Shape::Everything];
-/// A thousand random runs for each policy that accepts a set, each until every task's first job is due.
+/// A thousand random runs for each policy that accepts a set, each until every task's first job is
+/// due.
 const DEEP: Runs = Runs { random: 1000, lengths: 1 };
 
 fn main() {
@@ -46,8 +47,8 @@ fn main() {
     }
 }
 
-/// Periods of 1 ms to 1 s, their logarithms evenly; costs that are schedulable without preemption, so that the whole test is
-/// gone through: about equal, scaled to the utilisation.
+/// Periods of 1 ms to 1 s, their logarithms evenly; costs that are schedulable without preemption,
+/// so that the whole test is gone through: about equal, scaled to the utilisation.
 fn large(count: usize, total: f64, seed: u64) -> Vec<Task> {
     let mut random = Random::new(seed);
     let periods: Vec<f64> = (0..count).map(|_| 1e6 * 1000f64.powf(random.fraction())).collect();
@@ -89,7 +90,7 @@ fn speed() {
     for count in [1000, 10_000, 100_000] {
         let mut tasks = large(count, 0.9, 2);
         for (at, task) in tasks.iter_mut().enumerate() {
-            task.deadline_ns = task.period_ns * (80 + at as u64 % 60) / 100;
+            task.deadline_ticks = task.period_ticks * (80 + at as u64 % 60) / 100;
         }
         let before = peak_kb();
         let (median, worst, verdict) = timed(|| edf::test(&tasks, &effort));
@@ -129,12 +130,12 @@ fn word(verdict: &Verdict) -> &'static str {
 
 fn their_responses(tasks: &[Task]) -> Vec<u64> {
     let d = Duration::from;
-    let arrival = |task: &Task| Sporadic { min_inter_arrival: d(task.period_ns), jitter: d(0) };
+    let arrival = |task: &Task| Sporadic { min_inter_arrival: d(task.period_ticks), jitter: d(0) };
     let arrivals: Vec<Sporadic> = tasks.iter().map(arrival).collect();
     let task = |at: usize| theirs::Task {
-        wcet: wcet::Scalar::new(Service::from(d(tasks[at].cost_ns()))),
+        wcet: wcet::Scalar::new(Service::from(d(tasks[at].cost_ticks()))),
         arrivals: &arrivals[at],
-        deadline: d(tasks[at].deadline_ns),
+        deadline: d(tasks[at].deadline_ticks),
     };
     let each = |at: usize| {
         let others: Vec<_> = (0..tasks.len()).filter(|other| *other != at).map(task).collect();

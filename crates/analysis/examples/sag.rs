@@ -1,11 +1,13 @@
-//! np-EDF beside the schedule-abstraction graph of Nasri and Brandenburg ("An exact and sustainable analysis of
-//! non-preemptive scheduling", RTSS 2017), on what both can judge: periodic tasks that are released together.
+//! np-EDF beside the schedule-abstraction graph of Nasri and Brandenburg ("An exact and sustainable
+//! analysis of non-preemptive scheduling", RTSS 2017), on what both can judge: periodic tasks that
+//! are released together.
 //!
 //!     cargo run --release -p asmp-analysis --example sag -- NPTEST [SETS [TASKS]]
 //!
-//! NPTEST is the program `nptest` of github.com/gnelissen/np-schedulability-analysis, built elsewhere; none of it is here. It
-//! gets the jobs of a hyperperiod and is exact for them. Once each job takes its whole cost, once any part of it. Our test is
-//! exact for free offsets; with offsets of 0 a refusal is looked into by simulation, and may end as `Unknown`.
+//! NPTEST is the program `nptest` of github.com/gnelissen/np-schedulability-analysis, built
+//! elsewhere; none of it is here. It gets the jobs of a hyperperiod and is exact for them. Once
+//! each job takes its whole cost, once any part of it. Our test is exact for free offsets; with
+//! offsets of 0 a refusal is looked into by simulation, and may end as `Unknown`.
 
 #[path = "../tests/agreement/sets.rs"]
 #[allow(dead_code)]
@@ -21,7 +23,8 @@ use std::time::Instant;
 /// Their least common multiple is the longest, so that is a hyperperiod of every set.
 const PERIODS_US: [u64; 8] = [1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000];
 
-/// UUniFast, but no job longer than a part of the shortest period: else nearly all sets are refused.
+/// UUniFast, but no job longer than a part of the shortest period: else nearly all sets are
+/// refused.
 fn set(seed: u64, count: usize) -> Vec<Task> {
     let mut random = Random::new(seed);
     let total = 0.3 + 0.7 * random.fraction();
@@ -38,12 +41,12 @@ fn set(seed: u64, count: usize) -> Vec<Task> {
         .collect()
 }
 
-/// Task, job, earliest and latest release, least and most cost, deadline, priority: the deadline, and of equal ones first
-/// released first, then as in the set, which is the order of our simulator.
+/// Task, job, earliest and latest release, least and most cost, deadline, priority: the deadline,
+/// and of equal ones first released first, then as in the set, which is the order of our simulator.
 fn jobs(tasks: &[Task], least_cost: impl Fn(&Task) -> u64) -> String {
     let end = PERIODS_US[PERIODS_US.len() - 1];
     let of = |(index, task): (usize, &Task)| {
-        (0..end).step_by(task.period_ns as usize).map(move |release| (release, index))
+        (0..end).step_by(task.period_ticks as usize).map(move |release| (release, index))
     };
     let mut releases: Vec<(u64, usize)> = tasks.iter().enumerate().flat_map(of).collect();
     releases.sort_unstable();
@@ -51,7 +54,7 @@ fn jobs(tasks: &[Task], least_cost: impl Fn(&Task) -> u64) -> String {
         "Task ID, Job ID, Arrival min, Arrival max, Cost min, Cost max, Deadline, Priority\n".to_owned();
     for (number, (release, index)) in releases.into_iter().enumerate() {
         let task = &tasks[index];
-        let (due, least, most) = (release + task.deadline_ns, least_cost(task), task.cost_ns());
+        let (due, least, most) = (release + task.deadline_ticks, least_cost(task), task.cost_ticks());
         let priority = due * 1_000_000 + number as u64;
         let _ = writeln!(
             lines,
@@ -89,12 +92,12 @@ fn main() {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for seed in 0..sets {
         let tasks = set(seed, fixed.unwrap_or(2 + seed as usize % 11));
-        let free: Vec<Task> = tasks.iter().map(|task| Task { offset_ns: None, ..task.clone() }).collect();
+        let free: Vec<Task> = tasks.iter().map(|task| Task { offset_ticks: None, ..task.clone() }).collect();
         let start = Instant::now();
         let sporadic = np_edf::test(&free, &Effort::default());
         let seconds = start.elapsed().as_secs_f64();
         let verdict = np_edf::test(&tasks, &Effort::default());
-        let (whole, any) = (jobs(&tasks, Task::cost_ns), jobs(&tasks, |_| 1));
+        let (whole, any) = (jobs(&tasks, Task::cost_ticks), jobs(&tasks, |_| 1));
         let (Some((whole, _)), Some((any, cpu))) = (ask(nptest, &whole), ask(nptest, &any)) else {
             gave_up += 1;
             continue;

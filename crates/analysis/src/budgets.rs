@@ -1,55 +1,60 @@
-//! Budgets by Proposition 1 of Yartek (Mumolo, Nolich, Lenac, EURASIP J. Embedded Systems 2008, section 2.1).
+//! Budgets by Proposition 1 of Yartek (Mumolo, Nolich, Lenac, EURASIP J. Embedded Systems 2008,
+//! section 2.1).
 //!
-//! Sorted p_1 <= p_2 <= …, task i may take `B_i = p_1 (1 - sum over j < i of C_j / p_j)`; `C_i <= B_i` for all i means
-//! schedulable by non-preemptive EDF. Sufficient only. The proof's own bound, `p_1 (1 - U) + 1`, is not safe: sets that meet
-//! it miss deadlines (C = 2, p = 2, then p = 13). So B is taken without the + 1, and `<=`, since Example 1 has C_3 = B_3.
+//! Sorted p_1 <= p_2 <= …, task i may take `B_i = p_1 (1 - sum over j < i of C_j / p_j)`; `C_i <=
+//! B_i` for all i means schedulable by non-preemptive EDF. Sufficient only. The proof's own bound,
+//! `p_1 (1 - U) + 1`, is not safe: sets that meet it miss deadlines (C = 2, p = 2, then p = 13). So
+//! B is taken without the + 1, and `<=`, since Example 1 has C_3 = B_3.
 
 use crate::check::check;
+use crate::numbers::gcd_wide;
 use crate::task::Task;
-use crate::utilisation::{Utilisation, gcd};
+use crate::utilisation::Utilisation;
 use crate::verdict::{Doubt, Inapplicable, Stop, Verdict};
+#[cfg(feature = "files")]
 use serde::Serialize;
 
 /// How long a task may be, given those with shorter periods.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Budget {
     pub task: usize,
-    pub cost_ns: u64,
+    pub cost_ticks: u64,
     /// B, rounded down to a whole nanosecond; 0 where the tasks before use everything.
-    pub budget_ns: u64,
+    pub budget_ticks: u64,
 }
 
 impl Budget {
     pub const fn holds(&self) -> bool {
-        self.cost_ns <= self.budget_ns
+        self.cost_ticks <= self.budget_ticks
     }
 }
 
-/// In the order of the periods; equal periods in the order of the set. O(n log n), exact while the sum of fractions fits
-/// 128 bits, else rounded against the task by less than a nanosecond.
-/// Errors: deadlines that are not the period, jitter, blocking.
+/// In the order of the periods; equal periods in the order of the set. O(n log n), exact while the
+/// sum of fractions fits 128 bits, else rounded against the task by less than a nanosecond. Errors:
+/// deadlines that are not the period, jitter, blocking.
 pub fn budgets(tasks: &[Task]) -> Result<Vec<Budget>, Inapplicable> {
     check(tasks)?;
     let name = |task: &Task| task.name.clone();
     for task in tasks {
-        if task.deadline_ns != task.period_ns {
+        if task.deadline_ticks != task.period_ticks {
             return Err(Inapplicable::DeadlineNotPeriod { task: name(task) });
         }
-        if task.jitter_ns > 0 {
-            return Err(Inapplicable::Knows { task: name(task), what: "jitter" });
+        if task.jitter_ticks > 0 {
+            return Err(Inapplicable::Unsupported { task: name(task), what: "jitter" });
         }
-        if task.blocking_ns > 0 {
-            return Err(Inapplicable::Knows { task: name(task), what: "blocking" });
+        if task.blocking_ticks > 0 {
+            return Err(Inapplicable::Unsupported { task: name(task), what: "blocking" });
         }
     }
     let mut order: Vec<usize> = (0..tasks.len()).collect();
-    order.sort_by_key(|index| tasks[*index].period_ns);
-    let shortest = order.first().map_or(0, |index| tasks[*index].period_ns);
+    order.sort_by_key(|index| tasks[*index].period_ticks);
+    let shortest = order.first().map_or(0, |index| tasks[*index].period_ticks);
     let mut used = Used::Exact(0, 1);
     let mut all = Vec::with_capacity(tasks.len());
     for index in order {
         let task = &tasks[index];
-        all.push(Budget { task: index, cost_ns: task.cost_ns(), budget_ns: used.left_of(shortest) });
+        all.push(Budget { task: index, cost_ticks: task.cost_ticks(), budget_ticks: used.left_of(shortest) });
         used = used.plus(task);
     }
     Ok(all)
@@ -80,7 +85,7 @@ enum Used {
 
 impl Used {
     fn plus(self, task: &Task) -> Self {
-        let (cost, period) = (u128::from(task.cost_ns()), u128::from(task.period_ns));
+        let (cost, period) = (u128::from(task.cost_ticks()), u128::from(task.period_ticks));
         match self {
             Self::Exact(numerator, denominator) => add(numerator, denominator, cost, period).map_or_else(
                 || Self::Bounds(bounds(numerator, denominator).plus(task)),
@@ -91,8 +96,8 @@ impl Used {
     }
 
     /// `length (1 - used)`, rounded down, not below 0.
-    fn left_of(self, length_ns: u64) -> u64 {
-        let length = u128::from(length_ns);
+    fn left_of(self, length_ticks: u64) -> u64 {
+        let length = u128::from(length_ticks);
         let left = match self {
             Self::Exact(numerator, denominator) if numerator >= denominator => 0,
             Self::Exact(numerator, denominator) => match length.checked_mul(denominator - numerator) {
@@ -101,19 +106,20 @@ impl Used {
             },
             Self::Bounds(sum) => sum.left_of(length),
         };
-        u64::try_from(left).unwrap_or(length_ns)
+        u64::try_from(left).unwrap_or(length_ticks)
     }
 }
 
 fn add(numerator: u128, denominator: u128, cost: u128, period: u128) -> Option<(u128, u128)> {
-    let shared = gcd(denominator, period).max(1);
+    let shared = gcd_wide(denominator, period).max(1);
     let all = denominator.checked_mul(period / shared)?;
     let sum = numerator.checked_mul(period / shared)?.checked_add(cost.checked_mul(denominator / shared)?)?;
-    let common = gcd(sum, all).max(1);
+    let common = gcd_wide(sum, all).max(1);
     Some((sum / common, all / common))
 }
 
-/// A fraction as bounds in units of 2^-64; a shift that overflows loses the low bits of both sides, rounded up.
+/// A fraction as bounds in units of 2^-64; a shift that overflows loses the low bits of both sides,
+/// rounded up.
 fn bounds(numerator: u128, denominator: u128) -> Utilisation {
     Utilisation::fraction(numerator, denominator)
 }
@@ -127,7 +133,7 @@ mod tests {
     }
 
     fn of(tasks: &[Task]) -> Vec<u64> {
-        budgets(tasks).unwrap().iter().map(|budget| budget.budget_ns).collect()
+        budgets(tasks).unwrap().iter().map(|budget| budget.budget_ticks).collect()
     }
 
     #[test]

@@ -1,13 +1,16 @@
-//! SCHED_DEADLINE: what the kernel admits, what that is worth, and what one queue a CPU would admit instead.
+//! SCHED_DEADLINE: what the kernel admits, what that is worth, and what one queue a CPU would admit
+//! instead.
 //!
 //! Admission as in kernel/sched/deadline.c (`__dl_overflow`, `to_ratio` in kernel/sched/core.c) and
-//! Documentation/scheduler/sched-deadline.rst: per root domain, the sum of `floor(runtime 2^20 / period)` must not exceed
-//! `m floor(rt_runtime 2^20 / rt_period)`, by default 95 % of each of m CPUs. Since 6.12 the deadline server of each CPU
-//! (50 ms of 1 s) is in the sum. It looks at runtime and period, never at the deadline.
+//! Documentation/scheduler/sched-deadline.rst: per root domain, the sum of `floor(runtime 2^20 /
+//! period)` must not exceed `m floor(rt_runtime 2^20 / rt_period)`, by default 95 % of each of m
+//! CPUs. Since 6.12 the deadline server of each CPU (50 ms of 1 s) is in the sum. It looks at
+//! runtime and period, never at the deadline.
 //!
-//! What it is worth: on one CPU, with the deadlines equal to the periods, they are met. On m CPUs (global EDF) admission only
-//! bounds the lateness (Devi, Anderson 2005); deadlines are met if the densities `d_i = C_i / min(D_i, T_i)` satisfy
-//! `sum d_i <= m - (m - 1) max d_i` (Goossens, Funk, Baruah, Real-Time Systems 25, 2003).
+//! What it is worth: on one CPU, with the deadlines equal to the periods, they are met. On m CPUs
+//! (global EDF) admission only bounds the lateness (Devi, Anderson 2005); deadlines are met if the
+//! densities `d_i = C_i / min(D_i, T_i)` satisfy `sum d_i <= m - (m - 1) max d_i` (Goossens, Funk,
+//! Baruah, Real-Time Systems 25, 2003).
 
 use crate::check::check;
 use crate::place::{By, Placement, Room, place};
@@ -15,6 +18,7 @@ use crate::policy::Policy;
 use crate::task::Task;
 use crate::verdict::{Doubt, Effort, Inapplicable, Stop, Verdict};
 use crate::{edf, utilisation::Utilisation};
+#[cfg(feature = "files")]
 use serde::Serialize;
 
 const BW_SHIFT: u32 = 20;
@@ -22,13 +26,16 @@ const BW_SHIFT: u32 = 20;
 const LEAST_RUNTIME_NS: u64 = 1 << 10;
 
 /// A root domain: CPUs that share one admission.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Domain {
     pub cpus: u32,
-    /// `kernel.sched_rt_runtime_us` and `kernel.sched_rt_period_us`; `None`: -1, no admission control.
+    /// `kernel.sched_rt_runtime_us` and `kernel.sched_rt_period_us`; `None`: -1, no admission
+    /// control.
     pub rt_runtime_us: Option<u64>,
     pub rt_period_us: u64,
-    /// What the deadline servers of its CPUs have booked together, in units of 2^-20 CPU: the sum of their [`ratio`]s.
+    /// What the deadline servers of its CPUs have booked together, in units of 2^-20 CPU: the sum
+    /// of their [`ratio`]s.
     pub servers: u64,
     /// `kernel.sched_deadline_period_min_us` and `_max_us`.
     pub least_period_ns: u64,
@@ -50,7 +57,8 @@ impl Domain {
 }
 
 /// What the kernel does and what it means.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Admission {
     /// In units of 2^-20 CPU, servers included.
     pub asked: u64,
@@ -74,14 +82,18 @@ pub const fn ratio(period_ns: u64, runtime_ns: u64) -> u64 {
     }
 }
 
-/// Errors: sets that `sched_setattr` refuses with EINVAL, jitter and blocking (which the kernel knows nothing of).
+/// The tasks have a tick of a nanosecond. Errors: sets that `sched_setattr` refuses with EINVAL,
+/// and jitter, which the kernel does not support.
 pub fn admission(tasks: &[Task], domain: &Domain, effort: &Effort) -> Result<Admission, Stop> {
     check(tasks)?;
     for task in tasks {
         valid(task, domain)?;
     }
     if domain.cpus == 0 || domain.rt_period_us == 0 {
-        return Err(Inapplicable::Set { what: "a root domain has a CPU and an rt_period".to_owned() }.into());
+        return Err(Inapplicable::Set {
+            what: "the root domain has no CPU, or sched_rt_period_us is 0".to_owned(),
+        }
+        .into());
     }
     let limit = domain.rt_runtime_us.map(|runtime_us| {
         let one = ratio(domain.rt_period_us.saturating_mul(1000), runtime_us.saturating_mul(1000));
@@ -90,7 +102,7 @@ pub fn admission(tasks: &[Task], domain: &Domain, effort: &Effort) -> Result<Adm
     let mut asked = domain.servers;
     let mut refused = None;
     for (index, task) in tasks.iter().enumerate() {
-        asked = asked.saturating_add(ratio(task.period_ns, task.cost_ns()));
+        asked = asked.saturating_add(ratio(task.period_ticks, task.cost_ticks()));
         if refused.is_none() && limit.is_some_and(|limit| asked > limit) {
             refused = Some(index);
         }
@@ -110,12 +122,12 @@ pub fn admission(tasks: &[Task], domain: &Domain, effort: &Effort) -> Result<Adm
 /// The rules of `__checkparam_dl`.
 fn valid(task: &Task, domain: &Domain) -> Result<(), Inapplicable> {
     let rules = [
-        (task.jitter_ns > 0, "the kernel's admission knows no jitter"),
-        (task.cost_ns() < LEAST_RUNTIME_NS, "the runtime is below 1024 ns"),
-        (task.cost_ns() > task.deadline_ns, "the runtime is longer than the deadline"),
-        (task.deadline_ns > task.period_ns, "the deadline is longer than the period"),
-        (task.period_ns < domain.least_period_ns, "the period is below sched_deadline_period_min_us"),
-        (task.period_ns > domain.most_period_ns, "the period is above sched_deadline_period_max_us"),
+        (task.jitter_ticks > 0, "the kernel's admission does not support jitter"),
+        (task.cost_ticks() < LEAST_RUNTIME_NS, "the runtime is below 1024 ns"),
+        (task.cost_ticks() > task.deadline_ticks, "the runtime is longer than the deadline"),
+        (task.deadline_ticks > task.period_ticks, "the deadline is longer than the period"),
+        (task.period_ticks < domain.least_period_ns, "the period is below sched_deadline_period_min_us"),
+        (task.period_ticks > domain.most_period_ns, "the period is above sched_deadline_period_max_us"),
     ];
     match rules.iter().find(|(broken, _)| *broken) {
         Some((_, rule)) => Err(Inapplicable::Kernel { task: task.name.clone(), rule }),
@@ -129,8 +141,8 @@ fn deadlines(tasks: &[Task], domain: &Domain, effort: &Effort) -> Verdict {
     }
     let one: u128 = 1 << 64;
     let density = |task: &Task| {
-        let window = u128::from(task.deadline_ns.min(task.period_ns));
-        (u128::from(task.cost_ns()) << 64).div_ceil(window)
+        let window = u128::from(task.deadline_ticks.min(task.period_ticks));
+        (u128::from(task.cost_ticks()) << 64).div_ceil(window)
     };
     let sum = tasks.iter().map(density).fold(0, u128::saturating_add);
     let most = tasks.iter().map(density).max().unwrap_or(0);
@@ -140,9 +152,9 @@ fn deadlines(tasks: &[Task], domain: &Domain, effort: &Effort) -> Verdict {
         return Verdict::Schedulable;
     }
     let what = if Utilisation::of(tasks).approximate() > f64::from(domain.cpus) {
-        "the CPUs are asked for more than they have: lateness grows without bound".to_owned()
+        "the tasks request more than all CPUs: lateness grows without bound".to_owned()
     } else {
-        "global EDF is only known to be late by a bounded time".to_owned()
+        "global EDF bounds the lateness, but not below the deadlines".to_owned()
     };
     Verdict::Unknown { reason: Doubt::Sufficient { what } }
 }

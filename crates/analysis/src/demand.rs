@@ -1,94 +1,101 @@
 //! Processor demand under EDF, and the one search over it that EDF and np-EDF share.
 //!
-//! Symbols: C cost, T period, D deadline, J jitter, b blocking. With F = D - J the first deadline after a release at 0,
-//! `dbf(t) = sum over F_i <= t of (floor((t - F_i) / T_i) + 1) C_i` is the work of jobs that are released at 0 or later
-//! and due by t (Baruah, Mok, Rosier 1990; with jitter Spuri 1996). `hold(t)` is what work that is not due by t can
-//! still take of the window: under np-EDF `max over D_i > t + 1 of C_i - 1` (a job that started one tick before), and b
-//! of sections. EDF fits if and only if `dbf(t) + hold(t) <= t` for every t from the least F on.
+//! Symbols: C cost, T period, D deadline, J jitter, b blocking. With F = D - J the first deadline
+//! after a release at 0, `dbf(t) = sum over F_i <= t of (floor((t - F_i) / T_i) + 1) C_i` is the
+//! work of jobs that are released at 0 or later and due by t (Baruah, Mok, Rosier 1990; with jitter
+//! Spuri 1996). `hold(t)` is what work that is not due by t can still take of the window: under
+//! np-EDF `max over D_i > t + 1 of C_i - 1` (a job that started one tick before), and b of
+//! sections. EDF fits if and only if `dbf(t) + hold(t) <= t` for every t from the least F on.
 //!
-//! The search is QPA (Zhang, Burns, "Schedulability analysis for real-time systems with EDF scheduling", IEEE TC 2009),
-//! backwards from a bound on t. It wants a function that does not decrease, and `hold` of np-EDF decreases: so it goes
-//! through the stretches in which that is constant, from the last to the first.
+//! The search is QPA (Zhang, Burns, "Schedulability analysis for real-time systems with EDF
+//! scheduling", IEEE TC 2009), backwards from a bound on t. It wants a function that does not
+//! decrease, and `hold` of np-EDF decreases: so it goes through the stretches in which that is
+//! constant, from the last to the first.
 
-use crate::task::{MAX_NS, Task};
-use crate::utilisation::{Utilisation, hyperperiod_ns};
-use crate::verdict::{Doubt, Meter, Start, Witness};
+use crate::decide::Witness;
+use crate::task::{MAX_TICKS, Task};
+use crate::utilisation::{Utilisation, hyperperiod_ticks};
+use crate::verdict::{Doubt, Meter, Start};
 use std::cmp::Ordering;
 
 /// Windows are searched up to here; a longer one is a [`Doubt`].
-const MAX_WINDOW_NS: u64 = 4 * MAX_NS;
+const MAX_WINDOW_NS: u64 = 4 * MAX_TICKS;
 /// Turns of the busy-period iteration before it is left alone.
 const BUSY_TURNS: usize = 200;
 
 #[derive(Debug, Clone, Copy)]
 struct Row {
-    first_ns: u64,
-    cost_ns: u64,
-    period_ns: u64,
+    first_ticks: u64,
+    cost_ticks: u64,
+    period_ticks: u64,
 }
 
 /// The demand of a checked set, ready to be asked often.
 #[derive(Debug)]
 pub(crate) struct Demand {
-    /// By `first_ns`.
+    /// By `first_ticks`.
     rows: Vec<Row>,
     /// Largest blocking of the rows up to each, and whose it is.
     sections: Vec<(u64, usize)>,
 }
 
 impl Demand {
-    pub fn of(tasks: &[Task]) -> Self {
+    pub(crate) fn of(tasks: &[Task]) -> Self {
         let mut order: Vec<usize> = (0..tasks.len()).collect();
-        order.sort_by_key(|index| first_ns(&tasks[*index]));
+        order.sort_by_key(|index| first_ticks(&tasks[*index]));
         let row = |index: &usize| {
             let task = &tasks[*index];
-            Row { first_ns: first_ns(task), cost_ns: task.cost_ns(), period_ns: task.period_ns }
+            Row {
+                first_ticks: first_ticks(task),
+                cost_ticks: task.cost_ticks(),
+                period_ticks: task.period_ticks,
+            }
         };
         let mut longest = (0, 0);
         let section = |index: &usize| {
-            longest = longest.max((tasks[*index].blocking_ns, *index));
+            longest = longest.max((tasks[*index].blocking_ticks, *index));
             longest
         };
         Self { rows: order.iter().map(row).collect(), sections: order.iter().map(section).collect() }
     }
 
     /// `dbf(t)`; saturates, which is still more than any t. O(n).
-    pub fn at(&self, t_ns: u64) -> u64 {
+    pub(crate) fn at(&self, t_ticks: u64) -> u64 {
         let mut sum: u64 = 0;
-        for row in self.rows.iter().take_while(|row| row.first_ns <= t_ns) {
-            let jobs = (t_ns - row.first_ns) / row.period_ns + 1;
-            sum = sum.saturating_add(jobs.saturating_mul(row.cost_ns));
+        for row in self.rows.iter().take_while(|row| row.first_ticks <= t_ticks) {
+            let jobs = (t_ticks - row.first_ticks) / row.period_ticks + 1;
+            sum = sum.saturating_add(jobs.saturating_mul(row.cost_ticks));
         }
         sum
     }
 
     /// The last instant before t at which `dbf` steps. O(n).
-    fn step_before(&self, t_ns: u64) -> Option<u64> {
+    fn step_before(&self, t_ticks: u64) -> Option<u64> {
         let last = |row: &Row| {
-            let behind = t_ns - 1 - row.first_ns;
-            row.first_ns + behind / row.period_ns * row.period_ns
+            let behind = t_ticks - 1 - row.first_ticks;
+            row.first_ticks + behind / row.period_ticks * row.period_ticks
         };
-        self.rows.iter().take_while(|row| row.first_ns < t_ns).map(last).max()
+        self.rows.iter().take_while(|row| row.first_ticks < t_ticks).map(last).max()
     }
 
-    fn section_by(&self, t_ns: u64) -> (u64, usize) {
-        let count = self.rows.partition_point(|row| row.first_ns <= t_ns);
+    fn section_by(&self, t_ticks: u64) -> (u64, usize) {
+        let count = self.rows.partition_point(|row| row.first_ticks <= t_ticks);
         count.checked_sub(1).map_or((0, 0), |last| self.sections[last])
     }
 }
 
 /// F = D - J; 0 where the jitter is as long as the deadline.
-const fn first_ns(task: &Task) -> u64 {
-    task.deadline_ns.saturating_sub(task.jitter_ns)
+const fn first_ticks(task: &Task) -> u64 {
+    task.deadline_ticks.saturating_sub(task.jitter_ticks)
 }
 
-/// Windows `from_ns <= t < to_ns` in which the same job holds the CPU longest under np-EDF.
+/// Windows `from_ticks <= t < to_ticks` in which the same job holds the CPU longest under np-EDF.
 #[derive(Debug, Clone, Copy)]
 struct Stretch {
-    from_ns: u64,
-    to_ns: u64,
+    from_ticks: u64,
+    to_ticks: u64,
     /// `max C_i - 1`, and whose.
-    held_ns: u64,
+    held_ticks: u64,
     holder: Option<usize>,
     /// All deadlines lie within: sections of tasks in the set are over, b is of something outside.
     last: bool,
@@ -111,24 +118,25 @@ pub(crate) fn overload(
     meter: &mut Meter,
 ) -> Result<Option<Witness>, Doubt> {
     let exact = tasks.iter().all(|task| {
-        let plain = task.blocking_ns == 0;
-        plain && (!non_preemptive || task.jitter_ns == 0)
+        let plain = task.blocking_ticks == 0;
+        plain && (!non_preemptive || task.jitter_ticks == 0)
     });
     // A job that is released too late for itself.
-    if let Some(task) = tasks.iter().find(|task| task.cost_ns() > first_ns(task)) {
-        return Ok(Some(witness(tasks, first_ns(task), Hold::Nothing, true)));
+    if let Some(task) = tasks.iter().find(|task| task.cost_ticks() > first_ticks(task)) {
+        return Ok(Some(witness(tasks, first_ticks(task), Hold::Nothing, true)));
     }
     let utilisation = Utilisation::of(tasks);
     let load = utilisation.compare_to_one(tasks)?;
     let demand = Demand::of(tasks);
     let stretches = stretches(tasks, non_preemptive);
-    let outside = tasks.iter().max_by_key(|task| task.deadline_ns).map_or(0, |longest| {
-        let last = tasks.iter().filter(|task| task.deadline_ns == longest.deadline_ns);
-        last.map(|task| task.blocking_ns).max().unwrap_or(0)
+    let outside = tasks.iter().max_by_key(|task| task.deadline_ticks).map_or(0, |longest| {
+        let last = tasks.iter().filter(|task| task.deadline_ticks == longest.deadline_ticks);
+        last.map(|task| task.blocking_ticks).max().unwrap_or(0)
     });
-    let search = Search { tasks, demand: &demand, outside_ns: outside, exact };
+    let search = Search { tasks, demand: &demand, outside_ticks: outside, exact };
     if load == Ordering::Greater {
-        // The miss that the load alone makes certain may be far away: first the windows in which something is held up.
+        // The miss that the load alone makes certain may be far away: first the windows in which
+        // something is held up.
         let near = search.through(&stretches[1..], longest_deadline(tasks), meter)?;
         return Ok(Some(near.unwrap_or_else(|| beyond_one(tasks, utilisation))));
     }
@@ -137,7 +145,7 @@ pub(crate) fn overload(
 }
 
 fn longest_deadline(tasks: &[Task]) -> u64 {
-    tasks.iter().map(|task| task.deadline_ns).max().unwrap_or(0)
+    tasks.iter().map(|task| task.deadline_ticks).max().unwrap_or(0)
 }
 
 /// QPA over stretches.
@@ -145,19 +153,19 @@ struct Search<'a> {
     tasks: &'a [Task],
     demand: &'a Demand,
     /// Blocking of windows in which all deadlines lie.
-    outside_ns: u64,
+    outside_ticks: u64,
     exact: bool,
 }
 
 impl Search<'_> {
     /// The last overloaded window of at most `end`.
     fn through(&self, stretches: &[Stretch], end: u64, meter: &mut Meter) -> Result<Option<Witness>, Doubt> {
-        let Self { tasks, demand, outside_ns: outside, exact } = *self;
-        let least = demand.rows.first().map_or(0, |row| row.first_ns);
-        for stretch in stretches.iter().filter(|stretch| stretch.from_ns <= end) {
-            let mut next = demand.step_before(stretch.to_ns.min(end.saturating_add(1)));
+        let Self { tasks, demand, outside_ticks: outside, exact } = *self;
+        let least = demand.rows.first().map_or(0, |row| row.first_ticks);
+        for stretch in stretches.iter().filter(|stretch| stretch.from_ticks <= end) {
+            let mut next = demand.step_before(stretch.to_ticks.min(end.saturating_add(1)));
             meter.spend(tasks.len(), "processor demand")?;
-            while let Some(t) = next.filter(|t| *t >= stretch.from_ns.max(least)) {
+            while let Some(t) = next.filter(|t| *t >= stretch.from_ticks.max(least)) {
                 meter.spend(tasks.len(), "processor demand")?;
                 let section = if stretch.last {
                     (outside, demand.sections.last().map_or(0, |section| section.1))
@@ -165,7 +173,9 @@ impl Search<'_> {
                     demand.section_by(t)
                 };
                 let (held, hold) = match stretch.holder {
-                    Some(holder) if stretch.held_ns >= section.0 => (stretch.held_ns, Hold::Job(holder)),
+                    Some(holder) if stretch.held_ticks >= section.0 => {
+                        (stretch.held_ticks, Hold::Job(holder))
+                    }
                     _ if section.0 > 0 => (section.0, Hold::Section(section.1, section.0)),
                     _ => (0, Hold::Nothing),
                 };
@@ -184,21 +194,23 @@ impl Search<'_> {
 /// From the last to the first.
 fn stretches(tasks: &[Task], non_preemptive: bool) -> Vec<Stretch> {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
-    order.sort_by_key(|index| std::cmp::Reverse(tasks[*index].deadline_ns));
-    let longest_ns = order.first().map_or(0, |index| tasks[*index].deadline_ns);
-    let beyond = Stretch { from_ns: longest_ns, to_ns: u64::MAX, held_ns: 0, holder: None, last: true };
-    let mut current = Stretch { from_ns: 0, to_ns: longest_ns, held_ns: 0, holder: None, last: false };
+    order.sort_by_key(|index| std::cmp::Reverse(tasks[*index].deadline_ticks));
+    let longest_ticks = order.first().map_or(0, |index| tasks[*index].deadline_ticks);
+    let beyond =
+        Stretch { from_ticks: longest_ticks, to_ticks: u64::MAX, held_ticks: 0, holder: None, last: true };
+    let mut current =
+        Stretch { from_ticks: 0, to_ticks: longest_ticks, held_ticks: 0, holder: None, last: false };
     let mut all = vec![beyond];
     if non_preemptive {
         for index in order {
             let task = &tasks[index];
-            let held_ns = task.cost_ns() - 1;
-            if held_ns > current.held_ns {
-                let until_ns = task.deadline_ns - 1;
-                if until_ns < current.to_ns {
-                    all.push(Stretch { from_ns: until_ns, ..current });
+            let held_ticks = task.cost_ticks() - 1;
+            if held_ticks > current.held_ticks {
+                let until_ticks = task.deadline_ticks - 1;
+                if until_ticks < current.to_ticks {
+                    all.push(Stretch { from_ticks: until_ticks, ..current });
                 }
-                current = Stretch { to_ns: until_ns, held_ns, holder: Some(index), ..current };
+                current = Stretch { to_ticks: until_ticks, held_ticks, holder: Some(index), ..current };
             }
         }
     }
@@ -212,52 +224,52 @@ fn search_end(
     stretches: &[Stretch],
     utilisation: Utilisation,
     full: bool,
-    outside_ns: u64,
+    outside_ticks: u64,
     meter: &mut Meter,
 ) -> Result<u64, Doubt> {
-    let longest_ns = longest_deadline(tasks);
-    let held_ns = stretches.iter().map(|stretch| stretch.held_ns).max().unwrap_or(0);
-    let section_ns = tasks.iter().map(|task| task.blocking_ns).max().unwrap_or(0);
+    let longest_ticks = longest_deadline(tasks);
+    let held_ticks = stretches.iter().map(|stretch| stretch.held_ticks).max().unwrap_or(0);
+    let section_ticks = tasks.iter().map(|task| task.blocking_ticks).max().unwrap_or(0);
     let mut ends = Vec::new();
     if full {
         // dbf(t + H) = dbf(t) + H from the last first deadline on.
-        ends.extend(hyperperiod_ns(tasks).map(|all| all.saturating_add(longest_ns)));
+        ends.extend(hyperperiod_ticks(tasks).map(|all| all.saturating_add(longest_ticks)));
     } else {
-        let all = by_utilisation(tasks, utilisation, held_ns.max(section_ns));
-        let late = by_utilisation(tasks, utilisation, outside_ns).map(|end| end.max(longest_ns));
+        let all = by_utilisation(tasks, utilisation, held_ticks.max(section_ticks));
+        let late = by_utilisation(tasks, utilisation, outside_ticks).map(|end| end.max(longest_ticks));
         ends.extend([all, late].into_iter().flatten());
     }
-    ends.extend(busy_period(tasks, outside_ns, meter)?.map(|end| end.max(longest_ns)));
+    ends.extend(busy_period(tasks, outside_ticks, meter)?.map(|end| end.max(longest_ticks)));
     let end = ends.into_iter().min().filter(|end| *end <= MAX_WINDOW_NS);
-    end.ok_or(Doubt::Overflow { what: "the longest window that would have to be looked at" })
+    end.ok_or(Doubt::Overflow { what: "the longest window to examine" })
 }
 
 /// `dbf(t) <= U t + sum U_i (T_i - F_i)` from `max(F_i - T_i)` on, so that no t above
 /// `(sum U_i (T_i - F_i) + hold) / (1 - U)` is overloaded.
-fn by_utilisation(tasks: &[Task], utilisation: Utilisation, hold_ns: u64) -> Option<u64> {
+fn by_utilisation(tasks: &[Task], utilisation: Utilisation, hold_ticks: u64) -> Option<u64> {
     let room = utilisation.room()?;
-    let mut sum = i128::from(hold_ns);
-    let mut least_ns = 0;
+    let mut sum = i128::from(hold_ticks);
+    let mut least_ticks = 0;
     for task in tasks {
-        let (first, period) = (i128::from(first_ns(task)), i128::from(task.period_ns));
-        let product = i128::from(task.cost_ns()) * (period - first);
+        let (first, period) = (i128::from(first_ticks(task)), i128::from(task.period_ticks));
+        let product = i128::from(task.cost_ticks()) * (period - first);
         // Rounded up.
         sum = sum.checked_add(-(-product).div_euclid(period))?;
-        least_ns = least_ns.max(first_ns(task).saturating_sub(task.period_ns));
+        least_ticks = least_ticks.max(first_ticks(task).saturating_sub(task.period_ticks));
     }
     let scaled = u128::try_from(sum.max(0)).ok()?.checked_mul(1 << 64)?;
-    Some(u64::try_from(scaled.div_ceil(room)).ok()?.max(least_ns))
+    Some(u64::try_from(scaled.div_ceil(room)).ok()?.max(least_ticks))
 }
 
 /// The first instant by which everything released since 0 is done; `None`: not found soon.
-fn busy_period(tasks: &[Task], hold_ns: u64, meter: &mut Meter) -> Result<Option<u64>, Doubt> {
+fn busy_period(tasks: &[Task], hold_ticks: u64, meter: &mut Meter) -> Result<Option<u64>, Doubt> {
     let mut end: u64 = 1;
     for _ in 0..BUSY_TURNS {
         meter.spend(tasks.len(), "busy period")?;
-        let mut work = hold_ns;
+        let mut work = hold_ticks;
         for task in tasks {
-            let jobs = (end.saturating_add(task.jitter_ns)).div_ceil(task.period_ns);
-            work = work.saturating_add(jobs.saturating_mul(task.cost_ns()));
+            let jobs = (end.saturating_add(task.jitter_ticks)).div_ceil(task.period_ticks);
+            work = work.saturating_add(jobs.saturating_mul(task.cost_ticks()));
         }
         if work == end {
             return Ok(Some(end));
@@ -270,47 +282,57 @@ fn busy_period(tasks: &[Task], hold_ns: u64, meter: &mut Meter) -> Result<Option
     Ok(None)
 }
 
-/// Utilisation above 1: `dbf(t) > U t - sum U_i F_i`, which exceeds t from `sum U_i F_i / (U - 1)` on.
+/// Utilisation above 1: `dbf(t) > U t - sum U_i F_i`, which exceeds t from `sum U_i F_i / (U - 1)`
+/// on.
 fn beyond_one(tasks: &[Task], utilisation: Utilisation) -> Witness {
     let mut sum: u128 = 0;
     for task in tasks {
-        let product = u128::from(task.cost_ns()) * u128::from(first_ns(task));
-        sum = sum.saturating_add(product.div_ceil(u128::from(task.period_ns)));
+        let product = u128::from(task.cost_ticks()) * u128::from(first_ticks(task));
+        sum = sum.saturating_add(product.div_ceil(u128::from(task.period_ticks)));
     }
     let by = utilisation.excess().and_then(|excess| Some(sum.checked_mul(1 << 64)?.div_ceil(excess)));
     let by = by.and_then(|by| u64::try_from(by).ok()).filter(|by| *by <= MAX_WINDOW_NS);
-    let jitter_ns = longest_jitter(tasks);
-    Witness { pattern: together(tasks, jitter_ns, |_| true), by_ns: by.map(|by| by + jitter_ns), proof: true }
+    let jitter_ticks = longest_jitter(tasks);
+    Witness {
+        pattern: together(tasks, jitter_ticks, |_| true),
+        by_ticks: by.map(|by| by + jitter_ticks),
+        proof: true,
+    }
 }
 
 fn longest_jitter(tasks: &[Task]) -> u64 {
-    tasks.iter().map(|task| task.jitter_ns).max().unwrap_or(0)
+    tasks.iter().map(|task| task.jitter_ticks).max().unwrap_or(0)
 }
 
-/// Every chosen task is released at `at_ns`, as late after its arrival as its jitter allows, and then as soon as it may.
-pub(crate) fn together(tasks: &[Task], at_ns: u64, chosen: impl Fn(usize) -> bool) -> Vec<Start> {
+/// Every chosen task is released at `at_ticks`, as late after its arrival as its jitter allows, and
+/// then as soon as it may.
+pub(crate) fn together(tasks: &[Task], at_ticks: u64, chosen: impl Fn(usize) -> bool) -> Vec<Start> {
     let start = |task: usize| Start {
         task,
-        arrival_ns: at_ns.saturating_sub(tasks[task].jitter_ns),
-        release_ns: at_ns,
-        held_up_ns: 0,
+        arrival_ticks: at_ticks.saturating_sub(tasks[task].jitter_ticks),
+        release_ticks: at_ticks,
+        held_up_ticks: 0,
     };
     (0..tasks.len()).filter(|task| chosen(*task)).map(start).collect()
 }
 
 /// The pattern in which the window of length t is overloaded.
-fn witness(tasks: &[Task], t_ns: u64, hold: Hold, proof: bool) -> Witness {
+fn witness(tasks: &[Task], t_ticks: u64, hold: Hold, proof: bool) -> Witness {
     let holder = if let Hold::Job(task) = hold { Some(task) } else { None };
-    let at_ns = longest_jitter(tasks) + u64::from(holder.is_some());
-    let mut pattern = together(tasks, at_ns, |task| first_ns(&tasks[task]) <= t_ns && Some(task) != holder);
+    let at_ticks = longest_jitter(tasks) + u64::from(holder.is_some());
+    let mut pattern =
+        together(tasks, at_ticks, |task| first_ticks(&tasks[task]) <= t_ticks && Some(task) != holder);
     if let Some(task) = holder {
-        let start_ns = at_ns - 1;
-        pattern.insert(0, Start { task, arrival_ns: start_ns, release_ns: start_ns, held_up_ns: 0 });
+        let start_ticks = at_ticks - 1;
+        pattern.insert(
+            0,
+            Start { task, arrival_ticks: start_ticks, release_ticks: start_ticks, held_up_ticks: 0 },
+        );
     }
-    if let Hold::Section(victim, held_up_ns) = hold {
+    if let Hold::Section(victim, held_up_ticks) = hold {
         for start in pattern.iter_mut().filter(|start| start.task == victim) {
-            start.held_up_ns = held_up_ns;
+            start.held_up_ticks = held_up_ticks;
         }
     }
-    Witness { pattern, by_ns: Some(at_ns + t_ns), proof }
+    Witness { pattern, by_ticks: Some(at_ticks + t_ticks), proof }
 }

@@ -1,4 +1,5 @@
-//! Task sets as text: TOML and CSV. Unknown fields and columns are refused; so is what contradicts itself.
+//! Task sets as text: TOML and CSV. Unknown fields and columns are refused; so is what contradicts
+//! itself.
 //!
 //! ```toml
 //! [[task]]
@@ -12,36 +13,36 @@
 
 use crate::chain::{Chain, predecessors};
 use crate::place::Room;
-use crate::simulate::{Background, Interrupt};
-use crate::task::{Arrival, Class, Cost, Task};
-use crate::units::parse_ns;
+use crate::simulate::model::{Background, Interrupt};
+use crate::task::{Arrival, Class, Cost, MAX_TICKS, Task, is_name};
+use crate::time::TimeBase;
 use crate::verdict::Inapplicable;
+use crate::workload::Workload;
+use asmp_duration::ExactDuration;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// What a file says.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Workload {
-    pub tasks: Vec<Task>,
-    pub chains: Vec<Chain>,
-    pub background: Vec<Background>,
-    pub interrupts: Vec<Interrupt>,
-    pub room: Room,
-}
-
-/// Why a text is no task set.
+/// Why a text is not a task set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum FileError {
     #[error("{reason}")]
     Syntax { reason: String },
+    /// An entry by its name or its line.
     #[error("{place}: {reason}")]
     Entry { place: String, reason: String },
+    /// Times as ticks of one common length need more than 64 bits.
+    #[error(
+        "duration {text:?}: no tick divides all times up to this one and fits 64 bits; \
+         use fewer different fractions and rates"
+    )]
+    TimeBase { text: String },
 }
 
-/// Says how long a measurement run's longest value is, in nanoseconds.
+/// Gives the longest value of a measurement run, in nanoseconds. Errors: why there is none.
 pub type Measured<'a> = &'a dyn Fn(&str) -> Result<u64, String>;
 
-/// Where no measurement can be read.
+/// For callers that read no measurement runs: refuses each.
 pub fn no_measurement(run: &str) -> Result<u64, String> {
     Err(format!("measurement runs are not read here: {run}"))
 }
@@ -120,33 +121,62 @@ struct RoomEntry {
     bandwidth: Option<u64>,
 }
 
-/// Reads TOML.
+/// Reads TOML. `measured` finds the longest value of a run that a task names. Errors: the line, or
+/// the entry by its name.
 pub fn from_toml(text: &str, measured: Measured) -> Result<Workload, FileError> {
     let document: Document =
         toml::from_str(text).map_err(|error| FileError::Syntax { reason: in_a_line(text, &error) })?;
+    let time = time_base(document.times())?;
     let mut tasks = Vec::with_capacity(document.task.len());
     let mut names = BTreeMap::new();
     for entry in document.task {
         named("task", &entry.name)?;
         if names.insert(entry.name.clone(), tasks.len()).is_some() {
-            return Err(bad("task", &entry.name, "the name is there twice: rename one"));
+            return Err(bad("task", &entry.name, "this name occurs twice: rename one"));
         }
         let place = format!("task {}", entry.name);
-        tasks.push(entry.task(measured).map_err(|reason| FileError::Entry { place, reason })?);
+        tasks.push(entry.task(time, measured).map_err(|reason| FileError::Entry { place, reason })?);
     }
     let chains: Vec<Chain> =
-        document.chain.into_iter().map(|entry| entry.chain(&names)).collect::<Result<_, _>>()?;
+        document.chain.into_iter().map(|entry| entry.chain(time, &names)).collect::<Result<_, _>>()?;
     predecessors(&tasks, &chains).map_err(|error| FileError::Syntax { reason: error.to_string() })?;
-    let background = document.background.into_iter().map(BackgroundEntry::work).collect::<Result<_, _>>()?;
-    let interrupts =
-        document.interrupt.into_iter().map(InterruptEntry::interrupt).collect::<Result<_, _>>()?;
+    let background = document.background.into_iter().map(|entry| entry.work(time));
+    let background = background.collect::<Result<_, _>>()?;
+    let interrupts = document.interrupt.into_iter().map(|entry| entry.interrupt(time));
+    let interrupts = interrupts.collect::<Result<_, _>>()?;
     let room = document
         .room
         .map_or_else(Room::default, |room| Room { memory_bytes: room.memory, bandwidth: room.bandwidth });
-    Ok(Workload { tasks, chains, background, interrupts, room })
+    Ok(Workload { time, tasks, chains, background, interrupts, room })
 }
 
-/// What is wrong with a TOML text: the number of the line, its beginning and the reason, in one line.
+/// Ticks in which each of these times is whole. A text that is not a duration is refused later, by
+/// the name of its field.
+fn time_base<'a>(texts: impl Iterator<Item = &'a String>) -> Result<TimeBase, FileError> {
+    let mut time = TimeBase::NANOSECONDS;
+    for text in texts {
+        let Ok(duration) = text.parse::<ExactDuration>() else { continue };
+        time = time.including(duration).ok_or_else(|| FileError::TimeBase { text: text.clone() })?;
+    }
+    Ok(time)
+}
+
+impl Document {
+    /// All times, as written.
+    fn times(&self) -> impl Iterator<Item = &String> {
+        let tasks = self.task.iter().flat_map(Entry::times);
+        let chains = self.chain.iter().map(|entry| &entry.deadline);
+        let background = self.background.iter().flat_map(|entry| [&entry.cost, &entry.period]);
+        let interrupts = self
+            .interrupt
+            .iter()
+            .flat_map(|entry| [&entry.service, &entry.gap].into_iter().chain(entry.flag.as_ref()));
+        tasks.chain(chains).chain(background).chain(interrupts)
+    }
+}
+
+/// What is wrong with a TOML text: the number of the line, its beginning and the reason, in one
+/// line.
 pub(crate) fn in_a_line(text: &str, error: &toml::de::Error) -> String {
     let at = error.span().map_or(0, |span| span.start.min(text.len()));
     let number = text.bytes().take(at).filter(|byte| *byte == b'\n').count();
@@ -160,10 +190,10 @@ pub(crate) fn in_a_line(text: &str, error: &toml::de::Error) -> String {
 }
 
 fn named(kind: &str, name: &str) -> Result<(), FileError> {
-    match crate::graph::is_name(name) {
+    match is_name(name) {
         true => Ok(()),
         false => {
-            let reason = "this is no name: 1 to 64 characters, none of them a control character";
+            let reason = "invalid name: use 1 to 64 characters, none of them a control character";
             Err(FileError::Entry { place: format!("{kind} {name:?}"), reason: reason.to_owned() })
         }
     }
@@ -173,39 +203,53 @@ fn bad(kind: &str, name: &str, reason: impl Into<String>) -> FileError {
     FileError::Entry { place: format!("{kind} {name}"), reason: reason.into() }
 }
 
-/// A duration of a field, with the field named in the error.
-fn ns(field: &str, text: &str) -> Result<u64, String> {
-    parse_ns(text).map_err(|error| format!("{field}: {error}"))
+/// A time of a field in ticks. Errors: the field and why.
+fn ticks(time: TimeBase, field: &str, text: &str) -> Result<u64, String> {
+    let duration: ExactDuration = text.parse().map_err(|error| format!("{field}: {error}"))?;
+    time.ticks(duration).ok_or_else(|| too_long(time, field))
 }
 
-fn optional_ns(field: &str, text: Option<&String>) -> Result<Option<u64>, String> {
-    text.map(|text| ns(field, text)).transpose()
+fn too_long(time: TimeBase, field: &str) -> String {
+    let finer = if time == TimeBase::NANOSECONDS { "" } else { ", the longest for such fine fractions" };
+    format!("{field} is longer than {}{finer}", time.longest())
 }
 
 impl Entry {
-    fn task(self, measured: Measured) -> Result<Task, String> {
+    /// Its times, as written.
+    fn times(&self) -> impl Iterator<Item = &String> {
+        let all = [&self.cost, &self.period, &self.sporadic, &self.deadline, &self.offset];
+        all.into_iter().chain([&self.jitter, &self.blocking]).flatten()
+    }
+
+    fn task(self, time: TimeBase, measured: Measured) -> Result<Task, String> {
+        let of = |field, text: &String| ticks(time, field, text);
+        let some = |field, text: &Option<String>| text.as_ref().map(|text| of(field, text)).transpose();
         let cost = match (&self.cost, &self.measured) {
-            (Some(cost), None) => Cost::Guaranteed(ns("cost", cost)?),
-            (None, Some(run)) => Cost::Measured { ns: measured(run)?, run: run.clone() },
-            _ => return Err("it has either cost or measured".to_owned()),
+            (Some(cost), None) => Cost::Guaranteed(of("cost", cost)?),
+            (None, Some(run)) => {
+                let longest = ExactDuration::from_ns(measured(run)?);
+                let ticks = time.ticks(longest).ok_or_else(|| too_long(time, "measured"))?;
+                Cost::Measured { ticks, run: run.clone() }
+            }
+            _ => return Err("give either cost or measured".to_owned()),
         };
-        let (period_ns, arrival) = match (&self.period, &self.sporadic) {
-            (Some(period), None) => (ns("period", period)?, Arrival::Periodic),
-            (None, Some(least)) => (ns("sporadic", least)?, Arrival::Sporadic),
-            _ => return Err("it has either period or sporadic".to_owned()),
+        let (period_ticks, arrival) = match (&self.period, &self.sporadic) {
+            (Some(period), None) => (of("period", period)?, Arrival::Periodic),
+            (None, Some(least)) => (of("sporadic", least)?, Arrival::Sporadic),
+            _ => return Err("give either period or sporadic".to_owned()),
         };
-        let offset_ns = optional_ns("offset", self.offset.as_ref())?;
-        if offset_ns.is_some() && arrival == Arrival::Sporadic {
+        let offset_ticks = some("offset", &self.offset)?;
+        if offset_ticks.is_some() && arrival == Arrival::Sporadic {
             return Err("a sporadic task has no offset".to_owned());
         }
         let task = Task {
-            deadline_ns: optional_ns("deadline", self.deadline.as_ref())?.unwrap_or(period_ns),
+            deadline_ticks: some("deadline", &self.deadline)?.unwrap_or(period_ticks),
             cost,
-            period_ns,
+            period_ticks,
             arrival,
-            offset_ns,
-            jitter_ns: optional_ns("jitter", self.jitter.as_ref())?.unwrap_or(0),
-            blocking_ns: optional_ns("blocking", self.blocking.as_ref())?.unwrap_or(0),
+            offset_ticks,
+            jitter_ticks: some("jitter", &self.jitter)?.unwrap_or(0),
+            blocking_ticks: some("blocking", &self.blocking)?.unwrap_or(0),
             priority: self.priority,
             class: self.class.unwrap_or(Class::High),
             core: self.core,
@@ -218,7 +262,7 @@ impl Entry {
         // The place says which task.
         crate::check::check(std::slice::from_ref(&task)).map_err(|error| match error {
             Inapplicable::Zero { what, .. } => format!("{what} is 0"),
-            Inapplicable::TooLong { what, .. } => format!("{what} is longer than 36 years"),
+            Inapplicable::TooLong { what, .. } => too_long(time, what),
             other => other.to_string(),
         })?;
         Ok(task)
@@ -226,7 +270,7 @@ impl Entry {
 }
 
 impl ChainEntry {
-    fn chain(self, names: &BTreeMap<String, usize>) -> Result<Chain, FileError> {
+    fn chain(self, time: TimeBase, names: &BTreeMap<String, usize>) -> Result<Chain, FileError> {
         named("chain", &self.name)?;
         let find = |name: &String| {
             names
@@ -235,41 +279,41 @@ impl ChainEntry {
                 .ok_or_else(|| bad("chain", &self.name, format!("there is no task {name}")))
         };
         let tasks = self.tasks.iter().map(find).collect::<Result<_, _>>()?;
-        let deadline_ns = some_ns("chain", &self.name, "deadline", &self.deadline)?;
-        Ok(Chain { name: self.name, tasks, deadline_ns })
+        let deadline_ticks = above_0(time, "chain", &self.name, "deadline", &self.deadline)?;
+        Ok(Chain { name: self.name, tasks, deadline_ticks })
     }
 }
 
-/// At least a nanosecond, no more than the tests take.
-fn some_ns(kind: &str, name: &str, field: &str, text: &str) -> Result<u64, FileError> {
-    let value = ns(field, text).map_err(|reason| bad(kind, name, reason))?;
-    if value == 0 || value > crate::task::MAX_NS {
-        return Err(bad(kind, name, format!("{field}: {text} is not between 1 ns and 36 years")));
+/// A time above 0, and no longer than the tests take.
+fn above_0(time: TimeBase, kind: &str, name: &str, field: &str, text: &str) -> Result<u64, FileError> {
+    match ticks(time, field, text).map_err(|reason| bad(kind, name, reason))? {
+        0 => Err(bad(kind, name, format!("{field} is 0"))),
+        long if long > MAX_TICKS => Err(bad(kind, name, too_long(time, field))),
+        value => Ok(value),
     }
-    Ok(value)
 }
 
 impl BackgroundEntry {
-    fn work(self) -> Result<Background, FileError> {
+    fn work(self, time: TimeBase) -> Result<Background, FileError> {
         named("background", &self.name)?;
-        let of = |field, text| some_ns("background", &self.name, field, text);
-        let (cost_ns, period_ns) = (of("cost", &self.cost)?, of("period", &self.period)?);
-        Ok(Background { cost_ns, period_ns, core: self.core, name: self.name })
+        let of = |field, text| above_0(time, "background", &self.name, field, text);
+        let (cost_ticks, period_ticks) = (of("cost", &self.cost)?, of("period", &self.period)?);
+        Ok(Background { cost_ticks, period_ticks, core: self.core, name: self.name })
     }
 }
 
 impl InterruptEntry {
-    fn interrupt(self) -> Result<Interrupt, FileError> {
+    fn interrupt(self, time: TimeBase) -> Result<Interrupt, FileError> {
         named("interrupt", &self.name)?;
-        let of = |field, text| some_ns("interrupt", &self.name, field, text);
-        let flag_ns = self.flag.as_ref().map(|flag| of("flag", flag)).transpose()?.unwrap_or(0);
-        let (service_ns, gap_ns) = (of("service", &self.service)?, of("gap", &self.gap)?);
-        Ok(Interrupt { flag_ns, service_ns, gap_ns, core: self.core, name: self.name })
+        let of = |field, text| above_0(time, "interrupt", &self.name, field, text);
+        let flag_ticks = self.flag.as_ref().map(|flag| of("flag", flag)).transpose()?.unwrap_or(0);
+        let (service_ticks, gap_ticks) = (of("service", &self.service)?, of("gap", &self.gap)?);
+        Ok(Interrupt { flag_ticks, service_ticks, gap_ticks, core: self.core, name: self.name })
     }
 }
 
-/// Reads CSV: a header of field names, then a task a line. Empty fields are left out; lines that are empty or begin with `#`
-/// are skipped.
+/// Reads CSV: a header of field names, then a task a line. Empty fields are left out; lines that
+/// are empty or begin with `#` are skipped.
 pub fn from_csv(text: &str, measured: Measured) -> Result<Workload, FileError> {
     // What spreadsheets put in front.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -279,20 +323,20 @@ pub fn from_csv(text: &str, measured: Measured) -> Result<Workload, FileError> {
     });
     let at = |line: usize, reason: String| FileError::Entry { place: format!("line {}", line + 1), reason };
     let Some((first, header)) = lines.next() else {
-        return Err(FileError::Syntax { reason: "there is no header line".to_owned() });
+        return Err(FileError::Syntax { reason: "the header line is missing".to_owned() });
     };
     let columns: Vec<&str> = header.split(',').map(str::trim).collect();
     for (index, column) in columns.iter().enumerate() {
         if columns[..index].contains(column) {
-            return Err(at(first, format!("column {column} is there twice")));
+            return Err(at(first, format!("column {column} occurs twice")));
         }
         Entry::default().set(column, "").map_err(|reason| at(first, reason))?;
     }
-    let mut tasks: Vec<Task> = Vec::new();
+    let mut entries: Vec<(usize, Entry)> = Vec::new();
     let mut names = BTreeMap::new();
     for (line, row) in lines {
         if row.contains('"') {
-            return Err(at(line, "quotes are not read: names have no commas".to_owned()));
+            return Err(at(line, "remove the quotes: fields cannot contain commas".to_owned()));
         }
         let fields: Vec<&str> = row.split(',').map(str::trim).collect();
         if fields.len() != columns.len() {
@@ -303,22 +347,25 @@ pub fn from_csv(text: &str, measured: Measured) -> Result<Workload, FileError> {
             entry.set(column, field).map_err(|reason| at(line, reason))?;
         }
         if entry.name.is_empty() {
-            entry.name = format!("task{}", tasks.len() + 1);
+            entry.name = format!("task{}", entries.len() + 1);
         }
         named("task", &entry.name).map_err(|error| at(line, error.to_string()))?;
         if names.insert(entry.name.clone(), line).is_some() {
-            return Err(at(line, format!("task {} is there twice", entry.name)));
+            return Err(at(line, format!("the name {} occurs twice: rename one", entry.name)));
         }
-        tasks.push(entry.task(measured).map_err(|reason| at(line, reason))?);
+        entries.push((line, entry));
     }
-    Ok(Workload { tasks, ..Workload::default() })
+    let time = time_base(entries.iter().flat_map(|(_, entry)| entry.times()))?;
+    let task = |(line, entry): (usize, Entry)| entry.task(time, measured).map_err(|reason| at(line, reason));
+    let tasks = entries.into_iter().map(task).collect::<Result<_, _>>()?;
+    Ok(Workload { time, tasks, ..Workload::default() })
 }
 
 impl Entry {
     /// One CSV field; empty: not given.
     fn set(&mut self, column: &str, field: &str) -> Result<(), String> {
         fn number<T: std::str::FromStr>(column: &str, field: &str) -> Result<T, String> {
-            field.parse().map_err(|_| format!("{column}: {field:?} is no number that fits"))
+            field.parse().map_err(|_| format!("{column}: {field:?} is not a number, or too large"))
         }
         let text = || (!field.is_empty()).then(|| field.to_owned());
         let given = !field.is_empty();
@@ -348,7 +395,7 @@ impl Entry {
             "priority" | "core" | "importance" | "memory" | "bandwidth" | "class" => {}
             _ => {
                 return Err(format!(
-                    "{column:?} is no column of a task set; it has those of [[task]], with commas between: name,cost,period"
+                    "unknown column {column:?}: use the fields of [[task]], separated by commas: name,cost,period"
                 ));
             }
         }

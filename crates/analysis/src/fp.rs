@@ -1,40 +1,43 @@
-//! Fixed priorities, preemptive, on one CPU: worst response times with jitter, blocking and arbitrary deadlines.
+//! Fixed priorities, preemptive, on one CPU: worst response times with jitter, blocking and
+//! arbitrary deadlines.
 //!
-//! Lehoczky, "Fixed priority scheduling of periodic task sets with arbitrary deadlines", RTSS 1990; jitter: Tindell, Burns,
-//! Wellings, Real-Time Systems 6(2), 1994. For job q = 0, 1, … of task i in its busy period
-//! `w(q) = (q + 1) C_i + B_i + sum over j more urgent of ceil((w(q) + J_j) / T_j) C_j`, and
-//! `R_i = max over q of w(q) - (q T_i - J_i)`, until `w(q) <= (q + 1) T_i - J_i`, when the busy period is over. Where it never
-//! is, at a load of 1 with blocking or jitter, all repeats with the hyperperiod H: what arrives in H is work of U H, so that
-//! `w(q + H / T_i) <= w(q) + H` if and only if the load is at most 1. Exact for
-//! sporadic tasks and for periodic tasks with free offsets. Tasks of equal priority count as more urgent for each other:
-//! first come, first served is not worse; then a refusal is shown by replay or is `Unknown`.
+//! Lehoczky, "Fixed priority scheduling of periodic task sets with arbitrary deadlines", RTSS 1990;
+//! jitter: Tindell, Burns, Wellings, Real-Time Systems 6(2), 1994. For job q = 0, 1, … of task i in
+//! its busy period `w(q) = (q + 1) C_i + B_i + sum over j more urgent of ceil((w(q) + J_j) / T_j)
+//! C_j`, and `R_i = max over q of w(q) - (q T_i - J_i)`, until `w(q) <= (q + 1) T_i - J_i`, when
+//! the busy period is over. Where it never is, at a load of 1 with blocking or jitter, all repeats
+//! with the hyperperiod H: what arrives in H is work of U H, so that `w(q + H / T_i) <= w(q) + H`
+//! if and only if the load is at most 1. Exact for sporadic tasks and for periodic tasks with free
+//! offsets. Tasks of equal priority count as more urgent for each other: first come, first served
+//! is not worse; then a refusal is shown by replay or is `Unknown`.
 
 use crate::check::check;
+use crate::decide::{Answer, Witness};
 use crate::demand::together;
+use crate::numbers::lcm_wide;
 use crate::policy::Policy;
-use crate::task::{MAX_NS, Task};
-use crate::utilisation::lcm;
-use crate::verdict::{Answer, Doubt, Effort, Inapplicable, Meter, Stop, Verdict, Witness};
+use crate::task::{MAX_TICKS, Task};
+use crate::verdict::{Doubt, Effort, Inapplicable, Meter, Stop, Verdict};
 
 /// Verdict and worst response times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Analysis {
     pub verdict: Verdict,
     /// From the arrival, in the order of the set; `None`: beyond the deadline, or not computed.
-    pub responses_ns: Vec<Option<u64>>,
+    pub responses_ticks: Vec<Option<u64>>,
 }
 
 /// Under `Rm`, `Dm`, `Fp` or `Muf`. O(n) a step of an iteration, memory O(n).
 pub fn analyse(tasks: &[Task], policy: Policy, effort: &Effort) -> Analysis {
-    let mut responses_ns = vec![None; tasks.len()];
+    let mut responses_ticks = vec![None; tasks.len()];
     let verdict = match each(tasks, policy, effort, |task, bound| {
-        responses_ns[task] = bound;
+        responses_ticks[task] = bound;
         true
     }) {
         Ok(answer) => answer.verdict(tasks, policy, effort),
         Err(stop) => stop.into(),
     };
-    Analysis { verdict, responses_ns }
+    Analysis { verdict, responses_ticks }
 }
 
 pub fn test(tasks: &[Task], policy: Policy, effort: &Effort) -> Verdict {
@@ -59,7 +62,7 @@ pub(crate) struct Ranked {
 }
 
 impl Ranked {
-    pub fn of(ranks: &[u32]) -> Self {
+    pub(crate) fn of(ranks: &[u32]) -> Self {
         let mut order: Vec<usize> = (0..ranks.len()).collect();
         order.sort_by_key(|index| ranks[*index]);
         let mut group_end = vec![ranks.len(); ranks.len()];
@@ -75,14 +78,18 @@ impl Ranked {
 /// What a task at one level meets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Interference {
-    pub cost_ns: u64,
-    pub period_ns: u64,
-    pub jitter_ns: u64,
+    pub cost_ticks: u64,
+    pub period_ticks: u64,
+    pub jitter_ticks: u64,
 }
 
 impl Interference {
-    pub const fn of(task: &Task) -> Self {
-        Self { cost_ns: task.cost_ns(), period_ns: task.period_ns, jitter_ns: task.jitter_ns }
+    pub(crate) const fn of(task: &Task) -> Self {
+        Self {
+            cost_ticks: task.cost_ticks(),
+            period_ticks: task.period_ticks,
+            jitter_ticks: task.jitter_ticks,
+        }
     }
 }
 
@@ -96,70 +103,70 @@ pub(crate) enum Response {
 /// `others`: everything at least as urgent.
 pub(crate) fn response<'a>(
     task: Interference,
-    blocking_ns: u64,
+    blocking_ticks: u64,
     others: impl Iterator<Item = &'a Interference> + Clone,
     count: usize,
-    limit_ns: u64,
+    limit_ticks: u64,
     meter: &mut Meter,
 ) -> Result<Response, Doubt> {
     let overflow = Doubt::Overflow { what: "a level's busy period" };
-    let mut worst_ns = 0;
+    let mut worst_ticks = 0;
     // q T: arrivals are shifted by the jitter so that none is negative.
-    let mut arrival_ns: u64 = 0;
-    let mut own_ns: u64 = 0;
-    let mut done_ns: u64 = 0;
-    let cycle_ns = cycle_ns(task, others.clone());
-    let mut first_ns: u64 = 0;
+    let mut arrival_ticks: u64 = 0;
+    let mut own_ticks: u64 = 0;
+    let mut done_ticks: u64 = 0;
+    let cycle_ticks = cycle_ticks(task, others.clone());
+    let mut first_ticks: u64 = 0;
     for job in 0.. {
-        own_ns = own_ns.saturating_add(task.cost_ns);
-        let base_ns = blocking_ns.saturating_add(own_ns);
-        done_ns = base_ns.max(done_ns.saturating_add(task.cost_ns));
+        own_ticks = own_ticks.saturating_add(task.cost_ticks);
+        let base_ticks = blocking_ticks.saturating_add(own_ticks);
+        done_ticks = base_ticks.max(done_ticks.saturating_add(task.cost_ticks));
         loop {
             meter.spend(count + 1, "response times")?;
-            if done_ns.saturating_add(task.jitter_ns).saturating_sub(arrival_ns) > limit_ns {
+            if done_ticks.saturating_add(task.jitter_ticks).saturating_sub(arrival_ticks) > limit_ticks {
                 return Ok(Response::Exceeds { job });
             }
-            if done_ns > 4 * MAX_NS {
+            if done_ticks > 4 * MAX_TICKS {
                 return Err(overflow);
             }
-            let mut next_ns = base_ns;
+            let mut next_ticks = base_ticks;
             for other in others.clone() {
-                let jobs = (done_ns + other.jitter_ns).div_ceil(other.period_ns);
-                next_ns = next_ns.saturating_add(jobs.saturating_mul(other.cost_ns));
+                let jobs = (done_ticks + other.jitter_ticks).div_ceil(other.period_ticks);
+                next_ticks = next_ticks.saturating_add(jobs.saturating_mul(other.cost_ticks));
             }
-            if next_ns == done_ns {
+            if next_ticks == done_ticks {
                 break;
             }
-            done_ns = next_ns;
+            done_ticks = next_ticks;
         }
-        worst_ns = worst_ns.max((done_ns + task.jitter_ns).saturating_sub(arrival_ns));
+        worst_ticks = worst_ticks.max((done_ticks + task.jitter_ticks).saturating_sub(arrival_ticks));
         if job == 0 {
-            first_ns = done_ns;
+            first_ticks = done_ticks;
         }
-        if cycle_ns == Some(arrival_ns) && done_ns - first_ns <= arrival_ns {
-            return Ok(Response::Bound(worst_ns));
+        if cycle_ticks == Some(arrival_ticks) && done_ticks - first_ticks <= arrival_ticks {
+            return Ok(Response::Bound(worst_ticks));
         }
-        arrival_ns = arrival_ns.checked_add(task.period_ns).ok_or(overflow.clone())?;
-        if done_ns.saturating_add(task.jitter_ns) <= arrival_ns {
-            return Ok(Response::Bound(worst_ns));
+        arrival_ticks = arrival_ticks.checked_add(task.period_ticks).ok_or(overflow.clone())?;
+        if done_ticks.saturating_add(task.jitter_ticks) <= arrival_ticks {
+            return Ok(Response::Bound(worst_ticks));
         }
     }
     Err(overflow)
 }
 
 /// The hyperperiod of a level, where it fits.
-pub(crate) fn cycle_ns<'a>(
+pub(crate) fn cycle_ticks<'a>(
     task: Interference,
     others: impl Iterator<Item = &'a Interference>,
 ) -> Option<u64> {
-    let mut all = u128::from(task.period_ns);
+    let mut all = u128::from(task.period_ticks);
     for other in others {
-        all = lcm(all, u128::from(other.period_ns)).filter(|all| *all <= u128::from(MAX_NS))?;
+        all = lcm_wide(all, u128::from(other.period_ticks)).filter(|all| *all <= u128::from(MAX_TICKS))?;
     }
     u64::try_from(all).ok()
 }
 
-/// Calls `tell` with the response of each task, the most urgent first, until it says no.
+/// Calls `tell` with the response of each task, the most urgent first, until it returns false.
 fn each(
     tasks: &[Task],
     policy: Policy,
@@ -168,8 +175,9 @@ fn each(
 ) -> Result<Answer, Stop> {
     check(tasks)?;
     let ranks = policy.ranks(tasks)?.filter(|_| policy.is_preemptive());
-    let ranks = ranks
-        .ok_or_else(|| Inapplicable::Set { what: format!("{policy} has no preemptive fixed priorities") })?;
+    let ranks = ranks.ok_or_else(|| Inapplicable::Set {
+        what: format!("{policy} is not a policy of preemptive fixed priorities"),
+    })?;
     let ranked = Ranked::of(&ranks);
     let rows: Vec<Interference> = ranked.order.iter().map(|index| Interference::of(&tasks[*index])).collect();
     let mut meter = Meter::new(effort);
@@ -177,7 +185,8 @@ fn each(
     for (position, index) in ranked.order.iter().enumerate() {
         let (task, end) = (&tasks[*index], ranked.group_end[position]);
         let others = rows[..position].iter().chain(&rows[position + 1..end.max(position + 1)]);
-        let found = response(rows[position], task.blocking_ns, others, end, task.deadline_ns, &mut meter);
+        let found =
+            response(rows[position], task.blocking_ticks, others, end, task.deadline_ticks, &mut meter);
         let response = match found {
             Ok(response) => response,
             // A refusal stands, whatever the rest would take.
@@ -185,7 +194,7 @@ fn each(
             Err(doubt) => return Err(doubt.into()),
         };
         let bound = match response {
-            Response::Bound(ns) => Some(ns),
+            Response::Bound(ticks) => Some(ticks),
             Response::Exceeds { job } => {
                 if answer == Answer::Fits {
                     answer = Answer::Fails(witness(tasks, &ranked, position, job));
@@ -200,24 +209,26 @@ fn each(
     Ok(answer)
 }
 
-/// Everything at least as urgent released together with the task, as late after arrival as jitter allows; equal ones first.
+/// Everything at least as urgent released together with the task, as late after arrival as jitter
+/// allows; equal ones first.
 fn witness(tasks: &[Task], ranked: &Ranked, position: usize, job: u64) -> Witness {
     let index = ranked.order[position];
     let task = &tasks[index];
     let urgent = &ranked.order[..ranked.group_end[position]];
-    let at_ns = urgent.iter().map(|index| tasks[*index].jitter_ns).max().unwrap_or(0);
+    let at_ticks = urgent.iter().map(|index| tasks[*index].jitter_ticks).max().unwrap_or(0);
     let mut member = vec![false; tasks.len()];
     for index in urgent {
         member[*index] = true;
     }
-    let mut pattern = together(tasks, at_ns, |other| member[other] && other != index);
-    let mut own = together(tasks, at_ns, |other| other == index);
+    let mut pattern = together(tasks, at_ticks, |other| member[other] && other != index);
+    let mut own = together(tasks, at_ticks, |other| other == index);
     for start in &mut own {
-        start.held_up_ns = task.blocking_ns;
+        start.held_up_ticks = task.blocking_ticks;
     }
     pattern.append(&mut own);
-    let arrival_ns = (at_ns - task.jitter_ns).checked_add(job.saturating_mul(task.period_ns));
+    let arrival_ticks = (at_ticks - task.jitter_ticks).checked_add(job.saturating_mul(task.period_ticks));
     // A jitter longer than the deadline releases the job after it.
-    let by_ns = arrival_ns.and_then(|arrival| arrival.checked_add(task.deadline_ns)).map(|by| by.max(at_ns));
-    Witness { pattern, by_ns, proof: task.blocking_ns == 0 && ranked.distinct }
+    let by_ticks =
+        arrival_ticks.and_then(|arrival| arrival.checked_add(task.deadline_ticks)).map(|by| by.max(at_ticks));
+    Witness { pattern, by_ticks, proof: task.blocking_ticks == 0 && ranked.distinct }
 }

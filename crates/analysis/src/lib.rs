@@ -1,9 +1,13 @@
-//! Will it meet its deadlines, and is its data flow sound? Tests of schedulability, budgets, placement, a simulator that
-//! agrees with them, and synchronous data flow ([`graph`]).
+//! Does a task set meet its deadlines, and is its data flow sound? Tests of schedulability,
+//! budgets, placement, a simulator that agrees with them, and synchronous data flow ([`graph`]).
 //!
-//! Pure: no clock, no file, no thread; time is whole nanoseconds in `u64`. Every test answers with a [`Verdict`], which
-//! is never a guess: what a test cannot decide within its [`Effort`] is `Unknown`, what it does not cover is
-//! `DoesNotApply`, and a `NotSchedulable` carries a release pattern that the simulator has been through.
+//! [`analyse`] is the front door: a [`Workload`] and a [`Policy`] in, a [`Report`] out.
+//! [`schedulability`] alone asks whether tasks on one CPU meet their deadlines.
+//!
+//! Pure: no clock, no file, no thread. Time is whole ticks of a [`TimeBase`] in `u64`; a tick is a
+//! nanosecond, unless a time is a finer fraction. Every test answers with a [`Verdict`], which is
+//! never a guess. What a test cannot decide within its [`Effort`] is `Unknown`. What it does not
+//! cover is `DoesNotApply`. A `NotSchedulable` has a release pattern that the simulator replayed.
 //!
 //! | question | module | source |
 //! |---|---|---|
@@ -15,34 +19,69 @@
 //! | rate-monotonic by utilisation | [`rm`] | Liu, Layland 1973; Bini, Buttazzo 2003 |
 //! | non-preemptive fixed priorities | [`np_fp`] | Davis, Burns, Bril, Lukkien 2007 |
 //! | SCHED_DEADLINE | [`deadline`] | kernel/sched/deadline.c; Goossens, Funk, Baruah 2003 |
-//! | chains across cores | [`chain`] | Tindell, Clark 1994; Spuri 1996 |
+//! | chains across cores | [`holistic`] | Tindell, Clark 1994; Spuri 1996 |
 //! | how much room is left | [`slack`] | search over the tests above |
 //! | which core | [`place`] | bin packing; de Niz, Rajkumar 2006 |
+//!
+//! Feature `files` (default): reads task sets and graphs from TOML and CSV, and implements serde's
+//! `Serialize` for results. Without it no parser is linked.
 
+#![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
+
+mod analyse;
 pub mod budgets;
-pub mod chain;
-pub mod check;
+mod chain;
+mod check;
 pub mod deadline;
+mod decide;
 mod demand;
 pub mod edf;
 pub mod edf_response;
+mod explain;
+#[cfg(feature = "files")]
 pub mod file;
 pub mod fp;
 pub mod graph;
+pub mod holistic;
 pub mod np_edf;
 pub mod np_fp;
+mod numbers;
 mod offsets;
 pub mod place;
-pub mod policy;
+mod policy;
+mod report;
 pub mod rm;
 pub mod simulate;
 pub mod slack;
-pub mod task;
-pub mod units;
+mod task;
+mod time;
 mod utilisation;
-pub mod verdict;
+mod verdict;
+mod workload;
+mod worst;
 
+/// Everything about a workload under one policy; budgets; what the kernel admits.
+pub use analyse::{BudgetReport, analyse, analyse_budgets, kernel_admission, schedulability};
+/// Tasks that release each other.
+pub use chain::Chain;
+/// Limits of every test.
+pub use check::MAX_TASKS;
+/// Why a CPU is tight, and what would help.
+pub use explain::{Explanation, Help};
+/// Who runs next.
 pub use policy::Policy;
-pub use task::{Arrival, Class, Cost, Task};
+/// What an analysis answers.
+pub use report::{CpuReport, Outcome, Report, Summary, best_outcome};
+/// One task.
+pub use task::{Arrival, Class, Cost, MAX_TICKS, Task};
+/// How long a tick is.
+pub use time::TimeBase;
+/// The share of a CPU that tasks ask for.
 pub use utilisation::Utilisation;
-pub use verdict::{Counterexample, Doubt, Effort, Inapplicable, Missed, Start, Verdict};
+/// What a test proved, refuted or left open.
+pub use verdict::{Counterexample, Doubt, Effort, Inapplicable, Missed, Start, Stop, Verdict};
+/// What is analysed as a whole.
+pub use workload::Workload;
+/// Releases that miss or come closest, and pictures of them.
+pub use worst::{Mismatch, schedule_svg, worst_releases, worst_schedule_svg};

@@ -1,34 +1,36 @@
 //! Fixed priorities, non-preemptive, on one CPU (or messages on a CAN bus).
 //!
-//! Davis, Burns, Bril, Lukkien, "Controller Area Network (CAN) schedulability analysis: refuted, revisited and revised",
-//! Real-Time Systems 35(3), 2007. Job q of task i starts at the latest at the least
-//! `w(q) = B_i + q C_i + sum over j more urgent of (floor((w(q) + J_j) / T_j) + 1) C_j`; `R_i = J_i + max over q of
-//! w(q) - q T_i + C_i`, over all q of the busy period. Looking at q = 0 only was Tindell's error that the paper corrects.
-//! With whole nanoseconds a less urgent job has at most C - 1 left, so that `B_i = max over less urgent of (C_k - 1)`, which
-//! the paper, in continuous time, rounds to C_k: the answer is then exact, not only sufficient. The task's own `blocking_ns`
-//! counts where it is longer.
+//! Davis, Burns, Bril, Lukkien, "Controller Area Network (CAN) schedulability analysis: refuted,
+//! revisited and revised", Real-Time Systems 35(3), 2007. Job q of task i starts at the latest at
+//! the least `w(q) = B_i + q C_i + sum over j more urgent of (floor((w(q) + J_j) / T_j) + 1) C_j`;
+//! `R_i = J_i + max over q of w(q) - q T_i + C_i`, over all q of the busy period. Looking at q = 0
+//! only was Tindell's error that the paper corrects. With whole nanoseconds a less urgent job has
+//! at most C - 1 left, so that `B_i = max over less urgent of (C_k - 1)`, which the paper, in
+//! continuous time, rounds to C_k: the answer is then exact, not only sufficient. The task's own
+//! `blocking_ticks` counts where it is longer.
 
 use crate::check::check;
+use crate::decide::{Answer, Witness};
 use crate::demand::together;
-use crate::fp::{Analysis, Interference, Ranked, Response, cycle_ns};
+use crate::fp::{Analysis, Interference, Ranked, Response, cycle_ticks};
 use crate::policy::Policy;
-use crate::task::{MAX_NS, Task};
+use crate::task::{MAX_TICKS, Task};
 use crate::utilisation;
-use crate::verdict::{Answer, Doubt, Effort, Inapplicable, Meter, Start, Stop, Verdict, Witness};
+use crate::verdict::{Doubt, Effort, Inapplicable, Meter, Start, Stop, Verdict};
 use std::cmp::Ordering;
 
 /// Verdict and worst response times; priorities as given.
 pub fn analyse(tasks: &[Task], effort: &Effort) -> Analysis {
-    let mut responses_ns = vec![None; tasks.len()];
+    let mut responses_ticks = vec![None; tasks.len()];
     let verdict = finish(
         tasks,
         effort,
         each(tasks, effort, |task, bound| {
-            responses_ns[task] = bound;
+            responses_ticks[task] = bound;
             true
         }),
     );
-    Analysis { verdict, responses_ns }
+    Analysis { verdict, responses_ticks }
 }
 
 pub fn test(tasks: &[Task], effort: &Effort) -> Verdict {
@@ -55,10 +57,10 @@ enum Block {
 }
 
 impl Block {
-    const fn ns(self) -> u64 {
+    const fn ticks(self) -> u64 {
         match self {
             Self::Nothing => 0,
-            Self::Job(_, ns) | Self::Section(ns) => ns,
+            Self::Job(_, ticks) | Self::Section(ticks) => ticks,
         }
     }
 }
@@ -66,82 +68,82 @@ impl Block {
 /// `others`: everything at least as urgent but the task itself.
 pub(crate) fn response<'a>(
     task: Interference,
-    blocking_ns: u64,
+    blocking_ticks: u64,
     others: impl Iterator<Item = &'a Interference> + Clone,
     count: usize,
-    limit_ns: u64,
+    limit_ticks: u64,
     meter: &mut Meter,
 ) -> Result<Response, Doubt> {
     let overflow = Doubt::Overflow { what: "a level's busy period" };
-    let mut worst_ns = 0;
-    let mut arrival_ns: u64 = 0;
-    let mut start_ns: u64 = 0;
-    let mut before_ns: u64 = 0;
-    let cycle_ns = cycle_ns(task, others.clone());
-    let mut first_ns: u64 = 0;
+    let mut worst_ticks = 0;
+    let mut arrival_ticks: u64 = 0;
+    let mut start_ticks: u64 = 0;
+    let mut before_ticks: u64 = 0;
+    let cycle_ticks = cycle_ticks(task, others.clone());
+    let mut first_ticks: u64 = 0;
     for job in 0.. {
-        let base_ns = blocking_ns.saturating_add(before_ns);
-        start_ns = start_ns.max(base_ns);
+        let base_ticks = blocking_ticks.saturating_add(before_ticks);
+        start_ticks = start_ticks.max(base_ticks);
         loop {
             meter.spend(count + 1, "response times")?;
-            let done_ns = start_ns.saturating_add(task.cost_ns).saturating_add(task.jitter_ns);
-            if done_ns.saturating_sub(arrival_ns) > limit_ns {
+            let done_ticks = start_ticks.saturating_add(task.cost_ticks).saturating_add(task.jitter_ticks);
+            if done_ticks.saturating_sub(arrival_ticks) > limit_ticks {
                 return Ok(Response::Exceeds { job });
             }
-            if start_ns > 4 * MAX_NS {
+            if start_ticks > 4 * MAX_TICKS {
                 return Err(overflow);
             }
-            let mut next_ns = base_ns;
+            let mut next_ticks = base_ticks;
             for other in others.clone() {
-                let jobs = (start_ns + other.jitter_ns) / other.period_ns + 1;
-                next_ns = next_ns.saturating_add(jobs.saturating_mul(other.cost_ns));
+                let jobs = (start_ticks + other.jitter_ticks) / other.period_ticks + 1;
+                next_ticks = next_ticks.saturating_add(jobs.saturating_mul(other.cost_ticks));
             }
-            if next_ns == start_ns {
+            if next_ticks == start_ticks {
                 break;
             }
-            start_ns = next_ns;
+            start_ticks = next_ticks;
         }
-        if job > 0 && start_ns.saturating_add(task.jitter_ns) < arrival_ns {
+        if job > 0 && start_ticks.saturating_add(task.jitter_ticks) < arrival_ticks {
             // Everything was done before this job arrives.
-            return Ok(Response::Bound(worst_ns));
+            return Ok(Response::Bound(worst_ticks));
         }
-        let done_ns = start_ns + task.cost_ns;
-        worst_ns = worst_ns.max((done_ns + task.jitter_ns).saturating_sub(arrival_ns));
+        let done_ticks = start_ticks + task.cost_ticks;
+        worst_ticks = worst_ticks.max((done_ticks + task.jitter_ticks).saturating_sub(arrival_ticks));
         if job == 0 {
-            first_ns = start_ns;
+            first_ticks = start_ticks;
         }
-        if cycle_ns == Some(arrival_ns) && start_ns - first_ns <= arrival_ns {
+        if cycle_ticks == Some(arrival_ticks) && start_ticks - first_ticks <= arrival_ticks {
             // All repeats, as in `fp`.
-            return Ok(Response::Bound(worst_ns));
+            return Ok(Response::Bound(worst_ticks));
         }
-        before_ns = before_ns.saturating_add(task.cost_ns);
-        arrival_ns = arrival_ns.checked_add(task.period_ns).ok_or(overflow.clone())?;
-        if is_over(task, blocking_ns, others.clone(), before_ns, arrival_ns, done_ns) {
-            return Ok(Response::Bound(worst_ns));
+        before_ticks = before_ticks.saturating_add(task.cost_ticks);
+        arrival_ticks = arrival_ticks.checked_add(task.period_ticks).ok_or(overflow.clone())?;
+        if is_over(task, blocking_ticks, others.clone(), before_ticks, arrival_ticks, done_ticks) {
+            return Ok(Response::Bound(worst_ticks));
         }
     }
     Err(overflow)
 }
 
-/// The busy period is over at `done_ns` if nothing at least as urgent is then left: the task's next job arrives later, and
-/// the more urgent released so far are done.
+/// The busy period is over at `done_ticks` if nothing at least as urgent is then left: the task's
+/// next job arrives later, and the more urgent released so far are done.
 fn is_over<'a>(
     task: Interference,
-    blocking_ns: u64,
+    blocking_ticks: u64,
     others: impl Iterator<Item = &'a Interference>,
-    own_ns: u64,
-    next_arrival_ns: u64,
-    done_ns: u64,
+    own_ticks: u64,
+    next_arrival_ticks: u64,
+    done_ticks: u64,
 ) -> bool {
-    if done_ns.saturating_add(task.jitter_ns) > next_arrival_ns {
+    if done_ticks.saturating_add(task.jitter_ticks) > next_arrival_ticks {
         return false;
     }
-    let mut work_ns = blocking_ns.saturating_add(own_ns);
+    let mut work_ticks = blocking_ticks.saturating_add(own_ticks);
     for other in others {
-        let jobs = (done_ns.saturating_add(other.jitter_ns)).div_ceil(other.period_ns);
-        work_ns = work_ns.saturating_add(jobs.saturating_mul(other.cost_ns));
+        let jobs = (done_ticks.saturating_add(other.jitter_ticks)).div_ceil(other.period_ticks);
+        work_ticks = work_ticks.saturating_add(jobs.saturating_mul(other.cost_ticks));
     }
-    work_ns <= done_ns
+    work_ticks <= done_ticks
 }
 
 fn each(
@@ -151,7 +153,7 @@ fn each(
 ) -> Result<Answer, Stop> {
     check(tasks)?;
     let ranks = Policy::NpFp.ranks(tasks)?;
-    let ranks = ranks.ok_or_else(|| Inapplicable::Set { what: "np-fp has no priorities".to_owned() })?;
+    let ranks = ranks.ok_or_else(|| Inapplicable::Set { what: "np-fp needs priorities".to_owned() })?;
     let ranked = Ranked::of(&ranks);
     let rows: Vec<Interference> = ranked.order.iter().map(|index| Interference::of(&tasks[*index])).collect();
     let blocks = blocks(tasks, &ranked);
@@ -161,14 +163,14 @@ fn each(
         let (task, end) = (&tasks[*index], ranked.group_end[position]);
         let others = rows[..position].iter().chain(&rows[position + 1..end.max(position + 1)]);
         let block = blocks[position];
-        let found = response(rows[position], block.ns(), others, end, task.deadline_ns, &mut meter);
+        let found = response(rows[position], block.ticks(), others, end, task.deadline_ticks, &mut meter);
         let response = match found {
             Ok(response) => response,
             Err(_) if answer != Answer::Fits => break,
             Err(doubt) => return Err(doubt.into()),
         };
         let bound = match response {
-            Response::Bound(ns) => Some(ns),
+            Response::Bound(ticks) => Some(ticks),
             Response::Exceeds { job } => {
                 if answer == Answer::Fits {
                     answer = Answer::Fails(witness(tasks, &ranked, position, job, block));
@@ -180,7 +182,8 @@ fn each(
             break;
         }
     }
-    // A level below everything is never asked whether it is over 1; the levels above answered with bounds.
+    // A level below everything is never asked whether it is over 1; the levels above answered with
+    // bounds.
     if answer == Answer::Fits {
         let sum = utilisation::Utilisation::of(tasks);
         debug_assert!(sum.compare_to_one(tasks) != Ok(Ordering::Greater), "bounds at more than full load");
@@ -202,17 +205,17 @@ fn blocks(tasks: &[Task], ranked: &Ranked) -> Vec<Block> {
             *place = longest;
         }
         for index in &ranked.order[start..end] {
-            if longest.is_none_or(|known| tasks[known].cost_ns() < tasks[*index].cost_ns()) {
+            if longest.is_none_or(|known| tasks[known].cost_ticks() < tasks[*index].cost_ticks()) {
                 longest = Some(*index);
             }
         }
         position = start;
     }
     let block = |(position, below): (usize, Option<usize>)| {
-        let section_ns = tasks[ranked.order[position]].blocking_ns;
-        match below.map(|index| (index, tasks[index].cost_ns() - 1)) {
-            Some((index, ns)) if ns > 0 && ns >= section_ns => Block::Job(index, ns),
-            _ if section_ns > 0 => Block::Section(section_ns),
+        let section_ticks = tasks[ranked.order[position]].blocking_ticks;
+        match below.map(|index| (index, tasks[index].cost_ticks() - 1)) {
+            Some((index, ticks)) if ticks > 0 && ticks >= section_ticks => Block::Job(index, ticks),
+            _ if section_ticks > 0 => Block::Section(section_ticks),
             _ => Block::Nothing,
         }
     };
@@ -223,29 +226,33 @@ fn witness(tasks: &[Task], ranked: &Ranked, position: usize, job: u64, block: Bl
     let index = ranked.order[position];
     let task = &tasks[index];
     let urgent = &ranked.order[..ranked.group_end[position]];
-    let jitter_ns = urgent.iter().map(|index| tasks[*index].jitter_ns).max().unwrap_or(0);
-    let at_ns = jitter_ns + u64::from(matches!(block, Block::Job(..)));
+    let jitter_ticks = urgent.iter().map(|index| tasks[*index].jitter_ticks).max().unwrap_or(0);
+    let at_ticks = jitter_ticks + u64::from(matches!(block, Block::Job(..)));
     let mut member = vec![false; tasks.len()];
     for index in urgent {
         member[*index] = true;
     }
-    let mut pattern = together(tasks, at_ns, |other| member[other] && other != index);
-    let mut own = together(tasks, at_ns, |other| other == index);
+    let mut pattern = together(tasks, at_ticks, |other| member[other] && other != index);
+    let mut own = together(tasks, at_ticks, |other| other == index);
     match block {
         Block::Job(task, _) => {
-            pattern.insert(0, Start { task, arrival_ns: at_ns - 1, release_ns: at_ns - 1, held_up_ns: 0 });
+            pattern.insert(
+                0,
+                Start { task, arrival_ticks: at_ticks - 1, release_ticks: at_ticks - 1, held_up_ticks: 0 },
+            );
         }
-        Block::Section(ns) => own.iter_mut().for_each(|start| start.held_up_ns = ns),
+        Block::Section(ticks) => own.iter_mut().for_each(|start| start.held_up_ticks = ticks),
         Block::Nothing => {}
     }
     pattern.append(&mut own);
-    let arrival_ns = (at_ns - task.jitter_ns).checked_add(job.saturating_mul(task.period_ns));
+    let arrival_ticks = (at_ticks - task.jitter_ticks).checked_add(job.saturating_mul(task.period_ticks));
     // A jitter longer than the deadline releases the job after it.
-    let by_ns = arrival_ns.and_then(|arrival| arrival.checked_add(task.deadline_ns)).map(|by| by.max(at_ns));
+    let by_ticks =
+        arrival_ticks.and_then(|arrival| arrival.checked_add(task.deadline_ticks)).map(|by| by.max(at_ticks));
     let sections = matches!(block, Block::Section(_));
     Witness {
         pattern,
-        by_ns,
-        proof: !sections && ranked.distinct && tasks.iter().all(|task| task.jitter_ns == 0),
+        by_ticks,
+        proof: !sections && ranked.distinct && tasks.iter().all(|task| task.jitter_ticks == 0),
     }
 }

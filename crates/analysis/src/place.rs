@@ -1,12 +1,15 @@
 //! Which task on which CPU: bin packing with the test of a policy as the measure of what fits.
 //!
-//! First, best and worst fit take the tasks by decreasing utilisation; what they measure is the CPU alone. Best fit
-//! decreasing with partitioning (de Niz, Rajkumar, "Partitioning bin-packing algorithms for distributed real-time systems",
-//! Int. J. Embedded Systems 2(3/4), 2006; RACE, multi-dimensional) places whole applications in the order of their largest
-//! share of any of CPU, memory and bandwidth on the CPU that has least left after it, and cuts an application only when it
-//! fits nowhere whole: as much of it as goes where most goes, and the rest again. Fixed `core`s are placed first. Where not
-//! everything finds a place, all is placed once more in the order of importance before that of size, so that of the bound and of
-//! the free none is left out for a less important one (an application is as important as its most important task). A heuristic: that nothing was found does not prove that nothing exists.
+//! First, best and worst fit take the tasks by decreasing utilisation; what they measure is the CPU
+//! alone. Best fit decreasing with partitioning (de Niz, Rajkumar, "Partitioning bin-packing
+//! algorithms for distributed real-time systems", Int. J. Embedded Systems 2(3/4), 2006; RACE,
+//! multi-dimensional) places whole applications in the order of their largest share of any of CPU,
+//! memory and bandwidth on the CPU that has least left after it, and cuts an application only when
+//! it fits nowhere whole: as much of it as goes where most goes, and the rest again. Fixed `core`s
+//! are placed first. Where not everything finds a place, all is placed once more in the order of
+//! importance before that of size, so that of the bound and of the free none is left out for a less
+//! important one (an application is as important as its most important task). A heuristic: that
+//! nothing was found does not prove that nothing exists.
 
 use crate::check::check;
 use crate::policy::Policy;
@@ -14,12 +17,14 @@ use crate::slack::fits;
 use crate::task::Task;
 use crate::utilisation::Utilisation;
 use crate::verdict::{Effort, Stop};
+#[cfg(feature = "files")]
 use serde::Serialize;
 use std::cmp::Reverse;
 
 /// The heuristics.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
+#[cfg_attr(feature = "files", serde(rename_all = "kebab-case"))]
 pub enum By {
     FirstFit,
     BestFit,
@@ -27,8 +32,9 @@ pub enum By {
     BfdPartitioned,
 }
 
-/// What a CPU has beside its time; `None`: as much as wanted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+/// What a CPU has beside its time; `None`: no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Room {
     pub memory_bytes: Option<u64>,
     /// Bytes a second.
@@ -36,7 +42,8 @@ pub struct Room {
 }
 
 /// What is on one CPU.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Load {
     pub cpu: u32,
     pub tasks: Vec<usize>,
@@ -46,7 +53,8 @@ pub struct Load {
     pub bandwidth: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Placement {
     pub loads: Vec<Load>,
     /// The most important first.
@@ -65,7 +73,8 @@ impl Placement {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Unplaced {
     pub task: usize,
     pub reason: String,
@@ -94,7 +103,7 @@ pub fn place(
 }
 
 fn share_ppm(task: &Task) -> u64 {
-    let ppm = u128::from(task.cost_ns()) * 1_000_000_000 / u128::from(task.period_ns);
+    let ppm = u128::from(task.cost_ticks()) * 1_000_000_000 / u128::from(task.period_ticks);
     u64::try_from(ppm).unwrap_or(u64::MAX)
 }
 

@@ -2,13 +2,15 @@
 
 use crate::task::Task;
 use crate::verdict::Inapplicable;
+#[cfg(feature = "files")]
 use serde::Serialize;
 use std::fmt;
 use std::str::FromStr;
 
 /// Who runs next on a CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "files", derive(Serialize))]
+#[cfg_attr(feature = "files", serde(rename_all = "kebab-case"))]
 pub enum Policy {
     /// Earliest deadline first; a job that has started is not preempted by another.
     NpEdf,
@@ -49,8 +51,9 @@ impl Policy {
         }
     }
 
-    /// Rank of each task, 0 the most urgent; equal ranks are served first come, first served. Under `Rm`, `Dm` and `Muf`
-    /// no two are equal: the one that stands first in the set goes first. `None` under EDF.
+    /// Rank of each task, 0 the most urgent; equal ranks are served first come, first served. Under
+    /// `Rm`, `Dm` and `Muf` no two are equal: the one that stands first in the set goes first.
+    /// `None` under EDF.
     pub fn ranks(self, tasks: &[Task]) -> Result<Option<Vec<u32>>, Inapplicable> {
         let by = |key: &dyn Fn(&Task) -> (u8, u64)| {
             let mut order: Vec<usize> = (0..tasks.len()).collect();
@@ -63,9 +66,9 @@ impl Policy {
         };
         Ok(Some(match self {
             Self::NpEdf | Self::Edf => return Ok(None),
-            Self::Rm => by(&|task| (0, task.period_ns)),
-            Self::Dm => by(&|task| (0, task.deadline_ns)),
-            Self::Muf => by(&|task| (task.class as u8, task.period_ns)),
+            Self::Rm => by(&|task| (0, task.period_ticks)),
+            Self::Dm => by(&|task| (0, task.deadline_ticks)),
+            Self::Muf => by(&|task| (task.class as u8, task.period_ticks)),
             Self::Fp | Self::NpFp => {
                 let given = |task: &Task| {
                     let missing = || Inapplicable::NoPriority { task: task.name.clone() };
@@ -90,6 +93,6 @@ impl FromStr for Policy {
         Self::ALL
             .into_iter()
             .find(|policy| policy.name() == text)
-            .ok_or_else(|| format!("{text:?} is no policy: {}", Self::ALL.map(Self::name).join(", ")))
+            .ok_or_else(|| format!("unknown policy {text:?}: use {}", Self::ALL.map(Self::name).join(", ")))
     }
 }

@@ -1,12 +1,14 @@
-//! Rate-monotonic by utilisation: quick, sufficient tests; the exact one is `fp` under `Policy::Rm`.
+//! Rate-monotonic by utilisation: quick, sufficient tests; the exact one is `fp` under
+//! `Policy::Rm`.
 //!
-//! Liu, Layland, JACM 20(1), 1973: n tasks with `U <= n (2^(1/n) - 1)`, that is `(1 + U / n)^n <= 2`. Hyperbolic bound: Bini,
-//! Buttazzo, Buttazzo, IEEE TC 52(7), 2003: `product of (U_i + 1) <= 2`, which accepts more. Deadlines not before the period.
-//! Integers only: exact fractions while they fit 128 bits, else units of 2^-62 rounded against the set.
+//! Liu, Layland, JACM 20(1), 1973: n tasks with `U <= n (2^(1/n) - 1)`, that is `(1 + U / n)^n <=
+//! 2`. Hyperbolic bound: Bini, Buttazzo, Buttazzo, IEEE TC 52(7), 2003: `product of (U_i + 1) <=
+//! 2`, which accepts more. Deadlines not before the period. Integers only: exact fractions while
+//! they fit 128 bits, else units of 2^-62 rounded against the set.
 
 use crate::check::check;
+use crate::numbers::gcd_wide;
 use crate::task::Task;
-use crate::utilisation::gcd;
 use crate::verdict::{Doubt, Inapplicable, Stop, Verdict};
 
 const UNIT: u128 = 1 << 62;
@@ -57,10 +59,10 @@ pub fn hyperbolic(tasks: &[Task]) -> Verdict {
 fn exact_product(tasks: &[Task]) -> Option<bool> {
     let (mut numerator, mut denominator) = (1u128, 1u128);
     for task in tasks {
-        let (cost, period) = (u128::from(task.cost_ns()), u128::from(task.period_ns));
+        let (cost, period) = (u128::from(task.cost_ticks()), u128::from(task.period_ticks));
         numerator = numerator.checked_mul(cost + period)?;
         denominator = denominator.checked_mul(period)?;
-        let common = gcd(numerator, denominator).max(1);
+        let common = gcd_wide(numerator, denominator).max(1);
         (numerator, denominator) = (numerator / common, denominator / common);
         if numerator > denominator.checked_mul(2)? {
             return Some(false);
@@ -70,7 +72,7 @@ fn exact_product(tasks: &[Task]) -> Option<bool> {
 }
 
 fn scaled(task: &Task) -> u128 {
-    (u128::from(task.cost_ns()) * UNIT).div_ceil(u128::from(task.period_ns))
+    (u128::from(task.cost_ticks()) * UNIT).div_ceil(u128::from(task.period_ticks))
 }
 
 fn answer(accepted: bool, what: &str) -> Verdict {
@@ -85,14 +87,14 @@ fn applies(tasks: &[Task]) -> Result<(), Inapplicable> {
     check(tasks)?;
     for task in tasks {
         let name = || task.name.clone();
-        if task.deadline_ns < task.period_ns {
+        if task.deadline_ticks < task.period_ticks {
             return Err(Inapplicable::DeadlineBeforePeriod { task: name() });
         }
-        if task.jitter_ns > 0 {
-            return Err(Inapplicable::Knows { task: name(), what: "jitter" });
+        if task.jitter_ticks > 0 {
+            return Err(Inapplicable::Unsupported { task: name(), what: "jitter" });
         }
-        if task.blocking_ns > 0 {
-            return Err(Inapplicable::Knows { task: name(), what: "blocking" });
+        if task.blocking_ticks > 0 {
+            return Err(Inapplicable::Unsupported { task: name(), what: "blocking" });
         }
     }
     Ok(())

@@ -1,24 +1,38 @@
-//! What is analysed: tasks. All times in whole nanoseconds.
+//! What is analysed: tasks. All times are whole ticks of the workload's
+//! [`TimeBase`](crate::TimeBase): nanoseconds, unless the file has finer fractions.
 
+#[cfg(feature = "files")]
 use serde::Serialize;
 
-/// Longest time that a test takes: 2^60 ns, 36 years. Sums of a few such values still fit `u64`.
-pub const MAX_NS: u64 = 1 << 60;
+/// The longest time that a test takes: 2^60 ticks, 36 years of nanoseconds. Sums of a few such
+/// values still fit `u64`.
+pub const MAX_TICKS: u64 = 1 << 60;
 
 /// How long one job computes at most.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
+#[cfg_attr(feature = "files", serde(rename_all = "lowercase"))]
 pub enum Cost {
-    /// Somebody answers for it: a worst-case execution time.
+    /// A worst-case execution time that the author of the task answers for.
     Guaranteed(u64),
-    /// The longest of a measurement run. Measured, not proven: a verdict over it holds as long as it does.
-    Measured { ns: u64, run: String },
+    /// The longest of a measurement run. Measured, not proven: a verdict over it holds as long as
+    /// it does.
+    Measured { ticks: u64, run: String },
 }
 
 impl Cost {
-    pub const fn ns(&self) -> u64 {
+    pub const fn ticks(&self) -> u64 {
         match self {
-            Self::Guaranteed(ns) | Self::Measured { ns, .. } => *ns,
+            Self::Guaranteed(ticks) | Self::Measured { ticks, .. } => *ticks,
+        }
+    }
+
+    /// The same kind of cost with another length.
+    #[must_use]
+    pub fn with_ticks(&self, ticks: u64) -> Self {
+        match self {
+            Self::Guaranteed(_) => Self::Guaranteed(ticks),
+            Self::Measured { run, .. } => Self::Measured { ticks, run: run.clone() },
         }
     }
 
@@ -28,8 +42,9 @@ impl Cost {
 }
 
 /// How jobs follow each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
+#[cfg_attr(feature = "files", serde(rename_all = "lowercase"))]
 pub enum Arrival {
     /// Exactly a period apart.
     Periodic,
@@ -38,33 +53,36 @@ pub enum Arrival {
 }
 
 /// Criticality, for maximum urgency first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "files", derive(Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "files", serde(rename_all = "lowercase"))]
 pub enum Class {
     High,
     Low,
 }
 
-/// One task. A job arrives, is released up to `jitter_ns` later, and must be finished `deadline_ns` after its arrival.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// One task. A job arrives, is released up to `jitter_ticks` later, and must be finished
+/// `deadline_ticks` after its arrival.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Task {
     pub name: String,
     pub cost: Cost,
     /// Period, or least time between two arrivals.
-    pub period_ns: u64,
+    pub period_ticks: u64,
     pub arrival: Arrival,
     /// From the arrival; may be shorter than, equal to or longer than the period.
-    pub deadline_ns: u64,
+    pub deadline_ticks: u64,
     /// First arrival. `None`: any, the tests take the worst.
-    pub offset_ns: Option<u64>,
+    pub offset_ticks: Option<u64>,
     /// Longest time from arrival to release.
-    pub jitter_ns: u64,
+    pub jitter_ticks: u64,
     /// SCHED_FIFO's sense: the larger the more urgent.
     pub priority: Option<u32>,
     pub class: Class,
-    /// Longest time that a section of a less urgent task, or of the kernel, keeps the CPU from a job of this task (SRP, PCP:
-    /// once in a busy period).
-    pub blocking_ns: u64,
+    /// Longest time that a section of a less urgent task, or of the kernel, keeps the CPU from a
+    /// job of this task (SRP, PCP: once in a busy period).
+    pub blocking_ticks: u64,
     /// The CPU it is bound to.
     pub core: Option<u32>,
     /// The larger the more important: what to keep when not everything fits.
@@ -78,18 +96,18 @@ pub struct Task {
 
 impl Task {
     /// A periodic task with its period as deadline, free offset and nothing else.
-    pub fn new(name: impl Into<String>, cost_ns: u64, period_ns: u64) -> Self {
+    pub fn new(name: impl Into<String>, cost_ticks: u64, period_ticks: u64) -> Self {
         Self {
             name: name.into(),
-            cost: Cost::Guaranteed(cost_ns),
-            period_ns,
+            cost: Cost::Guaranteed(cost_ticks),
+            period_ticks,
             arrival: Arrival::Periodic,
-            deadline_ns: period_ns,
-            offset_ns: None,
-            jitter_ns: 0,
+            deadline_ticks: period_ticks,
+            offset_ticks: None,
+            jitter_ticks: 0,
             priority: None,
             class: Class::High,
-            blocking_ns: 0,
+            blocking_ticks: 0,
             core: None,
             importance: 0,
             app: None,
@@ -99,23 +117,23 @@ impl Task {
     }
 
     #[must_use]
-    pub fn deadline(self, deadline_ns: u64) -> Self {
-        Self { deadline_ns, ..self }
+    pub fn deadline(self, deadline_ticks: u64) -> Self {
+        Self { deadline_ticks, ..self }
     }
 
     #[must_use]
-    pub fn jitter(self, jitter_ns: u64) -> Self {
-        Self { jitter_ns, ..self }
+    pub fn jitter(self, jitter_ticks: u64) -> Self {
+        Self { jitter_ticks, ..self }
     }
 
     #[must_use]
-    pub fn blocking(self, blocking_ns: u64) -> Self {
-        Self { blocking_ns, ..self }
+    pub fn blocking(self, blocking_ticks: u64) -> Self {
+        Self { blocking_ticks, ..self }
     }
 
     #[must_use]
-    pub fn offset(self, offset_ns: u64) -> Self {
-        Self { offset_ns: Some(offset_ns), ..self }
+    pub fn offset(self, offset_ticks: u64) -> Self {
+        Self { offset_ticks: Some(offset_ticks), ..self }
     }
 
     #[must_use]
@@ -133,18 +151,23 @@ impl Task {
         Self { core: Some(core), ..self }
     }
 
-    pub const fn cost_ns(&self) -> u64 {
-        self.cost.ns()
+    pub const fn cost_ticks(&self) -> u64 {
+        self.cost.ticks()
     }
 }
 
 /// `true` if every first arrival and every release is fixed by the set itself.
 pub(crate) fn all_fixed(tasks: &[Task]) -> bool {
     let fixed = |task: &Task| {
-        task.offset_ns.is_some()
+        task.offset_ticks.is_some()
             && task.arrival == Arrival::Periodic
-            && task.jitter_ns == 0
-            && task.blocking_ns == 0
+            && task.jitter_ticks == 0
+            && task.blocking_ticks == 0
     };
     tasks.iter().all(fixed)
+}
+
+/// What may be printed in a table: 1 to 64 characters, none of them a control character.
+pub(crate) fn is_name(name: &str) -> bool {
+    (1..=64).contains(&name.chars().count()) && !name.chars().any(char::is_control)
 }

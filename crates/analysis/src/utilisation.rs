@@ -1,5 +1,7 @@
-//! The sum of cost / period, as two bounds in units of 2^-64, and exactly where the two do not decide.
+//! The sum of cost / period, as two bounds in units of 2^-64, and exactly where the two do not
+//! decide.
 
+use crate::numbers::lcm_wide;
 use crate::task::Task;
 use crate::verdict::Doubt;
 use std::cmp::Ordering;
@@ -17,22 +19,24 @@ pub struct Utilisation {
 }
 
 impl Utilisation {
-    /// Of a checked set (`check::check`): at most 2^20 tasks of at most 2^60 each, so nothing overflows.
+    /// Of a checked set (`check::check`): at most 2^20 tasks of at most 2^60 each, so nothing
+    /// overflows.
     pub fn of(tasks: &[Task]) -> Self {
-        Self::sum(tasks.iter().map(|task| (task.cost_ns(), task.period_ns)))
+        Self::sum(tasks.iter().map(|task| (task.cost_ticks(), task.period_ticks)))
     }
 
     pub(crate) fn sum(pairs: impl Iterator<Item = (u64, u64)>) -> Self {
         let mut sum = Self { low: 0, high: 0 };
-        for (cost_ns, period_ns) in pairs {
-            let (scaled, period) = (u128::from(cost_ns) << 64, u128::from(period_ns.max(1)));
+        for (cost_ticks, period_ticks) in pairs {
+            let (scaled, period) = (u128::from(cost_ticks) << 64, u128::from(period_ticks.max(1)));
             sum.low = sum.low.saturating_add(scaled / period);
             sum.high = sum.high.saturating_add(scaled.div_ceil(period));
         }
         sum
     }
 
-    /// Of one fraction of any size; where the shift would overflow, low bits of both are given up, outwards.
+    /// Of one fraction of any size; where the shift would overflow, low bits of both are given up,
+    /// outwards.
     pub(crate) fn fraction(numerator: u128, denominator: u128) -> Self {
         let excess = 64u32.saturating_sub(numerator.leading_zeros());
         let (shift, rest) = (64 - excess, excess);
@@ -42,7 +46,7 @@ impl Utilisation {
     }
 
     pub(crate) fn plus(self, task: &Task) -> Self {
-        let one = Self::sum(std::iter::once((task.cost_ns(), task.period_ns)));
+        let one = Self::sum(std::iter::once((task.cost_ticks(), task.period_ticks)));
         Self { low: self.low.saturating_add(one.low), high: self.high.saturating_add(one.high) }
     }
 
@@ -72,7 +76,8 @@ impl Utilisation {
         }
     }
 
-    /// Against 1: by the bounds, else exactly over the hyperperiod, which must fit 128 bits. A period of 0 counts as 1.
+    /// Against 1: by the bounds, else exactly over the hyperperiod, which must fit 128 bits. A
+    /// period of 0 counts as 1.
     pub fn compare_to_one(&self, tasks: &[Task]) -> Result<Ordering, Doubt> {
         if self.high < ONE {
             return Ok(Ordering::Less);
@@ -81,39 +86,28 @@ impl Utilisation {
             return Ok(Ordering::Greater);
         }
         let overflow = || Doubt::Overflow {
-            what: "the hyperperiod, needed to tell a utilisation of 1 from one close to it",
+            what: "the hyperperiod, which decides whether the utilisation is exactly 1",
         };
         let mut hyperperiod: u128 = 1;
         for task in tasks {
-            hyperperiod = lcm(hyperperiod, u128::from(task.period_ns.max(1))).ok_or_else(overflow)?;
+            hyperperiod = lcm_wide(hyperperiod, u128::from(task.period_ticks.max(1))).ok_or_else(overflow)?;
         }
         let mut demand: u128 = 0;
         for task in tasks {
-            let jobs = hyperperiod / u128::from(task.period_ns.max(1));
-            let work = jobs.checked_mul(u128::from(task.cost_ns())).ok_or_else(overflow)?;
+            let jobs = hyperperiod / u128::from(task.period_ticks.max(1));
+            let work = jobs.checked_mul(u128::from(task.cost_ticks())).ok_or_else(overflow)?;
             demand = demand.checked_add(work).ok_or_else(overflow)?;
         }
         Ok(demand.cmp(&hyperperiod))
     }
 }
 
-pub(crate) const fn gcd(mut a: u128, mut b: u128) -> u128 {
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a
-}
-
-pub(crate) fn lcm(a: u128, b: u128) -> Option<u128> {
-    (a / gcd(a, b).max(1)).checked_mul(b)
-}
-
-/// The hyperperiod where it fits `MAX_NS`.
-pub(crate) fn hyperperiod_ns(tasks: &[Task]) -> Option<u64> {
+/// The hyperperiod where it fits `MAX_TICKS`.
+pub(crate) fn hyperperiod_ticks(tasks: &[Task]) -> Option<u64> {
     let mut all: u128 = 1;
     for task in tasks {
-        all = lcm(all, u128::from(task.period_ns))?;
-        if all > u128::from(crate::task::MAX_NS) {
+        all = lcm_wide(all, u128::from(task.period_ticks))?;
+        if all > u128::from(crate::task::MAX_TICKS) {
             return None;
         }
     }

@@ -1,34 +1,50 @@
 //! Answers: what was proven, what was refuted and how, what was not decided and why.
 
-use crate::task::Task;
-use crate::{Policy, offsets, simulate};
+use asmp_duration::NotWhole;
+#[cfg(feature = "files")]
 use serde::{Deserialize, Serialize};
 
 /// The answer of a test.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case", tag = "verdict")]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
+#[cfg_attr(feature = "files", serde(rename_all = "kebab-case", tag = "verdict"))]
 pub enum Verdict {
-    /// No job ever finishes after its deadline, as long as costs, periods, jitter and blocking are as given.
+    /// No job ever finishes after its deadline, as long as costs, periods, jitter and blocking are
+    /// as given.
     Schedulable,
     /// There is a run allowed by the task set in which a job finishes after its deadline.
     NotSchedulable { counterexample: Box<Counterexample> },
-    /// The test says nothing about such sets.
+    /// The test does not cover such sets.
     DoesNotApply {
-        #[serde(serialize_with = "as_text")]
+        #[cfg_attr(feature = "files", serde(serialize_with = "as_text"))]
         reason: Inapplicable,
     },
     /// Not decided.
     Unknown {
-        #[serde(serialize_with = "as_text")]
+        #[cfg_attr(feature = "files", serde(serialize_with = "as_text"))]
         reason: Doubt,
     },
 }
 
+#[cfg(feature = "files")]
 fn as_text<T: ToString, S: serde::Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&value.to_string())
 }
 
 impl Verdict {
+    /// The same verdict with task `i` renumbered as `members[i]`.
+    pub(crate) fn numbered_by(mut self, members: &[usize]) -> Self {
+        if let Self::NotSchedulable { counterexample } = &mut self {
+            for start in &mut counterexample.pattern {
+                start.task = members[start.task];
+            }
+            if let Some(missed) = &mut counterexample.missed {
+                missed.task = members[missed.task];
+            }
+        }
+        self
+    }
+
     pub const fn is_schedulable(&self) -> bool {
         matches!(self, Self::Schedulable)
     }
@@ -46,40 +62,44 @@ impl Verdict {
 }
 
 /// A run in which a deadline is missed. `simulate::replay` goes through it again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize, Deserialize))]
+#[cfg_attr(feature = "files", serde(deny_unknown_fields))]
 pub struct Counterexample {
     /// Tasks that are not named release nothing.
     pub pattern: Vec<Start>,
-    /// The instant at which some job must have missed; `None`: only that one will (utilisation above 1).
-    pub by_ns: Option<u64>,
+    /// The instant at which some job must have missed; `None`: only that one will (utilisation
+    /// above 1).
+    pub by_ticks: Option<u64>,
     /// The first miss of the replay; `None`: too far away to be replayed within the effort.
     pub missed: Option<Missed>,
 }
 
-/// How a task releases in a counterexample: job k arrives at `arrival_ns + k * period` and is released then, or at
-/// `release_ns` if that is later. Each job takes its whole cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// How a task releases in a counterexample: job k arrives at `arrival_ticks + k * period` and is
+/// released then, or at `release_ticks` if that is later. Each job takes its whole cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize, Deserialize))]
+#[cfg_attr(feature = "files", serde(deny_unknown_fields))]
 pub struct Start {
     pub task: usize,
-    pub arrival_ns: u64,
-    pub release_ns: u64,
+    pub arrival_ticks: u64,
+    pub release_ticks: u64,
     /// How long the first job is kept from the CPU by a section of something less urgent.
-    pub held_up_ns: u64,
+    pub held_up_ticks: u64,
 }
 
 /// A job that missed its deadline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize, Deserialize))]
+#[cfg_attr(feature = "files", serde(deny_unknown_fields))]
 pub struct Missed {
     pub task: usize,
     /// 0 is the first of the task.
     pub job: u64,
-    pub release_ns: u64,
-    pub deadline_ns: u64,
+    pub release_ticks: u64,
+    pub deadline_ticks: u64,
     /// `None`: not finished when the replay ended, after the deadline.
-    pub finished_ns: Option<u64>,
+    pub finished_ticks: Option<u64>,
 }
 
 /// Why a test does not apply.
@@ -89,20 +109,22 @@ pub enum Inapplicable {
     NoTasks,
     #[error("task {task}: {what} is 0")]
     Zero { task: String, what: &'static str },
-    #[error("task {task}: {what} is longer than 36 years")]
+    #[error("task {task}: {what} is longer than 2^60 ticks (36 years of nanoseconds)")]
     TooLong { task: String, what: &'static str },
     #[error("more than {most} tasks")]
     TooMany { most: usize },
-    #[error("task {task} has no priority, and policy fp takes priorities as given (rm and dm make them)")]
+    #[error("task {task} has no priority: give it one, or use rm or dm, which derive priorities")]
     NoPriority { task: String },
-    #[error("task {task}: the test wants the period as deadline")]
+    #[error("task {task}: this test requires deadline == period")]
     DeadlineNotPeriod { task: String },
-    #[error("task {task}: the test wants a deadline of at least the period")]
+    #[error("task {task}: this test requires deadline >= period")]
     DeadlineBeforePeriod { task: String },
-    #[error("task {task}: the test knows no {what}")]
-    Knows { task: String, what: &'static str },
+    #[error("task {task}: this test does not support {what}")]
+    Unsupported { task: String, what: &'static str },
     #[error("task {task}: {rule} (the kernel answers EINVAL)")]
     Kernel { task: String, rule: &'static str },
+    #[error("task {task}: {what}: {refused}")]
+    NotWholeNs { task: String, what: &'static str, refused: NotWhole },
     #[error("{what}")]
     Set { what: String },
 }
@@ -112,12 +134,12 @@ pub enum Inapplicable {
 pub enum Doubt {
     #[error("gave up after {steps} steps: {what}")]
     Steps { steps: u64, what: &'static str },
-    #[error("a number does not fit 64 bits: {what}")]
+    #[error("number too large for 64 bits: {what}")]
     Overflow { what: &'static str },
-    #[error("the test is only sufficient: it does not accept, and does not refute ({what})")]
+    #[error("this sufficient test does not accept the set: {what}")]
     Sufficient { what: String },
     #[error(
-        "refused for arbitrary first arrivals; whether the given offsets avoid the miss is not known: {what}"
+        "not schedulable for arbitrary first arrivals; whether the given offsets avoid the miss is undecided: {what}"
     )]
     Offsets { what: &'static str },
 }
@@ -140,7 +162,7 @@ impl From<Stop> for Verdict {
     }
 }
 
-/// How much work a test may do before it says `Unknown`.
+/// How much work a test may do before its answer is `Unknown`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effort {
     /// Elementary steps, a few nanoseconds each.
@@ -164,11 +186,11 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    pub const fn new(effort: &Effort) -> Self {
+    pub(crate) const fn new(effort: &Effort) -> Self {
         Self { steps: effort.steps, left: effort.steps }
     }
 
-    pub const fn spend(&mut self, steps: usize, what: &'static str) -> Result<(), Doubt> {
+    pub(crate) const fn spend(&mut self, steps: usize, what: &'static str) -> Result<(), Doubt> {
         match self.left.checked_sub(steps as u64) {
             Some(left) => {
                 self.left = left;
@@ -176,41 +198,5 @@ impl Meter {
             }
             None => Err(Doubt::Steps { steps: self.steps, what }),
         }
-    }
-}
-
-/// A way to a miss, as a test sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Witness {
-    pub pattern: Vec<Start>,
-    pub by_ns: Option<u64>,
-    /// The theorem itself refutes: the replay only finds which job it is. Otherwise the replay must show a miss.
-    pub proof: bool,
-}
-
-/// A yes or a no of a test that has not been replayed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Answer {
-    Fits,
-    Fails(Witness),
-}
-
-impl Answer {
-    /// Replays what fails and makes it a verdict; where given offsets decide, they are simulated.
-    pub fn verdict(self, tasks: &[Task], policy: Policy, effort: &Effort) -> Verdict {
-        let witness = match self {
-            Self::Fits => return Verdict::Schedulable,
-            Self::Fails(witness) if offsets::decide(tasks, policy, &witness.pattern) => {
-                return offsets::settle(tasks, policy, effort);
-            }
-            Self::Fails(witness) => witness,
-        };
-        let missed = simulate::replay(tasks, policy, &witness.pattern, witness.by_ns, effort);
-        if missed.is_none() && !witness.proof {
-            let what = "the pattern it fears does not miss when replayed".to_owned();
-            return Verdict::Unknown { reason: Doubt::Sufficient { what } };
-        }
-        let counterexample = Counterexample { pattern: witness.pattern, by_ns: witness.by_ns, missed };
-        Verdict::NotSchedulable { counterexample: Box::new(counterexample) }
     }
 }

@@ -2,7 +2,7 @@
 
 use asmp_analysis::simulate::{Releases, Run, Simulation, Statistics};
 use asmp_analysis::{
-    Doubt, Effort, Policy, Task, Verdict, edf, edf_response, fp, np_edf, np_fp, rm, simulate, slack,
+    Doubt, Effort, Policy, Task, Verdict, edf, edf_response, fp, np_edf, np_fp, rm, schedulability, simulate,
 };
 
 const MS: u64 = 1_000_000;
@@ -36,7 +36,8 @@ fn effort() -> Effort {
 fn example_1_of_yartek_is_schedulable_and_the_ceilings_of_its_equation_2_are_a_misprint() {
     let tasks = set(&[(1500, 4000), (1500, 6000), (1500, 7000)]);
     assert_eq!(np_edf::test(&tasks, &effort()), Verdict::Schedulable);
-    // As printed, t = 4002 would want 1500 + 2 x 1500 + 1500 = 6000 or, with the paper's own sum for i = 2, 4500 > 4002.
+    // As printed, t = 4002 would want 1500 + 2 x 1500 + 1500 = 6000 or, with the paper's own sum
+    // for i = 2, 4500 > 4002.
     let ceilings = |t: u64| 1500 + (t - 1).div_ceil(4000) * 1500;
     assert_eq!((ceilings(4002), ceilings(4001)), (4500, 3000));
 }
@@ -59,7 +60,7 @@ fn two_readings_of_a_sonar_are_never_more_than_719_ms_apart_in_simulation() {
         let mut statistics = Statistics::of(&run);
         run.go(60_000 * MS, u64::MAX, &mut statistics);
         assert_eq!(statistics.miss_count(&run), 0);
-        let gaps = statistics.streams.iter().take(6).map(|stream| stream.longest_gap_ns);
+        let gaps = statistics.streams.iter().take(6).map(|stream| stream.longest_gap_ticks);
         longest = longest.max(gaps.max().unwrap_or(0));
     }
     assert!((520 * MS..=719_999_999).contains(&longest), "{longest}");
@@ -80,10 +81,10 @@ fn a_rejection_of_np_edf_has_a_pattern_that_the_simulator_goes_through_to_the_sa
     let tasks = set(&[(3, 10), (9, 100)]);
     let verdict = np_edf::test(&tasks, &effort());
     let found = verdict.counterexample().expect("8 + 3 > 10");
-    let again = simulate::replay(&tasks, Policy::NpEdf, &found.pattern, found.by_ns, &effort());
+    let again = simulate::replay(&tasks, Policy::NpEdf, &found.pattern, found.by_ticks, &effort());
     assert_eq!(again, found.missed);
     let missed = again.unwrap();
-    assert_eq!((missed.task, missed.job, missed.deadline_ns, missed.finished_ns), (0, 0, 11, Some(12)));
+    assert_eq!((missed.task, missed.job, missed.deadline_ticks, missed.finished_ticks), (0, 0, 11, Some(12)));
     let tasks = set(&[(3, 10), (8, 100)]);
     assert!(np_edf::test(&tasks, &effort()).is_schedulable(), "7 + 3 = 10");
 }
@@ -115,18 +116,19 @@ fn schedcat_qpa_example() {
 fn schedcat_response_times() {
     let tasks = prioritised(set(&[(1, 4), (1, 5), (3, 9), (3, 18)]));
     let analysis = fp::analyse(&tasks, Policy::Fp, &effort());
-    assert_eq!(analysis.responses_ns, [1, 2, 7, 18].map(Some));
+    assert_eq!(analysis.responses_ticks, [1, 2, 7, 18].map(Some));
     assert_eq!(fp::analyse(&tasks, Policy::Rm, &effort()), analysis, "the priorities are rate-monotonic");
     let tasks = prioritised(set(&[(1, 2), (5, 20), (1, 20)]));
-    assert_eq!(fp::analyse(&tasks, Policy::Fp, &effort()).responses_ns, [1, 10, 12].map(Some));
+    assert_eq!(fp::analyse(&tasks, Policy::Fp, &effort()).responses_ticks, [1, 10, 12].map(Some));
     let blocked = [(0, 1), (1, 5)].iter().fold(tasks, |mut tasks, (at, ns)| {
-        tasks[*at].blocking_ns = *ns;
+        tasks[*at].blocking_ticks = *ns;
         tasks
     });
-    assert_eq!(fp::analyse(&blocked, Policy::Fp, &effort()).responses_ns, [2, 20, 12].map(Some));
+    assert_eq!(fp::analyse(&blocked, Policy::Fp, &effort()).responses_ticks, [2, 20, 12].map(Some));
 }
 
-/// brandenburg/schedcat, tests/fp.py, AudsleyExample: cost, period, deadline, blocking, jitter, response without jitter.
+/// brandenburg/schedcat, tests/fp.py, AudsleyExample: cost, period, deadline, blocking, jitter,
+/// response without jitter.
 #[test]
 fn schedcat_audsley_example() {
     let rows = [
@@ -154,26 +156,28 @@ fn schedcat_audsley_example() {
     });
     let analysis = fp::analyse(&prioritised(tasks.collect()), Policy::Fp, &effort());
     let wanted: Vec<Option<u64>> = rows.iter().map(|row| Some(row.5 + row.4)).collect();
-    assert_eq!(analysis.responses_ns, wanted);
+    assert_eq!(analysis.responses_ticks, wanted);
     assert!(analysis.verdict.is_schedulable());
 }
 
-/// Lehoczky 1990, example 3: the fifth job of the busy period is the worst, 118, beyond the period of 100.
+/// Lehoczky 1990, example 3: the fifth job of the busy period is the worst, 118, beyond the period
+/// of 100.
 #[test]
 fn lehoczky_arbitrary_deadlines() {
     let mut tasks = set(&[(26, 70), (62, 100)]);
     assert!(fp::test(&tasks, Policy::Rm, &effort()).is_not_schedulable());
-    tasks[1].deadline_ns = 118;
+    tasks[1].deadline_ticks = 118;
     let analysis = fp::analyse(&tasks, Policy::Rm, &effort());
-    assert_eq!(analysis.responses_ns, [Some(26), Some(118)]);
+    assert_eq!(analysis.responses_ticks, [Some(26), Some(118)]);
     assert!(analysis.verdict.is_schedulable());
-    tasks[1].deadline_ns = 117;
+    tasks[1].deadline_ticks = 117;
     let verdict = fp::test(&tasks, Policy::Rm, &effort());
     let missed = verdict.counterexample().and_then(|found| found.missed).expect("it is replayed");
     assert_eq!((missed.task, missed.job), (1, 4));
 }
 
-/// Davis et al. 2007, table 3: messages of 125 bits at 125 kbit/s; the second instance of C is the worst, 3.5 ms > 3.25 ms.
+/// Davis et al. 2007, table 3: messages of 125 bits at 125 kbit/s; the second instance of C is the
+/// worst, 3.5 ms > 3.25 ms.
 #[test]
 fn davis_can_refutation() {
     let us = |name: &str, period: u64, deadline: u64| {
@@ -181,16 +185,17 @@ fn davis_can_refutation() {
     };
     let tasks = prioritised(vec![us("A", 2500, 2500), us("B", 3500, 3250), us("C", 3500, 3250)]);
     let analysis = np_fp::analyse(&tasks, &effort());
-    assert_eq!(analysis.responses_ns[..2], [Some(1_999_999), Some(2_999_999)]);
+    assert_eq!(analysis.responses_ticks[..2], [Some(1_999_999), Some(2_999_999)]);
     let missed = analysis.verdict.counterexample().and_then(|found| found.missed).expect("C misses");
     assert_eq!((missed.task, missed.job), (2, 1));
     let relaxed = prioritised(vec![us("A", 2500, 2500), us("B", 3500, 3250), us("C", 3500, 3500)]);
-    assert_eq!(np_fp::analyse(&relaxed, &effort()).responses_ns[2], Some(3_500_000));
+    assert_eq!(np_fp::analyse(&relaxed, &effort()).responses_ticks[2], Some(3_500_000));
 }
 
-/// brandenburg/schedcat, tests/canbus.py, CANMessage2 (Broster, Burns, Rodriguez-Navas 2002), 250 kbit/s, in bits.
-/// SchedCAT's transmission times leave out our tick: blocking there is the whole longest frame and 3 bits between frames
-/// are not part of the response; so ours are at most that much less.
+/// brandenburg/schedcat, tests/canbus.py, CANMessage2 (Broster, Burns, Rodriguez-Navas 2002), 250
+/// kbit/s, in bits. SchedCAT's transmission times leave out our tick: blocking there is the whole
+/// longest frame and 3 bits between frames are not part of the response; so ours are at most that
+/// much less.
 #[test]
 fn schedcat_can_messages() {
     let rows = [
@@ -208,10 +213,11 @@ fn schedcat_can_messages() {
         (1, 100, 4.720),
     ];
     // A frame takes 52 + 10 bytes bits, and 3 bits pass before the next; 4 us a bit.
-    let bit_ns = 4000;
-    let tasks = rows.iter().map(|(bytes, period, _)| Task::new("m", (55 + 10 * bytes) * bit_ns, period * MS));
+    let bit_ticks = 4000;
+    let tasks =
+        rows.iter().map(|(bytes, period, _)| Task::new("m", (55 + 10 * bytes) * bit_ticks, period * MS));
     let analysis = np_fp::analyse(&prioritised(tasks.collect()), &effort());
-    for ((_, _, wanted_ms), found) in rows.iter().zip(analysis.responses_ns) {
+    for ((_, _, wanted_ms), found) in rows.iter().zip(analysis.responses_ticks) {
         let found_ms = found.unwrap() as f64 / 1e6;
         assert!((found_ms - 0.012 - wanted_ms).abs() < 0.013, "{found_ms} {wanted_ms}");
     }
@@ -234,33 +240,33 @@ fn rate_monotonic_tests_agree_on_liu_and_laylands_classic() {
 fn given_offsets_save_a_set_that_free_ones_refuse() {
     let tasks = [Task::new("a", 2, 4).deadline(2).offset(0), Task::new("b", 2, 4).deadline(2).offset(2)];
     assert!(edf::test(&tasks, &effort()).is_schedulable(), "they never meet");
-    let free: Vec<Task> = tasks.iter().map(|task| Task { offset_ns: None, ..task.clone() }).collect();
+    let free: Vec<Task> = tasks.iter().map(|task| Task { offset_ticks: None, ..task.clone() }).collect();
     assert!(edf::test(&free, &effort()).is_not_schedulable());
     let worst = simulate::worst_pattern(&tasks, Policy::Edf, 0).unwrap();
     assert_eq!(simulate::replay(&tasks, Policy::Edf, &worst, Some(100), &effort()), None, "offsets are kept");
     let clash = [Task::new("a", 2, 4).deadline(2).offset(0), Task::new("b", 2, 6).deadline(2).offset(3)];
     let verdict = edf::test(&clash, &effort());
     let found = verdict.counterexample().expect("at 8 both want the CPU");
-    let again = simulate::replay(&clash, Policy::Edf, &found.pattern, found.by_ns, &effort());
+    let again = simulate::replay(&clash, Policy::Edf, &found.pattern, found.by_ticks, &effort());
     assert_eq!(again, found.missed);
 }
 
 #[test]
 fn a_refusal_whose_run_the_given_offsets_exclude_is_not_shown_although_other_offsets_are_free() {
     // a and b never meet; c, whose offset is free, changes nothing in that.
-    let of = |b_offset_ns| {
-        let half = |name: &str, offset_ns| Task::new(name, 4, 10).deadline(5).offset(offset_ns);
-        [half("a", 0), half("b", b_offset_ns), Task::new("c", 1, 100).sporadic()]
+    let of = |b_offset_ticks| {
+        let half = |name: &str, offset_ticks| Task::new(name, 4, 10).deadline(5).offset(offset_ticks);
+        [half("a", 0), half("b", b_offset_ticks), Task::new("c", 1, 100).sporadic()]
     };
     for policy in [Policy::Edf, Policy::Dm, Policy::Rm, Policy::NpEdf] {
-        let verdict = slack::test(&of(5), policy, &effort());
+        let verdict = schedulability(&of(5), policy, &effort());
         let doubt = matches!(verdict, Verdict::Unknown { reason: Doubt::Offsets { .. } });
         assert!(doubt, "{policy}: {verdict:?}");
         assert!(
-            slack::test(&of(10), policy, &effort()).is_not_schedulable(),
+            schedulability(&of(10), policy, &effort()).is_not_schedulable(),
             "{policy}: b follows 10 after a"
         );
-        assert!(slack::test(&of(11), policy, &effort()).is_not_schedulable(), "{policy}: 11, 7 left of 8");
+        assert!(schedulability(&of(11), policy, &effort()).is_not_schedulable(), "{policy}: 11, 7 left of 8");
     }
     // Periods without a common factor: some day they meet, whatever the offsets.
     let meet = [Task::new("a", 4, 11).deadline(5).offset(0), Task::new("b", 4, 10).deadline(5).offset(5)];
@@ -271,7 +277,8 @@ fn a_refusal_whose_run_the_given_offsets_exclude_is_not_shown_although_other_off
 
 #[test]
 fn a_level_whose_busy_period_never_ends_is_decided_after_a_hyperperiod() {
-    // Load 1 at b: with a job of a before it, b waits for ever anew, and its response repeats every 8.
+    // Load 1 at b: with a job of a before it, b waits for ever anew, and its response repeats every
+    // 8.
     let set = |period| {
         vec![
             Task::new("c", 1, 2).priority(3),
@@ -281,13 +288,13 @@ fn a_level_whose_busy_period_never_ends_is_decided_after_a_hyperperiod() {
     };
     let little = Effort { steps: 10_000, ..effort() };
     let analysis = np_fp::analyse(&set(12)[..], &little);
-    assert_eq!(analysis.responses_ns, [None, Some(7), None]);
+    assert_eq!(analysis.responses_ticks, [None, Some(7), None]);
     assert!(analysis.verdict.is_not_schedulable(), "a load of 7/6: {:?}", analysis.verdict);
     let mut full = vec![Task::new("c", 1, 2).priority(3), Task::new("b", 4, 8).priority(2).deadline(12)];
-    full[1].jitter_ns = 3;
+    full[1].jitter_ticks = 3;
     let analysis = fp::analyse(&full, Policy::Fp, &little);
     assert!(analysis.verdict.is_schedulable(), "{:?}", analysis.verdict);
-    assert_eq!(analysis.responses_ns, [Some(1), Some(11)]);
+    assert_eq!(analysis.responses_ticks, [Some(1), Some(11)]);
 }
 
 #[test]
@@ -316,7 +323,8 @@ fn given_offsets_without_a_miss_prove_nothing_where_nothing_is_preempted() {
 
 #[test]
 fn a_set_that_edf_accepts_has_no_response_beyond_its_deadline_although_something_holds_it_up() {
-    // At 41, when t0 comes the second time, all deadlines lie within: nothing is left that could hold t2 up.
+    // At 41, when t0 comes the second time, all deadlines lie within: nothing is left that could
+    // hold t2 up.
     let tasks = [
         Task::new("t0", 17, 41).deadline(25),
         Task::new("t1", 20, 58).deadline(54),
@@ -325,7 +333,7 @@ fn a_set_that_edf_accepts_has_no_response_beyond_its_deadline_although_something
     assert!(edf::test(&tasks, &effort()).is_schedulable());
     let responses = edf_response::responses(&tasks, false, &effort()).unwrap();
     assert!(
-        responses.iter().zip(&tasks).all(|(response, task)| *response <= task.deadline_ns),
+        responses.iter().zip(&tasks).all(|(response, task)| *response <= task.deadline_ticks),
         "{responses:?}"
     );
 }
@@ -334,15 +342,15 @@ fn a_set_that_edf_accepts_has_no_response_beyond_its_deadline_although_something
 fn blocking_and_jitter_move_the_edge_of_edf_by_exactly_their_length() {
     let base = || vec![Task::new("a", 3, 10).deadline(7), Task::new("b", 8, 40).deadline(20)];
     let mut tasks = base();
-    tasks[0].blocking_ns = 4;
+    tasks[0].blocking_ticks = 4;
     assert!(edf::test(&tasks, &effort()).is_schedulable(), "4 + 3 = 7");
-    tasks[0].blocking_ns = 5;
+    tasks[0].blocking_ticks = 5;
     let verdict = edf::test(&tasks, &effort());
     assert_eq!(verdict.counterexample().and_then(|found| found.missed).map(|missed| missed.task), Some(0));
     let mut tasks = base();
-    tasks[0].jitter_ns = 4;
+    tasks[0].jitter_ticks = 4;
     assert!(edf::test(&tasks, &effort()).is_schedulable(), "released 4 late, 3 to go until 7");
-    tasks[0].jitter_ns = 5;
+    tasks[0].jitter_ticks = 5;
     assert!(edf::test(&tasks, &effort()).is_not_schedulable());
 }
 
@@ -351,7 +359,7 @@ fn what_cannot_be_decided_is_unknown_and_what_is_not_covered_does_not_apply() {
     let little = Effort { steps: 10, jobs: 10 };
     let tasks = set(&[(1, 4), (1, 5), (3, 9), (3, 18)]);
     for policy in [Policy::Edf, Policy::NpEdf, Policy::Rm] {
-        let verdict = slack::test(&tasks, policy, &little);
+        let verdict = schedulability(&tasks, policy, &little);
         assert!(matches!(verdict, Verdict::Unknown { .. }), "{policy} {verdict:?}");
     }
     assert!(matches!(fp::test(&tasks, Policy::Fp, &effort()), Verdict::DoesNotApply { .. }), "no priorities");

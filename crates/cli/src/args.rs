@@ -1,5 +1,7 @@
 //! The command line. Parsing touches nothing; clap's own errors exit with 2.
 
+use crate::duration::{counting_time, duration};
+use crate::examples;
 use asmp_host::{CpuSpec, Schedule};
 use asmp_measure::exchange::Format;
 use asmp_measure::experiment::Factor;
@@ -11,13 +13,18 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Turns cores of a stock Linux machine into hard-real-time partitions at run time, proves that they
-/// hold, and puts everything back.
+/// Turn CPUs of a running Linux machine into hard-real-time partitions
+///
+/// A partition is a set of CPUs, IRQ lines and tasks. The kernel keeps everything else off its
+/// CPUs: other tasks, device interrupts, unbound kernel work and, where the boot allows it, the
+/// timer tick. asmp makes a partition on an unmodified kernel, reads back every setting it writes,
+/// and restores each original value afterwards. Changing partitions needs root; looking does not.
 #[derive(Debug, Parser)]
 #[command(name = "asmp", version, arg_required_else_help = true, disable_help_subcommand = true)]
 #[command(
-    after_help = "CPUs: 1-3,5 · last · last:2 · 2-N · all · \"all-but 0\" · 0xe        Exit codes: asmp(8)"
+    after_help = "CPUs: 1-3,5 · last · last:2 · 2-N · all · \"all-but 0\" · 0xe    Topics: asmp help topics"
 )]
+#[command(after_long_help = examples::ASMP)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -27,49 +34,136 @@ pub struct Cli {
 pub enum Command {
     #[command(flatten)]
     Change(Change),
-    /// Run a command in a partition of its own and undo everything when it ends
+    /// Run a command in a new partition; remove the partition when the command ends
+    ///
+    /// Makes a partition, starts COMMAND in it, passes signals to it, and restores every setting
+    /// when it ends. All children and threads of the command start inside the partition. The exit
+    /// status is the command's, or 128 + N if signal N killed it.
+    #[command(after_long_help = examples::RUN)]
     Run(Run),
     /// Run a command in an existing partition
+    ///
+    /// Enters partition NAME, sets the policy, and executes COMMAND in place of asmp. The partition
+    /// stays when the command ends.
+    #[command(after_long_help = examples::EXEC)]
     Exec(Exec),
-    /// Print what a change would do: each file, old value, new value and reason
+    /// Show the steps of a change without making it
+    ///
+    /// Prints each file that the change would write, with its old value, its new value and the
+    /// reason. Also prints what this boot does not allow. Changes nothing.
+    #[command(after_long_help = examples::PLAN)]
     Plan {
-        /// As JSON
+        /// Print the plan as JSON
+        ///
+        /// The object has `schema`, `kernel`, `steps` and `cannot`. Each step has its old and new
+        /// value and the reason. Example: asmp plan --json create motion --cpus 3
         #[arg(long, global = true)]
         json: bool,
         #[command(subcommand)]
         change: Planned,
     },
-    /// What is shielded, read back from the kernel now, and what still violates it
+    /// Show partitions as the kernel reports them now, and every violation
+    ///
+    /// Reads every setting back. `violated:` names a promise that no longer holds, with its cure.
+    /// `stays:` names what the kernel keeps on these CPUs and lets no program move. Exit code 7 if
+    /// anything is violated.
+    #[command(after_long_help = examples::STATUS)]
     Status {
+        /// Show only this partition
+        ///
+        /// Without NAME, every partition is shown. Example: asmp status motion
         name: Option<String>,
+        /// Print the status as JSON
+        ///
+        /// Values that do not apply are `null`. Example: asmp status --json
         #[arg(long)]
         json: bool,
     },
-    /// Count what disturbs CPUs: ticks, interrupts, IPIs, softirqs, foreign tasks, faults
+    /// Count what disturbs CPUs: ticks, interrupts, IPIs, softirqs, foreign tasks
+    ///
+    /// Counts what the kernel does on a partition's CPUs while time passes. Tasks of the partition
+    /// are not counted. A partition that holds shows zeros.
+    #[command(after_long_help = examples::NOISE)]
     Noise(Noise),
-    /// The doctor: what this machine can do, and each noise source that is still there with its cure
+    /// Check the machine: supported features and remaining noise sources, each with a fix
+    ///
+    /// Each line is `ok`, `MISSING`, `optional` or `n/a`. `MISSING` means that partitions are
+    /// impossible without it; the exit code is then 7. `optional` makes partitions quieter.
+    #[command(after_long_help = examples::CHECK)]
     Check {
+        /// Print the findings and all facts about the machine as JSON
+        ///
+        /// The object has `schema`, `kernel`, `items` and `facts`. Example: asmp check --json
         #[arg(long)]
         json: bool,
     },
-    /// Measure latency and overhead as the papers do; reports, comparisons, other tools' formats
-    #[command(subcommand)]
+    /// Measure latency and overhead; report and compare runs; convert other tools' formats
+    ///
+    /// The experiments run a probe on one CPU, under a load, inside and outside a partition. Each
+    /// run is a directory with its samples and a record of how they were measured.
+    #[command(subcommand, after_long_help = examples::MEASURE)]
     Measure(Measure),
-    /// Will it work, by computation alone: exit code 0 yes, 1 no, 2 wrong input, 3 unknown or does not apply
+    /// Test by computation whether a task set meets its deadlines
+    ///
+    /// Reads a file of tasks, computes worst response times, and changes nothing on the machine.
+    /// The exit code is the verdict: see `asmp help exit-codes`.
+    #[command(after_long_help = examples::ANALYZE)]
     Analyze(Analyze),
-    /// Run a task set in the simulator: response times, misses, pictures; exit code 1 where a deadline is missed
+    /// Simulate a task set: response times, missed deadlines, charts
+    ///
+    /// The simulation is deterministic: the same file, options and seed give the same bytes. It
+    /// finds missed deadlines; it does not prove that there are none. The exit code says whether
+    /// one was missed: see `asmp help exit-codes`.
+    #[command(after_long_help = examples::SIMULATE)]
     Simulate(crate::simulate::Args),
-    /// Boot parameters of candidate CPUs, in a drop-in of their own
+    /// Show or write the boot parameters that let CPUs stop their tick
+    ///
+    /// The tick of a CPU can stop only if the kernel booted with `nohz_full=` for that CPU. These
+    /// commands show the parameters of this boot and write them to /etc/default/grub.d/asmp.cfg.
+    #[command(after_long_help = examples::BOOT)]
     Boot {
         #[command(subcommand)]
         action: Boot,
     },
+    /// Print help for a command or a topic
+    ///
+    /// Without an argument, prints what `asmp --help` prints. `asmp help topics` lists the topics.
+    #[command(after_long_help = examples::HELP)]
+    Help {
+        /// A command and its subcommands, or a topic
+        ///
+        /// Examples: asmp help create; asmp help measure latency; asmp help exit-codes
+        #[arg(value_name = "COMMAND|TOPIC")]
+        words: Vec<String>,
+    },
+    /// Print a manual page as roff, or write all of them
+    ///
+    /// The pages of commands come from the definitions that parse the command line.
+    #[command(after_long_help = examples::MAN)]
+    Man {
+        /// Page to print: asmp, asmp.7, asmp-partitions, or a command such as create
+        ///
+        /// The name is that of the page, with or without `asmp-` and with or without its section.
+        /// Example: asmp man asmp-measure-latency.8 | man -l -
+        #[arg(default_value = "asmp.8")]
+        name: String,
+        /// Write every page into this directory
+        ///
+        /// The directory is made if it does not exist; a page that is there already is replaced.
+        /// Example: asmp man --all /usr/local/share/asmp/man
+        #[arg(long, value_name = "DIR", conflicts_with = "name")]
+        all: Option<PathBuf>,
+    },
     /// Print a shell completion script
-    #[command(hide = true)]
-    Completions { shell: clap_complete::Shell },
-    /// Print the manual page asmp(8) as roff
-    #[command(hide = true)]
-    Man,
+    ///
+    /// Write the script to the directory that your shell reads completions from.
+    #[command(after_long_help = examples::COMPLETIONS)]
+    Completions {
+        /// The shell that reads the script
+        ///
+        /// Example: asmp completions bash > /etc/bash_completion.d/asmp
+        shell: clap_complete::Shell,
+    },
     /// Keep one CPU busy, to see what disturbs it
     #[command(hide = true, name = "spin")]
     Spin { milliseconds: u64 },
@@ -81,53 +175,119 @@ pub enum Command {
 /// What changes partitions and can be planned.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Change {
-    /// Make a partition; it stays until destroyed or rebooted
+    /// Make a partition that stays until it is destroyed
+    ///
+    /// Takes CPUs away from the system and keeps everything else off them. The partition ends with
+    /// `asmp destroy`, `asmp restore` or a reboot.
+    #[command(after_long_help = examples::CREATE)]
     Create(Create),
-    /// End a partition: its tasks and IRQs go back, every setting is restored
+    /// End a partition and restore every setting
+    ///
+    /// Tasks and IRQ lines return to where they came from. If a task switched to a real-time policy
+    /// inside, the command refuses with exit code 39.
+    #[command(after_long_help = examples::DESTROY)]
     Destroy {
+        /// The partition to end
+        ///
+        /// `asmp status` lists the names. Example: asmp destroy motion
         #[arg(required_unless_present = "all")]
         name: Option<String>,
-        /// Every partition
+        /// End every partition
+        ///
+        /// Example: asmp destroy --all
         #[arg(long, conflicts_with = "name")]
         all: bool,
-        /// Also where tasks became real-time inside: they leave as SCHED_OTHER
+        /// Demote tasks that became real-time inside to SCHED_OTHER
+        ///
+        /// A busy real-time task would starve system CPUs, so it never leaves a partition as it is.
+        /// Example: asmp destroy motion --force
         #[arg(long)]
         force: bool,
     },
-    /// Move tasks or IRQs into a partition
+    /// Move tasks or IRQ lines into a partition
+    ///
+    /// Tasks keep their policy. `asmp remove` and `asmp destroy` move them back to the cgroup they
+    /// came from.
+    #[command(after_long_help = examples::ADD)]
     Add(Members),
-    /// Move tasks or IRQs out of a partition
+    /// Move tasks or IRQ lines out of a partition
+    ///
+    /// Tasks return to the cgroup they came from; lines return to their former CPUs. If a task
+    /// switched to a real-time policy inside, the command refuses with exit code 39.
+    #[command(after_long_help = examples::REMOVE)]
     Remove {
         #[command(flatten)]
         members: Members,
-        /// Also tasks that became real-time inside: they leave as SCHED_OTHER
+        /// Demote tasks that became real-time inside to SCHED_OTHER
+        ///
+        /// A busy real-time task would starve system CPUs, so it never leaves a partition as it is.
+        /// Example: asmp remove motion --pid 4711 --force
         #[arg(long)]
         force: bool,
     },
-    /// Move tasks or IRQs from one partition to another
+    /// Move tasks or IRQ lines from one partition to another
+    ///
+    /// Tasks keep their policy. When they leave the second partition, they return to where they
+    /// were before the first.
+    #[command(after_long_help = examples::MOVE)]
     Move {
         #[command(flatten)]
         members: Members,
-        /// The partition that takes them
+        /// The partition that they move to
+        ///
+        /// `asmp status` lists the names. Example: asmp move motion --pid 4711 --to audio
         #[arg(long, value_name = "NAME")]
         to: String,
     },
     /// Give a partition other CPUs while it runs
+    ///
+    /// Its tasks move to the new CPUs. The tick and SMT settings of the partition stay.
+    #[command(after_long_help = examples::RESIZE)]
     Resize {
+        /// The partition to resize
+        ///
+        /// `asmp status` lists the names. Example: asmp resize motion --cpus 2-3
         name: String,
+        /// All CPUs that the partition has from now on
+        ///
+        /// A list (1-3,5; 2-N to the highest CPU), `last`, `last:2`, `all-but LIST` or a mask
+        /// (0xe). Example: --cpus 2-3
         #[arg(long)]
         cpus: CpuSpec,
     },
-    /// Make the partitions of a file what the file says; others are left alone
+    /// Change partitions to what a file declares
+    ///
+    /// All partitions that the file names change in one transaction. Other partitions are left
+    /// alone. asmp-partitions(5) describes the file.
+    #[command(after_long_help = examples::APPLY)]
     Apply {
+        /// The file, in TOML
+        ///
+        /// Unknown keys are refused with exit code 40. Example: asmp apply partitions.toml
         file: PathBuf,
-        /// Only print the plan
+        /// Print the plan and change nothing
+        ///
+        /// Example: asmp apply partitions.toml --dry-run
         #[arg(long)]
         dry_run: bool,
     },
-    /// Set what drifted (an IRQ that came back, a setting somebody wrote) to what was promised
-    Repair { name: Option<String> },
-    /// Put the machine back to where it was before asmp touched it, also after a crash of asmp
+    /// Re-apply settings that have drifted, such as an IRQ line that irqbalance moved back
+    ///
+    /// Reads every setting of the partitions and writes those that differ from what was promised.
+    /// Also moves unbound kernel threads off shielded CPUs.
+    #[command(after_long_help = examples::REPAIR)]
+    Repair {
+        /// The partition to repair
+        ///
+        /// Must exist. All partitions are repaired in any case. Example: asmp repair motion
+        name: Option<String>,
+    },
+    /// Restore the machine to its state before asmp changed it
+    ///
+    /// Ends every partition and writes every original value back. Use it after a crash of asmp too:
+    /// it first undoes the change that the crash interrupted. Real-time tasks of partitions become
+    /// SCHED_OTHER.
+    #[command(after_long_help = examples::RESTORE)]
     Restore,
 }
 
@@ -135,37 +295,66 @@ pub enum Change {
 pub enum Planned {
     #[command(flatten)]
     Change(Change),
-    /// Plan what `asmp run` would change
+    /// Show what `asmp run` would change
+    ///
+    /// Starts no command. The name of the partition is shown as run-PID.
+    #[command(after_long_help = examples::PLAN_RUN)]
     Run(Run),
 }
 
 #[derive(Debug, Clone, Args)]
 pub struct Shape {
     /// CPUs of the partition
+    ///
+    /// A list (1-3,5; 2-N to the highest CPU), `last` (the last free CPU), `last:2`, `all-but LIST`
+    /// or a mask (0xe). The system always keeps at least one CPU. Example: --cpus 2-3
     #[arg(long)]
     pub cpus: CpuSpec,
-    /// An IRQ line that belongs to it, by number or handler name; may be repeated
+    /// Route an IRQ line to the partition, by number or handler name; repeatable
+    ///
+    /// All other lines leave the partition's CPUs. Names are those of /proc/interrupts.
+    /// Example: --irq eth1 --irq 24
     #[arg(long = "irq", value_name = "NAME|N")]
     pub irqs: Vec<String>,
-    /// SCHED_FIFO priority of the named IRQs' handler threads (PREEMPT_RT, threadirqs)
+    /// SCHED_FIFO priority for the handler threads of the --irq lines
+    ///
+    /// Handlers are threads on PREEMPT_RT kernels, and on others booted with threadirqs.
+    /// Example: --irq eth1 --irq-priority 90
     #[arg(long, value_name = "1..99", value_parser = clap::value_parser!(u32).range(1..=99))]
     pub irq_priority: Option<u32>,
-    /// The local timer tick: off (where this boot allows), keep, require-off (proven, or refused)
+    /// Timer tick of the CPUs: off, keep or require-off
+    ///
+    /// `off` stops it where this boot allows it, and says where not. `keep` leaves it alone.
+    /// `require-off` counts ticks under a busy task; if any CPU still ticks, nothing is changed and
+    /// the exit code is 5. Example: --tick require-off
     #[arg(long, default_value = "off")]
     pub tick: Tick,
-    /// SMT siblings of the CPUs: idle (taken out of use) or share (left to the system)
+    /// SMT siblings of the CPUs: idle or share
+    ///
+    /// `idle` shields the siblings too and runs nothing on them. `share` leaves them to the system,
+    /// which then disturbs the partition through the shared core. Example: --smt share
     #[arg(long, default_value = "idle")]
     pub smt: Smt,
-    /// Anything that refuses to leave the CPUs is an error
+    /// Fail if the kernel refuses to move anything off the CPUs
+    ///
+    /// Such as a managed IRQ line. The exit code is then 4, and every setting is as before. Per-CPU
+    /// kernel threads, which no CPU is without, do not count. Example: --strict
     #[arg(long)]
     pub strict: bool,
-    /// Steps to leave out: irqs, workqueues, watchdog, machine-checks, dl-server, governor, idle-states, timers
+    /// Steps to leave out, separated by commas
+    ///
+    /// Steps: irqs, workqueues, watchdog, machine-checks, dl-server, governor, idle-states, timers.
+    /// Leaving one out shows what it is worth. Example: --without governor,idle-states
     #[arg(long, value_name = "STEP", value_delimiter = ',')]
     pub without: Vec<Aspect>,
 }
 
 #[derive(Debug, Clone, Args)]
 pub struct Create {
+    /// Name of the new partition
+    ///
+    /// 1 to 64 letters, digits, '-', '_' or '.', beginning with a letter or digit.
+    /// Example: asmp create motion --cpus 2-3
     pub name: String,
     #[command(flatten)]
     pub shape: Shape,
@@ -173,14 +362,24 @@ pub struct Create {
 
 #[derive(Debug, Clone, Args)]
 pub struct Members {
+    /// The partition
+    ///
+    /// `asmp status` lists the names. Example: asmp add motion --pid 4711
     pub name: String,
-    /// A process with all its threads; may be repeated
+    /// A process with all its threads; repeatable
+    ///
+    /// The number of any thread of the process will do. Example: --pid 4711
     #[arg(long = "pid", value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub pids: Vec<i32>,
-    /// One thread alone; may be repeated
+    /// A single thread; repeatable
+    ///
+    /// The other threads of its process stay where they are. Example: --tid 4713
     #[arg(long = "tid", value_name = "TID", value_parser = clap::value_parser!(i32).range(1..))]
     pub tids: Vec<i32>,
-    /// An IRQ line by number or handler name; may be repeated
+    /// An IRQ line, by number or handler name; repeatable
+    ///
+    /// Names are those of /proc/interrupts; a name stands for all lines that have it.
+    /// Example: --irq eth1
     #[arg(long = "irq", value_name = "NAME|N")]
     pub irqs: Vec<String>,
 }
@@ -190,151 +389,281 @@ pub struct Run {
     #[command(flatten)]
     pub shape: Shape,
     /// Name of the partition [default: run-PID]
+    ///
+    /// A program that enters a partition by name needs it. Example: --name motion
     #[arg(long)]
     pub name: Option<String>,
-    /// Scheduling policy of the command: fifo:80, rr:N, deadline:RUNTIME/DEADLINE/PERIOD, other
+    /// Scheduling policy of the command
+    ///
+    /// fifo:N or rr:N (N is 1 to 99), deadline:RUNTIME/DEADLINE/PERIOD, other, batch or idle. If
+    /// the kernel refuses the policy, the command does not start and the exit code is 42. Examples:
+    /// --policy fifo:80; --policy deadline:500us/2ms/10ms
     #[arg(long, default_value = "other")]
     pub policy: Schedule,
+    /// The command and its arguments, after `--`
+    ///
+    /// Example: asmp run --cpus 3 -- ./app --verbose
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
 pub struct Exec {
+    /// The partition to enter
+    ///
+    /// `asmp status` lists the names. Example: asmp exec motion -- ./tool
     pub name: String,
-    /// Scheduling policy of the command: fifo:80, rr:N, deadline:RUNTIME/DEADLINE/PERIOD, other
+    /// Scheduling policy of the command
+    ///
+    /// fifo:N or rr:N (N is 1 to 99), deadline:RUNTIME/DEADLINE/PERIOD, other, batch or idle. If
+    /// the kernel refuses the policy, the command does not start and the exit code is 42. Example:
+    /// --policy rr:10
     #[arg(long, default_value = "other")]
     pub policy: Schedule,
+    /// The command and its arguments, after `--`
+    ///
+    /// Example: asmp exec motion -- ./tool --once
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
 pub struct Noise {
-    /// A partition; without it --cpus
+    /// Count on the CPUs of this partition
+    ///
+    /// Give either NAME or --cpus. Example: asmp noise motion -t 10s
     #[arg(required_unless_present = "cpus")]
     pub name: Option<String>,
+    /// Count on these CPUs
+    ///
+    /// A list (1-3,5), `all`, `last`, `last:2`, `all-but LIST` or a mask (0xe). They need not be in
+    /// a partition. Example: asmp noise --cpus 3 -t 5s
     #[arg(long, conflicts_with = "name")]
     pub cpus: Option<CpuSpec>,
-    /// Seconds to count; a terminal is refreshed every second
-    #[arg(short = 't', long = "time", value_name = "SECONDS", default_value = "1", value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub seconds: u64,
-    /// As JSON (also where the output is no terminal)
+    /// How long to count
+    ///
+    /// On a terminal the table is refreshed every second, each time with the counts of that second.
+    /// A unit is required. Example: -t 10s
+    #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = counting_time)]
+    pub time: Duration,
+    /// Print the counts as JSON, the default if the output is no terminal
+    ///
+    /// A count that could not be taken is `null`. Example: asmp noise motion --json
     #[arg(long)]
     pub json: bool,
-    /// As a table (also where the output is no terminal)
+    /// Print a table even if the output is no terminal
+    ///
+    /// Example: asmp noise motion -t 10s --table > noise.txt
     #[arg(long, conflicts_with = "json")]
     pub table: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Measure {
-    /// How long after its instant a task runs (ASMP-Linux section 6.3, ARTiS section 4)
+    /// Measure wake-up latency
+    ///
+    /// The probe sleeps until an instant, and the time from that instant until it runs is one
+    /// sample (ASMP-Linux section 6.3, ARTiS section 4).
+    #[command(after_long_help = examples::MEASURE_LATENCY)]
     Latency {
         #[command(flatten)]
         series: Series,
-        /// Samples of each kind and load
+        /// Samples for each kind and load
+        ///
+        /// Example: --samples 100000
         #[arg(long, default_value = "10000", value_parser = clap::value_parser!(u64).range(1..))]
         samples: u64,
-        /// From one instant to the next
+        /// Time between two wake-ups
+        ///
+        /// A number with its unit: ns, us, ms or s. Example: --period 2ms
         #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = duration)]
         period: Duration,
-        /// Who takes the times [default: timerlat where the kernel has it, else nanosleep]
+        /// Clock of the probe [default: timerlat if the kernel has it, else nanosleep]
+        ///
+        /// `timerlat` takes the times in the kernel; `nanosleep` takes them in the probe.
+        /// Example: --source nanosleep
         #[arg(long, value_enum)]
         source: Option<TimeSource>,
-        /// L4RTL's worst case: caches and TLB dirty before each event, which come every 2 to 30 ms at random
+        /// Make caches and TLB dirty before each event
+        ///
+        /// The worst case of L4RTL. Events then come every 2 to 30 ms at random. Example: --flood
         #[arg(long, conflicts_with_all = ["period", "source"])]
         flood: bool,
     },
-    /// What a separate address space costs: an event handled by a kernel thread and by a user thread (L4RTL section 4)
+    /// Measure what a separate address space costs
+    ///
+    /// A kernel thread, then a user thread of the same priority, handles one event (L4RTL section
+    /// 4). The difference of their latencies is the cost.
+    #[command(after_long_help = examples::MEASURE_SPACES)]
     #[command(mut_arg("kinds", |arg| arg.default_value("Rb")), mut_arg("loads", |arg| arg.default_value("IDL,MIX,FLOOD")))]
     Spaces {
         #[command(flatten)]
         series: Series,
-        /// Samples of each handler, kind and load
+        /// Samples for each handler, kind and load
+        ///
+        /// Example: --samples 2000
         #[arg(long, default_value = "10000", value_parser = clap::value_parser!(u64).range(1..))]
         samples: u64,
-        /// From one event to the next; no multiple of the tick's period, so that no phase of it is left out
+        /// Time between two events
+        ///
+        /// Choose no multiple of the tick's period, so that events meet every phase of the tick.
+        /// Example: --period 2003us
         #[arg(long, value_name = "TIME", default_value = "2003us", value_parser = duration)]
         period: Duration,
     },
-    /// How much longer than undisturbed a loop takes (ASMP-Linux section 6.2)
+    /// Measure how much longer a loop takes than undisturbed
+    ///
+    /// The excess is what interrupts, ticks and other tasks took (ASMP-Linux section 6.2).
+    #[command(after_long_help = examples::MEASURE_OVERHEAD)]
     Overhead {
         #[command(flatten)]
         series: Series,
-        /// Turns of the loop
+        /// Number of turns of the loop
+        ///
+        /// Example: --iterations 200
         #[arg(long, default_value = "1000", value_parser = clap::value_parser!(u64).range(1..))]
         iterations: u64,
-        /// How long an undisturbed turn takes
+        /// Length of an undisturbed turn
+        ///
+        /// A number with its unit: ns, us, ms or s. Example: --work 50ms
         #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = duration)]
         work: Duration,
     },
-    /// The papers' tables and figures of runs
+    /// Print tables of runs, and draw their figures
+    ///
+    /// Reads run directories; measures nothing. Any old run can be reported again.
+    #[command(after_long_help = examples::MEASURE_REPORT)]
     Report {
+        /// Directories of runs, or directories that hold such
+        ///
+        /// Example: asmp measure report before after
         #[arg(required = true, value_name = "DIR")]
         dirs: Vec<PathBuf>,
-        /// An HTML page with all figures
+        /// Write an HTML page with all figures
+        ///
+        /// One file that needs no network. Example: -o report.html
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
-        /// The tables as JSON
+        /// Print the tables as JSON
+        ///
+        /// Times are integers in nanoseconds. Example: asmp measure report before --json
         #[arg(long)]
         json: bool,
-        /// The worst samples of each run with their causes
+        /// Show the worst N samples of each run with their causes
+        ///
+        /// A cause is known only for runs that recorded the kernel's events. Example: --explain 3
         #[arg(long, value_name = "N", default_value = "0")]
         explain: usize,
-        /// Also runs of different kernels
+        /// Accept runs of different kernels
+        ///
+        /// Without it such runs are refused with exit code 52. Example: --across-kernels
         #[arg(long)]
         across_kernels: bool,
     },
-    /// Two directories of runs, kind by kind, with the confidence of each difference
+    /// Compare two directories of runs, with the confidence of each difference
+    ///
+    /// Prints B - A of medians and 99th percentiles with a 95 % bootstrap interval. `~` marks a
+    /// difference that may be chance.
+    #[command(after_long_help = examples::MEASURE_COMPARE)]
     Compare {
+        /// The first directory
+        ///
+        /// Example: asmp measure compare before after
         a: PathBuf,
+        /// The second directory
+        ///
+        /// Runs that the two have in common are compared. Example: asmp measure compare before
+        /// after
         b: PathBuf,
+        /// Print the differences as JSON
+        ///
+        /// Times are in nanoseconds. Example: asmp measure compare before after --json
         #[arg(long)]
         json: bool,
-        /// Also runs of different kernels
+        /// Accept runs of different kernels
+        ///
+        /// Without it such runs are refused with exit code 52. Example: --across-kernels
         #[arg(long)]
         across_kernels: bool,
     },
-    /// Which step of the plan helped, by how much, and how sure: with and without it in turn
+    /// Find out which steps of the plan help, and by how much
+    ///
+    /// Measures with and without each step, in turn. A difference counts as more than chance if its
+    /// 95 % interval leaves out zero and every round agrees.
+    #[command(after_long_help = examples::MEASURE_AB)]
     Ab {
         #[command(flatten)]
         series: Series,
-        /// tick, irqs, workqueues, watchdog, machine-checks, dl-server, governor, idle-states, timers
+        /// Steps to try, separated by commas
+        ///
+        /// tick, irqs, workqueues, watchdog, machine-checks, dl-server, governor, idle-states,
+        /// timers. Example: --knob tick,irqs
         #[arg(long = "knob", required = true, value_delimiter = ',', value_parser = factor)]
         knobs: Vec<Factor>,
-        /// Samples of each turn
+        /// Samples of each round
+        ///
+        /// Example: --samples 5000
         #[arg(long, default_value = "2000", value_parser = clap::value_parser!(u64).range(100..))]
         samples: u64,
-        /// Turns with and without, each; six agree by chance once in 32 times
+        /// Rounds with the step, and as many without
+        ///
+        /// With 6 rounds, all of them agree by chance 1 time in 32. Example: --rounds 8
         #[arg(long, default_value = "6", value_parser = clap::value_parser!(u32).range(1..=100))]
         rounds: u32,
-        /// From one instant to the next
+        /// Time between two wake-ups
+        ///
+        /// A number with its unit: ns, us, ms or s. Example: --period 2ms
         #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = duration)]
         period: Duration,
     },
-    /// Write runs in the format of another tool to standard output
+    /// Print runs in the format of another tool
+    ///
+    /// Writes to standard output. Only prometheus takes a directory of several runs.
+    #[command(after_long_help = examples::MEASURE_EXPORT)]
     Export {
+        /// Directory of the run
+        ///
+        /// Example: asmp measure export before/MIX-Aoff --to csv
         dir: PathBuf,
-        /// cyclictest, rtla, hdr, csv or prometheus
+        /// Format: cyclictest, rtla, hdr, csv or prometheus
+        ///
+        /// Example: --to cyclictest
         #[arg(long, value_name = "FORMAT")]
         to: Format,
     },
-    /// Make a run of another tool's histogram
+    /// Make runs of another tool's histogram
+    ///
+    /// The runs can then be reported and compared like others.
+    #[command(after_long_help = examples::MEASURE_IMPORT)]
     Import {
+        /// Output of the other tool
+        ///
+        /// Example: asmp measure import hist.txt --from cyclictest -o theirs --kernel 7.2.13 --kind
+        /// Aoff
         file: PathBuf,
-        /// cyclictest, rtla or hdr
+        /// Format of FILE: cyclictest, rtla or hdr
+        ///
+        /// Example: --from rtla
         #[arg(long, value_name = "FORMAT")]
         from: Format,
-        /// Directory for the runs, one a column
+        /// Directory for the runs, one for each column
+        ///
+        /// Must not exist. Example: -o theirs
         #[arg(short, long, value_name = "DIR")]
         output: PathBuf,
-        /// What it was measured on, as `uname -r` said; a run without provenance is not reported
+        /// Kernel that it was measured on, as `uname -r` prints it
+        ///
+        /// Runs of different kernels are not compared. Example: --kernel 7.2.13
         #[arg(long, value_name = "RELEASE")]
         kernel: String,
-        /// Kind of task: N, Rw, Rb, Aon or Aoff
+        /// Where the measured task ran: N, Rw, Rb, Aon or Aoff
+        ///
+        /// See --kinds of `asmp measure latency`. Example: --kind Aoff
         #[arg(long)]
         kind: Kind,
+        /// Load that it was measured under
+        ///
+        /// IDL, CPU, AIO, SIO, MIX, ARTIS or FLOOD. Example: --load MIX
         #[arg(long, default_value = "IDL")]
         load: Load,
     },
@@ -343,35 +672,59 @@ pub enum Measure {
 /// What latency and overhead have in common.
 #[derive(Debug, Clone, Args)]
 pub struct Series {
-    /// N: SCHED_OTHER; Rw, Rb: SCHED_FIFO on the CPU of all, of no device interrupts; Aon, Aoff: in a
-    /// partition with the tick kept, stopped
+    /// Where the measured task runs: N, Rw, Rb, Aon, Aoff
+    ///
+    /// N: SCHED_OTHER, on any CPU. Rw: SCHED_FIFO, on the CPU that takes all device interrupts. Rb:
+    /// SCHED_FIFO, on a CPU that takes none. Aon, Aoff: SCHED_FIFO in a partition, with the tick
+    /// kept or stopped. Example: --kinds Rb,Aoff
     #[arg(long, value_delimiter = ',', default_value = "N,Rw,Rb,Aon,Aoff")]
     pub kinds: Vec<Kind>,
-    /// IDL, CPU, AIO, SIO, MIX, ARTIS; FLOOD: MIX, and on each CPU a program that keeps the caches dirty
+    /// Load of the system meanwhile: IDL, CPU, AIO, SIO, MIX, ARTIS, FLOOD
+    ///
+    /// IDL: none. CPU: processes that compute. AIO: that write. SIO: that write and wait for the
+    /// disk. MIX: half as many of each. ARTIS: computing, disk, network and kernel locks. FLOOD:
+    /// MIX, and on each CPU a program that keeps the caches dirty. Example: --load IDL,MIX
     #[arg(long = "load", value_delimiter = ',', default_value = "IDL")]
     pub loads: Vec<Load>,
-    /// Processes of a load for each CPU [default: 128 latency, 16 overhead; bounded by memory]
+    /// Processes of the load for each CPU [default: 128, for overhead 16; fewer if memory is short]
+    ///
+    /// Example: --load-factor 8
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub load_factor: Option<u32>,
-    /// CPU that is measured
+    /// CPU to measure
+    ///
+    /// `last` is the last CPU. Example: --cpu 3
     #[arg(long, default_value = "last")]
     pub cpu: CpuSpec,
-    /// SCHED_FIFO priority of every kind but N
+    /// SCHED_FIFO priority of the measured task, except for kind N
+    ///
+    /// Example: --priority 95
     #[arg(long, default_value = "80", value_parser = clap::value_parser!(u32).range(1..=99))]
     pub priority: u32,
-    /// Samples before the first that counts
+    /// Number of first samples to leave out
+    ///
+    /// Example: --warm-up 100
     #[arg(long, default_value = "10")]
     pub warm_up: u64,
-    /// Directory for the runs; must not exist [default: measure-SECONDS]
+    /// Directory for the runs [default: measure-SECONDS]
+    ///
+    /// Must not exist: nothing is overwritten. SECONDS is the time since 1970. Example: -o before
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
-    /// Do not record what the kernel does meanwhile: no counts, no causes, no cost of recording
+    /// Do not record the kernel's events
+    ///
+    /// Without the record there are no counts and no causes, and no cost of recording.
+    /// Example: --no-trace
     #[arg(long)]
     pub no_trace: bool,
-    /// The worst N samples of each run with their causes
+    /// Show the worst N samples of each run with their causes
+    ///
+    /// Example: --explain 3
     #[arg(long, value_name = "N", default_value = "0")]
     pub explain: usize,
-    /// No progress, only the tables
+    /// Show no progress bar, only the tables
+    ///
+    /// Example: -q
     #[arg(short, long)]
     pub quiet: bool,
 }
@@ -393,22 +746,6 @@ pub enum TimeSource {
     Nanosleep,
 }
 
-/// `500us`, `1ms`, `2s`; a bare number is nanoseconds, as everywhere here.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time: 500us, 1ms, 2s");
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
-    let unit_ns = match &text[digits..] {
-        "" | "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        _ => return Err(wrong()),
-    };
-    let ns = number.checked_mul(unit_ns).filter(|ns| *ns > 0).ok_or_else(wrong)?;
-    Ok(Duration::from_nanos(ns))
-}
-
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Analyze {
@@ -420,26 +757,52 @@ pub struct Analyze {
 
 #[derive(Debug, Subcommand)]
 pub enum AnalyzeWhat {
-    /// How long each task may be under non-preemptive EDF (Proposition 1 of Yartek), and what room is left
+    /// Compute the longest cost each task may have under non-preemptive EDF
+    ///
+    /// Budgets by Proposition 1 of Yartek, beside the room that the exact test leaves. The exit
+    /// code is that of the exact test.
+    #[command(after_long_help = examples::ANALYZE_BUDGETS)]
     Budgets(crate::analyze::budgets::Args),
-    /// Which task on which CPU
+    /// Place tasks on CPUs
+    ///
+    /// A heuristic: if it finds no place, that proves no impossibility, and the verdict is
+    /// "unknown".
+    #[command(after_long_help = examples::ANALYZE_PLACE)]
     Place(crate::analyze::place::Args),
-    /// A data-flow graph: firings, deadlock, configuration granularity, memories, a schedule
+    /// Analyse a data-flow graph: firings, deadlock, buffer sizes, a schedule
+    ///
+    /// All numbers follow from the rates of the edges; no time is involved.
+    #[command(after_long_help = examples::ANALYZE_GRAPH)]
     Graph(crate::graph::Args),
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Boot {
-    /// What this boot and the drop-in say
+    /// Show the parameters of this boot and the drop-in
+    ///
+    /// Changes nothing and needs no root.
+    #[command(after_long_help = examples::BOOT_SHOW)]
     Show,
-    /// Write the drop-in for these candidate CPUs (after showing it)
+    /// Write the drop-in for candidate CPUs
+    ///
+    /// Prints and writes /etc/default/grub.d/asmp.cfg with nohz_full= and rcu_nocbs=. Then run
+    /// update-grub and reboot. No other file is written.
+    #[command(after_long_help = examples::BOOT_ENABLE)]
     Enable {
+        /// Candidate CPUs: those whose tick can stop after the next boot
+        ///
+        /// Not CPU 0, which keeps time for the others. Example: --cpus 1-3
         #[arg(long)]
         cpus: CpuSpec,
-        /// Only show it
+        /// Print the drop-in and write nothing
+        ///
+        /// Example: asmp boot enable --cpus 1-3 --dry-run
         #[arg(long)]
         dry_run: bool,
     },
     /// Remove the drop-in
+    ///
+    /// Then run update-grub; the next boot has no candidates.
+    #[command(after_long_help = examples::BOOT_DISABLE)]
     Disable,
 }

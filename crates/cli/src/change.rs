@@ -3,7 +3,6 @@
 //! [`Request`], and what came of it in words.
 
 use crate::args::{self, Change, Create, Planned, Run};
-use crate::exit::failure;
 use crate::file;
 use crate::print;
 use anyhow::Result;
@@ -35,11 +34,6 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
     let request = request(change)?;
     let outcome = shield.change(&request, &changer(shield.kernel())?)?;
     print::outcome(&outcome, &headline(change, &outcome));
-    for (task, policy) in &outcome.policies {
-        shield.kernel().set_schedule(task.tid, policy).map_err(|error| {
-            failure(crate::exit::POLICY_REFUSED, format!("task {}: {policy}: {error}", task.tid))
-        })?;
-    }
     Ok(())
 }
 

@@ -1,11 +1,12 @@
-//! Exit codes, documented in asmp(8). A refusal has a code of its own, so that scripts need not read words.
+//! Exit codes, documented in asmp(8). Each refusal has its own code, so that scripts need not parse
+//! text.
 
 use asmp_host::CpuListError;
 use asmp_measure::load::LoadError;
 use asmp_measure::run::RunError;
 use asmp_shield::{ChangeError, Refusal, StateError};
 
-/// An error that knows its exit code, for what no library enum covers.
+/// An error with its exit code, for failures that no library enum covers.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
@@ -18,9 +19,6 @@ pub fn failure(code: u8, message: impl Into<String>) -> anyhow::Error {
 }
 
 pub const UNEXPECTED: u8 = 1;
-/// `analyze` has the codes of its own question: can it work?
-pub const CANNOT_WORK: u8 = UNEXPECTED;
-pub const UNKNOWN: u8 = UNDONE;
 pub const USAGE: u8 = 2;
 pub const UNDONE: u8 = 3;
 pub const STRICT: u8 = 4;
@@ -38,53 +36,63 @@ pub const NO_LOAD: u8 = 51;
 pub const MIXED: u8 = 52;
 pub const NO_TIMERLAT: u8 = 53;
 pub const PARTIAL: u8 = 54;
+/// `analyze`, `simulate`: proven that it cannot work.
+pub const NOT_SCHEDULABLE: u8 = 60;
+/// `analyze`, `simulate`: no answer.
+pub const UNDECIDED: u8 = 61;
 pub const CANNOT_EXECUTE: u8 = 126;
 pub const NOT_FOUND: u8 = 127;
 
-/// The table of asmp(8), in its words.
+/// Every exit code with its meaning, as asmp(8) and `asmp help exit-codes` print it.
 pub const TABLE: &[(u8, &str)] = &[
-    (0, "done"),
-    (
-        UNEXPECTED,
-        "failed unexpectedly; whatever had been changed was undone; analyze: proven that it cannot work",
-    ),
-    (USAGE, "the command line is wrong; analyze: or a file is"),
-    (UNDONE, "the kernel refused a step; everything was undone; analyze: unknown, or does not apply"),
-    (STRICT, "--strict, and something refuses to leave the partition; everything was undone"),
-    (UNPROVED, "--tick require-off, and ticks were counted; everything was undone"),
-    (NOT_UNDONE, "a step failed and not everything could be put back: run asmp restore"),
-    (VIOLATED, "status: something violates a partition; check: something is missing"),
-    (BUSY, "another asmp kept the lock for 10 s"),
+    (0, "success"),
+    (UNEXPECTED, "unexpected failure; every change was undone"),
+    (USAGE, "invalid command line"),
+    (UNDONE, "the kernel refused a step; every change was undone"),
+    (STRICT, "--strict: the kernel refuses to move something off the CPUs; every change was undone"),
+    (UNPROVED, "--tick require-off: ticks were counted; every change was undone"),
+    (NOT_UNDONE, "a step failed and not every change could be undone: run asmp restore"),
+    (VIOLATED, "status: a partition is violated; check: a required feature is missing"),
+    (BUSY, "another asmp held the lock for 10 s"),
     (BAD_STATE, "the state in /run/asmp cannot be read"),
     (NOT_ROOT, "refused: not root"),
     (11, "refused: no cgroup v2"),
-    (12, "refused: cpuset is held by cgroup v1"),
+    (12, "refused: cgroup v1 holds the cpuset controller"),
     (13, "refused: no cpuset controller"),
     (14, "refused: the kernel is too old"),
     (20, "refused: no such CPU"),
     (21, "refused: the CPU is offline"),
     (22, "refused: the CPU belongs to another partition"),
-    (23, "refused: the system would keep no CPU"),
-    (24, "refused: an SMT sibling is in use elsewhere"),
-    (30, "refused: bad partition name"),
+    (23, "refused: the system would have no CPU left"),
+    (24, "refused: an SMT sibling of the CPU is in use elsewhere"),
+    (30, "refused: invalid partition name"),
     (31, "refused: the partition name is taken"),
     (32, "refused: no such partition"),
     (33, "refused: no such task"),
     (34, "refused: the task is a kernel thread bound to its CPU"),
-    (35, "refused: the task or IRQ does not belong to the partition"),
-    (36, "refused: no such IRQ"),
-    (37, "refused: the IRQ belongs to another partition"),
+    (35, "refused: the task or IRQ line is not in the partition"),
+    (36, "refused: no such IRQ line"),
+    (37, "refused: the IRQ line belongs to another partition"),
     (38, "refused: the tick of the CPU cannot stop in this boot"),
-    (39, "refused: a task became real-time inside and would take that to the system's CPUs (--force)"),
-    (BAD_FILE, "the partitions file is wrong"),
-    (NO_BOOT_DROP_IN, "boot: this machine takes no GRUB drop-ins"),
-    (POLICY_REFUSED, "run, exec: the kernel refused the policy; the command did not start"),
-    (44, "refused: other threads of the process are in the partition that the thread is to leave"),
-    (BAD_RUN, "measure: what was given is no whole run with its provenance, or no histogram"),
-    (NO_LOAD, "measure: a load cannot run, or ended too early"),
-    (MIXED, "measure: runs of different kernels are not compared (--across-kernels)"),
-    (NO_TIMERLAT, "measure: this kernel has no timerlat"),
-    (PARTIAL, "measure: fewer samples than asked for; what was measured is kept"),
+    (
+        39,
+        "refused: a task switched to a real-time policy inside the partition and would keep it on system \
+         CPUs; --force demotes it to SCHED_OTHER",
+    ),
+    (BAD_FILE, "a file (partitions, task set, graph, output) is invalid, or cannot be read or written"),
+    (NO_BOOT_DROP_IN, "boot: this machine has no directory for GRUB drop-ins"),
+    (
+        POLICY_REFUSED,
+        "the kernel refused the scheduling policy; run, exec: no command started; apply: every change was undone",
+    ),
+    (44, "refused: other threads of the process are in the partition that the thread would leave"),
+    (BAD_RUN, "measure: the input is not a complete run or not a histogram"),
+    (NO_LOAD, "measure: a load did not start or ended early"),
+    (MIXED, "measure: the runs are of different kernels; --across-kernels accepts them"),
+    (NO_TIMERLAT, "measure: this kernel has no timerlat tracer"),
+    (PARTIAL, "measure: fewer samples than asked for; the samples taken are kept"),
+    (NOT_SCHEDULABLE, "analyze: not schedulable, or the graph cannot run; simulate: a deadline was missed"),
+    (UNDECIDED, "analyze, simulate: undecided, or the test does not apply"),
     (CANNOT_EXECUTE, "run, exec: the command cannot be executed"),
     (NOT_FOUND, "run, exec: the command was not found"),
 ];
@@ -140,6 +148,7 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
                 ChangeError::Refused(refusal) => of_refusal(refusal),
                 ChangeError::Busy { .. } => BUSY,
                 ChangeError::Undone { .. } => UNDONE,
+                ChangeError::PolicyRefused { .. } => POLICY_REFUSED,
                 ChangeError::Strict { .. } => STRICT,
                 ChangeError::Unproved { .. } => UNPROVED,
                 ChangeError::NotUndone { .. } => NOT_UNDONE,

@@ -1,44 +1,45 @@
 //! `asmp analyze graph`: a data-flow graph and what follows from its rates.
 
-use crate::analyze::write;
-use crate::exit::{CANNOT_WORK, UNKNOWN, USAGE, failure};
+use crate::analyze::files::{print_json, read, write, wrong};
+use crate::exit::{NOT_SCHEDULABLE, UNDECIDED};
+use crate::table::table;
 use anyhow::Result;
-use asmp_analysis::graph::{Case, Graph, Limits, Proof, Refusal, Report, Verdict, analyze, dot, svg};
+use asmp_analysis::TimeBase;
+use asmp_analysis::graph::{
+    Case, Graph, GraphError, Limits, Proof, Refusal, Report, Verdict, analyze, dot, svg,
+};
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-/// Runs of the schedule that are printed; JSON has all.
+/// Runs of the schedule in the text; JSON has all.
 const RUNS_SHOWN: usize = 40;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Tasks and edges (docs/guide/granularity.md)
+    /// Tasks and edges in TOML (docs/guide/granularity.md)
     #[arg(value_name = "flow.toml")]
     file: PathBuf,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Draw it, refused or not
+    /// Draw the graph as an SVG, also if the answer is no
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Write it for Graphviz, refused or not
+    /// Write the graph for Graphviz, also if the answer is no
     #[arg(long, value_name = "FILE")]
     dot: Option<PathBuf>,
-    /// Firings of a task in one iteration from which on the answer is "unknown"
+    /// Answer "unknown" above this many firings of a task in one iteration
     #[arg(long, value_name = "N", default_value_t = Limits::default().firings)]
     max_firings: u64,
-    /// Steps of the search for deadlocks and sizes from which on the answer is "unknown"
+    /// Answer "unknown" after this many steps of the search for deadlocks and sizes
     #[arg(long, value_name = "N", default_value_t = Limits::default().work)]
     max_work: u64,
 }
 
-/// Errors: exit code 2, whatever is wrong with a file; the answer is in the code that is returned.
+/// The exit code is the answer. Errors: a file cannot be read, is wrong, or cannot be written.
 pub fn graph(args: &Args) -> Result<u8> {
-    let wrong =
-        |path: &Path, reason: String| failure(USAGE, format!("{}: {}", path.display(), reason.trim_end()));
-    let text = std::fs::read_to_string(&args.file)
-        .map_err(|error| wrong(&args.file, format!("cannot be read: {error}")))?;
-    let graph: Graph = text.parse().map_err(|error| wrong(&args.file, format!("{error}")))?;
+    let text = read(&args.file)?;
+    let graph: Graph = text.parse().map_err(|error: GraphError| wrong(&args.file, &error.to_string()))?;
     let result = analyze(&graph, &Limits { firings: args.max_firings, work: args.max_work });
     for (path, draw) in [(&args.svg, svg as fn(&Graph, &Result<Report, Refusal>) -> String), (&args.dot, dot)]
     {
@@ -48,12 +49,12 @@ pub fn graph(args: &Args) -> Result<u8> {
     }
     if args.json {
         let value = match &result {
-            Ok(report) => json!({ "schema": 1, "verdict": "yes", "report": report }),
+            Ok(report) => json!({ "verdict": "yes", "report": report }),
             Err(refusal) => json!({
-                "schema": 1, "verdict": refusal.verdict(), "refusal": refusal, "message": refusal.to_string(),
+                "verdict": refusal.verdict(), "refusal": refusal, "message": refusal.to_string(),
             }),
         };
-        println!("{}", serde_json::to_string_pretty(&value)?);
+        print_json(value, TimeBase::NANOSECONDS)?;
     } else if let Ok(report) = &result {
         print!("{}", text_of(&graph, report));
     }
@@ -61,8 +62,8 @@ pub fn graph(args: &Args) -> Result<u8> {
         Ok(_) => Ok(0),
         Err(refusal) => {
             let (code, word) = match refusal.verdict() {
-                Verdict::No => (CANNOT_WORK, "no"),
-                Verdict::Unknown => (UNKNOWN, "unknown"),
+                Verdict::No => (NOT_SCHEDULABLE, "no"),
+                Verdict::Unknown => (UNDECIDED, "unknown"),
             };
             if !args.json {
                 println!("{word}: {refusal}");
@@ -137,23 +138,10 @@ fn text_of(graph: &Graph, report: &Report) -> String {
     text
 }
 
-/// Columns as wide as their widest word, the last as it is.
-pub fn table<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; N] = std::array::from_fn(width);
-    let mut text = String::new();
-    for row in rows {
-        let cells: Vec<String> =
-            row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        text += cells.join("  ").trim_end();
-        text += "\n";
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::BAD_FILE;
 
     #[test]
     fn the_camera_prints_what_the_guide_shows() {
@@ -175,9 +163,9 @@ mod tests {
         let edge = |rest: &str| format!("[[edge]]\nfrom = \"a\"\nto = \"b\"\nwrite = 2\nread = 3\n{rest}");
         for (text, code) in [
             (format!("{pair}{}", edge("")), 0),
-            (format!("{pair}{}", edge("memory = 3\n")), 1),
-            (format!("{pair}{}", edge("delay = 3\n")), 2),
-            (format!("{pair}{}", edge("").replace("2\n", "1234567\n")), 3),
+            (format!("{pair}{}", edge("memory = 3\n")), 60),
+            (format!("{pair}{}", edge("delay = 3\n")), 40),
+            (format!("{pair}{}", edge("").replace("2\n", "1234567\n")), 61),
         ] {
             let file = dir.path().join("flow.toml");
             std::fs::write(&file, &text).unwrap();
@@ -192,12 +180,12 @@ mod tests {
             };
             let got = graph(&args).unwrap_or_else(|error| crate::exit::code_of(&error));
             assert_eq!(got, code, "{text}");
-            assert_eq!(drawing.exists(), code != 2);
+            assert_eq!(drawing.exists(), code != 40);
             let missing = Args { file: dir.path().join("none.toml"), ..args };
-            assert_eq!(crate::exit::code_of(&graph(&missing).unwrap_err()), USAGE);
+            assert_eq!(crate::exit::code_of(&graph(&missing).unwrap_err()), BAD_FILE);
             let unwritable =
                 Args { file: dir.path().join("flow.toml"), svg: Some(dir.path().into()), ..missing };
-            assert_eq!(crate::exit::code_of(&graph(&unwritable).unwrap_err()), USAGE);
+            assert_eq!(crate::exit::code_of(&graph(&unwritable).unwrap_err()), BAD_FILE);
         }
     }
 }

@@ -10,14 +10,18 @@ mod change;
 mod check;
 #[cfg(test)]
 mod conformance;
+mod duration;
+mod examples;
 mod exit;
 mod file;
 mod graph;
 mod manual;
 mod measure;
 mod noise;
+mod prose;
 mod run;
 mod simulate;
+mod table;
 
 use anyhow::Result;
 use args::{AnalyzeWhat, Cli, Command};
@@ -69,7 +73,11 @@ fn dispatch(shield: &Shield, command: Command) -> Result<u8> {
             clap_complete::generate(shell, &mut Cli::command(), "asmp", &mut script);
             print!("{}", String::from_utf8_lossy(&script));
         }
-        Command::Man => print!("{}", String::from_utf8_lossy(&manual::page()?)),
+        Command::Help { words } => print!("{}", manual::help(&words)?),
+        Command::Man { all: Some(dir), .. } => {
+            println!("{} pages in {}", manual::write_all(&dir)?, dir.display())
+        }
+        Command::Man { name, all: None } => print!("{}", manual::page(&name)?),
         Command::Spin { milliseconds } => spin(Duration::from_millis(milliseconds)),
         Command::Flood { bytes } => asmp_measure::load::flood_for_ever(bytes)?,
     }

@@ -14,15 +14,14 @@ pub fn noise(shield: &Shield, noise: &Noise) -> Result<u8> {
     let request = request(shield, &facts, noise)?;
     let terminal = std::io::stdout().is_terminal() && !noise.json;
     if !terminal {
-        let report =
-            observe(shield.kernel(), &request, || std::thread::sleep(Duration::from_secs(noise.seconds)))?;
+        let report = observe(shield.kernel(), &request, || std::thread::sleep(noise.time))?;
         match noise.table {
             true => print!("{}", table(&[("", &report)])),
             false => println!("{}", serde_json::to_string_pretty(&report)?),
         }
         return Ok(0);
     }
-    let end = Instant::now() + Duration::from_secs(noise.seconds);
+    let end = Instant::now() + noise.time;
     let mut first = true;
     while first || Instant::now() < end {
         let report = observe(shield.kernel(), &request, || std::thread::sleep(Duration::from_secs(1)))?;

@@ -1,4 +1,4 @@
-//! Words for people: outcomes, plans, status. And the one way words go out.
+//! Output for people: outcomes, plans, status. All output of the program goes through this module.
 
 use anyhow::Result;
 use asmp_host::{CpuSet, Facts};
@@ -9,8 +9,8 @@ use std::fmt::Arguments;
 use std::io::{ErrorKind, Write, stderr, stdout};
 use std::sync::OnceLock;
 
-/// In this crate these are not those of std, which panic where nobody reads (`asmp … | head -1`): a change must not end
-/// half done for that.
+/// These shadow the macros of std, which panic when the reader of a pipe has left (`asmp … | head
+/// -1`). A panic in the middle of a change would leave it half done.
 macro_rules! print {
     ($($words:tt)*) => { $crate::print::out(format_args!($($words)*)) };
 }
@@ -24,7 +24,7 @@ macro_rules! eprintln {
     ($($words:tt)*) => { $crate::print::err(format_args!("{}\n", format_args!($($words)*))) };
 }
 
-/// Why standard output takes no more; what is printed after that is dropped.
+/// Why a write to standard output failed; later output is dropped.
 static ENDED: OnceLock<ErrorKind> = OnceLock::new();
 
 pub fn out(words: Arguments) {
@@ -36,7 +36,7 @@ pub fn out(words: Arguments) {
     }
 }
 
-/// What cannot even be complained of is dropped.
+/// Prints to standard error. A failure to do so is ignored.
 pub fn err(words: Arguments) {
     if cfg!(test) {
         std::eprint!("{words}");
@@ -51,7 +51,7 @@ fn note(written: std::io::Result<()>) {
     }
 }
 
-/// Whether all words went out, or nobody wanted the rest: a reader that has left is no failure. Call at the end.
+/// Whether all output was written. A reader that has left is no failure. Call at the end.
 pub fn is_complete() -> bool {
     note(stdout().flush());
     match ENDED.get() {
@@ -63,10 +63,11 @@ pub fn is_complete() -> bool {
     }
 }
 
-/// What came of a change: one line, then what refused, then what another boot would allow.
+/// The outcome of a change: a headline, then what the kernel refused, then what this boot does not
+/// allow.
 pub fn outcome(outcome: &Outcome, headline: &str) {
     if let Some(recovered) = &outcome.recovered {
-        eprintln!("asmp: a change that had been cut short was undone first ({} steps)", recovered.steps);
+        eprintln!("asmp: first undid an interrupted change ({} steps)", recovered.steps);
     }
     println!("{headline} ({} changes, each read back)", outcome.changes);
     demoted(&outcome.demoted);
@@ -76,12 +77,12 @@ pub fn outcome(outcome: &Outcome, headline: &str) {
     }
 }
 
-/// What follows a list of CPUs whose other hardware threads had to leave the system with them.
+/// The suffix of a list of CPUs whose SMT siblings were taken out of use; empty if there are none.
 pub fn idle_siblings(idle: &CpuSet) -> String {
     if idle.is_empty() { String::new() } else { format!(", SMT siblings {idle} idle") }
 }
 
-/// Threads that lost their real-time policy on the way out.
+/// Names the threads that lost their real-time policy when they left a partition.
 pub fn demoted(leavers: &[Leaver]) {
     for leaver in leavers {
         let Leaver { task, command, policy, partition } = leaver;
@@ -89,7 +90,7 @@ pub fn demoted(leavers: &[Leaver]) {
     }
 }
 
-/// What refused, one line a reason; what is not delivered to the partition's CPUs apart.
+/// Prints what the kernel refused, one line for each reason.
 pub fn refused(refused: &[Refused]) {
     refusals(refused).iter().for_each(|line| println!("  {line}"));
 }
@@ -135,9 +136,16 @@ fn what(step: &Step) -> (String, String) {
             placed.from.display().to_string(),
         ),
         Action::Evacuate { groups, .. } => {
-            (format!("tasks in {}", groups.domain.display()), "where they came from".to_owned())
+            (format!("tasks in {}", groups.domain.display()), "back to their cgroups".to_owned())
         }
         Action::Confine => ("kernel threads on shielded CPUs".to_owned(), "system CPUs".to_owned()),
+        Action::SetTaskPolicy { placed, to } => {
+            (format!("{} {} ({})", kind(placed.alone), placed.task.tid, placed.command), to.to_string())
+        }
+        Action::RestoreTaskPolicy { placed, .. } => (
+            format!("{} {} ({})", kind(placed.alone), placed.task.tid, placed.command),
+            "the policies it had before".to_owned(),
+        ),
         Action::SetPolicy { thread, to } => {
             (format!("thread {} ({})", thread.task.tid, thread.command), to.to_string())
         }
@@ -148,7 +156,8 @@ fn kind(alone: bool) -> &'static str {
     if alone { "thread" } else { "process" }
 }
 
-/// Every step of a plan: file, old value, new value, why; then what cannot be done in this boot.
+/// Prints every step of a plan (file, old value, new value, reason), then what this boot does not
+/// allow.
 pub fn plan(facts: &Facts, plan: &Plan, as_json: bool) -> Result<()> {
     if as_json {
         let value = json!({
@@ -189,10 +198,10 @@ pub fn status(status: &Status, now_s: u64) {
     }
     println!("system: CPU {}", status.system_cpus);
     if !status.foreign_isolated_cpus.is_empty() {
-        println!("isolated by somebody else: CPU {}", status.foreign_isolated_cpus);
+        println!("isolated by another program: CPU {}", status.foreign_isolated_cpus);
     }
     if let Some(home) = &status.irq_home {
-        println!("device interrupts keep to CPU {home}; `asmp restore` lets them go");
+        println!("device interrupts are routed to CPU {home} alone; `asmp restore` undoes that");
     }
     if status.partitions.is_empty() {
         println!("no partition");

@@ -45,7 +45,7 @@ fn the_robot_prints_what_the_guide_shows() {
 }
 
 #[test]
-fn exit_codes_are_0_yes_1_no_2_wrong_input_3_unknown_or_does_not_apply() {
+fn exit_codes_are_0_yes_60_no_61_unknown_40_wrong_file_2_wrong_command_line() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = dir.path().join(name);
@@ -53,37 +53,108 @@ fn exit_codes_are_0_yes_1_no_2_wrong_input_3_unknown_or_does_not_apply() {
         path.to_str().unwrap().to_owned()
     };
     assert_eq!(code(&["analyze", "robot.toml", "--policy", "np-edf"]), 0);
-    assert_eq!(code(&["analyze", "overload.toml", "--policy", "np-edf"]), 1);
+    assert_eq!(code(&["analyze", "overload.toml", "--policy", "np-edf"]), 60);
     assert_eq!(code(&["analyze", "overload.toml", "--policy", "edf"]), 0);
     assert_eq!(code(&["analyze", "overload.toml"]), 0, "some policy works");
-    assert_eq!(code(&["analyze", "robot.toml", "--policy", "fp"]), 3, "it has no priorities");
+    assert_eq!(code(&["analyze", "robot.toml", "--policy", "fp"]), 61, "it has no priorities");
     assert_eq!(code(&["analyze", "ros-chain.toml", "--policy", "fp"]), 0);
     assert_eq!(code(&["analyze", "ros-chain.toml", "--policy", "edf"]), 0);
-    assert_eq!(code(&["analyze", "ros-chain.toml", "--policy", "np-edf"]), 3, "a bound refutes nothing");
+    assert_eq!(code(&["analyze", "ros-chain.toml", "--policy", "np-edf"]), 61, "a bound refutes nothing");
     assert_eq!(
         code(&["analyze", "ros-chain.toml", "--policy", "deadline"]),
-        3,
+        61,
         "admitted, but nothing bounds it"
     );
     let unknown_field =
         file("a.toml", "[[task]]\nname = \"a\"\ncost = \"1 ms\"\nperiod = \"5 ms\"\nprio = 3\n");
-    assert_eq!(code(&["analyze", &unknown_field]), 2);
-    assert_eq!(code(&["analyze", "no-such-file.toml"]), 2);
+    assert_eq!(code(&["analyze", &unknown_field]), 40);
+    assert_eq!(code(&["analyze", "no-such-file.toml"]), 40);
     assert_eq!(code(&["analyze", "robot.toml", "--policy", "lottery"]), 2);
     assert_eq!(code(&["analyze"]), 2);
     let latency = file("m.toml", "[[task]]\nname = \"a\"\nmeasured = \"no-run\"\nperiod = \"5 ms\"\n");
-    assert_eq!(code(&["analyze", &latency]), 2);
+    assert_eq!(code(&["analyze", &latency]), 40);
     let csv = file("a.csv", "name,cost,period\na,1 ms,4 ms\nb,1 ms,5 ms\n");
     assert_eq!(code(&["analyze", &csv, "--policy", "rm"]), 0);
     let over = file("over.csv", "name,cost,period\na,3 ms,4 ms\nb,3 ms,5 ms\n");
-    assert_eq!(code(&["analyze", &over]), 1, "no policy works");
-    assert_eq!(code(&["analyze", &over, "--policy", "deadline"]), 1, "EBUSY");
+    assert_eq!(code(&["analyze", &over]), 60, "no policy works");
+    assert_eq!(code(&["analyze", &over, "--policy", "deadline"]), 60, "EBUSY");
     assert_eq!(code(&["analyze", &over, "--policy", "edf", "--cpus", "0-1"]), 0, "one each");
     assert_eq!(code(&["analyze", "budgets", "robot.toml"]), 0);
     assert_eq!(code(&["analyze", "place", &over, "--cpus", "1-2"]), 0);
-    assert_eq!(code(&["analyze", "place", &over, "--cpus", "1"]), 3);
-    assert_eq!(code(&["simulate", &over, "--policy", "edf", "--for", "1s"]), 1);
+    assert_eq!(code(&["analyze", "place", &over, "--cpus", "1"]), 61);
+    assert_eq!(code(&["simulate", &over, "--policy", "edf", "--for", "1s"]), 60);
     assert_eq!(code(&["simulate", "robot.toml", "--policy", "np-edf"]), 0);
+    let graph = |edge: &str| {
+        let tasks = "[[task]]\nname = \"a\"\n[[task]]\nname = \"b\"\n";
+        file("flow.toml", &format!("{tasks}[[edge]]\nfrom = \"a\"\nto = \"b\"\nread = 3\n{edge}"))
+    };
+    assert_eq!(code(&["analyze", "graph", &graph("write = 2\n")]), 0);
+    assert_eq!(code(&["analyze", "graph", &graph("write = 2\nmemory = 1\n")]), 60);
+    let huge = graph("write = 1234567\n");
+    assert_eq!(code(&["analyze", "graph", &huge, "--max-firings", "10"]), 61);
+    assert_eq!(code(&["analyze", "graph", &graph("wite = 2\n")]), 40);
+    assert_eq!(code(&["analyze", "budgets", "overload.toml"]), 60);
+    let early = "name,cost,period,deadline\na,1 ms,4 ms,2 ms\n";
+    assert_eq!(code(&["analyze", "budgets", &file("early.csv", early)]), 61);
+    assert_eq!(code(&["simulate", "robot.toml", "--policy", "fp"]), 61, "it has no priorities");
+    assert_eq!(code(&["simulate", "no-such-file.toml", "--policy", "edf"]), 40);
+    assert_eq!(code(&["simulate", "robot.toml", "--policy", "edf", "--for", "10"]), 2, "10 of what?");
+}
+
+#[test]
+fn a_period_that_is_a_fraction_is_analysed_exactly_and_its_miss_replayed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("audio.toml");
+    let name = path.to_str().unwrap();
+    let set = |cost: &str| {
+        let task = |name: &str, cost: &str| {
+            format!("[[task]]\nname = \"{name}\"\ncost = \"{cost}\"\nperiod = \"64/48000 s\"\n")
+        };
+        std::fs::write(&path, task("mix", cost) + &task("play", "2/3 ms")).unwrap();
+    };
+    set("2/3 ms");
+    let output = asmp(&["analyze", name, "--policy", "edf"]);
+    let words = text(&output);
+    assert_eq!(output.status.code(), Some(0), "all of the CPU, and no more: {words}");
+    assert!(words.contains("4/3 ms") && words.contains("utilisation 100.0 %"), "{words}");
+    // A third of a nanosecond too much.
+    set("2000001/3 ns");
+    let output = asmp(&["analyze", name, "--policy", "rm", "--json"]);
+    assert_eq!(output.status.code(), Some(60));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(json["tasks"][0]["period_ns"], "4000000/3");
+    assert_eq!(json["tasks"][0]["cost"]["guaranteed"], 666_667);
+    let missed = &json["policies"][0]["cpus"][0]["verdict"]["counterexample"]["missed"];
+    assert_eq!(missed["finished_ns"], "6000002/3", "preempted 1/3 ns before its end");
+    let verdict = dir.path().join("verdict.json");
+    std::fs::write(&verdict, &output.stdout).unwrap();
+    let replay = ["simulate", name, "--policy", "rm", "--json", "--replay", verdict.to_str().unwrap()];
+    let again = asmp(&replay);
+    let json: Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!((again.status.code(), &json["first_misses"][0]), (Some(60), missed));
+    // The times of that file are no whole ticks of this one.
+    std::fs::write(&path, "[[task]]\nname = \"a\"\ncost = \"1 ms\"\nperiod = \"2 ms\"\n").unwrap();
+    assert_eq!(asmp(&replay).status.code(), Some(40));
+    let words = text(&asmp(&["analyze", name, "--policy", "edf"]));
+    assert!(words.contains("2 ms") && !words.contains('~'), "{words}");
+}
+
+#[test]
+fn durations_without_a_unit_are_refused_with_the_cure() {
+    for (words, cure) in [
+        (&["noise", "--cpus", "0", "-t", "5"][..], "duration \"5\" has no unit: write 5ns, 5us, 5ms or 5s"),
+        (&["noise", "--cpus", "0", "-t", "10ms"], "the time must be between 1 s and 24 h"),
+        (&["measure", "latency", "--period", "1000"], "duration \"1000\" has no unit"),
+        (&["measure", "latency", "--period", "0"], "the duration must be above 0"),
+        (&["measure", "latency", "--period", "3kHz"], "use 333333 ns or 333334 ns"),
+        (&["measure", "overhead", "--work", "1 fortnight"], "unknown unit \"fortnight\""),
+        (&["run", "--cpus", "1", "--policy", "deadline:1/2/3", "--", "true"], "has no unit: write 1ns"),
+    ] {
+        let output = asmp(words);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains(cure), "{words:?}: {said}");
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+    }
 }
 
 #[test]
@@ -102,7 +173,7 @@ fn a_counterexample_in_json_is_replayed_to_the_miss_it_names() {
     assert_eq!(&again["first_misses"][0], missed);
     assert_eq!(
         code(&["simulate", "overload.toml", "--policy", "np-edf", "--offsets", "worst", "--for", "50ms"]),
-        1
+        60
     );
     assert_eq!(
         code(&["simulate", "overload.toml", "--policy", "edf", "--offsets", "worst", "--for", "50ms"]),
@@ -143,7 +214,7 @@ fn a_counterexample_of_one_cpu_of_several_is_replayed_with_its_own_tasks() {
         (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default())
     };
     let (exit, again) = simulate(&["--replay", verdict.to_str().unwrap()]);
-    assert_eq!((exit, &again["first_misses"][0]), (Some(1), missed));
+    assert_eq!((exit, &again["first_misses"][0]), (Some(60), missed));
     let words = text(&asmp(&["analyze", name, "--policy", "edf"]));
     assert!(words.contains("job 0 of q is released at 0 ns, due at 10 ms, and finishes at 12 ms"), "{words}");
     assert_eq!(simulate(&["--offsets", "worst"]).1["first_misses"][0], *missed);
@@ -152,8 +223,8 @@ fn a_counterexample_of_one_cpu_of_several_is_replayed_with_its_own_tasks() {
     assert_eq!(code(&["analyze", name, "--policy", "edf"]), 0);
     assert_eq!(simulate(&["--offsets", "worst"]).0, Some(0));
     // A counterexample of other tasks is refused, not simulated without them.
-    assert_eq!(simulate(&["--replay", verdict.to_str().unwrap()]).0, Some(2));
-    assert_eq!(code(&["simulate", "ros-chain.toml", "--policy", "fp", "--offsets", "worst"]), 3);
+    assert_eq!(simulate(&["--replay", verdict.to_str().unwrap()]).0, Some(40));
+    assert_eq!(code(&["simulate", "ros-chain.toml", "--policy", "fp", "--offsets", "worst"]), 61);
 }
 
 #[test]
@@ -166,7 +237,7 @@ fn a_task_without_a_cpu_is_not_passed_over_in_the_line_of_a_policy() {
     let words = text(&output);
     let edf = words.lines().find(|line| line.starts_with("edf")).unwrap();
     assert!(edf.contains("unknown: no CPU was found for r"), "{words}");
-    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(output.status.code(), Some(61));
     tasks_in(&file, &[("p", 6, 10, "core = 7")]);
     let words = text(&asmp(&["analyze", name, "--cpus", "0-1"]));
     assert!(words.contains("no CPU was found for p") && !words.contains("there are no tasks"), "{words}");
@@ -194,7 +265,7 @@ fn pictures_and_traces_are_written_and_the_same_for_the_same_seed() {
     let svg = dir.path().join("analyze.svg");
     assert_eq!(
         code(&["analyze", "overload.toml", "--policy", "np-edf", "--gantt", svg.to_str().unwrap()]),
-        1
+        60
     );
     assert!(std::fs::read_to_string(svg).unwrap().contains("deadline missed"));
 }
@@ -229,7 +300,11 @@ fn a_picture_that_cannot_be_written_leaves_what_was_there_and_prints_nothing() {
     for words in [&analyze[..], &simulate, &graph] {
         for svg in [&picture, &dir.path().join("new.svg")] {
             let (code, printed, said) = run(svg, words, 1000);
-            assert_eq!((code, printed.as_str(), said.lines().count()), (Some(2), "", 1), "{words:?}: {said}");
+            assert_eq!(
+                (code, printed.as_str(), said.lines().count()),
+                (Some(40), "", 1),
+                "{words:?}: {said}"
+            );
             assert!(
                 said.contains(&format!("{}: cannot be written: File too large", svg.display())),
                 "{said}"
@@ -241,9 +316,9 @@ fn a_picture_that_cannot_be_written_leaves_what_was_there_and_prints_nothing() {
         assert_eq!(names, ["link.svg", "old.svg"], "{words:?}");
         assert_eq!(std::fs::read_to_string(&picture).unwrap(), "old", "{words:?}");
         let (code, _, said) = run(&dir.path().join("no/where.svg"), words, u64::MAX);
-        assert!(code == Some(2) && said.contains("No such file or directory"), "{words:?}: {said}");
+        assert!(code == Some(40) && said.contains("No such file or directory"), "{words:?}: {said}");
         let (code, _, said) = run(dir.path(), words, u64::MAX);
-        assert!(code == Some(2) && said.contains("Is a directory"), "{words:?}: {said}");
+        assert!(code == Some(40) && said.contains("Is a directory"), "{words:?}: {said}");
     }
     let (code, ..) = run(&link, &simulate, u64::MAX);
     assert_eq!(code, Some(0));
@@ -266,7 +341,7 @@ fn unread() -> Stdio {
 fn a_reader_that_leaves_is_no_failure_and_the_answer_is_still_the_exit_code() {
     for (words, answer) in [
         (&["analyze", "robot.toml", "--policy", "np-edf"][..], 0),
-        (&["analyze", "overload.toml", "--policy", "np-edf"], 1),
+        (&["analyze", "overload.toml", "--policy", "np-edf"], 60),
         (&["analyze", "graph", "camera.toml", "--json"], 0),
         (&["simulate", "robot.toml", "--policy", "np-edf", "--for", "10s"], 0),
         (&["man"], 0),
@@ -283,7 +358,7 @@ fn a_reader_that_leaves_is_no_failure_and_the_answer_is_still_the_exit_code() {
 fn an_error_that_nobody_reads_has_its_exit_code() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_asmp"));
     let output = command.args(["analyze", "/nowhere"]).stdout(unread()).stderr(unread()).output().unwrap();
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.status.code(), Some(40));
 }
 
 #[test]
@@ -317,11 +392,11 @@ fn a_measured_cost_is_the_longest_turn_of_the_run_and_marked_as_not_proven() {
     let json: Value = serde_json::from_slice(&analyze("turns", "5 ms", &["--json"]).stdout).unwrap();
     let cost = &json["tasks"][0]["cost"];
     assert_eq!(cost["measured"]["ns"], 3_250_000, "{json}");
-    assert_eq!(analyze("turns", "3 ms", &[]).status.code(), Some(1), "longer than its period");
+    assert_eq!(analyze("turns", "3 ms", &[]).status.code(), Some(60), "longer than its period");
     let refused = analyze("waits", "5 ms", &[]);
     let words = String::from_utf8(refused.stderr).unwrap();
-    assert!(words.contains("measures latency, not how long something takes"), "{words}");
-    assert_eq!(refused.status.code(), Some(2));
+    assert!(words.contains("measures latency, not execution time"), "{words}");
+    assert_eq!(refused.status.code(), Some(40));
 }
 
 #[test]
@@ -342,7 +417,7 @@ fn sched_deadline_is_judged_by_the_limits_of_the_machine_under_root() {
     };
     let (code, words) = judge();
     assert_eq!(code, 0, "{words}");
-    assert!(words.contains("950 ms of 1 s") && words.contains("not read"), "{words}");
+    assert!(words.contains("950 ms of 1 s") && words.contains("not readable"), "{words}");
     let sysctl = |name: &str, value: &str| write(&format!("proc/sys/kernel/{name}"), value);
     sysctl("sched_rt_runtime_us", "900000\n");
     sysctl("sched_rt_period_us", "1000000\n");
@@ -350,17 +425,17 @@ fn sched_deadline_is_judged_by_the_limits_of_the_machine_under_root() {
     sysctl("sched_deadline_period_max_us", "4194304\n");
     write("sys/kernel/debug/sched/features", "\n");
     let (code, words) = judge();
-    assert_eq!(code, 1, "{words}");
-    assert!(words.contains("limits: 900 ms of 1 s") && !words.contains("not read"), "{words}");
+    assert_eq!(code, 60, "{words}");
+    assert!(words.contains("limits: 900 ms of 1 s") && !words.contains("not readable"), "{words}");
     sysctl("sched_rt_runtime_us", "950000\n");
     assert_eq!(judge().0, 0);
     write("sys/kernel/debug/sched/fair_server/cpu1/runtime", "50000000\n");
     write("sys/kernel/debug/sched/fair_server/cpu1/period", "1000000000\n");
     let (code, words) = judge();
-    assert_eq!(code, 1, "97 % are asked for: {words}");
+    assert_eq!(code, 60, "97 % are asked for: {words}");
     assert!(words.contains("fair server of CPU 1: 50 ms of 1 s"), "{words}");
     sysctl("sched_rt_runtime_us", "-1\n");
     assert_eq!(judge().0, 0);
     sysctl("sched_deadline_period_max_us", "50000\n");
-    assert_eq!(judge().0, 3, "sched_setattr takes no such period");
+    assert_eq!(judge().0, 61, "sched_setattr takes no such period");
 }

@@ -1,6 +1,7 @@
 //! Scheduling policies as `chrt` names them, and the two system calls that read and set them.
 
 use crate::cpuset::CpuSet;
+use asmp_duration::{DurationError, ExactDuration};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
@@ -50,7 +51,9 @@ impl fmt::Display for Schedule {
             Self::Fifo { priority } => write!(f, "fifo:{priority}"),
             Self::Rr { priority } => write!(f, "rr:{priority}"),
             Self::Deadline { runtime_ns, deadline_ns, period_ns } => {
-                write!(f, "deadline:{runtime_ns}/{deadline_ns}/{period_ns}")
+                let times = [runtime_ns, deadline_ns, period_ns];
+                let text = times.map(|ns| ExactDuration::from_ns(*ns).to_string().replace(' ', ""));
+                write!(f, "deadline:{}", text.join("/"))
             }
             Self::Unknown { number } => write!(f, "policy {number}"),
         }
@@ -67,22 +70,11 @@ pub enum PolicyError {
     #[error("invalid policy {0:?}: the priority must be 1 to 99")]
     Priority(String),
     #[error(
-        "invalid policy {0:?}: RUNTIME <= DEADLINE <= PERIOD and RUNTIME >= 1024 ns must hold, see sched(7); write times as 500us, 2ms or nanoseconds"
+        "invalid policy {0:?}: expected three times, e.g. deadline:1ms/5ms/10ms, with 1024ns <= RUNTIME <= DEADLINE <= PERIOD, see sched(7)"
     )]
     Deadline(String),
-}
-
-/// `500us`, `2ms`, `1s`, `100000` (ns).
-fn duration_ns(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let scale = match &text[digits.len()..] {
-        "" | "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(scale)
+    #[error("invalid policy {text:?}: {reason}")]
+    Time { text: String, reason: DurationError },
 }
 
 impl FromStr for Schedule {
@@ -91,12 +83,12 @@ impl FromStr for Schedule {
     /// Accepts `fifo:80`, `SCHED_FIFO:80`, `rr:1`, `deadline:1ms/5ms/10ms`, `other`, `batch`,
     /// `idle`.
     fn from_str(text: &str) -> Result<Self, PolicyError> {
-        let lower = text.trim().to_ascii_lowercase();
-        let words = lower.strip_prefix("sched_").unwrap_or(&lower);
-        let (name, argument) = match words.split_once(':') {
+        let (name, argument) = match text.trim().split_once(':') {
             Some((name, argument)) => (name, Some(argument)),
-            None => (words, None),
+            None => (text.trim(), None),
         };
+        let lower = name.to_ascii_lowercase();
+        let name = lower.strip_prefix("sched_").unwrap_or(&lower);
         let not_a_policy = || PolicyError::NotAPolicy(text.to_owned());
         let priority = || match argument.ok_or_else(not_a_policy)?.parse::<u32>() {
             Ok(priority @ 1..=99) => Ok(priority),
@@ -110,9 +102,10 @@ impl FromStr for Schedule {
             ("rr", _) => Ok(Self::Rr { priority: priority()? }),
             ("deadline", Some(times)) => {
                 let bad = || PolicyError::Deadline(text.to_owned());
-                let times: Vec<u64> =
-                    times.split('/').map(duration_ns).collect::<Option<_>>().ok_or_else(bad)?;
-                match times[..] {
+                let ns = |time: &str| Ok(time.parse::<ExactDuration>()?.whole_ns()?);
+                let wrong = |reason| PolicyError::Time { text: text.to_owned(), reason };
+                let times: Result<Vec<u64>, DurationError> = times.split('/').map(ns).collect();
+                match times.map_err(wrong)?[..] {
                     [runtime_ns, deadline_ns, period_ns]
                         if 1024 <= runtime_ns && runtime_ns <= deadline_ns && deadline_ns <= period_ns =>
                     {
@@ -216,7 +209,7 @@ mod tests {
         is("other", Schedule::Other { nice: 0 });
         is("idle", Schedule::Idle);
         is(
-            "deadline:500us/2ms/10000000",
+            "deadline:500us/2ms/0.1kHz",
             Schedule::Deadline { runtime_ns: 500_000, deadline_ns: 2_000_000, period_ns: 10_000_000 },
         );
     }
@@ -237,6 +230,22 @@ mod tests {
         ] {
             assert!(text.parse::<Schedule>().unwrap_err().to_string().contains(text), "{text}");
         }
+    }
+
+    #[test]
+    fn the_times_of_a_deadline_have_units_and_are_whole_nanoseconds() {
+        for (text, cure) in [
+            ("deadline:1000000/2ms/3ms", "has no unit: write 1000000ns, 1000000us, 1000000ms or"),
+            ("deadline:1ms/2ms/3 fortnights", "unknown unit \"fortnights\""),
+            ("deadline:1ms/2ms/3kHz", "1/3 ms is not a whole number of nanoseconds: use 333333 ns"),
+            ("deadline:1000ns/2ms/3ms", "1024ns <= RUNTIME <= DEADLINE <= PERIOD"),
+        ] {
+            let refused = text.parse::<Schedule>().unwrap_err().to_string();
+            assert!(refused.contains(text) && refused.contains(cure), "{refused}");
+        }
+        let schedule: Schedule = "SCHED_DEADLINE:1.5 ms/5ms/10ms".parse().unwrap();
+        assert_eq!(schedule.to_string(), "deadline:1.5ms/5ms/10ms");
+        assert_eq!(schedule.to_string().parse(), Ok(schedule));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use crate::cpuset::CpuSet;
 use crate::kernel::Kernel;
+use crate::sched::Schedule;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -45,6 +46,26 @@ pub struct Placed {
     pub from: PathBuf,
     /// Its threads that were real-time before: they keep their policy when they leave.
     pub real_time: Vec<TaskId>,
+    /// The policy that a partition file gives it; `None`: its threads have what they choose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<GivenPolicy>,
+}
+
+/// A policy that all threads of a task have while it is in a partition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GivenPolicy {
+    pub to: Schedule,
+    /// What each thread had before, the task's own thread first.
+    pub before: Vec<ThreadPolicy>,
+}
+
+/// The policy of one thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ThreadPolicy {
+    pub task: TaskId,
+    pub policy: Schedule,
 }
 
 /// The directory of a thread, main thread or not: `/proc/TID`.

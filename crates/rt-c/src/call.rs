@@ -1,16 +1,17 @@
-//! Calls between processes, as in L4 ([`asmp_rt::call`]): several clients, one server, messages of eight words.
+//! Calls between processes, as in L4 ([`asmp_channel::call`]): several clients, one server,
+//! messages of eight words.
 //!
-//! Not of RTLinux. Times to wait are nanoseconds: below 0 for ever, 0 not at all.
+//! RTLinux does not have them. Timeouts are nanoseconds: below 0 without limit; 0 does not wait.
 
 mod client;
 mod server;
 
 use crate::why::{self, keep, timeout};
-use asmp_rt::call::{CallError, Message, SetupError, WORDS};
-use asmp_rt::shm::ShmError;
+use asmp_channel::ShmError;
+use asmp_channel::call::{CallError, Message, SetupError, WORDS};
 use std::ffi::c_int;
 
-/// What is sent and answered: as much as one cache line.
+/// A message or an answer: one cache line.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -20,9 +21,11 @@ pub struct asmp_message {
 
 const _: () = assert!(size_of::<asmp_message>() == size_of::<Message>() && WORDS == 8);
 
-/// `flags` of asmp_call_serve: clients are served in turn, slot after slot, neither by priority nor in the order they came.
+/// Flag of asmp_call_serve: serve the clients slot after slot, in turn, instead of by priority and
+/// order of arrival.
 pub const ASMP_CALL_DIRECT: u32 = 1;
-/// `flags` of asmp_call_serve: a client that waits lends its scheduling priority to the server. Linux 5.14; both in one PID namespace.
+/// Flag of asmp_call_serve: a waiting client lends its scheduling priority to the server. Needs
+/// Linux 5.14, and both ends in one PID namespace.
 pub const ASMP_CALL_INHERIT: u32 = 2;
 
 /// What an error of a call in progress is in C, negative.
@@ -33,7 +36,7 @@ fn number(error: CallError) -> c_int {
         CallError::NoAnswer { taken: true } => libc::EINPROGRESS,
         CallError::PeerDied => libc::EPIPE,
         CallError::Unanswered => libc::ENODATA,
-        CallError::NobodyCalled => libc::ESRCH,
+        CallError::NoCaller => libc::ESRCH,
     }
 }
 

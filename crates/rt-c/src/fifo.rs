@@ -1,12 +1,17 @@
-//! RTLinux's FIFOs: number N is the channel `rtfN` of the user's directory ([`asmp_rt::shm::default_dir`]).
+//! RTLinux's FIFOs: number N is the channel `rtfN` in the user's directory
+//! ([`asmp_channel::default_dir`]).
 //!
-//! A FIFO has one writer and one reader at a time. Who puts becomes its writer at the first put, who gets its reader at
-//! the first get, and stays it until `rtf_destroy`; a put or a get of 0 bytes takes the role up in advance. Both ends may
-//! be this process. From then on they enter no kernel (but once for each thread that joins in), wait for no other process and allocate nothing: a time-sharing
-//! peer that sleeps looks for itself every millisecond. Threads of this process that use one end of one FIFO at the same time
-//! take turns, with priority inheritance.
+//! A FIFO has one writer and one reader at a time. A process becomes the writer with its first put,
+//! the reader with its first get, and stays it until `rtf_destroy`. A put or get of 0 bytes
+//! acquires the role in advance. One process may be both.
 //!
-//! The calls and their values are those of RTLinux 3 (`rtl_fifo.c`); where they differ, the function says so.
+//! Later puts and gets never wait for another process and allocate nothing. They make no system
+//! call, except on the first one of each thread. A sleeping time-sharing peer polls every
+//! millisecond. Threads of this process that use one end at the same time take turns, with priority
+//! inheritance.
+//!
+//! Functions and return values are those of RTLinux 3 (`rtl_fifo.c`). Each function documents its
+//! differences.
 
 mod named;
 mod table;
@@ -14,18 +19,16 @@ mod user;
 mod watch;
 
 use crate::why::number;
-use asmp_rt::fifo::{Fifo, FifoWriter, Options};
-use asmp_rt::ring::{Overflow, RingError};
-use asmp_rt::shm::{Role, ShmError, default_dir};
+use asmp_channel::{Fifo, FifoWriter, Options, Overflow, RingError, Role, ShmError, default_dir};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 use table::{Half, Halves, Slot, State, slot};
 
-/// FIFOs, 0 to RTF_NO - 1.
+/// Number of FIFOs: they are numbered 0 to RTF_NO - 1.
 pub const RTF_NO: c_uint = 64;
 
-/// What a program is told of accesses by; its value is not used.
+/// A handler of accesses. Its return value is not used.
 pub type RtfHandler = Option<unsafe extern "C" fn(fifo: c_uint) -> c_int>;
 
 /// A byte alone takes a frame of two words: so much memory makes room for `size` of them.
@@ -46,7 +49,8 @@ fn value(result: Result<c_int, c_int>) -> c_int {
 /// How often to begin anew when the last peer lets a FIFO go while it is taken up.
 const ATTEMPTS: u32 = 16;
 
-/// The memory of a FIFO that is to hold `size` bytes: a new one, or one whose real-time side has died.
+/// The memory of a FIFO that is to hold `size` bytes: a new one, or one whose real-time side has
+/// died.
 fn memory(fifo: c_uint, size: c_int) -> Result<Fifo, c_int> {
     let size = u64::try_from(size).ok().filter(|size| *size > 0).ok_or(-libc::ENOMEM)?;
     let options = Options { capacity_bytes: size * BYTES_PER_BYTE, overflow: Overflow::Refuse };
@@ -58,12 +62,12 @@ fn memory(fifo: c_uint, size: c_int) -> Result<Fifo, c_int> {
     let mut attempts = 1;
     let channel = loop {
         match find_or_make() {
-            Err(ShmError::Missing { .. }) if attempts < ATTEMPTS => attempts += 1,
+            Err(ShmError::NotFound { .. }) if attempts < ATTEMPTS => attempts += 1,
             other => break other.map_err(|error| number(&error))?,
         }
     };
     // Held by the real-time side as long as it lives.
-    channel.shared().take(Role::Server).map_err(|error| number(&error))?;
+    channel.shared().acquire(Role::Server).map_err(|error| number(&error))?;
     match channel.capacity_bytes() as u64 >= options.capacity_bytes {
         true => Ok(channel),
         false => Err(-libc::EBUSY),
@@ -76,11 +80,17 @@ fn place(slot: &'static Slot, fifo: c_uint, channel: Fifo) -> Result<(), c_int> 
     slot.place(channel, second)
 }
 
-/// Makes FIFO number `fifo`, in which at least `size` bytes fit, however they are cut (it takes 16 times that much
-/// locked memory, rounded up to a power of two). A FIFO that a peer kept while its real-time side died is taken up with what
-/// is in it. Allocates, reads a directory, takes a lock: set-up only. 0, or -ENODEV, no such number; -EBUSY, somebody
-/// has made it, or a peer still holds one that is smaller; -ENOMEM, no room, or a size below 1 or above 2^25; -EACCES, the
-/// directory is not this user's; -ETIMEDOUT, another process kept its lock for 10 s.
+/// Creates FIFO number `fifo`. At least `size` bytes fit, in frames of any length: it takes 16
+/// times as much locked memory, rounded up to a power of two. If a peer kept the FIFO after its
+/// real-time side ended, the call continues with it and its contents. For set-up only: allocates,
+/// takes a lock, reads a directory.
+///
+/// Returns 0, or an error:
+/// - -ENODEV: no such number
+/// - -EBUSY: another process has created it, or a peer still has a smaller one open
+/// - -ENOMEM: no memory, or `size` is below 1 or above 2^25
+/// - -EACCES: the directory of names does not belong to this user
+/// - -ETIMEDOUT: another process held the lock of the directory for 10 s
 #[unsafe(no_mangle)]
 pub extern "C" fn rtf_create(fifo: c_uint, size: c_int) -> c_int {
     let create = || {
@@ -90,15 +100,20 @@ pub extern "C" fn rtf_create(fifo: c_uint, size: c_int) -> c_int {
             return Err(-libc::EBUSY);
         }
         let channel = memory(fifo, size)?;
-        channel.note().store(0, Relaxed);
+        channel.user_word().store(0, Relaxed);
         place(slot, fifo, channel).map(|()| 0)
     };
     value(create())
 }
 
-/// Takes part in a FIFO that another real-time process has made; `rtf_destroy` ends that. Not in RTLinux, where all
-/// share one address space. Costs as `rtf_create`. 0, or -ENODEV, no such number or nobody has made it; -EBUSY, this
-/// process has it; -ENOMEM; -ETIMEDOUT, as rtf_create.
+/// Attaches to a FIFO that another real-time process has created. `rtf_destroy` detaches. RTLinux
+/// does not have it: there, all share one address space. Costs are those of `rtf_create`.
+///
+/// Returns 0, or an error:
+/// - -ENODEV: no such number, or no process has created it
+/// - -EBUSY: this process has it already
+/// - -ENOMEM: no memory
+/// - -ETIMEDOUT: another process held the lock of the directory for 10 s
 #[unsafe(no_mangle)]
 pub extern "C" fn rtf_attach_np(fifo: c_uint) -> c_int {
     let attach = || {
@@ -113,9 +128,11 @@ pub extern "C" fn rtf_attach_np(fifo: c_uint) -> c_int {
     value(attach())
 }
 
-/// Ends this process's part in a FIFO; its memory goes with the last who has it. No handler runs any more when it
-/// returns, unless it is called from that handler. Blocks up to 100 ms where there was a handler; system calls: set-up
-/// only. 0, or -ENODEV, no such number; -EINVAL, not created, or another process has it open.
+/// Detaches this process from a FIFO. The memory is freed when the last process detaches. On return
+/// no handler runs any more, unless called from that handler. Blocks up to 100 ms if there was a
+/// handler. For set-up only: makes system calls.
+///
+/// Returns 0; -ENODEV: no such number; -EINVAL: not created, or another process has it open.
 #[unsafe(no_mangle)]
 pub extern "C" fn rtf_destroy(fifo: c_uint) -> c_int {
     let destroy = || {
@@ -134,10 +151,14 @@ pub extern "C" fn rtf_destroy(fifo: c_uint) -> c_int {
     value(destroy())
 }
 
-/// Makes room for `size` bytes; what is in the FIFO is lost, as in RTLinux. The size of memory that others have mapped
-/// cannot change, so it is refused while another process has the FIFO open. Costs as `rtf_create`; no put or get
-/// meanwhile. 0, or -EINVAL, a size below 1, not created, or open elsewhere, also as neither end; -ENODEV; -ENOMEM, no
-/// room. Where it is refused nothing has changed.
+/// Makes room for `size` bytes, and discards the contents, as RTLinux does. The size of memory that
+/// others have mapped cannot change, so the call fails while another process has the FIFO open.
+/// Costs are those of `rtf_create`. Do not put or get meanwhile.
+///
+/// Returns 0, or an error, which leaves the FIFO unchanged:
+/// - -EINVAL: `size` is below 1, or the FIFO is not created, or open in another process
+/// - -ENODEV: no such number
+/// - -ENOMEM: no memory
 #[unsafe(no_mangle)]
 pub extern "C" fn rtf_resize(fifo: c_uint, size: c_int) -> c_int {
     let resize = || {
@@ -154,18 +175,18 @@ pub extern "C" fn rtf_resize(fifo: c_uint, size: c_int) -> c_int {
         let options = Options { capacity_bytes: bytes * BYTES_PER_BYTE, overflow: Overflow::Refuse };
         let trial = Fifo::create(&default_dir(), &format!("rtf{fifo}-resized"), &options);
         drop(trial.map_err(|error| number(&error))?);
-        let (on_access, note) = (halves.on_access()?, halves.note()?);
+        let (on_access, note) = (halves.on_access()?, halves.user_word()?);
         slot.clear();
         let (channel, answer) = match Fifo::create(&default_dir(), &name_of(fifo), &options) {
             // Somebody who is neither end keeps the old one: it is taken up again.
             Err(ShmError::NameTaken { .. }) => (memory(fifo, 1)?, Err(-libc::EINVAL)),
             new => {
                 let new = new.map_err(|error| number(&error))?;
-                new.shared().take(Role::Server).map_err(|error| number(&error))?;
+                new.shared().acquire(Role::Server).map_err(|error| number(&error))?;
                 (new, Ok(0))
             }
         };
-        channel.note().store(note, Relaxed);
+        channel.user_word().store(note, Relaxed);
         place(slot, fifo, channel)?;
         halves.set_on_access(on_access)?;
         let mut watcher = slot.watcher.lock().unwrap_or_else(PoisonError::into_inner);
@@ -179,9 +200,16 @@ pub extern "C" fn rtf_resize(fifo: c_uint, size: c_int) -> c_int {
     value(resize())
 }
 
-/// Puts all `count` bytes or none. Bounded: O(count). System calls: two at the first put and one at each thread's first; none
-/// later while this process's other threads leave this end alone. No allocation. `count`, or -ENODEV, no such number; -EINVAL, not created,
-/// or no buffer; -ENOSPC, they do not fit; -EBUSY, another process is the writer (one system call each time).
+/// Puts all `count` bytes in, or none. Bounded: O(count). No allocation.
+///
+/// System calls: two on the process's first put, one on each further thread's first put, then none
+/// unless another thread of this process uses this end at the same time.
+///
+/// Returns `count`, or an error:
+/// - -ENODEV: no such number
+/// - -EINVAL: not created, or no buffer
+/// - -ENOSPC: the bytes do not fit
+/// - -EBUSY: another process is the writer (one system call each time)
 ///
 /// # Safety
 /// `buffer` points to `count` readable bytes.
@@ -226,10 +254,15 @@ fn put_by(writer: &mut FifoWriter, bytes: &[u8]) -> c_int {
     }
 }
 
-/// Gets up to `count` bytes, as many as there are, over the bounds of puts; 0, there are none. Bounded: O(count). System
-/// calls and allocation as `rtf_put`. The bytes, or -ENODEV, no such number; -EINVAL, not created, or no buffer;
-/// -EBUSY, another process is the reader; -EIO, the other side has overwritten the FIFO's control words, and what was in it
-/// is lost (not in RTLinux; the next call goes on).
+/// Gets up to `count` bytes, as many as there are, also from several puts. Bounded: O(count).
+/// System calls and allocation are those of `rtf_put`.
+///
+/// Returns the number of bytes, 0 if the FIFO is empty, or an error:
+/// - -ENODEV: no such number
+/// - -EINVAL: not created, or no buffer
+/// - -EBUSY: another process is the reader
+/// - -EIO: the other side overwrote the control words, and the contents are lost; the next call
+///   continues (not in RTLinux)
 ///
 /// # Safety
 /// `buffer` points to `count` writable bytes.
@@ -252,7 +285,8 @@ pub unsafe extern "C" fn rtf_get(fifo: c_uint, buffer: *mut c_void, count: c_int
     get().map_or_else(|error| error, |(handler, got)| told(handler, fifo, got))
 }
 
-/// Fills `into` from as many frames as that takes. An error comes by itself: what was got before it is given first.
+/// Fills `into` from as many frames as that takes. An error comes by itself: what was got before it
+/// is given first.
 fn gather(
     into: &mut [u8],
     mut get: impl FnMut(&mut [u8]) -> Result<usize, RingError>,
@@ -286,30 +320,36 @@ fn told(handler: RtfHandler, fifo: c_uint, value: c_int) -> c_int {
     value
 }
 
-/// Throws away what is in the FIFO. Only its reader can: where there is none, this process is it for the time of the
-/// call. Bounded: O(size). At most three system calls. 0, or -ENODEV; -EINVAL, not created; -EBUSY, another process is the reader
-/// (RTLinux empties it then too).
+/// Discards the contents. Only the reader can do that: without one, this process is the reader
+/// during the call. Bounded: O(size). At most three system calls.
+///
+/// Returns 0; -ENODEV: no such number; -EINVAL: not created; -EBUSY: another process is the reader
+/// (RTLinux discards the contents then, too).
 #[unsafe(no_mangle)]
 pub extern "C" fn rtf_flush(fifo: c_uint) -> c_int {
     value(slot(fifo).and_then(Slot::halves).and_then(Halves::flush).map(|()| 0))
 }
 
-/// 1, there is nothing in the FIFO; 0, there is; or -ENODEV; -EINVAL, not created. Bounded, no system call, no allocation.
+/// Returns 1 if the FIFO is empty, 0 if not; -ENODEV: no such number; -EINVAL: not created.
+/// Bounded, no system call, no allocation.
 #[unsafe(no_mangle)]
 pub extern "C" fn rtf_isempty(fifo: c_uint) -> c_int {
     value(slot(fifo).and_then(Slot::halves).and_then(Halves::is_empty).map(c_int::from))
 }
 
-/// 1, another process has the FIFO open (one or the other end); 0, none, or there is no such FIFO. At most two system calls
-/// that do not block; no allocation.
+/// Returns 1 if another process has one of the FIFO's ends open; 0 if not, or if there is no such
+/// FIFO. At most two system calls, which do not block; no allocation.
 #[unsafe(no_mangle)]
 pub extern "C" fn rtf_isused(fifo: c_uint) -> c_int {
     slot(fifo).and_then(Slot::halves).and_then(Halves::is_open_elsewhere).map_or(0, c_int::from)
 }
 
-/// `handler` is called when the time-sharing side has written to or read from the FIFO, in a thread of its own with the
-/// ordinary policy (in RTLinux: in the system's own context); several accesses may be one call. A second
-/// handler replaces the first. Makes a thread: set-up only. 0, or -EINVAL, no such FIFO or no handler; -EAGAIN, no thread.
+/// Calls `handler` when the time-sharing side has written to or read from the FIFO. It runs in a
+/// thread of its own with the ordinary policy (in RTLinux: in the context of the system call).
+/// Several accesses may cause one call. A second handler replaces the first. For set-up only:
+/// creates a thread.
+///
+/// Returns 0; -EINVAL: no such FIFO, or no handler; -EAGAIN: the thread could not be created.
 #[unsafe(no_mangle)]
 pub extern "C" fn rtf_create_handler(fifo: c_uint, handler: RtfHandler) -> c_int {
     let create = || {
@@ -326,8 +366,11 @@ pub extern "C" fn rtf_create_handler(fifo: c_uint, handler: RtfHandler) -> c_int
     value(create())
 }
 
-/// `handler` is called in the thread that has put or got, after each put that succeeded and each get, also one of nothing;
-/// it may put and get itself, but on this FIFO that calls it again. Bounded, no system call. 0, or -EINVAL, no such FIFO or no handler.
+/// Calls `handler` after each successful put and after each get, also one of 0 bytes, in the thread
+/// that put or got. It may itself put and get; on this FIFO that calls it again. Bounded, no system
+/// call.
+///
+/// Returns 0, or -EINVAL: no such FIFO, or no handler.
 #[unsafe(no_mangle)]
 pub extern "C" fn rtf_create_rt_handler(fifo: c_uint, handler: RtfHandler) -> c_int {
     if handler.is_none() {
@@ -337,15 +380,17 @@ pub extern "C" fn rtf_create_rt_handler(fifo: c_uint, handler: RtfHandler) -> c_
     set.map_or(-libc::EINVAL, |()| 0)
 }
 
-/// One file for both directions: who opens `fifo_get` on the time-sharing side with O_RDWR (`rtf_open_np`) writes to
-/// `fifo_get`, for `rtf_get` here, and reads from `fifo_put`, what `rtf_put` puts here. Bounded, no system call. 0, or
-/// -ENODEV, no such numbers; -EINVAL, not created.
+/// Makes one file for both directions. A time-sharing program that opens `fifo_get` with O_RDWR
+/// (`rtf_open_np`) writes to `fifo_get`, for `rtf_get` here, and reads from `fifo_put`, from
+/// `rtf_put` here. Bounded, no system call.
+///
+/// Returns 0; -ENODEV: no such numbers; -EINVAL: not created.
 #[unsafe(no_mangle)]
 pub extern "C" fn rtf_make_user_pair(fifo_get: c_uint, fifo_put: c_uint) -> c_int {
     let pair = || {
         let (get, put) = (slot(fifo_get)?, slot(fifo_put)?);
-        put.halves()?.note()?;
-        get.halves()?.set_note(fifo_put + 1)?;
+        put.halves()?.user_word()?;
+        get.halves()?.set_user_word(fifo_put + 1)?;
         Ok(0)
     };
     value(pair())

@@ -1,5 +1,5 @@
-//! `libasmp_rt`: the names of RTLinux for C programs on a stock kernel. One file a group of names; `include/asmp_rt.h`
-//! is generated from them.
+//! `libasmp_rt`: the functions of RTLinux for C programs on a stock kernel. Each group of functions
+//! has a file. `include/asmp_rt.h` is generated from their documentation.
 
 mod call;
 mod fifo;

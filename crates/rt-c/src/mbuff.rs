@@ -1,13 +1,14 @@
-//! RTLinux's mbuffs: named shared memory, and records in it that are never seen torn (those are not RTLinux's).
+//! RTLinux's mbuffs: shared memory with a name; and records in it that are never seen in part,
+//! which RTLinux does not have.
 //!
-//! All of them are of the user's directory ([`asmp_rt::shm::default_dir`]). Every alloc and attach maps the memory once
-//! more; it goes with its last mapping, however the processes end that have one.
+//! Names are in the user's directory ([`asmp_channel::default_dir`]). Every alloc and attach
+//! creates another mapping. The memory is freed with its last mapping, in whatever way its
+//! processes end.
 
 mod record;
 
 use crate::why::{self, keep, pointer, set_errno};
-use asmp_rt::mbuff::{Mbuff, MbuffError};
-use asmp_rt::shm::{Pages, default_dir};
+use asmp_channel::{Mbuff, MbuffError, Pages, default_dir};
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Mutex, PoisonError};
@@ -23,7 +24,7 @@ fn number(error: &MbuffError) -> c_int {
     let number = match error {
         MbuffError::SizeMismatch { .. } => -libc::EIO,
         MbuffError::ViewMismatch { .. } => -libc::EBUSY,
-        MbuffError::Outside { .. } => -libc::EINVAL,
+        MbuffError::OutOfBounds { .. } => -libc::EINVAL,
         MbuffError::Shm(error) => why::number(error),
     };
     keep(number, error)
@@ -63,7 +64,8 @@ fn find_or_make(name: &str, bytes: u64) -> Result<Mbuff, MbuffError> {
 
 /// Errors: those of `mbuff_alloc`.
 fn map(name: &str, size: c_int) -> Result<*mut c_void, c_int> {
-    let bytes = u64::try_from(size).map_err(|_| keep(-libc::EINVAL, &format!("{size} bytes: below 0")))?;
+    let bytes = u64::try_from(size)
+        .map_err(|_| keep(-libc::EINVAL, &format!("invalid size {size}: use 0 or more")))?;
     let mbuff = find_or_make(name, bytes).map_err(|error| number(&error))?;
     let first = mbuff.pointer();
     MAPPED.lock().unwrap_or_else(PoisonError::into_inner).insert(first.addr().get(), mbuff);
@@ -87,17 +89,24 @@ fn unmap(name: &str, first: *mut c_void) -> Result<(), c_int> {
     }
 }
 
-/// Maps `size` bytes of shared memory by the name `name` (null: "default"): what is there already, if it has at least that
-/// size, else new memory, all zeros. A `size` of 0 maps only what is there. Every call maps it anew, and needs its own
-/// mbuff_free. The memory stays as long as one process has it mapped (RTLinux's stayed until it was freed). It begins at
-/// a multiple of 64. Other processes may change it at any time: asmp_record_alloc has records that are never seen in part.
+/// Maps `size` bytes of shared memory with the name `name` (null: "default"): existing memory of at
+/// least that size, or else new memory filled with zeros. A `size` of 0 maps existing memory only.
+/// Every call creates a new mapping, which needs its own mbuff_free. The memory exists as long as a
+/// process maps it (in RTLinux: until it is freed). It begins at a multiple of 64. Other processes
+/// may change it at any time: asmp_record_alloc has records that are never seen in part.
 ///
-/// Set-up only: allocates, takes a lock, reads a directory; touches every page. Reading and writing later costs no system call.
+/// For set-up only: allocates, takes a lock, reads a directory. Touches every page. Later accesses
+/// make no system call.
 ///
-/// The first byte, or null, with errno and asmp_why(): EINVAL, a size below 0, or a name that is not 1 to 64 letters, digits, '-' or
-/// '_'; EIO, what is there is smaller; ENODEV, a size of 0 and nothing there; EBUSY, the name stands for records, a FIFO or calls, or was
-/// made by another version of this library; ENOMEM, no room; EACCES, the directory is not this user's; EMFILE; ETIMEDOUT,
-/// another process kept its lock for 10 s.
+/// Returns the first byte. On error returns null, and sets errno and asmp_why():
+/// - EINVAL: `size` is below 0, or the name is not 1 to 64 letters, digits, '-' or '_'
+/// - EIO: the existing memory is smaller
+/// - ENODEV: `size` is 0 and there is no such memory
+/// - EBUSY: the name belongs to a record, a FIFO or calls, or to another version of this library
+/// - ENOMEM: no memory
+/// - EACCES: the directory does not belong to this user
+/// - EMFILE: too many open files
+/// - ETIMEDOUT: another process held the lock of the directory for 10 s
 ///
 /// # Safety
 /// `name` is null or a C string.
@@ -107,8 +116,8 @@ pub unsafe extern "C" fn mbuff_alloc(name: *const c_char, size: c_int) -> *mut c
     pointer(unsafe { name_or_default(name) }.and_then(|name| map(name, size)))
 }
 
-/// The same as mbuff_alloc. In RTLinux what came by attach was not counted as allocated; here memory goes with its last mapping,
-/// whichever call made that.
+/// The same as mbuff_alloc. In RTLinux, attached memory did not count as allocated. Here memory is
+/// freed with its last mapping, by whichever call.
 ///
 /// # Safety
 /// As mbuff_alloc.
@@ -118,11 +127,11 @@ pub unsafe extern "C" fn mbuff_attach(name: *const c_char, size: c_int) -> *mut 
     unsafe { mbuff_alloc(name, size) }
 }
 
-/// Unmaps what mbuff_alloc gave; null is ignored. Set-up only: system calls. Where no such mapping begins at `mbuf`, nothing happens but
-/// errno = EINVAL and asmp_why().
+/// Unmaps memory from mbuff_alloc. Ignores null. For set-up only: makes system calls. If no such
+/// mapping begins at `mbuf`, it only sets errno to EINVAL, and asmp_why().
 ///
 /// # Safety
-/// `name` is null or a C string; nobody uses that mapping any more.
+/// `name` is null or a C string; the mapping is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mbuff_free(name: *const c_char, mbuf: *mut c_void) {
     if mbuf.is_null() {
@@ -134,7 +143,7 @@ pub unsafe extern "C" fn mbuff_free(name: *const c_char, mbuf: *mut c_void) {
     }
 }
 
-/// The same as mbuff_free, for what mbuff_attach gave.
+/// The same as mbuff_free, for memory from mbuff_attach.
 ///
 /// # Safety
 /// As mbuff_free.

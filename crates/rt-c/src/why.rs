@@ -1,6 +1,6 @@
-//! What went wrong, beside an error number: each call that cannot be had leaves one line here, for the thread that made it.
+//! Error texts beside error numbers: a call that fails stores one line for its thread.
 
-use asmp_rt::shm::ShmError;
+use asmp_channel::ShmError;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_longlong};
 use std::fmt::Display;
@@ -10,8 +10,10 @@ thread_local! {
     static WHY: RefCell<CString> = RefCell::default();
 }
 
-/// One line, with what to do, about the last mbuff_alloc, mbuff_attach, mbuff_free, mbuff_detach, asmp_record_alloc, asmp_record_attach,
-/// asmp_fifo_create, asmp_fifo_attach, asmp_call_serve or asmp_call_attach of this thread that failed; empty if none has. Valid until the next one fails. No system call.
+/// Returns one line that explains the last failure in this thread of mbuff_alloc, mbuff_attach,
+/// mbuff_free, mbuff_detach, asmp_record_alloc, asmp_record_attach, asmp_fifo_create,
+/// asmp_fifo_attach, asmp_call_serve or asmp_call_attach, and says what to do. Empty if none has
+/// failed. Valid until the next failure. No system call.
 #[unsafe(no_mangle)]
 pub extern "C" fn asmp_why() -> *const c_char {
     // While a thread ends there is nothing any more.
@@ -31,7 +33,7 @@ pub fn number(error: &ShmError) -> c_int {
     -match error {
         ShmError::NoRoom { .. } | ShmError::BadSize { .. } => libc::ENOMEM,
         ShmError::NameTaken { .. } | ShmError::RoleTaken { .. } | ShmError::Mismatch { .. } => libc::EBUSY,
-        ShmError::Missing { .. } => libc::ENODEV,
+        ShmError::NotFound { .. } => libc::ENODEV,
         ShmError::ForeignDir { .. } => libc::EACCES,
         ShmError::DirLocked { .. } => libc::ETIMEDOUT,
         ShmError::Io { cause, .. } => cause.raw_os_error().unwrap_or(libc::EIO),
@@ -65,7 +67,7 @@ pub fn set_errno(number: c_int) {
 /// `name` is null or points to a C string that outlives the result.
 pub unsafe fn name<'a>(name: *const c_char) -> Result<&'a str, c_int> {
     if name.is_null() {
-        return Err(keep(-libc::EINVAL, &"no name was given"));
+        return Err(keep(-libc::EINVAL, &"the name is null: give one"));
     }
     // SAFETY: not null, and the caller vouches for the rest.
     let bytes = unsafe { CStr::from_ptr(name) };

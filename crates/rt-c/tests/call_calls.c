@@ -94,21 +94,21 @@ static void what_cannot_be_is_refused_with_the_reason(void)
 	struct asmp_client *first, *second;
 
 	REFUSED(asmp_call_attach("a", -1), ENODEV, "no channel a");
-	REFUSED(asmp_call_serve(NULL, 2, 0), EINVAL, "no name");
-	REFUSED(asmp_call_serve("a b", 2, 0), EINVAL, "cannot name a channel");
-	REFUSED(asmp_call_serve("a", 0, 0), EINVAL, "0 clients: a call channel has 1 to 30");
-	REFUSED(asmp_call_serve("a", 31, 0), EINVAL, "31 clients");
-	REFUSED(asmp_call_serve("a", 2, 4), EINVAL, "flags 0x4");
+	REFUSED(asmp_call_serve(NULL, 2, 0), EINVAL, "the name is null");
+	REFUSED(asmp_call_serve("a b", 2, 0), EINVAL, "invalid channel name");
+	REFUSED(asmp_call_serve("a", 0, 0), EINVAL, "invalid number of clients 0: use 1 to 30");
+	REFUSED(asmp_call_serve("a", 31, 0), EINVAL, "number of clients 31");
+	REFUSED(asmp_call_serve("a", 2, 4), EINVAL, "invalid flags 0x4");
 	server = asmp_call_serve("a", 2, 0);
 	CHECK(server != NULL);
-	REFUSED(asmp_call_serve("a", 2, 0), EBUSY, "has its server already");
+	REFUSED(asmp_call_serve("a", 2, 0), EBUSY, "already has a server");
 	REFUSED(asmp_call_serve("a", 3, 0), EBUSY, "clients: 2");
 	REFUSED(asmp_call_serve("a", 2, ASMP_CALL_DIRECT), EBUSY, "Direct");
 	REFUSED(asmp_call_serve("a", 2, ASMP_CALL_INHERIT), EBUSY, "inherit: true");
-	REFUSED(asmp_call_attach("a", 2), EINVAL, "slot 2 was asked for");
+	REFUSED(asmp_call_attach("a", 2), EINVAL, "has no slot 2");
 	first = asmp_call_attach("a", 1);
 	CHECK(first != NULL && asmp_call_slot(first) == 1);
-	REFUSED(asmp_call_attach("a", 1), EBUSY, "has its client already");
+	REFUSED(asmp_call_attach("a", 1), EBUSY, "already has a client");
 	second = asmp_call_attach("a", -1);
 	CHECK(second != NULL && asmp_call_slot(second) == 0);
 	REFUSED(asmp_call_attach("a", -1), EAGAIN, "all 2 slots");
@@ -121,8 +121,8 @@ static void what_cannot_be_is_refused_with_the_reason(void)
 	void *other = mbuff_alloc("a", 1);
 
 	CHECK(other != NULL);
-	REFUSED(asmp_call_serve("a", 2, 0), EBUSY, "it is of kind 2, Call was asked for");
-	REFUSED(asmp_call_attach("a", 0), EBUSY, "it is of kind 2, Call was asked for");
+	REFUSED(asmp_call_serve("a", 2, 0), EBUSY, "it is of kind 2, expected 3 (Call)");
+	REFUSED(asmp_call_attach("a", 0), EBUSY, "it is of kind 2, expected 3 (Call)");
 	mbuff_free("a", other);
 }
 

@@ -62,21 +62,21 @@ static void what_cannot_be_is_refused_with_the_reason(void)
 	struct asmp_record *record = asmp_record_alloc("r", 8);
 
 	CHECK(a != NULL && record != NULL);
-	REFUSED(mbuff_alloc("a", 101), EIO, "mbuff a has 100 bytes, 101 were asked for");
-	REFUSED(mbuff_attach("a", -1), EINVAL, "-1 bytes");
-	REFUSED(mbuff_alloc("a b", 1), EINVAL, "cannot name a channel");
-	REFUSED(mbuff_alloc("", 1), EINVAL, "cannot name a channel");
+	REFUSED(mbuff_alloc("a", 101), EIO, "mbuff a has 100 bytes, not 101");
+	REFUSED(mbuff_attach("a", -1), EINVAL, "invalid size -1");
+	REFUSED(mbuff_alloc("a b", 1), EINVAL, "invalid channel name");
+	REFUSED(mbuff_alloc("", 1), EINVAL, "invalid channel name");
 	REFUSED(mbuff_alloc("\xff", 1), EINVAL, "letters");
-	REFUSED(mbuff_alloc("b", 0x7fffffff), ENOMEM, "a channel holds 1 to");
+	REFUSED(mbuff_alloc("b", 0x7fffffff), ENOMEM, "the limits of a channel: use 1 to");
 	REFUSED(mbuff_alloc("r", 8), EBUSY, "a record of 8 bytes");
 	REFUSED(asmp_record_alloc("a", 8), EBUSY, "raw bytes");
-	REFUSED(asmp_record_alloc("r", 9), EBUSY, "a record of 9 bytes was asked for");
-	REFUSED(asmp_record_attach("r", 7), EBUSY, "a record of 7 bytes was asked for");
+	REFUSED(asmp_record_alloc("r", 9), EBUSY, "expected a record of 9 bytes");
+	REFUSED(asmp_record_attach("r", 7), EBUSY, "expected a record of 7 bytes");
 	REFUSED(asmp_record_attach("none", 8), ENODEV, "no channel none");
 	REFUSED(asmp_record_alloc("none", 0), ENOMEM, "0 bytes");
-	REFUSED(asmp_record_alloc(NULL, 8), EINVAL, "no name");
+	REFUSED(asmp_record_alloc(NULL, 8), EINVAL, "the name is null");
 	CHECK(rtf_create(1, 10) == 0);
-	REFUSED(mbuff_attach("rtf1", 10), EBUSY, "it is of kind 1, Mbuff was asked for");
+	REFUSED(mbuff_attach("rtf1", 10), EBUSY, "it is of kind 1, expected 2 (Mbuff)");
 	CHECK(rtf_destroy(1) == 0);
 	/* A free that frees nothing. */
 	errno = 0;
@@ -103,7 +103,7 @@ static void a_full_memory_or_table_of_files_is_refused(void)
 
 		CHECK(setrlimit(RLIMIT_FSIZE, &little) == 0);
 		errno = 0;
-		REFUSED(mbuff_alloc("full", 1 << 20), ENOMEM, "no room for 1048576 bytes of shared memory: RLIMIT_FSIZE is 4096 bytes");
+		REFUSED(mbuff_alloc("full", 1 << 20), ENOMEM, "cannot allocate 1048576 bytes of shared memory: RLIMIT_FSIZE is 4096 bytes");
 		CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
 		REFUSED(mbuff_alloc("many", 1), EMFILE, "Too many open files");
 		_exit(0);

@@ -118,26 +118,26 @@ static void what_cannot_be_is_refused_with_the_reason(void)
 	void *memory;
 
 	CHECK(fifo != NULL);
-	REFUSED(asmp_fifo_create("a", 4, 24, 0), EBUSY, "channel a exists");
-	REFUSED(asmp_fifo_create("b", 4, 24, 4), EINVAL, "flags of 0x4");
-	REFUSED(asmp_fifo_create("b", 4, 24, -1), EINVAL, "flags of 0xffffffff");
-	REFUSED(asmp_fifo_attach("a", 24, ASMP_FIFO_DROP_OLDEST), EINVAL, "flags of 0x1");
+	REFUSED(asmp_fifo_create("a", 4, 24, 0), EBUSY, "channel a already exists");
+	REFUSED(asmp_fifo_create("b", 4, 24, 4), EINVAL, "invalid flags 0x4");
+	REFUSED(asmp_fifo_create("b", 4, 24, -1), EINVAL, "invalid flags 0xffffffff");
+	REFUSED(asmp_fifo_attach("a", 24, ASMP_FIFO_DROP_OLDEST), EINVAL, "invalid flags 0x1");
 	REFUSED(asmp_fifo_create("b", 0, 24, 0), ENOMEM, "0 bytes");
 	REFUSED(asmp_fifo_create("b", 0, 0, 0), ENOMEM, "0 bytes");
-	REFUSED(asmp_fifo_create("b", 15, 0, 0), ENOMEM, "15 bytes: a channel holds 16 to 536870904");
-	REFUSED(asmp_fifo_create("b", 1 << 29, 0, 0), ENOMEM, "536870912 bytes: a channel holds 16 to 536870904");
+	REFUSED(asmp_fifo_create("b", 15, 0, 0), ENOMEM, "15 bytes is outside the limits of a channel: use 16 to 536870904");
+	REFUSED(asmp_fifo_create("b", 1 << 29, 0, 0), ENOMEM, "536870912 bytes is outside the limits of a channel: use 16 to 536870904");
 	REFUSED(asmp_fifo_create("b", (size_t)-1, (size_t)-1, 0), ENOMEM, "bytes");
 	REFUSED(asmp_fifo_create("b", (size_t)-1, 1, 0), ENOMEM, "bytes");
-	REFUSED(asmp_fifo_create("b c", 4, 24, 0), EINVAL, "cannot name a channel");
-	REFUSED(asmp_fifo_create(NULL, 4, 24, 0), EINVAL, "no name");
+	REFUSED(asmp_fifo_create("b c", 4, 24, 0), EINVAL, "invalid channel name");
+	REFUSED(asmp_fifo_create(NULL, 4, 24, 0), EINVAL, "the name is null");
 	REFUSED(asmp_fifo_attach("none", 24, 0), ENODEV, "no channel none");
-	REFUSED(asmp_fifo_attach("a", 16, 0), EBUSY, "it carries records of 24 bytes, records of 16 bytes were asked for");
+	REFUSED(asmp_fifo_attach("a", 16, 0), EBUSY, "it carries records of 24 bytes, expected records of 16 bytes");
 	bytes = asmp_fifo_create("bytes", 64, 0, 0);
 	CHECK(bytes != NULL);
 	REFUSED(asmp_fifo_attach("bytes", 24, 0), EBUSY, "it carries bytes");
 	memory = mbuff_alloc("memory", 100);
 	CHECK(memory != NULL);
-	REFUSED(asmp_fifo_attach("memory", 0, 0), EBUSY, "Fifo was asked for");
+	REFUSED(asmp_fifo_attach("memory", 0, 0), EBUSY, "expected 1 (Fifo)");
 	mbuff_free("memory", memory);
 
 	/* One writer, one reader, and no end that is both. */
@@ -279,7 +279,7 @@ static void a_full_memory_or_table_of_files_is_refused(void)
 		struct rlimit few = { 4, 4 }, little = { 4096, 4096 };
 
 		CHECK(setrlimit(RLIMIT_FSIZE, &little) == 0);
-		REFUSED(asmp_fifo_create("full", 1 << 20, 0, 0), ENOMEM, "no room for");
+		REFUSED(asmp_fifo_create("full", 1 << 20, 0, 0), ENOMEM, "cannot allocate");
 		CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
 		REFUSED(asmp_fifo_create("many", 64, 0, 0), EMFILE, "Too many open files");
 		_exit(0);

@@ -1,5 +1,5 @@
-//! Bytes from and into objects that have the buffer protocol. Python may let somebody else change such memory while we
-//! copy (a bytearray, an mbuff): it is reached by pointers and copied, never a Rust slice.
+//! Copies bytes from and to Python objects with the buffer protocol. Other threads or processes may
+//! change such memory during a copy (a bytearray, an mbuff), so it is never a Rust slice.
 
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::borrow::Cow;
 
-/// A contiguous buffer of whatever elements.
+/// A contiguous buffer of any element type.
 fn contiguous(object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
     let buffer = PyUntypedBuffer::get(object)?;
     match buffer.is_c_contiguous() {
@@ -16,7 +16,7 @@ fn contiguous(object: &Bound<'_, PyAny>) -> PyResult<PyUntypedBuffer> {
     }
 }
 
-/// What is in `object`: borrowed from bytes, copied from anything else.
+/// The bytes of `object`: borrowed from `bytes`, copied from other types.
 pub fn from_object<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
     if let Ok(bytes) = object.cast::<PyBytes>() {
         return Ok(Cow::Borrowed(bytes.as_bytes()));
@@ -25,15 +25,16 @@ pub fn from_object<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> 
     let count = buffer.len_bytes();
     let mut bytes = Vec::with_capacity(count);
     if count > 0 {
-        // SAFETY: a contiguous buffer has `count` bytes, and keeps them as long as `buffer`; there is room for them.
+        // SAFETY: a contiguous buffer has `count` bytes, which live as long as `buffer`; there is
+        // room.
         unsafe { std::ptr::copy_nonoverlapping(buffer.buf_ptr().cast::<u8>(), bytes.as_mut_ptr(), count) };
     }
-    // SAFETY: so many were just written.
+    // SAFETY: the copy above initialised `count` bytes.
     unsafe { bytes.set_len(count) };
     Ok(Cow::Owned(bytes))
 }
 
-/// A buffer to be filled.
+/// A writable buffer.
 pub struct Target(PyUntypedBuffer);
 
 impl Target {
@@ -50,11 +51,12 @@ impl Target {
         self.0.len_bytes()
     }
 
-    /// Copies into its beginning. Panics if there are more than it takes.
+    /// Copies `bytes` to its beginning. Panics if they do not fit.
     pub fn fill(&self, bytes: &[u8]) {
         assert!(bytes.len() <= self.len());
         if !bytes.is_empty() {
-            // SAFETY: a contiguous writable buffer of at least so many bytes, kept by `self`; `bytes` are our own.
+            // SAFETY: `self` keeps a contiguous writable buffer of at least this length; `bytes`
+            // are ours.
             unsafe {
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.buf_ptr().cast::<u8>(), bytes.len())
             };

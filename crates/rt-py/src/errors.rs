@@ -1,9 +1,6 @@
-//! Errors of `asmp_rt` as exceptions, which are defined in Python (python/asmp_rt/_errors.py).
+//! The errors of channels as Python exceptions, defined in python/asmp_rt/_errors.py.
 
-use asmp_rt::mbuff::MbuffError;
-use asmp_rt::ring::RingError;
-use asmp_rt::seqlock;
-use asmp_rt::shm::ShmError;
+use asmp_channel::{MbuffError, RingError, ShmError};
 use pyo3::PyErr;
 
 mod raised {
@@ -32,7 +29,7 @@ pub fn shm(error: ShmError) -> PyErr {
     match error {
         ShmError::BadName { .. } => BadName::new_err(line),
         ShmError::NameTaken { .. } => NameTaken::new_err(line),
-        ShmError::Missing { .. } => NoSuchChannel::new_err(line),
+        ShmError::NotFound { .. } => NoSuchChannel::new_err(line),
         ShmError::BadSize { .. } => BadSize::new_err(line),
         ShmError::NoRoom { .. } => NoRoom::new_err(line),
         ShmError::Mismatch { .. } => Mismatch::new_err(line),
@@ -48,11 +45,11 @@ pub fn mbuff(error: MbuffError) -> PyErr {
         MbuffError::SizeMismatch { .. } | MbuffError::ViewMismatch { .. } => {
             Mismatch::new_err(error.to_string())
         }
-        MbuffError::Outside { .. } => BadRecord::new_err(error.to_string()),
+        MbuffError::OutOfBounds { .. } => BadRecord::new_err(error.to_string()),
     }
 }
 
-/// Of a frame that was not taken or given; `Full` and `BadLength` are answered where they come up.
+/// The exception for a failed put or get. Callers handle `Full` and `BadLength` themselves.
 pub fn ring(error: RingError) -> PyErr {
     match error {
         RingError::Corrupt => Corrupt::new_err(error.to_string()),
@@ -61,7 +58,7 @@ pub fn ring(error: RingError) -> PyErr {
     }
 }
 
-pub fn overtaken(error: seqlock::Overtaken) -> PyErr {
+pub fn overtaken(error: asmp_channel::Overtaken) -> PyErr {
     Overtaken::new_err(error.to_string())
 }
 

@@ -4,9 +4,7 @@ use crate::bytes::{Target, from_object};
 use crate::errors::{self, BadRecord, BadSize};
 use crate::slot::{Slot, shown};
 use crate::wait::{Peer, deadline};
-use asmp_rt::fifo::{self as rt, LEAST_BYTES, MOST_BYTES, Options, Wake};
-use asmp_rt::ring::{Overflow, RingError};
-use asmp_rt::shm::Role;
+use asmp_channel::{MAX_FIFO_BYTES, MIN_FIFO_BYTES, Options, Overflow, RingError, Role, Wake};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
@@ -15,33 +13,36 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A FIFO of records of bytes between two processes, one writer and one reader: `Fifo.create` or `Fifo.attach`, then
-/// `reader()` or `writer()`. It is neither end itself; while it is open the name stays. Leaving `with` closes it.
+/// A FIFO of records of bytes, from one writer to one reader, between two processes. Use
+/// `Fifo.create` or `Fifo.attach`, then `reader()` or `writer()`. The object itself is neither end.
+/// The name exists while it is open. Leaving `with` closes it.
 #[pyclass(frozen, module = "asmp_rt")]
 pub struct Fifo {
     dir: PathBuf,
-    slot: Slot<Arc<rt::Fifo>>,
+    slot: Slot<Arc<asmp_channel::Fifo>>,
 }
 
 impl Fifo {
-    fn of(dir: PathBuf, fifo: rt::Fifo) -> Self {
+    fn of(dir: PathBuf, fifo: asmp_channel::Fifo) -> Self {
         let name = fifo.shared().name().to_owned();
         Self { dir, slot: Slot::new("fifo", &name, Arc::new(fifo)) }
     }
 
-    /// The FIFO, and another mapping of it that can become an end.
-    fn again(&self, py: Python<'_>) -> PyResult<(Arc<rt::Fifo>, rt::Fifo)> {
+    /// The FIFO, and a second mapping for an end.
+    fn again(&self, py: Python<'_>) -> PyResult<(Arc<asmp_channel::Fifo>, asmp_channel::Fifo)> {
         let fifo = self.slot.with(py, |fifo| Arc::clone(fifo))?;
-        let end = py.detach(|| rt::Fifo::attach(&self.dir, fifo.shared().name())).map_err(errors::shm)?;
+        let end =
+            py.detach(|| asmp_channel::Fifo::attach(&self.dir, fifo.shared().name())).map_err(errors::shm)?;
         Ok((fifo, end))
     }
 }
 
 #[pymethods]
 impl Fifo {
-    /// Make a FIFO of that name, to hold `capacity_bytes` bytes of records (16 to 2**29 - 8; each record takes 8 bytes more
-    /// and is padded to 8). When it is full, "refuse" keeps what is in it, "drop-oldest" makes room. `dir`: the
-    /// directory of names, default $ASMP_CHANNELS or /dev/shm/asmp-UID.
+    /// Create a FIFO with room for `capacity_bytes` bytes of records (16 to 2**29 - 8; each record
+    /// takes 8 bytes more and is padded to 8). When it is full, "refuse" refuses a new record, and
+    /// "drop-oldest" drops the oldest ones. `dir`: the directory of names, default $ASMP_CHANNELS
+    /// or /dev/shm/asmp-UID.
     ///
     /// Raises BadName, NameTaken, BadSize, NoRoom, ForeignDirectory, ChannelIO.
     #[staticmethod]
@@ -57,66 +58,67 @@ impl Fifo {
             "refuse" => Overflow::Refuse,
             "drop-oldest" => Overflow::DropOldest,
             other => {
-                let line = format!("overflow={other:?}: use \"refuse\" or \"drop-oldest\"");
+                let line = format!("invalid overflow {other:?}: use \"refuse\" or \"drop-oldest\"");
                 return Err(PyValueError::new_err(line));
             }
         };
-        if !(LEAST_BYTES.into()..=MOST_BYTES.into()).contains(&capacity_bytes) {
-            let line = format!("{capacity_bytes} bytes: a fifo holds {LEAST_BYTES} to {MOST_BYTES}");
+        if !(MIN_FIFO_BYTES.into()..=MAX_FIFO_BYTES.into()).contains(&capacity_bytes) {
+            let line =
+                format!("invalid capacity {capacity_bytes}: use {MIN_FIFO_BYTES} to {MAX_FIFO_BYTES} bytes");
             return Err(BadSize::new_err(line));
         }
         let dir = crate::directory(dir);
         let options = Options { capacity_bytes: capacity_bytes as u64, overflow };
-        let made = py.detach(|| rt::Fifo::create(&dir, name, &options)).map_err(errors::shm)?;
+        let made = py.detach(|| asmp_channel::Fifo::create(&dir, name, &options)).map_err(errors::shm)?;
         Ok(Self::of(dir, made))
     }
 
-    /// The FIFO of that name, which some process has.
+    /// Attach to a FIFO that a process has open.
     ///
     /// Raises BadName, NoSuchChannel, Mismatch, ForeignDirectory, ChannelIO.
     #[staticmethod]
     #[pyo3(signature = (name, *, dir = None))]
     fn attach(py: Python<'_>, name: &str, dir: Option<PathBuf>) -> PyResult<Self> {
         let dir = crate::directory(dir);
-        let found = py.detach(|| rt::Fifo::attach(&dir, name)).map_err(errors::shm)?;
+        let found = py.detach(|| asmp_channel::Fifo::attach(&dir, name)).map_err(errors::shm)?;
         Ok(Self::of(dir, found))
     }
 
-    /// Become its one reader. Raises RoleTaken, Closed, ChannelIO.
+    /// Become the reader. Raises RoleTaken, Closed, ChannelIO.
     fn reader<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        // The class with asyncio, which Python has made of ours.
+        // The subclass with asyncio, which is defined in Python.
         slf.py().import("asmp_rt")?.getattr("FifoReader")?.call1((slf,))
     }
 
-    /// Become its one writer. Raises RoleTaken, Closed, ChannelIO.
+    /// Become the writer. Raises RoleTaken, Closed, ChannelIO.
     fn writer<'py>(slf: Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("asmp_rt")?.getattr("FifoWriter")?.call1((slf,))
     }
 
-    /// Let it go; ends made of it stay. The name is free when nobody has it.
+    /// Close the FIFO. Its ends stay open. The name is free when no process has the FIFO open.
     fn close(&self, py: Python<'_>) {
         self.slot.close(py);
     }
 
-    /// Was it closed?
+    /// Whether it is closed.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
         self.slot.is_closed(py)
     }
 
-    /// Of the channel.
+    /// The name of the channel.
     #[getter]
     fn name(&self) -> &str {
         &self.slot.name
     }
 
-    /// Bytes that records, their headers of 8 bytes and padding included, may take at once.
+    /// Bytes that all records may take at once, headers of 8 bytes and padding included.
     #[getter]
     fn capacity_bytes(&self, py: Python<'_>) -> PyResult<usize> {
         self.slot.with(py, |fifo| fifo.capacity_bytes())
     }
 
-    /// Is nothing in it?
+    /// Whether it is empty.
     #[getter]
     fn empty(&self, py: Python<'_>) -> PyResult<bool> {
         self.slot.with(py, |fifo| fifo.is_empty())
@@ -137,21 +139,22 @@ impl Fifo {
 }
 
 struct Reading {
-    end: rt::FifoReader,
-    /// Where a record goes before Python has an object for it.
+    end: asmp_channel::FifoReader,
+    /// A record is copied here before it becomes a Python object.
     record: Vec<u8>,
 }
 
-/// The one reader of a FIFO, without asyncio: `asmp_rt.FifoReader` is what `Fifo.reader()` gives.
+/// The reader of a FIFO, without asyncio. `Fifo.reader()` returns an `asmp_rt.FifoReader`.
 #[pyclass(frozen, subclass, module = "asmp_rt._native")]
 pub struct FifoReader {
     slot: Slot<Reading>,
-    watched: Slot<Arc<rt::Fifo>>,
+    watched: Slot<Arc<asmp_channel::Fifo>>,
     writer: Peer,
 }
 
 impl FifoReader {
-    /// Takes what is there and hands it to `give`, as much of it as `most`. `None`: nothing is there.
+    /// Takes the oldest record, at most `most` bytes of it, and passes it to `give`. `None`: there
+    /// is none.
     fn take<R>(&self, py: Python<'_>, most: usize, give: impl FnOnce(&[u8]) -> R) -> PyResult<Option<R>> {
         let taken = self.slot.with(py, |reading| {
             let most = most.min(reading.record.len());
@@ -169,7 +172,7 @@ impl FifoReader {
         self.writer.wait(py, &fifo, end, || self.slot.with_detached(|reading| !reading.end.is_empty()))
     }
 
-    /// `take`, and waits before it where nothing is there.
+    /// As `take`, but waits if there is no record.
     fn take_until<R>(
         &self,
         py: Python<'_>,
@@ -182,7 +185,7 @@ impl FifoReader {
             match self.take(py, most, &give) {
                 Ok(Some(given)) => return Ok(given),
                 Ok(None) => self.wait_until(py, end)?,
-                // The writer drops faster than we look; that is no end of it.
+                // The writer drops records faster than we read: try again.
                 Err(error) if error.is_instance_of::<errors::Overtaken>(py) => py.check_signals()?,
                 Err(error) => return Err(error),
             }
@@ -197,7 +200,7 @@ impl FifoReader {
         let name = fifo.slot.name.as_str();
         let (watched, end) = fifo.again(py)?;
         let end = end.into_reader(Wake::IfAsleep).map_err(errors::shm)?;
-        // Pages that no record touches are never there.
+        // Pages that no record touches are never allocated.
         let record = vec![0; watched.capacity_bytes()];
         Ok(Self {
             slot: Slot::new("the reader of fifo", name, Reading { end, record }),
@@ -206,15 +209,16 @@ impl FifoReader {
         })
     }
 
-    /// The oldest record, or None if there is none. Does not wait.
+    /// Read the oldest record, or None if there is none. Does not wait.
     ///
-    /// Raises Corrupt (once; it goes on after that), Overtaken, Closed.
+    /// Raises Corrupt (once; the next read continues), Overtaken, Closed.
     fn try_read(&self, py: Python<'_>) -> PyResult<Option<Py<PyBytes>>> {
         self.take(py, usize::MAX, |record| PyBytes::new(py, record).unbind())
     }
 
-    /// Copy the oldest record into `buffer` (writable, contiguous), or as much of it as fits: the rest comes next. The
-    /// number of bytes, or None if there is none. Does not wait.
+    /// Copy the oldest record into `buffer` (writable, contiguous), or as much of it as fits; the
+    /// next call returns the rest. Returns the number of bytes, or None if there is no record. Does
+    /// not wait.
     ///
     /// Raises as try_read, and TypeError, BufferError.
     fn try_readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
@@ -222,60 +226,62 @@ impl FifoReader {
         self.take(py, target.len(), |record| filled(&target, record))
     }
 
-    /// The oldest record; wait for it for `timeout` seconds, or for ever. A writer that has not come yet is waited for,
-    /// one that was there and has gone is PeerGone, after its last record.
+    /// Read the oldest record; wait up to `timeout` seconds for it (None: without limit). Waits for
+    /// a writer that has not attached yet. Raises PeerGone after the last record of a writer that
+    /// ended.
     ///
-    /// Raises TimedOut, PeerGone (within 100 ms), Corrupt (once; it goes on after that), Closed (by another thread,
-    /// within 100 ms), ValueError.
+    /// Raises TimedOut, PeerGone (within 100 ms), Corrupt (once; the next read continues), Closed
+    /// (by another thread, within 100 ms), ValueError.
     #[pyo3(signature = (timeout = None))]
     fn read(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyBytes>> {
         self.take_until(py, usize::MAX, timeout, |record| PyBytes::new(py, record).unbind())
     }
 
-    /// As read, into `buffer` as try_readinto. The number of bytes.
+    /// As read, into `buffer` as try_readinto. Returns the number of bytes.
     #[pyo3(signature = (buffer, timeout = None))]
     fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<usize> {
         let target = target(buffer)?;
         self.take_until(py, target.len(), timeout, |record| filled(&target, record))
     }
 
-    /// Wait until there is something to read; take nothing. Raises as read.
+    /// Wait until there is a record, without reading it. Raises as read.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         self.wait_until(py, deadline(timeout)?)
     }
 
-    /// Give the role back; whoever waits gets Closed within 100 ms.
+    /// Release the role. Threads that wait get Closed within 100 ms.
     fn close(&self, py: Python<'_>) {
         self.slot.close(py);
         self.watched.close(py);
     }
 
-    /// Was it closed?
+    /// Whether it is closed.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
         self.slot.is_closed(py)
     }
 
-    /// Of the channel.
+    /// The name of the channel.
     #[getter]
     fn name(&self) -> &str {
         &self.slot.name
     }
 
-    /// Is there a writer, alive?
+    /// Whether there is a living writer.
     #[getter]
     fn has_writer(&self, py: Python<'_>) -> PyResult<bool> {
         self.slot.with(py, |reading| reading.end.has_writer())
     }
 
-    /// How often the shared memory held what no writer writes.
+    /// How often the shared memory held values that no writer writes.
     #[getter]
     fn corrupted(&self, py: Python<'_>) -> PyResult<u64> {
         self.slot.with(py, |reading| reading.end.corrupted())
     }
 
-    /// Records until the writer is gone (and its last one read), or this end is closed by another thread.
+    /// Iterate over records until the writer ends (after its last record) or another thread closes
+    /// this end.
     fn __iter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Py<Self>> {
         slf.get().slot.with(py, |_| ())?;
         Ok(slf)
@@ -311,7 +317,7 @@ impl FifoReader {
 fn target(buffer: &Bound<'_, PyAny>) -> PyResult<Target> {
     let target = Target::new(buffer)?;
     match target.len() {
-        0 => Err(PyValueError::new_err("the buffer is empty: nothing could be read into it")),
+        0 => Err(PyValueError::new_err("the buffer is empty: use at least 1 byte")),
         _ => Ok(target),
     }
 }
@@ -321,11 +327,11 @@ fn filled(target: &Target, record: &[u8]) -> usize {
     record.len()
 }
 
-/// The one writer of a FIFO, without asyncio: `asmp_rt.FifoWriter` is what `Fifo.writer()` gives.
+/// The writer of a FIFO, without asyncio. `Fifo.writer()` returns an `asmp_rt.FifoWriter`.
 #[pyclass(frozen, subclass, module = "asmp_rt._native")]
 pub struct FifoWriter {
-    slot: Slot<rt::FifoWriter>,
-    watched: Slot<Arc<rt::Fifo>>,
+    slot: Slot<asmp_channel::FifoWriter>,
+    watched: Slot<Arc<asmp_channel::Fifo>>,
     reader: Peer,
 }
 
@@ -346,16 +352,16 @@ impl FifoWriter {
         let (name, most) = (&self.slot.name, capacity - 8);
         match (1..=most).contains(&count) {
             true => Ok(()),
-            false => {
-                Err(BadRecord::new_err(format!("a record of {count} bytes: fifo {name} takes 1 to {most}")))
-            }
+            false => Err(BadRecord::new_err(format!(
+                "invalid record of {count} bytes: fifo {name} takes 1 to {most}"
+            ))),
         }
     }
 
     fn wait_until(&self, py: Python<'_>, count: usize, end: Option<Instant>) -> PyResult<()> {
         let fifo = self.watched.with(py, |fifo| Arc::clone(fifo))?;
         // With no time it only looks.
-        let has_room = |end: &mut rt::FifoWriter| end.wait(count, Some(Duration::ZERO)).is_ok();
+        let has_room = |end: &mut asmp_channel::FifoWriter| end.wait(count, Some(Duration::ZERO)).is_ok();
         self.reader.wait(py, &fifo, end, || self.slot.with_detached(has_room))
     }
 }
@@ -374,18 +380,19 @@ impl FifoWriter {
         })
     }
 
-    /// Put a whole record (bytes-like, 1 byte or more) in, or nothing: did it fit? Does not wait. Under "drop-oldest" it
-    /// always fits.
+    /// Put a whole record (bytes-like, 1 byte or more) in, or nothing: did it fit? Does not wait.
+    /// Under "drop-oldest" it always fits.
     ///
     /// Raises BadRecord, TypeError, BufferError, Closed.
     fn try_write(&self, py: Python<'_>, record: &Bound<'_, PyAny>) -> PyResult<bool> {
         self.put(py, &record_of(record)?)
     }
 
-    /// Put a whole record in; wait for room for `timeout` seconds, or for ever. A reader that has not come yet is waited
-    /// for.
+    /// Put a whole record in; wait up to `timeout` seconds for room (None: without limit). Waits
+    /// for a reader that has not attached yet.
     ///
-    /// Raises TimedOut, PeerGone (there is no room, and the reader has gone), Closed, and as try_write.
+    /// Raises TimedOut, PeerGone (there is no room, and the reader has ended), Closed, and as
+    /// try_write.
     #[pyo3(signature = (record, timeout = None))]
     fn write(&self, py: Python<'_>, record: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<()> {
         let end = deadline(timeout)?;
@@ -396,7 +403,8 @@ impl FifoWriter {
         Ok(())
     }
 
-    /// Wait until a record of so many bytes fits; put nothing in. Under "drop-oldest" that may be long before it is needed.
+    /// Wait until a record of `count` bytes fits, without putting one in. With "drop-oldest" a put
+    /// does not need this wait.
     ///
     /// Raises as write.
     #[pyo3(signature = (size, timeout = None))]
@@ -406,37 +414,37 @@ impl FifoWriter {
         self.wait_until(py, size, deadline(timeout)?)
     }
 
-    /// Give the role back; whoever waits gets Closed within 100 ms.
+    /// Release the role. Threads that wait get Closed within 100 ms.
     fn close(&self, py: Python<'_>) {
         self.slot.close(py);
         self.watched.close(py);
     }
 
-    /// Was it closed?
+    /// Whether it is closed.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
         self.slot.is_closed(py)
     }
 
-    /// Of the channel.
+    /// The name of the channel.
     #[getter]
     fn name(&self) -> &str {
         &self.slot.name
     }
 
-    /// Is there a reader, alive?
+    /// Whether there is a living reader.
     #[getter]
     fn has_reader(&self, py: Python<'_>) -> PyResult<bool> {
         self.slot.with(py, |end| end.has_reader())
     }
 
-    /// Records thrown away to make room, so far.
+    /// Records dropped to make room, so far.
     #[getter]
     fn dropped(&self, py: Python<'_>) -> PyResult<u64> {
         self.slot.with(py, |end| end.dropped())
     }
 
-    /// How often the shared memory held what no reader writes.
+    /// How often the shared memory held values that no reader writes.
     #[getter]
     fn corrupted(&self, py: Python<'_>) -> PyResult<u64> {
         self.slot.with(py, |end| end.corrupted())
@@ -456,7 +464,7 @@ impl FifoWriter {
     }
 }
 
-/// Errors: TypeError that says what to do with text.
+/// Errors: TypeError for text, with what to do.
 fn record_of<'a>(record: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
     if record.is_instance_of::<PyString>() {
         return Err(PyTypeError::new_err("a record is bytes, not str: encode it, as in text.encode()"));

@@ -1,8 +1,9 @@
-//! The time-sharing ends of rt-FIFOs and mbuffs for Python: the module `asmp_rt._native`, which the package `asmp_rt`
-//! (python/) completes with asyncio. Docstrings are for readers of Python; how a channel behaves is in `asmp_rt`.
+//! The time-sharing ends of FIFOs and mbuffs for Python: the module `asmp_rt._native`. The package
+//! `asmp_rt` (python/) adds asyncio. Doc comments here are Python docstrings; crate `asmp-channel`
+//! documents the channels.
 //!
-//! Whoever waits has let the interpreter go, looks for signals every 100 ms, and holds no lock of ours: so a channel
-//! can be used and closed by other threads meanwhile. Nothing of another process's memory is ever a Rust reference.
+//! Waiting releases the GIL, checks for signals every 100 ms, and holds no lock. So other threads
+//! can use and close a channel meanwhile. Shared memory is never a Rust reference.
 
 mod bytes;
 mod errors;
@@ -12,7 +13,7 @@ mod record;
 mod slot;
 mod wait;
 
-use asmp_rt::shm::{Pages, default_dir};
+use asmp_channel::{Pages, default_dir};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 

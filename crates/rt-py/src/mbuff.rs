@@ -2,8 +2,7 @@
 
 use crate::errors::{self, BadSize, InUse};
 use crate::slot::{Slot, shown};
-use asmp_rt::mbuff as rt;
-use asmp_rt::shm::MAX_BYTES;
+use asmp_channel::MAX_CHANNEL_BYTES;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -11,13 +10,14 @@ use std::ffi::c_int;
 use std::path::PathBuf;
 
 struct Mapped {
-    memory: rt::Mbuff,
-    /// Views that point into it.
+    memory: asmp_channel::Mbuff,
+    /// Number of views.
     views: usize,
 }
 
-/// Raw shared memory with a name: a buffer of bytes (memoryview, numpy.frombuffer), without copies, 64-byte aligned.
-/// Whoever has it may change it at any time; for what must be whole there is Record. Leaving `with` detaches it.
+/// Raw shared memory with a name: a buffer of bytes (memoryview, numpy.frombuffer), without copies,
+/// aligned to 64 bytes. Other processes may change it at any time; use Record for values that must
+/// be whole. Leaving `with` detaches it.
 #[pyclass(frozen, module = "asmp_rt")]
 pub struct Mbuff {
     slot: Slot<Mapped>,
@@ -25,7 +25,7 @@ pub struct Mbuff {
 }
 
 impl Mbuff {
-    fn of(memory: rt::Mbuff, readonly: bool) -> Self {
+    fn of(memory: asmp_channel::Mbuff, readonly: bool) -> Self {
         let name = memory.shared().name().to_owned();
         Self { slot: Slot::new("mbuff", &name, Mapped { memory, views: 0 }), readonly }
     }
@@ -33,16 +33,18 @@ impl Mbuff {
 
 /// Errors: BadSize.
 pub fn size(bytes: i128) -> PyResult<u64> {
-    let refused = || BadSize::new_err(format!("{bytes} bytes: an mbuff holds 1 to {MAX_BYTES}"));
-    u64::try_from(bytes).ok().filter(|bytes| (1..=MAX_BYTES).contains(bytes)).ok_or_else(refused)
+    let refused = || BadSize::new_err(format!("invalid size {bytes}: use 1 to {MAX_CHANNEL_BYTES} bytes"));
+    u64::try_from(bytes).ok().filter(|bytes| (1..=MAX_CHANNEL_BYTES).contains(bytes)).ok_or_else(refused)
 }
 
 #[pymethods]
 impl Mbuff {
-    /// `size_bytes` (1 to 2**30) of zeroed shared memory with that name, or what has this name and size already. `huge`:
-    /// of 2 MiB pages. `dir`: the directory of names, default $ASMP_CHANNELS or /dev/shm/asmp-UID.
+    /// Create `size_bytes` bytes (1 to 2**30) of zeroed shared memory, or attach to memory of this
+    /// name and size. `huge`: use 2 MiB pages. `dir`: the directory of names, default
+    /// $ASMP_CHANNELS or /dev/shm/asmp-UID.
     ///
-    /// Raises BadName, BadSize, Mismatch (another size, or it holds records), NoRoom, ForeignDirectory, ChannelIO.
+    /// Raises BadName, BadSize, Mismatch (another size, or it holds a record), NoRoom,
+    /// ForeignDirectory, ChannelIO.
     #[staticmethod]
     #[pyo3(signature = (name, size_bytes, *, huge = false, dir = None))]
     fn alloc(
@@ -53,49 +55,51 @@ impl Mbuff {
         dir: Option<PathBuf>,
     ) -> PyResult<Self> {
         let (dir, bytes) = (crate::directory(dir), size(size_bytes)?);
-        let made = py.detach(|| rt::Mbuff::alloc(&dir, name, bytes, crate::pages(huge)));
+        let made = py.detach(|| asmp_channel::Mbuff::alloc(&dir, name, bytes, crate::pages(huge)));
         Ok(Self::of(made.map_err(errors::mbuff)?, false))
     }
 
-    /// What has this name, of whatever size. `readonly`: its views cannot be written through.
+    /// Attach to existing memory of any size. `readonly`: its views are read-only.
     ///
-    /// Raises BadName, NoSuchChannel, Mismatch (it holds records, or is no mbuff), ForeignDirectory, ChannelIO.
+    /// Raises BadName, NoSuchChannel, Mismatch (it holds a record, or is no mbuff),
+    /// ForeignDirectory, ChannelIO.
     #[staticmethod]
     #[pyo3(signature = (name, *, readonly = false, dir = None))]
     fn attach(py: Python<'_>, name: &str, readonly: bool, dir: Option<PathBuf>) -> PyResult<Self> {
         let dir = crate::directory(dir);
-        let found = py.detach(|| rt::Mbuff::attach(&dir, name)).map_err(errors::mbuff)?;
+        let found = py.detach(|| asmp_channel::Mbuff::attach(&dir, name)).map_err(errors::mbuff)?;
         Ok(Self::of(found, readonly))
     }
 
-    /// Let the memory go; it stays as long as any process has it. Also what `with` does at its end. Once more is nothing.
+    /// Detach the memory, which exists as long as a process has it. Leaving `with` does the same.
+    /// Does nothing if it is detached already.
     ///
-    /// Raises InUse while a view points into it, and then nothing has changed.
+    /// Raises InUse while there are views, and then changes nothing.
     fn detach(&self, py: Python<'_>) -> PyResult<()> {
         let Ok(views) = self.slot.with(py, |mapped| mapped.views) else { return Ok(()) };
         if views > 0 {
-            let (name, noun) = (&self.slot.name, if views == 1 { "view points" } else { "views point" });
+            let (name, noun) = (&self.slot.name, if views == 1 { "view is" } else { "views are" });
             return Err(InUse::new_err(format!(
-                "mbuff {name}: {views} {noun} into it: release them first (memoryview.release(), del array)"
+                "mbuff {name}: {views} {noun} in use: release them first (memoryview.release(), del array)"
             )));
         }
         self.slot.close(py);
         Ok(())
     }
 
-    /// Was it closed or detached?
+    /// Whether it is closed or detached.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
         self.slot.is_closed(py)
     }
 
-    /// Of the channel.
+    /// The name of the channel.
     #[getter]
     fn name(&self) -> &str {
         &self.slot.name
     }
 
-    /// Can its views not be written through?
+    /// Whether its views are read-only.
     #[getter]
     const fn readonly(&self) -> bool {
         self.readonly
@@ -105,17 +109,19 @@ impl Mbuff {
         self.slot.with(py, |mapped| mapped.memory.bytes())
     }
 
-    /// All bytes of it, without a copy, valid until released. Others may change them at any time.
+    /// A view of all bytes, without a copy, valid until released. Other processes may change them
+    /// at any time.
     ///
     /// # Safety
-    /// Called by the interpreter, with a `view` to be filled.
+    /// Only the interpreter calls it, with a `view` to fill in.
     unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         this.slot.with(py, |mapped| {
             let (memory, bytes) = (mapped.memory.pointer().as_ptr(), mapped.memory.bytes());
             let (object, readonly) = (slf.as_ptr(), c_int::from(this.readonly));
-            // SAFETY: `view` is the interpreter's to be filled. It points to so many mapped bytes, which stay while it
-            // lives: it keeps our object, and `detach` refuses while it is counted.
+            // SAFETY: the interpreter passes a `view` to fill in. It points to mapped bytes, which
+            // live as long as it does: it keeps our object, and `detach` refuses while views are
+            // counted.
             let filled = unsafe {
                 ffi::PyBuffer_FillInfo(view, object, memory.cast(), bytes as isize, readonly, flags)
             };
@@ -128,9 +134,9 @@ impl Mbuff {
     }
 
     /// # Safety
-    /// Called by the interpreter, once for each view.
+    /// Only the interpreter calls it, once for each view.
     unsafe fn __releasebuffer__(&self, py: Python<'_>, _view: *mut ffi::Py_buffer) {
-        // It is not closed: it had a view.
+        // It cannot be closed, because it had a view.
         let _ = self.slot.with(py, |mapped| mapped.views -= 1);
     }
 
@@ -141,7 +147,8 @@ impl Mbuff {
     #[pyo3(signature = (*exception))]
     fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
         match self.detach(py) {
-            // What went wrong in the block keeps views alive by its traceback, and is what the program is to hear of.
+            // The traceback of an exception in the block keeps views alive. The program needs that
+            // exception, not ours.
             Err(_) if exception.get_item(0).is_ok_and(|kind| !kind.is_none()) => Ok(()),
             detached => detached,
         }

@@ -1,21 +1,21 @@
-//! `Record` and `RecordWriter`: an mbuff that holds one record, never seen torn.
+//! `Record` and `RecordWriter`: an mbuff that holds one record, which readers see whole.
 
 use crate::bytes::{Target, from_object};
 use crate::errors::{self, BadRecord, BadSize};
 use crate::slot::{Slot, shown};
-use asmp_rt::mbuff::{RawRecord, RawRecordWriter};
+use asmp_channel::{RawRecord, RawRecordWriter};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
 
 struct Reading {
     record: RawRecord,
-    /// Where a record goes before Python has an object for it.
+    /// A record is copied here before it becomes a Python object.
     bytes: Vec<u8>,
 }
 
-/// Shared memory that holds one record of `size_bytes` bytes: one writer that never waits, readers that never see half
-/// of one. Leaving `with` detaches it.
+/// Shared memory that holds one record of `size_bytes` bytes. The one writer never waits, and
+/// readers see whole records only. Leaving `with` detaches it.
 #[pyclass(frozen, module = "asmp_rt")]
 pub struct Record {
     dir: PathBuf,
@@ -40,10 +40,11 @@ impl Record {
 
 #[pymethods]
 impl Record {
-    /// Memory of that name for a record of `size_bytes`, or what has this name and size already. `huge`, `dir`: as
-    /// Mbuff.alloc.
+    /// Create a record of `size_bytes` bytes, or attach to one of this name and size. `huge`,
+    /// `dir`: as Mbuff.alloc.
     ///
-    /// Raises BadName, BadSize, Mismatch (another size, or raw bytes), NoRoom, ForeignDirectory, ChannelIO.
+    /// Raises BadName, BadSize, Mismatch (another size, or raw bytes), NoRoom, ForeignDirectory,
+    /// ChannelIO.
     #[staticmethod]
     #[pyo3(signature = (name, size_bytes, *, huge = false, dir = None))]
     fn alloc(
@@ -54,15 +55,17 @@ impl Record {
         dir: Option<PathBuf>,
     ) -> PyResult<Self> {
         let dir = crate::directory(dir);
-        let refused = || BadSize::new_err(format!("{size_bytes} bytes: no size of a record"));
+        let refused =
+            || BadSize::new_err(format!("invalid record size {size_bytes}: use 1 to 1073741824 bytes"));
         let bytes = usize::try_from(size_bytes).map_err(|_| refused())?;
         let made = py.detach(|| RawRecord::alloc(&dir, name, bytes, crate::pages(huge)));
         Ok(Self::of(dir, name, made.map_err(errors::mbuff)?))
     }
 
-    /// What has this name, of whatever size.
+    /// Attach to an existing record of any size.
     ///
-    /// Raises BadName, NoSuchChannel, Mismatch (raw bytes, or no mbuff), ForeignDirectory, ChannelIO.
+    /// Raises BadName, NoSuchChannel, Mismatch (raw bytes, or no mbuff), ForeignDirectory,
+    /// ChannelIO.
     #[staticmethod]
     #[pyo3(signature = (name, *, dir = None))]
     fn attach(py: Python<'_>, name: &str, dir: Option<PathBuf>) -> PyResult<Self> {
@@ -71,22 +74,23 @@ impl Record {
         Ok(Self::of(dir, name, found))
     }
 
-    /// The newest whole record and its number, 1 being the first; None before that. Never half of one, and never waits
-    /// for the writer.
+    /// Read the newest whole record and its number, from 1; None if there is no record yet. Does
+    /// not wait for the writer.
     ///
-    /// Raises Overtaken (the writer replaced it 16 times while it was read), Closed.
+    /// Raises Overtaken (the writer replaced the record during each of 16 attempts), Closed.
     fn read(&self, py: Python<'_>) -> PyResult<Option<(u64, Py<PyBytes>)>> {
         self.newest(py, |number, bytes| (number, PyBytes::new(py, bytes).unbind()))
     }
 
-    /// As read, into `buffer` (writable, contiguous, size_bytes or more). The number, or None.
+    /// As read, into `buffer` (writable, contiguous, size_bytes or more). Returns the number, or
+    /// None.
     ///
     /// Raises as read, and BadRecord (the buffer is too small), TypeError, BufferError.
     fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<Option<u64>> {
         let target = Target::new(buffer)?;
         let (found, asked) = (target.len(), self.size_bytes);
         if found < asked {
-            return Err(BadRecord::new_err(format!("a buffer of {found} bytes for a record of {asked}")));
+            return Err(BadRecord::new_err(format!("the buffer has {found} bytes, the record has {asked}")));
         }
         self.newest(py, |number, bytes| {
             target.fill(bytes);
@@ -94,7 +98,8 @@ impl Record {
         })
     }
 
-    /// Become its one writer. It goes on from the last whole record. Raises RoleTaken, Closed, ChannelIO.
+    /// Become the writer, which continues after the last whole record. Raises RoleTaken, Closed,
+    /// ChannelIO.
     fn writer(&self, py: Python<'_>) -> PyResult<RecordWriter> {
         self.slot.with(py, |_| ())?;
         let name = self.slot.name.as_str();
@@ -102,30 +107,30 @@ impl Record {
         Ok(RecordWriter { slot: Slot::new("the writer of record", name, made) })
     }
 
-    /// Let the memory go; it stays as long as any process has it.
+    /// Detach the memory, which exists as long as a process has it.
     fn detach(&self, py: Python<'_>) {
         self.slot.close(py);
     }
 
-    /// Was it closed or detached?
+    /// Whether it is closed or detached.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
         self.slot.is_closed(py)
     }
 
-    /// Of the channel.
+    /// The name of the channel.
     #[getter]
     fn name(&self) -> &str {
         &self.slot.name
     }
 
-    /// Of one record.
+    /// Bytes of the record.
     #[getter]
     const fn size_bytes(&self) -> usize {
         self.size_bytes
     }
 
-    /// Is there a writer, alive?
+    /// Whether there is a living writer.
     #[getter]
     fn has_writer(&self, py: Python<'_>) -> PyResult<bool> {
         self.slot.with(py, |reading| reading.record.has_writer())
@@ -145,7 +150,8 @@ impl Record {
     }
 }
 
-/// The one writer of a record: `Record.writer()`. Leaving `with` closes it, and another can become the writer.
+/// The writer of a record: `Record.writer()`. Leaving `with` closes it, and another process can
+/// become the writer.
 #[pyclass(frozen, module = "asmp_rt")]
 pub struct RecordWriter {
     slot: Slot<RawRecordWriter>,
@@ -153,7 +159,7 @@ pub struct RecordWriter {
 
 #[pymethods]
 impl RecordWriter {
-    /// Make `record` (bytes-like, as many bytes as a record has) the newest. Does not wait, whatever readers do.
+    /// Make `record` (bytes-like, of the size of the record) the newest. Never waits for readers.
     ///
     /// Raises BadRecord, TypeError, BufferError, Closed.
     fn write(&self, py: Python<'_>, record: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -161,25 +167,25 @@ impl RecordWriter {
         self.slot.with(py, |writer| {
             let (found, asked) = (bytes.len(), writer.record().bytes());
             if found != asked {
-                return Err(BadRecord::new_err(format!("{found} bytes for a record of {asked}")));
+                return Err(BadRecord::new_err(format!("got {found} bytes for a record of {asked}")));
             }
             writer.write(&bytes);
             Ok(())
         })?
     }
 
-    /// Let another be the writer.
+    /// Release the role of the writer.
     fn close(&self, py: Python<'_>) {
         self.slot.close(py);
     }
 
-    /// Was it closed or detached?
+    /// Whether it is closed or detached.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
         self.slot.is_closed(py)
     }
 
-    /// Of the channel.
+    /// The name of the channel.
     #[getter]
     fn name(&self) -> &str {
         &self.slot.name

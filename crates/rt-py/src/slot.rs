@@ -1,11 +1,12 @@
-//! What an object of Python stands for until it is closed: by `close`, by `with`, or by another thread.
+//! The value behind a Python object until it is closed: by `close`, by `with`, or by another
+//! thread.
 
 use crate::errors;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What may be taken away by `close`, also while others use it.
+/// A value that `close` can remove while other threads use the object.
 pub struct Slot<T> {
     pub name: String,
     what: &'static str,
@@ -23,7 +24,7 @@ impl<T: Send> Slot<T> {
         self.on(value.unwrap_or_else(PoisonError::into_inner), work)
     }
 
-    /// As `with`, by a thread that has let the interpreter go.
+    /// As `with`, for a thread that has released the GIL.
     pub fn with_detached<R>(&self, work: impl FnOnce(&mut T) -> R) -> PyResult<R> {
         self.on(self.value.lock().unwrap_or_else(PoisonError::into_inner), work)
     }

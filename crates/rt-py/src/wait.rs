@@ -1,9 +1,9 @@
-//! Waiting for the other end of a FIFO, as one that watches it ([`asmp_rt::fifo::Fifo::watch_for`]): without the
-//! interpreter, without a lock, in slices of 100 ms between which signals and `close` are noticed.
+//! Waiting for the other end of a FIFO, by watching its position
+//! ([`asmp_channel::Fifo::watch_for`]): without the GIL and without a lock. It checks for signals
+//! and for `close` every 100 ms.
 
 use crate::errors::{PeerGone, TimedOut};
-use asmp_rt::fifo::Fifo;
-use asmp_rt::shm::Role;
+use asmp_channel::{Fifo, Role};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering::*, fence};
@@ -11,21 +11,22 @@ use std::time::{Duration, Instant};
 
 const SLICE: Duration = Duration::from_millis(100);
 
-/// The end of a wait of so many seconds; `None`: never. Errors: ValueError.
+/// The end of a wait of `seconds` seconds. `None`: without limit. Errors: ValueError.
 pub fn deadline(timeout_s: Option<f64>) -> PyResult<Option<Instant>> {
     let Some(seconds) = timeout_s else { return Ok(None) };
     let refused = || {
-        let line = format!("timeout={seconds}: give seconds, 0 or more, or None to wait for ever");
+        let line =
+            format!("invalid timeout {seconds}: use seconds, 0 or more, or None to wait without limit");
         PyValueError::new_err(line)
     };
     let time = Duration::try_from_secs_f64(seconds).map_err(|_| refused())?;
     Instant::now().checked_add(time).map(Some).ok_or_else(refused)
 }
 
-/// The other end, as this one knows it.
+/// The state of the other end, as far as we know.
 pub struct Peer {
     role: Role,
-    /// It has been there: only then can it be gone. One that has not come yet is waited for.
+    /// Whether it has been attached. Only then can it be gone: before that we wait for it.
     met: AtomicBool,
 }
 
@@ -41,13 +42,13 @@ impl Peer {
         Self { role, met: AtomicBool::new(false) }
     }
 
-    /// Something came from it.
+    /// Notes a sign of life.
     pub fn is_met(&self) {
         self.met.store(true, Relaxed);
     }
 
-    /// Waits for `ready`, which may also find that there is nothing to wait for any more. Errors: TimedOut, PeerGone,
-    /// what `ready` or a signal raises.
+    /// Waits until `ready` returns a value. Errors: TimedOut, PeerGone, and errors that `ready` or
+    /// a signal handler raises.
     pub fn wait(
         &self,
         py: Python<'_>,
@@ -62,28 +63,29 @@ impl Peer {
             match seen {
                 Seen::Ready => return Ok(()),
                 Seen::Nothing => (),
-                Seen::TimedOut => return Err(TimedOut::new_err(format!("fifo {name}: the time is over"))),
+                Seen::TimedOut => return Err(TimedOut::new_err(format!("fifo {name}: timed out"))),
                 Seen::Gone => {
                     let noun = if self.role == Role::Writer { "writer" } else { "reader" };
-                    return Err(PeerGone::new_err(format!("fifo {name}: its {noun} is gone")));
+                    return Err(PeerGone::new_err(format!("fifo {name}: the {noun} has ended")));
                 }
             }
         }
     }
 
-    /// One slice of it.
+    /// Waits for one slice of at most 100 ms.
     fn look(
         &self,
         fifo: &Fifo,
         end: Option<Instant>,
         ready: &(impl Fn() -> PyResult<bool> + Sync),
     ) -> PyResult<Seen> {
-        // First asked for, then looked for what it did: so what it did before it went is found.
+        // First check that it is alive, then what it did: so its last change is not missed.
         let there = fifo.shared().is_held(self.role);
         let slice_end = Instant::now() + SLICE;
         loop {
             let position = fifo.position(self.role);
-            // Acquire pairs with the Release of that position: what was done before it moved is seen by `ready`.
+            // Acquire pairs with the Release of that position: `ready` sees the changes before it
+            // moved.
             fence(Acquire);
             if ready()? {
                 return Ok(Seen::Ready);

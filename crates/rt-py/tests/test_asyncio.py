@@ -172,7 +172,7 @@ def test_a_killed_writer_ends_a_loop(start: Start) -> None:
             get = asyncio.create_task(reader.get())
             await asyncio.sleep(0.05)
             other.kill()
-            with pytest.raises(asmp_rt.PeerGone, match="^fifo a: its writer is gone$"):
+            with pytest.raises(asmp_rt.PeerGone, match="^fifo a: the writer has ended$"):
                 await get
             assert [record async for record in reader] == []
 

@@ -118,7 +118,7 @@ def test_a_reader_that_is_killed_ends_a_put_for_which_there_is_no_room(start: St
             put = asyncio.create_task(writer.put(FULL))
             await asyncio.sleep(0.01)
             other.kill()
-            with pytest.raises(asmp_rt.PeerGone, match="^fifo a: its reader is gone$"):
+            with pytest.raises(asmp_rt.PeerGone, match="^fifo a: the reader has ended$"):
                 await put
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE_S))

@@ -38,7 +38,8 @@ def test_names_that_are_none_are_refused(kind: str, directory: Path) -> None:
     for name in ("", "../a", "a b", "a.1", "ä", "a" * 65, "a\0b"):
         for make in (OBJECTS[kind], ATTACH[kind]):
             line = refusal(asmp_rt.BadName, lambda: make(name))
-            assert "cannot name a channel: use 1 to 64 letters, digits, '-' or '_'" in line
+            assert line.startswith("invalid channel name ")
+            assert line.endswith(": use 1 to 64 letters, digits, '-' or '_'")
     wrong: Any
     for wrong in (None, 7, b"a"):
         refusal(TypeError, lambda: ATTACH[kind](wrong))
@@ -56,7 +57,7 @@ def test_a_channel_that_is_not_there_says_where_it_was_looked_for(kind: str, dir
 def test_a_name_is_taken_until_the_last_that_has_it_lets_it_go() -> None:
     first = asmp_rt.Fifo.create("a", 1000)
     line = refusal(asmp_rt.NameTaken, lambda: asmp_rt.Fifo.create("a", 1000))
-    assert line == "channel a exists already: attach to it, or choose another name"
+    assert line == "channel a already exists: attach to it, or choose another name"
     reader = first.reader()
     first.close()
     refusal(FileExistsError, lambda: asmp_rt.Fifo.create("a", 1000))
@@ -67,8 +68,8 @@ def test_a_name_is_taken_until_the_last_that_has_it_lets_it_go() -> None:
 def test_one_reader_and_one_writer() -> None:
     with asmp_rt.Fifo.create("a", 1000) as fifo, fifo.reader() as reader, fifo.writer() as writer:
         again = asmp_rt.Fifo.attach("a")
-        assert refusal(asmp_rt.RoleTaken, again.reader) == "channel a has its reader already"
-        assert refusal(asmp_rt.RoleTaken, again.writer) == "channel a has its writer already"
+        assert refusal(asmp_rt.RoleTaken, again.reader) == "channel a already has a reader"
+        assert refusal(asmp_rt.RoleTaken, again.writer) == "channel a already has a writer"
         writer.write(b"1")
         assert reader.read() == b"1"
         reader.close()
@@ -80,16 +81,16 @@ def test_one_reader_and_one_writer() -> None:
 def test_sizes_that_are_none_are_refused(directory: Path) -> None:
     for size in (-1, 0, 15, (1 << 29) - 7, 1 << 100):
         line = refusal(asmp_rt.BadSize, lambda: asmp_rt.Fifo.create("a", size))
-        assert line == f"{size} bytes: a fifo holds 16 to 536870904"
+        assert line == f"invalid capacity {size}: use 16 to 536870904 bytes"
     for size in (-1, 0, (1 << 30) + 1, 1 << 100):
         line = refusal(asmp_rt.BadSize, lambda: asmp_rt.Mbuff.alloc("a", size))
-        assert line == f"{size} bytes: an mbuff holds 1 to 1073741824"
+        assert line == f"invalid size {size}: use 1 to 1073741824 bytes"
         refusal(asmp_rt.BadSize, lambda: asmp_rt.Record.alloc("a", size))
     wrong: Any
     for wrong in ("1000", 1e3, None):
         refusal(TypeError, lambda: asmp_rt.Fifo.create("a", wrong))
     line = refusal(ValueError, lambda: asmp_rt.Fifo.create("a", 1000, overflow="drop"))  # type: ignore[arg-type]
-    assert line == 'overflow="drop": use "refuse" or "drop-oldest"'
+    assert line == 'invalid overflow "drop": use "refuse" or "drop-oldest"'
     assert not list(directory.iterdir())
 
 
@@ -97,12 +98,12 @@ def test_another_size_or_kind_is_refused_with_both() -> None:
     fifo, memory = asmp_rt.Fifo.create("f", 1000), asmp_rt.Mbuff.alloc("m", 100)
     record = asmp_rt.Record.alloc("r", 10)
     for what, line in {
-        lambda: asmp_rt.Mbuff.alloc("m", 101): "mbuff m has 100 bytes, 101 were asked for: free it everywhere, or ask for its size",
-        lambda: asmp_rt.Record.attach("m"): "mbuff m holds raw bytes, a record was asked for",
-        lambda: asmp_rt.Record.alloc("r", 11): "mbuff r holds a record of 10 bytes, a record of 11 bytes was asked for",
-        lambda: asmp_rt.Mbuff.attach("r"): "mbuff r holds a record of 10 bytes, raw bytes was asked for",
-        lambda: asmp_rt.Mbuff.attach("f"): "channel f does not match: it is of kind 1, Mbuff was asked for",
-        lambda: asmp_rt.Fifo.attach("m"): "channel m does not match: it is of kind 2, Fifo was asked for",
+        lambda: asmp_rt.Mbuff.alloc("m", 101): "mbuff m has 100 bytes, not 101: free it in all processes, or use its size",
+        lambda: asmp_rt.Record.attach("m"): "mbuff m holds raw bytes, expected a record",
+        lambda: asmp_rt.Record.alloc("r", 11): "mbuff r holds a record of 10 bytes, expected a record of 11 bytes",
+        lambda: asmp_rt.Mbuff.attach("r"): "mbuff r holds a record of 10 bytes, expected raw bytes",
+        lambda: asmp_rt.Mbuff.attach("f"): "channel f does not match: it is of kind 1, expected 2 (Mbuff)",
+        lambda: asmp_rt.Fifo.attach("m"): "channel m does not match: it is of kind 2, expected 1 (Fifo)",
     }.items():
         assert refusal(asmp_rt.Mismatch, what) == line
     fifo.close()
@@ -118,9 +119,9 @@ def test_a_header_of_another_version_or_that_lies_is_refused(kind: str, director
         header = os.pread(file.fileno(), 64, 0)
         for word, value, line in (
             (0, 1, "no channel of asmp"),
-            (1, 2, "it has version 2, this is 1"),
-            (3, 0, "it says 0 bytes"),
-            (3, 1 << 40, "it says 1099511627776 bytes"),
+            (1, 2, "it has version 2, this program has 1"),
+            (3, 0, "its header says 0 bytes"),
+            (3, 1 << 40, "its header says 1099511627776 bytes"),
             (4, 1 << 63, "9223372036854775808"),
         ):
             os.pwrite(file.fileno(), struct.pack("=Q", value), 8 * word)
@@ -136,7 +137,7 @@ def test_records_that_are_none_are_refused_and_the_fifo_is_as_it_was() -> None:
         for record in (b"", bytes(most + 1)):
             for write in (writer.write, writer.try_write):
                 line = refusal(asmp_rt.BadRecord, lambda: write(record))
-                assert line == f"a record of {len(record)} bytes: fifo a takes 1 to {most}"
+                assert line == f"invalid record of {len(record)} bytes: fifo a takes 1 to {most}"
         line = refusal(TypeError, lambda: writer.write("text"))  # type: ignore[arg-type]
         assert line == "a record is bytes, not str: encode it, as in text.encode()"
         wrong: Any
@@ -167,7 +168,7 @@ def test_timeouts_that_are_none_are_refused() -> None:
         for seconds in (-1, -0.001, float("nan"), float("inf"), 1e300):
             for wait in (reader.read, reader.wait, lambda seconds: writer.write(b"1", seconds)):
                 line = refusal(ValueError, lambda: wait(seconds))
-                assert re.match(r"timeout=\S+: give seconds, 0 or more, or None to wait for ever$", line)
+                assert re.match(r"invalid timeout \S+: use seconds, 0 or more, or None to wait without limit$", line)
         refusal(TypeError, lambda: reader.read("1"))  # type: ignore[arg-type]
         assert fifo.empty
 
@@ -214,7 +215,7 @@ def test_huge_pages_are_given_or_refused_with_the_size() -> None:
         with asmp_rt.Mbuff.alloc("a", 100_000, huge=True) as memory:
             assert len(memory) == 100_000
     except asmp_rt.NoRoom as error:
-        assert str(error).startswith("no room for 100000 bytes of shared memory: ")
+        assert str(error).startswith("cannot allocate 100000 bytes of shared memory: ")
         pytest.skip(f"no huge pages here: {error}")
 
 

@@ -9,9 +9,7 @@
 //! A block: its number (u64), the instant it was due (u64, ns of CLOCK_MONOTONIC), when its samples began (u64, number of
 //! the first), then 128 samples (i16), all in this machine's order of bytes.
 
-use asmp_rt::fifo::{Fifo, FifoWriter, Options, Wake};
-use asmp_rt::ring::{Overflow, RingError};
-use asmp_rt::shm::default_dir;
+use asmp_channel::{Fifo, FifoWriter, Options, Overflow, RingError, Wake, default_dir};
 use asmp_rt::thread::{Me, RealTime};
 use std::f64::consts::TAU;
 use std::process::ExitCode;

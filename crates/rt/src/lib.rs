@@ -1,33 +1,18 @@
-//! For real-time programs on a stock kernel, each real-time task in its own address space: threads with releases,
-//! channels between processes, executives, and a virtual CPU to test them on. The only crate with lock-free
-//! code; nothing here allocates or waits for the time-sharing side once it is set up, unless it says so.
+//! For real-time programs on a stock kernel: periodic threads, and schedulers inside one thread.
+//!
+//! Each real-time task runs in an address space of its own. It exchanges data with other processes
+//! over the channels of crate `asmp-channel`.
+//!
+//! Set-up allocates, reads files and may block. What runs in the real-time section allocates
+//! nothing and does not wait for time-sharing programs, unless it says so.
 
-#[cfg(not(loom))]
-pub mod call;
-#[cfg(loom)]
-#[path = "call/desk.rs"]
-pub mod desk;
-#[cfg(not(loom))]
 pub mod executive;
-#[cfg(not(loom))]
-pub mod fifo;
-#[cfg(not(loom))]
-pub mod futex;
-#[cfg(not(loom))]
-pub mod mbuff;
-#[cfg(not(loom))]
-pub mod plain;
-pub mod ring;
-pub mod seqlock;
-#[cfg(not(loom))]
-pub mod shm;
 pub mod thread;
-#[cfg(not(loom))]
-pub mod typed;
-#[cfg(not(loom))]
+/// One CPU on virtual time, for tests (feature `virtual`).
+#[cfg(feature = "virtual")]
 pub mod virtual_cpu;
 
-/// Its programs are tests.
+/// The programs of the guide are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/rt.md")]
 struct Guide;

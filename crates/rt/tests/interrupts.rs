@@ -84,7 +84,7 @@ fn a_second_handler_is_refused_also_for_a_duplicate_and_welcome_once_the_first_h
     let (handler, _told, answer) = puppet(Line::counter(line, "event"));
     let refused = Interrupts::handle(Line::counter(again.into(), "again"), policy(), |_| Reply::Unmask);
     let text = refused.unwrap_err().to_string();
-    assert_eq!(text, "again has its handler already, and a line has only one: free that first");
+    assert_eq!(text, "again already has a handler: free it first");
     let (other, _device) = eventfd();
     assert!(Interrupts::handle(Line::counter(other, "other"), policy(), |_| Reply::Unmask).is_ok());
     drop(answer);
@@ -138,7 +138,7 @@ fn a_uio_device_that_is_open_twice_has_one_owner() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let first = Line::uio(file.path()).unwrap();
     let text = Line::uio(file.path()).unwrap_err().to_string();
-    assert!(text.contains("has its handler already"), "{text}");
+    assert!(text.contains("already has a handler"), "{text}");
     drop(first);
     assert!(Line::uio(file.path()).is_ok());
 }

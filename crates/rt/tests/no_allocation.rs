@@ -1,11 +1,8 @@
 //! Executives allocate when they are made, not when they run.
 
-use asmp_rt::executive::calibration::Tuning;
-use asmp_rt::executive::edf::{Late, Task};
-use asmp_rt::executive::npedf::{Executive, Jobs, Progress};
-use asmp_rt::executive::reflective::Reflective;
-use asmp_rt::executive::table::{Action, Agenda};
-use asmp_rt::executive::{Clock, Monotonic};
+use asmp_rt::executive::{
+    Action, Agenda, Clock, Executive, Jobs, Late, Monotonic, Progress, Reflective, Task, Tuning,
+};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::ops::ControlFlow;

@@ -1,8 +1,9 @@
 //! The np-EDF executive on virtual time: the paper's robot, lateness, deferred interrupts, a brute-force model.
 
-use asmp_rt::executive::admit::{Demand, admit};
-use asmp_rt::executive::edf::{Fault, JobSet, Late, Missing, Next, Stats, Task};
-use asmp_rt::executive::npedf::{BackgroundStats, End, Executive, Jobs, Progress};
+use asmp_rt::executive::{
+    BackgroundStats, Demand, End, Executive, Fault, JobSet, Jobs, Late, Missing, Next, Progress, Stats, Task,
+    admit,
+};
 use asmp_rt::virtual_cpu::{Caller, Costs, Latency, Policy, Step, Then, VirtualCpu};
 use std::cell::RefCell;
 use std::ops::ControlFlow;

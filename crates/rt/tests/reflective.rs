@@ -1,9 +1,8 @@
 //! The reflective scheduler on virtual time and, for what needs two threads, on the machine.
 
-use asmp_rt::executive::calibration::Tuning;
-use asmp_rt::executive::reflective::{Moment, Reflective};
-use asmp_rt::executive::table::{Action, Activity, Agenda, TableError};
-use asmp_rt::executive::{Clock, Flags, Monotonic};
+use asmp_rt::executive::{
+    Action, Activity, Agenda, Clock, Flags, Moment, Monotonic, Reflective, TableError, Tuning,
+};
 use asmp_rt::virtual_cpu::{Caller, Costs, Latency, Policy, Step, Then, VirtualCpu};
 use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;

@@ -1,8 +1,7 @@
 //! What the kernel refuses to a process without rights. Each case runs in a process of its own that gives up its rights
 //! and limits first; root or not, the answers are the same.
 
-use asmp_rt::mbuff::Mbuff;
-use asmp_rt::shm::Pages;
+use asmp_channel::{Mbuff, Pages};
 use asmp_rt::thread::{RealTime, Refusal, Watch};
 use std::process::Command;
 use std::time::Duration;
@@ -86,10 +85,7 @@ fn a_deadline_without_permission_says_that_the_limit_does_not_help() {
     let ms = Duration::from_millis;
     let refused = || start(RealTime::deadline(ms(1), ms(10), ms(10)).unlocked());
     let Some(text) = answer(test, &[NO_PRIORITY], refused) else { return };
-    assert!(
-        text.contains("no permission for deadline:1000000/10000000/10000000: it needs CAP_SYS_NICE"),
-        "{text}"
-    );
+    assert!(text.contains("no permission for deadline:1ms/10ms/10ms: it needs CAP_SYS_NICE"), "{text}");
 }
 
 #[test]
@@ -128,7 +124,7 @@ fn a_policy_refused_after_memory_was_locked_unlocks_it() {
     assert!(status.contains("VmLck:\t       0 kB"), "{status}");
     match refusal {
         Refusal::DeadlineNotPermitted { .. } => {
-            assert!(refusal.to_string().contains("(asked for: CPU 0 only)"))
+            assert!(refusal.to_string().contains("(requested: CPU 0 only)"))
         }
         Refusal::MemoryLimit { .. } | Refusal::MemoryLock(_) => println!("skipped: {refusal}"),
         other => panic!("{other}"),
@@ -198,7 +194,7 @@ fn shared_memory_beyond_the_limit_of_files_is_refused_and_the_process_lives() {
         format!("{}|{}", alloc(&dir, 100_000), alloc(&dir, 1000))
     };
     let Some(text) = answer(test, &[(libc::RLIMIT_FSIZE, 8192)], refused) else { return };
-    let wanted = "<no room for 100000 bytes of shared memory: RLIMIT_FSIZE is 8192 bytes: raise it (ulimit -f)|allocated>";
+    let wanted = "<cannot allocate 100000 bytes of shared memory: RLIMIT_FSIZE is 8192 bytes: raise it (ulimit -f)|allocated>";
     assert!(text.contains(wanted), "{text}");
 }
 
@@ -212,7 +208,7 @@ fn shared_memory_beyond_the_limit_of_locked_memory_is_refused_with_the_limit() {
         alloc(&dir, 64 << 20)
     };
     let Some(text) = answer(test, &[(libc::RLIMIT_MEMLOCK, 4 << 20)], refused) else { return };
-    let wanted = "<no room for 67108864 bytes of shared memory: RLIMIT_MEMLOCK is 4194304 bytes: raise it (ulimit -l)>";
+    let wanted = "<cannot allocate 67108864 bytes of shared memory: RLIMIT_MEMLOCK is 4194304 bytes: raise it (ulimit -l)>";
     assert!(text.contains(wanted), "{text}");
 }
 

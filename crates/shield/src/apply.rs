@@ -1,12 +1,13 @@
-//! Taking the steps of a plan, and taking them back.
+//! Taking the steps of a plan, and undoing them.
 //!
-//! Before each first write the way back goes to the journal and to disk; after each write the kernel is
-//! read again. The journal holds only ways back ([`Undo`]), each of which may be taken twice or for a step
-//! that never happened: so a crash at any instruction leaves a journal that `undo` can finish.
+//! Before each change its inverse goes to the journal. After each write the kernel is read again. The
+//! journal holds only inverses ([`Undo`]). Each may be taken twice, or for a step that never happened: so
+//! a crash at any instruction leaves a journal that `undo` can finish.
 
 use crate::moving::{confine_strays, evacuate, move_home, move_in, move_out, turn_out};
 use crate::partition::Original;
 use crate::plan::{Action, Base, IfRefused, Plan, Step};
+use crate::policies;
 use asmp_host::cgroup;
 use asmp_host::store::Journal;
 use asmp_host::systemd;
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A way back. Idempotent.
+/// The inverse of one change. Idempotent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "undo", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Undo {
@@ -51,7 +52,7 @@ pub enum Undo {
     },
 }
 
-/// Something the kernel refused, in words and with its error number.
+/// A step that the kernel refused, with its reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Refused {
     pub path: PathBuf,
@@ -61,7 +62,7 @@ pub struct Refused {
     pub disturbs: bool,
 }
 
-/// What came of the steps.
+/// The result of the steps.
 #[derive(Debug, Default)]
 pub struct Applied {
     pub refused: Vec<Refused>,
@@ -70,7 +71,7 @@ pub struct Applied {
     pub changes: usize,
 }
 
-/// Takes the ways back to the journal as they arise.
+/// Appends each inverse to the journal before the change is made.
 pub struct Way<'a> {
     journal: &'a mut Journal,
     pub back: Vec<Undo>,
@@ -93,7 +94,8 @@ impl<'a> Way<'a> {
     }
 }
 
-/// Takes every step; stops at the first error that is not merely to be named. The caller undoes.
+/// Takes every step. Stops at the first error, unless the step says that a refusal is only named. The
+/// caller undoes.
 pub fn apply(
     kernel: &dyn Kernel,
     facts: &Facts,
@@ -123,7 +125,7 @@ pub fn apply(
     Ok(applied)
 }
 
-/// The kernel said no and changed nothing; against a read-back that shows something else.
+/// The kernel refused and changed nothing. A read-back that shows another value is no refusal.
 fn is_refusal(error: &Error) -> bool {
     matches!(error, Error::Io { .. })
 }
@@ -133,7 +135,7 @@ fn reason(error: &Error) -> String {
     match error.kind() {
         kind @ (ErrorKind::Device | ErrorKind::NotPermitted) if error.path().starts_with("/proc/irq") => {
             let name = if kind == ErrorKind::Device { "EIO" } else { "EPERM" };
-            format!("the kernel manages its affinity itself and lets nobody change it ({name})")
+            format!("the kernel manages its affinity and refuses to change it ({name})")
         }
         ErrorKind::Missing | ErrorKind::Ended => "it is gone".to_owned(),
         _ => error.to_string(),
@@ -149,7 +151,7 @@ fn take(
 ) -> Result<()> {
     match &step.action {
         Action::Set { knob, to, unless_away_from } => {
-            // The plan's own reading is a moment old; what a step before may have changed is read again.
+            // The plan's reading is a moment old: what an earlier step may have changed is read again.
             let old = match (&step.old, unless_away_from, step.keeps_original) {
                 (Some(old), None, true) => old.clone(),
                 _ => knob.read(kernel)?,
@@ -183,6 +185,10 @@ fn take(
         Action::MoveIn { placed, groups } => move_in(kernel, base, placed, groups, way)?,
         Action::MoveOut { placed, groups } => move_out(kernel, base, placed, groups, way)?,
         Action::Evacuate { placed, groups, .. } => evacuate(kernel, base, placed, groups, way)?,
+        Action::SetTaskPolicy { placed, to } => policies::give(kernel, placed, to, way)?,
+        Action::RestoreTaskPolicy { placed, groups } => {
+            policies::give_back(kernel, groups, std::slice::from_ref(placed), Some(placed), way)?;
+        }
         Action::Confine => {
             applied.changes += confine_strays(kernel, facts, &plan.after, way)?;
             return Ok(());
@@ -204,7 +210,7 @@ fn take(
     Ok(())
 }
 
-/// Takes the ways back, last first. Returns what could not be put back, in words.
+/// Takes the inverses, last first. Returns what could not be restored, in words.
 pub fn undo(kernel: &dyn Kernel, base: &Base, back: &[Undo]) -> Vec<String> {
     back.iter()
         .rev()
@@ -262,8 +268,8 @@ fn undo_one(kernel: &dyn Kernel, base: &Base, undo: &Undo) -> Result<()> {
     }
 }
 
-/// EBUSY passes: the kernel keeps the bandwidth of a SCHED_DEADLINE task that ended until its zero-lag time,
-/// and gives none of it to a deadline server before.
+/// Retries on EBUSY, for 2 s. The kernel keeps the bandwidth of a SCHED_DEADLINE task that ended until its
+/// zero-lag time, and refuses it to a deadline server before that.
 fn set_patiently(kernel: &dyn Kernel, knob: &Knob, to: &str) -> Result<()> {
     for _ in 0..100 {
         match knob.set(kernel, to) {
@@ -292,7 +298,7 @@ fn make_threaded(kernel: &dyn Kernel, group: &Path) -> Result<()> {
     kernel.write(&file, b"threaded\n").map_err(Error::io(&file, "write"))
 }
 
-/// A task that is just ending still counts as one in its group for a moment.
+/// Retries on EBUSY, for 2 s: a task that is ending still counts in its group for a moment.
 fn remove_group(kernel: &dyn Kernel, path: &Path) -> Result<()> {
     for _ in 0..100 {
         match kernel.remove_dir(path) {

@@ -2,7 +2,7 @@
 //! From a request to the partitions after it. Reads tasks, changes nothing: what a request means is
 //! decided here and nowhere else; which partitions are allowed stands in [`crate::rules`].
 
-use crate::declare::{self, Policies};
+use crate::declare;
 use crate::partition::{Partition, Refusal, State, shielded};
 use crate::plan::Base;
 use crate::request::{Caller, Members, Request, System};
@@ -17,8 +17,6 @@ pub(crate) struct Decision {
     pub after: Vec<Partition>,
     /// Settings of the system outside the partitions after it.
     pub system: System,
-    /// Policies that tasks get.
-    pub policies: Policies,
 }
 
 /// Decides. `state` gains a record of tasks that were born inside a partition, so that the plan
@@ -32,7 +30,6 @@ pub(crate) fn decide(
 ) -> Result<Decision, Refusal> {
     rules::check_machine(facts)?;
     let mut system = state.system();
-    let mut policies = Policies::new();
     let mut after = match request {
         Request::Create { name, spec } => rules::create(facts, state, &Wish::new(name, spec, caller, None))?,
         Request::Run { name, spec, owner } => {
@@ -45,11 +42,7 @@ pub(crate) fn decide(
         Request::Add { name, members } => join(kernel, facts, state, name, members)?,
         Request::Remove { name, members, .. } => leave(kernel, facts, state, name, members)?,
         Request::Move { from, to, members } => pass(kernel, facts, state, (from, to), members)?,
-        Request::Apply { declaration } => {
-            let (after, wanted) = declare::decide(kernel, facts, state, declaration, caller)?;
-            policies = wanted;
-            after
-        }
+        Request::Apply { declaration } => declare::decide(kernel, facts, state, declaration, caller)?,
         Request::Repair { name } => {
             name.as_ref().map(|name| state.partition(name)).transpose()?;
             state.partitions.clone()
@@ -68,7 +61,7 @@ pub(crate) fn decide(
         }
     };
     adopt_kernel_threads(kernel, facts, state, &mut after);
-    Ok(Decision { after, system, policies })
+    Ok(Decision { after, system })
 }
 
 /// The partition of `name` with more members.

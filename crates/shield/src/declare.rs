@@ -5,9 +5,10 @@
 
 use crate::partition::{Aspect, Partition, Refusal, Smt, State, Tick, shielded};
 use crate::plan::Base;
+use crate::policies;
 use crate::request::{Caller, Spec};
 use crate::rules::{self, Wish};
-use asmp_host::task::{self, Task, TaskId};
+use asmp_host::task::{self, Placed, Task};
 use asmp_host::{CpuSpec, Facts, Kernel, Schedule};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -111,17 +112,15 @@ fn comm(command: &str) -> &str {
     &command[..end.unwrap_or(0)]
 }
 
-/// Policies that tasks of the file are to have.
-pub(crate) type Policies = Vec<(TaskId, Schedule)>;
-
-/// The partitions once the file is in force, and the policies its tasks are to have.
+/// The partitions once the file is in force. `state` gains a record of tasks that were born inside and
+/// get a policy.
 pub(crate) fn decide(
     kernel: &dyn Kernel,
     facts: &Facts,
-    state: &State,
+    state: &mut State,
     declaration: &Declaration,
     caller: &Caller,
-) -> Result<(Vec<Partition>, Policies), Refusal> {
+) -> Result<Vec<Partition>, Refusal> {
     let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
     let mut now = state.clone();
     // CPUs may pass from one partition of the file to another: all give up theirs first.
@@ -131,16 +130,16 @@ pub(crate) fn decide(
     let mut ours = facts.clone();
     ours.cgroups.isolated =
         facts.cgroups.isolated.as_ref().map(|all| all.difference(&shielded(&state.partitions)));
-    let mut policies = Vec::new();
     let tasks = match declaration.partitions.iter().any(|one| !one.tasks.is_empty()) {
         true => task::read_all(kernel).unwrap_or_default(),
         false => Vec::new(),
     };
     for declared in &declaration.partitions {
-        let old = state.partitions.iter().find(|partition| partition.name == declared.name);
-        now.partitions = rules::create(&ours, &now, &declared.wish(old, caller))?;
-        if let (Some(old), Some(new)) = (old, now.partitions.last_mut()) {
-            new.tasks = old.tasks.clone();
+        let old = state.partitions.iter().find(|partition| partition.name == declared.name).cloned();
+        now.partitions = rules::create(&ours, &now, &declared.wish(old.as_ref(), caller))?;
+        if let (Some(old), Some(new)) = (&old, now.partitions.last_mut()) {
+            // Only who still has a policy in the file keeps it.
+            new.tasks = old.tasks.iter().map(|task| Placed { policy: None, ..task.clone() }).collect();
             let kept = old.served.iter();
             let kept = kept.filter(|thread| rules::priority_for(new, thread.by).is_some());
             new.served = kept.cloned().collect();
@@ -152,18 +151,41 @@ pub(crate) fn decide(
                     let real_time = task::real_time_threads(kernel, task.process);
                     let (name, tree) = (&declared.name, base.in_tree());
                     now.partitions = rules::add_task(&now, name, &task, false, real_time, &tree)?;
+                } else if wanted.policy.is_some() && state.partition(&declared.name).is_ok() {
+                    // Born inside: recorded in both, so that the plan does not move it in.
+                    rules::record_born_inside(state, &declared.name, &task, false)?;
+                    rules::record_born_inside(&mut now, &declared.name, &task, false)?;
                 }
-                policies.extend(wanted.policy.map(|policy| (task.id, policy)));
+                if let Some(to) = wanted.policy {
+                    give_policy(kernel, state, &mut now, &task, to);
+                }
             }
         }
     }
     if declaration.partitions.is_empty() {
-        return Ok((state.partitions.clone(), policies));
+        return Ok(state.partitions.clone());
     }
     // Partitions keep their order of creation, so that an unchanged file changes nothing.
     let order = |new: &Partition| state.partitions.iter().position(|old| old.name == new.name);
     now.partitions.sort_by_key(|partition| order(partition).unwrap_or(usize::MAX));
-    Ok((now.partitions, policies))
+    Ok(now.partitions)
+}
+
+/// Records in `now` that a task gets a policy, with what its threads go back to.
+fn give_policy(kernel: &dyn Kernel, state: &mut State, now: &mut State, task: &Task, to: Schedule) {
+    let old: Vec<Placed> = state.partitions.iter().flat_map(|partition| partition.tasks.clone()).collect();
+    let mut members = now.partitions.iter_mut().flat_map(|partition| &mut partition.tasks);
+    if let Some(member) = members.find(|member| member.task == task.id) {
+        member.policy = Some(policies::given(kernel, task, to, &old));
+    }
+    // A thread that has changed its policy since is no longer recorded as having this one: the plan
+    // sees a thread more and sets it.
+    let has = |tid: i32| kernel.schedule(tid).is_ok_and(|now| now == to);
+    let members = state.partitions.iter_mut().flat_map(|partition| &mut partition.tasks);
+    for policy in members.filter(|member| member.task == task.id).filter_map(|member| member.policy.as_mut())
+    {
+        policy.before.retain(|thread| has(thread.task.tid));
+    }
 }
 
 impl Declared {

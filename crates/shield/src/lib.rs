@@ -15,6 +15,7 @@ pub mod membership;
 mod moving;
 pub mod partition;
 pub mod plan;
+mod policies;
 mod prove;
 pub mod request;
 mod rules;
@@ -24,6 +25,8 @@ mod target;
 mod text;
 pub mod verify;
 
+#[cfg(test)]
+mod policy_tests;
 #[cfg(test)]
 mod scale_tests;
 #[cfg(test)]

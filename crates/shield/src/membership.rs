@@ -196,7 +196,7 @@ impl Entrance {
         let real_time = task::real_time_threads(kernel, process);
         let real_time = real_time.into_iter().filter(|other| *other != thread.id).collect();
         let from = thread.group.clone();
-        let placed = Placed { task: id, command, alone: false, from, real_time };
+        let placed = Placed { task: id, command, alone: false, from, real_time, policy: None };
         let lives = |id: TaskId| task::identify(kernel, id.tid) == Some(id);
         edit_tasks(&self.store, &self.name, |tasks| {
             tasks.retain(|known| known.task != placed.task && lives(known.task));

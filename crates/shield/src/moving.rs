@@ -1,13 +1,14 @@
-//! Tasks on their way into partitions and out of them.
+//! Moving tasks into partitions and out of them.
 //!
-//! A real-time task that leaves takes its policy along, and what was right on a CPU of its own starves a CPU
-//! that others need: a busy SCHED_FIFO task there stops RCU and with it the machine. So a thread that became
-//! real-time inside ([`Leaver`]) leaves only as SCHED_OTHER, and only where the user agreed. One that was
-//! real-time when it came keeps what it had.
+//! A real-time task that leaves would keep its policy. A busy SCHED_FIFO task on a CPU that others need
+//! stops RCU there, and with it the machine. So a thread that became real-time inside ([`Leaver`]) leaves
+//! only as SCHED_OTHER, and only if the user agreed. A thread that was real-time when it joined keeps its
+//! policy.
 
 use crate::apply::{Undo, Way};
 use crate::partition::Partition;
 use crate::plan::{Action, Base, Plan};
+use crate::policies;
 use asmp_host::cgroup::{self, Groups};
 use asmp_host::task::{self, Placed, TaskId, task_path};
 use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Result, Schedule, kind_of};
@@ -15,7 +16,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// A thread that became real-time inside a partition and is about to leave it.
+/// A thread that became real-time inside a partition and loses that policy when it leaves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Leaver {
     pub task: TaskId,
@@ -52,6 +53,11 @@ fn leaving(kernel: &dyn Kernel, groups: &Groups, came: &[Placed], only: Option<&
         .unwrap_or_default()
         .into_iter()
         .filter_map(|tid| Some((task::read(kernel, tid).ok()?, kernel.schedule(tid).ok()?)))
+        // What a partition file gave a thread it gives back before it leaves.
+        .map(|(task, now)| {
+            let policy = policies::on_leaving(kernel, came, &task, now);
+            (task, policy)
+        })
         .filter(|(task, policy)| policy.is_real_time() && !came_so.contains(&task.id))
         .filter(|(task, _)| of_task(task.id.tid, task.process))
         .map(|(task, policy)| Leaver {
@@ -77,8 +83,8 @@ fn demote(kernel: &dyn Kernel, leavers: &[Leaver], way: &mut Way) -> Result<()> 
     Ok(())
 }
 
-/// Takes everything out of a group that a cut-short change had made: whoever came in meanwhile (the child of
-/// a killed `asmp run`) goes where we are, and not as a real-time task.
+/// Moves every task out of a group that an interrupted change had made, such as the child of a killed
+/// `asmp run`. It goes to the caller's group, without a real-time policy.
 pub fn turn_out(kernel: &dyn Kernel, base: &Base, group: &Path) {
     let refuge = refuge(kernel, base);
     for tid in cgroup::threads_of(kernel, group).unwrap_or_default() {
@@ -98,7 +104,7 @@ fn refuge(kernel: &dyn Kernel, base: &Base) -> PathBuf {
     }
 }
 
-/// Moves a process to `home`; where that group is gone or takes none, to the refuge, then to the root.
+/// Moves a process to `home`. If that group is gone or refuses it: to the caller's group, then to the root.
 pub fn move_home(kernel: &dyn Kernel, base: &Base, process: i32, home: &Path) -> Result<()> {
     let cannot_take = |error: &Error| {
         use ErrorKind::{Busy, Missing, NotPermitted, Unsupported};
@@ -193,6 +199,7 @@ fn move_living_out(
         return Ok(());
     }
     let process = process_of(kernel, tid);
+    policies::give_back(kernel, groups, std::slice::from_ref(placed), Some(placed), way)?;
     demote(kernel, &leaving(kernel, groups, std::slice::from_ref(placed), Some(placed)), way)?;
     if placed.alone {
         way.note(Undo::Move { task: placed.task, alone: true, to: groups.rt.clone() })?;
@@ -208,7 +215,7 @@ fn move_living_out(
     move_home(kernel, base, process, &absolute(base, &placed.from))
 }
 
-/// Moves everything out, also what is forked meanwhile; gives up on a group that never gets empty.
+/// Moves every task out, also those forked meanwhile. Errors: EBUSY if the group does not get empty.
 pub fn evacuate(
     kernel: &dyn Kernel,
     base: &Base,
@@ -227,6 +234,7 @@ pub fn evacuate(
         if processes.is_empty() {
             return Ok(());
         }
+        policies::give_back(kernel, groups, placed, None, way)?;
         demote(kernel, &leaving(kernel, groups, placed, None), way)?;
         for process in processes {
             let Some(id) = task::identify(kernel, process) else { continue };
@@ -242,9 +250,9 @@ pub fn evacuate(
     Err(Error::busy(&groups.rt, "empty the group"))
 }
 
-/// Brings a process that has only some threads in `rt` together in `rest`; returns the group that it leaves from. The
-/// kernel gives every thread the CPUs of the new group only when the first thread's change: a thread of `rt`
-/// whose process leads from `rest` would keep the shielded CPU.
+/// Gathers a process that has only some threads in `rt` in `rest`. Returns the group that it leaves from.
+/// The kernel gives every thread the CPUs of the new group only if those of the first thread change: a
+/// thread in `rt` whose process leads from `rest` would keep the shielded CPU.
 fn gather<'a>(kernel: &dyn Kernel, process: i32, groups: &'a Groups, way: &mut Way) -> Result<&'a PathBuf> {
     let (rt, rest) = (threads_in(kernel, &groups.rt)?, threads_in(kernel, &groups.rest)?);
     let threads = task::threads(kernel, process).unwrap_or_default();
@@ -269,7 +277,7 @@ fn threads_in(kernel: &dyn Kernel, group: &Path) -> Result<BTreeSet<i32>> {
     }
 }
 
-/// Its own origin, or that of the ancestor who brought it in.
+/// The group it came from, or that of the ancestor that brought it in.
 fn home_of(kernel: &dyn Kernel, process: i32, homes: &BTreeMap<i32, PathBuf>) -> Option<PathBuf> {
     let mut ancestor = process;
     for _ in 0..64 {

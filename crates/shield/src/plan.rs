@@ -1,18 +1,19 @@
-//! The plan: every step from the partitions that are to those that shall be, in order, each with the old
-//! value, the new value and the reason. Pure; what `asmp plan` prints is what `apply` takes.
+//! The plan: every step from the present partitions to the new ones, in order. Each step has the old value,
+//! the new value and the reason. Pure. `asmp plan` prints exactly the steps that `apply` takes.
 //!
 //! Order: settings that go back to their originals, deadline servers off, tasks out, groups (those that give
-//! up CPUs first), deadline servers on, settings, tasks in. The root of the cgroup tree is the system partition: making an isolated partition
-//! takes its CPUs away from everybody else in one step of the kernel.
+//! up CPUs first), deadline servers on, settings, tasks in, policies. The root of the cgroup tree is the
+//! system partition: an isolated partition takes its CPUs from all other groups in one step of the kernel.
 
 use crate::partition::{Partition, Served, Service, State, shielded};
 use crate::request::System;
 use crate::target::{Lines, Target, reading, targets};
 use asmp_host::cgroup::{GROUP, Groups};
 use asmp_host::systemd::{SERVICE, SLICE};
-use asmp_host::task::Placed;
+use asmp_host::task::{GivenPolicy, Placed, TaskId};
 use asmp_host::{CpuSet, Facts, Knob, Schedule, knob};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// One thing to do. Each knows its way back (see `apply`).
@@ -56,6 +57,16 @@ pub enum Action {
     },
     /// Move unbound kernel threads that came back off shielded CPUs.
     Confine,
+    /// Give all threads of a task the policy that the partition file names.
+    SetTaskPolicy {
+        placed: Placed,
+        to: Schedule,
+    },
+    /// Give them back what they had before.
+    RestoreTaskPolicy {
+        placed: Placed,
+        groups: Groups,
+    },
     /// Set the policy of a kernel thread.
     SetPolicy {
         thread: Served,
@@ -209,7 +220,7 @@ fn settings(facts: &Facts, state: &State, after: &[Partition], system: &System) 
     in_order.sort_by_key(|(irq, ..)| *irq);
     for (irq, knob, target) in in_order {
         let Some(now) = reading(facts, &lines, knob) else { continue };
-        // What the kernel has refused once it refuses again; only a line asked for by name is tried.
+        // The kernel refuses again what it refused before. Only a line asked for by name is tried again.
         if target.away_from.is_some() && state.refused.contains_key(&knob.path) {
             continue;
         }
@@ -365,7 +376,12 @@ fn open_partition(base: &Base, partition: &Partition, steps: &mut Vec<Step>) {
 }
 
 fn isolate(group: &Path, cpus: &CpuSet, steps: &mut Vec<Step>) {
-    steps.push(write(knob::exclusive_cpus(group), None, cpus.to_string(), "nobody else may use these CPUs"));
+    steps.push(write(
+        knob::exclusive_cpus(group),
+        None,
+        cpus.to_string(),
+        "no other group may use these CPUs",
+    ));
     steps.push(write(
         knob::partition_type(group),
         Some("member".to_owned()),
@@ -469,7 +485,21 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
             p.name == name && p.tasks.iter().any(|t| t.task == placed.task && t.alone == placed.alone)
         })
     };
-    for old in before.iter().filter(|old| after.iter().any(|new| new.name == old.name)) {
+    let stays = |old: &&Partition| after.iter().any(|new| new.name == old.name);
+    let wanted = |placed: &Placed| {
+        after
+            .iter()
+            .flat_map(|new| &new.tasks)
+            .find(|new| new.task == placed.task && new.alone == placed.alone)
+    };
+    for old in before.iter().filter(stays) {
+        for placed in old.tasks.iter().filter(|placed| placed.policy.is_some()) {
+            if wanted(placed).is_some_and(|new| new.policy.is_none()) {
+                let why = format!("{} has no policy in {} any more", placed.command, old.name);
+                let groups = base.groups(&old.name);
+                steps.push(step(Action::RestoreTaskPolicy { placed: placed.clone(), groups }, why));
+            }
+        }
         for placed in &old.tasks {
             if !after.iter().any(|p| p.tasks.iter().any(|t| t.task == placed.task)) {
                 let why = format!("{} leaves {}", placed.command, old.name);
@@ -483,6 +513,26 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
             let why = format!("{} joins {}", placed.command, new.name);
             let groups = base.groups(&new.name);
             steps.push(step(Action::MoveIn { placed: placed.clone(), groups }, why));
+        }
+    }
+    // A task that leaves a partition which goes has given its policy back.
+    let given: BTreeMap<(TaskId, bool), &GivenPolicy> = before
+        .iter()
+        .filter(stays)
+        .flat_map(|old| &old.tasks)
+        .filter_map(|placed| Some(((placed.task, placed.alone), placed.policy.as_ref()?)))
+        .collect();
+    for new in after {
+        for placed in &new.tasks {
+            let Some(policy) = &placed.policy else { continue };
+            let holds = given.get(&(placed.task, placed.alone)).is_some_and(|old| {
+                old.to == policy.to && policy.before.iter().all(|thread| old.before.contains(thread))
+            });
+            if !holds {
+                let why = format!("the file gives {} of {} this policy", placed.command, new.name);
+                let action = Action::SetTaskPolicy { placed: placed.clone(), to: policy.to };
+                steps.push(step(action, why));
+            }
         }
     }
 }

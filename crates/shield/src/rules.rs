@@ -148,12 +148,12 @@ pub fn add_task(
         .iter()
         .flat_map(|partition| &partition.tasks)
         .find(|placed| placed.task == task.id || placed.task.tid == task.process)
-        .map(|placed| (placed.from.clone(), placed.real_time.clone()));
-    let (from, real_time) = match earlier {
+        .map(|placed| (placed.from.clone(), placed.real_time.clone(), placed.policy.clone()));
+    let (from, real_time, policy) = match earlier {
         Some(earlier) => earlier,
         // Born inside: what it is now it became there.
-        None if task.group.starts_with(base_in_tree) => (Path::new("/").to_owned(), Vec::new()),
-        None => (task.group.clone(), real_time),
+        None if task.group.starts_with(base_in_tree) => (Path::new("/").to_owned(), Vec::new(), None),
+        None => (task.group.clone(), real_time, None),
     };
     let mut after = state.partitions.clone();
     for partition in &mut after {
@@ -162,7 +162,7 @@ pub fn add_task(
     let moved = State { partitions: after, ..state.clone() };
     change_one(&moved, name, |partition| {
         let command = task.command.clone();
-        partition.tasks.push(Placed { task: task.id, command, alone, from, real_time });
+        partition.tasks.push(Placed { task: task.id, command, alone, from, real_time, policy });
         Ok(())
     })
 }
@@ -191,12 +191,12 @@ pub fn record_born_inside(state: &mut State, name: &str, task: &Task, alone: boo
         // A thread came with its process, a process with its parent.
         let brought = |by: i32| partition.tasks.iter().find(|placed| placed.task.tid == by);
         let by = brought(task.process).or_else(|| brought(task.parent));
-        let (from, real_time) = by.map_or_else(
-            || (Path::new("/").to_owned(), Vec::new()),
-            |by| (by.from.clone(), by.real_time.clone()),
+        let (from, real_time, policy) = by.map_or_else(
+            || (Path::new("/").to_owned(), Vec::new(), None),
+            |by| (by.from.clone(), by.real_time.clone(), by.policy.clone()),
         );
         let command = task.command.clone();
-        partition.tasks.push(Placed { task: task.id, command, alone, from, real_time });
+        partition.tasks.push(Placed { task: task.id, command, alone, from, real_time, policy });
     }
     Ok(())
 }

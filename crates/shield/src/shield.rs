@@ -35,6 +35,10 @@ pub enum ChangeError {
     #[error("{cause} ({why}); nothing has changed")]
     Undone { why: String, cause: Error },
 
+    /// The kernel refused the policy of a declared task; the machine is as it was.
+    #[error("the kernel refuses policy {policy}: {cause}; nothing has changed")]
+    PolicyRefused { policy: String, cause: Error },
+
     /// `--strict`: the machine is as it was.
     #[error("--strict: {count} settings refuse to leave the partition; nothing has changed", count = refused.len())]
     Strict { refused: Vec<Refused> },
@@ -65,7 +69,6 @@ pub struct Outcome {
     pub changes: usize,
     /// Threads that left as SCHED_OTHER.
     pub demoted: Vec<Leaver>,
-    pub policies: Vec<(asmp_host::task::TaskId, asmp_host::Schedule)>,
     /// A change that a crash had cut short was undone first.
     pub recovered: Option<Recovered>,
 }
@@ -189,7 +192,7 @@ impl Shield {
             refuse_leavers(&demoted)?;
         }
         let outcome = self.carry_out(facts, &base, state, plan, recovered)?;
-        Ok(Outcome { demoted, policies: decision.policies, ..outcome })
+        Ok(Outcome { demoted, ..outcome })
     }
 
     fn lock(&self) -> Result<Lock, ChangeError> {
@@ -213,7 +216,6 @@ impl Shield {
                 refused: Vec::new(),
                 changes: 0,
                 demoted: Vec::new(),
-                policies: Vec::new(),
                 recovered,
             });
         }
@@ -229,9 +231,13 @@ impl Shield {
                 let cause = format!("{source} ({})", step.why);
                 let task_gone = moved_task(&step).filter(|_| source.is_missing());
                 self.roll_back(base, &way.back, cause)?;
-                return Err(match task_gone {
-                    Some(tid) => Refusal::UnknownTask { tid }.into(),
-                    None => ChangeError::Undone { why: step.why, cause: source },
+                return Err(match (task_gone, step.action) {
+                    (Some(tid), _) => Refusal::UnknownTask { tid }.into(),
+                    (None, Action::SetTaskPolicy { placed, to }) => {
+                        let policy = format!("{to} for {}", placed.command);
+                        ChangeError::PolicyRefused { policy, cause: source }
+                    }
+                    (None, _) => ChangeError::Undone { why: step.why, cause: source },
                 });
             }
         };
@@ -254,9 +260,9 @@ impl Shield {
             }
             return Err(error);
         }
-        let (demoted, policies) = (Vec::new(), Vec::new());
+        let demoted = Vec::new();
         let changes = applied.changes;
-        Ok(Outcome { facts, state, plan, refused, changes, demoted, policies, recovered })
+        Ok(Outcome { facts, state, plan, refused, changes, demoted, recovered })
     }
 
     fn roll_back(&self, base: &Base, back: &[Undo], cause: String) -> Result<(), ChangeError> {

@@ -295,6 +295,7 @@ fn a_thread_that_leaves_goes_to_where_its_process_came_from() {
         alone: false,
         from: "/user.slice".into(),
         real_time: vec![],
+        policy: None,
     }];
     let thread = Task {
         id: id(77),

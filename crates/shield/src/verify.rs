@@ -1,7 +1,7 @@
 //! Reading everything back: is each partition what it was promised to be, and if not, what violates it?
 //!
-//! Nothing here is remembered from the time a partition was made except the promise itself; every claim is
-//! read from the kernel now. What the kernel does not let move is listed apart (`stays`): it is no drift.
+//! Only the promise itself is remembered from the time a partition was made. Every claim is read from the
+//! kernel now. What the kernel refuses to move is listed apart (`stays`): it is no drift.
 
 use crate::partition::{Partition, State, Tick, shielded};
 use crate::plan::Base;
@@ -24,10 +24,10 @@ pub struct Status {
     pub system_cpus: CpuSet,
     /// The CPUs that the system's device interrupts were asked to keep to.
     pub irq_home: Option<CpuSet>,
-    /// A crash left a change half done; the next change (or `asmp restore`) undoes it.
+    /// A change was interrupted and is not undone yet. The next change (or `asmp restore`) undoes it.
     pub interrupted: bool,
     pub partitions: Vec<PartitionStatus>,
-    /// CPUs that somebody else isolated.
+    /// Isolated CPUs that belong to no partition of ours.
     pub foreign_isolated_cpus: CpuSet,
 }
 
@@ -46,7 +46,7 @@ pub struct PartitionStatus {
     pub idle_cpus: CpuSet,
     /// No violation was found.
     pub shielded: bool,
-    /// The partition file's own words.
+    /// The text of the kernel's partition file.
     pub kernel_says: String,
     pub created_s: u64,
     pub created_by: String,
@@ -57,7 +57,7 @@ pub struct PartitionStatus {
     pub tick: TickStatus,
     /// What breaks the promise, each with cause and cure.
     pub violations: Vec<Finding>,
-    /// What the kernel keeps on these CPUs whatever anybody does.
+    /// What the kernel keeps on these CPUs and no setting moves.
     pub stays: Vec<Finding>,
 }
 
@@ -75,7 +75,7 @@ pub struct TaskStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum TickStatus {
-    /// Nobody asked for it to stop.
+    /// It was not asked to stop.
     Kept,
     /// It stops while one task runs; `asmp noise` counts it.
     CanStop,
@@ -175,7 +175,7 @@ fn verify_one(
 /// The partition file and the CPUs it really has.
 fn isolation(kernel: &dyn Kernel, group: &Path, cpus: &CpuSet, violations: &mut Vec<Finding>) -> String {
     let knob = knob::partition_type(group);
-    let recreate = "somebody changed the group behind our back: `asmp destroy` and create it again";
+    let recreate = "another program changed the group: `asmp destroy` it and create it again";
     let says = match knob.read(kernel) {
         Ok(says) => says,
         Err(error) => {
@@ -189,7 +189,7 @@ fn isolation(kernel: &dyn Kernel, group: &Path, cpus: &CpuSet, violations: &mut 
     let effective = kernel.text(&group.join("cpuset.cpus.effective")).unwrap_or_default();
     match effective.parse::<CpuSet>() {
         Ok(effective) if effective == *cpus => {}
-        _ => violations.push(finding(format!("it has CPU {effective:?}, promised was {cpus}"), recreate)),
+        _ => violations.push(finding(format!("it has CPU {effective:?} instead of {cpus}"), recreate)),
     }
     says
 }
@@ -262,7 +262,7 @@ fn settings(
                 Some(effective) if !effective.intersects(&shielded) => {}
                 _ => stays.push(finding(
                     format!("IRQ {}: {reason}", irq.label()),
-                    "it fires only for work this CPU submits itself; fewer queues or irqaffinity= at boot avoid it",
+                    "it fires only for work that this CPU submits: use fewer queues, or irqaffinity= at boot",
                 )),
             },
             (Some(reason), None) => stays.push(finding(format!("{}: {reason}", knob.path.display()), "")),
@@ -311,10 +311,11 @@ fn intruders(
         }
     }
     if !bound.is_empty() {
-        let what = format!("{} kernel threads that nobody can move: {}", bound.len(), bound.join(" "));
+        let what =
+            format!("{} kernel threads that the kernel does not let move: {}", bound.len(), bound.join(" "));
         stays.push(finding(
             what,
-            "no Linux CPU is without them; they run for work of this CPU (kworker/R-…: when memory is short)",
+            "every Linux CPU has them: they run for work of this CPU (kworker/R-…: when memory is short)",
         ));
     }
 }

@@ -1,16 +1,20 @@
-//! How often each task fires in one iteration: the smallest positive q with G q = 0 (Lee, Messerschmitt 1987).
-//! The paper's Algorithm 1 (Eustache 2008) finds the same numbers as `Cy`, but does not end on inconsistent rates.
+//! How often each task fires in one iteration: the smallest positive q with G q = 0 (Lee,
+//! Messerschmitt 1987). The paper's Algorithm 1 (Eustache 2008) finds the same numbers as `Cy`, but
+//! does not end on inconsistent rates.
 //!
-//! Fractions go along a spanning forest that takes edges in the order they were given; each other edge is then
-//! checked, so that the edge that is named contradicts edges before it. O(V + E) but for the forest's union-find.
+//! Fractions go along a spanning forest that takes edges in the order they were given; each other
+//! edge is then checked, so that the edge that is named contradicts edges before it. O(V + E) but
+//! for the forest's union-find.
 
-use super::refusal::Contradiction;
-use super::{Graph, Refusal, gcd, lcm};
+use super::model::Graph;
+use super::refusal::{Contradiction, Refusal};
+use crate::numbers::{gcd, lcm};
 use std::collections::VecDeque;
 
 /// q, and which tasks hang together.
-pub struct Balance {
-    /// Firings of each task in one iteration of its cluster; their greatest common divisor over a cluster is 1.
+pub(super) struct Balance {
+    /// Firings of each task in one iteration of its cluster; their greatest common divisor over a
+    /// cluster is 1.
     pub firings: Vec<u64>,
     /// Cluster of each task: those connected by edges, numbered by their first task.
     pub cluster: Vec<usize>,
@@ -40,7 +44,7 @@ impl Ratio {
 }
 
 /// Errors: [`Refusal::Inconsistent`], [`Refusal::TooManyFirings`].
-pub fn balance(graph: &Graph, max_firings: u64) -> Result<Balance, Refusal> {
+pub(super) fn balance(graph: &Graph, max_firings: u64) -> Result<Balance, Refusal> {
     let tasks = graph.tasks();
     let too_many =
         |task: usize| Refusal::TooManyFirings { task: tasks[task].name.clone(), bound: max_firings };
@@ -67,8 +71,8 @@ pub fn balance(graph: &Graph, max_firings: u64) -> Result<Balance, Refusal> {
                 if !in_forest[index] || ratio[next].is_some() {
                     continue;
                 }
-                // The fraction of two tasks of a cluster, in lowest terms, is no larger than their firings:
-                // what does not fit here fits nowhere.
+                // The fraction of two tasks of a cluster, in lowest terms, is no larger than their
+                // firings: what does not fit here fits nowhere.
                 let of_next = of_task.times(over, under).ok_or_else(|| too_many(next))?;
                 ratio[next] = Some(of_next);
                 queue.push_back((next, of_next));
@@ -95,8 +99,9 @@ pub fn balance(graph: &Graph, max_firings: u64) -> Result<Balance, Refusal> {
             })));
         }
     }
-    // Scaled by the least common multiple of what is under the fractions, their greatest common divisor is 1: a
-    // prime of that multiple is missing where it came from, and any other is missing in the root, whose fraction is 1.
+    // Scaled by the least common multiple of what is under the fractions, their greatest common
+    // divisor is 1: a prime of that multiple is missing where it came from, and any other is
+    // missing in the root, whose fraction is 1.
     let mut firings = vec![1; tasks.len()];
     for here in &members {
         let mut scale = 1;
@@ -124,7 +129,8 @@ fn forest(graph: &Graph) -> Vec<bool> {
     taken
 }
 
-/// The root of a task's tree; halves the path on the way, so a long one is walked once (O(log V) amortized).
+/// The root of a task's tree; halves the path on the way, so a long one is walked once (O(log V)
+/// amortized).
 fn find(parent: &mut [usize], mut task: usize) -> usize {
     while parent[task] != task {
         parent[task] = parent[parent[task]];

@@ -1,23 +1,28 @@
 //! How large memories must be.
 //!
 //! Three figures for each edge, and no more is claimed than is proven:
-//! - [`least_capacity`]: no schedule whatever does with less on this edge, whatever the others hold;
-//! - [`Size`]: all sizes together let every order of firings that respects them go on for ever, and [`Proof`] says
-//!   how tight each is. The smallest *sum* is NP-hard to find (Murthy) and claimed only where each size is `Least`;
+//! - [`least_capacity`]: every schedule needs at least this on the edge, for any sizes of the
+//!   others;
+//! - [`Size`]: all sizes together let every order of firings that respects them go on for ever, and
+//!   [`Proof`] says how tight each is. The smallest *sum* is NP-hard to find (Murthy) and claimed
+//!   only where each size is `Least`;
 //! - `peak` of the report: what the one schedule that is printed needs.
 //!
-//! A size counts tokens between firings: a firing reads, then writes. Where writer and reader run at the same time
-//! and a firing holds its room from its start and its inputs to its end, these sizes still do (each just waits
-//! longer), but for a self-loop, which then needs `write` more.
+//! A size counts tokens between firings: a firing reads, then writes. Where writer and reader run
+//! at the same time and a firing holds its room from its start and its inputs to its end, these
+//! sizes still do (each just waits longer), but for a self-loop, which then needs `write` more.
 
 use super::fire::{End, Piece, Work};
+use super::model::{Edge, Graph};
 use super::piece::{Pieces, blocks, rings};
-use super::{Edge, Graph, gcd};
+use crate::numbers::gcd;
+#[cfg(feature = "files")]
 use serde::Serialize;
 
 /// How tight a size is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
+#[cfg_attr(feature = "files", serde(rename_all = "lowercase"))]
 pub enum Proof {
     /// No schedule does with less on this edge.
     Least,
@@ -27,32 +32,36 @@ pub enum Proof {
     Enough,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Size {
     pub tokens: u64,
     pub proof: Proof,
 }
 
-/// max(d, a + b - g + d mod g) for write a, read b, initial tokens d, g = gcd(a, b): the least memory with which any
-/// schedule goes on for ever, and enough for the two tasks alone. `None`: it does not fit 64 bits.
+/// max(d, a + b - g + d mod g) for write a, read b, initial tokens d, g = gcd(a, b): the least
+/// memory with which any schedule goes on for ever, and enough for the two tasks alone. `None`: it
+/// does not fit 64 bits.
 ///
-/// The count of tokens stays d modulo g. With a capacity c below a + b the next step of the count is forced (write
-/// up to c - a, else read), and is a turn by a modulo a + b: it comes through every value that is d modulo g, also
-/// through b - g + d mod g, where there is too little to read, and too little room to write unless c is at least
-/// the figure above. From that figure on the reader or the writer of the edge can always go on. (Bhattacharyya,
-/// Murthy, Lee, "Software Synthesis from Dataflow Graphs", Kluwer 1996, state it for d <= a + b - g.)
+/// The count of tokens stays d modulo g. With a capacity c below a + b the next step of the count
+/// is forced (write up to c - a, else read), and is a turn by a modulo a + b: it comes through
+/// every value that is d modulo g, also through b - g + d mod g, where there is too little to read,
+/// and too little room to write unless c is at least the figure above. From that figure on the
+/// reader or the writer of the edge can always go on. (Bhattacharyya, Murthy, Lee, "Software
+/// Synthesis from Dataflow Graphs", Kluwer 1996, state it for d <= a + b - g.)
 pub fn least_capacity(write: u64, read: u64, initial: u64) -> Option<u64> {
     let shared = gcd(write, read).max(1);
     let needed = (write - shared.min(write)).checked_add(read)?.checked_add(initial % shared)?;
     Some(needed.max(initial))
 }
 
-/// Sizes with which the graph never blocks; `peaks` stand in where the work was used up. `None`: neither is known.
+/// Sizes with which the graph never blocks; `peaks` stand in where the work was used up. `None`:
+/// neither is known.
 ///
-/// A bridge needs its least capacity only (`piece.rs`). Within a block each edge starts there, and the stalled task
-/// that needs least grows its outputs until an iteration is complete; then each size is cut as far as it goes.
-/// Memory is never exceeded; the graph must be live with it.
-pub fn sizes(
+/// A bridge needs its least capacity only (`piece.rs`). Within a block each edge starts there, and
+/// the stalled task that needs least grows its outputs until an iteration is complete; then each
+/// size is cut as far as it goes. Memory is never exceeded; the graph must be live with it.
+pub(super) fn sizes(
     graph: &Graph,
     firings: &[u64],
     least: &[u64],
@@ -92,8 +101,8 @@ pub fn sizes(
     tokens.into_iter().enumerate().map(size).collect()
 }
 
-/// Makes each size of a block as small as the others let it be: sizes that were cut before stay irreducible, for
-/// smaller others never help.
+/// Makes each size of a block as small as the others let it be: sizes that were cut before stay
+/// irreducible, for smaller others never help.
 #[expect(clippy::too_many_arguments, reason = "one step of `sizes`, with its state")]
 fn cut(
     graph: &Graph,
@@ -134,7 +143,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Whether two tasks on one edge can go on for ever within a capacity, by looking at all reachable counts.
+    /// Whether two tasks on one edge can go on for ever within a capacity, by looking at all
+    /// reachable counts.
     fn goes_on(write: u64, read: u64, initial: u64, capacity: u64) -> bool {
         if initial > capacity {
             return false;

@@ -1,16 +1,18 @@
 //! The graph for Graphviz.
 
-use super::{Graph, Refusal, Report};
+use super::model::Graph;
+use super::refusal::Refusal;
+use super::report::Report;
 use std::fmt::Write;
 
 /// Words under a task's name, on an edge; edges at fault. Shared by both drawings.
-pub struct Labels {
+pub(super) struct Labels {
     pub tasks: Vec<Vec<String>>,
     pub edges: Vec<String>,
     pub at_fault: Vec<bool>,
 }
 
-pub fn labels(graph: &Graph, result: &Result<Report, Refusal>) -> Labels {
+pub(super) fn labels(graph: &Graph, result: &Result<Report, Refusal>) -> Labels {
     let mut tasks = vec![Vec::new(); graph.tasks().len()];
     let mut edges = Vec::with_capacity(graph.edges().len());
     for edge in graph.edges() {

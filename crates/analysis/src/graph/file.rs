@@ -1,6 +1,6 @@
 //! `flow.toml`: tasks and edges, declared. Unknown fields are refused.
 
-use super::{Case, Edge, Graph, GraphError, Task};
+use super::model::{Case, Edge, Graph, GraphError, Task};
 use crate::file::in_a_line;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,8 +111,8 @@ mod tests {
             (String::new(), "no task"),
             ("[[task]\n".to_owned(), "line 1"),
             (format!("{PAIR}colour = 1\n"), "colour"),
-            (format!("{PAIR}[[task]]\nname = \"a\"\n"), "task a is there twice"),
-            ("[[task]]\nname = \"\"\n".to_owned(), "no name"),
+            (format!("{PAIR}[[task]]\nname = \"a\"\n"), "task name a occurs twice"),
+            ("[[task]]\nname = \"\"\n".to_owned(), "invalid name"),
             ("[[task]]\nname = \"a\\u0007\"\n".to_owned(), "control character"),
             (format!("{PAIR}[[task]]\nname = \"c\"\ncase = \"maybe\"\n"), "maybe"),
             (edge("write = 1\n"), "read"),
@@ -123,18 +123,18 @@ mod tests {
             (format!("{PAIR}[[edge]]\nfrom = \"a\"\nto = \"z\"\n{rates}"), "there is no task z"),
             (
                 edge(&format!("{rates}[[edge]]\nfrom = \"a\"\nto = \"b\"\n{rates}")),
-                "edge a -> b is there twice",
+                "edge name a -> b occurs twice",
             ),
             (
                 format!(
                     "[[task]]\nname = \"a\"\ncase = \"independent\"\n[[edge]]\nfrom = \"a\"\nto = \"a\"\n{rates}"
                 ),
-                "task a is independent, but edge a -> a touches it",
+                "task a is independent, but has edge a -> a",
             ),
-            ("[[task]]\nname = \"a\"\ncase = \"data\"\nmultiple_of = 20\n".to_owned(), "any firing"),
+            ("[[task]]\nname = \"a\"\ncase = \"data\"\nmultiple_of = 20\n".to_owned(), "requires case"),
             (
                 format!("{PAIR}[[edge]]\nfrom = \"b\"\nto = \"a\"\n{rates}multiple_of = 2\n"),
-                "edge b -> a: multiple_of, but task b may change after any firing",
+                "edge b -> a: multiple_of requires case",
             ),
             ("[[task]]\nname = \"a\"\nmultiple_of = 0\n".to_owned(), "multiple_of is 0"),
         ] {

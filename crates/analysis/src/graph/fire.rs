@@ -1,22 +1,35 @@
-//! Fires the tasks of one piece until an iteration is complete, nothing can fire, or the work is used up.
+//! Fires the tasks of one piece until an iteration is complete, nothing can fire, or the work is
+//! used up.
 //!
-//! Firing one task never takes tokens or room from another's firing, so the order does not matter: if one order
-//! completes an iteration all do, and where one gets stuck all do (Lee, Messerschmitt 1987, class S). A memory
-//! counts the tokens that are there between firings: a firing reads, then writes.
+//! Firing one task never takes tokens or room from another's firing, so the order does not matter:
+//! if one order completes an iteration all do, and where one gets stuck all do (Lee, Messerschmitt
+//! 1987, class S). A memory counts the tokens that are there between firings: a firing reads, then
+//! writes.
 
+use super::model::Graph;
 use super::piece::Pieces;
 use super::refusal::{On, Refusal, Wait};
-use super::schedule::Run;
-use super::{Graph, gcd};
+use crate::numbers::gcd;
+#[cfg(feature = "files")]
+use serde::Serialize;
 use std::collections::{BTreeSet, VecDeque};
 
+/// Firings of one task in a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
+pub struct Run {
+    /// Index of the task.
+    pub task: usize,
+    pub firings: u64,
+}
+
 /// Steps that may still be done; one is a look at a task or at an edge.
-pub struct Work {
+pub(super) struct Work {
     left: u64,
 }
 
 impl Work {
-    pub fn new(steps: u64) -> Self {
+    pub(super) fn new(steps: u64) -> Self {
         Self { left: steps }
     }
 
@@ -41,7 +54,7 @@ struct Channel {
     capacity: Option<u64>,
 }
 
-pub enum End {
+pub(super) enum End {
     Done,
     Stuck,
     OutOfWork,
@@ -56,7 +69,7 @@ enum Ready {
 }
 
 /// One piece with its tokens. Self-loops are no part of it: see [`super::schedule`].
-pub struct Piece<'a> {
+pub(super) struct Piece<'a> {
     graph: &'a Graph,
     tasks: &'a [usize],
     left: Vec<u64>,
@@ -75,8 +88,9 @@ pub struct Piece<'a> {
 }
 
 impl<'a> Piece<'a> {
-    /// `firings` must leave `initial + firings * write` of each edge within 64 bits. Keeps at most `runs_kept` runs.
-    pub fn new(
+    /// `firings` must leave `initial + firings * write` of each edge within 64 bits. Keeps at most
+    /// `runs_kept` runs.
+    pub(super) fn new(
         graph: &'a Graph,
         pieces: &'a Pieces,
         group: usize,
@@ -126,7 +140,7 @@ impl<'a> Piece<'a> {
     }
 
     /// Each task fires as often as it can when its turn comes.
-    pub fn run(&mut self, work: &mut Work) -> End {
+    pub(super) fn run(&mut self, work: &mut Work) -> End {
         while let Some(task) = self.queue.pop_front() {
             self.queued[task] = false;
             if !work.spend(1 + self.inputs[task].len() + self.outputs[task].len()) {
@@ -201,9 +215,10 @@ impl<'a> Piece<'a> {
         }
     }
 
-    /// Gives the stalled task that needs least, and stays within `limit`, room for one firing. False: none can be
-    /// helped. Growing while the firing goes on is fair: what was fired before would have fitted all the same.
-    pub fn grow(&mut self, work: &mut Work, limit: impl Fn(usize) -> Option<u64>) -> bool {
+    /// Gives the stalled task that needs least, and stays within `limit`, room for one firing.
+    /// False: none can be helped. Growing while the firing goes on is fair: what was fired before
+    /// would have fitted all the same.
+    pub(super) fn grow(&mut self, work: &mut Work, limit: impl Fn(usize) -> Option<u64>) -> bool {
         let wanted = |channel: &Channel| channel.tokens + channel.write;
         let mut chosen = None;
         for &(_, task) in &self.stalled {
@@ -229,18 +244,19 @@ impl<'a> Piece<'a> {
     }
 
     /// Edges of the piece with their capacity and the most tokens that were there.
-    pub fn sizes(&self) -> impl Iterator<Item = (usize, Option<u64>, u64)> {
+    pub(super) fn sizes(&self) -> impl Iterator<Item = (usize, Option<u64>, u64)> {
         self.channels.iter().map(|channel| (channel.edge, channel.capacity, channel.peak))
     }
 
     /// The order of firings; `None` where it is longer than was to be kept.
-    pub fn into_runs(self) -> Option<Vec<Run>> {
+    pub(super) fn into_runs(self) -> Option<Vec<Run>> {
         (self.runs.len() <= self.runs_kept).then_some(self.runs)
     }
 
-    /// After [`End::Stuck`]: a ring of tasks that wait for each other. Whoever is waited for has not finished
-    /// either: a finished writer leaves enough tokens, a finished reader enough room.
-    pub fn deadlock(&self) -> Refusal {
+    /// After [`End::Stuck`]: a ring of tasks that wait for each other. A task that is waited for
+    /// has not finished either: a finished writer leaves enough tokens, a finished reader enough
+    /// room.
+    pub(super) fn deadlock(&self) -> Refusal {
         let mut at = self.left.iter().position(|left| *left > 0).unwrap_or(0);
         let mut seen: Vec<Option<usize>> = vec![None; self.tasks.len()];
         let mut waits = Vec::new();

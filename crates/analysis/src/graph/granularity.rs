@@ -1,18 +1,21 @@
-//! After how much data a task may take a new configuration (Eustache, Diguet 2008, section 3.3; their symbols).
+//! After how much data a task may take a new configuration (Eustache, Diguet 2008, section 3.3;
+//! their symbols).
 //!
-//! Gc0 = Cy W for each output, Cy the firings of one iteration; K the smallest factor that makes each constrained
-//! output of the cluster a whole multiple of its Gc_appli; Gc = K Gc0.
+//! Gc0 = Cy W for each output, Cy the firings of one iteration; K the smallest factor that makes
+//! each constrained output of the cluster a whole multiple of its Gc_appli; Gc = K Gc0.
 //!
-//! Where we differ: rule 3 of the paper takes the largest K of a cluster, with which a task of another constraint
-//! stops inside an image; the smallest K that suits all is their least common multiple. (K Gc0 is a multiple of
-//! Gc_appli exactly if K is one of lcm(Gc0, Gc_appli) / Gc0.) Rules 1 and 2 have formula and prose exchanged; rule 3
-//! makes both hold.
+//! Where we differ: rule 3 of the paper takes the largest K of a cluster, with which a task of
+//! another constraint stops inside an image; the smallest K that suits all is their least common
+//! multiple. (K Gc0 is a multiple of Gc_appli exactly if K is one of lcm(Gc0, Gc_appli) / Gc0.)
+//! Rules 1 and 2 have formula and prose exchanged; rule 3 makes both hold.
 
 use super::balance::Balance;
-use super::{Case, Graph, Refusal, gcd, lcm};
+use super::model::{Case, Graph};
+use super::refusal::Refusal;
+use crate::numbers::{gcd, lcm};
 
 /// One output of a task.
-pub struct Granule {
+pub(super) struct Granule {
     /// Index of the edge; `None`: to the outside.
     pub edge: Option<usize>,
     pub gc0: u64,
@@ -20,16 +23,17 @@ pub struct Granule {
 }
 
 /// Of one task.
-pub struct Granularity {
+pub(super) struct Granularity {
     /// K for this task's constraints alone.
     pub own_factor: u64,
-    /// Firings from one moment at which it may change to the next: K Cy; 1 where it may after any firing.
+    /// Firings from one moment at which it may change to the next: K Cy; 1 where it may after any
+    /// firing.
     pub firings: u64,
     pub outputs: Vec<Granule>,
 }
 
 /// Of each task, and K of each cluster. Errors: [`Refusal::TooLarge`]. Linear.
-pub fn granularity(graph: &Graph, balance: &Balance) -> Result<(Vec<Granularity>, Vec<u64>), Refusal> {
+pub(super) fn granularity(graph: &Graph, balance: &Balance) -> Result<(Vec<Granularity>, Vec<u64>), Refusal> {
     let mut factors = vec![1; balance.clusters];
     let mut all = Vec::with_capacity(graph.tasks().len());
     for (index, task) in graph.tasks().iter().enumerate() {
@@ -67,7 +71,8 @@ pub fn granularity(graph: &Graph, balance: &Balance) -> Result<(Vec<Granularity>
     Ok((all, factors))
 }
 
-/// What a firing writes: to each edge, and outside. A task that writes nowhere counts its firings: one data set each.
+/// What a firing writes: to each edge, and outside. A task that writes nowhere counts its firings:
+/// one data set each.
 fn writes(graph: &Graph, task: usize) -> impl Iterator<Item = (Option<usize>, u64)> {
     let edges = graph.outputs(task);
     let outside = match graph.tasks()[task].output {

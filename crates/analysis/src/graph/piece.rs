@@ -1,19 +1,20 @@
 //! Cuts a graph into the pieces in which tasks can block each other.
 //!
-//! A blocked task waits for one neighbour: for the writer of an edge without enough tokens, or for the reader of an
-//! edge without enough room. Where nothing can fire, following these waits ends in a ring, and
-//! - a ring lies within tasks that wait for each other both ways ([`rings`]: strongly connected, where an edge of
-//!   bounded memory counts both ways), and
-//! - a ring is either two tasks at the two ends of one edge, which cannot be from [`super::least_capacity`] on, or
-//!   runs through edges none of which is a bridge ([`blocks`]).
+//! A blocked task waits for one neighbour: for the writer of an edge without enough tokens, or for
+//! the reader of an edge without enough room. Where nothing can fire, following these waits ends in
+//! a ring, and
+//! - a ring lies within tasks that wait for each other both ways ([`rings`]: strongly connected,
+//!   where an edge of bounded memory counts both ways), and
+//! - a ring is either two tasks at the two ends of one edge, which cannot be from
+//!   [`super::least_capacity`] on, or runs through edges none of which is a bridge ([`blocks`]).
 //!
-//! The tasks of a ring wait for each other whatever the others do. So a graph never blocks exactly if none of its
-//! pieces does on its own. Both cuts are linear and use no recursion.
+//! The tasks of a ring wait for each other independently of the others. So a graph never blocks
+//! exactly if none of its pieces does on its own. Both cuts are linear and use no recursion.
 
-use super::Graph;
+use super::model::Graph;
 
 /// Tasks in groups.
-pub struct Pieces {
+pub(super) struct Pieces {
     /// Of each task, the group and its place in it.
     pub of: Vec<(usize, usize)>,
     pub groups: Vec<Vec<usize>>,
@@ -31,15 +32,15 @@ impl Pieces {
     }
 
     /// Both ends of an edge lie in one group.
-    pub fn holds(&self, graph: &Graph, edge: usize) -> bool {
+    pub(super) fn holds(&self, graph: &Graph, edge: usize) -> bool {
         let edge = &graph.edges()[edge];
         self.of[edge.from].0 == self.of[edge.to].0
     }
 }
 
-/// Groups of tasks that wait for each other, sources first (Kosaraju). `bounded`: edges whose writer may have to
-/// wait for room.
-pub fn rings(graph: &Graph, bounded: impl Fn(usize) -> bool) -> Pieces {
+/// Groups of tasks that wait for each other, sources first (Kosaraju). `bounded`: edges whose
+/// writer may have to wait for room.
+pub(super) fn rings(graph: &Graph, bounded: impl Fn(usize) -> bool) -> Pieces {
     let count = graph.tasks().len();
     let order = {
         let next = |task: usize, at: usize| neighbour(graph, &bounded, task, at, true);
@@ -108,8 +109,9 @@ fn walk(
     }
 }
 
-/// Splits groups at their bridges: edges without which the tasks at their ends would not hang together.
-pub fn blocks(graph: &Graph, rings: &Pieces) -> Pieces {
+/// Splits groups at their bridges: edges without which the tasks at their ends would not hang
+/// together.
+pub(super) fn blocks(graph: &Graph, rings: &Pieces) -> Pieces {
     let count = graph.tasks().len();
     let inside = |edge: usize| rings.holds(graph, edge);
     // When a task was first reached, and the earliest task that it or those behind it lead back to.

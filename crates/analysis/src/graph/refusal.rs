@@ -1,10 +1,12 @@
 //! Why there is no answer, or why the answer is no.
 
+#[cfg(feature = "files")]
 use serde::Serialize;
 use std::fmt;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
+#[cfg_attr(feature = "files", serde(rename_all = "lowercase"))]
 pub enum Verdict {
     /// Proven: this graph cannot run as it stands.
     No,
@@ -12,24 +14,24 @@ pub enum Verdict {
     Unknown,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, thiserror::Error)]
-#[serde(tag = "reason", rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[cfg_attr(feature = "files", derive(Serialize))]
+#[cfg_attr(feature = "files", serde(tag = "reason", rename_all = "kebab-case"))]
 pub enum Refusal {
-    /// Rates for which no number of firings leaves each edge as it was (rank of the topology matrix = tasks).
+    /// Rates for which no number of firings leaves each edge as it was (rank of the topology matrix
+    /// = tasks).
     #[error("{0}")]
     Inconsistent(Box<Contradiction>),
 
     #[error(
-        "one iteration fires task {task} more than {bound} times: rates that multiply along a path (2:3 ten times) grow like this; make neighbours' rates alike, or raise the bound"
+        "one iteration fires task {task} more than {bound} times: choose similar rates along each path, or raise the bound"
     )]
     TooManyFirings { task: String, bound: u64 },
 
-    #[error("{what} does not fit 64 bits: make the rates smaller")]
+    #[error("too large for 64 bits: {what}; use smaller rates")]
     TooLarge { what: String },
 
-    #[error(
-        "edge {edge}: memory {memory} is too small: no schedule whatever does with less than {needed} tokens"
-    )]
+    #[error("edge {edge}: memory {memory} is too small: every schedule needs at least {needed} tokens")]
     MemoryTooSmall { edge: String, memory: u64, needed: u64 },
 
     #[error("deadlock: {}", ring(.waits))]
@@ -39,7 +41,7 @@ pub enum Refusal {
     },
 
     #[error(
-        "whether {task} and those it is in a ring with ever block is not known: the bound of {work} steps was reached (--max-work)"
+        "undecided whether the ring of {task} deadlocks: the search reached its bound of {work} steps; raise it"
     )]
     WorkBound { task: String, work: u64 },
 }
@@ -64,7 +66,8 @@ impl Refusal {
 }
 
 /// An edge whose rates do not suit those of the edges before it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Contradiction {
     pub edge: String,
     pub from: String,
@@ -81,23 +84,25 @@ impl fmt::Display for Contradiction {
         let Self { edge, from, to, write, read, from_firings, to_firings } = self;
         write!(
             f,
-            "edge {edge} contradicts the edges before it: with those, {from_firings} firings of {from} go with \
-             {to_firings} of {to}; with write {write} and read {read}, tokens would pile up on this one or run out"
+            "edge {edge} is inconsistent with the edges before it: they imply {from_firings} firings of {from} for \
+             {to_firings} of {to}, but write {write} and read {read} need another ratio"
         )
     }
 }
 
 /// A task that cannot fire, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Wait {
     pub task: String,
     pub edge: String,
-    #[serde(flatten)]
+    #[cfg_attr(feature = "files", serde(flatten))]
     pub on: On,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(tag = "waits_for", rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
+#[cfg_attr(feature = "files", serde(tag = "waits_for", rename_all = "lowercase"))]
 pub enum On {
     /// It reads more than there is: initial tokens are missing.
     Tokens { reads: u64, holds: u64 },
@@ -126,5 +131,5 @@ fn ring(waits: &[Wait]) -> String {
     }
     let room = waits.iter().any(|wait| matches!(wait.on, On::Room { .. }));
     let cure = if room { "a larger memory or more initial tokens" } else { "more initial tokens" };
-    format!("{}; {cure} would help", words.join("; "))
+    format!("{}; use {cure}", words.join("; "))
 }

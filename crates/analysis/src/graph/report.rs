@@ -3,26 +3,14 @@
 use super::balance::balance;
 use super::buffer::{Size, least_capacity, sizes};
 use super::granularity::granularity;
+use super::model::{Case, Graph, Limits};
+use super::refusal::Refusal;
 use super::schedule::{Schedule, schedule};
-use super::{Case, Graph, Refusal};
+#[cfg(feature = "files")]
 use serde::Serialize;
 
-/// Where to stop. All that is not bounded by these is linear in tasks and edges.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Firings of a task in one iteration; an iteration of 10^15 firings of a microsecond takes 31 years.
-    pub firings: u64,
-    /// Looks at a task or an edge while firing: to find deadlocks, again for pieces, again for sizes.
-    pub work: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { firings: 1_000_000_000_000_000, work: 4_000_000 }
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Report {
     /// In the order of the graph.
     pub tasks: Vec<TaskReport>,
@@ -32,14 +20,16 @@ pub struct Report {
 }
 
 /// Tasks connected by edges.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Cluster {
     pub tasks: u64,
     /// K: iterations from one moment at which its configuration may change to the next.
     pub factor: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct TaskReport {
     pub name: String,
     pub case: Case,
@@ -54,8 +44,10 @@ pub struct TaskReport {
     pub outputs: Vec<Output>,
 }
 
-/// An output of a task. Tokens where the case is configuration; else 1 data set, which is one firing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+/// An output of a task. Tokens where the case is configuration; else 1 data set, which is one
+/// firing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Output {
     /// Name of the edge; `None`: to the outside.
     pub edge: Option<String>,
@@ -63,15 +55,16 @@ pub struct Output {
     pub gc: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct EdgeReport {
     pub name: String,
     pub from: String,
     pub to: String,
     pub write: u64,
     pub read: u64,
-    /// Tokens on it between iterations. After a change of configuration so many are still of the old one: to be
-    /// flushed or counted.
+    /// Tokens on it between iterations. After a change of configuration so many are still of the
+    /// old one: to be flushed or counted.
     pub initial: u64,
     pub memory: Option<u64>,
     /// Tokens that pass in one iteration.
@@ -91,7 +84,8 @@ impl Report {
     }
 }
 
-/// Checks a graph and computes its numbers. Errors: why it cannot run (proven), or which bound was reached.
+/// Checks a graph and computes its numbers. Errors: why it cannot run (proven), or which bound was
+/// reached.
 pub fn analyze(graph: &Graph, limits: &Limits) -> Result<Report, Refusal> {
     let balance = balance(graph, limits.firings)?;
     let mut tokens = Vec::with_capacity(graph.edges().len());

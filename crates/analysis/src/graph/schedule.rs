@@ -1,38 +1,34 @@
 //! One order of firings that an iteration can have: admissible, periodic, and short to write down.
 //!
-//! Rings of tasks follow each other, sources first. A ring repeats an iteration of its own; a task outside a ring
-//! fires all its firings at once.
+//! Rings of tasks follow each other, sources first. A ring repeats an iteration of its own; a task
+//! outside a ring fires all its firings at once.
 
 use super::balance::Balance;
-use super::fire::{End, Piece, Work};
+use super::fire::{End, Piece, Run, Work};
+use super::model::{Graph, Limits};
 use super::piece::{blocks, rings};
 use super::refusal::{On, Refusal, Wait};
-use super::{Graph, Limits};
+#[cfg(feature = "files")]
 use serde::Serialize;
 
 /// Longest ring iteration that is written down.
 const RUNS_KEPT: usize = 1000;
 
-/// Firings of one task in a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Run {
-    /// Index of the task.
-    pub task: usize,
-    pub firings: u64,
-}
-
 /// `times` the runs, before the next phase.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Phase {
     pub times: u64,
     /// Indices of its tasks.
     pub tasks: Vec<usize>,
-    /// `None`: too long to list; fire any task that has its tokens and its room, it was proven that one always has.
+    /// `None`: too long to list; fire any task that has its tokens and its room, it was proven that
+    /// one always has.
     pub runs: Option<Vec<Run>>,
 }
 
 /// One iteration. After it every edge holds what it held before.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Schedule {
     pub phases: Vec<Phase>,
 }
@@ -73,9 +69,9 @@ impl Schedule {
     }
 }
 
-/// A schedule within the memories, and the most tokens it has on each edge (`None`: in a phase too long to run).
-/// Errors: [`Refusal::Deadlock`] is proven; [`Refusal::WorkBound`].
-pub fn schedule(
+/// A schedule within the memories, and the most tokens it has on each edge (`None`: in a phase too
+/// long to run). Errors: [`Refusal::Deadlock`] is proven; [`Refusal::WorkBound`].
+pub(super) fn schedule(
     graph: &Graph,
     balance: &Balance,
     limits: &Limits,
@@ -87,7 +83,8 @@ pub fn schedule(
     let (mut work, mut more_work) = (Work::new(limits.work), Work::new(limits.work));
     let mut peaks: Vec<Option<u64>> = vec![None; graph.edges().len()];
     for (index, edge) in graph.edges().iter().enumerate() {
-        // The writer's ring is done before the reader's begins; a self-loop has the same count after each firing.
+        // The writer's ring is done before the reader's begins; a self-loop has the same count
+        // after each firing.
         if edge.from == edge.to {
             peaks[index] = Some(edge.initial);
         } else if !rings.holds(graph, index) {
@@ -137,7 +134,8 @@ pub fn schedule(
     Ok((Schedule { phases }, peaks))
 }
 
-/// A task that reads what it writes needs what it reads from the start: the count is the same after each firing.
+/// A task that reads what it writes needs what it reads from the start: the count is the same after
+/// each firing.
 fn self_loops(graph: &Graph) -> Result<(), Refusal> {
     for edge in graph.edges() {
         if edge.from == edge.to && edge.initial < edge.read {

@@ -1,8 +1,11 @@
-//! The graph as a picture: boxes in layers from left to right, each right of all it reads from but for what comes
-//! back in a ring. For a few dozen tasks; more are drawn, but DOT and Graphviz lay them out better.
+//! The graph as a picture: boxes in layers from left to right, each right of all it reads from but
+//! for what comes back in a ring. For a few dozen tasks; more are drawn, but DOT and Graphviz lay
+//! them out better.
 
 use super::dot::labels;
-use super::{Graph, Refusal, Report};
+use super::model::Graph;
+use super::refusal::Refusal;
+use super::report::Report;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 

@@ -1,7 +1,8 @@
 //! The event loop: releases and completions in the order of time, one ready queue a core.
 //!
-//! Three levels, of which the upper always preempts the lower: handlers that only raise a flag, real-time jobs, background
-//! jobs (first come, first served). At one instant completions come first, then releases, then the choice of what runs.
+//! Three levels, of which the upper always preempts the lower: handlers that only raise a flag,
+//! real-time jobs, background jobs (first come, first served). At one instant completions come
+//! first, then releases, then the choice of what runs.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,7 +11,7 @@ use std::ops::ControlFlow;
 
 /// Which of the three levels a stream's jobs run at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Level {
+pub(crate) enum Level {
     Handler,
     RealTime,
     Background,
@@ -18,33 +19,33 @@ pub enum Level {
 
 /// How a real-time job's place in the queue is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Key {
+pub(crate) enum Key {
     Deadline,
     Rank(u32),
 }
 
 /// What releases jobs: a task, background work, or an interrupt's handler or service.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stream {
+pub(crate) struct Stream {
     pub level: Level,
     pub key: Key,
     pub core: usize,
-    pub cost_ns: u64,
-    pub deadline_ns: Option<u64>,
+    pub cost_ticks: u64,
+    pub deadline_ticks: Option<u64>,
     /// Released when a job of this stream completes, not by time.
     pub after: Option<usize>,
 }
 
 /// One release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Release {
-    pub arrival_ns: u64,
-    pub release_ns: u64,
-    pub cost_ns: u64,
+pub(crate) struct Release {
+    pub arrival_ticks: u64,
+    pub release_ticks: u64,
+    pub cost_ticks: u64,
 }
 
 /// Where releases come from, stream by stream, in order of time; `None`: no more.
-pub trait Source {
+pub(crate) trait Source {
     fn next(&mut self, stream: usize) -> Option<Release>;
     /// What a job that follows another takes.
     fn cost(&mut self, stream: usize) -> u64;
@@ -55,11 +56,11 @@ pub struct Job {
     pub stream: u32,
     /// 0 is the first of its stream.
     pub index: u64,
-    pub arrival_ns: u64,
-    pub release_ns: u64,
-    pub deadline_ns: Option<u64>,
-    pub cost_ns: u64,
-    pub left_ns: u64,
+    pub arrival_ticks: u64,
+    pub release_ticks: u64,
+    pub deadline_ticks: Option<u64>,
+    pub cost_ticks: u64,
+    pub left_ticks: u64,
 }
 
 impl Job {
@@ -71,10 +72,10 @@ impl Job {
 /// What watches a run.
 pub trait Observe {
     /// A job had a core for a while. Called when it leaves the core.
-    fn ran(&mut self, _core: usize, _job: &Job, _from_ns: u64, _to_ns: u64) {}
+    fn ran(&mut self, _core: usize, _job: &Job, _from_ticks: u64, _to_ticks: u64) {}
     fn released(&mut self, _job: &Job) {}
     /// `Break` ends the run.
-    fn finished(&mut self, _job: &Job, _at_ns: u64) -> ControlFlow<()> {
+    fn finished(&mut self, _job: &Job, _at_ticks: u64) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 }
@@ -115,8 +116,8 @@ impl PartialOrd for Ready {
 #[derive(Debug, Clone, Copy)]
 struct Running {
     ready: Ready,
-    since_ns: u64,
-    until_ns: u64,
+    since_ticks: u64,
+    until_ticks: u64,
 }
 
 #[derive(Debug, Default)]
@@ -132,7 +133,7 @@ const BELOW: u64 = (1 << LEVEL) - 1;
 
 /// A run that can be continued. Memory: streams and waiting jobs.
 #[derive(Debug)]
-pub struct Engine<S> {
+pub(crate) struct Engine<S> {
     streams: Vec<Stream>,
     followers: Vec<Vec<usize>>,
     preemptive: bool,
@@ -144,11 +145,11 @@ pub struct Engine<S> {
     counts: Vec<u64>,
     released: u64,
     waiting: usize,
-    now_ns: u64,
+    now_ticks: u64,
 }
 
 impl<S: Source> Engine<S> {
-    pub fn new(streams: Vec<Stream>, preemptive: bool, mut source: S) -> Self {
+    pub(crate) fn new(streams: Vec<Stream>, preemptive: bool, mut source: S) -> Self {
         let cores = streams.iter().map(|stream| stream.core + 1).max().unwrap_or(1);
         let mut followers = vec![Vec::new(); streams.len()];
         let mut next = vec![None; streams.len()];
@@ -158,7 +159,7 @@ impl<S: Source> Engine<S> {
                 Some(before) => followers[before].push(index),
                 None => {
                     next[index] = source.next(index);
-                    releases.extend(next[index].map(|first| Reverse((first.release_ns, index))));
+                    releases.extend(next[index].map(|first| Reverse((first.release_ticks, index))));
                 }
             }
         }
@@ -173,40 +174,46 @@ impl<S: Source> Engine<S> {
             next,
             released: 0,
             waiting: 0,
-            now_ns: 0,
+            now_ticks: 0,
         }
     }
 
-    pub const fn released(&self) -> u64 {
+    pub(crate) const fn released(&self) -> u64 {
         self.released
     }
 
-    pub const fn now_ns(&self) -> u64 {
-        self.now_ns
+    pub(crate) const fn now_ticks(&self) -> u64 {
+        self.now_ticks
     }
 
-    /// Everything that happens before `horizon_ns`; what happens at it belongs to the next call. At most `most_jobs` in all.
-    pub fn run_until(&mut self, horizon_ns: u64, most_jobs: u64, observer: &mut impl Observe) -> End {
+    /// Everything that happens before `horizon_ticks`; what happens at it belongs to the next call.
+    /// At most `most_jobs` in all.
+    pub(crate) fn run_until(
+        &mut self,
+        horizon_ticks: u64,
+        most_jobs: u64,
+        observer: &mut impl Observe,
+    ) -> End {
         loop {
-            let release_ns = self.releases.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
-            let mut now_ns = release_ns;
+            let release_ticks = self.releases.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
+            let mut now_ticks = release_ticks;
             for core in &self.cores {
-                now_ns = now_ns.min(core.running.map_or(u64::MAX, |running| running.until_ns));
+                now_ticks = now_ticks.min(core.running.map_or(u64::MAX, |running| running.until_ticks));
             }
-            if now_ns >= horizon_ns {
-                self.pause(horizon_ns, observer);
+            if now_ticks >= horizon_ticks {
+                self.pause(horizon_ticks, observer);
                 return End::Horizon;
             }
-            self.now_ns = now_ns;
+            self.now_ticks = now_ticks;
             for core in 0..self.cores.len() {
-                if self.cores[core].running.is_some_and(|running| running.until_ns == now_ns)
+                if self.cores[core].running.is_some_and(|running| running.until_ticks == now_ticks)
                     && self.complete(core, observer).is_break()
                 {
                     return End::Stopped;
                 }
             }
-            if release_ns == now_ns {
-                self.release(now_ns, most_jobs, observer);
+            if release_ticks == now_ticks {
+                self.release(now_ticks, most_jobs, observer);
                 if self.released > most_jobs {
                     return End::Jobs;
                 }
@@ -221,7 +228,7 @@ impl<S: Source> Engine<S> {
     }
 
     /// What is released and not finished, with the work that is left.
-    pub fn unfinished(&self) -> impl Iterator<Item = Job> + '_ {
+    pub(crate) fn unfinished(&self) -> impl Iterator<Item = Job> + '_ {
         let of_core = |core: &'_ Core| {
             let waiting = core.ready.iter().map(|Reverse(ready)| ready.job).collect::<Vec<_>>();
             waiting.into_iter().chain(core.running.map(|running| running.ready.job))
@@ -230,38 +237,38 @@ impl<S: Source> Engine<S> {
     }
 
     /// Tells the observer of what runs over the horizon, up to there.
-    fn pause(&mut self, at_ns: u64, observer: &mut impl Observe) {
+    fn pause(&mut self, at_ticks: u64, observer: &mut impl Observe) {
         for (index, core) in self.cores.iter_mut().enumerate() {
             if let Some(running) = &mut core.running
-                && at_ns > running.since_ns
+                && at_ticks > running.since_ticks
             {
-                observer.ran(index, &running.ready.job, running.since_ns, at_ns);
-                running.ready.job.left_ns -= at_ns - running.since_ns;
-                running.since_ns = at_ns;
+                observer.ran(index, &running.ready.job, running.since_ticks, at_ticks);
+                running.ready.job.left_ticks -= at_ticks - running.since_ticks;
+                running.since_ticks = at_ticks;
             }
         }
-        self.now_ns = at_ns;
+        self.now_ticks = at_ticks;
     }
 
     fn complete(&mut self, core: usize, observer: &mut impl Observe) -> ControlFlow<()> {
         let Some(running) = self.cores[core].running.take() else { return ControlFlow::Continue(()) };
-        let (job, now_ns) = (running.ready.job, self.now_ns);
-        observer.ran(core, &job, running.since_ns, now_ns);
+        let (job, now_ticks) = (running.ready.job, self.now_ticks);
+        observer.ran(core, &job, running.since_ticks, now_ticks);
         self.waiting -= 1;
         for index in 0..self.followers[job.stream()].len() {
             let follower = self.followers[job.stream()][index];
-            let cost_ns = self.source.cost(follower);
+            let cost_ticks = self.source.cost(follower);
             self.enqueue(
                 follower,
-                Release { arrival_ns: job.arrival_ns, release_ns: now_ns, cost_ns },
+                Release { arrival_ticks: job.arrival_ticks, release_ticks: now_ticks, cost_ticks },
                 observer,
             );
         }
-        observer.finished(&job, now_ns)
+        observer.finished(&job, now_ticks)
     }
 
-    fn release(&mut self, now_ns: u64, most_jobs: u64, observer: &mut impl Observe) {
-        while let Some(stream) = self.due(now_ns) {
+    fn release(&mut self, now_ticks: u64, most_jobs: u64, observer: &mut impl Observe) {
+        while let Some(stream) = self.due(now_ticks) {
             // Any number may fall on one instant, after a long jitter.
             if self.released > most_jobs || self.waiting > MOST_WAITING {
                 return;
@@ -269,7 +276,7 @@ impl<S: Source> Engine<S> {
             let following = self.source.next(stream);
             if let Some(mut first) = self.releases.peek_mut() {
                 match following {
-                    Some(release) => *first = Reverse((release.release_ns.max(now_ns), stream)),
+                    Some(release) => *first = Reverse((release.release_ticks.max(now_ticks), stream)),
                     None => {
                         PeekMut::pop(first);
                     }
@@ -282,25 +289,28 @@ impl<S: Source> Engine<S> {
     }
 
     /// The stream whose release is due, if any.
-    fn due(&self, now_ns: u64) -> Option<usize> {
-        self.releases.peek().and_then(|Reverse((at_ns, stream))| (*at_ns <= now_ns).then_some(*stream))
+    fn due(&self, now_ticks: u64) -> Option<usize> {
+        self.releases
+            .peek()
+            .and_then(|Reverse((at_ticks, stream))| (*at_ticks <= now_ticks).then_some(*stream))
     }
 
     fn enqueue(&mut self, index: usize, release: Release, observer: &mut impl Observe) {
         let stream = &self.streams[index];
-        let deadline_ns = stream.deadline_ns.map(|deadline| release.arrival_ns.saturating_add(deadline));
+        let deadline_ticks =
+            stream.deadline_ticks.map(|deadline| release.arrival_ticks.saturating_add(deadline));
         let job = Job {
             stream: index as u32,
             index: self.counts[index],
-            arrival_ns: release.arrival_ns,
-            release_ns: release.release_ns,
-            deadline_ns,
-            cost_ns: release.cost_ns,
-            left_ns: release.cost_ns,
+            arrival_ticks: release.arrival_ticks,
+            release_ticks: release.release_ticks,
+            deadline_ticks,
+            cost_ticks: release.cost_ticks,
+            left_ticks: release.cost_ticks,
         };
         let place = match (stream.level, stream.key) {
             (Level::Handler, _) => 0,
-            (Level::RealTime, Key::Deadline) => 1 << LEVEL | deadline_ns.unwrap_or(BELOW).clamp(1, BELOW),
+            (Level::RealTime, Key::Deadline) => 1 << LEVEL | deadline_ticks.unwrap_or(BELOW).clamp(1, BELOW),
             (Level::RealTime, Key::Rank(rank)) => 1 << LEVEL | (u64::from(rank) + 1),
             (Level::Background, _) => 2 << LEVEL,
         };
@@ -313,7 +323,7 @@ impl<S: Source> Engine<S> {
 
     /// Lets the first of the queue run if it may.
     fn dispatch(&mut self, index: usize, observer: &mut impl Observe) {
-        let now_ns = self.now_ns;
+        let now_ticks = self.now_ticks;
         let core = &mut self.cores[index];
         if let (Some(running), Some(Reverse(first))) = (&core.running, core.ready.peek()) {
             let upper = first.place >> LEVEL < running.ready.place >> LEVEL;
@@ -323,9 +333,9 @@ impl<S: Source> Engine<S> {
                 return;
             }
             let mut ready = running.ready;
-            if now_ns > running.since_ns {
-                observer.ran(index, &ready.job, running.since_ns, now_ns);
-                ready.job.left_ns -= now_ns - running.since_ns;
+            if now_ticks > running.since_ticks {
+                observer.ran(index, &ready.job, running.since_ticks, now_ticks);
+                ready.job.left_ticks -= now_ticks - running.since_ticks;
             }
             if level == 1 && !self.preemptive {
                 // A job that has started goes on before any other of its level.
@@ -337,8 +347,26 @@ impl<S: Source> Engine<S> {
         if core.running.is_none()
             && let Some(Reverse(ready)) = core.ready.pop()
         {
-            let until_ns = now_ns.saturating_add(ready.job.left_ns);
-            core.running = Some(Running { ready, since_ns: now_ns, until_ns });
+            let until_ticks = now_ticks.saturating_add(ready.job.left_ticks);
+            core.running = Some(Running { ready, since_ticks: now_ticks, until_ticks });
         }
+    }
+}
+
+/// Two observers of one run.
+impl<A: Observe, B: Observe> Observe for (&mut A, &mut B) {
+    fn ran(&mut self, core: usize, job: &Job, from_ticks: u64, to_ticks: u64) {
+        self.0.ran(core, job, from_ticks, to_ticks);
+        self.1.ran(core, job, from_ticks, to_ticks);
+    }
+
+    fn released(&mut self, job: &Job) {
+        self.0.released(job);
+        self.1.released(job);
+    }
+
+    fn finished(&mut self, job: &Job, at_ticks: u64) -> ControlFlow<()> {
+        self.0.finished(job, at_ticks)?;
+        self.1.finished(job, at_ticks)
     }
 }

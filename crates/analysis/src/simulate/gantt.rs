@@ -1,8 +1,10 @@
-//! A run as a picture, like figure 7 of Yartek: a row a task, a row of what is left for background work, time to the right.
-//! SVG text; its size is that of the record.
+//! A run as a picture, like figure 7 of Yartek: a row a task, a row of what is left for background
+//! work, time to the right. SVG text; its size is that of the record.
 
-use super::{Owner, Record, Run};
-use crate::units::show_ns;
+use super::model::Owner;
+use super::record::Record;
+use super::run::Run;
+use crate::time::TimeBase;
 use std::fmt::Write;
 
 const LEFT: f64 = 150.0;
@@ -28,7 +30,7 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-/// A round step that gives about ten ticks.
+/// A round step that gives about ten marks.
 fn step_ns(length_ns: u64) -> u64 {
     let mut power: u64 = 1;
     loop {
@@ -42,10 +44,10 @@ fn step_ns(length_ns: u64) -> u64 {
     }
 }
 
-/// From 0 to `until_ns`; what the record does not have is not drawn, and said.
-pub fn svg(run: &Run, record: &Record, until_ns: u64, title: &str) -> String {
-    let until_ns = until_ns.max(1);
-    let x = |ns: u64| LEFT + WIDTH * (ns.min(until_ns) as f64 / until_ns as f64);
+/// From 0 to `until_ticks`; a note says what the record does not have.
+pub fn gantt_svg(run: &Run, record: &Record, until_ticks: u64, title: &str, time: TimeBase) -> String {
+    let until_ticks = until_ticks.max(1);
+    let x = |ticks: u64| LEFT + WIDTH * (ticks.min(until_ticks) as f64 / until_ticks as f64);
     let rows = run.names.len() + run.cpus.len();
     let height = TOP + ROW * rows as f64 + 40.0;
     let mut out = String::new();
@@ -59,19 +61,19 @@ pub fn svg(run: &Run, record: &Record, until_ns: u64, title: &str) -> String {
     let cut = if record.is_cut { " (the record is full before the end)" } else { "" };
     let _ = writeln!(out, r#"<text x="8" y="18" font-size="13">{}{cut}</text>"#, escape(title));
     let bottom = TOP + ROW * rows as f64;
-    let step = step_ns(until_ns);
-    let mut tick = 0;
-    while tick <= until_ns {
-        let at = x(tick);
+    let step = step_ns(until_ticks / time.ticks_per_ns()).saturating_mul(time.ticks_per_ns());
+    let mut mark = 0;
+    while mark <= until_ticks {
+        let at = x(mark);
         let _ = writeln!(out, r##"<path d="M{at:.2} {TOP}V{bottom}" stroke="#ddd"/>"##);
         let _ = writeln!(
             out,
             r#"<text x="{at:.2}" y="{:.1}" text-anchor="middle">{}</text>"#,
             bottom + 15.0,
-            show_ns(tick)
+            time.show(mark)
         );
-        let Some(next) = tick.checked_add(step) else { break };
-        tick = next;
+        let Some(next) = mark.checked_add(step) else { break };
+        mark = next;
     }
     let y_of = |row: usize| TOP + ROW * row as f64;
     for (stream, name) in run.names.iter().enumerate() {
@@ -84,12 +86,12 @@ pub fn svg(run: &Run, record: &Record, until_ns: u64, title: &str) -> String {
             LEFT + WIDTH
         );
     }
-    for segment in record.segments.iter().filter(|segment| segment.from_ns < until_ns) {
+    for segment in record.segments.iter().filter(|segment| segment.from_ticks < until_ticks) {
         let colour = match run.owners[segment.stream] {
             Owner::Task(task) => COLOURS[task % COLOURS.len()],
             _ => "#777",
         };
-        let (from, to) = (x(segment.from_ns), x(segment.to_ns));
+        let (from, to) = (x(segment.from_ticks), x(segment.to_ticks));
         let _ = writeln!(
             out,
             r#"<rect x="{from:.2}" y="{:.1}" width="{:.2}" height="{BAR}" fill="{colour}"><title>{} job {}: {} to {}</title></rect>"#,
@@ -97,12 +99,12 @@ pub fn svg(run: &Run, record: &Record, until_ns: u64, title: &str) -> String {
             (to - from).max(0.3),
             escape(&run.names[segment.stream]),
             segment.job,
-            show_ns(segment.from_ns),
-            show_ns(segment.to_ns)
+            time.show(segment.from_ticks),
+            time.show(segment.to_ticks)
         );
     }
-    for release in record.releases.iter().filter(|release| release.at_ns < until_ns) {
-        let (at, y) = (x(release.at_ns), y_of(release.stream));
+    for release in record.releases.iter().filter(|release| release.at_ticks < until_ticks) {
+        let (at, y) = (x(release.at_ticks), y_of(release.stream));
         let _ = writeln!(
             out,
             r#"<path d="M{at:.2} {:.1}V{:.1}m-2.5 4l2.5 -4l2.5 4" stroke="black" fill="none" stroke-width="0.8"/>"#,
@@ -110,21 +112,21 @@ pub fn svg(run: &Run, record: &Record, until_ns: u64, title: &str) -> String {
             y + 1.0
         );
     }
-    for miss in record.misses.iter().filter(|miss| miss.at_ns < until_ns) {
-        let (at, y) = (x(miss.at_ns), y_of(miss.stream) + 4.0);
+    for miss in record.misses.iter().filter(|miss| miss.at_ticks < until_ticks) {
+        let (at, y) = (x(miss.at_ticks), y_of(miss.stream) + 4.0);
         let _ = writeln!(
             out,
             r##"<path d="M{:.2} {y:.1}l6 {BAR}m0 -{BAR}l-6 {BAR}" stroke="#c00" stroke-width="2"><title>deadline missed</title></path>"##,
             at - 3.0
         );
     }
-    idle(&mut out, run, record, until_ns, &x);
+    idle(&mut out, run, record, until_ticks, &x);
     out.push_str("</svg>\n");
     out
 }
 
 /// What no real-time job and no handler uses: figure 7's black.
-fn idle(out: &mut String, run: &Run, record: &Record, until_ns: u64, x: &dyn Fn(u64) -> f64) {
+fn idle(out: &mut String, run: &Run, record: &Record, until_ticks: u64, x: &dyn Fn(u64) -> f64) {
     for (core, cpu) in run.cpus.iter().enumerate() {
         let y = TOP + ROW * (run.names.len() + core) as f64;
         let _ = writeln!(out, r#"<text x="8" y="{:.1}">free on CPU {cpu}</text>"#, y + 15.0);
@@ -137,18 +139,18 @@ fn idle(out: &mut String, run: &Run, record: &Record, until_ns: u64, x: &dyn Fn(
                 y + 4.0
             );
         };
-        let mut free_ns = 0;
+        let mut free_ticks = 0;
         let real = |stream: usize| {
             matches!(run.owners[stream], Owner::Task(_) | Owner::Handler(_) | Owner::Section(_))
         };
         for segment in record.segments.iter().filter(|segment| segment.core == core && real(segment.stream)) {
-            if segment.from_ns > free_ns && free_ns < until_ns {
-                draw(free_ns, segment.from_ns.min(until_ns));
+            if segment.from_ticks > free_ticks && free_ticks < until_ticks {
+                draw(free_ticks, segment.from_ticks.min(until_ticks));
             }
-            free_ns = free_ns.max(segment.to_ns);
+            free_ticks = free_ticks.max(segment.to_ticks);
         }
-        if free_ns < until_ns && !record.is_cut {
-            draw(free_ns, until_ns);
+        if free_ticks < until_ticks && !record.is_cut {
+            draw(free_ticks, until_ticks);
         }
     }
 }

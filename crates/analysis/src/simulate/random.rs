@@ -1,5 +1,5 @@
-//! Numbers that a seed decides, on every machine and for ever: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). A crate's
-//! generator may change with its version; the bytes of a run may not.
+//! Numbers that a seed decides, on every machine and for ever: SplitMix64 (Steele, Lea, Flood,
+//! OOPSLA 2014). A crate's generator may change with its version; the bytes of a run may not.
 
 /// Not for secrets.
 #[derive(Debug, Clone)]

@@ -9,8 +9,8 @@ pub struct Segment {
     pub core: usize,
     pub stream: usize,
     pub job: u64,
-    pub from_ns: u64,
-    pub to_ns: u64,
+    pub from_ticks: u64,
+    pub to_ticks: u64,
 }
 
 /// An instant of a job.
@@ -18,7 +18,7 @@ pub struct Segment {
 pub struct Instant {
     pub stream: usize,
     pub job: u64,
-    pub at_ns: u64,
+    pub at_ticks: u64,
 }
 
 /// The first segments of a run, up to a number; the run itself goes on.
@@ -48,19 +48,19 @@ impl Record {
 }
 
 impl Observe for Record {
-    fn ran(&mut self, core: usize, job: &Job, from_ns: u64, to_ns: u64) {
-        let segment = Segment { core, stream: job.stream(), job: job.index, from_ns, to_ns };
+    fn ran(&mut self, core: usize, job: &Job, from_ticks: u64, to_ticks: u64) {
+        let segment = Segment { core, stream: job.stream(), job: job.index, from_ticks, to_ticks };
         Self::push(&mut self.segments, self.most, &mut self.is_cut, segment);
     }
 
     fn released(&mut self, job: &Job) {
-        let instant = Instant { stream: job.stream(), job: job.index, at_ns: job.release_ns };
+        let instant = Instant { stream: job.stream(), job: job.index, at_ticks: job.release_ticks };
         Self::push(&mut self.releases, self.most, &mut self.is_cut, instant);
     }
 
-    fn finished(&mut self, job: &Job, at_ns: u64) -> ControlFlow<()> {
-        if job.deadline_ns.is_some_and(|deadline| at_ns > deadline) {
-            let instant = Instant { stream: job.stream(), job: job.index, at_ns };
+    fn finished(&mut self, job: &Job, at_ticks: u64) -> ControlFlow<()> {
+        if job.deadline_ticks.is_some_and(|deadline| at_ticks > deadline) {
+            let instant = Instant { stream: job.stream(), job: job.index, at_ticks };
             Self::push(&mut self.misses, self.most, &mut self.is_cut, instant);
         }
         ControlFlow::Continue(())

@@ -6,25 +6,27 @@ use crate::task::Arrival;
 
 /// How first arrivals, gaps and jitter are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
-    /// From `first_ns` on, exactly a period apart, no jitter; what arrives before `not_before_ns` is released then.
-    Fixed { first_ns: u64, not_before_ns: u64, held_up_ns: u64 },
-    /// First arrival anywhere in a period (or at `first_ns`), then with chance whatever the task allows.
-    Chance { first_ns: Option<u64> },
+pub(super) enum Rule {
+    /// From `first_ticks` on, exactly a period apart, no jitter; what arrives before
+    /// `not_before_ticks` is released then.
+    Fixed { first_ticks: u64, not_before_ticks: u64, held_up_ticks: u64 },
+    /// First arrival anywhere in a period (or at `first_ticks`), then at random what the task
+    /// allows.
+    Chance { first_ticks: Option<u64> },
 }
 
 /// One stream's releases.
 #[derive(Debug, Clone)]
-pub struct Train {
+pub(super) struct Train {
     pub rule: Rule,
-    pub period_ns: u64,
+    pub period_ticks: u64,
     pub arrival: Arrival,
-    pub jitter_ns: u64,
-    pub cost_ns: u64,
+    pub jitter_ticks: u64,
+    pub cost_ticks: u64,
     /// Each stream has its own numbers, so that one more task does not change the others.
     pub random: Random,
-    next_ns: Option<u64>,
-    last_release_ns: u64,
+    next_ticks: Option<u64>,
+    last_release_ticks: u64,
 }
 
 /// How execution times differ from the cost.
@@ -47,93 +49,95 @@ impl Default for Execution {
 
 const MILLION: u128 = 1_000_000;
 
-fn part(ns: u64, ppm: u32) -> u64 {
-    u64::try_from((u128::from(ns) * u128::from(ppm)).div_ceil(MILLION)).unwrap_or(u64::MAX)
+fn part(ticks: u64, ppm: u32) -> u64 {
+    u64::try_from((u128::from(ticks) * u128::from(ppm)).div_ceil(MILLION)).unwrap_or(u64::MAX)
 }
 
 impl Train {
-    pub fn new(
+    pub(super) fn new(
         rule: Rule,
-        period_ns: u64,
+        period_ticks: u64,
         arrival: Arrival,
-        jitter_ns: u64,
-        cost_ns: u64,
+        jitter_ticks: u64,
+        cost_ticks: u64,
         seed: u64,
     ) -> Self {
         let mut train = Self {
             rule,
-            period_ns: period_ns.max(1),
+            period_ticks: period_ticks.max(1),
             arrival,
-            jitter_ns,
-            cost_ns,
+            jitter_ticks,
+            cost_ticks,
             random: Random::new(seed),
-            next_ns: None,
-            last_release_ns: 0,
+            next_ticks: None,
+            last_release_ticks: 0,
         };
-        // The first numbers of neighbouring seeds are scrambled enough, but cost nothing to leave out.
+        // The first numbers of neighbouring seeds are scrambled enough, but cost nothing to leave
+        // out.
         let draw = train.random.next();
-        train.next_ns = match rule {
-            Rule::Fixed { first_ns, .. } => Some(first_ns),
-            Rule::Chance { first_ns: Some(first_ns) } => Some(first_ns),
-            Rule::Chance { first_ns: None } => Some(draw % train.period_ns),
+        train.next_ticks = match rule {
+            Rule::Fixed { first_ticks, .. } => Some(first_ticks),
+            Rule::Chance { first_ticks: Some(first_ticks) } => Some(first_ticks),
+            Rule::Chance { first_ticks: None } => Some(draw % train.period_ticks),
         };
         train
     }
 
     fn release(&mut self, execution: &Execution) -> Option<Release> {
-        let arrival_ns = self.next_ns?;
-        let (release_ns, gap_ns, extra_ns) = match self.rule {
-            Rule::Fixed { not_before_ns, held_up_ns, .. } => {
+        let arrival_ticks = self.next_ticks?;
+        let (release_ticks, gap_ticks, extra_ticks) = match self.rule {
+            Rule::Fixed { not_before_ticks, held_up_ticks, .. } => {
                 // The first job only.
-                if let Rule::Fixed { held_up_ns, .. } = &mut self.rule {
-                    *held_up_ns = 0;
+                if let Rule::Fixed { held_up_ticks, .. } = &mut self.rule {
+                    *held_up_ticks = 0;
                 }
-                (arrival_ns.max(not_before_ns), self.period_ns, held_up_ns)
+                (arrival_ticks.max(not_before_ticks), self.period_ticks, held_up_ticks)
             }
             Rule::Chance { .. } => {
-                let late_ns = self.late();
-                (arrival_ns.saturating_add(late_ns), self.gap(), 0)
+                let late_ticks = self.late();
+                (arrival_ticks.saturating_add(late_ticks), self.gap(), 0)
             }
         };
-        self.next_ns = arrival_ns.checked_add(gap_ns);
-        self.last_release_ns = self.last_release_ns.max(release_ns);
-        let cost_ns = self.cost(execution).saturating_add(extra_ns);
-        Some(Release { arrival_ns, release_ns: self.last_release_ns, cost_ns })
+        self.next_ticks = arrival_ticks.checked_add(gap_ticks);
+        self.last_release_ticks = self.last_release_ticks.max(release_ticks);
+        let cost_ticks = self.cost(execution).saturating_add(extra_ticks);
+        Some(Release { arrival_ticks, release_ticks: self.last_release_ticks, cost_ticks })
     }
 
     /// Often the extremes, since the worst lies there.
     fn late(&mut self) -> u64 {
-        if self.jitter_ns == 0 {
+        if self.jitter_ticks == 0 {
             return 0;
         }
         match self.random.up_to(3) {
             0 => 0,
-            1 => self.jitter_ns,
-            _ => self.random.up_to(self.jitter_ns),
+            1 => self.jitter_ticks,
+            _ => self.random.up_to(self.jitter_ticks),
         }
     }
 
     fn gap(&mut self) -> u64 {
-        let more_ns = match self.arrival {
+        let more_ticks = match self.arrival {
             Arrival::Periodic => 0,
             Arrival::Sporadic if self.random.up_to(1) == 0 => 0,
-            Arrival::Sporadic => self.random.up_to(self.period_ns),
+            Arrival::Sporadic => self.random.up_to(self.period_ticks),
         };
-        self.period_ns.saturating_add(more_ns)
+        self.period_ticks.saturating_add(more_ticks)
     }
 
     fn cost(&mut self, execution: &Execution) -> u64 {
         if execution.overrun_chance_ppm > 0 && self.random.in_a_million(execution.overrun_chance_ppm) {
-            return part(self.cost_ns, execution.overrun_ppm).max(1);
+            return part(self.cost_ticks, execution.overrun_ppm).max(1);
         }
-        let least_ns = part(self.cost_ns, execution.least_ppm).clamp(1, self.cost_ns.max(1));
-        least_ns + if least_ns < self.cost_ns { self.random.up_to(self.cost_ns - least_ns) } else { 0 }
+        let least_ticks = part(self.cost_ticks, execution.least_ppm).clamp(1, self.cost_ticks.max(1));
+        least_ticks
+            + if least_ticks < self.cost_ticks { self.random.up_to(self.cost_ticks - least_ticks) } else { 0 }
     }
 }
 
 /// All streams' releases.
 #[derive(Debug, Clone)]
-pub struct Trains {
+pub(super) struct Trains {
     pub trains: Vec<Train>,
     pub execution: Execution,
 }

@@ -1,8 +1,10 @@
 //! Response times, misses and gaps of a run, stream by stream, in bounded memory.
 
 use super::engine::{Job, Observe};
-use super::{Owner, Run};
+use super::model::Owner;
+use super::run::Run;
 use crate::verdict::Missed;
+#[cfg(feature = "files")]
 use serde::Serialize;
 use std::ops::ControlFlow;
 
@@ -17,20 +19,20 @@ const KEPT_MISSES: usize = 100;
 pub struct Distribution {
     count: u64,
     sum: u128,
-    min_ns: u64,
-    max_ns: u64,
+    min_ticks: u64,
+    max_ticks: u64,
     /// Grows up to 58 octaves of 128.
     buckets: Vec<u64>,
 }
 
 impl Distribution {
     #[inline]
-    pub fn add(&mut self, ns: u64) {
-        self.min_ns = if self.count == 0 { ns } else { self.min_ns.min(ns) };
-        self.max_ns = self.max_ns.max(ns);
+    pub fn add(&mut self, ticks: u64) {
+        self.min_ticks = if self.count == 0 { ticks } else { self.min_ticks.min(ticks) };
+        self.max_ticks = self.max_ticks.max(ticks);
         self.count += 1;
-        self.sum += u128::from(ns);
-        let bucket = bucket(ns);
+        self.sum += u128::from(ticks);
+        let bucket = bucket(ticks);
         if bucket >= self.buckets.len() {
             self.buckets.resize(bucket + 1, 0);
         }
@@ -41,30 +43,30 @@ impl Distribution {
         self.count
     }
 
-    pub const fn max_ns(&self) -> Option<u64> {
-        if self.count == 0 { None } else { Some(self.max_ns) }
+    pub const fn max_ticks(&self) -> Option<u64> {
+        if self.count == 0 { None } else { Some(self.max_ticks) }
     }
 
-    pub const fn min_ns(&self) -> Option<u64> {
-        if self.count == 0 { None } else { Some(self.min_ns) }
+    pub const fn min_ticks(&self) -> Option<u64> {
+        if self.count == 0 { None } else { Some(self.min_ticks) }
     }
 
     /// Rounded down.
-    pub fn average_ns(&self) -> Option<u64> {
+    pub fn average_ticks(&self) -> Option<u64> {
         self.sum.checked_div(u128::from(self.count)).and_then(|average| u64::try_from(average).ok())
     }
 
     /// The value that at most one in `one_in` exceeds; `None` of fewer values than that.
-    pub fn percentile_ns(&self, one_in: u64) -> Option<u64> {
+    pub fn percentile_ticks(&self, one_in: u64) -> Option<u64> {
         let above = self.count.checked_div(one_in).filter(|above| *above > 0)?;
         let mut rest = self.count - above;
         for (index, count) in self.buckets.iter().enumerate() {
             if rest <= *count {
-                return Some(upper_edge(index).min(self.max_ns));
+                return Some(upper_edge(index).min(self.max_ticks));
             }
             rest -= count;
         }
-        Some(self.max_ns)
+        Some(self.max_ticks)
     }
 
     /// Upper edge and count of each part that has any.
@@ -75,12 +77,12 @@ impl Distribution {
 }
 
 /// Exact below 128, then 128 parts an octave.
-fn bucket(ns: u64) -> usize {
-    if ns < PARTS {
-        return ns as usize;
+fn bucket(ticks: u64) -> usize {
+    if ticks < PARTS {
+        return ticks as usize;
     }
-    let octave = ns.ilog2() - PARTS_LOG2;
-    ((u64::from(octave) << PARTS_LOG2) + (ns >> octave)) as usize
+    let octave = ticks.ilog2() - PARTS_LOG2;
+    ((u64::from(octave) << PARTS_LOG2) + (ticks >> octave)) as usize
 }
 
 fn upper_edge(bucket: usize) -> u64 {
@@ -99,8 +101,8 @@ pub struct OfStream {
     pub responses: Distribution,
     pub misses: u64,
     /// Longest time from one completion to the next.
-    pub longest_gap_ns: u64,
-    last_finished_ns: Option<u64>,
+    pub longest_gap_ticks: u64,
+    last_finished_ticks: Option<u64>,
 }
 
 /// What a run was like. Times are from the arrival.
@@ -110,7 +112,7 @@ pub struct Statistics {
     /// The first hundred that finished late.
     late: Vec<(Job, u64)>,
     pub misses: u64,
-    pub busy_ns: u64,
+    pub busy_ticks: u64,
 }
 
 impl Statistics {
@@ -120,18 +122,20 @@ impl Statistics {
 
     /// The first misses, those included that never finished. Call when the run has ended.
     pub fn misses(&self, run: &Run) -> Vec<Missed> {
-        let late = self.late.iter().filter_map(|(job, at_ns)| run.missed(job, Some(*at_ns)));
-        let now_ns = run.now_ns();
-        let open = run.unfinished().filter(|job| job.deadline_ns.is_some_and(|deadline| deadline < now_ns));
+        let late = self.late.iter().filter_map(|(job, at_ticks)| run.missed(job, Some(*at_ticks)));
+        let now_ticks = run.now_ticks();
+        let open =
+            run.unfinished().filter(|job| job.deadline_ticks.is_some_and(|deadline| deadline < now_ticks));
         let mut open: Vec<Missed> = open.filter_map(|job| run.missed(&job, None)).collect();
-        open.sort_by_key(|missed| (missed.deadline_ns, missed.task, missed.job));
+        open.sort_by_key(|missed| (missed.deadline_ticks, missed.task, missed.job));
         late.chain(open).take(KEPT_MISSES).collect()
     }
 
     /// Late completions, and jobs that are overdue and not finished.
     pub fn miss_count(&self, run: &Run) -> u64 {
-        let now_ns = run.now_ns();
-        let open = run.unfinished().filter(|job| job.deadline_ns.is_some_and(|deadline| deadline < now_ns));
+        let now_ticks = run.now_ticks();
+        let open =
+            run.unfinished().filter(|job| job.deadline_ticks.is_some_and(|deadline| deadline < now_ticks));
         self.misses + open.count() as u64
     }
 
@@ -149,52 +153,53 @@ impl Statistics {
             cpu: run.cpus[run.core_of(index)],
             jobs: stream.responses.count(),
             misses: stream.misses,
-            min_ns: stream.responses.min_ns(),
-            average_ns: stream.responses.average_ns(),
-            p50_ns: stream.responses.percentile_ns(2),
-            p99_ns: stream.responses.percentile_ns(100),
-            max_ns: stream.responses.max_ns(),
-            longest_gap_ns: stream.longest_gap_ns,
+            min_ticks: stream.responses.min_ticks(),
+            average_ticks: stream.responses.average_ticks(),
+            p50_ticks: stream.responses.percentile_ticks(2),
+            p99_ticks: stream.responses.percentile_ticks(100),
+            max_ticks: stream.responses.max_ticks(),
+            longest_gap_ticks: stream.longest_gap_ticks,
         };
         self.streams.iter().enumerate().map(row).collect()
     }
 }
 
 /// Response times of one stream.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Row {
     pub name: String,
     pub kind: &'static str,
     pub cpu: u32,
     pub jobs: u64,
     pub misses: u64,
-    pub min_ns: Option<u64>,
-    pub average_ns: Option<u64>,
-    pub p50_ns: Option<u64>,
-    pub p99_ns: Option<u64>,
-    pub max_ns: Option<u64>,
+    pub min_ticks: Option<u64>,
+    pub average_ticks: Option<u64>,
+    pub p50_ticks: Option<u64>,
+    pub p99_ticks: Option<u64>,
+    pub max_ticks: Option<u64>,
     /// Longest time from one completion to the next: how old a reading can become.
-    pub longest_gap_ns: u64,
+    pub longest_gap_ticks: u64,
 }
 
 impl Observe for Statistics {
     #[inline]
-    fn ran(&mut self, _core: usize, _job: &Job, from_ns: u64, to_ns: u64) {
-        self.busy_ns = self.busy_ns.saturating_add(to_ns - from_ns);
+    fn ran(&mut self, _core: usize, _job: &Job, from_ticks: u64, to_ticks: u64) {
+        self.busy_ticks = self.busy_ticks.saturating_add(to_ticks - from_ticks);
     }
 
     #[inline]
-    fn finished(&mut self, job: &Job, at_ns: u64) -> ControlFlow<()> {
+    fn finished(&mut self, job: &Job, at_ticks: u64) -> ControlFlow<()> {
         let stream = &mut self.streams[job.stream()];
-        stream.responses.add(at_ns - job.arrival_ns);
-        if let Some(last_ns) = stream.last_finished_ns.replace(at_ns) {
-            stream.longest_gap_ns = stream.longest_gap_ns.max(at_ns - last_ns);
+        stream.responses.add(at_ticks - job.arrival_ticks);
+        if let Some(last_ticks) = stream.last_finished_ticks.replace(at_ticks) {
+            stream.longest_gap_ticks = stream.longest_gap_ticks.max(at_ticks - last_ticks);
         }
-        if job.deadline_ns.is_some_and(|deadline| at_ns > deadline) {
+        if job.deadline_ticks.is_some_and(|deadline| at_ticks > deadline) {
             stream.misses += 1;
             self.misses += 1;
             if self.late.len() < KEPT_MISSES {
-                self.late.push((*job, at_ns));
+                self.late.push((*job, at_ticks));
             }
         }
         ControlFlow::Continue(())
@@ -207,21 +212,21 @@ mod tests {
 
     #[test]
     fn every_value_lies_at_or_below_its_edge_by_less_than_a_part() {
-        for ns in (0..10_000).chain([1 << 20, (1 << 40) + 12_345, u64::MAX - 1, u64::MAX]) {
-            let edge = upper_edge(bucket(ns));
-            assert!(edge >= ns && edge - ns <= ns >> PARTS_LOG2, "{ns} {edge}");
+        for ticks in (0..10_000).chain([1 << 20, (1 << 40) + 12_345, u64::MAX - 1, u64::MAX]) {
+            let edge = upper_edge(bucket(ticks));
+            assert!(edge >= ticks && edge - ticks <= ticks >> PARTS_LOG2, "{ticks} {edge}");
         }
     }
 
     #[test]
     fn percentiles_are_by_nearest_rank_and_not_invented() {
         let mut all = Distribution::default();
-        assert_eq!((all.max_ns(), all.average_ns(), all.percentile_ns(2)), (None, None, None));
-        (1..=100).for_each(|ns| all.add(ns));
+        assert_eq!((all.max_ticks(), all.average_ticks(), all.percentile_ticks(2)), (None, None, None));
+        (1..=100).for_each(|ticks| all.add(ticks));
         assert_eq!(
-            (all.percentile_ns(2), all.percentile_ns(100), all.percentile_ns(101)),
+            (all.percentile_ticks(2), all.percentile_ticks(100), all.percentile_ticks(101)),
             (Some(50), Some(99), None)
         );
-        assert_eq!((all.min_ns(), all.average_ns(), all.max_ns()), (Some(1), Some(50), Some(100)));
+        assert_eq!((all.min_ticks(), all.average_ticks(), all.max_ticks()), (Some(1), Some(50), Some(100)));
     }
 }

@@ -1,4 +1,5 @@
-//! Response times beside those of crate response-time-analysis (Bozhko, Brandenburg, ECRTS 2020: formulas verified in Coq).
+//! Response times beside those of crate response-time-analysis (Bozhko, Brandenburg, ECRTS 2020:
+//! formulas verified in Coq).
 
 use super::sets::{Shape, set};
 use asmp_analysis::{Effort, Policy, Task, edf_response, fp, np_fp};
@@ -24,10 +25,10 @@ struct Theirs {
 impl Theirs {
     fn of(tasks: &[Task]) -> Self {
         let arrival =
-            |task: &Task| Sporadic { min_inter_arrival: d(task.period_ns), jitter: d(task.jitter_ns) };
+            |task: &Task| Sporadic { min_inter_arrival: d(task.period_ticks), jitter: d(task.jitter_ticks) };
         Self {
             arrivals: tasks.iter().map(arrival).collect(),
-            costs: tasks.iter().map(|task| wcet::Scalar::new(s(task.cost_ns()))).collect(),
+            costs: tasks.iter().map(|task| wcet::Scalar::new(s(task.cost_ticks()))).collect(),
         }
     }
 
@@ -39,7 +40,7 @@ impl Theirs {
 /// Sets below full load, priorities distinct, in the order of urgency.
 fn sets() -> impl Iterator<Item = Vec<Task>> {
     (0..400).map(|seed| set(seed, Shape::Deadlines)).filter_map(|tasks| {
-        let load: f64 = tasks.iter().map(|task| task.cost_ns() as f64 / task.period_ns as f64).sum();
+        let load: f64 = tasks.iter().map(|task| task.cost_ticks() as f64 / task.period_ticks as f64).sum();
         let count = tasks.len() as u32;
         let ranked = tasks
             .into_iter()
@@ -51,7 +52,7 @@ fn sets() -> impl Iterator<Item = Vec<Task>> {
 }
 
 fn without_deadlines(tasks: &[Task]) -> Vec<Task> {
-    tasks.iter().map(|task| Task { deadline_ns: LIMIT, ..task.clone() }).collect()
+    tasks.iter().map(|task| Task { deadline_ticks: LIMIT, ..task.clone() }).collect()
 }
 
 #[test]
@@ -59,7 +60,7 @@ fn preemptive_fixed_priorities_agree() {
     let mut compared = 0;
     for tasks in sets() {
         let theirs = Theirs::of(&tasks);
-        let ours = fp::analyse(&without_deadlines(&tasks), Policy::Fp, &Effort::default()).responses_ns;
+        let ours = fp::analyse(&without_deadlines(&tasks), Policy::Fp, &Effort::default()).responses_ticks;
         for (index, ours) in ours.iter().enumerate() {
             let urgent: Vec<_> = (0..index).map(|other| theirs.rbf(other)).collect();
             let bound = fixed_priority::fully_preemptive::dedicated_uniproc_rta(
@@ -79,12 +80,12 @@ fn non_preemptive_fixed_priorities_agree() {
     let mut compared = 0;
     for tasks in sets() {
         let theirs = Theirs::of(&tasks);
-        let ours = np_fp::analyse(&without_deadlines(&tasks), &Effort::default()).responses_ns;
+        let ours = np_fp::analyse(&without_deadlines(&tasks), &Effort::default()).responses_ticks;
         for (index, ours) in ours.iter().enumerate() {
             let urgent: Vec<_> = (0..index).map(|other| theirs.rbf(other)).collect();
-            let lower = tasks[index + 1..].iter().map(|task| task.cost_ns() - 1).max().unwrap_or(0);
+            let lower = tasks[index + 1..].iter().map(|task| task.cost_ticks() - 1).max().unwrap_or(0);
             let task = fixed_priority::fully_nonpreemptive::TaskUnderAnalysis {
-                wcet: wcet::Scalar::new(s(tasks[index].cost_ns())),
+                wcet: wcet::Scalar::new(s(tasks[index].cost_ticks())),
                 arrivals: &theirs.arrivals[index],
                 blocking_bound: s(lower),
             };
@@ -106,12 +107,12 @@ fn edf_agrees() {
             let (own, others) = split(&tasks, &theirs, index);
             let task = |(rbf, at): &(_, usize)| edf::fully_preemptive::Task {
                 rbf: *rbf,
-                deadline: d(tasks[*at].deadline_ns),
+                deadline: d(tasks[*at].deadline_ticks),
             };
             let others: Vec<(&demand::RBF<_, _>, usize)> =
                 others.iter().map(|(rbf, at)| (rbf, *at)).collect();
             let others: Vec<_> = others.iter().map(task).collect();
-            let own = edf::fully_preemptive::Task { rbf: &own, deadline: d(tasks[index].deadline_ns) };
+            let own = edf::fully_preemptive::Task { rbf: &own, deadline: d(tasks[index].deadline_ticks) };
             let bound = edf::fully_preemptive::dedicated_uniproc_rta(&own, &others, d(LIMIT));
             assert_eq!(Ok(d(*ours)), bound, "{index} {tasks:?}");
             compared += 1;
@@ -134,9 +135,9 @@ fn non_preemptive_edf_agrees() {
         let theirs = Theirs::of(&tasks);
         let ours = edf_response::responses(&tasks, true, &Effort::default()).expect("below full load");
         let task = |index: usize| edf::fully_nonpreemptive::Task {
-            wcet: wcet::Scalar::new(s(tasks[index].cost_ns())),
+            wcet: wcet::Scalar::new(s(tasks[index].cost_ticks())),
             arrivals: &theirs.arrivals[index],
-            deadline: d(tasks[index].deadline_ns),
+            deadline: d(tasks[index].deadline_ticks),
         };
         for (index, ours) in ours.iter().enumerate() {
             let others: Vec<_> = (0..tasks.len()).filter(|other| *other != index).map(task).collect();

@@ -1,7 +1,8 @@
-//! Random task sets, and what must hold of every one of them: tests, oracles and the simulator agree.
+//! Random task sets, and what must hold of every one of them: tests, oracles and the simulator
+//! agree.
 
 use asmp_analysis::simulate::{Random, Releases, Simulation, first_miss, replay, worst_pattern};
-use asmp_analysis::{Arrival, Effort, Policy, Task, Verdict, budgets, np_edf, rm, slack};
+use asmp_analysis::{Arrival, Effort, Policy, Task, Verdict, budgets, np_edf, rm, schedulability};
 
 /// What was seen, so that a run that looked at nothing is noticed.
 #[derive(Debug, Default, Clone)]
@@ -15,7 +16,8 @@ pub struct Tally {
     pub simulations: u64,
 }
 
-/// Utilisations that sum to `total`, evenly distributed (UUniFast: Bini, Buttazzo, Real-Time Systems 30, 2005).
+/// Utilisations that sum to `total`, evenly distributed (UUniFast: Bini, Buttazzo, Real-Time
+/// Systems 30, 2005).
 pub fn uunifast(random: &mut Random, count: usize, total: f64) -> Vec<f64> {
     let mut left = total;
     let mut parts = Vec::with_capacity(count);
@@ -39,7 +41,8 @@ pub enum Shape {
     Everything,
 }
 
-/// 2 to 12 tasks with periods of 2 to 60 ticks: ties and near ties are frequent, hyperperiods short.
+/// 2 to 12 tasks with periods of 2 to 60 ticks: ties and near ties are frequent, hyperperiods
+/// short.
 pub fn set(seed: u64, shape: Shape) -> Vec<Task> {
     let mut random = Random::new(seed);
     let count = 2 + random.up_to(10) as usize;
@@ -55,12 +58,12 @@ pub fn set(seed: u64, shape: Shape) -> Vec<Task> {
             task.arrival = Arrival::Sporadic;
         }
         if shape != Shape::Plain {
-            task.deadline_ns = cost + random.up_to(2 * period - cost.min(2 * period));
+            task.deadline_ticks = cost + random.up_to(2 * period - cost.min(2 * period));
         }
         if shape == Shape::Everything {
-            task.jitter_ns = random.up_to(2).saturating_sub(1) * random.up_to(period);
+            task.jitter_ticks = random.up_to(2).saturating_sub(1) * random.up_to(period);
             // A section of something outside, the kernel say, keeps everybody up.
-            task.blocking_ns = section;
+            task.blocking_ticks = section;
         }
         tasks.push(task);
     }
@@ -75,7 +78,8 @@ const POLICIES: [Policy; 6] = [Policy::NpEdf, Policy::Edf, Policy::Rm, Policy::D
 pub struct Runs {
     /// Random runs of each policy that accepts a set.
     pub random: u64,
-    /// How long each is, in times of the longest period with its deadline: in one, every task has a job that is due.
+    /// How long each is, in times of the longest period with its deadline: in one, every task has a
+    /// job that is due.
     pub lengths: u64,
 }
 
@@ -84,7 +88,7 @@ pub fn check(seed: u64, shape: Shape, runs: Runs, tally: &mut Tally) {
     let tasks = set(seed, shape);
     let effort = Effort { steps: 50_000_000, jobs: 300_000 };
     tally.sets += 1;
-    let verdicts = POLICIES.map(|policy| slack::test(&tasks, policy, &effort));
+    let verdicts = POLICIES.map(|policy| schedulability(&tasks, policy, &effort));
     let [np_edf, edf, rm, dm, fp, _] = &verdicts;
     let at = || format!("seed {seed} {shape:?}\n{tasks:?}");
     let implies = |a: &Verdict, b: &Verdict, what: &str| {
@@ -95,7 +99,8 @@ pub fn check(seed: u64, shape: Shape, runs: Runs, tally: &mut Tally) {
     implies(&simple, &hyperbolic, "Liu-Layland accepts, hyperbolic does not");
     implies(&hyperbolic, rm, "hyperbolic accepts, the exact test does not");
     if shape != Shape::Everything {
-        // EDF is optimal. With jitter it is not: deadlines count from arrivals that nobody knows of yet.
+        // EDF is optimal. With jitter it is not: deadlines count from arrivals that nobody knows of
+        // yet.
         for other in [np_edf, rm, dm, fp] {
             implies(other, edf, "EDF refuses what another accepts");
         }
@@ -109,15 +114,16 @@ pub fn check(seed: u64, shape: Shape, runs: Runs, tally: &mut Tally) {
                 survives(&tasks, policy, seed, runs, tally, &at);
             }
             Verdict::NotSchedulable { counterexample } if counterexample.missed.is_none() => {
-                let load: f64 = tasks.iter().map(|task| task.cost_ns() as f64 / task.period_ns as f64).sum();
-                let far = load > 1.0 && counterexample.by_ns.is_none_or(|by| by > 300_000);
+                let load: f64 =
+                    tasks.iter().map(|task| task.cost_ticks() as f64 / task.period_ticks as f64).sum();
+                let far = load > 1.0 && counterexample.by_ticks.is_none_or(|by| by > 300_000);
                 assert!(far, "{policy}: the counterexample does not miss: {counterexample:?}\n{}", at());
                 tally.refused += 1;
                 tally.far += 1;
             }
             Verdict::NotSchedulable { counterexample } => {
                 tally.refused += 1;
-                let again = replay(&tasks, policy, &counterexample.pattern, counterexample.by_ns, &effort);
+                let again = replay(&tasks, policy, &counterexample.pattern, counterexample.by_ticks, &effort);
                 assert!(again.is_some(), "{policy}: no miss in {counterexample:?}\n{}", at());
                 assert_eq!(again, counterexample.missed, "{policy}\n{}", at());
             }
@@ -142,7 +148,7 @@ fn survives(
     tally: &mut Tally,
     at: &dyn Fn() -> String,
 ) {
-    let longest = tasks.iter().map(|task| task.period_ns + task.deadline_ns).max().unwrap_or(0);
+    let longest = tasks.iter().map(|task| task.period_ticks + task.deadline_ticks).max().unwrap_or(0);
     let mut simulation = Simulation::new(tasks, policy, Releases::Random);
     for run in 0..runs.random {
         simulation.seed = seed ^ (run << 40);
@@ -161,28 +167,28 @@ fn survives(
 /// Demand at every tick, without any of the shortcuts; sets without jitter and blocking.
 fn naive(tasks: &[Task], non_preemptive: bool) -> bool {
     let hyper =
-        tasks.iter().map(|task| task.period_ns).fold(1u64, |all, period| all / gcd(all, period) * period);
-    let demand: u64 = tasks.iter().map(|task| hyper / task.period_ns * task.cost_ns()).sum();
+        tasks.iter().map(|task| task.period_ticks).fold(1u64, |all, period| all / gcd(all, period) * period);
+    let demand: u64 = tasks.iter().map(|task| hyper / task.period_ticks * task.cost_ticks()).sum();
     if demand > hyper {
         return false;
     }
     // No window longer than the busy period needs a look.
-    let longest = tasks.iter().map(|task| task.deadline_ns).max().unwrap_or(0);
+    let longest = tasks.iter().map(|task| task.deadline_ticks).max().unwrap_or(0);
     let mut busy: u64 = 1;
     loop {
-        let work = tasks.iter().map(|task| busy.div_ceil(task.period_ns) * task.cost_ns()).sum();
+        let work = tasks.iter().map(|task| busy.div_ceil(task.period_ticks) * task.cost_ticks()).sum();
         if work == busy {
             break;
         }
         busy = work;
     }
-    let first = tasks.iter().map(|task| task.deadline_ns).min().unwrap_or(0);
+    let first = tasks.iter().map(|task| task.deadline_ticks).min().unwrap_or(0);
     (first..=busy.max(longest)).all(|t| {
-        let due = tasks.iter().filter(|task| task.deadline_ns <= t);
+        let due = tasks.iter().filter(|task| task.deadline_ticks <= t);
         let demand: u64 =
-            due.map(|task| ((t - task.deadline_ns) / task.period_ns + 1) * task.cost_ns()).sum();
-        let later = tasks.iter().filter(|task| non_preemptive && task.deadline_ns > t + 1);
-        demand + later.map(|task| task.cost_ns() - 1).max().unwrap_or(0) <= t
+            due.map(|task| ((t - task.deadline_ticks) / task.period_ticks + 1) * task.cost_ticks()).sum();
+        let later = tasks.iter().filter(|task| non_preemptive && task.deadline_ticks > t + 1);
+        demand + later.map(|task| task.cost_ticks() - 1).max().unwrap_or(0) <= t
     })
 }
 
@@ -190,8 +196,8 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Of sets that are exactly schedulable under np-EDF, how many Proposition 1 accepts, in per mille. The sets: 2 to 12 tasks,
-/// UUniFast, periods of 10 to 1000 ticks evenly.
+/// Of sets that are exactly schedulable under np-EDF, how many Proposition 1 accepts, in per mille.
+/// The sets: 2 to 12 tasks, UUniFast, periods of 10 to 1000 ticks evenly.
 pub fn curve(total: f64, sets: u64, seed: u64) -> (u64, u64) {
     let effort = Effort::default();
     let (mut exact, mut accepted) = (0, 0);

@@ -12,8 +12,8 @@ fn rate(random: &mut Random) -> u64 {
     }
 }
 
-/// Half of the graphs have rates that fit counts of firings, but for an edge now and then; of the others each rate is
-/// anything.
+/// Half of the graphs have rates that fit counts of firings, but for an edge now and then; of the
+/// others each rate is anything.
 fn arbitrary(random: &mut Random) -> (Vec<Task>, Vec<Edge>) {
     let count = index(random, 7);
     let task = |at: usize, random: &mut Random| Task {

@@ -1,5 +1,6 @@
-//! Arbitrary input for every public function: nothing may panic, overflow or run away. A seed decides all of it, so that what
-//! once failed can be tried again. Without end, and with checks for overflow: `make fuzz`.
+//! Arbitrary input for every public function: nothing may panic, overflow or run away. A seed
+//! decides all of it, so that what once failed can be tried again. Without end, and with checks for
+//! overflow: `make fuzz`.
 
 mod graphs;
 mod numbers;

@@ -32,7 +32,8 @@ pub fn index(random: &mut Random, bound: usize) -> usize {
     random.up_to(bound as u64 - 1) as usize
 }
 
-/// How often each kind of answer came: a fuzzer whose input is all refused at the door looks at nothing.
+/// How often each kind of answer came: a fuzzer whose input is all refused at the door looks at
+/// nothing.
 #[derive(Debug, Default, Clone)]
 pub struct Met {
     pub schedulable: u64,

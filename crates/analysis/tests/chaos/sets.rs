@@ -1,16 +1,17 @@
 //! Arbitrary task sets through every test, placement and simulation.
 
 use super::numbers::{Met, index, number, one_in, some};
-use asmp_analysis::chain::{Chain, holistic};
+use asmp_analysis::Chain;
 use asmp_analysis::deadline::{Domain, admission, ratio};
+use asmp_analysis::holistic::holistic;
 use asmp_analysis::place::{By, Room, place};
 use asmp_analysis::simulate::{
     Background, Execution, Interrupt, Random, Record, Releases, Run, Simulation, Statistics, first_miss,
-    gantt, perfetto, replay, worst_pattern,
+    gantt_svg, perfetto_trace, replay, worst_pattern,
 };
 use asmp_analysis::{
-    Arrival, Class, Cost, Effort, Policy, Start, Task, Utilisation, budgets, edf_response, fp, np_fp, rm,
-    slack,
+    Arrival, Class, Cost, Effort, Policy, Start, Task, TimeBase, Utilisation, budgets, edf_response, fp,
+    np_fp, rm, schedulability, slack,
 };
 
 /// A third of the sets are plain, a third are sane, a third is anything.
@@ -32,16 +33,16 @@ fn tasks(random: &mut Random) -> Vec<Task> {
         task.memory_bytes = some(random);
         task.bandwidth = some(random);
         if one_in(random, 4) {
-            task.cost = Cost::Measured { ns: cost, run: "run".to_owned() };
+            task.cost = Cost::Measured { ticks: cost, run: "run".to_owned() };
         }
         if !plain {
             if one_in(random, 2) {
-                task.deadline_ns = if sane { 1 + random.up_to(2 * period) } else { number(random) };
+                task.deadline_ticks = if sane { 1 + random.up_to(2 * period) } else { number(random) };
             }
-            task.offset_ns =
+            task.offset_ticks =
                 one_in(random, 3).then(|| if sane { random.up_to(period) } else { number(random) });
-            task.jitter_ns = if sane { some(random) % 20 } else { some(random) };
-            task.blocking_ns = if sane { some(random) % 9 } else { some(random) };
+            task.jitter_ticks = if sane { some(random) % 20 } else { some(random) };
+            task.blocking_ticks = if sane { some(random) % 9 } else { some(random) };
         }
         all.push(task);
     }
@@ -51,9 +52,9 @@ fn tasks(random: &mut Random) -> Vec<Task> {
 fn starts(random: &mut Random) -> Vec<Start> {
     let start = |random: &mut Random| Start {
         task: random.up_to(8) as usize,
-        arrival_ns: number(random),
-        release_ns: number(random),
-        held_up_ns: some(random),
+        arrival_ticks: number(random),
+        release_ticks: number(random),
+        held_up_ticks: some(random),
     };
     (0..random.up_to(5)).map(|_| start(random)).collect()
 }
@@ -67,10 +68,10 @@ pub fn once(seed: u64, met: &mut Met) {
         met.verdict(&verdict);
     }
     for policy in Policy::ALL {
-        let verdict = slack::test(&tasks, policy, &effort);
+        let verdict = schedulability(&tasks, policy, &effort);
         met.verdict(&verdict);
         if let Some(counterexample) = verdict.counterexample() {
-            let _ = replay(&tasks, policy, &counterexample.pattern, counterexample.by_ns, &effort);
+            let _ = replay(&tasks, policy, &counterexample.pattern, counterexample.by_ticks, &effort);
         }
         assert!(serde_json::to_string(&verdict).is_ok());
         let _ = worst_pattern(&tasks, policy, random.up_to(7) as usize);
@@ -98,7 +99,7 @@ pub fn once(seed: u64, met: &mut Met) {
     let chain = Chain {
         name: "c".to_owned(),
         tasks: (0..random.up_to(3)).map(|_| random.up_to(6) as usize).collect(),
-        deadline_ns: number(random),
+        deadline_ticks: number(random),
     };
     met.worked(holistic(&tasks, std::slice::from_ref(&chain), policy, &little).is_ok());
     simulate(random, &tasks, policy, chain, met);
@@ -117,15 +118,15 @@ fn simulate(random: &mut Random, tasks: &[Task], policy: Policy, chain: Chain, m
     };
     let background = [Background {
         name: "b".to_owned(),
-        cost_ns: number(random),
-        period_ns: number(random),
+        cost_ticks: number(random),
+        period_ticks: number(random),
         core: Some(9),
     }];
     let interrupts = [Interrupt {
         name: "i".to_owned(),
-        flag_ns: some(random),
-        service_ns: number(random),
-        gap_ns: number(random),
+        flag_ticks: some(random),
+        service_ticks: number(random),
+        gap_ticks: number(random),
         core: None,
     }];
     let simulation = Simulation {
@@ -140,12 +141,12 @@ fn simulate(random: &mut Random, tasks: &[Task], policy: Policy, chain: Chain, m
     let Ok(mut run) = Run::prepare(&simulation) else { return };
     met.worked(true);
     let (mut statistics, mut record) = (Statistics::of(&run), Record::up_to(12));
-    let until_ns = number(random);
-    run.go(until_ns, 60, &mut (&mut statistics, &mut record));
+    let until_ticks = number(random);
+    run.go(until_ticks, 60, &mut (&mut statistics, &mut record));
     let _ = (statistics.rows(&run), statistics.misses(&run), statistics.miss_count(&run));
-    let trace = perfetto::trace(&run, &record);
+    let trace = perfetto_trace(&run, &record, TimeBase::NANOSECONDS);
     assert!(serde_json::from_str::<serde::de::IgnoredAny>(&trace).is_ok(), "the trace is JSON: {trace}");
-    let picture = gantt::svg(&run, &record, until_ns, "<title> & \"more\"");
+    let picture = gantt_svg(&run, &record, until_ticks, "<title> & \"more\"", TimeBase::NANOSECONDS);
     assert!(picture.ends_with("</svg>\n"));
 }
 
@@ -156,5 +157,6 @@ pub fn bytes(seed: u64) -> String {
     let mut run = Run::prepare(&simulation).expect("a set");
     let mut record = Record::up_to(1000);
     run.go(1000, 1000, &mut record);
-    perfetto::trace(&run, &record) + &gantt::svg(&run, &record, 1000, "bytes")
+    perfetto_trace(&run, &record, TimeBase::NANOSECONDS)
+        + &gantt_svg(&run, &record, 1000, "bytes", TimeBase::NANOSECONDS)
 }

@@ -1,10 +1,12 @@
-//! Arbitrary text for every parser: files that are right with a few places torn, doubled or overwritten, and words in a row.
+//! Arbitrary text for every parser: files that are right with a few places torn, doubled or
+//! overwritten, and words in a row.
 
 use super::graphs;
 use super::numbers::{Met, index, number, one_in};
 use asmp_analysis::graph::Graph;
 use asmp_analysis::simulate::Random;
-use asmp_analysis::{Policy, file, units};
+use asmp_analysis::{Policy, file};
+use asmp_duration::ExactDuration;
 
 const TASKS: [&str; 3] = [
     include_str!("../../../../examples/analysis/overload.toml"),
@@ -105,9 +107,10 @@ pub fn once(seed: u64, met: &mut Met) {
         }
     }
     let text = torn(random, "20 ms");
-    met.text(units::parse_ns(&text).is_ok());
+    met.text(text.parse::<ExactDuration>().is_ok());
     let text = torn(random, "np-edf");
     let _ = text.parse::<Policy>();
     let ns = number(random);
-    assert_eq!(units::parse_ns(&units::show_ns(ns)), Ok(ns));
+    let duration = ExactDuration::from_ns(ns);
+    assert_eq!(duration.to_string().parse(), Ok(duration));
 }

@@ -1,4 +1,5 @@
-//! What the analysis says, found another way: elimination over fractions for firings, firing one by one for the rest.
+//! What the analysis says, found another way: elimination over fractions for firings, firing one by
+//! one for the rest.
 
 /// A fraction of `i128`, in lowest terms, its lower part above 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,7 +30,8 @@ impl Fraction {
 
 pub type Edge = (usize, usize, u64, u64, u64);
 
-/// The smallest positive vector in the null space of the topology matrix of a connected graph; `None`: there is none.
+/// The smallest positive vector in the null space of the topology matrix of a connected graph;
+/// `None`: there is none.
 pub fn null_vector(tasks: usize, edges: &[Edge]) -> Option<Vec<u64>> {
     let mut rows: Vec<Vec<Fraction>> = Vec::new();
     for &(from, to, write, read, _) in edges {
@@ -67,8 +69,8 @@ pub fn null_vector(tasks: usize, edges: &[Edge]) -> Option<Vec<u64>> {
     whole.into_iter().map(|value| u64::try_from(value / shared).ok().filter(|count| *count > 0)).collect()
 }
 
-/// Fires one enabled task after another, the last first, until each has fired `firings` times; `None` where it gets stuck. The
-/// most tokens on each edge.
+/// Fires one enabled task after another, the last first, until each has fired `firings` times;
+/// `None` where it gets stuck. The most tokens on each edge.
 pub fn fire(firings: &[u64], edges: &[Edge], capacity: &[Option<u64>]) -> Option<Vec<u64>> {
     let mut left = firings.to_vec();
     let mut tokens: Vec<u64> = edges.iter().map(|edge| edge.4).collect();

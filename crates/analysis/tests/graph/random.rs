@@ -8,7 +8,8 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// A connected graph whose tasks fire `0..largest` times and a bit; `back`: of all edges, how many in ten may go back.
+/// A connected graph whose tasks fire `0..largest` times and a bit; `back`: of all edges, how many
+/// in ten may go back.
 fn consistent(random: &mut Random, largest: u64, back: u64) -> (usize, Vec<Edge>) {
     let tasks = 2 + random.index(6);
     let count: Vec<u64> = (0..tasks).map(|_| 1 + random.below(largest)).collect();

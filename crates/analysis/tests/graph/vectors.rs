@@ -94,7 +94,7 @@ fn the_edge_that_contradicts_those_before_it_is_named() {
     let Refusal::Inconsistent(found) = &refusal else { panic!("{refusal}") };
     assert_eq!((found.edge.as_str(), found.from_firings, found.to_firings), ("e2", 1, 2));
     let text = refusal.to_string();
-    assert!(text.contains("1 firings of t0 go with 2 of t2"), "{text}");
+    assert!(text.contains("they imply 1 firings of t0 for 2 of t2, but write 1 and read 1"), "{text}");
 }
 
 #[test]
@@ -150,7 +150,8 @@ fn a_memory_below_the_least_is_refused_by_name_and_the_least_is_taken() {
 
 #[test]
 fn memories_that_do_one_by_one_may_block_together() {
-    // t0 -> t1 -> t2 with a bypass t0 -> t2: the bypass must hold what is under way on the other path.
+    // t0 -> t1 -> t2 with a bypass t0 -> t2: the bypass must hold what is under way on the other
+    // path.
     let with =
         |bypass| bounded(3, &[(0, 1, 1, 4, 0, None), (1, 2, 4, 1, 0, None), (0, 2, 1, 1, 0, Some(bypass))]);
     let refusal = analyzed(&with(3)).unwrap_err();
@@ -158,7 +159,8 @@ fn memories_that_do_one_by_one_may_block_together() {
     assert!(waits.iter().any(|wait| wait.edge == "e2" && matches!(wait.on, On::Room { memory: 3, .. })));
     assert!(refusal.to_string().contains("a larger memory"), "{refusal}");
     assert!(analyzed(&with(4)).is_ok());
-    // Without a bound the size is found, and proven irreducible; 1 would be the least of the edge alone.
+    // Without a bound the size is found, and proven irreducible; 1 would be the least of the edge
+    // alone.
     let size = analyzed(&bounded(3, &[(0, 1, 1, 4, 0, None), (1, 2, 4, 1, 0, None), (0, 2, 1, 1, 0, None)]));
     let report = size.unwrap();
     let sizes: Vec<_> =

@@ -1,4 +1,5 @@
-//! Large, huge and arbitrary graphs: bounded work, an answer or a refusal, no panic. Times are printed, not judged.
+//! Large, huge and arbitrary graphs: bounded work, an answer or a refusal, no panic. Times are
+//! printed, not judged.
 
 use crate::{Random, analyzed, bounded, graph};
 use asmp_analysis::graph::{Graph, Limits, Proof, Refusal, analyze, dot, svg};

@@ -1,72 +1,70 @@
-//! `asmp analyze budgets`: how long each task may be, by Proposition 1 of Yartek, and what room the exact test leaves.
+//! `asmp analyze budgets`: how long each task may be, by Proposition 1 of Yartek, and what room the
+//! exact test leaves.
 
-use crate::exit::UNKNOWN;
-use crate::graph::table;
+use super::files::{print_json, workload};
+use crate::exit::UNDECIDED;
+use crate::table::table;
 use anyhow::Result;
-use asmp_analysis::slack::slack;
-use asmp_analysis::units::show_ns;
-use asmp_analysis::{Effort, Policy, Verdict, budgets as analysis, np_edf};
+use asmp_analysis::{Effort, Outcome, Verdict, analyse_budgets};
 use serde_json::json;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Tasks as TOML, or CSV by its name
+    /// Task set in TOML, or in CSV if the name ends in .csv
     #[arg(value_name = "tasks.toml")]
     file: PathBuf,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 /// The exit code is that of the exact test of non-preemptive EDF.
 pub fn budgets(args: &Args) -> Result<u8> {
-    let workload = super::read(&args.file)?;
-    let (tasks, effort) = (&workload.tasks, Effort::default());
-    let budgets = match analysis::budgets(tasks) {
-        Ok(budgets) => budgets,
+    let workload = workload(&args.file)?;
+    let (tasks, time) = (&workload.tasks, workload.time);
+    let report = match analyse_budgets(tasks, &Effort::default()) {
+        Ok(report) => report,
         Err(reason) => {
-            let verdict = Verdict::DoesNotApply { reason: reason.clone() };
             if args.json {
-                println!("{}", serde_json::to_string_pretty(&json!({ "schema": 1, "verdict": verdict }))?);
+                print_json(json!({ "verdict": Verdict::DoesNotApply { reason } }), time)?;
             } else {
                 println!("does not apply: {reason}");
             }
-            return Ok(UNKNOWN);
+            return Ok(UNDECIDED);
         }
     };
-    let verdict = np_edf::test(tasks, &effort);
-    let room = slack(tasks, Policy::NpEdf, super::SEARCHED, &effort).ok();
+    let code = super::code(Outcome::from(&report.exact));
     if args.json {
         let json = json!({
-            "schema": 1, "tasks": tasks, "budgets": budgets, "proposition": analysis::test(tasks), "exact": verdict,
-            "slack": room,
+            "tasks": tasks, "budgets": report.budgets, "proposition": report.proposition,
+            "exact": report.exact, "slack": report.slack,
         });
-        println!("{}", serde_json::to_string_pretty(&json)?);
-        return Ok(super::code(&verdict));
+        print_json(json, time)?;
+        return Ok(code);
     }
-    let mut rows = vec![["task", "period", "cost", "budget", "", "may grow by (exact)"].map(str::to_owned)];
-    for budget in &budgets {
+    let header = ["task", "period", "cost", "budget", "", "may grow by (exact)"];
+    let mut rows = vec![header.map(str::to_owned)];
+    for budget in &report.budgets {
         let task = &tasks[budget.task];
-        let extra = room.as_ref().and_then(|room| room.extra_ns[budget.task]);
+        let extra = report.slack.as_ref().and_then(|slack| slack.extra_ticks[budget.task]);
         rows.push([
             task.name.clone(),
-            show_ns(task.period_ns),
-            show_ns(task.cost_ns()),
-            show_ns(budget.budget_ns),
+            time.show(task.period_ticks),
+            time.show(task.cost_ticks()),
+            time.show(budget.budget_ticks),
             if budget.holds() { "holds" } else { "over" }.to_owned(),
-            extra.map_or_else(|| "-".to_owned(), show_ns),
+            extra.map_or_else(|| "-".to_owned(), |extra| time.show(extra)),
         ]);
     }
     print!("{}", table(&rows));
-    let held = budgets.iter().filter(|budget| budget.holds()).count();
-    println!(
-        "\nwithin its budget: {held} of {} tasks; all: schedulable, else nothing is said (Proposition 1)",
-        budgets.len()
-    );
-    println!("exact test: {}", if verdict.is_schedulable() { "schedulable" } else { "not accepted" });
-    if let Some(ppm) = room.and_then(|room| room.factor_ppm) {
+    let held = report.budgets.iter().filter(|budget| budget.holds()).count();
+    let all = report.budgets.len();
+    println!("\nwithin its budget: {held} of {all} tasks (Proposition 1: if all are, schedulable)");
+    let exact = if report.exact.is_schedulable() { "schedulable" } else { "not accepted" };
+    println!("exact test: {exact}");
+    if let Some(ppm) = report.slack.and_then(|slack| slack.factor_ppm) {
         println!("all costs may be multiplied by {:.3}", ppm as f64 / 1e6);
     }
-    Ok(super::code(&verdict))
+    Ok(code)
 }

@@ -1,7 +1,8 @@
-//! SCHED_DEADLINE on which machine: its limits as read, the kernel's defaults for the rest, and words for which is which.
+//! The limits of SCHED_DEADLINE on a machine: as read, else the kernel's defaults, and words for
+//! which is which.
 
+use asmp_analysis::TimeBase;
 use asmp_analysis::deadline::{Domain, ratio};
-use asmp_analysis::units::show_ns;
 use asmp_host::{CpuSet, DeadlineLimits, Linux};
 use serde::Serialize;
 use std::path::Path;
@@ -41,14 +42,16 @@ impl Limits {
                 let booked = servers.iter().map(|server| ratio(server.period_ns, server.runtime_ns));
                 domain.servers = booked.fold(0, u64::saturating_add);
             }
-            None => assumed
-                .push("no deadline server (not readable: needs root and debugfs; 6.12 and newer have one)"),
+            None => {
+                assumed.push("no deadline server (needs root and debugfs; Linux 6.12 and newer have one)")
+            }
         }
         Self { domain, read, assumed }
     }
 
     /// One line with the numbers, one with what was assumed.
     pub fn lines(&self) -> Vec<String> {
+        let show_ns = |ns: u64| TimeBase::NANOSECONDS.show(ns);
         let Domain { rt_runtime_us, rt_period_us, least_period_ns, most_period_ns, .. } = self.domain;
         let us = |us: u64| show_ns(us.saturating_mul(1000));
         let share = match rt_runtime_us {
@@ -70,7 +73,7 @@ impl Limits {
         parts.extend(servers);
         let mut lines = vec![format!("limits: {}", parts.join("; "))];
         if !self.assumed.is_empty() {
-            lines.push(format!("not read, so the kernel's defaults: {}", self.assumed.join("; ")));
+            lines.push(format!("not readable, so the kernel's defaults: {}", self.assumed.join("; ")));
         }
         lines
     }

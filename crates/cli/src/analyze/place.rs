@@ -1,7 +1,8 @@
 //! `asmp analyze place`: which task on which CPU.
 
-use crate::exit::{UNKNOWN, failure};
-use crate::graph::table;
+use super::files::{print_json, workload};
+use crate::exit::{UNDECIDED, failure};
+use crate::table::table;
 use anyhow::Result;
 use asmp_analysis::place::{By, place as placed};
 use asmp_analysis::{Effort, Policy};
@@ -12,18 +13,19 @@ use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Tasks as TOML, or CSV by its name
+    /// Task set in TOML, or in CSV if the name ends in .csv
     #[arg(value_name = "tasks.toml")]
     file: PathBuf,
-    /// CPUs, in the order in which they are tried
+    /// CPUs to place tasks on
     #[arg(long, value_name = "LIST", value_parser = super::some_cpus)]
     cpus: CpuSet,
+    /// Heuristic that chooses the CPU
     #[arg(long, value_enum, default_value = "first-fit")]
     by: Heuristic,
-    /// Whose test says what a CPU takes
+    /// Policy whose test decides what fits on a CPU
     #[arg(long, default_value = "edf")]
     policy: Policy,
-    /// As JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -33,13 +35,13 @@ enum Heuristic {
     FirstFit,
     BestFit,
     WorstFit,
-    /// Whole applications, in CPU time, memory and bandwidth; cut only where they fit nowhere whole
+    /// Keep each application on one CPU if it fits, by CPU time, memory and bandwidth
     BfdPartitioned,
 }
 
-/// Exit code 3 where not everything found a place: a heuristic proves no impossibility.
+/// Unknown if some task is on no CPU: a heuristic proves no impossibility.
 pub fn place(args: &Args) -> Result<u8> {
-    let workload = super::read(&args.file)?;
+    let workload = workload(&args.file)?;
     let by = match args.by {
         Heuristic::FirstFit => By::FirstFit,
         Heuristic::BestFit => By::BestFit,
@@ -49,13 +51,10 @@ pub fn place(args: &Args) -> Result<u8> {
     let cpus: Vec<u32> = args.cpus.iter().collect();
     let (tasks, effort) = (&workload.tasks, Effort::default());
     let placement = placed(tasks, &cpus, by, args.policy, &workload.room, &effort)
-        .map_err(|error| failure(UNKNOWN, format!("{}: {error}", args.file.display())))?;
-    let code = if placement.is_complete() { 0 } else { UNKNOWN };
+        .map_err(|error| failure(UNDECIDED, format!("{}: {error}", args.file.display())))?;
+    let code = if placement.is_complete() { 0 } else { UNDECIDED };
     if args.json {
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&json!({ "schema": 1, "tasks": tasks, "placement": placement }))?
-        );
+        print_json(json!({ "tasks": tasks, "placement": placement }), workload.time)?;
         return Ok(code);
     }
     let mut rows = vec![["CPU", "used", "memory", "bandwidth", "tasks"].map(str::to_owned)];
@@ -71,10 +70,10 @@ pub fn place(args: &Args) -> Result<u8> {
     }
     print!("{}", table(&rows));
     for cut in &placement.cut {
-        println!("application {cut} is cut: it fits on no CPU whole");
+        println!("application {cut} is split: it fits on no single CPU");
     }
     for unplaced in &placement.unplaced {
-        println!("no place for {}: {}", tasks[unplaced.task].name, unplaced.reason);
+        println!("no CPU for {}: {}", tasks[unplaced.task].name, unplaced.reason);
     }
     Ok(code)
 }

@@ -78,7 +78,7 @@ fn shield_holds() {
     let _held = CpusetInUse::begin();
     let mut load = load();
     let bare = Process::start("taskset", &["-c", "3", &spin, "spin", "600000"]);
-    let (unshielded, before_s) = noise("noise --cpus 3 -t 5 --json");
+    let (unshielded, before_s) = noise("noise --cpus 3 -t 5s --json");
     drop(bare);
 
     asmp("create a --cpus 3").done();
@@ -86,7 +86,7 @@ fn shield_holds() {
         Process::start(&spin, &["exec", "a", "--policy", "fifo:80", "--", &spin, "spin", "600000"]);
     // The kernel's own clean-up after a partition is made takes up to two seconds.
     std::thread::sleep(Duration::from_secs(4));
-    let (shielded, after_s) = noise("noise a -t 12 --json");
+    let (shielded, after_s) = noise("noise a -t 12s --json");
     assert!(busy.0.try_wait().expect("wait").is_none(), "the busy loop ran all the time");
     assert!(load.0.try_wait().expect("wait").is_none(), "the load ran all the time");
 
@@ -122,7 +122,7 @@ fn children_are_own() {
     let asmp = binary().display().to_string();
     let shell = Process::start(&asmp, &["exec", "a", "--", "sh", "-c", script]);
     until("the loop runs inside", || allowed(shell.id()) == "3");
-    let (counts, _) = noise("noise a -t 3 --json");
+    let (counts, _) = noise("noise a -t 3s --json");
     let own = counts["own_switches"].as_u64().expect("own switches");
     assert!(own > 100, "{own}");
     assert_eq!(total(&counts["foreign_switches"]), 0, "{counts}");
@@ -162,7 +162,7 @@ fn timers_stay() {
         let sleeper = sleeper.expect("a thread in the partition");
         // As in the test of the busy loop.
         std::thread::sleep(Duration::from_secs(4));
-        let (counts, _) = noise("noise a -t 4 --json");
+        let (counts, _) = noise("noise a -t 4s --json");
         sleeper.delete().expect("no panic");
         asmp("destroy a").done();
         assert_eq!(read(MIGRATION), "1");

@@ -1,5 +1,5 @@
-//! Faults of time-sharing peers beside a real-time thread: `crates/rt/examples/containment`, a few of each kind. `make
-//! containment` does a thousand.
+//! Faults of time-sharing peers beside a real-time thread: `crates/rt/tests/containment`, a few of
+//! each kind. `make containment` does a thousand.
 
 use super::guests::Boot;
 use super::lab::{Called, Test, asmp, called, example, read, test};
@@ -28,7 +28,7 @@ fn remote_timers() -> Option<&'static str> {
 fn containment(line: &str) -> Called {
     let words = format!("--period-ms 100 --cpu 3 --partition a {line}");
     let output = Command::new(example("containment")).args(words.split_whitespace()).output();
-    called(&words, output.expect("the example starts"))
+    called(&words, output.expect("the judge starts"))
 }
 
 fn faults_stay_outside() {

@@ -2,8 +2,7 @@
 
 use super::guests::{Boot, On};
 use super::lab::{Process, Test, test, until};
-use asmp_rt::fifo::{Fifo, Options, Wake};
-use asmp_rt::ring::Overflow;
+use asmp_channel::{Fifo, Options, Overflow, Wake};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;

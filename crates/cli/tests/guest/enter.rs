@@ -214,7 +214,7 @@ fn refusals() {
     // Inside another one.
     asmp(&format!("exec b -- {} a thread", example("in_partition").display()))
         .code(1)
-        .says("is in partition b already")
+        .says("is already in partition b")
         .says("asmp remove b --pid");
     // A policy that is refused after the way in was open: back home, and no record is left.
     asmp("destroy b").done();

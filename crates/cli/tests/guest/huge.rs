@@ -1,8 +1,7 @@
 //! Shared memory on huge pages, which need a pool that only root can fill.
 
 use super::lab::{Test, read, test};
-use asmp_rt::mbuff::Mbuff;
-use asmp_rt::shm::Pages;
+use asmp_channel::{Mbuff, Pages};
 use std::fs;
 
 pub fn all() -> Vec<Test> {

@@ -134,7 +134,7 @@ pub fn binary() -> PathBuf {
     std::env::var_os("ASMP_BINARY").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_asmp")), PathBuf::from)
 }
 
-/// A program of `crates/rt/examples`.
+/// A program of `crates/rt`: an example, or the judge of its test `containment`.
 pub fn example(name: &str) -> PathBuf {
     let dir = std::env::var_os("ASMP_RT_EXAMPLES").expect("ASMP_RT_EXAMPLES is set by tests/vm/test.sh");
     PathBuf::from(dir).join(name)

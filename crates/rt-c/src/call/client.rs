@@ -1,24 +1,30 @@
-//! A client's end.
+//! The end of a client.
 
 use crate::call::{asmp_message, number, refused, timeout, value, words};
 use crate::why::{self, pointer};
-use asmp_rt::call::Client;
-use asmp_rt::shm::default_dir;
+use asmp_channel::call::Client;
+use asmp_channel::default_dir;
 use std::ffi::{c_char, c_int, c_longlong, c_uint};
 
-/// A client of a call channel, in a slot of its own; for one thread at a time.
+/// A client of a call channel, in a slot of its own. One thread at a time may use it.
 #[allow(non_camel_case_types)]
 pub struct asmp_client {
     client: Client,
 }
 
-/// Becomes a client of the call channel `name`: in the slot `slot`, or below 0 in the first that is free. Set-up only: allocates, takes
-/// a lock, reads a directory. Ends with asmp_client_close.
+/// Becomes a client of the call channel `name`, in slot `slot`, or in the first free one if `slot`
+/// is below 0. For set-up only: allocates, takes a lock, reads a directory. End it with
+/// asmp_client_close.
 ///
-/// The client, or null, with errno and asmp_why(): ENODEV, nobody has served it yet; EAGAIN, all slots are taken; EBUSY, that slot is, or
-/// the name stands for something else, or was made by another version of this library; EINVAL, the name, or there is no such slot;
-/// EACCES, the directory is not this user's; EMFILE; ETIMEDOUT,
-/// another process kept its lock for 10 s.
+/// Returns the client. On error returns null, and sets errno and asmp_why():
+/// - ENODEV: no server has created the channel
+/// - EAGAIN: all slots are in use
+/// - EBUSY: the slot is in use, or the name belongs to another kind or version of channel
+/// - EINVAL: the name is invalid, or there is no such slot
+/// - ENOMEM: no memory
+/// - EACCES: the directory does not belong to this user
+/// - EMFILE: too many open files
+/// - ETIMEDOUT: another process held the lock of the directory for 10 s
 ///
 /// # Safety
 /// `name` is a C string.
@@ -41,16 +47,25 @@ unsafe fn own<'a>(client: *mut asmp_client) -> Result<&'a mut Client, c_int> {
     unsafe { client.as_mut() }.map(|client| &mut client.client).ok_or(-libc::EINVAL)
 }
 
-/// Sends a message and waits up to `timeout_ns` (below 0: for ever; 0: not at all) for the answer. With a timeout it returns in
-/// time, whatever others write into the shared memory. No allocation; system calls: none while the server is awake and answers within the spins; else
-/// one to wake it and one to sleep, and three every 100 ms, to see whether the server lives. 0, or -ENOTCONN, nobody serves; -ETIMEDOUT, no
-/// answer in time, and the server never will take the request; -EINPROGRESS, no answer in time, but it was taken; -EPIPE, the server
-/// ended before it answered; -ENODATA, it went on without an answer; -EINVAL, no client, message or place for the answer. After each
-/// of them the client can call again.
+/// Sends a message and waits for the answer, at most `timeout_ns` nanoseconds (below 0: without
+/// limit; 0: does not wait). The timeout works even if other processes overwrite the shared memory.
+/// `message` and `answer` may be the same.
+///
+/// No allocation. System calls: none while the server is awake and answers while this client polls.
+/// Else one to wake the server, one to sleep, and three every 100 ms to check that the server is
+/// alive.
+///
+/// Returns 0, or an error. The client can call again after each of them:
+/// - -ENOTCONN: the channel has no server
+/// - -ETIMEDOUT: the timeout passed, and the server will never take the request
+/// - -EINPROGRESS: the timeout passed, and the server has taken the request
+/// - -EPIPE: the server ended before it answered
+/// - -ENODATA: the server continued without an answer
+/// - -EINVAL: no client, message or place for the answer
 ///
 /// # Safety
-/// `client` is null or came from asmp_call_attach, and no other thread uses it now; `message` is null or readable, `answer` null or
-/// writable; they may be the same.
+/// `client` is null or came from asmp_call_attach, and no other thread uses it during the call;
+/// `message` is null or readable, `answer` null or writable; they may be the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_call(
     client: *mut asmp_client,
@@ -68,10 +83,12 @@ pub unsafe extern "C" fn asmp_call(
     })())
 }
 
-/// Sends a message and waits until the server has taken it. Costs and errors as asmp_call, but for -ENODATA.
+/// Sends a message and waits until the server has taken it. Costs and errors are those of
+/// asmp_call, except -ENODATA.
 ///
 /// # Safety
-/// `client` is null or came from asmp_call_attach, and no other thread uses it now; `message` is null or readable.
+/// `client` is null or came from asmp_call_attach, and no other thread uses it during the call;
+/// `message` is null or readable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_call_send(
     client: *mut asmp_client,
@@ -85,23 +102,32 @@ pub unsafe extern "C" fn asmp_call_send(
     })())
 }
 
-/// Sets notification bits for the server, and does not wait; they are there for a server that comes later, too. Bounded, no
-/// allocation; at most one system call. 0, or -EINVAL, no client.
+/// Sets notification bits for the server, without waiting. A server that opens later receives them,
+/// too. Bounded, no allocation; at most one system call.
+///
+/// Returns 0, or -EINVAL: no client.
 ///
 /// # Safety
-/// `client` is null or came from asmp_call_attach, and no other thread uses it now.
+/// `client` is null or came from asmp_call_attach, and no other thread uses it during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_call_notify(client: *mut asmp_client, bits: u64) -> c_int {
     // SAFETY: the caller vouches for it.
     value(unsafe { own(client) }.map(|client| client.notify(bits)))
 }
 
-/// Waits up to `timeout_ns` (below 0: for ever; 0: not at all) for notification bits, and takes them. No allocation; system calls: none
-/// if there are bits, else one to sleep and two every 100 ms. 0 and the bits in `bits`, or -ETIMEDOUT, none came; -ENOTCONN, there are
-/// none and nobody serves; -EPIPE, the server ended; -EINVAL.
+/// Waits for notification bits and takes them, at most `timeout_ns` nanoseconds (below 0: without
+/// limit; 0: does not wait). No allocation. System calls: none if there are bits, else one to sleep
+/// and two every 100 ms.
+///
+/// Returns 0 and the bits in `bits`, or an error:
+/// - -ETIMEDOUT: no bits came
+/// - -ENOTCONN: there are no bits, and the channel has no server
+/// - -EPIPE: the server ended
+/// - -EINVAL: no client, or no place for the bits
 ///
 /// # Safety
-/// `client` is null or came from asmp_call_attach, and no other thread uses it now; `bits` is null or writable.
+/// `client` is null or came from asmp_call_attach, and no other thread uses it during the call;
+/// `bits` is null or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_call_wait_bits(
     client: *mut asmp_client,
@@ -116,41 +142,48 @@ pub unsafe extern "C" fn asmp_call_wait_bits(
     })())
 }
 
-/// What the next requests claim, larger is more urgent; 0 at first. It orders the server's queue; what ASMP_CALL_INHERIT lends is the
-/// calling thread's own scheduling priority. Bounded, no system call. 0, or -EINVAL, no client.
+/// Sets the priority of later requests: larger is more urgent, 0 at first. It orders the server's
+/// queue. ASMP_CALL_INHERIT lends the scheduling priority of the calling thread instead. Bounded,
+/// no system call.
+///
+/// Returns 0, or -EINVAL: no client.
 ///
 /// # Safety
-/// `client` is null or came from asmp_call_attach, and no other thread uses it now.
+/// `client` is null or came from asmp_call_attach, and no other thread uses it during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_call_set_priority(client: *mut asmp_client, priority: c_uint) -> c_int {
     // SAFETY: the caller vouches for it.
     value(unsafe { own(client) }.map(|client| client.set_priority(priority)))
 }
 
-/// How often to look before going to sleep, for a server on another CPU; 0 at first. Bounded, no system call. 0, or -EINVAL, no client.
+/// Sets how often to poll before sleeping: useful for a server on another CPU. 0 at first. Bounded,
+/// no system call.
+///
+/// Returns 0, or -EINVAL: no client.
 ///
 /// # Safety
-/// `client` is null or came from asmp_call_attach, and no other thread uses it now.
+/// `client` is null or came from asmp_call_attach, and no other thread uses it during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_client_set_spins(client: *mut asmp_client, spins: c_uint) -> c_int {
     // SAFETY: the caller vouches for it.
     value(unsafe { own(client) }.map(|client| client.set_spins(spins)))
 }
 
-/// The client's slot, by which the server knows it; or -EINVAL, no client. Bounded, no system call.
+/// Returns the number of the client's slot, which identifies it to the server, or -EINVAL: no
+/// client. Bounded, no system call.
 ///
 /// # Safety
-/// `client` is null or came from asmp_call_attach, and no other thread uses it now.
+/// `client` is null or came from asmp_call_attach, and no other thread uses it during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_call_slot(client: *mut asmp_client) -> c_int {
     // SAFETY: the caller vouches for it. Below 30.
     unsafe { own(client) }.map_or_else(|error| error, |client| client.slot() as c_int)
 }
 
-/// Leaves its slot to another; null is ignored. Set-up only: system calls.
+/// Frees the client and its slot. Ignores null. For set-up only: makes system calls.
 ///
 /// # Safety
-/// `client` is null or came from asmp_call_attach, and is used no more.
+/// `client` is null or came from asmp_call_attach, and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_client_close(client: *mut asmp_client) {
     if !client.is_null() {

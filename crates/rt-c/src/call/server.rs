@@ -1,15 +1,15 @@
-//! The server's end.
+//! The end of the server.
 
 use crate::call::{
     ASMP_CALL_DIRECT, ASMP_CALL_INHERIT, asmp_message, number, refused, timeout, value, words,
 };
 use crate::why::{self, keep, pointer};
-use asmp_rt::call::{Received, Scheduling, Server, Shape, Want};
-use asmp_rt::shm::default_dir;
+use asmp_channel::call::{Received, Scheduling, Server, Shape, Want};
+use asmp_channel::default_dir;
 use std::ffi::{c_char, c_int, c_longlong, c_uint};
 use std::mem::offset_of;
 
-/// The one server of a call channel, for the thread that opened it.
+/// The server of a call channel. Only the thread that opened it may use it.
 #[allow(non_camel_case_types)]
 pub struct asmp_server {
     server: Server,
@@ -17,24 +17,24 @@ pub struct asmp_server {
     thread: libc::pthread_t,
 }
 
-/// No request: there are bits only.
+/// No request: only notification bits came.
 pub const ASMP_WANT_NONE: c_int = 0;
-/// A request that is to be answered.
+/// The client waits for a reply.
 pub const ASMP_WANT_ANSWER: c_int = 1;
-/// A request that was answered by being taken.
+/// The client does not wait for a reply.
 pub const ASMP_WANT_NOTHING: c_int = 2;
 
-/// What a receive gives: notification bits, a request, or both. What a client says may be anything.
+/// The result of a receive: notification bits, a request, or both. A client can send any values.
 #[allow(non_camel_case_types)]
 #[repr(C)]
 pub struct asmp_received {
-    /// Notification bits set since the last time.
+    /// Notification bits set since the last receive.
     pub bits: u64,
-    /// ASMP_WANT_NONE, and what follows does not count; else the request's.
+    /// ASMP_WANT_NONE: the fields below are undefined. Else what the client waits for.
     pub want: c_int,
-    /// Its slot: what asmp_call_set_ceiling and asmp_call_notify_client go by.
+    /// The slot of the client, for asmp_call_set_ceiling and asmp_call_notify_client.
     pub client: c_uint,
-    /// As the client claims, at most its ceiling. 0 with ASMP_CALL_DIRECT.
+    /// The priority that the client states, at most its ceiling. 0 with ASMP_CALL_DIRECT.
     pub priority: c_uint,
     pub message: asmp_message,
 }
@@ -70,15 +70,24 @@ impl From<Received> for asmp_received {
     }
 }
 
-/// Makes the call channel `name` with slots for `clients`, 1 to 30, and serves it; or takes it over from a server that has
-/// ended, whose waiting clients get -EPIPE. `flags`: ASMP_CALL_DIRECT, ASMP_CALL_INHERIT, or 0. The waiting client with the
-/// highest priority is served first, among equals the one that came first, unless ASMP_CALL_DIRECT is said. Stays with this thread.
-/// Set-up only: allocates, takes a lock, reads a directory. Ends with asmp_server_close.
+/// Creates the call channel `name` with slots for `clients` clients, 1 to 30, and serves it. Or
+/// takes the channel over from a server that has ended: clients that still wait for that one get
+/// -EPIPE.
 ///
-/// The server, or null, with errno and asmp_why(): EINVAL, the name, the number of clients or the flags; EBUSY, there is a server, or the name
-/// stands for other slots or flags, for something else, or was made by another version of this library; ENOMEM, no room; EACCES, the
-/// directory is not this user's; EMFILE; ETIMEDOUT,
-/// another process kept its lock for 10 s.
+/// `flags`: ASMP_CALL_DIRECT, ASMP_CALL_INHERIT, or 0. Without ASMP_CALL_DIRECT the waiting client
+/// with the highest priority is served first, and among equals the one that arrived first.
+///
+/// Only the calling thread may use the server. For set-up only: allocates, takes a lock, reads a
+/// directory. End it with asmp_server_close.
+///
+/// Returns the server. On error returns null, and sets errno and asmp_why():
+/// - EINVAL: the name, the number of clients or the flags are invalid
+/// - EBUSY: the channel has a server or other properties, or the name belongs to another kind or
+///   version of channel
+/// - ENOMEM: no memory
+/// - EACCES: the directory does not belong to this user
+/// - EMFILE: too many open files
+/// - ETIMEDOUT: another process held the lock of the directory for 10 s
 ///
 /// # Safety
 /// `name` is a C string.
@@ -94,7 +103,7 @@ pub unsafe extern "C" fn asmp_call_serve(
         if flags & !(ASMP_CALL_DIRECT | ASMP_CALL_INHERIT) != 0 {
             return Err(keep(
                 -libc::EINVAL,
-                &format!("flags {flags:#x}: ASMP_CALL_DIRECT, ASMP_CALL_INHERIT or 0"),
+                &format!("invalid flags {flags:#x}: use ASMP_CALL_DIRECT, ASMP_CALL_INHERIT or 0"),
             ));
         }
         let direct = flags & ASMP_CALL_DIRECT != 0;
@@ -126,9 +135,14 @@ unsafe fn own<'a>(server: *mut asmp_server) -> Result<&'a mut Server, c_int> {
     Ok(unsafe { &mut (*server).server })
 }
 
-/// Waits up to `timeout_ns` (below 0: for ever; 0: not at all) for a request, notification bits or both. A client that still waits for the
-/// answer to its call gets -ENODATA. No allocation; system calls: one to sleep, one or two for each client to wake. 0, or
-/// -ETIMEDOUT, nothing came; -EINVAL, no server or no place for it; -EPERM, another thread than the one that opened it.
+/// Waits for a request, notification bits or both, at most `timeout_ns` nanoseconds (below 0:
+/// without limit; 0: does not wait). A client that still waits for the answer to its call gets
+/// -ENODATA. No allocation. System calls: one to sleep, and one or two for each client to wake.
+///
+/// Returns 0, or an error:
+/// - -ETIMEDOUT: nothing came
+/// - -EINVAL: no server, or no place for the result
+/// - -EPERM: called by another thread than the one that opened the server
 ///
 /// # Safety
 /// `server` is null or came from asmp_call_serve; `into` is null or writable.
@@ -146,9 +160,14 @@ pub unsafe extern "C" fn asmp_call_receive(
     })())
 }
 
-/// Answers the call that was received last. Does not wait for the client, and does not notice that it is dead. Bounded, no allocation;
-/// system calls: none, or one to wake the client (two with ASMP_CALL_INHERIT). 0, or -ESRCH, nobody waits for an answer; -EINVAL;
-/// -EPERM.
+/// Answers the call that was received last. Does not wait for the client, and succeeds also if the
+/// client has ended. Bounded, no allocation. System calls: none, or one to wake the client (two
+/// with ASMP_CALL_INHERIT).
+///
+/// Returns 0, or an error:
+/// - -ESRCH: no client waits for an answer
+/// - -EINVAL: no server or no answer
+/// - -EPERM: called by another thread
 ///
 /// # Safety
 /// `server` is null or came from asmp_call_serve; `answer` is null or readable.
@@ -161,7 +180,8 @@ pub unsafe extern "C" fn asmp_call_reply(server: *mut asmp_server, answer: *cons
     })())
 }
 
-/// asmp_call_reply and asmp_call_receive in one step, with the errors of both; -ESRCH did not wait. `answer` may lie in `into`.
+/// asmp_call_reply and asmp_call_receive in one step, with the errors of both. After -ESRCH it did
+/// not wait. `answer` may lie in `into`.
 ///
 /// # Safety
 /// As asmp_call_reply and asmp_call_receive.
@@ -185,14 +205,16 @@ pub unsafe extern "C" fn asmp_call_reply_wait(
 /// Errors: EINVAL.
 ///
 /// # Safety
-/// `into` is null or writable, and nobody else's for now.
+/// `into` is null or writable, and no other thread uses it during the call.
 unsafe fn place<'a>(into: *mut asmp_received) -> Result<&'a mut asmp_received, c_int> {
     // SAFETY: the caller vouches for it.
     unsafe { into.as_mut() }.ok_or(-libc::EINVAL)
 }
 
-/// What the server believes of this client's priority at most; without it, anything. Bounded, no system call. 0, or -EINVAL, no server;
-/// -EPERM. Nothing happens for a slot that is not.
+/// Sets the highest priority that requests of this client may have. No limit at first. Does nothing
+/// for a slot that does not exist. Bounded, no system call.
+///
+/// Returns 0; -EINVAL: no server; -EPERM: called by another thread.
 ///
 /// # Safety
 /// `server` is null or came from asmp_call_serve.
@@ -206,8 +228,10 @@ pub unsafe extern "C" fn asmp_call_set_ceiling(
     value(unsafe { own(server) }.map(|server| server.set_ceiling(client, priority)))
 }
 
-/// How often to look before going to sleep, for clients on other CPUs; 0 at first. Bounded, no system call. 0, or -EINVAL, no server;
-/// -EPERM.
+/// Sets how often to poll before sleeping: useful for clients on other CPUs. 0 at first. Bounded,
+/// no system call.
+///
+/// Returns 0; -EINVAL: no server; -EPERM: called by another thread.
 ///
 /// # Safety
 /// `server` is null or came from asmp_call_serve.
@@ -217,8 +241,10 @@ pub unsafe extern "C" fn asmp_server_set_spins(server: *mut asmp_server, spins: 
     value(unsafe { own(server) }.map(|server| server.set_spins(spins)))
 }
 
-/// Sets notification bits for a client, and does not wait. Bounded, no allocation; at most one system call. 0, or -EINVAL, no
-/// server; -EPERM. Nothing happens for a slot that is not.
+/// Sets notification bits for a client, without waiting. Does nothing for a slot that does not
+/// exist. Bounded, no allocation; at most one system call.
+///
+/// Returns 0; -EINVAL: no server; -EPERM: called by another thread.
 ///
 /// # Safety
 /// `server` is null or came from asmp_call_serve.
@@ -232,7 +258,8 @@ pub unsafe extern "C" fn asmp_call_notify_client(
     value(unsafe { own(server) }.map(|server| server.notify(client, bits)))
 }
 
-/// 1, there is a client in this slot, alive; 0, there is none; or -EINVAL, no server; -EPERM. One system call.
+/// Returns 1 if this slot has a living client, 0 if not; -EINVAL: no server; -EPERM: called by
+/// another thread. One system call.
 ///
 /// # Safety
 /// `server` is null or came from asmp_call_serve.
@@ -243,11 +270,14 @@ pub unsafe extern "C" fn asmp_call_has_client(server: *mut asmp_server, client: 
     has.map_or_else(|error| error, c_int::from)
 }
 
-/// Serves no more: a client whose call was taken gets -ENODATA, others that wait -EPIPE. The channel stays as long as a client has it. Set-up only:
-/// system calls. 0, also for null; or -EPERM, another thread than the one that opened it.
+/// Stops serving. A client whose call was taken gets -ENODATA, other waiting clients get -EPIPE.
+/// The channel exists as long as a client has it open. For set-up only: makes system calls.
+///
+/// Returns 0, also for null, or -EPERM: called by another thread than the one that opened the
+/// server.
 ///
 /// # Safety
-/// `server` is null or came from asmp_call_serve, and is used no more once this was 0.
+/// `server` is null or came from asmp_call_serve, and is not used again once this returned 0.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_server_close(server: *mut asmp_server) -> c_int {
     if server.is_null() {

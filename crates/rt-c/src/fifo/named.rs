@@ -1,21 +1,23 @@
-//! FIFOs by name and by pointer, not of RTLinux: what `rtf_put` pays for its numbers and for the threads that share one,
-//! these do not; and a full one may lose its oldest instead of refusing. `rtfN` names RTLinux's number N.
+//! FIFOs by name and by pointer, which RTLinux does not have. They avoid the costs of `rtf_put` for
+//! the lookup of its number and for threads that share an end. A full one can drop its oldest
+//! frames. `rtfN` is RTLinux's number N.
 
 use crate::why::{self, keep, pointer, timeout};
-use asmp_rt::fifo::{Fifo, FifoReader, FifoWriter, Options, WaitError, Wake};
-use asmp_rt::ring::{Overflow, RingError};
-use asmp_rt::shm::{Role, ShmError, default_dir};
+use asmp_channel::{
+    Fifo, FifoReader, FifoWriter, Options, Overflow, RingError, Role, ShmError, WaitError, Wake, default_dir,
+};
 use std::ffi::{c_char, c_int, c_longlong, c_ulonglong, c_void};
 use std::path::Path;
 use std::time::Duration;
 
-/// `flags` of asmp_fifo_create: where there is no room, the oldest frames are dropped and counted; without it a put is refused.
+/// Flag of asmp_fifo_create: a full FIFO drops its oldest frames and counts them. Without it, a put
+/// to a full FIFO fails.
 pub const ASMP_FIFO_DROP_OLDEST: u32 = 1;
-/// `flags`: this end wakes the other one where that sleeps, by one system call; without it it enters no kernel, and the
-/// other end looks for itself every millisecond.
+/// Flag: this end wakes the other end when that sleeps, by one system call. Without it, this end
+/// makes no system call, and the other end polls every millisecond.
 pub const ASMP_FIFO_WAKE: u32 = 2;
 
-/// One end of a FIFO in shared memory: its writer from its first put on, its reader from its first get on.
+/// One end of a FIFO in shared memory. Its first put makes it the writer, its first get the reader.
 #[allow(non_camel_case_types)]
 pub struct asmp_fifo {
     end: End,
@@ -40,7 +42,7 @@ impl asmp_fifo {
             return Err(if matches!(self.end, End::Lost) { -libc::EIO } else { -libc::EBADF });
         };
         // Asked for first, since what is refused below is lost.
-        fifo.shared().take(role).map_err(|error| why::number(&error))?;
+        fifo.shared().acquire(role).map_err(|error| why::number(&error))?;
         if let End::Neither(fifo) = std::mem::replace(&mut self.end, End::Lost) {
             self.end = match role {
                 Role::Writer => {
@@ -100,7 +102,10 @@ unsafe fn open(
     // SAFETY: the caller vouches for it.
     pointer(unsafe { why::name(name) }.and_then(|name| {
         if flags & !(known as c_int) != 0 {
-            return Err(keep(-libc::EINVAL, &format_args!("flags of {flags:#x}: {known:#x} are known")));
+            return Err(keep(
+                -libc::EINVAL,
+                &format_args!("invalid flags {flags:#x}: use bits of {known:#x}"),
+            ));
         }
         let fifo = open(&default_dir(), name).map_err(|error| keep(why::number(&error), &error))?;
         let record_bytes = usize::try_from(fifo.record_bytes()).unwrap_or(usize::MAX).max(1);
@@ -108,19 +113,28 @@ unsafe fn open(
     }))
 }
 
-/// Makes a FIFO with room for `records` records of `size` bytes, or for more, each put by itself; with a `size` of 0 for frames of
-/// any length, which take `records` bytes together, 8 for each one's header and padding to 8 included: 16 to 2^29 - 8. `flags`:
-/// ASMP_FIFO_DROP_OLDEST, ASMP_FIFO_WAKE. Set-up only: allocates, takes a lock, reads a directory. Ends with asmp_fifo_close; the
-/// memory goes with the last who has it.
+/// Creates a FIFO with room for at least `records` records of `size` bytes, each put alone. With a
+/// `size` of 0 it carries frames of any length, which take `records` bytes together, 16 to 2^29 -
+/// 8: each frame takes 8 bytes for its header, and is padded to 8. `flags`: ASMP_FIFO_DROP_OLDEST,
+/// ASMP_FIFO_WAKE. For set-up only: allocates, takes a lock, reads a directory. End it with
+/// asmp_fifo_close; the memory is freed when the last process closes it.
 ///
-/// A `name` is 1 to 64 letters, digits, '-' or '_', and stands, beside those of memories, records and calls, in the directory
-/// $ASMP_CHANNELS, or else /dev/shm/asmp-UID: for the processes of one user and for root. A child that was forked has the same
-/// end, not another, and does not keep the name: only one of the two may use it, and where its parent ends without
-/// asmp_fifo_close the role stays until the child has ended, too. So fork first, and open then; exec closes it.
+/// A `name` has 1 to 64 letters, digits, '-' or '_'. FIFOs, shared memory, records and calls share
+/// one directory of names: $ASMP_CHANNELS, or else /dev/shm/asmp-UID. It serves the processes of
+/// one user, and root.
 ///
-/// The FIFO, or null, with errno and asmp_why(): EINVAL, the name or the flags; EBUSY, the name is taken; ENOMEM, no room, or a
-/// size that no FIFO has; EACCES, the directory is not this user's; EMFILE; ETIMEDOUT, another process kept its lock for 10 s; or
-/// what the directory has against it (ENOENT, its own is not there; ENOTDIR, ENOSPC, EROFS).
+/// A forked child has the same end, not another one, and does not keep the name: only one of the
+/// two may use it. If the parent ends without asmp_fifo_close, the role stays taken until the child
+/// ends. So fork first and open then. exec closes the FIFO.
+///
+/// Returns the FIFO. On error returns null, and sets errno and asmp_why():
+/// - EINVAL: the name or the flags are invalid
+/// - EBUSY: the name is in use
+/// - ENOMEM: no memory, or a size outside the limits
+/// - EACCES: the directory does not belong to this user
+/// - EMFILE: too many open files
+/// - ETIMEDOUT: another process held the lock of the directory for 10 s
+/// - ENOENT, ENOTDIR, ENOSPC, EROFS: the directory cannot be used
 ///
 /// # Safety
 /// `name` is a C string.
@@ -141,9 +155,15 @@ pub unsafe extern "C" fn asmp_fifo_create(
     unsafe { open(name, flags, ASMP_FIFO_DROP_OLDEST | ASMP_FIFO_WAKE, make) }
 }
 
-/// Attaches to a FIFO that is there (rtfN is number N of rtf_create): with records of `size` bytes, or of whatever it has with a `size` of 0. `flags`:
-/// ASMP_FIFO_WAKE. Costs as asmp_fifo_create, and errors, of which ENOMEM says that it cannot be mapped; EBUSY, it has records of
-/// another size, is no FIFO, or was made by another version of this library; ENODEV, nobody has made it, or has it still.
+/// Attaches to an existing FIFO with records of `size` bytes, or of any size if `size` is 0. (rtfN
+/// is number N of rtf_create.) `flags`: ASMP_FIFO_WAKE. Costs are those of asmp_fifo_create.
+///
+/// Returns the FIFO. On error returns null, and sets errno and asmp_why() as asmp_fifo_create does,
+/// and:
+/// - ENODEV: no process has such a FIFO open
+/// - EBUSY: it has records of another size, or the name belongs to another kind or version of
+///   channel
+/// - ENOMEM: it cannot be mapped
 ///
 /// # Safety
 /// `name` is a C string.
@@ -157,15 +177,24 @@ pub unsafe extern "C" fn asmp_fifo_attach(name: *const c_char, size: usize, flag
     unsafe { open(name, flags, ASMP_FIFO_WAKE, find) }
 }
 
-/// Puts `count` bytes in as one frame, or nothing: one record, or several that the reader sees at once. The first put makes this
-/// process the one writer, until asmp_fifo_close or its end (two system calls; a put of 0 bytes takes the role up in advance). From
-/// then on bounded, O(count), no allocation, no waiting, whatever the reader does or becomes; no system call, or with ASMP_FIFO_WAKE one
-/// where the reader sleeps. 0, or -ENOSPC, no room now; -EMSGSIZE, it never fits, or is no multiple of the records' size; -EBUSY,
-/// another is the writer; -EBADF, this is the reader; -EINVAL, no FIFO or no bytes; -EIO, the kernel took the role away.
+/// Puts `count` bytes in as one frame, or nothing: one record, or several that the reader sees at
+/// the same time. The first put makes this process the writer until asmp_fifo_close or its end;
+/// that takes two system calls. A put of 0 bytes acquires the role in advance.
+///
+/// Later puts are bounded, O(count), and never wait or allocate, whatever the reader does. They
+/// make no system call, or with ASMP_FIFO_WAKE one if the reader sleeps.
+///
+/// Returns 0, or an error:
+/// - -ENOSPC: no room now
+/// - -EMSGSIZE: it never fits, or is no multiple of the record size
+/// - -EBUSY: another process is the writer
+/// - -EBADF: this end is the reader
+/// - -EINVAL: no FIFO or no bytes
+/// - -EIO: the lock of the role failed
 ///
 /// # Safety
-/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it now; `bytes` points to `count`
-/// readable bytes.
+/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it
+/// during the call; `bytes` points to `count` readable bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_fifo_put(fifo: *mut asmp_fifo, bytes: *const c_void, count: usize) -> c_int {
     // SAFETY: the caller vouches for it.
@@ -189,15 +218,24 @@ pub unsafe extern "C" fn asmp_fifo_put(fifo: *mut asmp_fifo, bytes: *const c_voi
     }
 }
 
-/// Takes the oldest frame out, or as much of it as `size` bytes hold: the rest comes next, unless the writer has dropped it. One frame
-/// at a time, whatever `size`. What a reader that was killed had taken in part, or was just taking, comes to the next one again. The
-/// first get makes this process the one reader, as a put its writer. Bounded, O(size), and costs as asmp_fifo_put. The bytes; 0, there are none; or -EAGAIN, the writer dropped what
-/// was being read, time and again: get again; -EIO, the other side overwrote the control words, and what was in it is lost: the next get goes
-/// on; -EBUSY, another is the reader; -EBADF, this is the writer; -EINVAL, no FIFO or no buffer.
+/// Takes the oldest frame, or as much of it as `size` bytes hold. The next get returns the rest,
+/// unless the writer has dropped it. One get takes at most one frame. The next reader gets a frame
+/// again of which a killed reader had taken only a part.
+///
+/// The first get makes this process the reader, as a first put makes it the writer. Bounded,
+/// O(size); costs are those of asmp_fifo_put.
+///
+/// Returns the number of bytes, 0 if the FIFO is empty, or an error:
+/// - -EAGAIN: the writer dropped each frame while it was read: get again
+/// - -EIO: the other side overwrote the control words, and the contents are lost; the next get
+///   continues
+/// - -EBUSY: another process is the reader
+/// - -EBADF: this end is the writer
+/// - -EINVAL: no FIFO or no buffer
 ///
 /// # Safety
-/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it now; `buffer` points to `size`
-/// writable bytes.
+/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it
+/// during the call; `buffer` points to `size` writable bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_fifo_get(fifo: *mut asmp_fifo, buffer: *mut c_void, size: usize) -> isize {
     let get = || {
@@ -216,13 +254,19 @@ pub unsafe extern "C" fn asmp_fifo_get(fifo: *mut asmp_fifo, buffer: *mut c_void
     get().map_or_else(|error| error as isize, |got| isize::try_from(got).unwrap_or(isize::MAX))
 }
 
-/// Waits up to `timeout_ns` (below 0: for ever; 0: not at all) until there is something to get. Takes the role up as
-/// asmp_fifo_get. Blocks; system calls. Not ended by a signal: a program that is to hear of one waits in short steps. 0, or
-/// -ETIMEDOUT; -EPIPE, there is nothing, and nobody is the writer, no longer or not yet (found after 100 ms: who waits for less asks
-/// asmp_fifo_has_peer); -EBUSY, -EBADF, -EINVAL as asmp_fifo_get.
+/// Waits until there is a frame to get, at most `timeout_ns` nanoseconds (below 0: without limit;
+/// 0: does not wait). Acquires the role as asmp_fifo_get does. Blocks; makes system calls. Signals
+/// do not interrupt it (no EINTR): a program that has to notice signals waits in short steps.
+///
+/// Returns 0, or an error:
+/// - -ETIMEDOUT: the timeout passed
+/// - -EPIPE: the FIFO is empty and has no writer. This is found after 100 ms: with shorter timeouts
+///   call asmp_fifo_has_peer.
+/// - -EBUSY, -EBADF, -EINVAL: as asmp_fifo_get
 ///
 /// # Safety
-/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it now.
+/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it
+/// during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_fifo_wait_get(fifo: *mut asmp_fifo, timeout_ns: c_longlong) -> c_int {
     let wait = || {
@@ -233,13 +277,20 @@ pub unsafe extern "C" fn asmp_fifo_wait_get(fifo: *mut asmp_fifo, timeout_ns: c_
     wait().map_or_else(|error| error, |()| 0)
 }
 
-/// Waits up to `timeout_ns` (below 0: for ever; 0: not at all) until `count` bytes fit. Takes the role up as asmp_fifo_put. Blocks; system
-/// calls. Not ended by a signal. 0, or -ETIMEDOUT; -EPIPE, there is no room, and nobody is the reader (found after 100 ms, as by
-/// asmp_fifo_wait_get); -EMSGSIZE, so many never fit, or are no multiple of the records' size; -EBUSY, -EBADF, -EINVAL as
-/// asmp_fifo_put. With ASMP_FIFO_DROP_OLDEST it waits for the reader, where a put would not.
+/// Waits until `count` bytes fit, at most `timeout_ns` nanoseconds (below 0: without limit; 0: does
+/// not wait). Acquires the role as asmp_fifo_put does. Blocks; makes system calls. Signals do not
+/// interrupt it (no EINTR). With ASMP_FIFO_DROP_OLDEST it waits for the reader, although a put
+/// would not.
+///
+/// Returns 0, or an error:
+/// - -ETIMEDOUT: the timeout passed
+/// - -EPIPE: there is no room and no reader (found after 100 ms, as by asmp_fifo_wait_get)
+/// - -EMSGSIZE: so many bytes never fit, or are no multiple of the record size
+/// - -EBUSY, -EBADF, -EINVAL: as asmp_fifo_put
 ///
 /// # Safety
-/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it now.
+/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it
+/// during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_fifo_wait_put(
     fifo: *mut asmp_fifo,
@@ -277,10 +328,12 @@ fn waited(
     })
 }
 
-/// Frames that this writer has dropped to make room, so far; 0 for a reader. Bounded, no system call.
+/// Returns the number of frames that this writer has dropped to make room; 0 for a reader. Bounded,
+/// no system call.
 ///
 /// # Safety
-/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread puts by it now.
+/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread puts by it
+/// during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_fifo_dropped(fifo: *const asmp_fifo) -> c_ulonglong {
     // SAFETY: the caller vouches for it.
@@ -290,11 +343,13 @@ pub unsafe extern "C" fn asmp_fifo_dropped(fifo: *const asmp_fifo) -> c_ulonglon
     }
 }
 
-/// 1, there is another end, alive: a reader for the writer, a writer for the reader and for who is neither yet; 0, there is none, or
-/// it has neither put nor got yet. One system call.
+/// Returns 1 if the other end is alive: a reader for the writer, a writer for the reader and for an
+/// end without a role. Returns 0 if there is none, or if it has neither put nor got yet. One system
+/// call.
 ///
 /// # Safety
-/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread puts or gets by it now.
+/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread puts or
+/// gets by it during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_fifo_has_peer(fifo: *const asmp_fifo) -> c_int {
     // SAFETY: the caller vouches for it.
@@ -302,10 +357,11 @@ pub unsafe extern "C" fn asmp_fifo_has_peer(fifo: *const asmp_fifo) -> c_int {
     channel.is_some_and(|(fifo, peer)| fifo.shared().is_held(peer)).into()
 }
 
-/// Lets it go, and its role to another; what is in it stays while somebody has it. Null is ignored. Set-up only: system calls.
+/// Releases the FIFO and its role. The contents stay while another process has the FIFO open.
+/// Ignores null. For set-up only: makes system calls.
 ///
 /// # Safety
-/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and is used no more.
+/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_fifo_close(fifo: *mut asmp_fifo) {
     if !fifo.is_null() {

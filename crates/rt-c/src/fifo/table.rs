@@ -1,13 +1,12 @@
-//! The FIFOs of this process: a table of fixed size. Finding one is an index; each end has a lock with priority
-//! inheritance, which costs no system call while one thread at a time uses that end. Where both are taken, the putting
-//! one is first.
+//! The FIFOs of this process, in a table of fixed size, by number. Each end has a lock with
+//! priority inheritance, which costs no system call while one thread at a time uses that end. Code
+//! that takes both locks takes the one of the putting end first.
 
 use crate::fifo::watch::Watcher;
 use crate::fifo::{RTF_NO, RtfHandler};
 use crate::why::number;
-use asmp_rt::executive::pi_mutex::PiMutex;
-use asmp_rt::fifo::{Fifo, FifoReader, FifoWriter, Wake};
-use asmp_rt::shm::{Role, ShmError};
+use asmp_channel::{Fifo, FifoReader, FifoWriter, Role, ShmError, Wake};
+use asmp_rt::executive::PiMutex;
 use std::ffi::{c_int, c_uint};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, OnceLock};
@@ -57,7 +56,8 @@ pub struct Half<E> {
 }
 
 impl<E: End> Half<E> {
-    /// The end, whose role is taken if it is not ours yet. One system call then. Errors: EBUSY, EIO.
+    /// The end, whose role is taken if it is not ours yet. One system call then. Errors: EBUSY,
+    /// EIO.
     #[inline]
     pub fn end(&mut self) -> Result<&mut E, c_int> {
         if matches!(self.state, State::Mapped(_)) {
@@ -73,7 +73,7 @@ impl<E: End> Half<E> {
     fn take_role(&mut self) -> Result<(), c_int> {
         let State::Mapped(channel) = &self.state else { return Ok(()) };
         // Asked for first, since what is refused below is lost.
-        channel.shared().take(E::ROLE).map_err(|error| number(&error))?;
+        channel.shared().acquire(E::ROLE).map_err(|error| number(&error))?;
         if let State::Mapped(channel) = std::mem::replace(&mut self.state, State::Lost) {
             self.state = State::Ours(E::of(channel).map_err(|error| number(&error))?);
         }
@@ -154,19 +154,19 @@ impl Halves {
                 }
             }
             if !was_ours && let State::Ours(reader) = std::mem::replace(&mut half.state, State::Lost) {
-                half.state = State::Mapped(reader.leave());
+                half.state = State::Mapped(reader.release());
             }
             Ok(())
         })
     }
 
-    pub fn note(&self) -> Result<u32, c_int> {
-        self.with_get(|half| Ok(half.channel()?.note().load(Relaxed)))
+    pub fn user_word(&self) -> Result<u32, c_int> {
+        self.with_get(|half| Ok(half.channel()?.user_word().load(Relaxed)))
     }
 
-    pub fn set_note(&self, note: u32) -> Result<(), c_int> {
+    pub fn set_user_word(&self, value: u32) -> Result<(), c_int> {
         self.with_get(|half| {
-            half.channel()?.note().store(note, Relaxed);
+            half.channel()?.user_word().store(value, Relaxed);
             Ok(())
         })
     }
@@ -213,7 +213,8 @@ impl Slot {
         self.halves.get().is_some_and(|halves| halves.put.lock().is_some())
     }
 
-    /// Both ends, each with a mapping of its own. One caller at a time. Errors: ENOMEM, ENOTSUP: no such locks.
+    /// Both ends, each with a mapping of its own. One caller at a time. Errors: ENOMEM, ENOTSUP: no
+    /// such locks.
     pub fn place(&self, put: Fifo, get: Fifo) -> Result<(), c_int> {
         let halves = match self.halves.get() {
             Some(halves) => halves,

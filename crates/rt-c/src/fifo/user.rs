@@ -1,15 +1,13 @@
-//! The time-sharing side of the FIFOs, for C: what /dev/rtfN was. These calls sleep, and enter the kernel at will. For files
-//! that `cat` and `poll` can use, there is the program `asmp-rtf`.
+//! The time-sharing side of the FIFOs, for C: what /dev/rtfN was. These functions sleep and make
+//! system calls. The program `asmp-rtf` makes files for `cat` and `poll`.
 
 use crate::fifo::{RTF_NO, gather, name_of};
 use crate::why::number;
-use asmp_rt::fifo::{Fifo, FifoReader, FifoWriter, WaitError, Wake};
-use asmp_rt::ring::RingError;
-use asmp_rt::shm::{Role, default_dir};
+use asmp_channel::{Fifo, FifoReader, FifoWriter, RingError, Role, WaitError, Wake, default_dir};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// An open FIFO of the time-sharing side.
+/// A FIFO that is open for the time-sharing side.
 #[allow(non_camel_case_types)]
 pub struct rtf_file {
     reader: Option<FifoReader>,
@@ -20,10 +18,14 @@ pub struct rtf_file {
 /// Bytes of the largest piece that a write is cut into.
 const PIECE: usize = 4096;
 
-/// Opens FIFO number `fifo`: `flags` are O_RDONLY, O_WRONLY or, of a pair (`rtf_make_user_pair`), O_RDWR; and O_NONBLOCK. Reading
-/// from `fifo` of a pair is reading from its other FIFO, as in RTLinux. Allocates; ends with `rtf_close_np`. 0 and
-/// the file in `file`, or -ENODEV, no such number or nobody has made it; -EBUSY, somebody has it open for the same
-/// (the real-time side too, if it is that end itself); -EINVAL, other flags, or O_RDWR of no pair.
+/// Opens FIFO number `fifo` for the time-sharing side. `flags`: O_RDONLY, O_WRONLY or, for a pair
+/// (`rtf_make_user_pair`), O_RDWR; and O_NONBLOCK. Reading from `fifo` of a pair reads from its
+/// other FIFO, as in RTLinux. Allocates. End it with `rtf_close_np`.
+///
+/// Returns 0 and the file in `file`, or an error:
+/// - -ENODEV: no such number, or no process has created it
+/// - -EBUSY: another process has that end open, also the real-time side
+/// - -EINVAL: invalid flags, or O_RDWR without a pair
 ///
 /// # Safety
 /// `file` is writable.
@@ -57,7 +59,7 @@ fn open(fifo: c_uint, flags: c_int) -> Result<rtf_file, c_int> {
         return Err(-libc::EINVAL);
     }
     let channel = attach(fifo)?;
-    let other = channel.note().load(Relaxed).checked_sub(1);
+    let other = channel.user_word().load(Relaxed).checked_sub(1);
     if reads && writes && other.is_none() {
         return Err(-libc::EINVAL);
     }
@@ -76,10 +78,15 @@ fn is_deserted(channel: &Fifo, other: Role) -> bool {
     !channel.shared().is_held(Role::Server) && !channel.shared().is_held(other)
 }
 
-/// Reads up to `count` bytes, as many as there are; waits for the first one unless opened with O_NONBLOCK. 0: the real-time
-/// side is gone and all it had put is read; when it comes back, one may read on. Not ended by a signal. The bytes, or
-/// -EAGAIN, there are none (RTLinux: 0); -EBADF, not open for reading; -EINVAL, no buffer; -EIO, the FIFO's control words were
-/// overwritten.
+/// Reads up to `count` bytes, as many as there are. Waits for the first one, unless opened with
+/// O_NONBLOCK. Signals do not interrupt it (no EINTR).
+///
+/// Returns the number of bytes. 0: the FIFO is empty and the real-time side has ended; reading
+/// continues when it comes back. Or an error:
+/// - -EAGAIN: there are no bytes (RTLinux: 0)
+/// - -EBADF: not open for reading
+/// - -EINVAL: no buffer
+/// - -EIO: the control words of the FIFO were overwritten
 ///
 /// # Safety
 /// `file` is open and no other thread reads from it; `buffer` points to `count` writable bytes.
@@ -98,9 +105,15 @@ pub unsafe extern "C" fn rtf_read_np(file: *mut rtf_file, buffer: *mut c_void, c
     answer(file.read(into))
 }
 
-/// Writes `count` bytes, in pieces of up to 4096; waits for room unless opened with O_NONBLOCK. Not ended by a signal.
-/// The bytes written, fewer only if without blocking or the real-time side went away; or -EAGAIN, no room; -EPIPE, the
-/// real-time side is gone; -EBADF, not open for writing; -EINVAL, no buffer.
+/// Writes `count` bytes, in pieces of up to 4096. Waits for room, unless opened with O_NONBLOCK.
+/// Signals do not interrupt it (no EINTR).
+///
+/// Returns the number of bytes written: fewer than `count` only with O_NONBLOCK, or if the
+/// real-time side ended. Or an error:
+/// - -EAGAIN: no room
+/// - -EPIPE: the real-time side has ended
+/// - -EBADF: not open for writing
+/// - -EINVAL: no buffer
 ///
 /// # Safety
 /// `file` is open and no other thread writes to it; `buffer` points to `count` readable bytes.
@@ -119,10 +132,10 @@ pub unsafe extern "C" fn rtf_write_np(file: *mut rtf_file, buffer: *const c_void
     answer(file.write(bytes))
 }
 
-/// Closes the file; null is ignored.
+/// Closes the file. Ignores null.
 ///
 /// # Safety
-/// `file` came from `rtf_open_np` and is used no more.
+/// `file` came from `rtf_open_np` and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rtf_close_np(file: *mut rtf_file) {
     if !file.is_null() {

@@ -1,11 +1,10 @@
-//! The handler of time-sharing accesses: a thread that watches how far the other side has come. The real-time side does
-//! nothing for it, and a put or get does not become longer by it.
+//! The handler of time-sharing accesses: a thread that watches the position of the other side. It
+//! adds nothing to a put or get of the real-time side.
 
 use crate::fifo::name_of;
 use crate::fifo::table::Halves;
 use crate::why::number;
-use asmp_rt::fifo::Fifo;
-use asmp_rt::shm::{Kind, Role, Shared};
+use asmp_channel::{Fifo, Kind, Role, SharedMemory};
 use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,8 +12,8 @@ use std::thread::{self, JoinHandle};
 
 type Handler = unsafe extern "C" fn(c_uint) -> c_int;
 
-/// A thread that calls a handler. Dropping it ends it and waits for that (up to 100 ms and its handler's time), unless
-/// it is dropped by the handler itself.
+/// A thread that calls a handler. Dropping it ends it and waits for that (up to 100 ms and its
+/// handler's time), unless it is dropped by the handler itself.
 pub struct Watcher {
     handler: Handler,
     ends: Arc<AtomicBool>,
@@ -24,10 +23,11 @@ pub struct Watcher {
 impl Watcher {
     /// Errors: EAGAIN, no thread; EMFILE; EINVAL, no FIFO.
     pub fn start(fifo: c_uint, halves: &'static Halves, handler: Handler) -> Result<Self, c_int> {
-        // The descriptor again, without a name of its own: the thread does not keep the channel alive.
+        // The descriptor again, without a name of its own: the thread does not keep the channel
+        // alive.
         let io = |error: std::io::Error| -error.raw_os_error().unwrap_or(libc::EIO);
         let fd = halves.with_get(|half| half.channel()?.shared().as_fd().try_clone_to_owned().map_err(io))?;
-        let channel = Shared::from_fd(fd, &name_of(fifo), Kind::Fifo).and_then(Fifo::of);
+        let channel = SharedMemory::from_fd(fd, &name_of(fifo), Kind::Fifo).and_then(Fifo::from_shared);
         let channel = channel.map_err(|error| number(&error))?;
         let ends = Arc::new(AtomicBool::new(false));
         let told = ends.clone();
@@ -36,7 +36,8 @@ impl Watcher {
         let watch = move || {
             ordinary();
             watch(&channel, halves, seen, &told, || {
-                // SAFETY: the program's own handler, by its word callable until the FIFO is destroyed.
+                // SAFETY: the program's own handler, by its word callable until the FIFO is
+                // destroyed.
                 unsafe { handler(fifo) };
             });
         };
@@ -63,7 +64,8 @@ impl Drop for Watcher {
 /// The policy of whoever made the thread is not for this work.
 fn ordinary() {
     let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: the caller's own thread; the parameters outlive the call. To SCHED_OTHER one may always go.
+    // SAFETY: the caller's own thread; the parameters outlive the call. To SCHED_OTHER one may
+    // always go.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters) };
 }
 

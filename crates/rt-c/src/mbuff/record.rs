@@ -1,13 +1,12 @@
-//! Records in shared memory, one writer and any readers, of any processes.
+//! Records in shared memory: one writer and any number of readers, in any processes.
 
 use crate::mbuff::number;
 use crate::why::{self, pointer};
-use asmp_rt::mbuff::{MbuffError, RawRecord, RawRecordWriter};
-use asmp_rt::shm::{Pages, Role, default_dir};
+use asmp_channel::{MbuffError, Pages, RawRecord, RawRecordWriter, Role, default_dir};
 use std::ffi::{c_char, c_int, c_longlong, c_void};
 use std::path::Path;
 
-/// A record in shared memory, of which every reader sees the newest whole one.
+/// A record in shared memory. Readers see its newest whole value.
 #[allow(non_camel_case_types)]
 pub struct asmp_record {
     end: End,
@@ -25,7 +24,7 @@ impl asmp_record {
     fn writer(&mut self) -> Result<&mut RawRecordWriter, c_int> {
         if let End::Reads(record) = &self.end {
             // Asked for first, since what is refused below is lost.
-            record.shared().take(Role::Writer).map_err(|error| why::number(&error))?;
+            record.shared().acquire(Role::Writer).map_err(|error| why::number(&error))?;
             if let End::Reads(record) = std::mem::replace(&mut self.end, End::Lost) {
                 self.end = End::Writes(record.writer().map_err(|error| number(&error))?);
             }
@@ -57,13 +56,18 @@ unsafe fn open(name: *const c_char, size: usize, open: Open) -> *mut asmp_record
     }))
 }
 
-/// Makes shared memory for a record of `size` bytes, or attaches to what has this name and size. The record's type
-/// should have no padding, and no pointers. Set-up only: allocates, takes a lock, reads a directory. Ends with
-/// asmp_record_free; the memory goes with the last who has it.
+/// Creates shared memory for a record of `size` bytes, or attaches to one with this name and size.
+/// The type of the record should have no padding and no pointers. For set-up only: allocates, takes
+/// a lock, reads a directory. End it with asmp_record_free; the memory is freed when the last
+/// process frees it.
 ///
-/// The record, or null, with errno and asmp_why(): EINVAL, the name; EBUSY, the name stands for records of
-/// another size, for something else, or was made by another version of this library; ENOMEM, no room, or a size of 0; EACCES;
-/// EMFILE; ETIMEDOUT, another process kept its lock for 10 s.
+/// Returns the record. On error returns null, and sets errno and asmp_why():
+/// - EINVAL: the name is invalid
+/// - EBUSY: the name belongs to a record of another size, or to another kind or version of channel
+/// - ENOMEM: no memory, or a `size` of 0
+/// - EACCES: the directory does not belong to this user
+/// - EMFILE: too many open files
+/// - ETIMEDOUT: another process held the lock of the directory for 10 s
 ///
 /// # Safety
 /// `name` is a C string.
@@ -73,7 +77,7 @@ pub unsafe extern "C" fn asmp_record_alloc(name: *const c_char, size: usize) -> 
     unsafe { open(name, size, |dir, name, size| RawRecord::alloc(dir, name, size, Pages::Normal)) }
 }
 
-/// As asmp_record_alloc, but only what is there; else errno is ENODEV.
+/// As asmp_record_alloc, but only for an existing record; ENODEV if there is none.
 ///
 /// # Safety
 /// `name` is a C string.
@@ -83,15 +87,20 @@ pub unsafe extern "C" fn asmp_record_attach(name: *const c_char, size: usize) ->
     unsafe { open(name, size, RawRecord::attach) }
 }
 
-/// Makes the `size` bytes at `value` the newest record. The first write makes this process the one writer, until
-/// asmp_record_free or its end (two system calls; a write of 0 bytes takes the role up in advance); it goes on from the last whole
-/// record, whatever became of the writer before. From then on bounded, O(size): no system call, no allocation, no waiting, whatever
-/// readers do or become. 0, or -EBUSY, another is the writer; -EINVAL, no record, no value or not its size; -EIO, the kernel took the
-/// role away.
+/// Makes the `size` bytes at `value` the newest record. The first write makes this process the
+/// writer until asmp_record_free or its end; that takes two system calls. A write of 0 bytes
+/// acquires the role in advance. A new writer continues after the last whole record, however the
+/// writer before it ended.
+///
+/// Later writes are bounded, O(size), make no system call, do not allocate and never wait, whatever
+/// readers do.
+///
+/// Returns 0; -EBUSY: another process is the writer; -EINVAL: no record, no value, or another size;
+/// -EIO: the lock of the role failed.
 ///
 /// # Safety
-/// `record` is null or came from asmp_record_alloc or asmp_record_attach, and no other thread uses it now; `value` points to
-/// `size` readable bytes.
+/// `record` is null or came from asmp_record_alloc or asmp_record_attach, and no other thread uses
+/// it during the call; `value` points to `size` readable bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_record_write(
     record: *mut asmp_record,
@@ -114,13 +123,16 @@ pub unsafe extern "C" fn asmp_record_write(
     write().unwrap_or_else(|error| error)
 }
 
-/// Copies the newest whole record to `value`. Bounded: at most 16 copies; no system call, no allocation; does not wait for a writer
-/// that was stopped or killed in the middle of a record. The record's number, 1 being the first; 0, there is none yet; or -EAGAIN, the
-/// writer was faster 16 times: read again; -EINVAL, no record, no value or not its size; -EIO, as asmp_record_write.
+/// Copies the newest whole record to `value`. Bounded: at most 16 copies. No system call, no
+/// allocation. It does not wait for a writer that was stopped or killed inside a write.
+///
+/// Returns the number of the record, from 1; 0 if there is none yet; -EAGAIN: the writer overtook
+/// this reader 16 times: read again; -EINVAL: no record, no value, or another size; -EIO: as
+/// asmp_record_write.
 ///
 /// # Safety
-/// `record` is null or came from asmp_record_alloc or asmp_record_attach, and no other thread writes by it now; `value` points
-/// to `size` writable bytes.
+/// `record` is null or came from asmp_record_alloc or asmp_record_attach, and no other thread
+/// writes by it during the call; `value` points to `size` writable bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_record_read(
     record: *const asmp_record,
@@ -141,7 +153,8 @@ pub unsafe extern "C" fn asmp_record_read(
     read().unwrap_or_else(|error: c_int| error.into())
 }
 
-/// 1, another process or another asmp_record of this one is the writer, alive; 0, none is. One system call.
+/// Returns 1 if another process, or another asmp_record of this one, is the writer; 0 if not. One
+/// system call.
 ///
 /// # Safety
 /// `record` is null or came from asmp_record_alloc or asmp_record_attach.
@@ -154,10 +167,10 @@ pub unsafe extern "C" fn asmp_record_has_writer(record: *const asmp_record) -> c
         .into()
 }
 
-/// Lets it go; null is ignored. Set-up only: system calls.
+/// Releases the record and its role. Ignores null. For set-up only: makes system calls.
 ///
 /// # Safety
-/// `record` is null or came from asmp_record_alloc or asmp_record_attach, and is used no more.
+/// `record` is null or came from asmp_record_alloc or asmp_record_attach, and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_record_free(record: *mut asmp_record) {
     if !record.is_null() {

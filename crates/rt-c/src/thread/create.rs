@@ -1,4 +1,5 @@
-//! Threads as RTLinux makes them: SCHED_FIFO from the first instruction, with its priorities and CPU numbers.
+//! Creating threads as RTLinux does: SCHED_FIFO from the first instruction, with its priorities and
+//! CPU numbers.
 
 use crate::thread::glibc::{
     PTHREAD_EXPLICIT_SCHED, PTHREAD_INHERIT_SCHED, pthread_attr_getinheritsched, pthread_attr_getschedpolicy,
@@ -11,10 +12,10 @@ use asmp_rt::thread::{lock_memory, prefault_heap, prefault_stack};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// RTLinux's earliest-deadline-first policy, by a number that no Linux policy has.
+/// RTLinux's earliest-deadline-first policy: a number that no Linux policy has.
 pub const SCHED_EDF_NP: c_int = 0x0ED0;
 
-/// What a thread runs.
+/// The function that a thread runs.
 pub type StartRoutine = Option<unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void>;
 
 /// Of threads without attributes: every page of it is touched.
@@ -27,8 +28,8 @@ pub fn without_priorities() -> bool {
     WITHOUT_PRIORITIES.load(Ordering::Relaxed)
 }
 
-/// From now on threads keep the ordinary policy, whatever they ask for: to try a program out where real-time policies are
-/// not permitted. Nothing then keeps its time.
+/// From now on threads keep the ordinary policy, whatever they request. Use it to try a program
+/// without the permission for real-time policies. No timing is guaranteed then.
 #[unsafe(no_mangle)]
 pub extern "C" fn rtl_without_priorities_np(on: bool) {
     WITHOUT_PRIORITIES.store(on, Ordering::Relaxed);
@@ -49,8 +50,8 @@ fn translate(policy: c_int, priority: c_int) -> Result<libc::sched_param, c_int>
     }
 }
 
-/// `pthread_attr_setschedparam` with a priority of 0 to 1,000,000; threads made with it are SCHED_FIFO unless their policy
-/// was set to SCHED_RR before. Errors: EINVAL.
+/// `pthread_attr_setschedparam` with a priority of 0 to 1,000,000. Threads with these attributes
+/// are SCHED_FIFO, unless their policy was set to SCHED_RR before. Errors: EINVAL.
 ///
 /// # Safety
 /// `attributes` is initialised and `parameters` readable.
@@ -77,11 +78,11 @@ pub unsafe extern "C" fn rtl_pthread_attr_setschedparam(
     all([explicit, chosen, unsafe { pthread_attr_setschedparam(attributes, &raw const translated) }])
 }
 
-/// `pthread_setschedparam` with a priority of 0 to 1,000,000. Errors: EINVAL; EPERM, see RLIMIT_RTPRIO; ENOTSUP for
-/// SCHED_EDF_NP; ESRCH.
+/// `pthread_setschedparam` with a priority of 0 to 1,000,000. Errors: EINVAL; EPERM: see
+/// RLIMIT_RTPRIO; ENOTSUP: SCHED_EDF_NP; ESRCH.
 ///
 /// # Safety
-/// `parameters` is readable; `thread` has not been joined, nor has it ended detached.
+/// `parameters` is readable; `thread` has not been joined and has not ended detached.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rtl_pthread_setschedparam(
     thread: libc::pthread_t,
@@ -97,15 +98,15 @@ pub unsafe extern "C" fn rtl_pthread_setschedparam(
     }
 }
 
-/// Refused with ENOTSUP: RTLinux's deadlines come without a budget, and SCHED_DEADLINE admits no task without one. Use
-/// fixed priorities (the shorter the period, the higher).
+/// Always fails with ENOTSUP: RTLinux's deadlines have no budget, and SCHED_DEADLINE needs one. Use
+/// fixed priorities: the shorter the period, the higher.
 #[unsafe(no_mangle)]
 pub extern "C" fn pthread_setdeadline_np(thread: libc::pthread_t, deadline: hrtime_t) -> c_int {
     let _ = (thread, deadline);
     libc::ENOTSUP
 }
 
-/// Every thread here may use floating point: 0, or EINVAL for a flag other than 0 and 1.
+/// Does nothing: every thread may use floating point. Returns 0; EINVAL: the flag is not 0 or 1.
 #[unsafe(no_mangle)]
 pub extern "C" fn pthread_setfp_np(thread: libc::pthread_t, flag: c_int) -> c_int {
     let _ = thread;
@@ -119,7 +120,7 @@ pub extern "C" fn pthread_attr_setfp_np(attributes: *mut libc::pthread_attr_t, f
     if matches!(flag, 0 | 1) { 0 } else { libc::EINVAL }
 }
 
-/// Threads made with these attributes stay on that CPU. Allocates. Errors: EINVAL, no such CPU; ENOMEM.
+/// Binds threads with these attributes to that CPU. Allocates. Errors: EINVAL: no such CPU; ENOMEM.
 ///
 /// # Safety
 /// `attributes` is initialised.
@@ -148,9 +149,10 @@ struct Start {
     argument: *mut c_void,
 }
 
-/// `pthread_create` of a thread that is SCHED_FIFO with RTLinux priority 0 unless its attributes say otherwise, and
-/// whose stack (256 KiB without attributes) is touched. Takes a lock and allocates: for set-up. Errors: those of pthread_create (EPERM: no real-time policy
-/// permitted, see RLIMIT_RTPRIO); EINVAL, no routine.
+/// `pthread_create` of a thread that is SCHED_FIFO with RTLinux priority 0, unless its attributes
+/// say otherwise. All pages of its stack are touched (256 KiB without attributes). For set-up only:
+/// takes a lock and allocates. Errors: those of pthread_create; EPERM: no permission for a
+/// real-time policy, see RLIMIT_RTPRIO; EINVAL: no routine.
 ///
 /// # Safety
 /// As pthread_create.
@@ -162,7 +164,8 @@ pub unsafe extern "C" fn rtl_pthread_create(
     argument: *mut c_void,
 ) -> c_int {
     let Some(routine) = routine else { return libc::EINVAL };
-    // SAFETY: a pthread_attr_t is plain memory; pthread_attr_init fills it, or the caller's is copied over it.
+    // SAFETY: a pthread_attr_t is plain memory; pthread_attr_init fills it, or the caller's is
+    // copied over it.
     let mut own: libc::pthread_attr_t = unsafe { std::mem::zeroed() };
     let owned = attributes.is_null();
     if owned {
@@ -171,7 +174,8 @@ pub unsafe extern "C" fn rtl_pthread_create(
         // SAFETY: as above.
         unsafe { libc::pthread_attr_setstacksize(&raw mut own, STACK_BYTES) };
     } else {
-        // SAFETY: the caller vouches for the pointer; the copy shares what the original owns and is not destroyed.
+        // SAFETY: the caller vouches for the pointer; the copy shares what the original owns and is
+        // not destroyed.
         own = unsafe { *attributes };
     }
     let mut inherits = PTHREAD_INHERIT_SCHED;
@@ -212,12 +216,16 @@ unsafe extern "C-unwind" fn begin(start: *mut c_void) -> *mut c_void {
     // A stack that cannot be asked for its end is one that faults; the program still runs.
     let _ = prefault_stack(usize::MAX);
     table::may_be_stopped();
-    // SAFETY: the program's own routine and argument; may unwind this frame, which owns nothing any more.
+    // SAFETY: the program's own routine and argument; may unwind this frame, which owns nothing any
+    // more.
     unsafe { routine(argument) }
 }
 
-/// Locks all memory of the process, now and later, and touches `heap_bytes` of the caller's heap. 0, or -1 and the reason,
-/// with its numbers, in `why` (cut to `size` bytes, ended by a NUL).
+/// Locks all memory of the process, now and later, and touches `heap_bytes` bytes of the caller's
+/// heap.
+///
+/// Returns 0, or -1 and the reason with its numbers in `why`: at most `size` bytes, with a NUL at
+/// the end.
 ///
 /// # Safety
 /// `why` points to `size` writable bytes, or `size` is 0.
@@ -227,7 +235,8 @@ pub unsafe extern "C" fn rtl_lock_memory_np(heap_bytes: usize, why: *mut c_char,
     if size > 0 {
         let text = refusal.to_string();
         let length = text.len().min(size - 1);
-        // SAFETY: `length` bytes fit with the NUL, by the caller's word; the text is ours, so they do not overlap.
+        // SAFETY: `length` bytes fit with the NUL, by the caller's word; the text is ours, so they
+        // do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), why, length) };
         // SAFETY: below `size`.
         let end = unsafe { why.add(length) };

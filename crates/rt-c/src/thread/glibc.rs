@@ -1,4 +1,5 @@
-//! Functions of glibc that the libc crate lacks, or declares so that their frames may not be unwound.
+//! Functions of glibc that the libc crate lacks, or declares so that their frames may not be
+//! unwound.
 
 use std::ffi::{c_int, c_ulong, c_void};
 
@@ -42,9 +43,11 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// Has a handler's cancellation wait until it has returned. `sigaddset` refuses this signal; `sigaction` takes it.
+/// Has a handler's cancellation wait until it has returned. `sigaddset` refuses this signal;
+/// `sigaction` takes it.
 pub fn add_cancellation(mask: &mut libc::sigset_t) {
     let first: *mut c_ulong = (&raw mut *mask).cast();
-    // SAFETY: a sigset_t is an array of c_ulong, a bit a signal, the first signal 1 (sigset_t.h); 32 is in the first word.
+    // SAFETY: a sigset_t is an array of c_ulong, a bit a signal, the first signal 1 (sigset_t.h);
+    // 32 is in the first word.
     unsafe { *first |= 1 << (SIGCANCEL - 1) };
 }

@@ -1,7 +1,9 @@
-//! Interrupts by RTLinux's names: number N is the UIO device /dev/uioN, or whatever descriptor a program names.
+//! Interrupts by RTLinux's names: number N is the UIO device /dev/uioN, or a descriptor of the
+//! program.
 //!
-//! As in RTLinux an interrupt stays masked after its handler until `rtl_hard_enable_irq`; as in L4 it reaches the handler
-//! as a message to a thread of its own, at SCHED_FIFO 99, above all threads.
+//! As in RTLinux, an interrupt stays masked after its handler until `rtl_hard_enable_irq`. As in
+//! L4, it reaches the handler as a message to a thread of its own, at SCHED_FIFO 99, above all
+//! other threads.
 
 use crate::thread::create::without_priorities;
 use crate::thread::priority::OF_HANDLERS;
@@ -15,11 +17,12 @@ use std::sync::{Mutex, PoisonError};
 /// Interrupts with a handler at one time.
 const CAPACITY: usize = 32;
 
-/// Registers of the interrupted program: RTLinux's handlers are given a pointer to them; here it is always null.
+/// Registers of the interrupted program. RTLinux passes handlers a pointer to them. Here it is
+/// always null.
 #[allow(non_camel_case_types)]
 pub struct pt_regs(());
 
-/// Its value is not used.
+/// A handler of interrupts. Its return value is not used.
 pub type RtlIrqHandler = Option<unsafe extern "C" fn(irq: c_uint, registers: *mut pt_regs) -> c_uint>;
 
 struct Place {
@@ -46,10 +49,15 @@ fn self_id() -> usize {
     unsafe { libc::pthread_self() as usize }
 }
 
-/// Has /dev/uioN handled by this function, in a thread of its own; enabled when this returns. For set-up.
+/// Calls `handler` for each interrupt of /dev/uioN, in a thread of its own. The interrupt is
+/// enabled when this returns. For set-up only.
 ///
-/// Errors: -EINVAL, no handler; -EBUSY, it has one; -ENODEV, there is no such device, or it cannot be opened; -EPERM, no
-/// real-time policy permitted (see RLIMIT_RTPRIO); -EAGAIN, 32 are handled already or no thread can be made.
+/// Returns 0, or an error:
+/// - -EINVAL: no handler
+/// - -EBUSY: it has a handler
+/// - -ENODEV: there is no such device, or it cannot be opened
+/// - -EPERM: no permission for a real-time policy, see RLIMIT_RTPRIO
+/// - -EAGAIN: 32 interrupts have handlers, or the thread cannot be created
 ///
 /// # Safety
 /// `handler` may be called from another thread until `rtl_free_irq` has returned.
@@ -58,9 +66,8 @@ pub unsafe extern "C" fn rtl_request_irq(irq: c_uint, handler: RtlIrqHandler) ->
     request(irq, handler, || Line::uio(&PathBuf::from(format!("/dev/uio{irq}"))))
 }
 
-/// The same for an eventfd or a timerfd of the program, under a number of its choice. It must have no other reader.
-///
-/// Errors: those of `rtl_request_irq`; -EBADF.
+/// The same for an eventfd or a timerfd of the program, under a number that the program chooses.
+/// The descriptor must have no other reader. Errors: those of `rtl_request_irq`; -EBADF.
 ///
 /// # Safety
 /// As `rtl_request_irq`.
@@ -124,8 +131,9 @@ fn number(error: &InterruptError) -> c_int {
     }
 }
 
-/// Unmasks an interrupt: in its handler when that returns, from elsewhere at once. Unknown ones are ignored, as in RTLinux.
-/// In the handler bounded and without system call or lock.
+/// Unmasks an interrupt: called in its handler, when that returns; called elsewhere, at once.
+/// Ignores unknown ones, as RTLinux does. In the handler it is bounded, and makes no system call
+/// and takes no lock.
 #[unsafe(no_mangle)]
 pub extern "C" fn rtl_hard_enable_irq(irq: c_uint) {
     let own = self_id();
@@ -145,8 +153,8 @@ pub extern "C" fn rtl_hard_enable_irq(irq: c_uint) {
     }
 }
 
-/// Ends the handling of an interrupt; returns when its handler has returned (in the handler itself: at once). Errors:
-/// -EINVAL, it has none.
+/// Removes the handler of an interrupt. Returns when the handler has returned; called in the
+/// handler itself, at once. Errors: -EINVAL: it has no handler.
 #[unsafe(no_mangle)]
 pub extern "C" fn rtl_free_irq(irq: c_uint) -> c_int {
     for place in &PLACES {

@@ -10,25 +10,25 @@ use std::ffi::c_int;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-/// Nanoseconds of CLOCK_MONOTONIC. Bounded; no system call where the vDSO has the clock.
+/// Returns nanoseconds of CLOCK_MONOTONIC. Bounded; no system call if the vDSO has the clock.
 #[unsafe(no_mangle)]
 pub extern "C" fn gethrtime() -> hrtime_t {
     hrtime_t::try_from(monotonic_ns()).unwrap_or(hrtime_t::MAX)
 }
 
-/// Nanoseconds of any clock of `clock_gettime(2)`; -1: there is no such clock.
+/// Returns nanoseconds of any clock of `clock_gettime(2)`; -1: there is no such clock.
 #[unsafe(no_mangle)]
 pub extern "C" fn clock_gethrtime(clock: libc::clockid_t) -> hrtime_t {
     read_clock(clock).unwrap_or(-1)
 }
 
-/// From `start` (CLOCK_MONOTONIC; at once if past) the thread is released every `period`; with a period of 0 once. What it
-/// does between is its own; `pthread_wait_np` waits for the next release. Called again, it changes start and period.
-///
-/// Takes a lock: for set-up. Errors: EINVAL, a negative period; EAGAIN, 128 threads are known already.
+/// Releases the thread every `period` nanoseconds from `start` on (CLOCK_MONOTONIC; at once if it
+/// has passed). With a period of 0, releases it once. `pthread_wait_np` waits for the next release.
+/// Another call changes start and period. For set-up only: takes a lock. Errors: EINVAL: a negative
+/// period; EAGAIN: 128 threads are registered already.
 ///
 /// # Safety
-/// `thread` has not been joined, nor has it ended detached.
+/// `thread` has not been joined and has not ended detached.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_make_periodic_np(
     thread: libc::pthread_t,
@@ -43,14 +43,16 @@ pub unsafe extern "C" fn pthread_make_periodic_np(
     0
 }
 
-/// Waits for the caller's next release, or for `pthread_wakeup_np`. Releases that passed while it worked are skipped but
-/// for the last, which is given at once; `rtl_overruns_np` counts the others. A thread without a period waits to be woken.
+/// Waits for the caller's next release, or for `pthread_wakeup_np`. A thread without a period waits
+/// for `pthread_wakeup_np`. Of several releases that have passed, only the last is returned, at
+/// once; `rtl_overruns_np` counts the others.
 ///
-/// A cancellation point. Bounded but for the sleep; allocates nothing after the first call; one system call where it
-/// sleeps, none where a release has passed. Errors: EAGAIN, 128 threads are known already.
+/// A cancellation point. Bounded except for the sleep. Allocates nothing after the first call. One
+/// system call if it sleeps, none if a release has passed. Errors: EAGAIN: 128 threads are
+/// registered already.
 ///
 /// # Safety
-/// A cancellation point: nothing of the caller's may be hurt by its end here.
+/// A cancellation point: the caller must tolerate to end here.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pthread_wait_np() -> c_int {
     // SAFETY: may unwind this frame, which owns nothing.
@@ -86,14 +88,17 @@ pub unsafe extern "C-unwind" fn pthread_wait_np() -> c_int {
     }
 }
 
-/// Stops a thread until `pthread_wakeup_np`. The caller itself: here, unless it was woken before (a cancellation point).
-/// Another thread: wherever it is, by signal SIGRTMIN + 6, and with whatever it holds, locks included (malloc's too, but not
-/// the one of these calls), as in RTLinux; returns before the thread has stopped.
+/// Stops a thread until `pthread_wakeup_np`.
 ///
-/// Errors: ESRCH, no such thread; EAGAIN, 128 threads are known already.
+/// The caller itself stops at once, unless it was woken before; this is a cancellation point.
+/// Another thread is stopped by signal SIGRTMIN + 6, asynchronously: the call returns before the
+/// thread has stopped. The thread keeps its locks, as in RTLinux: if it is inside malloc, every
+/// thread that allocates blocks. It is never stopped while it holds the lock of these functions.
+///
+/// Errors: ESRCH: no such thread; EAGAIN: 128 threads are registered already.
 ///
 /// # Safety
-/// `thread` has not been joined, nor has it ended detached.
+/// `thread` has not been joined and has not ended detached.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pthread_suspend_np(thread: libc::pthread_t) -> c_int {
     // SAFETY: takes nothing and cannot fail.
@@ -141,9 +146,10 @@ fn stop_signal() -> Option<c_int> {
 
 /// Runs in the stopped thread until it is woken. Only atomics and a futex: async-signal-safe.
 ///
-/// A cancellation waits until this has returned (its mask, above) and then finds the thread where it was stopped: in a
-/// cancellation point, where it ends it, or elsewhere. In here nothing could be unwound; and since glibc 2.41 a thread that
-/// blocks in a cancellation point is cancelled only by a signal that interrupts it there.
+/// A cancellation waits until this has returned (its mask, above) and then finds the thread where
+/// it was stopped: in a cancellation point, where it ends it, or elsewhere. In here nothing could
+/// be unwound; and since glibc 2.41 a thread that blocks in a cancellation point is cancelled only
+/// by a signal that interrupts it there.
 extern "C" fn stay(_signal: c_int) {
     // SAFETY: takes nothing; async-signal-safe in glibc.
     let Some(place) = table::find(unsafe { libc::pthread_self() }) else { return };
@@ -186,11 +192,12 @@ fn release_stopped(place: &table::Place) -> bool {
     true
 }
 
-/// Lets a stopped thread go on; else ends its wait or suspension, the one it is in or the next one. Its period stays.
-/// Never blocks once the thread is known; at most one system call. Errors: EAGAIN, 128 threads are known already.
+/// Resumes a stopped thread. If it is not stopped, ends its current or next wait or suspension. Its
+/// period stays. Never blocks once the thread is registered; at most one system call. Errors:
+/// EAGAIN: 128 threads are registered already.
 ///
 /// # Safety
-/// `thread` has not been joined, nor has it ended detached.
+/// `thread` has not been joined and has not ended detached.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_wakeup_np(thread: libc::pthread_t) -> c_int {
     let Some(place) = table::find_or_take(thread) else { return FULL };
@@ -201,10 +208,10 @@ pub unsafe extern "C" fn pthread_wakeup_np(thread: libc::pthread_t) -> c_int {
     0
 }
 
-/// `pthread_cancel`, also of a thread that is stopped by `pthread_suspend_np`. Errors: ESRCH.
+/// `pthread_cancel`, which also works for a thread stopped by `pthread_suspend_np`. Errors: ESRCH.
 ///
 /// # Safety
-/// `thread` has not been joined, nor has it ended detached.
+/// `thread` has not been joined and has not ended detached.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rtl_pthread_cancel(thread: libc::pthread_t) -> c_int {
     // SAFETY: the caller vouches that the thread is there to be named.
@@ -215,11 +222,12 @@ pub unsafe extern "C" fn rtl_pthread_cancel(thread: libc::pthread_t) -> c_int {
     result
 }
 
-/// Ends a thread at its next cancellation point (`pthread_wait_np` is one) and waits for that; the caller itself at once.
-/// Blocks for ever on a thread that never comes to one. Errors: ESRCH; EINVAL, it is detached.
+/// Ends a thread at its next cancellation point (`pthread_wait_np` is one) and waits for its end.
+/// The caller itself ends at once. Blocks without limit if the thread never reaches one. Errors:
+/// ESRCH; EINVAL: it is detached.
 ///
 /// # Safety
-/// `thread` has not been joined, nor has it ended detached; afterwards it must not be named any more.
+/// `thread` has not been joined and has not ended detached; it is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn pthread_delete_np(thread: libc::pthread_t) -> c_int {
     // SAFETY: takes nothing and cannot fail.

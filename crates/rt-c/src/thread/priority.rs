@@ -1,4 +1,4 @@
-//! RTLinux's million priorities on the 98 that Linux has below interrupt handlers.
+//! Maps RTLinux's million priorities to the 98 of Linux below interrupt handlers.
 
 use std::ffi::c_int;
 
@@ -7,10 +7,12 @@ const HIGHEST: c_int = 1_000_000;
 /// SCHED_FIFO priority of interrupt handler threads: above every thread, as in RTLinux.
 pub(crate) const OF_HANDLERS: u32 = 99;
 
-/// The Linux priority (1 to 98) of an RTLinux priority (0 to 1,000,000, larger is higher); -1 for any other number.
+/// Returns the Linux priority (1 to 98) of an RTLinux priority (0 to 1,000,000, larger is higher);
+/// -1 for any other number.
 ///
-/// Never decreasing. 0 to 37 keep their order one by one (they become 1 to 38); above, each quarter of an octave shares
-/// one: 38 becomes 39, 100 becomes 45, 1000 becomes 58, 1,000,000 becomes 98. Bounded, no system call.
+/// The mapping never decreases. Priorities 0 to 37 become 1 to 38. Above, each quarter of an octave
+/// shares one Linux priority: 38 becomes 39, 100 becomes 45, 1000 becomes 58, 1,000,000 becomes 98.
+/// Bounded, no system call.
 #[unsafe(no_mangle)]
 pub extern "C" fn rtl_linux_priority_np(priority: c_int) -> c_int {
     linux_priority(priority).unwrap_or(-1)

@@ -1,14 +1,17 @@
-//! What is known of each thread: a table of fixed size, by `pthread_t`.
+//! The state of each thread, in a table of fixed size, by `pthread_t`.
 //!
-//! Finding a thread's place is a scan of at most [`CAPACITY`] words that begins where the thread's address hashes to: no
-//! lock. Taking a place is set-up: it holds a lock, so that two who name one thread get one place. A thread gives its
-//! place back when it ends (a destructor of thread-specific data); one that is named after that gets another, which
-//! the next thread of its number does not inherit.
+//! Finding a thread's place scans at most [`CAPACITY`] words from the hash of the thread on,
+//! without a lock. Taking a place is set-up: it holds a lock, so that two callers get the same
+//! place for one thread. A thread returns its place when it ends (a destructor of thread-specific
+//! data). A thread that is used after that gets another place, which the next thread of the same
+//! `pthread_t` does not inherit.
 //!
-//! A request for another period ([`Request`]) is written by turns with the lock held; the thread reads it between two
-//! releases without ever waiting, and one that it meets half written after the kick that follows.
+//! Writers of a new period ([`Pair`]) take turns with the lock held. The thread reads it between
+//! two releases and never waits. If it meets a write in progress, it reads again after the wake-up
+//! that follows.
 
-use asmp_rt::thread::{Grid, Request};
+use asmp_channel::Pair;
+use asmp_rt::thread::Grid;
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -90,12 +93,13 @@ pub struct Place {
     pub stopped: AtomicU32,
     pub overruns: AtomicU64,
     /// Start and period as `pthread_make_periodic_np` was told; written with LOCK held.
-    request: Request,
+    request: Pair,
     own: UnsafeCell<Own>,
 }
 
-// SAFETY: `kick` is a semaphore, made for many threads, and initialised before `thread` names anybody; `own` is touched
-// only by the thread that `thread` names (`Place::own`), and by whoever takes the place while it is nobody's, under LOCK.
+// SAFETY: `kick` is a semaphore, made for many threads, and initialised before `thread` names
+// anybody; `own` is touched only by the thread that `thread` names (`Place::own`), and by whoever
+// takes the place while it is nobody's, under LOCK.
 unsafe impl Sync for Place {}
 
 static PLACES: [Place; CAPACITY] = [const { Place::free() }; CAPACITY];
@@ -120,7 +124,8 @@ fn mask_stop(how: c_int) -> libc::sigset_t {
     before
 }
 
-/// LOCK, and its holder cannot be stopped until it lets go: whoever stopped it would wait for it at the next call.
+/// LOCK, and its holder cannot be stopped until it lets go: whoever stopped it would wait for it at
+/// the next call.
 struct Held {
     lock: Option<MutexGuard<'static, ()>>,
     mask: libc::sigset_t,
@@ -148,7 +153,7 @@ impl Place {
             token: AtomicBool::new(false),
             stopped: AtomicU32::new(0),
             overruns: AtomicU64::new(0),
-            request: Request::new(),
+            request: Pair::new(),
             own: UnsafeCell::new(Own { plan: Plan::Never, taken: 0 }),
         }
     }
@@ -215,7 +220,8 @@ pub fn find(thread: libc::pthread_t) -> Option<&'static Place> {
     from(position(thread)).find(|place| place.thread.load(Ordering::Acquire) == thread as usize)
 }
 
-/// The place of a thread, a new one if it has none. Takes a lock where it has none. `None`: the table is full.
+/// The place of a thread, a new one if it has none. Takes a lock where it has none. `None`: the
+/// table is full.
 pub fn find_or_take(thread: libc::pthread_t) -> Option<&'static Place> {
     find(thread).or_else(|| take(thread))
 }
@@ -242,8 +248,9 @@ fn take(thread: libc::pthread_t) -> Option<&'static Place> {
     Some(place)
 }
 
-/// Makes a thread and forgets what was left to its number: whoever named an ended thread before it was joined took it a
-/// place that nobody gives back. The thread waits for that in [`begin`]. Errors: those of `make`.
+/// Makes a thread and forgets what was left to its number: whoever named an ended thread before it
+/// was joined took it a place that nobody gives back. The thread waits for that in [`begin`].
+/// Errors: those of `make`.
 pub fn make(make: impl FnOnce() -> Result<libc::pthread_t, c_int>) -> Result<(), c_int> {
     let _held = hold();
     if let Some(left) = find(make()?) {
@@ -253,7 +260,8 @@ pub fn make(make: impl FnOnce() -> Result<libc::pthread_t, c_int>) -> Result<(),
     Ok(())
 }
 
-/// Takes a place for a thread that was made by [`make`], which cannot be stopped before [`may_be_stopped`].
+/// Takes a place for a thread that was made by [`make`], which cannot be stopped before
+/// [`may_be_stopped`].
 pub fn begin() {
     drop(hold());
     // A full table shows at the first wait.
@@ -279,7 +287,8 @@ pub fn own() -> Option<&'static Place> {
     Some(place)
 }
 
-/// The thread-specific value whose destructor gives the place back. `None`: the process has used up all keys.
+/// The thread-specific value whose destructor gives the place back. `None`: the process has used up
+/// all keys.
 fn key() -> Option<&'static libc::pthread_key_t> {
     static KEY: OnceLock<Option<libc::pthread_key_t>> = OnceLock::new();
     KEY.get_or_init(|| {
@@ -298,7 +307,8 @@ unsafe extern "C" fn give_back(place: *mut c_void) {
     place.thread.store(FREE, Ordering::Release);
 }
 
-/// Releases that the thread missed since it first had a period; 0 for one without. Bounded, no system call.
+/// Returns the number of releases that the thread missed since it first had a period; 0 without
+/// one. Bounded, no system call.
 #[unsafe(no_mangle)]
 pub extern "C" fn rtl_overruns_np(thread: libc::pthread_t) -> std::ffi::c_ulonglong {
     find(thread).map_or(0, |place| place.overruns.load(Ordering::Relaxed))

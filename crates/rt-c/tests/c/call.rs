@@ -2,7 +2,7 @@
 
 use crate::place::Place;
 use crate::{compile, library, root};
-use asmp_rt::call::{Scheduling, Server, Shape, Want};
+use asmp_channel::call::{Scheduling, Server, Shape, Want};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -46,5 +46,5 @@ fn a_server_of_another_version_is_refused_with_both() {
     // The second word of what stands before the body.
     file.write_all_at(&2u64.to_ne_bytes(), 8).unwrap();
     let mut refused = place.start(&calls(&place, library("so")), &["old"]);
-    assert_eq!(refused.line(), "1 channel old does not match: it has version 2, this is 1");
+    assert_eq!(refused.line(), "1 channel old does not match: it has version 2, this program has 1");
 }

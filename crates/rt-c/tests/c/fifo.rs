@@ -1,8 +1,6 @@
 //! FIFOs: the calls, the classic echo, peers that die, and the file that `asmp-rtf` serves.
 
-use asmp_rt::fifo::{Fifo, Options, Wake};
-use asmp_rt::ring::Overflow;
-use asmp_rt::shm::Role;
+use asmp_channel::{Fifo, Options, Overflow, Role, Wake};
 
 use crate::place::{Place, Running, until};
 use crate::{compile, library, permitted, root, rtlinux, shims};
@@ -193,7 +191,7 @@ fn a_pump_lets_a_channel_go_when_its_last_byte_is_delivered_and_not_before() {
     let create = |capacity_bytes| {
         let made =
             Fifo::create(&channels, "rtf5", &Options { capacity_bytes, overflow: Overflow::Refuse }).ok()?;
-        made.shared().take(Role::Server).unwrap();
+        made.shared().acquire(Role::Server).unwrap();
         Some(made)
     };
     let mut writer = create(200_000).unwrap().into_writer(Wake::Never).unwrap();

@@ -2,9 +2,7 @@
 
 use crate::place::{Place, until};
 use crate::{compile, library, permitted, root, rtlinux, shims};
-use asmp_rt::mbuff::{Mbuff, Record};
-use asmp_rt::plain::Plain;
-use asmp_rt::shm::Pages;
+use asmp_channel::{Mbuff, Pages, Plain, Record};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -33,7 +31,7 @@ fn memory_of_another_version_is_refused_with_both() {
     // The second word of what stands before the bytes.
     file.write_all_at(&2u64.to_ne_bytes(), 8).unwrap();
     let mut refused = place.start(&calls(&place, library("so")), &["old"]);
-    assert_eq!(refused.line(), "1 channel old does not match: it has version 2, this is 1");
+    assert_eq!(refused.line(), "1 channel old does not match: it has version 2, this program has 1");
 }
 
 /// As in tests/mbuff_calls.c.

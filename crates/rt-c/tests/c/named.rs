@@ -2,10 +2,7 @@
 
 use crate::place::Place;
 use crate::{compile, library, root};
-use asmp_rt::fifo::{WaitError, Wake};
-use asmp_rt::plain::Plain;
-use asmp_rt::ring::Overflow;
-use asmp_rt::typed::TypedFifo;
+use asmp_channel::{Overflow, Plain, TypedFifo, WaitError, Wake};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,16 +1,16 @@
-"""The time-sharing ends of asmp's channels: rt-FIFOs, mbuffs and records, which real-time processes have the other end of.
+"""The time-sharing ends of asmp's channels: FIFOs, mbuffs and records. Real-time processes have the other ends.
 
     with asmp_rt.Fifo.attach("samples").reader() as reader:
-        for record in reader:       # bytes, as they were written; ends when the writer is gone
+        for record in reader:       # bytes, as they were written; stops when the writer has ended
             ...
         # or: async for record in reader
 
     memory = asmp_rt.Mbuff.attach("image", readonly=True)
     pixels = numpy.frombuffer(memory, dtype=numpy.uint8)    # no copy
 
-    number, state = asmp_rt.Record.attach("state").read()   # bytes, never half of an old and half of a new one
+    number, state = asmp_rt.Record.attach("state").read()   # bytes of one whole record
 
-Times are seconds, sizes bytes. A channel lives as long as a process has it open. Every error is an `asmp_rt.Error`.
+Times are in seconds, sizes in bytes. A channel exists as long as a process has it open. Every error is an `asmp_rt.Error`.
 """
 
 from ._errors import (

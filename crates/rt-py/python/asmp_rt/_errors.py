@@ -1,4 +1,4 @@
-"""What can go wrong, each with one line that says what and what to do. All of it is an `Error`."""
+"""Exceptions. Each has one line that says what failed and what to do. All are an `Error`."""
 
 
 class Error(Exception):
@@ -6,39 +6,39 @@ class Error(Exception):
 
 
 class BadName(Error, ValueError):
-    """No name of a channel: those have 1 to 64 letters, digits, '-' or '_'."""
+    """An invalid name: use 1 to 64 letters, digits, '-' or '_'."""
 
 
 class BadSize(Error, ValueError):
-    """No size of a channel."""
+    """An invalid size."""
 
 
 class BadRecord(Error, ValueError):
-    """A record that never fits: empty, too large, or not of the one size."""
+    """A record that never fits: empty, too large, or of another size than the record has."""
 
 
 class NameTaken(Error, FileExistsError):
-    """A process that lives has a channel of that name."""
+    """A living process has a channel of that name."""
 
 
 class NoSuchChannel(Error, FileNotFoundError):
-    """No process that lives has a channel of that name."""
+    """No living process has a channel of that name."""
 
 
 class Mismatch(Error):
-    """The channel is of another size, kind or version than was asked for, or its header is damaged."""
+    """The channel has another size, kind or version than expected, or its header is damaged."""
 
 
 class RoleTaken(Error):
-    """It has its one reader, or its one writer, already."""
+    """The channel already has a reader, or already has a writer."""
 
 
 class NoRoom(Error):
-    """The kernel has no memory (or no huge page) for it."""
+    """The kernel has no memory (or no huge page) left."""
 
 
 class ForeignDirectory(Error, PermissionError):
-    """Others could change the directory of names."""
+    """Other users own the directory of names, or may write there."""
 
 
 class ChannelIO(Error, OSError):
@@ -46,24 +46,24 @@ class ChannelIO(Error, OSError):
 
 
 class TimedOut(Error, TimeoutError):
-    """The timeout is over, and nothing came."""
+    """The timeout passed."""
 
 
 class PeerGone(Error, ConnectionError):
-    """The other end was there and has gone, or its process has ended; all that it had written was read."""
+    """The other end was closed, or its process has ended. All its records were read."""
 
 
 class Corrupt(Error):
-    """The other side wrote into shared memory what no writer writes: what was in it is lost, the next read goes on."""
+    """The other side wrote invalid values into shared memory. The contents are lost; the next read continues."""
 
 
 class Overtaken(Error):
-    """The writer replaced record after record while each was being read: try again."""
+    """The writer replaced the record during each attempt to read it: try again."""
 
 
 class Closed(Error, ValueError):
-    """This object was closed or detached."""
+    """The object is closed or detached."""
 
 
 class InUse(Error, BufferError):
-    """Views point into the memory: release them first."""
+    """The memory has views: release them first."""

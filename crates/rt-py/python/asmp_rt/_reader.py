@@ -1,4 +1,4 @@
-"""FifoReader: the native one, and asyncio."""
+"""FifoReader: the native class, with asyncio."""
 
 import asyncio
 from typing import Self
@@ -7,15 +7,15 @@ from . import _native
 from ._errors import Closed, Overtaken, PeerGone
 from ._waiter import Waiter
 
-# Records after which a loop over a FIFO that is never empty lets other tasks run.
+# A loop over a FIFO that is never empty lets other tasks run after so many records.
 _RECORDS_IN_A_ROW = 64
 
 
 class FifoReader(_native.FifoReader):
-    """The one reader of a FIFO: `Fifo.reader()`. One record is one `bytes`, as it was written.
+    """The reader of a FIFO: `Fifo.reader()`. One record is one `bytes`, as it was written.
 
     Blocking: `for record in reader`, `read`, `readinto`, `wait`. Not blocking: `try_read`, `try_readinto`. In a coroutine:
-    `async for record in reader`, `await reader.get()`. Leaving `with` closes it, and another can become the reader.
+    `async for record in reader`, `await reader.get()`. Leaving `with` closes it, and another process can become the reader.
     """
 
     def __init__(self, fifo: _native.Fifo) -> None:
@@ -23,9 +23,9 @@ class FifoReader(_native.FifoReader):
         self._in_a_row = 0
 
     async def get(self) -> bytes:
-        """The oldest record; waits for it. Cancelling it (asyncio.timeout, say) takes nothing out of the FIFO.
+        """Read the oldest record; wait for it. A cancelled get (for example by asyncio.timeout) takes no record.
 
-        Raises PeerGone (within 100 ms), Corrupt (once; it goes on after that), Closed.
+        Raises PeerGone (within 100 ms), Corrupt (once; the next read continues), Closed.
         """
         while True:
             self._in_a_row += 1
@@ -47,13 +47,13 @@ class FifoReader(_native.FifoReader):
         return self
 
     async def __anext__(self) -> bytes:
-        """Records until the writer is gone (and its last one read), or this end is closed by another task."""
+        """Iterate over records until the writer ends (after its last record) or another task closes this end."""
         try:
             return await self.get()
         except (PeerGone, Closed):
             raise StopAsyncIteration from None
 
     def close(self) -> None:
-        """Give the role back; coroutines that wait get Closed at once, threads within 100 ms."""
+        """Release the role. Coroutines that wait get Closed at once, threads within 100 ms."""
         super().close()
-        self._waiter.tell(Closed(f"the reader of fifo {self.name} is closed"))
+        self._waiter.end_waits(Closed(f"the reader of fifo {self.name} is closed"))

@@ -1,8 +1,8 @@
-"""The bridge between an end that sleeps in the kernel and coroutines.
+"""Lets coroutines wait for an end of a FIFO.
 
-Nothing that asyncio can poll says that a FIFO has something: its writer stores words, and at most wakes a futex. So while
-coroutines wait, and only then, one thread sleeps there for them. It takes nothing out of the FIFO: coroutines do, when it
-has woken them. A coroutine that is cancelled meanwhile has taken nothing, and nothing is lost.
+A FIFO has no descriptor that asyncio could poll: its writer stores words, and at most wakes a futex. So one thread waits
+for the coroutines, only while there are any. The thread takes no records: the coroutines do when it has woken them. So
+a cancelled coroutine loses none.
 """
 
 import asyncio
@@ -11,13 +11,13 @@ from collections.abc import Callable
 
 from ._errors import TimedOut
 
-# How long a thread sleeps at once, and how long one that nobody needs stays for the next.
+# How long the thread sleeps at a time, and how many idle slices it waits for the next coroutine.
 _SLICE_S = 0.1
 _IDLE_SLICES = 5
 
 
 class Waiter:
-    """`wait(seconds)` returns when there is something, raises TimedOut when there is not, and else what is wrong."""
+    """`wait(seconds)` returns when the end is ready, raises TimedOut when it is not, or raises an error."""
 
     def __init__(self, name: str, wait: Callable[[float], None]) -> None:
         self._name = name
@@ -27,7 +27,7 @@ class Waiter:
         self._thread: threading.Thread | None = None
 
     async def ready(self) -> None:
-        """Returns when there is something, or there was: look again. Raises what `wait` raised, but TimedOut."""
+        """Returns when the end may be ready: check again. Raises the errors of `wait`, except TimedOut."""
         future = asyncio.get_running_loop().create_future()
         try:
             with self._changed:
@@ -43,15 +43,15 @@ class Waiter:
                 if future in self._waiting:
                     self._waiting.remove(future)
 
-    def tell(self, error: Exception | None) -> None:
-        """Ends all waits, from any thread."""
+    def end_waits(self, error: Exception | None) -> None:
+        """End all waits. Any thread may call it."""
         with self._changed:
-            told, self._waiting = self._waiting, []
-        for future in told:
+            ended, self._waiting = self._waiting, []
+        for future in ended:
             try:
                 future.get_loop().call_soon_threadsafe(_settle, future, error)
             except RuntimeError:
-                # Its loop has ended, and with it the coroutine.
+                # The event loop has ended, and with it the coroutine.
                 pass
 
     def _run(self) -> None:
@@ -61,14 +61,14 @@ class Waiter:
             except TimedOut:
                 continue
             except Exception as error:
-                self.tell(error)
+                self.end_waits(error)
             else:
-                self.tell(None)
+                self.end_waits(None)
 
     def _is_needed(self) -> bool:
-        """Does anybody wait, or come to wait within half a second? If not, the thread is no longer there."""
+        """Whether a coroutine waits, or does within half a second. If not, the thread ends."""
         with self._changed:
-            # A program that ends is not held up: its other threads are waited for after the main one has ended.
+            # Do not delay the end of the program: Python joins this thread after the main thread has ended.
             for _ in range(_IDLE_SLICES):
                 if self._waiting or not threading.main_thread().is_alive():
                     break

@@ -1,4 +1,4 @@
-"""FifoWriter: the native one, and asyncio."""
+"""FifoWriter: the native class, with asyncio."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from ._waiter import Waiter
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-# Records after which a coroutine that always finds room lets others run.
+# A coroutine that always finds room lets other tasks run after so many records.
 _RECORDS_IN_A_ROW = 64
 
 
 class FifoWriter(_native.FifoWriter):
-    """The one writer of a FIFO: `Fifo.writer()`. It wakes a reader that sleeps.
+    """The writer of a FIFO: `Fifo.writer()`. It wakes a reader that sleeps.
 
     Blocking: `write`, `wait`. Not blocking: `try_write`. In a coroutine: `await writer.put(record)`. Leaving `with` closes
-    it, and another can become the writer.
+    it, and another process can become the writer.
     """
 
     def __init__(self, fifo: _native.Fifo) -> None:
         self._waiter = Waiter(f"fifo {self.name}, room", self._room)
-        # Of those who wait, in the order in which they came; the first one is next.
+        # Records that wait for room, in order of arrival; the first one is next.
         self._queue: list[tuple[bytes]] = []
         self._in_a_row = 0
 
     async def put(self, record: ReadableBuffer) -> None:
-        """Put a whole record in; waits for room, first come, first served. A put that is cancelled (by asyncio.timeout, say)
-        has put nothing in.
+        """Put a whole record in; wait for room, first come, first served. A cancelled put (for example by
+        asyncio.timeout) puts nothing in.
 
-        Raises PeerGone (there is no room, and the reader has gone), Closed, BadRecord, TypeError, BufferError.
+        Raises PeerGone (there is no room, and the reader has ended), Closed, BadRecord, TypeError, BufferError.
         """
         self._in_a_row += 1
         if self._in_a_row >= _RECORDS_IN_A_ROW:
@@ -42,10 +42,10 @@ class FifoWriter(_native.FifoWriter):
         if not self._queue and self.try_write(record):
             return
         self._in_a_row = 0
-        # A copy: the caller's may change meanwhile.
+        # A copy: the caller may change the record meanwhile.
         ours = (bytes(memoryview(record)),)
         try:
-            # One that never fits is refused now, not when it would be its turn.
+            # A record that never fits is refused now, not when its turn comes.
             self.wait(len(ours[0]), 0)
         except TimedOut:
             pass
@@ -55,13 +55,13 @@ class FifoWriter(_native.FifoWriter):
                 await self._waiter.ready()
         finally:
             self._queue = [other for other in self._queue if other is not ours]
-            self._waiter.tell(None)
+            self._waiter.end_waits(None)
 
     def _room(self, seconds: float) -> None:
         queue = self._queue
         self.wait(len(queue[0][0]) if queue else 1, seconds)
 
     def close(self) -> None:
-        """Give the role back; coroutines that wait get Closed at once, threads within 100 ms."""
+        """Release the role. Coroutines that wait get Closed at once, threads within 100 ms."""
         super().close()
-        self._waiter.tell(Closed(f"the writer of fifo {self.name} is closed"))
+        self._waiter.end_waits(Closed(f"the writer of fifo {self.name} is closed"))

@@ -16,10 +16,7 @@
 mod witness;
 
 use asmp_host::{CpuSet, Kernel, Linux, Schedule, clock};
-use asmp_rt::executive::calibration::Tuning;
-use asmp_rt::executive::reflective::Reflective;
-use asmp_rt::executive::table::{Action, Agenda};
-use asmp_rt::executive::{Clock, Monotonic};
+use asmp_rt::executive::{Action, Agenda, Clock, Monotonic, Reflective, Tuning};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;

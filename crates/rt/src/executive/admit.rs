@@ -1,34 +1,41 @@
-//! Which periodic sets the np-EDF executive takes: those of which crate `analysis` proves that no job ends late.
+//! The admission test of the np-EDF executive: crate `analysis` proves that no job ends late.
 //!
-//! Its test is exact (Jeffay, Stanat, Martel, RTSS 1991, deadline = period): for sporadic tasks and for any first start; for
-//! the offsets given it may refuse what would work. A refusal comes with a run that misses.
+//! The test is exact for sporadic tasks and for arbitrary first starts (Jeffay, Stanat, Martel,
+//! RTSS 1991, deadline = period). For given offsets it may refuse a set that would work. A refusal
+//! contains a run that misses a deadline.
 
 use asmp_analysis::{
-    Counterexample, Doubt, Effort, Inapplicable, Task, Utilisation, Verdict, budgets, np_edf,
+    Counterexample, Doubt, Effort, Inapplicable, Policy, Task, Utilisation, Verdict, budgets, schedulability,
 };
 use std::cmp::Ordering;
 use std::fmt;
 
-/// What a task asks for.
+/// The demand of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demand {
+    /// Period, which is also the relative deadline.
     pub period_ns: u64,
-    /// Longest run of one activation.
+    /// Longest run time of one activation.
     pub budget_ns: u64,
 }
 
-/// Why a set is not taken. Tasks are numbered as given.
+/// Why a set of tasks is not admitted. Tasks are numbered from 0, as given.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    #[error("task {task} has no period: give it one above 0 ns")]
+pub enum AdmissionError {
+    /// A period is 0.
+    #[error("invalid period of task {task}: use more than 0 ns")]
     NoPeriod { task: usize },
-    #[error("the tasks ask for {permille} thousandths of the CPU: lengthen periods or shorten budgets")]
+    /// The utilisation exceeds 1.
+    #[error("the CPU is overloaded: utilisation {permille}/1000; lengthen periods or shorten budgets")]
     Overload { permille: u64 },
+    /// A job misses its deadline in the counterexample.
     #[error("{}", Miss(.counterexample))]
     Misses { counterexample: Box<Counterexample> },
+    /// The test does not apply to the set.
     #[error("{reason}")]
     Inapplicable { reason: Inapplicable },
-    #[error("it cannot be told whether every deadline is met: {reason}; bring the periods closer together")]
+    /// The test found no answer within its effort.
+    #[error("schedulability undecided: {reason}; reduce the ratio between the longest and shortest period")]
     Unproved { reason: Doubt },
 }
 
@@ -37,16 +44,17 @@ struct Miss<'a>(&'a Counterexample);
 
 impl fmt::Display for Miss<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Counterexample { pattern, by_ns, missed } = self.0;
+        // The tasks are made from whole nanoseconds: a tick is one.
+        let Counterexample { pattern, by_ticks: by_ns, missed } = self.0;
         match (missed, by_ns) {
             (Some(missed), _) => {
-                let (task, job, due_ns) = (missed.task, missed.job, missed.deadline_ns);
+                let (task, job, due_ns) = (missed.task, missed.job, missed.deadline_ticks);
                 write!(
                     f,
                     "task {task} is late: its job {job}, released at {} ns and due at {due_ns} ns, ",
-                    missed.release_ns
+                    missed.release_ticks
                 )?;
-                match missed.finished_ns {
+                match missed.finished_ticks {
                     Some(finished_ns) => write!(f, "ends at {finished_ns} ns")?,
                     None => write!(f, "ends later")?,
                 }
@@ -66,13 +74,14 @@ impl fmt::Display for Miss<'_> {
     }
 }
 
-/// A tenth of a second or two at most: for set-up.
+/// At most about 0.2 s: for set-up.
 const EFFORT: Effort = Effort { steps: 20_000_000, jobs: 200_000 };
 
-/// Takes a set or says why not. Allocates: for set-up. A budget of 0 counts as 1 ns.
-pub fn admit(set: &[Demand]) -> Result<(), Refusal> {
+/// Admits a set of tasks, or returns why not. Allocates: for set-up only. A budget of 0 counts as 1
+/// ns.
+pub fn admit(set: &[Demand]) -> Result<(), AdmissionError> {
     if let Some(task) = set.iter().position(|demand| demand.period_ns == 0) {
-        return Err(Refusal::NoPeriod { task });
+        return Err(AdmissionError::NoPeriod { task });
     }
     if set.is_empty() {
         return Ok(());
@@ -85,22 +94,22 @@ pub fn admit(set: &[Demand]) -> Result<(), Refusal> {
     if utilisation.compare_to_one(&tasks) == Ok(Ordering::Greater) {
         // Rounded up: 1000 would be no reason.
         let permille = (utilisation.approximate() * 1000.0) as u64;
-        return Err(Refusal::Overload { permille: permille.saturating_add(1) });
+        return Err(AdmissionError::Overload { permille: permille.saturating_add(1) });
     }
-    match np_edf::test(&tasks, &EFFORT) {
+    match schedulability(&tasks, Policy::NpEdf, &EFFORT) {
         Verdict::Schedulable => Ok(()),
-        Verdict::NotSchedulable { counterexample } => Err(Refusal::Misses { counterexample }),
-        Verdict::DoesNotApply { reason } => Err(Refusal::Inapplicable { reason }),
-        // Yartek's budgets (Proposition 1) take no time; they say yes seldom, but never wrongly.
+        Verdict::NotSchedulable { counterexample } => Err(AdmissionError::Misses { counterexample }),
+        Verdict::DoesNotApply { reason } => Err(AdmissionError::Inapplicable { reason }),
+        // Yartek's budgets (Proposition 1): a fast, sufficient test.
         Verdict::Unknown { .. } if budgets::test(&tasks).is_schedulable() => Ok(()),
-        Verdict::Unknown { reason } => Err(Refusal::Unproved { reason }),
+        Verdict::Unknown { reason } => Err(AdmissionError::Unproved { reason }),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use asmp_analysis::{Policy, simulate};
+    use asmp_analysis::simulate;
 
     fn set(tasks: &[(u64, u64)]) -> Vec<Demand> {
         tasks.iter().map(|&(period_ns, budget_ns)| Demand { period_ns, budget_ns }).collect()
@@ -125,12 +134,20 @@ mod tests {
     fn a_set_of_low_utilisation_is_refused_with_a_run_that_misses() {
         // 20 % of the CPU, but the second runs for more than the first can wait.
         let demands = set(&[(10 * MS, MS), (100 * MS, 10 * MS)]);
-        let Err(Refusal::Misses { counterexample }) = admit(&demands) else { panic!("taken") };
+        let Err(AdmissionError::Misses { counterexample }) = admit(&demands) else { panic!("taken") };
         let missed = counterexample.missed.expect("a job");
-        assert_eq!((missed.task, missed.deadline_ns, missed.finished_ns), (0, 10 * MS + 1, Some(11 * MS)));
+        assert_eq!(
+            (missed.task, missed.deadline_ticks, missed.finished_ticks),
+            (0, 10 * MS + 1, Some(11 * MS))
+        );
         let tasks = [Task::new("0", MS, 10 * MS), Task::new("1", 10 * MS, 100 * MS)];
-        let again =
-            simulate::replay(&tasks, Policy::NpEdf, &counterexample.pattern, counterexample.by_ns, &EFFORT);
+        let again = simulate::replay(
+            &tasks,
+            Policy::NpEdf,
+            &counterexample.pattern,
+            counterexample.by_ticks,
+            &EFFORT,
+        );
         assert_eq!(again, Some(missed));
         assert_eq!(admit(&set(&[(10 * MS, MS), (100 * MS, 9 * MS + 1)])), Ok(()), "the longest that fits");
         assert!(admit(&set(&[(10 * MS, MS), (100 * MS, 9 * MS + 2)])).is_err());
@@ -140,15 +157,18 @@ mod tests {
     fn a_full_cpu_is_taken_and_a_fuller_one_refused() {
         assert_eq!(admit(&set(&[(3, 1), (3, 2)])), Ok(()));
         assert_eq!(admit(&set(&[(10, 10)])), Ok(()));
-        assert_eq!(admit(&set(&[(2, 2), (13, 1)])), Err(Refusal::Overload { permille: 1077 }));
-        assert_eq!(admit(&set(&[(10, 10), (1_000_000, 1)])), Err(Refusal::Overload { permille: 1001 }));
-        assert!(matches!(admit(&set(&[(1, u64::MAX); 3])), Err(Refusal::Overload { .. })));
+        assert_eq!(admit(&set(&[(2, 2), (13, 1)])), Err(AdmissionError::Overload { permille: 1077 }));
+        assert_eq!(
+            admit(&set(&[(10, 10), (1_000_000, 1)])),
+            Err(AdmissionError::Overload { permille: 1001 })
+        );
+        assert!(matches!(admit(&set(&[(1, u64::MAX); 3])), Err(AdmissionError::Overload { .. })));
     }
 
     #[test]
     fn what_cannot_be_judged_is_refused() {
-        assert_eq!(admit(&set(&[(5, 1), (0, 0)])), Err(Refusal::NoPeriod { task: 1 }));
-        assert!(matches!(admit(&set(&[(u64::MAX, 1)])), Err(Refusal::Inapplicable { .. })));
+        assert_eq!(admit(&set(&[(5, 1), (0, 0)])), Err(AdmissionError::NoPeriod { task: 1 }));
+        assert!(matches!(admit(&set(&[(u64::MAX, 1)])), Err(AdmissionError::Inapplicable { .. })));
         assert_eq!(admit(&[]), Ok(()));
         assert_eq!(admit(&set(&[(5, 0)])), Ok(()));
     }

@@ -1,28 +1,32 @@
-//! Closed-loop calibration of a timer: it takes out of each wake-up what all wake-ups have in common.
+//! Closed-loop calibration of a timer: it compensates the latency that all wake-ups have in common.
 //!
-//! Ruocco prints only the outcome (52..57 us late becomes -4..+3 us). Here: for an instant `t` the timer is programmed
-//! to the aim `t - m` less the estimate `e`; the thread wakes at `now`; `err = now - aim`; `e += k err`, err clipped, so
-//! that one preemption does not move the estimate. With a final spin the aim lies a margin `m` before `t`, and the CPU is
-//! kept for what is left of it; without, `m = 0`. The margin is `3 E|err|`, which suffices where errors have bounds, or, where
-//! they have a tail, the error that only a chosen share of wake-ups exceeds, found as they come (Robbins and Monro,
-//! 1951): one that exceeds it adds `(1 - share) k clip`, any other takes `share k clip` away.
+//! Ruocco prints only the outcome (52..57 us late becomes -4..+3 us). Here: for an instant `t` the
+//! timer is programmed to the aim `t - m` less the estimate `e`; the thread wakes at `now`; `err =
+//! now - aim`; `e += k err`, err clipped, so that one preemption does not move the estimate. With a
+//! final spin the aim lies a margin `m` before `t`, and the CPU is kept for what is left of it;
+//! without, `m = 0`. The margin is `3 E|err|`, which suffices where errors have bounds, or, where
+//! they have a tail, the error that only a chosen share of wake-ups exceeds, found as they come
+//! (Robbins and Monro, 1951): one that exceeds it adds `(1 - share) k clip`, any other takes `share
+//! k clip` away.
 //!
-//! Wake-ups have a tail on one side, and with a clip of 100 us alone 1 % of them beyond it draws `e` 1 us from their
-//! middle. So an error counts also as no more than `E|err|` once the loop has settled (Huber's estimator): on a loaded
-//! host the median went from -0.98 to -0.26 us. The first `1/k` wake-ups are averaged plainly (`k = 1/n`), so that the
-//! loop settles at once. Pure arithmetic: bounded, no allocation, no system call.
+//! Wake-ups have a tail on one side, and with a clip of 100 us alone 1 % of them beyond it draws
+//! `e` 1 us from their middle. So an error counts also as no more than `E|err|` once the loop has
+//! settled (Huber's estimator): on a loaded host the median went from -0.98 to -0.26 us. The first
+//! `1/k` wake-ups are averaged plainly (`k = 1/n`), so that the loop settles at once. Pure
+//! arithmetic: bounded, no allocation, no system call.
 
 /// Errors of that size always count in full, so that a loop without noise still moves.
 const FLOOR_NS: f64 = 1000.0;
 
-/// How the loop is set.
+/// Parameters of the loop.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tuning {
     /// `k`, 0.02 to 0.05; 0 leaves the timer raw.
     pub gain: f64,
-    /// Errors count as no more than this.
+    /// Larger errors count as this.
     pub clip_ns: u64,
-    /// Share of the wake-ups that may come too late for a final spin, 0 to 1; `None`: no final spin.
+    /// Share of the wake-ups that may come too late for a final spin, 0 to 1; `None`: no final
+    /// spin.
     pub spin: Option<f64>,
 }
 
@@ -37,9 +41,9 @@ impl Tuning {
 pub struct Programmed {
     /// When the action is due.
     pub instant_ns: u64,
-    /// When the thread shall be awake.
+    /// When the thread has to be awake.
     pub aim_ns: u64,
-    /// What the timer is set to.
+    /// The instant that the timer is set to.
     pub timer_ns: u64,
 }
 
@@ -58,15 +62,15 @@ impl Calibration {
         Self { tuning, estimate_ns: 0.0, mean_absolute_ns: 0.0, tail_ns: 0.0, wakes: 0 }
     }
 
-    /// What to set the timer to for an action at `instant_ns`.
+    /// Computes the timer for an action at `instant_ns`.
     pub fn program(&self, instant_ns: u64) -> Programmed {
         let aim_ns = instant_ns.saturating_sub(self.margin_ns());
         let timer_ns = aim_ns.saturating_add_signed(-(self.estimate_ns.round() as i64));
         Programmed { instant_ns, aim_ns, timer_ns }
     }
 
-    /// Learns from a wake-up that this timer caused. Not for one that came early, nor for a timer that had passed
-    /// when it was set.
+    /// Learns from a wake-up that this timer caused. Not for one that came early, nor for a timer
+    /// that had passed when it was set.
     pub fn learn(&mut self, timer: &Programmed, woken_ns: u64) {
         if self.tuning.gain <= 0.0 {
             return;
@@ -86,12 +90,13 @@ impl Calibration {
         }
     }
 
-    /// `e`: the wake-up latency that is being taken out.
+    /// `e`: the wake-up latency that is compensated.
     pub fn estimate_ns(&self) -> f64 {
         self.estimate_ns
     }
 
-    /// `m`: how long before the instant the thread means to be awake; at most three times the clip, 0 without a final spin.
+    /// `m`: how long before the instant the thread means to be awake; at most three times the clip,
+    /// 0 without a final spin.
     pub fn margin_ns(&self) -> u64 {
         match self.tuning.spin {
             Some(_) => (3.0 * self.mean_absolute_ns).max(self.tail_ns) as u64,
@@ -104,7 +109,8 @@ impl Calibration {
 mod tests {
     use super::*;
 
-    /// Wakes a machine whose wake-ups take `latency_ns(n)`; errors against the instant, spin included.
+    /// Wakes a machine whose wake-ups take `latency_ns(n)`; errors against the instant, spin
+    /// included.
     fn errors_ns(tuning: Tuning, wakes: u64, latency_ns: impl Fn(u64) -> u64) -> Vec<i64> {
         let mut calibration = Calibration::new(tuning);
         let wake = |n| {

@@ -1,22 +1,21 @@
-//! The time an executive lives in.
+//! The time base of an executive.
 
 use crate::executive::Flags;
 
-/// A clock that one thread reads and waits on. It never goes back.
+/// A clock that one thread reads and waits on. It is monotonic.
 pub trait Clock {
-    /// Nanoseconds since an origin of the clock's own.
+    /// Nanoseconds since an arbitrary origin.
     fn now_ns(&self) -> u64;
 
-    /// Waits until `until_ns` or until a flag is up, whichever comes first; returns at once when either is so
-    /// already. May return early for no reason, and returns late by what the machine takes to wake up: look at the
-    /// clock.
+    /// Waits until `until_ns` or until a flag is raised, whichever comes first. It may return early
+    /// without a reason, and returns late by the wake-up latency: check the clock.
     fn wait(&self, until_ns: u64, flags: &Flags);
 
-    /// Keeps the CPU until `until_ns`.
+    /// Spins until `until_ns`.
     fn spin_until(&self, until_ns: u64);
 }
 
-/// CLOCK_MONOTONIC of this machine. Reading enters no kernel where the vDSO has the clock; waiting is one
+/// CLOCK_MONOTONIC. Reading makes no system call if the vDSO has the clock. Waiting is one
 /// `futex(2)` with an absolute timeout.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Monotonic;

@@ -1,31 +1,34 @@
 //! Decides for [`npedf`](crate::executive::npedf) which job runs: pure, no clock, no code of jobs.
 //!
-//! Queues as in Yartek: waiting by start, ready by deadline. A job whose start is *not after* now is ready (the
-//! paper's text says once `start > RTClock`). When a job has ended, start and deadline move on by one period.
-//! Equal deadlines, and equal starts, go by the order of the tasks. Room is taken when the set is made; every call is
-//! O(n log n) at worst, O(log n) as a rule, and allocates nothing.
+//! Queues as in Yartek: waiting by start, ready by deadline. A job whose start is *not after* now
+//! is ready (the paper's text says once `start > RTClock`). When a job has ended, start and
+//! deadline move on by one period. Equal deadlines, and equal starts, go by the order of the tasks.
+//! Room is taken when the set is made; every call is O(n log n) at worst, O(log n) as a rule, and
+//! allocates nothing.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What happens to an activation that is late.
+/// What happens to a late activation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Late {
-    /// It is finished, or begun, late; those that follow run one after the other until the backlog is gone.
+    /// It starts or finishes late. Later activations run one after the other until the backlog is
+    /// gone.
     Finish,
-    /// It is finished when it has begun; one whose deadline is over before it could begin is dropped and counted.
+    /// It finishes if it has started. If its deadline passes before it starts, it is dropped and
+    /// counted.
     Skip,
-    /// The executive stops and tells.
+    /// The executive stops with a [`Fault`].
     Fault,
 }
 
-/// A periodic task; its deadline is the end of its period.
+/// A periodic task. The deadline is the end of the period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Task {
     pub period_ns: u64,
-    /// First start, after the beginning of the run.
+    /// First start, relative to the start of the run.
     pub offset_ns: u64,
-    /// Longest run of one activation. What runs longer is counted; it is not cut short.
+    /// Longest run time of one activation. Longer runs are counted, not stopped.
     pub budget_ns: u64,
     pub late: Late,
 }
@@ -40,19 +43,19 @@ pub struct Tick {
     pub deadline_ns: u64,
     /// When it was begun.
     pub begun_ns: u64,
-    /// Activations dropped right before this one.
+    /// Activations dropped just before this one.
     pub skipped: u64,
 }
 
-/// What to do now.
+/// The next action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     Run(Tick),
-    /// Nothing before this start; `None`: there is no periodic task.
+    /// Nothing to do before this start. `None`: there is no periodic task.
     Idle(Option<u64>),
 }
 
-/// A task that must not be late was.
+/// A task missed a deadline that stops the executive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "task {task}, activation {activation}: its deadline was {deadline_ns} ns, at {at_ns} ns it had not {missing}"
@@ -80,7 +83,7 @@ impl std::fmt::Display for Missing {
     }
 }
 
-/// What became of a task since the run began. Times in ns.
+/// Statistics of a task since the start of the run. Times in ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Jobs that ran to their end.
@@ -93,9 +96,9 @@ pub struct Stats {
     pub over_budget: u64,
     /// Longest time from start to end.
     pub worst_response_ns: u64,
-    /// Longest time from start to beginning.
+    /// Longest time from start (release) to the first instruction.
     pub worst_start_lateness_ns: u64,
-    /// Longest time from beginning to end.
+    /// Longest run time.
     pub worst_run_ns: u64,
 }
 
@@ -109,8 +112,8 @@ struct Entry {
     stats: Stats,
 }
 
-/// The set and its queues. Between [`next`](Self::next) that says `Run` and [`ended`](Self::ended) the job is in
-/// neither queue.
+/// The set and its queues. Between [`next`](Self::next) that says `Run` and [`ended`](Self::ended)
+/// the job is in neither queue.
 #[derive(Debug)]
 pub struct JobSet {
     entries: Vec<Entry>,
@@ -121,7 +124,8 @@ pub struct JobSet {
 }
 
 impl JobSet {
-    /// Any set, proved or not: [`admit`](crate::executive::admit::admit) proves. A period of 0 counts as 1 ns.
+    /// Any set, without an admission test: see [`admit`](crate::executive::admit()). A period of 0
+    /// counts as 1 ns.
     pub fn new(tasks: &[Task]) -> Self {
         let entry = |task: &Task| Entry {
             task: Task { period_ns: task.period_ns.max(1), ..*task },
@@ -139,7 +143,7 @@ impl JobSet {
         set
     }
 
-    /// Forgets all that was; first starts are counted from `epoch_ns`.
+    /// Starts anew: first starts are relative to `epoch_ns`.
     pub fn begin(&mut self, epoch_ns: u64) {
         self.waiting.clear();
         self.ready.clear();
@@ -185,7 +189,7 @@ impl JobSet {
         Ok(Next::Idle(self.waiting.peek().map(|Reverse((start_ns, _))| *start_ns)))
     }
 
-    /// The job that [`next`](Self::next) gave has ended.
+    /// Reports the end of the job that [`next`](Self::next) returned.
     pub fn ended(&mut self, tick: &Tick, ended_ns: u64) -> Result<(), Fault> {
         let entry = &mut self.entries[tick.task];
         let stats = &mut entry.stats;
@@ -208,7 +212,7 @@ impl JobSet {
         Ok(())
     }
 
-    /// Of the tasks in their order.
+    /// Statistics of the tasks, in their order.
     pub fn stats(&self) -> impl Iterator<Item = &Stats> {
         self.entries.iter().map(|entry| &entry.stats)
     }

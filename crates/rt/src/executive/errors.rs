@@ -1,6 +1,7 @@
-//! How exactly instants were met: accuracy (what all errors have in common) and precision (how they scatter).
+//! How exactly instants were met: accuracy (the mean error) and precision (the spread of errors).
 
-/// Bins of [`WIDTH_NS`] on either side of zero; what lies outside is counted in the last bin of its side.
+/// Bins of [`WIDTH_NS`] on either side of zero; what lies outside is counted in the last bin of its
+/// side.
 const BINS: usize = 2000;
 const WIDTH_NS: i64 = 250;
 
@@ -14,7 +15,7 @@ pub struct Errors {
     extremes_ns: Option<(i64, i64)>,
 }
 
-/// What is printed of them, in ns.
+/// A summary of errors, in ns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Exactness {
     pub count: u64,
@@ -23,8 +24,8 @@ pub struct Exactness {
     pub mean_absolute_ns: f64,
     pub min_ns: i64,
     pub max_ns: i64,
-    /// The precision: p1, p50 and p99, each the middle of a bin of 250 ns, within `min_ns..=max_ns`. Outside of
-    /// +-500 us no percentile is told apart.
+    /// The precision: p1, p50 and p99, each the middle of a bin of 250 ns, within
+    /// `min_ns..=max_ns`. Errors beyond +-500 us are in one bin on each side.
     pub p1_p50_p99_ns: [i64; 3],
 }
 

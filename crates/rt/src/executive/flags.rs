@@ -1,15 +1,15 @@
-//! The table of deferred interrupts: a line is raised from anywhere, counted, and taken later by the executive,
-//! which starts a background job for it. Yartek's table holds one bit a line that nobody clears; here raises are
-//! counted and taking them clears the count, so that none is lost and none served twice.
+//! The table of deferred interrupts. Any thread raises a line, which is counted. The executive
+//! takes the count later and starts a background job. Yartek's table has one bit a line that is
+//! never cleared. Here taking clears the count, so no interrupt is lost and none is served twice.
 //!
-//! [`raise`](Flags::raise) is wait-free, allocates nothing, may be called by any thread and in a signal handler, and
-//! makes one system call (it wakes the executive). Only the executive waits.
+//! [`raise`](Flags::raise) is wait-free, allocates nothing, may be called by any thread and in a
+//! signal handler, and makes one system call (it wakes the executive). Only the executive waits.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// A line that is not in the table.
+/// The table has no such line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("there is no interrupt line {line}: the table has {lines}")]
+#[error("no interrupt line {line}: the table has {lines}, numbered from 0")]
 pub struct NoSuchLine {
     pub line: usize,
     pub lines: usize,
@@ -34,7 +34,8 @@ impl Flags {
     /// Counts one interrupt of `line` and wakes the executive.
     pub fn raise(&self, line: usize) -> Result<(), NoSuchLine> {
         let count = self.counts.get(line).ok_or(NoSuchLine { line, lines: self.counts.len() })?;
-        // Release: what the interrupt left in memory is seen by who takes the count (Acquire in `take`).
+        // Release: what the interrupt left in memory is seen by who takes the count (Acquire in
+        // `take`).
         count.fetch_add(1, Ordering::Release);
         // Release: who sees the bell moved (Acquire in `wait_until`) sees the count too.
         self.bell.fetch_add(1, Ordering::Release);
@@ -45,21 +46,21 @@ impl Flags {
         Ok(())
     }
 
-    /// Interrupts of `line` since it was last taken; they are cleared. Of a line that is not there: none.
+    /// Takes and clears the count of `line`. 0 for a line that does not exist.
     pub fn take(&self, line: usize) -> u64 {
         // Acquire: pairs with the Release in `raise`.
         self.counts.get(line).map_or(0, |count| count.swap(0, Ordering::Acquire))
     }
 
-    /// Whether a line is up.
+    /// Whether a line is raised.
     pub fn any(&self) -> bool {
         self.counts.iter().any(|count| count.load(Ordering::Relaxed) > 0)
     }
 
-    /// Waits until that instant of CLOCK_MONOTONIC or until a flag is up; may return early.
+    /// Waits until that instant of CLOCK_MONOTONIC or until a line is raised. May return early.
     pub fn wait_until(&self, until_ns: u64) {
-        // Acquire: pairs with the bell in `raise`. A raise after this load moves the bell, and the kernel then
-        // refuses to sleep; a raise before it is seen by `any`.
+        // Acquire: pairs with the bell in `raise`. A raise after this load moves the bell, and the
+        // kernel then refuses to sleep; a raise before it is seen by `any`.
         let seen = self.bell.load(Ordering::Acquire);
         if self.any() {
             return;
@@ -68,8 +69,8 @@ impl Flags {
             tv_sec: (until_ns / 1_000_000_000) as libc::time_t,
             tv_nsec: (until_ns % 1_000_000_000) as libc::c_long,
         };
-        // SAFETY: the kernel reads the word and the timespec, both of which outlive the call. FUTEX_WAIT_BITSET
-        // takes the timeout as an absolute instant of CLOCK_MONOTONIC.
+        // SAFETY: the kernel reads the word and the timespec, both of which outlive the call.
+        // FUTEX_WAIT_BITSET takes the timeout as an absolute instant of CLOCK_MONOTONIC.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,

@@ -1,12 +1,11 @@
-//! The np-EDF executive: periodic jobs by deadline, each run to its end; background jobs in FIFO order in the time
-//! that is left; interrupts that are counted in a table and served as background jobs.
+//! The np-EDF executive. Periodic jobs run by deadline, each to its end. Background jobs run in
+//! FIFO order in the remaining time. Interrupts are counted in a table and served as background
+//! jobs.
 //!
-//! It runs in the thread that calls [`Executive::run`], which has a shielded CPU for itself:
+//! It runs in the thread that calls [`Executive::run`], on a shielded CPU of its own:
 //!
 //! ```
-//! use asmp_rt::executive::edf::{Late, Task};
-//! use asmp_rt::executive::npedf::{Executive, Jobs};
-//! use asmp_rt::executive::{Clock, Monotonic};
+//! use asmp_rt::executive::{Clock, Executive, Jobs, Late, Monotonic, Task};
 //! use std::ops::ControlFlow;
 //!
 //! let mut left = 3;
@@ -21,28 +20,29 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Background jobs are cut into steps: a step begins only if its declared length fits before the next start, so that
-//! they never delay a periodic job. What shall be preempted at any instruction belongs into another thread of lower
-//! priority on that CPU: it runs while the executive sleeps, not while a step waits for a gap that is long enough.
+//! Background jobs consist of steps. A step starts only if its declared length fits before the next
+//! start, so background jobs never delay periodic ones. Work that must be preemptible belongs in
+//! another thread of lower priority on that CPU. That thread runs while the executive sleeps, but
+//! not while a step waits for a gap that is long enough.
 //!
-//! Running allocates nothing. System calls: one wait when there is nothing to do; else none of the executive's own.
+//! Running allocates nothing. The executive makes one system call when there is nothing to do.
 
-use crate::executive::admit::{self, Demand, Refusal};
+use crate::executive::admit::{self, AdmissionError, Demand};
 use crate::executive::edf::{Fault, JobSet, Next, Stats, Task, Tick};
 use crate::executive::{Clock, Flags};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Whether a background job is through with what it was started for.
+/// Whether a background job has finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// It wants another step before any other background job.
+    /// It needs another step, before any other background job.
     More,
     Done,
 }
 
-/// What a background job's step is told.
+/// The argument of a background job's step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wake {
     /// Interrupts of its line since its last step.
@@ -52,7 +52,7 @@ pub struct Wake {
 type PeriodicJob<'a> = Box<dyn FnMut(&Tick) -> ControlFlow<()> + 'a>;
 type BackgroundJob<'a> = Box<dyn FnMut(Wake) -> (Progress, ControlFlow<()>) + 'a>;
 
-/// The jobs of an executive, gathered before it is made.
+/// The jobs of an executive.
 #[derive(Default)]
 pub struct Jobs<'a> {
     tasks: Vec<Task>,
@@ -65,15 +65,16 @@ impl<'a> Jobs<'a> {
         Self::default()
     }
 
-    /// Adds a periodic job and returns its number. `Break` stops the executive after this activation.
+    /// Adds a periodic job and returns its number. `Break` stops the executive after this
+    /// activation.
     pub fn periodic(&mut self, task: Task, job: impl FnMut(&Tick) -> ControlFlow<()> + 'a) -> usize {
         self.tasks.push(task);
         self.periodic.push(Box::new(job));
         self.tasks.len() - 1
     }
 
-    /// Adds a background job whose steps take at most `step_ns`, and returns its line: raising that line in
-    /// [`Executive::flags`] starts it.
+    /// Adds a background job whose steps take at most `step_ns`, and returns its line: raising that
+    /// line in [`Executive::flags`] starts it.
     pub fn background(&mut self, step_ns: u64, mut job: impl FnMut(Wake) -> Progress + 'a) -> usize {
         self.background_that_stops(step_ns, move |wake| (job(wake), ControlFlow::Continue(())))
     }
@@ -95,11 +96,11 @@ impl<'a> Jobs<'a> {
     }
 }
 
-/// What became of a background job since the run began.
+/// Statistics of a background job since the start of the run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BackgroundStats {
     pub raises: u64,
-    /// Times it was done; a run covers all raises until its last step.
+    /// Times it finished. One run serves all raises until its last step.
     pub runs: u64,
     pub steps: u64,
     /// Steps that ran longer than declared and may have delayed a periodic job.
@@ -109,7 +110,7 @@ pub struct BackgroundStats {
 struct Background<'a> {
     step_ns: u64,
     step: BackgroundJob<'a>,
-    /// Taken from the table, not yet told to the job.
+    /// Raises taken from the table that no step has seen yet.
     raises: u64,
     queued: bool,
     stats: BackgroundStats,
@@ -118,9 +119,9 @@ struct Background<'a> {
 /// Why a run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The end given was reached.
+    /// The end time was reached.
     Time,
-    /// A job said `Break`.
+    /// A job returned `Break`.
     Asked,
 }
 
@@ -129,14 +130,14 @@ pub struct Executive<'a, C> {
     set: JobSet,
     periodic: Vec<PeriodicJob<'a>>,
     background: Vec<Background<'a>>,
-    /// Background jobs that are started, oldest first; each at most once, so it never grows.
+    /// Started background jobs, oldest first. Each is in it at most once, so it never grows.
     queue: VecDeque<usize>,
     flags: Arc<Flags>,
 }
 
 impl<'a, C: Clock> Executive<'a, C> {
-    /// Admits the periodic jobs or says why not. Allocates.
-    pub fn new(clock: C, jobs: Jobs<'a>) -> Result<Self, Refusal> {
+    /// Admits the periodic jobs. Allocates. Errors: those of [`admit`](crate::executive::admit()).
+    pub fn new(clock: C, jobs: Jobs<'a>) -> Result<Self, AdmissionError> {
         let demand = |task: &Task| Demand { period_ns: task.period_ns, budget_ns: task.budget_ns };
         admit::admit(&jobs.tasks.iter().map(demand).collect::<Vec<_>>())?;
         Ok(Self {
@@ -149,13 +150,13 @@ impl<'a, C: Clock> Executive<'a, C> {
         })
     }
 
-    /// The table whose lines start the background jobs; any thread may raise them.
+    /// The table of lines, which start the background jobs. Any thread may raise a line.
     pub fn flags(&self) -> Arc<Flags> {
         Arc::clone(&self.flags)
     }
 
-    /// Runs jobs from `epoch_ns` on, to which offsets are counted, until `end_ns`: no job is begun at or after it. A
-    /// later run begins anew, but interrupts not yet served stay raised.
+    /// Runs jobs from `epoch_ns`, the origin of offsets, until `end_ns`: no job starts at or after
+    /// it. A later run starts anew, but raised interrupts stay raised.
     pub fn run(&mut self, epoch_ns: u64, end_ns: u64) -> Result<End, Fault> {
         self.set.begin(epoch_ns);
         self.background.iter_mut().for_each(|job| job.stats = BackgroundStats::default());
@@ -182,7 +183,8 @@ impl<'a, C: Clock> Executive<'a, C> {
         }
     }
 
-    /// Takes each flag that is up, clears it, and queues the job of its line, if it is not queued already.
+    /// Takes and clears each raised flag, and queues the job of its line unless it is queued
+    /// already.
     fn serve_flags(&mut self) {
         for (line, job) in self.background.iter_mut().enumerate() {
             let raises = self.flags.take(line);
@@ -198,7 +200,8 @@ impl<'a, C: Clock> Executive<'a, C> {
         }
     }
 
-    /// One step of the oldest background job, if it fits; else waits for the next start or a flag.
+    /// Runs one step of the oldest background job if it fits; else waits for the next start or a
+    /// flag.
     fn idle(&mut self, now_ns: u64, free_until_ns: u64) -> ControlFlow<()> {
         let fits = |job: &Background| now_ns.saturating_add(job.step_ns) <= free_until_ns;
         let Some(&line) = self.queue.front().filter(|&&line| fits(&self.background[line])) else {
@@ -218,12 +221,12 @@ impl<'a, C: Clock> Executive<'a, C> {
         asked
     }
 
-    /// Of the periodic jobs by number.
+    /// Statistics of the periodic jobs, by number.
     pub fn stats(&self) -> impl Iterator<Item = &Stats> {
         self.set.stats()
     }
 
-    /// Of the background jobs by line.
+    /// Statistics of the background jobs, by line.
     pub fn background_stats(&self) -> impl Iterator<Item = &BackgroundStats> {
         self.background.iter().map(|job| &job.stats)
     }

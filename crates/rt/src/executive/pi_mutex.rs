@@ -1,9 +1,11 @@
-//! A lock for data that a high-priority thread shares with lower ones: who holds it inherits the priority of who
-//! waits (a PI futex in the kernel, futex(2)), so that the wait is bounded by what is done under the lock, whatever runs in
-//! between. std's `Mutex` does not inherit; glibc's does, at 120 instructions for a lock that nobody else wants.
+//! A lock for data that a high-priority thread shares with lower ones: who holds it inherits the
+//! priority of who waits (a PI futex in the kernel, futex(2)), so that the wait is bounded by what
+//! is done under the lock, whatever runs in between. std's `Mutex` does not inherit; glibc's does,
+//! at 120 instructions for a lock that nobody else wants.
 //!
-//! The word holds the owner's thread number, and the kernel does the rest. Uncontended, neither locking nor unlocking
-//! enters the kernel, but for a thread's first lock, which asks for that number.
+//! The word holds the owner's thread number, and the kernel does the rest. Uncontended, neither
+//! locking nor unlocking enters the kernel, but for a thread's first lock, which asks for that
+//! number.
 
 use std::cell::{Cell, UnsafeCell};
 use std::io;
@@ -54,7 +56,8 @@ impl<T> PiMutex<T> {
         static FORKS: Once = Once::new();
         let mut registered = 0;
         FORKS.call_once(|| {
-            // SAFETY: the handler makes one system call and writes a thread-local word, which needs no initialisation.
+            // SAFETY: the handler makes one system call and writes a thread-local word, which needs
+            // no initialisation.
             registered = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         });
         if registered != 0 {
@@ -90,7 +93,8 @@ impl<T> PiMutex<T> {
         self.word.load(Acquire);
     }
 
-    /// Somebody waits, or has waited: the kernel gives the word to the one with the highest priority.
+    /// Somebody waits, or has waited: the kernel gives the word to the one with the highest
+    /// priority.
     #[cold]
     fn wake(&self) {
         // Release pairs with Acquire in `wait`; changes nothing.
@@ -247,7 +251,8 @@ mod tests {
     fn the_child_of_a_fork_is_a_thread_of_its_own() {
         let shared = PiMutex::new(0u64).unwrap();
         drop(shared.lock());
-        // SAFETY: the child locks and ends, and calls nothing that another thread might have had under way.
+        // SAFETY: the child locks and ends, and calls nothing that another thread might have had
+        // under way.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let held = shared.lock();

@@ -1,12 +1,14 @@
-//! The reflective scheduler: a thread of high priority that performs the [`Agenda`] at its instants.
+//! The reflective scheduler: a thread of high priority that performs the actions of an [`Agenda`]
+//! at their instants.
 //!
-//! On the machine the thread that calls [`Reflective::run`] should have the highest real-time priority of its CPU; what
-//! it starts and stops are threads below it. Its wake-up latency is then low and roughly constant, and the
-//! [`Calibration`] takes the constant part out. How exactly instants are met is counted.
+//! The thread that calls [`Reflective::run`] should have the highest real-time priority of its CPU.
+//! It starts and stops threads of lower priority. Its wake-up latency is then low and almost
+//! constant, and [`Calibration`] compensates the constant part. It records how exactly it meets the
+//! instants.
 //!
-//! While it runs it allocates nothing and makes one system call a wait. An action that was due in the past
-//! happens at once, and before what is due after it; one that is put into the table during a final spin waits for
-//! its end.
+//! A run allocates nothing and makes one system call a wait. An action that was due in the past
+//! happens at once, before later ones. An action that is inserted during a final spin waits for its
+//! end.
 
 use crate::executive::Clock;
 use crate::executive::calibration::{Calibration, Tuning};
@@ -14,13 +16,13 @@ use crate::executive::errors::{Errors, Exactness};
 use crate::executive::table::{Action, Agenda, Entry};
 use std::ops::ControlFlow;
 
-/// An action as it happens.
+/// An action that happens now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
     pub action: Action,
     /// When it was due.
     pub instant_ns: u64,
-    /// When it happens; with calibration it may be a little early.
+    /// Now. With calibration it may be slightly before `instant_ns`.
     pub now_ns: u64,
 }
 
@@ -38,8 +40,8 @@ impl<'a, C: Clock> Reflective<'a, C> {
         Self { clock, agenda, calibration: Calibration::new(tuning), errors: Errors::default(), overdue: 0 }
     }
 
-    /// Performs what is due until `end_ns` or until an action says `Break`. `perform` runs without the table's
-    /// lock: it may change the table.
+    /// Performs due actions until `end_ns`, or until `perform` returns `Break`. `perform` runs
+    /// without the lock of the table, so it may change the table.
     pub fn run(&mut self, end_ns: u64, mut perform: impl FnMut(&Moment) -> ControlFlow<()>) {
         while self.clock.now_ns() < end_ns {
             // Cleared before the table is read: a change after this reading ends the wait.
@@ -84,12 +86,12 @@ impl<'a, C: Clock> Reflective<'a, C> {
         true
     }
 
-    /// Accuracy and precision of all actions so far; `None`: there was none.
+    /// Accuracy and precision of all actions so far. `None`: there was none.
     pub fn exactness(&self) -> Option<Exactness> {
         self.errors.exactness()
     }
 
-    /// Actions whose instant was over before the scheduler could wait for it.
+    /// Number of actions whose instant had passed before the scheduler could wait for it.
     pub fn overdue(&self) -> u64 {
         self.overdue
     }

@@ -1,15 +1,15 @@
-//! The table of the reflective scheduler: which action happens at which instant. The program that is scheduled reads
-//! and changes it while it runs; that is the reflection.
+//! The table of the reflective scheduler: actions and their instants. The scheduled program reads
+//! and changes it while it runs: that is the reflection.
 //!
-//! [`Agenda`] is the shared end: any thread locks it, for a time bounded by the number of entries, with priority
-//! inheritance. A change wakes the scheduler, which looks again.
+//! Threads share the table through [`Agenda`], a lock with priority inheritance. They hold it for a
+//! time bounded by the number of entries. A change wakes the scheduler.
 
 use crate::executive::Flags;
 use crate::executive::pi_mutex::{Guard, PiMutex};
 use std::io;
 use std::ops::Deref;
 
-/// A thread or activity under the scheduler's rule, by a number of the program's own.
+/// A scheduled thread or activity, by a number that the program chooses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Activity(pub u32);
 
@@ -17,11 +17,11 @@ pub struct Activity(pub u32);
 pub enum Action {
     Start(Activity),
     Stop(Activity),
-    /// A function of the program, by a number of its own, in the scheduler's thread.
+    /// A function of the program, by a number that it chooses. It runs in the scheduler's thread.
     Call(u32),
 }
 
-/// Name of an entry for its life; never used twice in a table.
+/// Identifies an entry. A table never uses an id twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryId(u64);
 
@@ -30,22 +30,25 @@ pub struct Entry {
     pub id: EntryId,
     pub instant_ns: u64,
     pub action: Action,
-    /// The entry comes back that much later each time, and after a standstill once for each time that was missed;
-    /// `None`: once.
+    /// The entry is repeated at this distance; after a standstill, once for each missed time.
+    /// `None`: it happens once.
     pub every_ns: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
-    #[error("the table is full with {entries} entries: remove one, or make it larger")]
+    /// The table has no room.
+    #[error("the table is full ({entries} entries): remove one, or create a larger table")]
     Full { entries: usize },
-    #[error("an entry cannot come back every 0 ns")]
+    /// The repetition distance is 0.
+    #[error("invalid repetition of an entry: use more than 0 ns")]
     NoPeriod,
+    /// There is no such entry.
     #[error("the entry is not in the table: it was removed or has happened")]
     Gone,
 }
 
-/// Entries in the order of their instants; those of one instant in the order in which they were put there. All calls
+/// Entries in order of their instants; entries of one instant in order of insertion. All functions
 /// are O(entries) and allocate nothing.
 #[derive(Debug)]
 pub struct Table {
@@ -76,7 +79,7 @@ impl Table {
         Ok(id)
     }
 
-    /// Takes an entry out and returns it.
+    /// Removes an entry and returns it.
     pub fn remove(&mut self, id: EntryId) -> Result<Entry, TableError> {
         let at = self.entries.iter().position(|entry| entry.id == id).ok_or(TableError::Gone)?;
         Ok(self.entries.remove(at))
@@ -89,7 +92,7 @@ impl Table {
         Ok(())
     }
 
-    /// What is planned, soonest first.
+    /// All entries, soonest first.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
@@ -111,24 +114,24 @@ impl Table {
     }
 }
 
-/// The table as program and scheduler share it.
+/// The table that program and scheduler share.
 pub struct Agenda {
     table: PiMutex<Table>,
     changed: Flags,
 }
 
 impl Agenda {
-    /// Room for that many entries. Allocates; errors as [`PiMutex::new`].
+    /// A table with room for `entries` entries. Allocates. Errors: those of [`PiMutex::new`].
     pub fn new(entries: usize) -> io::Result<Self> {
         Ok(Self { table: PiMutex::new(Table::with_capacity(entries))?, changed: Flags::new(1) })
     }
 
-    /// The table to look at. Do not hold it across anything that may block.
+    /// Locks the table for reading. Do not block while you hold it.
     pub fn read(&self) -> impl Deref<Target = Table> + '_ {
         self.table.lock()
     }
 
-    /// The table to change; the scheduler is told when the change is over.
+    /// Locks and changes the table, then wakes the scheduler.
     pub fn change<R>(&self, change: impl FnOnce(&mut Table) -> R) -> R {
         let result = change(&mut self.lock());
         // Line 0 is there.
@@ -140,7 +143,8 @@ impl Agenda {
         self.lock().entries.first().copied()
     }
 
-    /// The entry if it is still the first and as it was; it is taken out, or planned again if it comes back.
+    /// The entry if it is still the first and as it was; it is taken out, or planned again if it
+    /// comes back.
     pub(super) fn take(&self, entry: &Entry) -> Option<Entry> {
         let mut table = self.lock();
         if table.entries.first() != Some(entry) {

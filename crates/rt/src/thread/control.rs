@@ -1,7 +1,7 @@
 //! A running real-time thread, seen from outside ([`Task`]) and from inside ([`Me`], [`Releases`]).
 //!
-//! What others ask of a periodic thread (suspend, another period, end) takes effect between two jobs, in
-//! [`Releases::wait`], never in the middle of one: a job stopped half way would keep its locks.
+//! A request of another thread (suspend, change the period, end) takes effect between two jobs, in
+//! [`Releases::wait`]. A job is never stopped inside: it would keep its locks.
 
 use crate::thread::periodic::{BadPeriod, Periodic, Tick, period_ns};
 use crate::thread::watch::Tally;
@@ -18,9 +18,9 @@ const DELETED: u8 = 2;
 #[derive(Debug)]
 pub(crate) struct Control {
     state: AtomicU8,
-    /// A period asked for and not yet taken; 0 (which is no period): none.
+    /// A requested period that is not in effect yet; 0: none.
     wanted_period_ns: AtomicU64,
-    /// Written when a grid is given up, never in a section.
+    /// Written when a grid is dropped, never in a section.
     tally: Mutex<Tally>,
 }
 
@@ -38,7 +38,7 @@ impl Control {
     }
 }
 
-/// A real-time thread. Dropping this leaves it running by itself.
+/// A running real-time thread. Dropping this value detaches the thread.
 #[derive(Debug)]
 pub struct Task<R> {
     control: Arc<Control>,
@@ -51,20 +51,22 @@ impl<R> Task<R> {
         Self { control, tid, thread }
     }
 
-    /// Its number, as /proc, cgroups and tracers know it.
+    /// The thread id, as in /proc, cgroups and traces.
     pub const fn tid(&self) -> i32 {
         self.tid
     }
 
-    /// It gets no release any more, from the next one on, until [`Task::wakeup`]. Bounded, no system call.
+    /// Suspends the thread from its next release on, until [`Task::wakeup`]. Bounded, no system
+    /// call.
     pub fn suspend(&self) {
         // A deleted thread stays deleted. Publishes nothing: Relaxed.
         let _ = self.control.state.compare_exchange(RUNS, SUSPENDED, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Ends a suspension; the grid goes on where it is, and what lay in between is no overrun. At most one system call.
+    /// Ends a suspension. The grid stays, and releases during the suspension are no overruns. At
+    /// most one system call.
     pub fn wakeup(&self) {
-        // Release: the thread's Acquire in `Releases::wait` sees what was prepared for it before.
+        // Release pairs with the Acquire in `Releases::wait`: the thread sees earlier changes.
         let woken =
             self.control.state.compare_exchange(SUSPENDED, RUNS, Ordering::Release, Ordering::Relaxed);
         if woken.is_ok() {
@@ -72,16 +74,16 @@ impl<R> Task<R> {
         }
     }
 
-    /// Another period: the release it now waits for stays, those after it come at the new distance. Bounded, no
-    /// system call.
+    /// Changes the period. The release that the thread waits for stays; later ones come at the new
+    /// distance. Bounded, no system call.
     pub fn set_period(&self, period: Duration) -> Result<(), BadPeriod> {
         // One value, which publishes nothing else: Relaxed.
         self.control.wanted_period_ns.store(period_ns(period)?, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Its next [`Releases::wait`] answers `None`, at the latest at the release it waits for; then waits for its end.
-    /// Blocks until then. `Err`: it panicked, with its message.
+    /// Ends the thread and waits for its end. Its next [`Releases::wait`] returns `None`, at the
+    /// latest at the release it waits for. Blocks. `Err`: it panicked, with its message.
     pub fn delete(self) -> thread::Result<R> {
         // Release: pairs with the Acquire in `Releases::wait` and `Me::is_deleted`.
         self.control.state.store(DELETED, Ordering::Release);
@@ -89,7 +91,7 @@ impl<R> Task<R> {
         self.join()
     }
 
-    /// Waits for its end. `Err`: it panicked, with its message.
+    /// Waits for the end of the thread. Blocks. `Err`: it panicked, with its message.
     pub fn join(self) -> thread::Result<R> {
         self.thread.join().map(|result| result.expect("a thread that was refused has no Task"))
     }
@@ -98,13 +100,14 @@ impl<R> Task<R> {
         self.thread.is_finished()
     }
 
-    /// What its sections did that they should not do, of all grids it has given up. Empty in release builds.
+    /// Page faults, sleeps and preemptions in the sections of all dropped grids. Empty in release
+    /// builds.
     pub fn tally(&self) -> Tally {
         self.control.tally()
     }
 }
 
-/// The thread itself, inside.
+/// The thread, from inside.
 #[derive(Debug, Clone)]
 pub struct Me {
     control: Arc<Control>,
@@ -115,24 +118,25 @@ impl Me {
         Self { control }
     }
 
-    /// Releases of the calling thread at `phase + k * period`, the first one after now. See [`Periodic::new`].
+    /// Releases the calling thread at `phase + k * period`, from the first one after now on. See
+    /// [`Periodic::new`].
     pub fn releases(&self, period: Duration, phase: Duration) -> Result<Releases, BadPeriod> {
         Ok(Releases { periodic: Periodic::new(period, phase)?, control: Arc::clone(&self.control) })
     }
 
-    /// Somebody wants this thread to end: for loops that wait for something else than releases. Bounded.
+    /// Whether [`Task::delete`] was called, for loops that do not wait for releases. Bounded.
     pub fn is_deleted(&self) -> bool {
         // Acquire: pairs with the Release in `Task::delete`.
         self.control.state.load(Ordering::Acquire) == DELETED
     }
 
-    /// The warning about its sections, if there is anything to warn of.
+    /// A warning about its sections, if there is one.
     pub(crate) fn warning(&self, name: &str) -> Option<String> {
         self.control.tally().warning(name)
     }
 }
 
-/// A [`Periodic`] that listens to its [`Task`].
+/// A [`Periodic`] that obeys its [`Task`].
 #[derive(Debug)]
 pub struct Releases {
     periodic: Periodic,
@@ -140,8 +144,8 @@ pub struct Releases {
 }
 
 impl Releases {
-    /// The next release; `None` once the thread shall end. Costs what [`Periodic::wait`] costs; a suspension adds
-    /// the calls of `thread::park`.
+    /// Waits for the next release. `None`: the thread has to end. Costs are those of
+    /// [`Periodic::wait`]; a suspension adds those of `thread::park`.
     pub fn wait(&mut self) -> Option<Tick> {
         loop {
             self.periodic.leave_section();
@@ -150,7 +154,7 @@ impl Releases {
             }
             let wanted_ns = self.control.wanted_period_ns.swap(0, Ordering::Relaxed);
             if wanted_ns > 0 {
-                // Checked when it was asked for.
+                // Checked when it was requested.
                 let _ = self.periodic.set_period(Duration::from_nanos(wanted_ns));
             }
             let tick = self.periodic.wait();
@@ -178,7 +182,7 @@ impl Releases {
         }
     }
 
-    /// Another period, from the one after the next release on.
+    /// Changes the period from the release after the next one on.
     pub fn set_period(&mut self, period: Duration) -> Result<(), BadPeriod> {
         self.periodic.set_period(period)
     }

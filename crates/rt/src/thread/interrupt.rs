@@ -1,12 +1,13 @@
-//! Interrupts as messages, as L4 delivers them: an interrupt masks its line and becomes a message to the one thread
-//! that handles it; the handler's reply unmasks the line.
+//! Interrupts as messages, as L4 delivers them. An interrupt masks its line and becomes a message
+//! to the one thread that handles it. The handler's reply unmasks the line.
 //!
-//! A line is a UIO device (the kernel's part masks in hardware; unmasking is a write to the device, or to the PCI
-//! command register with `uio_pci_generic`: [`asmp_host::uio`]) or a counter descriptor, eventfd or timerfd: masked means that it is not read, so what comes meanwhile is in the count
-//! of the next message. Nothing is lost either way but the order of events on different lines.
+//! A line is a UIO device or a counter descriptor (eventfd or timerfd). The kernel masks a UIO
+//! device in hardware; unmasking is a write to the device, or to the PCI command register with
+//! `uio_pci_generic` ([`asmp_host::uio`]). A masked counter is not read, so the next message counts
+//! events that came meanwhile. No event is lost, only the order of events on different lines.
 //!
-//! The handler thread makes two system calls a message (`poll`, `read`), one or two more to unmask a UIO line, and
-//! allocates nothing between messages.
+//! The handler thread makes two system calls a message (`poll`, `read`), and one or two more to
+//! unmask a UIO line. It allocates nothing between messages.
 
 use crate::thread::control::{Me, Task};
 use crate::thread::refusal::Refusal;
@@ -21,23 +22,31 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Why interrupts are not delivered.
+/// Why a line has no handler, or its handler ended.
 #[derive(Debug, thiserror::Error)]
 pub enum InterruptError {
-    #[error("{line} has its handler already, and a line has only one: free that first")]
+    /// The line has a handler.
+    #[error("{line} already has a handler: free it first")]
     Taken { line: String },
 
-    #[error("{path}: {cause}: an interrupt needs a UIO device (modprobe uio_pdrv_genirq or uio_pci_generic and bind it), readable and writable", path = path.display())]
+    /// The device cannot be opened.
+    #[error(
+        "{path}: {cause}: an interrupt needs a readable and writable UIO device (modprobe \
+         uio_pdrv_genirq or uio_pci_generic, and bind the device)",
+        path = path.display()
+    )]
     Open { path: PathBuf, cause: io::Error },
 
+    /// Reading or unmasking the line failed.
     #[error("{line}: {cause}")]
     Line { line: String, cause: io::Error },
 
+    /// The handler thread cannot be started.
     #[error(transparent)]
     Thread(#[from] Refusal),
 }
 
-/// Where interrupts come from.
+/// A source of interrupts.
 #[derive(Debug)]
 pub struct Line {
     file: File,
@@ -47,22 +56,22 @@ pub struct Line {
 
 #[derive(Debug)]
 enum Kind {
-    /// Reads 4 bytes, all events so far; a write of 1 unmasks, where it is not the PCI command register. The count at
-    /// the last message, once there was one.
+    /// Reads 4 bytes, all events so far; a write of 1 unmasks, where it is not the PCI command
+    /// register. The count at the last message, once there was one.
     Uio { last: Option<u32>, pci: Option<PciCommand> },
     /// Reads 8 bytes, the events since the last read.
     Counter,
 }
 
 impl Line {
-    /// A UIO device by its path (`/dev/uio0`), taken for this process alone.
+    /// A UIO device by its path (`/dev/uio0`), exclusively for this process.
     pub fn uio(path: &Path) -> Result<Self, InterruptError> {
         let opened = File::options().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(path);
         let file = opened.map_err(|cause| InterruptError::Open { path: path.to_owned(), cause })?;
         Self::uio_device(file.into(), &path.display().to_string())
     }
 
-    /// A UIO device that is open already. Exclusive among processes by flock(2).
+    /// A UIO device that is already open. flock(2) makes it exclusive among processes.
     pub fn uio_device(device: OwnedFd, name: &str) -> Result<Self, InterruptError> {
         // SAFETY: flock takes an open descriptor and no memory; `device` keeps it open.
         if unsafe { libc::flock(device.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
@@ -94,7 +103,7 @@ impl Line {
                 let mut bytes = [0; 4];
                 self.file.read_exact(&mut bytes)?;
                 let total = u32::from_ne_bytes(bytes);
-                // What the device counted before it was ours is not known.
+                // The count of the device before we opened it is unknown.
                 let count = last.map_or(1, |last| u64::from(total.wrapping_sub(last)));
                 *last = Some(total);
                 Ok(count)
@@ -116,27 +125,27 @@ impl Line {
     }
 }
 
-/// The message. The line is masked while the handler has it.
+/// A message to the handler. The line is masked meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interrupt {
     /// Events since the last message, at least one.
     pub count: u64,
-    /// When the handler thread had it.
+    /// When the handler thread received it, in ns of CLOCK_MONOTONIC.
     pub received_ns: u64,
 }
 
-/// The handler's answer.
+/// The reply of the handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reply {
     Unmask,
-    /// Until [`Handler::unmask`].
+    /// Keep the line masked until [`Handler::unmask`].
     KeepMasked,
 }
 
-/// Lines that have a handler in this process, by descriptor.
+/// The descriptors of lines that have a handler in this process.
 static TAKEN: Mutex<Vec<RawFd>> = Mutex::new(Vec::new());
 
-/// The right to one line; given back when dropped.
+/// The exclusive right to one line, until dropped.
 #[derive(Debug)]
 struct Claim(RawFd);
 
@@ -158,8 +167,8 @@ impl Drop for Claim {
     }
 }
 
-/// Do two descriptors of this process mean one open file (kcmp(2))? A kernel without kcmp is asked in vain: then
-/// duplicates are not noticed.
+/// Whether two descriptors of this process refer to one open file (kcmp(2)). Without kcmp in the
+/// kernel, duplicates are not found.
 fn is_same_file(one: RawFd, other: RawFd) -> bool {
     const KCMP_FILE: libc::c_int = 0;
     let own = std::process::id() as libc::pid_t;
@@ -169,7 +178,7 @@ fn is_same_file(one: RawFd, other: RawFd) -> bool {
     }
 }
 
-/// Wakes the handler thread for something that is no interrupt.
+/// Wakes the handler thread for a request.
 #[derive(Debug)]
 struct Doorbell {
     bell: File,
@@ -190,9 +199,10 @@ impl Doorbell {
     }
 
     fn ring(&self, what: &AtomicBool) {
-        // Release: pairs with the Acquire swaps of the handler thread, which sees what was done before the call.
+        // Release: pairs with the Acquire swaps of the handler thread, which sees what was done
+        // before the call.
         what.store(true, Ordering::Release);
-        // A full counter (WouldBlock) has woken the thread long ago.
+        // With a full counter (WouldBlock) the thread is awake already.
         let _ = (&self.bell).write(&1u64.to_ne_bytes());
     }
 
@@ -206,8 +216,8 @@ impl Doorbell {
 pub struct Interrupts;
 
 impl Interrupts {
-    /// Starts the line's handler thread, which owns the line; it is unmasked when this returns. Refused: a line that
-    /// has a handler already, and all that [`RealTime::start`] refuses.
+    /// Starts a handler thread, which owns the line. The line is unmasked when this returns.
+    /// Errors: `Taken`, and those of [`RealTime::start`].
     pub fn handle<F>(mut line: Line, how: RealTime, mut handler: F) -> Result<Handler, InterruptError>
     where
         F: FnMut(Interrupt) -> Reply + Send + 'static,
@@ -217,7 +227,8 @@ impl Interrupts {
         let failed = |cause| InterruptError::Line { line: name.clone(), cause };
         let doorbell = Arc::new(Doorbell::new().map_err(&failed)?);
         let bell = Arc::clone(&doorbell);
-        // Before the thread has its first turn: an unmasking that met an interrupt under way could undo its mask.
+        // Before the thread has its first turn: an unmasking that met an interrupt under way could
+        // undo its mask.
         line.unmask().map_err(failed)?;
         let task = how.start(&name, move |_: &Me| {
             let claim = claim;
@@ -258,8 +269,8 @@ fn serve(mut line: Line, doorbell: &Doorbell, handler: &mut dyn FnMut(Interrupt)
     }
 }
 
-/// Sleeps until one of the descriptors has something: (the bell, the line). A line with an error counts as ready, so that
-/// reading it tells the error.
+/// Sleeps until one of the descriptors has something: (the bell, the line). A line with an error
+/// counts as ready, so that reading it tells the error.
 fn wait_for(bell: RawFd, line: Option<RawFd>) -> io::Result<(bool, bool)> {
     // A negative descriptor is one that poll(2) leaves out.
     let of = |fd: RawFd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
@@ -275,7 +286,8 @@ fn wait_for(bell: RawFd, line: Option<RawFd>) -> io::Result<(bool, bool)> {
     }
 }
 
-/// A line's handler thread. Dropping this frees the line like [`Handler::free`], without its result.
+/// The handler thread of a line. Dropping it frees the line as [`Handler::free`] does, without a
+/// result.
 #[derive(Debug)]
 pub struct Handler {
     task: Option<Task<io::Result<()>>>,
@@ -283,18 +295,20 @@ pub struct Handler {
 }
 
 impl Handler {
-    /// Unmasks a line whose handler kept it masked. From any thread; one system call, never blocks.
+    /// Unmasks a line that its handler kept masked. Any thread may call it. One system call, never
+    /// blocks.
     pub fn unmask(&self) {
         self.doorbell.ring(&self.doorbell.unmask);
     }
 
-    /// Ends the handler thread after the message it works on, and frees the line, which stays masked if it was. Blocks
-    /// until then, but in the handler itself. Errors: what ended the thread before (a device that is gone), or its panic.
+    /// Ends the handler thread after its current message, and frees the line, which stays masked if
+    /// it was. Blocks until then, except in the handler itself. Errors: an earlier error of the
+    /// line (for example a removed device), or a panic of the handler.
     pub fn free(mut self) -> io::Result<()> {
         self.stop()
     }
 
-    /// Has the thread ended by itself? Then the line failed.
+    /// Whether the thread has ended by itself because the line failed.
     pub fn is_finished(&self) -> bool {
         self.task.as_ref().is_none_or(Task::is_finished)
     }

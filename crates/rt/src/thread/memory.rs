@@ -1,8 +1,8 @@
-//! Memory that is there before it is needed: all of it locked, the stack and a part of the heap touched.
+//! Memory without later page faults: all of it locked, the stack and a part of the heap touched.
 //!
-//! glibc gives memory back to the kernel on `free` and maps large blocks one by one; both would fault again, so both
-//! are switched off for the process (mallopt(3)). A thread's `malloc` has an arena of its own, so the heap is touched by
-//! the thread that will use it.
+//! glibc returns freed memory to the kernel and maps large blocks separately. Both would fault
+//! again, so both are switched off for the process (mallopt(3)). Each thread has a malloc arena of
+//! its own, so the thread that uses the heap touches it.
 
 use crate::thread::refusal::{Limit, Refusal};
 use asmp_host::{Error, Kernel, Linux, clock};
@@ -13,19 +13,21 @@ use std::path::Path;
 /// The smallest page of any architecture; touching too often does no harm.
 const PAGE: usize = 4096;
 
-/// Room at the far end of a stack that is left untouched: its guard, and frames of the one who touches.
+/// Room at the far end of a stack that is left untouched: its guard, and frames of the one who
+/// touches.
 const MARGIN: usize = 4 * PAGE;
 
 /// Soft and hard limit of a resource.
 pub fn limits(resource: libc::__rlimit_resource_t) -> (Limit, Limit) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel writes one rlimit into `limit`; the resources asked for exist on every Linux.
+    // SAFETY: the kernel writes one rlimit into `limit`; the resources asked for exist on every
+    // Linux.
     unsafe { libc::getrlimit(resource, &raw mut limit) };
     let of = |value| if value == libc::RLIM_INFINITY { Limit::Unlimited } else { Limit::Of(value) };
     (of(limit.rlim_cur), of(limit.rlim_max))
 }
 
-/// All memory of this process locked, now and later (`mlockall(2)`).
+/// The lock on all memory of this process, now and later (`mlockall(2)`).
 #[derive(Debug)]
 pub struct Locked {
     was_locked: bool,
@@ -60,8 +62,8 @@ impl Locked {
     }
 }
 
-/// Locks all memory of this process, now and later. One pass over all of it: for set-up. Errors: the limit and what it
-/// would take.
+/// Locks all memory of this process, now and later. For set-up only: takes time for all of it.
+/// Errors: `MemoryLimit`, with the limit and the bytes needed; `MemoryLock`.
 pub fn lock_memory() -> Result<(), Refusal> {
     Locked::all(&Linux::new()).map(drop)
 }
@@ -73,8 +75,9 @@ fn bytes_of(status: &str, name: &str) -> u64 {
     kilobytes.unwrap_or(0).saturating_mul(1024)
 }
 
-/// Keeps freed memory in the process and touches `bytes` of the calling thread's heap, so that allocations up to
-/// there fault no page. (An allocation in the real-time section may still wait for a lock of malloc.)
+/// Keeps freed memory in the process and touches `bytes` bytes of the calling thread's heap.
+/// Allocations up to that size then cause no page fault. (They may still wait for a lock of
+/// malloc.) Errors: `Heap`.
 pub fn prefault_heap(bytes: usize) -> Result<(), Refusal> {
     if bytes == 0 {
         return Ok(());
@@ -101,7 +104,7 @@ pub fn prefault_heap(bytes: usize) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Touches the calling thread's stack from here down to its end, but at most `at_most` bytes.
+/// Touches the calling thread's stack from here down to its end, at most `at_most` bytes.
 pub fn prefault_stack(at_most: usize) -> io::Result<()> {
     let here = 0u8;
     let here = &raw const here as usize;

@@ -1,9 +1,13 @@
-//! Threads that keep time: policy, CPUs, locked memory and a partition to run in ([`RealTime`]), a grid of
-//! releases without drift ([`Periodic`], [`Releases`]), interrupts as messages to one handler thread
-//! ([`Interrupts`]), and a watch for what a real-time section should not do ([`Watch`]).
+//! Real-time threads.
 //!
-//! Instants are nanoseconds of CLOCK_MONOTONIC. Set-up allocates, reads files and may block; what runs in the
-//! real-time section ([`Periodic::wait`], [`Releases::wait`], [`gethrtime`]) allocates nothing.
+//! [`RealTime`] starts a thread with a policy, CPUs, locked memory and a partition. [`Periodic`]
+//! and [`Releases`] release it periodically, without drift. [`Interrupts`] delivers interrupts as
+//! messages to a handler thread. [`Watch`] finds page faults and blocking calls in a real-time
+//! section.
+//!
+//! Instants are nanoseconds of CLOCK_MONOTONIC. Set-up allocates, reads files and may block; what
+//! runs in the real-time section ([`Periodic::wait`], [`Releases::wait`], [`gethrtime`]) allocates
+//! nothing.
 //!
 //! ```no_run
 //! use asmp_rt::thread::RealTime;
@@ -21,39 +25,34 @@
 //! ```
 
 mod control;
-mod home;
 mod interrupt;
 mod memory;
-mod partition;
 mod periodic;
 mod refusal;
-mod request;
 mod start;
 mod suspects;
 mod watch;
 
 pub use control::{Me, Releases, Task};
 pub use interrupt::{Handler, Interrupt, InterruptError, Interrupts, Line, Reply};
-/// For programs that make their threads themselves; [`RealTime`] does both.
+/// For programs that create their threads themselves. [`RealTime`] does both.
 pub use memory::{lock_memory, prefault_heap, prefault_stack};
-pub use partition::Join;
 pub use periodic::{BadPeriod, Grid, Periodic, Release, Tick};
 pub use refusal::{AdmissionLimit, Confined, Limit, Refusal, Share};
-pub use request::Request;
 pub use start::RealTime;
 pub use suspects::Suspect;
 pub use watch::{Seen, Tally, Watch};
 
 pub use asmp_host::{Cpu, CpuSet, Schedule};
 
-/// Nanoseconds of CLOCK_MONOTONIC: the time base of everything in this module. Bounded, allocates nothing; no
-/// system call where the vDSO has the clock.
+/// Nanoseconds of CLOCK_MONOTONIC, the time base of this module. Bounded, allocates nothing. No
+/// system call if the vDSO has the clock.
 pub use asmp_host::clock::monotonic_ns as gethrtime;
 
 use std::io;
 
-/// Nanoseconds of any clock of the kernel (`clock_gettime(2)`); negative before its epoch. Bounded, allocates
-/// nothing; a system call unless the vDSO has that clock. Errors: EINVAL, no such clock.
+/// Nanoseconds of any clock of the kernel (`clock_gettime(2)`), negative before its epoch. Bounded,
+/// allocates nothing. A system call unless the vDSO has the clock. Errors: EINVAL (no such clock).
 pub fn clock_gethrtime(clock: libc::clockid_t) -> io::Result<i64> {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes one timespec into `now`, which outlives the call.

@@ -1,9 +1,9 @@
 //! Releases on a grid: instants `phase + k * period` of CLOCK_MONOTONIC.
 //!
-//! The next instant is always computed from the grid, never from the moment of waking, so lateness does not add
-//! up. A job that runs past releases makes them overruns: they are counted and skipped, the latest of them is
-//! released at once, and the one after it comes at its own instant. This is what RTLinux's scheduler and
-//! `timerfd` do. Decisions are in [`Grid`]; [`Periodic`] adds the clock and the sleep.
+//! The next instant is computed from the grid, not from the time of the wake-up, so lateness does
+//! not accumulate. Releases that pass during a job are overruns. They are counted and skipped,
+//! except the latest one, which is released at once. RTLinux's scheduler and `timerfd` do the same.
+//! [`Grid`] decides; [`Periodic`] adds the clock and the sleep.
 
 use crate::thread::suspects::Suspects;
 use crate::thread::watch::{Tally, Watch};
@@ -11,9 +11,9 @@ use asmp_host::clock::{monotonic_ns, sleep_until};
 use std::cell::OnceCell;
 use std::time::Duration;
 
-/// A period that no grid can have.
+/// The period of a grid is out of range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a period of {period:?} cannot be kept: use 1 ns to 292 years")]
+#[error("invalid period {period:?}: use 1 ns to 292 years")]
 pub struct BadPeriod {
     pub period: Duration,
 }
@@ -21,11 +21,12 @@ pub struct BadPeriod {
 /// One release of a periodic job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tick {
-    /// The instant of the grid that this job belongs to.
+    /// The instant of the grid that this job belongs to, in ns of CLOCK_MONOTONIC.
     pub scheduled_ns: u64,
-    /// When the thread ran again; the difference is its latency, or how late the job before it was.
+    /// When the thread ran again, in ns. The difference to `scheduled_ns` is its latency, or the
+    /// lateness of the job before.
     pub woken_ns: u64,
-    /// Releases between the last tick and this one that got no job.
+    /// Releases without a job between the last tick and this one.
     pub overruns: u64,
 }
 
@@ -36,7 +37,7 @@ pub struct Release {
     pub overruns: u64,
 }
 
-/// Where the next release is. Pure.
+/// Computes the next release. Pure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grid {
     next_ns: u64,
@@ -51,7 +52,7 @@ pub(crate) fn period_ns(period: Duration) -> Result<u64, BadPeriod> {
 }
 
 impl Grid {
-    /// The grid through `start_ns`, with that as its first release, be it past or future.
+    /// The grid through `start_ns`, which is its first release, also if it has passed.
     pub fn starting_at(start_ns: u64, period: Duration) -> Result<Self, BadPeriod> {
         Ok(Self { next_ns: start_ns, period_ns: period_ns(period)? })
     }
@@ -74,7 +75,8 @@ impl Grid {
         self.period_ns
     }
 
-    /// What is due at `now_ns`: the latest instant not after it, and how many were passed over. `None`: nothing yet.
+    /// The release due at `now_ns`: the latest instant not after it, and the number of overruns.
+    /// `None`: none is due.
     pub fn release(&mut self, now_ns: u64) -> Option<Release> {
         let overruns = now_ns.checked_sub(self.next_ns)? / self.period_ns;
         // Not above now_ns, so neither the product nor the sum overflows.
@@ -83,12 +85,12 @@ impl Grid {
         Some(Release { scheduled_ns, overruns })
     }
 
-    /// Goes on with the first instant after `now_ns`; what lies before it is no overrun.
+    /// Continues with the first instant after `now_ns`; earlier ones are no overruns.
     pub fn skip_past(&mut self, now_ns: u64) {
         self.release(now_ns);
     }
 
-    /// The next release stays, those after it come at the new distance.
+    /// Changes the period. The next release stays; later ones come at the new distance.
     pub fn set_period(&mut self, period: Duration) -> Result<(), BadPeriod> {
         self.period_ns = period_ns(period)?;
         Ok(())
@@ -101,14 +103,16 @@ pub struct Periodic {
     grid: Grid,
     /// Counts what the job did between two waits (debug builds only).
     section: Option<Watch>,
-    /// Where it did; of the thread that waits, so made by its first wait. Empty: not yet; `None`: not permitted.
+    /// Where it did. The first wait creates it, because it belongs to the waiting thread. Empty:
+    /// not yet; `None`: not permitted.
     suspects: OnceCell<Option<Suspects>>,
     tally: Tally,
 }
 
 impl Periodic {
-    /// Releases at `phase + k * period` of CLOCK_MONOTONIC, the first one after now: periodic threads with one period
-    /// and different phases keep their distance, also across processes.
+    /// Releases at `phase + k * period` of CLOCK_MONOTONIC, from the first one after now on.
+    /// Threads with equal periods and different phases keep their distance, also in different
+    /// processes.
     pub fn new(period: Duration, phase: Duration) -> Result<Self, BadPeriod> {
         Ok(Self::on(Grid::aligned(monotonic_ns(), period, phase)?))
     }
@@ -124,9 +128,9 @@ impl Periodic {
 
     /// Sleeps until the next release; returns at once when that has passed.
     ///
-    /// Bounded but for the sleep itself. Allocates nothing. System calls: one `clock_nanosleep` (none when late), again
-    /// for each signal that arrives meanwhile; in debug builds two `getrusage` beside it, and six for perf with the first
-    /// one. Never returns early.
+    /// Bounded except for the sleep. Allocates nothing. System calls: one `clock_nanosleep` (none
+    /// when late), and one more for each signal (EINTR). Debug builds add two `getrusage`, and six
+    /// calls for perf with the first wait. Never returns early.
     pub fn wait(&mut self) -> Tick {
         self.leave_section();
         if cfg!(debug_assertions) {
@@ -146,7 +150,7 @@ impl Periodic {
         tick
     }
 
-    /// Another distance between releases, from the one after the next on. Bounded, no system call.
+    /// Changes the period from the release after the next one on. Bounded, no system call.
     pub fn set_period(&mut self, period: Duration) -> Result<(), BadPeriod> {
         self.grid.set_period(period)
     }
@@ -159,7 +163,7 @@ impl Periodic {
         self.grid.next_ns()
     }
 
-    /// What the jobs did so far that a real-time section should not do; stays empty in release builds.
+    /// Page faults, sleeps and preemptions of the jobs so far. Empty in release builds.
     pub const fn tally(&self) -> Tally {
         self.tally
     }

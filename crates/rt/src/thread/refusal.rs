@@ -1,100 +1,115 @@
-//! Why a thread is not started: cause, then cure, with the numbers. Pure; `start` and its helpers fill it in.
+//! Why a thread is not started: the cause with its numbers, then what to do. Pure.
 
 use asmp_host::{CpuSet, Schedule};
+use asmp_shield::membership::EntryError;
 use std::io;
-use std::path::PathBuf;
-use std::time::Duration;
 
-/// Why a thread cannot be what was asked for. No thread runs then, and what was changed on the way is undone.
+/// Why a thread could not be set up as requested. No thread runs then, and all changes are undone.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
+    /// The policy is not real-time, or its priority is out of range.
     #[error("{0} is no real-time policy: use fifo or rr with a priority of 1 to 99, or deadline")]
     Priority(Schedule),
 
+    /// The times of a deadline policy are invalid.
     #[error(
-        "{0}: a deadline needs runtime <= deadline <= period, a runtime of at least 1024 ns, and a period that the kernel takes (sched_deadline_period_min_us to sched_deadline_period_max_us, in /proc/sys/kernel)"
+        "invalid times in {0}: use runtime <= deadline <= period, a runtime of at least 1024 ns, and \
+         a period from sched_deadline_period_min_us to sched_deadline_period_max_us (in \
+         /proc/sys/kernel)"
     )]
     DeadlineTimes(Schedule),
 
+    /// The process may not use this fixed priority.
     #[error(
-        "no permission for {policy}: RLIMIT_RTPRIO allows priorities up to {limit} (hard limit {hard}) and the process lacks CAP_SYS_NICE: raise the limit (ulimit -r, rtprio in /etc/security/limits.conf, LimitRTPRIO= of a systemd unit) or run it as root; where RLIMIT_RTPRIO suffices, its cgroup has no real-time budget (cpu.rt_runtime_us)"
+        "no permission for {policy}: RLIMIT_RTPRIO allows priorities up to {limit} (hard limit \
+         {hard}) and the process lacks CAP_SYS_NICE: raise the limit (ulimit -r, rtprio in \
+         /etc/security/limits.conf, LimitRTPRIO= of a systemd unit) or run as root; if the limit is \
+         high enough, the cgroup has no real-time budget (cpu.rt_runtime_us)"
     )]
     NoPermission { policy: Schedule, limit: Limit, hard: Limit },
 
+    /// The process may not use a deadline policy, or the thread may not use all CPUs of its domain.
     #[error(
-        "no permission for {policy}: it needs CAP_SYS_NICE (RLIMIT_RTPRIO does not help), and the thread must be allowed all CPUs of its root domain{confined}: run it as root; to keep it to a CPU, start it in a partition of that CPU"
+        "no permission for {policy}: it needs CAP_SYS_NICE (RLIMIT_RTPRIO does not help), and the \
+         thread must be allowed to use all CPUs of its root domain{confined}: run as root; to confine \
+         it to one CPU, start it in a partition of that CPU"
     )]
     DeadlineNotPermitted { policy: Schedule, confined: Confined },
 
+    /// The kernel's admission test for deadline tasks failed.
     #[error(
-        "the kernel does not admit {policy}: this task needs {needs} of a CPU, the limit for all deadline tasks of a root domain is {bound}, and others have booked so much that it does not fit: ask for less, end other deadline tasks, or use another partition"
+        "the kernel does not admit {policy}: the task needs {needs} of a CPU, the limit for all \
+         deadline tasks of a root domain is {bound}, and too little is left: reduce the runtime, end \
+         other deadline tasks, or use another partition"
     )]
     NotAdmitted { policy: Schedule, needs: Share, bound: AdmissionLimit },
 
+    /// RLIMIT_MEMLOCK is too low to lock all memory.
     #[error(
-        "locking all memory needs {needs_bytes} bytes now, RLIMIT_MEMLOCK allows {limit} (hard limit {hard}): raise it (ulimit -l, memlock in /etc/security/limits.conf, LimitMEMLOCK= of a systemd unit), run as root, or start it unlocked"
+        "locking all memory needs {needs_bytes} bytes now, RLIMIT_MEMLOCK allows {limit} (hard limit \
+         {hard}): raise it (ulimit -l, memlock in /etc/security/limits.conf, LimitMEMLOCK= of a \
+         systemd unit), run as root, or start the thread unlocked"
     )]
     MemoryLimit { needs_bytes: u64, limit: Limit, hard: Limit },
 
-    #[error("memory cannot be locked: {0}")]
+    /// mlockall(2) failed.
+    #[error("cannot lock memory: {0}")]
     MemoryLock(io::Error),
 
+    /// The heap could not be allocated in advance.
     #[error(
-        "no {bytes} bytes of heap can be had and touched: ask for less, or raise RLIMIT_MEMLOCK, RLIMIT_DATA or RLIMIT_AS"
+        "cannot allocate {bytes} bytes of heap: request less, or raise RLIMIT_MEMLOCK, RLIMIT_DATA \
+         or RLIMIT_AS"
     )]
     Heap { bytes: usize },
 
-    #[error("no CPU is meant by an empty set: name at least one, or none to let the kernel choose")]
+    /// The set of CPUs is empty.
+    #[error("the CPU set is empty: give at least one CPU, or no set to let the kernel choose")]
     NoCpus,
 
+    /// The machine does not have these CPUs.
     #[error("CPU {cpus} does not exist: this machine has {possible}")]
     UnknownCpus { cpus: CpuSet, possible: CpuSet },
 
-    #[error("CPU {cpus} is offline: bring it up first, or choose from {online}")]
+    /// These CPUs are offline.
+    #[error("CPU {cpus} is offline: bring it online, or choose from {online}")]
     OfflineCpus { cpus: CpuSet, online: CpuSet },
 
+    /// The cgroup of the process does not allow these CPUs.
     #[error(
-        "CPU {cpus} is outside what the cgroup of this process may use ({allowed}): start it in the partition that has it, or choose from these"
+        "the cgroup of this process does not allow CPU {cpus}: start the thread in the partition of \
+         that CPU, or choose from {allowed}"
     )]
     CpusNotAllowed { cpus: CpuSet, allowed: CpuSet },
 
+    /// The partition has other CPUs.
     #[error("CPU {cpus} does not belong to partition {partition}, which has {has}")]
     OutsidePartition { cpus: CpuSet, partition: String, has: CpuSet },
 
+    /// The partition does not exist.
     #[error(
-        "no partition {name}: known are: {known}; make it first: asmp create {name} --cpus {cpus}, or have it made for as long as the program runs: asmp run --name {name} --cpus {cpus} -- PROGRAM"
+        "no partition {name}: known are: {known}; create it first: asmp create {name} --cpus {cpus}; \
+         or create it while a program runs: asmp run --name {name} --cpus {cpus} -- PROGRAM"
     )]
     NoPartition { name: String, known: String, cpus: String },
 
-    #[error(
-        "process {process} ({command}) is in partition {other} already, and all threads of a process that are in a partition are in one: ask for {other}, or first `asmp remove {other} --pid {process}`"
-    )]
-    InAnotherPartition { process: i32, command: String, other: String },
+    /// The thread cannot enter the partition.
+    #[error(transparent)]
+    Partition(#[from] EntryError),
 
-    #[error(
-        "another asmp has been changing partitions for {} s: try again when it is done",
-        patience.as_secs()
-    )]
-    Busy { patience: Duration },
-
-    #[error(
-        "partition {name} is recorded, but its cgroup {path} is not there: asmp restore, then create it again",
-        path = path.display()
-    )]
-    PartitionGone { name: String, path: PathBuf },
-
-    #[error("{path}: {reason}; this library cannot read it: use the one that belongs to the asmp that wrote it", path = path.display())]
-    BadState { path: PathBuf, reason: String },
-
-    #[error("no permission to enter partition {name}: {cause}; run it as root, or by `asmp exec {name}`")]
-    PartitionNotPermitted { name: String, cause: asmp_host::Error },
-
-    #[error("no thread: {0}")]
+    /// The thread could not be created.
+    #[error("cannot create a thread: {0}")]
     Spawn(io::Error),
 
+    /// The kernel refused the policy for another reason.
     #[error("the kernel refuses {policy}: {cause}")]
-    Policy { policy: Schedule, cause: io::Error },
+    Policy {
+        policy: Schedule,
+        #[source]
+        cause: io::Error,
+    },
 
+    /// A file of the kernel could not be read or written.
     #[error(transparent)]
     Host(#[from] asmp_host::Error),
 }
@@ -102,7 +117,9 @@ pub enum Refusal {
 /// A resource limit (`getrlimit(2)`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
+    /// RLIM_INFINITY.
     Unlimited,
+    /// This value, in the unit of its resource.
     Of(u64),
 }
 
@@ -115,20 +132,20 @@ impl std::fmt::Display for Limit {
     }
 }
 
-/// The CPUs that were asked for, if any: a deadline thread may not be confined.
+/// The requested CPUs, if any: the kernel refuses a deadline thread that is confined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Confined(pub Option<CpuSet>);
 
 impl std::fmt::Display for Confined {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.0 {
-            Some(cpus) => write!(f, " (asked for: CPU {cpus} only)"),
+            Some(cpus) => write!(f, " (requested: CPU {cpus} only)"),
             None => Ok(()),
         }
     }
 }
 
-/// A part of time, printed as a percentage and as its two terms.
+/// A share of CPU time, printed as a percentage and as its two terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
     pub runtime_ns: u64,
@@ -136,7 +153,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Parts of ten thousand, rounded up; `None` of no period.
+    /// Hundredths of a percent, rounded up. `None` if the period is 0.
     pub fn per_myriad(self) -> Option<u128> {
         let period = u128::from(self.period_ns);
         (period > 0).then(|| (u128::from(self.runtime_ns) * 10_000).div_ceil(period))
@@ -155,17 +172,18 @@ impl std::fmt::Display for Share {
     }
 }
 
-/// What `/proc/sys/kernel/sched_rt_{runtime,period}_us` leave to deadline tasks (sched-deadline.rst, section 4).
+/// The limit for deadline tasks from `/proc/sys/kernel/sched_rt_{runtime,period}_us`
+/// (sched-deadline.rst, section 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdmissionLimit {
     /// `sched_rt_runtime_us` is -1.
     Unlimited,
-    /// This share of each of the domain's CPUs; `cpus` is how many the thread may run on.
+    /// This share of each CPU of the domain. `cpus`: how many CPUs the thread may use.
     PerCpu { share: Share, cpus: usize },
 }
 
 impl AdmissionLimit {
-    /// From the two sysctls in microseconds.
+    /// From the two sysctls, in microseconds.
     pub fn of(runtime_us: i64, period_us: u64, cpus: usize) -> Self {
         match u64::try_from(runtime_us) {
             Err(_) => Self::Unlimited,
@@ -191,7 +209,7 @@ impl std::fmt::Display for AdmissionLimit {
     }
 }
 
-/// Which CPU list a request asks for that the machine cannot give. Pure.
+/// Checks that all requested CPUs are online. Pure. Errors: `NoCpus`, `UnknownCpus`, `OfflineCpus`.
 pub fn check_cpus(cpus: &CpuSet, possible: &CpuSet, online: &CpuSet) -> Result<(), Refusal> {
     let missing = |from: &CpuSet| cpus.difference(from);
     if cpus.is_empty() {
@@ -206,7 +224,8 @@ pub fn check_cpus(cpus: &CpuSet, possible: &CpuSet, online: &CpuSet) -> Result<(
     Ok(())
 }
 
-/// Policies that [`crate::thread::RealTime`] sets, checked before anything is touched. Pure.
+/// Checks a policy of [`crate::thread::RealTime`] before anything is changed. Pure. Errors:
+/// `Priority`, `DeadlineTimes`.
 pub fn check_policy(policy: &Schedule) -> Result<(), Refusal> {
     match *policy {
         Schedule::Fifo { priority: 1..=99 } | Schedule::Rr { priority: 1..=99 } => Ok(()),
@@ -234,7 +253,7 @@ mod tests {
         assert!(check("0-3").is_ok());
         assert_eq!(
             check("3,5").unwrap_err().to_string(),
-            "CPU 5 is offline: bring it up first, or choose from 0-3"
+            "CPU 5 is offline: bring it online, or choose from 0-3"
         );
         assert_eq!(check("3,9").unwrap_err().to_string(), "CPU 9 does not exist: this machine has 0-7");
         assert!(matches!(check(""), Err(Refusal::NoCpus)));

@@ -1,12 +1,13 @@
-//! From a request to a running real-time thread: check, enter the partition, confine, lock and touch memory, and last
-//! the policy. Refused at any step, the steps before are undone.
+//! From a request to a running real-time thread: check, enter the partition, set the affinity, lock
+//! and touch memory, and set the policy last. If a step fails, the steps before it are undone.
 
 use crate::thread::control::{Control, Me, Task};
 use crate::thread::memory::{self, Locked};
-use crate::thread::partition::{self, Entered, Join, Partition};
 use crate::thread::refusal::{AdmissionLimit, Confined, Refusal, Share, check_cpus, check_policy};
 use asmp_host::store::Store;
 use asmp_host::{Cpu, CpuSet, Error, Kernel, Linux, Schedule, clock, sched, task};
+use asmp_shield::RUN_DIR;
+use asmp_shield::membership::{self, Entered, Entrance, EntryError, Join};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
@@ -15,11 +16,11 @@ use std::time::Duration;
 
 const DEFAULT_STACK_BYTES: usize = 256 << 10;
 
-/// What a real-time thread shall be. Unless told otherwise: any CPU, all memory of the process locked, 256 KiB of stack
-/// (touched), no heap touched, no partition.
+/// The properties of a real-time thread. Defaults: any CPU, all memory of the process locked, a
+/// stack of 256 KiB (touched), no heap touched, no partition.
 #[derive(Debug, Clone)]
 pub struct RealTime {
-    /// `None`: as its creator's.
+    /// `None`: the policy of its creator.
     policy: Option<Schedule>,
     cpus: Option<CpuSet>,
     stack_bytes: usize,
@@ -29,12 +30,12 @@ pub struct RealTime {
 }
 
 impl RealTime {
-    /// Any policy that is real-time; see [`RealTime::fifo`], [`RealTime::rr`] and [`RealTime::deadline`].
+    /// Any real-time policy: see [`RealTime::fifo`], [`RealTime::rr`] and [`RealTime::deadline`].
     pub fn with(policy: Schedule) -> Self {
         Self { policy: Some(policy), ..Self::without_policy() }
     }
 
-    /// All the rest without a real-time policy: for trying a program out where none is permitted.
+    /// No real-time policy: to try a program without the permission for one.
     pub fn without_policy() -> Self {
         Self {
             policy: None,
@@ -56,80 +57,89 @@ impl RealTime {
         Self::with(Schedule::Rr { priority })
     }
 
-    /// SCHED_DEADLINE: `runtime` of every `period`, done `deadline` after each release; the kernel admits or refuses it.
+    /// SCHED_DEADLINE: `runtime` in every `period`, finished `deadline` after each release. The
+    /// kernel admits or refuses it.
     pub fn deadline(runtime: Duration, deadline: Duration, period: Duration) -> Self {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let (runtime_ns, deadline_ns, period_ns) = (ns(runtime), ns(deadline), ns(period));
         Self::with(Schedule::Deadline { runtime_ns, deadline_ns, period_ns })
     }
 
-    /// Confined to one CPU.
+    /// Runs on this CPU only.
     pub fn cpu(self, cpu: Cpu) -> Self {
         self.cpus([cpu].into_iter().collect())
     }
 
-    /// Confined to these CPUs.
+    /// Runs on these CPUs only.
     pub fn cpus(mut self, cpus: CpuSet) -> Self {
         self.cpus = Some(cpus);
         self
     }
 
-    /// Size of the stack, every page of it touched before the work begins. The system's own minimum is the least.
+    /// Size of the stack in bytes, at least the minimum of the system. Every page is touched before
+    /// the work starts.
     pub fn stack(mut self, bytes: usize) -> Self {
         self.stack_bytes = bytes;
         self
     }
 
-    /// So much heap is touched before the work begins, and freed memory stays in the process from then on (mallopt).
+    /// Touches `bytes` bytes of heap before the work starts. From then on freed memory stays in the
+    /// process (mallopt).
     pub fn heap(mut self, bytes: usize) -> Self {
         self.heap_bytes = bytes;
         self
     }
 
-    /// Without locking the memory of the process: pages may then be taken away and fault at any time.
+    /// Does not lock the memory of the process: the kernel may reclaim pages, which then fault.
     pub fn unlocked(mut self) -> Self {
         self.locked = false;
         self
     }
 
-    /// Only this thread in the partition of that name, which must exist; the process's other threads on system CPUs.
+    /// Enters an existing partition with this thread only. The other threads of the process run on
+    /// system CPUs.
     ///
-    /// A program makes no partition of its own: who makes one must undo it whatever becomes of the program. `asmp run
-    /// --name NAME --cpus N -- PROGRAM` does that, `asmp create` makes one that stays; the refusal names both.
+    /// A program does not create partitions, because it could not remove them if it crashed. `asmp
+    /// run --name NAME --cpus N -- PROGRAM` creates one while the program runs; `asmp create`
+    /// creates one that stays.
     pub fn partition(mut self, name: &str) -> Self {
         self.partition = Some((name.to_owned(), Join::Thread));
         self
     }
 
-    /// The whole process in the partition of that name, as `asmp exec` does.
+    /// Enters an existing partition with the whole process, as `asmp exec` does.
     pub fn process_in_partition(mut self, name: &str) -> Self {
         self.partition = Some((name.to_owned(), Join::Process));
         self
     }
 
-    /// Starts `work` on a new thread of that name (the kernel shows its first 15 bytes). Returns when the thread is
-    /// all that was asked for, or with the reason why there is none.
+    /// Starts `work` on a new thread of that name (the kernel shows its first 15 bytes). Returns
+    /// when the thread is set up, or with the reason why it could not be.
     ///
-    /// Allocates, reads /proc, blocks until the set-up is done: not for real-time sections. In debug builds a thread
-    /// whose sections faulted, slept or were preempted ends with one line about it on stderr.
+    /// Allocates, reads /proc, and blocks until the set-up is done: not for real-time sections. In
+    /// debug builds the thread prints one line to stderr at its end if a section faulted, slept or
+    /// was preempted.
     pub fn start<R, F>(self, name: &str, work: F) -> Result<Task<R>, Refusal>
     where
         R: Send + 'static,
         F: FnOnce(&Me) -> R + Send + 'static,
     {
         if name.contains('\0') {
-            return Err(Refusal::Spawn(io::Error::new(io::ErrorKind::InvalidInput, "a NUL in its name")));
+            return Err(Refusal::Spawn(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the name contains a NUL",
+            )));
         }
-        let checked = self.check(&Linux::new(), &Store::at(partition::STORE))?;
+        let checked = self.check(&Linux::new(), &Store::at(RUN_DIR))?;
         let control = Arc::new(Control::new());
         let me = Me::new(Arc::clone(&control));
-        let (tell, told) = mpsc::sync_channel(1);
+        let (report, reported) = mpsc::sync_channel(1);
         let own_name = name.to_owned();
         let body = move || {
             let ready = checked.set_up(&Linux::new(), Stack::Whole).map(|()| clock::thread_id());
             let refused = ready.is_err();
-            // The other end waits for exactly this message.
-            let _ = tell.send(ready);
+            // The starting thread waits for this message.
+            let _ = report.send(ready);
             if refused {
                 return None;
             }
@@ -141,8 +151,8 @@ impl RealTime {
         };
         let builder = thread::Builder::new().name(name.to_owned()).stack_size(self.stack_bytes);
         let thread = builder.spawn(body).map_err(Refusal::Spawn)?;
-        let gone = || Refusal::Spawn(io::Error::other("it ended during its set-up"));
-        match told.recv().map_err(|_| gone())? {
+        let gone = || Refusal::Spawn(io::Error::other("the thread ended during its set-up"));
+        match reported.recv().map_err(|_| gone())? {
             Ok(tid) => Ok(Task::new(control, tid, thread)),
             Err(refusal) => {
                 let _ = thread.join();
@@ -151,15 +161,15 @@ impl RealTime {
         }
     }
 
-    /// Makes the calling thread what was asked for; of its stack, `stack` bytes from here on are touched. Same cost and
-    /// errors as [`RealTime::start`].
+    /// Sets up the calling thread. Of its stack, `stack` bytes from here on are touched. Cost and
+    /// errors are those of [`RealTime::start`].
     pub fn here(&self) -> Result<(), Refusal> {
         let kernel = Linux::new();
-        let checked = self.check(&kernel, &Store::at(partition::STORE))?;
+        let checked = self.check(&kernel, &Store::at(RUN_DIR))?;
         checked.set_up(&kernel, Stack::Part(self.stack_bytes))
     }
 
-    /// All that can be refused without touching anything.
+    /// All checks that change nothing.
     fn check(&self, kernel: &dyn Kernel, store: &Store) -> Result<Checked, Refusal> {
         self.policy.as_ref().map_or(Ok(()), check_policy)?;
         if let Some(cpus) = &self.cpus {
@@ -168,7 +178,8 @@ impl RealTime {
         let partition = match &self.partition {
             None => None,
             Some((name, join)) => {
-                let found = partition::find(kernel, store, name, self.cpus.as_ref())?;
+                let found = membership::find(kernel, store, name)
+                    .map_err(|error| entry_refused(error, self.cpus.as_ref()))?;
                 if let Some(cpus) = self.cpus.as_ref().filter(|cpus| !cpus.is_subset(&found.cpus)) {
                     let cpus = cpus.difference(&found.cpus);
                     return Err(Refusal::OutsidePartition { cpus, partition: name.clone(), has: found.cpus });
@@ -192,14 +203,14 @@ enum Stack {
     Part(usize),
 }
 
-/// A request that nothing known before speaks against.
+/// A request that passed all checks.
 #[derive(Debug)]
 struct Checked {
     request: RealTime,
-    partition: Option<(Partition, Join)>,
+    partition: Option<(Entrance, Join)>,
 }
 
-/// What was changed so far.
+/// The changes so far, to undo.
 #[derive(Default)]
 struct Changed {
     entered: Option<Entered>,
@@ -208,7 +219,7 @@ struct Changed {
 }
 
 impl Checked {
-    /// Turns the calling thread into what was asked for, or leaves it as it was.
+    /// Sets up the calling thread, or leaves it as it was.
     fn set_up(&self, kernel: &dyn Kernel, stack: Stack) -> Result<(), Refusal> {
         let mut changed = Changed::default();
         let result = self.steps(kernel, stack, &mut changed);
@@ -217,7 +228,7 @@ impl Checked {
                 locked.undo();
             }
             if let Some(entered) = changed.entered {
-                entered.undo(kernel);
+                entered.leave(kernel);
             }
             if let Some(cpus) = changed.affinity {
                 let _ = sched::confine(0, &cpus);
@@ -230,7 +241,9 @@ impl Checked {
         let RealTime { policy, cpus, heap_bytes, locked, .. } = &self.request;
         let tid = clock::thread_id();
         if let Some((partition, join)) = &self.partition {
-            changed.entered = Some(partition.enter(kernel, tid, *join)?);
+            let entered = partition.enter(kernel, tid, *join);
+            let entered = entered.map_err(|error| entry_refused(error, Some(&partition.cpus)))?;
+            changed.entered = Some(entered);
         }
         if let Some(cpus) = cpus {
             let allowed = task::read(kernel, tid)?.allowed_cpus;
@@ -277,7 +290,19 @@ impl Checked {
     }
 }
 
-/// What the kernel's two numbers allow on the CPUs that this thread may use.
+/// An entry that failed. A partition that does not exist is refused with the commands that create
+/// one, on the `wanted` CPUs.
+fn entry_refused(error: EntryError, wanted: Option<&CpuSet>) -> Refusal {
+    match error {
+        EntryError::NoPartition { name, known } => {
+            let cpus = wanted.map_or_else(|| "N".to_owned(), ToString::to_string);
+            Refusal::NoPartition { name, known, cpus }
+        }
+        other => other.into(),
+    }
+}
+
+/// The admission limit of the kernel on the CPUs that this thread may use.
 fn admission_limit(kernel: &dyn Kernel, tid: i32) -> Result<AdmissionLimit, Refusal> {
     fn number<N: std::str::FromStr>(kernel: &dyn Kernel, name: &str) -> Result<N, Error> {
         let path = Path::new("/proc/sys/kernel").join(name);
@@ -308,7 +333,10 @@ mod tests {
         write("sys/fs/cgroup/asmp/motion/rt/cgroup.threads", "");
         write(
             "run/asmp/state.json",
-            r#"{"schema":1,"partitions":[{"name":"motion","cpus":"2-3","tasks":[]}]}"#,
+            r#"{"schema":1,"transaction":1,"originals":{},"refused":{},"partitions":[{"name":"motion",
+                "cpus":"2-3","idle_cpus":"","smt":"idle","tick":"off","strict":false,"irqs":[],
+                "irq_priority":null,"served":[],"tasks":[],"created_s":0,"created_by":"root: test",
+                "owner":null}]}"#,
         );
         write("proc/5/stat", "5 (axis) S 2 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 0 0\n");
         write("proc/5/status", "Tgid:\t5\nCpus_allowed_list:\t0-2\n");
@@ -329,7 +357,11 @@ mod tests {
         assert!(refusal(RealTime::fifo(100)).starts_with("fifo:100 is no real-time policy"));
         assert!(refusal(RealTime::fifo(1).cpu(9)).starts_with("CPU 9 does not exist"));
         assert!(refusal(RealTime::fifo(1).cpu(5)).starts_with("CPU 5 is offline"));
-        assert!(refusal(RealTime::fifo(1).partition("x")).starts_with("no partition x: known are: motion"));
+        let text = refusal(RealTime::fifo(1).partition("x"));
+        assert!(text.starts_with("no partition x: known are: motion; create it first"), "{text}");
+        assert!(text.contains("asmp create x --cpus N"), "{text}");
+        let text = refusal(RealTime::fifo(1).partition("x").cpu(2));
+        assert!(text.ends_with("asmp run --name x --cpus 2 -- PROGRAM"), "{text}");
         let outside = RealTime::fifo(1).partition("motion").cpus("1-2".parse().unwrap());
         assert_eq!(refusal(outside), "CPU 1 does not belong to partition motion, which has 2-3");
     }
@@ -354,7 +386,7 @@ mod tests {
         let text = refused(&deadline, libc::EBUSY);
         assert!(text.contains("needs 90.00 % (9000000 of 10000000 ns)"), "{text}");
         assert!(text.contains("is 95.00 %") && text.contains("each of 3 CPUs"), "{text}");
-        assert!(refused(&deadline.cpu(1), libc::EPERM).contains("(asked for: CPU 1 only)"));
+        assert!(refused(&deadline.cpu(1), libc::EPERM).contains("(requested: CPU 1 only)"));
         assert!(refused(&RealTime::fifo(9), libc::EPERM).contains("RLIMIT_RTPRIO allows priorities up to"));
         assert!(refused(&RealTime::fifo(9), libc::EINVAL).starts_with("the kernel refuses fifo:9"));
     }

@@ -1,6 +1,6 @@
-//! Where a real-time section faulted or left the CPU: a sample of each by perf's software events on the calling thread
-//! (`perf_event_open(2)`), in two buffers that are read when the section is over. Where the kernel does not permit it
-//! there are counts only.
+//! Where a real-time section faulted or left the CPU: a sample of each by perf's software events on
+//! the calling thread (`perf_event_open(2)`), in two buffers that are read when the section is
+//! over. Where the kernel does not permit it there are counts only.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-/// The first thing that a section should not have done.
+/// The first page fault or switch of a section, with its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Suspect {
     /// Touching `address` was a page fault.
@@ -29,8 +29,8 @@ impl fmt::Display for Suspect {
     }
 }
 
-/// An instruction of this process: the file it is from, its place there, and the function where the file exports it.
-/// Calls the dynamic linker.
+/// An instruction of this process: the file it is from, its place there, and the function where the
+/// file exports it. Calls the dynamic linker.
 struct Place(u64);
 
 impl fmt::Display for Place {
@@ -42,7 +42,8 @@ impl fmt::Display for Place {
             dli_sname: none,
             dli_saddr: none.cast_mut().cast(),
         };
-        // SAFETY: dladdr looks the number up and follows it nowhere; it writes one structure of ours.
+        // SAFETY: dladdr looks the number up and follows it nowhere; it writes one structure of
+        // ours.
         let known = unsafe { libc::dladdr(self.0 as *const libc::c_void, &raw mut found) } != 0;
         if !known || found.dli_fname.is_null() {
             return write!(f, "{:#x}", self.0);
@@ -69,7 +70,8 @@ const PAGE_FAULTS: u64 = 2;
 const CONTEXT_SWITCHES: u64 = 3;
 
 impl Suspects {
-    /// Six system calls; not for a real-time section. Errors: EACCES (perf_event_paranoid above 2), ENOENT and others.
+    /// Six system calls; not for a real-time section. Errors: EACCES (perf_event_paranoid above 2),
+    /// ENOENT and others.
     pub fn new() -> io::Result<Self> {
         Ok(Self { faults: Log::new(PAGE_FAULTS)?, switches: Log::new(CONTEXT_SWITCHES)? })
     }
@@ -147,7 +149,8 @@ impl Log {
     fn position(&self, at: usize) -> &AtomicU64 {
         // SAFETY: within the first page.
         let place = unsafe { self.pages.add(at) };
-        // SAFETY: an aligned word, which lives as long as `self`; the kernel shares it as an atomic, as we do.
+        // SAFETY: an aligned word, which lives as long as `self`; the kernel shares it as an
+        // atomic, as we do.
         unsafe { place.cast().as_ref() }
     }
 
@@ -160,7 +163,8 @@ impl Log {
     }
 
     fn clear(&self) {
-        // Acquire pairs with the kernel's write barrier before it moves the head; Release lets it write there again.
+        // Acquire pairs with the kernel's write barrier before it moves the head; Release lets it
+        // write there again.
         self.position(TAIL).store(self.position(HEAD).load(Acquire), Release);
     }
 
@@ -216,8 +220,9 @@ struct Sample {
 }
 
 impl Sample {
-    /// Of records as perf writes them: a header of type (u32), flags (u16), length (u16); then, of a sample, instruction,
-    /// address, number of callers and the callers, among them marks of what they are (above -4096).
+    /// Of records as perf writes them: a header of type (u32), flags (u16), length (u16); then, of
+    /// a sample, instruction, address, number of callers and the callers, among them marks of what
+    /// they are (above -4096).
     fn first(mut records: &[u8]) -> Option<Self> {
         const SAMPLE: u32 = 9;
         loop {

@@ -1,13 +1,14 @@
-//! A watch over one real-time section: page faults and context switches that it should not have had.
+//! Finds page faults and context switches in a real-time section.
 //!
-//! Two `getrusage(RUSAGE_THREAD)` around the section tell the difference. The kernel's counters are the same that perf's
-//! software events read, and need no permission and no descriptor; perf is asked only where it happened
-//! ([`Suspect`]). A voluntary switch is a sleep or a call that blocked, an involuntary one a preemption.
+//! It compares `getrusage(RUSAGE_THREAD)` before and after the section. These are the counters of
+//! perf's software events, but they need no permission and no descriptor. perf only finds the place
+//! ([`Suspect`]). A voluntary switch is a sleep or a blocking call, an involuntary one a
+//! preemption.
 
 use crate::thread::suspects::Suspect;
 use std::fmt;
 
-/// What happened in one section, or in many together.
+/// Page faults and context switches of one section, or of several.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Page faults served from memory.
@@ -71,7 +72,7 @@ impl fmt::Display for Seen {
     }
 }
 
-/// A section under watch, from [`Watch::enter`] to [`Watch::leave`], both on one thread.
+/// A watched section, from [`Watch::enter`] to [`Watch::leave`], both on one thread.
 #[derive(Debug)]
 pub struct Watch {
     before: Seen,
@@ -91,16 +92,16 @@ impl Watch {
     }
 }
 
-/// Many sections together.
+/// The sum of several sections.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     pub sections: u64,
-    /// Sections in which anything was seen.
+    /// Sections with a page fault or a switch.
     pub unclean: u64,
     /// The first of them, counted from 1.
     pub first_unclean: Option<u64>,
     pub seen: Seen,
-    /// Where the first happened that perf could see.
+    /// The place of the first one that perf sampled.
     pub suspect: Option<Suspect>,
 }
 
@@ -125,7 +126,7 @@ impl Tally {
         self.suspect = self.suspect.or(later.suspect);
     }
 
-    /// One line for people; `None` where nothing was seen.
+    /// One line for the user. `None`: there was no page fault and no switch.
     pub fn warning(&self, thread: &str) -> Option<String> {
         let first = self.first_unclean?;
         let place = self.suspect.map(|suspect| format!("; {suspect}")).unwrap_or_default();
@@ -144,7 +145,8 @@ mod tests {
     #[test]
     fn the_first_touch_of_fresh_pages_is_seen_as_page_faults() {
         const PAGES: usize = 64;
-        // SAFETY: an anonymous private mapping at a place of the kernel's choice touches no memory of ours.
+        // SAFETY: an anonymous private mapping at a place of the kernel's choice touches no memory
+        // of ours.
         let fresh = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),

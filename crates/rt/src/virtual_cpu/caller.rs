@@ -5,20 +5,21 @@ use super::{State, Step, ThreadId, VirtualCpu};
 use crate::executive::{Clock, Flags};
 use std::cell::{Cell, RefCell};
 
-/// How much later than asked a timer wakes its thread: at least `min_ns`, at most `max_ns`, drawn from a sequence that
-/// is the same each time.
+/// How much later than asked a timer wakes its thread: at least `min_ns`, at most `max_ns`, drawn
+/// from a sequence that is the same each time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Latency {
     pub min_ns: u64,
     pub max_ns: u64,
 }
 
-/// The clock of a program that runs as a thread of `cpu`; other threads run while it waits, and those above it also
-/// while it computes. At the end of time (nothing will ever happen) waits end at `u64::MAX`.
+/// The clock of a program that runs as a thread of `cpu`; other threads run while it waits, and
+/// those above it also while it computes. At the end of time (nothing will ever happen) waits end
+/// at `u64::MAX`.
 ///
 /// # Panics
-/// When other threads are in a [`Livelock`](super::Livelock), when the program calls the clock while it has the CPU
-/// borrowed, and when a CPU gets a second caller.
+/// When other threads are in a [`Livelock`](super::Livelock), when the program calls the clock
+/// while it has the CPU borrowed, and when a CPU gets a second caller.
 #[derive(Debug)]
 pub struct Caller<'a> {
     cpu: &'a RefCell<VirtualCpu>,

@@ -1,5 +1,5 @@
-//! Who runs next: the scheduling policies in general-purpose L4 microkernels (the tour's table 2), and those of a
-//! kernel that keeps to priorities. Pure.
+//! Who runs next: the scheduling policies in general-purpose L4 microkernels (the tour's table 2),
+//! and those of a kernel that keeps to priorities. Pure.
 
 use super::ThreadId;
 
@@ -97,7 +97,8 @@ pub enum Situation {
     Call {
         dest: ThreadId,
     },
-    /// The reply reached `dest`; `next` is the sender from which the server has received, if there is one.
+    /// The reply reached `dest`; `next` is the sender from which the server has received, if there
+    /// is one.
     ReplyWait {
         dest: Candidate,
         next: Option<Candidate>,

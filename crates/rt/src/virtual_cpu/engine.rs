@@ -233,9 +233,10 @@ impl VirtualCpu {
         runnable.rev().max_by_key(|thread| self.priority(*thread))
     }
 
-    /// Gives the CPU to a ready thread; nothing changes if it cannot run. `donate`: on what is left of the timeslice
-    /// of who ran. The tour's kernels let it run "at least until the next timer tick, and at most for its own
-    /// timeslice", whatever the donor had; here the donor's rest is what it gets, nested donations included.
+    /// Gives the CPU to a ready thread; nothing changes if it cannot run. `donate`: on what is left
+    /// of the timeslice of who ran. The tour's kernels let it run "at least until the next timer
+    /// tick, and at most for its own timeslice", whatever the donor had; here the donor's rest is
+    /// what it gets, nested donations included.
     fn switch(&mut self, to: ThreadId, donate: bool) {
         if self.current != Some(to) {
             let Some(at) = self.ready.iter().position(|thread| *thread == to) else {
@@ -283,8 +284,8 @@ impl VirtualCpu {
         Candidate { thread: Some(thread), priority: self.priority(thread).into() }
     }
 
-    /// With inheritance: the highest priority of the thread and of all that wait for it, through any number
-    /// of others.
+    /// With inheritance: the highest priority of the thread and of all that wait for it, through
+    /// any number of others.
     pub(super) fn priority(&self, thread: ThreadId) -> u8 {
         let own = self.threads[thread.0].priority;
         if !self.policy.inheritance {

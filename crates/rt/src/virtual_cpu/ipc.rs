@@ -1,5 +1,5 @@
-//! Messages and interrupts of the virtual CPU. A message step has a send phase and a receive phase, as the L4 system
-//! call; when both are over, table 2 says who runs.
+//! Messages and interrupts of the virtual CPU. A message step has a send phase and a receive phase,
+//! as the L4 system call; when both are over, table 2 says who runs.
 
 use super::decision::{Candidate, Situation};
 use super::*;
@@ -78,7 +78,8 @@ impl VirtualCpu {
             }
             (Received::FromLine, None) => self.choose(Situation::IrqSends { handler: current }),
             (Received::FromLine, Some(dest)) => {
-                // The interrupt thread is above all; it delivers and passes the CPU on to its handler.
+                // The interrupt thread is above all; it delivers and passes the CPU on to its
+                // handler.
                 self.choose(reply(step, dest, Some(Candidate::IRQ)));
                 if self.current == Some(current) {
                     self.choose(Situation::IrqSends { handler: current });
@@ -87,8 +88,8 @@ impl VirtualCpu {
         }
     }
 
-    /// The sender's call ends its send phase and waits for us: then the CPU comes back to us with its donation
-    /// (`Call()` in table 2).
+    /// The sender's call ends its send phase and waits for us: then the CPU comes back to us with
+    /// its donation (`Call()` in table 2).
     fn after_receive(&mut self, sender: ThreadId, situation: Situation) {
         let to_sender = matches!(
             decide(&self.policy, situation),
@@ -190,8 +191,8 @@ impl VirtualCpu {
         }
     }
 
-    /// `current`: whom the interrupt found; `None` for the idle thread and interrupt threads. Says whether the
-    /// handler was waiting.
+    /// `current`: whom the interrupt found; `None` for the idle thread and interrupt threads. Says
+    /// whether the handler was waiting.
     fn deliver(&mut self, line: LineId, current: Option<Candidate>) -> bool {
         let handler = self.lines[line.0].handler;
         let waits = self.accepts(handler, Partner::Line(line));

@@ -1,14 +1,17 @@
-//! One CPU on virtual time: threads with priorities that are scripts of steps, synchronous messages, interrupts, and
-//! the scheduling decisions of the L4 microkernels (Ruocco, "A Real-Time Programmer's Tour of General-Purpose L4
-//! Microkernels", 2008, sections 3 and 4). Deterministic: the same input gives the same trace.
+//! One CPU on virtual time: threads with priorities that are scripts of steps, synchronous
+//! messages, interrupts, and the scheduling decisions of the L4 microkernels (Ruocco, "A Real-Time
+//! Programmer's Tour of General-Purpose L4 Microkernels", 2008, sections 3 and 4). Deterministic:
+//! the same input gives the same trace.
 //!
-//! It serves two ends: scheduling scenarios are tests ([`VirtualCpu::script`]), and the executives run on it through
-//! a [`Caller`], whose thread is driven by the program's own calls instead of a script.
+//! It serves two ends: scheduling scenarios are tests ([`VirtualCpu::script`]), and the executives
+//! run on it through a [`Caller`], whose thread is driven by the program's own calls instead of a
+//! script.
 //!
-//! What it models: priorities (larger is higher), timeslices accounted to the nanosecond, direct switches and
-//! timeslice donation, priority inheritance, message queues, masked and pending interrupts, and a fixed cost of each
-//! switch, scheduler run and message. What it does not: caches, a timer tick (nothing happens between events),
-//! message contents, timeouts, several CPUs. This is a model for tests: it allocates.
+//! What it models: priorities (larger is higher), timeslices accounted to the nanosecond, direct
+//! switches and timeslice donation, priority inheritance, message queues, masked and pending
+//! interrupts, and a fixed cost of each switch, scheduler run and message. What it does not:
+//! caches, a timer tick (nothing happens between events), message contents, timeouts, several CPUs.
+//! This is a model for tests: it allocates.
 
 mod caller;
 mod decision;
@@ -67,8 +70,8 @@ pub enum Step {
     Receive(From),
     /// Sends, then receives from the same thread only.
     Call(ThreadId),
-    /// Replies to the client, the sender of the last message that answered no `Call`, without blocking, then
-    /// receives from anyone. Without a client it only receives.
+    /// Replies to the client, the sender of the last message that answered no `Call`, without
+    /// blocking, then receives from anyone. Without a client it only receives.
     ReplyWait,
     /// Sends to one thread, then receives.
     SendReceive(ThreadId, From),
@@ -249,8 +252,8 @@ impl VirtualCpu {
         }
     }
 
-    /// Adds a thread without a script; larger priorities are higher. `slice_ns`: `None` for a timeslice without
-    /// end; one of 0 counts as 1 ns.
+    /// Adds a thread without a script; larger priorities are higher. `slice_ns`: `None` for a
+    /// timeslice without end; one of 0 counts as 1 ns.
     pub fn thread(&mut self, priority: u8, slice_ns: Option<u64>) -> ThreadId {
         let slice_ns = slice_ns.map(|slice_ns| slice_ns.max(1));
         self.threads.push(Thread {
@@ -271,8 +274,8 @@ impl VirtualCpu {
         ThreadId(self.threads.len() - 1)
     }
 
-    /// Gives a thread its script and makes it ready; only for threads that have none yet, or whose script
-    /// has ended (else nothing but the check happens).
+    /// Gives a thread its script and makes it ready; only for threads that have none yet, or whose
+    /// script has ended (else nothing but the check happens).
     pub fn script(&mut self, thread: ThreadId, steps: &[Step], then: Then) -> Result<(), ScriptError> {
         let known = |step: &Step| match *step {
             Step::Send(to) | Step::Call(to) | Step::SwitchTo(to) => self.knows(Partner::Thread(to)),
@@ -313,7 +316,8 @@ impl VirtualCpu {
         }
     }
 
-    /// Adds an interrupt line that is delivered to `handler` as a message, masked until the handler replies.
+    /// Adds an interrupt line that is delivered to `handler` as a message, masked until the handler
+    /// replies.
     pub fn line(&mut self, handler: ThreadId) -> LineId {
         self.lines.push(Line { handler, state: LineState::Open, pending: 0 });
         LineId(self.lines.len() - 1)

@@ -1,4 +1,5 @@
-//! What holds for any scripts: no thread is in two places, no time is lost, priorities are kept where they shall be.
+//! What holds for any scripts: no thread is in two places, no time is lost, priorities are kept
+//! where they shall be.
 
 use super::engine::Went;
 use super::*;

@@ -1,5 +1,5 @@
-//! The messages of CUSE: a character device that a program serves through /dev/cuse (linux/fuse.h, version 7.31). Only
-//! what such a device needs; bytes in, bytes out.
+//! The messages of CUSE: a character device that a program serves through /dev/cuse (linux/fuse.h,
+//! version 7.31). Only what such a device needs; bytes in, bytes out.
 
 use std::ffi::c_int;
 
@@ -99,7 +99,8 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// The answer to `Init`: a device of this name, whose ioctls say themselves where their result goes.
+/// The answer to `Init`: a device of this name, whose ioctls say themselves where their result
+/// goes.
 pub fn is_device(number: u64, name: &str) -> Vec<u8> {
     let mut init = [0; 18];
     init[..6].copy_from_slice(&[VERSION.0, VERSION.1, 0, 1, LARGEST as u32, LARGEST as u32]);

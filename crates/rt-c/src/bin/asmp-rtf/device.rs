@@ -1,11 +1,10 @@
-//! The FIFO as a device: what RTLinux's /dev/rtfN was. One opener at a time; reads and writes wait unless O_NONBLOCK;
-//! poll and FIONREAD. It stands directly on the channel: nothing lies in between that could be lost.
+//! The FIFO as a device: what RTLinux's /dev/rtfN was. One opener at a time; reads and writes wait
+//! unless O_NONBLOCK; poll and FIONREAD. It stands directly on the channel: nothing lies in between
+//! that could be lost.
 
 use crate::cuse::{self, Ask, Request};
 use crate::{attach, is_over};
-use asmp_rt::fifo::{FifoReader, FifoWriter, Wake};
-use asmp_rt::ring::RingError;
-use asmp_rt::shm::Role;
+use asmp_channel::{FifoReader, FifoWriter, RingError, Role, Wake};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
@@ -159,7 +158,8 @@ impl Device {
         }
     }
 
-    /// Finds the channel when it is made, and lets it go when its real-time side is gone and it is empty.
+    /// Finds the channel when it is made, and lets it go when its real-time side is gone and it is
+    /// empty.
     pub fn meet_channel(&mut self) -> Result<(), String> {
         match &mut self.end {
             End::FromRt(end) => {

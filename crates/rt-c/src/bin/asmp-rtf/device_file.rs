@@ -59,7 +59,7 @@ pub fn serve(mut cuse: File, path: PathBuf, mut device: Device, ends: &AtomicBoo
         // With the first answer the kernel has made the device.
         if link.is_none() && node.exists() {
             std::os::unix::fs::symlink(&node, &path).map_err(|error| match error.kind() {
-                ErrorKind::AlreadyExists => format!("{}: is there already: remove it", path.display()),
+                ErrorKind::AlreadyExists => format!("{}: already exists: remove it", path.display()),
                 _ => format!("{}: {error}", path.display()),
             })?;
             link = Some(Link(path.clone()));

@@ -1,6 +1,5 @@
 use super::*;
-use asmp_rt::fifo::{Fifo, Options};
-use asmp_rt::ring::Overflow;
+use asmp_channel::{Fifo, Options, Overflow};
 
 /// A device and its place; requests are given as the kernel writes them.
 struct Place {

@@ -1,13 +1,12 @@
-//! A real-time FIFO as a file, what /dev/rtfN was: a device of CUSE where the kernel has it and we may, else a named pipe.
-//! The file serves one real-time side after the other.
+//! A real-time FIFO as a file, what /dev/rtfN was: a device of CUSE where the kernel has it and we
+//! may, else a named pipe. The file serves one real-time side after the other.
 
 mod cuse;
 mod device;
 mod device_file;
 mod pump;
 
-use asmp_rt::fifo::Fifo;
-use asmp_rt::shm::{Role, ShmError, default_dir};
+use asmp_channel::{Fifo, Role, ShmError, default_dir};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,14 +16,17 @@ use std::time::Duration;
 
 const USAGE: &str = "\
 usage: asmp-rtf [--pipe] N from-rt|to-rt [DIRECTORY]
-  Serves real-time FIFO N (0 to 63) as the file DIRECTORY/rtfN (/run/asmp/rtfN), for reading (from-rt) or
-  writing (to-rt), until SIGTERM or SIGINT. The file is a link to the device /dev/rtfN where there is
-  /dev/cuse (modprobe cuse; root), else, or with --pipe, a named pipe. Exit status: 0; 1 it cannot; 2 wrong use.";
+  Serves real-time FIFO N (0 to 63) as the file DIRECTORY/rtfN (default /run/asmp/rtfN), until SIGTERM or
+  SIGINT. from-rt: the file is for reading. to-rt: the file is for writing.
+  With /dev/cuse (modprobe cuse; root) the file is a link to the device /dev/rtfN. Without it, or with
+  --pipe, the file is a named pipe.
+  Exit status: 0 success; 1 failure; 2 wrong usage.";
 
 /// How soon a signal or a new real-time side is noticed.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// One line on stderr. Where nobody takes it (a log that ended, a full disk) the FIFO is still served.
+/// One line on stderr. If it cannot be written (a log that ended, a full disk) the FIFO is still
+/// served.
 fn complain(what: std::fmt::Arguments) {
     let _ = writeln!(std::io::stderr(), "asmp-rtf: {what}");
 }
@@ -37,7 +39,7 @@ fn attach<E>(
 ) -> Result<Option<E>, String> {
     match Fifo::attach(channels, name).and_then(end) {
         Ok(end) => Ok(Some(end)),
-        Err(ShmError::Missing { .. } | ShmError::RoleTaken { .. }) => Ok(None),
+        Err(ShmError::NotFound { .. } | ShmError::RoleTaken { .. }) => Ok(None),
         Err(error) => Err(error.to_string()),
     }
 }

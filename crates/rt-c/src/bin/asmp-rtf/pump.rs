@@ -1,13 +1,12 @@
 //! The FIFO as a named pipe, where there is no CUSE: this program pumps between it and the channel.
 //!
-//! The pipe is always open here for both, so that `cat` waits when there is nothing, and ends when this program does.
-//! When the real-time side is gone and all it left is delivered, the channel is let go, and the next one waited for. A
-//! channel that still holds bytes for the real-time side is kept for the next real-time side.
+//! The pipe is always open here for both, so that `cat` waits when there is nothing, and ends when
+//! this program does. When the real-time side is gone and all it left is delivered, the channel is
+//! let go, and the next one waited for. A channel that still holds bytes for the real-time side is
+//! kept for the next real-time side.
 
 use crate::{LOOK, attach, complain, is_over};
-use asmp_rt::fifo::{FifoReader, FifoWriter, Wake};
-use asmp_rt::ring::RingError;
-use asmp_rt::shm::Role;
+use asmp_channel::{FifoReader, FifoWriter, RingError, Role, Wake};
 use std::fs::{File, TryLockError};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
@@ -34,7 +33,7 @@ impl Pipe {
             make_pipe(&path).map_err(|error| says(&error))?;
             let mut options = File::options();
             options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW);
-            let not_ours = "is there already and no named pipe of this user: remove it";
+            let not_ours = "already exists and is no named pipe of this user: remove it";
             let file = options.open(&path).map_err(|error| match error.raw_os_error() {
                 // A link, a directory, a socket.
                 Some(libc::ELOOP | libc::EISDIR | libc::ENXIO) => says(&not_ours),
@@ -226,7 +225,7 @@ mod tests {
         let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         for path in [file, directory, link, socket] {
             let said = Pipe::open(path.clone()).err().unwrap();
-            let cure = "is there already and no named pipe of this user: remove it";
+            let cure = "already exists and is no named pipe of this user: remove it";
             assert_eq!(said, format!("{}: {cure}", path.display()));
             assert!(path.symlink_metadata().is_ok());
         }

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Releases to simulate: the counterexample of a test, or what is worst for the tightest task; and
+//! pictures of them.
+
+use crate::analyse::schedulability;
+use crate::chain::by_core;
+use crate::edf_response;
+use crate::policy::Policy;
+use crate::report::Report;
+use crate::simulate::gantt::gantt_svg;
+use crate::simulate::model::{Releases, Simulation};
+use crate::simulate::pattern::worst_pattern;
+use crate::simulate::record::Record;
+use crate::simulate::run::Run;
+use crate::task::Task;
+use crate::time::TimeBase;
+use crate::verdict::{Counterexample, Effort, Start, Stop};
+use crate::workload::Workload;
+
+/// Segments of a picture.
+const DRAWN: usize = 20_000;
+
+/// Why a counterexample is not one of these tasks.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Mismatch {
+    #[error("the counterexample releases no job")]
+    Empty,
+    #[error("the counterexample releases task {task}, but the file has {tasks} tasks from 0 on")]
+    NoTask { task: usize, tasks: usize },
+    #[error(
+        "task {task} ({name}): released before its arrival, later than its jitter, or held up \
+         longer than its blocking; is the counterexample from another file?"
+    )]
+    NotAllowed { task: usize, name: String },
+}
+
+impl Counterexample {
+    /// Errors: the tasks do not allow these releases.
+    pub fn check(&self, tasks: &[Task]) -> Result<(), Mismatch> {
+        if self.pattern.is_empty() {
+            return Err(Mismatch::Empty);
+        }
+        for start in &self.pattern {
+            let number = start.task;
+            let missing = Mismatch::NoTask { task: number, tasks: tasks.len() };
+            let task = tasks.get(number).ok_or(missing)?;
+            let late_ticks = start.release_ticks.checked_sub(start.arrival_ticks);
+            if late_ticks.is_none_or(|late_ticks| late_ticks > task.jitter_ticks)
+                || start.held_up_ticks > task.blocking_ticks
+            {
+                return Err(Mismatch::NotAllowed { task: number, name: task.name.clone() });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Releases on one CPU: the counterexample of the first CPU that has one, else what is worst for
+/// the task with the least room. Errors: sets that the tests do not take.
+pub fn worst_releases(tasks: &[Task], policy: Policy, effort: &Effort) -> Result<Vec<Start>, Stop> {
+    let mut tightest: Option<(u64, Vec<Start>)> = None;
+    for members in by_core(tasks).values() {
+        let set: Vec<Task> = members.iter().map(|index| tasks[*index].clone()).collect();
+        let verdict = schedulability(&set, policy, effort).numbered_by(members);
+        if let Some(found) = verdict.counterexample() {
+            return Ok(found.pattern.clone());
+        }
+        let (left_ticks, mut pattern) = of_tightest(&set, policy, effort)?;
+        if tightest.as_ref().is_none_or(|(least_ticks, _)| left_ticks < *least_ticks) {
+            pattern.iter_mut().for_each(|start| start.task = members[start.task]);
+            tightest = Some((left_ticks, pattern));
+        }
+    }
+    Ok(tightest.map_or_else(Vec::new, |(_, pattern)| pattern))
+}
+
+/// How much room the task with least has, and the pattern that is worst for it.
+fn of_tightest(tasks: &[Task], policy: Policy, effort: &Effort) -> Result<(u64, Vec<Start>), Stop> {
+    let responses = match policy {
+        Policy::NpEdf | Policy::Edf => edf_response::responses(tasks, policy == Policy::NpEdf, effort).ok(),
+        _ => None,
+    };
+    let left = |at: usize| {
+        let response = responses.as_ref().map_or_else(|| tasks[at].cost_ticks(), |all| all[at]);
+        tasks[at].deadline_ticks.saturating_sub(response)
+    };
+    let (left_ticks, victim) = (0..tasks.len()).map(|at| (left(at), at)).min().unwrap_or((0, 0));
+    Ok((left_ticks, worst_pattern(tasks, policy, victim)?))
+}
+
+/// The first CPU that is not schedulable, else the first, as an SVG: its counterexample, or
+/// everything released together. `None`: the report has no CPU. Errors: what `Run::prepare`
+/// refuses.
+pub fn worst_schedule_svg(workload: &Workload, report: &Report) -> Result<Option<String>, Stop> {
+    let failing = report.cpus.iter().find(|cpu| cpu.verdict.is_not_schedulable());
+    let Some(cpu) = failing.or(report.cpus.first()) else { return Ok(None) };
+    let tasks = workload.tasks_in_chains();
+    let alone = |index: &usize| Task { core: None, ..tasks[*index].clone() };
+    let set: Vec<Task> = cpu.tasks.iter().map(alone).collect();
+    let (releases, until_ticks, title) = match cpu.verdict.counterexample() {
+        Some(found) => {
+            let end = found.missed.and_then(|missed| missed.finished_ticks).or(found.by_ticks);
+            let second_ticks = workload.time.ticks_per_ns().saturating_mul(1_000_000_000);
+            let end = end.unwrap_or(second_ticks);
+            let here = |start: &Start| {
+                let task = cpu.tasks.iter().position(|index| *index == start.task)?;
+                Some(Start { task, ..*start })
+            };
+            let pattern = found.pattern.iter().filter_map(here).collect();
+            (Releases::Pattern(pattern), end.saturating_add(end / 20 + 1), "a deadline is missed")
+        }
+        None => {
+            let longest = set.iter().map(|task| task.period_ticks).max().unwrap_or(1);
+            (Releases::Together, longest.saturating_mul(2), "everything released together")
+        }
+    };
+    let simulation = Simulation::new(&set, report.policy, releases);
+    let title = format!("{}: {title}", report.policy);
+    schedule_svg(&simulation, until_ticks, &title, workload.time).map(Some)
+}
+
+/// Simulates up to an instant and draws it as an SVG, at most 20,000 segments. Errors: what
+/// `Run::prepare` refuses.
+pub fn schedule_svg(
+    simulation: &Simulation,
+    until_ticks: u64,
+    title: &str,
+    time: TimeBase,
+) -> Result<String, Stop> {
+    let mut run = Run::prepare(simulation)?;
+    let mut record = Record::up_to(DRAWN);
+    run.go(until_ticks, DRAWN as u64, &mut record);
+    Ok(gantt_svg(&run, &record, until_ticks, title, time))
+}

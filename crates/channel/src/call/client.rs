@@ -1,0 +1,218 @@
+//! The end of a client.
+
+use super::pi::{self, PiWait};
+use super::rendezvous::{ClientEnd, Message, Outcome, Want, notify_server};
+use super::{CallError, SLICE, SetupError, Table, WaitLimit};
+use crate::futex::{self, Woken};
+use crate::shm::{Role, ShmError};
+use crate::sync::Ordering::*;
+use std::path::Path;
+use std::time::Duration;
+
+/// A client of a call channel, in a slot of its own. Dropping it frees the slot.
+#[derive(Debug)]
+pub struct Client {
+    table: Table,
+    end: ClientEnd,
+    index: usize,
+    priority: u32,
+    spins: u32,
+}
+
+impl Client {
+    /// Takes a slot: the one given, or the first free one. Allocates and blocks: for set-up only.
+    /// Errors: `SlotsTaken`, `NoSuchSlot`, `Shm` (`NotFound`: no server has created the channel;
+    /// `RoleTaken`: the slot has a client).
+    pub fn attach(dir: &Path, name: &str, slot: Option<u32>) -> Result<Self, SetupError> {
+        let table = Table::attach(dir, name)?;
+        let clients = table.shape.clients;
+        let name = || name.to_owned();
+        let index = match slot {
+            Some(slot) if slot >= clients => {
+                return Err(SetupError::NoSuchSlot { name: name(), clients, slot });
+            }
+            Some(slot) => {
+                table.shared.acquire(Role::Client(slot as u8))?;
+                slot
+            }
+            None => 'free: {
+                for slot in 0..clients {
+                    match table.shared.acquire(Role::Client(slot as u8)) {
+                        Ok(()) => break 'free slot,
+                        Err(ShmError::RoleTaken { .. }) => (),
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                return Err(SetupError::SlotsTaken { name: name(), clients });
+            }
+        } as usize;
+        let end = ClientEnd::attach(index, &table.slot(index));
+        Ok(Self { table, end, index, priority: 0, spins: 0 })
+    }
+
+    /// The number of our slot, which identifies this client to the server.
+    pub fn slot(&self) -> u32 {
+        self.index as u32
+    }
+
+    /// Sets the priority of later requests: larger is more urgent, 0 at first. It orders the
+    /// server's queue. With `inherit` the server borrows the scheduling priority of the calling
+    /// thread instead.
+    pub fn set_priority(&mut self, priority: u32) {
+        self.priority = priority;
+    }
+
+    /// Sets how often to poll before sleeping: useful for a server on another CPU. 0 at first.
+    pub fn set_spins(&mut self, spins: u32) {
+        self.spins = spins;
+    }
+
+    /// Sends a message and waits for the answer. Blocks. The timeout works even if other processes
+    /// overwrite the shared memory. Wakes every [`super::SLICE`] to check that the server is alive.
+    /// Errors: `NoServer`, `NoAnswer`, `PeerDied`, `Unanswered`.
+    #[inline]
+    pub fn call(&mut self, message: &Message, timeout: Option<Duration>) -> Result<Message, CallError> {
+        match self.request(Want::Call, message, timeout)? {
+            Outcome::Answered(answer) => Ok(answer),
+            Outcome::Unanswered => Err(CallError::Unanswered),
+        }
+    }
+
+    /// Sends a message and waits until the server has taken it. Blocks. Errors: `NoServer`,
+    /// `NoAnswer`, `PeerDied`.
+    pub fn send(&mut self, message: &Message, timeout: Option<Duration>) -> Result<(), CallError> {
+        self.request(Want::Send, message, timeout).map(drop)
+    }
+
+    /// Sets notification bits for the server, without waiting. Bounded; at most one system call. A
+    /// server that opens later receives them, too.
+    pub fn notify(&self, bits: u64) {
+        if notify_server(&self.table.rendezvous(), bits) {
+            futex::wake(self.table.rendezvous().pending, 1);
+        }
+    }
+
+    /// Takes the notification bits that the server has set. Bounded, no system call.
+    pub fn take_bits(&self) -> u64 {
+        self.end.notifications(&self.table.slot(self.index))
+    }
+
+    /// Waits for notification bits, and takes them. Blocks. Errors: `NoServer`, `TimedOut`,
+    /// `PeerDied`.
+    pub fn wait_bits(&mut self, timeout: Option<Duration>) -> Result<u64, CallError> {
+        let mut limit = WaitLimit::new(timeout, Some(SLICE));
+        let slot = self.table.slot(self.index);
+        loop {
+            let bits = self.end.notifications(&slot);
+            if bits != 0 {
+                return Ok(bits);
+            }
+            let epoch = self.epoch()?;
+            let sleep_for = limit.next_sleep().map_err(|_| CallError::TimedOut)?;
+            let Some(expected) = self.end.announce_sleep_for_bits(&slot) else { continue };
+            let woken = match self.epoch() == Ok(epoch) {
+                true => futex::wait(slot.answer, expected, sleep_for),
+                false => Woken::Recheck,
+            };
+            let over = woken == Woken::TimedOut && !self.table.shared.is_held(Role::Server);
+            if over || self.epoch() != Ok(epoch) {
+                return match self.end.notifications(&slot) {
+                    0 => Err(CallError::PeerDied),
+                    bits => Ok(bits),
+                };
+            }
+        }
+    }
+
+    /// The epoch of the current server. Errors: `NoServer`.
+    #[inline]
+    fn epoch(&self) -> Result<u32, CallError> {
+        // Acquire pairs with Release in `Server::open` and in its `drop`.
+        match self.table.epoch().load(Acquire) {
+            word if word & 1 == 1 => Ok(word >> 1),
+            _ => self.no_epoch(),
+        }
+    }
+
+    #[cold]
+    fn no_epoch(&self) -> Result<u32, CallError> {
+        if self.table.shared.is_held(Role::Server) {
+            // The epoch is damaged, or the server is about to open: once awake, it repairs the
+            // word.
+            futex::wake(self.table.rendezvous().pending, 1);
+        }
+        Err(CallError::NoServer)
+    }
+
+    #[inline]
+    fn request(
+        &mut self,
+        want: Want,
+        message: &Message,
+        timeout: Option<Duration>,
+    ) -> Result<Outcome, CallError> {
+        let epoch = self.epoch()?;
+        let (rendezvous, slot) = (self.table.rendezvous(), self.table.slot(self.index));
+        let scheduling = self.table.shape.scheduling;
+        if self.end.post(&rendezvous, &slot, (epoch, scheduling), want, self.priority, message) {
+            futex::wake(rendezvous.pending, 1);
+        }
+        let mut limit = WaitLimit::new(timeout, Some(SLICE));
+        loop {
+            for spin in 0..=self.spins {
+                if let Some(outcome) = self.end.outcome(&slot) {
+                    return Ok(outcome);
+                }
+                if spin < self.spins {
+                    std::hint::spin_loop();
+                }
+            }
+            let Ok(sleep_for) = limit.next_sleep() else {
+                let taken = !self.end.withdraw(&slot);
+                return self.end.outcome(&slot).ok_or(CallError::NoAnswer { taken });
+            };
+            match self.sleep(epoch, sleep_for) {
+                PiWait::TimedOut if self.table.shared.is_held(Role::Server) => {
+                    // The server sleeps without a timer, and damage may have erased our bit: wake
+                    // it in any case.
+                    self.end.repost(&rendezvous);
+                    futex::wake(rendezvous.pending, 1);
+                }
+                PiWait::TimedOut | PiWait::OwnerDied => {
+                    self.end.withdraw(&slot);
+                    return self.end.outcome(&slot).ok_or(CallError::PeerDied);
+                }
+                PiWait::Recheck | PiWait::Unsupported => (),
+            }
+        }
+    }
+
+    /// Sleeps until there may be an answer. `OwnerDied` also if the server has left, or a new one
+    /// has opened.
+    fn sleep(&self, epoch: u32, sleep_for: Option<Duration>) -> PiWait {
+        let slot = self.table.slot(self.index);
+        if self.table.shape.inherit {
+            let pi_lock = self.table.pi_lock(self.index);
+            pi::prepare(pi_lock, self.table.server_thread().load(Relaxed));
+            if self.epoch() != Ok(epoch) {
+                return PiWait::OwnerDied;
+            }
+            if self.end.outcome(&slot).is_some() {
+                return PiWait::Recheck;
+            }
+            match pi::wait(pi_lock, sleep_for) {
+                PiWait::Unsupported => (),
+                seated => return seated,
+            }
+        }
+        let Some(expected) = self.end.announce_sleep(&slot) else { return PiWait::Recheck };
+        // After ASLEEP: a server that opens or leaves after this check wakes us.
+        if self.epoch() != Ok(epoch) {
+            return PiWait::OwnerDied;
+        }
+        match futex::wait(slot.answer, expected, sleep_for) {
+            Woken::Recheck => PiWait::Recheck,
+            Woken::TimedOut => PiWait::TimedOut,
+        }
+    }
+}

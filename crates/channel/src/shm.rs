@@ -1,0 +1,558 @@
+//! Shared memory with a name, for channels between processes: a sealed memfd that all ends map.
+//!
+//! **Seals.** A peer that shortens the file would kill the real-time side with SIGBUS. After
+//! `F_SEAL_SHRINK|GROW|SEAL` no process can change the size.
+//!
+//! **Names.** A memfd has no name in the file system. So each process that has it open creates a
+//! link in a directory: `NAME.PID.FD` -> `/proc/PID/fd/FD`. The memory lives as long as one such
+//! process. The kernel lets only the same user (or root) follow the link. For another user, send
+//! the descriptor over a socket; the receiver calls [`SharedMemory::from_fd`].
+//!
+//! **Header.** The first 64 bytes hold magic, version, kind and parameters. They are read once,
+//! before the memory is mapped.
+//!
+//! **Roles.** A role (writer, reader, ...) is a lock on a byte of the file (`F_OFD_SETLK`). The
+//! kernel releases it when its holder ends in any way. A forked child shares the locks, so closing
+//! our descriptor alone would not release them: we unlock explicitly.
+
+#[cfg(asan)]
+#[path = "shm_fence.rs"]
+mod fence;
+
+use crate::sync::{self, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+const MAGIC: u64 = u64::from_ne_bytes(*b"ASMPCHAN");
+const VERSION: u64 = 1;
+/// Bytes before the body.
+const HEADER: usize = 64;
+/// Parameters that a channel keeps in its header, in words.
+pub(crate) const PARAMETERS: usize = 4;
+/// How long a process waits for others that create or attach.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
+/// The largest channel, in bytes.
+pub const MAX_CHANNEL_BYTES: u64 = 1 << 30;
+
+/// The kind of a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A FIFO.
+    Fifo = 1,
+    /// Shared memory, raw or with a record.
+    Mbuff = 2,
+    /// Calls to a server.
+    Call = 3,
+}
+
+/// A role in a channel. One process at a time holds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The one writer of a FIFO or record.
+    Writer,
+    /// The one reader of a FIFO.
+    Reader,
+    /// The server of a call channel.
+    Server,
+    /// The client in this slot of a call channel.
+    Client(u8),
+}
+
+impl Role {
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Writer => "writer",
+            Self::Reader => "reader",
+            Self::Server => "server",
+            Self::Client(_) => "client",
+        }
+    }
+
+    /// The byte of the file whose lock is the role, below 64.
+    fn place(self) -> u32 {
+        match self {
+            Self::Writer => 0,
+            Self::Reader => 1,
+            Self::Server => 2,
+            Self::Client(slot) => 16 + u32::from(slot),
+        }
+    }
+}
+
+/// The page size of shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pages {
+    /// The normal pages of the machine.
+    #[default]
+    Normal,
+    /// 2 MiB pages, from the kernel's pool (`vm.nr_hugepages`).
+    Huge,
+}
+
+/// Why shared memory could not be created or attached.
+#[derive(Debug, thiserror::Error)]
+pub enum ShmError {
+    /// The name is empty, too long or has other characters.
+    #[error("invalid channel name {name:?}: use 1 to 64 letters, digits, '-' or '_'")]
+    BadName { name: String },
+    /// Another process has a channel of this name.
+    #[error("channel {name} already exists: attach to it, or choose another name")]
+    NameTaken { name: String },
+    /// No process has a channel of this name.
+    #[error("no channel {name} in {dir}: create it first", dir = dir.display())]
+    NotFound { name: String, dir: PathBuf },
+    /// The size is 0 or too large.
+    #[error("{bytes} bytes is outside the limits of a channel: use {min} to {max}")]
+    BadSize { bytes: u64, min: u64, max: u64 },
+    /// The kernel has no memory for it, or a limit is too low.
+    #[error("cannot allocate {bytes} bytes of shared memory: {cause}")]
+    NoRoom {
+        bytes: u64,
+        #[source]
+        cause: io::Error,
+    },
+    /// The channel has another kind, version, size or record.
+    #[error("channel {name} does not match: {found}")]
+    Mismatch { name: String, found: String },
+    /// Another process, or another value of this one, holds the role.
+    #[error("channel {name} already has a {role}")]
+    RoleTaken { name: String, role: &'static str },
+    /// The directory of names is not safe.
+    #[error(
+        "{dir} belongs to another user, or other users may write there: \
+         remove it, or set ASMP_CHANNELS to another directory",
+        dir = dir.display()
+    )]
+    ForeignDir { dir: PathBuf },
+    /// A process held the lock of the directory for 10 s.
+    #[error("timed out: another process holds the lock of {dir}; resume or end it if it is stopped", dir = dir.display())]
+    DirLocked { dir: PathBuf },
+    /// A system call failed.
+    #[error("{path}: {cause}", path = path.display())]
+    Io {
+        path: PathBuf,
+        #[source]
+        cause: io::Error,
+    },
+}
+
+/// The directory of this user's channel names: `$ASMP_CHANNELS` if it is set and not empty, else
+/// `/dev/shm/asmp-UID`.
+pub fn default_dir() -> PathBuf {
+    match std::env::var_os("ASMP_CHANNELS").filter(|dir| !dir.is_empty()) {
+        Some(dir) => dir.into(),
+        // SAFETY: takes nothing, touches nothing, cannot fail.
+        None => format!("/dev/shm/asmp-{}", unsafe { libc::geteuid() }).into(),
+    }
+}
+
+/// Mapped shared memory with a name. Dropping it unmaps it, and removes this process's link.
+#[derive(Debug)]
+pub struct SharedMemory {
+    name: String,
+    file: File,
+    base: NonNull<u8>,
+    /// Length of the whole mapping.
+    bytes: usize,
+    parameters: [u64; PARAMETERS],
+    link: Option<PathBuf>,
+    /// Bit n is set while we hold the role of place n.
+    roles: AtomicU64,
+    /// The process that owns link and roles: a forked child has a copy of this value.
+    process: u32,
+}
+
+// SAFETY: the value owns the mapping, and gives out atomics, or pointers that are unsafe to use.
+unsafe impl Send for SharedMemory {}
+// SAFETY: as above; shared references give out shared references to atomics.
+unsafe impl Sync for SharedMemory {}
+
+impl SharedMemory {
+    /// Creates shared memory with a body of `bytes`, all of it allocated and mapped. Allocates and
+    /// blocks: for set-up only. Errors: `BadName`, `NameTaken`, `BadSize`, `NoRoom`, `ForeignDir`,
+    /// `DirLocked`, `Io`.
+    pub(crate) fn create(
+        dir: &Path,
+        name: &str,
+        kind: Kind,
+        bytes: u64,
+        parameters: [u64; PARAMETERS],
+        pages: Pages,
+    ) -> Result<Self, ShmError> {
+        check_name(name)?;
+        if !(1..=MAX_CHANNEL_BYTES).contains(&bytes) {
+            return Err(ShmError::BadSize { bytes, min: 1, max: MAX_CHANNEL_BYTES });
+        }
+        let _lock = lock(dir)?;
+        if find(dir, name)?.is_some() {
+            return Err(ShmError::NameTaken { name: name.to_owned() });
+        }
+        let page = if pages == Pages::Huge { 2 << 20 } else { 4096 };
+        let whole = (HEADER as u64 + bytes).next_multiple_of(page);
+        let file = memory(name, whole, pages).map_err(|cause| ShmError::NoRoom { bytes, cause })?;
+        let mut header = [0; HEADER / 8];
+        header[..4].copy_from_slice(&[MAGIC, VERSION, kind as u64, bytes]);
+        header[4..].copy_from_slice(&parameters);
+        let base = map(&file, whole as usize).map_err(|cause| ShmError::NoRoom { bytes, cause })?;
+        for (at, word) in header.iter().enumerate() {
+            // SAFETY: the mapping begins with HEADER bytes and is page-aligned.
+            let place = unsafe { base.cast::<u64>().add(at) };
+            // SAFETY: as above, and no other process has it yet.
+            unsafe { place.write(*word) };
+        }
+        #[cfg(asan)]
+        fence::close(base, whole as usize, bytes);
+        Self::mapped(name, file, base, whole, parameters).linked(dir)
+    }
+
+    /// Maps an existing channel. Allocates and blocks: for set-up only. Errors: `BadName`,
+    /// `NotFound`, `Mismatch`, `NoRoom`, `ForeignDir`, `DirLocked`, `Io`.
+    pub fn attach(dir: &Path, name: &str, kind: Kind) -> Result<Self, ShmError> {
+        check_name(name)?;
+        let missing = || ShmError::NotFound { name: name.to_owned(), dir: dir.to_owned() };
+        if !dir.exists() {
+            return Err(missing());
+        }
+        let _lock = lock(dir)?;
+        let file = find(dir, name)?.ok_or_else(missing)?;
+        Self::open(file, name, kind)?.linked(dir)
+    }
+
+    /// Maps a channel from its descriptor, for example from another user. Creates no link. Errors:
+    /// `BadName`, `Mismatch`, `NoRoom`, `Io`.
+    pub fn from_fd(fd: OwnedFd, name: &str, kind: Kind) -> Result<Self, ShmError> {
+        check_name(name)?;
+        Self::open(File::from(fd), name, kind)
+    }
+
+    fn open(file: File, name: &str, kind: Kind) -> Result<Self, ShmError> {
+        let io = |cause| ShmError::Io { path: PathBuf::from(name), cause };
+        let mismatch = |found: String| ShmError::Mismatch { name: name.to_owned(), found };
+        // SAFETY: the descriptor is open as long as `file`; the call takes and gives numbers.
+        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+        if seals < 0 || seals & SEALS != SEALS {
+            return Err(mismatch("its size is not sealed".to_owned()));
+        }
+        let length = file.metadata().map_err(io)?.len();
+        let mut header = [0; HEADER];
+        file.read_exact_at(&mut header, 0).map_err(|_| mismatch("it is shorter than a header".to_owned()))?;
+        let (words, _) = header.as_chunks::<8>();
+        let word = |at: usize| u64::from_ne_bytes(words[at]);
+        if word(0) != MAGIC {
+            return Err(mismatch("it is no channel of asmp".to_owned()));
+        }
+        if word(1) != VERSION {
+            return Err(mismatch(format!("it has version {}, this program has {VERSION}", word(1))));
+        }
+        if word(2) != kind as u64 {
+            return Err(mismatch(format!("it is of kind {}, expected {} ({kind:?})", word(2), kind as u64)));
+        }
+        let bytes = word(3);
+        if !(1..=MAX_CHANNEL_BYTES).contains(&bytes)
+            || length < HEADER as u64 + bytes
+            || length > 2 * MAX_CHANNEL_BYTES
+        {
+            return Err(mismatch(format!("its header says {bytes} bytes, its length is {length}")));
+        }
+        let parameters = [word(4), word(5), word(6), word(7)];
+        let base = map(&file, length as usize).map_err(|cause| ShmError::NoRoom { bytes, cause })?;
+        #[cfg(asan)]
+        fence::close(base, length as usize, bytes);
+        Ok(Self::mapped(name, file, base, length, parameters))
+    }
+
+    fn mapped(name: &str, file: File, base: NonNull<u8>, bytes: u64, parameters: [u64; PARAMETERS]) -> Self {
+        let (name, bytes, process) = (name.to_owned(), bytes as usize, std::process::id());
+        Self { name, file, base, bytes, parameters, link: None, roles: AtomicU64::new(0), process }
+    }
+
+    fn linked(mut self, dir: &Path) -> Result<Self, ShmError> {
+        let (pid, fd) = (self.process, self.file.as_raw_fd());
+        let link = dir.join(format!("{}.{pid}.{fd}", self.name));
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(format!("/proc/{pid}/fd/{fd}"), &link)
+            .map_err(|cause| ShmError::Io { path: link.clone(), cause })?;
+        self.link = Some(link);
+        Ok(self)
+    }
+
+    /// The name of the channel.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The creator's parameters, as they were when it was attached. Each kind checks its own.
+    pub(crate) fn parameters(&self) -> [u64; PARAMETERS] {
+        self.parameters
+    }
+
+    /// The length of the body, from the size of the file.
+    pub fn body_bytes(&self) -> usize {
+        self.bytes - HEADER
+    }
+
+    /// The descriptor, for [`SharedMemory::from_fd`] in a process of another user.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// The first byte of the body, aligned to 64 bytes. Any value may appear there at any time.
+    pub(crate) fn body(&self) -> NonNull<u8> {
+        // SAFETY: the mapping is longer than its header.
+        unsafe { self.base.add(HEADER) }
+    }
+
+    /// `count` words of the body, from `offset` bytes on. Panics if they are not inside: never take
+    /// an offset from the other side.
+    #[inline]
+    pub fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
+        assert!(offset.is_multiple_of(8) && count <= (self.body_bytes().saturating_sub(offset)) / 8);
+        // SAFETY: inside the body (as asserted).
+        let first = unsafe { self.body().add(offset) };
+        // SAFETY: inside the body, aligned, mapped as long as `self`; all accesses are atomic.
+        unsafe { sync::mapped_words(first.as_ptr().cast(), count) }
+    }
+
+    /// A half word of the body at `offset` bytes, for a futex. Panics as [`SharedMemory::words`].
+    #[inline]
+    pub fn futex_word(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset.is_multiple_of(4) && offset + 4 <= self.body_bytes());
+        // SAFETY: inside the body (as asserted).
+        let place = unsafe { self.body().add(offset) };
+        // SAFETY: as in `words`.
+        unsafe { sync::mapped_futex(place.as_ptr().cast()) }
+    }
+
+    /// Acquires a role. One system call. Errors: `RoleTaken` (another holder is alive), `Io`.
+    pub fn acquire(&self, role: Role) -> Result<(), ShmError> {
+        let mut lock = role_lock(role.place(), libc::F_WRLCK);
+        // SAFETY: `lock` is a valid flock structure; the descriptor is open as long as `self`.
+        match unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) } {
+            0 => {
+                // Relaxed: `drop` has exclusive access.
+                self.roles.fetch_or(1 << role.place(), Relaxed);
+                Ok(())
+            }
+            _ => match io::Error::last_os_error() {
+                error if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
+                    Err(ShmError::RoleTaken { name: self.name.clone(), role: role.noun() })
+                }
+                cause => Err(ShmError::Io { path: PathBuf::from(&self.name), cause }),
+            },
+        }
+    }
+
+    /// Releases a role before the memory is unmapped. One system call.
+    pub fn release(&self, role: Role) {
+        self.roles.fetch_and(!(1 << role.place()), Relaxed);
+        self.unlock(role.place());
+    }
+
+    fn unlock(&self, place: u32) {
+        let mut lock = role_lock(place, libc::F_UNLCK);
+        // SAFETY: as in `take`.
+        unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) };
+    }
+
+    /// Whether another living process or value holds this role. One system call.
+    pub fn is_held(&self, role: Role) -> bool {
+        let mut lock = role_lock(role.place(), libc::F_WRLCK);
+        // SAFETY: as in `take`.
+        let asked = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+        asked == 0 && lock.l_type != libc::F_UNLCK as libc::c_short
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        if self.process == std::process::id() {
+            let roles = self.roles.load(Relaxed);
+            (0..u64::BITS).filter(|place| roles >> place & 1 == 1).for_each(|place| self.unlock(place));
+            if let Some(link) = &self.link {
+                let _ = std::fs::remove_file(link);
+            }
+        }
+        #[cfg(asan)]
+        fence::open(self.base, self.bytes);
+        // SAFETY: exactly our mapping; all references to it have ended with `self`.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+fn role_lock(place: u32, kind: i32) -> libc::flock {
+    // SAFETY: all zeros is a valid flock structure.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as libc::c_short;
+    lock.l_whence = libc::SEEK_SET as libc::c_short;
+    lock.l_start = place.into();
+    lock.l_len = 1;
+    lock
+}
+
+/// A soft limit of this process (getrlimit(2)).
+fn limit(which: libc::__rlimit_resource_t) -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the kernel writes one rlimit into a local.
+    unsafe { libc::getrlimit(which, &raw mut limit) };
+    limit.rlim_cur
+}
+
+/// Creates a sealed memfd with all pages allocated. Errors: ENOMEM, ENOSPC, EINVAL (no huge pages),
+/// RLIMIT_FSIZE.
+fn memory(name: &str, bytes: u64, pages: Pages) -> io::Result<File> {
+    let limit = limit(libc::RLIMIT_FSIZE);
+    if bytes > limit {
+        // The kernel would not return an error, but kill this process by SIGXFSZ.
+        return Err(io::Error::other(format!("RLIMIT_FSIZE is {limit} bytes: raise it (ulimit -f)")));
+    }
+    let name = std::ffi::CString::new(format!("asmp:{name}"))?;
+    let huge = if pages == Pages::Huge { libc::MFD_HUGETLB | libc::MFD_HUGE_2MB } else { 0 };
+    // SAFETY: the name is a C string that outlives the call.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | huge) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor from the kernel, which nothing else owns.
+    let file = unsafe { File::from_raw_fd(fd) };
+    file.set_len(bytes)?;
+    // SAFETY: the descriptor is open as long as `file`; the call takes numbers.
+    let error = unsafe { libc::posix_fallocate(fd, 0, bytes as libc::off_t) };
+    if error != 0 {
+        return Err(io::Error::from_raw_os_error(error));
+    }
+    // SAFETY: as above.
+    match unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) } {
+        0 => Ok(file),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn map(file: &File, bytes: usize) -> io::Result<NonNull<u8>> {
+    #[cfg(not(asan))]
+    let (address, fixed) = (std::ptr::null_mut(), 0);
+    #[cfg(asan)]
+    let (address, fixed) = (fence::reserve(bytes)?, libc::MAP_FIXED);
+    // SAFETY: a new mapping, at an address of the kernel's choice or in reserved space: it replaces
+    // no memory in use.
+    let base = unsafe {
+        libc::mmap(
+            address,
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_POPULATE | fixed,
+            file.as_raw_fd(),
+            0,
+        )
+    };
+    if base == libc::MAP_FAILED {
+        return Err(match io::Error::last_os_error() {
+            // With mlockall(MCL_FUTURE) new memory is locked.
+            error if error.raw_os_error() == Some(libc::EAGAIN) => {
+                let limit = limit(libc::RLIMIT_MEMLOCK);
+                io::Error::other(format!("RLIMIT_MEMLOCK is {limit} bytes: raise it (ulimit -l)"))
+            }
+            error => error,
+        });
+    }
+    NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))
+}
+
+/// The lock of a directory of names. No other process creates or attaches there meanwhile.
+#[derive(Debug)]
+struct Locked(File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // Closing would release it too, unless a child was forked meanwhile.
+        let _ = self.0.unlock();
+    }
+}
+
+/// Locks the directory, and creates it if necessary.
+fn lock(dir: &Path) -> Result<Locked, ShmError> {
+    lock_within(dir, LOCK_WAIT)
+}
+
+fn lock_within(dir: &Path, at_most: Duration) -> Result<Locked, ShmError> {
+    let io = |cause| ShmError::Io { path: dir.to_owned(), cause };
+    match std::fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(io(error)),
+        _ => (),
+    }
+    let file = File::open(dir).map_err(io)?;
+    let metadata = file.metadata().map_err(io)?;
+    // SAFETY: takes nothing, touches nothing, cannot fail.
+    let me = unsafe { libc::geteuid() };
+    if (metadata.uid() != me && me != 0) || metadata.mode() & 0o022 != 0 {
+        return Err(ShmError::ForeignDir { dir: dir.to_owned() });
+    }
+    let end = Instant::now() + at_most;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(Locked(file)),
+            Err(TryLockError::Error(cause)) => return Err(io(cause)),
+            Err(TryLockError::WouldBlock) if Instant::now() >= end => {
+                return Err(ShmError::DirLocked { dir: dir.to_owned() });
+            }
+            // A blocking flock(2) has no timeout.
+            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+        }
+    }
+}
+
+/// Opens the memory of this name through the link of a living process, and removes links of dead
+/// ones. Other files stay: the directory may have other uses.
+fn find(dir: &Path, name: &str) -> Result<Option<File>, ShmError> {
+    let io = |cause| ShmError::Io { path: dir.to_owned(), cause };
+    let prefix = format!("{name}.");
+    for entry in std::fs::read_dir(dir).map_err(io)? {
+        let path = entry.map_err(io)?.path();
+        let is_named =
+            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(&prefix));
+        if !is_named || !path.read_link().is_ok_and(|to| to.starts_with("/proc")) {
+            continue;
+        }
+        match open_link(&path, name) {
+            Ok(Some(file)) => return Ok(Some(file)),
+            Ok(None) => _ = std::fs::remove_file(&path),
+            // A process of another user reuses the number of a dead one, or hides its files.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(cause) => return Err(ShmError::Io { path, cause }),
+        }
+    }
+    Ok(None)
+}
+
+/// Opens the memfd behind a link. It checks that it is one, because the kernel may have reused the
+/// number of a process or descriptor. `None`: a link of a dead process. Errors: unknown (for
+/// example EMFILE).
+fn open_link(link: &Path, name: &str) -> io::Result<Option<File>> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let found = match File::options().read(true).custom_flags(libc::O_PATH).open(link) {
+        Ok(found) => found,
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let path = PathBuf::from(format!("/proc/self/fd/{}", found.as_raw_fd()));
+    let is_ours = path.read_link()?.to_str() == Some(&format!("/memfd:asmp:{name} (deleted)"));
+    is_ours.then(|| File::options().read(true).write(true).open(&path)).transpose()
+}
+
+fn check_name(name: &str) -> Result<(), ShmError> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    match !name.is_empty() && name.len() <= 64 && name.chars().all(fits) {
+        true => Ok(()),
+        false => Err(ShmError::BadName { name: name.to_owned() }),
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+#[path = "shm_tests.rs"]
+mod tests;

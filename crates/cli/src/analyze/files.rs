@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the computing commands read and write: task sets, pictures, JSON. Errors have exit code 40.
+
+use crate::exit::{BAD_FILE, failure};
+use anyhow::Result;
+use asmp_analysis::{TimeBase, Workload, file};
+use asmp_measure::run::{Experiment, Run};
+use serde_json::{Map, Value};
+use std::io;
+use std::path::Path;
+
+pub fn wrong(path: &Path, reason: &str) -> anyhow::Error {
+    failure(BAD_FILE, format!("{}: {}", path.display(), reason.trim_end()))
+}
+
+pub fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).map_err(|error| wrong(path, &format!("cannot be read: {error}")))
+}
+
+/// A task set: CSV by the name of the file, else TOML.
+pub fn workload(path: &Path) -> Result<Workload> {
+    let text = read(path)?;
+    let beside = path.parent().unwrap_or(Path::new("."));
+    let measured = |run: &str| longest_of(&beside.join(run));
+    let is_csv = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
+    let parse = if is_csv { file::from_csv } else { file::from_toml };
+    parse(&text, &measured).map_err(|error| wrong(path, &error.to_string()))
+}
+
+/// The longest turn of a measured loop. A latency is no execution time.
+fn longest_of(dir: &Path) -> Result<u64, String> {
+    let run = Run::read(dir).map_err(|error| error.to_string())?;
+    if run.provenance.experiment != Experiment::Overhead {
+        return Err(format!("{}: measures latency, not execution time", dir.display()));
+    }
+    let longest = run.samples.iter().map(|sample| sample.value_ns).max();
+    longest.ok_or_else(|| format!("{}: has no samples", dir.display()))
+}
+
+/// Where this fails, a file that existed keeps its content and no partial file remains. Anything
+/// but a regular file (a link, which may be /dev/stdout, a pipe, a device) is written in place.
+pub fn write(path: &Path, text: &str) -> Result<()> {
+    let is_other = std::fs::symlink_metadata(path).is_ok_and(|there| !there.is_file());
+    let written = if is_other { std::fs::write(path, text) } else { replace(path, text) };
+    written.map_err(|error| wrong(path, &format!("cannot be written: {error}")))
+}
+
+fn replace(target: &Path, text: &str) -> io::Result<()> {
+    let mut fresh = target.as_os_str().to_owned();
+    fresh.push(".partial");
+    let replaced = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, target));
+    if replaced.is_err() {
+        // Where it cannot be removed either, its name says what it is.
+        let _ = std::fs::remove_file(&fresh);
+    }
+    replaced
+}
+
+/// Prints JSON of schema 1. Times of the library are ticks; here they are nanoseconds: a number, or
+/// a text such as "4000000/3" where the time is not a whole number of them.
+pub fn print_json(mut value: Value, time: TimeBase) -> Result<()> {
+    value["schema"] = 1.into();
+    println!("{}", serde_json::to_string_pretty(&in_ns(value, time))?);
+    Ok(())
+}
+
+fn in_ns(value: Value, time: TimeBase) -> Value {
+    rename(value, &|key, value| match key {
+        "ticks" => ("ns".to_owned(), each(value, &|ticks| exact_ns(ticks, time))),
+        "guaranteed" => (key.to_owned(), each(value, &|ticks| exact_ns(ticks, time))),
+        _ => match key.strip_suffix("_ticks") {
+            Some(name) => (format!("{name}_ns"), each(value, &|ticks| exact_ns(ticks, time))),
+            None => (key.to_owned(), value),
+        },
+    })
+}
+
+/// The inverse, for what `print_json` printed. A time that is not a whole number of ticks remains
+/// as it is, and is refused by its field.
+pub fn in_ticks(value: Value, time: TimeBase) -> Value {
+    rename(value, &|key, value| match key.strip_suffix("_ns") {
+        Some(name) => (format!("{name}_ticks"), each(value, &|ns| ticks_of(ns, time))),
+        None => (key.to_owned(), value),
+    })
+}
+
+fn exact_ns(ticks: Value, time: TimeBase) -> Value {
+    let Some(exact) = ticks.as_u64().map(|ticks| time.duration(ticks)) else { return ticks };
+    match exact.denominator() {
+        1 => exact.numerator_ns().into(),
+        below => format!("{}/{below}", exact.numerator_ns()).into(),
+    }
+}
+
+fn ticks_of(ns: Value, time: TimeBase) -> Value {
+    let text = match &ns {
+        Value::String(fraction) => format!("{fraction} ns"),
+        other => format!("{other} ns"),
+    };
+    let ticks = text.parse().ok().and_then(|exact| time.ticks(exact));
+    ticks.map_or(ns, Value::from)
+}
+
+fn each(value: Value, convert: &dyn Fn(Value) -> Value) -> Value {
+    match value {
+        Value::Array(items) => items.into_iter().map(convert).collect(),
+        one => convert(one),
+    }
+}
+
+fn rename(value: Value, field: &dyn Fn(&str, Value) -> (String, Value)) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.into_iter().map(|(key, value)| field(&key, rename(value, field)));
+            Value::Object(fields.collect::<Map<_, _>>())
+        }
+        Value::Array(items) => items.into_iter().map(|item| rename(item, field)).collect(),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn ticks_become_nanoseconds_and_come_back() {
+        let time = TimeBase::NANOSECONDS.including("1/3 ns".parse().unwrap()).unwrap();
+        let ticks = json!({ "a_ticks": [3, 4, null], "b": { "by_ticks": 7, "job": 4 }, "c_ticks": null });
+        let ns = json!({ "a_ns": [1, "4/3", null], "b": { "by_ns": "7/3", "job": 4 }, "c_ns": null });
+        assert_eq!(in_ns(ticks.clone(), time), ns);
+        assert_eq!(in_ticks(ns.clone(), time), ticks);
+        let coarse = in_ticks(ns, TimeBase::NANOSECONDS);
+        assert_eq!(coarse["b"]["by_ticks"], "7/3", "left for the field to refuse");
+        assert_eq!(in_ns(json!({ "cost": { "guaranteed": 5 } }), time)["cost"]["guaranteed"], "5/3");
+    }
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The examples below each `--help`, and in section EXAMPLES of each manual page.
+//!
+//! A command line is indented by two spaces, what it does by six; `manual.rs` reads that form.
+
+pub const ASMP: &str = "\
+Examples:
+  sudo asmp check
+      Show what this machine supports.
+  sudo asmp run --cpus 3 --policy fifo:80 -- ./app
+      Run ./app alone on CPU 3 as a real-time task, and restore everything when it ends.
+  sudo asmp create motion --cpus 2-3
+      Make a partition that stays.
+  sudo asmp noise motion -t 10s --table
+      Count what disturbs it.
+
+`asmp help topics` lists the topics: concepts, the partitions file, exit codes, environment.";
+
+pub const RUN: &str = "\
+Examples:
+  sudo asmp run --cpus 3 -- ./app
+      Run ./app alone on CPU 3.
+  sudo asmp run --cpus 2-3 --irq eth1 --policy fifo:80 -- ./app --verbose
+      Route the lines of eth1 to CPUs 2 and 3, and run ./app there as SCHED_FIFO 80.";
+
+pub const EXEC: &str = "\
+Examples:
+  sudo asmp exec motion -- ./tool
+      Run ./tool on the CPUs of partition motion.
+  sudo asmp exec motion --policy rr:10 -- ./tool
+      The same as SCHED_RR 10.";
+
+pub const PLAN: &str = "\
+Examples:
+  sudo asmp plan create motion --cpus 2-3
+      Show what `asmp create` would write.
+  sudo asmp plan --json destroy motion
+      The steps of `asmp destroy` as JSON.";
+
+pub const PLAN_RUN: &str = "\
+Examples:
+  sudo asmp plan run --cpus 3 -- ./app
+      Show what `asmp run` would write before it starts ./app.";
+
+pub const STATUS: &str = "\
+Examples:
+  asmp status
+      Show all partitions.
+  asmp status motion || sudo asmp repair motion
+      Repair the partition if something violates it.";
+
+pub const NOISE: &str = "\
+Examples:
+  sudo asmp noise motion -t 10s --table
+      Count for 10 seconds on the CPUs of partition motion.
+  sudo asmp noise --cpus 3 --json
+      Count for a second on CPU 3, whether or not it is in a partition.";
+
+pub const CHECK: &str = "\
+Examples:
+  sudo asmp check
+      Show what this machine supports and what still makes noise.
+  asmp check --json
+      The same as JSON, with all facts about the machine.";
+
+pub const MEASURE: &str = "\
+Examples:
+  sudo asmp measure latency --load MIX
+      Measure wake-up latency under load, for every kind of task.
+  asmp measure report before -o report.html
+      Draw the figures of earlier runs.";
+
+pub const ANALYZE: &str = "\
+Examples:
+  asmp analyze tasks.toml
+      Try every policy, one line each.
+  asmp analyze tasks.toml --policy np-edf
+      Show response times and the tightest task under one policy.";
+
+pub const SIMULATE: &str = "\
+Examples:
+  asmp simulate tasks.toml --policy edf --for 10s --seed 7
+      Simulate ten seconds with random offsets.
+  asmp simulate tasks.toml --policy np-edf --offsets worst --gantt worst.svg
+      Draw the worst schedule.";
+
+pub const BOOT: &str = "\
+Examples:
+  asmp boot show
+      Show the candidate CPUs of this boot.
+  sudo asmp boot enable --cpus 1-3
+      Make CPUs 1 to 3 candidates from the next boot on.";
+
+pub const BOOT_SHOW: &str = "\
+Examples:
+  asmp boot show
+      Show nohz_full= and rcu_nocbs= of this boot, and the drop-in.";
+
+pub const BOOT_ENABLE: &str = "\
+Examples:
+  asmp boot enable --cpus 1-3 --dry-run
+      Show the drop-in.
+  sudo asmp boot enable --cpus 1-3
+      Write it; then run update-grub and reboot.";
+
+pub const BOOT_DISABLE: &str = "\
+Examples:
+  sudo asmp boot disable
+      Remove the drop-in; then run update-grub.";
+
+pub const HELP: &str = "\
+Examples:
+  asmp help topics
+      List the topics.
+  asmp help measure latency
+      Print the help of a subcommand.";
+
+pub const MAN: &str = "\
+Examples:
+  asmp man create | man -l -
+      Read asmp-create(8).
+  sudo asmp man --all /usr/local/share/asmp/man
+      Write every page.";
+
+pub const COMPLETIONS: &str = "\
+Examples:
+  asmp completions bash > /etc/bash_completion.d/asmp
+      Install the completions for bash.";
+
+pub const CREATE: &str = "\
+Examples:
+  sudo asmp create motion --cpus 2-3
+      Shield CPUs 2 and 3.
+  sudo asmp create motion --cpus last --irq eth1 --irq-priority 90
+      Shield the last free CPU and route the lines of eth1 there.
+  sudo asmp create motion --cpus 3 --tick require-off
+      Make the partition only if its tick is proven to stop.";
+
+pub const DESTROY: &str = "\
+Examples:
+  sudo asmp destroy motion
+      End one partition.
+  sudo asmp destroy --all --force
+      End every partition; tasks that became real-time inside become SCHED_OTHER.";
+
+pub const ADD: &str = "\
+Examples:
+  sudo asmp add motion --pid 4711
+      Move process 4711 with all its threads into the partition.
+  sudo asmp add motion --tid 4713 --irq eth1
+      Move one thread and the lines of eth1.";
+
+pub const REMOVE: &str = "\
+Examples:
+  sudo asmp remove motion --pid 4711
+      Move process 4711 back to where it came from.
+  sudo asmp remove motion --irq eth1
+      Give the lines of eth1 back to the system.";
+
+pub const MOVE: &str = "\
+Examples:
+  sudo asmp move motion --pid 4711 --to audio
+      Move process 4711 from partition motion to partition audio.";
+
+pub const RESIZE: &str = "\
+Examples:
+  sudo asmp resize motion --cpus 3
+      Let the partition keep CPU 3 alone.";
+
+pub const APPLY: &str = "\
+Examples:
+  sudo asmp apply partitions.toml --dry-run
+      Show what would change.
+  sudo asmp apply partitions.toml
+      Change it.";
+
+pub const REPAIR: &str = "\
+Examples:
+  sudo asmp repair
+      Write every setting that has drifted.";
+
+pub const RESTORE: &str = "\
+Examples:
+  sudo asmp restore
+      End every partition and restore every setting.";
+
+pub const MEASURE_LATENCY: &str = "\
+Examples:
+  sudo asmp measure latency --kinds N,Aoff --load IDL,MIX -o before
+      Compare SCHED_OTHER with a partition, idle and under load.
+  sudo asmp measure latency --kinds Aoff --explain 3
+      Show the three worst samples with their causes.";
+
+pub const MEASURE_SPACES: &str = "\
+Examples:
+  sudo asmp measure spaces
+      Measure idle, under load, and with dirty caches.
+  sudo asmp measure spaces --load IDL --samples 300
+      A short run on an idle machine.";
+
+pub const MEASURE_OVERHEAD: &str = "\
+Examples:
+  sudo asmp measure overhead --load MIX
+      Measure how much of a loop's time the system takes under load.
+  sudo asmp measure overhead --iterations 40 --work 50ms
+      A short run.";
+
+pub const MEASURE_REPORT: &str = "\
+Examples:
+  asmp measure report before
+      Print the tables.
+  asmp measure report before after -o report.html
+      Draw the figures of both into one page.";
+
+pub const MEASURE_COMPARE: &str = "\
+Examples:
+  asmp measure compare before after
+      Show what changed, and how sure that is.";
+
+pub const MEASURE_AB: &str = "\
+Examples:
+  sudo asmp measure ab --knob tick,irqs,dl-server --load MIX
+      Find out which of three steps help under load.";
+
+pub const MEASURE_EXPORT: &str = "\
+Examples:
+  asmp measure export before/MIX-Aoff --to cyclictest
+      Print a run as a histogram of cyclictest.
+  asmp measure export before --to prometheus
+      Print figures of all runs for Prometheus.";
+
+pub const MEASURE_IMPORT: &str = "\
+Examples:
+  asmp measure import hist.txt --from cyclictest -o theirs --kernel 7.2.13 --kind Aoff
+      Make runs of a histogram that cyclictest printed.";
+
+pub const ANALYZE_BUDGETS: &str = "\
+Examples:
+  asmp analyze budgets tasks.toml
+      Show the budget of each task and by how much it may grow.";
+
+pub const ANALYZE_PLACE: &str = "\
+Examples:
+  asmp analyze place tasks.toml --cpus 1-3
+      Place the tasks on CPUs 1 to 3, each on the first that takes it.
+  asmp analyze place tasks.toml --cpus 1-3 --by bfd-partitioned
+      Keep the tasks of one application together.";
+
+pub const ANALYZE_GRAPH: &str = "\
+Examples:
+  asmp analyze graph flow.toml
+      Show firings, buffer sizes and one schedule.
+  asmp analyze graph flow.toml --svg flow.svg
+      Draw the graph.";

@@ -1,0 +1,10 @@
+#!/bin/bash
+# sum.sh FILE: adds up its lines `NAME: N passed, N failed, N skipped…`; prints three numbers.
+awk '{
+    for (i = 2; i <= NF; i++) {
+        if ($i ~ /^passed/) passed += $(i - 1)
+        if ($i ~ /^failed/) failed += $(i - 1)
+        if ($i ~ /^skipped/) skipped += $(i - 1)
+    }
+}
+END { print passed + 0, failed + 0, skipped + 0 }' "$1"
