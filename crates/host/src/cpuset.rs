@@ -100,9 +100,8 @@ impl CpuSet {
 
     /// The CPUs, lowest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Cpu> + '_ {
-        self.words.iter().enumerate().flat_map(|(index, word)| {
-            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| index as Cpu * 64 + bit)
-        })
+        let words = self.words.iter().enumerate();
+        words.flat_map(|(index, word)| Bits(*word).map(move |bit| index as Cpu * 64 + bit))
     }
 
     pub fn first(&self) -> Option<Cpu> {
@@ -148,6 +147,27 @@ impl CpuSet {
 
     pub fn is_subset(&self, other: &Self) -> bool {
         (0..self.words.len()).all(|index| self.word(index) & !other.word(index) == 0)
+    }
+}
+
+/// Numbers of the bits that are set in a word; a step for each of them, not for each of 64.
+struct Bits(u64);
+
+impl Iterator for Bits {
+    type Item = u32;
+
+    fn next(&mut self) -> Option<u32> {
+        let lowest = (self.0 != 0).then(|| self.0.trailing_zeros())?;
+        self.0 &= self.0 - 1;
+        Some(lowest)
+    }
+}
+
+impl DoubleEndedIterator for Bits {
+    fn next_back(&mut self) -> Option<u32> {
+        let highest = self.0.checked_ilog2()?;
+        self.0 &= !(1 << highest);
+        Some(highest)
     }
 }
 

@@ -2,8 +2,8 @@
 //! The kernel's own latency tracer, timerlat (trace/timerlat-tracer.rst): on each of its CPUs a
 //! timer expires once a period, and a thread that waits for it says when it ran.
 //!
-//! Its settings hold for the whole machine. They are [`Knob`]s like all others, and [`Settings::wanted`]
-//! says which text each must have. The shield sets, journals and restores them.
+//! Its settings hold for the whole machine. They are [`Knob`]s like all others, and
+//! [`Settings::wanted`] says which text each must have. The shield sets, journals and restores them.
 
 use super::TRACING;
 use crate::cpuset::{Cpu, CpuSet};
