@@ -23,21 +23,37 @@ use std::str::FromStr;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Task set in TOML, or in CSV if the name ends in .csv (docs/guide/analysis.md)
+    ///
+    /// Cost, period and other times need a unit. CSV has the fields of [[task]] as its header.
+    /// Example: asmp analyze tasks.toml
     #[arg(value_name = "tasks.toml", required = true)]
     file: Option<PathBuf>,
     /// np-edf, edf, rm, dm, fp, np-fp, muf, deadline (SCHED_DEADLINE), or all: one line each
+    ///
+    /// `all` tries every policy and prints one line each. `deadline` says what sched_setattr(2)
+    /// would answer. Example: --policy np-edf
     #[arg(long, default_value = "all")]
     policy: Which,
     /// CPUs for tasks that name no core [default: one CPU]
+    ///
+    /// Tasks that name a core stay on it; the others are placed. Example: --cpus 1-3
     #[arg(long, value_name = "LIST", value_parser = some_cpus)]
     cpus: Option<CpuSet>,
     /// deadline: read the kernel's limits from DIR/proc and DIR/sys
+    ///
+    /// Only for --policy deadline. The directory is a copy of another machine's files. Example:
+    /// --root /tmp/target
     #[arg(long, value_name = "DIR", default_value = "/")]
     root: PathBuf,
     /// Print JSON
+    ///
+    /// The object has `schema`; times are integers. Example: asmp analyze tasks.toml --json
     #[arg(long)]
     json: bool,
     /// Draw the worst schedule, or the counterexample, as an SVG
+    ///
+    /// An SVG file. If it cannot be written, the old file stays as it was. Example: --gantt
+    /// worst.svg
     #[arg(long, value_name = "FILE")]
     gantt: Option<PathBuf>,
 }

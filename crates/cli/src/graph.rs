@@ -17,21 +17,35 @@ const RUNS_SHOWN: usize = 40;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Tasks and edges in TOML (docs/guide/granularity.md)
+    ///
+    /// docs/guide/granularity.md describes the file. Example: asmp analyze graph flow.toml
     #[arg(value_name = "flow.toml")]
     file: PathBuf,
     /// Print JSON
+    ///
+    /// Numbers may exceed 2^53. Example: asmp analyze graph flow.toml --json
     #[arg(long)]
     json: bool,
     /// Draw the graph as an SVG, also if the answer is no
+    ///
+    /// The graph is drawn even if it is refused. Example: --svg flow.svg
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Write the graph for Graphviz, also if the answer is no
+    ///
+    /// The graph is written even if it is refused. Example: --dot flow.dot; dot -Tpng flow.dot
     #[arg(long, value_name = "FILE")]
     dot: Option<PathBuf>,
     /// Answer "unknown" above this many firings of a task in one iteration
+    ///
+    /// From this number of firings of a task in one iteration on, the answer is "unknown". Example:
+    /// --max-firings 1000000
     #[arg(long, value_name = "N", default_value_t = Limits::default().firings)]
     max_firings: u64,
     /// Answer "unknown" after this many steps of the search for deadlocks and sizes
+    ///
+    /// From this number of steps of the search on, the answer is "unknown". Example: --max-work
+    /// 10000000
     #[arg(long, value_name = "N", default_value_t = Limits::default().work)]
     max_work: u64,
 }

@@ -21,39 +21,66 @@ const MOST_JOBS: u64 = 1_000_000_000;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Task set in TOML, or in CSV if the name ends in .csv
+    ///
+    /// docs/guide/analysis.md describes the file. Example: asmp simulate tasks.toml --policy edf
     #[arg(value_name = "tasks.toml")]
     file: PathBuf,
     /// np-edf, edf, rm, dm, fp, np-fp, muf
+    ///
+    /// Unlike `asmp analyze`, it simulates a single policy. Example: --policy np-edf
     #[arg(long)]
     policy: Policy,
     /// Simulated time, with a unit (500ms, 10s)
+    ///
+    /// A number with its unit. Example: --for 10s
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = time)]
     time: ExactDuration,
     /// Seed of the random numbers: the same seed gives the same output
+    ///
+    /// The same file, options and seed give the same bytes. Example: --seed 7
     #[arg(long, default_value = "0")]
     seed: u64,
     /// When jobs are released
+    ///
+    /// `random`: offsets, gaps and jitter by chance. `sync`: all as early as possible. `worst`: the
+    /// counterexample, or the worst case of the tightest task. Example: --offsets worst
     #[arg(long, value_enum, default_value = "random")]
     offsets: Offsets,
     /// Replay the counterexample in this output of `asmp analyze --json`
+    ///
+    /// The file is the output of `asmp analyze --json` for a set that is not schedulable. Example:
+    /// --replay refused.json
     #[arg(long, value_name = "FILE", conflicts_with = "offsets")]
     replay: Option<PathBuf>,
     /// Least execution time of a job, in percent of its cost
+    ///
+    /// With 100, every job takes its whole cost. Example: --least 50
     #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = clap::value_parser!(u32).range(0..=100))]
     least: u32,
     /// Jobs in a million that overrun
+    ///
+    /// Overruns are drawn by chance from the seed. Example: --overruns 1000
     #[arg(long, value_name = "PPM", default_value = "0", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     overruns: u32,
     /// Execution time of a job that overruns, in percent of its cost
+    ///
+    /// Applies to the jobs that --overruns selects. Example: --overrun 200
     #[arg(long, value_name = "PERCENT", default_value = "150", value_parser = clap::value_parser!(u32).range(0..=4000))]
     overrun: u32,
     /// Write a trace for Perfetto (JSON)
+    ///
+    /// Open the file at ui.perfetto.dev. Example: --trace out.json
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
     /// Draw the schedule as an SVG
+    ///
+    /// An SVG file. If it cannot be written, the old file stays as it was. Example: --gantt out.svg
     #[arg(long, value_name = "FILE")]
     gantt: Option<PathBuf>,
     /// Print JSON
+    ///
+    /// The object has `schema`, response times and misses. Example: asmp simulate tasks.toml
+    /// --policy edf --json
     #[arg(long)]
     json: bool,
 }

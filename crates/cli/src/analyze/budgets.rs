@@ -12,9 +12,14 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Task set in TOML, or in CSV if the name ends in .csv
+    ///
+    /// Example: asmp analyze budgets tasks.toml
     #[arg(value_name = "tasks.toml")]
     file: PathBuf,
     /// Print JSON
+    ///
+    /// The object has `schema`, the budgets and the exact verdict. Example: asmp analyze budgets
+    /// tasks.toml --json
     #[arg(long)]
     json: bool,
 }

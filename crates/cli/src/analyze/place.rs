@@ -14,18 +14,32 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Task set in TOML, or in CSV if the name ends in .csv
+    ///
+    /// Example: asmp analyze place tasks.toml --cpus 1-3
     #[arg(value_name = "tasks.toml")]
     file: PathBuf,
     /// CPUs to place tasks on
+    ///
+    /// They are tried in this order. Example: --cpus 1-3
     #[arg(long, value_name = "LIST", value_parser = super::some_cpus)]
     cpus: CpuSet,
     /// Heuristic that chooses the CPU
+    ///
+    /// first-fit, best-fit or worst-fit place single tasks. bfd-partitioned places whole
+    /// applications by CPU time, memory and bandwidth, and cuts one only if it fits on no CPU.
+    /// Example: --by best-fit
     #[arg(long, value_enum, default_value = "first-fit")]
     by: Heuristic,
     /// Policy whose test decides what fits on a CPU
+    ///
+    /// np-edf, edf, rm, dm, fp, np-fp or muf. A CPU takes a task if this test accepts all of its
+    /// tasks. Example: --policy np-edf
     #[arg(long, default_value = "edf")]
     policy: Policy,
     /// Print JSON
+    ///
+    /// The object has `schema` and the CPU of each task. Example: asmp analyze place tasks.toml
+    /// --cpus 1-3 --json
     #[arg(long)]
     json: bool,
 }

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The arguments of `asmp measure`.
+
+use crate::duration::duration;
+use crate::examples;
+use asmp_host::CpuSpec;
+use asmp_measure::exchange::Format;
+use asmp_measure::experiment::Factor;
+use asmp_measure::load::Load;
+use asmp_measure::run::Kind;
+use asmp_shield::Aspect;
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, Subcommand)]
+pub enum Measure {
+    /// Measure wake-up latency
+    ///
+    /// The probe sleeps until an instant, and the time from that instant until it runs is one
+    /// sample (ASMP-Linux section 6.3, ARTiS section 4).
+    #[command(after_long_help = examples::MEASURE_LATENCY)]
+    Latency {
+        #[command(flatten)]
+        series: Series,
+        /// Samples for each kind and load
+        ///
+        /// Example: --samples 100000
+        #[arg(long, default_value = "10000", value_parser = clap::value_parser!(u64).range(1..))]
+        samples: u64,
+        /// Time between two wake-ups
+        ///
+        /// A number with its unit: ns, us, ms or s. Example: --period 2ms
+        #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = duration)]
+        period: Duration,
+        /// Clock of the probe [default: timerlat if the kernel has it, else nanosleep]
+        ///
+        /// `timerlat` takes the times in the kernel; `nanosleep` takes them in the probe.
+        /// Example: --source nanosleep
+        #[arg(long, value_enum)]
+        source: Option<TimeSource>,
+        /// Make caches and TLB dirty before each event
+        ///
+        /// The worst case of L4RTL. Events then come every 2 to 30 ms at random. Example: --flood
+        #[arg(long, conflicts_with_all = ["period", "source"])]
+        flood: bool,
+    },
+    /// Measure what a separate address space costs
+    ///
+    /// A kernel thread, then a user thread of the same priority, handles one event (L4RTL section
+    /// 4). The difference of their latencies is the cost.
+    #[command(after_long_help = examples::MEASURE_SPACES)]
+    #[command(mut_arg("kinds", |arg| arg.default_value("Rb")), mut_arg("loads", |arg| arg.default_value("IDL,MIX,FLOOD")))]
+    Spaces {
+        #[command(flatten)]
+        series: Series,
+        /// Samples for each handler, kind and load
+        ///
+        /// Example: --samples 2000
+        #[arg(long, default_value = "10000", value_parser = clap::value_parser!(u64).range(1..))]
+        samples: u64,
+        /// Time between two events
+        ///
+        /// Choose no multiple of the tick's period, so that events meet every phase of the tick.
+        /// Example: --period 2003us
+        #[arg(long, value_name = "TIME", default_value = "2003us", value_parser = duration)]
+        period: Duration,
+    },
+    /// Measure how much longer a loop takes than undisturbed
+    ///
+    /// The excess is what interrupts, ticks and other tasks took (ASMP-Linux section 6.2).
+    #[command(after_long_help = examples::MEASURE_OVERHEAD)]
+    Overhead {
+        #[command(flatten)]
+        series: Series,
+        /// Number of turns of the loop
+        ///
+        /// Example: --iterations 200
+        #[arg(long, default_value = "1000", value_parser = clap::value_parser!(u64).range(1..))]
+        iterations: u64,
+        /// Length of an undisturbed turn
+        ///
+        /// A number with its unit: ns, us, ms or s. Example: --work 50ms
+        #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = duration)]
+        work: Duration,
+    },
+    /// Print tables of runs, and draw their figures
+    ///
+    /// Reads run directories; measures nothing. Any old run can be reported again.
+    #[command(after_long_help = examples::MEASURE_REPORT)]
+    Report {
+        /// Directories of runs, or directories that hold such
+        ///
+        /// Example: asmp measure report before after
+        #[arg(required = true, value_name = "DIR")]
+        dirs: Vec<PathBuf>,
+        /// Write an HTML page with all figures
+        ///
+        /// One file that needs no network. Example: -o report.html
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Print the tables as JSON
+        ///
+        /// Times are integers in nanoseconds. Example: asmp measure report before --json
+        #[arg(long)]
+        json: bool,
+        /// Show the worst N samples of each run with their causes
+        ///
+        /// A cause is known only for runs that recorded the kernel's events. Example: --explain 3
+        #[arg(long, value_name = "N", default_value = "0")]
+        explain: usize,
+        /// Accept runs of different kernels
+        ///
+        /// Without it such runs are refused with exit code 52. Example: --across-kernels
+        #[arg(long)]
+        across_kernels: bool,
+    },
+    /// Compare two directories of runs, with the confidence of each difference
+    ///
+    /// Prints B - A of medians and 99th percentiles with a 95 % bootstrap interval. `~` marks a
+    /// difference that may be chance.
+    #[command(after_long_help = examples::MEASURE_COMPARE)]
+    Compare {
+        /// The first directory
+        ///
+        /// Example: asmp measure compare before after
+        a: PathBuf,
+        /// The second directory
+        ///
+        /// Runs that the two have in common are compared. Example: asmp measure compare before
+        /// after
+        b: PathBuf,
+        /// Print the differences as JSON
+        ///
+        /// Times are in nanoseconds. Example: asmp measure compare before after --json
+        #[arg(long)]
+        json: bool,
+        /// Accept runs of different kernels
+        ///
+        /// Without it such runs are refused with exit code 52. Example: --across-kernels
+        #[arg(long)]
+        across_kernels: bool,
+    },
+    /// Find out which steps of the plan help, and by how much
+    ///
+    /// Measures with and without each step, in turn. A difference counts as more than chance if its
+    /// 95 % interval leaves out zero and every round agrees.
+    #[command(after_long_help = examples::MEASURE_AB)]
+    Ab {
+        #[command(flatten)]
+        series: Series,
+        /// Steps to try, separated by commas
+        ///
+        /// tick, irqs, workqueues, watchdog, machine-checks, dl-server, governor, idle-states,
+        /// timers. Example: --knob tick,irqs
+        #[arg(long = "knob", required = true, value_delimiter = ',', value_parser = factor)]
+        knobs: Vec<Factor>,
+        /// Samples of each round
+        ///
+        /// Example: --samples 5000
+        #[arg(long, default_value = "2000", value_parser = clap::value_parser!(u64).range(100..))]
+        samples: u64,
+        /// Rounds with the step, and as many without
+        ///
+        /// With 6 rounds, all of them agree by chance 1 time in 32. Example: --rounds 8
+        #[arg(long, default_value = "6", value_parser = clap::value_parser!(u32).range(1..=100))]
+        rounds: u32,
+        /// Time between two wake-ups
+        ///
+        /// A number with its unit: ns, us, ms or s. Example: --period 2ms
+        #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = duration)]
+        period: Duration,
+    },
+    /// Print runs in the format of another tool
+    ///
+    /// Writes to standard output. Only prometheus takes a directory of several runs.
+    #[command(after_long_help = examples::MEASURE_EXPORT)]
+    Export {
+        /// Directory of the run
+        ///
+        /// Example: asmp measure export before/MIX-Aoff --to csv
+        dir: PathBuf,
+        /// Format: cyclictest, rtla, hdr, csv or prometheus
+        ///
+        /// Example: --to cyclictest
+        #[arg(long, value_name = "FORMAT")]
+        to: Format,
+    },
+    /// Make runs of another tool's histogram
+    ///
+    /// The runs can then be reported and compared like others.
+    #[command(after_long_help = examples::MEASURE_IMPORT)]
+    Import {
+        /// Output of the other tool
+        ///
+        /// Example: asmp measure import hist.txt --from cyclictest -o theirs --kernel 7.2.13 --kind
+        /// Aoff
+        file: PathBuf,
+        /// Format of FILE: cyclictest, rtla or hdr
+        ///
+        /// Example: --from rtla
+        #[arg(long, value_name = "FORMAT")]
+        from: Format,
+        /// Directory for the runs, one for each column
+        ///
+        /// Must not exist. Example: -o theirs
+        #[arg(short, long, value_name = "DIR")]
+        output: PathBuf,
+        /// Kernel that it was measured on, as `uname -r` prints it
+        ///
+        /// Runs of different kernels are not compared. Example: --kernel 7.2.13
+        #[arg(long, value_name = "RELEASE")]
+        kernel: String,
+        /// Where the measured task ran: N, Rw, Rb, Aon or Aoff
+        ///
+        /// See --kinds of `asmp measure latency`. Example: --kind Aoff
+        #[arg(long)]
+        kind: Kind,
+        /// Load that it was measured under
+        ///
+        /// IDL, CPU, AIO, SIO, MIX, ARTIS or FLOOD. Example: --load MIX
+        #[arg(long, default_value = "IDL")]
+        load: Load,
+    },
+}
+
+/// What latency and overhead have in common.
+#[derive(Debug, Clone, Args)]
+pub struct Series {
+    /// Where the measured task runs: N, Rw, Rb, Aon, Aoff
+    ///
+    /// N: SCHED_OTHER, on any CPU. Rw: SCHED_FIFO, on the CPU that takes all device interrupts. Rb:
+    /// SCHED_FIFO, on a CPU that takes none. Aon, Aoff: SCHED_FIFO in a partition, with the tick
+    /// kept or stopped. Example: --kinds Rb,Aoff
+    #[arg(long, value_delimiter = ',', default_value = "N,Rw,Rb,Aon,Aoff")]
+    pub kinds: Vec<Kind>,
+    /// Load of the system meanwhile: IDL, CPU, AIO, SIO, MIX, ARTIS, FLOOD
+    ///
+    /// IDL: none. CPU: processes that compute. AIO: that write. SIO: that write and wait for the
+    /// disk. MIX: half as many of each. ARTIS: computing, disk, network and kernel locks. FLOOD:
+    /// MIX, and on each CPU a program that keeps the caches dirty. Example: --load IDL,MIX
+    #[arg(long = "load", value_delimiter = ',', default_value = "IDL")]
+    pub loads: Vec<Load>,
+    /// Processes of the load for each CPU [default: 128, for overhead 16; fewer if memory is short]
+    ///
+    /// Example: --load-factor 8
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub load_factor: Option<u32>,
+    /// CPU to measure
+    ///
+    /// `last` is the last CPU. Example: --cpu 3
+    #[arg(long, default_value = "last")]
+    pub cpu: CpuSpec,
+    /// SCHED_FIFO priority of the measured task, except for kind N
+    ///
+    /// Example: --priority 95
+    #[arg(long, default_value = "80", value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub priority: u32,
+    /// Number of first samples to leave out
+    ///
+    /// Example: --warm-up 100
+    #[arg(long, default_value = "10")]
+    pub warm_up: u64,
+    /// Directory for the runs [default: measure-SECONDS]
+    ///
+    /// Must not exist: nothing is overwritten. SECONDS is the time since 1970. Example: -o before
+    #[arg(short, long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// Do not record the kernel's events
+    ///
+    /// Without the record there are no counts and no causes, and no cost of recording.
+    /// Example: --no-trace
+    #[arg(long)]
+    pub no_trace: bool,
+    /// Show the worst N samples of each run with their causes
+    ///
+    /// Example: --explain 3
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub explain: usize,
+    /// Show no progress bar, only the tables
+    ///
+    /// Example: -q
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// What `ab` leaves out.
+fn factor(text: &str) -> Result<Factor, String> {
+    match text {
+        "tick" => Ok(Factor::Tick),
+        _ => match text.parse::<Aspect>() {
+            Ok(_) => Ok(Factor::Setting(text.replace('_', "-"))),
+            Err(error) => Err(format!("{error}, or tick")),
+        },
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TimeSource {
+    Timerlat,
+    Nanosleep,
+}
