@@ -3,7 +3,7 @@
 use anyhow::Result;
 use asmp_host::{CpuSet, Facts};
 use asmp_shield::verify::{Finding, PartitionStatus, Status, TickStatus};
-use asmp_shield::{Action, Leaver, Outcome, Plan, Refused, Step};
+use asmp_shield::{Action, Demotion, Outcome, Plan, Refused, Step};
 use serde_json::json;
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write, stderr, stdout};
@@ -83,9 +83,9 @@ pub fn idle_siblings(idle: &CpuSet) -> String {
 }
 
 /// Names the threads that lost their real-time policy when they left a partition.
-pub fn demoted(leavers: &[Leaver]) {
-    for leaver in leavers {
-        let Leaver { task, command, policy, partition } = leaver;
+pub fn demoted(demotions: &[Demotion]) {
+    for demotion in demotions {
+        let Demotion { task, command, policy, partition } = demotion;
         eprintln!("asmp: task {} ({command}) left {partition} as SCHED_OTHER; it was {policy}", task.tid);
     }
 }

@@ -82,7 +82,7 @@ impl Knob {
     }
 
     /// What to write to restore the reading `original` after `wanted` was set.
-    pub fn way_back(&self, original: &str, wanted: &str) -> String {
+    pub fn inverse(&self, original: &str, wanted: &str) -> String {
         match self.shape {
             Shape::Toggle => {
                 let word = wanted.trim_start_matches(['+', '-']);
@@ -310,14 +310,14 @@ mod tests {
         assert!(toggle.holds("cpu cpuset", "+cpuset"));
         assert!(!toggle.holds("cpu cpuset", "-cpuset"));
         assert!(toggle.holds("", "-cpuset"));
-        assert_eq!(toggle.way_back("cpu memory", "+cpuset"), "-cpuset");
-        assert_eq!(toggle.way_back("cpuset", "+cpuset"), "+cpuset");
+        assert_eq!(toggle.inverse("cpu memory", "+cpuset"), "-cpuset");
+        assert_eq!(toggle.inverse("cpuset", "+cpuset"), "+cpuset");
         let option = osnoise_options();
         let reading = "NO_PANIC_ON_STOP OSNOISE_WORKLOAD NO_OSNOISE_IRQ_DISABLE";
         assert!(option.holds(reading, "OSNOISE_WORKLOAD") && !option.holds(reading, "NO_OSNOISE_WORKLOAD"));
-        assert_eq!(option.way_back(reading, "NO_OSNOISE_WORKLOAD"), "OSNOISE_WORKLOAD");
-        assert_eq!(option.way_back("NO_OSNOISE_WORKLOAD", "OSNOISE_WORKLOAD"), "NO_OSNOISE_WORKLOAD");
-        assert_eq!(option.way_back("NO_OSNOISE_WORKLOAD", "NO_OSNOISE_WORKLOAD"), "NO_OSNOISE_WORKLOAD");
+        assert_eq!(option.inverse(reading, "NO_OSNOISE_WORKLOAD"), "OSNOISE_WORKLOAD");
+        assert_eq!(option.inverse("NO_OSNOISE_WORKLOAD", "OSNOISE_WORKLOAD"), "NO_OSNOISE_WORKLOAD");
+        assert_eq!(option.inverse("NO_OSNOISE_WORKLOAD", "NO_OSNOISE_WORKLOAD"), "NO_OSNOISE_WORKLOAD");
         assert!(
             !partition_type(Path::new("/x"))
                 .holds("isolated invalid (Parent is not a partition root)", "isolated")

@@ -37,7 +37,7 @@ pub struct Task {
 /// A task that was moved into a partition, and where it came from, as the state file keeps it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Placed {
+pub struct Member {
     pub task: TaskId,
     pub command: String,
     /// Only this thread; the rest of its process is in the partition's `rest` group.

@@ -4,7 +4,7 @@
 //! journal holds only inverses ([`Undo`]). Each may be taken twice, or for a step that never happened: so
 //! a crash at any instruction leaves a journal that `undo` can finish.
 
-use crate::moving::{confine_strays, evacuate, move_home, move_in, move_out, turn_out};
+use crate::moving::{confine_strays, evacuate, evict, move_home, move_in, move_out};
 use crate::partition::Original;
 use crate::plan::{Action, Base, IfRefused, Plan, Step};
 use crate::policies;
@@ -72,12 +72,12 @@ pub struct Applied {
 }
 
 /// Appends each inverse to the journal before the change is made.
-pub struct Way<'a> {
+pub struct UndoLog<'a> {
     journal: &'a mut Journal,
     pub back: Vec<Undo>,
 }
 
-impl<'a> Way<'a> {
+impl<'a> UndoLog<'a> {
     pub fn new(journal: &'a mut Journal) -> Self {
         Self { journal, back: Vec::new() }
     }
@@ -101,11 +101,11 @@ pub fn apply(
     facts: &Facts,
     base: &Base,
     plan: &Plan,
-    way: &mut Way,
+    undo_log: &mut UndoLog,
 ) -> std::result::Result<Applied, Box<(Step, Error)>> {
     let mut applied = Applied::default();
     for step in &plan.steps {
-        match take(kernel, (facts, base, plan), step, way, &mut applied) {
+        match take(kernel, (facts, base, plan), step, undo_log, &mut applied) {
             Ok(()) => {}
             Err(error) if step.if_refused == IfRefused::Name && is_refusal(&error) => {
                 let path = match &step.action {
@@ -146,7 +146,7 @@ fn take(
     kernel: &dyn Kernel,
     (facts, base, plan): (&Facts, &Base, &Plan),
     step: &Step,
-    way: &mut Way,
+    undo_log: &mut UndoLog,
     applied: &mut Applied,
 ) -> Result<()> {
     match &step.action {
@@ -160,7 +160,7 @@ fn take(
             if knob.holds(&old, to) || unless_away_from.as_ref().is_some_and(away) {
                 return Ok(());
             }
-            way.note(Undo::Set { knob: knob.clone(), to: knob.way_back(&old, to) })?;
+            undo_log.note(Undo::Set { knob: knob.clone(), to: knob.inverse(&old, to) })?;
             set_patiently(kernel, knob, to)?;
             if step.keeps_original {
                 let original = Original { shape: knob.shape, text: old };
@@ -168,29 +168,29 @@ fn take(
             }
         }
         Action::Delegate { on } => {
-            way.note(Undo::Delegate { on: !on })?;
+            undo_log.note(Undo::Delegate { on: !on })?;
             delegate(kernel, base, *on)?;
         }
         Action::MakeGroup { path, threaded } => {
-            way.note(Undo::RemoveGroup { path: path.clone() })?;
+            undo_log.note(Undo::RemoveGroup { path: path.clone() })?;
             make_group(kernel, path, *threaded)?;
         }
         Action::RemoveGroup { path, threaded } => {
             if !kernel.exists(path) {
                 return Ok(());
             }
-            way.note(Undo::MakeGroup { path: path.clone(), threaded: *threaded })?;
+            undo_log.note(Undo::MakeGroup { path: path.clone(), threaded: *threaded })?;
             remove_group(kernel, path)?;
         }
-        Action::MoveIn { placed, groups } => move_in(kernel, base, placed, groups, way)?,
-        Action::MoveOut { placed, groups } => move_out(kernel, base, placed, groups, way)?,
-        Action::Evacuate { placed, groups, .. } => evacuate(kernel, base, placed, groups, way)?,
-        Action::SetTaskPolicy { placed, to } => policies::give(kernel, placed, to, way)?,
+        Action::MoveIn { placed, groups } => move_in(kernel, base, placed, groups, undo_log)?,
+        Action::MoveOut { placed, groups } => move_out(kernel, base, placed, groups, undo_log)?,
+        Action::Evacuate { placed, groups, .. } => evacuate(kernel, base, placed, groups, undo_log)?,
+        Action::SetTaskPolicy { placed, to } => policies::give(kernel, placed, to, undo_log)?,
         Action::RestoreTaskPolicy { placed, groups } => {
-            policies::give_back(kernel, groups, std::slice::from_ref(placed), Some(placed), way)?;
+            policies::give_back(kernel, groups, std::slice::from_ref(placed), Some(placed), undo_log)?;
         }
         Action::Confine => {
-            applied.changes += confine_strays(kernel, facts, &plan.after, way)?;
+            applied.changes += confine_strays(kernel, facts, &plan.after, undo_log)?;
             return Ok(());
         }
         Action::SetPolicy { thread, to } => {
@@ -202,7 +202,7 @@ fn take(
             if old == *to {
                 return Ok(());
             }
-            way.note(Undo::SetPolicy { task: thread.task, to: old })?;
+            undo_log.note(Undo::SetPolicy { task: thread.task, to: old })?;
             kernel.set_schedule(thread.task.tid, to).map_err(Error::io(&path, "set the policy of"))?;
         }
     }
@@ -236,7 +236,7 @@ fn undo_one(kernel: &dyn Kernel, base: &Base, undo: &Undo) -> Result<()> {
         Undo::MakeGroup { path, threaded } => make_group(kernel, path, *threaded),
         Undo::RemoveGroup { path } if !kernel.exists(path) => Ok(()),
         Undo::RemoveGroup { path } => {
-            turn_out(kernel, base, path);
+            evict(kernel, base, path);
             remove_group(kernel, path)
         }
         Undo::Move { task: id, alone, to } => {

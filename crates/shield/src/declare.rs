@@ -8,7 +8,7 @@ use crate::plan::Base;
 use crate::policies;
 use crate::request::{Caller, Spec};
 use crate::rules::{self, Wish};
-use asmp_host::task::{self, Placed, Task};
+use asmp_host::task::{self, Member, Task};
 use asmp_host::{CpuSpec, Facts, Kernel, Schedule};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -139,7 +139,7 @@ pub(crate) fn decide(
         now.partitions = rules::create(&ours, &now, &declared.wish(old.as_ref(), caller))?;
         if let (Some(old), Some(new)) = (&old, now.partitions.last_mut()) {
             // Only who still has a policy in the file keeps it.
-            new.tasks = old.tasks.iter().map(|task| Placed { policy: None, ..task.clone() }).collect();
+            new.tasks = old.tasks.iter().map(|task| Member { policy: None, ..task.clone() }).collect();
             let kept = old.served.iter();
             let kept = kept.filter(|thread| rules::priority_for(new, thread.by).is_some());
             new.served = kept.cloned().collect();
@@ -173,7 +173,7 @@ pub(crate) fn decide(
 
 /// Records in `now` that a task gets a policy, with what its threads go back to.
 fn give_policy(kernel: &dyn Kernel, state: &mut State, now: &mut State, task: &Task, to: Schedule) {
-    let old: Vec<Placed> = state.partitions.iter().flat_map(|partition| partition.tasks.clone()).collect();
+    let old: Vec<Member> = state.partitions.iter().flat_map(|partition| partition.tasks.clone()).collect();
     let mut members = now.partitions.iter_mut().flat_map(|partition| &mut partition.tasks);
     if let Some(member) = members.find(|member| member.task == task.id) {
         member.policy = Some(policies::given(kernel, task, to, &old));

@@ -37,13 +37,13 @@ mod undo_tests;
 /// What the kernel refused, in words.
 pub use apply::Refused;
 /// A task in a partition, and where it came from.
-pub use asmp_host::task::Placed;
+pub use asmp_host::task::Member;
 /// Partitions as a file declares them.
 pub use declare::Declaration;
 /// A thread that loses its real-time policy on the way out.
-pub use moving::Leaver;
+pub use moving::Demotion;
 /// The nouns: a partition and its settings; all partitions; why a request is refused.
-pub use partition::{Aspect, Partition, Refusal, Served, Service, Smt, State, Tick};
+pub use partition::{Aspect, BoostedThread, Partition, Refusal, Service, Smt, State, Tick};
 /// The steps of a change, in order.
 pub use plan::{Action, Base, Plan, Step, plan};
 /// What may be asked, and who asks.

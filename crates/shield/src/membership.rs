@@ -13,7 +13,7 @@ use crate::plan::Base;
 use crate::state::{self, StateError};
 use asmp_host::cgroup::{self, Groups, Hierarchy};
 use asmp_host::store::{Lock, Store};
-use asmp_host::task::{self, Placed, Task, TaskId};
+use asmp_host::task::{self, Member, Task, TaskId};
 use asmp_host::{CpuSet, Error, Kernel};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -100,7 +100,7 @@ fn lock(store: &Store) -> Result<Lock, EntryError> {
 }
 
 /// Replaces the list of a partition's tasks. Call with the lock held.
-fn edit_tasks(store: &Store, partition: &str, edit: impl FnOnce(&mut Vec<Placed>)) -> Result<(), EntryError> {
+fn edit_tasks(store: &Store, partition: &str, edit: impl FnOnce(&mut Vec<Member>)) -> Result<(), EntryError> {
     let mut state: State = state::load(store)?;
     if let Some(found) = state.partitions.iter_mut().find(|known| known.name == partition) {
         edit(&mut found.tasks);
@@ -141,7 +141,7 @@ impl Entered {
             Back::Thread { tid, group } => _ = cgroup::move_thread(kernel, tid, &group),
             Back::Process { id, home } => {
                 if cgroup::move_process(kernel, id.tid, &home).is_ok() {
-                    let forget = |tasks: &mut Vec<Placed>| tasks.retain(|known| known.task != id);
+                    let forget = |tasks: &mut Vec<Member>| tasks.retain(|known| known.task != id);
                     let _ = edit_tasks(store, name, forget);
                 }
             }
@@ -196,7 +196,7 @@ impl Entrance {
         let real_time = task::real_time_threads(kernel, process);
         let real_time = real_time.into_iter().filter(|other| *other != thread.id).collect();
         let from = thread.group.clone();
-        let placed = Placed { task: id, command, alone: false, from, real_time, policy: None };
+        let placed = Member { task: id, command, alone: false, from, real_time, policy: None };
         let lives = |id: TaskId| task::identify(kernel, id.tid) == Some(id);
         edit_tasks(&self.store, &self.name, |tasks| {
             tasks.retain(|known| known.task != placed.task && lives(known.task));

@@ -1,16 +1,16 @@
 //! Moving tasks into partitions and out of them.
 //!
 //! A real-time task that leaves would keep its policy. A busy SCHED_FIFO task on a CPU that others need
-//! stops RCU there, and with it the machine. So a thread that became real-time inside ([`Leaver`]) leaves
+//! stops RCU there, and with it the machine. So a thread that became real-time inside ([`Demotion`]) leaves
 //! only as SCHED_OTHER, and only if the user agreed. A thread that was real-time when it joined keeps its
 //! policy.
 
-use crate::apply::{Undo, Way};
+use crate::apply::{Undo, UndoLog};
 use crate::partition::Partition;
 use crate::plan::{Action, Base, Plan};
 use crate::policies;
 use asmp_host::cgroup::{self, Groups};
-use asmp_host::task::{self, Placed, TaskId, task_path};
+use asmp_host::task::{self, Member, TaskId, task_path};
 use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Result, Schedule, kind_of};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 /// A thread that became real-time inside a partition and loses that policy when it leaves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Leaver {
+pub struct Demotion {
     pub task: TaskId,
     pub command: String,
     pub policy: Schedule,
@@ -26,7 +26,7 @@ pub struct Leaver {
 }
 
 /// Every thread that would become SCHED_OTHER by this plan.
-pub fn leavers(kernel: &dyn Kernel, plan: &Plan) -> Vec<Leaver> {
+pub fn demotions(kernel: &dyn Kernel, plan: &Plan) -> Vec<Demotion> {
     let mut all = Vec::new();
     for step in &plan.steps {
         match &step.action {
@@ -41,7 +41,7 @@ pub fn leavers(kernel: &dyn Kernel, plan: &Plan) -> Vec<Leaver> {
 }
 
 /// Real-time threads in a partition that did not come so: all of them, or those of one task.
-fn leaving(kernel: &dyn Kernel, groups: &Groups, came: &[Placed], only: Option<&Placed>) -> Vec<Leaver> {
+fn leaving(kernel: &dyn Kernel, groups: &Groups, came: &[Member], only: Option<&Member>) -> Vec<Demotion> {
     let came_so: BTreeSet<TaskId> = came.iter().flat_map(|placed| placed.real_time.iter().copied()).collect();
     let of_task = |tid: i32, process: i32| match only {
         None => true,
@@ -60,7 +60,7 @@ fn leaving(kernel: &dyn Kernel, groups: &Groups, came: &[Placed], only: Option<&
         })
         .filter(|(task, policy)| policy.is_real_time() && !came_so.contains(&task.id))
         .filter(|(task, _)| of_task(task.id.tid, task.process))
-        .map(|(task, policy)| Leaver {
+        .map(|(task, policy)| Demotion {
             task: task.id,
             command: task.command,
             policy,
@@ -69,11 +69,11 @@ fn leaving(kernel: &dyn Kernel, groups: &Groups, came: &[Placed], only: Option<&
         .collect()
 }
 
-fn demote(kernel: &dyn Kernel, leavers: &[Leaver], way: &mut Way) -> Result<()> {
-    for leaver in leavers {
-        way.note(Undo::SetPolicy { task: leaver.task, to: leaver.policy })?;
-        let path = task_path(leaver.task.tid);
-        match kernel.set_schedule(leaver.task.tid, &Schedule::Other { nice: 0 }) {
+fn demote(kernel: &dyn Kernel, demotions: &[Demotion], undo_log: &mut UndoLog) -> Result<()> {
+    for demotion in demotions {
+        undo_log.note(Undo::SetPolicy { task: demotion.task, to: demotion.policy })?;
+        let path = task_path(demotion.task.tid);
+        match kernel.set_schedule(demotion.task.tid, &Schedule::Other { nice: 0 }) {
             Err(error) if kind_of(&error) != ErrorKind::Ended => {
                 return Err(Error::io(&path, "take the real-time policy of")(error));
             }
@@ -85,18 +85,18 @@ fn demote(kernel: &dyn Kernel, leavers: &[Leaver], way: &mut Way) -> Result<()> 
 
 /// Moves every task out of a group that an interrupted change had made, such as the child of a killed
 /// `asmp run`. It goes to the caller's group, without a real-time policy.
-pub fn turn_out(kernel: &dyn Kernel, base: &Base, group: &Path) {
-    let refuge = refuge(kernel, base);
+pub fn evict(kernel: &dyn Kernel, base: &Base, group: &Path) {
+    let fallback_group = fallback_group(kernel, base);
     for tid in cgroup::threads_of(kernel, group).unwrap_or_default() {
         if kernel.schedule(tid).is_ok_and(|schedule| schedule.is_real_time()) {
             let _ = kernel.set_schedule(tid, &Schedule::Other { nice: 0 });
         }
-        let _ = cgroup::move_process(kernel, process_of(kernel, tid), &refuge);
+        let _ = cgroup::move_process(kernel, process_of(kernel, tid), &fallback_group);
     }
 }
 
 /// Where tasks go whose own group is unknown or gone: the caller's group, else the root.
-fn refuge(kernel: &dyn Kernel, base: &Base) -> PathBuf {
+fn fallback_group(kernel: &dyn Kernel, base: &Base) -> PathBuf {
     let own = kernel.text(Path::new("/proc/self/cgroup")).unwrap_or_default();
     match own.lines().find_map(|line| line.strip_prefix("0::/")) {
         Some(group) if !Path::new("/").join(group).starts_with(base.in_tree()) => base.mount.join(group),
@@ -110,9 +110,9 @@ pub fn move_home(kernel: &dyn Kernel, base: &Base, process: i32, home: &Path) ->
         use ErrorKind::{Busy, Missing, NotPermitted, Unsupported};
         matches!(error.kind(), Missing | Busy | Unsupported | NotPermitted)
     };
-    let refuge = refuge(kernel, base);
+    let fallback_group = fallback_group(kernel, base);
     match cgroup::move_process(kernel, process, home) {
-        Err(error) if cannot_take(&error) => match cgroup::move_process(kernel, process, &refuge) {
+        Err(error) if cannot_take(&error) => match cgroup::move_process(kernel, process, &fallback_group) {
             Err(error) if cannot_take(&error) => cgroup::move_process(kernel, process, &base.mount),
             other => other,
         },
@@ -131,9 +131,9 @@ fn ended(tid: i32) -> Error {
 pub fn move_in(
     kernel: &dyn Kernel,
     base: &Base,
-    placed: &Placed,
+    placed: &Member,
     groups: &Groups,
-    way: &mut Way,
+    undo_log: &mut UndoLog,
 ) -> Result<()> {
     let tid = placed.task.tid;
     if task::identify(kernel, tid) != Some(placed.task) {
@@ -143,7 +143,7 @@ pub fn move_in(
     let process = task::identify(kernel, now.process).ok_or_else(|| ended(tid))?;
     let here = absolute(base, &now.group);
     let alone = placed.alone.then_some(placed.task);
-    hop_in(kernel, groups, &here, process, alone, &mut |undo| way.note(undo))
+    hop_in(kernel, groups, &here, process, alone, &mut |undo| undo_log.note(undo))
 }
 
 /// Moves a process that is in the group `here` into a partition, or its thread `alone` only. The
@@ -177,11 +177,11 @@ pub fn hop_in(
 pub fn move_out(
     kernel: &dyn Kernel,
     base: &Base,
-    placed: &Placed,
+    placed: &Member,
     groups: &Groups,
-    way: &mut Way,
+    undo_log: &mut UndoLog,
 ) -> Result<()> {
-    match move_living_out(kernel, base, placed, groups, way) {
+    match move_living_out(kernel, base, placed, groups, undo_log) {
         Err(error) if error.is_missing() => Ok(()),
         other => other,
     }
@@ -190,19 +190,19 @@ pub fn move_out(
 fn move_living_out(
     kernel: &dyn Kernel,
     base: &Base,
-    placed: &Placed,
+    placed: &Member,
     groups: &Groups,
-    way: &mut Way,
+    undo_log: &mut UndoLog,
 ) -> Result<()> {
     let tid = placed.task.tid;
     if task::identify(kernel, tid) != Some(placed.task) {
         return Ok(());
     }
     let process = process_of(kernel, tid);
-    policies::give_back(kernel, groups, std::slice::from_ref(placed), Some(placed), way)?;
-    demote(kernel, &leaving(kernel, groups, std::slice::from_ref(placed), Some(placed)), way)?;
+    policies::give_back(kernel, groups, std::slice::from_ref(placed), Some(placed), undo_log)?;
+    demote(kernel, &leaving(kernel, groups, std::slice::from_ref(placed), Some(placed)), undo_log)?;
     if placed.alone {
-        way.note(Undo::Move { task: placed.task, alone: true, to: groups.rt.clone() })?;
+        undo_log.note(Undo::Move { task: placed.task, alone: true, to: groups.rt.clone() })?;
         cgroup::move_thread(kernel, tid, &groups.rest)?;
         let inside: BTreeSet<i32> = cgroup::threads_of(kernel, &groups.rt)?.into_iter().collect();
         if task::threads(kernel, process)?.iter().any(|thread| inside.contains(&thread.id.tid)) {
@@ -210,8 +210,8 @@ fn move_living_out(
         }
     }
     let id = task::identify(kernel, process).ok_or_else(|| ended(process))?;
-    let back = gather(kernel, process, groups, way)?;
-    way.note(Undo::Move { task: id, alone: false, to: back.clone() })?;
+    let back = gather(kernel, process, groups, undo_log)?;
+    undo_log.note(Undo::Move { task: id, alone: false, to: back.clone() })?;
     move_home(kernel, base, process, &absolute(base, &placed.from))
 }
 
@@ -219,9 +219,9 @@ fn move_living_out(
 pub fn evacuate(
     kernel: &dyn Kernel,
     base: &Base,
-    placed: &[Placed],
+    placed: &[Member],
     groups: &Groups,
-    way: &mut Way,
+    undo_log: &mut UndoLog,
 ) -> Result<()> {
     let mut homes: BTreeMap<i32, PathBuf> = BTreeMap::new();
     for placed in placed.iter().filter(|p| task::identify(kernel, p.task.tid) == Some(p.task)) {
@@ -234,13 +234,13 @@ pub fn evacuate(
         if processes.is_empty() {
             return Ok(());
         }
-        policies::give_back(kernel, groups, placed, None, way)?;
-        demote(kernel, &leaving(kernel, groups, placed, None), way)?;
+        policies::give_back(kernel, groups, placed, None, undo_log)?;
+        demote(kernel, &leaving(kernel, groups, placed, None), undo_log)?;
         for process in processes {
             let Some(id) = task::identify(kernel, process) else { continue };
-            let back = gather(kernel, process, groups, way)?;
-            way.note(Undo::Move { task: id, alone: false, to: back.clone() })?;
-            let home = home_of(kernel, process, &homes).unwrap_or_else(|| refuge(kernel, base));
+            let back = gather(kernel, process, groups, undo_log)?;
+            undo_log.note(Undo::Move { task: id, alone: false, to: back.clone() })?;
+            let home = home_of(kernel, process, &homes).unwrap_or_else(|| fallback_group(kernel, base));
             match move_home(kernel, base, process, &home) {
                 Err(error) if !error.is_missing() => return Err(error),
                 _ => {}
@@ -253,14 +253,19 @@ pub fn evacuate(
 /// Gathers a process that has only some threads in `rt` in `rest`. Returns the group that it leaves from.
 /// The kernel gives every thread the CPUs of the new group only if those of the first thread change: a
 /// thread in `rt` whose process leads from `rest` would keep the shielded CPU.
-fn gather<'a>(kernel: &dyn Kernel, process: i32, groups: &'a Groups, way: &mut Way) -> Result<&'a PathBuf> {
+fn gather<'a>(
+    kernel: &dyn Kernel,
+    process: i32,
+    groups: &'a Groups,
+    undo_log: &mut UndoLog,
+) -> Result<&'a PathBuf> {
     let (rt, rest) = (threads_in(kernel, &groups.rt)?, threads_in(kernel, &groups.rest)?);
     let threads = task::threads(kernel, process).unwrap_or_default();
     if !threads.iter().any(|thread| rest.contains(&thread.id.tid)) {
         return Ok(&groups.rt);
     }
     for thread in threads.iter().filter(|thread| rt.contains(&thread.id.tid)) {
-        way.note(Undo::Move { task: thread.id, alone: true, to: groups.rt.clone() })?;
+        undo_log.note(Undo::Move { task: thread.id, alone: true, to: groups.rt.clone() })?;
         match cgroup::move_thread(kernel, thread.id.tid, &groups.rest) {
             Err(error) if !error.is_missing() => return Err(error),
             _ => {}
@@ -302,14 +307,14 @@ pub fn confine_strays(
     kernel: &dyn Kernel,
     facts: &Facts,
     partitions: &[Partition],
-    way: &mut Way,
+    undo_log: &mut UndoLog,
 ) -> Result<usize> {
     let shielded = crate::partition::shielded(partitions);
     let strays = task::read_all(kernel)?.into_iter().filter(|task| is_stray(task, &shielded));
     let mut moved = 0;
     for task in strays {
         let to = facts.cpus.online.difference(&shielded);
-        way.note(Undo::SetAffinity { task: task.id, to: task.allowed_cpus.clone() })?;
+        undo_log.note(Undo::SetAffinity { task: task.id, to: task.allowed_cpus.clone() })?;
         match kernel.set_affinity(task.id.tid, &to) {
             Ok(()) => moved += 1,
             // It ended, or the kernel holds it to its CPUs after all: then status goes on naming it.

@@ -2,7 +2,7 @@
 
 use crate::request::System;
 use crate::state::STATE_SCHEMA;
-use asmp_host::task::{Placed, TaskId};
+use asmp_host::task::{Member, TaskId};
 use asmp_host::tracefs::timerlat;
 use asmp_host::{Cpu, CpuSet, Schedule, Shape};
 use serde::{Deserialize, Serialize};
@@ -119,7 +119,7 @@ impl FromStr for Aspect {
 /// A kernel thread whose policy a partition sets, and its policy before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Served {
+pub struct BoostedThread {
     pub task: TaskId,
     pub command: String,
     pub by: Service,
@@ -164,8 +164,8 @@ pub struct Partition {
     /// SCHED_FIFO priority for the handler threads of `irqs`.
     pub irq_priority: Option<u32>,
     /// Kernel threads whose policy it sets.
-    pub served: Vec<Served>,
-    pub tasks: Vec<Placed>,
+    pub served: Vec<BoostedThread>,
+    pub tasks: Vec<Member>,
     /// Seconds since 1970-01-01 UTC.
     pub created_s: u64,
     /// Who made it: user and command line.

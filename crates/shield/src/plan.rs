@@ -5,12 +5,12 @@
 //! up CPUs first), deadline servers on, settings, tasks in, policies. The root of the cgroup tree is the
 //! system partition: an isolated partition takes its CPUs from all other groups in one step of the kernel.
 
-use crate::partition::{Partition, Served, Service, State, shielded};
+use crate::partition::{BoostedThread, Partition, Service, State, shielded};
 use crate::request::System;
 use crate::target::{Lines, Target, reading, targets};
 use asmp_host::cgroup::{GROUP, Groups};
 use asmp_host::systemd::{SERVICE, SLICE};
-use asmp_host::task::{GivenPolicy, Placed, TaskId};
+use asmp_host::task::{GivenPolicy, Member, TaskId};
 use asmp_host::{CpuSet, Facts, Knob, Schedule, knob};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -41,35 +41,35 @@ pub enum Action {
     },
     /// Move a process (or one thread `alone`) into a partition.
     MoveIn {
-        placed: Placed,
+        placed: Member,
         groups: Groups,
     },
     /// Move a process (or one thread `alone`) back to where it came from.
     MoveOut {
-        placed: Placed,
+        placed: Member,
         groups: Groups,
     },
     /// Move every task that is still in a partition out of it.
     Evacuate {
         partition: String,
-        placed: Vec<Placed>,
+        placed: Vec<Member>,
         groups: Groups,
     },
     /// Move unbound kernel threads that came back off shielded CPUs.
     Confine,
     /// Give all threads of a task the policy that the partition file names.
     SetTaskPolicy {
-        placed: Placed,
+        placed: Member,
         to: Schedule,
     },
     /// Give them back what they had before.
     RestoreTaskPolicy {
-        placed: Placed,
+        placed: Member,
         groups: Groups,
     },
     /// Set the policy of a kernel thread.
     SetPolicy {
-        thread: Served,
+        thread: BoostedThread,
         to: Schedule,
     },
 }
@@ -207,7 +207,7 @@ fn settings(facts: &Facts, state: &State, after: &[Partition], system: &System) 
     for (path, original) in &state.originals {
         let knob = Knob::new(path.clone(), original.shape);
         if let (None, Some(target)) = (shall.get(&knob), was.get(&knob)) {
-            let back = knob.way_back(&original.text, &target.wanted);
+            let back = knob.inverse(&original.text, &target.wanted);
             restored.push(named(write(knob.clone(), now(&knob), back, "as it was before")));
         }
     }
@@ -339,7 +339,7 @@ fn close_base(facts: &Facts, base: &Base, state: &State, steps: &mut Vec<Step>) 
     }
     let root = knob::controllers_of_children(&base.mount);
     if let Some(original) = state.originals.get(&root.path) {
-        let back = root.way_back(&original.text, "+cpuset");
+        let back = root.inverse(&original.text, "+cpuset");
         // Switching the controller off would take the CPU lists of groups that are not ours.
         let others = facts.cgroups.cpuset_users.iter().any(|group| !base.ancestors.contains(group));
         if back == "-cpuset" && !others {
@@ -480,13 +480,13 @@ fn resize_partition(base: &Base, old: &Partition, new: &Partition, steps: &mut V
 }
 
 fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut Vec<Step>) {
-    let held = |partitions: &[Partition], name: &str, placed: &Placed| {
+    let held = |partitions: &[Partition], name: &str, placed: &Member| {
         partitions.iter().any(|p| {
             p.name == name && p.tasks.iter().any(|t| t.task == placed.task && t.alone == placed.alone)
         })
     };
     let stays = |old: &&Partition| after.iter().any(|new| new.name == old.name);
-    let wanted = |placed: &Placed| {
+    let wanted = |placed: &Member| {
         after
             .iter()
             .flat_map(|new| &new.tasks)
@@ -545,7 +545,7 @@ enum Direction {
 
 /// Policies of kernel threads: back to what they were, or to what the partition needs.
 fn policies(before: &[Partition], after: &[Partition], direction: Direction, steps: &mut Vec<Step>) {
-    let has = |partitions: &[Partition], thread: &Served| {
+    let has = |partitions: &[Partition], thread: &BoostedThread| {
         partitions.iter().any(|p| p.served.iter().any(|known| known.task == thread.task))
     };
     let (these, others) = match direction {

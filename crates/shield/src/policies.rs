@@ -7,9 +7,9 @@
 //! child that was born inside inherited the policy; it gets what the task's first thread had. A thread
 //! that chose another policy meanwhile keeps it, under the rules of [`crate::moving`].
 
-use crate::apply::{Undo, Way};
+use crate::apply::{Undo, UndoLog};
 use asmp_host::cgroup::{self, Groups};
-use asmp_host::task::{self, GivenPolicy, Placed, Task, ThreadPolicy, task_path};
+use asmp_host::task::{self, GivenPolicy, Member, Task, ThreadPolicy, task_path};
 use asmp_host::{Error, ErrorKind, Kernel, Result, Schedule, kind_of};
 
 /// New threads appear while a policy is given; this many looks find all but those of a fork bomb.
@@ -20,7 +20,7 @@ const GENERATIONS: usize = 64;
 
 /// The record of giving `to` to a task: what each of its threads goes back to. `old`: the tasks
 /// of all partitions until now, of which one may have given its policy to this one.
-pub fn given(kernel: &dyn Kernel, task: &Task, to: Schedule, old: &[Placed]) -> GivenPolicy {
+pub fn given(kernel: &dyn Kernel, task: &Task, to: Schedule, old: &[Member]) -> GivenPolicy {
     let mut threads = task::threads(kernel, task.process).unwrap_or_default();
     // The first thread comes first: threads that are born later go back to what it had.
     threads.sort_by_key(|thread| thread.id.tid != task.id.tid);
@@ -35,14 +35,14 @@ pub fn given(kernel: &dyn Kernel, task: &Task, to: Schedule, old: &[Placed]) -> 
 }
 
 /// The policy that a thread which has `now` gets when it leaves.
-pub fn on_leaving(kernel: &dyn Kernel, tasks: &[Placed], thread: &Task, now: Schedule) -> Schedule {
+pub fn on_leaving(kernel: &dyn Kernel, tasks: &[Member], thread: &Task, now: Schedule) -> Schedule {
     let Some(given) = given_to(kernel, tasks, thread).filter(|given| given.to == now) else { return now };
     let own = given.before.iter().find(|before| before.task == thread.id);
     own.or(given.before.first()).map_or(now, |before| before.policy)
 }
 
 /// The policy given to a thread: as itself, with its process, or with the ancestor that brought it in.
-fn given_to<'a>(kernel: &dyn Kernel, tasks: &'a [Placed], thread: &Task) -> Option<&'a GivenPolicy> {
+fn given_to<'a>(kernel: &dyn Kernel, tasks: &'a [Member], thread: &Task) -> Option<&'a GivenPolicy> {
     if tasks.iter().all(|placed| placed.policy.is_none()) {
         return None;
     }
@@ -70,7 +70,7 @@ fn given_to<'a>(kernel: &dyn Kernel, tasks: &'a [Placed], thread: &Task) -> Opti
 
 /// Gives a policy to all threads of a task, or to the one that is placed alone. A thread that ends
 /// meanwhile needs none. Errors: what the kernel answers for one of them.
-pub fn give(kernel: &dyn Kernel, placed: &Placed, to: &Schedule, way: &mut Way) -> Result<()> {
+pub fn give(kernel: &dyn Kernel, placed: &Member, to: &Schedule, undo_log: &mut UndoLog) -> Result<()> {
     if task::identify(kernel, placed.task.tid) != Some(placed.task) {
         return Ok(());
     }
@@ -81,7 +81,7 @@ pub fn give(kernel: &dyn Kernel, placed: &Placed, to: &Schedule, way: &mut Way) 
         };
         let mut changed = false;
         for thread in threads.unwrap_or_default() {
-            changed |= set(kernel, &thread, to, way)?;
+            changed |= set(kernel, &thread, to, undo_log)?;
         }
         if !changed {
             break;
@@ -95,9 +95,9 @@ pub fn give(kernel: &dyn Kernel, placed: &Placed, to: &Schedule, way: &mut Way) 
 pub fn give_back(
     kernel: &dyn Kernel,
     groups: &Groups,
-    tasks: &[Placed],
-    only: Option<&Placed>,
-    way: &mut Way,
+    tasks: &[Member],
+    only: Option<&Member>,
+    undo_log: &mut UndoLog,
 ) -> Result<()> {
     if tasks.iter().all(|placed| placed.policy.is_none()) {
         return Ok(());
@@ -108,20 +108,20 @@ pub fn give_back(
         if only.is_some_and(|only| !is_of(&thread, only)) {
             continue;
         }
-        set(kernel, &thread, &on_leaving(kernel, tasks, &thread, now), way)?;
+        set(kernel, &thread, &on_leaving(kernel, tasks, &thread, now), undo_log)?;
     }
     Ok(())
 }
 
 /// Does a thread belong to this task of a partition?
-pub fn is_of(thread: &Task, placed: &Placed) -> bool {
+pub fn is_of(thread: &Task, placed: &Member) -> bool {
     placed.task.tid == if placed.alone { thread.id.tid } else { thread.process }
 }
 
 /// Sets the policy of one thread, with its way back. Did anything change?
-fn set(kernel: &dyn Kernel, thread: &Task, to: &Schedule, way: &mut Way) -> Result<bool> {
+fn set(kernel: &dyn Kernel, thread: &Task, to: &Schedule, undo_log: &mut UndoLog) -> Result<bool> {
     match kernel.schedule(thread.id.tid) {
-        Ok(now) if now != *to => way.note(Undo::SetPolicy { task: thread.id, to: now })?,
+        Ok(now) if now != *to => undo_log.note(Undo::SetPolicy { task: thread.id, to: now })?,
         _ => return Ok(false),
     }
     match kernel.set_schedule(thread.id.tid, to) {

@@ -8,7 +8,7 @@ use crate::request::{Caller, Members, Request, Spec};
 use crate::shield::{ChangeError, Outcome, Shield};
 use asmp_host::fake::{FakeKernel, Fault};
 use asmp_host::store::Store;
-use asmp_host::task::Placed;
+use asmp_host::task::Member;
 use asmp_host::{Kernel, Schedule};
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -202,7 +202,7 @@ fn policies_are_as_they_were_after_a_kill_at_any_step() {
 fn a_task_that_was_recorded_before_there_were_policies_is_read() {
     let old =
         r#"{"task":{"tid":200,"start_ticks":1200},"command":"app","alone":false,"from":"/","real_time":[]}"#;
-    let placed: Placed = serde_json::from_str(old).unwrap();
+    let placed: Member = serde_json::from_str(old).unwrap();
     assert_eq!(placed.policy, None);
     assert_eq!(serde_json::to_string(&placed).unwrap(), old, "and the version before reads ours");
 }

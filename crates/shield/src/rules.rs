@@ -1,10 +1,10 @@
 //! The rules: which partitions there may be on this machine, from facts and the present state. Pure.
 
 use crate::partition::{
-    Aspect, Partition, Refusal, Served, Service, Smt, State, TIMER_PRIORITY, Tick, shielded,
+    Aspect, BoostedThread, Partition, Refusal, Service, Smt, State, TIMER_PRIORITY, Tick, shielded,
 };
 use crate::request::{Caller, Spec};
-use asmp_host::task::{Placed, Task, TaskId};
+use asmp_host::task::{Member, Task, TaskId};
 use asmp_host::{Cpu, CpuSet, CpuSpec, Facts};
 use std::path::Path;
 
@@ -162,7 +162,7 @@ pub fn add_task(
     let moved = State { partitions: after, ..state.clone() };
     change_one(&moved, name, |partition| {
         let command = task.command.clone();
-        partition.tasks.push(Placed { task: task.id, command, alone, from, real_time, policy });
+        partition.tasks.push(Member { task: task.id, command, alone, from, real_time, policy });
         Ok(())
     })
 }
@@ -196,7 +196,7 @@ pub fn record_born_inside(state: &mut State, name: &str, task: &Task, alone: boo
             |by| (by.from.clone(), by.real_time.clone(), by.policy.clone()),
         );
         let command = task.command.clone();
-        partition.tasks.push(Placed { task: task.id, command, alone, from, real_time, policy });
+        partition.tasks.push(Member { task: task.id, command, alone, from, real_time, policy });
     }
     Ok(())
 }
@@ -226,14 +226,15 @@ pub fn adopt(
     partitions: &mut [Partition],
     threads: &[(TaskId, String, Service, asmp_host::Schedule)],
 ) {
-    let known: Vec<&Served> = state.partitions.iter().flat_map(|partition| &partition.served).collect();
+    let known: Vec<&BoostedThread> =
+        state.partitions.iter().flat_map(|partition| &partition.served).collect();
     for partition in partitions {
         for (task, command, by, now) in threads {
             let there = partition.served.iter().any(|served| served.task == *task);
             if let (false, Some(priority)) = (there, priority_for(partition, *by)) {
                 let before =
                     known.iter().find(|known| known.task == *task).map_or(*now, |known| known.before);
-                partition.served.push(Served {
+                partition.served.push(BoostedThread {
                     task: *task,
                     command: command.clone(),
                     by: *by,

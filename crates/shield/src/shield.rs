@@ -1,9 +1,9 @@
 //! The one way to change partitions: lock, finish what a crash left, read the machine, decide, plan,
 //! apply, commit. Everything above this file talks to [`Shield`].
 
-use crate::apply::{Applied, Refused, Undo, Way, apply, undo};
+use crate::apply::{Applied, Refused, Undo, UndoLog, apply, undo};
 use crate::decide::decide;
-use crate::moving::{Leaver, leavers};
+use crate::moving::{Demotion, demotions};
 use crate::partition::{Partition, Refusal, State, shielded};
 use crate::plan::{Action, Base, Plan, Step, plan};
 use crate::prove;
@@ -68,7 +68,7 @@ pub struct Outcome {
     pub refused: Vec<Refused>,
     pub changes: usize,
     /// Threads that left as SCHED_OTHER.
-    pub demoted: Vec<Leaver>,
+    pub demoted: Vec<Demotion>,
     /// A change that a crash had cut short was undone first.
     pub recovered: Option<Recovered>,
 }
@@ -166,7 +166,7 @@ impl Shield {
         let decision = decide(self.kernel(), &facts, &mut state, request, caller)?;
         let plan = plan(&facts, &base, &state, decision.after, decision.system);
         if !request.demotes() {
-            refuse_leavers(&leavers(self.kernel(), &plan))?;
+            refuse_demotions(&demotions(self.kernel(), &plan))?;
         }
         Ok((facts, plan))
     }
@@ -187,9 +187,9 @@ impl Shield {
             tracefs::remove_stale(self.kernel());
         }
         let plan = plan(&facts, &base, &state, decision.after, decision.system);
-        let demoted = leavers(self.kernel(), &plan);
+        let demoted = demotions(self.kernel(), &plan);
         if !request.demotes() {
-            refuse_leavers(&demoted)?;
+            refuse_demotions(&demoted)?;
         }
         let outcome = self.carry_out(facts, &base, state, plan, recovered)?;
         Ok(Outcome { demoted, ..outcome })
@@ -223,14 +223,14 @@ impl Shield {
         let mut journal = self.store.journal(JOURNAL)?;
         let header = Header { schema: STATE_SCHEMA, transaction: state.transaction };
         journal.append(&to_json(&header)?)?;
-        let mut way = Way::new(&mut journal);
-        let applied = match apply(self.kernel(), &facts, base, &plan, &mut way) {
+        let mut undo_log = UndoLog::new(&mut journal);
+        let applied = match apply(self.kernel(), &facts, base, &plan, &mut undo_log) {
             Ok(applied) => applied,
             Err(failed) => {
                 let (step, source) = *failed;
                 let cause = format!("{source} ({})", step.why);
                 let task_gone = moved_task(&step).filter(|_| source.is_missing());
-                self.roll_back(base, &way.back, cause)?;
+                self.roll_back(base, &undo_log.back, cause)?;
                 return Err(match (task_gone, step.action) {
                     (Some(tid), _) => Refusal::UnknownTask { tid }.into(),
                     (None, Action::SetTaskPolicy { placed, to }) => {
@@ -244,19 +244,19 @@ impl Shield {
         let refused = judge(self.kernel(), &plan.after, applied.refused.clone());
         let strict = plan.after.iter().any(|new| new.strict && !state.partitions.contains(new));
         if strict && refused.iter().any(|refused| refused.disturbs) {
-            self.roll_back(base, &way.back, "--strict".to_owned())?;
+            self.roll_back(base, &undo_log.back, "--strict".to_owned())?;
             let refused = refused.into_iter().filter(|refused| refused.disturbs).collect();
             return Err(ChangeError::Strict { refused });
         }
         let both = (state.partitions.as_slice(), plan.after.as_slice());
         if let Err(reason) = prove::ticks(self.kernel(), &facts, base, both, self.patience.tick) {
-            self.roll_back(base, &way.back, reason.clone())?;
+            self.roll_back(base, &undo_log.back, reason.clone())?;
             return Err(ChangeError::Unproved { reason });
         }
         if let Err(error) = self.commit(&mut state, &plan, &applied) {
             // Not in force where the state on disk is still the old one.
             if self.transaction() < state.transaction {
-                self.roll_back(base, &way.back, error.to_string())?;
+                self.roll_back(base, &undo_log.back, error.to_string())?;
             }
             return Err(error);
         }
@@ -287,7 +287,7 @@ impl Shield {
         for step in &plan.steps {
             if let Action::Set { knob, to, .. } = &step.action {
                 let original = state.originals.get(&knob.path);
-                let restored = original.is_some_and(|original| knob.way_back(&original.text, to) == *to);
+                let restored = original.is_some_and(|original| knob.inverse(&original.text, to) == *to);
                 if restored || to == "-cpuset" {
                     state.originals.remove(&knob.path);
                 }
@@ -343,11 +343,11 @@ impl Shield {
     }
 }
 
-fn refuse_leavers(leavers: &[Leaver]) -> Result<(), Refusal> {
-    let Some(first) = leavers.first() else { return Ok(()) };
-    let words: Vec<String> = leavers
+fn refuse_demotions(demotions: &[Demotion]) -> Result<(), Refusal> {
+    let Some(first) = demotions.first() else { return Ok(()) };
+    let words: Vec<String> = demotions
         .iter()
-        .map(|leaver| format!("task {} ({}, {})", leaver.task.tid, leaver.command, leaver.policy))
+        .map(|demotion| format!("task {} ({}, {})", demotion.task.tid, demotion.command, demotion.policy))
         .collect();
     Err(Refusal::RealTimeInside { tasks: words.join(", "), partition: first.partition.clone() })
 }

@@ -9,7 +9,7 @@ use crate::target::targets;
 use asmp_host::cgroup::Hierarchy;
 use asmp_host::facts::Cpus;
 use asmp_host::irq::Irq;
-use asmp_host::task::{Placed, Task, TaskId};
+use asmp_host::task::{Member, Task, TaskId};
 use asmp_host::tracefs::timerlat;
 use asmp_host::{CpuSet, Facts, knob};
 use std::collections::BTreeMap;
@@ -289,7 +289,7 @@ fn a_thread_that_leaves_goes_to_where_its_process_came_from() {
     let facts = machine();
     let mut state = with(&facts, &[("a", "3")]);
     let id = |tid| TaskId { tid, start_ticks: 1 };
-    state.partitions[0].tasks = vec![Placed {
+    state.partitions[0].tasks = vec![Member {
         task: id(70),
         command: "axis".into(),
         alone: false,
