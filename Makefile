@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Tiers: check (no root, no guest), test (what CI runs), nightly (everything). CONTRIBUTING.md has
 # them in a table. Targets that boot a guest call `setup`, which installs what is missing on Debian;
 # lint, unit, msrv, loom need cargo.

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # counted.sh NAME COMMAND...: runs tests, and says at the end `NAME: N passed, N failed, N skipped`.
 #
 # Problem:  a test that a machine cannot do prints `skipped: reason` and returns; libtest counts it

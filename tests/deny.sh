@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Checks licences, sources, bans and known defects of all crates that Cargo.lock names, by
 # deny.toml.
 #

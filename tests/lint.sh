@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # What `make lint` checks: formatting, clippy, rustdoc, shell scripts. Needs cargo; shellcheck where
 # it is there, and in CI (ASMP_CI) it must be.
 set -euo pipefail

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Builds all crates with the oldest Rust that Cargo.toml promises (`rust-version`).
 #
 # Problem:  clippy's `incompatible_msrv`, which `make lint` has on, knows the standard library's

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Runs the lock-free code of crates/channel under Miri (undefined behaviour), ThreadSanitizer (data
 # races) or AddressSanitizer (accesses out of bounds, with fences around shared
 # memory, while peers scribble and are killed): tests/nightly.sh miri|tsan|asan.

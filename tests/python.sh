@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Builds, installs and tests the Python bindings: tests/python.sh [PYTEST ARGUMENTS].
 #
 # Problem:  a fresh machine has no maturin, pytest or mypy, bookworm's python3

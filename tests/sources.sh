@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # sources.sh PART: prints the hash of all files that decide the result of a sanitizer or of the
 # bindings' tests. sources.sh --record PART...: writes those hashes to .ci/green, which `.ci/run`
 # compares with (`make nightly` does so after a green run).

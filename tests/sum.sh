@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # sum.sh FILE: adds up its lines `NAME: N passed, N failed, N skipped…`; prints three numbers.
 awk '{
     for (i = 2; i <= NF; i++) {

@@ -1,4 +1,6 @@
-//! The library's name for those who are linked with it: without one they would keep the path it had then.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The library's name for those who are linked with it: without one they would keep the path it had
+//! then.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

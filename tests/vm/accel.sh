@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # accel.sh KERNEL_DIR: prints the accelerator that guests of this machine get, `kvm` or `tcg`.
 #
 # Problem:  /dev/kvm may be there and not able to run a guest: on some hosts it starts firmware and

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # In a guest whose clock counts instructions (16 ns each): a planted delay of 200 us, and what a sample costs.
 set -euo pipefail
 asmp=/share/asmp

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # The measurements of docs/measurements/latency.md, in one boot: `bench-in-guest.sh SAMPLES ROUNDS`.
 set -euo pipefail
 samples=$1 rounds=$2

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # The measurements of docs/measurements/latency.md: `bench.sh [SAMPLES [ROUNDS]]`; the figures' page is kept.
 #
 # Problem:  figures that are to be compared must come from one boot of one kernel.

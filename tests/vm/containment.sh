@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # The figures of docs/measurements/containment.md: `containment.sh [RUNS]`, of each kind of fault.
 #
 # Problem:  that faults of time-sharing peers stay away from a real-time thread shows only in many runs, beside

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # The main job, shown in a guest so that it works anywhere and harms nothing: CPU 3 is shielded, a busy task
 # runs there under load, and the counts without and with the partition stand one above the other.
 set -euo pipefail

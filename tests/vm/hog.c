@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 /* hog BUSY_US PERIOD_US: keeps its CPU busy for that long, once a period, for ever. */
 #include <stdlib.h>
 #include <time.h>

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # image-tree.sh SOURCES IMAGE FREE_MB 'PACKAGES': image.sh's part that needs root.
 #
 # Problem:  the files of a root disk have owners and modes, device nodes and

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # image.sh: prints the path of the lab's root disk, building it if need be.
 #
 # Problem:  a guest needs a complete Debian (systemd, udev, stress and

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # kernels.sh [--update] NAME: prints the directory of one of the lab's kernels,
 # fetching it first if need be. It holds `release` (what uname -r says),
 # `vmlinuz`, `config`, `initramfs.cpio` and `modules.ext4` (the guest's

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # lab.sh [OPTIONS] [-- COMMAND ARGS...]: runs COMMAND as root in a fresh guest.
 #
 # Problem:  asmp changes how a whole machine runs; only a machine of its own,

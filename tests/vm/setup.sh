@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Makes a fresh Debian machine (bookworm or trixie) able to run the lab.
 #
 # Problem:  the lab needs QEMU 10 or newer (7.2, bookworm's own, now and then

@@ -1,4 +1,5 @@
 #!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 # Runs the privileged tests in guests: `test.sh [KERNEL[:BOOT]...] [-- FILTER]`; without guests, in
 # those of the tier (ASMP_TIER: ci or nightly) that the tests' own binary names.
 #

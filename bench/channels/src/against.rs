@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::{two_processes, two_threads};
 use iceoryx2::prelude::*;
 use std::hint::spin_loop;
@@ -78,7 +79,8 @@ pub fn iceoryx2(count: u64) -> f64 {
     let subscriber = service.subscriber_builder().buffer_size(ROOM).create().expect("a subscriber");
     let publisher = service.publisher_builder().create().expect("a publisher");
     let last = (count - 1).to_ne_bytes();
-    // What does not fit drops the oldest (its default): the publisher never waits, which is its best.
+    // What does not fit drops the oldest (its default): the publisher never waits, which is its
+    // best.
     let other = move || {
         loop {
             match subscriber.receive().expect("a connection") {
@@ -128,7 +130,8 @@ pub fn unix_packets(count: u64) -> f64 {
     use std::os::fd::FromRawFd;
     let mut ends = [0; 2];
     // SAFETY: the kernel writes two descriptors into our array.
-    let made = unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, ends.as_mut_ptr()) };
+    let made =
+        unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_SEQPACKET, 0, ends.as_mut_ptr()) };
     assert_eq!(made, 0, "a pair");
     // SAFETY: descriptors that the kernel has just given us, each owned once.
     let [from, to] = ends.map(|end| unsafe { std::fs::File::from_raw_fd(end) });
@@ -162,7 +165,11 @@ fn bare(count: u64, ping: End, pong: End) -> f64 {
     assert_ne!(flags, libc::MAP_FAILED, "memory");
     let flags = flags.cast::<Flags>();
     // SAFETY: the mapping is shared by both processes and lives to the end of each.
-    two_processes(count, || unsafe { ping(flags, count as u32) }, || unsafe { pong(flags, count as u32) })
+    two_processes(
+        count,
+        || unsafe { ping(flags, count as u32) },
+        || unsafe { pong(flags, count as u32) },
+    )
 }
 
 pub fn two_flags(count: u64) -> f64 {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 /* The limits: what two processes can do at best with two flags, or with two futexes. */
 #include <linux/futex.h>
 #include <stdatomic.h>

@@ -1,6 +1,7 @@
-//! The rt-FIFO beside what else there is, on two CPUs, side by side in one run: records of 64 bytes one way; round
-//! trips; wake-ups. `channels [RUNS]` prints a table (medians over RUNS alternating runs, 5 by default);
-//! `channels put N` puts N records, for a counter of instructions.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The rt-FIFO beside what else there is, on two CPUs, side by side in one run: records of 64 bytes
+//! one way; round trips; wake-ups. `channels [RUNS]` prints a table (medians over RUNS alternating
+//! runs, 5 by default); `channels put N` puts N records, for a counter of instructions.
 
 mod against;
 mod ours;
@@ -11,7 +12,8 @@ const RECORDS: u64 = 500_000;
 const ROUNDS: u64 = 50_000;
 const SLEEPS: u64 = 5_000;
 
-/// Runs `other` in a process of its own on CPU 1 and `here` on CPU 0; nanoseconds for each of `count`.
+/// Runs `other` in a process of its own on CPU 1 and `here` on CPU 0; nanoseconds for each of
+/// `count`.
 pub fn two_processes(count: u64, here: impl FnOnce(), other: impl FnOnce()) -> f64 {
     // SAFETY: this program has one thread; the child runs on with a copy of everything.
     match unsafe { libc::fork() } {
@@ -81,7 +83,11 @@ fn table(title: &str, count: u64, runs: usize, rows: &[Row]) {
     for (row, values) in rows.iter().zip(&mut all) {
         let middle = median(values);
         let (low, high) = (values[0], values[values.len() - 1]);
-        println!("  {:38} {middle:9.1} ns  ({low:.1} to {high:.1})  {:6.2} x ours", row.name, middle / first);
+        println!(
+            "  {:38} {middle:9.1} ns  ({low:.1} to {high:.1})  {:6.2} x ours",
+            row.name,
+            middle / first
+        );
     }
 }
 
@@ -93,22 +99,40 @@ fn main() {
         return ours::put_only(count);
     }
     let runs = first.map_or(5, |runs| runs.parse().expect("a number of runs"));
-    table("64-byte records, one way, polling", RECORDS, runs, &[
-        Row { name: "rt-FIFO, two processes", measure: ours::one_way },
-        Row { name: "rt-FIFO of records, 64 at once, two processes", measure: ours::one_way_together },
-        Row { name: "rtrb, push and pop, two threads", measure: against::rtrb_single },
-        Row { name: "rtrb, chunks of 64, two threads", measure: against::rtrb_chunks },
-        Row { name: "iceoryx2, publish-subscribe, two threads", measure: against::iceoryx2 },
-        Row { name: "pipe, two processes", measure: against::pipe },
-        Row { name: "Unix stream socket, two processes", measure: against::unix_stream },
-        Row { name: "Unix packet socket, two processes", measure: against::unix_packets },
-    ]);
-    table("round trip of 8 bytes, both ends spin, two processes", ROUNDS, runs, &[
-        Row { name: "two rt-FIFOs", measure: ours::round_trip },
-        Row { name: "two flags in C", measure: against::two_flags },
-    ]);
-    table("round trip of 8 bytes, both ends sleep, two processes", SLEEPS, runs, &[
-        Row { name: "two rt-FIFOs, woken", measure: ours::sleeping_round_trip },
-        Row { name: "two futexes in C", measure: against::two_futexes },
-    ]);
+    table(
+        "64-byte records, one way, polling",
+        RECORDS,
+        runs,
+        &[
+            Row { name: "rt-FIFO, two processes", measure: ours::one_way },
+            Row {
+                name: "rt-FIFO of records, 64 at once, two processes",
+                measure: ours::one_way_together,
+            },
+            Row { name: "rtrb, push and pop, two threads", measure: against::rtrb_single },
+            Row { name: "rtrb, chunks of 64, two threads", measure: against::rtrb_chunks },
+            Row { name: "iceoryx2, publish-subscribe, two threads", measure: against::iceoryx2 },
+            Row { name: "pipe, two processes", measure: against::pipe },
+            Row { name: "Unix stream socket, two processes", measure: against::unix_stream },
+            Row { name: "Unix packet socket, two processes", measure: against::unix_packets },
+        ],
+    );
+    table(
+        "round trip of 8 bytes, both ends spin, two processes",
+        ROUNDS,
+        runs,
+        &[
+            Row { name: "two rt-FIFOs", measure: ours::round_trip },
+            Row { name: "two flags in C", measure: against::two_flags },
+        ],
+    );
+    table(
+        "round trip of 8 bytes, both ends sleep, two processes",
+        SLEEPS,
+        runs,
+        &[
+            Row { name: "two rt-FIFOs, woken", measure: ours::sleeping_round_trip },
+            Row { name: "two futexes in C", measure: against::two_futexes },
+        ],
+    );
 }

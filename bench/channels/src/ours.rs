@@ -1,18 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 use crate::two_processes;
 use asmp_channel::{Fifo, FifoReader, FifoWriter, Options, Overflow, TypedFifo, Wake};
 use std::hint::spin_loop;
 
 fn private_dir() -> tempfile::TempDir {
     let dir = tempfile::tempdir().expect("a directory");
-    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("a mode");
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .expect("a mode");
     dir
 }
 
 fn pair(name: &str, wake: Wake) -> (FifoWriter, FifoReader) {
     let dir = private_dir();
     let options = Options { capacity_bytes: 65_528, overflow: Overflow::Refuse };
-    let writer = Fifo::create(dir.path(), name, &options).expect("a FIFO").into_writer(wake).expect("its writer");
-    let reader = Fifo::attach(dir.path(), name).expect("the FIFO").into_reader(wake).expect("its reader");
+    let writer = Fifo::create(dir.path(), name, &options)
+        .expect("a FIFO")
+        .into_writer(wake)
+        .expect("its writer");
+    let reader =
+        Fifo::attach(dir.path(), name).expect("the FIFO").into_reader(wake).expect("its reader");
     (writer, reader)
 }
 
@@ -40,7 +46,8 @@ pub fn one_way(count: u64) -> f64 {
 
 pub fn one_way_together(count: u64) -> f64 {
     let dir = private_dir();
-    let fifo = TypedFifo::<[u8; 64]>::create(dir.path(), "a", 910, Overflow::Refuse).expect("a FIFO");
+    let fifo =
+        TypedFifo::<[u8; 64]>::create(dir.path(), "a", 910, Overflow::Refuse).expect("a FIFO");
     let mut writer = fifo.into_writer(Wake::Never).expect("its writer");
     let fifo = TypedFifo::<[u8; 64]>::attach(dir.path(), "a").expect("the FIFO");
     let mut reader = fifo.into_reader(Wake::Never).expect("its reader");

@@ -1,6 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The figures of docs/measurements/analysis.md.
 //!
-//!     cargo run --release -p asmp-analysis --example bench -- speed | curve | agree FROM TO | deep FROM TO | fuzz FROM TO
+//!     cargo run --release -p asmp-analysis --example bench -- speed | curve | agree FROM TO | deep
+//! FROM TO | fuzz FROM TO
 
 #[path = "../tests/chaos/sets.rs"]
 mod chaos_of_sets;
@@ -30,8 +32,9 @@ const DEEP: Runs = Runs { random: 1000, lengths: 1 };
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let number =
-        |at: usize, otherwise: u64| words.get(at).and_then(|word| word.parse().ok()).unwrap_or(otherwise);
+    let number = |at: usize, otherwise: u64| {
+        words.get(at).and_then(|word| word.parse().ok()).unwrap_or(otherwise)
+    };
     match words.first().map(String::as_str) {
         Some("speed") => speed(),
         Some("curve") => acceptance(),
@@ -54,8 +57,9 @@ fn large(count: usize, total: f64, seed: u64) -> Vec<Task> {
     let periods: Vec<f64> = (0..count).map(|_| 1e6 * 1000f64.powf(random.fraction())).collect();
     let sizes: Vec<f64> = periods.iter().map(|_| 0.5 + random.fraction()).collect();
     let sum: f64 = periods.iter().zip(&sizes).map(|(period, size)| size / period).sum();
-    let task =
-        |(period, size): (&f64, &f64)| Task::new("t", ((total * size / sum) as u64).max(1), *period as u64);
+    let task = |(period, size): (&f64, &f64)| {
+        Task::new("t", ((total * size / sum) as u64).max(1), *period as u64)
+    };
     periods.iter().zip(&sizes).map(task).collect()
 }
 
@@ -139,7 +143,8 @@ fn their_responses(tasks: &[Task]) -> Vec<u64> {
     };
     let each = |at: usize| {
         let others: Vec<_> = (0..tasks.len()).filter(|other| *other != at).map(task).collect();
-        let bound = theirs::dedicated_uniproc_rta(&task(at), &others, d(1 << 50)).expect("below full load");
+        let bound =
+            theirs::dedicated_uniproc_rta(&task(at), &others, d(1 << 50)).expect("below full load");
         u64::from(bound)
     };
     (0..tasks.len()).map(each).collect()
@@ -154,7 +159,9 @@ impl Observe for Nothing {
 }
 
 fn simulator() {
-    for (count, policy) in [(10, Policy::NpEdf), (10, Policy::Edf), (10, Policy::Rm), (100, Policy::NpEdf)] {
+    for (count, policy) in
+        [(10, Policy::NpEdf), (10, Policy::Edf), (10, Policy::Rm), (100, Policy::NpEdf)]
+    {
         let tasks = large(count, 0.8, 4);
         let jobs = 3_000_000;
         for with in [true, false] {
@@ -224,8 +231,11 @@ fn fuzz(from: u64, to: u64) {
         }
     }
     let seconds = start.elapsed().as_secs_f64();
-    let checked =
-        if cfg!(debug_assertions) { "an overflow is a panic" } else { "overflows wrap: see make fuzz" };
+    let checked = if cfg!(debug_assertions) {
+        "an overflow is a panic"
+    } else {
+        "overflows wrap: see make fuzz"
+    };
     println!("fuzz: {} runs, no panic, {seconds:.0} s, {checked}", to - from);
     println!("{met:?}");
 }

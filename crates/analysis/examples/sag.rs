@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! np-EDF beside the schedule-abstraction graph of Nasri and Brandenburg ("An exact and sustainable
 //! analysis of non-preemptive scheduling", RTSS 2017), on what both can judge: periodic tasks that
 //! are released together.
@@ -29,8 +30,9 @@ fn set(seed: u64, count: usize) -> Vec<Task> {
     let mut random = Random::new(seed);
     let total = 0.3 + 0.7 * random.fraction();
     let parts = sets::uunifast(&mut random, count, total);
-    let periods: Vec<u64> =
-        (0..count).map(|_| PERIODS_US[random.up_to(PERIODS_US.len() as u64 - 1) as usize]).collect();
+    let periods: Vec<u64> = (0..count)
+        .map(|_| PERIODS_US[random.up_to(PERIODS_US.len() as u64 - 1) as usize])
+        .collect();
     let shortest = *periods.iter().min().expect("a task");
     let most = (shortest as f64 * (0.3 + 0.7 * random.fraction())) as u64;
     let cost = |part: f64, period: u64| ((part * period as f64) as u64).clamp(1, most);
@@ -51,10 +53,12 @@ fn jobs(tasks: &[Task], least_cost: impl Fn(&Task) -> u64) -> String {
     let mut releases: Vec<(u64, usize)> = tasks.iter().enumerate().flat_map(of).collect();
     releases.sort_unstable();
     let mut lines =
-        "Task ID, Job ID, Arrival min, Arrival max, Cost min, Cost max, Deadline, Priority\n".to_owned();
+        "Task ID, Job ID, Arrival min, Arrival max, Cost min, Cost max, Deadline, Priority\n"
+            .to_owned();
     for (number, (release, index)) in releases.into_iter().enumerate() {
         let task = &tasks[index];
-        let (due, least, most) = (release + task.deadline_ticks, least_cost(task), task.cost_ticks());
+        let (due, least, most) =
+            (release + task.deadline_ticks, least_cost(task), task.cost_ticks());
         let priority = due * 1_000_000 + number as u64;
         let _ = writeln!(
             lines,
@@ -76,8 +80,9 @@ fn ask(nptest: &str, jobs: &str) -> Option<(bool, f64)> {
     child.stdin.take().expect("its input").write_all(jobs.as_bytes()).expect("it reads the jobs");
     let output = child.wait_with_output().expect("it ends");
     let line = String::from_utf8_lossy(&output.stdout).into_owned();
-    let column =
-        |at: usize| line.split(',').nth(at).map(str::trim).unwrap_or_else(|| panic!("nptest: {line:?}"));
+    let column = |at: usize| {
+        line.split(',').nth(at).map(str::trim).unwrap_or_else(|| panic!("nptest: {line:?}"))
+    };
     let seconds = column(6).parse().expect("seconds");
     (column(8) == "0").then_some((column(1) == "1", seconds))
 }
@@ -92,7 +97,8 @@ fn main() {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for seed in 0..sets {
         let tasks = set(seed, fixed.unwrap_or(2 + seed as usize % 11));
-        let free: Vec<Task> = tasks.iter().map(|task| Task { offset_ticks: None, ..task.clone() }).collect();
+        let free: Vec<Task> =
+            tasks.iter().map(|task| Task { offset_ticks: None, ..task.clone() }).collect();
         let start = Instant::now();
         let sporadic = np_edf::test(&free, &Effort::default());
         let seconds = start.elapsed().as_secs_f64();
@@ -105,7 +111,9 @@ fn main() {
         ours.push(seconds);
         theirs.push(cpu);
         let at = || {
-            format!("seed {seed}: ours {verdict:?}; theirs: whole costs {whole}, any costs {any}\n{tasks:?}")
+            format!(
+                "seed {seed}: ours {verdict:?}; theirs: whole costs {whole}, any costs {any}\n{tasks:?}"
+            )
         };
         match &verdict {
             Verdict::Schedulable => {

@@ -151,7 +151,11 @@ fn on_cpu(
 /// What SCHED_DEADLINE does with a workload on a root domain of one kernel. The kernel counts each
 /// task's own deadline from its wake-up, so chains have no verdict. Errors: sets that
 /// `sched_setattr` refuses with EINVAL, and times that are not whole nanoseconds.
-pub fn kernel_admission(workload: &Workload, domain: &Domain, effort: &Effort) -> Result<Admission, Verdict> {
+pub fn kernel_admission(
+    workload: &Workload,
+    domain: &Domain,
+    effort: &Effort,
+) -> Result<Admission, Verdict> {
     let tasks = in_whole_ns(workload).map_err(|reason| Verdict::DoesNotApply { reason })?;
     let mut admission = admission(&tasks, domain, effort).map_err(Verdict::from)?;
     if let Some(chain) = workload.chains.first() {
@@ -169,7 +173,8 @@ pub fn kernel_admission(workload: &Workload, domain: &Domain, effort: &Effort) -
 fn in_whole_ns(workload: &Workload) -> Result<Vec<Task>, Inapplicable> {
     let time = workload.time;
     let of = |task: &Task, what: &'static str, ticks: u64| {
-        let not_whole = |refused| Inapplicable::NotWholeNs { task: task.name.clone(), what, refused };
+        let not_whole =
+            |refused| Inapplicable::NotWholeNs { task: task.name.clone(), what, refused };
         time.duration(ticks).whole_ns().map_err(not_whole)
     };
     let convert = |task: &Task| {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Budgets by Proposition 1 of Yartek (Mumolo, Nolich, Lenac, EURASIP J. Embedded Systems 2008,
 //! section 2.1).
 //!
@@ -54,7 +55,11 @@ pub fn budgets(tasks: &[Task]) -> Result<Vec<Budget>, Inapplicable> {
     let mut all = Vec::with_capacity(tasks.len());
     for index in order {
         let task = &tasks[index];
-        all.push(Budget { task: index, cost_ticks: task.cost_ticks(), budget_ticks: used.left_of(shortest) });
+        all.push(Budget {
+            task: index,
+            cost_ticks: task.cost_ticks(),
+            budget_ticks: used.left_of(shortest),
+        });
         used = used.plus(task);
     }
     Ok(all)
@@ -87,10 +92,11 @@ impl Used {
     fn plus(self, task: &Task) -> Self {
         let (cost, period) = (u128::from(task.cost_ticks()), u128::from(task.period_ticks));
         match self {
-            Self::Exact(numerator, denominator) => add(numerator, denominator, cost, period).map_or_else(
-                || Self::Bounds(bounds(numerator, denominator).plus(task)),
-                |(n, d)| Self::Exact(n, d),
-            ),
+            Self::Exact(numerator, denominator) => add(numerator, denominator, cost, period)
+                .map_or_else(
+                    || Self::Bounds(bounds(numerator, denominator).plus(task)),
+                    |(n, d)| Self::Exact(n, d),
+                ),
             Self::Bounds(sum) => Self::Bounds(sum.plus(task)),
         }
     }
@@ -100,10 +106,12 @@ impl Used {
         let length = u128::from(length_ticks);
         let left = match self {
             Self::Exact(numerator, denominator) if numerator >= denominator => 0,
-            Self::Exact(numerator, denominator) => match length.checked_mul(denominator - numerator) {
-                Some(product) => product / denominator,
-                None => bounds(numerator, denominator).left_of(length),
-            },
+            Self::Exact(numerator, denominator) => {
+                match length.checked_mul(denominator - numerator) {
+                    Some(product) => product / denominator,
+                    None => bounds(numerator, denominator).left_of(length),
+                }
+            }
             Self::Bounds(sum) => sum.left_of(length),
         };
         u64::try_from(left).unwrap_or(length_ticks)
@@ -113,7 +121,9 @@ impl Used {
 fn add(numerator: u128, denominator: u128, cost: u128, period: u128) -> Option<(u128, u128)> {
     let shared = gcd_wide(denominator, period).max(1);
     let all = denominator.checked_mul(period / shared)?;
-    let sum = numerator.checked_mul(period / shared)?.checked_add(cost.checked_mul(denominator / shared)?)?;
+    let sum = numerator
+        .checked_mul(period / shared)?
+        .checked_add(cost.checked_mul(denominator / shared)?)?;
     let common = gcd_wide(sum, all).max(1);
     Some((sum / common, all / common))
 }
@@ -172,8 +182,14 @@ mod tests {
 
     #[test]
     fn fractions_that_do_not_fit_are_rounded_against_the_task() {
-        let primes =
-            [1_000_000_007u64, 1_000_000_009, 1_000_000_021, 1_000_000_033, 1_000_000_087, 1_000_000_093];
+        let primes = [
+            1_000_000_007u64,
+            1_000_000_009,
+            1_000_000_021,
+            1_000_000_033,
+            1_000_000_087,
+            1_000_000_093,
+        ];
         let tasks: Vec<Task> = primes.iter().map(|p| Task::new("p", 100_000_000, *p)).collect();
         let found = of(&tasks);
         let mut used = 0.0;

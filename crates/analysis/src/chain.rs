@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Chains of tasks: each task releases the next, across cores.
 
 use crate::task::{MAX_TICKS, Task};
@@ -32,7 +33,10 @@ pub(crate) fn with_deadlines(tasks: &[Task], chains: &[Chain]) -> Vec<Task> {
 
 /// The task before each in its chain. Errors: a chain that is empty, names a task twice, or mixes
 /// periods.
-pub(crate) fn predecessors(tasks: &[Task], chains: &[Chain]) -> Result<Vec<Option<usize>>, Inapplicable> {
+pub(crate) fn predecessors(
+    tasks: &[Task],
+    chains: &[Chain],
+) -> Result<Vec<Option<usize>>, Inapplicable> {
     let mut before = vec![None; tasks.len()];
     let mut member = vec![false; tasks.len()];
     let refuse = |what: String| Err(Inapplicable::Set { what });

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What every test asks of a set before it starts.
 
 use crate::task::{MAX_TICKS, Task};
@@ -15,8 +16,11 @@ pub(crate) fn check(tasks: &[Task]) -> Result<(), Inapplicable> {
         return Err(Inapplicable::TooMany { most: MAX_TASKS });
     }
     for task in tasks {
-        let must =
-            [(task.cost_ticks(), "cost"), (task.period_ticks, "period"), (task.deadline_ticks, "deadline")];
+        let must = [
+            (task.cost_ticks(), "cost"),
+            (task.period_ticks, "period"),
+            (task.deadline_ticks, "deadline"),
+        ];
         if let Some((_, what)) = must.iter().find(|(ticks, _)| *ticks == 0) {
             return Err(Inapplicable::Zero { task: task.name.clone(), what });
         }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! SCHED_DEADLINE: what the kernel admits, what that is worth, and what one queue a CPU would admit
 //! instead.
 //!
@@ -126,8 +127,14 @@ fn valid(task: &Task, domain: &Domain) -> Result<(), Inapplicable> {
         (task.cost_ticks() < LEAST_RUNTIME_NS, "the runtime is below 1024 ns"),
         (task.cost_ticks() > task.deadline_ticks, "the runtime is longer than the deadline"),
         (task.deadline_ticks > task.period_ticks, "the deadline is longer than the period"),
-        (task.period_ticks < domain.least_period_ns, "the period is below sched_deadline_period_min_us"),
-        (task.period_ticks > domain.most_period_ns, "the period is above sched_deadline_period_max_us"),
+        (
+            task.period_ticks < domain.least_period_ns,
+            "the period is below sched_deadline_period_min_us",
+        ),
+        (
+            task.period_ticks > domain.most_period_ns,
+            "the period is above sched_deadline_period_max_us",
+        ),
     ];
     match rules.iter().find(|(broken, _)| *broken) {
         Some((_, rule)) => Err(Inapplicable::Kernel { task: task.name.clone(), rule }),

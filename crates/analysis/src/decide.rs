@@ -12,8 +12,8 @@ use crate::verdict::{Counterexample, Doubt, Effort, Start, Verdict};
 pub(crate) struct Witness {
     pub pattern: Vec<Start>,
     pub by_ticks: Option<u64>,
-    /// The theorem itself refutes: the replay only finds which job it is. Otherwise the replay must
-    /// show a miss.
+    /// The theorem itself refutes: the replay only finds which job it is. Otherwise the replay
+    /// must show a miss.
     pub proof: bool,
 }
 
@@ -39,7 +39,8 @@ impl Answer {
             let what = "its worst pattern does not miss a deadline when replayed".to_owned();
             return Verdict::Unknown { reason: Doubt::Sufficient { what } };
         }
-        let counterexample = Counterexample { pattern: witness.pattern, by_ticks: witness.by_ticks, missed };
+        let counterexample =
+            Counterexample { pattern: witness.pattern, by_ticks: witness.by_ticks, missed };
         Verdict::NotSchedulable { counterexample: Box::new(counterexample) }
     }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Processor demand under EDF, and the one search over it that EDF and np-EDF share.
 //!
 //! Symbols: C cost, T period, D deadline, J jitter, b blocking. With F = D - J the first deadline
@@ -56,7 +57,10 @@ impl Demand {
             longest = longest.max((tasks[*index].blocking_ticks, *index));
             longest
         };
-        Self { rows: order.iter().map(row).collect(), sections: order.iter().map(section).collect() }
+        Self {
+            rows: order.iter().map(row).collect(),
+            sections: order.iter().map(section).collect(),
+        }
     }
 
     /// `dbf(t)`; saturates, which is still more than any t. O(n).
@@ -159,7 +163,12 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// The last overloaded window of at most `end`.
-    fn through(&self, stretches: &[Stretch], end: u64, meter: &mut Meter) -> Result<Option<Witness>, Doubt> {
+    fn through(
+        &self,
+        stretches: &[Stretch],
+        end: u64,
+        meter: &mut Meter,
+    ) -> Result<Option<Witness>, Doubt> {
         let Self { tasks, demand, outside_ticks: outside, exact } = *self;
         let least = demand.rows.first().map_or(0, |row| row.first_ticks);
         for stretch in stretches.iter().filter(|stretch| stretch.from_ticks <= end) {
@@ -196,10 +205,20 @@ fn stretches(tasks: &[Task], non_preemptive: bool) -> Vec<Stretch> {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
     order.sort_by_key(|index| std::cmp::Reverse(tasks[*index].deadline_ticks));
     let longest_ticks = order.first().map_or(0, |index| tasks[*index].deadline_ticks);
-    let beyond =
-        Stretch { from_ticks: longest_ticks, to_ticks: u64::MAX, held_ticks: 0, holder: None, last: true };
-    let mut current =
-        Stretch { from_ticks: 0, to_ticks: longest_ticks, held_ticks: 0, holder: None, last: false };
+    let beyond = Stretch {
+        from_ticks: longest_ticks,
+        to_ticks: u64::MAX,
+        held_ticks: 0,
+        holder: None,
+        last: true,
+    };
+    let mut current = Stretch {
+        from_ticks: 0,
+        to_ticks: longest_ticks,
+        held_ticks: 0,
+        holder: None,
+        last: false,
+    };
     let mut all = vec![beyond];
     if non_preemptive {
         for index in order {
@@ -210,7 +229,8 @@ fn stretches(tasks: &[Task], non_preemptive: bool) -> Vec<Stretch> {
                 if until_ticks < current.to_ticks {
                     all.push(Stretch { from_ticks: until_ticks, ..current });
                 }
-                current = Stretch { to_ticks: until_ticks, held_ticks, holder: Some(index), ..current };
+                current =
+                    Stretch { to_ticks: until_ticks, held_ticks, holder: Some(index), ..current };
             }
         }
     }
@@ -236,7 +256,8 @@ fn search_end(
         ends.extend(hyperperiod_ticks(tasks).map(|all| all.saturating_add(longest_ticks)));
     } else {
         let all = by_utilisation(tasks, utilisation, held_ticks.max(section_ticks));
-        let late = by_utilisation(tasks, utilisation, outside_ticks).map(|end| end.max(longest_ticks));
+        let late =
+            by_utilisation(tasks, utilisation, outside_ticks).map(|end| end.max(longest_ticks));
         ends.extend([all, late].into_iter().flatten());
     }
     ends.extend(busy_period(tasks, outside_ticks, meter)?.map(|end| end.max(longest_ticks)));
@@ -290,7 +311,8 @@ fn beyond_one(tasks: &[Task], utilisation: Utilisation) -> Witness {
         let product = u128::from(task.cost_ticks()) * u128::from(first_ticks(task));
         sum = sum.saturating_add(product.div_ceil(u128::from(task.period_ticks)));
     }
-    let by = utilisation.excess().and_then(|excess| Some(sum.checked_mul(1 << 64)?.div_ceil(excess)));
+    let by =
+        utilisation.excess().and_then(|excess| Some(sum.checked_mul(1 << 64)?.div_ceil(excess)));
     let by = by.and_then(|by| u64::try_from(by).ok()).filter(|by| *by <= MAX_WINDOW_NS);
     let jitter_ticks = longest_jitter(tasks);
     Witness {
@@ -306,7 +328,11 @@ fn longest_jitter(tasks: &[Task]) -> u64 {
 
 /// Every chosen task is released at `at_ticks`, as late after its arrival as its jitter allows, and
 /// then as soon as it may.
-pub(crate) fn together(tasks: &[Task], at_ticks: u64, chosen: impl Fn(usize) -> bool) -> Vec<Start> {
+pub(crate) fn together(
+    tasks: &[Task],
+    at_ticks: u64,
+    chosen: impl Fn(usize) -> bool,
+) -> Vec<Start> {
     let start = |task: usize| Start {
         task,
         arrival_ticks: at_ticks.saturating_sub(tasks[task].jitter_ticks),
@@ -320,13 +346,19 @@ pub(crate) fn together(tasks: &[Task], at_ticks: u64, chosen: impl Fn(usize) -> 
 fn witness(tasks: &[Task], t_ticks: u64, hold: Hold, proof: bool) -> Witness {
     let holder = if let Hold::Job(task) = hold { Some(task) } else { None };
     let at_ticks = longest_jitter(tasks) + u64::from(holder.is_some());
-    let mut pattern =
-        together(tasks, at_ticks, |task| first_ticks(&tasks[task]) <= t_ticks && Some(task) != holder);
+    let mut pattern = together(tasks, at_ticks, |task| {
+        first_ticks(&tasks[task]) <= t_ticks && Some(task) != holder
+    });
     if let Some(task) = holder {
         let start_ticks = at_ticks - 1;
         pattern.insert(
             0,
-            Start { task, arrival_ticks: start_ticks, release_ticks: start_ticks, held_up_ticks: 0 },
+            Start {
+                task,
+                arrival_ticks: start_ticks,
+                release_ticks: start_ticks,
+                held_up_ticks: 0,
+            },
         );
     }
     if let Hold::Section(victim, held_up_ticks) = hold {

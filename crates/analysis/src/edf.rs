@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Preemptive EDF on one CPU, with release jitter, arbitrary deadlines and blocking.
 //!
 //! Exact without blocking for sporadic tasks and for periodic tasks with free offsets (Baruah, Mok,

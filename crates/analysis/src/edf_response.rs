@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Worst response times under EDF and non-preemptive EDF.
 //!
 //! Spuri, "Analysis of deadline scheduled real-time systems", INRIA RR-2772, 1996, with release
@@ -32,9 +33,15 @@ pub fn responses(tasks: &[Task], non_preemptive: bool, effort: &Effort) -> Resul
 }
 
 /// Of tasks that are checked; their jitter, which chains bring, may be longer than a file's.
-pub(crate) fn of_all(tasks: &[Task], non_preemptive: bool, meter: &mut Meter) -> Result<Vec<u64>, Doubt> {
+pub(crate) fn of_all(
+    tasks: &[Task],
+    non_preemptive: bool,
+    meter: &mut Meter,
+) -> Result<Vec<u64>, Doubt> {
     let busy_ticks = latest_release(tasks, non_preemptive, meter)?;
-    (0..tasks.len()).map(|index| response(tasks, index, non_preemptive, busy_ticks, meter)).collect()
+    (0..tasks.len())
+        .map(|index| response(tasks, index, non_preemptive, busy_ticks, meter))
+        .collect()
 }
 
 /// A deadline, counted from the last instant of release. Deadlines are at most 2^60, jitter that
@@ -47,7 +54,9 @@ fn from_release_ticks(task: &Task) -> i64 {
 /// longest. At a load of 1 that one does not end; there what is due before the longest deadline,
 /// and the busy period of what nobody holds up any more.
 fn latest_release(tasks: &[Task], non_preemptive: bool, meter: &mut Meter) -> Result<u64, Doubt> {
-    let held = |task: &Task| task.blocking_ticks.max(if non_preemptive { task.cost_ticks() - 1 } else { 0 });
+    let held = |task: &Task| {
+        task.blocking_ticks.max(if non_preemptive { task.cost_ticks() - 1 } else { 0 })
+    };
     let held_ticks = tasks.iter().map(held).max().unwrap_or(0);
     if Utilisation::of(tasks).room().is_some() {
         return busy_period(tasks, held_ticks, meter);
@@ -113,7 +122,8 @@ fn response(
     releases.dedup();
     let mut worst_ticks = own.cost_ticks();
     for release_ticks in releases {
-        worst_ticks = worst_ticks.max(after_release(tasks, index, release_ticks, non_preemptive, meter)?);
+        worst_ticks =
+            worst_ticks.max(after_release(tasks, index, release_ticks, non_preemptive, meter)?);
     }
     Ok(worst_ticks.saturating_add(own.jitter_ticks))
 }
@@ -130,17 +140,20 @@ fn after_release(
     let due_ticks = release_ticks as i64 + from_release_ticks(own);
     let is_urgent = |task: &Task| from_release_ticks(task) <= due_ticks;
     let longest_ticks = tasks.iter().map(|task| task.deadline_ticks).max().unwrap_or(0);
-    let may_wait = |task: &Task| longest_ticks as i64 > due_ticks || task.deadline_ticks == longest_ticks;
+    let may_wait =
+        |task: &Task| longest_ticks as i64 > due_ticks || task.deadline_ticks == longest_ticks;
     let held = |(other, task): (usize, &Task)| {
         let section_ticks = if is_urgent(task) && may_wait(task) { task.blocking_ticks } else { 0 };
         // It has started a tick before.
-        let is_later = non_preemptive && other != index && task.deadline_ticks as i64 > due_ticks + 1;
+        let is_later =
+            non_preemptive && other != index && task.deadline_ticks as i64 > due_ticks + 1;
         section_ticks.max(if is_later { task.cost_ticks() - 1 } else { 0 })
     };
     let own_jobs = release_ticks / own.period_ticks + u64::from(!non_preemptive);
     let held_ticks = tasks.iter().enumerate().map(held).max().unwrap_or(0);
     let base_ticks = own_jobs.saturating_mul(own.cost_ticks()).saturating_add(held_ticks);
-    let others = || tasks.iter().enumerate().filter(|(other, task)| *other != index && is_urgent(task));
+    let others =
+        || tasks.iter().enumerate().filter(|(other, task)| *other != index && is_urgent(task));
     let mut at_ticks = base_ticks;
     loop {
         meter.spend(tasks.len(), "response times")?;
@@ -153,7 +166,8 @@ fn after_release(
             } else {
                 until_ticks.div_ceil(task.period_ticks)
             };
-            next_ticks = next_ticks.saturating_add(urgent.min(so_far).saturating_mul(task.cost_ticks()));
+            next_ticks =
+                next_ticks.saturating_add(urgent.min(so_far).saturating_mul(task.cost_ticks()));
         }
         if next_ticks <= at_ticks {
             break;

@@ -64,7 +64,8 @@ impl CpuReport {
             Some(ranks) => ranks[*other] > ranks[index],
             None => tasks[*other].deadline_ticks > task.deadline_ticks,
         };
-        let holders = self.tasks.iter().filter(|other| !policy.is_preemptive() && less_urgent(other));
+        let holders =
+            self.tasks.iter().filter(|other| !policy.is_preemptive() && less_urgent(other));
         let holder = holders.max_by_key(|other| tasks[**other].cost_ticks());
         let held_ticks = holder.map_or(0, |other| tasks[*other].cost_ticks() - 1);
         let held_ticks = held_ticks.max(task.blocking_ticks);
@@ -75,7 +76,9 @@ impl CpuReport {
             response_ticks,
             own_ticks,
             held_ticks,
-            held_by: holder.copied().filter(|other| tasks[*other].cost_ticks() > task.blocking_ticks),
+            held_by: holder
+                .copied()
+                .filter(|other| tasks[*other].cost_ticks() > task.blocking_ticks),
             jitter_ticks,
             more_urgent_ticks: rest_ticks.saturating_sub(jitter_ticks),
         })
@@ -92,7 +95,8 @@ impl CpuReport {
         if let Some(factor_ppm) = factor_ppm(&set, policy, effort).filter(|ppm| *ppm > 0) {
             help.push(Help::AllCosts { factor_ppm });
         }
-        let accepts = |other: &Policy| *other != policy && fits(&set, *other, effort).unwrap_or(false);
+        let accepts =
+            |other: &Policy| *other != policy && fits(&set, *other, effort).unwrap_or(false);
         let policies: Vec<Policy> = Policy::ALL.into_iter().filter(accepts).collect();
         if !policies.is_empty() {
             help.push(Help::OtherPolicy { policies });

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Task sets as text: TOML and CSV. Unknown fields and columns are refused; so is what contradicts
 //! itself.
 //!
@@ -124,8 +125,8 @@ struct RoomEntry {
 /// Reads TOML. `measured` finds the longest value of a run that a task names. Errors: the line, or
 /// the entry by its name.
 pub fn from_toml(text: &str, measured: Measured) -> Result<Workload, FileError> {
-    let document: Document =
-        toml::from_str(text).map_err(|error| FileError::Syntax { reason: in_a_line(text, &error) })?;
+    let document: Document = toml::from_str(text)
+        .map_err(|error| FileError::Syntax { reason: in_a_line(text, &error) })?;
     let time = time_base(document.times())?;
     let mut tasks = Vec::with_capacity(document.task.len());
     let mut names = BTreeMap::new();
@@ -135,18 +136,24 @@ pub fn from_toml(text: &str, measured: Measured) -> Result<Workload, FileError> 
             return Err(bad("task", &entry.name, "this name occurs twice: rename one"));
         }
         let place = format!("task {}", entry.name);
-        tasks.push(entry.task(time, measured).map_err(|reason| FileError::Entry { place, reason })?);
+        tasks
+            .push(entry.task(time, measured).map_err(|reason| FileError::Entry { place, reason })?);
     }
-    let chains: Vec<Chain> =
-        document.chain.into_iter().map(|entry| entry.chain(time, &names)).collect::<Result<_, _>>()?;
-    predecessors(&tasks, &chains).map_err(|error| FileError::Syntax { reason: error.to_string() })?;
+    let chains: Vec<Chain> = document
+        .chain
+        .into_iter()
+        .map(|entry| entry.chain(time, &names))
+        .collect::<Result<_, _>>()?;
+    predecessors(&tasks, &chains)
+        .map_err(|error| FileError::Syntax { reason: error.to_string() })?;
     let background = document.background.into_iter().map(|entry| entry.work(time));
     let background = background.collect::<Result<_, _>>()?;
     let interrupts = document.interrupt.into_iter().map(|entry| entry.interrupt(time));
     let interrupts = interrupts.collect::<Result<_, _>>()?;
-    let room = document
-        .room
-        .map_or_else(Room::default, |room| Room { memory_bytes: room.memory, bandwidth: room.bandwidth });
+    let room = document.room.map_or_else(Room::default, |room| Room {
+        memory_bytes: room.memory,
+        bandwidth: room.bandwidth,
+    });
     Ok(Workload { time, tasks, chains, background, interrupts, room })
 }
 
@@ -156,7 +163,8 @@ fn time_base<'a>(texts: impl Iterator<Item = &'a String>) -> Result<TimeBase, Fi
     let mut time = TimeBase::NANOSECONDS;
     for text in texts {
         let Ok(duration) = text.parse::<ExactDuration>() else { continue };
-        time = time.including(duration).ok_or_else(|| FileError::TimeBase { text: text.clone() })?;
+        time =
+            time.including(duration).ok_or_else(|| FileError::TimeBase { text: text.clone() })?;
     }
     Ok(time)
 }
@@ -210,7 +218,8 @@ fn ticks(time: TimeBase, field: &str, text: &str) -> Result<u64, String> {
 }
 
 fn too_long(time: TimeBase, field: &str) -> String {
-    let finer = if time == TimeBase::NANOSECONDS { "" } else { ", the longest for such fine fractions" };
+    let finer =
+        if time == TimeBase::NANOSECONDS { "" } else { ", the longest for such fine fractions" };
     format!("{field} is longer than {}{finer}", time.longest())
 }
 
@@ -223,7 +232,8 @@ impl Entry {
 
     fn task(self, time: TimeBase, measured: Measured) -> Result<Task, String> {
         let of = |field, text: &String| ticks(time, field, text);
-        let some = |field, text: &Option<String>| text.as_ref().map(|text| of(field, text)).transpose();
+        let some =
+            |field, text: &Option<String>| text.as_ref().map(|text| of(field, text)).transpose();
         let cost = match (&self.cost, &self.measured) {
             (Some(cost), None) => Cost::Guaranteed(of("cost", cost)?),
             (None, Some(run)) => {
@@ -285,7 +295,13 @@ impl ChainEntry {
 }
 
 /// A time above 0, and no longer than the tests take.
-fn above_0(time: TimeBase, kind: &str, name: &str, field: &str, text: &str) -> Result<u64, FileError> {
+fn above_0(
+    time: TimeBase,
+    kind: &str,
+    name: &str,
+    field: &str,
+    text: &str,
+) -> Result<u64, FileError> {
     match ticks(time, field, text).map_err(|reason| bad(kind, name, reason))? {
         0 => Err(bad(kind, name, format!("{field} is 0"))),
         long if long > MAX_TICKS => Err(bad(kind, name, too_long(time, field))),
@@ -321,7 +337,10 @@ pub fn from_csv(text: &str, measured: Measured) -> Result<Workload, FileError> {
         let line = line.trim();
         !line.is_empty() && !line.starts_with('#')
     });
-    let at = |line: usize, reason: String| FileError::Entry { place: format!("line {}", line + 1), reason };
+    let at = |line: usize, reason: String| FileError::Entry {
+        place: format!("line {}", line + 1),
+        reason,
+    };
     let Some((first, header)) = lines.next() else {
         return Err(FileError::Syntax { reason: "the header line is missing".to_owned() });
     };
@@ -340,7 +359,10 @@ pub fn from_csv(text: &str, measured: Measured) -> Result<Workload, FileError> {
         }
         let fields: Vec<&str> = row.split(',').map(str::trim).collect();
         if fields.len() != columns.len() {
-            return Err(at(line, format!("{} fields, the header has {}", fields.len(), columns.len())));
+            return Err(at(
+                line,
+                format!("{} fields, the header has {}", fields.len(), columns.len()),
+            ));
         }
         let mut entry = Entry::default();
         for (column, field) in columns.iter().zip(fields) {
@@ -356,7 +378,9 @@ pub fn from_csv(text: &str, measured: Measured) -> Result<Workload, FileError> {
         entries.push((line, entry));
     }
     let time = time_base(entries.iter().flat_map(|(_, entry)| entry.times()))?;
-    let task = |(line, entry): (usize, Entry)| entry.task(time, measured).map_err(|reason| at(line, reason));
+    let task = |(line, entry): (usize, Entry)| {
+        entry.task(time, measured).map_err(|reason| at(line, reason))
+    };
     let tasks = entries.into_iter().map(task).collect::<Result<_, _>>()?;
     Ok(Workload { time, tasks, ..Workload::default() })
 }

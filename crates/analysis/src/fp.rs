@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Fixed priorities, preemptive, on one CPU: worst response times with jitter, blocking and
 //! arbitrary deadlines.
 //!
@@ -123,7 +124,9 @@ pub(crate) fn response<'a>(
         done_ticks = base_ticks.max(done_ticks.saturating_add(task.cost_ticks));
         loop {
             meter.spend(count + 1, "response times")?;
-            if done_ticks.saturating_add(task.jitter_ticks).saturating_sub(arrival_ticks) > limit_ticks {
+            if done_ticks.saturating_add(task.jitter_ticks).saturating_sub(arrival_ticks)
+                > limit_ticks
+            {
                 return Ok(Response::Exceeds { job });
             }
             if done_ticks > 4 * MAX_TICKS {
@@ -139,7 +142,8 @@ pub(crate) fn response<'a>(
             }
             done_ticks = next_ticks;
         }
-        worst_ticks = worst_ticks.max((done_ticks + task.jitter_ticks).saturating_sub(arrival_ticks));
+        worst_ticks =
+            worst_ticks.max((done_ticks + task.jitter_ticks).saturating_sub(arrival_ticks));
         if job == 0 {
             first_ticks = done_ticks;
         }
@@ -161,7 +165,8 @@ pub(crate) fn cycle_ticks<'a>(
 ) -> Option<u64> {
     let mut all = u128::from(task.period_ticks);
     for other in others {
-        all = lcm_wide(all, u128::from(other.period_ticks)).filter(|all| *all <= u128::from(MAX_TICKS))?;
+        all = lcm_wide(all, u128::from(other.period_ticks))
+            .filter(|all| *all <= u128::from(MAX_TICKS))?;
     }
     u64::try_from(all).ok()
 }
@@ -179,14 +184,21 @@ fn each(
         what: format!("{policy} is not a policy of preemptive fixed priorities"),
     })?;
     let ranked = Ranked::of(&ranks);
-    let rows: Vec<Interference> = ranked.order.iter().map(|index| Interference::of(&tasks[*index])).collect();
+    let rows: Vec<Interference> =
+        ranked.order.iter().map(|index| Interference::of(&tasks[*index])).collect();
     let mut meter = Meter::new(effort);
     let mut answer = Answer::Fits;
     for (position, index) in ranked.order.iter().enumerate() {
         let (task, end) = (&tasks[*index], ranked.group_end[position]);
         let others = rows[..position].iter().chain(&rows[position + 1..end.max(position + 1)]);
-        let found =
-            response(rows[position], task.blocking_ticks, others, end, task.deadline_ticks, &mut meter);
+        let found = response(
+            rows[position],
+            task.blocking_ticks,
+            others,
+            end,
+            task.deadline_ticks,
+            &mut meter,
+        );
         let response = match found {
             Ok(response) => response,
             // A refusal stands, whatever the rest would take.
@@ -226,9 +238,11 @@ fn witness(tasks: &[Task], ranked: &Ranked, position: usize, job: u64) -> Witnes
         start.held_up_ticks = task.blocking_ticks;
     }
     pattern.append(&mut own);
-    let arrival_ticks = (at_ticks - task.jitter_ticks).checked_add(job.saturating_mul(task.period_ticks));
+    let arrival_ticks =
+        (at_ticks - task.jitter_ticks).checked_add(job.saturating_mul(task.period_ticks));
     // A jitter longer than the deadline releases the job after it.
-    let by_ticks =
-        arrival_ticks.and_then(|arrival| arrival.checked_add(task.deadline_ticks)).map(|by| by.max(at_ticks));
+    let by_ticks = arrival_ticks
+        .and_then(|arrival| arrival.checked_add(task.deadline_ticks))
+        .map(|by| by.max(at_ticks));
     Witness { pattern, by_ticks, proof: task.blocking_ticks == 0 && ranked.distinct }
 }

@@ -43,7 +43,12 @@ pub struct Holistic {
 
 /// Bounds all chains over all tasks of all cores. A task that is in no chain must meet its own
 /// deadline. Errors: what cannot be analysed at all.
-pub fn holistic(tasks: &[Task], chains: &[Chain], policy: Policy, effort: &Effort) -> Result<Holistic, Stop> {
+pub fn holistic(
+    tasks: &[Task],
+    chains: &[Chain],
+    policy: Policy,
+    effort: &Effort,
+) -> Result<Holistic, Stop> {
     check(tasks)?;
     let before = predecessors(tasks, chains)?;
     let mut all = with_deadlines(tasks, chains);
@@ -57,7 +62,9 @@ pub fn holistic(tasks: &[Task], chains: &[Chain], policy: Policy, effort: &Effor
         }
         let mut grown = false;
         for (task, before) in before.iter().enumerate() {
-            let Some(inherited_ticks) = before.and_then(|before| responses[before]) else { continue };
+            let Some(inherited_ticks) = before.and_then(|before| responses[before]) else {
+                continue;
+            };
             let jitter_ticks = inherited_ticks.saturating_add(tasks[task].jitter_ticks);
             if jitter_ticks > all[task].jitter_ticks {
                 all[task].jitter_ticks = jitter_ticks;
@@ -111,12 +118,14 @@ fn on_core(
     let Some(ranks) = policy.ranks(&here)? else {
         let found = edf_response::of_all(&here, !policy.is_preemptive(), meter)?;
         for (index, response_ticks) in members.iter().zip(found) {
-            responses[*index] = Some(response_ticks).filter(|ticks| *ticks <= tasks[*index].deadline_ticks);
+            responses[*index] =
+                Some(response_ticks).filter(|ticks| *ticks <= tasks[*index].deadline_ticks);
         }
         return Ok(());
     };
     let ranked = Ranked::of(&ranks);
-    let rows: Vec<Interference> = ranked.order.iter().map(|index| Interference::of(&here[*index])).collect();
+    let rows: Vec<Interference> =
+        ranked.order.iter().map(|index| Interference::of(&here[*index])).collect();
     for (position, index) in ranked.order.iter().enumerate() {
         let (task, end) = (&here[*index], ranked.group_end[position]);
         let limit_ticks = task.deadline_ticks;
@@ -124,9 +133,19 @@ fn on_core(
         let found = if policy.is_preemptive() {
             fp::response(rows[position], task.blocking_ticks, others, end, limit_ticks, meter)?
         } else {
-            let lower =
-                ranked.order[end..].iter().map(|index| here[*index].cost_ticks() - 1).max().unwrap_or(0);
-            np_fp::response(rows[position], task.blocking_ticks.max(lower), others, end, limit_ticks, meter)?
+            let lower = ranked.order[end..]
+                .iter()
+                .map(|index| here[*index].cost_ticks() - 1)
+                .max()
+                .unwrap_or(0);
+            np_fp::response(
+                rows[position],
+                task.blocking_ticks.max(lower),
+                others,
+                end,
+                limit_ticks,
+                meter,
+            )?
         };
         responses[members[*index]] = match found {
             Response::Bound(ticks) => Some(ticks),

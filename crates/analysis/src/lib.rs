@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Does a task set meet its deadlines, and is its data flow sound? Tests of schedulability,
 //! budgets, placement, a simulator that agrees with them, and synchronous data flow ([`graph`]).
 //!

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Non-preemptive EDF on one CPU, as Yartek schedules.
 //!
 //! Jeffay, Stanat, Martel, "On non-preemptive scheduling of periodic and sporadic tasks", RTSS

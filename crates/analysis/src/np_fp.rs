@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Fixed priorities, non-preemptive, on one CPU (or messages on a CAN bus).
 //!
 //! Davis, Burns, Bril, Lukkien, "Controller Area Network (CAN) schedulability analysis: refuted,
@@ -86,7 +87,8 @@ pub(crate) fn response<'a>(
         start_ticks = start_ticks.max(base_ticks);
         loop {
             meter.spend(count + 1, "response times")?;
-            let done_ticks = start_ticks.saturating_add(task.cost_ticks).saturating_add(task.jitter_ticks);
+            let done_ticks =
+                start_ticks.saturating_add(task.cost_ticks).saturating_add(task.jitter_ticks);
             if done_ticks.saturating_sub(arrival_ticks) > limit_ticks {
                 return Ok(Response::Exceeds { job });
             }
@@ -108,7 +110,8 @@ pub(crate) fn response<'a>(
             return Ok(Response::Bound(worst_ticks));
         }
         let done_ticks = start_ticks + task.cost_ticks;
-        worst_ticks = worst_ticks.max((done_ticks + task.jitter_ticks).saturating_sub(arrival_ticks));
+        worst_ticks =
+            worst_ticks.max((done_ticks + task.jitter_ticks).saturating_sub(arrival_ticks));
         if job == 0 {
             first_ticks = start_ticks;
         }
@@ -153,9 +156,11 @@ fn each(
 ) -> Result<Answer, Stop> {
     check(tasks)?;
     let ranks = Policy::NpFp.ranks(tasks)?;
-    let ranks = ranks.ok_or_else(|| Inapplicable::Set { what: "np-fp needs priorities".to_owned() })?;
+    let ranks =
+        ranks.ok_or_else(|| Inapplicable::Set { what: "np-fp needs priorities".to_owned() })?;
     let ranked = Ranked::of(&ranks);
-    let rows: Vec<Interference> = ranked.order.iter().map(|index| Interference::of(&tasks[*index])).collect();
+    let rows: Vec<Interference> =
+        ranked.order.iter().map(|index| Interference::of(&tasks[*index])).collect();
     let blocks = blocks(tasks, &ranked);
     let mut meter = Meter::new(effort);
     let mut answer = Answer::Fits;
@@ -163,7 +168,8 @@ fn each(
         let (task, end) = (&tasks[*index], ranked.group_end[position]);
         let others = rows[..position].iter().chain(&rows[position + 1..end.max(position + 1)]);
         let block = blocks[position];
-        let found = response(rows[position], block.ticks(), others, end, task.deadline_ticks, &mut meter);
+        let found =
+            response(rows[position], block.ticks(), others, end, task.deadline_ticks, &mut meter);
         let response = match found {
             Ok(response) => response,
             Err(_) if answer != Answer::Fits => break,
@@ -186,7 +192,10 @@ fn each(
     // bounds.
     if answer == Answer::Fits {
         let sum = utilisation::Utilisation::of(tasks);
-        debug_assert!(sum.compare_to_one(tasks) != Ok(Ordering::Greater), "bounds at more than full load");
+        debug_assert!(
+            sum.compare_to_one(tasks) != Ok(Ordering::Greater),
+            "bounds at more than full load"
+        );
     }
     Ok(answer)
 }
@@ -199,8 +208,11 @@ fn blocks(tasks: &[Task], ranked: &Ranked) -> Vec<Block> {
     while position > 0 {
         // A whole group of equals sees what is below the group.
         let end = position;
-        let start =
-            (0..end).rev().take_while(|first| ranked.group_end[*first] == end).last().unwrap_or(end - 1);
+        let start = (0..end)
+            .rev()
+            .take_while(|first| ranked.group_end[*first] == end)
+            .last()
+            .unwrap_or(end - 1);
         for place in &mut below[start..end] {
             *place = longest;
         }
@@ -238,17 +250,24 @@ fn witness(tasks: &[Task], ranked: &Ranked, position: usize, job: u64, block: Bl
         Block::Job(task, _) => {
             pattern.insert(
                 0,
-                Start { task, arrival_ticks: at_ticks - 1, release_ticks: at_ticks - 1, held_up_ticks: 0 },
+                Start {
+                    task,
+                    arrival_ticks: at_ticks - 1,
+                    release_ticks: at_ticks - 1,
+                    held_up_ticks: 0,
+                },
             );
         }
         Block::Section(ticks) => own.iter_mut().for_each(|start| start.held_up_ticks = ticks),
         Block::Nothing => {}
     }
     pattern.append(&mut own);
-    let arrival_ticks = (at_ticks - task.jitter_ticks).checked_add(job.saturating_mul(task.period_ticks));
+    let arrival_ticks =
+        (at_ticks - task.jitter_ticks).checked_add(job.saturating_mul(task.period_ticks));
     // A jitter longer than the deadline releases the job after it.
-    let by_ticks =
-        arrival_ticks.and_then(|arrival| arrival.checked_add(task.deadline_ticks)).map(|by| by.max(at_ticks));
+    let by_ticks = arrival_ticks
+        .and_then(|arrival| arrival.checked_add(task.deadline_ticks))
+        .map(|by| by.max(at_ticks));
     let sections = matches!(block, Block::Section(_));
     Witness {
         pattern,

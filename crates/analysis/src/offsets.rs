@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sets with given offsets, refused for free ones.
 //!
 //! Where one offset is given and the others are free, the refusal's run may begin at any time, so
@@ -55,7 +56,8 @@ fn meet(tasks: &[Task], run: &[Start]) -> bool {
             return false;
         }
         // Steps of `modulus` from `shift` until it suits this one, too.
-        let steps = (apart / shared).rem_euclid(period / shared) * inverse(modulus / shared, period / shared);
+        let steps = (apart / shared).rem_euclid(period / shared)
+            * inverse(modulus / shared, period / shared);
         shift += modulus * steps.rem_euclid(period / shared);
         modulus *= period / shared;
         if modulus > i128::from(MAX_TICKS) {
@@ -107,8 +109,10 @@ pub(crate) fn settle(tasks: &[Task], policy: Policy, effort: &Effort) -> Verdict
         if end != End::Horizon {
             return unknown("the schedule does not repeat within the simulated jobs");
         }
-        let mut left: Vec<(u32, u64, u64)> =
-            run.unfinished().map(|job| (job.stream, at_ticks - job.arrival_ticks, job.left_ticks)).collect();
+        let mut left: Vec<(u32, u64, u64)> = run
+            .unfinished()
+            .map(|job| (job.stream, at_ticks - job.arrival_ticks, job.left_ticks))
+            .collect();
         left.sort_unstable();
         if state.as_ref() == Some(&left) {
             break;
@@ -154,6 +158,7 @@ fn refuted(tasks: &[Task], job: &Job, finished_ticks: Option<u64>) -> Verdict {
         finished_ticks,
     };
     let pattern = as_given(tasks);
-    let counterexample = Counterexample { pattern, by_ticks: Some(deadline_ticks), missed: Some(missed) };
+    let counterexample =
+        Counterexample { pattern, by_ticks: Some(deadline_ticks), missed: Some(missed) };
     Verdict::NotSchedulable { counterexample: Box::new(counterexample) }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Which task on which CPU: bin packing with the test of a policy as the measure of what fits.
 //!
 //! First, best and worst fit take the tasks by decreasing utilisation; what they measure is the CPU
@@ -92,8 +93,12 @@ pub fn place(
     check(tasks)?;
     policy.ranks(tasks)?;
     let packed = |rank: fn(&Task) -> u32| {
-        let bins = cpus.iter().map(|cpu| Bin { cpu: *cpu, tasks: vec![], used: Share::default() }).collect();
-        let mut packer = Packer { tasks, bins, policy, room, effort, rank, unplaced: vec![], cut: vec![] };
+        let bins = cpus
+            .iter()
+            .map(|cpu| Bin { cpu: *cpu, tasks: vec![], used: Share::default() })
+            .collect();
+        let mut packer =
+            Packer { tasks, bins, policy, room, effort, rank, unplaced: vec![], cut: vec![] };
         packer.pack(by);
         packer.finish()
     };
@@ -142,7 +147,11 @@ impl Share {
         let part = |used: u128, most: Option<u64>| {
             most.map_or(0, |most| used.saturating_mul(1_000_000_000) / u128::from(most.max(1)))
         };
-        [self.time, part(self.memory_bytes, room.memory_bytes), part(self.bandwidth, room.bandwidth)]
+        [
+            self.time,
+            part(self.memory_bytes, room.memory_bytes),
+            part(self.bandwidth, room.bandwidth),
+        ]
     }
 
     fn largest(self, room: &Room) -> u128 {
@@ -205,7 +214,8 @@ impl Packer<'_> {
         if !bin.used.plus(self.share(group)).within(self.room) {
             return false;
         }
-        let set: Vec<Task> = bin.tasks.iter().chain(group).map(|index| self.tasks[*index].clone()).collect();
+        let set: Vec<Task> =
+            bin.tasks.iter().chain(group).map(|index| self.tasks[*index].clone()).collect();
         fits(&set, self.policy, self.effort).unwrap_or(false)
     }
 
@@ -237,9 +247,12 @@ impl Packer<'_> {
 
     fn fix(&mut self, index: usize, core: u32) {
         match self.bins.iter().position(|bin| bin.cpu == core) {
-            None => self.leave(index, format!("it is bound to CPU {core}, which is not among those given")),
+            None => self
+                .leave(index, format!("it is bound to CPU {core}, which is not among those given")),
             Some(bin) if self.takes(&self.bins[bin], &[index]) => self.put(bin, &[index]),
-            Some(_) => self.leave(index, format!("it is bound to CPU {core} and does not fit there")),
+            Some(_) => {
+                self.leave(index, format!("it is bound to CPU {core} and does not fit there"))
+            }
         }
     }
 
@@ -254,9 +267,12 @@ impl Packer<'_> {
         }
         while !groups.is_empty() {
             let room = self.room;
-            let rank = |group: &[usize]| group.iter().map(|index| (self.rank)(&self.tasks[*index])).max();
+            let rank =
+                |group: &[usize]| group.iter().map(|index| (self.rank)(&self.tasks[*index])).max();
             let size = |group: &[usize]| (rank(group), self.share(group).largest(room));
-            let Some(next) = (0..groups.len()).max_by_key(|at| (size(&groups[*at].1), Reverse(*at))) else {
+            let Some(next) =
+                (0..groups.len()).max_by_key(|at| (size(&groups[*at].1), Reverse(*at)))
+            else {
                 break;
             };
             let (name, mut group) = groups.swap_remove(next);
@@ -315,6 +331,10 @@ impl Packer<'_> {
                 bandwidth: u64::try_from(bin.used.bandwidth).unwrap_or(u64::MAX),
             }
         };
-        Placement { loads: self.bins.into_iter().map(load).collect(), unplaced: self.unplaced, cut: self.cut }
+        Placement {
+            loads: self.bins.into_iter().map(load).collect(),
+            unplaced: self.unplaced,
+            cut: self.cut,
+        }
     }
 }

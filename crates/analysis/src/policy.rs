@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Scheduling policies and what they make of priorities.
 
 use crate::task::Task;
@@ -29,7 +30,8 @@ pub enum Policy {
 }
 
 impl Policy {
-    pub const ALL: [Self; 7] = [Self::NpEdf, Self::Edf, Self::Rm, Self::Dm, Self::Fp, Self::NpFp, Self::Muf];
+    pub const ALL: [Self; 7] =
+        [Self::NpEdf, Self::Edf, Self::Rm, Self::Dm, Self::Fp, Self::NpFp, Self::Muf];
 
     pub const fn is_preemptive(self) -> bool {
         !matches!(self, Self::NpEdf | Self::NpFp)
@@ -90,9 +92,8 @@ impl FromStr for Policy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|policy| policy.name() == text)
-            .ok_or_else(|| format!("unknown policy {text:?}: use {}", Self::ALL.map(Self::name).join(", ")))
+        Self::ALL.into_iter().find(|policy| policy.name() == text).ok_or_else(|| {
+            format!("unknown policy {text:?}: use {}", Self::ALL.map(Self::name).join(", "))
+        })
     }
 }

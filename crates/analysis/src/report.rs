@@ -137,11 +137,17 @@ mod tests {
         assert_eq!(report(std::slice::from_ref(&yes), vec![3]).outcome(), Outcome::Unknown);
         assert_eq!(report(std::slice::from_ref(&yes), vec![3]).summary(), Summary::Unplaced(&[3]));
         let mixed = report(&[yes.clone(), unknown.clone()], vec![]);
-        assert_eq!((mixed.outcome(), mixed.summary()), (Outcome::Unknown, Summary::Verdict(&unknown)));
+        assert_eq!(
+            (mixed.outcome(), mixed.summary()),
+            (Outcome::Unknown, Summary::Verdict(&unknown))
+        );
         assert_eq!(report(&[], vec![]).summary(), Summary::NoTasks);
         assert_eq!(report(&[], vec![0]).summary(), Summary::Unplaced(&[0]));
         let inapplicable = report(&[not], vec![]);
         assert_eq!(best_outcome(std::slice::from_ref(&inapplicable)), Outcome::Unknown);
-        assert_eq!(best_outcome(&[inapplicable, mixed, report(&[yes], vec![])]), Outcome::Schedulable);
+        assert_eq!(
+            best_outcome(&[inapplicable, mixed, report(&[yes], vec![])]),
+            Outcome::Schedulable
+        );
     }
 }

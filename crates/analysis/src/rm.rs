@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Rate-monotonic by utilisation: quick, sufficient tests; the exact one is `fp` under
 //! `Policy::Rm`.
 //!
@@ -111,7 +112,8 @@ mod tests {
     #[test]
     fn liu_and_layland_bound_two_tasks_at_82_8_percent() {
         assert!(
-            liu_layland(&set(&[(414_213_562, 1_000_000_000), (414_213_562, 1_000_000_000)])).is_schedulable()
+            liu_layland(&set(&[(414_213_562, 1_000_000_000), (414_213_562, 1_000_000_000)]))
+                .is_schedulable()
         );
         assert!(
             !liu_layland(&set(&[(414_213_563, 1_000_000_000), (414_213_563, 1_000_000_000)]))
@@ -132,9 +134,11 @@ mod tests {
 
     #[test]
     fn many_odd_periods_are_rounded_against_the_set() {
-        let odd: Vec<Task> = (0..40).map(|i| Task::new("t", 17_000_000, 1_000_000_007 + 2 * i)).collect();
+        let odd: Vec<Task> =
+            (0..40).map(|i| Task::new("t", 17_000_000, 1_000_000_007 + 2 * i)).collect();
         assert!(hyperbolic(&odd).is_schedulable());
-        let heavy: Vec<Task> = (0..40).map(|i| Task::new("t", 18_000_000, 1_000_000_007 + 2 * i)).collect();
+        let heavy: Vec<Task> =
+            (0..40).map(|i| Task::new("t", 18_000_000, 1_000_000_007 + 2 * i)).collect();
         assert!(!hyperbolic(&heavy).is_schedulable());
     }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How much room is left: how much longer one task may take, and by which factor all may grow,
 //! before the test of a policy no longer accepts. Binary search: every test here accepts less when
 //! a cost grows. `Unknown` counts as no.
@@ -42,7 +43,12 @@ pub struct Slack {
 
 /// Both, for at most `most_tasks` tasks one by one (a search each). Errors: those of the test of
 /// the set itself.
-pub fn slack(tasks: &[Task], policy: Policy, most_tasks: usize, effort: &Effort) -> Result<Slack, Stop> {
+pub fn slack(
+    tasks: &[Task],
+    policy: Policy,
+    most_tasks: usize,
+    effort: &Effort,
+) -> Result<Slack, Stop> {
     let fits_now = fits(tasks, policy, effort)?;
     let factor_ppm = factor_ppm(tasks, policy, effort);
     let mut extra_ticks = vec![None; tasks.len()];
@@ -69,15 +75,19 @@ pub fn factor_ppm(tasks: &[Task], policy: Policy, effort: &Effort) -> Option<u64
     let effort = &part(effort, TURNS);
     let scaled = |factor: u64| -> Option<Vec<Task>> {
         let scale = |task: &Task| {
-            let cost = (u128::from(task.cost_ticks()) * u128::from(factor)).div_ceil(u128::from(PPM)).max(1);
+            let cost = (u128::from(task.cost_ticks()) * u128::from(factor))
+                .div_ceil(u128::from(PPM))
+                .max(1);
             Some(Task { cost: Cost::Guaranteed(u64::try_from(cost).ok()?), ..task.clone() })
         };
         tasks.iter().map(scale).collect()
     };
-    let accepts = |factor| scaled(factor).is_some_and(|set| fits(&set, policy, effort).unwrap_or(false));
+    let accepts =
+        |factor| scaled(factor).is_some_and(|set| fits(&set, policy, effort).unwrap_or(false));
     // No cost may exceed its period for long, so no factor exceeds the least ratio of the two.
     let most = tasks.iter().map(|task| {
-        let ratio = u128::from(task.period_ticks) * u128::from(PPM) / u128::from(task.cost_ticks().max(1));
+        let ratio =
+            u128::from(task.period_ticks) * u128::from(PPM) / u128::from(task.cost_ticks().max(1));
         u64::try_from(ratio).unwrap_or(u64::MAX - 1)
     });
     let most = most.min()?;

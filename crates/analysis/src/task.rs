@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is analysed: tasks. All times are whole ticks of the workload's
 //! [`TimeBase`](crate::TimeBase): nanoseconds, unless the file has finer fractions.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The sum of cost / period, as two bounds in units of 2^-64, and exactly where the two do not
 //! decide.
 
@@ -90,7 +91,8 @@ impl Utilisation {
         };
         let mut hyperperiod: u128 = 1;
         for task in tasks {
-            hyperperiod = lcm_wide(hyperperiod, u128::from(task.period_ticks.max(1))).ok_or_else(overflow)?;
+            hyperperiod =
+                lcm_wide(hyperperiod, u128::from(task.period_ticks.max(1))).ok_or_else(overflow)?;
         }
         let mut demand: u128 = 0;
         for task in tasks {
@@ -120,8 +122,9 @@ mod tests {
 
     #[test]
     fn thirds_are_told_from_one_exactly() {
-        let thirds =
-            |last: u64| [Task::new("a", 1, 3), Task::new("b", 1, 3), Task::new("c", last, 3_000_000_007)];
+        let thirds = |last: u64| {
+            [Task::new("a", 1, 3), Task::new("b", 1, 3), Task::new("c", last, 3_000_000_007)]
+        };
         let of = |tasks: &[Task]| Utilisation::of(tasks).compare_to_one(tasks);
         assert_eq!(
             of(&[Task::new("a", 1, 3), Task::new("b", 1, 3), Task::new("c", 1, 3)]),
@@ -144,8 +147,11 @@ mod tests {
         tasks.push(Task::new("whole", 1 << 59, 1 << 59));
         assert_eq!(Utilisation::of(&tasks).compare_to_one(&tasks), Ok(Ordering::Greater));
         // A hair around one: 1 - 1/2^59, plus 2^-60 twice and nothing that the bounds can see.
-        let near =
-            [Task::new("a", (1 << 59) - 1, 1 << 59), Task::new("b", 1, 1 << 60), Task::new("c", 1, 1 << 60)];
+        let near = [
+            Task::new("a", (1 << 59) - 1, 1 << 59),
+            Task::new("b", 1, 1 << 60),
+            Task::new("c", 1, 1 << 60),
+        ];
         assert_eq!(Utilisation::of(&near).compare_to_one(&near), Ok(Ordering::Equal));
         let mut odd: Vec<Task> = primes.iter().map(|p| Task::new("p", p / 5, *p)).collect();
         odd.push(Task::new("q", 1, 3));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Answers: what was proven, what was refuted and how, what was not decided and why.
 
 use asmp_duration::NotWhole;

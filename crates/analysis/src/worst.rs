@@ -77,7 +77,9 @@ pub fn worst_releases(tasks: &[Task], policy: Policy, effort: &Effort) -> Result
 /// How much room the task with least has, and the pattern that is worst for it.
 fn of_tightest(tasks: &[Task], policy: Policy, effort: &Effort) -> Result<(u64, Vec<Start>), Stop> {
     let responses = match policy {
-        Policy::NpEdf | Policy::Edf => edf_response::responses(tasks, policy == Policy::NpEdf, effort).ok(),
+        Policy::NpEdf | Policy::Edf => {
+            edf_response::responses(tasks, policy == Policy::NpEdf, effort).ok()
+        }
         _ => None,
     };
     let left = |at: usize| {

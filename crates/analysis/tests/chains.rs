@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Chains across CPUs: holistic bounds against the simulator, and by hand.
 
 use asmp_analysis::Chain;
@@ -25,8 +26,9 @@ fn rows(simulation: &Simulation, until_ticks: u64) -> (Vec<Row>, u64) {
 
 #[test]
 fn a_chain_across_cores_is_never_later_than_its_holistic_bound_in_simulation() {
-    let task =
-        |name: &str, cost, period, core, priority| ms(name, cost, period).on_core(core).priority(priority);
+    let task = |name: &str, cost, period, core, priority| {
+        ms(name, cost, period).on_core(core).priority(priority)
+    };
     let tasks = [
         task("camera", 2, 33, 0, 80),
         task("detector", 9, 33, 0, 70),
@@ -43,15 +45,21 @@ fn a_chain_across_cores_is_never_later_than_its_holistic_bound_in_simulation() {
     let bound = bounds[0].end_to_end_ticks.unwrap();
     let mut longest = 0;
     for seed in 0..50 {
-        let simulation =
-            Simulation { seed, chains: &chains, ..Simulation::new(&tasks, Policy::Fp, Releases::Random) };
+        let simulation = Simulation {
+            seed,
+            chains: &chains,
+            ..Simulation::new(&tasks, Policy::Fp, Releases::Random)
+        };
         let (rows, misses) = rows(&simulation, 5000 * MS);
         assert_eq!(misses, 0);
         for (stage, task) in chains[0].tasks.iter().enumerate() {
             assert!(rows[*task].max_ticks <= bounds[0].stages_ticks[stage], "{}", rows[*task].name);
         }
         // What disturbs and is disturbed, jitter of the chain included.
-        assert!(rows[2].max_ticks <= all.responses_ticks[2] && rows[5].max_ticks <= all.responses_ticks[5]);
+        assert!(
+            rows[2].max_ticks <= all.responses_ticks[2]
+                && rows[5].max_ticks <= all.responses_ticks[5]
+        );
         longest = longest.max(rows[4].max_ticks.unwrap());
     }
     assert!(longest > bound / 2, "the bound {bound} is far from what happens, {longest}");
@@ -100,8 +108,11 @@ fn no_simulated_job_of_a_system_with_chains_is_later_than_its_holistic_bound_und
             let mut nearest_percent = 0;
             for seed in 0..6 {
                 let releases = if seed == 0 { Releases::Together } else { Releases::Random };
-                let simulation =
-                    Simulation { seed, chains: &chains, ..Simulation::new(&tasks, policy, releases) };
+                let simulation = Simulation {
+                    seed,
+                    chains: &chains,
+                    ..Simulation::new(&tasks, policy, releases)
+                };
                 let (rows, misses) = rows(&simulation, 2000 * MS);
                 assert_eq!(misses, 0, "{policy}, set {set}, seed {seed}");
                 for (row, bound_ticks) in rows.iter().zip(&found.responses_ticks) {

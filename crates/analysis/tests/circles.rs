@@ -56,10 +56,12 @@ fn no_file_uses_one_that_uses_it() {
     for (module, text) in &texts {
         for path in paths(module, text) {
             let is_in = |other: &&String| {
-                path.strip_prefix(other.as_str()).is_some_and(|r| r.is_empty() || r.starts_with("::"))
+                path.strip_prefix(other.as_str())
+                    .is_some_and(|r| r.is_empty() || r.starts_with("::"))
             };
             let used = texts.keys().filter(is_in).max_by_key(|other| other.len());
-            let used = used.unwrap_or_else(|| panic!("{module} names {path}: of which file is it?"));
+            let used =
+                used.unwrap_or_else(|| panic!("{module} names {path}: of which file is it?"));
             if used != module {
                 uses.entry(module).or_default().insert(used);
             }
@@ -76,7 +78,8 @@ fn no_file_uses_one_that_uses_it() {
         }
         seen
     };
-    let reached: BTreeMap<&str, _> = texts.keys().map(|module| (module.as_str(), reach(module))).collect();
+    let reached: BTreeMap<&str, _> =
+        texts.keys().map(|module| (module.as_str(), reach(module))).collect();
     for (module, others) in &reached {
         let circle: Vec<_> =
             others.iter().filter(|other| reached[other.as_str()].contains(*module)).collect();

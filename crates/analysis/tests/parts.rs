@@ -1,12 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Deferred interrupts, classes, admission, placement, slack, files: one behaviour a test.
 
 use asmp_analysis::deadline::{Domain, admission, ratio};
 use asmp_analysis::file::{FileError, from_csv, from_toml, no_measurement};
 use asmp_analysis::place::{By, Room, place};
-use asmp_analysis::simulate::{End, Execution, Interrupt, Record, Releases, Run, Simulation, Statistics};
+use asmp_analysis::simulate::{
+    End, Execution, Interrupt, Record, Releases, Run, Simulation, Statistics,
+};
 use asmp_analysis::{
-    Arrival, Class, Cost, Effort, Policy, Start, Task, Verdict, edf_response, fp, kernel_admission, np_edf,
-    schedulability, slack,
+    Arrival, Class, Cost, Effort, Policy, Start, Task, Verdict, edf_response, fp, kernel_admission,
+    np_edf, schedulability, slack,
 };
 
 const MS: u64 = 1_000_000;
@@ -36,10 +39,17 @@ fn rows(simulation: &Simulation, until_ticks: u64) -> (Vec<asmp_analysis::simula
 #[test]
 fn a_deferred_interrupt_of_the_robot_waits_for_the_whole_busy_period_of_280_ms() {
     let tasks = robot();
-    let interrupts =
-        [Interrupt { name: "serial".into(), flag_ticks: 0, service_ticks: 1000, gap_ticks: MS, core: None }];
-    let simulation =
-        Simulation { interrupts: &interrupts, ..Simulation::new(&tasks, Policy::NpEdf, Releases::Together) };
+    let interrupts = [Interrupt {
+        name: "serial".into(),
+        flag_ticks: 0,
+        service_ticks: 1000,
+        gap_ticks: MS,
+        core: None,
+    }];
+    let simulation = Simulation {
+        interrupts: &interrupts,
+        ..Simulation::new(&tasks, Policy::NpEdf, Releases::Together)
+    };
     let (rows, misses) = rows(&simulation, 400 * MS);
     let serial = rows.iter().find(|row| row.name == "serial").expect("its service");
     assert_eq!((serial.kind, serial.max_ticks, misses), ("service", Some(280 * MS + 1000), 0));
@@ -49,7 +59,11 @@ fn spans(simulation: &Simulation, until_ticks: u64) -> Vec<(String, u64, u64)> {
     let mut run = Run::prepare(simulation).unwrap();
     let mut record = Record::up_to(100);
     run.go(until_ticks, 100, &mut record);
-    record.segments.iter().map(|s| (run.names[s.stream].clone(), s.from_ticks, s.to_ticks)).collect()
+    record
+        .segments
+        .iter()
+        .map(|s| (run.names[s.stream].clone(), s.from_ticks, s.to_ticks))
+        .collect()
 }
 
 fn named(spans: &[(&str, u64, u64)]) -> Vec<(String, u64, u64)> {
@@ -59,10 +73,17 @@ fn named(spans: &[(&str, u64, u64)]) -> Vec<(String, u64, u64)> {
 #[test]
 fn a_handler_interrupts_a_job_that_nothing_else_may_preempt_and_the_job_goes_on_after_it() {
     let tasks = [Task::new("long", 60, 200), Task::new("urgent", 2, 200).deadline(80).offset(3)];
-    let interrupts =
-        [Interrupt { name: "irq".into(), flag_ticks: 1, service_ticks: 1, gap_ticks: 50, core: None }];
-    let simulation =
-        Simulation { interrupts: &interrupts, ..Simulation::new(&tasks, Policy::NpEdf, Releases::Together) };
+    let interrupts = [Interrupt {
+        name: "irq".into(),
+        flag_ticks: 1,
+        service_ticks: 1,
+        gap_ticks: 50,
+        core: None,
+    }];
+    let simulation = Simulation {
+        interrupts: &interrupts,
+        ..Simulation::new(&tasks, Policy::NpEdf, Releases::Together)
+    };
     let wanted = [
         ("irq flag", 0, 1),
         ("long", 1, 50),
@@ -94,12 +115,16 @@ fn a_job_is_not_preempted_by_one_that_is_as_urgent_and_is_by_one_that_is_more() 
 #[test]
 fn a_section_holds_up_the_first_job_of_a_pattern_and_no_other() {
     let tasks = [Task::new("a", 3, 10), Task::new("b", 1, 50)];
-    let start = |task, held_up_ticks| Start { task, arrival_ticks: 0, release_ticks: 0, held_up_ticks };
+    let start =
+        |task, held_up_ticks| Start { task, arrival_ticks: 0, release_ticks: 0, held_up_ticks };
     let pattern = Releases::Pattern(vec![start(0, 4), start(1, 0)]);
     let edf = Simulation::new(&tasks, Policy::Edf, pattern.clone());
     assert_eq!(spans(&edf, 15), named(&[("a", 0, 7), ("b", 7, 8), ("a", 10, 13)]));
     let np = Simulation::new(&tasks, Policy::NpEdf, pattern);
-    assert_eq!(spans(&np, 15), named(&[("section", 0, 4), ("a", 4, 7), ("b", 7, 8), ("a", 10, 13)]));
+    assert_eq!(
+        spans(&np, 15),
+        named(&[("section", 0, 4), ("a", 4, 7), ("b", 7, 8), ("a", 10, 13)])
+    );
 }
 
 #[test]
@@ -117,7 +142,9 @@ fn more_releases_at_one_instant_than_allowed_end_the_run() {
 fn under_muf_low_classes_cannot_make_a_high_one_late_and_under_rm_they_can() {
     let mut tasks = vec![ms("steer", 40, 100), ms("stats", 35, 50)];
     tasks[1].class = Class::Low;
-    let of = |policy| rows(&Simulation::new(&tasks, policy, Releases::Together), 10_000 * MS).0[0].misses;
+    let of = |policy| {
+        rows(&Simulation::new(&tasks, policy, Releases::Together), 10_000 * MS).0[0].misses
+    };
     assert_eq!(of(Policy::Muf), 0);
     assert!(of(Policy::Rm) > 0, "the shorter period goes first");
     let analysis = fp::analyse(&tasks, Policy::Muf, &effort());
@@ -131,7 +158,8 @@ fn overruns_make_an_accepted_set_miss_and_shorter_jobs_do_not_under_edf() {
     let base = Simulation::new(&tasks, Policy::Edf, Releases::Random);
     let short = Execution { least_ppm: 100_000, ..Execution::default() };
     assert_eq!(rows(&Simulation { execution: short, ..base.clone() }, 5000 * MS).1, 0);
-    let over = Execution { overrun_chance_ppm: 200_000, overrun_ppm: 2_000_000, ..Execution::default() };
+    let over =
+        Execution { overrun_chance_ppm: 200_000, overrun_ppm: 2_000_000, ..Execution::default() };
     assert!(rows(&Simulation { execution: over, ..base }, 5000 * MS).1 > 0);
 }
 
@@ -165,7 +193,10 @@ fn global_admission_is_no_promise_where_partitioning_finds_one_and_the_other_way
     let admitted = admission(&thirds, &Domain::of(2), &effort()).unwrap();
     assert!(admitted.admitted && !admitted.partitioned.is_complete(), "three of 60 % on two CPUs");
     let short = [ms("x", 1, 10).deadline(20 * MS)];
-    assert!(admission(&short, &Domain::of(1), &effort()).is_err(), "a deadline beyond the period is EINVAL");
+    assert!(
+        admission(&short, &Domain::of(1), &effort()).is_err(),
+        "a deadline beyond the period is EINVAL"
+    );
 }
 
 /// brandenburg/schedcat, tests/binpack.py, KnownExample, in the order of decreasing size.
@@ -181,9 +212,18 @@ fn bins_are_packed_as_known() {
         };
         placement.loads.iter().map(sizes).collect::<Vec<_>>()
     };
-    assert_eq!(packed(By::FirstFit, &[0, 1, 2, 3, 4]), [vec![8, 2], vec![7, 1], vec![6, 4], vec![5], vec![]]);
-    assert_eq!(packed(By::BestFit, &[0, 1, 2, 3, 4]), [vec![8, 2], vec![7, 1], vec![6, 4], vec![5], vec![]]);
-    assert_eq!(packed(By::WorstFit, &[0, 1, 2, 3, 4]), [vec![8], vec![7], vec![6], vec![5, 1], vec![4, 2]]);
+    assert_eq!(
+        packed(By::FirstFit, &[0, 1, 2, 3, 4]),
+        [vec![8, 2], vec![7, 1], vec![6, 4], vec![5], vec![]]
+    );
+    assert_eq!(
+        packed(By::BestFit, &[0, 1, 2, 3, 4]),
+        [vec![8, 2], vec![7, 1], vec![6, 4], vec![5], vec![]]
+    );
+    assert_eq!(
+        packed(By::WorstFit, &[0, 1, 2, 3, 4]),
+        [vec![8], vec![7], vec![6], vec![5, 1], vec![4, 2]]
+    );
 }
 
 #[test]
@@ -193,15 +233,18 @@ fn applications_stay_together_until_they_must_be_cut_and_memory_counts() {
         memory_bytes,
         ..ms(name, cost, 10)
     };
-    let tasks = [of("a1", 4, "a", 10), of("a2", 4, "a", 10), of("b1", 3, "b", 30), of("b2", 3, "b", 60)];
+    let tasks =
+        [of("a1", 4, "a", 10), of("a2", 4, "a", 10), of("b1", 3, "b", 30), of("b2", 3, "b", 60)];
     let room = Room { memory_bytes: Some(100), bandwidth: None };
-    let placement = place(&tasks, &[0, 1], By::BfdPartitioned, Policy::Edf, &room, &effort()).unwrap();
+    let placement =
+        place(&tasks, &[0, 1], By::BfdPartitioned, Policy::Edf, &room, &effort()).unwrap();
     assert!(placement.is_complete() && placement.cut.is_empty());
     assert_eq!(placement.cpu_of(0), placement.cpu_of(1));
     assert_eq!(placement.cpu_of(2), placement.cpu_of(3));
     assert_ne!(placement.cpu_of(0), placement.cpu_of(2), "110 bytes do not go on one");
     let large = [of("c1", 6, "c", 1), of("c2", 6, "c", 1), of("d", 3, "d", 1)];
-    let placement = place(&large, &[0, 1], By::BfdPartitioned, Policy::Edf, &room, &effort()).unwrap();
+    let placement =
+        place(&large, &[0, 1], By::BfdPartitioned, Policy::Edf, &room, &effort()).unwrap();
     assert!(placement.is_complete());
     assert_eq!(placement.cut, ["c"]);
     let bound = [ms("x", 5, 10).on_core(7)];
@@ -212,14 +255,17 @@ fn applications_stay_together_until_they_must_be_cut_and_memory_counts() {
 #[test]
 fn what_does_not_fit_is_the_less_important_however_large() {
     let important = |importance, task| Task { importance, ..task };
-    let free = [important(1, ms("large", 7, 10)), important(5, ms("small", 4, 10)), ms("least", 5, 10)];
+    let free =
+        [important(1, ms("large", 7, 10)), important(5, ms("small", 4, 10)), ms("least", 5, 10)];
     let bound = free.clone().map(|task| task.on_core(0));
     for by in [By::FirstFit, By::BestFit, By::WorstFit, By::BfdPartitioned] {
         for tasks in [&free, &bound] {
-            let placement = place(tasks, &[0], by, Policy::Edf, &Room::default(), &effort()).unwrap();
+            let placement =
+                place(tasks, &[0], by, Policy::Edf, &Room::default(), &effort()).unwrap();
             assert_eq!(placement.loads[0].tasks, [1, 2], "{by:?}: small, and what fits beside it");
             assert_eq!(placement.unplaced[0].task, 0, "{by:?}");
-            let placement = place(tasks, &[0], by, Policy::NpEdf, &Room::default(), &effort()).unwrap();
+            let placement =
+                place(tasks, &[0], by, Policy::NpEdf, &Room::default(), &effort()).unwrap();
             assert_eq!(placement.loads[0].tasks, [1, 2], "{by:?}");
         }
         let two = place(&free, &[0, 1], by, Policy::Edf, &Room::default(), &effort()).unwrap();
@@ -273,7 +319,10 @@ fn longest_seen(tasks: &[Task], hyperperiod_ticks: u64) -> u64 {
         }
         let (rows, _) =
             rows(&Simulation::new(&set, Policy::NpEdf, Releases::Together), 3 * hyperperiod_ticks);
-        rows.iter().find(|row| row.name == tasks[last].name).and_then(|row| row.max_ticks).expect("its row")
+        rows.iter()
+            .find(|row| row.name == tasks[last].name)
+            .and_then(|row| row.max_ticks)
+            .expect("its row")
     };
     (0..patterns).map(response).max().unwrap_or(0)
 }
@@ -289,8 +338,9 @@ fn np_edf_responses_of_a_full_set_are_the_longest_of_all_offsets() {
     ];
     for set in sets {
         let named = set.iter().zip(["a", "b", "c"]);
-        let tasks: Vec<Task> =
-            named.map(|((cost, period, due), name)| Task::new(name, *cost, *period).deadline(*due)).collect();
+        let tasks: Vec<Task> = named
+            .map(|((cost, period, due), name)| Task::new(name, *cost, *period).deadline(*due))
+            .collect();
         let bounds = edf_response::responses(&tasks, true, &effort()).expect("it has bounds");
         for (index, bound) in bounds.into_iter().enumerate() {
             let order = [&tasks[index + 1..], &tasks[..=index]].concat();
@@ -307,7 +357,10 @@ fn np_edf_responses_of_a_full_set_are_the_longest_of_all_offsets() {
     for set in [held, late] {
         let little = Effort { steps: 1000, ..effort() };
         let error = edf_response::responses(&set, true, &little).unwrap_err().to_string();
-        assert!(error.contains("busy period") && !error.contains("1000"), "it never catches up: {error}");
+        assert!(
+            error.contains("busy period") && !error.contains("1000"),
+            "it never catches up: {error}"
+        );
     }
 }
 
@@ -344,17 +397,24 @@ fn a_file_says_everything_about_a_task() {
         [room]
         memory = 100
     "#;
-    let workload = from_toml(text, &|run| if run == "run" { Ok(77) } else { Err(run.to_owned()) }).unwrap();
+    let workload =
+        from_toml(text, &|run| if run == "run" { Ok(77) } else { Err(run.to_owned()) }).unwrap();
     let a = &workload.tasks[0];
     assert_eq!(a.cost, Cost::Measured { ticks: 77, run: "run".into() });
     assert_eq!(
         (a.arrival, a.period_ticks, a.deadline_ticks, a.jitter_ticks),
         (Arrival::Sporadic, 10 * MS, 8 * MS, 5000)
     );
-    assert_eq!((a.blocking_ticks, a.priority, a.class, a.core), (1000, Some(7), Class::Low, Some(3)));
+    assert_eq!(
+        (a.blocking_ticks, a.priority, a.class, a.core),
+        (1000, Some(7), Class::Low, Some(3))
+    );
     assert_eq!((a.importance, a.app.as_deref(), a.memory_bytes, a.bandwidth), (2, Some("x"), 5, 6));
     let b = &workload.tasks[1];
-    assert_eq!((b.cost_ticks(), b.deadline_ticks, b.offset_ticks), (1_500_000, 20 * MS, Some(2 * MS)));
+    assert_eq!(
+        (b.cost_ticks(), b.deadline_ticks, b.offset_ticks),
+        (1_500_000, 20 * MS, Some(2 * MS))
+    );
     assert_eq!(workload.chains[0].tasks, [2, 0]);
     assert_eq!(workload.room, Room { memory_bytes: Some(100), bandwidth: None });
     let csv = "name, cost, period, deadline\n# a comment\na, 1 ms, 10 ms,\nb, 2 ms, 20 ms, 15 ms\n";
@@ -390,14 +450,18 @@ fn a_wrong_file_is_refused_with_the_place() {
         "line 3, \"cost = 5\": invalid type: integer `5`, expected a string; texts and times stand in quotes: \"5 ms\""
     );
     assert!(!toml(&"\0".repeat(1000)).contains(char::is_control), "one line that a terminal takes");
-    assert!(toml("[[task]]\nname = \"a\\u001b\"\n").contains("invalid name: use 1 to 64 characters"));
+    assert!(
+        toml("[[task]]\nname = \"a\\u001b\"\n").contains("invalid name: use 1 to 64 characters")
+    );
     assert!(task("measured = \"x\"\nperiod = \"2 ms\"").contains("not read here"));
     let twice = "[[task]]\nname = \"a\"\ncost = \"1 s\"\nperiod = \"2 s\"\n";
     assert_eq!(toml(&twice.repeat(2)), "task a: this name occurs twice: rename one");
     let chain = format!("{twice}[[chain]]\nname = \"c\"\ntasks = [\"z\"]\ndeadline = \"1 ms\"\n");
     assert_eq!(toml(&chain), "chain c: there is no task z");
     let chain = |tasks: &str, deadline: &str| {
-        toml(&format!("{twice}[[chain]]\nname = \"c\"\ntasks = {tasks}\ndeadline = \"{deadline}\"\n"))
+        toml(&format!(
+            "{twice}[[chain]]\nname = \"c\"\ntasks = {tasks}\ndeadline = \"{deadline}\"\n"
+        ))
     };
     assert_eq!(chain("[\"a\", \"a\"]", "1 s"), "task a occurs twice in chains");
     assert_eq!(chain("[]", "1 s"), "chain c has no tasks");
@@ -408,7 +472,8 @@ fn a_wrong_file_is_refused_with_the_place() {
         csv("name,cots,period\n").to_string(),
         "line 1: unknown column \"cots\": use the fields of [[task]], separated by commas: name,cost,period"
     );
-    let spreadsheet = from_csv("\u{feff}name,cost,period\r\na,1 ms,10 ms\r\n", &no_measurement).unwrap();
+    let spreadsheet =
+        from_csv("\u{feff}name,cost,period\r\na,1 ms,10 ms\r\n", &no_measurement).unwrap();
     assert_eq!(spreadsheet.tasks, [ms("a", 1, 10)]);
     assert_eq!(csv("name,cost,period\na,1 ms\n").to_string(), "line 2: 2 fields, the header has 3");
     assert_eq!(
@@ -421,8 +486,9 @@ fn a_wrong_file_is_refused_with_the_place() {
 fn times_that_are_fractions_of_a_nanosecond_are_analysed_exactly() {
     let set = |cost: &str| {
         let other = "name = \"b\"\ncost = \"2/3 ms\"\nsporadic = \"0.75 kHz\"\n";
-        let text =
-            format!("[[task]]\nname = \"a\"\ncost = \"{cost}\"\nperiod = \"64/48000 s\"\n[[task]]\n{other}");
+        let text = format!(
+            "[[task]]\nname = \"a\"\ncost = \"{cost}\"\nperiod = \"64/48000 s\"\n[[task]]\n{other}"
+        );
         from_toml(&text, &no_measurement).unwrap()
     };
     let verdict = |cost| schedulability(&set(cost).tasks, Policy::Edf, &Effort::default());

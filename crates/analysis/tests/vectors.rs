@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Published examples with published answers.
 
 use asmp_analysis::simulate::{Releases, Run, Simulation, Statistics};
 use asmp_analysis::{
-    Doubt, Effort, Policy, Task, Verdict, edf, edf_response, fp, np_edf, np_fp, rm, schedulability, simulate,
+    Doubt, Effort, Policy, Task, Verdict, edf, edf_response, fp, np_edf, np_fp, rm, schedulability,
+    simulate,
 };
 
 const MS: u64 = 1_000_000;
@@ -12,7 +14,11 @@ fn ms(name: &str, cost: u64, period: u64) -> Task {
 }
 
 fn set(pairs: &[(u64, u64)]) -> Vec<Task> {
-    pairs.iter().enumerate().map(|(at, (cost, period))| Task::new(format!("t{at}"), *cost, *period)).collect()
+    pairs
+        .iter()
+        .enumerate()
+        .map(|(at, (cost, period))| Task::new(format!("t{at}"), *cost, *period))
+        .collect()
 }
 
 /// Priorities in the order of the set, the first the most urgent.
@@ -47,7 +53,10 @@ fn the_robot_of_yartek_is_schedulable_and_a_sonar_waits_as_long_as_we_computed()
     let tasks = robot();
     assert_eq!(np_edf::test(&tasks, &effort()), Verdict::Schedulable);
     let responses = edf_response::responses(&tasks, true, &effort()).unwrap();
-    assert_eq!(responses[0], 239_999_999, "a sonar: 220 ms of its equals, 20 ms less a tick of a later one");
+    assert_eq!(
+        responses[0], 239_999_999,
+        "a sonar: 220 ms of its equals, 20 ms less a tick of a later one"
+    );
 }
 
 #[test]
@@ -55,7 +64,8 @@ fn two_readings_of_a_sonar_are_never_more_than_719_ms_apart_in_simulation() {
     let tasks = robot();
     let mut longest = 0;
     for seed in 0..20 {
-        let simulation = Simulation { seed, ..Simulation::new(&tasks, Policy::NpEdf, Releases::Random) };
+        let simulation =
+            Simulation { seed, ..Simulation::new(&tasks, Policy::NpEdf, Releases::Random) };
         let mut run = Run::prepare(&simulation).unwrap();
         let mut statistics = Statistics::of(&run);
         run.go(60_000 * MS, u64::MAX, &mut statistics);
@@ -84,7 +94,10 @@ fn a_rejection_of_np_edf_has_a_pattern_that_the_simulator_goes_through_to_the_sa
     let again = simulate::replay(&tasks, Policy::NpEdf, &found.pattern, found.by_ticks, &effort());
     assert_eq!(again, found.missed);
     let missed = again.unwrap();
-    assert_eq!((missed.task, missed.job, missed.deadline_ticks, missed.finished_ticks), (0, 0, 11, Some(12)));
+    assert_eq!(
+        (missed.task, missed.job, missed.deadline_ticks, missed.finished_ticks),
+        (0, 0, 11, Some(12))
+    );
     let tasks = set(&[(3, 10), (8, 100)]);
     assert!(np_edf::test(&tasks, &effort()).is_schedulable(), "7 + 3 = 10");
 }
@@ -117,7 +130,11 @@ fn schedcat_response_times() {
     let tasks = prioritised(set(&[(1, 4), (1, 5), (3, 9), (3, 18)]));
     let analysis = fp::analyse(&tasks, Policy::Fp, &effort());
     assert_eq!(analysis.responses_ticks, [1, 2, 7, 18].map(Some));
-    assert_eq!(fp::analyse(&tasks, Policy::Rm, &effort()), analysis, "the priorities are rate-monotonic");
+    assert_eq!(
+        fp::analyse(&tasks, Policy::Rm, &effort()),
+        analysis,
+        "the priorities are rate-monotonic"
+    );
     let tasks = prioritised(set(&[(1, 2), (5, 20), (1, 20)]));
     assert_eq!(fp::analyse(&tasks, Policy::Fp, &effort()).responses_ticks, [1, 10, 12].map(Some));
     let blocked = [(0, 1), (1, 5)].iter().fold(tasks, |mut tasks, (at, ns)| {
@@ -186,7 +203,8 @@ fn davis_can_refutation() {
     let tasks = prioritised(vec![us("A", 2500, 2500), us("B", 3500, 3250), us("C", 3500, 3250)]);
     let analysis = np_fp::analyse(&tasks, &effort());
     assert_eq!(analysis.responses_ticks[..2], [Some(1_999_999), Some(2_999_999)]);
-    let missed = analysis.verdict.counterexample().and_then(|found| found.missed).expect("C misses");
+    let missed =
+        analysis.verdict.counterexample().and_then(|found| found.missed).expect("C misses");
     assert_eq!((missed.task, missed.job), (2, 1));
     let relaxed = prioritised(vec![us("A", 2500, 2500), us("B", 3500, 3250), us("C", 3500, 3500)]);
     assert_eq!(np_fp::analyse(&relaxed, &effort()).responses_ticks[2], Some(3_500_000));
@@ -214,8 +232,9 @@ fn schedcat_can_messages() {
     ];
     // A frame takes 52 + 10 bytes bits, and 3 bits pass before the next; 4 us a bit.
     let bit_ticks = 4000;
-    let tasks =
-        rows.iter().map(|(bytes, period, _)| Task::new("m", (55 + 10 * bytes) * bit_ticks, period * MS));
+    let tasks = rows
+        .iter()
+        .map(|(bytes, period, _)| Task::new("m", (55 + 10 * bytes) * bit_ticks, period * MS));
     let analysis = np_fp::analyse(&prioritised(tasks.collect()), &effort());
     for ((_, _, wanted_ms), found) in rows.iter().zip(analysis.responses_ticks) {
         let found_ms = found.unwrap() as f64 / 1e6;
@@ -238,13 +257,20 @@ fn rate_monotonic_tests_agree_on_liu_and_laylands_classic() {
 
 #[test]
 fn given_offsets_save_a_set_that_free_ones_refuse() {
-    let tasks = [Task::new("a", 2, 4).deadline(2).offset(0), Task::new("b", 2, 4).deadline(2).offset(2)];
+    let tasks =
+        [Task::new("a", 2, 4).deadline(2).offset(0), Task::new("b", 2, 4).deadline(2).offset(2)];
     assert!(edf::test(&tasks, &effort()).is_schedulable(), "they never meet");
-    let free: Vec<Task> = tasks.iter().map(|task| Task { offset_ticks: None, ..task.clone() }).collect();
+    let free: Vec<Task> =
+        tasks.iter().map(|task| Task { offset_ticks: None, ..task.clone() }).collect();
     assert!(edf::test(&free, &effort()).is_not_schedulable());
     let worst = simulate::worst_pattern(&tasks, Policy::Edf, 0).unwrap();
-    assert_eq!(simulate::replay(&tasks, Policy::Edf, &worst, Some(100), &effort()), None, "offsets are kept");
-    let clash = [Task::new("a", 2, 4).deadline(2).offset(0), Task::new("b", 2, 6).deadline(2).offset(3)];
+    assert_eq!(
+        simulate::replay(&tasks, Policy::Edf, &worst, Some(100), &effort()),
+        None,
+        "offsets are kept"
+    );
+    let clash =
+        [Task::new("a", 2, 4).deadline(2).offset(0), Task::new("b", 2, 6).deadline(2).offset(3)];
     let verdict = edf::test(&clash, &effort());
     let found = verdict.counterexample().expect("at 8 both want the CPU");
     let again = simulate::replay(&clash, Policy::Edf, &found.pattern, found.by_ticks, &effort());
@@ -255,7 +281,8 @@ fn given_offsets_save_a_set_that_free_ones_refuse() {
 fn a_refusal_whose_run_the_given_offsets_exclude_is_not_shown_although_other_offsets_are_free() {
     // a and b never meet; c, whose offset is free, changes nothing in that.
     let of = |b_offset_ticks| {
-        let half = |name: &str, offset_ticks| Task::new(name, 4, 10).deadline(5).offset(offset_ticks);
+        let half =
+            |name: &str, offset_ticks| Task::new(name, 4, 10).deadline(5).offset(offset_ticks);
         [half("a", 0), half("b", b_offset_ticks), Task::new("c", 1, 100).sporadic()]
     };
     for policy in [Policy::Edf, Policy::Dm, Policy::Rm, Policy::NpEdf] {
@@ -266,10 +293,14 @@ fn a_refusal_whose_run_the_given_offsets_exclude_is_not_shown_although_other_off
             schedulability(&of(10), policy, &effort()).is_not_schedulable(),
             "{policy}: b follows 10 after a"
         );
-        assert!(schedulability(&of(11), policy, &effort()).is_not_schedulable(), "{policy}: 11, 7 left of 8");
+        assert!(
+            schedulability(&of(11), policy, &effort()).is_not_schedulable(),
+            "{policy}: 11, 7 left of 8"
+        );
     }
     // Periods without a common factor: some day they meet, whatever the offsets.
-    let meet = [Task::new("a", 4, 11).deadline(5).offset(0), Task::new("b", 4, 10).deadline(5).offset(5)];
+    let meet =
+        [Task::new("a", 4, 11).deadline(5).offset(0), Task::new("b", 4, 10).deadline(5).offset(5)];
     let meet = [&meet[..], &[Task::new("c", 1, 100)]].concat();
     let verdict = edf::test(&meet, &effort());
     assert!(verdict.counterexample().is_some_and(|found| found.missed.is_some()), "{verdict:?}");
@@ -290,7 +321,8 @@ fn a_level_whose_busy_period_never_ends_is_decided_after_a_hyperperiod() {
     let analysis = np_fp::analyse(&set(12)[..], &little);
     assert_eq!(analysis.responses_ticks, [None, Some(7), None]);
     assert!(analysis.verdict.is_not_schedulable(), "a load of 7/6: {:?}", analysis.verdict);
-    let mut full = vec![Task::new("c", 1, 2).priority(3), Task::new("b", 4, 8).priority(2).deadline(12)];
+    let mut full =
+        vec![Task::new("c", 1, 2).priority(3), Task::new("b", 4, 8).priority(2).deadline(12)];
     full[1].jitter_ticks = 3;
     let analysis = fp::analyse(&full, Policy::Fp, &little);
     assert!(analysis.verdict.is_schedulable(), "{:?}", analysis.verdict);
@@ -318,7 +350,10 @@ fn given_offsets_without_a_miss_prove_nothing_where_nothing_is_preempted() {
     let verdict = np_edf::test(&tasks, &effort());
     assert!(matches!(verdict, Verdict::Unknown { reason: Doubt::Offsets { .. } }), "{verdict:?}");
     let late = [Task::new("a", 3, 10).offset(0), Task::new("b", 9, 100).offset(9)];
-    assert!(np_edf::test(&late, &effort()).is_not_schedulable(), "the job of a at 10 waits until 18");
+    assert!(
+        np_edf::test(&late, &effort()).is_not_schedulable(),
+        "the job of a at 10 waits until 18"
+    );
 }
 
 #[test]
@@ -346,7 +381,10 @@ fn blocking_and_jitter_move_the_edge_of_edf_by_exactly_their_length() {
     assert!(edf::test(&tasks, &effort()).is_schedulable(), "4 + 3 = 7");
     tasks[0].blocking_ticks = 5;
     let verdict = edf::test(&tasks, &effort());
-    assert_eq!(verdict.counterexample().and_then(|found| found.missed).map(|missed| missed.task), Some(0));
+    assert_eq!(
+        verdict.counterexample().and_then(|found| found.missed).map(|missed| missed.task),
+        Some(0)
+    );
     let mut tasks = base();
     tasks[0].jitter_ticks = 4;
     assert!(edf::test(&tasks, &effort()).is_schedulable(), "released 4 late, 3 to go until 7");
@@ -362,7 +400,10 @@ fn what_cannot_be_decided_is_unknown_and_what_is_not_covered_does_not_apply() {
         let verdict = schedulability(&tasks, policy, &little);
         assert!(matches!(verdict, Verdict::Unknown { .. }), "{policy} {verdict:?}");
     }
-    assert!(matches!(fp::test(&tasks, Policy::Fp, &effort()), Verdict::DoesNotApply { .. }), "no priorities");
+    assert!(
+        matches!(fp::test(&tasks, Policy::Fp, &effort()), Verdict::DoesNotApply { .. }),
+        "no priorities"
+    );
     assert!(matches!(np_edf::test(&[], &effort()), Verdict::DoesNotApply { .. }));
     let zero = [Task::new("z", 0, 5)];
     assert!(matches!(edf::test(&zero, &effort()), Verdict::DoesNotApply { .. }));

@@ -1,10 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a call costs: `cargo run --release -p asmp-channel --example call_bench [rounds]`.
 //!
-//! Two processes exchange messages, on one CPU and on two, by bare futexes, by Call, and by Call that lends its
-//! priority. All kinds take turns in one run, five times; the table shows the median of the five. Then three clients of
-//! different priorities and one server share a CPU, served in order of priority or slot after slot.
-//! Affinity of its own processes is all that is changed. `call_bench one bare|call|direct|inherit CPU SPINS ROUNDS`
-//! does one exchange with the server on that CPU, to be counted by perf.
+//! Two processes exchange messages, on one CPU and on two, by bare futexes, by Call, and by Call
+//! that lends its priority. All kinds take turns in one run, five times; the table shows the median
+//! of the five. Then three clients of different priorities and one server share a CPU, served in
+//! order of priority or slot after slot. Affinity of its own processes is all that is changed.
+//! `call_bench one bare|call|direct|inherit CPU SPINS ROUNDS` does one exchange with the server on
+//! that CPU, to be counted by perf.
 
 use asmp_channel::call::{Client, Scheduling, Server, Shape};
 use asmp_channel::{Mbuff, Pages, futex};
@@ -56,7 +58,10 @@ fn main() -> Result<(), Failure> {
     }
     let rounds: usize = args.first().map_or(Ok(20_000), |rounds| rounds.parse())?;
     println!("{TURNS} turns of {rounds} calls; medians of the turns, in ns");
-    println!("{:28} {:>8} {:>10} {:>10} {:>10} {:>8}", "", "p50", "p99", "average", "calls/s", "of bare");
+    println!(
+        "{:28} {:>8} {:>10} {:>10} {:>10} {:>8}",
+        "", "p50", "p99", "average", "calls/s", "of bare"
+    );
     let cpus = std::thread::available_parallelism()?.get();
     for (title, other, spins) in
         [("one CPU", 0, 0), ("two CPUs, asleep", 1, 0), ("two CPUs, spinning", 1, 20_000)]
@@ -72,10 +77,14 @@ fn main() -> Result<(), Failure> {
             }
         }
         for ((_, name), turn) in WAYS.iter().zip(&turns) {
-            let [p50, p99, average] = [0, 1, 2].map(|at| median(turn.iter().map(|one| one[at]).collect()));
+            let [p50, p99, average] =
+                [0, 1, 2].map(|at| median(turn.iter().map(|one| one[at]).collect()));
             // Of neighbours in time: per mille of the bare futexes' p50 in the same turn.
-            let of_bare =
-                turn.iter().zip(&turns[0]).map(|(one, bare)| one[0] * 1000 / bare[0].max(1)).collect();
+            let of_bare = turn
+                .iter()
+                .zip(&turns[0])
+                .map(|(one, bare)| one[0] * 1000 / bare[0].max(1))
+                .collect();
             let (rate, of_bare) = (1_000_000_000 / average.max(1), median(of_bare) as f64 / 1000.0);
             let label = format!("{title}: {name}");
             println!("{label:28} {p50:>8} {p99:>10} {average:>10} {rate:>10} {of_bare:>8.3}");
@@ -87,7 +96,8 @@ fn main() -> Result<(), Failure> {
             turns[at].push(crowd(way)?);
         }
     }
-    let ratios = turns[0].iter().zip(&turns[1]).map(|(direct, full)| full * 1000 / direct).collect();
+    let ratios =
+        turns[0].iter().zip(&turns[1]).map(|(direct, full)| full * 1000 / direct).collect();
     let cost = 100.0 - median(ratios) as f64 / 10.0;
     let [direct, full] = turns.map(median);
     println!("three clients, one CPU: direct {direct} calls/s, full scheduling {full} calls/s");
@@ -139,7 +149,13 @@ fn start(args: &[&str]) -> Result<Helper, Failure> {
 }
 
 /// p50, p99 and average of so many round trips.
-fn exchange(way: Way, name: &str, other: usize, spins: u32, rounds: usize) -> Result<[u64; 3], Failure> {
+fn exchange(
+    way: Way,
+    name: &str,
+    other: usize,
+    spins: u32,
+    rounds: usize,
+) -> Result<[u64; 3], Failure> {
     pin(0)?;
     let place = Place::new()?;
     let dir = place.0.as_path();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The FIFO (RTLinux's `rtf`): one writer and one reader, in any two processes, over shared memory
 //! with a name.
 //!
@@ -102,15 +103,27 @@ impl Fifo {
     }
 
     /// `record_bytes`: the size of its records, 0 for a FIFO of bytes.
-    fn create_of(dir: &Path, name: &str, options: &Options, record_bytes: u64) -> Result<Self, ShmError> {
+    fn create_of(
+        dir: &Path,
+        name: &str,
+        options: &Options,
+        record_bytes: u64,
+    ) -> Result<Self, ShmError> {
         let bytes = options.capacity_bytes;
         if !(MIN_FIFO_BYTES..=MAX_FIFO_BYTES).contains(&bytes) {
             return Err(ShmError::BadSize { bytes, min: MIN_FIFO_BYTES, max: MAX_FIFO_BYTES });
         }
         let words = (bytes.div_ceil(8) + 1).next_power_of_two();
-        let parameters = [words, u64::from(options.overflow == Overflow::DropOldest), record_bytes, 0];
-        let shared =
-            SharedMemory::create(dir, name, Kind::Fifo, WORDS as u64 + words * 8, parameters, Pages::Normal)?;
+        let parameters =
+            [words, u64::from(options.overflow == Overflow::DropOldest), record_bytes, 0];
+        let shared = SharedMemory::create(
+            dir,
+            name,
+            Kind::Fifo,
+            WORDS as u64 + words * 8,
+            parameters,
+            Pages::Normal,
+        )?;
         Self::from_shared(shared)
     }
 
@@ -204,7 +217,8 @@ impl Fifo {
         fence(SeqCst);
         if self.position(of) == seen {
             // An end that attaches later publishes then whether it rings.
-            let rung = self.shared.futex_word(at + RINGS).load(Relaxed) == 1 || !self.shared.is_held(of);
+            let rung =
+                self.shared.futex_word(at + RINGS).load(Relaxed) == 1 || !self.shared.is_held(of);
             futex::wait(doorbell, 1, Some(at_most.min(if rung { PEER_CHECK } else { POLL })));
         }
     }

@@ -1,10 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 fn dir() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .unwrap();
     dir
 }
 
@@ -118,7 +120,10 @@ fn a_writer_killed_at_any_moment_leaves_a_fifo_that_goes_on() {
             let (mut seen, mut last, mut writers) = (0, 0, 0);
             while seen < 1000 + round * 37 {
                 match reader.get(&mut bytes) {
-                    Ok(0) => assert_ne!(reader.wait(Some(Duration::from_secs(20))), Err(WaitError::TimedOut)),
+                    Ok(0) => assert_ne!(
+                        reader.wait(Some(Duration::from_secs(20))),
+                        Err(WaitError::TimedOut)
+                    ),
                     Ok(count) => {
                         let number = number(&bytes[..count]);
                         // What the writer of the round before had left comes first; the new one
@@ -152,7 +157,10 @@ fn a_reader_killed_at_any_moment_loses_at_most_the_frame_it_had() {
             match writer.put(&frame(next)) {
                 Ok(()) => next += 1,
                 Err(RingError::Full) => {
-                    assert_ne!(writer.wait(64, Some(Duration::from_secs(20))), Err(WaitError::TimedOut));
+                    assert_ne!(
+                        writer.wait(64, Some(Duration::from_secs(20))),
+                        Err(WaitError::TimedOut)
+                    );
                 }
                 Err(error) => panic!("{error}"),
             }
@@ -166,7 +174,10 @@ fn a_reader_killed_at_any_moment_loses_at_most_the_frame_it_had() {
             assert!(last.is_none_or(|last| number == last + 1), "{number} after {last:?}");
             last = Some(number);
         }
-        assert!(last.is_none_or(|last| last == next - 1), "{last:?}: what was put in last comes out");
+        assert!(
+            last.is_none_or(|last| last == next - 1),
+            "{last:?}: what was put in last comes out"
+        );
     }
     assert_eq!(writer.wait(1 << 20, Some(Duration::from_secs(20))), Err(WaitError::PeerGone));
     assert_eq!(writer.corrupted(), 0);
@@ -178,7 +189,8 @@ fn a_process_that_scribbles_neither_stops_nor_crashes_the_ends() {
         let dir = dir();
         let fifo = Fifo::create(dir.path(), "a", &options(1024, overflow)).unwrap();
         let mut writer = fifo.into_writer(Wake::IfAsleep).unwrap();
-        let mut reader = Fifo::attach(dir.path(), "a").unwrap().into_reader(Wake::IfAsleep).unwrap();
+        let mut reader =
+            Fifo::attach(dir.path(), "a").unwrap().into_reader(Wake::IfAsleep).unwrap();
         let mut bytes = [0; 64];
         let (mut puts, mut gets, mut corrupt) = (0u64, 0u64, 0u64);
         // 10,000 words a round; as often as it takes until the ends have met some of them.
@@ -196,7 +208,10 @@ fn a_process_that_scribbles_neither_stops_nor_crashes_the_ends() {
                 break;
             }
         }
-        assert!(puts > 1000 && gets > 1000 && corrupt + writer.corrupted() > 10, "{puts} {gets} {corrupt}");
+        assert!(
+            puts > 1000 && gets > 1000 && corrupt + writer.corrupted() > 10,
+            "{puts} {gets} {corrupt}"
+        );
         let _ = reader.wait(Some(Duration::from_millis(1)));
         let _ = writer.wait(64, Some(Duration::from_millis(1)));
         // New ends find their way.
@@ -266,10 +281,15 @@ fn roles_and_shapes_are_checked() {
         let limits = "outside the limits of a channel: use 16 to 536870904";
         assert_eq!(refused.to_string(), format!("{bytes} bytes is {limits}"));
     }
-    for parameters in [[3, 0, 0, 0], [2, 0, 0, 0], [1 << 20, 0, 0, 0], [128, 2, 0, 0], [0, 0, 0, 0]] {
+    for parameters in [[3, 0, 0, 0], [2, 0, 0, 0], [1 << 20, 0, 0, 0], [128, 2, 0, 0], [0, 0, 0, 0]]
+    {
         let made =
-            SharedMemory::create(dir.path(), "c", Kind::Fifo, 2000, parameters, Pages::Normal).unwrap();
-        assert!(matches!(Fifo::from_shared(made), Err(ShmError::Mismatch { .. })), "{parameters:?}");
+            SharedMemory::create(dir.path(), "c", Kind::Fifo, 2000, parameters, Pages::Normal)
+                .unwrap();
+        assert!(
+            matches!(Fifo::from_shared(made), Err(ShmError::Mismatch { .. })),
+            "{parameters:?}"
+        );
     }
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Waiting on a word of shared memory (futex(2)). Each function is one system call. A wake never
 //! waits for the waiter.
 
@@ -24,8 +25,9 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Woken
     let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: the word is alive for the call, and the time is null or a timespec on our stack. The
     // futex is shared between processes, so there is no PRIVATE flag.
-    let result =
-        unsafe { libc::syscall(libc::SYS_futex, std::ptr::from_ref(word), libc::FUTEX_WAIT, expected, time) };
+    let result = unsafe {
+        libc::syscall(libc::SYS_futex, std::ptr::from_ref(word), libc::FUTEX_WAIT, expected, time)
+    };
     match result < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ETIMEDOUT) {
         true => Woken::TimedOut,
         false => Woken::Recheck,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Channels between processes on one machine, in shared memory with a name.
 //!
 //! | channel | what it carries |
@@ -27,7 +28,9 @@ pub mod call;
 pub mod futex;
 
 /// FIFOs of bytes: the FIFO, its two ends, and how to create and wait.
-pub use fifo::{Fifo, FifoReader, FifoWriter, MAX_FIFO_BYTES, MIN_FIFO_BYTES, Options, WaitError, Wake};
+pub use fifo::{
+    Fifo, FifoReader, FifoWriter, MAX_FIFO_BYTES, MIN_FIFO_BYTES, Options, WaitError, Wake,
+};
 /// Shared memory as bytes, and records in it.
 pub use mbuff::{Mbuff, MbuffError, RawRecord, RawRecordWriter, Record, RecordWriter};
 /// Two numbers for another thread.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Shared memory with a name (RTLinux's mbuff): raw bytes, or one record of a type.
 //!
 //! Set-up (`alloc`, `attach`) allocates and makes system calls; later operations do neither. The
@@ -23,7 +24,9 @@ const RECORDS: usize = 64;
 #[derive(Debug, thiserror::Error)]
 pub enum MbuffError {
     /// An mbuff of this name has another size.
-    #[error("mbuff {name} has {found} bytes, not {asked}: free it in all processes, or use its size")]
+    #[error(
+        "mbuff {name} has {found} bytes, not {asked}: free it in all processes, or use its size"
+    )]
     SizeMismatch { name: String, found: u64, asked: u64 },
     /// The mbuff holds raw bytes instead of a record, a record instead of raw bytes, or a record of
     /// another size.
@@ -100,13 +103,18 @@ impl Mbuff {
             return Err(ShmError::Mismatch { name: name(), found }.into());
         }
         let asked = record.unwrap_or(0) as u64;
-        if found != asked || record.is_some_and(|record| bytes < (RECORDS + SLOTS * words(record) * 8) as u64)
+        if found != asked
+            || record.is_some_and(|record| bytes < (RECORDS + SLOTS * words(record) * 8) as u64)
         {
             let say = |bytes| match bytes {
                 0 => "raw bytes".to_owned(),
                 _ => format!("a record of {bytes} bytes"),
             };
-            return Err(MbuffError::ViewMismatch { name: name(), found: say(found), asked: say(asked) });
+            return Err(MbuffError::ViewMismatch {
+                name: name(),
+                found: say(found),
+                asked: say(asked),
+            });
         }
         Ok(Self { shared, bytes: bytes as usize })
     }
@@ -181,7 +189,9 @@ impl Mbuff {
 fn pieces(offset: usize, bytes: usize) -> impl Iterator<Item = (usize, std::ops::Range<usize>)> {
     let end = offset + bytes;
     let first = offset - offset % 8;
-    (first..end).step_by(8).map(move |place| (place, offset.max(place) - place..end.min(place + 8) - place))
+    (first..end)
+        .step_by(8)
+        .map(move |place| (place, offset.max(place) - place..end.min(place + 8) - place))
 }
 
 fn words(bytes: usize) -> usize {
@@ -257,7 +267,9 @@ impl RawRecord {
 
     /// The control word and the slots.
     fn board(&self) -> Board<'_> {
-        let [newest] = self.mbuff.shared.words(0, 1) else { unreachable!("one word was asked for") };
+        let [newest] = self.mbuff.shared.words(0, 1) else {
+            unreachable!("one word was asked for")
+        };
         let slots = self.mbuff.shared.words(RECORDS, SLOTS * words(self.bytes));
         Board::new(newest, slots).expect("a multiple of SLOTS, and not 0")
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -5,7 +6,8 @@ use std::time::{Duration, Instant};
 
 fn dir() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .unwrap();
     dir
 }
 
@@ -43,7 +45,10 @@ fn another_size_or_view_is_refused_with_both() {
     assert!(matches!(Mbuff::attach(dir.path(), "b"), Err(MbuffError::ViewMismatch { .. })));
     for (offset, bytes) in [(0, 101), (100, 1), (usize::MAX, 1)] {
         let mut into = vec![0; bytes];
-        assert!(matches!(a.read(offset, &mut into), Err(MbuffError::OutOfBounds { size: 100, .. })));
+        assert!(matches!(
+            a.read(offset, &mut into),
+            Err(MbuffError::OutOfBounds { size: 100, .. })
+        ));
         assert!(matches!(a.write(offset, &into), Err(MbuffError::OutOfBounds { size: 100, .. })));
     }
     a.read(100, &mut []).unwrap();
@@ -102,7 +107,10 @@ fn a_record_has_one_writer_and_any_readers() {
     }
     assert!(b.has_writer());
     let second = Record::<[u32; 3]>::attach(dir.path(), "a").unwrap().writer().unwrap_err();
-    assert!(matches!(second, MbuffError::Shm(ShmError::RoleTaken { role: "writer", .. })), "{second}");
+    assert!(
+        matches!(second, MbuffError::Shm(ShmError::RoleTaken { role: "writer", .. })),
+        "{second}"
+    );
     drop(writer);
     assert!(!b.has_writer());
     b.writer().unwrap().write(&[10; 3]);
@@ -142,10 +150,19 @@ fn a_record_of_whatever_size_is_found_with_its_size() {
 fn a_header_that_lies_about_its_record_is_refused() {
     let dir = dir();
     for (bytes, record) in [(1000, 1000), (1000, u64::MAX), (1000, 1 << 61), (0, 8), (2000, 8)] {
-        let made =
-            SharedMemory::create(dir.path(), "a", Kind::Mbuff, 1000, [bytes, record, 0, 0], Pages::Normal);
+        let made = SharedMemory::create(
+            dir.path(),
+            "a",
+            Kind::Mbuff,
+            1000,
+            [bytes, record, 0, 0],
+            Pages::Normal,
+        );
         let refused = RawRecord::attach_any(dir.path(), "a");
-        assert!(refused.is_err() || bytes == 2000 && made.unwrap().body_bytes() >= 2000, "{bytes} {record}");
+        assert!(
+            refused.is_err() || bytes == 2000 && made.unwrap().body_bytes() >= 2000,
+            "{bytes} {record}"
+        );
     }
 }
 

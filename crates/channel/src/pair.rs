@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Two numbers from threads that may wait to one that may not: seen both or not at all.
 //!
 //! A seqlock. Writers exclude each other with a lock of the caller. The reader never waits. It

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Types whose values may come from another address space: any bytes are a valid value.
 
 /// A type that a typed channel can carry: plain data.

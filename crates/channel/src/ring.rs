@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The algorithm of the FIFO: frames of bytes from one writer to one reader, through memory that
 //! both can write.
 //!
@@ -86,7 +87,10 @@ impl<'a> Words<'a> {
         let run = self.run(position, bytes.len().div_ceil(8));
         let (now, later) = bytes.split_at(bytes.len().min(run.len() * 8));
         store_bytes(run, now);
-        store_bytes(self.run(position.wrapping_add(run.len() as u64), later.len().div_ceil(8)), later);
+        store_bytes(
+            self.run(position.wrapping_add(run.len() as u64), later.len().div_ceil(8)),
+            later,
+        );
     }
 
     /// Copies out bytes from `offset` on, of a frame whose bytes begin at `position`.
@@ -383,7 +387,13 @@ impl Reader {
     pub fn attach(ring: &Ring) -> Self {
         // Acquire pairs with Release of tail: the reads of an earlier reader are done.
         // The length of its last frame is unknown, so the lag is the largest possible.
-        Self { tail: ring.tail.load(Acquire), consumed: 0, lag: ring.capacity(), empty: 0, corrupted: 0 }
+        Self {
+            tail: ring.tail.load(Acquire),
+            consumed: 0,
+            lag: ring.capacity(),
+            empty: 0,
+            corrupted: 0,
+        }
     }
 
     /// Whether there is no frame. A damaged header counts as a frame: `get` then reports it.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
 
 pub(super) struct Memory {
@@ -54,7 +55,8 @@ fn frames_of_several_lines_come_out_whole_wherever_the_memory_ends() {
     // The rounds shift where a frame begins.
     for length in (1..=250).step_by(if cfg!(miri) { 37 } else { 1 }) {
         for round in 0..if cfg!(miri) { 3 } else { 64 } {
-            let bytes: Vec<u8> = (0..length).map(|at: u8| at.wrapping_mul(7).wrapping_add(round)).collect();
+            let bytes: Vec<u8> =
+                (0..length).map(|at: u8| at.wrapping_mul(7).wrapping_add(round)).collect();
             writer.put(&ring, &bytes).unwrap();
             assert_eq!(frame(&mut reader, &ring), Some(bytes), "{length} bytes, round {round}");
         }
@@ -105,7 +107,8 @@ fn frames_that_their_writer_had_no_time_to_count_are_not_lost() {
     memory.head.store(2, Relaxed);
     let mut writer = Writer::attach(&ring);
     writer.put(&ring, &[5; 8]).unwrap();
-    let left: Vec<u8> = std::iter::from_fn(|| frame(&mut reader, &ring)).map(|bytes| bytes[0]).collect();
+    let left: Vec<u8> =
+        std::iter::from_fn(|| frame(&mut reader, &ring)).map(|bytes| bytes[0]).collect();
     assert_eq!(left, [1, 2, 3, 4, 5]);
 }
 
@@ -139,7 +142,8 @@ fn the_oldest_make_room_and_are_counted() {
         writer.put(&ring, &[value; 8]).unwrap();
     }
     assert_eq!(writer.dropped, 7);
-    let left: Vec<u8> = std::iter::from_fn(|| frame(&mut reader, &ring)).map(|bytes| bytes[0]).collect();
+    let left: Vec<u8> =
+        std::iter::from_fn(|| frame(&mut reader, &ring)).map(|bytes| bytes[0]).collect();
     assert_eq!(left, [7, 8, 9]);
 }
 
@@ -168,14 +172,18 @@ fn ends_that_come_later_take_up_where_the_earlier_ones_stood() {
     assert_eq!(frame(&mut reader, &ring), Some(vec![1]));
     let (ring, mut writer, mut reader) = memory.ends();
     writer.put(&ring, &[4]).unwrap();
-    let left: Vec<u8> = std::iter::from_fn(|| frame(&mut reader, &ring)).map(|bytes| bytes[0]).collect();
+    let left: Vec<u8> =
+        std::iter::from_fn(|| frame(&mut reader, &ring)).map(|bytes| bytes[0]).collect();
     assert_eq!(left, [2, 3, 4]);
 }
 
 /// Frames say their own number and length, so that any mixture shows.
 fn is_whole(bytes: &[u8]) -> Option<u64> {
     let number = u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?);
-    let rest = bytes[8..].iter().enumerate().all(|(at, byte)| *byte == (number as u8).wrapping_add(at as u8));
+    let rest = bytes[8..]
+        .iter()
+        .enumerate()
+        .all(|(at, byte)| *byte == (number as u8).wrapping_add(at as u8));
     (rest && bytes.len() as u64 == 8 + number % 50).then_some(number)
 }
 
@@ -246,7 +254,9 @@ fn whatever_the_other_side_writes_neither_end_hangs_or_leaves_the_memory() {
                 0 => random(&mut state),
                 1 => u64::MAX,
                 2 => random(&mut state) % 64,
-                _ => memory.head.load(Relaxed).wrapping_add(random(&mut state) % 40).wrapping_sub(20),
+                _ => {
+                    memory.head.load(Relaxed).wrapping_add(random(&mut state) % 40).wrapping_sub(20)
+                }
             };
             match random(&mut state) % 8 {
                 0 => memory.head.store(value, Relaxed),
@@ -257,7 +267,8 @@ fn whatever_the_other_side_writes_neither_end_hangs_or_leaves_the_memory() {
                 5 => _ = writer.put(&ring, &[1; 120][..(random(&mut state) % 121) as usize]),
                 _ => {
                     let room = (random(&mut state) % 300) as usize + 1;
-                    corrupt += u32::from(reader.get(&ring, &mut bytes[..room]) == Err(RingError::Corrupt));
+                    corrupt +=
+                        u32::from(reader.get(&ring, &mut bytes[..room]) == Err(RingError::Corrupt));
                 }
             }
         }
@@ -274,10 +285,14 @@ fn whatever_the_other_side_writes_neither_end_hangs_or_leaves_the_memory() {
 #[test]
 fn one_scribble_does_not_stop_the_traffic_for_ever() {
     for overflow in [Overflow::Refuse, Overflow::DropOldest] {
-        for value in
-            [0, 7, u64::MAX, 1, 1 << 20, u64::MAX / 2].into_iter().take(if cfg!(miri) { 2 } else { 6 })
-        {
-            for (full, drained, over_head) in (0..8).map(|bits| (bits & 1 > 0, bits & 2 > 0, bits & 4 > 0)) {
+        for value in [0, 7, u64::MAX, 1, 1 << 20, u64::MAX / 2].into_iter().take(if cfg!(miri) {
+            2
+        } else {
+            6
+        }) {
+            for (full, drained, over_head) in
+                (0..8).map(|bits| (bits & 1 > 0, bits & 2 > 0, bits & 4 > 0))
+            {
                 let memory = Memory::new(8, overflow);
                 let (ring, mut writer, mut reader) = memory.ends();
                 while full && writer.put(&ring, &[1; 24]).is_ok() && writer.dropped == 0 {}
@@ -289,9 +304,13 @@ fn one_scribble_does_not_stop_the_traffic_for_ever() {
                     let _ = reader.get(&ring, &mut [0; 24]);
                     let _ = writer.put(&ring, &[2; 24]);
                     let mut bytes = [0; 24];
-                    through += u32::from(reader.get(&ring, &mut bytes) == Ok(24) && bytes == [2; 24]);
+                    through +=
+                        u32::from(reader.get(&ring, &mut bytes) == Ok(24) && bytes == [2; 24]);
                 }
-                assert!(through > 50, "{overflow:?} {value} {full} {drained} {over_head}: {through}");
+                assert!(
+                    through > 50,
+                    "{overflow:?} {value} {full} {drained} {over_head}: {through}"
+                );
             }
         }
     }
@@ -300,10 +319,13 @@ fn one_scribble_does_not_stop_the_traffic_for_ever() {
 #[test]
 fn ends_that_wait_before_each_call_go_on_after_one_scribble() {
     for overflow in [Overflow::Refuse, Overflow::DropOldest] {
-        for value in
-            [0, 7, u64::MAX, 1, 1 << 20, u64::MAX / 2].into_iter().take(if cfg!(miri) { 1 } else { 6 })
-        {
-            for (full, drained, place) in (0..12).map(|bits| (bits & 1 > 0, bits & 2 > 0, bits / 4)) {
+        for value in [0, 7, u64::MAX, 1, 1 << 20, u64::MAX / 2].into_iter().take(if cfg!(miri) {
+            1
+        } else {
+            6
+        }) {
+            for (full, drained, place) in (0..12).map(|bits| (bits & 1 > 0, bits & 2 > 0, bits / 4))
+            {
                 let memory = Memory::new(8, overflow);
                 let (ring, mut writer, mut reader) = memory.ends();
                 while full && writer.put(&ring, &[1; 24]).is_ok() && writer.dropped == 0 {}

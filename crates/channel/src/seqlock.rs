@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The algorithm of a shared record: one writer that never waits, readers that see whole records.
 //!
 //! It is a seqlock with several slots (with two, Linux calls it a latch). Record n lies in slot

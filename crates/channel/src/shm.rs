@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Shared memory with a name, for channels between processes: a sealed memfd that all ends map.
 //!
 //! **Seals.** A peer that shortens the file would kill the real-time side with SIGBUS. After
@@ -240,17 +241,25 @@ impl SharedMemory {
         }
         let length = file.metadata().map_err(io)?.len();
         let mut header = [0; HEADER];
-        file.read_exact_at(&mut header, 0).map_err(|_| mismatch("it is shorter than a header".to_owned()))?;
+        file.read_exact_at(&mut header, 0)
+            .map_err(|_| mismatch("it is shorter than a header".to_owned()))?;
         let (words, _) = header.as_chunks::<8>();
         let word = |at: usize| u64::from_ne_bytes(words[at]);
         if word(0) != MAGIC {
             return Err(mismatch("it is no channel of asmp".to_owned()));
         }
         if word(1) != VERSION {
-            return Err(mismatch(format!("it has version {}, this program has {VERSION}", word(1))));
+            return Err(mismatch(format!(
+                "it has version {}, this program has {VERSION}",
+                word(1)
+            )));
         }
         if word(2) != kind as u64 {
-            return Err(mismatch(format!("it is of kind {}, expected {} ({kind:?})", word(2), kind as u64)));
+            return Err(mismatch(format!(
+                "it is of kind {}, expected {} ({kind:?})",
+                word(2),
+                kind as u64
+            )));
         }
         let bytes = word(3);
         if !(1..=MAX_CHANNEL_BYTES).contains(&bytes)
@@ -260,13 +269,20 @@ impl SharedMemory {
             return Err(mismatch(format!("its header says {bytes} bytes, its length is {length}")));
         }
         let parameters = [word(4), word(5), word(6), word(7)];
-        let base = map(&file, length as usize).map_err(|cause| ShmError::NoRoom { bytes, cause })?;
+        let base =
+            map(&file, length as usize).map_err(|cause| ShmError::NoRoom { bytes, cause })?;
         #[cfg(asan)]
         fence::close(base, length as usize, bytes);
         Ok(Self::mapped(name, file, base, length, parameters))
     }
 
-    fn mapped(name: &str, file: File, base: NonNull<u8>, bytes: u64, parameters: [u64; PARAMETERS]) -> Self {
+    fn mapped(
+        name: &str,
+        file: File,
+        base: NonNull<u8>,
+        bytes: u64,
+        parameters: [u64; PARAMETERS],
+    ) -> Self {
         let (name, bytes, process) = (name.to_owned(), bytes as usize, std::process::id());
         Self { name, file, base, bytes, parameters, link: None, roles: AtomicU64::new(0), process }
     }
@@ -311,7 +327,9 @@ impl SharedMemory {
     /// an offset from the other side.
     #[inline]
     pub fn words(&self, offset: usize, count: usize) -> &[AtomicU64] {
-        assert!(offset.is_multiple_of(8) && count <= (self.body_bytes().saturating_sub(offset)) / 8);
+        assert!(
+            offset.is_multiple_of(8) && count <= (self.body_bytes().saturating_sub(offset)) / 8
+        );
         // SAFETY: inside the body (as asserted).
         let first = unsafe { self.body().add(offset) };
         // SAFETY: inside the body, aligned, mapped as long as `self`; all accesses are atomic.
@@ -372,7 +390,9 @@ impl Drop for SharedMemory {
     fn drop(&mut self) {
         if self.process == std::process::id() {
             let roles = self.roles.load(Relaxed);
-            (0..u64::BITS).filter(|place| roles >> place & 1 == 1).for_each(|place| self.unlock(place));
+            (0..u64::BITS)
+                .filter(|place| roles >> place & 1 == 1)
+                .for_each(|place| self.unlock(place));
             if let Some(link) = &self.link {
                 let _ = std::fs::remove_file(link);
             }
@@ -410,12 +430,16 @@ fn memory(name: &str, bytes: u64, pages: Pages) -> io::Result<File> {
     let limit = limit(libc::RLIMIT_FSIZE);
     if bytes > limit {
         // The kernel would not return an error, but kill this process by SIGXFSZ.
-        return Err(io::Error::other(format!("RLIMIT_FSIZE is {limit} bytes: raise it (ulimit -f)")));
+        return Err(io::Error::other(format!(
+            "RLIMIT_FSIZE is {limit} bytes: raise it (ulimit -f)"
+        )));
     }
     let name = std::ffi::CString::new(format!("asmp:{name}"))?;
     let huge = if pages == Pages::Huge { libc::MFD_HUGETLB | libc::MFD_HUGE_2MB } else { 0 };
     // SAFETY: the name is a C string that outlives the call.
-    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | huge) };
+    let fd = unsafe {
+        libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | huge)
+    };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -514,8 +538,10 @@ fn find(dir: &Path, name: &str) -> Result<Option<File>, ShmError> {
     let prefix = format!("{name}.");
     for entry in std::fs::read_dir(dir).map_err(io)? {
         let path = entry.map_err(io)?.path();
-        let is_named =
-            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(&prefix));
+        let is_named = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .is_some_and(|name| name.starts_with(&prefix));
         if !is_named || !path.read_link().is_ok_and(|to| to.starts_with("/proc")) {
             continue;
         }
@@ -537,7 +563,9 @@ fn open_link(link: &Path, name: &str) -> io::Result<Option<File>> {
     use std::os::unix::fs::OpenOptionsExt;
     let found = match File::options().read(true).custom_flags(libc::O_PATH).open(link) {
         Ok(found) => found,
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => return Ok(None),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => {
+            return Ok(None);
+        }
         Err(error) => return Err(error),
     };
     let path = PathBuf::from(format!("/proc/self/fd/{}", found.as_raw_fd()));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Fences around shared memory, only with AddressSanitizer (`make asan`).
 //!
 //! AddressSanitizer tracks heap and stack, but not mappings: a read beyond a body would often hit
@@ -20,7 +21,9 @@ unsafe extern "C" {
 pub fn reserve(bytes: usize) -> io::Result<*mut c_void> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping without access, at an address of the kernel's choice.
-    let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes + 2 * FENCE, libc::PROT_NONE, flags, -1, 0) };
+    let base = unsafe {
+        libc::mmap(std::ptr::null_mut(), bytes + 2 * FENCE, libc::PROT_NONE, flags, -1, 0)
+    };
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }

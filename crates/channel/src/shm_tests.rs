@@ -1,8 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
 
 fn dir() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .unwrap();
     dir
 }
 
@@ -22,7 +24,10 @@ fn a_name_is_taken_as_long_as_one_process_has_it() {
     second.words(0, 1)[0].store(5, Relaxed);
     assert_eq!(third.words(0, 1)[0].load(Relaxed), 5);
     drop((second, third));
-    assert!(matches!(SharedMemory::attach(dir.path(), "a", Kind::Mbuff), Err(ShmError::NotFound { .. })));
+    assert!(matches!(
+        SharedMemory::attach(dir.path(), "a", Kind::Mbuff),
+        Err(ShmError::NotFound { .. })
+    ));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
     create(dir.path(), "a", 1000).unwrap();
 }
@@ -41,7 +46,8 @@ fn what_cannot_be_is_refused() {
     let _a = create(dir.path(), "a", 1).unwrap();
     let other = SharedMemory::attach(dir.path(), "a", Kind::Fifo).unwrap_err();
     assert_eq!(other.to_string(), "channel a does not match: it is of kind 2, expected 1 (Fifo)");
-    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
+        .unwrap();
     assert!(matches!(create(dir.path(), "b", 1), Err(ShmError::ForeignDir { .. })));
 }
 
@@ -63,7 +69,9 @@ fn a_forked_child_leaves_its_parents_name_and_role_alone() {
             // SAFETY: waits for our own child; the status is on our stack.
             unsafe { libc::waitpid(child, &raw mut status, 0) };
             assert_eq!(status, 0);
-            assert!(SharedMemory::attach(dir.path(), "a", Kind::Mbuff).unwrap().is_held(Role::Writer));
+            assert!(
+                SharedMemory::attach(dir.path(), "a", Kind::Mbuff).unwrap().is_held(Role::Writer)
+            );
         }
     }
 }
@@ -103,11 +111,15 @@ fn links_to_the_dead_and_to_other_files_are_not_followed() {
     let dir = dir();
     let other = tempfile::tempfile().unwrap();
     let fd = other.as_raw_fd();
-    let link = |name: &str, to: String| std::os::unix::fs::symlink(to, dir.path().join(name)).unwrap();
+    let link =
+        |name: &str, to: String| std::os::unix::fs::symlink(to, dir.path().join(name)).unwrap();
     // Not another user's: what that has open nobody else can tell.
     link("a.1.9999", "/proc/self/fd/9999".to_owned());
     link(&format!("a.7.{fd}"), format!("/proc/self/fd/{fd}"));
-    assert!(matches!(SharedMemory::attach(dir.path(), "a", Kind::Mbuff), Err(ShmError::NotFound { .. })));
+    assert!(matches!(
+        SharedMemory::attach(dir.path(), "a", Kind::Mbuff),
+        Err(ShmError::NotFound { .. })
+    ));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "dead links go");
 }
 
@@ -119,7 +131,10 @@ fn files_that_are_no_links_of_channels_stay_in_the_directory() {
     std::fs::create_dir(file("a.d")).unwrap();
     std::os::unix::fs::symlink("elsewhere", file("a.link")).unwrap();
     drop(create(dir.path(), "a", 1).unwrap());
-    assert!(matches!(SharedMemory::attach(dir.path(), "a", Kind::Mbuff), Err(ShmError::NotFound { .. })));
+    assert!(matches!(
+        SharedMemory::attach(dir.path(), "a", Kind::Mbuff),
+        Err(ShmError::NotFound { .. })
+    ));
     assert_eq!(std::fs::read_to_string(file("a.txt")).unwrap(), "the user's");
     assert!(file("a.d").is_dir() && file("a.link").is_symlink());
 }
@@ -180,6 +195,8 @@ fn huge_pages_are_given_or_refused_with_the_size() {
     let dir = dir();
     match SharedMemory::create(dir.path(), "a", Kind::Mbuff, 1 << 20, [0; 4], Pages::Huge) {
         Ok(a) => assert_eq!(a.body_bytes() + HEADER, 2 << 20),
-        Err(error) => assert!(matches!(error, ShmError::NoRoom { bytes: 1_048_576, .. }), "{error}"),
+        Err(error) => {
+            assert!(matches!(error, ShmError::NoRoom { bytes: 1_048_576, .. }), "{error}")
+        }
     }
 }

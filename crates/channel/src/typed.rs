@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! FIFOs of records of one type. Both ends must use types of the same size.
 //!
 //! Records that are put in together are one frame of the FIFO: one header, one copy. A reader may
@@ -22,7 +23,12 @@ pub struct TypedFifo<T> {
 impl<T: Plain> TypedFifo<T> {
     /// Creates a FIFO with room for `records` records, each put in alone. Errors: those of
     /// [`Fifo::create_for`].
-    pub fn create(dir: &Path, name: &str, records: u64, overflow: Overflow) -> Result<Self, ShmError> {
+    pub fn create(
+        dir: &Path,
+        name: &str,
+        records: u64,
+        overflow: Overflow,
+    ) -> Result<Self, ShmError> {
         const { assert!(size_of::<T>() > 0, "a record has at least one byte") };
         let fifo = Fifo::create_for(dir, name, records, size_of::<T>() as u64, overflow)?;
         Ok(Self { fifo, kind: PhantomData })

@@ -1,7 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
 use crate::fifo::Options;
 
-fn pair<T: Plain>(records: u64, overflow: Overflow) -> (tempfile::TempDir, TypedWriter<T>, TypedReader<T>) {
+fn pair<T: Plain>(
+    records: u64,
+    overflow: Overflow,
+) -> (tempfile::TempDir, TypedWriter<T>, TypedReader<T>) {
     let dir = private_dir();
     let fifo = TypedFifo::create(dir.path(), "a", records, overflow).unwrap();
     let writer = fifo.into_writer(Wake::Never).unwrap();
@@ -11,7 +15,8 @@ fn pair<T: Plain>(records: u64, overflow: Overflow) -> (tempfile::TempDir, Typed
 
 fn private_dir() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .unwrap();
     dir
 }
 
@@ -67,7 +72,10 @@ fn what_is_dropped_is_counted_in_records() {
 fn another_size_is_refused_with_both() {
     let (dir, _writer, _reader) = pair::<u64>(16, Overflow::Refuse);
     let error = TypedFifo::<[u64; 2]>::attach(dir.path(), "a").unwrap_err().to_string();
-    assert!(error.contains("records of 8 bytes") && error.contains("records of 16 bytes"), "{error}");
+    assert!(
+        error.contains("records of 8 bytes") && error.contains("records of 16 bytes"),
+        "{error}"
+    );
     let options = Options { capacity_bytes: 100, overflow: Overflow::Refuse };
     let _bytes = Fifo::create(dir.path(), "b", &options).unwrap();
     let error = TypedFifo::<u64>::attach(dir.path(), "b").unwrap_err().to_string();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp analyze tasks.toml`: does every job meet its deadline, why is it tight, what would help.
 
 pub mod budgets;
@@ -10,7 +11,8 @@ use crate::exit::{NOT_SCHEDULABLE, UNDECIDED, failure};
 use anyhow::Result;
 use asmp_analysis::deadline::Admission;
 use asmp_analysis::{
-    Effort, Outcome, Policy, TimeBase, Verdict, analyse, best_outcome, kernel_admission, worst_schedule_svg,
+    Effort, Outcome, Policy, TimeBase, Verdict, analyse, best_outcome, kernel_admission,
+    worst_schedule_svg,
 };
 use asmp_host::CpuListError;
 use asmp_host::CpuSet;
@@ -80,7 +82,11 @@ impl FromStr for Which {
 /// A CPU list that is not empty.
 pub fn some_cpus(text: &str) -> Result<CpuSet, String> {
     let cpus: CpuSet = text.parse().map_err(|error: CpuListError| error.to_string())?;
-    if cpus.is_empty() { Err("the CPU list is empty: write e.g. 1-3,5".to_owned()) } else { Ok(cpus) }
+    if cpus.is_empty() {
+        Err("the CPU list is empty: write e.g. 1-3,5".to_owned())
+    } else {
+        Ok(cpus)
+    }
 }
 
 /// The exit code of an answer.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The command line. Parsing touches nothing; clap's own errors exit with 2.
 
 mod measure;
@@ -199,8 +200,8 @@ pub enum Change {
         all: bool,
         /// Demote tasks that became real-time inside to SCHED_OTHER
         ///
-        /// A busy real-time task would starve system CPUs, so it never leaves a partition as it is.
-        /// Example: asmp destroy motion --force
+        /// A busy real-time task would starve system CPUs, so it never leaves a partition as it
+        /// is. Example: asmp destroy motion --force
         #[arg(long)]
         force: bool,
     },
@@ -220,8 +221,8 @@ pub enum Change {
         members: Members,
         /// Demote tasks that became real-time inside to SCHED_OTHER
         ///
-        /// A busy real-time task would starve system CPUs, so it never leaves a partition as it is.
-        /// Example: asmp remove motion --pid 4711 --force
+        /// A busy real-time task would starve system CPUs, so it never leaves a partition as it
+        /// is. Example: asmp remove motion --pid 4711 --force
         #[arg(long)]
         force: bool,
     },
@@ -306,8 +307,8 @@ pub enum Planned {
 pub struct Shape {
     /// CPUs of the partition
     ///
-    /// A list (1-3,5; 2-N to the highest CPU), `last` (the last free CPU), `last:2`, `all-but LIST`
-    /// or a mask (0xe). The system always keeps at least one CPU. Example: --cpus 2-3
+    /// A list (1-3,5; 2-N to the highest CPU), `last` (the last free CPU), `last:2`, `all-but
+    /// LIST` or a mask (0xe). The system always keeps at least one CPU. Example: --cpus 2-3
     #[arg(long)]
     pub cpus: CpuSpec,
     /// Route an IRQ line to the partition, by number or handler name; repeatable
@@ -325,26 +326,26 @@ pub struct Shape {
     /// Timer tick of the CPUs: off, keep or require-off
     ///
     /// `off` stops it where this boot allows it, and says where not. `keep` leaves it alone.
-    /// `require-off` counts ticks under a busy task; if any CPU still ticks, nothing is changed and
-    /// the exit code is 5. Example: --tick require-off
+    /// `require-off` counts ticks under a busy task; if any CPU still ticks, nothing is changed
+    /// and the exit code is 5. Example: --tick require-off
     #[arg(long, default_value = "off")]
     pub tick: Tick,
     /// SMT siblings of the CPUs: idle or share
     ///
-    /// `idle` shields the siblings too and runs nothing on them. `share` leaves them to the system,
-    /// which then disturbs the partition through the shared core. Example: --smt share
+    /// `idle` shields the siblings too and runs nothing on them. `share` leaves them to the
+    /// system, which then disturbs the partition through the shared core. Example: --smt share
     #[arg(long, default_value = "idle")]
     pub smt: Smt,
     /// Fail if the kernel refuses to move anything off the CPUs
     ///
-    /// Such as a managed IRQ line. The exit code is then 4, and every setting is as before. Per-CPU
-    /// kernel threads, which no CPU is without, do not count. Example: --strict
+    /// Such as a managed IRQ line. The exit code is then 4, and every setting is as before.
+    /// Per-CPU kernel threads, which no CPU is without, do not count. Example: --strict
     #[arg(long)]
     pub strict: bool,
     /// Steps to leave out, separated by commas
     ///
-    /// Steps: irqs, workqueues, watchdog, machine-checks, dl-server, governor, idle-states, timers.
-    /// Leaving one out shows what it is worth. Example: --without governor,idle-states
+    /// Steps: irqs, workqueues, watchdog, machine-checks, dl-server, governor, idle-states,
+    /// timers. Leaving one out shows what it is worth. Example: --without governor,idle-states
     #[arg(long, value_name = "STEP", value_delimiter = ',')]
     pub without: Vec<Aspect>,
 }
@@ -396,8 +397,8 @@ pub struct Run {
     /// Scheduling policy of the command
     ///
     /// fifo:N or rr:N (N is 1 to 99), deadline:RUNTIME/DEADLINE/PERIOD, other, batch or idle. If
-    /// the kernel refuses the policy, the command does not start and the exit code is 42. Examples:
-    /// --policy fifo:80; --policy deadline:500us/2ms/10ms
+    /// the kernel refuses the policy, the command does not start and the exit code is 42.
+    /// Examples: --policy fifo:80; --policy deadline:500us/2ms/10ms
     #[arg(long, default_value = "other")]
     pub policy: Schedule,
     /// The command and its arguments, after `--`
@@ -436,14 +437,14 @@ pub struct Noise {
     pub name: Option<String>,
     /// Count on these CPUs
     ///
-    /// A list (1-3,5), `all`, `last`, `last:2`, `all-but LIST` or a mask (0xe). They need not be in
-    /// a partition. Example: asmp noise --cpus 3 -t 5s
+    /// A list (1-3,5), `all`, `last`, `last:2`, `all-but LIST` or a mask (0xe). They need not be
+    /// in a partition. Example: asmp noise --cpus 3 -t 5s
     #[arg(long, conflicts_with = "name")]
     pub cpus: Option<CpuSpec>,
     /// How long to count
     ///
-    /// On a terminal the table is refreshed every second, each time with the counts of that second.
-    /// A unit is required. Example: -t 10s
+    /// On a terminal the table is refreshed every second, each time with the counts of that
+    /// second. A unit is required. Example: -t 10s
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = counting_time)]
     pub time: Duration,
     /// Print the counts as JSON, the default if the output is no terminal

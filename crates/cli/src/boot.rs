@@ -1,5 +1,6 @@
-//! Boot parameters of candidate CPUs. Only what no run time can do (`nohz_full=`, `rcu_nocbs=`), in one
-//! drop-in of our own; no other file is ever written.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Boot parameters of candidate CPUs. Only what no run time can do (`nohz_full=`, `rcu_nocbs=`), in
+//! one drop-in of our own; no other file is ever written.
 
 use crate::args::Boot;
 use crate::exit::{NO_BOOT_DROP_IN, NOT_ROOT, USAGE, failure};
@@ -47,7 +48,10 @@ fn candidates(facts: &Facts, cpus: CpuSet) -> Result<CpuSet> {
     }
     if !cpus.is_subset(possible) {
         let unknown = cpus.difference(possible);
-        return Err(failure(20, format!("CPU {unknown} does not exist: this machine has {possible}")));
+        return Err(failure(
+            20,
+            format!("CPU {unknown} does not exist: this machine has {possible}"),
+        ));
     }
     if cpus.contains(0) {
         return Err(failure(

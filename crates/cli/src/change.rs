@@ -57,7 +57,9 @@ fn request(change: &Change) -> Result<Request> {
         Change::Create(Create { name, shape }) => Request::Create { name, spec: shape.into() },
         Change::Destroy { name, force, all: _ } => Request::Destroy { name, demote: force },
         Change::Resize { name, cpus } => Request::Resize { name, cpus },
-        Change::Add(members) => Request::Add { name: members.name.clone(), members: members.into() },
+        Change::Add(members) => {
+            Request::Add { name: members.name.clone(), members: members.into() }
+        }
         Change::Remove { members, force } => {
             Request::Remove { name: members.name.clone(), members: members.into(), demote: force }
         }
@@ -119,7 +121,9 @@ fn headline(change: &Change, outcome: &Outcome) -> String {
         Change::Restore => "the machine is as it was before asmp touched it".to_owned(),
         Change::Add(members) => format!("partition {}: members added", members.name),
         Change::Remove { members, .. } => format!("partition {}: members removed", members.name),
-        Change::Move { members, to } => format!("partition {to}: members of {} moved", members.name),
+        Change::Move { members, to } => {
+            format!("partition {to}: members of {} moved", members.name)
+        }
         Change::Repair { .. } => "every setting is as promised".to_owned(),
         Change::Apply { file, .. } => format!("{} is in force", file.display()),
     }

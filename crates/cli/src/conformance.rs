@@ -1,5 +1,6 @@
-//! The command line against the fake kernel: every row of the state matrix that the guests run too, and what
-//! only a fake can do: refuse, die or lose a task at each single step.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The command line against the fake kernel: every row of the state matrix that the guests run too,
+//! and what only a fake can do: refuse, die or lose a task at each single step.
 
 use crate::args::Cli;
 use crate::exit;
@@ -79,8 +80,9 @@ fn assert_same(before: &BTreeMap<String, String>, fake: &Fake, when: &str) {
 #[test]
 fn the_fake_does_every_row_of_the_matrix_that_starts_no_command() {
     let mut rows_done = 0;
-    for row in
-        rows::ROWS.iter().filter(|row| !row.action.starts_with("run") && !row.action.starts_with("exec"))
+    for row in rows::ROWS
+        .iter()
+        .filter(|row| !row.action.starts_with("run") && !row.action.starts_with("exec"))
     {
         let fake = Fake::new();
         let untouched = fake.kernel.snapshot();
@@ -140,7 +142,8 @@ fn a_change_refused_at_any_step_is_undone_or_says_what_refused() {
             fake.kernel.arm(None);
             match code {
                 3 => assert_same(&then, &fake, &format!("{line}, refused at {at}")),
-                // A setting that others may keep is named in the result; the partition stands without it.
+                // A setting that others may keep is named in the result; the partition stands
+                // without it.
                 0 => {}
                 other => panic!("{line}, refused at {at}: exit code {other}"),
             }
@@ -232,7 +235,11 @@ fn a_task_that_became_real_time_inside_does_not_take_that_to_the_system() {
     fake.kernel.set_schedule(300, &FIFO).unwrap();
     for line in ["destroy a", "destroy --all", "remove a --pid 300", "plan destroy a"] {
         assert_eq!(fake.asmp(line), 39, "{line}");
-        assert_eq!((fake.allowed(300), fake.kernel.schedule(300).unwrap()), ("3".to_owned(), FIFO), "{line}");
+        assert_eq!(
+            (fake.allowed(300), fake.kernel.schedule(300).unwrap()),
+            ("3".to_owned(), FIFO),
+            "{line}"
+        );
     }
     fake.done("remove a --pid 300 --force");
     assert_eq!((fake.allowed(300), fake.kernel.schedule(300).unwrap()), ("0-2".to_owned(), OTHER));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Exit codes, documented in asmp(8). Each refusal has its own code, so that scripts need not parse
 //! text.
 
@@ -49,7 +50,10 @@ pub const TABLE: &[(u8, &str)] = &[
     (UNEXPECTED, "unexpected failure; every change was undone"),
     (USAGE, "invalid command line"),
     (UNDONE, "the kernel refused a step; every change was undone"),
-    (STRICT, "--strict: the kernel refuses to move something off the CPUs; every change was undone"),
+    (
+        STRICT,
+        "--strict: the kernel refuses to move something off the CPUs; every change was undone",
+    ),
     (UNPROVED, "--tick require-off: ticks were counted; every change was undone"),
     (NOT_UNDONE, "a step failed and not every change could be undone: run asmp restore"),
     (VIOLATED, "status: a partition is violated; check: a required feature is missing"),
@@ -79,7 +83,10 @@ pub const TABLE: &[(u8, &str)] = &[
         "refused: a task switched to a real-time policy inside the partition and would keep it on system \
          CPUs; --force demotes it to SCHED_OTHER",
     ),
-    (BAD_FILE, "a file (partitions, task set, graph, output) is invalid, or cannot be read or written"),
+    (
+        BAD_FILE,
+        "a file (partitions, task set, graph, output) is invalid, or cannot be read or written",
+    ),
     (NO_BOOT_DROP_IN, "boot: this machine has no directory for GRUB drop-ins"),
     (
         POLICY_REFUSED,
@@ -91,7 +98,10 @@ pub const TABLE: &[(u8, &str)] = &[
     (MIXED, "measure: the runs are of different kernels; --across-kernels accepts them"),
     (NO_TIMERLAT, "measure: this kernel has no timerlat tracer"),
     (PARTIAL, "measure: fewer samples than asked for; the samples taken are kept"),
-    (NOT_SCHEDULABLE, "analyze: not schedulable, or the graph cannot run; simulate: a deadline was missed"),
+    (
+        NOT_SCHEDULABLE,
+        "analyze: not schedulable, or the graph cannot run; simulate: a deadline was missed",
+    ),
     (UNDECIDED, "analyze, simulate: undecided, or the test does not apply"),
     (CANNOT_EXECUTE, "run, exec: the command cannot be executed"),
     (NOT_FOUND, "run, exec: the command was not found"),

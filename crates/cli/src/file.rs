@@ -8,8 +8,10 @@ use std::path::Path;
 
 /// Reads and checks a file. Errors: exit code 40 with the place in the file.
 pub fn read(path: &Path) -> Result<Declaration> {
-    let bad = |reason: String| failure(BAD_FILE, format!("{}: {}", path.display(), reason.trim_end()));
-    let text = std::fs::read_to_string(path).map_err(|error| bad(format!("cannot be read: {error}")))?;
+    let bad =
+        |reason: String| failure(BAD_FILE, format!("{}: {}", path.display(), reason.trim_end()));
+    let text =
+        std::fs::read_to_string(path).map_err(|error| bad(format!("cannot be read: {error}")))?;
     parse(&text).map_err(bad)
 }
 
@@ -50,7 +52,10 @@ mod tests {
             (format!("{a3}{a}cpus = \"2\"\n"), "twice"),
             (format!("{a3}[[partition.task]]\npolicy = \"rr:1\"\n"), "either"),
             (format!("{a3}[[partition.task]]\ncommand = \"x\"\npolicy = \"rr:0\"\n"), "1 to 99"),
-            (format!("{a3}[[partition.task]]\ncommand = \"a-name-of-17-byte\"\n"), "\"a-name-of-17-by\""),
+            (
+                format!("{a3}[[partition.task]]\ncommand = \"a-name-of-17-byte\"\n"),
+                "\"a-name-of-17-by\"",
+            ),
             ("[[partition]\n".to_owned(), "expected"),
         ] {
             let error = parse(&text).unwrap_err();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp analyze graph`: a data-flow graph and what follows from its rates.
 
 use crate::analyze::files::{print_json, read, write, wrong};
@@ -38,8 +39,8 @@ pub struct Args {
     dot: Option<PathBuf>,
     /// Answer "unknown" above this many firings of a task in one iteration
     ///
-    /// From this number of firings of a task in one iteration on, the answer is "unknown". Example:
-    /// --max-firings 1000000
+    /// From this number of firings of a task in one iteration on, the answer is "unknown".
+    /// Example: --max-firings 1000000
     #[arg(long, value_name = "N", default_value_t = Limits::default().firings)]
     max_firings: u64,
     /// Answer "unknown" after this many steps of the search for deadlocks and sizes
@@ -53,9 +54,11 @@ pub struct Args {
 /// The exit code is the answer. Errors: a file cannot be read, is wrong, or cannot be written.
 pub fn graph(args: &Args) -> Result<u8> {
     let text = read(&args.file)?;
-    let graph: Graph = text.parse().map_err(|error: GraphError| wrong(&args.file, &error.to_string()))?;
+    let graph: Graph =
+        text.parse().map_err(|error: GraphError| wrong(&args.file, &error.to_string()))?;
     let result = analyze(&graph, &Limits { firings: args.max_firings, work: args.max_work });
-    for (path, draw) in [(&args.svg, svg as fn(&Graph, &Result<Report, Refusal>) -> String), (&args.dot, dot)]
+    for (path, draw) in
+        [(&args.svg, svg as fn(&Graph, &Result<Report, Refusal>) -> String), (&args.dot, dot)]
     {
         if let Some(path) = path {
             write(path, &draw(&graph, &result))?;
@@ -90,10 +93,12 @@ pub fn graph(args: &Args) -> Result<u8> {
 /// For people: the answer, a line a task, a line an edge, the schedule, what to mind.
 fn text_of(graph: &Graph, report: &Report) -> String {
     let mut text = "yes: consistent, and never blocks with the sizes below\n\n".to_owned();
-    let mut rows = vec![["task", "case", "firings", "Gc0", "K", "Gc", "may change after"].map(str::to_owned)];
+    let mut rows =
+        vec![["task", "case", "firings", "Gc0", "K", "Gc", "may change after"].map(str::to_owned)];
     for task in &report.tasks {
         let list = |of: fn(&asmp_analysis::graph::Output) -> u64| {
-            let all: Vec<String> = task.outputs.iter().map(|output| of(output).to_string()).collect();
+            let all: Vec<String> =
+                task.outputs.iter().map(|output| of(output).to_string()).collect();
             all.join(" ")
         };
         let (case, factor) = match task.case {
@@ -117,8 +122,10 @@ fn text_of(graph: &Graph, report: &Report) -> String {
     }
     text += &table(&rows);
     if !report.edges.is_empty() {
-        let mut rows =
-            vec![["edge", "write : read", "initial", "memory", "size", "", "schedule"].map(str::to_owned)];
+        let mut rows = vec![
+            ["edge", "write : read", "initial", "memory", "size", "", "schedule"]
+                .map(str::to_owned),
+        ];
         for edge in &report.edges {
             let or = |value: Option<u64>, word: &str| {
                 value.map_or_else(|| word.to_owned(), |value| value.to_string())
@@ -174,7 +181,8 @@ mod tests {
     fn the_exit_code_says_yes_no_wrong_or_unknown_and_refused_graphs_are_drawn() {
         let dir = tempfile::tempdir().unwrap();
         let pair = "[[task]]\nname = \"a\"\n[[task]]\nname = \"b\"\n";
-        let edge = |rest: &str| format!("[[edge]]\nfrom = \"a\"\nto = \"b\"\nwrite = 2\nread = 3\n{rest}");
+        let edge =
+            |rest: &str| format!("[[edge]]\nfrom = \"a\"\nto = \"b\"\nwrite = 2\nread = 3\n{rest}");
         for (text, code) in [
             (format!("{pair}{}", edge("")), 0),
             (format!("{pair}{}", edge("memory = 3\n")), 60),
@@ -197,8 +205,11 @@ mod tests {
             assert_eq!(drawing.exists(), code != 40);
             let missing = Args { file: dir.path().join("none.toml"), ..args };
             assert_eq!(crate::exit::code_of(&graph(&missing).unwrap_err()), BAD_FILE);
-            let unwritable =
-                Args { file: dir.path().join("flow.toml"), svg: Some(dir.path().into()), ..missing };
+            let unwritable = Args {
+                file: dir.path().join("flow.toml"),
+                svg: Some(dir.path().into()),
+                ..missing
+            };
             assert_eq!(crate::exit::code_of(&graph(&unwritable).unwrap_err()), BAD_FILE);
         }
     }

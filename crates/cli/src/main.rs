@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp`: arguments in, one call into the library, words and an exit code out.
 
 #[macro_use]
@@ -86,7 +87,8 @@ fn dispatch(shield: &Shield, command: Command) -> Result<u8> {
 
 /// Reads everything back; exit code 7 where a promise is broken.
 fn status(shield: &Shield, name: Option<&str>, json: bool) -> Result<u8> {
-    name.map(|name| shield.state()?.partition(name).map(drop).map_err(anyhow::Error::from)).transpose()?;
+    name.map(|name| shield.state()?.partition(name).map(drop).map_err(anyhow::Error::from))
+        .transpose()?;
     let mut status = shield.status()?;
     status.partitions.retain(|partition| name.is_none_or(|name| name == partition.name));
     if json {

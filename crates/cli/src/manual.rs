@@ -62,14 +62,18 @@ pub fn page(name: &str) -> Result<String> {
     let pages = pages()?;
     let is_called = |page: &&Page| {
         let short = page.name.strip_prefix("asmp-").unwrap_or(&page.name);
-        let names = [&page.name, short].map(|known| [known.to_owned(), format!("{known}.{}", page.section)]);
+        let names = [&page.name, short]
+            .map(|known| [known.to_owned(), format!("{known}.{}", page.section)]);
         names.as_flattened().iter().any(|known| known == name)
     };
     match pages.iter().find(is_called) {
         Some(page) => Ok(page.roff.clone()),
         None => {
             let names: Vec<String> = pages.iter().map(Page::file_name).collect();
-            Err(failure(USAGE, format!("no manual page {name:?}: choose one of {}", names.join(", "))))
+            Err(failure(
+                USAGE,
+                format!("no manual page {name:?}: choose one of {}", names.join(", ")),
+            ))
         }
     }
 }
@@ -119,7 +123,10 @@ fn list(prose: &mut String, path: &str, command: &Command) {
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     let _ = writeln!(prose, "- {path}: {about}");
     if path != "asmp plan" {
-        command.get_subcommands().filter(|sub| !sub.is_hide_set()).for_each(|sub| list(prose, &path, sub));
+        command
+            .get_subcommands()
+            .filter(|sub| !sub.is_hide_set())
+            .for_each(|sub| list(prose, &path, sub));
     }
 }
 
@@ -178,7 +185,9 @@ fn of_command(command: &Command, pages: &mut Vec<Page>) -> Result<()> {
 /// What `crate::examples` says below a command's help, as a section: what a command line does, and
 /// the line.
 fn examples_of(command: &Command) -> String {
-    let Some(text) = command.get_after_long_help().map(ToString::to_string) else { return String::new() };
+    let Some(text) = command.get_after_long_help().map(ToString::to_string) else {
+        return String::new();
+    };
     let mut prose = String::from("\n# EXAMPLES\n");
     let mut example = "";
     for line in text.lines() {
@@ -220,7 +229,10 @@ pub fn help(words: &[String]) -> Result<String> {
     if let [word] = words {
         if word == "topics" {
             let lines = TOPICS.iter().map(|(name, _, about)| format!("  {name:<16} {about}\n"));
-            return Ok(format!("Topics:\n{}\nasmp help TOPIC prints one.\n", lines.collect::<String>()));
+            return Ok(format!(
+                "Topics:\n{}\nasmp help TOPIC prints one.\n",
+                lines.collect::<String>()
+            ));
         }
         if let Some((_, text, _)) = TOPICS.iter().find(|(name, ..)| name == word) {
             return Ok(prose::to_text(&text()));
@@ -231,8 +243,10 @@ pub fn help(words: &[String]) -> Result<String> {
     let mut found = &command;
     for word in words {
         found = found.find_subcommand(word).ok_or_else(|| {
-            let reason =
-                format!("no command or topic {:?}: see asmp --help and asmp help topics", words.join(" "));
+            let reason = format!(
+                "no command or topic {:?}: see asmp --help and asmp help topics",
+                words.join(" ")
+            );
             failure(USAGE, reason)
         })?;
     }
@@ -260,7 +274,10 @@ mod tests {
             let item = prose::to_roff(&format!("- {code}: {meaning}\n"));
             assert!(page.contains(item.trim_start_matches(".PP\n")), "{code}");
         }
-        assert!(!page.contains("spin") && !page.contains("asmp flood"), "hidden commands stay hidden");
+        assert!(
+            !page.contains("spin") && !page.contains("asmp flood"),
+            "hidden commands stay hidden"
+        );
     }
 
     #[test]
@@ -276,10 +293,14 @@ mod tests {
             let below = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
             let lines: Vec<&str> = below.lines().collect();
             assert_eq!(lines.first(), Some(&"Examples:"), "{path}");
-            let commands = lines.iter().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+            let commands =
+                lines.iter().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
             // `plan create` has the example of `create`.
             let verb = path.rsplit(' ').next().unwrap();
-            assert!(commands.clone().any(|line| line.contains("asmp") && line.contains(verb)), "{path}");
+            assert!(
+                commands.clone().any(|line| line.contains("asmp") && line.contains(verb)),
+                "{path}"
+            );
         });
     }
 
@@ -290,7 +311,9 @@ mod tests {
         let mut without = Vec::new();
         walk("asmp", &command, &mut |path, command| {
             let own = |id: &str| id != "help" && id != "version";
-            for argument in command.get_arguments().filter(|argument| own(argument.get_id().as_str())) {
+            for argument in
+                command.get_arguments().filter(|argument| own(argument.get_id().as_str()))
+            {
                 let text = |help: Option<&clap::builder::StyledStr>| help.map(ToString::to_string);
                 let (short, long) = (text(argument.get_help()), text(argument.get_long_help()));
                 if short.is_none() || long.is_none() || short == long {
@@ -307,7 +330,9 @@ mod tests {
         command.build();
         walk("asmp", &command, &mut |path, command| {
             let below = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
-            for line in below.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   ")) {
+            for line in
+                below.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+            {
                 let line = line.trim().trim_start_matches("sudo ");
                 let end = line.find(['|', '>']).unwrap_or(line.len());
                 let words = line[..end].split_whitespace();

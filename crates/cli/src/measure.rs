@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! measure: the papers' experiments, their reports, and what other tools read and write.
 
 mod conductor;
@@ -12,7 +13,9 @@ use asmp_measure::compare::{self, Difference};
 use asmp_measure::exchange::{self, Format, Histogram};
 use asmp_measure::experiment::Measurement;
 use asmp_measure::load::{Load, Size};
-use asmp_measure::run::{self, Experiment, Kind, Machine, Provenance, RUN_SCHEMA, Run, Source, Totals};
+use asmp_measure::run::{
+    self, Experiment, Kind, Machine, Provenance, RUN_SCHEMA, Run, Source, Totals,
+};
 use asmp_measure::sample::{Sample, Writer};
 use asmp_measure::{report, spaces};
 use asmp_shield::Shield;
@@ -27,7 +30,8 @@ pub fn measure(shield: &Shield, action: &Measure) -> Result<u8> {
                 TimeSource::Timerlat => Source::Timerlat,
                 TimeSource::Nanosleep => Source::Nanosleep,
             });
-            let latency = Measurement::Latency { samples: *samples, period: *period, source, flood: *flood };
+            let latency =
+                Measurement::Latency { samples: *samples, period: *period, source, flood: *flood };
             return series::measure(shield, series, latency);
         }
         Measure::Spaces { series, samples, period } => {
@@ -39,8 +43,12 @@ pub fn measure(shield: &Shield, action: &Measure) -> Result<u8> {
             return series::measure(shield, series, overhead);
         }
         Measure::Ab { series, knobs, samples, rounds, period } => {
-            let latency =
-                Measurement::Latency { samples: *samples, period: *period, source: None, flood: false };
+            let latency = Measurement::Latency {
+                samples: *samples,
+                period: *period,
+                source: None,
+                flood: false,
+            };
             return series::ab(shield, series, latency, knobs, *rounds);
         }
         Measure::Report { dirs, output, json, explain, across_kernels } => {
@@ -65,7 +73,8 @@ fn read(dirs: &[PathBuf], across_kernels: bool) -> Result<Vec<Run>> {
     for dir in dirs {
         runs.extend(Run::read_all(dir)?);
     }
-    let kernels: BTreeSet<&str> = runs.iter().map(|run| run.provenance.machine.kernel.as_str()).collect();
+    let kernels: BTreeSet<&str> =
+        runs.iter().map(|run| run.provenance.machine.kernel.as_str()).collect();
     if kernels.len() > 1 && !across_kernels {
         let kernels: Vec<&str> = kernels.into_iter().collect();
         return Err(failure(
@@ -118,7 +127,8 @@ struct Compared {
 fn compare(runs: &[Run], a: &Path, b: &Path, json: bool) -> Result<()> {
     let below = |dir: &Path| runs.iter().filter(|run| run.dir.starts_with(dir)).collect::<Vec<_>>();
     let key = |run: &Run| (run.provenance.experiment, run.provenance.load, run.provenance.kind);
-    let same = |a: &Run, b: &Run| key(a) == key(b) && a.is_of_kernel_thread() == b.is_of_kernel_thread();
+    let same =
+        |a: &Run, b: &Run| key(a) == key(b) && a.is_of_kernel_thread() == b.is_of_kernel_thread();
     let (of_a, of_b) = (below(a), below(b));
     let mut compared = Vec::new();
     for run in &of_a {
@@ -138,14 +148,20 @@ fn compare(runs: &[Run], a: &Path, b: &Path, json: bool) -> Result<()> {
     if compared.is_empty() {
         return Err(failure(
             USAGE,
-            format!("{} and {} have no experiment, load and kind in common", a.display(), b.display()),
+            format!(
+                "{} and {} have no experiment, load and kind in common",
+                a.display(),
+                b.display()
+            ),
         ));
     }
     if json {
         println!("{}", serde_json::to_string_pretty(&compared)?);
         return Ok(());
     }
-    println!("B - A in microseconds, with 95 % of the bootstrap; `~`: the difference may be chance");
+    println!(
+        "B - A in microseconds, with 95 % of the bootstrap; `~`: the difference may be chance"
+    );
     for one in &compared {
         let figure = |name: &str, difference: Option<Difference>| match difference {
             None => format!("{name} too few samples"),
@@ -160,7 +176,8 @@ fn compare(runs: &[Run], a: &Path, b: &Path, json: bool) -> Result<()> {
                 )
             }
         };
-        let max = |ns: Option<u64>| ns.map_or_else(String::new, |ns| format!("{:.3}", ns as f64 / 1e3));
+        let max =
+            |ns: Option<u64>| ns.map_or_else(String::new, |ns| format!("{:.3}", ns as f64 / 1e3));
         println!(
             "{:?} {}/{}: {} · {} · max {} -> {}",
             one.experiment,
@@ -185,7 +202,10 @@ fn export(dir: &Path, to: Format) -> Result<()> {
     }
     let [run] = runs.as_slice() else {
         let names: Vec<String> = runs.iter().map(|run| run.dir.display().to_string()).collect();
-        return Err(failure(USAGE, format!("this format holds one run: choose one of {}", names.join(", "))));
+        return Err(failure(
+            USAGE,
+            format!("this format holds one run: choose one of {}", names.join(", ")),
+        ));
     };
     let values = run.values();
     // As wide as a second: what lies beyond is overflow in every such file.
@@ -202,7 +222,14 @@ fn export(dir: &Path, to: Format) -> Result<()> {
     Ok(())
 }
 
-fn import(file: &Path, from: Format, output: &Path, kernel: &str, kind: Kind, load: Load) -> Result<()> {
+fn import(
+    file: &Path,
+    from: Format,
+    output: &Path,
+    kernel: &str,
+    kind: Kind,
+    load: Load,
+) -> Result<()> {
     let text = std::fs::read_to_string(file)
         .map_err(|error| failure(BAD_FILE, format!("{}: {error}", file.display())))?;
     let columns = match from {

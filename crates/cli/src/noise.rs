@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! noise: the proof in counts. A table on a terminal, refreshed every second; JSON elsewhere.
 
 use crate::args::Noise;
@@ -24,7 +25,8 @@ pub fn noise(shield: &Shield, noise: &Noise) -> Result<u8> {
     let end = Instant::now() + noise.time;
     let mut first = true;
     while first || Instant::now() < end {
-        let report = observe(shield.kernel(), &request, || std::thread::sleep(Duration::from_secs(1)))?;
+        let report =
+            observe(shield.kernel(), &request, || std::thread::sleep(Duration::from_secs(1)))?;
         // Home and clear below, so that the table is refreshed in place.
         let clear = if first { "" } else { "\x1b[H\x1b[J" };
         let mut out = std::io::stdout().lock();
@@ -50,10 +52,14 @@ fn request(shield: &Shield, facts: &Facts, noise: &Noise) -> Result<Request> {
     }
     if !cpus.is_subset(&facts.cpus.possible) {
         let unknown = cpus.difference(&facts.cpus.possible);
-        return Err(Refusal::UnknownCpus { cpus: unknown, possible: facts.cpus.possible.clone() }.into());
+        return Err(
+            Refusal::UnknownCpus { cpus: unknown, possible: facts.cpus.possible.clone() }.into()
+        );
     }
     if !cpus.is_subset(online) {
-        return Err(Refusal::OfflineCpus { cpus: cpus.difference(online), online: online.clone() }.into());
+        return Err(
+            Refusal::OfflineCpus { cpus: cpus.difference(online), online: online.clone() }.into()
+        );
     }
     // Tasks of a partition on these CPUs belong there.
     let groups = state

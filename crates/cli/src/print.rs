@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Output for people: outcomes, plans, status. All output of the program goes through this module.
 
 use anyhow::Result;
@@ -86,7 +87,10 @@ pub fn idle_siblings(idle: &CpuSet) -> String {
 pub fn demoted(demotions: &[Demotion]) {
     for demotion in demotions {
         let Demotion { task, command, policy, partition } = demotion;
-        eprintln!("asmp: task {} ({command}) left {partition} as SCHED_OTHER; it was {policy}", task.tid);
+        eprintln!(
+            "asmp: task {} ({command}) left {partition} as SCHED_OTHER; it was {policy}",
+            task.tid
+        );
     }
 }
 
@@ -110,7 +114,8 @@ pub fn refusals(refused: &[Refused]) -> Vec<String> {
     reasons
         .into_iter()
         .map(|(reason, disturbs, what)| {
-            let harm = if disturbs { "refused" } else { "refused, but not delivered to these CPUs" };
+            let harm =
+                if disturbs { "refused" } else { "refused, but not delivered to these CPUs" };
             format!("{harm}: {}: {reason}", what.join("; "))
         })
         .collect()
@@ -122,10 +127,13 @@ fn what(step: &Step) -> (String, String) {
         Action::Delegate { on: true } => {
             ("systemd: asmp.service".to_owned(), "started, delegated".to_owned())
         }
-        Action::Delegate { on: false } => ("systemd: asmp.service".to_owned(), "stopped".to_owned()),
-        Action::MakeGroup { path, threaded } => {
-            (path.display().to_string(), if *threaded { "made, threaded" } else { "made" }.to_owned())
+        Action::Delegate { on: false } => {
+            ("systemd: asmp.service".to_owned(), "stopped".to_owned())
         }
+        Action::MakeGroup { path, threaded } => (
+            path.display().to_string(),
+            if *threaded { "made, threaded" } else { "made" }.to_owned(),
+        ),
         Action::RemoveGroup { path, .. } => (path.display().to_string(), "removed".to_owned()),
         Action::MoveIn { placed, groups } => (
             format!("{} {} ({})", kind(placed.alone), placed.task.tid, placed.command),
@@ -139,9 +147,10 @@ fn what(step: &Step) -> (String, String) {
             (format!("tasks in {}", groups.domain.display()), "back to their cgroups".to_owned())
         }
         Action::Confine => ("kernel threads on shielded CPUs".to_owned(), "system CPUs".to_owned()),
-        Action::SetTaskPolicy { placed, to } => {
-            (format!("{} {} ({})", kind(placed.alone), placed.task.tid, placed.command), to.to_string())
-        }
+        Action::SetTaskPolicy { placed, to } => (
+            format!("{} {} ({})", kind(placed.alone), placed.task.tid, placed.command),
+            to.to_string(),
+        ),
         Action::RestoreTaskPolicy { placed, .. } => (
             format!("{} {} ({})", kind(placed.alone), placed.task.tid, placed.command),
             "the policies it had before".to_owned(),
@@ -218,7 +227,11 @@ fn one(partition: &PartitionStatus, now_s: u64) {
         "{}: CPU {}{idle}: {state}, the kernel says {:?}",
         partition.name, partition.cpus, partition.kernel_says
     );
-    println!("  since: {} by {}", ago(now_s.saturating_sub(partition.created_s)), partition.created_by);
+    println!(
+        "  since: {} by {}",
+        ago(now_s.saturating_sub(partition.created_s)),
+        partition.created_by
+    );
     println!(
         "  tick:  {}",
         match &partition.tick {

@@ -98,11 +98,15 @@ pub fn to_text(source: &str) -> String {
     lines(source, |line| {
         let plain = |marked: &str| marked.replace("**", "").replace('`', "");
         match line {
-            Line::Section(heading) | Line::Subsection(heading) => _ = writeln!(text, "{}", plain(heading)),
+            Line::Section(heading) | Line::Subsection(heading) => {
+                _ = writeln!(text, "{}", plain(heading))
+            }
             Line::Item { term, text: says } if term.len() <= 3 => {
                 let _ = writeln!(text, "  {term:<3} {}", plain(says));
             }
-            Line::Item { term, text: says } => _ = writeln!(text, "  {}\n      {}", plain(term), plain(says)),
+            Line::Item { term, text: says } => {
+                _ = writeln!(text, "  {}\n      {}", plain(term), plain(says))
+            }
             Line::Literal(literal) => _ = writeln!(text, "      {literal}"),
             Line::Blank => text.push('\n'),
             Line::Text(more) if item => _ = writeln!(text, "      {}", plain(more)),
@@ -143,8 +147,7 @@ fn guarded(line: &str) -> String {
 mod tests {
     use super::*;
 
-    const SOURCE: &str =
-        "# NAME\na-b - says `x`\n\n- k = v: one\n  two\n- long: three\n\n    .lit 'x'\n\n    more\n\nend\n";
+    const SOURCE: &str = "# NAME\na-b - says `x`\n\n- k = v: one\n  two\n- long: three\n\n    .lit 'x'\n\n    more\n\nend\n";
 
     #[test]
     fn roff_has_sections_items_and_literal_lines() {

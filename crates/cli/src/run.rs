@@ -1,7 +1,8 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! run and exec: a command on shielded CPUs, with its policy, its signals and its exit status.
 //!
-//! The child enters the partition's group before it becomes the command, so everything it forks, threads or
-//! executes is born inside. `run` then waits, passes signals on, and undoes everything.
+//! The child enters the partition's group before it becomes the command, so everything it forks,
+//! threads or executes is born inside. `run` then waits, passes signals on, and undoes everything.
 
 use crate::args::{Exec, Run};
 use crate::change::{changer, run_request};
@@ -23,7 +24,8 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 
 /// Signals that a user may mean for the command.
-const PASSED_ON: [i32; 9] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH, SIGCONT];
+const PASSED_ON: [i32; 9] =
+    [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH, SIGCONT];
 
 /// Partition, command, wait, undo. Returns the command's status: its code, or 128 + signal.
 pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
@@ -37,7 +39,8 @@ pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
     let base = Base::of(&outcome.facts).ok_or(Refusal::NoCgroupV2)?;
     let group = base.groups(&name).rt;
 
-    let ended = start(&group, &run.policy, &run.command).and_then(|child| wait(child, &mut signals));
+    let ended =
+        start(&group, &run.policy, &run.command).and_then(|child| wait(child, &mut signals));
 
     // What the command left behind goes on, but not as a real-time task among others.
     let destroy = Request::Destroy { name: Some(name.clone()), demote: true };
@@ -46,13 +49,16 @@ pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
         print::demoted(&outcome.demoted);
     }
     match undone {
-        Ok(outcome) if outcome.refused.iter().any(|refused| refused.disturbs) => print_left(&outcome.refused),
+        Ok(outcome) if outcome.refused.iter().any(|refused| refused.disturbs) => {
+            print_left(&outcome.refused)
+        }
         Ok(_) => {}
         Err(ChangeError::Refused(Refusal::NoPartition { .. })) => {
             eprintln!("asmp: partition {name} was destroyed while the command ran");
         }
         Err(error) => {
-            let error = anyhow::Error::new(error).context(format!("partition {name} could not be undone"));
+            let error =
+                anyhow::Error::new(error).context(format!("partition {name} could not be undone"));
             eprintln!("asmp: {}", print::chain(&error));
             return Ok(code_of(&error));
         }
@@ -85,7 +91,8 @@ pub fn exec(shield: &Shield, exec: &Exec) -> Result<u8> {
 
 fn report(outcome: &asmp_shield::Outcome) {
     // The command's own output shall stay clean: only what the user must know, on stderr.
-    let disturbing: Vec<_> = outcome.refused.iter().filter(|refused| refused.disturbs).cloned().collect();
+    let disturbing: Vec<_> =
+        outcome.refused.iter().filter(|refused| refused.disturbs).cloned().collect();
     print::refusals(&disturbing).iter().for_each(|line| eprintln!("asmp: {line}"));
     for cannot in &outcome.plan.cannot {
         eprintln!("asmp: not in this boot: {} (cure: {})", cannot.what, cannot.cure);
@@ -107,17 +114,17 @@ enum Stage {
 }
 
 fn start(group: &Path, policy: &Schedule, command: &[OsString]) -> Result<Child> {
-    let mut entrance = OpenOptions::new()
-        .write(true)
-        .open(group.join("cgroup.procs"))
-        .map_err(|error| failure(crate::exit::UNEXPECTED, format!("{}: {error}", group.display())))?;
+    let mut entrance =
+        OpenOptions::new().write(true).open(group.join("cgroup.procs")).map_err(|error| {
+            failure(crate::exit::UNEXPECTED, format!("{}: {error}", group.display()))
+        })?;
     let (mut told, tell) = io::pipe()?;
     let policy_in_child = *policy;
     let mut child = Command::new(&command[0]);
     child.args(&command[1..]);
     let mut tell_in_child = tell.try_clone()?;
-    // SAFETY: between fork and exec only async-signal-safe calls: write(2) and sched_setattr(2) on values
-    // prepared before the fork; nothing allocates or locks.
+    // SAFETY: between fork and exec only async-signal-safe calls: write(2) and sched_setattr(2) on
+    // values prepared before the fork; nothing allocates or locks.
     unsafe {
         child.pre_exec(move || {
             let mut at = |stage: Stage, result: io::Result<()>| {
@@ -144,7 +151,9 @@ fn start(group: &Path, policy: &Schedule, command: &[OsString]) -> Result<Child>
 }
 
 fn base_name(command: &OsString) -> String {
-    Path::new(command).file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    Path::new(command)
+        .file_name()
+        .map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 
 fn policy_refused(policy: &Schedule, error: &io::Error) -> anyhow::Error {
@@ -162,7 +171,8 @@ fn cannot_execute(command: &OsString, error: &io::Error) -> anyhow::Error {
     failure(code, format!("{}: {error}", command.to_string_lossy()))
 }
 
-/// Waits for the child and passes on what is meant for it. Signals of the terminal reach it by themselves.
+/// Waits for the child and passes on what is meant for it. Signals of the terminal reach it by
+/// themselves.
 fn wait(mut child: Child, signals: &mut SignalsInfo<WithOrigin>) -> Result<ExitStatus> {
     let pid = child.id() as i32;
     if let Some(status) = child.try_wait()? {
@@ -174,7 +184,8 @@ fn wait(mut child: Child, signals: &mut SignalsInfo<WithOrigin>) -> Result<ExitS
                 return Ok(status);
             }
         } else if matches!(origin.cause, Cause::Sent(_)) {
-            // SAFETY: kill takes two numbers; the child is not yet waited for, so its number is still its own.
+            // SAFETY: kill takes two numbers; the child is not yet waited for, so its number is
+            // still its own.
             unsafe { libc::kill(pid, origin.signal) };
         }
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp simulate`: a task set in the simulator.
 
 use crate::analyze::files::{in_ticks, print_json, read, workload, write, wrong};
@@ -7,7 +8,9 @@ use anyhow::Result;
 use asmp_analysis::simulate::{
     End, Execution, Record, Releases, Row, Run, Simulation, Statistics, perfetto_trace,
 };
-use asmp_analysis::{Counterexample, Effort, Policy, Stop, TimeBase, Workload, schedule_svg, worst_releases};
+use asmp_analysis::{
+    Counterexample, Effort, Policy, Stop, TimeBase, Workload, schedule_svg, worst_releases,
+};
 use asmp_duration::ExactDuration;
 use clap::ValueEnum;
 use serde_json::{Value, json};
@@ -42,8 +45,8 @@ pub struct Args {
     seed: u64,
     /// When jobs are released
     ///
-    /// `random`: offsets, gaps and jitter by chance. `sync`: all as early as possible. `worst`: the
-    /// counterexample, or the worst case of the tightest task. Example: --offsets worst
+    /// `random`: offsets, gaps and jitter by chance. `sync`: all as early as possible. `worst`:
+    /// the counterexample, or the worst case of the tightest task. Example: --offsets worst
     #[arg(long, value_enum, default_value = "random")]
     offsets: Offsets,
     /// Replay the counterexample in this output of `asmp analyze --json`
@@ -74,7 +77,8 @@ pub struct Args {
     trace: Option<PathBuf>,
     /// Draw the schedule as an SVG
     ///
-    /// An SVG file. If it cannot be written, the old file stays as it was. Example: --gantt out.svg
+    /// An SVG file. If it cannot be written, the old file stays as it was. Example: --gantt
+    /// out.svg
     #[arg(long, value_name = "FILE")]
     gantt: Option<PathBuf>,
     /// Print JSON
@@ -97,7 +101,11 @@ enum Offsets {
 
 fn time(text: &str) -> Result<ExactDuration, String> {
     let duration: ExactDuration = crate::duration::exact(text)?;
-    if duration.is_zero() { Err("the simulated time must be above 0".to_owned()) } else { Ok(duration) }
+    if duration.is_zero() {
+        Err("the simulated time must be above 0".to_owned())
+    } else {
+        Ok(duration)
+    }
 }
 
 fn undecided(stop: Stop) -> anyhow::Error {
@@ -168,7 +176,8 @@ pub fn simulate(args: &Args) -> Result<u8> {
 }
 
 fn lines(rows: &[Row], many: bool, time: TimeBase) -> Vec<[String; 9]> {
-    let header = ["name", "jobs", "misses", "least", "average", "median", "p99", "longest", "longest gap"];
+    let header =
+        ["name", "jobs", "misses", "least", "average", "median", "p99", "longest", "longest gap"];
     let mut lines = vec![header.map(str::to_owned)];
     for row in rows {
         let show = |ticks: Option<u64>| ticks.map_or_else(|| "-".to_owned(), |t| time.show(t));
@@ -208,7 +217,8 @@ fn releases(args: &Args, workload: &Workload) -> Result<Releases> {
 /// A counterexample, alone or anywhere in the output of `analyze --json`. Errors: there is none, or
 /// the tasks do not allow its releases.
 fn replayed(path: &Path, workload: &Workload) -> Result<Counterexample> {
-    let value: Value = serde_json::from_str(&read(path)?).map_err(|error| wrong(path, &error.to_string()))?;
+    let value: Value =
+        serde_json::from_str(&read(path)?).map_err(|error| wrong(path, &error.to_string()))?;
     let found = find(&value).unwrap_or(&value).clone();
     let found: Counterexample = serde_json::from_value(in_ticks(found, workload.time))
         .map_err(|error| wrong(path, &format!("no counterexample in this file: {error}")))?;
@@ -218,7 +228,9 @@ fn replayed(path: &Path, workload: &Workload) -> Result<Counterexample> {
 
 fn find(value: &Value) -> Option<&Value> {
     match value {
-        Value::Object(fields) => fields.get("counterexample").or_else(|| fields.values().find_map(find)),
+        Value::Object(fields) => {
+            fields.get("counterexample").or_else(|| fields.values().find_map(find))
+        }
         Value::Array(items) => items.iter().find_map(find),
         _ => None,
     }

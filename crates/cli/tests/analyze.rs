@@ -1,4 +1,6 @@
-//! `asmp analyze` and `asmp simulate` as a user calls them: words, JSON, exit codes, examples of the guide.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `asmp analyze` and `asmp simulate` as a user calls them: words, JSON, exit codes, examples of
+//! the guide.
 
 mod runs;
 
@@ -59,7 +61,11 @@ fn exit_codes_are_0_yes_60_no_61_unknown_40_wrong_file_2_wrong_command_line() {
     assert_eq!(code(&["analyze", "robot.toml", "--policy", "fp"]), 61, "it has no priorities");
     assert_eq!(code(&["analyze", "ros-chain.toml", "--policy", "fp"]), 0);
     assert_eq!(code(&["analyze", "ros-chain.toml", "--policy", "edf"]), 0);
-    assert_eq!(code(&["analyze", "ros-chain.toml", "--policy", "np-edf"]), 61, "a bound refutes nothing");
+    assert_eq!(
+        code(&["analyze", "ros-chain.toml", "--policy", "np-edf"]),
+        61,
+        "a bound refutes nothing"
+    );
     assert_eq!(
         code(&["analyze", "ros-chain.toml", "--policy", "deadline"]),
         61,
@@ -71,7 +77,8 @@ fn exit_codes_are_0_yes_60_no_61_unknown_40_wrong_file_2_wrong_command_line() {
     assert_eq!(code(&["analyze", "no-such-file.toml"]), 40);
     assert_eq!(code(&["analyze", "robot.toml", "--policy", "lottery"]), 2);
     assert_eq!(code(&["analyze"]), 2);
-    let latency = file("m.toml", "[[task]]\nname = \"a\"\nmeasured = \"no-run\"\nperiod = \"5 ms\"\n");
+    let latency =
+        file("m.toml", "[[task]]\nname = \"a\"\nmeasured = \"no-run\"\nperiod = \"5 ms\"\n");
     assert_eq!(code(&["analyze", &latency]), 40);
     let csv = file("a.csv", "name,cost,period\na,1 ms,4 ms\nb,1 ms,5 ms\n");
     assert_eq!(code(&["analyze", &csv, "--policy", "rm"]), 0);
@@ -98,7 +105,11 @@ fn exit_codes_are_0_yes_60_no_61_unknown_40_wrong_file_2_wrong_command_line() {
     assert_eq!(code(&["analyze", "budgets", &file("early.csv", early)]), 61);
     assert_eq!(code(&["simulate", "robot.toml", "--policy", "fp"]), 61, "it has no priorities");
     assert_eq!(code(&["simulate", "no-such-file.toml", "--policy", "edf"]), 40);
-    assert_eq!(code(&["simulate", "robot.toml", "--policy", "edf", "--for", "10"]), 2, "10 of what?");
+    assert_eq!(
+        code(&["simulate", "robot.toml", "--policy", "edf", "--for", "10"]),
+        2,
+        "10 of what?"
+    );
 }
 
 #[test]
@@ -128,7 +139,8 @@ fn a_period_that_is_a_fraction_is_analysed_exactly_and_its_miss_replayed() {
     assert_eq!(missed["finished_ns"], "6000002/3", "preempted 1/3 ns before its end");
     let verdict = dir.path().join("verdict.json");
     std::fs::write(&verdict, &output.stdout).unwrap();
-    let replay = ["simulate", name, "--policy", "rm", "--json", "--replay", verdict.to_str().unwrap()];
+    let replay =
+        ["simulate", name, "--policy", "rm", "--json", "--replay", verdict.to_str().unwrap()];
     let again = asmp(&replay);
     let json: Value = serde_json::from_slice(&again.stdout).unwrap();
     assert_eq!((again.status.code(), &json["first_misses"][0]), (Some(60), missed));
@@ -142,13 +154,19 @@ fn a_period_that_is_a_fraction_is_analysed_exactly_and_its_miss_replayed() {
 #[test]
 fn durations_without_a_unit_are_refused_with_the_cure() {
     for (words, cure) in [
-        (&["noise", "--cpus", "0", "-t", "5"][..], "duration \"5\" has no unit: write 5ns, 5us, 5ms or 5s"),
+        (
+            &["noise", "--cpus", "0", "-t", "5"][..],
+            "duration \"5\" has no unit: write 5ns, 5us, 5ms or 5s",
+        ),
         (&["noise", "--cpus", "0", "-t", "10ms"], "the time must be between 1 s and 24 h"),
         (&["measure", "latency", "--period", "1000"], "duration \"1000\" has no unit"),
         (&["measure", "latency", "--period", "0"], "the duration must be above 0"),
         (&["measure", "latency", "--period", "3kHz"], "use 333333 ns or 333334 ns"),
         (&["measure", "overhead", "--work", "1 fortnight"], "unknown unit \"fortnight\""),
-        (&["run", "--cpus", "1", "--policy", "deadline:1/2/3", "--", "true"], "has no unit: write 1ns"),
+        (
+            &["run", "--cpus", "1", "--policy", "deadline:1/2/3", "--", "true"],
+            "has no unit: write 1ns",
+        ),
     ] {
         let output = asmp(words);
         let said = String::from_utf8(output.stderr).unwrap();
@@ -164,19 +182,41 @@ fn a_counterexample_in_json_is_replayed_to_the_miss_it_names() {
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["schema"], 1);
     let missed = &json["policies"][0]["cpus"][0]["verdict"]["counterexample"]["missed"];
-    assert_eq!((&missed["task"], &missed["finished_ns"]), (&Value::from(0), &Value::from(12_000_000)));
+    assert_eq!(
+        (&missed["task"], &missed["finished_ns"]),
+        (&Value::from(0), &Value::from(12_000_000))
+    );
     let path = dir.path().join("verdict.json");
     std::fs::write(&path, &output.stdout).unwrap();
-    let replay = ["simulate", "overload.toml", "--policy", "np-edf", "--for", "50ms", "--json", "--replay"];
+    let replay =
+        ["simulate", "overload.toml", "--policy", "np-edf", "--for", "50ms", "--json", "--replay"];
     let output = asmp(&[&replay[..], &[path.to_str().unwrap()]].concat());
     let again: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(&again["first_misses"][0], missed);
     assert_eq!(
-        code(&["simulate", "overload.toml", "--policy", "np-edf", "--offsets", "worst", "--for", "50ms"]),
+        code(&[
+            "simulate",
+            "overload.toml",
+            "--policy",
+            "np-edf",
+            "--offsets",
+            "worst",
+            "--for",
+            "50ms"
+        ]),
         60
     );
     assert_eq!(
-        code(&["simulate", "overload.toml", "--policy", "edf", "--offsets", "worst", "--for", "50ms"]),
+        code(&[
+            "simulate",
+            "overload.toml",
+            "--policy",
+            "edf",
+            "--offsets",
+            "worst",
+            "--for",
+            "50ms"
+        ]),
         0
     );
 }
@@ -184,7 +224,9 @@ fn a_counterexample_in_json_is_replayed_to_the_miss_it_names() {
 /// A file of tasks: name, cost and period in ms, more fields.
 fn tasks_in(path: &Path, tasks: &[(&str, u64, u64, &str)]) {
     let task = |(name, cost, period, more): &(&str, u64, u64, &str)| {
-        format!("[[task]]\nname = \"{name}\"\ncost = \"{cost} ms\"\nperiod = \"{period} ms\"\n{more}\n")
+        format!(
+            "[[task]]\nname = \"{name}\"\ncost = \"{cost} ms\"\nperiod = \"{period} ms\"\n{more}\n"
+        )
     };
     std::fs::write(path, tasks.iter().map(task).collect::<String>()).unwrap();
 }
@@ -210,13 +252,18 @@ fn a_counterexample_of_one_cpu_of_several_is_replayed_with_its_own_tasks() {
     let verdict = dir.path().join("verdict.json");
     std::fs::write(&verdict, &output.stdout).unwrap();
     let simulate = |words: &[&str]| {
-        let output = asmp(&[&["simulate", name, "--policy", "edf", "--for", "1s", "--json"], words].concat());
+        let output = asmp(
+            &[&["simulate", name, "--policy", "edf", "--for", "1s", "--json"], words].concat(),
+        );
         (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default())
     };
     let (exit, again) = simulate(&["--replay", verdict.to_str().unwrap()]);
     assert_eq!((exit, &again["first_misses"][0]), (Some(60), missed));
     let words = text(&asmp(&["analyze", name, "--policy", "edf"]));
-    assert!(words.contains("job 0 of q is released at 0 ns, due at 10 ms, and finishes at 12 ms"), "{words}");
+    assert!(
+        words.contains("job 0 of q is released at 0 ns, due at 10 ms, and finishes at 12 ms"),
+        "{words}"
+    );
     assert_eq!(simulate(&["--offsets", "worst"]).1["first_misses"][0], *missed);
     // Each on its own CPU, all is well, and the worst of either misses nothing.
     tasks_in(&file, &[("p", 6, 10, "core = 0"), ("q", 6, 10, "core = 1")]);
@@ -240,7 +287,10 @@ fn a_task_without_a_cpu_is_not_passed_over_in_the_line_of_a_policy() {
     assert_eq!(output.status.code(), Some(61));
     tasks_in(&file, &[("p", 6, 10, "core = 7")]);
     let words = text(&asmp(&["analyze", name, "--cpus", "0-1"]));
-    assert!(words.contains("no CPU was found for p") && !words.contains("there are no tasks"), "{words}");
+    assert!(
+        words.contains("no CPU was found for p") && !words.contains("there are no tasks"),
+        "{words}"
+    );
     assert_eq!(code(&["analyze", name, "--cpus="]), 2, "no CPU at all");
     assert_eq!(code(&["analyze", "place", name, "--cpus="]), 2);
 }
@@ -249,10 +299,21 @@ fn a_task_without_a_cpu_is_not_passed_over_in_the_line_of_a_policy() {
 fn pictures_and_traces_are_written_and_the_same_for_the_same_seed() {
     let dir = tempfile::tempdir().unwrap();
     let run = |name: &str, seed: &str| {
-        let (svg, trace) = (dir.path().join(format!("{name}.svg")), dir.path().join(format!("{name}.json")));
+        let (svg, trace) =
+            (dir.path().join(format!("{name}.svg")), dir.path().join(format!("{name}.json")));
+        let words = [
+            "simulate",
+            "robot.toml",
+            "--policy",
+            "np-edf",
+            "--for",
+            "5s",
+            "--seed",
+            seed,
+            "--gantt",
+        ];
         let words =
-            ["simulate", "robot.toml", "--policy", "np-edf", "--for", "5s", "--seed", seed, "--gantt"];
-        let words = [&words[..], &[svg.to_str().unwrap(), "--trace", trace.to_str().unwrap()]].concat();
+            [&words[..], &[svg.to_str().unwrap(), "--trace", trace.to_str().unwrap()]].concat();
         let output = asmp(&words);
         assert_eq!(output.status.code(), Some(0));
         (text(&output), std::fs::read(svg).unwrap(), std::fs::read(trace).unwrap())
@@ -284,7 +345,8 @@ fn a_picture_that_cannot_be_written_leaves_what_was_there_and_prints_nothing() {
             let limit = libc::rlimit { rlim_cur: most_bytes, rlim_max: most_bytes };
             // SAFETY: the kernel reads one rlimit, which outlives the call.
             unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
-            // SAFETY: takes numbers. Ignored, the signal leaves it at an error of the write, as a full disk does.
+            // SAFETY: takes numbers. Ignored, the signal leaves it at an error of the write, as a
+            // full disk does.
             unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
             Ok(())
         };
@@ -316,7 +378,10 @@ fn a_picture_that_cannot_be_written_leaves_what_was_there_and_prints_nothing() {
         assert_eq!(names, ["link.svg", "old.svg"], "{words:?}");
         assert_eq!(std::fs::read_to_string(&picture).unwrap(), "old", "{words:?}");
         let (code, _, said) = run(&dir.path().join("no/where.svg"), words, u64::MAX);
-        assert!(code == Some(40) && said.contains("No such file or directory"), "{words:?}: {said}");
+        assert!(
+            code == Some(40) && said.contains("No such file or directory"),
+            "{words:?}: {said}"
+        );
         let (code, _, said) = run(dir.path(), words, u64::MAX);
         assert!(code == Some(40) && said.contains("Is a directory"), "{words:?}: {said}");
     }
@@ -350,14 +415,19 @@ fn a_reader_that_leaves_is_no_failure_and_the_answer_is_still_the_exit_code() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_asmp"));
         command.current_dir(examples()).args(words);
         let output = command.stdout(unread()).stderr(Stdio::piped()).output().unwrap();
-        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(answer), &b""[..]), "{words:?}");
+        assert_eq!(
+            (output.status.code(), output.stderr.as_slice()),
+            (Some(answer), &b""[..]),
+            "{words:?}"
+        );
     }
 }
 
 #[test]
 fn an_error_that_nobody_reads_has_its_exit_code() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_asmp"));
-    let output = command.args(["analyze", "/nowhere"]).stdout(unread()).stderr(unread()).output().unwrap();
+    let output =
+        command.args(["analyze", "/nowhere"]).stdout(unread()).stderr(unread()).output().unwrap();
     assert_eq!(output.status.code(), Some(40));
 }
 
@@ -376,12 +446,19 @@ fn output_that_is_lost_otherwise_is_a_failure() {
 fn a_measured_cost_is_the_longest_turn_of_the_run_and_marked_as_not_proven() {
     let dir = tempfile::tempdir().unwrap();
     let latency = runs::provenance("7.2.13", Load::Mix, Kind::Rb);
-    let overhead = Provenance { experiment: Experiment::Overhead, source: Source::Loop, ..latency.clone() };
-    runs::write(&dir.path().join("runs/turns"), overhead, [1_000_000, 3_250_000, 2_000_000].into_iter());
+    let overhead =
+        Provenance { experiment: Experiment::Overhead, source: Source::Loop, ..latency.clone() };
+    runs::write(
+        &dir.path().join("runs/turns"),
+        overhead,
+        [1_000_000, 3_250_000, 2_000_000].into_iter(),
+    );
     runs::write(&dir.path().join("runs/waits"), latency, [1_000, 2_000].into_iter());
     let analyze = |run: &str, period: &str, more: &[&str]| {
         let path = dir.path().join("tasks.toml");
-        let text = format!("[[task]]\nname = \"axis\"\nmeasured = \"runs/{run}\"\nperiod = \"{period}\"\n");
+        let text = format!(
+            "[[task]]\nname = \"axis\"\nmeasured = \"runs/{run}\"\nperiod = \"{period}\"\n"
+        );
         std::fs::write(&path, text).unwrap();
         asmp(&[&["analyze", path.to_str().unwrap(), "--policy", "np-edf"], more].concat())
     };
@@ -389,7 +466,8 @@ fn a_measured_cost_is_the_longest_turn_of_the_run_and_marked_as_not_proven() {
     let words = text(&output);
     assert_eq!(output.status.code(), Some(0), "{words}");
     assert!(words.contains("3.25 ms *") && words.contains("* measured, not proven"), "{words}");
-    let json: Value = serde_json::from_slice(&analyze("turns", "5 ms", &["--json"]).stdout).unwrap();
+    let json: Value =
+        serde_json::from_slice(&analyze("turns", "5 ms", &["--json"]).stdout).unwrap();
     let cost = &json["tasks"][0]["cost"];
     assert_eq!(cost["measured"]["ns"], 3_250_000, "{json}");
     assert_eq!(analyze("turns", "3 ms", &[]).status.code(), Some(60), "longer than its period");
@@ -409,10 +487,12 @@ fn sched_deadline_is_judged_by_the_limits_of_the_machine_under_root() {
         std::fs::write(path, text).unwrap();
     };
     let tasks = dir.path().join("tasks.toml");
-    std::fs::write(&tasks, "[[task]]\nname = \"a\"\ncost = \"92 ms\"\nperiod = \"100 ms\"\n").unwrap();
+    std::fs::write(&tasks, "[[task]]\nname = \"a\"\ncost = \"92 ms\"\nperiod = \"100 ms\"\n")
+        .unwrap();
     let judge = || {
         let (tasks, root) = (tasks.to_str().unwrap(), root.to_str().unwrap());
-        let output = asmp(&["analyze", tasks, "--policy", "deadline", "--cpus", "1", "--root", root]);
+        let output =
+            asmp(&["analyze", tasks, "--policy", "deadline", "--cpus", "1", "--root", root]);
         (output.status.code().unwrap(), text(&output))
     };
     let (code, words) = judge();

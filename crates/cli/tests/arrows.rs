@@ -34,7 +34,8 @@ fn graph() -> Graph {
         .current_dir(root())
         .output()
         .expect("cargo starts");
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
+    let metadata: Value =
+        serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
     let packages = metadata["packages"].as_array().expect("packages");
     let name = |value: &Value| value["name"].as_str().expect("a name").to_owned();
     let ours: BTreeSet<String> = packages.iter().map(name).collect();
@@ -51,7 +52,9 @@ fn complaints(graph: &Graph) -> Vec<String> {
     let mut all = Vec::new();
     for (from, needs) in graph {
         let Some((_, allowed)) = ALLOWED.iter().find(|(name, _)| name == from) else {
-            all.push(format!("crate {from} has no place in the house: add it here and to ARCHITECTURE.md"));
+            all.push(format!(
+                "crate {from} has no place in the house: add it here and to ARCHITECTURE.md"
+            ));
             continue;
         };
         for to in needs {
@@ -131,11 +134,13 @@ fn architecture_shows_the_crates_as_they_are() {
         let (shown, after) = rest.split_once(END)?;
         Some((before, shown, after))
     });
-    let (before, shown, after) = between
-        .unwrap_or_else(|| panic!("ARCHITECTURE.md needs these two lines for the picture:\n{BEGIN}\n{END}"));
+    let (before, shown, after) = between.unwrap_or_else(|| {
+        panic!("ARCHITECTURE.md needs these two lines for the picture:\n{BEGIN}\n{END}")
+    });
     let now = format!("\n{}\n", picture(&graph()));
     if std::env::var_os("ASMP_BLESS").is_some() {
-        std::fs::write(&file, format!("{before}{BEGIN}{now}{END}{after}")).expect("ARCHITECTURE.md");
+        std::fs::write(&file, format!("{before}{BEGIN}{now}{END}{after}"))
+            .expect("ARCHITECTURE.md");
         return;
     }
     assert!(

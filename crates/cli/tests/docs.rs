@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The documents: lines of at most 100 columns, links that lead somewhere, plain words, and a table of
-//! limits whose cells can be read.
+//! The documents: lines of at most 100 columns, links that lead somewhere, plain words, and a table
+//! of limits whose cells can be read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,8 @@ fn root() -> PathBuf {
 /// README and its like, and everything below docs and examples.
 fn documents() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
-    let mut dirs = vec![(root(), false), (root().join("docs"), true), (root().join("examples"), true)];
+    let mut dirs =
+        vec![(root(), false), (root().join("docs"), true), (root().join("examples"), true)];
     while let Some((dir, deep)) = dirs.pop() {
         for entry in fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
@@ -62,9 +63,12 @@ fn words_are_plain() {
     let mut found = Vec::new();
     for (path, text) in documents() {
         for (at, line) in prose(&text) {
-            let words = format!(" {} ", line.to_lowercase().replace(|c: char| !c.is_alphanumeric(), " "));
+            let words =
+                format!(" {} ", line.to_lowercase().replace(|c: char| !c.is_alphanumeric(), " "));
             let is_there = |word: &&&str| words.contains(&format!(" {word} "));
-            found.extend(NOT_PLAIN.iter().find(is_there).map(|w| format!("{}:{at}: {w}", path.display())));
+            found.extend(
+                NOT_PLAIN.iter().find(is_there).map(|w| format!("{}:{at}: {w}", path.display())),
+            );
         }
     }
     assert!(found.is_empty(), "{found:#?}");

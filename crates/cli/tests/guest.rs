@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tests that change CPUs, IRQs and cgroups. They run only inside a guest of the lab (`make vm`),
 //! which each test declares. Elsewhere this binary checks those declarations, and `guest guests
 //! [ci|nightly]` lists the guests that are booted. The user's own binary is called, and the
@@ -72,7 +73,8 @@ fn in_guest(guest: Guest, arguments: &Arguments) -> Conclusion {
     let tier = guest::lab::tier();
     let all = all();
     let count = all.len();
-    let names = |words: &[String], name: &str| words.iter().any(|word| name.contains(word.as_str()));
+    let names =
+        |words: &[String], name: &str| words.iter().any(|word| name.contains(word.as_str()));
     let filter: Vec<String> = arguments.filter.iter().cloned().collect();
     let wanted = |test: &Test| match filter.is_empty() {
         true => test.runs_in(guest, tier),

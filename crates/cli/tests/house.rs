@@ -36,7 +36,8 @@ impl Source {
 /// All files that people write.
 fn sources() -> Vec<Source> {
     fn walk(dir: &Path, root: &Path, all: &mut Vec<Source>) {
-        let entries = std::fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
+        let entries =
+            std::fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
         for path in entries.map(|entry| entry.path()) {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if path.is_dir() {
@@ -66,10 +67,11 @@ fn assert_none(what: &str, found: &[String]) {
 #[test]
 #[ignore = "on when crates/host/src/fake.rs, 638 lines, is split"]
 fn no_file_has_more_than_600_lines() {
-    let long = sources().into_iter().filter(|source| source.has_ending(&[".rs"])).filter_map(|source| {
-        let lines = source.text.lines().count();
-        (lines > MOST_LINES).then(|| format!("{}: {lines} lines", source.path))
-    });
+    let long =
+        sources().into_iter().filter(|source| source.has_ending(&[".rs"])).filter_map(|source| {
+            let lines = source.text.lines().count();
+            (lines > MOST_LINES).then(|| format!("{}: {lines} lines", source.path))
+        });
     assert_none("files that are too long", &long.collect::<Vec<_>>());
 }
 
@@ -79,7 +81,8 @@ fn no_circle_of_files_is_larger_than_three() {
     let sources = sources();
     let circles = circles::of_crates(&sources);
     let large = circles.into_iter().filter(|circle| circle.len() > MOST_IN_A_CIRCLE);
-    let large: Vec<String> = large.map(|circle| format!("{}: {}", circle.len(), circle.join(" "))).collect();
+    let large: Vec<String> =
+        large.map(|circle| format!("{}: {}", circle.len(), circle.join(" "))).collect();
     assert_none("circles of files", &large);
 }
 
@@ -87,10 +90,13 @@ fn no_circle_of_files_is_larger_than_three() {
 #[ignore = "on when all sources are wrapped"]
 fn no_line_is_wider_than_100_columns() {
     let written = [".rs", ".md", ".h", ".c", ".py", ".pyi", ".sh"];
-    let wide = sources().into_iter().filter(|source| source.has_ending(&written)).flat_map(|source| {
-        let lines = text::wide_lines(&source.path, &source.text, MOST_COLUMNS);
-        lines.into_iter().map(move |(line, columns)| format!("{}:{line}: {columns} columns", source.path))
-    });
+    let wide =
+        sources().into_iter().filter(|source| source.has_ending(&written)).flat_map(|source| {
+            let lines = text::wide_lines(&source.path, &source.text, MOST_COLUMNS);
+            lines
+                .into_iter()
+                .map(move |(line, columns)| format!("{}:{line}: {columns} columns", source.path))
+        });
     assert_none("lines that are too wide", &wide.collect::<Vec<_>>());
 }
 
@@ -112,7 +118,10 @@ fn no_private_word_is_in_what_people_read() {
         let is_read = source.has_ending(&[".md", ".h"]) || source.path.contains("/src/");
         let lines = if is_read { text::words(&source.path, &source.text) } else { vec![] };
         let lines = lines.into_iter().flat_map(|(line, said)| {
-            PRIVATE.iter().filter(move |word| text::has_word(&said, word)).map(move |word| (line, *word))
+            PRIVATE
+                .iter()
+                .filter(move |word| text::has_word(&said, word))
+                .map(move |word| (line, *word))
         });
         lines.map(|(line, word)| format!("{}:{line}: {word}", source.path)).collect::<Vec<_>>()
     });

@@ -19,14 +19,16 @@ fn every_page_renders_without_a_warning() {
     let dir = tempfile::tempdir().unwrap();
     let written = asmp(&["man", "--all", dir.path().to_str().unwrap()]);
     assert!(written.status.success(), "{written:?}");
-    let pages: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let pages: Vec<_> =
+        fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(pages.len() > 30 && dir.path().join("asmp-partitions.5").exists(), "{pages:?}");
     if Command::new("groff").arg("--version").output().is_err() {
         println!("skipped: groff is not installed");
         return;
     }
     for page in pages {
-        let rendered = Command::new("groff").args(["-man", "-ww", "-Tutf8"]).arg(&page).output().unwrap();
+        let rendered =
+            Command::new("groff").args(["-man", "-ww", "-Tutf8"]).arg(&page).output().unwrap();
         let warnings = text(&rendered.stderr);
         assert!(rendered.status.success() && warnings.is_empty(), "{}: {warnings}", page.display());
         assert!(rendered.stdout.len() > 500, "{}", page.display());
@@ -56,7 +58,10 @@ fn every_key_of_the_partitions_file_is_documented() {
         "[[partition]]\nname = \"a\"\ncpus = \"3\"\n[[partition.task]]\nno_such_key = 1\n",
     ));
     for key in all {
-        assert!(page.contains(&format!("\\fB{key} = ")), "asmp-partitions(5) does not document {key}");
+        assert!(
+            page.contains(&format!("\\fB{key} = ")),
+            "asmp-partitions(5) does not document {key}"
+        );
     }
 }
 
@@ -67,10 +72,13 @@ fn the_examples_of_the_partitions_file_are_read() {
     let source = include_str!("../../../docs/man/asmp-partitions.5.md");
     let literal: Vec<String> = source
         .lines()
-        .map(|line| line.strip_prefix("    ").unwrap_or(if line.is_empty() { "" } else { "#" }).to_owned())
+        .map(|line| {
+            line.strip_prefix("    ").unwrap_or(if line.is_empty() { "" } else { "#" }).to_owned()
+        })
         .filter(|line| !line.starts_with("asmp "))
         .collect();
-    let synopsis_end = literal.iter().rposition(|line| line.starts_with("name = \"motion\"")).unwrap();
+    let synopsis_end =
+        literal.iter().rposition(|line| line.starts_with("name = \"motion\"")).unwrap();
     for part in [&literal[..synopsis_end - 1], &literal[synopsis_end - 1..]] {
         fs::write(&file, part.join("\n")).unwrap();
         let read = asmp(&["apply", file.to_str().unwrap(), "--dry-run"]);
@@ -84,6 +92,9 @@ fn help_and_manual_give_every_exit_code_the_same_meaning() {
     let codes = text(&asmp(&["help", "exit-codes"]).stdout);
     for code in ["0", "1", "2", "3", "4", "5", "6", "7", "39", "42", "54", "127"] {
         assert!(page.contains(&format!("\\fB{code}\\fR\n")), "asmp(8): {code}");
-        assert!(codes.lines().any(|line| line.split_whitespace().next() == Some(code)), "topic: {code}");
+        assert!(
+            codes.lines().any(|line| line.split_whitespace().next() == Some(code)),
+            "topic: {code}"
+        );
     }
 }

@@ -1,5 +1,7 @@
-//! The report as a reader sees it: run directories in, one page out, opened in a headless Chromium that
-//! measures where everything was drawn. Where there is no Chromium those tests are skipped, in CI they fail.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The report as a reader sees it: run directories in, one page out, opened in a headless Chromium
+//! that measures where everything was drawn. Where there is no Chromium those tests are skipped, in
+//! CI they fail.
 
 mod runs;
 
@@ -35,8 +37,11 @@ fn main() {
 
 fn browser() -> Option<&'static str> {
     ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
-        let version =
-            Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        let version = Command::new(name)
+            .arg("--version")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
         version.is_ok_and(|status| status.success())
     })
 }
@@ -66,7 +71,8 @@ fn page(dir: &Path) -> String {
         }
     }
     let page = dir.join("report.html");
-    let (code, said) = asmp(&["measure", "report", runs.to_str().unwrap(), "-o", page.to_str().unwrap()]);
+    let (code, said) =
+        asmp(&["measure", "report", runs.to_str().unwrap(), "-o", page.to_str().unwrap()]);
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("7654.321"), "{said}");
     std::fs::read_to_string(page).unwrap()
@@ -120,10 +126,14 @@ fn look(html: &str, arguments: &[&str]) -> Value {
         .output()
         .unwrap();
     let dom = String::from_utf8_lossy(&output.stdout);
-    let says = || format!("the script ran: {}: {}", output.status, String::from_utf8_lossy(&output.stderr));
-    let start = dom.find("id=\"seen\">").unwrap_or_else(|| panic!("{}", says())) + "id=\"seen\">".len();
+    let says = || {
+        format!("the script ran: {}: {}", output.status, String::from_utf8_lossy(&output.stderr))
+    };
+    let start =
+        dom.find("id=\"seen\">").unwrap_or_else(|| panic!("{}", says())) + "id=\"seen\">".len();
     let json = dom[start..].split("</pre>").next().unwrap();
-    serde_json::from_str(&json.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")).unwrap()
+    serde_json::from_str(&json.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+        .unwrap()
 }
 
 fn drawn_whole() {
@@ -131,13 +141,20 @@ fn drawn_whole() {
     let seen = look(&page(dir.path()), &[]);
     assert!(seen["outer"].is_null(), "nothing is fetched: {}", seen["outer"]);
     let figures = seen["figures"].as_array().unwrap();
-    // Maxima; for each of two loads the distribution, the density and a scatter of each of two kinds.
+    // Maxima; for each of two loads the distribution, the density and a scatter of each of two
+    // kinds.
     assert_eq!(figures.len(), 1 + 2 * (2 + 2));
     for figure in figures {
         let title = figure["title"].as_str().unwrap();
-        assert_eq!(figure["outside"].as_array().unwrap().len(), 0, "{title}: {}", figure["outside"]);
+        assert_eq!(
+            figure["outside"].as_array().unwrap().len(),
+            0,
+            "{title}: {}",
+            figure["outside"]
+        );
         assert!(figure["width"].as_f64().unwrap() > 500.0, "{title}");
-        let texts: Vec<&str> = figure["texts"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        let texts: Vec<&str> =
+            figure["texts"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
         let has = |word: &str| texts.iter().any(|text| text.contains(word));
         assert!(has("us") && (has("Aoff") || has("/N")), "{title}: unit and legend in {texts:?}");
         let numbers = texts.iter().filter(|text| text.parse::<f64>().is_ok()).count();
@@ -147,7 +164,11 @@ fn drawn_whole() {
             assert!(caption.contains(word), "{title}: no {word:?} in {caption}");
         }
         if title.ends_with("every sample") {
-            assert_eq!(figure["circles"].as_u64(), Some(SAMPLES + 1), "{title}: each sample and the legend");
+            assert_eq!(
+                figure["circles"].as_u64(),
+                Some(SAMPLES + 1),
+                "{title}: each sample and the legend"
+            );
             // Read off the axis, the highest dot is the worst sample.
             let ticks: Vec<(f64, f64)> = serde_json::from_value(figure["ticks"].clone()).unwrap();
             let ((low, low_y), (high, high_y)) = (ticks[0], ticks[ticks.len() - 1]);
@@ -168,14 +189,20 @@ fn luminance(colour: &str) -> f64 {
         let part = text.trim().parse::<f64>().unwrap() / 255.0;
         if part <= 0.03928 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
     };
-    numbers.split(',').zip([0.2126, 0.7152, 0.0722]).map(|(part, weight)| linear(part) * weight).sum()
+    numbers
+        .split(',')
+        .zip([0.2126, 0.7152, 0.0722])
+        .map(|(part, weight)| linear(part) * weight)
+        .sum()
 }
 
 fn light_and_dark() {
     let dir = tempfile::tempdir().unwrap();
     let html = page(dir.path());
     let mut pages = Vec::new();
-    for (dark, arguments) in [(false, &[][..]), (true, &["--blink-settings=preferredColorScheme=0"][..])] {
+    for (dark, arguments) in
+        [(false, &[][..]), (true, &["--blink-settings=preferredColorScheme=0"][..])]
+    {
         let seen = look(&html, arguments);
         assert_eq!(seen["scheme"], dark);
         let (page, ink) =

@@ -36,7 +36,9 @@ pub enum DurationError {
     /// A bare number above 0.
     #[error("duration {text:?} has no unit: write {text}ns, {text}us, {text}ms or {text}s")]
     NoUnit { text: String },
-    #[error("duration {text:?}: unknown unit {unit:?}; use ns, us, ms, s, min, h, Hz, kHz, MHz or GHz")]
+    #[error(
+        "duration {text:?}: unknown unit {unit:?}; use ns, us, ms, s, min, h, Hz, kHz, MHz or GHz"
+    )]
     UnknownUnit { text: String, unit: String },
     #[error("duration {text:?} divides by zero")]
     ZeroDivisor { text: String },

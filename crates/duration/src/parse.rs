@@ -77,7 +77,9 @@ impl FromStr for ExactDuration {
         let product = match unit {
             Unit::Time(ns) => above.checked_mul(u128::from(ns)).map(|above| (above, below)),
             // The period of `above / below` times so many hertz.
-            Unit::Rate(hertz) => below.checked_mul(1_000_000_000).zip(above.checked_mul(u128::from(hertz))),
+            Unit::Rate(hertz) => {
+                below.checked_mul(1_000_000_000).zip(above.checked_mul(u128::from(hertz)))
+            }
         };
         let (above_ns, below) = product.ok_or_else(overflow)?;
         if above_ns / below > u128::from(u64::MAX) {

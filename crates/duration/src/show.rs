@@ -35,7 +35,8 @@ impl ExactDuration {
             return self.to_string();
         }
         let ns = self.numerator_ns() / self.denominator();
-        let (name, unit_ns) = UNITS.into_iter().find(|(_, unit_ns)| ns >= *unit_ns).unwrap_or(("ns", 1));
+        let (name, unit_ns) =
+            UNITS.into_iter().find(|(_, unit_ns)| ns >= *unit_ns).unwrap_or(("ns", 1));
         let scale = 10u128.pow(PLACES);
         let unit = u128::from(unit_ns) * u128::from(self.denominator());
         // At most 2^64 * 10^6 above; half a unit is added to round to the nearest.

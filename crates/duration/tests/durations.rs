@@ -126,7 +126,11 @@ fn people_see_short_fractions_exactly_and_long_ones_marked_as_rounded() {
         ("1999999/2000001 ns", "1999999/2000001 ns", "~0.999999 ns"),
     ] {
         let read = read(text).unwrap();
-        assert_eq!((read.to_string().as_str(), read.rounded().as_str()), (exact, rounded), "{text}");
+        assert_eq!(
+            (read.to_string().as_str(), read.rounded().as_str()),
+            (exact, rounded),
+            "{text}"
+        );
     }
 }
 

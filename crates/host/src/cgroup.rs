@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The cgroup v2 tree: where it is mounted, what it offers, and where asmp's groups are.
 //!
 //! A partition `motion` is three groups, so that one thread of a process may be alone on shielded
@@ -28,13 +29,13 @@ pub struct Hierarchy {
     pub controllers: Vec<String>,
     /// Controllers enabled for the groups below the root.
     pub controllers_of_children: Vec<String>,
-    /// Groups right below the root that use the cpuset controller. Read only where asmp's own group
-    /// exists.
+    /// Groups right below the root that use the cpuset controller. Read only where asmp's own
+    /// group exists.
     pub cpuset_users: Vec<PathBuf>,
     /// The mount point of a v1 hierarchy that holds the cpuset controller.
     pub cpuset_v1: Option<PathBuf>,
-    /// CPUs in isolated partitions, `cpuset.cpus.isolated` of the root; `None` where the kernel has
-    /// no such file (before 6.7: no remote partitions either).
+    /// CPUs in isolated partitions, `cpuset.cpus.isolated` of the root; `None` where the kernel
+    /// has no such file (before 6.7: no remote partitions either).
     pub isolated: Option<CpuSet>,
 }
 
@@ -46,9 +47,11 @@ impl Hierarchy {
         let cpuset_v1 = find_mount(&mounts, |kind, options| {
             kind == "cgroup" && options.split(',').any(|word| word == "cpuset")
         });
-        let file = |name: &str| mount.as_ref().and_then(|mount| kernel.text(&mount.join(name)).ok());
+        let file =
+            |name: &str| mount.as_ref().and_then(|mount| kernel.text(&mount.join(name)).ok());
         let words = |text: Option<String>| -> Vec<String> {
-            text.map(|text| text.split_whitespace().map(str::to_owned).collect()).unwrap_or_default()
+            text.map(|text| text.split_whitespace().map(str::to_owned).collect())
+                .unwrap_or_default()
         };
         Ok(Self {
             controllers: words(file("cgroup.controllers")),
@@ -74,7 +77,13 @@ fn cpuset_users(kernel: &dyn Kernel, mount: &Path) -> Vec<PathBuf> {
             .any(|name| !text(group, name).is_empty())
             || text(group, "cgroup.subtree_control").split_whitespace().any(|word| word == "cpuset")
     };
-    kernel.list(mount).unwrap_or_default().iter().map(|name| mount.join(name)).filter(uses).collect()
+    kernel
+        .list(mount)
+        .unwrap_or_default()
+        .iter()
+        .map(|name| mount.join(name))
+        .filter(uses)
+        .collect()
 }
 
 /// The first mount whose type and super options satisfy `is`; mountinfo as in
@@ -123,7 +132,9 @@ pub fn threads_of(kernel: &dyn Kernel, group: &Path) -> Result<Vec<i32>> {
 /// Moves a whole process into a group.
 pub fn move_process(kernel: &dyn Kernel, process: i32, group: &Path) -> Result<()> {
     let path = group.join("cgroup.procs");
-    kernel.write(&path, process.to_string().as_bytes()).map_err(Error::io(&path, "move a process in"))
+    kernel
+        .write(&path, process.to_string().as_bytes())
+        .map_err(Error::io(&path, "move a process in"))
 }
 
 /// Moves one thread into a group of the same threaded domain.
@@ -138,7 +149,8 @@ mod tests {
     use crate::Linux;
     use std::fs;
 
-    const UNIFIED: &str = "25 1 0:23 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+    const UNIFIED: &str =
+        "25 1 0:23 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
     const HYBRID: &str = "25 1 0:23 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n\
         26 1 0:24 / /sys/fs/cgroup/cpuset rw shared:5 - cgroup cgroup rw,cpuset\n";
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a thread needs to wake up in time: the clock, an absolute sleep, locked memory, and CPUs
 //! that stay out of deep idle states.
 
@@ -72,14 +73,17 @@ impl CpuTimer {
         let mut timer: libc::timer_t = std::ptr::null_mut();
         // SAFETY: the kernel reads `nobody` and writes one timer id into `timer`; both outlive the
         // call.
-        let made =
-            unsafe { libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut nobody, &raw mut timer) };
+        let made = unsafe {
+            libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut nobody, &raw mut timer)
+        };
         if made != 0 {
             return Err(io::Error::last_os_error());
         }
         let timer = Self(timer);
-        let never =
-            libc::itimerspec { it_interval: timespec(0), it_value: timespec((1 << 30) * 1_000_000_000) };
+        let never = libc::itimerspec {
+            it_interval: timespec(0),
+            it_value: timespec((1 << 30) * 1_000_000_000),
+        };
         // SAFETY: the timer was made above; the kernel reads `never`, and gets no place for the old
         // value.
         match unsafe { libc::timer_settime(timer.0, 0, &raw const never, std::ptr::null_mut()) } {

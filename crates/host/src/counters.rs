@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The kernel's own counters of what happens on each CPU: /proc/interrupts and /proc/softirqs
 //! (filesystems/proc.rst). Parsers are pure; offline CPUs have no column and are absent.
 
@@ -98,10 +99,16 @@ pub(crate) fn handlers_by_line(kernel: &dyn Kernel) -> Result<BTreeMap<u32, Vec<
 /// Local timer interrupts of one CPU since boot. Errors: `Content` where it has no column.
 pub fn local_timer_ticks(kernel: &dyn Kernel, cpu: Cpu) -> Result<u64> {
     let rows = interrupts(kernel)?;
-    let timer =
-        rows.iter().find(|row| row.kind == InterruptKind::LocalTimer).and_then(|row| row.counts.get(&cpu));
+    let timer = rows
+        .iter()
+        .find(|row| row.kind == InterruptKind::LocalTimer)
+        .and_then(|row| row.counts.get(&cpu));
     timer.copied().ok_or_else(|| {
-        bad(Path::new("/proc/interrupts"), &format!("no column CPU{cpu}"), "timer ticks of each CPU")
+        bad(
+            Path::new("/proc/interrupts"),
+            &format!("no column CPU{cpu}"),
+            "timer ticks of each CPU",
+        )
     })
 }
 
@@ -123,7 +130,9 @@ fn parse_handlers(text: &str) -> Option<BTreeMap<u32, Vec<String>>> {
         let Ok(number) = label.trim().parse() else { continue };
         let mut words = rest.split_ascii_whitespace();
         let counts = words.by_ref().take(header.len());
-        if counts.filter(|word| word.bytes().all(|byte| byte.is_ascii_digit())).count() < header.len() {
+        if counts.filter(|word| word.bytes().all(|byte| byte.is_ascii_digit())).count()
+            < header.len()
+        {
             continue;
         }
         let words = handlers(&words.collect::<Vec<_>>().join(" "));
@@ -148,7 +157,8 @@ fn table(text: &str) -> Option<Vec<Line<'_>>> {
     for line in lines {
         let (label, rest) = line.split_once(':')?;
         let words: Vec<&str> = rest.split_whitespace().collect();
-        let counts: Vec<u64> = words.iter().map_while(|word| word.parse().ok()).take(cpus.len()).collect();
+        let counts: Vec<u64> =
+            words.iter().map_while(|word| word.parse().ok()).take(cpus.len()).collect();
         // ERR and MIS have one number for the whole machine.
         if counts.len() == cpus.len() {
             let by_cpu = cpus.iter().copied().zip(counts).collect();
@@ -160,7 +170,11 @@ fn table(text: &str) -> Option<Vec<Line<'_>>> {
 
 fn parse_interrupts(text: &str) -> Option<Vec<Row>> {
     let rows = table(text)?;
-    Some(rows.into_iter().map(|(label, counts, words)| Row { kind: kind(label, &words), counts }).collect())
+    Some(
+        rows.into_iter()
+            .map(|(label, counts, words)| Row { kind: kind(label, &words), counts })
+            .collect(),
+    )
 }
 
 fn kind(label: &str, words: &str) -> InterruptKind {
@@ -173,7 +187,9 @@ fn kind(label: &str, words: &str) -> InterruptKind {
         "IWI" => InterruptKind::Ipi(named("irq work")),
         _ if label.parse::<u32>().is_ok() => match words.contains("arch_timer") {
             true => InterruptKind::LocalTimer,
-            false => InterruptKind::Device(format!("{label} {}", handlers(words)).trim_end().to_owned()),
+            false => {
+                InterruptKind::Device(format!("{label} {}", handlers(words)).trim_end().to_owned())
+            }
         },
         _ if label.starts_with("IPI") => InterruptKind::Ipi(words.to_ascii_lowercase()),
         _ => InterruptKind::Other(format!("{label} {words}").trim().to_owned()),
@@ -186,7 +202,12 @@ fn handlers(words: &str) -> String {
         let word = word.to_ascii_lowercase();
         ["edge", "level", "fasteoi"].iter().any(|trigger| word.ends_with(trigger))
     };
-    words.split_whitespace().skip_while(|word| !is_trigger(word)).skip(1).collect::<Vec<_>>().join(" ")
+    words
+        .split_whitespace()
+        .skip_while(|word| !is_trigger(word))
+        .skip(1)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[cfg(test)]
@@ -199,14 +220,14 @@ mod tests {
     fn rows_are_named_and_belong_to_their_cpu_although_one_is_offline() {
         let rows = parse_interrupts(X86).unwrap();
         assert_eq!(rows.len(), 5, "ERR has no column a CPU");
-        let of =
-            |kind: &InterruptKind| rows.iter().find(|row| row.kind == *kind).map(|row| row.counts.clone());
+        let of = |kind: &InterruptKind| {
+            rows.iter().find(|row| row.kind == *kind).map(|row| row.counts.clone())
+        };
         assert_eq!(of(&InterruptKind::LocalTimer).unwrap()[&2], 3400);
         assert_eq!(of(&InterruptKind::Ipi("rescheduling".into())).unwrap()[&0], 11);
-        assert!(
-            rows.iter()
-                .any(|row| matches!(&row.kind, InterruptKind::Device(name) if name == "24 virtio0-config"))
-        );
+        assert!(rows.iter().any(
+            |row| matches!(&row.kind, InterruptKind::Device(name) if name == "24 virtio0-config")
+        ));
     }
 
     #[test]
@@ -237,16 +258,24 @@ mod tests {
         assert_eq!((came.ticks, came.ipis.len()), (7, 0));
         assert_eq!(came.devices, BTreeMap::from([("25 nvme".into(), 4)]));
         assert_eq!(came.others, BTreeMap::from([("NMI".into(), 1)]));
-        assert_eq!(Interrupts::between(&before, &after, 2), None, "a CPU without a column was offline");
+        assert_eq!(
+            Interrupts::between(&before, &after, 2),
+            None,
+            "a CPU without a column was offline"
+        );
         assert_eq!(Interrupts::between(&[], &after, 3), None);
     }
 
     #[test]
     fn handlers_are_those_of_the_numbered_rows() {
         let names = |text: &str| parse_handlers(text).unwrap();
-        let x86 = BTreeMap::from([(0, vec!["timer".to_owned()]), (24, vec!["virtio0-config".to_owned()])]);
+        let x86 = BTreeMap::from([
+            (0, vec!["timer".to_owned()]),
+            (24, vec!["virtio0-config".to_owned()]),
+        ]);
         assert_eq!(names(X86), x86);
-        let shared = " CPU0 CPU1\n 9: 1 2 IO-APIC 9-fasteoi acpi, i801_smbus\n 10: 3 4 IO-APIC 10-edge\n";
+        let shared =
+            " CPU0 CPU1\n 9: 1 2 IO-APIC 9-fasteoi acpi, i801_smbus\n 10: 3 4 IO-APIC 10-edge\n";
         assert_eq!(names(shared)[&9], ["acpi", "i801_smbus"]);
         assert!(names(shared)[&10].is_empty(), "no driver uses it");
         assert!(parse_handlers("").is_none() && parse_handlers("hello\n").is_none());

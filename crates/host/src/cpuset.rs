@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Sets of CPUs, and the ways people and kernels write them.
 //!
 //! The kernel writes lists (`0-3,5`) and masks (`ff,0000000f`: hexadecimal words of 32 CPUs,
@@ -29,7 +30,9 @@ pub struct CpuSet {
 /// Why a text is not a CPU list; holds the text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CpuListError {
-    #[error("invalid CPU list {0:?}: expected e.g. 1-3,5 (also: last, last:2, all, \"all-but 0\", 2-N, 0xe)")]
+    #[error(
+        "invalid CPU list {0:?}: expected e.g. 1-3,5 (also: last, last:2, all, \"all-but 0\", 2-N, 0xe)"
+    )]
     NotAList(String),
     #[error("invalid CPU list {0:?}: the range {1} runs backwards")]
     Backwards(String, String),
@@ -61,7 +64,9 @@ impl CpuSet {
         let mut set = Self::new();
         for (place, digit) in digits.chars().rev().enumerate() {
             let nibble = digit.to_digit(16).ok_or_else(bad)?;
-            (0..4).filter(|bit| nibble >> bit & 1 == 1).for_each(|bit| set.insert(place as Cpu * 4 + bit));
+            (0..4)
+                .filter(|bit| nibble >> bit & 1 == 1)
+                .for_each(|bit| set.insert(place as Cpu * 4 + bit));
         }
         Ok(set)
     }
@@ -203,7 +208,11 @@ impl fmt::Display for CpuSet {
         }
         let words: Vec<String> = ranges
             .into_iter()
-            .map(|(start, end)| if start == end { start.to_string() } else { format!("{start}-{end}") })
+            .map(
+                |(start, end)| {
+                    if start == end { start.to_string() } else { format!("{start}-{end}") }
+                },
+            )
             .collect();
         f.pad(&words.join(","))
     }
@@ -278,7 +287,9 @@ fn parts(text: &str) -> Result<Vec<Part>, CpuListError> {
             (End::Cpu(start), End::Cpu(end), _) if start > end => {
                 Err(CpuListError::Backwards(whole.to_owned(), part.to_owned()))
             }
-            (End::Last, End::Cpu(_), _) => Err(CpuListError::Backwards(whole.to_owned(), part.to_owned())),
+            (End::Last, End::Cpu(_), _) => {
+                Err(CpuListError::Backwards(whole.to_owned(), part.to_owned()))
+            }
             (_, _, Some((used, group))) if used == 0 || used > group => Err(bad()),
             _ => Ok(Part { start, end, stride }),
         }
@@ -439,8 +450,18 @@ mod tests {
 
     #[test]
     fn what_is_no_list_is_refused_with_its_text() {
-        for text in ["x", "1-", "-1", "1,,2", "3-1", "1 2", "99999999999999999999", "70000", "0-3:0/2", "+1"]
-        {
+        for text in [
+            "x",
+            "1-",
+            "-1",
+            "1,,2",
+            "3-1",
+            "1 2",
+            "99999999999999999999",
+            "70000",
+            "0-3:0/2",
+            "+1",
+        ] {
             let error = text.parse::<CpuSet>().unwrap_err().to_string();
             assert!(error.contains(text), "{text}: {error}");
         }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the kernel admits SCHED_DEADLINE tasks against (scheduler/sched-deadline.rst): two sysctls
 //! for the share of a CPU that real-time tasks may use, two for the periods it accepts, and since
 //! 6.12 a server on each CPU that takes bandwidth as a task does (debugfs).
@@ -48,7 +49,10 @@ impl Bandwidth {
             let parsed = text.trim().parse();
             parsed.map_err(|_| Error::Content { path, text, expected: "a number of microseconds" })
         }
-        Ok(Self { runtime_us: number(kernel, RT_RUNTIME_US)?, period_us: number(kernel, RT_PERIOD_US)? })
+        Ok(Self {
+            runtime_us: number(kernel, RT_RUNTIME_US)?,
+            period_us: number(kernel, RT_PERIOD_US)?,
+        })
     }
 }
 
@@ -70,7 +74,8 @@ impl DeadlineLimits {
                 for cpu in cpus.iter() {
                     let dir = debugfs.join(format!("{class}_server/cpu{cpu}"));
                     let read = |name: &str| number(kernel, &dir.join(name));
-                    let (Some(runtime_ns), Some(period_ns)) = (read("runtime"), read("period")) else {
+                    let (Some(runtime_ns), Some(period_ns)) = (read("runtime"), read("period"))
+                    else {
                         continue;
                     };
                     if runtime_ns > 0 {
@@ -110,8 +115,12 @@ mod tests {
             ("sys/kernel/debug/sched/ext_server/cpu1/runtime", "20000000\n"),
             ("sys/kernel/debug/sched/ext_server/cpu1/period", "900000000\n"),
         ]);
-        assert_eq!(Bandwidth::read(&linux).unwrap(), Bandwidth { runtime_us: -1, period_us: 1_000_000 });
-        let server = |cpu, class, runtime_ns, period_ns| Server { cpu, class, runtime_ns, period_ns };
+        assert_eq!(
+            Bandwidth::read(&linux).unwrap(),
+            Bandwidth { runtime_us: -1, period_us: 1_000_000 }
+        );
+        let server =
+            |cpu, class, runtime_ns, period_ns| Server { cpu, class, runtime_ns, period_ns };
         let fair = server(0, "fair", 50_000_000, 1_000_000_000);
         let ext = server(1, "ext", 20_000_000, 900_000_000);
         let limits = DeadlineLimits::read(&linux, &"0-1".parse().unwrap());

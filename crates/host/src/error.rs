@@ -87,7 +87,9 @@ impl Error {
     /// The file or task that it is about.
     pub fn path(&self) -> &Path {
         match self {
-            Self::Io { path, .. } | Self::Content { path, .. } | Self::ReadBack { path, .. } => path,
+            Self::Io { path, .. } | Self::Content { path, .. } | Self::ReadBack { path, .. } => {
+                path
+            }
         }
     }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine as one plain value, read once. All decisions are made from it.
 
 use crate::cgroup::Hierarchy;
@@ -80,7 +81,8 @@ impl Facts {
     /// Reads the machine; changes nothing. Errors: a file that every kernel has is missing or
     /// unreadable.
     pub fn read(kernel: &dyn Kernel) -> Result<Self> {
-        let text = |path: &str| kernel.text(Path::new(path)).map_err(Error::io(Path::new(path), "read"));
+        let text =
+            |path: &str| kernel.text(Path::new(path)).map_err(Error::io(Path::new(path), "read"));
         let cpus = Cpus::read(kernel)?;
         let knobs = knob::of_machine().into_iter().chain(cpus.online.iter().flat_map(knob::of_cpu));
         let settings: BTreeMap<PathBuf, String> =
@@ -128,7 +130,13 @@ pub fn user(kernel: &dyn Kernel) -> Option<u32> {
 
 /// The second number of the `Uid:` line of /proc/self/status.
 fn effective_user(status: &str) -> Option<u32> {
-    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(1)?.parse().ok()
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("Uid:"))?
+        .split_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -185,7 +193,9 @@ mod tests {
     fn garbage_where_a_list_should_be_is_named() {
         let (root, linux) = machine();
         write(root.path(), "sys/devices/system/cpu/online", "all of them\n");
-        assert!(Facts::read(&linux).unwrap_err().to_string().contains("/sys/devices/system/cpu/online"));
+        assert!(
+            Facts::read(&linux).unwrap_err().to_string().contains("/sys/devices/system/cpu/online")
+        );
     }
 
     #[test]

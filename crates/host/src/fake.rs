@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A machine of plain values that behaves like the kernel where partitions depend on it: cgroup v2
 //! with remote isolated partitions, IRQ affinities, tasks and their policies. For tests that must
 //! not change a machine, and for those that no machine can run: a refusal or a kill at every step.
@@ -86,9 +87,9 @@ impl FakeKernel {
         Self::of((0..4).map(|cpu| CpuSet::from_iter([cpu])).collect(), &lines, [25].into())
     }
 
-    /// A server: `cpus` CPUs in pairs (n and n + `cpus` / 2 share a core), all but CPU 0 candidates, and
-    /// `irq_lines` lines from IRQ 4 on. As drivers spread them: a quarter may go to every CPU, a quarter
-    /// to half of the CPUs, and the rest are queues of one CPU each.
+    /// A server: `cpus` CPUs in pairs (n and n + `cpus` / 2 share a core), all but CPU 0
+    /// candidates, and `irq_lines` lines from IRQ 4 on. As drivers spread them: a quarter may
+    /// go to every CPU, a quarter to half of the CPUs, and the rest are queues of one CPU each.
     pub fn large(cpus: u32, irq_lines: u32) -> Self {
         let half = cpus / 2;
         let cores = (0..cpus).map(|cpu| CpuSet::from_iter([cpu % half, cpu % half + half]));
@@ -169,7 +170,8 @@ impl FakeKernel {
 
     /// Starts a thread of `process` in the root group; the process' first thread has its number.
     pub fn start(&self, tid: i32, process: i32, command: &str, schedule: Schedule) {
-        let group = self.lock().tasks.get(&process).map_or_else(|| "/".into(), |task| task.group.clone());
+        let group =
+            self.lock().tasks.get(&process).map_or_else(|| "/".into(), |task| task.group.clone());
         let command = command.to_owned();
         let task = FakeTask {
             process,
@@ -200,7 +202,8 @@ impl FakeKernel {
     pub fn set_online(&self, cpu: Cpu, online: bool) {
         let mut machine = self.lock();
         let one = CpuSet::from_iter([cpu]);
-        machine.online = if online { machine.online.union(&one) } else { machine.online.difference(&one) };
+        machine.online =
+            if online { machine.online.union(&one) } else { machine.online.difference(&one) };
     }
 
     pub fn set_file(&self, path: &str, text: &str) {
@@ -233,12 +236,14 @@ impl FakeKernel {
     /// Everything that can be changed, in words.
     pub fn snapshot(&self) -> BTreeMap<String, String> {
         let machine = self.lock();
-        let files = machine.files.iter().map(|(path, text)| (path.display().to_string(), text.clone()));
+        let files =
+            machine.files.iter().map(|(path, text)| (path.display().to_string(), text.clone()));
         let groups = machine
             .groups
             .iter()
             .map(|(path, group)| (format!("group {}", path.display()), format!("{group:?}")));
-        let tasks = machine.tasks.iter().map(|(tid, task)| (format!("task {tid}"), format!("{task:?}")));
+        let tasks =
+            machine.tasks.iter().map(|(tid, task)| (format!("task {tid}"), format!("{task:?}")));
         files.chain(groups).chain(tasks).collect()
     }
 
@@ -277,7 +282,9 @@ impl Default for FakeKernel {
 impl Machine {
     /// Does the cpuset controller reach this group's files?
     fn has_cpuset(&self, group: &Path) -> bool {
-        group.parent().is_some_and(|parent| self.groups.get(parent).is_some_and(|parent| parent.hands_on))
+        group
+            .parent()
+            .is_some_and(|parent| self.groups.get(parent).is_some_and(|parent| parent.hands_on))
     }
 
     /// The exclusive CPUs that really reach a group: all ancestors must pass them on.
@@ -312,7 +319,8 @@ impl Machine {
 
     /// The CPUs that a group gives to its tasks.
     fn given(&self, group: &Path) -> CpuSet {
-        let partition = group.ancestors().find(|group| self.groups.get(*group).is_some_and(|g| g.isolated));
+        let partition =
+            group.ancestors().find(|group| self.groups.get(*group).is_some_and(|g| g.isolated));
         match partition.and_then(|group| self.partition(group).ok()) {
             Some(cpus) => cpus,
             None => self.online.difference(&self.isolated()),
@@ -323,7 +331,8 @@ impl Machine {
         let own = self.groups.get(group).ok_or_else(|| os(libc::ENOENT))?;
         let root = group.parent().is_none();
         let members = |of: &dyn Fn(i32, &FakeTask) -> bool| -> String {
-            let inside = self.tasks.iter().filter(|(tid, task)| task.group == group && of(**tid, task));
+            let inside =
+                self.tasks.iter().filter(|(tid, task)| task.group == group && of(**tid, task));
             inside.map(|(tid, _)| tid.to_string()).collect::<Vec<_>>().join("\n")
         };
         match file {
@@ -362,8 +371,10 @@ impl Machine {
             "cpuset.cpus.exclusive" => Some(text.parse().map_err(|_| os(libc::EINVAL))?),
             _ => None,
         };
-        let siblings =
-            self.groups.iter().filter(|(path, _)| path.parent() == group.parent() && **path != group);
+        let siblings = self
+            .groups
+            .iter()
+            .filter(|(path, _)| path.parent() == group.parent() && **path != group);
         if let Some(cpus) = &cpus
             && siblings.clone().any(|(_, sibling)| sibling.exclusive.intersects(cpus))
         {
@@ -371,7 +382,8 @@ impl Machine {
         }
         if file == "cpuset.cpus.partition" {
             // The kernel gives every unbound kernel thread the CPUs that are left.
-            let kernel_threads = self.tasks.values_mut().filter(|task| task.kernel_thread && !task.bound);
+            let kernel_threads =
+                self.tasks.values_mut().filter(|task| task.kernel_thread && !task.bound);
             kernel_threads.for_each(|task| task.affinity = None);
         }
         let own = self.groups.entry(group.to_owned()).or_default();
@@ -434,7 +446,8 @@ impl Machine {
     }
 
     fn domain<'a>(&self, group: &'a Path) -> &'a Path {
-        let is_domain = |group: &&Path| self.groups.get(*group).is_some_and(|group| !group.threaded);
+        let is_domain =
+            |group: &&Path| self.groups.get(*group).is_some_and(|group| !group.threaded);
         group.ancestors().find(is_domain).unwrap_or(group)
     }
 
@@ -445,7 +458,9 @@ impl Machine {
         match file {
             "comm" => Ok(task.command.clone()),
             "cgroup" => Ok(format!("0::{}", task.group.display())),
-            "status" => Ok(format!("Tgid:\t{}\nCpus_allowed_list:\t{}", task.process, self.allowed(task))),
+            "status" => {
+                Ok(format!("Tgid:\t{}\nCpus_allowed_list:\t{}", task.process, self.allowed(task)))
+            }
             "stat" => Ok(format!(
                 "{tid} ({}) S 1 0 0 0 -1 {} 0 0 0 0 0 0 0 0 20 0 1 0 {} 0 0",
                 task.command,
@@ -458,8 +473,10 @@ impl Machine {
 
     fn write_file(&mut self, path: &Path, text: &str) -> io::Result<()> {
         let old = self.files.get(path).ok_or_else(|| os(libc::ENOENT))?;
-        let irq =
-            path.strip_prefix("/proc/irq").ok().and_then(|rest| rest.iter().next()?.to_str()?.parse().ok());
+        let irq = path
+            .strip_prefix("/proc/irq")
+            .ok()
+            .and_then(|rest| rest.iter().next()?.to_str()?.parse().ok());
         let spelled = match irq {
             Some(irq) if self.managed.contains(&irq) => return Err(os(libc::EPERM)),
             Some(_) => {
@@ -503,7 +520,9 @@ impl Kernel for FakeKernel {
             (Some((group, file)), _) => machine.read_group(&group, &file)?,
             (_, Some((tid, file))) => machine.read_task(tid, &file)?,
             _ if path == Path::new("/sys/devices/system/cpu/online") => machine.online.to_string(),
-            _ if path == Path::new("/sys/devices/system/cpu/possible") => machine.possible.to_string(),
+            _ if path == Path::new("/sys/devices/system/cpu/possible") => {
+                machine.possible.to_string()
+            }
             _ => machine.files.get(path).ok_or_else(|| os(libc::ENOENT))?.clone(),
         };
         Ok(format!("{text}\n").into_bytes())
@@ -522,17 +541,22 @@ impl Kernel for FakeKernel {
         let names: BTreeSet<String> = if let Ok(group) = dir.strip_prefix(MOUNT) {
             let group = Path::new("/").join(group);
             let children = machine.groups.keys().filter(|path| path.parent() == Some(&group));
-            children.filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned())).collect()
+            children
+                .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+                .collect()
         } else if dir == Path::new("/proc") {
             let processes = machine.tasks.iter().filter(|(tid, task)| task.process == **tid);
             processes.map(|(tid, _)| tid.to_string()).collect()
-        } else if let Some((process, "task")) = of_task(dir).as_ref().map(|(tid, file)| (*tid, file.as_str()))
+        } else if let Some((process, "task")) =
+            of_task(dir).as_ref().map(|(tid, file)| (*tid, file.as_str()))
         {
             let threads = machine.tasks.iter().filter(|(_, task)| task.process == process);
             threads.map(|(tid, _)| tid.to_string()).collect()
         } else {
             let below = machine.files.keys().filter_map(|path| path.strip_prefix(dir).ok());
-            below.filter_map(|path| Some(path.iter().next()?.to_string_lossy().into_owned())).collect()
+            below
+                .filter_map(|path| Some(path.iter().next()?.to_string_lossy().into_owned()))
+                .collect()
         };
         match names.is_empty() && !self.exists_in(&machine, dir) {
             true => Err(os(libc::ENOENT)),

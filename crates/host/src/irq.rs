@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Device interrupt lines, from /proc/irq and /proc/interrupts.
 
 use crate::counters;
@@ -37,7 +38,9 @@ impl Irq {
             return true;
         }
         self.actions.iter().any(|action| match action.strip_prefix(name) {
-            Some(rest) => !name.is_empty() && !rest.starts_with(|c: char| c.is_ascii_alphanumeric()),
+            Some(rest) => {
+                !name.is_empty() && !rest.starts_with(|c: char| c.is_ascii_alphanumeric())
+            }
             None => false,
         })
     }
@@ -69,7 +72,12 @@ pub fn read_all(kernel: &dyn Kernel) -> Result<Vec<Irq>> {
             Err(error) => return Err(error),
         };
         let actions = handlers.remove(&number).unwrap_or_default();
-        irqs.push(Irq { number, actions, affinity: affinity_knob.cpus(&affinity_text)?, affinity_text });
+        irqs.push(Irq {
+            number,
+            actions,
+            affinity: affinity_knob.cpus(&affinity_text)?,
+            affinity_text,
+        });
     }
     Ok(irqs)
 }
@@ -84,7 +92,10 @@ mod tests {
         let (_root, linux) = machine(&[
             ("proc/irq/24/smp_affinity_list", "0-3\n"),
             ("proc/irq/24/effective_affinity_list", "2\n"),
-            ("proc/interrupts", "  CPU0 CPU1\n 24:  1  2  PCI-MSIX-0000:00:01.0  0-edge  eth0-rx-1, eth0\n"),
+            (
+                "proc/interrupts",
+                "  CPU0 CPU1\n 24:  1  2  PCI-MSIX-0000:00:01.0  0-edge  eth0-rx-1, eth0\n",
+            ),
             ("proc/irq/3/smp_affinity_list", "0\n"),
             ("proc/irq/default_smp_affinity", "f\n"),
         ]);
@@ -98,9 +109,13 @@ mod tests {
 
     #[test]
     fn a_wrong_affinity_is_an_error_that_names_the_file() {
-        let (_root, linux) =
-            machine(&[("proc/irq/24/smp_affinity_list", "many\n"), ("proc/interrupts", "  CPU0\n")]);
-        assert!(read_all(&linux).unwrap_err().to_string().contains("/proc/irq/24/smp_affinity_list"));
+        let (_root, linux) = machine(&[
+            ("proc/irq/24/smp_affinity_list", "many\n"),
+            ("proc/interrupts", "  CPU0\n"),
+        ]);
+        assert!(
+            read_all(&linux).unwrap_err().to_string().contains("/proc/irq/24/smp_affinity_list")
+        );
     }
 
     #[test]

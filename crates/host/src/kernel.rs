@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The edge to the kernel: every file read, file written, directory made and scheduling call of
 //! asmp goes through [`Kernel`]. [`Linux`] is the running kernel, below a root that tests choose;
 //! `fake::FakeKernel` replaces it in tests that must not touch the machine.
@@ -103,8 +104,10 @@ impl Kernel for Linux {
         use std::io::Write;
         // O_NONBLOCK costs nothing on kernel files and keeps a FIFO planted at the path from
         // hanging us.
-        let mut file =
-            std::fs::OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(self.at(path))?;
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(self.at(path))?;
         match file.write(bytes)? {
             written if written == bytes.len() => Ok(()),
             written => Err(io::Error::new(
@@ -123,8 +126,10 @@ impl Kernel for Linux {
     }
 
     fn stream(&self, path: &Path) -> io::Result<Box<dyn io::Read + Send>> {
-        let file =
-            std::fs::OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(self.at(path))?;
+        let file = std::fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(self.at(path))?;
         Ok(Box::new(file))
     }
 

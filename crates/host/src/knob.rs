@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One kernel setting: its path, how its text is compared, how it is set and read back.
 //!
 //! Kernel files have their own spelling (`00ff` reads back as `ff`, `+cpuset` as `cpuset memory`).
@@ -34,8 +35,8 @@ pub struct Knob {
     pub shape: Shape,
 }
 
-/// By the bytes of the path: a `Path` compares component by component, and plans of large machines keep
-/// thousands of knobs in order.
+/// By the bytes of the path: a `Path` compares component by component, and plans of large machines
+/// keep thousands of knobs in order.
 impl Ord for Knob {
     fn cmp(&self, other: &Self) -> Ordering {
         self.path.as_os_str().cmp(other.path.as_os_str()).then(self.shape.cmp(&other.shape))
@@ -143,7 +144,8 @@ pub fn irq_affinity(irq: u32) -> Knob {
     Knob::new(format!("/proc/irq/{irq}/smp_affinity_list"), Shape::CpuList)
 }
 
-/// The number of the IRQ line whose affinity the file at `path` holds: the inverse of [`irq_affinity`].
+/// The number of the IRQ line whose affinity the file at `path` holds: the inverse of
+/// [`irq_affinity`].
 pub fn irq_of(path: &Path) -> Option<u32> {
     path.to_str()?.strip_prefix("/proc/irq/")?.strip_suffix("/smp_affinity_list")?.parse().ok()
 }
@@ -193,7 +195,10 @@ pub fn frequency_governor(cpu: Cpu) -> Knob {
 /// Longest wake-up from idle the CPU may take; `n/a` means none at all, `0` no limit.
 /// ABI/testing/sysfs-devices-power.
 pub fn resume_latency(cpu: Cpu) -> Knob {
-    Knob::new(format!("/sys/devices/system/cpu/cpu{cpu}/power/pm_qos_resume_latency_us"), Shape::Text)
+    Knob::new(
+        format!("/sys/devices/system/cpu/cpu{cpu}/power/pm_qos_resume_latency_us"),
+        Shape::Text,
+    )
 }
 
 /// cgroup v2 files of one group, admin-guide/cgroup-v2.rst "Cpuset".
@@ -273,7 +278,8 @@ pub mod observed {
     pub const NMI_WATCHDOG: &str = "/proc/sys/kernel/nmi_watchdog";
     pub const RT_RUNTIME_US: &str = "/proc/sys/kernel/sched_rt_runtime_us";
     pub const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
-    pub const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    pub const CLOCK_SOURCE: &str =
+        "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     pub const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
     pub const SAME_PAGE_MERGING: &str = "/sys/kernel/mm/ksm/run";
     pub const SCHED_EXT: &str = "/sys/kernel/sched_ext/state";
@@ -314,10 +320,19 @@ mod tests {
         assert_eq!(toggle.inverse("cpuset", "+cpuset"), "+cpuset");
         let option = osnoise_options();
         let reading = "NO_PANIC_ON_STOP OSNOISE_WORKLOAD NO_OSNOISE_IRQ_DISABLE";
-        assert!(option.holds(reading, "OSNOISE_WORKLOAD") && !option.holds(reading, "NO_OSNOISE_WORKLOAD"));
+        assert!(
+            option.holds(reading, "OSNOISE_WORKLOAD")
+                && !option.holds(reading, "NO_OSNOISE_WORKLOAD")
+        );
         assert_eq!(option.inverse(reading, "NO_OSNOISE_WORKLOAD"), "OSNOISE_WORKLOAD");
-        assert_eq!(option.inverse("NO_OSNOISE_WORKLOAD", "OSNOISE_WORKLOAD"), "NO_OSNOISE_WORKLOAD");
-        assert_eq!(option.inverse("NO_OSNOISE_WORKLOAD", "NO_OSNOISE_WORKLOAD"), "NO_OSNOISE_WORKLOAD");
+        assert_eq!(
+            option.inverse("NO_OSNOISE_WORKLOAD", "OSNOISE_WORKLOAD"),
+            "NO_OSNOISE_WORKLOAD"
+        );
+        assert_eq!(
+            option.inverse("NO_OSNOISE_WORKLOAD", "NO_OSNOISE_WORKLOAD"),
+            "NO_OSNOISE_WORKLOAD"
+        );
         assert!(
             !partition_type(Path::new("/x"))
                 .holds("isolated invalid (Parent is not a partition root)", "isolated")
@@ -338,7 +353,10 @@ mod tests {
         let linux = Linux::below(root.path());
         let knob = watchdog_cpus();
         let missing = knob.set(&linux, "0").unwrap_err();
-        assert!(missing.is_missing() && missing.to_string().contains("/proc/sys/kernel/watchdog_cpumask"));
+        assert!(
+            missing.is_missing()
+                && missing.to_string().contains("/proc/sys/kernel/watchdog_cpumask")
+        );
         fs::create_dir_all(root.path().join("proc/sys/kernel")).unwrap();
         fs::write(root.path().join("proc/sys/kernel/watchdog_cpumask"), "").unwrap();
         knob.set(&linux, "0-2").unwrap();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The Linux machine as `asmp` sees it. This is the only crate that opens /proc, /sys, cgroupfs or
 //! tracefs. It holds no policy and prints nothing.
 //!

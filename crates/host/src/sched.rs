@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Scheduling policies as `chrt` names them, and the two system calls that read and set them.
 
 use crate::cpuset::CpuSet;
@@ -107,7 +108,9 @@ impl FromStr for Schedule {
                 let times: Result<Vec<u64>, DurationError> = times.split('/').map(ns).collect();
                 match times.map_err(wrong)?[..] {
                     [runtime_ns, deadline_ns, period_ns]
-                        if 1024 <= runtime_ns && runtime_ns <= deadline_ns && deadline_ns <= period_ns =>
+                        if 1024 <= runtime_ns
+                            && runtime_ns <= deadline_ns
+                            && deadline_ns <= period_ns =>
                     {
                         Ok(Self::Deadline { runtime_ns, deadline_ns, period_ns })
                     }
@@ -142,11 +145,17 @@ impl SchedAttr {
             Schedule::Other { nice } => Self { policy: libc::SCHED_OTHER as u32, nice, ..empty },
             Schedule::Batch { nice } => Self { policy: libc::SCHED_BATCH as u32, nice, ..empty },
             Schedule::Idle => Self { policy: libc::SCHED_IDLE as u32, ..empty },
-            Schedule::Fifo { priority } => Self { policy: libc::SCHED_FIFO as u32, priority, ..empty },
-            Schedule::Rr { priority } => Self { policy: libc::SCHED_RR as u32, priority, ..empty },
-            Schedule::Deadline { runtime_ns, deadline_ns, period_ns } => {
-                Self { policy: libc::SCHED_DEADLINE as u32, runtime_ns, deadline_ns, period_ns, ..empty }
+            Schedule::Fifo { priority } => {
+                Self { policy: libc::SCHED_FIFO as u32, priority, ..empty }
             }
+            Schedule::Rr { priority } => Self { policy: libc::SCHED_RR as u32, priority, ..empty },
+            Schedule::Deadline { runtime_ns, deadline_ns, period_ns } => Self {
+                policy: libc::SCHED_DEADLINE as u32,
+                runtime_ns,
+                deadline_ns,
+                period_ns,
+                ..empty
+            },
             Schedule::Unknown { number } => Self { policy: number, ..empty },
         }
     }
@@ -192,8 +201,9 @@ pub fn set(tid: i32, schedule: &Schedule) -> io::Result<()> {
 pub fn confine(tid: i32, cpus: &CpuSet) -> io::Result<()> {
     let words = cpus.words();
     // SAFETY: the kernel reads `size_of_val(words)` bytes of `words`, which outlives the call.
-    let result =
-        unsafe { libc::syscall(libc::SYS_sched_setaffinity, tid, size_of_val(words), words.as_ptr()) };
+    let result = unsafe {
+        libc::syscall(libc::SYS_sched_setaffinity, tid, size_of_val(words), words.as_ptr())
+    };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -210,7 +220,11 @@ mod tests {
         is("idle", Schedule::Idle);
         is(
             "deadline:500us/2ms/0.1kHz",
-            Schedule::Deadline { runtime_ns: 500_000, deadline_ns: 2_000_000, period_ns: 10_000_000 },
+            Schedule::Deadline {
+                runtime_ns: 500_000,
+                deadline_ns: 2_000_000,
+                period_ns: 10_000_000,
+            },
         );
     }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! asmp's own files, which stay whole after `kill -9` at any instruction: a state that is replaced
 //! whole, a journal that only grows, and the lock that serialises writers. They are in /run/asmp, a
 //! file system in memory: what they describe does not survive a reboot either.
@@ -78,8 +79,12 @@ impl Store {
         let path = self.path(name);
         let fresh = self.path(&format!("{name}.new"));
         let written = (|| {
-            let mut file =
-                OpenOptions::new().create(true).truncate(true).write(true).mode(0o644).open(&fresh)?;
+            let mut file = OpenOptions::new()
+                .create(true)
+                .truncate(true)
+                .write(true)
+                .mode(0o644)
+                .open(&fresh)?;
             file.write_all(bytes)?;
             file.sync_all()?;
             fs::rename(&fresh, &path)?;
@@ -92,7 +97,9 @@ impl Store {
     pub fn remove(&self, name: &str) -> Result<()> {
         let path = self.path(name);
         match fs::remove_file(&path).and_then(|()| self.sync_dir()) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io(&path, "remove")(error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io(&path, "remove")(error))
+            }
             _ => Ok(()),
         }
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The delegated service under systemd: the part of its cgroup tree where others may make groups.
 //!
 //! systemd writes every cgroup it knows and switches off controllers that no unit needs, so our
@@ -22,7 +23,14 @@ pub(crate) fn start(mount: &Path) -> io::Result<()> {
             Command::new("systemd-run")
                 .args(["--quiet", "--unit", SERVICE, "--slice", SLICE, "--collect"])
                 .args(["--description", "Holds the cgroups of asmp's partitions"])
-                .args(["--property", "Delegate=cpuset", "--property", "Type=exec", "sleep", "infinity"]),
+                .args([
+                    "--property",
+                    "Delegate=cpuset",
+                    "--property",
+                    "Type=exec",
+                    "sleep",
+                    "infinity",
+                ]),
         )?;
         fs::create_dir(group.join(HOLDER))?;
         for process in fs::read_to_string(group.join("cgroup.procs"))?.lines() {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Processes and threads, from /proc.
 //!
 //! A number alone does not name a task: the kernel uses numbers again. [`TaskId`] adds the start
@@ -79,8 +80,11 @@ const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// Fields of /proc/PID/stat after the command, which may itself hold spaces and parentheses.
 fn after_command<'a>(path: &Path, stat: &'a str) -> Result<(&'a str, Vec<&'a str>)> {
-    let bad =
-        || Error::Content { path: path.to_owned(), text: stat.to_owned(), expected: "a task's stat line" };
+    let bad = || Error::Content {
+        path: path.to_owned(),
+        text: stat.to_owned(),
+        expected: "a task's stat line",
+    };
     let open = stat.find('(').ok_or_else(bad)?;
     let close = stat.rfind(')').filter(|close| *close > open).ok_or_else(bad)?;
     let fields: Vec<&str> = stat[close + 1..].split_whitespace().collect();
@@ -163,7 +167,9 @@ pub fn named(kernel: &dyn Kernel, enough: usize, wanted: impl Fn(&str) -> bool) 
     let mut tids: Vec<i32> = names.iter().filter_map(|name| name.parse().ok()).collect();
     tids.sort_unstable();
     tids.into_iter()
-        .filter(|tid| kernel.text(Path::new(&format!("/proc/{tid}/comm"))).is_ok_and(|name| wanted(&name)))
+        .filter(|tid| {
+            kernel.text(Path::new(&format!("/proc/{tid}/comm"))).is_ok_and(|name| wanted(&name))
+        })
         .filter_map(|tid| read(kernel, tid).ok())
         .take(enough)
         .collect()

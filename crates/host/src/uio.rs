@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The one thing about UIO devices that differs between drivers: how the interrupt is unmasked.
 //!
 //! Most drivers unmask when 1 is written to the device (`irqcontrol`, driver-api/uio-howto.rst).
@@ -30,7 +31,8 @@ impl PciCommand {
         let dir = PathBuf::from(format!("/sys/dev/char/{major}:{minor}"));
         match std::fs::read_to_string(dir.join("name"))?.trim() {
             "uio_pci_generic" => {
-                let config = File::options().read(true).write(true).open(dir.join("device/config"))?;
+                let config =
+                    File::options().read(true).write(true).open(dir.join("device/config"))?;
                 Ok(Some(Self(config)))
             }
             _ => Ok(None),
@@ -74,6 +76,9 @@ mod tests {
     #[test]
     fn what_is_no_device_has_no_command_register() {
         assert!(PciCommand::of(&tempfile::tempfile().unwrap()).unwrap().is_none());
-        assert!(PciCommand::of(&File::open("/dev/null").unwrap()).is_err(), "a device without a name");
+        assert!(
+            PciCommand::of(&File::open("/dev/null").unwrap()).is_err(),
+            "a device without a name"
+        );
     }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The collector: empties the probe's ring, adds to each sample what the kernel recorded, and
 //! writes it to the run directory. It runs on a system CPU and may be late: the ring holds a second
 //! of samples of the fastest probe.
@@ -51,7 +52,8 @@ pub fn collect(
     mut writer: Writer,
     mut goes_on: impl FnMut(u64) -> Result<(), String>,
 ) -> io::Result<Collected> {
-    let recorded = matches!(&from, Origin::Ring(Some(_)) | Origin::Timerlat { events: Some(_), .. });
+    let recorded =
+        matches!(&from, Origin::Ring(Some(_)) | Origin::Timerlat { events: Some(_), .. });
     let mut correlator = Correlator::new(subject.tid(), window, recorded);
     let mut partial: Option<String> = None;
     if let Subject::Probe(probe) = &subject {
@@ -123,7 +125,8 @@ fn take(
         }
         Origin::Timerlat { stream, events, periods } => {
             let lines = stream.take().map_err(io::Error::other)?;
-            let complete: Vec<Period> = lines.into_iter().filter_map(|line| periods.line(line)).collect();
+            let complete: Vec<Period> =
+                lines.into_iter().filter_map(|line| periods.line(line)).collect();
             if let Some(events) = events {
                 correlator.records(events.take().map_err(io::Error::other)?);
             }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Two sets of samples: how far apart, and how sure. Confidence by the bootstrap (Efron, 1979):
 //! both sets are drawn anew a number of times, with a fixed seed, so that the same runs give the
 //! same answer.

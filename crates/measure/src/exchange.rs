@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Histograms of other tools: cyclictest `-h`, `rtla timerlat hist`, and HdrHistogram's percentile
 //! text; out and in. Pure: text to text.
 //!
@@ -98,13 +99,16 @@ pub fn from_cyclictest(text: &str) -> Result<Vec<Histogram>, String> {
     let mut columns: Vec<Histogram> = Vec::new();
     let mut seen = false;
     for (number, line) in text.lines().enumerate() {
-        let bad = || format!("line {}: expected output of cyclictest -h, found {line:?}", number + 1);
+        let bad =
+            || format!("line {}: expected output of cyclictest -h, found {line:?}", number + 1);
         if let Some(trailer) = line.strip_prefix("# ") {
             let Some((name, values)) = trailer.split_once(':') else { continue };
             for (at, value) in values.split_whitespace().enumerate() {
                 // After the bucket table there is one trailer value a column; other trailers are
                 // lists.
-                let (Ok(value), Some(column)) = (value.parse::<u64>(), columns.get_mut(at)) else { continue };
+                let (Ok(value), Some(column)) = (value.parse::<u64>(), columns.get_mut(at)) else {
+                    continue;
+                };
                 match name {
                     "Min Latencies" => column.min_us = Some(value),
                     "Avg Latencies" => column.avg_us = Some(value),
@@ -130,7 +134,11 @@ pub fn from_cyclictest(text: &str) -> Result<Vec<Histogram>, String> {
             return Err(bad());
         }
     }
-    if seen { Ok(columns) } else { Err("expected output of cyclictest -h, found no bucket".to_owned()) }
+    if seen {
+        Ok(columns)
+    } else {
+        Err("expected output of cyclictest -h, found no bucket".to_owned())
+    }
 }
 
 /// `rtla timerlat hist`: columns `IRQ-NNN Thr-NNN Usr-NNN`; ours has the one of user space.
@@ -141,7 +149,10 @@ pub fn to_rtla(histogram: &Histogram, cpu: u32) -> String {
         let _ = writeln!(text, "{us:<8}{count:>7}");
     }
     let line = |name: &str, value: Option<u64>| {
-        value.map_or_else(|| format!("{name:<8}{:>7}\n", "-"), |value| format!("{name:<8}{value:>7}\n"))
+        value.map_or_else(
+            || format!("{name:<8}{:>7}\n", "-"),
+            |value| format!("{name:<8}{value:>7}\n"),
+        )
     };
     text.push_str(&line("over:", Some(histogram.overflow)));
     text.push_str(&line("count:", Some(histogram.count())));
@@ -172,7 +183,10 @@ pub fn from_rtla(text: &str) -> Result<Vec<(String, Histogram)>, String> {
             let value = match word {
                 "-" => continue,
                 word => word.parse::<u64>().map_err(|_| {
-                    format!("line {}: expected output of rtla timerlat hist, found {line:?}", number + 1)
+                    format!(
+                        "line {}: expected output of rtla timerlat hist, found {line:?}",
+                        number + 1
+                    )
                 })?,
             };
             match (first, first.parse::<u64>()) {
@@ -197,8 +211,10 @@ pub fn to_hdr(values_ns: &[u64]) -> String {
     let mut sorted: Vec<u64> = values_ns.iter().map(|ns| ns / 1000).collect();
     sorted.sort_unstable();
     let total = sorted.len();
-    let mut text =
-        format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
+    let mut text = format!(
+        "{:>12} {:>14} {:>10} {:>14}\n\n",
+        "Value", "Percentile", "TotalCount", "1/(1-Percentile)"
+    );
     let mut at = 0;
     while at < total {
         let value = sorted[at];
@@ -221,7 +237,11 @@ pub fn to_hdr(values_ns: &[u64]) -> String {
             "#[Mean    = {:>12.3}, StdDeviation   = {:>12.3}]",
             summary.average_ns, summary.deviation_ns
         );
-        let _ = writeln!(text, "#[Max     = {:>12.3}, Total count    = {total:>12}]", summary.max_ns as f64);
+        let _ = writeln!(
+            text,
+            "#[Max     = {:>12.3}, Total count    = {total:>12}]",
+            summary.max_ns as f64
+        );
     }
     text
 }
@@ -231,7 +251,9 @@ pub fn from_hdr(text: &str) -> Result<Histogram, String> {
     let mut histogram = Histogram::default();
     let (mut before, mut heading) = (0, false);
     for (number, line) in text.lines().enumerate() {
-        let bad = || format!("line {}: expected HdrHistogram's percentile text, found {line:?}", number + 1);
+        let bad = || {
+            format!("line {}: expected HdrHistogram's percentile text, found {line:?}", number + 1)
+        };
         let mut words = line.split_whitespace();
         match words.next() {
             Some("Value") => heading = true,
@@ -275,8 +297,11 @@ pub fn to_csv(samples: &[crate::sample::Sample]) -> String {
                 )
             },
         );
-        let _ =
-            writeln!(text, "{},{},{handler},{},{counts}", sample.due_ns, sample.value_ns, sample.system_ns);
+        let _ = writeln!(
+            text,
+            "{},{},{handler},{},{counts}",
+            sample.due_ns, sample.value_ns, sample.system_ns
+        );
     }
     text
 }
@@ -314,7 +339,8 @@ pub fn to_prometheus(runs: &[(String, String, Summary)]) -> String {
                     let _ = writeln!(text, "{metric}_count{{{labels}}} {}", summary.samples);
                 }
                 "asmp_latency_max_seconds" => {
-                    let _ = writeln!(text, "{metric}{{{labels}}} {}", seconds(summary.max_ns as f64));
+                    let _ =
+                        writeln!(text, "{metric}{{{labels}}} {}", seconds(summary.max_ns as f64));
                 }
                 "asmp_latency_samples" => {
                     let _ = writeln!(text, "{metric}{{{labels}}} {}", summary.samples);
@@ -343,7 +369,10 @@ mod tests {
     #[test]
     fn rtla_comes_back_as_it_went() {
         let histogram = Histogram::of(&VALUES, 400);
-        assert_eq!(from_rtla(&to_rtla(&histogram, 3)).unwrap(), [("Usr-003".to_owned(), histogram)]);
+        assert_eq!(
+            from_rtla(&to_rtla(&histogram, 3)).unwrap(),
+            [("Usr-003".to_owned(), histogram)]
+        );
     }
 
     #[test]
@@ -364,7 +393,9 @@ mod tests {
         assert_eq!(names, ["IRQ-003", "Thr-003", "Usr-003"]);
         for (name, column) in &columns {
             assert!(
-                column.count() > 0 && column.min_us <= column.avg_us && column.avg_us <= column.max_us,
+                column.count() > 0
+                    && column.min_us <= column.avg_us
+                    && column.avg_us <= column.max_us,
                 "{name}"
             );
         }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Counts and causes of samples: correlates each window of the probe with what the kernel recorded
 //! on that CPU in the same time. Pure.
 
@@ -77,7 +78,9 @@ impl Correlator {
         // The trace's clock shows microseconds.
         let (begin_ns, end_ns) = (raw.due_ns / 1000 * 1000, raw.end_ns);
         while self.records.front().is_some_and(|event| event.at_ns < begin_ns) {
-            if let Some(Event { kind: EventKind::Switch { to_tid, to, .. }, .. }) = self.records.pop_front() {
+            if let Some(Event { kind: EventKind::Switch { to_tid, to, .. }, .. }) =
+                self.records.pop_front()
+            {
                 self.running = (to_tid, to);
             }
         }
@@ -119,7 +122,8 @@ impl Correlator {
     /// say more.
     pub fn timerlat(&mut self, raw: Raw, irq_ns: u64, thread_ns: u64) -> Sample {
         let index = self.index;
-        let sample = Sample { handler_ns: Some(irq_ns), thread_ns: Some(thread_ns), ..self.sample(raw) };
+        let sample =
+            Sample { handler_ns: Some(irq_ns), thread_ns: Some(thread_ns), ..self.sample(raw) };
         if let Some(outlier) = self.worst.iter_mut().find(|outlier| outlier.index == index) {
             let (what, took) = [
                 ("the interrupt came late (interrupts were off, or the CPU was away)", irq_ns),
@@ -179,7 +183,9 @@ impl Breakdown {
         if handler * 4 >= value_ns && handler > 0 {
             let whom = match self.at_due.starts_with("swapper") {
                 true => "the CPU was idle: hypervisor, SMI or a deep idle state".to_owned(),
-                false => format!("while {} ran with interrupts off, or the CPU was away", self.at_due),
+                false => {
+                    format!("while {} ran with interrupts off, or the CPU was away", self.at_due)
+                }
             };
             return format!("the timer interrupt came {} late, {whom}", micros(handler));
         }
@@ -379,7 +385,8 @@ mod tests {
             cause, "nothing the kernel recorded: hypervisor, SMI or hardware",
             "60 of 400 us is too little"
         );
-        let (sample, cause) = worst(vec![at(10, switch(0, 7, "asmp-probe"))], Window::Turn, 100, 500);
+        let (sample, cause) =
+            worst(vec![at(10, switch(0, 7, "asmp-probe"))], Window::Turn, 100, 500);
         assert_eq!((sample.system_ns, sample.counts), (0, Some(Counts::default())));
         assert!(cause.starts_with("nothing"));
     }

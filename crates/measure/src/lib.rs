@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What really happens on CPUs: counts of what disturbs them, and experiments (latency, overhead)
 //! with their loads, run directories, summaries and plots. Changes no setting of the machine: what
 //! an experiment needs, its [`experiment::Conductor`] sets and restores. Only the trace instances

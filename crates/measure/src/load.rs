@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Loads: what the rest of the machine does while a probe measures (ASMP-Linux section 6.1, ARTiS
 //! section 4).
 //!
@@ -60,10 +61,9 @@ impl FromStr for Load {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|load| load.to_string().eq_ignore_ascii_case(text))
-            .ok_or_else(|| format!("invalid load {text:?}: expected IDL, CPU, AIO, SIO, MIX, ARTIS or FLOOD"))
+        Self::ALL.into_iter().find(|load| load.to_string().eq_ignore_ascii_case(text)).ok_or_else(
+            || format!("invalid load {text:?}: expected IDL, CPU, AIO, SIO, MIX, ARTIS or FLOOD"),
+        )
     }
 }
 
@@ -188,8 +188,12 @@ impl Running {
             let pid = child.id() as i32;
             let ready = child.stdout.take();
             self.children.push(child);
-            kernel.set_affinity(pid, &CpuSet::from_iter([cpu])).map_err(|error| failed(error.to_string()))?;
-            kernel.set_schedule(pid, &Schedule::Other { nice }).map_err(|error| failed(error.to_string()))?;
+            kernel
+                .set_affinity(pid, &CpuSet::from_iter([cpu]))
+                .map_err(|error| failed(error.to_string()))?;
+            kernel
+                .set_schedule(pid, &Schedule::Other { nice })
+                .map_err(|error| failed(error.to_string()))?;
             // A word after its first turn, or nothing with its death.
             let mut word = [0; FLOODED.len()];
             if ready.is_none_or(|mut ready| ready.read_exact(&mut word).is_err()) {
@@ -305,7 +309,11 @@ mod tests {
         assert_eq!(processes(Load::Cpu, size), [("cpu", 64)]);
         assert_eq!(processes(Load::Mix, size), [("cpu", 32), ("hdd", 32), ("hdd-sync", 32)]);
         assert_eq!(processes(Load::Idl, size), []);
-        assert_eq!(processes(Load::Flood, size), processes(Load::Mix, size), "the flooders come on top");
+        assert_eq!(
+            processes(Load::Flood, size),
+            processes(Load::Mix, size),
+            "the flooders come on top"
+        );
         assert_eq!("mix".parse(), Ok(Load::Mix));
         assert!("heavy".parse::<Load>().unwrap_err().contains("heavy"));
     }

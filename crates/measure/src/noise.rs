@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Noise: what disturbed CPUs during a window, in counts. A row of zeros, beside the same counts
 //! without the partition, shows that a partition holds.
 //!
@@ -80,7 +81,11 @@ fn counters(kernel: &dyn Kernel) -> Result<Counters, Error> {
 
 /// Counts while `wait` runs. Errors: a counter file cannot be read. Where tasks cannot be recorded
 /// (no tracefs, not root), the report says so.
-pub fn observe(kernel: &dyn Kernel, request: &Request, wait: impl FnOnce()) -> Result<Report, Error> {
+pub fn observe(
+    kernel: &dyn Kernel,
+    request: &Request,
+    wait: impl FnOnce(),
+) -> Result<Report, Error> {
     let buffer = EventBuffer::prepare(kernel, &request.cpus);
     // A task that ends is no member any more, but is still switched to: it is known from before, or
     // by its fork.
@@ -102,13 +107,18 @@ pub fn observe(kernel: &dyn Kernel, request: &Request, wait: impl FnOnce()) -> R
     };
     drop(buffer);
     own.extend(members(kernel, request));
-    let release = kernel.text(std::path::Path::new("/proc/sys/kernel/osrelease")).unwrap_or_default();
+    let release =
+        kernel.text(std::path::Path::new("/proc/sys/kernel/osrelease")).unwrap_or_default();
     let is_kernel_thread = |tid: i32| task::read(kernel, tid).is_ok_and(|task| task.kernel_thread);
     Ok(report(release, &request.cpus, &before, &after, recorded, &own, &is_kernel_thread))
 }
 
 fn members(kernel: &dyn Kernel, request: &Request) -> BTreeSet<i32> {
-    request.groups.iter().flat_map(|group| cgroup::threads_of(kernel, group).unwrap_or_default()).collect()
+    request
+        .groups
+        .iter()
+        .flat_map(|group| cgroup::threads_of(kernel, group).unwrap_or_default())
+        .collect()
 }
 
 /// Counts from two readings and a trace. Pure, except that `is_kernel_thread` asks the kernel.
@@ -152,7 +162,8 @@ fn interrupts_of(cpu: Cpu, before: &Counters, after: &Counters) -> CpuNoise {
         ..CpuNoise::default()
     };
     for (kind, counts) in &after.softirqs {
-        let then = before.softirqs.get(kind).and_then(|counts| counts.get(&cpu)).copied().unwrap_or(0);
+        let then =
+            before.softirqs.get(kind).and_then(|counts| counts.get(&cpu)).copied().unwrap_or(0);
         let count = counts.get(&cpu).copied().unwrap_or(0).saturating_sub(then);
         if count > 0 {
             noise.softirqs.insert(kind.clone(), count);
@@ -184,7 +195,8 @@ fn tasks_of(
             EventKind::Switch { to_tid: tid, to: command, .. } => {
                 let Some(cpu) = noise.get_mut(&event.cpu) else { continue };
                 let name = format!("{command}/{tid}");
-                let kernel_thread = *kernel_threads.entry(*tid).or_insert_with(|| is_kernel_thread(*tid));
+                let kernel_thread =
+                    *kernel_threads.entry(*tid).or_insert_with(|| is_kernel_thread(*tid));
                 let counts = if own.contains(tid) {
                     *cpu.own_switches.get_or_insert_default() += 1;
                     continue;
@@ -210,7 +222,8 @@ fn tasks_of(
             }
             EventKind::PageFault { user } => {
                 let Some(cpu) = noise.get_mut(&event.cpu) else { continue };
-                let count = if *user { &mut cpu.user_page_faults } else { &mut cpu.kernel_page_faults };
+                let count =
+                    if *user { &mut cpu.user_page_faults } else { &mut cpu.kernel_page_faults };
                 *count.get_or_insert_default() += 1;
             }
             // The buffer enables no other event.
@@ -308,7 +321,8 @@ fn names(text: &mut String, number: Cpu, cpu: &CpuNoise) {
     for (label, counts) in named.into_iter().filter(|(_, counts)| !counts.is_empty()) {
         let mut most: Vec<_> = counts.iter().collect();
         most.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), (*name).clone()));
-        let shown: Vec<String> = most.iter().take(8).map(|(name, count)| format!("{name} {count}")).collect();
+        let shown: Vec<String> =
+            most.iter().take(8).map(|(name, count)| format!("{name} {count}")).collect();
         let more = most.len().saturating_sub(8);
         let rest = if more == 0 { String::new() } else { format!(", and {more} more") };
         text.push_str(&format!("  CPU {number} {label}: {}{rest}\n", shown.join(", ")));
@@ -346,7 +360,8 @@ mod tests {
         ]);
         let own = BTreeSet::from([10]);
         let cpus = "3".parse().unwrap();
-        report("k".into(), &cpus, &before, &after, recorded, &own, &|tid| tid == 12).cpus[&3].clone()
+        report("k".into(), &cpus, &before, &after, recorded, &own, &|tid| tid == 12).cpus[&3]
+            .clone()
     }
 
     #[test]
@@ -363,7 +378,8 @@ mod tests {
     fn children_of_own_tasks_are_own_and_those_of_others_are_not() {
         let switch = |tid| on_cpu_3(switch_to(tid));
         let fork = |parent, child| on_cpu_3(EventKind::Fork { parent, child });
-        let events = vec![fork(10, 20), switch(20), fork(20, 21), switch(21), fork(11, 22), switch(22)];
+        let events =
+            vec![fork(10, 20), switch(20), fork(20, 21), switch(21), fork(11, 22), switch(22)];
         let noise = one(Ok(Contents { events, lost: 0 }));
         assert_eq!(noise.own_switches, Some(2));
         assert_eq!(noise.foreign_switches, Some(BTreeMap::from([("x/22".into(), 1)])));
@@ -390,7 +406,8 @@ mod tests {
         let after = at(vec![row(InterruptKind::LocalTimer, &[(0, 100)])]);
         let cpus = "3".parse().unwrap();
         let trace = Ok(Contents::default());
-        let report = report("k".into(), &cpus, &before, &after, trace, &BTreeSet::new(), &|_| false);
+        let report =
+            report("k".into(), &cpus, &before, &after, trace, &BTreeSet::new(), &|_| false);
         assert!(report.cpus[&3].went_offline);
         assert!(table(&[("", &report)]).contains("went offline"));
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The papers' figures as SVG (crate plotters): scatter (ASMP-Linux figs 6, 10), inverse
 //! distribution (7, 11), maxima side by side (8, 9), density on a logarithmic scale (L4RTL figs 3,
 //! 4).
@@ -67,7 +68,8 @@ fn log_around(low: f64, high: f64) -> Range<f64> {
 /// Value by number of the sample.
 pub fn scatter(title: &str, series: Series) -> Drawn {
     let values = series.values_ns;
-    let (low, high) = (values.iter().min().copied().unwrap_or(0), values.iter().max().copied().unwrap_or(0));
+    let (low, high) =
+        (values.iter().min().copied().unwrap_or(0), values.iter().max().copied().unwrap_or(0));
     let (unit, length) = unit(high);
     let points = thinned(values);
     svg(|area| {
@@ -140,12 +142,15 @@ pub fn inverse_distribution(title: &str, series: &[Series]) -> Drawn {
             let step = count.div_ceil(1000).max(1);
             let mut at: Vec<usize> = (0..count).step_by(step).collect();
             at.extend(count.checked_sub(1));
-            let line =
-                at.into_iter().map(|at| ((at + 1) as f64 / count as f64, sorted[at].max(1) as f64 / length));
+            let line = at
+                .into_iter()
+                .map(|at| ((at + 1) as f64 / count as f64, sorted[at].max(1) as f64 / length));
             chart
                 .draw_series(LineSeries::new(line, colour.stroke_width(2)))?
                 .label(one.name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2)));
+                .legend(move |(x, y)| {
+                    PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2))
+                });
         }
         legend(&mut chart, SeriesLabelPosition::UpperLeft)
     })
@@ -209,7 +214,12 @@ pub fn density(title: &str, series: &[Series]) -> Drawn {
 }
 
 /// The largest sample of each kind by load.
-pub fn maxima(title: &str, loads: &[String], kinds: &[String], max_ns: &[(usize, usize, u64)]) -> Drawn {
+pub fn maxima(
+    title: &str,
+    loads: &[String],
+    kinds: &[String],
+    max_ns: &[(usize, usize, u64)],
+) -> Drawn {
     let high = max_ns.iter().map(|(_, _, max)| *max).max().unwrap_or(1).max(1);
     let low = max_ns.iter().map(|(_, _, max)| *max).min().unwrap_or(1).max(1);
     let (unit, length) = unit(high);
@@ -246,10 +256,9 @@ pub fn maxima(title: &str, loads: &[String], kinds: &[String], max_ns: &[(usize,
                     colour.filled(),
                 )
             });
-            chart
-                .draw_series(bars)?
-                .label(name)
-                .legend(move |(x, y)| Rectangle::new([(x + 4, y - 4), (x + 14, y + 4)], colour.filled()));
+            chart.draw_series(bars)?.label(name).legend(move |(x, y)| {
+                Rectangle::new([(x + 4, y - 4), (x + 14, y + 4)], colour.filled())
+            });
         }
         legend(&mut chart, SeriesLabelPosition::UpperRight)
     })
@@ -297,7 +306,10 @@ mod tests {
         let dots = dots(&svg);
         // One more in the legend.
         assert_eq!(dots.len(), values.len() + 1);
-        assert!(dots.iter().all(|(x, y)| (70.0..900.0).contains(x) && (10.0..380.0).contains(y)), "{dots:?}");
+        assert!(
+            dots.iter().all(|(x, y)| (70.0..900.0).contains(x) && (10.0..380.0).contains(y)),
+            "{dots:?}"
+        );
         assert!(svg.contains("title &amp; more") && svg.contains("MIX/Aoff") && svg.contains("us"));
     }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The probe: a thread that does one thing at known instants and records when it did it.
 //!
 //! It allocates, locks and prints nothing once it runs. A sample goes into a ring (crate rtrb) that
@@ -82,14 +83,15 @@ impl Probe {
         let shared = Arc::new(Shared::default());
         let (tell, told) = std::sync::mpsc::channel();
         let in_thread = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("asmp-probe".to_owned()).spawn(move || {
-            let _ = tell.send(thread_id());
-            while !in_thread.open.load(Acquire) {
-                std::thread::park();
-            }
-            let _timer = keep_tick.then(clock::CpuTimer::arm).transpose()?;
-            run(work, samples, warm_up, Recording { ring: ring_in, shared: &in_thread })
-        })?;
+        let thread =
+            std::thread::Builder::new().name("asmp-probe".to_owned()).spawn(move || {
+                let _ = tell.send(thread_id());
+                while !in_thread.open.load(Acquire) {
+                    std::thread::park();
+                }
+                let _timer = keep_tick.then(clock::CpuTimer::arm).transpose()?;
+                run(work, samples, warm_up, Recording { ring: ring_in, shared: &in_thread })
+            })?;
         let tid = told.recv().map_err(io::Error::other)?;
         Ok(Self { tid, ring, shared, thread })
     }
@@ -112,7 +114,8 @@ impl Probe {
     pub fn join(self) -> io::Result<(Consumer<Raw>, Ended)> {
         let Self { ring, shared, thread, .. } = self;
         thread.join().map_err(|_| io::Error::other("the probe panicked"))??;
-        let ended = Ended { lost: shared.lost.load(Relaxed), overruns: shared.overruns.load(Relaxed) };
+        let ended =
+            Ended { lost: shared.lost.load(Relaxed), overruns: shared.overruns.load(Relaxed) };
         Ok((ring, ended))
     }
 }
@@ -144,7 +147,9 @@ fn run(work: Work, samples: u64, warm_up: u64, recording: Recording) -> io::Resu
         Work::Flood { bytes, seed } => flood(bytes, seed, samples, warm_up, recording),
         Work::Compute { rounds } => compute(rounds, samples, warm_up, recording),
         // The tracer tells of a period when the next one is asked for.
-        Work::Timerlat { waiter } => return wait_for_timerlat(&waiter, samples + warm_up + 1, recording),
+        Work::Timerlat { waiter } => {
+            return wait_for_timerlat(&waiter, samples + warm_up + 1, recording);
+        }
     }
     Ok(())
 }
@@ -274,13 +279,17 @@ mod tests {
         let (ring, ended) = probe.join().unwrap();
         let samples = drained(ring);
         assert_eq!((samples.len(), ended.lost), (20, 0));
-        assert!(samples.iter().all(|raw| raw.end_ns >= raw.due_ns), "nobody wakes before the instant");
+        assert!(
+            samples.iter().all(|raw| raw.end_ns >= raw.due_ns),
+            "nobody wakes before the instant"
+        );
         assert!(samples.windows(2).all(|pair| (pair[1].due_ns - pair[0].due_ns) % 200_000 == 0));
     }
 
     #[test]
     fn a_full_ring_is_counted_and_blocks_nobody() {
-        let probe = Probe::spawn(Work::Compute { rounds: 1 }, RING as u64 + 1000, 0, false).unwrap();
+        let probe =
+            Probe::spawn(Work::Compute { rounds: 1 }, RING as u64 + 1000, 0, false).unwrap();
         probe.start();
         let (ring, ended) = probe.join().unwrap();
         assert_eq!((drained(ring).len(), ended.lost), (RING, 1000));
@@ -288,7 +297,8 @@ mod tests {
 
     #[test]
     fn a_probe_can_be_ended_early() {
-        let probe = Probe::spawn(Work::Flood { bytes: 4096, seed: 7 }, u64::MAX - 1, 0, false).unwrap();
+        let probe =
+            Probe::spawn(Work::Flood { bytes: 4096, seed: 7 }, u64::MAX - 1, 0, false).unwrap();
         probe.start();
         probe.stop();
         let (ring, _) = probe.join().unwrap();

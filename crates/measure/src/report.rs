@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The report: the papers' tables and figures of any runs, as text, JSON, or one HTML file that
 //! needs no network and reads on a light and on a dark page.
 
@@ -66,7 +67,8 @@ pub fn text(rows: &[Row]) -> String {
             };
             let gap = if before.is_some() { "\n" } else { "" };
             let _ = writeln!(text, "{gap}{what} for the {} load (in microseconds)", row.load);
-            let _ = write!(text, "{:<6}{:>11}{:>11}{:>11}{:>11}", "Proc", "Avg", "StDev", "Min", "Max");
+            let _ =
+                write!(text, "{:<6}{:>11}{:>11}{:>11}{:>11}", "Proc", "Avg", "StDev", "Min", "Max");
             PERCENTILES.iter().for_each(|(name, _)| _ = write!(text, "{name:>13}"));
             let _ = writeln!(text, "{:>9}{:>6}", "n", "lost");
             before = Some(heading);
@@ -83,11 +85,18 @@ pub fn text(rows: &[Row]) -> String {
             us(summary.max_ns as f64)
         );
         for value in summary.percentiles_ns {
-            let _ = write!(text, "{:>13}", value.map_or_else(|| "too few".to_owned(), |ns| us(ns as f64)));
+            let _ = write!(
+                text,
+                "{:>13}",
+                value.map_or_else(|| "too few".to_owned(), |ns| us(ns as f64))
+            );
         }
         let _ = write!(text, "{:>9}{:>6}", summary.samples, summary.lost);
-        let _ =
-            writeln!(text, "{}", row.partial.as_deref().map_or(String::new(), |_| "  partial".to_owned()));
+        let _ = writeln!(
+            text,
+            "{}",
+            row.partial.as_deref().map_or(String::new(), |_| "  partial".to_owned())
+        );
         if let Some(system) = row.system_max_ns {
             let _ = writeln!(
                 text,
@@ -103,7 +112,9 @@ pub fn text(rows: &[Row]) -> String {
 pub fn ratios(rows: &[Row], load: &str) -> Option<String> {
     let of = |kind: &str| {
         rows.iter()
-            .find(|row| row.experiment == Experiment::Latency && row.load == load && row.kind == kind)
+            .find(|row| {
+                row.experiment == Experiment::Latency && row.load == load && row.kind == kind
+            })
             .map(|row| &row.summary)
     };
     let (normal, bound, off) = (of("N")?, of("Rb")?, of("Aoff")?);
@@ -132,11 +143,21 @@ pub fn html(all: &[Run]) -> Result<String, String> {
     }
     page.push_str("<h2>Worst samples</h2>\n");
     for run in &runs {
-        let _ = writeln!(page, "<h3>{}</h3>\n<pre>{}</pre>", escape(&run.name()), escape(&explain(run, 5)));
+        let _ = writeln!(
+            page,
+            "<h3>{}</h3>\n<pre>{}</pre>",
+            escape(&run.name()),
+            escape(&explain(run, 5))
+        );
     }
     page.push_str("<h2>Provenance</h2>\n");
     for run in runs {
-        let _ = writeln!(page, "<h3>{}</h3>\n<pre>{}</pre>", escape(&run.name()), escape(&provenance(run)));
+        let _ = writeln!(
+            page,
+            "<h3>{}</h3>\n<pre>{}</pre>",
+            escape(&run.name()),
+            escape(&provenance(run))
+        );
     }
     page.push_str("</main></body></html>\n");
     Ok(page)
@@ -192,8 +213,10 @@ fn figures(
         let title = format!("{what}, {load}: density");
         figure(page, &plot::density(&title, &series)?, &caption(&of_load));
         for (run, values, name) in of {
-            let drawn =
-                plot::scatter(&format!("{what}, {name}: every sample"), Series { name, values_ns: values })?;
+            let drawn = plot::scatter(
+                &format!("{what}, {name}: every sample"),
+                Series { name, values_ns: values },
+            )?;
             figure(page, &drawn, &caption(&[run]));
         }
     }

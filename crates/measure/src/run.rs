@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A run directory: `run.json` (what was measured, how, where) and `samples.bin`. A run whose
 //! provenance is missing, of another version or contradicts its samples is refused, never guessed.
 
@@ -97,7 +98,9 @@ impl Machine {
         let cpuinfo = text("/proc/cpuinfo");
         let field = |name: &str| {
             let line = cpuinfo.lines().find(|line| line.starts_with(name));
-            line.and_then(|line| line.split_once(':')).map_or("", |(_, value)| value.trim()).to_owned()
+            line.and_then(|line| line.split_once(':'))
+                .map_or("", |(_, value)| value.trim())
+                .to_owned()
         };
         Self {
             kernel: text("/proc/sys/kernel/osrelease"),
@@ -217,11 +220,14 @@ impl Run {
         let value: serde_json::Value =
             serde_json::from_slice(&bytes).map_err(|error| bad(format!("not JSON ({error})")))?;
         match value.get("schema").and_then(serde_json::Value::as_u64) {
-            Some(found) if found != u64::from(RUN_SCHEMA) => return Err(RunError::Schema { path, found }),
+            Some(found) if found != u64::from(RUN_SCHEMA) => {
+                return Err(RunError::Schema { path, found });
+            }
             Some(_) => {}
             None => return Err(bad("no schema number: not a run of asmp measure".to_owned())),
         }
-        let provenance: Provenance = serde_json::from_value(value).map_err(|error| bad(error.to_string()))?;
+        let provenance: Provenance =
+            serde_json::from_value(value).map_err(|error| bad(error.to_string()))?;
         let samples = sample::read(&dir.join("samples.bin"), provenance.samples)?;
         Ok(Self { dir: dir.to_owned(), provenance, samples })
     }

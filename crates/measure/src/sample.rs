@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One sample, and the file they lie in.
 //!
 //! `samples.bin`: a header of 16 bytes (`ASMPSMP1`, record size as u32, 0 as u32), then records of
@@ -47,7 +48,14 @@ pub struct Counts {
 
 impl Counts {
     const fn all(self) -> [u16; 6] {
-        [self.ticks, self.device_interrupts, self.ipis, self.softirqs, self.switches, self.page_faults]
+        [
+            self.ticks,
+            self.device_interrupts,
+            self.ipis,
+            self.softirqs,
+            self.switches,
+            self.page_faults,
+        ]
     }
 }
 
@@ -58,7 +66,9 @@ impl Sample {
         for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
-        for (place, count) in bytes[32..44].chunks_exact_mut(2).zip(self.counts.unwrap_or_default().all()) {
+        for (place, count) in
+            bytes[32..44].chunks_exact_mut(2).zip(self.counts.unwrap_or_default().all())
+        {
             place.copy_from_slice(&count.to_le_bytes());
         }
         let flags = u32::from(self.handler_ns.is_some()) * HAS_HANDLER
@@ -71,9 +81,13 @@ impl Sample {
 
     fn from_bytes(bytes: &[u8; RECORD]) -> Self {
         let word = |index: usize| {
-            bytes[index * 8..index * 8 + 8].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte))
+            bytes[index * 8..index * 8 + 8]
+                .iter()
+                .rev()
+                .fold(0, |all, byte| all << 8 | u64::from(*byte))
         };
-        let count = |index: usize| u16::from_le_bytes([bytes[32 + index * 2], bytes[33 + index * 2]]);
+        let count =
+            |index: usize| u16::from_le_bytes([bytes[32 + index * 2], bytes[33 + index * 2]]);
         let flags = u32::from_le_bytes([bytes[44], bytes[45], bytes[46], bytes[47]]);
         let counts = Counts {
             ticks: count(0),
@@ -120,7 +134,8 @@ impl Writer {
     pub fn finish(self) -> io::Result<(u64, Option<io::Error>)> {
         let Self { file, written } = self;
         let (file, rest) = file.into_parts();
-        let whole = rest.map_or(Ok(()), |rest| (&file).write_all(&rest)).and_then(|()| file.sync_all());
+        let whole =
+            rest.map_or(Ok(()), |rest| (&file).write_all(&rest)).and_then(|()| file.sync_all());
         let Err(error) = whole else { return Ok((written, None)) };
         let there = file.metadata()?.len().saturating_sub(16) / RECORD as u64;
         let kept = there.saturating_sub(ROOM / RECORD as u64);
@@ -153,7 +168,8 @@ pub fn read(path: &Path, expected: u64) -> Result<Vec<Sample>, SampleError> {
     let mut header = [0; 16];
     let magic = || SampleError::Magic { path: path.to_owned() };
     file.read_exact(&mut header).map_err(|_| magic())?;
-    let size = [RECORD, OLD_RECORD].into_iter().find(|size| header[8..12] == (*size as u32).to_le_bytes());
+    let size =
+        [RECORD, OLD_RECORD].into_iter().find(|size| header[8..12] == (*size as u32).to_le_bytes());
     let size = size.filter(|_| &header[..8] == MAGIC).ok_or_else(magic)?;
     let mut samples = Vec::new();
     let mut bytes = [0; RECORD];
@@ -175,8 +191,14 @@ mod tests {
     use super::*;
 
     fn samples() -> Vec<Sample> {
-        let counts =
-            Counts { ticks: 1, device_interrupts: 2, ipis: 3, softirqs: 4, switches: 5, page_faults: 65535 };
+        let counts = Counts {
+            ticks: 1,
+            device_interrupts: 2,
+            ipis: 3,
+            softirqs: 4,
+            switches: 5,
+            page_faults: 65535,
+        };
         vec![
             Sample {
                 due_ns: 1,
@@ -207,7 +229,8 @@ mod tests {
         let path = dir.path().join("samples.bin");
         let mut file = [MAGIC.as_slice(), &48u32.to_le_bytes(), &[0; 4]].concat();
         // As that version wrote it: it knew nothing of a thread's time, nor of its flag.
-        let old: Vec<Sample> = samples().into_iter().map(|one| Sample { thread_ns: None, ..one }).collect();
+        let old: Vec<Sample> =
+            samples().into_iter().map(|one| Sample { thread_ns: None, ..one }).collect();
         old.iter().for_each(|sample| file.extend_from_slice(&sample.to_bytes()[..48]));
         std::fs::write(&path, file).unwrap();
         assert_eq!(read(&path, 2).unwrap(), old);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a separate address space costs: one event, handled by a thread of the kernel and by a
 //! thread of user space (L4RTL section 4, its figures 3 and 4; there RTLinux and L4RTL). Pure but
 //! for the drawing.
@@ -89,7 +90,11 @@ impl<'a> Group<'a> {
 /// Groups with a run of a kernel thread; others are no comparison of spaces.
 fn groups(runs: &[Run]) -> Vec<Group<'_>> {
     let key = |run: &Run| -> (PathBuf, Kind, _) {
-        (run.dir.parent().unwrap_or(Path::new("")).to_owned(), run.provenance.kind, run.provenance.load)
+        (
+            run.dir.parent().unwrap_or(Path::new("")).to_owned(),
+            run.provenance.kind,
+            run.provenance.load,
+        )
     };
     let mut keys: Vec<_> = runs.iter().filter(|run| run.is_of_kernel_thread()).map(key).collect();
     keys.sort();
@@ -115,14 +120,17 @@ fn groups(runs: &[Run]) -> Vec<Group<'_>> {
 /// The runs that are in no such table.
 pub fn others(runs: &[Run]) -> Vec<&Run> {
     let groups = groups(runs);
-    let is_in = |run: &Run| groups.iter().flat_map(|group| &group.runs).any(|(_, of)| std::ptr::eq(*of, run));
+    let is_in = |run: &Run| {
+        groups.iter().flat_map(|group| &group.runs).any(|(_, of)| std::ptr::eq(*of, run))
+    };
     runs.iter().filter(|run| !is_in(run)).collect()
 }
 
 /// The table's figures.
 pub fn spaces(runs: &[Run]) -> Vec<Space> {
     let space = |group: Group| {
-        let mut handlers: Vec<Handler> = group.runs.iter().map(|(place, run)| handler(*place, run)).collect();
+        let mut handlers: Vec<Handler> =
+            group.runs.iter().map(|(place, run)| handler(*place, run)).collect();
         handlers.sort_by_key(|handler| handler.place as u8);
         let both = group.of(Place::Kernel).zip(group.of(Place::User));
         let cost_of = |value: Value| {
@@ -173,7 +181,8 @@ fn cost(kernel: &[u64], user: &[u64]) -> Option<Cost> {
     let max = |values: &[u64]| values.iter().max().map(|ns| *ns as i64);
     Some(Cost {
         median: compare::quantile(kernel, user, 0.5),
-        p99: compare::quantile(kernel, user, 0.99).filter(|_| kernel.len() >= 100 && user.len() >= 100),
+        p99: compare::quantile(kernel, user, 0.99)
+            .filter(|_| kernel.len() >= 100 && user.len() >= 100),
         max_ns: max(user)? - max(kernel)?,
     })
 }
@@ -185,7 +194,11 @@ pub fn text(spaces: &[Space]) -> String {
     for space in spaces {
         if kind != Some(space.kind) {
             let gap = if kind.is_some() { "\n" } else { "" };
-            let _ = writeln!(text, "{gap}From an event to its handler, {} (in microseconds)", space.kind);
+            let _ = writeln!(
+                text,
+                "{gap}From an event to its handler, {} (in microseconds)",
+                space.kind
+            );
             let _ = writeln!(
                 text,
                 "{:<30}{:>27}{:>27}{:>27}{:>27}",
@@ -201,8 +214,10 @@ pub fn text(spaces: &[Space]) -> String {
                 Place::User => "user",
                 Place::Program => "program",
             };
-            let _ = write!(text, "{:<7}{name:<9}{:>8}{:>6}", space.load, handler.samples, handler.lost);
-            for summary in [&handler.irq, &handler.thread, &handler.user, &handler.user_less_thread] {
+            let _ =
+                write!(text, "{:<7}{name:<9}{:>8}{:>6}", space.load, handler.samples, handler.lost);
+            for summary in [&handler.irq, &handler.thread, &handler.user, &handler.user_less_thread]
+            {
                 text.push_str(&three(summary.as_ref()));
             }
             let _ = writeln!(text, "{}", if handler.partial.is_some() { "  partial" } else { "" });
@@ -229,7 +244,8 @@ holds the tracer's own line and one system call's entry as well.
 ";
 
 fn three(summary: Option<&Summary>) -> String {
-    let us = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e3));
+    let us =
+        |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e3));
     let of = |at: usize| us(summary.and_then(|summary| summary.percentiles_ns[at]));
     format!("{:>9}{:>9}{:>9}", of(0), of(1), us(summary.map(|summary| summary.max_ns)))
 }
@@ -240,7 +256,12 @@ fn told(cost: &Cost) -> String {
         None => format!("{name} too few"),
         Some(one) => {
             let chance = if one.is_sure() { "" } else { " ~" };
-            format!("{name} {} [{} .. {}]{chance}", us(one.difference_ns), us(one.low_ns), us(one.high_ns))
+            format!(
+                "{name} {} [{} .. {}]{chance}",
+                us(one.difference_ns),
+                us(one.low_ns),
+                us(one.high_ns)
+            )
         }
     };
     format!("{}, {}, max {}", figure("p50", cost.median), figure("p99", cost.p99), us(cost.max_ns))
@@ -278,7 +299,10 @@ pub fn figures(runs: &[Run]) -> Result<Vec<Figure<'_>>, Box<dyn std::error::Erro
             if series.is_empty() {
                 continue;
             }
-            let title = format!("Event to handler, {}/{}: {what}", run.provenance.load, run.provenance.kind);
+            let title = format!(
+                "Event to handler, {}/{}: {what}",
+                run.provenance.load, run.provenance.kind
+            );
             let runs = named.iter().map(|(_, run, _)| *run).collect();
             figures.push(Figure { svg: plot::density(&title, &series)?, runs });
         }
@@ -366,7 +390,10 @@ mod tests {
         assert_eq!(places, [Place::Kernel, Place::User, Place::Program]);
         let cost = space.cost.unwrap();
         let (median, p99) = (cost.median.unwrap(), cost.p99.unwrap());
-        assert_eq!((median.difference_ns, p99.difference_ns, cost.max_ns), (30_000, 30_000, 30_000));
+        assert_eq!(
+            (median.difference_ns, p99.difference_ns, cost.max_ns),
+            (30_000, 30_000, 30_000)
+        );
         assert!(!median.is_sure(), "30 us of 1000 may be chance: {median:?}");
         // Without the time until the interrupt all samples are alike, and the difference is sure.
         let cost = space.cost_from_interrupt.unwrap();
@@ -382,19 +409,32 @@ mod tests {
         let runs = [three_places(Load::Idl), three_places(Load::Flood)].concat();
         let table = text(&spaces(&runs));
         let line = |start: &str| {
-            let found =
-                table.lines().find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("{table}"));
+            let found = table
+                .lines()
+                .find(|line| line.starts_with(start))
+                .unwrap_or_else(|| panic!("{table}"));
             found.split_whitespace().collect::<Vec<_>>().join(" ")
         };
         let irq = "500.0 990.0 1000.0";
-        assert_eq!(line("IDL    kernel"), format!("IDL kernel 1000 2 {irq} 530.0 1020.0 1030.0 - - - - - -"));
+        assert_eq!(
+            line("IDL    kernel"),
+            format!("IDL kernel 1000 2 {irq} 530.0 1020.0 1030.0 - - - - - -")
+        );
         assert_eq!(
             line("FLOOD  user"),
-            format!("FLOOD user 1000 2 {irq} 540.0 1030.0 1040.0 560.0 1050.0 1060.0 20.0 20.0 20.0")
+            format!(
+                "FLOOD user 1000 2 {irq} 540.0 1030.0 1040.0 560.0 1050.0 1060.0 20.0 20.0 20.0"
+            )
         );
-        assert_eq!(line("FLOOD  program"), "FLOOD program 1000 2 - - - - - - 570.0 1060.0 1070.0 - - -");
+        assert_eq!(
+            line("FLOOD  program"),
+            "FLOOD program 1000 2 - - - - - - 570.0 1060.0 1070.0 - - -"
+        );
         assert!(table.contains("cost of the address space: p50 +30.0 ["), "{table}");
-        assert!(table.contains("from the interrupt on: p50 +30.0 [+30.0 .. +30.0], p99"), "{table}");
+        assert!(
+            table.contains("from the interrupt on: p50 +30.0 [+30.0 .. +30.0], p99"),
+            "{table}"
+        );
     }
 
     #[test]
@@ -420,7 +460,9 @@ mod tests {
         let figures = figures(&runs).unwrap();
         assert_eq!(figures.len(), 6);
         for figure in figures {
-            for name in ["handler in the kernel", "handler in a separate address space", "Event to handler"] {
+            for name in
+                ["handler in the kernel", "handler in a separate address space", "Event to handler"]
+            {
                 assert!(figure.svg.contains(name), "{name}");
             }
             assert_eq!(figure.runs.len(), 2);

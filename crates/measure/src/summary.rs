@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a paper prints of a run: average, deviation, extremes, percentiles. Integers in ns but the
 //! average and the deviation.
 
@@ -61,9 +62,16 @@ mod tests {
     fn the_figures_of_one_to_a_thousand_are_known() {
         let values: Vec<u64> = (1..=1000).rev().collect();
         let summary = Summary::of(&values, 3).unwrap();
-        assert_eq!((summary.samples, summary.lost, summary.min_ns, summary.max_ns), (1000, 3, 1, 1000));
+        assert_eq!(
+            (summary.samples, summary.lost, summary.min_ns, summary.max_ns),
+            (1000, 3, 1, 1000)
+        );
         assert_eq!(summary.average_ns, 500.5);
-        assert!((summary.deviation_ns - 288.819_436_095_7).abs() < 1e-6, "{}", summary.deviation_ns);
+        assert!(
+            (summary.deviation_ns - 288.819_436_095_7).abs() < 1e-6,
+            "{}",
+            summary.deviation_ns
+        );
         assert_eq!(summary.percentiles_ns, [Some(500), Some(990), None, None]);
     }
 

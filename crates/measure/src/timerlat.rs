@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Periods of the kernel's timerlat tracer, assembled from the lines it prints. Pure.
 //!
 //! Each period in which its thread was waiting has a number and two or three lines: when the
@@ -53,7 +54,9 @@ impl Periods {
     /// Takes a line; answers with the period that it completes.
     pub fn line(&mut self, event: Event) -> Option<Period> {
         let (sequence, context, latency_ns) = match event.kind {
-            EventKind::Timerlat { sequence, context, latency_ns } => (sequence, context, latency_ns),
+            EventKind::Timerlat { sequence, context, latency_ns } => {
+                (sequence, context, latency_ns)
+            }
             EventKind::Lost(count) => {
                 self.lost_records += count;
                 return None;
@@ -147,9 +150,15 @@ mod tests {
     #[test]
     fn three_lines_of_one_number_are_a_period_of_a_user_thread() {
         let mut periods = Periods::new(Handler::User, 2_000_000, 0, 10);
-        let complete: Vec<Period> = user().into_iter().filter_map(|record| periods.line(record)).collect();
+        let complete: Vec<Period> =
+            user().into_iter().filter_map(|record| periods.line(record)).collect();
         let times = complete.iter().map(|period| {
-            (period.irq_ns, period.thread_ns, period.raw.end_ns - period.raw.due_ns, period.raw.due_ns / 1000)
+            (
+                period.irq_ns,
+                period.thread_ns,
+                period.raw.end_ns - period.raw.due_ns,
+                period.raw.due_ns / 1000,
+            )
         });
         assert_eq!(
             times.collect::<Vec<_>>(),
@@ -161,13 +170,18 @@ mod tests {
     #[test]
     fn a_kernel_thread_handles_the_event_in_the_kernel() {
         let mut periods = Periods::new(Handler::Kernel, 2_000_000, 1, 1);
-        let complete: Vec<Period> = user().into_iter().filter_map(|record| periods.line(record)).collect();
+        let complete: Vec<Period> =
+            user().into_iter().filter_map(|record| periods.line(record)).collect();
         let [only] = complete.as_slice() else { panic!("the first is the warm-up: {complete:?}") };
         assert_eq!((only.irq_ns, only.thread_ns), (58_976, 92_400));
         assert_eq!(only.raw.end_ns - only.raw.due_ns, 92_400);
         assert!(periods.has_all());
         for context in ["irq", "thread"] {
-            assert_eq!(periods.line(line(100_004_093, 3, context, 1)), None, "no more than was asked for");
+            assert_eq!(
+                periods.line(line(100_004_093, 3, context, 1)),
+                None,
+                "no more than was asked for"
+            );
         }
     }
 
@@ -180,7 +194,11 @@ mod tests {
             lines.remove(gone);
             let mut periods = Periods::new(Handler::User, 2_000_000, 0, 10);
             let complete = lines.into_iter().filter_map(|record| periods.line(record)).count();
-            assert_eq!((complete, periods.lost(), periods.overruns()), (2, 1, 0), "without line {gone}");
+            assert_eq!(
+                (complete, periods.lost(), periods.overruns()),
+                (2, 1, 0),
+                "without line {gone}"
+            );
         }
     }
 
@@ -214,7 +232,8 @@ mod tests {
 
     #[test]
     fn a_recorded_trace_of_a_user_thread_is_put_together() {
-        let (complete, periods) = recorded(include_str!("../tests/data/timerlat-user.txt"), Handler::User);
+        let (complete, periods) =
+            recorded(include_str!("../tests/data/timerlat-user.txt"), Handler::User);
         // The first line's period began before, the last one's is not over.
         assert_eq!((complete.len(), periods.lost(), periods.overruns()), (11, 0, 0));
         assert!(complete.iter().all(|one| {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Calls between processes, as in L4 ([`asmp_channel::call`]): several clients, one server,
 //! messages of eight words.
 //!
@@ -44,7 +45,9 @@ fn number(error: CallError) -> c_int {
 fn refused(error: &SetupError) -> c_int {
     let number = match error {
         SetupError::BadShape { .. } | SetupError::NoSuchSlot { .. } => -libc::EINVAL,
-        SetupError::ShapeMismatch { .. } | SetupError::Shm(ShmError::RoleTaken { .. }) => -libc::EBUSY,
+        SetupError::ShapeMismatch { .. } | SetupError::Shm(ShmError::RoleTaken { .. }) => {
+            -libc::EBUSY
+        }
         SetupError::SlotsTaken { .. } => -libc::EAGAIN,
         SetupError::Shm(error) => why::number(error),
     };

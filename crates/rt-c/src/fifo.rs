@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! RTLinux's FIFOs: number N is the channel `rtfN` in the user's directory
 //! ([`asmp_channel::default_dir`]).
 //!
@@ -122,7 +123,8 @@ pub extern "C" fn rtf_attach_np(fifo: c_uint) -> c_int {
         if slot.is_there() {
             return Err(-libc::EBUSY);
         }
-        let channel = Fifo::attach(&default_dir(), &name_of(fifo)).map_err(|error| number(&error))?;
+        let channel =
+            Fifo::attach(&default_dir(), &name_of(fifo)).map_err(|error| number(&error))?;
         place(slot, fifo, channel).map(|()| 0)
     };
     value(attach())
@@ -172,7 +174,8 @@ pub extern "C" fn rtf_resize(fifo: c_uint, size: c_int) -> c_int {
             return Err(-libc::EINVAL);
         }
         // One name cannot stand for two: is there room at all, before the old one goes?
-        let options = Options { capacity_bytes: bytes * BYTES_PER_BYTE, overflow: Overflow::Refuse };
+        let options =
+            Options { capacity_bytes: bytes * BYTES_PER_BYTE, overflow: Overflow::Refuse };
         let trial = Fifo::create(&default_dir(), &format!("rtf{fifo}-resized"), &options);
         drop(trial.map_err(|error| number(&error))?);
         let (on_access, note) = (halves.on_access()?, halves.user_word()?);
@@ -215,11 +218,11 @@ pub extern "C" fn rtf_resize(fifo: c_uint, size: c_int) -> c_int {
 /// `buffer` points to `count` readable bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rtf_put(fifo: c_uint, buffer: *const c_void, count: c_int) -> c_int {
-    let (length, halves) = match length(buffer, count).and_then(|length| Ok((length, slot(fifo)?.halves()?)))
-    {
-        Ok(found) => found,
-        Err(error) => return error,
-    };
+    let (length, halves) =
+        match length(buffer, count).and_then(|length| Ok((length, slot(fifo)?.halves()?))) {
+            Ok(found) => found,
+            Err(error) => return error,
+        };
     let bytes = match length {
         0 => &[],
         // SAFETY: not null, and the caller vouches for the length.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! RTLinux's mbuffs: shared memory with a name; and records in it that are never seen in part,
 //! which RTLinux does not have.
 //!
@@ -83,9 +84,10 @@ fn unmap(name: &str, first: *mut c_void) -> Result<(), c_int> {
     drop(mapped);
     match gone {
         Some(_) => Ok(()),
-        None => {
-            Err(keep(-libc::EINVAL, &format!("no mbuff {name} is mapped at {first:p}: nothing was freed")))
-        }
+        None => Err(keep(
+            -libc::EINVAL,
+            &format!("no mbuff {name} is mapped at {first:p}: nothing was freed"),
+        )),
     }
 }
 

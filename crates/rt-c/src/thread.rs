@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! RTLinux's threads on POSIX threads: periodic releases, suspension, priorities, interrupts.
 //!
 //! Every `pthread_t` of the process can have a period. Its state lies in a table of fixed size

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Error texts beside error numbers: a call that fails stores one line for its thread.
 
 use asmp_channel::ShmError;
@@ -32,7 +33,9 @@ pub fn keep(number: c_int, why: &dyn Display) -> c_int {
 pub fn number(error: &ShmError) -> c_int {
     -match error {
         ShmError::NoRoom { .. } | ShmError::BadSize { .. } => libc::ENOMEM,
-        ShmError::NameTaken { .. } | ShmError::RoleTaken { .. } | ShmError::Mismatch { .. } => libc::EBUSY,
+        ShmError::NameTaken { .. } | ShmError::RoleTaken { .. } | ShmError::Mismatch { .. } => {
+            libc::EBUSY
+        }
         ShmError::NotFound { .. } => libc::ENODEV,
         ShmError::ForeignDir { .. } => libc::EACCES,
         ShmError::DirLocked { .. } => libc::ETIMEDOUT,

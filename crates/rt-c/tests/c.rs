@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! C programs against the library as it is built: RTLinux sources rebuild and behave.
 
 #[path = "c/call.rs"]
@@ -46,7 +47,10 @@ fn libraries() -> &'static [PathBuf] {
 }
 
 fn library(extension: &str) -> &'static Path {
-    libraries().iter().find(|file| file.extension().is_some_and(|found| found == extension)).unwrap()
+    libraries()
+        .iter()
+        .find(|file| file.extension().is_some_and(|found| found == extension))
+        .unwrap()
 }
 
 fn compile(sources: &[PathBuf], flags: &[&str], library: &Path, program: &Path) {
@@ -152,7 +156,12 @@ fn the_header_is_good_cplusplus_and_strict_c() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("header.c");
     fs::write(&file, "#include <asmp_rt.h>\nint main(void) { return gethrtime() < 0; }\n").unwrap();
-    compile(std::slice::from_ref(&file), &["-std=c11", "-pedantic"], library("so"), &dir.path().join("c"));
+    compile(
+        std::slice::from_ref(&file),
+        &["-std=c11", "-pedantic"],
+        library("so"),
+        &dir.path().join("c"),
+    );
     compile(&[file], &["-x", "c++"], library("so"), &dir.path().join("cpp"));
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 /* Every call of the call part of libasmp_rt and every value it answers with, its two ends in two processes. Prints "all calls", or what
  * failed first.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 /* Every call of the thread part of libasmp_rt, by its RTLinux name. Prints "all calls", or what failed first. */
 #define _GNU_SOURCE
 #include <rtl.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 /* What the programs of this directory check by: the first failure is said and ends them. */
 #ifndef CHECK_H
 #define CHECK_H

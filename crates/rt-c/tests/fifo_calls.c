@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 /* Every call of the FIFO part of libasmp_rt and every value it answers with. Prints "all calls", or what failed first. */
 #include <rtl.h>
 #include <rtl_fifo.h>

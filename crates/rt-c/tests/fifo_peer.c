@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 /* The time-sharing side of fifo_echo.c: writes numbers to FIFO 1 and expects them back from FIFO 2.
  *
  *   fifo_peer COUNT  so many, then "echoed"; 0: for ever

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The committed header is what cbindgen makes of the sources now.
 
 use std::fs;

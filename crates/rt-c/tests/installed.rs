@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What `make install-rt` leaves is enough to build and run with; and what a put costs there.
 
 mod tools;
@@ -8,8 +9,8 @@ use std::process::Command;
 use std::sync::OnceLock;
 use tools::missing;
 
-/// Of a put of 64 bytes, with the loop around it: by its pointer, and by RTLinux's number, where a table of FIFOs and a lock
-/// for the process's other threads come in. Rust's own put costs 58.
+/// Of a put of 64 bytes, with the loop around it: by its pointer, and by RTLinux's number, where a
+/// table of FIFOs and a lock for the process's other threads come in. Rust's own put costs 58.
 const MOST_INSTRUCTIONS: [(&str, u64); 2] = [("fifo", 100), ("rtf", 150)];
 
 fn root() -> PathBuf {
@@ -67,7 +68,10 @@ fn every_header_and_program_is_there() {
     assert!(names.len() > 10 && names.contains(&PathBuf::from("rtlinux/mbuff.h")));
     for name in names {
         let installed = fs::read(system().join("usr/include").join(&name));
-        assert!(installed.is_ok_and(|text| text == fs::read(headers.join(&name)).unwrap()), "{name:?}");
+        assert!(
+            installed.is_ok_and(|text| text == fs::read(headers.join(&name)).unwrap()),
+            "{name:?}"
+        );
     }
     let usage = Command::new(system().join("usr/bin/asmp-rtf")).output().unwrap();
     assert_eq!(usage.status.code(), Some(2));
@@ -80,33 +84,49 @@ fn pkg_config_says_all_that_an_rtlinux_source_needs() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let [main] = &pkg_config(&["--variable=rtl_main", "asmp_rtlinux"])[..] else { panic!("one file") };
+    let [main] = &pkg_config(&["--variable=rtl_main", "asmp_rtlinux"])[..] else {
+        panic!("one file")
+    };
     // Some versions put the system before a variable, others do not.
     let main = if Path::new(main).starts_with(system()) {
         main.clone()
     } else {
         format!("{}{main}", system().display())
     };
-    let modules: [&[&str]; 3] = [&["square_wave.c", "fake_port.c"], &["fifo_echo.c"], &["mbuff_counter.c"]];
+    let modules: [&[&str]; 3] =
+        [&["square_wave.c", "fake_port.c"], &["fifo_echo.c"], &["mbuff_counter.c"]];
     for sources in modules {
         let mut cc = Command::new("cc");
         cc.args(sources.iter().map(|name| examples().join(name))).arg(&main);
-        cc.args(pkg_config(&["--cflags", "--libs", "asmp_rtlinux"])).arg("-o").arg(dir.path().join("module"));
+        cc.args(pkg_config(&["--cflags", "--libs", "asmp_rtlinux"]))
+            .arg("-o")
+            .arg(dir.path().join("module"));
         run(&mut cc);
     }
-    // A C++ compiler reads the same sources and headers, and what it makes goes together with the main in C.
+    // A C++ compiler reads the same sources and headers, and what it makes goes together with the
+    // main in C.
     let mut cc = Command::new("c++");
     cc.args(["-x", "c++", "-std=c++11", "-Wall", "-Wpedantic", "-Werror", "-c"]);
     cc.arg(examples().join("fifo_echo.c")).args(pkg_config(&["--cflags", "asmp_rtlinux"]));
     run(cc.arg("-o").arg(dir.path().join("echo.o")));
     let mut cc = Command::new("cc");
-    cc.arg(dir.path().join("echo.o")).arg(&main).args(pkg_config(&["--cflags", "--libs", "asmp_rtlinux"]));
+    cc.arg(dir.path().join("echo.o")).arg(&main).args(pkg_config(&[
+        "--cflags",
+        "--libs",
+        "asmp_rtlinux",
+    ]));
     run(cc.arg("-o").arg(dir.path().join("echo")));
     let mut cc = Command::new("cc");
-    cc.arg(examples().join("mbuff_reader.c")).args(pkg_config(&["--cflags", "--libs", "asmp_rtlinux"]));
+    cc.arg(examples().join("mbuff_reader.c")).args(pkg_config(&[
+        "--cflags",
+        "--libs",
+        "asmp_rtlinux",
+    ]));
     run(cc.arg("-o").arg(dir.path().join("reader")));
     let mut reader = Command::new(dir.path().join("reader"));
-    reader.env("LD_LIBRARY_PATH", system().join("usr/lib")).env("ASMP_CHANNELS", dir.path().join("channels"));
+    reader
+        .env("LD_LIBRARY_PATH", system().join("usr/lib"))
+        .env("ASMP_CHANNELS", dir.path().join("channels"));
     assert_eq!(run(reader.arg("1")), "0\n");
 }
 
@@ -139,7 +159,10 @@ fn cmake_finds_the_library_and_builds_an_rtlinux_source() {
     );
     let build = cmake(dir.path(), "C", &lines);
     let needed = run(Command::new("readelf").arg("-d").arg(build.join("wave")));
-    assert!(needed.contains("[libasmp_rt.so]"), "it is found by its name, not where it was: {needed}");
+    assert!(
+        needed.contains("[libasmp_rt.so]"),
+        "it is found by its name, not where it was: {needed}"
+    );
 }
 
 #[test]
@@ -187,7 +210,8 @@ fn a_put_of_64_bytes_from_c_costs_what_the_measurements_say() {
     cc.arg("-O2").arg(root().join("crates/rt-c/tests/put_cost.c"));
     run(cc.args(pkg_config(&["--cflags", "--libs", "asmp_rt"])).arg("-o").arg(&program));
     for (how, most) in MOST_INSTRUCTIONS {
-        let each = (instructions(&program, how, 20_000) - instructions(&program, how, 10_000)) / 10_000;
+        let each =
+            (instructions(&program, how, 20_000) - instructions(&program, how, 10_000)) / 10_000;
         println!("{how}: {each} instructions a put");
         assert!((55..=most).contains(&each), "{how}: {each} instructions a put");
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 /* Every call of the mbuff part of libasmp_rt and every value it answers with. Prints "all calls", or what failed first.
  *
  *   mbuff_calls peer  attaches to the record "shared" of the test in Rust, reads it, adds 1 to each of its fields, writes it back

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 /* Every call on a FIFO by its pointer and every value it answers with. Prints "all calls", or what failed first.
  *
  *   named_calls write   attaches to the FIFO "samples" of the test in Rust and puts 1000 samples in

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Copies bytes from and to Python objects with the buffer protocol. Other threads or processes may
 //! change such memory during a copy (a bytearray, an mbuff), so it is never a Rust slice.
 
@@ -27,7 +28,9 @@ pub fn from_object<'a>(object: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> 
     if count > 0 {
         // SAFETY: a contiguous buffer has `count` bytes, which live as long as `buffer`; there is
         // room.
-        unsafe { std::ptr::copy_nonoverlapping(buffer.buf_ptr().cast::<u8>(), bytes.as_mut_ptr(), count) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(buffer.buf_ptr().cast::<u8>(), bytes.as_mut_ptr(), count)
+        };
     }
     // SAFETY: the copy above initialised `count` bytes.
     unsafe { bytes.set_len(count) };
@@ -42,7 +45,9 @@ impl Target {
     pub fn new(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let buffer = contiguous(object)?;
         match buffer.readonly() {
-            true => Err(PyBufferError::new_err("the buffer is read-only: pass a bytearray or the like")),
+            true => {
+                Err(PyBufferError::new_err("the buffer is read-only: pass a bytearray or the like"))
+            }
             false => Ok(Self(buffer)),
         }
     }
@@ -58,7 +63,11 @@ impl Target {
             // SAFETY: `self` keeps a contiguous writable buffer of at least this length; `bytes`
             // are ours.
             unsafe {
-                std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0.buf_ptr().cast::<u8>(), bytes.len())
+                std::ptr::copy_nonoverlapping(
+                    bytes.as_ptr(),
+                    self.0.buf_ptr().cast::<u8>(),
+                    bytes.len(),
+                )
             };
         }
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The errors of channels as Python exceptions, defined in python/asmp_rt/_errors.py.
 
 use asmp_channel::{MbuffError, RingError, ShmError};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `Fifo`, `FifoReader`, `FifoWriter`.
 
 use crate::bytes::{Target, from_object};
@@ -31,8 +32,9 @@ impl Fifo {
     /// The FIFO, and a second mapping for an end.
     fn again(&self, py: Python<'_>) -> PyResult<(Arc<asmp_channel::Fifo>, asmp_channel::Fifo)> {
         let fifo = self.slot.with(py, |fifo| Arc::clone(fifo))?;
-        let end =
-            py.detach(|| asmp_channel::Fifo::attach(&self.dir, fifo.shared().name())).map_err(errors::shm)?;
+        let end = py
+            .detach(|| asmp_channel::Fifo::attach(&self.dir, fifo.shared().name()))
+            .map_err(errors::shm)?;
         Ok((fifo, end))
     }
 }
@@ -63,13 +65,15 @@ impl Fifo {
             }
         };
         if !(MIN_FIFO_BYTES.into()..=MAX_FIFO_BYTES.into()).contains(&capacity_bytes) {
-            let line =
-                format!("invalid capacity {capacity_bytes}: use {MIN_FIFO_BYTES} to {MAX_FIFO_BYTES} bytes");
+            let line = format!(
+                "invalid capacity {capacity_bytes}: use {MIN_FIFO_BYTES} to {MAX_FIFO_BYTES} bytes"
+            );
             return Err(BadSize::new_err(line));
         }
         let dir = crate::directory(dir);
         let options = Options { capacity_bytes: capacity_bytes as u64, overflow };
-        let made = py.detach(|| asmp_channel::Fifo::create(&dir, name, &options)).map_err(errors::shm)?;
+        let made =
+            py.detach(|| asmp_channel::Fifo::create(&dir, name, &options)).map_err(errors::shm)?;
         Ok(Self::of(dir, made))
     }
 
@@ -155,7 +159,12 @@ pub struct FifoReader {
 impl FifoReader {
     /// Takes the oldest record, at most `most` bytes of it, and passes it to `give`. `None`: there
     /// is none.
-    fn take<R>(&self, py: Python<'_>, most: usize, give: impl FnOnce(&[u8]) -> R) -> PyResult<Option<R>> {
+    fn take<R>(
+        &self,
+        py: Python<'_>,
+        most: usize,
+        give: impl FnOnce(&[u8]) -> R,
+    ) -> PyResult<Option<R>> {
         let taken = self.slot.with(py, |reading| {
             let most = most.min(reading.record.len());
             let count = reading.end.get(&mut reading.record[..most]).map_err(errors::ring)?;
@@ -169,7 +178,8 @@ impl FifoReader {
 
     fn wait_until(&self, py: Python<'_>, end: Option<Instant>) -> PyResult<()> {
         let fifo = self.watched.with(py, |fifo| Arc::clone(fifo))?;
-        self.writer.wait(py, &fifo, end, || self.slot.with_detached(|reading| !reading.end.is_empty()))
+        self.writer
+            .wait(py, &fifo, end, || self.slot.with_detached(|reading| !reading.end.is_empty()))
     }
 
     /// As `take`, but waits if there is no record.
@@ -186,7 +196,9 @@ impl FifoReader {
                 Ok(Some(given)) => return Ok(given),
                 Ok(None) => self.wait_until(py, end)?,
                 // The writer drops records faster than we read: try again.
-                Err(error) if error.is_instance_of::<errors::Overtaken>(py) => py.check_signals()?,
+                Err(error) if error.is_instance_of::<errors::Overtaken>(py) => {
+                    py.check_signals()?
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -239,7 +251,12 @@ impl FifoReader {
 
     /// As read, into `buffer` as try_readinto. Returns the number of bytes.
     #[pyo3(signature = (buffer, timeout = None))]
-    fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<usize> {
+    fn readinto(
+        &self,
+        py: Python<'_>,
+        buffer: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<usize> {
         let target = target(buffer)?;
         self.take_until(py, target.len(), timeout, |record| filled(&target, record))
     }
@@ -342,7 +359,9 @@ impl FifoWriter {
         match put {
             (Ok(()), _) => Ok(true),
             (Err(RingError::Full), _) => Ok(false),
-            (Err(RingError::BadLength), capacity) => self.fits(record.len(), capacity).map(|()| false),
+            (Err(RingError::BadLength), capacity) => {
+                self.fits(record.len(), capacity).map(|()| false)
+            }
             (Err(error), _) => Err(errors::ring(error)),
         }
     }
@@ -361,7 +380,8 @@ impl FifoWriter {
     fn wait_until(&self, py: Python<'_>, count: usize, end: Option<Instant>) -> PyResult<()> {
         let fifo = self.watched.with(py, |fifo| Arc::clone(fifo))?;
         // With no time it only looks.
-        let has_room = |end: &mut asmp_channel::FifoWriter| end.wait(count, Some(Duration::ZERO)).is_ok();
+        let has_room =
+            |end: &mut asmp_channel::FifoWriter| end.wait(count, Some(Duration::ZERO)).is_ok();
         self.reader.wait(py, &fifo, end, || self.slot.with_detached(has_room))
     }
 }
@@ -394,7 +414,12 @@ impl FifoWriter {
     /// Raises TimedOut, PeerGone (there is no room, and the reader has ended), Closed, and as
     /// try_write.
     #[pyo3(signature = (record, timeout = None))]
-    fn write(&self, py: Python<'_>, record: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<()> {
+    fn write(
+        &self,
+        py: Python<'_>,
+        record: &Bound<'_, PyAny>,
+        timeout: Option<f64>,
+    ) -> PyResult<()> {
         let end = deadline(timeout)?;
         let record = record_of(record)?;
         while !self.put(py, &record)? {
@@ -467,7 +492,9 @@ impl FifoWriter {
 /// Errors: TypeError for text, with what to do.
 fn record_of<'a>(record: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {
     if record.is_instance_of::<PyString>() {
-        return Err(PyTypeError::new_err("a record is bytes, not str: encode it, as in text.encode()"));
+        return Err(PyTypeError::new_err(
+            "a record is bytes, not str: encode it, as in text.encode()",
+        ));
     }
     from_object(record)
 }

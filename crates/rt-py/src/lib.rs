@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The time-sharing ends of FIFOs and mbuffs for Python: the module `asmp_rt._native`. The package
 //! `asmp_rt` (python/) adds asyncio. Doc comments here are Python docstrings; crate `asmp-channel`
 //! documents the channels.

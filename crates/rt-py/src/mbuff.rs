@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `Mbuff`: raw shared memory as a buffer of Python.
 
 use crate::errors::{self, BadSize, InUse};
@@ -33,8 +34,12 @@ impl Mbuff {
 
 /// Errors: BadSize.
 pub fn size(bytes: i128) -> PyResult<u64> {
-    let refused = || BadSize::new_err(format!("invalid size {bytes}: use 1 to {MAX_CHANNEL_BYTES} bytes"));
-    u64::try_from(bytes).ok().filter(|bytes| (1..=MAX_CHANNEL_BYTES).contains(bytes)).ok_or_else(refused)
+    let refused =
+        || BadSize::new_err(format!("invalid size {bytes}: use 1 to {MAX_CHANNEL_BYTES} bytes"));
+    u64::try_from(bytes)
+        .ok()
+        .filter(|bytes| (1..=MAX_CHANNEL_BYTES).contains(bytes))
+        .ok_or_else(refused)
 }
 
 #[pymethods]
@@ -114,7 +119,11 @@ impl Mbuff {
     ///
     /// # Safety
     /// Only the interpreter calls it, with a `view` to fill in.
-    unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+    unsafe fn __getbuffer__(
+        slf: &Bound<'_, Self>,
+        view: *mut ffi::Py_buffer,
+        flags: c_int,
+    ) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
         this.slot.with(py, |mapped| {
             let (memory, bytes) = (mapped.memory.pointer().as_ptr(), mapped.memory.bytes());

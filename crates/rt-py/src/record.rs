@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `Record` and `RecordWriter`: an mbuff that holds one record, which readers see whole.
 
 use crate::bytes::{Target, from_object};
@@ -55,8 +56,9 @@ impl Record {
         dir: Option<PathBuf>,
     ) -> PyResult<Self> {
         let dir = crate::directory(dir);
-        let refused =
-            || BadSize::new_err(format!("invalid record size {size_bytes}: use 1 to 1073741824 bytes"));
+        let refused = || {
+            BadSize::new_err(format!("invalid record size {size_bytes}: use 1 to 1073741824 bytes"))
+        };
         let bytes = usize::try_from(size_bytes).map_err(|_| refused())?;
         let made = py.detach(|| RawRecord::alloc(&dir, name, bytes, crate::pages(huge)));
         Ok(Self::of(dir, name, made.map_err(errors::mbuff)?))
@@ -90,7 +92,9 @@ impl Record {
         let target = Target::new(buffer)?;
         let (found, asked) = (target.len(), self.size_bytes);
         if found < asked {
-            return Err(BadRecord::new_err(format!("the buffer has {found} bytes, the record has {asked}")));
+            return Err(BadRecord::new_err(format!(
+                "the buffer has {found} bytes, the record has {asked}"
+            )));
         }
         self.newest(py, |number, bytes| {
             target.fill(bytes);
@@ -103,7 +107,9 @@ impl Record {
     fn writer(&self, py: Python<'_>) -> PyResult<RecordWriter> {
         self.slot.with(py, |_| ())?;
         let name = self.slot.name.as_str();
-        let made = py.detach(|| RawRecord::attach_any(&self.dir, name)?.writer()).map_err(errors::mbuff)?;
+        let made = py
+            .detach(|| RawRecord::attach_any(&self.dir, name)?.writer())
+            .map_err(errors::mbuff)?;
         Ok(RecordWriter { slot: Slot::new("the writer of record", name, made) })
     }
 
@@ -167,7 +173,9 @@ impl RecordWriter {
         self.slot.with(py, |writer| {
             let (found, asked) = (bytes.len(), writer.record().bytes());
             if found != asked {
-                return Err(BadRecord::new_err(format!("got {found} bytes for a record of {asked}")));
+                return Err(BadRecord::new_err(format!(
+                    "got {found} bytes for a record of {asked}"
+                )));
             }
             writer.write(&bytes);
             Ok(())

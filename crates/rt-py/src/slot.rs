@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The value behind a Python object until it is closed: by `close`, by `with`, or by another
 //! thread.
 
@@ -29,7 +30,11 @@ impl<T: Send> Slot<T> {
         self.on(self.value.lock().unwrap_or_else(PoisonError::into_inner), work)
     }
 
-    fn on<R>(&self, mut value: MutexGuard<'_, Option<T>>, work: impl FnOnce(&mut T) -> R) -> PyResult<R> {
+    fn on<R>(
+        &self,
+        mut value: MutexGuard<'_, Option<T>>,
+        work: impl FnOnce(&mut T) -> R,
+    ) -> PyResult<R> {
         value.as_mut().map(work).ok_or_else(|| errors::closed(self.what, &self.name))
     }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Waiting for the other end of a FIFO, by watching its position
 //! ([`asmp_channel::Fifo::watch_for`]): without the GIL and without a lock. It checks for signals
 //! and for `close` every 100 ms.
@@ -15,8 +16,9 @@ const SLICE: Duration = Duration::from_millis(100);
 pub fn deadline(timeout_s: Option<f64>) -> PyResult<Option<Instant>> {
     let Some(seconds) = timeout_s else { return Ok(None) };
     let refused = || {
-        let line =
-            format!("invalid timeout {seconds}: use seconds, 0 or more, or None to wait without limit");
+        let line = format!(
+            "invalid timeout {seconds}: use seconds, 0 or more, or None to wait without limit"
+        );
         PyValueError::new_err(line)
     };
     let time = Duration::try_from_secs_f64(seconds).map_err(|_| refused())?;

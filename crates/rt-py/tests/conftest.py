@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 """What the tests share: a directory of names for each, and other processes that end with their test."""
 
 import os

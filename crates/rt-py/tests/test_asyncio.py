@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 """Coroutines that read FIFOs: woken, cancelled, closed, and without a busy loop."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 """Coroutines that write FIFOs: they wait for room, in order, and a put that is cancelled has put nothing in."""
 
 import asyncio

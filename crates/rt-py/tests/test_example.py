@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 """examples/rt/python, in small: a real-time task streams, a script plots, no sample is lost."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 """FIFOs: between threads, between processes, and when the other side ends."""
 
 import signal

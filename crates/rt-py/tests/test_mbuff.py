@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 """Raw shared memory: the same for all, without copies, and never taken away under a view."""
 
 import gc

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 """What a newcomer, or an enemy, does wrong: one clear line, its own error, and nothing half done."""
 
 import os

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 """Records: the newest one, whole, whatever the writer does meanwhile."""
 
 import os

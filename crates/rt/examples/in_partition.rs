@@ -1,5 +1,7 @@
-//! The smallest program that enters a partition: `in_partition NAME [thread|process] [POLICY] [busy]`, POLICY as of `asmp
-//! run` (fifo:80). Prints what its thread has become, and ends when its input does.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The smallest program that enters a partition: `in_partition NAME [thread|process] [POLICY]
+//! [busy]`, POLICY as of `asmp run` (fifo:80). Prints what its thread has become, and ends when its
+//! input does.
 
 use asmp_rt::thread::{RealTime, Schedule};
 use std::hint::black_box;
@@ -13,7 +15,8 @@ fn main() -> std::process::ExitCode {
     let busy = arguments.next().is_some_and(|what| what == "busy");
 
     let request = RealTime::with(policy);
-    let request = if whole { request.process_in_partition(&name) } else { request.partition(&name) };
+    let request =
+        if whole { request.process_in_partition(&name) } else { request.partition(&name) };
     let axis = request.start("axis", move |me| {
         // A job without releases; `me.releases(period, phase)` gives a grid of them.
         while !me.is_deleted() {

@@ -1,13 +1,16 @@
-//! A periodic real-time task that streams through an rt-FIFO, as a sound card would: 48,000 samples a second in blocks
-//! of 128, one block each 2.67 ms, whatever the other side does. examples/rt/python/plot.py is an other side.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A periodic real-time task that streams through an rt-FIFO, as a sound card would: 48,000 samples
+//! a second in blocks of 128, one block each 2.67 ms, whatever the other side does.
+//! examples/rt/python/plot.py is an other side.
 //!
-//!     cargo run --release -p asmp-rt --example sound_card -- [-n] [FIFO] [SECONDS] [CAPACITY IN BYTES]
+//!     cargo run --release -p asmp-rt --example sound_card -- [-n] [FIFO] [SECONDS] [CAPACITY IN
+//! BYTES]
 //!
-//! Defaults: sound, 10, 1000000. -n: without a real-time policy, for trying it out without permission. It begins when a
-//! reader comes. Exit code 1: a block found no room.
+//! Defaults: sound, 10, 1000000. -n: without a real-time policy, for trying it out without
+//! permission. It begins when a reader comes. Exit code 1: a block found no room.
 //!
-//! A block: its number (u64), the instant it was due (u64, ns of CLOCK_MONOTONIC), when its samples began (u64, number of
-//! the first), then 128 samples (i16), all in this machine's order of bytes.
+//! A block: its number (u64), the instant it was due (u64, ns of CLOCK_MONOTONIC), when its samples
+//! began (u64, number of the first), then 128 samples (i16), all in this machine's order of bytes.
 
 use asmp_channel::{Fifo, FifoWriter, Options, Overflow, RingError, Wake, default_dir};
 use asmp_rt::thread::{Me, RealTime};
@@ -28,14 +31,16 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 struct Played {
     blocks: u64,
     lost: u64,
-    /// Releases that came too late for a job of their own; their blocks were put in by the next one.
+    /// Releases that came too late for a job of their own; their blocks were put in by the next
+    /// one.
     overruns: u64,
     latest_ns: u64,
 }
 
 fn main() -> Result<ExitCode, Failure> {
     let mut words: Vec<String> = std::env::args().skip(1).collect();
-    let without_policy = words.iter().position(|word| word == "-n").map(|at| words.remove(at)).is_some();
+    let without_policy =
+        words.iter().position(|word| word == "-n").map(|at| words.remove(at)).is_some();
     let mut words = words.into_iter();
     let name = words.next().unwrap_or_else(|| "sound".to_owned());
     let seconds: u64 = words.next().map_or(Ok(10), |word| word.parse())?;

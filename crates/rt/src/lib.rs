@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! For real-time programs on a stock kernel: periodic threads, and schedulers inside one thread.
 //!
 //! Each real-time task runs in an address space of its own. It exchanges data with other processes

@@ -1,4 +1,6 @@
-//! Interrupts as messages: eventfds and timerfds as the kernel makes them, and a UIO device played by a socket.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Interrupts as messages: eventfds and timerfds as the kernel makes them, and a UIO device played
+//! by a socket.
 
 use asmp_rt::thread::{Handler, Interrupt, Interrupts, Line, RealTime, Reply};
 use std::fs::File;
@@ -82,14 +84,18 @@ fn a_second_handler_is_refused_also_for_a_duplicate_and_welcome_once_the_first_h
     let (line, device) = eventfd();
     let (again, later) = (device.try_clone().unwrap(), device.try_clone().unwrap());
     let (handler, _told, answer) = puppet(Line::counter(line, "event"));
-    let refused = Interrupts::handle(Line::counter(again.into(), "again"), policy(), |_| Reply::Unmask);
+    let refused =
+        Interrupts::handle(Line::counter(again.into(), "again"), policy(), |_| Reply::Unmask);
     let text = refused.unwrap_err().to_string();
     assert_eq!(text, "again already has a handler: free it first");
     let (other, _device) = eventfd();
     assert!(Interrupts::handle(Line::counter(other, "other"), policy(), |_| Reply::Unmask).is_ok());
     drop(answer);
     handler.free().unwrap();
-    assert!(Interrupts::handle(Line::counter(later.into(), "later"), policy(), |_| Reply::Unmask).is_ok());
+    assert!(
+        Interrupts::handle(Line::counter(later.into(), "later"), policy(), |_| Reply::Unmask)
+            .is_ok()
+    );
 }
 
 #[test]
@@ -101,7 +107,10 @@ fn a_timer_is_a_line_like_any_other() {
         it_value: libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 },
     };
     // SAFETY: the kernel reads `once` and gets no place for the old value.
-    assert_eq!(unsafe { libc::timerfd_settime(descriptor, 0, &raw const once, std::ptr::null_mut()) }, 0);
+    assert_eq!(
+        unsafe { libc::timerfd_settime(descriptor, 0, &raw const once, std::ptr::null_mut()) },
+        0
+    );
     // SAFETY: just made, and nobody else's.
     let line = unsafe { OwnedFd::from_raw_fd(descriptor) };
     let (handler, told, answer) = puppet(Line::counter(line, "timer"));
@@ -123,7 +132,11 @@ fn a_uio_device_is_unmasked_by_writing_one_and_its_running_total_becomes_a_count
     assert_eq!(unmasked(&mut device), 1, "unmasked at the start");
     for (total, count) in [(u32::MAX, 1), (2, 3)] {
         device.write_all(&total.to_ne_bytes()).unwrap();
-        assert_eq!(told.recv_timeout(PATIENCE).unwrap().count, count, "the first count is not known");
+        assert_eq!(
+            told.recv_timeout(PATIENCE).unwrap().count,
+            count,
+            "the first count is not known"
+        );
         device.set_nonblocking(true).unwrap();
         assert!(device.read(&mut [0; 4]).is_err(), "masked until the reply");
         device.set_nonblocking(false).unwrap();

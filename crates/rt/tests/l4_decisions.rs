@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The tour's table 2, one test for each row, on the virtual CPU.
 
 use asmp_rt::virtual_cpu::{
@@ -21,11 +22,15 @@ fn thread(cpu: &mut VirtualCpu, priority: u8, steps: &[Step]) -> ThreadId {
 /// Who runs from `from_ns` on, in order.
 fn order_from(cpu: &mut VirtualCpu, from_ns: u64) -> Vec<ThreadId> {
     cpu.run_until(1_000_000_000).unwrap();
-    cpu.runs().into_iter().filter(|(at_ns, _)| *at_ns >= from_ns).filter_map(|(_, who)| who).collect()
+    cpu.runs()
+        .into_iter()
+        .filter(|(at_ns, _)| *at_ns >= from_ns)
+        .filter_map(|(_, who)| who)
+        .collect()
 }
 
-/// A receiver of low or high priority that waits; a middle thread that is ready; a sender that runs from 10 us on.
-/// Returns who runs after the sender's step.
+/// A receiver of low or high priority that waits; a middle thread that is ready; a sender that runs
+/// from 10 us on. Returns who runs after the sender's step.
 fn after_step(
     policy: Policy,
     receiver: u8,
@@ -68,7 +73,8 @@ fn the_end_of_a_timeslice_runs_the_next_of_the_highest_ready_priority() {
         cpu.script(thread, &[Step::Compute(15 * US)], Then::End).unwrap();
     }
     cpu.run_until(100 * US).unwrap();
-    let runs: Vec<_> = cpu.runs().into_iter().filter_map(|(at_ns, who)| Some((at_ns / US, who?))).collect();
+    let runs: Vec<_> =
+        cpu.runs().into_iter().filter_map(|(at_ns, who)| Some((at_ns / US, who?))).collect();
     assert_eq!(runs, [(0, a), (10, b), (20, a), (25, b), (30, low)]);
 }
 
@@ -79,7 +85,11 @@ fn a_send_that_finds_no_receiver_runs_the_highest_ready_priority() {
     let middle = thread(&mut cpu, 2, &[Step::Compute(US)]);
     let high = thread(&mut cpu, 3, &[Step::Send(busy), Step::Compute(US)]);
     let order = order_from(&mut cpu, 0);
-    assert_eq!(order, [high, middle, busy, high, busy], "the receive of the low one lets the high one go");
+    assert_eq!(
+        order,
+        [high, middle, busy, high, busy],
+        "the receive of the low one lets the high one go"
+    );
 }
 
 #[test]
@@ -96,7 +106,11 @@ fn a_send_goes_on_with_the_higher_of_sender_and_receiver() {
     let (order, [to, _, from]) = after_step(L4, 30, 25, Step::Send);
     assert_eq!(order[..2], [to, from], "a higher receiver runs at once");
     let (order, [to, middle, from]) = after_step(L4, 5, 25, Step::Send);
-    assert_eq!(order, [middle, to], "a lower receiver waits until {from:?} has ended without a switch");
+    assert_eq!(
+        order,
+        [middle, to],
+        "a lower receiver waits until {from:?} has ended without a switch"
+    );
     let (order, [to, middle, from]) = after_step(L4, 25, 25, Step::Send);
     assert_eq!(order, [to, middle], "of equal ones {from:?} goes on");
 }
@@ -118,8 +132,11 @@ fn a_send_on_late_l4_mips_goes_on_with_the_sender() {
 #[test]
 fn a_receive_switches_to_the_sender_that_waited() {
     let mut cpu = cpu(L4);
-    let receiver =
-        thread(&mut cpu, 9, &[Step::WaitUntil(10 * US), Step::Receive(From::Any), Step::Compute(US)]);
+    let receiver = thread(
+        &mut cpu,
+        9,
+        &[Step::WaitUntil(10 * US), Step::Receive(From::Any), Step::Compute(US)],
+    );
     let sender = thread(&mut cpu, 1, &[Step::Send(receiver), Step::Compute(US)]);
     let middle = thread(&mut cpu, 5, &[Step::WaitUntil(10 * US), Step::Compute(US)]);
     assert_eq!(order_from(&mut cpu, 10 * US), [receiver, sender, receiver, middle]);
@@ -131,14 +148,17 @@ fn a_call_switches_to_the_server_whatever_its_priority() {
     assert_eq!(order, [server, middle], "the middle one was ready before");
 }
 
-/// A server that has served `first` and finds `second` waiting when it replies. `second` only sends, so that it can run.
+/// A server that has served `first` and finds `second` waiting when it replies. `second` only
+/// sends, so that it can run.
 fn reply_wait(policy: Policy, first: u8, second: u8) -> (Vec<ThreadId>, [ThreadId; 3]) {
     let mut cpu = cpu(policy);
     let server = cpu.thread(10, None);
-    let steps = [Step::Receive(From::Any), Step::Compute(20 * US), Step::ReplyWait, Step::Compute(US)];
+    let steps =
+        [Step::Receive(From::Any), Step::Compute(20 * US), Step::ReplyWait, Step::Compute(US)];
     cpu.script(server, &steps, Then::End).unwrap();
     let a = thread(&mut cpu, first, &[Step::WaitUntil(US), Step::Call(server), Step::Compute(US)]);
-    let b = thread(&mut cpu, second, &[Step::WaitUntil(5 * US), Step::Send(server), Step::Compute(US)]);
+    let b =
+        thread(&mut cpu, second, &[Step::WaitUntil(5 * US), Step::Send(server), Step::Compute(US)]);
     (order_from(&mut cpu, 21 * US), [server, a, b])
 }
 
@@ -155,8 +175,10 @@ fn a_reply_goes_to_the_client_only_if_it_is_strictly_above_the_next() {
 #[test]
 fn a_reply_without_a_next_client_switches_to_the_client() {
     let mut cpu = cpu(L4);
-    let server = thread(&mut cpu, 30, &[Step::Receive(From::Any), Step::Compute(5 * US), Step::ReplyWait]);
-    let client = thread(&mut cpu, 10, &[Step::WaitUntil(US), Step::Call(server), Step::Compute(US)]);
+    let server =
+        thread(&mut cpu, 30, &[Step::Receive(From::Any), Step::Compute(5 * US), Step::ReplyWait]);
+    let client =
+        thread(&mut cpu, 10, &[Step::WaitUntil(US), Step::Call(server), Step::Compute(US)]);
     let middle = thread(&mut cpu, 20, &[Step::WaitUntil(2 * US), Step::Compute(US)]);
     assert_eq!(
         order_from(&mut cpu, US),
@@ -171,8 +193,11 @@ fn send_receive(dest: u8, from: u8) -> (Vec<ThreadId>, [ThreadId; 3]) {
     let d = thread(&mut cpu, dest, &[Step::Receive(From::Any), Step::Compute(US)]);
     let f = cpu.thread(from, None);
     let current = cpu.thread(10, None);
-    let steps =
-        [Step::WaitUntil(10 * US), Step::SendReceive(d, From::Only(Partner::Thread(f))), Step::Compute(US)];
+    let steps = [
+        Step::WaitUntil(10 * US),
+        Step::SendReceive(d, From::Only(Partner::Thread(f))),
+        Step::Compute(US),
+    ];
     cpu.script(current, &steps, Then::End).unwrap();
     cpu.script(f, &[Step::Send(current), Step::Compute(US)], Then::End).unwrap();
     (order_from(&mut cpu, 10 * US), [current, d, f])
@@ -186,8 +211,13 @@ fn send_and_receive_goes_on_with_the_higher_partner() {
     assert_eq!(order, [current, f, current, d]);
 }
 
-/// An interrupt at 10 us whose handler waits, while a thread of priority 20 computes (`busy`) or nobody does.
-fn interrupt(policy: Policy, handler: u8, busy: bool) -> (Vec<(u64, Option<ThreadId>)>, [ThreadId; 2]) {
+/// An interrupt at 10 us whose handler waits, while a thread of priority 20 computes (`busy`) or
+/// nobody does.
+fn interrupt(
+    policy: Policy,
+    handler: u8,
+    busy: bool,
+) -> (Vec<(u64, Option<ThreadId>)>, [ThreadId; 2]) {
     let mut cpu = cpu(policy);
     let server = cpu.thread(handler, None);
     let steps = [Step::ReplyWait, Step::Compute(5 * US)];
@@ -213,13 +243,15 @@ fn an_interrupt_of_the_idle_thread_runs_its_handler() {
     assert_eq!(runs, [(10 * US, Some(handler)), (15 * US, None)]);
 }
 
-/// A handler of low priority that is busy while its interrupt comes (10 us), a middle thread ready since 12 us.
+/// A handler of low priority that is busy while its interrupt comes (10 us), a middle thread ready
+/// since 12 us.
 fn busy_handler(policy: Policy) -> (Vec<ThreadId>, [ThreadId; 2], VirtualCpu) {
     let mut cpu = cpu(policy);
     let handler = cpu.thread(5, None);
     let line: LineId = cpu.line(handler);
     let own = From::Only(Partner::Line(line));
-    let steps = [Step::Compute(20 * US), Step::Receive(own), Step::Compute(5 * US), Step::ReplyWait];
+    let steps =
+        [Step::Compute(20 * US), Step::Receive(own), Step::Compute(5 * US), Step::ReplyWait];
     cpu.script(handler, &steps, Then::End).unwrap();
     let middle = thread(&mut cpu, 4, &[Step::Compute(US)]);
     cpu.interrupt_at(10 * US, line);
@@ -234,7 +266,8 @@ fn an_interrupt_thread_that_could_deliver_at_last_runs_the_handler() {
     assert_eq!(cpu.done_ns(handler, 2), [25 * US], "and the handler goes on");
 }
 
-/// Two interrupts, the second while the first is handled; another thread is ready at the reply, if asked for.
+/// Two interrupts, the second while the first is handled; another thread is ready at the reply, if
+/// asked for.
 fn second_interrupt(priority: Option<u8>) -> (VirtualCpu, ThreadId) {
     let mut cpu = cpu(L4);
     let handler = cpu.thread(5, None);

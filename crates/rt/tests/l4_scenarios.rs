@@ -1,5 +1,6 @@
-//! What the tour says goes wrong, and what mends it: priority inversion, a loaded server, timeslice donation, and the
-//! price of keeping to priorities.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the tour says goes wrong, and what mends it: priority inversion, a loaded server, timeslice
+//! donation, and the price of keeping to priorities.
 
 use asmp_rt::virtual_cpu::{
     Costs, From, Mode, Partner, Policy, Queueing, Step, Then, ThreadId, VirtualCpu, What,
@@ -10,8 +11,9 @@ const MS: u64 = 1_000_000;
 const L4: Policy = Policy::L4_EMBEDDED;
 const PRESERVING: Policy = Policy { mode: Mode::PriorityPreserving, ..L4 };
 
-/// A (high) calls B (server of priority `server`), which has been busy with another client's request for 1 ms of 5 ms;
-/// C (middle) becomes ready with `middle_ns` of work at the same time. Returns how long A waits for its reply.
+/// A (high) calls B (server of priority `server`), which has been busy with another client's
+/// request for 1 ms of 5 ms; C (middle) becomes ready with `middle_ns` of work at the same time.
+/// Returns how long A waits for its reply.
 fn call_of_a(policy: Policy, server: u8, middle_ns: u64) -> u64 {
     const SECTION: u64 = 5 * MS;
     let mut cpu = VirtualCpu::new(policy, Costs::default());
@@ -62,7 +64,8 @@ fn inheritance_goes_through_a_chain_of_servers() {
         let a = cpu.thread(30, None);
         let c = cpu.thread(20, None);
         cpu.script(back, &[Step::ReplyWait, Step::Compute(2 * MS)], Then::Repeat(0)).unwrap();
-        cpu.script(front, &[Step::ReplyWait, Step::Call(back), Step::Compute(MS)], Then::Repeat(0)).unwrap();
+        cpu.script(front, &[Step::ReplyWait, Step::Call(back), Step::Compute(MS)], Then::Repeat(0))
+            .unwrap();
         cpu.script(a, &[Step::WaitUntil(MS), Step::Call(front)], Then::End).unwrap();
         cpu.script(c, &[Step::WaitUntil(2 * MS), Step::Compute(1000 * MS)], Then::End).unwrap();
         cpu.run_until(u64::MAX).unwrap();
@@ -72,13 +75,15 @@ fn inheritance_goes_through_a_chain_of_servers() {
     assert_eq!(delay(PRESERVING), 1003 * MS);
 }
 
-/// Low senders wait for a busy server when a high one comes, the last of them: which is served how early?
+/// Low senders wait for a busy server when a high one comes, the last of them: which is served how
+/// early?
 #[test]
 fn a_queue_by_priority_serves_the_high_sender_first() {
     let served_at = |queueing| {
         let mut cpu = VirtualCpu::new(Policy { queueing, ..Policy::REAL_TIME }, Costs::default());
         let server = cpu.thread(10, None);
-        let steps = [Step::Compute(MS), Step::Receive(From::Any), Step::Compute(MS), Step::ReplyWait];
+        let steps =
+            [Step::Compute(MS), Step::Receive(From::Any), Step::Compute(MS), Step::ReplyWait];
         cpu.script(server, &steps, Then::Repeat(2)).unwrap();
         // Each above the one before, or it would not get the CPU from a server that inherits.
         for n in 0..5 {
@@ -108,7 +113,11 @@ fn equal_senders_are_served_in_the_order_in_which_they_came() {
             cpu.script(client, &[Step::Call(server)], Then::End).unwrap();
         }
         cpu.run_until(100 * MS).unwrap();
-        assert_eq!(clients.map(|client| cpu.done_ns(client, 0)[0]), [2 * MS, 3 * MS, 4 * MS], "{queueing:?}");
+        assert_eq!(
+            clients.map(|client| cpu.done_ns(client, 0)[0]),
+            [2 * MS, 3 * MS, 4 * MS],
+            "{queueing:?}"
+        );
     }
 }
 
@@ -131,8 +140,8 @@ fn a_direct_switch_lets_the_middle_run_before_the_high_caller() {
     assert_eq!(reply_after(Policy::REAL_TIME), MS);
 }
 
-/// `count` clients of priority 20 call a server of priority 10 that is busy until 2 ms and then works 1 ms for each.
-/// Returns when the client served first has done its own next 10 us.
+/// `count` clients of priority 20 call a server of priority 10 that is busy until 2 ms and then
+/// works 1 ms for each. Returns when the client served first has done its own next 10 us.
 fn first_served(policy: Policy, count: usize) -> u64 {
     let mut cpu = VirtualCpu::new(policy, Costs::default());
     let server = cpu.thread(10, None);
@@ -156,7 +165,8 @@ fn a_loaded_server_starves_those_it_has_served_and_priorities_mend_it() {
     }
 }
 
-/// A donor that has used 3 ms of its 10 ms gives the rest to a low thread; a middle one has been ready all along.
+/// A donor that has used 3 ms of its 10 ms gives the rest to a low thread; a middle one has been
+/// ready all along.
 fn donation(
     donor_slice: Option<u64>,
     own_slice: Option<u64>,
@@ -184,7 +194,9 @@ fn a_donation_lasts_as_long_as_the_donors_rest_whatever_the_recipients_slice() {
         let from = runs.iter().position(|run| *run == expected[0]).unwrap();
         assert_eq!(runs[from..from + 4], expected, "own slice {own_slice:?}");
         assert!(
-            cpu.trace().iter().any(|event| event.at_ns == 11 * MS && event.what == What::SliceEnd(donor))
+            cpu.trace()
+                .iter()
+                .any(|event| event.at_ns == 11 * MS && event.what == What::SliceEnd(donor))
         );
     }
 }
@@ -203,11 +215,17 @@ fn a_donation_that_is_passed_on_is_still_the_first_donors() {
     let middle = cpu.thread(3, None);
     let donor = cpu.thread(4, Some(10 * MS));
     cpu.script(back, &[Step::ReplyWait, Step::Compute(100 * MS)], Then::Repeat(0)).unwrap();
-    cpu.script(front, &[Step::ReplyWait, Step::Compute(2 * MS), Step::Call(back)], Then::Repeat(0)).unwrap();
+    cpu.script(front, &[Step::ReplyWait, Step::Compute(2 * MS), Step::Call(back)], Then::Repeat(0))
+        .unwrap();
     cpu.script(middle, &[Step::WaitUntil(2 * MS), Step::Compute(MS)], Then::End).unwrap();
-    cpu.script(donor, &[Step::WaitUntil(MS), Step::Compute(3 * MS), Step::Call(front)], Then::End).unwrap();
+    cpu.script(donor, &[Step::WaitUntil(MS), Step::Compute(3 * MS), Step::Call(front)], Then::End)
+        .unwrap();
     cpu.run_until(20 * MS).unwrap();
-    assert_eq!(cpu.done_ns(middle, 1), [12 * MS], "3 + 2 + 5 ms of the donor's slice, begun at 1 ms");
+    assert_eq!(
+        cpu.done_ns(middle, 1),
+        [12 * MS],
+        "3 + 2 + 5 ms of the donor's slice, begun at 1 ms"
+    );
 }
 
 #[test]
@@ -218,10 +236,15 @@ fn a_donation_ends_when_the_recipient_blocks_and_the_rest_stays_the_donors() {
     let donor = cpu.thread(3, Some(10 * MS));
     cpu.script(low, &[Step::ReplyWait, Step::Compute(2 * MS)], Then::Repeat(0)).unwrap();
     cpu.script(equal, &[Step::WaitUntil(2 * MS), Step::Compute(MS)], Then::End).unwrap();
-    let steps = [Step::WaitUntil(MS), Step::Compute(3 * MS), Step::Call(low), Step::Compute(20 * MS)];
+    let steps =
+        [Step::WaitUntil(MS), Step::Compute(3 * MS), Step::Call(low), Step::Compute(20 * MS)];
     cpu.script(donor, &steps, Then::End).unwrap();
     cpu.run_until(50 * MS).unwrap();
-    assert_eq!(cpu.done_ns(equal, 1), [12 * MS], "the donor paid 3 + 2 ms and has 5 ms left of its own");
+    assert_eq!(
+        cpu.done_ns(equal, 1),
+        [12 * MS],
+        "the donor paid 3 + 2 ms and has 5 ms left of its own"
+    );
 }
 
 #[test]
@@ -235,8 +258,10 @@ fn a_queued_call_is_served_on_the_timeslice_of_its_client() {
     let steps = [Step::WaitUntil(2 * MS), Step::Compute(7 * MS), Step::Call(server)];
     cpu.script(second, &steps, Then::End).unwrap();
     cpu.run_until(100 * MS).unwrap();
-    // The second has used 7 ms when it calls; the server ends the first call at 12 ms, the second's rest at 15 ms.
-    let ended: Vec<_> = cpu.trace().iter().filter(|event| matches!(event.what, What::SliceEnd(_))).collect();
+    // The second has used 7 ms when it calls; the server ends the first call at 12 ms, the second's
+    // rest at 15 ms.
+    let ended: Vec<_> =
+        cpu.trace().iter().filter(|event| matches!(event.what, What::SliceEnd(_))).collect();
     assert_eq!((ended[0].at_ns, ended[0].what), (15 * MS, What::SliceEnd(second)));
 }
 
@@ -248,15 +273,17 @@ fn throughput(mode: Mode, work_us: u64, costs: Costs) -> (u64, VirtualCpu) {
     let client = cpu.thread(10, None);
     let background = cpu.thread(1, Some(10 * MS));
     cpu.script(server, &[Step::ReplyWait, Step::Compute(work_us * US)], Then::Repeat(0)).unwrap();
-    cpu.script(client, &[Step::Compute(work_us * US), Step::Call(server)], Then::Repeat(0)).unwrap();
+    cpu.script(client, &[Step::Compute(work_us * US), Step::Call(server)], Then::Repeat(0))
+        .unwrap();
     cpu.script(background, &[Step::Compute(MS)], Then::Repeat(0)).unwrap();
     cpu.run_until(1000 * MS).unwrap();
     (cpu.done_ns(client, 1).len() as u64, cpu)
 }
 
-/// A model, not a measurement: a message costs 1 us, a switch 1 us, a run of the scheduler 0.25 us (a few queue
-/// operations beside a change of address space). By these costs the loss is 0.5 us in 2 w + 4.5 us a call: at most 5 % from
-/// w = 2.75 us of work between messages on, more below. The tour's kernels lost 2.5 % on the average and 5 % at worst.
+/// A model, not a measurement: a message costs 1 us, a switch 1 us, a run of the scheduler 0.25 us
+/// (a few queue operations beside a change of address space). By these costs the loss is 0.5 us in
+/// 2 w + 4.5 us a call: at most 5 % from w = 2.75 us of work between messages on, more below. The
+/// tour's kernels lost 2.5 % on the average and 5 % at worst.
 #[test]
 fn keeping_to_priorities_costs_at_most_5_percent_in_the_model() {
     let costs = Costs { switch_ns: US, schedule_ns: US / 4, message_ns: US };
@@ -287,14 +314,17 @@ fn keeping_to_priorities_costs_at_most_5_percent_in_the_model() {
 #[test]
 fn the_same_input_gives_the_same_trace() {
     let run = || {
-        let mut cpu =
-            VirtualCpu::new(Policy::REAL_TIME, Costs { switch_ns: 70, schedule_ns: 30, message_ns: 110 });
+        let mut cpu = VirtualCpu::new(
+            Policy::REAL_TIME,
+            Costs { switch_ns: 70, schedule_ns: 30, message_ns: 110 },
+        );
         let server = cpu.thread(10, Some(MS));
         let line = cpu.line(server);
         cpu.script(server, &[Step::ReplyWait, Step::Compute(300 * US)], Then::Repeat(0)).unwrap();
         for priority in [5, 5, 20] {
             let client = cpu.thread(priority, Some(2 * MS));
-            cpu.script(client, &[Step::Compute(170 * US), Step::Call(server)], Then::Repeat(0)).unwrap();
+            cpu.script(client, &[Step::Compute(170 * US), Step::Call(server)], Then::Repeat(0))
+                .unwrap();
         }
         (0..50).for_each(|n| cpu.interrupt_at(n * 777 * US, line));
         cpu.run_until(50 * MS).unwrap();
@@ -336,7 +366,10 @@ fn a_script_with_an_unknown_thread_or_step_is_refused() {
     let thread = cpu.thread(1, None);
     for step in [Step::Call(foreign), Step::Receive(From::Only(Partner::Line(foreign_line)))] {
         let refused = cpu.script(thread, &[Step::Compute(1), step], Then::End).unwrap_err();
-        assert_eq!(refused.to_string(), "step 1 names a thread or line that this CPU does not have");
+        assert_eq!(
+            refused.to_string(),
+            "step 1 names a thread or line that this CPU does not have"
+        );
     }
     assert!(cpu.script(thread, &[Step::Compute(1)], Then::Repeat(1)).is_err());
     assert!(cpu.script(foreign, &[], Then::End).is_err());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Executives allocate when they are made, not when they run.
 
 use asmp_rt::executive::{
@@ -41,7 +42,8 @@ fn allocations(run: impl FnOnce()) -> u64 {
 fn the_np_edf_executive_allocates_nothing_while_it_runs() {
     let mut jobs = Jobs::new();
     let ran = Cell::new(0);
-    for (period_ns, late) in [(100_000, Late::Skip), (150_000, Late::Finish), (70_000, Late::Skip)] {
+    for (period_ns, late) in [(100_000, Late::Skip), (150_000, Late::Finish), (70_000, Late::Skip)]
+    {
         let task = Task { period_ns, offset_ns: 0, budget_ns: 10_000, late };
         jobs.periodic(task, |_| {
             ran.set(ran.get() + 1);
@@ -61,13 +63,16 @@ fn the_np_edf_executive_allocates_nothing_while_it_runs() {
 #[test]
 fn the_reflective_scheduler_allocates_nothing_while_it_runs_and_is_changed() {
     let agenda = Agenda::new(3).unwrap();
-    agenda.change(|table| table.insert(Monotonic.now_ns(), Action::Call(0), Some(100_000))).unwrap();
+    agenda
+        .change(|table| table.insert(Monotonic.now_ns(), Action::Call(0), Some(100_000)))
+        .unwrap();
     let mut scheduler = Reflective::new(Monotonic, &agenda, Tuning::SPINNING);
     let mut left = 200;
     let count = allocations(|| {
         scheduler.run(u64::MAX, |moment| {
             // A full table refuses without allocating.
-            let _ = agenda.change(|table| table.insert(moment.now_ns + 50_000, Action::Call(1), None));
+            let _ =
+                agenda.change(|table| table.insert(moment.now_ns + 50_000, Action::Call(1), None));
             left -= 1;
             if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });

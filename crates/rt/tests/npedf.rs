@@ -1,8 +1,10 @@
-//! The np-EDF executive on virtual time: the paper's robot, lateness, deferred interrupts, a brute-force model.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The np-EDF executive on virtual time: the paper's robot, lateness, deferred interrupts, a
+//! brute-force model.
 
 use asmp_rt::executive::{
-    BackgroundStats, Demand, End, Executive, Fault, JobSet, Jobs, Late, Missing, Next, Progress, Stats, Task,
-    admit,
+    BackgroundStats, Demand, End, Executive, Fault, JobSet, Jobs, Late, Missing, Next, Progress,
+    Stats, Task, admit,
 };
 use asmp_rt::virtual_cpu::{Caller, Costs, Latency, Policy, Step, Then, VirtualCpu};
 use std::cell::RefCell;
@@ -54,9 +56,11 @@ fn run(
     (ran.into_inner(), stats, end)
 }
 
-/// updateMap first: it wins ties, which is the worst for the sonars. Then six sonars, two odometers, antiSensor.
+/// updateMap first: it wins ties, which is the worst for the sonars. Then six sonars, two
+/// odometers, antiSensor.
 fn robot(offsets_ms: [u64; 10]) -> Vec<Task> {
-    let tasks = [(500, 100)].into_iter().chain([(500, 20); 6]).chain([(1200, 20), (1200, 20), (2000, 20)]);
+    let tasks =
+        [(500, 100)].into_iter().chain([(500, 20); 6]).chain([(1200, 20), (1200, 20), (2000, 20)]);
     let with_offset = |((period, budget), offset)| task(period, offset, budget, Late::Finish);
     tasks.zip(offsets_ms).map(with_offset).collect()
 }
@@ -86,19 +90,22 @@ fn the_worst_response_of_a_sonar_is_239_ms() {
 fn two_readings_of_a_sonar_lie_at_most_719_ms_apart_and_700_are_seen_with_other_ties() {
     let cost = [100, 20, 20, 20, 20, 20, 20, 20, 20, 20];
     let gap = |ran: &[Ran]| {
-        let ends = |sonar: usize| ran.iter().filter(move |job| job.task == sonar).map(|job| job.ended);
+        let ends =
+            |sonar: usize| ran.iter().filter(move |job| job.task == sonar).map(|job| job.ended);
         let gaps = |sonar| ends(sonar).zip(ends(sonar).skip(1)).map(|(one, next)| next - one).max();
         SONARS.filter_map(gaps).max().unwrap()
     };
     // The paper says nothing of ties. Broken anew each time, all starting together:
     let mut random = Random(2);
-    let worst = (0..50)
-        .map(|_| gap(&brute_force(&robot([0; 10]), 60_000, |task, _| cost[task], |_| random.below(1000))));
+    let worst = (0..50).map(|_| {
+        gap(&brute_force(&robot([0; 10]), 60_000, |task, _| cost[task], |_| random.below(1000)))
+    });
     assert_eq!(worst.max(), Some(700));
     let mut random = Random(3);
     for _ in 0..50 {
         let offsets = [(); 10].map(|()| random.below(4) * 20 + random.below(2));
-        let ran = brute_force(&robot(offsets), 12_000, |task, _| cost[task], |_| random.below(1000));
+        let ran =
+            brute_force(&robot(offsets), 12_000, |task, _| cost[task], |_| random.below(1000));
         assert!(gap(&ran) <= 719, "{offsets:?}");
     }
     // This executive breaks them always alike, so that readings come more evenly.
@@ -135,7 +142,8 @@ fn a_deferred_interrupt_waits_for_the_end_of_the_busy_period_at_280_ms() {
     assert_eq!(stats, [BackgroundStats { raises: 269, runs: 1, steps: 1, overlong_steps: 0 }]);
 }
 
-/// One periodic job, 10 of 100 ms; background jobs with these steps (ms) and numbers of steps, raised at these instants.
+/// One periodic job, 10 of 100 ms; background jobs with these steps (ms) and numbers of steps,
+/// raised at these instants.
 fn background(steps: &[(u64, u64)], raises: &[(u64, usize)]) -> (Vec<(usize, u64)>, Vec<Stats>) {
     let cpu = cpu();
     let clock = Caller::new(&cpu, 200, Latency::default());
@@ -260,8 +268,13 @@ fn skip_drops_what_is_over_and_returns_to_the_grid() {
 #[test]
 fn fault_stops_the_executive_and_names_the_job() {
     let (ran, stats, end) = overrun(Late::Fault);
-    let fault =
-        Fault { task: 0, activation: 2, deadline_ns: 30 * MS, at_ns: 55 * MS, missing: Missing::Ended };
+    let fault = Fault {
+        task: 0,
+        activation: 2,
+        deadline_ns: 30 * MS,
+        at_ns: 55 * MS,
+        missing: Missing::Ended,
+    };
     assert_eq!(end, Err(fault));
     assert_eq!((ran.len(), stats.activations, stats.misses), (3, 3, 1));
 }
@@ -270,8 +283,13 @@ fn fault_stops_the_executive_and_names_the_job() {
 fn a_job_that_another_made_late_faults_before_it_begins() {
     let tasks = [task(100, 0, 5, Late::Finish), task(20, 5, 4, Late::Fault)];
     let (ran, _, end) = run(&tasks, 200, |task, n| if (task, n) == (0, 1) { 40 } else { 4 });
-    let fault =
-        Fault { task: 1, activation: 5, deadline_ns: 125 * MS, at_ns: 140 * MS, missing: Missing::Begun };
+    let fault = Fault {
+        task: 1,
+        activation: 5,
+        deadline_ns: 125 * MS,
+        at_ns: 140 * MS,
+        missing: Missing::Begun,
+    };
     assert_eq!(end, Err(fault));
     assert_eq!(ran.last().map(|job| (job.task, job.ended)), Some((0, 140)));
 }
@@ -281,7 +299,8 @@ fn the_number_of_dropped_activations_reaches_the_next_job_even_past_another() {
     let mut set = JobSet::new(&[task(10, 0, 1, Late::Skip), task(40, 25, 1, Late::Finish)]);
     let Ok(Next::Run(first)) = set.next(0) else { panic!("ready at once") };
     set.ended(&first, 38 * MS).unwrap();
-    // At 38: those of 10 and 20 are over; that of 30 has its deadline at 40, before the other's at 65.
+    // At 38: those of 10 and 20 are over; that of 30 has its deadline at 40, before the other's at
+    // 65.
     let Ok(Next::Run(second)) = set.next(38 * MS) else { panic!("one is ready") };
     assert_eq!((second.task, second.activation, second.skipped), (0, 3, 2));
     set.ended(&second, 39 * MS).unwrap();
@@ -294,7 +313,8 @@ fn the_number_of_dropped_activations_reaches_the_next_job_even_past_another() {
 
 #[test]
 fn a_long_standstill_is_skipped_in_one_go() {
-    let mut set = JobSet::new(&[Task { period_ns: 1, offset_ns: 0, budget_ns: 1, late: Late::Skip }]);
+    let mut set =
+        JobSet::new(&[Task { period_ns: 1, offset_ns: 0, budget_ns: 1, late: Late::Skip }]);
     let Ok(Next::Run(tick)) = set.next(u64::MAX - 1) else { panic!("one is left") };
     assert_eq!((tick.start_ns, tick.skipped), (u64::MAX - 1, u64::MAX - 1));
     set.ended(&tick, u64::MAX).unwrap();
@@ -315,8 +335,9 @@ fn a_task_is_ready_at_its_start_and_two_that_start_together_both_run() {
     assert_eq!(set.next(5 * MS), Ok(Next::Idle(Some(13 * MS))));
 }
 
-/// What the executive should do, tick by tick of 1 ms, without queues: when the CPU is free, the activation with the
-/// earliest deadline of all that have started and not ended runs to its end. `tie`: smaller goes first.
+/// What the executive should do, tick by tick of 1 ms, without queues: when the CPU is free, the
+/// activation with the earliest deadline of all that have started and not ended runs to its end.
+/// `tie`: smaller goes first.
 fn brute_force(
     tasks: &[Task],
     end_ms: u64,
@@ -331,7 +352,8 @@ fn brute_force(
             (tasks[task].offset_ns + activation[task] * tasks[task].period_ns) / MS
         };
         let started = (0..tasks.len()).filter(|task| start(*task, &activation) <= now);
-        let key = |task: &usize| (start(*task, &activation) + tasks[*task].period_ns / MS, tie(*task));
+        let key =
+            |task: &usize| (start(*task, &activation) + tasks[*task].period_ns / MS, tie(*task));
         let Some(task) = started.min_by_key(key) else {
             now += 1;
             continue;
@@ -364,11 +386,13 @@ fn random_set(random: &mut Random) -> Vec<Task> {
     (0..count).map(one).collect()
 }
 
-/// In ticks of so many ns: the test is exact in the unit in which jobs begin. In ns it is the stricter one, as a job
-/// may begin 1 ns before the others start, not only 1 ms.
+/// In ticks of so many ns: the test is exact in the unit in which jobs begin. In ns it is the
+/// stricter one, as a job may begin 1 ns before the others start, not only 1 ms.
 fn demands(tasks: &[Task], tick_ns: u64) -> Vec<Demand> {
-    let demand =
-        |task: &Task| Demand { period_ns: task.period_ns / tick_ns, budget_ns: task.budget_ns / tick_ns };
+    let demand = |task: &Task| Demand {
+        period_ns: task.period_ns / tick_ns,
+        budget_ns: task.budget_ns / tick_ns,
+    };
     tasks.iter().map(demand).collect()
 }
 
@@ -415,32 +439,40 @@ fn any_set_overloaded_or_not_runs_as_the_model_says() {
     assert!(admitted > 200, "{admitted}");
 }
 
-/// Jeffay's condition is exact: what it refuses misses when the long job has begun one tick before all shorter ones
-/// start, and what it takes misses nowhere that random offsets find.
+/// Jeffay's condition is exact: what it refuses misses when the long job has begun one tick before
+/// all shorter ones start, and what it takes misses nowhere that random offsets find.
 #[test]
 fn admission_refuses_just_what_can_miss() {
     let mut random = Random(5);
     let misses = |tasks: &[Task]| {
         let cost = |task: usize, _| tasks[task].budget_ns / MS;
         let deadline = |job: &Ran| job.start + tasks[job.task].period_ns / MS;
-        brute_force(tasks, 3000, cost, |task| task as u64).iter().any(|job| job.ended > deadline(job))
+        brute_force(tasks, 3000, cost, |task| task as u64)
+            .iter()
+            .any(|job| job.ended > deadline(job))
     };
     let (mut taken, mut refused) = (0, 0);
     for _ in 0..1500 {
         let tasks = random_set(&mut random);
-        let load: f64 = tasks.iter().map(|task| task.budget_ns as f64 / task.period_ns as f64).sum();
+        let load: f64 =
+            tasks.iter().map(|task| task.budget_ns as f64 / task.period_ns as f64).sum();
         if load > 1.0 {
             assert!(admit(&demands(&tasks, MS)).is_err());
             continue;
         }
         let first_at_0 = |long: usize| -> Vec<Task> {
-            let offset =
-                |(task, other): (usize, &Task)| Task { offset_ns: u64::from(task != long) * MS, ..*other };
+            let offset = |(task, other): (usize, &Task)| Task {
+                offset_ns: u64::from(task != long) * MS,
+                ..*other
+            };
             tasks.iter().enumerate().map(offset).collect()
         };
         if admit(&demands(&tasks, MS)).is_ok() {
             taken += 1;
-            assert!(!misses(&tasks) && (0..tasks.len()).all(|long| !misses(&first_at_0(long))), "{tasks:?}");
+            assert!(
+                !misses(&tasks) && (0..tasks.len()).all(|long| !misses(&first_at_0(long))),
+                "{tasks:?}"
+            );
         } else {
             refused += 1;
             assert!((0..tasks.len()).any(|long| misses(&first_at_0(long))), "{tasks:?}");
@@ -461,7 +493,8 @@ fn the_executive_shares_the_virtual_cpu_with_threads_above_and_below() {
             let mut cpu = cpu.borrow_mut();
             // An interrupt handler above, and time-sharing work below.
             let handler = cpu.thread(200, None);
-            cpu.script(handler, &[Step::ReplyWait, Step::Compute(50_000)], Then::Repeat(0)).unwrap();
+            cpu.script(handler, &[Step::ReplyWait, Step::Compute(50_000)], Then::Repeat(0))
+                .unwrap();
             let line = cpu.line(handler);
             let below = cpu.thread(1, Some(10 * MS));
             cpu.script(below, &[Step::Compute(3 * MS)], Then::Repeat(0)).unwrap();
@@ -486,6 +519,9 @@ fn the_executive_shares_the_virtual_cpu_with_threads_above_and_below() {
     let (trace, _, stats) = run();
     assert!(trace.len() > 300);
     // An interrupt that comes in a job makes it longer.
-    assert!(stats[0].worst_run_ns > MS / 2 && stats[0].worst_start_lateness_ns >= 2000, "{stats:?}");
+    assert!(
+        stats[0].worst_run_ns > MS / 2 && stats[0].worst_start_lateness_ns >= 2000,
+        "{stats:?}"
+    );
     assert_eq!(run(), run(), "the same input gives the same trace");
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The reflective scheduler on virtual time and, for what needs two threads, on the machine.
 
 use asmp_rt::executive::{
@@ -83,7 +84,8 @@ fn the_program_reads_and_changes_its_table_while_it_runs() {
     let cpu = cpu();
     let clock = Caller::new(&cpu, 200, EXACT);
     let agenda = Agenda::new(3).unwrap();
-    let first = agenda.change(|table| table.insert(10 * MS, Action::Call(0), Some(10 * MS))).unwrap();
+    let first =
+        agenda.change(|table| table.insert(10 * MS, Action::Call(0), Some(10 * MS))).unwrap();
     let victim = agenda.change(|table| table.insert(35 * MS, Action::Call(9), None)).unwrap();
     let mut log = Vec::new();
     Reflective::new(&clock, &agenda, Tuning::RAW).run(100 * MS, |moment| {
@@ -109,7 +111,8 @@ fn the_program_reads_and_changes_its_table_while_it_runs() {
     assert_eq!(agenda.change(|table| table.remove(victim)), Err(TableError::Gone));
 }
 
-/// A clock on which another thread puts an entry into the table while the scheduler spins or wakes up, once.
+/// A clock on which another thread puts an entry into the table while the scheduler spins or wakes
+/// up, once.
 struct Meddled<'a> {
     caller: &'a Caller<'a>,
     agenda: &'a Agenda,
@@ -119,7 +122,9 @@ struct Meddled<'a> {
 
 impl Meddled<'_> {
     fn meddle(&self, until_ns: u64) {
-        if let Some((at_ns, instant_ns)) = self.entry_ns.get().filter(|(at_ns, _)| *at_ns < until_ns) {
+        if let Some((at_ns, instant_ns)) =
+            self.entry_ns.get().filter(|(at_ns, _)| *at_ns < until_ns)
+        {
             self.entry_ns.set(None);
             self.caller.spin_until(at_ns);
             self.agenda.change(|table| table.insert(instant_ns, Action::Call(1), None)).unwrap();
@@ -153,15 +158,22 @@ fn an_entry_put_before_the_one_that_is_being_awaited_happens_before_it() {
     {
         let (cpu, agenda) = (cpu(), Agenda::new(2).unwrap());
         let caller = Caller::new(&cpu, 200, EXACT);
-        let clock =
-            Meddled { caller: &caller, agenda: &agenda, entry_ns: Cell::new(Some((at_ns, 9 * MS + 500))) };
+        let clock = Meddled {
+            caller: &caller,
+            agenda: &agenda,
+            entry_ns: Cell::new(Some((at_ns, 9 * MS + 500))),
+        };
         agenda.change(|table| table.insert(MS, Action::Call(0), Some(MS))).unwrap();
         let mut log = Vec::new();
         Reflective::new(&clock, &agenda, tuning).run(11 * MS, |moment| {
             log.push((moment.action, moment.now_ns));
             GO_ON
         });
-        assert_eq!(log[9..], [(Action::Call(1), happens_ns), (Action::Call(0), happens_ns)], "{tuning:?}");
+        assert_eq!(
+            log[9..],
+            [(Action::Call(1), happens_ns), (Action::Call(0), happens_ns)],
+            "{tuning:?}"
+        );
     }
 }
 
@@ -196,7 +208,9 @@ fn an_action_nearer_than_the_latency_is_not_early() {
         if moment.action == Action::Call(1) {
             errors.push(moment.now_ns - moment.instant_ns);
         } else if moment.instant_ns > 40 * MS {
-            agenda.change(|table| table.insert(moment.now_ns + 20_000, Action::Call(1), None)).unwrap();
+            agenda
+                .change(|table| table.insert(moment.now_ns + 20_000, Action::Call(1), None))
+                .unwrap();
         }
         GO_ON
     });
@@ -225,7 +239,9 @@ fn another_thread_changes_the_table_of_a_scheduler_that_sleeps() {
             told.recv().unwrap();
             // By now the scheduler sleeps towards the entry in an hour, or is about to.
             std::thread::sleep(std::time::Duration::from_millis(5));
-            agenda.change(|table| table.insert(Monotonic.now_ns() + MS, Action::Call(7), None)).unwrap();
+            agenda
+                .change(|table| table.insert(Monotonic.now_ns() + MS, Action::Call(7), None))
+                .unwrap();
         });
         let mut seen = Vec::new();
         Reflective::new(Monotonic, agenda, Tuning::CALIBRATED).run(u64::MAX, |moment| {

@@ -1,5 +1,6 @@
-//! What the kernel refuses to a process without rights. Each case runs in a process of its own that gives up its rights
-//! and limits first; root or not, the answers are the same.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the kernel refuses to a process without rights. Each case runs in a process of its own that
+//! gives up its rights and limits first; root or not, the answers are the same.
 
 use asmp_channel::{Mbuff, Pages};
 use asmp_rt::thread::{RealTime, Refusal, Watch};
@@ -20,7 +21,8 @@ fn child(test: &str) -> String {
     text
 }
 
-/// In the parent: the child's words. In the child: gives up its rights and says what `refused` answers.
+/// In the parent: the child's words. In the child: gives up its rights and says what `refused`
+/// answers.
 fn answer(
     test: &str,
     limits: &[(libc::__rlimit_resource_t, u64)],
@@ -62,8 +64,11 @@ const NO_PRIORITY: (libc::__rlimit_resource_t, u64) = (libc::RLIMIT_RTPRIO, 0);
 #[test]
 fn fifo_without_permission_names_the_limit_and_the_cure() {
     let test = "fifo_without_permission_names_the_limit_and_the_cure";
-    let Some(text) = answer(test, &[NO_PRIORITY], || start(RealTime::fifo(80).unlocked())) else { return };
-    let wanted = "<no permission for fifo:80: RLIMIT_RTPRIO allows priorities up to 0 (hard limit 0)";
+    let Some(text) = answer(test, &[NO_PRIORITY], || start(RealTime::fifo(80).unlocked())) else {
+        return;
+    };
+    let wanted =
+        "<no permission for fifo:80: RLIMIT_RTPRIO allows priorities up to 0 (hard limit 0)";
     assert!(text.contains(wanted) && text.contains("ulimit -r"), "{text}");
 }
 
@@ -71,11 +76,15 @@ fn fifo_without_permission_names_the_limit_and_the_cure() {
 fn a_priority_above_the_limit_is_refused_and_one_within_is_given() {
     let test = "a_priority_above_the_limit_is_refused_and_one_within_is_given";
     let refused = || {
-        let (above, within) = (start(RealTime::rr(8).unlocked()), start(RealTime::rr(7).unlocked()));
+        let (above, within) =
+            (start(RealTime::rr(8).unlocked()), start(RealTime::rr(7).unlocked()));
         format!("{above}|{within}")
     };
     let Some(text) = answer(test, &[(libc::RLIMIT_RTPRIO, 7)], refused) else { return };
-    assert!(text.contains("no permission for rr:8: RLIMIT_RTPRIO allows priorities up to 7"), "{text}");
+    assert!(
+        text.contains("no permission for rr:8: RLIMIT_RTPRIO allows priorities up to 7"),
+        "{text}"
+    );
     assert!(text.contains("|started: Ok(())>"), "{text}");
 }
 
@@ -85,7 +94,10 @@ fn a_deadline_without_permission_says_that_the_limit_does_not_help() {
     let ms = Duration::from_millis;
     let refused = || start(RealTime::deadline(ms(1), ms(10), ms(10)).unlocked());
     let Some(text) = answer(test, &[NO_PRIORITY], refused) else { return };
-    assert!(text.contains("no permission for deadline:1ms/10ms/10ms: it needs CAP_SYS_NICE"), "{text}");
+    assert!(
+        text.contains("no permission for deadline:1ms/10ms/10ms: it needs CAP_SYS_NICE"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -99,7 +111,8 @@ fn memory_beyond_the_limit_is_refused_with_both_numbers_and_nothing_stays_locked
     };
     let limits = [NO_PRIORITY, (libc::RLIMIT_MEMLOCK, 65_536)];
     let Some(text) = answer(test, &limits, refused) else { return };
-    let needs = text.split("<locking all memory needs ").nth(1).and_then(|rest| rest.split(' ').next());
+    let needs =
+        text.split("<locking all memory needs ").nth(1).and_then(|rest| rest.split(' ').next());
     assert!(needs.unwrap().parse::<u64>().unwrap() > 65_536, "{text}");
     assert!(text.contains("RLIMIT_MEMLOCK allows 65536 (hard limit 65536)"), "{text}");
     assert!(text.contains("VmLck:\t       0 kB"), "{text}");
@@ -110,16 +123,20 @@ fn a_policy_refused_after_memory_was_locked_unlocks_it() {
     let test = "a_policy_refused_after_memory_was_locked_unlocks_it";
     if std::env::var(CASE).as_deref() != Ok(test) {
         let text = child(test);
-        text.lines().filter(|line| line.contains("skipped: ")).for_each(|reason| eprintln!("{reason}"));
+        text.lines()
+            .filter(|line| line.contains("skipped: "))
+            .for_each(|reason| eprintln!("{reason}"));
         return;
     }
     if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1) {
         println!("skipped: with one CPU a deadline thread may be confined to it");
         return;
     }
-    // The kernel refuses a deadline thread that may not run on every CPU: the last step, also for root.
+    // The kernel refuses a deadline thread that may not run on every CPU: the last step, also for
+    // root.
     let ms = Duration::from_millis;
-    let refusal = RealTime::deadline(ms(1), ms(10), ms(10)).cpu(0).start("refused", |_| ()).unwrap_err();
+    let refusal =
+        RealTime::deadline(ms(1), ms(10), ms(10)).cpu(0).start("refused", |_| ()).unwrap_err();
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     assert!(status.contains("VmLck:\t       0 kB"), "{status}");
     match refusal {
@@ -136,7 +153,9 @@ fn a_thread_that_wishes_nothing_else_has_all_memory_locked_and_its_heap_there() 
     let test = "a_thread_that_wishes_nothing_else_has_all_memory_locked_and_its_heap_there";
     if std::env::var(CASE).as_deref() != Ok(test) {
         let text = child(test);
-        text.lines().filter(|line| line.contains("skipped: ")).for_each(|reason| eprintln!("{reason}"));
+        text.lines()
+            .filter(|line| line.contains("skipped: "))
+            .for_each(|reason| eprintln!("{reason}"));
         return;
     }
     let task = RealTime::fifo(1).heap(8 << 20).start("locked", |_| {

@@ -1,4 +1,6 @@
-//! Real-time threads on this machine. What needs a permission that this process lacks prints `skipped` and its reason.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Real-time threads on this machine. What needs a permission that this process lacks prints
+//! `skipped` and its reason.
 
 use asmp_rt::thread::{RealTime, Refusal, Schedule, Watch};
 use std::sync::mpsc;
@@ -44,10 +46,15 @@ fn a_thread_has_the_policy_the_cpu_and_the_name_it_asked_for() {
         tell.send((asmp_host::sched::get(0).unwrap(), status)).unwrap();
         7
     };
-    let Some(task) = started(RealTime::fifo(3).cpu(0).unlocked().start("axis", work)) else { return };
+    let Some(task) = started(RealTime::fifo(3).cpu(0).unlocked().start("axis", work)) else {
+        return;
+    };
     let (policy, status) = told.recv().unwrap();
     assert_eq!(policy, Schedule::Fifo { priority: 3 });
-    assert!(status.contains("Cpus_allowed_list:\t0\n") && status.starts_with("Name:\taxis\n"), "{status}");
+    assert!(
+        status.contains("Cpus_allowed_list:\t0\n") && status.starts_with("Name:\taxis\n"),
+        "{status}"
+    );
     assert_eq!(task.join().unwrap(), 7);
 }
 
@@ -78,7 +85,8 @@ fn a_suspended_thread_gets_no_release_until_it_is_woken() {
         let mut releases = me.releases(MS, Duration::ZERO).unwrap();
         let mut last = None;
         while let Some(tick) = releases.wait() {
-            let skipped = last.map(|last: u64| (tick.scheduled_ns - last) / 1_000_000 - 1 - tick.overruns);
+            let skipped =
+                last.map(|last: u64| (tick.scheduled_ns - last) / 1_000_000 - 1 - tick.overruns);
             last = Some(tick.scheduled_ns);
             tell.send(skipped).unwrap();
         }
@@ -86,7 +94,8 @@ fn a_suspended_thread_gets_no_release_until_it_is_woken() {
     };
     let task = any().start("axis", work).unwrap();
     told.recv().unwrap();
-    // Where others want the CPU it may hear of its suspension only when that is over: then once more.
+    // Where others want the CPU it may hear of its suspension only when that is over: then once
+    // more.
     let end = Instant::now() + Duration::from_secs(20);
     loop {
         task.suspend();
@@ -122,7 +131,8 @@ fn a_period_changed_from_outside_takes_hold_at_the_next_release() {
     told.recv().unwrap();
     assert!(task.set_period(Duration::ZERO).is_err());
     task.set_period(3 * MS).unwrap();
-    let changed = std::iter::repeat_with(|| told.recv().unwrap()).find(|(_, period)| *period == 3_000_000);
+    let changed =
+        std::iter::repeat_with(|| told.recv().unwrap()).find(|(_, period)| *period == 3_000_000);
     let (first, _) = changed.unwrap();
     let (second, _) = told.recv().unwrap();
     assert_eq!((second - first) % 3_000_000, 0);
@@ -178,7 +188,11 @@ fn sections_that_sleep_are_tallied_and_the_waits_between_them_are_not() {
     assert_eq!((bad.sections, bad.unclean, bad.first_unclean), (10, 10, Some(1)));
     assert!(bad.seen.voluntary_switches >= 10);
     assert!(bad.warning("axis").unwrap().contains("in 10 of 10 sections"));
-    assert_eq!((good.sections, good.seen.voluntary_switches), (10, 0), "a wait is no blocking call");
+    assert_eq!(
+        (good.sections, good.seen.voluntary_switches),
+        (10, 0),
+        "a wait is no blocking call"
+    );
 }
 
 #[test]

@@ -12,7 +12,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     if only_plan {
         words.remove(0);
     }
-    let [name, cpus] = words.as_slice() else { return Err("usage: create [--plan] NAME CPUS".into()) };
+    let [name, cpus] = words.as_slice() else {
+        return Err("usage: create [--plan] NAME CPUS".into());
+    };
 
     let spec = Spec { tick: Tick::RequireOff, ..Spec::of(cpus.parse()?) };
     let request = Request::Create { name: name.clone(), spec };

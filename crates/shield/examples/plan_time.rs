@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How long deciding takes on large machines, made of plain values (nothing here touches the machine):
-//! `cargo run --release -p asmp-shield --example plan_time`. Times in ms, the best of ten.
+//! How long deciding takes on large machines, made of plain values (nothing here touches the
+//! machine): `cargo run --release -p asmp-shield --example plan_time`. Times in ms, the best of
+//! ten.
 
 use asmp_host::fake::FakeKernel;
 use asmp_host::store::Store;
@@ -16,7 +17,9 @@ use std::time::{Duration, Instant};
 fn main() {
     println!("             all of            its parts:                         all of");
     println!("cpus   lines  plan     facts    create   destroy  JSON     verify   status");
-    for (cpus, lines) in [(512, 200), (512, 500), (512, 1000), (512, 2000), (128, 2000), (256, 2000)] {
+    for (cpus, lines) in
+        [(512, 200), (512, 500), (512, 1000), (512, 2000), (128, 2000), (256, 2000)]
+    {
         let kernel = Arc::new(FakeKernel::large(cpus, lines));
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let shield = Shield::new(Arc::clone(&kernel) as Arc<dyn Kernel>, Store::at(dir.path()));

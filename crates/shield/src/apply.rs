@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Taking the steps of a plan, and undoing them.
 //!
-//! Before each change its inverse goes to the journal. After each write the kernel is read again. The
-//! journal holds only inverses ([`Undo`]). Each may be taken twice, or for a step that never happened: so
-//! a crash at any instruction leaves a journal that `undo` can finish.
+//! Before each change its inverse goes to the journal. After each write the kernel is read again.
+//! The journal holds only inverses ([`Undo`]). Each may be taken twice, or for a step that never
+//! happened: so a crash at any instruction leaves a journal that `undo` can finish.
 
 use crate::moving::{confine_strays, evacuate, evict, move_home, move_in, move_out};
 use crate::partition::Original;
@@ -94,8 +95,8 @@ impl<'a> UndoLog<'a> {
     }
 }
 
-/// Takes every step. Stops at the first error, unless the step says that a refusal is only named. The
-/// caller undoes.
+/// Takes every step. Stops at the first error, unless the step says that a refusal is only named.
+/// The caller undoes.
 pub fn apply(
     kernel: &dyn Kernel,
     facts: &Facts,
@@ -133,7 +134,9 @@ fn is_refusal(error: &Error) -> bool {
 /// The kernel's error number in the words of this field.
 fn reason(error: &Error) -> String {
     match error.kind() {
-        kind @ (ErrorKind::Device | ErrorKind::NotPermitted) if error.path().starts_with("/proc/irq") => {
+        kind @ (ErrorKind::Device | ErrorKind::NotPermitted)
+            if error.path().starts_with("/proc/irq") =>
+        {
             let name = if kind == ErrorKind::Device { "EIO" } else { "EPERM" };
             format!("the kernel manages its affinity and refuses to change it ({name})")
         }
@@ -151,7 +154,8 @@ fn take(
 ) -> Result<()> {
     match &step.action {
         Action::Set { knob, to, unless_away_from } => {
-            // The plan's reading is a moment old: what an earlier step may have changed is read again.
+            // The plan's reading is a moment old: what an earlier step may have changed is read
+            // again.
             let old = match (&step.old, unless_away_from, step.keeps_original) {
                 (Some(old), None, true) => old.clone(),
                 _ => knob.read(kernel)?,
@@ -184,10 +188,18 @@ fn take(
         }
         Action::MoveIn { placed, groups } => move_in(kernel, base, placed, groups, undo_log)?,
         Action::MoveOut { placed, groups } => move_out(kernel, base, placed, groups, undo_log)?,
-        Action::Evacuate { placed, groups, .. } => evacuate(kernel, base, placed, groups, undo_log)?,
+        Action::Evacuate { placed, groups, .. } => {
+            evacuate(kernel, base, placed, groups, undo_log)?
+        }
         Action::SetTaskPolicy { placed, to } => policies::give(kernel, placed, to, undo_log)?,
         Action::RestoreTaskPolicy { placed, groups } => {
-            policies::give_back(kernel, groups, std::slice::from_ref(placed), Some(placed), undo_log)?;
+            policies::give_back(
+                kernel,
+                groups,
+                std::slice::from_ref(placed),
+                Some(placed),
+                undo_log,
+            )?;
         }
         Action::Confine => {
             applied.changes += confine_strays(kernel, facts, &plan.after, undo_log)?;
@@ -198,12 +210,15 @@ fn take(
                 return Ok(());
             }
             let path = task_path(thread.task.tid);
-            let old = kernel.schedule(thread.task.tid).map_err(Error::io(&path, "read the policy of"))?;
+            let old =
+                kernel.schedule(thread.task.tid).map_err(Error::io(&path, "read the policy of"))?;
             if old == *to {
                 return Ok(());
             }
             undo_log.note(Undo::SetPolicy { task: thread.task, to: old })?;
-            kernel.set_schedule(thread.task.tid, to).map_err(Error::io(&path, "set the policy of"))?;
+            kernel
+                .set_schedule(thread.task.tid, to)
+                .map_err(Error::io(&path, "set the policy of"))?;
         }
     }
     applied.changes += 1;
@@ -268,8 +283,8 @@ fn undo_one(kernel: &dyn Kernel, base: &Base, undo: &Undo) -> Result<()> {
     }
 }
 
-/// Retries on EBUSY, for 2 s. The kernel keeps the bandwidth of a SCHED_DEADLINE task that ended until its
-/// zero-lag time, and refuses it to a deadline server before that.
+/// Retries on EBUSY, for 2 s. The kernel keeps the bandwidth of a SCHED_DEADLINE task that ended
+/// until its zero-lag time, and refuses it to a deadline server before that.
 fn set_patiently(kernel: &dyn Kernel, knob: &Knob, to: &str) -> Result<()> {
     for _ in 0..100 {
         match knob.set(kernel, to) {

@@ -31,7 +31,9 @@ pub(crate) fn decide(
     rules::check_machine(facts)?;
     let mut system = state.system();
     let mut after = match request {
-        Request::Create { name, spec } => rules::create(facts, state, &Wish::new(name, spec, caller, None))?,
+        Request::Create { name, spec } => {
+            rules::create(facts, state, &Wish::new(name, spec, caller, None))?
+        }
         Request::Run { name, spec, owner } => {
             rules::create(facts, state, &Wish::new(name, spec, caller, *owner))?
         }
@@ -42,7 +44,9 @@ pub(crate) fn decide(
         Request::Add { name, members } => join(kernel, facts, state, name, members)?,
         Request::Remove { name, members, .. } => leave(kernel, facts, state, name, members)?,
         Request::Move { from, to, members } => pass(kernel, facts, state, (from, to), members)?,
-        Request::Apply { declaration } => declare::decide(kernel, facts, state, declaration, caller)?,
+        Request::Apply { declaration } => {
+            declare::decide(kernel, facts, state, declaration, caller)?
+        }
         Request::Repair { name } => {
             name.as_ref().map(|name| state.partition(name)).transpose()?;
             state.partitions.clone()
@@ -192,14 +196,20 @@ fn find_task(kernel: &dyn Kernel, tid: i32, alone: bool) -> Result<Task, Refusal
 
 /// Records the kernel threads that serve the partitions (PREEMPT_RT, `threadirqs`): handlers of
 /// their IRQ lines, timers of their CPUs.
-fn adopt_kernel_threads(kernel: &dyn Kernel, facts: &Facts, state: &State, partitions: &mut [Partition]) {
+fn adopt_kernel_threads(
+    kernel: &dyn Kernel,
+    facts: &Facts,
+    state: &State,
+    partitions: &mut [Partition],
+) {
     let threaded = facts.preempt_rt || facts.boot_parameter("threadirqs").is_some();
     if !threaded || partitions.is_empty() {
         return;
     }
     let wanted = |name: &str| {
-        rules::service_of(name)
-            .is_some_and(|service| partitions.iter().any(|p| rules::priority_for(p, service).is_some()))
+        rules::service_of(name).is_some_and(|service| {
+            partitions.iter().any(|p| rules::priority_for(p, service).is_some())
+        })
     };
     // Each shielded CPU has one timer thread; only a look at all tells how many handlers there are.
     let handlers = partitions.iter().any(|p| p.irq_priority.is_some() && !p.irqs.is_empty());

@@ -87,7 +87,9 @@ impl Declaration {
         for declared in &self.partitions {
             let name = &declared.name;
             if !names.insert(name) {
-                return Err(format!("partition {name} is declared twice: join the two or rename one"));
+                return Err(format!(
+                    "partition {name} is declared twice: join the two or rename one"
+                ));
             }
             for task in &declared.tasks {
                 if task.command.is_some() == task.unit.is_some() {
@@ -112,8 +114,8 @@ fn comm(command: &str) -> &str {
     &command[..end.unwrap_or(0)]
 }
 
-/// The partitions once the file is in force. `state` gains a record of tasks that were born inside and
-/// get a policy.
+/// The partitions once the file is in force. `state` gains a record of tasks that were born inside
+/// and get a policy.
 pub(crate) fn decide(
     kernel: &dyn Kernel,
     facts: &Facts,
@@ -124,7 +126,8 @@ pub(crate) fn decide(
     let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
     let mut now = state.clone();
     // CPUs may pass from one partition of the file to another: all give up theirs first.
-    let names: BTreeSet<&str> = declaration.partitions.iter().map(|one| one.name.as_str()).collect();
+    let names: BTreeSet<&str> =
+        declaration.partitions.iter().map(|one| one.name.as_str()).collect();
     now.partitions.retain(|partition| !names.contains(partition.name.as_str()));
     // CPUs that our own partitions isolate are no foreign ones.
     let mut ours = facts.clone();
@@ -135,11 +138,13 @@ pub(crate) fn decide(
         false => Vec::new(),
     };
     for declared in &declaration.partitions {
-        let old = state.partitions.iter().find(|partition| partition.name == declared.name).cloned();
+        let old =
+            state.partitions.iter().find(|partition| partition.name == declared.name).cloned();
         now.partitions = rules::create(&ours, &now, &declared.wish(old.as_ref(), caller))?;
         if let (Some(old), Some(new)) = (&old, now.partitions.last_mut()) {
             // Only who still has a policy in the file keeps it.
-            new.tasks = old.tasks.iter().map(|task| Member { policy: None, ..task.clone() }).collect();
+            new.tasks =
+                old.tasks.iter().map(|task| Member { policy: None, ..task.clone() }).collect();
             let kept = old.served.iter();
             let kept = kept.filter(|thread| rules::priority_for(new, thread.by).is_some());
             new.served = kept.cloned().collect();
@@ -173,7 +178,8 @@ pub(crate) fn decide(
 
 /// Records in `now` that a task gets a policy, with what its threads go back to.
 fn give_policy(kernel: &dyn Kernel, state: &mut State, now: &mut State, task: &Task, to: Schedule) {
-    let old: Vec<Member> = state.partitions.iter().flat_map(|partition| partition.tasks.clone()).collect();
+    let old: Vec<Member> =
+        state.partitions.iter().flat_map(|partition| partition.tasks.clone()).collect();
     let mut members = now.partitions.iter_mut().flat_map(|partition| &mut partition.tasks);
     if let Some(member) = members.find(|member| member.task == task.id) {
         member.policy = Some(policies::given(kernel, task, to, &old));
@@ -182,7 +188,8 @@ fn give_policy(kernel: &dyn Kernel, state: &mut State, now: &mut State, task: &T
     // sees a thread more and sets it.
     let has = |tid: i32| kernel.schedule(tid).is_ok_and(|now| now == to);
     let members = state.partitions.iter_mut().flat_map(|partition| &mut partition.tasks);
-    for policy in members.filter(|member| member.task == task.id).filter_map(|member| member.policy.as_mut())
+    for policy in
+        members.filter(|member| member.task == task.id).filter_map(|member| member.policy.as_mut())
     {
         policy.before.retain(|thread| has(thread.task.tid));
     }
@@ -201,7 +208,9 @@ impl Declared {
         };
         let fresh = Wish::new(&self.name, &spec, caller, None);
         match old {
-            Some(old) => Wish { created_s: old.created_s, created_by: old.created_by.clone(), ..fresh },
+            Some(old) => {
+                Wish { created_s: old.created_s, created_by: old.created_by.clone(), ..fresh }
+            }
             None => fresh,
         }
     }
@@ -212,7 +221,9 @@ impl DeclaredTask {
     fn find(&self, tasks: &[Task]) -> Vec<Task> {
         let is_meant = |task: &&Task| match (&self.command, &self.unit) {
             (Some(command), _) => !task.zombie && task.command == *command,
-            (None, Some(unit)) => task.group.components().any(|part| part.as_os_str() == unit.as_str()),
+            (None, Some(unit)) => {
+                task.group.components().any(|part| part.as_os_str() == unit.as_str())
+            }
             (None, None) => false,
         };
         tasks.iter().filter(|task| !task.kernel_thread).filter(is_meant).cloned().collect()

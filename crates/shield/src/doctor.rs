@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The doctor: what this machine can do, and each remaining source of noise, with a fix.
 //!
 //! `diagnose` is pure: facts in, findings out. A thing that does not apply to this machine is `not
@@ -59,13 +60,27 @@ pub fn diagnose(facts: &Facts, seen: &Observed, irqbalance: bool) -> Vec<Item> {
     items
 }
 
-fn item(what: &'static str, verdict: Verdict, found: impl Into<String>, cure: impl Into<String>) -> Item {
-    let cure =
-        if matches!(verdict, Verdict::Ok | Verdict::NotApplicable) { String::new() } else { cure.into() };
+fn item(
+    what: &'static str,
+    verdict: Verdict,
+    found: impl Into<String>,
+    cure: impl Into<String>,
+) -> Item {
+    let cure = if matches!(verdict, Verdict::Ok | Verdict::NotApplicable) {
+        String::new()
+    } else {
+        cure.into()
+    };
     Item { what, verdict, found: found.into(), cure }
 }
 
-fn either(what: &'static str, good: bool, bad: Verdict, found: impl Into<String>, cure: &str) -> Item {
+fn either(
+    what: &'static str,
+    good: bool,
+    bad: Verdict,
+    found: impl Into<String>,
+    cure: &str,
+) -> Item {
     item(what, if good { Verdict::Ok } else { bad }, found, cure)
 }
 
@@ -88,7 +103,10 @@ fn abilities(facts: &Facts, seen: &Observed) -> Vec<Item> {
             "cgroup v2",
             groups.mount.is_some(),
             Missing,
-            groups.mount.as_ref().map_or("not mounted".to_owned(), |mount| mount.display().to_string()),
+            groups
+                .mount
+                .as_ref()
+                .map_or("not mounted".to_owned(), |mount| mount.display().to_string()),
             "boot with systemd.unified_cgroup_hierarchy=1, or mount -t cgroup2 none /sys/fs/cgroup",
         ),
         either(
@@ -202,8 +220,12 @@ fn noise_sources(facts: &Facts, seen: &Observed, irqbalance: bool) -> Vec<Item> 
         None => item(what, NotApplicable, "not on this machine", ""),
         Some(found) => either(what, good.contains(&found), Optional, found, cure),
     };
-    let governors: Vec<&str> =
-        facts.cpus.online.iter().filter_map(|cpu| facts.setting(&knob::frequency_governor(cpu))).collect();
+    let governors: Vec<&str> = facts
+        .cpus
+        .online
+        .iter()
+        .filter_map(|cpu| facts.setting(&knob::frequency_governor(cpu)))
+        .collect();
     vec![
         either(
             "irqbalance",
@@ -233,14 +255,24 @@ fn noise_sources(facts: &Facts, seen: &Observed, irqbalance: bool) -> Vec<Item> 
             &["-1", "1000000"],
             "sysctl kernel.sched_rt_runtime_us=-1, once no real-time task can hang; SCHED_DEADLINE admission then is unchecked",
         ),
-        quiet("automatic NUMA balancing", observed::NUMA_BALANCING, &["0"], "sysctl kernel.numa_balancing=0"),
+        quiet(
+            "automatic NUMA balancing",
+            observed::NUMA_BALANCING,
+            &["0"],
+            "sysctl kernel.numa_balancing=0",
+        ),
         quiet(
             "transparent huge pages",
             observed::HUGE_PAGES,
             &["always [madvise] never", "always madvise [never]"],
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
         ),
-        quiet("same-page merging", observed::SAME_PAGE_MERGING, &["0"], "echo 0 > /sys/kernel/mm/ksm/run"),
+        quiet(
+            "same-page merging",
+            observed::SAME_PAGE_MERGING,
+            &["0"],
+            "echo 0 > /sys/kernel/mm/ksm/run",
+        ),
         quiet(
             "clock source",
             observed::CLOCK_SOURCE,

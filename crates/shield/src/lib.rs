@@ -1,11 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Partitions of a machine: CPUs, IRQ lines and tasks as one object.
 //!
 //! [`Request`] + [`Caller`] -> decide -> plan (pure) -> apply -> journal -> verify -> restore.
 //! [`Shield`] does all that under one lock; `decide` says what a request makes of the partitions,
-//! within the `rules`; `target` says what every setting must be under them; [`plan`](mod@plan) orders
-//! the steps; `apply` takes them and knows the way back; [`verify`](mod@verify) reads everything back
-//! and names what violates a partition; [`doctor`] looks at the machine. No paths and no command
-//! line here: kernel files are [`asmp_host::Knob`]s.
+//! within the `rules`; `target` says what every setting must be under them; [`plan`](mod@plan)
+//! orders the steps; `apply` takes them and knows the way back; [`verify`](mod@verify) reads
+//! everything back and names what violates a partition; [`doctor`] looks at the machine. No paths
+//! and no command line here: kernel files are [`asmp_host::Knob`]s.
 
 mod apply;
 mod decide;

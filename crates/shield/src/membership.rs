@@ -4,8 +4,8 @@
 //!
 //! The process is recorded as the partition's, with the group it came from, as `asmp add` does:
 //! destroying the partition sends it back there. A thread that became real-time inside stays until
-//! it ends or is demoted (`--force`). Of the state only the partition's list of tasks changes, under
-//! the lock of all who change partitions.
+//! it ends or is demoted (`--force`). Of the state only the partition's list of tasks changes,
+//! under the lock of all who change partitions.
 
 use crate::moving::hop_in;
 use crate::partition::State;
@@ -57,7 +57,9 @@ pub enum EntryError {
     )]
     Busy { patience: Duration },
 
-    #[error("no permission to enter partition {name}: {cause}; run as root, or use `asmp exec {name}`")]
+    #[error(
+        "no permission to enter partition {name}: {cause}; run as root, or use `asmp exec {name}`"
+    )]
     NotPermitted { name: String, cause: Error },
 
     #[error(transparent)]
@@ -86,7 +88,8 @@ pub fn find(kernel: &dyn Kernel, store: &Store, name: &str) -> Result<Entrance, 
     };
     let hierarchy = Hierarchy::read(kernel)?;
     let mount = hierarchy.mount.unwrap_or_else(|| PathBuf::from("/sys/fs/cgroup"));
-    let [delegated, own] = [true, false].map(|delegated| Base::at(mount.clone(), delegated).groups(name));
+    let [delegated, own] =
+        [true, false].map(|delegated| Base::at(mount.clone(), delegated).groups(name));
     let groups = if kernel.exists(&delegated.rt) { delegated } else { own };
     if !kernel.exists(&groups.rt) {
         return Err(EntryError::Gone { name: name.to_owned(), path: groups.rt });
@@ -100,7 +103,11 @@ fn lock(store: &Store) -> Result<Lock, EntryError> {
 }
 
 /// Replaces the list of a partition's tasks. Call with the lock held.
-fn edit_tasks(store: &Store, partition: &str, edit: impl FnOnce(&mut Vec<Member>)) -> Result<(), EntryError> {
+fn edit_tasks(
+    store: &Store,
+    partition: &str,
+    edit: impl FnOnce(&mut Vec<Member>),
+) -> Result<(), EntryError> {
     let mut state: State = state::load(store)?;
     if let Some(found) = state.partitions.iter_mut().find(|known| known.name == partition) {
         edit(&mut found.tasks);
@@ -169,9 +176,10 @@ impl Entrance {
             false => Back::Process { id: self.record(kernel, &task, &here)?, home: here.clone() },
         };
         let alone = (join == Join::Thread).then_some(task.id);
-        let moved = task::identify(kernel, task.process)
-            .ok_or_else(|| gone(task.process))
-            .and_then(|process| hop_in(kernel, &self.groups, &here, process, alone, &mut |_| Ok(())));
+        let moved =
+            task::identify(kernel, task.process).ok_or_else(|| gone(task.process)).and_then(
+                |process| hop_in(kernel, &self.groups, &here, process, alone, &mut |_| Ok(())),
+            );
         let entered = entered(back);
         match moved.map_err(EntryError::Host).and_then(|()| self.read_back(kernel, tid)) {
             Ok(()) => Ok(entered),
@@ -183,7 +191,12 @@ impl Entrance {
     }
 
     /// Records the thread's process, which is outside, and returns who it is.
-    fn record(&self, kernel: &dyn Kernel, thread: &Task, here: &Path) -> Result<TaskId, EntryError> {
+    fn record(
+        &self,
+        kernel: &dyn Kernel,
+        thread: &Task,
+        here: &Path,
+    ) -> Result<TaskId, EntryError> {
         let process = thread.process;
         let Task { id, command, .. } = task::read(kernel, process)?;
         let partitions = self.groups.domain.parent().unwrap_or(&self.mount);
@@ -263,7 +276,8 @@ mod tests {
         serde_json::to_string(&State { transaction: 4, partitions, ..State::default() }).unwrap()
     }
 
-    /// A machine of files in which task 77 runs, partition `motion` is whole, and `audio` has lost its group.
+    /// A machine of files in which task 77 runs, partition `motion` is whole, and `audio` has lost
+    /// its group.
     fn machine(base: &str) -> (tempfile::TempDir, Linux, Store) {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
@@ -391,10 +405,12 @@ mod tests {
     fn a_move_that_the_kernel_does_not_show_is_undone_and_refused() {
         let (root, linux, store) = machine("asmp");
         let partition = find(&linux, &store, "motion").unwrap();
-        // A process moved whole would appear in cgroup.threads of a real kernel; files do not do that.
+        // A process moved whole would appear in cgroup.threads of a real kernel; files do not do
+        // that.
         let error = partition.enter(&linux, 77, Join::Process).unwrap_err();
         assert!(matches!(error, EntryError::Host(Error::ReadBack { .. })), "{error}");
-        let home = fs::read_to_string(root.path().join("sys/fs/cgroup/user.slice/cgroup.procs")).unwrap();
+        let home =
+            fs::read_to_string(root.path().join("sys/fs/cgroup/user.slice/cgroup.procs")).unwrap();
         assert_eq!(home, "70", "the process went home");
         assert_eq!(state_of(&store), state(), "and its record is gone");
     }

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Moving tasks into partitions and out of them.
 //!
-//! A real-time task that leaves would keep its policy. A busy SCHED_FIFO task on a CPU that others need
-//! stops RCU there, and with it the machine. So a thread that became real-time inside ([`Demotion`]) leaves
-//! only as SCHED_OTHER, and only if the user agreed. A thread that was real-time when it joined keeps its
-//! policy.
+//! A real-time task that leaves would keep its policy. A busy SCHED_FIFO task on a CPU that others
+//! need stops RCU there, and with it the machine. So a thread that became real-time inside
+//! ([`Demotion`]) leaves only as SCHED_OTHER, and only if the user agreed. A thread that was
+//! real-time when it joined keeps its policy.
 
 use crate::apply::{Undo, UndoLog};
 use crate::partition::Partition;
@@ -30,7 +31,9 @@ pub fn demotions(kernel: &dyn Kernel, plan: &Plan) -> Vec<Demotion> {
     let mut all = Vec::new();
     for step in &plan.steps {
         match &step.action {
-            Action::Evacuate { placed, groups, .. } => all.extend(leaving(kernel, groups, placed, None)),
+            Action::Evacuate { placed, groups, .. } => {
+                all.extend(leaving(kernel, groups, placed, None))
+            }
             Action::MoveOut { placed, groups } => {
                 all.extend(leaving(kernel, groups, std::slice::from_ref(placed), Some(placed)));
             }
@@ -41,14 +44,21 @@ pub fn demotions(kernel: &dyn Kernel, plan: &Plan) -> Vec<Demotion> {
 }
 
 /// Real-time threads in a partition that did not come so: all of them, or those of one task.
-fn leaving(kernel: &dyn Kernel, groups: &Groups, came: &[Member], only: Option<&Member>) -> Vec<Demotion> {
-    let came_so: BTreeSet<TaskId> = came.iter().flat_map(|placed| placed.real_time.iter().copied()).collect();
+fn leaving(
+    kernel: &dyn Kernel,
+    groups: &Groups,
+    came: &[Member],
+    only: Option<&Member>,
+) -> Vec<Demotion> {
+    let came_so: BTreeSet<TaskId> =
+        came.iter().flat_map(|placed| placed.real_time.iter().copied()).collect();
     let of_task = |tid: i32, process: i32| match only {
         None => true,
         Some(placed) if placed.alone => placed.task.tid == tid,
         Some(placed) => placed.task.tid == process,
     };
-    let partition = groups.domain.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
+    let partition =
+        groups.domain.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
     cgroup::threads_of(kernel, &groups.rt)
         .unwrap_or_default()
         .into_iter()
@@ -83,8 +93,8 @@ fn demote(kernel: &dyn Kernel, demotions: &[Demotion], undo_log: &mut UndoLog) -
     Ok(())
 }
 
-/// Moves every task out of a group that an interrupted change had made, such as the child of a killed
-/// `asmp run`. It goes to the caller's group, without a real-time policy.
+/// Moves every task out of a group that an interrupted change had made, such as the child of a
+/// killed `asmp run`. It goes to the caller's group, without a real-time policy.
 pub fn evict(kernel: &dyn Kernel, base: &Base, group: &Path) {
     let fallback_group = fallback_group(kernel, base);
     for tid in cgroup::threads_of(kernel, group).unwrap_or_default() {
@@ -99,12 +109,15 @@ pub fn evict(kernel: &dyn Kernel, base: &Base, group: &Path) {
 fn fallback_group(kernel: &dyn Kernel, base: &Base) -> PathBuf {
     let own = kernel.text(Path::new("/proc/self/cgroup")).unwrap_or_default();
     match own.lines().find_map(|line| line.strip_prefix("0::/")) {
-        Some(group) if !Path::new("/").join(group).starts_with(base.in_tree()) => base.mount.join(group),
+        Some(group) if !Path::new("/").join(group).starts_with(base.in_tree()) => {
+            base.mount.join(group)
+        }
         _ => base.mount.clone(),
     }
 }
 
-/// Moves a process to `home`. If that group is gone or refuses it: to the caller's group, then to the root.
+/// Moves a process to `home`. If that group is gone or refuses it: to the caller's group, then to
+/// the root.
 pub fn move_home(kernel: &dyn Kernel, base: &Base, process: i32, home: &Path) -> Result<()> {
     let cannot_take = |error: &Error| {
         use ErrorKind::{Busy, Missing, NotPermitted, Unsupported};
@@ -112,10 +125,14 @@ pub fn move_home(kernel: &dyn Kernel, base: &Base, process: i32, home: &Path) ->
     };
     let fallback_group = fallback_group(kernel, base);
     match cgroup::move_process(kernel, process, home) {
-        Err(error) if cannot_take(&error) => match cgroup::move_process(kernel, process, &fallback_group) {
-            Err(error) if cannot_take(&error) => cgroup::move_process(kernel, process, &base.mount),
-            other => other,
-        },
+        Err(error) if cannot_take(&error) => {
+            match cgroup::move_process(kernel, process, &fallback_group) {
+                Err(error) if cannot_take(&error) => {
+                    cgroup::move_process(kernel, process, &base.mount)
+                }
+                other => other,
+            }
+        }
         other => other,
     }
 }
@@ -215,7 +232,8 @@ fn move_living_out(
     move_home(kernel, base, process, &absolute(base, &placed.from))
 }
 
-/// Moves every task out, also those forked meanwhile. Errors: EBUSY if the group does not get empty.
+/// Moves every task out, also those forked meanwhile. Errors: EBUSY if the group does not get
+/// empty.
 pub fn evacuate(
     kernel: &dyn Kernel,
     base: &Base,
@@ -230,7 +248,8 @@ pub fn evacuate(
     for _ in 0..50 {
         let rt = threads_in(kernel, &groups.rt)?;
         let rest = threads_in(kernel, &groups.rest)?;
-        let processes: BTreeSet<i32> = rt.iter().chain(&rest).map(|tid| process_of(kernel, *tid)).collect();
+        let processes: BTreeSet<i32> =
+            rt.iter().chain(&rest).map(|tid| process_of(kernel, *tid)).collect();
         if processes.is_empty() {
             return Ok(());
         }
@@ -240,7 +259,8 @@ pub fn evacuate(
             let Some(id) = task::identify(kernel, process) else { continue };
             let back = gather(kernel, process, groups, undo_log)?;
             undo_log.note(Undo::Move { task: id, alone: false, to: back.clone() })?;
-            let home = home_of(kernel, process, &homes).unwrap_or_else(|| fallback_group(kernel, base));
+            let home =
+                home_of(kernel, process, &homes).unwrap_or_else(|| fallback_group(kernel, base));
             match move_home(kernel, base, process, &home) {
                 Err(error) if !error.is_missing() => return Err(error),
                 _ => {}
@@ -250,9 +270,9 @@ pub fn evacuate(
     Err(Error::busy(&groups.rt, "empty the group"))
 }
 
-/// Gathers a process that has only some threads in `rt` in `rest`. Returns the group that it leaves from.
-/// The kernel gives every thread the CPUs of the new group only if those of the first thread change: a
-/// thread in `rt` whose process leads from `rest` would keep the shielded CPU.
+/// Gathers a process that has only some threads in `rt` in `rest`. Returns the group that it leaves
+/// from. The kernel gives every thread the CPUs of the new group only if those of the first thread
+/// change: a thread in `rt` whose process leads from `rest` would keep the shielded CPU.
 fn gather<'a>(
     kernel: &dyn Kernel,
     process: i32,
@@ -301,8 +321,8 @@ fn process_of(kernel: &dyn Kernel, tid: i32) -> i32 {
     task::read(kernel, tid).map_or(tid, |task| task.process)
 }
 
-/// Unbound kernel threads that may run on shielded CPUs again go back to system CPUs (6.12 lets memory
-/// threads out with each CPU that comes online). Returns how many.
+/// Unbound kernel threads that may run on shielded CPUs again go back to system CPUs (6.12 lets
+/// memory threads out with each CPU that comes online). Returns how many.
 pub fn confine_strays(
     kernel: &dyn Kernel,
     facts: &Facts,
@@ -317,7 +337,8 @@ pub fn confine_strays(
         undo_log.note(Undo::SetAffinity { task: task.id, to: task.allowed_cpus.clone() })?;
         match kernel.set_affinity(task.id.tid, &to) {
             Ok(()) => moved += 1,
-            // It ended, or the kernel holds it to its CPUs after all: then status goes on naming it.
+            // It ended, or the kernel holds it to its CPUs after all: then status goes on naming
+            // it.
             Err(error) if matches!(kind_of(&error), ErrorKind::Ended | ErrorKind::Invalid) => {}
             Err(error) => return Err(Error::io(&task_path(task.id.tid), "move")(error)),
         }
@@ -325,7 +346,8 @@ pub fn confine_strays(
     Ok(moved)
 }
 
-/// A kernel thread on shielded CPUs that could be elsewhere. Handlers of interrupts follow their line.
+/// A kernel thread on shielded CPUs that could be elsewhere. Handlers of interrupts follow their
+/// line.
 pub fn is_stray(task: &task::Task, shielded: &CpuSet) -> bool {
     task.kernel_thread
         && !task.bound

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The nouns: a partition, the state of all partitions, and the reasons for refusing a change.
 
 use crate::request::System;
@@ -86,7 +87,8 @@ pub enum Aspect {
     Governor,
     /// No idle state that takes time to leave.
     IdleStates,
-    /// Timers expire on the CPU that starts them; `ktimers/N` above the partition's tasks (PREEMPT_RT).
+    /// Timers expire on the CPU that starts them; `ktimers/N` above the partition's tasks
+    /// (PREEMPT_RT).
     Timers,
 }
 
@@ -138,9 +140,9 @@ pub enum Service {
     Timers(Cpu),
 }
 
-/// Priority of `ktimers/N` on shielded CPUs. The kernel starts it at 1, where any busy real-time task starves
-/// it; and one expired timer that nobody serves keeps the tick going for ever (measured: 0 ticks in the
-/// first 2 s, then 250 a second; with the thread above the task: 0).
+/// Priority of `ktimers/N` on shielded CPUs. The kernel starts it at 1, where any busy real-time
+/// task starves it; and one expired timer that nobody serves keeps the tick going for ever
+/// (measured: 0 ticks in the first 2 s, then 250 a second; with the thread above the task: 0).
 pub const TIMER_PRIORITY: u32 = 98;
 
 /// CPUs, IRQ lines and tasks that belong together and to nobody else.
@@ -202,7 +204,8 @@ pub struct State {
     /// Number of the last transaction that was committed.
     pub transaction: u64,
     pub partitions: Vec<Partition>,
-    /// The CPUs that the system's device interrupts keep to, where that is less than all of its CPUs.
+    /// The CPUs that the system's device interrupts keep to, where that is less than all of its
+    /// CPUs.
     #[serde(default)]
     pub irq_home: Option<CpuSet>,
     /// How timerlat works while something measures with it. Since schema 2.
@@ -245,10 +248,9 @@ impl State {
 
     /// Errors: `NoPartition`, with the names there are.
     pub fn partition(&self, name: &str) -> Result<&Partition, Refusal> {
-        self.partitions
-            .iter()
-            .find(|partition| partition.name == name)
-            .ok_or_else(|| Refusal::NoPartition { name: name.to_owned(), known: self.known_names() })
+        self.partitions.iter().find(|partition| partition.name == name).ok_or_else(|| {
+            Refusal::NoPartition { name: name.to_owned(), known: self.known_names() }
+        })
     }
 
     /// The partitions' names, for messages.
@@ -295,7 +297,9 @@ pub enum Refusal {
         "CPU {cpus} is isolated by somebody else's cpuset partition: undo that first (cpuset.cpus.partition = member)"
     )]
     ForeignIsolated { cpus: CpuSet },
-    #[error("that would leave the system no CPU: of {online} at least one must stay outside all partitions")]
+    #[error(
+        "that would leave the system no CPU: of {online} at least one must stay outside all partitions"
+    )]
     LastCpu { online: CpuSet },
     #[error(
         "CPU {cpu} shares its core with CPU {sibling}, which {why}: choose whole cores, or accept the disturbance with --smt share"
@@ -329,7 +333,9 @@ pub enum Refusal {
     RealTimeInside { tasks: String, partition: String },
     #[error("no IRQ {name}: give a number or a handler's name from /proc/interrupts")]
     UnknownIrq { name: String },
-    #[error("IRQ {irq} already belongs to partition {owner}: first `asmp remove {owner} --irq {irq}`")]
+    #[error(
+        "IRQ {irq} already belongs to partition {owner}: first `asmp remove {owner} --irq {irq}`"
+    )]
     TakenIrq { irq: u32, owner: String },
     #[error("IRQ {irq} does not belong to partition {partition}")]
     IrqNotInside { irq: u32, partition: String },
@@ -337,7 +343,9 @@ pub enum Refusal {
         "the tick of CPU {cpus} cannot stop in this boot: boot with nohz_full={cpus} rcu_nocbs={cpus} (`asmp boot enable --cpus {cpus}`), or use --tick off"
     )]
     TickNotCandidate { cpus: CpuSet },
-    #[error("this kernel has no timerlat tracer: boot a PREEMPT_RT kernel of a distribution that builds it")]
+    #[error(
+        "this kernel has no timerlat tracer: boot a PREEMPT_RT kernel of a distribution that builds it"
+    )]
     NoTimerlat,
     #[error("the IRQ priority {priority} is not one of 1 to 99")]
     BadPriority { priority: u32 },

@@ -1,9 +1,12 @@
-//! The plan: every step from the present partitions to the new ones, in order. Each step has the old value,
-//! the new value and the reason. Pure. `asmp plan` prints exactly the steps that `apply` takes.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The plan: every step from the present partitions to the new ones, in order. Each step has the
+//! old value, the new value and the reason. Pure. `asmp plan` prints exactly the steps that `apply`
+//! takes.
 //!
-//! Order: settings that go back to their originals, deadline servers off, tasks out, groups (those that give
-//! up CPUs first), deadline servers on, settings, tasks in, policies. The root of the cgroup tree is the
-//! system partition: an isolated partition takes its CPUs from all other groups in one step of the kernel.
+//! Order: settings that go back to their originals, deadline servers off, tasks out, groups (those
+//! that give up CPUs first), deadline servers on, settings, tasks in, policies. The root of the
+//! cgroup tree is the system partition: an isolated partition takes its CPUs from all other groups
+//! in one step of the kernel.
 
 use crate::partition::{BoostedThread, Partition, Service, State, shielded};
 use crate::request::System;
@@ -20,8 +23,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "action", rename_all = "kebab-case")]
 pub enum Action {
-    /// Write a setting. `unless_away_from`: not if it names none of these CPUs by then (the kernel itself
-    /// keeps unbound work off isolated CPUs since 6.8).
+    /// Write a setting. `unless_away_from`: not if it names none of these CPUs by then (the kernel
+    /// itself keeps unbound work off isolated CPUs since 6.8).
     Set {
         knob: Knob,
         to: String,
@@ -121,18 +124,21 @@ pub struct Cannot {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Base {
     pub mount: PathBuf,
-    /// The groups between the root and the partitions, outermost first; the last holds the partitions.
+    /// The groups between the root and the partitions, outermost first; the last holds the
+    /// partitions.
     pub ancestors: Vec<PathBuf>,
     pub delegated: bool,
 }
 
 impl Base {
-    /// Under systemd a delegated service, so that its own bookkeeping and ours never meet; else one group.
+    /// Under systemd a delegated service, so that its own bookkeeping and ours never meet; else one
+    /// group.
     pub fn of(facts: &Facts) -> Option<Self> {
         Some(Self::at(facts.cgroups.mount.clone()?, facts.systemd))
     }
 
-    /// In the tree mounted there: below a service that systemd delegates, or below a group of our own.
+    /// In the tree mounted there: below a service that systemd delegates, or below a group of our
+    /// own.
     pub fn at(mount: PathBuf, delegated: bool) -> Self {
         let ancestors = match delegated {
             true => vec![mount.join(SLICE), mount.join(SLICE).join(SERVICE)],
@@ -156,13 +162,21 @@ impl Base {
 }
 
 /// The steps from `state` to `after` (and `system`) on the machine as it is.
-pub fn plan(facts: &Facts, base: &Base, state: &State, after: Vec<Partition>, system: System) -> Plan {
+pub fn plan(
+    facts: &Facts,
+    base: &Base,
+    state: &State,
+    after: Vec<Partition>,
+    system: System,
+) -> Plan {
     let before = &state.partitions;
     let mut steps = Vec::new();
     let (restored, set) = settings(facts, state, &after, &system);
-    // 6.12 books a deadline server's bandwidth in a wrong account while its CPU is isolated, and refuses
-    // every change with EBUSY: so it is set while the CPU is (or is again) the system's.
-    let (servers_restored, restored): (Vec<Step>, Vec<Step>) = restored.into_iter().partition(is_server);
+    // 6.12 books a deadline server's bandwidth in a wrong account while its CPU is isolated, and
+    // refuses every change with EBUSY: so it is set while the CPU is (or is again) the
+    // system's.
+    let (servers_restored, restored): (Vec<Step>, Vec<Step>) =
+        restored.into_iter().partition(is_server);
     let (servers_set, set): (Vec<Step>, Vec<Step>) = set.into_iter().partition(is_server);
     steps.extend(restored);
     policies(before, &after, Direction::Back, &mut steps);
@@ -190,14 +204,19 @@ fn write(knob: Knob, old: Option<String>, to: impl Into<String>, why: impl Into<
     Step { old, ..step(Action::Set { knob, to: to.into(), unless_away_from: None }, why) }
 }
 
-/// The same step where the kernel's refusal is named but does not undo everything: on the way down a file
-/// that is gone already is no obstacle.
+/// The same step where the kernel's refusal is named but does not undo everything: on the way down
+/// a file that is gone already is no obstacle.
 fn named(step: Step) -> Step {
     Step { if_refused: IfRefused::Name, ..step }
 }
 
 /// Settings that go back to their originals, and settings to be set.
-fn settings(facts: &Facts, state: &State, after: &[Partition], system: &System) -> (Vec<Step>, Vec<Step>) {
+fn settings(
+    facts: &Facts,
+    state: &State,
+    after: &[Partition],
+    system: &System,
+) -> (Vec<Step>, Vec<Step>) {
     let was = targets(facts, &state.partitions, &state.system(), &state.originals);
     let shall = targets(facts, after, system, &state.originals);
     let lines = Lines::of(facts);
@@ -220,7 +239,8 @@ fn settings(facts: &Facts, state: &State, after: &[Partition], system: &System) 
     in_order.sort_by_key(|(irq, ..)| *irq);
     for (irq, knob, target) in in_order {
         let Some(now) = reading(facts, &lines, knob) else { continue };
-        // The kernel refuses again what it refused before. Only a line asked for by name is tried again.
+        // The kernel refuses again what it refused before. Only a line asked for by name is tried
+        // again.
         if target.away_from.is_some() && state.refused.contains_key(&knob.path) {
             continue;
         }
@@ -229,7 +249,8 @@ fn settings(facts: &Facts, state: &State, after: &[Partition], system: &System) 
         if met && (unchanged || knob.holds(now, &target.wanted)) {
             continue;
         }
-        let step = write(knob.clone(), Some(now.to_owned()), target.wanted.clone(), target.why.clone());
+        let step =
+            write(knob.clone(), Some(now.to_owned()), target.wanted.clone(), target.why.clone());
         // What was asked for by name and refuses leaves the request undone.
         let by_name = irq.is_some() || knob::is_of_tracer(knob);
         let asked_for = target.away_from.is_none() && by_name;
@@ -274,7 +295,8 @@ fn groups(facts: &Facts, base: &Base, state: &State, after: &[Partition], steps:
         .filter(|(old, new)| old.cpus != new.cpus || old.idle_cpus != new.idle_cpus)
         .collect();
     // All give up CPUs before any takes them.
-    let between: Vec<Partition> = resized.iter().map(|(old, new)| give_up(old, new, before)).collect();
+    let between: Vec<Partition> =
+        resized.iter().map(|(old, new)| give_up(old, new, before)).collect();
     for ((old, _), between) in resized.iter().zip(&between) {
         resize_partition(base, old, between, steps);
     }
@@ -393,7 +415,12 @@ fn isolate(group: &Path, cpus: &CpuSet, steps: &mut Vec<Step>) {
 fn integrate(group: &Path, cpus: &CpuSet, steps: &mut Vec<Step>) {
     let why = format!("CPU {cpus} goes back to the system");
     let member = write(knob::partition_type(group), Some("isolated".to_owned()), "member", why);
-    let none = write(knob::exclusive_cpus(group), Some(cpus.to_string()), "", "no CPU of its own any more");
+    let none = write(
+        knob::exclusive_cpus(group),
+        Some(cpus.to_string()),
+        "",
+        "no CPU of its own any more",
+    );
     steps.extend([member, none].map(named));
 }
 
@@ -438,7 +465,8 @@ fn give_up(old: &Partition, new: &Partition, before: &[Partition]) -> Partition 
         true => old.cpus.clone(),
         false => kept,
     };
-    let idle_cpus = if old.idle_cpus == new.idle_cpus { old.idle_cpus.clone() } else { CpuSet::new() };
+    let idle_cpus =
+        if old.idle_cpus == new.idle_cpus { old.idle_cpus.clone() } else { CpuSet::new() };
     Partition { cpus, idle_cpus, ..old.clone() }
 }
 
@@ -468,7 +496,12 @@ fn resize_partition(base: &Base, old: &Partition, new: &Partition, steps: &mut V
         (false, false) => {
             set(&groups.rt, &old.cpus, &new.cpus, steps);
             // Written again only where the kernel took the CPUs but not the partition.
-            steps.push(write(knob::partition_type(&groups.rt), None, "isolated", "still a partition"));
+            steps.push(write(
+                knob::partition_type(&groups.rt),
+                None,
+                "isolated",
+                "still a partition",
+            ));
         }
     }
     if !new.idle_cpus.is_empty() && old.idle_cpus != new.idle_cpus {
@@ -482,7 +515,8 @@ fn resize_partition(base: &Base, old: &Partition, new: &Partition, steps: &mut V
 fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut Vec<Step>) {
     let held = |partitions: &[Partition], name: &str, placed: &Member| {
         partitions.iter().any(|p| {
-            p.name == name && p.tasks.iter().any(|t| t.task == placed.task && t.alone == placed.alone)
+            p.name == name
+                && p.tasks.iter().any(|t| t.task == placed.task && t.alone == placed.alone)
         })
     };
     let stays = |old: &&Partition| after.iter().any(|new| new.name == old.name);
@@ -526,7 +560,8 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
         for placed in &new.tasks {
             let Some(policy) = &placed.policy else { continue };
             let holds = given.get(&(placed.task, placed.alone)).is_some_and(|old| {
-                old.to == policy.to && policy.before.iter().all(|thread| old.before.contains(thread))
+                old.to == policy.to
+                    && policy.before.iter().all(|thread| old.before.contains(thread))
             });
             if !holds {
                 let why = format!("the file gives {} of {} this policy", placed.command, new.name);
@@ -544,7 +579,12 @@ enum Direction {
 }
 
 /// Policies of kernel threads: back to what they were, or to what the partition needs.
-fn policies(before: &[Partition], after: &[Partition], direction: Direction, steps: &mut Vec<Step>) {
+fn policies(
+    before: &[Partition],
+    after: &[Partition],
+    direction: Direction,
+    steps: &mut Vec<Step>,
+) {
     let has = |partitions: &[Partition], thread: &BoostedThread| {
         partitions.iter().any(|p| p.served.iter().any(|known| known.task == thread.task))
     };
@@ -562,7 +602,9 @@ fn policies(before: &[Partition], after: &[Partition], direction: Direction, ste
                 ),
                 (Direction::Forth, Service::Timers(cpu)) => (
                     Schedule::Fifo { priority: thread.priority },
-                    format!("CPU {cpu}: a timer that waits behind a busy task would keep the tick going"),
+                    format!(
+                        "CPU {cpu}: a timer that waits behind a busy task would keep the tick going"
+                    ),
                 ),
             };
             steps.push(named(step(Action::SetPolicy { thread: thread.clone(), to }, why)));
@@ -588,7 +630,10 @@ fn cannot(facts: &Facts, before: &[Partition], after: &[Partition]) -> Vec<Canno
                 && facts.version() >= (6, 8)
             {
                 cannot.push(Cannot {
-                    what: format!("{}: the deadline server of CPU {cpu} cannot be switched off", new.name),
+                    what: format!(
+                        "{}: the deadline server of CPU {cpu} cannot be switched off",
+                        new.name
+                    ),
                     cure: "mount debugfs: mount -t debugfs none /sys/kernel/debug".to_owned(),
                 });
                 break;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Scheduling policies that a partition file gives to tasks (`[[partition.task]] policy`).
 //!
-//! All threads of the task get the policy when the file is applied, as steps of the plan: if the kernel
-//! refuses one, the whole change is undone. What each thread had before is recorded with the task. When
-//! the task leaves, a thread that still has the given policy goes back to what it had. A thread or a
-//! child that was born inside inherited the policy; it gets what the task's first thread had. A thread
-//! that chose another policy meanwhile keeps it, under the rules of [`crate::moving`].
+//! All threads of the task get the policy when the file is applied, as steps of the plan: if the
+//! kernel refuses one, the whole change is undone. What each thread had before is recorded with the
+//! task. When the task leaves, a thread that still has the given policy goes back to what it had. A
+//! thread or a child that was born inside inherited the policy; it gets what the task's first
+//! thread had. A thread that chose another policy meanwhile keeps it, under the rules of
+//! [`crate::moving`].
 
 use crate::apply::{Undo, UndoLog};
 use asmp_host::cgroup::{self, Groups};
@@ -36,13 +37,20 @@ pub fn given(kernel: &dyn Kernel, task: &Task, to: Schedule, old: &[Member]) -> 
 
 /// The policy that a thread which has `now` gets when it leaves.
 pub fn on_leaving(kernel: &dyn Kernel, tasks: &[Member], thread: &Task, now: Schedule) -> Schedule {
-    let Some(given) = given_to(kernel, tasks, thread).filter(|given| given.to == now) else { return now };
+    let Some(given) = given_to(kernel, tasks, thread).filter(|given| given.to == now) else {
+        return now;
+    };
     let own = given.before.iter().find(|before| before.task == thread.id);
     own.or(given.before.first()).map_or(now, |before| before.policy)
 }
 
-/// The policy given to a thread: as itself, with its process, or with the ancestor that brought it in.
-fn given_to<'a>(kernel: &dyn Kernel, tasks: &'a [Member], thread: &Task) -> Option<&'a GivenPolicy> {
+/// The policy given to a thread: as itself, with its process, or with the ancestor that brought it
+/// in.
+fn given_to<'a>(
+    kernel: &dyn Kernel,
+    tasks: &'a [Member],
+    thread: &Task,
+) -> Option<&'a GivenPolicy> {
     if tasks.iter().all(|placed| placed.policy.is_none()) {
         return None;
     }
@@ -70,7 +78,12 @@ fn given_to<'a>(kernel: &dyn Kernel, tasks: &'a [Member], thread: &Task) -> Opti
 
 /// Gives a policy to all threads of a task, or to the one that is placed alone. A thread that ends
 /// meanwhile needs none. Errors: what the kernel answers for one of them.
-pub fn give(kernel: &dyn Kernel, placed: &Member, to: &Schedule, undo_log: &mut UndoLog) -> Result<()> {
+pub fn give(
+    kernel: &dyn Kernel,
+    placed: &Member,
+    to: &Schedule,
+    undo_log: &mut UndoLog,
+) -> Result<()> {
     if task::identify(kernel, placed.task.tid) != Some(placed.task) {
         return Ok(());
     }
@@ -90,8 +103,8 @@ pub fn give(kernel: &dyn Kernel, placed: &Member, to: &Schedule, undo_log: &mut 
     Ok(())
 }
 
-/// Gives threads of a partition the policy back that they had before the file gave them another: all of
-/// them, or those of one task.
+/// Gives threads of a partition the policy back that they had before the file gave them another:
+/// all of them, or those of one task.
 pub fn give_back(
     kernel: &dyn Kernel,
     groups: &Groups,
@@ -104,7 +117,9 @@ pub fn give_back(
     }
     let threads = [&groups.rt, &groups.rest].map(|group| cgroup::threads_of(kernel, group));
     for tid in threads.into_iter().flat_map(Result::unwrap_or_default) {
-        let (Ok(thread), Ok(now)) = (task::read(kernel, tid), kernel.schedule(tid)) else { continue };
+        let (Ok(thread), Ok(now)) = (task::read(kernel, tid), kernel.schedule(tid)) else {
+            continue;
+        };
         if only.is_some_and(|only| !is_of(&thread, only)) {
             continue;
         }
@@ -126,6 +141,8 @@ fn set(kernel: &dyn Kernel, thread: &Task, to: &Schedule, undo_log: &mut UndoLog
     }
     match kernel.set_schedule(thread.id.tid, to) {
         Err(error) if kind_of(&error) == ErrorKind::Ended => Ok(false),
-        other => other.map_err(Error::io(&task_path(thread.id.tid), "set the policy of")).map(|()| true),
+        other => {
+            other.map_err(Error::io(&task_path(thread.id.tid), "set the policy of")).map(|()| true)
+        }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Policies that a partition file gives to tasks: all threads, undone with the change, given back when
-//! the task leaves.
+//! Policies that a partition file gives to tasks: all threads, undone with the change, given back
+//! when the task leaves.
 
 use crate::declare::Declaration;
 use crate::partition::Refusal;
@@ -49,7 +49,8 @@ impl Fake {
     fn is_untouched(&self, when: &str) {
         let now = self.kernel.snapshot();
         let keys = self.untouched.keys().chain(now.keys());
-        let changed: Vec<_> = keys.filter(|key| self.untouched.get(*key) != now.get(*key)).collect();
+        let changed: Vec<_> =
+            keys.filter(|key| self.untouched.get(*key) != now.get(*key)).collect();
         assert!(changed.is_empty(), "{when}: {changed:?}");
     }
 }
@@ -57,7 +58,9 @@ impl Fake {
 /// The file that gives `app` this policy on CPU 3.
 fn file(policy: Option<&str>) -> Request {
     let policy = policy.map(|policy| format!(r#","policy":"{policy}""#)).unwrap_or_default();
-    let text = format!(r#"{{"partition":[{{"name":"a","cpus":"3","task":[{{"command":"app"{policy}}}]}}]}}"#);
+    let text = format!(
+        r#"{{"partition":[{{"name":"a","cpus":"3","task":[{{"command":"app"{policy}}}]}}]}}"#
+    );
     let declaration: Declaration = serde_json::from_str(&text).unwrap();
     Request::Apply { declaration }
 }
@@ -84,7 +87,8 @@ fn every_thread_gets_the_policy_and_gives_it_back_when_the_partition_goes() {
 
 #[test]
 fn a_task_that_is_removed_or_restored_gives_the_policy_back() {
-    for request in [Request::Remove { name: "a".into(), members: app(), demote: false }, Request::Restore {}]
+    for request in
+        [Request::Remove { name: "a".into(), members: app(), demote: false }, Request::Restore {}]
     {
         let fake = Fake::new();
         fake.ask(&file(Some("fifo:50"))).unwrap();
@@ -200,8 +204,7 @@ fn policies_are_as_they_were_after_a_kill_at_any_step() {
 
 #[test]
 fn a_task_that_was_recorded_before_there_were_policies_is_read() {
-    let old =
-        r#"{"task":{"tid":200,"start_ticks":1200},"command":"app","alone":false,"from":"/","real_time":[]}"#;
+    let old = r#"{"task":{"tid":200,"start_ticks":1200},"command":"app","alone":false,"from":"/","real_time":[]}"#;
     let placed: Member = serde_json::from_str(old).unwrap();
     assert_eq!(placed.policy, None);
     assert_eq!(serde_json::to_string(&placed).unwrap(), old, "and the version before reads ours");

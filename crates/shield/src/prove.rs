@@ -20,7 +20,9 @@ pub(crate) fn ticks(
     patience: Duration,
 ) -> Result<(), String> {
     let is_known = |new: &Partition| {
-        before.iter().any(|old| old.name == new.name && old.cpus == new.cpus && old.tick == new.tick)
+        before
+            .iter()
+            .any(|old| old.name == new.name && old.cpus == new.cpus && old.tick == new.tick)
     };
     for partition in after.iter().filter(|p| p.tick == Tick::RequireOff && !is_known(p)) {
         let ticking = partition.cpus.difference(&facts.cpus.nohz_full);
@@ -46,7 +48,8 @@ fn tick(
     cpu: Cpu,
     patience: Duration,
 ) -> Result<(), String> {
-    let spinner = kernel.spin(patience * 2).map_err(|error| format!("the probe did not start: {error}"))?;
+    let spinner =
+        kernel.spin(patience * 2).map_err(|error| format!("the probe did not start: {error}"))?;
     let pid = spinner.pid();
     let group = base.groups(&partition.name).rt;
     cgroup::move_process(kernel, pid, &group).map_err(|error| error.to_string())?;
@@ -57,7 +60,8 @@ fn tick(
         .set_schedule(pid, &Schedule::Fifo { priority: 1 })
         .map_err(|error| format!("the probe got no real-time priority: {error}"))?;
     let ticks = || {
-        counters::local_timer_ticks(kernel, cpu).map_err(|error| format!("ticks cannot be counted: {error}"))
+        counters::local_timer_ticks(kernel, cpu)
+            .map_err(|error| format!("ticks cannot be counted: {error}"))
     };
     let end = Instant::now() + patience;
     loop {

@@ -1,4 +1,6 @@
-//! The rules: which partitions there may be on this machine, from facts and the present state. Pure.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The rules: which partitions there may be on this machine, from facts and the present state.
+//! Pure.
 
 use crate::partition::{
     Aspect, BoostedThread, Partition, Refusal, Service, Smt, State, TIMER_PRIORITY, Tick, shielded,
@@ -85,7 +87,12 @@ pub fn create(facts: &Facts, state: &State, wish: &Wish) -> Result<Vec<Partition
 }
 
 /// All partitions once `name` has other CPUs. Its SMT and tick settings stay.
-pub fn resize(facts: &Facts, state: &State, name: &str, cpus: &CpuSpec) -> Result<Vec<Partition>, Refusal> {
+pub fn resize(
+    facts: &Facts,
+    state: &State,
+    name: &str,
+    cpus: &CpuSpec,
+) -> Result<Vec<Partition>, Refusal> {
     let old = state.partition(name)?;
     let (cpus, idle_cpus) = choose_cpus(facts, &state.partitions, name, cpus, old.smt, old.tick)?;
     change_one(state, name, |partition| {
@@ -106,13 +113,23 @@ pub fn destroy(state: &State, name: &str) -> Result<Vec<Partition>, Refusal> {
 }
 
 /// `name` with an IRQ line more.
-pub fn add_irq(facts: &Facts, state: &State, name: &str, irq: &str) -> Result<Vec<Partition>, Refusal> {
+pub fn add_irq(
+    facts: &Facts,
+    state: &State,
+    name: &str,
+    irq: &str,
+) -> Result<Vec<Partition>, Refusal> {
     let others = state.partitions.clone();
     change_one(state, name, |partition| own_irq(facts, &others, partition, irq))
 }
 
 /// `name` with an IRQ line less. The line goes back to where it was.
-pub fn remove_irq(facts: &Facts, state: &State, name: &str, irq: &str) -> Result<Vec<Partition>, Refusal> {
+pub fn remove_irq(
+    facts: &Facts,
+    state: &State,
+    name: &str,
+    irq: &str,
+) -> Result<Vec<Partition>, Refusal> {
     change_one(state, name, |partition| {
         let named = find_irqs(facts, irq)?;
         let (gone, kept) = partition.irqs.iter().partition(|own| named.contains(own));
@@ -121,13 +138,16 @@ pub fn remove_irq(facts: &Facts, state: &State, name: &str, irq: &str) -> Result
             return Err(Refusal::IrqNotInside { irq: named[0], partition: partition.name.clone() });
         }
         partition.irqs = kept;
-        partition.served.retain(|thread| !matches!(thread.by, Service::Irq(irq) if gone.contains(&irq)));
+        partition
+            .served
+            .retain(|thread| !matches!(thread.by, Service::Irq(irq) if gone.contains(&irq)));
         Ok(())
     })
 }
 
 /// `name` with a task more: a whole process, or one thread `alone`.
-/// `real_time`: its threads that are real-time now; `base_in_tree`: the group below which our partitions lie.
+/// `real_time`: its threads that are real-time now; `base_in_tree`: the group below which our
+/// partitions lie.
 pub fn add_task(
     state: &State,
     name: &str,
@@ -142,7 +162,8 @@ pub fn add_task(
     if task.kernel_thread && task.bound {
         return Err(Refusal::BoundKernelThread { tid: task.id.tid, command: task.command.clone() });
     }
-    // A task that moves from one partition to another still came from where it was before the first.
+    // A task that moves from one partition to another still came from where it was before the
+    // first.
     let earlier = state
         .partitions
         .iter()
@@ -152,7 +173,9 @@ pub fn add_task(
     let (from, real_time, policy) = match earlier {
         Some(earlier) => earlier,
         // Born inside: what it is now it became there.
-        None if task.group.starts_with(base_in_tree) => (Path::new("/").to_owned(), Vec::new(), None),
+        None if task.group.starts_with(base_in_tree) => {
+            (Path::new("/").to_owned(), Vec::new(), None)
+        }
         None => (task.group.clone(), real_time, None),
     };
     let mut after = state.partitions.clone();
@@ -183,7 +206,12 @@ pub fn remove_task(
 }
 
 /// Records a task that is in `name` but was born there, with the origin of what brought it in.
-pub fn record_born_inside(state: &mut State, name: &str, task: &Task, alone: bool) -> Result<(), Refusal> {
+pub fn record_born_inside(
+    state: &mut State,
+    name: &str,
+    task: &Task,
+    alone: bool,
+) -> Result<(), Refusal> {
     state.partition(name)?;
     if let Some(partition) = state.partitions.iter_mut().find(|partition| partition.name == name)
         && !partition.tasks.iter().any(|placed| placed.task == task.id)
@@ -214,7 +242,8 @@ pub fn priority_for(partition: &Partition, service: Service) -> Option<u32> {
     match service {
         Service::Irq(irq) => partition.irq_priority.filter(|_| partition.irqs.contains(&irq)),
         Service::Timers(cpu) => {
-            let wanted = !partition.without.contains(&Aspect::Timers) && partition.shielded().contains(cpu);
+            let wanted =
+                !partition.without.contains(&Aspect::Timers) && partition.shielded().contains(cpu);
             wanted.then_some(TIMER_PRIORITY)
         }
     }
@@ -232,8 +261,10 @@ pub fn adopt(
         for (task, command, by, now) in threads {
             let there = partition.served.iter().any(|served| served.task == *task);
             if let (false, Some(priority)) = (there, priority_for(partition, *by)) {
-                let before =
-                    known.iter().find(|known| known.task == *task).map_or(*now, |known| known.before);
+                let before = known
+                    .iter()
+                    .find(|known| known.task == *task)
+                    .map_or(*now, |known| known.before);
                 partition.served.push(BoostedThread {
                     task: *task,
                     command: command.clone(),
@@ -248,7 +279,8 @@ pub fn adopt(
 
 /// IRQ lines meant by a number or name. Errors: `UnknownIrq`.
 pub fn find_irqs(facts: &Facts, name: &str) -> Result<Vec<u32>, Refusal> {
-    let found: Vec<u32> = facts.irqs.iter().filter(|irq| irq.is_called(name)).map(|irq| irq.number).collect();
+    let found: Vec<u32> =
+        facts.irqs.iter().filter(|irq| irq.is_called(name)).map(|irq| irq.number).collect();
     if found.is_empty() { Err(Refusal::UnknownIrq { name: name.to_owned() }) } else { Ok(found) }
 }
 
@@ -302,8 +334,10 @@ fn choose_cpus(
     smt: Smt,
     tick: Tick,
 ) -> Result<(CpuSet, CpuSet), Refusal> {
-    let others: Vec<Partition> = partitions.iter().filter(|other| other.name != name).cloned().collect();
-    let own_now = partitions.iter().find(|own| own.name == name).map(Partition::shielded).unwrap_or_default();
+    let others: Vec<Partition> =
+        partitions.iter().filter(|other| other.name != name).cloned().collect();
+    let own_now =
+        partitions.iter().find(|own| own.name == name).map(Partition::shielded).unwrap_or_default();
     let online = &facts.cpus.online;
     // "last" and "all-but" choose among CPUs that are free; a list says exactly what it says.
     let free = online.difference(&shielded(&others));
@@ -316,7 +350,10 @@ fn choose_cpus(
     }
     let possible = &facts.cpus.possible;
     if !cpus.is_subset(possible) {
-        return Err(Refusal::UnknownCpus { cpus: cpus.difference(possible), possible: possible.clone() });
+        return Err(Refusal::UnknownCpus {
+            cpus: cpus.difference(possible),
+            possible: possible.clone(),
+        });
     }
     if !cpus.is_subset(online) {
         return Err(Refusal::OfflineCpus { cpus: cpus.difference(online), online: online.clone() });
@@ -329,7 +366,8 @@ fn choose_cpus(
     }
     if let Some(isolated) = &facts.cgroups.isolated {
         // isolcpus= CPUs are listed there too; those may join an isolated partition.
-        let foreign = isolated.intersection(&cpus).difference(&own_now).difference(&facts.cpus.boot_isolated);
+        let foreign =
+            isolated.intersection(&cpus).difference(&own_now).difference(&facts.cpus.boot_isolated);
         if !foreign.is_empty() {
             return Err(Refusal::ForeignIsolated { cpus: foreign });
         }
@@ -341,7 +379,9 @@ fn choose_cpus(
     if online.difference(&shielded(&others)).difference(&cpus).difference(&idle_cpus).is_empty() {
         return Err(match idle_cpus.first() {
             // Without the siblings there would be a CPU left: then they are the reason.
-            Some(sibling) if !online.difference(&shielded(&others)).difference(&cpus).is_empty() => {
+            Some(sibling)
+                if !online.difference(&shielded(&others)).difference(&cpus).is_empty() =>
+            {
                 Refusal::Sibling {
                     cpu: core_mate(facts, sibling, &cpus),
                     sibling,
@@ -374,5 +414,10 @@ fn idle_siblings(facts: &Facts, others: &[Partition], cpus: &CpuSet) -> Result<C
 }
 
 fn core_mate(facts: &Facts, sibling: Cpu, cpus: &CpuSet) -> Cpu {
-    facts.cpus.core_of.get(&sibling).and_then(|core| core.intersection(cpus).first()).unwrap_or(sibling)
+    facts
+        .cpus
+        .core_of
+        .get(&sibling)
+        .and_then(|core| core.intersection(cpus).first())
+        .unwrap_or(sibling)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The time of planning and of verifying grows no faster than the machine. Times are those of this thread
-//! on its CPU, so that what else the machine does counts as little as possible; `examples/plan_time.rs`
-//! prints the figures of a release build.
+//! The time of planning and of verifying grows no faster than the machine. Times are those of this
+//! thread on its CPU, so that what else the machine does counts as little as possible;
+//! `examples/plan_time.rs` prints the figures of a release build.
 
 use crate::partition::State;
 use crate::plan::{Base, Plan, plan};
@@ -44,7 +44,13 @@ impl Scene {
     }
 
     fn create(&self) -> Plan {
-        plan(&self.untouched, &self.base, &State::default(), self.state.partitions.clone(), System::default())
+        plan(
+            &self.untouched,
+            &self.base,
+            &State::default(),
+            self.state.partitions.clone(),
+            System::default(),
+        )
     }
 
     fn destroy(&self) -> Plan {
@@ -65,7 +71,8 @@ fn shortest<T>(work: impl Fn() -> T) -> Duration {
     let one = || {
         let (start, before) = (std::time::Instant::now(), on_cpu_ns());
         black_box(work());
-        let by_kernel = before.zip(on_cpu_ns()).map(|(before, after)| Duration::from_nanos(after - before));
+        let by_kernel =
+            before.zip(on_cpu_ns()).map(|(before, after)| Duration::from_nanos(after - before));
         by_kernel.unwrap_or_else(|| start.elapsed())
     };
     (0..3).map(|_| one()).min().unwrap()
@@ -107,7 +114,8 @@ fn ten_times_as_many_cpus_take_no_more_than_linear_time() {
 #[test]
 fn the_partition_of_a_large_machine_is_as_promised_and_a_drifted_line_is_found() {
     let scene = Scene::of(512, 2_000);
-    let status = |facts: &Facts| verify(&*scene.kernel, facts, &scene.base, &scene.state, false).unwrap();
+    let status =
+        |facts: &Facts| verify(&*scene.kernel, facts, &scene.base, &scene.state, false).unwrap();
     assert_eq!(status(&scene.facts).partitions[0].violations, []);
     assert!(scene.create().steps.len() > 1_500);
     scene.kernel.set_file("/proc/irq/2003/smp_affinity_list", "128-511");

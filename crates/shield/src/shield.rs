@@ -1,5 +1,6 @@
-//! The one way to change partitions: lock, finish what a crash left, read the machine, decide, plan,
-//! apply, commit. Everything above this file talks to [`Shield`].
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The one way to change partitions: lock, finish what a crash left, read the machine, decide,
+//! plan, apply, commit. Everything above this file talks to [`Shield`].
 
 use crate::apply::{Applied, Refused, Undo, UndoLog, apply, undo};
 use crate::decide::decide;
@@ -47,7 +48,8 @@ pub enum ChangeError {
     #[error("{reason}; nothing has changed")]
     Unproved { reason: String },
 
-    /// A change failed and the kernel refused a step back. The journal stays: every change tries again.
+    /// A change failed and the kernel refused a step back. The journal stays: every change tries
+    /// again.
     #[error(
         "{cause}; not restored yet: {left}; remove the cause, then run `asmp restore`",
         left = left.join("; ")
@@ -149,7 +151,9 @@ impl Shield {
     /// Has a crash left a change half done?
     pub fn is_interrupted(&self) -> Result<bool, ChangeError> {
         match self.journal()? {
-            Some((header, _)) => Ok(header.is_some_and(|header| header.transaction > self.transaction())),
+            Some((header, _)) => {
+                Ok(header.is_some_and(|header| header.transaction > self.transaction()))
+            }
             None => Ok(false),
         }
     }
@@ -208,7 +212,8 @@ impl Shield {
         plan: Plan,
         recovered: Option<Recovered>,
     ) -> Result<Outcome, ChangeError> {
-        if plan.steps.is_empty() && plan.after == state.partitions && plan.system == state.system() {
+        if plan.steps.is_empty() && plan.after == state.partitions && plan.system == state.system()
+        {
             return Ok(Outcome {
                 facts,
                 state,
@@ -274,20 +279,23 @@ impl Shield {
         Ok(self.store.remove(JOURNAL)?)
     }
 
-    /// From here on the change counts: the state names its number, and a journal of that number is void.
+    /// From here on the change counts: the state names its number, and a journal of that number is
+    /// void.
     fn commit(&self, state: &mut State, plan: &Plan, applied: &Applied) -> Result<(), ChangeError> {
         state.partitions = plan.after.clone();
         state.set_system(&plan.system);
         for (path, original) in &applied.originals {
             state.originals.entry(path.clone()).or_insert_with(|| original.clone());
         }
-        for refused in applied.refused.iter().filter(|refused| !refused.path.as_os_str().is_empty()) {
+        for refused in applied.refused.iter().filter(|refused| !refused.path.as_os_str().is_empty())
+        {
             state.refused.insert(refused.path.clone(), refused.reason.clone());
         }
         for step in &plan.steps {
             if let Action::Set { knob, to, .. } = &step.action {
                 let original = state.originals.get(&knob.path);
-                let restored = original.is_some_and(|original| knob.inverse(&original.text, to) == *to);
+                let restored =
+                    original.is_some_and(|original| knob.inverse(&original.text, to) == *to);
                 if restored || to == "-cpuset" {
                     state.originals.remove(&knob.path);
                 }
@@ -305,8 +313,8 @@ impl Shield {
         Ok(())
     }
 
-    /// The journal that is there, with the lines that are whole. A journal without a header was cut before
-    /// its first action.
+    /// The journal that is there, with the lines that are whole. A journal without a header was cut
+    /// before its first action.
     fn journal(&self) -> Result<Option<Found>, ChangeError> {
         let Some(bytes) = self.store.read(JOURNAL)? else { return Ok(None) };
         let path = self.store.path(JOURNAL);
@@ -324,8 +332,9 @@ impl Shield {
         Ok(Some((Some(header), back)))
     }
 
-    /// Undoes what a crash left half done. Call with the lock held. Errors: `NotUndone` where the kernel
-    /// refuses a step back; then the journal stays, and the next change tries again before it begins.
+    /// Undoes what a crash left half done. Call with the lock held. Errors: `NotUndone` where the
+    /// kernel refuses a step back; then the journal stays, and the next change tries again
+    /// before it begins.
     fn recover(&self, base: &Base) -> Result<Option<Recovered>, ChangeError> {
         // A state that was written but never took its place.
         self.store.remove(&format!("{STATE}.new"))?;
@@ -347,7 +356,9 @@ fn refuse_demotions(demotions: &[Demotion]) -> Result<(), Refusal> {
     let Some(first) = demotions.first() else { return Ok(()) };
     let words: Vec<String> = demotions
         .iter()
-        .map(|demotion| format!("task {} ({}, {})", demotion.task.tid, demotion.command, demotion.policy))
+        .map(|demotion| {
+            format!("task {} ({}, {})", demotion.task.tid, demotion.command, demotion.policy)
+        })
         .collect();
     Err(Refusal::RealTimeInside { tasks: words.join(", "), partition: first.partition.clone() })
 }

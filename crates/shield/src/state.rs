@@ -46,7 +46,9 @@ fn parse(bytes: &[u8]) -> Result<State, String> {
     let schema = value.get("schema").and_then(serde_json::Value::as_u64);
     let schema = schema.ok_or("no schema number")?;
     if !(u64::from(OLDEST_SCHEMA)..=u64::from(STATE_SCHEMA)).contains(&schema) {
-        return Err(format!("schema {schema}, this version reads {OLDEST_SCHEMA} to {STATE_SCHEMA}"));
+        return Err(format!(
+            "schema {schema}, this version reads {OLDEST_SCHEMA} to {STATE_SCHEMA}"
+        ));
     }
     let state: State = serde_json::from_value(value).map_err(|error| error.to_string())?;
     Ok(State { schema: STATE_SCHEMA, ..state })

@@ -1,11 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What every setting of the machine must be while a given set of partitions is in force.
 //!
-//! A setting's target is a function of its original text and of *all* partitions, never of the order in
-//! which they came. So create, resize and destroy are one operation: move every setting from its target
-//! under the old partitions to its target under the new ones. Destroying the last partition restores
-//! each original to the byte, and `verify` can ask at any time whether a setting still meets its target.
+//! A setting's target is a function of its original text and of *all* partitions, never of the
+//! order in which they came. So create, resize and destroy are one operation: move every setting
+//! from its target under the old partitions to its target under the new ones. Destroying the last
+//! partition restores each original to the byte, and `verify` can ask at any time whether a setting
+//! still meets its target.
 //!
-//! Large machines have 512 CPUs and 2,000 IRQ lines: everything here is one pass over CPUs and lines.
+//! Large machines have 512 CPUs and 2,000 IRQ lines: everything here is one pass over CPUs and
+//! lines.
 
 use crate::partition::{Aspect, Original, Partition, shielded};
 use crate::request::System;
@@ -21,7 +24,8 @@ use std::sync::Arc;
 pub struct Target {
     /// The text to write.
     pub wanted: String,
-    /// The setting may name any CPUs but these; `None`: it must be exactly `wanted`. Targets share the set.
+    /// The setting may name any CPUs but these; `None`: it must be exactly `wanted`. Targets share
+    /// the set.
     pub away_from: Option<Arc<CpuSet>>,
     pub why: String,
 }
@@ -62,7 +66,8 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The text of a setting in `facts`, an IRQ line's affinity included; `None` where this machine lacks it.
+/// The text of a setting in `facts`, an IRQ line's affinity included; `None` where this machine
+/// lacks it.
 pub fn reading<'a>(facts: &'a Facts, lines: &Lines<'a>, knob: &Knob) -> Option<&'a str> {
     match lines.steered_by(knob) {
         Some(irq) => Some(&irq.affinity_text),
@@ -109,7 +114,8 @@ pub fn targets(
     ];
     for (knob, away, why) in machine {
         let Some(now) = facts.setting(&knob) else { continue };
-        if let Some(target) = away.target(&knob, original(&knob).unwrap_or(now), || why.to_owned()) {
+        if let Some(target) = away.target(&knob, original(&knob).unwrap_or(now), || why.to_owned())
+        {
             targets.insert(knob, target);
         }
     }
@@ -118,8 +124,11 @@ pub fn targets(
         .iter()
         .filter_map(|(path, original)| Some((knob::irq_of(path)?, original.text.as_str())))
         .collect();
-    let owners: BTreeMap<u32, &Partition> =
-        partitions.iter().rev().flat_map(|owner| owner.irqs.iter().map(move |irq| (*irq, owner))).collect();
+    let owners: BTreeMap<u32, &Partition> = partitions
+        .iter()
+        .rev()
+        .flat_map(|owner| owner.irqs.iter().map(move |irq| (*irq, owner)))
+        .collect();
     for irq in &facts.irqs {
         let knob = knob::irq_affinity(irq.number);
         let target = match owners.get(&irq.number) {
@@ -128,7 +137,8 @@ pub fn targets(
                 format!("IRQ {} belongs to {}", irq.label(), owner.name),
             )),
             None => {
-                let text = originals_of_lines.get(&irq.number).copied().unwrap_or(&irq.affinity_text);
+                let text =
+                    originals_of_lines.get(&irq.number).copied().unwrap_or(&irq.affinity_text);
                 irqs.target(&knob, text, || format!("IRQ {} stays on system CPUs", irq.label()))
             }
         };
@@ -138,7 +148,9 @@ pub fn targets(
     }
 
     let machine_checks = knob::machine_check_interval();
-    if !wanting(partitions, Aspect::MachineChecks).is_empty() && facts.setting(&machine_checks).is_some() {
+    if !wanting(partitions, Aspect::MachineChecks).is_empty()
+        && facts.setting(&machine_checks).is_some()
+    {
         let why = "no timer polls for corrected machine checks (one value for all CPUs)";
         targets.insert(machine_checks, Target::exactly("0", why));
     }
@@ -147,7 +159,8 @@ pub fn targets(
     if wanting(partitions, Aspect::Timers).intersects(&facts.cpus.nohz_full)
         && facts.setting(&migration).is_some()
     {
-        let why = "a nohz_full CPU's timers expire on it, not on a system CPU (one value for all CPUs)";
+        let why =
+            "a nohz_full CPU's timers expire on it, not on a system CPU (one value for all CPUs)";
         targets.insert(migration, Target::exactly("0", why));
     }
     of_each_cpu(facts, partitions, &mut targets);
@@ -191,8 +204,8 @@ fn exactly(
     }
 }
 
-/// Keeps settings of one shape away from `cpus`. Many IRQ lines have the same text, and a set of 512 CPUs
-/// takes a while to parse: what was found for a text is kept.
+/// Keeps settings of one shape away from `cpus`. Many IRQ lines have the same text, and a set of
+/// 512 CPUs takes a while to parse: what was found for a text is kept.
 struct Away<'a> {
     cpus: Arc<CpuSet>,
     /// Where a setting goes that names no CPU but `cpus`.
@@ -207,7 +220,12 @@ impl<'a> Away<'a> {
     }
 
     /// `None` where the original names no shielded CPU: then the setting stays as it is.
-    fn target(&mut self, knob: &Knob, original: &str, why: impl FnOnce() -> String) -> Option<Target> {
+    fn target(
+        &mut self,
+        knob: &Knob,
+        original: &str,
+        why: impl FnOnce() -> String,
+    ) -> Option<Target> {
         if !self.known.contains_key(original) {
             let wanted = self.wanted(knob, original);
             self.known.insert(original.to_owned(), wanted);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The deciding half of this crate, against machines made of plain values.
 
 use crate::declare::{self, Declaration};
@@ -117,14 +118,20 @@ fn every_unfit_wish_is_refused_for_its_own_reason() {
     assert!(matches!(refused(wish("b", "5")), Refusal::OfflineCpus { .. }));
     // `last` is the last that is free; `N` is the last there is, as in the kernel's lists.
     assert!(matches!(refused(wish("b", "2-N")), Refusal::TakenCpus { .. }));
-    assert!(matches!(create(&facts, &State::default(), &wish("b", "all")), Err(Refusal::LastCpu { .. })));
+    assert!(matches!(
+        create(&facts, &State::default(), &wish("b", "all")),
+        Err(Refusal::LastCpu { .. })
+    ));
     assert!(matches!(refused(wish("b", "2-3")), Refusal::TakenCpus { .. }));
     assert!(matches!(refused(wish("b", "0-2")), Refusal::LastCpu { .. }));
     assert!(matches!(refused(wish("b/c", "2")), Refusal::BadName { .. }));
     assert!(matches!(refused(wish("..", "2")), Refusal::BadName { .. }));
     assert!(matches!(refused(wish("a", "2")), Refusal::NameTaken { .. }));
     let irqs = vec!["eth1".to_owned()];
-    assert!(matches!(refused(wish_with("b", "2", |spec| spec.irqs = irqs)), Refusal::UnknownIrq { .. }));
+    assert!(matches!(
+        refused(wish_with("b", "2", |spec| spec.irqs = irqs)),
+        Refusal::UnknownIrq { .. }
+    ));
     let required = wish_with("b", "0", |spec| spec.tick = Tick::RequireOff);
     assert!(matches!(refused(required), Refusal::TickNotCandidate { .. }));
     assert!(matches!(destroy(&state, "b").unwrap_err(), Refusal::NoPartition { .. }));
@@ -147,7 +154,8 @@ fn cpus_that_somebody_else_isolated_are_refused_but_not_those_of_isolcpus() {
 #[test]
 fn smt_siblings_go_out_of_use_with_their_core() {
     let mut facts = machine();
-    facts.cpus.core_of = BTreeMap::from([(0, set("0-1")), (1, set("0-1")), (2, set("2-3")), (3, set("2-3"))]);
+    facts.cpus.core_of =
+        BTreeMap::from([(0, set("0-1")), (1, set("0-1")), (2, set("2-3")), (3, set("2-3"))]);
     let made = |state: &State, wish: &Wish| create(&facts, state, wish);
     let idle = made(&State::default(), &wish("a", "3")).unwrap();
     assert_eq!((idle[0].cpus.to_string(), idle[0].idle_cpus.to_string()), ("3".into(), "2".into()));
@@ -156,7 +164,10 @@ fn smt_siblings_go_out_of_use_with_their_core() {
     let state = State { partitions: made(&State::default(), &shared).unwrap(), ..State::default() };
     assert!(matches!(made(&state, &wish("b", "2")), Err(Refusal::Sibling { .. })));
     let state = with(&facts, &[("a", "2-3")]);
-    assert!(matches!(made(&state, &wish("b", "1")), Err(Refusal::Sibling { cpu: 1, sibling: 0, .. })));
+    assert!(matches!(
+        made(&state, &wish("b", "1")),
+        Err(Refusal::Sibling { cpu: 1, sibling: 0, .. })
+    ));
 }
 
 #[test]
@@ -178,7 +189,11 @@ fn settings_are_a_function_of_originals_and_partitions_only() {
         Some("0-1"),
         "a line bound to shielded CPUs goes to the system"
     );
-    assert_eq!(wanted(knob::irq_affinity(26)), None, "a line that is elsewhere is nobody's business");
+    assert_eq!(
+        wanted(knob::irq_affinity(26)),
+        None,
+        "a line that is elsewhere is nobody's business"
+    );
     assert_eq!(wanted(knob::watchdog_cpus()), None);
     assert_eq!(wanted(knob::default_irq_affinity()), Some("3"));
     assert!(targets(&facts, &[], &System::default(), &none).is_empty());
@@ -210,7 +225,9 @@ fn destroying_the_last_partition_plans_every_original_byte_and_the_groups_in_rev
     let removed: Vec<String> = steps
         .iter()
         .filter_map(|step| match &step.action {
-            Action::RemoveGroup { path, .. } => Some(path.file_name()?.to_string_lossy().into_owned()),
+            Action::RemoveGroup { path, .. } => {
+                Some(path.file_name()?.to_string_lossy().into_owned())
+            }
             _ => None,
         })
         .collect();
@@ -222,7 +239,8 @@ fn a_line_asked_for_by_name_must_come_and_others_may_refuse_to_go() {
     let facts = machine();
     let base = Base::of(&facts).unwrap();
     let irqs = vec!["24".to_owned()];
-    let after = create(&facts, &State::default(), &wish_with("a", "3", |spec| spec.irqs = irqs)).unwrap();
+    let after =
+        create(&facts, &State::default(), &wish_with("a", "3", |spec| spec.irqs = irqs)).unwrap();
     let plan = plan(&facts, &base, &State::default(), after, System::default());
     let of = |irq: u32| {
         let knob = knob::irq_affinity(irq);

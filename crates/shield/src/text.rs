@@ -22,7 +22,10 @@ where
 pub mod option {
     use super::{Deserialize, Deserializer, Display, Error, FromStr, Serializer};
 
-    pub fn serialize<T: Display, S: Serializer>(value: &Option<T>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<T: Display, S: Serializer>(
+        value: &Option<T>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         match value {
             Some(value) => serializer.collect_str(value),
             None => serializer.serialize_none(),

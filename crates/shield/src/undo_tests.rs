@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Undoing may itself be interrupted or refused: a kill or a refusal at each step of a recovery. The
-//! journal stays until the machine is as it was.
+//! Undoing may itself be interrupted or refused: a kill or a refusal at each step of a recovery.
+//! The journal stays until the machine is as it was.
 
 use crate::partition::{Original, State};
 use crate::request::{Caller, Request, Spec};
@@ -190,8 +190,8 @@ fn a_state_that_cannot_be_written_leaves_the_one_that_is_there() {
     assert_eq!(state::load(&store).unwrap(), state);
 }
 
-/// A kernel at whose first write of an interrupt mask the state's place is taken by a directory: the
-/// last write of the change, that of its state, fails.
+/// A kernel at whose first write of an interrupt mask the state's place is taken by a directory:
+/// the last write of the change, that of its state, fails.
 struct Spoiled(Arc<FakeKernel>, PathBuf);
 
 impl Kernel for Spoiled {

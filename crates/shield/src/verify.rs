@@ -1,7 +1,9 @@
-//! Reading everything back: is each partition what it was promised to be, and if not, what violates it?
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Reading everything back: is each partition what it was promised to be, and if not, what violates
+//! it?
 //!
-//! Only the promise itself is remembered from the time a partition was made. Every claim is read from the
-//! kernel now. What the kernel refuses to move is listed apart (`stays`): it is no drift.
+//! Only the promise itself is remembered from the time a partition was made. Every claim is read
+//! from the kernel now. What the kernel refuses to move is listed apart (`stays`): it is no drift.
 
 use crate::partition::{Partition, State, Tick, shielded};
 use crate::plan::Base;
@@ -24,7 +26,8 @@ pub struct Status {
     pub system_cpus: CpuSet,
     /// The CPUs that the system's device interrupts were asked to keep to.
     pub irq_home: Option<CpuSet>,
-    /// A change was interrupted and is not undone yet. The next change (or `asmp restore`) undoes it.
+    /// A change was interrupted and is not undone yet. The next change (or `asmp restore`) undoes
+    /// it.
     pub interrupted: bool,
     pub partitions: Vec<PartitionStatus>,
     /// Isolated CPUs that belong to no partition of ours.
@@ -173,7 +176,12 @@ fn verify_one(
 }
 
 /// The partition file and the CPUs it really has.
-fn isolation(kernel: &dyn Kernel, group: &Path, cpus: &CpuSet, violations: &mut Vec<Finding>) -> String {
+fn isolation(
+    kernel: &dyn Kernel,
+    group: &Path,
+    cpus: &CpuSet,
+    violations: &mut Vec<Finding>,
+) -> String {
     let knob = knob::partition_type(group);
     let recreate = "another program changed the group: `asmp destroy` it and create it again";
     let says = match knob.read(kernel) {
@@ -184,12 +192,14 @@ fn isolation(kernel: &dyn Kernel, group: &Path, cpus: &CpuSet, violations: &mut 
         }
     };
     if says.trim() != "isolated" {
-        violations.push(finding(format!("{}: the kernel says {says:?}", knob.path.display()), recreate));
+        violations
+            .push(finding(format!("{}: the kernel says {says:?}", knob.path.display()), recreate));
     }
     let effective = kernel.text(&group.join("cpuset.cpus.effective")).unwrap_or_default();
     match effective.parse::<CpuSet>() {
         Ok(effective) if effective == *cpus => {}
-        _ => violations.push(finding(format!("it has CPU {effective:?} instead of {cpus}"), recreate)),
+        _ => violations
+            .push(finding(format!("it has CPU {effective:?} instead of {cpus}"), recreate)),
     }
     says
 }
@@ -253,7 +263,9 @@ fn settings(
         if target.away_from.is_some() && elsewhere() {
             continue;
         }
-        if irq.is_some_and(|irq| target.away_from.is_none() && !partition.irqs.contains(&irq.number)) {
+        if irq
+            .is_some_and(|irq| target.away_from.is_none() && !partition.irqs.contains(&irq.number))
+        {
             continue;
         }
         match (state.refused.get(&knob.path), irq) {
@@ -285,7 +297,8 @@ fn intruders(
     let shielded = partition.shielded();
     let inside = base.in_tree().join(&partition.name);
     let mut bound: Vec<&str> = Vec::new();
-    for task in tasks.iter().filter(|task| !task.zombie && task.allowed_cpus.intersects(&shielded)) {
+    for task in tasks.iter().filter(|task| !task.zombie && task.allowed_cpus.intersects(&shielded))
+    {
         // Handlers of interrupts follow their line, which is judged by its affinity.
         let handler = task.kernel_thread && task.command.starts_with("irq/");
         if task.group.starts_with(&inside) || handler {
@@ -304,15 +317,19 @@ fn intruders(
                 match task.kernel_thread {
                     true => format!("`asmp repair {}`", partition.name),
                     false => {
-                        "its cpuset no longer excludes these CPUs: see the partition's own state".to_owned()
+                        "its cpuset no longer excludes these CPUs: see the partition's own state"
+                            .to_owned()
                     }
                 },
             ));
         }
     }
     if !bound.is_empty() {
-        let what =
-            format!("{} kernel threads that the kernel does not let move: {}", bound.len(), bound.join(" "));
+        let what = format!(
+            "{} kernel threads that the kernel does not let move: {}",
+            bound.len(),
+            bound.join(" ")
+        );
         stays.push(finding(
             what,
             "every Linux CPU has them: they run for work of this CPU (kworker/R-…: when memory is short)",

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 /* A port that is a line of text on stdout: "PORT VALUE". */
 #include <stdio.h>
 #include <unistd.h>

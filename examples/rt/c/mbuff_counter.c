@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 /* RTLinux's classic: a real-time thread counts in shared memory, and whoever likes reads along. Only names of RTLinux. */
 #include <linux/module.h>
 #include <linux/kernel.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 #define NAME "counter"
 
 /* Two words, each whole by itself: they may be of two different counts. */

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 /* Samples from a periodic loop to an ordinary program through a FIFO by its name: asmp_rt.h alone, nothing of RTLinux.
  *
  *   samples write 1000     makes the FIFO, waits for a reader and puts a sample in every millisecond

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 """Plots what crates/rt/examples/sound_card.rs streams, while it streams, and counts what was lost.
 
     python plot.py [--fifo NAME] [--svg FILE] [--live PORT]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How often each task fires in one iteration: the smallest positive q with G q = 0 (Lee,
 //! Messerschmitt 1987). The paper's Algorithm 1 (Eustache 2008) finds the same numbers as `Cy`, but
 //! does not end on inconsistent rates.
@@ -46,8 +47,10 @@ impl Ratio {
 /// Errors: [`Refusal::Inconsistent`], [`Refusal::TooManyFirings`].
 pub(super) fn balance(graph: &Graph, max_firings: u64) -> Result<Balance, Refusal> {
     let tasks = graph.tasks();
-    let too_many =
-        |task: usize| Refusal::TooManyFirings { task: tasks[task].name.clone(), bound: max_firings };
+    let too_many = |task: usize| Refusal::TooManyFirings {
+        task: tasks[task].name.clone(),
+        bound: max_firings,
+    };
     let in_forest = forest(graph);
     let mut ratio: Vec<Option<Ratio>> = vec![None; tasks.len()];
     let mut cluster = vec![0; tasks.len()];

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How large memories must be.
 //!
 //! Three figures for each edge, and no more is claimed than is proven:
@@ -154,8 +155,10 @@ mod tests {
             if !seen.insert(count) {
                 continue;
             }
-            let moves =
-                [(count + write <= capacity).then_some(count + write), (count >= read).then(|| count - read)];
+            let moves = [
+                (count + write <= capacity).then_some(count + write),
+                (count >= read).then(|| count - read),
+            ];
             if moves == [None, None] {
                 return false;
             }

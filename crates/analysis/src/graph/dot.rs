@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The graph for Graphviz.
 
 use super::model::Graph;
@@ -28,7 +29,8 @@ pub(super) fn labels(graph: &Graph, result: &Result<Report, Refusal>) -> Labels 
             for (words, task) in tasks.iter_mut().zip(&report.tasks) {
                 let factor = report.clusters[task.cluster].factor;
                 words.push(format!("q {} · K {factor}", task.firings));
-                let mut gc: Vec<String> = task.outputs.iter().map(|output| output.gc.to_string()).collect();
+                let mut gc: Vec<String> =
+                    task.outputs.iter().map(|output| output.gc.to_string()).collect();
                 gc.dedup();
                 if gc.len() > 4 {
                     gc.truncate(3);
@@ -59,7 +61,8 @@ pub fn dot(graph: &Graph, result: &Result<Report, Refusal>) -> String {
         "digraph flow {\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n  edge [fontname=\"sans-serif\"];\n"
             .to_owned();
     for (index, (task, words)) in graph.tasks().iter().zip(&labels.tasks).enumerate() {
-        let lines: Vec<String> = std::iter::once(&task.name).chain(words).map(|line| escape(line)).collect();
+        let lines: Vec<String> =
+            std::iter::once(&task.name).chain(words).map(|line| escape(line)).collect();
         let _ = writeln!(text, "  t{index} [label=\"{}\"];", lines.join("\\n"));
     }
     for (index, edge) in graph.edges().iter().enumerate() {

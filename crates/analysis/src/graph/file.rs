@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `flow.toml`: tasks and edges, declared. Unknown fields are refused.
 
 use super::model::{Case, Edge, Graph, GraphError, Task};
@@ -44,7 +45,8 @@ impl std::str::FromStr for Graph {
 
     /// Reads `flow.toml`. Errors: the place in the text, or the first thing that is wrong by name.
     fn from_str(text: &str) -> Result<Self, GraphError> {
-        let file: File = toml::from_str(text).map_err(|error| GraphError::Toml(in_a_line(text, &error)))?;
+        let file: File =
+            toml::from_str(text).map_err(|error| GraphError::Toml(in_a_line(text, &error)))?;
         let mut index = BTreeMap::new();
         for (number, task) in file.task.iter().enumerate() {
             index.entry(task.name.as_str()).or_insert(number);
@@ -62,7 +64,8 @@ impl std::str::FromStr for Graph {
         }
         let touched: BTreeSet<usize> = edges.iter().flat_map(|edge| [edge.from, edge.to]).collect();
         let tasks = file.task.into_iter().enumerate().map(|(number, entry)| {
-            let usual = if touched.contains(&number) { Case::Configuration } else { Case::Independent };
+            let usual =
+                if touched.contains(&number) { Case::Configuration } else { Case::Independent };
             let case = match (entry.case, entry.multiple_of) {
                 (Some(case), _) => case,
                 (None, Some(_)) => Case::Configuration,
@@ -100,7 +103,10 @@ mod tests {
         let edge = &graph.edges()[0];
         assert_eq!((edge.name.as_str(), edge.from, edge.to), ("a -> b", 0, 1));
         assert_eq!((edge.write, edge.read, edge.initial, edge.memory), (2, 3, 4, Some(9)));
-        assert_eq!((graph.outputs(0), graph.inputs(0), graph.inputs(1)), (&[0][..], &[][..], &[0][..]));
+        assert_eq!(
+            (graph.outputs(0), graph.inputs(0), graph.inputs(1)),
+            (&[0][..], &[][..], &[0][..])
+        );
     }
 
     #[test]
@@ -131,7 +137,10 @@ mod tests {
                 ),
                 "task a is independent, but has edge a -> a",
             ),
-            ("[[task]]\nname = \"a\"\ncase = \"data\"\nmultiple_of = 20\n".to_owned(), "requires case"),
+            (
+                "[[task]]\nname = \"a\"\ncase = \"data\"\nmultiple_of = 20\n".to_owned(),
+                "requires case",
+            ),
             (
                 format!("{PAIR}[[edge]]\nfrom = \"b\"\nto = \"a\"\n{rates}multiple_of = 2\n"),
                 "edge b -> a: multiple_of requires case",

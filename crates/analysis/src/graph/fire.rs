@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Fires the tasks of one piece until an iteration is complete, nothing can fire, or the work is
 //! used up.
 //!
@@ -273,7 +274,11 @@ impl<'a> Piece<'a> {
             } else if let Some(&output) = self.outputs[at].iter().find(room) {
                 let channel = &self.channels[output];
                 let memory = channel.capacity.unwrap_or(u64::MAX);
-                (channel, On::Room { writes: channel.write, holds: channel.tokens, memory }, channel.to)
+                (
+                    channel,
+                    On::Room { writes: channel.write, holds: channel.tokens, memory },
+                    channel.to,
+                )
             } else {
                 break;
             };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! After how much data a task may take a new configuration (Eustache, Diguet 2008, section 3.3;
 //! their symbols).
 //!
@@ -33,11 +34,15 @@ pub(super) struct Granularity {
 }
 
 /// Of each task, and K of each cluster. Errors: [`Refusal::TooLarge`]. Linear.
-pub(super) fn granularity(graph: &Graph, balance: &Balance) -> Result<(Vec<Granularity>, Vec<u64>), Refusal> {
+pub(super) fn granularity(
+    graph: &Graph,
+    balance: &Balance,
+) -> Result<(Vec<Granularity>, Vec<u64>), Refusal> {
     let mut factors = vec![1; balance.clusters];
     let mut all = Vec::with_capacity(graph.tasks().len());
     for (index, task) in graph.tasks().iter().enumerate() {
-        let too_large = || Refusal::TooLarge { what: format!("the granularity of task {}", task.name) };
+        let too_large =
+            || Refusal::TooLarge { what: format!("the granularity of task {}", task.name) };
         let mut outputs = Vec::new();
         let mut own_factor = 1;
         for (edge, write) in writes(graph, index) {
@@ -48,7 +53,8 @@ pub(super) fn granularity(graph: &Graph, balance: &Balance) -> Result<(Vec<Granu
             let gc0 = balance.firings[index].checked_mul(write).ok_or_else(too_large)?;
             let of_edge = edge.and_then(|edge| graph.edges()[edge].multiple_of);
             for multiple in [task.multiple_of, of_edge].into_iter().flatten() {
-                own_factor = lcm(own_factor, multiple / gcd(gc0, multiple)).ok_or_else(too_large)?;
+                own_factor =
+                    lcm(own_factor, multiple / gcd(gc0, multiple)).ok_or_else(too_large)?;
             }
             outputs.push(Granule { edge, gc0, gc: gc0 });
         }
@@ -61,7 +67,8 @@ pub(super) fn granularity(graph: &Graph, balance: &Balance) -> Result<(Vec<Granu
         if task.case != Case::Configuration {
             continue;
         }
-        let too_large = || Refusal::TooLarge { what: format!("the granularity of task {}", task.name) };
+        let too_large =
+            || Refusal::TooLarge { what: format!("the granularity of task {}", task.name) };
         let factor = factors[balance.cluster[index]];
         granularity.firings = balance.firings[index].checked_mul(factor).ok_or_else(too_large)?;
         for output in &mut granularity.outputs {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Synchronous data flow (Lee, Messerschmitt 1987) and configuration granularity (Eustache, Diguet
 //! 2008).
 //!

@@ -91,7 +91,9 @@ pub enum GraphError {
     NoTask { edge: String, task: String },
     #[error("{what}: {field} is 0: use at least 1")]
     Zero { what: String, field: &'static str },
-    #[error("task {task} is independent, but has edge {edge}: use case \"data\" or \"configuration\"")]
+    #[error(
+        "task {task} is independent, but has edge {edge}: use case \"data\" or \"configuration\""
+    )]
     NotIndependent { task: String, edge: String },
     #[error("{what}: multiple_of requires case \"configuration\" for task {task}")]
     NoGranularity { what: String, task: String },
@@ -114,7 +116,8 @@ impl Graph {
             check_multiple(task.multiple_of, task, what)?;
         }
         let mut names = BTreeSet::new();
-        let (mut inputs, mut outputs) = (vec![Vec::new(); tasks.len()], vec![Vec::new(); tasks.len()]);
+        let (mut inputs, mut outputs) =
+            (vec![Vec::new(); tasks.len()], vec![Vec::new(); tasks.len()]);
         for (index, edge) in edges.iter().enumerate() {
             check_name(&edge.name)?;
             if !names.insert(edge.name.as_str()) {
@@ -125,7 +128,10 @@ impl Graph {
             not_zero(Some(edge.read), "read", what)?;
             for (end, side) in [(edge.from, &mut outputs), (edge.to, &mut inputs)] {
                 let (Some(task), Some(side)) = (tasks.get(end), side.get_mut(end)) else {
-                    return Err(GraphError::NoTask { edge: edge.name.clone(), task: format!("{end}") });
+                    return Err(GraphError::NoTask {
+                        edge: edge.name.clone(),
+                        task: format!("{end}"),
+                    });
                 };
                 if task.case == Case::Independent {
                     return Err(GraphError::NotIndependent {
@@ -177,7 +183,11 @@ fn not_zero(
     }
 }
 
-fn check_multiple(value: Option<u64>, task: &Task, what: impl Fn() -> String) -> Result<(), GraphError> {
+fn check_multiple(
+    value: Option<u64>,
+    task: &Task,
+    what: impl Fn() -> String,
+) -> Result<(), GraphError> {
     not_zero(value, "multiple_of", &what)?;
     match value.is_some() && task.case != Case::Configuration {
         true => Err(GraphError::NoGranularity { what: what(), task: task.name.clone() }),

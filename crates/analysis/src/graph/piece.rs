@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Cuts a graph into the pieces in which tasks can block each other.
 //!
 //! A blocked task waits for one neighbour: for the writer of an edge without enough tokens, or for
@@ -180,8 +181,12 @@ mod tests {
     use crate::graph::{Case, Edge, Task};
 
     fn graph(tasks: usize, ends: &[(usize, usize)]) -> Graph {
-        let task =
-            |n| Task { name: format!("t{n}"), case: Case::Configuration, output: None, multiple_of: None };
+        let task = |n| Task {
+            name: format!("t{n}"),
+            case: Case::Configuration,
+            output: None,
+            multiple_of: None,
+        };
         let edge = |(n, &(from, to)): (usize, &(usize, usize))| Edge {
             name: format!("e{n}"),
             from,
@@ -192,7 +197,8 @@ mod tests {
             memory: None,
             multiple_of: None,
         };
-        Graph::new((0..tasks).map(task).collect(), ends.iter().enumerate().map(edge).collect()).unwrap()
+        Graph::new((0..tasks).map(task).collect(), ends.iter().enumerate().map(edge).collect())
+            .unwrap()
     }
 
     #[test]

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Why there is no answer, or why the answer is no.
 
 #[cfg(feature = "files")]
@@ -31,7 +32,9 @@ pub enum Refusal {
     #[error("too large for 64 bits: {what}; use smaller rates")]
     TooLarge { what: String },
 
-    #[error("edge {edge}: memory {memory} is too small: every schedule needs at least {needed} tokens")]
+    #[error(
+        "edge {edge}: memory {memory} is too small: every schedule needs at least {needed} tokens"
+    )]
     MemoryTooSmall { edge: String, memory: u64, needed: u64 },
 
     #[error("deadlock: {}", ring(.waits))]
@@ -49,8 +52,12 @@ pub enum Refusal {
 impl Refusal {
     pub fn verdict(&self) -> Verdict {
         match self {
-            Self::Inconsistent(_) | Self::MemoryTooSmall { .. } | Self::Deadlock { .. } => Verdict::No,
-            Self::TooManyFirings { .. } | Self::TooLarge { .. } | Self::WorkBound { .. } => Verdict::Unknown,
+            Self::Inconsistent(_) | Self::MemoryTooSmall { .. } | Self::Deadlock { .. } => {
+                Verdict::No
+            }
+            Self::TooManyFirings { .. } | Self::TooLarge { .. } | Self::WorkBound { .. } => {
+                Verdict::Unknown
+            }
         }
     }
 
@@ -60,7 +67,9 @@ impl Refusal {
             Self::Inconsistent(contradiction) => vec![&contradiction.edge],
             Self::MemoryTooSmall { edge, .. } => vec![edge],
             Self::Deadlock { waits } => waits.iter().map(|wait| wait.edge.as_str()).collect(),
-            Self::TooManyFirings { .. } | Self::TooLarge { .. } | Self::WorkBound { .. } => Vec::new(),
+            Self::TooManyFirings { .. } | Self::TooLarge { .. } | Self::WorkBound { .. } => {
+                Vec::new()
+            }
         }
     }
 }
@@ -114,9 +123,14 @@ impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { task, edge, on } = self;
         match on {
-            On::Tokens { reads, holds } => write!(f, "{task} reads {reads} from {edge}, which holds {holds}"),
+            On::Tokens { reads, holds } => {
+                write!(f, "{task} reads {reads} from {edge}, which holds {holds}")
+            }
             On::Room { writes, holds, memory } => {
-                write!(f, "{task} writes {writes} to {edge}, which holds {holds} of its memory {memory}")
+                write!(
+                    f,
+                    "{task} writes {writes} to {edge}, which holds {holds} of its memory {memory}"
+                )
             }
         }
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A graph in, all its numbers or a refusal out.
 
 use super::balance::balance;
@@ -104,7 +105,8 @@ pub fn analyze(graph: &Graph, limits: &Limits) -> Result<Report, Refusal> {
     let (granularities, factors) = granularity(graph, &balance)?;
     let (schedule, peaks) = schedule(graph, &balance, limits)?;
     let sizes = sizes(graph, &balance.firings, &least, &peaks, limits.work);
-    let mut clusters: Vec<Cluster> = factors.into_iter().map(|factor| Cluster { tasks: 0, factor }).collect();
+    let mut clusters: Vec<Cluster> =
+        factors.into_iter().map(|factor| Cluster { tasks: 0, factor }).collect();
     let name = |edge: usize| graph.edges()[edge].name.clone();
     let mut tasks = Vec::with_capacity(graph.tasks().len());
     for (index, (task, granularity)) in graph.tasks().iter().zip(granularities).enumerate() {
@@ -118,7 +120,11 @@ pub fn analyze(graph: &Graph, limits: &Limits) -> Result<Report, Refusal> {
             own_factor: granularity.own_factor,
             change_after_firings: granularity.firings,
             outputs: outputs
-                .map(|output| Output { edge: output.edge.map(name), gc0: output.gc0, gc: output.gc })
+                .map(|output| Output {
+                    edge: output.edge.map(name),
+                    gc0: output.gc0,
+                    gc: output.gc,
+                })
                 .collect(),
         });
     }

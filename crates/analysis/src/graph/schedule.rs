@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One order of firings that an iteration can have: admissible, periodic, and short to write down.
 //!
 //! Rings of tasks follow each other, sources first. A ring repeats an iteration of its own; a task
@@ -21,8 +22,8 @@ pub struct Phase {
     pub times: u64,
     /// Indices of its tasks.
     pub tasks: Vec<usize>,
-    /// `None`: too long to list; fire any task that has its tokens and its room, it was proven that
-    /// one always has.
+    /// `None`: too long to list; fire any task that has its tokens and its room, it was proven
+    /// that one always has.
     pub runs: Option<Vec<Run>>,
 }
 
@@ -42,7 +43,8 @@ impl Schedule {
         let mut shown = 0;
         for (index, phase) in self.phases.iter().enumerate() {
             let Some(runs) = &phase.runs else {
-                let names: Vec<&str> = phase.tasks.iter().take(most).map(|task| name(*task)).collect();
+                let names: Vec<&str> =
+                    phase.tasks.iter().take(most).map(|task| name(*task)).collect();
                 words.push(format!("whichever of {} can fire", names.join(", ")));
                 continue;
             };
@@ -106,7 +108,11 @@ pub(super) fn schedule(
                 for (edge, _, peak) in piece.sizes() {
                     peaks[edge] = Some(peak);
                 }
-                phases.push(Phase { times: piece.times, tasks: tasks.clone(), runs: piece.into_runs() });
+                phases.push(Phase {
+                    times: piece.times,
+                    tasks: tasks.clone(),
+                    runs: piece.into_runs(),
+                });
             }
             End::Stuck => return Err(piece.deadlock()),
             End::OutOfWork => {
@@ -141,7 +147,9 @@ fn self_loops(graph: &Graph) -> Result<(), Refusal> {
         if edge.from == edge.to && edge.initial < edge.read {
             let on = On::Tokens { reads: edge.read, holds: edge.initial };
             let task = graph.tasks()[edge.from].name.clone();
-            return Err(Refusal::Deadlock { waits: vec![Wait { task, edge: edge.name.clone(), on }] });
+            return Err(Refusal::Deadlock {
+                waits: vec![Wait { task, edge: edge.name.clone(), on }],
+            });
         }
     }
     Ok(())

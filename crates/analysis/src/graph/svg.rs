@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The graph as a picture: boxes in layers from left to right, each right of all it reads from but
 //! for what comes back in a ring. For a few dozen tasks; more are drawn, but DOT and Graphviz lay
 //! them out better.
@@ -21,8 +22,9 @@ pub fn svg(graph: &Graph, result: &Result<Report, Refusal>) -> String {
     let place = places(graph);
     let (columns, rows) =
         place.iter().fold((0, 0), |(columns, rows), &(x, y)| (columns.max(x + 1), rows.max(y + 1)));
-    let corner =
-        |(column, row): (usize, usize)| (MARGIN + column * (BOX.0 + GAP.0), MARGIN + row * (BOX.1 + GAP.1));
+    let corner = |(column, row): (usize, usize)| {
+        (MARGIN + column * (BOX.0 + GAP.0), MARGIN + row * (BOX.1 + GAP.1))
+    };
     let width = columns * (BOX.0 + GAP.0) - GAP.0 + 2 * MARGIN;
     let height = rows * (BOX.1 + GAP.1) - GAP.1 + 2 * MARGIN;
     let mut text = format!(
@@ -106,7 +108,9 @@ pub fn svg(graph: &Graph, result: &Result<Report, Refusal>) -> String {
 fn places(graph: &Graph) -> Vec<(usize, usize)> {
     let count = graph.tasks().len();
     let mut missing: Vec<usize> = (0..count)
-        .map(|task| graph.inputs(task).iter().filter(|edge| graph.edges()[**edge].from != task).count())
+        .map(|task| {
+            graph.inputs(task).iter().filter(|edge| graph.edges()[**edge].from != task).count()
+        })
         .collect();
     let mut layer: Vec<Option<usize>> = vec![None; count];
     let mut ready: VecDeque<usize> = (0..count).filter(|task| missing[*task] == 0).collect();
@@ -144,7 +148,8 @@ fn places(graph: &Graph) -> Vec<(usize, usize)> {
         let column = layer[task].unwrap_or(0);
         used.resize(used.len().max(column + 1), 0);
         let beside = graph.inputs(task).iter().map(|edge| graph.edges()[*edge].from);
-        let beside = beside.filter(|from| layer[*from] < layer[task]).map(|from| place[from].1).min();
+        let beside =
+            beside.filter(|from| layer[*from] < layer[task]).map(|from| place[from].1).min();
         let row = used[column].max(beside.unwrap_or(0));
         used[column] = row + 1;
         place[task] = (column, row);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The event loop: releases and completions in the order of time, one ready queue a core.
 //!
 //! Three levels, of which the upper always preempts the lower: handlers that only raise a flag,
@@ -198,7 +199,8 @@ impl<S: Source> Engine<S> {
             let release_ticks = self.releases.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
             let mut now_ticks = release_ticks;
             for core in &self.cores {
-                now_ticks = now_ticks.min(core.running.map_or(u64::MAX, |running| running.until_ticks));
+                now_ticks =
+                    now_ticks.min(core.running.map_or(u64::MAX, |running| running.until_ticks));
             }
             if now_ticks >= horizon_ticks {
                 self.pause(horizon_ticks, observer);
@@ -251,7 +253,9 @@ impl<S: Source> Engine<S> {
     }
 
     fn complete(&mut self, core: usize, observer: &mut impl Observe) -> ControlFlow<()> {
-        let Some(running) = self.cores[core].running.take() else { return ControlFlow::Continue(()) };
+        let Some(running) = self.cores[core].running.take() else {
+            return ControlFlow::Continue(());
+        };
         let (job, now_ticks) = (running.ready.job, self.now_ticks);
         observer.ran(core, &job, running.since_ticks, now_ticks);
         self.waiting -= 1;
@@ -276,7 +280,9 @@ impl<S: Source> Engine<S> {
             let following = self.source.next(stream);
             if let Some(mut first) = self.releases.peek_mut() {
                 match following {
-                    Some(release) => *first = Reverse((release.release_ticks.max(now_ticks), stream)),
+                    Some(release) => {
+                        *first = Reverse((release.release_ticks.max(now_ticks), stream))
+                    }
                     None => {
                         PeekMut::pop(first);
                     }
@@ -310,7 +316,9 @@ impl<S: Source> Engine<S> {
         };
         let place = match (stream.level, stream.key) {
             (Level::Handler, _) => 0,
-            (Level::RealTime, Key::Deadline) => 1 << LEVEL | deadline_ticks.unwrap_or(BELOW).clamp(1, BELOW),
+            (Level::RealTime, Key::Deadline) => {
+                1 << LEVEL | deadline_ticks.unwrap_or(BELOW).clamp(1, BELOW)
+            }
             (Level::RealTime, Key::Rank(rank)) => 1 << LEVEL | (u64::from(rank) + 1),
             (Level::Background, _) => 2 << LEVEL,
         };

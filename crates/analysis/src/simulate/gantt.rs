@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A run as a picture, like figure 7 of Yartek: a row a task, a row of what is left for background
 //! work, time to the right. SVG text; its size is that of the record.
 
@@ -13,7 +14,8 @@ const ROW: f64 = 26.0;
 const BAR: f64 = 16.0;
 const TOP: f64 = 34.0;
 /// Colours that people with the usual kinds of colour blindness tell apart (Okabe, Ito).
-const COLOURS: [&str; 7] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"];
+const COLOURS: [&str; 7] =
+    ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"];
 
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
@@ -45,7 +47,13 @@ fn step_ns(length_ns: u64) -> u64 {
 }
 
 /// From 0 to `until_ticks`; a note says what the record does not have.
-pub fn gantt_svg(run: &Run, record: &Record, until_ticks: u64, title: &str, time: TimeBase) -> String {
+pub fn gantt_svg(
+    run: &Run,
+    record: &Record,
+    until_ticks: u64,
+    title: &str,
+    time: TimeBase,
+) -> String {
     let until_ticks = until_ticks.max(1);
     let x = |ticks: u64| LEFT + WIDTH * (ticks.min(until_ticks) as f64 / until_ticks as f64);
     let rows = run.names.len() + run.cpus.len();
@@ -143,7 +151,9 @@ fn idle(out: &mut String, run: &Run, record: &Record, until_ticks: u64, x: &dyn 
         let real = |stream: usize| {
             matches!(run.owners[stream], Owner::Task(_) | Owner::Handler(_) | Owner::Section(_))
         };
-        for segment in record.segments.iter().filter(|segment| segment.core == core && real(segment.stream)) {
+        for segment in
+            record.segments.iter().filter(|segment| segment.core == core && real(segment.stream))
+        {
             if segment.from_ticks > free_ticks && free_ticks < until_ticks {
                 draw(free_ticks, segment.from_ticks.min(until_ticks));
             }

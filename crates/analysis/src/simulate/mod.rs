@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Discrete-event simulation of partitioned CPUs: what the tests are checked against, and what a
 //! counterexample runs in.
 //!

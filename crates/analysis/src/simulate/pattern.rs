@@ -36,7 +36,12 @@ pub fn worst_pattern(tasks: &[Task], policy: Policy, victim: usize) -> Result<Ve
     if let Some(task) = holder {
         pattern.insert(
             0,
-            Start { task, arrival_ticks: at_ticks - 1, release_ticks: at_ticks - 1, held_up_ticks: 0 },
+            Start {
+                task,
+                arrival_ticks: at_ticks - 1,
+                release_ticks: at_ticks - 1,
+                held_up_ticks: 0,
+            },
         );
     }
     let mut own = together(tasks, at_ticks, |task| task == victim);

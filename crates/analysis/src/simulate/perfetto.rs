@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A run as a trace that Perfetto and chrome://tracing open (Chrome's trace event format, JSON
 //! object form): a process a CPU, a thread a task, complete events (`X`) for segments, instants
 //! (`i`) for releases and misses. Times in microseconds with three decimals, as the format wants.
@@ -42,8 +43,10 @@ pub fn perfetto_trace(run: &Run, record: &Record, time: TimeBase) -> String {
         ));
     }
     for segment in &record.segments {
-        let (name, core, stream, job) = (&names[segment.stream], segment.core, segment.stream, segment.job);
-        let (from, length) = (us(ns(segment.from_ticks)), us(ns(segment.to_ticks) - ns(segment.from_ticks)));
+        let (name, core, stream, job) =
+            (&names[segment.stream], segment.core, segment.stream, segment.job);
+        let (from, length) =
+            (us(ns(segment.from_ticks)), us(ns(segment.to_ticks) - ns(segment.from_ticks)));
         events.push(format!(
             r#"{{"name":{name},"cat":"job","ph":"X","ts":{from},"dur":{length},"pid":{core},"tid":{stream},"args":{{"job":{job}}}}}"#
         ));

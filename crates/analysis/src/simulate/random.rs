@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Numbers that a seed decides, on every machine and for ever: SplitMix64 (Steele, Lea, Flood,
 //! OOPSLA 2014). A crate's generator may change with its version; the bytes of a run may not.
 
@@ -45,7 +46,10 @@ mod tests {
     fn the_sequence_of_a_seed_is_the_published_one() {
         let mut random = Random::new(1_234_567);
         let first = [random.next(), random.next(), random.next()];
-        assert_eq!(first, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
+        assert_eq!(
+            first,
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
+        );
         assert!((0..1000).all(|_| random.up_to(3) <= 3));
         assert_eq!(random.up_to(0), 0);
     }

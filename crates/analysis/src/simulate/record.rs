@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who had which core when, for pictures and traces.
 
 use super::engine::{Job, Observe};

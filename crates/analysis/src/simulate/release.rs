@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! When jobs arrive, are released, and how long they take.
 
 use super::engine::{Release, Source};
@@ -126,12 +127,19 @@ impl Train {
     }
 
     fn cost(&mut self, execution: &Execution) -> u64 {
-        if execution.overrun_chance_ppm > 0 && self.random.in_a_million(execution.overrun_chance_ppm) {
+        if execution.overrun_chance_ppm > 0
+            && self.random.in_a_million(execution.overrun_chance_ppm)
+        {
             return part(self.cost_ticks, execution.overrun_ppm).max(1);
         }
-        let least_ticks = part(self.cost_ticks, execution.least_ppm).clamp(1, self.cost_ticks.max(1));
+        let least_ticks =
+            part(self.cost_ticks, execution.least_ppm).clamp(1, self.cost_ticks.max(1));
         least_ticks
-            + if least_ticks < self.cost_ticks { self.random.up_to(self.cost_ticks - least_ticks) } else { 0 }
+            + if least_ticks < self.cost_ticks {
+                self.random.up_to(self.cost_ticks - least_ticks)
+            } else {
+                0
+            }
     }
 }
 

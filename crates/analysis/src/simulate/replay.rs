@@ -27,13 +27,18 @@ impl Observe for FirstMiss {
 /// The first job that finishes late, if some deadline before an instant is missed. A job that is
 /// overdue then is followed until it, or another that is late, finishes, for about as many jobs
 /// again: it may be starved for ever.
-pub fn first_miss(simulation: &Simulation, until_ticks: u64, most_jobs: u64) -> Result<Option<Missed>, Stop> {
+pub fn first_miss(
+    simulation: &Simulation,
+    until_ticks: u64,
+    most_jobs: u64,
+) -> Result<Option<Missed>, Stop> {
     let mut run = Run::prepare(simulation)?;
     let mut first = FirstMiss::default();
     run.go(until_ticks, most_jobs, &mut first);
     let now_ticks = run.now_ticks();
     let overdue = |job: &Job| job.deadline_ticks.is_some_and(|deadline| deadline < now_ticks);
-    let earliest = run.unfinished().filter(overdue).min_by_key(|job| (job.deadline_ticks, job.stream));
+    let earliest =
+        run.unfinished().filter(overdue).min_by_key(|job| (job.deadline_ticks, job.stream));
     if first.0.is_none() && earliest.is_some() {
         let again = run.jobs().saturating_mul(2).saturating_add(1000);
         run.go(u64::MAX, most_jobs.min(again), &mut first);

@@ -120,8 +120,9 @@ impl<'a> Builder<'a> {
     }
 
     fn seed(&self) -> u64 {
-        let mut random =
-            Random::new(self.simulation.seed ^ (self.streams.len() as u64).wrapping_mul(0x9e37_79b9));
+        let mut random = Random::new(
+            self.simulation.seed ^ (self.streams.len() as u64).wrapping_mul(0x9e37_79b9),
+        );
         random.next()
     }
 
@@ -141,7 +142,11 @@ impl<'a> Builder<'a> {
         let rule = match (start, &self.simulation.releases) {
             (Some(Start { arrival_ticks, release_ticks, held_up_ticks, .. }), _) => {
                 let held_up_ticks = if apart { 0 } else { held_up_ticks };
-                Rule::Fixed { first_ticks: arrival_ticks, not_before_ticks: release_ticks, held_up_ticks }
+                Rule::Fixed {
+                    first_ticks: arrival_ticks,
+                    not_before_ticks: release_ticks,
+                    held_up_ticks,
+                }
             }
             (None, Releases::Random) => Rule::Chance { first_ticks: task.offset_ticks },
             (None, _) => Rule::Fixed {
@@ -161,8 +166,14 @@ impl<'a> Builder<'a> {
             after: None,
         };
         let seed = self.seed();
-        let train =
-            Train::new(rule, task.period_ticks, task.arrival, task.jitter_ticks, task.cost_ticks(), seed);
+        let train = Train::new(
+            rule,
+            task.period_ticks,
+            task.arrival,
+            task.jitter_ticks,
+            task.cost_ticks(),
+            seed,
+        );
         self.push(Owner::Task(index), &task.name, stream, train);
         if let Some(start) = start.filter(|start| apart && start.held_up_ticks > 0) {
             self.section(index, start);
@@ -178,18 +189,22 @@ impl<'a> Builder<'a> {
             deadline_ticks: None,
             after: None,
         };
-        let rule = Rule::Fixed { first_ticks: start.release_ticks, not_before_ticks: 0, held_up_ticks: 0 };
-        let train = Train::new(rule, u64::MAX, Arrival::Periodic, 0, start.held_up_ticks, self.seed());
+        let rule =
+            Rule::Fixed { first_ticks: start.release_ticks, not_before_ticks: 0, held_up_ticks: 0 };
+        let train =
+            Train::new(rule, u64::MAX, Arrival::Periodic, 0, start.held_up_ticks, self.seed());
         self.push(Owner::Section(task), "section", stream, train);
     }
 
     fn chains(&mut self, chains: &[Chain]) {
-        let stream_of =
-            |owners: &[Owner], task: usize| owners.iter().position(|owner| *owner == Owner::Task(task));
+        let stream_of = |owners: &[Owner], task: usize| {
+            owners.iter().position(|owner| *owner == Owner::Task(task))
+        };
         for chain in chains {
             for pair in chain.tasks.windows(2) {
                 let before = stream_of(&self.owners, pair[0]);
-                let Some(stream) = stream_of(&self.owners, pair[1]).filter(|_| before.is_some()) else {
+                let Some(stream) = stream_of(&self.owners, pair[1]).filter(|_| before.is_some())
+                else {
                     continue;
                 };
                 self.streams[stream].after = before;
@@ -225,7 +240,12 @@ impl<'a> Builder<'a> {
             after = Some(self.streams.len());
             let train = self.train(Arrival::Sporadic, interrupt.gap_ticks, interrupt.flag_ticks);
             let name = format!("{} flag", interrupt.name);
-            self.push(Owner::Handler(index), &name, of(Level::Handler, interrupt.flag_ticks, None), train);
+            self.push(
+                Owner::Handler(index),
+                &name,
+                of(Level::Handler, interrupt.flag_ticks, None),
+                train,
+            );
         }
         let train = self.train(Arrival::Sporadic, interrupt.gap_ticks, interrupt.service_ticks);
         self.push(

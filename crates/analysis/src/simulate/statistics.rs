@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Response times, misses and gaps of a run, stream by stream, in bounded memory.
 
 use super::engine::{Job, Observe};
@@ -124,8 +125,9 @@ impl Statistics {
     pub fn misses(&self, run: &Run) -> Vec<Missed> {
         let late = self.late.iter().filter_map(|(job, at_ticks)| run.missed(job, Some(*at_ticks)));
         let now_ticks = run.now_ticks();
-        let open =
-            run.unfinished().filter(|job| job.deadline_ticks.is_some_and(|deadline| deadline < now_ticks));
+        let open = run
+            .unfinished()
+            .filter(|job| job.deadline_ticks.is_some_and(|deadline| deadline < now_ticks));
         let mut open: Vec<Missed> = open.filter_map(|job| run.missed(&job, None)).collect();
         open.sort_by_key(|missed| (missed.deadline_ticks, missed.task, missed.job));
         late.chain(open).take(KEPT_MISSES).collect()
@@ -134,8 +136,9 @@ impl Statistics {
     /// Late completions, and jobs that are overdue and not finished.
     pub fn miss_count(&self, run: &Run) -> u64 {
         let now_ticks = run.now_ticks();
-        let open =
-            run.unfinished().filter(|job| job.deadline_ticks.is_some_and(|deadline| deadline < now_ticks));
+        let open = run
+            .unfinished()
+            .filter(|job| job.deadline_ticks.is_some_and(|deadline| deadline < now_ticks));
         self.misses + open.count() as u64
     }
 
@@ -221,12 +224,18 @@ mod tests {
     #[test]
     fn percentiles_are_by_nearest_rank_and_not_invented() {
         let mut all = Distribution::default();
-        assert_eq!((all.max_ticks(), all.average_ticks(), all.percentile_ticks(2)), (None, None, None));
+        assert_eq!(
+            (all.max_ticks(), all.average_ticks(), all.percentile_ticks(2)),
+            (None, None, None)
+        );
         (1..=100).for_each(|ticks| all.add(ticks));
         assert_eq!(
             (all.percentile_ticks(2), all.percentile_ticks(100), all.percentile_ticks(101)),
             (Some(50), Some(99), None)
         );
-        assert_eq!((all.min_ticks(), all.average_ticks(), all.max_ticks()), (Some(1), Some(50), Some(100)));
+        assert_eq!(
+            (all.min_ticks(), all.average_ticks(), all.max_ticks()),
+            (Some(1), Some(50), Some(100))
+        );
     }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tests, oracles and the simulator agree on random sets. The whole million: `examples/bench.rs`.
 
 mod oracle;
@@ -10,7 +11,10 @@ fn many(shape: Shape, sets: u64) {
     for seed in 0..sets {
         check(seed, shape, Runs { random: 2, lengths: 8 }, &mut tally);
     }
-    assert!(tally.accepted > sets / 2 && tally.refused > sets / 2, "the sets are lopsided: {tally:?}");
+    assert!(
+        tally.accepted > sets / 2 && tally.refused > sets / 2,
+        "the sets are lopsided: {tally:?}"
+    );
     println!("{shape:?}: {tally:?}");
 }
 
@@ -37,6 +41,8 @@ fn proposition_1_accepts_less_the_higher_the_load() {
         accepted * 1000 / exact
     };
     let (low, middle, high) = (share(0.4), share(0.7), share(0.9));
-    println!("Proposition 1 of exactly schedulable: {low}, {middle}, {high} per mille at U = 0.4, 0.7, 0.9");
+    println!(
+        "Proposition 1 of exactly schedulable: {low}, {middle}, {high} per mille at U = 0.4, 0.7, 0.9"
+    );
     assert!(low > middle && middle > high, "{low} {middle} {high}");
 }

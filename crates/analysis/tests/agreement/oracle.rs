@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Response times beside those of crate response-time-analysis (Bozhko, Brandenburg, ECRTS 2020:
 //! formulas verified in Coq).
 
@@ -24,8 +25,10 @@ struct Theirs {
 
 impl Theirs {
     fn of(tasks: &[Task]) -> Self {
-        let arrival =
-            |task: &Task| Sporadic { min_inter_arrival: d(task.period_ticks), jitter: d(task.jitter_ticks) };
+        let arrival = |task: &Task| Sporadic {
+            min_inter_arrival: d(task.period_ticks),
+            jitter: d(task.jitter_ticks),
+        };
         Self {
             arrivals: tasks.iter().map(arrival).collect(),
             costs: tasks.iter().map(|task| wcet::Scalar::new(s(task.cost_ticks()))).collect(),
@@ -40,7 +43,8 @@ impl Theirs {
 /// Sets below full load, priorities distinct, in the order of urgency.
 fn sets() -> impl Iterator<Item = Vec<Task>> {
     (0..400).map(|seed| set(seed, Shape::Deadlines)).filter_map(|tasks| {
-        let load: f64 = tasks.iter().map(|task| task.cost_ticks() as f64 / task.period_ticks as f64).sum();
+        let load: f64 =
+            tasks.iter().map(|task| task.cost_ticks() as f64 / task.period_ticks as f64).sum();
         let count = tasks.len() as u32;
         let ranked = tasks
             .into_iter()
@@ -60,7 +64,8 @@ fn preemptive_fixed_priorities_agree() {
     let mut compared = 0;
     for tasks in sets() {
         let theirs = Theirs::of(&tasks);
-        let ours = fp::analyse(&without_deadlines(&tasks), Policy::Fp, &Effort::default()).responses_ticks;
+        let ours =
+            fp::analyse(&without_deadlines(&tasks), Policy::Fp, &Effort::default()).responses_ticks;
         for (index, ours) in ours.iter().enumerate() {
             let urgent: Vec<_> = (0..index).map(|other| theirs.rbf(other)).collect();
             let bound = fixed_priority::fully_preemptive::dedicated_uniproc_rta(
@@ -83,13 +88,18 @@ fn non_preemptive_fixed_priorities_agree() {
         let ours = np_fp::analyse(&without_deadlines(&tasks), &Effort::default()).responses_ticks;
         for (index, ours) in ours.iter().enumerate() {
             let urgent: Vec<_> = (0..index).map(|other| theirs.rbf(other)).collect();
-            let lower = tasks[index + 1..].iter().map(|task| task.cost_ticks() - 1).max().unwrap_or(0);
+            let lower =
+                tasks[index + 1..].iter().map(|task| task.cost_ticks() - 1).max().unwrap_or(0);
             let task = fixed_priority::fully_nonpreemptive::TaskUnderAnalysis {
                 wcet: wcet::Scalar::new(s(tasks[index].cost_ticks())),
                 arrivals: &theirs.arrivals[index],
                 blocking_bound: s(lower),
             };
-            let bound = fixed_priority::fully_nonpreemptive::dedicated_uniproc_rta(&task, &urgent, d(LIMIT));
+            let bound = fixed_priority::fully_nonpreemptive::dedicated_uniproc_rta(
+                &task,
+                &urgent,
+                d(LIMIT),
+            );
             assert_eq!(ours.map(d), bound.ok(), "{index} {tasks:?}");
             compared += 1;
         }
@@ -102,7 +112,8 @@ fn edf_agrees() {
     let mut compared = 0;
     for tasks in sets() {
         let theirs = Theirs::of(&tasks);
-        let ours = edf_response::responses(&tasks, false, &Effort::default()).expect("below full load");
+        let ours =
+            edf_response::responses(&tasks, false, &Effort::default()).expect("below full load");
         for (index, ours) in ours.iter().enumerate() {
             let (own, others) = split(&tasks, &theirs, index);
             let task = |(rbf, at): &(_, usize)| edf::fully_preemptive::Task {
@@ -112,7 +123,8 @@ fn edf_agrees() {
             let others: Vec<(&demand::RBF<_, _>, usize)> =
                 others.iter().map(|(rbf, at)| (rbf, *at)).collect();
             let others: Vec<_> = others.iter().map(task).collect();
-            let own = edf::fully_preemptive::Task { rbf: &own, deadline: d(tasks[index].deadline_ticks) };
+            let own =
+                edf::fully_preemptive::Task { rbf: &own, deadline: d(tasks[index].deadline_ticks) };
             let bound = edf::fully_preemptive::dedicated_uniproc_rta(&own, &others, d(LIMIT));
             assert_eq!(Ok(d(*ours)), bound, "{index} {tasks:?}");
             compared += 1;
@@ -124,7 +136,8 @@ fn edf_agrees() {
 type Rbf<'a> = demand::RBF<&'a Sporadic, &'a wcet::Scalar>;
 
 fn split<'a>(tasks: &[Task], theirs: &'a Theirs, index: usize) -> (Rbf<'a>, Vec<(Rbf<'a>, usize)>) {
-    let others = (0..tasks.len()).filter(|other| *other != index).map(|other| (theirs.rbf(other), other));
+    let others =
+        (0..tasks.len()).filter(|other| *other != index).map(|other| (theirs.rbf(other), other));
     (theirs.rbf(index), others.collect())
 }
 
@@ -133,15 +146,18 @@ fn non_preemptive_edf_agrees() {
     let mut compared = 0;
     for tasks in sets() {
         let theirs = Theirs::of(&tasks);
-        let ours = edf_response::responses(&tasks, true, &Effort::default()).expect("below full load");
+        let ours =
+            edf_response::responses(&tasks, true, &Effort::default()).expect("below full load");
         let task = |index: usize| edf::fully_nonpreemptive::Task {
             wcet: wcet::Scalar::new(s(tasks[index].cost_ticks())),
             arrivals: &theirs.arrivals[index],
             deadline: d(tasks[index].deadline_ticks),
         };
         for (index, ours) in ours.iter().enumerate() {
-            let others: Vec<_> = (0..tasks.len()).filter(|other| *other != index).map(task).collect();
-            let bound = edf::fully_nonpreemptive::dedicated_uniproc_rta(&task(index), &others, d(LIMIT));
+            let others: Vec<_> =
+                (0..tasks.len()).filter(|other| *other != index).map(task).collect();
+            let bound =
+                edf::fully_nonpreemptive::dedicated_uniproc_rta(&task(index), &others, d(LIMIT));
             assert_eq!(Ok(d(*ours)), bound, "{index} {tasks:?}");
             compared += 1;
         }

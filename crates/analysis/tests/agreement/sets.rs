@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Random task sets, and what must hold of every one of them: tests, oracles and the simulator
 //! agree.
 
@@ -53,7 +54,8 @@ pub fn set(seed: u64, shape: Shape) -> Vec<Task> {
     for (at, part) in parts.iter().enumerate() {
         let period = 2 + random.up_to(58);
         let cost = ((part * period as f64).round() as u64).max(1);
-        let mut task = Task::new(format!("t{at}"), cost, period).priority(random.up_to(1000) as u32);
+        let mut task =
+            Task::new(format!("t{at}"), cost, period).priority(random.up_to(1000) as u32);
         if random.up_to(1) == 0 {
             task.arrival = Arrival::Sporadic;
         }
@@ -71,15 +73,16 @@ pub fn set(seed: u64, shape: Shape) -> Vec<Task> {
 }
 
 /// The tests that are compared, in the order of their verdicts.
-const POLICIES: [Policy; 6] = [Policy::NpEdf, Policy::Edf, Policy::Rm, Policy::Dm, Policy::Fp, Policy::NpFp];
+const POLICIES: [Policy; 6] =
+    [Policy::NpEdf, Policy::Edf, Policy::Rm, Policy::Dm, Policy::Fp, Policy::NpFp];
 
 /// How the simulator is asked.
 #[derive(Debug, Clone, Copy)]
 pub struct Runs {
     /// Random runs of each policy that accepts a set.
     pub random: u64,
-    /// How long each is, in times of the longest period with its deadline: in one, every task has a
-    /// job that is due.
+    /// How long each is, in times of the longest period with its deadline: in one, every task has
+    /// a job that is due.
     pub lengths: u64,
 }
 
@@ -114,16 +117,28 @@ pub fn check(seed: u64, shape: Shape, runs: Runs, tally: &mut Tally) {
                 survives(&tasks, policy, seed, runs, tally, &at);
             }
             Verdict::NotSchedulable { counterexample } if counterexample.missed.is_none() => {
-                let load: f64 =
-                    tasks.iter().map(|task| task.cost_ticks() as f64 / task.period_ticks as f64).sum();
+                let load: f64 = tasks
+                    .iter()
+                    .map(|task| task.cost_ticks() as f64 / task.period_ticks as f64)
+                    .sum();
                 let far = load > 1.0 && counterexample.by_ticks.is_none_or(|by| by > 300_000);
-                assert!(far, "{policy}: the counterexample does not miss: {counterexample:?}\n{}", at());
+                assert!(
+                    far,
+                    "{policy}: the counterexample does not miss: {counterexample:?}\n{}",
+                    at()
+                );
                 tally.refused += 1;
                 tally.far += 1;
             }
             Verdict::NotSchedulable { counterexample } => {
                 tally.refused += 1;
-                let again = replay(&tasks, policy, &counterexample.pattern, counterexample.by_ticks, &effort);
+                let again = replay(
+                    &tasks,
+                    policy,
+                    &counterexample.pattern,
+                    counterexample.by_ticks,
+                    &effort,
+                );
                 assert!(again.is_some(), "{policy}: no miss in {counterexample:?}\n{}", at());
                 assert_eq!(again, counterexample.missed, "{policy}\n{}", at());
             }
@@ -148,7 +163,8 @@ fn survives(
     tally: &mut Tally,
     at: &dyn Fn() -> String,
 ) {
-    let longest = tasks.iter().map(|task| task.period_ticks + task.deadline_ticks).max().unwrap_or(0);
+    let longest =
+        tasks.iter().map(|task| task.period_ticks + task.deadline_ticks).max().unwrap_or(0);
     let mut simulation = Simulation::new(tasks, policy, Releases::Random);
     for run in 0..runs.random {
         simulation.seed = seed ^ (run << 40);
@@ -159,15 +175,23 @@ fn survives(
         let pattern = worst_pattern(tasks, policy, victim).unwrap();
         simulation.releases = Releases::Pattern(pattern);
         let missed = first_miss(&simulation, longest * 8, 100_000).unwrap();
-        assert_eq!(missed, None, "{policy}: accepted, but missed in {:?}\n{}", simulation.releases, at());
+        assert_eq!(
+            missed,
+            None,
+            "{policy}: accepted, but missed in {:?}\n{}",
+            simulation.releases,
+            at()
+        );
     }
     tally.simulations += runs.random + tasks.len() as u64;
 }
 
 /// Demand at every tick, without any of the shortcuts; sets without jitter and blocking.
 fn naive(tasks: &[Task], non_preemptive: bool) -> bool {
-    let hyper =
-        tasks.iter().map(|task| task.period_ticks).fold(1u64, |all, period| all / gcd(all, period) * period);
+    let hyper = tasks
+        .iter()
+        .map(|task| task.period_ticks)
+        .fold(1u64, |all, period| all / gcd(all, period) * period);
     let demand: u64 = tasks.iter().map(|task| hyper / task.period_ticks * task.cost_ticks()).sum();
     if demand > hyper {
         return false;
@@ -176,7 +200,8 @@ fn naive(tasks: &[Task], non_preemptive: bool) -> bool {
     let longest = tasks.iter().map(|task| task.deadline_ticks).max().unwrap_or(0);
     let mut busy: u64 = 1;
     loop {
-        let work = tasks.iter().map(|task| busy.div_ceil(task.period_ticks) * task.cost_ticks()).sum();
+        let work =
+            tasks.iter().map(|task| busy.div_ceil(task.period_ticks) * task.cost_ticks()).sum();
         if work == busy {
             break;
         }
@@ -185,8 +210,9 @@ fn naive(tasks: &[Task], non_preemptive: bool) -> bool {
     let first = tasks.iter().map(|task| task.deadline_ticks).min().unwrap_or(0);
     (first..=busy.max(longest)).all(|t| {
         let due = tasks.iter().filter(|task| task.deadline_ticks <= t);
-        let demand: u64 =
-            due.map(|task| ((t - task.deadline_ticks) / task.period_ticks + 1) * task.cost_ticks()).sum();
+        let demand: u64 = due
+            .map(|task| ((t - task.deadline_ticks) / task.period_ticks + 1) * task.cost_ticks())
+            .sum();
         let later = tasks.iter().filter(|task| non_preemptive && task.deadline_ticks > t + 1);
         demand + later.map(|task| task.cost_ticks() - 1).max().unwrap_or(0) <= t
     })

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Arbitrary graphs through every function of data flow.
 
 use super::numbers::{Met, index, number, one_in};
@@ -18,7 +19,8 @@ fn arbitrary(random: &mut Random) -> (Vec<Task>, Vec<Edge>) {
     let count = index(random, 7);
     let task = |at: usize, random: &mut Random| Task {
         name: if one_in(random, 50) { "same".to_owned() } else { format!("t{at} <&\"é") },
-        case: [Case::Configuration, Case::Data, Case::Independent][index(random, 60).saturating_sub(57)],
+        case: [Case::Configuration, Case::Data, Case::Independent]
+            [index(random, 60).saturating_sub(57)],
         output: one_in(random, 4).then(|| rate(random)),
         multiple_of: one_in(random, 8).then(|| rate(random)),
     };
@@ -76,7 +78,10 @@ pub fn judge(graph: &Graph, random: &mut Random, met: &mut Met) {
         Ok(report) => {
             met.graphs += 1;
             let _ = report.is_least();
-            assert!(!report.schedule.text(graph, index(random, 12)).is_empty() || graph.tasks().is_empty());
+            assert!(
+                !report.schedule.text(graph, index(random, 12)).is_empty()
+                    || graph.tasks().is_empty()
+            );
         }
         Err(refusal) => {
             met.graphs_refused += 1;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Arbitrary input for every public function: nothing may panic, overflow or run away. A seed
 //! decides all of it, so that what once failed can be tried again. Without end, and with checks for
 //! overflow: `make fuzz`.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Numbers that arithmetic trips over, and what a run of the fuzzer has met.
 
 use asmp_analysis::Verdict;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Arbitrary task sets through every test, placement and simulation.
 
 use super::numbers::{Met, index, number, one_in, some};
@@ -6,12 +7,12 @@ use asmp_analysis::deadline::{Domain, admission, ratio};
 use asmp_analysis::holistic::holistic;
 use asmp_analysis::place::{By, Room, place};
 use asmp_analysis::simulate::{
-    Background, Execution, Interrupt, Random, Record, Releases, Run, Simulation, Statistics, first_miss,
-    gantt_svg, perfetto_trace, replay, worst_pattern,
+    Background, Execution, Interrupt, Random, Record, Releases, Run, Simulation, Statistics,
+    first_miss, gantt_svg, perfetto_trace, replay, worst_pattern,
 };
 use asmp_analysis::{
-    Arrival, Class, Cost, Effort, Policy, Start, Task, TimeBase, Utilisation, budgets, edf_response, fp,
-    np_fp, rm, schedulability, slack,
+    Arrival, Class, Cost, Effort, Policy, Start, Task, TimeBase, Utilisation, budgets,
+    edf_response, fp, np_fp, rm, schedulability, slack,
 };
 
 /// A third of the sets are plain, a third are sane, a third is anything.
@@ -37,7 +38,8 @@ fn tasks(random: &mut Random) -> Vec<Task> {
         }
         if !plain {
             if one_in(random, 2) {
-                task.deadline_ticks = if sane { 1 + random.up_to(2 * period) } else { number(random) };
+                task.deadline_ticks =
+                    if sane { 1 + random.up_to(2 * period) } else { number(random) };
             }
             task.offset_ticks =
                 one_in(random, 3).then(|| if sane { random.up_to(period) } else { number(random) });
@@ -71,7 +73,8 @@ pub fn once(seed: u64, met: &mut Met) {
         let verdict = schedulability(&tasks, policy, &effort);
         met.verdict(&verdict);
         if let Some(counterexample) = verdict.counterexample() {
-            let _ = replay(&tasks, policy, &counterexample.pattern, counterexample.by_ticks, &effort);
+            let _ =
+                replay(&tasks, policy, &counterexample.pattern, counterexample.by_ticks, &effort);
         }
         assert!(serde_json::to_string(&verdict).is_ok());
         let _ = worst_pattern(&tasks, policy, random.up_to(7) as usize);
@@ -145,15 +148,21 @@ fn simulate(random: &mut Random, tasks: &[Task], policy: Policy, chain: Chain, m
     run.go(until_ticks, 60, &mut (&mut statistics, &mut record));
     let _ = (statistics.rows(&run), statistics.misses(&run), statistics.miss_count(&run));
     let trace = perfetto_trace(&run, &record, TimeBase::NANOSECONDS);
-    assert!(serde_json::from_str::<serde::de::IgnoredAny>(&trace).is_ok(), "the trace is JSON: {trace}");
-    let picture = gantt_svg(&run, &record, until_ticks, "<title> & \"more\"", TimeBase::NANOSECONDS);
+    assert!(
+        serde_json::from_str::<serde::de::IgnoredAny>(&trace).is_ok(),
+        "the trace is JSON: {trace}"
+    );
+    let picture =
+        gantt_svg(&run, &record, until_ticks, "<title> & \"more\"", TimeBase::NANOSECONDS);
     assert!(picture.ends_with("</svg>\n"));
 }
 
 /// A trace and a picture of a seed.
 pub fn bytes(seed: u64) -> String {
-    let tasks = [Task::new("a", 3, 10).sporadic(), Task::new("b", 4, 15).jitter(3), Task::new("c", 5, 40)];
-    let simulation = Simulation { seed, ..Simulation::new(&tasks, Policy::NpEdf, Releases::Random) };
+    let tasks =
+        [Task::new("a", 3, 10).sporadic(), Task::new("b", 4, 15).jitter(3), Task::new("c", 5, 40)];
+    let simulation =
+        Simulation { seed, ..Simulation::new(&tasks, Policy::NpEdf, Releases::Random) };
     let mut run = Run::prepare(&simulation).expect("a set");
     let mut record = Record::up_to(1000);
     run.go(1000, 1000, &mut record);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Arbitrary text for every parser: files that are right with a few places torn, doubled or
 //! overwritten, and words in a row.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Data flow against published figures, independent solvers, and arbitrary input.
 
 mod oracle;
@@ -9,14 +10,22 @@ use asmp_analysis::graph::{Case, Edge, Graph, Limits, Refusal, Report, Task, ana
 
 /// Tasks `t0`, `t1`, ... of case configuration; edges as (from, to, write, read, initial).
 fn graph(tasks: usize, edges: &[(usize, usize, u64, u64, u64)]) -> Graph {
-    bounded(tasks, &edges.iter().map(|&(from, to, a, b, d)| (from, to, a, b, d, None)).collect::<Vec<_>>())
+    bounded(
+        tasks,
+        &edges.iter().map(|&(from, to, a, b, d)| (from, to, a, b, d, None)).collect::<Vec<_>>(),
+    )
 }
 
 type Given = (usize, usize, u64, u64, u64, Option<u64>);
 
 /// The same with a memory for each edge.
 fn bounded(tasks: usize, edges: &[Given]) -> Graph {
-    let task = |n| Task { name: format!("t{n}"), case: Case::Configuration, output: None, multiple_of: None };
+    let task = |n| Task {
+        name: format!("t{n}"),
+        case: Case::Configuration,
+        output: None,
+        multiple_of: None,
+    };
     let edge = |(n, &(from, to, write, read, initial, memory)): (usize, &Given)| Edge {
         name: format!("e{n}"),
         from,
@@ -27,7 +36,8 @@ fn bounded(tasks: usize, edges: &[Given]) -> Graph {
         memory,
         multiple_of: None,
     };
-    Graph::new((0..tasks).map(task).collect(), edges.iter().enumerate().map(edge).collect()).unwrap()
+    Graph::new((0..tasks).map(task).collect(), edges.iter().enumerate().map(edge).collect())
+        .unwrap()
 }
 
 fn analyzed(graph: &Graph) -> Result<Report, Refusal> {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the analysis says, found another way: elimination over fractions for firings, firing one by
 //! one for the rest.
 
@@ -42,7 +43,9 @@ pub fn null_vector(tasks: usize, edges: &[Edge]) -> Option<Vec<u64>> {
     }
     let mut pivots = Vec::new();
     for column in 0..tasks {
-        let Some(found) = (pivots.len()..rows.len()).find(|row| rows[*row][column].0 != 0) else { continue };
+        let Some(found) = (pivots.len()..rows.len()).find(|row| rows[*row][column].0 != 0) else {
+            continue;
+        };
         rows.swap(pivots.len(), found);
         let pivot = rows[pivots.len()].clone();
         for (index, row) in rows.iter_mut().enumerate() {
@@ -63,10 +66,14 @@ pub fn null_vector(tasks: usize, edges: &[Edge]) -> Option<Vec<u64>> {
     for (row, &column) in rows.iter().zip(&pivots) {
         solution[column] = Fraction::new(0, 1).minus(row[free].by(row[column]));
     }
-    let scale = solution.iter().fold(1, |scale: i128, value| scale * Fraction::new(value.1, scale).0);
+    let scale =
+        solution.iter().fold(1, |scale: i128, value| scale * Fraction::new(value.1, scale).0);
     let whole: Vec<i128> = solution.iter().map(|value| value.0 * (scale / value.1)).collect();
     let shared = whole.iter().fold(0, |a, b| if a == 0 { *b } else { a / Fraction::new(a, *b).0 });
-    whole.into_iter().map(|value| u64::try_from(value / shared).ok().filter(|count| *count > 0)).collect()
+    whole
+        .into_iter()
+        .map(|value| u64::try_from(value / shared).ok().filter(|count| *count > 0))
+        .collect()
 }
 
 /// Fires one enabled task after another, the last first, until each has fired `firings` times;
@@ -82,7 +89,8 @@ pub fn fire(firings: &[u64], edges: &[Edge], capacity: &[Option<u64>]) -> Option
                     let &(from, to, write, read, _) = edge;
                     let reads = if to == *task { read } else { 0 };
                     let writes = if from == *task { write } else { 0 };
-                    reads <= *tokens && capacity.is_none_or(|capacity| tokens - reads + writes <= capacity)
+                    reads <= *tokens
+                        && capacity.is_none_or(|capacity| tokens - reads + writes <= capacity)
                 })
         };
         let task = (0..left.len()).rev().find(may)?;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Random graphs against the oracle.
 
 use crate::oracle::{Edge, fire, null_vector};
@@ -42,7 +43,8 @@ fn firings_of_400_consistent_graphs_equal_elimination() {
     let mut random = Random(1);
     for round in 0..400 {
         let (tasks, edges) = consistent(&mut random, 12, 0);
-        let report = analyzed(&graph(tasks, &edges)).unwrap_or_else(|refusal| panic!("{edges:?}: {refusal}"));
+        let report = analyzed(&graph(tasks, &edges))
+            .unwrap_or_else(|refusal| panic!("{edges:?}: {refusal}"));
         assert_eq!(Some(firings(&report)), null_vector(tasks, &edges), "{round}: {edges:?}");
     }
 }
@@ -60,7 +62,9 @@ fn a_graph_is_refused_as_inconsistent_exactly_if_elimination_finds_nothing() {
         refused += u32::from(inconsistent);
         if inconsistent {
             // The named edge, and none before it.
-            let Err(Refusal::Inconsistent(found)) = analyzed(&graph(tasks, &edges)) else { unreachable!() };
+            let Err(Refusal::Inconsistent(found)) = analyzed(&graph(tasks, &edges)) else {
+                unreachable!()
+            };
             let index: usize = found.edge[1..].parse().unwrap();
             let contradicts = |count: usize| {
                 matches!(analyzed(&graph(tasks, &edges[..count])), Err(Refusal::Inconsistent(_)))
@@ -81,8 +85,11 @@ fn a_graph_deadlocks_exactly_if_firing_one_by_one_gets_stuck() {
             .iter()
             .map(|edge| (random.below(3) == 0).then(|| edge.2 + edge.3 + edge.4 + random.below(8)))
             .collect();
-        let given: Vec<_> =
-            edges.iter().zip(&memories).map(|(&(a, b, c, d, e), memory)| (a, b, c, d, e, *memory)).collect();
+        let given: Vec<_> = edges
+            .iter()
+            .zip(&memories)
+            .map(|(&(a, b, c, d, e), memory)| (a, b, c, d, e, *memory))
+            .collect();
         let count = null_vector(tasks, &edges).unwrap();
         let oracle = fire(&count, &edges, &memories);
         match analyzed(&bounded(tasks, &given)) {
@@ -126,8 +133,10 @@ fn with_little_work_the_answer_is_the_same_or_unknown() {
             Ok(report) => {
                 assert!(lives(&memories), "{round}: {given:?}");
                 yes += 1;
-                unlisted += u32::from(report.schedule.phases.iter().any(|phase| phase.runs.is_none()));
-                let sizes: Option<Vec<_>> = report.edges.iter().map(|edge| Some(edge.size?.tokens)).collect();
+                unlisted +=
+                    u32::from(report.schedule.phases.iter().any(|phase| phase.runs.is_none()));
+                let sizes: Option<Vec<_>> =
+                    report.edges.iter().map(|edge| Some(edge.size?.tokens)).collect();
                 if let Some(sizes) = sizes {
                     let sizes: Vec<_> = sizes.into_iter().map(Some).collect();
                     assert!(lives(&sizes), "{round}: {given:?} {sizes:?}");
@@ -141,7 +150,10 @@ fn with_little_work_the_answer_is_the_same_or_unknown() {
             Err(refusal) => panic!("{round}: {refusal}"),
         }
     }
-    assert!(yes > 100 && unlisted > 10 && no > 50 && unknown > 20, "{yes} {unlisted} {no} {unknown}");
+    assert!(
+        yes > 100 && unlisted > 10 && no > 50 && unknown > 20,
+        "{yes} {unlisted} {no} {unknown}"
+    );
 }
 
 #[test]
@@ -167,7 +179,10 @@ fn sizes_never_block_and_less_does_where_that_is_claimed() {
             irreducible += u32::from(size.proof == Proof::Irreducible);
             others[index] = size.tokens.checked_sub(1);
             let too_small = size.tokens == 0 || size.tokens - 1 < edge.initial;
-            assert!(too_small || fire(&count, &edges, &others).is_none(), "{round}: {edge:?} {edges:?}");
+            assert!(
+                too_small || fire(&count, &edges, &others).is_none(),
+                "{round}: {edge:?} {edges:?}"
+            );
         }
     }
     assert!(least > 300 && irreducible > 50 && done > 200, "{least} {irreducible} {done}");
@@ -191,8 +206,9 @@ fn the_schedule_completes_an_iteration_with_the_peaks_it_says() {
                 fired[run.task] += 1;
                 for (at, &(_, to, _, read, _)) in edges.iter().enumerate() {
                     let reads = if to == run.task { read } else { 0 };
-                    tokens[at] =
-                        tokens[at].checked_sub(reads).unwrap_or_else(|| panic!("{round}: {edges:?}"));
+                    tokens[at] = tokens[at]
+                        .checked_sub(reads)
+                        .unwrap_or_else(|| panic!("{round}: {edges:?}"));
                 }
                 for (at, &(from, _, write, _, _)) in edges.iter().enumerate() {
                     tokens[at] += if from == run.task { write } else { 0 };
@@ -206,6 +222,9 @@ fn the_schedule_completes_an_iteration_with_the_peaks_it_says() {
             Some(peaks),
             "{round}"
         );
-        assert!(tokens.iter().zip(&edges).all(|(tokens, edge)| *tokens == edge.4), "{round}: as before");
+        assert!(
+            tokens.iter().zip(&edges).all(|(tokens, edge)| *tokens == edge.4),
+            "{round}: as before"
+        );
     }
 }

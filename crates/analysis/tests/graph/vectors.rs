@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Figures of the paper (Eustache, Diguet 2008) and of our check of it.
 
 use crate::{analyzed, bounded, firings, graph};
@@ -18,7 +19,9 @@ fn chain(of: &[(&str, u64, u64)], constraints: [&str; 3]) -> Graph {
     }
     for (ends, write, read) in of {
         let (from, to) = ends.split_once(' ').unwrap();
-        text += &format!("[[edge]]\nfrom = \"{from}\"\nto = \"{to}\"\nwrite = {write}\nread = {read}\n");
+        text += &format!(
+            "[[edge]]\nfrom = \"{from}\"\nto = \"{to}\"\nwrite = {write}\nread = {read}\n"
+        );
     }
     text.parse().unwrap()
 }
@@ -51,7 +54,11 @@ fn rule_3_takes_the_least_common_multiple_not_the_largest_factor() {
     assert_eq!(own, [3, 10, 1]);
     assert_eq!(report.clusters[0].factor, 30);
     assert_eq!(gc(&report), [120, 180, 90]);
-    assert_eq!((120 % 6, 180 % 20), (0, 0), "with 10, the first would stop at 40, inside an image of 6");
+    assert_eq!(
+        (120 % 6, 180 % 20),
+        (0, 0),
+        "with 10, the first would stop at 40, inside an image of 6"
+    );
 }
 
 #[test]
@@ -60,8 +67,12 @@ fn the_four_cases_differ() {
     let data = analyzed(&chain(&rates, ["case = \"data\""; 3])).unwrap();
     assert_eq!((gc(&data), data.tasks[1].change_after_firings), (vec![1, 1, 1], 1));
     let configuration = analyzed(&chain(&rates, [""; 3])).unwrap();
-    assert_eq!((gc(&configuration), configuration.tasks[1].change_after_firings), (vec![4, 6, 3], 2));
-    let constrained = analyzed(&chain(&rates, ["", "multiple_of = 20", "case = \"data\""])).unwrap();
+    assert_eq!(
+        (gc(&configuration), configuration.tasks[1].change_after_firings),
+        (vec![4, 6, 3], 2)
+    );
+    let constrained =
+        analyzed(&chain(&rates, ["", "multiple_of = 20", "case = \"data\""])).unwrap();
     assert_eq!(gc(&constrained), [40, 60, 1]);
     let independent: Graph = "[[task]]\nname = \"alone\"\noutput = 7\n".parse().unwrap();
     let independent = analyzed(&independent).unwrap();
@@ -94,7 +105,10 @@ fn the_edge_that_contradicts_those_before_it_is_named() {
     let Refusal::Inconsistent(found) = &refusal else { panic!("{refusal}") };
     assert_eq!((found.edge.as_str(), found.from_firings, found.to_firings), ("e2", 1, 2));
     let text = refusal.to_string();
-    assert!(text.contains("they imply 1 firings of t0 for 2 of t2, but write 1 and read 1"), "{text}");
+    assert!(
+        text.contains("they imply 1 firings of t0 for 2 of t2, but write 1 and read 1"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -134,7 +148,11 @@ fn a_task_that_only_suffers_from_a_deadlock_is_no_part_of_the_ring() {
 fn a_schedule_too_long_to_list_is_not_cut_off() {
     let ring = [(0, 1, 1, 1, 0), (1, 0, 1, 1, 1), (1, 2, 1, 1009, 0), (2, 1, 1009, 1, 1009)];
     let report = analyzed(&graph(3, &ring)).unwrap();
-    assert_eq!((&report.schedule.phases[0].runs, report.edges[0].peak), (&None, Some(1)), "2019 runs");
+    assert_eq!(
+        (&report.schedule.phases[0].runs, report.edges[0].peak),
+        (&None, Some(1)),
+        "2019 runs"
+    );
 }
 
 #[test]
@@ -152,20 +170,29 @@ fn a_memory_below_the_least_is_refused_by_name_and_the_least_is_taken() {
 fn memories_that_do_one_by_one_may_block_together() {
     // t0 -> t1 -> t2 with a bypass t0 -> t2: the bypass must hold what is under way on the other
     // path.
-    let with =
-        |bypass| bounded(3, &[(0, 1, 1, 4, 0, None), (1, 2, 4, 1, 0, None), (0, 2, 1, 1, 0, Some(bypass))]);
+    let with = |bypass| {
+        bounded(3, &[(0, 1, 1, 4, 0, None), (1, 2, 4, 1, 0, None), (0, 2, 1, 1, 0, Some(bypass))])
+    };
     let refusal = analyzed(&with(3)).unwrap_err();
     let Refusal::Deadlock { waits } = &refusal else { panic!("{refusal}") };
-    assert!(waits.iter().any(|wait| wait.edge == "e2" && matches!(wait.on, On::Room { memory: 3, .. })));
+    assert!(
+        waits.iter().any(|wait| wait.edge == "e2" && matches!(wait.on, On::Room { memory: 3, .. }))
+    );
     assert!(refusal.to_string().contains("a larger memory"), "{refusal}");
     assert!(analyzed(&with(4)).is_ok());
     // Without a bound the size is found, and proven irreducible; 1 would be the least of the edge
     // alone.
-    let size = analyzed(&bounded(3, &[(0, 1, 1, 4, 0, None), (1, 2, 4, 1, 0, None), (0, 2, 1, 1, 0, None)]));
+    let size = analyzed(&bounded(
+        3,
+        &[(0, 1, 1, 4, 0, None), (1, 2, 4, 1, 0, None), (0, 2, 1, 1, 0, None)],
+    ));
     let report = size.unwrap();
     let sizes: Vec<_> =
         report.edges.iter().map(|edge| edge.size.map(|size| (size.tokens, size.proof))).collect();
-    assert_eq!(sizes, [Some((4, Proof::Least)), Some((4, Proof::Least)), Some((4, Proof::Irreducible))]);
+    assert_eq!(
+        sizes,
+        [Some((4, Proof::Least)), Some((4, Proof::Least)), Some((4, Proof::Irreducible))]
+    );
     assert!(!report.is_least());
 }
 
@@ -198,9 +225,13 @@ fn drawings_have_every_name_escaped_and_the_edges_at_fault_in_red() {
     let (dots, picture) = (dot(&graph, &result), svg(&graph, &result));
     assert!(dots.contains(r#"t0 [label="a<\"&\\\nq 3 · K 1\nGc 6"];"#), "{dots}");
     assert!(dots.contains(r#"t0 -> t1 [label="2 : 3, size 4"];"#), "{dots}");
-    assert!(picture.contains("a&lt;&quot;&amp;\\</text>") && picture.contains("2 : 3, size 4"), "{picture}");
+    assert!(
+        picture.contains("a&lt;&quot;&amp;\\</text>") && picture.contains("2 : 3, size 4"),
+        "{picture}"
+    );
     assert!(!picture.contains("stroke=\"red\""));
-    let broken = crate::graph(2, &[(0, 1, 2, 3, 0), (0, 1, 1, 1, 0), (1, 0, 2, 2, 0), (1, 1, 1, 1, 1)]);
+    let broken =
+        crate::graph(2, &[(0, 1, 2, 3, 0), (0, 1, 1, 1, 0), (1, 0, 2, 2, 0), (1, 1, 1, 1, 1)]);
     let result = analyzed(&broken);
     assert_eq!(svg(&broken, &result).matches("stroke=\"red\"").count(), 1);
     assert_eq!(dot(&broken, &result).matches("color=red, ").count(), 1);

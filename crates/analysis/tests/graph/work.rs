@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Large, huge and arbitrary graphs: bounded work, an answer or a refusal, no panic. Times are
 //! printed, not judged.
 
@@ -45,7 +46,10 @@ fn a_ring_with_more_firings_than_work_is_unknown_and_never_guessed() {
     let refusal = analyzed(&ring(1)).unwrap_err();
     println!("{:?}", start.elapsed());
     assert!(matches!(&refusal, Refusal::WorkBound { .. }), "{refusal}");
-    assert!(matches!(analyzed(&ring(0)), Err(Refusal::Deadlock { .. })), "this one is seen at once");
+    assert!(
+        matches!(analyzed(&ring(0)), Err(Refusal::Deadlock { .. })),
+        "this one is seen at once"
+    );
 }
 
 #[test]
@@ -88,7 +92,11 @@ fn ten_thousand_edges_have_all_their_numbers() {
         let drawn = svg(&graph, &result).len() + dot(&graph, &result).len();
         let report = result.unwrap();
         let proven = |proof| {
-            report.edges.iter().filter(|edge| edge.size.is_some_and(|size| size.proof == proof)).count()
+            report
+                .edges
+                .iter()
+                .filter(|edge| edge.size.is_some_and(|size| size.proof == proof))
+                .count()
         };
         println!(
             "10000 edges, rings {rings}: {analyzed_after:?}, with drawings {:?} ({drawn} bytes); sizes: {} least, {} irreducible, {} enough",

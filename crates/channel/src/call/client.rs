@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The end of a client.
 
 use super::pi::{self, PiWait};
@@ -71,7 +72,11 @@ impl Client {
     /// overwrite the shared memory. Wakes every [`super::SLICE`] to check that the server is alive.
     /// Errors: `NoServer`, `NoAnswer`, `PeerDied`, `Unanswered`.
     #[inline]
-    pub fn call(&mut self, message: &Message, timeout: Option<Duration>) -> Result<Message, CallError> {
+    pub fn call(
+        &mut self,
+        message: &Message,
+        timeout: Option<Duration>,
+    ) -> Result<Message, CallError> {
         match self.request(Want::Call, message, timeout)? {
             Outcome::Answered(answer) => Ok(answer),
             Outcome::Unanswered => Err(CallError::Unanswered),

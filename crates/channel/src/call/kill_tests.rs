@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Ends in processes of their own that are killed at random instants, or that scribble.
 use super::tests::{LENDING, PLAIN, SHAPES, SOON, STOP, dir, serve};
 use super::*;
@@ -111,10 +112,12 @@ fn a_server_killed_at_any_instant_leaves_an_error_and_the_next_one_serves() {
             // No timeout: it must end by itself.
             let (tell, ended) = std::sync::mpsc::channel();
             std::thread::spawn(move || {
-                let error = if round % 3 == 2 { waits_for_bits(&mut client) } else { calls(&mut client) };
+                let error =
+                    if round % 3 == 2 { waits_for_bits(&mut client) } else { calls(&mut client) };
                 tell.send((client, error)).unwrap();
             });
-            let (back, error) = ended.recv_timeout(Duration::from_secs(20)).expect("the client hangs");
+            let (back, error) =
+                ended.recv_timeout(Duration::from_secs(20)).expect("the client hangs");
             client = back;
             assert_eq!(error, CallError::PeerDied);
             killer.join().unwrap();
@@ -184,7 +187,9 @@ fn a_scribbler_neither_stops_nor_crashes_anybody_and_is_forgotten_when_it_is_gon
             // Long enough where twenty others want the CPU; passed only by a test that fails.
             let until = Instant::now() + Duration::from_secs(120);
             let mut requests = 0u32;
-            while (count.words()[0].load(Relaxed) < 50_000 || requests < 500) && Instant::now() < until {
+            while (count.words()[0].load(Relaxed) < 50_000 || requests < 500)
+                && Instant::now() < until
+            {
                 if let Ok(received) = server.receive(Some(Duration::from_millis(5))) {
                     requests += received.request.map_or(0, |request| {
                         assert!(request.client < shape.clients);
@@ -211,7 +216,8 @@ fn a_scribbler_neither_stops_nor_crashes_anybody_and_is_forgotten_when_it_is_gon
             });
             let mut answered = 0;
             while !calling.is_finished() {
-                if let Ok(Received { request: Some(_), .. }) = server.receive(Some(Duration::from_millis(50)))
+                if let Ok(Received { request: Some(_), .. }) =
+                    server.receive(Some(Duration::from_millis(50)))
                 {
                     server.reply(&[9; WORDS]).unwrap();
                     answered += 1;

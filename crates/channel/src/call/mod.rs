@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Synchronous calls between processes, as in L4: several clients, one server, messages of one
 //! cache line.
 //!
@@ -66,14 +67,21 @@ pub struct Shape {
 
 impl Shape {
     fn parameters(self) -> [u64; PARAMETERS] {
-        [self.clients.into(), u64::from(self.scheduling == Scheduling::Direct), self.inherit.into(), 0]
+        [
+            self.clients.into(),
+            u64::from(self.scheduling == Scheduling::Direct),
+            self.inherit.into(),
+            0,
+        ]
     }
 
     fn of(parameters: [u64; PARAMETERS]) -> Option<Self> {
         let [clients, direct, inherit, _] = parameters;
         let scheduling = if direct == 0 { Scheduling::Full } else { Scheduling::Direct };
-        let shape = Self { clients: u32::try_from(clients).ok()?, scheduling, inherit: inherit != 0 };
-        ((1..=MAX_CLIENTS as u64).contains(&clients) && shape.parameters() == parameters).then_some(shape)
+        let shape =
+            Self { clients: u32::try_from(clients).ok()?, scheduling, inherit: inherit != 0 };
+        ((1..=MAX_CLIENTS as u64).contains(&clients) && shape.parameters() == parameters)
+            .then_some(shape)
     }
 }
 
@@ -152,7 +160,14 @@ impl Table {
         }
         let bytes = (SLOTS + shape.clients as usize * SLOT_BYTES) as u64;
         for _ in 0..16 {
-            match SharedMemory::create(dir, name, Kind::Call, bytes, shape.parameters(), Pages::Normal) {
+            match SharedMemory::create(
+                dir,
+                name,
+                Kind::Call,
+                bytes,
+                shape.parameters(),
+                Pages::Normal,
+            ) {
                 Ok(shared) => return Ok(Self { shared, shape }),
                 Err(ShmError::NameTaken { .. }) => (),
                 Err(error) => return Err(error.into()),
@@ -160,7 +175,11 @@ impl Table {
             match Self::attach(dir, name) {
                 Ok(table) if table.shape == shape => return Ok(table),
                 Ok(Self { shape: found, .. }) => {
-                    return Err(SetupError::ShapeMismatch { name: name.to_owned(), found, asked: shape });
+                    return Err(SetupError::ShapeMismatch {
+                        name: name.to_owned(),
+                        found,
+                        asked: shape,
+                    });
                 }
                 // Its last user has left meanwhile: try again.
                 Err(SetupError::Shm(ShmError::NotFound { .. })) => (),
@@ -173,7 +192,8 @@ impl Table {
     fn attach(dir: &Path, name: &str) -> Result<Self, SetupError> {
         let shared = SharedMemory::attach(dir, name, Kind::Call)?;
         let shape = Shape::of(shared.parameters());
-        let shape = shape.filter(|shape| SLOTS + shape.clients as usize * SLOT_BYTES <= shared.body_bytes());
+        let shape = shape
+            .filter(|shape| SLOTS + shape.clients as usize * SLOT_BYTES <= shared.body_bytes());
         match shape {
             Some(shape) => Ok(Self { shared, shape }),
             None => {
@@ -249,7 +269,9 @@ impl WaitLimit {
             return Err(Expired);
         }
         let now = Instant::now();
-        let Some(end) = self.end.or_else(|| now.checked_add(timeout)) else { return Ok(self.slice) };
+        let Some(end) = self.end.or_else(|| now.checked_add(timeout)) else {
+            return Ok(self.slice);
+        };
         self.end = Some(end);
         match end.saturating_duration_since(now) {
             Duration::ZERO => Err(Expired),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who runs before whom, under SCHED_FIFO on one CPU: the tour's temporary inversion, and its
 //! loaded server that starves those it has served. What counts is the order of events; no thread is
 //! busy for longer than 200 ms.
@@ -14,7 +15,8 @@ fn become_real_time(priority: i32) -> bool {
     // SAFETY: the set is ours, and as long as is said.
     unsafe { libc::sched_getaffinity(0, size_of_val(&cpus), &raw mut cpus) };
     // SAFETY: the numbers are below the size of the set.
-    let last = (0..libc::CPU_SETSIZE as usize).rev().find(|cpu| unsafe { libc::CPU_ISSET(*cpu, &cpus) });
+    let last =
+        (0..libc::CPU_SETSIZE as usize).rev().find(|cpu| unsafe { libc::CPU_ISSET(*cpu, &cpus) });
     // SAFETY: all zeros is an empty set of CPUs.
     let mut one: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: as above.
@@ -158,7 +160,11 @@ fn served_before_the_first_runs(shape: Shape, server_priority: i32) -> u32 {
 #[test]
 fn a_loaded_server_starves_whom_it_has_served_unless_it_has_no_more_priority_than_it_is_lent() {
     if is_permitted() {
-        assert_eq!(served_before_the_first_runs(PLAIN, 30), 4, "a server above all runs until nobody waits");
+        assert_eq!(
+            served_before_the_first_runs(PLAIN, 30),
+            4,
+            "a server above all runs until nobody waits"
+        );
         // L4's ReplyWait: the one served runs first if it is strictly higher than the next in the
         // queue.
         assert_eq!(served_before_the_first_runs(LENDING, 1), 1);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Priority inheritance: a PI futex (futex(2)) that lends the server the priority of a client.
 //!
 //! The client stores the server's thread id in its PI lock, as if the server had locked it, and
@@ -70,7 +71,9 @@ pub(super) fn release(pi_lock: &AtomicU32, server: u32) {
         && found & libc::FUTEX_TID_MASK == server
     {
         // SAFETY: the word is alive for the call.
-        unsafe { libc::syscall(libc::SYS_futex, std::ptr::from_ref(pi_lock), libc::FUTEX_UNLOCK_PI) };
+        unsafe {
+            libc::syscall(libc::SYS_futex, std::ptr::from_ref(pi_lock), libc::FUTEX_UNLOCK_PI)
+        };
     }
 }
 

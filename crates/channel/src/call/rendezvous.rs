@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The hand-off of a call: the words that a server and up to [`MAX_CLIENTS`] clients share, and the
 //! steps of each end. Each client has a slot of its own.
 //!
@@ -297,7 +298,9 @@ impl Waiting {
     fn precedes(&self, other: &Self) -> bool {
         let first = |a: u32, b: u32| (b.wrapping_sub(a) as i32) > 0;
         match self.priority.cmp(&other.priority) {
-            std::cmp::Ordering::Equal if self.found == other.found => first(self.ticket, other.ticket),
+            std::cmp::Ordering::Equal if self.found == other.found => {
+                first(self.ticket, other.ticket)
+            }
             std::cmp::Ordering::Equal => self.found < other.found,
             order => order.is_gt(),
         }

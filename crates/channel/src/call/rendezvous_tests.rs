@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The hand-off without threads: order, replays, and whatever an enemy writes.
 use super::*;
 
@@ -23,7 +24,11 @@ const EPOCH: u32 = 7;
 
 impl Memory {
     fn rendezvous(&self) -> Rendezvous<'_> {
-        Rendezvous { pending: &self.pending, tickets: &self.tickets, notifications: &self.notifications }
+        Rendezvous {
+            pending: &self.pending,
+            tickets: &self.tickets,
+            notifications: &self.notifications,
+        }
     }
 
     fn slot(&self, client: usize) -> Slot<'_> {
@@ -35,9 +40,22 @@ impl Memory {
         std::array::from_fn(|index| ClientEnd::attach(index, &self.slot(index)))
     }
 
-    fn post(&self, callers: &mut [ClientEnd; 6], client: usize, scheduling: Scheduling, priority: u32) {
+    fn post(
+        &self,
+        callers: &mut [ClientEnd; 6],
+        client: usize,
+        scheduling: Scheduling,
+        priority: u32,
+    ) {
         let (slot, message) = (self.slot(client), [client as u64; WORDS]);
-        callers[client].post(&self.rendezvous(), &slot, (EPOCH, scheduling), Want::Call, priority, &message);
+        callers[client].post(
+            &self.rendezvous(),
+            &slot,
+            (EPOCH, scheduling),
+            Want::Call,
+            priority,
+            &message,
+        );
     }
 
     fn collect(&self, end: &mut ServerEnd) -> Vec<usize> {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The end of the server.
 
 use super::rendezvous::{ASLEEP, Message, Outcome, ServerEnd, Want, notify_client};
@@ -107,7 +108,9 @@ impl Server {
     /// Sets notification bits for a client. Bounded; at most one system call. Does nothing for a
     /// slot that does not exist.
     pub fn notify(&self, client: u32, bits: u64) {
-        if client < self.table.shape.clients && notify_client(&self.table.slot(client as usize), bits) {
+        if client < self.table.shape.clients
+            && notify_client(&self.table.slot(client as usize), bits)
+        {
             futex::wake(self.table.slot(client as usize).answer, 1);
         }
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Ends in threads of one process; `kill_tests` has them in several, `order_tests` under real-time
 //! policies.
 use super::*;
@@ -7,13 +8,15 @@ use std::sync::atomic::Ordering::*;
 
 pub(super) fn dir() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .unwrap();
     dir
 }
 
 pub(super) const PLAIN: Shape = Shape { clients: 4, scheduling: Scheduling::Full, inherit: false };
 pub(super) const LENDING: Shape = Shape { inherit: true, ..PLAIN };
-pub(super) const SHAPES: [Shape; 3] = [PLAIN, LENDING, Shape { scheduling: Scheduling::Direct, ..PLAIN }];
+pub(super) const SHAPES: [Shape; 3] =
+    [PLAIN, LENDING, Shape { scheduling: Scheduling::Direct, ..PLAIN }];
 pub(super) const SOON: Option<Duration> = Some(Duration::from_secs(20));
 const NOT_LONG: Option<Duration> = Some(Duration::from_millis(20));
 
@@ -106,10 +109,20 @@ fn a_timeout_says_whether_the_request_was_taken_and_a_late_answer_is_nobodys() {
         let mut client = Client::attach(dir.path(), "a", None).unwrap();
         for timeout in [NOT_LONG, Some(Duration::ZERO)] {
             assert_eq!(server.receive(timeout), Err(CallError::TimedOut));
-            assert_eq!(client.call(&[1; WORDS], timeout), Err(CallError::NoAnswer { taken: false }));
-            assert_eq!(client.send(&[1; WORDS], timeout), Err(CallError::NoAnswer { taken: false }));
+            assert_eq!(
+                client.call(&[1; WORDS], timeout),
+                Err(CallError::NoAnswer { taken: false })
+            );
+            assert_eq!(
+                client.send(&[1; WORDS], timeout),
+                Err(CallError::NoAnswer { taken: false })
+            );
         }
-        assert_eq!(server.receive(NOT_LONG), Err(CallError::TimedOut), "what was withdrawn is not served");
+        assert_eq!(
+            server.receive(NOT_LONG),
+            Err(CallError::TimedOut),
+            "what was withdrawn is not served"
+        );
         assert_eq!(server.reply(&[0; WORDS]), Err(CallError::NoCaller));
         assert_eq!(server.reply_wait(&[0; WORDS], None), Err(CallError::NoCaller));
         std::thread::scope(|scope| {
@@ -126,7 +139,10 @@ fn a_timeout_says_whether_the_request_was_taken_and_a_late_answer_is_nobodys() {
             let next = server.reply_wait(&[22; WORDS], SOON).unwrap().request.unwrap();
             assert_eq!(next.message, [3; WORDS]);
             server.reply(&[33; WORDS]).unwrap();
-            assert_eq!(calling.join().unwrap(), (Err(CallError::NoAnswer { taken: true }), Ok([33; WORDS])));
+            assert_eq!(
+                calling.join().unwrap(),
+                (Err(CallError::NoAnswer { taken: true }), Ok([33; WORDS]))
+            );
         });
     }
 }
@@ -153,8 +169,8 @@ fn a_server_that_leaves_says_so_and_the_next_one_serves_the_same_clients() {
         let mut server = Server::open(dir.path(), "a", shape).unwrap();
         let clients = [(); 3].map(|()| Client::attach(dir.path(), "a", None).unwrap());
         std::thread::scope(|scope| {
-            let calling =
-                clients.map(|mut client| scope.spawn(move || (client.call(&[1; WORDS], None), client)));
+            let calling = clients
+                .map(|mut client| scope.spawn(move || (client.call(&[1; WORDS], None), client)));
             // One is taken, the others wait.
             let taken = server.receive(SOON).unwrap().request.unwrap();
             let posted = |client| server.table.slot(client).request.load(Relaxed) & 3 != 0;
@@ -247,7 +263,9 @@ fn what_a_scribbler_took_away_is_put_back_in_time() {
                 }
                 table.epoch().store(0, Relaxed);
                 let until = Instant::now() + Duration::from_secs(20);
-                while client.call(&[2; WORDS], SOON) == Err(CallError::NoServer) && Instant::now() < until {
+                while client.call(&[2; WORDS], SOON) == Err(CallError::NoServer)
+                    && Instant::now() < until
+                {
                     std::thread::yield_now();
                 }
                 first
@@ -257,7 +275,10 @@ fn what_a_scribbler_took_away_is_put_back_in_time() {
                 std::thread::yield_now();
             }
             assert_eq!(server.receive(SOON).unwrap().request.unwrap().message, [1; WORDS]);
-            assert_eq!(server.reply_wait(&[1; WORDS], None).unwrap().request.unwrap().message, [2; WORDS]);
+            assert_eq!(
+                server.reply_wait(&[1; WORDS], None).unwrap().request.unwrap().message,
+                [2; WORDS]
+            );
             server.reply(&[2; WORDS]).unwrap();
             assert_eq!(calling.join().unwrap(), Ok([1; WORDS]));
         });

@@ -61,7 +61,11 @@ struct Memory {
 
 impl Memory {
     fn rendezvous(&self) -> Rendezvous<'_> {
-        Rendezvous { pending: &self.pending, tickets: &self.tickets, notifications: &self.notifications }
+        Rendezvous {
+            pending: &self.pending,
+            tickets: &self.tickets,
+            notifications: &self.notifications,
+        }
     }
 
     fn callers(&self) -> [ClientEnd; 2] {
@@ -130,7 +134,10 @@ impl Memory {
     }
 }
 
-fn model(at_least: usize, body: impl Fn(Arc<Memory>, [ClientEnd; 2], ServerEnd) + Send + Sync + 'static) {
+fn model(
+    at_least: usize,
+    body: impl Fn(Arc<Memory>, [ClientEnd; 2], ServerEnd) + Send + Sync + 'static,
+) {
     explore(at_least, move || {
         let memory = Arc::new(Memory::default());
         let callers = memory.callers();
@@ -223,8 +230,14 @@ fn notification_bits_wake_whoever_waits_for_them_and_are_seen_once() {
         while all != 5 || requests == 0 {
             let (bits, taken) = memory.receive(&mut end);
             assert_eq!(bits & all, 0);
-            assert!(memory.published.load(Relaxed) >= bits & 5 & !1, "published of before it was there");
-            assert!(bits & 1 == 0 || memory.published.load(Relaxed) >= 1, "published of before it was there");
+            assert!(
+                memory.published.load(Relaxed) >= bits & 5 & !1,
+                "published of before it was there"
+            );
+            assert!(
+                bits & 1 == 0 || memory.published.load(Relaxed) >= 1,
+                "published of before it was there"
+            );
             all |= bits;
             if let Some(taken) = taken {
                 requests += 1;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp analyze budgets`: how long each task may be, by Proposition 1 of Yartek, and what room the
 //! exact test leaves.
 

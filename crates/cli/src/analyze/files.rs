@@ -127,12 +127,17 @@ mod tests {
     #[test]
     fn ticks_become_nanoseconds_and_come_back() {
         let time = TimeBase::NANOSECONDS.including("1/3 ns".parse().unwrap()).unwrap();
-        let ticks = json!({ "a_ticks": [3, 4, null], "b": { "by_ticks": 7, "job": 4 }, "c_ticks": null });
-        let ns = json!({ "a_ns": [1, "4/3", null], "b": { "by_ns": "7/3", "job": 4 }, "c_ns": null });
+        let ticks =
+            json!({ "a_ticks": [3, 4, null], "b": { "by_ticks": 7, "job": 4 }, "c_ticks": null });
+        let ns =
+            json!({ "a_ns": [1, "4/3", null], "b": { "by_ns": "7/3", "job": 4 }, "c_ns": null });
         assert_eq!(in_ns(ticks.clone(), time), ns);
         assert_eq!(in_ticks(ns.clone(), time), ticks);
         let coarse = in_ticks(ns, TimeBase::NANOSECONDS);
         assert_eq!(coarse["b"]["by_ticks"], "7/3", "left for the field to refuse");
-        assert_eq!(in_ns(json!({ "cost": { "guaranteed": 5 } }), time)["cost"]["guaranteed"], "5/3");
+        assert_eq!(
+            in_ns(json!({ "cost": { "guaranteed": 5 } }), time)["cost"]["guaranteed"],
+            "5/3"
+        );
     }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The limits of SCHED_DEADLINE on a machine: as read, else the kernel's defaults, and words for
 //! which is which.
 
@@ -39,12 +40,12 @@ impl Limits {
         }
         match &read.servers {
             Some(servers) => {
-                let booked = servers.iter().map(|server| ratio(server.period_ns, server.runtime_ns));
+                let booked =
+                    servers.iter().map(|server| ratio(server.period_ns, server.runtime_ns));
                 domain.servers = booked.fold(0, u64::saturating_add);
             }
-            None => {
-                assumed.push("no deadline server (needs root and debugfs; Linux 6.12 and newer have one)")
-            }
+            None => assumed
+                .push("no deadline server (needs root and debugfs; Linux 6.12 and newer have one)"),
         }
         Self { domain, read, assumed }
     }
@@ -52,13 +53,15 @@ impl Limits {
     /// One line with the numbers, one with what was assumed.
     pub fn lines(&self) -> Vec<String> {
         let show_ns = |ns: u64| TimeBase::NANOSECONDS.show(ns);
-        let Domain { rt_runtime_us, rt_period_us, least_period_ns, most_period_ns, .. } = self.domain;
+        let Domain { rt_runtime_us, rt_period_us, least_period_ns, most_period_ns, .. } =
+            self.domain;
         let us = |us: u64| show_ns(us.saturating_mul(1000));
         let share = match rt_runtime_us {
             Some(runtime_us) => format!("{} of {} on each CPU", us(runtime_us), us(rt_period_us)),
             None => "no admission control (sched_rt_runtime_us is -1)".to_owned(),
         };
-        let periods = format!("periods of {} to {}", show_ns(least_period_ns), show_ns(most_period_ns));
+        let periods =
+            format!("periods of {} to {}", show_ns(least_period_ns), show_ns(most_period_ns));
         let servers: Vec<String> = self
             .read
             .servers
@@ -73,7 +76,10 @@ impl Limits {
         parts.extend(servers);
         let mut lines = vec![format!("limits: {}", parts.join("; "))];
         if !self.assumed.is_empty() {
-            lines.push(format!("not readable, so the kernel's defaults: {}", self.assumed.join("; ")));
+            lines.push(format!(
+                "not readable, so the kernel's defaults: {}",
+                self.assumed.join("; ")
+            ));
         }
         lines
     }

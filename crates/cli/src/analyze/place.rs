@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp analyze place`: which task on which CPU.
 
 use super::files::{print_json, workload};

@@ -1,10 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Words for people: the tightest task first, why it is tight, what would help.
 
 use crate::table::table;
 use asmp_analysis::deadline::Admission;
 use asmp_analysis::slack::PPM;
 use asmp_analysis::{
-    Cost, CpuReport, Effort, Explanation, Help, Policy, Report, Summary, Task, TimeBase, Verdict, Workload,
+    Cost, CpuReport, Effort, Explanation, Help, Policy, Report, Summary, Task, TimeBase, Verdict,
+    Workload,
 };
 
 const REPLAY: &str = "asmp simulate --offsets worst";
@@ -89,7 +91,8 @@ impl Words<'_> {
     }
 
     fn rows(&self, cpu: &CpuReport) -> Vec<[String; 7]> {
-        let header = ["task", "cost", "period", "deadline", "worst response", "left", "may grow by"];
+        let header =
+            ["task", "cost", "period", "deadline", "worst response", "left", "may grow by"];
         let mut rows = vec![header.map(str::to_owned)];
         for at in cpu.by_tightness(self.tasks) {
             let task = &self.tasks[cpu.tasks[at]];
@@ -130,7 +133,8 @@ impl Words<'_> {
         let (count, tick) = (found.pattern.len(), self.show(1));
         let first = found.pattern.iter().min_by_key(|start| start.release_ticks);
         let first = first.filter(|first| {
-            let together = found.pattern.iter().filter(|start| start.release_ticks == first.release_ticks);
+            let together =
+                found.pattern.iter().filter(|start| start.release_ticks == first.release_ticks);
             together.count() == 1 && count > 1
         });
         match first {
@@ -172,9 +176,12 @@ impl Words<'_> {
 
     fn help(&self, help: &Help) -> String {
         match help {
-            Help::AllCosts { factor_ppm } => format!("all costs times {}", factor(Some(*factor_ppm))),
+            Help::AllCosts { factor_ppm } => {
+                format!("all costs times {}", factor(Some(*factor_ppm)))
+            }
             Help::OtherPolicy { policies } => {
-                let names: Vec<&str> = policies.iter().map(|policy| Policy::name(*policy)).collect();
+                let names: Vec<&str> =
+                    policies.iter().map(|policy| Policy::name(*policy)).collect();
                 format!("another policy: {}", names.join(", "))
             }
             Help::Shorter { task, cost_ticks } => format!(
@@ -243,7 +250,8 @@ pub fn deadline(workload: &Workload, result: &Result<Admission, Verdict>) {
         println!("one queue per CPU: every deadline is met (EDF, exact)");
     } else {
         let unplaced = partitioned.unplaced.iter();
-        let names: Vec<&str> = unplaced.map(|unplaced| tasks[unplaced.task].name.as_str()).collect();
+        let names: Vec<&str> =
+            unplaced.map(|unplaced| tasks[unplaced.task].name.as_str()).collect();
         println!("one queue per CPU: no CPU was found for {}", names.join(", "));
     }
 }

@@ -193,8 +193,8 @@ pub enum Measure {
     Import {
         /// Output of the other tool
         ///
-        /// Example: asmp measure import hist.txt --from cyclictest -o theirs --kernel 7.2.13 --kind
-        /// Aoff
+        /// Example: asmp measure import hist.txt --from cyclictest -o theirs --kernel 7.2.13
+        /// --kind Aoff
         file: PathBuf,
         /// Format of FILE: cyclictest, rtla or hdr
         ///
@@ -229,9 +229,9 @@ pub enum Measure {
 pub struct Series {
     /// Where the measured task runs: N, Rw, Rb, Aon, Aoff
     ///
-    /// N: SCHED_OTHER, on any CPU. Rw: SCHED_FIFO, on the CPU that takes all device interrupts. Rb:
-    /// SCHED_FIFO, on a CPU that takes none. Aon, Aoff: SCHED_FIFO in a partition, with the tick
-    /// kept or stopped. Example: --kinds Rb,Aoff
+    /// N: SCHED_OTHER, on any CPU. Rw: SCHED_FIFO, on the CPU that takes all device interrupts.
+    /// Rb: SCHED_FIFO, on a CPU that takes none. Aon, Aoff: SCHED_FIFO in a partition, with
+    /// the tick kept or stopped. Example: --kinds Rb,Aoff
     #[arg(long, value_delimiter = ',', default_value = "N,Rw,Rb,Aon,Aoff")]
     pub kinds: Vec<Kind>,
     /// Load of the system meanwhile: IDL, CPU, AIO, SIO, MIX, ARTIS, FLOOD
@@ -241,7 +241,8 @@ pub struct Series {
     /// MIX, and on each CPU a program that keeps the caches dirty. Example: --load IDL,MIX
     #[arg(long = "load", value_delimiter = ',', default_value = "IDL")]
     pub loads: Vec<Load>,
-    /// Processes of the load for each CPU [default: 128, for overhead 16; fewer if memory is short]
+    /// Processes of the load for each CPU [default: 128, for overhead 16; fewer if memory is
+    /// short]
     ///
     /// Example: --load-factor 8
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=4096))]

@@ -9,7 +9,8 @@ use crate::exit::{BAD_FILE, NO_TIMERLAT, PARTIAL, UNEXPECTED, USAGE, failure};
 use anyhow::{Context, Result};
 use asmp_host::clock;
 use asmp_measure::experiment::{
-    Completion, ExperimentError, Factor, Factors, Measurement, Observer, Series, Session, compare_factors,
+    Completion, ExperimentError, Factor, Factors, Measurement, Observer, Series, Session,
+    compare_factors,
 };
 use asmp_measure::run::Run;
 use asmp_measure::{report, spaces};
@@ -73,7 +74,11 @@ pub fn ab(
 }
 
 /// The series that the arguments mean, and a file to keep open while it runs: no CPU dozes off.
-fn prepare(shield: &Shield, args: &args::Series, measurement: Measurement) -> Result<(Series, Option<File>)> {
+fn prepare(
+    shield: &Shield,
+    args: &args::Series,
+    measurement: Measurement,
+) -> Result<(Series, Option<File>)> {
     let cpu = one_cpu(shield, &args.cpu)?;
     let awake = clock::hold_cpu_latency().ok();
     // Recording would lengthen the very paths that spaces compares.
@@ -89,10 +94,9 @@ fn prepare(shield: &Shield, args: &args::Series, measurement: Measurement) -> Re
         cpu,
         priority: args.priority,
         warm_up: args.warm_up,
-        dir: args
-            .output
-            .clone()
-            .unwrap_or_else(|| PathBuf::from(format!("measure-{}", caller(shield.kernel()).time_s))),
+        dir: args.output.clone().unwrap_or_else(|| {
+            PathBuf::from(format!("measure-{}", caller(shield.kernel()).time_s))
+        }),
         no_events,
         flooder: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe")),
         tool: format!("asmp {}", env!("CARGO_PKG_VERSION")),
@@ -123,7 +127,8 @@ fn failed(error: ExperimentError) -> anyhow::Error {
         ExperimentError::Period { alternative, .. } => {
             failure(USAGE, format!("--{error}; choose another{}", instead(alternative)))
         }
-        ExperimentError::NoTimerlat { alternative } | ExperimentError::NoUserTimerlat { alternative } => {
+        ExperimentError::NoTimerlat { alternative }
+        | ExperimentError::NoUserTimerlat { alternative } => {
             failure(NO_TIMERLAT, format!("{error}{}", instead(alternative)))
         }
         ExperimentError::File { .. } => failure(BAD_FILE, error.to_string()),
@@ -164,8 +169,9 @@ impl Observer for Progress {
 
     fn begins(&self, name: &str, samples: u64) {
         if !self.quiet {
-            let style = ProgressStyle::with_template("{prefix:>18} {bar:30} {pos}/{len}, {eta} left")
-                .unwrap_or_else(|_| ProgressStyle::default_bar());
+            let style =
+                ProgressStyle::with_template("{prefix:>18} {bar:30} {pos}/{len}, {eta} left")
+                    .unwrap_or_else(|_| ProgressStyle::default_bar());
             let bar = ProgressBar::new(samples).with_style(style).with_prefix(name.to_owned());
             self.bar.replace(bar);
         }
@@ -219,7 +225,10 @@ mod tests {
         assert_eq!(says(LoadError::NoTool.into()).0, 51);
         assert_eq!(says(RunError::NoProvenance { path: "x".into() }.into()).0, 50);
         let (code, words) = says(ExperimentError::NoTimerlat { alternative: true });
-        assert!(code == NO_TIMERLAT && words.ends_with("kernel, or use --source nanosleep"), "{words}");
+        assert!(
+            code == NO_TIMERLAT && words.ends_with("kernel, or use --source nanosleep"),
+            "{words}"
+        );
         let period = Duration::from_micros(99);
         let (code, words) = says(ExperimentError::Period { period, alternative: false });
         assert!(code == USAGE && words.starts_with("--period 99µs: timerlat"), "{words}");

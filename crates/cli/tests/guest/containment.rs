@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Faults of time-sharing peers beside a real-time thread: `crates/rt/tests/containment`, a few of
 //! each kind. `make containment` does a thousand.
 
@@ -13,7 +14,10 @@ pub fn all() -> Vec<Test> {
             faults_stay_outside,
         ),
         contained("contained: a thread that waits for its peer is found out", waiting_is_found),
-        contained("contained: a fifo that forgets what it accepted is found out", forgetting_is_found),
+        contained(
+            "contained: a fifo that forgets what it accepted is found out",
+            forgetting_is_found,
+        ),
     ]
 }
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `kill -9` at every step: strace kills the unmodified binary at the n-th system call that changes
 //! anything; `asmp restore` must then bring back every byte.
 
@@ -11,11 +12,15 @@ pub fn all() -> Vec<Test> {
     vec![
         killed("a create killed at any step is undone by restore", create_killed),
         killed("a destroy killed at any step is undone by restore", destroy_killed),
-        test("an interrupted change is undone by the next one and leaves the others", next_change_recovers),
+        test(
+            "an interrupted change is undone by the next one and leaves the others",
+            next_change_recovers,
+        ),
     ]
 }
 
-/// Everything that changes something: files written, groups made and removed, states renamed, policies.
+/// Everything that changes something: files written, groups made and removed, states renamed,
+/// policies.
 const CALLS: [&str; 6] = ["write", "mkdir", "rmdir", "rename", "unlink", "sched_setattr"];
 
 /// Runs asmp and kills it at the n-th such call. False: it ended by itself.
@@ -33,7 +38,8 @@ fn killed_at(call: &str, n: u32, line: &str) -> bool {
     status.signal() == Some(9) || status.code() == Some(137)
 }
 
-/// Every how many-th step is killed: `newest` on the newest kernel, every fourth on others, each one nightly.
+/// Every how many-th step is killed: `newest` on the newest kernel, every fourth on others, each
+/// one nightly.
 fn stride(newest: usize) -> usize {
     match (tier(), guest().map(|guest| guest.kernel)) {
         (Tier::Nightly, _) => 1,

@@ -46,14 +46,21 @@ fn every_guest_has_tests() {
     for tier in [Tier::Ci, Tier::Nightly] {
         let runs = runs(tier);
         for guest in tier.guests() {
-            assert!(runs.iter().any(|(name, _)| *name == guest.to_string()), "{guest} has nothing to do");
+            assert!(
+                runs.iter().any(|(name, _)| *name == guest.to_string()),
+                "{guest} has nothing to do"
+            );
         }
     }
 }
 
 fn nightly_is_more() {
     let (ci, nightly) = (runs(Tier::Ci), runs(Tier::Nightly));
-    assert!(ci.is_subset(&nightly), "only in CI: {:?}", ci.difference(&nightly).collect::<Vec<_>>());
+    assert!(
+        ci.is_subset(&nightly),
+        "only in CI: {:?}",
+        ci.difference(&nightly).collect::<Vec<_>>()
+    );
     assert!(nightly.len() > ci.len());
 }
 

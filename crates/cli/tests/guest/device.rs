@@ -1,4 +1,6 @@
-//! `asmp-rtf` as a device of CUSE: other people's programs read and write /dev/rtfN of a real kernel.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `asmp-rtf` as a device of CUSE: other people's programs read and write /dev/rtfN of a real
+//! kernel.
 
 use super::guests::{Boot, On};
 use super::lab::{Process, Test, test, until};
@@ -12,7 +14,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 pub fn all() -> Vec<Test> {
-    let device = |name, run: fn()| test(name, run).on(On::OnePerSeries).booted(&[Boot::Bare]).lacks(no_cuse);
+    let device =
+        |name, run: fn()| test(name, run).on(On::OnePerSeries).booted(&[Boot::Bare]).lacks(no_cuse);
     vec![
         device("device: cat reads what the real-time side puts, until the server ends", cat_reads),
         device("device: poll wakes, FIONREAD counts, O_NONBLOCK refuses", poll_and_count),
@@ -34,7 +37,8 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700))
+            .unwrap();
         Self { dir }
     }
 
@@ -50,7 +54,8 @@ impl Place {
     }
 
     fn server(&self, arguments: [&str; 2]) -> Command {
-        let mut server = Command::new(std::env::var_os("ASMP_RTF").expect("set by tests/vm/test.sh"));
+        let mut server =
+            Command::new(std::env::var_os("ASMP_RTF").expect("set by tests/vm/test.sh"));
         server.args(arguments).arg(self.served("")).env("ASMP_CHANNELS", self.dir.path());
         server
     }
@@ -59,7 +64,10 @@ impl Place {
         let server = Process(self.server([fifo, direction]).spawn().unwrap());
         let link = self.served(&format!("rtf{fifo}"));
         until("the device is there", || link.exists());
-        assert_eq!(fs::read_link(&link).unwrap(), Path::new("/dev").join(link.file_name().unwrap()));
+        assert_eq!(
+            fs::read_link(&link).unwrap(),
+            Path::new("/dev").join(link.file_name().unwrap())
+        );
         (server, link)
     }
 
@@ -89,7 +97,9 @@ fn cat_reads() {
     }
     end(server);
     assert!(cat.wait().unwrap().success(), "the end of the server is the end of the file");
-    until("the device is gone", || !Path::new("/dev/rtf5").exists() && link.symlink_metadata().is_err());
+    until("the device is gone", || {
+        !Path::new("/dev/rtf5").exists() && link.symlink_metadata().is_err()
+    });
 }
 
 fn poll(file: &File, timeout: Duration) -> i16 {
@@ -162,10 +172,16 @@ fn one_of_each() {
     let (mut server, link) = place.serve("8", "from-rt");
     let first = File::open(&link).unwrap();
     assert_eq!(File::open(&link).unwrap_err().raw_os_error(), Some(libc::EBUSY));
-    assert_eq!(File::options().write(true).open(&link).unwrap_err().raw_os_error(), Some(libc::EACCES));
+    assert_eq!(
+        File::options().write(true).open(&link).unwrap_err().raw_os_error(),
+        Some(libc::EACCES)
+    );
     let second = place.server(["8", "from-rt"]).output().unwrap();
     let said = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert!(second.status.code() == Some(1) && said.contains("another asmp-rtf serves it"), "{said}");
+    assert!(
+        second.status.code() == Some(1) && said.contains("another asmp-rtf serves it"),
+        "{said}"
+    );
     server.0.kill().unwrap();
     server.0.wait().unwrap();
     until("the kernel takes the device away", || !Path::new("/dev/rtf8").exists());

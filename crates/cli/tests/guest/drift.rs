@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What others do behind our back is seen, named and mended.
 
 use super::lab::{Process, Test, allowed, asmp, isolated, read, spawn_asmp, test, until};
@@ -26,7 +27,8 @@ fn tty_irq() -> String {
     let entries = fs::read_dir("/sys/kernel/irq").expect("/sys/kernel/irq").flatten();
     let line = entries
         .filter(|entry| {
-            fs::read_to_string(entry.path().join("actions")).is_ok_and(|text| text.trim() == "ttyS0")
+            fs::read_to_string(entry.path().join("actions"))
+                .is_ok_and(|text| text.trim() == "ttyS0")
         })
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .next();
@@ -48,7 +50,8 @@ fn irq_comes_back() {
 
 fn dissolved() {
     asmp("create a --cpus 3").done();
-    fs::write(format!("{}/cpuset.cpus.partition", rt_group()), "member").expect("the partition dissolves");
+    fs::write(format!("{}/cpuset.cpus.partition", rt_group()), "member")
+        .expect("the partition dissolves");
     asmp("status").code(7).says("member");
 }
 
@@ -76,8 +79,10 @@ fn offline() {
 fn two_writers() {
     let mut writers: Vec<_> =
         ["create a --cpus 3", "create b --cpus 2", "create c --cpus 3"].map(spawn_asmp).into();
-    let mut codes: Vec<i32> =
-        writers.iter_mut().map(|writer| writer.wait().expect("it ends").code().unwrap_or(-1)).collect();
+    let mut codes: Vec<i32> = writers
+        .iter_mut()
+        .map(|writer| writer.wait().expect("it ends").code().unwrap_or(-1))
+        .collect();
     assert_eq!(codes[1], 0);
     codes.remove(1);
     codes.sort_unstable();
@@ -93,7 +98,8 @@ fn orphan() {
     asmp("status").code(7).says("killed before it could clean up");
     let status = asmp("status --json").out;
     let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
-    let child = status["partitions"][0]["tasks"][0]["tid"].as_u64().expect("the command goes on") as u32;
+    let child =
+        status["partitions"][0]["tasks"][0]["tid"].as_u64().expect("the command goes on") as u32;
     asmp("restore").done();
     assert_eq!(allowed(child), "0-3");
     let _ = std::process::Command::new("kill").arg(child.to_string()).status();

@@ -1,4 +1,6 @@
-//! Programs that enter a partition by themselves: `crates/rt/examples/in_partition.rs`, as a user would write it.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Programs that enter a partition by themselves: `crates/rt/examples/in_partition.rs`, as a user
+//! would write it.
 
 use super::guests::On;
 use super::lab::{Called, Test, allowed, asmp, called, example, policy, read, test, until};
@@ -12,7 +14,10 @@ pub fn all() -> Vec<Test> {
         enter("enter: the thread alone runs on the partition's cpu under its policy", thread_alone),
         enter("enter: a whole process goes in and out as one that was added", whole_process),
         enter("enter: a deadline is admitted inside", deadline),
-        enter("enter: a real-time thread inside is let out only by force and its process goes home", stays),
+        enter(
+            "enter: a real-time thread inside is let out only by force and its process goes home",
+            stays,
+        ),
         enter("enter: a thread that ended leaves its process free to go home", ended),
         enter("enter: a command of run finds itself inside", run_inside),
         enter("enter: what cannot be entered is refused in words and nothing has moved", refusals),
@@ -21,7 +26,8 @@ pub fn all() -> Vec<Test> {
     ]
 }
 
-/// A group that is neither ours nor the caller's, so that going home and going to the caller differ.
+/// A group that is neither ours nor the caller's, so that going home and going to the caller
+/// differ.
 const HOME: &str = "/sys/fs/cgroup/home";
 
 /// Where partitions are in the cgroup tree.
@@ -61,12 +67,16 @@ impl Program {
 
     #[track_caller]
     fn of(command: &mut Command) -> Self {
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the example starts");
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the example starts");
         let words = BufReader::new(child.stdout.take().expect("piped"));
         let mut program = Self { child, words, process: 0, thread: 0 };
         let line = program.line();
-        let numbers: Vec<u32> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let numbers: Vec<u32> =
+            line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         let [process, thread] = numbers[..] else { panic!("no two numbers: {line}") };
         (program.process, program.thread) = (process, thread);
         program
@@ -107,7 +117,11 @@ fn refused(command: &mut Command) -> Called {
 /// The CPU that a thread ran on last.
 fn cpu_of(program: &Program) -> String {
     let stat = read(format!("/proc/{}/task/{}/stat", program.process, program.thread));
-    stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(36)).unwrap_or_default().to_owned()
+    stat.rsplit(')')
+        .next()
+        .and_then(|rest| rest.split_whitespace().nth(36))
+        .unwrap_or_default()
+        .to_owned()
 }
 
 fn thread_alone() {
@@ -134,7 +148,10 @@ fn whole_process() {
     asmp(&remove).code(39).says("axis");
     asmp(&format!("{remove} --force")).done();
     assert_eq!(program.group(), "0::/home");
-    assert_eq!((allowed(program.thread).as_str(), allowed(program.process).as_str()), ("0-2", "0-2"));
+    assert_eq!(
+        (allowed(program.thread).as_str(), allowed(program.process).as_str()),
+        ("0-2", "0-2")
+    );
 }
 
 fn deadline() {
@@ -164,7 +181,11 @@ fn stays() {
         assert!(policy.contains("SCHED_OTHER"), "{who}: {policy}");
         assert_eq!(program.group(), "0::/home", "{who}");
         let allowed = (allowed(program.thread), allowed(program.process));
-        assert_eq!(allowed, ("0-1".to_owned(), "0-1".to_owned()), "{who}: the whole process is out");
+        assert_eq!(
+            allowed,
+            ("0-1".to_owned(), "0-1".to_owned()),
+            "{who}: the whole process is out"
+        );
     }
     let program = Program::start("a thread fifo:80 busy");
     asmp("destroy a --force").done().says("SCHED_OTHER");
@@ -232,10 +253,13 @@ fn many_at_once() {
     let start = || std::thread::spawn(|| Program::start("a thread fifo:1"));
     let starting: Vec<_> = (0..6).map(|_| start()).collect();
     asmp("resize a --cpus 2-3").done();
-    let programs: Vec<Program> = starting.into_iter().map(|one| one.join().expect("it started")).collect();
+    let programs: Vec<Program> =
+        starting.into_iter().map(|one| one.join().expect("it started")).collect();
     let state = read("/run/asmp/state.json");
     for program in &programs {
-        let known = [',', '}'].iter().any(|end| state.contains(&format!("\"tid\":{}{end}", program.process)));
+        let known = [',', '}']
+            .iter()
+            .any(|end| state.contains(&format!("\"tid\":{}{end}", program.process)));
         assert!(known, "{} in {state}", program.process);
         assert_eq!(allowed(program.thread), "2-3");
     }
@@ -259,7 +283,9 @@ fn killed() {
         child.wait().expect("it ends");
         asmp("status").done();
     }
-    until("the dead have left", || threads_in("a/rt").is_empty() && threads_in("a/rest").is_empty());
+    until("the dead have left", || {
+        threads_in("a/rt").is_empty() && threads_in("a/rest").is_empty()
+    });
     let program = Program::start("a thread fifo:80");
     let state = read("/run/asmp/state.json");
     assert_eq!(state.matches("in_partition").count(), 1, "records of the dead are gone: {state}");

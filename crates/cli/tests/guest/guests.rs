@@ -117,8 +117,12 @@ impl Kernel {
 }
 
 impl Boot {
-    const ALL: [(Self, &str); 4] =
-        [(Self::Bare, "bare"), (Self::Systemd, "systemd"), (Self::Plain, "plain"), (Self::Smt, "smt")];
+    const ALL: [(Self, &str); 4] = [
+        (Self::Bare, "bare"),
+        (Self::Systemd, "systemd"),
+        (Self::Plain, "plain"),
+        (Self::Smt, "smt"),
+    ];
 }
 
 fn by_name<T: Copy>(all: &[(T, &str)], name: &str) -> Option<T> {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Shared memory on huge pages, which need a pool that only root can fill.
 
 use super::lab::{Test, read, test};
@@ -5,7 +6,10 @@ use asmp_channel::{Mbuff, Pages};
 use std::fs;
 
 pub fn all() -> Vec<Test> {
-    vec![test("huge: an mbuff takes pages of the pool, and is refused in words where there are none", mbuff)]
+    vec![test(
+        "huge: an mbuff takes pages of the pool, and is refused in words where there are none",
+        mbuff,
+    )]
 }
 
 const POOL: &str = "/proc/sys/vm/nr_hugepages";

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the guest tests share: the guest, the binary, the snapshot.
 
 use super::guests::{Boot, Guest, On, Tier};
@@ -55,7 +56,9 @@ impl Test {
         let Self { name, lacks, test, .. } = self;
         match lacks() {
             Some(reason) if is_ci() => {
-                return Trial::test(name, move || Err(Failed::from(format!("CI must not skip: {reason}"))));
+                return Trial::test(name, move || {
+                    Err(Failed::from(format!("CI must not skip: {reason}")))
+                });
             }
             Some(reason) => {
                 println!("skipped: {name}: {reason}");
@@ -73,7 +76,9 @@ impl Test {
             TIMES.lock().expect("no panic in between").push((started.elapsed(), name.clone()));
             match changed {
                 none if none.is_empty() => Ok(()),
-                some => Err(Failed::from(format!("the machine is not as it was:\n{}", some.join("\n")))),
+                some => {
+                    Err(Failed::from(format!("the machine is not as it was:\n{}", some.join("\n"))))
+                }
             }
         })
     }
@@ -131,18 +136,24 @@ impl Called {
 }
 
 pub fn binary() -> PathBuf {
-    std::env::var_os("ASMP_BINARY").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_asmp")), PathBuf::from)
+    std::env::var_os("ASMP_BINARY")
+        .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_asmp")), PathBuf::from)
 }
 
 /// A program of `crates/rt`: an example, or the judge of its test `containment`.
 pub fn example(name: &str) -> PathBuf {
-    let dir = std::env::var_os("ASMP_RT_EXAMPLES").expect("ASMP_RT_EXAMPLES is set by tests/vm/test.sh");
+    let dir =
+        std::env::var_os("ASMP_RT_EXAMPLES").expect("ASMP_RT_EXAMPLES is set by tests/vm/test.sh");
     PathBuf::from(dir).join(name)
 }
 
 /// Calls `asmp` with words separated by spaces; a word in single quotes may hold spaces.
 pub fn asmp(line: &str) -> Called {
-    let output = Command::new(binary()).args(words(line)).stdin(Stdio::null()).output().expect("asmp starts");
+    let output = Command::new(binary())
+        .args(words(line))
+        .stdin(Stdio::null())
+        .output()
+        .expect("asmp starts");
     called(line, output)
 }
 
@@ -178,7 +189,10 @@ fn words(line: &str) -> Vec<String> {
 
 pub fn read(path: impl AsRef<Path>) -> String {
     let path = path.as_ref();
-    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())).trim().to_owned()
+    fs::read_to_string(path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        .trim()
+        .to_owned()
 }
 
 /// CPUs that the kernel says are isolated.
@@ -208,7 +222,11 @@ pub struct Process(pub Child);
 
 impl Process {
     pub fn start(program: &str, arguments: &[&str]) -> Self {
-        let child = Command::new(program).args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        let child = Command::new(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn();
         Self(child.unwrap_or_else(|error| panic!("{program}: {error}")))
     }
 
@@ -246,8 +264,10 @@ pub fn snapshot() -> BTreeMap<PathBuf, String> {
     files.extend(below("/sys/devices/system/machinecheck", "check_interval"));
     files.extend(below("/sys/devices/system/cpu", "power/pm_qos_resume_latency_us"));
     files.extend(below("/sys/devices/system/cpu", "cpufreq/scaling_governor"));
-    let mut all: BTreeMap<PathBuf, String> =
-        files.into_iter().filter_map(|path| Some((path.clone(), fs::read_to_string(path).ok()?))).collect();
+    let mut all: BTreeMap<PathBuf, String> = files
+        .into_iter()
+        .filter_map(|path| Some((path.clone(), fs::read_to_string(path).ok()?)))
+        .collect();
     // systemd keeps a controller on for a while after the last unit that needed it.
     if fs::exists("/run/systemd/system").unwrap_or(false) {
         all.remove(Path::new("/sys/fs/cgroup/cgroup.subtree_control"));
@@ -259,7 +279,9 @@ pub fn snapshot() -> BTreeMap<PathBuf, String> {
             .map(|entry| entry.file_name().to_string_lossy().into_owned())
             // Units of systemd come and go by themselves.
             .filter(|name| {
-                !name.ends_with(".service") && !name.ends_with(".scope") && !name.ends_with(".mount")
+                !name.ends_with(".service")
+                    && !name.ends_with(".scope")
+                    && !name.ends_with(".mount")
             })
             .collect();
         let mut groups = groups;
@@ -276,7 +298,10 @@ pub fn snapshot() -> BTreeMap<PathBuf, String> {
     all
 }
 
-pub fn differences(before: &BTreeMap<PathBuf, String>, after: &BTreeMap<PathBuf, String>) -> Vec<String> {
+pub fn differences(
+    before: &BTreeMap<PathBuf, String>,
+    after: &BTreeMap<PathBuf, String>,
+) -> Vec<String> {
     let paths: std::collections::BTreeSet<&PathBuf> = before.keys().chain(after.keys()).collect();
     paths
         .into_iter()

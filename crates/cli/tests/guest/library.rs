@@ -9,7 +9,10 @@ use std::process::Command;
 pub fn all() -> Vec<Test> {
     vec![
         test("library: the shield alone plans what asmp plans", same_plan),
-        test("library: the shield alone makes the partition that asmp makes, tick proven", same_partition),
+        test(
+            "library: the shield alone makes the partition that asmp makes, tick proven",
+            same_partition,
+        ),
     ]
 }
 

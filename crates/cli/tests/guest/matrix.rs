@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of the state matrix on a real kernel, and what takes more than a row.
 
 use super::guests::On;
@@ -13,10 +14,14 @@ pub fn all() -> Vec<Test> {
         test(row.name, move || check(row)).on(on)
     };
     let mut tests: Vec<Test> = ROWS.iter().map(of_row).collect();
-    tests.push(test("cpu 0 keeps house for candidates and the kernel's own words say so", cpu_zero));
+    tests
+        .push(test("cpu 0 keeps house for candidates and the kernel's own words say so", cpu_zero));
     tests.push(test("boot writes its drop-in and no other file", boot_drop_in).on(On::One));
     tests.push(test("an offline cpu is refused", offline_cpu_is_refused));
-    tests.push(test("a file declares partitions and an unchanged file changes nothing", a_file_declares));
+    tests.push(test(
+        "a file declares partitions and an unchanged file changes nothing",
+        a_file_declares,
+    ));
     tests.push(test("every other irq leaves and a named irq comes", irqs_leave_and_come));
     tests.push(test("without root a change is refused", without_root).on(On::One));
     tests
@@ -78,16 +83,22 @@ fn offline_cpu_is_refused() {
 
 fn a_file_declares() {
     let file = "/tmp/partitions.toml";
-    fs::write(file, "[[partition]]\nname = \"a\"\ncpus = \"3\"\n[[partition]]\nname = \"b\"\ncpus = \"2\"\n")
-        .expect("/tmp");
+    fs::write(
+        file,
+        "[[partition]]\nname = \"a\"\ncpus = \"3\"\n[[partition]]\nname = \"b\"\ncpus = \"2\"\n",
+    )
+    .expect("/tmp");
     asmp(&format!("apply {file} --dry-run")).done().says("isolated");
     assert_eq!(isolated(), "");
     asmp(&format!("apply {file}")).done();
     assert_eq!(isolated(), "2-3");
     asmp(&format!("apply {file}")).done().says("0 changes");
     // CPUs pass from one partition to the other in one transaction.
-    fs::write(file, "[[partition]]\nname = \"a\"\ncpus = \"2\"\n[[partition]]\nname = \"b\"\ncpus = \"3\"\n")
-        .expect("/tmp");
+    fs::write(
+        file,
+        "[[partition]]\nname = \"a\"\ncpus = \"2\"\n[[partition]]\nname = \"b\"\ncpus = \"3\"\n",
+    )
+    .expect("/tmp");
     asmp(&format!("apply {file}")).done();
     asmp("status a").done().says("a: CPU 2");
     fs::write(file, "[[partition]]\nname = \"a\"\ncpus = \"2\"\ncolour = 3\n").expect("/tmp");
@@ -101,7 +112,8 @@ fn irqs_leave_and_come() {
     for entry in fs::read_dir("/proc/irq").expect("/proc/irq").flatten() {
         let Ok(list) = fs::read_to_string(entry.path().join("smp_affinity_list")) else { continue };
         let number = entry.file_name().to_string_lossy().into_owned();
-        let actions = fs::read_to_string(format!("/sys/kernel/irq/{number}/actions")).unwrap_or_default();
+        let actions =
+            fs::read_to_string(format!("/sys/kernel/irq/{number}/actions")).unwrap_or_default();
         if actions.trim() == "ttyS0" {
             assert_eq!(list.trim(), "3", "the named line came");
         } else if list.trim() == "3" || list.trim().ends_with("-3") {

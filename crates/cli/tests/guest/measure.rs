@@ -1,5 +1,6 @@
-//! measure: runs tell what was measured and what was set, causes are found, and whatever ends a measurement
-//! leaves the machine as it was (every test here is compared with its snapshot).
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! measure: runs tell what was measured and what was set, causes are found, and whatever ends a
+//! measurement leaves the machine as it was (every test here is compared with its snapshot).
 
 use super::guests::{Boot, On};
 use super::lab::{Process, Test, asmp, binary, policy, read, test, until};
@@ -14,7 +15,10 @@ pub fn all() -> Vec<Test> {
     vec![
         candidate("measure takes every kind and says what it set", every_kind),
         test("measure finds the task that keeps the cpu from the probe", planted_task),
-        candidate("measure overhead finds nothing of the system in a partition without tick", overhead),
+        candidate(
+            "measure overhead finds nothing of the system in a partition without tick",
+            overhead,
+        ),
         test("measure ended by a signal keeps its samples and undoes the shield", interrupted),
         test("measure killed outright is undone by restore", killed_outright)
             .on(On::OnePerSeries)
@@ -26,7 +30,8 @@ pub fn all() -> Vec<Test> {
 }
 
 fn no_candidate() -> Option<&'static str> {
-    (!read("/sys/devices/system/cpu/nohz_full").contains('3')).then_some("not booted with nohz_full")
+    (!read("/sys/devices/system/cpu/nohz_full").contains('3'))
+        .then_some("not booted with nohz_full")
 }
 
 /// A directory that does not exist yet.
@@ -43,7 +48,8 @@ fn run_of(dir: &str, name: &str) -> Value {
 
 fn every_kind() {
     let dir = fresh("kinds");
-    let printed = asmp(&format!("measure latency --samples 200 --period 2ms -o {dir} --quiet")).done();
+    let printed =
+        asmp(&format!("measure latency --samples 200 --period 2ms -o {dir} --quiet")).done();
     printed.says("Operating system latencies for the IDL load").says("max(N)/max(Aoff)");
     for kind in ["N", "Rw", "Rb", "Aon", "Aoff"] {
         let run = run_of(&dir, &format!("IDL-{kind}"));
@@ -52,15 +58,20 @@ fn every_kind() {
         let settings = run["settings"].as_array().expect("settings").len();
         match kind {
             "N" => assert_eq!((settings, run["schedule"]["policy"].as_str()), (0, Some("other"))),
-            _ => assert!(settings > 0 && run["schedule"]["policy"] == "fifo", "{kind}: {settings} settings"),
+            _ => assert!(
+                settings > 0 && run["schedule"]["policy"] == "fifo",
+                "{kind}: {settings} settings"
+            ),
         }
     }
     // All lines that can move were kept to the CPU, or away from it.
     let moved = |kind: &str, to: &str| {
         let run = run_of(&dir, &format!("IDL-{kind}"));
         let settings = run["settings"].as_array().expect("settings").clone();
-        let lines =
-            settings.iter().filter_map(Value::as_str).filter(|line| line.contains("smp_affinity_list"));
+        let lines = settings
+            .iter()
+            .filter_map(Value::as_str)
+            .filter(|line| line.contains("smp_affinity_list"));
         assert!(lines.clone().count() > 3, "{kind}: {settings:?}");
         assert!(lines.clone().all(|line| line.ends_with(to)), "{kind}: {settings:?}");
     };
@@ -92,7 +103,9 @@ fn planted_task() {
         let run = run_of(&dir, "IDL-Rb");
         let worst: Vec<&Value> = run["worst"].as_array().expect("worst").iter().take(5).collect();
         let named = worst.iter().filter(|one| {
-            one["cause"].as_str().is_some_and(|cause| cause.contains(&format!("python3/{}", hog.id())))
+            one["cause"]
+                .as_str()
+                .is_some_and(|cause| cause.contains(&format!("python3/{}", hog.id())))
         });
         assert!(named.count() >= 3, "{source}: the five worst: {worst:#?}");
         assert!(worst[0]["value_ns"].as_u64() > Some(20_000_000), "{source}");
@@ -109,7 +122,9 @@ fn overhead() {
     let table: Value = serde_json::from_str(&table).expect("JSON");
     let system = |kind: &str| {
         let rows = table["rows"].as_array().expect("rows");
-        rows.iter().find(|row| row["kind"] == kind).expect(kind)["system_max_ns"].as_u64().expect("recorded")
+        rows.iter().find(|row| row["kind"] == kind).expect(kind)["system_max_ns"]
+            .as_u64()
+            .expect("recorded")
     };
     println!(
         "overhead: system's own: Rb {} ns, Aon {} ns, Aoff {} ns",
@@ -120,7 +135,10 @@ fn overhead() {
     assert_eq!(system("Aoff"), 0, "no tick, no interrupt, no other task in 1 s");
     assert!(system("Rb") > 0 && system("Aon") > 0, "with a tick there is something to see");
     let run = run_of(&dir, "MIX-Aoff");
-    assert!(run["base_ns"]["before_ns"].as_u64() > Some(0) && run["base_ns"]["after_ns"].as_u64() > Some(0));
+    assert!(
+        run["base_ns"]["before_ns"].as_u64() > Some(0)
+            && run["base_ns"]["after_ns"].as_u64() > Some(0)
+    );
     assert_eq!(run["load_commands"].as_array().map(Vec::len), Some(3));
     assert_eq!(stressors(), 0, "the load has ended");
 }
@@ -134,7 +152,8 @@ pub fn stressors() -> usize {
 fn spawn_measure(dir: &str) -> Process {
     let words = ["measure", "latency", "--kinds", "Aon", "--load", "CPU", "--load-factor", "1"];
     let more = ["--samples", "1000000", "--period", "2ms", "--quiet", "-o", dir];
-    let measure = Process::start(&binary().display().to_string(), &[&words[..], &more[..]].concat());
+    let measure =
+        Process::start(&binary().display().to_string(), &[&words[..], &more[..]].concat());
     let samples = format!("{dir}/CPU-Aon/samples.bin");
     until("samples are written", || fs::metadata(&samples).is_ok_and(|file| file.len() > 60_000));
     measure
@@ -178,8 +197,8 @@ pub fn traces() -> Vec<String> {
     for file in ["options", "timerlat_period_us", "cpus"] {
         // In one read: `cpus` answers a buffer that it would fill with EINVAL.
         let mut text = [0; 4096];
-        let read =
-            fs::File::open(tracing.join("osnoise").join(file)).and_then(|mut file| file.read(&mut text));
+        let read = fs::File::open(tracing.join("osnoise").join(file))
+            .and_then(|mut file| file.read(&mut text));
         all.extend(read.map(|count| String::from_utf8_lossy(&text[..count]).into_owned()));
     }
     all
@@ -188,7 +207,8 @@ pub fn traces() -> Vec<String> {
 fn full_disk() {
     let mount = "/tmp/asmp-small";
     let _ = fs::create_dir(mount);
-    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=512k", "none", mount]).status();
+    let mounted =
+        Command::new("mount").args(["-t", "tmpfs", "-o", "size=512k", "none", mount]).status();
     assert!(mounted.expect("mount starts").success());
     let called = asmp(&format!(
         "measure latency --kinds N --source nanosleep --samples 20000 --period 100us -o {mount}/run --quiet"
@@ -216,7 +236,9 @@ fn refusals() {
     refused("latency --period 1fortnight", 2, "fortnight");
     refused("ab --knob magic", 2, "dl-server");
     let mut command = Command::new(binary());
-    command.args(["measure", "latency", "--kinds", "N", "--load", "MIX", "-o", &dir]).env("PATH", "/nowhere");
+    command
+        .args(["measure", "latency", "--kinds", "N", "--load", "MIX", "-o", &dir])
+        .env("PATH", "/nowhere");
     super::lab::called("measure without stress-ng", command.output().expect("asmp starts"))
         .code(51)
         .says("stress-ng");
@@ -229,15 +251,21 @@ fn refusals() {
 
 fn ab() {
     let dir = fresh("ab");
-    asmp(&format!("measure ab --knob tick,dl_server --samples 200 --period 2ms --rounds 2 -o {dir} --quiet"))
-        .done()
-        .says("tick: median")
-        .says("dl-server: median")
-        .says("of 2 turns agree");
+    asmp(&format!(
+        "measure ab --knob tick,dl_server --samples 200 --period 2ms --rounds 2 -o {dir} --quiet"
+    ))
+    .done()
+    .says("tick: median")
+    .says("dl-server: median")
+    .says("of 2 turns agree");
     let servers = |name: &str| {
         let run = run_of(&dir, name);
         let settings = run["settings"].as_array().expect("settings").clone();
-        settings.iter().filter_map(Value::as_str).filter(|line| line.contains("fair_server")).count()
+        settings
+            .iter()
+            .filter_map(Value::as_str)
+            .filter(|line| line.contains("fair_server"))
+            .count()
     };
     assert_eq!((servers("dl-server-with-0"), servers("dl-server-without-0")), (1, 0));
     assert_eq!(run_of(&dir, "tick-without-1")["kind"], "Aon");

@@ -1,5 +1,7 @@
-//! The state matrix: before, action, expected exit code and CPUs. One row is one test, on the fake kernel
-//! (`cargo test`) and on every guest of the lab (`make vm`). The form of the kernel's test_cpuset_prs.sh.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The state matrix: before, action, expected exit code and CPUs. One row is one test, on the fake
+//! kernel (`cargo test`) and on every guest of the lab (`make vm`). The form of the kernel's
+//! test_cpuset_prs.sh.
 
 pub struct Row {
     pub name: &'static str,
@@ -61,7 +63,14 @@ pub const ROWS: &[Row] = &[
     row("run leaves other partitions alone", A3, "run --cpus 2 -- true", 0, "3", "7"),
     row("run returns the exit status", &[], "run --cpus 3 -- sh -c 'exit 9'", 9, "", "f"),
     row("run returns 128 + signal", &[], "run --cpus 3 -- sh -c 'kill -TERM $$'", 143, "", "f"),
-    row("run of a missing command says 127 and undoes", &[], "run --cpus 3 -- /no/such", 127, "", "f"),
+    row(
+        "run of a missing command says 127 and undoes",
+        &[],
+        "run --cpus 3 -- /no/such",
+        127,
+        "",
+        "f",
+    ),
     row("run of what is no program says 126", &[], "run --cpus 3 -- /etc", 126, "", "f"),
     row("run on a taken cpu is refused", A3, "run --cpus 3 -- true", 22, "3", "7"),
     row("exec in no partition is refused", &[], "exec a -- true", 32, "", "f"),
@@ -75,5 +84,12 @@ pub const ROWS: &[Row] = &[
     row("plan of a run changes nothing", &[], "plan run --cpus 3 -- true", 0, "", "f"),
     row("plan refuses what create refuses", A3, "plan create b --cpus 3", 22, "3", "7"),
     row("strict refuses where managed irqs stay", &[], "create a --cpus 3 --strict", 4, "", "f"),
-    row("tick require-off is refused for cpu 0", &[], "create a --cpus 0 --tick require-off", 38, "", "f"),
+    row(
+        "tick require-off is refused for cpu 0",
+        &[],
+        "create a --cpus 0 --tick require-off",
+        38,
+        "",
+        "f",
+    ),
 ];

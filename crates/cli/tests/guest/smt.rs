@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Two hardware threads a core, and a kernel booted without any parameter of ours.
 
 use super::guests::Boot;
@@ -29,7 +30,9 @@ fn sibling_leaves() {
     asmp("create a --cpus 3").done().says("SMT siblings 2 idle");
     assert_eq!(isolated(), "2-3");
     // Nothing of the partition runs on the idle thread.
-    asmp("exec a -- grep Cpus_allowed_list /proc/self/status").done().says("Cpus_allowed_list:\t3\n");
+    asmp("exec a -- grep Cpus_allowed_list /proc/self/status")
+        .done()
+        .says("Cpus_allowed_list:\t3\n");
     asmp("status").done();
     asmp("destroy a").done();
     assert_eq!(isolated(), "");
@@ -47,9 +50,13 @@ fn core_is_not_divided() {
 fn resize_by_cores() {
     asmp("create a --cpus 3").done();
     asmp("resize a --cpus 2-3").done();
-    asmp("exec a -- grep Cpus_allowed_list /proc/self/status").done().says("Cpus_allowed_list:\t2-3\n");
+    asmp("exec a -- grep Cpus_allowed_list /proc/self/status")
+        .done()
+        .says("Cpus_allowed_list:\t2-3\n");
     asmp("resize a --cpus 2").done();
-    asmp("exec a -- grep Cpus_allowed_list /proc/self/status").done().says("Cpus_allowed_list:\t2\n");
+    asmp("exec a -- grep Cpus_allowed_list /proc/self/status")
+        .done()
+        .says("Cpus_allowed_list:\t2\n");
     assert_eq!(isolated(), "2-3");
 }
 

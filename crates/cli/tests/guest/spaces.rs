@@ -1,5 +1,7 @@
-//! measure spaces: one event handled in the kernel and in an address space of its own. What is checked is what
-//! holds of any machine: who was measured, every activation in its order, and that none is missing.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! measure spaces: one event handled in the kernel and in an address space of its own. What is
+//! checked is what holds of any machine: who was measured, every activation in its order, and that
+//! none is missing.
 
 use super::guests::{Boot, On};
 use super::lab::{Process, Test, allowed, asmp, binary, kernel_threads, policy, read, test, until};
@@ -10,14 +12,18 @@ use std::path::Path;
 use std::process::Command;
 
 pub fn all() -> Vec<Test> {
-    let timerlat = |name, run: fn()| test(name, run).on(On::One).booted(&[Boot::Bare]).lacks(no_timerlat);
+    let timerlat =
+        |name, run: fn()| test(name, run).on(On::One).booted(&[Boot::Bare]).lacks(no_timerlat);
     vec![
         timerlat("measure spaces has each activation whole and in its order", each_activation),
         timerlat(
             "measure spaces killed outright leaves no thread and no setting of the tracer",
             killed_outright,
         ),
-        timerlat("measure spaces gives the kernel's thread the priority and the cpu of ours", kernel_thread),
+        timerlat(
+            "measure spaces gives the kernel's thread the priority and the cpu of ours",
+            kernel_thread,
+        ),
         test("measure spaces: the load FLOOD has a flooder on each cpu of the system", flooders)
             .on(On::RtAndNot)
             .booted(&[Boot::Bare]),
@@ -46,12 +52,14 @@ const PERIOD_NS: u64 = 2_003_000;
 fn each_activation() {
     let dir = fresh("spaces");
     let before = traces();
-    let line = format!("measure spaces --kinds N,Rb --load IDL --samples {SAMPLES} -o {dir} --quiet");
+    let line =
+        format!("measure spaces --kinds N,Rb --load IDL --samples {SAMPLES} -o {dir} --quiet");
     asmp(&line).done().says("cost of the address space: p50").says("user - thread");
     assert_eq!(traces(), before, "trace instances and timerlat's settings");
     for kind in ["N", "Rb"] {
-        let of =
-            |place: &str| Run::read(&Path::new(&dir).join(format!("IDL-{kind}-{place}"))).expect("a run");
+        let of = |place: &str| {
+            Run::read(&Path::new(&dir).join(format!("IDL-{kind}-{place}"))).expect("a run")
+        };
         let (kernel, user, program) = (of("kernel"), of("user"), of("program"));
         assert_eq!(kernel.provenance.source, Source::TimerlatKernel);
         assert_eq!(user.provenance.source, Source::Timerlat);
@@ -59,8 +67,16 @@ fn each_activation() {
         assert_eq!(kernel.provenance.schedule, user.provenance.schedule);
         for run in [&kernel, &user] {
             let (name, provenance) = (run.dir.display(), &run.provenance);
-            assert_eq!((provenance.samples, run.samples.len() as u64), (SAMPLES, SAMPLES), "{name}");
-            assert_eq!((provenance.lost, provenance.lost_records), (0, 0), "{name}: nothing is lost");
+            assert_eq!(
+                (provenance.samples, run.samples.len() as u64),
+                (SAMPLES, SAMPLES),
+                "{name}"
+            );
+            assert_eq!(
+                (provenance.lost, provenance.lost_records),
+                (0, 0),
+                "{name}: nothing is lost"
+            );
             assert_eq!(provenance.partial, None, "{name}");
             for (at, sample) in run.samples.iter().enumerate() {
                 let (irq_ns, thread_ns) =
@@ -72,10 +88,15 @@ fn each_activation() {
                 );
             }
             // The event of a kernel thread is handled when the thread runs; of a user thread later.
-            let later = run.samples.iter().filter(|sample| Some(sample.value_ns) > sample.thread_ns).count();
+            let later = run
+                .samples
+                .iter()
+                .filter(|sample| Some(sample.value_ns) > sample.thread_ns)
+                .count();
             assert_eq!(later as u64, if run.is_of_kernel_thread() { 0 } else { SAMPLES }, "{name}");
             // Every instant from the first to the last is a sample or an overrun.
-            let ends = [run.samples.first(), run.samples.last()].map(|one| one.expect("samples").due_ns);
+            let ends =
+                [run.samples.first(), run.samples.last()].map(|one| one.expect("samples").due_ns);
             let instants = (SAMPLES - 1 + provenance.overruns) * PERIOD_NS;
             let off_ns = (ends[1] - ends[0]).abs_diff(instants);
             assert!(off_ns < PERIOD_NS / 2, "{name}: {off_ns} ns off the grid of {instants} ns");
@@ -91,7 +112,8 @@ fn each_activation() {
 
 /// A comparison that goes on, with the kernel's thread at work.
 fn at_work(dir: &str) -> (Process, u32) {
-    let words = ["measure", "spaces", "--load", "IDL", "--samples", "1000000", "--quiet", "-o", dir];
+    let words =
+        ["measure", "spaces", "--load", "IDL", "--samples", "1000000", "--quiet", "-o", dir];
     let measure = Process::start(&binary().display().to_string(), &words);
     let samples = format!("{dir}/IDL-Rb-kernel/samples.bin");
     until("samples are written", || fs::metadata(&samples).is_ok_and(|file| file.len() > 60_000));
@@ -105,10 +127,15 @@ fn kernel_thread() {
     let dir = fresh("spaces-thread");
     let before = traces();
     let (mut measure, tid) = at_work(&dir);
-    assert!(policy(tid).contains("SCHED_FIFO") && policy(tid).contains("priority: 80"), "{}", policy(tid));
+    assert!(
+        policy(tid).contains("SCHED_FIFO") && policy(tid).contains("priority: 80"),
+        "{}",
+        policy(tid)
+    );
     assert_eq!(allowed(tid), "3");
     // Another tool takes the tracer for itself: the measurement says so and does not wait for ever.
-    fs::write("/sys/kernel/tracing/osnoise/options", "NO_OSNOISE_WORKLOAD").expect("the thread ends");
+    fs::write("/sys/kernel/tracing/osnoise/options", "NO_OSNOISE_WORKLOAD")
+        .expect("the thread ends");
     until("the next run begins", || fs::exists(format!("{dir}/IDL-Rb-user")).unwrap_or(false));
     interrupt(&mut measure);
     let run = Run::read(&Path::new(&dir).join("IDL-Rb-kernel")).expect("a run");
@@ -158,9 +185,11 @@ fn stat(tid: u32, field: usize) -> i64 {
 fn flooders() {
     for kind in ["Rb", "Aon"] {
         let dir = fresh("flooders");
-        let words = ["measure", "latency", "--kinds", kind, "--load", "FLOOD", "--load-factor", "1"];
+        let words =
+            ["measure", "latency", "--kinds", kind, "--load", "FLOOD", "--load-factor", "1"];
         let more = ["--source", "nanosleep", "--samples", "1000000", "--quiet", "-o", &dir];
-        let mut measure = Process::start(&binary().display().to_string(), &[&words[..], &more[..]].concat());
+        let mut measure =
+            Process::start(&binary().display().to_string(), &[&words[..], &more[..]].concat());
         let samples = format!("{dir}/FLOOD-{kind}/samples.bin");
         until("the flooders are there", || flooding().len() == 4);
         // The load is whole and the kind is set up before the first sample.
@@ -173,7 +202,8 @@ fn flooders() {
         let nices: Vec<i64> = all.iter().map(|(tid, _)| stat(*tid, 19)).collect();
         assert_eq!(nices.iter().filter(|nice| **nice == -20).count(), 1, "{kind}: {nices:?}");
         if kind == "Rb" {
-            // The one on the measured CPU has most of what the probe leaves over: ticks of 10 ms in 3 s.
+            // The one on the measured CPU has most of what the probe leaves over: ticks of 10 ms in
+            // 3 s.
             assert_eq!(nices[3], -20, "{nices:?}");
             let used = || stat(all[3].0, 14) + stat(all[3].0, 15);
             let before = used();
@@ -183,7 +213,12 @@ fn flooders() {
         interrupt(&mut measure);
         assert_eq!((flooding(), stressors()), (vec![], 0), "the load has ended");
         let run = Run::read(&Path::new(&dir).join(format!("FLOOD-{kind}"))).expect("a run");
-        let told = run.provenance.load_commands.iter().filter(|line| line.starts_with("asmp flood")).count();
+        let told = run
+            .provenance
+            .load_commands
+            .iter()
+            .filter(|line| line.starts_with("asmp flood"))
+            .count();
         assert_eq!(told, 4, "{:?}", run.provenance.load_commands);
     }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who runs where: inheritance, single threads, policies, signals.
 
 use super::guests::On;
@@ -16,7 +17,10 @@ pub fn all() -> Vec<Test> {
         test("destroy sends a split process home whole", destroy_sends_split_home),
         test("a kernel thread bound to its cpu is refused", bound_kernel_thread),
         test("an affinity inside a partition stays the program's own", own_affinity),
-        test("a busy real-time task is let out only by force and then as an ordinary one", busy_stays),
+        test(
+            "a busy real-time task is let out only by force and then as an ordinary one",
+            busy_stays,
+        ),
         test("restore lets a busy real-time task out as an ordinary one", restore_demotes),
         test("what run leaves behind is an ordinary task of the system", run_leftover),
         test("run passes signals on and returns 128 plus the signal", signals_pass),
@@ -35,12 +39,17 @@ fn run_sets_policy() {
         .done()
         .says("SCHED_FIFO")
         .says("priority: 80");
-    asmp("run --cpus 3 --policy rr:7 -- sh -c 'chrt -p $$'").done().says("SCHED_RR").says("priority: 7");
+    asmp("run --cpus 3 --policy rr:7 -- sh -c 'chrt -p $$'")
+        .done()
+        .says("SCHED_RR")
+        .says("priority: 7");
 }
 
 fn deadline() {
     // The bandwidth of the ended task is still booked when the deadline servers come back.
-    asmp("run --cpus 3 --policy deadline:1ms/50ms/100ms -- chrt -p 0").done().says("SCHED_DEADLINE");
+    asmp("run --cpus 3 --policy deadline:1ms/50ms/100ms -- chrt -p 0")
+        .done()
+        .says("SCHED_DEADLINE");
 }
 
 fn process_in_and_out() {
@@ -59,8 +68,7 @@ fn process_in_and_out() {
 
 /// A process with a second thread that sleeps; returns it and the thread's number.
 fn two_threads() -> (Process, u32) {
-    let script =
-        "import threading,time\nthreading.Thread(target=lambda: time.sleep(1000)).start()\ntime.sleep(1000)";
+    let script = "import threading,time\nthreading.Thread(target=lambda: time.sleep(1000)).start()\ntime.sleep(1000)";
     let process = Process::start("python3", &["-c", script]);
     let id = process.id();
     let threads = || -> Vec<u32> {
@@ -101,7 +109,8 @@ fn bound_kernel_thread() {
 /// A busy FIFO task that got its policy inside, and its number.
 fn busy_inside() -> (Process, u32) {
     let spin = binary().display().to_string();
-    let exec = Process::start(&spin, &["exec", "a", "--policy", "fifo:80", "--", &spin, "spin", "600000"]);
+    let exec =
+        Process::start(&spin, &["exec", "a", "--policy", "fifo:80", "--", &spin, "spin", "600000"]);
     let id = exec.id();
     until("the loop is real-time", || policy(id).contains("priority: 80"));
     (exec, id)
@@ -155,7 +164,8 @@ fn signals_pass() {
     until("the command runs", || fs::exists(marker).unwrap_or(false));
     asmp("status").done().says("run-");
     let kill = |signal: &str| {
-        let sent = std::process::Command::new("kill").args([signal, &run.id().to_string()]).status();
+        let sent =
+            std::process::Command::new("kill").args([signal, &run.id().to_string()]).status();
         assert!(sent.expect("kill starts").success());
     };
     kill("-USR1");

@@ -1,5 +1,7 @@
-//! Interrupts of a real (emulated) PCI device as messages: QEMU's `edu`, which interrupts when its program tells it to,
-//! behind `uio_pci_generic`. The tests of `crates/rt` have a socket in the device's place.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Interrupts of a real (emulated) PCI device as messages: QEMU's `edu`, which interrupts when its
+//! program tells it to, behind `uio_pci_generic`. The tests of `crates/rt` have a socket in the
+//! device's place.
 
 use super::guests::{Boot, On};
 use super::lab::{Test, asmp, read, test, until};
@@ -13,10 +15,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 pub fn all() -> Vec<Test> {
-    let uio = |name, run: fn()| test(name, run).on(On::OnePerSeries).booted(&[Boot::Bare]).lacks(no_device);
+    let uio = |name, run: fn()| {
+        test(name, run).on(On::OnePerSeries).booted(&[Boot::Bare]).lacks(no_device)
+    };
     vec![
         uio("uio: each interrupt of a device is one message to its handler", one_each),
-        uio("uio: before the reply nothing is delivered and after it all that came is one message", masked),
+        uio(
+            "uio: before the reply nothing is delivered and after it all that came is one message",
+            masked,
+        ),
         uio("uio: a line kept masked stays so until somebody unmasks it", kept_masked),
         uio("uio: a device has one handler", one_handler),
         uio("uio: a line of a partition interrupts its cpu alone", line_of_partition),
@@ -49,7 +56,8 @@ fn no_device() -> Option<&'static str> {
         if !loaded.is_ok_and(|status| status.success()) {
             return Some("this kernel has no uio_pci_generic");
         }
-        fs::write(Path::new(DRIVER).join("new_id"), "1234 11e8").expect("the driver takes the device");
+        fs::write(Path::new(DRIVER).join("new_id"), "1234 11e8")
+            .expect("the driver takes the device");
     }
     assert!(device.join("uio").exists(), "bound, but no UIO device");
     None
@@ -75,8 +83,9 @@ impl Edu {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let (flags, length) = (libc::MAP_SHARED, 4096);
         // SAFETY: a new mapping at a place of the kernel's choice; it stays until the tests end.
-        let base =
-            unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, file.as_raw_fd(), 0) };
+        let base = unsafe {
+            libc::mmap(std::ptr::null_mut(), length, protection, flags, file.as_raw_fd(), 0)
+        };
         assert_ne!(base, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
         Self(base.cast())
     }
@@ -122,12 +131,13 @@ fn fifo() -> RealTime {
 fn puppet() -> (Handler, Receiver<Interrupt>, Sender<Reply>) {
     let ((tell, told), (answer, answers)) = (channel(), channel());
     let edu = Edu::map();
-    let handler = Interrupts::handle(Line::uio(&path()).expect("the device"), fifo(), move |interrupt| {
-        edu.acknowledge();
-        // Whoever has ended hears nothing.
-        let _ = tell.send(interrupt);
-        answers.recv().unwrap_or(Reply::KeepMasked)
-    });
+    let handler =
+        Interrupts::handle(Line::uio(&path()).expect("the device"), fifo(), move |interrupt| {
+            edu.acknowledge();
+            // Whoever has ended hears nothing.
+            let _ = tell.send(interrupt);
+            answers.recv().unwrap_or(Reply::KeepMasked)
+        });
     (handler.expect("a handler"), told, answer)
 }
 
@@ -136,8 +146,9 @@ fn one_each() {
     let (edu, before) = (Edu::map(), total());
     for turn in 1..=200 {
         edu.raise();
-        let message =
-            told.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no message for interrupt {turn}"));
+        let message = told
+            .recv_timeout(PATIENCE)
+            .unwrap_or_else(|_| panic!("no message for interrupt {turn}"));
         assert_eq!(message.count, 1, "interrupt {turn}");
         answer.send(Reply::Unmask).expect("the handler waits");
     }
@@ -154,13 +165,18 @@ fn masked() {
     for turn in 1..=50 {
         edu.raise();
         assert_eq!(told.recv_timeout(PATIENCE).expect("a message").count, 1);
-        // The handler has the message and has not replied: the device raises its line, and may not interrupt.
+        // The handler has the message and has not replied: the device raises its line, and may not
+        // interrupt.
         edu.raise();
         edu.raise();
         assert!(edu.is_raised() && command.is_masked().expect("its file"), "turn {turn}");
         assert_eq!(total() - before, 2 * turn - 1, "nothing was delivered");
         answer.send(Reply::Unmask).expect("the handler waits");
-        assert_eq!(told.recv_timeout(PATIENCE).expect("a message").count, 1, "a level, not a count");
+        assert_eq!(
+            told.recv_timeout(PATIENCE).expect("a message").count,
+            1,
+            "a level, not a count"
+        );
         assert_eq!(total() - before, 2 * turn);
         answer.send(Reply::Unmask).expect("the handler waits");
     }
@@ -204,7 +220,8 @@ fn line_of_partition() {
     interrupt();
     let before = counted();
     (0..20).for_each(|_| interrupt());
-    let grown: Vec<u64> = counted().iter().zip(&before).map(|(after, before)| after - before).collect();
+    let grown: Vec<u64> =
+        counted().iter().zip(&before).map(|(after, before)| after - before).collect();
     assert_eq!(grown, [0, 0, 0, 20]);
     handler.free().expect("no error");
 }

@@ -16,7 +16,8 @@ pub fn of_crates(sources: &[Source]) -> Vec<Vec<String>> {
     for source in sources {
         let Some(rest) = source.path.strip_prefix("crates/") else { continue };
         let Some((name, path)) = rest.split_once("/src/") else { continue };
-        let is_test = path.ends_with("tests.rs") || path.ends_with("_models.rs") || path.starts_with("bin/");
+        let is_test =
+            path.ends_with("tests.rs") || path.ends_with("_models.rs") || path.starts_with("bin/");
         if let Some(module) = path.strip_suffix(".rs").filter(|_| !is_test) {
             let mut module: Vec<String> = module.split('/').map(str::to_owned).collect();
             if ["lib", "main", "mod"].contains(&module[module.len() - 1].as_str()) {
@@ -65,8 +66,9 @@ fn uses(text: &str) -> Vec<(bool, Vec<String>)> {
 fn expand(tree: &str, prefix: &[String], paths: &mut Vec<Vec<String>>) {
     let tree = tree.trim();
     let Some(open) = tree.find('{') else {
-        let words =
-            tree.split("::").map(|word| word.split(" as ").next().unwrap_or_default().trim().to_owned());
+        let words = tree
+            .split("::")
+            .map(|word| word.split(" as ").next().unwrap_or_default().trim().to_owned());
         paths.push(prefix.iter().cloned().chain(words.filter(|word| word != "self")).collect());
         return;
     };
@@ -93,7 +95,10 @@ fn expand(tree: &str, prefix: &[String], paths: &mut Vec<Vec<String>>) {
     if parts.is_empty() {
         parts.push(inner);
     }
-    parts.into_iter().filter(|part| !part.trim().is_empty()).for_each(|part| expand(part, &prefix, paths));
+    parts
+        .into_iter()
+        .filter(|part| !part.trim().is_empty())
+        .for_each(|part| expand(part, &prefix, paths));
 }
 
 /// The path from the crate's top, where it is one of this crate.
@@ -152,8 +157,9 @@ fn components(edges: &BTreeMap<&Vec<String>, BTreeSet<Vec<String>>>) -> Vec<Vec<
     let reached: BTreeMap<Vec<String>, BTreeSet<Vec<String>>> =
         edges.keys().map(|one| ((*one).clone(), reach(one))).collect();
     let circle = |one: &Vec<String>| -> Vec<Vec<String>> {
-        let both =
-            reached[one].iter().filter(|other| reached.get(*other).is_some_and(|back| back.contains(one)));
+        let both = reached[one]
+            .iter()
+            .filter(|other| reached.get(*other).is_some_and(|back| back.contains(one)));
         both.cloned().collect()
     };
     let circles: BTreeSet<Vec<Vec<String>>> =
@@ -167,7 +173,10 @@ fn a_circle_is_found_through_groups_parents_and_a_facade() {
     let sources = [
         source("crates/x/src/lib.rs", "pub mod a;\npub use b::Thing;\n"),
         source("crates/x/src/a.rs", "use crate::{Thing, c::{Deep as Other, D}};\n"),
-        source("crates/x/src/b.rs", "use super::a;\n#[cfg(test)]\nmod tests {\n    use crate::c;\n}\n"),
+        source(
+            "crates/x/src/b.rs",
+            "use super::a;\n#[cfg(test)]\nmod tests {\n    use crate::c;\n}\n",
+        ),
         source("crates/x/src/c.rs", "use std::fs;\n// use crate::a in words\n"),
     ];
     assert_eq!(of_crates(&sources), [["crates/x/src/a.rs", "crates/x/src/b.rs"]]);

@@ -67,18 +67,23 @@ pub fn has_word(text: &str, word: &str) -> bool {
     let text = text.to_lowercase();
     let is_letter = |one: Option<char>| one.is_some_and(|one| one.is_alphanumeric() || one == '_');
     text.match_indices(word).any(|(at, _)| {
-        !is_letter(text[..at].chars().next_back()) && !is_letter(text[at + word.len()..].chars().next())
+        !is_letter(text[..at].chars().next_back())
+            && !is_letter(text[at + word.len()..].chars().next())
     })
 }
 
 #[test]
 fn a_wide_line_is_found_and_a_row_a_target_and_output_are_not() {
     let wide = "x".repeat(101);
-    let lines =
-        |path, text: &str| wide_lines(path, text, 100).into_iter().map(|(at, _)| at).collect::<Vec<_>>();
+    let lines = |path, text: &str| {
+        wide_lines(path, text, 100).into_iter().map(|(at, _)| at).collect::<Vec<_>>()
+    };
     assert_eq!(lines("a.rs", &format!("fn a() {{}}\n// {wide}\n")), [2]);
     assert_eq!(lines("a.rs", &format!("let a = r#\"\n{wide}\n\"#;\n// {wide}")), [4]);
-    assert_eq!(lines("a.md", &format!("{wide}\n| {wide} |\n[a]({wide})\n```\n{wide}\n```\n{wide}")), [1, 7]);
+    assert_eq!(
+        lines("a.md", &format!("{wide}\n| {wide} |\n[a]({wide})\n```\n{wide}\n```\n{wide}")),
+        [1, 7]
+    );
     assert_eq!(wide_lines("a.rs", &format!("// {}", "é".repeat(97)), 100), []);
 }
 

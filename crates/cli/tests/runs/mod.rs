@@ -1,4 +1,6 @@
-//! Run directories as `asmp measure` leaves them, written by its own code with values that a test plants.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Run directories as `asmp measure` leaves them, written by its own code with values that a test
+//! plants.
 
 use asmp_host::Schedule;
 use asmp_measure::load::{Load, Size};

@@ -105,9 +105,10 @@ fn kind(name: &str, fields: &str) -> Option<EventKind> {
     Some(match name {
         "local_timer_entry" => EventKind::LocalTimer,
         "hrtimer_expire_entry" => EventKind::TimerExpired(word("function")?.to_owned()),
-        "irq_handler_entry" => {
-            EventKind::Device { irq: word("irq")?.parse().ok()?, name: after("name")?.trim().to_owned() }
-        }
+        "irq_handler_entry" => EventKind::Device {
+            irq: word("irq")?.parse().ok()?,
+            name: after("name")?.trim().to_owned(),
+        },
         "softirq_entry" => {
             let action = after("action")?.trim_matches(|c: char| "[]".contains(c) || c == ' ');
             EventKind::Softirq(action.to_owned())
@@ -115,7 +116,9 @@ fn kind(name: &str, fields: &str) -> Option<EventKind> {
         "irq_handler_exit" | "softirq_exit" => EventKind::HandlerEnd,
         "page_fault_user" => EventKind::PageFault { user: true },
         "page_fault_kernel" => EventKind::PageFault { user: false },
-        "ipi_entry" => EventKind::Ipi(fields.trim().trim_matches(|c| c == '(' || c == ')').to_owned()),
+        "ipi_entry" => {
+            EventKind::Ipi(fields.trim().trim_matches(|c| c == '(' || c == ')').to_owned())
+        }
         "sched_switch" => switch(fields)?,
         "sched_migrate_task" => {
             let (head, to) = number(fields, "dest_cpu")?;
@@ -163,7 +166,11 @@ fn nanoseconds(text: &str) -> Option<u64> {
     let (seconds, fraction) = text.split_once('.')?;
     let digits = u32::try_from(fraction.len()).ok().filter(|digits| *digits <= 9)?;
     let fraction: u64 = fraction.parse().ok()?;
-    seconds.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(fraction * 10u64.pow(9 - digits))
+    seconds
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1_000_000_000)?
+        .checked_add(fraction * 10u64.pow(9 - digits))
 }
 
 #[cfg(test)]
@@ -220,8 +227,7 @@ mod tests {
         is("CPU:0 [LOST EVENTS]", 0, 0, EventKind::Lost(1));
         let line = " sh-7 [002] d.... 1.0: page_fault_user: address=0x1 ip=0x2 error_code=0x4";
         is(line, 2, 1_000_000_000, EventKind::PageFault { user: true });
-        let line =
-            " sh-7 [000] d..3. 1.0: sched_migrate_task: comm=my app pid=9 prio=120 orig_cpu=3 dest_cpu=1";
+        let line = " sh-7 [000] d..3. 1.0: sched_migrate_task: comm=my app pid=9 prio=120 orig_cpu=3 dest_cpu=1";
         let moved = EventKind::Migration { tid: 9, command: "my app".into(), from: 3, to: 1 };
         is(line, 0, 1_000_000_000, moved);
     }

@@ -99,8 +99,9 @@ impl<'a> EventBuffer<'a> {
     /// root.
     pub fn prepare(kernel: &'a dyn Kernel, cpus: &CpuSet) -> Result<Self> {
         let instance = Instance::make(kernel, "window")?;
-        let on =
-            |field: &str| cpus.iter().map(|cpu| format!("{field}=={cpu}")).collect::<Vec<_>>().join("||");
+        let on = |field: &str| {
+            cpus.iter().map(|cpu| format!("{field}=={cpu}")).collect::<Vec<_>>().join("||")
+        };
         instance.write("events/sched/sched_switch/filter", &on("CPU"))?;
         // A migration happens on the CPU of its cause, so its own fields are filtered.
         instance.write(
@@ -156,7 +157,12 @@ impl<'a> EventBuffer<'a> {
 fn window(text: &str) -> Vec<Event> {
     let (before, after) = text.split_once(WINDOW).unwrap_or(("", text));
     let is_fork = |event: &Event| matches!(event.kind, EventKind::Fork { .. });
-    before.lines().filter_map(parse).filter(is_fork).chain(after.lines().filter_map(parse)).collect()
+    before
+        .lines()
+        .filter_map(parse)
+        .filter(is_fork)
+        .chain(after.lines().filter_map(parse))
+        .collect()
 }
 
 /// An instance that records one CPU and is read while it runs.
@@ -212,7 +218,9 @@ impl<'a> EventStream<'a> {
                 Ok(count) => self.rest.extend_from_slice(&page[..count]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(Error::io(&self.instance.dir.join("trace_pipe"), "read")(error)),
+                Err(error) => {
+                    return Err(Error::io(&self.instance.dir.join("trace_pipe"), "read")(error));
+                }
             }
         }
         let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -229,12 +237,14 @@ mod tests {
 
     #[test]
     fn of_what_was_before_the_window_only_forks_are_kept() {
-        let fork = " a-7 [003] ..... 1.0: sched_process_fork: comm=a pid=7 child_comm=a child_pid=8";
+        let fork =
+            " a-7 [003] ..... 1.0: sched_process_fork: comm=a pid=7 child_comm=a child_pid=8";
         let fault = " sh-7 [002] d.... 1.0: page_fault_user: address=0x1 ip=0x2 error_code=0x4";
         let mark = " asmp-5 [000] ..... 2.0: tracing_mark_write: asmp: the window opens";
         let forked = EventKind::Fork { parent: 7, child: 8 };
         let faulted = EventKind::PageFault { user: true };
-        let kinds = |text: &str| window(text).into_iter().map(|event| event.kind).collect::<Vec<_>>();
+        let kinds =
+            |text: &str| window(text).into_iter().map(|event| event.kind).collect::<Vec<_>>();
         let text = [fault, fork, mark, fault].join("\n");
         assert_eq!(kinds(&text), [forked, faulted.clone()]);
         assert_eq!(kinds(fault), [faulted], "without a mark everything counts");

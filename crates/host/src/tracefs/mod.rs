@@ -71,7 +71,8 @@ mod tests {
     fn an_instance_names_its_owner() {
         let owner = TaskId { tid: 77, start_ticks: 4242 };
         assert_eq!(owner_of("asmp-events-77-4242"), Some(owner));
-        for name in ["asmp-events", "asmp-77", "asmp-events-77", "lab-events-77-4242", "asmp-x-y-1"] {
+        for name in ["asmp-events", "asmp-77", "asmp-events-77", "lab-events-77-4242", "asmp-x-y-1"]
+        {
             assert_eq!(owner_of(name), None, "{name}");
         }
         let (_root, linux) = machine(&[]);
@@ -83,9 +84,13 @@ mod tests {
     #[test]
     fn only_instances_of_the_dead_are_removed_even_where_their_number_is_used_again() {
         let (root, linux) = machine(&[("proc/77/stat", STAT)]);
-        for name in ["asmp-events-77-4242", "asmp-events-77-4000", "asmp-window-78-1", "lab1", "asmp-own"] {
-            std::fs::create_dir_all(root.path().join(format!("sys/kernel/tracing/instances/{name}")))
-                .unwrap();
+        for name in
+            ["asmp-events-77-4242", "asmp-events-77-4000", "asmp-window-78-1", "lab1", "asmp-own"]
+        {
+            std::fs::create_dir_all(
+                root.path().join(format!("sys/kernel/tracing/instances/{name}")),
+            )
+            .unwrap();
         }
         remove_stale(&linux);
         assert_eq!(instances(&linux), ["asmp-events-77-4242", "asmp-own", "lab1"]);

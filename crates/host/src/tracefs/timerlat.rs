@@ -3,7 +3,8 @@
 //! timer expires once a period, and a thread that waits for it says when it ran.
 //!
 //! Its settings hold for the whole machine. They are [`Knob`]s like all others, and
-//! [`Settings::wanted`] says which text each must have. The shield sets, journals and restores them.
+//! [`Settings::wanted`] says which text each must have. The shield sets, journals and restores
+//! them.
 
 use super::TRACING;
 use crate::cpuset::{Cpu, CpuSet};
@@ -34,9 +35,11 @@ pub(super) fn require(kernel: &dyn Kernel) -> Result<()> {
     let text = kernel.text(&path).map_err(Error::io(&path, "read"))?;
     match text.split_whitespace().any(|name| name == "timerlat") {
         true => Ok(()),
-        false => {
-            Err(Error::Content { path, text, expected: "timerlat in the list: boot a PREEMPT_RT kernel" })
-        }
+        false => Err(Error::Content {
+            path,
+            text,
+            expected: "timerlat in the list: boot a PREEMPT_RT kernel",
+        }),
     }
 }
 

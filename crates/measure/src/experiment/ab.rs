@@ -62,7 +62,12 @@ impl Figure {
 }
 
 /// Measures with and without each factor, `rounds` times each, under one load.
-pub fn compare_factors(session: &Session, load: Load, factors: &[Factor], rounds: u32) -> Result<Factors> {
+pub fn compare_factors(
+    session: &Session,
+    load: Load,
+    factors: &[Factor],
+    rounds: u32,
+) -> Result<Factors> {
     let (cpu, candidate) = (session.series.cpu, session.candidate);
     if factors.contains(&Factor::Tick) && !candidate {
         let tick_off = place(Kind::Aoff, cpu, session.online(), &[]);
@@ -89,7 +94,8 @@ pub fn compare_factors(session: &Session, load: Load, factors: &[Factor], rounds
                 session.write(&dir, &provenance)?;
                 if let Some(reason) = provenance.partial {
                     let stopped = session.stopped();
-                    let completion = if stopped { Completion::Stopped } else { Completion::Partial };
+                    let completion =
+                        if stopped { Completion::Stopped } else { Completion::Partial };
                     return Ok(Factors::EndedEarly { reason, completion });
                 }
                 if has { &mut with } else { &mut without }.push(Run::read(&dir)?.values());
@@ -151,7 +157,8 @@ mod tests {
         };
         let helps = effect(&[fast.clone(), fast.clone()], &[slow.clone(), slow.clone()]);
         assert!(
-            helps.starts_with("irqs: median +20.0 [") && helps.contains("2 of 2 turns agree: helps"),
+            helps.starts_with("irqs: median +20.0 [")
+                && helps.contains("2 of 2 turns agree: helps"),
             "{helps}"
         );
         // All samples together leave no doubt, but one round says the opposite.

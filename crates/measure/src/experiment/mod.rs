@@ -61,7 +61,9 @@ impl Measurement {
     /// `None` where instants are random or there are none.
     const fn period(self) -> Option<Duration> {
         match self {
-            Self::Latency { period, flood: false, .. } | Self::Spaces { period, .. } => Some(period),
+            Self::Latency { period, flood: false, .. } | Self::Spaces { period, .. } => {
+                Some(period)
+            }
             Self::Latency { flood: true, .. } | Self::Overhead { .. } => None,
         }
     }

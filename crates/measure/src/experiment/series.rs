@@ -5,12 +5,16 @@
 //! on system CPUs. The conductor takes the arrangement of a run back, also where the run fails.
 
 use super::subject::{self, Ready};
-use super::{Arrangement, Conductor, ExperimentError, Measurement, Observer, Place, Result, Series};
+use super::{
+    Arrangement, Conductor, ExperimentError, Measurement, Observer, Place, Result, Series,
+};
 use crate::collect::{Collected, collect};
 use crate::explain::Window;
 use crate::load::{self, Load, LoadError, Running, Size};
 use crate::probe::{Probe, Raw, Work, calibrate};
-use crate::run::{self, BaseTime, Experiment, Kind, Machine, Provenance, RUN_SCHEMA, Source, Totals};
+use crate::run::{
+    self, BaseTime, Experiment, Kind, Machine, Provenance, RUN_SCHEMA, Source, Totals,
+};
 use crate::sample::Writer;
 use asmp_host::counters::{self, Interrupts};
 use asmp_host::{Cpu, CpuSet, Facts, Kernel, Schedule, clock};
@@ -68,8 +72,11 @@ impl<'a> Session<'a> {
     ) -> Result<Self> {
         let facts = Facts::read(kernel)?;
         let sources = subject::sources(kernel, measurement, series.cpu)?;
-        let places: Vec<Place> =
-            series.kinds.iter().map(|kind| place(*kind, series.cpu, &facts.cpus.online, &[])).collect();
+        let places: Vec<Place> = series
+            .kinds
+            .iter()
+            .map(|kind| place(*kind, series.cpu, &facts.cpus.online, &[]))
+            .collect();
         // What would be refused after an hour of other runs is refused before the first.
         conductor.check(series.cpu, &places).map_err(ExperimentError::Conductor)?;
         let loads = series.loads.iter().any(|load| *load != Load::Idl);
@@ -148,7 +155,9 @@ impl Session<'_> {
             }
             drop(running);
             // The undisturbed time again: what differs is the machine's, not the load's.
-            if let (Some(before), Some(after)) = (before, if self.stopped() { None } else { self.base()? }) {
+            if let (Some(before), Some(after)) =
+                (before, if self.stopped() { None } else { self.base()? })
+            {
                 for (dir, mut provenance) in done {
                     provenance.base_ns = Some(BaseTime { after_ns: after.before_ns, ..before });
                     self.write(&dir, &provenance)?;
@@ -175,7 +184,9 @@ impl Session<'_> {
         let case = |kind: Kind, source: Source| {
             let name = match self.measurement {
                 Measurement::Spaces { .. } => format!("{load}-{kind}-{}", subject::name(source)),
-                Measurement::Latency { .. } | Measurement::Overhead { .. } => format!("{load}-{kind}"),
+                Measurement::Latency { .. } | Measurement::Overhead { .. } => {
+                    format!("{load}-{kind}")
+                }
             };
             Case { kind, source, without: Vec::new(), name }
         };
@@ -289,7 +300,8 @@ impl Session<'_> {
         let writer = Writer::create(&dir.join("samples.bin")).map_err(file)?;
         let Ready { subject, origin, bound, not_recorded } = self.ready(case)?;
         // The kernel's thread goes with its tracer, which others may end.
-        let proc = (case.source == Source::TimerlatKernel).then(|| format!("/proc/{}", subject.tid()));
+        let proc =
+            (case.source == Source::TimerlatKernel).then(|| format!("/proc/{}", subject.tid()));
         let window = match self.measurement.experiment() {
             Experiment::Latency => Window::Wake,
             Experiment::Overhead => Window::Turn,
@@ -305,7 +317,8 @@ impl Session<'_> {
             }
             if proc.as_ref().is_some_and(|path| !self.kernel.exists(Path::new(path))) {
                 return Err(
-                    "the kernel's timerlat thread is gone: does another tool use the tracer?".to_owned()
+                    "the kernel's timerlat thread is gone: does another tool use the tracer?"
+                        .to_owned(),
                 );
             }
             running.check().map_err(|error| error.to_string())
@@ -316,7 +329,11 @@ impl Session<'_> {
         // Of timerlat the probe does not see each sample: the tracer's last ones may be missing.
         let too_few = (samples < wanted).then(|| format!("{samples} samples"));
         let duration_ns = started.elapsed().as_nanos() as u64;
-        let totals = if bound { totals(before, self.counters(), self.series.cpu) } else { Totals::default() };
+        let totals = if bound {
+            totals(before, self.counters(), self.series.cpu)
+        } else {
+            Totals::default()
+        };
         let provenance = Provenance {
             schema: RUN_SCHEMA,
             tool: self.series.tool.clone(),
@@ -394,8 +411,10 @@ mod tests {
 
     fn counters(ticks: u64, eth0: u64, steal: u64) -> Counters {
         let row = |kind, count| Row { kind, counts: BTreeMap::from([(3, count)]) };
-        let interrupts =
-            vec![row(InterruptKind::LocalTimer, ticks), row(InterruptKind::Device("24 eth0".into()), eth0)];
+        let interrupts = vec![
+            row(InterruptKind::LocalTimer, ticks),
+            row(InterruptKind::Device("24 eth0".into()), eth0),
+        ];
         Counters { interrupts, steal: Some(steal) }
     }
 

@@ -14,7 +14,11 @@ use asmp_host::{Cpu, CpuSet, Kernel};
 use std::time::Duration;
 
 /// Who takes the times of a series. Refuses what this kernel does not have.
-pub(super) fn sources(kernel: &dyn Kernel, measurement: Measurement, cpu: Cpu) -> Result<Vec<Source>> {
+pub(super) fn sources(
+    kernel: &dyn Kernel,
+    measurement: Measurement,
+    cpu: Cpu,
+) -> Result<Vec<Source>> {
     let there = timerlat::is_available(kernel);
     let suits = |period: Duration| (100..=1_000_000).contains(&period.as_micros());
     let require = |period: Duration, alternative: bool| match there {
@@ -35,7 +39,9 @@ pub(super) fn sources(kernel: &dyn Kernel, measurement: Measurement, cpu: Cpu) -
             require(period, true)?;
             Ok(vec![Source::Timerlat])
         }
-        Measurement::Latency { period, source: None, flood: false, .. } if require(period, true).is_ok() => {
+        Measurement::Latency { period, source: None, flood: false, .. }
+            if require(period, true).is_ok() =>
+        {
             Ok(vec![Source::Timerlat])
         }
         Measurement::Latency { .. } => Ok(vec![Source::Nanosleep]),
@@ -105,7 +111,8 @@ impl Session<'_> {
         let (events, not_recorded) = self.events(true);
         let mut stream = self.stream()?;
         let cpu = self.series.cpu;
-        let tid = timerlat::kernel_thread(self.kernel, cpu).ok_or(ExperimentError::NoKernelThread { cpu })?;
+        let tid = timerlat::kernel_thread(self.kernel, cpu)
+            .ok_or(ExperimentError::NoKernelThread { cpu })?;
         self.schedule(tid, case.kind)?;
         // What it did at the kernel's own choice of priority.
         stream.take()?;
@@ -124,7 +131,8 @@ impl Session<'_> {
         handler: Handler,
     ) -> Origin<'a> {
         let period_ns = self.measurement.period().unwrap_or_default().as_nanos() as u64;
-        let periods = Periods::new(handler, period_ns, self.series.warm_up, self.measurement.samples());
+        let periods =
+            Periods::new(handler, period_ns, self.series.warm_up, self.measurement.samples());
         Origin::Timerlat { stream, events, periods: Box::new(periods) }
     }
 
@@ -133,7 +141,9 @@ impl Session<'_> {
         let stream = match (bound, &self.series.no_events) {
             (false, _) => Err("the task may move between CPUs".to_owned()),
             (_, Some(reason)) => Err(reason.clone()),
-            _ => EventStream::events(self.kernel, self.series.cpu).map_err(|error| error.to_string()),
+            _ => {
+                EventStream::events(self.kernel, self.series.cpu).map_err(|error| error.to_string())
+            }
         };
         match stream {
             Ok(stream) => (Some(stream), None),
@@ -183,7 +193,8 @@ mod tests {
             flood: false,
         };
         let refused = |measurement| sources(&kernel, measurement, 3).unwrap_err();
-        let tracers = |names: &str| std::fs::write(tracing.join("available_tracers"), names).unwrap();
+        let tracers =
+            |names: &str| std::fs::write(tracing.join("available_tracers"), names).unwrap();
         tracers("hwlat osnoise nop");
         let error = refused(spaces(2000));
         assert!(matches!(error, NoTimerlat { alternative: false }), "{error}");
@@ -192,9 +203,19 @@ mod tests {
         tracers("timerlat osnoise nop");
         let error = refused(spaces(2000));
         assert!(matches!(error, NoUserTimerlat { alternative: false }), "{error}");
-        assert!(error.to_string().contains("timerlat_fd") && error.to_string().contains("6.5"), "{error}");
-        assert!(matches!(refused(latency(Some(Source::Timerlat))), NoUserTimerlat { alternative: true }));
-        assert_eq!(sources(&kernel, latency(None), 3).unwrap(), [Source::Nanosleep], "there is another way");
+        assert!(
+            error.to_string().contains("timerlat_fd") && error.to_string().contains("6.5"),
+            "{error}"
+        );
+        assert!(matches!(
+            refused(latency(Some(Source::Timerlat))),
+            NoUserTimerlat { alternative: true }
+        ));
+        assert_eq!(
+            sources(&kernel, latency(None), 3).unwrap(),
+            [Source::Nanosleep],
+            "there is another way"
+        );
         std::fs::write(tracing.join("osnoise/per_cpu/cpu3/timerlat_fd"), "").unwrap();
         let all = [Source::TimerlatKernel, Source::Timerlat, Source::Nanosleep];
         assert_eq!(sources(&kernel, spaces(2000), 3).unwrap(), all);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 /* RTLinux's main header, for programs of user space: libasmp_rt, and what modules say about themselves.
  *
  * Not there, because no user program can have it: rtl_no_interrupts and its kin. Guard data with a mutex or a semaphore;

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 /* RTLinux's FIFOs: number N is the channel rtfN; its other end is rtf_open_np of libasmp_rt, or a file that asmp-rtf serves
  * (what /dev/rtfN was).
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 /* The main of a program that has init_module and cleanup_module and no main of its own. Compile it along:
  *
  *   cc $(pkg-config --cflags asmp_rtlinux) app.c $(pkg-config --variable=rtl_main asmp_rtlinux) $(pkg-config --libs asmp_rtlinux)

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 /* RTLinux's threads: its calls, its priorities (0 to 1,000,000, larger is higher), SCHED_FIFO unless said otherwise.
  *
  * The plain names of POSIX stand for those of libasmp_rt from here on. */

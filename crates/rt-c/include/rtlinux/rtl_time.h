@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 /* RTLinux's clocks: nanoseconds in an hrtime_t, on CLOCK_MONOTONIC. */
 #ifndef ASMP_RTLINUX_RTL_TIME_H
 #define ASMP_RTLINUX_RTL_TIME_H

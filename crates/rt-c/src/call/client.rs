@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The end of a client.
 
 use crate::call::{asmp_message, number, refused, timeout, value, words};
@@ -136,7 +137,8 @@ pub unsafe extern "C" fn asmp_call_wait_bits(
 ) -> c_int {
     value((|| {
         // SAFETY: the caller vouches for it.
-        let (client, bits) = (unsafe { own(client) }?, unsafe { bits.as_mut() }.ok_or(-libc::EINVAL)?);
+        let (client, bits) =
+            (unsafe { own(client) }?, unsafe { bits.as_mut() }.ok_or(-libc::EINVAL)?);
         *bits = client.wait_bits(timeout(timeout_ns)).map_err(number)?;
         Ok(())
     })())
@@ -151,7 +153,10 @@ pub unsafe extern "C" fn asmp_call_wait_bits(
 /// # Safety
 /// `client` is null or came from asmp_call_attach, and no other thread uses it during the call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn asmp_call_set_priority(client: *mut asmp_client, priority: c_uint) -> c_int {
+pub unsafe extern "C" fn asmp_call_set_priority(
+    client: *mut asmp_client,
+    priority: c_uint,
+) -> c_int {
     // SAFETY: the caller vouches for it.
     value(unsafe { own(client) }.map(|client| client.set_priority(priority)))
 }

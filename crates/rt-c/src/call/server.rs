@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The end of the server.
 
 use crate::call::{
@@ -172,7 +173,10 @@ pub unsafe extern "C" fn asmp_call_receive(
 /// # Safety
 /// `server` is null or came from asmp_call_serve; `answer` is null or readable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn asmp_call_reply(server: *mut asmp_server, answer: *const asmp_message) -> c_int {
+pub unsafe extern "C" fn asmp_call_reply(
+    server: *mut asmp_server,
+    answer: *const asmp_message,
+) -> c_int {
     value((|| {
         // SAFETY: the caller vouches for it.
         let (server, answer) = (unsafe { own(server) }?, unsafe { words(answer) }?);

@@ -1,10 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! FIFOs by name and by pointer, which RTLinux does not have. They avoid the costs of `rtf_put` for
 //! the lookup of its number and for threads that share an end. A full one can drop its oldest
 //! frames. `rtfN` is RTLinux's number N.
 
 use crate::why::{self, keep, pointer, timeout};
 use asmp_channel::{
-    Fifo, FifoReader, FifoWriter, Options, Overflow, RingError, Role, ShmError, WaitError, Wake, default_dir,
+    Fifo, FifoReader, FifoWriter, Options, Overflow, RingError, Role, ShmError, WaitError, Wake,
+    default_dir,
 };
 use std::ffi::{c_char, c_int, c_longlong, c_ulonglong, c_void};
 use std::path::Path;
@@ -109,7 +111,11 @@ unsafe fn open(
         }
         let fifo = open(&default_dir(), name).map_err(|error| keep(why::number(&error), &error))?;
         let record_bytes = usize::try_from(fifo.record_bytes()).unwrap_or(usize::MAX).max(1);
-        Ok(Box::into_raw(Box::new(asmp_fifo { end: End::Neither(fifo), record_bytes, wake: wake_of(flags) })))
+        Ok(Box::into_raw(Box::new(asmp_fifo {
+            end: End::Neither(fifo),
+            record_bytes,
+            wake: wake_of(flags),
+        })))
     }))
 }
 
@@ -168,7 +174,11 @@ pub unsafe extern "C" fn asmp_fifo_create(
 /// # Safety
 /// `name` is a C string.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn asmp_fifo_attach(name: *const c_char, size: usize, flags: c_int) -> *mut asmp_fifo {
+pub unsafe extern "C" fn asmp_fifo_attach(
+    name: *const c_char,
+    size: usize,
+    flags: c_int,
+) -> *mut asmp_fifo {
     let find = |dir: &Path, name: &str| match size {
         0 => Fifo::attach(dir, name),
         size => Fifo::attach_for(dir, name, size as u64),
@@ -196,7 +206,11 @@ pub unsafe extern "C" fn asmp_fifo_attach(name: *const c_char, size: usize, flag
 /// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it
 /// during the call; `bytes` points to `count` readable bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn asmp_fifo_put(fifo: *mut asmp_fifo, bytes: *const c_void, count: usize) -> c_int {
+pub unsafe extern "C" fn asmp_fifo_put(
+    fifo: *mut asmp_fifo,
+    bytes: *const c_void,
+    count: usize,
+) -> c_int {
     // SAFETY: the caller vouches for it.
     let Some(fifo) = (unsafe { fifo.as_mut() }) else { return -libc::EINVAL };
     let record_bytes = fifo.record_bytes;
@@ -237,7 +251,11 @@ pub unsafe extern "C" fn asmp_fifo_put(fifo: *mut asmp_fifo, bytes: *const c_voi
 /// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it
 /// during the call; `buffer` points to `size` writable bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn asmp_fifo_get(fifo: *mut asmp_fifo, buffer: *mut c_void, size: usize) -> isize {
+pub unsafe extern "C" fn asmp_fifo_get(
+    fifo: *mut asmp_fifo,
+    buffer: *mut c_void,
+    size: usize,
+) -> isize {
     let get = || {
         // SAFETY: the caller vouches for it.
         let reader = unsafe { fifo.as_mut() }.ok_or(-libc::EINVAL)?.reader()?;
@@ -245,7 +263,8 @@ pub unsafe extern "C" fn asmp_fifo_get(fifo: *mut asmp_fifo, buffer: *mut c_void
             return if size == 0 { Ok(0) } else { Err(-libc::EINVAL) };
         }
         // SAFETY: not null, and the caller vouches for the length.
-        let into = unsafe { std::slice::from_raw_parts_mut(buffer.cast(), size.min(isize::MAX as usize)) };
+        let into =
+            unsafe { std::slice::from_raw_parts_mut(buffer.cast(), size.min(isize::MAX as usize)) };
         reader.get(into).map_err(|error| match error {
             RingError::Overtaken => -libc::EAGAIN,
             _ => -libc::EIO,

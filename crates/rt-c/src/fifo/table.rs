@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The FIFOs of this process, in a table of fixed size, by number. Each end has a lock with
 //! priority inheritance, which costs no system call while one thread at a time uses that end. Code
 //! that takes both locks takes the one of the putting end first.
@@ -108,7 +109,10 @@ pub struct Halves {
 const NOT_THERE: c_int = -libc::EINVAL;
 
 impl Halves {
-    fn with_put<T>(&self, does: impl FnOnce(&mut Half<FifoWriter>) -> Result<T, c_int>) -> Result<T, c_int> {
+    fn with_put<T>(
+        &self,
+        does: impl FnOnce(&mut Half<FifoWriter>) -> Result<T, c_int>,
+    ) -> Result<T, c_int> {
         self.put.lock().as_mut().ok_or(NOT_THERE).and_then(does)
     }
 
@@ -121,7 +125,8 @@ impl Halves {
 
     /// Has another process one of the roles?
     pub fn is_open_elsewhere(&self) -> Result<bool, c_int> {
-        Ok(self.with_put(|half| half.is_elsewhere())? || self.with_get(|half| half.is_elsewhere())?)
+        Ok(self.with_put(|half| half.is_elsewhere())?
+            || self.with_get(|half| half.is_elsewhere())?)
     }
 
     /// Is this process the one of that role?
@@ -153,7 +158,9 @@ impl Halves {
                     break;
                 }
             }
-            if !was_ours && let State::Ours(reader) = std::mem::replace(&mut half.state, State::Lost) {
+            if !was_ours
+                && let State::Ours(reader) = std::mem::replace(&mut half.state, State::Lost)
+            {
                 half.state = State::Mapped(reader.release());
             }
             Ok(())
@@ -220,7 +227,8 @@ impl Slot {
             Some(halves) => halves,
             None => {
                 let error = |error: std::io::Error| -error.raw_os_error().unwrap_or(libc::ENOMEM);
-                let (put, get) = (PiMutex::new(None).map_err(error)?, PiMutex::new(None).map_err(error)?);
+                let (put, get) =
+                    (PiMutex::new(None).map_err(error)?, PiMutex::new(None).map_err(error)?);
                 self.halves.get_or_init(|| Halves { put, get })
             }
         };

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The time-sharing side of the FIFOs, for C: what /dev/rtfN was. These functions sleep and make
 //! system calls. The program `asmp-rtf` makes files for `cat` and `poll`.
 
@@ -30,7 +31,11 @@ const PIECE: usize = 4096;
 /// # Safety
 /// `file` is writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rtf_open_np(fifo: c_uint, flags: c_int, file: *mut *mut rtf_file) -> c_int {
+pub unsafe extern "C" fn rtf_open_np(
+    fifo: c_uint,
+    flags: c_int,
+    file: *mut *mut rtf_file,
+) -> c_int {
     match open(fifo, flags) {
         Ok(opened) => {
             // SAFETY: the caller vouches for the pointer.
@@ -68,7 +73,9 @@ fn open(fifo: c_uint, flags: c_int) -> Result<rtf_file, c_int> {
     let (reader, writer) = match (reads, other) {
         (false, _) => (None, Some(to(channel)?)),
         (true, None) => (Some(from(channel)?), None),
-        (true, Some(other)) => (Some(from(attach(other)?)?), if writes { Some(to(channel)?) } else { None }),
+        (true, Some(other)) => {
+            (Some(from(attach(other)?)?), if writes { Some(to(channel)?) } else { None })
+        }
     };
     Ok(rtf_file { reader, writer, blocks: flags & libc::O_NONBLOCK == 0 })
 }
@@ -91,7 +98,11 @@ fn is_deserted(channel: &Fifo, other: Role) -> bool {
 /// # Safety
 /// `file` is open and no other thread reads from it; `buffer` points to `count` writable bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rtf_read_np(file: *mut rtf_file, buffer: *mut c_void, count: usize) -> isize {
+pub unsafe extern "C" fn rtf_read_np(
+    file: *mut rtf_file,
+    buffer: *mut c_void,
+    count: usize,
+) -> isize {
     // SAFETY: the caller vouches for the file.
     let Some(file) = (unsafe { file.as_mut() }) else { return answer(Err(-libc::EBADF)) };
     if buffer.is_null() && count > 0 {
@@ -118,7 +129,11 @@ pub unsafe extern "C" fn rtf_read_np(file: *mut rtf_file, buffer: *mut c_void, c
 /// # Safety
 /// `file` is open and no other thread writes to it; `buffer` points to `count` readable bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rtf_write_np(file: *mut rtf_file, buffer: *const c_void, count: usize) -> isize {
+pub unsafe extern "C" fn rtf_write_np(
+    file: *mut rtf_file,
+    buffer: *const c_void,
+    count: usize,
+) -> isize {
     // SAFETY: the caller vouches for the file.
     let Some(file) = (unsafe { file.as_mut() }) else { return answer(Err(-libc::EBADF)) };
     if buffer.is_null() && count > 0 {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The handler of time-sharing accesses: a thread that watches the position of the other side. It
 //! adds nothing to a put or get of the real-time side.
 
@@ -26,8 +27,10 @@ impl Watcher {
         // The descriptor again, without a name of its own: the thread does not keep the channel
         // alive.
         let io = |error: std::io::Error| -error.raw_os_error().unwrap_or(libc::EIO);
-        let fd = halves.with_get(|half| half.channel()?.shared().as_fd().try_clone_to_owned().map_err(io))?;
-        let channel = SharedMemory::from_fd(fd, &name_of(fifo), Kind::Fifo).and_then(Fifo::from_shared);
+        let fd = halves
+            .with_get(|half| half.channel()?.shared().as_fd().try_clone_to_owned().map_err(io))?;
+        let channel =
+            SharedMemory::from_fd(fd, &name_of(fifo), Kind::Fifo).and_then(Fifo::from_shared);
         let channel = channel.map_err(|error| number(&error))?;
         let ends = Arc::new(AtomicBool::new(false));
         let told = ends.clone();
@@ -41,7 +44,8 @@ impl Watcher {
                 unsafe { handler(fifo) };
             });
         };
-        let thread = thread::Builder::new().name(name_of(fifo)).spawn(watch).map_err(|_| -libc::EAGAIN)?;
+        let thread =
+            thread::Builder::new().name(name_of(fifo)).spawn(watch).map_err(|_| -libc::EAGAIN)?;
         Ok(Self { handler, ends, thread: Some(thread) })
     }
 
@@ -74,7 +78,13 @@ fn positions(channel: &Fifo) -> [u64; 2] {
     [Role::Writer, Role::Reader].map(|role| channel.position(role))
 }
 
-fn watch(channel: &Fifo, halves: &Halves, mut seen: [u64; 2], ends: &AtomicBool, mut handler: impl FnMut()) {
+fn watch(
+    channel: &Fifo,
+    halves: &Halves,
+    mut seen: [u64; 2],
+    ends: &AtomicBool,
+    mut handler: impl FnMut(),
+) {
     while !ends.load(Relaxed) {
         // Where this process writes, the other side reads.
         match halves.is_ours(Role::Writer) {

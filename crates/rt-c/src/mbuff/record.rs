@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Records in shared memory: one writer and any number of readers, in any processes.
 
 use crate::mbuff::number;

@@ -1,9 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Creating threads as RTLinux does: SCHED_FIFO from the first instruction, with its priorities and
 //! CPU numbers.
 
 use crate::thread::glibc::{
-    PTHREAD_EXPLICIT_SCHED, PTHREAD_INHERIT_SCHED, pthread_attr_getinheritsched, pthread_attr_getschedpolicy,
-    pthread_attr_setinheritsched, pthread_attr_setschedparam, pthread_attr_setschedpolicy, pthread_create,
+    PTHREAD_EXPLICIT_SCHED, PTHREAD_INHERIT_SCHED, pthread_attr_getinheritsched,
+    pthread_attr_getschedpolicy, pthread_attr_setinheritsched, pthread_attr_setschedparam,
+    pthread_attr_setschedpolicy, pthread_create,
 };
 use crate::thread::hrtime_t;
 use crate::thread::priority::linux_priority;
@@ -45,7 +47,9 @@ fn translate(policy: c_int, priority: c_int) -> Result<libc::sched_param, c_int>
     match (policy, linux_priority(priority)) {
         // Its jobs have a deadline and no budget; SCHED_DEADLINE admits only what has one.
         (SCHED_EDF_NP, _) => Err(libc::ENOTSUP),
-        (libc::SCHED_FIFO | libc::SCHED_RR, Some(sched_priority)) => Ok(libc::sched_param { sched_priority }),
+        (libc::SCHED_FIFO | libc::SCHED_RR, Some(sched_priority)) => {
+            Ok(libc::sched_param { sched_priority })
+        }
         _ => Err(libc::EINVAL),
     }
 }
@@ -75,7 +79,9 @@ pub unsafe extern "C" fn rtl_pthread_attr_setschedparam(
     // SAFETY: as above.
     let chosen = unsafe { pthread_attr_setschedpolicy(attributes, policy) };
     // SAFETY: as above; `translated` outlives the call.
-    all([explicit, chosen, unsafe { pthread_attr_setschedparam(attributes, &raw const translated) }])
+    all([explicit, chosen, unsafe {
+        pthread_attr_setschedparam(attributes, &raw const translated)
+    }])
 }
 
 /// `pthread_setschedparam` with a priority of 0 to 1,000,000. Errors: EINVAL; EPERM: see
@@ -93,7 +99,9 @@ pub unsafe extern "C" fn rtl_pthread_setschedparam(
     match translate(policy, unsafe { (*parameters).sched_priority }) {
         Ok(_) if without_priorities() => 0,
         // SAFETY: the caller vouches for the thread; the parameters outlive the call.
-        Ok(translated) => unsafe { libc::pthread_setschedparam(thread, policy, &raw const translated) },
+        Ok(translated) => unsafe {
+            libc::pthread_setschedparam(thread, policy, &raw const translated)
+        },
         Err(error) => error,
     }
 }
@@ -115,7 +123,10 @@ pub extern "C" fn pthread_setfp_np(thread: libc::pthread_t, flag: c_int) -> c_in
 
 /// As `pthread_setfp_np`.
 #[unsafe(no_mangle)]
-pub extern "C" fn pthread_attr_setfp_np(attributes: *mut libc::pthread_attr_t, flag: c_int) -> c_int {
+pub extern "C" fn pthread_attr_setfp_np(
+    attributes: *mut libc::pthread_attr_t,
+    flag: c_int,
+) -> c_int {
     let _ = attributes;
     if matches!(flag, 0 | 1) { 0 } else { libc::EINVAL }
 }
@@ -125,12 +136,16 @@ pub extern "C" fn pthread_attr_setfp_np(attributes: *mut libc::pthread_attr_t, f
 /// # Safety
 /// `attributes` is initialised.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_attr_setcpu_np(attributes: *mut libc::pthread_attr_t, cpu: c_int) -> c_int {
+pub unsafe extern "C" fn pthread_attr_setcpu_np(
+    attributes: *mut libc::pthread_attr_t,
+    cpu: c_int,
+) -> c_int {
     // SAFETY: takes a number.
     let configured = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     let cpu = match usize::try_from(cpu) {
         Ok(cpu)
-            if i64::try_from(cpu).is_ok_and(|cpu| cpu < configured) && cpu < libc::CPU_SETSIZE as usize =>
+            if i64::try_from(cpu).is_ok_and(|cpu| cpu < configured)
+                && cpu < libc::CPU_SETSIZE as usize =>
         {
             cpu
         }
@@ -230,7 +245,11 @@ unsafe extern "C-unwind" fn begin(start: *mut c_void) -> *mut c_void {
 /// # Safety
 /// `why` points to `size` writable bytes, or `size` is 0.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rtl_lock_memory_np(heap_bytes: usize, why: *mut c_char, size: usize) -> c_int {
+pub unsafe extern "C" fn rtl_lock_memory_np(
+    heap_bytes: usize,
+    why: *mut c_char,
+    size: usize,
+) -> c_int {
     let Err(refusal) = lock_memory().and_then(|()| prefault_heap(heap_bytes)) else { return 0 };
     if size > 0 {
         let text = refusal.to_string();
@@ -252,7 +271,8 @@ mod tests {
 
     #[test]
     fn policies_of_rtlinux_are_translated_or_refused_by_name() {
-        let priority = |policy, priority| translate(policy, priority).map(|param| param.sched_priority);
+        let priority =
+            |policy, priority| translate(policy, priority).map(|param| param.sched_priority);
         assert_eq!(priority(libc::SCHED_FIFO, 1), Ok(2));
         assert_eq!(priority(libc::SCHED_RR, 1_000_000), Ok(98));
         assert_eq!(priority(libc::SCHED_FIFO, 1_000_001), Err(libc::EINVAL));
@@ -269,7 +289,11 @@ mod tests {
         unsafe { libc::pthread_attr_init(&raw mut attributes) };
         for (cpu, wanted) in [(0, 0), (-1, libc::EINVAL), (60_000, libc::EINVAL)] {
             // SAFETY: initialised above.
-            assert_eq!(unsafe { pthread_attr_setcpu_np(&raw mut attributes, cpu) }, wanted, "{cpu}");
+            assert_eq!(
+                unsafe { pthread_attr_setcpu_np(&raw mut attributes, cpu) },
+                wanted,
+                "{cpu}"
+            );
         }
         // SAFETY: initialised above, destroyed once.
         unsafe { libc::pthread_attr_destroy(&raw mut attributes) };

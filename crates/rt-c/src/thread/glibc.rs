@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Functions of glibc that the libc crate lacks, or declares so that their frames may not be
 //! unwound.
 
@@ -30,13 +31,22 @@ unsafe extern "C" {
         routine: unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void,
         argument: *mut c_void,
     ) -> c_int;
-    pub fn pthread_attr_setinheritsched(attributes: *mut libc::pthread_attr_t, inherit: c_int) -> c_int;
+    pub fn pthread_attr_setinheritsched(
+        attributes: *mut libc::pthread_attr_t,
+        inherit: c_int,
+    ) -> c_int;
     pub fn pthread_attr_getinheritsched(
         attributes: *const libc::pthread_attr_t,
         inherit: *mut c_int,
     ) -> c_int;
-    pub fn pthread_attr_setschedpolicy(attributes: *mut libc::pthread_attr_t, policy: c_int) -> c_int;
-    pub fn pthread_attr_getschedpolicy(attributes: *const libc::pthread_attr_t, policy: *mut c_int) -> c_int;
+    pub fn pthread_attr_setschedpolicy(
+        attributes: *mut libc::pthread_attr_t,
+        policy: c_int,
+    ) -> c_int;
+    pub fn pthread_attr_getschedpolicy(
+        attributes: *const libc::pthread_attr_t,
+        policy: *mut c_int,
+    ) -> c_int;
     pub fn pthread_attr_setschedparam(
         attributes: *mut libc::pthread_attr_t,
         parameters: *const libc::sched_param,

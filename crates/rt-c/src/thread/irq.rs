@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Interrupts by RTLinux's names: number N is the UIO device /dev/uioN, or a descriptor of the
 //! program.
 //!
@@ -23,7 +24,8 @@ const CAPACITY: usize = 32;
 pub struct pt_regs(());
 
 /// A handler of interrupts. Its return value is not used.
-pub type RtlIrqHandler = Option<unsafe extern "C" fn(irq: c_uint, registers: *mut pt_regs) -> c_uint>;
+pub type RtlIrqHandler =
+    Option<unsafe extern "C" fn(irq: c_uint, registers: *mut pt_regs) -> c_uint>;
 
 struct Place {
     /// The handler thread's `pthread_t`, which is an address; 0 before its first interrupt.
@@ -72,7 +74,11 @@ pub unsafe extern "C" fn rtl_request_irq(irq: c_uint, handler: RtlIrqHandler) ->
 /// # Safety
 /// As `rtl_request_irq`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rtl_request_irq_from_np(irq: c_uint, fd: c_int, handler: RtlIrqHandler) -> c_int {
+pub unsafe extern "C" fn rtl_request_irq_from_np(
+    irq: c_uint,
+    fd: c_int,
+    handler: RtlIrqHandler,
+) -> c_int {
     if fd < 0 {
         return -libc::EBADF;
     }
@@ -103,7 +109,8 @@ fn request(
     }
     let Some(place) = free else { return -libc::EAGAIN };
     place.irq.store(irq, Ordering::Relaxed);
-    let how = if without_priorities() { RealTime::without_policy() } else { RealTime::fifo(OF_HANDLERS) };
+    let how =
+        if without_priorities() { RealTime::without_policy() } else { RealTime::fifo(OF_HANDLERS) };
     let deliver = move |_| {
         place.thread.store(self_id(), Ordering::Relaxed);
         place.enabled.store(false, Ordering::Relaxed);
@@ -145,7 +152,8 @@ pub extern "C" fn rtl_hard_enable_irq(irq: c_uint) {
         }
     }
     for place in &PLACES {
-        if let Some((taken, handler)) = &*place.handler.lock().unwrap_or_else(PoisonError::into_inner)
+        if let Some((taken, handler)) =
+            &*place.handler.lock().unwrap_or_else(PoisonError::into_inner)
             && *taken == irq
         {
             return handler.unmask();

@@ -1,7 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Releases, suspension and end of threads, and the clocks.
 
 use crate::thread::glibc::{
-    add_cancellation, pthread_cancel, pthread_exit, pthread_join, pthread_testcancel, sem_clockwait, sem_wait,
+    add_cancellation, pthread_cancel, pthread_exit, pthread_join, pthread_testcancel,
+    sem_clockwait, sem_wait,
 };
 use crate::thread::hrtime_t;
 use crate::thread::table::{self, FULL, Plan};

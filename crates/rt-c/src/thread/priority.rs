@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Maps RTLinux's million priorities to the 98 of Linux below interrupt handlers.
 
 use std::ffi::c_int;
@@ -40,7 +41,10 @@ mod tests {
         let mut last = 0;
         for priority in 0..=HIGHEST {
             let mapped = linux_priority(priority).unwrap();
-            assert!((last..=last + 1).contains(&mapped), "{priority} becomes {mapped} after {last}");
+            assert!(
+                (last..=last + 1).contains(&mapped),
+                "{priority} becomes {mapped} after {last}"
+            );
             last = mapped;
         }
         assert_eq!((linux_priority(0).unwrap(), last), (1, 98));

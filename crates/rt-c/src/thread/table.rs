@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The state of each thread, in a table of fixed size, by `pthread_t`.
 //!
 //! Finding a thread's place scans at most [`CAPACITY`] words from the hash of the thread on,
@@ -140,7 +141,9 @@ impl Drop for Held {
     fn drop(&mut self) {
         self.lock = None;
         // SAFETY: the mask outlives the call.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.mask, std::ptr::null_mut()) };
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.mask, std::ptr::null_mut())
+        };
     }
 }
 
@@ -234,7 +237,8 @@ fn take(thread: libc::pthread_t) -> Option<&'static Place> {
         return Some(place);
     }
     // Acquire: pairs with the Release in `give_back`; the last owner has done with it.
-    let place = from(position(thread)).find(|place| place.thread.load(Ordering::Acquire) == FREE)?;
+    let place =
+        from(position(thread)).find(|place| place.thread.load(Ordering::Acquire) == FREE)?;
     // SAFETY: the place is nobody's, and the lock is held: no other thread touches the semaphore.
     unsafe { libc::sem_init(place.kick.get(), 0, 0) };
     place.token.store(false, Ordering::Relaxed);

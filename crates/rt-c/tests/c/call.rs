@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Calls: every one of them in two processes, peers that die, and a server in Rust.
 
 use crate::place::Place;
@@ -46,5 +47,8 @@ fn a_server_of_another_version_is_refused_with_both() {
     // The second word of what stands before the body.
     file.write_all_at(&2u64.to_ne_bytes(), 8).unwrap();
     let mut refused = place.start(&calls(&place, library("so")), &["old"]);
-    assert_eq!(refused.line(), "1 channel old does not match: it has version 2, this program has 1");
+    assert_eq!(
+        refused.line(),
+        "1 channel old does not match: it has version 2, this program has 1"
+    );
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! FIFOs: the calls, the classic echo, peers that die, and the file that `asmp-rtf` serves.
 
 use asmp_channel::{Fifo, Options, Overflow, Role, Wake};
@@ -27,7 +28,9 @@ impl Place {
             let entries = std::fs::read_dir(self.path("channels"));
             entries.is_ok_and(|mut names| {
                 let mine = format!("rtf2.{}.", echo.child.id());
-                names.any(|name| name.is_ok_and(|name| name.file_name().to_string_lossy().starts_with(&mine)))
+                names.any(|name| {
+                    name.is_ok_and(|name| name.file_name().to_string_lossy().starts_with(&mine))
+                })
             })
         });
         echo
@@ -60,7 +63,11 @@ fn each_fifo_call_answers_as_documented_from_the_shared_and_from_the_static_libr
         let program = place.path("fifo_calls");
         compile(&[root().join("tests/fifo_calls.c")], &[&shims()], library(extension), &program);
         place.tries_all_calls(&program, if permitted() { &[] } else { &["-n"] });
-        assert_eq!(std::fs::read_dir(place.path("channels")).unwrap().count(), 0, "nothing is left");
+        assert_eq!(
+            std::fs::read_dir(place.path("channels")).unwrap().count(),
+            0,
+            "nothing is left"
+        );
     }
 }
 
@@ -189,8 +196,12 @@ fn a_pump_lets_a_channel_go_when_its_last_byte_is_delivered_and_not_before() {
     let _from = place.pump("5", "from-rt");
     let mut reads = File::options().read(true).write(true).open(place.path("run/rtf5")).unwrap();
     let create = |capacity_bytes| {
-        let made =
-            Fifo::create(&channels, "rtf5", &Options { capacity_bytes, overflow: Overflow::Refuse }).ok()?;
+        let made = Fifo::create(
+            &channels,
+            "rtf5",
+            &Options { capacity_bytes, overflow: Overflow::Refuse },
+        )
+        .ok()?;
         made.shared().acquire(Role::Server).unwrap();
         Some(made)
     };
@@ -223,7 +234,9 @@ fn a_pump_refuses_what_it_cannot_serve() {
         let said = running.complaint();
         (running.child.wait().unwrap().code(), said)
     };
-    for arguments in [&["64", "to-rt"][..], &["1"], &["x", "to-rt"], &["1", "both"], &["--pipe"], &[]] {
+    for arguments in
+        [&["64", "to-rt"][..], &["1"], &["x", "to-rt"], &["1", "both"], &["--pipe"], &[]]
+    {
         let (code, said) = refused(arguments);
         assert!(code == Some(2) && said.starts_with("usage: "), "{arguments:?}");
     }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! mbuffs and records: the calls, the classic counter, and what C and Rust see of each other's.
 
 use crate::place::{Place, until};
@@ -13,7 +14,11 @@ fn each_mbuff_call_answers_as_documented_from_the_shared_and_from_the_static_lib
     for extension in ["so", "a"] {
         let place = Place::new();
         place.tries_all_calls(&calls(&place, library(extension)), &[]);
-        assert_eq!(std::fs::read_dir(place.path("channels")).unwrap().count(), 0, "nothing is left");
+        assert_eq!(
+            std::fs::read_dir(place.path("channels")).unwrap().count(),
+            0,
+            "nothing is left"
+        );
     }
 }
 
@@ -31,7 +36,10 @@ fn memory_of_another_version_is_refused_with_both() {
     // The second word of what stands before the bytes.
     file.write_all_at(&2u64.to_ne_bytes(), 8).unwrap();
     let mut refused = place.start(&calls(&place, library("so")), &["old"]);
-    assert_eq!(refused.line(), "1 channel old does not match: it has version 2, this program has 1");
+    assert_eq!(
+        refused.line(),
+        "1 channel old does not match: it has version 2, this program has 1"
+    );
 }
 
 /// As in tests/mbuff_calls.c.
@@ -51,7 +59,8 @@ unsafe impl Plain for Sample {}
 fn a_record_is_the_same_to_c_and_to_rust() {
     let place = Place::new();
     let record = Record::<Sample>::alloc(&place.path("channels"), "shared", Pages::Normal).unwrap();
-    let sample = Sample { number: 1 << 40, value: -2.5, small: [-1, 0, 1 << 20], flags: [1, 2, 3, 254] };
+    let sample =
+        Sample { number: 1 << 40, value: -2.5, small: [-1, 0, 1 << 20], flags: [1, 2, 3, 254] };
     // Lets the role go before the other side takes it.
     let attach = || Record::<Sample>::attach(&place.path("channels"), "shared").unwrap();
     attach().writer().unwrap().write(&sample);
@@ -59,8 +68,12 @@ fn a_record_is_the_same_to_c_and_to_rust() {
     let (line, said) = (peer.line(), peer.complaint());
     assert!(peer.child.wait().unwrap().success(), "{said}");
     assert_eq!(line, "1099511627776 -2.5 -1 0 1048576 1 2 3 254");
-    let next =
-        Sample { number: (1 << 40) + 1, value: -1.5, small: [0, 1, (1 << 20) + 1], flags: [2, 3, 4, 255] };
+    let next = Sample {
+        number: (1 << 40) + 1,
+        value: -1.5,
+        small: [0, 1, (1 << 20) + 1],
+        flags: [2, 3, 4, 255],
+    };
     assert_eq!(record.read(), Ok(Some((2, next))));
 }
 

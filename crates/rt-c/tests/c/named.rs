@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! FIFOs by name: the calls, and what C and Rust see of each other's records.
 
 use crate::place::Place;
@@ -33,14 +34,19 @@ fn each_call_on_a_fifo_by_name_answers_as_documented_from_the_shared_and_from_th
     for extension in ["so", "a"] {
         let place = Place::new();
         place.tries_all_calls(&calls(&place, library(extension)), &[]);
-        assert_eq!(std::fs::read_dir(place.path("channels")).unwrap().count(), 0, "nothing is left");
+        assert_eq!(
+            std::fs::read_dir(place.path("channels")).unwrap().count(),
+            0,
+            "nothing is left"
+        );
     }
 }
 
 #[test]
 fn records_that_c_puts_are_those_that_rust_gets() {
     let place = Place::new();
-    let fifo = TypedFifo::<Sample>::create(&place.path("channels"), "samples", 8, Overflow::Refuse).unwrap();
+    let fifo = TypedFifo::<Sample>::create(&place.path("channels"), "samples", 8, Overflow::Refuse)
+        .unwrap();
     let mut reader = fifo.into_reader(Wake::IfAsleep).unwrap();
     let mut writer = place.start(&calls(&place, library("so")), &["write"]);
     let mut next = 0;
@@ -62,7 +68,8 @@ fn records_that_c_puts_are_those_that_rust_gets() {
 #[test]
 fn records_that_rust_puts_are_those_that_c_gets_and_it_hears_when_the_writer_is_gone() {
     let place = Place::new();
-    let fifo = TypedFifo::<Sample>::create(&place.path("channels"), "samples", 8, Overflow::Refuse).unwrap();
+    let fifo = TypedFifo::<Sample>::create(&place.path("channels"), "samples", 8, Overflow::Refuse)
+        .unwrap();
     let mut writer = fifo.into_writer(Wake::IfAsleep).unwrap();
     let mut reader = place.start(&calls(&place, library("so")), &["read"]);
     assert_eq!(reader.line(), "open");
@@ -98,7 +105,8 @@ fn the_example_of_samples_says_each_once_and_in_order_but_for_those_it_counts_as
     }
     assert!(reader.child.wait().unwrap().success(), "{}", reader.complaint());
     let said = writer.line();
-    let dropped = said.strip_prefix("300 put, ").and_then(|rest| rest.strip_suffix(" dropped")).unwrap();
+    let dropped =
+        said.strip_prefix("300 put, ").and_then(|rest| rest.strip_suffix(" dropped")).unwrap();
     assert!(numbers.is_sorted_by(|a, b| a < b) && numbers.last() == Some(&299), "{numbers:?}");
     assert_eq!(numbers.len() as u64 + dropped.parse::<u64>().unwrap(), 300, "{numbers:?}, {said}");
     assert!(writer.child.wait().unwrap().success());
@@ -108,7 +116,8 @@ fn the_example_of_samples_says_each_once_and_in_order_but_for_those_it_counts_as
 fn an_empty_name_of_the_directory_is_none() {
     let place = Place::new();
     let mut command = Command::new(calls(&place, library("so")));
-    let output = command.arg("read").env("ASMP_CHANNELS", "").current_dir(place.path("")).output().unwrap();
+    let output =
+        command.arg("read").env("ASMP_CHANNELS", "").current_dir(place.path("")).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     // SAFETY: takes nothing and cannot fail.
     let own = format!("no channel samples in /dev/shm/asmp-{}: ", unsafe { libc::geteuid() });

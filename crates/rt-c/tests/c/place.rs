@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Programs and their channels, in a directory of a test's own.
 
 use std::io::{BufRead, BufReader, Read};

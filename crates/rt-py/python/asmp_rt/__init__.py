@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 """The time-sharing ends of asmp's channels: FIFOs, mbuffs and records. Real-time processes have the other ends.
 
     with asmp_rt.Fifo.attach("samples").reader() as reader:

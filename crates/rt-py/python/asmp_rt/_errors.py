@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 """Exceptions. Each has one line that says what failed and what to do. All are an `Error`."""
 
 

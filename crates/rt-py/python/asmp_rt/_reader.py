@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 """FifoReader: the native class, with asyncio."""
 
 import asyncio

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 """Lets coroutines wait for an end of a FIFO.
 
 A FIFO has no descriptor that asyncio could poll: its writer stores words, and at most wakes a futex. So one thread waits

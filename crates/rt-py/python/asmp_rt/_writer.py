@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
 """FifoWriter: the native class, with asyncio."""
 
 from __future__ import annotations

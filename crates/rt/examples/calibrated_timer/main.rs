@@ -1,17 +1,21 @@
-//! How exactly the reflective scheduler meets instants 1 ms apart on this machine: raw, calibrated, calibrated with a
-//! final spin; side by side, in blocks that take turns.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! How exactly the reflective scheduler meets instants 1 ms apart on this machine: raw, calibrated,
+//! calibrated with a final spin; side by side, in blocks that take turns.
 //!
-//!     cargo run --release -p asmp-rt --example calibrated_timer [ACTIVATIONS OF EACH] [CPU] [awake]
+//!     cargo run --release -p asmp-rt --example calibrated_timer [ACTIVATIONS OF EACH] [CPU]
+//! [awake]
 //!
-//! `awake`: a second thread keeps the CPU from idling and is the witness of what takes it (see `witness`): samples for which
-//! that was the hypervisor are rejected and counted. Without it, blocks in which /proc/stat counted steal are, by
-//! 10 ms; a steal below that may be told in a later block.
+//! `awake`: a second thread keeps the CPU from idling and is the witness of what takes it (see
+//! `witness`): samples for which that was the hypervisor are rejected and counted. Without it,
+//! blocks in which /proc/stat counted steal are, by 10 ms; a steal below that may be told in a
+//! later block.
 //!
-//! The grid of instants may lie anywhere in its millisecond, and where the kernel's tick falls onto it, every fourth wake-up
-//! or so waits for the tick. Ten places are tried with the raw timer first; the quietest is used, and the loudest said.
+//! The grid of instants may lie anywhere in its millisecond, and where the kernel's tick falls onto
+//! it, every fourth wake-up or so waits for the tick. Ten places are tried with the raw timer
+//! first; the quietest is used, and the loudest said.
 //!
-//! Errors are in us, negative: early. The thread becomes SCHED_FIFO and locks its memory if it may. Exit code 1: a bar is
-//! missed.
+//! Errors are in us, negative: early. The thread becomes SCHED_FIFO and locks its memory if it may.
+//! Exit code 1: a bar is missed.
 
 mod witness;
 
@@ -67,8 +71,11 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let mut bench = Bench { linux: &linux, cpu, witness, place_ns: 0 };
 
     let agendas = [Agenda::new(1)?, Agenda::new(1)?, Agenda::new(1)?];
-    let tunings =
-        [("raw", Tuning::RAW), ("calibrated", Tuning::CALIBRATED), ("calibrated + spin", Tuning::SPINNING)];
+    let tunings = [
+        ("raw", Tuning::RAW),
+        ("calibrated", Tuning::CALIBRATED),
+        ("calibrated + spin", Tuning::SPINNING),
+    ];
     let mut variants: Vec<Variant> = tunings
         .into_iter()
         .zip(&agendas)
@@ -98,7 +105,8 @@ fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
             bench.block(variant)?;
         }
     }
-    let stolen = steal(&linux, cpu).zip(steal_at_start).map(|(after, before)| after.saturating_sub(before));
+    let stolen =
+        steal(&linux, cpu).zip(steal_at_start).map(|(after, before)| after.saturating_sub(before));
     match stolen {
         Some(ticks) => println!("steal during the run: {ticks} ticks of 10 ms"),
         None => println!("skipped: /proc/stat shows no steal for CPU {cpu}, nothing is rejected"),
@@ -141,7 +149,8 @@ fn become_real_time(linux: &Linux, cpu: u32) {
     if let Err(error) = clock::lock_memory() {
         println!("skipped: locked memory: {error}");
     }
-    // SAFETY: takes a number only. It matters where SCHED_FIFO is refused: the default slack is 50 us.
+    // SAFETY: takes a number only. It matters where SCHED_FIFO is refused: the default slack is 50
+    // us.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
 }
 
@@ -150,8 +159,9 @@ impl Bench<'_> {
     fn block(&mut self, variant: &mut Variant) -> Result<(), Box<dyn std::error::Error>> {
         let soon_ns = Monotonic.now_ns() + 2 * INTERVAL_NS;
         let first_ns = soon_ns.next_multiple_of(INTERVAL_NS) + self.place_ns;
-        let entry =
-            variant.agenda.change(|table| table.insert(first_ns, Action::Call(0), Some(INTERVAL_NS)))?;
+        let entry = variant
+            .agenda
+            .change(|table| table.insert(first_ns, Action::Call(0), Some(INTERVAL_NS)))?;
         let (had, steal_before) = (variant.errors_ns.len(), steal(self.linux, self.cpu));
         let (errors_ns, rejected, witness) =
             (&mut variant.errors_ns, &mut variant.rejected, &mut self.witness);
@@ -208,7 +218,8 @@ fn report(variants: &mut [Variant]) -> ExitCode {
         }
         let rank = |permille: usize| (count * permille).div_ceil(1000).clamp(1, count) - 1;
         let us = |permille| errors_ns[rank(permille)] as f64 / 1000.0;
-        let absolute = errors_ns.iter().map(|error| error.unsigned_abs()).sum::<u64>() as f64 / count as f64;
+        let absolute =
+            errors_ns.iter().map(|error| error.unsigned_abs()).sum::<u64>() as f64 / count as f64;
         println!(
             "{:<18} {:>8.2} {:>8.2} {:>8.2} {:>8.2} {:>10.2} {:>8.2} {:>8.2} {:>8}  {}, {}",
             variant.name,

@@ -1,9 +1,10 @@
-//! Who had the CPU between two activations: a thread under SCHED_IDLE that never sleeps, the clocks of its and our CPU time,
-//! and the kernel's count of switches.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who had the CPU between two activations: a thread under SCHED_IDLE that never sleeps, the clocks
+//! of its and our CPU time, and the kernel's count of switches.
 //!
-//! The witness also keeps the CPU from idling, as `idle=poll` would (a partition does it by pm_qos_resume_latency_us, where
-//! there are idle states). A virtual CPU that idles is given back to the hypervisor, and how long it takes to come again no
-//! calibration takes out.
+//! The witness also keeps the CPU from idling, as `idle=poll` would (a partition does it by
+//! pm_qos_resume_latency_us, where there are idle states). A virtual CPU that idles is given back
+//! to the hypervisor, and how long it takes to come again no calibration takes out.
 
 use asmp_host::clock::{monotonic_ns, thread_id};
 use asmp_host::{CpuSet, Kernel, Linux, Schedule};
@@ -13,12 +14,14 @@ use std::os::fd::FromRawFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::channel;
 
-/// When the witness last ran. It is preempted on the one CPU that both use, so no ordering is needed.
+/// When the witness last ran. It is preempted on the one CPU that both use, so no ordering is
+/// needed.
 static LAST_NS: AtomicU64 = AtomicU64::new(0);
 
 /// From so much steal on a sample counts as disturbed.
 const STEAL_NS: i64 = 10_000;
-/// The machine executed nothing for so long: no handler of an interrupt takes a millisecond, only who runs the machine.
+/// The machine executed nothing for so long: no handler of an interrupt takes a millisecond, only
+/// who runs the machine.
 const PAUSE_NS: u64 = 1_000_000;
 
 pub struct Witness {
@@ -46,7 +49,8 @@ pub enum Taken {
 }
 
 impl Witness {
-    /// It ends with the program. Errors: SCHED_IDLE or the count of switches (CAP_PERFMON) is not permitted.
+    /// It ends with the program. Errors: SCHED_IDLE or the count of switches (CAP_PERFMON) is not
+    /// permitted.
     pub fn start(cpu: u32) -> io::Result<Self> {
         let switches = switches_of(cpu)?;
         let (ready, wait) = channel();
@@ -54,8 +58,9 @@ impl Witness {
             let linux = Linux::new();
             let cpus: CpuSet = [cpu].into_iter().collect();
             let tid = thread_id();
-            let bound =
-                linux.set_affinity(tid, &cpus).and_then(|()| linux.set_schedule(tid, &Schedule::Idle));
+            let bound = linux
+                .set_affinity(tid, &cpus)
+                .and_then(|()| linux.set_schedule(tid, &Schedule::Idle));
             let mut clock = 0;
             // SAFETY: asks for nothing but this thread's own handle.
             let own = unsafe { libc::pthread_self() };
@@ -78,7 +83,8 @@ impl Witness {
         let Ok(now) = self.read() else { return Taken::Nothing };
         let before = std::mem::replace(&mut self.last, now);
         let witness_ns = now.witness_ns - before.witness_ns;
-        // To the witness and back: nobody else was there. Otherwise nothing can be told, and the sample stands.
+        // To the witness and back: nobody else was there. Otherwise nothing can be told, and the
+        // sample stands.
         if now.switches - before.switches != 2 || witness_ns == 0 {
             return Taken::Nothing;
         }
@@ -111,7 +117,8 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// A counter of all switches on a CPU (`perf_event_open(2)`). Errors: EACCES, without CAP_PERFMON; ENOENT.
+/// A counter of all switches on a CPU (`perf_event_open(2)`). Errors: EACCES, without CAP_PERFMON;
+/// ENOENT.
 fn switches_of(cpu: u32) -> io::Result<File> {
     const SOFTWARE: u32 = 1;
     const CONTEXT_SWITCHES: u64 = 3;
@@ -125,9 +132,11 @@ fn switches_of(cpu: u32) -> io::Result<File> {
     }
     let size = size_of::<Attributes>() as u32;
     let attributes = Attributes { kind: SOFTWARE, size, config: CONTEXT_SWITCHES, rest: [0; 6] };
-    // SAFETY: the kernel reads `size` bytes of `attributes`, which outlives the call; the rest are numbers.
-    let fd =
-        unsafe { libc::syscall(libc::SYS_perf_event_open, &raw const attributes, -1, cpu as i32, -1, 0u64) };
+    // SAFETY: the kernel reads `size` bytes of `attributes`, which outlives the call; the rest are
+    // numbers.
+    let fd = unsafe {
+        libc::syscall(libc::SYS_perf_event_open, &raw const attributes, -1, cpu as i32, -1, 0u64)
+    };
     match fd {
         // SAFETY: a descriptor that the kernel has just made, and nobody else has.
         0.. => Ok(unsafe { File::from_raw_fd(fd as i32) }),

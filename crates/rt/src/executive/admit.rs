@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The admission test of the np-EDF executive: crate `analysis` proves that no job ends late.
 //!
 //! The test is exact for sporadic tasks and for arbitrary first starts (Jeffay, Stanat, Martel,
@@ -5,7 +6,8 @@
 //! contains a run that misses a deadline.
 
 use asmp_analysis::{
-    Counterexample, Doubt, Effort, Inapplicable, Policy, Task, Utilisation, Verdict, budgets, schedulability,
+    Counterexample, Doubt, Effort, Inapplicable, Policy, Task, Utilisation, Verdict, budgets,
+    schedulability,
 };
 use std::cmp::Ordering;
 use std::fmt;
@@ -26,7 +28,9 @@ pub enum AdmissionError {
     #[error("invalid period of task {task}: use more than 0 ns")]
     NoPeriod { task: usize },
     /// The utilisation exceeds 1.
-    #[error("the CPU is overloaded: utilisation {permille}/1000; lengthen periods or shorten budgets")]
+    #[error(
+        "the CPU is overloaded: utilisation {permille}/1000; lengthen periods or shorten budgets"
+    )]
     Overload { permille: u64 },
     /// A job misses its deadline in the counterexample.
     #[error("{}", Miss(.counterexample))]
@@ -35,7 +39,9 @@ pub enum AdmissionError {
     #[error("{reason}")]
     Inapplicable { reason: Inapplicable },
     /// The test found no answer within its effort.
-    #[error("schedulability undecided: {reason}; reduce the ratio between the longest and shortest period")]
+    #[error(
+        "schedulability undecided: {reason}; reduce the ratio between the longest and shortest period"
+    )]
     Unproved { reason: Doubt },
 }
 
@@ -98,7 +104,9 @@ pub fn admit(set: &[Demand]) -> Result<(), AdmissionError> {
     }
     match schedulability(&tasks, Policy::NpEdf, &EFFORT) {
         Verdict::Schedulable => Ok(()),
-        Verdict::NotSchedulable { counterexample } => Err(AdmissionError::Misses { counterexample }),
+        Verdict::NotSchedulable { counterexample } => {
+            Err(AdmissionError::Misses { counterexample })
+        }
         Verdict::DoesNotApply { reason } => Err(AdmissionError::Inapplicable { reason }),
         // Yartek's budgets (Proposition 1): a fast, sufficient test.
         Verdict::Unknown { .. } if budgets::test(&tasks).is_schedulable() => Ok(()),
@@ -134,7 +142,9 @@ mod tests {
     fn a_set_of_low_utilisation_is_refused_with_a_run_that_misses() {
         // 20 % of the CPU, but the second runs for more than the first can wait.
         let demands = set(&[(10 * MS, MS), (100 * MS, 10 * MS)]);
-        let Err(AdmissionError::Misses { counterexample }) = admit(&demands) else { panic!("taken") };
+        let Err(AdmissionError::Misses { counterexample }) = admit(&demands) else {
+            panic!("taken")
+        };
         let missed = counterexample.missed.expect("a job");
         assert_eq!(
             (missed.task, missed.deadline_ticks, missed.finished_ticks),
@@ -149,7 +159,11 @@ mod tests {
             &EFFORT,
         );
         assert_eq!(again, Some(missed));
-        assert_eq!(admit(&set(&[(10 * MS, MS), (100 * MS, 9 * MS + 1)])), Ok(()), "the longest that fits");
+        assert_eq!(
+            admit(&set(&[(10 * MS, MS), (100 * MS, 9 * MS + 1)])),
+            Ok(()),
+            "the longest that fits"
+        );
         assert!(admit(&set(&[(10 * MS, MS), (100 * MS, 9 * MS + 2)])).is_err());
     }
 
@@ -157,7 +171,10 @@ mod tests {
     fn a_full_cpu_is_taken_and_a_fuller_one_refused() {
         assert_eq!(admit(&set(&[(3, 1), (3, 2)])), Ok(()));
         assert_eq!(admit(&set(&[(10, 10)])), Ok(()));
-        assert_eq!(admit(&set(&[(2, 2), (13, 1)])), Err(AdmissionError::Overload { permille: 1077 }));
+        assert_eq!(
+            admit(&set(&[(2, 2), (13, 1)])),
+            Err(AdmissionError::Overload { permille: 1077 })
+        );
         assert_eq!(
             admit(&set(&[(10, 10), (1_000_000, 1)])),
             Err(AdmissionError::Overload { permille: 1001 })

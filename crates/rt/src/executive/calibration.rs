@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Closed-loop calibration of a timer: it compensates the latency that all wake-ups have in common.
 //!
 //! Ruocco prints only the outcome (52..57 us late becomes -4..+3 us). Here: for an instant `t` the
@@ -86,7 +87,8 @@ impl Calibration {
         self.mean_absolute_ns += gain * (error.abs() - self.mean_absolute_ns);
         if let Some(share) = self.tuning.spin {
             let late = if error > self.tail_ns { 1.0 } else { 0.0 };
-            self.tail_ns = (self.tail_ns + self.tuning.gain * clip * (late - share)).clamp(0.0, clip);
+            self.tail_ns =
+                (self.tail_ns + self.tuning.gain * clip * (late - share)).clamp(0.0, clip);
         }
     }
 
@@ -117,7 +119,8 @@ mod tests {
             let timer = calibration.program((n + 1) * 1_000_000);
             let woken_ns = timer.timer_ns + latency_ns(n);
             calibration.learn(&timer, woken_ns);
-            let acted_ns = if tuning.spin.is_some() { woken_ns.max(timer.instant_ns) } else { woken_ns };
+            let acted_ns =
+                if tuning.spin.is_some() { woken_ns.max(timer.instant_ns) } else { woken_ns };
             acted_ns as i64 - timer.instant_ns as i64
         };
         (0..wakes).map(wake).collect()
@@ -154,8 +157,11 @@ mod tests {
     #[test]
     fn only_the_chosen_share_comes_too_late_for_the_spin() {
         // 2 of 100 wake-ups are 40 us later than the others, 1 of 1000 is 500 us later.
-        let latency =
-            |n| paper(n) + if n % 50 == 49 { 40_000 } else { 0 } + if n % 1000 == 7 { 500_000 } else { 0 };
+        let latency = |n| {
+            paper(n)
+                + if n % 50 == 49 { 40_000 } else { 0 }
+                + if n % 1000 == 7 { 500_000 } else { 0 }
+        };
         let errors = &errors_ns(Tuning::SPINNING, 20_000, latency)[2000..];
         let late = errors.iter().filter(|error| **error > 0).count() as f64 / errors.len() as f64;
         assert!((0.001..0.006).contains(&late), "{late}");

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The time base of an executive.
 
 use crate::executive::Flags;

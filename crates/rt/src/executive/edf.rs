@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Decides for [`npedf`](crate::executive::npedf) which job runs: pure, no clock, no code of jobs.
 //!
 //! Queues as in Yartek: waiting by start, ready by deadline. A job whose start is *not after* now
@@ -199,7 +200,8 @@ impl JobSet {
         stats.misses += u64::from(missed);
         stats.over_budget += u64::from(run_ns > entry.task.budget_ns);
         stats.worst_run_ns = stats.worst_run_ns.max(run_ns);
-        stats.worst_response_ns = stats.worst_response_ns.max(ended_ns.saturating_sub(tick.start_ns));
+        stats.worst_response_ns =
+            stats.worst_response_ns.max(ended_ns.saturating_sub(tick.start_ns));
         stats.worst_start_lateness_ns =
             stats.worst_start_lateness_ns.max(tick.begun_ns.saturating_sub(tick.start_ns));
         if missed && entry.task.late == Late::Fault {

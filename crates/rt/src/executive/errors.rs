@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How exactly instants were met: accuracy (the mean error) and precision (the spread of errors).
 
 /// Bins of [`WIDTH_NS`] on either side of zero; what lies outside is counted in the last bin of its
@@ -31,7 +32,13 @@ pub struct Exactness {
 
 impl Default for Errors {
     fn default() -> Self {
-        Self { bins: vec![0; 2 * BINS].into(), count: 0, sum_ns: 0, sum_absolute_ns: 0, extremes_ns: None }
+        Self {
+            bins: vec![0; 2 * BINS].into(),
+            count: 0,
+            sum_ns: 0,
+            sum_absolute_ns: 0,
+            extremes_ns: None,
+        }
     }
 }
 

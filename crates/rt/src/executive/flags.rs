@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The table of deferred interrupts. Any thread raises a line, which is counted. The executive
 //! takes the count later and starts a background job. Yartek's table has one bit a line that is
 //! never cleared. Here taking clears the count, so no interrupt is lost and none is served twice.
@@ -41,7 +42,12 @@ impl Flags {
         self.bell.fetch_add(1, Ordering::Release);
         // SAFETY: FUTEX_WAKE reads no memory; the address is that of a live word and names a queue.
         unsafe {
-            libc::syscall(libc::SYS_futex, self.bell.as_ptr(), libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1)
+            libc::syscall(
+                libc::SYS_futex,
+                self.bell.as_ptr(),
+                libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+                1,
+            )
         };
         Ok(())
     }

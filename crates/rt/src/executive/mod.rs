@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Schedulers that run inside one thread of a program, on a CPU of their own.
 //!
 //! [`Executive`] runs periodic jobs without preemption, by deadline, and background jobs between
@@ -28,7 +29,8 @@ pub use admit::{AdmissionError, Demand, admit};
 pub use calibration::{Calibration, Programmed, Tuning};
 /// The time base of an executive.
 pub use clock::{Clock, Monotonic};
-/// Which periodic job runs next, without the code of jobs: tasks, activations, statistics, faults.
+/// Which periodic job runs next, without the code of jobs: tasks, activations, statistics,
+/// faults.
 pub use edf::{Fault, JobSet, Late, Missing, Next, Stats, Task, Tick};
 /// How exactly actions met their instants.
 pub use errors::{Errors, Exactness};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The np-EDF executive. Periodic jobs run by deadline, each to its end. Background jobs run in
 //! FIFO order in the remaining time. Interrupts are counted in a table and served as background
 //! jobs.
@@ -67,7 +68,11 @@ impl<'a> Jobs<'a> {
 
     /// Adds a periodic job and returns its number. `Break` stops the executive after this
     /// activation.
-    pub fn periodic(&mut self, task: Task, job: impl FnMut(&Tick) -> ControlFlow<()> + 'a) -> usize {
+    pub fn periodic(
+        &mut self,
+        task: Task,
+        job: impl FnMut(&Tick) -> ControlFlow<()> + 'a,
+    ) -> usize {
         self.tasks.push(task);
         self.periodic.push(Box::new(job));
         self.tasks.len() - 1
@@ -75,7 +80,11 @@ impl<'a> Jobs<'a> {
 
     /// Adds a background job whose steps take at most `step_ns`, and returns its line: raising that
     /// line in [`Executive::flags`] starts it.
-    pub fn background(&mut self, step_ns: u64, mut job: impl FnMut(Wake) -> Progress + 'a) -> usize {
+    pub fn background(
+        &mut self,
+        step_ns: u64,
+        mut job: impl FnMut(Wake) -> Progress + 'a,
+    ) -> usize {
         self.background_that_stops(step_ns, move |wake| (job(wake), ControlFlow::Continue(())))
     }
 

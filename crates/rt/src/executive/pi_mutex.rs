@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A lock for data that a high-priority thread shares with lower ones: who holds it inherits the
 //! priority of who waits (a PI futex in the kernel, futex(2)), so that the wait is bounded by what
 //! is done under the lock, whatever runs in between. std's `Mutex` does not inherit; glibc's does,
@@ -109,7 +110,8 @@ impl<T> PiMutex<T> {
         let operation = operation | libc::FUTEX_PRIVATE_FLAG;
         let for_ever = std::ptr::null::<libc::timespec>();
         // SAFETY: the word is alive for the call; no time is given.
-        match unsafe { libc::syscall(libc::SYS_futex, self.word.as_ptr(), operation, 0, for_ever) } {
+        match unsafe { libc::syscall(libc::SYS_futex, self.word.as_ptr(), operation, 0, for_ever) }
+        {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
@@ -214,7 +216,8 @@ mod tests {
                 let priority = libc::sched_param { sched_priority: 10 };
                 // SAFETY: the structure is ours.
                 let permitted =
-                    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) } == 0;
+                    unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) }
+                        == 0;
                 if permitted {
                     drop(shared.lock());
                 }
@@ -230,7 +233,9 @@ mod tests {
             match waiting.join().unwrap() {
                 true => assert_eq!((inherited, own_priority()), (-11, before)),
                 false => {
-                    println!("skipped: SCHED_FIFO is not permitted here (CAP_SYS_NICE or RLIMIT_RTPRIO)")
+                    println!(
+                        "skipped: SCHED_FIFO is not permitted here (CAP_SYS_NICE or RLIMIT_RTPRIO)"
+                    )
                 }
             }
         });

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The reflective scheduler: a thread of high priority that performs the actions of an [`Agenda`]
 //! at their instants.
 //!
@@ -37,7 +38,13 @@ pub struct Reflective<'a, C> {
 impl<'a, C: Clock> Reflective<'a, C> {
     /// Allocates.
     pub fn new(clock: C, agenda: &'a Agenda, tuning: Tuning) -> Self {
-        Self { clock, agenda, calibration: Calibration::new(tuning), errors: Errors::default(), overdue: 0 }
+        Self {
+            clock,
+            agenda,
+            calibration: Calibration::new(tuning),
+            errors: Errors::default(),
+            overdue: 0,
+        }
     }
 
     /// Performs due actions until `end_ns`, or until `perform` returns `Break`. `perform` runs
@@ -55,7 +62,8 @@ impl<'a, C: Clock> Reflective<'a, C> {
                     let Some(entry) = self.agenda.take(&entry) else { continue };
                     let now_ns = self.clock.now_ns();
                     self.errors.record(entry.instant_ns, now_ns);
-                    let moment = Moment { action: entry.action, instant_ns: entry.instant_ns, now_ns };
+                    let moment =
+                        Moment { action: entry.action, instant_ns: entry.instant_ns, now_ns };
                     if perform(&moment).is_break() {
                         return;
                     }

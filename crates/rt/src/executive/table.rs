@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The table of the reflective scheduler: actions and their instants. The scheduled program reads
 //! and changes it while it runs: that is the reflection.
 //!
@@ -176,7 +177,8 @@ mod tests {
         for (at, number) in [(20, 0), (10, 1), (20, 2), (0, 3)] {
             table.insert(at, Action::Call(number), None).unwrap();
         }
-        let calls = [(0, 3), (10, 1), (20, 0), (20, 2)].map(|(at, number)| (at, Action::Call(number)));
+        let calls =
+            [(0, 3), (10, 1), (20, 0), (20, 2)].map(|(at, number)| (at, Action::Call(number)));
         assert_eq!(order(&table), calls);
     }
 
@@ -195,7 +197,10 @@ mod tests {
         let first = table.insert(1, Action::Start(Activity(7)), None).unwrap();
         let second = table.insert(2, Action::Stop(Activity(7)), None).unwrap();
         table.shift(first, 3).unwrap();
-        assert_eq!(order(&table), [(2, Action::Stop(Activity(7))), (3, Action::Start(Activity(7)))]);
+        assert_eq!(
+            order(&table),
+            [(2, Action::Stop(Activity(7))), (3, Action::Start(Activity(7)))]
+        );
         assert_eq!(table.remove(second).unwrap().instant_ns, 2);
         assert_eq!(table.remove(second), Err(TableError::Gone));
         assert_eq!(table.shift(second, 9), Err(TableError::Gone));

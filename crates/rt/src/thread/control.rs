@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A running real-time thread, seen from outside ([`Task`]) and from inside ([`Me`], [`Releases`]).
 //!
 //! A request of another thread (suspend, change the period, end) takes effect between two jobs, in
@@ -60,15 +61,24 @@ impl<R> Task<R> {
     /// call.
     pub fn suspend(&self) {
         // A deleted thread stays deleted. Publishes nothing: Relaxed.
-        let _ = self.control.state.compare_exchange(RUNS, SUSPENDED, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.control.state.compare_exchange(
+            RUNS,
+            SUSPENDED,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
     }
 
     /// Ends a suspension. The grid stays, and releases during the suspension are no overruns. At
     /// most one system call.
     pub fn wakeup(&self) {
         // Release pairs with the Acquire in `Releases::wait`: the thread sees earlier changes.
-        let woken =
-            self.control.state.compare_exchange(SUSPENDED, RUNS, Ordering::Release, Ordering::Relaxed);
+        let woken = self.control.state.compare_exchange(
+            SUSPENDED,
+            RUNS,
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
         if woken.is_ok() {
             self.thread.thread().unpark();
         }
@@ -195,6 +205,10 @@ impl Releases {
 impl Drop for Releases {
     fn drop(&mut self) {
         self.periodic.leave_section();
-        self.control.tally.lock().unwrap_or_else(PoisonError::into_inner).merge(self.periodic.tally());
+        self.control
+            .tally
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .merge(self.periodic.tally());
     }
 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Interrupts as messages, as L4 delivers them. An interrupt masks its line and becomes a message
 //! to the one thread that handles it. The handler's reply unmasks the line.
 //!
@@ -66,7 +67,8 @@ enum Kind {
 impl Line {
     /// A UIO device by its path (`/dev/uio0`), exclusively for this process.
     pub fn uio(path: &Path) -> Result<Self, InterruptError> {
-        let opened = File::options().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(path);
+        let opened =
+            File::options().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(path);
         let file = opened.map_err(|cause| InterruptError::Open { path: path.to_owned(), cause })?;
         Self::uio_device(file.into(), &path.display().to_string())
     }
@@ -82,8 +84,8 @@ impl Line {
             });
         }
         let file = device.into();
-        let pci =
-            PciCommand::of(&file).map_err(|cause| InterruptError::Line { line: name.to_owned(), cause })?;
+        let pci = PciCommand::of(&file)
+            .map_err(|cause| InterruptError::Line { line: name.to_owned(), cause })?;
         Ok(Self { file, name: name.to_owned(), kind: Kind::Uio { last: None, pci } })
     }
 
@@ -174,7 +176,14 @@ fn is_same_file(one: RawFd, other: RawFd) -> bool {
     let own = std::process::id() as libc::pid_t;
     // SAFETY: kcmp compares two descriptors by number and touches no memory of ours.
     unsafe {
-        libc::syscall(libc::SYS_kcmp, own, own, KCMP_FILE, one as libc::c_ulong, other as libc::c_ulong) == 0
+        libc::syscall(
+            libc::SYS_kcmp,
+            own,
+            own,
+            KCMP_FILE,
+            one as libc::c_ulong,
+            other as libc::c_ulong,
+        ) == 0
     }
 }
 
@@ -218,7 +227,11 @@ pub struct Interrupts;
 impl Interrupts {
     /// Starts a handler thread, which owns the line. The line is unmasked when this returns.
     /// Errors: `Taken`, and those of [`RealTime::start`].
-    pub fn handle<F>(mut line: Line, how: RealTime, mut handler: F) -> Result<Handler, InterruptError>
+    pub fn handle<F>(
+        mut line: Line,
+        how: RealTime,
+        mut handler: F,
+    ) -> Result<Handler, InterruptError>
     where
         F: FnMut(Interrupt) -> Reply + Send + 'static,
     {
@@ -241,7 +254,11 @@ impl Interrupts {
 }
 
 /// One message after the other until the doorbell says stop. Errors: the line's own.
-fn serve(mut line: Line, doorbell: &Doorbell, handler: &mut dyn FnMut(Interrupt) -> Reply) -> io::Result<()> {
+fn serve(
+    mut line: Line,
+    doorbell: &Doorbell,
+    handler: &mut dyn FnMut(Interrupt) -> Reply,
+) -> io::Result<()> {
     let mut masked = false;
     loop {
         // Acquire: pairs with the Release in `Doorbell::ring`.

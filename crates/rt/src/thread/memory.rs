@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Memory without later page faults: all of it locked, the stack and a part of the heap touched.
 //!
 //! glibc returns freed memory to the kernel and maps large blocks separately. Both would fault
@@ -40,13 +41,20 @@ impl Locked {
         let was_locked = bytes_of(&status, "VmLck:") > 0;
         match clock::lock_memory() {
             Ok(()) => Ok(Self { was_locked }),
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOMEM | libc::EPERM | libc::EAGAIN)) => {
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::ENOMEM | libc::EPERM | libc::EAGAIN)
+                ) =>
+            {
                 let (limit, hard) = limits(libc::RLIMIT_MEMLOCK);
                 match limit {
                     Limit::Unlimited => Err(Refusal::MemoryLock(error)),
-                    Limit::Of(_) => {
-                        Err(Refusal::MemoryLimit { needs_bytes: bytes_of(&status, "VmSize:"), limit, hard })
-                    }
+                    Limit::Of(_) => Err(Refusal::MemoryLimit {
+                        needs_bytes: bytes_of(&status, "VmSize:"),
+                        limit,
+                        hard,
+                    }),
                 }
             }
             Err(error) => Err(Refusal::MemoryLock(error)),
@@ -71,7 +79,8 @@ pub fn lock_memory() -> Result<(), Refusal> {
 /// A `Name:   123 kB` line of /proc/PID/status in bytes; 0 where there is none.
 fn bytes_of(status: &str, name: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix(name));
-    let kilobytes = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    let kilobytes =
+        line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
     kilobytes.unwrap_or(0).saturating_mul(1024)
 }
 
@@ -127,7 +136,8 @@ fn touch_down_to(end: usize) {
 
 /// The lowest address of the calling thread's stack.
 fn lowest_of_stack() -> io::Result<usize> {
-    let check = |result| if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) };
+    let check =
+        |result| if result == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(result)) };
     // SAFETY: pthread_self takes nothing and cannot fail.
     let own = unsafe { libc::pthread_self() };
     // SAFETY: a pthread_attr_t is plain memory that pthread_getattr_np initialises.
@@ -136,8 +146,9 @@ fn lowest_of_stack() -> io::Result<usize> {
     check(unsafe { libc::pthread_getattr_np(own, &raw mut attributes) })?;
     let (mut low, mut size) = (std::ptr::null_mut(), 0);
     // SAFETY: `attributes` was initialised above; both results are written to locals.
-    let read =
-        check(unsafe { libc::pthread_attr_getstack(&raw const attributes, &raw mut low, &raw mut size) });
+    let read = check(unsafe {
+        libc::pthread_attr_getstack(&raw const attributes, &raw mut low, &raw mut size)
+    });
     // SAFETY: initialised by pthread_getattr_np and destroyed once.
     unsafe { libc::pthread_attr_destroy(&raw mut attributes) };
     read.map(|()| low as usize)
@@ -164,7 +175,10 @@ mod tests {
             });
             thread.unwrap().join().unwrap()
         };
-        assert!(run(false) > 50, "the stack faults when it is not touched before: the test can fail");
+        assert!(
+            run(false) > 50,
+            "the stack faults when it is not touched before: the test can fail"
+        );
         assert_eq!(run(true), 0);
     }
 

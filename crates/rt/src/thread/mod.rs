@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Real-time threads.
 //!
 //! [`RealTime`] starts a thread with a policy, CPUs, locked memory and a partition. [`Periodic`]
@@ -45,8 +46,8 @@ pub use watch::{Seen, Tally, Watch};
 
 pub use asmp_host::{Cpu, CpuSet, Schedule};
 
-/// Nanoseconds of CLOCK_MONOTONIC, the time base of this module. Bounded, allocates nothing. No
-/// system call if the vDSO has the clock.
+/// Nanoseconds of CLOCK_MONOTONIC, the time base of this module. Bounded, allocates nothing.
+/// No system call if the vDSO has the clock.
 pub use asmp_host::clock::monotonic_ns as gethrtime;
 
 use std::io;

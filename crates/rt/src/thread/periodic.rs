@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Releases on a grid: instants `phase + k * period` of CLOCK_MONOTONIC.
 //!
 //! The next instant is computed from the grid, not from the time of the wake-up, so lateness does
@@ -255,7 +256,10 @@ mod tests {
     #[test]
     fn no_grid_overflows_at_the_end_of_time() {
         let mut grid = grid(u64::MAX - 1, 10);
-        assert_eq!(grid.release(u64::MAX), Some(Release { scheduled_ns: u64::MAX - 1, overruns: 0 }));
+        assert_eq!(
+            grid.release(u64::MAX),
+            Some(Release { scheduled_ns: u64::MAX - 1, overruns: 0 })
+        );
         assert_eq!(grid.next_ns(), u64::MAX);
         let longest = Duration::from_nanos(i64::MAX as u64);
         assert!(Grid::aligned(u64::MAX, longest, longest).is_ok());

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Why a thread is not started: the cause with its numbers, then what to do. Pure.
 
 use asmp_host::{CpuSet, Schedule};
@@ -203,7 +204,10 @@ impl std::fmt::Display for AdmissionLimit {
         match self {
             Self::Unlimited => write!(f, "none (sched_rt_runtime_us is -1)"),
             Self::PerCpu { share, cpus } => {
-                write!(f, "{share}, by sched_rt_runtime_us and sched_rt_period_us, on each of {cpus} CPUs")
+                write!(
+                    f,
+                    "{share}, by sched_rt_runtime_us and sched_rt_period_us, on each of {cpus} CPUs"
+                )
             }
         }
     }
@@ -255,7 +259,10 @@ mod tests {
             check("3,5").unwrap_err().to_string(),
             "CPU 5 is offline: bring it online, or choose from 0-3"
         );
-        assert_eq!(check("3,9").unwrap_err().to_string(), "CPU 9 does not exist: this machine has 0-7");
+        assert_eq!(
+            check("3,9").unwrap_err().to_string(),
+            "CPU 9 does not exist: this machine has 0-7"
+        );
         assert!(matches!(check(""), Err(Refusal::NoCpus)));
     }
 
@@ -279,7 +286,11 @@ mod tests {
         let (runtime_ns, period_ns) = (990_000, 1_000_000);
         let policy = Schedule::Deadline { runtime_ns, deadline_ns: period_ns, period_ns };
         let needs = Share { runtime_ns, period_ns };
-        let error = Refusal::NotAdmitted { policy, needs, bound: AdmissionLimit::of(950_000, 1_000_000, 2) };
+        let error = Refusal::NotAdmitted {
+            policy,
+            needs,
+            bound: AdmissionLimit::of(950_000, 1_000_000, 2),
+        };
         let text = error.to_string();
         assert!(text.contains("needs 99.00 % (990000 of 1000000 ns) of a CPU"), "{text}");
         assert!(text.contains("is 95.00 % (950000000 of 1000000000 ns"), "{text}");

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From a request to a running real-time thread: check, enter the partition, set the affinity, lock
 //! and touch memory, and set the policy last. If a step fails, the steps before it are undone.
 
@@ -182,7 +183,11 @@ impl RealTime {
                     .map_err(|error| entry_refused(error, self.cpus.as_ref()))?;
                 if let Some(cpus) = self.cpus.as_ref().filter(|cpus| !cpus.is_subset(&found.cpus)) {
                     let cpus = cpus.difference(&found.cpus);
-                    return Err(Refusal::OutsidePartition { cpus, partition: name.clone(), has: found.cpus });
+                    return Err(Refusal::OutsidePartition {
+                        cpus,
+                        partition: name.clone(),
+                        has: found.cpus,
+                    });
                 }
                 Some((found, *join))
             }
@@ -237,7 +242,12 @@ impl Checked {
         result
     }
 
-    fn steps(&self, kernel: &dyn Kernel, stack: Stack, changed: &mut Changed) -> Result<(), Refusal> {
+    fn steps(
+        &self,
+        kernel: &dyn Kernel,
+        stack: Stack,
+        changed: &mut Changed,
+    ) -> Result<(), Refusal> {
         let RealTime { policy, cpus, heap_bytes, locked, .. } = &self.request;
         let tid = clock::thread_id();
         if let Some((partition, join)) = &self.partition {
@@ -247,8 +257,10 @@ impl Checked {
         }
         if let Some(cpus) = cpus {
             let allowed = task::read(kernel, tid)?.allowed_cpus;
-            sched::confine(0, cpus)
-                .map_err(|_| Refusal::CpusNotAllowed { cpus: cpus.clone(), allowed: allowed.clone() })?;
+            sched::confine(0, cpus).map_err(|_| Refusal::CpusNotAllowed {
+                cpus: cpus.clone(),
+                allowed: allowed.clone(),
+            })?;
             changed.affinity = Some(allowed);
         }
         if *locked {
@@ -262,17 +274,23 @@ impl Checked {
         memory::prefault_stack(at_most).map_err(Refusal::MemoryLock)?;
         match *policy {
             None => Ok(()),
-            Some(policy) => {
-                sched::set(0, &policy).map_err(|cause| self.policy_refused(kernel, tid, policy, cause))
-            }
+            Some(policy) => sched::set(0, &policy)
+                .map_err(|cause| self.policy_refused(kernel, tid, policy, cause)),
         }
     }
 
-    fn policy_refused(&self, kernel: &dyn Kernel, tid: i32, policy: Schedule, cause: io::Error) -> Refusal {
+    fn policy_refused(
+        &self,
+        kernel: &dyn Kernel,
+        tid: i32,
+        policy: Schedule,
+        cause: io::Error,
+    ) -> Refusal {
         match (policy, cause.raw_os_error()) {
-            (Schedule::Deadline { .. }, Some(libc::EPERM)) => {
-                Refusal::DeadlineNotPermitted { policy, confined: Confined(self.request.cpus.clone()) }
-            }
+            (Schedule::Deadline { .. }, Some(libc::EPERM)) => Refusal::DeadlineNotPermitted {
+                policy,
+                confined: Confined(self.request.cpus.clone()),
+            },
             (Schedule::Deadline { .. }, Some(libc::EINVAL)) => Refusal::DeadlineTimes(policy),
             (Schedule::Deadline { runtime_ns, period_ns, .. }, Some(libc::EBUSY)) => {
                 let needs = Share { runtime_ns, period_ns };
@@ -307,7 +325,11 @@ fn admission_limit(kernel: &dyn Kernel, tid: i32) -> Result<AdmissionLimit, Refu
     fn number<N: std::str::FromStr>(kernel: &dyn Kernel, name: &str) -> Result<N, Error> {
         let path = Path::new("/proc/sys/kernel").join(name);
         let text = kernel.text(&path).map_err(Error::io(&path, "read"))?;
-        text.parse().map_err(|_| Error::Content { path, text, expected: "a number of microseconds" })
+        text.parse().map_err(|_| Error::Content {
+            path,
+            text,
+            expected: "a number of microseconds",
+        })
     }
     let cpus = task::read(kernel, tid)?.allowed_cpus.len();
     let (runtime_us, period_us) =
@@ -387,7 +409,10 @@ mod tests {
         assert!(text.contains("needs 90.00 % (9000000 of 10000000 ns)"), "{text}");
         assert!(text.contains("is 95.00 %") && text.contains("each of 3 CPUs"), "{text}");
         assert!(refused(&deadline.cpu(1), libc::EPERM).contains("(requested: CPU 1 only)"));
-        assert!(refused(&RealTime::fifo(9), libc::EPERM).contains("RLIMIT_RTPRIO allows priorities up to"));
+        assert!(
+            refused(&RealTime::fifo(9), libc::EPERM)
+                .contains("RLIMIT_RTPRIO allows priorities up to")
+        );
         assert!(refused(&RealTime::fifo(9), libc::EINVAL).starts_with("the kernel refuses fifo:9"));
     }
 }

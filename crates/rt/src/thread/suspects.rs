@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where a real-time section faulted or left the CPU: a sample of each by perf's software events on
 //! the calling thread (`perf_event_open(2)`), in two buffers that are read when the section is
 //! over. Where the kernel does not permit it there are counts only.
@@ -85,9 +86,11 @@ impl Suspects {
     /// The first fault since then, or if there was none, the first switch. Bounded, no system call.
     pub fn first(&self) -> Option<Suspect> {
         let fault = self.faults.first();
-        let fault = fault.map(|Sample { address, instruction }| Suspect::Fault { address, instruction });
-        let switch =
-            || self.switches.first().map(|sample| Suspect::Switch { instruction: sample.instruction });
+        let fault =
+            fault.map(|Sample { address, instruction }| Suspect::Fault { address, instruction });
+        let switch = || {
+            self.switches.first().map(|sample| Suspect::Switch { instruction: sample.instruction })
+        };
         fault.or_else(switch)
     }
 }
@@ -133,8 +136,9 @@ impl Log {
         let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let (rw, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: a new mapping at a place of the kernel's choice.
-        let pages =
-            unsafe { libc::mmap(std::ptr::null_mut(), 2 * page_bytes, rw, shared, event.as_raw_fd(), 0) };
+        let pages = unsafe {
+            libc::mmap(std::ptr::null_mut(), 2 * page_bytes, rw, shared, event.as_raw_fd(), 0)
+        };
         if pages == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -255,7 +259,8 @@ mod tests {
     #[test]
     fn a_fault_is_told_with_its_address_and_its_instruction() {
         let Some(suspects) = suspects() else { return };
-        let (rw, private) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let (rw, private) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping at a place of the kernel's choice touches no memory of ours.
         let fresh = unsafe { libc::mmap(std::ptr::null_mut(), 4096, rw, private, -1, 0) };
         assert_ne!(fresh, libc::MAP_FAILED);
@@ -270,7 +275,10 @@ mod tests {
         let own = std::env::current_exe().unwrap();
         let (said, own) =
             (suspect.unwrap().to_string(), own.file_name().unwrap().to_str().unwrap().to_owned());
-        assert!(said.starts_with("a page fault at 0x") && said.contains(&format!("{own}+0x")), "{said}");
+        assert!(
+            said.starts_with("a page fault at 0x") && said.contains(&format!("{own}+0x")),
+            "{said}"
+        );
         suspects.clear();
         // It may have been preempted meanwhile.
         let left = suspects.first();
@@ -299,7 +307,8 @@ mod tests {
 
     #[test]
     fn records_are_read_as_perf_writes_them_and_garbage_is_none() {
-        let words = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
+        let words =
+            |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
         let header = |kind: u64, length: u64| kind | length << 48;
         let lost = words(&[header(2, 24), 1, 5]);
         let user = -512i64 as u64;

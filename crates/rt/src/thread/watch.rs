@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Finds page faults and context switches in a real-time section.
 //!
 //! It compares `getrusage(RUSAGE_THREAD)` before and after the section. These are the counters of
@@ -25,7 +26,12 @@ impl Seen {
     pub const fn is_clean(&self) -> bool {
         matches!(
             self,
-            Self { minor_faults: 0, major_faults: 0, voluntary_switches: 0, involuntary_switches: 0 }
+            Self {
+                minor_faults: 0,
+                major_faults: 0,
+                voluntary_switches: 0,
+                involuntary_switches: 0
+            }
         )
     }
 
@@ -47,7 +53,9 @@ impl Seen {
             minor_faults: self.minor_faults.saturating_sub(before.minor_faults),
             major_faults: self.major_faults.saturating_sub(before.major_faults),
             voluntary_switches: self.voluntary_switches.saturating_sub(before.voluntary_switches),
-            involuntary_switches: self.involuntary_switches.saturating_sub(before.involuntary_switches),
+            involuntary_switches: self
+                .involuntary_switches
+                .saturating_sub(before.involuntary_switches),
         }
     }
 
@@ -55,7 +63,8 @@ impl Seen {
         self.minor_faults = self.minor_faults.saturating_add(more.minor_faults);
         self.major_faults = self.major_faults.saturating_add(more.major_faults);
         self.voluntary_switches = self.voluntary_switches.saturating_add(more.voluntary_switches);
-        self.involuntary_switches = self.involuntary_switches.saturating_add(more.involuntary_switches);
+        self.involuntary_switches =
+            self.involuntary_switches.saturating_add(more.involuntary_switches);
     }
 }
 
@@ -190,7 +199,8 @@ mod tests {
         assert_eq!(tally.warning("axis"), None);
         let at = |address| Some(Suspect::Fault { address, instruction: 1 });
         tally.add(Seen { minor_faults: 2, major_faults: 1, ..Seen::default() }, at(7));
-        tally.add(Seen { voluntary_switches: 5, involuntary_switches: 4, ..Seen::default() }, at(8));
+        tally
+            .add(Seen { voluntary_switches: 5, involuntary_switches: 4, ..Seen::default() }, at(8));
         let mut merged = Tally { sections: 5, ..Tally::default() };
         merged.merge(tally);
         assert_eq!((merged.sections, merged.unclean, merged.first_unclean), (8, 2, Some(7)));

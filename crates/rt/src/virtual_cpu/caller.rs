@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A thread of the virtual CPU that is driven by calls: the way in for executives.
 
 use super::engine::Went;

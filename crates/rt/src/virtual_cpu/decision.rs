@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who runs next: the scheduling policies in general-purpose L4 microkernels (the tour's table 2),
 //! and those of a kernel that keeps to priorities. Pure.
 
@@ -144,9 +145,10 @@ pub fn decide(policy: &Policy, situation: Situation) -> Choice {
     let direct = |candidate: Candidate| candidate.thread.map_or(Choice::Irq, Choice::Direct);
     match situation {
         Situation::SwitchTo(to) => Choice::Donate(to),
-        Situation::Yield | Situation::SliceEnds | Situation::SendBlocks | Situation::ReceiveBlocks => {
-            Choice::Scheduler
-        }
+        Situation::Yield
+        | Situation::SliceEnds
+        | Situation::SendBlocks
+        | Situation::ReceiveBlocks => Choice::Scheduler,
         Situation::Send { current, dest } => match policy.on_send {
             OnSend::Highest if dest.priority > current.priority => direct(dest),
             OnSend::Highest | OnSend::Sender => direct(current),
@@ -161,7 +163,9 @@ pub fn decide(policy: &Policy, situation: Situation) -> Choice {
         Situation::Interrupt { current: Some(current), handler } => {
             direct(if handler.priority > current.priority { handler } else { current })
         }
-        Situation::Interrupt { current: None, handler } => handler.thread.map_or(Choice::Irq, Choice::Donate),
+        Situation::Interrupt { current: None, handler } => {
+            handler.thread.map_or(Choice::Irq, Choice::Donate)
+        }
         Situation::IrqSends { handler } => Choice::Donate(handler),
         Situation::IrqDone => match policy.irq_done {
             IrqDone::Scheduler => Choice::Scheduler,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Time, timeslices and the scheduler of the virtual CPU.
 
 use super::decision::{Candidate, Choice, Situation, decide};
@@ -31,9 +32,8 @@ impl VirtualCpu {
     /// One event, one step, or one stretch of computing.
     pub(super) fn go_on(&mut self, limit_ns: u64) -> Result<Went, Livelock> {
         debug_assert!(
-            self.ready
-                .iter()
-                .all(|thread| self.current != Some(*thread) && self.threads[thread.0].state == State::Ready)
+            self.ready.iter().all(|thread| self.current != Some(*thread)
+                && self.threads[thread.0].state == State::Ready)
         );
         if let Some(due) = self.due.first_entry().filter(|due| due.key().0 <= self.now_ns) {
             match due.remove() {
@@ -47,7 +47,8 @@ impl VirtualCpu {
         if self.now_ns >= limit_ns {
             return Ok(Went::Limit);
         }
-        let next_ns = self.due.first_key_value().map_or(limit_ns, |((at_ns, _), _)| (*at_ns).min(limit_ns));
+        let next_ns =
+            self.due.first_key_value().map_or(limit_ns, |((at_ns, _), _)| (*at_ns).min(limit_ns));
         let Some(current) = self.current else {
             if !self.schedule() {
                 self.go_idle();
@@ -152,7 +153,8 @@ impl VirtualCpu {
     /// A timer has run out.
     fn wake(&mut self, thread: ThreadId) {
         // A sleep that was cut short leaves its timer behind.
-        if matches!(self.threads[thread.0].state, State::Sleeping { until_ns } if until_ns <= self.now_ns) {
+        if matches!(self.threads[thread.0].state, State::Sleeping { until_ns } if until_ns <= self.now_ns)
+        {
             self.end_sleep(thread);
         }
     }
@@ -221,7 +223,8 @@ impl VirtualCpu {
 
     /// A ready thread takes the CPU from one of lower priority. An idle CPU finds it by itself.
     pub(super) fn preempt(&mut self, thread: ThreadId) {
-        let lower = self.current.is_some_and(|current| self.priority(thread) > self.priority(current));
+        let lower =
+            self.current.is_some_and(|current| self.priority(thread) > self.priority(current));
         if lower && self.ready.contains(&thread) && !self.threads[thread.0].stopped {
             self.switch(thread, false);
         }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Messages and interrupts of the virtual CPU. A message step has a send phase and a receive phase,
 //! as the L4 system call; when both are over, table 2 says who runs.
 
@@ -71,7 +72,9 @@ impl VirtualCpu {
                 Step::Call(to) => self.choose(Situation::Call { dest: to }),
                 _ => self.choose(reply(step, dest, None)),
             },
-            (Received::From(sender), None) => self.after_receive(sender, Situation::Receive { from: sender }),
+            (Received::From(sender), None) => {
+                self.after_receive(sender, Situation::Receive { from: sender })
+            }
             (Received::From(sender), Some(dest)) => {
                 let next = self.candidate(sender);
                 self.after_receive(sender, reply(step, dest, Some(next)));

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One CPU on virtual time: threads with priorities that are scripts of steps, synchronous
 //! messages, interrupts, and the scheduling decisions of the L4 microkernels (Ruocco, "A Real-Time
 //! Programmer's Tour of General-Purpose L4 Microkernels", 2008, sections 3 and 4). Deterministic:
@@ -276,7 +277,12 @@ impl VirtualCpu {
 
     /// Gives a thread its script and makes it ready; only for threads that have none yet, or whose
     /// script has ended (else nothing but the check happens).
-    pub fn script(&mut self, thread: ThreadId, steps: &[Step], then: Then) -> Result<(), ScriptError> {
+    pub fn script(
+        &mut self,
+        thread: ThreadId,
+        steps: &[Step],
+        then: Then,
+    ) -> Result<(), ScriptError> {
         let known = |step: &Step| match *step {
             Step::Send(to) | Step::Call(to) | Step::SwitchTo(to) => self.knows(Partner::Thread(to)),
             Step::SendReceive(to, from) => self.knows(Partner::Thread(to)) && self.knows_from(from),

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What holds for any scripts: no thread is in two places, no time is lost, priorities are kept
 //! where they shall be.
 
@@ -52,7 +53,8 @@ fn random_cpu(policy: Policy, random: &mut Random) -> VirtualCpu {
     let lines = [(); 2].map(|()| cpu.line(random.thread()));
     for thread in (0..THREADS).map(ThreadId) {
         let switch_to = policy.mode == Mode::Direct;
-        let mut steps: Vec<Step> = (0..1 + random.below(6)).map(|_| random.step(switch_to)).collect();
+        let mut steps: Vec<Step> =
+            (0..1 + random.below(6)).map(|_| random.step(switch_to)).collect();
         steps.push(Step::Compute(1 + random.below(300)));
         cpu.script(thread, &steps, Then::Repeat(0)).unwrap();
     }
@@ -77,18 +79,30 @@ fn any_scripts_keep_the_books() {
         let policy = policies()[round % 5];
         let mut cpu = random_cpu(policy, &mut random);
         while let Went::On = cpu.go_on(20_000).unwrap() {
-            for (id, thread) in cpu.threads.iter().enumerate().map(|(id, thread)| (ThreadId(id), thread)) {
+            for (id, thread) in
+                cpu.threads.iter().enumerate().map(|(id, thread)| (ThreadId(id), thread))
+            {
                 let queued = cpu.ready.iter().filter(|ready| **ready == id).count();
                 let has_cpu = usize::from(cpu.current == Some(id));
-                assert_eq!(queued + has_cpu, usize::from(thread.state == State::Ready), "{round} {id:?}");
-                assert!(thread.slice_ns.is_none_or(|slice_ns| (1..=slice_ns).contains(&thread.left_ns)));
+                assert_eq!(
+                    queued + has_cpu,
+                    usize::from(thread.state == State::Ready),
+                    "{round} {id:?}"
+                );
+                assert!(
+                    thread.slice_ns.is_none_or(|slice_ns| (1..=slice_ns).contains(&thread.left_ns))
+                );
                 let waits = |receiver: &Thread| receiver.senders.contains(&Partner::Thread(id));
                 let sends = usize::from(matches!(thread.state, State::Sending { .. }));
                 assert_eq!(cpu.threads.iter().filter(|receiver| waits(receiver)).count(), sends);
             }
             if let Some(current) = cpu.current.filter(|_| policy.mode == Mode::PriorityPreserving) {
                 let above = |thread: &&ThreadId| cpu.priority(**thread) > cpu.priority(current);
-                assert_eq!(cpu.ready.iter().find(above), None, "{round}: {current:?} runs below it");
+                assert_eq!(
+                    cpu.ready.iter().find(above),
+                    None,
+                    "{round}: {current:?} runs below it"
+                );
             }
         }
         let ran_ns: u64 = cpu.threads.iter().map(|thread| thread.ran_ns).sum();

@@ -1,9 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The real-time side, a process of its own: one periodic thread that never waits for its peers.
 //! Prints `ready TID`, and at the end of its input what each period was like.
 
 use crate::exchange::{
-    COMMANDS, FRAME_BYTES, Failure, Frame, Ledger, QUESTIONS, REPORTS, SETPOINT, STATE, Word, bytes, checked,
-    dir, frame, of_bytes,
+    COMMANDS, FRAME_BYTES, Failure, Frame, Ledger, QUESTIONS, REPORTS, SETPOINT, STATE, Word,
+    bytes, checked, dir, frame, of_bytes,
 };
 use asmp_channel::call::{Scheduling, Server, Shape, Want};
 use asmp_channel::{

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the real-time thread and its peers exchange, and the ledger in which a peer notes how far
 //! it came.
 

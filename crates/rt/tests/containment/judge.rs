@@ -1,11 +1,14 @@
-//! From the log of the real-time thread, the runs, and what its CPU did: which periods were missed and why. Pure.
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From the log of the real-time thread, the runs, and what its CPU did: which periods were missed
+//! and why. Pure.
 //!
-//! A period is missed when its job is done after the next release, or there is no job at all. It is *attributable* when
-//! the job would have been in time without what others had of its CPU between the first missed release and its end (tasks,
-//! interrupts of devices, of other CPUs, deferred work; each with all the time until it left, the emulator's pauses
-//! included), or when the thread blocked or took a page fault. It is *accompanied* when anybody else was there at all,
-//! however short. What is not attributable has no cause inside the guest: the emulator's own CPU was elsewhere. The
-//! control, in the same boot, says how often that happens without a fault.
+//! A period is missed when its job is done after the next release, or there is no job at all. It is
+//! *attributable* when the job would have been in time without what others had of its CPU between
+//! the first missed release and its end (tasks, interrupts of devices, of other CPUs, deferred
+//! work; each with all the time until it left, the emulator's pauses included), or when the thread
+//! blocked or took a page fault. It is *accompanied* when anybody else was there at all,
+//! however short. What is not attributable has no cause inside the guest: the emulator's own CPU
+//! was elsewhere. The control, in the same boot, says how often that happens without a fault.
 
 use crate::runs::Kind;
 use asmp_host::tracefs::{Event, EventKind};
@@ -90,7 +93,11 @@ impl Verdict {
     /// Also of the time after a fault, when its remains are cleared away; not of the control.
     fn attributable(&self) -> u64 {
         let of_control = |kind: usize| Kind::ALL.get(kind).is_some_and(|kind| !kind.is_fault());
-        self.rows.iter().filter(|(kind, _)| !of_control(**kind)).map(|(_, row)| row.attributable).sum()
+        self.rows
+            .iter()
+            .filter(|(kind, _)| !of_control(**kind))
+            .map(|(_, row)| row.attributable)
+            .sum()
     }
 }
 
@@ -124,7 +131,8 @@ pub fn judge(measured: &Measured, noted: Lost, period_ns: u64) -> Verdict {
         let first_ns = job.scheduled_ns - job.overruns * period_ns;
         let Others { names: others, held_ns } =
             others(&measured.records, measured.thread, first_ns, job.done_ns);
-        let row = verdict.rows.entry(inside.map_or(BETWEEN, |window| window.kind as usize)).or_default();
+        let row =
+            verdict.rows.entry(inside.map_or(BETWEEN, |window| window.kind as usize)).or_default();
         let tasks = others.iter().filter(|other| other.starts_with("task")).count() as u64;
         row.periods += 1 + job.overruns;
         row.foreign += tasks;
@@ -196,7 +204,10 @@ fn others(records: &[Event], thread: i32, from_ns: u64, to_ns: u64) -> Others {
                 handlers.clear();
             }
             EventKind::HandlerEnd => _ = handlers.pop(),
-            EventKind::LocalTimer | EventKind::Ipi(_) | EventKind::Device { .. } | EventKind::Softirq(_) => {
+            EventKind::LocalTimer
+            | EventKind::Ipi(_)
+            | EventKind::Device { .. }
+            | EventKind::Softirq(_) => {
                 handlers.push(foreign(&record.kind, thread).is_some());
             }
             _ => {}
@@ -208,8 +219,9 @@ fn others(records: &[Event], thread: i32, from_ns: u64, to_ns: u64) -> Others {
     found
 }
 
-/// What on the CPU is not the thread's own: `None` for its timer and its switches, and for a reschedule interrupt: with
-/// nohz_full another CPU serves the timer and wakes the thread so; whoever else it wakes is seen as a task.
+/// What on the CPU is not the thread's own: `None` for its timer and its switches, and for a
+/// reschedule interrupt: with nohz_full another CPU serves the timer and wakes the thread so;
+/// whoever else it wakes is seen as a task.
 fn foreign(seen: &EventKind, thread: i32) -> Option<String> {
     match seen {
         EventKind::Switch { to_tid, to, .. } if *to_tid != 0 && *to_tid != thread => {
@@ -246,9 +258,13 @@ impl Verdict {
                 ));
             }
             // What a peer had put in before it scribbled over the memory went with it.
-            if window.kind != Kind::Scribbles && (gaps > 0 || last < window.put || last > window.put + 1) {
-                self.lost
-                    .push(format!("{run}: {} commands put in, {last} accepted, {gaps} gaps", window.put));
+            if window.kind != Kind::Scribbles
+                && (gaps > 0 || last < window.put || last > window.put + 1)
+            {
+                self.lost.push(format!(
+                    "{run}: {} commands put in, {last} accepted, {gaps} gaps",
+                    window.put
+                ));
             }
             if !window.after_scribble && first != 1 {
                 self.lost.push(format!("{run}: its first command was {first}"));
@@ -283,8 +299,9 @@ impl fmt::Display for Verdict {
         for (kind, row) in &self.rows {
             let mut sorted = row.latencies_us.clone();
             sorted.sort_unstable();
-            let at =
-                |parts: usize| sorted.get(sorted.len() * parts / 100).or(sorted.last()).copied().unwrap_or(0);
+            let at = |parts: usize| {
+                sorted.get(sorted.len() * parts / 100).or(sorted.last()).copied().unwrap_or(0)
+            };
             writeln!(
                 f,
                 "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {}, {}, {} |",

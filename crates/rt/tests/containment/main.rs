@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Do faults of time-sharing peers reach a real-time thread?
 //! `containment --runs N --cpu C [--partition NAME]`, in a guest and as root.
 //!

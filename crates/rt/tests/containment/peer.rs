@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The time-sharing side: it exchanges data until it is killed, or told to do something foul.
 
 use crate::exchange::{
-    COMMANDS, FRAME_BYTES, Failure, Frame, Ledger, QUESTIONS, REPORTS, SETPOINT, SHARED, STATE, Word, bytes,
-    checked, dir, frame, of_bytes, order,
+    COMMANDS, FRAME_BYTES, Failure, Frame, Ledger, QUESTIONS, REPORTS, SETPOINT, SHARED, STATE,
+    Word, bytes, checked, dir, frame, of_bytes, order,
 };
 use asmp_channel::call::{Client, Message};
 use asmp_channel::{Fifo, FifoReader, FifoWriter, Record, RecordWriter, SharedMemory, Wake};
@@ -20,7 +21,8 @@ struct Peer {
     /// Commands put in.
     put: u64,
     asked: u64,
-    /// Reports are counted from here: before it they may be lost, if the peer before has scribbled.
+    /// Reports are counted from here: before it they may be lost, if the peer before has
+    /// scribbled.
     from: Option<u64>,
     in_step: bool,
 }
@@ -141,7 +143,9 @@ impl Peer {
         self.asked += 1;
         let mut question = Message::default();
         question[0] = self.asked;
-        let Ok(answer) = self.questions.call(&question, Some(Duration::from_secs(1))) else { return false };
+        let Ok(answer) = self.questions.call(&question, Some(Duration::from_secs(1))) else {
+            return false;
+        };
         if answer[0] != self.asked {
             self.ledger.add(Word::Wrong, 1);
         }
@@ -167,8 +171,11 @@ fn scribble(ledger: &Ledger) -> Result<(), Failure> {
                 seed ^= seed << 17;
                 let count = shared.body_bytes() / 8;
                 // The control words, of which there are few, as often as all the others.
-                let place =
-                    if seed >> 63 == 0 { seed as usize % count } else { seed as usize % count.min(40) };
+                let place = if seed >> 63 == 0 {
+                    seed as usize % count
+                } else {
+                    seed as usize % count.min(40)
+                };
                 let value = if seed >> 62 & 1 == 0 { seed } else { seed >> 40 };
                 shared.words(place * 8, 1)[0].store(value, Relaxed);
             }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The runs: one peer after the other, a fault each, and what the CPU did meanwhile.
 
 use crate::exchange::{Failure, Ledger, Word, dir, order};
@@ -65,8 +66,15 @@ impl Kind {
 }
 
 /// What a run on the command line begins with.
-pub const OPTIONS: [&str; 7] =
-    ["--runs", "--period-ms", "--cpu", "--partition", "--unshielded", "--wait-on-peer", "--forgetful"];
+pub const OPTIONS: [&str; 7] = [
+    "--runs",
+    "--period-ms",
+    "--cpu",
+    "--partition",
+    "--unshielded",
+    "--wait-on-peer",
+    "--forgetful",
+];
 
 struct Options {
     runs: u64,
@@ -155,9 +163,11 @@ fn one(
         ledger.set(word, value);
     }
     let own = std::env::current_exe()?;
-    let where_to = if options.mode == "unshielded" { options.cpu.to_string() } else { "any".to_owned() };
-    let mut peer =
-        Peer(Command::new(&own).args(["--peer", &generation.to_string(), GROUP, &where_to]).spawn()?);
+    let where_to =
+        if options.mode == "unshielded" { options.cpu.to_string() } else { "any".to_owned() };
+    let mut peer = Peer(
+        Command::new(&own).args(["--peer", &generation.to_string(), GROUP, &where_to]).spawn()?,
+    );
     until(&format!("run {generation}: the peer is in exchange"), || {
         Ok(ledger.get(Word::Ready) == generation || peer.has_ended()?)
     })?;
@@ -291,8 +301,9 @@ impl Group {
     fn make() -> Result<Self, Failure> {
         let file = Path::new(ROOT).join("cgroup.subtree_control");
         let on = fs::read_to_string(&file)?;
-        let missing =
-            ["memory", "pids"].into_iter().filter(|name| !on.split_whitespace().any(|word| word == *name));
+        let missing = ["memory", "pids"]
+            .into_iter()
+            .filter(|name| !on.split_whitespace().any(|word| word == *name));
         let group = Self { switched_on: missing.collect() };
         for name in &group.switched_on {
             fs::write(&file, format!("+{name}"))?;

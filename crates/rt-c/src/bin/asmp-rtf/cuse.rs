@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The messages of CUSE: a character device that a program serves through /dev/cuse (linux/fuse.h,
 //! version 7.31). Only what such a device needs; bytes in, bytes out.
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The FIFO as a device: what RTLinux's /dev/rtfN was. One opener at a time; reads and writes wait
 //! unless O_NONBLOCK; poll and FIONREAD. It stands directly on the channel: nothing lies in between
 //! that could be lost.
@@ -165,13 +166,17 @@ impl Device {
             End::FromRt(end) => {
                 end.take_if(|reader| is_over(reader.fifo(), Role::Writer));
                 if end.is_none() {
-                    *end = attach(&self.channels, &self.name, |fifo| fifo.into_reader(Wake::IfAsleep))?;
+                    *end = attach(&self.channels, &self.name, |fifo| {
+                        fifo.into_reader(Wake::IfAsleep)
+                    })?;
                 }
             }
             End::ToRt(end) => {
                 end.take_if(|writer| is_over(writer.fifo(), Role::Reader));
                 if end.is_none() {
-                    *end = attach(&self.channels, &self.name, |fifo| fifo.into_writer(Wake::IfAsleep))?;
+                    *end = attach(&self.channels, &self.name, |fifo| {
+                        fifo.into_writer(Wake::IfAsleep)
+                    })?;
                 }
             }
         }
@@ -196,7 +201,9 @@ impl Device {
         self.meet_channel()?;
         while let Some(first) = self.waiting.front_mut() {
             let answer = match (&mut self.end, &mut first.wants) {
-                (End::FromRt(Some(reader)), Wants::Read(bytes)) => read(reader, first.number, *bytes),
+                (End::FromRt(Some(reader)), Wants::Read(bytes)) => {
+                    read(reader, first.number, *bytes)
+                }
                 (End::ToRt(Some(writer)), Wants::Write { bytes, done }) => {
                     write(writer, bytes, done).then(|| cuse::written(first.number, *done))
                 }

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The conversation with the kernel over /dev/cuse, and the link to the device.
 
 use crate::LOOK;
@@ -20,8 +21,9 @@ pub fn open_cuse() -> Option<File> {
 
 /// What a server that was killed has left: a link to a device that went with it.
 pub fn remove_dead_link(path: &Path) {
-    let is_ours =
-        path.read_link().is_ok_and(|to| to.starts_with("/dev") && to.file_name() == path.file_name());
+    let is_ours = path
+        .read_link()
+        .is_ok_and(|to| to.starts_with("/dev") && to.file_name() == path.file_name());
     if is_ours && !path.exists() {
         let _ = std::fs::remove_file(path);
     }
@@ -37,7 +39,12 @@ impl Drop for Link {
 }
 
 /// Serves the device, and `path` as a link to it, until `ends`.
-pub fn serve(mut cuse: File, path: PathBuf, mut device: Device, ends: &AtomicBool) -> Result<(), String> {
+pub fn serve(
+    mut cuse: File,
+    path: PathBuf,
+    mut device: Device,
+    ends: &AtomicBool,
+) -> Result<(), String> {
     let node = Path::new("/dev").join(&device.name);
     if node.exists() {
         return Err(format!("{}: another asmp-rtf serves it", node.display()));
@@ -51,7 +58,8 @@ pub fn serve(mut cuse: File, path: PathBuf, mut device: Device, ends: &AtomicBoo
         // SAFETY: one pollfd of ours that outlives the call.
         unsafe { libc::poll(&raw mut poll, 1, wait_ms) };
         while let Some(length) = next(&mut cuse, &mut request).map_err(says)? {
-            let request = Request::parse(&request[..length]).ok_or("/dev/cuse: a request cut short")?;
+            let request =
+                Request::parse(&request[..length]).ok_or("/dev/cuse: a request cut short")?;
             device.take(&request)?;
         }
         device.go_on()?;
@@ -59,7 +67,9 @@ pub fn serve(mut cuse: File, path: PathBuf, mut device: Device, ends: &AtomicBoo
         // With the first answer the kernel has made the device.
         if link.is_none() && node.exists() {
             std::os::unix::fs::symlink(&node, &path).map_err(|error| match error.kind() {
-                ErrorKind::AlreadyExists => format!("{}: already exists: remove it", path.display()),
+                ErrorKind::AlreadyExists => {
+                    format!("{}: already exists: remove it", path.display())
+                }
                 _ => format!("{}: {error}", path.display()),
             })?;
             link = Some(Link(path.clone()));

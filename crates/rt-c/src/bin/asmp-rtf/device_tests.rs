@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
 use asmp_channel::{Fifo, Options, Overflow};
 
@@ -11,7 +12,8 @@ struct Place {
 impl Place {
     fn new(from_rt: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700))
+            .unwrap();
         let device = Device::new(dir.path(), "rtf3", from_rt);
         Self { dir, device, number: 0 }
     }
@@ -25,7 +27,8 @@ impl Place {
     fn ask(&mut self, code: u32, body: &[u8]) -> u64 {
         self.number += 1;
         let length = 40 + body.len() as u32;
-        let head = [&length.to_ne_bytes()[..], &code.to_ne_bytes(), &self.number.to_ne_bytes(), &[0; 24]];
+        let head =
+            [&length.to_ne_bytes()[..], &code.to_ne_bytes(), &self.number.to_ne_bytes(), &[0; 24]];
         let bytes = [&head.concat()[..], body].concat();
         self.device.take(&Request::parse(&bytes).unwrap()).unwrap();
         self.number
@@ -232,7 +235,10 @@ fn a_request_cut_short_is_none() {
     for code in [14u32, 15, 16, 36, 39, 40] {
         let bytes = [&44u32.to_ne_bytes()[..], &code.to_ne_bytes(), &[0; 32], &[0xff; 4]].concat();
         let parsed = Request::parse(&bytes);
-        assert!(code == 14 && parsed.is_some() || code != 14 && parsed.is_none(), "{code}: {parsed:?}");
+        assert!(
+            code == 14 && parsed.is_some() || code != 14 && parsed.is_none(),
+            "{code}: {parsed:?}"
+        );
     }
     assert_eq!(Request::parse(&[0; 39]), None);
     // A write that says more bytes than came.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A real-time FIFO as a file, what /dev/rtfN was: a device of CUSE where the kernel has it and we
 //! may, else a named pipe. The file serves one real-time side after the other.
 
@@ -46,7 +47,9 @@ fn attach<E>(
 
 /// Is the real-time side gone, and nothing left of what was put in?
 fn is_over(channel: &Fifo, other: Role) -> bool {
-    !channel.shared().is_held(Role::Server) && !channel.shared().is_held(other) && channel.is_empty()
+    !channel.shared().is_held(Role::Server)
+        && !channel.shared().is_held(other)
+        && channel.is_empty()
 }
 
 fn serve(fifo: u32, from_rt: bool, directory: &Path, only_pipe: bool) -> Result<(), String> {
@@ -55,11 +58,14 @@ fn serve(fifo: u32, from_rt: bool, directory: &Path, only_pipe: bool) -> Result<
     for signal in [libc::SIGTERM, libc::SIGINT] {
         signal_hook::flag::register(signal, ends.clone()).map_err(|error| error.to_string())?;
     }
-    std::fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    std::fs::create_dir_all(directory)
+        .map_err(|error| format!("{}: {error}", directory.display()))?;
     let path = directory.join(&name);
     device_file::remove_dead_link(&path);
     match device_file::open_cuse().filter(|_| !only_pipe) {
-        Some(cuse) => device_file::serve(cuse, path, device::Device::new(&channels, &name, from_rt), &ends),
+        Some(cuse) => {
+            device_file::serve(cuse, path, device::Device::new(&channels, &name, from_rt), &ends)
+        }
         None => pump::serve(path, &channels, &name, from_rt, ends),
     }
 }
@@ -83,7 +89,8 @@ fn main() -> ExitCode {
         [fifo, direction, directory] => (fifo, direction, Path::new(directory)),
         _ => return wrong(),
     };
-    let Some(fifo) = fifo.to_str().and_then(|fifo| fifo.parse().ok()).filter(|fifo| *fifo < 64) else {
+    let Some(fifo) = fifo.to_str().and_then(|fifo| fifo.parse().ok()).filter(|fifo| *fifo < 64)
+    else {
         return wrong();
     };
     let from_rt = match direction.to_str() {

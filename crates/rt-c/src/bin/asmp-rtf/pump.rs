@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The FIFO as a named pipe, where there is no CUSE: this program pumps between it and the channel.
 //!
 //! The pipe is always open here for both, so that `cat` waits when there is nothing, and ends when
@@ -120,7 +121,9 @@ impl Pump {
             if !self.under_way.is_empty() {
                 match self.pipe.file.write(&self.bytes[self.under_way.clone()]) {
                     Ok(count) => self.under_way.start += count,
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => self.pipe.wait(libc::POLLOUT),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        self.pipe.wait(libc::POLLOUT)
+                    }
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) => return Err(error),
                 }
@@ -173,7 +176,10 @@ impl Pump {
             }
         }
         if !writer.fifo().is_empty() && !writer.fifo().shared().is_held(Role::Server) {
-            complain(format_args!("{}: bytes for the real-time side are lost", self.pipe.path.display()));
+            complain(format_args!(
+                "{}: bytes for the real-time side are lost",
+                self.pipe.path.display()
+            ));
         }
         Ok(())
     }
@@ -191,15 +197,15 @@ pub fn serve(
     let mut pump = Pump { pipe, bytes: [0; PIECE], under_way: 0..0, ends };
     while pump.goes_on() {
         let served = match from_rt {
-            true => {
-                attach(channels, name, |fifo| fifo.into_reader(Wake::IfAsleep))?.map(|end| pump.drain(end))
-            }
-            false => {
-                attach(channels, name, |fifo| fifo.into_writer(Wake::IfAsleep))?.map(|end| pump.feed(end))
-            }
+            true => attach(channels, name, |fifo| fifo.into_reader(Wake::IfAsleep))?
+                .map(|end| pump.drain(end)),
+            false => attach(channels, name, |fifo| fifo.into_writer(Wake::IfAsleep))?
+                .map(|end| pump.feed(end)),
         };
         match served {
-            Some(served) => served.map_err(|error| format!("{}: {error}", pump.pipe.path.display()))?,
+            Some(served) => {
+                served.map_err(|error| format!("{}: {error}", pump.pipe.path.display()))?
+            }
             None => std::thread::sleep(LOOK),
         }
     }
