@@ -19,14 +19,18 @@ pub(crate) struct Child {
 /// Starts a child that spins for at most `most`.
 pub(crate) fn start(most: Duration) -> io::Result<Child> {
     let end_ns = crate::clock::monotonic_ns().saturating_add(most.as_nanos() as u64);
-    // SAFETY: between fork and _exit the child calls only prctl, clock_gettime and _exit, which are
-    // async-signal-safe; it touches no lock and no heap.
+    let parent = std::process::id();
+    // SAFETY: between fork and _exit the child calls only prctl, getppid, clock_gettime and _exit,
+    // which are async-signal-safe; it touches no lock and no heap.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             // SAFETY: takes two numbers.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-            while crate::clock::monotonic_ns() < end_ns {
+            // A parent that ended before that call sends no signal, and the child has a copy of
+            // every lock the parent held: it must not spin on alone.
+            let is_orphan = std::os::unix::process::parent_id() != parent;
+            while !is_orphan && crate::clock::monotonic_ns() < end_ns {
                 std::hint::spin_loop();
             }
             // SAFETY: takes a number and does not return; no destructor of the parent's runs.

@@ -13,11 +13,11 @@ use asmp_host::cgroup;
 use asmp_host::store::Journal;
 use asmp_host::systemd;
 use asmp_host::task::{self, TaskId, task_path};
-use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Knob, Result, Schedule, kind_of};
+use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Knob, Result, Schedule};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The inverse of one change. Idempotent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,18 +95,54 @@ impl<'a> UndoLog<'a> {
     }
 }
 
+/// Where steps are taken: the kernel, the groups, and how long a step waits while the kernel is
+/// busy.
+#[derive(Clone, Copy)]
+pub struct Edge<'a> {
+    pub kernel: &'a dyn Kernel,
+    pub base: &'a Base,
+    /// The most that one step waits on EBUSY.
+    pub patience: Duration,
+}
+
+impl Edge<'_> {
+    /// Sets a knob. The kernel keeps the bandwidth of a SCHED_DEADLINE task that ended until its
+    /// zero-lag time, and refuses it to a deadline server before that.
+    fn set(&self, knob: &Knob, to: &str) -> Result<()> {
+        self.while_busy(|| knob.set(self.kernel, to))
+    }
+
+    /// Removes a group: a task that is ending still counts in it for a moment.
+    fn remove_group(&self, path: &Path) -> Result<()> {
+        let remove = || self.kernel.remove_dir(path).map_err(Error::io(path, "remove the group"));
+        self.while_busy(remove)
+    }
+
+    /// Retries on EBUSY.
+    fn while_busy(&self, mut operation: impl FnMut() -> Result<()>) -> Result<()> {
+        let end = Instant::now() + self.patience;
+        loop {
+            match operation() {
+                Err(error) if error.is_busy() && Instant::now() < end => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                other => return other,
+            }
+        }
+    }
+}
+
 /// Takes every step. Stops at the first error, unless the step says that a refusal is only named.
 /// The caller undoes.
 pub fn apply(
-    kernel: &dyn Kernel,
+    edge: &Edge,
     facts: &Facts,
-    base: &Base,
     plan: &Plan,
     undo_log: &mut UndoLog,
 ) -> std::result::Result<Applied, Box<(Step, Error)>> {
     let mut applied = Applied::default();
     for step in &plan.steps {
-        match take(kernel, (facts, base, plan), step, undo_log, &mut applied) {
+        match take(edge, facts, plan, step, undo_log, &mut applied) {
             Ok(()) => {}
             Err(error) if step.if_refused == IfRefused::Name && is_refusal(&error) => {
                 let path = match &step.action {
@@ -146,12 +182,14 @@ fn reason(error: &Error) -> String {
 }
 
 fn take(
-    kernel: &dyn Kernel,
-    (facts, base, plan): (&Facts, &Base, &Plan),
+    edge: &Edge,
+    facts: &Facts,
+    plan: &Plan,
     step: &Step,
     undo_log: &mut UndoLog,
     applied: &mut Applied,
 ) -> Result<()> {
+    let Edge { kernel, base, .. } = *edge;
     match &step.action {
         Action::Set { knob, to, unless_away_from } => {
             // The plan's reading is a moment old: what an earlier step may have changed is read
@@ -165,7 +203,7 @@ fn take(
                 return Ok(());
             }
             undo_log.note(Undo::Set { knob: knob.clone(), to: knob.inverse(&old, to) })?;
-            set_patiently(kernel, knob, to)?;
+            edge.set(knob, to)?;
             if step.keeps_original {
                 let original = Original { shape: knob.shape, text: old };
                 applied.originals.insert(knob.path.clone(), original);
@@ -184,7 +222,7 @@ fn take(
                 return Ok(());
             }
             undo_log.note(Undo::MakeGroup { path: path.clone(), threaded: *threaded })?;
-            remove_group(kernel, path)?;
+            edge.remove_group(path)?;
         }
         Action::MoveIn { placed, groups } => move_in(kernel, base, placed, groups, undo_log)?,
         Action::MoveOut { placed, groups } => move_out(kernel, base, placed, groups, undo_log)?,
@@ -226,21 +264,22 @@ fn take(
 }
 
 /// Takes the inverses, last first. Returns what could not be restored, in words.
-pub fn undo(kernel: &dyn Kernel, base: &Base, back: &[Undo]) -> Vec<String> {
+pub fn undo(edge: &Edge, back: &[Undo]) -> Vec<String> {
     back.iter()
         .rev()
-        .filter_map(|undo| match undo_one(kernel, base, undo) {
+        .filter_map(|undo| match undo_one(edge, undo) {
             Err(error) if !error.is_missing() => Some(error.to_string()),
             _ => None,
         })
         .collect()
 }
 
-fn undo_one(kernel: &dyn Kernel, base: &Base, undo: &Undo) -> Result<()> {
+fn undo_one(edge: &Edge, undo: &Undo) -> Result<()> {
+    let Edge { kernel, base, .. } = *edge;
     match undo {
         Undo::Set { knob, to } => match knob.read(kernel)? {
             now if knob.holds(&now, to) => Ok(()),
-            _ => set_patiently(kernel, knob, to),
+            _ => edge.set(knob, to),
         },
         Undo::Delegate { on } => delegate(kernel, base, *on),
         // A crash may have come between the two halves of making a threaded group.
@@ -252,7 +291,7 @@ fn undo_one(kernel: &dyn Kernel, base: &Base, undo: &Undo) -> Result<()> {
         Undo::RemoveGroup { path } if !kernel.exists(path) => Ok(()),
         Undo::RemoveGroup { path } => {
             evict(kernel, base, path);
-            remove_group(kernel, path)
+            edge.remove_group(path)
         }
         Undo::Move { task: id, alone, to } => {
             if task::identify(kernel, id.tid) != Some(*id) {
@@ -283,18 +322,6 @@ fn undo_one(kernel: &dyn Kernel, base: &Base, undo: &Undo) -> Result<()> {
     }
 }
 
-/// Retries on EBUSY, for 2 s. The kernel keeps the bandwidth of a SCHED_DEADLINE task that ended
-/// until its zero-lag time, and refuses it to a deadline server before that.
-fn set_patiently(kernel: &dyn Kernel, knob: &Knob, to: &str) -> Result<()> {
-    for _ in 0..100 {
-        match knob.set(kernel, to) {
-            Err(error) if error.is_busy() => std::thread::sleep(Duration::from_millis(20)),
-            other => return other,
-        }
-    }
-    knob.set(kernel, to)
-}
-
 fn delegate(kernel: &dyn Kernel, base: &Base, on: bool) -> Result<()> {
     let operation = if on { "start" } else { "stop" };
     kernel.delegate(&base.mount, on).map_err(Error::io(Path::new(systemd::SERVICE), operation))
@@ -311,17 +338,4 @@ fn make_threaded(kernel: &dyn Kernel, group: &Path) -> Result<()> {
         return Ok(());
     }
     kernel.write(&file, b"threaded\n").map_err(Error::io(&file, "write"))
-}
-
-/// Retries on EBUSY, for 2 s: a task that is ending still counts in its group for a moment.
-fn remove_group(kernel: &dyn Kernel, path: &Path) -> Result<()> {
-    for _ in 0..100 {
-        match kernel.remove_dir(path) {
-            Err(error) if kind_of(&error) == ErrorKind::Busy => {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            other => return other.map_err(Error::io(path, "remove the group")),
-        }
-    }
-    kernel.remove_dir(path).map_err(Error::io(path, "remove the group"))
 }

@@ -2,7 +2,7 @@
 //! The one way to change partitions: lock, finish what a crash left, read the machine, decide,
 //! plan, apply, commit. Everything above this file talks to [`Shield`].
 
-use crate::apply::{Applied, Refused, Undo, UndoLog, apply, undo};
+use crate::apply::{Applied, Edge, Refused, Undo, UndoLog, apply, undo};
 use crate::decide::decide;
 use crate::moving::{Demotion, demotions};
 use crate::partition::{Partition, Refusal, State, shielded};
@@ -99,11 +99,17 @@ pub struct Patience {
     pub lock: Duration,
     /// For a CPU to stop its tick, where that is required.
     pub tick: Duration,
+    /// For one file or group that the kernel says is busy.
+    pub busy: Duration,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { lock: Duration::from_secs(10), tick: Duration::from_secs(3) }
+        Self {
+            lock: Duration::from_secs(10),
+            tick: Duration::from_secs(3),
+            busy: Duration::from_secs(2),
+        }
     }
 }
 
@@ -152,14 +158,15 @@ impl Shield {
     pub fn is_interrupted(&self) -> Result<bool, ChangeError> {
         match self.journal()? {
             Some((header, _)) => {
-                Ok(header.is_some_and(|header| header.transaction > self.transaction()))
+                let transaction = self.state()?.transaction;
+                Ok(header.is_some_and(|header| header.transaction > transaction))
             }
             None => Ok(false),
         }
     }
 
-    fn transaction(&self) -> u64 {
-        self.state().map_or(0, |state| state.transaction)
+    fn edge<'a>(&'a self, base: &'a Base) -> Edge<'a> {
+        Edge { kernel: self.kernel(), base, patience: self.patience.busy }
     }
 
     /// What a request would do. Takes no lock and touches nothing.
@@ -177,11 +184,11 @@ impl Shield {
 
     /// Carries a request out whole, or leaves the machine as it was and says why.
     pub fn change(&self, request: &Request, caller: &Caller) -> Result<Outcome, ChangeError> {
-        // Refusals that need no lock come first, so that they show the real reason.
+        // The machine is read with the lock held: another writer may be changing it now.
+        let _lock = self.lock()?;
         let facts = Facts::read(self.kernel())?;
         check_machine(&facts)?;
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
-        let _lock = self.lock()?;
         let recovered = self.recover(&base)?;
         let facts = if recovered.is_some() { Facts::read(self.kernel())? } else { facts };
         let mut state = self.state()?;
@@ -229,7 +236,7 @@ impl Shield {
         let header = Header { schema: STATE_SCHEMA, transaction: state.transaction };
         journal.append(&to_json(&header)?)?;
         let mut undo_log = UndoLog::new(&mut journal);
-        let applied = match apply(self.kernel(), &facts, base, &plan, &mut undo_log) {
+        let applied = match apply(&self.edge(base), &facts, &plan, &mut undo_log) {
             Ok(applied) => applied,
             Err(failed) => {
                 let (step, source) = *failed;
@@ -260,7 +267,7 @@ impl Shield {
         }
         if let Err(error) = self.commit(&mut state, &plan, &applied) {
             // Not in force where the state on disk is still the old one.
-            if self.transaction() < state.transaction {
+            if self.state()?.transaction < state.transaction {
                 self.roll_back(base, &undo_log.back, error.to_string())?;
             }
             return Err(error);
@@ -271,7 +278,7 @@ impl Shield {
     }
 
     fn roll_back(&self, base: &Base, back: &[Undo], cause: String) -> Result<(), ChangeError> {
-        let left = undo(self.kernel(), base, back);
+        let left = undo(&self.edge(base), back);
         if !left.is_empty() {
             // The journal stays: `asmp restore` tries again.
             return Err(ChangeError::NotUndone { cause, left });
@@ -325,6 +332,11 @@ impl Shield {
         let lines = whole_lines(&bytes);
         let Some((first, rest)) = lines.split_first() else { return Ok(Some((None, Vec::new()))) };
         let header: Header = serde_json::from_str(first).map_err(|error| bad(first, error))?;
+        if header.schema > STATE_SCHEMA {
+            let reason =
+                format!("schema {}, this version reads up to {STATE_SCHEMA}", header.schema);
+            return Err(StateError::Unreadable { path, reason }.into());
+        }
         let back = rest
             .iter()
             .map(|line| serde_json::from_str(line).map_err(|error| bad(line, error)))
@@ -339,7 +351,8 @@ impl Shield {
         // A state that was written but never took its place.
         self.store.remove(&format!("{STATE}.new"))?;
         let Some((header, back)) = self.journal()? else { return Ok(None) };
-        let committed = header.is_none_or(|header| header.transaction <= self.transaction());
+        let transaction = self.state()?.transaction;
+        let committed = header.is_none_or(|header| header.transaction <= transaction);
         if committed {
             self.store.remove(JOURNAL)?;
             if self.state()?.is_empty() {
