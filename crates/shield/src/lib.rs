@@ -31,6 +31,8 @@ mod policy_tests;
 #[cfg(test)]
 mod scale_tests;
 #[cfg(test)]
+mod system_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod undo_tests;
