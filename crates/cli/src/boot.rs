@@ -44,7 +44,7 @@ fn some(cpus: &CpuSet) -> String {
 fn candidates(facts: &Facts, cpus: CpuSet) -> Result<CpuSet> {
     let possible = &facts.cpus.possible;
     if cpus.is_empty() {
-        return Err(failure(20, "no CPU is meant by that list"));
+        return Err(failure(20, format!("the CPU list is empty: choose from {possible}")));
     }
     if !cpus.is_subset(possible) {
         let unknown = cpus.difference(possible);

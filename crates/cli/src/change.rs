@@ -3,6 +3,7 @@
 //! [`Request`], and what came of it in words.
 
 use crate::args::{self, Change, Create, Planned, Run};
+use crate::exit::{NOT_UNDONE, failure};
 use crate::file;
 use crate::print;
 use anyhow::Result;
@@ -34,7 +35,13 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
     let request = request(change)?;
     let outcome = shield.change(&request, &changer(shield.kernel())?)?;
     print::outcome(&outcome, &headline(change, &outcome));
-    Ok(())
+    match outcome.recovered {
+        Some(recovered) if !recovered.abandoned.is_empty() => {
+            let left = recovered.abandoned.join("; ");
+            Err(failure(NOT_UNDONE, format!("given up, not as it was before: {left}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Prints what a command would do.
@@ -68,7 +75,7 @@ fn request(change: &Change) -> Result<Request> {
         }
         Change::Apply { file, .. } => Request::Apply { declaration: file::read(&file)? },
         Change::Repair { name } => Request::Repair { name },
-        Change::Restore => Request::Restore {},
+        Change::Restore { abandon } => Request::Restore { abandon },
     })
 }
 
@@ -118,7 +125,7 @@ fn headline(change: &Change, outcome: &Outcome) -> String {
         Change::Resize { name, .. } => format!("partition {name}: now {}", cpus(name, "")),
         Change::Destroy { name: Some(name), .. } => format!("partition {name} is gone"),
         Change::Destroy { .. } => "no partition is left".to_owned(),
-        Change::Restore => "the machine is as it was before asmp touched it".to_owned(),
+        Change::Restore { .. } => "the machine is as it was before asmp touched it".to_owned(),
         Change::Add(members) => format!("partition {}: members added", members.name),
         Change::Remove { members, .. } => format!("partition {}: members removed", members.name),
         Change::Move { members, to } => {

@@ -101,7 +101,7 @@ fn the_fake_does_every_row_of_the_matrix_that_starts_no_command() {
 }
 
 /// What comes before, and the change that is disturbed at each of its steps.
-const CHANGES: [(&[&str], &str); 9] = [
+const CHANGES: [(&[&str], &str); 10] = [
     (&[], "create a --cpus 2-3 --irq ttyS0"),
     (&["create a --cpus 3"], "create b --cpus 2"),
     (&["create a --cpus 2-3 --irq ttyS0"], "destroy a"),
@@ -111,6 +111,7 @@ const CHANGES: [(&[&str], &str); 9] = [
     (&["create a --cpus 3", "add a --tid 201"], "destroy a"),
     (&["create a --cpus 3", "add a --pid 200"], "remove a --pid 200 --force"),
     (&["create a --cpus 3", "create b --cpus 2", "add a --pid 200"], "move a --to b --pid 200"),
+    (&["create a --cpus 3 --irq ttyS0", "create b --cpus 2"], "move a --to b --irq ttyS0"),
 ];
 
 /// A machine with a process of two threads, and `before` done to it.

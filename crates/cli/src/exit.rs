@@ -131,6 +131,7 @@ fn of_refusal(refusal: &Refusal) -> u8 {
         Refusal::RealTimeInside { .. } => 39,
         Refusal::Inseparable { .. } => 44,
         Refusal::NoTimerlat => NO_TIMERLAT,
+        Refusal::BadDeclaration { .. } => BAD_FILE,
         Refusal::BadPriority { .. } => USAGE,
     }
 }

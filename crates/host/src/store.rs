@@ -7,7 +7,7 @@ use crate::{Error, Result};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The directory of these files.
@@ -140,11 +140,6 @@ pub fn whole_lines(bytes: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes);
     let Some(end) = text.rfind('\n') else { return Vec::new() };
     text[..end].lines().map(str::to_owned).collect()
-}
-
-/// Does the directory of these files exist, writable or not?
-pub fn exists(dir: &Path) -> bool {
-    dir.is_dir()
 }
 
 #[cfg(test)]

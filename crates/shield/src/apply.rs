@@ -76,11 +76,13 @@ pub struct Applied {
 pub struct UndoLog<'a> {
     journal: &'a mut Journal,
     pub back: Vec<Undo>,
+    /// A line could not be written: nothing more may be changed.
+    broken: bool,
 }
 
 impl<'a> UndoLog<'a> {
     pub fn new(journal: &'a mut Journal) -> Self {
-        Self { journal, back: Vec::new() }
+        Self { journal, back: Vec::new(), broken: false }
     }
 
     pub(crate) fn note(&mut self, undo: Undo) -> Result<()> {
@@ -89,7 +91,9 @@ impl<'a> UndoLog<'a> {
             text: error.to_string(),
             expected: "a journal line",
         })?;
+        self.broken = true;
         self.journal.append(&line)?;
+        self.broken = false;
         self.back.push(undo);
         Ok(())
     }
@@ -144,7 +148,9 @@ pub fn apply(
     for step in &plan.steps {
         match take(edge, facts, plan, step, undo_log, &mut applied) {
             Ok(()) => {}
-            Err(error) if step.if_refused == IfRefused::Name && is_refusal(&error) => {
+            Err(error)
+                if step.if_refused == IfRefused::Name && is_refusal(&error) && !undo_log.broken =>
+            {
                 let path = match &step.action {
                     Action::Set { knob, .. } => knob.path.clone(),
                     _ => PathBuf::new(),
@@ -210,10 +216,18 @@ fn take(
             }
         }
         Action::Delegate { on } => {
-            undo_log.note(Undo::Delegate { on: !on })?;
-            delegate(kernel, base, *on)?;
+            // A service that is there already is not ours to stop.
+            if kernel.exists(base.dir()) != *on {
+                undo_log.note(Undo::Delegate { on: !on })?;
+                delegate(kernel, base, *on)?;
+            }
         }
         Action::MakeGroup { path, threaded } => {
+            // A group that is there already is somebody else's: undoing must not remove it.
+            if kernel.exists(path) {
+                let exists = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+                return Err(Error::io(path, "make the group")(exists));
+            }
             undo_log.note(Undo::RemoveGroup { path: path.clone() })?;
             make_group(kernel, path, *threaded)?;
         }

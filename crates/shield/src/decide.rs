@@ -51,7 +51,7 @@ pub(crate) fn decide(
             name.as_ref().map(|name| state.partition(name)).transpose()?;
             state.partitions.clone()
         }
-        Request::Restore {} => {
+        Request::Restore { .. } => {
             system = System::default();
             Vec::new()
         }
@@ -126,8 +126,13 @@ fn pass(
     let tree = tree(facts)?;
     let mut now = state.clone();
     for irq in &members.irqs {
+        let had = now.partition(from)?.irqs.clone();
         now.partitions = rules::remove_irq(facts, &now, from, irq)?;
-        now.partitions = rules::add_irq(facts, &now, to, irq)?;
+        let kept = now.partition(from)?.irqs.clone();
+        // A name may mean lines that `from` does not have.
+        for line in had.iter().filter(|line| !kept.contains(line)) {
+            now.partitions = rules::add_irq(facts, &now, to, &line.to_string())?;
+        }
     }
     for (tid, alone) in members.tasks() {
         let task = find_task(kernel, tid, alone)?;
@@ -154,7 +159,7 @@ fn enter(
     command: &str,
 ) -> Result<Vec<Partition>, Refusal> {
     state.partition(name)?;
-    let mut task = task::read(kernel, pid).map_err(|_| Refusal::UnknownTask { tid: pid })?;
+    let mut task = find_task(kernel, pid, false)?;
     command.clone_into(&mut task.command);
     rules::add_task(state, name, &task, false, Vec::new(), &tree(facts)?)
 }

@@ -3,7 +3,7 @@
 //! IRQ lines belong to each. Unknown fields are refused. The text format is the caller's: `asmp`
 //! reads TOML.
 
-use crate::partition::{Aspect, Partition, Refusal, Smt, State, Tick, shielded};
+use crate::partition::{Aspect, BoostedThread, Partition, Refusal, Smt, State, Tick, shielded};
 use crate::plan::Base;
 use crate::policies;
 use crate::request::{Caller, Spec};
@@ -123,6 +123,7 @@ pub(crate) fn decide(
     declaration: &Declaration,
     caller: &Caller,
 ) -> Result<Vec<Partition>, Refusal> {
+    declaration.check().map_err(|reason| Refusal::BadDeclaration { reason })?;
     let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
     let mut now = state.clone();
     // CPUs may pass from one partition of the file to another: all give up theirs first.
@@ -145,9 +146,11 @@ pub(crate) fn decide(
             // Only who still has a policy in the file keeps it.
             new.tasks =
                 old.tasks.iter().map(|task| Member { policy: None, ..task.clone() }).collect();
-            let kept = old.served.iter();
-            let kept = kept.filter(|thread| rules::priority_for(new, thread.by).is_some());
-            new.served = kept.cloned().collect();
+            let kept = old.served.iter().filter_map(|thread| {
+                let priority = rules::priority_for(new, thread.by)?;
+                Some(BoostedThread { priority, ..thread.clone() })
+            });
+            new.served = kept.collect();
         }
         for wanted in &declared.tasks {
             for task in wanted.find(&tasks) {

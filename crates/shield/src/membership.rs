@@ -273,7 +273,8 @@ mod tests {
             owner: None,
         };
         let partitions = vec![partition("motion", "3"), partition("audio", "1")];
-        serde_json::to_string(&State { transaction: 4, partitions, ..State::default() }).unwrap()
+        let state = State { schema: 1, transaction: 4, partitions, ..State::default() };
+        serde_json::to_string(&state).unwrap()
     }
 
     /// A machine of files in which task 77 runs, partition `motion` is whole, and `audio` has lost

@@ -172,7 +172,7 @@ pub struct Partition {
     pub created_s: u64,
     /// Who made it: user and command line.
     pub created_by: String,
-    /// The `asmp run` whose end also ends this partition.
+    /// The `asmp run` that made it and destroys it at its end; `status` tells if that was killed.
     pub owner: Option<TaskId>,
 }
 
@@ -209,7 +209,7 @@ pub struct State {
     #[serde(default)]
     pub irq_home: Option<CpuSet>,
     /// How timerlat works while something measures with it. Since schema 2.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timerlat: Option<timerlat::Settings>,
     pub originals: BTreeMap<PathBuf, Original>,
     /// Settings that the kernel refused to change, with its reason.
@@ -347,6 +347,8 @@ pub enum Refusal {
         "this kernel has no timerlat tracer: boot a PREEMPT_RT kernel of a distribution that builds it"
     )]
     NoTimerlat,
+    #[error("{reason}")]
+    BadDeclaration { reason: String },
     #[error("the IRQ priority {priority} is not one of 1 to 99")]
     BadPriority { priority: u32 },
 }

@@ -585,8 +585,13 @@ fn policies(
     direction: Direction,
     steps: &mut Vec<Step>,
 ) {
+    // On the way forth a thread counts as known only with the same priority.
     let has = |partitions: &[Partition], thread: &BoostedThread| {
-        partitions.iter().any(|p| p.served.iter().any(|known| known.task == thread.task))
+        let is_known = |known: &BoostedThread| {
+            known.task == thread.task
+                && (direction == Direction::Back || known.priority == thread.priority)
+        };
+        partitions.iter().any(|p| p.served.iter().any(is_known))
     };
     let (these, others) = match direction {
         Direction::Back => (before, after),

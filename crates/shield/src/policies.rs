@@ -123,7 +123,11 @@ pub fn give_back(
         if only.is_some_and(|only| !is_of(&thread, only)) {
             continue;
         }
-        set(kernel, &thread, &on_leaving(kernel, tasks, &thread, now), undo_log)?;
+        let to = on_leaving(kernel, tasks, &thread, now);
+        if set(kernel, &thread, &to, undo_log).is_err() {
+            // SCHED_DEADLINE may not be admitted a second time: the task must leave all the same.
+            set(kernel, &thread, &Schedule::Other { nice: 0 }, undo_log)?;
+        }
     }
     Ok(())
 }

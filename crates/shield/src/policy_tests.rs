@@ -87,14 +87,15 @@ fn every_thread_gets_the_policy_and_gives_it_back_when_the_partition_goes() {
 
 #[test]
 fn a_task_that_is_removed_or_restored_gives_the_policy_back() {
-    for request in
-        [Request::Remove { name: "a".into(), members: app(), demote: false }, Request::Restore {}]
-    {
+    for request in [
+        Request::Remove { name: "a".into(), members: app(), demote: false },
+        Request::Restore { abandon: false },
+    ] {
         let fake = Fake::new();
         fake.ask(&file(Some("fifo:50"))).unwrap();
         fake.ask(&request).unwrap();
         assert_eq!(fake.policies(), [OTHER, FIFO_80], "{request:?}");
-        fake.ask(&Request::Restore {}).unwrap();
+        fake.ask(&Request::Restore { abandon: false }).unwrap();
         fake.is_untouched("restored");
     }
 }
@@ -196,7 +197,7 @@ fn policies_are_as_they_were_after_a_kill_at_any_step() {
             fake.kernel.arm(Some(Fault::Die { at, after: true }));
             assert!(catch_unwind(AssertUnwindSafe(|| fake.ask(&request))).is_err());
             fake.kernel.arm(None);
-            fake.ask(&Request::Restore {}).unwrap();
+            fake.ask(&Request::Restore { abandon: false }).unwrap();
             fake.is_untouched(&format!("{request:?} killed at {at}"));
         }
     }

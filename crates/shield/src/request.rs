@@ -42,10 +42,16 @@ pub enum Request {
     Move { from: String, to: String, members: Members },
     /// Make the partitions of a file what the file says; leave others alone.
     Apply { declaration: Declaration },
-    /// Set what drifted back to what was promised (`None`: of all partitions).
+    /// Set what drifted back to what was promised, of all partitions. With a name, that partition
+    /// must exist.
     Repair { name: Option<String> },
     /// Undo everything: the machine as it was before the first change.
-    Restore {},
+    Restore {
+        /// Give up the steps of an interrupted change that the kernel refuses to undo; they are
+        /// named in the outcome.
+        #[serde(default)]
+        abandon: bool,
+    },
     /// Settings of the system outside the partitions, for measurements; both are replaced.
     System(System),
 }
@@ -130,7 +136,7 @@ impl Request {
         match self {
             Self::Destroy { demote, .. } | Self::Remove { demote, .. } => *demote,
             // The machine as it was: there they were not real-time.
-            Self::Restore {} => true,
+            Self::Restore { .. } => true,
             _ => false,
         }
     }

@@ -51,7 +51,7 @@ pub enum ChangeError {
     /// A change failed and the kernel refused a step back. The journal stays: every change tries
     /// again.
     #[error(
-        "{cause}; not restored yet: {left}; remove the cause, then run `asmp restore`",
+        "{cause}; not restored yet: {left}; remove the cause, then run `asmp restore`, or `asmp restore --abandon` to give them up",
         left = left.join("; ")
     )]
     NotUndone { cause: String, left: Vec<String> },
@@ -79,6 +79,8 @@ pub struct Outcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Recovered {
     pub steps: usize,
+    /// What the kernel refused to undo, given up on demand.
+    pub abandoned: Vec<String>,
 }
 
 /// First line of a journal.
@@ -187,13 +189,18 @@ impl Shield {
         // The machine is read with the lock held: another writer may be changing it now.
         let _lock = self.lock()?;
         let facts = Facts::read(self.kernel())?;
+        // Whatever the edge allows its caller: without root the kernel would refuse half of it.
+        if !facts.root {
+            return Err(Refusal::NotRoot.into());
+        }
         check_machine(&facts)?;
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
-        let recovered = self.recover(&base)?;
+        let abandon = matches!(request, Request::Restore { abandon: true });
+        let recovered = self.recover(&base, abandon)?;
         let facts = if recovered.is_some() { Facts::read(self.kernel())? } else { facts };
         let mut state = self.state()?;
         let decision = decide(self.kernel(), &facts, &mut state, request, caller)?;
-        if matches!(request, Request::Restore {} | Request::System(_)) {
+        if matches!(request, Request::Restore { .. } | Request::System(_)) {
             // Tracers of measurements that were killed would follow the settings.
             tracefs::remove_stale(self.kernel());
         }
@@ -313,9 +320,11 @@ impl Shield {
             state.refused.clear();
         }
         state::save(&self.store, state)?;
-        self.store.remove(JOURNAL)?;
-        if state.is_empty() {
-            self.store.remove(STATE)?;
+        // From here on the change is in force. What cannot be removed now is void, and the next
+        // change removes it.
+        let removed = self.store.remove(JOURNAL);
+        if removed.is_ok() && state.is_empty() {
+            let _ = self.store.remove(STATE);
         }
         Ok(())
     }
@@ -346,8 +355,8 @@ impl Shield {
 
     /// Undoes what a crash left half done. Call with the lock held. Errors: `NotUndone` where the
     /// kernel refuses a step back; then the journal stays, and the next change tries again
-    /// before it begins.
-    fn recover(&self, base: &Base) -> Result<Option<Recovered>, ChangeError> {
+    /// before it begins. With `abandon` the refused steps are given up instead.
+    fn recover(&self, base: &Base, abandon: bool) -> Result<Option<Recovered>, ChangeError> {
         // A state that was written but never took its place.
         self.store.remove(&format!("{STATE}.new"))?;
         let Some((header, back)) = self.journal()? else { return Ok(None) };
@@ -360,8 +369,13 @@ impl Shield {
             }
             return Ok(None);
         }
-        self.roll_back(base, &back, "a change was interrupted".to_owned())?;
-        Ok(Some(Recovered { steps: back.len() }))
+        let left = undo(&self.edge(base), &back);
+        if !left.is_empty() && !abandon {
+            let cause = "a change was interrupted".to_owned();
+            return Err(ChangeError::NotUndone { cause, left });
+        }
+        self.store.remove(JOURNAL)?;
+        Ok(Some(Recovered { steps: back.len(), abandoned: left }))
     }
 }
 

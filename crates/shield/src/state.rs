@@ -56,6 +56,11 @@ fn parse(bytes: &[u8]) -> Result<State, String> {
 
 /// Replaces the state whole: a crash leaves the old one or the new one.
 pub(crate) fn save(store: &Store, state: &State) -> Result<(), StateError> {
+    // The lowest layout that holds it, so that an older version reads it where it can.
+    let is_new = state.timerlat.is_some()
+        || state.partitions.iter().flat_map(|one| &one.tasks).any(|task| task.policy.is_some());
+    let schema = if is_new { STATE_SCHEMA } else { OLDEST_SCHEMA };
+    let state = &State { schema, ..state.clone() };
     let bytes = serde_json::to_vec(state).map_err(|error| StateError::Unreadable {
         path: store.path(STATE),
         reason: format!("cannot be written as JSON ({error}); it stays as it was"),
@@ -91,7 +96,8 @@ mod tests {
         assert_eq!(state.timerlat, None);
         save(&store, &state).unwrap();
         let text = String::from_utf8(store.read(STATE).unwrap().unwrap()).unwrap();
-        assert!(text.contains(&format!("\"schema\":{STATE_SCHEMA}")), "{text}");
+        assert!(text.contains("\"schema\":1,"), "an older version still reads it: {text}");
+        assert!(!text.contains("timerlat"), "{text}");
         assert_eq!(load(&store).unwrap(), state);
     }
 

@@ -92,7 +92,7 @@ fn killed_at_any_step_of_setting_or_unsetting_restore_leaves_the_machine_as_it_w
             fake.kernel.arm(Some(Fault::Die { at, after: true }));
             let killed = catch_unwind(AssertUnwindSafe(|| fake.ask(&request))).is_err();
             fake.kernel.arm(None);
-            fake.ask(&Request::Restore {}).unwrap();
+            fake.ask(&Request::Restore { abandon: false }).unwrap();
             assert_eq!(fake.kernel.snapshot(), untouched, "unset {unset}, killed at {at}");
             if !killed {
                 break;

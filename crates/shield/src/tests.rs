@@ -371,7 +371,7 @@ fn every_request_crosses_a_socket_unchanged() {
         Request::Move { from: name(), to: "audio".into(), members },
         Request::Apply { declaration: Declaration { partitions: vec![declared] } },
         Request::Repair { name: Some(name()) },
-        Request::Restore {},
+        Request::Restore { abandon: false },
         Request::System(System {
             irq_home: Some(set("0-1")),
             timerlat: Some(timerlat::Settings {

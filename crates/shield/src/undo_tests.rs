@@ -3,7 +3,7 @@
 //! The journal stays until the machine is as it was.
 
 use crate::partition::{Original, State};
-use crate::request::{Caller, Request, Spec};
+use crate::request::{Caller, Members, Request, Spec};
 use crate::shield::{ChangeError, Outcome, Shield};
 use crate::state;
 use asmp_host::fake::{FakeKernel, Fault};
@@ -61,7 +61,8 @@ impl Fake {
     /// Restores and compares with the machine as it was.
     #[track_caller]
     fn restored_to(&self, untouched: &Snapshot, when: &str) {
-        self.ask(&Request::Restore {}).unwrap_or_else(|error| panic!("{when}: {error}"));
+        self.ask(&Request::Restore { abandon: false })
+            .unwrap_or_else(|error| panic!("{when}: {error}"));
         assert_same(untouched, &self.kernel.snapshot(), when);
         assert!(!self.has_journal(), "{when}");
     }
@@ -80,7 +81,7 @@ fn create(name: &str, cpus: &str) -> Request {
 }
 
 fn add(name: &str, pid: i32) -> Request {
-    let members = crate::Members { pids: vec![pid], ..crate::Members::default() };
+    let members = Members { pids: vec![pid], ..Members::default() };
     Request::Add { name: name.into(), members }
 }
 
@@ -137,7 +138,7 @@ fn a_step_back_that_the_kernel_refuses_is_named_and_tried_again() {
                 let (fake, untouched) = Fake::after(&before);
                 fake.kill(&change, at, true);
                 fake.kernel.arm(Some(Fault::Refuse { at: step, errno: EINVAL }));
-                let answer = fake.ask(&Request::Restore {});
+                let answer = fake.ask(&Request::Restore { abandon: false });
                 fake.kernel.arm(None);
                 let when = format!("{change:?} killed at {at}, step {step} back refused");
                 // A step that was refused after the recovery belongs to `restore` itself.
@@ -247,4 +248,68 @@ fn a_change_whose_state_cannot_be_written_is_undone() {
     assert!(!fake.has_journal());
     std::fs::remove_dir(fake.dir.path().join("state.json.new")).unwrap();
     fake.ask(&create("a", "3")).unwrap();
+}
+
+#[test]
+fn a_step_back_that_is_refused_for_good_blocks_changes_until_it_is_given_up() {
+    let (fake, untouched) = Fake::after(&[]);
+    // The fake refuses the affinity of this line for ever.
+    let journal = "{\"schema\":1,\"transaction\":1}\n\
+        {\"undo\":\"set\",\"knob\":{\"path\":\"/proc/irq/25/smp_affinity_list\",\
+        \"shape\":\"cpu-list\"},\"to\":\"0\"}\n";
+    std::fs::write(fake.dir.path().join("journal"), journal).unwrap();
+    let restore = |abandon| fake.ask(&Request::Restore { abandon });
+    for request in [create("a", "3"), Request::Restore { abandon: false }] {
+        let error = fake.ask(&request).unwrap_err();
+        assert!(matches!(error, ChangeError::NotUndone { .. }), "{error}");
+        assert!(error.to_string().contains("--abandon"), "{error}");
+        assert!(fake.has_journal());
+    }
+    let recovered = restore(true).unwrap().recovered.unwrap();
+    assert_eq!((recovered.steps, recovered.abandoned.len()), (1, 1));
+    assert!(!fake.has_journal());
+    fake.ask(&create("a", "3")).unwrap();
+    fake.restored_to(&untouched, "after it was given up");
+}
+
+#[test]
+fn a_group_that_somebody_else_made_is_refused_and_keeps_its_tasks() {
+    let (fake, _) = Fake::after(&[]);
+    let group = Path::new("/sys/fs/cgroup/asmp");
+    fake.kernel.make_dir(group).unwrap();
+    fake.kernel.write(&group.join("cgroup.procs"), b"200").unwrap();
+    let before = fake.kernel.snapshot();
+    let error = fake.ask(&create("a", "3")).unwrap_err();
+    assert!(matches!(error, ChangeError::Undone { .. }), "{error}");
+    assert!(error.to_string().contains("/sys/fs/cgroup/asmp"), "{error}");
+    assert_same(&before, &fake.kernel.snapshot(), "refused");
+    assert!(!fake.has_journal());
+}
+
+#[test]
+fn a_line_that_moves_gets_the_priority_of_its_new_partition_and_only_lines_of_the_old_move() {
+    let (fake, untouched) = Fake::after(&[]);
+    fake.kernel.set_file("/proc/irq/26/smp_affinity_list", "0-3");
+    fake.kernel.set_file("/proc/irq/26/effective_affinity_list", "0-3");
+    let text = fake.kernel.text(Path::new("/proc/interrupts")).unwrap();
+    let more = text.replace("LOC:", "26: 0 0 0 0 PCI-MSI 0-edge eth0\nLOC:");
+    fake.kernel.set_file("/proc/interrupts", &more);
+    let handler = 300;
+    fake.kernel.start(handler, handler, "irq/24-eth0", Schedule::Fifo { priority: 50 });
+    let with = |name: &str, cpus: &str, irqs: &[&str], priority| {
+        let irqs = irqs.iter().map(|irq| (*irq).to_owned()).collect();
+        let spec = Spec { irqs, irq_priority: Some(priority), ..Spec::of(cpus.parse().unwrap()) };
+        Request::Create { name: name.into(), spec }
+    };
+    fake.ask(&with("a", "3", &["24"], 80)).unwrap();
+    fake.ask(&with("b", "2", &[], 60)).unwrap();
+    assert_eq!(fake.kernel.schedule(handler).unwrap(), Schedule::Fifo { priority: 80 });
+    let members = Members { irqs: vec!["eth0".into()], ..Members::default() };
+    fake.ask(&Request::Move { from: "a".into(), to: "b".into(), members }).unwrap();
+    let state = fake.shield.state().unwrap();
+    assert_eq!(state.partition("b").unwrap().irqs, [24], "26 has the name, but was not in a");
+    assert_eq!(fake.kernel.schedule(handler).unwrap(), Schedule::Fifo { priority: 60 });
+    fake.ask(&Request::Restore { abandon: false }).unwrap();
+    assert_eq!(fake.kernel.schedule(handler).unwrap(), Schedule::Fifo { priority: 50 });
+    drop(untouched);
 }

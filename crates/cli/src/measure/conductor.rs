@@ -120,11 +120,12 @@ impl Conductor for ByShield<'_> {
 
     fn leave(&self) -> Result<(), ConductorError> {
         // Both are tried, whatever becomes of the first.
-        let system = match self.set_system.replace(false) {
+        let system = match self.set_system.get() {
             true => self.change(&Request::System(System::default())).map(drop),
             false => Ok(()),
         };
-        if self.made_partition.replace(false) {
+        self.set_system.set(system.is_err());
+        if self.made_partition.get() {
             let name = Some(self.name.clone());
             let destroy = Request::Destroy { name, demote: true };
             match self.shield.change(&destroy, &self.caller) {
@@ -132,6 +133,7 @@ impl Conductor for ByShield<'_> {
                 Err(ChangeError::Refused(Refusal::NoPartition { .. })) | Ok(_) => {}
                 Err(error) => return Err(error.into()),
             }
+            self.made_partition.set(false);
         }
         system
     }
