@@ -75,7 +75,8 @@ fn enable(facts: &Facts, file: &Path, cpus: &CpuSet, dry_run: bool) -> Result<()
     for name in ["nohz_full", "rcu_nocbs", "isolcpus"] {
         if let Some(value) = facts.boot_parameter(name) {
             println!(
-                "note: this boot already has {name}={value}; given elsewhere it stays, and the last one counts"
+                "note: this boot already has {name}={value}; given elsewhere it stays, and the \
+                 last one counts"
             );
         }
     }
@@ -111,7 +112,8 @@ fn may_write(facts: &Facts, file: &Path) -> Result<()> {
         return Err(failure(
             NO_BOOT_DROP_IN,
             format!(
-                "{} does not exist: this machine takes no GRUB drop-ins; add the parameters shown to its boot loader by hand",
+                "{} does not exist: this machine takes no GRUB drop-ins; add the parameters \
+                 shown to its boot loader by hand",
                 dir.display()
             ),
         ));

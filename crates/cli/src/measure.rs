@@ -80,7 +80,8 @@ fn read(dirs: &[PathBuf], across_kernels: bool) -> Result<Vec<Run>> {
         return Err(failure(
             MIXED,
             format!(
-                "runs of kernels {} side by side compare kernels, not settings: choose one, or say --across-kernels",
+                "runs of kernels {} side by side compare kernels, not settings: choose one, or \
+                 say --across-kernels",
                 kernels.join(" and ")
             ),
         ));

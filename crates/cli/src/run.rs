@@ -159,7 +159,8 @@ fn base_name(command: &OsString) -> String {
 fn policy_refused(policy: &Schedule, error: &io::Error) -> anyhow::Error {
     let hint = match policy {
         Schedule::Deadline { .. } => {
-            "; a deadline needs free bandwidth, and all isolated CPUs of the machine in this one partition"
+            "; a deadline needs free bandwidth, and all isolated CPUs of the machine in this one \
+             partition"
         }
         _ => "",
     };

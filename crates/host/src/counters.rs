@@ -232,7 +232,8 @@ mod tests {
 
     #[test]
     fn arm64_spells_the_timer_and_ipis_its_own_way() {
-        let text = "           CPU0       CPU1\n 11:       5       6  GICv3  30 Level     arch_timer\nIPI0:      1       2  Rescheduling interrupts\n";
+        let text = "           CPU0       CPU1\n 11:       5       6  GICv3  30 Level     \
+                    arch_timer\nIPI0:      1       2  Rescheduling interrupts\n";
         let rows = parse_interrupts(text).unwrap();
         assert_eq!(rows[0].kind, InterruptKind::LocalTimer);
         assert_eq!(rows[1].kind, InterruptKind::Ipi("rescheduling interrupts".into()));

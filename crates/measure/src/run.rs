@@ -190,7 +190,11 @@ pub enum RunError {
     NoProvenance { path: PathBuf },
     #[error("{path}: {reason}", path = path.display())]
     BadProvenance { path: PathBuf, reason: String },
-    #[error("{path}: schema {found}, but this asmp reads {RUN_SCHEMA}: use the version that wrote it, or a newer one", path = path.display())]
+    #[error(
+        "{path}: schema {found}, but this asmp reads {RUN_SCHEMA}: use the version that wrote \
+         it, or a newer one",
+        path = path.display()
+    )]
     Schema { path: PathBuf, found: u64 },
     #[error("{path}: {cause}", path = path.display())]
     Io { path: PathBuf, cause: io::Error },

@@ -268,17 +268,24 @@ pub enum Refusal {
     #[error("not root: changing partitions needs root; use sudo")]
     NotRoot,
     #[error(
-        "no cgroup v2 here: mount it (mount -t cgroup2 none /sys/fs/cgroup) or boot with systemd.unified_cgroup_hierarchy=1"
+        "no cgroup v2 here: mount it (mount -t cgroup2 none /sys/fs/cgroup) or boot with \
+         systemd.unified_cgroup_hierarchy=1"
     )]
     NoCgroupV2,
-    #[error("the cpuset controller is held by cgroup v1 at {mount}: unmount it, or boot with systemd.unified_cgroup_hierarchy=1 (or cgroup_no_v1=cpuset)", mount = mount.display())]
+    #[error(
+        "the cpuset controller is held by cgroup v1 at {mount}: unmount it, or boot with \
+         systemd.unified_cgroup_hierarchy=1 (or cgroup_no_v1=cpuset)",
+        mount = mount.display()
+    )]
     CpusetV1 { mount: PathBuf },
     #[error(
-        "the cgroup v2 root offers no cpuset controller: use a kernel with CONFIG_CPUSETS, outside any container"
+        "the cgroup v2 root offers no cpuset controller: use a kernel with CONFIG_CPUSETS, \
+         outside any container"
     )]
     NoCpuset,
     #[error(
-        "kernel {release} is too old: remote isolated partitions (cpuset.cpus.exclusive) need 6.7 or newer"
+        "kernel {release} is too old: remote isolated partitions (cpuset.cpus.exclusive) need \
+         6.7 or newer"
     )]
     KernelTooOld { release: String },
     #[error("no CPU is meant by that list: name at least one of {online}")]
@@ -286,31 +293,38 @@ pub enum Refusal {
     #[error("CPU {cpus} does not exist: this machine has {possible}")]
     UnknownCpus { cpus: CpuSet, possible: CpuSet },
     #[error(
-        "CPU {cpus} is offline: bring it up first (echo 1 > /sys/devices/system/cpu/cpuN/online), or choose from {online}"
+        "CPU {cpus} is offline: bring it up first (echo 1 > \
+         /sys/devices/system/cpu/cpuN/online), or choose from {online}"
     )]
     OfflineCpus { cpus: CpuSet, online: CpuSet },
     #[error(
-        "CPU {cpus} already belongs to partition {owner}: choose others, or first `asmp resize {owner}` or `asmp destroy {owner}`"
+        "CPU {cpus} already belongs to partition {owner}: choose others, or first `asmp resize \
+         {owner}` or `asmp destroy {owner}`"
     )]
     TakenCpus { cpus: CpuSet, owner: String },
     #[error(
-        "CPU {cpus} is isolated by somebody else's cpuset partition: undo that first (cpuset.cpus.partition = member)"
+        "CPU {cpus} is isolated by somebody else's cpuset partition: undo that first \
+         (cpuset.cpus.partition = member)"
     )]
     ForeignIsolated { cpus: CpuSet },
     #[error(
-        "that would leave the system no CPU: of {online} at least one must stay outside all partitions"
+        "that would leave the system no CPU: of {online} at least one must stay outside all \
+         partitions"
     )]
     LastCpu { online: CpuSet },
     #[error(
-        "CPU {cpu} shares its core with CPU {sibling}, which {why}: choose whole cores, or accept the disturbance with --smt share"
+        "CPU {cpu} shares its core with CPU {sibling}, which {why}: choose whole cores, or \
+         accept the disturbance with --smt share"
     )]
     Sibling { cpu: u32, sibling: u32, why: String },
     #[error(
-        "{name:?} cannot name a partition: use 1 to 64 letters, digits, '-', '_' or '.', beginning with a letter or digit"
+        "{name:?} cannot name a partition: use 1 to 64 letters, digits, '-', '_' or '.', \
+         beginning with a letter or digit"
     )]
     BadName { name: String },
     #[error(
-        "partition {name} exists already: choose another name, or use `asmp resize`, `asmp add` or `asmp destroy`"
+        "partition {name} exists already: choose another name, or use `asmp resize`, `asmp add` \
+         or `asmp destroy`"
     )]
     NameTaken { name: String },
     #[error("no partition {name}: known are: {known}")]
@@ -318,17 +332,20 @@ pub enum Refusal {
     #[error("no task {tid}: it does not exist or has ended")]
     UnknownTask { tid: i32 },
     #[error(
-        "task {tid} ({command}) is a kernel thread bound to its CPU: the kernel does not let it move; choose user tasks"
+        "task {tid} ({command}) is a kernel thread bound to its CPU: the kernel does not let it \
+         move; choose user tasks"
     )]
     BoundKernelThread { tid: i32, command: String },
     #[error("task {tid} ({command}) does not belong to partition {partition}")]
     NotInside { tid: i32, command: String, partition: String },
     #[error(
-        "task {tid} has process {process} with other threads in partition {partition}: the threads of a process are in one partition; move the process (--pid {process})"
+        "task {tid} has process {process} with other threads in partition {partition}: the \
+         threads of a process are in one partition; move the process (--pid {process})"
     )]
     Inseparable { tid: i32, process: i32, partition: String },
     #[error(
-        "{tasks} became real-time inside {partition} and would starve the system's CPUs outside: end it first, or --force makes it SCHED_OTHER"
+        "{tasks} became real-time inside {partition} and would starve the system's CPUs outside: \
+         end it first, or --force makes it SCHED_OTHER"
     )]
     RealTimeInside { tasks: String, partition: String },
     #[error("no IRQ {name}: give a number or a handler's name from /proc/interrupts")]
@@ -340,11 +357,13 @@ pub enum Refusal {
     #[error("IRQ {irq} does not belong to partition {partition}")]
     IrqNotInside { irq: u32, partition: String },
     #[error(
-        "the tick of CPU {cpus} cannot stop in this boot: boot with nohz_full={cpus} rcu_nocbs={cpus} (`asmp boot enable --cpus {cpus}`), or use --tick off"
+        "the tick of CPU {cpus} cannot stop in this boot: boot with nohz_full={cpus} \
+         rcu_nocbs={cpus} (`asmp boot enable --cpus {cpus}`), or use --tick off"
     )]
     TickNotCandidate { cpus: CpuSet },
     #[error(
-        "this kernel has no timerlat tracer: boot a PREEMPT_RT kernel of a distribution that builds it"
+        "this kernel has no timerlat tracer: boot a PREEMPT_RT kernel of a distribution that \
+         builds it"
     )]
     NoTimerlat,
     #[error("the IRQ priority {priority} is not one of 1 to 99")]

@@ -621,7 +621,8 @@ fn cannot(facts: &Facts, before: &[Partition], after: &[Partition]) -> Vec<Canno
             cannot.push(Cannot {
                 what: format!("{}: the tick of CPU {ticking} goes on while a task runs", new.name),
                 cure: format!(
-                    "boot with nohz_full={ticking} rcu_nocbs={ticking} (asmp boot enable --cpus {ticking}); CPU 0 cannot"
+                    "boot with nohz_full={ticking} rcu_nocbs={ticking} (asmp boot enable --cpus \
+                     {ticking}); CPU 0 cannot"
                 ),
             });
         }

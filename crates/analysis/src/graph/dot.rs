@@ -58,7 +58,8 @@ pub(super) fn labels(graph: &Graph, result: &Result<Report, Refusal>) -> Labels 
 pub fn dot(graph: &Graph, result: &Result<Report, Refusal>) -> String {
     let labels = labels(graph, result);
     let mut text =
-        "digraph flow {\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n  edge [fontname=\"sans-serif\"];\n"
+        "digraph flow \
+         {\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n  edge [fontname=\"sans-serif\"];\n"
             .to_owned();
     for (index, (task, words)) in graph.tasks().iter().zip(&labels.tasks).enumerate() {
         let lines: Vec<String> =

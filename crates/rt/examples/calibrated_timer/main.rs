@@ -128,7 +128,8 @@ fn place(raw: &mut Variant, bench: &mut Bench) -> Result<(), Box<dyn std::error:
     if let (Some(best), Some(worst)) = (tried.iter().min(), tried.iter().max()) {
         bench.place_ns = best.1;
         println!(
-            "the grid lies {} us after the ms, where the raw p95 is {:.1} us (worst of {PLACES} places: {:.1} us)",
+            "the grid lies {} us after the ms, where the raw p95 is {:.1} us (worst of {PLACES} \
+             places: {:.1} us)",
             best.1 / 1000,
             best.0 as f64 / 1000.0,
             worst.0 as f64 / 1000.0

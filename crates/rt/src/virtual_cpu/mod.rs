@@ -101,7 +101,8 @@ pub enum ScriptError {
 /// Threads that go on for ever without time passing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "at {at_ns} ns {thread:?} and others take step after step without computing: let one compute or wait"
+    "at {at_ns} ns {thread:?} and others take step after step without computing: let one compute \
+     or wait"
 )]
 pub struct Livelock {
     pub at_ns: u64,
