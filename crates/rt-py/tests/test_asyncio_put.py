@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Coroutines that write FIFOs: they wait for room, in order, and a put that is cancelled has put nothing in."""
+"""Coroutines that write FIFOs: they wait for room, in order, and a put that is cancelled has put
+nothing in."""
 
 import asyncio
 
@@ -36,7 +37,8 @@ print("all")
 
 
 async def turns() -> None:
-    """What can be done without the thread that waits, which may take 100 ms, is done after so many."""
+    """What can be done without the thread that waits, which may take 100 ms, is done after so
+    many."""
     for _ in range(8):
         await asyncio.sleep(0)
 

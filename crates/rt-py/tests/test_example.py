@@ -79,7 +79,8 @@ def test_the_picture_is_live(sound_card: str, tmp_path: Path, unused_port: int) 
             said, _ = plot.communicate(timeout=PATIENCE_S)
         writer.communicate(timeout=PATIENCE_S)
     assert said.startswith("1125 blocks, 144000 samples, 0 lost: ")
-    # How often it answers within three seconds is the machine's affair; a picture that stands still is seen once or twice.
+    # How often it answers within three seconds is the machine's affair; a picture that stands still
+    # is seen once or twice.
     assert len(seen) > 2, f"it grew while it played: {sorted(seen)}"
 
 

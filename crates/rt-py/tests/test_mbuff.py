@@ -98,7 +98,8 @@ def test_a_view_keeps_the_memory_of_an_object_that_nobody_has_any_more() -> None
 
 def test_memory_outlives_the_process_that_made_it(start: Start) -> None:
     other = start(
-        'memory = asmp_rt.Mbuff.alloc("a", 3)\nmemoryview(memory)[:] = b"abc"\nprint("made")\ntime.sleep(1000)'
+        'memory = asmp_rt.Mbuff.alloc("a", 3)\nmemoryview(memory)[:] = b"abc"\n'
+        'print("made")\ntime.sleep(1000)'
     )
     assert told(other) == "made"
     with asmp_rt.Mbuff.attach("a") as memory:

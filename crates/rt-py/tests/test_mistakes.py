@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What a newcomer, or an enemy, does wrong: one clear line, its own error, and nothing half done."""
+"""What a newcomer, or an enemy, does wrong: one clear line, its own error, nothing half done."""
 
 import os
 import re
@@ -92,7 +92,10 @@ def test_sizes_that_are_none_are_refused(directory: Path) -> None:
     wrong: Any
     for wrong in ("1000", 1e3, None):
         refusal(TypeError, lambda: asmp_rt.Fifo.create("a", wrong))
-    line = refusal(ValueError, lambda: asmp_rt.Fifo.create("a", 1000, overflow="drop"))  # type: ignore[arg-type]
+    line = refusal(
+        ValueError,
+        lambda: asmp_rt.Fifo.create("a", 1000, overflow="drop"),  # type: ignore[arg-type]
+    )
     assert line == 'invalid overflow "drop": use "refuse" or "drop-oldest"'
     assert not list(directory.iterdir())
 
