@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The figures of docs/measurements/analysis.md.
 //!
-//!     cargo run --release -p asmp-analysis --example bench -- speed | curve | agree FROM TO | deep
-//! FROM TO | fuzz FROM TO
+//! ```text
+//! cargo run --release -p asmp-analysis --example bench -- speed
+//! cargo run --release -p asmp-analysis --example bench -- curve
+//! cargo run --release -p asmp-analysis --example bench -- agree|deep|fuzz FROM TO
+//! ```
 
 #[path = "../tests/chaos/sets.rs"]
 mod chaos_of_sets;

@@ -214,7 +214,15 @@ fn handlers(words: &str) -> String {
 mod tests {
     use super::*;
 
-    const X86: &str = "            CPU0       CPU2       \n  0:         40          0  IO-APIC   2-edge      timer\n 24:          7          9  PCI-MSIX-0000:00:01.0    0-edge      virtio0-config\nNMI:          0          0   Non-maskable interrupts\nLOC:       1200       3400   Local timer interrupts\nRES:         11         12   Rescheduling interrupts\nERR:          0\n";
+    const X86: &str = concat!(
+        "            CPU0       CPU2       \n",
+        "  0:         40          0  IO-APIC   2-edge      timer\n",
+        " 24:          7          9  PCI-MSIX-0000:00:01.0    0-edge      virtio0-config\n",
+        "NMI:          0          0   Non-maskable interrupts\n",
+        "LOC:       1200       3400   Local timer interrupts\n",
+        "RES:         11         12   Rescheduling interrupts\n",
+        "ERR:          0\n"
+    );
 
     #[test]
     fn rows_are_named_and_belong_to_their_cpu_although_one_is_offline() {

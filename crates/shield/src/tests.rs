@@ -3,7 +3,7 @@
 
 use crate::declare::{self, Declaration};
 use crate::partition::{Aspect, Original, Partition, Refusal, Smt, State, Tick, shielded};
-use crate::plan::{Action, Base, IfRefused, plan};
+use crate::plan::{Action, Base, IfRefused, Step, plan};
 use crate::request::{Caller, Members, Request, Spec, System};
 use crate::rules::{Wish, check_machine, create, destroy, remove_task, resize};
 use crate::target::targets;
@@ -219,9 +219,11 @@ fn destroying_the_last_partition_plans_every_original_byte_and_the_groups_in_rev
     state.originals.insert(knob.path.clone(), original);
     facts.irqs[0].affinity_text = "0-2".into();
     let steps = plan(&facts, &base, &state, vec![], System::default()).steps;
-    assert!(steps.iter().any(
-        |step| matches!(&step.action, Action::Set { knob: set, to, .. } if *set == knob && to == "0,1-3")
-    ));
+    let restores = |step: &Step| match &step.action {
+        Action::Set { knob: set, to, .. } => *set == knob && to == "0,1-3",
+        _ => false,
+    };
+    assert!(steps.iter().any(restores));
     let removed: Vec<String> = steps
         .iter()
         .filter_map(|step| match &step.action {

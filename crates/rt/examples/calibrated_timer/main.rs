@@ -2,8 +2,9 @@
 //! How exactly the reflective scheduler meets instants 1 ms apart on this machine: raw, calibrated,
 //! calibrated with a final spin; side by side, in blocks that take turns.
 //!
-//!     cargo run --release -p asmp-rt --example calibrated_timer [ACTIVATIONS OF EACH] [CPU]
-//! [awake]
+//! ```text
+//! cargo run --release -p asmp-rt --example calibrated_timer [ACTIVATIONS OF EACH] [CPU] [awake]
+//! ```
 //!
 //! `awake`: a second thread keeps the CPU from idling and is the witness of what takes it (see
 //! `witness`): samples for which that was the hypervisor are rejected and counted. Without it,
