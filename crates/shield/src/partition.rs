@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The nouns: a partition, the state of all partitions, and the reasons for refusing a change.
 
-use crate::request::System;
 use crate::state::STATE_SCHEMA;
 use asmp_host::task::{Member, TaskId};
 use asmp_host::tracefs::timerlat;
@@ -186,6 +185,18 @@ impl Partition {
 /// Every CPU shielded by any of these partitions.
 pub fn shielded(partitions: &[Partition]) -> CpuSet {
     partitions.iter().fold(CpuSet::new(), |all, partition| all.union(&partition.shielded()))
+}
+
+/// Settings of the system outside the partitions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct System {
+    /// The CPUs that device interrupts keep to; `None`: all CPUs of the system.
+    #[serde(default)]
+    pub irq_home: Option<CpuSet>,
+    /// How the kernel's timerlat tracer works; `None`: as it was.
+    #[serde(default)]
+    pub timerlat: Option<timerlat::Settings>,
 }
 
 /// The text a setting had before we first changed it.

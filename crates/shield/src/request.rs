@@ -7,10 +7,9 @@
 //! ask is settled at the edge, before the shield is called.
 
 use crate::declare::Declaration;
-use crate::partition::{Aspect, Refusal, Smt, Tick};
+use crate::partition::{Aspect, Refusal, Smt, System, Tick};
+use asmp_host::CpuSpec;
 use asmp_host::task::TaskId;
-use asmp_host::tracefs::timerlat;
-use asmp_host::{CpuSet, CpuSpec};
 use serde::{Deserialize, Serialize};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -48,18 +47,6 @@ pub enum Request {
     Restore {},
     /// Settings of the system outside the partitions, for measurements; both are replaced.
     System(System),
-}
-
-/// Settings of the system outside the partitions.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct System {
-    /// The CPUs that device interrupts keep to; `None`: all CPUs of the system.
-    #[serde(default)]
-    pub irq_home: Option<CpuSet>,
-    /// How the kernel's timerlat tracer works; `None`: as it was.
-    #[serde(default)]
-    pub timerlat: Option<timerlat::Settings>,
 }
 
 /// A partition as asked for.

@@ -10,8 +10,7 @@
 //! Large machines have 512 CPUs and 2,000 IRQ lines: everything here is one pass over CPUs and
 //! lines.
 
-use crate::partition::{Aspect, Original, Partition, shielded};
-use crate::request::System;
+use crate::partition::{Aspect, Original, Partition, System, shielded};
 use asmp_host::irq::Irq;
 use asmp_host::tracefs::timerlat;
 use asmp_host::{Cpu, CpuSet, Facts, Knob, knob};

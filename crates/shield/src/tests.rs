@@ -2,9 +2,9 @@
 //! The deciding half of this crate, against machines made of plain values.
 
 use crate::declare::{self, Declaration};
-use crate::partition::{Aspect, Original, Partition, Refusal, Smt, State, Tick, shielded};
+use crate::partition::{Aspect, Original, Partition, Refusal, Smt, State, System, Tick, shielded};
 use crate::plan::{Action, Base, IfRefused, Step, plan};
-use crate::request::{Caller, Members, Request, Spec, System};
+use crate::request::{Caller, Members, Request, Spec};
 use crate::rules::{Wish, check_machine, create, destroy, remove_task, resize};
 use crate::target::targets;
 use asmp_host::cgroup::Hierarchy;
