@@ -44,7 +44,7 @@ fn some(cpus: &CpuSet) -> String {
 fn candidates(facts: &Facts, cpus: CpuSet) -> Result<CpuSet> {
     let possible = &facts.cpus.possible;
     if cpus.is_empty() {
-        return Err(failure(20, "no CPU is meant by that list"));
+        return Err(failure(20, "the list selects no CPU"));
     }
     if !cpus.is_subset(possible) {
         let unknown = cpus.difference(possible);
@@ -105,7 +105,7 @@ fn disable(facts: &Facts, file: &Path) -> Result<()> {
 
 fn may_write(facts: &Facts, file: &Path) -> Result<()> {
     if !facts.root {
-        return Err(failure(NOT_ROOT, "not root: writing boot parameters needs root; use sudo"));
+        return Err(failure(NOT_ROOT, "only root may write boot parameters: use sudo"));
     }
     let dir = file.parent().unwrap_or(Path::new("/"));
     if !dir.is_dir() {

@@ -90,7 +90,7 @@ pub fn exec(shield: &Shield, exec: &Exec) -> Result<u8> {
 }
 
 fn report(outcome: &asmp_shield::Outcome) {
-    // The command's own output shall stay clean: only what the user must know, on stderr.
+    // The command's own output stays clean: only what the user must know, on stderr.
     let disturbing: Vec<_> =
         outcome.refused.iter().filter(|refused| refused.disturbs).cloned().collect();
     print::refusals(&disturbing).iter().for_each(|line| eprintln!("asmp: {line}"));

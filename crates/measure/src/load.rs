@@ -107,7 +107,7 @@ pub enum LoadError {
     NoTool,
     #[error("the load {load} did not start: {cause}")]
     NotStarted { load: Load, cause: String },
-    #[error("the load {load} ended before the measurement: {status}; the run is void")]
+    #[error("the load {load} ended before the measurement: {status}; discard the run")]
     Ended { load: Load, status: String },
 }
 

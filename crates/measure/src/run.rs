@@ -186,7 +186,7 @@ pub struct BaseTime {
 /// Why a directory is not a run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    #[error("{path}: not a run: there is no run.json with its provenance", path = path.display())]
+    #[error("{path} is not a run directory: it has no run.json", path = path.display())]
     NoProvenance { path: PathBuf },
     #[error("{path}: {reason}", path = path.display())]
     BadProvenance { path: PathBuf, reason: String },

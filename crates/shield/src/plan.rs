@@ -188,7 +188,7 @@ pub fn plan(
     policies(before, &after, Direction::Forth, &mut steps);
     tasks_in(base, before, &after, &mut steps);
     if *before == after && !after.is_empty() {
-        steps.push(step(Action::Confine, "kernel threads that nothing binds stay on system CPUs"));
+        steps.push(step(Action::Confine, "unbound kernel threads stay on system CPUs"));
     }
     Plan { steps, cannot: cannot(facts, before, &after), after, system }
 }
@@ -219,16 +219,21 @@ fn settings(
     system: &System,
 ) -> (Vec<Step>, Vec<Step>) {
     let was = targets(facts, &state.partitions, &state.system(), &state.originals);
-    let shall = targets(facts, after, system, &state.originals);
+    let wanted = targets(facts, after, system, &state.originals);
     let lines = Lines::of(facts);
     let now = |knob: &Knob| reading(facts, &lines, knob).map(str::to_owned);
 
     let mut restored: Vec<Step> = Vec::new();
     for (path, original) in &state.originals {
         let knob = Knob::new(path.clone(), original.shape);
-        if let (None, Some(target)) = (shall.get(&knob), was.get(&knob)) {
+        if let (None, Some(target)) = (wanted.get(&knob), was.get(&knob)) {
             let back = knob.inverse(&original.text, &target.wanted);
-            restored.push(named(write(knob.clone(), now(&knob), back, "as it was before")));
+            restored.push(named(write(
+                knob.clone(),
+                now(&knob),
+                back,
+                "restore the original value",
+            )));
         }
     }
     restored.reverse();
@@ -236,7 +241,7 @@ fn settings(
     let mut set = Vec::new();
     // Interrupt lines come last, by number: a CPU's text order would put IRQ 10 before IRQ 9.
     let mut in_order: Vec<_> =
-        shall.iter().map(|(knob, target)| (knob::irq_of(&knob.path), knob, target)).collect();
+        wanted.iter().map(|(knob, target)| (knob::irq_of(&knob.path), knob, target)).collect();
     in_order.sort_by_key(|(irq, ..)| *irq);
     for (irq, knob, target) in in_order {
         let Some(now) = reading(facts, &lines, knob) else { continue };
@@ -285,7 +290,7 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
     for old in before.iter().filter(stays) {
         for placed in old.tasks.iter().filter(|placed| placed.policy.is_some()) {
             if wanted(placed).is_some_and(|new| new.policy.is_none()) {
-                let why = format!("{} has no policy in {} any more", placed.command, old.name);
+                let why = format!("{} no longer sets a policy for {}", old.name, placed.command);
                 let groups = base.groups(&old.name);
                 steps.push(step(Action::RestoreTaskPolicy { placed: placed.clone(), groups }, why));
             }
@@ -320,7 +325,8 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
                     && policy.before.iter().all(|thread| old.before.contains(thread))
             });
             if !holds {
-                let why = format!("the file gives {} of {} this policy", placed.command, new.name);
+                let why =
+                    format!("the file sets this policy for {} in {}", placed.command, new.name);
                 let action = Action::SetTaskPolicy { placed: placed.clone(), to: policy.to };
                 steps.push(step(action, why));
             }
@@ -351,15 +357,16 @@ fn policies(
     for partition in these {
         for thread in partition.served.iter().filter(|thread| !has(others, thread)) {
             let (to, why) = match (&direction, thread.by) {
-                (Direction::Back, _) => (thread.before, "as it was before".to_owned()),
+                (Direction::Back, _) => (thread.before, "restore the original policy".to_owned()),
                 (Direction::Forth, Service::Irq(irq)) => (
                     Schedule::Fifo { priority: thread.priority },
-                    format!("IRQ {irq} is served at the priority of {}", partition.name),
+                    format!("handle IRQ {irq} at the priority of partition {}", partition.name),
                 ),
                 (Direction::Forth, Service::Timers(cpu)) => (
                     Schedule::Fifo { priority: thread.priority },
                     format!(
-                        "CPU {cpu}: a timer that waits behind a busy task would keep the tick going"
+                        "CPU {cpu}: a timer that waits behind a busy task would keep the tick \
+                         running"
                     ),
                 ),
             };
@@ -375,10 +382,13 @@ fn cannot(facts: &Facts, before: &[Partition], after: &[Partition]) -> Vec<Canno
         let ticking = new.cpus.difference(&facts.cpus.nohz_full);
         if new.tick != Tick::Keep && !ticking.is_empty() {
             cannot.push(Cannot {
-                what: format!("{}: the tick of CPU {ticking} goes on while a task runs", new.name),
+                what: format!(
+                    "{}: the tick of CPU {ticking} does not stop while a task runs",
+                    new.name
+                ),
                 cure: format!(
                     "boot with nohz_full={ticking} rcu_nocbs={ticking} (asmp boot enable --cpus \
-                     {ticking}); CPU 0 cannot"
+                     {ticking}); CPU 0 always ticks"
                 ),
             });
         }

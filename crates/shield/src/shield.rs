@@ -369,7 +369,7 @@ fn refuse_demotions(demotions: &[Demotion]) -> Result<(), Refusal> {
     Err(Refusal::RealTimeInside { tasks: words.join(", "), partition: first.partition.clone() })
 }
 
-/// A line that refuses to move but is not delivered to a shielded CPU disturbs nobody.
+/// A line that refuses to move disturbs a partition only if a shielded CPU gets its interrupts.
 fn judge(kernel: &dyn Kernel, after: &[Partition], mut refused: Vec<Refused>) -> Vec<Refused> {
     let shielded = shielded(after);
     for refused in &mut refused {

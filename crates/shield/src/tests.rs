@@ -189,11 +189,7 @@ fn settings_are_a_function_of_originals_and_partitions_only() {
         Some("0-1"),
         "a line bound to shielded CPUs goes to the system"
     );
-    assert_eq!(
-        wanted(knob::irq_affinity(26)),
-        None,
-        "a line that is elsewhere is nobody's business"
-    );
+    assert_eq!(wanted(knob::irq_affinity(26)), None, "a line that is elsewhere stays as it is");
     assert_eq!(wanted(knob::watchdog_cpus()), None);
     assert_eq!(wanted(knob::default_irq_affinity()), Some("3"));
     assert!(targets(&facts, &[], &System::default(), &none).is_empty());
@@ -337,7 +333,7 @@ fn a_thread_that_leaves_goes_to_where_its_process_came_from() {
     let stranger = Task { id: id(78), process: 78, ..thread };
     remove_task(&mut state, "a", &stranger, true).unwrap();
     let root = state.partitions[0].tasks.iter().find(|placed| placed.task == id(78)).unwrap();
-    assert_eq!(root.from, std::path::Path::new("/"), "born inside, nobody knows from whom");
+    assert_eq!(root.from, std::path::Path::new("/"), "born inside: its parent is unknown");
 }
 
 #[test]

@@ -9,7 +9,9 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// The policy is not real-time, or its priority is out of range.
-    #[error("{0} is no real-time policy: use fifo or rr with a priority of 1 to 99, or deadline")]
+    #[error(
+        "{0} is not a real-time policy: use fifo or rr with a priority of 1 to 99, or deadline"
+    )]
     Priority(Schedule),
 
     /// The times of a deadline policy are invalid.

@@ -17,19 +17,20 @@ pub(super) fn groups(
     steps: &mut Vec<Step>,
 ) {
     let before = &state.partitions;
-    let (was, shall) = (shielded(before), shielded(after));
+    let (was, will_be) = (shielded(before), shielded(after));
     if before.is_empty() && !after.is_empty() {
         open_base(facts, base, steps);
     }
-    let changed = was != shall || before.iter().map(|p| &p.name).ne(after.iter().map(|p| &p.name));
-    let widest = was.union(&shall);
+    let changed =
+        was != will_be || before.iter().map(|p| &p.name).ne(after.iter().map(|p| &p.name));
+    let widest = was.union(&will_be);
     if widest != was {
         for ancestor in &base.ancestors {
             steps.push(write(
                 knob::exclusive_cpus(ancestor),
                 Some(was.to_string()),
                 widest.to_string(),
-                "the CPUs pass through this group to the partitions",
+                "a partition gets only CPUs that each group above it lists",
             ));
         }
     }
@@ -53,11 +54,11 @@ pub(super) fn groups(
     for new in after.iter().filter(|new| !before.iter().any(|old| old.name == new.name)) {
         open_partition(base, new, steps);
     }
-    if changed && shall != widest {
+    if changed && will_be != widest {
         for ancestor in base.ancestors.iter().rev() {
             let knob = knob::exclusive_cpus(ancestor);
-            let why = "only the CPUs of partitions";
-            steps.push(named(write(knob, Some(widest.to_string()), shall.to_string(), why)));
+            let why = "this group lists only the CPUs of partitions";
+            steps.push(named(write(knob, Some(widest.to_string()), will_be.to_string(), why)));
         }
     }
     if !before.is_empty() && after.is_empty() {
@@ -69,7 +70,7 @@ fn open_base(facts: &Facts, base: &Base, steps: &mut Vec<Step>) {
     if base.delegated {
         steps.push(step(
             Action::Delegate { on: true },
-            "systemd keeps its hands off the groups below a delegated service",
+            "systemd does not change the groups below a delegated service",
         ));
     } else {
         let enabled = facts.cgroups.controllers_of_children.join(" ");
@@ -79,19 +80,19 @@ fn open_base(facts: &Facts, base: &Base, steps: &mut Vec<Step>) {
                 knob::controllers_of_children(&base.mount),
                 Some(enabled),
                 "+cpuset",
-                "groups below the root get CPUs of their own",
+                "enable CPU lists (cpuset) for groups below the root",
             )
         });
         for group in &base.ancestors {
             let action = Action::MakeGroup { path: group.clone(), threaded: false };
-            steps.push(step(action, "the group that holds the partitions"));
+            steps.push(step(action, "create the group that holds the partitions"));
         }
     }
     steps.push(write(
         knob::controllers_of_children(base.dir()),
         None,
         "+cpuset",
-        "partitions get CPUs of their own",
+        "enable CPU lists (cpuset) for the partitions",
     ));
 }
 
@@ -120,23 +121,29 @@ fn close_base(facts: &Facts, base: &Base, state: &State, steps: &mut Vec<Step>) 
 fn open_partition(base: &Base, partition: &Partition, steps: &mut Vec<Step>) {
     let groups = base.groups(&partition.name);
     let make = |path: &Path, threaded| Action::MakeGroup { path: path.to_owned(), threaded };
-    steps.push(step(make(&groups.domain, false), format!("partition {}", partition.name)));
-    steps.push(step(make(&groups.rt, true), "its tasks"));
-    steps.push(step(make(&groups.rest, true), "other threads of processes that are partly inside"));
+    steps.push(step(make(&groups.domain, false), format!("create partition {}", partition.name)));
+    steps.push(step(make(&groups.rt, true), "create the group of its tasks"));
+    steps.push(step(
+        make(&groups.rest, true),
+        "create the group of threads that stay outside while others of their process are inside",
+    ));
     if !partition.idle_cpus.is_empty() {
-        steps.push(step(make(&groups.idle, true), "SMT siblings that nothing may use"));
+        steps.push(step(
+            make(&groups.idle, true),
+            "create the group that keeps the SMT siblings idle",
+        ));
     }
     steps.push(write(
         knob::controllers_of_children(&groups.domain),
         None,
         "+cpuset",
-        "its groups get CPUs of their own",
+        "enable CPU lists (cpuset) for its groups",
     ));
     steps.push(write(
         knob::exclusive_cpus(&groups.domain),
         None,
         partition.shielded().to_string(),
-        "the CPUs pass through this group",
+        "the groups below get only CPUs that this group lists",
     ));
     isolate(&groups.rt, &partition.cpus, &mut *steps);
     if !partition.idle_cpus.is_empty() {
@@ -155,18 +162,18 @@ fn isolate(group: &Path, cpus: &CpuSet, steps: &mut Vec<Step>) {
         knob::partition_type(group),
         Some("member".to_owned()),
         "isolated",
-        format!("the kernel takes every other task, timer and unbound kernel work off CPU {cpus}"),
+        format!("the kernel moves all other tasks, timers and unbound kernel work off CPU {cpus}"),
     ));
 }
 
 fn integrate(group: &Path, cpus: &CpuSet, steps: &mut Vec<Step>) {
-    let why = format!("CPU {cpus} goes back to the system");
+    let why = format!("return CPU {cpus} to the system");
     let member = write(knob::partition_type(group), Some("isolated".to_owned()), "member", why);
     let none = write(
         knob::exclusive_cpus(group),
         Some(cpus.to_string()),
         "",
-        "no CPU of its own any more",
+        "release its exclusive CPUs",
     );
     steps.extend([member, none].map(named));
 }
@@ -179,7 +186,7 @@ fn close_partition(base: &Base, partition: &Partition, steps: &mut Vec<Step>) {
             placed: partition.tasks.clone(),
             groups: groups.clone(),
         },
-        "its tasks go back to where they came from",
+        "move its tasks back to where they came from",
     ));
     let remove = |path: &Path, threaded| Action::RemoveGroup { path: path.to_owned(), threaded };
     if !partition.idle_cpus.is_empty() {
@@ -190,16 +197,16 @@ fn close_partition(base: &Base, partition: &Partition, steps: &mut Vec<Step>) {
         knob::exclusive_cpus(&groups.domain),
         Some(partition.shielded().to_string()),
         "",
-        "no CPU of its own any more",
+        "release its exclusive CPUs",
     )));
     let controllers = knob::controllers_of_children(&groups.domain);
-    steps.push(named(write(controllers, None, "-cpuset", "the partition goes")));
+    steps.push(named(write(controllers, None, "-cpuset", "remove the partition")));
     if !partition.idle_cpus.is_empty() {
-        steps.push(step(remove(&groups.idle, true), "the partition goes"));
+        steps.push(step(remove(&groups.idle, true), "remove the partition"));
     }
-    steps.push(step(remove(&groups.rest, true), "the partition goes"));
-    steps.push(step(remove(&groups.rt, true), "the partition goes"));
-    steps.push(step(remove(&groups.domain, false), "the partition goes"));
+    steps.push(step(remove(&groups.rest, true), "remove the partition"));
+    steps.push(step(remove(&groups.rt, true), "remove the partition"));
+    steps.push(step(remove(&groups.domain, false), "remove the partition"));
 }
 
 /// What `old` keeps until every partition has given up what others take.
@@ -208,7 +215,7 @@ fn give_up(old: &Partition, new: &Partition, before: &[Partition]) -> Partition 
     let wanted_elsewhere = others.fold(CpuSet::new(), |all, other| all.union(&other.shielded()));
     let kept = old.cpus.intersection(&new.cpus);
     let cpus = match kept.is_empty() && !new.shielded().intersects(&wanted_elsewhere) {
-        // Nobody waits for its CPUs: it moves over in one step and is never without.
+        // No partition waits for its CPUs: it changes them in one step and is never without.
         true => old.cpus.clone(),
         false => kept,
     };
@@ -222,7 +229,7 @@ fn resize_partition(base: &Base, old: &Partition, new: &Partition, steps: &mut V
         return;
     }
     let groups = base.groups(&new.name);
-    let why = format!("partition {} is resized", new.name);
+    let why = format!("resize partition {}", new.name);
     let widest = old.shielded().union(&new.shielded());
     let set = |group: &Path, from: &CpuSet, to: &CpuSet, steps: &mut Vec<Step>| {
         if from != to {
@@ -234,7 +241,7 @@ fn resize_partition(base: &Base, old: &Partition, new: &Partition, steps: &mut V
     if !old.idle_cpus.is_empty() && old.idle_cpus != new.idle_cpus {
         integrate(&groups.idle, &old.idle_cpus, steps);
         let action = Action::RemoveGroup { path: groups.idle.clone(), threaded: true };
-        steps.push(step(action, "other SMT siblings now"));
+        steps.push(step(action, "the partition gets other SMT siblings"));
     }
     match (old.cpus.is_empty(), new.cpus.is_empty()) {
         // Two partitions exchange all their CPUs: for a moment the tasks are on system CPUs.
@@ -247,13 +254,13 @@ fn resize_partition(base: &Base, old: &Partition, new: &Partition, steps: &mut V
                 knob::partition_type(&groups.rt),
                 None,
                 "isolated",
-                "still a partition",
+                "confirm the partition after the change of CPUs",
             ));
         }
     }
     if !new.idle_cpus.is_empty() && old.idle_cpus != new.idle_cpus {
         let action = Action::MakeGroup { path: groups.idle.clone(), threaded: true };
-        steps.push(step(action, "SMT siblings that nothing may use"));
+        steps.push(step(action, "create the group that keeps the SMT siblings idle"));
         isolate(&groups.idle, &new.idle_cpus, steps);
     }
     set(&groups.domain, &widest, &new.shielded(), steps);

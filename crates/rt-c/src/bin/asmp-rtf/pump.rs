@@ -62,7 +62,7 @@ impl Pipe {
         unsafe { libc::poll(&raw mut poll, 1, LOOK.as_millis() as libc::c_int) };
     }
 
-    /// Bytes in it that nobody has read.
+    /// Bytes in it that no process has read.
     fn unread(&self) -> usize {
         let mut bytes: libc::c_int = 0;
         // SAFETY: the kernel writes one int into a local.
