@@ -50,7 +50,7 @@ impl Histogram {
     }
 }
 
-/// Formats this house writes and reads.
+/// Formats that `asmp measure` writes and reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     Cyclictest,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What anybody may ask of the shield, as plain values: a command, a daemon and a controller send
-//! the same [`Request`]. It serialises, so it can cross a socket or stand in a log.
+//! Requests to the shield, as plain values: a command, a daemon and a controller send the same
+//! [`Request`]. It serialises, so it can cross a socket or stand in a log.
 //!
 //! A request says what is wanted, never how: [`crate::Shield::plan`] decides and shows the steps,
 //! [`crate::Shield::change`] carries them out. Who asks is the [`Caller`]; whether that caller may

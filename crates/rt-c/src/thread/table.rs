@@ -28,7 +28,7 @@ const FREE: usize = 0;
 /// When a thread is to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plan {
-    /// When somebody wakes it.
+    /// When another thread wakes it.
     Never,
     /// A period of 0: at that instant, then never.
     Once { at_ns: u64 },
@@ -86,7 +86,7 @@ struct Own {
 
 pub struct Place {
     thread: AtomicUsize,
-    /// Posted for whatever the thread should look at while it sleeps.
+    /// Posted for each event that the thread must check while it sleeps.
     kick: UnsafeCell<libc::sem_t>,
     /// `pthread_wakeup_np` came; the next wait or suspension ends at once.
     pub token: AtomicBool,

@@ -32,7 +32,7 @@ fn complain(what: std::fmt::Arguments) {
     let _ = writeln!(std::io::stderr(), "asmp-rtf: {what}");
 }
 
-/// The channel as one of its ends. `None`: there is none, or somebody else is that end.
+/// The channel as one of its ends. `None`: there is none, or another process is that end.
 fn attach<E>(
     channels: &Path,
     name: &str,
