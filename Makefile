@@ -3,7 +3,8 @@
 # them in a table. Targets that boot a guest call `setup`, which installs what is missing on Debian;
 # lint, unit, msrv, loom need cargo.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
-.PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz sanitizers-recorded
+.PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz \
+	sanitizers-recorded
 .PHONY: lab containment bench bench-analysis bench-channels install-rt setup
 
 setup:
@@ -18,7 +19,8 @@ test: check vm
 
 # Every guest with every kill, every sanitizer in full, and what takes long without a guest. Hours.
 nightly: export ASMP_TIER = nightly
-nightly: lint msrv deny unit vm python loom miri tsan asan sanitizers-recorded agreement fuzz containment bench-channels
+nightly: lint msrv deny unit vm python loom miri tsan asan sanitizers-recorded agreement fuzz \
+	containment bench-channels
 
 # A tool that is missing is a line `skipped: …` on a developer's machine and a failure in CI
 # (ASMP_CI=1).
@@ -62,7 +64,8 @@ sanitizers-recorded: python loom miri tsan asan
 bench-channels:
 	CARGO_TARGET_DIR=$(TARGET)/bench cargo run --release --manifest-path bench/channels/Cargo.toml
 	cargo run --release -p asmp-channel --example call_bench
-	$(if $(filter nightly,$(ASMP_TIER)),,-)cargo run --release -p asmp-rt --example calibrated_timer -- 4000 1 awake
+	$(if $(filter nightly,$(ASMP_TIER)),,-)cargo run --release -p asmp-rt \
+		--example calibrated_timer -- 4000 1 awake
 
 # The figures of docs/measurements/containment.md: RUNS of each of five faults in one guest, about
 # half an hour.
@@ -80,7 +83,8 @@ install-rt:
 	install -Dm755 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/release/libasmp_rt.so
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/release/libasmp_rt.a
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/include crates/rt-c/include/asmp_rt.h
-	cd crates/rt-c/include && find rtlinux -type f -exec install -Dm644 '{}' '$(DESTDIR)$(PREFIX)/include/{}' ';'
+	cd crates/rt-c/include && find rtlinux -type f \
+		-exec install -Dm644 '{}' '$(DESTDIR)$(PREFIX)/include/{}' ';'
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/cmake crates/rt-c/cmake/FindAsmpRt.cmake
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	for name in asmp_rt asmp_rtlinux; do \
@@ -111,4 +115,5 @@ fuzz:
 KERNEL ?= sid-rt
 CPUS ?= 4
 lab: setup
-	tests/vm/lab.sh --kernel $(KERNEL) --cpus $(CPUS) --append 'nohz_full=1-3 rcu_nocbs=1-3' $(if $(CMD),-- sh -c '$(subst ','\'',$(CMD))')
+	tests/vm/lab.sh --kernel $(KERNEL) --cpus $(CPUS) --append 'nohz_full=1-3 rcu_nocbs=1-3' \
+		$(if $(CMD),-- sh -c '$(subst ','\'',$(CMD))')

@@ -22,9 +22,11 @@ python=python3
 if ! fits "$python"; then
     say "installing python3 python3-venv"
     as_root apt-get -qq update
-    DEBIAN_FRONTEND=noninteractive as_root apt-get -qq install -y --no-install-recommends python3 python3-venv >/dev/null
+    DEBIAN_FRONTEND=noninteractive as_root apt-get -qq install -y --no-install-recommends \
+        python3 python3-venv >/dev/null
     python=/usr/bin/python3
-    fits "$python" || die "Python 3.11 or newer with venv is needed, this machine's sources give $("$python" --version)"
+    fits "$python" || die "Python 3.11 or newer with venv is needed," \
+        "this machine's sources give $("$python" --version)"
 fi
 
 # Made anew where the list has changed, or where making it was broken off.
@@ -36,16 +38,19 @@ if ! cmp -s "$here/python.txt" "$venv/made-from"; then
 fi
 
 rm -rf "$target/python/wheel"
-if ! "$venv/bin/maturin" build --quiet --manifest-path crates/rt-py/Cargo.toml --compatibility linux \
-    --interpreter "$venv/bin/python" --out "$target/python/wheel" >"$target/python/build.log" 2>&1; then
+if ! "$venv/bin/maturin" build --quiet --manifest-path crates/rt-py/Cargo.toml \
+    --compatibility linux --interpreter "$venv/bin/python" --out "$target/python/wheel" \
+    >"$target/python/build.log" 2>&1; then
     cat "$target/python/build.log" >&2
     die "the bindings could not be built"
 fi
-"$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-index --force-reinstall "$target"/python/wheel/*.whl
+"$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-index \
+    --force-reinstall "$target"/python/wheel/*.whl
 cargo build --quiet -p asmp-rt --example sound_card
 
 cd crates/rt-py
-"$venv/bin/mypy" --no-error-summary --cache-dir "$target/python/mypy" python/asmp_rt ../../examples/rt/python tests
+"$venv/bin/mypy" --no-error-summary --cache-dir "$target/python/mypy" \
+    python/asmp_rt ../../examples/rt/python tests
 "$venv/bin/python" -m mypy.stubtest --mypy-config-file pyproject.toml --ignore-unused-allowlist \
     --allowlist tests/stubtest.allow asmp_rt._native
 # Not from the source tree: that has no native module.

@@ -33,7 +33,8 @@ probe() {
     trap "rm -rf '$dir'" EXIT
     : >"$dir/console"
     qemu-system-x86_64 -nodefaults -no-user-config -no-reboot -display none \
-        -machine q35,sata=off,smbus=off,i8042=off -cpu max,svm=off -m 512M -smp 4 -accel kvm -kernel "$kernel_dir/vmlinuz" \
+        -machine q35,sata=off,smbus=off,i8042=off -cpu max,svm=off -m 512M -smp 4 -accel kvm \
+        -kernel "$kernel_dir/vmlinuz" \
         -append 'console=ttyS0 panic=-1 tsc=reliable' \
         -chardev "file,id=console,path=$dir/console" -device isa-serial,chardev=console \
         </dev/null >"$dir/qemu.log" 2>&1 &

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-/* The bare kernel writes of a plan: reads lines `w PATH TEXT`, `d PATH`, `r PATH` (tab-separated) and does
- * one open-write-close, mkdir or rmdir each. What asmp create is compared with. Refusals are expected. */
+/* The bare kernel writes of a plan: reads lines `w PATH TEXT`, `d PATH`, `r PATH` (tab-separated)
+ * and does one open-write-close, mkdir or rmdir each. What asmp create is compared with. Refusals
+ * are expected. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# In a guest: RUNS of each fault against a shielded thread, then the three ways to see the test fail.
+# In a guest: RUNS of each fault against a shielded thread, then the three ways to see the test
+# fail.
 set -euo pipefail
 runs=$1
 asmp=/share/asmp

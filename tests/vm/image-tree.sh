@@ -32,5 +32,6 @@ mmdebstrap --quiet --mode=root --variant=minbase --include="${packages// /,}" \
 rm -rf "$tree"/var/lib/apt/lists/* "$tree"/var/cache/apt/*
 
 size_mb=$(du -sm "$tree" | cut -f1)
-mke2fs -q -t ext4 -O ^has_journal -m 0 -L lab-root -d "$tree" "$image" "$((size_mb * 11 / 10 + free_mb))m" >/dev/null 2>&1
+mke2fs -q -t ext4 -O ^has_journal -m 0 -L lab-root -d "$tree" "$image" \
+    "$((size_mb * 11 / 10 + free_mb))m" >/dev/null 2>&1
 chmod 644 "$image"

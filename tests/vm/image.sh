@@ -28,7 +28,8 @@ if [ ! -e "$image" ]; then
         say "building the root image (once, about half a minute)"
         mkdir -p "${image%/*}"
         private_apt "$suite"
-        as_root "$here/image-tree.sh" "$APT_DIR/sources.list" "$image.new" "$free_mb" "${packages[*]}" >&2 ||
+        as_root "$here/image-tree.sh" "$APT_DIR/sources.list" "$image.new" "$free_mb" \
+            "${packages[*]}" >&2 ||
             die "the root image could not be built"
         mv "$image.new" "$image"
     fi

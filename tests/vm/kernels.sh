@@ -55,7 +55,8 @@ unpack() {
     local release=$1 dir=$2 packages deb
     mapfile -t packages < <(packages_of "$release")
     mkdir -p "$dir/debs" "$dir/root"
-    download "$dir/debs" "${packages[@]}" || { refresh_apt && download "$dir/debs" "${packages[@]}"; }
+    download "$dir/debs" "${packages[@]}" ||
+        { refresh_apt && download "$dir/debs" "${packages[@]}"; }
     for deb in "$dir"/debs/*.deb; do dpkg-deb -x "$deb" "$dir/root"; done
     rm -r "$dir/debs"
     # Older packages keep the modules in /lib.
@@ -86,7 +87,8 @@ initramfs() {
     local root=$1 release=$2 file=$3 tree=$1.initramfs paths module number=10
     mkdir -p "$tree"/{bin,dev,proc,new,modules}
     cp /bin/busybox "$tree/bin/busybox"
-    mapfile -t paths < <(modprobe -a -d "$root/usr" -S "$release" --show-depends "${boot_modules[@]}" |
+    mapfile -t paths < <(modprobe -a -d "$root/usr" -S "$release" \
+        --show-depends "${boot_modules[@]}" |
         awk '$1 == "insmod" && !seen[$2]++ { print $2 }')
     for module in "${paths[@]}"; do
         xzcat -f "$module" >"$tree/modules/$number-$(basename "${module%.xz}")"

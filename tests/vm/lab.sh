@@ -51,7 +51,8 @@ options() {
         --verbose) verbose=yes ;;
         --help) usage; exit ;;
         --) shift; command=("$@"); break ;;
-        --kernel | --init | --cpus | --mem | --append | --share | --out | --device | --timeout | --console)
+        --kernel | --init | --cpus | --mem | --append | --share | --out | --device | --timeout | \
+            --console)
             [ $# -gt 1 ] || fail "$1 needs a value"
             printf -v "${1#--}" '%s' "$2"
             shift
@@ -128,11 +129,13 @@ machine() {
     [ -z "$smt" ] || threads=2
     # KVM's own clock would come first.
     [ "$accel" != kvm ] || clock=' clocksource=tsc'
-    args=(-nodefaults -no-user-config -no-reboot -display none -machine "q35,sata=off,smbus=off,i8042=off"
+    args=(-nodefaults -no-user-config -no-reboot -display none
+        -machine "q35,sata=off,smbus=off,i8042=off"
         -cpu "max,svm=off" -m "$mem"
         -smp "$cpus,sockets=1,cores=$((cpus / threads)),threads=$threads"
         -kernel "$kernel_dir/vmlinuz" -initrd "$run/initrd.cpio"
-        -append "console=ttyS0 loglevel=4 panic=-1 tsc=reliable$clock systemd.show_status=0 systemd.condition_needs_update=0 $append")
+        -append "console=ttyS0 loglevel=4 panic=-1 tsc=reliable$clock systemd.show_status=0 \
+systemd.condition_needs_update=0 $append")
     if [ -n "$icount" ]; then
         args+=(-accel "tcg,thread=single" -icount "shift=4,sleep=off")
     elif [ "$accel" = kvm ]; then
@@ -149,7 +152,8 @@ machine() {
     args+=(-chardev "file,id=console,path=$console" -device "isa-serial,chardev=console")
     args+=(-device virtio-serial-pci)
     for port in control stdout stderr out; do
-        args+=(-chardev "file,id=$port,path=$run/$port" -device "virtserialport,nr=$nr,chardev=$port")
+        args+=(-chardev "file,id=$port,path=$run/$port"
+            -device "virtserialport,nr=$nr,chardev=$port")
         nr=$((nr + 1))
     done
     [ ${#command[@]} -gt 0 ] ||
@@ -216,7 +220,8 @@ end_guest() {
 # report WORDS: says them, with the last that is known of the guest.
 report() {
     say "$1; kernel console: $console"
-    tail -q -n 5 "$console" "$run/qemu.log" 2>/dev/null | tr -d '\r' | sed '/^$/d; s/^/    /' >&2 || true
+    tail -q -n 5 "$console" "$run/qemu.log" 2>/dev/null | tr -d '\r' |
+        sed '/^$/d; s/^/    /' >&2 || true
 }
 
 # --- the story ----------------------------------------------------------------
@@ -245,7 +250,8 @@ main() {
         mv "$console" "$console.try$try" 2>/dev/null || true
         try=$((try + 1))
     done
-    echo "$(date +%FT%T) $kernel $init $accel ready after $boot_ms ms, try $try" >>"$CACHE/boots.log"
+    echo "$(date +%FT%T) $kernel $init $accel ready after $boot_ms ms, try $try" \
+        >>"$CACHE/boots.log"
     [ -z "$verbose" ] || say "ready after $boot_ms ms, try $try, $accel; kernel console: $console"
 
     if heard exit "$timeout"; then

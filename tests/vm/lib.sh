@@ -50,7 +50,9 @@ private_apt() {
         [ -e "$key" ] && option="[signed-by=$key] " && break
     done
     mirror=$(debian_mirror)
-    for suite; do printf 'deb %s%s %s main\n' "$option" "$mirror" "$suite"; done >"$dir/sources.list"
+    for suite; do
+        printf 'deb %s%s %s main\n' "$option" "$mirror" "$suite"
+    done >"$dir/sources.list"
     APT=(-qq
         -o Dir::Etc::sourcelist="$dir/sources.list" -o Dir::Etc::sourceparts=-
         -o Dir::State::Lists="$dir/lists" -o Dir::Cache="$dir/cache"

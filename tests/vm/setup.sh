@@ -36,7 +36,8 @@ valgrind      valgrind
 missing_packages() {
     local tool package
     while read -r tool package; do
-        [ -z "$tool" ] || PATH=$PATH:/usr/sbin:/sbin command -v "$tool" >/dev/null || echo "$package"
+        [ -z "$tool" ] || PATH=$PATH:/usr/sbin:/sbin command -v "$tool" >/dev/null ||
+            echo "$package"
     done <<<"$tools"
     # The initramfs needs the static one; the plain one has the same path.
     dpkg-query -W -f '${Status}\n' busybox-static 2>/dev/null | grep -q '^install ok installed' ||
@@ -77,7 +78,8 @@ install_qemu() {
         ;;
     esac
     major=$(qemu_major)
-    [ "${major:-0}" -ge 10 ] || die "QEMU 10 or newer is needed, this machine's sources give '${major:-none}'"
+    [ "${major:-0}" -ge 10 ] ||
+        die "QEMU 10 or newer is needed, this machine's sources give '${major:-none}'"
 }
 
 install_tools

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The figures of docs/measurements/analysis.md.
 //!
-//!     cargo run --release -p asmp-analysis --example bench -- speed | curve | agree FROM TO | deep
-//! FROM TO | fuzz FROM TO
+//! ```text
+//! cargo run --release -p asmp-analysis --example bench -- speed
+//! cargo run --release -p asmp-analysis --example bench -- curve
+//! cargo run --release -p asmp-analysis --example bench -- agree|deep|fuzz FROM TO
+//! ```
 
 #[path = "../tests/chaos/sets.rs"]
 mod chaos_of_sets;
@@ -114,7 +117,8 @@ fn speed() {
         let other = start.elapsed().as_secs_f64() * 1e3;
         assert_eq!(responses, oracle);
         println!(
-            "| np-EDF, {count} tasks: our verdict; our response times; response-time-analysis (once) | {exact:.3}; {ours:.1}; {other:.1} | ratio {:.0}; {:.1} | {} |",
+            "| np-EDF, {count} tasks: our verdict; our response times; response-time-analysis \
+             (once) | {exact:.3}; {ours:.1}; {other:.1} | ratio {:.0}; {:.1} | {} |",
             other / exact,
             other / ours,
             word(&verdict)
@@ -179,7 +183,8 @@ fn simulator() {
             let rate = released as f64 / median / 1e3;
             let what = if with { "with statistics" } else { "bare" };
             println!(
-                "| simulator, {policy}, {count} tasks, {what} | {median:.0} | {worst:.0} | {rate:.2} million jobs/s |"
+                "| simulator, {policy}, {count} tasks, {what} | {median:.0} | {worst:.0} | \
+                 {rate:.2} million jobs/s |"
             );
         }
     }
@@ -190,7 +195,8 @@ fn acceptance() {
         let (accepted, exact) = curve(total, 20_000, 7);
         let share = accepted as f64 * 100.0 / exact.max(1) as f64;
         println!(
-            "Proposition 1 at U = {total}: {accepted} of {exact} exactly schedulable sets, {share:.1} %"
+            "Proposition 1 at U = {total}: {accepted} of {exact} exactly schedulable sets, \
+             {share:.1} %"
         );
     }
 }

@@ -112,7 +112,8 @@ fn main() {
         theirs.push(cpu);
         let at = || {
             format!(
-                "seed {seed}: ours {verdict:?}; theirs: whole costs {whole}, any costs {any}\n{tasks:?}"
+                "seed {seed}: ours {verdict:?}; theirs: whole costs {whole}, any costs {any}\n\
+                 {tasks:?}"
             )
         };
         match &verdict {
@@ -134,8 +135,9 @@ fn main() {
         }
     }
     println!(
-        "{sets} sets: both yes {yes}, both no {no}; released together and with whole costs no miss, with others unknown to us \
-         {unknown}, of which nptest refutes {later}; nptest gave up on {gave_up}"
+        "{sets} sets: both yes {yes}, both no {no}; released together and with whole costs no \
+         miss, with others unknown to us {unknown}, of which nptest refutes {later}; nptest gave \
+         up on {gave_up}"
     );
     let median = |times: &mut Vec<f64>| {
         times.sort_by(f64::total_cmp);

@@ -7,7 +7,7 @@ use crate::simulate::replay::replay;
 use crate::task::Task;
 use crate::verdict::{Counterexample, Doubt, Effort, Start, Verdict};
 
-/// A way to a miss, as a test sees it.
+/// How a deadline can be missed, as a test finds it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Witness {
     pub pattern: Vec<Start>,

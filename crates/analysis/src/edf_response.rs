@@ -51,8 +51,8 @@ fn from_release_ticks(task: &Task) -> i64 {
 }
 
 /// Before which the worst job of each task is released: in the busy period that is held up for
-/// longest. At a load of 1 that one does not end; there what is due before the longest deadline,
-/// and the busy period of what nobody holds up any more.
+/// longest. At a load of 1 that one does not end. There it is what is due before the longest
+/// deadline, and the busy period of jobs that nothing blocks any more.
 fn latest_release(tasks: &[Task], non_preemptive: bool, meter: &mut Meter) -> Result<u64, Doubt> {
     let held = |task: &Task| {
         task.blocking_ticks.max(if non_preemptive { task.cost_ticks() - 1 } else { 0 })

@@ -419,7 +419,8 @@ impl Entry {
             "priority" | "core" | "importance" | "memory" | "bandwidth" | "class" => {}
             _ => {
                 return Err(format!(
-                    "unknown column {column:?}: use the fields of [[task]], separated by commas: name,cost,period"
+                    "unknown column {column:?}: use the fields of [[task]], separated by commas: \
+                     name,cost,period"
                 ));
             }
         }

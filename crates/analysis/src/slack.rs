@@ -29,7 +29,7 @@ pub const SEARCHED: usize = 100;
 /// Parts of one in a factor.
 pub const PPM: u64 = 1_000_000;
 
-/// What a set has left.
+/// The room that a task set has left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Slack {

@@ -168,7 +168,7 @@ pub(crate) fn all_fixed(tasks: &[Task]) -> bool {
     tasks.iter().all(fixed)
 }
 
-/// What may be printed in a table: 1 to 64 characters, none of them a control character.
+/// Whether `name` may stand in a table: 1 to 64 characters, none of them a control character.
 pub(crate) fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.chars().count()) && !name.chars().any(char::is_control)
 }

@@ -140,7 +140,8 @@ pub enum Doubt {
     #[error("this sufficient test does not accept the set: {what}")]
     Sufficient { what: String },
     #[error(
-        "not schedulable for arbitrary first arrivals; whether the given offsets avoid the miss is undecided: {what}"
+        "not schedulable for arbitrary first arrivals; whether the given offsets avoid the miss \
+         is undecided: {what}"
     )]
     Offsets { what: &'static str },
 }

@@ -431,7 +431,8 @@ fn a_wrong_file_is_refused_with_the_place() {
     assert_eq!(task("period = \"1 ms\""), "task a: give either cost or measured");
     assert_eq!(
         task("cost = \"1 m\"\nperiod = \"2 ms\""),
-        "task a: cost: duration \"1 m\": unknown unit \"m\"; use ns, us, ms, s, min, h, Hz, kHz, MHz or GHz"
+        "task a: cost: duration \"1 m\": unknown unit \"m\"; use ns, us, ms, s, min, h, Hz, kHz, \
+         MHz or GHz"
     );
     assert_eq!(task("cost = \"0\"\nperiod = \"2 ms\""), "task a: cost is 0");
     assert_eq!(
@@ -447,7 +448,8 @@ fn a_wrong_file_is_refused_with_the_place() {
     }
     assert_eq!(
         task("cost = 5\nperiod = \"20 ms\""),
-        "line 3, \"cost = 5\": invalid type: integer `5`, expected a string; texts and times stand in quotes: \"5 ms\""
+        "line 3, \"cost = 5\": invalid type: integer `5`, expected a string; texts and times \
+         stand in quotes: \"5 ms\""
     );
     assert!(!toml(&"\0".repeat(1000)).contains(char::is_control), "one line that a terminal takes");
     assert!(
@@ -470,7 +472,8 @@ fn a_wrong_file_is_refused_with_the_place() {
     assert!(matches!(csv(""), FileError::Syntax { .. }));
     assert_eq!(
         csv("name,cots,period\n").to_string(),
-        "line 1: unknown column \"cots\": use the fields of [[task]], separated by commas: name,cost,period"
+        "line 1: unknown column \"cots\": use the fields of [[task]], separated by commas: \
+         name,cost,period"
     );
     let spreadsheet =
         from_csv("\u{feff}name,cost,period\r\na,1 ms,10 ms\r\n", &no_measurement).unwrap();

@@ -5,8 +5,12 @@
 //! that lends its priority. All kinds take turns in one run, five times; the table shows the median
 //! of the five. Then three clients of different priorities and one server share a CPU, served in
 //! order of priority or slot after slot. Affinity of its own processes is all that is changed.
-//! `call_bench one bare|call|direct|inherit CPU SPINS ROUNDS` does one exchange with the server on
-//! that CPU, to be counted by perf.
+//!
+//! One exchange with the server on that CPU, for perf to count:
+//!
+//! ```text
+//! call_bench one bare|call|direct|inherit CPU SPINS ROUNDS
+//! ```
 
 use asmp_channel::call::{Client, Scheduling, Server, Shape};
 use asmp_channel::{Mbuff, Pages, futex};

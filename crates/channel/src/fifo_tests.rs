@@ -303,7 +303,7 @@ fn who_is_no_end_sees_what_is_in_it_and_who_has_moved() {
     assert!(fifo.is_empty() && fifo.user_word().load(Relaxed) == 0);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            // Nobody moves meanwhile: it returns by itself, and another look is as good.
+            // The positions stay: it returns by itself, and the caller checks again.
             while fifo.position(Role::Writer) == before[0] {
                 fifo.watch(Role::Writer, before[0]);
             }

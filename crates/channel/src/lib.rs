@@ -3,7 +3,7 @@
 //!
 //! | channel | what it carries |
 //! |---|---|
-//! | [`Fifo`], [`TypedFifo`] | frames of bytes, or records of one type, from one writer to one reader |
+//! | [`Fifo`], [`TypedFifo`] | frames of bytes or records of one type, one writer to one reader |
 //! | [`Mbuff`], [`Record`] | shared memory; a record of which readers see the newest whole value |
 //! | [`call`] | synchronous calls of several clients to one server |
 //! | [`Pair`] | two numbers, between threads of one process |

@@ -273,7 +273,7 @@ fn whatever_the_other_side_writes_neither_end_hangs_or_leaves_the_memory() {
             }
         }
         assert!(corrupt > 0, "the reader says so");
-        // It can be used again as soon as nobody scribbles: ends that attach anew, the reader
+        // It can be used again as soon as the damage stops: ends attach anew, and the reader
         // empties it.
         let (ring, mut writer, mut reader) = memory.ends();
         while reader.get(&ring, &mut bytes) != Ok(0) {}

@@ -131,7 +131,10 @@ pub enum ShmError {
     )]
     ForeignDir { dir: PathBuf },
     /// A process held the lock of the directory for 10 s.
-    #[error("timed out: another process holds the lock of {dir}; resume or end it if it is stopped", dir = dir.display())]
+    #[error(
+        "timed out: another process holds the lock of {dir}; resume or end it if it is stopped",
+        dir = dir.display()
+    )]
     DirLocked { dir: PathBuf },
     /// A system call failed.
     #[error("{path}: {cause}", path = path.display())]

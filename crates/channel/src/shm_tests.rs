@@ -113,7 +113,7 @@ fn links_to_the_dead_and_to_other_files_are_not_followed() {
     let fd = other.as_raw_fd();
     let link =
         |name: &str, to: String| std::os::unix::fs::symlink(to, dir.path().join(name)).unwrap();
-    // Not another user's: what that has open nobody else can tell.
+    // Not another user's: only that user can see what it has open.
     link("a.1.9999", "/proc/self/fd/9999".to_owned());
     link(&format!("a.7.{fd}"), format!("/proc/self/fd/{fd}"));
     assert!(matches!(

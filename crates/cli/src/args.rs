@@ -23,7 +23,8 @@ pub use measure::{Measure, Series, TimeSource};
 #[derive(Debug, Parser)]
 #[command(name = "asmp", version, arg_required_else_help = true, disable_help_subcommand = true)]
 #[command(
-    after_help = "CPUs: 1-3,5 · last · last:2 · 2-N · all · \"all-but 0\" · 0xe    Topics: asmp help topics"
+    after_help = "CPUs: 1-3,5 · last · last:2 · 2-N · all · \"all-but 0\" · 0xe    Topics: asmp \
+                  help topics"
 )]
 #[command(after_long_help = examples::ASMP)]
 pub struct Cli {

@@ -75,7 +75,8 @@ fn enable(facts: &Facts, file: &Path, cpus: &CpuSet, dry_run: bool) -> Result<()
     for name in ["nohz_full", "rcu_nocbs", "isolcpus"] {
         if let Some(value) = facts.boot_parameter(name) {
             println!(
-                "note: this boot already has {name}={value}; given elsewhere it stays, and the last one counts"
+                "note: this boot already has {name}={value}; given elsewhere it stays, and the \
+                 last one counts"
             );
         }
     }
@@ -104,14 +105,15 @@ fn disable(facts: &Facts, file: &Path) -> Result<()> {
 
 fn may_write(facts: &Facts, file: &Path) -> Result<()> {
     if !facts.root {
-        return Err(failure(NOT_ROOT, "not root: writing boot parameters needs root; use sudo"));
+        return Err(failure(NOT_ROOT, "only root may write boot parameters: use sudo"));
     }
     let dir = file.parent().unwrap_or(Path::new("/"));
     if !dir.is_dir() {
         return Err(failure(
             NO_BOOT_DROP_IN,
             format!(
-                "{} does not exist: this machine takes no GRUB drop-ins; add the parameters shown to its boot loader by hand",
+                "{} does not exist: this machine takes no GRUB drop-ins; add the parameters \
+                 shown to its boot loader by hand",
                 dir.display()
             ),
         ));

@@ -27,7 +27,7 @@ struct Fake {
 
 impl Fake {
     fn new() -> Self {
-        // In memory where that is to be had: a journal syncs at every line.
+        // In memory if possible: a journal syncs at every line.
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         Self { kernel: Arc::new(FakeKernel::new()), dir }
     }

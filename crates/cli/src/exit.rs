@@ -80,8 +80,8 @@ pub const TABLE: &[(u8, &str)] = &[
     (38, "refused: the tick of the CPU cannot stop in this boot"),
     (
         39,
-        "refused: a task switched to a real-time policy inside the partition and would keep it on system \
-         CPUs; --force demotes it to SCHED_OTHER",
+        "refused: a task switched to a real-time policy inside the partition and would keep it \
+         on system CPUs; --force demotes it to SCHED_OTHER",
     ),
     (
         BAD_FILE,
@@ -90,7 +90,8 @@ pub const TABLE: &[(u8, &str)] = &[
     (NO_BOOT_DROP_IN, "boot: this machine has no directory for GRUB drop-ins"),
     (
         POLICY_REFUSED,
-        "the kernel refused the scheduling policy; run, exec: no command started; apply: every change was undone",
+        "the kernel refused the scheduling policy; run, exec: no command started; apply: every \
+         change was undone",
     ),
     (44, "refused: other threads of the process are in the partition that the thread would leave"),
     (BAD_RUN, "measure: the input is not a complete run or not a histogram"),

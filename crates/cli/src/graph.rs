@@ -152,7 +152,8 @@ fn text_of(graph: &Graph, report: &Report) -> String {
     for edge in report.edges.iter().filter(|edge| edge.initial > 0) {
         let tokens = if edge.initial == 1 { "token" } else { "tokens" };
         text += &format!(
-            "note: when the configuration changes, {} holds {} {tokens} of the old one: flush or count\n",
+            "note: when the configuration changes, {} holds {} {tokens} of the old one: flush or \
+             count\n",
             edge.name, edge.initial
         );
     }

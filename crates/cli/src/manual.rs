@@ -209,7 +209,8 @@ fn exit_codes() -> String {
         let _ = writeln!(prose, "- {code}: {meaning}");
     }
     prose.push_str(
-        "\n`asmp run` and `asmp exec` return the command's own status, or 128 + N if signal N killed it.\n",
+        "\n`asmp run` and `asmp exec` return the command's own status, or 128 + N if signal N \
+         killed it.\n",
     );
     prose
 }

@@ -80,7 +80,8 @@ fn read(dirs: &[PathBuf], across_kernels: bool) -> Result<Vec<Run>> {
         return Err(failure(
             MIXED,
             format!(
-                "runs of kernels {} side by side compare kernels, not settings: choose one, or say --across-kernels",
+                "runs of kernels {} side by side compare kernels, not settings: choose one, or \
+                 say --across-kernels",
                 kernels.join(" and ")
             ),
         ));
@@ -91,12 +92,11 @@ fn read(dirs: &[PathBuf], across_kernels: bool) -> Result<Vec<Run>> {
 fn write_report(runs: &[Run], output: Option<&Path>, json: bool, explain: usize) -> Result<()> {
     let (rows, spaces) = (report::rows(runs), spaces::spaces(runs));
     match json {
-        true => println!(
-            "{}",
-            serde_json::to_string_pretty(
-                &serde_json::json!({ "schema": report::REPORT_SCHEMA, "rows": rows, "spaces": spaces })
-            )?
-        ),
+        true => {
+            let schema = report::REPORT_SCHEMA;
+            let report = serde_json::json!({ "schema": schema, "rows": rows, "spaces": spaces });
+            println!("{}", serde_json::to_string_pretty(&report)?);
+        }
         false => print!("{}{}", report::text(&rows), spaces::text(&spaces)),
     }
     if explain > 0 && !json {

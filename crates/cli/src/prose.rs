@@ -147,13 +147,15 @@ fn guarded(line: &str) -> String {
 mod tests {
     use super::*;
 
-    const SOURCE: &str = "# NAME\na-b - says `x`\n\n- k = v: one\n  two\n- long: three\n\n    .lit 'x'\n\n    more\n\nend\n";
+    const SOURCE: &str = "# NAME\na-b - says `x`\n\n- k = v: one\n  two\n\
+                          - long: three\n\n    .lit 'x'\n\n    more\n\nend\n";
 
     #[test]
     fn roff_has_sections_items_and_literal_lines() {
         assert_eq!(
             to_roff(SOURCE),
-            ".SH NAME\na\\-b \\- says \\fBx\\fR\n.TP\n\\fBk = v\\fR\none\ntwo\n.TP\n\\fBlong\\fR\nthree\n\
+            ".SH NAME\na\\-b \\- says \\fBx\\fR\n.TP\n\\fBk = v\\fR\none\ntwo\n.TP\n\\fBlong\\fR\n\
+             three\n\
              .PP\n.RS 4\n.EX\n\\&.lit \\(aqx\\(aq\n\nmore\n.EE\n.RE\n.PP\nend\n"
         );
     }
@@ -162,8 +164,8 @@ mod tests {
     fn plain_text_has_no_marks() {
         assert_eq!(
             to_text(SOURCE),
-            "NAME\n  a-b - says x\n\n  k = v\n      one\n      two\n  long\n      three\n\n      .lit 'x'\n\n      \
-             more\n\n  end\n"
+            "NAME\n  a-b - says x\n\n  k = v\n      one\n      two\n  long\n      three\n\
+             \n      .lit 'x'\n\n      more\n\n  end\n"
         );
     }
 }

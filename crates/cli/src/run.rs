@@ -90,7 +90,7 @@ pub fn exec(shield: &Shield, exec: &Exec) -> Result<u8> {
 }
 
 fn report(outcome: &asmp_shield::Outcome) {
-    // The command's own output shall stay clean: only what the user must know, on stderr.
+    // The command's own output stays clean: only what the user must know, on stderr.
     let disturbing: Vec<_> =
         outcome.refused.iter().filter(|refused| refused.disturbs).cloned().collect();
     print::refusals(&disturbing).iter().for_each(|line| eprintln!("asmp: {line}"));
@@ -159,7 +159,8 @@ fn base_name(command: &OsString) -> String {
 fn policy_refused(policy: &Schedule, error: &io::Error) -> anyhow::Error {
     let hint = match policy {
         Schedule::Deadline { .. } => {
-            "; a deadline needs free bandwidth, and all isolated CPUs of the machine in this one partition"
+            "; a deadline needs free bandwidth, and all isolated CPUs of the machine in this one \
+             partition"
         }
         _ => "",
     };

@@ -58,17 +58,32 @@ pub struct Args {
     /// Least execution time of a job, in percent of its cost
     ///
     /// With 100, every job takes its whole cost. Example: --least 50
-    #[arg(long, value_name = "PERCENT", default_value = "100", value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value = "100",
+        value_parser = clap::value_parser!(u32).range(0..=100)
+    )]
     least: u32,
     /// Jobs in a million that overrun
     ///
     /// Overruns are drawn by chance from the seed. Example: --overruns 1000
-    #[arg(long, value_name = "PPM", default_value = "0", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    #[arg(
+        long,
+        value_name = "PPM",
+        default_value = "0",
+        value_parser = clap::value_parser!(u32).range(0..=1_000_000)
+    )]
     overruns: u32,
     /// Execution time of a job that overruns, in percent of its cost
     ///
     /// Applies to the jobs that --overruns selects. Example: --overrun 200
-    #[arg(long, value_name = "PERCENT", default_value = "150", value_parser = clap::value_parser!(u32).range(0..=4000))]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value = "150",
+        value_parser = clap::value_parser!(u32).range(0..=4000)
+    )]
     overrun: u32,
     /// Write a trace for Perfetto (JSON)
     ///

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The shape of the sources: size of files, width of lines, licence, circles of files, words.
 //!
-//! What a rule finds is listed with file and line; `cargo test -p asmp --test house --
-//! --include-ignored` checks the rules that are not yet on, too.
+//! What a rule finds is listed with file and line: `cargo test -p asmp --test house`.
 
 #[path = "house/circles.rs"]
 mod circles;
@@ -65,7 +64,6 @@ fn assert_none(what: &str, found: &[String]) {
 }
 
 #[test]
-#[ignore = "on when crates/host/src/fake.rs, 638 lines, is split"]
 fn no_file_has_more_than_600_lines() {
     let long =
         sources().into_iter().filter(|source| source.has_ending(&[".rs"])).filter_map(|source| {
@@ -76,7 +74,6 @@ fn no_file_has_more_than_600_lines() {
 }
 
 #[test]
-#[ignore = "on when analysis has no circle of 11"]
 fn no_circle_of_files_is_larger_than_three() {
     let sources = sources();
     let circles = circles::of_crates(&sources);
@@ -87,9 +84,8 @@ fn no_circle_of_files_is_larger_than_three() {
 }
 
 #[test]
-#[ignore = "on when all sources are wrapped"]
 fn no_line_is_wider_than_100_columns() {
-    let written = [".rs", ".md", ".h", ".c", ".py", ".pyi", ".sh"];
+    let written = [".rs", ".md", ".h", ".c", ".py", ".pyi", ".sh", "Makefile"];
     let wide =
         sources().into_iter().filter(|source| source.has_ending(&written)).flat_map(|source| {
             let lines = text::wide_lines(&source.path, &source.text, MOST_COLUMNS);
@@ -101,18 +97,21 @@ fn no_line_is_wider_than_100_columns() {
 }
 
 #[test]
-#[ignore = "on when every file has its line"]
 fn every_source_names_its_licence() {
     let code = [".rs", ".c", ".h", ".py", ".pyi", ".sh"];
     let without = sources().into_iter().filter(|source| {
         // Behind a line that names the interpreter.
-        source.has_ending(&code) && !source.text.lines().take(3).any(|line| line.ends_with(LICENCE))
+        source.has_ending(&code)
+            && !source
+                .text
+                .lines()
+                .take(3)
+                .any(|line| line.trim_end_matches(" */").ends_with(LICENCE))
     });
     assert_none("files without a licence", &without.map(|source| source.path).collect::<Vec<_>>());
 }
 
 #[test]
-#[ignore = "on when all texts are rewritten"]
 fn no_private_word_is_in_what_people_read() {
     let found = sources().into_iter().flat_map(|source| {
         let is_read = source.has_ending(&[".md", ".h"]) || source.path.contains("/src/");

@@ -8,7 +8,7 @@
 //! BASE/motion        domain        exclusive CPUs pass through it
 //! BASE/motion/rt     threaded      the isolated cpuset partition
 //! BASE/motion/rest   threaded      the other threads of processes that have only some inside
-//! BASE/motion/idle   threaded      SMT siblings taken out of use: isolated, always empty (only if any)
+//! BASE/motion/idle   threaded      SMT siblings out of use: isolated, always empty; only if any
 //! ```
 
 use crate::cpuset::CpuSet;

@@ -65,16 +65,16 @@ impl CpuTimer {
     /// Errors: EAGAIN.
     pub fn arm() -> io::Result<Self> {
         // SAFETY: a sigevent is plain numbers and a pointer, for which all zeros is a value.
-        let mut nobody: libc::sigevent = unsafe { std::mem::zeroed() };
-        // The kernel arms no timer that notifies nobody; this signal is ignored unless somebody
-        // asks for it.
-        nobody.sigev_notify = libc::SIGEV_SIGNAL;
-        nobody.sigev_signo = libc::SIGURG;
+        let mut silent: libc::sigevent = unsafe { std::mem::zeroed() };
+        // The kernel arms no timer without a notification. A process ignores this signal by
+        // default.
+        silent.sigev_notify = libc::SIGEV_SIGNAL;
+        silent.sigev_signo = libc::SIGURG;
         let mut timer: libc::timer_t = std::ptr::null_mut();
-        // SAFETY: the kernel reads `nobody` and writes one timer id into `timer`; both outlive the
+        // SAFETY: the kernel reads `silent` and writes one timer id into `timer`; both outlive the
         // call.
         let made = unsafe {
-            libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut nobody, &raw mut timer)
+            libc::timer_create(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut silent, &raw mut timer)
         };
         if made != 0 {
             return Err(io::Error::last_os_error());

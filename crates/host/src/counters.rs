@@ -214,7 +214,15 @@ fn handlers(words: &str) -> String {
 mod tests {
     use super::*;
 
-    const X86: &str = "            CPU0       CPU2       \n  0:         40          0  IO-APIC   2-edge      timer\n 24:          7          9  PCI-MSIX-0000:00:01.0    0-edge      virtio0-config\nNMI:          0          0   Non-maskable interrupts\nLOC:       1200       3400   Local timer interrupts\nRES:         11         12   Rescheduling interrupts\nERR:          0\n";
+    const X86: &str = concat!(
+        "            CPU0       CPU2       \n",
+        "  0:         40          0  IO-APIC   2-edge      timer\n",
+        " 24:          7          9  PCI-MSIX-0000:00:01.0    0-edge      virtio0-config\n",
+        "NMI:          0          0   Non-maskable interrupts\n",
+        "LOC:       1200       3400   Local timer interrupts\n",
+        "RES:         11         12   Rescheduling interrupts\n",
+        "ERR:          0\n"
+    );
 
     #[test]
     fn rows_are_named_and_belong_to_their_cpu_although_one_is_offline() {
@@ -232,7 +240,8 @@ mod tests {
 
     #[test]
     fn arm64_spells_the_timer_and_ipis_its_own_way() {
-        let text = "           CPU0       CPU1\n 11:       5       6  GICv3  30 Level     arch_timer\nIPI0:      1       2  Rescheduling interrupts\n";
+        let text = "           CPU0       CPU1\n 11:       5       6  GICv3  30 Level     \
+                    arch_timer\nIPI0:      1       2  Rescheduling interrupts\n";
         let rows = parse_interrupts(text).unwrap();
         assert_eq!(rows[0].kind, InterruptKind::LocalTimer);
         assert_eq!(rows[1].kind, InterruptKind::Ipi("rescheduling interrupts".into()));

@@ -65,13 +65,15 @@ impl fmt::Display for Schedule {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     #[error(
-        "invalid policy {0:?}: expected fifo:1..99, rr:1..99, deadline:RUNTIME/DEADLINE/PERIOD, other, batch or idle"
+        "invalid policy {0:?}: expected fifo:1..99, rr:1..99, deadline:RUNTIME/DEADLINE/PERIOD, \
+         other, batch or idle"
     )]
     NotAPolicy(String),
     #[error("invalid policy {0:?}: the priority must be 1 to 99")]
     Priority(String),
     #[error(
-        "invalid policy {0:?}: expected three times, e.g. deadline:1ms/5ms/10ms, with 1024ns <= RUNTIME <= DEADLINE <= PERIOD, see sched(7)"
+        "invalid policy {0:?}: expected three times, e.g. deadline:1ms/5ms/10ms, with 1024ns <= \
+         RUNTIME <= DEADLINE <= PERIOD, see sched(7)"
     )]
     Deadline(String),
     #[error("invalid policy {text:?}: {reason}")]

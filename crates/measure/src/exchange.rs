@@ -50,7 +50,7 @@ impl Histogram {
     }
 }
 
-/// Formats this house writes and reads.
+/// Formats that `asmp measure` writes and reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     Cyclictest,
@@ -284,7 +284,8 @@ pub fn from_hdr(text: &str) -> Result<Histogram, String> {
 /// One line a sample; empty where it was not recorded.
 pub fn to_csv(samples: &[crate::sample::Sample]) -> String {
     let mut text = String::from(
-        "due_ns,value_ns,handler_ns,system_ns,ticks,device_interrupts,ipis,softirqs,switches,page_faults\n",
+        "due_ns,value_ns,handler_ns,system_ns,\
+         ticks,device_interrupts,ipis,softirqs,switches,page_faults\n",
     );
     for sample in samples {
         let handler = sample.handler_ns.map_or_else(String::new, |ns| ns.to_string());

@@ -362,7 +362,8 @@ mod tests {
         let (_, cause) = worst(records, Window::Wake, 100, 305);
         assert_eq!(
             cause,
-            "the timer interrupt came 200.0 us late, while hog/99 ran with interrupts off, or the CPU was away"
+            "the timer interrupt came 200.0 us late, while hog/99 ran with interrupts off, or \
+             the CPU was away"
         );
     }
 

@@ -101,12 +101,13 @@ pub fn bounded(per_cpu: u32, cpus: u32, free_bytes: u64) -> u32 {
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     #[error(
-        "stress-ng, which makes the loads, is not installed: apt install stress-ng, or measure under the load IDL"
+        "stress-ng, which makes the loads, is not installed: apt install stress-ng, or measure \
+         under the load IDL"
     )]
     NoTool,
     #[error("the load {load} did not start: {cause}")]
     NotStarted { load: Load, cause: String },
-    #[error("the load {load} ended before the measurement: {status}; the run is void")]
+    #[error("the load {load} ended before the measurement: {status}; discard the run")]
     Ended { load: Load, status: String },
 }
 

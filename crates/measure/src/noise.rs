@@ -187,7 +187,7 @@ fn tasks_of(
         cpu.kernel_page_faults = Some(0);
     }
     let mut kernel_threads: BTreeMap<i32, bool> = BTreeMap::new();
-    // What a task of ours makes is ours, though it may have ended before anybody could ask.
+    // What a task of ours makes is ours, though it may have ended before asmp could ask.
     let mut own = own.clone();
     for event in &contents.events {
         match &event.kind {

@@ -281,7 +281,7 @@ mod tests {
         assert_eq!((samples.len(), ended.lost), (20, 0));
         assert!(
             samples.iter().all(|raw| raw.end_ns >= raw.due_ns),
-            "nobody wakes before the instant"
+            "no thread wakes before the instant"
         );
         assert!(samples.windows(2).all(|pair| (pair[1].due_ns - pair[0].due_ns) % 200_000 == 0));
     }

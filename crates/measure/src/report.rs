@@ -119,7 +119,8 @@ pub fn ratios(rows: &[Row], load: &str) -> Option<String> {
     };
     let (normal, bound, off) = (of("N")?, of("Rb")?, of("Aoff")?);
     Some(format!(
-        "{load}: max(N)/max(Aoff) = {:.1} (ASMP-Linux, table 3, S3: 3688093) · sd(Rb)/sd(Aoff) = {:.1} (S3: 26.0)\n",
+        "{load}: max(N)/max(Aoff) = {:.1} (ASMP-Linux, table 3, S3: 3688093) · sd(Rb)/sd(Aoff) = \
+         {:.1} (S3: 26.0)\n",
         normal.max_ns as f64 / off.max_ns.max(1) as f64,
         bound.deviation_ns / off.deviation_ns.max(1.0),
     ))

@@ -186,11 +186,15 @@ pub struct BaseTime {
 /// Why a directory is not a run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    #[error("{path}: not a run: there is no run.json with its provenance", path = path.display())]
+    #[error("{path} is not a run directory: it has no run.json", path = path.display())]
     NoProvenance { path: PathBuf },
     #[error("{path}: {reason}", path = path.display())]
     BadProvenance { path: PathBuf, reason: String },
-    #[error("{path}: schema {found}, but this asmp reads {RUN_SCHEMA}: use the version that wrote it, or a newer one", path = path.display())]
+    #[error(
+        "{path}: schema {found}, but this asmp reads {RUN_SCHEMA}: use the version that wrote \
+         it, or a newer one",
+        path = path.display()
+    )]
     Schema { path: PathBuf, found: u64 },
     #[error("{path}: {cause}", path = path.display())]
     Io { path: PathBuf, cause: io::Error },

@@ -152,10 +152,14 @@ const ROOM: u64 = 256 << 10;
 pub enum SampleError {
     #[error("{path}: {cause}", path = path.display())]
     Io { path: PathBuf, cause: io::Error },
-    #[error("{path}: not a file of samples of this version: it must begin with ASMPSMP1", path = path.display())]
+    #[error(
+        "{path}: not a file of samples of this version: it must begin with ASMPSMP1",
+        path = path.display()
+    )]
     Magic { path: PathBuf },
     #[error(
-        "{path}: cut short: {whole} whole samples of {expected}; measure again, or set `samples` in run.json to {whole}",
+        "{path}: cut short: {whole} whole samples of {expected}; measure again, or set `samples` \
+         in run.json to {whole}",
         path = path.display()
     )]
     Truncated { path: PathBuf, whole: u64, expected: u64 },

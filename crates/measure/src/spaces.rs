@@ -237,10 +237,11 @@ pub fn text(spaces: &[Space]) -> String {
 }
 
 const LEGEND: &str = "\
-kernel: a kernel thread, timerlat/N; user: a thread with an address space of its own, at the same priority (timerlat_fd); program: by
-clock_nanosleep, by its own clock. user - thread is paired; the cost, user's latency - kernel thread's, is of two runs: [95 % of the
-bootstrap], `~`: may be chance. It holds the switch to the address space, which is part of user's `thread`, and is an upper bound: user
-holds the tracer's own line and one system call's entry as well.
+kernel: a kernel thread, timerlat/N; user: a thread with an address space of its own, at the same
+priority (timerlat_fd); program: by clock_nanosleep, by its own clock. user - thread is paired; the
+cost, user's latency - kernel thread's, is of two runs: [95 % of the bootstrap], `~`: may be chance.
+It holds the switch to the address space, which is part of user's `thread`, and is an upper bound:
+user holds the tracer's own line and one system call's entry as well.
 ";
 
 fn three(summary: Option<&Summary>) -> String {

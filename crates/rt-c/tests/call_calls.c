@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-/* Every call of the call part of libasmp_rt and every value it answers with, its two ends in two processes. Prints "all calls", or what
- * failed first.
+/* Every call of the call part of libasmp_rt and every value it answers with, its two ends in two
+ * processes. Prints "all calls", or what failed first.
  *
  *   call_calls client  calls the server "rust" of the test in Rust, prints the answer
  *   call_calls old     says why there is no client of "old" */
@@ -24,9 +24,12 @@
 #define SOON (20000 * MS)
 
 /* As in src/call/server.rs. */
-_Static_assert(sizeof(struct asmp_message) == 64 && sizeof(struct asmp_received) == 88, "as Rust has it");
-_Static_assert(offsetof(struct asmp_received, want) == 8 && offsetof(struct asmp_received, client) == 12, "as Rust has it");
-_Static_assert(offsetof(struct asmp_received, priority) == 16 && offsetof(struct asmp_received, message) == 24, "as Rust has it");
+_Static_assert(sizeof(struct asmp_message) == 64 &&
+	sizeof(struct asmp_received) == 88, "as Rust has it");
+_Static_assert(offsetof(struct asmp_received, want) == 8 &&
+	offsetof(struct asmp_received, client) == 12, "as Rust has it");
+_Static_assert(offsetof(struct asmp_received, priority) == 16 &&
+	offsetof(struct asmp_received, message) == 24, "as Rust has it");
 
 /* All allocations of the program and the library come by here. */
 void *__libc_malloc(size_t size);
@@ -135,9 +138,11 @@ static void *by_another_thread(void *unused)
 	struct asmp_received received;
 
 	CHECK(asmp_call_receive(elsewhere, &received, 0) == -EPERM);
-	CHECK(asmp_call_reply(elsewhere, &answer) == -EPERM && asmp_call_notify_client(elsewhere, 0, 1) == -EPERM);
+	CHECK(asmp_call_reply(elsewhere, &answer) == -EPERM &&
+		asmp_call_notify_client(elsewhere, 0, 1) == -EPERM);
 	CHECK(asmp_call_reply_wait(elsewhere, &answer, &received, 0) == -EPERM);
-	CHECK(asmp_call_set_ceiling(elsewhere, 0, 1) == -EPERM && asmp_server_set_spins(elsewhere, 1) == -EPERM);
+	CHECK(asmp_call_set_ceiling(elsewhere, 0, 1) == -EPERM &&
+		asmp_server_set_spins(elsewhere, 1) == -EPERM);
 	CHECK(asmp_call_has_client(elsewhere, 0) == -EPERM && asmp_server_close(elsewhere) == -EPERM);
 	return unused;
 }
@@ -153,7 +158,8 @@ static void nothing_at_all_is_refused_and_a_server_is_its_threads(void)
 	elsewhere = asmp_call_serve("a", 1, 0);
 	client = asmp_call_attach("a", 0);
 	CHECK(elsewhere != NULL && client != NULL);
-	CHECK(asmp_call_receive(NULL, &received, 0) == -EINVAL && asmp_call_receive(elsewhere, NULL, 0) == -EINVAL);
+	CHECK(asmp_call_receive(NULL, &received, 0) == -EINVAL &&
+		asmp_call_receive(elsewhere, NULL, 0) == -EINVAL);
 	CHECK(asmp_call_reply(NULL, &some) == -EINVAL && asmp_call_reply(elsewhere, NULL) == -EINVAL);
 	CHECK(asmp_call_reply_wait(elsewhere, NULL, &received, 0) == -EINVAL);
 	CHECK(asmp_call_reply_wait(elsewhere, &some, NULL, 0) == -EINVAL);
@@ -162,11 +168,13 @@ static void nothing_at_all_is_refused_and_a_server_is_its_threads(void)
 	CHECK(asmp_call(NULL, &some, &some, 0) == -EINVAL && asmp_call(client, NULL, &some, 0) == -EINVAL);
 	CHECK(asmp_call(client, &some, NULL, 0) == -EINVAL && asmp_call_send(NULL, &some, 0) == -EINVAL);
 	CHECK(asmp_call_send(client, NULL, 0) == -EINVAL && asmp_call_notify(NULL, 1) == -EINVAL);
-	CHECK(asmp_call_wait_bits(NULL, &bits, 0) == -EINVAL && asmp_call_wait_bits(client, NULL, 0) == -EINVAL);
+	CHECK(asmp_call_wait_bits(NULL, &bits, 0) == -EINVAL &&
+		asmp_call_wait_bits(client, NULL, 0) == -EINVAL);
 	CHECK(asmp_call_set_priority(NULL, 1) == -EINVAL && asmp_client_set_spins(NULL, 1) == -EINVAL);
 	CHECK(asmp_call_slot(NULL) == -EINVAL && asmp_server_close(NULL) == 0);
 	asmp_client_close(NULL);
-	CHECK(pthread_create(&thread, NULL, by_another_thread, NULL) == 0 && pthread_join(thread, NULL) == 0);
+	CHECK(pthread_create(&thread, NULL, by_another_thread, NULL) == 0 &&
+		pthread_join(thread, NULL) == 0);
 	CHECK(asmp_server_close(elsewhere) == 0);
 	asmp_client_close(client);
 }
@@ -351,7 +359,8 @@ static void serves_for_ever(void)
 		CHECK(asmp_call_reply_wait(server, &received.message, &received, -1) == 0);
 }
 
-static void a_server_killed_in_a_call_is_an_error_and_the_next_one_serves_the_same_client(unsigned int flags)
+static void a_server_killed_in_a_call_is_an_error_and_the_next_one_serves_the_same_client(
+	unsigned int flags)
 {
 	struct asmp_client *client = NULL;
 	struct asmp_message sent = message(3), answer;
@@ -420,7 +429,8 @@ static void a_call_to_a_server_that_is_awake_enters_no_kernel(void)
 			usleep(1000);
 			continue;
 		}
-		CHECK(asmp_call_receive(server, &received, -1) == 0 && asmp_call_reply(server, &received.message) == 0);
+		CHECK(asmp_call_receive(server, &received, -1) == 0 &&
+			asmp_call_reply(server, &received.message) == 0);
 		calls++;
 	}
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 9)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-/* Every call of the thread part of libasmp_rt, by its RTLinux name. Prints "all calls", or what failed first. */
+/* Every call of the thread part of libasmp_rt, by its RTLinux name. Prints "all calls", or what
+ * failed first. */
 #define _GNU_SOURCE
 #include <rtl.h>
 
@@ -23,14 +24,16 @@ static sem_t done;
 static volatile int count;
 static int real_time = 1;
 
-/* Waits for what another thread does; where that never happens, the alarm of main ends the program. */
+/* Waits for what another thread does. Where that never happens, the alarm of main ends the
+ * program. */
 static void until(int wanted)
 {
 	while (count < wanted)
 		usleep(1000);
 }
 
-/* The count once it has stood still for a while; one that goes on later is found out by what follows. */
+/* The count once it has stood still for a while; one that goes on later is found out by what
+ * follows. */
 static int settled(void)
 {
 	int before = -1;
@@ -187,7 +190,8 @@ static void *reads_for_ever(void *unused)
 	return unused;
 }
 
-/* Since glibc 2.41 what blocks is cancelled by a signal that comes while it blocks, and by no other. */
+/* Since glibc 2.41 what blocks is cancelled by a signal that comes while it blocks, and by no
+ * other. */
 static void what_is_stopped_in_a_call_that_blocks_is_cancelled_there(void)
 {
 	struct sigaction stops;
@@ -205,7 +209,8 @@ static void what_is_stopped_in_a_call_that_blocks_is_cancelled_there(void)
 		CHECK(pthread_delete_np(thread) == 0);
 	}
 	/* So the one that stops has it wait: signal 32, which sigismember denies. */
-	CHECK(sigaction(SIGRTMIN + 6, NULL, &stops) == 0 && (*(unsigned long *)&stops.sa_mask & 1UL << 31) != 0);
+	CHECK(sigaction(SIGRTMIN + 6, NULL, &stops) == 0 &&
+		(*(unsigned long *)&stops.sa_mask & 1UL << 31) != 0);
 	close(empty[0]);
 	close(empty[1]);
 }
@@ -335,7 +340,8 @@ static void priorities_are_mapped_and_others_refused(void)
 	CHECK(pthread_setdeadline_np(pthread_self(), gethrtime()) == ENOTSUP);
 	CHECK(pthread_setfp_np(pthread_self(), 1) == 0 && pthread_setfp_np(pthread_self(), 2) == EINVAL);
 	CHECK(pthread_attr_setfp_np(&attributes, 1) == 0);
-	CHECK(pthread_attr_setcpu_np(&attributes, 0) == 0 && pthread_attr_setcpu_np(&attributes, 99999) == EINVAL);
+	CHECK(pthread_attr_setcpu_np(&attributes, 0) == 0 &&
+		pthread_attr_setcpu_np(&attributes, 99999) == EINVAL);
 	CHECK(policy_of(&attributes) >= 0);
 	pthread_attr_destroy(&attributes);
 }
@@ -399,7 +405,8 @@ static void clocks_tell_the_same_time(void)
 	CHECK(clock_gethrtime(99999) == -1);
 	/* A timeout is on RTLinux's clock: one in the past is over at once, one in the future is not. */
 	now = timespec_from_ns(gethrtime() + 3 * MS);
-	CHECK(sem_timedwait(&done, &now) == -1 && errno == ETIMEDOUT && gethrtime() >= timespec_to_ns(&now));
+	CHECK(sem_timedwait(&done, &now) == -1 && errno == ETIMEDOUT &&
+		gethrtime() >= timespec_to_ns(&now));
 }
 
 int main(int argc, char **argv)

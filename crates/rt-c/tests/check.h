@@ -11,12 +11,14 @@
 #define CHECK(condition) \
 	do { \
 		if (!(condition)) { \
-			fprintf(stderr, "%s:%d: %s (errno %d: %s)\n", __FILE__, __LINE__, #condition, errno, asmp_why()); \
+			fprintf(stderr, "%s:%d: %s (errno %d: %s)\n", __FILE__, __LINE__, #condition, errno, \
+				asmp_why()); \
 			exit(1); \
 		} \
 	} while (0)
 
 /* What went wrong is in errno and, in words, in asmp_why(). */
-#define REFUSED(call, number, words) CHECK((errno = 0, (call) == NULL) && errno == (number) && strstr(asmp_why(), words))
+#define REFUSED(call, number, words) \
+	CHECK((errno = 0, (call) == NULL) && errno == (number) && strstr(asmp_why(), words))
 
 #endif

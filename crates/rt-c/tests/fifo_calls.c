@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-/* Every call of the FIFO part of libasmp_rt and every value it answers with. Prints "all calls", or what failed first. */
+/* Every call of the FIFO part of libasmp_rt and every value it answers with. Prints "all calls", or
+ * what failed first. */
 #include <rtl.h>
 #include <rtl_fifo.h>
 
@@ -119,7 +120,8 @@ static void the_other_side_reads_and_writes_as_a_device(void)
 {
 	struct rtf_file *file, *other;
 
-	CHECK(rtf_open_np(RTF_NO, O_RDONLY, &file) == -ENODEV && rtf_open_np(0, O_RDONLY, &file) == -ENODEV);
+	CHECK(rtf_open_np(RTF_NO, O_RDONLY, &file) == -ENODEV &&
+		rtf_open_np(0, O_RDONLY, &file) == -ENODEV);
 	CHECK(rtf_create(0, SIZE) == 0);
 	CHECK(rtf_open_np(0, O_RDWR, &file) == -EINVAL && rtf_open_np(0, O_ACCMODE, &file) == -EINVAL);
 	CHECK(rtf_open_np(0, O_RDONLY | O_CREAT, &file) == -EINVAL);
@@ -157,8 +159,10 @@ static void a_pair_is_one_file_for_both_directions(void)
 	CHECK(rtf_make_user_pair(1, 2) == -EINVAL && rtf_make_user_pair(2, 1) == -EINVAL);
 	CHECK(rtf_create(2, SIZE) == 0 && rtf_make_user_pair(1, 2) == 0);
 	CHECK(rtf_open_np(1, O_RDWR, &file) == 0);
-	CHECK(rtf_write_np(file, "ping", 4) == 4 && rtf_get(1, bytes, 9) == 4 && memcmp(bytes, "ping", 4) == 0);
-	CHECK(rtf_put(2, "pong!", 5) == 5 && rtf_read_np(file, bytes, 9) == 5 && memcmp(bytes, "pong!", 5) == 0);
+	CHECK(rtf_write_np(file, "ping", 4) == 4 && rtf_get(1, bytes, 9) == 4 &&
+		memcmp(bytes, "ping", 4) == 0);
+	CHECK(rtf_put(2, "pong!", 5) == 5 && rtf_read_np(file, bytes, 9) == 5 &&
+		memcmp(bytes, "pong!", 5) == 0);
 	CHECK(rtf_isused(1) == 1 && rtf_isused(2) == 1);
 	rtf_close_np(file);
 	CHECK(rtf_destroy(1) == 0 && rtf_destroy(2) == 0);
@@ -199,7 +203,8 @@ static int stands_by(void)
 	return rtf_destroy(0);
 }
 
-/* Has it now and then: between being found and being taken up the FIFO of the real-time side may go. */
+/* Has it now and then: between being found and being taken up the FIFO of the real-time side may
+ * go. */
 static int comes_and_goes(void)
 {
 	struct pollfd end = { .fd = 0, .events = POLLIN };
@@ -245,7 +250,8 @@ static void a_resize_is_refused_while_another_has_it_open(void)
 	CHECK(rtf_resize(0, 20 * SIZE) == -EINVAL && rtf_get(0, bytes, 2 * SIZE) == SIZE);
 	close(told);
 	CHECK(waitpid(other, NULL, 0) == other);
-	CHECK(rtf_resize(0, 20 * SIZE) == 0 && rtf_put(0, bytes, 20 * SIZE) == 20 * SIZE && rtf_flush(0) == 0);
+	CHECK(rtf_resize(0, 20 * SIZE) == 0 && rtf_put(0, bytes, 20 * SIZE) == 20 * SIZE &&
+		rtf_flush(0) == 0);
 	count = 0;
 	CHECK(fill(0) >= 10 * SIZE && count >= 10 * SIZE);
 	count = 0;
@@ -260,14 +266,16 @@ static void handlers_hear_of_each_side(void)
 	struct rtf_file *file;
 
 	CHECK(rtf_create_handler(0, counts) == -EINVAL && rtf_create_rt_handler(0, counts) == -EINVAL);
-	CHECK(rtf_create_handler(RTF_NO, counts) == -EINVAL && rtf_create_rt_handler(RTF_NO, counts) == -EINVAL);
+	CHECK(rtf_create_handler(RTF_NO, counts) == -EINVAL &&
+		rtf_create_rt_handler(RTF_NO, counts) == -EINVAL);
 	CHECK(rtf_create(0, SIZE) == 0 && rtf_create(1, SIZE) == 0);
 	CHECK(rtf_create_handler(0, NULL) == -EINVAL && rtf_create_rt_handler(0, NULL) == -EINVAL);
 	/* In the caller, after each put that succeeded and each get. */
 	count = 0;
 	CHECK(rtf_create_rt_handler(0, counts) == 0);
 	CHECK(rtf_put(0, "x", 1) == 1 && count == 1 && rtf_get(0, bytes, 1) == 1 && count == 2);
-	CHECK(rtf_get(0, bytes, 1) == 0 && count == 3 && rtf_put(0, bytes, sizeof(bytes)) < 0 && count == 3);
+	CHECK(rtf_get(0, bytes, 1) == 0 && count == 3 && rtf_put(0, bytes, sizeof(bytes)) < 0 &&
+		count == 3);
 	CHECK(rtf_destroy(0) == 0);
 	/* Of writes and of reads by the other side, and not of our own. */
 	CHECK(rtf_create_handler(1, counts) == 0);
@@ -275,7 +283,8 @@ static void handlers_hear_of_each_side(void)
 	CHECK(rtf_put(1, "x", 1) == 1 && rtf_get(1, bytes, 1) == 1);
 	/* Longer than the handler's thread ever sleeps. */
 	usleep(250000);
-	CHECK(count == 0 && rtf_destroy(1) == 0 && rtf_create(1, SIZE) == 0 && rtf_create_handler(1, counts) == 0);
+	CHECK(count == 0 && rtf_destroy(1) == 0 && rtf_create(1, SIZE) == 0 &&
+		rtf_create_handler(1, counts) == 0);
 	CHECK(rtf_open_np(1, O_WRONLY, &file) == 0);
 	for (int access = 1; access <= 20; access++) {
 		count = 0;

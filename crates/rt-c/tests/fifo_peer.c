@@ -2,7 +2,8 @@
 /* The time-sharing side of fifo_echo.c: writes numbers to FIFO 1 and expects them back from FIFO 2.
  *
  *   fifo_peer COUNT  so many, then "echoed"; 0: for ever
- *   fifo_peer read   reads FIFO 2 until its real-time side is gone, then writes to FIFO 1; prints what that answers */
+ *   fifo_peer read   reads FIFO 2 until its real-time side is gone, then writes to FIFO 1; prints
+ *                    what that answers */
 #include <asmp_rt.h>
 
 #include <fcntl.h>
@@ -32,7 +33,8 @@ int main(int argc, char **argv)
 		printf(" %ld\n", result);
 		return 0;
 	}
-	/* What a peer killed before us has left comes first, whole or in part: a mark of this process stands before ours. */
+	/* What a peer killed before us has left comes first, whole or in part: a mark of this process
+	 * stands before ours. */
 	number = mark;
 	if (rtf_write_np(in, &number, sizeof(number)) != sizeof(number))
 		return 3;

@@ -135,7 +135,8 @@ fn cmake(dir: &Path, languages: &str, lines: &str) -> PathBuf {
     let prefix = system().join("usr").display().to_string();
     let project = format!(
         "cmake_minimum_required(VERSION 3.13)\nproject(wave {languages})\n\
-         list(APPEND CMAKE_MODULE_PATH {prefix}/share/cmake)\nfind_package(AsmpRt REQUIRED)\n{lines}"
+         list(APPEND CMAKE_MODULE_PATH {prefix}/share/cmake)\nfind_package(AsmpRt REQUIRED)\n\
+         {lines}"
     );
     fs::write(dir.join("CMakeLists.txt"), project).unwrap();
     let build = dir.join("build");

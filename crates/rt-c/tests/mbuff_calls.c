@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-/* Every call of the mbuff part of libasmp_rt and every value it answers with. Prints "all calls", or what failed first.
+/* Every call of the mbuff part of libasmp_rt and every value it answers with. Prints "all calls",
+ * or what failed first.
  *
- *   mbuff_calls peer  attaches to the record "shared" of the test in Rust, reads it, adds 1 to each of its fields, writes it back
+ *   mbuff_calls peer  attaches to the record "shared" of the test in Rust, reads it, adds 1 to each
+ *                     of its fields, writes it back
  *   mbuff_calls old   says why the mbuff "old" cannot be had */
 #include <mbuff.h>
 
@@ -104,7 +106,8 @@ static void a_full_memory_or_table_of_files_is_refused(void)
 
 		CHECK(setrlimit(RLIMIT_FSIZE, &little) == 0);
 		errno = 0;
-		REFUSED(mbuff_alloc("full", 1 << 20), ENOMEM, "cannot allocate 1048576 bytes of shared memory: RLIMIT_FSIZE is 4096 bytes");
+		REFUSED(mbuff_alloc("full", 1 << 20), ENOMEM,
+			"cannot allocate 1048576 bytes of shared memory: RLIMIT_FSIZE is 4096 bytes");
 		CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
 		REFUSED(mbuff_alloc("many", 1), EMFILE, "Too many open files");
 		_exit(0);
@@ -133,7 +136,8 @@ static void a_record_has_one_writer_and_any_readers(void)
 	CHECK(asmp_record_write(writes, NULL, sizeof(sample)) == -EINVAL);
 	CHECK(asmp_record_read(reads, &seen, sizeof(seen) + 1) == -EINVAL);
 	CHECK(asmp_record_read(reads, NULL, sizeof(seen)) == -EINVAL);
-	CHECK(asmp_record_write(NULL, &sample, 0) == -EINVAL && asmp_record_read(NULL, &seen, 0) == -EINVAL);
+	CHECK(asmp_record_write(NULL, &sample, 0) == -EINVAL &&
+		asmp_record_read(NULL, &seen, 0) == -EINVAL);
 	CHECK(asmp_record_has_writer(NULL) == 0);
 	/* The next writer goes on with the count. */
 	asmp_record_free(writes);
@@ -182,7 +186,8 @@ static void peer(void)
 	struct sample sample;
 
 	CHECK(record != NULL && asmp_record_read(record, &sample, sizeof(sample)) == 1);
-	printf("%llu %g %d %d %d %u %u %u %u\n", sample.number, sample.value, sample.small[0], sample.small[1],
+	printf("%llu %g %d %d %d %u %u %u %u\n", sample.number, sample.value, sample.small[0],
+		sample.small[1],
 	       sample.small[2], sample.flags[0], sample.flags[1], sample.flags[2], sample.flags[3]);
 	sample.number++;
 	sample.value++;

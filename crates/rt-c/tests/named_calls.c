@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-/* Every call on a FIFO by its pointer and every value it answers with. Prints "all calls", or what failed first.
+/* Every call on a FIFO by its pointer and every value it answers with. Prints "all calls", or what
+ * failed first.
  *
  *   named_calls write   attaches to the FIFO "samples" of the test in Rust and puts 1000 samples in
- *   named_calls read    attaches to it, takes what is in it, prints the sum of its numbers and how it ended */
+ *   named_calls read    attaches to it, takes what is in it, prints the sum of its numbers and how
+ *                       it ended */
 #include <asmp_rt.h>
 
 #include "check.h"
@@ -125,14 +127,17 @@ static void what_cannot_be_is_refused_with_the_reason(void)
 	REFUSED(asmp_fifo_attach("a", 24, ASMP_FIFO_DROP_OLDEST), EINVAL, "invalid flags 0x1");
 	REFUSED(asmp_fifo_create("b", 0, 24, 0), ENOMEM, "0 bytes");
 	REFUSED(asmp_fifo_create("b", 0, 0, 0), ENOMEM, "0 bytes");
-	REFUSED(asmp_fifo_create("b", 15, 0, 0), ENOMEM, "15 bytes is outside the limits of a channel: use 16 to 536870904");
-	REFUSED(asmp_fifo_create("b", 1 << 29, 0, 0), ENOMEM, "536870912 bytes is outside the limits of a channel: use 16 to 536870904");
+	REFUSED(asmp_fifo_create("b", 15, 0, 0), ENOMEM,
+		"15 bytes is outside the limits of a channel: use 16 to 536870904");
+	REFUSED(asmp_fifo_create("b", 1 << 29, 0, 0), ENOMEM,
+		"536870912 bytes is outside the limits of a channel: use 16 to 536870904");
 	REFUSED(asmp_fifo_create("b", (size_t)-1, (size_t)-1, 0), ENOMEM, "bytes");
 	REFUSED(asmp_fifo_create("b", (size_t)-1, 1, 0), ENOMEM, "bytes");
 	REFUSED(asmp_fifo_create("b c", 4, 24, 0), EINVAL, "invalid channel name");
 	REFUSED(asmp_fifo_create(NULL, 4, 24, 0), EINVAL, "the name is null");
 	REFUSED(asmp_fifo_attach("none", 24, 0), ENODEV, "no channel none");
-	REFUSED(asmp_fifo_attach("a", 16, 0), EBUSY, "it carries records of 24 bytes, expected records of 16 bytes");
+	REFUSED(asmp_fifo_attach("a", 16, 0), EBUSY,
+		"it carries records of 24 bytes, expected records of 16 bytes");
 	bytes = asmp_fifo_create("bytes", 64, 0, 0);
 	CHECK(bytes != NULL);
 	REFUSED(asmp_fifo_attach("bytes", 24, 0), EBUSY, "it carries bytes");
@@ -145,22 +150,29 @@ static void what_cannot_be_is_refused_with_the_reason(void)
 	second = asmp_fifo_attach("a", 24, 0);
 	third = asmp_fifo_attach("a", 24, 0);
 	CHECK(second != NULL && third != NULL && asmp_fifo_has_peer(third) == 0);
-	CHECK(asmp_fifo_put(fifo, NULL, 0) == 0 && asmp_fifo_has_peer(fifo) == 0 && asmp_fifo_has_peer(third) == 1);
+	CHECK(asmp_fifo_put(fifo, NULL, 0) == 0 && asmp_fifo_has_peer(fifo) == 0 &&
+		asmp_fifo_has_peer(third) == 1);
 	CHECK(asmp_fifo_put(second, record, 24) == -EBUSY && asmp_fifo_wait_put(second, 24, 0) == -EBUSY);
-	CHECK(asmp_fifo_get(second, NULL, 0) == 0 && asmp_fifo_has_peer(fifo) == 1 && asmp_fifo_has_peer(second) == 1);
+	CHECK(asmp_fifo_get(second, NULL, 0) == 0 && asmp_fifo_has_peer(fifo) == 1 &&
+		asmp_fifo_has_peer(second) == 1);
 	CHECK(asmp_fifo_get(third, record, 24) == -EBUSY && asmp_fifo_wait_get(third, 0) == -EBUSY);
 	CHECK(asmp_fifo_put(second, record, 24) == -EBADF && asmp_fifo_wait_put(second, 24, 0) == -EBADF);
 	CHECK(asmp_fifo_get(fifo, record, 24) == -EBADF && asmp_fifo_wait_get(fifo, 0) == -EBADF);
 
 	/* Lengths that never fit, and no memory at all. */
-	CHECK(asmp_fifo_put(fifo, record, 23) == -EMSGSIZE && asmp_fifo_put(fifo, record, 25) == -EMSGSIZE);
+	CHECK(asmp_fifo_put(fifo, record, 23) == -EMSGSIZE &&
+		asmp_fifo_put(fifo, record, 25) == -EMSGSIZE);
 	CHECK(asmp_fifo_put(fifo, record, 24 * 100) == -EMSGSIZE);
-	CHECK(asmp_fifo_wait_put(fifo, 24 * 100, -1) == -EMSGSIZE && asmp_fifo_wait_put(fifo, (size_t)-1, -1) == -EMSGSIZE);
-	CHECK(asmp_fifo_wait_put(fifo, 23, -1) == -EMSGSIZE && asmp_fifo_wait_put(fifo, 25, 0) == -EMSGSIZE);
+	CHECK(asmp_fifo_wait_put(fifo, 24 * 100, -1) == -EMSGSIZE &&
+		asmp_fifo_wait_put(fifo, (size_t)-1, -1) == -EMSGSIZE);
+	CHECK(asmp_fifo_wait_put(fifo, 23, -1) == -EMSGSIZE &&
+		asmp_fifo_wait_put(fifo, 25, 0) == -EMSGSIZE);
 	CHECK(asmp_fifo_put(bytes, record, 4096) == -EMSGSIZE);
 	/* As of a read that failed. */
-	CHECK(asmp_fifo_put(bytes, record, (size_t)-1) == -EMSGSIZE && asmp_fifo_put(fifo, record, (size_t)-16) == -EMSGSIZE);
-	CHECK(asmp_fifo_wait_put(bytes, (size_t)-1, -1) == -EMSGSIZE && asmp_fifo_get(second, record, (size_t)-1) == 0);
+	CHECK(asmp_fifo_put(bytes, record, (size_t)-1) == -EMSGSIZE &&
+		asmp_fifo_put(fifo, record, (size_t)-16) == -EMSGSIZE);
+	CHECK(asmp_fifo_wait_put(bytes, (size_t)-1, -1) == -EMSGSIZE &&
+		asmp_fifo_get(second, record, (size_t)-1) == 0);
 	CHECK(asmp_fifo_put(fifo, NULL, 24) == -EINVAL && asmp_fifo_get(second, NULL, 24) == -EINVAL);
 	CHECK(asmp_fifo_put(NULL, record, 24) == -EINVAL && asmp_fifo_get(NULL, record, 24) == -EINVAL);
 	CHECK(asmp_fifo_wait_put(NULL, 24, 0) == -EINVAL && asmp_fifo_wait_get(NULL, 0) == -EINVAL);
@@ -182,7 +194,8 @@ static void waits_end_when_there_is_something_in_time_or_with_the_peer(void)
 	writer = asmp_fifo_create("a", 2, sizeof(record), ASMP_FIFO_WAKE);
 	reader = asmp_fifo_attach("a", sizeof(record), ASMP_FIFO_WAKE);
 	CHECK(writer != NULL && reader != NULL && asmp_fifo_put(writer, NULL, 0) == 0);
-	CHECK(asmp_fifo_wait_get(reader, 0) == -ETIMEDOUT && asmp_fifo_wait_get(reader, 5 * MS) == -ETIMEDOUT);
+	CHECK(asmp_fifo_wait_get(reader, 0) == -ETIMEDOUT &&
+		asmp_fifo_wait_get(reader, 5 * MS) == -ETIMEDOUT);
 	asmp_fifo_close(reader);
 	child = fork();
 	if (child == 0) {
@@ -205,7 +218,8 @@ static void waits_end_when_there_is_something_in_time_or_with_the_peer(void)
 	/* Nobody takes any more. */
 	while (asmp_fifo_put(writer, record, sizeof(record)) == 0)
 		;
-	CHECK(asmp_fifo_wait_put(writer, 0, -1) == 0 && asmp_fifo_wait_put(writer, sizeof(record), MS) == -ETIMEDOUT);
+	CHECK(asmp_fifo_wait_put(writer, 0, -1) == 0 &&
+		asmp_fifo_wait_put(writer, sizeof(record), MS) == -ETIMEDOUT);
 	CHECK(asmp_fifo_wait_put(writer, sizeof(record), -1) == -EPIPE);
 	reader = asmp_fifo_attach("a", sizeof(record), 0);
 	asmp_fifo_close(writer);
@@ -326,7 +340,8 @@ static void puts_and_gets_enter_no_kernel(void)
 	asmp_fifo_close(drops);
 }
 
-/* A reader that has waited is thought to sleep: who wakes it enters the kernel, and dies of it here. */
+/* A reader that has waited is thought to sleep: who wakes it enters the kernel, and dies of it
+ * here. */
 static void only_an_end_that_wakes_enters_the_kernel_for_a_sleeper(void)
 {
 	for (int flags = 0; flags <= ASMP_FIFO_WAKE; flags += ASMP_FIFO_WAKE) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-/* What a put of 64 bytes costs: so many puts into a FIFO that holds them all. Run it under a counter of instructions, twice, with
- * different counts; the difference is that of the puts. Nobody need read: the writer looks at the reader's position when its own
- * knowledge leaves no room, and at nothing else of it.
+/* What a put of 64 bytes costs: so many puts into a FIFO that holds them all. Run it under a
+ * counter of instructions, twice, with different counts; the difference is that of the puts. No
+ * reader is needed: the writer looks at the reader's position when its own knowledge leaves no
+ * room, and at nothing else of it.
  *
  *   put_cost rtf COUNT    by its number
  *   put_cost fifo COUNT   by its pointer */

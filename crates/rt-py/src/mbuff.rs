@@ -85,7 +85,8 @@ impl Mbuff {
         if views > 0 {
             let (name, noun) = (&self.slot.name, if views == 1 { "view is" } else { "views are" });
             return Err(InUse::new_err(format!(
-                "mbuff {name}: {views} {noun} in use: release them first (memoryview.release(), del array)"
+                "mbuff {name}: {views} {noun} in use: release them first (memoryview.release(), \
+                 del array)"
             )));
         }
         self.slot.close(py);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What the tests share: a directory of names for each, and other processes that end with their test."""
+"""What the tests share: a directory of names for each, and other processes that end with their
+test."""
 
 import os
 import socket
@@ -14,7 +15,8 @@ Start = Callable[[str], "subprocess.Popen[str]"]
 
 # How long a test waits for what must come, in seconds.
 PATIENCE_S = 30.0
-# Before the code of another process, which ends with the tests however they end (PR_SET_PDEATHSIG, SIGKILL).
+# Before the code of another process, which ends with the tests however they end (PR_SET_PDEATHSIG,
+# SIGKILL).
 PROLOGUE = """
 import asmp_rt, ctypes, itertools, os, struct, sys, time
 ctypes.CDLL(None).prctl(1, 9)

@@ -38,7 +38,9 @@ for number in range(5000):
 
 def test_a_loop_reads_what_a_writer_that_wakes_nobody_writes(start: Start, sound_card: str) -> None:
     async def main() -> int:
-        other = subprocess.Popen([sound_card, "-n", "a", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        other = subprocess.Popen(
+            [sound_card, "-n", "a", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         try:
             assert other.stderr and b"waiting" in other.stderr.readline()
             count = 0
@@ -55,7 +57,11 @@ def test_a_loop_reads_what_a_writer_that_wakes_nobody_writes(start: Start, sound
 
 def test_other_tasks_run_while_one_waits_and_while_one_reads_without_end() -> None:
     async def main() -> None:
-        with asmp_rt.Fifo.create("a", 1 << 20) as fifo, fifo.reader() as reader, fifo.writer() as writer:
+        with (
+            asmp_rt.Fifo.create("a", 1 << 20) as fifo,
+            fifo.reader() as reader,
+            fifo.writer() as writer,
+        ):
             waits = asyncio.create_task(reader.get())
             begin = time.monotonic()
             for _ in range(100):
@@ -83,7 +89,11 @@ def test_other_tasks_run_while_one_waits_and_while_one_reads_without_end() -> No
 
 def test_a_cancelled_get_takes_nothing() -> None:
     async def main() -> None:
-        with asmp_rt.Fifo.create("a", 1 << 16) as fifo, fifo.reader() as reader, fifo.writer() as writer:
+        with (
+            asmp_rt.Fifo.create("a", 1 << 16) as fifo,
+            fifo.reader() as reader,
+            fifo.writer() as writer,
+        ):
             read: list[int] = []
             for number in range(300):
                 get = asyncio.create_task(reader.get())
@@ -109,8 +119,14 @@ def test_a_cancelled_get_takes_nothing() -> None:
 def test_a_get_that_is_cancelled_after_it_was_woken_takes_nothing_either() -> None:
     async def main() -> None:
         wrong: list[object] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: wrong.append(context))
-        with asmp_rt.Fifo.create("a", 1000) as fifo, fifo.reader() as reader, fifo.writer() as writer:
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _loop, context: wrong.append(context)
+        )
+        with (
+            asmp_rt.Fifo.create("a", 1000) as fifo,
+            fifo.reader() as reader,
+            fifo.writer() as writer,
+        ):
             get = asyncio.create_task(reader.get())
             await asyncio.sleep(0)
             writer.write(b"1")
@@ -127,7 +143,11 @@ def test_a_get_that_is_cancelled_after_it_was_woken_takes_nothing_either() -> No
 
 def test_many_that_wait_get_a_record_each() -> None:
     async def main() -> None:
-        with asmp_rt.Fifo.create("many", 1 << 16) as fifo, fifo.reader() as reader, fifo.writer() as writer:
+        with (
+            asmp_rt.Fifo.create("many", 1 << 16) as fifo,
+            fifo.reader() as reader,
+            fifo.writer() as writer,
+        ):
             tasks = [asyncio.create_task(reader.get()) for _ in range(20)]
             await asyncio.sleep(0)
             assert len(threads_of("many")) == 1
@@ -168,7 +188,9 @@ def test_closing_ends_waits_at_once_and_loops_without_an_error() -> None:
 def test_a_killed_writer_ends_a_loop(start: Start) -> None:
     async def main() -> None:
         with asmp_rt.Fifo.create("a", 1000) as fifo, fifo.reader() as reader:
-            other = start('writer = asmp_rt.Fifo.attach("a").writer()\nwriter.write(b"1")\ntime.sleep(1000)')
+            other = start(
+                'writer = asmp_rt.Fifo.attach("a").writer()\nwriter.write(b"1")\ntime.sleep(1000)'
+            )
             assert await reader.get() == b"1"
             get = asyncio.create_task(reader.get())
             await asyncio.sleep(0.05)

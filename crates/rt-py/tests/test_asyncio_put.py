@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Coroutines that write FIFOs: they wait for room, in order, and a put that is cancelled has put nothing in."""
+"""Coroutines that write FIFOs: they wait for room, in order, and a put that is cancelled has put
+nothing in."""
 
 import asyncio
 
@@ -36,7 +37,8 @@ print("all")
 
 
 async def turns() -> None:
-    """What can be done without the thread that waits, which may take 100 ms, is done after so many."""
+    """What can be done without the thread that waits, which may take 100 ms, is done after so
+    many."""
     for _ in range(8):
         await asyncio.sleep(0)
 
@@ -103,7 +105,9 @@ def test_a_put_of_what_is_no_record_is_refused_also_behind_others() -> None:
                 waits = asyncio.create_task(writer.put(FULL))
                 await asyncio.sleep(0.01)
             with pytest.raises(asmp_rt.BadRecord):
-                await asyncio.wait_for(asyncio.gather(writer.put(bytes(1000)), return_exceptions=False), 1)
+                await asyncio.wait_for(
+                    asyncio.gather(writer.put(bytes(1000)), return_exceptions=False), 1
+                )
             assert not waits.done()
             waits.cancel()
 
@@ -113,7 +117,9 @@ def test_a_put_of_what_is_no_record_is_refused_also_behind_others() -> None:
 def test_a_reader_that_is_killed_ends_a_put_for_which_there_is_no_room(start: Start) -> None:
     async def main() -> None:
         with asmp_rt.Fifo.create("a", 64) as fifo, fifo.writer() as writer:
-            other = start('reader = asmp_rt.Fifo.attach("a").reader()\nreader.read()\ntime.sleep(1000)')
+            other = start(
+                'reader = asmp_rt.Fifo.attach("a").reader()\nreader.read()\ntime.sleep(1000)'
+            )
             await writer.put(FULL)
             await writer.put(FULL)
             put = asyncio.create_task(writer.put(FULL))
@@ -145,7 +151,10 @@ def test_closing_ends_puts_at_once() -> None:
 
 def test_other_tasks_run_while_one_puts_without_end_and_waiting_does_not_spin() -> None:
     async def main() -> float:
-        with asmp_rt.Fifo.create("a", 1000, overflow="drop-oldest") as fifo, fifo.writer() as writer:
+        with (
+            asmp_rt.Fifo.create("a", 1000, overflow="drop-oldest") as fifo,
+            fifo.writer() as writer,
+        ):
 
             async def puts() -> None:
                 while True:

@@ -33,7 +33,10 @@ def test_two_seconds_of_sound_are_plotted_and_none_is_lost(sound_card: str, tmp_
         picture = tmp_path / "sound.svg"
         plot = subprocess.run(
             [sys.executable, str(PLOT), "--svg", str(picture)],
-            capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
         )
         said, _ = writer.communicate(timeout=PATIENCE_S)
     assert plot.returncode == 0, plot.stderr
@@ -50,13 +53,22 @@ def test_two_seconds_of_sound_are_plotted_and_none_is_lost(sound_card: str, tmp_
 
 def test_the_picture_is_live(sound_card: str, tmp_path: Path, unused_port: int) -> None:
     with stream(sound_card, "sound", "3") as writer:
-        command = [sys.executable, str(PLOT), "--svg", str(tmp_path / "sound.svg"), "--live", str(unused_port)]
+        command = [
+            sys.executable,
+            str(PLOT),
+            "--svg",
+            str(tmp_path / "sound.svg"),
+            "--live",
+            str(unused_port),
+        ]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as plot:
             seen: set[int] = set()
             end = time.monotonic() + PATIENCE_S
             while plot.poll() is None and time.monotonic() < end:
                 try:
-                    with urllib.request.urlopen(f"http://localhost:{unused_port}/plot.svg", timeout=5) as answer:
+                    with urllib.request.urlopen(
+                        f"http://localhost:{unused_port}/plot.svg", timeout=5
+                    ) as answer:
                         found = re.search(r"(\d+) samples so far, 0 lost", answer.read().decode())
                 except OSError:
                     # Not yet, or no longer, there.
@@ -67,18 +79,23 @@ def test_the_picture_is_live(sound_card: str, tmp_path: Path, unused_port: int) 
             said, _ = plot.communicate(timeout=PATIENCE_S)
         writer.communicate(timeout=PATIENCE_S)
     assert said.startswith("1125 blocks, 144000 samples, 0 lost: ")
-    # How often it answers within three seconds is the machine's affair; a picture that stands still is seen once or twice.
+    # How often it answers within three seconds is the machine's affair; a picture that stands still
+    # is seen once or twice.
     assert len(seen) > 2, f"it grew while it played: {sorted(seen)}"
 
 
-def test_samples_that_found_no_room_are_counted_on_both_sides(sound_card: str, tmp_path: Path) -> None:
+def test_samples_that_found_no_room_are_counted_on_both_sides(
+    sound_card: str, tmp_path: Path
+) -> None:
     # Room for three blocks, and a reader that stops for a while.
     with stream(sound_card, "sound", "2", "900") as writer:
         command = [sys.executable, str(PLOT), "--svg", str(tmp_path / "sound.svg")]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as plot:
             # The task begins when its reader is there.
             end = time.monotonic() + PATIENCE_S
-            while "sound\n" not in {name.read_text() for name in Path(f"/proc/{writer.pid}/task").glob("*/comm")}:
+            while "sound\n" not in {
+                name.read_text() for name in Path(f"/proc/{writer.pid}/task").glob("*/comm")
+            }:
                 assert time.monotonic() < end
                 time.sleep(0.01)
             subprocess.run(["kill", "-STOP", str(plot.pid)], check=True)
@@ -98,7 +115,10 @@ def test_samples_that_found_no_room_are_counted_on_both_sides(sound_card: str, t
 
 
 def test_a_real_time_side_that_was_stopped_catches_up_on_its_grid(sound_card: str) -> None:
-    with stream(sound_card, "sound", "1") as writer, asmp_rt.Fifo.attach("sound").reader() as reader:
+    with (
+        stream(sound_card, "sound", "1") as writer,
+        asmp_rt.Fifo.attach("sound").reader() as reader,
+    ):
         blocks = [reader.read(PATIENCE_S)]
         writer.send_signal(signal.SIGSTOP)
         time.sleep(0.1)

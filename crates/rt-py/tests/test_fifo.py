@@ -28,8 +28,15 @@ def test_records_come_out_as_they_went_in() -> None:
         for record in (b"1", b"23456789", bytes(range(100))):
             writer.write(record)
         assert not fifo.empty
-        assert [reader.read(), reader.read(0), reader.try_read()] == [b"1", b"23456789", bytes(range(100))]
-        assert reader.try_read() is None and reader.corrupted == writer.corrupted == writer.dropped == 0
+        assert [reader.read(), reader.read(0), reader.try_read()] == [
+            b"1",
+            b"23456789",
+            bytes(range(100)),
+        ]
+        assert (
+            reader.try_read() is None
+            and reader.corrupted == writer.corrupted == writer.dropped == 0
+        )
 
 
 def test_whatever_has_bytes_is_a_record() -> None:
@@ -63,7 +70,10 @@ def test_a_full_fifo_refuses_or_drops_the_oldest_and_counts_them() -> None:
         assert [reader.try_read() for _ in range(4)] == [b"\0", b"\1", b"\2", None]
     with asmp_rt.Fifo.create("a", 56, overflow="drop-oldest") as fifo:
         with fifo.reader() as reader, fifo.writer() as writer:
-            assert all(writer.try_write(bytes([number])) for number in range(6)) and writer.dropped == 3
+            assert (
+                all(writer.try_write(bytes([number])) for number in range(6))
+                and writer.dropped == 3
+            )
             assert [reader.try_read() for _ in range(4)] == [b"\3", b"\4", b"\5", None]
 
 
@@ -169,7 +179,9 @@ def test_a_killed_writer_is_gone_after_its_last_record_and_another_goes_on(
 
 def test_a_killed_reader_is_gone_for_a_writer_that_finds_no_room(start: Start) -> None:
     with asmp_rt.Fifo.create("a", 100) as fifo, fifo.writer() as writer:
-        other = start('reader = asmp_rt.Fifo.attach("a").reader()\nprint(reader.read())\ntime.sleep(1000)')
+        other = start(
+            'reader = asmp_rt.Fifo.attach("a").reader()\nprint(reader.read())\ntime.sleep(1000)'
+        )
         writer.write(b"1")
         assert told(other) == "b'1'"
         assert writer.has_reader
@@ -203,7 +215,10 @@ def test_another_thread_ends_a_wait_by_closing() -> None:
             except asmp_rt.Closed as error:
                 ends.append(str(error))
 
-        threads = [threading.Thread(target=waits), threading.Thread(target=lambda: ends.append(list(reader)))]
+        threads = [
+            threading.Thread(target=waits),
+            threading.Thread(target=lambda: ends.append(list(reader))),
+        ]
         for thread in threads:
             thread.start()
         reader.close()
@@ -226,7 +241,9 @@ def test_control_c_ends_a_wait() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_memory_that_somebody_scribbled_on_is_an_error_once_and_then_forgotten(start: Start) -> None:
+def test_memory_that_somebody_scribbled_on_is_an_error_once_and_then_forgotten(
+    start: Start,
+) -> None:
     with asmp_rt.Fifo.create("a", 1000) as fifo, fifo.reader() as reader, fifo.writer() as writer:
         writer.write(b"1")
         other = start(
@@ -255,5 +272,7 @@ reader.try_read()
 """
     command = [sys.executable, "-P", "-c", code]
     for _ in range(3):
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        ended = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        )
         assert (ended.returncode, ended.stderr) == (0, "")

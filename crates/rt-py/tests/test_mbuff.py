@@ -49,7 +49,11 @@ def test_a_readonly_attachment_gives_no_way_to_write() -> None:
         assert not array.flags.writeable
         with pytest.raises(ValueError, match="WRITEABLE"):
             array.flags.writeable = True
-        with asmp_rt.Fifo.create("b", 100) as fifo, fifo.reader() as reader, fifo.writer() as writer:
+        with (
+            asmp_rt.Fifo.create("b", 100) as fifo,
+            fifo.reader() as reader,
+            fifo.writer() as writer,
+        ):
             writer.write(memory)
             with pytest.raises(BufferError, match="read-only"):
                 reader.readinto(memory)
@@ -93,7 +97,10 @@ def test_a_view_keeps_the_memory_of_an_object_that_nobody_has_any_more() -> None
 
 
 def test_memory_outlives_the_process_that_made_it(start: Start) -> None:
-    other = start('memory = asmp_rt.Mbuff.alloc("a", 3)\nmemoryview(memory)[:] = b"abc"\nprint("made")\ntime.sleep(1000)')
+    other = start(
+        'memory = asmp_rt.Mbuff.alloc("a", 3)\nmemoryview(memory)[:] = b"abc"\n'
+        'print("made")\ntime.sleep(1000)'
+    )
     assert told(other) == "made"
     with asmp_rt.Mbuff.attach("a") as memory:
         other.kill()

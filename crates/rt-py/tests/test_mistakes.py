@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What a newcomer, or an enemy, does wrong: one clear line, its own error, and nothing half done."""
+"""What a newcomer, or an enemy, does wrong: one clear line, its own error, nothing half done."""
 
 import os
 import re
@@ -48,7 +48,9 @@ def test_names_that_are_none_are_refused(kind: str, directory: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", OBJECTS)
-def test_a_channel_that_is_not_there_says_where_it_was_looked_for(kind: str, directory: Path) -> None:
+def test_a_channel_that_is_not_there_says_where_it_was_looked_for(
+    kind: str, directory: Path
+) -> None:
     line = refusal(asmp_rt.NoSuchChannel, lambda: ATTACH[kind]("a"))
     assert line == f"no channel a in {directory}: create it first"
     with pytest.raises(FileNotFoundError):
@@ -90,7 +92,10 @@ def test_sizes_that_are_none_are_refused(directory: Path) -> None:
     wrong: Any
     for wrong in ("1000", 1e3, None):
         refusal(TypeError, lambda: asmp_rt.Fifo.create("a", wrong))
-    line = refusal(ValueError, lambda: asmp_rt.Fifo.create("a", 1000, overflow="drop"))  # type: ignore[arg-type]
+    line = refusal(
+        ValueError,
+        lambda: asmp_rt.Fifo.create("a", 1000, overflow="drop"),  # type: ignore[arg-type]
+    )
     assert line == 'invalid overflow "drop": use "refuse" or "drop-oldest"'
     assert not list(directory.iterdir())
 
@@ -99,12 +104,20 @@ def test_another_size_or_kind_is_refused_with_both() -> None:
     fifo, memory = asmp_rt.Fifo.create("f", 1000), asmp_rt.Mbuff.alloc("m", 100)
     record = asmp_rt.Record.alloc("r", 10)
     for what, line in {
-        lambda: asmp_rt.Mbuff.alloc("m", 101): "mbuff m has 100 bytes, not 101: free it in all processes, or use its size",
+        lambda: asmp_rt.Mbuff.alloc(
+            "m", 101
+        ): "mbuff m has 100 bytes, not 101: free it in all processes, or use its size",
         lambda: asmp_rt.Record.attach("m"): "mbuff m holds raw bytes, expected a record",
-        lambda: asmp_rt.Record.alloc("r", 11): "mbuff r holds a record of 10 bytes, expected a record of 11 bytes",
+        lambda: asmp_rt.Record.alloc(
+            "r", 11
+        ): "mbuff r holds a record of 10 bytes, expected a record of 11 bytes",
         lambda: asmp_rt.Mbuff.attach("r"): "mbuff r holds a record of 10 bytes, expected raw bytes",
-        lambda: asmp_rt.Mbuff.attach("f"): "channel f does not match: it is of kind 1, expected 2 (Mbuff)",
-        lambda: asmp_rt.Fifo.attach("m"): "channel m does not match: it is of kind 2, expected 1 (Fifo)",
+        lambda: asmp_rt.Mbuff.attach(
+            "f"
+        ): "channel f does not match: it is of kind 1, expected 2 (Mbuff)",
+        lambda: asmp_rt.Fifo.attach(
+            "m"
+        ): "channel m does not match: it is of kind 2, expected 1 (Fifo)",
     }.items():
         assert refusal(asmp_rt.Mismatch, what) == line
     fifo.close()
@@ -169,7 +182,10 @@ def test_timeouts_that_are_none_are_refused() -> None:
         for seconds in (-1, -0.001, float("nan"), float("inf"), 1e300):
             for wait in (reader.read, reader.wait, lambda seconds: writer.write(b"1", seconds)):
                 line = refusal(ValueError, lambda: wait(seconds))
-                assert re.match(r"invalid timeout \S+: use seconds, 0 or more, or None to wait without limit$", line)
+                assert re.match(
+                    r"invalid timeout \S+: use seconds, 0 or more, or None to wait without limit$",
+                    line,
+                )
         refusal(TypeError, lambda: reader.read("1"))  # type: ignore[arg-type]
         assert fifo.empty
 

@@ -26,7 +26,9 @@ def test_the_newest_record_and_its_number_are_read_as_often_as_one_likes() -> No
         assert not record.has_writer and record.read() == (9, b"\t" * 5)
 
 
-def test_a_record_is_never_torn_while_another_process_writes_as_fast_as_it_can(start: Start) -> None:
+def test_a_record_is_never_torn_while_another_process_writes_as_fast_as_it_can(
+    start: Start,
+) -> None:
     with asmp_rt.Record.alloc("a", SIZE) as record:
         other = start(
             f"""
@@ -111,7 +113,9 @@ def test_a_record_has_one_writer_of_one_size() -> None:
         with pytest.raises(asmp_rt.RoleTaken, match="^channel a already has a writer$"):
             record.writer()
         for wrong in (b"", b"1234", b"123456"):
-            with pytest.raises(asmp_rt.BadRecord, match=f"^got {len(wrong)} bytes for a record of 5$"):
+            with pytest.raises(
+                asmp_rt.BadRecord, match=f"^got {len(wrong)} bytes for a record of 5$"
+            ):
                 writer.write(wrong)
         with pytest.raises(asmp_rt.BadRecord, match="^the buffer has 4 bytes, the record has 5$"):
             record.readinto(bytearray(4))

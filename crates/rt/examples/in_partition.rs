@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The smallest program that enters a partition: `in_partition NAME [thread|process] [POLICY]
-//! [busy]`, POLICY as of `asmp run` (fifo:80). Prints what its thread has become, and ends when its
-//! input does.
+//! The smallest program that enters a partition.
+//!
+//! ```text
+//! in_partition NAME [thread|process] [POLICY] [busy]
+//! ```
+//!
+//! POLICY is as of `asmp run` (fifo:80). The program prints what its thread has become, and ends
+//! when its input does.
 
 use asmp_rt::thread::{RealTime, Schedule};
 use std::hint::black_box;

@@ -3,8 +3,9 @@
 //! a second in blocks of 128, one block each 2.67 ms, whatever the other side does.
 //! examples/rt/python/plot.py is an other side.
 //!
-//!     cargo run --release -p asmp-rt --example sound_card -- [-n] [FIFO] [SECONDS] [CAPACITY IN
-//! BYTES]
+//! ```text
+//! cargo run --release -p asmp-rt --example sound_card -- [-n] [FIFO] [SECONDS] [CAPACITY IN BYTES]
+//! ```
 //!
 //! Defaults: sound, 10, 1000000. -n: without a real-time policy, for trying it out without
 //! permission. It begins when a reader comes. Exit code 1: a block found no room.

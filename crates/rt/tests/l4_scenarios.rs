@@ -292,8 +292,8 @@ fn keeping_to_priorities_costs_at_most_5_percent_in_the_model() {
         let (preserving, preserving_cpu) = throughput(Mode::PriorityPreserving, work_us, costs);
         let loss_permille = 1000 - 1000 * preserving / direct;
         println!(
-            "{work_us} us between messages: {direct} calls/s direct, {preserving} preserving, loss {} %; \
-             switches a call {:.2} and {:.2}, scheduler runs a call {:.2} and {:.2}",
+            "{work_us} us between messages: {direct} calls/s direct, {preserving} preserving, \
+             loss {} %; switches a call {:.2} and {:.2}, scheduler runs a call {:.2} and {:.2}",
             loss_permille as f64 / 10.0,
             direct_cpu.counts().switches as f64 / direct as f64,
             preserving_cpu.counts().switches as f64 / preserving as f64,

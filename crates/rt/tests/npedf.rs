@@ -232,8 +232,9 @@ fn what_cannot_be_met_is_not_admitted() {
     jobs.periodic(task(10, 0, 1, Late::Finish), |_| GO_ON);
     jobs.periodic(task(100, 0, 11, Late::Finish), |_| GO_ON);
     let refusal = Executive::new(&clock, jobs).err().unwrap().to_string();
-    let expected = "task 0 is late: its job 0, released at 1 ns and due at 10000001 ns, ends at 12000000 ns when task 1 \
-                    begins 1 ns before the others start: split it or lengthen the shorter periods";
+    let expected = "task 0 is late: its job 0, released at 1 ns and due at 10000001 ns, ends at \
+                    12000000 ns when task 1 begins 1 ns before the others start: split it or \
+                    lengthen the shorter periods";
     assert_eq!(refusal, expected);
 }
 

@@ -213,7 +213,8 @@ fn shared_memory_beyond_the_limit_of_files_is_refused_and_the_process_lives() {
         format!("{}|{}", alloc(&dir, 100_000), alloc(&dir, 1000))
     };
     let Some(text) = answer(test, &[(libc::RLIMIT_FSIZE, 8192)], refused) else { return };
-    let wanted = "<cannot allocate 100000 bytes of shared memory: RLIMIT_FSIZE is 8192 bytes: raise it (ulimit -f)|allocated>";
+    let wanted = "<cannot allocate 100000 bytes of shared memory: RLIMIT_FSIZE is 8192 bytes: \
+                  raise it (ulimit -f)|allocated>";
     assert!(text.contains(wanted), "{text}");
 }
 
@@ -227,7 +228,8 @@ fn shared_memory_beyond_the_limit_of_locked_memory_is_refused_with_the_limit() {
         alloc(&dir, 64 << 20)
     };
     let Some(text) = answer(test, &[(libc::RLIMIT_MEMLOCK, 4 << 20)], refused) else { return };
-    let wanted = "<cannot allocate 67108864 bytes of shared memory: RLIMIT_MEMLOCK is 4194304 bytes: raise it (ulimit -l)>";
+    let wanted = "<cannot allocate 67108864 bytes of shared memory: RLIMIT_MEMLOCK is 4194304 \
+                  bytes: raise it (ulimit -l)>";
     assert!(text.contains(wanted), "{text}");
 }
 

@@ -3,9 +3,9 @@
 //! decided here and nowhere else; which partitions are allowed stands in [`crate::rules`].
 
 use crate::declare;
-use crate::partition::{Partition, Refusal, State, shielded};
+use crate::partition::{Partition, Refusal, State, System, shielded};
 use crate::plan::Base;
-use crate::request::{Caller, Members, Request, System};
+use crate::request::{Caller, Members, Request};
 use crate::rules::{self, Wish};
 use asmp_host::task::{self, Task, TaskId};
 use asmp_host::{Facts, Kernel, knob};

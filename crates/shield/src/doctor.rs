@@ -138,7 +138,8 @@ fn abilities(facts: &Facts, seen: &Observed) -> Vec<Item> {
             facts.preempt_rt,
             Optional,
             yes(facts.preempt_rt),
-            "an rt kernel (Debian: linux-image-rt-amd64) bounds the kernel's own non-preemptible sections",
+            "an rt kernel (Debian: linux-image-rt-amd64) bounds the kernel's own non-preemptible \
+             sections",
         ),
         match (has_server_file, facts.version() >= (6, 8)) {
             (true, _) => item("deadline servers can be switched off", Verdict::Ok, "yes", ""),
@@ -232,7 +233,8 @@ fn noise_sources(facts: &Facts, seen: &Observed, irqbalance: bool) -> Vec<Item> 
             !irqbalance,
             Optional,
             if irqbalance { "running" } else { "not running" },
-            "it does not see run-time partitions: stop it, or ban the CPUs (IRQBALANCE_BANNED_CPULIST); asmp repair puts lines back",
+            "it does not see run-time partitions: stop it, or ban the CPUs \
+             (IRQBALANCE_BANNED_CPULIST); asmp repair puts lines back",
         ),
         match facts.cpus.core_of.values().any(|core| core.len() > 1) {
             false => item("SMT", NotApplicable, "one thread a core", ""),
@@ -247,13 +249,15 @@ fn noise_sources(facts: &Facts, seen: &Observed, irqbalance: bool) -> Vec<Item> 
             "NMI watchdog",
             observed::NMI_WATCHDOG,
             &["0"],
-            "partitions leave the watchdog's CPU mask; sysctl kernel.nmi_watchdog=0 frees its counter everywhere",
+            "partitions leave the watchdog's CPU mask; sysctl kernel.nmi_watchdog=0 frees its \
+             counter everywhere",
         ),
         quiet(
             "real-time throttling",
             observed::RT_RUNTIME_US,
             &["-1", "1000000"],
-            "sysctl kernel.sched_rt_runtime_us=-1, once no real-time task can hang; SCHED_DEADLINE admission then is unchecked",
+            "sysctl kernel.sched_rt_runtime_us=-1, once no real-time task can hang; \
+             SCHED_DEADLINE admission then is unchecked",
         ),
         quiet(
             "automatic NUMA balancing",

@@ -46,11 +46,11 @@ pub use declare::Declaration;
 /// A thread that loses its real-time policy on the way out.
 pub use moving::Demotion;
 /// The nouns: a partition and its settings; all partitions; why a request is refused.
-pub use partition::{Aspect, BoostedThread, Partition, Refusal, Service, Smt, State, Tick};
+pub use partition::{Aspect, BoostedThread, Partition, Refusal, Service, Smt, State, System, Tick};
 /// The steps of a change, in order.
 pub use plan::{Action, Base, Plan, Step, plan};
 /// What may be asked, and who asks.
-pub use request::{Caller, Members, Request, Spec, System};
+pub use request::{Caller, Members, Request, Spec};
 /// Whether a machine can be partitioned at all.
 pub use rules::check_machine;
 /// The one way to change partitions.

@@ -320,8 +320,8 @@ mod tests {
     #[test]
     fn a_partition_that_does_not_exist_is_refused_with_those_that_do() {
         let (_root, linux, store) = machine("asmp");
-        let text = find(&linux, &store, "nobody").unwrap_err().to_string();
-        assert_eq!(text, "no partition nobody: known are: motion, audio");
+        let text = find(&linux, &store, "absent").unwrap_err().to_string();
+        assert_eq!(text, "no partition absent: known are: motion, audio");
         let empty = Store::at("/nonexistent");
         let text = find(&linux, &empty, "motion").unwrap_err().to_string();
         assert!(text.contains("there are none"), "{text}");

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The nouns: a partition, the state of all partitions, and the reasons for refusing a change.
 
-use crate::request::System;
 use crate::state::STATE_SCHEMA;
 use asmp_host::task::{Member, TaskId};
 use asmp_host::tracefs::timerlat;
@@ -32,7 +31,7 @@ impl FromStr for Tick {
             "off" => Ok(Self::Off),
             "keep" => Ok(Self::Keep),
             "require-off" => Ok(Self::RequireOff),
-            _ => Err(format!("{text:?} is not a tick setting: off, keep or require-off")),
+            _ => Err(format!("invalid tick setting {text:?}: use off, keep or require-off")),
         }
     }
 }
@@ -64,7 +63,7 @@ impl FromStr for Smt {
         match text {
             "idle" => Ok(Self::Idle),
             "share" => Ok(Self::Share),
-            _ => Err(format!("{text:?} is not an SMT setting: idle or share")),
+            _ => Err(format!("invalid SMT setting {text:?}: use idle or share")),
         }
     }
 }
@@ -113,7 +112,7 @@ impl FromStr for Aspect {
         let found = Self::ALL.into_iter().find(|(name, _)| *name == wanted);
         found.map(|(_, aspect)| aspect).ok_or_else(|| {
             let names: Vec<&str> = Self::ALL.iter().map(|(name, _)| *name).collect();
-            format!("{text:?} is no step of the plan: {}", names.join(", "))
+            format!("unknown step of the plan {text:?}: use {}", names.join(", "))
         })
     }
 }
@@ -141,11 +140,11 @@ pub enum Service {
 }
 
 /// Priority of `ktimers/N` on shielded CPUs. The kernel starts it at 1, where any busy real-time
-/// task starves it; and one expired timer that nobody serves keeps the tick going for ever
+/// task starves it. One expired timer that waits for the thread keeps the tick running for ever
 /// (measured: 0 ticks in the first 2 s, then 250 a second; with the thread above the task: 0).
 pub const TIMER_PRIORITY: u32 = 98;
 
-/// CPUs, IRQ lines and tasks that belong together and to nobody else.
+/// CPUs, IRQ lines and tasks that one partition has for itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Partition {
@@ -186,6 +185,18 @@ impl Partition {
 /// Every CPU shielded by any of these partitions.
 pub fn shielded(partitions: &[Partition]) -> CpuSet {
     partitions.iter().fold(CpuSet::new(), |all, partition| all.union(&partition.shielded()))
+}
+
+/// Settings of the system outside the partitions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct System {
+    /// The CPUs that device interrupts keep to; `None`: all CPUs of the system.
+    #[serde(default)]
+    pub irq_home: Option<CpuSet>,
+    /// How the kernel's timerlat tracer works; `None`: as it was.
+    #[serde(default)]
+    pub timerlat: Option<timerlat::Settings>,
 }
 
 /// The text a setting had before we first changed it.
@@ -265,90 +276,108 @@ impl State {
 /// Why a change is refused before anything is touched: the cause, then the cure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    #[error("not root: changing partitions needs root; use sudo")]
+    #[error("only root may change partitions: use sudo")]
     NotRoot,
     #[error(
-        "no cgroup v2 here: mount it (mount -t cgroup2 none /sys/fs/cgroup) or boot with systemd.unified_cgroup_hierarchy=1"
+        "cgroup v2 is not mounted: mount it (mount -t cgroup2 none /sys/fs/cgroup) or boot with \
+         systemd.unified_cgroup_hierarchy=1"
     )]
     NoCgroupV2,
-    #[error("the cpuset controller is held by cgroup v1 at {mount}: unmount it, or boot with systemd.unified_cgroup_hierarchy=1 (or cgroup_no_v1=cpuset)", mount = mount.display())]
+    #[error(
+        "cgroup v1 at {mount} holds the cpuset controller: unmount it, or boot with \
+         systemd.unified_cgroup_hierarchy=1 (or cgroup_no_v1=cpuset)",
+        mount = mount.display()
+    )]
     CpusetV1 { mount: PathBuf },
     #[error(
-        "the cgroup v2 root offers no cpuset controller: use a kernel with CONFIG_CPUSETS, outside any container"
+        "the root of cgroup v2 offers no cpuset controller: use a kernel with CONFIG_CPUSETS, \
+         and run outside containers"
     )]
     NoCpuset,
     #[error(
-        "kernel {release} is too old: remote isolated partitions (cpuset.cpus.exclusive) need 6.7 or newer"
+        "kernel {release} has no remote isolated partitions (cpuset.cpus.exclusive): boot 6.7 or \
+         newer"
     )]
     KernelTooOld { release: String },
-    #[error("no CPU is meant by that list: name at least one of {online}")]
+    #[error("the list selects no CPU: name at least one of {online}")]
     NoCpus { online: CpuSet },
     #[error("CPU {cpus} does not exist: this machine has {possible}")]
     UnknownCpus { cpus: CpuSet, possible: CpuSet },
     #[error(
-        "CPU {cpus} is offline: bring it up first (echo 1 > /sys/devices/system/cpu/cpuN/online), or choose from {online}"
+        "CPU {cpus} is offline: bring it online first (echo 1 > \
+         /sys/devices/system/cpu/cpuN/online), or choose from {online}"
     )]
     OfflineCpus { cpus: CpuSet, online: CpuSet },
     #[error(
-        "CPU {cpus} already belongs to partition {owner}: choose others, or first `asmp resize {owner}` or `asmp destroy {owner}`"
+        "CPU {cpus} already belongs to partition {owner}: choose other CPUs, or free it with \
+         `asmp resize {owner}` or `asmp destroy {owner}`"
     )]
     TakenCpus { cpus: CpuSet, owner: String },
     #[error(
-        "CPU {cpus} is isolated by somebody else's cpuset partition: undo that first (cpuset.cpus.partition = member)"
+        "another program's cpuset partition isolates CPU {cpus}: set its cpuset.cpus.partition \
+         to member first"
     )]
     ForeignIsolated { cpus: CpuSet },
-    #[error(
-        "that would leave the system no CPU: of {online} at least one must stay outside all partitions"
-    )]
+    #[error("the system would have no CPU: leave at least one of {online} outside all partitions")]
     LastCpu { online: CpuSet },
     #[error(
-        "CPU {cpu} shares its core with CPU {sibling}, which {why}: choose whole cores, or accept the disturbance with --smt share"
+        "CPU {cpu} shares its core with CPU {sibling}, which {why}: choose whole cores, or \
+         accept the disturbance with --smt share"
     )]
     Sibling { cpu: u32, sibling: u32, why: String },
     #[error(
-        "{name:?} cannot name a partition: use 1 to 64 letters, digits, '-', '_' or '.', beginning with a letter or digit"
+        "invalid partition name {name:?}: use 1 to 64 letters, digits, '-', '_' or '.', \
+         beginning with a letter or digit"
     )]
     BadName { name: String },
     #[error(
-        "partition {name} exists already: choose another name, or use `asmp resize`, `asmp add` or `asmp destroy`"
+        "partition {name} already exists: choose another name, or use `asmp resize`, `asmp add` \
+         or `asmp destroy`"
     )]
     NameTaken { name: String },
     #[error("no partition {name}: known are: {known}")]
     NoPartition { name: String, known: String },
-    #[error("no task {tid}: it does not exist or has ended")]
+    #[error("task {tid} does not exist: it may have ended")]
     UnknownTask { tid: i32 },
     #[error(
-        "task {tid} ({command}) is a kernel thread bound to its CPU: the kernel does not let it move; choose user tasks"
+        "task {tid} ({command}) is a kernel thread bound to its CPU: the kernel refuses to move \
+         it; choose user tasks"
     )]
     BoundKernelThread { tid: i32, command: String },
     #[error("task {tid} ({command}) does not belong to partition {partition}")]
     NotInside { tid: i32, command: String, partition: String },
     #[error(
-        "task {tid} has process {process} with other threads in partition {partition}: the threads of a process are in one partition; move the process (--pid {process})"
+        "task {tid} belongs to process {process}, which has other threads in partition \
+         {partition}: the threads of a process are in one partition; move the process (--pid \
+         {process})"
     )]
     Inseparable { tid: i32, process: i32, partition: String },
     #[error(
-        "{tasks} became real-time inside {partition} and would starve the system's CPUs outside: end it first, or --force makes it SCHED_OTHER"
+        "{tasks} became real-time inside {partition} and would starve the system's CPUs outside: \
+         end it first, or use --force to make it SCHED_OTHER"
     )]
     RealTimeInside { tasks: String, partition: String },
-    #[error("no IRQ {name}: give a number or a handler's name from /proc/interrupts")]
+    #[error("no IRQ {name}: use a number or a handler's name from /proc/interrupts")]
     UnknownIrq { name: String },
     #[error(
-        "IRQ {irq} already belongs to partition {owner}: first `asmp remove {owner} --irq {irq}`"
+        "IRQ {irq} already belongs to partition {owner}: free it with `asmp remove {owner} --irq \
+         {irq}`"
     )]
     TakenIrq { irq: u32, owner: String },
     #[error("IRQ {irq} does not belong to partition {partition}")]
     IrqNotInside { irq: u32, partition: String },
     #[error(
-        "the tick of CPU {cpus} cannot stop in this boot: boot with nohz_full={cpus} rcu_nocbs={cpus} (`asmp boot enable --cpus {cpus}`), or use --tick off"
+        "the tick of CPU {cpus} cannot stop in this boot: boot with nohz_full={cpus} \
+         rcu_nocbs={cpus} (`asmp boot enable --cpus {cpus}`), or use --tick off"
     )]
     TickNotCandidate { cpus: CpuSet },
     #[error(
-        "this kernel has no timerlat tracer: boot a PREEMPT_RT kernel of a distribution that builds it"
+        "this kernel has no timerlat tracer: boot a PREEMPT_RT kernel of a distribution that \
+         builds it"
     )]
     NoTimerlat,
     #[error("{reason}")]
     BadDeclaration { reason: String },
-    #[error("the IRQ priority {priority} is not one of 1 to 99")]
+    #[error("invalid IRQ priority {priority}: use 1 to 99")]
     BadPriority { priority: u32 },
 }

@@ -8,8 +8,9 @@
 //! cgroup tree is the system partition: an isolated partition takes its CPUs from all other groups
 //! in one step of the kernel.
 
-use crate::partition::{BoostedThread, Partition, Service, State, shielded};
-use crate::request::System;
+mod groups;
+
+use crate::partition::{BoostedThread, Partition, Service, State, System, Tick};
 use crate::target::{Lines, Target, reading, targets};
 use asmp_host::cgroup::{GROUP, Groups};
 use asmp_host::systemd::{SERVICE, SLICE};
@@ -181,13 +182,13 @@ pub fn plan(
     steps.extend(restored);
     policies(before, &after, Direction::Back, &mut steps);
     steps.extend(servers_set);
-    groups(facts, base, state, &after, &mut steps);
+    groups::groups(facts, base, state, &after, &mut steps);
     steps.extend(servers_restored);
     steps.extend(set);
     policies(before, &after, Direction::Forth, &mut steps);
     tasks_in(base, before, &after, &mut steps);
     if *before == after && !after.is_empty() {
-        steps.push(step(Action::Confine, "kernel threads that nothing binds stay on system CPUs"));
+        steps.push(step(Action::Confine, "unbound kernel threads stay on system CPUs"));
     }
     Plan { steps, cannot: cannot(facts, before, &after), after, system }
 }
@@ -218,16 +219,21 @@ fn settings(
     system: &System,
 ) -> (Vec<Step>, Vec<Step>) {
     let was = targets(facts, &state.partitions, &state.system(), &state.originals);
-    let shall = targets(facts, after, system, &state.originals);
+    let wanted = targets(facts, after, system, &state.originals);
     let lines = Lines::of(facts);
     let now = |knob: &Knob| reading(facts, &lines, knob).map(str::to_owned);
 
     let mut restored: Vec<Step> = Vec::new();
     for (path, original) in &state.originals {
         let knob = Knob::new(path.clone(), original.shape);
-        if let (None, Some(target)) = (shall.get(&knob), was.get(&knob)) {
+        if let (None, Some(target)) = (wanted.get(&knob), was.get(&knob)) {
             let back = knob.inverse(&original.text, &target.wanted);
-            restored.push(named(write(knob.clone(), now(&knob), back, "as it was before")));
+            restored.push(named(write(
+                knob.clone(),
+                now(&knob),
+                back,
+                "restore the original value",
+            )));
         }
     }
     restored.reverse();
@@ -235,7 +241,7 @@ fn settings(
     let mut set = Vec::new();
     // Interrupt lines come last, by number: a CPU's text order would put IRQ 10 before IRQ 9.
     let mut in_order: Vec<_> =
-        shall.iter().map(|(knob, target)| (knob::irq_of(&knob.path), knob, target)).collect();
+        wanted.iter().map(|(knob, target)| (knob::irq_of(&knob.path), knob, target)).collect();
     in_order.sort_by_key(|(irq, ..)| *irq);
     for (irq, knob, target) in in_order {
         let Some(now) = reading(facts, &lines, knob) else { continue };
@@ -267,251 +273,6 @@ fn settings(
     (restored, set)
 }
 
-/// Everything in the cgroup tree.
-fn groups(facts: &Facts, base: &Base, state: &State, after: &[Partition], steps: &mut Vec<Step>) {
-    let before = &state.partitions;
-    let (was, shall) = (shielded(before), shielded(after));
-    if before.is_empty() && !after.is_empty() {
-        open_base(facts, base, steps);
-    }
-    let changed = was != shall || before.iter().map(|p| &p.name).ne(after.iter().map(|p| &p.name));
-    let widest = was.union(&shall);
-    if widest != was {
-        for ancestor in &base.ancestors {
-            steps.push(write(
-                knob::exclusive_cpus(ancestor),
-                Some(was.to_string()),
-                widest.to_string(),
-                "the CPUs pass through this group to the partitions",
-            ));
-        }
-    }
-    for old in before.iter().filter(|old| !after.iter().any(|new| new.name == old.name)) {
-        close_partition(base, old, steps);
-    }
-    let resized: Vec<(&Partition, &Partition)> = after
-        .iter()
-        .filter_map(|new| before.iter().find(|old| old.name == new.name).map(|old| (old, new)))
-        .filter(|(old, new)| old.cpus != new.cpus || old.idle_cpus != new.idle_cpus)
-        .collect();
-    // All give up CPUs before any takes them.
-    let between: Vec<Partition> =
-        resized.iter().map(|(old, new)| give_up(old, new, before)).collect();
-    for ((old, _), between) in resized.iter().zip(&between) {
-        resize_partition(base, old, between, steps);
-    }
-    for ((_, new), between) in resized.iter().zip(&between) {
-        resize_partition(base, between, new, steps);
-    }
-    for new in after.iter().filter(|new| !before.iter().any(|old| old.name == new.name)) {
-        open_partition(base, new, steps);
-    }
-    if changed && shall != widest {
-        for ancestor in base.ancestors.iter().rev() {
-            let knob = knob::exclusive_cpus(ancestor);
-            let why = "only the CPUs of partitions";
-            steps.push(named(write(knob, Some(widest.to_string()), shall.to_string(), why)));
-        }
-    }
-    if !before.is_empty() && after.is_empty() {
-        close_base(facts, base, state, steps);
-    }
-}
-
-fn open_base(facts: &Facts, base: &Base, steps: &mut Vec<Step>) {
-    if base.delegated {
-        steps.push(step(
-            Action::Delegate { on: true },
-            "systemd keeps its hands off the groups below a delegated service",
-        ));
-    } else {
-        let enabled = facts.cgroups.controllers_of_children.join(" ");
-        steps.push(Step {
-            keeps_original: true,
-            ..write(
-                knob::controllers_of_children(&base.mount),
-                Some(enabled),
-                "+cpuset",
-                "groups below the root get CPUs of their own",
-            )
-        });
-        for group in &base.ancestors {
-            let action = Action::MakeGroup { path: group.clone(), threaded: false };
-            steps.push(step(action, "the group that holds the partitions"));
-        }
-    }
-    steps.push(write(
-        knob::controllers_of_children(base.dir()),
-        None,
-        "+cpuset",
-        "partitions get CPUs of their own",
-    ));
-}
-
-fn close_base(facts: &Facts, base: &Base, state: &State, steps: &mut Vec<Step>) {
-    let controllers = knob::controllers_of_children(base.dir());
-    steps.push(named(write(controllers, None, "-cpuset", "no partition is left")));
-    if base.delegated {
-        steps.push(step(Action::Delegate { on: false }, "no partition is left"));
-        return;
-    }
-    for group in base.ancestors.iter().rev() {
-        let action = Action::RemoveGroup { path: group.clone(), threaded: false };
-        steps.push(step(action, "no partition is left"));
-    }
-    let root = knob::controllers_of_children(&base.mount);
-    if let Some(original) = state.originals.get(&root.path) {
-        let back = root.inverse(&original.text, "+cpuset");
-        // Switching the controller off would take the CPU lists of groups that are not ours.
-        let others = facts.cgroups.cpuset_users.iter().any(|group| !base.ancestors.contains(group));
-        if back == "-cpuset" && !others {
-            steps.push(named(write(root, None, back, "as it was before")));
-        }
-    }
-}
-
-fn open_partition(base: &Base, partition: &Partition, steps: &mut Vec<Step>) {
-    let groups = base.groups(&partition.name);
-    let make = |path: &Path, threaded| Action::MakeGroup { path: path.to_owned(), threaded };
-    steps.push(step(make(&groups.domain, false), format!("partition {}", partition.name)));
-    steps.push(step(make(&groups.rt, true), "its tasks"));
-    steps.push(step(make(&groups.rest, true), "other threads of processes that are partly inside"));
-    if !partition.idle_cpus.is_empty() {
-        steps.push(step(make(&groups.idle, true), "SMT siblings that nothing may use"));
-    }
-    steps.push(write(
-        knob::controllers_of_children(&groups.domain),
-        None,
-        "+cpuset",
-        "its groups get CPUs of their own",
-    ));
-    steps.push(write(
-        knob::exclusive_cpus(&groups.domain),
-        None,
-        partition.shielded().to_string(),
-        "the CPUs pass through this group",
-    ));
-    isolate(&groups.rt, &partition.cpus, &mut *steps);
-    if !partition.idle_cpus.is_empty() {
-        isolate(&groups.idle, &partition.idle_cpus, steps);
-    }
-}
-
-fn isolate(group: &Path, cpus: &CpuSet, steps: &mut Vec<Step>) {
-    steps.push(write(
-        knob::exclusive_cpus(group),
-        None,
-        cpus.to_string(),
-        "no other group may use these CPUs",
-    ));
-    steps.push(write(
-        knob::partition_type(group),
-        Some("member".to_owned()),
-        "isolated",
-        format!("the kernel takes every other task, timer and unbound kernel work off CPU {cpus}"),
-    ));
-}
-
-fn integrate(group: &Path, cpus: &CpuSet, steps: &mut Vec<Step>) {
-    let why = format!("CPU {cpus} goes back to the system");
-    let member = write(knob::partition_type(group), Some("isolated".to_owned()), "member", why);
-    let none = write(
-        knob::exclusive_cpus(group),
-        Some(cpus.to_string()),
-        "",
-        "no CPU of its own any more",
-    );
-    steps.extend([member, none].map(named));
-}
-
-fn close_partition(base: &Base, partition: &Partition, steps: &mut Vec<Step>) {
-    let groups = base.groups(&partition.name);
-    steps.push(step(
-        Action::Evacuate {
-            partition: partition.name.clone(),
-            placed: partition.tasks.clone(),
-            groups: groups.clone(),
-        },
-        "its tasks go back to where they came from",
-    ));
-    let remove = |path: &Path, threaded| Action::RemoveGroup { path: path.to_owned(), threaded };
-    if !partition.idle_cpus.is_empty() {
-        integrate(&groups.idle, &partition.idle_cpus, steps);
-    }
-    integrate(&groups.rt, &partition.cpus, steps);
-    steps.push(named(write(
-        knob::exclusive_cpus(&groups.domain),
-        Some(partition.shielded().to_string()),
-        "",
-        "no CPU of its own any more",
-    )));
-    let controllers = knob::controllers_of_children(&groups.domain);
-    steps.push(named(write(controllers, None, "-cpuset", "the partition goes")));
-    if !partition.idle_cpus.is_empty() {
-        steps.push(step(remove(&groups.idle, true), "the partition goes"));
-    }
-    steps.push(step(remove(&groups.rest, true), "the partition goes"));
-    steps.push(step(remove(&groups.rt, true), "the partition goes"));
-    steps.push(step(remove(&groups.domain, false), "the partition goes"));
-}
-
-/// What `old` keeps until every partition has given up what others take.
-fn give_up(old: &Partition, new: &Partition, before: &[Partition]) -> Partition {
-    let others = before.iter().filter(|other| other.name != old.name);
-    let wanted_elsewhere = others.fold(CpuSet::new(), |all, other| all.union(&other.shielded()));
-    let kept = old.cpus.intersection(&new.cpus);
-    let cpus = match kept.is_empty() && !new.shielded().intersects(&wanted_elsewhere) {
-        // Nobody waits for its CPUs: it moves over in one step and is never without.
-        true => old.cpus.clone(),
-        false => kept,
-    };
-    let idle_cpus =
-        if old.idle_cpus == new.idle_cpus { old.idle_cpus.clone() } else { CpuSet::new() };
-    Partition { cpus, idle_cpus, ..old.clone() }
-}
-
-fn resize_partition(base: &Base, old: &Partition, new: &Partition, steps: &mut Vec<Step>) {
-    if old.cpus == new.cpus && old.idle_cpus == new.idle_cpus {
-        return;
-    }
-    let groups = base.groups(&new.name);
-    let why = format!("partition {} is resized", new.name);
-    let widest = old.shielded().union(&new.shielded());
-    let set = |group: &Path, from: &CpuSet, to: &CpuSet, steps: &mut Vec<Step>| {
-        if from != to {
-            let knob = knob::exclusive_cpus(group);
-            steps.push(write(knob, Some(from.to_string()), to.to_string(), why.clone()));
-        }
-    };
-    set(&groups.domain, &old.shielded(), &widest, steps);
-    if !old.idle_cpus.is_empty() && old.idle_cpus != new.idle_cpus {
-        integrate(&groups.idle, &old.idle_cpus, steps);
-        let action = Action::RemoveGroup { path: groups.idle.clone(), threaded: true };
-        steps.push(step(action, "other SMT siblings now"));
-    }
-    match (old.cpus.is_empty(), new.cpus.is_empty()) {
-        // Two partitions exchange all their CPUs: for a moment the tasks are on system CPUs.
-        (_, true) => integrate(&groups.rt, &old.cpus, steps),
-        (true, false) => isolate(&groups.rt, &new.cpus, steps),
-        (false, false) => {
-            set(&groups.rt, &old.cpus, &new.cpus, steps);
-            // Written again only where the kernel took the CPUs but not the partition.
-            steps.push(write(
-                knob::partition_type(&groups.rt),
-                None,
-                "isolated",
-                "still a partition",
-            ));
-        }
-    }
-    if !new.idle_cpus.is_empty() && old.idle_cpus != new.idle_cpus {
-        let action = Action::MakeGroup { path: groups.idle.clone(), threaded: true };
-        steps.push(step(action, "SMT siblings that nothing may use"));
-        isolate(&groups.idle, &new.idle_cpus, steps);
-    }
-    set(&groups.domain, &widest, &new.shielded(), steps);
-}
-
 fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut Vec<Step>) {
     let held = |partitions: &[Partition], name: &str, placed: &Member| {
         partitions.iter().any(|p| {
@@ -529,7 +290,7 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
     for old in before.iter().filter(stays) {
         for placed in old.tasks.iter().filter(|placed| placed.policy.is_some()) {
             if wanted(placed).is_some_and(|new| new.policy.is_none()) {
-                let why = format!("{} has no policy in {} any more", placed.command, old.name);
+                let why = format!("{} no longer sets a policy for {}", old.name, placed.command);
                 let groups = base.groups(&old.name);
                 steps.push(step(Action::RestoreTaskPolicy { placed: placed.clone(), groups }, why));
             }
@@ -564,7 +325,8 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
                     && policy.before.iter().all(|thread| old.before.contains(thread))
             });
             if !holds {
-                let why = format!("the file gives {} of {} this policy", placed.command, new.name);
+                let why =
+                    format!("the file sets this policy for {} in {}", placed.command, new.name);
                 let action = Action::SetTaskPolicy { placed: placed.clone(), to: policy.to };
                 steps.push(step(action, why));
             }
@@ -600,15 +362,16 @@ fn policies(
     for partition in these {
         for thread in partition.served.iter().filter(|thread| !has(others, thread)) {
             let (to, why) = match (&direction, thread.by) {
-                (Direction::Back, _) => (thread.before, "as it was before".to_owned()),
+                (Direction::Back, _) => (thread.before, "restore the original policy".to_owned()),
                 (Direction::Forth, Service::Irq(irq)) => (
                     Schedule::Fifo { priority: thread.priority },
-                    format!("IRQ {irq} is served at the priority of {}", partition.name),
+                    format!("handle IRQ {irq} at the priority of partition {}", partition.name),
                 ),
                 (Direction::Forth, Service::Timers(cpu)) => (
                     Schedule::Fifo { priority: thread.priority },
                     format!(
-                        "CPU {cpu}: a timer that waits behind a busy task would keep the tick going"
+                        "CPU {cpu}: a timer that waits behind a busy task would keep the tick \
+                         running"
                     ),
                 ),
             };
@@ -622,11 +385,15 @@ fn cannot(facts: &Facts, before: &[Partition], after: &[Partition]) -> Vec<Canno
     let mut cannot = Vec::new();
     for new in after.iter().filter(|new| !before.iter().any(|old| old == *new)) {
         let ticking = new.cpus.difference(&facts.cpus.nohz_full);
-        if new.tick != crate::partition::Tick::Keep && !ticking.is_empty() {
+        if new.tick != Tick::Keep && !ticking.is_empty() {
             cannot.push(Cannot {
-                what: format!("{}: the tick of CPU {ticking} goes on while a task runs", new.name),
+                what: format!(
+                    "{}: the tick of CPU {ticking} does not stop while a task runs",
+                    new.name
+                ),
                 cure: format!(
-                    "boot with nohz_full={ticking} rcu_nocbs={ticking} (asmp boot enable --cpus {ticking}); CPU 0 cannot"
+                    "boot with nohz_full={ticking} rcu_nocbs={ticking} (asmp boot enable --cpus \
+                     {ticking}); CPU 0 always ticks"
                 ),
             });
         }

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What anybody may ask of the shield, as plain values: a command, a daemon and a controller send
-//! the same [`Request`]. It serialises, so it can cross a socket or stand in a log.
+//! Requests to the shield, as plain values: a command, a daemon and a controller send the same
+//! [`Request`]. It serialises, so it can cross a socket or stand in a log.
 //!
 //! A request says what is wanted, never how: [`crate::Shield::plan`] decides and shows the steps,
 //! [`crate::Shield::change`] carries them out. Who asks is the [`Caller`]; whether that caller may
 //! ask is settled at the edge, before the shield is called.
 
 use crate::declare::Declaration;
-use crate::partition::{Aspect, Refusal, Smt, Tick};
+use crate::partition::{Aspect, Refusal, Smt, System, Tick};
+use asmp_host::CpuSpec;
 use asmp_host::task::TaskId;
-use asmp_host::tracefs::timerlat;
-use asmp_host::{CpuSet, CpuSpec};
 use serde::{Deserialize, Serialize};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -54,18 +53,6 @@ pub enum Request {
     },
     /// Settings of the system outside the partitions, for measurements; both are replaced.
     System(System),
-}
-
-/// Settings of the system outside the partitions.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct System {
-    /// The CPUs that device interrupts keep to; `None`: all CPUs of the system.
-    #[serde(default)]
-    pub irq_home: Option<CpuSet>,
-    /// How the kernel's timerlat tracer works; `None`: as it was.
-    #[serde(default)]
-    pub timerlat: Option<timerlat::Settings>,
 }
 
 /// A partition as asked for.

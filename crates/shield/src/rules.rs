@@ -325,7 +325,7 @@ fn check_name(name: &str) -> Result<(), Refusal> {
     if good { Ok(()) } else { Err(Refusal::BadName { name: name.to_owned() }) }
 }
 
-/// The CPUs that `name` shall have, and the siblings that must idle with them.
+/// The CPUs of partition `name`, and the siblings that must idle with them.
 fn choose_cpus(
     facts: &Facts,
     partitions: &[Partition],

@@ -3,9 +3,8 @@
 //! thread on its CPU, so that what else the machine does counts as little as possible;
 //! `examples/plan_time.rs` prints the figures of a release build.
 
-use crate::partition::State;
+use crate::partition::{State, System};
 use crate::plan::{Base, Plan, plan};
-use crate::request::System;
 use crate::request::{Caller, Request, Spec};
 use crate::shield::Shield;
 use crate::verify::verify;

@@ -26,7 +26,10 @@ pub enum ChangeError {
     #[error(transparent)]
     Refused(#[from] Refusal),
 
-    #[error("another asmp has been changing partitions for {} s: try again when it is done", patience.as_secs())]
+    #[error(
+        "another asmp has been changing partitions for {} s: try again when it is done",
+        patience.as_secs()
+    )]
     Busy { patience: Duration },
 
     #[error(transparent)]
@@ -41,7 +44,10 @@ pub enum ChangeError {
     PolicyRefused { policy: String, cause: Error },
 
     /// `--strict`: the machine is as it was.
-    #[error("--strict: {count} settings refuse to leave the partition; nothing has changed", count = refused.len())]
+    #[error(
+        "--strict: {count} settings refuse to leave the partition; nothing has changed",
+        count = refused.len()
+    )]
     Strict { refused: Vec<Refused> },
 
     /// The proof that was asked for failed; the machine is as it was.
@@ -390,7 +396,7 @@ fn refuse_demotions(demotions: &[Demotion]) -> Result<(), Refusal> {
     Err(Refusal::RealTimeInside { tasks: words.join(", "), partition: first.partition.clone() })
 }
 
-/// A line that refuses to move but is not delivered to a shielded CPU disturbs nobody.
+/// A line that refuses to move disturbs a partition only if a shielded CPU gets its interrupts.
 fn judge(kernel: &dyn Kernel, after: &[Partition], mut refused: Vec<Refused>) -> Vec<Refused> {
     let shielded = shielded(after);
     for refused in &mut refused {

@@ -10,8 +10,7 @@
 //! Large machines have 512 CPUs and 2,000 IRQ lines: everything here is one pass over CPUs and
 //! lines.
 
-use crate::partition::{Aspect, Original, Partition, shielded};
-use crate::request::System;
+use crate::partition::{Aspect, Original, Partition, System, shielded};
 use asmp_host::irq::Irq;
 use asmp_host::tracefs::timerlat;
 use asmp_host::{Cpu, CpuSet, Facts, Knob, knob};
@@ -87,7 +86,7 @@ pub fn targets(
     let system = facts.cpus.online.difference(&all);
     let mut targets = BTreeMap::new();
     for (knob, text) in system_settings.timerlat.iter().flat_map(timerlat::Settings::wanted) {
-        let why = "timerlat measures so (one value for all CPUs)";
+        let why = "timerlat measures with this setting (one value for all CPUs)";
         targets.insert(knob, Target::exactly(text, why));
     }
     // Device interrupts of the system may be asked to keep to a part of it.
@@ -102,7 +101,7 @@ pub fn targets(
     };
     let original = |knob: &Knob| originals.get(&knob.path).map(|original| original.text.as_str());
 
-    let why = "interrupt lines set up later start on system CPUs";
+    let why = "new interrupt lines start on system CPUs";
     // The mask of lines to come has another shape than a line's own list: its texts are kept apart.
     let mut later = Away::new(CpuSet::clone(&irqs.cpus), irqs.home);
     let mut work = Away::new(wanting(partitions, Aspect::Workqueues), &system);
@@ -110,7 +109,7 @@ pub fn targets(
     let machine = [
         (knob::default_irq_affinity(), &mut later, why),
         (knob::workqueue_cpus(), &mut work, "unbound kernel work stays on system CPUs"),
-        (knob::watchdog_cpus(), &mut watchdog, "the lockup watchdogs leave shielded CPUs alone"),
+        (knob::watchdog_cpus(), &mut watchdog, "the lockup watchdogs do not run on shielded CPUs"),
     ];
     for (knob, away, why) in machine {
         let Some(now) = facts.setting(&knob) else { continue };
@@ -134,7 +133,7 @@ pub fn targets(
         let target = match owners.get(&irq.number) {
             Some(owner) => Some(Target::exactly(
                 owner.cpus.to_string(),
-                format!("IRQ {} belongs to {}", irq.label(), owner.name),
+                format!("IRQ {} belongs to partition {}", irq.label(), owner.name),
             )),
             None => {
                 let text =
@@ -151,7 +150,7 @@ pub fn targets(
     if !wanting(partitions, Aspect::MachineChecks).is_empty()
         && facts.setting(&machine_checks).is_some()
     {
-        let why = "no timer polls for corrected machine checks (one value for all CPUs)";
+        let why = "stop the timers that poll for corrected machine checks (one value for all CPUs)";
         targets.insert(machine_checks, Target::exactly("0", why));
     }
 
@@ -159,8 +158,8 @@ pub fn targets(
     if wanting(partitions, Aspect::Timers).intersects(&facts.cpus.nohz_full)
         && facts.setting(&migration).is_some()
     {
-        let why =
-            "a nohz_full CPU's timers expire on it, not on a system CPU (one value for all CPUs)";
+        let why = "timers of a nohz_full CPU expire on that CPU, not on a system CPU (one value \
+                   for all CPUs)";
         targets.insert(migration, Target::exactly("0", why));
     }
     of_each_cpu(facts, partitions, &mut targets);
@@ -175,15 +174,15 @@ fn wanting(partitions: &[Partition], aspect: Aspect) -> CpuSet {
 
 /// The settings that every shielded CPU has for itself.
 fn of_each_cpu(facts: &Facts, partitions: &[Partition], targets: &mut BTreeMap<Knob, Target>) {
-    let no_server = "no time is taken from real-time tasks for fair ones";
-    let no_ext_server = "no time is taken from real-time tasks for sched_ext ones";
+    let no_server = "fair tasks take no time from real-time tasks";
+    let no_ext_server = "sched_ext tasks take no time from real-time tasks";
     for cpu in wanting(partitions, Aspect::DlServer).iter() {
         exactly(facts, targets, cpu, knob::deadline_server_runtime("fair", cpu), "0", no_server);
         exactly(facts, targets, cpu, knob::deadline_server_runtime("ext", cpu), "0", no_ext_server);
     }
     for cpu in wanting(partitions, Aspect::Governor).iter() {
         let knob = knob::frequency_governor(cpu);
-        exactly(facts, targets, cpu, knob, "performance", "the clock does not slow down");
+        exactly(facts, targets, cpu, knob, "performance", "the CPU frequency does not drop");
     }
     for cpu in wanting(partitions, Aspect::IdleStates).iter() {
         let knob = knob::resume_latency(cpu);

@@ -2,9 +2,9 @@
 //! The deciding half of this crate, against machines made of plain values.
 
 use crate::declare::{self, Declaration};
-use crate::partition::{Aspect, Original, Partition, Refusal, Smt, State, Tick, shielded};
-use crate::plan::{Action, Base, IfRefused, plan};
-use crate::request::{Caller, Members, Request, Spec, System};
+use crate::partition::{Aspect, Original, Partition, Refusal, Smt, State, System, Tick, shielded};
+use crate::plan::{Action, Base, IfRefused, Step, plan};
+use crate::request::{Caller, Members, Request, Spec};
 use crate::rules::{Wish, check_machine, create, destroy, remove_task, resize};
 use crate::target::targets;
 use asmp_host::cgroup::Hierarchy;
@@ -189,11 +189,7 @@ fn settings_are_a_function_of_originals_and_partitions_only() {
         Some("0-1"),
         "a line bound to shielded CPUs goes to the system"
     );
-    assert_eq!(
-        wanted(knob::irq_affinity(26)),
-        None,
-        "a line that is elsewhere is nobody's business"
-    );
+    assert_eq!(wanted(knob::irq_affinity(26)), None, "a line that is elsewhere stays as it is");
     assert_eq!(wanted(knob::watchdog_cpus()), None);
     assert_eq!(wanted(knob::default_irq_affinity()), Some("3"));
     assert!(targets(&facts, &[], &System::default(), &none).is_empty());
@@ -219,9 +215,11 @@ fn destroying_the_last_partition_plans_every_original_byte_and_the_groups_in_rev
     state.originals.insert(knob.path.clone(), original);
     facts.irqs[0].affinity_text = "0-2".into();
     let steps = plan(&facts, &base, &state, vec![], System::default()).steps;
-    assert!(steps.iter().any(
-        |step| matches!(&step.action, Action::Set { knob: set, to, .. } if *set == knob && to == "0,1-3")
-    ));
+    let restores = |step: &Step| match &step.action {
+        Action::Set { knob: set, to, .. } => *set == knob && to == "0,1-3",
+        _ => false,
+    };
+    assert!(steps.iter().any(restores));
     let removed: Vec<String> = steps
         .iter()
         .filter_map(|step| match &step.action {
@@ -335,7 +333,7 @@ fn a_thread_that_leaves_goes_to_where_its_process_came_from() {
     let stranger = Task { id: id(78), process: 78, ..thread };
     remove_task(&mut state, "a", &stranger, true).unwrap();
     let root = state.partitions[0].tasks.iter().find(|placed| placed.task == id(78)).unwrap();
-    assert_eq!(root.from, std::path::Path::new("/"), "born inside, nobody knows from whom");
+    assert_eq!(root.from, std::path::Path::new("/"), "born inside: its parent is unknown");
 }
 
 #[test]

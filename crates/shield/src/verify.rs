@@ -274,12 +274,20 @@ fn settings(
                 Some(effective) if !effective.intersects(&shielded) => {}
                 _ => stays.push(finding(
                     format!("IRQ {}: {reason}", irq.label()),
-                    "it fires only for work that this CPU submits: use fewer queues, or irqaffinity= at boot",
+                    "it fires only for work that this CPU submits: use fewer queues, or \
+                     irqaffinity= at boot",
                 )),
             },
-            (Some(reason), None) => stays.push(finding(format!("{}: {reason}", knob.path.display()), "")),
+            (Some(reason), None) => {
+                stays.push(finding(format!("{}: {reason}", knob.path.display()), ""))
+            }
             (None, _) => violations.push(finding(
-                format!("{}: is {now:?}, must be {:?}: {}", knob.path.display(), target.wanted, target.why),
+                format!(
+                    "{}: is {now:?}, must be {:?}: {}",
+                    knob.path.display(),
+                    target.wanted,
+                    target.why
+                ),
                 format!("something set it back: `asmp repair {}`", partition.name),
             )),
         }
@@ -332,7 +340,8 @@ fn intruders(
         );
         stays.push(finding(
             what,
-            "every Linux CPU has them: they run for work of this CPU (kworker/R-…: when memory is short)",
+            "every Linux CPU has them: they run for work of this CPU (kworker/R-…: when memory \
+             is short)",
         ));
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-/* RTLinux's classic: what comes in by FIFO 1 goes out by FIFO 2, through a real-time thread that their handlers
- * wake. Only names of RTLinux. */
+/* RTLinux's classic: what comes in by FIFO 1 goes out by FIFO 2, through a real-time thread that
+ * their handlers wake. Only names of RTLinux. */
 #include <linux/module.h>
 #include <linux/kernel.h>
 #include <rtl.h>

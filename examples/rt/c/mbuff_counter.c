@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-/* RTLinux's classic: a real-time thread counts in shared memory, and whoever likes reads along. Only names of RTLinux. */
+/* RTLinux's classic: a real-time thread counts in shared memory, and any process may read
+ * along. Only names of RTLinux. */
 #include <linux/module.h>
 #include <linux/kernel.h>
 #include <rtl.h>

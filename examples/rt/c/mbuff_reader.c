@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-/* The other side of mbuff_counter.c, an ordinary program: prints the number COUNT times (10), ten times a second. Only
- * names of RTLinux. */
+/* The other side of mbuff_counter.c, an ordinary program: prints the number COUNT times (10), ten
+ * times a second. Only names of RTLinux. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

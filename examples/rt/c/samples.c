@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-/* Samples from a periodic loop to an ordinary program through a FIFO by its name: asmp_rt.h alone, nothing of RTLinux.
+/* Samples from a periodic loop to an ordinary program through a FIFO by its name: asmp_rt.h alone,
+ * nothing of RTLinux.
  *
- *   samples write 1000     makes the FIFO, waits for a reader and puts a sample in every millisecond
+ *   samples write 1000     makes the FIFO, waits for a reader and puts a sample in every
+ *                          millisecond
  *   samples read           prints what comes, until the writer ends or SIGINT */
 #include <asmp_rt.h>
 
@@ -38,7 +40,8 @@ static int refused(const char *what)
 
 static int writes(uint64_t count)
 {
-	struct asmp_fifo *fifo = asmp_fifo_create("samples", 256, sizeof(struct sample), ASMP_FIFO_DROP_OLDEST);
+	struct asmp_fifo *fifo = asmp_fifo_create("samples", 256, sizeof(struct sample),
+		ASMP_FIFO_DROP_OLDEST);
 	struct sample sample = { 0, 0 };
 	struct timespec at;
 	hrtime_t next;
@@ -78,7 +81,8 @@ static int reads(void)
 
 	if (fifo == NULL)
 		return refused("attach");
-	/* No signal ends a wait, so in steps; of more than 100 ms, in which it finds out that the writer has gone. */
+	/* No signal ends a wait, so in steps; of more than 100 ms, in which it finds out that the writer
+	 * has gone. */
 	while (!stopped && (waited = asmp_fifo_wait_get(fifo, 200 * MS)) != -EPIPE) {
 		if (waited != 0 && waited != -ETIMEDOUT)
 			break;

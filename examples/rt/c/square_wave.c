@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-/* RTLinux's classic: a square wave of 1 kHz on bit 0 of the parallel port. Only names of RTLinux. */
+/* RTLinux's classic: a square wave of 1 kHz on bit 0 of the parallel port. Only names of
+ * RTLinux. */
 #include <linux/module.h>
 #include <linux/kernel.h>
 #include <rtl.h>

@@ -3,9 +3,9 @@
 
     python plot.py [--fifo NAME] [--svg FILE] [--live PORT]
 
-The picture (SVG, written by this script alone) has the last 40 ms of sound, and how late each block arrived here. With
---live it is also on http://localhost:PORT/ and renewed twice a second. Ends when the writer ends; exit code 1: samples
-were lost.
+The picture (SVG, written by this script alone) has the last 40 ms of sound, and how late each block
+arrived here. With --live it is also on http://localhost:PORT/ and renewed twice a second. Ends when
+the writer ends; exit code 1: samples were lost.
 """
 
 import argparse
@@ -25,7 +25,8 @@ SHOWN_SAMPLES = RATE_HZ * 40 // 1000
 SHOWN_BLOCKS = 375
 WIDTH, HEIGHT = 800, 200
 PAGE = """<!doctype html><title>sound</title><img id="plot" src="plot.svg"><script>
-setInterval(() => { document.getElementById("plot").src = "plot.svg?" + Date.now() }, 500)</script>"""
+setInterval(() => { document.getElementById("plot").src = "plot.svg?" + Date.now() },
+            500)</script>"""
 
 
 class Sound:
@@ -54,14 +55,16 @@ class Sound:
         median = late[len(late) // 2]
         return "\n".join(
             [
-                f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{2 * HEIGHT + 60}"'
+                f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}"'
+                f' height="{2 * HEIGHT + 60}"'
                 ' font-family="sans-serif" font-size="13">',
                 '<rect width="100%" height="100%" fill="white"/>',
                 f'<text x="5" y="18">sound, last {SHOWN_SAMPLES * 1000 // RATE_HZ} ms: '
                 f"{self.samples} samples so far, {self.lost} lost</text>",
                 line(self._last, -32768, 32767, 25, "steelblue"),
-                f'<text x="5" y="{HEIGHT + 48}">from due to read here, last {len(self._late_us)} blocks: '
-                f"median {median:.0f} us, highest {late[-1]:.0f} us</text>",
+                f'<text x="5" y="{HEIGHT + 48}">from due to read here, '
+                f"last {len(self._late_us)} blocks: median {median:.0f} us, "
+                f"highest {late[-1]:.0f} us</text>",
                 line(self._late_us, 0, max(late[-1], 1), HEIGHT + 55, "firebrick"),
                 "</svg>\n",
             ]

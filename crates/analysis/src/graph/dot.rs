@@ -57,9 +57,13 @@ pub(super) fn labels(graph: &Graph, result: &Result<Report, Refusal>) -> Labels 
 /// The graph with its numbers, or with the edges at fault in red. Linear.
 pub fn dot(graph: &Graph, result: &Result<Report, Refusal>) -> String {
     let labels = labels(graph, result);
-    let mut text =
-        "digraph flow {\n  rankdir=LR;\n  node [shape=box, fontname=\"sans-serif\"];\n  edge [fontname=\"sans-serif\"];\n"
-            .to_owned();
+    let mut text = concat!(
+        "digraph flow {\n",
+        "  rankdir=LR;\n",
+        "  node [shape=box, fontname=\"sans-serif\"];\n",
+        "  edge [fontname=\"sans-serif\"];\n"
+    )
+    .to_owned();
     for (index, (task, words)) in graph.tasks().iter().zip(&labels.tasks).enumerate() {
         let lines: Vec<String> =
             std::iter::once(&task.name).chain(words).map(|line| escape(line)).collect();

@@ -95,7 +95,8 @@ mod tests {
     #[test]
     fn a_file_declares_tasks_and_edges() {
         let text = format!(
-            "{PAIR}[[task]]\nname = \"c\"\n[[edge]]\nfrom = \"a\"\nto = \"b\"\nwrite = 2\nread = 3\ninitial = 4\nmemory = 9\n"
+            "{PAIR}[[task]]\nname = \"c\"\n[[edge]]\nfrom = \"a\"\nto = \"b\"\nwrite = 2\n\
+             read = 3\ninitial = 4\nmemory = 9\n"
         );
         let graph: Graph = text.parse().unwrap();
         let cases: Vec<Case> = graph.tasks().iter().map(|task| task.case).collect();
@@ -133,7 +134,8 @@ mod tests {
             ),
             (
                 format!(
-                    "[[task]]\nname = \"a\"\ncase = \"independent\"\n[[edge]]\nfrom = \"a\"\nto = \"a\"\n{rates}"
+                    "[[task]]\nname = \"a\"\ncase = \"independent\"\n[[edge]]\nfrom = \"a\"\n\
+                     to = \"a\"\n{rates}"
                 ),
                 "task a is independent, but has edge a -> a",
             ),

@@ -25,7 +25,8 @@ pub enum Refusal {
     Inconsistent(Box<Contradiction>),
 
     #[error(
-        "one iteration fires task {task} more than {bound} times: choose similar rates along each path, or raise the bound"
+        "one iteration fires task {task} more than {bound} times: choose similar rates along \
+         each path, or raise the bound"
     )]
     TooManyFirings { task: String, bound: u64 },
 
@@ -44,7 +45,8 @@ pub enum Refusal {
     },
 
     #[error(
-        "undecided whether the ring of {task} deadlocks: the search reached its bound of {work} steps; raise it"
+        "undecided whether the ring of {task} deadlocks: the search reached its bound of {work} \
+         steps; raise it"
     )]
     WorkBound { task: String, work: u64 },
 }
@@ -93,8 +95,9 @@ impl fmt::Display for Contradiction {
         let Self { edge, from, to, write, read, from_firings, to_firings } = self;
         write!(
             f,
-            "edge {edge} is inconsistent with the edges before it: they imply {from_firings} firings of {from} for \
-             {to_firings} of {to}, but write {write} and read {read} need another ratio"
+            "edge {edge} is inconsistent with the edges before it: they imply {from_firings} \
+             firings of {from} for {to_firings} of {to}, but write {write} and read {read} need \
+             another ratio"
         )
     }
 }

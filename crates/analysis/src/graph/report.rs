@@ -64,8 +64,8 @@ pub struct EdgeReport {
     pub to: String,
     pub write: u64,
     pub read: u64,
-    /// Tokens on it between iterations. After a change of configuration so many are still of the
-    /// old one: to be flushed or counted.
+    /// Tokens on the edge between iterations. After a change of configuration, this many belong to
+    /// the old one: flush or count them.
     pub initial: u64,
     pub memory: Option<u64>,
     /// Tokens that pass in one iteration.

@@ -15,7 +15,7 @@ use serde::Serialize;
 /// Longest ring iteration that is written down.
 const RUNS_KEPT: usize = 1000;
 
-/// `times` the runs, before the next phase.
+/// The runs, repeated `times`, before the next phase.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Phase {

@@ -28,8 +28,11 @@ pub fn svg(graph: &Graph, result: &Result<Report, Refusal>) -> String {
     let width = columns * (BOX.0 + GAP.0) - GAP.0 + 2 * MARGIN;
     let height = rows * (BOX.1 + GAP.1) - GAP.1 + 2 * MARGIN;
     let mut text = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"12\" text-anchor=\"middle\">\n\
-         <defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" orient=\"auto\"><path d=\"M0 0 8 4 0 8z\"/></marker></defs>\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+         viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"12\" \
+         text-anchor=\"middle\">\n\
+         <defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"8\" \
+         markerHeight=\"8\" orient=\"auto\"><path d=\"M0 0 8 4 0 8z\"/></marker></defs>\n\
          <rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n"
     );
     let mut words = String::new();
@@ -65,12 +68,14 @@ pub fn svg(graph: &Graph, result: &Result<Report, Refusal>) -> String {
         };
         let _ = writeln!(
             text,
-            "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" marker-end=\"url(#tip)\"><title>{}</title></path>",
+            "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\" \
+             marker-end=\"url(#tip)\"><title>{}</title></path>",
             escape(&graph.edges()[index].name)
         );
         let _ = writeln!(
             words,
-            "<text x=\"{x}\" y=\"{}\" fill=\"{colour}\" font-size=\"11\" stroke=\"white\" stroke-width=\"4\" paint-order=\"stroke\">{}</text>",
+            "<text x=\"{x}\" y=\"{}\" fill=\"{colour}\" font-size=\"11\" stroke=\"white\" \
+             stroke-width=\"4\" paint-order=\"stroke\">{}</text>",
             y + 4,
             escape(&labels.edges[index])
         );
@@ -79,7 +84,8 @@ pub fn svg(graph: &Graph, result: &Result<Report, Refusal>) -> String {
         let (x, y) = corner(place[index]);
         let _ = writeln!(
             text,
-            "<rect x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" rx=\"6\" fill=\"#eef3f8\" stroke=\"black\"/>",
+            "<rect x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" rx=\"6\" fill=\"#eef3f8\" \
+             stroke=\"black\"/>",
             BOX.0, BOX.1
         );
         let name: String = match task.name.chars().count() {

@@ -42,7 +42,8 @@ fn proposition_1_accepts_less_the_higher_the_load() {
     };
     let (low, middle, high) = (share(0.4), share(0.7), share(0.9));
     println!(
-        "Proposition 1 of exactly schedulable: {low}, {middle}, {high} per mille at U = 0.4, 0.7, 0.9"
+        "Proposition 1 of exactly schedulable: {low}, {middle}, {high} per mille at U = 0.4, \
+         0.7, 0.9"
     );
     assert!(low > middle && middle > high, "{low} {middle} {high}");
 }

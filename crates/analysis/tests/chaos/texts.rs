@@ -11,15 +11,21 @@ use asmp_duration::ExactDuration;
 
 const TASKS: [&str; 3] = [
     include_str!("../../../../examples/analysis/overload.toml"),
-    "[[task]]\nname = \"a\"\ncost = \"1 ms\"\nperiod = \"5 ms\"\njitter = \"20us\"\nblocking = \"3 us\"\n\
-     class = \"high\"\nmemory = 7\n[[task]]\nname = \"b\"\nmeasured = \"run\"\nsporadic = \"1.5 s\"\n\
-     deadline = \"500 ms\"\noffset = \"0 s\"\npriority = 7\ncore = 2\napp = \"x\"\n[room]\nmemory = 9\n",
-    "[[task]]\nname = \"a\"\ncost = \"1 ms\"\nperiod = \"5 ms\"\n[[chain]]\nname = \"c\"\ntasks = [\"a\"]\n\
-     deadline = \"9 ms\"\n[[background]]\nname = \"b\"\ncost = \"2 ms\"\nperiod = \"1 s\"\n[[interrupt]]\n\
+    "[[task]]\nname = \"a\"\ncost = \"1 ms\"\nperiod = \"5 ms\"\njitter = \"20us\"\n\
+     blocking = \"3 us\"\n\
+     class = \"high\"\nmemory = 7\n[[task]]\nname = \"b\"\nmeasured = \"run\"\n\
+     sporadic = \"1.5 s\"\n\
+     deadline = \"500 ms\"\noffset = \"0 s\"\npriority = 7\ncore = 2\napp = \"x\"\n[room]\n\
+     memory = 9\n",
+    "[[task]]\nname = \"a\"\ncost = \"1 ms\"\nperiod = \"5 ms\"\n[[chain]]\nname = \"c\"\n\
+     tasks = [\"a\"]\n\
+     deadline = \"9 ms\"\n[[background]]\nname = \"b\"\ncost = \"2 ms\"\nperiod = \"1 s\"\n\
+     [[interrupt]]\n\
      name = \"i\"\nservice = \"100 us\"\ngap = \"1040 us\"\n",
 ];
 const TABLE: &str = "name,cost,period,deadline,priority\na,1 ms,5 ms,,3\nb,20us,1.5 s,1 s,4\n";
-const FLOW: &str = "[[task]]\nname = \"a\"\n[[task]]\nname = \"b\"\nmultiple_of = 20\noutput = 1\n[[edge]]\n\
+const FLOW: &str = "[[task]]\nname = \"a\"\n[[task]]\nname = \"b\"\nmultiple_of = 20\noutput = 1\n\
+                    [[edge]]\n\
                     from = \"a\"\nto = \"b\"\nwrite = 2\nread = 3\ninitial = 1\nmemory = 9\n";
 
 const WORDS: [&str; 40] = [

@@ -99,7 +99,8 @@ fn ten_thousand_edges_have_all_their_numbers() {
                 .count()
         };
         println!(
-            "10000 edges, rings {rings}: {analyzed_after:?}, with drawings {:?} ({drawn} bytes); sizes: {} least, {} irreducible, {} enough",
+            "10000 edges, rings {rings}: {analyzed_after:?}, with drawings {:?} ({drawn} bytes); \
+             sizes: {} least, {} irreducible, {} enough",
             start.elapsed(),
             proven(Proof::Least),
             proven(Proof::Irreducible),

@@ -89,7 +89,7 @@ fn calls(client: &mut Client) -> CallError {
 }
 
 fn waits_for_bits(client: &mut Client) -> CallError {
-    client.wait_bits(None).expect_err("nobody sets any")
+    client.wait_bits(None).expect_err("no process sets any")
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_server_killed_at_any_instant_leaves_an_error_and_the_next_one_serves() {
             let server = start("serves_for_ever", dir.path(), shape);
             let until = Instant::now() + Duration::from_secs(20);
             while client.call(&[0; WORDS], Some(SLICE)).is_err() {
-                assert!(Instant::now() < until, "round {round}: nobody serves");
+                assert!(Instant::now() < until, "round {round}: no server came");
                 std::thread::yield_now();
             }
             let killer = std::thread::spawn(move || {

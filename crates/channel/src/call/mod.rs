@@ -112,7 +112,10 @@ pub enum CallError {
     #[error("the channel has no server")]
     NoServer,
     /// The timeout of a client passed. If `taken` is false, the server will never take the request.
-    #[error("timed out: {}", if *taken { "the server has taken the request" } else { "the request is withdrawn" })]
+    #[error(
+        "timed out: {}",
+        if *taken { "the server has taken the request" } else { "the request is withdrawn" }
+    )]
     NoAnswer { taken: bool },
     /// The timeout passed, and there was no request and no notification.
     #[error("timed out")]

@@ -163,7 +163,7 @@ fn a_loaded_server_starves_whom_it_has_served_unless_it_has_no_more_priority_tha
         assert_eq!(
             served_before_the_first_runs(PLAIN, 30),
             4,
-            "a server above all runs until nobody waits"
+            "a server above all runs until no client waits"
         );
         // L4's ReplyWait: the one served runs first if it is strictly higher than the next in the
         // queue.

@@ -117,7 +117,7 @@ impl Memory {
 
     fn look(&self, end: &mut ServerEnd) -> (u64, Option<Taken>) {
         let slot = |client: usize| self.places[client].slot();
-        let bits = end.collect(&self.rendezvous(), slot, |_| panic!("nobody was missed"));
+        let bits = end.collect(&self.rendezvous(), slot, |_| panic!("no client was missed"));
         let taken = end.take(slot).map(|(taken, _)| taken);
         if let Some(taken) = taken {
             assert_eq!(taken.message[0], taken.message[1], "torn");

@@ -34,7 +34,7 @@ fn model(overflow: Overflow, words: u64, records: u64, together: usize, at_least
         let (mut last, mut seen) = (0, 0);
         let mut read = |reader: &mut Reader| {
             let mut bytes = [0; 8];
-            let count = reader.get(&ring, &mut bytes).expect("nobody corrupts anything here");
+            let count = reader.get(&ring, &mut bytes).expect("nothing is corrupt here");
             if count > 0 {
                 let number = u64::from_ne_bytes(bytes);
                 assert!(count == 8 && number > last && number <= records, "{number} after {last}");

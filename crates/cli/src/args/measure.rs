@@ -50,7 +50,8 @@ pub enum Measure {
     /// A kernel thread, then a user thread of the same priority, handles one event (L4RTL section
     /// 4). The difference of their latencies is the cost.
     #[command(after_long_help = examples::MEASURE_SPACES)]
-    #[command(mut_arg("kinds", |arg| arg.default_value("Rb")), mut_arg("loads", |arg| arg.default_value("IDL,MIX,FLOOD")))]
+    #[command(mut_arg("kinds", |arg| arg.default_value("Rb")))]
+    #[command(mut_arg("loads", |arg| arg.default_value("IDL,MIX,FLOOD")))]
     Spaces {
         #[command(flatten)]
         series: Series,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! How `measure` uses the shield: what a run needs is set, and taken back whatever happens.
+//! How `measure` uses the shield: what a run needs is set, and always taken back.
 
 use crate::change::{caller, changer};
 use crate::exit::{USAGE, failure};
@@ -129,7 +129,7 @@ impl Conductor for ByShield<'_> {
             let name = Some(self.name.clone());
             let destroy = Request::Destroy { name, demote: true };
             match self.shield.change(&destroy, &self.caller) {
-                // It was never made, or somebody else destroyed it.
+                // It was never made, or another command destroyed it.
                 Err(ChangeError::Refused(Refusal::NoPartition { .. })) | Ok(_) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -64,7 +64,8 @@ pub fn ab(
         }
     };
     println!(
-        "without - with, in microseconds, {load} load, CPU {}, {} samples a turn, {rounds} turns each; positive: the step helps",
+        "without - with, in microseconds, {load} load, CPU {}, {} samples a turn, {rounds} turns \
+         each; positive: the step helps",
         series.cpu,
         measurement.samples()
     );

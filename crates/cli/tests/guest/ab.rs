@@ -37,7 +37,8 @@ fn no_comparison() -> Option<&'static str> {
 /// All of stress-ng's that the paper's mixed load has: computing, disk, timers, switches, network
 /// interrupts.
 fn load() -> Process {
-    let stressors = "--quiet --cpu 4 --hdd 1 --hdd-bytes 8M --temp-path /tmp --timer 1 --timer-freq 500 --switch 1 --udp 1";
+    let stressors = "--quiet --cpu 4 --hdd 1 --hdd-bytes 8M --temp-path /tmp --timer 1 \
+                     --timer-freq 500 --switch 1 --udp 1";
     let load = Process::start("stress-ng", &stressors.split(' ').collect::<Vec<_>>());
     std::thread::sleep(Duration::from_secs(3));
     load

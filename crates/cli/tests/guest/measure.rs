@@ -86,13 +86,15 @@ fn every_kind() {
 
 fn planted_task() {
     // 40 ms of every 200 ms, above the probe: far beyond what an emulator loses by itself.
-    let script = "import time\nwhile True:\n e=time.monotonic()+0.04\n while time.monotonic()<e: pass\n time.sleep(0.16)";
+    let script = "import time\nwhile True:\n e=time.monotonic()+0.04\n while time.monotonic()<e: \
+                  pass\n time.sleep(0.16)";
     let hog = Process::start("taskset", &["-c", "3", "chrt", "-f", "99", "python3", "-c", script]);
     until("the hog is real-time", || policy(hog.id()).contains("priority: 99"));
     for source in ["nanosleep", "timerlat"] {
         let dir = fresh("planted");
         let line = format!(
-            "measure latency --kinds Rb --source {source} --samples 400 --period 5ms -o {dir} --quiet"
+            "measure latency --kinds Rb --source {source} --samples 400 --period 5ms -o {dir} \
+             --quiet"
         );
         let called = asmp(&line);
         if source == "timerlat" && called.code == 53 {
@@ -115,7 +117,8 @@ fn planted_task() {
 fn overhead() {
     let dir = fresh("overhead");
     asmp(&format!(
-        "measure overhead --kinds Rb,Aon,Aoff --load MIX --load-factor 4 --iterations 20 --work 50ms -o {dir} --quiet"
+        "measure overhead --kinds Rb,Aon,Aoff --load MIX --load-factor 4 --iterations 20 --work \
+         50ms -o {dir} --quiet"
     ))
     .done();
     let table = asmp(&format!("measure report {dir} --json")).done().out;
@@ -211,7 +214,8 @@ fn full_disk() {
         Command::new("mount").args(["-t", "tmpfs", "-o", "size=512k", "none", mount]).status();
     assert!(mounted.expect("mount starts").success());
     let called = asmp(&format!(
-        "measure latency --kinds N --source nanosleep --samples 20000 --period 100us -o {mount}/run --quiet"
+        "measure latency --kinds N --source nanosleep --samples 20000 --period 100us -o \
+         {mount}/run --quiet"
     ));
     let report = asmp(&format!("measure report {mount}/run"));
     let run = run_of(&format!("{mount}/run"), "IDL-N");

@@ -68,7 +68,8 @@ fn process_in_and_out() {
 
 /// A process with a second thread that sleeps; returns it and the thread's number.
 fn two_threads() -> (Process, u32) {
-    let script = "import threading,time\nthreading.Thread(target=lambda: time.sleep(1000)).start()\ntime.sleep(1000)";
+    let script = "import threading,time\nthreading.Thread(target=lambda: \
+                  time.sleep(1000)).start()\ntime.sleep(1000)";
     let process = Process::start("python3", &["-c", script]);
     let id = process.id();
     let threads = || -> Vec<u32> {

@@ -2,7 +2,8 @@
 //! Lines of a source: how wide they are, and what in them people read.
 
 /// Lines of more than `most` columns, counted from 1. Free are rows of a table, what a link points
-/// to, and fenced output in Markdown; raw strings that go over lines in Rust.
+/// to, and fenced output in Markdown. Free in Rust are rows of a table in documentation, raw
+/// strings that go over lines, and lines whose excess is in a raw string of markup.
 pub fn wide_lines(path: &str, text: &str, most: usize) -> Vec<(usize, usize)> {
     let is_markdown = path.ends_with(".md");
     let mut is_free = false;
@@ -14,13 +15,29 @@ pub fn wide_lines(path: &str, text: &str, most: usize) -> Vec<(usize, usize)> {
         } else if path.ends_with(".rs") {
             is_free = in_raw_string(line, is_free);
         }
-        let is_row = is_markdown && line.starts_with('|');
+        let is_row = match is_markdown {
+            true => line.starts_with('|'),
+            false => line.trim_start().starts_with("//! | ") || is_markup_beyond(line, most),
+        };
         let columns = if is_markdown { without_targets(line) } else { line.chars().count() };
         if columns > most && !is_row && !was_free && !is_free {
             wide.push((at, columns));
         }
     }
     wide
+}
+
+/// Whether what stands beyond column `most` belongs to one raw string of SVG, HTML or JSON, or ends
+/// the statement behind it.
+fn is_markup_beyond(line: &str, most: usize) -> bool {
+    let Some((before, rest)) = line.split_once("r#") else { return false };
+    let Some((hashes, rest)) = rest.split_once('"').filter(|_| before.len() < most) else {
+        return false;
+    };
+    let Some((markup, after)) = rest.split_once(&format!("\"#{hashes}")) else { return false };
+    let is_markup =
+        ["<", "{\""].iter().any(|start| markup.starts_with(start)) || markup.starts_with("{{\"");
+    is_markup && after.chars().all(|one| ",;)".contains(one))
 }
 
 /// Whether a raw string is open behind this line.
@@ -45,8 +62,8 @@ fn without_targets(line: &str) -> usize {
     columns + rest.chars().count()
 }
 
-/// What is read in each line, counted from 1: all of a document; comments and strings of a header;
-/// in Rust documentation and strings.
+/// What is read in each line, counted from 1: all of a document or a header; in Rust documentation,
+/// comments and strings.
 pub fn words(path: &str, text: &str) -> Vec<(usize, String)> {
     let of_line = |line: &str| -> String {
         if !path.ends_with(".rs") {
@@ -55,8 +72,12 @@ pub fn words(path: &str, text: &str) -> Vec<(usize, String)> {
         let trimmed = line.trim_start();
         match trimmed.starts_with("///") || trimmed.starts_with("//!") {
             true => trimmed.to_owned(),
-            // Between quotes.
-            false => line.split('"').skip(1).step_by(2).collect::<Vec<_>>().join(" "),
+            // Between quotes, and behind the code.
+            false => {
+                let quoted = line.split('"').skip(1).step_by(2).collect::<Vec<_>>().join(" ");
+                let comment = line.rsplit_once("// ").map_or("", |(_, comment)| comment);
+                format!("{quoted} {comment}").trim().to_owned()
+            }
         }
     };
     (1..).zip(text.lines().map(of_line)).filter(|(_, said)| !said.is_empty()).collect()
@@ -84,16 +105,22 @@ fn a_wide_line_is_found_and_a_row_a_target_and_output_are_not() {
         lines("a.md", &format!("{wide}\n| {wide} |\n[a]({wide})\n```\n{wide}\n```\n{wide}")),
         [1, 7]
     );
+    assert_eq!(lines("a.rs", &format!("//! | {wide} |\n/// {wide}\n")), [2]);
+    let template =
+        format!("r##\"<rect fill=\"#c00\" {wide}/>\"##,\n\"<rect {wide}/>\"\nr#\"{wide}\"#\n");
+    assert_eq!(lines("a.rs", &template), [2, 3]);
+    assert_eq!(lines("a.rs", &format!("r#\"<a/>\"#, {wide}\n")), [1]);
     assert_eq!(wide_lines("a.rs", &format!("// {}", "é".repeat(97)), 100), []);
 }
 
 #[test]
-fn a_private_word_is_found_in_documentation_and_strings_and_nowhere_else() {
-    let rust = "/// Whoever reads\nlet nobody = 1; // nobody\nprintln!(\"nobody, {nobody}\");\n";
+fn a_private_word_is_found_in_documentation_comments_and_strings_and_not_in_code() {
+    let rust = "/// Whoever reads\nlet nobody = 1; // shall\nprintln!(\"nobody, {nobody}\");\n";
     let read = words("a.rs", rust);
     let found = |word: &str| {
         read.iter().filter(|(_, said)| has_word(said, word)).map(|(at, _)| *at).collect::<Vec<_>>()
     };
     assert_eq!((found("whoever"), found("nobody")), (vec![1], vec![3]));
+    assert_eq!(found("shall"), [2]);
     assert!(!has_word("shallow", "shall") && has_word("it shall.", "shall"));
 }

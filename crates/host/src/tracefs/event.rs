@@ -194,13 +194,15 @@ mod tests {
             EventKind::LocalTimer,
         );
         is(
-            "  a] b: c-77      [003] d.h3.     1.000001: irq_handler_entry: irq=33 name=virtio1-req.1",
+            "  a] b: c-77      [003] d.h3.     1.000001: irq_handler_entry: irq=33 \
+             name=virtio1-req.1",
             3,
             1_000_001_000,
             EventKind::Device { irq: 33, name: "virtio1-req.1".into() },
         );
         is(
-            "   stress-1 [000] d.h3. 2.5: hrtimer_expire_entry: hrtimer=00000000e5 function=hrtimer_wakeup now=25",
+            "   stress-1 [000] d.h3. 2.5: hrtimer_expire_entry: hrtimer=00000000e5 \
+             function=hrtimer_wakeup now=25",
             0,
             2_500_000_000,
             EventKind::TimerExpired("hrtimer_wakeup".into()),
@@ -218,7 +220,8 @@ mod tests {
             EventKind::Ipi("reschedule".into()),
         );
         is(
-            "           probe-9      [003] .....    57.625021: #25     context user-ret timer_latency    123456 ns",
+            "           probe-9      [003] .....    57.625021: #25     context user-ret \
+             timer_latency    123456 ns",
             3,
             57_625_021_000,
             EventKind::Timerlat { sequence: 25, context: "user-ret".into(), latency_ns: 123_456 },
@@ -227,7 +230,8 @@ mod tests {
         is("CPU:0 [LOST EVENTS]", 0, 0, EventKind::Lost(1));
         let line = " sh-7 [002] d.... 1.0: page_fault_user: address=0x1 ip=0x2 error_code=0x4";
         is(line, 2, 1_000_000_000, EventKind::PageFault { user: true });
-        let line = " sh-7 [000] d..3. 1.0: sched_migrate_task: comm=my app pid=9 prio=120 orig_cpu=3 dest_cpu=1";
+        let line = " sh-7 [000] d..3. 1.0: sched_migrate_task: comm=my app pid=9 prio=120 \
+                    orig_cpu=3 dest_cpu=1";
         let moved = EventKind::Migration { tid: 9, command: "my app".into(), from: 3, to: 1 };
         is(line, 0, 1_000_000_000, moved);
     }
@@ -235,7 +239,9 @@ mod tests {
     #[test]
     fn a_switch_is_read_whatever_the_tasks_are_called() {
         is(
-            "  a ==> b [9]-77    [003] d..2.    12.345678: sched_switch: prev_comm=a ==> b prev_pid=77 prev_prio=120 prev_state=S ==> next_comm=x next_pid=1 y next_pid=4242 next_prio=19",
+            "  a ==> b [9]-77    [003] d..2.    12.345678: sched_switch: prev_comm=a ==> b \
+             prev_pid=77 prev_prio=120 prev_state=S ==> next_comm=x next_pid=1 y next_pid=4242 \
+             next_prio=19",
             3,
             12_345_678_000,
             switch_to(77, "a ==> b", 4242, "x next_pid=1 y"),
@@ -251,7 +257,9 @@ mod tests {
         ] {
             assert_eq!(name.len(), 15, "{name:?}");
             let line = format!(
-                "{name}-77    [003] d..2.    12.345678: sched_switch: prev_comm={name} prev_pid=77 prev_prio=120 prev_state=S ==> next_comm=asmp next_pid=4242 next_prio=19"
+                "{name}-77    [003] d..2.    12.345678: sched_switch: prev_comm={name} \
+                 prev_pid=77 prev_prio=120 prev_state=S ==> next_comm=asmp next_pid=4242 \
+                 next_prio=19"
             );
             is(&format!(" {line}"), 3, 12_345_678_000, switch_to(77, name, 4242, "asmp"));
             if name != " ==> next_comm=" {
@@ -263,7 +271,8 @@ mod tests {
 
     #[test]
     fn a_fork_is_read_whatever_the_tasks_are_called() {
-        let line = " a pid=1-7 [003] ..... 1.0: sched_process_fork: comm=a pid=1 pid=7 child_comm=a pid=1 child_pid=8";
+        let line = " a pid=1-7 [003] ..... 1.0: sched_process_fork: comm=a pid=1 pid=7 \
+                    child_comm=a pid=1 child_pid=8";
         is(line, 3, 1_000_000_000, EventKind::Fork { parent: 7, child: 8 });
     }
 

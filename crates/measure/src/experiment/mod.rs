@@ -175,7 +175,7 @@ pub enum ExperimentError {
     NotRestored(#[source] ConductorError),
 
     /// `alternative`: nanosleep would do instead.
-    #[error("period {period:?}: timerlat requires 100 us to 1 s")]
+    #[error("invalid period {period:?}: timerlat requires 100 us to 1 s")]
     Period { period: Duration, alternative: bool },
 
     #[error("this kernel has no timerlat tracer: boot a PREEMPT_RT kernel")]

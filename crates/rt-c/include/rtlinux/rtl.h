@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-/* RTLinux's main header, for programs of user space: libasmp_rt, and what modules say about themselves.
+/* RTLinux's main header, for programs of user space: libasmp_rt, and what modules say about
+ * themselves.
  *
- * Not there, because no user program can have it: rtl_no_interrupts and its kin. Guard data with a mutex or a semaphore;
- * threads of one priority and one CPU do not preempt each other. */
+ * Not there, because no user program can have it: rtl_no_interrupts and its kin. Guard data with a
+ * mutex or a semaphore; threads of one priority and one CPU do not preempt each other. */
 #ifndef ASMP_RTLINUX_RTL_H
 #define ASMP_RTLINUX_RTL_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-/* RTLinux's FIFOs: number N is the channel rtfN; its other end is rtf_open_np of libasmp_rt, or a file that asmp-rtf serves
- * (what /dev/rtfN was).
+/* RTLinux's FIFOs: number N is the channel rtfN; its other end is rtf_open_np of libasmp_rt, or a
+ * file that asmp-rtf serves (what /dev/rtfN was).
  *
  * Not there: rtf_link_user_ioctl, as there is no device to have an ioctl. */
 #ifndef ASMP_RTLINUX_RTL_FIFO_H

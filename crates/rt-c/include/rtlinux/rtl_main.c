@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-/* The main of a program that has init_module and cleanup_module and no main of its own. Compile it along:
+/* The main of a program that has init_module and cleanup_module and no main of its own. Compile it
+ * along:
  *
- *   cc $(pkg-config --cflags asmp_rtlinux) app.c $(pkg-config --variable=rtl_main asmp_rtlinux) $(pkg-config --libs asmp_rtlinux)
+ *   cc $(pkg-config --cflags asmp_rtlinux) app.c
+ *      $(pkg-config --variable=rtl_main asmp_rtlinux) $(pkg-config --libs asmp_rtlinux)
  *
- * It locks memory, calls init_module, waits for SIGINT or SIGTERM (what rmmod was), calls cleanup_module. With -n it
- * neither locks memory nor lets threads be real-time: to try a program out without the permissions.
+ * It locks memory, calls init_module, waits for SIGINT or SIGTERM (what rmmod was), calls
+ * cleanup_module. With -n it neither locks memory nor lets threads be real-time: to try a program
+ * out without the permissions.
  *
  * Exit status: 0; 1 init_module failed; 2 wrong use; 3 memory cannot be locked. */
 #include <pthread.h>
@@ -28,7 +31,8 @@ int main(int argc, char **argv)
 	int signal, result;
 
 	if (argc > 1 && !ordinary) {
-		fprintf(stderr, "usage: %s [-n]\n  -n  not real-time: no priorities, no locked memory\n", argv[0]);
+		fprintf(stderr, "usage: %s [-n]\n  -n  not real-time: no priorities, no locked memory\n",
+			argv[0]);
 		return 2;
 	}
 	/* Threads inherit the mask: only this one takes the signals. */
@@ -47,7 +51,8 @@ int main(int argc, char **argv)
 		/* Modules answer with error numbers of either sign. */
 		fprintf(stderr, "%s: init_module: %s%s\n", argv[0], strerror(result < 0 ? -result : result),
 			result == 1 || result == -1 ?
-				" (no permission for real-time priorities: raise RLIMIT_RTPRIO or run as root; -n runs it without)" :
+				" (no permission for real-time priorities: raise RLIMIT_RTPRIO or run as"
+				" root; -n runs it without)" :
 				"");
 		return 1;
 	}

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-/* RTLinux's threads: its calls, its priorities (0 to 1,000,000, larger is higher), SCHED_FIFO unless said otherwise.
+/* RTLinux's threads: its calls, its priorities (0 to 1,000,000, larger is higher), SCHED_FIFO
+ * unless said otherwise.
  *
  * The plain names of POSIX stand for those of libasmp_rt from here on. */
 #ifndef ASMP_RTLINUX_RTL_SCHED_H

@@ -93,7 +93,7 @@ impl<E: End> Half<E> {
         }
     }
 
-    /// Is somebody else in this role?
+    /// Is another thread or process in this role?
     fn is_elsewhere(&self) -> Result<bool, c_int> {
         Ok(!self.is_ours() && self.channel()?.shared().is_held(E::ROLE))
     }

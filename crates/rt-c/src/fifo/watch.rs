@@ -65,7 +65,7 @@ impl Drop for Watcher {
     }
 }
 
-/// The policy of whoever made the thread is not for this work.
+/// A thread inherits the policy of the thread that creates it. This work runs as SCHED_OTHER.
 fn ordinary() {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the caller's own thread; the parameters outlive the call. To SCHED_OTHER one may

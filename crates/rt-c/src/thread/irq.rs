@@ -33,7 +33,7 @@ struct Place {
     irq: AtomicU32,
     /// The handler has called `rtl_hard_enable_irq`.
     enabled: AtomicBool,
-    /// Taken out before it is waited for, so that nobody waits with the lock held.
+    /// Taken out before it is waited for, so that no thread waits with the lock held.
     handler: Mutex<Option<(c_uint, Handler)>>,
 }
 

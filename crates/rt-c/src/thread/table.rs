@@ -28,7 +28,7 @@ const FREE: usize = 0;
 /// When a thread is to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plan {
-    /// When somebody wakes it.
+    /// When another thread wakes it.
     Never,
     /// A period of 0: at that instant, then never.
     Once { at_ns: u64 },
@@ -86,7 +86,7 @@ struct Own {
 
 pub struct Place {
     thread: AtomicUsize,
-    /// Posted for whatever the thread should look at while it sleeps.
+    /// Posted for each event that the thread must check while it sleeps.
     kick: UnsafeCell<libc::sem_t>,
     /// `pthread_wakeup_np` came; the next wait or suspension ends at once.
     pub token: AtomicBool,
@@ -99,8 +99,8 @@ pub struct Place {
 }
 
 // SAFETY: `kick` is a semaphore, made for many threads, and initialised before `thread` names
-// anybody; `own` is touched only by the thread that `thread` names (`Place::own`), and by whoever
-// takes the place while it is nobody's, under LOCK.
+// a thread. `own` is touched by the thread that `thread` names (`Place::own`). While the place is
+// free, the thread that takes it touches `own`, under LOCK.
 unsafe impl Sync for Place {}
 
 static PLACES: [Place; CAPACITY] = [const { Place::free() }; CAPACITY];
@@ -125,8 +125,8 @@ fn mask_stop(how: c_int) -> libc::sigset_t {
     before
 }
 
-/// LOCK, and its holder cannot be stopped until it lets go: whoever stopped it would wait for it at
-/// the next call.
+/// LOCK. Its holder cannot be stopped until it releases LOCK: a thread that stopped it would block
+/// on LOCK at its next call.
 struct Held {
     lock: Option<MutexGuard<'static, ()>>,
     mask: libc::sigset_t,
@@ -182,7 +182,7 @@ impl Place {
     /// Only the thread whose place this is, and not while it has another such reference.
     #[allow(clippy::mut_from_ref)]
     unsafe fn own(&self) -> &mut Own {
-        // SAFETY: by the contract nobody else has a reference.
+        // SAFETY: by the contract there is no other reference.
         unsafe { &mut *self.own.get() }
     }
 
@@ -239,21 +239,22 @@ fn take(thread: libc::pthread_t) -> Option<&'static Place> {
     // Acquire: pairs with the Release in `give_back`; the last owner has done with it.
     let place =
         from(position(thread)).find(|place| place.thread.load(Ordering::Acquire) == FREE)?;
-    // SAFETY: the place is nobody's, and the lock is held: no other thread touches the semaphore.
+    // SAFETY: the place is free, and the lock is held: no other thread touches the semaphore.
     unsafe { libc::sem_init(place.kick.get(), 0, 0) };
     place.token.store(false, Ordering::Relaxed);
     place.stopped.store(0, Ordering::Relaxed);
     place.overruns.store(0, Ordering::Relaxed);
     let taken = place.request.number();
-    // SAFETY: as above: it is nobody's.
+    // SAFETY: as above: it is free.
     *unsafe { place.own() } = Own { plan: Plan::Never, taken };
     // Release: pairs with the Acquire in `find`.
     place.thread.store(thread as usize, Ordering::Release);
     Some(place)
 }
 
-/// Makes a thread and forgets what was left to its number: whoever named an ended thread before it
-/// was joined took it a place that nobody gives back. The thread waits for that in [`begin`].
+/// Makes a thread and frees a place that an ended thread of the same number left. A call that names
+/// a thread between its end and its join takes such a place. The thread waits for that in
+/// [`begin`].
 /// Errors: those of `make`.
 pub fn make(make: impl FnOnce() -> Result<libc::pthread_t, c_int>) -> Result<(), c_int> {
     let _held = hold();
@@ -378,7 +379,7 @@ mod tests {
     #[test]
     fn the_last_request_is_the_plan() {
         let place = Place::free();
-        // SAFETY: nobody else has this place.
+        // SAFETY: no other thread has this place.
         unsafe { libc::sem_init(place.kick.get(), 0, 0) };
         place.ask(100, 10);
         // SAFETY: this thread alone uses the place.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The time-sharing ends of asmp's channels: FIFOs, mbuffs and records. Real-time processes have the other ends.
+"""The time-sharing ends of asmp's channels: FIFOs, mbuffs and records. Real-time processes have the
+other ends.
 
     with asmp_rt.Fifo.attach("samples").reader() as reader:
         for record in reader:       # bytes, as they were written; stops when the writer has ended
@@ -11,7 +12,8 @@
 
     number, state = asmp_rt.Record.attach("state").read()   # bytes of one whole record
 
-Times are in seconds, sizes in bytes. A channel exists as long as a process has it open. Every error is an `asmp_rt.Error`.
+Times are in seconds, sizes in bytes. A channel exists as long as a process has it open. Every error
+is an `asmp_rt.Error`.
 """
 
 from ._errors import (

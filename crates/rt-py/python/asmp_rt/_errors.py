@@ -55,7 +55,8 @@ class PeerGone(Error, ConnectionError):
 
 
 class Corrupt(Error):
-    """The other side wrote invalid values into shared memory. The contents are lost; the next read continues."""
+    """The other side wrote invalid values into shared memory. The contents are lost; the next read
+    continues."""
 
 
 class Overtaken(Error):

@@ -15,8 +15,9 @@ _RECORDS_IN_A_ROW = 64
 class FifoReader(_native.FifoReader):
     """The reader of a FIFO: `Fifo.reader()`. One record is one `bytes`, as it was written.
 
-    Blocking: `for record in reader`, `read`, `readinto`, `wait`. Not blocking: `try_read`, `try_readinto`. In a coroutine:
-    `async for record in reader`, `await reader.get()`. Leaving `with` closes it, and another process can become the reader.
+    Blocking: `for record in reader`, `read`, `readinto`, `wait`. Not blocking: `try_read`,
+    `try_readinto`. In a coroutine: `async for record in reader`, `await reader.get()`. Leaving
+    `with` closes it, and another process can become the reader.
     """
 
     def __init__(self, fifo: _native.Fifo) -> None:
@@ -24,7 +25,8 @@ class FifoReader(_native.FifoReader):
         self._in_a_row = 0
 
     async def get(self) -> bytes:
-        """Read the oldest record; wait for it. A cancelled get (for example by asyncio.timeout) takes no record.
+        """Read the oldest record; wait for it. A cancelled get (for example by asyncio.timeout)
+        takes no record.
 
         Raises PeerGone (within 100 ms), Corrupt (once; the next read continues), Closed.
         """
@@ -48,7 +50,8 @@ class FifoReader(_native.FifoReader):
         return self
 
     async def __anext__(self) -> bytes:
-        """Iterate over records until the writer ends (after its last record) or another task closes this end."""
+        """Iterate over records until the writer ends (after its last record) or another task closes
+        this end."""
         try:
             return await self.get()
         except (PeerGone, Closed):

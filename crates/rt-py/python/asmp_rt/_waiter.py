@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Lets coroutines wait for an end of a FIFO.
 
-A FIFO has no descriptor that asyncio could poll: its writer stores words, and at most wakes a futex. So one thread waits
-for the coroutines, only while there are any. The thread takes no records: the coroutines do when it has woken them. So
-a cancelled coroutine loses none.
+A FIFO has no descriptor that asyncio could poll: its writer stores words, and at most wakes a
+futex. So one thread waits for the coroutines, only while there are any. The thread takes no
+records: the coroutines do when it has woken them. So a cancelled coroutine loses none.
 """
 
 import asyncio
@@ -18,7 +18,8 @@ _IDLE_SLICES = 5
 
 
 class Waiter:
-    """`wait(seconds)` returns when the end is ready, raises TimedOut when it is not, or raises an error."""
+    """`wait(seconds)` returns when the end is ready, raises TimedOut when it is not, or raises an
+    error."""
 
     def __init__(self, name: str, wait: Callable[[float], None]) -> None:
         self._name = name
@@ -28,7 +29,8 @@ class Waiter:
         self._thread: threading.Thread | None = None
 
     async def ready(self) -> None:
-        """Returns when the end may be ready: check again. Raises the errors of `wait`, except TimedOut."""
+        """Returns when the end may be ready: check again. Raises the errors of `wait`, except
+        TimedOut."""
         future = asyncio.get_running_loop().create_future()
         try:
             with self._changed:
@@ -69,7 +71,8 @@ class Waiter:
     def _is_needed(self) -> bool:
         """Whether a coroutine waits, or does within half a second. If not, the thread ends."""
         with self._changed:
-            # Do not delay the end of the program: Python joins this thread after the main thread has ended.
+            # Do not delay the end of the program: Python joins this thread after the main thread
+            # has ended.
             for _ in range(_IDLE_SLICES):
                 if self._waiting or not threading.main_thread().is_alive():
                     break

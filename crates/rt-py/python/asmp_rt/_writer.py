@@ -20,8 +20,8 @@ _RECORDS_IN_A_ROW = 64
 class FifoWriter(_native.FifoWriter):
     """The writer of a FIFO: `Fifo.writer()`. It wakes a reader that sleeps.
 
-    Blocking: `write`, `wait`. Not blocking: `try_write`. In a coroutine: `await writer.put(record)`. Leaving `with` closes
-    it, and another process can become the writer.
+    Blocking: `write`, `wait`. Not blocking: `try_write`. In a coroutine:
+    `await writer.put(record)`. Leaving `with` closes it, and another process can become the writer.
     """
 
     def __init__(self, fifo: _native.Fifo) -> None:
@@ -31,10 +31,11 @@ class FifoWriter(_native.FifoWriter):
         self._in_a_row = 0
 
     async def put(self, record: ReadableBuffer) -> None:
-        """Put a whole record in; wait for room, first come, first served. A cancelled put (for example by
-        asyncio.timeout) puts nothing in.
+        """Put a whole record in; wait for room, first come, first served. A cancelled put (for
+        example by asyncio.timeout) puts nothing in.
 
-        Raises PeerGone (there is no room, and the reader has ended), Closed, BadRecord, TypeError, BufferError.
+        Raises PeerGone (there is no room, and the reader has ended), Closed, BadRecord, TypeError,
+        BufferError.
         """
         self._in_a_row += 1
         if self._in_a_row >= _RECORDS_IN_A_ROW:

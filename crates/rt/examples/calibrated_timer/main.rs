@@ -2,8 +2,9 @@
 //! How exactly the reflective scheduler meets instants 1 ms apart on this machine: raw, calibrated,
 //! calibrated with a final spin; side by side, in blocks that take turns.
 //!
-//!     cargo run --release -p asmp-rt --example calibrated_timer [ACTIVATIONS OF EACH] [CPU]
-//! [awake]
+//! ```text
+//! cargo run --release -p asmp-rt --example calibrated_timer [ACTIVATIONS OF EACH] [CPU] [awake]
+//! ```
 //!
 //! `awake`: a second thread keeps the CPU from idling and is the witness of what takes it (see
 //! `witness`): samples for which that was the hypervisor are rejected and counted. Without it,
@@ -128,7 +129,8 @@ fn place(raw: &mut Variant, bench: &mut Bench) -> Result<(), Box<dyn std::error:
     if let (Some(best), Some(worst)) = (tried.iter().min(), tried.iter().max()) {
         bench.place_ns = best.1;
         println!(
-            "the grid lies {} us after the ms, where the raw p95 is {:.1} us (worst of {PLACES} places: {:.1} us)",
+            "the grid lies {} us after the ms, where the raw p95 is {:.1} us (worst of {PLACES} \
+             places: {:.1} us)",
             best.1 / 1000,
             best.0 as f64 / 1000.0,
             worst.0 as f64 / 1000.0

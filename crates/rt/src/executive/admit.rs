@@ -40,7 +40,8 @@ pub enum AdmissionError {
     Inapplicable { reason: Inapplicable },
     /// The test found no answer within its effort.
     #[error(
-        "schedulability undecided: {reason}; reduce the ratio between the longest and shortest period"
+        "schedulability undecided: {reason}; reduce the ratio between the longest and shortest \
+         period"
     )]
     Unproved { reason: Doubt },
 }
@@ -57,7 +58,8 @@ impl fmt::Display for Miss<'_> {
                 let (task, job, due_ns) = (missed.task, missed.job, missed.deadline_ticks);
                 write!(
                     f,
-                    "task {task} is late: its job {job}, released at {} ns and due at {due_ns} ns, ",
+                    "task {task} is late: its job {job}, released at {} ns and due at {due_ns} \
+                     ns, ",
                     missed.release_ticks
                 )?;
                 match missed.finished_ticks {
@@ -72,7 +74,8 @@ impl fmt::Display for Miss<'_> {
         if let Some(first) = pattern.first() {
             write!(
                 f,
-                " when task {} begins 1 ns before the others start: split it or lengthen the shorter periods",
+                " when task {} begins 1 ns before the others start: split it or lengthen the \
+                 shorter periods",
                 first.task
             )?;
         }
@@ -197,7 +200,8 @@ mod tests {
         let refusal = admit(&set(&[(hour, 50_002), (100_000, 50_000)])).unwrap_err();
         assert!(
             refusal.to_string().ends_with(
-                "when task 0 begins 1 ns before the others start: split it or lengthen the shorter periods"
+                "when task 0 begins 1 ns before the others start: split it or lengthen the \
+                 shorter periods"
             ),
             "{refusal}"
         );

@@ -59,7 +59,8 @@ pub enum Next {
 /// A task missed a deadline that stops the executive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "task {task}, activation {activation}: its deadline was {deadline_ns} ns, at {at_ns} ns it had not {missing}"
+    "task {task}, activation {activation}: its deadline was {deadline_ns} ns, at {at_ns} ns it \
+     had not {missing}"
 )]
 pub struct Fault {
     pub task: usize,

@@ -87,8 +87,8 @@ impl std::fmt::Display for Exactness {
         let (mean, absolute) = (self.mean_ns / 1000.0, self.mean_absolute_ns / 1000.0);
         write!(
             f,
-            "accuracy (mean error) {mean:.2} us, precision (p1 p50 p99) {p1:.2} {p50:.2} {p99:.2} us, \
-             mean |error| {absolute:.2} us, min {:.2}, max {:.2}, of {}",
+            "accuracy (mean error) {mean:.2} us, precision (p1 p50 p99) {p1:.2} {p50:.2} \
+             {p99:.2} us, mean |error| {absolute:.2} us, min {:.2}, max {:.2}, of {}",
             us(self.min_ns),
             us(self.max_ns),
             self.count

@@ -2,7 +2,7 @@
 //! A lock for data that a high-priority thread shares with lower ones: who holds it inherits the
 //! priority of who waits (a PI futex in the kernel, futex(2)), so that the wait is bounded by what
 //! is done under the lock, whatever runs in between. std's `Mutex` does not inherit; glibc's does,
-//! at 120 instructions for a lock that nobody else wants.
+//! at 120 instructions for an uncontended lock.
 //!
 //! The word holds the owner's thread number, and the kernel does the rest. Uncontended, neither
 //! locking nor unlocking enters the kernel, but for a thread's first lock, which asks for that

@@ -202,7 +202,7 @@ impl Doorbell {
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was just made and belongs to nobody else.
+        // SAFETY: the descriptor was just made, and this is its only owner.
         let bell = unsafe { OwnedFd::from_raw_fd(descriptor) }.into();
         Ok(Self { bell, unmask: AtomicBool::new(false), stop: AtomicBool::new(false) })
     }

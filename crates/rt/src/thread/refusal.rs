@@ -9,13 +9,15 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     /// The policy is not real-time, or its priority is out of range.
-    #[error("{0} is no real-time policy: use fifo or rr with a priority of 1 to 99, or deadline")]
+    #[error(
+        "{0} is not a real-time policy: use fifo or rr with a priority of 1 to 99, or deadline"
+    )]
     Priority(Schedule),
 
     /// The times of a deadline policy are invalid.
     #[error(
-        "invalid times in {0}: use runtime <= deadline <= period, a runtime of at least 1024 ns, and \
-         a period from sched_deadline_period_min_us to sched_deadline_period_max_us (in \
+        "invalid times in {0}: use runtime <= deadline <= period, a runtime of at least 1024 ns, \
+         and a period from sched_deadline_period_min_us to sched_deadline_period_max_us (in \
          /proc/sys/kernel)"
     )]
     DeadlineTimes(Schedule),
@@ -24,32 +26,32 @@ pub enum Refusal {
     #[error(
         "no permission for {policy}: RLIMIT_RTPRIO allows priorities up to {limit} (hard limit \
          {hard}) and the process lacks CAP_SYS_NICE: raise the limit (ulimit -r, rtprio in \
-         /etc/security/limits.conf, LimitRTPRIO= of a systemd unit) or run as root; if the limit is \
-         high enough, the cgroup has no real-time budget (cpu.rt_runtime_us)"
+         /etc/security/limits.conf, LimitRTPRIO= of a systemd unit) or run as root; if the limit \
+         is high enough, the cgroup has no real-time budget (cpu.rt_runtime_us)"
     )]
     NoPermission { policy: Schedule, limit: Limit, hard: Limit },
 
     /// The process may not use a deadline policy, or the thread may not use all CPUs of its domain.
     #[error(
-        "no permission for {policy}: it needs CAP_SYS_NICE (RLIMIT_RTPRIO does not help), and the \
-         thread must be allowed to use all CPUs of its root domain{confined}: run as root; to confine \
-         it to one CPU, start it in a partition of that CPU"
+        "no permission for {policy}: it needs CAP_SYS_NICE (RLIMIT_RTPRIO does not help), and \
+         the thread must be allowed to use all CPUs of its root domain{confined}: run as root; \
+         to confine it to one CPU, start it in a partition of that CPU"
     )]
     DeadlineNotPermitted { policy: Schedule, confined: Confined },
 
     /// The kernel's admission test for deadline tasks failed.
     #[error(
         "the kernel does not admit {policy}: the task needs {needs} of a CPU, the limit for all \
-         deadline tasks of a root domain is {bound}, and too little is left: reduce the runtime, end \
-         other deadline tasks, or use another partition"
+         deadline tasks of a root domain is {bound}, and too little is left: reduce the runtime, \
+         end other deadline tasks, or use another partition"
     )]
     NotAdmitted { policy: Schedule, needs: Share, bound: AdmissionLimit },
 
     /// RLIMIT_MEMLOCK is too low to lock all memory.
     #[error(
-        "locking all memory needs {needs_bytes} bytes now, RLIMIT_MEMLOCK allows {limit} (hard limit \
-         {hard}): raise it (ulimit -l, memlock in /etc/security/limits.conf, LimitMEMLOCK= of a \
-         systemd unit), run as root, or start the thread unlocked"
+        "locking all memory needs {needs_bytes} bytes now, RLIMIT_MEMLOCK allows {limit} (hard \
+         limit {hard}): raise it (ulimit -l, memlock in /etc/security/limits.conf, LimitMEMLOCK= \
+         of a systemd unit), run as root, or start the thread unlocked"
     )]
     MemoryLimit { needs_bytes: u64, limit: Limit, hard: Limit },
 
@@ -78,8 +80,8 @@ pub enum Refusal {
 
     /// The cgroup of the process does not allow these CPUs.
     #[error(
-        "the cgroup of this process does not allow CPU {cpus}: start the thread in the partition of \
-         that CPU, or choose from {allowed}"
+        "the cgroup of this process does not allow CPU {cpus}: start the thread in the partition \
+         of that CPU, or choose from {allowed}"
     )]
     CpusNotAllowed { cpus: CpuSet, allowed: CpuSet },
 
@@ -89,8 +91,9 @@ pub enum Refusal {
 
     /// The partition does not exist.
     #[error(
-        "no partition {name}: known are: {known}; create it first: asmp create {name} --cpus {cpus}; \
-         or create it while a program runs: asmp run --name {name} --cpus {cpus} -- PROGRAM"
+        "no partition {name}: known are: {known}; create it first: asmp create {name} --cpus \
+         {cpus}; or create it while a program runs: asmp run --name {name} --cpus {cpus} -- \
+         PROGRAM"
     )]
     NoPartition { name: String, known: String, cpus: String },
 

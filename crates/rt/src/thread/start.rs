@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn what_can_be_known_before_is_refused_before() {
-        assert!(refusal(RealTime::fifo(100)).starts_with("fifo:100 is no real-time policy"));
+        assert!(refusal(RealTime::fifo(100)).starts_with("fifo:100 is not a real-time policy"));
         assert!(refusal(RealTime::fifo(1).cpu(9)).starts_with("CPU 9 does not exist"));
         assert!(refusal(RealTime::fifo(1).cpu(5)).starts_with("CPU 5 is offline"));
         let text = refusal(RealTime::fifo(1).partition("x"));

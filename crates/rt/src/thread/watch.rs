@@ -206,7 +206,8 @@ mod tests {
         assert_eq!((merged.sections, merged.unclean, merged.first_unclean), (8, 2, Some(7)));
         assert_eq!(
             tally.warning("axis").unwrap(),
-            "real-time thread axis: 3 page faults (1 from disk), 5 sleeps or blocking calls, 4 preemptions in 2 of 3 sections (the first: 2); a page fault at 0x7, by 0x1"
+            "real-time thread axis: 3 page faults (1 from disk), 5 sleeps or blocking calls, 4 \
+             preemptions in 2 of 3 sections (the first: 2); a page fault at 0x7, by 0x1"
         );
     }
 }

@@ -153,7 +153,8 @@ impl VirtualCpu {
     /// A timer has run out.
     fn wake(&mut self, thread: ThreadId) {
         // A sleep that was cut short leaves its timer behind.
-        if matches!(self.threads[thread.0].state, State::Sleeping { until_ns } if until_ns <= self.now_ns)
+        if let State::Sleeping { until_ns } = self.threads[thread.0].state
+            && until_ns <= self.now_ns
         {
             self.end_sleep(thread);
         }

@@ -55,7 +55,7 @@ impl VirtualCpu {
             Some(from) => self.receive(current, from),
         };
         if matches!(received, Received::Blocks) {
-            // Whoever runs next, also this thread itself, comes from the ready ones.
+            // The next thread, which may be this one, comes from the ready ones.
             self.current = None;
         }
         if let Some(line) = replied {

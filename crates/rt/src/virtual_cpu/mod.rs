@@ -101,7 +101,8 @@ pub enum ScriptError {
 /// Threads that go on for ever without time passing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "at {at_ns} ns {thread:?} and others take step after step without computing: let one compute or wait"
+    "at {at_ns} ns {thread:?} and others run step after step without computing: let one compute \
+     or wait"
 )]
 pub struct Livelock {
     pub at_ns: u64,
@@ -383,7 +384,7 @@ impl VirtualCpu {
         self.trace().iter().filter(done).map(|event| event.at_ns).collect()
     }
 
-    /// Who got the CPU, in order, from the trace; `None`: nobody.
+    /// Who got the CPU, in order, from the trace; `None`: no thread.
     pub fn runs(&self) -> Vec<(u64, Option<ThreadId>)> {
         let run = |event: &Event| match event.what {
             What::Run(thread) => Some((event.at_ns, Some(thread))),

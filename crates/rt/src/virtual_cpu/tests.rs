@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What holds for any scripts: no thread is in two places, no time is lost, priorities are kept
-//! where they shall be.
+//! What holds for any scripts: no thread is in two places, no time is lost, and priorities
+//! are kept where the policy asks for it.
 
 use super::engine::Went;
 use super::*;

@@ -149,14 +149,22 @@ pub fn judge(measured: &Measured, noted: Lost, period_ns: u64) -> Verdict {
             let attributable = job.blocked + job.faults > 0 || in_time_alone;
             row.attributable += if attributable { missed } else { 0 };
             row.accompanied += if others.is_empty() { 0 } else { missed };
-            verdict.causes.push((attributable, format!(
-                "{}: {missed} missed, job done {} us after the first of these releases ({} us after it woke); {} preemptions, {} blocked, {} faults; others had its CPU for {} us: {}",
-                inside.map_or("between runs", |window| window.kind.words()),
-                (job.done_ns - first_ns) / 1000,
-                (job.done_ns - job.woken_ns) / 1000,
-                job.preempted, job.blocked, job.faults, held_ns / 1000,
-                if others.is_empty() { "nobody".to_owned() } else { others.join(", ") },
-            )));
+            verdict.causes.push((
+                attributable,
+                format!(
+                    "{}: {missed} missed, job done {} us after the first of these releases ({} \
+                     us after it woke); {} preemptions, {} blocked, {} faults; others had its \
+                     CPU for {} us: {}",
+                    inside.map_or("between runs", |window| window.kind.words()),
+                    (job.done_ns - first_ns) / 1000,
+                    (job.done_ns - job.woken_ns) / 1000,
+                    job.preempted,
+                    job.blocked,
+                    job.faults,
+                    held_ns / 1000,
+                    if others.is_empty() { "nobody".to_owned() } else { others.join(", ") },
+                ),
+            ));
         }
     }
     // Those that count first.
@@ -293,7 +301,8 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "| | runs | periods | missed | accompanied | attributable | other tasks | interrupts | preempted | blocked | faults | done after, us: p50, p99, max |"
+            "| | runs | periods | missed | accompanied | attributable | other tasks | interrupts \
+             | preempted | blocked | faults | done after, us: p50, p99, max |"
         )?;
         writeln!(f, "|---|---|---|---|---|---|---|---|---|---|---|---|")?;
         for (kind, row) in &self.rows {
@@ -337,20 +346,24 @@ impl fmt::Display for Verdict {
         if let [reports, refused, garbage, corrupt] = counts[..] {
             writeln!(
                 f,
-                "reports accepted {reports}, refused {refused}; commands accepted {}; thrown away by the thread: {garbage} frames that were nobody's, {corrupt} corruptions of a ring",
+                "reports accepted {reports}, refused {refused}; commands accepted {}; thrown \
+                 away by the thread: {garbage} frames that were nobody's, {corrupt} corruptions \
+                 of a ring",
                 self.accepted
             )?;
         }
         writeln!(
             f,
-            "reports read and not noted by a peer that was killed just then: {}; trace records lost: {}",
+            "reports read and not noted by a peer that was killed just then: {}; trace records \
+             lost: {}",
             self.unnoted, self.lost_records
         )?;
         self.lost.iter().take(20).try_for_each(|line| writeln!(f, "LOST: {line}"))?;
         let attributable = self.attributable();
         write!(
             f,
-            "{}: {of_faults} runs with a fault, {attributable} missed periods attributable, {} losses",
+            "{}: {of_faults} runs with a fault, {attributable} missed periods attributable, {} \
+             losses",
             if self.is_contained() { "contained" } else { "NOT CONTAINED" },
             self.lost.len()
         )

@@ -57,7 +57,7 @@ impl Device {
         }
     }
 
-    /// Does somebody wait for what the real-time side does?
+    /// Does a process wait for the real-time side?
     pub fn is_awaited(&self) -> bool {
         !self.waiting.is_empty() || !self.pollers.is_empty()
     }

@@ -11,7 +11,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// How often the channel is looked at while somebody waits for it: its real-time side wakes nobody.
+/// Interval of checks of the channel while a process waits for it. The real-time side wakes no
+/// process.
 const LOOK_SOON_MS: i32 = 1;
 
 /// `None`: there is none, or it is not for us.

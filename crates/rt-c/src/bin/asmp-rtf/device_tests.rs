@@ -188,7 +188,7 @@ fn fionread_counts_the_bytes_and_other_ioctls_are_refused() {
 #[test]
 fn a_write_larger_than_the_channel_goes_in_as_there_is_room() {
     let mut place = Place::new(false);
-    let never = place.write(b"nobody", libc::O_NONBLOCK);
+    let never = place.write(b"absent", libc::O_NONBLOCK);
     place.hears(never, -libc::EAGAIN, &[]);
     let mut reader = place.channel().into_reader(Wake::Never).unwrap();
     let all: Vec<u8> = (0..=255).collect();

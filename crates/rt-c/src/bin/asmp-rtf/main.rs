@@ -17,10 +17,10 @@ use std::time::Duration;
 
 const USAGE: &str = "\
 usage: asmp-rtf [--pipe] N from-rt|to-rt [DIRECTORY]
-  Serves real-time FIFO N (0 to 63) as the file DIRECTORY/rtfN (default /run/asmp/rtfN), until SIGTERM or
-  SIGINT. from-rt: the file is for reading. to-rt: the file is for writing.
-  With /dev/cuse (modprobe cuse; root) the file is a link to the device /dev/rtfN. Without it, or with
-  --pipe, the file is a named pipe.
+  Serves real-time FIFO N (0 to 63) as the file DIRECTORY/rtfN (default /run/asmp/rtfN), until
+  SIGTERM or SIGINT. from-rt: the file is for reading. to-rt: the file is for writing.
+  With /dev/cuse (modprobe cuse; root) the file is a link to the device /dev/rtfN. Without it, or
+  with --pipe, the file is a named pipe.
   Exit status: 0 success; 1 failure; 2 wrong usage.";
 
 /// How soon a signal or a new real-time side is noticed.
@@ -32,7 +32,7 @@ fn complain(what: std::fmt::Arguments) {
     let _ = writeln!(std::io::stderr(), "asmp-rtf: {what}");
 }
 
-/// The channel as one of its ends. `None`: there is none, or somebody else is that end.
+/// The channel as one of its ends. `None`: there is none, or another process is that end.
 fn attach<E>(
     channels: &Path,
     name: &str,

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// Bytes moved at once.
 const PIECE: usize = 4096;
 
-/// The named pipe; its lock says that somebody serves it. Removed when dropped.
+/// The named pipe; its lock says that a server has it. Removed when dropped.
 struct Pipe {
     path: PathBuf,
     file: File,
@@ -62,7 +62,7 @@ impl Pipe {
         unsafe { libc::poll(&raw mut poll, 1, LOOK.as_millis() as libc::c_int) };
     }
 
-    /// Bytes in it that nobody has read.
+    /// Bytes in it that no process has read.
     fn unread(&self) -> usize {
         let mut bytes: libc::c_int = 0;
         // SAFETY: the kernel writes one int into a local.
@@ -73,7 +73,7 @@ impl Pipe {
 
 impl Drop for Pipe {
     fn drop(&mut self) {
-        // Not one that another server has made after somebody had removed ours.
+        // Not one that another server has made after ours was removed.
         if is_at(&self.file, &self.path) {
             let _ = std::fs::remove_file(&self.path);
         }

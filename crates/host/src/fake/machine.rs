@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The state of the fake machine, and the kernel's rules for cgroups, tasks and IRQ lines.
+
+use super::Fault;
+use crate::cpuset::CpuSet;
+use crate::sched::Schedule;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+const PF_KTHREAD: u64 = 0x0020_0000;
+const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
+
+/// A thread of the fake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FakeTask {
+    pub process: i32,
+    pub command: String,
+    pub kernel_thread: bool,
+    /// A kernel thread that cannot be moved.
+    pub bound: bool,
+    /// CPUs of its own choice; `None`: what its group gives.
+    pub affinity: Option<CpuSet>,
+    pub schedule: Schedule,
+    pub(super) group: PathBuf,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Group {
+    threaded: bool,
+    /// The cpuset controller is on for its children.
+    hands_on: bool,
+    exclusive: CpuSet,
+    isolated: bool,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Machine {
+    /// Settings that are a file and nothing else.
+    pub(super) files: BTreeMap<PathBuf, String>,
+    pub(super) possible: CpuSet,
+    pub(super) online: CpuSet,
+    pub(super) groups: BTreeMap<PathBuf, Group>,
+    pub(super) tasks: BTreeMap<i32, FakeTask>,
+    /// IRQ lines whose affinity the kernel keeps to itself.
+    pub(super) managed: BTreeSet<u32>,
+    pub(super) changes: usize,
+    pub(super) fault: Option<Fault>,
+}
+
+pub(super) fn os(errno: i32) -> io::Error {
+    io::Error::from_raw_os_error(errno)
+}
+
+impl Machine {
+    /// Does the cpuset controller reach this group's files?
+    fn has_cpuset(&self, group: &Path) -> bool {
+        group
+            .parent()
+            .is_some_and(|parent| self.groups.get(parent).is_some_and(|parent| parent.hands_on))
+    }
+
+    /// The exclusive CPUs that really reach a group: all ancestors must pass them on.
+    fn exclusive(&self, group: &Path) -> CpuSet {
+        match (group.parent(), self.groups.get(group)) {
+            (None, _) => self.possible.clone(),
+            (Some(parent), Some(own)) => own.exclusive.intersection(&self.exclusive(parent)),
+            _ => CpuSet::new(),
+        }
+    }
+
+    /// CPUs of a valid isolated partition; what makes it invalid otherwise.
+    fn partition(&self, group: &Path) -> Result<CpuSet, &'static str> {
+        let cpus = self.exclusive(group).intersection(&self.online);
+        match (cpus.is_empty(), self.online.difference(&cpus).is_empty()) {
+            (true, _) => Err("Invalid cpu list in cpuset.cpus.exclusive"),
+            (_, true) => Err("Parent unable to distribute cpu downstream"),
+            _ => Ok(cpus),
+        }
+    }
+
+    pub(super) fn isolated(&self) -> CpuSet {
+        let groups = self.groups.iter().filter(|(_, group)| group.isolated);
+        groups
+            .filter_map(|(path, _)| self.partition(path).ok())
+            .fold(CpuSet::new(), |all, cpus| all.union(&cpus))
+    }
+
+    pub(super) fn allowed(&self, task: &FakeTask) -> CpuSet {
+        task.affinity.clone().unwrap_or_else(|| self.given(&task.group))
+    }
+
+    /// The CPUs that a group gives to its tasks.
+    fn given(&self, group: &Path) -> CpuSet {
+        let partition =
+            group.ancestors().find(|group| self.groups.get(*group).is_some_and(|g| g.isolated));
+        match partition.and_then(|group| self.partition(group).ok()) {
+            Some(cpus) => cpus,
+            None => self.online.difference(&self.isolated()),
+        }
+    }
+
+    pub(super) fn read_group(&self, group: &Path, file: &str) -> io::Result<String> {
+        let own = self.groups.get(group).ok_or_else(|| os(libc::ENOENT))?;
+        let root = group.parent().is_none();
+        let members = |of: &dyn Fn(i32, &FakeTask) -> bool| -> String {
+            let inside =
+                self.tasks.iter().filter(|(tid, task)| task.group == group && of(**tid, task));
+            inside.map(|(tid, _)| tid.to_string()).collect::<Vec<_>>().join("\n")
+        };
+        match file {
+            "cgroup.controllers" if root => Ok("cpuset cpu memory".to_owned()),
+            "cgroup.subtree_control" => Ok(if own.hands_on { "cpuset" } else { "" }.to_owned()),
+            "cgroup.threads" => Ok(members(&|_, _| true)),
+            "cgroup.procs" => Ok(members(&|tid, task| task.process == tid)),
+            "cgroup.type" => Ok(if own.threaded { "threaded" } else { "domain" }.to_owned()),
+            "cpuset.cpus.isolated" if root => Ok(self.isolated().to_string()),
+            _ if root || !self.has_cpuset(group) => Err(os(libc::ENOENT)),
+            "cpuset.cpus.effective" => Ok(self.given(group).to_string()),
+            "cpuset.cpus.exclusive" => Ok(own.exclusive.to_string()),
+            "cpuset.cpus.partition" => Ok(match (own.isolated, self.partition(group)) {
+                (false, _) => "member".to_owned(),
+                (true, Ok(_)) => "isolated".to_owned(),
+                (true, Err(why)) => format!("isolated invalid ({why})"),
+            }),
+            _ => Err(os(libc::ENOENT)),
+        }
+    }
+
+    pub(super) fn write_group(&mut self, group: &Path, file: &str, text: &str) -> io::Result<()> {
+        if !self.groups.contains_key(group) {
+            return Err(os(libc::ENOENT));
+        }
+        let invalid = |_| os(libc::EINVAL);
+        match file {
+            "cgroup.subtree_control" => return self.hand_on(group, text),
+            "cgroup.procs" => return self.move_process(text.parse().map_err(invalid)?, group),
+            "cgroup.threads" => return self.move_thread(text.parse().map_err(invalid)?, group),
+            "cgroup.type" if text == "threaded" => {}
+            "cpuset.cpus.exclusive" | "cpuset.cpus.partition" if self.has_cpuset(group) => {}
+            _ => return Err(os(libc::ENOENT)),
+        }
+        let cpus: Option<CpuSet> = match file {
+            "cpuset.cpus.exclusive" => Some(text.parse().map_err(|_| os(libc::EINVAL))?),
+            _ => None,
+        };
+        let siblings = self
+            .groups
+            .iter()
+            .filter(|(path, _)| path.parent() == group.parent() && **path != group);
+        if let Some(cpus) = &cpus
+            && siblings.clone().any(|(_, sibling)| sibling.exclusive.intersects(cpus))
+        {
+            return Err(os(libc::EINVAL));
+        }
+        if file == "cpuset.cpus.partition" {
+            // The kernel gives every unbound kernel thread the CPUs that are left.
+            let kernel_threads =
+                self.tasks.values_mut().filter(|task| task.kernel_thread && !task.bound);
+            kernel_threads.for_each(|task| task.affinity = None);
+        }
+        let own = self.groups.entry(group.to_owned()).or_default();
+        match (file, cpus) {
+            (_, Some(cpus)) => own.exclusive = cpus,
+            ("cgroup.type", None) => own.threaded = true,
+            _ => match text {
+                "isolated" => own.isolated = true,
+                "member" => own.isolated = false,
+                _ => return Err(os(libc::EINVAL)),
+            },
+        }
+        Ok(())
+    }
+
+    fn hand_on(&mut self, group: &Path, text: &str) -> io::Result<()> {
+        let children: Vec<PathBuf> =
+            self.groups.keys().filter(|path| path.parent() == Some(group)).cloned().collect();
+        let root = group.parent().is_none();
+        let on = match text {
+            "+cpuset" if root || self.has_cpuset(group) => true,
+            "+cpuset" => return Err(os(libc::ENOENT)),
+            "-cpuset" if children.iter().any(|child| self.groups[child].hands_on) => {
+                return Err(os(libc::EBUSY));
+            }
+            "-cpuset" => false,
+            _ => return Err(os(libc::EINVAL)),
+        };
+        if !on {
+            for child in children {
+                let threaded = self.groups[&child].threaded;
+                self.groups.insert(child, Group { threaded, ..Group::default() });
+            }
+        }
+        self.groups.entry(group.to_owned()).or_default().hands_on = on;
+        Ok(())
+    }
+
+    fn move_process(&mut self, tid: i32, group: &Path) -> io::Result<()> {
+        let process = self.tasks.get(&tid).ok_or_else(|| os(libc::ESRCH))?.process;
+        if self.tasks[&tid].kernel_thread {
+            return Err(os(libc::EINVAL));
+        }
+        for task in self.tasks.values_mut().filter(|task| task.process == process) {
+            task.group = group.to_owned();
+        }
+        Ok(())
+    }
+
+    /// One thread moves only within its threaded domain.
+    fn move_thread(&mut self, tid: i32, group: &Path) -> io::Result<()> {
+        let from = self.tasks.get(&tid).ok_or_else(|| os(libc::ESRCH))?.group.clone();
+        if self.domain(&from) != self.domain(group) {
+            return Err(os(libc::EOPNOTSUPP));
+        }
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            task.group = group.to_owned();
+        }
+        Ok(())
+    }
+
+    fn domain<'a>(&self, group: &'a Path) -> &'a Path {
+        let is_domain =
+            |group: &&Path| self.groups.get(*group).is_some_and(|group| !group.threaded);
+        group.ancestors().find(is_domain).unwrap_or(group)
+    }
+
+    pub(super) fn read_task(&self, tid: i32, file: &str) -> io::Result<String> {
+        let task = self.tasks.get(&tid).ok_or_else(|| os(libc::ENOENT))?;
+        let kernel = if task.kernel_thread { PF_KTHREAD } else { 0 };
+        let bound = if task.bound { PF_NO_SETAFFINITY } else { 0 };
+        match file {
+            "comm" => Ok(task.command.clone()),
+            "cgroup" => Ok(format!("0::{}", task.group.display())),
+            "status" => {
+                Ok(format!("Tgid:\t{}\nCpus_allowed_list:\t{}", task.process, self.allowed(task)))
+            }
+            "stat" => Ok(format!(
+                "{tid} ({}) S 1 0 0 0 -1 {} 0 0 0 0 0 0 0 0 20 0 1 0 {} 0 0",
+                task.command,
+                kernel | bound,
+                1000 + tid
+            )),
+            _ => Err(os(libc::ENOENT)),
+        }
+    }
+
+    pub(super) fn write_file(&mut self, path: &Path, text: &str) -> io::Result<()> {
+        let old = self.files.get(path).ok_or_else(|| os(libc::ENOENT))?;
+        let irq = path
+            .strip_prefix("/proc/irq")
+            .ok()
+            .and_then(|rest| rest.iter().next()?.to_str()?.parse().ok());
+        let spelled = match irq {
+            Some(irq) if self.managed.contains(&irq) => return Err(os(libc::EPERM)),
+            Some(_) => {
+                let cpus: CpuSet = text.parse().map_err(|_| os(libc::EINVAL))?;
+                if !cpus.intersects(&self.online) {
+                    return Err(os(libc::EINVAL));
+                }
+                cpus.to_string()
+            }
+            None => text.to_owned(),
+        };
+        if *old != spelled {
+            self.files.insert(path.to_owned(), spelled);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A machine of plain values that behaves like the kernel where partitions depend on it: cgroup v2
+//! with remote isolated partitions, IRQ affinities, tasks and their policies. For tests that must
+//! not change a machine, and for those that no machine can run: a refusal or a kill at every step.
+//!
+//! Modelled after admin-guide/cgroup-v2.rst "Cpuset" and core-api/irq/irq-affinity.rst; the guests
+//! of the lab run the same rows, so that a difference between this and a kernel shows there.
+
+mod machine;
+mod start;
+
+pub use machine::FakeTask;
+
+use crate::cpuset::{Cpu, CpuSet};
+use crate::kernel::Kernel;
+use crate::sched::Schedule;
+use crate::spin::Spinner;
+use machine::{Group, Machine, os};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+const MOUNT: &str = "/sys/fs/cgroup";
+
+/// What goes wrong at the n-th change from now.
+#[derive(Debug, Clone, Copy)]
+pub enum Fault {
+    /// It is refused with this error number, once.
+    Refuse { at: usize, errno: i32 },
+    /// The caller ends before it (or right after), as by `kill -9`: a panic for the test to catch.
+    Die { at: usize, after: bool },
+    /// This task ends just before it.
+    End { at: usize, tid: i32 },
+}
+
+/// A kernel in memory. Clones of the handle are not possible; share it by reference.
+#[derive(Debug)]
+pub struct FakeKernel {
+    machine: Mutex<Machine>,
+}
+
+impl FakeKernel {
+    /// Starts a thread of `process` in the root group; the process' first thread has its number.
+    pub fn start(&self, tid: i32, process: i32, command: &str, schedule: Schedule) {
+        let group =
+            self.lock().tasks.get(&process).map_or_else(|| "/".into(), |task| task.group.clone());
+        let command = command.to_owned();
+        let task = FakeTask {
+            process,
+            command,
+            kernel_thread: false,
+            bound: false,
+            affinity: None,
+            schedule,
+            group,
+        };
+        self.lock().tasks.insert(tid, task);
+    }
+
+    pub fn set_online(&self, cpu: Cpu, online: bool) {
+        let mut machine = self.lock();
+        let one = CpuSet::from_iter([cpu]);
+        machine.online =
+            if online { machine.online.union(&one) } else { machine.online.difference(&one) };
+    }
+
+    pub fn set_file(&self, path: &str, text: &str) {
+        self.lock().files.insert(path.into(), text.to_owned());
+    }
+
+    /// Counts changes from here and arms a fault; `None` disarms.
+    pub fn arm(&self, fault: Option<Fault>) {
+        let mut machine = self.lock();
+        machine.fault = fault;
+        machine.changes = 0;
+    }
+
+    /// Changes since the last [`arm`](Self::arm), refused ones included.
+    pub fn changes(&self) -> usize {
+        self.lock().changes
+    }
+
+    /// CPUs in valid isolated partitions.
+    pub fn isolated(&self) -> CpuSet {
+        self.lock().isolated()
+    }
+
+    /// CPUs a thread may run on; `None`: it has ended.
+    pub fn allowed(&self, tid: i32) -> Option<CpuSet> {
+        let machine = self.lock();
+        machine.tasks.get(&tid).map(|task| machine.allowed(task))
+    }
+
+    /// Everything that can be changed, in words.
+    pub fn snapshot(&self) -> BTreeMap<String, String> {
+        let machine = self.lock();
+        let files =
+            machine.files.iter().map(|(path, text)| (path.display().to_string(), text.clone()));
+        let groups = machine
+            .groups
+            .iter()
+            .map(|(path, group)| (format!("group {}", path.display()), format!("{group:?}")));
+        let tasks =
+            machine.tasks.iter().map(|(tid, task)| (format!("task {tid}"), format!("{task:?}")));
+        files.chain(groups).chain(tasks).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Machine> {
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One change, with the fault that is due.
+    fn change(&self, act: impl FnOnce(&mut Machine) -> io::Result<()>) -> io::Result<()> {
+        let mut machine = self.lock();
+        let now = machine.changes;
+        machine.changes += 1;
+        match machine.fault {
+            Some(Fault::Refuse { at, errno }) if at == now => Err(os(errno)),
+            Some(Fault::Die { at, after }) if at == now => {
+                if after {
+                    let _ = act(&mut machine);
+                }
+                std::panic::resume_unwind(Box::new("killed"))
+            }
+            Some(Fault::End { at, tid }) if at == now => {
+                machine.tasks.retain(|_, task| task.process != tid);
+                act(&mut machine)
+            }
+            _ => act(&mut machine),
+        }
+    }
+}
+
+impl Default for FakeKernel {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The group a path of the cgroup tree means, and the file in it.
+fn in_tree(path: &Path) -> Option<(PathBuf, String)> {
+    let below = path.strip_prefix(MOUNT).ok()?;
+    let file = below.file_name()?.to_string_lossy().into_owned();
+    Some((Path::new("/").join(below.parent()?), file))
+}
+
+/// The task a path of /proc means, and the file of it.
+fn of_task(path: &Path) -> Option<(i32, String)> {
+    let mut parts = path.strip_prefix("/proc").ok()?.iter();
+    let tid = parts.next()?.to_str()?.parse().ok()?;
+    Some((tid, parts.next()?.to_str()?.to_owned()))
+}
+
+impl Kernel for FakeKernel {
+    fn stream(&self, path: &Path) -> io::Result<Box<dyn io::Read + Send>> {
+        Ok(Box::new(io::Cursor::new(self.read(path)?)))
+    }
+
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let machine = self.lock();
+        let text = match (in_tree(path), of_task(path)) {
+            (Some((group, file)), _) => machine.read_group(&group, &file)?,
+            (_, Some((tid, file))) => machine.read_task(tid, &file)?,
+            _ if path == Path::new("/sys/devices/system/cpu/online") => machine.online.to_string(),
+            _ if path == Path::new("/sys/devices/system/cpu/possible") => {
+                machine.possible.to_string()
+            }
+            _ => machine.files.get(path).ok_or_else(|| os(libc::ENOENT))?.clone(),
+        };
+        Ok(format!("{text}\n").into_bytes())
+    }
+
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let text = String::from_utf8_lossy(bytes).trim_end_matches('\n').to_owned();
+        self.change(|machine| match in_tree(path) {
+            Some((group, file)) => machine.write_group(&group, &file, &text),
+            None => machine.write_file(path, &text),
+        })
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let machine = self.lock();
+        let names: BTreeSet<String> = if let Ok(group) = dir.strip_prefix(MOUNT) {
+            let group = Path::new("/").join(group);
+            let children = machine.groups.keys().filter(|path| path.parent() == Some(&group));
+            children
+                .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+                .collect()
+        } else if dir == Path::new("/proc") {
+            let processes = machine.tasks.iter().filter(|(tid, task)| task.process == **tid);
+            processes.map(|(tid, _)| tid.to_string()).collect()
+        } else if let Some((process, "task")) =
+            of_task(dir).as_ref().map(|(tid, file)| (*tid, file.as_str()))
+        {
+            let threads = machine.tasks.iter().filter(|(_, task)| task.process == process);
+            threads.map(|(tid, _)| tid.to_string()).collect()
+        } else {
+            let below = machine.files.keys().filter_map(|path| path.strip_prefix(dir).ok());
+            below
+                .filter_map(|path| Some(path.iter().next()?.to_string_lossy().into_owned()))
+                .collect()
+        };
+        match names.is_empty() && !self.exists_in(&machine, dir) {
+            true => Err(os(libc::ENOENT)),
+            false => Ok(names.into_iter().collect()),
+        }
+    }
+
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        let (parent, name) = in_tree(dir).ok_or_else(|| os(libc::EACCES))?;
+        self.change(|machine| {
+            let group = parent.join(name);
+            if !machine.groups.contains_key(&parent) {
+                return Err(os(libc::ENOENT));
+            }
+            match machine.groups.contains_key(&group) {
+                true => Err(os(libc::EEXIST)),
+                false => {
+                    machine.groups.insert(group, Group::default());
+                    Ok(())
+                }
+            }
+        })
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        let (parent, name) = in_tree(dir).ok_or_else(|| os(libc::EACCES))?;
+        self.change(|machine| {
+            let group = parent.join(name);
+            let busy = machine.tasks.values().any(|task| task.group == group)
+                || machine.groups.keys().any(|path| path.parent() == Some(&group));
+            match machine.groups.contains_key(&group) {
+                false => Err(os(libc::ENOENT)),
+                true if busy => Err(os(libc::EBUSY)),
+                true => {
+                    machine.groups.remove(&group);
+                    Ok(())
+                }
+            }
+        })
+    }
+
+    fn schedule(&self, tid: i32) -> io::Result<Schedule> {
+        self.lock().tasks.get(&tid).map(|task| task.schedule).ok_or_else(|| os(libc::ESRCH))
+    }
+
+    fn set_schedule(&self, tid: i32, schedule: &Schedule) -> io::Result<()> {
+        self.change(|machine| {
+            machine.tasks.get_mut(&tid).ok_or_else(|| os(libc::ESRCH))?.schedule = *schedule;
+            Ok(())
+        })
+    }
+
+    fn set_affinity(&self, tid: i32, cpus: &CpuSet) -> io::Result<()> {
+        self.change(|machine| {
+            let task = machine.tasks.get_mut(&tid).ok_or_else(|| os(libc::ESRCH))?;
+            if task.bound {
+                return Err(os(libc::EINVAL));
+            }
+            task.affinity = Some(cpus.clone());
+            Ok(())
+        })
+    }
+
+    fn exists(&self, path: &Path) -> bool {
+        let machine = self.lock();
+        self.exists_in(&machine, path)
+    }
+
+    fn delegate(&self, _mount: &Path, _on: bool) -> io::Result<()> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "the fake has no systemd"))
+    }
+
+    fn spin(&self, _most: Duration) -> io::Result<Box<dyn Spinner + '_>> {
+        self.start(SPINNER, SPINNER, "spinner", Schedule::Other { nice: 0 });
+        Ok(Box::new(FakeSpinner(self)))
+    }
+}
+
+/// The number of a spinner's task.
+const SPINNER: i32 = 9_000;
+
+/// A task of the fake that is there while this is.
+struct FakeSpinner<'a>(&'a FakeKernel);
+
+impl Spinner for FakeSpinner<'_> {
+    fn pid(&self) -> i32 {
+        SPINNER
+    }
+}
+
+impl Drop for FakeSpinner<'_> {
+    fn drop(&mut self) {
+        self.0.lock().tasks.remove(&SPINNER);
+    }
+}
+
+impl FakeKernel {
+    fn exists_in(&self, machine: &Machine, path: &Path) -> bool {
+        let as_group = path
+            .strip_prefix(MOUNT)
+            .is_ok_and(|group| machine.groups.contains_key(&Path::new("/").join(group)));
+        as_group || machine.files.keys().any(|file| file.starts_with(path))
+    }
+}

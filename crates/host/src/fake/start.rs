@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The machines that tests start from: a small one, and a server.
+
+use super::machine::{FakeTask, Group, Machine};
+use super::{FakeKernel, MOUNT};
+use crate::cpuset::{Cpu, CpuSet};
+use crate::sched::Schedule;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+impl FakeKernel {
+    /// Four CPUs, candidates 1-3; IRQ 4 (ttyS0), 24 (eth0) and 25 (managed: virtio0-req.1); 6.12's
+    /// files.
+    pub fn new() -> Self {
+        let lines = [(4, "ttyS0", "0-3"), (24, "eth0", "0-3"), (25, "virtio0-req.1", "3")];
+        let lines = lines.map(|(irq, name, cpus)| (irq, name.to_owned(), cpus.to_owned()));
+        Self::of((0..4).map(|cpu| CpuSet::from_iter([cpu])).collect(), &lines, [25].into())
+    }
+
+    /// A server: `cpus` CPUs in pairs (n and n + `cpus` / 2 share a core), all but CPU 0
+    /// candidates, and `irq_lines` lines from IRQ 4 on. As drivers spread them: a quarter may
+    /// go to every CPU, a quarter to half of the CPUs, and the rest are queues of one CPU each.
+    pub fn large(cpus: u32, irq_lines: u32) -> Self {
+        let half = cpus / 2;
+        let cores = (0..cpus).map(|cpu| CpuSet::from_iter([cpu % half, cpu % half + half]));
+        let lines: Vec<(u32, String, String)> = (0..irq_lines)
+            .map(|line| {
+                let cpus = match line % 4 {
+                    0 => format!("0-{}", cpus - 1),
+                    1 => format!("0-{},{half}-{}", half / 2 - 1, half + half / 2 - 1),
+                    _ => (line % cpus).to_string(),
+                };
+                (4 + line, format!("nvme0q{line}"), cpus)
+            })
+            .collect();
+        Self::of(cores.collect(), &lines, BTreeSet::new())
+    }
+
+    /// A machine with these cores (by CPU), lines (number, handler, affinity) and managed lines.
+    fn of(cores: Vec<CpuSet>, lines: &[(u32, String, String)], managed: BTreeSet<u32>) -> Self {
+        let cpus: CpuSet = (0..cores.len() as Cpu).collect();
+        let candidates = cpus.difference(&CpuSet::from_iter([0])).to_string();
+        let mut files: BTreeMap<PathBuf, String> = [
+            ("/proc/sys/kernel/osrelease", "6.12.0-fake".to_owned()),
+            ("/proc/sys/kernel/version", "#1 SMP PREEMPT_RT".to_owned()),
+            ("/proc/self/status", "Uid:\t0\t0\t0\t0".to_owned()),
+            ("/proc/self/cgroup", "0::/".to_owned()),
+            ("/proc/self/mountinfo", format!("25 1 0:23 / {MOUNT} rw - cgroup2 cgroup2 rw")),
+            ("/proc/cmdline", format!("nohz_full={candidates}")),
+            ("/proc/irq/default_smp_affinity", cpus.to_mask()),
+            ("/proc/sys/kernel/watchdog_cpumask", cpus.to_string()),
+            ("/sys/devices/virtual/workqueue/cpumask", cpus.to_mask()),
+            ("/sys/devices/system/cpu/nohz_full", candidates),
+            ("/sys/devices/system/machinecheck/machinecheck0/check_interval", "12c".to_owned()),
+            ("/proc/sys/kernel/timer_migration", "1".to_owned()),
+        ]
+        .into_iter()
+        .map(|(path, text)| (path.into(), text))
+        .collect();
+        let columns: Vec<String> = cpus.iter().map(|cpu| format!("CPU{cpu}")).collect();
+        let counts = "0 ".repeat(cores.len());
+        let mut interrupts = format!("  {}\n", columns.join(" "));
+        for (irq, name, cpus) in lines {
+            files.insert(format!("/proc/irq/{irq}/smp_affinity_list").into(), cpus.clone());
+            files.insert(format!("/proc/irq/{irq}/effective_affinity_list").into(), cpus.clone());
+            interrupts.push_str(&format!("{irq}: {counts}PCI-MSI 0-edge {name}\n"));
+        }
+        interrupts.push_str("LOC: 0 0 0 0 Local timer interrupts\n");
+        files.insert("/proc/interrupts".into(), interrupts);
+        for (cpu, core) in cores.iter().enumerate() {
+            let dir = PathBuf::from(format!("/sys/devices/system/cpu/cpu{cpu}"));
+            files.insert(dir.join("topology/thread_siblings_list"), core.to_string());
+            files.insert(dir.join("power/pm_qos_resume_latency_us"), "0".to_owned());
+            files.insert(dir.join("cpufreq/scaling_governor"), "schedutil".to_owned());
+            let server = format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime");
+            files.insert(server.into(), "50000000".to_owned());
+        }
+        let fake = Self {
+            machine: Mutex::new(Machine {
+                files,
+                possible: cpus.clone(),
+                online: cpus.clone(),
+                groups: BTreeMap::from([(PathBuf::from("/"), Group::default())]),
+                tasks: BTreeMap::new(),
+                managed,
+                changes: 0,
+                fault: None,
+            }),
+        };
+        // Four CPUs: 20 to 23; larger machines have theirs beyond the numbers that tests choose.
+        let first = if cores.len() <= 4 { 20 } else { 10_000 };
+        for cpu in cpus.iter() {
+            fake.start_kernel_thread(first + cpu as i32, &format!("ktimers/{cpu}"), Some(cpu));
+        }
+        fake.start_kernel_thread(30, "kcompactd0", None);
+        fake.start(1, 1, "init", Schedule::Other { nice: 0 });
+        fake.start(100, 100, "init", Schedule::Other { nice: 0 });
+        fake
+    }
+
+    fn start_kernel_thread(&self, tid: i32, command: &str, cpu: Option<Cpu>) {
+        let schedule = Schedule::Fifo { priority: 1 };
+        let task = FakeTask {
+            process: tid,
+            command: command.to_owned(),
+            kernel_thread: true,
+            bound: cpu.is_some(),
+            affinity: cpu.map(|cpu| CpuSet::from_iter([cpu])),
+            schedule,
+            group: PathBuf::from("/"),
+        };
+        self.lock().tasks.insert(tid, task);
+    }
+}

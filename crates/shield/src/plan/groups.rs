@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Steps in the cgroup tree: the base, and the groups of partitions that open, change and close.
+//!
+//! Partitions that give up CPUs come before those that take them.
+
+use super::{Action, Base, Step, named, step, write};
+use crate::partition::{Partition, State, shielded};
+use asmp_host::{CpuSet, Facts, knob};
+use std::path::Path;
+
+/// Everything in the cgroup tree.
+pub(super) fn groups(
+    facts: &Facts,
+    base: &Base,
+    state: &State,
+    after: &[Partition],
+    steps: &mut Vec<Step>,
+) {
+    let before = &state.partitions;
+    let (was, will_be) = (shielded(before), shielded(after));
+    if before.is_empty() && !after.is_empty() {
+        open_base(facts, base, steps);
+    }
+    let changed =
+        was != will_be || before.iter().map(|p| &p.name).ne(after.iter().map(|p| &p.name));
+    let widest = was.union(&will_be);
+    if widest != was {
+        for ancestor in &base.ancestors {
+            steps.push(write(
+                knob::exclusive_cpus(ancestor),
+                Some(was.to_string()),
+                widest.to_string(),
+                "a partition gets only CPUs that each group above it lists",
+            ));
+        }
+    }
+    for old in before.iter().filter(|old| !after.iter().any(|new| new.name == old.name)) {
+        close_partition(base, old, steps);
+    }
+    let resized: Vec<(&Partition, &Partition)> = after
+        .iter()
+        .filter_map(|new| before.iter().find(|old| old.name == new.name).map(|old| (old, new)))
+        .filter(|(old, new)| old.cpus != new.cpus || old.idle_cpus != new.idle_cpus)
+        .collect();
+    // All give up CPUs before any takes them.
+    let between: Vec<Partition> =
+        resized.iter().map(|(old, new)| give_up(old, new, before)).collect();
+    for ((old, _), between) in resized.iter().zip(&between) {
+        resize_partition(base, old, between, steps);
+    }
+    for ((_, new), between) in resized.iter().zip(&between) {
+        resize_partition(base, between, new, steps);
+    }
+    for new in after.iter().filter(|new| !before.iter().any(|old| old.name == new.name)) {
+        open_partition(base, new, steps);
+    }
+    if changed && will_be != widest {
+        for ancestor in base.ancestors.iter().rev() {
+            let knob = knob::exclusive_cpus(ancestor);
+            let why = "this group lists only the CPUs of partitions";
+            steps.push(named(write(knob, Some(widest.to_string()), will_be.to_string(), why)));
+        }
+    }
+    if !before.is_empty() && after.is_empty() {
+        close_base(facts, base, state, steps);
+    }
+}
+
+fn open_base(facts: &Facts, base: &Base, steps: &mut Vec<Step>) {
+    if base.delegated {
+        steps.push(step(
+            Action::Delegate { on: true },
+            "systemd does not change the groups below a delegated service",
+        ));
+    } else {
+        let enabled = facts.cgroups.controllers_of_children.join(" ");
+        steps.push(Step {
+            keeps_original: true,
+            ..write(
+                knob::controllers_of_children(&base.mount),
+                Some(enabled),
+                "+cpuset",
+                "enable CPU lists (cpuset) for groups below the root",
+            )
+        });
+        for group in &base.ancestors {
+            let action = Action::MakeGroup { path: group.clone(), threaded: false };
+            steps.push(step(action, "create the group that holds the partitions"));
+        }
+    }
+    steps.push(write(
+        knob::controllers_of_children(base.dir()),
+        None,
+        "+cpuset",
+        "enable CPU lists (cpuset) for the partitions",
+    ));
+}
+
+fn close_base(facts: &Facts, base: &Base, state: &State, steps: &mut Vec<Step>) {
+    let controllers = knob::controllers_of_children(base.dir());
+    steps.push(named(write(controllers, None, "-cpuset", "no partition is left")));
+    if base.delegated {
+        steps.push(step(Action::Delegate { on: false }, "no partition is left"));
+        return;
+    }
+    for group in base.ancestors.iter().rev() {
+        let action = Action::RemoveGroup { path: group.clone(), threaded: false };
+        steps.push(step(action, "no partition is left"));
+    }
+    let root = knob::controllers_of_children(&base.mount);
+    if let Some(original) = state.originals.get(&root.path) {
+        let back = root.inverse(&original.text, "+cpuset");
+        // Switching the controller off would take the CPU lists of groups that are not ours.
+        let others = facts.cgroups.cpuset_users.iter().any(|group| !base.ancestors.contains(group));
+        if back == "-cpuset" && !others {
+            steps.push(named(write(root, None, back, "as it was before")));
+        }
+    }
+}
+
+fn open_partition(base: &Base, partition: &Partition, steps: &mut Vec<Step>) {
+    let groups = base.groups(&partition.name);
+    let make = |path: &Path, threaded| Action::MakeGroup { path: path.to_owned(), threaded };
+    steps.push(step(make(&groups.domain, false), format!("create partition {}", partition.name)));
+    steps.push(step(make(&groups.rt, true), "create the group of its tasks"));
+    steps.push(step(
+        make(&groups.rest, true),
+        "create the group of threads that stay outside while others of their process are inside",
+    ));
+    if !partition.idle_cpus.is_empty() {
+        steps.push(step(
+            make(&groups.idle, true),
+            "create the group that keeps the SMT siblings idle",
+        ));
+    }
+    steps.push(write(
+        knob::controllers_of_children(&groups.domain),
+        None,
+        "+cpuset",
+        "enable CPU lists (cpuset) for its groups",
+    ));
+    steps.push(write(
+        knob::exclusive_cpus(&groups.domain),
+        None,
+        partition.shielded().to_string(),
+        "the groups below get only CPUs that this group lists",
+    ));
+    isolate(&groups.rt, &partition.cpus, &mut *steps);
+    if !partition.idle_cpus.is_empty() {
+        isolate(&groups.idle, &partition.idle_cpus, steps);
+    }
+}
+
+fn isolate(group: &Path, cpus: &CpuSet, steps: &mut Vec<Step>) {
+    steps.push(write(
+        knob::exclusive_cpus(group),
+        None,
+        cpus.to_string(),
+        "no other group may use these CPUs",
+    ));
+    steps.push(write(
+        knob::partition_type(group),
+        Some("member".to_owned()),
+        "isolated",
+        format!("the kernel moves all other tasks, timers and unbound kernel work off CPU {cpus}"),
+    ));
+}
+
+fn integrate(group: &Path, cpus: &CpuSet, steps: &mut Vec<Step>) {
+    let why = format!("return CPU {cpus} to the system");
+    let member = write(knob::partition_type(group), Some("isolated".to_owned()), "member", why);
+    let none = write(
+        knob::exclusive_cpus(group),
+        Some(cpus.to_string()),
+        "",
+        "release its exclusive CPUs",
+    );
+    steps.extend([member, none].map(named));
+}
+
+fn close_partition(base: &Base, partition: &Partition, steps: &mut Vec<Step>) {
+    let groups = base.groups(&partition.name);
+    steps.push(step(
+        Action::Evacuate {
+            partition: partition.name.clone(),
+            placed: partition.tasks.clone(),
+            groups: groups.clone(),
+        },
+        "move its tasks back to where they came from",
+    ));
+    let remove = |path: &Path, threaded| Action::RemoveGroup { path: path.to_owned(), threaded };
+    if !partition.idle_cpus.is_empty() {
+        integrate(&groups.idle, &partition.idle_cpus, steps);
+    }
+    integrate(&groups.rt, &partition.cpus, steps);
+    steps.push(named(write(
+        knob::exclusive_cpus(&groups.domain),
+        Some(partition.shielded().to_string()),
+        "",
+        "release its exclusive CPUs",
+    )));
+    let controllers = knob::controllers_of_children(&groups.domain);
+    steps.push(named(write(controllers, None, "-cpuset", "remove the partition")));
+    if !partition.idle_cpus.is_empty() {
+        steps.push(step(remove(&groups.idle, true), "remove the partition"));
+    }
+    steps.push(step(remove(&groups.rest, true), "remove the partition"));
+    steps.push(step(remove(&groups.rt, true), "remove the partition"));
+    steps.push(step(remove(&groups.domain, false), "remove the partition"));
+}
+
+/// What `old` keeps until every partition has given up what others take.
+fn give_up(old: &Partition, new: &Partition, before: &[Partition]) -> Partition {
+    let others = before.iter().filter(|other| other.name != old.name);
+    let wanted_elsewhere = others.fold(CpuSet::new(), |all, other| all.union(&other.shielded()));
+    let kept = old.cpus.intersection(&new.cpus);
+    let cpus = match kept.is_empty() && !new.shielded().intersects(&wanted_elsewhere) {
+        // No partition waits for its CPUs: it changes them in one step and is never without.
+        true => old.cpus.clone(),
+        false => kept,
+    };
+    let idle_cpus =
+        if old.idle_cpus == new.idle_cpus { old.idle_cpus.clone() } else { CpuSet::new() };
+    Partition { cpus, idle_cpus, ..old.clone() }
+}
+
+fn resize_partition(base: &Base, old: &Partition, new: &Partition, steps: &mut Vec<Step>) {
+    if old.cpus == new.cpus && old.idle_cpus == new.idle_cpus {
+        return;
+    }
+    let groups = base.groups(&new.name);
+    let why = format!("resize partition {}", new.name);
+    let widest = old.shielded().union(&new.shielded());
+    let set = |group: &Path, from: &CpuSet, to: &CpuSet, steps: &mut Vec<Step>| {
+        if from != to {
+            let knob = knob::exclusive_cpus(group);
+            steps.push(write(knob, Some(from.to_string()), to.to_string(), why.clone()));
+        }
+    };
+    set(&groups.domain, &old.shielded(), &widest, steps);
+    if !old.idle_cpus.is_empty() && old.idle_cpus != new.idle_cpus {
+        integrate(&groups.idle, &old.idle_cpus, steps);
+        let action = Action::RemoveGroup { path: groups.idle.clone(), threaded: true };
+        steps.push(step(action, "the partition gets other SMT siblings"));
+    }
+    match (old.cpus.is_empty(), new.cpus.is_empty()) {
+        // Two partitions exchange all their CPUs: for a moment the tasks are on system CPUs.
+        (_, true) => integrate(&groups.rt, &old.cpus, steps),
+        (true, false) => isolate(&groups.rt, &new.cpus, steps),
+        (false, false) => {
+            set(&groups.rt, &old.cpus, &new.cpus, steps);
+            // Written again only where the kernel took the CPUs but not the partition.
+            steps.push(write(
+                knob::partition_type(&groups.rt),
+                None,
+                "isolated",
+                "confirm the partition after the change of CPUs",
+            ));
+        }
+    }
+    if !new.idle_cpus.is_empty() && old.idle_cpus != new.idle_cpus {
+        let action = Action::MakeGroup { path: groups.idle.clone(), threaded: true };
+        steps.push(step(action, "create the group that keeps the SMT siblings idle"));
+        isolate(&groups.idle, &new.idle_cpus, steps);
+    }
+    set(&groups.domain, &widest, &new.shielded(), steps);
+}
