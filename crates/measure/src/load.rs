@@ -135,22 +135,13 @@ impl Running {
         for (kind, count) in kinds {
             let line = words(kind, count, &dir.display().to_string());
             running.commands.push(format!("stress-ng {line}"));
-            let mut command = Command::new("stress-ng");
-            // SAFETY: between fork and exec only prctl(2), which is async-signal-safe and takes
-            // numbers. Should we be killed outright, the load is told to end.
-            unsafe { command.pre_exec(end_with_parent) };
-            let child = command
-                .args(line.split(' '))
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                // A Ctrl-C at the terminal is ours to handle: the load ends after the probe.
-                .process_group(0)
-                .spawn()
-                .map_err(|error| match error.kind() {
-                    io::ErrorKind::NotFound => LoadError::NoTool,
-                    _ => failed(error),
-                })?;
+            let child =
+                launch(Path::new("stress-ng"), &line, Stdio::null()).map_err(
+                    |error| match error.kind() {
+                        io::ErrorKind::NotFound => LoadError::NoTool,
+                        _ => failed(error),
+                    },
+                )?;
             running.children.push(child);
             running.settle(kernel, count)?;
         }
@@ -175,16 +166,7 @@ impl Running {
             let nice = if cpu == measured { -20 } else { 0 };
             let line = format!("flood {bytes}");
             self.commands.push(format!("asmp {line} (CPU {cpu}, nice {nice})"));
-            let mut command = Command::new(program);
-            // SAFETY: as for the other processes of a load.
-            unsafe { command.pre_exec(end_with_parent) };
-            let mut child = command
-                .args(line.split(' '))
-                .stdin(Stdio::null())
-                .stdout(Stdio::piped())
-                .stderr(Stdio::null())
-                .process_group(0)
-                .spawn()
+            let mut child = launch(program, &line, Stdio::piped())
                 .map_err(|error| failed(error.to_string()))?;
             let pid = child.id() as i32;
             let ready = child.stdout.take();
@@ -261,6 +243,22 @@ pub fn make_dirty(lines: &mut [u8]) {
     black_box(lines);
 }
 
+/// Starts a process of a load that ends with this one. `line`: its arguments, separated by spaces.
+fn launch(program: &Path, line: &str, stdout: Stdio) -> io::Result<Child> {
+    let mut command = Command::new(program);
+    // SAFETY: between fork and exec only prctl(2), which is async-signal-safe and takes numbers.
+    unsafe { command.pre_exec(end_with_parent) };
+    command
+        .args(line.split(' '))
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .stderr(Stdio::null())
+        // A Ctrl-C at the terminal goes to this process only: the load ends after the probe.
+        .process_group(0)
+        .spawn()
+}
+
+/// The kernel ends the process when its parent is killed.
 fn end_with_parent() -> io::Result<()> {
     // SAFETY: prctl with this option takes one number and touches no memory.
     match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } {

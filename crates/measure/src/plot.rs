@@ -6,7 +6,9 @@
 //! Axes always reach beyond the extremes: no point is cut. Where there are more samples than dots
 //! are worth drawing, each column keeps its lowest and its highest.
 
+use plotters::chart::MeshStyle;
 use plotters::coord::Shift;
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use std::error::Error;
 use std::ops::Range;
@@ -25,6 +27,7 @@ const COLOURS: [RGBColor; 6] = [
 ];
 const GRID: RGBColor = RGBColor(150, 150, 150);
 
+type Chart<'a, 'b, X, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, Y>>;
 type Drawn = Result<String, Box<dyn Error>>;
 
 /// A named row of values in ns.
@@ -65,6 +68,32 @@ fn log_around(low: f64, high: f64) -> Range<f64> {
     low.max(1e-12) / 1.3..high.max(low.max(1e-12)) * 1.3
 }
 
+/// The axes of a figure below its title.
+fn frame<'a, 'b, X: AsRangedCoord, Y: AsRangedCoord>(
+    area: &'a DrawingArea<SVGBackend<'b>, Shift>,
+    title: &str,
+    x: X,
+    y: Y,
+) -> Result<Chart<'a, 'b, X::CoordDescType, Y::CoordDescType>, Box<dyn Error>> {
+    let chart = ChartBuilder::on(area)
+        .caption(title, ("sans-serif", 18))
+        .margin(12)
+        .x_label_area_size(40)
+        .y_label_area_size(70)
+        .build_cartesian_2d(x, y)?;
+    Ok(chart)
+}
+
+/// Draws the grid and the labels of the axes.
+fn grid<'b, X, Y>(mesh: &mut MeshStyle<'_, '_, X, Y, SVGBackend<'b>>) -> Result<(), Box<dyn Error>>
+where
+    X: Ranged + ValueFormatter<X::ValueType>,
+    Y: Ranged + ValueFormatter<Y::ValueType>,
+{
+    mesh.bold_line_style(GRID.mix(0.4)).light_line_style(TRANSPARENT).draw()?;
+    Ok(())
+}
+
 /// Value by number of the sample.
 pub fn scatter(title: &str, series: Series) -> Drawn {
     let values = series.values_ns;
@@ -73,22 +102,13 @@ pub fn scatter(title: &str, series: Series) -> Drawn {
     let (unit, length) = unit(high);
     let points = thinned(values);
     svg(|area| {
-        let mut chart = ChartBuilder::on(area)
-            .caption(title, ("sans-serif", 18))
-            .margin(12)
-            .x_label_area_size(40)
-            .y_label_area_size(70)
-            .build_cartesian_2d(
-                around(0.0, values.len().max(1) as f64),
-                around(low as f64 / length, high as f64 / length),
-            )?;
-        chart
-            .configure_mesh()
-            .x_desc("sample")
-            .y_desc(unit)
-            .bold_line_style(GRID.mix(0.4))
-            .light_line_style(TRANSPARENT)
-            .draw()?;
+        let mut chart = frame(
+            area,
+            title,
+            around(0.0, values.len().max(1) as f64),
+            around(low as f64 / length, high as f64 / length),
+        )?;
+        grid(chart.configure_mesh().x_desc("sample").y_desc(unit))?;
         chart
             .draw_series(points.iter().map(|(at, value)| {
                 Circle::new((*at as f64, *value as f64 / length), 1, COLOURS[3].filled())
@@ -119,22 +139,13 @@ pub fn inverse_distribution(title: &str, series: &[Series]) -> Drawn {
     let (low, high) = extremes(series);
     let (unit, length) = unit(high);
     svg(|area| {
-        let mut chart = ChartBuilder::on(area)
-            .caption(title, ("sans-serif", 18))
-            .margin(12)
-            .x_label_area_size(40)
-            .y_label_area_size(70)
-            .build_cartesian_2d(
-                0.0..1.02,
-                log_around(low.max(1) as f64 / length, high.max(1) as f64 / length).log_scale(),
-            )?;
-        chart
-            .configure_mesh()
-            .x_desc("probability of a sample at or below")
-            .y_desc(unit)
-            .bold_line_style(GRID.mix(0.4))
-            .light_line_style(TRANSPARENT)
-            .draw()?;
+        let mut chart = frame(
+            area,
+            title,
+            0.0..1.02,
+            log_around(low.max(1) as f64 / length, high.max(1) as f64 / length).log_scale(),
+        )?;
+        grid(chart.configure_mesh().x_desc("probability of a sample at or below").y_desc(unit))?;
         for (one, colour) in series.iter().zip(COLOURS) {
             let mut sorted = one.values_ns.to_vec();
             sorted.sort_unstable();
@@ -185,24 +196,20 @@ pub fn density(title: &str, series: &[Series]) -> Drawn {
         .collect();
     let least = counted.iter().flatten().map(|(_, part)| *part).fold(1.0, f64::min);
     svg(|area| {
-        let mut chart = ChartBuilder::on(area)
-            .caption(title, ("sans-serif", 18))
-            .margin(12)
-            .x_label_area_size(40)
-            .y_label_area_size(70)
-            .build_cartesian_2d(
-                (range.start / length..range.end / length).log_scale(),
-                log_around(least, 1.0).log_scale(),
-            )?;
-        chart
-            .configure_mesh()
-            .x_desc(unit)
-            .x_labels(6)
-            .y_desc("part of the samples")
-            .y_label_formatter(&|part| format!("{part:.0e}"))
-            .bold_line_style(GRID.mix(0.4))
-            .light_line_style(TRANSPARENT)
-            .draw()?;
+        let mut chart = frame(
+            area,
+            title,
+            (range.start / length..range.end / length).log_scale(),
+            log_around(least, 1.0).log_scale(),
+        )?;
+        grid(
+            chart
+                .configure_mesh()
+                .x_desc(unit)
+                .x_labels(6)
+                .y_desc("part of the samples")
+                .y_label_formatter(&|part| format!("{part:.0e}")),
+        )?;
         for ((one, points), colour) in series.iter().zip(&counted).zip(COLOURS) {
             chart
                 .draw_series(points.iter().map(|point| Circle::new(*point, 2, colour.filled())))?
@@ -227,26 +234,20 @@ pub fn maxima(
     let floor = 10f64.powf((low as f64 / length).log10().ceil() - 1.0) / 1.01;
     let top = 10f64.powf((high as f64 / length).log10().floor() + 1.0) * 1.01;
     svg(|area| {
-        let mut chart = ChartBuilder::on(area)
-            .caption(title, ("sans-serif", 18))
-            .margin(12)
-            .x_label_area_size(40)
-            .y_label_area_size(70)
-            .build_cartesian_2d(-0.1..loads.len() as f64, (floor..top).log_scale())?;
+        let mut chart = frame(area, title, -0.1..loads.len() as f64, (floor..top).log_scale())?;
         let name = |x: &f64| {
             let at = (*x - 0.4).round();
             let here = (*x - 0.4 - at).abs() < 0.11 && at >= 0.0;
             loads.get(at as usize).filter(|_| here).cloned().unwrap_or_default()
         };
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .x_labels(loads.len() * 10)
-            .x_label_formatter(&name)
-            .y_desc(format!("largest sample, {unit}"))
-            .bold_line_style(GRID.mix(0.4))
-            .light_line_style(TRANSPARENT)
-            .draw()?;
+        grid(
+            chart
+                .configure_mesh()
+                .disable_x_mesh()
+                .x_labels(loads.len() * 10)
+                .x_label_formatter(&name)
+                .y_desc(format!("largest sample, {unit}")),
+        )?;
         let width = 0.8 / kinds.len().max(1) as f64;
         for ((kind, name), colour) in kinds.iter().enumerate().zip(COLOURS) {
             let bars = max_ns.iter().filter(|(_, of, _)| *of == kind).map(|(load, _, max)| {
