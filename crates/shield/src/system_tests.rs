@@ -3,7 +3,8 @@
 //! restored to the byte, killed or refused at any step.
 
 use crate::partition::Refusal;
-use crate::request::{Caller, Request, Spec, System};
+use crate::partition::System;
+use crate::request::{Caller, Request, Spec};
 use crate::shield::{ChangeError, Outcome, Shield};
 use asmp_host::fake::{FakeKernel, Fault};
 use asmp_host::store::Store;
