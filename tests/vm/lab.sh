@@ -187,7 +187,7 @@ boot() {
     boot_ms=$(((${EPOCHREALTIME/./} - started) / 1000))
 }
 
-# pump FIFO: copies it to our output. When nobody reads that any more (`lab.sh ... | head`),
+# pump FIFO: copies it to our output. When no process reads that any more (`lab.sh ... | head`),
 # the rest is thrown away: a full port would stop the command for ever.
 pump() { { cat || cat >/dev/null; } <"$1" 2>/dev/null; }
 

@@ -236,7 +236,7 @@ static void gives_up(void)
 
 	CHECK(asmp_call(client, &sent, &answer, 200 * MS) == -EINPROGRESS && is(&answer, 7));
 	*gave_up = 1;
-	/* Its late answer is nobody's. */
+	/* Its late answer reaches no client. */
 	sent = message(2);
 	CHECK(asmp_call(client, &sent, &answer, SOON) == 0 && is(&answer, 20));
 	sent = message(3);
@@ -392,7 +392,7 @@ static void a_server_killed_in_a_call_is_an_error_and_the_next_one_serves_the_sa
 		CHECK(allocations == before && result == -EPIPE);
 		CHECK(ended(server) == SIGKILL && ended(killer) == 0);
 	}
-	/* As long as nobody has come, the last server's word stands; then a call says so by itself. */
+	/* Until the next server comes, the last server's word stands; then a call says so by itself. */
 	CHECK(asmp_call(client, &sent, &answer, -1) == -EPIPE);
 	asmp_client_close(client);
 }

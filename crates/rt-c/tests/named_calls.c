@@ -215,7 +215,7 @@ static void waits_end_when_there_is_something_in_time_or_with_the_peer(void)
 			CHECK(asmp_fifo_wait_put(writer, sizeof(record), -1) == 0);
 	}
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
-	/* Nobody takes any more. */
+	/* No reader takes any more. */
 	while (asmp_fifo_put(writer, record, sizeof(record)) == 0)
 		;
 	CHECK(asmp_fifo_wait_put(writer, 0, -1) == 0 &&

@@ -107,11 +107,10 @@ fn a_timer_is_a_line_like_any_other() {
         it_value: libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 },
     };
     // SAFETY: the kernel reads `once` and gets no place for the old value.
-    assert_eq!(
-        unsafe { libc::timerfd_settime(descriptor, 0, &raw const once, std::ptr::null_mut()) },
-        0
-    );
-    // SAFETY: just made, and nobody else's.
+    let set =
+        unsafe { libc::timerfd_settime(descriptor, 0, &raw const once, std::ptr::null_mut()) };
+    assert_eq!(set, 0);
+    // SAFETY: just made, and this is its only owner.
     let line = unsafe { OwnedFd::from_raw_fd(descriptor) };
     let (handler, told, answer) = puppet(Line::counter(line, "timer"));
     assert_eq!(told.recv_timeout(PATIENCE).unwrap().count, 1);

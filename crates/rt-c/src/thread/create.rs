@@ -289,11 +289,8 @@ mod tests {
         unsafe { libc::pthread_attr_init(&raw mut attributes) };
         for (cpu, wanted) in [(0, 0), (-1, libc::EINVAL), (60_000, libc::EINVAL)] {
             // SAFETY: initialised above.
-            assert_eq!(
-                unsafe { pthread_attr_setcpu_np(&raw mut attributes, cpu) },
-                wanted,
-                "{cpu}"
-            );
+            let answer = unsafe { pthread_attr_setcpu_np(&raw mut attributes, cpu) };
+            assert_eq!(answer, wanted, "{cpu}");
         }
         // SAFETY: initialised above, destroyed once.
         unsafe { libc::pthread_attr_destroy(&raw mut attributes) };
