@@ -5,9 +5,10 @@
 use crate::args::Boot;
 use crate::exit::{NO_BOOT_DROP_IN, NOT_ROOT, USAGE, failure};
 use anyhow::{Context, Result};
+use asmp_host::store::replace_file;
 use asmp_host::{CpuSet, Facts, Kernel};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 const DIR: &str = "/etc/default/grub.d";
 const FILE: &str = "asmp.cfg";
@@ -84,9 +85,7 @@ fn enable(facts: &Facts, file: &Path, cpus: &CpuSet, dry_run: bool) -> Result<()
         return Ok(());
     }
     may_write(facts, file)?;
-    let fresh: PathBuf = file.with_extension("cfg.new");
-    fs::write(&fresh, &text)
-        .and_then(|()| fs::rename(&fresh, file))
+    replace_file(file, text.as_bytes(), 0o644)
         .with_context(|| format!("{}: cannot be written", file.display()))?;
     println!("written; now run update-grub, and reboot when it suits you");
     Ok(())

@@ -4,6 +4,7 @@
 mod conductor;
 mod series;
 
+use crate::analyze::files::write;
 use crate::args::{Measure, TimeSource};
 use crate::change::caller;
 use crate::exit::{BAD_FILE, BAD_RUN, MIXED, USAGE, failure};
@@ -106,8 +107,7 @@ fn write_report(runs: &[Run], output: Option<&Path>, json: bool, explain: usize)
     }
     if let Some(path) = output {
         let page = report::html(runs).map_err(|error| failure(crate::exit::UNEXPECTED, error))?;
-        std::fs::write(path, page)
-            .map_err(|error| failure(BAD_FILE, format!("{}: {error}", path.display())))?;
+        write(path, &page)?;
     }
     Ok(())
 }

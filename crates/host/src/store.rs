@@ -77,19 +77,7 @@ impl Store {
     /// Replaces a file whole: after a crash it holds the old bytes or the new, never a mixture.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.path(name);
-        let fresh = self.path(&format!("{name}.new"));
-        let written = (|| {
-            let mut file = OpenOptions::new()
-                .create(true)
-                .truncate(true)
-                .write(true)
-                .mode(0o644)
-                .open(&fresh)?;
-            file.write_all(bytes)?;
-            file.sync_all()?;
-            fs::rename(&fresh, &path)?;
-            self.sync_dir()
-        })();
+        let written = replace_file(&path, bytes, 0o644).and_then(|()| self.sync_dir());
         written.map_err(Error::io(&path, "write"))
     }
 
@@ -118,6 +106,28 @@ impl Store {
     fn sync_dir(&self) -> io::Result<()> {
         File::open(&self.dir)?.sync_all()
     }
+}
+
+/// Replaces a file whole: after a crash it holds the old bytes or the new, never a mixture. The
+/// bytes are first written to `path` with `.new` appended, then renamed. `mode`: permissions of the
+/// new file, less the umask. On an error the old file is unchanged and the new one is removed.
+///
+/// Errors: those of open(2), write(2), fsync(2), rename(2). The directory is not synchronised.
+pub fn replace_file(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let mut fresh = path.as_os_str().to_owned();
+    fresh.push(".new");
+    let written = (|| {
+        let mut file =
+            OpenOptions::new().create(true).truncate(true).write(true).mode(mode).open(&fresh)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&fresh, path)
+    })();
+    if written.is_err() {
+        // If this fails too, the name says what the file is.
+        let _ = fs::remove_file(&fresh);
+    }
+    written
 }
 
 /// Lines, each of which the kernel has whole before [`Journal::append`] returns.
@@ -157,6 +167,31 @@ mod tests {
         store.remove("state").unwrap();
         store.remove("state").unwrap();
         assert_eq!(store.read("state").unwrap(), None);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_replaced_stays_and_leaves_no_partial_one() {
+        let dir = tempfile::tempdir().unwrap();
+        // A directory in its place: the rename fails after all bytes were written.
+        let path = dir.path().join("state");
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("inside"), "old").unwrap();
+        assert!(replace_file(&path, b"new", 0o644).is_err());
+        assert_eq!(fs::read_to_string(path.join("inside")).unwrap(), "old");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no partial file");
+        assert!(replace_file(&dir.path().join("no/state"), b"new", 0o644).is_err());
+    }
+
+    #[test]
+    fn a_replaced_file_has_the_mode_asked_for() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state");
+        for (bytes, mode) in [(&b"one"[..], 0o600), (b"two", 0o400)] {
+            replace_file(&path, bytes, mode).unwrap();
+            assert_eq!(fs::read(&path).unwrap(), bytes);
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+        }
     }
 
     #[test]

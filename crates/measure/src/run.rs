@@ -6,6 +6,7 @@ use crate::explain::Outlier;
 use crate::load::{Load, Size};
 use crate::sample::{self, Sample, SampleError};
 use crate::summary::Summary;
+use asmp_host::store::replace_file;
 use asmp_host::{Cpu, Kernel, Schedule};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -284,11 +285,7 @@ impl Run {
 
 /// Writes `run.json` whole or not at all.
 pub fn write_provenance(dir: &Path, provenance: &Provenance) -> io::Result<()> {
-    let (new, path) = (dir.join("run.json.new"), dir.join("run.json"));
     let mut text = serde_json::to_string_pretty(provenance).map_err(io::Error::other)?;
     text.push('\n');
-    let file = std::fs::File::create(&new)?;
-    io::Write::write_all(&mut &file, text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(new, path)
+    replace_file(&dir.join("run.json"), text.as_bytes(), 0o666)
 }

@@ -3,7 +3,7 @@
 
 use crate::bytes::{Target, from_object};
 use crate::errors::{self, BadRecord, BadSize};
-use crate::slot::{Slot, shown};
+use crate::slot::{Slot, handle};
 use crate::wait::{Peer, deadline};
 use asmp_channel::{MAX_FIFO_BYTES, MIN_FIFO_BYTES, Options, Overflow, RingError, Role, Wake};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -104,18 +104,6 @@ impl Fifo {
         self.slot.close(py);
     }
 
-    /// Whether it is closed.
-    #[getter]
-    fn closed(&self, py: Python<'_>) -> bool {
-        self.slot.is_closed(py)
-    }
-
-    /// The name of the channel.
-    #[getter]
-    fn name(&self) -> &str {
-        &self.slot.name
-    }
-
     /// Bytes that all records may take at once, headers of 8 bytes and padding included.
     #[getter]
     fn capacity_bytes(&self, py: Python<'_>) -> PyResult<usize> {
@@ -127,20 +115,9 @@ impl Fifo {
     fn empty(&self, py: Python<'_>) -> PyResult<bool> {
         self.slot.with(py, |fifo| fifo.is_empty())
     }
-
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) {
-        self.close(py);
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> String {
-        shown("Fifo", &self.slot.name, self.slot.is_closed(py))
-    }
 }
+
+handle!(Fifo, close);
 
 struct Reading {
     end: asmp_channel::FifoReader,
@@ -273,18 +250,6 @@ impl FifoReader {
         self.watched.close(py);
     }
 
-    /// Whether it is closed.
-    #[getter]
-    fn closed(&self, py: Python<'_>) -> bool {
-        self.slot.is_closed(py)
-    }
-
-    /// The name of the channel.
-    #[getter]
-    fn name(&self) -> &str {
-        &self.slot.name
-    }
-
     /// Whether there is a living writer.
     #[getter]
     fn has_writer(&self, py: Python<'_>) -> PyResult<bool> {
@@ -316,20 +281,9 @@ impl FifoReader {
             Err(error) => Err(error),
         }
     }
-
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(slf: &Bound<'_, Self>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        slf.call_method0("close").map(|_| ())
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> String {
-        shown("FifoReader", &self.slot.name, self.slot.is_closed(py))
-    }
 }
+
+handle!(FifoReader, close);
 
 fn target(buffer: &Bound<'_, PyAny>) -> PyResult<Target> {
     let target = Target::new(buffer)?;
@@ -445,18 +399,6 @@ impl FifoWriter {
         self.watched.close(py);
     }
 
-    /// Whether it is closed.
-    #[getter]
-    fn closed(&self, py: Python<'_>) -> bool {
-        self.slot.is_closed(py)
-    }
-
-    /// The name of the channel.
-    #[getter]
-    fn name(&self) -> &str {
-        &self.slot.name
-    }
-
     /// Whether there is a living reader.
     #[getter]
     fn has_reader(&self, py: Python<'_>) -> PyResult<bool> {
@@ -474,20 +416,9 @@ impl FifoWriter {
     fn corrupted(&self, py: Python<'_>) -> PyResult<u64> {
         self.slot.with(py, |end| end.corrupted())
     }
-
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(slf: &Bound<'_, Self>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        slf.call_method0("close").map(|_| ())
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> String {
-        shown("FifoWriter", &self.slot.name, self.slot.is_closed(py))
-    }
 }
+
+handle!(FifoWriter, close);
 
 /// Errors: TypeError for text, with what to do.
 fn record_of<'a>(record: &'a Bound<'_, PyAny>) -> PyResult<Cow<'a, [u8]>> {

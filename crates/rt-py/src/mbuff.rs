@@ -2,7 +2,7 @@
 //! `Mbuff`: raw shared memory as a buffer of Python.
 
 use crate::errors::{self, BadSize, InUse};
-use crate::slot::{Slot, shown};
+use crate::slot::{Slot, handle};
 use asmp_channel::MAX_CHANNEL_BYTES;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -93,18 +93,6 @@ impl Mbuff {
         Ok(())
     }
 
-    /// Whether it is closed or detached.
-    #[getter]
-    fn closed(&self, py: Python<'_>) -> bool {
-        self.slot.is_closed(py)
-    }
-
-    /// The name of the channel.
-    #[getter]
-    fn name(&self) -> &str {
-        &self.slot.name
-    }
-
     /// Whether its views are read-only.
     #[getter]
     const fn readonly(&self) -> bool {
@@ -150,10 +138,6 @@ impl Mbuff {
         let _ = self.slot.with(py, |mapped| mapped.views -= 1);
     }
 
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
     #[pyo3(signature = (*exception))]
     fn __exit__(&self, py: Python<'_>, exception: &Bound<'_, PyTuple>) -> PyResult<()> {
         match self.detach(py) {
@@ -163,8 +147,6 @@ impl Mbuff {
             detached => detached,
         }
     }
-
-    fn __repr__(&self, py: Python<'_>) -> String {
-        shown("Mbuff", &self.slot.name, self.slot.is_closed(py))
-    }
 }
+
+handle!(Mbuff);

@@ -3,7 +3,7 @@
 
 use crate::bytes::{Target, from_object};
 use crate::errors::{self, BadRecord, BadSize};
-use crate::slot::{Slot, shown};
+use crate::slot::{Slot, handle};
 use asmp_channel::{RawRecord, RawRecordWriter};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -118,18 +118,6 @@ impl Record {
         self.slot.close(py);
     }
 
-    /// Whether it is closed or detached.
-    #[getter]
-    fn closed(&self, py: Python<'_>) -> bool {
-        self.slot.is_closed(py)
-    }
-
-    /// The name of the channel.
-    #[getter]
-    fn name(&self) -> &str {
-        &self.slot.name
-    }
-
     /// Bytes of the record.
     #[getter]
     const fn size_bytes(&self) -> usize {
@@ -141,20 +129,9 @@ impl Record {
     fn has_writer(&self, py: Python<'_>) -> PyResult<bool> {
         self.slot.with(py, |reading| reading.record.has_writer())
     }
-
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) {
-        self.detach(py);
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> String {
-        shown("Record", &self.slot.name, self.slot.is_closed(py))
-    }
 }
+
+handle!(Record, detach);
 
 /// The writer of a record: `Record.writer()`. Leaving `with` closes it, and another process can
 /// become the writer.
@@ -186,29 +163,6 @@ impl RecordWriter {
     fn close(&self, py: Python<'_>) {
         self.slot.close(py);
     }
-
-    /// Whether it is closed or detached.
-    #[getter]
-    fn closed(&self, py: Python<'_>) -> bool {
-        self.slot.is_closed(py)
-    }
-
-    /// The name of the channel.
-    #[getter]
-    fn name(&self) -> &str {
-        &self.slot.name
-    }
-
-    fn __enter__(slf: Py<Self>) -> Py<Self> {
-        slf
-    }
-
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) {
-        self.close(py);
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> String {
-        shown("RecordWriter", &self.slot.name, self.slot.is_closed(py))
-    }
 }
+
+handle!(RecordWriter, close);

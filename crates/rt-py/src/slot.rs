@@ -48,6 +48,46 @@ impl<T: Send> Slot<T> {
     }
 }
 
-pub fn shown(class: &str, name: &str, closed: bool) -> String {
-    format!("<asmp_rt.{class} {name}{}>", if closed { " (closed)" } else { "" })
+/// The part of a Python class that is the same for each end and channel: its state, its name and
+/// `with`. `$class` has a field `slot`. `$close` is the Python method that leaving `with` calls, a
+/// subclass's own where it has one; without it `$class` has its own `__exit__`.
+macro_rules! handle {
+    ($class:ident, $close:ident) => {
+        handle!($class);
+
+        #[pymethods]
+        impl $class {
+            #[pyo3(signature = (*_exception))]
+            fn __exit__(slf: &Bound<'_, Self>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+                slf.call_method0(stringify!($close)).map(|_| ())
+            }
+        }
+    };
+    ($class:ident) => {
+        #[pymethods]
+        impl $class {
+            /// Whether it is closed or detached.
+            #[getter]
+            fn closed(&self, py: Python<'_>) -> bool {
+                self.slot.is_closed(py)
+            }
+
+            /// The name of the channel.
+            #[getter]
+            fn name(&self) -> &str {
+                &self.slot.name
+            }
+
+            fn __enter__(slf: Py<Self>) -> Py<Self> {
+                slf
+            }
+
+            fn __repr__(&self, py: Python<'_>) -> String {
+                let closed = if self.slot.is_closed(py) { " (closed)" } else { "" };
+                format!("<asmp_rt.{} {}{closed}>", stringify!($class), self.slot.name)
+            }
+        }
+    };
 }
+
+pub(crate) use handle;

@@ -7,7 +7,7 @@
 //! it ends or is demoted (`--force`). Of the state only the partition's list of tasks changes,
 //! under the lock of all who change partitions.
 
-use crate::moving::hop_in;
+use crate::moving::{ended, hop_in};
 use crate::partition::State;
 use crate::plan::Base;
 use crate::state::{self, StateError};
@@ -177,7 +177,7 @@ impl Entrance {
         };
         let alone = (join == Join::Thread).then_some(task.id);
         let moved =
-            task::identify(kernel, task.process).ok_or_else(|| gone(task.process)).and_then(
+            task::identify(kernel, task.process).ok_or_else(|| ended(task.process)).and_then(
                 |process| hop_in(kernel, &self.groups, &here, process, alone, &mut |_| Ok(())),
             );
         let entered = entered(back);
@@ -241,11 +241,6 @@ impl Entrance {
             }
         }
     }
-}
-
-fn gone(process: i32) -> Error {
-    let path = PathBuf::from(format!("/proc/{process}"));
-    Error::io(&path, "move")(std::io::Error::from_raw_os_error(libc::ESRCH))
 }
 
 #[cfg(test)]

@@ -141,7 +141,7 @@ fn absolute(base: &Base, group: &Path) -> PathBuf {
     base.mount.join(group.strip_prefix("/").unwrap_or(group))
 }
 
-fn ended(tid: i32) -> Error {
+pub(crate) fn ended(tid: i32) -> Error {
     Error::ended(&task_path(tid), "move")
 }
 

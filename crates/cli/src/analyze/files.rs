@@ -4,9 +4,9 @@
 use crate::exit::{BAD_FILE, failure};
 use anyhow::Result;
 use asmp_analysis::{TimeBase, Workload, file};
+use asmp_host::store::replace_file;
 use asmp_measure::run::{Experiment, Run};
 use serde_json::{Map, Value};
-use std::io;
 use std::path::Path;
 
 pub fn wrong(path: &Path, reason: &str) -> anyhow::Error {
@@ -41,19 +41,11 @@ fn longest_of(dir: &Path) -> Result<u64, String> {
 /// but a regular file (a link, which may be /dev/stdout, a pipe, a device) is written in place.
 pub fn write(path: &Path, text: &str) -> Result<()> {
     let is_other = std::fs::symlink_metadata(path).is_ok_and(|there| !there.is_file());
-    let written = if is_other { std::fs::write(path, text) } else { replace(path, text) };
+    let written = match is_other {
+        true => std::fs::write(path, text),
+        false => replace_file(path, text.as_bytes(), 0o666),
+    };
     written.map_err(|error| wrong(path, &format!("cannot be written: {error}")))
-}
-
-fn replace(target: &Path, text: &str) -> io::Result<()> {
-    let mut fresh = target.as_os_str().to_owned();
-    fresh.push(".partial");
-    let replaced = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, target));
-    if replaced.is_err() {
-        // Where it cannot be removed either, its name says what it is.
-        let _ = std::fs::remove_file(&fresh);
-    }
-    replaced
 }
 
 /// Prints JSON of schema 1. Times of the library are ticks; here they are nanoseconds: a number, or

@@ -7,7 +7,7 @@ use crate::thread::glibc::{
 };
 use crate::thread::hrtime_t;
 use crate::thread::table::{self, FULL, Plan};
-use asmp_rt::thread::{clock_gethrtime as read_clock, gethrtime as monotonic_ns};
+use asmp_rt::thread::{clock_gethrtime as read_clock, gethrtime as monotonic_ns, timespec};
 use std::ffi::c_int;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -79,10 +79,7 @@ pub unsafe extern "C-unwind" fn pthread_wait_np() -> c_int {
                 unsafe { sem_wait(place.kick()) };
             }
             Some(next_ns) => {
-                let until = libc::timespec {
-                    tv_sec: (next_ns / 1_000_000_000) as libc::time_t,
-                    tv_nsec: (next_ns % 1_000_000_000) as libc::c_long,
-                };
+                let until = timespec(next_ns);
                 // SAFETY: as above; `until` outlives the call.
                 unsafe { sem_clockwait(place.kick(), libc::CLOCK_MONOTONIC, &raw const until) };
             }

@@ -8,6 +8,7 @@
 
 use asmp_host::clock::{monotonic_ns, thread_id};
 use asmp_host::{CpuSet, Kernel, Linux, Schedule};
+use asmp_rt::thread::clock_gethrtime;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::FromRawFd;
@@ -103,18 +104,11 @@ impl Witness {
         self.switches.read_exact(&mut count)?;
         Ok(Reading {
             now_ns: monotonic_ns(),
-            own_ns: clock_ns(libc::CLOCK_THREAD_CPUTIME_ID),
-            witness_ns: clock_ns(self.clock),
+            own_ns: clock_gethrtime(libc::CLOCK_THREAD_CPUTIME_ID)? as u64,
+            witness_ns: clock_gethrtime(self.clock)? as u64,
             switches: u64::from_ne_bytes(count),
         })
     }
-}
-
-fn clock_ns(clock: libc::clockid_t) -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes one timespec into `now`.
-    unsafe { libc::clock_gettime(clock, &raw mut now) };
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// A counter of all switches on a CPU (`perf_event_open(2)`). Errors: EACCES, without CAP_PERFMON;

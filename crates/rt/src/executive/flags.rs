@@ -6,6 +6,7 @@
 //! [`raise`](Flags::raise) is wait-free, allocates nothing, may be called by any thread and in a
 //! signal handler, and makes one system call (it wakes the executive). Only the executive waits.
 
+use asmp_host::clock::timespec;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The table has no such line.
@@ -71,10 +72,7 @@ impl Flags {
         if self.any() {
             return;
         }
-        let until = libc::timespec {
-            tv_sec: (until_ns / 1_000_000_000) as libc::time_t,
-            tv_nsec: (until_ns % 1_000_000_000) as libc::c_long,
-        };
+        let until = timespec(until_ns);
         // SAFETY: the kernel reads the word and the timespec, both of which outlive the call.
         // FUTEX_WAIT_BITSET takes the timeout as an absolute instant of CLOCK_MONOTONIC.
         unsafe {

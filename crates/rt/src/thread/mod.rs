@@ -46,6 +46,9 @@ pub use watch::{Seen, Tally, Watch};
 
 pub use asmp_host::{Cpu, CpuSet, Schedule};
 
+/// Nanoseconds as the `timespec` that system calls take. Bounded, allocates nothing.
+pub use asmp_host::clock::timespec;
+
 /// Nanoseconds of CLOCK_MONOTONIC, the time base of this module. Bounded, allocates nothing.
 /// No system call if the vDSO has the clock.
 pub use asmp_host::clock::monotonic_ns as gethrtime;
@@ -55,7 +58,7 @@ use std::io;
 /// Nanoseconds of any clock of the kernel (`clock_gettime(2)`), negative before its epoch. Bounded,
 /// allocates nothing. A system call unless the vDSO has the clock. Errors: EINVAL (no such clock).
 pub fn clock_gethrtime(clock: libc::clockid_t) -> io::Result<i64> {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut now = timespec(0);
     // SAFETY: the kernel writes one timespec into `now`, which outlives the call.
     match unsafe { libc::clock_gettime(clock, &raw mut now) } {
         0 => Ok(now.tv_sec.saturating_mul(1_000_000_000).saturating_add(now.tv_nsec)),

@@ -6,11 +6,10 @@ use crate::thread::control::{Control, Me, Task};
 use crate::thread::memory::{self, Locked};
 use crate::thread::refusal::{AdmissionLimit, Confined, Refusal, Share, check_cpus, check_policy};
 use asmp_host::store::Store;
-use asmp_host::{Cpu, CpuSet, Error, Kernel, Linux, Schedule, clock, sched, task};
+use asmp_host::{Bandwidth, Cpu, CpuSet, Kernel, Linux, Schedule, clock, facts, sched, task};
 use asmp_shield::RUN_DIR;
 use asmp_shield::membership::{self, Entered, Entrance, EntryError, Join};
 use std::io;
-use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -174,7 +173,8 @@ impl RealTime {
     fn check(&self, kernel: &dyn Kernel, store: &Store) -> Result<Checked, Refusal> {
         self.policy.as_ref().map_or(Ok(()), check_policy)?;
         if let Some(cpus) = &self.cpus {
-            check_cpus(cpus, &cpu_list(kernel, "possible")?, &cpu_list(kernel, "online")?)?;
+            let list = |name| facts::cpu_list(kernel, name);
+            check_cpus(cpus, &list("possible")?, &list("online")?)?;
         }
         let partition = match &self.partition {
             None => None,
@@ -194,12 +194,6 @@ impl RealTime {
         };
         Ok(Checked { request: self.clone(), partition })
     }
-}
-
-fn cpu_list(kernel: &dyn Kernel, name: &str) -> Result<CpuSet, Refusal> {
-    let path = Path::new("/sys/devices/system/cpu").join(name);
-    let text = kernel.text(&path).map_err(Error::io(&path, "read"))?;
-    Ok(text.parse().map_err(|_| Error::Content { path, text, expected: "a CPU list" })?)
 }
 
 /// How much of its stack a thread touches.
@@ -322,18 +316,8 @@ fn entry_refused(error: EntryError, wanted: Option<&CpuSet>) -> Refusal {
 
 /// The admission limit of the kernel on the CPUs that this thread may use.
 fn admission_limit(kernel: &dyn Kernel, tid: i32) -> Result<AdmissionLimit, Refusal> {
-    fn number<N: std::str::FromStr>(kernel: &dyn Kernel, name: &str) -> Result<N, Error> {
-        let path = Path::new("/proc/sys/kernel").join(name);
-        let text = kernel.text(&path).map_err(Error::io(&path, "read"))?;
-        text.parse().map_err(|_| Error::Content {
-            path,
-            text,
-            expected: "a number of microseconds",
-        })
-    }
     let cpus = task::read(kernel, tid)?.allowed_cpus.len();
-    let (runtime_us, period_us) =
-        (number(kernel, "sched_rt_runtime_us")?, number(kernel, "sched_rt_period_us")?);
+    let Bandwidth { runtime_us, period_us } = Bandwidth::read(kernel)?;
     Ok(AdmissionLimit::of(runtime_us, period_us, cpus))
 }
 
