@@ -26,7 +26,7 @@ use std::str::FromStr;
 pub struct Args {
     /// Task set in TOML, or in CSV if the name ends in .csv (docs/guide/analysis.md)
     ///
-    /// Cost, period and other times need a unit. CSV has the fields of [[task]] as its header.
+    /// Cost, period and other times need a unit. CSV has the keys of a task as its header.
     /// Example: asmp analyze tasks.toml
     #[arg(value_name = "tasks.toml", required = true)]
     file: Option<PathBuf>,
@@ -81,7 +81,11 @@ impl FromStr for Which {
 
 /// A CPU list that is not empty.
 pub fn some_cpus(text: &str) -> Result<CpuSet, String> {
-    let cpus: CpuSet = text.parse().map_err(|error: CpuListError| error.to_string())?;
+    let wrong = |_: CpuListError| {
+        // No machine is meant here: `all` and `last` have no meaning.
+        format!("invalid CPU list {text:?}: write the numbers of CPUs, e.g. 1-3,5")
+    };
+    let cpus: CpuSet = text.parse().map_err(wrong)?;
     if cpus.is_empty() {
         Err("the CPU list is empty: write e.g. 1-3,5".to_owned())
     } else {

@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     let shield = Shield::of_this_machine();
     match dispatch(&shield, Cli::parse().command) {
         Ok(code) => match (print::is_complete(), code) {
-            (false, 0) => ExitCode::from(exit::UNEXPECTED),
+            (false, 0) => ExitCode::from(exit::BAD_FILE),
             _ => ExitCode::from(code),
         },
         Err(error) => {

@@ -2,7 +2,7 @@
 //! `asmp simulate`: a task set in the simulator.
 
 use crate::analyze::files::{in_ticks, print_json, read, workload, write, wrong};
-use crate::exit::{NOT_SCHEDULABLE, UNDECIDED, failure};
+use crate::exit::{NOT_SCHEDULABLE, UNDECIDED, USAGE, failure};
 use crate::table::table;
 use anyhow::Result;
 use asmp_analysis::simulate::{
@@ -127,11 +127,31 @@ fn undecided(stop: Stop) -> anyhow::Error {
     failure(UNDECIDED, stop.to_string())
 }
 
+/// The longest run, in ticks: beyond it the simulator cannot tell deadlines apart.
+const MOST_TICKS: u64 = 1 << 61;
+
+/// The simulated time in ticks of the file.
+fn span(wanted: ExactDuration, time: TimeBase) -> Result<u64> {
+    match time.ticks_within(wanted) {
+        Some(0) => {
+            Err(failure(USAGE, format!("--for {wanted} is shorter than a tick of the file")))
+        }
+        Some(ticks) if ticks <= MOST_TICKS => Ok(ticks),
+        _ => Err(failure(
+            USAGE,
+            format!(
+                "--for {wanted} is too long for times as fine as those of the file: use at most {}",
+                time.show(MOST_TICKS)
+            ),
+        )),
+    }
+}
+
 /// A missed deadline is proven; a run without one proves nothing.
 pub fn simulate(args: &Args) -> Result<u8> {
     let workload = workload(&args.file)?;
     let (tasks, time) = (&workload.tasks, workload.time);
-    let until_ticks = time.ticks_within(args.time).unwrap_or(u64::MAX);
+    let until_ticks = span(args.time, time)?;
     let simulation = Simulation {
         seed: args.seed,
         execution: Execution {

@@ -439,7 +439,7 @@ fn output_that_is_lost_otherwise_is_a_failure() {
     let output = command.stdout(full()).stderr(Stdio::piped()).output().unwrap();
     let words = String::from_utf8(output.stderr).unwrap();
     assert!(words.contains("standard output cannot be written"), "{words}");
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(40));
 }
 
 #[test]
@@ -518,4 +518,26 @@ fn sched_deadline_is_judged_by_the_limits_of_the_machine_under_root() {
     assert_eq!(judge().0, 0);
     sysctl("sched_deadline_period_max_us", "50000\n");
     assert_eq!(judge().0, 61, "sched_setattr takes no such period");
+}
+
+/// 50.0000000001 ns make a tick of a ten-billionth of a nanosecond.
+#[test]
+fn a_run_that_the_file_s_tick_is_too_fine_for_is_refused_with_the_longest() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("fine.toml");
+    let task = "[[task]]\nname = \"a\"\ncost = \"50.0000000001 ns\"\nperiod = \"1 ms\"\n";
+    std::fs::write(&file, task).unwrap();
+    let simulate = |time: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_asmp"))
+            .args(["simulate", "--policy", "edf", "--for", time])
+            .arg(&file)
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, words) = simulate("10s");
+    assert!(code == Some(2) && words.contains("use at most ~230.584301 ms"), "{code:?}: {words}");
+    assert_eq!(simulate("230ms").0, Some(0));
+    let (code, words) = simulate("1/100000000000 ns");
+    assert!(code == Some(2) && words.contains("shorter than a tick"), "{code:?}: {words}");
 }

@@ -91,6 +91,9 @@ impl Declaration {
                     "partition {name} is declared twice: join the two or rename one"
                 ));
             }
+            if let Some(priority) = declared.irq_priority.filter(|one| !(1..=99).contains(one)) {
+                return Err(format!("partition {name}: irq_priority {priority}: use 1 to 99"));
+            }
             for task in &declared.tasks {
                 if task.command.is_some() == task.unit.is_some() {
                     return Err(format!("partition {name}: a task has either command or unit"));

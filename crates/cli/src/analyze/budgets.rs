@@ -70,7 +70,11 @@ pub fn budgets(args: &Args) -> Result<u8> {
     let exact = if report.exact.is_schedulable() { "schedulable" } else { "not accepted" };
     println!("exact test: {exact}");
     if let Some(ppm) = report.slack.and_then(|slack| slack.factor_ppm) {
-        println!("all costs may be multiplied by {:.3}", ppm as f64 / 1e6);
+        let factor = super::report::factor(Some(ppm));
+        match report.exact.is_schedulable() {
+            true => println!("room: all costs may be {factor} times as long"),
+            false => println!("would help: all costs times {factor}"),
+        }
     }
     Ok(code)
 }

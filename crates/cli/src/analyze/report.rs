@@ -21,7 +21,7 @@ pub fn headline(verdict: &Verdict) -> String {
     }
 }
 
-fn factor(ppm: Option<u64>) -> String {
+pub fn factor(ppm: Option<u64>) -> String {
     ppm.map_or_else(|| "?".to_owned(), |ppm| format!("{}.{:03}", ppm / PPM, ppm % PPM / 1000))
 }
 
