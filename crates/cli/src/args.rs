@@ -294,8 +294,8 @@ pub enum Change {
         /// Give up what the kernel refuses to undo of an interrupted change
         ///
         /// A change that was killed is undone before anything else. If the kernel refuses a step of
-        /// that for good, no other change can begin. This option names such steps, gives them up and
-        /// restores the rest; the exit code is then 6. Example: asmp restore --abandon
+        /// that for good, no other change can begin. This option names such steps, gives them up
+        /// and restores the rest; the exit code is then 6. Example: asmp restore --abandon
         #[arg(long)]
         abandon: bool,
     },

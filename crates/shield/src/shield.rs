@@ -57,7 +57,8 @@ pub enum ChangeError {
     /// A change failed and the kernel refused a step back. The journal stays: every change tries
     /// again.
     #[error(
-        "{cause}; not restored yet: {left}; remove the cause, then run `asmp restore`, or `asmp restore --abandon` to give them up",
+        "{cause}; not restored yet: {left}; remove the cause, then run `asmp restore`, or \
+         `asmp restore --abandon` to give them up",
         left = left.join("; ")
     )]
     NotUndone { cause: String, left: Vec<String> },
