@@ -363,7 +363,7 @@ pub struct Shape {
 pub struct Create {
     /// Name of the new partition
     ///
-    /// 1 to 64 letters, digits, '-', '_' or '.', beginning with a letter or digit.
+    /// 1 to 64 letters, digits, '-' or '_', beginning with a letter or digit.
     /// Example: asmp create motion --cpus 2-3
     pub name: String,
     #[command(flatten)]

@@ -159,10 +159,14 @@ pub fn read_all(kernel: &dyn Kernel) -> Result<Vec<Task>> {
     read_each(kernel, &tids)
 }
 
-/// Processes whose name satisfies `wanted`, lowest number first; of the others only the name is
-/// read. Looks no further once `enough` are found: kernel threads of CPUs are made at boot and have
-/// low numbers.
-pub fn named(kernel: &dyn Kernel, enough: usize, wanted: impl Fn(&str) -> bool) -> Vec<Task> {
+/// Kernel threads whose name satisfies `wanted`, lowest number first; of other tasks only the name
+/// is read. Any user may give a process such a name: those are left out. Looks no further once
+/// `enough` are found: kernel threads of CPUs are made at boot and have low numbers.
+pub fn kernel_threads_named(
+    kernel: &dyn Kernel,
+    enough: usize,
+    wanted: impl Fn(&str) -> bool,
+) -> Vec<Task> {
     let names = kernel.list(Path::new("/proc")).unwrap_or_default();
     let mut tids: Vec<i32> = names.iter().filter_map(|name| name.parse().ok()).collect();
     tids.sort_unstable();
@@ -171,6 +175,7 @@ pub fn named(kernel: &dyn Kernel, enough: usize, wanted: impl Fn(&str) -> bool) 
             kernel.text(Path::new(&format!("/proc/{tid}/comm"))).is_ok_and(|name| wanted(&name))
         })
         .filter_map(|tid| read(kernel, tid).ok())
+        .filter(|task| task.kernel_thread)
         .take(enough)
         .collect()
 }

@@ -219,7 +219,7 @@ fn adopt_kernel_threads(
     // Each shielded CPU has one timer thread; only a look at all tells how many handlers there are.
     let handlers = partitions.iter().any(|p| p.irq_priority.is_some() && !p.irqs.is_empty());
     let enough = if handlers { usize::MAX } else { shielded(partitions).len() };
-    let threads: Vec<_> = task::named(kernel, enough, wanted)
+    let threads: Vec<_> = task::kernel_threads_named(kernel, enough, wanted)
         .into_iter()
         .filter_map(|task| {
             let before = kernel.schedule(task.id.tid).ok()?;

@@ -326,8 +326,8 @@ pub enum Refusal {
     )]
     Sibling { cpu: u32, sibling: u32, why: String },
     #[error(
-        "invalid partition name {name:?}: use 1 to 64 letters, digits, '-', '_' or '.', \
-         beginning with a letter or digit"
+        "invalid partition name {name:?}: use 1 to 64 letters, digits, '-' or '_', \
+         beginning with a letter or digit, and not \"holder\""
     )]
     BadName { name: String },
     #[error(

@@ -318,8 +318,10 @@ fn change_one(
 
 /// A name becomes a directory of the cgroup tree and a word of every message.
 fn check_name(name: &str) -> Result<(), Refusal> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let good = (1..=64).contains(&name.len())
+    // Files of a cgroup have a dot in their names, and `holder` is the group of our service's process.
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let good = name != "holder"
+        && (1..=64).contains(&name.len())
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.chars().all(plain);
     if good { Ok(()) } else { Err(Refusal::BadName { name: name.to_owned() }) }

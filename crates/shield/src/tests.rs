@@ -125,7 +125,9 @@ fn every_unfit_wish_is_refused_for_its_own_reason() {
     assert!(matches!(refused(wish("b", "2-3")), Refusal::TakenCpus { .. }));
     assert!(matches!(refused(wish("b", "0-2")), Refusal::LastCpu { .. }));
     assert!(matches!(refused(wish("b/c", "2")), Refusal::BadName { .. }));
-    assert!(matches!(refused(wish("..", "2")), Refusal::BadName { .. }));
+    for name in ["..", "holder", "cgroup.procs", "", "é"] {
+        assert!(matches!(refused(wish(name, "2")), Refusal::BadName { .. }), "{name}");
+    }
     assert!(matches!(refused(wish("a", "2")), Refusal::NameTaken { .. }));
     let irqs = vec!["eth1".to_owned()];
     assert!(matches!(

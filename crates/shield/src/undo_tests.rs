@@ -295,7 +295,8 @@ fn a_line_that_moves_gets_the_priority_of_its_new_partition_and_only_lines_of_th
     let more = text.replace("LOC:", "26: 0 0 0 0 PCI-MSI 0-edge eth0\nLOC:");
     fake.kernel.set_file("/proc/interrupts", &more);
     let handler = 300;
-    fake.kernel.start(handler, handler, "irq/24-eth0", Schedule::Fifo { priority: 50 });
+    fake.kernel.start_kernel_thread(handler, "irq/24-eth0", None);
+    fake.kernel.set_schedule(handler, &Schedule::Fifo { priority: 50 }).unwrap();
     let with = |name: &str, cpus: &str, irqs: &[&str], priority| {
         let irqs = irqs.iter().map(|irq| (*irq).to_owned()).collect();
         let spec = Spec { irqs, irq_priority: Some(priority), ..Spec::of(cpus.parse().unwrap()) };
@@ -311,5 +312,23 @@ fn a_line_that_moves_gets_the_priority_of_its_new_partition_and_only_lines_of_th
     assert_eq!(fake.kernel.schedule(handler).unwrap(), Schedule::Fifo { priority: 60 });
     fake.ask(&Request::Restore { abandon: false }).unwrap();
     assert_eq!(fake.kernel.schedule(handler).unwrap(), Schedule::Fifo { priority: 50 });
+    drop(untouched);
+}
+
+#[test]
+fn a_process_that_has_the_name_of_a_kernel_thread_gets_no_priority() {
+    let (fake, untouched) = Fake::after(&[]);
+    // Lower numbers than the kernel threads of the fake: they would be found first.
+    for (tid, name) in [(15, "ktimers/3"), (16, "irq/24-eth0")] {
+        fake.kernel.start(tid, tid, name, Schedule::Other { nice: 0 });
+    }
+    let spec =
+        Spec { irqs: vec!["24".into()], irq_priority: Some(90), ..Spec::of("3".parse().unwrap()) };
+    fake.ask(&Request::Create { name: "a".into(), spec }).unwrap();
+    for tid in [15, 16] {
+        assert_eq!(fake.kernel.schedule(tid).unwrap(), Schedule::Other { nice: 0 }, "{tid}");
+    }
+    let state = fake.shield.state().unwrap();
+    assert_eq!(state.partitions[0].served.len(), 1, "the real ktimers/3 alone");
     drop(untouched);
 }

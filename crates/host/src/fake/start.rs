@@ -99,7 +99,7 @@ impl FakeKernel {
         fake
     }
 
-    fn start_kernel_thread(&self, tid: i32, command: &str, cpu: Option<Cpu>) {
+    pub fn start_kernel_thread(&self, tid: i32, command: &str, cpu: Option<Cpu>) {
         let schedule = Schedule::Fifo { priority: 1 };
         let task = FakeTask {
             process: tid,

@@ -51,7 +51,7 @@ pub fn waiter(cpu: Cpu) -> PathBuf {
 /// The kernel's thread on `cpu`, while timerlat runs for [`Handler::Kernel`].
 pub fn kernel_thread(kernel: &dyn Kernel, cpu: Cpu) -> Option<i32> {
     let name = format!("timerlat/{cpu}");
-    task::named(kernel, 1, |command| command == name).first().map(|task| task.id.tid)
+    task::kernel_threads_named(kernel, 1, |command| command == name).first().map(|task| task.id.tid)
 }
 
 /// How timerlat works, on the whole machine.

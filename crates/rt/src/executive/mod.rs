@@ -3,7 +3,7 @@
 //!
 //! [`Executive`] runs periodic jobs without preemption, by deadline, and background jobs between
 //! them (Mumolo, Nolich and Lenac, "A Real-Time Embedded Kernel for Nonvisual Robotic Sensors",
-//! 2008: Yartek). [`admit`] proves that no job ends late.
+//! 2008: Yartek). [`admit()`] proves that no job ends late.
 //!
 //! [`Reflective`] performs a table of actions at instants. The program reads and changes the table
 //! while it runs. The scheduler compensates the systematic wake-up latency (Ruocco, "A Real-Time
