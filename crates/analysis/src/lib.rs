@@ -2,7 +2,7 @@
 //! Does a task set meet its deadlines, and is its data flow sound? Tests of schedulability,
 //! budgets, placement, a simulator that agrees with them, and synchronous data flow ([`graph`]).
 //!
-//! [`analyse`] is the front door: a [`Workload`] and a [`Policy`] in, a [`Report`] out.
+//! [`analyse()`] is the front door: a [`Workload`] and a [`Policy`] in, a [`Report`] out.
 //! [`schedulability`] alone asks whether tasks on one CPU meet their deadlines.
 //!
 //! Pure: no clock, no file, no thread. Time is whole ticks of a [`TimeBase`] in `u64`; a tick is a
