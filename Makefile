@@ -25,7 +25,7 @@ nightly: lint msrv deny unit vm python loom miri tsan asan sanitizers-recorded a
 # A tool that is missing is a line `skipped: …` on a developer's machine and a failure in CI
 # (ASMP_CI=1).
 unit:
-	tests/counted.sh unit cargo test --workspace --quiet -- --show-output
+	tests/counted.sh unit cargo test --workspace --quiet --no-fail-fast -- --show-output
 
 # In guests of the lab; GUESTS='sid-rt:bare trixie-rt:bare' chooses, FILTER='word' too.
 vm: setup

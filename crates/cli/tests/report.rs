@@ -233,7 +233,7 @@ fn refusals() {
     // Only samples: no provenance, no report.
     std::fs::create_dir(path("bare")).unwrap();
     std::fs::copy(path("new").join("samples.bin"), path("bare").join("samples.bin")).unwrap();
-    refused(&["measure", "report", &name("bare")], 50, "provenance");
+    refused(&["measure", "report", &name("bare")], 50, "run.json");
     let text = std::fs::read_to_string(path("new").join("run.json")).unwrap();
     let with = |text: &str| std::fs::write(path("new").join("run.json"), text).unwrap();
     with(&text.replace("\"schema\": 1", "\"schema\": 2"));

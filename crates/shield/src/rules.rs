@@ -318,7 +318,8 @@ fn change_one(
 
 /// A name becomes a directory of the cgroup tree and a word of every message.
 fn check_name(name: &str) -> Result<(), Refusal> {
-    // Files of a cgroup have a dot in their names, and `holder` is the group of our service's process.
+    // Files of a cgroup have a dot in their names, and `holder` is the group of the process that
+    // holds the delegated service.
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let good = name != "holder"
         && (1..=64).contains(&name.len())

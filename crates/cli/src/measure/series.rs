@@ -126,7 +126,7 @@ fn failed(error: ExperimentError) -> anyhow::Error {
             conductor::failed(error).context("the measurement's settings could not be undone")
         }
         ExperimentError::Period { alternative, .. } => {
-            failure(USAGE, format!("--{error}; choose another{}", instead(alternative)))
+            failure(USAGE, format!("--period: {error}; choose another{}", instead(alternative)))
         }
         ExperimentError::NoTimerlat { alternative }
         | ExperimentError::NoUserTimerlat { alternative } => {
@@ -232,7 +232,10 @@ mod tests {
         );
         let period = Duration::from_micros(99);
         let (code, words) = says(ExperimentError::Period { period, alternative: false });
-        assert!(code == USAGE && words.starts_with("--period 99µs: timerlat"), "{words}");
+        assert!(
+            code == USAGE && words.starts_with("--period: invalid period 99µs: timerlat"),
+            "{words}"
+        );
         let file = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
         assert_eq!(says(ExperimentError::File { path: "dir".into(), cause: file }).0, BAD_FILE);
     }

@@ -185,7 +185,7 @@ fn killed_outright() {
     measure.0.wait().expect("it ends");
     asmp("status").code(7).says("killed before it could clean up");
     asmp("restore").done();
-    asmp(&format!("measure report {dir}")).code(50).says("provenance");
+    asmp(&format!("measure report {dir}")).code(50).says("run.json");
     assert_eq!(traces(), before, "trace instances and timerlat's settings");
     // Its load was told by the kernel.
     until("the load has ended", || stressors() == 0);
