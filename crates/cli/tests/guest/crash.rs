@@ -95,7 +95,7 @@ fn next_change_recovers() {
     let with_a = snapshot();
     assert!(killed_at("write", 30, "create b --cpus 2"), "killed in the middle");
     asmp("status").code(7).says("cut short");
-    asmp("create c --cpus 1").done().says("undone first");
+    asmp("create c --cpus 1").done().says("first undid");
     asmp("destroy c").done();
     let changed = differences(&with_a, &snapshot());
     assert!(changed.is_empty(), "{}", changed.join("\n"));
