@@ -140,6 +140,10 @@ fn kernel_thread() {
     interrupt(&mut measure);
     let run = Run::read(&Path::new(&dir).join("IDL-Rb-kernel")).expect("a run");
     assert!(run.provenance.partial.is_some_and(|why| why.contains("timerlat thread is gone")));
+    // What the other tool set stays, since it was not ours; everything else is as before.
+    let options = read("/sys/kernel/tracing/osnoise/options");
+    assert!(options.contains("NO_OSNOISE_WORKLOAD"), "{options}");
+    fs::write("/sys/kernel/tracing/osnoise/options", "OSNOISE_WORKLOAD").expect("an option");
     assert_eq!(traces(), before, "trace instances and timerlat's settings");
 }
 
