@@ -26,6 +26,7 @@ mod guest {
     pub mod spaces;
     pub mod tasks;
     pub mod uio;
+    pub mod watchdog;
 }
 
 use guest::guests::{Guest, Tier};
@@ -83,6 +84,7 @@ fn in_guest(guest: Guest, arguments: &Arguments) -> Conclusion {
     let here = all.into_iter().filter(|test| wanted(test) && !names(&arguments.skip, &test.name));
     let trials: Vec<Trial> = here.map(Test::trial).collect();
     let elsewhere = count - trials.len();
+    guest::watchdog::start();
     let conclusion = libtest_mimic::run(arguments, trials);
     let mut times = std::mem::take(&mut *TIMES.lock().expect("all tests are over"));
     times.sort();

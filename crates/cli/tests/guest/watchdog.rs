@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A test that hangs in a guest ends the guest with what every task was waiting for, instead of the
+//! minutes that are left to CI.
+
+use std::fs;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// More than any test takes on a busy machine under emulation, killed at every step.
+const MOST: Duration = Duration::from_secs(15 * 60);
+
+/// The test that runs, and since when.
+static RUNNING: Mutex<Option<(String, Instant)>> = Mutex::new(None);
+
+pub fn begins(test: &str) {
+    *RUNNING.lock().expect("no panic in between") = Some((test.to_owned(), Instant::now()));
+}
+
+pub fn ends() {
+    *RUNNING.lock().expect("no panic in between") = None;
+}
+
+pub fn start() {
+    std::thread::spawn(|| {
+        loop {
+            std::thread::sleep(Duration::from_secs(5));
+            let running = RUNNING.lock().expect("no panic in between").clone();
+            if let Some((test, since)) = running
+                && since.elapsed() > MOST
+            {
+                println!("\n{test}: not done after {} s; the tasks:", MOST.as_secs());
+                print_tasks();
+                std::process::exit(124);
+            }
+        }
+    });
+}
+
+/// What is known of each thread that has an address space of its own.
+fn print_tasks() {
+    let numbers = |dir: &str| -> Vec<u32> {
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    };
+    for pid in numbers("/proc") {
+        let command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        if command.is_empty() {
+            continue;
+        }
+        println!("{pid}: {}", String::from_utf8_lossy(&command).replace('\0', " "));
+        for tid in numbers(&format!("/proc/{pid}/task")) {
+            let file = |name: &str| {
+                fs::read_to_string(format!("/proc/{pid}/task/{tid}/{name}")).unwrap_or_default()
+            };
+            let status = file("status");
+            let wanted = ["State:", "SigPnd:", "ShdPnd:", "SigBlk:", "Cpus_allowed_list:"];
+            let known: Vec<String> = status
+                .lines()
+                .filter(|line| wanted.iter().any(|word| line.starts_with(word)))
+                .map(|line| line.replace('\t', " "))
+                .collect();
+            println!("  {tid} {}: {}", file("comm").trim_end(), known.join(", "));
+            println!("    stat {}", file("stat").trim_end());
+            file("stack").lines().take(8).for_each(|line| println!("    {line}"));
+        }
+    }
+}
