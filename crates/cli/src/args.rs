@@ -291,11 +291,12 @@ pub enum Change {
     /// SCHED_OTHER.
     #[command(after_long_help = examples::RESTORE)]
     Restore {
-        /// Give up what the kernel refuses to undo of an interrupted change
+        /// Give up what the kernel refuses to give back
         ///
         /// A change that was killed is undone before anything else. If the kernel refuses a step of
-        /// that for good, no other change can begin. This option names such steps, gives them up
-        /// and restores the rest; the exit code is then 6. Example: asmp restore --abandon
+        /// that for good, no other change can begin. An original value that cannot be written back
+        /// (its CPU is offline) is kept and tried again. This option names such steps and values,
+        /// gives them up and restores the rest; the exit code is then 6. Example: asmp restore --abandon
         #[arg(long)]
         abandon: bool,
     },

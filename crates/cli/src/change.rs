@@ -35,13 +35,40 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
     let request = request(change)?;
     let outcome = shield.change(&request, &changer(shield.kernel())?)?;
     print::outcome(&outcome, &headline(change, &outcome));
-    match outcome.recovered {
-        Some(recovered) if !recovered.abandoned.is_empty() => {
-            let left = recovered.abandoned.join("; ");
-            Err(failure(NOT_UNDONE, format!("given up, not as it was before: {left}")))
-        }
-        _ => Ok(()),
+    let left = outcome.left.iter().map(ToString::to_string);
+    if let Change::Restore { abandon: true } = change {
+        let steps = outcome.recovered.map(|recovered| recovered.abandoned).unwrap_or_default();
+        let given_up: Vec<String> = steps.into_iter().chain(left).collect();
+        return match given_up.is_empty() {
+            true => Ok(()),
+            false => {
+                let given_up = given_up.join("; ");
+                Err(failure(NOT_UNDONE, format!("given up, not as it was before: {given_up}")))
+            }
+        };
     }
+    let goes_back =
+        matches!(change, Change::Destroy { .. } | Change::Restore { .. } | Change::Repair { .. });
+    match not_given_back(&outcome) {
+        Some(left) if goes_back => Err(failure(NOT_UNDONE, left)),
+        Some(left) => {
+            print::err(format_args!("asmp: {left}\n"));
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+/// What a change could not give back, with the cure; `None` where there is nothing.
+pub fn not_given_back(outcome: &Outcome) -> Option<String> {
+    let left: Vec<String> = outcome.left.iter().map(ToString::to_string).collect();
+    (!left.is_empty()).then(|| {
+        format!(
+            "not given back yet: {}; remove the cause, then run `asmp restore`, or `asmp restore \
+             --abandon` to give them up",
+            left.join("; ")
+        )
+    })
 }
 
 /// Prints what a command would do.
@@ -125,11 +152,15 @@ fn headline(change: &Change, outcome: &Outcome) -> String {
         Change::Resize { name, .. } => format!("partition {name}: now {}", cpus(name, "")),
         Change::Destroy { name: Some(name), .. } => format!("partition {name} is gone"),
         Change::Destroy { .. } => "no partition is left".to_owned(),
+        Change::Restore { .. } if !outcome.left.is_empty() => "no partition is left".to_owned(),
         Change::Restore { .. } => "the machine is as it was before asmp touched it".to_owned(),
         Change::Add(members) => format!("partition {}: members added", members.name),
         Change::Remove { members, .. } => format!("partition {}: members removed", members.name),
         Change::Move { members, to } => {
             format!("partition {to}: members of {} moved", members.name)
+        }
+        Change::Repair { .. } if !outcome.left.is_empty() => {
+            "the partitions are as promised".to_owned()
         }
         Change::Repair { .. } => "every setting is as promised".to_owned(),
         Change::Apply { file, .. } => format!("{} is in force", file.display()),

@@ -55,7 +55,10 @@ pub const TABLE: &[(u8, &str)] = &[
         "--strict: the kernel refuses to move something off the CPUs; every change was undone",
     ),
     (UNPROVED, "--tick require-off: ticks were counted; every change was undone"),
-    (NOT_UNDONE, "a step failed and not every change could be undone: run asmp restore"),
+    (
+        NOT_UNDONE,
+        "not every change could be undone, or not every original given back: run asmp restore",
+    ),
     (VIOLATED, "status: a partition is violated; check: a required feature is missing"),
     (BUSY, "another asmp held the lock for 10 s"),
     (BAD_STATE, "the state in /run/asmp cannot be read"),

@@ -146,6 +146,13 @@ fn what(step: &Step) -> (String, String) {
         Action::Evacuate { groups, .. } => {
             (format!("tasks in {}", groups.domain.display()), "back to their cgroups".to_owned())
         }
+        Action::NoteMasks => {
+            ("CPUs of kernel threads and of process 1".to_owned(), "noted".to_owned())
+        }
+        Action::GiveBackMasks { masks } => (
+            format!("CPUs of {} kernel threads and of process 1", masks.len()),
+            "as noted".to_owned(),
+        ),
         Action::Confine => ("kernel threads on shielded CPUs".to_owned(), "system CPUs".to_owned()),
         Action::SetTaskPolicy { placed, to } => (
             format!("{} {} ({})", kind(placed.alone), placed.task.tid, placed.command),
@@ -212,6 +219,7 @@ pub fn status(status: &Status, now_s: u64) {
     if let Some(home) = &status.irq_home {
         println!("device interrupts are routed to CPU {home} alone; `asmp restore` undoes that");
     }
+    findings("left: ", &status.left);
     if status.partitions.is_empty() {
         println!("no partition");
     }

@@ -5,8 +5,8 @@
 //! threads or executes is born inside. `run` then waits, passes signals on, and undoes everything.
 
 use crate::args::{Exec, Run};
-use crate::change::{changer, run_request};
-use crate::exit::{CANNOT_EXECUTE, NOT_FOUND, POLICY_REFUSED, code_of, failure};
+use crate::change::{changer, not_given_back, run_request};
+use crate::exit::{CANNOT_EXECUTE, NOT_FOUND, NOT_UNDONE, POLICY_REFUSED, code_of, failure};
 use crate::print;
 use anyhow::Result;
 use asmp_host::{Schedule, sched};
@@ -47,6 +47,10 @@ pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
     let undone = shield.change(&destroy, &caller);
     if let Ok(outcome) = &undone {
         print::demoted(&outcome.demoted);
+    }
+    if let Some(left) = undone.as_ref().ok().and_then(not_given_back) {
+        eprintln!("asmp: partition {name}: {left}");
+        return Ok(NOT_UNDONE);
     }
     match undone {
         Ok(outcome) if outcome.refused.iter().any(|refused| refused.disturbs) => {

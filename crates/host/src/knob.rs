@@ -150,6 +150,16 @@ pub fn irq_of(path: &Path) -> Option<u32> {
     path.to_str()?.strip_prefix("/proc/irq/")?.strip_suffix("/smp_affinity_list")?.parse().ok()
 }
 
+/// The CPU that the file at `path` is a setting of: the inverse of [`of_cpu`]. `None` for a setting
+/// of anything else.
+pub fn cpu_of(path: &Path) -> Option<Cpu> {
+    let mut dirs = path.iter().rev().skip(1).take(2);
+    let name = dirs.find_map(|dir| dir.to_str()?.strip_prefix("cpu")?.parse().ok());
+    let known =
+        path.starts_with("/sys/devices/system/cpu") || path.starts_with("/sys/kernel/debug/sched");
+    name.filter(|_| known)
+}
+
 /// Affinity that IRQ lines set up later start with, core-api/irq/irq-affinity.rst.
 pub fn default_irq_affinity() -> Knob {
     Knob::new("/proc/irq/default_smp_affinity", Shape::CpuMask)
@@ -345,6 +355,17 @@ mod tests {
         assert_eq!(irq_of(&irq_affinity(2_003).path), Some(2_003));
         let others = of_machine().into_iter().chain(of_cpu(3));
         assert!(others.into_iter().all(|knob| irq_of(&knob.path).is_none()));
+    }
+
+    #[test]
+    fn the_knobs_of_a_cpu_know_it_and_no_other_knob_has_one() {
+        for cpu in [0, 3, 511] {
+            assert!(of_cpu(cpu).iter().all(|knob| cpu_of(&knob.path) == Some(cpu)), "{cpu}");
+        }
+        let groups = ["/sys/fs/cgroup/asmp/cpu3", "/sys/devices/system/machinecheck/cpu3"];
+        let others = of_machine().into_iter().chain([irq_affinity(3)]);
+        let others = others.chain(groups.map(|group| exclusive_cpus(Path::new(group))));
+        assert!(others.into_iter().all(|knob| cpu_of(&knob.path).is_none()));
     }
 
     #[test]

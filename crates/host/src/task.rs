@@ -159,6 +159,37 @@ pub fn read_all(kernel: &dyn Kernel) -> Result<Vec<Task>> {
     read_each(kernel, &tids)
 }
 
+/// The affinity of one task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mask {
+    pub task: TaskId,
+    pub cpus: CpuSet,
+}
+
+/// The affinity of each task that the kernel moves by itself with the CPUs of the root cgroup:
+/// kernel threads that are bound to no CPU, and process 1. Handlers of interrupts follow their line
+/// and are left out. One pass; of other tasks only their flags are read.
+pub fn root_masks(kernel: &dyn Kernel) -> Vec<Mask> {
+    let names = kernel.list(Path::new("/proc")).unwrap_or_default();
+    let mut tids: Vec<i32> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    tids.sort_unstable();
+    let is_unbound = |tid: i32| {
+        let path = PathBuf::from(format!("/proc/{tid}/stat"));
+        let stat = kernel.text(&path).ok()?;
+        let (command, fields) = after_command(&path, &stat).ok()?;
+        let flags: u64 = fields[6].parse().ok()?;
+        let unbound = flags & PF_KTHREAD != 0 && flags & PF_NO_SETAFFINITY == 0;
+        Some(unbound && !command.starts_with("irq/"))
+    };
+    tids.into_iter()
+        .filter(|tid| *tid == 1 || is_unbound(*tid) == Some(true))
+        .filter_map(|tid| read(kernel, tid).ok())
+        .filter(|task| !task.zombie)
+        .map(|task| Mask { task: task.id, cpus: task.allowed_cpus })
+        .collect()
+}
+
 /// Kernel threads whose name satisfies `wanted`, lowest number first; of other tasks only the name
 /// is read. Any user may give a process such a name: those are left out. Looks no further once
 /// `enough` are found: kernel threads of CPUs are made at boot and have low numbers.

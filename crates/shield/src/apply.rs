@@ -5,15 +5,16 @@
 //! The journal holds only inverses ([`Undo`]). Each may be taken twice, or for a step that never
 //! happened: so a crash at any instruction leaves a journal that `undo` can finish.
 
-use crate::moving::{confine_strays, evacuate, evict, move_home, move_in, move_out};
-use crate::partition::Original;
+use crate::masks::{MasksLeft, confine_strays, give_back_masks};
+use crate::moving::{evacuate, evict, move_home, move_in, move_out};
+use crate::partition::{BoostedThread, Original};
 use crate::plan::{Action, Base, IfRefused, Plan, Step};
 use crate::policies;
 use asmp_host::cgroup;
 use asmp_host::store::Journal;
 use asmp_host::systemd;
-use asmp_host::task::{self, TaskId, task_path};
-use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Knob, Result, Schedule};
+use asmp_host::task::{self, Mask, TaskId, task_path};
+use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Knob, Result, Schedule, knob};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -51,6 +52,9 @@ pub enum Undo {
         task: TaskId,
         to: CpuSet,
     },
+    SetMasks {
+        masks: Vec<Mask>,
+    },
 }
 
 /// A step that the kernel refused, with its reason.
@@ -63,11 +67,33 @@ pub struct Refused {
     pub disturbs: bool,
 }
 
+/// What a change could not give back. Its original is kept until it can.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Left {
+    /// The file, or the task.
+    pub what: String,
+    /// What it had before the first change.
+    pub original: String,
+    pub reason: String,
+}
+
+impl std::fmt::Display for Left {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (was {:?}): {}", self.what, self.original, self.reason)
+    }
+}
+
 /// The result of the steps.
 #[derive(Debug, Default)]
 pub struct Applied {
     pub refused: Vec<Refused>,
     pub originals: BTreeMap<PathBuf, Original>,
+    /// What tasks had before their affinity was changed, or is about to be.
+    pub masks: Vec<Mask>,
+    /// What tasks did not take back, with the kernel's reason.
+    pub masks_left: MasksLeft,
+    /// Kernel threads that did not take their policy back, with the kernel's reason.
+    pub policies_left: Vec<(BoostedThread, String)>,
     /// Writes, directories and moves that really happened.
     pub changes: usize,
 }
@@ -153,6 +179,12 @@ pub fn apply(
             {
                 let path = match &step.action {
                     Action::Set { knob, .. } => knob.path.clone(),
+                    Action::SetPolicy { thread, to } if *to == thread.before => {
+                        if !error.is_missing() {
+                            applied.policies_left.push((thread.clone(), reason(&error)));
+                        }
+                        continue;
+                    }
                     _ => PathBuf::new(),
                 };
                 applied.refused.push(Refused {
@@ -253,8 +285,31 @@ fn take(
                 undo_log,
             )?;
         }
+        Action::NoteMasks => {
+            applied.masks = task::root_masks(kernel);
+            undo_log.note(Undo::SetMasks { masks: applied.masks.clone() })?;
+            let knob = knob::workqueue_cpus();
+            if let Some(text) =
+                facts.setting(&knob).filter(|_| !facts.cpus.boot_isolated.is_empty())
+            {
+                // The kernel forgets what `isolcpus=` took from it.
+                undo_log.note(Undo::Set { knob: knob.clone(), to: text.to_owned() })?;
+                let original = Original { shape: knob.shape, text: text.to_owned() };
+                applied.originals.insert(knob.path, original);
+            }
+            return Ok(());
+        }
+        Action::GiveBackMasks { masks } => {
+            let note = &mut |masks| undo_log.note(Undo::SetMasks { masks });
+            let (changes, left) = give_back_masks(kernel, masks, note)?;
+            applied.changes += changes;
+            applied.masks_left = left;
+            return Ok(());
+        }
         Action::Confine => {
-            applied.changes += confine_strays(kernel, facts, &plan.after, undo_log)?;
+            let moved = confine_strays(kernel, facts, &plan.after, undo_log)?;
+            applied.changes += moved.len();
+            applied.masks.extend(moved);
             return Ok(());
         }
         Action::SetPolicy { thread, to } => {
@@ -332,6 +387,17 @@ fn undo_one(edge: &Edge, undo: &Undo) -> Result<()> {
             }
             let path = task_path(id.tid);
             kernel.set_affinity(id.tid, to).map_err(Error::io(&path, "set the affinity of"))
+        }
+        Undo::SetMasks { masks } => back_to_masks(kernel, masks),
+    }
+}
+
+fn back_to_masks(kernel: &dyn Kernel, masks: &[Mask]) -> Result<()> {
+    let (_, left) = give_back_masks(kernel, masks, &mut |_| Ok(()))?;
+    match left.into_iter().next() {
+        None => Ok(()),
+        Some((mask, error)) => {
+            Err(Error::io(&task_path(mask.task.tid), "set the affinity of")(error))
         }
     }
 }

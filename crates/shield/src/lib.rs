@@ -12,6 +12,7 @@ mod apply;
 mod decide;
 pub mod declare;
 pub mod doctor;
+mod masks;
 pub mod membership;
 mod moving;
 pub mod partition;
@@ -27,6 +28,8 @@ mod text;
 pub mod verify;
 
 #[cfg(test)]
+mod given_back_tests;
+#[cfg(test)]
 mod policy_tests;
 #[cfg(test)]
 mod scale_tests;
@@ -37,8 +40,8 @@ mod tests;
 #[cfg(test)]
 mod undo_tests;
 
-/// What the kernel refused, in words.
-pub use apply::Refused;
+/// What the kernel refused, and what is not given back yet, in words.
+pub use apply::{Left, Refused};
 /// A task in a partition, and where it came from.
 pub use asmp_host::task::Member;
 /// Partitions as a file declares them.

@@ -7,12 +7,12 @@
 //! real-time when it joined keeps its policy.
 
 use crate::apply::{Undo, UndoLog};
-use crate::partition::Partition;
 use crate::plan::{Action, Base, Plan};
 use crate::policies;
 use asmp_host::cgroup::{self, Groups};
+use asmp_host::facts::cpu_list;
 use asmp_host::task::{self, Member, TaskId, task_path};
-use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Result, Schedule, kind_of};
+use asmp_host::{CpuSet, Error, ErrorKind, Kernel, Result, Schedule, kind_of, knob};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -229,7 +229,35 @@ fn move_living_out(
     let id = task::identify(kernel, process).ok_or_else(|| ended(process))?;
     let back = gather(kernel, process, groups, undo_log)?;
     undo_log.note(Undo::Move { task: id, alone: false, to: back.clone() })?;
-    move_home(kernel, base, process, &absolute(base, &placed.from))
+    let stranded = offline_cpus(kernel, groups);
+    move_home(kernel, base, process, &absolute(base, &placed.from))?;
+    if stranded {
+        strand_nothing(kernel, process);
+    }
+    Ok(())
+}
+
+/// Is a CPU of the partition offline?
+fn offline_cpus(kernel: &dyn Kernel, groups: &Groups) -> bool {
+    let cpus = knob::exclusive_cpus(&groups.rt).read(kernel).ok();
+    let cpus = cpus.and_then(|cpus| cpus.parse::<CpuSet>().ok());
+    match (cpus, cpu_list(kernel, "online")) {
+        (Some(cpus), Ok(online)) => !cpus.difference(&online).is_empty(),
+        _ => false,
+    }
+}
+
+/// The kernel leaves a sleeping thread on a CPU that went offline, also in its new group: every
+/// thread of `process` without an online CPU gets all CPUs that its group allows. It had no mask
+/// worth a way back; what the kernel refuses here it mends itself when the thread wakes.
+fn strand_nothing(kernel: &dyn Kernel, process: i32) {
+    let lists = (cpu_list(kernel, "online"), cpu_list(kernel, "possible"));
+    let (Ok(online), Ok(possible)) = lists else { return };
+    for thread in task::threads(kernel, process).unwrap_or_default() {
+        if !thread.allowed_cpus.intersects(&online) {
+            let _ = kernel.set_affinity(thread.id.tid, &possible);
+        }
+    }
 }
 
 /// Moves every task out, also those forked meanwhile. Errors: EBUSY if the group does not get
@@ -245,6 +273,7 @@ pub fn evacuate(
     for placed in placed.iter().filter(|p| task::identify(kernel, p.task.tid) == Some(p.task)) {
         homes.insert(process_of(kernel, placed.task.tid), absolute(base, &placed.from));
     }
+    let stranded = offline_cpus(kernel, groups);
     for _ in 0..50 {
         let rt = threads_in(kernel, &groups.rt)?;
         let rest = threads_in(kernel, &groups.rest)?;
@@ -263,6 +292,7 @@ pub fn evacuate(
                 home_of(kernel, process, &homes).unwrap_or_else(|| fallback_group(kernel, base));
             match move_home(kernel, base, process, &home) {
                 Err(error) if !error.is_missing() => return Err(error),
+                _ if stranded => strand_nothing(kernel, process),
                 _ => {}
             }
         }
@@ -319,40 +349,4 @@ fn home_of(kernel: &dyn Kernel, process: i32, homes: &BTreeMap<i32, PathBuf>) ->
 
 fn process_of(kernel: &dyn Kernel, tid: i32) -> i32 {
     task::read(kernel, tid).map_or(tid, |task| task.process)
-}
-
-/// Unbound kernel threads that may run on shielded CPUs again go back to system CPUs (6.12 lets
-/// memory threads out with each CPU that comes online). Returns how many.
-pub fn confine_strays(
-    kernel: &dyn Kernel,
-    facts: &Facts,
-    partitions: &[Partition],
-    undo_log: &mut UndoLog,
-) -> Result<usize> {
-    let shielded = crate::partition::shielded(partitions);
-    let strays = task::read_all(kernel)?.into_iter().filter(|task| is_stray(task, &shielded));
-    let mut moved = 0;
-    for task in strays {
-        let to = facts.cpus.online.difference(&shielded);
-        undo_log.note(Undo::SetAffinity { task: task.id, to: task.allowed_cpus.clone() })?;
-        match kernel.set_affinity(task.id.tid, &to) {
-            Ok(()) => moved += 1,
-            // It ended, or the kernel holds it to its CPUs after all: then status goes on naming
-            // it.
-            Err(error) if matches!(kind_of(&error), ErrorKind::Ended | ErrorKind::Invalid) => {}
-            Err(error) => return Err(Error::io(&task_path(task.id.tid), "move")(error)),
-        }
-    }
-    Ok(moved)
-}
-
-/// A kernel thread on shielded CPUs that could be elsewhere. Handlers of interrupts follow their
-/// line.
-pub fn is_stray(task: &task::Task, shielded: &CpuSet) -> bool {
-    task.kernel_thread
-        && !task.bound
-        && !task.zombie
-        && task.allowed_cpus.len() > 1
-        && task.allowed_cpus.intersects(shielded)
-        && !task.command.starts_with("irq/")
 }

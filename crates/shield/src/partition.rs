@@ -2,11 +2,11 @@
 //! The nouns: a partition, the state of all partitions, and the reasons for refusing a change.
 
 use crate::state::STATE_SCHEMA;
-use asmp_host::task::{Member, TaskId};
+use asmp_host::task::{Mask, Member, TaskId};
 use asmp_host::tracefs::timerlat;
 use asmp_host::{Cpu, CpuSet, Schedule, Shape};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -222,9 +222,18 @@ pub struct State {
     /// How timerlat works while something measures with it. Since schema 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timerlat: Option<timerlat::Settings>,
+    /// Each stays until it was written back, or its file is gone for good.
     pub originals: BTreeMap<PathBuf, Original>,
     /// Settings that the kernel refused to change, with its reason.
     pub refused: BTreeMap<PathBuf, String>,
+    /// What the kernel's own threads and process 1 had before the first partition, or before
+    /// `repair` moved them. Since schema 2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub masks: Vec<Mask>,
+    /// Kernel threads that no partition needs any more and that did not take their policy back.
+    /// Since schema 2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policies_left: Vec<BoostedThread>,
 }
 
 impl Default for State {
@@ -237,6 +246,8 @@ impl Default for State {
             timerlat: None,
             originals: BTreeMap::new(),
             refused: BTreeMap::new(),
+            masks: Vec::new(),
+            policies_left: Vec::new(),
         }
     }
 }
@@ -245,6 +256,18 @@ impl State {
     /// Nothing of ours is in force.
     pub fn is_empty(&self) -> bool {
         self.partitions.is_empty() && self.system() == System::default()
+    }
+
+    /// Nothing of ours is in force, and nothing waits to be given back.
+    pub fn owes_nothing(&self) -> bool {
+        let no_setting = self.originals.is_empty() && self.policies_left.is_empty();
+        self.is_empty() && no_setting && self.masks.is_empty()
+    }
+
+    /// Notes what tasks had before they were moved. The first note of a task counts.
+    pub(crate) fn note_masks(&mut self, masks: &[Mask]) {
+        let known: BTreeSet<TaskId> = self.masks.iter().map(|mask| mask.task).collect();
+        self.masks.extend(masks.iter().filter(|mask| !known.contains(&mask.task)).cloned());
     }
 
     /// Settings of the system outside the partitions.

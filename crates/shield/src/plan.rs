@@ -11,13 +11,13 @@
 mod groups;
 
 use crate::partition::{BoostedThread, Partition, Service, State, System, Tick};
-use crate::target::{Lines, Target, reading, targets};
+use crate::target::{Due, Lines, Target, due, reading, targets};
 use asmp_host::cgroup::{GROUP, Groups};
 use asmp_host::systemd::{SERVICE, SLICE};
-use asmp_host::task::{GivenPolicy, Member, TaskId};
-use asmp_host::{CpuSet, Facts, Knob, Schedule, knob};
+use asmp_host::task::{GivenPolicy, Mask, Member, TaskId};
+use asmp_host::{Cpu, CpuSet, Facts, Knob, Schedule, Shape, knob};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// One thing to do. Each knows its way back (see `apply`).
@@ -58,6 +58,13 @@ pub enum Action {
         partition: String,
         placed: Vec<Member>,
         groups: Groups,
+    },
+    /// Note the affinity of each task that the kernel moves by itself when CPUs become isolated or
+    /// are given back: unbound kernel threads, process 1.
+    NoteMasks,
+    /// Give those tasks the noted affinity back, where they have another now.
+    GiveBackMasks {
+        masks: Vec<Mask>,
     },
     /// Move unbound kernel threads that came back off shielded CPUs.
     Confine,
@@ -113,6 +120,12 @@ pub struct Plan {
     /// Settings of the system outside the partitions, once the steps are taken.
     #[serde(skip)]
     pub system: System,
+    /// Originals that no partition needs changed any more.
+    #[serde(skip)]
+    pub released: BTreeSet<PathBuf>,
+    /// Originals that wait for their CPU to come online.
+    #[serde(skip)]
+    pub waiting: BTreeMap<PathBuf, Cpu>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -172,25 +185,50 @@ pub fn plan(
 ) -> Plan {
     let before = &state.partitions;
     let mut steps = Vec::new();
-    let (restored, set) = settings(facts, state, &after, &system);
+    let Settings { restored, set, mut released, waiting } = settings(facts, state, &after, &system);
     // 6.12 books a deadline server's bandwidth in a wrong account while its CPU is isolated, and
     // refuses every change with EBUSY: so it is set while the CPU is (or is again) the
-    // system's.
-    let (servers_restored, restored): (Vec<Step>, Vec<Step>) =
-        restored.into_iter().partition(is_server);
+    // system's. The CPUs of unbound work the kernel itself changes when CPUs are given back.
+    let (restored_late, restored): (Vec<Step>, Vec<Step>) =
+        restored.into_iter().partition(|step| is_server(step) || is_of_unbound_work(step));
     let (servers_set, set): (Vec<Step>, Vec<Step>) = set.into_iter().partition(is_server);
+    if before.is_empty() && !after.is_empty() {
+        steps.push(step(Action::NoteMasks, "the kernel changes them by itself"));
+    }
     steps.extend(restored);
     policies(before, &after, Direction::Back, &mut steps);
+    for thread in &state.policies_left {
+        if !after.iter().flat_map(|one| &one.served).any(|served| served.task == thread.task) {
+            let action = Action::SetPolicy { thread: thread.clone(), to: thread.before };
+            steps.push(named(step(action, "restore the original policy")));
+        }
+    }
     steps.extend(servers_set);
     groups::groups(facts, base, state, &after, &mut steps);
-    steps.extend(servers_restored);
+    if after.is_empty() {
+        let root = knob::controllers_of_children(&base.mount).path;
+        if before.is_empty() {
+            groups::close_root(facts, base, state, &mut steps);
+        }
+        released.extend(state.originals.contains_key(&root).then_some(root));
+    }
+    steps.extend(restored_late);
     steps.extend(set);
     policies(before, &after, Direction::Forth, &mut steps);
     tasks_in(base, before, &after, &mut steps);
     if *before == after && !after.is_empty() {
         steps.push(step(Action::Confine, "unbound kernel threads stay on system CPUs"));
     }
-    Plan { steps, cannot: cannot(facts, before, &after), after, system }
+    if after.is_empty() && !state.masks.is_empty() {
+        let masks = state.masks.clone();
+        steps.push(step(Action::GiveBackMasks { masks }, "restore the original CPUs"));
+    }
+    let cannot = cannot(facts, before, &after);
+    Plan { steps, cannot, after, system, released, waiting }
+}
+
+fn is_of_unbound_work(step: &Step) -> bool {
+    matches!(&step.action, Action::Set { knob, .. } if *knob == knob::workqueue_cpus())
 }
 
 fn is_server(step: &Step) -> bool {
@@ -211,33 +249,45 @@ fn named(step: Step) -> Step {
     Step { if_refused: IfRefused::Name, ..step }
 }
 
-/// Settings that go back to their originals, and settings to be set.
-fn settings(
-    facts: &Facts,
-    state: &State,
-    after: &[Partition],
-    system: &System,
-) -> (Vec<Step>, Vec<Step>) {
+/// Settings that go back to their originals, and settings to be set; the others are those of
+/// [`Plan`].
+struct Settings {
+    restored: Vec<Step>,
+    set: Vec<Step>,
+    released: BTreeSet<PathBuf>,
+    waiting: BTreeMap<PathBuf, Cpu>,
+}
+
+fn settings(facts: &Facts, state: &State, after: &[Partition], system: &System) -> Settings {
     let was = targets(facts, &state.partitions, &state.system(), &state.originals);
     let wanted = targets(facts, after, system, &state.originals);
     let lines = Lines::of(facts);
     let now = |knob: &Knob| reading(facts, &lines, knob).map(str::to_owned);
 
     let mut restored: Vec<Step> = Vec::new();
-    for (path, original) in &state.originals {
+    let (mut released, mut waiting) = (BTreeSet::new(), BTreeMap::new());
+    // A switch of the cgroup tree goes with the groups.
+    for (path, original) in state.originals.iter().filter(|(_, o)| o.shape != Shape::Toggle) {
         let knob = Knob::new(path.clone(), original.shape);
-        if let (None, Some(target)) = (wanted.get(&knob), was.get(&knob)) {
-            let back = knob.inverse(&original.text, &target.wanted);
-            restored.push(named(write(
-                knob.clone(),
-                now(&knob),
-                back,
-                "restore the original value",
-            )));
+        match due(facts, &lines, &wanted, after, &knob) {
+            Due::Needed => continue,
+            Due::Offline(cpu) => {
+                waiting.insert(path.clone(), cpu);
+                continue;
+            }
+            Due::Gone => {}
+            Due::Now => {
+                let set = was.get(&knob).map_or(knob::OSNOISE_WORKLOAD, |target| &target.wanted);
+                let back = knob.inverse(&original.text, set);
+                let why = "restore the original value";
+                restored.push(named(write(knob.clone(), now(&knob), back, why)));
+            }
         }
+        released.insert(path.clone());
     }
     restored.reverse();
 
+    let repairs = state.partitions == after && state.system() == *system;
     let mut set = Vec::new();
     // Interrupt lines come last, by number: a CPU's text order would put IRQ 10 before IRQ 9.
     let mut in_order: Vec<_> =
@@ -246,8 +296,8 @@ fn settings(
     for (irq, knob, target) in in_order {
         let Some(now) = reading(facts, &lines, knob) else { continue };
         // The kernel refuses again what it refused before. Only a line asked for by name is tried
-        // again.
-        if target.away_from.is_some() && state.refused.contains_key(&knob.path) {
+        // again, and by `repair` everything.
+        if target.away_from.is_some() && !repairs && state.refused.contains_key(&knob.path) {
             continue;
         }
         let unchanged = was.get(knob).is_some_and(|was: &Target| was.wanted == target.wanted);
@@ -270,7 +320,7 @@ fn settings(
         }
         set.push(step);
     }
-    (restored, set)
+    Settings { restored, set, released, waiting }
 }
 
 fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut Vec<Step>) {

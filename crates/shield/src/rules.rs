@@ -256,7 +256,7 @@ pub fn adopt(
     threads: &[(TaskId, String, Service, asmp_host::Schedule)],
 ) {
     let known: Vec<&BoostedThread> =
-        state.partitions.iter().flat_map(|partition| &partition.served).collect();
+        state.partitions.iter().flat_map(|one| &one.served).chain(&state.policies_left).collect();
     for partition in partitions {
         for (task, command, by, now) in threads {
             let there = partition.served.iter().any(|served| served.task == *task);

@@ -2,7 +2,7 @@
 //! The one way to change partitions: lock, finish what a crash left, read the machine, decide,
 //! plan, apply, commit. Everything above this file talks to [`Shield`].
 
-use crate::apply::{Applied, Edge, Refused, Undo, UndoLog, apply, undo};
+use crate::apply::{Applied, Edge, Left, Refused, Undo, UndoLog, apply, undo};
 use crate::decide::decide;
 use crate::moving::{Demotion, demotions};
 use crate::partition::{Partition, Refusal, State, shielded};
@@ -15,6 +15,8 @@ use crate::verify::{self, Status};
 use asmp_host::store::{Lock, Store, whole_lines};
 use asmp_host::{Error, Facts, Kernel, Linux, irq, knob, tracefs};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,6 +77,8 @@ pub struct Outcome {
     pub plan: Plan,
     /// What refused, with the kernel's reason.
     pub refused: Vec<Refused>,
+    /// What could not be given back yet; with `abandon`, what was given up.
+    pub left: Vec<Left>,
     pub changes: usize,
     /// Threads that left as SCHED_OTHER.
     pub demoted: Vec<Demotion>,
@@ -216,8 +220,8 @@ impl Shield {
         if !request.demotes() {
             refuse_demotions(&demoted)?;
         }
-        let outcome = self.carry_out(facts, &base, state, plan, recovered)?;
-        Ok(Outcome { demoted, ..outcome })
+        let outcome = self.carry_out(facts, &base, state, plan, abandon)?;
+        Ok(Outcome { demoted, recovered, ..outcome })
     }
 
     fn lock(&self) -> Result<Lock, ChangeError> {
@@ -231,19 +235,15 @@ impl Shield {
         base: &Base,
         mut state: State,
         plan: Plan,
-        recovered: Option<Recovered>,
+        abandon: bool,
     ) -> Result<Outcome, ChangeError> {
-        if plan.steps.is_empty() && plan.after == state.partitions && plan.system == state.system()
-        {
-            return Ok(Outcome {
-                facts,
-                state,
-                plan,
-                refused: Vec::new(),
-                changes: 0,
-                demoted: Vec::new(),
-                recovered,
-            });
+        let same = plan.after == state.partitions && plan.system == state.system();
+        let given_up = abandon && !plan.waiting.is_empty();
+        if plan.steps.is_empty() && plan.released.is_empty() && same && !given_up {
+            let left = left(&state, &plan, &Applied::default());
+            let (refused, demoted) = (Vec::new(), Vec::new());
+            let (changes, recovered) = (0, None);
+            return Ok(Outcome { facts, state, plan, refused, left, changes, demoted, recovered });
         }
         state.transaction += 1;
         let mut journal = self.store.journal(JOURNAL)?;
@@ -267,7 +267,9 @@ impl Shield {
                 });
             }
         };
-        let refused = judge(self.kernel(), &plan.after, applied.refused.clone());
+        let mut refused = judge(self.kernel(), &plan.after, applied.refused.clone());
+        refused.retain(|refused| !plan.released.contains(&refused.path));
+        let left = left(&state, &plan, &applied);
         let strict = plan.after.iter().any(|new| new.strict && !state.partitions.contains(new));
         if strict && refused.iter().any(|refused| refused.disturbs) {
             self.roll_back(base, &undo_log.back, "--strict".to_owned())?;
@@ -279,16 +281,16 @@ impl Shield {
             self.roll_back(base, &undo_log.back, reason.clone())?;
             return Err(ChangeError::Unproved { reason });
         }
-        if let Err(error) = self.commit(&mut state, &plan, &applied) {
+        if let Err(error) = self.commit(&mut state, &plan, &applied, abandon) {
             // Not in force where the state on disk is still the old one.
             if self.state()?.transaction < state.transaction {
                 self.roll_back(base, &undo_log.back, error.to_string())?;
             }
             return Err(error);
         }
-        let demoted = Vec::new();
+        let (demoted, recovered) = (Vec::new(), None);
         let changes = applied.changes;
-        Ok(Outcome { facts, state, plan, refused, changes, demoted, recovered })
+        Ok(Outcome { facts, state, plan, refused, left, changes, demoted, recovered })
     }
 
     fn roll_back(&self, base: &Base, back: &[Undo], cause: String) -> Result<(), ChangeError> {
@@ -301,36 +303,57 @@ impl Shield {
     }
 
     /// From here on the change counts: the state names its number, and a journal of that number is
-    /// void.
-    fn commit(&self, state: &mut State, plan: &Plan, applied: &Applied) -> Result<(), ChangeError> {
+    /// void. An original leaves the state only once it was written back, its file is gone for good,
+    /// or it is given up.
+    fn commit(
+        &self,
+        state: &mut State,
+        plan: &Plan,
+        applied: &Applied,
+        abandon: bool,
+    ) -> Result<(), ChangeError> {
         state.partitions = plan.after.clone();
         state.set_system(&plan.system);
         for (path, original) in &applied.originals {
             state.originals.entry(path.clone()).or_insert_with(|| original.clone());
         }
-        for refused in applied.refused.iter().filter(|refused| !refused.path.as_os_str().is_empty())
-        {
-            state.refused.insert(refused.path.clone(), refused.reason.clone());
+        let refused: BTreeMap<&Path, &str> = applied
+            .refused
+            .iter()
+            .filter(|refused| !refused.path.as_os_str().is_empty() && !is_gone(refused))
+            .map(|refused| (refused.path.as_path(), refused.reason.as_str()))
+            .collect();
+        for path in plan.released.iter().filter(|path| abandon || !refused.contains_key(&***path)) {
+            state.originals.remove(path);
+        }
+        if abandon {
+            state.originals.retain(|path, _| !plan.waiting.contains_key(path));
         }
         for step in &plan.steps {
-            if let Action::Set { knob, to, .. } = &step.action {
-                let original = state.originals.get(&knob.path);
-                let restored =
-                    original.is_some_and(|original| knob.inverse(&original.text, to) == *to);
-                if restored || to == "-cpuset" {
-                    state.originals.remove(&knob.path);
-                }
+            match &step.action {
+                Action::Set { knob, .. } => match refused.get(&*knob.path) {
+                    Some(reason) if !plan.released.contains(&knob.path) => {
+                        state.refused.insert(knob.path.clone(), (*reason).to_owned());
+                    }
+                    _ => drop(state.refused.remove(&knob.path)),
+                },
+                Action::GiveBackMasks { .. } => state.masks.clear(),
+                _ => {}
             }
         }
+        let masks_left = applied.masks_left.iter().filter(|_| !abandon);
+        state.masks.extend(masks_left.map(|(mask, _)| mask.clone()));
+        state.note_masks(&applied.masks);
+        let policies_left = applied.policies_left.iter().filter(|_| !abandon);
+        state.policies_left = policies_left.map(|(thread, _)| thread.clone()).collect();
         if state.is_empty() {
-            state.originals.clear();
             state.refused.clear();
         }
         state::save(&self.store, state)?;
         // From here on the change is in force. What cannot be removed now is void, and the next
         // change removes it.
         let removed = self.store.remove(JOURNAL);
-        if removed.is_ok() && state.is_empty() {
+        if removed.is_ok() && state.owes_nothing() {
             let _ = self.store.remove(STATE);
         }
         Ok(())
@@ -371,7 +394,7 @@ impl Shield {
         let committed = header.is_none_or(|header| header.transaction <= transaction);
         if committed {
             self.store.remove(JOURNAL)?;
-            if self.state()?.is_empty() {
+            if self.state()?.owes_nothing() {
                 self.store.remove(STATE)?;
             }
             return Ok(None);
@@ -395,6 +418,35 @@ fn refuse_demotions(demotions: &[Demotion]) -> Result<(), Refusal> {
         })
         .collect();
     Err(Refusal::RealTimeInside { tasks: words.join(", "), partition: first.partition.clone() })
+}
+
+/// What is not given back, with the reason. A line that is gone needs nothing.
+fn left(state: &State, plan: &Plan, applied: &Applied) -> Vec<Left> {
+    let original = |path: &Path| state.originals.get(path).map(|original| original.text.clone());
+    let of_path = |path: &Path, reason: String| {
+        Some(Left { what: path.display().to_string(), original: original(path)?, reason })
+    };
+    let waiting = plan.waiting.iter();
+    let waiting = waiting.filter_map(|(path, cpu)| of_path(path, format!("CPU {cpu} is offline")));
+    let refused = applied.refused.iter().filter(|refused| !is_gone(refused));
+    let refused = refused.filter(|refused| plan.released.contains(&refused.path));
+    let refused = refused.filter_map(|refused| of_path(&refused.path, refused.reason.clone()));
+    let masks = applied.masks_left.iter().map(|(mask, error)| Left {
+        what: format!("the CPUs of task {}", mask.task.tid),
+        original: mask.cpus.to_string(),
+        reason: error.to_string(),
+    });
+    let policies = applied.policies_left.iter().map(|(thread, reason)| Left {
+        what: format!("the policy of task {} ({})", thread.task.tid, thread.command),
+        original: thread.before.to_string(),
+        reason: reason.clone(),
+    });
+    waiting.chain(refused).chain(masks).chain(policies).collect()
+}
+
+/// A line whose device was removed meanwhile.
+fn is_gone(refused: &Refused) -> bool {
+    !refused.disturbs && knob::irq_of(&refused.path).is_some()
 }
 
 /// A line that refuses to move disturbs a partition only if a shielded CPU gets its interrupts.

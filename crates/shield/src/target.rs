@@ -74,6 +74,45 @@ pub fn reading<'a>(facts: &'a Facts, lines: &Lines<'a>, knob: &Knob) -> Option<&
     }
 }
 
+/// What becomes of an original.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// A partition, or a setting of the system, still needs another value.
+    Needed,
+    /// It can be written back.
+    Now,
+    /// Its CPU is offline: it waits.
+    Offline(Cpu),
+    /// Its file is gone for good.
+    Gone,
+}
+
+/// What becomes of the original of `knob` where `wanted` are the targets under the partitions
+/// `after`. A file that cannot be read now is no reason to give its original up.
+pub(crate) fn due(
+    facts: &Facts,
+    lines: &Lines,
+    wanted: &BTreeMap<Knob, Target>,
+    after: &[Partition],
+    knob: &Knob,
+) -> Due {
+    if wanted.contains_key(knob) {
+        return Due::Needed;
+    }
+    if let Some(irq) = knob::irq_of(&knob.path) {
+        return if lines.0.contains_key(&irq) { Due::Now } else { Due::Gone };
+    }
+    let unread = facts.setting(knob).is_none();
+    match knob::cpu_of(&knob.path) {
+        Some(cpu) if !facts.cpus.possible.contains(cpu) => Due::Gone,
+        Some(cpu) if unread && after.iter().any(|one| one.shielded().contains(cpu)) => Due::Needed,
+        // Even where the file is there: the kernel keeps no account of such a CPU's servers.
+        Some(cpu) if !facts.cpus.online.contains(cpu) => Due::Offline(cpu),
+        None if unread && !after.is_empty() => Due::Needed,
+        _ => Due::Now,
+    }
+}
+
 /// The targets of every setting that `partitions` and the settings of the system outside them need
 /// changed on this machine.
 pub fn targets(

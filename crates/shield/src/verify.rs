@@ -5,12 +5,12 @@
 //! Only the promise itself is remembered from the time a partition was made. Every claim is read
 //! from the kernel now. What the kernel refuses to move is listed apart (`stays`): it is no drift.
 
-use crate::partition::{Partition, State, Tick, shielded};
+use crate::partition::{BoostedThread, Partition, State, Tick, shielded};
 use crate::plan::Base;
-use crate::target::{Lines, Target, reading, targets};
+use crate::target::{Due, Lines, Target, due, reading, targets};
 use asmp_host::irq::Irq;
 use asmp_host::task::{self, Task};
-use asmp_host::{Cpu, CpuSet, Facts, Kernel, Knob, Result, cgroup, irq, knob};
+use asmp_host::{Cpu, CpuSet, Facts, Kernel, Knob, Result, Shape, cgroup, irq, knob};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,12 +32,17 @@ pub struct Status {
     pub partitions: Vec<PartitionStatus>,
     /// Isolated CPUs that belong to no partition of ours.
     pub foreign_isolated_cpus: CpuSet,
+    /// What no partition needs changed any more and is not given back yet.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left: Vec<Finding>,
 }
 
 impl Status {
     /// Is every promise kept?
     pub fn holds(&self) -> bool {
-        !self.interrupted && self.partitions.iter().all(|partition| partition.violations.is_empty())
+        !self.interrupted
+            && self.left.is_empty()
+            && self.partitions.iter().all(|partition| partition.violations.is_empty())
     }
 }
 
@@ -107,7 +112,9 @@ pub fn verify(
     let all = shielded(&state.partitions);
     let tasks = if state.partitions.is_empty() { Vec::new() } else { task::read_all(kernel)? };
     let lines = Lines::of(facts);
-    let unmet = unmet(facts, state, &lines);
+    let targets = targets(facts, &state.partitions, &state.system(), &state.originals);
+    let left = left(facts, state, &lines, &targets);
+    let unmet = unmet(facts, targets, &lines);
     let partitions = state
         .partitions
         .iter()
@@ -122,7 +129,49 @@ pub fn verify(
         interrupted,
         partitions,
         foreign_isolated_cpus: isolated.difference(&all),
+        left,
     })
+}
+
+/// Originals that wait to be given back.
+fn left(
+    facts: &Facts,
+    state: &State,
+    lines: &Lines,
+    targets: &BTreeMap<Knob, Target>,
+) -> Vec<Finding> {
+    let knobs = state.originals.iter().filter_map(|(path, original)| {
+        let knob = Knob::new(path.clone(), original.shape);
+        let due = match original.shape {
+            // A switch of the cgroup tree goes with the last partition.
+            Shape::Toggle if state.partitions.is_empty() => Due::Now,
+            Shape::Toggle => Due::Needed,
+            _ => due(facts, lines, targets, &state.partitions, &knob),
+        };
+        let what = format!("{}: {:?} is not given back", path.display(), original.text);
+        match due {
+            Due::Needed | Due::Gone => None,
+            Due::Now => Some(finding(what, "`asmp restore` or `asmp repair` tries again")),
+            Due::Offline(cpu) => Some(finding(
+                format!("{what}: CPU {cpu} is offline"),
+                format!("bring CPU {cpu} online, then `asmp repair`"),
+            )),
+        }
+    });
+    let masks = state.masks.iter().filter(|_| state.partitions.is_empty()).map(|mask| {
+        finding(
+            format!("task {}: CPU {} is not given back", mask.task.tid, mask.cpus),
+            "`asmp restore` or `asmp repair` tries again",
+        )
+    });
+    let policies = state.policies_left.iter().map(|thread| {
+        let BoostedThread { task, command, before, .. } = thread;
+        finding(
+            format!("task {} ({command}): policy {before} is not given back", task.tid),
+            "`asmp restore` or `asmp repair` tries again",
+        )
+    });
+    knobs.chain(masks).chain(policies).collect()
 }
 
 fn verify_one(
@@ -216,8 +265,11 @@ struct Unmet<'a> {
 }
 
 /// Every setting of the machine that does not meet its target, found once for all partitions.
-fn unmet<'a>(facts: &'a Facts, state: &State, lines: &Lines<'a>) -> Vec<Unmet<'a>> {
-    let targets = targets(facts, &state.partitions, &state.system(), &state.originals);
+fn unmet<'a>(
+    facts: &'a Facts,
+    targets: BTreeMap<Knob, Target>,
+    lines: &Lines<'a>,
+) -> Vec<Unmet<'a>> {
     let mut unmet: Vec<Unmet> = targets
         .into_iter()
         .filter_map(|(knob, target)| {

@@ -20,8 +20,9 @@ pub fn all() -> Vec<Test> {
 }
 
 /// Everything that changes something: files written, groups made and removed, states renamed,
-/// policies.
-const CALLS: [&str; 6] = ["write", "mkdir", "rmdir", "rename", "unlink", "sched_setattr"];
+/// policies, affinities.
+const CALLS: [&str; 7] =
+    ["write", "mkdir", "rmdir", "rename", "unlink", "sched_setattr", "sched_setaffinity"];
 
 /// Runs asmp and kills it at the n-th such call. False: it ended by itself.
 fn killed_at(call: &str, n: u32, line: &str) -> bool {

@@ -21,6 +21,8 @@ pub struct FakeTask {
     pub bound: bool,
     /// CPUs of its own choice; `None`: what its group gives.
     pub affinity: Option<CpuSet>,
+    /// What `sched_setaffinity` asked for: the kernel goes on respecting it.
+    pub(super) asked: Option<CpuSet>,
     pub schedule: Schedule,
     pub(super) group: PathBuf,
 }
@@ -86,8 +88,25 @@ impl Machine {
             .fold(CpuSet::new(), |all, cpus| all.union(&cpus))
     }
 
+    /// CPUs of isolated partitions, online or not.
+    fn taken(&self) -> CpuSet {
+        let groups = self.groups.iter().filter(|(_, group)| group.isolated);
+        let cpus = groups.map(|(path, _)| self.exclusive(path));
+        cpus.fold(CpuSet::new(), |all, cpus| all.union(&cpus))
+    }
+
     pub(super) fn allowed(&self, task: &FakeTask) -> CpuSet {
-        task.affinity.clone().unwrap_or_else(|| self.given(&task.group))
+        if let Some(affinity) = &task.affinity {
+            return affinity.clone();
+        }
+        let root = task.group.parent().is_none();
+        let given = match root && (task.kernel_thread || task.process == 1) {
+            // The kernel counts offline CPUs in.
+            true => self.possible.difference(&self.taken()),
+            false => self.given(&task.group),
+        };
+        let asked = task.asked.iter().map(|asked| asked.intersection(&given));
+        asked.filter(|both| !both.is_empty()).last().unwrap_or(given)
     }
 
     /// The CPUs that a group gives to its tasks.
@@ -154,10 +173,12 @@ impl Machine {
             return Err(os(libc::EINVAL));
         }
         if file == "cpuset.cpus.partition" {
-            // The kernel gives every unbound kernel thread the CPUs that are left.
-            let kernel_threads =
-                self.tasks.values_mut().filter(|task| task.kernel_thread && !task.bound);
-            kernel_threads.for_each(|task| task.affinity = None);
+            // The kernel gives every unbound kernel thread, and process 1, the CPUs that are left,
+            // whatever it gave them before: also when the partition ends.
+            let moved = self.tasks.values_mut();
+            let moved =
+                moved.filter(|task| task.process == 1 || (task.kernel_thread && !task.bound));
+            moved.for_each(|task| task.affinity = None);
         }
         let own = self.groups.entry(group.to_owned()).or_default();
         match (file, cpus) {

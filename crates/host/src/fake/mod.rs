@@ -53,6 +53,7 @@ impl FakeKernel {
             kernel_thread: false,
             bound: false,
             affinity: None,
+            asked: None,
             schedule,
             group,
         };
@@ -64,6 +65,11 @@ impl FakeKernel {
         let one = CpuSet::from_iter([cpu]);
         machine.online =
             if online { machine.online.union(&one) } else { machine.online.difference(&one) };
+    }
+
+    /// As when a device is removed.
+    pub fn remove_file(&self, path: &str) {
+        self.lock().files.remove(Path::new(path));
     }
 
     pub fn set_file(&self, path: &str, text: &str) {
@@ -102,8 +108,14 @@ impl FakeKernel {
             .groups
             .iter()
             .map(|(path, group)| (format!("group {}", path.display()), format!("{group:?}")));
-        let tasks =
-            machine.tasks.iter().map(|(tid, task)| (format!("task {tid}"), format!("{task:?}")));
+        let as_seen = |task: &FakeTask| {
+            let affinity = Some(machine.allowed(task));
+            FakeTask { affinity, asked: None, ..task.clone() }
+        };
+        let tasks = machine
+            .tasks
+            .iter()
+            .map(|(tid, task)| (format!("task {tid}"), format!("{:?}", as_seen(task))));
         files.chain(groups).chain(tasks).collect()
     }
 
@@ -255,11 +267,13 @@ impl Kernel for FakeKernel {
 
     fn set_affinity(&self, tid: i32, cpus: &CpuSet) -> io::Result<()> {
         self.change(|machine| {
+            let online = machine.online.clone();
             let task = machine.tasks.get_mut(&tid).ok_or_else(|| os(libc::ESRCH))?;
-            if task.bound {
+            if task.bound || !cpus.intersects(&online) {
                 return Err(os(libc::EINVAL));
             }
             task.affinity = Some(cpus.clone());
+            task.asked = task.kernel_thread.then(|| cpus.clone());
             Ok(())
         })
     }

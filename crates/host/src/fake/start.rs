@@ -107,9 +107,17 @@ impl FakeKernel {
             kernel_thread: true,
             bound: cpu.is_some(),
             affinity: cpu.map(|cpu| CpuSet::from_iter([cpu])),
+            asked: None,
             schedule,
             group: PathBuf::from("/"),
         };
         self.lock().tasks.insert(tid, task);
+    }
+
+    /// The CPUs that the kernel gave a task at boot (`nohz_full=`, `isolcpus=`).
+    pub fn give_at_boot(&self, tid: i32, cpus: &CpuSet) {
+        if let Some(task) = self.lock().tasks.get_mut(&tid) {
+            task.affinity = Some(cpus.clone());
+        }
     }
 }

@@ -107,6 +107,11 @@ fn close_base(facts: &Facts, base: &Base, state: &State, steps: &mut Vec<Step>) 
         let action = Action::RemoveGroup { path: group.clone(), threaded: false };
         steps.push(step(action, "no partition is left"));
     }
+    close_root(facts, base, state, steps);
+}
+
+/// The cpuset controller of the root as it was.
+pub(super) fn close_root(facts: &Facts, base: &Base, state: &State, steps: &mut Vec<Step>) {
     let root = knob::controllers_of_children(&base.mount);
     if let Some(original) = state.originals.get(&root.path) {
         let back = root.inverse(&original.text, "+cpuset");

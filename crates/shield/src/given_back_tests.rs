@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Every original is kept until it was given back: refused, offline, moved by the kernel itself.
+
+use crate::partition::State;
+use crate::request::{Caller, Request, Spec};
+use crate::shield::{ChangeError, Outcome, Shield};
+use asmp_host::fake::{FakeKernel, Fault};
+use asmp_host::store::Store;
+use asmp_host::{CpuSet, Kernel, Schedule};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+type Snapshot = BTreeMap<String, String>;
+
+/// A fake machine as `nohz_full=2-3 isolcpus=3` boots it, and its shield.
+struct Fake {
+    kernel: Arc<FakeKernel>,
+    dir: tempfile::TempDir,
+    shield: Shield,
+    untouched: Snapshot,
+}
+
+impl Fake {
+    fn new() -> Self {
+        let kernel = Arc::new(FakeKernel::new());
+        kernel.start_kernel_thread(2, "kthreadd", None);
+        kernel.start_kernel_thread(16, "rcu_preempt", None);
+        kernel.give_at_boot(1, &set("0-2"));
+        kernel.give_at_boot(2, &set("0-1"));
+        kernel.give_at_boot(16, &set("0"));
+        kernel.start(200, 200, "app", Schedule::Other { nice: 0 });
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let shield = Shield::new(Arc::clone(&kernel) as Arc<dyn Kernel>, Store::at(dir.path()));
+        let untouched = kernel.snapshot();
+        Self { kernel, dir, shield, untouched }
+    }
+
+    fn ask(&self, request: &Request) -> Result<Outcome, ChangeError> {
+        self.shield.change(request, &Caller::now(0, "root", "test"))
+    }
+
+    fn text(&self, path: &str) -> String {
+        self.kernel.text(Path::new(path)).unwrap()
+    }
+
+    fn state(&self) -> State {
+        self.shield.state().unwrap()
+    }
+
+    fn files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.dir.path()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name != "lock").collect()
+    }
+
+    /// The machine is as it was, and nothing is left of ours.
+    #[track_caller]
+    fn is_untouched(&self, when: &str) {
+        let now = self.kernel.snapshot();
+        let keys = self.untouched.keys().chain(now.keys());
+        let changed = keys.filter(|key| self.untouched.get(*key) != now.get(*key));
+        let changed: Vec<_> =
+            changed.map(|key| (key, self.untouched.get(key), now.get(key))).collect();
+        assert!(changed.is_empty(), "{when}: {changed:#?}");
+        assert!(self.files().is_empty(), "{when}: {:?}", self.files());
+    }
+}
+
+fn set(text: &str) -> CpuSet {
+    text.parse().unwrap()
+}
+
+fn create(name: &str, cpus: &str) -> Request {
+    Request::Create { name: name.into(), spec: Spec::of(cpus.parse().unwrap()) }
+}
+
+fn destroy(name: &str) -> Request {
+    Request::Destroy { name: Some(name.into()), demote: false }
+}
+
+const RESTORE: Request = Request::Restore { abandon: false };
+const REPAIR: Request = Request::Repair { name: None };
+const SERVER: &str = "/sys/kernel/debug/sched/fair_server/cpu3/runtime";
+
+#[test]
+fn originals_of_an_offline_cpu_wait_until_it_is_back() {
+    for back in [RESTORE, REPAIR, destroy("b")] {
+        for end in [destroy("a"), RESTORE] {
+            let fake = Fake::new();
+            fake.ask(&create("a", "3")).unwrap();
+            if back == destroy("b") && end != RESTORE {
+                fake.ask(&create("b", "2")).unwrap();
+            }
+            fake.kernel.set_online(3, false);
+            let outcome = fake.ask(&end).unwrap();
+            let left: Vec<String> = outcome.left.iter().map(ToString::to_string).collect();
+            assert!(left.iter().any(|left| left.starts_with(SERVER)), "{left:?}");
+            assert!(left.iter().all(|left| left.ends_with("CPU 3 is offline")), "{left:?}");
+            let status = fake.shield.status().unwrap();
+            assert!(!status.holds() && status.left.len() == left.len(), "{:?}", status.left);
+            // Still offline: tried again, and still named.
+            assert_eq!(fake.ask(&REPAIR).unwrap().left, outcome.left);
+            assert_eq!(fake.text(SERVER), "0");
+            fake.kernel.set_online(3, true);
+            let outcome = match fake.ask(&back) {
+                Err(ChangeError::Refused(_)) => fake.ask(&RESTORE),
+                other => other,
+            };
+            assert!(outcome.unwrap().left.is_empty());
+            fake.is_untouched(&format!("{end:?}, {back:?}"));
+            assert!(fake.shield.status().unwrap().holds());
+        }
+    }
+}
+
+#[test]
+fn a_partition_made_before_the_originals_are_back_takes_none_of_ours_for_its_own() {
+    let fake = Fake::new();
+    fake.ask(&create("a", "3")).unwrap();
+    fake.kernel.set_online(3, false);
+    fake.ask(&destroy("a")).unwrap();
+    fake.kernel.set_online(3, true);
+    fake.ask(&create("a", "3")).unwrap();
+    fake.ask(&destroy("a")).unwrap();
+    fake.is_untouched("made again");
+}
+
+#[test]
+fn an_offline_cpu_of_a_partition_that_stays_is_not_left() {
+    let fake = Fake::new();
+    fake.ask(&create("a", "3")).unwrap();
+    fake.kernel.set_online(3, false);
+    assert!(fake.ask(&create("b", "2")).unwrap().left.is_empty());
+    assert!(fake.shield.status().unwrap().left.is_empty());
+    fake.kernel.set_online(3, true);
+    fake.ask(&RESTORE).unwrap();
+    fake.is_untouched("restored");
+}
+
+#[test]
+fn a_refused_way_back_keeps_its_original_and_is_tried_again() {
+    let mut kept = 0;
+    for end in [destroy("a"), RESTORE] {
+        for at in 0.. {
+            let fake = Fake::new();
+            fake.ask(&create("a", "3")).unwrap();
+            let steps = {
+                fake.kernel.arm(Some(Fault::Refuse { at, errno: libc::EINVAL }));
+                let outcome = fake.ask(&end);
+                let steps = fake.kernel.changes();
+                fake.kernel.arm(None);
+                if let Ok(outcome) = outcome {
+                    let status = fake.shield.status().unwrap();
+                    assert_eq!(outcome.left.len(), status.left.len(), "{at}: {:?}", outcome.left);
+                    assert_eq!(outcome.left.is_empty(), status.holds());
+                    kept += outcome.left.len();
+                }
+                steps
+            };
+            assert!(fake.ask(&RESTORE).unwrap().left.is_empty());
+            fake.is_untouched(&format!("{end:?} refused at {at}"));
+            if steps <= at {
+                break;
+            }
+        }
+    }
+    assert!(kept > 10, "only {kept}");
+}
+
+#[test]
+fn what_cannot_be_given_back_is_given_up_on_demand() {
+    let fake = Fake::new();
+    fake.ask(&create("a", "3")).unwrap();
+    fake.kernel.set_online(3, false);
+    fake.ask(&destroy("a")).unwrap();
+    let outcome = fake.ask(&Request::Restore { abandon: true }).unwrap();
+    assert!(!outcome.left.is_empty());
+    assert!(fake.files().is_empty() && fake.state().originals.is_empty());
+    assert!(fake.shield.status().unwrap().holds());
+}
+
+#[test]
+fn a_line_whose_device_is_removed_owes_nothing() {
+    let fake = Fake::new();
+    fake.ask(&create("a", "3")).unwrap();
+    fake.kernel.remove_file("/proc/irq/24/smp_affinity_list");
+    let outcome = fake.ask(&destroy("a")).unwrap();
+    assert!(outcome.left.is_empty() && outcome.refused.is_empty(), "{:?}", outcome.left);
+    assert!(fake.files().is_empty());
+}
+
+#[test]
+fn a_task_on_an_offline_cpu_leaves_with_the_cpus_of_its_group() {
+    let fake = Fake::new();
+    fake.ask(&create("a", "3")).unwrap();
+    let members = crate::Members { pids: vec![200], ..Default::default() };
+    fake.ask(&Request::Add { name: "a".into(), members }).unwrap();
+    // A thread that sleeps keeps its mask when its CPU goes offline, and in its next group.
+    fake.kernel.set_affinity(200, &set("3")).unwrap();
+    fake.kernel.set_online(3, false);
+    fake.ask(&destroy("a")).unwrap();
+    let allowed = fake.kernel.allowed(200).unwrap();
+    assert!(allowed.intersects(&set("0-2")), "{allowed}");
+    fake.kernel.set_online(3, true);
+    fake.ask(&RESTORE).unwrap();
+    fake.is_untouched("restored");
+}
+
+#[test]
+fn masks_that_the_kernel_changes_by_itself_are_given_back_killed_or_refused_at_any_step() {
+    let faults: [fn(usize) -> Fault; 2] = [
+        |at| Fault::Die { at, after: at % 2 == 0 },
+        |at| Fault::Refuse { at, errno: libc::EINVAL },
+    ];
+    for fault in faults {
+        for ending in [false, true] {
+            for at in 0.. {
+                let fake = Fake::new();
+                if ending {
+                    fake.ask(&create("a", "3")).unwrap();
+                    fake.ask(&create("b", "2")).unwrap();
+                    fake.ask(&destroy("b")).unwrap();
+                }
+                fake.kernel.arm(Some(fault(at)));
+                let request = if ending { destroy("a") } else { create("a", "3") };
+                let _ = catch_unwind(AssertUnwindSafe(|| fake.ask(&request)));
+                let steps = fake.kernel.changes();
+                fake.kernel.arm(None);
+                fake.ask(&RESTORE).unwrap();
+                fake.is_untouched(&format!("ending {ending}, {at}"));
+                if steps <= at {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_repair_confines_is_given_back() {
+    for end in [destroy("a"), RESTORE] {
+        let fake = Fake::new();
+        fake.ask(&create("a", "3")).unwrap();
+        for tid in [2, 30] {
+            fake.kernel.set_affinity(tid, &set("0-3")).unwrap();
+        }
+        // One that started later has no other original than what it has now.
+        fake.kernel.start_kernel_thread(40, "late", None);
+        fake.kernel.set_affinity(40, &set("0-3")).unwrap();
+        fake.ask(&REPAIR).unwrap();
+        assert!([2, 30, 40].iter().all(|tid| fake.kernel.allowed(*tid) == Some(set("0-2"))));
+        fake.ask(&end).unwrap();
+        assert_eq!(fake.kernel.allowed(40), Some(set("0-3")));
+        assert_eq!(fake.kernel.allowed(2), Some(set("0-1")));
+        let mut fake = fake;
+        fake.untouched.insert("task 40".into(), fake.kernel.snapshot()["task 40"].clone());
+        fake.is_untouched(&format!("{end:?}"));
+    }
+}
+
+#[test]
+fn the_cpus_of_unbound_work_that_isolcpus_left_are_given_back() {
+    let file = "/sys/devices/virtual/workqueue/cpumask";
+    let fake = Fake::new();
+    fake.kernel.set_file("/sys/devices/system/cpu/isolated", "3");
+    fake.kernel.set_file(file, "7");
+    fake.ask(&create("a", "3")).unwrap();
+    // The kernel gives unbound work all CPUs when the last partition ends; here: before.
+    fake.kernel.set_file(file, "f");
+    fake.ask(&destroy("a")).unwrap();
+    assert_eq!(fake.text(file), "7");
+    assert!(fake.files().is_empty());
+}
+
+#[test]
+fn repair_tries_again_what_the_kernel_refused() {
+    let fake = Fake::new();
+    let file = "/proc/irq/24/smp_affinity_list";
+    let at = (0..)
+        .find(|at| {
+            let fake = Fake::new();
+            fake.kernel.arm(Some(Fault::Refuse { at: *at, errno: libc::EIO }));
+            let made = fake.ask(&create("a", "3"));
+            made.is_ok() && fake.state().refused.contains_key(Path::new(file))
+        })
+        .unwrap();
+    fake.kernel.arm(Some(Fault::Refuse { at, errno: libc::EIO }));
+    fake.ask(&create("a", "3")).unwrap();
+    fake.kernel.arm(None);
+    assert_eq!(fake.text(file), "0-3");
+    let outcome = fake.ask(&REPAIR).unwrap();
+    assert_eq!(fake.text(file), "0-2");
+    assert!(!fake.state().refused.contains_key(Path::new(file)));
+    let refuses: Vec<&Path> = outcome.refused.iter().map(|refused| &*refused.path).collect();
+    assert_eq!(refuses, [Path::new("/proc/irq/25/smp_affinity_list")]);
+    fake.ask(&RESTORE).unwrap();
+    fake.is_untouched("restored");
+}

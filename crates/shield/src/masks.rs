@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The CPUs of the kernel's own threads, and of process 1.
+//!
+//! When CPUs become isolated or are given back, the kernel itself gives all of them the CPUs of the
+//! root cgroup, whatever they had: with `nohz_full=` or `isolcpus=` at boot they end with more CPUs
+//! than before. So what they had is noted before the first partition and given back after the last.
+
+use crate::apply::{Undo, UndoLog};
+use crate::partition::{Partition, shielded};
+use asmp_host::task::{self, Mask, task_path};
+use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Result, kind_of};
+
+/// What tasks had and did not take back, with the kernel's reason.
+pub type MasksLeft = Vec<(Mask, std::io::Error)>;
+
+/// Gives tasks these CPUs back where they have others. One that ended, or that the kernel has bound
+/// to its CPUs since, needs nothing. `note` gets what they have now, before the first change.
+/// Returns how many were changed, and what the kernel refused.
+pub fn give_back_masks(
+    kernel: &dyn Kernel,
+    masks: &[Mask],
+    note: &mut dyn FnMut(Vec<Mask>) -> Result<()>,
+) -> Result<(usize, MasksLeft)> {
+    let mut differ = Vec::new();
+    let mut now = Vec::new();
+    for mask in masks {
+        let Ok(task) = task::read(kernel, mask.task.tid) else { continue };
+        if task.id == mask.task && !task.bound && task.allowed_cpus != mask.cpus {
+            differ.push(mask);
+            now.push(Mask { task: task.id, cpus: task.allowed_cpus });
+        }
+    }
+    if differ.is_empty() {
+        return Ok((0, Vec::new()));
+    }
+    note(now)?;
+    let (mut changes, mut left) = (0, Vec::new());
+    for mask in differ {
+        match kernel.set_affinity(mask.task.tid, &mask.cpus) {
+            Ok(()) => changes += 1,
+            Err(error) if kind_of(&error) == ErrorKind::Ended => {}
+            Err(error) => left.push((mask.clone(), error)),
+        }
+    }
+    Ok((changes, left))
+}
+
+/// Unbound kernel threads that may run on shielded CPUs again go back to system CPUs (6.12 lets
+/// memory threads out with each CPU that comes online). Returns what those had that were moved.
+pub fn confine_strays(
+    kernel: &dyn Kernel,
+    facts: &Facts,
+    partitions: &[Partition],
+    undo_log: &mut UndoLog,
+) -> Result<Vec<Mask>> {
+    let shielded = shielded(partitions);
+    let to = facts.cpus.online.difference(&shielded);
+    let strays = task::read_all(kernel)?.into_iter().filter(|task| is_stray(task, &shielded));
+    let mut moved = Vec::new();
+    for task in strays {
+        let had = Mask { task: task.id, cpus: task.allowed_cpus };
+        undo_log.note(Undo::SetAffinity { task: task.id, to: had.cpus.clone() })?;
+        match kernel.set_affinity(task.id.tid, &to) {
+            Ok(()) => moved.push(had),
+            // It ended, or the kernel holds it to its CPUs after all: then status goes on naming
+            // it.
+            Err(error) if matches!(kind_of(&error), ErrorKind::Ended | ErrorKind::Invalid) => {}
+            Err(error) => return Err(Error::io(&task_path(task.id.tid), "move")(error)),
+        }
+    }
+    Ok(moved)
+}
+
+/// A kernel thread on shielded CPUs that could be elsewhere. Handlers of interrupts follow their
+/// line.
+pub fn is_stray(task: &task::Task, shielded: &CpuSet) -> bool {
+    task.kernel_thread
+        && !task.bound
+        && !task.zombie
+        && task.allowed_cpus.len() > 1
+        && task.allowed_cpus.intersects(shielded)
+        && !task.command.starts_with("irq/")
+}
