@@ -5,8 +5,8 @@
 
 use crate::{Error, Result};
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -33,19 +33,21 @@ impl Store {
     }
 
     /// Takes the writers' lock, waiting at most `patience`. `Ok(None)`: another process held it all
-    /// the time.
+    /// the time. Errors: `Content` where the directory is a link or others may write in it.
     pub fn lock(&self, patience: Duration) -> Result<Option<Lock>> {
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o755)
             .create(&self.dir)
             .map_err(Error::io(&self.dir, "make the directory"))?;
+        self.check_dir()?;
         let path = self.path("lock");
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
             .write(true)
             .mode(0o600)
+            .custom_flags(UNFOLLOWED)
             .open(&path)
             .map_err(Error::io(&path, "open"))?;
         let deadline = Instant::now() + patience;
@@ -67,7 +69,12 @@ impl Store {
     /// A file's bytes; `None` where there is none.
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let path = self.path(name);
-        match fs::read(&path) {
+        let read = || {
+            let mut file = OpenOptions::new().read(true).custom_flags(UNFOLLOWED).open(&path)?;
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes).map(|_| bytes)
+        };
+        match read() {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::io(&path, "read")(error)),
@@ -103,22 +110,46 @@ impl Store {
         Ok(Journal { file: opened.map_err(Error::io(&path, "create"))?, path })
     }
 
+    /// Another user who can write here could have us write, or believe, anything.
+    fn check_dir(&self) -> Result<()> {
+        let about = fs::symlink_metadata(&self.dir).map_err(Error::io(&self.dir, "look at"))?;
+        // SAFETY: geteuid has no arguments and cannot fail.
+        let user = unsafe { libc::geteuid() };
+        let (mode, owner) = (about.mode(), about.uid());
+        let by_group = user == 0 && about.gid() != 0 && mode & 0o020 != 0;
+        let found = match () {
+            () if about.is_symlink() => "a symbolic link".to_owned(),
+            () if owner != 0 && owner != user => format!("a directory of user {owner}"),
+            () if by_group || mode & 0o002 != 0 => format!("mode {:o}", mode & 0o7777),
+            () => return Ok(()),
+        };
+        let expected = "a directory that only root or this user may write in (remove this one)";
+        Err(Error::Content { path: self.dir.clone(), text: found, expected })
+    }
+
     fn sync_dir(&self) -> io::Result<()> {
         File::open(&self.dir)?.sync_all()
     }
 }
 
+/// No file of ours is a symbolic link; opening a FIFO in its place must not wait.
+const UNFOLLOWED: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+
 /// Replaces a file whole: after a crash it holds the old bytes or the new, never a mixture. The
-/// bytes are first written to `path` with `.new` appended, then renamed. `mode`: permissions of the
-/// new file, less the umask. On an error the old file is unchanged and the new one is removed.
+/// bytes are first written to `path` with `.new` appended, then renamed. What else has that name,
+/// such as a link, is removed and never followed. `mode`: permissions of the new file, less the
+/// umask. On an error the old file is unchanged and the new one is removed.
 ///
 /// Errors: those of open(2), write(2), fsync(2), rename(2). The directory is not synchronised.
 pub fn replace_file(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(".new");
     let written = (|| {
-        let mut file =
-            OpenOptions::new().create(true).truncate(true).write(true).mode(mode).open(&fresh)?;
+        match fs::remove_file(&fresh) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new().create_new(true).write(true).mode(mode).open(&fresh)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&fresh, path)
@@ -191,6 +222,42 @@ mod tests {
             replace_file(&path, bytes, mode).unwrap();
             assert_eq!(fs::read(&path).unwrap(), bytes);
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+        }
+    }
+
+    #[test]
+    fn links_in_the_place_of_our_files_are_not_followed() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().unwrap();
+        let (own, foreign) = (dir.path().join("own"), dir.path().join("foreign"));
+        fs::create_dir(&own).unwrap();
+        fs::write(&foreign, "theirs").unwrap();
+        let store = Store::at(&own);
+        for name in ["state", "state.new", "lock", "journal"] {
+            symlink(&foreign, own.join(name)).unwrap();
+        }
+        assert!(store.lock(Duration::ZERO).is_err());
+        assert!(store.read("state").is_err());
+        assert!(store.journal("journal").is_err());
+        store.replace("state", b"ours").unwrap();
+        assert_eq!(store.read("state").unwrap().as_deref(), Some(&b"ours"[..]));
+        assert_eq!(fs::read_to_string(&foreign).unwrap(), "theirs");
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_in_is_refused() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join("own");
+        fs::create_dir(&own).unwrap();
+        assert!(Store::at(&own).lock(Duration::ZERO).unwrap().is_some());
+        symlink(&own, dir.path().join("link")).unwrap();
+        let error = Store::at(dir.path().join("link")).lock(Duration::ZERO).unwrap_err();
+        assert!(error.to_string().contains("a symbolic link"), "{error}");
+        for mode in [0o777, 0o1777] {
+            fs::set_permissions(&own, fs::Permissions::from_mode(mode)).unwrap();
+            let error = Store::at(&own).lock(Duration::ZERO).unwrap_err();
+            assert!(error.to_string().contains("may write"), "{error}");
         }
     }
 

@@ -7,13 +7,18 @@
 //! controllers on may hold none itself. See systemd's CGROUP_DELEGATION document.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 pub const SLICE: &str = "asmp.slice";
 pub const SERVICE: &str = "asmp.service";
 const HOLDER: &str = "holder";
+
+/// The most that one job of systemd may take.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Starts the service and moves its process into a group of its own. Does nothing where it runs.
 pub(crate) fn start(mount: &Path) -> io::Result<()> {
@@ -31,6 +36,7 @@ pub(crate) fn start(mount: &Path) -> io::Result<()> {
                     "sleep",
                     "infinity",
                 ]),
+            PATIENCE,
         )?;
         fs::create_dir(group.join(HOLDER))?;
         for process in fs::read_to_string(group.join("cgroup.procs"))?.lines() {
@@ -44,18 +50,56 @@ pub(crate) fn start(mount: &Path) -> io::Result<()> {
 pub(crate) fn stop(mount: &Path) -> io::Result<()> {
     let slice: PathBuf = mount.join(SLICE);
     if slice.join(SERVICE).is_dir() {
-        call(Command::new("systemctl").args(["stop", SERVICE]))?;
+        call(Command::new("systemctl").args(["stop", SERVICE]), PATIENCE)?;
     }
     if slice.is_dir() {
-        call(Command::new("systemctl").args(["stop", SLICE]))?;
+        call(Command::new("systemctl").args(["stop", SLICE]), PATIENCE)?;
     }
     Ok(())
 }
 
-fn call(command: &mut Command) -> io::Result<()> {
-    let Output { status, stderr, .. } = command.output()?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(io::Error::other(String::from_utf8_lossy(&stderr).trim().to_owned())),
+/// Errors: what the command printed; `TimedOut` where it does not end within `patience`.
+fn call(command: &mut Command, patience: Duration) -> io::Result<()> {
+    let end = Instant::now() + patience;
+    let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    let mut nap = Duration::from_millis(1);
+    let status = loop {
+        match child.try_wait()? {
+            Some(status) => break status,
+            None if Instant::now() < end => thread::sleep(nap),
+            None => {
+                child.kill()?;
+                child.wait()?;
+                let seconds = patience.as_secs_f64();
+                let words = format!("no answer in {seconds} s: see `systemctl list-jobs`");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, words));
+            }
+        }
+        nap = (nap * 2).min(Duration::from_millis(20));
+    };
+    if status.success() {
+        return Ok(());
+    }
+    let mut words = String::new();
+    if let Some(mut stderr) = child.stderr.take() {
+        stderr.read_to_string(&mut words)?;
+    }
+    Err(io::Error::other(words.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_does_not_end_is_given_up_and_one_that_fails_says_why() {
+        let error = call(Command::new("sleep").arg("600"), Duration::from_millis(50)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().contains("list-jobs"), "{error}");
+        let mut fails = Command::new("sh");
+        let error = call(fails.args(["-c", "echo no such unit >&2; exit 5"]), PATIENCE);
+        assert_eq!(error.unwrap_err().to_string(), "no such unit");
+        call(&mut Command::new("true"), PATIENCE).unwrap();
     }
 }
