@@ -16,9 +16,10 @@ use asmp_host::systemd;
 use asmp_host::task::{self, Mask, TaskId, task_path};
 use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Knob, Result, Schedule, knob};
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The inverse of one change. Idempotent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,15 +126,16 @@ impl<'a> UndoLog<'a> {
     }
 }
 
-/// Where steps are taken: the kernel, the groups, and how long a step waits while the kernel is
-/// busy.
-#[derive(Clone, Copy)]
+/// Where steps are taken: the kernel, the groups, and how long they wait while the kernel is busy.
 pub struct Edge<'a> {
     pub kernel: &'a dyn Kernel,
     pub base: &'a Base,
-    /// The most that one step waits on EBUSY.
-    pub patience: Duration,
+    /// What is left of the time that all steps together wait on EBUSY.
+    pub patience: Cell<Duration>,
 }
+
+/// Between two tries on EBUSY.
+pub(crate) const NAP: Duration = Duration::from_millis(20);
 
 impl Edge<'_> {
     /// Sets a knob. The kernel keeps the bandwidth of a SCHED_DEADLINE task that ended until its
@@ -150,11 +152,12 @@ impl Edge<'_> {
 
     /// Retries on EBUSY.
     fn while_busy(&self, mut operation: impl FnMut() -> Result<()>) -> Result<()> {
-        let end = Instant::now() + self.patience;
         loop {
+            let left = self.patience.get();
             match operation() {
-                Err(error) if error.is_busy() && Instant::now() < end => {
-                    std::thread::sleep(Duration::from_millis(20));
+                Err(error) if error.is_busy() && !left.is_zero() => {
+                    std::thread::sleep(NAP.min(left));
+                    self.patience.set(left.saturating_sub(NAP));
                 }
                 other => return other,
             }

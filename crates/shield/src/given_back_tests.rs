@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Every original is kept until it was given back: refused, offline, moved by the kernel itself.
 
+use crate::apply::NAP;
 use crate::partition::State;
 use crate::request::{Caller, Request, Spec};
-use crate::shield::{ChangeError, Outcome, Shield};
+use crate::shield::{ChangeError, Outcome, Patience, Shield};
 use asmp_host::fake::{FakeKernel, Fault};
 use asmp_host::store::Store;
 use asmp_host::{CpuSet, Kernel, Schedule};
@@ -297,4 +298,24 @@ fn repair_tries_again_what_the_kernel_refused() {
     assert_eq!(refuses, [Path::new("/proc/irq/25/smp_affinity_list")]);
     fake.ask(&RESTORE).unwrap();
     fake.is_untouched("restored");
+}
+
+#[test]
+fn all_waits_on_a_busy_kernel_together_are_bounded() {
+    let changes = |errno| {
+        let fake = Fake::new();
+        fake.ask(&create("a", "1-3")).unwrap();
+        let busy = 10 * NAP;
+        let shield = fake.shield.clone().with_patience(Patience { busy, ..Patience::default() });
+        fake.kernel.arm(Some(Fault::Hold { below: "/sys/kernel/debug/sched", errno }));
+        let destroy = destroy("a");
+        let outcome = shield.change(&destroy, &Caller::now(0, "root", "test")).unwrap();
+        let changes = fake.kernel.changes();
+        fake.kernel.arm(None);
+        assert_eq!(outcome.left.len(), 3, "{:?}", outcome.left);
+        assert!(fake.ask(&RESTORE).unwrap().left.is_empty());
+        fake.is_untouched("restored");
+        changes
+    };
+    assert_eq!(changes(libc::EBUSY) - changes(libc::EINVAL), 10, "tries");
 }

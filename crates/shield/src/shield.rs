@@ -10,11 +10,12 @@ use crate::plan::{Action, Base, Plan, Step, plan};
 use crate::prove;
 use crate::request::{Caller, Request};
 use crate::rules::check_machine;
-use crate::state::{self, RUN_DIR, STATE, STATE_SCHEMA, StateError};
+use crate::state::{self, OLDEST_SCHEMA, RUN_DIR, STATE, STATE_SCHEMA, StateError};
 use crate::verify::{self, Status};
 use asmp_host::store::{Lock, Store, whole_lines};
 use asmp_host::{Error, Facts, Kernel, Linux, irq, knob, tracefs};
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -112,7 +113,8 @@ pub struct Patience {
     pub lock: Duration,
     /// For a CPU to stop its tick, where that is required.
     pub tick: Duration,
-    /// For one file or group that the kernel says is busy.
+    /// For the files and groups that the kernel says are busy, all together. Undoing has as much
+    /// again.
     pub busy: Duration,
 }
 
@@ -179,7 +181,7 @@ impl Shield {
     }
 
     fn edge<'a>(&'a self, base: &'a Base) -> Edge<'a> {
-        Edge { kernel: self.kernel(), base, patience: self.patience.busy }
+        Edge { kernel: self.kernel(), base, patience: Cell::new(self.patience.busy) }
     }
 
     /// What a request would do. Takes no lock and touches nothing.
@@ -371,9 +373,11 @@ impl Shield {
         let lines = whole_lines(&bytes);
         let Some((first, rest)) = lines.split_first() else { return Ok(Some((None, Vec::new()))) };
         let header: Header = serde_json::from_str(first).map_err(|error| bad(first, error))?;
-        if header.schema > STATE_SCHEMA {
-            let reason =
-                format!("schema {}, this version reads up to {STATE_SCHEMA}", header.schema);
+        if !(OLDEST_SCHEMA..=STATE_SCHEMA).contains(&header.schema) {
+            let reason = format!(
+                "schema {}, this version reads {OLDEST_SCHEMA} to {STATE_SCHEMA}",
+                header.schema
+            );
             return Err(StateError::Unreadable { path, reason }.into());
         }
         let back = rest
@@ -389,7 +393,13 @@ impl Shield {
     fn recover(&self, base: &Base, abandon: bool) -> Result<Option<Recovered>, ChangeError> {
         // A state that was written but never took its place.
         self.store.remove(&format!("{STATE}.new"))?;
-        let Some((header, back)) = self.journal()? else { return Ok(None) };
+        let Some((header, back)) = self.journal()? else {
+            // One that was to be removed after its journal.
+            if self.state()?.owes_nothing() {
+                self.store.remove(STATE)?;
+            }
+            return Ok(None);
+        };
         let transaction = self.state()?.transaction;
         let committed = header.is_none_or(|header| header.transaction <= transaction);
         if committed {

@@ -251,6 +251,73 @@ fn a_change_whose_state_cannot_be_written_is_undone() {
 }
 
 #[test]
+fn an_end_whose_state_cannot_be_written_leaves_the_partition_in_force() {
+    for end in [destroy("a"), Request::Restore { abandon: false }] {
+        let (fake, untouched) = Fake::after(&[create("a", "3"), add("a", 200)]);
+        let in_force = (fake.kernel.snapshot(), fake.shield.state().unwrap());
+        let spoiled = fake.dir.path().join("state.json.new");
+        let kernel = Spoiled(Arc::clone(&fake.kernel), spoiled.clone());
+        let shield = Shield::new(Arc::new(kernel), Store::at(fake.dir.path()));
+        let error = shield.change(&end, &Caller::now(0, "root", "test")).unwrap_err();
+        assert!(error.to_string().contains("state.json"), "{error}");
+        assert_same(&in_force.0, &fake.kernel.snapshot(), "not written");
+        assert_eq!(fake.shield.state().unwrap(), in_force.1);
+        assert!(fake.shield.status().unwrap().holds() && !fake.has_journal());
+        std::fs::remove_dir(spoiled).unwrap();
+        fake.restored_to(&untouched, "there is room again");
+    }
+}
+
+#[test]
+fn a_journal_of_an_unknown_schema_is_refused_and_kept() {
+    for schema in [0, state::STATE_SCHEMA + 1, 99] {
+        let (fake, untouched) = Fake::after(&[]);
+        let journal = format!("{{\"schema\":{schema},\"transaction\":9}}\n");
+        std::fs::write(fake.dir.path().join("journal"), &journal).unwrap();
+        for request in [create("a", "3"), Request::Restore { abandon: true }] {
+            let error = fake.ask(&request).unwrap_err();
+            assert!(error.to_string().contains(&format!("schema {schema}")), "{error}");
+            assert!(matches!(error, ChangeError::State(state::StateError::Unreadable { .. })));
+        }
+        let kept = std::fs::read_to_string(fake.dir.path().join("journal")).unwrap();
+        assert_eq!((kept, fake.kernel.snapshot()), (journal, untouched));
+    }
+}
+
+#[test]
+fn a_journal_beside_a_state_that_cannot_be_read_is_not_undone() {
+    let (fake, _) = Fake::after(&[create("a", "3")]);
+    let in_force = fake.kernel.snapshot();
+    let journal = "{\"schema\":1,\"transaction\":1}\n\
+        {\"undo\":\"set\",\"knob\":{\"path\":\"/proc/sys/kernel/timer_migration\",\
+        \"shape\":\"text\"},\"to\":\"1\"}\n";
+    std::fs::write(fake.dir.path().join("journal"), journal).unwrap();
+    for garbage in ["", "{", "{\"schema\":99}"] {
+        std::fs::write(fake.dir.path().join("state.json"), garbage).unwrap();
+        let error = fake.ask(&Request::Restore { abandon: false }).unwrap_err();
+        assert!(matches!(error, ChangeError::State(_)), "{error}");
+        assert!(fake.has_journal());
+        assert_same(&in_force, &fake.kernel.snapshot(), garbage);
+    }
+}
+
+#[test]
+fn a_state_without_anything_that_a_crash_left_is_none() {
+    let (fake, untouched) = Fake::after(&[]);
+    let file = fake.dir.path().join("state.json");
+    let text = "{\"schema\":1,\"transaction\":7,\"partitions\":[],\
+        \"originals\":{},\"refused\":{}}";
+    std::fs::write(&file, text).unwrap();
+    assert!(fake.shield.status().unwrap().holds());
+    fake.restored_to(&untouched, "nothing to do");
+    assert!(!file.exists());
+    std::fs::write(&file, text).unwrap();
+    fake.ask(&create("a", "3")).unwrap();
+    fake.restored_to(&untouched, "created and restored");
+    assert!(!file.exists());
+}
+
+#[test]
 fn a_step_back_that_is_refused_for_good_blocks_changes_until_it_is_given_up() {
     let (fake, untouched) = Fake::after(&[]);
     // The fake refuses the affinity of this line for ever.

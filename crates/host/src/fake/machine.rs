@@ -88,6 +88,14 @@ impl Machine {
             .fold(CpuSet::new(), |all, cpus| all.union(&cpus))
     }
 
+    /// The error number of each write to `path`, while a fault says so.
+    pub(super) fn holds(&self, path: &Path) -> Option<i32> {
+        match self.fault {
+            Some(Fault::Hold { below, errno }) if path.starts_with(below) => Some(errno),
+            _ => None,
+        }
+    }
+
     /// CPUs of isolated partitions, online or not.
     fn taken(&self) -> CpuSet {
         let groups = self.groups.iter().filter(|(_, group)| group.isolated);

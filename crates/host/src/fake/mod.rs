@@ -33,6 +33,8 @@ pub enum Fault {
     Die { at: usize, after: bool },
     /// This task ends just before it.
     End { at: usize, tid: i32 },
+    /// Each write to a file below is refused with this error number.
+    Hold { below: &'static str, errno: i32 },
 }
 
 /// A kernel in memory. Clones of the handle are not possible; share it by reference.
@@ -187,6 +189,7 @@ impl Kernel for FakeKernel {
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let text = String::from_utf8_lossy(bytes).trim_end_matches('\n').to_owned();
         self.change(|machine| match in_tree(path) {
+            _ if machine.holds(path).is_some() => Err(os(machine.holds(path).unwrap_or_default())),
             Some((group, file)) => machine.write_group(&group, &file, &text),
             None => machine.write_file(path, &text),
         })
