@@ -113,8 +113,8 @@ impl Machine {
             true => self.possible.difference(&self.taken()),
             false => self.given(&task.group),
         };
-        let asked = task.asked.iter().map(|asked| asked.intersection(&given));
-        asked.filter(|both| !both.is_empty()).last().unwrap_or(given)
+        let asked = task.asked.as_ref().map(|asked| asked.intersection(&given));
+        asked.filter(|both| !both.is_empty()).unwrap_or(given)
     }
 
     /// The CPUs that a group gives to its tasks.
