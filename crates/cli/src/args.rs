@@ -296,7 +296,8 @@ pub enum Change {
         /// A change that was killed is undone before anything else. If the kernel refuses a step of
         /// that for good, no other change can begin. An original value that cannot be written back
         /// (its CPU is offline) is kept and tried again. This option names such steps and values,
-        /// gives them up and restores the rest; the exit code is then 6. Example: asmp restore --abandon
+        /// gives them up and restores the rest; the exit code is then 6. Example: asmp restore
+        /// --abandon
         #[arg(long)]
         abandon: bool,
     },

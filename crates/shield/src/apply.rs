@@ -310,7 +310,10 @@ fn take(
             return Ok(());
         }
         Action::Confine => {
-            let moved = confine_strays(kernel, facts, &plan.after, undo_log)?;
+            let note = &mut |had: &Mask| {
+                undo_log.note(Undo::SetAffinity { task: had.task, to: had.cpus.clone() })
+            };
+            let moved = confine_strays(kernel, facts, &plan.after, note)?;
             applied.changes += moved.len();
             applied.masks.extend(moved);
             return Ok(());

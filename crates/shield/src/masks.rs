@@ -5,7 +5,6 @@
 //! root cgroup, whatever they had: with `nohz_full=` or `isolcpus=` at boot they end with more CPUs
 //! than before. So what they had is noted before the first partition and given back after the last.
 
-use crate::apply::{Undo, UndoLog};
 use crate::partition::{Partition, shielded};
 use asmp_host::task::{self, Mask, task_path};
 use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Result, kind_of};
@@ -46,12 +45,13 @@ pub fn give_back_masks(
 }
 
 /// Unbound kernel threads that may run on shielded CPUs again go back to system CPUs (6.12 lets
-/// memory threads out with each CPU that comes online). Returns what those had that were moved.
+/// memory threads out with each CPU that comes online). `note` gets what each has, before it is
+/// moved. Returns what those had that were moved.
 pub fn confine_strays(
     kernel: &dyn Kernel,
     facts: &Facts,
     partitions: &[Partition],
-    undo_log: &mut UndoLog,
+    note: &mut dyn FnMut(&Mask) -> Result<()>,
 ) -> Result<Vec<Mask>> {
     let shielded = shielded(partitions);
     let to = facts.cpus.online.difference(&shielded);
@@ -59,7 +59,7 @@ pub fn confine_strays(
     let mut moved = Vec::new();
     for task in strays {
         let had = Mask { task: task.id, cpus: task.allowed_cpus };
-        undo_log.note(Undo::SetAffinity { task: task.id, to: had.cpus.clone() })?;
+        note(&had)?;
         match kernel.set_affinity(task.id.tid, &to) {
             Ok(()) => moved.push(had),
             // It ended, or the kernel holds it to its CPUs after all: then status goes on naming
