@@ -21,7 +21,9 @@ mod measure;
 mod noise;
 mod prose;
 mod run;
+mod signals;
 mod simulate;
+mod supervise;
 mod table;
 
 use anyhow::Result;
