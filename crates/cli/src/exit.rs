@@ -85,7 +85,8 @@ pub const TABLE: &[(u8, &str)] = &[
     ),
     (
         BAD_FILE,
-        "a file (partitions, task set, graph, output) is invalid, or cannot be read or written",
+        "a file (partitions, task set, graph, output) is invalid, or cannot be read or written; \
+         if it is the standard output of a change, the change was made",
     ),
     (NO_BOOT_DROP_IN, "boot: this machine has no directory for GRUB drop-ins"),
     (

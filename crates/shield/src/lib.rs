@@ -23,7 +23,7 @@ mod rules;
 mod shield;
 mod state;
 mod target;
-mod text;
+pub mod text;
 pub mod verify;
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 use crate::apply::{Applied, Edge, Refused, Undo, UndoLog, apply, undo};
 use crate::decide::decide;
+use crate::membership::{self, Entrance, EntryError};
 use crate::moving::{Demotion, demotions};
 use crate::partition::{Partition, Refusal, State, shielded};
 use crate::plan::{Action, Base, Plan, Step, plan};
@@ -153,6 +154,11 @@ impl Shield {
     /// The committed state; empty where there is none.
     pub fn state(&self) -> Result<State, ChangeError> {
         Ok(state::load(&self.store)?)
+    }
+
+    /// The way into a partition for a process that this one starts. Reads files; changes nothing.
+    pub fn entrance(&self, name: &str) -> Result<Entrance, EntryError> {
+        membership::find(self.kernel(), &self.store, name)
     }
 
     /// Reads everything back: what holds, what violates a partition, what cannot move.

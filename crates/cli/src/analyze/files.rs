@@ -52,7 +52,7 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
 /// a text such as "4000000/3" where the time is not a whole number of them.
 pub fn print_json(mut value: Value, time: TimeBase) -> Result<()> {
     value["schema"] = 1.into();
-    println!("{}", serde_json::to_string_pretty(&in_ns(value, time))?);
+    crate::print::json(&in_ns(value, time))?;
     Ok(())
 }
 
