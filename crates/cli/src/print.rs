@@ -4,7 +4,7 @@
 use anyhow::Result;
 use asmp_host::{CpuSet, Facts};
 use asmp_shield::verify::{Finding, PartitionStatus, Status, TickStatus};
-use asmp_shield::{Action, Demotion, Outcome, Plan, Refused, Step};
+use asmp_shield::{Action, Affected, Demotion, Outcome, Plan, Refused, Step};
 use serde_json::json;
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write, stderr, stdout};
@@ -75,6 +75,17 @@ pub fn outcome(outcome: &Outcome, headline: &str) {
     refused(&outcome.refused);
     for cannot in &outcome.plan.cannot {
         println!("  not in this boot: {}\n    cure: {}", cannot.what, cannot.cure);
+    }
+    affected("  ", &outcome.plan.affected);
+}
+
+/// Names the groups and tasks of others that lose CPUs.
+fn affected(indent: &str, affected: &[Affected]) {
+    for one in affected {
+        println!("{indent}affected: {one}");
+    }
+    if !affected.is_empty() {
+        println!("{indent}  cure: {}", Affected::CURE);
     }
 }
 
@@ -174,6 +185,7 @@ pub fn plan(facts: &Facts, plan: &Plan, as_json: bool) -> Result<()> {
             "kernel": facts.release,
             "steps": plan.steps,
             "cannot": plan.cannot,
+            "affected": plan.affected,
         });
         println!("{}", serde_json::to_string_pretty(&value)?);
         return Ok(());
@@ -197,6 +209,7 @@ pub fn plan(facts: &Facts, plan: &Plan, as_json: bool) -> Result<()> {
     for cannot in &plan.cannot {
         println!("not in this boot: {}\n       cure: {}", cannot.what, cannot.cure);
     }
+    affected("", &plan.affected);
     Ok(())
 }
 
@@ -212,6 +225,7 @@ pub fn status(status: &Status, now_s: u64) {
     if let Some(home) = &status.irq_home {
         println!("device interrupts are routed to CPU {home} alone; `asmp restore` undoes that");
     }
+    affected("", &status.affected);
     if status.partitions.is_empty() {
         println!("no partition");
     }

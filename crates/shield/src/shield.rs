@@ -5,6 +5,7 @@
 use crate::apply::{Applied, Edge, Refused, Undo, UndoLog, apply, undo};
 use crate::decide::decide;
 use crate::moving::{Demotion, demotions};
+use crate::neighbours;
 use crate::partition::{Partition, Refusal, State, shielded};
 use crate::plan::{Action, Base, Plan, Step, plan};
 use crate::prove;
@@ -185,6 +186,7 @@ impl Shield {
         let mut state = self.state()?;
         let decision = decide(self.kernel(), &facts, &mut state, request, caller)?;
         let plan = plan(&facts, &base, &state, decision.after, decision.system);
+        let plan = Plan { affected: decision.affected, ..plan };
         if !request.demotes() {
             refuse_demotions(&demotions(self.kernel(), &plan))?;
         }
@@ -212,6 +214,7 @@ impl Shield {
             tracefs::remove_stale(self.kernel());
         }
         let plan = plan(&facts, &base, &state, decision.after, decision.system);
+        let plan = Plan { affected: decision.affected, ..plan };
         let demoted = demotions(self.kernel(), &plan);
         if !request.demotes() {
             refuse_demotions(&demoted)?;
@@ -254,7 +257,8 @@ impl Shield {
             Ok(applied) => applied,
             Err(failed) => {
                 let (step, source) = *failed;
-                let cause = format!("{source} ({})", step.why);
+                let why = neighbours::explain(self.kernel(), base, &step, &source);
+                let cause = format!("{source} ({why})");
                 let task_gone = moved_task(&step).filter(|_| source.is_missing());
                 self.roll_back(base, &undo_log.back, cause)?;
                 return Err(match (task_gone, step.action) {
@@ -263,7 +267,7 @@ impl Shield {
                         let policy = format!("{to} for {}", placed.command);
                         ChangeError::PolicyRefused { policy, cause: source }
                     }
-                    (None, _) => ChangeError::Undone { why: step.why, cause: source },
+                    (None, _) => ChangeError::Undone { why, cause: source },
                 });
             }
         };
