@@ -62,8 +62,8 @@ pub enum Command {
     Plan {
         /// Print the plan as JSON
         ///
-        /// The object has `schema`, `kernel`, `steps` and `cannot`. Each step has its old and new
-        /// value and the reason. Example: asmp plan --json create motion --cpus 3
+        /// The object has `schema`, `kernel`, `steps`, `cannot` and `affected`. Each step has its
+        /// old and new value and the reason. Example: asmp plan --json create motion --cpus 3
         #[arg(long, global = true)]
         json: bool,
         #[command(subcommand)]
@@ -216,7 +216,17 @@ pub enum Change {
     /// Tasks keep their policy. `asmp remove` and `asmp destroy` move them back to the cgroup they
     /// came from.
     #[command(after_long_help = examples::ADD)]
-    Add(Members),
+    Add {
+        #[command(flatten)]
+        members: Members,
+        /// Move a task even if systemd then ends its scope
+        ///
+        /// The scope of a container or a session ends when its last process has left. Without
+        /// this option such a task is refused with exit code 46. Example: asmp add motion --pid
+        /// 4711 --force
+        #[arg(long)]
+        force: bool,
+    },
     /// Move tasks or IRQ lines out of a partition
     ///
     /// Tasks return to the cgroup they came from; lines return to their former CPUs. If a task

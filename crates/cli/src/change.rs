@@ -64,9 +64,10 @@ fn request(change: &Change) -> Result<Request> {
         Change::Create(Create { name, shape }) => Request::Create { name, spec: shape.into() },
         Change::Destroy { name, force, all: _ } => Request::Destroy { name, demote: force },
         Change::Resize { name, cpus } => Request::Resize { name, cpus },
-        Change::Add(members) => {
-            Request::Add { name: members.name.clone(), members: members.into() }
-        }
+        Change::Add { members, force } => Request::Add {
+            name: members.name.clone(),
+            members: Members { force, ..members.into() },
+        },
         Change::Remove { members, force } => {
             Request::Remove { name: members.name.clone(), members: members.into(), demote: force }
         }
@@ -104,7 +105,7 @@ impl From<args::Shape> for Spec {
 
 impl From<args::Members> for Members {
     fn from(members: args::Members) -> Self {
-        Self { pids: members.pids, tids: members.tids, irqs: members.irqs }
+        Self { pids: members.pids, tids: members.tids, irqs: members.irqs, force: false }
     }
 }
 
@@ -126,7 +127,7 @@ fn headline(change: &Change, outcome: &Outcome) -> String {
         Change::Destroy { name: Some(name), .. } => format!("partition {name} is gone"),
         Change::Destroy { .. } => "no partition is left".to_owned(),
         Change::Restore { .. } => "the machine is as it was before asmp touched it".to_owned(),
-        Change::Add(members) => format!("partition {}: members added", members.name),
+        Change::Add { members, .. } => format!("partition {}: members added", members.name),
         Change::Remove { members, .. } => format!("partition {}: members removed", members.name),
         Change::Move { members, to } => {
             format!("partition {to}: members of {} moved", members.name)

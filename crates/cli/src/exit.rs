@@ -52,7 +52,8 @@ pub const TABLE: &[(u8, &str)] = &[
     (UNDONE, "the kernel refused a step; every change was undone"),
     (
         STRICT,
-        "--strict: the kernel refuses to move something off the CPUs; every change was undone",
+        "--strict: something stays on the CPUs, or groups and tasks of others would lose them; \
+         nothing is changed",
     ),
     (UNPROVED, "--tick require-off: ticks were counted; every change was undone"),
     (NOT_UNDONE, "a step failed and not every change could be undone: run asmp restore"),
@@ -66,7 +67,7 @@ pub const TABLE: &[(u8, &str)] = &[
     (14, "refused: the kernel is too old"),
     (20, "refused: no such CPU"),
     (21, "refused: the CPU is offline"),
-    (22, "refused: the CPU belongs to another partition"),
+    (22, "refused: the CPU belongs to another partition or group"),
     (23, "refused: the system would have no CPU left"),
     (24, "refused: an SMT sibling of the CPU is in use elsewhere"),
     (30, "refused: invalid partition name"),
@@ -95,6 +96,7 @@ pub const TABLE: &[(u8, &str)] = &[
          change was undone",
     ),
     (44, "refused: other threads of the process are in the partition that the thread would leave"),
+    (46, "refused: the task is the last of a scope, which systemd would end; --force moves it"),
     (BAD_RUN, "measure: the input is not a complete run or not a histogram"),
     (NO_LOAD, "measure: a load did not start or ended early"),
     (MIXED, "measure: the runs are of different kernels; --across-kernels accepts them"),
@@ -118,7 +120,11 @@ fn of_refusal(refusal: &Refusal) -> u8 {
         Refusal::KernelTooOld { .. } => 14,
         Refusal::NoCpus { .. } | Refusal::UnknownCpus { .. } => 20,
         Refusal::OfflineCpus { .. } => 21,
-        Refusal::TakenCpus { .. } | Refusal::ForeignIsolated { .. } => 22,
+        Refusal::TakenCpus { .. }
+        | Refusal::ForeignIsolated { .. }
+        | Refusal::ExclusiveElsewhere { .. } => 22,
+        Refusal::Displaces { .. } => STRICT,
+        Refusal::EmptiesScope { .. } => 46,
         Refusal::LastCpu { .. } => 23,
         Refusal::Sibling { .. } => 24,
         Refusal::BadName { .. } => 30,

@@ -8,7 +8,7 @@ use anyhow::Result;
 use asmp_host::{CpuSet, Facts};
 use asmp_shield::text::{shown, shown_lines};
 use asmp_shield::verify::{Finding, PartitionStatus, Status, TickStatus};
-use asmp_shield::{Action, Demotion, Outcome, Plan, Refused, Step};
+use asmp_shield::{Action, Affected, Demotion, Outcome, Plan, Refused, Step};
 use serde::Serialize;
 use std::cell::RefCell;
 use std::fmt::Arguments;
@@ -125,6 +125,17 @@ pub fn outcome(outcome: &Outcome, headline: &str) {
         line!("  not in this boot: {}", cannot.what);
         line!("    cure: {}", cannot.cure);
     }
+    affected("  ", &outcome.plan.affected);
+}
+
+/// Names the groups and tasks of others that lose CPUs.
+fn affected(indent: &str, affected: &[Affected]) {
+    for one in affected {
+        line!("{indent}affected: {one}");
+    }
+    if !affected.is_empty() {
+        line!("{indent}  cure: {}", Affected::CURE);
+    }
 }
 
 /// The suffix of a list of CPUs whose SMT siblings were taken out of use; empty if there are none.
@@ -223,6 +234,7 @@ pub fn plan(facts: &Facts, plan: &Plan, as_json: bool) -> Result<()> {
             "kernel": facts.release,
             "steps": plan.steps,
             "cannot": plan.cannot,
+            "affected": plan.affected,
         });
         return json(&value);
     }
@@ -246,6 +258,7 @@ pub fn plan(facts: &Facts, plan: &Plan, as_json: bool) -> Result<()> {
         line!("not in this boot: {}", cannot.what);
         line!("       cure: {}", cannot.cure);
     }
+    affected("", &plan.affected);
     Ok(())
 }
 
@@ -261,6 +274,7 @@ pub fn status(status: &Status, now_s: u64) {
     if let Some(home) = &status.irq_home {
         line!("device interrupts are routed to CPU {home} alone; `asmp restore` undoes that");
     }
+    affected("", &status.affected);
     if status.partitions.is_empty() {
         line!("no partition");
     }

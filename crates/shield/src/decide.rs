@@ -3,6 +3,7 @@
 //! decided here and nowhere else; which partitions are allowed stands in [`crate::rules`].
 
 use crate::declare;
+use crate::neighbours::{self, Affected};
 use crate::partition::{Partition, Refusal, State, System, shielded};
 use crate::plan::Base;
 use crate::request::{Caller, Members, Request};
@@ -17,6 +18,8 @@ pub(crate) struct Decision {
     pub after: Vec<Partition>,
     /// Settings of the system outside the partitions after it.
     pub system: System,
+    /// Who else loses CPUs.
+    pub affected: Vec<Affected>,
 }
 
 /// Decides. `state` gains a record of tasks that were born inside a partition, so that the plan
@@ -30,17 +33,18 @@ pub(crate) fn decide(
 ) -> Result<Decision, Refusal> {
     rules::check_machine(facts)?;
     let mut system = state.system();
+    let named = |refusal| neighbours::name_isolator(kernel, facts, refusal);
     let mut after = match request {
         Request::Create { name, spec } => {
-            rules::create(facts, state, &Wish::new(name, spec, caller, None))?
+            rules::create(facts, state, &Wish::new(name, spec, caller, None)).map_err(named)?
         }
         Request::Run { name, spec, owner } => {
-            rules::create(facts, state, &Wish::new(name, spec, caller, *owner))?
+            rules::create(facts, state, &Wish::new(name, spec, caller, *owner)).map_err(named)?
         }
         Request::Exec { name, pid, command } => enter(kernel, facts, state, name, *pid, command)?,
         Request::Destroy { name: Some(name), .. } => rules::destroy(state, name)?,
         Request::Destroy { name: None, .. } => Vec::new(),
-        Request::Resize { name, cpus } => rules::resize(facts, state, name, cpus)?,
+        Request::Resize { name, cpus } => rules::resize(facts, state, name, cpus).map_err(named)?,
         Request::Add { name, members } => join(kernel, facts, state, name, members)?,
         Request::Remove { name, members, .. } => leave(kernel, facts, state, name, members)?,
         Request::Move { from, to, members } => pass(kernel, facts, state, (from, to), members)?,
@@ -65,7 +69,8 @@ pub(crate) fn decide(
         }
     };
     adopt_kernel_threads(kernel, facts, state, &mut after);
-    Ok(Decision { after, system })
+    let affected = neighbours::affected(kernel, facts, (&state.partitions, &after))?;
+    Ok(Decision { after, system, affected })
 }
 
 /// The partition of `name` with more members.
@@ -82,8 +87,12 @@ fn join(
     for irq in &members.irqs {
         now.partitions = rules::add_irq(facts, &now, name, irq)?;
     }
-    for (tid, alone) in members.tasks() {
-        let task = find_task(kernel, tid, alone)?;
+    let tasks = members.tasks().map(|(tid, alone)| find_task(kernel, tid, alone));
+    let tasks = tasks.collect::<Result<Vec<Task>, Refusal>>()?;
+    if !members.force {
+        neighbours::keep_scopes(kernel, facts, &tasks)?;
+    }
+    for (task, (_, alone)) in tasks.into_iter().zip(members.tasks()) {
         let real_time = task::real_time_threads(kernel, task.process);
         now.partitions = rules::add_task(&now, name, &task, alone, real_time, &tree)?;
     }

@@ -14,6 +14,7 @@ pub mod declare;
 pub mod doctor;
 pub mod membership;
 mod moving;
+mod neighbours;
 pub mod partition;
 pub mod plan;
 mod policies;
@@ -26,6 +27,8 @@ mod target;
 pub mod text;
 pub mod verify;
 
+#[cfg(test)]
+mod neighbours_tests;
 #[cfg(test)]
 mod policy_tests;
 #[cfg(test)]
@@ -45,6 +48,8 @@ pub use asmp_host::task::Member;
 pub use declare::Declaration;
 /// A thread that loses its real-time policy on the way out.
 pub use moving::Demotion;
+/// Groups and tasks of others that lose CPUs to a partition.
+pub use neighbours::Affected;
 /// The nouns: a partition and its settings; all partitions; why a request is refused.
 pub use partition::{Aspect, BoostedThread, Partition, Refusal, Service, Smt, State, System, Tick};
 /// The steps of a change, in order.

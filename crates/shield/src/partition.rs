@@ -318,6 +318,16 @@ pub enum Refusal {
          to member first"
     )]
     ForeignIsolated { cpus: CpuSet },
+    #[error(
+        "group {group} has CPU {cpus} exclusively: set its cpuset.cpus.partition to member and \
+         empty its cpuset.cpus.exclusive first, or choose other CPUs"
+    )]
+    ExclusiveElsewhere { group: String, cpus: CpuSet },
+    #[error(
+        "--strict: {first}{more}: give it other CPUs, or choose others for the partition",
+        more = if *more == 0 { String::new() } else { format!(" (and {more} more)") }
+    )]
+    Displaces { first: String, more: usize },
     #[error("the system would have no CPU: leave at least one of {online} outside all partitions")]
     LastCpu { online: CpuSet },
     #[error(
@@ -344,6 +354,11 @@ pub enum Refusal {
          it; choose user tasks"
     )]
     BoundKernelThread { tid: i32, command: String },
+    #[error(
+        "task {tid} ({command}) is the last of {scope}, and systemd ends an empty scope: start it \
+         in the partition, or use --force"
+    )]
+    EmptiesScope { tid: i32, command: String, scope: String },
     #[error("task {tid} ({command}) does not belong to partition {partition}")]
     NotInside { tid: i32, command: String, partition: String },
     #[error(

@@ -10,6 +10,7 @@
 
 mod groups;
 
+use crate::neighbours::Affected;
 use crate::partition::{BoostedThread, Partition, Service, State, System, Tick};
 use crate::target::{Lines, Target, reading, targets};
 use asmp_host::cgroup::{GROUP, Groups};
@@ -107,6 +108,8 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// What this boot or machine does not allow, each with its cure.
     pub cannot: Vec<Cannot>,
+    /// Groups and tasks of others that lose CPUs.
+    pub affected: Vec<Affected>,
     /// The partitions once the steps are taken.
     #[serde(skip)]
     pub after: Vec<Partition>,
@@ -190,7 +193,7 @@ pub fn plan(
     if *before == after && !after.is_empty() {
         steps.push(step(Action::Confine, "unbound kernel threads stay on system CPUs"));
     }
-    Plan { steps, cannot: cannot(facts, before, &after), after, system }
+    Plan { steps, cannot: cannot(facts, before, &after), affected: Vec::new(), after, system }
 }
 
 fn is_server(step: &Step) -> bool {

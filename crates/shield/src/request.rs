@@ -108,6 +108,9 @@ pub struct Members {
     /// IRQ lines by number or handler name.
     #[serde(default)]
     pub irqs: Vec<String>,
+    /// Of `Add`: also where systemd ends the scope that the tasks leave empty.
+    #[serde(default)]
+    pub force: bool,
 }
 
 impl Members {

@@ -6,6 +6,7 @@ use crate::apply::{Applied, Edge, Refused, Undo, UndoLog, apply, undo};
 use crate::decide::decide;
 use crate::membership::{self, Entrance, EntryError};
 use crate::moving::{Demotion, demotions};
+use crate::neighbours;
 use crate::partition::{Partition, Refusal, State, shielded};
 use crate::plan::{Action, Base, Plan, Step, plan};
 use crate::prove;
@@ -191,6 +192,7 @@ impl Shield {
         let mut state = self.state()?;
         let decision = decide(self.kernel(), &facts, &mut state, request, caller)?;
         let plan = plan(&facts, &base, &state, decision.after, decision.system);
+        let plan = Plan { affected: decision.affected, ..plan };
         if !request.demotes() {
             refuse_demotions(&demotions(self.kernel(), &plan))?;
         }
@@ -218,6 +220,7 @@ impl Shield {
             tracefs::remove_stale(self.kernel());
         }
         let plan = plan(&facts, &base, &state, decision.after, decision.system);
+        let plan = Plan { affected: decision.affected, ..plan };
         let demoted = demotions(self.kernel(), &plan);
         if !request.demotes() {
             refuse_demotions(&demoted)?;
@@ -260,7 +263,8 @@ impl Shield {
             Ok(applied) => applied,
             Err(failed) => {
                 let (step, source) = *failed;
-                let cause = format!("{source} ({})", step.why);
+                let why = neighbours::explain(self.kernel(), base, &step, &source);
+                let cause = format!("{source} ({why})");
                 let task_gone = moved_task(&step).filter(|_| source.is_missing());
                 self.roll_back(base, &undo_log.back, cause)?;
                 return Err(match (task_gone, step.action) {
@@ -269,7 +273,7 @@ impl Shield {
                         let policy = format!("{to} for {}", placed.command);
                         ChangeError::PolicyRefused { policy, cause: source }
                     }
-                    (None, _) => ChangeError::Undone { why: step.why, cause: source },
+                    (None, _) => ChangeError::Undone { why, cause: source },
                 });
             }
         };

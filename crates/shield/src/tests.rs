@@ -342,7 +342,7 @@ fn a_thread_that_leaves_goes_to_where_its_process_came_from() {
 fn every_request_crosses_a_socket_unchanged() {
     let spec = || Spec { tick: Tick::RequireOff, ..Spec::of("last:2".parse().unwrap()) };
     let name = || "motion".to_owned();
-    let members = Members { pids: vec![7], tids: vec![8], irqs: vec!["eth0".into()] };
+    let members = Members { pids: vec![7], tids: vec![8], irqs: vec!["eth0".into()], force: false };
     let owner = Some(TaskId { tid: 7, start_ticks: 9 });
     let task = declare::DeclaredTask {
         command: Some("jackd".into()),

@@ -5,6 +5,7 @@
 //! Only the promise itself is remembered from the time a partition was made. Every claim is read
 //! from the kernel now. What the kernel refuses to move is listed apart (`stays`): it is no drift.
 
+use crate::neighbours::{self, Affected};
 use crate::partition::{Partition, State, Tick, shielded};
 use crate::plan::Base;
 use crate::target::{Lines, Target, reading, targets};
@@ -32,6 +33,9 @@ pub struct Status {
     pub partitions: Vec<PartitionStatus>,
     /// Isolated CPUs that belong to no partition of ours.
     pub foreign_isolated_cpus: CpuSet,
+    /// Groups of others that ask for CPUs of the partitions. (A task's own affinity cannot be seen
+    /// while a partition overrides it.)
+    pub affected: Vec<Affected>,
 }
 
 impl Status {
@@ -122,6 +126,7 @@ pub fn verify(
         interrupted,
         partitions,
         foreign_isolated_cpus: isolated.difference(&all),
+        affected: neighbours::affected_groups(kernel, facts, base, &all),
     })
 }
 

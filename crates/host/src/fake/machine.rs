@@ -27,11 +27,13 @@ pub struct FakeTask {
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Group {
-    threaded: bool,
+    pub(super) threaded: bool,
     /// The cpuset controller is on for its children.
-    hands_on: bool,
-    exclusive: CpuSet,
-    isolated: bool,
+    pub(super) hands_on: bool,
+    /// `cpuset.cpus`: what it asks for.
+    pub(super) cpus: CpuSet,
+    pub(super) exclusive: CpuSet,
+    pub(super) isolated: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -96,7 +98,12 @@ impl Machine {
             group.ancestors().find(|group| self.groups.get(*group).is_some_and(|g| g.isolated));
         match partition.and_then(|group| self.partition(group).ok()) {
             Some(cpus) => cpus,
-            None => self.online.difference(&self.isolated()),
+            None => {
+                group.ancestors().fold(self.online.difference(&self.isolated()), |all, group| {
+                    let asked = self.groups.get(group).map(|group| group.cpus.intersection(&all));
+                    asked.filter(|asked| !asked.is_empty()).unwrap_or(all)
+                })
+            }
         }
     }
 
@@ -117,6 +124,7 @@ impl Machine {
             "cpuset.cpus.isolated" if root => Ok(self.isolated().to_string()),
             _ if root || !self.has_cpuset(group) => Err(os(libc::ENOENT)),
             "cpuset.cpus.effective" => Ok(self.given(group).to_string()),
+            "cpuset.cpus" => Ok(own.cpus.to_string()),
             "cpuset.cpus.exclusive" => Ok(own.exclusive.to_string()),
             "cpuset.cpus.partition" => Ok(match (own.isolated, self.partition(group)) {
                 (false, _) => "member".to_owned(),
@@ -149,7 +157,10 @@ impl Machine {
             .iter()
             .filter(|(path, _)| path.parent() == group.parent() && **path != group);
         if let Some(cpus) = &cpus
-            && siblings.clone().any(|(_, sibling)| sibling.exclusive.intersects(cpus))
+            && siblings.clone().any(|(_, sibling)| {
+                sibling.exclusive.intersects(cpus)
+                    || (!sibling.cpus.is_empty() && sibling.cpus.is_subset(cpus))
+            })
         {
             return Err(os(libc::EINVAL));
         }

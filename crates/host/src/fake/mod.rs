@@ -66,6 +66,25 @@ impl FakeKernel {
             if online { machine.online.union(&one) } else { machine.online.difference(&one) };
     }
 
+    /// Makes a group of somebody else, `/machine.slice`, that asks for `cpus` and has `exclusive`
+    /// ones (empty: none). The groups around it hand the cpuset controller on.
+    pub fn make_group(&self, path: &str, cpus: &CpuSet, exclusive: &CpuSet) {
+        let mut machine = self.lock();
+        for around in Path::new(path).ancestors().skip(1) {
+            machine.groups.entry(around.to_owned()).or_default().hands_on = true;
+        }
+        let (cpus, exclusive) = (cpus.clone(), exclusive.clone());
+        machine.groups.insert(path.into(), Group { cpus, exclusive, ..Group::default() });
+    }
+
+    /// What its starter did to a thread: its group, and its affinity (`None`: none).
+    pub fn place(&self, tid: i32, group: &str, affinity: Option<CpuSet>) {
+        if let Some(task) = self.lock().tasks.get_mut(&tid) {
+            task.group = group.into();
+            task.affinity = affinity;
+        }
+    }
+
     pub fn set_file(&self, path: &str, text: &str) {
         self.lock().files.insert(path.into(), text.to_owned());
     }
