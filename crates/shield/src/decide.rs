@@ -3,11 +3,12 @@
 //! decided here and nowhere else; which partitions are allowed stands in [`crate::rules`].
 
 use crate::declare;
+use crate::mend;
 use crate::partition::{Partition, Refusal, State, System, shielded};
-use crate::plan::Base;
+use crate::plan::{self, Base, Plan};
 use crate::request::{Caller, Members, Request};
 use crate::rules::{self, Wish};
-use asmp_host::task::{self, Task, TaskId};
+use asmp_host::task::{self, Member, Task, TaskId};
 use asmp_host::{Facts, Kernel, knob};
 use std::path::Path;
 
@@ -17,6 +18,23 @@ pub(crate) struct Decision {
     pub after: Vec<Partition>,
     /// Settings of the system outside the partitions after it.
     pub system: System,
+    /// A repair: all that the partitions need is written again, and these members are moved back.
+    repair: Option<Vec<(String, Member)>>,
+}
+
+impl Decision {
+    /// The steps of it.
+    pub fn plan(self, kernel: &dyn Kernel, facts: &Facts, base: &Base, state: &State) -> Plan {
+        let Self { after, system, repair } = self;
+        match repair {
+            None => plan::plan(facts, base, state, after, system),
+            Some(astray) => {
+                let mut plan = plan::repair(facts, base, state, after, system, &astray);
+                plan.steps.retain_mut(|step| mend::is_needed(kernel, base, step));
+                plan
+            }
+        }
+    }
 }
 
 /// Decides. `state` gains a record of tasks that were born inside a partition, so that the plan
@@ -30,6 +48,7 @@ pub(crate) fn decide(
 ) -> Result<Decision, Refusal> {
     rules::check_machine(facts)?;
     let mut system = state.system();
+    let mut repair = None;
     let mut after = match request {
         Request::Create { name, spec } => {
             rules::create(facts, state, &Wish::new(name, spec, caller, None))?
@@ -49,6 +68,7 @@ pub(crate) fn decide(
         }
         Request::Repair { name } => {
             name.as_ref().map(|name| state.partition(name)).transpose()?;
+            repair = Some(mend::astray(kernel, &tree(facts)?, &state.partitions));
             state.partitions.clone()
         }
         Request::Restore { .. } => {
@@ -65,7 +85,7 @@ pub(crate) fn decide(
         }
     };
     adopt_kernel_threads(kernel, facts, state, &mut after);
-    Ok(Decision { after, system })
+    Ok(Decision { after, system, repair })
 }
 
 /// The partition of `name` with more members.

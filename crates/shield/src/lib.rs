@@ -13,6 +13,7 @@ mod decide;
 pub mod declare;
 pub mod doctor;
 pub mod membership;
+mod mend;
 mod moving;
 pub mod partition;
 pub mod plan;
@@ -26,6 +27,8 @@ mod target;
 mod text;
 pub mod verify;
 
+#[cfg(test)]
+mod others_tests;
 #[cfg(test)]
 mod policy_tests;
 #[cfg(test)]
