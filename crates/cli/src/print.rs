@@ -283,6 +283,13 @@ pub fn status(status: &Status, now_s: u64) {
     }
 }
 
+/// What a repair could not mend.
+pub fn broken(status: &Status) {
+    for partition in &status.partitions {
+        findings(&format!("  {} is still violated: ", partition.name), &partition.violations);
+    }
+}
+
 fn one(partition: &PartitionStatus, now_s: u64) {
     let state = if partition.shielded { "shielded" } else { "VIOLATED" };
     let idle = idle_siblings(&partition.idle_cpus);

@@ -148,6 +148,7 @@ pub fn apply(
     for step in &plan.steps {
         match take(edge, facts, plan, step, undo_log, &mut applied) {
             Ok(()) => {}
+            Err(_) if step.if_refused == IfRefused::Verify && !undo_log.broken => {}
             Err(error)
                 if step.if_refused == IfRefused::Name && is_refusal(&error) && !undo_log.broken =>
             {

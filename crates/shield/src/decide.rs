@@ -3,12 +3,13 @@
 //! decided here and nowhere else; which partitions are allowed stands in [`crate::rules`].
 
 use crate::declare;
+use crate::mend;
 use crate::neighbours::{self, Affected};
 use crate::partition::{Partition, Refusal, State, System, shielded};
-use crate::plan::Base;
+use crate::plan::{self, Base, Plan};
 use crate::request::{Caller, Members, Request};
 use crate::rules::{self, Wish};
-use asmp_host::task::{self, Task, TaskId};
+use asmp_host::task::{self, Member, Task, TaskId};
 use asmp_host::{Facts, Kernel, knob};
 use std::path::Path;
 
@@ -19,7 +20,25 @@ pub(crate) struct Decision {
     /// Settings of the system outside the partitions after it.
     pub system: System,
     /// Who else loses CPUs.
-    pub affected: Vec<Affected>,
+    affected: Vec<Affected>,
+    /// A repair: all that the partitions need is written again, and these members are moved back.
+    repair: Option<Vec<(String, Member)>>,
+}
+
+impl Decision {
+    /// The steps of it.
+    pub fn plan(self, kernel: &dyn Kernel, facts: &Facts, base: &Base, state: &State) -> Plan {
+        let Self { after, system, affected, repair } = self;
+        let plan = match repair {
+            None => plan::plan(facts, base, state, after, system),
+            Some(astray) => {
+                let mut plan = plan::repair(facts, base, state, after, system, &astray);
+                plan.steps.retain_mut(|step| mend::is_needed(kernel, base, step));
+                plan
+            }
+        };
+        Plan { affected, ..plan }
+    }
 }
 
 /// Decides. `state` gains a record of tasks that were born inside a partition, so that the plan
@@ -34,6 +53,7 @@ pub(crate) fn decide(
     rules::check_machine(facts)?;
     let mut system = state.system();
     let named = |refusal| neighbours::name_isolator(kernel, facts, refusal);
+    let mut repair = None;
     let mut after = match request {
         Request::Create { name, spec } => {
             rules::create(facts, state, &Wish::new(name, spec, caller, None)).map_err(named)?
@@ -53,6 +73,7 @@ pub(crate) fn decide(
         }
         Request::Repair { name } => {
             name.as_ref().map(|name| state.partition(name)).transpose()?;
+            repair = Some(mend::astray(kernel, &tree(facts)?, &state.partitions));
             state.partitions.clone()
         }
         Request::Restore { .. } => {
@@ -70,7 +91,7 @@ pub(crate) fn decide(
     };
     adopt_kernel_threads(kernel, facts, state, &mut after);
     let affected = neighbours::affected(kernel, facts, (&state.partitions, &after))?;
-    Ok(Decision { after, system, affected })
+    Ok(Decision { after, system, affected, repair })
 }
 
 /// The partition of `name` with more members.

@@ -13,6 +13,7 @@ mod decide;
 pub mod declare;
 pub mod doctor;
 pub mod membership;
+mod mend;
 mod moving;
 mod neighbours;
 pub mod partition;
@@ -29,6 +30,8 @@ pub mod verify;
 
 #[cfg(test)]
 mod neighbours_tests;
+#[cfg(test)]
+mod others_tests;
 #[cfg(test)]
 mod policy_tests;
 #[cfg(test)]

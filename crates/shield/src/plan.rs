@@ -87,6 +87,8 @@ pub enum IfRefused {
     Abort,
     /// It is named in the result; with `--strict` everything is undone.
     Name,
+    /// The rest is mended all the same, and verification names what is still broken.
+    Verify,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -173,6 +175,30 @@ pub fn plan(
     after: Vec<Partition>,
     system: System,
 ) -> Plan {
+    build(facts, base, state, after, system, None)
+}
+
+/// The steps that give the partitions of `state` again all that the plan of a fresh machine gives
+/// them. `astray`: members that are not in their partition, by its name.
+pub fn repair(
+    facts: &Facts,
+    base: &Base,
+    state: &State,
+    after: Vec<Partition>,
+    system: System,
+    astray: &[(String, Member)],
+) -> Plan {
+    build(facts, base, state, after, system, Some(astray))
+}
+
+fn build(
+    facts: &Facts,
+    base: &Base,
+    state: &State,
+    after: Vec<Partition>,
+    system: System,
+    repair: Option<&[(String, Member)]>,
+) -> Plan {
     let before = &state.partitions;
     let mut steps = Vec::new();
     let (restored, set) = settings(facts, state, &after, &system);
@@ -186,10 +212,19 @@ pub fn plan(
     policies(before, &after, Direction::Back, &mut steps);
     steps.extend(servers_set);
     groups::groups(facts, base, state, &after, &mut steps);
+    if repair.is_some() {
+        groups::again(base, &after, &mut steps);
+        policies_again(&after, &mut steps);
+    }
     steps.extend(servers_restored);
     steps.extend(set);
     policies(before, &after, Direction::Forth, &mut steps);
     tasks_in(base, before, &after, &mut steps);
+    for (partition, placed) in repair.unwrap_or_default() {
+        let why = format!("{} is a member of {partition}", placed.command);
+        let groups = base.groups(partition);
+        steps.push(verified(step(Action::MoveIn { placed: placed.clone(), groups }, why)));
+    }
     if *before == after && !after.is_empty() {
         steps.push(step(Action::Confine, "unbound kernel threads stay on system CPUs"));
     }
@@ -212,6 +247,11 @@ fn write(knob: Knob, old: Option<String>, to: impl Into<String>, why: impl Into<
 /// a file that is gone already is no obstacle.
 fn named(step: Step) -> Step {
     Step { if_refused: IfRefused::Name, ..step }
+}
+
+/// The same step where one that fails leaves the others in force: a repair mends what it can.
+fn verified(step: Step) -> Step {
+    Step { if_refused: IfRefused::Verify, ..step }
 }
 
 /// Settings that go back to their originals, and settings to be set.
@@ -379,6 +419,17 @@ fn policies(
                 ),
             };
             steps.push(named(step(Action::SetPolicy { thread: thread.clone(), to }, why)));
+        }
+    }
+}
+
+/// Policies of the kernel threads that serve the partitions, whatever they have now.
+fn policies_again(after: &[Partition], steps: &mut Vec<Step>) {
+    for partition in after {
+        for thread in &partition.served {
+            let to = Schedule::Fifo { priority: thread.priority };
+            let why = format!("{} serves partition {}", thread.command, partition.name);
+            steps.push(verified(step(Action::SetPolicy { thread: thread.clone(), to }, why)));
         }
     }
 }

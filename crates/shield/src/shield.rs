@@ -8,7 +8,7 @@ use crate::membership::{self, Entrance, EntryError};
 use crate::moving::{Demotion, demotions};
 use crate::neighbours;
 use crate::partition::{Partition, Refusal, State, shielded};
-use crate::plan::{Action, Base, Plan, Step, plan};
+use crate::plan::{Action, Base, Plan, Step};
 use crate::prove;
 use crate::request::{Caller, Request};
 use crate::rules::check_machine;
@@ -80,6 +80,8 @@ pub struct Outcome {
     pub changes: usize,
     /// Threads that left as SCHED_OTHER.
     pub demoted: Vec<Demotion>,
+    /// After a repair: everything read back, and what is still broken.
+    pub status: Option<Status>,
     /// A change that a crash had cut short was undone first.
     pub recovered: Option<Recovered>,
 }
@@ -191,8 +193,7 @@ impl Shield {
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
         let mut state = self.state()?;
         let decision = decide(self.kernel(), &facts, &mut state, request, caller)?;
-        let plan = plan(&facts, &base, &state, decision.after, decision.system);
-        let plan = Plan { affected: decision.affected, ..plan };
+        let plan = decision.plan(self.kernel(), &facts, &base, &state);
         if !request.demotes() {
             refuse_demotions(&demotions(self.kernel(), &plan))?;
         }
@@ -219,14 +220,17 @@ impl Shield {
             // Tracers of measurements that were killed would follow the settings.
             tracefs::remove_stale(self.kernel());
         }
-        let plan = plan(&facts, &base, &state, decision.after, decision.system);
-        let plan = Plan { affected: decision.affected, ..plan };
+        let plan = decision.plan(self.kernel(), &facts, &base, &state);
         let demoted = demotions(self.kernel(), &plan);
         if !request.demotes() {
             refuse_demotions(&demoted)?;
         }
         let outcome = self.carry_out(facts, &base, state, plan, recovered)?;
-        Ok(Outcome { demoted, ..outcome })
+        let status = match request {
+            Request::Repair { .. } => Some(self.status()?),
+            _ => None,
+        };
+        Ok(Outcome { demoted, status, ..outcome })
     }
 
     fn lock(&self) -> Result<Lock, ChangeError> {
@@ -251,6 +255,7 @@ impl Shield {
                 refused: Vec::new(),
                 changes: 0,
                 demoted: Vec::new(),
+                status: None,
                 recovered,
             });
         }
@@ -298,7 +303,7 @@ impl Shield {
         }
         let demoted = Vec::new();
         let changes = applied.changes;
-        Ok(Outcome { facts, state, plan, refused, changes, demoted, recovered })
+        Ok(Outcome { facts, state, plan, refused, changes, demoted, status: None, recovered })
     }
 
     fn roll_back(&self, base: &Base, back: &[Undo], cause: String) -> Result<(), ChangeError> {

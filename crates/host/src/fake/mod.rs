@@ -64,6 +64,7 @@ impl FakeKernel {
         let one = CpuSet::from_iter([cpu]);
         machine.online =
             if online { machine.online.union(&one) } else { machine.online.difference(&one) };
+        machine.hotplug();
     }
 
     /// Makes a group of somebody else, `/machine.slice`, that asks for `cpus` and has `exclusive`
