@@ -59,8 +59,8 @@ pub fn planned(shield: &Shield, planned: &Planned, json: bool) -> Result<()> {
 }
 
 fn plan(shield: &Shield, request: &Request, json: bool) -> Result<()> {
-    let (facts, plan) = shield.plan(request, &changer(shield.kernel())?)?;
-    print::plan(&facts, &plan, json)
+    let (facts, plan) = shield.plan(request, &caller(shield.kernel()))?;
+    print::plan(&facts, &plan, &facts.unreadable(shield.kernel()), json)
 }
 
 /// What the command line asks for. Reads the file of `apply`, nothing else.

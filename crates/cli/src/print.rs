@@ -13,6 +13,7 @@ use serde::Serialize;
 use std::cell::RefCell;
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write, stderr, stdout};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// These shadow the macros of std, which panic when the reader of a pipe has left (`asmp … | head
@@ -226,8 +227,8 @@ fn kind(alone: bool) -> &'static str {
 }
 
 /// Prints every step of a plan (file, old value, new value, reason), then what this boot does not
-/// allow.
-pub fn plan(facts: &Facts, plan: &Plan, as_json: bool) -> Result<()> {
+/// allow, and what the caller could not read.
+pub fn plan(facts: &Facts, plan: &Plan, unreadable: &[PathBuf], as_json: bool) -> Result<()> {
     if as_json {
         let value = serde_json::json!({
             "schema": 1,
@@ -235,6 +236,7 @@ pub fn plan(facts: &Facts, plan: &Plan, as_json: bool) -> Result<()> {
             "steps": plan.steps,
             "cannot": plan.cannot,
             "affected": plan.affected,
+            "unreadable": unreadable,
         });
         return json(&value);
     }
@@ -259,6 +261,10 @@ pub fn plan(facts: &Facts, plan: &Plan, as_json: bool) -> Result<()> {
         line!("       cure: {}", cannot.cure);
     }
     affected("", &plan.affected);
+    if let Some(first) = unreadable.first() {
+        let (first, count) = (first.display(), unreadable.len());
+        line!("not planned, because only root may read it: {first} ({count} such files); use sudo");
+    }
     Ok(())
 }
 
@@ -266,6 +272,9 @@ pub fn plan(facts: &Facts, plan: &Plan, as_json: bool) -> Result<()> {
 pub fn status(status: &Status, now_s: u64) {
     if status.interrupted {
         line!("a change was cut short and is not undone yet: run `asmp restore`");
+    }
+    if status.journal_unreadable {
+        line!("a change is under way or was interrupted: run as root to know");
     }
     line!("system: CPU {}", status.system_cpus);
     if !status.foreign_isolated_cpus.is_empty() {

@@ -15,7 +15,7 @@ use crate::rules::check_machine;
 use crate::state::{self, RUN_DIR, STATE, STATE_SCHEMA, StateError};
 use crate::verify::{self, Status};
 use asmp_host::store::{Lock, Store, whole_lines};
-use asmp_host::{Error, Facts, Kernel, Linux, irq, knob, tracefs};
+use asmp_host::{Error, ErrorKind, Facts, Kernel, Linux, irq, knob, tracefs};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -169,7 +169,15 @@ impl Shield {
         let facts = Facts::read(self.kernel())?;
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
         let state = self.state()?;
-        Ok(verify::verify(self.kernel(), &facts, &base, &state, self.is_interrupted()?)?)
+        let (interrupted, journal_unreadable) = match self.is_interrupted() {
+            // Without root; the state, which all may read, is there.
+            Err(ChangeError::Host(error)) if error.kind() == ErrorKind::NotPermitted => {
+                (false, true)
+            }
+            known => (known?, false),
+        };
+        let status = verify::verify(self.kernel(), &facts, &base, &state, interrupted)?;
+        Ok(Status { journal_unreadable, ..status })
     }
 
     /// Has a crash left a change half done?

@@ -31,6 +31,9 @@ pub struct Status {
     /// A change was interrupted and is not undone yet. The next change (or `asmp restore`) undoes
     /// it.
     pub interrupted: bool,
+    /// There is a journal, which only root may read: a change is under way or was interrupted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub journal_unreadable: bool,
     pub partitions: Vec<PartitionStatus>,
     /// Isolated CPUs that belong to no partition of ours.
     pub foreign_isolated_cpus: CpuSet,
@@ -42,7 +45,9 @@ pub struct Status {
 impl Status {
     /// Is every promise kept?
     pub fn holds(&self) -> bool {
-        !self.interrupted && self.partitions.iter().all(|partition| partition.violations.is_empty())
+        !self.interrupted
+            && !self.journal_unreadable
+            && self.partitions.iter().all(|partition| partition.violations.is_empty())
     }
 }
 
@@ -125,6 +130,7 @@ pub fn verify(
         system_cpus: facts.cpus.online.difference(&all).difference(&isolated),
         irq_home: state.irq_home.clone(),
         interrupted,
+        journal_unreadable: false,
         partitions,
         foreign_isolated_cpus: isolated.difference(&all),
         affected: neighbours::affected_groups(kernel, facts, base, &all),

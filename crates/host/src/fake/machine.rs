@@ -58,6 +58,12 @@ pub(super) fn os(errno: i32) -> io::Error {
 }
 
 impl Machine {
+    /// Debugfs is for root alone.
+    pub(super) fn is_root(&self) -> bool {
+        let status = self.files.get(Path::new("/proc/self/status"));
+        status.is_some_and(|status| status.starts_with("Uid:\t0\t0"))
+    }
+
     /// Does the cpuset controller reach this group's files?
     fn has_cpuset(&self, group: &Path) -> bool {
         group

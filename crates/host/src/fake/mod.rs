@@ -187,6 +187,9 @@ impl Kernel for FakeKernel {
             _ if path == Path::new("/sys/devices/system/cpu/possible") => {
                 machine.possible.to_string()
             }
+            _ if path.starts_with("/sys/kernel/debug") && !machine.is_root() => {
+                return Err(os(libc::EACCES));
+            }
             _ => machine.files.get(path).ok_or_else(|| os(libc::ENOENT))?.clone(),
         };
         Ok(format!("{text}\n").into_bytes())
