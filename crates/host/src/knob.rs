@@ -190,6 +190,13 @@ pub fn timer_migration() -> Knob {
     Knob::new("/proc/sys/kernel/timer_migration", Shape::Text)
 }
 
+/// Microseconds of each second that real-time tasks may have together; -1: all. Before 6.12 the
+/// kernel keeps the rest from them, also on isolated CPUs; later it only bounds what SCHED_DEADLINE
+/// admits. scheduler/sched-rt-group.rst.
+pub fn rt_runtime_us() -> Knob {
+    Knob::new("/proc/sys/kernel/sched_rt_runtime_us", Shape::Text)
+}
+
 /// Time that the deadline server of `class` (fair, ext) may take from real-time tasks on one CPU,
 /// in ns a period; 0 switches it off. scheduler/sched-debug.rst, debugfs.
 pub fn deadline_server_runtime(class: &str, cpu: Cpu) -> Knob {
@@ -273,6 +280,7 @@ pub(crate) fn of_machine() -> Vec<Knob> {
         watchdog_cpus(),
         machine_check_interval(),
         timer_migration(),
+        rt_runtime_us(),
         osnoise_options(),
         timerlat_period_us(),
         osnoise_cpus(),
@@ -299,21 +307,26 @@ pub mod observed {
     }
 
     pub const NMI_WATCHDOG: &str = "/proc/sys/kernel/nmi_watchdog";
-    pub const RT_RUNTIME_US: &str = "/proc/sys/kernel/sched_rt_runtime_us";
     pub const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
     pub const CLOCK_SOURCE: &str =
         "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    pub const CLOCK_SOURCES: &str =
+        "/sys/devices/system/clocksource/clocksource0/available_clocksource";
+    pub const CPU_INFO: &str = "/proc/cpuinfo";
+    pub const NUMA_NODES: &str = "/sys/devices/system/node/online";
     pub const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
     pub const SAME_PAGE_MERGING: &str = "/sys/kernel/mm/ksm/run";
     pub const SCHED_EXT: &str = "/sys/kernel/sched_ext/state";
     pub const SMT: &str = "/sys/devices/system/cpu/smt/active";
     pub const TRACING: &str = "/sys/kernel/tracing/current_tracer";
 
-    pub const ALL: [&str; 9] = [
+    pub const ALL: [&str; 11] = [
         NMI_WATCHDOG,
-        RT_RUNTIME_US,
         NUMA_BALANCING,
         CLOCK_SOURCE,
+        CLOCK_SOURCES,
+        CPU_INFO,
+        NUMA_NODES,
         HUGE_PAGES,
         SAME_PAGE_MERGING,
         SCHED_EXT,

@@ -299,6 +299,10 @@ pub enum Refusal {
          newer"
     )]
     KernelTooOld { release: String },
+    #[error(
+        "the cgroup tree here is not the machine's own but a container's: run asmp on the host"
+    )]
+    InContainer,
     #[error("the list selects no CPU: name at least one of {online}")]
     NoCpus { online: CpuSet },
     #[error("CPU {cpus} does not exist: this machine has {possible}")]
@@ -374,6 +378,8 @@ pub enum Refusal {
     RealTimeInside { tasks: String, partition: String },
     #[error("no IRQ {name}: use a number or a handler's name from /proc/interrupts")]
     UnknownIrq { name: String },
+    #[error("each CPU has IRQ {irq} for itself: it cannot move; choose a device's line")]
+    PerCpuIrq { irq: String },
     #[error(
         "IRQ {irq} already belongs to partition {owner}: free it with `asmp remove {owner} --irq \
          {irq}`"
@@ -386,6 +392,11 @@ pub enum Refusal {
          rcu_nocbs={cpus} (`asmp boot enable --cpus {cpus}`), or use --tick off"
     )]
     TickNotCandidate { cpus: CpuSet },
+    #[error(
+        "this kernel cannot stop a tick: boot one with CONFIG_NO_HZ_FULL (Debian's have it), or \
+         use --tick off"
+    )]
+    TickNeverStops,
     #[error(
         "this kernel has no timerlat tracer: boot a PREEMPT_RT kernel of a distribution that \
          builds it"

@@ -10,6 +10,7 @@
 
 mod groups;
 
+use crate::doctor;
 use crate::neighbours::Affected;
 use crate::partition::{BoostedThread, Partition, Service, State, System, Tick};
 use crate::target::{Lines, Target, reading, targets};
@@ -445,25 +446,27 @@ fn cannot(facts: &Facts, before: &[Partition], after: &[Partition]) -> Vec<Canno
                     "{}: the tick of CPU {ticking} does not stop while a task runs",
                     new.name
                 ),
-                cure: format!(
-                    "boot with nohz_full={ticking} rcu_nocbs={ticking} (asmp boot enable --cpus \
-                     {ticking}); CPU 0 always ticks"
-                ),
+                cure: match facts.cpus.tick_can_stop {
+                    true => format!(
+                        "boot with nohz_full={ticking} rcu_nocbs={ticking} (asmp boot enable \
+                         --cpus {ticking}); CPU 0 always ticks"
+                    ),
+                    false => doctor::NO_HZ_FULL.to_owned(),
+                },
             });
         }
-        for cpu in new.shielded().iter() {
-            if facts.setting(&knob::deadline_server_runtime("fair", cpu)).is_none()
-                && facts.version() >= (6, 8)
-            {
-                cannot.push(Cannot {
-                    what: format!(
-                        "{}: the deadline server of CPU {cpu} cannot be switched off",
-                        new.name
-                    ),
-                    cure: "mount debugfs: mount -t debugfs none /sys/kernel/debug".to_owned(),
-                });
-                break;
-            }
+        let served = |cpu| facts.setting(&knob::deadline_server_runtime("fair", cpu)).is_some();
+        let cpu = new.shielded().iter().find(|cpu| !served(*cpu));
+        if let (Some(cpu), Some(cure)) = (cpu, doctor::deadline_servers_cure(facts)) {
+            let what = format!(
+                "{}: the deadline server of CPU {cpu} cannot be switched off; while other tasks \
+                 wait there, it takes up to 50 ms of each second from a busy real-time task",
+                new.name
+            );
+            cannot.push(Cannot { what, cure });
+        }
+        if let Some((what, cure)) = doctor::throttling(facts) {
+            cannot.push(Cannot { what: format!("{}: {what}", new.name), cure });
         }
     }
     cannot
