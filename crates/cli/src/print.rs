@@ -208,7 +208,7 @@ fn what(step: &Step) -> (String, String) {
             (format!("tasks in {}", groups.domain.display()), "back to their cgroups".to_owned())
         }
         Action::Confine => ("kernel threads on shielded CPUs".to_owned(), "system CPUs".to_owned()),
-        Action::SetTaskPolicy { placed, to } => (
+        Action::SetTaskPolicy { placed, to, .. } => (
             format!("{} {} ({})", kind(placed.alone), placed.task.tid, placed.command),
             to.to_string(),
         ),

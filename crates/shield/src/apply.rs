@@ -136,17 +136,18 @@ impl Edge<'_> {
     }
 }
 
-/// Takes every step. Stops at the first error, unless the step says that a refusal is only named.
-/// The caller undoes.
+/// Takes these steps of the plan. Stops at the first error, unless the step says that a refusal is
+/// only named. The caller undoes.
 pub fn apply(
     edge: &Edge,
     facts: &Facts,
     plan: &Plan,
+    steps: &[Step],
     undo_log: &mut UndoLog,
-) -> std::result::Result<Applied, Box<(Step, Error)>> {
-    let mut applied = Applied::default();
-    for step in &plan.steps {
-        match take(edge, facts, plan, step, undo_log, &mut applied) {
+    applied: &mut Applied,
+) -> std::result::Result<(), Box<(Step, Error)>> {
+    for step in steps {
+        match take(edge, facts, plan, step, undo_log, applied) {
             Ok(()) => {}
             Err(_) if step.if_refused == IfRefused::Verify && !undo_log.broken => {}
             Err(error)
@@ -166,7 +167,7 @@ pub fn apply(
             Err(error) => return Err(Box::new((step.clone(), error))),
         }
     }
-    Ok(applied)
+    Ok(())
 }
 
 /// The kernel refused and changed nothing. A read-back that shows another value is no refusal.
@@ -244,7 +245,9 @@ fn take(
         Action::Evacuate { placed, groups, .. } => {
             evacuate(kernel, base, placed, groups, undo_log)?
         }
-        Action::SetTaskPolicy { placed, to } => policies::give(kernel, placed, to, undo_log)?,
+        Action::SetTaskPolicy { placed, groups, to } => {
+            policies::give(kernel, groups, placed, to, undo_log)?;
+        }
         Action::RestoreTaskPolicy { placed, groups } => {
             policies::give_back(
                 kernel,

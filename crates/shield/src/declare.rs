@@ -7,13 +7,15 @@ use crate::partition::{Aspect, BoostedThread, Partition, Refusal, Smt, State, Ti
 use crate::plan::Base;
 use crate::policies;
 use crate::request::{Caller, Spec};
-use crate::rules::{self, Wish};
-use asmp_host::task::{self, Member, Task};
+use crate::decide;
+use crate::rules::{self, Subject, Wish};
+use asmp_host::task::{self, Member, Task, TaskId};
 use asmp_host::{CpuSpec, Facts, Kernel, Schedule};
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::Path;
 
 /// A whole file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -177,31 +179,45 @@ pub(crate) fn decide(
             state.partitions.iter().find(|partition| partition.name == declared.name).cloned();
         now.partitions = rules::create(&ours, &now, &declared.wish(old.as_ref(), caller))?;
         if let (Some(old), Some(new)) = (&old, now.partitions.last_mut()) {
-            // Only who still has a policy in the file keeps it.
-            new.tasks =
-                old.tasks.iter().map(|task| Member { policy: None, ..task.clone() }).collect();
+            new.tasks.clone_from(&old.tasks);
             let kept = old.served.iter().filter_map(|thread| {
                 let priority = rules::priority_for(new, thread.by)?;
                 Some(BoostedThread { priority, ..thread.clone() })
             });
             new.served = kept.collect();
         }
-        for wanted in &declared.tasks {
-            for task in wanted.find(&tasks) {
-                let inside = base.in_tree().join(&declared.name);
-                if !task.group.starts_with(&inside) {
-                    let real_time = task::real_time_threads(kernel, task.process);
-                    let (name, tree) = (&declared.name, base.in_tree());
-                    now.partitions = rules::add_task(&now, name, &task, false, real_time, &tree)?;
-                } else if wanted.policy.is_some() && state.partition(&declared.name).is_ok() {
-                    // Born inside: recorded in both, so that the plan does not move it in.
-                    rules::record_born_inside(state, &declared.name, &task, false)?;
-                    rules::record_born_inside(&mut now, &declared.name, &task, false)?;
-                }
-                if let Some(to) = wanted.policy {
-                    give_policy(kernel, state, &mut now, &task, to);
-                }
+    }
+    let finder = Finder { kernel, base: &base, partitions: &state.partitions.clone(), caller };
+    let found = finder.find(declaration, &tasks)?;
+    for Found { task, lineage, wanted, partition } in &found.meant {
+        let subject = Subject { task, alone: false, lineage };
+        let inside = base.in_tree().join(partition);
+        let is_inside = task.group.starts_with(&inside);
+        if !is_inside {
+            let old = task.group.strip_prefix(base.in_tree()).ok();
+            if let Some(old) = old.and_then(|below| below.iter().next()?.to_str())
+                && state.partition(old).is_ok()
+            {
+                decide::record_family(kernel, facts, (state, &mut now), old, task.id)?;
             }
+            let real_time = task::real_time_threads(kernel, task.process);
+            let tree = base.in_tree();
+            now.partitions = rules::add_task(&now, partition, subject, real_time, &tree)?;
+        } else if wanted.policy.is_some() && state.partition(partition).is_ok() {
+            // Born inside: recorded in both, so that the plan does not move it in.
+            rules::record_born_inside(state, partition, subject)?;
+            rules::record_born_inside(&mut now, partition, subject)?;
+        }
+    }
+    // Only who still has a policy in the file keeps it.
+    for partition in now.partitions.iter_mut().filter(|one| names.contains(one.name.as_str())) {
+        partition.tasks.iter_mut().for_each(|placed| placed.policy = None);
+    }
+    for Found { task, wanted, partition, .. } in &found.meant {
+        if let Some(to) = wanted.policy {
+            let inside = base.in_tree().join(partition);
+            let inside = task.group.starts_with(&inside).then(|| inside.join("rt"));
+            give_policy(kernel, state, &mut now, task, to, inside.as_deref());
         }
     }
     if declaration.partitions.is_empty() {
@@ -213,21 +229,27 @@ pub(crate) fn decide(
     Ok(now.partitions)
 }
 
-/// Records in `now` that a task gets a policy, with what its threads go back to.
-fn give_policy(kernel: &dyn Kernel, state: &mut State, now: &mut State, task: &Task, to: Schedule) {
+/// Records in `now` that a task gets a policy, with what its threads go back to. `inside`: the group
+/// of its partition's tasks, if it is in the partition already.
+fn give_policy(
+    kernel: &dyn Kernel,
+    state: &mut State,
+    now: &mut State,
+    task: &Task,
+    to: Schedule,
+    inside: Option<&Path>,
+) {
     let old: Vec<Member> =
         state.partitions.iter().flat_map(|partition| partition.tasks.clone()).collect();
-    let mut members = now.partitions.iter_mut().flat_map(|partition| &mut partition.tasks);
-    if let Some(member) = members.find(|member| member.task == task.id) {
-        member.policy = Some(policies::given(kernel, task, to, &old));
-    }
+    let is_it = |member: &&mut Member| member.process_id() == task.id;
+    let given = policies::given(kernel, task, to, inside, &old);
+    let members = now.partitions.iter_mut().flat_map(|partition| &mut partition.tasks);
+    members.filter(is_it).for_each(|member| member.policy = Some(given.clone()));
     // A thread that has changed its policy since is no longer recorded as having this one: the plan
     // sees a thread more and sets it.
     let has = |tid: i32| kernel.schedule(tid).is_ok_and(|now| now == to);
     let members = state.partitions.iter_mut().flat_map(|partition| &mut partition.tasks);
-    for policy in
-        members.filter(|member| member.task == task.id).filter_map(|member| member.policy.as_mut())
-    {
+    for policy in members.filter(is_it).filter_map(|member| member.policy.as_mut()) {
         policy.before.retain(|thread| has(thread.task.tid));
     }
 }
@@ -254,15 +276,87 @@ impl Declared {
 }
 
 impl DeclaredTask {
-    /// Processes that run now. A file says what is to be while they run; none is no error.
-    fn find(&self, tasks: &[Task]) -> Vec<Task> {
-        let is_meant = |task: &&Task| match (&self.command, &self.unit) {
-            (Some(command), _) => !task.zombie && task.command == *command,
-            (None, Some(unit)) => {
-                task.group.components().any(|part| part.as_os_str() == unit.as_str())
+    /// The entry as the file spells it, for messages.
+    fn spelled(&self) -> String {
+        match (&self.command, &self.unit) {
+            (Some(command), _) => format!("command = {command:?}"),
+            (None, unit) => format!("unit = {:?}", unit.as_deref().unwrap_or_default()),
+        }
+    }
+}
+
+/// A process that an entry of the file means.
+struct Found<'a> {
+    task: Task,
+    lineage: Vec<TaskId>,
+    wanted: &'a DeclaredTask,
+    partition: &'a str,
+}
+
+/// All processes that a file means.
+struct AllFound<'a> {
+    meant: Vec<Found<'a>>,
+}
+
+/// Finds processes that run now. A file says what is to be while they run; none is no error.
+struct Finder<'a> {
+    kernel: &'a dyn Kernel,
+    base: &'a Base,
+    /// The partitions before the file is in force: they know where a task came from.
+    partitions: &'a [Partition],
+    caller: &'a Caller,
+}
+
+impl Finder<'_> {
+    fn find<'a>(
+        &self,
+        declaration: &'a Declaration,
+        tasks: &[Task],
+    ) -> Result<AllFound<'a>, Refusal> {
+        let entries: Vec<(&str, &DeclaredTask)> = declaration
+            .partitions
+            .iter()
+            .flat_map(|one| one.tasks.iter().map(|wanted| (one.name.as_str(), wanted)))
+            .collect();
+        let mut meant: Vec<Found> = Vec::new();
+        for task in tasks.iter().filter(|task| !task.kernel_thread && !task.zombie) {
+            // What is inside by now counts as of the group that it came from.
+            let lineage = task::lineage(self.kernel, task.process);
+            let home = match task.group.starts_with(self.base.in_tree()) {
+                true => rules::origin(self.partitions, &lineage).map(|origin| origin.from),
+                false => Some(task.group.clone()),
+            };
+            let home = home.unwrap_or_default();
+            let mut first: Option<(&str, &DeclaredTask)> = None;
+            for (partition, wanted) in &entries {
+                if !self.is_meant(task, &home, wanted) {
+                    continue;
+                }
+                if let Some((other, before)) = first {
+                    let reason = format!(
+                        "task {} ({}) matches two entries, {} of partition {other} and {} of \
+                         partition {partition}: remove one of them",
+                        task.id.tid,
+                        task.command,
+                        before.spelled(),
+                        wanted.spelled()
+                    );
+                    return Err(Refusal::BadDeclaration { reason });
+                }
+                first = Some((partition, wanted));
             }
+            if let Some((partition, wanted)) = first {
+                meant.push(Found { task: task.clone(), lineage, wanted, partition });
+            }
+        }
+        Ok(AllFound { meant })
+    }
+
+    fn is_meant(&self, task: &Task, home: &Path, wanted: &DeclaredTask) -> bool {
+        match (&wanted.command, &wanted.unit) {
+            (Some(command), _) => task.command == *command,
+            (None, Some(unit)) => home.components().any(|part| part.as_os_str() == unit.as_str()),
             (None, None) => false,
-        };
-        tasks.iter().filter(|task| !task.kernel_thread).filter(is_meant).cloned().collect()
+        }
     }
 }

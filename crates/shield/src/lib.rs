@@ -39,6 +39,8 @@ mod scale_tests;
 #[cfg(test)]
 mod system_tests;
 #[cfg(test)]
+mod task_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod undo_tests;

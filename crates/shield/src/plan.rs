@@ -19,7 +19,7 @@ use asmp_host::systemd::{SERVICE, SLICE};
 use asmp_host::task::{GivenPolicy, Member, TaskId};
 use asmp_host::{CpuSet, Facts, Knob, Schedule, knob};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// One thing to do. Each knows its way back (see `apply`).
@@ -63,9 +63,10 @@ pub enum Action {
     },
     /// Move unbound kernel threads that came back off shielded CPUs.
     Confine,
-    /// Give all threads of a task the policy that the partition file names.
+    /// Give all threads of a task that are inside the policy that the partition file names.
     SetTaskPolicy {
         placed: Member,
+        groups: Groups,
         to: Schedule,
     },
     /// Give them back what they had before.
@@ -125,6 +126,15 @@ pub struct Plan {
 pub struct Cannot {
     pub what: String,
     pub cure: String,
+}
+
+impl Plan {
+    /// The steps before any task moves into a partition, and the others.
+    pub(crate) fn before_tasks(&self) -> (&[Step], &[Step]) {
+        let joins = |step: &Step| matches!(step.action, Action::MoveIn { .. });
+        let first = self.steps.iter().position(joins).unwrap_or(self.steps.len());
+        self.steps.split_at(first)
+    }
 }
 
 /// Where our groups lie in the cgroup tree of this machine.
@@ -318,19 +328,19 @@ fn settings(
 }
 
 fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut Vec<Step>) {
-    let held = |partitions: &[Partition], name: &str, placed: &Member| {
-        partitions.iter().any(|p| {
-            p.name == name
-                && p.tasks.iter().any(|t| t.task == placed.task && t.alone == placed.alone)
-        })
-    };
+    fn members(all: &[Partition]) -> impl Iterator<Item = (&str, &Member)> {
+        all.iter().flat_map(|one| one.tasks.iter().map(|placed| (one.name.as_str(), placed)))
+    }
+    let held: BTreeSet<(&str, TaskId, bool)> =
+        members(before).map(|(name, placed)| (name, placed.task, placed.alone)).collect();
+    let joins = |(name, placed): &(&str, &Member)| !held.contains(&(name, placed.task, placed.alone));
+    // A thread of a process that joins as a whole, or joins another partition, leaves with it.
+    let moving: BTreeSet<TaskId> =
+        members(after).filter(joins).map(|(_, placed)| placed.process_id()).collect();
+    let staying: BTreeMap<(TaskId, bool), &Member> =
+        members(after).map(|(_, placed)| ((placed.task, placed.alone), placed)).collect();
     let stays = |old: &&Partition| after.iter().any(|new| new.name == old.name);
-    let wanted = |placed: &Member| {
-        after
-            .iter()
-            .flat_map(|new| &new.tasks)
-            .find(|new| new.task == placed.task && new.alone == placed.alone)
-    };
+    let wanted = |placed: &Member| staying.get(&(placed.task, placed.alone)).copied();
     for old in before.iter().filter(stays) {
         for placed in old.tasks.iter().filter(|placed| placed.policy.is_some()) {
             if wanted(placed).is_some_and(|new| new.policy.is_none()) {
@@ -340,7 +350,7 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
             }
         }
         for placed in &old.tasks {
-            if !after.iter().any(|p| p.tasks.iter().any(|t| t.task == placed.task)) {
+            if wanted(placed).is_none() && !moving.contains(&placed.process_id()) {
                 let why = format!("{} leaves {}", placed.command, old.name);
                 let groups = base.groups(&old.name);
                 steps.push(step(Action::MoveOut { placed: placed.clone(), groups }, why));
@@ -348,7 +358,7 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
         }
     }
     for new in after {
-        for placed in new.tasks.iter().filter(|placed| !held(before, &new.name, placed)) {
+        for placed in new.tasks.iter().filter(|placed| joins(&(new.name.as_str(), *placed))) {
             let why = format!("{} joins {}", placed.command, new.name);
             let groups = base.groups(&new.name);
             steps.push(step(Action::MoveIn { placed: placed.clone(), groups }, why));
@@ -371,7 +381,8 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
             if !holds {
                 let why =
                     format!("the file sets this policy for {} in {}", placed.command, new.name);
-                let action = Action::SetTaskPolicy { placed: placed.clone(), to: policy.to };
+                let groups = base.groups(&new.name);
+                let action = Action::SetTaskPolicy { placed: placed.clone(), groups, to: policy.to };
                 steps.push(step(action, why));
             }
         }

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-const JOURNAL: &str = "journal";
+pub(crate) const JOURNAL: &str = "journal";
 
 /// Why a change did not happen.
 #[derive(Debug, thiserror::Error)]
@@ -272,8 +272,21 @@ impl Shield {
         let header = Header { schema: STATE_SCHEMA, transaction: state.transaction };
         journal.append(&to_json(&header)?)?;
         let mut undo_log = UndoLog::new(&mut journal);
-        let applied = match apply(&self.edge(base), &facts, &plan, &mut undo_log) {
-            Ok(applied) => applied,
+        let edge = self.edge(base);
+        let mut applied = Applied::default();
+        let both = (state.partitions.as_slice(), plan.after.as_slice());
+        let (settings, joins) = plan.before_tasks();
+        let mut taken = apply(&edge, &facts, &plan, settings, &mut undo_log, &mut applied);
+        if taken.is_ok() {
+            let proved = prove::ticks(self.kernel(), &facts, base, both, self.patience.tick);
+            if let Err(reason) = proved {
+                self.roll_back(base, &undo_log.back, reason.clone())?;
+                return Err(ChangeError::Unproved { reason });
+            }
+            taken = apply(&edge, &facts, &plan, joins, &mut undo_log, &mut applied);
+        }
+        match taken {
+            Ok(()) => {}
             Err(failed) => {
                 let (step, source) = *failed;
                 let why = neighbours::explain(self.kernel(), base, &step, &source);
@@ -282,7 +295,7 @@ impl Shield {
                 self.roll_back(base, &undo_log.back, cause)?;
                 return Err(match (task_gone, step.action) {
                     (Some(tid), _) => Refusal::UnknownTask { tid }.into(),
-                    (None, Action::SetTaskPolicy { placed, to }) => {
+                    (None, Action::SetTaskPolicy { placed, to, .. }) => {
                         let policy = format!("{to} for {}", placed.command);
                         ChangeError::PolicyRefused { policy, cause: source }
                     }
@@ -296,11 +309,6 @@ impl Shield {
             self.roll_back(base, &undo_log.back, "--strict".to_owned())?;
             let refused = refused.into_iter().filter(|refused| refused.disturbs).collect();
             return Err(ChangeError::Strict { refused });
-        }
-        let both = (state.partitions.as_slice(), plan.after.as_slice());
-        if let Err(reason) = prove::ticks(self.kernel(), &facts, base, both, self.patience.tick) {
-            self.roll_back(base, &undo_log.back, reason.clone())?;
-            return Err(ChangeError::Unproved { reason });
         }
         if let Err(error) = self.commit(&mut state, &plan, &applied) {
             // Not in force where the state on disk is still the old one.

@@ -22,7 +22,12 @@ pub struct FakeTask {
     /// CPUs of its own choice; `None`: what its group gives.
     pub affinity: Option<CpuSet>,
     pub schedule: Schedule,
-    pub(super) group: PathBuf,
+    pub group: PathBuf,
+    pub parent: i32,
+    /// Tells it from an earlier task of its number.
+    pub start_ticks: u64,
+    /// Real user.
+    pub uid: u32,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -295,13 +300,15 @@ impl Machine {
             "comm" => Ok(task.command.clone()),
             "cgroup" => Ok(format!("0::{}", task.group.display())),
             "status" => {
-                Ok(format!("Tgid:\t{}\nCpus_allowed_list:\t{}", task.process, self.allowed(task)))
+                let (process, cpus, uid) = (task.process, self.allowed(task), task.uid);
+                Ok(format!("Tgid:\t{process}\nUid:\t{uid}\t0\t0\t0\nCpus_allowed_list:\t{cpus}"))
             }
             "stat" => Ok(format!(
-                "{tid} ({}) S 1 0 0 0 -1 {} 0 0 0 0 0 0 0 0 20 0 1 0 {} 0 0",
+                "{tid} ({}) S {} 0 0 0 -1 {} 0 0 0 0 0 0 0 0 20 0 1 0 {} 0 0",
                 task.command,
+                task.parent,
                 kernel | bound,
-                1000 + tid
+                task.start_ticks
             )),
             _ => Err(os(libc::ENOENT)),
         }
