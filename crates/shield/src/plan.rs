@@ -154,6 +154,11 @@ impl Base {
         self.ancestors.last().map_or(&self.mount, |dir| dir)
     }
 
+    /// Is a group one of a partition, or below one?
+    pub fn is_inside(&self, group: &Path) -> bool {
+        group != self.dir() && group.starts_with(self.dir())
+    }
+
     /// The same as tasks see it in /proc/PID/cgroup.
     pub fn in_tree(&self) -> PathBuf {
         Path::new("/").join(self.dir().strip_prefix(&self.mount).unwrap_or(self.dir()))

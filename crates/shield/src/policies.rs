@@ -115,8 +115,7 @@ pub fn give_back(
     if tasks.iter().all(|placed| placed.policy.is_none()) {
         return Ok(());
     }
-    let threads = [&groups.rt, &groups.rest].map(|group| cgroup::threads_of(kernel, group));
-    for tid in threads.into_iter().flat_map(Result::unwrap_or_default) {
+    for tid in cgroup::threads_below(kernel, &groups.domain)? {
         let (Ok(thread), Ok(now)) = (task::read(kernel, tid), kernel.schedule(tid)) else {
             continue;
         };
