@@ -329,6 +329,9 @@ fn one(partition: &PartitionStatus, now_s: u64) {
         let policy = task.policy.as_deref().unwrap_or("ended");
         line!("  task:  {} {} {policy} on CPU {}", task.tid, task.command, task.allowed_cpus);
     }
+    for group in &partition.sub_groups {
+        println!("  group: {} was made inside; it goes with the partition", group.display());
+    }
     findings("  violated: ", &partition.violations);
     findings("  stays: ", &partition.stays);
 }

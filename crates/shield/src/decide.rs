@@ -339,11 +339,7 @@ fn must_be_separable(kernel: &dyn Kernel, thread: &Task, from: &str) -> Result<(
 
 /// A task and its lineage. A process is named by its main thread; without `alone` a thread's number
 /// means its process.
-fn find_task(
-    kernel: &dyn Kernel,
-    tid: i32,
-    alone: bool,
-) -> Result<(Task, Vec<TaskId>), Refusal> {
+fn find_task(kernel: &dyn Kernel, tid: i32, alone: bool) -> Result<(Task, Vec<TaskId>), Refusal> {
     let task = task::read(kernel, tid).map_err(|_| Refusal::UnknownTask { tid })?;
     if !alone && task.process != tid {
         return find_task(kernel, task.process, false);

@@ -3,11 +3,11 @@
 //! IRQ lines belong to each. Unknown fields are refused. The text format is the caller's: `asmp`
 //! reads TOML.
 
+use crate::decide;
 use crate::partition::{Aspect, BoostedThread, Partition, Refusal, Smt, State, Tick, shielded};
 use crate::plan::Base;
 use crate::policies;
 use crate::request::{Caller, Spec};
-use crate::decide;
 use crate::rules::{self, Subject, Wish};
 use asmp_host::task::{self, Member, Task, TaskId};
 use asmp_host::{CpuSpec, Facts, Kernel, Schedule};

@@ -168,6 +168,11 @@ impl Base {
         self.ancestors.last().map_or(&self.mount, |dir| dir)
     }
 
+    /// Is a group one of a partition, or below one?
+    pub fn is_inside(&self, group: &Path) -> bool {
+        group != self.dir() && group.starts_with(self.dir())
+    }
+
     /// The same as tasks see it in /proc/PID/cgroup.
     pub fn in_tree(&self) -> PathBuf {
         Path::new("/").join(self.dir().strip_prefix(&self.mount).unwrap_or(self.dir()))
@@ -333,7 +338,8 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
     }
     let held: BTreeSet<(&str, TaskId, bool)> =
         members(before).map(|(name, placed)| (name, placed.task, placed.alone)).collect();
-    let joins = |(name, placed): &(&str, &Member)| !held.contains(&(name, placed.task, placed.alone));
+    let joins =
+        |(name, placed): &(&str, &Member)| !held.contains(&(name, placed.task, placed.alone));
     // A thread of a process that joins as a whole, or joins another partition, leaves with it.
     let moving: BTreeSet<TaskId> =
         members(after).filter(joins).map(|(_, placed)| placed.process_id()).collect();
@@ -382,7 +388,8 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
                 let why =
                     format!("the file sets this policy for {} in {}", placed.command, new.name);
                 let groups = base.groups(&new.name);
-                let action = Action::SetTaskPolicy { placed: placed.clone(), groups, to: policy.to };
+                let action =
+                    Action::SetTaskPolicy { placed: placed.clone(), groups, to: policy.to };
                 steps.push(step(action, why));
             }
         }

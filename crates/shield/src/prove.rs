@@ -21,9 +21,9 @@ pub(crate) fn ticks(
     patience: Duration,
 ) -> Result<(), String> {
     let is_known = |new: &Partition| {
-        before
-            .iter()
-            .any(|old| old.name == new.name && new.cpus.is_subset(&old.cpus) && old.tick == new.tick)
+        before.iter().any(|old| {
+            old.name == new.name && new.cpus.is_subset(&old.cpus) && old.tick == new.tick
+        })
     };
     for partition in after.iter().filter(|p| p.tick == Tick::RequireOff && !is_known(p)) {
         let ticking = partition.cpus.difference(&facts.cpus.nohz_full);

@@ -289,9 +289,11 @@ fn partitions_of_a_file_may_pass_their_cpus_on_in_a_ring_or_in_a_row() {
     fake.done(&destroy("c"));
     // CPU 2 is free: `b` goes there in one step, and then `a` to where it was.
     let outcome = apply_two(&fake, "3", "2");
-    let was_without = outcome.plan.steps.iter().any(|step| {
-        matches!(&step.action, crate::Action::Set { to, .. } if to == "member")
-    });
+    let was_without = outcome
+        .plan
+        .steps
+        .iter()
+        .any(|step| matches!(&step.action, crate::Action::Set { to, .. } if to == "member"));
     assert!(!was_without, "{:#?}", outcome.plan.steps);
     assert_eq!(fake.kernel.isolated().to_string(), "2-3");
 }
@@ -433,9 +435,7 @@ impl Random {
 type Tasks = BTreeMap<i32, (FakeTask, CpuSet)>;
 
 fn tasks(fake: &Fake) -> Tasks {
-    let of = |tid| {
-        Some((tid, (fake.kernel.task(tid)?, fake.kernel.allowed(tid)?)))
-    };
+    let of = |tid| Some((tid, (fake.kernel.task(tid)?, fake.kernel.allowed(tid)?)));
     [200, 201, 202, 300, 301].into_iter().filter_map(of).collect()
 }
 
