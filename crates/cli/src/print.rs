@@ -76,6 +76,9 @@ pub fn outcome(outcome: &Outcome, headline: &str) {
     for cannot in &outcome.plan.cannot {
         println!("  not in this boot: {}\n    cure: {}", cannot.what, cannot.cure);
     }
+    for left_out in &outcome.plan.left_out {
+        println!("  left out: {}\n    cure: {}", left_out.what, left_out.cure);
+    }
 }
 
 /// The suffix of a list of CPUs whose SMT siblings were taken out of use; empty if there are none.
@@ -174,6 +177,7 @@ pub fn plan(facts: &Facts, plan: &Plan, as_json: bool) -> Result<()> {
             "kernel": facts.release,
             "steps": plan.steps,
             "cannot": plan.cannot,
+            "left_out": plan.left_out,
         });
         println!("{}", serde_json::to_string_pretty(&value)?);
         return Ok(());
@@ -196,6 +200,9 @@ pub fn plan(facts: &Facts, plan: &Plan, as_json: bool) -> Result<()> {
     }
     for cannot in &plan.cannot {
         println!("not in this boot: {}\n       cure: {}", cannot.what, cannot.cure);
+    }
+    for left_out in &plan.left_out {
+        println!("left out: {}\n       cure: {}", left_out.what, left_out.cure);
     }
     Ok(())
 }

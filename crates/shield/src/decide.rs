@@ -4,7 +4,7 @@
 
 use crate::declare;
 use crate::partition::{Partition, Refusal, State, System, shielded};
-use crate::plan::Base;
+use crate::plan::{Base, Cannot};
 use crate::policies;
 use crate::request::{Caller, Members, Request};
 use crate::rules::{self, Subject, Wish};
@@ -20,6 +20,8 @@ pub(crate) struct Decision {
     pub after: Vec<Partition>,
     /// Settings of the system outside the partitions after it.
     pub system: System,
+    /// Processes that a file does not mean though they have the name of one of its tasks.
+    pub left_out: Vec<Cannot>,
 }
 
 /// Decides. `state` gains a record of tasks that were born inside a partition, so that the plan
@@ -33,7 +35,7 @@ pub(crate) fn decide(
 ) -> Result<Decision, Refusal> {
     rules::check_machine(facts)?;
     name_processes(kernel, state);
-    let mut system = state.system();
+    let (mut system, mut left_out) = (state.system(), Vec::new());
     let mut after = match request {
         Request::Create { name, spec } => {
             rules::create(facts, state, &Wish::new(name, spec, caller, None))?
@@ -49,7 +51,9 @@ pub(crate) fn decide(
         Request::Remove { name, members, .. } => leave(kernel, facts, state, name, members)?,
         Request::Move { from, to, members } => pass(kernel, facts, state, (from, to), members)?,
         Request::Apply { declaration } => {
-            declare::decide(kernel, facts, state, declaration, caller)?
+            let after = declare::decide(kernel, facts, state, declaration, caller)?;
+            left_out = after.1;
+            after.0
         }
         Request::Repair { name } => {
             name.as_ref().map(|name| state.partition(name)).transpose()?;
@@ -69,7 +73,7 @@ pub(crate) fn decide(
         }
     };
     adopt_kernel_threads(kernel, facts, state, &mut after);
-    Ok(Decision { after, system })
+    Ok(Decision { after, system, left_out })
 }
 
 /// The partition of `name` with more members.
@@ -309,11 +313,7 @@ fn must_be_separable(kernel: &dyn Kernel, thread: &Task, from: &str) -> Result<(
 
 /// A task and its lineage. A process is named by its main thread; without `alone` a thread's number
 /// means its process.
-fn find_task(
-    kernel: &dyn Kernel,
-    tid: i32,
-    alone: bool,
-) -> Result<(Task, Vec<TaskId>), Refusal> {
+fn find_task(kernel: &dyn Kernel, tid: i32, alone: bool) -> Result<(Task, Vec<TaskId>), Refusal> {
     let task = task::read(kernel, tid).map_err(|_| Refusal::UnknownTask { tid })?;
     if !alone && task.process != tid {
         return find_task(kernel, task.process, false);

@@ -204,7 +204,9 @@ fn note_apart(
         if group == here {
             continue;
         }
-        for tid in threads_in(kernel, &group)?.iter().filter(|tid| threads.binary_search(tid).is_ok()) {
+        for tid in
+            threads_in(kernel, &group)?.iter().filter(|tid| threads.binary_search(tid).is_ok())
+        {
             if let Some(task) = task::identify(kernel, *tid) {
                 note(Undo::Move { task, alone: true, to: group.clone() })?;
             }

@@ -108,6 +108,8 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// What this boot or machine does not allow, each with its cure.
     pub cannot: Vec<Cannot>,
+    /// Processes that have the name of a task of the file and are not meant, each with its cure.
+    pub left_out: Vec<Cannot>,
     /// The partitions once the steps are taken.
     #[serde(skip)]
     pub after: Vec<Partition>,
@@ -200,7 +202,7 @@ pub fn plan(
     if *before == after && !after.is_empty() {
         steps.push(step(Action::Confine, "unbound kernel threads stay on system CPUs"));
     }
-    Plan { steps, cannot: cannot(facts, before, &after), after, system }
+    Plan { steps, cannot: cannot(facts, before, &after), left_out: Vec::new(), after, system }
 }
 
 fn is_server(step: &Step) -> bool {
@@ -289,7 +291,8 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
     }
     let held: BTreeSet<(&str, TaskId, bool)> =
         members(before).map(|(name, placed)| (name, placed.task, placed.alone)).collect();
-    let joins = |(name, placed): &(&str, &Member)| !held.contains(&(name, placed.task, placed.alone));
+    let joins =
+        |(name, placed): &(&str, &Member)| !held.contains(&(name, placed.task, placed.alone));
     // A thread of a process that joins as a whole, or joins another partition, leaves with it.
     let moving: BTreeSet<TaskId> =
         members(after).filter(joins).map(|(_, placed)| placed.process_id()).collect();
@@ -338,7 +341,8 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
                 let why =
                     format!("the file sets this policy for {} in {}", placed.command, new.name);
                 let groups = base.groups(&new.name);
-                let action = Action::SetTaskPolicy { placed: placed.clone(), groups, to: policy.to };
+                let action =
+                    Action::SetTaskPolicy { placed: placed.clone(), groups, to: policy.to };
                 steps.push(step(action, why));
             }
         }

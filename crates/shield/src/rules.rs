@@ -242,7 +242,8 @@ pub fn add_task(
         // its threads.
         let stays = alone && partition.name == name;
         partition.tasks.retain(|placed| {
-            placed.process_id() != process || stays && placed.task != task.id
+            placed.process_id() != process
+                || stays && placed.task != task.id
                 || stays && !placed.alone
         });
     }
@@ -275,11 +276,7 @@ pub fn remove_task(
 }
 
 /// Records a task that is in `name` but was born there, with the origin of what brought it in.
-pub fn record_born_inside(
-    state: &mut State,
-    name: &str,
-    subject: Subject,
-) -> Result<(), Refusal> {
+pub fn record_born_inside(state: &mut State, name: &str, subject: Subject) -> Result<(), Refusal> {
     state.partition(name)?;
     let none = || Origin { from: Path::new("/").to_owned(), real_time: Vec::new(), policy: None };
     let origin = origin(&state.partitions, subject.lineage).unwrap_or_else(none);

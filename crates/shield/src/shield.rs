@@ -184,7 +184,8 @@ impl Shield {
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
         let mut state = self.state()?;
         let decision = decide(self.kernel(), &facts, &mut state, request, caller)?;
-        let plan = plan(&facts, &base, &state, decision.after, decision.system);
+        let mut plan = plan(&facts, &base, &state, decision.after, decision.system);
+        plan.left_out = decision.left_out;
         if !request.demotes() {
             refuse_demotions(&demotions(self.kernel(), &plan))?;
         }
@@ -211,7 +212,8 @@ impl Shield {
             // Tracers of measurements that were killed would follow the settings.
             tracefs::remove_stale(self.kernel());
         }
-        let plan = plan(&facts, &base, &state, decision.after, decision.system);
+        let mut plan = plan(&facts, &base, &state, decision.after, decision.system);
+        plan.left_out = decision.left_out;
         let demoted = demotions(self.kernel(), &plan);
         if !request.demotes() {
             refuse_demotions(&demoted)?;
