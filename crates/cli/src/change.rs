@@ -3,11 +3,12 @@
 //! [`Request`], and what came of it in words.
 
 use crate::args::{self, Change, Create, Planned, Run};
-use crate::exit::{NOT_UNDONE, failure};
+use crate::exit::{NOT_UNDONE, VIOLATED, failure};
 use crate::file;
 use crate::print;
 use anyhow::Result;
 use asmp_host::{Kernel, facts, task};
+use asmp_shield::verify::Status;
 use asmp_shield::{Caller, ChangeError, Members, Outcome, Request, Shield, Spec};
 
 /// Who runs this command: the effective user, the name behind sudo, the command line.
@@ -35,6 +36,10 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
     let request = request(change)?;
     let outcome = shield.change(&request, &changer(shield.kernel())?)?;
     print::outcome(&outcome, &headline(change, &outcome));
+    if let Some(status) = outcome.status.as_ref().filter(|status| !status.holds()) {
+        print::broken(status);
+        return Err(failure(VIOLATED, "a partition is still violated: see what remains above"));
+    }
     match outcome.recovered {
         Some(recovered) if !recovered.abandoned.is_empty() => {
             let left = recovered.abandoned.join("; ");
@@ -54,8 +59,8 @@ pub fn planned(shield: &Shield, planned: &Planned, json: bool) -> Result<()> {
 }
 
 fn plan(shield: &Shield, request: &Request, json: bool) -> Result<()> {
-    let (facts, plan) = shield.plan(request, &changer(shield.kernel())?)?;
-    print::plan(&facts, &plan, json)
+    let (facts, plan) = shield.plan(request, &caller(shield.kernel()))?;
+    print::plan(&facts, &plan, &facts.unreadable(shield.kernel()), json)
 }
 
 /// What the command line asks for. Reads the file of `apply`, nothing else.
@@ -64,9 +69,10 @@ fn request(change: &Change) -> Result<Request> {
         Change::Create(Create { name, shape }) => Request::Create { name, spec: shape.into() },
         Change::Destroy { name, force, all: _ } => Request::Destroy { name, demote: force },
         Change::Resize { name, cpus } => Request::Resize { name, cpus },
-        Change::Add(members) => {
-            Request::Add { name: members.name.clone(), members: members.into() }
-        }
+        Change::Add { members, force } => Request::Add {
+            name: members.name.clone(),
+            members: Members { force, ..members.into() },
+        },
         Change::Remove { members, force } => {
             Request::Remove { name: members.name.clone(), members: members.into(), demote: force }
         }
@@ -104,7 +110,7 @@ impl From<args::Shape> for Spec {
 
 impl From<args::Members> for Members {
     fn from(members: args::Members) -> Self {
-        Self { pids: members.pids, tids: members.tids, irqs: members.irqs }
+        Self { pids: members.pids, tids: members.tids, irqs: members.irqs, force: false }
     }
 }
 
@@ -126,12 +132,15 @@ fn headline(change: &Change, outcome: &Outcome) -> String {
         Change::Destroy { name: Some(name), .. } => format!("partition {name} is gone"),
         Change::Destroy { .. } => "no partition is left".to_owned(),
         Change::Restore { .. } => "the machine is as it was before asmp touched it".to_owned(),
-        Change::Add(members) => format!("partition {}: members added", members.name),
+        Change::Add { members, .. } => format!("partition {}: members added", members.name),
         Change::Remove { members, .. } => format!("partition {}: members removed", members.name),
         Change::Move { members, to } => {
             format!("partition {to}: members of {} moved", members.name)
         }
-        Change::Repair { .. } => "every setting is as promised".to_owned(),
+        Change::Repair { .. } => match outcome.status.as_ref().is_none_or(Status::holds) {
+            true => "every setting is as promised".to_owned(),
+            false => "not everything is as promised".to_owned(),
+        },
         Change::Apply { file, .. } => format!("{} is in force", file.display()),
     }
 }

@@ -149,6 +149,7 @@ pub fn apply(
     for step in steps {
         match take(edge, facts, plan, step, undo_log, applied) {
             Ok(()) => {}
+            Err(_) if step.if_refused == IfRefused::Verify && !undo_log.broken => {}
             Err(error)
                 if step.if_refused == IfRefused::Name && is_refusal(&error) && !undo_log.broken =>
             {

@@ -3,13 +3,15 @@
 //! decided here and nowhere else; which partitions are allowed stands in [`crate::rules`].
 
 use crate::declare;
+use crate::mend;
+use crate::neighbours::{self, Affected};
 use crate::partition::{Partition, Refusal, State, System, shielded};
-use crate::plan::{Base, Cannot};
+use crate::plan::{self, Base, Cannot, Plan};
 use crate::policies;
 use crate::request::{Caller, Members, Request};
 use crate::rules::{self, Subject, Wish};
 use asmp_host::cgroup::{self, Groups};
-use asmp_host::task::{self, Task, TaskId};
+use asmp_host::task::{self, Member, Task, TaskId};
 use asmp_host::{Facts, Kernel, knob};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,7 +23,27 @@ pub(crate) struct Decision {
     /// Settings of the system outside the partitions after it.
     pub system: System,
     /// Processes that a file does not mean though they have the name of one of its tasks.
-    pub left_out: Vec<Cannot>,
+    left_out: Vec<Cannot>,
+    /// Who else loses CPUs.
+    affected: Vec<Affected>,
+    /// A repair: all that the partitions need is written again, and these members are moved back.
+    repair: Option<Vec<(String, Member)>>,
+}
+
+impl Decision {
+    /// The steps of it.
+    pub fn plan(self, kernel: &dyn Kernel, facts: &Facts, base: &Base, state: &State) -> Plan {
+        let Self { after, system, affected, left_out, repair } = self;
+        let plan = match repair {
+            None => plan::plan(facts, base, state, after, system),
+            Some(astray) => {
+                let mut plan = plan::repair(facts, base, state, after, system, &astray);
+                plan.steps.retain_mut(|step| mend::is_needed(kernel, base, step));
+                plan
+            }
+        };
+        Plan { affected, left_out, ..plan }
+    }
 }
 
 /// Decides. `state` gains a record of tasks that were born inside a partition, so that the plan
@@ -36,17 +58,19 @@ pub(crate) fn decide(
     rules::check_machine(facts)?;
     name_processes(kernel, state);
     let (mut system, mut left_out) = (state.system(), Vec::new());
+    let named = |refusal| neighbours::name_isolator(kernel, facts, refusal);
+    let mut repair = None;
     let mut after = match request {
         Request::Create { name, spec } => {
-            rules::create(facts, state, &Wish::new(name, spec, caller, None))?
+            rules::create(facts, state, &Wish::new(name, spec, caller, None)).map_err(named)?
         }
         Request::Run { name, spec, owner } => {
-            rules::create(facts, state, &Wish::new(name, spec, caller, *owner))?
+            rules::create(facts, state, &Wish::new(name, spec, caller, *owner)).map_err(named)?
         }
         Request::Exec { name, pid, command } => enter(kernel, facts, state, name, *pid, command)?,
         Request::Destroy { name: Some(name), .. } => rules::destroy(state, name)?,
         Request::Destroy { name: None, .. } => Vec::new(),
-        Request::Resize { name, cpus } => rules::resize(facts, state, name, cpus)?,
+        Request::Resize { name, cpus } => rules::resize(facts, state, name, cpus).map_err(named)?,
         Request::Add { name, members } => join(kernel, facts, state, name, members)?,
         Request::Remove { name, members, .. } => leave(kernel, facts, state, name, members)?,
         Request::Move { from, to, members } => pass(kernel, facts, state, (from, to), members)?,
@@ -57,6 +81,7 @@ pub(crate) fn decide(
         }
         Request::Repair { name } => {
             name.as_ref().map(|name| state.partition(name)).transpose()?;
+            repair = Some(mend::astray(kernel, &tree(facts)?, &state.partitions));
             state.partitions.clone()
         }
         Request::Restore { .. } => {
@@ -73,7 +98,8 @@ pub(crate) fn decide(
         }
     };
     adopt_kernel_threads(kernel, facts, state, &mut after);
-    Ok(Decision { after, system, left_out })
+    let affected = neighbours::affected(kernel, facts, (&state.partitions, &after))?;
+    Ok(Decision { after, system, affected, left_out, repair })
 }
 
 /// The partition of `name` with more members.
@@ -91,9 +117,13 @@ fn join(
     for irq in &members.irqs {
         now.partitions = rules::add_irq(facts, &now, name, irq)?;
     }
+    let tasks = members.tasks().map(|(tid, alone)| find_task(kernel, tid, alone));
+    let tasks = tasks.collect::<Result<Vec<_>, Refusal>>()?;
+    if !members.force {
+        neighbours::keep_scopes(kernel, facts, tasks.iter().map(|(task, _)| task))?;
+    }
     let mut real_time: BTreeMap<i32, Vec<TaskId>> = BTreeMap::new();
-    for (tid, alone) in members.tasks() {
-        let (task, lineage) = find_task(kernel, tid, alone)?;
+    for ((task, lineage), (_, alone)) in tasks.into_iter().zip(members.tasks()) {
         let in_another = task.group.starts_with(&tree) && !is_inside(&tree, &task, name);
         if alone && in_another {
             let from = task.group.strip_prefix(&tree).ok().and_then(|below| below.iter().next());

@@ -11,8 +11,10 @@ use crate::request::{Caller, Spec};
 use crate::rules::{self, Subject, Wish};
 use asmp_host::task::{self, Member, Task, TaskId};
 use asmp_host::{CpuSpec, Facts, Kernel, Schedule};
+use serde::de::{self, Deserializer, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::Path;
 
 /// A whole file.
@@ -49,11 +51,40 @@ pub struct Declared {
 }
 
 /// An IRQ line by number or by its handler's name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum IrqName {
     Number(u32),
     Name(String),
+}
+
+/// By hand: a derived reader of both says nothing about what is wrong.
+impl<'de> Deserialize<'de> for IrqName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl Visitor<'_> for Either {
+            type Value = IrqName;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the number of an IRQ line, or the name of its handler in quotes")
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<IrqName, E> {
+                let bad = |_| E::invalid_value(Unexpected::Unsigned(number), &self);
+                u32::try_from(number).map(IrqName::Number).map_err(bad)
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<IrqName, E> {
+                let bad = |_| E::invalid_value(Unexpected::Signed(number), &self);
+                u32::try_from(number).map(IrqName::Number).map_err(bad)
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<IrqName, E> {
+                Ok(IrqName::Name(name.to_owned()))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
 }
 
 impl IrqName {

@@ -13,7 +13,9 @@ mod decide;
 pub mod declare;
 pub mod doctor;
 pub mod membership;
+mod mend;
 mod moving;
+mod neighbours;
 pub mod partition;
 pub mod plan;
 mod policies;
@@ -23,9 +25,13 @@ mod rules;
 mod shield;
 mod state;
 mod target;
-mod text;
+pub mod text;
 pub mod verify;
 
+#[cfg(test)]
+mod neighbours_tests;
+#[cfg(test)]
+mod others_tests;
 #[cfg(test)]
 mod policy_tests;
 #[cfg(test)]
@@ -47,6 +53,8 @@ pub use asmp_host::task::Member;
 pub use declare::Declaration;
 /// A thread that loses its real-time policy on the way out.
 pub use moving::Demotion;
+/// Groups and tasks of others that lose CPUs to a partition.
+pub use neighbours::Affected;
 /// The nouns: a partition and its settings; all partitions; why a request is refused.
 pub use partition::{Aspect, BoostedThread, Partition, Refusal, Service, Smt, State, System, Tick};
 /// The steps of a change, in order.

@@ -16,6 +16,8 @@ use asmp_host::cgroup::{self, Groups, Hierarchy};
 use asmp_host::store::{Lock, Store, whole_lines};
 use asmp_host::task::{self, Member, Task, TaskId, task_path};
 use asmp_host::{CpuSet, Error, ErrorKind, Kernel, Schedule, kind_of};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -87,6 +89,20 @@ pub struct Entrance {
     groups: Groups,
     mount: PathBuf,
     store: Store,
+}
+
+/// The way in for a process that is not there yet: made before a fork, taken by the child.
+#[derive(Debug)]
+pub struct Door {
+    procs: File,
+}
+
+impl Door {
+    /// Moves the calling process in, with all its threads. It is not recorded: what is born inside
+    /// belongs there. Async-signal-safe. Errors: the kernel's.
+    pub fn enter(&mut self) -> io::Result<()> {
+        self.procs.write(b"0\n").map(drop)
+    }
 }
 
 /// The partition of that name. Reads files; changes nothing.
@@ -204,6 +220,14 @@ impl Entered {
 }
 
 impl Entrance {
+    /// Opens the way in for a child. Errors: `Host`, with the path.
+    pub fn door(&self) -> Result<Door, EntryError> {
+        let path = self.groups.rt.join("cgroup.procs");
+        let opened = OpenOptions::new().write(true).open(&path);
+        let procs = opened.map_err(Error::io(&path, "open")).map_err(EntryError::Host)?;
+        Ok(Door { procs })
+    }
+
     /// Moves the thread (or its process) in, recorded, and reads back that the kernel has it there.
     /// Waits at most [`PATIENCE`] for another writer. Errors: `Busy`, `Interrupted`,
     /// `InAnotherPartition`, `NotPermitted`, and what else the kernel says, with the path.

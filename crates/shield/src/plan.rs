@@ -10,6 +10,8 @@
 
 mod groups;
 
+use crate::doctor;
+use crate::neighbours::Affected;
 use crate::partition::{BoostedThread, Partition, Service, State, System, Tick};
 use crate::target::{Lines, Target, reading, targets};
 use asmp_host::cgroup::{GROUP, Groups};
@@ -87,6 +89,8 @@ pub enum IfRefused {
     Abort,
     /// It is named in the result; with `--strict` everything is undone.
     Name,
+    /// The rest is mended all the same, and verification names what is still broken.
+    Verify,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -110,6 +114,8 @@ pub struct Plan {
     pub cannot: Vec<Cannot>,
     /// Processes that have the name of a task of the file and are not meant, each with its cure.
     pub left_out: Vec<Cannot>,
+    /// Groups and tasks of others that lose CPUs.
+    pub affected: Vec<Affected>,
     /// The partitions once the steps are taken.
     #[serde(skip)]
     pub after: Vec<Partition>,
@@ -182,6 +188,30 @@ pub fn plan(
     after: Vec<Partition>,
     system: System,
 ) -> Plan {
+    build(facts, base, state, after, system, None)
+}
+
+/// The steps that give the partitions of `state` again all that the plan of a fresh machine gives
+/// them. `astray`: members that are not in their partition, by its name.
+pub fn repair(
+    facts: &Facts,
+    base: &Base,
+    state: &State,
+    after: Vec<Partition>,
+    system: System,
+    astray: &[(String, Member)],
+) -> Plan {
+    build(facts, base, state, after, system, Some(astray))
+}
+
+fn build(
+    facts: &Facts,
+    base: &Base,
+    state: &State,
+    after: Vec<Partition>,
+    system: System,
+    repair: Option<&[(String, Member)]>,
+) -> Plan {
     let before = &state.partitions;
     let mut steps = Vec::new();
     let (restored, set) = settings(facts, state, &after, &system);
@@ -195,14 +225,24 @@ pub fn plan(
     policies(before, &after, Direction::Back, &mut steps);
     steps.extend(servers_set);
     groups::groups(facts, base, state, &after, &mut steps);
+    if repair.is_some() {
+        groups::again(base, &after, &mut steps);
+        policies_again(&after, &mut steps);
+    }
     steps.extend(servers_restored);
     steps.extend(set);
     policies(before, &after, Direction::Forth, &mut steps);
     tasks_in(base, before, &after, &mut steps);
+    for (partition, placed) in repair.unwrap_or_default() {
+        let why = format!("{} is a member of {partition}", placed.command);
+        let groups = base.groups(partition);
+        steps.push(verified(step(Action::MoveIn { placed: placed.clone(), groups }, why)));
+    }
     if *before == after && !after.is_empty() {
         steps.push(step(Action::Confine, "unbound kernel threads stay on system CPUs"));
     }
-    Plan { steps, cannot: cannot(facts, before, &after), left_out: Vec::new(), after, system }
+    let (affected, left_out) = (Vec::new(), Vec::new());
+    Plan { steps, cannot: cannot(facts, before, &after), affected, left_out, after, system }
 }
 
 fn is_server(step: &Step) -> bool {
@@ -221,6 +261,11 @@ fn write(knob: Knob, old: Option<String>, to: impl Into<String>, why: impl Into<
 /// a file that is gone already is no obstacle.
 fn named(step: Step) -> Step {
     Step { if_refused: IfRefused::Name, ..step }
+}
+
+/// The same step where one that fails leaves the others in force: a repair mends what it can.
+fn verified(step: Step) -> Step {
+    Step { if_refused: IfRefused::Verify, ..step }
 }
 
 /// Settings that go back to their originals, and settings to be set.
@@ -395,6 +440,17 @@ fn policies(
     }
 }
 
+/// Policies of the kernel threads that serve the partitions, whatever they have now.
+fn policies_again(after: &[Partition], steps: &mut Vec<Step>) {
+    for partition in after {
+        for thread in &partition.served {
+            let to = Schedule::Fifo { priority: thread.priority };
+            let why = format!("{} serves partition {}", thread.command, partition.name);
+            steps.push(verified(step(Action::SetPolicy { thread: thread.clone(), to }, why)));
+        }
+    }
+}
+
 /// What only another boot or machine would allow.
 fn cannot(facts: &Facts, before: &[Partition], after: &[Partition]) -> Vec<Cannot> {
     let mut cannot = Vec::new();
@@ -406,25 +462,27 @@ fn cannot(facts: &Facts, before: &[Partition], after: &[Partition]) -> Vec<Canno
                     "{}: the tick of CPU {ticking} does not stop while a task runs",
                     new.name
                 ),
-                cure: format!(
-                    "boot with nohz_full={ticking} rcu_nocbs={ticking} (asmp boot enable --cpus \
-                     {ticking}); CPU 0 always ticks"
-                ),
+                cure: match facts.cpus.tick_can_stop {
+                    true => format!(
+                        "boot with nohz_full={ticking} rcu_nocbs={ticking} (asmp boot enable \
+                         --cpus {ticking}); CPU 0 always ticks"
+                    ),
+                    false => doctor::NO_HZ_FULL.to_owned(),
+                },
             });
         }
-        for cpu in new.shielded().iter() {
-            if facts.setting(&knob::deadline_server_runtime("fair", cpu)).is_none()
-                && facts.version() >= (6, 8)
-            {
-                cannot.push(Cannot {
-                    what: format!(
-                        "{}: the deadline server of CPU {cpu} cannot be switched off",
-                        new.name
-                    ),
-                    cure: "mount debugfs: mount -t debugfs none /sys/kernel/debug".to_owned(),
-                });
-                break;
-            }
+        let served = |cpu| facts.setting(&knob::deadline_server_runtime("fair", cpu)).is_some();
+        let cpu = new.shielded().iter().find(|cpu| !served(*cpu));
+        if let (Some(cpu), Some(cure)) = (cpu, doctor::deadline_servers_cure(facts)) {
+            let what = format!(
+                "{}: the deadline server of CPU {cpu} cannot be switched off; while other tasks \
+                 wait there, it takes up to 50 ms of each second from a busy real-time task",
+                new.name
+            );
+            cannot.push(Cannot { what, cure });
+        }
+        if let Some((what, cure)) = doctor::throttling(facts) {
+            cannot.push(Cannot { what: format!("{}: {what}", new.name), cure });
         }
     }
     cannot

@@ -6,6 +6,7 @@ use crate::partition::{
     Aspect, BoostedThread, Partition, Refusal, Service, Smt, State, TIMER_PRIORITY, Tick, shielded,
 };
 use crate::request::{Caller, Spec};
+use asmp_host::irq::Irq;
 use asmp_host::task::{GivenPolicy, Member, Task, TaskId};
 use asmp_host::{Cpu, CpuSet, CpuSpec, Facts};
 use std::path::{Path, PathBuf};
@@ -46,6 +47,9 @@ pub fn check_machine(facts: &Facts) -> Result<(), Refusal> {
     // Distributions backport the feature, so the file counts, not the version.
     if facts.cgroups.isolated.is_none() && facts.version() < (6, 7) {
         return Err(Refusal::KernelTooOld { release: facts.release.clone() });
+    }
+    if !facts.cgroups.is_real_root(facts.version()) {
+        return Err(Refusal::InContainer);
     }
     Ok(())
 }
@@ -339,11 +343,16 @@ pub fn adopt(
     }
 }
 
-/// IRQ lines meant by a number or name. Errors: `UnknownIrq`.
+/// IRQ lines meant by a number or name. Errors: `UnknownIrq`, `PerCpuIrq`.
 pub fn find_irqs(facts: &Facts, name: &str) -> Result<Vec<u32>, Refusal> {
-    let found: Vec<u32> =
-        facts.irqs.iter().filter(|irq| irq.is_called(name)).map(|irq| irq.number).collect();
-    if found.is_empty() { Err(Refusal::UnknownIrq { name: name.to_owned() }) } else { Ok(found) }
+    let found: Vec<&Irq> = facts.irqs.iter().filter(|irq| irq.is_called(name)).collect();
+    if let Some(irq) = found.iter().find(|irq| irq.per_cpu) {
+        return Err(Refusal::PerCpuIrq { irq: irq.label() });
+    }
+    match found.is_empty() {
+        true => Err(Refusal::UnknownIrq { name: name.to_owned() }),
+        false => Ok(found.iter().map(|irq| irq.number).collect()),
+    }
 }
 
 fn own_irq(
@@ -457,6 +466,9 @@ fn choose_cpus(
         });
     }
     if tick == Tick::RequireOff && !cpus.is_subset(&facts.cpus.nohz_full) {
+        if !facts.cpus.tick_can_stop {
+            return Err(Refusal::TickNeverStops);
+        }
         return Err(Refusal::TickNotCandidate { cpus: cpus.difference(&facts.cpus.nohz_full) });
     }
     Ok((cpus, idle_cpus))

@@ -4,16 +4,18 @@
 
 use crate::apply::{Applied, Edge, Refused, Undo, UndoLog, apply, undo};
 use crate::decide::decide;
+use crate::membership::{self, Entrance, EntryError};
 use crate::moving::{Demotion, demotions};
+use crate::neighbours;
 use crate::partition::{Partition, Refusal, State, shielded};
-use crate::plan::{Action, Base, Plan, Step, plan};
+use crate::plan::{Action, Base, Plan, Step};
 use crate::prove;
 use crate::request::{Caller, Request};
 use crate::rules::check_machine;
 use crate::state::{self, RUN_DIR, STATE, STATE_SCHEMA, StateError};
 use crate::verify::{self, Status};
 use asmp_host::store::{Lock, Store, whole_lines};
-use asmp_host::{Error, Facts, Kernel, Linux, irq, knob, tracefs};
+use asmp_host::{Error, ErrorKind, Facts, Kernel, Linux, irq, knob, tracefs};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,6 +80,8 @@ pub struct Outcome {
     pub changes: usize,
     /// Threads that left as SCHED_OTHER.
     pub demoted: Vec<Demotion>,
+    /// After a repair: everything read back, and what is still broken.
+    pub status: Option<Status>,
     /// A change that a crash had cut short was undone first.
     pub recovered: Option<Recovered>,
 }
@@ -155,12 +159,25 @@ impl Shield {
         Ok(state::load(&self.store)?)
     }
 
+    /// The way into a partition for a process that this one starts. Reads files; changes nothing.
+    pub fn entrance(&self, name: &str) -> Result<Entrance, EntryError> {
+        membership::find(self.kernel(), &self.store, name)
+    }
+
     /// Reads everything back: what holds, what violates a partition, what cannot move.
     pub fn status(&self) -> Result<Status, ChangeError> {
         let facts = Facts::read(self.kernel())?;
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
         let state = self.state()?;
-        Ok(verify::verify(self.kernel(), &facts, &base, &state, self.is_interrupted()?)?)
+        let (interrupted, journal_unreadable) = match self.is_interrupted() {
+            // Without root; the state, which all may read, is there.
+            Err(ChangeError::Host(error)) if error.kind() == ErrorKind::NotPermitted => {
+                (false, true)
+            }
+            known => (known?, false),
+        };
+        let status = verify::verify(self.kernel(), &facts, &base, &state, interrupted)?;
+        Ok(Status { journal_unreadable, ..status })
     }
 
     /// Has a crash left a change half done?
@@ -184,8 +201,7 @@ impl Shield {
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
         let mut state = self.state()?;
         let decision = decide(self.kernel(), &facts, &mut state, request, caller)?;
-        let mut plan = plan(&facts, &base, &state, decision.after, decision.system);
-        plan.left_out = decision.left_out;
+        let plan = decision.plan(self.kernel(), &facts, &base, &state);
         if !request.demotes() {
             refuse_demotions(&demotions(self.kernel(), &plan))?;
         }
@@ -212,14 +228,17 @@ impl Shield {
             // Tracers of measurements that were killed would follow the settings.
             tracefs::remove_stale(self.kernel());
         }
-        let mut plan = plan(&facts, &base, &state, decision.after, decision.system);
-        plan.left_out = decision.left_out;
+        let plan = decision.plan(self.kernel(), &facts, &base, &state);
         let demoted = demotions(self.kernel(), &plan);
         if !request.demotes() {
             refuse_demotions(&demoted)?;
         }
         let outcome = self.carry_out(facts, &base, state, plan, recovered)?;
-        Ok(Outcome { demoted, ..outcome })
+        let status = match request {
+            Request::Repair { .. } => Some(self.status()?),
+            _ => None,
+        };
+        Ok(Outcome { demoted, status, ..outcome })
     }
 
     fn lock(&self) -> Result<Lock, ChangeError> {
@@ -244,6 +263,7 @@ impl Shield {
                 refused: Vec::new(),
                 changes: 0,
                 demoted: Vec::new(),
+                status: None,
                 recovered,
             });
         }
@@ -269,7 +289,8 @@ impl Shield {
             Ok(()) => {}
             Err(failed) => {
                 let (step, source) = *failed;
-                let cause = format!("{source} ({})", step.why);
+                let why = neighbours::explain(self.kernel(), base, &step, &source);
+                let cause = format!("{source} ({why})");
                 let task_gone = moved_task(&step).filter(|_| source.is_missing());
                 self.roll_back(base, &undo_log.back, cause)?;
                 return Err(match (task_gone, step.action) {
@@ -278,7 +299,7 @@ impl Shield {
                         let policy = format!("{to} for {}", placed.command);
                         ChangeError::PolicyRefused { policy, cause: source }
                     }
-                    (None, _) => ChangeError::Undone { why: step.why, cause: source },
+                    (None, _) => ChangeError::Undone { why, cause: source },
                 });
             }
         };
@@ -298,7 +319,7 @@ impl Shield {
         }
         let demoted = Vec::new();
         let changes = applied.changes;
-        Ok(Outcome { facts, state, plan, refused, changes, demoted, recovered })
+        Ok(Outcome { facts, state, plan, refused, changes, demoted, status: None, recovered })
     }
 
     fn roll_back(&self, base: &Base, back: &[Undo], cause: String) -> Result<(), ChangeError> {

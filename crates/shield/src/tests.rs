@@ -24,6 +24,7 @@ fn machine() -> Facts {
     let irq = |number, name: &str, cpus: &str| Irq {
         number,
         actions: vec![name.to_owned()],
+        per_cpu: false,
         affinity: set(cpus),
         affinity_text: cpus.to_owned(),
     };
@@ -38,6 +39,8 @@ fn machine() -> Facts {
     ];
     Facts {
         release: "7.2.13".into(),
+        architecture: "x86_64".into(),
+        lockdown: None,
         preempt_rt: true,
         root: true,
         systemd: false,
@@ -46,6 +49,7 @@ fn machine() -> Facts {
             possible: set("0-7"),
             online: set("0-3"),
             nohz_full: set("1-3"),
+            tick_can_stop: true,
             boot_isolated: CpuSet::new(),
             core_of: (0..4).map(|cpu| (cpu, CpuSet::from_iter([cpu]))).collect(),
         },
@@ -254,6 +258,20 @@ fn a_line_asked_for_by_name_must_come_and_others_may_refuse_to_go() {
 }
 
 #[test]
+fn lines_that_each_cpu_has_for_itself_are_no_part_of_a_plan() {
+    let mut facts = machine();
+    facts.irqs[0].per_cpu = true;
+    let after = create(&facts, &State::default(), &wish("a", "3")).unwrap();
+    let targets = targets(&facts, &after, &System::default(), &BTreeMap::new());
+    assert!(!targets.contains_key(&knob::irq_affinity(24)));
+    assert!(targets.contains_key(&knob::irq_affinity(25)));
+    let irqs = vec!["eth0".to_owned()];
+    let refused = create(&facts, &State::default(), &wish_with("b", "3", |spec| spec.irqs = irqs));
+    let refusal = refused.unwrap_err();
+    assert!(matches!(refusal, Refusal::PerCpuIrq { .. }), "{refusal}");
+}
+
+#[test]
 fn cpus_are_given_up_before_others_take_them() {
     let facts = machine();
     let base = Base::of(&facts).unwrap();
@@ -346,7 +364,7 @@ fn a_thread_that_leaves_goes_to_where_its_process_came_from() {
 fn every_request_crosses_a_socket_unchanged() {
     let spec = || Spec { tick: Tick::RequireOff, ..Spec::of("last:2".parse().unwrap()) };
     let name = || "motion".to_owned();
-    let members = Members { pids: vec![7], tids: vec![8], irqs: vec!["eth0".into()] };
+    let members = Members { pids: vec![7], tids: vec![8], irqs: vec!["eth0".into()], force: false };
     let owner = Some(TaskId { tid: 7, start_ticks: 9 });
     let task = declare::DeclaredTask {
         command: Some("jackd".into()),

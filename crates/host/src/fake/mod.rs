@@ -94,6 +94,26 @@ impl FakeKernel {
         let one = CpuSet::from_iter([cpu]);
         machine.online =
             if online { machine.online.union(&one) } else { machine.online.difference(&one) };
+        machine.hotplug();
+    }
+
+    /// Makes a group of somebody else, `/machine.slice`, that asks for `cpus` and has `exclusive`
+    /// ones (empty: none). The groups around it hand the cpuset controller on.
+    pub fn make_group(&self, path: &str, cpus: &CpuSet, exclusive: &CpuSet) {
+        let mut machine = self.lock();
+        for around in Path::new(path).ancestors().skip(1) {
+            machine.groups.entry(around.to_owned()).or_default().hands_on = true;
+        }
+        let (cpus, exclusive) = (cpus.clone(), exclusive.clone());
+        machine.groups.insert(path.into(), Group { cpus, exclusive, ..Group::default() });
+    }
+
+    /// What its starter did to a thread: its group, and its affinity (`None`: none).
+    pub fn place(&self, tid: i32, group: &str, affinity: Option<CpuSet>) {
+        if let Some(task) = self.lock().tasks.get_mut(&tid) {
+            task.group = group.into();
+            task.affinity = affinity;
+        }
     }
 
     pub fn set_file(&self, path: &str, text: &str) {
@@ -196,6 +216,9 @@ impl Kernel for FakeKernel {
             _ if path == Path::new("/sys/devices/system/cpu/online") => machine.online.to_string(),
             _ if path == Path::new("/sys/devices/system/cpu/possible") => {
                 machine.possible.to_string()
+            }
+            _ if path.starts_with("/sys/kernel/debug") && !machine.is_root() => {
+                return Err(os(libc::EACCES));
             }
             _ => machine.files.get(path).ok_or_else(|| os(libc::ENOENT))?.clone(),
         };

@@ -3,7 +3,7 @@
 //!
 //! Partitions that give up CPUs come before those that take them.
 
-use super::{Action, Base, Step, named, step, write};
+use super::{Action, Base, Step, named, step, verified, write};
 use crate::partition::{Partition, State, shielded};
 use asmp_host::{CpuSet, Facts, knob};
 use std::path::Path;
@@ -199,6 +199,51 @@ fn close_partition(base: &Base, partition: &Partition, steps: &mut Vec<Step>) {
     steps.push(step(remove(&groups.rest, true), "remove the partition"));
     steps.push(step(remove(&groups.rt, true), "remove the partition"));
     steps.push(step(remove(&groups.domain, false), "remove the partition"));
+}
+
+/// Everything that holds the partitions in the cgroup tree, once more. Steps whose result is there
+/// already change nothing.
+pub(super) fn again(base: &Base, partitions: &[Partition], steps: &mut Vec<Step>) {
+    if partitions.is_empty() {
+        return;
+    }
+    let why = "the partitions need it, and another program changed it";
+    let mut wanted = Vec::new();
+    let set = |knob, to: &str| write(knob, None, to, why);
+    let make =
+        |path: &Path, threaded| step(Action::MakeGroup { path: path.to_owned(), threaded }, why);
+    if base.delegated {
+        wanted.push(step(Action::Delegate { on: true }, why));
+    } else {
+        wanted.push(set(knob::controllers_of_children(&base.mount), "+cpuset"));
+        wanted.extend(base.ancestors.iter().map(|group| make(group, false)));
+    }
+    wanted.push(set(knob::controllers_of_children(base.dir()), "+cpuset"));
+    let all = shielded(partitions).to_string();
+    wanted.extend(base.ancestors.iter().map(|group| set(knob::exclusive_cpus(group), &all)));
+    for partition in partitions {
+        let groups = base.groups(&partition.name);
+        let mut isolated = vec![(&groups.rt, &partition.cpus)];
+        if !partition.idle_cpus.is_empty() {
+            isolated.push((&groups.idle, &partition.idle_cpus));
+        }
+        wanted.push(make(&groups.domain, false));
+        wanted.extend(isolated.iter().map(|(group, _)| make(group, true)));
+        wanted.push(make(&groups.rest, true));
+        wanted.push(set(knob::controllers_of_children(&groups.domain), "+cpuset"));
+        let shielded = partition.shielded().to_string();
+        wanted.push(set(knob::exclusive_cpus(&groups.domain), &shielded));
+        for group in [&groups.domain, &groups.rt, &groups.rest] {
+            wanted.push(set(knob::requested_cpus(group), ""));
+            wanted.push(set(knob::freeze(group), "0"));
+        }
+        for (group, cpus) in isolated {
+            wanted.push(set(knob::exclusive_cpus(group), &cpus.to_string()));
+            // Written again, an invalid partition is looked at again by the kernel.
+            wanted.push(set(knob::partition_type(group), "isolated"));
+        }
+    }
+    steps.extend(wanted.into_iter().map(verified));
 }
 
 /// Gives these partitions their new CPUs, each only once no other has them. A partition that keeps
