@@ -127,6 +127,10 @@ pub fn outcome(outcome: &Outcome, headline: &str) {
         line!("    cure: {}", cannot.cure);
     }
     affected("  ", &outcome.plan.affected);
+    for left_out in &outcome.plan.left_out {
+        line!("  left out: {}", left_out.what);
+        line!("    cure: {}", left_out.cure);
+    }
 }
 
 /// Names the groups and tasks of others that lose CPUs.
@@ -235,6 +239,7 @@ pub fn plan(facts: &Facts, plan: &Plan, unreadable: &[PathBuf], as_json: bool) -
             "kernel": facts.release,
             "steps": plan.steps,
             "cannot": plan.cannot,
+            "left_out": plan.left_out,
             "affected": plan.affected,
             "unreadable": unreadable,
         });
@@ -264,6 +269,10 @@ pub fn plan(facts: &Facts, plan: &Plan, unreadable: &[PathBuf], as_json: bool) -
     if let Some(first) = unreadable.first() {
         let (first, count) = (first.display(), unreadable.len());
         line!("not planned, because only root may read it: {first} ({count} such files); use sudo");
+    }
+    for left_out in &plan.left_out {
+        line!("left out: {}", left_out.what);
+        line!("       cure: {}", left_out.cure);
     }
     Ok(())
 }

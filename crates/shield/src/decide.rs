@@ -6,7 +6,7 @@ use crate::declare;
 use crate::mend;
 use crate::neighbours::{self, Affected};
 use crate::partition::{Partition, Refusal, State, System, shielded};
-use crate::plan::{self, Base, Plan};
+use crate::plan::{self, Base, Cannot, Plan};
 use crate::policies;
 use crate::request::{Caller, Members, Request};
 use crate::rules::{self, Subject, Wish};
@@ -22,6 +22,8 @@ pub(crate) struct Decision {
     pub after: Vec<Partition>,
     /// Settings of the system outside the partitions after it.
     pub system: System,
+    /// Processes that a file does not mean though they have the name of one of its tasks.
+    left_out: Vec<Cannot>,
     /// Who else loses CPUs.
     affected: Vec<Affected>,
     /// A repair: all that the partitions need is written again, and these members are moved back.
@@ -31,7 +33,7 @@ pub(crate) struct Decision {
 impl Decision {
     /// The steps of it.
     pub fn plan(self, kernel: &dyn Kernel, facts: &Facts, base: &Base, state: &State) -> Plan {
-        let Self { after, system, affected, repair } = self;
+        let Self { after, system, affected, left_out, repair } = self;
         let plan = match repair {
             None => plan::plan(facts, base, state, after, system),
             Some(astray) => {
@@ -40,7 +42,7 @@ impl Decision {
                 plan
             }
         };
-        Plan { affected, ..plan }
+        Plan { affected, left_out, ..plan }
     }
 }
 
@@ -55,7 +57,7 @@ pub(crate) fn decide(
 ) -> Result<Decision, Refusal> {
     rules::check_machine(facts)?;
     name_processes(kernel, state);
-    let mut system = state.system();
+    let (mut system, mut left_out) = (state.system(), Vec::new());
     let named = |refusal| neighbours::name_isolator(kernel, facts, refusal);
     let mut repair = None;
     let mut after = match request {
@@ -73,7 +75,9 @@ pub(crate) fn decide(
         Request::Remove { name, members, .. } => leave(kernel, facts, state, name, members)?,
         Request::Move { from, to, members } => pass(kernel, facts, state, (from, to), members)?,
         Request::Apply { declaration } => {
-            declare::decide(kernel, facts, state, declaration, caller)?
+            let after = declare::decide(kernel, facts, state, declaration, caller)?;
+            left_out = after.1;
+            after.0
         }
         Request::Repair { name } => {
             name.as_ref().map(|name| state.partition(name)).transpose()?;
@@ -95,7 +99,7 @@ pub(crate) fn decide(
     };
     adopt_kernel_threads(kernel, facts, state, &mut after);
     let affected = neighbours::affected(kernel, facts, (&state.partitions, &after))?;
-    Ok(Decision { after, system, affected, repair })
+    Ok(Decision { after, system, affected, left_out, repair })
 }
 
 /// The partition of `name` with more members.

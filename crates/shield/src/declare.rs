@@ -5,7 +5,7 @@
 
 use crate::decide;
 use crate::partition::{Aspect, BoostedThread, Partition, Refusal, Smt, State, Tick, shielded};
-use crate::plan::Base;
+use crate::plan::{Base, Cannot};
 use crate::policies;
 use crate::request::{Caller, Spec};
 use crate::rules::{self, Subject, Wish};
@@ -97,7 +97,9 @@ impl IrqName {
     }
 }
 
-/// Processes that belong to a partition: by command name, or all of a systemd unit.
+/// Processes that belong to a partition: by command name, or all of a systemd unit. Any user may
+/// give a process any name, so a name means the caller's processes, or those of `user`. A unit means
+/// one of the system, whose group only root makes, or, with `user`, that user's processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeclaredTask {
@@ -106,8 +108,37 @@ pub struct DeclaredTask {
     pub command: Option<String>,
     #[serde(default)]
     pub unit: Option<String>,
+    /// Real user of the processes: a name in /etc/passwd, or a number.
+    #[serde(default)]
+    pub user: Option<UserName>,
     #[serde(default, with = "crate::text::option")]
     pub policy: Option<Schedule>,
+}
+
+/// A user by number or by name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum UserName {
+    Number(u32),
+    Name(String),
+}
+
+impl UserName {
+    /// The user's number. Errors: the reason, in words.
+    fn uid(&self, kernel: &dyn Kernel) -> Result<u32, String> {
+        let name = match self {
+            Self::Number(uid) => return Ok(*uid),
+            Self::Name(name) => name,
+        };
+        let users = kernel.text(Path::new("/etc/passwd")).unwrap_or_default();
+        let uid = users.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok())?
+        });
+        uid.ok_or_else(|| {
+            format!("user {name:?} is not in /etc/passwd: write the number that `id -u` prints")
+        })
+    }
 }
 
 /// The kernel keeps this many bytes of a command's name (TASK_COMM_LEN - 1).
@@ -150,7 +181,8 @@ fn comm(command: &str) -> &str {
     &command[..end.unwrap_or(0)]
 }
 
-/// The partitions once the file is in force. `state` gains a record of tasks that were born inside
+/// The partitions once the file is in force, and what it does not mean though it has the name.
+/// `state` gains a record of tasks that were born inside
 /// and get a policy.
 pub(crate) fn decide(
     kernel: &dyn Kernel,
@@ -158,7 +190,7 @@ pub(crate) fn decide(
     state: &mut State,
     declaration: &Declaration,
     caller: &Caller,
-) -> Result<Vec<Partition>, Refusal> {
+) -> Result<(Vec<Partition>, Vec<Cannot>), Refusal> {
     declaration.check().map_err(|reason| Refusal::BadDeclaration { reason })?;
     let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
     let mut now = state.clone();
@@ -189,6 +221,7 @@ pub(crate) fn decide(
     }
     let finder = Finder { kernel, base: &base, partitions: &state.partitions.clone(), caller };
     let found = finder.find(declaration, &tasks)?;
+    let left_out = found.left_out;
     for Found { task, lineage, wanted, partition } in &found.meant {
         let subject = Subject { task, alone: false, lineage };
         let inside = base.in_tree().join(partition);
@@ -221,16 +254,16 @@ pub(crate) fn decide(
         }
     }
     if declaration.partitions.is_empty() {
-        return Ok(state.partitions.clone());
+        return Ok((state.partitions.clone(), left_out));
     }
     // Partitions keep their order of creation, so that an unchanged file changes nothing.
     let order = |new: &Partition| state.partitions.iter().position(|old| old.name == new.name);
     now.partitions.sort_by_key(|partition| order(partition).unwrap_or(usize::MAX));
-    Ok(now.partitions)
+    Ok((now.partitions, left_out))
 }
 
-/// Records in `now` that a task gets a policy, with what its threads go back to. `inside`: the group
-/// of its partition's tasks, if it is in the partition already.
+/// Records in `now` that a task gets a policy, with what its threads go back to. `inside`: the
+/// group of its partition's tasks, if it is in the partition already.
 fn give_policy(
     kernel: &dyn Kernel,
     state: &mut State,
@@ -293,9 +326,19 @@ struct Found<'a> {
     partition: &'a str,
 }
 
-/// All processes that a file means.
+/// All processes that a file means, and entries that do not mean others of their name.
 struct AllFound<'a> {
     meant: Vec<Found<'a>>,
+    left_out: Vec<Cannot>,
+}
+
+/// An entry of the file, with the user whose processes it means.
+struct Entry<'a> {
+    partition: &'a str,
+    wanted: &'a DeclaredTask,
+    uid: Option<u32>,
+    /// Users of other processes that match.
+    others: BTreeSet<u32>,
 }
 
 /// Finds processes that run now. A file says what is to be while they run; none is no error.
@@ -313,11 +356,18 @@ impl Finder<'_> {
         declaration: &'a Declaration,
         tasks: &[Task],
     ) -> Result<AllFound<'a>, Refusal> {
-        let entries: Vec<(&str, &DeclaredTask)> = declaration
+        let mut entries: Vec<Entry> = Vec::new();
+        for (partition, wanted) in declaration
             .partitions
             .iter()
-            .flat_map(|one| one.tasks.iter().map(|wanted| (one.name.as_str(), wanted)))
-            .collect();
+            .flat_map(|one| one.tasks.iter().map(move |t| (&one.name, t)))
+        {
+            let uid = wanted.user.as_ref().map(|user| user.uid(self.kernel)).transpose();
+            let refused = |reason| format!("partition {partition}: {reason}");
+            let uid = uid.map_err(|reason| Refusal::BadDeclaration { reason: refused(reason) })?;
+            let others = BTreeSet::new();
+            entries.push(Entry { partition, wanted, uid, others });
+        }
         let mut meant: Vec<Found> = Vec::new();
         for task in tasks.iter().filter(|task| !task.kernel_thread && !task.zombie) {
             // What is inside by now counts as of the group that it came from.
@@ -328,8 +378,17 @@ impl Finder<'_> {
             };
             let home = home.unwrap_or_default();
             let mut first: Option<(&str, &DeclaredTask)> = None;
-            for (partition, wanted) in &entries {
-                if !self.is_meant(task, &home, wanted) {
+            for Entry { partition, wanted, uid, others } in &mut entries {
+                if !self.is_called(task, &home, wanted, *uid) {
+                    continue;
+                }
+                let Some(owner) = task::real_uid(self.kernel, task.id.tid) else { continue };
+                let meant = match (*uid, &wanted.command) {
+                    (None, Some(_)) => owner == self.caller.uid,
+                    (uid, _) => uid.is_none_or(|uid| uid == owner),
+                };
+                if !meant {
+                    others.insert(owner);
                     continue;
                 }
                 if let Some((other, before)) = first {
@@ -349,13 +408,36 @@ impl Finder<'_> {
                 meant.push(Found { task: task.clone(), lineage, wanted, partition });
             }
         }
-        Ok(AllFound { meant })
+        let left_out = entries.iter().filter(|entry| !entry.others.is_empty()).map(|entry| {
+            let users: Vec<String> = entry.others.iter().take(8).map(u32::to_string).collect();
+            Cannot {
+                what: format!(
+                    "{}: {} matches processes of user {}, which it does not mean",
+                    entry.partition,
+                    entry.wanted.spelled(),
+                    users.join(", ")
+                ),
+                cure: "name the user in the entry: user = …".to_owned(),
+            }
+        });
+        let left_out = left_out.collect();
+        Ok(AllFound { meant, left_out })
     }
 
-    fn is_meant(&self, task: &Task, home: &Path, wanted: &DeclaredTask) -> bool {
+    /// Has a task, which came from the group `home`, the name of an entry?
+    fn is_called(&self, task: &Task, home: &Path, wanted: &DeclaredTask, uid: Option<u32>) -> bool {
         match (&wanted.command, &wanted.unit) {
             (Some(command), _) => task.command == *command,
-            (None, Some(unit)) => home.components().any(|part| part.as_os_str() == unit.as_str()),
+            (None, Some(unit)) => {
+                // Below a unit its owner may call a group anything; above a unit of the system
+                // there are only slices.
+                let mut parts = home.iter().skip(1).map(|part| part.to_string_lossy());
+                let found = match uid {
+                    Some(_) => parts.find(|part| part == unit),
+                    None => parts.find(|part| part == unit || !part.ends_with(".slice")),
+                };
+                found.is_some_and(|part| part == *unit)
+            }
             (None, None) => false,
         }
     }

@@ -69,8 +69,8 @@ pub enum EntryError {
     Interrupted,
 
     #[error(
-        "process {process} stays in partition {name}: {cause}; `asmp remove {name} --pid {process}` \
-         takes it out"
+        "process {process} stays in partition {name}: {cause}; take it out with \
+         `asmp remove {name} --pid {process}`"
     )]
     NotLeft { name: String, process: i32, cause: Box<EntryError> },
 

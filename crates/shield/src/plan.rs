@@ -112,6 +112,8 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// What this boot or machine does not allow, each with its cure.
     pub cannot: Vec<Cannot>,
+    /// Processes that have the name of a task of the file and are not meant, each with its cure.
+    pub left_out: Vec<Cannot>,
     /// Groups and tasks of others that lose CPUs.
     pub affected: Vec<Affected>,
     /// The partitions once the steps are taken.
@@ -244,7 +246,8 @@ fn build(
     if *before == after && !after.is_empty() {
         steps.push(step(Action::Confine, "unbound kernel threads stay on system CPUs"));
     }
-    Plan { steps, cannot: cannot(facts, before, &after), affected: Vec::new(), after, system }
+    let (affected, left_out) = (Vec::new(), Vec::new());
+    Plan { steps, cannot: cannot(facts, before, &after), affected, left_out, after, system }
 }
 
 fn is_server(step: &Step) -> bool {

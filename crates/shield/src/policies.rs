@@ -2,11 +2,11 @@
 //! Scheduling policies that a partition file gives to tasks (`[[partition.task]] policy`).
 //!
 //! All threads of the task that are inside get the policy when the file is applied, as steps of the
-//! plan: if the kernel refuses one, the whole change is undone. What each thread had before is recorded with the
-//! task. When the task leaves, a thread that still has the given policy goes back to what it had. A
-//! thread or a child that was born inside inherited the policy; it gets what the task's first
-//! thread had. A thread that chose another policy meanwhile keeps it, under the rules of
-//! [`crate::moving`].
+//! plan: if the kernel refuses one, the whole change is undone. What each thread had before is
+//! recorded with the task. When the task leaves, a thread that still has the given policy goes back
+//! to what it had. A thread or a child that was born inside inherited the policy; it gets what the
+//! task's first thread had. A thread that chose another policy meanwhile keeps it, under the rules
+//! of [`crate::moving`].
 
 use crate::apply::{Undo, UndoLog};
 use asmp_host::cgroup::{self, Groups};

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 const WINDOW: Duration = Duration::from_millis(500);
 
 /// Proves every partition of `after` that asks for it and that is new or has CPUs that were not
-/// proved before. Call before tasks move in: a partition with tasks inside cannot be proved. Errors:
-/// the reason, in words.
+/// proved before. Call before tasks move in: a partition with tasks inside cannot be proved.
+/// Errors: the reason, in words.
 pub(crate) fn ticks(
     kernel: &dyn Kernel,
     facts: &Facts,

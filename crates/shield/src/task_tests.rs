@@ -267,6 +267,51 @@ fn two_entries_that_mean_one_task_are_refused_with_both_names() {
 }
 
 #[test]
+fn a_name_means_processes_of_root_or_of_the_user_that_the_entry_names() {
+    let fake = Fake::new();
+    fake.kernel.set_file("/etc/passwd", "root:x:0:0::/:/bin/sh\naudio:x:1000:29::/:/bin/sh");
+    let jackd = r#""command":"other""#;
+    fake.kernel.edit(300, |task| task.uid = 1000);
+    let outcome = fake.done(&file("a", "3", jackd));
+    assert_eq!(fake.group(300), "/");
+    let [left_out] = &outcome.plan.left_out[..] else { panic!("{outcome:?}") };
+    assert_eq!(
+        left_out.what,
+        "a: command = \"other\" matches processes of user 1000, which it does not mean"
+    );
+    let error = fake.ask(&file("a", "3", r#""command":"other","user":"jane""#)).unwrap_err();
+    let says = "partition a: user \"jane\" is not in /etc/passwd: write the number";
+    assert!(error.to_string().starts_with(says), "{error}");
+    for user in [r#""audio""#, "1000"] {
+        fake.done(&file("a", "3", &format!(r#"{jackd},"user":{user}"#)));
+        assert_eq!(fake.group(300), "/asmp/a/rt");
+        fake.done(&destroy("a"));
+    }
+}
+
+#[test]
+fn a_unit_is_one_of_the_system_or_of_the_user_that_the_entry_names() {
+    let fake = Fake::new();
+    let in_group = |group: &str| {
+        fake.kernel.edit(300, |task| task.group = group.into());
+        fake.done(&file("a", "3", r#""unit":"app.service""#));
+        let meant = fake.group(300) == "/asmp/a/rt";
+        fake.kernel.edit(300, |task| task.group = "/".into());
+        fake.done(&Request::Restore { abandon: false });
+        meant
+    };
+    fake.kernel.edit(300, |task| task.uid = 1000);
+    assert!(in_group("/system.slice/app.service"), "a service has any user");
+    assert!(in_group("/system.slice/app.service/worker"));
+    assert!(!in_group("/user.slice/user-1000.slice/user@1000.service/app.slice/app.service"));
+    assert!(!in_group("/system.slice/lxc.service/app.service"));
+    let own = "/user.slice/user-1000.slice/user@1000.service/app.slice/app.service";
+    fake.kernel.edit(300, |task| task.group = own.into());
+    fake.done(&file("a", "3", r#""unit":"app.service","user":1000"#));
+    assert_eq!([200, 300].map(|tid| fake.group(tid)), ["/app.service", "/asmp/a/rt"]);
+}
+
+#[test]
 fn partitions_of_a_file_may_pass_their_cpus_on_in_a_ring_or_in_a_row() {
     let fake = Fake::new();
     let tasks: [&[&str]; 3] = [&[APP], &[r#""command":"other""#], &[]];

@@ -369,6 +369,7 @@ fn every_request_crosses_a_socket_unchanged() {
     let task = declare::DeclaredTask {
         command: Some("jackd".into()),
         unit: None,
+        user: Some(declare::UserName::Name("audio".into())),
         policy: Some("fifo:80".parse().unwrap()),
     };
     let declared = declare::Declared {
