@@ -2,6 +2,7 @@
 //! Output for people: outcomes, plans, status. All output of the program goes through this module.
 
 use anyhow::Result;
+use asmp_host::systemd::SERVICE;
 use asmp_host::{CpuSet, Facts};
 use asmp_shield::verify::{Finding, PartitionStatus, Status, TickStatus};
 use asmp_shield::{Action, Affected, Demotion, Outcome, Plan, Refused, Step};
@@ -136,11 +137,9 @@ fn what(step: &Step) -> (String, String) {
     match &step.action {
         Action::Set { knob, to, .. } => (knob.path.display().to_string(), to.clone()),
         Action::Delegate { on: true } => {
-            ("systemd: asmp.service".to_owned(), "started, delegated".to_owned())
+            (format!("systemd: {SERVICE}"), "started, delegated".to_owned())
         }
-        Action::Delegate { on: false } => {
-            ("systemd: asmp.service".to_owned(), "stopped".to_owned())
-        }
+        Action::Delegate { on: false } => (format!("systemd: {SERVICE}"), "stopped".to_owned()),
         Action::MakeGroup { path, threaded } => (
             path.display().to_string(),
             if *threaded { "made, threaded" } else { "made" }.to_owned(),
