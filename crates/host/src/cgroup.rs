@@ -13,7 +13,7 @@
 
 use crate::cpuset::CpuSet;
 use crate::kernel::Kernel;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, systemd};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -31,6 +31,8 @@ pub struct Hierarchy {
     pub controllers: Vec<String>,
     /// Controllers enabled for the groups below the root.
     pub controllers_of_children: Vec<String>,
+    /// The systemd service below which our groups lie, or would.
+    pub service: &'static str,
     /// Groups right below the root that use the cpuset controller. Read only where asmp's own
     /// group exists.
     pub cpuset_users: Vec<PathBuf>,
@@ -69,6 +71,9 @@ impl Hierarchy {
                 Some(mount) if kernel.exists(&mount.join(GROUP)) => cpuset_users(kernel, mount),
                 _ => Vec::new(),
             },
+            service: mount
+                .as_ref()
+                .map_or(systemd::SERVICE, |mount| systemd::service(kernel, mount)),
             isolated: file("cpuset.cpus.isolated").and_then(|text| text.parse().ok()),
             cpuset_v1,
             mount,
