@@ -29,6 +29,8 @@ pub mod verify;
 #[cfg(test)]
 mod policy_tests;
 #[cfg(test)]
+mod random_tests;
+#[cfg(test)]
 mod scale_tests;
 #[cfg(test)]
 mod system_tests;
