@@ -35,6 +35,8 @@ mod others_tests;
 #[cfg(test)]
 mod policy_tests;
 #[cfg(test)]
+mod random_tests;
+#[cfg(test)]
 mod scale_tests;
 #[cfg(test)]
 mod system_tests;

@@ -126,7 +126,13 @@ impl Machine {
     }
 
     pub(super) fn allowed(&self, task: &FakeTask) -> CpuSet {
-        task.affinity.clone().unwrap_or_else(|| self.given(&task.group))
+        let given = self.given(&task.group);
+        match &task.affinity {
+            Some(own) if task.kernel_thread => own.clone(),
+            // What its group does not give it cannot choose.
+            Some(own) if own.intersects(&given) => own.intersection(&given),
+            _ => given,
+        }
     }
 
     /// The CPUs that a group gives to its tasks.
