@@ -3,7 +3,7 @@
 
 mod measure;
 
-use crate::duration::counting_time;
+use crate::duration::{counting_time, duration};
 use crate::examples;
 use asmp_host::{CpuSpec, Schedule};
 use asmp_shield::{Aspect, Smt, Tick};
@@ -40,7 +40,12 @@ pub enum Command {
     ///
     /// Makes a partition, starts COMMAND in it, passes signals to it, and restores every setting
     /// when it ends. All children and threads of the command start inside the partition. The exit
-    /// status is the command's, or 128 + N if signal N killed it.
+    /// status is the command's, or 128 + N if signal N killed it. A signal before the start ends
+    /// the run: every setting is restored and no command starts. Signals that were ignored at start
+    /// (nohup) stay ignored.
+    ///
+    /// A busy real-time thread keeps the rest of its program off a single CPU: such a program may
+    /// neither start all its threads nor end. Give it a second CPU, or --kill-after.
     #[command(after_long_help = examples::RUN)]
     Run(Run),
     /// Run a command in an existing partition
@@ -57,8 +62,8 @@ pub enum Command {
     Plan {
         /// Print the plan as JSON
         ///
-        /// The object has `schema`, `kernel`, `steps` and `cannot`. Each step has its old and new
-        /// value and the reason. Example: asmp plan --json create motion --cpus 3
+        /// The object has `schema`, `kernel`, `steps`, `cannot` and `affected`. Each step has its
+        /// old and new value and the reason. Example: asmp plan --json create motion --cpus 3
         #[arg(long, global = true)]
         json: bool,
         #[command(subcommand)]
@@ -211,7 +216,17 @@ pub enum Change {
     /// Tasks keep their policy. `asmp remove` and `asmp destroy` move them back to the cgroup they
     /// came from.
     #[command(after_long_help = examples::ADD)]
-    Add(Members),
+    Add {
+        #[command(flatten)]
+        members: Members,
+        /// Move a task even if systemd then ends its scope
+        ///
+        /// The scope of a container or a session ends when its last process has left. Without
+        /// this option such a task is refused with exit code 46. Example: asmp add motion --pid
+        /// 4711 --force
+        #[arg(long)]
+        force: bool,
+    },
     /// Move tasks or IRQ lines out of a partition
     ///
     /// Tasks return to the cgroup they came from; lines return to their former CPUs. If a task
@@ -412,6 +427,13 @@ pub struct Run {
     /// Examples: --policy fifo:80; --policy deadline:500us/2ms/10ms
     #[arg(long, default_value = "other")]
     pub policy: Schedule,
+    /// Kill the command if it takes longer than this to end
+    ///
+    /// The time runs from the first SIGTERM, SIGINT, SIGHUP or SIGQUIT. A busy real-time thread
+    /// can keep the rest of its program off a single CPU, so that it never ends by itself. Without
+    /// this option only a second SIGTERM kills it. Example: --kill-after 5s
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub kill_after: Option<Duration>,
     /// The command and its arguments, after `--`
     ///
     /// Example: asmp run --cpus 3 -- ./app --verbose

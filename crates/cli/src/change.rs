@@ -3,11 +3,12 @@
 //! [`Request`], and what came of it in words.
 
 use crate::args::{self, Change, Create, Planned, Run};
-use crate::exit::{NOT_UNDONE, failure};
+use crate::exit::{NOT_UNDONE, VIOLATED, failure};
 use crate::file;
 use crate::print;
 use anyhow::Result;
 use asmp_host::{Kernel, facts, task};
+use asmp_shield::verify::Status;
 use asmp_shield::{Caller, ChangeError, Members, Outcome, Request, Shield, Spec};
 
 /// Who runs this command: the effective user, the name behind sudo, the command line.
@@ -47,6 +48,15 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
             }
         };
     }
+    // What is left unrestored has its own words below.
+    let violates = |status: &Status| {
+        status.partitions.iter().any(|partition| !partition.violations.is_empty())
+            || (outcome.left.is_empty() && !status.holds())
+    };
+    if let Some(status) = outcome.status.as_ref().filter(|status| violates(status)) {
+        print::broken(status);
+        return Err(failure(VIOLATED, "a partition is still violated: see what remains above"));
+    }
     let goes_back =
         matches!(change, Change::Destroy { .. } | Change::Restore { .. } | Change::Repair { .. });
     match not_given_back(&outcome) {
@@ -81,8 +91,8 @@ pub fn planned(shield: &Shield, planned: &Planned, json: bool) -> Result<()> {
 }
 
 fn plan(shield: &Shield, request: &Request, json: bool) -> Result<()> {
-    let (facts, plan) = shield.plan(request, &changer(shield.kernel())?)?;
-    print::plan(&facts, &plan, json)
+    let (facts, plan) = shield.plan(request, &caller(shield.kernel()))?;
+    print::plan(&facts, &plan, &facts.unreadable(shield.kernel()), json)
 }
 
 /// What the command line asks for. Reads the file of `apply`, nothing else.
@@ -91,9 +101,10 @@ fn request(change: &Change) -> Result<Request> {
         Change::Create(Create { name, shape }) => Request::Create { name, spec: shape.into() },
         Change::Destroy { name, force, all: _ } => Request::Destroy { name, demote: force },
         Change::Resize { name, cpus } => Request::Resize { name, cpus },
-        Change::Add(members) => {
-            Request::Add { name: members.name.clone(), members: members.into() }
-        }
+        Change::Add { members, force } => Request::Add {
+            name: members.name.clone(),
+            members: Members { force, ..members.into() },
+        },
         Change::Remove { members, force } => {
             Request::Remove { name: members.name.clone(), members: members.into(), demote: force }
         }
@@ -131,7 +142,7 @@ impl From<args::Shape> for Spec {
 
 impl From<args::Members> for Members {
     fn from(members: args::Members) -> Self {
-        Self { pids: members.pids, tids: members.tids, irqs: members.irqs }
+        Self { pids: members.pids, tids: members.tids, irqs: members.irqs, force: false }
     }
 }
 
@@ -154,15 +165,16 @@ fn headline(change: &Change, outcome: &Outcome) -> String {
         Change::Destroy { .. } => "no partition is left".to_owned(),
         Change::Restore { .. } if !outcome.left.is_empty() => "no partition is left".to_owned(),
         Change::Restore { .. } => "the machine is as it was before asmp touched it".to_owned(),
-        Change::Add(members) => format!("partition {}: members added", members.name),
+        Change::Add { members, .. } => format!("partition {}: members added", members.name),
         Change::Remove { members, .. } => format!("partition {}: members removed", members.name),
         Change::Move { members, to } => {
             format!("partition {to}: members of {} moved", members.name)
         }
-        Change::Repair { .. } if !outcome.left.is_empty() => {
-            "the partitions are as promised".to_owned()
-        }
-        Change::Repair { .. } => "every setting is as promised".to_owned(),
+        Change::Repair { .. } => match outcome.status.as_ref().is_none_or(Status::holds) {
+            true => "every setting is as promised".to_owned(),
+            false if !outcome.left.is_empty() => "not everything is given back".to_owned(),
+            false => "not everything is as promised".to_owned(),
+        },
         Change::Apply { file, .. } => format!("{} is in force", file.display()),
     }
 }

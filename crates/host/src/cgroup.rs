@@ -13,8 +13,10 @@
 
 use crate::cpuset::CpuSet;
 use crate::kernel::Kernel;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result, systemd};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// asmp's group below the root, on machines without systemd.
@@ -29,6 +31,8 @@ pub struct Hierarchy {
     pub controllers: Vec<String>,
     /// Controllers enabled for the groups below the root.
     pub controllers_of_children: Vec<String>,
+    /// The systemd service below which our groups lie, or would.
+    pub service: &'static str,
     /// Groups right below the root that use the cpuset controller. Read only where asmp's own
     /// group exists.
     pub cpuset_users: Vec<PathBuf>,
@@ -40,6 +44,12 @@ pub struct Hierarchy {
 }
 
 impl Hierarchy {
+    /// Is the mounted tree the machine's own? In a container with a cgroup namespace, a group looks
+    /// like a root, but from 6.8 on only the real one has `cpuset.cpus.isolated`.
+    pub fn is_real_root(&self, version: (u32, u32)) -> bool {
+        self.isolated.is_some() || version < (6, 8)
+    }
+
     pub fn read(kernel: &dyn Kernel) -> Result<Self> {
         let path = Path::new("/proc/self/mountinfo");
         let mounts = kernel.text(path).map_err(Error::io(path, "read"))?;
@@ -61,6 +71,9 @@ impl Hierarchy {
                 Some(mount) if kernel.exists(&mount.join(GROUP)) => cpuset_users(kernel, mount),
                 _ => Vec::new(),
             },
+            service: mount
+                .as_ref()
+                .map_or(systemd::SERVICE, |mount| systemd::service(kernel, mount)),
             isolated: file("cpuset.cpus.isolated").and_then(|text| text.parse().ok()),
             cpuset_v1,
             mount,
@@ -87,15 +100,32 @@ fn cpuset_users(kernel: &dyn Kernel, mount: &Path) -> Vec<PathBuf> {
 }
 
 /// The first mount whose type and super options satisfy `is`; mountinfo as in
-/// proc_pid_mountinfo(5).
+/// proc_pid_mountinfo(5). One that shows a whole tree goes before a bind mount of a part.
 fn find_mount(mounts: &str, is: impl Fn(&str, &str) -> bool) -> Option<PathBuf> {
-    mounts.lines().find_map(|line| {
+    let found = mounts.lines().filter_map(|line| {
         let (before, after) = line.split_once(" - ")?;
         let mut after = after.split(' ');
         let (kind, _source, options) = (after.next()?, after.next()?, after.next().unwrap_or(""));
-        let point = before.split(' ').nth(4)?;
-        is(kind, options).then(|| PathBuf::from(point))
-    })
+        let mut before = before.split(' ').skip(3);
+        let (root, point) = (before.next()?, before.next()?);
+        is(kind, options).then(|| (root != "/", PathBuf::from(unescape(point))))
+    });
+    found.min_by_key(|(is_part, _)| *is_part).map(|(_, point)| point)
+}
+
+/// Undoes mountinfo's escapes: a backslash and the three octal digits of a byte.
+fn unescape(path: &str) -> OsString {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let Some((first, others)) = rest.split_first() {
+        let digits = others.get(..3).filter(|_| *first == b'\\');
+        let byte = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        bytes.push(byte.unwrap_or(*first));
+        rest = if byte.is_some() { &others[3..] } else { others };
+    }
+    OsString::from_vec(bytes)
 }
 
 /// Names of one partition's groups.
@@ -127,6 +157,39 @@ pub fn threads_of(kernel: &dyn Kernel, group: &Path) -> Result<Vec<i32>> {
             })
         })
         .collect()
+}
+
+/// The groups below a group, deepest first; none where it is gone.
+pub fn groups_below(kernel: &dyn Kernel, group: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for name in kernel.list(group).unwrap_or_default() {
+        let child = group.join(name);
+        if kernel.exists(&child.join("cgroup.procs")) {
+            found.extend(groups_below(kernel, &child));
+            found.push(child);
+        }
+    }
+    found
+}
+
+/// Thread numbers in a group and all groups below it; none where it is gone. Errors: as
+/// [`threads_of`].
+pub fn threads_below(kernel: &dyn Kernel, group: &Path) -> Result<Vec<i32>> {
+    let mut threads = Vec::new();
+    for group in groups_below(kernel, group).iter().map(PathBuf::as_path).chain([group]) {
+        match threads_of(kernel, group) {
+            Ok(more) => threads.extend(more),
+            // A group below a threaded one that is not threaded itself holds no task.
+            Err(error) if error.is_missing() || error.kind() == ErrorKind::Unsupported => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(threads)
+}
+
+/// Is a group threaded?
+pub fn is_threaded(kernel: &dyn Kernel, group: &Path) -> bool {
+    kernel.text(&group.join("cgroup.type")).is_ok_and(|kind| kind == "threaded")
 }
 
 /// Moves a whole process into a group.
@@ -181,6 +244,17 @@ mod tests {
         let hierarchy = Hierarchy::read(&linux).unwrap();
         assert_eq!(hierarchy.cpuset_v1.as_deref(), Some(Path::new("/sys/fs/cgroup/cpuset")));
         assert!(hierarchy.controllers.is_empty());
+    }
+
+    #[test]
+    fn the_whole_tree_is_taken_where_a_part_of_it_is_mounted_first_and_escapes_are_undone() {
+        let mounts = "24 1 0:23 /docker/web /srv/web/cgroup rw - cgroup2 cgroup2 rw\n\
+            25 1 0:23 / /mnt/a\\040tree\\134 rw - cgroup2 cgroup2 rw\n";
+        let mount = |mounts: &str| find_mount(mounts, |kind, _| kind == "cgroup2");
+        assert_eq!(mount(mounts).as_deref(), Some(Path::new("/mnt/a tree\\")));
+        let part = mounts.lines().next().unwrap();
+        assert_eq!(mount(part).as_deref(), Some(Path::new("/srv/web/cgroup")));
+        assert_eq!(unescape("/a\\04"), "/a\\04", "no escape");
     }
 
     #[test]

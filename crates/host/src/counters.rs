@@ -2,18 +2,19 @@
 //! The kernel's own counters of what happens on each CPU: /proc/interrupts and /proc/softirqs
 //! (filesystems/proc.rst). Parsers are pure; offline CPUs have no column and are absent.
 
+use crate::architecture::counts_ticks_of;
 use crate::cpuset::Cpu;
 use crate::kernel::Kernel;
 use crate::{Error, Result};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// What kind of interrupt a row of /proc/interrupts counts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InterruptKind {
-    /// The CPU's own timer: x86 `LOC`, arm64 `arch_timer`.
+    /// The CPU's own timer, as clockevents names it.
     LocalTimer,
     /// A device line: its number and handlers.
     Device(String),
@@ -30,17 +31,36 @@ pub struct Row {
     pub counts: BTreeMap<Cpu, u64>,
 }
 
-/// All rows with a column for each CPU.
+/// All rows with a column for each CPU. No row is of kind `LocalTimer` where the timers of this
+/// machine have no row that is known.
 pub fn interrupts(kernel: &dyn Kernel) -> Result<Vec<Row>> {
     let path = Path::new("/proc/interrupts");
     let text = kernel.text(path).map_err(Error::io(path, "read"))?;
-    parse_interrupts(&text).ok_or_else(|| bad(path, &text, "a table of interrupts"))
+    let devices = tick_devices(kernel, &text);
+    parse_interrupts(&text, &devices).ok_or_else(|| bad(path, &text, "a table of interrupts"))
+}
+
+/// The names of the timers that give the CPUs of the table their tick.
+fn tick_devices(kernel: &dyn Kernel, interrupts: &str) -> BTreeSet<String> {
+    let header = interrupts.lines().next().unwrap_or_default();
+    header
+        .split_whitespace()
+        .filter_map(|name| tick_device(kernel, name.strip_prefix("CPU")?.parse().ok()?))
+        .collect()
+}
+
+/// The timer that gives a CPU its tick; `None` where it has none now.
+fn tick_device(kernel: &dyn Kernel, cpu: Cpu) -> Option<String> {
+    let path = format!("/sys/devices/system/clockevents/clockevent{cpu}/current_device");
+    let name = kernel.text(Path::new(&path)).ok()?.trim().to_owned();
+    (!name.is_empty()).then_some(name)
 }
 
 /// Interrupts that came on one CPU between two readings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Interrupts {
-    pub ticks: u64,
+    /// `None`: which row counts them is not known here.
+    pub ticks: Option<u64>,
     /// By line and handler; this one and the next two hold only what came.
     pub devices: BTreeMap<String, u64>,
     /// By kind.
@@ -61,12 +81,14 @@ impl Interrupts {
         let of_cpu = |row: &Row| row.counts.get(&cpu).copied().unwrap_or(0);
         let earlier: BTreeMap<&InterruptKind, u64> =
             before.iter().map(|row| (&row.kind, of_cpu(row))).collect();
-        let mut came = Self::default();
+        let is_known =
+            |row: &Row| row.kind == InterruptKind::LocalTimer && row.counts.contains_key(&cpu);
+        let mut came = Self { ticks: after.iter().any(is_known).then_some(0), ..Self::default() };
         for row in after {
             let count = of_cpu(row).saturating_sub(earlier.get(&row.kind).copied().unwrap_or(0));
             let (counts, name) = match &row.kind {
                 InterruptKind::LocalTimer => {
-                    came.ticks += count;
+                    came.ticks = came.ticks.map(|ticks| ticks + count);
                     continue;
                 }
                 InterruptKind::Device(name) => (&mut came.devices, name),
@@ -96,20 +118,25 @@ pub(crate) fn handlers_by_line(kernel: &dyn Kernel) -> Result<BTreeMap<u32, Vec<
     parse_handlers(&text).ok_or_else(|| bad(path, &text, "a table of interrupts"))
 }
 
-/// Local timer interrupts of one CPU since boot. Errors: `Content` where it has no column.
+/// Local timer interrupts of one CPU since boot. Errors: `Content` where it has no column, or where
+/// no row of the table is known to count the ticks of its timer.
 pub fn local_timer_ticks(kernel: &dyn Kernel, cpu: Cpu) -> Result<u64> {
-    let rows = interrupts(kernel)?;
-    let timer = rows
-        .iter()
-        .find(|row| row.kind == InterruptKind::LocalTimer)
-        .and_then(|row| row.counts.get(&cpu));
-    timer.copied().ok_or_else(|| {
-        bad(
-            Path::new("/proc/interrupts"),
-            &format!("no column CPU{cpu}"),
-            "timer ticks of each CPU",
-        )
-    })
+    let path = Path::new("/proc/interrupts");
+    let text = kernel.text(path).map_err(Error::io(path, "read"))?;
+    let device = tick_device(kernel, cpu);
+    let unknown = |expected| {
+        let device = device.as_deref().unwrap_or("unknown");
+        bad(path, &format!("CPU{cpu}, timer {device}"), expected)
+    };
+    let devices = device.iter().cloned().collect();
+    let rows = parse_interrupts(&text, &devices)
+        .ok_or_else(|| bad(path, &text, "a table of interrupts"))?;
+    let timers = rows.iter().filter(|row| row.kind == InterruptKind::LocalTimer);
+    timers
+        .filter_map(|row| row.counts.get(&cpu))
+        .copied()
+        .reduce(|one, other| one + other)
+        .ok_or_else(|| unknown("a row of this CPU's timer"))
 }
 
 fn bad(path: &Path, text: &str, expected: &'static str) -> Error {
@@ -168,11 +195,18 @@ fn table(text: &str) -> Option<Vec<Line<'_>>> {
     if cpus.is_empty() { None } else { Some(rows) }
 }
 
-fn parse_interrupts(text: &str) -> Option<Vec<Row>> {
+fn parse_interrupts(text: &str, tick_devices: &BTreeSet<String>) -> Option<Vec<Row>> {
     let rows = table(text)?;
     Some(
         rows.into_iter()
-            .map(|(label, counts, words)| Row { kind: kind(label, &words), counts })
+            .map(|(label, counts, words)| {
+                let ticks = |device: &String| counts_ticks_of(device, label, &words);
+                let kind = match tick_devices.iter().any(ticks) {
+                    true => InterruptKind::LocalTimer,
+                    false => kind(label, &words),
+                };
+                Row { kind, counts }
+            })
             .collect(),
     )
 }
@@ -180,17 +214,13 @@ fn parse_interrupts(text: &str) -> Option<Vec<Row>> {
 fn kind(label: &str, words: &str) -> InterruptKind {
     let named = |name: &str| name.to_owned();
     match label {
-        "LOC" => InterruptKind::LocalTimer,
         "RES" => InterruptKind::Ipi(named("rescheduling")),
         "CAL" => InterruptKind::Ipi(named("function call")),
         "TLB" => InterruptKind::Ipi(named("TLB shootdown")),
         "IWI" => InterruptKind::Ipi(named("irq work")),
-        _ if label.parse::<u32>().is_ok() => match words.contains("arch_timer") {
-            true => InterruptKind::LocalTimer,
-            false => {
-                InterruptKind::Device(format!("{label} {}", handlers(words)).trim_end().to_owned())
-            }
-        },
+        _ if label.parse::<u32>().is_ok() => {
+            InterruptKind::Device(format!("{label} {}", handlers(words)).trim_end().to_owned())
+        }
         _ if label.starts_with("IPI") => InterruptKind::Ipi(words.to_ascii_lowercase()),
         _ => InterruptKind::Other(format!("{label} {words}").trim().to_owned()),
     }
@@ -226,7 +256,7 @@ mod tests {
 
     #[test]
     fn rows_are_named_and_belong_to_their_cpu_although_one_is_offline() {
-        let rows = parse_interrupts(X86).unwrap();
+        let rows = parse_interrupts(X86, &timer("lapic-deadline")).unwrap();
         assert_eq!(rows.len(), 5, "ERR has no column a CPU");
         let of = |kind: &InterruptKind| {
             rows.iter().find(|row| row.kind == *kind).map(|row| row.counts.clone())
@@ -242,8 +272,10 @@ mod tests {
     fn arm64_spells_the_timer_and_ipis_its_own_way() {
         let text = "           CPU0       CPU1\n 11:       5       6  GICv3  30 Level     \
                     arch_timer\nIPI0:      1       2  Rescheduling interrupts\n";
-        let rows = parse_interrupts(text).unwrap();
+        let rows = parse_interrupts(text, &timer("arch_sys_timer")).unwrap();
         assert_eq!(rows[0].kind, InterruptKind::LocalTimer);
+        let others = parse_interrupts(text, &timer("timer0")).unwrap();
+        assert_ne!(others[0].kind, InterruptKind::LocalTimer, "another timer gives the tick");
         assert_eq!(rows[1].kind, InterruptKind::Ipi("rescheduling interrupts".into()));
     }
 
@@ -264,7 +296,7 @@ mod tests {
             row(InterruptKind::Other("NMI".into()), 1),
         ];
         let came = Interrupts::between(&before, &after, 3).unwrap();
-        assert_eq!((came.ticks, came.ipis.len()), (7, 0));
+        assert_eq!((came.ticks, came.ipis.len()), (Some(7), 0));
         assert_eq!(came.devices, BTreeMap::from([("25 nvme".into(), 4)]));
         assert_eq!(came.others, BTreeMap::from([("NMI".into(), 1)]));
         assert_eq!(
@@ -273,6 +305,30 @@ mod tests {
             "a CPU without a column was offline"
         );
         assert_eq!(Interrupts::between(&[], &after, 3), None);
+    }
+
+    fn timer(device: &str) -> BTreeSet<String> {
+        BTreeSet::from([device.to_owned()])
+    }
+
+    #[test]
+    fn ticks_of_a_timer_without_a_known_row_are_unknown_and_never_none() {
+        let table = "     CPU0 CPU3\n 11:  5 6  GICv2 30 Level arch_timer\n \
+                     12:  1 2  LIC 0 Level tegra_timer\n";
+        let clockevent = "sys/devices/system/clockevents/clockevent3/current_device";
+        let ticks = |device: &str| {
+            let files = [("proc/interrupts", table), (clockevent, device)];
+            let (_root, linux) = crate::machine(&files);
+            let rows = interrupts(&linux).unwrap();
+            (local_timer_ticks(&linux, 3).ok(), Interrupts::between(&rows, &rows, 3).unwrap().ticks)
+        };
+        assert_eq!(ticks("arch_sys_timer\n"), (Some(6), Some(0)));
+        assert_eq!(ticks("tegra_timer\n"), (Some(2), Some(0)));
+        assert_eq!(ticks("timer7\n"), (None, None));
+        assert_eq!(ticks("\n"), (None, None));
+        let (_root, linux) = crate::machine(&[("proc/interrupts", table), (clockevent, "timer7")]);
+        let error = local_timer_ticks(&linux, 3).unwrap_err().to_string();
+        assert!(error.contains("CPU3, timer timer7"), "{error}");
     }
 
     #[test]
@@ -292,7 +348,8 @@ mod tests {
 
     #[test]
     fn what_is_no_table_is_refused() {
-        assert!(parse_interrupts("").is_none());
-        assert!(parse_interrupts("hello\nworld\n").is_none());
+        let none = BTreeSet::new();
+        assert!(parse_interrupts("", &none).is_none());
+        assert!(parse_interrupts("hello\nworld\n", &none).is_none());
     }
 }

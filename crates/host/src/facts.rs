@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The machine as one plain value, read once. All decisions are made from it.
 
+use crate::architecture;
 use crate::cgroup::Hierarchy;
 use crate::cpuset::{Cpu, CpuSet};
 use crate::irq::{self, Irq};
 use crate::kernel::Kernel;
 use crate::knob::{self, Knob};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,8 @@ pub struct Cpus {
     pub online: CpuSet,
     /// CPUs whose tick may stop (`nohz_full=`); empty where booted without.
     pub nohz_full: CpuSet,
+    /// Can this kernel stop ticks at all (CONFIG_NO_HZ_FULL)?
+    pub tick_can_stop: bool,
     /// CPUs isolated at boot (`isolcpus=`).
     pub boot_isolated: CpuSet,
     /// For each online CPU the hardware threads of its core, itself included.
@@ -52,6 +55,7 @@ impl Cpus {
         Ok(Self {
             possible: list("possible")?,
             nohz_full: optional("nohz_full")?,
+            tick_can_stop: kernel.exists(Path::new("/sys/devices/system/cpu/nohz_full")),
             boot_isolated: optional("isolated")?,
             core_of,
             online,
@@ -64,12 +68,16 @@ impl Cpus {
 pub struct Facts {
     /// `uname -r`.
     pub release: String,
+    /// As /proc/sys/kernel/arch says: `x86_64`, `aarch64`.
+    pub architecture: String,
     pub preempt_rt: bool,
     /// Is the effective user root?
     pub root: bool,
     /// Is systemd the system manager?
     pub systemd: bool,
     pub command_line: String,
+    /// `integrity` or `confidentiality` where the kernel is locked down (Secure Boot).
+    pub lockdown: Option<String>,
     pub cpus: Cpus,
     pub cgroups: Hierarchy,
     pub irqs: Vec<Irq>,
@@ -84,11 +92,13 @@ impl Facts {
         let text =
             |path: &str| kernel.text(Path::new(path)).map_err(Error::io(Path::new(path), "read"));
         let cpus = Cpus::read(kernel)?;
-        let knobs = knob::of_machine().into_iter().chain(cpus.online.iter().flat_map(knob::of_cpu));
+        let knobs = all_knobs(&cpus);
         let settings: BTreeMap<PathBuf, String> =
             knobs.filter_map(|knob| knob.read(kernel).ok().map(|text| (knob.path, text))).collect();
         Ok(Self {
             release: text("/proc/sys/kernel/osrelease")?,
+            architecture: architecture::read(kernel),
+            lockdown: lockdown(kernel),
             preempt_rt: text("/proc/sys/kernel/version")?.contains("PREEMPT_RT"),
             root: effective_user(&text("/proc/self/status")?) == Some(0),
             systemd: kernel.exists(Path::new("/run/systemd/system")),
@@ -103,6 +113,15 @@ impl Facts {
     /// The text of a setting; `None` where this machine has no such file.
     pub fn setting(&self, knob: &Knob) -> Option<&str> {
         self.settings.get(&knob.path).map(String::as_str)
+    }
+
+    /// Settings that this caller may not read, so that they are missing here. Empty for root.
+    pub fn unreadable(&self, kernel: &dyn Kernel) -> Vec<PathBuf> {
+        let refused = |knob: &Knob| {
+            knob.read(kernel).is_err_and(|error| error.kind() == ErrorKind::NotPermitted)
+        };
+        let missing = all_knobs(&self.cpus).filter(|knob| self.setting(knob).is_none());
+        missing.filter(refused).map(|knob| knob.path).collect()
     }
 
     /// Major and minor version of the kernel.
@@ -121,6 +140,18 @@ impl Facts {
             _ => None,
         })
     }
+}
+
+fn all_knobs(cpus: &Cpus) -> impl Iterator<Item = Knob> {
+    knob::of_machine().into_iter().chain(cpus.online.iter().flat_map(knob::of_cpu))
+}
+
+/// The chosen one of `none [integrity] confidentiality`; `None` where it is `none`.
+fn lockdown(kernel: &dyn Kernel) -> Option<String> {
+    let text = kernel.text(Path::new("/sys/kernel/security/lockdown")).ok()?;
+    let (_, rest) = text.split_once('[')?;
+    let (mode, _) = rest.split_once(']')?;
+    (mode != "none").then(|| mode.to_owned())
 }
 
 /// The effective user of this process.
@@ -187,6 +218,30 @@ mod tests {
         assert_eq!(facts.cpus.core_of[&1].to_string(), "1");
         assert_eq!(facts.setting(&knob::default_irq_affinity()), Some("f"));
         assert_eq!(facts.setting(&knob::watchdog_cpus()), None);
+    }
+
+    #[test]
+    fn a_kernel_that_cannot_stop_ticks_is_not_one_that_was_asked_for_none() {
+        let (root, linux) = machine();
+        let cpus = Facts::read(&linux).unwrap().cpus;
+        assert!(cpus.nohz_full.is_empty() && cpus.tick_can_stop, "(null): none given");
+        fs::remove_file(root.path().join("sys/devices/system/cpu/nohz_full")).unwrap();
+        let cpus = Facts::read(&linux).unwrap().cpus;
+        assert!(cpus.nohz_full.is_empty() && !cpus.tick_can_stop, "absent: it cannot");
+    }
+
+    #[test]
+    fn the_mode_of_a_locked_down_kernel_is_the_one_in_brackets() {
+        let (root, linux) = machine();
+        let mode = || Facts::read(&linux).unwrap().lockdown;
+        assert_eq!(mode(), None);
+        for (text, expected) in [
+            ("[none] integrity confidentiality\n", None),
+            ("none [integrity] confidentiality\n", Some("integrity")),
+        ] {
+            write(root.path(), "sys/kernel/security/lockdown", text);
+            assert_eq!(mode().as_deref(), expected);
+        }
     }
 
     #[test]

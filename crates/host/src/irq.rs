@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Device interrupt lines, from /proc/irq and /proc/interrupts.
 
+use crate::architecture;
 use crate::counters;
 use crate::cpuset::CpuSet;
 use crate::kernel::Kernel;
@@ -15,6 +16,8 @@ pub struct Irq {
     pub number: u32,
     /// Names of the handlers on the line (`eth0-rx-1`); empty where no driver uses it.
     pub actions: Vec<String>,
+    /// It is there once for each CPU, like the tick of arm64: it cannot move, and need not.
+    pub per_cpu: bool,
     /// CPUs the line may be sent to.
     pub affinity: CpuSet,
     /// The file's text, which is what a restore writes.
@@ -52,6 +55,15 @@ pub fn effective(kernel: &dyn Kernel, number: u32) -> Option<CpuSet> {
     kernel.text(Path::new(&path)).ok()?.parse().ok()
 }
 
+/// Does its controller have the line once for each CPU? ABI/testing/sysfs-kernel-irq.
+fn is_per_cpu(kernel: &dyn Kernel, number: u32) -> bool {
+    let text = |name: &str| {
+        kernel.text(Path::new(&format!("/sys/kernel/irq/{number}/{name}"))).unwrap_or_default()
+    };
+    let chip = text("chip_name");
+    !chip.is_empty() && architecture::is_per_cpu(chip.trim(), text("hwirq").trim().parse().ok())
+}
+
 /// All lines that have an affinity, by number. A line that vanishes while being read is left out.
 pub fn read_all(kernel: &dyn Kernel) -> Result<Vec<Irq>> {
     let dir = Path::new("/proc/irq");
@@ -64,6 +76,8 @@ pub fn read_all(kernel: &dyn Kernel) -> Result<Vec<Irq>> {
     numbers.sort_unstable();
     let mut handlers = counters::handlers_by_line(kernel)?;
     let mut irqs = Vec::with_capacity(numbers.len());
+    let known = architecture::named(&architecture::read(kernel));
+    let may_be_per_cpu = known.is_none_or(|known| known.has_per_cpu_lines);
     for number in numbers {
         let affinity_knob = knob::irq_affinity(number);
         let affinity_text = match affinity_knob.read(kernel) {
@@ -71,10 +85,12 @@ pub fn read_all(kernel: &dyn Kernel) -> Result<Vec<Irq>> {
             Err(error) if error.is_missing() => continue,
             Err(error) => return Err(error),
         };
+        let per_cpu = may_be_per_cpu && is_per_cpu(kernel, number);
         let actions = handlers.remove(&number).unwrap_or_default();
         irqs.push(Irq {
             number,
             actions,
+            per_cpu,
             affinity: affinity_knob.cpus(&affinity_text)?,
             affinity_text,
         });
@@ -108,6 +124,23 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_each_cpu_are_known_by_their_controller() {
+        let (_root, linux) = machine(&[
+            ("proc/sys/kernel/arch", "aarch64\n"),
+            ("proc/irq/1/smp_affinity_list", "0-3\n"),
+            ("sys/kernel/irq/1/chip_name", "GICv3\n"),
+            ("sys/kernel/irq/1/hwirq", "0\n"),
+            ("proc/irq/24/smp_affinity_list", "0-3\n"),
+            ("sys/kernel/irq/24/chip_name", "GICv3\n"),
+            ("sys/kernel/irq/24/hwirq", "33\n"),
+            ("proc/irq/25/smp_affinity_list", "0-3\n"),
+            ("proc/interrupts", "  CPU0\n"),
+        ]);
+        let per_cpu: Vec<bool> = read_all(&linux).unwrap().iter().map(|irq| irq.per_cpu).collect();
+        assert_eq!(per_cpu, [true, false, false]);
+    }
+
+    #[test]
     fn a_wrong_affinity_is_an_error_that_names_the_file() {
         let (_root, linux) = machine(&[
             ("proc/irq/24/smp_affinity_list", "many\n"),
@@ -129,6 +162,7 @@ mod tests {
         let irq = Irq {
             number: 24,
             actions: vec!["eth0-rx-1".into()],
+            per_cpu: false,
             affinity: CpuSet::new(),
             affinity_text: String::new(),
         };

@@ -6,6 +6,7 @@
 //! restored) and [`Kernel`] (the trait that everything here goes through, so that tests replace the
 //! machine).
 
+pub mod architecture;
 pub mod cgroup;
 pub mod clock;
 pub mod counters;

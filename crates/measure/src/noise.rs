@@ -46,7 +46,8 @@ pub struct CpuNoise {
     /// The CPU went offline during the window; the counts are void.
     pub went_offline: bool,
     /// Local timer interrupts.
-    pub ticks: u64,
+    /// `None`: which interrupt is the timer's is not known on this machine.
+    pub ticks: Option<u64>,
     /// Interrupts of devices, by line and handler; only those that came.
     pub device_interrupts: BTreeMap<String, u64>,
     /// Interrupts from other CPUs, by kind; only those that came.
@@ -242,7 +243,7 @@ fn sum(counts: &BTreeMap<String, u64>) -> u64 {
 fn rows(cpu: &CpuNoise) -> Rows {
     let of = |counts: &Option<BTreeMap<String, u64>>| counts.as_ref().map(sum);
     let mut rows = vec![
-        ("local timer ticks".to_owned(), Some(cpu.ticks)),
+        ("local timer ticks".to_owned(), cpu.ticks),
         ("device interrupts".to_owned(), Some(sum(&cpu.device_interrupts))),
         ("IPIs".to_owned(), Some(sum(&cpu.ipis))),
         ("other interrupts".to_owned(), Some(sum(&cpu.other_interrupts))),
@@ -388,7 +389,7 @@ mod tests {
     #[test]
     fn counters_are_differences_and_a_line_that_appeared_began_at_zero() {
         let noise = one(Ok(Contents::default()));
-        assert_eq!(noise.ticks, 7);
+        assert_eq!(noise.ticks, Some(7));
         assert_eq!(noise.device_interrupts, BTreeMap::from([("24 eth0".into(), 5)]));
         assert!(noise.ipis.is_empty());
     }

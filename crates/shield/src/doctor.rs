@@ -4,10 +4,15 @@
 //! `diagnose` is pure: facts in, findings out. A thing that does not apply to this machine is `not
 //! applicable`, never `ok`.
 
+use asmp_host::architecture::{self, Architecture};
 use asmp_host::knob::observed;
 use asmp_host::{Facts, Kernel, Result, knob, task};
 use serde::Serialize;
 use std::collections::BTreeMap;
+
+mod clock;
+#[cfg(test)]
+mod tests;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -88,8 +93,6 @@ fn abilities(facts: &Facts, seen: &Observed) -> Vec<Item> {
     use Verdict::{Missing, Optional};
     let groups = &facts.cgroups;
     let cpuset = groups.controllers.iter().any(|name| name == "cpuset");
-    let debugfs = facts.cpus.online.first().map(|cpu| knob::deadline_server_runtime("fair", cpu));
-    let has_server_file = debugfs.is_some_and(|knob| facts.setting(&knob).is_some());
     let extra = seen.get(observed::SCHED_EXT);
     vec![
         either(
@@ -117,7 +120,17 @@ fn abilities(facts: &Facts, seen: &Observed) -> Vec<Item> {
                 Some(mount) => format!("held by cgroup v1 at {}", mount.display()),
                 None => yes(cpuset),
             },
-            "boot with cgroup_no_v1=cpuset, or outside the container that hides it",
+            "boot with cgroup_no_v1=cpuset; in a container that hides it, run asmp on the host",
+        ),
+        either(
+            "the machine's own cgroup tree",
+            groups.mount.is_none() || groups.is_real_root(facts.version()),
+            Missing,
+            match groups.is_real_root(facts.version()) {
+                true => "yes",
+                false => "no: it has no cpuset.cpus.isolated, so this is a container",
+            },
+            "run asmp on the host",
         ),
         either(
             "isolated partitions at run time",
@@ -138,24 +151,9 @@ fn abilities(facts: &Facts, seen: &Observed) -> Vec<Item> {
             facts.preempt_rt,
             Optional,
             yes(facts.preempt_rt),
-            "an rt kernel (Debian: linux-image-rt-amd64) bounds the kernel's own non-preemptible \
-             sections",
+            &rt_kernel(architecture::named(&facts.architecture)),
         ),
-        match (has_server_file, facts.version() >= (6, 8)) {
-            (true, _) => item("deadline servers can be switched off", Verdict::Ok, "yes", ""),
-            (false, true) => item(
-                "deadline servers can be switched off",
-                Optional,
-                "no debugfs file (or not root)",
-                "mount -t debugfs none /sys/kernel/debug",
-            ),
-            (false, false) => item(
-                "deadline servers can be switched off",
-                Verdict::NotApplicable,
-                "this kernel has none",
-                "",
-            ),
-        },
+        deadline_servers(facts),
         either(
             "tracefs, for naming foreign tasks",
             seen.contains_key(observed::TRACING),
@@ -170,26 +168,113 @@ fn abilities(facts: &Facts, seen: &Observed) -> Vec<Item> {
     ]
 }
 
+/// What helps where the kernel cannot stop ticks: no boot parameter does.
+pub(crate) const NO_HZ_FULL: &str =
+    "boot a kernel with CONFIG_NO_HZ_FULL (Debian's have it); `asmp boot enable` does not help";
+
+fn rt_kernel(architecture: Option<&Architecture>) -> String {
+    let package = architecture
+        .map_or(String::new(), |known| format!(" (Debian: linux-image-rt-{})", known.debian));
+    format!("an rt kernel{package} bounds the kernel's own non-preemptible sections")
+}
+
+fn has_deadline_server_files(facts: &Facts) -> bool {
+    let first = facts.cpus.online.first().map(|cpu| knob::deadline_server_runtime("fair", cpu));
+    first.is_some_and(|knob| facts.setting(&knob).is_some())
+}
+
+/// What makes the deadline servers of this kernel visible; `None` where there are none.
+pub(crate) fn deadline_servers_cure(facts: &Facts) -> Option<String> {
+    if facts.version() < (6, 12) {
+        return None;
+    }
+    Some(match (&facts.lockdown, facts.root) {
+        (Some(mode), _) => format!(
+            "lockdown={mode} closes debugfs: switch Secure Boot off, or boot without lockdown=; \
+             or let the task sleep 50 ms in each second"
+        ),
+        (None, false) => "be root (sudo), with debugfs mounted".to_owned(),
+        (None, true) => "mount debugfs: mount -t debugfs none /sys/kernel/debug".to_owned(),
+    })
+}
+
+fn deadline_servers(facts: &Facts) -> Item {
+    let what = "deadline servers can be switched off";
+    let found = match &facts.lockdown {
+        Some(mode) => format!(
+            "no: the kernel is locked down ({mode}); a busy real-time task may lose 50 ms of each \
+             second"
+        ),
+        None => "no debugfs file (or not root)".to_owned(),
+    };
+    match deadline_servers_cure(facts) {
+        _ if has_deadline_server_files(facts) => item(what, Verdict::Ok, "yes", ""),
+        None => item(what, Verdict::NotApplicable, "this kernel has none (they are 6.12's)", ""),
+        Some(cure) => item(what, Verdict::Optional, found, cure),
+    }
+}
+
+/// Does the kernel stop busy real-time tasks for a part of each second? The fact and its cure.
+pub(crate) fn throttling(facts: &Facts) -> Option<(String, String)> {
+    let runtime_us: i64 = facts.setting(&knob::rt_runtime_us())?.parse().ok()?;
+    if facts.version() >= (6, 12) || !(0..1_000_000).contains(&runtime_us) {
+        return None;
+    }
+    let lost_ms = (1_000_000 - runtime_us) / 1000;
+    Some((
+        format!("the kernel stops a busy real-time task for {lost_ms} ms of each second"),
+        "sysctl kernel.sched_rt_runtime_us=-1 (for the whole machine: then nothing stops a \
+         real-time task that hangs, and SCHED_DEADLINE admits unchecked), or a kernel from 6.12 on"
+            .to_owned(),
+    ))
+}
+
+fn real_time_throttling(facts: &Facts) -> Item {
+    let what = "real-time throttling";
+    let text = facts.setting(&knob::rt_runtime_us());
+    match (throttling(facts), text) {
+        (Some((found, cure)), _) => item(what, Verdict::Optional, found, cure),
+        (None, None) => item(what, Verdict::NotApplicable, "not on this machine", ""),
+        (None, Some(text)) if facts.version() >= (6, 12) => {
+            let found = format!("none since 6.12; {text} only bounds what SCHED_DEADLINE admits");
+            item(what, Verdict::NotApplicable, found, "")
+        }
+        (None, Some(text)) => item(what, Verdict::Ok, text, ""),
+    }
+}
+
 fn boot_parameters(facts: &Facts) -> Vec<Item> {
     use Verdict::{NotApplicable, Ok, Optional};
     let candidates = &facts.cpus.nohz_full;
-    let enable = "asmp boot enable --cpus LIST, update-grub, reboot; only the tick needs it";
+    let enable = match facts.cpus.tick_can_stop {
+        true => "asmp boot enable --cpus LIST, update-grub, reboot; only the tick needs it",
+        false => NO_HZ_FULL,
+    };
     let mut items = vec![
         either(
             "candidates whose tick can stop (nohz_full)",
             !candidates.is_empty(),
             Optional,
-            if candidates.is_empty() { "none".to_owned() } else { format!("CPU {candidates}") },
+            match (facts.cpus.tick_can_stop, candidates.is_empty()) {
+                (false, _) => "this kernel cannot stop a tick".to_owned(),
+                (true, true) => "none given".to_owned(),
+                (true, false) => format!("CPU {candidates}"),
+            },
             enable,
         ),
         either(
             "RCU callbacks off the candidates (rcu_nocbs)",
             facts.boot_parameter("rcu_nocbs").is_some() || !candidates.is_empty(),
             Optional,
-            facts
-                .boot_parameter("rcu_nocbs")
-                .map_or("not given; nohz_full implies it for its CPUs", |value| value),
-            enable,
+            match (facts.boot_parameter("rcu_nocbs"), candidates.is_empty()) {
+                (Some(value), _) => value,
+                (None, false) => "not given; nohz_full implies it for its CPUs",
+                (None, true) => "not given",
+            },
+            match facts.cpus.tick_can_stop {
+                true => enable,
+                false => "rcu_nocbs=LIST at boot, where the kernel has CONFIG_RCU_NOCB_CPU",
+            },
         ),
     ];
     items.push(match facts.boot_parameter("isolcpus") {
@@ -252,13 +337,7 @@ fn noise_sources(facts: &Facts, seen: &Observed, irqbalance: bool) -> Vec<Item> 
             "partitions leave the watchdog's CPU mask; sysctl kernel.nmi_watchdog=0 frees its \
              counter everywhere",
         ),
-        quiet(
-            "real-time throttling",
-            observed::RT_RUNTIME_US,
-            &["-1", "1000000"],
-            "sysctl kernel.sched_rt_runtime_us=-1, once no real-time task can hang; \
-             SCHED_DEADLINE admission then is unchecked",
-        ),
+        real_time_throttling(facts),
         quiet(
             "automatic NUMA balancing",
             observed::NUMA_BALANCING,
@@ -277,12 +356,8 @@ fn noise_sources(facts: &Facts, seen: &Observed, irqbalance: bool) -> Vec<Item> 
             &["0"],
             "echo 0 > /sys/kernel/mm/ksm/run",
         ),
-        quiet(
-            "clock source",
-            observed::CLOCK_SOURCE,
-            &["tsc", "arch_sys_counter"],
-            "clocksource=tsc tsc=reliable at boot, where the hardware's TSC is sound",
-        ),
+        clock_source(facts, seen),
+        clock::watchdog(facts, seen),
         match governors.as_slice() {
             [] => item("frequency governor", NotApplicable, "no cpufreq", ""),
             some => either(
@@ -294,6 +369,21 @@ fn noise_sources(facts: &Facts, seen: &Observed, irqbalance: bool) -> Vec<Item> 
             ),
         },
     ]
+}
+
+fn clock_source(facts: &Facts, seen: &Observed) -> Item {
+    let what = "clock source";
+    let known = architecture::named(&facts.architecture);
+    match (seen.get(observed::CLOCK_SOURCE), known) {
+        (None, _) => item(what, Verdict::NotApplicable, "not on this machine", ""),
+        (Some(found), None) => {
+            item(what, Verdict::NotApplicable, format!("{found} (unknown architecture)"), "")
+        }
+        (Some(found), Some(known)) => {
+            let good = found == known.clock_source;
+            either(what, good, Verdict::Optional, found, known.clock_cure)
+        }
+    }
 }
 
 fn yes(good: bool) -> String {

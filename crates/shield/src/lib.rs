@@ -14,7 +14,9 @@ pub mod declare;
 pub mod doctor;
 mod masks;
 pub mod membership;
+mod mend;
 mod moving;
+mod neighbours;
 pub mod partition;
 pub mod plan;
 mod policies;
@@ -24,17 +26,25 @@ mod rules;
 mod shield;
 mod state;
 mod target;
-mod text;
+pub mod text;
 pub mod verify;
 
 #[cfg(test)]
 mod given_back_tests;
 #[cfg(test)]
+mod neighbours_tests;
+#[cfg(test)]
+mod others_tests;
+#[cfg(test)]
 mod policy_tests;
+#[cfg(test)]
+mod random_tests;
 #[cfg(test)]
 mod scale_tests;
 #[cfg(test)]
 mod system_tests;
+#[cfg(test)]
+mod task_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -48,14 +58,16 @@ pub use asmp_host::task::Member;
 pub use declare::Declaration;
 /// A thread that loses its real-time policy on the way out.
 pub use moving::Demotion;
+/// Groups and tasks of others that lose CPUs to a partition.
+pub use neighbours::Affected;
 /// The nouns: a partition and its settings; all partitions; why a request is refused.
 pub use partition::{Aspect, BoostedThread, Partition, Refusal, Service, Smt, State, System, Tick};
 /// The steps of a change, in order.
 pub use plan::{Action, Base, Plan, Step, plan};
 /// What may be asked, and who asks.
 pub use request::{Caller, Members, Request, Spec};
-/// Whether a machine can be partitioned at all.
-pub use rules::check_machine;
+/// Whether a machine can be partitioned at all, and whether it has certain CPUs.
+pub use rules::{check_machine, online_cpus, possible_cpus};
 /// The one way to change partitions.
 pub use shield::{ChangeError, Outcome, Patience, Recovered, Shield};
 /// Where the state lies, and its layout's version.

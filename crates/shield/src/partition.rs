@@ -299,7 +299,7 @@ impl State {
 /// Why a change is refused before anything is touched: the cause, then the cure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    #[error("only root may change partitions or plan a change: use sudo")]
+    #[error("only root may change partitions: use sudo")]
     NotRoot,
     #[error(
         "cgroup v2 is not mounted: mount it (mount -t cgroup2 none /sys/fs/cgroup) or boot with \
@@ -322,6 +322,10 @@ pub enum Refusal {
          newer"
     )]
     KernelTooOld { release: String },
+    #[error(
+        "the cgroup tree here is not the machine's own but a container's: run asmp on the host"
+    )]
+    InContainer,
     #[error("the list selects no CPU: name at least one of {online}")]
     NoCpus { online: CpuSet },
     #[error("CPU {cpus} does not exist: this machine has {possible}")]
@@ -341,6 +345,16 @@ pub enum Refusal {
          to member first"
     )]
     ForeignIsolated { cpus: CpuSet },
+    #[error(
+        "group {group} has CPU {cpus} exclusively: set its cpuset.cpus.partition to member and \
+         empty its cpuset.cpus.exclusive first, or choose other CPUs"
+    )]
+    ExclusiveElsewhere { group: String, cpus: CpuSet },
+    #[error(
+        "--strict: {first}{more}: give it other CPUs, or choose others for the partition",
+        more = if *more == 0 { String::new() } else { format!(" (and {more} more)") }
+    )]
+    Displaces { first: String, more: usize },
     #[error("the system would have no CPU: leave at least one of {online} outside all partitions")]
     LastCpu { online: CpuSet },
     #[error(
@@ -367,6 +381,11 @@ pub enum Refusal {
          it; choose user tasks"
     )]
     BoundKernelThread { tid: i32, command: String },
+    #[error(
+        "task {tid} ({command}) is the last of {scope}, and systemd ends an empty scope: start it \
+         in the partition, or use --force"
+    )]
+    EmptiesScope { tid: i32, command: String, scope: String },
     #[error("task {tid} ({command}) does not belong to partition {partition}")]
     NotInside { tid: i32, command: String, partition: String },
     #[error(
@@ -382,6 +401,8 @@ pub enum Refusal {
     RealTimeInside { tasks: String, partition: String },
     #[error("no IRQ {name}: use a number or a handler's name from /proc/interrupts")]
     UnknownIrq { name: String },
+    #[error("each CPU has IRQ {irq} for itself: it cannot move; choose a device's line")]
+    PerCpuIrq { irq: String },
     #[error(
         "IRQ {irq} already belongs to partition {owner}: free it with `asmp remove {owner} --irq \
          {irq}`"
@@ -394,6 +415,11 @@ pub enum Refusal {
          rcu_nocbs={cpus} (`asmp boot enable --cpus {cpus}`), or use --tick off"
     )]
     TickNotCandidate { cpus: CpuSet },
+    #[error(
+        "this kernel cannot stop a tick: boot one with CONFIG_NO_HZ_FULL (Debian's have it), or \
+         use --tick off"
+    )]
+    TickNeverStops,
     #[error(
         "this kernel has no timerlat tracer: boot a PREEMPT_RT kernel of a distribution that \
          builds it"

@@ -10,10 +10,12 @@
 
 mod groups;
 
+use crate::doctor;
+use crate::neighbours::Affected;
 use crate::partition::{BoostedThread, Partition, Service, State, System, Tick};
 use crate::target::{Due, Lines, Target, due, reading, targets};
 use asmp_host::cgroup::{GROUP, Groups};
-use asmp_host::systemd::{SERVICE, SLICE};
+use asmp_host::systemd::SLICE;
 use asmp_host::task::{GivenPolicy, Mask, Member, TaskId};
 use asmp_host::{Cpu, CpuSet, Facts, Knob, Schedule, Shape, knob};
 use serde::Serialize;
@@ -68,9 +70,10 @@ pub enum Action {
     },
     /// Move unbound kernel threads that came back off shielded CPUs.
     Confine,
-    /// Give all threads of a task the policy that the partition file names.
+    /// Give all threads of a task that are inside the policy that the partition file names.
     SetTaskPolicy {
         placed: Member,
+        groups: Groups,
         to: Schedule,
     },
     /// Give them back what they had before.
@@ -93,6 +96,8 @@ pub enum IfRefused {
     Abort,
     /// It is named in the result; with `--strict` everything is undone.
     Name,
+    /// The rest is mended all the same, and verification names what is still broken.
+    Verify,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -114,6 +119,10 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// What this boot or machine does not allow, each with its cure.
     pub cannot: Vec<Cannot>,
+    /// Processes that have the name of a task of the file and are not meant, each with its cure.
+    pub left_out: Vec<Cannot>,
+    /// Groups and tasks of others that lose CPUs.
+    pub affected: Vec<Affected>,
     /// The partitions once the steps are taken.
     #[serde(skip)]
     pub after: Vec<Partition>,
@@ -134,6 +143,15 @@ pub struct Cannot {
     pub cure: String,
 }
 
+impl Plan {
+    /// The steps before any task moves into a partition, and the others.
+    pub(crate) fn before_tasks(&self) -> (&[Step], &[Step]) {
+        let joins = |step: &Step| matches!(step.action, Action::MoveIn { .. });
+        let first = self.steps.iter().position(joins).unwrap_or(self.steps.len());
+        self.steps.split_at(first)
+    }
+}
+
 /// Where our groups lie in the cgroup tree of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Base {
@@ -148,21 +166,27 @@ impl Base {
     /// Under systemd a delegated service, so that its own bookkeeping and ours never meet; else one
     /// group.
     pub fn of(facts: &Facts) -> Option<Self> {
-        Some(Self::at(facts.cgroups.mount.clone()?, facts.systemd))
+        let service = facts.systemd.then_some(facts.cgroups.service);
+        Some(Self::at(facts.cgroups.mount.clone()?, service))
     }
 
     /// In the tree mounted there: below a service that systemd delegates, or below a group of our
     /// own.
-    pub fn at(mount: PathBuf, delegated: bool) -> Self {
-        let ancestors = match delegated {
-            true => vec![mount.join(SLICE), mount.join(SLICE).join(SERVICE)],
-            false => vec![mount.join(GROUP)],
+    pub fn at(mount: PathBuf, service: Option<&str>) -> Self {
+        let ancestors = match service {
+            Some(service) => vec![mount.join(SLICE), mount.join(SLICE).join(service)],
+            None => vec![mount.join(GROUP)],
         };
-        Self { mount, ancestors, delegated }
+        Self { mount, ancestors, delegated: service.is_some() }
     }
 
     pub fn dir(&self) -> &Path {
         self.ancestors.last().map_or(&self.mount, |dir| dir)
+    }
+
+    /// Is a group one of a partition, or below one?
+    pub fn is_inside(&self, group: &Path) -> bool {
+        group != self.dir() && group.starts_with(self.dir())
     }
 
     /// The same as tasks see it in /proc/PID/cgroup.
@@ -182,6 +206,30 @@ pub fn plan(
     state: &State,
     after: Vec<Partition>,
     system: System,
+) -> Plan {
+    build(facts, base, state, after, system, None)
+}
+
+/// The steps that give the partitions of `state` again all that the plan of a fresh machine gives
+/// them. `astray`: members that are not in their partition, by its name.
+pub fn repair(
+    facts: &Facts,
+    base: &Base,
+    state: &State,
+    after: Vec<Partition>,
+    system: System,
+    astray: &[(String, Member)],
+) -> Plan {
+    build(facts, base, state, after, system, Some(astray))
+}
+
+fn build(
+    facts: &Facts,
+    base: &Base,
+    state: &State,
+    after: Vec<Partition>,
+    system: System,
+    repair: Option<&[(String, Member)]>,
 ) -> Plan {
     let before = &state.partitions;
     let mut steps = Vec::new();
@@ -205,6 +253,10 @@ pub fn plan(
     }
     steps.extend(servers_set);
     groups::groups(facts, base, state, &after, &mut steps);
+    if repair.is_some() {
+        groups::again(base, &after, &mut steps);
+        policies_again(&after, &mut steps);
+    }
     if after.is_empty() {
         let root = knob::controllers_of_children(&base.mount).path;
         if before.is_empty() {
@@ -216,6 +268,11 @@ pub fn plan(
     steps.extend(set);
     policies(before, &after, Direction::Forth, &mut steps);
     tasks_in(base, before, &after, &mut steps);
+    for (partition, placed) in repair.unwrap_or_default() {
+        let why = format!("{} is a member of {partition}", placed.command);
+        let groups = base.groups(partition);
+        steps.push(verified(step(Action::MoveIn { placed: placed.clone(), groups }, why)));
+    }
     if *before == after && !after.is_empty() {
         steps.push(step(Action::Confine, "unbound kernel threads stay on system CPUs"));
     }
@@ -224,7 +281,8 @@ pub fn plan(
         steps.push(step(Action::GiveBackMasks { masks }, "restore the original CPUs"));
     }
     let cannot = cannot(facts, before, &after);
-    Plan { steps, cannot, after, system, released, waiting }
+    let (affected, left_out) = (Vec::new(), Vec::new());
+    Plan { steps, cannot, affected, left_out, after, system, released, waiting }
 }
 
 fn is_of_unbound_work(step: &Step) -> bool {
@@ -247,6 +305,11 @@ fn write(knob: Knob, old: Option<String>, to: impl Into<String>, why: impl Into<
 /// a file that is gone already is no obstacle.
 fn named(step: Step) -> Step {
     Step { if_refused: IfRefused::Name, ..step }
+}
+
+/// The same step where one that fails leaves the others in force: a repair mends what it can.
+fn verified(step: Step) -> Step {
+    Step { if_refused: IfRefused::Verify, ..step }
 }
 
 /// Settings that go back to their originals, and settings to be set; the others are those of
@@ -324,19 +387,20 @@ fn settings(facts: &Facts, state: &State, after: &[Partition], system: &System) 
 }
 
 fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut Vec<Step>) {
-    let held = |partitions: &[Partition], name: &str, placed: &Member| {
-        partitions.iter().any(|p| {
-            p.name == name
-                && p.tasks.iter().any(|t| t.task == placed.task && t.alone == placed.alone)
-        })
-    };
+    fn members(all: &[Partition]) -> impl Iterator<Item = (&str, &Member)> {
+        all.iter().flat_map(|one| one.tasks.iter().map(|placed| (one.name.as_str(), placed)))
+    }
+    let held: BTreeSet<(&str, TaskId, bool)> =
+        members(before).map(|(name, placed)| (name, placed.task, placed.alone)).collect();
+    let joins =
+        |(name, placed): &(&str, &Member)| !held.contains(&(name, placed.task, placed.alone));
+    // A thread of a process that joins as a whole, or joins another partition, leaves with it.
+    let moving: BTreeSet<TaskId> =
+        members(after).filter(joins).map(|(_, placed)| placed.process_id()).collect();
+    let staying: BTreeMap<(TaskId, bool), &Member> =
+        members(after).map(|(_, placed)| ((placed.task, placed.alone), placed)).collect();
     let stays = |old: &&Partition| after.iter().any(|new| new.name == old.name);
-    let wanted = |placed: &Member| {
-        after
-            .iter()
-            .flat_map(|new| &new.tasks)
-            .find(|new| new.task == placed.task && new.alone == placed.alone)
-    };
+    let wanted = |placed: &Member| staying.get(&(placed.task, placed.alone)).copied();
     for old in before.iter().filter(stays) {
         for placed in old.tasks.iter().filter(|placed| placed.policy.is_some()) {
             if wanted(placed).is_some_and(|new| new.policy.is_none()) {
@@ -346,7 +410,7 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
             }
         }
         for placed in &old.tasks {
-            if !after.iter().any(|p| p.tasks.iter().any(|t| t.task == placed.task)) {
+            if wanted(placed).is_none() && !moving.contains(&placed.process_id()) {
                 let why = format!("{} leaves {}", placed.command, old.name);
                 let groups = base.groups(&old.name);
                 steps.push(step(Action::MoveOut { placed: placed.clone(), groups }, why));
@@ -354,7 +418,7 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
         }
     }
     for new in after {
-        for placed in new.tasks.iter().filter(|placed| !held(before, &new.name, placed)) {
+        for placed in new.tasks.iter().filter(|placed| joins(&(new.name.as_str(), *placed))) {
             let why = format!("{} joins {}", placed.command, new.name);
             let groups = base.groups(&new.name);
             steps.push(step(Action::MoveIn { placed: placed.clone(), groups }, why));
@@ -377,7 +441,9 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
             if !holds {
                 let why =
                     format!("the file sets this policy for {} in {}", placed.command, new.name);
-                let action = Action::SetTaskPolicy { placed: placed.clone(), to: policy.to };
+                let groups = base.groups(&new.name);
+                let action =
+                    Action::SetTaskPolicy { placed: placed.clone(), groups, to: policy.to };
                 steps.push(step(action, why));
             }
         }
@@ -430,6 +496,17 @@ fn policies(
     }
 }
 
+/// Policies of the kernel threads that serve the partitions, whatever they have now.
+fn policies_again(after: &[Partition], steps: &mut Vec<Step>) {
+    for partition in after {
+        for thread in &partition.served {
+            let to = Schedule::Fifo { priority: thread.priority };
+            let why = format!("{} serves partition {}", thread.command, partition.name);
+            steps.push(verified(step(Action::SetPolicy { thread: thread.clone(), to }, why)));
+        }
+    }
+}
+
 /// What only another boot or machine would allow.
 fn cannot(facts: &Facts, before: &[Partition], after: &[Partition]) -> Vec<Cannot> {
     let mut cannot = Vec::new();
@@ -441,25 +518,27 @@ fn cannot(facts: &Facts, before: &[Partition], after: &[Partition]) -> Vec<Canno
                     "{}: the tick of CPU {ticking} does not stop while a task runs",
                     new.name
                 ),
-                cure: format!(
-                    "boot with nohz_full={ticking} rcu_nocbs={ticking} (asmp boot enable --cpus \
-                     {ticking}); CPU 0 always ticks"
-                ),
+                cure: match facts.cpus.tick_can_stop {
+                    true => format!(
+                        "boot with nohz_full={ticking} rcu_nocbs={ticking} (asmp boot enable \
+                         --cpus {ticking}); CPU 0 always ticks"
+                    ),
+                    false => doctor::NO_HZ_FULL.to_owned(),
+                },
             });
         }
-        for cpu in new.shielded().iter() {
-            if facts.setting(&knob::deadline_server_runtime("fair", cpu)).is_none()
-                && facts.version() >= (6, 8)
-            {
-                cannot.push(Cannot {
-                    what: format!(
-                        "{}: the deadline server of CPU {cpu} cannot be switched off",
-                        new.name
-                    ),
-                    cure: "mount debugfs: mount -t debugfs none /sys/kernel/debug".to_owned(),
-                });
-                break;
-            }
+        let served = |cpu| facts.setting(&knob::deadline_server_runtime("fair", cpu)).is_some();
+        let cpu = new.shielded().iter().find(|cpu| !served(*cpu));
+        if let (Some(cpu), Some(cure)) = (cpu, doctor::deadline_servers_cure(facts)) {
+            let what = format!(
+                "{}: the deadline server of CPU {cpu} cannot be switched off; while other tasks \
+                 wait there, it takes up to 50 ms of each second from a busy real-time task",
+                new.name
+            );
+            cannot.push(Cannot { what, cure });
+        }
+        if let Some((what, cure)) = doctor::throttling(facts) {
+            cannot.push(Cannot { what: format!("{}: {what}", new.name), cure });
         }
     }
     cannot

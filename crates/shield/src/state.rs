@@ -60,7 +60,11 @@ pub(crate) fn save(store: &Store, state: &State) -> Result<(), StateError> {
     let is_new = state.timerlat.is_some()
         || !state.masks.is_empty()
         || !state.policies_left.is_empty()
-        || state.partitions.iter().flat_map(|one| &one.tasks).any(|task| task.policy.is_some());
+        || state
+            .partitions
+            .iter()
+            .flat_map(|one| &one.tasks)
+            .any(|task| task.policy.is_some() || task.process.is_some());
     let schema = if is_new { STATE_SCHEMA } else { OLDEST_SCHEMA };
     let state = &State { schema, ..state.clone() };
     let bytes = serde_json::to_vec(state).map_err(|error| StateError::Unreadable {

@@ -167,7 +167,7 @@ pub fn targets(
         .rev()
         .flat_map(|owner| owner.irqs.iter().map(move |irq| (*irq, owner)))
         .collect();
-    for irq in &facts.irqs {
+    for irq in facts.irqs.iter().filter(|irq| !irq.per_cpu) {
         let knob = knob::irq_affinity(irq.number);
         let target = match owners.get(&irq.number) {
             Some(owner) => Some(Target::exactly(

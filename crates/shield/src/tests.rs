@@ -5,7 +5,7 @@ use crate::declare::{self, Declaration};
 use crate::partition::{Aspect, Original, Partition, Refusal, Smt, State, System, Tick, shielded};
 use crate::plan::{Action, Base, IfRefused, Step, plan};
 use crate::request::{Caller, Members, Request, Spec};
-use crate::rules::{Wish, check_machine, create, destroy, remove_task, resize};
+use crate::rules::{Subject, Wish, check_machine, create, destroy, remove_task, resize};
 use crate::target::targets;
 use asmp_host::cgroup::Hierarchy;
 use asmp_host::facts::Cpus;
@@ -24,6 +24,7 @@ fn machine() -> Facts {
     let irq = |number, name: &str, cpus: &str| Irq {
         number,
         actions: vec![name.to_owned()],
+        per_cpu: false,
         affinity: set(cpus),
         affinity_text: cpus.to_owned(),
     };
@@ -38,6 +39,8 @@ fn machine() -> Facts {
     ];
     Facts {
         release: "7.2.13".into(),
+        architecture: "x86_64".into(),
+        lockdown: None,
         preempt_rt: true,
         root: true,
         systemd: false,
@@ -46,6 +49,7 @@ fn machine() -> Facts {
             possible: set("0-7"),
             online: set("0-3"),
             nohz_full: set("1-3"),
+            tick_can_stop: true,
             boot_isolated: CpuSet::new(),
             core_of: (0..4).map(|cpu| (cpu, CpuSet::from_iter([cpu]))).collect(),
         },
@@ -53,6 +57,7 @@ fn machine() -> Facts {
             mount: Some("/sys/fs/cgroup".into()),
             controllers: vec!["cpuset".into()],
             controllers_of_children: vec![],
+            service: "asmp-holder.service",
             cpuset_users: vec![],
             cpuset_v1: None,
             isolated: Some(CpuSet::new()),
@@ -254,6 +259,32 @@ fn a_line_asked_for_by_name_must_come_and_others_may_refuse_to_go() {
 }
 
 #[test]
+fn lines_that_each_cpu_has_for_itself_are_no_part_of_a_plan() {
+    let mut facts = machine();
+    facts.irqs[0].per_cpu = true;
+    let after = create(&facts, &State::default(), &wish("a", "3")).unwrap();
+    let targets = targets(&facts, &after, &System::default(), &BTreeMap::new());
+    assert!(!targets.contains_key(&knob::irq_affinity(24)));
+    assert!(targets.contains_key(&knob::irq_affinity(25)));
+    let irqs = vec!["eth0".to_owned()];
+    let refused = create(&facts, &State::default(), &wish_with("b", "3", |spec| spec.irqs = irqs));
+    let refusal = refused.unwrap_err();
+    assert!(matches!(refusal, Refusal::PerCpuIrq { .. }), "{refusal}");
+}
+
+#[test]
+fn groups_lie_below_the_service_that_holds_them_whatever_it_is_called() {
+    let mut facts = machine();
+    facts.systemd = true;
+    let dir = |facts: &Facts| Base::of(facts).unwrap().in_tree().display().to_string();
+    assert_eq!(dir(&facts), "/asmp.slice/asmp-holder.service");
+    facts.cgroups.service = "asmp.service";
+    assert_eq!(dir(&facts), "/asmp.slice/asmp.service");
+    facts.systemd = false;
+    assert_eq!(dir(&facts), "/asmp");
+}
+
+#[test]
 fn cpus_are_given_up_before_others_take_them() {
     let facts = machine();
     let base = Base::of(&facts).unwrap();
@@ -311,6 +342,7 @@ fn a_thread_that_leaves_goes_to_where_its_process_came_from() {
         task: id(70),
         command: "axis".into(),
         alone: false,
+        process: None,
         from: "/user.slice".into(),
         real_time: vec![],
         policy: None,
@@ -326,14 +358,17 @@ fn a_thread_that_leaves_goes_to_where_its_process_came_from() {
         group: "/asmp/a/rt".into(),
         zombie: false,
     };
-    remove_task(&mut state, "a", &thread, true).unwrap();
+    fn leaves(state: &mut State, task: &Task, process: TaskId) {
+        remove_task(state, "a", Subject { task, alone: true, lineage: &[process] }).unwrap();
+    }
+    leaves(&mut state, &thread, id(70));
     let home = |tid| {
         let found = state.partitions[0].tasks.iter().find(|placed| placed.task == id(tid));
         found.map(|placed| placed.from.display().to_string())
     };
     assert_eq!(home(77).as_deref(), Some("/user.slice"));
     let stranger = Task { id: id(78), process: 78, ..thread };
-    remove_task(&mut state, "a", &stranger, true).unwrap();
+    leaves(&mut state, &stranger, id(78));
     let root = state.partitions[0].tasks.iter().find(|placed| placed.task == id(78)).unwrap();
     assert_eq!(root.from, std::path::Path::new("/"), "born inside: its parent is unknown");
 }
@@ -342,11 +377,12 @@ fn a_thread_that_leaves_goes_to_where_its_process_came_from() {
 fn every_request_crosses_a_socket_unchanged() {
     let spec = || Spec { tick: Tick::RequireOff, ..Spec::of("last:2".parse().unwrap()) };
     let name = || "motion".to_owned();
-    let members = Members { pids: vec![7], tids: vec![8], irqs: vec!["eth0".into()] };
+    let members = Members { pids: vec![7], tids: vec![8], irqs: vec!["eth0".into()], force: false };
     let owner = Some(TaskId { tid: 7, start_ticks: 9 });
     let task = declare::DeclaredTask {
         command: Some("jackd".into()),
         unit: None,
+        user: Some(declare::UserName::Name("audio".into())),
         policy: Some("fifo:80".parse().unwrap()),
     };
     let declared = declare::Declared {

@@ -5,15 +5,17 @@
 //! Only the promise itself is remembered from the time a partition was made. Every claim is read
 //! from the kernel now. What the kernel refuses to move is listed apart (`stays`): it is no drift.
 
+use crate::mend;
+use crate::neighbours::{self, Affected};
 use crate::partition::{BoostedThread, Partition, State, Tick, shielded};
 use crate::plan::Base;
 use crate::target::{Due, Lines, Target, due, reading, targets};
 use asmp_host::irq::Irq;
 use asmp_host::task::{self, Task};
-use asmp_host::{Cpu, CpuSet, Facts, Kernel, Knob, Result, Shape, cgroup, irq, knob};
+use asmp_host::{Cpu, CpuSet, Facts, Kernel, Knob, Result, Schedule, Shape, cgroup, irq, knob};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Version of the layout of [`Status`] in JSON.
 pub const STATUS_SCHEMA: u32 = 1;
@@ -29,12 +31,18 @@ pub struct Status {
     /// A change was interrupted and is not undone yet. The next change (or `asmp restore`) undoes
     /// it.
     pub interrupted: bool,
+    /// There is a journal, which only root may read: a change is under way or was interrupted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub journal_unreadable: bool,
     pub partitions: Vec<PartitionStatus>,
     /// Isolated CPUs that belong to no partition of ours.
     pub foreign_isolated_cpus: CpuSet,
     /// What no partition needs changed any more and is not given back yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub left: Vec<Finding>,
+    /// Groups of others that ask for CPUs of the partitions. (A task's own affinity cannot be seen
+    /// while a partition overrides it.)
+    pub affected: Vec<Affected>,
 }
 
 impl Status {
@@ -42,6 +50,7 @@ impl Status {
     pub fn holds(&self) -> bool {
         !self.interrupted
             && self.left.is_empty()
+            && !self.journal_unreadable
             && self.partitions.iter().all(|partition| partition.violations.is_empty())
     }
 }
@@ -62,6 +71,8 @@ pub struct PartitionStatus {
     pub owner_alive: Option<bool>,
     pub irqs: Vec<u32>,
     pub tasks: Vec<TaskStatus>,
+    /// Groups that tasks inside or other programs made in it; they go with the partition.
+    pub sub_groups: Vec<PathBuf>,
     pub tick: TickStatus,
     /// What breaks the promise, each with cause and cure.
     pub violations: Vec<Finding>,
@@ -127,9 +138,11 @@ pub fn verify(
         system_cpus: facts.cpus.online.difference(&all).difference(&isolated),
         irq_home: state.irq_home.clone(),
         interrupted,
+        journal_unreadable: false,
         partitions,
         foreign_isolated_cpus: isolated.difference(&all),
         left,
+        affected: neighbours::affected_groups(kernel, facts, base, &all),
     })
 }
 
@@ -187,10 +200,12 @@ fn verify_one(
     let mut violations = Vec::new();
     let mut stays = Vec::new();
 
-    let kernel_says = isolation(kernel, &groups.rt, &partition.cpus, &mut violations);
+    let name = &partition.name;
+    let kernel_says = isolation(kernel, name, &groups.rt, &partition.cpus, &mut violations);
     if !partition.idle_cpus.is_empty() {
-        isolation(kernel, &groups.idle, &partition.idle_cpus, &mut violations);
+        isolation(kernel, name, &groups.idle, &partition.idle_cpus, &mut violations);
     }
+    held_back(kernel, base, partition, &mut violations);
     let offline = partition.shielded().difference(&facts.cpus.online);
     if !offline.is_empty() {
         violations.push(finding(
@@ -218,6 +233,10 @@ fn verify_one(
         owner_alive,
         irqs: partition.irqs.clone(),
         tasks: tasks_inside(kernel, &groups.rt),
+        sub_groups: cgroup::groups_below(kernel, &groups.domain)
+            .into_iter()
+            .filter(|group| ![&groups.rt, &groups.rest, &groups.idle].contains(&group))
+            .collect(),
         tick: tick(facts, partition),
         violations,
         stays,
@@ -227,12 +246,13 @@ fn verify_one(
 /// The partition file and the CPUs it really has.
 fn isolation(
     kernel: &dyn Kernel,
+    name: &str,
     group: &Path,
     cpus: &CpuSet,
     violations: &mut Vec<Finding>,
 ) -> String {
     let knob = knob::partition_type(group);
-    let recreate = "another program changed the group: `asmp destroy` it and create it again";
+    let recreate = format!("another program changed the group: `asmp repair {name}`");
     let says = match knob.read(kernel) {
         Ok(says) => says,
         Err(error) => {
@@ -241,8 +261,8 @@ fn isolation(
         }
     };
     if says.trim() != "isolated" {
-        violations
-            .push(finding(format!("{}: the kernel says {says:?}", knob.path.display()), recreate));
+        let what = format!("{}: the kernel says {says:?}", knob.path.display());
+        violations.push(finding(what, recreate.clone()));
     }
     let effective = kernel.text(&group.join("cpuset.cpus.effective")).unwrap_or_default();
     match effective.parse::<CpuSet>() {
@@ -251,6 +271,46 @@ fn isolation(
             .push(finding(format!("it has CPU {effective:?} instead of {cpus}"), recreate)),
     }
     says
+}
+
+/// Members outside their partition, groups that are frozen, and kernel threads that serve the
+/// partition with another policy than it gives them.
+fn held_back(
+    kernel: &dyn Kernel,
+    base: &Base,
+    partition: &Partition,
+    violations: &mut Vec<Finding>,
+) {
+    let repair = || format!("another program did that: `asmp repair {}`", partition.name);
+    for (_, placed) in mend::astray(kernel, &base.in_tree(), std::slice::from_ref(partition)) {
+        let kind = if placed.alone { "thread" } else { "process" };
+        let what = format!(
+            "{kind} {} ({}) is a member, but not on the partition's CPUs",
+            placed.task.tid, placed.command
+        );
+        violations.push(finding(what, repair()));
+    }
+    let groups = base.groups(&partition.name);
+    for group in [&groups.domain, &groups.rt, &groups.rest] {
+        let knob = knob::freeze(group);
+        if knob.read(kernel).is_ok_and(|now| knob.holds(&now, "1")) {
+            let what = format!("{} is 1: the tasks inside do not run", knob.path.display());
+            violations.push(finding(what, repair()));
+        }
+    }
+    for thread in &partition.served {
+        let to = Schedule::Fifo { priority: thread.priority };
+        if mend::has_other_policy(kernel, thread.task, &to) {
+            let now = kernel
+                .schedule(thread.task.tid)
+                .map_or_else(|_| "none".into(), |now| now.to_string());
+            let what = format!(
+                "thread {} ({}) serves the partition as {to}, and is {now}",
+                thread.task.tid, thread.command
+            );
+            violations.push(finding(what, repair()));
+        }
+    }
 }
 
 /// A setting that does not meet its target.
@@ -399,7 +459,7 @@ fn intruders(
 }
 
 fn tasks_inside(kernel: &dyn Kernel, group: &Path) -> Vec<TaskStatus> {
-    cgroup::threads_of(kernel, group)
+    cgroup::threads_below(kernel, group)
         .unwrap_or_default()
         .into_iter()
         .filter_map(|tid| task::read(kernel, tid).ok())

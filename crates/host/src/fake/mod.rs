@@ -19,6 +19,7 @@ use machine::{Group, Machine, os};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -41,6 +42,7 @@ pub enum Fault {
 #[derive(Debug)]
 pub struct FakeKernel {
     machine: Mutex<Machine>,
+    calls: AtomicUsize,
 }
 
 impl FakeKernel {
@@ -58,8 +60,36 @@ impl FakeKernel {
             asked: None,
             schedule,
             group,
+            parent: 1,
+            start_ticks: 1000 + tid as u64,
+            uid: 0,
         };
         self.lock().tasks.insert(tid, task);
+    }
+
+    /// Changes a thread, as itself or another program does.
+    pub fn edit(&self, tid: i32, edit: impl FnOnce(&mut FakeTask)) {
+        edit(self.lock().tasks.get_mut(&tid).expect("the task is there"));
+    }
+
+    /// Ends a thread.
+    pub fn end(&self, tid: i32) {
+        self.lock().tasks.remove(&tid);
+    }
+
+    /// A thread as it is; `None`: it has ended.
+    pub fn task(&self, tid: i32) -> Option<FakeTask> {
+        self.lock().tasks.get(&tid).cloned()
+    }
+
+    /// Calls of the kernel since the machine was made.
+    pub fn calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    fn call(&self) -> MutexGuard<'_, Machine> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.lock()
     }
 
     pub fn set_online(&self, cpu: Cpu, online: bool) {
@@ -67,6 +97,26 @@ impl FakeKernel {
         let one = CpuSet::from_iter([cpu]);
         machine.online =
             if online { machine.online.union(&one) } else { machine.online.difference(&one) };
+        machine.hotplug();
+    }
+
+    /// Makes a group of somebody else, `/machine.slice`, that asks for `cpus` and has `exclusive`
+    /// ones (empty: none). The groups around it hand the cpuset controller on.
+    pub fn make_group(&self, path: &str, cpus: &CpuSet, exclusive: &CpuSet) {
+        let mut machine = self.lock();
+        for around in Path::new(path).ancestors().skip(1) {
+            machine.groups.entry(around.to_owned()).or_default().hands_on = true;
+        }
+        let (cpus, exclusive) = (cpus.clone(), exclusive.clone());
+        machine.groups.insert(path.into(), Group { cpus, exclusive, ..Group::default() });
+    }
+
+    /// What its starter did to a thread: its group, and its affinity (`None`: none).
+    pub fn place(&self, tid: i32, group: &str, affinity: Option<CpuSet>) {
+        if let Some(task) = self.lock().tasks.get_mut(&tid) {
+            task.group = group.into();
+            task.affinity = affinity;
+        }
     }
 
     /// As when a device is removed.
@@ -127,7 +177,7 @@ impl FakeKernel {
 
     /// One change, with the fault that is due.
     fn change(&self, act: impl FnOnce(&mut Machine) -> io::Result<()>) -> io::Result<()> {
-        let mut machine = self.lock();
+        let mut machine = self.call();
         let now = machine.changes;
         machine.changes += 1;
         match machine.fault {
@@ -173,13 +223,16 @@ impl Kernel for FakeKernel {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let machine = self.lock();
+        let machine = self.call();
         let text = match (in_tree(path), of_task(path)) {
             (Some((group, file)), _) => machine.read_group(&group, &file)?,
             (_, Some((tid, file))) => machine.read_task(tid, &file)?,
             _ if path == Path::new("/sys/devices/system/cpu/online") => machine.online.to_string(),
             _ if path == Path::new("/sys/devices/system/cpu/possible") => {
                 machine.possible.to_string()
+            }
+            _ if path.starts_with("/sys/kernel/debug") && !machine.is_root() => {
+                return Err(os(libc::EACCES));
             }
             _ => machine.files.get(path).ok_or_else(|| os(libc::ENOENT))?.clone(),
         };
@@ -196,7 +249,7 @@ impl Kernel for FakeKernel {
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        let machine = self.lock();
+        let machine = self.call();
         let names: BTreeSet<String> = if let Ok(group) = dir.strip_prefix(MOUNT) {
             let group = Path::new("/").join(group);
             let children = machine.groups.keys().filter(|path| path.parent() == Some(&group));
@@ -258,7 +311,7 @@ impl Kernel for FakeKernel {
     }
 
     fn schedule(&self, tid: i32) -> io::Result<Schedule> {
-        self.lock().tasks.get(&tid).map(|task| task.schedule).ok_or_else(|| os(libc::ESRCH))
+        self.call().tasks.get(&tid).map(|task| task.schedule).ok_or_else(|| os(libc::ESRCH))
     }
 
     fn set_schedule(&self, tid: i32, schedule: &Schedule) -> io::Result<()> {
@@ -319,6 +372,8 @@ impl FakeKernel {
         let as_group = path
             .strip_prefix(MOUNT)
             .is_ok_and(|group| machine.groups.contains_key(&Path::new("/").join(group)));
-        as_group || machine.files.keys().any(|file| file.starts_with(path))
+        let as_file =
+            in_tree(path).is_some_and(|(group, file)| machine.read_group(&group, &file).is_ok());
+        as_group || as_file || machine.files.keys().any(|file| file.starts_with(path))
     }
 }

@@ -8,6 +8,7 @@ use crate::sched::Schedule;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
 
 impl FakeKernel {
     /// Four CPUs, candidates 1-3; IRQ 4 (ttyS0), 24 (eth0) and 25 (managed: virtio0-req.1); 6.12's
@@ -43,6 +44,7 @@ impl FakeKernel {
         let candidates = cpus.difference(&CpuSet::from_iter([0])).to_string();
         let mut files: BTreeMap<PathBuf, String> = [
             ("/proc/sys/kernel/osrelease", "6.12.0-fake".to_owned()),
+            ("/proc/sys/kernel/arch", "x86_64".to_owned()),
             ("/proc/sys/kernel/version", "#1 SMP PREEMPT_RT".to_owned()),
             ("/proc/self/status", "Uid:\t0\t0\t0\t0".to_owned()),
             ("/proc/self/cgroup", "0::/".to_owned()),
@@ -71,6 +73,8 @@ impl FakeKernel {
         for (cpu, core) in cores.iter().enumerate() {
             let dir = PathBuf::from(format!("/sys/devices/system/cpu/cpu{cpu}"));
             files.insert(dir.join("topology/thread_siblings_list"), core.to_string());
+            let timer = format!("/sys/devices/system/clockevents/clockevent{cpu}/current_device");
+            files.insert(timer.into(), "lapic-deadline".to_owned());
             files.insert(dir.join("power/pm_qos_resume_latency_us"), "0".to_owned());
             files.insert(dir.join("cpufreq/scaling_governor"), "schedutil".to_owned());
             let server = format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime");
@@ -87,6 +91,7 @@ impl FakeKernel {
                 changes: 0,
                 fault: None,
             }),
+            calls: AtomicUsize::new(0),
         };
         // Four CPUs: 20 to 23; larger machines have theirs beyond the numbers that tests choose.
         let first = if cores.len() <= 4 { 20 } else { 10_000 };
@@ -110,6 +115,9 @@ impl FakeKernel {
             asked: None,
             schedule,
             group: PathBuf::from("/"),
+            parent: 1,
+            start_ticks: 1000 + tid as u64,
+            uid: 0,
         };
         self.lock().tasks.insert(tid, task);
     }

@@ -392,7 +392,7 @@ fn totals(before: Counters, after: Counters, cpu: Cpu) -> Totals {
     };
     let steal = after.steal.zip(before.steal).map(|(after, before)| after.saturating_sub(before));
     Totals {
-        ticks: Some(came.ticks),
+        ticks: came.ticks,
         device_interrupts: Some(came.devices),
         ipis: Some(came.ipis),
         steal_ns: steal.map(|ticks| ticks.saturating_mul(10_000_000)),

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What differs by the processor's architecture: names of packages, clock sources, timers and
+//! interrupt controllers. No other file knows them.
+
+use crate::kernel::Kernel;
+use std::path::Path;
+
+/// One architecture.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Architecture {
+    /// As in /proc/sys/kernel/arch.
+    pub name: &'static str,
+    /// As in the names of Debian's packages.
+    pub debian: &'static str,
+    /// The clock source that needs no device to be asked.
+    pub clock_source: &'static str,
+    /// How to have it.
+    pub clock_cure: &'static str,
+    /// Does the kernel check the clock source by a timer that visits all CPUs?
+    pub has_watchdog: bool,
+    /// Does /proc/irq show lines that each CPU has for itself?
+    pub has_per_cpu_lines: bool,
+}
+
+const KNOWN: [Architecture; 3] = [
+    Architecture {
+        name: "x86_64",
+        debian: "amd64",
+        clock_source: "tsc",
+        clock_cure: "clocksource=tsc tsc=reliable at boot, where the hardware's TSC is sound",
+        has_watchdog: true,
+        has_per_cpu_lines: false,
+    },
+    Architecture {
+        name: "aarch64",
+        debian: "arm64",
+        clock_source: "arch_sys_counter",
+        clock_cure: "clocksource=arch_sys_counter at boot",
+        has_watchdog: false,
+        has_per_cpu_lines: true,
+    },
+    Architecture {
+        name: "riscv64",
+        debian: "riscv64",
+        clock_source: "riscv_clocksource",
+        clock_cure: "clocksource=riscv_clocksource at boot",
+        has_watchdog: false,
+        has_per_cpu_lines: true,
+    },
+];
+
+/// `None` for one that this table does not know.
+pub fn named(name: &str) -> Option<&'static Architecture> {
+    KNOWN.iter().find(|known| known.name == name)
+}
+
+/// The machine's architecture, as /proc/sys/kernel/arch spells it.
+pub fn read(kernel: &dyn Kernel) -> String {
+    let path = Path::new("/proc/sys/kernel/arch");
+    kernel.text(path).unwrap_or_else(|_| std::env::consts::ARCH.to_owned())
+}
+
+/// Timers that give a CPU its tick (/sys/devices/system/clockevents/clockeventN/current_device)
+/// and their rows in /proc/interrupts: a label, or the name of a handler. A device whose name is
+/// that of its row stands for itself.
+const TICKS: [(&str, &str); 6] = [
+    ("lapic", "LOC"),
+    ("lapic-deadline", "LOC"),
+    ("Hyper-V clockevent", "HVS"),
+    ("arch_sys_timer", "arch_timer"),
+    ("arch_mem_timer", "arch_mem_timer"),
+    ("riscv_timer_clockevent", "riscv-timer"),
+];
+
+/// Does the row of /proc/interrupts with this label and these words count the ticks that `device`
+/// gives?
+pub(crate) fn counts_ticks_of(device: &str, label: &str, words: &str) -> bool {
+    let known = TICKS.iter().find(|(name, _)| *name == device);
+    let row = known.map_or(device, |(_, row)| *row);
+    label == row || words.split([' ', ',']).any(|word| word == row)
+}
+
+/// Is a line of this controller there once for each CPU, so that it cannot move? Interrupts 0 to 31
+/// of Arm's GIC are (IHI 0069, "INTIDs"), and all of RISC-V's per-hart and the Raspberry Pi's local
+/// controllers.
+pub(crate) fn is_per_cpu(chip: &str, hardware_line: Option<u32>) -> bool {
+    match chip {
+        "RISC-V INTC" => true,
+        _ if chip.starts_with("GIC") => hardware_line.is_some_and(|line| line < 32),
+        _ => chip.starts_with("bcm2836-"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_row_of_a_tick_is_known_by_its_timer() {
+        let words = "GICv3  30 Level     arch_timer";
+        assert!(counts_ticks_of("arch_sys_timer", "11", words));
+        assert!(!counts_ticks_of("timer0", "11", words), "a Tegra's tick is another's");
+        assert!(counts_ticks_of("timer0", "12", "LIC 0 Level timer0"));
+        assert!(counts_ticks_of("lapic-deadline", "LOC", "Local timer interrupts"));
+        assert!(!counts_ticks_of("lapic-deadline", "RES", "Rescheduling interrupts"));
+        assert!(counts_ticks_of("mct_tick3", "88", "GICv2 120 Level mct_tick3"));
+        assert!(counts_ticks_of("riscv_timer_clockevent", "5", "RISC-V INTC 5 Edge riscv-timer"));
+    }
+
+    #[test]
+    fn lines_of_each_cpu_are_known_by_their_controller() {
+        assert!(is_per_cpu("GICv3", Some(30)) && is_per_cpu("GIC-0", Some(7)));
+        assert!(!is_per_cpu("GICv3", Some(32)) && !is_per_cpu("GICv3", None));
+        assert!(
+            !is_per_cpu("IO-APIC", Some(2)) && !is_per_cpu("ITS-PCI-MSIX-0000:00:01.0", Some(0))
+        );
+        assert!(is_per_cpu("RISC-V INTC", None));
+    }
+}

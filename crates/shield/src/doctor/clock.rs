@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The kernel's watchdog over the TSC: a timer that fires every 0.5 s on the next CPU in turn, a
+//! shielded one too (kernel/time/clocksource.c, before 7.x).
+//!
+//! No file says whether it runs. The kernel starts it if it does not trust the TSC
+//! (arch/x86/kernel/tsc.c), and what makes it trust is visible: boot parameters, flags of the CPU,
+//! the number of nodes. Where those do not decide, the answer is "unknown".
+
+use super::{Item, Observed, Verdict, item};
+use asmp_host::knob::observed;
+use asmp_host::{CpuSet, Facts, architecture};
+
+const WHAT: &str = "clock source watchdog";
+
+/// What the machine's files say of the watchdog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Watchdog {
+    Runs(&'static str),
+    Unknown(&'static str),
+    Rests(&'static str),
+    NotHere(&'static str),
+}
+
+pub(super) fn watchdog(facts: &Facts, seen: &Observed) -> Item {
+    let cure = "tsc=reliable at boot (or tsc=nowatchdog), where the hardware's TSC is sound; or \
+                a 7.x kernel; `asmp noise` counts what it costs";
+    let cost = "its timer visits each CPU in turn, shielded ones too";
+    match judge(facts, seen) {
+        Watchdog::Runs(why) => item(WHAT, Verdict::Optional, format!("runs: {why}; {cost}"), cure),
+        Watchdog::Unknown(why) => {
+            item(WHAT, Verdict::Optional, format!("unknown: {why}; if it runs, {cost}"), cure)
+        }
+        Watchdog::Rests(why) => item(WHAT, Verdict::Ok, why, ""),
+        Watchdog::NotHere(why) => item(WHAT, Verdict::NotApplicable, why, ""),
+    }
+}
+
+fn judge(facts: &Facts, seen: &Observed) -> Watchdog {
+    let text = |path: &str| seen.get(path).map(String::as_str);
+    match architecture::named(&facts.architecture) {
+        Some(known) if !known.has_watchdog => return Watchdog::NotHere("not on this architecture"),
+        None => return Watchdog::Unknown("this architecture is not known"),
+        Some(_) if facts.version() >= (7, 0) => {
+            return Watchdog::Rests("rests: 7.2 and 7.3 were seen to leave shielded CPUs alone");
+        }
+        Some(_) => {}
+    }
+    let asked = |value: &str| {
+        facts.command_line.split_whitespace().any(|word| word.strip_prefix("tsc=") == Some(value))
+    };
+    if asked("reliable") || asked("nowatchdog") {
+        return Watchdog::Rests("switched off at boot");
+    }
+    let Some(sources) = text(observed::CLOCK_SOURCES) else {
+        return Watchdog::Unknown("the clock sources cannot be read");
+    };
+    let has = |name: &str| sources.split_whitespace().any(|source| source == name);
+    // An unstable TSC leaves the list, and with it the watchdog ends.
+    if asked("unstable") || !has("tsc") {
+        return Watchdog::Rests("rests: the kernel does not use the TSC");
+    }
+    let Some(flags) = flags(text(observed::CPU_INFO).unwrap_or_default()) else {
+        return Watchdog::Unknown("the flags of the CPU cannot be read");
+    };
+    let flag = |name: &str| flags.split_whitespace().any(|flag| flag == name);
+    if flag("tsc_reliable") {
+        return Watchdog::Rests("rests: the hypervisor calls the TSC reliable");
+    }
+    if asked("watchdog") {
+        return Watchdog::Unknown("tsc=watchdog makes the TSC check other clock sources");
+    }
+    let trusted = ["constant_tsc", "nonstop_tsc", "tsc_adjust"];
+    if !trusted.into_iter().all(flag) {
+        return match has("hpet") || has("acpi_pm") {
+            true => Watchdog::Runs("the kernel does not trust this CPU's TSC"),
+            false => Watchdog::Unknown("nothing is there that the TSC is surely checked against"),
+        };
+    }
+    match text(observed::NUMA_NODES).and_then(|nodes| nodes.parse::<CpuSet>().ok()) {
+        Some(nodes) if nodes.len() <= 2 => Watchdog::Rests("rests: the kernel trusts the TSC"),
+        _ => Watchdog::Unknown("the kernel trusts the TSC of small machines only"),
+    }
+}
+
+/// The flags of the first CPU in /proc/cpuinfo.
+fn flags(cpu_info: &str) -> Option<&str> {
+    let line = cpu_info.lines().find(|line| line.starts_with("flags"))?;
+    line.split_once(':').map(|(_, flags)| flags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::tests::machine;
+
+    const TRUSTED: &str = "processor\t: 0\nflags\t\t: fpu constant_tsc nonstop_tsc tsc_adjust\n";
+    const PLAIN: &str = "processor\t: 0\nflags\t\t: fpu constant_tsc\n";
+
+    fn judged(release: &str, command_line: &str, sources: &str, info: &str) -> Watchdog {
+        let mut facts = machine();
+        facts.release = release.into();
+        facts.command_line = command_line.into();
+        let seen = Observed::from([
+            (observed::CLOCK_SOURCES, sources.to_owned()),
+            (observed::CPU_INFO, info.to_owned()),
+            (observed::NUMA_NODES, "0".to_owned()),
+        ]);
+        judge(&facts, &seen)
+    }
+
+    #[test]
+    fn the_watchdog_runs_where_the_tsc_is_used_and_not_trusted() {
+        let runs = |release, line, sources, info| {
+            matches!(judged(release, line, sources, info), Watchdog::Runs(_))
+        };
+        assert!(runs("6.12.107", "quiet", "tsc hpet acpi_pm", PLAIN));
+        assert!(!runs("6.12.107", "quiet tsc=reliable", "tsc hpet acpi_pm", PLAIN));
+        assert!(!runs("6.12.107", "tsc=nowatchdog", "tsc hpet acpi_pm", PLAIN));
+        assert!(!runs("6.12.107", "quiet", "hpet acpi_pm", PLAIN));
+        assert!(!runs("6.12.107", "quiet", "tsc hpet acpi_pm", TRUSTED));
+        assert!(!runs("7.2.13", "quiet", "tsc hpet acpi_pm", PLAIN));
+    }
+
+    #[test]
+    fn what_no_file_decides_is_unknown() {
+        let unknown =
+            |sources, info| matches!(judged("6.12.107", "", sources, info), Watchdog::Unknown(_));
+        assert!(unknown("tsc", PLAIN), "checked against jiffies, perhaps");
+        assert!(unknown("tsc hpet", "processor : 0\n"));
+        let facts = machine();
+        let facts = Facts { release: "6.12.107".into(), ..facts };
+        let found = watchdog(&facts, &Observed::new());
+        assert_eq!(found.verdict, Verdict::Optional);
+        assert!(found.found.starts_with("unknown"), "{found:?}");
+    }
+
+    #[test]
+    fn the_cure_is_named_and_other_architectures_have_none() {
+        let mut facts = machine();
+        facts.release = "6.12.107".into();
+        let seen = Observed::from([
+            (observed::CLOCK_SOURCES, "tsc hpet".to_owned()),
+            (observed::CPU_INFO, PLAIN.to_owned()),
+        ]);
+        assert!(watchdog(&facts, &seen).cure.contains("tsc=reliable"));
+        facts.architecture = "aarch64".into();
+        assert_eq!(watchdog(&facts, &seen).verdict, Verdict::NotApplicable);
+    }
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Containers, virtual machines and pinned tasks of others: each that loses CPUs to a partition is
+//! named.
+
+use crate::partition::Refusal;
+use crate::request::{Caller, Members, Request, Spec};
+use crate::shield::{ChangeError, Shield};
+use asmp_host::fake::FakeKernel;
+use asmp_host::store::Store;
+use asmp_host::{CpuSet, Facts, Kernel, Schedule};
+use std::sync::Arc;
+
+struct Fake {
+    kernel: Arc<FakeKernel>,
+    shield: Shield,
+    _dir: tempfile::TempDir,
+}
+
+fn set(text: &str) -> CpuSet {
+    text.parse().unwrap()
+}
+
+fn root() -> Caller {
+    Caller::now(0, "root", "test")
+}
+
+fn create(name: &str, cpus: &str) -> Request {
+    Request::Create { name: name.into(), spec: Spec::of(cpus.parse().unwrap()) }
+}
+
+fn strict(name: &str, cpus: &str) -> Request {
+    let spec = Spec { strict: true, ..Spec::of(cpus.parse().unwrap()) };
+    Request::Create { name: name.into(), spec }
+}
+
+impl Fake {
+    fn new() -> Self {
+        let kernel = Arc::new(FakeKernel::new());
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let shield = Shield::new(Arc::clone(&kernel) as Arc<dyn Kernel>, Store::at(dir.path()));
+        Self { kernel, shield, _dir: dir }
+    }
+
+    /// A process of `threads` threads in `group`.
+    fn start(&self, pid: i32, command: &str, threads: i32, group: &str, affinity: Option<&str>) {
+        for tid in pid..pid + threads {
+            self.kernel.start(tid, pid, command, Schedule::Other { nice: 0 });
+            self.kernel.place(tid, group, affinity.map(set));
+        }
+    }
+
+    /// Who `create NAME --cpus CPUS` affects by its plan and by its outcome.
+    fn affected_by(&self, request: &Request) -> Vec<String> {
+        let (_, planned) = self.shield.plan(request, &root()).unwrap();
+        let outcome = self.shield.change(request, &root()).unwrap();
+        assert_eq!(planned.affected, outcome.plan.affected);
+        planned.affected.iter().map(ToString::to_string).collect()
+    }
+
+    fn affected_now(&self) -> Vec<String> {
+        self.shield.status().unwrap().affected.iter().map(ToString::to_string).collect()
+    }
+
+    fn refusal(&self, request: &Request) -> String {
+        let before = self.kernel.snapshot();
+        let refusal = self.shield.change(request, &root()).unwrap_err();
+        assert_eq!(before, self.kernel.snapshot());
+        refusal.to_string()
+    }
+}
+
+#[test]
+fn a_container_that_asks_for_the_cpus_is_named_by_plan_create_and_status() {
+    let fake = Fake::new();
+    fake.kernel.make_group("/docker/web", &set("2"), &set(""));
+    fake.kernel.make_group("/docker/db", &set("1-2"), &set(""));
+    fake.kernel.make_group("/docker/far", &set("1"), &set(""));
+    fake.kernel.make_group("/docker/any", &set("0-3"), &set(""));
+    fake.kernel.make_group("/docker/dead", &set("2"), &set(""));
+    fake.start(200, "nginx", 2, "/docker/web", None);
+    fake.start(210, "postgres", 1, "/docker/db", None);
+    fake.start(220, "far", 1, "/docker/far", None);
+    fake.start(230, "any", 1, "/docker/any", None);
+    let both = [
+        "group /docker/db (1 task) asks for CPU 1-2 and loses CPU 2",
+        "group /docker/web (2 tasks) asks for CPU 2 and loses all of them: it runs on other CPUs \
+         meanwhile",
+    ];
+    assert!(fake.affected_now().is_empty());
+    assert_eq!(fake.affected_by(&create("a", "2")), both);
+    assert_eq!(fake.affected_now(), both);
+    // Another partition takes nothing from them.
+    assert!(fake.affected_by(&create("b", "3")).is_empty());
+}
+
+#[test]
+fn a_group_below_a_container_counts_for_itself() {
+    let fake = Fake::new();
+    fake.kernel.make_group("/vm", &set(""), &set(""));
+    fake.kernel.make_group("/vm/vcpu0", &set("3"), &set(""));
+    fake.kernel.make_group("/vm/vcpu0/inner", &set(""), &set(""));
+    fake.start(300, "qemu", 1, "/vm", None);
+    fake.start(310, "vcpu0", 1, "/vm/vcpu0/inner", None);
+    let says = fake.affected_by(&create("a", "3"));
+    assert_eq!(says.len(), 1, "{says:?}");
+    assert!(says[0].starts_with("group /vm/vcpu0 (1 task) asks for CPU 3"), "{says:?}");
+}
+
+#[test]
+fn threads_pinned_to_the_cpus_alone_are_named_with_their_process() {
+    let fake = Fake::new();
+    fake.start(400, "qemu", 1, "/", None);
+    for (tid, cpus) in [(401, "2"), (402, "3"), (403, "1-2")] {
+        fake.kernel.start(tid, 400, "CPU/KVM", Schedule::Other { nice: 0 });
+        fake.kernel.place(tid, "/", Some(set(cpus)));
+    }
+    fake.start(500, "evil\u{1b}[31m\n", 1, "/", Some("3"));
+    let says = fake.affected_by(&create("a", "2-3"));
+    assert_eq!(says.len(), 2, "{says:?}");
+    assert!(says[0].starts_with("process 400 (qemu) (2 tasks) asks for CPU 2-3"), "{says:?}");
+    assert!(says[1].starts_with("process 500 (evil?[31m?) (1 task)"), "{says:?}");
+}
+
+#[test]
+fn strict_refuses_what_would_drive_others_away() {
+    let fake = Fake::new();
+    fake.kernel.make_group("/docker/web", &set("2"), &set(""));
+    fake.start(200, "nginx", 2, "/docker/web", None);
+    fake.start(210, "pinned", 1, "/", Some("2"));
+    let refusal = fake.refusal(&strict("a", "2"));
+    assert!(refusal.contains("group /docker/web (2 tasks)"), "{refusal}");
+    assert!(refusal.contains("and 1 more"), "{refusal}");
+    fake.shield.plan(&strict("a", "2"), &root()).unwrap_err();
+}
+
+#[test]
+fn a_group_in_the_way_is_named_where_the_kernel_only_says_einval() {
+    let fake = Fake::new();
+    fake.kernel.make_group("/overlaps", &set("2"), &set(""));
+    let refusal = fake.refusal(&create("a", "2-3"));
+    assert!(refusal.contains("/overlaps beside it asks for CPU 2"), "{refusal}");
+
+    let fake = Fake::new();
+    fake.kernel.make_group("/owner", &set(""), &set("2"));
+    let refusal = fake.refusal(&create("a", "2-3"));
+    assert!(refusal.starts_with("group /owner has CPU 2 exclusively:"), "{refusal}");
+}
+
+#[test]
+fn a_group_that_isolates_the_cpus_is_named() {
+    let fake = Fake::new();
+    fake.kernel.make_group("/theirs", &set(""), &set("3"));
+    let file = "/sys/fs/cgroup/theirs/cpuset.cpus.partition";
+    fake.kernel.write(file.as_ref(), b"isolated").unwrap();
+    let refusal = fake.refusal(&create("a", "3"));
+    assert!(refusal.starts_with("group /theirs has CPU 3 exclusively:"), "{refusal}");
+}
+
+#[test]
+fn the_last_process_of_a_scope_stays_there_without_force() {
+    let fake = Fake::new();
+    fake.shield.change(&create("a", "3"), &root()).unwrap();
+    let scope = "/machine.slice/libpod-1.scope";
+    fake.kernel.make_group(&format!("{scope}/container"), &set(""), &set(""));
+    fake.start(600, "app", 2, &format!("{scope}/container"), None);
+    let task = asmp_host::task::read(&*fake.kernel, 600).unwrap();
+    let mut facts = Facts::read(&*fake.kernel).unwrap();
+    let check = |facts: &Facts| {
+        crate::neighbours::keep_scopes(&*fake.kernel, facts, std::iter::once(&task))
+    };
+    check(&facts).unwrap();
+    facts.systemd = true;
+    let refusal = check(&facts).unwrap_err();
+    assert!(matches!(refusal, Refusal::EmptiesScope { tid: 600, .. }), "{refusal}");
+    // Somebody else stays behind.
+    fake.start(700, "conmon", 1, scope, None);
+    check(&facts).unwrap();
+    fake.kernel.place(700, "/", None);
+
+    fake.kernel.set_file("/run/systemd/system", "");
+    let add = |force| {
+        let members = Members { pids: vec![600], force, ..Members::default() };
+        fake.shield.plan(&Request::Add { name: "a".into(), members }, &root())
+    };
+    let refused = add(false).unwrap_err();
+    assert!(matches!(refused, ChangeError::Refused(Refusal::EmptiesScope { .. })), "{refused}");
+    add(true).unwrap();
+}
