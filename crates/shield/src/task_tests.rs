@@ -531,6 +531,8 @@ fn tasks_are_as_they_were_after_any_requests_once_all_partitions_are_gone() {
                     && task.schedule != before[tid].0.schedule
             });
             assert!(system_real_time.is_none(), "seed {seed}: {system_real_time:#?} {words:#?}");
+            let status = fake.shield.status().unwrap();
+            assert!(status.holds(), "seed {seed}: {words:#?} {status:#?}");
             // Refused or done: an unfinished change would stay in the journal.
             assert!(!fake.shield.is_interrupted().unwrap(), "seed {seed}: {words:#?}");
         }
