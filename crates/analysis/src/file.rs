@@ -126,8 +126,13 @@ struct RoomEntry {
 /// Reads TOML. `measured` finds the longest value of a run that a task names. Errors: the line, or
 /// the entry by its name.
 pub fn from_toml(text: &str, measured: Measured) -> Result<Workload, FileError> {
-    let document: Document = toml::from_str(text)
-        .map_err(|error| FileError::Syntax { reason: in_a_line(text, &error) })?;
+    let document: Document = toml::from_str(text).map_err(|error| {
+        let mut reason = in_a_line(text, &error);
+        if reason.contains("a text in quotes") {
+            reason += "; a time has its unit: \"5 ms\"";
+        }
+        FileError::Syntax { reason }
+    })?;
     let time = time_base(document.times())?;
     let mut tasks = Vec::with_capacity(document.task.len());
     let mut names = BTreeMap::new();

@@ -7,7 +7,17 @@ pub fn in_a_line(text: &str, error: &toml::de::Error) -> String {
     let number = text.bytes().take(at).filter(|byte| *byte == b'\n').count();
     let line: String = text.lines().nth(number).unwrap_or("").trim().chars().take(60).collect();
     let words = in_words(&error.message().replace('\n', ", "));
-    format!("line {}, {line}: {words}", number + 1)
+    without_controls(&format!("line {}, {line}: {words}", number + 1))
+}
+
+fn without_controls(line: &str) -> String {
+    line.chars().fold(String::with_capacity(line.len()), |mut shown, c| {
+        match c.is_control() {
+            true => shown.extend(c.escape_default()),
+            false => shown.push(c),
+        }
+        shown
+    })
 }
 
 fn in_words(message: &str) -> String {

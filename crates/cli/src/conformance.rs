@@ -287,7 +287,7 @@ fn without_root_status_says_that_a_journal_is_there() {
     fake.done("create a --cpus 3");
     let journal = fake.dir.path().join("journal");
     write(&journal, "{\"schema\":2,\"transaction\":99}\n").unwrap();
-    set_permissions(&journal, Permissions::from_mode(0)).unwrap();
+    set_permissions(&journal, Permissions::from_mode(0o000)).unwrap();
     set_permissions(fake.dir.path(), Permissions::from_mode(0o755)).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {

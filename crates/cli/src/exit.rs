@@ -90,7 +90,7 @@ pub const TABLE: &[(u8, &str)] = &[
         "a file (partitions, task set, graph, output) is invalid, or cannot be read or written; \
          if it is the standard output of a change, the change was made",
     ),
-    (NO_BOOT_DROP_IN, "boot: this machine has no directory for GRUB drop-ins"),
+    (NO_BOOT_DROP_IN, "boot: asmp writes GRUB drop-ins only, and this machine takes none"),
     (
         POLICY_REFUSED,
         "the kernel refused the scheduling policy; run, exec: no command started; apply: every \

@@ -48,20 +48,7 @@ fn request(shield: &Shield, facts: &Facts, noise: &Noise) -> Result<Request> {
     }
     let online = &facts.cpus.online;
     let cpus: CpuSet = noise.cpus.as_ref().map(|spec| spec.resolve(online)).unwrap_or_default();
-    if cpus.is_empty() {
-        return Err(Refusal::NoCpus { online: online.clone() }.into());
-    }
-    if !cpus.is_subset(&facts.cpus.possible) {
-        let unknown = cpus.difference(&facts.cpus.possible);
-        return Err(
-            Refusal::UnknownCpus { cpus: unknown, possible: facts.cpus.possible.clone() }.into()
-        );
-    }
-    if !cpus.is_subset(online) {
-        return Err(
-            Refusal::OfflineCpus { cpus: cpus.difference(online), online: online.clone() }.into()
-        );
-    }
+    asmp_shield::online_cpus(facts, &cpus)?;
     // Tasks of a partition on these CPUs belong there.
     let groups = state
         .partitions

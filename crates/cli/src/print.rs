@@ -5,6 +5,7 @@
 //! [`line`] lets no name begin a line of its own. Only JSON goes out as it is.
 
 use anyhow::Result;
+use asmp_host::systemd::SERVICE;
 use asmp_host::{CpuSet, Facts};
 use asmp_shield::text::{shown, shown_lines};
 use asmp_shield::verify::{Finding, PartitionStatus, Status, TickStatus};
@@ -190,11 +191,9 @@ fn what(step: &Step) -> (String, String) {
     match &step.action {
         Action::Set { knob, to, .. } => (knob.path.display().to_string(), to.clone()),
         Action::Delegate { on: true } => {
-            ("systemd: asmp.service".to_owned(), "started, delegated".to_owned())
+            (format!("systemd: {SERVICE}"), "started, delegated".to_owned())
         }
-        Action::Delegate { on: false } => {
-            ("systemd: asmp.service".to_owned(), "stopped".to_owned())
-        }
+        Action::Delegate { on: false } => (format!("systemd: {SERVICE}"), "stopped".to_owned()),
         Action::MakeGroup { path, threaded } => (
             path.display().to_string(),
             if *threaded { "made, threaded" } else { "made" }.to_owned(),
@@ -337,6 +336,9 @@ fn one(partition: &PartitionStatus, now_s: u64) {
     for task in &partition.tasks {
         let policy = task.policy.as_deref().unwrap_or("ended");
         line!("  task:  {} {} {policy} on CPU {}", task.tid, task.command, task.allowed_cpus);
+    }
+    for group in &partition.sub_groups {
+        println!("  group: {} was made inside; it goes with the partition", group.display());
     }
     findings("  violated: ", &partition.violations);
     findings("  stays: ", &partition.stays);

@@ -55,7 +55,7 @@ pub fn effective(kernel: &dyn Kernel, number: u32) -> Option<CpuSet> {
     kernel.text(Path::new(&path)).ok()?.parse().ok()
 }
 
-/// Does its controller have the line once for each CPU? /sys/kernel/irq, ABI/testing/sysfs-kernel-irq.
+/// Does its controller have the line once for each CPU? ABI/testing/sysfs-kernel-irq.
 fn is_per_cpu(kernel: &dyn Kernel, number: u32) -> bool {
     let text = |name: &str| {
         kernel.text(Path::new(&format!("/sys/kernel/irq/{number}/{name}"))).unwrap_or_default()

@@ -6,17 +6,30 @@
 //! without processes, so one `sleep` holds it, in a group of its own: a group that hands threaded
 //! controllers on may hold none itself. See systemd's CGROUP_DELEGATION document.
 
+use crate::kernel::Kernel;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 pub const SLICE: &str = "asmp.slice";
-pub const SERVICE: &str = "asmp.service";
+pub const SERVICE: &str = "asmp-holder.service";
+/// What it was called before: a packaged daemon may have this name.
+pub const FORMER_SERVICE: &str = "asmp.service";
 const HOLDER: &str = "holder";
+
+/// The service that holds our groups in the tree mounted there: the former one where an older asmp
+/// has started it.
+pub fn service(kernel: &dyn Kernel, mount: &Path) -> &'static str {
+    let former = mount.join(SLICE).join(FORMER_SERVICE).join(HOLDER);
+    if kernel.exists(&former) { FORMER_SERVICE } else { SERVICE }
+}
 
 /// Starts the service and moves its process into a group of its own. Does nothing where it runs.
 pub(crate) fn start(mount: &Path) -> io::Result<()> {
+    if mount.join(SLICE).join(FORMER_SERVICE).join(HOLDER).is_dir() {
+        return Ok(());
+    }
     let group = mount.join(SLICE).join(SERVICE);
     if !group.join(HOLDER).is_dir() {
         call(
@@ -46,6 +59,10 @@ pub(crate) fn stop(mount: &Path) -> io::Result<()> {
     if slice.join(SERVICE).is_dir() {
         call(Command::new("systemctl").args(["stop", SERVICE]))?;
     }
+    // Only one with a holder is ours.
+    if slice.join(FORMER_SERVICE).join(HOLDER).is_dir() {
+        call(Command::new("systemctl").args(["stop", FORMER_SERVICE]))?;
+    }
     if slice.is_dir() {
         call(Command::new("systemctl").args(["stop", SLICE]))?;
     }
@@ -57,5 +74,20 @@ fn call(command: &mut Command) -> io::Result<()> {
     match status.success() {
         true => Ok(()),
         false => Err(io::Error::other(String::from_utf8_lossy(&stderr).trim().to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine;
+
+    #[test]
+    fn the_service_of_an_older_asmp_is_still_ours_and_a_daemon_of_its_name_is_not() {
+        let mount = Path::new("/sys/fs/cgroup");
+        let (_root, linux) = machine(&[("sys/fs/cgroup/system.slice/asmp.service/x", "")]);
+        assert_eq!(service(&linux, mount), "asmp-holder.service");
+        let (_root, linux) = machine(&[("sys/fs/cgroup/asmp.slice/asmp.service/holder/x", "")]);
+        assert_eq!(service(&linux, mount), "asmp.service");
     }
 }

@@ -114,8 +114,8 @@ pub fn find(kernel: &dyn Kernel, store: &Store, name: &str) -> Result<Entrance, 
     };
     let hierarchy = Hierarchy::read(kernel)?;
     let mount = hierarchy.mount.unwrap_or_else(|| PathBuf::from("/sys/fs/cgroup"));
-    let [delegated, own] =
-        [true, false].map(|delegated| Base::at(mount.clone(), delegated).groups(name));
+    let [delegated, own] = [Some(hierarchy.service), None]
+        .map(|service| Base::at(mount.clone(), service).groups(name));
     let groups = if kernel.exists(&delegated.rt) { delegated } else { own };
     if !kernel.exists(&groups.rt) {
         return Err(EntryError::Gone { name: name.to_owned(), path: groups.rt });
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn a_partition_is_found_where_systemd_delegates_and_where_it_does_not() {
-        for base in ["asmp", "asmp.slice/asmp.service"] {
+        for base in ["asmp", "asmp.slice/asmp-holder.service"] {
             let (_root, linux, store) = machine(base);
             let found = find(&linux, &store, "motion").unwrap();
             assert_eq!(found.cpus, "3".parse().unwrap());

@@ -55,7 +55,7 @@ fn leaving(
     let of_task = |task: &Task| only.is_none_or(|only| policies::is_of(kernel, task, only));
     let partition =
         groups.domain.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
-    policies::concerned(kernel, &[&groups.rt], only)
+    policies::concerned(kernel, &[&groups.rt, &groups.idle], only)
         .into_iter()
         .filter_map(|tid| Some((task::read(kernel, tid).ok()?, kernel.schedule(tid).ok()?)))
         // What a partition file gave a thread it gives back before it leaves.
@@ -89,10 +89,11 @@ fn demote(kernel: &dyn Kernel, demotions: &[Demotion], undo_log: &mut UndoLog) -
 }
 
 /// Moves every task out of a group that an interrupted change had made, such as the child of a
-/// killed `asmp run`. It goes to the caller's group, without a real-time policy.
+/// killed `asmp run`, and out of the groups below it. It goes to the caller's group, without a
+/// real-time policy.
 pub fn evict(kernel: &dyn Kernel, base: &Base, group: &Path) {
     let fallback_group = fallback_group(kernel, base);
-    for tid in cgroup::threads_of(kernel, group).unwrap_or_default() {
+    for tid in cgroup::threads_below(kernel, group).unwrap_or_default() {
         if kernel.schedule(tid).is_ok_and(|schedule| schedule.is_real_time()) {
             let _ = kernel.set_schedule(tid, &Schedule::Other { nice: 0 });
         }
@@ -204,9 +205,8 @@ fn note_apart(
         if group == here {
             continue;
         }
-        for tid in
-            threads_in(kernel, &group)?.iter().filter(|tid| threads.binary_search(tid).is_ok())
-        {
+        let inside = cgroup::threads_below(kernel, &group)?;
+        for tid in inside.iter().filter(|tid| threads.binary_search(tid).is_ok()) {
             if let Some(task) = task::identify(kernel, *tid) {
                 note(Undo::Move { task, alone: true, to: group.clone() })?;
             }
@@ -246,21 +246,23 @@ fn move_living_out(
     policies::give_back(kernel, groups, std::slice::from_ref(placed), Some(placed), undo_log)?;
     demote(kernel, &leaving(kernel, groups, std::slice::from_ref(placed), Some(placed)), undo_log)?;
     if placed.alone {
-        undo_log.note(Undo::Move { task: placed.task, alone: true, to: groups.rt.clone() })?;
+        let here = absolute(base, &task::read(kernel, tid)?.group);
+        undo_log.note(Undo::Move { task: placed.task, alone: true, to: here })?;
         cgroup::move_thread(kernel, tid, &groups.rest)?;
-        let inside: BTreeSet<i32> = cgroup::threads_of(kernel, &groups.rt)?.into_iter().collect();
+        let inside: BTreeSet<i32> =
+            cgroup::threads_below(kernel, &groups.rt)?.into_iter().collect();
         if task::thread_numbers(kernel, process)?.iter().any(|thread| inside.contains(thread)) {
             return Ok(());
         }
     }
     let id = task::identify(kernel, process).ok_or_else(|| ended(process))?;
-    let (rt, rest) = (threads_in(kernel, &groups.rt)?, threads_in(kernel, &groups.rest)?);
-    let back = gather(kernel, process, groups, (&rt, &rest), undo_log)?;
-    undo_log.note(Undo::Move { task: id, alone: false, to: back.clone() })?;
+    let back = gather(kernel, base, process, groups, undo_log)?;
+    undo_log.note(Undo::Move { task: id, alone: false, to: back })?;
     move_home(kernel, base, process, &absolute(base, &placed.from))
 }
 
-/// Moves every task out, also those forked meanwhile. Errors: EBUSY if the group does not get
+/// Moves every task out, also those forked meanwhile and those in groups that others made inside.
+/// Errors: EBUSY if the group does not get
 /// empty.
 pub fn evacuate(
     kernel: &dyn Kernel,
@@ -278,10 +280,8 @@ pub fn evacuate(
         }
     }
     for _ in 0..50 {
-        let rt = threads_in(kernel, &groups.rt)?;
-        let rest = threads_in(kernel, &groups.rest)?;
-        let processes: BTreeSet<i32> =
-            rt.iter().chain(&rest).map(|tid| process_of(kernel, *tid)).collect();
+        let inside = cgroup::threads_below(kernel, &groups.domain)?;
+        let processes: BTreeSet<i32> = inside.iter().map(|tid| process_of(kernel, *tid)).collect();
         if processes.is_empty() {
             return Ok(());
         }
@@ -289,8 +289,8 @@ pub fn evacuate(
         demote(kernel, &leaving(kernel, groups, placed, None), undo_log)?;
         for process in processes {
             let Some(id) = task::identify(kernel, process) else { continue };
-            let back = gather(kernel, process, groups, (&rt, &rest), undo_log)?;
-            undo_log.note(Undo::Move { task: id, alone: false, to: back.clone() })?;
+            let back = gather(kernel, base, process, groups, undo_log)?;
+            undo_log.note(Undo::Move { task: id, alone: false, to: back })?;
             let home =
                 home_of(kernel, process, &homes).unwrap_or_else(|| fallback_group(kernel, base));
             match move_home(kernel, base, process, &home) {
@@ -299,40 +299,36 @@ pub fn evacuate(
             }
         }
     }
-    Err(Error::busy(&groups.rt, "empty the group"))
+    Err(Error::busy(&groups.domain, "empty the group"))
 }
 
-/// Gathers a process that has only some threads in `rt` in `rest`. Returns the group that it leaves
-/// from. The kernel gives every thread the CPUs of the new group only if those of the first thread
-/// change: a thread in `rt` whose process leads from `rest` would keep the shielded CPU.
-fn gather<'a>(
+/// Gathers a process whose threads are in several groups of the partition in `rest`. Returns the
+/// group that it leaves from. The kernel gives every thread the CPUs of the new group only if those
+/// of the first thread change: a thread in `rt` whose process leads from `rest` would keep the
+/// shielded CPU.
+fn gather(
     kernel: &dyn Kernel,
+    base: &Base,
     process: i32,
-    groups: &'a Groups,
-    (rt, rest): (&BTreeSet<i32>, &BTreeSet<i32>),
+    groups: &Groups,
     undo_log: &mut UndoLog,
-) -> Result<&'a PathBuf> {
-    let threads = task::thread_numbers(kernel, process).unwrap_or_default();
-    if !threads.iter().any(|thread| rest.contains(thread)) {
-        return Ok(&groups.rt);
+) -> Result<PathBuf> {
+    let threads = task::threads(kernel, process).unwrap_or_default();
+    let living = threads.iter().filter(|thread| !thread.zombie);
+    let here: Vec<(TaskId, PathBuf)> =
+        living.map(|thread| (thread.id, absolute(base, &thread.group))).collect();
+    let Some((_, first)) = here.first() else { return Ok(groups.rt.clone()) };
+    if here.iter().all(|(_, group)| group == first) {
+        return Ok(first.clone());
     }
-    let inside = threads.iter().filter(|thread| rt.contains(thread));
-    for task in inside.filter_map(|thread| task::identify(kernel, *thread)) {
-        undo_log.note(Undo::Move { task, alone: true, to: groups.rt.clone() })?;
-        match cgroup::move_thread(kernel, task.tid, &groups.rest) {
+    for (thread, group) in here.iter().filter(|(_, group)| *group != groups.rest) {
+        undo_log.note(Undo::Move { task: *thread, alone: true, to: group.clone() })?;
+        match cgroup::move_thread(kernel, thread.tid, &groups.rest) {
             Err(error) if !error.is_missing() => return Err(error),
             _ => {}
         }
     }
-    Ok(&groups.rest)
-}
-
-fn threads_in(kernel: &dyn Kernel, group: &Path) -> Result<BTreeSet<i32>> {
-    match cgroup::threads_of(kernel, group) {
-        Ok(threads) => Ok(threads.into_iter().collect()),
-        Err(error) if error.is_missing() => Ok(BTreeSet::new()),
-        Err(error) => Err(error),
-    }
+    Ok(groups.rest.clone())
 }
 
 /// The group it came from, or that of the ancestor that brought it in.

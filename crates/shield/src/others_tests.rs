@@ -5,10 +5,11 @@
 use crate::request::{Caller, Members, Request, Spec};
 use crate::shield::{ChangeError, Outcome, Shield};
 use crate::verify::Status;
-use asmp_host::fake::FakeKernel;
+use asmp_host::fake::{FakeKernel, Fault};
 use asmp_host::store::Store;
 use asmp_host::{Kernel, Schedule};
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -222,4 +223,91 @@ fn a_kernel_thread_that_lost_its_priority_is_named_and_gets_it_back() {
     assert!(fake.repair());
     assert_eq!(fake.kernel.schedule(23).unwrap(), Schedule::Fifo { priority: 98 });
     fake.restored("ktimers/3");
+}
+
+fn destroy(demote: bool) -> Request {
+    Request::Destroy { name: Some("a".into()), demote }
+}
+
+/// Partition `a` with process 200, one thread of it in `rt/sub`, and 300 in `rt/sub/deep`.
+fn with_sub_groups() -> Fake {
+    let fake = Fake::partitioned();
+    for group in ["sub", "sub/deep"] {
+        let group = Path::new(RT).join(group);
+        fake.kernel.make_dir(&group).unwrap();
+        fake.kernel.write(&group.join("cgroup.type"), b"threaded").unwrap();
+    }
+    fake.kernel.make_dir(&Path::new(RT).join("not-threaded")).unwrap();
+    fake.kernel.make_dir(Path::new("/sys/fs/cgroup/asmp/a/other")).unwrap();
+    fake.kernel.start(300, 300, "inner", Schedule::Other { nice: 0 });
+    fake.write(&format!("{RT}/sub/cgroup.threads"), "201");
+    fake.write(&format!("{RT}/sub/deep/cgroup.procs"), "300");
+    fake
+}
+
+#[test]
+fn groups_made_inside_a_partition_are_listed_and_go_with_it() {
+    for request in [destroy(false), destroy(true), Request::Restore { abandon: false }] {
+        let fake = with_sub_groups();
+        let status = fake.status();
+        assert!(status.holds(), "{status:#?}");
+        let partition = &status.partitions[0];
+        assert_eq!(partition.sub_groups.len(), 4, "{partition:#?}");
+        assert!(partition.tasks.iter().any(|task| task.tid == 300), "{partition:#?}");
+        fake.done(&request);
+        assert_eq!(fake.allowed(300), "0-3");
+        fake.kernel.end(300);
+        fake.is_untouched(&format!("{request:?}"));
+    }
+}
+
+#[test]
+fn a_task_that_became_real_time_in_a_group_inside_keeps_the_partition() {
+    let fake = with_sub_groups();
+    fake.kernel.set_schedule(300, &Schedule::Fifo { priority: 50 }).unwrap();
+    let then = fake.kernel.snapshot();
+    let error = fake.ask(&destroy(false)).unwrap_err().to_string();
+    assert!(error.contains("task 300"), "{error}");
+    assert_eq!(fake.kernel.snapshot(), then);
+    fake.done(&destroy(true));
+    assert_eq!(fake.kernel.schedule(300).unwrap(), Schedule::Other { nice: 0 });
+    fake.kernel.end(300);
+    fake.is_untouched("demoted");
+}
+
+#[test]
+fn an_end_of_a_partition_that_is_cut_short_gives_its_inner_groups_and_tasks_back() {
+    for after in [false, true] {
+        for at in 0.. {
+            let fake = with_sub_groups();
+            let then = fake.kernel.snapshot();
+            fake.kernel.arm(Some(Fault::Die { at, after }));
+            let killed = catch_unwind(AssertUnwindSafe(|| fake.ask(&destroy(false)))).is_err();
+            fake.kernel.arm(None);
+            if !killed {
+                assert!(at > 15, "only {at} steps");
+                break;
+            }
+            // Any change first undoes what was cut short.
+            let name = Some("none".into());
+            let _ = fake.ask(&Request::Destroy { name, demote: false });
+            let now = fake.kernel.snapshot();
+            let changed: Vec<_> =
+                then.iter().filter(|(key, was)| now.get(*key) != Some(was)).collect();
+            assert!(changed.is_empty() && now.len() == then.len(), "killed at {at}: {changed:#?}");
+            fake.done(&Request::Restore { abandon: false });
+            fake.kernel.end(300);
+            fake.is_untouched(&format!("killed at {at}"));
+        }
+    }
+}
+
+#[test]
+fn a_killed_creation_goes_with_the_groups_that_others_made_in_it() {
+    let fake = Fake::new();
+    fake.kernel.arm(Some(Fault::Die { at: 9, after: true }));
+    assert!(catch_unwind(AssertUnwindSafe(|| fake.ask(&create("a", "3")))).is_err());
+    fake.kernel.arm(None);
+    fake.kernel.make_dir(&Path::new(RT).join("sub")).unwrap();
+    fake.restored("killed");
 }

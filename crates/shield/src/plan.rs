@@ -15,7 +15,7 @@ use crate::neighbours::Affected;
 use crate::partition::{BoostedThread, Partition, Service, State, System, Tick};
 use crate::target::{Lines, Target, reading, targets};
 use asmp_host::cgroup::{GROUP, Groups};
-use asmp_host::systemd::{SERVICE, SLICE};
+use asmp_host::systemd::SLICE;
 use asmp_host::task::{GivenPolicy, Member, TaskId};
 use asmp_host::{CpuSet, Facts, Knob, Schedule, knob};
 use serde::Serialize;
@@ -153,21 +153,27 @@ impl Base {
     /// Under systemd a delegated service, so that its own bookkeeping and ours never meet; else one
     /// group.
     pub fn of(facts: &Facts) -> Option<Self> {
-        Some(Self::at(facts.cgroups.mount.clone()?, facts.systemd))
+        let service = facts.systemd.then_some(facts.cgroups.service);
+        Some(Self::at(facts.cgroups.mount.clone()?, service))
     }
 
     /// In the tree mounted there: below a service that systemd delegates, or below a group of our
     /// own.
-    pub fn at(mount: PathBuf, delegated: bool) -> Self {
-        let ancestors = match delegated {
-            true => vec![mount.join(SLICE), mount.join(SLICE).join(SERVICE)],
-            false => vec![mount.join(GROUP)],
+    pub fn at(mount: PathBuf, service: Option<&str>) -> Self {
+        let ancestors = match service {
+            Some(service) => vec![mount.join(SLICE), mount.join(SLICE).join(service)],
+            None => vec![mount.join(GROUP)],
         };
-        Self { mount, ancestors, delegated }
+        Self { mount, ancestors, delegated: service.is_some() }
     }
 
     pub fn dir(&self) -> &Path {
         self.ancestors.last().map_or(&self.mount, |dir| dir)
+    }
+
+    /// Is a group one of a partition, or below one?
+    pub fn is_inside(&self, group: &Path) -> bool {
+        group != self.dir() && group.starts_with(self.dir())
     }
 
     /// The same as tasks see it in /proc/PID/cgroup.

@@ -127,7 +127,7 @@ pub fn give_back(
     if tasks.iter().all(|placed| placed.policy.is_none()) {
         return Ok(());
     }
-    for tid in concerned(kernel, &[&groups.rt, &groups.rest], only) {
+    for tid in concerned(kernel, &[&groups.domain], only) {
         let (Ok(thread), Ok(now)) = (task::read(kernel, tid), kernel.schedule(tid)) else {
             continue;
         };
@@ -143,9 +143,9 @@ pub fn give_back(
     Ok(())
 }
 
-/// Threads of these groups, or those that may be of one task.
+/// Threads in these groups and below them, or those of them that may be of one task.
 pub fn concerned(kernel: &dyn Kernel, groups: &[&Path], only: Option<&Member>) -> Vec<i32> {
-    let threads = groups.iter().flat_map(|group| cgroup::threads_of(kernel, group));
+    let threads = groups.iter().flat_map(|group| cgroup::threads_below(kernel, group));
     let mut threads: Vec<i32> = threads.flatten().collect();
     if let Some(only) = only {
         let own: BTreeSet<i32> = match only.alone {

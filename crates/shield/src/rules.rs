@@ -54,6 +54,30 @@ pub fn check_machine(facts: &Facts) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Are these CPUs of the machine? Errors: `NoCpus`, `UnknownCpus`.
+pub fn possible_cpus(facts: &Facts, cpus: &CpuSet) -> Result<(), Refusal> {
+    let possible = &facts.cpus.possible;
+    if cpus.is_empty() {
+        return Err(Refusal::NoCpus { online: facts.cpus.online.clone() });
+    }
+    if !cpus.is_subset(possible) {
+        let (cpus, possible) = (cpus.difference(possible), possible.clone());
+        return Err(Refusal::UnknownCpus { cpus, possible });
+    }
+    Ok(())
+}
+
+/// Are these CPUs online? Errors: `NoCpus`, `UnknownCpus`, `OfflineCpus`.
+pub fn online_cpus(facts: &Facts, cpus: &CpuSet) -> Result<(), Refusal> {
+    possible_cpus(facts, cpus)?;
+    let online = &facts.cpus.online;
+    if !cpus.is_subset(online) {
+        let (cpus, online) = (cpus.difference(online), online.clone());
+        return Err(Refusal::OfflineCpus { cpus, online });
+    }
+    Ok(())
+}
+
 /// All partitions with one more.
 pub fn create(facts: &Facts, state: &State, wish: &Wish) -> Result<Vec<Partition>, Refusal> {
     check_name(&wish.name)?;
@@ -422,16 +446,7 @@ fn choose_cpus(
     if cpus.is_empty() {
         return Err(Refusal::NoCpus { online: free });
     }
-    let possible = &facts.cpus.possible;
-    if !cpus.is_subset(possible) {
-        return Err(Refusal::UnknownCpus {
-            cpus: cpus.difference(possible),
-            possible: possible.clone(),
-        });
-    }
-    if !cpus.is_subset(online) {
-        return Err(Refusal::OfflineCpus { cpus: cpus.difference(online), online: online.clone() });
-    }
+    online_cpus(facts, &cpus)?;
     for other in &others {
         let taken = cpus.intersection(&other.shielded());
         if !taken.is_empty() {

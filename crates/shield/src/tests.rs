@@ -57,6 +57,7 @@ fn machine() -> Facts {
             mount: Some("/sys/fs/cgroup".into()),
             controllers: vec!["cpuset".into()],
             controllers_of_children: vec![],
+            service: "asmp-holder.service",
             cpuset_users: vec![],
             cpuset_v1: None,
             isolated: Some(CpuSet::new()),
@@ -269,6 +270,18 @@ fn lines_that_each_cpu_has_for_itself_are_no_part_of_a_plan() {
     let refused = create(&facts, &State::default(), &wish_with("b", "3", |spec| spec.irqs = irqs));
     let refusal = refused.unwrap_err();
     assert!(matches!(refusal, Refusal::PerCpuIrq { .. }), "{refusal}");
+}
+
+#[test]
+fn groups_lie_below_the_service_that_holds_them_whatever_it_is_called() {
+    let mut facts = machine();
+    facts.systemd = true;
+    let dir = |facts: &Facts| Base::of(facts).unwrap().in_tree().display().to_string();
+    assert_eq!(dir(&facts), "/asmp.slice/asmp-holder.service");
+    facts.cgroups.service = "asmp.service";
+    assert_eq!(dir(&facts), "/asmp.slice/asmp.service");
+    facts.systemd = false;
+    assert_eq!(dir(&facts), "/asmp");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use asmp_host::task::{self, Task};
 use asmp_host::{Cpu, CpuSet, Facts, Kernel, Knob, Result, Schedule, cgroup, irq, knob};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Version of the layout of [`Status`] in JSON.
 pub const STATUS_SCHEMA: u32 = 1;
@@ -67,6 +67,8 @@ pub struct PartitionStatus {
     pub owner_alive: Option<bool>,
     pub irqs: Vec<u32>,
     pub tasks: Vec<TaskStatus>,
+    /// Groups that tasks inside or other programs made in it; they go with the partition.
+    pub sub_groups: Vec<PathBuf>,
     pub tick: TickStatus,
     /// What breaks the promise, each with cause and cure.
     pub violations: Vec<Finding>,
@@ -183,6 +185,10 @@ fn verify_one(
         owner_alive,
         irqs: partition.irqs.clone(),
         tasks: tasks_inside(kernel, &groups.rt),
+        sub_groups: cgroup::groups_below(kernel, &groups.domain)
+            .into_iter()
+            .filter(|group| ![&groups.rt, &groups.rest, &groups.idle].contains(&group))
+            .collect(),
         tick: tick(facts, partition),
         violations,
         stays,
@@ -402,7 +408,7 @@ fn intruders(
 }
 
 fn tasks_inside(kernel: &dyn Kernel, group: &Path) -> Vec<TaskStatus> {
-    cgroup::threads_of(kernel, group)
+    cgroup::threads_below(kernel, group)
         .unwrap_or_default()
         .into_iter()
         .filter_map(|tid| task::read(kernel, tid).ok())

@@ -19,7 +19,7 @@ pub fn all() -> Vec<Test> {
 fn rt_group() -> String {
     // Under systemd the groups lie below a delegated service.
     let bare = "/sys/fs/cgroup/asmp/a/rt";
-    let delegated = "/sys/fs/cgroup/asmp.slice/asmp.service/a/rt";
+    let delegated = "/sys/fs/cgroup/asmp.slice/asmp-holder.service/a/rt";
     if fs::exists(bare).unwrap_or(false) { bare } else { delegated }.to_owned()
 }
 

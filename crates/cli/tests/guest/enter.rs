@@ -33,7 +33,7 @@ const HOME: &str = "/sys/fs/cgroup/home";
 /// Where partitions are in the cgroup tree.
 fn base() -> &'static str {
     match fs::exists("/run/systemd/system").unwrap_or(false) {
-        true => "/asmp.slice/asmp.service",
+        true => "/asmp.slice/asmp-holder.service",
         false => "/asmp",
     }
 }

@@ -126,7 +126,13 @@ impl Machine {
     }
 
     pub(super) fn allowed(&self, task: &FakeTask) -> CpuSet {
-        task.affinity.clone().unwrap_or_else(|| self.given(&task.group))
+        let given = self.given(&task.group);
+        match &task.affinity {
+            Some(own) if task.kernel_thread => own.clone(),
+            // What its group does not give it cannot choose.
+            Some(own) if own.intersects(&given) => own.intersection(&given),
+            _ => given,
+        }
     }
 
     /// The CPUs that a group gives to its tasks.
@@ -263,7 +269,17 @@ impl Machine {
         Ok(())
     }
 
+    /// A group below a threaded one takes no task until it is threaded itself.
+    fn takes_tasks(&self, group: &Path) -> io::Result<()> {
+        let threaded = |group: &Path| self.groups.get(group).is_some_and(|group| group.threaded);
+        match !threaded(group) && group.parent().is_some_and(threaded) {
+            true => Err(os(libc::EOPNOTSUPP)),
+            false => Ok(()),
+        }
+    }
+
     fn move_process(&mut self, tid: i32, group: &Path) -> io::Result<()> {
+        self.takes_tasks(group)?;
         let process = self.tasks.get(&tid).ok_or_else(|| os(libc::ESRCH))?.process;
         if self.tasks[&tid].kernel_thread {
             return Err(os(libc::EINVAL));
@@ -276,6 +292,7 @@ impl Machine {
 
     /// One thread moves only within its threaded domain.
     fn move_thread(&mut self, tid: i32, group: &Path) -> io::Result<()> {
+        self.takes_tasks(group)?;
         let from = self.tasks.get(&tid).ok_or_else(|| os(libc::ESRCH))?.group.clone();
         if self.domain(&from) != self.domain(group) {
             return Err(os(libc::EOPNOTSUPP));

@@ -355,6 +355,8 @@ impl FakeKernel {
         let as_group = path
             .strip_prefix(MOUNT)
             .is_ok_and(|group| machine.groups.contains_key(&Path::new("/").join(group)));
-        as_group || machine.files.keys().any(|file| file.starts_with(path))
+        let as_file =
+            in_tree(path).is_some_and(|(group, file)| machine.read_group(&group, &file).is_ok());
+        as_group || as_file || machine.files.keys().any(|file| file.starts_with(path))
     }
 }
