@@ -293,10 +293,9 @@ fn a_name_means_processes_of_root_or_of_the_user_that_the_entry_names() {
 fn a_unit_is_one_of_the_system_or_of_the_user_that_the_entry_names() {
     let fake = Fake::new();
     let in_group = |group: &str| {
-        fake.kernel.edit(300, |task| task.group = group.into());
+        [300, 301].iter().for_each(|tid| fake.kernel.edit(*tid, |task| task.group = group.into()));
         fake.done(&file("a", "3", r#""unit":"app.service""#));
         let meant = fake.group(300) == "/asmp/a/rt";
-        fake.kernel.edit(300, |task| task.group = "/".into());
         fake.done(&Request::Restore { abandon: false });
         meant
     };
@@ -306,7 +305,7 @@ fn a_unit_is_one_of_the_system_or_of_the_user_that_the_entry_names() {
     assert!(!in_group("/user.slice/user-1000.slice/user@1000.service/app.slice/app.service"));
     assert!(!in_group("/system.slice/lxc.service/app.service"));
     let own = "/user.slice/user-1000.slice/user@1000.service/app.slice/app.service";
-    fake.kernel.edit(300, |task| task.group = own.into());
+    [300, 301].iter().for_each(|tid| fake.kernel.edit(*tid, |task| task.group = own.into()));
     fake.done(&file("a", "3", r#""unit":"app.service","user":1000"#));
     assert_eq!([200, 300].map(|tid| fake.group(tid)), ["/app.service", "/asmp/a/rt"]);
 }
@@ -531,6 +530,8 @@ fn tasks_are_as_they_were_after_any_requests_once_all_partitions_are_gone() {
                     && task.schedule != before[tid].0.schedule
             });
             assert!(system_real_time.is_none(), "seed {seed}: {system_real_time:#?} {words:#?}");
+            let status = fake.shield.status().unwrap();
+            assert!(status.holds(), "seed {seed}: {words:#?} {status:#?}");
             // Refused or done: an unfinished change would stay in the journal.
             assert!(!fake.shield.is_interrupted().unwrap(), "seed {seed}: {words:#?}");
         }
