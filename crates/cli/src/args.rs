@@ -57,8 +57,8 @@ pub enum Command {
     /// Show the steps of a change without making it
     ///
     /// Prints each file that the change would write, with its old value, its new value and the
-    /// reason. Also prints what this boot does not allow. Changes nothing and needs no root; it then
-    /// names what only root may read.
+    /// reason. Also prints what this boot does not allow. Changes nothing and needs no root; it
+    /// then names what only root may read.
     #[command(after_long_help = examples::PLAN)]
     Plan {
         /// Print the plan as JSON
