@@ -57,13 +57,15 @@ pub enum Command {
     /// Show the steps of a change without making it
     ///
     /// Prints each file that the change would write, with its old value, its new value and the
-    /// reason. Also prints what this boot does not allow. Changes nothing.
+    /// reason. Also prints what this boot does not allow. Changes nothing and needs no root; it
+    /// then names what only root may read.
     #[command(after_long_help = examples::PLAN)]
     Plan {
         /// Print the plan as JSON
         ///
-        /// The object has `schema`, `kernel`, `steps`, `cannot` and `affected`. Each step has its
-        /// old and new value and the reason. Example: asmp plan --json create motion --cpus 3
+        /// The object has `schema`, `kernel`, `steps`, `cannot`, `affected`, `left_out` and
+        /// `unreadable` (files that only root may read). Each step has its old and new value and
+        /// the reason. Example: asmp plan --json create motion --cpus 3
         #[arg(long, global = true)]
         json: bool,
         #[command(subcommand)]

@@ -32,7 +32,8 @@ pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
     let signals = Signals::take().context("take signals")?;
     let kernel = shield.kernel();
     let caller = changer(kernel)?;
-    let made = make(shield, &run_request(kernel, run, &name), &caller, &signals)?;
+    let request = run_request(kernel, run, &name);
+    let made = make(shield, &request, &caller, &mut || signals.ending())?;
     let Ok(outcome) = made else { return Ok(not_started(made.unwrap_err())) };
     report(&outcome);
     let ended = attend(shield, run, &name, &signals);
@@ -65,18 +66,19 @@ pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
     ended
 }
 
-/// Makes the partition. `Ok(Err(signal))`: a signal came first, and there is none.
+/// Makes the partition. `ending` gives a signal that has come. `Ok(Err(signal))`: it came first,
+/// and there is no partition.
 fn make(
     shield: &Shield,
     request: &Request,
     caller: &Caller,
-    signals: &Signals,
+    ending: &mut dyn FnMut() -> io::Result<Option<i32>>,
 ) -> Result<Result<Outcome, i32>> {
     let patience = Patience::default();
     let shield = shield.clone().with_patience(Patience { lock: LOOK, ..patience });
     let end = Instant::now() + patience.lock;
     loop {
-        if let Some(signal) = signals.ending()? {
+        if let Some(signal) = ending()? {
             return Ok(Err(signal));
         }
         match shield.change(request, caller) {
@@ -172,4 +174,35 @@ fn policy_refused(policy: &Schedule, error: &io::Error) -> anyhow::Error {
 fn cannot_execute(command: &OsString, error: &io::Error) -> anyhow::Error {
     let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_EXECUTE };
     failure(code, format!("{}: {error}", command.to_string_lossy()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use asmp_host::fake::FakeKernel;
+    use asmp_host::store::Store;
+    use asmp_shield::Spec;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_signal_ends_the_wait_for_the_lock() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::at(dir.path());
+        let shield = Shield::new(Arc::new(FakeKernel::new()), store.clone());
+        let spec = Spec::of("3".parse().unwrap());
+        let request = Request::Run { name: "a".to_owned(), spec, owner: None };
+        let caller = Caller::now(0, "root", "test");
+        let held = store.lock(Duration::ZERO).unwrap().unwrap();
+        let mut looks = 0;
+        let mut second = || {
+            looks += 1;
+            Ok((looks == 3).then_some(libc::SIGINT))
+        };
+        let made = make(&shield, &request, &caller, &mut second).unwrap();
+        assert_eq!(made.err(), Some(libc::SIGINT));
+        assert!(shield.state().unwrap().partitions.is_empty());
+        drop(held);
+        assert!(make(&shield, &request, &caller, &mut || Ok(None)).unwrap().is_ok());
+        assert_eq!(shield.state().unwrap().partitions.len(), 1);
+    }
 }
