@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # The picture of README.md, docs/latency.svg: wake-up latency of one task under load, as an ordinary
-# task and in a partition, measured in one boot of a guest. `picture.sh [SAMPLES]`, or
+# task and in a partition, measured in one boot of a guest whose clock counts instructions (16 ns
+# each), so that no load of the host shows in it. `picture.sh [SAMPLES]`, or
 # `picture.sh --of HTML` to take it out of a page that `asmp measure report -o` wrote.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
@@ -33,10 +34,10 @@ cp "${CARGO_TARGET_DIR:-target}/release/asmp" "$share/"
 cat >"$share/measure.sh" <<INSIDE
 set -e
 cd "\$(mktemp -d)"
-/share/asmp measure latency --kinds N,Aoff --load MIX --load-factor 8 --samples ${1:-2000} \
+/share/asmp measure latency --kinds N,Aoff --load MIX --load-factor 8 --samples ${1:-1000} \
     --period 5ms --source nanosleep --no-trace -o runs -q
 /share/asmp measure report runs -o /out/report.html >/dev/null
 INSIDE
-"$here/lab.sh" --kernel "${KERNEL:-sid-rt}" --append 'nohz_full=1-3 rcu_nocbs=1-3' \
-    --share "$share" --out "$out" --timeout 1200 -- bash /share/measure.sh
+"$here/lab.sh" --kernel "${KERNEL:-sid-rt}" --icount --append 'nohz_full=1-3 rcu_nocbs=1-3' \
+    --share "$share" --out "$out" --timeout 2400 -- bash /share/measure.sh
 take "$out/report.html"

@@ -15,6 +15,7 @@
 use crate::chain::{Chain, predecessors};
 use crate::place::Room;
 use crate::simulate::model::{Background, Interrupt};
+use crate::syntax::in_a_line;
 use crate::task::{Arrival, Class, Cost, MAX_TICKS, Task, is_name};
 use crate::time::TimeBase;
 use crate::verdict::Inapplicable;
@@ -125,8 +126,13 @@ struct RoomEntry {
 /// Reads TOML. `measured` finds the longest value of a run that a task names. Errors: the line, or
 /// the entry by its name.
 pub fn from_toml(text: &str, measured: Measured) -> Result<Workload, FileError> {
-    let document: Document = toml::from_str(text)
-        .map_err(|error| FileError::Syntax { reason: in_a_line(text, &error) })?;
+    let document: Document = toml::from_str(text).map_err(|error| {
+        let mut reason = in_a_line(text, &error);
+        if reason.contains("a text in quotes") {
+            reason += "; a time has its unit: \"5 ms\"";
+        }
+        FileError::Syntax { reason }
+    })?;
     let time = time_base(document.times())?;
     let mut tasks = Vec::with_capacity(document.task.len());
     let mut names = BTreeMap::new();
@@ -181,20 +187,6 @@ impl Document {
             .flat_map(|entry| [&entry.service, &entry.gap].into_iter().chain(entry.flag.as_ref()));
         tasks.chain(chains).chain(background).chain(interrupts)
     }
-}
-
-/// What is wrong with a TOML text: the number of the line, its beginning and the reason, in one
-/// line.
-pub(crate) fn in_a_line(text: &str, error: &toml::de::Error) -> String {
-    let at = error.span().map_or(0, |span| span.start.min(text.len()));
-    let number = text.bytes().take(at).filter(|byte| *byte == b'\n').count();
-    let line: String = text.lines().nth(number).unwrap_or("").trim().chars().take(60).collect();
-    let message = error.message().replace('\n', ", ");
-    let cure = match message.contains("expected a string") {
-        true => "; texts and times stand in quotes: \"5 ms\"",
-        false => "",
-    };
-    format!("line {}, {line:?}: {message}{cure}", number + 1)
 }
 
 fn named(kind: &str, name: &str) -> Result<(), FileError> {

@@ -55,6 +55,8 @@ mod report;
 pub mod rm;
 pub mod simulate;
 pub mod slack;
+#[cfg(feature = "files")]
+pub mod syntax;
 mod task;
 mod time;
 mod utilisation;

@@ -426,7 +426,7 @@ fn a_file_says_everything_about_a_task() {
 fn a_wrong_file_is_refused_with_the_place() {
     let toml = |text: &str| from_toml(text, &no_measurement).unwrap_err().to_string();
     let task = |rest: &str| toml(&format!("[[task]]\nname = \"a\"\n{rest}"));
-    assert!(task("cost = \"1 ms\"\nperiod = \"2 ms\"\nprio = 1").contains("unknown field `prio`"));
+    assert!(task("cost = \"1 ms\"\nperiod = \"2 ms\"\nprio = 1").contains("unknown key `prio`"));
     assert_eq!(task("cost = \"1 ms\""), "task a: give either period or sporadic");
     assert_eq!(task("period = \"1 ms\""), "task a: give either cost or measured");
     assert_eq!(
@@ -448,8 +448,8 @@ fn a_wrong_file_is_refused_with_the_place() {
     }
     assert_eq!(
         task("cost = 5\nperiod = \"20 ms\""),
-        "line 3, \"cost = 5\": invalid type: integer `5`, expected a string; texts and times \
-         stand in quotes: \"5 ms\""
+        "line 3, cost = 5: found 5; expected a text in quotes, such as \"5\"; a time has its \
+         unit: \"5 ms\""
     );
     assert!(!toml(&"\0".repeat(1000)).contains(char::is_control), "one line that a terminal takes");
     assert!(

@@ -3,7 +3,7 @@
 
 mod measure;
 
-use crate::duration::counting_time;
+use crate::duration::{counting_time, duration};
 use crate::examples;
 use asmp_host::{CpuSpec, Schedule};
 use asmp_shield::{Aspect, Smt, Tick};
@@ -40,7 +40,12 @@ pub enum Command {
     ///
     /// Makes a partition, starts COMMAND in it, passes signals to it, and restores every setting
     /// when it ends. All children and threads of the command start inside the partition. The exit
-    /// status is the command's, or 128 + N if signal N killed it.
+    /// status is the command's, or 128 + N if signal N killed it. A signal before the start ends
+    /// the run: every setting is restored and no command starts. Signals that were ignored at start
+    /// (nohup) stay ignored.
+    ///
+    /// A busy real-time thread keeps the rest of its program off a single CPU: such a program may
+    /// neither start all its threads nor end. Give it a second CPU, or --kill-after.
     #[command(after_long_help = examples::RUN)]
     Run(Run),
     /// Run a command in an existing partition
@@ -420,6 +425,13 @@ pub struct Run {
     /// Examples: --policy fifo:80; --policy deadline:500us/2ms/10ms
     #[arg(long, default_value = "other")]
     pub policy: Schedule,
+    /// Kill the command if it takes longer than this to end
+    ///
+    /// The time runs from the first SIGTERM, SIGINT, SIGHUP or SIGQUIT. A busy real-time thread
+    /// can keep the rest of its program off a single CPU, so that it never ends by itself. Without
+    /// this option only a second SIGTERM kills it. Example: --kill-after 5s
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub kill_after: Option<Duration>,
     /// The command and its arguments, after `--`
     ///
     /// Example: asmp run --cpus 3 -- ./app --verbose

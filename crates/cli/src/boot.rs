@@ -55,17 +55,7 @@ fn some(cpus: &CpuSet) -> String {
 
 /// CPU 0 keeps time for the others, and the system needs a CPU with a tick.
 fn candidates(facts: &Facts, cpus: CpuSet) -> Result<CpuSet> {
-    let possible = &facts.cpus.possible;
-    if cpus.is_empty() {
-        return Err(failure(20, format!("the CPU list is empty: choose from {possible}")));
-    }
-    if !cpus.is_subset(possible) {
-        let unknown = cpus.difference(possible);
-        return Err(failure(
-            20,
-            format!("CPU {unknown} does not exist: this machine has {possible}"),
-        ));
-    }
+    asmp_shield::possible_cpus(facts, &cpus)?;
     if cpus.contains(0) {
         return Err(failure(
             USAGE,

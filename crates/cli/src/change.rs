@@ -3,11 +3,12 @@
 //! [`Request`], and what came of it in words.
 
 use crate::args::{self, Change, Create, Planned, Run};
-use crate::exit::{NOT_UNDONE, failure};
+use crate::exit::{NOT_UNDONE, VIOLATED, failure};
 use crate::file;
 use crate::print;
 use anyhow::Result;
 use asmp_host::{Kernel, facts, task};
+use asmp_shield::verify::Status;
 use asmp_shield::{Caller, ChangeError, Members, Outcome, Request, Shield, Spec};
 
 /// Who runs this command: the effective user, the name behind sudo, the command line.
@@ -35,6 +36,10 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
     let request = request(change)?;
     let outcome = shield.change(&request, &changer(shield.kernel())?)?;
     print::outcome(&outcome, &headline(change, &outcome));
+    if let Some(status) = outcome.status.as_ref().filter(|status| !status.holds()) {
+        print::broken(status);
+        return Err(failure(VIOLATED, "a partition is still violated: see what remains above"));
+    }
     match outcome.recovered {
         Some(recovered) if !recovered.abandoned.is_empty() => {
             let left = recovered.abandoned.join("; ");
@@ -54,8 +59,8 @@ pub fn planned(shield: &Shield, planned: &Planned, json: bool) -> Result<()> {
 }
 
 fn plan(shield: &Shield, request: &Request, json: bool) -> Result<()> {
-    let (facts, plan) = shield.plan(request, &changer(shield.kernel())?)?;
-    print::plan(&facts, &plan, json)
+    let (facts, plan) = shield.plan(request, &caller(shield.kernel()))?;
+    print::plan(&facts, &plan, &facts.unreadable(shield.kernel()), json)
 }
 
 /// What the command line asks for. Reads the file of `apply`, nothing else.
@@ -132,7 +137,10 @@ fn headline(change: &Change, outcome: &Outcome) -> String {
         Change::Move { members, to } => {
             format!("partition {to}: members of {} moved", members.name)
         }
-        Change::Repair { .. } => "every setting is as promised".to_owned(),
+        Change::Repair { .. } => match outcome.status.as_ref().is_none_or(Status::holds) {
+            true => "every setting is as promised".to_owned(),
+            false => "not everything is as promised".to_owned(),
+        },
         Change::Apply { file, .. } => format!("{} is in force", file.display()),
     }
 }

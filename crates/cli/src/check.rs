@@ -2,6 +2,7 @@
 //! check: prints what the doctor found.
 
 use crate::exit::VIOLATED;
+use crate::print;
 use anyhow::Result;
 use asmp_host::Kernel;
 use asmp_shield::doctor::{Examination, Verdict};
@@ -14,9 +15,9 @@ pub fn check(kernel: &dyn Kernel, as_json: bool) -> Result<u8> {
         let value = serde_json::json!({
             "schema": 1, "kernel": facts.release, "items": items, "facts": facts,
         });
-        println!("{}", serde_json::to_string_pretty(&value)?);
+        print::json(&value)?;
     } else {
-        println!("kernel {}, CPU {}", facts.release, facts.cpus.online);
+        line!("kernel {}, CPU {}", facts.release, facts.cpus.online);
         for item in items {
             let word = match item.verdict {
                 Verdict::Ok => "ok",
@@ -24,9 +25,9 @@ pub fn check(kernel: &dyn Kernel, as_json: bool) -> Result<u8> {
                 Verdict::Optional => "optional",
                 Verdict::NotApplicable => "n/a",
             };
-            println!("{word:>8}  {}: {}", item.what, item.found);
+            line!("{word:>8}  {}: {}", item.what, item.found);
             if !item.cure.is_empty() {
-                println!("          cure: {}", item.cure);
+                line!("          cure: {}", item.cure);
             }
         }
     }

@@ -42,7 +42,7 @@ impl Fake {
         match Cli::try_parse_from(["asmp".to_owned()].into_iter().chain(words)) {
             Err(error) => u8::try_from(error.exit_code()).unwrap(),
             Ok(cli) => crate::dispatch(&shield, cli.command).unwrap_or_else(|error| {
-                println!("asmp {line}: {error:#}");
+                eprintln!("asmp {line}: {}", crate::print::chain(&error));
                 exit::code_of(&error)
             }),
         }
@@ -258,6 +258,82 @@ fn restore_takes_the_policy_that_was_got_inside_and_leaves_the_one_that_was_brou
     fake.done("restore");
     assert_eq!(fake.kernel.schedule(201).unwrap(), FIFO, "it came as a real-time thread");
     assert_same(&untouched, &fake, "restore");
+}
+
+#[test]
+fn a_plan_needs_no_root_and_names_what_it_could_not_read() {
+    let fake = Fake::new();
+    fake.done("plan --json create a --cpus 3");
+    let of_root: serde_json::Value = serde_json::from_str(&crate::print::recorded()).unwrap();
+    fake.kernel.set_file("/proc/self/status", "Uid:\t1000\t1000\t1000\t1000");
+    fake.done("plan create a --cpus 3");
+    let words = crate::print::recorded();
+    assert!(words.contains("isolated") && words.contains("only root may read it: /"), "{words}");
+    fake.done("plan --json create a --cpus 3");
+    let of_user: serde_json::Value = serde_json::from_str(&crate::print::recorded()).unwrap();
+    let count = |plan: &serde_json::Value, what: &str| plan[what].as_array().unwrap().len();
+    assert_eq!(count(&of_root, "unreadable"), 0);
+    let missing = count(&of_user, "unreadable");
+    assert!(missing > 0, "{of_user}");
+    assert!(count(&of_user, "steps") < count(&of_root, "steps"));
+    assert_eq!(fake.asmp("create a --cpus 3"), 10);
+}
+
+#[test]
+fn without_root_status_says_that_a_journal_is_there() {
+    use std::fs::{Permissions, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+    let fake = Fake::new();
+    fake.done("create a --cpus 3");
+    let journal = fake.dir.path().join("journal");
+    write(&journal, "{\"schema\":2,\"transaction\":99}\n").unwrap();
+    set_permissions(&journal, Permissions::from_mode(0o000)).unwrap();
+    set_permissions(fake.dir.path(), Permissions::from_mode(0o755)).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // SAFETY: takes a number; it is this thread's alone, which ends below.
+            unsafe { libc::setfsuid(65534) };
+            assert_eq!(fake.asmp("status"), exit::VIOLATED);
+            let words = crate::print::recorded();
+            assert!(words.contains("run as root to know"), "{words}");
+            assert_eq!(fake.asmp("status --json"), exit::VIOLATED);
+            let json = crate::print::recorded();
+            let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+            assert_eq!(
+                (&json["journal_unreadable"], &json["interrupted"]),
+                (&true.into(), &false.into())
+            );
+        });
+    });
+}
+
+#[test]
+fn the_name_of_a_process_forges_no_line_and_moves_no_cursor() {
+    const NAME: &str = "\u{1b}[31m\u{202e}\nmotion: CPU 3";
+    let fake = Fake::new();
+    fake.kernel.start(300, 300, NAME, OTHER);
+    for (line, code, names_it) in [
+        ("create a --cpus 3", 0, false),
+        ("plan add a --pid 300", 0, true),
+        ("add a --pid 300", 0, false),
+        ("status", 0, true),
+        ("plan destroy a", 0, false),
+    ] {
+        crate::print::recorded();
+        assert_eq!(fake.asmp(line), code, "{line}");
+        let words = crate::print::recorded();
+        assert!(!words.contains(['\u{1b}', '\u{202e}']), "{line}: {words}");
+        assert!(!words.lines().any(|line| line.starts_with("motion")), "{line}: {words}");
+        let shown = words.contains(r"\u{1b}[31m\u{202e}\nmotion: CPU 3");
+        assert_eq!(shown, names_it, "{line}: {words}");
+    }
+    fake.kernel.set_schedule(300, &FIFO).unwrap();
+    assert_eq!(fake.asmp("destroy a"), 39);
+    let words = crate::print::recorded();
+    assert!(words.contains(r"\nmotion") && !words.contains("\nmotion"), "{words}");
+    fake.done("status --json");
+    let json: serde_json::Value = serde_json::from_str(&crate::print::recorded()).unwrap();
+    assert_eq!(json["partitions"][0]["tasks"][0]["command"], NAME);
 }
 
 #[test]

@@ -57,7 +57,7 @@ pub const TABLE: &[(u8, &str)] = &[
     ),
     (UNPROVED, "--tick require-off: ticks were counted; every change was undone"),
     (NOT_UNDONE, "a step failed and not every change could be undone: run asmp restore"),
-    (VIOLATED, "status: a partition is violated; check: a required feature is missing"),
+    (VIOLATED, "status, repair: a partition is violated; check: a required feature is missing"),
     (BUSY, "another asmp held the lock for 10 s"),
     (BAD_STATE, "the state in /run/asmp cannot be read"),
     (NOT_ROOT, "refused: not root"),
@@ -87,7 +87,8 @@ pub const TABLE: &[(u8, &str)] = &[
     ),
     (
         BAD_FILE,
-        "a file (partitions, task set, graph, output) is invalid, or cannot be read or written",
+        "a file (partitions, task set, graph, output) is invalid, or cannot be read or written; \
+         if it is the standard output of a change, the change was made",
     ),
     (NO_BOOT_DROP_IN, "boot: asmp writes GRUB drop-ins only, and this machine takes none"),
     (

@@ -3,20 +3,30 @@
 
 use crate::exit::{BAD_FILE, failure};
 use anyhow::Result;
+use asmp_analysis::syntax;
 use asmp_shield::Declaration;
+use std::io;
 use std::path::Path;
 
 /// Reads and checks a file. Errors: exit code 40 with the place in the file.
 pub fn read(path: &Path) -> Result<Declaration> {
     let bad =
         |reason: String| failure(BAD_FILE, format!("{}: {}", path.display(), reason.trim_end()));
-    let text =
-        std::fs::read_to_string(path).map_err(|error| bad(format!("cannot be read: {error}")))?;
+    let text = std::fs::read_to_string(path).map_err(|error| bad(unreadable(&error)))?;
     parse(&text).map_err(bad)
 }
 
+/// Why a text file cannot be read.
+pub fn unreadable(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::InvalidData => "cannot be read: it is no text (UTF-8)".to_owned(),
+        _ => format!("cannot be read: {error}"),
+    }
+}
+
 fn parse(text: &str) -> Result<Declaration, String> {
-    let declaration: Declaration = toml::from_str(text).map_err(|error| error.to_string())?;
+    let declaration: Declaration =
+        toml::from_str(text).map_err(|error| syntax::in_a_line(text, &error))?;
     declaration.check()?;
     Ok(declaration)
 }
@@ -57,9 +67,14 @@ mod tests {
                 "\"a-name-of-17-by\"",
             ),
             ("[[partition]\n".to_owned(), "expected"),
+            (format!("{a3}irqs = [-4]\n"), "line 4, irqs = [-4]: found -4; expected the number of"),
+            (format!("{a3}irqs = [1.5]\n"), "found 1.5; expected the number of an IRQ line"),
+            (format!("{a3}irqs = [4294967296]\n"), "found 4294967296; expected"),
+            (format!("{a}cpus = 3\n"), "found 3; expected a text in quotes, such as \"3\""),
+            (format!("{a3}tick = 1979-05-27\n"), "in quotes"),
         ] {
             let error = parse(&text).unwrap_err();
-            assert!(error.contains(says), "{text}: {error}");
+            assert!(error.contains(says) && !error.contains('\n'), "{text}: {error}");
         }
     }
 }

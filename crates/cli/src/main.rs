@@ -21,7 +21,9 @@ mod measure;
 mod noise;
 mod prose;
 mod run;
+mod signals;
 mod simulate;
+mod supervise;
 mod table;
 
 use anyhow::Result;
@@ -33,8 +35,13 @@ use std::time::{Duration, Instant};
 
 fn main() -> ExitCode {
     let shield = Shield::of_this_machine();
-    match dispatch(&shield, Cli::parse().command) {
-        Ok(code) => match (print::is_complete(), code) {
+    let command = Cli::parse().command;
+    let changes = match &command {
+        Command::Change(args::Change::Apply { dry_run, .. }) => !dry_run,
+        command => matches!(command, Command::Change(_)),
+    };
+    match dispatch(&shield, command) {
+        Ok(code) => match (print::is_complete(changes), code) {
             (false, 0) => ExitCode::from(exit::BAD_FILE),
             _ => ExitCode::from(code),
         },
@@ -92,7 +99,7 @@ fn status(shield: &Shield, name: Option<&str>, json: bool) -> Result<u8> {
     let mut status = shield.status()?;
     status.partitions.retain(|partition| name.is_none_or(|name| name == partition.name));
     if json {
-        println!("{}", serde_json::to_string_pretty(&status)?);
+        print::json(&status)?;
     } else {
         print::status(&status, change::caller(shield.kernel()).time_s);
     }

@@ -96,7 +96,7 @@ fn write_report(runs: &[Run], output: Option<&Path>, json: bool, explain: usize)
         true => {
             let schema = report::REPORT_SCHEMA;
             let report = serde_json::json!({ "schema": schema, "rows": rows, "spaces": spaces });
-            println!("{}", serde_json::to_string_pretty(&report)?);
+            crate::print::json(&report)?;
         }
         false => print!("{}{}", report::text(&rows), spaces::text(&spaces)),
     }
@@ -156,7 +156,7 @@ fn compare(runs: &[Run], a: &Path, b: &Path, json: bool) -> Result<()> {
         ));
     }
     if json {
-        println!("{}", serde_json::to_string_pretty(&compared)?);
+        crate::print::json(&compared)?;
         return Ok(());
     }
     println!(

@@ -6,6 +6,7 @@ use anyhow::Result;
 use asmp_host::{CpuSet, Facts};
 use asmp_measure::noise::{Request, observe, table};
 use asmp_shield::plan::Base;
+use asmp_shield::text::shown_lines;
 use asmp_shield::{Refusal, Shield};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ pub fn noise(shield: &Shield, noise: &Noise) -> Result<u8> {
         let report = observe(shield.kernel(), &request, || std::thread::sleep(noise.time))?;
         match noise.table {
             true => print!("{}", table(&[("", &report)])),
-            false => println!("{}", serde_json::to_string_pretty(&report)?),
+            false => crate::print::json(&report)?,
         }
         return Ok(0);
     }
@@ -30,7 +31,7 @@ pub fn noise(shield: &Shield, noise: &Noise) -> Result<u8> {
         // Home and clear below, so that the table is refreshed in place.
         let clear = if first { "" } else { "\x1b[H\x1b[J" };
         let mut out = std::io::stdout().lock();
-        write!(out, "{clear}{}", table(&[("", &report)]))?;
+        write!(out, "{clear}{}", shown_lines(&table(&[("", &report)])))?;
         out.flush()?;
         first = false;
     }
@@ -47,20 +48,7 @@ fn request(shield: &Shield, facts: &Facts, noise: &Noise) -> Result<Request> {
     }
     let online = &facts.cpus.online;
     let cpus: CpuSet = noise.cpus.as_ref().map(|spec| spec.resolve(online)).unwrap_or_default();
-    if cpus.is_empty() {
-        return Err(Refusal::NoCpus { online: online.clone() }.into());
-    }
-    if !cpus.is_subset(&facts.cpus.possible) {
-        let unknown = cpus.difference(&facts.cpus.possible);
-        return Err(
-            Refusal::UnknownCpus { cpus: unknown, possible: facts.cpus.possible.clone() }.into()
-        );
-    }
-    if !cpus.is_subset(online) {
-        return Err(
-            Refusal::OfflineCpus { cpus: cpus.difference(online), online: online.clone() }.into()
-        );
-    }
+    asmp_shield::online_cpus(facts, &cpus)?;
     // Tasks of a partition on these CPUs belong there.
     let groups = state
         .partitions

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Output for people: outcomes, plans, status. All output of the program goes through this module.
+//!
+//! Names of other people's processes, groups and files are in it. No control character leaves, and
+//! [`line`] lets no name begin a line of its own. Only JSON goes out as it is.
 
 use anyhow::Result;
 use asmp_host::systemd::SERVICE;
 use asmp_host::{CpuSet, Facts};
+use asmp_shield::text::{shown, shown_lines};
 use asmp_shield::verify::{Finding, PartitionStatus, Status, TickStatus};
 use asmp_shield::{Action, Affected, Demotion, Outcome, Plan, Refused, Step};
-use serde_json::json;
+use serde::Serialize;
+use std::cell::RefCell;
 use std::fmt::Arguments;
 use std::io::{ErrorKind, Write, stderr, stdout};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// These shadow the macros of std, which panic when the reader of a pipe has left (`asmp … | head
@@ -23,28 +29,63 @@ macro_rules! println {
 }
 
 macro_rules! eprintln {
-    ($($words:tt)*) => { $crate::print::err(format_args!("{}\n", format_args!($($words)*))) };
+    ($($words:tt)*) => { $crate::print::err(format_args!($($words)*)) };
+}
+
+/// One line, whatever the names in it hold.
+macro_rules! line {
+    ($($words:tt)*) => { $crate::print::line(format_args!($($words)*)) };
 }
 
 /// Why a write to standard output failed; later output is dropped.
 static ENDED: OnceLock<ErrorKind> = OnceLock::new();
 
 pub fn out(words: Arguments) {
+    raw(&shown_lines(&words.to_string()));
+}
+
+pub fn line(words: Arguments) {
+    raw(&(shown(&words.to_string()) + "\n"));
+}
+
+/// A value as JSON, which has escapes of its own.
+pub fn json(value: &impl Serialize) -> Result<()> {
+    raw(&(serde_json::to_string_pretty(value)? + "\n"));
+    Ok(())
+}
+
+fn raw(text: &str) {
     if cfg!(test) {
-        // What std's own macro prints is shown only where a test fails.
-        std::print!("{words}");
+        record(text);
     } else if ENDED.get().is_none() {
-        note(stdout().write_fmt(words));
+        note(stdout().write_all(text.as_bytes()));
     }
 }
 
-/// Prints to standard error. A failure to do so is ignored.
+/// Prints a line to standard error. A failure to do so is ignored.
 pub fn err(words: Arguments) {
+    let line = format!("{}\n", shown(&words.to_string()));
     if cfg!(test) {
-        std::eprint!("{words}");
+        record(&line);
     } else {
-        let _ = stderr().write_fmt(words);
+        let _ = stderr().write_all(line.as_bytes());
     }
+}
+
+thread_local! {
+    /// What a test has printed since it last took it.
+    static RECORD: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+fn record(text: &str) {
+    // What std's own macro prints is shown only where a test fails.
+    std::print!("{text}");
+    RECORD.with_borrow_mut(|record| record.push_str(text));
+}
+
+#[cfg(test)]
+pub fn recorded() -> String {
+    RECORD.take()
 }
 
 fn note(written: std::io::Result<()>) {
@@ -54,15 +95,23 @@ fn note(written: std::io::Result<()>) {
 }
 
 /// Whether all output was written. A reader that has left is no failure. Call at the end.
-pub fn is_complete() -> bool {
+pub fn is_complete(changed: bool) -> bool {
     note(stdout().flush());
     match ENDED.get() {
         None | Some(ErrorKind::BrokenPipe) => true,
         Some(why) => {
-            eprintln!("asmp: standard output cannot be written: {why}");
+            eprintln!("asmp: {}", incomplete(*why, changed));
             false
         }
     }
+}
+
+fn incomplete(why: ErrorKind, changed: bool) -> String {
+    let truth = match changed {
+        true => "; the change was made all the same: `asmp status` shows what is in force",
+        false => "",
+    };
+    format!("standard output cannot be written: {why}{truth}")
 }
 
 /// The outcome of a change: a headline, then what the kernel refused, then what this boot does not
@@ -71,22 +120,27 @@ pub fn outcome(outcome: &Outcome, headline: &str) {
     if let Some(recovered) = &outcome.recovered {
         eprintln!("asmp: first undid an interrupted change ({} steps)", recovered.steps);
     }
-    println!("{headline} ({} changes, each read back)", outcome.changes);
+    line!("{headline} ({} changes, each read back)", outcome.changes);
     demoted(&outcome.demoted);
     refused(&outcome.refused);
     for cannot in &outcome.plan.cannot {
-        println!("  not in this boot: {}\n    cure: {}", cannot.what, cannot.cure);
+        line!("  not in this boot: {}", cannot.what);
+        line!("    cure: {}", cannot.cure);
     }
     affected("  ", &outcome.plan.affected);
+    for left_out in &outcome.plan.left_out {
+        line!("  left out: {}", left_out.what);
+        line!("    cure: {}", left_out.cure);
+    }
 }
 
 /// Names the groups and tasks of others that lose CPUs.
 fn affected(indent: &str, affected: &[Affected]) {
     for one in affected {
-        println!("{indent}affected: {one}");
+        line!("{indent}affected: {one}");
     }
     if !affected.is_empty() {
-        println!("{indent}  cure: {}", Affected::CURE);
+        line!("{indent}  cure: {}", Affected::CURE);
     }
 }
 
@@ -108,7 +162,7 @@ pub fn demoted(demotions: &[Demotion]) {
 
 /// Prints what the kernel refused, one line for each reason.
 pub fn refused(refused: &[Refused]) {
-    refusals(refused).iter().for_each(|line| println!("  {line}"));
+    refusals(refused).iter().for_each(|line| line!("  {line}"));
 }
 
 pub fn refusals(refused: &[Refused]) -> Vec<String> {
@@ -157,7 +211,7 @@ fn what(step: &Step) -> (String, String) {
             (format!("tasks in {}", groups.domain.display()), "back to their cgroups".to_owned())
         }
         Action::Confine => ("kernel threads on shielded CPUs".to_owned(), "system CPUs".to_owned()),
-        Action::SetTaskPolicy { placed, to } => (
+        Action::SetTaskPolicy { placed, to, .. } => (
             format!("{} {} ({})", kind(placed.alone), placed.task.tid, placed.command),
             to.to_string(),
         ),
@@ -176,76 +230,98 @@ fn kind(alone: bool) -> &'static str {
 }
 
 /// Prints every step of a plan (file, old value, new value, reason), then what this boot does not
-/// allow.
-pub fn plan(facts: &Facts, plan: &Plan, as_json: bool) -> Result<()> {
+/// allow, and what the caller could not read.
+pub fn plan(facts: &Facts, plan: &Plan, unreadable: &[PathBuf], as_json: bool) -> Result<()> {
     if as_json {
-        let value = json!({
+        let value = serde_json::json!({
             "schema": 1,
             "kernel": facts.release,
             "steps": plan.steps,
             "cannot": plan.cannot,
+            "left_out": plan.left_out,
             "affected": plan.affected,
+            "unreadable": unreadable,
         });
-        println!("{}", serde_json::to_string_pretty(&value)?);
-        return Ok(());
+        return json(&value);
     }
     if plan.steps.is_empty() {
-        println!("nothing to do");
+        line!("nothing to do");
     }
     for (number, step) in plan.steps.iter().enumerate() {
         let (path, new) = what(step);
         let new = if new.is_empty() { "(none)" } else { &new };
+        let number = number + 1;
         match step.old.as_deref() {
-            Some(old) => println!(
-                "{:3}. {path}: {} -> {new}\n       {}",
-                number + 1,
-                if old.is_empty() { "(none)" } else { old },
-                step.why
-            ),
-            None => println!("{:3}. {path}: {new}\n       {}", number + 1, step.why),
+            Some(old) => {
+                let old = if old.is_empty() { "(none)" } else { old };
+                line!("{number:3}. {path}: {old} -> {new}");
+            }
+            None => line!("{number:3}. {path}: {new}"),
         }
+        line!("       {}", step.why);
     }
     for cannot in &plan.cannot {
-        println!("not in this boot: {}\n       cure: {}", cannot.what, cannot.cure);
+        line!("not in this boot: {}", cannot.what);
+        line!("       cure: {}", cannot.cure);
     }
     affected("", &plan.affected);
+    if let Some(first) = unreadable.first() {
+        let (first, count) = (first.display(), unreadable.len());
+        line!("not planned, because only root may read it: {first} ({count} such files); use sudo");
+    }
+    for left_out in &plan.left_out {
+        line!("left out: {}", left_out.what);
+        line!("       cure: {}", left_out.cure);
+    }
     Ok(())
 }
 
 /// The status of every partition, or of one.
 pub fn status(status: &Status, now_s: u64) {
     if status.interrupted {
-        println!("a change was cut short and is not undone yet: run `asmp restore`");
+        line!("a change was cut short and is not undone yet: run `asmp restore`");
     }
-    println!("system: CPU {}", status.system_cpus);
+    if status.journal_unreadable {
+        line!("a change is under way or was interrupted: run as root to know");
+    }
+    line!("system: CPU {}", status.system_cpus);
     if !status.foreign_isolated_cpus.is_empty() {
-        println!("isolated by another program: CPU {}", status.foreign_isolated_cpus);
+        line!("isolated by another program: CPU {}", status.foreign_isolated_cpus);
     }
     if let Some(home) = &status.irq_home {
-        println!("device interrupts are routed to CPU {home} alone; `asmp restore` undoes that");
+        line!("device interrupts are routed to CPU {home} alone; `asmp restore` undoes that");
     }
     affected("", &status.affected);
     if status.partitions.is_empty() {
-        println!("no partition");
+        line!("no partition");
     }
     for partition in &status.partitions {
         one(partition, now_s);
     }
 }
 
+/// What a repair could not mend.
+pub fn broken(status: &Status) {
+    for partition in &status.partitions {
+        findings(&format!("  {} is still violated: ", partition.name), &partition.violations);
+    }
+}
+
 fn one(partition: &PartitionStatus, now_s: u64) {
     let state = if partition.shielded { "shielded" } else { "VIOLATED" };
     let idle = idle_siblings(&partition.idle_cpus);
-    println!(
+    line!(
         "{}: CPU {}{idle}: {state}, the kernel says {:?}",
-        partition.name, partition.cpus, partition.kernel_says
+        partition.name,
+        partition.cpus,
+        partition.kernel_says
     );
-    println!(
+    line!(
         "  since: {} by {}",
         ago(now_s.saturating_sub(partition.created_s)),
         partition.created_by
     );
-    println!(
+    line!(
         "  tick:  {}",
         match &partition.tick {
             TickStatus::Kept => "kept".to_owned(),
@@ -255,11 +331,14 @@ fn one(partition: &PartitionStatus, now_s: u64) {
     );
     if !partition.irqs.is_empty() {
         let irqs: Vec<String> = partition.irqs.iter().map(u32::to_string).collect();
-        println!("  irqs:  {}", irqs.join(" "));
+        line!("  irqs:  {}", irqs.join(" "));
     }
     for task in &partition.tasks {
         let policy = task.policy.as_deref().unwrap_or("ended");
-        println!("  task:  {} {} {policy} on CPU {}", task.tid, task.command, task.allowed_cpus);
+        line!("  task:  {} {} {policy} on CPU {}", task.tid, task.command, task.allowed_cpus);
+    }
+    for group in &partition.sub_groups {
+        println!("  group: {} was made inside; it goes with the partition", group.display());
     }
     findings("  violated: ", &partition.violations);
     findings("  stays: ", &partition.stays);
@@ -267,9 +346,9 @@ fn one(partition: &PartitionStatus, now_s: u64) {
 
 fn findings(label: &str, findings: &[Finding]) {
     for finding in findings {
-        println!("{label}{}", finding.what);
+        line!("{label}{}", finding.what);
         if !finding.cure.is_empty() {
-            println!("    {}", finding.cure);
+            line!("    {}", finding.cure);
         }
     }
 }
@@ -297,6 +376,13 @@ pub fn chain(error: &anyhow::Error) -> String {
 mod tests {
     use super::*;
     use asmp_shield::ChangeError;
+
+    #[test]
+    fn output_that_cannot_be_written_does_not_hide_that_a_change_was_made() {
+        let full = incomplete(ErrorKind::StorageFull, true);
+        assert!(full.contains("no storage space") && full.contains("change was made"), "{full}");
+        assert!(!incomplete(ErrorKind::StorageFull, false).contains("change"));
+    }
 
     #[test]
     fn the_kernels_reason_is_printed_once_however_many_errors_hold_it() {

@@ -6,41 +6,34 @@
 
 use crate::args::{Exec, Run};
 use crate::change::{changer, run_request};
-use crate::exit::{CANNOT_EXECUTE, NOT_FOUND, POLICY_REFUSED, code_of, failure};
+use crate::exit::{CANNOT_EXECUTE, NOT_FOUND, POLICY_REFUSED, UNEXPECTED, code_of, failure};
 use crate::print;
-use anyhow::Result;
+use crate::signals::{self, Signals};
+use crate::supervise::{self, Stage};
+use anyhow::{Context, Result};
 use asmp_host::{Schedule, sched};
-use asmp_shield::plan::Base;
-use asmp_shield::{ChangeError, Members, Refusal, Request, Shield};
-use signal_hook::consts::signal::*;
-use signal_hook::iterator::SignalsInfo;
-use signal_hook::iterator::exfiltrator::origin::WithOrigin;
-use signal_hook::low_level::siginfo::Cause;
+use asmp_shield::{Caller, ChangeError, Members, Outcome, Patience, Refusal, Request, Shield};
 use std::ffi::OsString;
-use std::fs::OpenOptions;
-use std::io::{self, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
-/// Signals that a user may mean for the command.
-const PASSED_ON: [i32; 9] =
-    [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH, SIGCONT];
+/// How long one try for the lock takes; then signals are looked at.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Partition, command, wait, undo. Returns the command's status: its code, or 128 + signal.
 pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
     let name = run.name.clone().unwrap_or_else(|| format!("run-{}", std::process::id()));
     // From here on a signal ends the command, never us half way.
-    let mut signals = SignalsInfo::<WithOrigin>::new(PASSED_ON.iter().chain(&[SIGCHLD]))?;
+    let signals = Signals::take().context("take signals")?;
     let kernel = shield.kernel();
     let caller = changer(kernel)?;
-    let outcome = shield.change(&run_request(kernel, run, &name), &caller)?;
+    let made = make(shield, &run_request(kernel, run, &name), &caller, &signals)?;
+    let Ok(outcome) = made else { return Ok(not_started(made.unwrap_err())) };
     report(&outcome);
-    let base = Base::of(&outcome.facts).ok_or(Refusal::NoCgroupV2)?;
-    let group = base.groups(&name).rt;
-
-    let ended =
-        start(&group, &run.policy, &run.command).and_then(|child| wait(child, &mut signals));
+    let ended = attend(shield, run, &name, &signals);
 
     // What the command left behind goes on, but not as a real-time task among others.
     let destroy = Request::Destroy { name: Some(name.clone()), demote: true };
@@ -63,7 +56,54 @@ pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
             return Ok(code_of(&error));
         }
     }
-    ended.map(|status| code(&status))
+    ended
+}
+
+/// Makes the partition. `Ok(Err(signal))`: a signal came first, and there is none.
+fn make(
+    shield: &Shield,
+    request: &Request,
+    caller: &Caller,
+    signals: &Signals,
+) -> Result<Result<Outcome, i32>> {
+    let patience = Patience::default();
+    let shield = shield.clone().with_patience(Patience { lock: LOOK, ..patience });
+    let end = Instant::now() + patience.lock;
+    loop {
+        if let Some(signal) = signals.ending()? {
+            return Ok(Err(signal));
+        }
+        match shield.change(request, caller) {
+            Err(ChangeError::Busy { .. }) if Instant::now() < end => {}
+            Err(ChangeError::Busy { .. }) => {
+                return Err(ChangeError::Busy { patience: patience.lock }.into());
+            }
+            outcome => return Ok(Ok(outcome?)),
+        }
+    }
+}
+
+/// The command inside the partition, from its start to its end.
+fn attend(shield: &Shield, run: &Run, name: &str, signals: &Signals) -> Result<u8> {
+    let mut door = shield.entrance(name)?.door()?;
+    if let Some(signal) = signals.ending()? {
+        return Ok(not_started(signal));
+    }
+    let started = supervise::start(&run.command, move || door.enter(), &run.policy, signals);
+    let child = started.map_err(|(stage, error)| match stage {
+        Stage::Door => failure(UNEXPECTED, format!("partition {name}: cannot enter: {error}")),
+        Stage::Policy => policy_refused(&run.policy, &error),
+        Stage::Command => cannot_execute(&run.command[0], &error),
+    })?;
+    let mut say = |line: &str| eprintln!("asmp: {line}");
+    let status = supervise::wait(child, signals, run.kill_after, &mut say)?;
+    Ok(supervise::code(&status))
+}
+
+/// As a shell says it of a command that a signal ended.
+fn not_started(signal: i32) -> u8 {
+    eprintln!("asmp: signal {signal} came first: the command was not started");
+    u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 
 /// Becomes the command inside an existing partition; returns only on errors.
@@ -76,7 +116,9 @@ pub fn exec(shield: &Shield, exec: &Exec) -> Result<u8> {
     let error = match sched::set(0, &exec.policy) {
         Err(error) => policy_refused(&exec.policy, &error),
         Ok(()) => {
-            let error = Command::new(&exec.command[0]).args(&exec.command[1..]).exec();
+            let mut command = Command::new(&exec.command[0]);
+            signals::keep_ignored_pipe(&mut command);
+            let error = command.args(&exec.command[1..]).exec();
             cannot_execute(&exec.command[0], &error)
         }
     };
@@ -89,7 +131,7 @@ pub fn exec(shield: &Shield, exec: &Exec) -> Result<u8> {
     Err(error)
 }
 
-fn report(outcome: &asmp_shield::Outcome) {
+fn report(outcome: &Outcome) {
     // The command's own output stays clean: only what the user must know, on stderr.
     let disturbing: Vec<_> =
         outcome.refused.iter().filter(|refused| refused.disturbs).cloned().collect();
@@ -102,52 +144,6 @@ fn report(outcome: &asmp_shield::Outcome) {
 fn print_left(refused: &[asmp_shield::Refused]) {
     eprintln!("asmp: the kernel refused to take something back:");
     print::refusals(refused).iter().for_each(|line| eprintln!("asmp:   {line}"));
-}
-
-/// Where the child was when it failed before becoming the command.
-#[derive(Clone, Copy, PartialEq)]
-#[repr(u8)]
-enum Stage {
-    Group = 1,
-    Policy = 2,
-    Command = 3,
-}
-
-fn start(group: &Path, policy: &Schedule, command: &[OsString]) -> Result<Child> {
-    let mut entrance =
-        OpenOptions::new().write(true).open(group.join("cgroup.procs")).map_err(|error| {
-            failure(crate::exit::UNEXPECTED, format!("{}: {error}", group.display()))
-        })?;
-    let (mut told, tell) = io::pipe()?;
-    let policy_in_child = *policy;
-    let mut child = Command::new(&command[0]);
-    child.args(&command[1..]);
-    let mut tell_in_child = tell.try_clone()?;
-    // SAFETY: between fork and exec only async-signal-safe calls: write(2) and sched_setattr(2) on
-    // values prepared before the fork; nothing allocates or locks.
-    unsafe {
-        child.pre_exec(move || {
-            let mut at = |stage: Stage, result: io::Result<()>| {
-                if result.is_err() {
-                    let _ = tell_in_child.write(&[stage as u8]);
-                }
-                result
-            };
-            at(Stage::Group, entrance.write(b"0\n").map(drop))?;
-            at(Stage::Policy, sched::set(0, &policy_in_child))
-        });
-    }
-    let spawned = child.spawn();
-    drop((child, tell));
-    spawned.map_err(|error| {
-        let mut stage = [Stage::Command as u8];
-        let _ = io::Read::read(&mut told, &mut stage);
-        match stage[0] {
-            1 => failure(crate::exit::UNEXPECTED, format!("{}: {error}", group.display())),
-            2 => policy_refused(policy, &error),
-            _ => cannot_execute(&command[0], &error),
-        }
-    })
 }
 
 fn base_name(command: &OsString) -> String {
@@ -170,30 +166,4 @@ fn policy_refused(policy: &Schedule, error: &io::Error) -> anyhow::Error {
 fn cannot_execute(command: &OsString, error: &io::Error) -> anyhow::Error {
     let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_EXECUTE };
     failure(code, format!("{}: {error}", command.to_string_lossy()))
-}
-
-/// Waits for the child and passes on what is meant for it. Signals of the terminal reach it by
-/// themselves.
-fn wait(mut child: Child, signals: &mut SignalsInfo<WithOrigin>) -> Result<ExitStatus> {
-    let pid = child.id() as i32;
-    if let Some(status) = child.try_wait()? {
-        return Ok(status);
-    }
-    for origin in signals.forever() {
-        if origin.signal == SIGCHLD {
-            if let Some(status) = child.try_wait()? {
-                return Ok(status);
-            }
-        } else if matches!(origin.cause, Cause::Sent(_)) {
-            // SAFETY: kill takes two numbers; the child is not yet waited for, so its number is
-            // still its own.
-            unsafe { libc::kill(pid, origin.signal) };
-        }
-    }
-    Ok(child.wait()?)
-}
-
-fn code(status: &ExitStatus) -> u8 {
-    let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
-    u8::try_from(code).unwrap_or(u8::MAX)
 }

@@ -13,7 +13,7 @@
 
 use crate::cpuset::CpuSet;
 use crate::kernel::Kernel;
-use crate::{Error, Result, systemd};
+use crate::{Error, ErrorKind, Result, systemd};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -157,6 +157,39 @@ pub fn threads_of(kernel: &dyn Kernel, group: &Path) -> Result<Vec<i32>> {
             })
         })
         .collect()
+}
+
+/// The groups below a group, deepest first; none where it is gone.
+pub fn groups_below(kernel: &dyn Kernel, group: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for name in kernel.list(group).unwrap_or_default() {
+        let child = group.join(name);
+        if kernel.exists(&child.join("cgroup.procs")) {
+            found.extend(groups_below(kernel, &child));
+            found.push(child);
+        }
+    }
+    found
+}
+
+/// Thread numbers in a group and all groups below it; none where it is gone. Errors: as
+/// [`threads_of`].
+pub fn threads_below(kernel: &dyn Kernel, group: &Path) -> Result<Vec<i32>> {
+    let mut threads = Vec::new();
+    for group in groups_below(kernel, group).iter().map(PathBuf::as_path).chain([group]) {
+        match threads_of(kernel, group) {
+            Ok(more) => threads.extend(more),
+            // A group below a threaded one that is not threaded itself holds no task.
+            Err(error) if error.is_missing() || error.kind() == ErrorKind::Unsupported => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(threads)
+}
+
+/// Is a group threaded?
+pub fn is_threaded(kernel: &dyn Kernel, group: &Path) -> bool {
+    kernel.text(&group.join("cgroup.type")).is_ok_and(|kind| kind == "threaded")
 }
 
 /// Moves a whole process into a group.

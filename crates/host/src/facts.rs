@@ -7,7 +7,7 @@ use crate::cpuset::{Cpu, CpuSet};
 use crate::irq::{self, Irq};
 use crate::kernel::Kernel;
 use crate::knob::{self, Knob};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -92,7 +92,7 @@ impl Facts {
         let text =
             |path: &str| kernel.text(Path::new(path)).map_err(Error::io(Path::new(path), "read"));
         let cpus = Cpus::read(kernel)?;
-        let knobs = knob::of_machine().into_iter().chain(cpus.online.iter().flat_map(knob::of_cpu));
+        let knobs = all_knobs(&cpus);
         let settings: BTreeMap<PathBuf, String> =
             knobs.filter_map(|knob| knob.read(kernel).ok().map(|text| (knob.path, text))).collect();
         Ok(Self {
@@ -115,6 +115,15 @@ impl Facts {
         self.settings.get(&knob.path).map(String::as_str)
     }
 
+    /// Settings that this caller may not read, so that they are missing here. Empty for root.
+    pub fn unreadable(&self, kernel: &dyn Kernel) -> Vec<PathBuf> {
+        let refused = |knob: &Knob| {
+            knob.read(kernel).is_err_and(|error| error.kind() == ErrorKind::NotPermitted)
+        };
+        let missing = all_knobs(&self.cpus).filter(|knob| self.setting(knob).is_none());
+        missing.filter(refused).map(|knob| knob.path).collect()
+    }
+
     /// Major and minor version of the kernel.
     pub fn version(&self) -> (u32, u32) {
         let mut words =
@@ -131,6 +140,10 @@ impl Facts {
             _ => None,
         })
     }
+}
+
+fn all_knobs(cpus: &Cpus) -> impl Iterator<Item = Knob> {
+    knob::of_machine().into_iter().chain(cpus.online.iter().flat_map(knob::of_cpu))
 }
 
 /// The chosen one of `none [integrity] confidentiality`; `None` where it is `none`.

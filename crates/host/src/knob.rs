@@ -26,6 +26,9 @@ pub enum Shape {
     Toggle,
     /// A list of options, each there as `WORD` or `NO_WORD`; written in the same spelling.
     Option,
+    /// The type of a cpuset partition: one word is written, and the kernel adds to it why a
+    /// partition is invalid.
+    Partition,
 }
 
 /// A kernel setting by its path.
@@ -79,6 +82,10 @@ impl Knob {
                 reading.split_whitespace().any(|present| present == word) == wanted.starts_with('+')
             }
             Shape::Option => reading.split_whitespace().any(|option| option == wanted.trim()),
+            // A partition that was invalid before is as it was whether the kernel has CPUs for it
+            // now or not.
+            Shape::Partition if word(wanted) != wanted.trim() => word(reading) == word(wanted),
+            Shape::Partition => reading.trim() == wanted.trim(),
         }
     }
 
@@ -95,7 +102,7 @@ impl Knob {
                 let was_on = original.split_whitespace().any(|option| option == word);
                 format!("{}{word}", if was_on { "" } else { "NO_" })
             }
-            Shape::Text | Shape::CpuList | Shape::CpuMask => original.to_owned(),
+            Shape::Text | Shape::CpuList | Shape::CpuMask | Shape::Partition => original.to_owned(),
         }
     }
 
@@ -127,14 +134,20 @@ impl Knob {
 
     /// Writes and reads back. Errors: `Io` with the kernel's error, `ReadBack` with what it shows.
     pub fn set(&self, kernel: &dyn Kernel, wanted: &str) -> Result<()> {
+        let text = if self.shape == Shape::Partition { word(wanted) } else { wanted };
         // The kernel wants at least one byte to clear a list.
-        let line = format!("{wanted}\n");
+        let line = format!("{text}\n");
         kernel.write(&self.path, line.as_bytes()).map_err(Error::io(&self.path, "write"))?;
         match self.read(kernel)? {
             got if self.holds(&got, wanted) => Ok(()),
             got => Err(Error::ReadBack { path: self.path.clone(), wanted: wanted.to_owned(), got }),
         }
     }
+}
+
+/// The first word of a text; empty where there is none.
+fn word(text: &str) -> &str {
+    text.split_whitespace().next().unwrap_or_default()
 }
 
 // The settings of a machine that a partition needs, each with the kernel document that defines it.
@@ -218,7 +231,17 @@ pub fn exclusive_cpus(group: &Path) -> Knob {
 }
 
 pub fn partition_type(group: &Path) -> Knob {
-    Knob::new(group.join("cpuset.cpus.partition"), Shape::Text)
+    Knob::new(group.join("cpuset.cpus.partition"), Shape::Partition)
+}
+
+/// The CPUs that a group asks for; empty: what its parent has. No group of ours asks.
+pub fn requested_cpus(group: &Path) -> Knob {
+    Knob::new(group.join("cpuset.cpus"), Shape::CpuList)
+}
+
+/// `1`: no task of the group runs. admin-guide/cgroup-v2.rst "Core Interface Files".
+pub fn freeze(group: &Path) -> Knob {
+    Knob::new(group.join("cgroup.freeze"), Shape::Text)
 }
 
 /// The option of [`osnoise_options`] by which the kernel starts threads of its own.
@@ -350,6 +373,20 @@ mod tests {
             !partition_type(Path::new("/x"))
                 .holds("isolated invalid (Parent is not a partition root)", "isolated")
         );
+    }
+
+    #[test]
+    fn an_invalid_partition_is_written_as_its_word_and_holds_in_either_condition() {
+        let root = tempfile::tempdir().unwrap();
+        let linux = Linux::below(root.path());
+        let knob = partition_type(Path::new("/group"));
+        fs::create_dir(root.path().join("group")).unwrap();
+        fs::write(root.path().join("group/cpuset.cpus.partition"), "").unwrap();
+        let before = "isolated invalid (No cpu available due to hotplug)";
+        knob.set(&linux, before).unwrap();
+        assert_eq!(knob.read(&linux).unwrap(), "isolated");
+        assert!(knob.holds(before, before) && !knob.holds("member", before));
+        assert!(!knob.holds(before, "isolated"));
     }
 
     #[test]

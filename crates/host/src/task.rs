@@ -43,6 +43,9 @@ pub struct Member {
     pub command: String,
     /// Only this thread; the rest of its process is in the partition's `rest` group.
     pub alone: bool,
+    /// The process of a thread that is `alone`; `None` in states of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<TaskId>,
     /// Its group before, as a path in the cgroup tree (`/system.slice/x.service`).
     pub from: PathBuf,
     /// Its threads that were real-time before: they keep their policy when they leave.
@@ -50,6 +53,13 @@ pub struct Member {
     /// The policy that a partition file gives it; `None`: its threads have what they choose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<GivenPolicy>,
+}
+
+impl Member {
+    /// The process that it is, or that its thread belongs to.
+    pub fn process_id(&self) -> TaskId {
+        self.process.unwrap_or(self.task)
+    }
 }
 
 /// A policy that all threads of a task have while it is in a partition.
@@ -146,6 +156,31 @@ pub fn identify(kernel: &dyn Kernel, tid: i32) -> Option<TaskId> {
     Some(TaskId { tid, start_ticks: fields[19].parse().ok()? })
 }
 
+/// How far up the family of a process to look for the task that brought it into a partition.
+const GENERATIONS: usize = 64;
+
+/// A process and its living ancestors, nearest first, without process 1.
+pub fn lineage(kernel: &dyn Kernel, process: i32) -> Vec<TaskId> {
+    let mut family = Vec::new();
+    let mut next = process;
+    while next > 1 && family.len() < GENERATIONS {
+        let path = PathBuf::from(format!("/proc/{next}/stat"));
+        let Ok(stat) = kernel.text(&path) else { break };
+        let Ok((_, fields)) = after_command(&path, &stat) else { break };
+        let (Ok(parent), Ok(start_ticks)) = (fields[1].parse(), fields[19].parse()) else { break };
+        family.push(TaskId { tid: next, start_ticks });
+        next = parent;
+    }
+    family
+}
+
+/// The real user id of a task; `None` where there is none.
+pub fn real_uid(kernel: &dyn Kernel, tid: i32) -> Option<u32> {
+    let path = PathBuf::from(format!("/proc/{tid}/status"));
+    let status = kernel.text(&path).ok()?;
+    status_line(&path, &status, "Uid").ok()?.split_whitespace().next()?.parse().ok()
+}
+
 /// Every process (main threads), kernel threads included; those that end meanwhile are left out.
 pub fn read_all(kernel: &dyn Kernel) -> Result<Vec<Task>> {
     let dir = Path::new("/proc");
@@ -182,6 +217,11 @@ pub fn kernel_threads_named(
 
 /// Every thread of a process, by number.
 pub fn threads(kernel: &dyn Kernel, process: i32) -> Result<Vec<Task>> {
+    read_each(kernel, &thread_numbers(kernel, process)?)
+}
+
+/// The numbers of a process' threads, lowest first.
+pub fn thread_numbers(kernel: &dyn Kernel, process: i32) -> Result<Vec<i32>> {
     let dir = PathBuf::from(format!("/proc/{process}/task"));
     let mut tids: Vec<i32> = kernel
         .list(&dir)
@@ -190,14 +230,14 @@ pub fn threads(kernel: &dyn Kernel, process: i32) -> Result<Vec<Task>> {
         .filter_map(|name| name.parse().ok())
         .collect();
     tids.sort_unstable();
-    read_each(kernel, &tids)
+    Ok(tids)
 }
 
 /// Threads of a process that are real-time now.
 pub fn real_time_threads(kernel: &dyn Kernel, process: i32) -> Vec<TaskId> {
-    let threads = threads(kernel, process).unwrap_or_default();
-    let real_time = |tid: i32| kernel.schedule(tid).is_ok_and(|schedule| schedule.is_real_time());
-    threads.iter().map(|thread| thread.id).filter(|id| real_time(id.tid)).collect()
+    let threads = thread_numbers(kernel, process).unwrap_or_default();
+    let real_time = |tid: &i32| kernel.schedule(*tid).is_ok_and(|now| now.is_real_time());
+    threads.into_iter().filter(real_time).filter_map(|tid| identify(kernel, tid)).collect()
 }
 
 fn read_each(kernel: &dyn Kernel, tids: &[i32]) -> Result<Vec<Task>> {

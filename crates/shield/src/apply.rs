@@ -15,7 +15,7 @@ use asmp_host::systemd;
 use asmp_host::task::{self, TaskId, task_path};
 use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Knob, Result, Schedule};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -116,10 +116,26 @@ impl Edge<'_> {
         self.while_busy(|| knob.set(self.kernel, to))
     }
 
-    /// Removes a group: a task that is ending still counts in it for a moment.
-    fn remove_group(&self, path: &Path) -> Result<()> {
-        let remove = || self.kernel.remove_dir(path).map_err(Error::io(path, "remove the group"));
-        self.while_busy(remove)
+    /// Removes a group: a task that is ending still counts in it for a moment. A group of a
+    /// partition goes with the groups that others made inside, deepest first. The way back of each
+    /// is given to `note` before.
+    fn remove_group(&self, path: &Path, note: &mut dyn FnMut(Undo) -> Result<()>) -> Result<()> {
+        let mut noted = BTreeSet::new();
+        self.while_busy(|| {
+            let mut groups = match self.base.is_inside(path) {
+                true => cgroup::groups_below(self.kernel, path),
+                false => Vec::new(),
+            };
+            groups.push(path.to_owned());
+            for group in groups {
+                if noted.insert(group.clone()) {
+                    let threaded = cgroup::is_threaded(self.kernel, &group);
+                    note(Undo::MakeGroup { path: group.clone(), threaded })?;
+                }
+                self.kernel.remove_dir(&group).map_err(Error::io(&group, "remove the group"))?;
+            }
+            Ok(())
+        })
     }
 
     /// Retries on EBUSY.
@@ -136,18 +152,20 @@ impl Edge<'_> {
     }
 }
 
-/// Takes every step. Stops at the first error, unless the step says that a refusal is only named.
-/// The caller undoes.
+/// Takes these steps of the plan. Stops at the first error, unless the step says that a refusal is
+/// only named. The caller undoes.
 pub fn apply(
     edge: &Edge,
     facts: &Facts,
     plan: &Plan,
+    steps: &[Step],
     undo_log: &mut UndoLog,
-) -> std::result::Result<Applied, Box<(Step, Error)>> {
-    let mut applied = Applied::default();
-    for step in &plan.steps {
-        match take(edge, facts, plan, step, undo_log, &mut applied) {
+    applied: &mut Applied,
+) -> std::result::Result<(), Box<(Step, Error)>> {
+    for step in steps {
+        match take(edge, facts, plan, step, undo_log, applied) {
             Ok(()) => {}
+            Err(_) if step.if_refused == IfRefused::Verify && !undo_log.broken => {}
             Err(error)
                 if step.if_refused == IfRefused::Name && is_refusal(&error) && !undo_log.broken =>
             {
@@ -165,7 +183,7 @@ pub fn apply(
             Err(error) => return Err(Box::new((step.clone(), error))),
         }
     }
-    Ok(applied)
+    Ok(())
 }
 
 /// The kernel refused and changed nothing. A read-back that shows another value is no refusal.
@@ -231,19 +249,20 @@ fn take(
             undo_log.note(Undo::RemoveGroup { path: path.clone() })?;
             make_group(kernel, path, *threaded)?;
         }
-        Action::RemoveGroup { path, threaded } => {
+        Action::RemoveGroup { path, .. } => {
             if !kernel.exists(path) {
                 return Ok(());
             }
-            undo_log.note(Undo::MakeGroup { path: path.clone(), threaded: *threaded })?;
-            edge.remove_group(path)?;
+            edge.remove_group(path, &mut |undo| undo_log.note(undo))?;
         }
         Action::MoveIn { placed, groups } => move_in(kernel, base, placed, groups, undo_log)?,
         Action::MoveOut { placed, groups } => move_out(kernel, base, placed, groups, undo_log)?,
         Action::Evacuate { placed, groups, .. } => {
             evacuate(kernel, base, placed, groups, undo_log)?
         }
-        Action::SetTaskPolicy { placed, to } => policies::give(kernel, placed, to, undo_log)?,
+        Action::SetTaskPolicy { placed, groups, to } => {
+            policies::give(kernel, groups, placed, to, undo_log)?;
+        }
         Action::RestoreTaskPolicy { placed, groups } => {
             policies::give_back(
                 kernel,
@@ -305,7 +324,7 @@ fn undo_one(edge: &Edge, undo: &Undo) -> Result<()> {
         Undo::RemoveGroup { path } if !kernel.exists(path) => Ok(()),
         Undo::RemoveGroup { path } => {
             evict(kernel, base, path);
-            edge.remove_group(path)
+            edge.remove_group(path, &mut |_| Ok(()))
         }
         Undo::Move { task: id, alone, to } => {
             if task::identify(kernel, id.tid) != Some(*id) {
@@ -348,7 +367,7 @@ fn make_group(kernel: &dyn Kernel, path: &Path, threaded: bool) -> Result<()> {
 
 fn make_threaded(kernel: &dyn Kernel, group: &Path) -> Result<()> {
     let file = group.join("cgroup.type");
-    if kernel.text(&file).is_ok_and(|kind| kind == "threaded") {
+    if cgroup::is_threaded(kernel, group) {
         return Ok(());
     }
     kernel.write(&file, b"threaded\n").map_err(Error::io(&file, "write"))

@@ -3,13 +3,17 @@
 //! decided here and nowhere else; which partitions are allowed stands in [`crate::rules`].
 
 use crate::declare;
+use crate::mend;
 use crate::neighbours::{self, Affected};
 use crate::partition::{Partition, Refusal, State, System, shielded};
-use crate::plan::Base;
+use crate::plan::{self, Base, Cannot, Plan};
+use crate::policies;
 use crate::request::{Caller, Members, Request};
-use crate::rules::{self, Wish};
-use asmp_host::task::{self, Task, TaskId};
+use crate::rules::{self, Subject, Wish};
+use asmp_host::cgroup::{self, Groups};
+use asmp_host::task::{self, Member, Task, TaskId};
 use asmp_host::{Facts, Kernel, knob};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// What a request makes of the machine.
@@ -18,8 +22,28 @@ pub(crate) struct Decision {
     pub after: Vec<Partition>,
     /// Settings of the system outside the partitions after it.
     pub system: System,
+    /// Processes that a file does not mean though they have the name of one of its tasks.
+    left_out: Vec<Cannot>,
     /// Who else loses CPUs.
-    pub affected: Vec<Affected>,
+    affected: Vec<Affected>,
+    /// A repair: all that the partitions need is written again, and these members are moved back.
+    repair: Option<Vec<(String, Member)>>,
+}
+
+impl Decision {
+    /// The steps of it.
+    pub fn plan(self, kernel: &dyn Kernel, facts: &Facts, base: &Base, state: &State) -> Plan {
+        let Self { after, system, affected, left_out, repair } = self;
+        let plan = match repair {
+            None => plan::plan(facts, base, state, after, system),
+            Some(astray) => {
+                let mut plan = plan::repair(facts, base, state, after, system, &astray);
+                plan.steps.retain_mut(|step| mend::is_needed(kernel, base, step));
+                plan
+            }
+        };
+        Plan { affected, left_out, ..plan }
+    }
 }
 
 /// Decides. `state` gains a record of tasks that were born inside a partition, so that the plan
@@ -32,8 +56,10 @@ pub(crate) fn decide(
     caller: &Caller,
 ) -> Result<Decision, Refusal> {
     rules::check_machine(facts)?;
-    let mut system = state.system();
+    name_processes(kernel, state);
+    let (mut system, mut left_out) = (state.system(), Vec::new());
     let named = |refusal| neighbours::name_isolator(kernel, facts, refusal);
+    let mut repair = None;
     let mut after = match request {
         Request::Create { name, spec } => {
             rules::create(facts, state, &Wish::new(name, spec, caller, None)).map_err(named)?
@@ -49,10 +75,13 @@ pub(crate) fn decide(
         Request::Remove { name, members, .. } => leave(kernel, facts, state, name, members)?,
         Request::Move { from, to, members } => pass(kernel, facts, state, (from, to), members)?,
         Request::Apply { declaration } => {
-            declare::decide(kernel, facts, state, declaration, caller)?
+            let after = declare::decide(kernel, facts, state, declaration, caller)?;
+            left_out = after.1;
+            after.0
         }
         Request::Repair { name } => {
             name.as_ref().map(|name| state.partition(name)).transpose()?;
+            repair = Some(mend::astray(kernel, &tree(facts)?, &state.partitions));
             state.partitions.clone()
         }
         Request::Restore { .. } => {
@@ -70,33 +99,78 @@ pub(crate) fn decide(
     };
     adopt_kernel_threads(kernel, facts, state, &mut after);
     let affected = neighbours::affected(kernel, facts, (&state.partitions, &after))?;
-    Ok(Decision { after, system, affected })
+    Ok(Decision { after, system, affected, left_out, repair })
 }
 
 /// The partition of `name` with more members.
 fn join(
     kernel: &dyn Kernel,
     facts: &Facts,
-    state: &State,
+    state: &mut State,
     name: &str,
     members: &Members,
 ) -> Result<Vec<Partition>, Refusal> {
     state.partition(name)?;
-    let tree = tree(facts)?;
+    let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
+    let tree = base.in_tree();
     let mut now = state.clone();
     for irq in &members.irqs {
         now.partitions = rules::add_irq(facts, &now, name, irq)?;
     }
     let tasks = members.tasks().map(|(tid, alone)| find_task(kernel, tid, alone));
-    let tasks = tasks.collect::<Result<Vec<Task>, Refusal>>()?;
+    let tasks = tasks.collect::<Result<Vec<_>, Refusal>>()?;
     if !members.force {
-        neighbours::keep_scopes(kernel, facts, &tasks)?;
+        neighbours::keep_scopes(kernel, facts, tasks.iter().map(|(task, _)| task))?;
     }
-    for (task, (_, alone)) in tasks.into_iter().zip(members.tasks()) {
-        let real_time = task::real_time_threads(kernel, task.process);
-        now.partitions = rules::add_task(&now, name, &task, alone, real_time, &tree)?;
+    let mut real_time: BTreeMap<i32, Vec<TaskId>> = BTreeMap::new();
+    for ((task, lineage), (_, alone)) in tasks.into_iter().zip(members.tasks()) {
+        let in_another = task.group.starts_with(&tree) && !is_inside(&tree, &task, name);
+        if alone && in_another {
+            let from = task.group.strip_prefix(&tree).ok().and_then(|below| below.iter().next());
+            let from = from.map_or_else(String::new, |from| from.to_string_lossy().into_owned());
+            must_be_separable(kernel, &task, &from)?;
+        }
+        let is_split = !alone && is_split(kernel, &base.groups(name), task.process);
+        if is_split {
+            // Recorded or not: the plan moves all its threads in.
+            let own = state.partitions.iter_mut().filter(|partition| partition.name == name);
+            own.for_each(|own| own.tasks.retain(|placed| placed.task != task.id || placed.alone));
+        }
+        let real_time = real_time
+            .entry(task.process)
+            .or_insert_with(|| task::real_time_threads(kernel, task.process));
+        let subject = Subject { task: &task, alone, lineage: &lineage };
+        now.partitions = rules::add_task(&now, name, subject, real_time.clone(), &tree)?;
+        if is_split {
+            let members = now.partitions.iter_mut().flat_map(|partition| &mut partition.tasks);
+            let own = members.filter(|placed| placed.task == task.id);
+            own.filter_map(|placed| placed.policy.as_mut())
+                .for_each(|given| policies::join(kernel, task.process, given));
+        }
     }
     Ok(now.partitions)
+}
+
+/// Are some threads of a process in the partition's `rest` group?
+fn is_split(kernel: &dyn Kernel, groups: &Groups, process: i32) -> bool {
+    let aside = cgroup::threads_of(kernel, &groups.rest).unwrap_or_default();
+    if aside.is_empty() {
+        return false;
+    }
+    let threads = task::thread_numbers(kernel, process).unwrap_or_default();
+    aside.iter().any(|tid| threads.binary_search(tid).is_ok())
+}
+
+/// Records of earlier versions do not name the process of a thread that is alone.
+fn name_processes(kernel: &dyn Kernel, state: &mut State) {
+    let members = state.partitions.iter_mut().flat_map(|partition| &mut partition.tasks);
+    for placed in members.filter(|placed| placed.alone && placed.process.is_none()) {
+        if let Ok(task) = task::read(kernel, placed.task.tid)
+            && task.id == placed.task
+        {
+            placed.process = task::identify(kernel, task.process);
+        }
+    }
 }
 
 /// The partition of `name` with fewer members.
@@ -112,14 +186,72 @@ fn leave(
     for irq in &members.irqs {
         now.partitions = rules::remove_irq(facts, &now, name, irq)?;
     }
+    let mut processes: BTreeSet<TaskId> = BTreeSet::new();
     for (tid, alone) in members.tasks() {
-        let task = find_task(kernel, tid, alone)?;
+        let (task, lineage) = find_task(kernel, tid, alone)?;
         must_be_inside(facts, &task, name)?;
+        if !alone {
+            record_family(kernel, facts, (state, &mut now), name, task.id)?;
+        }
+        let subject = Subject { task: &task, alone, lineage: &lineage };
         // A task that was born inside is recorded in both: as one that is there, and one that goes.
-        rules::record_born_inside(state, name, &task, alone)?;
-        now.partitions = rules::remove_task(&mut now, name, &task, alone)?;
+        rules::record_born_inside(state, name, subject)?;
+        now.partitions = rules::remove_task(&mut now, name, subject)?;
+        processes.extend(lineage.first().filter(|_| alone));
+    }
+    if !processes.is_empty() {
+        forget_empty(kernel, facts, &mut now, name, members, &processes)?;
     }
     Ok(now.partitions)
+}
+
+/// A process of which the last thread inside leaves goes home: nothing of it stays recorded.
+fn forget_empty(
+    kernel: &dyn Kernel,
+    facts: &Facts,
+    now: &mut State,
+    name: &str,
+    members: &Members,
+    processes: &BTreeSet<TaskId>,
+) -> Result<(), Refusal> {
+    let groups = Base::of(facts).ok_or(Refusal::NoCgroupV2)?.groups(name);
+    let go: BTreeSet<i32> = members.tids.iter().copied().collect();
+    let inside = cgroup::threads_of(kernel, &groups.rt).unwrap_or_default();
+    let stay: BTreeSet<i32> = inside.into_iter().filter(|tid| !go.contains(tid)).collect();
+    let gone = |process: &&TaskId| {
+        let threads = task::thread_numbers(kernel, process.tid).unwrap_or_default();
+        !threads.iter().any(|tid| stay.contains(tid))
+    };
+    let gone: BTreeSet<TaskId> = processes.iter().filter(gone).copied().collect();
+    for partition in now.partitions.iter_mut().filter(|partition| partition.name == name) {
+        partition.tasks.retain(|placed| !gone.contains(&placed.process_id()));
+    }
+    Ok(())
+}
+
+/// Before a process leaves: what it brought in and stays inside is recorded with the same origin,
+/// in both states.
+pub(crate) fn record_family(
+    kernel: &dyn Kernel,
+    facts: &Facts,
+    (state, now): (&mut State, &mut State),
+    name: &str,
+    leaves: TaskId,
+) -> Result<(), Refusal> {
+    let groups = Base::of(facts).ok_or(Refusal::NoCgroupV2)?.groups(name);
+    let threads = [&groups.rt, &groups.rest].map(|group| cgroup::threads_of(kernel, group));
+    for tid in threads.into_iter().flat_map(Result::unwrap_or_default) {
+        if !task::lineage(kernel, tid).iter().skip(1).any(|ancestor| *ancestor == leaves) {
+            continue;
+        }
+        let Ok((task, lineage)) = find_task(kernel, tid, false) else { continue };
+        if task.id.tid == tid {
+            let subject = Subject { task: &task, alone: false, lineage: &lineage };
+            rules::record_born_inside(state, name, subject)?;
+            rules::record_born_inside(now, name, subject)?;
+        }
+    }
+    Ok(())
 }
 
 /// Members of one partition become those of another; they keep their way home.
@@ -144,15 +276,18 @@ fn pass(
         }
     }
     for (tid, alone) in members.tasks() {
-        let task = find_task(kernel, tid, alone)?;
+        let (task, lineage) = find_task(kernel, tid, alone)?;
         must_be_inside(facts, &task, from)?;
         if alone {
             must_be_separable(kernel, &task, from)?;
         }
+        let process = lineage.first().copied().unwrap_or(task.id);
+        record_family(kernel, facts, (state, &mut now), from, process)?;
+        let subject = Subject { task: &task, alone, lineage: &lineage };
         for state in [&mut *state, &mut now] {
-            rules::record_born_inside(state, from, &task, alone)?;
+            rules::record_born_inside(state, from, subject)?;
         }
-        now.partitions = rules::add_task(&now, to, &task, alone, Vec::new(), &tree)?;
+        now.partitions = rules::add_task(&now, to, subject, Vec::new(), &tree)?;
     }
     Ok(now.partitions)
 }
@@ -168,9 +303,10 @@ fn enter(
     command: &str,
 ) -> Result<Vec<Partition>, Refusal> {
     state.partition(name)?;
-    let mut task = find_task(kernel, pid, false)?;
+    let (mut task, lineage) = find_task(kernel, pid, false)?;
     command.clone_into(&mut task.command);
-    rules::add_task(state, name, &task, false, Vec::new(), &tree(facts)?)
+    let subject = Subject { task: &task, alone: false, lineage: &lineage };
+    rules::add_task(state, name, subject, Vec::new(), &tree(facts)?)
 }
 
 /// The group of our partitions, as tasks see it in /proc/PID/cgroup.
@@ -178,9 +314,12 @@ fn tree(facts: &Facts) -> Result<std::path::PathBuf, Refusal> {
     Ok(Base::of(facts).ok_or(Refusal::NoCgroupV2)?.in_tree())
 }
 
+fn is_inside(tree: &Path, task: &Task, name: &str) -> bool {
+    task.group.starts_with(tree.join(name))
+}
+
 fn must_be_inside(facts: &Facts, task: &Task, name: &str) -> Result<(), Refusal> {
-    let inside = tree(facts)?.join(Path::new(name));
-    if task.group.starts_with(&inside) {
+    if is_inside(&tree(facts)?, task, name) {
         return Ok(());
     }
     let command = task.command.clone();
@@ -202,10 +341,15 @@ fn must_be_separable(kernel: &dyn Kernel, thread: &Task, from: &str) -> Result<(
     }
 }
 
-/// A process is named by its main thread; without `alone` a thread's number means its process.
-fn find_task(kernel: &dyn Kernel, tid: i32, alone: bool) -> Result<Task, Refusal> {
+/// A task and its lineage. A process is named by its main thread; without `alone` a thread's number
+/// means its process.
+fn find_task(kernel: &dyn Kernel, tid: i32, alone: bool) -> Result<(Task, Vec<TaskId>), Refusal> {
     let task = task::read(kernel, tid).map_err(|_| Refusal::UnknownTask { tid })?;
-    if alone || task.process == tid { Ok(task) } else { find_task(kernel, task.process, false) }
+    if !alone && task.process != tid {
+        return find_task(kernel, task.process, false);
+    }
+    let lineage = task::lineage(kernel, task.process);
+    Ok((task, lineage))
 }
 
 /// Records the kernel threads that serve the partitions (PREEMPT_RT, `threadirqs`): handlers of

@@ -3,15 +3,19 @@
 //! IRQ lines belong to each. Unknown fields are refused. The text format is the caller's: `asmp`
 //! reads TOML.
 
+use crate::decide;
 use crate::partition::{Aspect, BoostedThread, Partition, Refusal, Smt, State, Tick, shielded};
-use crate::plan::Base;
+use crate::plan::{Base, Cannot};
 use crate::policies;
 use crate::request::{Caller, Spec};
-use crate::rules::{self, Wish};
-use asmp_host::task::{self, Member, Task};
+use crate::rules::{self, Subject, Wish};
+use asmp_host::task::{self, Member, Task, TaskId};
 use asmp_host::{CpuSpec, Facts, Kernel, Schedule};
+use serde::de::{self, Deserializer, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
+use std::fmt;
+use std::path::Path;
 
 /// A whole file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,11 +51,40 @@ pub struct Declared {
 }
 
 /// An IRQ line by number or by its handler's name.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum IrqName {
     Number(u32),
     Name(String),
+}
+
+/// By hand: a derived reader of both says nothing about what is wrong.
+impl<'de> Deserialize<'de> for IrqName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl Visitor<'_> for Either {
+            type Value = IrqName;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the number of an IRQ line, or the name of its handler in quotes")
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<IrqName, E> {
+                let bad = |_| E::invalid_value(Unexpected::Unsigned(number), &self);
+                u32::try_from(number).map(IrqName::Number).map_err(bad)
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<IrqName, E> {
+                let bad = |_| E::invalid_value(Unexpected::Signed(number), &self);
+                u32::try_from(number).map(IrqName::Number).map_err(bad)
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<IrqName, E> {
+                Ok(IrqName::Name(name.to_owned()))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
 }
 
 impl IrqName {
@@ -64,7 +97,9 @@ impl IrqName {
     }
 }
 
-/// Processes that belong to a partition: by command name, or all of a systemd unit.
+/// Processes that belong to a partition: by command name, or all of a systemd unit. Any user may
+/// give a process any name, so a name means the caller's processes, or those of `user`. A unit means
+/// one of the system, whose group only root makes, or, with `user`, that user's processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeclaredTask {
@@ -73,8 +108,37 @@ pub struct DeclaredTask {
     pub command: Option<String>,
     #[serde(default)]
     pub unit: Option<String>,
+    /// Real user of the processes: a name in /etc/passwd, or a number.
+    #[serde(default)]
+    pub user: Option<UserName>,
     #[serde(default, with = "crate::text::option")]
     pub policy: Option<Schedule>,
+}
+
+/// A user by number or by name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum UserName {
+    Number(u32),
+    Name(String),
+}
+
+impl UserName {
+    /// The user's number. Errors: the reason, in words.
+    fn uid(&self, kernel: &dyn Kernel) -> Result<u32, String> {
+        let name = match self {
+            Self::Number(uid) => return Ok(*uid),
+            Self::Name(name) => name,
+        };
+        let users = kernel.text(Path::new("/etc/passwd")).unwrap_or_default();
+        let uid = users.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok())?
+        });
+        uid.ok_or_else(|| {
+            format!("user {name:?} is not in /etc/passwd: write the number that `id -u` prints")
+        })
+    }
 }
 
 /// The kernel keeps this many bytes of a command's name (TASK_COMM_LEN - 1).
@@ -117,7 +181,8 @@ fn comm(command: &str) -> &str {
     &command[..end.unwrap_or(0)]
 }
 
-/// The partitions once the file is in force. `state` gains a record of tasks that were born inside
+/// The partitions once the file is in force, and what it does not mean though it has the name.
+/// `state` gains a record of tasks that were born inside
 /// and get a policy.
 pub(crate) fn decide(
     kernel: &dyn Kernel,
@@ -125,7 +190,7 @@ pub(crate) fn decide(
     state: &mut State,
     declaration: &Declaration,
     caller: &Caller,
-) -> Result<Vec<Partition>, Refusal> {
+) -> Result<(Vec<Partition>, Vec<Cannot>), Refusal> {
     declaration.check().map_err(|reason| Refusal::BadDeclaration { reason })?;
     let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
     let mut now = state.clone();
@@ -146,57 +211,78 @@ pub(crate) fn decide(
             state.partitions.iter().find(|partition| partition.name == declared.name).cloned();
         now.partitions = rules::create(&ours, &now, &declared.wish(old.as_ref(), caller))?;
         if let (Some(old), Some(new)) = (&old, now.partitions.last_mut()) {
-            // Only who still has a policy in the file keeps it.
-            new.tasks =
-                old.tasks.iter().map(|task| Member { policy: None, ..task.clone() }).collect();
+            new.tasks.clone_from(&old.tasks);
             let kept = old.served.iter().filter_map(|thread| {
                 let priority = rules::priority_for(new, thread.by)?;
                 Some(BoostedThread { priority, ..thread.clone() })
             });
             new.served = kept.collect();
         }
-        for wanted in &declared.tasks {
-            for task in wanted.find(&tasks) {
-                let inside = base.in_tree().join(&declared.name);
-                if !task.group.starts_with(&inside) {
-                    let real_time = task::real_time_threads(kernel, task.process);
-                    let (name, tree) = (&declared.name, base.in_tree());
-                    now.partitions = rules::add_task(&now, name, &task, false, real_time, &tree)?;
-                } else if wanted.policy.is_some() && state.partition(&declared.name).is_ok() {
-                    // Born inside: recorded in both, so that the plan does not move it in.
-                    rules::record_born_inside(state, &declared.name, &task, false)?;
-                    rules::record_born_inside(&mut now, &declared.name, &task, false)?;
-                }
-                if let Some(to) = wanted.policy {
-                    give_policy(kernel, state, &mut now, &task, to);
-                }
+    }
+    let finder = Finder { kernel, base: &base, partitions: &state.partitions.clone(), caller };
+    let found = finder.find(declaration, &tasks)?;
+    let left_out = found.left_out;
+    for Found { task, lineage, wanted, partition } in &found.meant {
+        let subject = Subject { task, alone: false, lineage };
+        let inside = base.in_tree().join(partition);
+        let is_inside = task.group.starts_with(&inside);
+        if !is_inside {
+            let old = task.group.strip_prefix(base.in_tree()).ok();
+            if let Some(old) = old.and_then(|below| below.iter().next()?.to_str())
+                && state.partition(old).is_ok()
+            {
+                decide::record_family(kernel, facts, (state, &mut now), old, task.id)?;
             }
+            let real_time = task::real_time_threads(kernel, task.process);
+            let tree = base.in_tree();
+            now.partitions = rules::add_task(&now, partition, subject, real_time, &tree)?;
+        } else if wanted.policy.is_some() && state.partition(partition).is_ok() {
+            // Born inside: recorded in both, so that the plan does not move it in.
+            rules::record_born_inside(state, partition, subject)?;
+            rules::record_born_inside(&mut now, partition, subject)?;
+        }
+    }
+    // Only who still has a policy in the file keeps it.
+    for partition in now.partitions.iter_mut().filter(|one| names.contains(one.name.as_str())) {
+        partition.tasks.iter_mut().for_each(|placed| placed.policy = None);
+    }
+    for Found { task, wanted, partition, .. } in &found.meant {
+        if let Some(to) = wanted.policy {
+            let inside = base.in_tree().join(partition);
+            let inside = task.group.starts_with(&inside).then(|| inside.join("rt"));
+            give_policy(kernel, state, &mut now, task, to, inside.as_deref());
         }
     }
     if declaration.partitions.is_empty() {
-        return Ok(state.partitions.clone());
+        return Ok((state.partitions.clone(), left_out));
     }
     // Partitions keep their order of creation, so that an unchanged file changes nothing.
     let order = |new: &Partition| state.partitions.iter().position(|old| old.name == new.name);
     now.partitions.sort_by_key(|partition| order(partition).unwrap_or(usize::MAX));
-    Ok(now.partitions)
+    Ok((now.partitions, left_out))
 }
 
-/// Records in `now` that a task gets a policy, with what its threads go back to.
-fn give_policy(kernel: &dyn Kernel, state: &mut State, now: &mut State, task: &Task, to: Schedule) {
+/// Records in `now` that a task gets a policy, with what its threads go back to. `inside`: the
+/// group of its partition's tasks, if it is in the partition already.
+fn give_policy(
+    kernel: &dyn Kernel,
+    state: &mut State,
+    now: &mut State,
+    task: &Task,
+    to: Schedule,
+    inside: Option<&Path>,
+) {
     let old: Vec<Member> =
         state.partitions.iter().flat_map(|partition| partition.tasks.clone()).collect();
-    let mut members = now.partitions.iter_mut().flat_map(|partition| &mut partition.tasks);
-    if let Some(member) = members.find(|member| member.task == task.id) {
-        member.policy = Some(policies::given(kernel, task, to, &old));
-    }
+    let is_it = |member: &&mut Member| member.process_id() == task.id;
+    let given = policies::given(kernel, task, to, inside, &old);
+    let members = now.partitions.iter_mut().flat_map(|partition| &mut partition.tasks);
+    members.filter(is_it).for_each(|member| member.policy = Some(given.clone()));
     // A thread that has changed its policy since is no longer recorded as having this one: the plan
     // sees a thread more and sets it.
     let has = |tid: i32| kernel.schedule(tid).is_ok_and(|now| now == to);
     let members = state.partitions.iter_mut().flat_map(|partition| &mut partition.tasks);
-    for policy in
-        members.filter(|member| member.task == task.id).filter_map(|member| member.policy.as_mut())
-    {
+    for policy in members.filter(is_it).filter_map(|member| member.policy.as_mut()) {
         policy.before.retain(|thread| has(thread.task.tid));
     }
 }
@@ -223,15 +309,136 @@ impl Declared {
 }
 
 impl DeclaredTask {
-    /// Processes that run now. A file says what is to be while they run; none is no error.
-    fn find(&self, tasks: &[Task]) -> Vec<Task> {
-        let is_meant = |task: &&Task| match (&self.command, &self.unit) {
-            (Some(command), _) => !task.zombie && task.command == *command,
+    /// The entry as the file spells it, for messages.
+    fn spelled(&self) -> String {
+        match (&self.command, &self.unit) {
+            (Some(command), _) => format!("command = {command:?}"),
+            (None, unit) => format!("unit = {:?}", unit.as_deref().unwrap_or_default()),
+        }
+    }
+}
+
+/// A process that an entry of the file means.
+struct Found<'a> {
+    task: Task,
+    lineage: Vec<TaskId>,
+    wanted: &'a DeclaredTask,
+    partition: &'a str,
+}
+
+/// All processes that a file means, and entries that do not mean others of their name.
+struct AllFound<'a> {
+    meant: Vec<Found<'a>>,
+    left_out: Vec<Cannot>,
+}
+
+/// An entry of the file, with the user whose processes it means.
+struct Entry<'a> {
+    partition: &'a str,
+    wanted: &'a DeclaredTask,
+    uid: Option<u32>,
+    /// Users of other processes that match.
+    others: BTreeSet<u32>,
+}
+
+/// Finds processes that run now. A file says what is to be while they run; none is no error.
+struct Finder<'a> {
+    kernel: &'a dyn Kernel,
+    base: &'a Base,
+    /// The partitions before the file is in force: they know where a task came from.
+    partitions: &'a [Partition],
+    caller: &'a Caller,
+}
+
+impl Finder<'_> {
+    fn find<'a>(
+        &self,
+        declaration: &'a Declaration,
+        tasks: &[Task],
+    ) -> Result<AllFound<'a>, Refusal> {
+        let mut entries: Vec<Entry> = Vec::new();
+        for (partition, wanted) in declaration
+            .partitions
+            .iter()
+            .flat_map(|one| one.tasks.iter().map(move |t| (&one.name, t)))
+        {
+            let uid = wanted.user.as_ref().map(|user| user.uid(self.kernel)).transpose();
+            let refused = |reason| format!("partition {partition}: {reason}");
+            let uid = uid.map_err(|reason| Refusal::BadDeclaration { reason: refused(reason) })?;
+            let others = BTreeSet::new();
+            entries.push(Entry { partition, wanted, uid, others });
+        }
+        let mut meant: Vec<Found> = Vec::new();
+        for task in tasks.iter().filter(|task| !task.kernel_thread && !task.zombie) {
+            // What is inside by now counts as of the group that it came from.
+            let lineage = task::lineage(self.kernel, task.process);
+            let home = match task.group.starts_with(self.base.in_tree()) {
+                true => rules::origin(self.partitions, &lineage).map(|origin| origin.from),
+                false => Some(task.group.clone()),
+            };
+            let home = home.unwrap_or_default();
+            let mut first: Option<(&str, &DeclaredTask)> = None;
+            for Entry { partition, wanted, uid, others } in &mut entries {
+                if !self.is_called(task, &home, wanted, *uid) {
+                    continue;
+                }
+                let Some(owner) = task::real_uid(self.kernel, task.id.tid) else { continue };
+                let meant = match (*uid, &wanted.command) {
+                    (None, Some(_)) => owner == self.caller.uid,
+                    (uid, _) => uid.is_none_or(|uid| uid == owner),
+                };
+                if !meant {
+                    others.insert(owner);
+                    continue;
+                }
+                if let Some((other, before)) = first {
+                    let reason = format!(
+                        "task {} ({}) matches two entries, {} of partition {other} and {} of \
+                         partition {partition}: remove one of them",
+                        task.id.tid,
+                        task.command,
+                        before.spelled(),
+                        wanted.spelled()
+                    );
+                    return Err(Refusal::BadDeclaration { reason });
+                }
+                first = Some((partition, wanted));
+            }
+            if let Some((partition, wanted)) = first {
+                meant.push(Found { task: task.clone(), lineage, wanted, partition });
+            }
+        }
+        let left_out = entries.iter().filter(|entry| !entry.others.is_empty()).map(|entry| {
+            let users: Vec<String> = entry.others.iter().take(8).map(u32::to_string).collect();
+            Cannot {
+                what: format!(
+                    "{}: {} matches processes of user {}, which it does not mean",
+                    entry.partition,
+                    entry.wanted.spelled(),
+                    users.join(", ")
+                ),
+                cure: "name the user in the entry: user = …".to_owned(),
+            }
+        });
+        let left_out = left_out.collect();
+        Ok(AllFound { meant, left_out })
+    }
+
+    /// Has a task, which came from the group `home`, the name of an entry?
+    fn is_called(&self, task: &Task, home: &Path, wanted: &DeclaredTask, uid: Option<u32>) -> bool {
+        match (&wanted.command, &wanted.unit) {
+            (Some(command), _) => task.command == *command,
             (None, Some(unit)) => {
-                task.group.components().any(|part| part.as_os_str() == unit.as_str())
+                // Below a unit its owner may call a group anything; above a unit of the system
+                // there are only slices.
+                let mut parts = home.iter().skip(1).map(|part| part.to_string_lossy());
+                let found = match uid {
+                    Some(_) => parts.find(|part| part == unit),
+                    None => parts.find(|part| part == unit || !part.ends_with(".slice")),
+                };
+                found.is_some_and(|part| part == *unit)
             }
             (None, None) => false,
-        };
-        tasks.iter().filter(|task| !task.kernel_thread).filter(is_meant).cloned().collect()
+        }
     }
 }

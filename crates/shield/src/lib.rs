@@ -13,6 +13,7 @@ mod decide;
 pub mod declare;
 pub mod doctor;
 pub mod membership;
+mod mend;
 mod moving;
 mod neighbours;
 pub mod partition;
@@ -24,17 +25,21 @@ mod rules;
 mod shield;
 mod state;
 mod target;
-mod text;
+pub mod text;
 pub mod verify;
 
 #[cfg(test)]
 mod neighbours_tests;
+#[cfg(test)]
+mod others_tests;
 #[cfg(test)]
 mod policy_tests;
 #[cfg(test)]
 mod scale_tests;
 #[cfg(test)]
 mod system_tests;
+#[cfg(test)]
+mod task_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -56,8 +61,8 @@ pub use partition::{Aspect, BoostedThread, Partition, Refusal, Service, Smt, Sta
 pub use plan::{Action, Base, Plan, Step, plan};
 /// What may be asked, and who asks.
 pub use request::{Caller, Members, Request, Spec};
-/// Whether a machine can be partitioned at all.
-pub use rules::check_machine;
+/// Whether a machine can be partitioned at all, and whether it has certain CPUs.
+pub use rules::{check_machine, online_cpus, possible_cpus};
 /// The one way to change partitions.
 pub use shield::{ChangeError, Outcome, Patience, Recovered, Shield};
 /// Where the state lies, and its layout's version.

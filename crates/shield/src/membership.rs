@@ -10,11 +10,14 @@
 use crate::moving::{ended, hop_in};
 use crate::partition::State;
 use crate::plan::Base;
+use crate::shield::JOURNAL;
 use crate::state::{self, StateError};
 use asmp_host::cgroup::{self, Groups, Hierarchy};
-use asmp_host::store::{Lock, Store};
-use asmp_host::task::{self, Member, Task, TaskId};
-use asmp_host::{CpuSet, Error, Kernel};
+use asmp_host::store::{Lock, Store, whole_lines};
+use asmp_host::task::{self, Member, Task, TaskId, task_path};
+use asmp_host::{CpuSet, Error, ErrorKind, Kernel, Schedule, kind_of};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -62,6 +65,15 @@ pub enum EntryError {
     )]
     NotPermitted { name: String, cause: Error },
 
+    #[error("a change of partitions was cut short: `asmp repair` undoes it; then try again")]
+    Interrupted,
+
+    #[error(
+        "process {process} stays in partition {name}: {cause}; take it out with \
+         `asmp remove {name} --pid {process}`"
+    )]
+    NotLeft { name: String, process: i32, cause: Box<EntryError> },
+
     #[error(transparent)]
     State(#[from] StateError),
 
@@ -77,6 +89,20 @@ pub struct Entrance {
     groups: Groups,
     mount: PathBuf,
     store: Store,
+}
+
+/// The way in for a process that is not there yet: made before a fork, taken by the child.
+#[derive(Debug)]
+pub struct Door {
+    procs: File,
+}
+
+impl Door {
+    /// Moves the calling process in, with all its threads. It is not recorded: what is born inside
+    /// belongs there. Async-signal-safe. Errors: the kernel's.
+    pub fn enter(&mut self) -> io::Result<()> {
+        self.procs.write(b"0\n").map(drop)
+    }
 }
 
 /// The partition of that name. Reads files; changes nothing.
@@ -102,6 +128,17 @@ fn lock(store: &Store) -> Result<Lock, EntryError> {
     store.lock(PATIENCE)?.ok_or(EntryError::Busy { patience: PATIENCE })
 }
 
+/// Has a crash left a change half done? Its way back would undo what is entered now.
+fn is_interrupted(store: &Store) -> Result<bool, EntryError> {
+    let Some(bytes) = store.read(JOURNAL)? else { return Ok(false) };
+    // A journal without a header was cut before its first action.
+    let Some(first) = whole_lines(&bytes).into_iter().next() else { return Ok(false) };
+    let header: Option<serde_json::Value> = serde_json::from_str(&first).ok();
+    let transaction = header.and_then(|header| header.get("transaction")?.as_u64());
+    let committed = state::load(store)?.transaction;
+    Ok(transaction.is_none_or(|transaction| transaction > committed))
+}
+
 /// Replaces the list of a partition's tasks. Call with the lock held.
 fn edit_tasks(
     store: &Store,
@@ -120,6 +157,9 @@ fn edit_tasks(
 #[derive(Debug)]
 pub struct Entered {
     partition: Entrance,
+    process: i32,
+    /// Threads of the process that were real-time when it entered.
+    real_time: Vec<TaskId>,
     back: Back,
 }
 
@@ -134,40 +174,75 @@ enum Back {
 }
 
 impl Entered {
-    /// Goes back to where the task was; what cannot go back stays inside, and recorded.
-    pub fn leave(self, kernel: &dyn Kernel) {
-        if let Ok(_lock) = lock(&self.partition.store) {
-            self.leave_locked(kernel);
+    /// Goes back to where the task was. A thread that became real-time inside leaves as
+    /// SCHED_OTHER. Errors: `NotLeft`; what cannot go back stays inside, and recorded.
+    pub fn leave(self, kernel: &dyn Kernel) -> Result<(), EntryError> {
+        let left = lock(&self.partition.store).and_then(|_lock| self.leave_locked(kernel));
+        left.map_err(|cause| EntryError::NotLeft {
+            name: self.partition.name.clone(),
+            process: self.process,
+            cause: Box::new(cause),
+        })
+    }
+
+    fn leave_locked(&self, kernel: &dyn Kernel) -> Result<(), EntryError> {
+        let Entrance { store, name, .. } = &self.partition;
+        match &self.back {
+            Back::Inside => Ok(()),
+            Back::Thread { tid, group } => {
+                self.demote(kernel, Some(*tid))?;
+                Ok(cgroup::move_thread(kernel, *tid, group)?)
+            }
+            Back::Process { id, home } => {
+                self.demote(kernel, None)?;
+                cgroup::move_process(kernel, id.tid, home)?;
+                edit_tasks(store, name, |tasks| tasks.retain(|known| known.task != *id))
+            }
         }
     }
 
-    fn leave_locked(self, kernel: &dyn Kernel) {
-        let Entrance { store, name, .. } = &self.partition;
-        match self.back {
-            Back::Inside => {}
-            Back::Thread { tid, group } => _ = cgroup::move_thread(kernel, tid, &group),
-            Back::Process { id, home } => {
-                if cgroup::move_process(kernel, id.tid, &home).is_ok() {
-                    let forget = |tasks: &mut Vec<Member>| tasks.retain(|known| known.task != id);
-                    let _ = edit_tasks(store, name, forget);
+    /// Takes the policies that threads of the process (or only one) took inside.
+    fn demote(&self, kernel: &dyn Kernel, only: Option<i32>) -> Result<(), EntryError> {
+        for id in task::real_time_threads(kernel, self.process) {
+            if self.real_time.contains(&id) || only.is_some_and(|only| only != id.tid) {
+                continue;
+            }
+            match kernel.set_schedule(id.tid, &Schedule::Other { nice: 0 }) {
+                Err(error) if kind_of(&error) != ErrorKind::Ended => {
+                    let what = "take the real-time policy of";
+                    return Err(Error::io(&task_path(id.tid), what)(error).into());
                 }
+                _ => {}
             }
         }
+        Ok(())
     }
 }
 
 impl Entrance {
+    /// Opens the way in for a child. Errors: `Host`, with the path.
+    pub fn door(&self) -> Result<Door, EntryError> {
+        let path = self.groups.rt.join("cgroup.procs");
+        let opened = OpenOptions::new().write(true).open(&path);
+        let procs = opened.map_err(Error::io(&path, "open")).map_err(EntryError::Host)?;
+        Ok(Door { procs })
+    }
+
     /// Moves the thread (or its process) in, recorded, and reads back that the kernel has it there.
-    /// Waits at most [`PATIENCE`] for another writer. Errors: `Busy`, `InAnotherPartition`,
-    /// `NotPermitted`, and what else the kernel says, with the path.
+    /// Waits at most [`PATIENCE`] for another writer. Errors: `Busy`, `Interrupted`,
+    /// `InAnotherPartition`, `NotPermitted`, and what else the kernel says, with the path.
     pub fn enter(&self, kernel: &dyn Kernel, tid: i32, join: Join) -> Result<Entered, EntryError> {
         let task = task::read(kernel, tid)?;
         let here = self.mount.join(task.group.strip_prefix("/").unwrap_or(&task.group));
-        let entered = |back| Entered { partition: self.clone(), back };
+        let (process, real_time) = (task.process, task::real_time_threads(kernel, task.process));
+        let entered = |back| Entered { partition: self.clone(), process, real_time, back };
         if here == self.groups.rt {
             return Ok(entered(Back::Inside));
         }
         let _lock = lock(&self.store).map_err(|error| self.not_permitted(error))?;
+        if is_interrupted(&self.store)? {
+            return Err(EntryError::Interrupted);
+        }
         // What was found before the lock was held may be gone.
         find(kernel, &self.store, &self.name)?;
         let back = match here.starts_with(&self.groups.domain) {
@@ -184,7 +259,8 @@ impl Entrance {
         match moved.map_err(EntryError::Host).and_then(|()| self.read_back(kernel, tid)) {
             Ok(()) => Ok(entered),
             Err(error) => {
-                entered.leave_locked(kernel);
+                // The first error is the one to know; what is still inside is recorded.
+                let _ = entered.leave_locked(kernel);
                 Err(self.not_permitted(error))
             }
         }
@@ -209,7 +285,8 @@ impl Entrance {
         let real_time = task::real_time_threads(kernel, process);
         let real_time = real_time.into_iter().filter(|other| *other != thread.id).collect();
         let from = thread.group.clone();
-        let placed = Member { task: id, command, alone: false, from, real_time, policy: None };
+        let (process, policy) = (None, None);
+        let placed = Member { task: id, command, alone: false, process, from, real_time, policy };
         let lives = |id: TaskId| task::identify(kernel, id.tid) == Some(id);
         edit_tasks(&self.store, &self.name, |tasks| {
             tasks.retain(|known| known.task != placed.task && lives(known.task));
@@ -356,7 +433,7 @@ mod tests {
         assert_eq!(recorded.from, Path::new("/user.slice"));
         assert_eq!(recorded.task, TaskId { tid: 70, start_ticks: 4200 });
         assert_eq!((recorded.alone, recorded.real_time), (false, Vec::new()));
-        entered.leave(&linux);
+        entered.leave(&linux).unwrap();
         assert_eq!(state_of(&store), state(), "the record went with the process");
     }
 
@@ -393,7 +470,7 @@ mod tests {
         let entered = partition.enter(&linux, 77, Join::Thread).unwrap();
         let rest = root.path().join("sys/fs/cgroup/asmp/motion/rest/cgroup.threads");
         assert_eq!(fs::read_to_string(&rest).unwrap(), "");
-        entered.leave(&linux);
+        entered.leave(&linux).unwrap();
         assert_eq!(fs::read_to_string(&rest).unwrap(), "77");
     }
 

@@ -11,7 +11,7 @@ use crate::partition::Partition;
 use crate::plan::{Action, Base, Plan};
 use crate::policies;
 use asmp_host::cgroup::{self, Groups};
-use asmp_host::task::{self, Member, TaskId, task_path};
+use asmp_host::task::{self, Member, Task, TaskId, task_path};
 use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Result, Schedule, kind_of};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,15 +52,10 @@ fn leaving(
 ) -> Vec<Demotion> {
     let came_so: BTreeSet<TaskId> =
         came.iter().flat_map(|placed| placed.real_time.iter().copied()).collect();
-    let of_task = |tid: i32, process: i32| match only {
-        None => true,
-        Some(placed) if placed.alone => placed.task.tid == tid,
-        Some(placed) => placed.task.tid == process,
-    };
+    let of_task = |task: &Task| only.is_none_or(|only| policies::is_of(kernel, task, only));
     let partition =
         groups.domain.file_name().map_or_else(String::new, |name| name.to_string_lossy().into());
-    cgroup::threads_of(kernel, &groups.rt)
-        .unwrap_or_default()
+    policies::concerned(kernel, &[&groups.rt, &groups.idle], only)
         .into_iter()
         .filter_map(|tid| Some((task::read(kernel, tid).ok()?, kernel.schedule(tid).ok()?)))
         // What a partition file gave a thread it gives back before it leaves.
@@ -69,7 +64,7 @@ fn leaving(
             (task, policy)
         })
         .filter(|(task, policy)| policy.is_real_time() && !came_so.contains(&task.id))
-        .filter(|(task, _)| of_task(task.id.tid, task.process))
+        .filter(|(task, _)| of_task(task))
         .map(|(task, policy)| Demotion {
             task: task.id,
             command: task.command,
@@ -94,10 +89,11 @@ fn demote(kernel: &dyn Kernel, demotions: &[Demotion], undo_log: &mut UndoLog) -
 }
 
 /// Moves every task out of a group that an interrupted change had made, such as the child of a
-/// killed `asmp run`. It goes to the caller's group, without a real-time policy.
+/// killed `asmp run`, and out of the groups below it. It goes to the caller's group, without a
+/// real-time policy.
 pub fn evict(kernel: &dyn Kernel, base: &Base, group: &Path) {
     let fallback_group = fallback_group(kernel, base);
-    for tid in cgroup::threads_of(kernel, group).unwrap_or_default() {
+    for tid in cgroup::threads_below(kernel, group).unwrap_or_default() {
         if kernel.schedule(tid).is_ok_and(|schedule| schedule.is_real_time()) {
             let _ = kernel.set_schedule(tid, &Schedule::Other { nice: 0 });
         }
@@ -175,6 +171,7 @@ pub fn hop_in(
 ) -> Result<()> {
     let home = || Undo::Move { task: process, alone: false, to: here.to_owned() };
     let Some(thread) = alone else {
+        note_apart(kernel, groups, here, process, note)?;
         note(home())?;
         return cgroup::move_process(kernel, process.tid, &groups.rt);
     };
@@ -183,11 +180,39 @@ pub fn hop_in(
     }
     // A single thread moves only within its threaded domain: the process comes along into `rest`.
     if here != groups.rest {
+        note_apart(kernel, groups, here, process, note)?;
         note(home())?;
         cgroup::move_process(kernel, process.tid, &groups.rest)?;
     }
     note(Undo::Move { task: thread, alone: true, to: groups.rest.clone() })?;
     cgroup::move_thread(kernel, thread.tid, &groups.rt)
+}
+
+/// Notes where those threads of a process are that are not in `here`, if it is in a partition of
+/// ours: the way back takes the whole process to `here`, and then each of them to its group.
+fn note_apart(
+    kernel: &dyn Kernel,
+    groups: &Groups,
+    here: &Path,
+    process: TaskId,
+    note: &mut dyn FnMut(Undo) -> Result<()>,
+) -> Result<()> {
+    let is_ours = groups.domain.parent().is_some_and(|base| here.starts_with(base));
+    let Some(from) = here.parent().filter(|_| is_ours) else { return Ok(()) };
+    let threads = task::thread_numbers(kernel, process.tid).unwrap_or_default();
+    for name in ["rt", "rest"] {
+        let group = from.join(name);
+        if group == here {
+            continue;
+        }
+        let inside = cgroup::threads_below(kernel, &group)?;
+        for tid in inside.iter().filter(|tid| threads.binary_search(tid).is_ok()) {
+            if let Some(task) = task::identify(kernel, *tid) {
+                note(Undo::Move { task, alone: true, to: group.clone() })?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Moves a task back to where it came from. One that ends meanwhile is out as well.
@@ -212,27 +237,32 @@ fn move_living_out(
     undo_log: &mut UndoLog,
 ) -> Result<()> {
     let tid = placed.task.tid;
-    if task::identify(kernel, tid) != Some(placed.task) {
+    let task = task::read(kernel, tid)?;
+    // Its process may have left with another of its threads.
+    if task.id != placed.task || !absolute(base, &task.group).starts_with(&groups.domain) {
         return Ok(());
     }
-    let process = process_of(kernel, tid);
+    let process = task.process;
     policies::give_back(kernel, groups, std::slice::from_ref(placed), Some(placed), undo_log)?;
     demote(kernel, &leaving(kernel, groups, std::slice::from_ref(placed), Some(placed)), undo_log)?;
     if placed.alone {
-        undo_log.note(Undo::Move { task: placed.task, alone: true, to: groups.rt.clone() })?;
+        let here = absolute(base, &task::read(kernel, tid)?.group);
+        undo_log.note(Undo::Move { task: placed.task, alone: true, to: here })?;
         cgroup::move_thread(kernel, tid, &groups.rest)?;
-        let inside: BTreeSet<i32> = cgroup::threads_of(kernel, &groups.rt)?.into_iter().collect();
-        if task::threads(kernel, process)?.iter().any(|thread| inside.contains(&thread.id.tid)) {
+        let inside: BTreeSet<i32> =
+            cgroup::threads_below(kernel, &groups.rt)?.into_iter().collect();
+        if task::thread_numbers(kernel, process)?.iter().any(|thread| inside.contains(thread)) {
             return Ok(());
         }
     }
     let id = task::identify(kernel, process).ok_or_else(|| ended(process))?;
-    let back = gather(kernel, process, groups, undo_log)?;
-    undo_log.note(Undo::Move { task: id, alone: false, to: back.clone() })?;
+    let back = gather(kernel, base, process, groups, undo_log)?;
+    undo_log.note(Undo::Move { task: id, alone: false, to: back })?;
     move_home(kernel, base, process, &absolute(base, &placed.from))
 }
 
-/// Moves every task out, also those forked meanwhile. Errors: EBUSY if the group does not get
+/// Moves every task out, also those forked meanwhile and those in groups that others made inside.
+/// Errors: EBUSY if the group does not get
 /// empty.
 pub fn evacuate(
     kernel: &dyn Kernel,
@@ -242,14 +272,16 @@ pub fn evacuate(
     undo_log: &mut UndoLog,
 ) -> Result<()> {
     let mut homes: BTreeMap<i32, PathBuf> = BTreeMap::new();
-    for placed in placed.iter().filter(|p| task::identify(kernel, p.task.tid) == Some(p.task)) {
-        homes.insert(process_of(kernel, placed.task.tid), absolute(base, &placed.from));
+    // A process has its home also after the thread that was recorded has ended.
+    for placed in placed {
+        let process = placed.process_id();
+        if task::identify(kernel, process.tid) == Some(process) {
+            homes.insert(process.tid, absolute(base, &placed.from));
+        }
     }
     for _ in 0..50 {
-        let rt = threads_in(kernel, &groups.rt)?;
-        let rest = threads_in(kernel, &groups.rest)?;
-        let processes: BTreeSet<i32> =
-            rt.iter().chain(&rest).map(|tid| process_of(kernel, *tid)).collect();
+        let inside = cgroup::threads_below(kernel, &groups.domain)?;
+        let processes: BTreeSet<i32> = inside.iter().map(|tid| process_of(kernel, *tid)).collect();
         if processes.is_empty() {
             return Ok(());
         }
@@ -257,8 +289,8 @@ pub fn evacuate(
         demote(kernel, &leaving(kernel, groups, placed, None), undo_log)?;
         for process in processes {
             let Some(id) = task::identify(kernel, process) else { continue };
-            let back = gather(kernel, process, groups, undo_log)?;
-            undo_log.note(Undo::Move { task: id, alone: false, to: back.clone() })?;
+            let back = gather(kernel, base, process, groups, undo_log)?;
+            undo_log.note(Undo::Move { task: id, alone: false, to: back })?;
             let home =
                 home_of(kernel, process, &homes).unwrap_or_else(|| fallback_group(kernel, base));
             match move_home(kernel, base, process, &home) {
@@ -267,39 +299,36 @@ pub fn evacuate(
             }
         }
     }
-    Err(Error::busy(&groups.rt, "empty the group"))
+    Err(Error::busy(&groups.domain, "empty the group"))
 }
 
-/// Gathers a process that has only some threads in `rt` in `rest`. Returns the group that it leaves
-/// from. The kernel gives every thread the CPUs of the new group only if those of the first thread
-/// change: a thread in `rt` whose process leads from `rest` would keep the shielded CPU.
-fn gather<'a>(
+/// Gathers a process whose threads are in several groups of the partition in `rest`. Returns the
+/// group that it leaves from. The kernel gives every thread the CPUs of the new group only if those
+/// of the first thread change: a thread in `rt` whose process leads from `rest` would keep the
+/// shielded CPU.
+fn gather(
     kernel: &dyn Kernel,
+    base: &Base,
     process: i32,
-    groups: &'a Groups,
+    groups: &Groups,
     undo_log: &mut UndoLog,
-) -> Result<&'a PathBuf> {
-    let (rt, rest) = (threads_in(kernel, &groups.rt)?, threads_in(kernel, &groups.rest)?);
+) -> Result<PathBuf> {
     let threads = task::threads(kernel, process).unwrap_or_default();
-    if !threads.iter().any(|thread| rest.contains(&thread.id.tid)) {
-        return Ok(&groups.rt);
+    let living = threads.iter().filter(|thread| !thread.zombie);
+    let here: Vec<(TaskId, PathBuf)> =
+        living.map(|thread| (thread.id, absolute(base, &thread.group))).collect();
+    let Some((_, first)) = here.first() else { return Ok(groups.rt.clone()) };
+    if here.iter().all(|(_, group)| group == first) {
+        return Ok(first.clone());
     }
-    for thread in threads.iter().filter(|thread| rt.contains(&thread.id.tid)) {
-        undo_log.note(Undo::Move { task: thread.id, alone: true, to: groups.rt.clone() })?;
-        match cgroup::move_thread(kernel, thread.id.tid, &groups.rest) {
+    for (thread, group) in here.iter().filter(|(_, group)| *group != groups.rest) {
+        undo_log.note(Undo::Move { task: *thread, alone: true, to: group.clone() })?;
+        match cgroup::move_thread(kernel, thread.tid, &groups.rest) {
             Err(error) if !error.is_missing() => return Err(error),
             _ => {}
         }
     }
-    Ok(&groups.rest)
-}
-
-fn threads_in(kernel: &dyn Kernel, group: &Path) -> Result<BTreeSet<i32>> {
-    match cgroup::threads_of(kernel, group) {
-        Ok(threads) => Ok(threads.into_iter().collect()),
-        Err(error) if error.is_missing() => Ok(BTreeSet::new()),
-        Err(error) => Err(error),
-    }
+    Ok(groups.rest.clone())
 }
 
 /// The group it came from, or that of the ancestor that brought it in.
@@ -348,7 +377,7 @@ pub fn confine_strays(
 
 /// A kernel thread on shielded CPUs that could be elsewhere. Handlers of interrupts follow their
 /// line.
-pub fn is_stray(task: &task::Task, shielded: &CpuSet) -> bool {
+pub fn is_stray(task: &Task, shielded: &CpuSet) -> bool {
     task.kernel_thread
         && !task.bound
         && !task.zombie

@@ -269,20 +269,20 @@ pub(crate) fn explain(kernel: &dyn Kernel, base: &Base, step: &Step, cause: &Err
 
 /// Would the scope of one of these processes be empty without them? systemd ends an empty scope.
 /// Errors: `EmptiesScope`.
-pub(crate) fn keep_scopes(
+pub(crate) fn keep_scopes<'a>(
     kernel: &dyn Kernel,
     facts: &Facts,
-    leaving: &[Task],
+    leaving: impl Iterator<Item = &'a Task> + Clone,
 ) -> Result<(), Refusal> {
     let Some(mount) = facts.cgroups.mount.as_ref().filter(|_| facts.systemd) else {
         return Ok(());
     };
-    for task in leaving {
+    for task in leaving.clone() {
         let is_scope = |path: &&Path| path.to_string_lossy().ends_with(".scope");
         let Some(scope) = task.group.ancestors().find(is_scope) else { continue };
         let mut processes = Vec::new();
         processes_in(kernel, &mount.join(scope.strip_prefix("/").unwrap_or(scope)), &mut processes);
-        if processes.iter().all(|pid| leaving.iter().any(|task| task.process == *pid)) {
+        if processes.iter().all(|pid| leaving.clone().any(|task| task.process == *pid)) {
             return Err(Refusal::EmptiesScope {
                 tid: task.id.tid,
                 command: printable(&task.command),

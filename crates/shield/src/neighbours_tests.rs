@@ -166,7 +166,7 @@ fn the_last_process_of_a_scope_stays_there_without_force() {
     let task = asmp_host::task::read(&*fake.kernel, 600).unwrap();
     let mut facts = Facts::read(&*fake.kernel).unwrap();
     let check = |facts: &Facts| {
-        crate::neighbours::keep_scopes(&*fake.kernel, facts, std::slice::from_ref(&task))
+        crate::neighbours::keep_scopes(&*fake.kernel, facts, std::iter::once(&task))
     };
     check(&facts).unwrap();
     facts.systemd = true;

@@ -276,7 +276,7 @@ impl State {
 /// Why a change is refused before anything is touched: the cause, then the cure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    #[error("only root may change partitions or plan a change: use sudo")]
+    #[error("only root may change partitions: use sudo")]
     NotRoot,
     #[error(
         "cgroup v2 is not mounted: mount it (mount -t cgroup2 none /sys/fs/cgroup) or boot with \

@@ -19,7 +19,7 @@ use asmp_host::systemd::SLICE;
 use asmp_host::task::{GivenPolicy, Member, TaskId};
 use asmp_host::{CpuSet, Facts, Knob, Schedule, knob};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// One thing to do. Each knows its way back (see `apply`).
@@ -63,9 +63,10 @@ pub enum Action {
     },
     /// Move unbound kernel threads that came back off shielded CPUs.
     Confine,
-    /// Give all threads of a task the policy that the partition file names.
+    /// Give all threads of a task that are inside the policy that the partition file names.
     SetTaskPolicy {
         placed: Member,
+        groups: Groups,
         to: Schedule,
     },
     /// Give them back what they had before.
@@ -88,6 +89,8 @@ pub enum IfRefused {
     Abort,
     /// It is named in the result; with `--strict` everything is undone.
     Name,
+    /// The rest is mended all the same, and verification names what is still broken.
+    Verify,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -109,6 +112,8 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// What this boot or machine does not allow, each with its cure.
     pub cannot: Vec<Cannot>,
+    /// Processes that have the name of a task of the file and are not meant, each with its cure.
+    pub left_out: Vec<Cannot>,
     /// Groups and tasks of others that lose CPUs.
     pub affected: Vec<Affected>,
     /// The partitions once the steps are taken.
@@ -123,6 +128,15 @@ pub struct Plan {
 pub struct Cannot {
     pub what: String,
     pub cure: String,
+}
+
+impl Plan {
+    /// The steps before any task moves into a partition, and the others.
+    pub(crate) fn before_tasks(&self) -> (&[Step], &[Step]) {
+        let joins = |step: &Step| matches!(step.action, Action::MoveIn { .. });
+        let first = self.steps.iter().position(joins).unwrap_or(self.steps.len());
+        self.steps.split_at(first)
+    }
 }
 
 /// Where our groups lie in the cgroup tree of this machine.
@@ -157,6 +171,11 @@ impl Base {
         self.ancestors.last().map_or(&self.mount, |dir| dir)
     }
 
+    /// Is a group one of a partition, or below one?
+    pub fn is_inside(&self, group: &Path) -> bool {
+        group != self.dir() && group.starts_with(self.dir())
+    }
+
     /// The same as tasks see it in /proc/PID/cgroup.
     pub fn in_tree(&self) -> PathBuf {
         Path::new("/").join(self.dir().strip_prefix(&self.mount).unwrap_or(self.dir()))
@@ -175,6 +194,30 @@ pub fn plan(
     after: Vec<Partition>,
     system: System,
 ) -> Plan {
+    build(facts, base, state, after, system, None)
+}
+
+/// The steps that give the partitions of `state` again all that the plan of a fresh machine gives
+/// them. `astray`: members that are not in their partition, by its name.
+pub fn repair(
+    facts: &Facts,
+    base: &Base,
+    state: &State,
+    after: Vec<Partition>,
+    system: System,
+    astray: &[(String, Member)],
+) -> Plan {
+    build(facts, base, state, after, system, Some(astray))
+}
+
+fn build(
+    facts: &Facts,
+    base: &Base,
+    state: &State,
+    after: Vec<Partition>,
+    system: System,
+    repair: Option<&[(String, Member)]>,
+) -> Plan {
     let before = &state.partitions;
     let mut steps = Vec::new();
     let (restored, set) = settings(facts, state, &after, &system);
@@ -188,14 +231,24 @@ pub fn plan(
     policies(before, &after, Direction::Back, &mut steps);
     steps.extend(servers_set);
     groups::groups(facts, base, state, &after, &mut steps);
+    if repair.is_some() {
+        groups::again(base, &after, &mut steps);
+        policies_again(&after, &mut steps);
+    }
     steps.extend(servers_restored);
     steps.extend(set);
     policies(before, &after, Direction::Forth, &mut steps);
     tasks_in(base, before, &after, &mut steps);
+    for (partition, placed) in repair.unwrap_or_default() {
+        let why = format!("{} is a member of {partition}", placed.command);
+        let groups = base.groups(partition);
+        steps.push(verified(step(Action::MoveIn { placed: placed.clone(), groups }, why)));
+    }
     if *before == after && !after.is_empty() {
         steps.push(step(Action::Confine, "unbound kernel threads stay on system CPUs"));
     }
-    Plan { steps, cannot: cannot(facts, before, &after), affected: Vec::new(), after, system }
+    let (affected, left_out) = (Vec::new(), Vec::new());
+    Plan { steps, cannot: cannot(facts, before, &after), affected, left_out, after, system }
 }
 
 fn is_server(step: &Step) -> bool {
@@ -214,6 +267,11 @@ fn write(knob: Knob, old: Option<String>, to: impl Into<String>, why: impl Into<
 /// a file that is gone already is no obstacle.
 fn named(step: Step) -> Step {
     Step { if_refused: IfRefused::Name, ..step }
+}
+
+/// The same step where one that fails leaves the others in force: a repair mends what it can.
+fn verified(step: Step) -> Step {
+    Step { if_refused: IfRefused::Verify, ..step }
 }
 
 /// Settings that go back to their originals, and settings to be set.
@@ -279,19 +337,20 @@ fn settings(
 }
 
 fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut Vec<Step>) {
-    let held = |partitions: &[Partition], name: &str, placed: &Member| {
-        partitions.iter().any(|p| {
-            p.name == name
-                && p.tasks.iter().any(|t| t.task == placed.task && t.alone == placed.alone)
-        })
-    };
+    fn members(all: &[Partition]) -> impl Iterator<Item = (&str, &Member)> {
+        all.iter().flat_map(|one| one.tasks.iter().map(|placed| (one.name.as_str(), placed)))
+    }
+    let held: BTreeSet<(&str, TaskId, bool)> =
+        members(before).map(|(name, placed)| (name, placed.task, placed.alone)).collect();
+    let joins =
+        |(name, placed): &(&str, &Member)| !held.contains(&(name, placed.task, placed.alone));
+    // A thread of a process that joins as a whole, or joins another partition, leaves with it.
+    let moving: BTreeSet<TaskId> =
+        members(after).filter(joins).map(|(_, placed)| placed.process_id()).collect();
+    let staying: BTreeMap<(TaskId, bool), &Member> =
+        members(after).map(|(_, placed)| ((placed.task, placed.alone), placed)).collect();
     let stays = |old: &&Partition| after.iter().any(|new| new.name == old.name);
-    let wanted = |placed: &Member| {
-        after
-            .iter()
-            .flat_map(|new| &new.tasks)
-            .find(|new| new.task == placed.task && new.alone == placed.alone)
-    };
+    let wanted = |placed: &Member| staying.get(&(placed.task, placed.alone)).copied();
     for old in before.iter().filter(stays) {
         for placed in old.tasks.iter().filter(|placed| placed.policy.is_some()) {
             if wanted(placed).is_some_and(|new| new.policy.is_none()) {
@@ -301,7 +360,7 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
             }
         }
         for placed in &old.tasks {
-            if !after.iter().any(|p| p.tasks.iter().any(|t| t.task == placed.task)) {
+            if wanted(placed).is_none() && !moving.contains(&placed.process_id()) {
                 let why = format!("{} leaves {}", placed.command, old.name);
                 let groups = base.groups(&old.name);
                 steps.push(step(Action::MoveOut { placed: placed.clone(), groups }, why));
@@ -309,7 +368,7 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
         }
     }
     for new in after {
-        for placed in new.tasks.iter().filter(|placed| !held(before, &new.name, placed)) {
+        for placed in new.tasks.iter().filter(|placed| joins(&(new.name.as_str(), *placed))) {
             let why = format!("{} joins {}", placed.command, new.name);
             let groups = base.groups(&new.name);
             steps.push(step(Action::MoveIn { placed: placed.clone(), groups }, why));
@@ -332,7 +391,9 @@ fn tasks_in(base: &Base, before: &[Partition], after: &[Partition], steps: &mut 
             if !holds {
                 let why =
                     format!("the file sets this policy for {} in {}", placed.command, new.name);
-                let action = Action::SetTaskPolicy { placed: placed.clone(), to: policy.to };
+                let groups = base.groups(&new.name);
+                let action =
+                    Action::SetTaskPolicy { placed: placed.clone(), groups, to: policy.to };
                 steps.push(step(action, why));
             }
         }
@@ -381,6 +442,17 @@ fn policies(
                 ),
             };
             steps.push(named(step(Action::SetPolicy { thread: thread.clone(), to }, why)));
+        }
+    }
+}
+
+/// Policies of the kernel threads that serve the partitions, whatever they have now.
+fn policies_again(after: &[Partition], steps: &mut Vec<Step>) {
+    for partition in after {
+        for thread in &partition.served {
+            let to = Schedule::Fifo { priority: thread.priority };
+            let why = format!("{} serves partition {}", thread.command, partition.name);
+            steps.push(verified(step(Action::SetPolicy { thread: thread.clone(), to }, why)));
         }
     }
 }

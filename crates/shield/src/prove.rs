@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 /// How long a CPU must go without a tick.
 const WINDOW: Duration = Duration::from_millis(500);
 
-/// Proves every partition of `after` that asks for it and that is new or has other CPUs than
-/// before. A partition with tasks inside is left alone. Errors: the reason, in words.
+/// Proves every partition of `after` that asks for it and that is new or has CPUs that were not
+/// proved before. Call before tasks move in: a partition with tasks inside cannot be proved.
+/// Errors: the reason, in words.
 pub(crate) fn ticks(
     kernel: &dyn Kernel,
     facts: &Facts,
@@ -20,9 +21,9 @@ pub(crate) fn ticks(
     patience: Duration,
 ) -> Result<(), String> {
     let is_known = |new: &Partition| {
-        before
-            .iter()
-            .any(|old| old.name == new.name && old.cpus == new.cpus && old.tick == new.tick)
+        before.iter().any(|old| {
+            old.name == new.name && new.cpus.is_subset(&old.cpus) && old.tick == new.tick
+        })
     };
     for partition in after.iter().filter(|p| p.tick == Tick::RequireOff && !is_known(p)) {
         let ticking = partition.cpus.difference(&facts.cpus.nohz_full);
@@ -32,7 +33,11 @@ pub(crate) fn ticks(
         let inhabited = cgroup::threads_of(kernel, &base.groups(&partition.name).rt)
             .is_ok_and(|threads| !threads.is_empty());
         if inhabited {
-            continue;
+            return Err(format!(
+                "the tick of CPU {} cannot be proved to stop while tasks are in partition {}: \
+                 remove them, and add them after the change",
+                partition.cpus, partition.name
+            ));
         }
         for cpu in partition.cpus.iter() {
             tick(kernel, base, partition, cpu, patience)?;

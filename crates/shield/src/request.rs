@@ -8,6 +8,7 @@
 
 use crate::declare::Declaration;
 use crate::partition::{Aspect, Refusal, Smt, System, Tick};
+use crate::text::cut;
 use asmp_host::CpuSpec;
 use asmp_host::task::TaskId;
 use serde::{Deserialize, Serialize};
@@ -162,8 +163,23 @@ impl Caller {
         }
     }
 
-    /// As `status` shows it: user and command.
+    /// As the state keeps it: user and command, at most 200 characters each.
     pub fn creator(&self) -> String {
-        format!("{}: {}", self.user, self.command)
+        let [user, command] = [&self.user, &self.command].map(|text| cut(text, 200));
+        format!("{user}: {command}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_command_line_is_cut() {
+        let command = format!("asmp run --cpus 3 -- app{}", " argument".repeat(20_000));
+        let creator = Caller::now(0, "root", command).creator();
+        assert_eq!(creator.chars().count(), "root: ".len() + 200);
+        assert!(creator.starts_with("root: asmp run --cpus 3 -- app argument"));
+        assert!(creator.ends_with('…'));
     }
 }

@@ -7,9 +7,9 @@ use crate::partition::{
 };
 use crate::request::{Caller, Spec};
 use asmp_host::irq::Irq;
-use asmp_host::task::{Member, Task, TaskId};
+use asmp_host::task::{GivenPolicy, Member, Task, TaskId};
 use asmp_host::{Cpu, CpuSet, CpuSpec, Facts};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A partition as asked for, with who asked and when.
 #[derive(Debug, Clone)]
@@ -50,6 +50,30 @@ pub fn check_machine(facts: &Facts) -> Result<(), Refusal> {
     }
     if !facts.cgroups.is_real_root(facts.version()) {
         return Err(Refusal::InContainer);
+    }
+    Ok(())
+}
+
+/// Are these CPUs of the machine? Errors: `NoCpus`, `UnknownCpus`.
+pub fn possible_cpus(facts: &Facts, cpus: &CpuSet) -> Result<(), Refusal> {
+    let possible = &facts.cpus.possible;
+    if cpus.is_empty() {
+        return Err(Refusal::NoCpus { online: facts.cpus.online.clone() });
+    }
+    if !cpus.is_subset(possible) {
+        let (cpus, possible) = (cpus.difference(possible), possible.clone());
+        return Err(Refusal::UnknownCpus { cpus, possible });
+    }
+    Ok(())
+}
+
+/// Are these CPUs online? Errors: `NoCpus`, `UnknownCpus`, `OfflineCpus`.
+pub fn online_cpus(facts: &Facts, cpus: &CpuSet) -> Result<(), Refusal> {
+    possible_cpus(facts, cpus)?;
+    let online = &facts.cpus.online;
+    if !cpus.is_subset(online) {
+        let (cpus, online) = (cpus.difference(online), online.clone());
+        return Err(Refusal::OfflineCpus { cpus, online });
     }
     Ok(())
 }
@@ -149,17 +173,71 @@ pub fn remove_irq(
     })
 }
 
-/// `name` with a task more: a whole process, or one thread `alone`.
-/// `real_time`: its threads that are real-time now; `base_in_tree`: the group below which our
-/// partitions lie.
+/// A task that joins or leaves a partition.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    pub task: &'a Task,
+    /// Only this thread, else its whole process.
+    pub alone: bool,
+    /// Its process and the living ancestors of that, nearest first.
+    pub lineage: &'a [TaskId],
+}
+
+impl Subject<'_> {
+    fn process(&self) -> TaskId {
+        self.lineage.first().copied().unwrap_or(self.task.id)
+    }
+
+    fn is(&self, placed: &Member) -> bool {
+        placed.task == self.task.id && placed.alone == self.alone
+    }
+
+    fn member(&self, origin: Origin) -> Member {
+        let Origin { from, real_time, policy } = origin;
+        Member {
+            task: self.task.id,
+            command: self.task.command.clone(),
+            alone: self.alone,
+            process: self.alone.then(|| self.process()),
+            from,
+            real_time,
+            policy,
+        }
+    }
+}
+
+/// What a task was before any of our partitions.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    pub from: PathBuf,
+    /// Its threads that were real-time.
+    pub real_time: Vec<TaskId>,
+    pub policy: Option<GivenPolicy>,
+}
+
+/// The origin of a process, or of the nearest ancestor that is recorded, as any of these partitions
+/// has it. All records of one process have the same.
+pub fn origin(partitions: &[Partition], lineage: &[TaskId]) -> Option<Origin> {
+    lineage.iter().find_map(|process| {
+        let members = partitions.iter().flat_map(|partition| &partition.tasks);
+        let mut of_process = members.filter(|placed| placed.process_id() == *process);
+        let first = of_process.next()?;
+        let (from, real_time) = (first.from.clone(), first.real_time.clone());
+        let policy = first.policy.clone().or_else(|| of_process.find_map(|one| one.policy.clone()));
+        Some(Origin { from, real_time, policy })
+    })
+}
+
+/// `name` with a task more. `real_time`: the threads of its process that are real-time now;
+/// `base_in_tree`: the group below which our partitions lie.
 pub fn add_task(
     state: &State,
     name: &str,
-    task: &Task,
-    alone: bool,
+    subject: Subject,
     real_time: Vec<TaskId>,
     base_in_tree: &Path,
 ) -> Result<Vec<Partition>, Refusal> {
+    let Subject { task, alone, lineage } = subject;
     if task.zombie {
         return Err(Refusal::UnknownTask { tid: task.id.tid });
     }
@@ -167,68 +245,76 @@ pub fn add_task(
         return Err(Refusal::BoundKernelThread { tid: task.id.tid, command: task.command.clone() });
     }
     // A task that moves from one partition to another still came from where it was before the
-    // first.
-    let earlier = state
-        .partitions
-        .iter()
-        .flat_map(|partition| &partition.tasks)
-        .find(|placed| placed.task == task.id || placed.task.tid == task.process)
-        .map(|placed| (placed.from.clone(), placed.real_time.clone(), placed.policy.clone()));
-    let (from, real_time, policy) = match earlier {
-        Some(earlier) => earlier,
-        // Born inside: what it is now it became there.
+    // first. What was born inside came with the ancestor that is recorded.
+    let known = origin(&state.partitions, lineage);
+    let origin = match known {
+        Some(known) if task.group.starts_with(base_in_tree) => known,
         None if task.group.starts_with(base_in_tree) => {
-            (Path::new("/").to_owned(), Vec::new(), None)
+            Origin { from: Path::new("/").to_owned(), real_time: Vec::new(), policy: None }
         }
-        None => (task.group.clone(), real_time, None),
+        known => {
+            let policy = known.and_then(|known| known.policy);
+            Origin { from: task.group.clone(), real_time, policy }
+        }
     };
+    // A thread that stood aside was not given the policy of the others.
+    let was_given = |policy: &GivenPolicy| {
+        let aside = alone && task.group.ends_with("rest");
+        !aside || policy.before.iter().any(|thread| thread.task == task.id)
+    };
+    let origin = Origin { policy: origin.policy.filter(was_given), ..origin };
+    let process = subject.process();
     let mut after = state.partitions.clone();
     for partition in &mut after {
-        partition.tasks.retain(|placed| placed.task != task.id);
+        // One process is in one partition: its threads come along, and a whole process stands for
+        // its threads.
+        let stays = alone && partition.name == name;
+        partition.tasks.retain(|placed| {
+            placed.process_id() != process
+                || stays && placed.task != task.id
+                || stays && !placed.alone
+        });
     }
     let moved = State { partitions: after, ..state.clone() };
     change_one(&moved, name, |partition| {
-        let command = task.command.clone();
-        partition.tasks.push(Member { task: task.id, command, alone, from, real_time, policy });
+        let whole = |placed: &Member| !placed.alone && placed.task == process;
+        let is_inside = !task.group.ends_with("rest");
+        if !(alone && is_inside && partition.tasks.iter().any(whole)) {
+            partition.tasks.push(subject.member(origin));
+        }
         Ok(())
     })
 }
 
-/// `name` with a task less. One that was born inside is first recorded in `state`, so that the
-/// plan sees it leave.
+/// `name` with a task less; of a process that leaves whole, no thread stays. One that was born
+/// inside is first recorded in `state`, so that the plan sees it leave.
 pub fn remove_task(
     state: &mut State,
     name: &str,
-    task: &Task,
-    alone: bool,
+    subject: Subject,
 ) -> Result<Vec<Partition>, Refusal> {
-    record_born_inside(state, name, task, alone)?;
+    record_born_inside(state, name, subject)?;
     change_one(state, name, |partition| {
-        partition.tasks.retain(|placed| placed.task != task.id);
+        partition.tasks.retain(|placed| match subject.alone {
+            true => !subject.is(placed),
+            false => placed.process_id() != subject.process(),
+        });
         Ok(())
     })
 }
 
 /// Records a task that is in `name` but was born there, with the origin of what brought it in.
-pub fn record_born_inside(
-    state: &mut State,
-    name: &str,
-    task: &Task,
-    alone: bool,
-) -> Result<(), Refusal> {
+pub fn record_born_inside(state: &mut State, name: &str, subject: Subject) -> Result<(), Refusal> {
     state.partition(name)?;
-    if let Some(partition) = state.partitions.iter_mut().find(|partition| partition.name == name)
-        && !partition.tasks.iter().any(|placed| placed.task == task.id)
-    {
-        // A thread came with its process, a process with its parent.
-        let brought = |by: i32| partition.tasks.iter().find(|placed| placed.task.tid == by);
-        let by = brought(task.process).or_else(|| brought(task.parent));
-        let (from, real_time, policy) = by.map_or_else(
-            || (Path::new("/").to_owned(), Vec::new(), None),
-            |by| (by.from.clone(), by.real_time.clone(), by.policy.clone()),
-        );
-        let command = task.command.clone();
-        partition.tasks.push(Member { task: task.id, command, alone, from, real_time, policy });
+    let none = || Origin { from: Path::new("/").to_owned(), real_time: Vec::new(), policy: None };
+    let origin = origin(&state.partitions, subject.lineage).unwrap_or_else(none);
+    if let Some(partition) = state.partitions.iter_mut().find(|partition| partition.name == name) {
+        match partition.tasks.iter_mut().find(|placed| subject.is(placed)) {
+            // Its process got the policy after it had joined alone.
+            Some(placed) if placed.policy.is_none() => placed.policy = origin.policy,
+            Some(_) => {}
+            None => partition.tasks.push(subject.member(origin)),
+        }
     }
     Ok(())
 }
@@ -360,16 +446,7 @@ fn choose_cpus(
     if cpus.is_empty() {
         return Err(Refusal::NoCpus { online: free });
     }
-    let possible = &facts.cpus.possible;
-    if !cpus.is_subset(possible) {
-        return Err(Refusal::UnknownCpus {
-            cpus: cpus.difference(possible),
-            possible: possible.clone(),
-        });
-    }
-    if !cpus.is_subset(online) {
-        return Err(Refusal::OfflineCpus { cpus: cpus.difference(online), online: online.clone() });
-    }
+    online_cpus(facts, &cpus)?;
     for other in &others {
         let taken = cpus.intersection(&other.shielded());
         if !taken.is_empty() {

@@ -4,22 +4,23 @@
 
 use crate::apply::{Applied, Edge, Refused, Undo, UndoLog, apply, undo};
 use crate::decide::decide;
+use crate::membership::{self, Entrance, EntryError};
 use crate::moving::{Demotion, demotions};
 use crate::neighbours;
 use crate::partition::{Partition, Refusal, State, shielded};
-use crate::plan::{Action, Base, Plan, Step, plan};
+use crate::plan::{Action, Base, Plan, Step};
 use crate::prove;
 use crate::request::{Caller, Request};
 use crate::rules::check_machine;
 use crate::state::{self, RUN_DIR, STATE, STATE_SCHEMA, StateError};
 use crate::verify::{self, Status};
 use asmp_host::store::{Lock, Store, whole_lines};
-use asmp_host::{Error, Facts, Kernel, Linux, irq, knob, tracefs};
+use asmp_host::{Error, ErrorKind, Facts, Kernel, Linux, irq, knob, tracefs};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-const JOURNAL: &str = "journal";
+pub(crate) const JOURNAL: &str = "journal";
 
 /// Why a change did not happen.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +80,8 @@ pub struct Outcome {
     pub changes: usize,
     /// Threads that left as SCHED_OTHER.
     pub demoted: Vec<Demotion>,
+    /// After a repair: everything read back, and what is still broken.
+    pub status: Option<Status>,
     /// A change that a crash had cut short was undone first.
     pub recovered: Option<Recovered>,
 }
@@ -156,12 +159,25 @@ impl Shield {
         Ok(state::load(&self.store)?)
     }
 
+    /// The way into a partition for a process that this one starts. Reads files; changes nothing.
+    pub fn entrance(&self, name: &str) -> Result<Entrance, EntryError> {
+        membership::find(self.kernel(), &self.store, name)
+    }
+
     /// Reads everything back: what holds, what violates a partition, what cannot move.
     pub fn status(&self) -> Result<Status, ChangeError> {
         let facts = Facts::read(self.kernel())?;
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
         let state = self.state()?;
-        Ok(verify::verify(self.kernel(), &facts, &base, &state, self.is_interrupted()?)?)
+        let (interrupted, journal_unreadable) = match self.is_interrupted() {
+            // Without root; the state, which all may read, is there.
+            Err(ChangeError::Host(error)) if error.kind() == ErrorKind::NotPermitted => {
+                (false, true)
+            }
+            known => (known?, false),
+        };
+        let status = verify::verify(self.kernel(), &facts, &base, &state, interrupted)?;
+        Ok(Status { journal_unreadable, ..status })
     }
 
     /// Has a crash left a change half done?
@@ -185,8 +201,7 @@ impl Shield {
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
         let mut state = self.state()?;
         let decision = decide(self.kernel(), &facts, &mut state, request, caller)?;
-        let plan = plan(&facts, &base, &state, decision.after, decision.system);
-        let plan = Plan { affected: decision.affected, ..plan };
+        let plan = decision.plan(self.kernel(), &facts, &base, &state);
         if !request.demotes() {
             refuse_demotions(&demotions(self.kernel(), &plan))?;
         }
@@ -213,14 +228,17 @@ impl Shield {
             // Tracers of measurements that were killed would follow the settings.
             tracefs::remove_stale(self.kernel());
         }
-        let plan = plan(&facts, &base, &state, decision.after, decision.system);
-        let plan = Plan { affected: decision.affected, ..plan };
+        let plan = decision.plan(self.kernel(), &facts, &base, &state);
         let demoted = demotions(self.kernel(), &plan);
         if !request.demotes() {
             refuse_demotions(&demoted)?;
         }
         let outcome = self.carry_out(facts, &base, state, plan, recovered)?;
-        Ok(Outcome { demoted, ..outcome })
+        let status = match request {
+            Request::Repair { .. } => Some(self.status()?),
+            _ => None,
+        };
+        Ok(Outcome { demoted, status, ..outcome })
     }
 
     fn lock(&self) -> Result<Lock, ChangeError> {
@@ -245,6 +263,7 @@ impl Shield {
                 refused: Vec::new(),
                 changes: 0,
                 demoted: Vec::new(),
+                status: None,
                 recovered,
             });
         }
@@ -253,8 +272,21 @@ impl Shield {
         let header = Header { schema: STATE_SCHEMA, transaction: state.transaction };
         journal.append(&to_json(&header)?)?;
         let mut undo_log = UndoLog::new(&mut journal);
-        let applied = match apply(&self.edge(base), &facts, &plan, &mut undo_log) {
-            Ok(applied) => applied,
+        let edge = self.edge(base);
+        let mut applied = Applied::default();
+        let both = (state.partitions.as_slice(), plan.after.as_slice());
+        let (settings, joins) = plan.before_tasks();
+        let mut taken = apply(&edge, &facts, &plan, settings, &mut undo_log, &mut applied);
+        if taken.is_ok() {
+            let proved = prove::ticks(self.kernel(), &facts, base, both, self.patience.tick);
+            if let Err(reason) = proved {
+                self.roll_back(base, &undo_log.back, reason.clone())?;
+                return Err(ChangeError::Unproved { reason });
+            }
+            taken = apply(&edge, &facts, &plan, joins, &mut undo_log, &mut applied);
+        }
+        match taken {
+            Ok(()) => {}
             Err(failed) => {
                 let (step, source) = *failed;
                 let why = neighbours::explain(self.kernel(), base, &step, &source);
@@ -263,7 +295,7 @@ impl Shield {
                 self.roll_back(base, &undo_log.back, cause)?;
                 return Err(match (task_gone, step.action) {
                     (Some(tid), _) => Refusal::UnknownTask { tid }.into(),
-                    (None, Action::SetTaskPolicy { placed, to }) => {
+                    (None, Action::SetTaskPolicy { placed, to, .. }) => {
                         let policy = format!("{to} for {}", placed.command);
                         ChangeError::PolicyRefused { policy, cause: source }
                     }
@@ -278,11 +310,6 @@ impl Shield {
             let refused = refused.into_iter().filter(|refused| refused.disturbs).collect();
             return Err(ChangeError::Strict { refused });
         }
-        let both = (state.partitions.as_slice(), plan.after.as_slice());
-        if let Err(reason) = prove::ticks(self.kernel(), &facts, base, both, self.patience.tick) {
-            self.roll_back(base, &undo_log.back, reason.clone())?;
-            return Err(ChangeError::Unproved { reason });
-        }
         if let Err(error) = self.commit(&mut state, &plan, &applied) {
             // Not in force where the state on disk is still the old one.
             if self.state()?.transaction < state.transaction {
@@ -292,7 +319,7 @@ impl Shield {
         }
         let demoted = Vec::new();
         let changes = applied.changes;
-        Ok(Outcome { facts, state, plan, refused, changes, demoted, recovered })
+        Ok(Outcome { facts, state, plan, refused, changes, demoted, status: None, recovered })
     }
 
     fn roll_back(&self, base: &Base, back: &[Undo], cause: String) -> Result<(), ChangeError> {

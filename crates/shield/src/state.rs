@@ -58,7 +58,11 @@ fn parse(bytes: &[u8]) -> Result<State, String> {
 pub(crate) fn save(store: &Store, state: &State) -> Result<(), StateError> {
     // The lowest layout that holds it, so that an older version reads it where it can.
     let is_new = state.timerlat.is_some()
-        || state.partitions.iter().flat_map(|one| &one.tasks).any(|task| task.policy.is_some());
+        || state
+            .partitions
+            .iter()
+            .flat_map(|one| &one.tasks)
+            .any(|task| task.policy.is_some() || task.process.is_some());
     let schema = if is_new { STATE_SCHEMA } else { OLDEST_SCHEMA };
     let state = &State { schema, ..state.clone() };
     let bytes = serde_json::to_vec(state).map_err(|error| StateError::Unreadable {

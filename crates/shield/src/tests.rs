@@ -5,7 +5,7 @@ use crate::declare::{self, Declaration};
 use crate::partition::{Aspect, Original, Partition, Refusal, Smt, State, System, Tick, shielded};
 use crate::plan::{Action, Base, IfRefused, Step, plan};
 use crate::request::{Caller, Members, Request, Spec};
-use crate::rules::{Wish, check_machine, create, destroy, remove_task, resize};
+use crate::rules::{Subject, Wish, check_machine, create, destroy, remove_task, resize};
 use crate::target::targets;
 use asmp_host::cgroup::Hierarchy;
 use asmp_host::facts::Cpus;
@@ -342,6 +342,7 @@ fn a_thread_that_leaves_goes_to_where_its_process_came_from() {
         task: id(70),
         command: "axis".into(),
         alone: false,
+        process: None,
         from: "/user.slice".into(),
         real_time: vec![],
         policy: None,
@@ -357,14 +358,17 @@ fn a_thread_that_leaves_goes_to_where_its_process_came_from() {
         group: "/asmp/a/rt".into(),
         zombie: false,
     };
-    remove_task(&mut state, "a", &thread, true).unwrap();
+    fn leaves(state: &mut State, task: &Task, process: TaskId) {
+        remove_task(state, "a", Subject { task, alone: true, lineage: &[process] }).unwrap();
+    }
+    leaves(&mut state, &thread, id(70));
     let home = |tid| {
         let found = state.partitions[0].tasks.iter().find(|placed| placed.task == id(tid));
         found.map(|placed| placed.from.display().to_string())
     };
     assert_eq!(home(77).as_deref(), Some("/user.slice"));
     let stranger = Task { id: id(78), process: 78, ..thread };
-    remove_task(&mut state, "a", &stranger, true).unwrap();
+    leaves(&mut state, &stranger, id(78));
     let root = state.partitions[0].tasks.iter().find(|placed| placed.task == id(78)).unwrap();
     assert_eq!(root.from, std::path::Path::new("/"), "born inside: its parent is unknown");
 }
@@ -378,6 +382,7 @@ fn every_request_crosses_a_socket_unchanged() {
     let task = declare::DeclaredTask {
         command: Some("jackd".into()),
         unit: None,
+        user: Some(declare::UserName::Name("audio".into())),
         policy: Some("fifo:80".parse().unwrap()),
     };
     let declared = declare::Declared {

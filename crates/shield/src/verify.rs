@@ -5,16 +5,17 @@
 //! Only the promise itself is remembered from the time a partition was made. Every claim is read
 //! from the kernel now. What the kernel refuses to move is listed apart (`stays`): it is no drift.
 
+use crate::mend;
 use crate::neighbours::{self, Affected};
 use crate::partition::{Partition, State, Tick, shielded};
 use crate::plan::Base;
 use crate::target::{Lines, Target, reading, targets};
 use asmp_host::irq::Irq;
 use asmp_host::task::{self, Task};
-use asmp_host::{Cpu, CpuSet, Facts, Kernel, Knob, Result, cgroup, irq, knob};
+use asmp_host::{Cpu, CpuSet, Facts, Kernel, Knob, Result, Schedule, cgroup, irq, knob};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Version of the layout of [`Status`] in JSON.
 pub const STATUS_SCHEMA: u32 = 1;
@@ -30,6 +31,9 @@ pub struct Status {
     /// A change was interrupted and is not undone yet. The next change (or `asmp restore`) undoes
     /// it.
     pub interrupted: bool,
+    /// There is a journal, which only root may read: a change is under way or was interrupted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub journal_unreadable: bool,
     pub partitions: Vec<PartitionStatus>,
     /// Isolated CPUs that belong to no partition of ours.
     pub foreign_isolated_cpus: CpuSet,
@@ -41,7 +45,9 @@ pub struct Status {
 impl Status {
     /// Is every promise kept?
     pub fn holds(&self) -> bool {
-        !self.interrupted && self.partitions.iter().all(|partition| partition.violations.is_empty())
+        !self.interrupted
+            && !self.journal_unreadable
+            && self.partitions.iter().all(|partition| partition.violations.is_empty())
     }
 }
 
@@ -61,6 +67,8 @@ pub struct PartitionStatus {
     pub owner_alive: Option<bool>,
     pub irqs: Vec<u32>,
     pub tasks: Vec<TaskStatus>,
+    /// Groups that tasks inside or other programs made in it; they go with the partition.
+    pub sub_groups: Vec<PathBuf>,
     pub tick: TickStatus,
     /// What breaks the promise, each with cause and cure.
     pub violations: Vec<Finding>,
@@ -124,6 +132,7 @@ pub fn verify(
         system_cpus: facts.cpus.online.difference(&all).difference(&isolated),
         irq_home: state.irq_home.clone(),
         interrupted,
+        journal_unreadable: false,
         partitions,
         foreign_isolated_cpus: isolated.difference(&all),
         affected: neighbours::affected_groups(kernel, facts, base, &all),
@@ -143,10 +152,12 @@ fn verify_one(
     let mut violations = Vec::new();
     let mut stays = Vec::new();
 
-    let kernel_says = isolation(kernel, &groups.rt, &partition.cpus, &mut violations);
+    let name = &partition.name;
+    let kernel_says = isolation(kernel, name, &groups.rt, &partition.cpus, &mut violations);
     if !partition.idle_cpus.is_empty() {
-        isolation(kernel, &groups.idle, &partition.idle_cpus, &mut violations);
+        isolation(kernel, name, &groups.idle, &partition.idle_cpus, &mut violations);
     }
+    held_back(kernel, base, partition, &mut violations);
     let offline = partition.shielded().difference(&facts.cpus.online);
     if !offline.is_empty() {
         violations.push(finding(
@@ -174,6 +185,10 @@ fn verify_one(
         owner_alive,
         irqs: partition.irqs.clone(),
         tasks: tasks_inside(kernel, &groups.rt),
+        sub_groups: cgroup::groups_below(kernel, &groups.domain)
+            .into_iter()
+            .filter(|group| ![&groups.rt, &groups.rest, &groups.idle].contains(&group))
+            .collect(),
         tick: tick(facts, partition),
         violations,
         stays,
@@ -183,12 +198,13 @@ fn verify_one(
 /// The partition file and the CPUs it really has.
 fn isolation(
     kernel: &dyn Kernel,
+    name: &str,
     group: &Path,
     cpus: &CpuSet,
     violations: &mut Vec<Finding>,
 ) -> String {
     let knob = knob::partition_type(group);
-    let recreate = "another program changed the group: `asmp destroy` it and create it again";
+    let recreate = format!("another program changed the group: `asmp repair {name}`");
     let says = match knob.read(kernel) {
         Ok(says) => says,
         Err(error) => {
@@ -197,8 +213,8 @@ fn isolation(
         }
     };
     if says.trim() != "isolated" {
-        violations
-            .push(finding(format!("{}: the kernel says {says:?}", knob.path.display()), recreate));
+        let what = format!("{}: the kernel says {says:?}", knob.path.display());
+        violations.push(finding(what, recreate.clone()));
     }
     let effective = kernel.text(&group.join("cpuset.cpus.effective")).unwrap_or_default();
     match effective.parse::<CpuSet>() {
@@ -207,6 +223,46 @@ fn isolation(
             .push(finding(format!("it has CPU {effective:?} instead of {cpus}"), recreate)),
     }
     says
+}
+
+/// Members outside their partition, groups that are frozen, and kernel threads that serve the
+/// partition with another policy than it gives them.
+fn held_back(
+    kernel: &dyn Kernel,
+    base: &Base,
+    partition: &Partition,
+    violations: &mut Vec<Finding>,
+) {
+    let repair = || format!("another program did that: `asmp repair {}`", partition.name);
+    for (_, placed) in mend::astray(kernel, &base.in_tree(), std::slice::from_ref(partition)) {
+        let kind = if placed.alone { "thread" } else { "process" };
+        let what = format!(
+            "{kind} {} ({}) is a member, but not on the partition's CPUs",
+            placed.task.tid, placed.command
+        );
+        violations.push(finding(what, repair()));
+    }
+    let groups = base.groups(&partition.name);
+    for group in [&groups.domain, &groups.rt, &groups.rest] {
+        let knob = knob::freeze(group);
+        if knob.read(kernel).is_ok_and(|now| knob.holds(&now, "1")) {
+            let what = format!("{} is 1: the tasks inside do not run", knob.path.display());
+            violations.push(finding(what, repair()));
+        }
+    }
+    for thread in &partition.served {
+        let to = Schedule::Fifo { priority: thread.priority };
+        if mend::has_other_policy(kernel, thread.task, &to) {
+            let now = kernel
+                .schedule(thread.task.tid)
+                .map_or_else(|_| "none".into(), |now| now.to_string());
+            let what = format!(
+                "thread {} ({}) serves the partition as {to}, and is {now}",
+                thread.task.tid, thread.command
+            );
+            violations.push(finding(what, repair()));
+        }
+    }
 }
 
 /// A setting that does not meet its target.
@@ -352,7 +408,7 @@ fn intruders(
 }
 
 fn tasks_inside(kernel: &dyn Kernel, group: &Path) -> Vec<TaskStatus> {
-    cgroup::threads_of(kernel, group)
+    cgroup::threads_below(kernel, group)
         .unwrap_or_default()
         .into_iter()
         .filter_map(|tid| task::read(kernel, tid).ok())

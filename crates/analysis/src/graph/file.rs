@@ -2,7 +2,7 @@
 //! `flow.toml`: tasks and edges, declared. Unknown fields are refused.
 
 use super::model::{Case, Edge, Graph, GraphError, Task};
-use crate::file::in_a_line;
+use crate::syntax::in_a_line;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,6 +2,7 @@
 //! What the computing commands read and write: task sets, pictures, JSON. Errors have exit code 40.
 
 use crate::exit::{BAD_FILE, failure};
+use crate::file::unreadable;
 use anyhow::Result;
 use asmp_analysis::{TimeBase, Workload, file};
 use asmp_host::store::replace_file;
@@ -14,7 +15,7 @@ pub fn wrong(path: &Path, reason: &str) -> anyhow::Error {
 }
 
 pub fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).map_err(|error| wrong(path, &format!("cannot be read: {error}")))
+    std::fs::read_to_string(path).map_err(|error| wrong(path, &unreadable(&error)))
 }
 
 /// A task set: CSV by the name of the file, else TOML.
@@ -52,7 +53,7 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
 /// a text such as "4000000/3" where the time is not a whole number of them.
 pub fn print_json(mut value: Value, time: TimeBase) -> Result<()> {
     value["schema"] = 1.into();
-    println!("{}", serde_json::to_string_pretty(&in_ns(value, time))?);
+    crate::print::json(&in_ns(value, time))?;
     Ok(())
 }
 

@@ -28,16 +28,7 @@ pub fn one_cpu(shield: &Shield, spec: &CpuSpec) -> Result<Cpu> {
     let facts = Facts::read(shield.kernel())?;
     asmp_shield::check_machine(&facts)?;
     let cpus = spec.resolve(&facts.cpus.online);
-    let unknown = cpus.difference(&facts.cpus.possible);
-    if !unknown.is_empty() {
-        let possible = facts.cpus.possible.clone();
-        return Err(Refusal::UnknownCpus { cpus: unknown, possible }.into());
-    }
-    let offline = cpus.difference(&facts.cpus.online);
-    if !offline.is_empty() {
-        let online = facts.cpus.online.clone();
-        return Err(Refusal::OfflineCpus { cpus: offline, online }.into());
-    }
+    asmp_shield::online_cpus(&facts, &cpus)?;
     match (cpus.len(), cpus.first()) {
         (1, Some(cpu)) => Ok(cpu),
         _ => Err(failure(USAGE, format!("--cpu {cpus}: one CPU is measured at a time"))),

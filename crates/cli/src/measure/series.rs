@@ -6,6 +6,7 @@ use super::conductor::{self, ByShield, one_cpu};
 use crate::args;
 use crate::change::caller;
 use crate::exit::{BAD_FILE, NO_TIMERLAT, PARTIAL, UNEXPECTED, USAGE, failure};
+use crate::signals::is_ignored;
 use anyhow::{Context, Result};
 use asmp_host::clock;
 use asmp_measure::experiment::{
@@ -156,7 +157,8 @@ struct Progress {
 impl Progress {
     fn new(quiet: bool) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // nohup(1) means that a hang-up ends nothing.
+        for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|one| !is_ignored(*one)) {
             signal_hook::flag::register(signal, Arc::clone(&stop)).context("take signals")?;
         }
         Ok(Self { quiet, bar: RefCell::new(ProgressBar::hidden()), stop })

@@ -22,7 +22,12 @@ pub struct FakeTask {
     /// CPUs of its own choice; `None`: what its group gives.
     pub affinity: Option<CpuSet>,
     pub schedule: Schedule,
-    pub(super) group: PathBuf,
+    pub group: PathBuf,
+    pub parent: i32,
+    /// Tells it from an earlier task of its number.
+    pub start_ticks: u64,
+    /// Real user.
+    pub uid: u32,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,6 +39,9 @@ pub(super) struct Group {
     pub(super) cpus: CpuSet,
     pub(super) exclusive: CpuSet,
     pub(super) isolated: bool,
+    /// Its CPUs went offline with tasks inside: it stays invalid until its type is written again.
+    pub(super) lost: bool,
+    pub(super) frozen: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -55,6 +63,12 @@ pub(super) fn os(errno: i32) -> io::Error {
 }
 
 impl Machine {
+    /// Debugfs is for root alone.
+    pub(super) fn is_root(&self) -> bool {
+        let status = self.files.get(Path::new("/proc/self/status"));
+        status.is_some_and(|status| status.starts_with("Uid:\t0\t0"))
+    }
+
     /// Does the cpuset controller reach this group's files?
     fn has_cpuset(&self, group: &Path) -> bool {
         group
@@ -74,10 +88,33 @@ impl Machine {
     /// CPUs of a valid isolated partition; what makes it invalid otherwise.
     fn partition(&self, group: &Path) -> Result<CpuSet, &'static str> {
         let cpus = self.exclusive(group).intersection(&self.online);
+        if self.groups.get(group).is_some_and(|group| group.lost) {
+            return Err("No cpu available due to hotplug");
+        }
         match (cpus.is_empty(), self.online.difference(&cpus).is_empty()) {
             (true, _) => Err("Invalid cpu list in cpuset.cpus.exclusive"),
             (_, true) => Err("Parent unable to distribute cpu downstream"),
             _ => Ok(cpus),
+        }
+    }
+
+    /// What a change of the online CPUs does to partitions: one without tasks is valid again as
+    /// soon as it has a CPU, one with tasks is not.
+    pub(super) fn hotplug(&mut self) {
+        let isolated = self.groups.iter().filter(|(_, group)| group.isolated);
+        let changed: Vec<(PathBuf, bool)> = isolated
+            .filter_map(|(path, _)| {
+                let has_tasks = self.tasks.values().any(|task| task.group.starts_with(path));
+                let cpus = self.exclusive(path).intersection(&self.online);
+                match (cpus.is_empty(), has_tasks) {
+                    (true, true) => Some((path.clone(), true)),
+                    (false, false) => Some((path.clone(), false)),
+                    _ => None,
+                }
+            })
+            .collect();
+        for (path, lost) in changed {
+            self.groups.entry(path).or_default().lost = lost;
         }
     }
 
@@ -121,6 +158,7 @@ impl Machine {
             "cgroup.threads" => Ok(members(&|_, _| true)),
             "cgroup.procs" => Ok(members(&|tid, task| task.process == tid)),
             "cgroup.type" => Ok(if own.threaded { "threaded" } else { "domain" }.to_owned()),
+            "cgroup.freeze" if !root => Ok(u8::from(own.frozen).to_string()),
             "cpuset.cpus.isolated" if root => Ok(self.isolated().to_string()),
             _ if root || !self.has_cpuset(group) => Err(os(libc::ENOENT)),
             "cpuset.cpus.effective" => Ok(self.given(group).to_string()),
@@ -145,6 +183,7 @@ impl Machine {
             "cgroup.procs" => return self.move_process(text.parse().map_err(invalid)?, group),
             "cgroup.threads" => return self.move_thread(text.parse().map_err(invalid)?, group),
             "cgroup.type" if text == "threaded" => {}
+            "cgroup.freeze" | "cpuset.cpus" => return self.write_plain(group, file, text),
             "cpuset.cpus.exclusive" | "cpuset.cpus.partition" if self.has_cpuset(group) => {}
             _ => return Err(os(libc::ENOENT)),
         }
@@ -174,11 +213,29 @@ impl Machine {
         match (file, cpus) {
             (_, Some(cpus)) => own.exclusive = cpus,
             ("cgroup.type", None) => own.threaded = true,
-            _ => match text {
-                "isolated" => own.isolated = true,
-                "member" => own.isolated = false,
-                _ => return Err(os(libc::EINVAL)),
-            },
+            _ => {
+                own.isolated = match text {
+                    "isolated" => true,
+                    "member" => false,
+                    _ => return Err(os(libc::EINVAL)),
+                };
+                own.lost = false;
+                self.hotplug();
+            }
+        }
+        Ok(())
+    }
+
+    /// Files that no other file of the tree depends on here.
+    fn write_plain(&mut self, group: &Path, file: &str, text: &str) -> io::Result<()> {
+        let has_cpuset = self.has_cpuset(group);
+        let own = self.groups.get_mut(group).ok_or_else(|| os(libc::ENOENT))?;
+        match (file, text) {
+            ("cgroup.freeze", "0" | "1") => own.frozen = text == "1",
+            ("cpuset.cpus", _) if has_cpuset => {
+                own.cpus = text.parse().map_err(|_| os(libc::EINVAL))?;
+            }
+            _ => return Err(os(libc::EINVAL)),
         }
         Ok(())
     }
@@ -206,7 +263,17 @@ impl Machine {
         Ok(())
     }
 
+    /// A group below a threaded one takes no task until it is threaded itself.
+    fn takes_tasks(&self, group: &Path) -> io::Result<()> {
+        let threaded = |group: &Path| self.groups.get(group).is_some_and(|group| group.threaded);
+        match !threaded(group) && group.parent().is_some_and(threaded) {
+            true => Err(os(libc::EOPNOTSUPP)),
+            false => Ok(()),
+        }
+    }
+
     fn move_process(&mut self, tid: i32, group: &Path) -> io::Result<()> {
+        self.takes_tasks(group)?;
         let process = self.tasks.get(&tid).ok_or_else(|| os(libc::ESRCH))?.process;
         if self.tasks[&tid].kernel_thread {
             return Err(os(libc::EINVAL));
@@ -219,6 +286,7 @@ impl Machine {
 
     /// One thread moves only within its threaded domain.
     fn move_thread(&mut self, tid: i32, group: &Path) -> io::Result<()> {
+        self.takes_tasks(group)?;
         let from = self.tasks.get(&tid).ok_or_else(|| os(libc::ESRCH))?.group.clone();
         if self.domain(&from) != self.domain(group) {
             return Err(os(libc::EOPNOTSUPP));
@@ -243,13 +311,15 @@ impl Machine {
             "comm" => Ok(task.command.clone()),
             "cgroup" => Ok(format!("0::{}", task.group.display())),
             "status" => {
-                Ok(format!("Tgid:\t{}\nCpus_allowed_list:\t{}", task.process, self.allowed(task)))
+                let (process, cpus, uid) = (task.process, self.allowed(task), task.uid);
+                Ok(format!("Tgid:\t{process}\nUid:\t{uid}\t0\t0\t0\nCpus_allowed_list:\t{cpus}"))
             }
             "stat" => Ok(format!(
-                "{tid} ({}) S 1 0 0 0 -1 {} 0 0 0 0 0 0 0 0 20 0 1 0 {} 0 0",
+                "{tid} ({}) S {} 0 0 0 -1 {} 0 0 0 0 0 0 0 0 20 0 1 0 {} 0 0",
                 task.command,
+                task.parent,
                 kernel | bound,
-                1000 + tid
+                task.start_ticks
             )),
             _ => Err(os(libc::ENOENT)),
         }

@@ -19,6 +19,7 @@ use machine::{Group, Machine, os};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -39,6 +40,7 @@ pub enum Fault {
 #[derive(Debug)]
 pub struct FakeKernel {
     machine: Mutex<Machine>,
+    calls: AtomicUsize,
 }
 
 impl FakeKernel {
@@ -55,8 +57,36 @@ impl FakeKernel {
             affinity: None,
             schedule,
             group,
+            parent: 1,
+            start_ticks: 1000 + tid as u64,
+            uid: 0,
         };
         self.lock().tasks.insert(tid, task);
+    }
+
+    /// Changes a thread, as itself or another program does.
+    pub fn edit(&self, tid: i32, edit: impl FnOnce(&mut FakeTask)) {
+        edit(self.lock().tasks.get_mut(&tid).expect("the task is there"));
+    }
+
+    /// Ends a thread.
+    pub fn end(&self, tid: i32) {
+        self.lock().tasks.remove(&tid);
+    }
+
+    /// A thread as it is; `None`: it has ended.
+    pub fn task(&self, tid: i32) -> Option<FakeTask> {
+        self.lock().tasks.get(&tid).cloned()
+    }
+
+    /// Calls of the kernel since the machine was made.
+    pub fn calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    fn call(&self) -> MutexGuard<'_, Machine> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.lock()
     }
 
     pub fn set_online(&self, cpu: Cpu, online: bool) {
@@ -64,6 +94,7 @@ impl FakeKernel {
         let one = CpuSet::from_iter([cpu]);
         machine.online =
             if online { machine.online.union(&one) } else { machine.online.difference(&one) };
+        machine.hotplug();
     }
 
     /// Makes a group of somebody else, `/machine.slice`, that asks for `cpus` and has `exclusive`
@@ -132,7 +163,7 @@ impl FakeKernel {
 
     /// One change, with the fault that is due.
     fn change(&self, act: impl FnOnce(&mut Machine) -> io::Result<()>) -> io::Result<()> {
-        let mut machine = self.lock();
+        let mut machine = self.call();
         let now = machine.changes;
         machine.changes += 1;
         match machine.fault {
@@ -178,13 +209,16 @@ impl Kernel for FakeKernel {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let machine = self.lock();
+        let machine = self.call();
         let text = match (in_tree(path), of_task(path)) {
             (Some((group, file)), _) => machine.read_group(&group, &file)?,
             (_, Some((tid, file))) => machine.read_task(tid, &file)?,
             _ if path == Path::new("/sys/devices/system/cpu/online") => machine.online.to_string(),
             _ if path == Path::new("/sys/devices/system/cpu/possible") => {
                 machine.possible.to_string()
+            }
+            _ if path.starts_with("/sys/kernel/debug") && !machine.is_root() => {
+                return Err(os(libc::EACCES));
             }
             _ => machine.files.get(path).ok_or_else(|| os(libc::ENOENT))?.clone(),
         };
@@ -200,7 +234,7 @@ impl Kernel for FakeKernel {
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        let machine = self.lock();
+        let machine = self.call();
         let names: BTreeSet<String> = if let Ok(group) = dir.strip_prefix(MOUNT) {
             let group = Path::new("/").join(group);
             let children = machine.groups.keys().filter(|path| path.parent() == Some(&group));
@@ -262,7 +296,7 @@ impl Kernel for FakeKernel {
     }
 
     fn schedule(&self, tid: i32) -> io::Result<Schedule> {
-        self.lock().tasks.get(&tid).map(|task| task.schedule).ok_or_else(|| os(libc::ESRCH))
+        self.call().tasks.get(&tid).map(|task| task.schedule).ok_or_else(|| os(libc::ESRCH))
     }
 
     fn set_schedule(&self, tid: i32, schedule: &Schedule) -> io::Result<()> {
@@ -321,6 +355,8 @@ impl FakeKernel {
         let as_group = path
             .strip_prefix(MOUNT)
             .is_ok_and(|group| machine.groups.contains_key(&Path::new("/").join(group)));
-        as_group || machine.files.keys().any(|file| file.starts_with(path))
+        let as_file =
+            in_tree(path).is_some_and(|(group, file)| machine.read_group(&group, &file).is_ok());
+        as_group || as_file || machine.files.keys().any(|file| file.starts_with(path))
     }
 }

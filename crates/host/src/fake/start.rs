@@ -8,6 +8,7 @@ use crate::sched::Schedule;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
 
 impl FakeKernel {
     /// Four CPUs, candidates 1-3; IRQ 4 (ttyS0), 24 (eth0) and 25 (managed: virtio0-req.1); 6.12's
@@ -90,6 +91,7 @@ impl FakeKernel {
                 changes: 0,
                 fault: None,
             }),
+            calls: AtomicUsize::new(0),
         };
         // Four CPUs: 20 to 23; larger machines have theirs beyond the numbers that tests choose.
         let first = if cores.len() <= 4 { 20 } else { 10_000 };
@@ -112,6 +114,9 @@ impl FakeKernel {
             affinity: cpu.map(|cpu| CpuSet::from_iter([cpu])),
             schedule,
             group: PathBuf::from("/"),
+            parent: 1,
+            start_ticks: 1000 + tid as u64,
+            uid: 0,
         };
         self.lock().tasks.insert(tid, task);
     }

@@ -221,13 +221,16 @@ impl Checked {
     /// Sets up the calling thread, or leaves it as it was.
     fn set_up(&self, kernel: &dyn Kernel, stack: Stack) -> Result<(), Refusal> {
         let mut changed = Changed::default();
-        let result = self.steps(kernel, stack, &mut changed);
+        let mut result = self.steps(kernel, stack, &mut changed);
         if result.is_err() {
             if let Some(locked) = changed.locked {
                 locked.undo();
             }
             if let Some(entered) = changed.entered {
-                entered.leave(kernel);
+                // A thread that is still inside must know.
+                if let Err(error) = entered.leave(kernel) {
+                    result = Err(error.into());
+                }
             }
             if let Some(cpus) = changed.affinity {
                 let _ = sched::confine(0, &cpus);

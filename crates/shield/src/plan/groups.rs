@@ -3,7 +3,7 @@
 //!
 //! Partitions that give up CPUs come before those that take them.
 
-use super::{Action, Base, Step, named, step, write};
+use super::{Action, Base, Step, named, step, verified, write};
 use crate::partition::{Partition, State, shielded};
 use asmp_host::{CpuSet, Facts, knob};
 use std::path::Path;
@@ -42,15 +42,7 @@ pub(super) fn groups(
         .filter_map(|new| before.iter().find(|old| old.name == new.name).map(|old| (old, new)))
         .filter(|(old, new)| old.cpus != new.cpus || old.idle_cpus != new.idle_cpus)
         .collect();
-    // All give up CPUs before any takes them.
-    let between: Vec<Partition> =
-        resized.iter().map(|(old, new)| give_up(old, new, before)).collect();
-    for ((old, _), between) in resized.iter().zip(&between) {
-        resize_partition(base, old, between, steps);
-    }
-    for ((_, new), between) in resized.iter().zip(&between) {
-        resize_partition(base, between, new, steps);
-    }
+    exchange_cpus(base, &resized, steps);
     for new in after.iter().filter(|new| !before.iter().any(|old| old.name == new.name)) {
         open_partition(base, new, steps);
     }
@@ -209,16 +201,84 @@ fn close_partition(base: &Base, partition: &Partition, steps: &mut Vec<Step>) {
     steps.push(step(remove(&groups.domain, false), "remove the partition"));
 }
 
-/// What `old` keeps until every partition has given up what others take.
-fn give_up(old: &Partition, new: &Partition, before: &[Partition]) -> Partition {
-    let others = before.iter().filter(|other| other.name != old.name);
-    let wanted_elsewhere = others.fold(CpuSet::new(), |all, other| all.union(&other.shielded()));
+/// Everything that holds the partitions in the cgroup tree, once more. Steps whose result is there
+/// already change nothing.
+pub(super) fn again(base: &Base, partitions: &[Partition], steps: &mut Vec<Step>) {
+    if partitions.is_empty() {
+        return;
+    }
+    let why = "the partitions need it, and another program changed it";
+    let mut wanted = Vec::new();
+    let set = |knob, to: &str| write(knob, None, to, why);
+    let make =
+        |path: &Path, threaded| step(Action::MakeGroup { path: path.to_owned(), threaded }, why);
+    if base.delegated {
+        wanted.push(step(Action::Delegate { on: true }, why));
+    } else {
+        wanted.push(set(knob::controllers_of_children(&base.mount), "+cpuset"));
+        wanted.extend(base.ancestors.iter().map(|group| make(group, false)));
+    }
+    wanted.push(set(knob::controllers_of_children(base.dir()), "+cpuset"));
+    let all = shielded(partitions).to_string();
+    wanted.extend(base.ancestors.iter().map(|group| set(knob::exclusive_cpus(group), &all)));
+    for partition in partitions {
+        let groups = base.groups(&partition.name);
+        let mut isolated = vec![(&groups.rt, &partition.cpus)];
+        if !partition.idle_cpus.is_empty() {
+            isolated.push((&groups.idle, &partition.idle_cpus));
+        }
+        wanted.push(make(&groups.domain, false));
+        wanted.extend(isolated.iter().map(|(group, _)| make(group, true)));
+        wanted.push(make(&groups.rest, true));
+        wanted.push(set(knob::controllers_of_children(&groups.domain), "+cpuset"));
+        let shielded = partition.shielded().to_string();
+        wanted.push(set(knob::exclusive_cpus(&groups.domain), &shielded));
+        for group in [&groups.domain, &groups.rt, &groups.rest] {
+            wanted.push(set(knob::requested_cpus(group), ""));
+            wanted.push(set(knob::freeze(group), "0"));
+        }
+        for (group, cpus) in isolated {
+            wanted.push(set(knob::exclusive_cpus(group), &cpus.to_string()));
+            // Written again, an invalid partition is looked at again by the kernel.
+            wanted.push(set(knob::partition_type(group), "isolated"));
+        }
+    }
+    steps.extend(wanted.into_iter().map(verified));
+}
+
+/// Gives these partitions their new CPUs, each only once no other has them. A partition that keeps
+/// none of its CPUs changes them in one step and is never without. Only where partitions pass all
+/// their CPUs on in a ring, one of them is without for a moment.
+fn exchange_cpus(base: &Base, resized: &[(&Partition, &Partition)], steps: &mut Vec<Step>) {
+    let mut now: Vec<Partition> = resized.iter().map(|(old, new)| give_up(old, new)).collect();
+    for ((old, _), between) in resized.iter().zip(&now) {
+        resize_partition(base, old, between, steps);
+    }
+    let mut waiting: Vec<usize> = (0..resized.len()).collect();
+    while let Some(first) = waiting.first().copied() {
+        let blocks = |one: usize| {
+            let wanted = resized[one].1.shielded();
+            let mut others = waiting.iter().copied().filter(|other| *other != one);
+            others.find(|other| now[*other].shielded().intersects(&wanted))
+        };
+        if let Some(at) = waiting.iter().position(|one| blocks(*one).is_none()) {
+            let one = waiting.remove(at);
+            resize_partition(base, &now[one], resized[one].1, steps);
+            now[one] = resized[one].1.clone();
+        } else if let Some(other) = blocks(first) {
+            let (cpus, idle_cpus) = (CpuSet::new(), CpuSet::new());
+            let without = Partition { cpus, idle_cpus, ..now[other].clone() };
+            resize_partition(base, &now[other], &without, steps);
+            now[other] = without;
+        }
+    }
+}
+
+/// What `old` keeps until the others have given up what it takes: CPUs that it still has
+/// afterwards, or all of them if there is none.
+fn give_up(old: &Partition, new: &Partition) -> Partition {
     let kept = old.cpus.intersection(&new.cpus);
-    let cpus = match kept.is_empty() && !new.shielded().intersects(&wanted_elsewhere) {
-        // No partition waits for its CPUs: it changes them in one step and is never without.
-        true => old.cpus.clone(),
-        false => kept,
-    };
+    let cpus = if kept.is_empty() { old.cpus.clone() } else { kept };
     let idle_cpus =
         if old.idle_cpus == new.idle_cpus { old.idle_cpus.clone() } else { CpuSet::new() };
     Partition { cpus, idle_cpus, ..old.clone() }
@@ -244,7 +304,7 @@ fn resize_partition(base: &Base, old: &Partition, new: &Partition, steps: &mut V
         steps.push(step(action, "the partition gets other SMT siblings"));
     }
     match (old.cpus.is_empty(), new.cpus.is_empty()) {
-        // Two partitions exchange all their CPUs: for a moment the tasks are on system CPUs.
+        // Partitions exchange all their CPUs: for a moment the tasks are on system CPUs.
         (_, true) => integrate(&groups.rt, &old.cpus, steps),
         (true, false) => isolate(&groups.rt, &new.cpus, steps),
         (false, false) => {

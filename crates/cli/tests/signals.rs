@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What `asmp run` does with signals, without a partition: this program, started by itself as
+//! `supervise`, is the part of `asmp run` around the command.
+
+#[path = "../src/signals.rs"]
+#[allow(dead_code)]
+mod signals;
+#[path = "../src/supervise.rs"]
+mod supervise;
+
+use asmp_host::Schedule;
+use libtest_mimic::{Arguments, Failed, Trial};
+use signals::{Signals, Taken};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+fn main() -> ExitCode {
+    let mut words = std::env::args_os().skip(1);
+    match words.next() {
+        Some(word) if word == "supervise" => {
+            let kill_after = words.next().and_then(|ms| ms.to_str()?.parse().ok());
+            supervised(kill_after.map(Duration::from_millis), &words.collect::<Vec<_>>())
+        }
+        Some(word) if word == "mortal" => mortal(),
+        _ => libtest_mimic::run(&Arguments::from_args(), trials()).exit_code(),
+    }
+}
+
+/// As `asmp run`: take signals, prepare, start, wait. It prepares until a line comes.
+fn supervised(kill_after: Option<Duration>, command: &[std::ffi::OsString]) -> ExitCode {
+    let signals = Signals::take().unwrap();
+    println!("ready");
+    std::io::stdin().lock().read_line(&mut String::new()).unwrap();
+    if let Some(signal) = signals.ending().unwrap() {
+        return ExitCode::from(128 + signal as u8);
+    }
+    let other = Schedule::Other { nice: 0 };
+    let child = supervise::start(command, || Ok(()), &other, &signals).unwrap();
+    let mut say = |line: &str| eprintln!("{line}");
+    let status = supervise::wait(child, &signals, kill_after, &mut say).unwrap();
+    ExitCode::from(supervise::code(&status))
+}
+
+/// A command that SIGHUP ends, whatever it found.
+fn mortal() -> ExitCode {
+    // SAFETY: the default action is no function.
+    unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
+    println!("up");
+    std::thread::sleep(Duration::from_secs(1));
+    println!("end");
+    ExitCode::SUCCESS
+}
+
+/// A long time: only a test that fails waits for its end.
+const BOUND: Duration = Duration::from_secs(120);
+
+struct Supervisor {
+    child: Child,
+    words: BufReader<ChildStdout>,
+}
+
+impl Supervisor {
+    fn of(kill_after_ms: &str, shell: &str) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["supervise", kill_after_ms, "sh", "-c", shell]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+    }
+
+    fn start(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let words = BufReader::new(child.stdout.take().unwrap());
+        let mut started = Self { child, words };
+        assert_eq!(started.line(), "ready");
+        started
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.words.read_line(&mut line).unwrap();
+        line.trim().to_owned()
+    }
+
+    /// The command starts now.
+    fn go(&mut self) {
+        self.child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    }
+
+    fn kill(&self, signal: i32) {
+        // SAFETY: takes two numbers; the child is not yet waited for.
+        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+    }
+
+    #[track_caller]
+    fn ends_with(mut self, code: i32) {
+        let end = Instant::now() + BOUND;
+        loop {
+            match self.child.try_wait().unwrap() {
+                Some(status) => {
+                    let got = status.code().unwrap_or_else(|| -status.signal().unwrap_or(0));
+                    assert_eq!(got, code, "{status}");
+                    return;
+                }
+                None if Instant::now() > end => panic!("it does not end"),
+                None => std::thread::sleep(Duration::from_millis(10)),
+            }
+        }
+    }
+}
+
+fn trials() -> Vec<Trial> {
+    let tests: [(&str, fn()); 10] = [
+        ("what was ignored at start is ignored by the command", ignored),
+        ("an ignored signal is not passed on", ignored_is_not_listened_to),
+        ("the command gets the mask of the start", mask),
+        ("a signal before the start ends the run", before_the_start),
+        ("a signal that a process sends is passed on", passed_on),
+        ("a terminal's signal reaches a command of another group", terminal),
+        ("a terminal's signal reaches a command of the same group once", terminal_same_group),
+        ("a second SIGTERM kills a command that does not end", second_term),
+        ("--kill-after kills a command that does not end", kill_after),
+        ("which signals of the kernel are passed on", decision),
+    ];
+    let trial = |(name, run): (&str, fn())| {
+        Trial::test(name, move || {
+            std::panic::catch_unwind(run).map_err(|_| Failed::from("see above"))
+        })
+    };
+    tests.into_iter().map(trial).collect()
+}
+
+/// The value of a field of the command's /proc/self/status, in hexadecimal.
+fn status(field: &str, prepare: &str) -> u64 {
+    let program = std::env::current_exe().unwrap();
+    let inner = format!("grep {field}: /proc/self/status");
+    let line = format!("{prepare} exec {} supervise - {inner}", program.display());
+    let mut command = Command::new("sh");
+    command.args(["-c", &line]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut started = Supervisor::start(command);
+    started.go();
+    let line = started.line();
+    started.ends_with(0);
+    u64::from_str_radix(line.split_whitespace().nth(1).unwrap(), 16).unwrap()
+}
+
+fn bits(signals: &[i32]) -> u64 {
+    signals.iter().map(|signal| 1 << (signal - 1)).sum()
+}
+
+fn ignored() {
+    let without = |prepare: &str| {
+        let line = format!("{prepare} exec grep SigIgn: /proc/self/status");
+        let output = Command::new("sh").args(["-c", &line]).output().unwrap();
+        let words = String::from_utf8(output.stdout).unwrap();
+        u64::from_str_radix(words.split_whitespace().nth(1).unwrap(), 16).unwrap()
+    };
+    let all = ["HUP", "INT", "QUIT", "TERM", "PIPE", "USR1", "USR2", "ALRM", "WINCH", "CHLD"];
+    let traps = all.map(|name| format!("trap '' {name};"));
+    for prepare in traps.iter().chain([&String::new(), &traps.concat()]) {
+        let (kept, expected) = (status("SigIgn", prepare), without(prepare));
+        assert_eq!(kept, expected, "{prepare}: {kept:x}, without asmp {expected:x}");
+    }
+}
+
+fn ignored_is_not_listened_to() {
+    let program = std::env::current_exe().unwrap();
+    let program = program.display();
+    let line = format!("trap '' HUP; exec {program} supervise - {program} mortal");
+    let mut command = Command::new("sh");
+    command.args(["-c", &line]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut started = Supervisor::start(command);
+    started.kill(libc::SIGHUP);
+    started.go();
+    assert_eq!(started.line(), "up");
+    started.kill(libc::SIGHUP);
+    assert_eq!(started.line(), "end");
+    started.ends_with(0);
+}
+
+fn mask() {
+    let ours = bits(&[libc::SIGINT, libc::SIGTERM, libc::SIGCHLD]);
+    assert_eq!(status("SigBlk", "") & ours, 0);
+}
+
+fn before_the_start() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        let mut started = Supervisor::start(Supervisor::of("-", "echo it runs"));
+        started.kill(signal);
+        started.go();
+        assert_eq!(started.line(), "", "the command was started");
+        started.ends_with(128 + signal);
+    }
+    let mut started = Supervisor::start(Supervisor::of("-", "echo it runs"));
+    started.kill(libc::SIGWINCH);
+    started.kill(libc::SIGCONT);
+    started.go();
+    assert_eq!(started.line(), "it runs");
+    started.ends_with(0);
+}
+
+fn passed_on() {
+    for (name, signal) in [("USR1", libc::SIGUSR1), ("INT", libc::SIGINT), ("TERM", libc::SIGTERM)]
+    {
+        let line = format!("trap 'exit 7' {name}; echo up; while :; do sleep 0.05; done");
+        let mut started = Supervisor::start(Supervisor::of("-", &line));
+        started.go();
+        assert_eq!(started.line(), "up");
+        started.kill(signal);
+        started.ends_with(7);
+    }
+    let mut started = Supervisor::start(Supervisor::of("-", "echo up; exec sleep 600"));
+    started.go();
+    assert_eq!(started.line(), "up");
+    started.kill(libc::SIGALRM);
+    started.ends_with(128 + libc::SIGALRM);
+}
+
+/// Starts a supervisor with a terminal of its own. The file is the terminal's other side.
+fn in_terminal(shell: &str) -> (Supervisor, File) {
+    let (mut master, mut slave) = (-1, -1);
+    let null = std::ptr::null_mut();
+    // SAFETY: two places for descriptors; name and settings are left out.
+    let opened = unsafe { libc::openpty(&mut master, &mut slave, null, null.cast(), null.cast()) };
+    assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: a new descriptor without another owner.
+    let master = unsafe { File::from_raw_fd(master) };
+    // SAFETY: as above.
+    let slave = unsafe { OwnedFd::from_raw_fd(slave) };
+    let mut command = Supervisor::of("-", shell);
+    command.stderr(slave);
+    let control = || {
+        // SAFETY: takes no arguments; async-signal-safe.
+        let session = unsafe { libc::setsid() };
+        // SAFETY: takes numbers; async-signal-safe.
+        match (session, unsafe { libc::ioctl(2, libc::TIOCSCTTY, 0) }) {
+            (1.., 0) => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: two system calls; nothing allocates.
+    unsafe { command.pre_exec(control) };
+    (Supervisor::start(command), master)
+}
+
+fn terminal() {
+    let (mut started, mut keys) = in_terminal(
+        "exec setsid sh -c 'trap \"exit 9\" INT; echo up; while :; do sleep 0.05; done'",
+    );
+    started.go();
+    assert_eq!(started.line(), "up");
+    keys.write_all(b"\x03").unwrap();
+    started.ends_with(9);
+}
+
+fn terminal_same_group() {
+    let line = "trap 'echo INT' INT; trap 'exit 8' USR1; echo up; while :; do sleep 0.05; done";
+    let (mut started, mut keys) = in_terminal(line);
+    started.go();
+    assert_eq!(started.line(), "up");
+    keys.write_all(b"\x03").unwrap();
+    assert_eq!(started.line(), "INT");
+    std::thread::sleep(Duration::from_millis(300));
+    started.kill(libc::SIGUSR1);
+    let mut rest = String::new();
+    started.words.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest, "", "it came once");
+    started.ends_with(8);
+}
+
+const DEAF: &str = "trap '' TERM; echo up; while :; do sleep 0.05; done";
+
+fn second_term() {
+    let mut started = Supervisor::start(Supervisor::of("-", DEAF));
+    started.go();
+    assert_eq!(started.line(), "up");
+    started.kill(libc::SIGTERM);
+    std::thread::sleep(Duration::from_millis(200));
+    // timeout(1) sends two.
+    started.kill(libc::SIGTERM);
+    std::thread::sleep(Duration::from_millis(1300));
+    assert!(started.child.try_wait().unwrap().is_none(), "two at once are one wish");
+    started.kill(libc::SIGTERM);
+    started.ends_with(128 + libc::SIGKILL);
+}
+
+fn kill_after() {
+    let mut started = Supervisor::start(Supervisor::of("300", DEAF));
+    started.go();
+    assert_eq!(started.line(), "up");
+    let asked = Instant::now();
+    started.kill(libc::SIGTERM);
+    started.ends_with(128 + libc::SIGKILL);
+    assert!(asked.elapsed() >= Duration::from_millis(300));
+}
+
+fn decision() {
+    let taken = |signal, by_kernel| Taken { signal, by_kernel };
+    let (own, command) = (10, 20);
+    // A process sent it to asmp alone.
+    assert!(taken(libc::SIGINT, false).must_be_passed_on(own, own, Some(own)));
+    // The terminal sent it to both.
+    assert!(!taken(libc::SIGINT, true).must_be_passed_on(own, own, Some(own)));
+    // The command has a group of its own, in the background or in the foreground.
+    assert!(taken(libc::SIGINT, true).must_be_passed_on(own, command, Some(own)));
+    assert!(!taken(libc::SIGHUP, true).must_be_passed_on(own, command, Some(command)));
+    // The terminal is gone.
+    assert!(!taken(libc::SIGHUP, true).must_be_passed_on(own, own, None));
+    assert!(taken(libc::SIGHUP, true).must_be_passed_on(own, command, None));
+    // An alarm that was set before asmp is this process's alone.
+    assert!(taken(libc::SIGALRM, true).must_be_passed_on(own, own, Some(own)));
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a repair finds out of place, by reading only.
+
+use crate::partition::Partition;
+use crate::plan::{Action, Base, IfRefused, Step};
+use asmp_host::task::{self, Member};
+use asmp_host::{Kernel, Schedule};
+use std::path::Path;
+
+/// Members of partitions that are in another group than their partition's, with the partition's
+/// name. `tree`: the group of our partitions as tasks see it.
+///
+/// A process is in its partition as long as one of its threads is: the others may wait in `rest`.
+pub fn astray(kernel: &dyn Kernel, tree: &Path, partitions: &[Partition]) -> Vec<(String, Member)> {
+    let members = partitions.iter().flat_map(|one| one.tasks.iter().map(move |task| (one, task)));
+    members
+        .filter(|(partition, placed)| {
+            let rt = tree.join(&partition.name).join("rt");
+            is_astray(kernel, &rt, placed)
+        })
+        .map(|(partition, placed)| (partition.name.clone(), placed.clone()))
+        .collect()
+}
+
+fn is_astray(kernel: &dyn Kernel, rt: &Path, placed: &Member) -> bool {
+    let Ok(now) = task::read(kernel, placed.task.tid) else { return false };
+    if now.id != placed.task || now.zombie || now.group.starts_with(rt) {
+        return false;
+    }
+    let others = || task::threads(kernel, now.process).unwrap_or_default();
+    placed.alone || !others().iter().any(|thread| thread.group.starts_with(rt))
+}
+
+/// Would this step of a repair change anything? Then the value it replaces is noted in it.
+pub fn is_needed(kernel: &dyn Kernel, base: &Base, step: &mut Step) -> bool {
+    if step.if_refused != IfRefused::Verify {
+        return true;
+    }
+    match &step.action {
+        Action::Set { knob, to, .. } => match knob.read(kernel) {
+            Ok(now) => {
+                let holds = knob.holds(&now, to);
+                step.old = Some(now);
+                !holds
+            }
+            // A group that is to be made has nothing that must be cleared.
+            Err(_) => !matches!(to.as_str(), "" | "0"),
+        },
+        Action::MakeGroup { path, .. } => !kernel.exists(path),
+        Action::Delegate { .. } => !kernel.exists(base.dir()),
+        Action::SetPolicy { thread, to } => has_other_policy(kernel, thread.task, to),
+        _ => true,
+    }
+}
+
+/// Is there such a thread, with another policy than this?
+pub fn has_other_policy(kernel: &dyn Kernel, thread: task::TaskId, to: &Schedule) -> bool {
+    task::identify(kernel, thread.tid) == Some(thread)
+        && kernel.schedule(thread.tid).is_ok_and(|now| now != *to)
+}

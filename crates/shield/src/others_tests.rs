@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Other programs change the groups of partitions: `status` names it, and `repair` mends it or says
+//! what is still broken.
+
+use crate::request::{Caller, Members, Request, Spec};
+use crate::shield::{ChangeError, Outcome, Shield};
+use crate::verify::Status;
+use asmp_host::fake::{FakeKernel, Fault};
+use asmp_host::store::Store;
+use asmp_host::{Kernel, Schedule};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+const RT: &str = "/sys/fs/cgroup/asmp/a/rt";
+
+struct Fake {
+    kernel: Arc<FakeKernel>,
+    _dir: tempfile::TempDir,
+    shield: Shield,
+    untouched: BTreeMap<String, String>,
+}
+
+impl Fake {
+    /// A machine with a process of two threads.
+    fn new() -> Self {
+        let kernel = Arc::new(FakeKernel::new());
+        kernel.start(200, 200, "app", Schedule::Other { nice: 0 });
+        kernel.start(201, 200, "app-rt", Schedule::Fifo { priority: 80 });
+        let untouched = kernel.snapshot();
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let shield = Shield::new(Arc::clone(&kernel) as Arc<dyn Kernel>, Store::at(dir.path()));
+        Self { kernel, _dir: dir, shield, untouched }
+    }
+
+    /// The same with partition `a` of CPU 3, which holds that process.
+    fn partitioned() -> Self {
+        let fake = Self::new();
+        fake.done(&create("a", "3"));
+        fake.done(&add("a", 200));
+        fake
+    }
+
+    fn ask(&self, request: &Request) -> Result<Outcome, ChangeError> {
+        self.shield.change(request, &Caller::now(0, "root", "test"))
+    }
+
+    #[track_caller]
+    fn done(&self, request: &Request) -> Outcome {
+        self.ask(request).unwrap_or_else(|error| panic!("{request:?}: {error}"))
+    }
+
+    /// What another program writes.
+    #[track_caller]
+    fn write(&self, path: &str, text: &str) {
+        self.kernel.write(Path::new(path), text.as_bytes()).unwrap();
+    }
+
+    fn status(&self) -> Status {
+        self.shield.status().unwrap()
+    }
+
+    fn allowed(&self, tid: i32) -> String {
+        self.kernel.allowed(tid).map_or_else(|| "ended".to_owned(), |cpus| cpus.to_string())
+    }
+
+    /// A repair: does it claim what `status` says?
+    #[track_caller]
+    fn repair(&self) -> bool {
+        let claimed = self.done(&Request::Repair { name: None }).status.unwrap();
+        let seen = self.status();
+        assert_eq!(claimed.holds(), seen.holds(), "{seen:#?}");
+        claimed.holds()
+    }
+
+    #[track_caller]
+    fn restored(&self, when: &str) {
+        self.done(&Request::Restore { abandon: false });
+        self.is_untouched(when);
+    }
+
+    #[track_caller]
+    fn is_untouched(&self, when: &str) {
+        let now = self.kernel.snapshot();
+        let keys = self.untouched.keys().chain(now.keys());
+        let changed: Vec<_> =
+            keys.filter(|key| self.untouched.get(*key) != now.get(*key)).collect();
+        let values = changed.iter().map(|key| (key, self.untouched.get(*key), now.get(*key)));
+        assert!(changed.is_empty(), "{when}: {:#?}", values.collect::<Vec<_>>());
+    }
+}
+
+fn create(name: &str, cpus: &str) -> Request {
+    Request::Create { name: name.into(), spec: Spec::of(cpus.parse().unwrap()) }
+}
+
+fn add(name: &str, pid: i32) -> Request {
+    let members = Members { pids: vec![pid], ..Members::default() };
+    Request::Add { name: name.into(), members }
+}
+
+fn add_thread(name: &str, tid: i32) -> Request {
+    let members = Members { tids: vec![tid], ..Members::default() };
+    Request::Add { name: name.into(), members }
+}
+
+#[test]
+fn a_partition_whose_cgroup_files_were_changed_is_named_and_mended() {
+    let edits: [&[(&str, &str)]; 6] = [
+        &[("a/rt/cpuset.cpus.partition", "member")],
+        &[("a/rt/cpuset.cpus.exclusive", "")],
+        &[("a/cpuset.cpus.exclusive", "")],
+        &[("cpuset.cpus.exclusive", "")],
+        &[("a/rt/cpuset.cpus.partition", "member"), ("a/rt/cpuset.cpus.exclusive", "")],
+        &[("a/cgroup.subtree_control", "-cpuset")],
+    ];
+    for edit in edits {
+        let fake = Fake::partitioned();
+        for (file, text) in edit {
+            fake.write(&format!("/sys/fs/cgroup/asmp/{file}"), text);
+        }
+        assert!(!fake.status().holds(), "{edit:?}");
+        assert!(fake.repair(), "{edit:?}");
+        assert_eq!(fake.kernel.isolated().to_string(), "3", "{edit:?}");
+        assert_eq!(fake.allowed(200), "3", "{edit:?}");
+        fake.restored(&format!("{edit:?}"));
+    }
+}
+
+#[test]
+fn groups_that_were_removed_are_made_again() {
+    let fake = Fake::new();
+    fake.done(&create("a", "3"));
+    fake.write(&format!("{RT}/cpuset.cpus.partition"), "member");
+    for group in ["asmp/a/rt", "asmp/a/rest", "asmp/a", "asmp"] {
+        fake.kernel.remove_dir(&Path::new("/sys/fs/cgroup").join(group)).unwrap();
+        assert!(!fake.status().holds(), "{group}");
+    }
+    assert!(fake.repair());
+    assert_eq!(fake.kernel.isolated().to_string(), "3");
+    fake.restored("all gone");
+}
+
+#[test]
+fn a_partition_that_a_hotplug_made_invalid_is_valid_again_after_repair() {
+    let fake = Fake::partitioned();
+    fake.kernel.set_online(3, false);
+    assert!(!fake.repair(), "its CPU is still offline");
+    fake.kernel.set_online(3, true);
+    assert!(!fake.status().holds(), "the kernel leaves it invalid while tasks are inside");
+    assert!(fake.repair());
+    assert_eq!((fake.kernel.isolated().to_string(), fake.allowed(200)), ("3".into(), "3".into()));
+    fake.restored("after a hotplug");
+}
+
+#[test]
+fn a_repair_changes_nothing_where_nothing_is_broken() {
+    let fake = Fake::partitioned();
+    let then = fake.kernel.snapshot();
+    let outcome = fake.done(&Request::Repair { name: Some("a".into()) });
+    assert_eq!(outcome.changes, 0);
+    assert_eq!(fake.kernel.snapshot(), then);
+}
+
+#[test]
+fn a_repair_that_the_kernel_refuses_says_what_is_still_broken() {
+    let fake = Fake::partitioned();
+    fake.write(&format!("{RT}/cpuset.cpus.partition"), "member");
+    fake.write(&format!("{RT}/cpuset.cpus.exclusive"), "");
+    // Another group takes the CPU first.
+    let other = Path::new("/sys/fs/cgroup/asmp/a/other");
+    fake.kernel.make_dir(other).unwrap();
+    fake.write("/sys/fs/cgroup/asmp/a/other/cpuset.cpus.exclusive", "3");
+    assert!(!fake.repair());
+    fake.kernel.remove_dir(other).unwrap();
+    assert!(fake.repair());
+    fake.restored("after the other group went");
+}
+
+#[test]
+fn a_member_that_another_tool_moved_out_is_named_and_moved_back() {
+    for group in ["", "asmp/a/rest/"] {
+        let fake = Fake::partitioned();
+        fake.write(&format!("/sys/fs/cgroup/{group}cgroup.procs"), "200");
+        assert_eq!(fake.allowed(200), "0-2");
+        let status = fake.status();
+        let named = &status.partitions[0].violations[0].what;
+        assert!(named.contains("process 200 (app)"), "{named}");
+        assert!(fake.repair(), "{group}");
+        assert_eq!((fake.allowed(200), fake.allowed(201)), ("3".into(), "3".into()), "{group}");
+        fake.restored(group);
+    }
+    let fake = Fake::new();
+    fake.done(&create("a", "3"));
+    fake.done(&add_thread("a", 201));
+    assert!(fake.status().holds(), "the rest of its process may be outside");
+    fake.write("/sys/fs/cgroup/asmp/a/rest/cgroup.threads", "201");
+    assert!(!fake.status().holds());
+    assert!(fake.repair());
+    assert_eq!((fake.allowed(200), fake.allowed(201)), ("0-2".into(), "3".into()));
+    fake.restored("a thread alone");
+}
+
+#[test]
+fn a_frozen_partition_is_named_and_thawed() {
+    for group in ["a", "a/rt"] {
+        let fake = Fake::partitioned();
+        fake.write(&format!("/sys/fs/cgroup/asmp/{group}/cgroup.freeze"), "1");
+        let status = fake.status();
+        assert!(status.partitions[0].violations[0].what.contains("cgroup.freeze"), "{status:#?}");
+        assert!(fake.repair(), "{group}");
+        fake.restored(group);
+    }
+}
+
+#[test]
+fn a_kernel_thread_that_lost_its_priority_is_named_and_gets_it_back() {
+    let fake = Fake::partitioned();
+    fake.kernel.set_schedule(23, &Schedule::Fifo { priority: 1 }).unwrap();
+    let status = fake.status();
+    assert!(status.partitions[0].violations[0].what.contains("ktimers/3"), "{status:#?}");
+    assert!(fake.repair());
+    assert_eq!(fake.kernel.schedule(23).unwrap(), Schedule::Fifo { priority: 98 });
+    fake.restored("ktimers/3");
+}
+
+fn destroy(demote: bool) -> Request {
+    Request::Destroy { name: Some("a".into()), demote }
+}
+
+/// Partition `a` with process 200, one thread of it in `rt/sub`, and 300 in `rt/sub/deep`.
+fn with_sub_groups() -> Fake {
+    let fake = Fake::partitioned();
+    for group in ["sub", "sub/deep"] {
+        let group = Path::new(RT).join(group);
+        fake.kernel.make_dir(&group).unwrap();
+        fake.kernel.write(&group.join("cgroup.type"), b"threaded").unwrap();
+    }
+    fake.kernel.make_dir(&Path::new(RT).join("not-threaded")).unwrap();
+    fake.kernel.make_dir(Path::new("/sys/fs/cgroup/asmp/a/other")).unwrap();
+    fake.kernel.start(300, 300, "inner", Schedule::Other { nice: 0 });
+    fake.write(&format!("{RT}/sub/cgroup.threads"), "201");
+    fake.write(&format!("{RT}/sub/deep/cgroup.procs"), "300");
+    fake
+}
+
+#[test]
+fn groups_made_inside_a_partition_are_listed_and_go_with_it() {
+    for request in [destroy(false), destroy(true), Request::Restore { abandon: false }] {
+        let fake = with_sub_groups();
+        let status = fake.status();
+        assert!(status.holds(), "{status:#?}");
+        let partition = &status.partitions[0];
+        assert_eq!(partition.sub_groups.len(), 4, "{partition:#?}");
+        assert!(partition.tasks.iter().any(|task| task.tid == 300), "{partition:#?}");
+        fake.done(&request);
+        assert_eq!(fake.allowed(300), "0-3");
+        fake.kernel.end(300);
+        fake.is_untouched(&format!("{request:?}"));
+    }
+}
+
+#[test]
+fn a_task_that_became_real_time_in_a_group_inside_keeps_the_partition() {
+    let fake = with_sub_groups();
+    fake.kernel.set_schedule(300, &Schedule::Fifo { priority: 50 }).unwrap();
+    let then = fake.kernel.snapshot();
+    let error = fake.ask(&destroy(false)).unwrap_err().to_string();
+    assert!(error.contains("task 300"), "{error}");
+    assert_eq!(fake.kernel.snapshot(), then);
+    fake.done(&destroy(true));
+    assert_eq!(fake.kernel.schedule(300).unwrap(), Schedule::Other { nice: 0 });
+    fake.kernel.end(300);
+    fake.is_untouched("demoted");
+}
+
+#[test]
+fn an_end_of_a_partition_that_is_cut_short_gives_its_inner_groups_and_tasks_back() {
+    for after in [false, true] {
+        for at in 0.. {
+            let fake = with_sub_groups();
+            let then = fake.kernel.snapshot();
+            fake.kernel.arm(Some(Fault::Die { at, after }));
+            let killed = catch_unwind(AssertUnwindSafe(|| fake.ask(&destroy(false)))).is_err();
+            fake.kernel.arm(None);
+            if !killed {
+                assert!(at > 15, "only {at} steps");
+                break;
+            }
+            // Any change first undoes what was cut short.
+            let name = Some("none".into());
+            let _ = fake.ask(&Request::Destroy { name, demote: false });
+            let now = fake.kernel.snapshot();
+            let changed: Vec<_> =
+                then.iter().filter(|(key, was)| now.get(*key) != Some(was)).collect();
+            assert!(changed.is_empty() && now.len() == then.len(), "killed at {at}: {changed:#?}");
+            fake.done(&Request::Restore { abandon: false });
+            fake.kernel.end(300);
+            fake.is_untouched(&format!("killed at {at}"));
+        }
+    }
+}
+
+#[test]
+fn a_killed_creation_goes_with_the_groups_that_others_made_in_it() {
+    let fake = Fake::new();
+    fake.kernel.arm(Some(Fault::Die { at: 9, after: true }));
+    assert!(catch_unwind(AssertUnwindSafe(|| fake.ask(&create("a", "3")))).is_err());
+    fake.kernel.arm(None);
+    fake.kernel.make_dir(&Path::new(RT).join("sub")).unwrap();
+    fake.restored("killed");
+}
