@@ -43,6 +43,8 @@ fn is_left_out(path: &Path, name: &str) -> bool {
     match name {
         // Members: the group of every task stands with the task.
         "cgroup.procs" | "cgroup.threads" => below(CGROUPS),
+        // Counts groups, also those that are gone and not yet freed; each group is seen itself.
+        "cgroup.stat" => below(CGROUPS),
         // Reading queues work on every CPU and waits for it.
         "stat_refresh" => below("/proc/sys"),
         // The kernel chooses anew among the CPUs of the mask (LIMITS.md, "restored state").

@@ -119,7 +119,7 @@ fn every_kind_is_seen() {
         file("/sys/devices/virtual/workqueue/cpumask", "3"),
         file("/sys/devices/virtual/workqueue/writeback/cpumask", "3"),
         file("/sys/fs/cgroup/hidden-before/cgroup.max.depth", "5"),
-        file("/sys/kernel/debug/sched/fair_server/cpu1/runtime", "40000000"),
+        file("/sys/kernel/debug/sched/migration_cost_ns", "600000"),
         file("/sys/kernel/tracing/osnoise/runtime_us", "900000"),
         file("/sys/kernel/tracing/tracing_cpumask", "3"),
         file("/sys/kernel/rcu_expedited", "1"),
