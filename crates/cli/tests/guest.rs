@@ -23,6 +23,7 @@ mod guest {
     pub mod measure;
     pub mod rows;
     pub mod smt;
+    pub mod snapshot;
     pub mod spaces;
     pub mod tasks;
     pub mod uio;
@@ -35,6 +36,7 @@ use libtest_mimic::{Arguments, Conclusion, Trial};
 
 fn all() -> Vec<Test> {
     let tests = [
+        guest::snapshot::sees::all(),
         guest::matrix::all(),
         guest::tasks::all(),
         guest::library::all(),
@@ -85,6 +87,8 @@ fn in_guest(guest: Guest, arguments: &Arguments) -> Conclusion {
     let trials: Vec<Trial> = here.map(Test::trial).collect();
     let elsewhere = count - trials.len();
     guest::watchdog::start();
+    // Before asmp is called for the first time.
+    drop(guest::snapshot::snapshot());
     let conclusion = libtest_mimic::run(arguments, trials);
     let mut times = std::mem::take(&mut *TIMES.lock().expect("all tests are over"));
     times.sort();

@@ -53,7 +53,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("status is silent about a sub-group", "sub-group", "M"),
 ];
 
-const SEQUENCES: u64 = 2500;
+const SEQUENCES: u64 = 2000;
 const TIDS: [i32; 12] = [1, 20, 21, 22, 23, 30, 31, 100, 200, 201, 300, 400];
 const EINVAL: i32 = 22;
 const EBUSY: i32 = 16;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the guest tests share: the guest, the binary, the snapshot.
+//! What the guest tests share: the guest, the binary, what to read.
 
 use super::guests::{Boot, Guest, On, Tier};
+use super::snapshot::{before_a_test, changes_of_a_test};
 use super::watchdog;
 use libtest_mimic::{Failed, Trial};
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -70,11 +70,11 @@ impl Test {
         Trial::test(name.clone(), move || {
             watchdog::begins(&name);
             asmp("restore").done();
-            let before = snapshot();
+            let before = before_a_test();
             let started = Instant::now();
             test();
             asmp("restore").done();
-            let changed = differences(&before, &snapshot());
+            let changed = changes_of_a_test(&before);
             watchdog::ends();
             TIMES.lock().expect("no panic in between").push((started.elapsed(), name.clone()));
             match changed {
@@ -245,74 +245,6 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Every setting that asmp may touch, policies of kernel threads and the groups of the cgroup tree.
-pub fn snapshot() -> BTreeMap<PathBuf, String> {
-    let mut files: Vec<PathBuf> = vec![
-        "/proc/irq/default_smp_affinity".into(),
-        "/proc/sys/kernel/watchdog_cpumask".into(),
-        "/proc/sys/kernel/nmi_watchdog".into(),
-        "/proc/sys/kernel/timer_migration".into(),
-        "/sys/devices/virtual/workqueue/cpumask".into(),
-        "/sys/fs/cgroup/cgroup.subtree_control".into(),
-        "/sys/fs/cgroup/cpuset.cpus.isolated".into(),
-    ];
-    let below = |dir: &str, file: &str| -> Vec<PathBuf> {
-        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-        entries.map(|entry| entry.path().join(file)).filter(|path| path.is_file()).collect()
-    };
-    files.extend(below("/proc/irq", "smp_affinity_list"));
-    files.extend(below("/sys/devices/virtual/workqueue", "cpumask"));
-    files.extend(below("/sys/kernel/debug/sched/fair_server", "runtime"));
-    files.extend(below("/sys/kernel/debug/sched/ext_server", "runtime"));
-    files.extend(below("/sys/devices/system/machinecheck", "check_interval"));
-    files.extend(below("/sys/devices/system/cpu", "power/pm_qos_resume_latency_us"));
-    files.extend(below("/sys/devices/system/cpu", "cpufreq/scaling_governor"));
-    let mut all: BTreeMap<PathBuf, String> = files
-        .into_iter()
-        .filter_map(|path| Some((path.clone(), fs::read_to_string(path).ok()?)))
-        .collect();
-    // systemd keeps a controller on for a while after the last unit that needed it.
-    if fs::exists("/run/systemd/system").unwrap_or(false) {
-        all.remove(Path::new("/sys/fs/cgroup/cgroup.subtree_control"));
-    }
-    for group in ["/sys/fs/cgroup", "/sys/fs/cgroup/system.slice"] {
-        let names = fs::read_dir(group).into_iter().flatten().flatten();
-        let groups: Vec<String> = names
-            .filter(|entry| entry.path().is_dir())
-            .map(|entry| entry.file_name().to_string_lossy().into_owned())
-            // Units of systemd come and go by themselves.
-            .filter(|name| {
-                !name.ends_with(".service")
-                    && !name.ends_with(".scope")
-                    && !name.ends_with(".mount")
-            })
-            .collect();
-        let mut groups = groups;
-        groups.sort();
-        all.insert(PathBuf::from(group).join("(groups)"), groups.join(" "));
-    }
-    for (tid, name) in kernel_threads("ktimers/") {
-        all.insert(PathBuf::from(format!("/proc/{tid} ({name}) policy")), policy(tid));
-    }
-    let own = fs::read_dir("/run/asmp").into_iter().flatten().flatten();
-    for entry in own.filter(|entry| entry.file_name() != "lock") {
-        all.insert(entry.path(), "there".to_owned());
-    }
-    all
-}
-
-pub fn differences(
-    before: &BTreeMap<PathBuf, String>,
-    after: &BTreeMap<PathBuf, String>,
-) -> Vec<String> {
-    let paths: std::collections::BTreeSet<&PathBuf> = before.keys().chain(after.keys()).collect();
-    paths
-        .into_iter()
-        .filter(|path| before.get(*path) != after.get(*path))
-        .map(|path| format!("{}: {:?} -> {:?}", path.display(), before.get(path), after.get(path)))
-        .collect()
 }
 
 /// Kernel threads by the beginning of their name.

@@ -2,7 +2,8 @@
 //! Crate `shield` alone, through `crates/shield/examples/create.rs`, makes the partition that
 //! `asmp create` makes.
 
-use super::lab::{Test, asmp, called, differences, example, read, snapshot, test};
+use super::lab::{Test, asmp, called, example, read, test};
+use super::snapshot::{settled, snapshot};
 use serde_json::Value;
 use std::process::Command;
 
@@ -36,7 +37,7 @@ fn same_partition() {
     asmp("destroy a").done();
     let said = create("a 3");
     assert!(said.contains("a: CPU 3, shielded: true"), "{said}");
-    let differences = differences(&by_command, &snapshot());
+    let (_, differences) = settled(&by_command);
     assert!(differences.is_empty(), "{differences:?}");
     let timers = super::lab::kernel_threads("ktimers/3");
     for (tid, _) in &timers {
