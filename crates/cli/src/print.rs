@@ -67,7 +67,7 @@ pub fn is_complete() -> bool {
 /// The outcome of a change: a headline, then what the kernel refused, then what this boot does not
 /// allow.
 pub fn outcome(outcome: &Outcome, headline: &str) {
-    if let Some(recovered) = &outcome.recovered {
+    if let Some(recovered) = outcome.recovered.as_ref().filter(|recovered| recovered.steps > 0) {
         eprintln!("asmp: first undid an interrupted change ({} steps)", recovered.steps);
     }
     println!("{headline} ({} changes, each read back)", outcome.changes);
@@ -200,11 +200,18 @@ pub fn plan(facts: &Facts, plan: &Plan, as_json: bool) -> Result<()> {
     Ok(())
 }
 
+fn orphans(status: &Status) {
+    for group in &status.orphans {
+        println!("{}: asmp made it, its state is lost: run `asmp restore`", group.display());
+    }
+}
+
 /// The status of every partition, or of one.
 pub fn status(status: &Status, now_s: u64) {
     if status.interrupted {
         println!("a change was cut short and is not undone yet: run `asmp restore`");
     }
+    orphans(status);
     println!("system: CPU {}", status.system_cpus);
     if !status.foreign_isolated_cpus.is_empty() {
         println!("isolated by another program: CPU {}", status.foreign_isolated_cpus);
@@ -220,8 +227,15 @@ pub fn status(status: &Status, now_s: u64) {
     }
 }
 
+/// Settings whose values before the lost partitions are not known.
+pub fn unknown(settings: &[String]) {
+    println!("  their state was lost; asmp may have changed these settings:");
+    settings.iter().for_each(|setting| println!("    {setting}"));
+}
+
 /// What a repair could not mend.
 pub fn broken(status: &Status) {
+    orphans(status);
     for partition in &status.partitions {
         findings(&format!("  {} is still violated: ", partition.name), &partition.violations);
     }

@@ -15,6 +15,7 @@ pub mod doctor;
 pub mod membership;
 mod mend;
 mod moving;
+mod orphans;
 pub mod partition;
 pub mod plan;
 mod policies;

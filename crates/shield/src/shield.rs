@@ -80,6 +80,8 @@ pub struct Outcome {
     pub demoted: Vec<Demotion>,
     /// After a repair: everything read back, and what is still broken.
     pub status: Option<Status>,
+    /// Groups without a state were removed: settings that may have been others before.
+    pub unknown_originals: Vec<String>,
     /// A change that a crash had cut short was undone first.
     pub recovered: Option<Recovered>,
 }
@@ -205,10 +207,15 @@ impl Shield {
         check_machine(&facts)?;
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
         let abandon = matches!(request, Request::Restore { abandon: true });
-        let recovered = self.recover(&base, abandon)?;
+        let set_aside = if abandon { self.set_aside_unreadable()? } else { Vec::new() };
+        let mut recovered = self.recover(&base, abandon)?;
+        if !set_aside.is_empty() {
+            recovered = Some(Recovered { steps: 0, abandoned: set_aside });
+        }
         let facts = if recovered.is_some() { Facts::read(self.kernel())? } else { facts };
         let mut state = self.state()?;
         let decision = decide(self.kernel(), &facts, &mut state, request, caller)?;
+        let unknown_originals = decision.unknown.clone();
         if matches!(request, Request::Restore { .. } | Request::System(_)) {
             // Tracers of measurements that were killed would follow the settings.
             tracefs::remove_stale(self.kernel());
@@ -223,7 +230,7 @@ impl Shield {
             Request::Repair { .. } => Some(self.status()?),
             _ => None,
         };
-        Ok(Outcome { demoted, status, ..outcome })
+        Ok(Outcome { demoted, status, unknown_originals, ..outcome })
     }
 
     fn lock(&self) -> Result<Lock, ChangeError> {
@@ -249,6 +256,7 @@ impl Shield {
                 changes: 0,
                 demoted: Vec::new(),
                 status: None,
+                unknown_originals: Vec::new(),
                 recovered,
             });
         }
@@ -293,9 +301,17 @@ impl Shield {
             }
             return Err(error);
         }
-        let demoted = Vec::new();
-        let changes = applied.changes;
-        Ok(Outcome { facts, state, plan, refused, changes, demoted, status: None, recovered })
+        Ok(Outcome {
+            facts,
+            state,
+            plan,
+            refused,
+            changes: applied.changes,
+            demoted: Vec::new(),
+            status: None,
+            unknown_originals: Vec::new(),
+            recovered,
+        })
     }
 
     fn roll_back(&self, base: &Base, back: &[Undo], cause: String) -> Result<(), ChangeError> {
@@ -365,6 +381,30 @@ impl Shield {
             .map(|line| serde_json::from_str(line).map_err(|error| bad(line, error)))
             .collect::<Result<Vec<Undo>, _>>()?;
         Ok(Some((Some(header), back)))
+    }
+
+    /// Renames a state and a journal that cannot be read. Without its state a journal cannot be
+    /// judged, so it goes as well. Returns what was given up.
+    fn set_aside_unreadable(&self) -> Result<Vec<String>, ChangeError> {
+        let mut given_up = Vec::new();
+        let state = self.state().map(|_| ());
+        let journal = if state.is_err() { Err(None) } else { self.journal().map_err(Some) };
+        let reasons = [(STATE, state.map_err(Some)), (JOURNAL, journal.map(|_| ()))];
+        for (name, read) in reasons {
+            let reason = match read {
+                Ok(()) => continue,
+                Err(Some(ChangeError::State(StateError::Unreadable { reason, .. }))) => reason,
+                Err(Some(error)) => return Err(error),
+                Err(None) => "the state it belongs to cannot be read".to_owned(),
+            };
+            let Some(bytes) = self.store.read(name)? else { continue };
+            let kept = format!("{name}.unreadable");
+            self.store.replace(&kept, &bytes)?;
+            self.store.remove(name)?;
+            let path = self.store.path(name);
+            given_up.push(format!("{}: {reason} (kept as {kept})", path.display()));
+        }
+        Ok(given_up)
     }
 
     /// Undoes what a crash left half done. Call with the lock held. Errors: `NotUndone` where the

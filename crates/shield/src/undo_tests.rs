@@ -157,7 +157,7 @@ fn a_step_back_that_the_kernel_refuses_is_named_and_tried_again() {
 #[test]
 fn no_change_begins_while_an_earlier_one_is_not_undone() {
     let (fake, untouched) = Fake::after(&[]);
-    assert!(fake.kill(&create("a", "3"), 15, true));
+    assert!(fake.kill(&create("a", "3"), 19, true));
     let killed = fake.kernel.snapshot();
     fake.kernel.arm(Some(Fault::Refuse { at: 0, errno: EINVAL }));
     let error = fake.ask(&create("b", "2")).unwrap_err();
@@ -216,6 +216,12 @@ impl Kernel for Spoiled {
     }
     fn remove_dir(&self, dir: &Path) -> io::Result<()> {
         self.0.remove_dir(dir)
+    }
+    fn mark(&self, dir: &Path) -> io::Result<()> {
+        self.0.mark(dir)
+    }
+    fn is_marked(&self, dir: &Path) -> bool {
+        self.0.is_marked(dir)
     }
     fn schedule(&self, tid: i32) -> io::Result<Schedule> {
         self.0.schedule(tid)

@@ -6,6 +6,7 @@
 //! from the kernel now. What the kernel refuses to move is listed apart (`stays`): it is no drift.
 
 use crate::mend;
+use crate::orphans;
 use crate::partition::{Partition, State, Tick, shielded};
 use crate::plan::Base;
 use crate::target::{Lines, Target, reading, targets};
@@ -31,6 +32,8 @@ pub struct Status {
     /// it.
     pub interrupted: bool,
     pub partitions: Vec<PartitionStatus>,
+    /// Groups that asmp made and whose state is lost.
+    pub orphans: Vec<PathBuf>,
     /// Isolated CPUs that belong to no partition of ours.
     pub foreign_isolated_cpus: CpuSet,
 }
@@ -38,7 +41,9 @@ pub struct Status {
 impl Status {
     /// Is every promise kept?
     pub fn holds(&self) -> bool {
-        !self.interrupted && self.partitions.iter().all(|partition| partition.violations.is_empty())
+        !self.interrupted
+            && self.orphans.is_empty()
+            && self.partitions.iter().all(|partition| partition.violations.is_empty())
     }
 }
 
@@ -124,6 +129,11 @@ pub fn verify(
         irq_home: state.irq_home.clone(),
         interrupted,
         partitions,
+        // Those of an interrupted change are known to its journal.
+        orphans: match interrupted {
+            true => Vec::new(),
+            false => orphans::groups(kernel, base, state),
+        },
         foreign_isolated_cpus: isolated.difference(&all),
     })
 }
