@@ -305,16 +305,18 @@ pub enum Change {
     ///
     /// Ends every partition and writes every original value back. Use it after a crash of asmp too:
     /// it first undoes the change that the crash interrupted. Real-time tasks of partitions become
-    /// SCHED_OTHER.
+    /// SCHED_OTHER. Partitions whose state was lost with /run/asmp are ended too. Their tasks go to
+    /// the root group, and settings that asmp may have changed are listed (exit code 45).
     #[command(after_long_help = examples::RESTORE)]
     Restore {
-        /// Give up what the kernel refuses to give back
+        /// Give up what cannot be given back, and a state that cannot be read
         ///
         /// A change that was killed is undone before anything else. If the kernel refuses a step of
         /// that for good, no other change can begin. An original value that cannot be written back
         /// (its CPU is offline) is kept and tried again. This option names such steps and values,
-        /// gives them up and restores the rest; the exit code is then 6. Example: asmp restore
-        /// --abandon
+        /// gives them up and restores the rest; the exit code is then 6. It also sets a state or
+        /// journal aside that cannot be read, and ends the partitions by the marks on their groups;
+        /// the exit code is then 45. Example: asmp restore --abandon
         #[arg(long)]
         abandon: bool,
     },

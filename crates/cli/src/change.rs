@@ -3,7 +3,7 @@
 //! [`Request`], and what came of it in words.
 
 use crate::args::{self, Change, Create, Planned, Run};
-use crate::exit::{NOT_UNDONE, VIOLATED, failure};
+use crate::exit::{NOT_UNDONE, UNKNOWN_ORIGINALS, VIOLATED, failure};
 use crate::file;
 use crate::print;
 use anyhow::Result;
@@ -56,6 +56,11 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
     if let Some(status) = outcome.status.as_ref().filter(|status| violates(status)) {
         print::broken(status);
         return Err(failure(VIOLATED, "a partition is still violated: see what remains above"));
+    }
+    if !outcome.unknown_originals.is_empty() {
+        print::unknown(&outcome.unknown_originals);
+        let why = "the state of removed partitions was lost: check the settings above";
+        return Err(failure(UNKNOWN_ORIGINALS, why));
     }
     let goes_back =
         matches!(change, Change::Destroy { .. } | Change::Restore { .. } | Change::Repair { .. });
@@ -163,7 +168,11 @@ fn headline(change: &Change, outcome: &Outcome) -> String {
         Change::Resize { name, .. } => format!("partition {name}: now {}", cpus(name, "")),
         Change::Destroy { name: Some(name), .. } => format!("partition {name} is gone"),
         Change::Destroy { .. } => "no partition is left".to_owned(),
-        Change::Restore { .. } if !outcome.left.is_empty() => "no partition is left".to_owned(),
+        Change::Restore { .. }
+            if !outcome.left.is_empty() || !outcome.unknown_originals.is_empty() =>
+        {
+            "no partition is left".to_owned()
+        }
         Change::Restore { .. } => "the machine is as it was before asmp touched it".to_owned(),
         Change::Add { members, .. } => format!("partition {}: members added", members.name),
         Change::Remove { members, .. } => format!("partition {}: members removed", members.name),

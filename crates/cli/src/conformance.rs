@@ -420,3 +420,25 @@ fn a_cpu_that_goes_offline_or_a_setting_that_drifts_is_named() {
     fake.done("repair");
     assert_eq!(fake.asmp("status"), 0);
 }
+
+#[test]
+fn what_others_broke_has_the_exit_code_of_status() {
+    let (fake, _) = prepared(&["create a --cpus 3", "add a --pid 200"]);
+    fake.kernel.set_online(3, false);
+    assert_eq!((fake.asmp("repair"), fake.asmp("status")), (exit::VIOLATED, exit::VIOLATED));
+    fake.kernel.set_online(3, true);
+    assert_eq!((fake.asmp("repair"), fake.asmp("status")), (0, 0));
+    fake.files().iter().for_each(|file| std::fs::remove_file(fake.dir.path().join(file)).unwrap());
+    for (line, code) in [
+        ("status", exit::VIOLATED),
+        ("repair", exit::VIOLATED),
+        ("create b --cpus 2", 25),
+        ("destroy a", 25),
+        ("restore", exit::UNKNOWN_ORIGINALS),
+        ("restore", 0),
+        ("status", 0),
+    ] {
+        assert_eq!(fake.asmp(line), code, "{line}");
+    }
+    assert_eq!(fake.kernel.isolated().to_string(), "");
+}

@@ -32,6 +32,7 @@ pub const NOT_ROOT: u8 = 10;
 pub const BAD_FILE: u8 = 40;
 pub const NO_BOOT_DROP_IN: u8 = 41;
 pub const POLICY_REFUSED: u8 = 42;
+pub const UNKNOWN_ORIGINALS: u8 = 45;
 pub const BAD_RUN: u8 = 50;
 pub const NO_LOAD: u8 = 51;
 pub const MIXED: u8 = 52;
@@ -74,6 +75,7 @@ pub const TABLE: &[(u8, &str)] = &[
     (22, "refused: the CPU belongs to another partition or group"),
     (23, "refused: the system would have no CPU left"),
     (24, "refused: an SMT sibling of the CPU is in use elsewhere"),
+    (25, "refused: asmp made groups whose state is lost: run asmp restore"),
     (30, "refused: invalid partition name"),
     (31, "refused: the partition name is taken"),
     (32, "refused: no such partition"),
@@ -100,6 +102,10 @@ pub const TABLE: &[(u8, &str)] = &[
          change was undone",
     ),
     (44, "refused: other threads of the process are in the partition that the thread would leave"),
+    (
+        UNKNOWN_ORIGINALS,
+        "restore: partitions whose state was lost are gone; what settings were before is not known",
+    ),
     (46, "refused: the task is the last of a scope, which systemd would end; --force moves it"),
     (BAD_RUN, "measure: the input is not a complete run or not a histogram"),
     (NO_LOAD, "measure: a load did not start or ended early"),
@@ -130,6 +136,7 @@ fn of_refusal(refusal: &Refusal) -> u8 {
         | Refusal::ExclusiveElsewhere { .. } => 22,
         Refusal::Displaces { .. } => STRICT,
         Refusal::EmptiesScope { .. } => 46,
+        Refusal::Orphans { .. } => 25,
         Refusal::LastCpu { .. } => 23,
         Refusal::Sibling { .. } => 24,
         Refusal::BadName { .. } => 30,

@@ -117,7 +117,7 @@ fn incomplete(why: ErrorKind, changed: bool) -> String {
 /// The outcome of a change: a headline, then what the kernel refused, then what this boot does not
 /// allow.
 pub fn outcome(outcome: &Outcome, headline: &str) {
-    if let Some(recovered) = &outcome.recovered {
+    if let Some(recovered) = outcome.recovered.as_ref().filter(|recovered| recovered.steps > 0) {
         eprintln!("asmp: first undid an interrupted change ({} steps)", recovered.steps);
     }
     line!("{headline} ({} changes, each read back)", outcome.changes);
@@ -283,6 +283,12 @@ pub fn plan(facts: &Facts, plan: &Plan, unreadable: &[PathBuf], as_json: bool) -
     Ok(())
 }
 
+fn orphans(status: &Status) {
+    for group in &status.orphans {
+        println!("{}: asmp made it, its state is lost: run `asmp restore`", group.display());
+    }
+}
+
 /// The status of every partition, or of one.
 pub fn status(status: &Status, now_s: u64) {
     if status.interrupted {
@@ -291,6 +297,7 @@ pub fn status(status: &Status, now_s: u64) {
     if status.journal_unreadable {
         line!("a change is under way or was interrupted: run as root to know");
     }
+    orphans(status);
     line!("system: CPU {}", status.system_cpus);
     if !status.foreign_isolated_cpus.is_empty() {
         line!("isolated by another program: CPU {}", status.foreign_isolated_cpus);
@@ -308,8 +315,15 @@ pub fn status(status: &Status, now_s: u64) {
     }
 }
 
+/// Settings whose values before the lost partitions are not known.
+pub fn unknown(settings: &[String]) {
+    println!("  their state was lost; asmp may have changed these settings:");
+    settings.iter().for_each(|setting| println!("    {setting}"));
+}
+
 /// What a repair could not mend.
 pub fn broken(status: &Status) {
+    orphans(status);
     for partition in &status.partitions {
         findings(&format!("  {} is still violated: ", partition.name), &partition.violations);
     }

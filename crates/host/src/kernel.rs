@@ -6,6 +6,7 @@
 //! Paths are absolute as the kernel documents them (`/proc/irq/24/smp_affinity_list`).
 
 use crate::cpuset::CpuSet;
+use crate::mark;
 use crate::sched::{self, Schedule};
 use crate::spin::{self, Spinner};
 use crate::systemd;
@@ -31,6 +32,12 @@ pub trait Kernel: Send + Sync {
     fn make_dir(&self, dir: &Path) -> io::Result<()>;
 
     fn remove_dir(&self, dir: &Path) -> io::Result<()>;
+
+    /// Marks a cgroup as made by asmp.
+    fn mark(&self, dir: &Path) -> io::Result<()>;
+
+    /// Has a cgroup that mark?
+    fn is_marked(&self, dir: &Path) -> bool;
 
     /// Policy and parameters of a thread (`sched_getattr(2)`).
     fn schedule(&self, tid: i32) -> io::Result<Schedule>;
@@ -139,6 +146,14 @@ impl Kernel for Linux {
 
     fn remove_dir(&self, dir: &Path) -> io::Result<()> {
         std::fs::remove_dir(self.at(dir))
+    }
+
+    fn mark(&self, dir: &Path) -> io::Result<()> {
+        mark::set(&self.at(dir))
+    }
+
+    fn is_marked(&self, dir: &Path) -> bool {
+        mark::is_set(&self.at(dir))
     }
 
     fn schedule(&self, tid: i32) -> io::Result<Schedule> {

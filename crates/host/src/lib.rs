@@ -19,6 +19,7 @@ pub mod fake;
 pub mod irq;
 mod kernel;
 pub mod knob;
+mod mark;
 pub mod sched;
 mod spin;
 pub mod store;

@@ -7,6 +7,7 @@
 
 use crate::masks::{MasksLeft, confine_strays, give_back_masks};
 use crate::moving::{evacuate, evict, move_home, move_in, move_out};
+use crate::orphans::foreign;
 use crate::partition::{BoostedThread, Original};
 use crate::plan::{Action, Base, IfRefused, Plan, Step};
 use crate::policies;
@@ -14,7 +15,7 @@ use asmp_host::cgroup;
 use asmp_host::store::Journal;
 use asmp_host::systemd;
 use asmp_host::task::{self, Mask, TaskId, task_path};
-use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Knob, Result, Schedule, knob};
+use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Knob, Result, Schedule, kind_of, knob};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +38,10 @@ pub enum Undo {
         threaded: bool,
     },
     RemoveGroup {
+        path: PathBuf,
+    },
+    /// Another program made this group first: an earlier `RemoveGroup` of it is void.
+    KeepGroup {
         path: PathBuf,
     },
     /// `alone`: only this thread, else its whole process.
@@ -73,14 +78,17 @@ pub struct Refused {
 pub struct Left {
     /// The file, or the task.
     pub what: String,
-    /// What it had before the first change.
+    /// What it had before the first change; empty of a group that should be gone.
     pub original: String,
     pub reason: String,
 }
 
 impl std::fmt::Display for Left {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} (was {:?}): {}", self.what, self.original, self.reason)
+        match self.original.is_empty() {
+            true => write!(f, "{}: {}", self.what, self.reason),
+            false => write!(f, "{} (was {:?}): {}", self.what, self.original, self.reason),
+        }
     }
 }
 
@@ -249,6 +257,16 @@ fn take(
     applied: &mut Applied,
 ) -> Result<()> {
     let Edge { kernel, base, .. } = *edge;
+    if let Some(group) = ends_base(base, &step.action).and_then(|()| foreign(kernel, base)) {
+        // Not ours to end: what lies above it stays.
+        applied.refused.push(Refused {
+            path: PathBuf::new(),
+            what: format!("{} stays", base.dir().display()),
+            reason: format!("another program made {}: remove that first", group.display()),
+            disturbs: false,
+        });
+        return Ok(());
+    }
     match &step.action {
         Action::Set { knob, to, unless_away_from } => {
             // The plan's reading is a moment old: what an earlier step may have changed is read
@@ -273,25 +291,39 @@ fn take(
             if kernel.exists(base.dir()) != *on {
                 undo_log.note(Undo::Delegate { on: !on })?;
                 delegate(kernel, base, *on)?;
+                if *on {
+                    mark(kernel, base.dir())?;
+                }
             }
         }
         Action::MakeGroup { path, threaded } => {
             // A group that is there already is somebody else's: undoing must not remove it.
             if kernel.exists(path) {
+                // It stayed when the last partition went, because of another program's group in it.
+                if base.ancestors.contains(path) && kernel.is_marked(path) {
+                    return Ok(());
+                }
                 let exists = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
                 return Err(Error::io(path, "make the group")(exists));
             }
             undo_log.note(Undo::RemoveGroup { path: path.clone() })?;
-            make_group(kernel, path, *threaded)?;
+            let made = make_group(kernel, base, path, *threaded);
+            if made.as_ref().is_err_and(|error| error.errno() == Some(libc::EEXIST)) {
+                undo_log.note(Undo::KeepGroup { path: path.clone() })?;
+            }
+            made?;
         }
         Action::RemoveGroup { path, .. } => {
-            if !kernel.exists(path) {
+            if !kernel.exists(path) || is_foreign(kernel, base, path) {
                 return Ok(());
             }
             edge.remove_group(path, &mut |undo| undo_log.note(undo))?;
         }
         Action::MoveIn { placed, groups } => move_in(kernel, base, placed, groups, undo_log)?,
         Action::MoveOut { placed, groups } => move_out(kernel, base, placed, groups, undo_log)?,
+        Action::Evacuate { groups, .. } if is_foreign(kernel, base, &groups.domain) => {
+            return Ok(());
+        }
         Action::Evacuate { placed, groups, .. } => {
             evacuate(kernel, base, placed, groups, undo_log)?
         }
@@ -359,8 +391,16 @@ fn take(
 
 /// Takes the inverses, last first. Returns what could not be restored, in words.
 pub fn undo(edge: &Edge, back: &[Undo]) -> Vec<String> {
+    let kept: BTreeSet<&Path> = back
+        .iter()
+        .filter_map(|undo| match undo {
+            Undo::KeepGroup { path } => Some(path.as_path()),
+            _ => None,
+        })
+        .collect();
     back.iter()
         .rev()
+        .filter(|undo| !matches!(undo, Undo::RemoveGroup { path } if kept.contains(path.as_path())))
         .filter_map(|undo| match undo_one(edge, undo) {
             Err(error) if !error.is_missing() => Some(error.to_string()),
             _ => None,
@@ -377,12 +417,18 @@ fn undo_one(edge: &Edge, undo: &Undo) -> Result<()> {
         },
         Undo::Delegate { on } => delegate(kernel, base, *on),
         // A crash may have come between the two halves of making a threaded group.
-        Undo::MakeGroup { path, threaded } if kernel.exists(path) => match threaded {
-            true => make_threaded(kernel, path),
-            false => Ok(()),
-        },
-        Undo::MakeGroup { path, threaded } => make_group(kernel, path, *threaded),
+        Undo::MakeGroup { path, threaded } if kernel.exists(path) => {
+            finish_group(kernel, base, path, *threaded)
+        }
+        Undo::MakeGroup { path, threaded } => make_group(kernel, base, path, *threaded),
+        Undo::KeepGroup { .. } => Ok(()),
         Undo::RemoveGroup { path } if !kernel.exists(path) => Ok(()),
+        // A crash came before the mark, and it is empty; or another program made it, and it stays
+        // as soon as there is anything in it.
+        Undo::RemoveGroup { path } if !kernel.is_marked(path) => match kernel.remove_dir(path) {
+            Err(error) if kind_of(&error) == ErrorKind::Busy => Ok(()),
+            other => other.map_err(Error::io(path, "remove the group")),
+        },
         Undo::RemoveGroup { path } => {
             evict(kernel, base, path);
             edge.remove_group(path, &mut |_| Ok(()))
@@ -432,9 +478,38 @@ fn delegate(kernel: &dyn Kernel, base: &Base, on: bool) -> Result<()> {
     kernel.delegate(&base.mount, on).map_err(Error::io(Path::new(systemd::SERVICE), operation))
 }
 
-fn make_group(kernel: &dyn Kernel, path: &Path, threaded: bool) -> Result<()> {
+/// Does a step end the group of our partitions, or take what groups in it need?
+fn ends_base(base: &Base, action: &Action) -> Option<()> {
+    let ends = match action {
+        Action::RemoveGroup { path, .. } => base.ancestors.contains(path),
+        Action::Delegate { on } => !on,
+        Action::Set { knob, to, .. } => to == "-cpuset" && knob.path.parent() == Some(base.dir()),
+        _ => false,
+    };
+    ends.then_some(())
+}
+
+/// Did another program make this group of a partition in place of ours?
+fn is_foreign(kernel: &dyn Kernel, base: &Base, group: &Path) -> bool {
+    let ours = group.parent() == Some(base.dir()) || base.ancestors.iter().any(|of| of == group);
+    ours && kernel.exists(group) && !kernel.is_marked(group)
+}
+
+fn make_group(kernel: &dyn Kernel, base: &Base, path: &Path, threaded: bool) -> Result<()> {
     kernel.make_dir(path).map_err(Error::io(path, "make the group"))?;
+    finish_group(kernel, base, path, threaded)
+}
+
+/// What makes a new group ours, and threaded.
+fn finish_group(kernel: &dyn Kernel, base: &Base, path: &Path, threaded: bool) -> Result<()> {
+    if base.makes(path) && !kernel.is_marked(path) {
+        mark(kernel, path)?;
+    }
     if threaded { make_threaded(kernel, path) } else { Ok(()) }
+}
+
+fn mark(kernel: &dyn Kernel, group: &Path) -> Result<()> {
+    kernel.mark(group).map_err(Error::io(group, "mark the group"))
 }
 
 fn make_threaded(kernel: &dyn Kernel, group: &Path) -> Result<()> {

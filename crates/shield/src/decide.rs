@@ -5,6 +5,7 @@
 use crate::declare;
 use crate::mend;
 use crate::neighbours::{self, Affected};
+use crate::orphans;
 use crate::partition::{Partition, Refusal, State, System, shielded};
 use crate::plan::{self, Base, Cannot, Plan};
 use crate::policies;
@@ -14,7 +15,7 @@ use asmp_host::cgroup::{self, Groups};
 use asmp_host::task::{self, Member, Task, TaskId};
 use asmp_host::{Facts, Kernel, knob};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// What a request makes of the machine.
 pub(crate) struct Decision {
@@ -28,14 +29,24 @@ pub(crate) struct Decision {
     affected: Vec<Affected>,
     /// A repair: all that the partitions need is written again, and these members are moved back.
     repair: Option<Vec<(String, Member)>>,
+    /// The group of our partitions is there without any, and goes.
+    closes_base: bool,
+    /// Settings whose originals are lost, because groups were there that no state knows.
+    pub unknown: Vec<String>,
 }
 
 impl Decision {
     /// The steps of it.
     pub fn plan(self, kernel: &dyn Kernel, facts: &Facts, base: &Base, state: &State) -> Plan {
-        let Self { after, system, affected, left_out, repair } = self;
+        let Self { after, system, affected, left_out, repair, closes_base, .. } = self;
         let plan = match repair {
-            None => plan::plan(facts, base, state, after, system),
+            None => {
+                let mut plan = plan::plan(facts, base, state, after, system);
+                if closes_base {
+                    plan.steps.extend(plan::close_base(facts, base, state));
+                }
+                plan
+            }
             Some(astray) => {
                 let mut plan = plan::repair(facts, base, state, after, system, &astray);
                 plan.steps.retain_mut(|step| mend::is_needed(kernel, base, step));
@@ -60,6 +71,10 @@ pub(crate) fn decide(
     let (mut system, mut left_out) = (state.system(), Vec::new());
     let named = |refusal| neighbours::name_isolator(kernel, facts, refusal);
     let mut repair = None;
+    let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
+    let orphans = orphans::groups(kernel, &base, state);
+    refuse_beside(&orphans, &base, request)?;
+    let (mut closes_base, mut unknown) = (false, Vec::new());
     let mut after = match request {
         Request::Create { name, spec } => {
             rules::create(facts, state, &Wish::new(name, spec, caller, None)).map_err(named)?
@@ -86,6 +101,12 @@ pub(crate) fn decide(
         }
         Request::Restore { .. } => {
             system = System::default();
+            let found = orphans::partitions(kernel, &base, &orphans);
+            if !orphans.is_empty() {
+                closes_base = found.is_empty();
+                unknown = orphans::suspects(facts, &base, &found);
+            }
+            state.partitions.extend(found);
             Vec::new()
         }
         Request::System(wanted) => {
@@ -99,7 +120,26 @@ pub(crate) fn decide(
     };
     adopt_kernel_threads(kernel, facts, state, &mut after);
     let affected = neighbours::affected(kernel, facts, (&state.partitions, &after))?;
-    Ok(Decision { after, system, affected, left_out, repair })
+    Ok(Decision { after, system, affected, left_out, repair, closes_base, unknown })
+}
+
+/// Groups without a state keep new partitions from being made, and are no partition to destroy. The
+/// empty group of all partitions is no obstacle.
+fn refuse_beside(orphans: &[PathBuf], base: &Base, request: &Request) -> Result<(), Refusal> {
+    let mut orphans = orphans.iter().filter(|group| base.is_inside(group)).peekable();
+    let concerns = match request {
+        Request::Create { .. } | Request::Run { .. } | Request::Apply { .. } => true,
+        Request::Destroy { name: None, .. } => true,
+        Request::Destroy { name: Some(name), .. } => {
+            orphans.clone().any(|group| group.ends_with(name))
+        }
+        _ => false,
+    };
+    if !concerns || orphans.peek().is_none() {
+        return Ok(());
+    }
+    let groups: Vec<String> = orphans.map(|group| group.display().to_string()).collect();
+    Err(Refusal::Orphans { groups: groups.join(", ") })
 }
 
 /// The partition of `name` with more members.
@@ -310,7 +350,7 @@ fn enter(
 }
 
 /// The group of our partitions, as tasks see it in /proc/PID/cgroup.
-fn tree(facts: &Facts) -> Result<std::path::PathBuf, Refusal> {
+fn tree(facts: &Facts) -> Result<PathBuf, Refusal> {
     Ok(Base::of(facts).ok_or(Refusal::NoCgroupV2)?.in_tree())
 }
 

@@ -17,6 +17,7 @@ pub mod membership;
 mod mend;
 mod moving;
 mod neighbours;
+mod orphans;
 pub mod partition;
 pub mod plan;
 mod policies;

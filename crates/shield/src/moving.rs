@@ -345,8 +345,11 @@ fn gather(
 ) -> Result<PathBuf> {
     let threads = task::threads(kernel, process).unwrap_or_default();
     let living = threads.iter().filter(|thread| !thread.zombie);
-    let here: Vec<(TaskId, PathBuf)> =
-        living.map(|thread| (thread.id, absolute(base, &thread.group))).collect();
+    // Threads outside the partition stay where they are: another program took them there.
+    let here: Vec<(TaskId, PathBuf)> = living
+        .map(|thread| (thread.id, absolute(base, &thread.group)))
+        .filter(|(_, group)| group.starts_with(&groups.domain))
+        .collect();
     let Some((_, first)) = here.first() else { return Ok(groups.rt.clone()) };
     if here.iter().all(|(_, group)| group == first) {
         return Ok(first.clone());

@@ -2,6 +2,7 @@
 //! Other programs change the groups of partitions: `status` names it, and `repair` mends it or says
 //! what is still broken.
 
+use crate::apply::Left;
 use crate::request::{Caller, Members, Request, Spec};
 use crate::shield::{ChangeError, Outcome, Shield};
 use crate::verify::Status;
@@ -17,7 +18,7 @@ const RT: &str = "/sys/fs/cgroup/asmp/a/rt";
 
 struct Fake {
     kernel: Arc<FakeKernel>,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
     shield: Shield,
     untouched: BTreeMap<String, String>,
 }
@@ -31,7 +32,7 @@ impl Fake {
         let untouched = kernel.snapshot();
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let shield = Shield::new(Arc::clone(&kernel) as Arc<dyn Kernel>, Store::at(dir.path()));
-        Self { kernel, _dir: dir, shield, untouched }
+        Self { kernel, dir, shield, untouched }
     }
 
     /// The same with partition `a` of CPU 3, which holds that process.
@@ -310,4 +311,118 @@ fn a_killed_creation_goes_with_the_groups_that_others_made_in_it() {
     fake.kernel.arm(None);
     fake.kernel.make_dir(&Path::new(RT).join("sub")).unwrap();
     fake.restored("killed");
+}
+
+/// Every file of /run/asmp is gone.
+fn lose_state(fake: &Fake) {
+    for entry in std::fs::read_dir(fake.dir.path()).unwrap() {
+        std::fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+}
+
+#[test]
+fn groups_whose_state_was_lost_are_named_and_restored() {
+    let fake = Fake::partitioned();
+    lose_state(&fake);
+    let status = fake.status();
+    assert!(!status.holds());
+    assert_eq!(status.orphans, [Path::new("/sys/fs/cgroup/asmp/a")]);
+    assert!(!fake.repair(), "a repair claims nothing");
+    for request in [create("a", "3"), create("b", "2"), destroy(false)] {
+        let error = fake.ask(&request).unwrap_err().to_string();
+        assert!(error.contains("asmp restore") && error.contains("asmp/a"), "{error}");
+    }
+    let outcome = fake.done(&Request::Restore { abandon: false });
+    let unknown = outcome.unknown_originals.join(", ");
+    for what in ["fair_server/cpu3", "default_smp_affinity", "/proc/irq/", "ktimers"] {
+        assert!(unknown.contains(what), "{unknown}");
+    }
+    assert_eq!((fake.kernel.isolated().to_string(), fake.allowed(200)), ("".into(), "0-3".into()));
+    assert!(fake.status().holds());
+    let groups = fake.kernel.snapshot().into_keys().filter(|key| key.starts_with("group ")).count();
+    assert_eq!(groups, 1, "only the root is left");
+    fake.done(&create("a", "3"));
+    // What was changed by then is what this partition's end gives back.
+    fake.done(&destroy(false));
+}
+
+#[test]
+fn the_way_out_of_an_unreadable_state_ends_all_partitions() {
+    for garbage in ["{}", "hello", "{\"schema\":99}"] {
+        let fake = Fake::partitioned();
+        std::fs::write(fake.dir.path().join("state.json"), garbage).unwrap();
+        let error = fake.ask(&Request::Restore { abandon: false }).unwrap_err().to_string();
+        assert!(error.contains("--abandon"), "{error}");
+        let outcome = fake.done(&Request::Restore { abandon: true });
+        assert!(outcome.recovered.unwrap().abandoned[0].contains("state.json"));
+        assert!(!outcome.unknown_originals.is_empty());
+        assert!(fake.status().holds());
+        assert_eq!(fake.kernel.isolated().to_string(), "");
+        let kept = std::fs::read_to_string(fake.dir.path().join("state.json.unreadable"));
+        assert_eq!(kept.unwrap(), garbage);
+    }
+}
+
+#[test]
+fn the_base_group_alone_without_a_state_goes_too() {
+    let fake = Fake::new();
+    fake.done(&create("a", "3"));
+    lose_state(&fake);
+    for group in ["a/rt", "a/rest", "a"] {
+        fake.kernel.remove_dir(&Path::new("/sys/fs/cgroup/asmp").join(group)).unwrap();
+    }
+    assert_eq!(fake.status().orphans, [Path::new("/sys/fs/cgroup/asmp")]);
+    fake.done(&Request::Restore { abandon: false });
+    assert!(!fake.kernel.exists(Path::new("/sys/fs/cgroup/asmp")));
+    assert!(fake.status().holds());
+}
+
+/// A group of another program with a task in it.
+fn foreign(fake: &Fake, path: &str) {
+    let path = Path::new("/sys/fs/cgroup").join(path);
+    fake.kernel.make_dir(&path).unwrap();
+    fake.kernel.start(400, 400, "theirs", Schedule::Fifo { priority: 20 });
+    fake.kernel.write(&path.join("cgroup.procs"), b"400").unwrap();
+}
+
+#[test]
+fn a_group_of_another_program_among_ours_is_never_entered_emptied_or_removed() {
+    let theirs = |fake: &Fake| {
+        let task = fake.kernel.snapshot()["task 400"].clone();
+        assert!(task.contains("/asmp/x") && task.contains("priority: 20"), "{task}");
+    };
+    let fake = Fake::new();
+    fake.done(&create("a", "3"));
+    foreign(&fake, "asmp/x");
+    let then = fake.kernel.snapshot();
+    let error = fake.ask(&create("x", "2")).unwrap_err().to_string();
+    assert!(error.contains("/asmp/x"), "{error}");
+    assert_eq!(fake.kernel.snapshot(), then);
+    assert!(fake.status().orphans.is_empty() && fake.status().holds());
+    let outcome = fake.done(&destroy(false));
+    assert!(outcome.refused.iter().any(|refused| refused.reason.contains("/asmp/x")));
+    let names_theirs = |left: &Left| left.to_string().contains("made /sys/fs/cgroup/asmp/x");
+    assert!(outcome.left.iter().any(names_theirs), "{:?}", outcome.left);
+    theirs(&fake);
+    assert!(fake.status().orphans.is_empty(), "what stays for them is no orphan");
+    // The group above theirs is still ours: the next partition takes it again.
+    fake.done(&create("a", "3"));
+    for _ in 0..2 {
+        let outcome = fake.done(&Request::Restore { abandon: false });
+        assert!(outcome.left.iter().any(names_theirs), "{:?}", outcome.left);
+        theirs(&fake);
+    }
+}
+
+#[test]
+fn a_killed_creation_leaves_a_group_that_another_program_made_meanwhile() {
+    let fake = Fake::new();
+    fake.kernel.arm(Some(Fault::Die { at: 1, after: false }));
+    assert!(catch_unwind(AssertUnwindSafe(|| fake.ask(&create("a", "3")))).is_err());
+    fake.kernel.arm(None);
+    // Our journal says that we were about to make it.
+    foreign(&fake, "asmp");
+    fake.done(&Request::Restore { abandon: false });
+    let task = fake.kernel.snapshot()["task 400"].clone();
+    assert!(task.contains("/asmp") && task.contains("priority: 20"), "{task}");
 }

@@ -372,6 +372,11 @@ pub enum Refusal {
          or `asmp destroy`"
     )]
     NameTaken { name: String },
+    #[error(
+        "asmp made {groups} and does not know its state any more (/run/asmp was lost): run \
+         `asmp restore`, which removes it"
+    )]
+    Orphans { groups: String },
     #[error("no partition {name}: known are: {known}")]
     NoPartition { name: String, known: String },
     #[error("task {tid} does not exist: it may have ended")]

@@ -189,6 +189,17 @@ impl Base {
         group != self.dir() && group.starts_with(self.dir())
     }
 
+    /// Do we make this group? Others below a partition are made by programs inside.
+    pub fn makes(&self, group: &Path) -> bool {
+        let below = group.strip_prefix(self.dir()).unwrap_or(Path::new(""));
+        match below.iter().count() {
+            0 => self.ancestors.iter().any(|ancestor| ancestor == group),
+            1 => true,
+            2 => ["rt", "rest", "idle"].iter().any(|name| below.ends_with(name)),
+            _ => false,
+        }
+    }
+
     /// The same as tasks see it in /proc/PID/cgroup.
     pub fn in_tree(&self) -> PathBuf {
         Path::new("/").join(self.dir().strip_prefix(&self.mount).unwrap_or(self.dir()))
@@ -221,6 +232,13 @@ pub fn repair(
     astray: &[(String, Member)],
 ) -> Plan {
     build(facts, base, state, after, system, Some(astray))
+}
+
+/// The steps that remove the group of our partitions, which holds none.
+pub fn close_base(facts: &Facts, base: &Base, state: &State) -> Vec<Step> {
+    let mut steps = Vec::new();
+    groups::close_base(facts, base, state, &mut steps);
+    steps
 }
 
 fn build(

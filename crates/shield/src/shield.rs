@@ -7,6 +7,7 @@ use crate::decide::decide;
 use crate::membership::{self, Entrance, EntryError};
 use crate::moving::{Demotion, demotions};
 use crate::neighbours;
+use crate::orphans;
 use crate::partition::{Partition, Refusal, State, shielded};
 use crate::plan::{Action, Base, Plan, Step};
 use crate::prove;
@@ -87,6 +88,8 @@ pub struct Outcome {
     pub demoted: Vec<Demotion>,
     /// After a repair: everything read back, and what is still broken.
     pub status: Option<Status>,
+    /// Groups without a state were removed: settings that may have been others before.
+    pub unknown_originals: Vec<String>,
     /// A change that a crash had cut short was undone first.
     pub recovered: Option<Recovered>,
 }
@@ -226,10 +229,15 @@ impl Shield {
         check_machine(&facts)?;
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
         let abandon = matches!(request, Request::Restore { abandon: true });
-        let recovered = self.recover(&base, abandon)?;
+        let set_aside = if abandon { self.set_aside_unreadable()? } else { Vec::new() };
+        let mut recovered = self.recover(&base, abandon)?;
+        if !set_aside.is_empty() {
+            recovered = Some(Recovered { steps: 0, abandoned: set_aside });
+        }
         let facts = if recovered.is_some() { Facts::read(self.kernel())? } else { facts };
         let mut state = self.state()?;
         let decision = decide(self.kernel(), &facts, &mut state, request, caller)?;
+        let unknown_originals = decision.unknown.clone();
         if matches!(request, Request::Restore { .. } | Request::System(_)) {
             // Tracers of measurements that were killed would follow the settings.
             tracefs::remove_stale(self.kernel());
@@ -239,12 +247,19 @@ impl Shield {
         if !request.demotes() {
             refuse_demotions(&demoted)?;
         }
-        let outcome = self.carry_out(facts, &base, state, plan, abandon)?;
+        let (before, restores) =
+            (state.partitions.clone(), matches!(request, Request::Restore { .. }));
+        let mut outcome = self.carry_out(facts, &base, state, plan, abandon)?;
+        let after = &outcome.state.partitions;
+        let gone = before.into_iter().filter(|old| !after.iter().any(|new| new.name == old.name));
+        let gone: Vec<Partition> = gone.collect();
+        let is_last = after.is_empty() && (restores || !gone.is_empty());
+        outcome.left.extend(orphans::kept(self.kernel(), &base, &gone, is_last));
         let status = match request {
             Request::Repair { .. } => Some(self.status()?),
             _ => None,
         };
-        Ok(Outcome { demoted, recovered, status, ..outcome })
+        Ok(Outcome { demoted, recovered, status, unknown_originals, ..outcome })
     }
 
     fn lock(&self) -> Result<Lock, ChangeError> {
@@ -273,6 +288,7 @@ impl Shield {
                 changes: 0,
                 demoted: Vec::new(),
                 status: None,
+                unknown_originals: Vec::new(),
                 recovered: None,
             });
         }
@@ -328,9 +344,18 @@ impl Shield {
             }
             return Err(error);
         }
-        let (demoted, recovered) = (Vec::new(), None);
-        let changes = applied.changes;
-        Ok(Outcome { facts, state, plan, refused, left, changes, demoted, status: None, recovered })
+        Ok(Outcome {
+            facts,
+            state,
+            plan,
+            refused,
+            left,
+            changes: applied.changes,
+            demoted: Vec::new(),
+            status: None,
+            unknown_originals: Vec::new(),
+            recovered: None,
+        })
     }
 
     fn roll_back(&self, base: &Base, back: &[Undo], cause: String) -> Result<(), ChangeError> {
@@ -423,6 +448,30 @@ impl Shield {
             .map(|line| serde_json::from_str(line).map_err(|error| bad(line, error)))
             .collect::<Result<Vec<Undo>, _>>()?;
         Ok(Some((Some(header), back)))
+    }
+
+    /// Renames a state and a journal that cannot be read. Without its state a journal cannot be
+    /// judged, so it goes as well. Returns what was given up.
+    fn set_aside_unreadable(&self) -> Result<Vec<String>, ChangeError> {
+        let mut given_up = Vec::new();
+        let state = self.state().map(|_| ());
+        let journal = if state.is_err() { Err(None) } else { self.journal().map_err(Some) };
+        let reasons = [(STATE, state.map_err(Some)), (JOURNAL, journal.map(|_| ()))];
+        for (name, read) in reasons {
+            let reason = match read {
+                Ok(()) => continue,
+                Err(Some(ChangeError::State(StateError::Unreadable { reason, .. }))) => reason,
+                Err(Some(error)) => return Err(error),
+                Err(None) => "the state it belongs to cannot be read".to_owned(),
+            };
+            let Some(bytes) = self.store.read(name)? else { continue };
+            let kept = format!("{name}.unreadable");
+            self.store.replace(&kept, &bytes)?;
+            self.store.remove(name)?;
+            let path = self.store.path(name);
+            given_up.push(format!("{}: {reason} (kept as {kept})", path.display()));
+        }
+        Ok(given_up)
     }
 
     /// Undoes what a crash left half done. Call with the lock held. Errors: `NotUndone` where the

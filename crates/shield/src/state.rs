@@ -28,7 +28,8 @@ pub enum StateError {
     Host(#[from] Error),
 
     #[error(
-        "{path}: {reason}; use the version of asmp that wrote it, or reboot",
+        "{path}: {reason}; use the version of asmp that wrote it, or `asmp restore --abandon`, \
+         which ends all partitions and leaves other settings as they are",
         path = path.display()
     )]
     Unreadable { path: PathBuf, reason: String },

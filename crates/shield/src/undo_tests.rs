@@ -157,7 +157,7 @@ fn a_step_back_that_the_kernel_refuses_is_named_and_tried_again() {
 #[test]
 fn no_change_begins_while_an_earlier_one_is_not_undone() {
     let (fake, untouched) = Fake::after(&[]);
-    assert!(fake.kill(&create("a", "3"), 15, true));
+    assert!(fake.kill(&create("a", "3"), 19, true));
     let killed = fake.kernel.snapshot();
     fake.kernel.arm(Some(Fault::Refuse { at: 0, errno: EINVAL }));
     let error = fake.ask(&create("b", "2")).unwrap_err();
@@ -217,6 +217,12 @@ impl Kernel for Spoiled {
     fn remove_dir(&self, dir: &Path) -> io::Result<()> {
         self.0.remove_dir(dir)
     }
+    fn mark(&self, dir: &Path) -> io::Result<()> {
+        self.0.mark(dir)
+    }
+    fn is_marked(&self, dir: &Path) -> bool {
+        self.0.is_marked(dir)
+    }
     fn schedule(&self, tid: i32) -> io::Result<Schedule> {
         self.0.schedule(tid)
     }
@@ -274,13 +280,16 @@ fn a_journal_of_an_unknown_schema_is_refused_and_kept() {
         let (fake, untouched) = Fake::after(&[]);
         let journal = format!("{{\"schema\":{schema},\"transaction\":9}}\n");
         std::fs::write(fake.dir.path().join("journal"), &journal).unwrap();
-        for request in [create("a", "3"), Request::Restore { abandon: true }] {
+        for request in [create("a", "3"), Request::Restore { abandon: false }] {
             let error = fake.ask(&request).unwrap_err();
             assert!(error.to_string().contains(&format!("schema {schema}")), "{error}");
             assert!(matches!(error, ChangeError::State(state::StateError::Unreadable { .. })));
         }
         let kept = std::fs::read_to_string(fake.dir.path().join("journal")).unwrap();
         assert_eq!((kept, fake.kernel.snapshot()), (journal, untouched));
+        let outcome = fake.ask(&Request::Restore { abandon: true }).unwrap();
+        assert!(outcome.recovered.unwrap().abandoned[0].contains(&format!("schema {schema}")));
+        assert!(fake.dir.path().join("journal.unreadable").exists());
     }
 }
 

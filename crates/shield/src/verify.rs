@@ -7,6 +7,7 @@
 
 use crate::mend;
 use crate::neighbours::{self, Affected};
+use crate::orphans;
 use crate::partition::{BoostedThread, Partition, State, Tick, shielded};
 use crate::plan::Base;
 use crate::target::{Due, Lines, Target, due, reading, targets};
@@ -35,6 +36,8 @@ pub struct Status {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub journal_unreadable: bool,
     pub partitions: Vec<PartitionStatus>,
+    /// Groups that asmp made and whose state is lost.
+    pub orphans: Vec<PathBuf>,
     /// Isolated CPUs that belong to no partition of ours.
     pub foreign_isolated_cpus: CpuSet,
     /// What no partition needs changed any more and is not given back yet.
@@ -51,6 +54,7 @@ impl Status {
         !self.interrupted
             && self.left.is_empty()
             && !self.journal_unreadable
+            && self.orphans.is_empty()
             && self.partitions.iter().all(|partition| partition.violations.is_empty())
     }
 }
@@ -140,6 +144,11 @@ pub fn verify(
         interrupted,
         journal_unreadable: false,
         partitions,
+        // Those of an interrupted change are known to its journal.
+        orphans: match interrupted {
+            true => Vec::new(),
+            false => orphans::groups(kernel, base, state),
+        },
         foreign_isolated_cpus: isolated.difference(&all),
         left,
         affected: neighbours::affected_groups(kernel, facts, base, &all),

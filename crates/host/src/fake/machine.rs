@@ -44,6 +44,7 @@ pub(super) struct Group {
     /// Its CPUs went offline with tasks inside: it stays invalid until its type is written again.
     pub(super) lost: bool,
     pub(super) frozen: bool,
+    pub(super) marked: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -289,8 +290,9 @@ impl Machine {
         };
         if !on {
             for child in children {
-                let threaded = self.groups[&child].threaded;
-                self.groups.insert(child, Group { threaded, ..Group::default() });
+                let Group { threaded, marked, frozen, .. } = self.groups[&child];
+                let plain = Group { threaded, marked, frozen, ..Group::default() };
+                self.groups.insert(child, plain);
             }
         }
         self.groups.entry(group.to_owned()).or_default().hands_on = on;

@@ -310,6 +310,20 @@ impl Kernel for FakeKernel {
         })
     }
 
+    fn mark(&self, dir: &Path) -> io::Result<()> {
+        let (parent, name) = in_tree(dir).ok_or_else(|| os(libc::EOPNOTSUPP))?;
+        self.change(|machine| {
+            let group = machine.groups.get_mut(&parent.join(name));
+            group.ok_or_else(|| os(libc::ENOENT))?.marked = true;
+            Ok(())
+        })
+    }
+
+    fn is_marked(&self, dir: &Path) -> bool {
+        let Some((parent, name)) = in_tree(dir) else { return false };
+        self.lock().groups.get(&parent.join(name)).is_some_and(|group| group.marked)
+    }
+
     fn schedule(&self, tid: i32) -> io::Result<Schedule> {
         self.call().tasks.get(&tid).map(|task| task.schedule).ok_or_else(|| os(libc::ESRCH))
     }

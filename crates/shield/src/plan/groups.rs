@@ -88,7 +88,7 @@ fn open_base(facts: &Facts, base: &Base, steps: &mut Vec<Step>) {
     ));
 }
 
-fn close_base(facts: &Facts, base: &Base, state: &State, steps: &mut Vec<Step>) {
+pub(super) fn close_base(facts: &Facts, base: &Base, state: &State, steps: &mut Vec<Step>) {
     let controllers = knob::controllers_of_children(base.dir());
     steps.push(named(write(controllers, None, "-cpuset", "no partition is left")));
     if base.delegated {

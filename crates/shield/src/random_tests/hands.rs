@@ -257,6 +257,12 @@ impl Kernel for Hands {
     fn exists(&self, path: &Path) -> bool {
         self.fake.exists(path)
     }
+    fn mark(&self, dir: &Path) -> io::Result<()> {
+        self.change(|| self.fake.mark(dir))
+    }
+    fn is_marked(&self, dir: &Path) -> bool {
+        self.fake.is_marked(dir)
+    }
     fn delegate(&self, mount: &Path, on: bool) -> io::Result<()> {
         self.fake.delegate(mount, on)
     }

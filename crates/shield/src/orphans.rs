@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Groups that have asmp's mark and that no state knows: /run/asmp was lost, or its state cannot be
+//! read. They can be removed. What the settings of the machine were before is not known any more.
+
+use crate::apply::Left;
+use crate::partition::{Partition, Smt, State, System, Tick, shielded};
+use crate::plan::Base;
+use crate::target::{Lines, reading, targets};
+use asmp_host::task::{self, Member};
+use asmp_host::{CpuSet, Facts, Kernel, cgroup, knob};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// The groups of partitions that no state knows, and the group above them where there is nothing
+/// else in it.
+pub fn groups(kernel: &dyn Kernel, base: &Base, state: &State) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = kernel
+        .list(base.dir())
+        .unwrap_or_default()
+        .iter()
+        .filter(|name| !state.partitions.iter().any(|known| known.name == **name))
+        .map(|name| base.dir().join(name))
+        .filter(|group| kernel.exists(&group.join("cgroup.procs")) && kernel.is_marked(group))
+        .collect();
+    if found.is_empty() && is_empty_base(kernel, base, state) {
+        found.push(base.dir().to_owned());
+    }
+    found
+}
+
+/// Is the group of our partitions there without any?
+pub fn is_empty_base(kernel: &dyn Kernel, base: &Base, state: &State) -> bool {
+    state.partitions.is_empty() && kernel.is_marked(base.dir()) && foreign(kernel, base).is_none()
+}
+
+/// A group that is no partition's in the group of our partitions. Call where no partition is left.
+pub fn foreign(kernel: &dyn Kernel, base: &Base) -> Option<PathBuf> {
+    let holder = base.dir().join("holder");
+    let others = cgroup::groups_below(kernel, base.dir());
+    others.into_iter().find(|group| !base.delegated || *group != holder)
+}
+
+/// Groups that should be gone with these partitions and are not, because they are of another program
+/// or hold a group of one.
+pub fn kept(kernel: &dyn Kernel, base: &Base, gone: &[Partition], is_last: bool) -> Vec<Left> {
+    let left = |group: PathBuf, reason: String| Left {
+        what: group.display().to_string(),
+        original: String::new(),
+        reason,
+    };
+    let mut kept = Vec::new();
+    for group in gone.iter().map(|partition| base.groups(&partition.name).domain) {
+        if kernel.exists(&group) {
+            kept.push(left(group, "another program made it, so it stays".to_owned()));
+        }
+    }
+    let ours = base.delegated || kernel.is_marked(base.dir());
+    if let Some(other) = foreign(kernel, base).filter(|_| is_last && ours) {
+        let reason = format!("another program made {}: remove that first", other.display());
+        kept.push(left(base.dir().to_owned(), reason));
+    }
+    kept
+}
+
+/// The partitions of these groups, as far as the kernel tells. All their tasks go to the root
+/// group.
+pub fn partitions(kernel: &dyn Kernel, base: &Base, groups: &[PathBuf]) -> Vec<Partition> {
+    let inside = groups.iter().filter(|group| base.is_inside(group));
+    inside.map(|group| partition(kernel, base, group)).collect()
+}
+
+fn partition(kernel: &dyn Kernel, base: &Base, group: &Path) -> Partition {
+    let name = group.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let groups = base.groups(&name);
+    let cpus_of = |group: &Path| -> CpuSet {
+        let text = knob::exclusive_cpus(group).read(kernel).unwrap_or_default();
+        text.parse().unwrap_or_default()
+    };
+    let threads = cgroup::threads_below(kernel, group).unwrap_or_default();
+    let processes: BTreeSet<i32> =
+        threads.iter().filter_map(|tid| Some(task::read(kernel, *tid).ok()?.process)).collect();
+    let member = |process: i32| {
+        let task = task::read(kernel, process).ok()?;
+        Some(Member {
+            task: task.id,
+            command: task.command,
+            process: None,
+            alone: false,
+            from: PathBuf::from("/"),
+            real_time: Vec::new(),
+            policy: None,
+        })
+    };
+    Partition {
+        cpus: cpus_of(&groups.rt),
+        idle_cpus: cpus_of(&groups.idle),
+        smt: Smt::default(),
+        tick: Tick::Keep,
+        strict: false,
+        without: Vec::new(),
+        irqs: Vec::new(),
+        irq_priority: None,
+        served: Vec::new(),
+        tasks: processes.into_iter().filter_map(member).collect(),
+        created_s: 0,
+        created_by: String::new(),
+        owner: None,
+        name,
+    }
+}
+
+/// Settings that have the value which such partitions need: they may have had another before.
+pub fn suspects(facts: &Facts, base: &Base, found: &[Partition]) -> Vec<String> {
+    let all = shielded(found);
+    let lines = Lines::of(facts);
+    let mut suspects = Vec::new();
+    for (knob, target) in targets(facts, found, &System::default(), &BTreeMap::new()) {
+        let now = reading(facts, &lines, &knob).unwrap_or_default();
+        if target.away_from.is_none() && target.is_met_by(&knob, now) {
+            suspects.push(format!("{} is {now}", knob.path.display()));
+        }
+    }
+    for knob in [knob::default_irq_affinity(), knob::workqueue_cpus(), knob::watchdog_cpus()] {
+        let Some(now) = facts.setting(&knob) else { continue };
+        if knob.cpus(now).is_ok_and(|cpus| !cpus.intersects(&all)) {
+            suspects.push(format!("{} is {now}", knob.path.display()));
+        }
+    }
+    let away = facts.irqs.iter().filter(|irq| !irq.affinity.intersects(&all)).count();
+    if away > 0 {
+        suspects.push(format!(
+            "{away} of {} lines in /proc/irq/*/smp_affinity_list do not name CPU {all}",
+            facts.irqs.len()
+        ));
+    }
+    if facts.preempt_rt && !all.is_empty() {
+        suspects.push(format!("policies of the kernel threads ktimers/N of CPU {all}"));
+    }
+    let controllers = knob::controllers_of_children(&base.mount);
+    suspects.push(format!("{} may have had no cpuset", controllers.path.display()));
+    suspects
+}
