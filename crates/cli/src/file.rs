@@ -34,7 +34,7 @@ fn parse(text: &str) -> Result<Declaration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use asmp_shield::{Tick, declare::IrqName};
+    use asmp_shield::{Tick, declaration::IrqName};
 
     #[test]
     fn a_file_declares_partitions() {

@@ -73,25 +73,6 @@ pub struct Refused {
     pub disturbs: bool,
 }
 
-/// What a change could not give back. Its original is kept until it can.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Left {
-    /// The file, or the task.
-    pub what: String,
-    /// What it had before the first change; empty of a group that should be gone.
-    pub original: String,
-    pub reason: String,
-}
-
-impl std::fmt::Display for Left {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.original.is_empty() {
-            true => write!(f, "{}: {}", self.what, self.reason),
-            false => write!(f, "{} (was {:?}): {}", self.what, self.original, self.reason),
-        }
-    }
-}
-
 /// The result of the steps.
 #[derive(Debug, Default)]
 pub struct Applied {

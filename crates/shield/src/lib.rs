@@ -10,8 +10,10 @@
 
 mod apply;
 mod decide;
-pub mod declare;
+pub mod declaration;
+mod declare;
 pub mod doctor;
+mod left;
 mod masks;
 pub mod membership;
 mod mend;
@@ -52,11 +54,12 @@ mod tests;
 mod undo_tests;
 
 /// What the kernel refused, and what is not given back yet, in words.
-pub use apply::{Left, Refused};
+pub use apply::Refused;
 /// A task in a partition, and where it came from.
 pub use asmp_host::task::Member;
 /// Partitions as a file declares them.
-pub use declare::Declaration;
+pub use declaration::Declaration;
+pub use left::Left;
 /// A thread that loses its real-time policy on the way out.
 pub use moving::Demotion;
 /// Groups and tasks of others that lose CPUs to a partition.

@@ -2,7 +2,6 @@
 //! Groups that have asmp's mark and that no state knows: /run/asmp was lost, or its state cannot be
 //! read. They can be removed. What the settings of the machine were before is not known any more.
 
-use crate::apply::Left;
 use crate::partition::{Partition, Smt, State, System, Tick, shielded};
 use crate::plan::Base;
 use crate::target::{Lines, reading, targets};
@@ -38,28 +37,6 @@ pub fn foreign(kernel: &dyn Kernel, base: &Base) -> Option<PathBuf> {
     let holder = base.dir().join("holder");
     let others = cgroup::groups_below(kernel, base.dir());
     others.into_iter().find(|group| !base.delegated || *group != holder)
-}
-
-/// Groups that should be gone with these partitions and are not, because they are of another program
-/// or hold a group of one.
-pub fn kept(kernel: &dyn Kernel, base: &Base, gone: &[Partition], is_last: bool) -> Vec<Left> {
-    let left = |group: PathBuf, reason: String| Left {
-        what: group.display().to_string(),
-        original: String::new(),
-        reason,
-    };
-    let mut kept = Vec::new();
-    for group in gone.iter().map(|partition| base.groups(&partition.name).domain) {
-        if kernel.exists(&group) {
-            kept.push(left(group, "another program made it, so it stays".to_owned()));
-        }
-    }
-    let ours = base.delegated || kernel.is_marked(base.dir());
-    if let Some(other) = foreign(kernel, base).filter(|_| is_last && ours) {
-        let reason = format!("another program made {}: remove that first", other.display());
-        kept.push(left(base.dir().to_owned(), reason));
-    }
-    kept
 }
 
 /// The partitions of these groups, as far as the kernel tells. All their tasks go to the root

@@ -2,7 +2,7 @@
 //! Other programs change the groups of partitions: `status` names it, and `repair` mends it or says
 //! what is still broken.
 
-use crate::apply::Left;
+use crate::left::Left;
 use crate::request::{Caller, Members, Request, Spec};
 use crate::shield::{ChangeError, Outcome, Shield};
 use crate::verify::Status;

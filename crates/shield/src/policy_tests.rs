@@ -2,7 +2,7 @@
 //! Policies that a partition file gives to tasks: all threads, undone with the change, given back
 //! when the task leaves.
 
-use crate::declare::Declaration;
+use crate::declaration::Declaration;
 use crate::partition::Refusal;
 use crate::request::{Caller, Members, Request, Spec};
 use crate::shield::{ChangeError, Outcome, Shield};

@@ -6,7 +6,7 @@
 //! [`crate::Shield::change`] carries them out. Who asks is the [`Caller`]; whether that caller may
 //! ask is settled at the edge, before the shield is called.
 
-use crate::declare::Declaration;
+use crate::declaration::Declaration;
 use crate::partition::{Aspect, Refusal, Smt, System, Tick};
 use crate::text::cut;
 use asmp_host::CpuSpec;

@@ -2,12 +2,12 @@
 //! The one way to change partitions: lock, finish what a crash left, read the machine, decide,
 //! plan, apply, commit. Everything above this file talks to [`Shield`].
 
-use crate::apply::{Applied, Edge, Left, Refused, Undo, UndoLog, apply, undo};
+use crate::apply::{Applied, Edge, Refused, Undo, UndoLog, apply, undo};
 use crate::decide::decide;
+use crate::left::{self, Left};
 use crate::membership::{self, Entrance, EntryError};
 use crate::moving::{Demotion, demotions};
 use crate::neighbours;
-use crate::orphans;
 use crate::partition::{Partition, Refusal, State, shielded};
 use crate::plan::{Action, Base, Plan, Step};
 use crate::prove;
@@ -254,7 +254,7 @@ impl Shield {
         let gone = before.into_iter().filter(|old| !after.iter().any(|new| new.name == old.name));
         let gone: Vec<Partition> = gone.collect();
         let is_last = after.is_empty() && (restores || !gone.is_empty());
-        outcome.left.extend(orphans::kept(self.kernel(), &base, &gone, is_last));
+        outcome.left.extend(left::of_groups(self.kernel(), &base, &gone, is_last));
         let status = match request {
             Request::Repair { .. } => Some(self.status()?),
             _ => None,
@@ -278,7 +278,7 @@ impl Shield {
         let same = plan.after == state.partitions && plan.system == state.system();
         let given_up = abandon && !plan.waiting.is_empty();
         if plan.steps.is_empty() && plan.released.is_empty() && same && !given_up {
-            let left = left(&state, &plan, &Applied::default());
+            let left = left::of_settings(&state, &plan, &Applied::default());
             return Ok(Outcome {
                 facts,
                 state,
@@ -330,7 +330,7 @@ impl Shield {
         };
         let mut refused = judge(self.kernel(), &plan.after, applied.refused.clone());
         refused.retain(|refused| !plan.released.contains(&refused.path));
-        let left = left(&state, &plan, &applied);
+        let left = left::of_settings(&state, &plan, &applied);
         let strict = plan.after.iter().any(|new| new.strict && !state.partitions.contains(new));
         if strict && refused.iter().any(|refused| refused.disturbs) {
             self.roll_back(base, &undo_log.back, "--strict".to_owned())?;
@@ -385,7 +385,7 @@ impl Shield {
         let refused: BTreeMap<&Path, &str> = applied
             .refused
             .iter()
-            .filter(|refused| !refused.path.as_os_str().is_empty() && !is_gone(refused))
+            .filter(|refused| !refused.path.as_os_str().is_empty() && !left::is_gone(refused))
             .map(|refused| (refused.path.as_path(), refused.reason.as_str()))
             .collect();
         for path in plan.released.iter().filter(|path| abandon || !refused.contains_key(&***path)) {
@@ -515,35 +515,6 @@ fn refuse_demotions(demotions: &[Demotion]) -> Result<(), Refusal> {
         })
         .collect();
     Err(Refusal::RealTimeInside { tasks: words.join(", "), partition: first.partition.clone() })
-}
-
-/// What is not given back, with the reason. A line that is gone needs nothing.
-fn left(state: &State, plan: &Plan, applied: &Applied) -> Vec<Left> {
-    let original = |path: &Path| state.originals.get(path).map(|original| original.text.clone());
-    let of_path = |path: &Path, reason: String| {
-        Some(Left { what: path.display().to_string(), original: original(path)?, reason })
-    };
-    let waiting = plan.waiting.iter();
-    let waiting = waiting.filter_map(|(path, cpu)| of_path(path, format!("CPU {cpu} is offline")));
-    let refused = applied.refused.iter().filter(|refused| !is_gone(refused));
-    let refused = refused.filter(|refused| plan.released.contains(&refused.path));
-    let refused = refused.filter_map(|refused| of_path(&refused.path, refused.reason.clone()));
-    let masks = applied.masks_left.iter().map(|(mask, error)| Left {
-        what: format!("the CPUs of task {}", mask.task.tid),
-        original: mask.cpus.to_string(),
-        reason: error.to_string(),
-    });
-    let policies = applied.policies_left.iter().map(|(thread, reason)| Left {
-        what: format!("the policy of task {} ({})", thread.task.tid, thread.command),
-        original: thread.before.to_string(),
-        reason: reason.clone(),
-    });
-    waiting.chain(refused).chain(masks).chain(policies).collect()
-}
-
-/// A line whose device was removed meanwhile.
-fn is_gone(refused: &Refused) -> bool {
-    !refused.disturbs && knob::irq_of(&refused.path).is_some()
 }
 
 /// A line that refuses to move disturbs a partition only if a shielded CPU gets its interrupts.

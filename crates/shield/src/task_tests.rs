@@ -2,7 +2,7 @@
 //! Tasks in partitions: whose record is whose, and the way home after any order of joining, moving
 //! and leaving.
 
-use crate::declare::Declaration;
+use crate::declaration::Declaration;
 use crate::membership::{self, Entered, EntryError, Join};
 use crate::partition::{Refusal, Tick};
 use crate::request::{Caller, Members, Request, Spec};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The deciding half of this crate, against machines made of plain values.
 
-use crate::declare::{self, Declaration};
+use crate::declaration::{self, Declaration};
 use crate::partition::{Aspect, Original, Partition, Refusal, Smt, State, System, Tick, shielded};
 use crate::plan::{Action, Base, IfRefused, Step, plan};
 use crate::request::{Caller, Members, Request, Spec};
@@ -379,16 +379,16 @@ fn every_request_crosses_a_socket_unchanged() {
     let name = || "motion".to_owned();
     let members = Members { pids: vec![7], tids: vec![8], irqs: vec!["eth0".into()], force: false };
     let owner = Some(TaskId { tid: 7, start_ticks: 9 });
-    let task = declare::DeclaredTask {
+    let task = declaration::DeclaredTask {
         command: Some("jackd".into()),
         unit: None,
-        user: Some(declare::UserName::Name("audio".into())),
+        user: Some(declaration::UserName::Name("audio".into())),
         policy: Some("fifo:80".parse().unwrap()),
     };
-    let declared = declare::Declared {
+    let declared = declaration::Declared {
         name: name(),
         cpus: "all-but 0".parse().unwrap(),
-        irqs: vec![declare::IrqName::Number(24), declare::IrqName::Name("eth1".into())],
+        irqs: vec![declaration::IrqName::Number(24), declaration::IrqName::Name("eth1".into())],
         irq_priority: Some(90),
         tick: Tick::Keep,
         smt: Smt::Share,

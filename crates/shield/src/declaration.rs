@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Partitions as a file declares them (asmp-partitions(5)): which there are, and which tasks and
+//! IRQ lines belong to each. Unknown fields are refused. The text format is the caller's: `asmp`
+//! reads TOML.
+
+use crate::partition::{Aspect, Smt, Tick};
+use asmp_host::{CpuSpec, Kernel, Schedule};
+use serde::de::{self, Deserializer, Unexpected, Visitor};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::Path;
+
+/// A whole file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Declaration {
+    #[serde(default, rename = "partition")]
+    pub partitions: Vec<Declared>,
+}
+
+/// One `[[partition]]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Declared {
+    pub name: String,
+    /// As on the command line: "2-3", "last", "all-but 0", "0xc".
+    #[serde(with = "crate::text")]
+    pub cpus: CpuSpec,
+    #[serde(default)]
+    pub irqs: Vec<IrqName>,
+    #[serde(default)]
+    pub irq_priority: Option<u32>,
+    #[serde(default)]
+    pub tick: Tick,
+    #[serde(default)]
+    pub smt: Smt,
+    #[serde(default)]
+    pub strict: bool,
+    /// Steps of the plan to leave out.
+    #[serde(default)]
+    pub without: Vec<Aspect>,
+    #[serde(default, rename = "task")]
+    pub tasks: Vec<DeclaredTask>,
+}
+
+/// An IRQ line by number or by its handler's name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum IrqName {
+    Number(u32),
+    Name(String),
+}
+
+/// By hand: a derived reader of both says nothing about what is wrong.
+impl<'de> Deserialize<'de> for IrqName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl Visitor<'_> for Either {
+            type Value = IrqName;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the number of an IRQ line, or the name of its handler in quotes")
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<IrqName, E> {
+                let bad = |_| E::invalid_value(Unexpected::Unsigned(number), &self);
+                u32::try_from(number).map(IrqName::Number).map_err(bad)
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<IrqName, E> {
+                let bad = |_| E::invalid_value(Unexpected::Signed(number), &self);
+                u32::try_from(number).map(IrqName::Number).map_err(bad)
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<IrqName, E> {
+                Ok(IrqName::Name(name.to_owned()))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+impl IrqName {
+    /// As `--irq` takes it.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Name(name) => name.clone(),
+        }
+    }
+}
+
+/// Processes that belong to a partition: by command name, or all of a systemd unit. Any user may
+/// give a process any name, so a name means the caller's processes, or those of `user`. A unit
+/// means one of the system, whose group only root makes, or, with `user`, that user's processes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeclaredTask {
+    /// As the kernel has it in /proc/PID/comm: at most 15 bytes.
+    #[serde(default)]
+    pub command: Option<String>,
+    #[serde(default)]
+    pub unit: Option<String>,
+    /// Real user of the processes: a name in /etc/passwd, or a number.
+    #[serde(default)]
+    pub user: Option<UserName>,
+    #[serde(default, with = "crate::text::option")]
+    pub policy: Option<Schedule>,
+}
+
+/// A user by number or by name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum UserName {
+    Number(u32),
+    Name(String),
+}
+
+impl UserName {
+    /// The user's number. Errors: the reason, in words.
+    pub(crate) fn uid(&self, kernel: &dyn Kernel) -> Result<u32, String> {
+        let name = match self {
+            Self::Number(uid) => return Ok(*uid),
+            Self::Name(name) => name,
+        };
+        let users = kernel.text(Path::new("/etc/passwd")).unwrap_or_default();
+        let uid = users.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok())?
+        });
+        uid.ok_or_else(|| {
+            format!("user {name:?} is not in /etc/passwd: write the number that `id -u` prints")
+        })
+    }
+}
+
+/// The kernel keeps this many bytes of a command's name (TASK_COMM_LEN - 1).
+const COMMAND_BYTES: usize = 15;
+
+impl Declaration {
+    /// What the format cannot say by itself. Errors: the reason, with the partition's name.
+    pub fn check(&self) -> Result<(), String> {
+        let mut names = BTreeSet::new();
+        for declared in &self.partitions {
+            let name = &declared.name;
+            if !names.insert(name) {
+                return Err(format!(
+                    "partition {name} is declared twice: join the two or rename one"
+                ));
+            }
+            if let Some(priority) = declared.irq_priority.filter(|one| !(1..=99).contains(one)) {
+                return Err(format!("partition {name}: irq_priority {priority}: use 1 to 99"));
+            }
+            for task in &declared.tasks {
+                if task.command.is_some() == task.unit.is_some() {
+                    return Err(format!("partition {name}: a task has either command or unit"));
+                }
+                if let Some(command) = task.command.as_ref().filter(|c| c.len() > COMMAND_BYTES) {
+                    return Err(format!(
+                        "partition {name}: command {command:?} matches no task: the kernel keeps \
+                         {COMMAND_BYTES} bytes of a name; write {:?}",
+                        comm(command)
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A command's name as the kernel cuts it, at a character's end.
+pub(crate) fn comm(command: &str) -> &str {
+    let end = (0..=COMMAND_BYTES).rev().find(|end| command.is_char_boundary(*end));
+    &command[..end.unwrap_or(0)]
+}

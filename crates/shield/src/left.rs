@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a change should have given back and could not.
+
+use crate::apply::{Applied, Refused};
+use crate::orphans;
+use crate::partition::{Partition, State};
+use crate::plan::{Base, Plan};
+use asmp_host::{Kernel, knob};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// What a change could not give back. Its original is kept until it can.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Left {
+    /// The file, or the task.
+    pub what: String,
+    /// What it had before the first change; empty of a group that should be gone.
+    pub original: String,
+    pub reason: String,
+}
+
+impl std::fmt::Display for Left {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.original.is_empty() {
+            true => write!(f, "{}: {}", self.what, self.reason),
+            false => write!(f, "{} (was {:?}): {}", self.what, self.original, self.reason),
+        }
+    }
+}
+
+/// What is not given back, with the reason. A line that is gone needs nothing.
+pub fn of_settings(state: &State, plan: &Plan, applied: &Applied) -> Vec<Left> {
+    let original = |path: &Path| state.originals.get(path).map(|original| original.text.clone());
+    let of_path = |path: &Path, reason: String| {
+        Some(Left { what: path.display().to_string(), original: original(path)?, reason })
+    };
+    let waiting = plan.waiting.iter();
+    let waiting = waiting.filter_map(|(path, cpu)| of_path(path, format!("CPU {cpu} is offline")));
+    let refused = applied.refused.iter().filter(|refused| !is_gone(refused));
+    let refused = refused.filter(|refused| plan.released.contains(&refused.path));
+    let refused = refused.filter_map(|refused| of_path(&refused.path, refused.reason.clone()));
+    let masks = applied.masks_left.iter().map(|(mask, error)| Left {
+        what: format!("the CPUs of task {}", mask.task.tid),
+        original: mask.cpus.to_string(),
+        reason: error.to_string(),
+    });
+    let policies = applied.policies_left.iter().map(|(thread, reason)| Left {
+        what: format!("the policy of task {} ({})", thread.task.tid, thread.command),
+        original: thread.before.to_string(),
+        reason: reason.clone(),
+    });
+    waiting.chain(refused).chain(masks).chain(policies).collect()
+}
+
+/// A line whose device was removed meanwhile.
+pub fn is_gone(refused: &Refused) -> bool {
+    !refused.disturbs && knob::irq_of(&refused.path).is_some()
+}
+
+/// Groups that should be gone with these partitions and are not, because another program made them
+/// or made one in them.
+pub fn of_groups(kernel: &dyn Kernel, base: &Base, gone: &[Partition], is_last: bool) -> Vec<Left> {
+    let left = |group: PathBuf, reason: String| Left {
+        what: group.display().to_string(),
+        original: String::new(),
+        reason,
+    };
+    let mut kept = Vec::new();
+    for group in gone.iter().map(|partition| base.groups(&partition.name).domain) {
+        if kernel.exists(&group) {
+            kept.push(left(group, "another program made it, so it stays".to_owned()));
+        }
+    }
+    let ours = base.delegated || kernel.is_marked(base.dir());
+    if let Some(other) = orphans::foreign(kernel, base).filter(|_| is_last && ours) {
+        let reason = format!("another program made {}: remove that first", other.display());
+        kept.push(left(base.dir().to_owned(), reason));
+    }
+    kept
+}
