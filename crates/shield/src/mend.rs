@@ -10,25 +10,25 @@ use std::path::Path;
 /// Members of partitions that are in another group than their partition's, with the partition's
 /// name. `tree`: the group of our partitions as tasks see it.
 ///
-/// A process is in its partition as long as one of its threads is: the others may wait in `rest`.
+/// A process is in its partition as long as one of its threads is, or as long as it waits in
+/// `rest`: there it is too when the thread that entered by itself has ended.
 pub fn astray(kernel: &dyn Kernel, tree: &Path, partitions: &[Partition]) -> Vec<(String, Member)> {
     let members = partitions.iter().flat_map(|one| one.tasks.iter().map(move |task| (one, task)));
     members
-        .filter(|(partition, placed)| {
-            let rt = tree.join(&partition.name).join("rt");
-            is_astray(kernel, &rt, placed)
-        })
+        .filter(|(partition, placed)| is_astray(kernel, &tree.join(&partition.name), placed))
         .map(|(partition, placed)| (partition.name.clone(), placed.clone()))
         .collect()
 }
 
-fn is_astray(kernel: &dyn Kernel, rt: &Path, placed: &Member) -> bool {
+fn is_astray(kernel: &dyn Kernel, domain: &Path, placed: &Member) -> bool {
     let Ok(now) = task::read(kernel, placed.task.tid) else { return false };
-    if now.id != placed.task || now.zombie || now.group.starts_with(rt) {
+    if now.id != placed.task || now.zombie {
         return false;
     }
-    let others = || task::threads(kernel, now.process).unwrap_or_default();
-    placed.alone || !others().iter().any(|thread| thread.group.starts_with(rt))
+    match placed.alone {
+        true => !now.group.starts_with(domain.join("rt")),
+        false => !now.group.starts_with(domain),
+    }
 }
 
 /// Would this step of a repair change anything? Then the value it replaces is noted in it.
