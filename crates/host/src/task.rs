@@ -203,8 +203,8 @@ pub struct Mask {
 }
 
 /// The affinity of each task that the kernel moves by itself with the CPUs of the root cgroup:
-/// kernel threads that are bound to no CPU, and process 1. Handlers of interrupts follow their line
-/// and are left out. One pass; of other tasks only their flags are read.
+/// kernel threads that are bound to no CPU, among them handlers of interrupts (before 7.0), and
+/// process 1. One pass; of other tasks only their flags are read.
 pub fn root_masks(kernel: &dyn Kernel) -> Vec<Mask> {
     let names = kernel.list(Path::new("/proc")).unwrap_or_default();
     let mut tids: Vec<i32> = names.iter().filter_map(|name| name.parse().ok()).collect();
@@ -212,10 +212,9 @@ pub fn root_masks(kernel: &dyn Kernel) -> Vec<Mask> {
     let is_unbound = |tid: i32| {
         let path = PathBuf::from(format!("/proc/{tid}/stat"));
         let stat = kernel.text(&path).ok()?;
-        let (command, fields) = after_command(&path, &stat).ok()?;
+        let (_, fields) = after_command(&path, &stat).ok()?;
         let flags: u64 = fields[6].parse().ok()?;
-        let unbound = flags & PF_KTHREAD != 0 && flags & PF_NO_SETAFFINITY == 0;
-        Some(unbound && !command.starts_with("irq/"))
+        Some(flags & PF_KTHREAD != 0 && flags & PF_NO_SETAFFINITY == 0)
     };
     tids.into_iter()
         .filter(|tid| *tid == 1 || is_unbound(*tid) == Some(true))

@@ -240,6 +240,23 @@ fn masks_that_the_kernel_changes_by_itself_are_given_back_killed_or_refused_at_a
 }
 
 #[test]
+fn a_handler_goes_back_to_the_cpu_of_its_line() {
+    let mut fake = Fake::new();
+    fake.kernel.set_file("/proc/irq/24/effective_affinity_list", "2");
+    fake.kernel.start_kernel_thread(41, "irq/24-eth0", None);
+    // By the kernel itself, which asks for nothing that it must go on respecting.
+    fake.kernel.edit(41, |handler| handler.affinity = Some(set("2")));
+    fake.untouched = fake.kernel.snapshot();
+    fake.ask(&create("a", "3")).unwrap();
+    assert_eq!(fake.kernel.allowed(41), Some(set("0-2")), "as 6.12 does");
+    // The line is given back with the mask that it had, and the controller may choose anew.
+    fake.ask(&destroy("a")).unwrap();
+    let line = fake.kernel.text(Path::new("/proc/irq/24/effective_affinity_list")).unwrap();
+    assert_eq!(fake.kernel.allowed(41), Some(set(line.trim())));
+    fake.is_untouched("the handler follows its line");
+}
+
+#[test]
 fn what_repair_confines_is_given_back() {
     for end in [destroy("a"), RESTORE] {
         let fake = Fake::new();

@@ -7,7 +7,7 @@
 
 use crate::partition::{Partition, shielded};
 use asmp_host::task::{self, Mask, task_path};
-use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Result, kind_of};
+use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Result, irq, kind_of};
 
 /// What tasks had and did not take back, with the kernel's reason.
 pub type MasksLeft = Vec<(Mask, std::io::Error)>;
@@ -24,8 +24,9 @@ pub fn give_back_masks(
     let mut now = Vec::new();
     for mask in masks {
         let Ok(task) = task::read(kernel, mask.task.tid) else { continue };
-        if task.id == mask.task && !task.bound && task.allowed_cpus != mask.cpus {
-            differ.push(mask);
+        let cpus = handled(kernel, &task).unwrap_or_else(|| mask.cpus.clone());
+        if task.id == mask.task && !task.bound && task.allowed_cpus != cpus {
+            differ.push(Mask { task: task.id, cpus });
             now.push(Mask { task: task.id, cpus: task.allowed_cpus });
         }
     }
@@ -38,10 +39,18 @@ pub fn give_back_masks(
         match kernel.set_affinity(mask.task.tid, &mask.cpus) {
             Ok(()) => changes += 1,
             Err(error) if kind_of(&error) == ErrorKind::Ended => {}
-            Err(error) => left.push((mask.clone(), error)),
+            Err(error) => left.push((mask, error)),
         }
     }
     Ok((changes, left))
+}
+
+/// Of the handler of an interrupt line: where the line goes now. The kernel gives the handler that
+/// CPU with the next interrupt after the line has moved.
+fn handled(kernel: &dyn Kernel, task: &task::Task) -> Option<CpuSet> {
+    let name = task.command.strip_prefix("irq/").filter(|_| task.kernel_thread)?;
+    let line: u32 = name.split('-').next()?.parse().ok()?;
+    irq::effective(kernel, line).filter(|cpus| !cpus.is_empty())
 }
 
 /// Unbound kernel threads that may run on shielded CPUs again go back to system CPUs (6.12 lets

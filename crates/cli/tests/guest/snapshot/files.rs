@@ -45,6 +45,8 @@ fn is_left_out(path: &Path, name: &str) -> bool {
         "cgroup.procs" | "cgroup.threads" => below(CGROUPS),
         // Counts groups, also those that are gone and not yet freed; each group is seen itself.
         "cgroup.stat" => below(CGROUPS),
+        // The highest value so far.
+        "memory.peak" | "memory.swap.peak" | "pids.peak" => below(CGROUPS),
         // Reading queues work on every CPU and waits for it.
         "stat_refresh" => below("/proc/sys"),
         // The kernel chooses anew among the CPUs of the mask (LIMITS.md, "restored state").
@@ -160,6 +162,10 @@ fn read_attributes(dir: &Path, all: &mut Snapshot) {
     let length = unsafe { libc::llistxattr(path.as_ptr(), list.as_mut_ptr().cast(), list.len()) };
     let length = usize::try_from(length).unwrap_or(0);
     for name in list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        // systemd gives each start of a unit another one.
+        if name.ends_with(b".invocation_id") {
+            continue;
+        }
         let Ok(attribute) = CString::new(name) else { continue };
         let mut value = [0_u8; 1024];
         let (to, most) = (value.as_mut_ptr().cast(), value.len());
