@@ -47,6 +47,8 @@ fn is_left_out(path: &Path, name: &str) -> bool {
         "cgroup.stat" => below(CGROUPS),
         // The highest value so far.
         "memory.peak" | "memory.swap.peak" | "pids.peak" => below(CGROUPS),
+        // How long tasks have waited for memory, a CPU or a disk.
+        "cpu.pressure" | "io.pressure" | "irq.pressure" | "memory.pressure" => below(CGROUPS),
         // Reading queues work on every CPU and waits for it.
         "stat_refresh" => below("/proc/sys"),
         // The kernel chooses anew among the CPUs of the mask (LIMITS.md, "restored state").
