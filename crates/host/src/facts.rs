@@ -92,11 +92,12 @@ impl Facts {
         let text =
             |path: &str| kernel.text(Path::new(path)).map_err(Error::io(Path::new(path), "read"));
         let cpus = Cpus::read(kernel)?;
-        let knobs = all_knobs(&cpus);
+        let release = text("/proc/sys/kernel/osrelease")?;
+        let knobs = all_knobs(&cpus).filter(|knob| may_be_read(knob, version(&release)));
         let settings: BTreeMap<PathBuf, String> =
             knobs.filter_map(|knob| knob.read(kernel).ok().map(|text| (knob.path, text))).collect();
         Ok(Self {
-            release: text("/proc/sys/kernel/osrelease")?,
+            release,
             architecture: architecture::read(kernel),
             lockdown: lockdown(kernel),
             preempt_rt: text("/proc/sys/kernel/version")?.contains("PREEMPT_RT"),
@@ -120,15 +121,14 @@ impl Facts {
         let refused = |knob: &Knob| {
             knob.read(kernel).is_err_and(|error| error.kind() == ErrorKind::NotPermitted)
         };
-        let missing = all_knobs(&self.cpus).filter(|knob| self.setting(knob).is_none());
+        let missing = all_knobs(&self.cpus)
+            .filter(|knob| self.setting(knob).is_none() && may_be_read(knob, self.version()));
         missing.filter(refused).map(|knob| knob.path).collect()
     }
 
     /// Major and minor version of the kernel.
     pub fn version(&self) -> (u32, u32) {
-        let mut words =
-            self.release.split(|c: char| !c.is_ascii_digit()).map(|word| word.parse().unwrap_or(0));
-        (words.next().unwrap_or(0), words.next().unwrap_or(0))
+        version(&self.release)
     }
 
     /// The value of a boot parameter (`nohz_full=1-3` gives `1-3`, a bare word gives the empty
@@ -144,6 +144,20 @@ impl Facts {
 
 fn all_knobs(cpus: &Cpus) -> impl Iterator<Item = Knob> {
     knob::of_machine().into_iter().chain(cpus.online.iter().flat_map(knob::of_cpu))
+}
+
+/// Does reading this setting change nothing? 6.12.y rebuilds the scheduler's domains when
+/// `sched_rt_runtime_us` is read, and forgets there what the deadline servers had reserved: from then
+/// on it refuses every change of a server (EBUSY). Since 6.12 it matters to no partition.
+fn may_be_read(knob: &Knob, version: (u32, u32)) -> bool {
+    *knob != knob::rt_runtime_us() || version < (6, 12)
+}
+
+/// Major and minor number of a release.
+fn version(release: &str) -> (u32, u32) {
+    let mut words =
+        release.split(|c: char| !c.is_ascii_digit()).map(|word| word.parse().unwrap_or(0));
+    (words.next().unwrap_or(0), words.next().unwrap_or(0))
 }
 
 /// The chosen one of `none [integrity] confidentiality`; `None` where it is `none`.
@@ -218,6 +232,18 @@ mod tests {
         assert_eq!(facts.cpus.core_of[&1].to_string(), "1");
         assert_eq!(facts.setting(&knob::default_irq_affinity()), Some("f"));
         assert_eq!(facts.setting(&knob::watchdog_cpus()), None);
+    }
+
+    #[test]
+    fn what_reading_would_change_is_not_read() {
+        let (root, linux) = machine();
+        write(root.path(), "proc/sys/kernel/sched_rt_runtime_us", "950000\n");
+        for (release, read) in [("6.12.107-rt", None), ("6.11.0", Some("950000")), ("7.2.0", None)]
+        {
+            write(root.path(), "proc/sys/kernel/osrelease", release);
+            let facts = Facts::read(&linux).unwrap();
+            assert_eq!(facts.setting(&knob::rt_runtime_us()), read, "{release}");
+        }
     }
 
     #[test]

@@ -234,11 +234,10 @@ fn real_time_throttling(facts: &Facts) -> Item {
     let text = facts.setting(&knob::rt_runtime_us());
     match (throttling(facts), text) {
         (Some((found, cure)), _) => item(what, Verdict::Optional, found, cure),
-        (None, None) => item(what, Verdict::NotApplicable, "not on this machine", ""),
-        (None, Some(text)) if facts.version() >= (6, 12) => {
-            let found = format!("none since 6.12; {text} only bounds what SCHED_DEADLINE admits");
-            item(what, Verdict::NotApplicable, found, "")
+        (None, _) if facts.version() >= (6, 12) => {
+            item(what, Verdict::NotApplicable, "none since 6.12", "")
         }
+        (None, None) => item(what, Verdict::NotApplicable, "not on this machine", ""),
         (None, Some(text)) => item(what, Verdict::Ok, text, ""),
     }
 }

@@ -53,6 +53,9 @@ fn is_left_out(path: &Path, name: &str) -> bool {
         "stat_refresh" => below("/proc/sys"),
         // The kernel chooses anew among the CPUs of the mask (LIMITS.md, "restored state").
         "effective_affinity" | "effective_affinity_list" => below("/proc/irq"),
+        // Reading these rebuilds the scheduler's domains, and 6.12 forgets there what the deadline
+        // servers had reserved.
+        "sched_rt_runtime_us" | "sched_rt_period_us" => below("/proc/sys"),
         // Counts interrupts: which lines fire while the idle machine is looked at is chance.
         "spurious" => below("/proc/irq"),
         // Counts CPUs that go offline and come back.
