@@ -2,7 +2,7 @@
 //! Output for people: outcomes, plans, status. All output of the program goes through this module.
 //!
 //! Names of other people's processes, groups and files are in it. No control character leaves, and
-//! [`line`] lets no name begin a line of its own. Only JSON goes out as it is.
+//! [`line()`] lets no name begin a line of its own. Only JSON goes out as it is.
 
 use anyhow::Result;
 use asmp_host::systemd::SERVICE;
