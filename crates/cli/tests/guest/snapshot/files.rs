@@ -187,6 +187,15 @@ fn read_attributes(dir: &Path, all: &mut Snapshot) {
 /// Whether a difference in a file counts. Under systemd units come and go by themselves, and so
 /// does what it keeps on for them: the cpuset controller (LIMITS.md, "restored state, systemd").
 pub fn counts(name: &str, before: &Snapshot, after: &Snapshot) -> bool {
+    // 6.12 warns once when a deadline server is switched off (LIMITS.md, "kernel 6.12, deadline
+    // servers"): TAINT_WARN.
+    let is_6_12 = || {
+        fs::read_to_string("/proc/sys/kernel/osrelease").is_ok_and(|text| text.starts_with("6.12."))
+    };
+    let warned = (before.get(name).map(String::as_str), after.get(name).map(String::as_str));
+    if name == "/proc/sys/kernel/tainted" && warned == (Some("0"), Some("512")) && is_6_12() {
+        return false;
+    }
     static SYSTEMD: LazyLock<bool> =
         LazyLock::new(|| fs::exists("/run/systemd/system").unwrap_or(false));
     let path = name.trim_start_matches("dir ").trim_start_matches("xattr ");
