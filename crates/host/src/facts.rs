@@ -147,8 +147,8 @@ fn all_knobs(cpus: &Cpus) -> impl Iterator<Item = Knob> {
 }
 
 /// Does reading this setting change nothing? 6.12.y rebuilds the scheduler's domains when
-/// `sched_rt_runtime_us` is read, and forgets there what the deadline servers had reserved: from then
-/// on it refuses every change of a server (EBUSY). Since 6.12 it matters to no partition.
+/// `sched_rt_runtime_us` is read, and loses account of what the deadline servers had reserved: from
+/// then on it refuses every change of a server (EBUSY). Since 6.12 it matters to no partition.
 fn may_be_read(knob: &Knob, version: (u32, u32)) -> bool {
     *knob != knob::rt_runtime_us() || version < (6, 12)
 }
