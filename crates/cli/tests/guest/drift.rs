@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What others do behind our back is seen, named and mended.
 
-use super::lab::{Process, Test, allowed, asmp, isolated, read, spawn_asmp, test, until};
+use super::lab::{Process, Test, allowed, asmp, binary, isolated, read, spawn_asmp, test, until};
 use std::fs;
 
 pub fn all() -> Vec<Test> {
@@ -10,6 +10,9 @@ pub fn all() -> Vec<Test> {
         test("a partition that somebody dissolved is seen", dissolved),
         test("a group that somebody removed is seen and can be destroyed", removed),
         test("a cpu that goes offline is seen and comes back shielded", offline),
+        test("a shield with a task inside comes back after its cpu was offline", hotplug),
+        test("what a cpu that is offline cannot take back waits for it", offline_at_the_end),
+        test("a group that a program made inside goes with the partition", inner_group),
         test("two writers take turns", two_writers),
         test("an orphan of a killed run is named and can be restored", orphan),
         test("garbage in the state is refused and left as it is", garbage_state),
@@ -74,6 +77,55 @@ fn offline() {
     // 6.12 lets its memory threads out again with each CPU that comes up; repair moves them back.
     asmp("status").done();
     assert_eq!(isolated(), "2-3");
+}
+
+/// A task in partition `a`.
+fn member() -> Process {
+    let words = ["exec", "a", "--", "sleep", "1000"];
+    let task = Process::start(&binary().display().to_string(), &words);
+    until("the task is inside", || {
+        let group = read(format!("/proc/{}/cgroup", task.id()));
+        group.trim().ends_with("/a/rt")
+            && read(format!("/proc/{}/comm", task.id())).trim() == "sleep"
+    });
+    task
+}
+
+fn set_online(cpu: u32, online: bool) {
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+    fs::write(path, u8::from(online).to_string()).expect("the CPU changes");
+}
+
+fn hotplug() {
+    asmp("create a --cpus 3").done();
+    let task = member();
+    set_online(3, false);
+    set_online(3, true);
+    asmp("status").code(7);
+    asmp("repair").done().says("every setting is as promised");
+    asmp("status").done();
+    assert_eq!((isolated().as_str(), allowed(task.id()).as_str()), ("3", "3"));
+}
+
+fn offline_at_the_end() {
+    asmp("create a --cpus 3").done();
+    let task = member();
+    set_online(3, false);
+    asmp("destroy a").code(6).says("not given back yet").says("CPU 3 is offline");
+    asmp("status").code(7).says("left: ");
+    set_online(3, true);
+    asmp("restore").done().says("the machine is as it was");
+    asmp("status").done();
+    // Some kernels leave it without the CPU that was offline (LIMITS.md, "CPU hotplug, tasks").
+    let cpus = allowed(task.id());
+    assert!(["0-3", "0-2"].contains(&cpus.as_str()), "{cpus}");
+}
+
+fn inner_group() {
+    asmp("create a --cpus 3").done();
+    fs::create_dir(format!("{}/sub", rt_group())).expect("a group inside");
+    asmp("status").done().says("rt/sub was made inside");
+    asmp("destroy a").done();
 }
 
 fn two_writers() {
