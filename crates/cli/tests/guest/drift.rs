@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What others do behind our back is seen, named and mended.
 
+use super::guests::Boot;
 use super::lab::{Process, Test, allowed, asmp, binary, isolated, read, spawn_asmp, test, until};
 use std::fs;
 
@@ -11,7 +12,9 @@ pub fn all() -> Vec<Test> {
         test("a group that somebody removed is seen and can be destroyed", removed),
         test("a cpu that goes offline is seen and comes back shielded", offline),
         test("a shield with a task inside comes back after its cpu was offline", hotplug),
-        test("what a cpu that is offline cannot take back waits for it", offline_at_the_end),
+        // With systemd the kernel narrows every task of its units (LIMITS.md, "CPU hotplug, tasks").
+        test("what a cpu that is offline cannot take back waits for it", offline_at_the_end)
+            .booted(&[Boot::Bare]),
         test("a group that a program made inside goes with the partition", inner_group),
         test("two writers take turns", two_writers),
         test("an orphan of a killed run is named and can be restored", orphan),
