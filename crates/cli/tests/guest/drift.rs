@@ -12,7 +12,7 @@ pub fn all() -> Vec<Test> {
         test("a group that somebody removed is seen and can be destroyed", removed),
         test("a cpu that goes offline is seen and comes back shielded", offline),
         test("a shield with a task inside comes back after its cpu was offline", hotplug),
-        // With systemd the kernel narrows every task of its units (LIMITS.md, "CPU hotplug, tasks").
+        // With systemd the kernel narrows all tasks of units (LIMITS.md, "CPU hotplug, tasks").
         test("what a cpu that is offline cannot take back waits for it", offline_at_the_end)
             .booted(&[Boot::Bare]),
         test("a group that a program made inside goes with the partition", inner_group),
