@@ -32,7 +32,7 @@ macro_rules! eprintln {
     ($($words:tt)*) => { $crate::print::err(format_args!($($words)*)) };
 }
 
-/// One line, whatever the names in it hold.
+/// Prints one line: no name in it can begin another.
 macro_rules! line {
     ($($words:tt)*) => { $crate::print::line(format_args!($($words)*)) };
 }

@@ -45,11 +45,12 @@ fn supervised(kill_after: Option<Duration>, command: &[std::ffi::OsString]) -> E
     ExitCode::from(supervise::code(&status))
 }
 
-/// A command that SIGHUP ends, whatever it found.
+/// A command that SIGHUP ends, also where it was ignored before.
 fn mortal() -> ExitCode {
     // SAFETY: the default action is no function.
     unsafe { libc::signal(libc::SIGHUP, libc::SIG_DFL) };
     println!("up");
+    // The signal comes meanwhile, or never.
     std::thread::sleep(Duration::from_secs(1));
     println!("end");
     ExitCode::SUCCESS
@@ -263,6 +264,7 @@ fn terminal_same_group() {
     assert_eq!(started.line(), "up");
     keys.write_all(b"\x03").unwrap();
     assert_eq!(started.line(), "INT");
+    // Time for a second one, which must not come.
     std::thread::sleep(Duration::from_millis(300));
     started.kill(libc::SIGUSR1);
     let mut rest = String::new();
@@ -278,8 +280,8 @@ fn second_term() {
     started.go();
     assert_eq!(started.line(), "up");
     started.kill(libc::SIGTERM);
-    std::thread::sleep(Duration::from_millis(200));
-    // timeout(1) sends two.
+    // timeout(1) sends two, one right after the other. Both at the same instant would be one signal.
+    std::thread::sleep(Duration::from_millis(20));
     started.kill(libc::SIGTERM);
     std::thread::sleep(Duration::from_millis(1300));
     assert!(started.child.try_wait().unwrap().is_none(), "two at once are one wish");

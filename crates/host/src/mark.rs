@@ -22,7 +22,7 @@ pub(crate) fn set(dir: &Path) -> io::Result<()> {
     if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Has a directory the mark? Whatever cannot be read has none.
+/// Has a directory the mark? One that cannot be read counts as having none.
 pub(crate) fn is_set(dir: &Path) -> bool {
     let Ok(dir) = path(dir) else { return false };
     // SAFETY: both names end with NUL; with size 0 the kernel writes nothing.

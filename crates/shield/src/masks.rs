@@ -2,8 +2,8 @@
 //! The CPUs of the kernel's own threads, and of process 1.
 //!
 //! When CPUs become isolated or are given back, the kernel itself gives all of them the CPUs of the
-//! root cgroup, whatever they had: with `nohz_full=` or `isolcpus=` at boot they end with more CPUs
-//! than before. So what they had is noted before the first partition and given back after the last.
+//! root cgroup: with `nohz_full=` or `isolcpus=` at boot they end with more CPUs than before. So
+//! what they had is noted before the first partition and given back after the last.
 
 use crate::partition::{Partition, shielded};
 use asmp_host::task::{self, Mask, task_path};

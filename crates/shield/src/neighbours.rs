@@ -24,7 +24,7 @@ pub struct Affected {
     pub cpus: CpuSet,
     /// Those of them that the partition takes.
     pub taken: CpuSet,
-    /// Threads concerned.
+    /// Number of its threads.
     pub tasks: usize,
 }
 

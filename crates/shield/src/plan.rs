@@ -514,7 +514,7 @@ fn policies(
     }
 }
 
-/// Policies of the kernel threads that serve the partitions, whatever they have now.
+/// Sets the policies of the kernel threads that serve the partitions again.
 fn policies_again(after: &[Partition], steps: &mut Vec<Step>) {
     for partition in after {
         for thread in &partition.served {

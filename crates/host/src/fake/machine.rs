@@ -66,7 +66,7 @@ pub(super) fn os(errno: i32) -> io::Error {
 }
 
 impl Machine {
-    /// Debugfs is for root alone.
+    /// Only root may read debugfs.
     pub(super) fn is_root(&self) -> bool {
         let status = self.files.get(Path::new("/proc/self/status"));
         status.is_some_and(|status| status.starts_with("Uid:\t0\t0"))
@@ -238,7 +238,7 @@ impl Machine {
         }
         if file == "cpuset.cpus.partition" {
             // The kernel gives every unbound kernel thread, and process 1, the CPUs that are left,
-            // whatever it gave them before: also when the partition ends.
+            // also when the partition ends.
             let moved = self.tasks.values_mut();
             let moved =
                 moved.filter(|task| task.process == 1 || (task.kernel_thread && !task.bound));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Machines of others, and what the doctor says of them.
+//! What `asmp check` says on kernels and machines of several kinds.
 
 use super::*;
 use crate::partition::{Refusal, State, System, Tick};
