@@ -280,7 +280,7 @@ fn second_term() {
     started.go();
     assert_eq!(started.line(), "up");
     started.kill(libc::SIGTERM);
-    // timeout(1) sends two, one right after the other. Both at the same instant would be one signal.
+    // timeout(1) sends two, one after the other. Two at the same instant would be one signal.
     std::thread::sleep(Duration::from_millis(20));
     started.kill(libc::SIGTERM);
     std::thread::sleep(Duration::from_millis(1300));
