@@ -17,10 +17,16 @@ check: lint unit
 
 test: check vm
 
-# Every guest with every kill, every sanitizer in full, and what takes long without a guest. Hours.
-nightly: export ASMP_TIER = nightly
-nightly: lint msrv deny unit vm python loom miri tsan asan sanitizers-recorded agreement fuzz \
-	containment bench-channels
+# Every guest with every kill, every sanitizer in full, agreement, benches with their gates, and
+# tonight's tenth of fuzz and containment.
+nightly:
+	ASMP_TIER=nightly tests/parts.sh setup lint msrv deny unit vm python loom miri tsan asan \
+		agreement fuzz containment bench-channels
+	tests/sources.sh --record python loom miri tsan asan
+
+# Nightly takes a tenth of what takes hours, another one each night; ALL=1 takes all.
+NIGHT := $(shell expr $$(date +%s) / 86400 % 10)
+is_slice = $(and $(filter nightly,$(ASMP_TIER)),$(if $(ALL),,slice))
 
 # A tool that is missing is a line `skipped: …` on a developer's machine and a failure in CI
 # (ASMP_CI=1).
@@ -69,7 +75,7 @@ bench-channels:
 
 # The figures of docs/measurements/containment.md: RUNS of each of five faults in one guest, about
 # half an hour.
-containment: RUNS ?= 200
+containment: RUNS ?= $(if $(is_slice),20,200)
 containment: setup
 	tests/vm/containment.sh $(RUNS)
 
@@ -100,15 +106,16 @@ bench: setup
 bench-analysis:
 	cargo run --release -p asmp-analysis --example bench
 
-# Tests, oracles and the simulator on a million random sets.
+# Tests, oracles and the simulator on a million random sets, three for each seed: six minutes of one
+# core.
 agreement:
 	cargo run --release -p asmp-analysis --example bench -- agree 0 333334
 
 # Arbitrary input for every public function of crates/analysis, overflow a panic; 10^7 take about 15
 # minutes of one core.
-fuzz: RUNS ?= 10000000
 fuzz:
-	cargo run --profile fuzz -p asmp-analysis --example bench -- fuzz 0 $(RUNS)
+	cargo run --profile fuzz -p asmp-analysis --example bench -- fuzz \
+		$(if $(is_slice),$(NIGHT)000000 $$(($(NIGHT) * 1000000 + 1000000)),0 10000000)
 
 # A guest for yourself: make lab KERNEL=sid-rt CPUS=4 CMD='uname -a'; no CMD gives a shell. All of
 # CMD runs there.
