@@ -53,6 +53,10 @@ cc -O2 -static -Wall -o "$share/bare-writes" "$here/bare-writes.c"
 device=()
 ! qemu-system-x86_64 -device help 2>/dev/null | grep '"edu"' >/dev/null || device=(--device edu)
 
+# A test that hangs ends its guest much earlier: crates/cli/tests/guest/watchdog.rs.
+timeout_s=3000
+[ "$ASMP_TIER" = ci ] || timeout_s=10800
+
 # The tests of `$1`, a guest.
 run_guest() {
     local boot=()
@@ -62,7 +66,7 @@ run_guest() {
     *) boot=(--init "${1#*:}" --append 'nohz_full=1-3 rcu_nocbs=1-3') ;;
     esac
     "$here/lab.sh" --kernel "${1%%:*}" "${boot[@]}" "${device[@]}" --share "$share" \
-        --timeout 3000 --verbose -- \
+        --timeout "$timeout_s" --verbose -- \
         env ASMP_GUEST="$1" ASMP_TIER="$ASMP_TIER" ASMP_CI="${ASMP_CI:-}" ASMP_BINARY=/share/asmp \
         ASMP_RTF=/share/asmp-rtf ASMP_BARE_WRITES=/share/bare-writes ASMP_RT_EXAMPLES=/share \
         /share/guest-tests --test-threads 1 "${filter[@]}" 2>&1

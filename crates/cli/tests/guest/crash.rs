@@ -5,6 +5,7 @@
 use super::guests::{Boot, Kernel, On, Tier};
 use super::lab::{Test, asmp, binary, guest, test, tier};
 use super::snapshot::{settled, snapshot};
+use super::watchdog;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
@@ -65,6 +66,7 @@ fn create_killed() {
     let stride = stride(3);
     for call in CALLS {
         for n in (1..).step_by(stride) {
+            watchdog::goes_on();
             if !killed_at(call, n, "create a --cpus 2-3 --irq ttyS0 --irq-priority 70") {
                 asmp("restore").done();
                 break;
@@ -86,6 +88,7 @@ fn destroy_killed() {
     let stride = stride(3);
     for call in CALLS {
         for n in (1..).step_by(stride) {
+            watchdog::goes_on();
             asmp("create a --cpus 2-3 --irq ttyS0 --irq-priority 70").done();
             let killed = killed_at(call, n, "destroy a");
             asmp("restore").done();

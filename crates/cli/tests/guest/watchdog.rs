@@ -6,7 +6,8 @@ use std::fs;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// More than any test takes on a busy machine under emulation, killed at every step.
+/// More than any test, or any part of one that calls `goes_on`, takes on a busy machine under
+/// emulation.
 const MOST: Duration = Duration::from_secs(15 * 60);
 
 /// The test that runs, and since when.
@@ -14,6 +15,13 @@ static RUNNING: Mutex<Option<(String, Instant)>> = Mutex::new(None);
 
 pub fn begins(test: &str) {
     *RUNNING.lock().expect("no panic in between") = Some((test.to_owned(), Instant::now()));
+}
+
+/// For a test of many parts: one of them is done.
+pub fn goes_on() {
+    if let Some((_, since)) = &mut *RUNNING.lock().expect("no panic in between") {
+        *since = Instant::now();
+    }
 }
 
 pub fn ends() {
