@@ -16,6 +16,7 @@
 
 mod fifo;
 mod mbuff;
+mod names;
 mod pair;
 mod plain;
 mod ring;
@@ -33,6 +34,8 @@ pub use fifo::{
 };
 /// Shared memory as bytes, and records in it.
 pub use mbuff::{Mbuff, MbuffError, RawRecord, RawRecordWriter, Record, RecordWriter};
+/// Where names are kept.
+pub use names::default_dir;
 /// Two numbers for another thread.
 pub use pair::Pair;
 /// What a typed channel can carry.
@@ -41,8 +44,8 @@ pub use plain::Plain;
 pub use ring::{Overflow, RingError};
 /// Why a record could not be read.
 pub use seqlock::Overtaken;
-/// The named memory under every channel: who holds which role, and where names are kept.
-pub use shm::{Kind, MAX_CHANNEL_BYTES, Pages, Role, SharedMemory, ShmError, default_dir};
+/// The named memory under every channel, and who holds which role.
+pub use shm::{Kind, MAX_CHANNEL_BYTES, Pages, Role, SharedMemory, ShmError};
 /// FIFOs of records of one type.
 pub use typed::{TypedFifo, TypedReader, TypedWriter};
 

@@ -4,10 +4,8 @@
 //! **Seals.** A peer that shortens the file would kill the real-time side with SIGBUS. After
 //! `F_SEAL_SHRINK|GROW|SEAL` no process can change the size.
 //!
-//! **Names.** A memfd has no name in the file system. So each process that has it open creates a
-//! link in a directory: `NAME.PID.FD` -> `/proc/PID/fd/FD`. The memory lives as long as one such
-//! process. The kernel lets only the same user (or root) follow the link. For another user, send
-//! the descriptor over a socket; the receiver calls [`SharedMemory::from_fd`].
+//! **Names.** Each process that has the memory open creates a link to it in a directory: see
+//! `names.rs`. The memory lives as long as one such process.
 //!
 //! **Header.** The first 64 bytes hold magic, version, kind and parameters. They are read once,
 //! before the memory is mapped.
@@ -20,14 +18,14 @@
 #[path = "shm_fence.rs"]
 mod fence;
 
+use crate::names::{Link, Names, check_name};
 use crate::sync::{self, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::time::{Duration, Instant};
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"ASMPCHAN");
 const VERSION: u64 = 1;
@@ -35,8 +33,6 @@ const VERSION: u64 = 1;
 const HEADER: usize = 64;
 /// Parameters that a channel keeps in its header, in words.
 pub(crate) const PARAMETERS: usize = 4;
-/// How long a process waits for others that create or attach.
-const LOCK_WAIT: Duration = Duration::from_secs(10);
 /// The largest channel, in bytes.
 pub const MAX_CHANNEL_BYTES: u64 = 1 << 30;
 
@@ -123,13 +119,19 @@ pub enum ShmError {
     /// Another process, or another value of this one, holds the role.
     #[error("channel {name} already has a {role}")]
     RoleTaken { name: String, role: &'static str },
+    /// Only processes have the channel whose descriptors this one may not open: they have
+    /// capabilities or other user IDs (see ptrace(2), access mode checking).
+    #[error(
+        "channel {name} exists, but process {pid} has rights that this process lacks: \
+         run both with the same rights, or send the channel's descriptor over a Unix socket"
+    )]
+    Hidden { name: String, pid: u32 },
     /// The directory of names is not safe.
     #[error(
-        "{dir} belongs to another user, or other users may write there: \
-         remove it, or set ASMP_CHANNELS to another directory",
+        "{dir} {what}: remove it, or set ASMP_CHANNELS to another directory",
         dir = dir.display()
     )]
-    ForeignDir { dir: PathBuf },
+    ForeignDir { dir: PathBuf, what: &'static str },
     /// A process held the lock of the directory for 10 s.
     #[error(
         "timed out: another process holds the lock of {dir}; resume or end it if it is stopped",
@@ -145,16 +147,6 @@ pub enum ShmError {
     },
 }
 
-/// The directory of this user's channel names: `$ASMP_CHANNELS` if it is set and not empty, else
-/// `/dev/shm/asmp-UID`.
-pub fn default_dir() -> PathBuf {
-    match std::env::var_os("ASMP_CHANNELS").filter(|dir| !dir.is_empty()) {
-        Some(dir) => dir.into(),
-        // SAFETY: takes nothing, touches nothing, cannot fail.
-        None => format!("/dev/shm/asmp-{}", unsafe { libc::geteuid() }).into(),
-    }
-}
-
 /// Mapped shared memory with a name. Dropping it unmaps it, and removes this process's link.
 #[derive(Debug)]
 pub struct SharedMemory {
@@ -164,7 +156,7 @@ pub struct SharedMemory {
     /// Length of the whole mapping.
     bytes: usize,
     parameters: [u64; PARAMETERS],
-    link: Option<PathBuf>,
+    link: Option<Link>,
     /// Bit n is set while we hold the role of place n.
     roles: AtomicU64,
     /// The process that owns link and roles: a forked child has a copy of this value.
@@ -178,8 +170,8 @@ unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
     /// Creates shared memory with a body of `bytes`, all of it allocated and mapped. Allocates and
-    /// blocks: for set-up only. Errors: `BadName`, `NameTaken`, `BadSize`, `NoRoom`, `ForeignDir`,
-    /// `DirLocked`, `Io`.
+    /// blocks: for set-up only. Errors: `BadName`, `NameTaken`, `Hidden`, `BadSize`, `NoRoom`,
+    /// `ForeignDir`, `DirLocked`, `Io`.
     pub(crate) fn create(
         dir: &Path,
         name: &str,
@@ -192,8 +184,8 @@ impl SharedMemory {
         if !(1..=MAX_CHANNEL_BYTES).contains(&bytes) {
             return Err(ShmError::BadSize { bytes, min: 1, max: MAX_CHANNEL_BYTES });
         }
-        let _lock = lock(dir)?;
-        if find(dir, name)?.is_some() {
+        let names = Names::lock(dir)?;
+        if names.find(name)?.is_some() {
             return Err(ShmError::NameTaken { name: name.to_owned() });
         }
         let page = if pages == Pages::Huge { 2 << 20 } else { 4096 };
@@ -211,20 +203,17 @@ impl SharedMemory {
         }
         #[cfg(asan)]
         fence::close(base, whole as usize, bytes);
-        Self::mapped(name, file, base, whole, parameters).linked(dir)
+        Self::mapped(name, file, base, whole, parameters).linked(&names)
     }
 
     /// Maps an existing channel. Allocates and blocks: for set-up only. Errors: `BadName`,
-    /// `NotFound`, `Mismatch`, `NoRoom`, `ForeignDir`, `DirLocked`, `Io`.
+    /// `NotFound`, `Hidden`, `Mismatch`, `NoRoom`, `ForeignDir`, `DirLocked`, `Io`.
     pub fn attach(dir: &Path, name: &str, kind: Kind) -> Result<Self, ShmError> {
         check_name(name)?;
         let missing = || ShmError::NotFound { name: name.to_owned(), dir: dir.to_owned() };
-        if !dir.exists() {
-            return Err(missing());
-        }
-        let _lock = lock(dir)?;
-        let file = find(dir, name)?.ok_or_else(missing)?;
-        Self::open(file, name, kind)?.linked(dir)
+        let names = Names::lock_if_there(dir)?.ok_or_else(missing)?;
+        let file = names.find(name)?.ok_or_else(missing)?;
+        Self::open(file, name, kind)?.linked(&names)
     }
 
     /// Maps a channel from its descriptor, for example from another user. Creates no link. Errors:
@@ -290,13 +279,8 @@ impl SharedMemory {
         Self { name, file, base, bytes, parameters, link: None, roles: AtomicU64::new(0), process }
     }
 
-    fn linked(mut self, dir: &Path) -> Result<Self, ShmError> {
-        let (pid, fd) = (self.process, self.file.as_raw_fd());
-        let link = dir.join(format!("{}.{pid}.{fd}", self.name));
-        let _ = std::fs::remove_file(&link);
-        std::os::unix::fs::symlink(format!("/proc/{pid}/fd/{fd}"), &link)
-            .map_err(|cause| ShmError::Io { path: link.clone(), cause })?;
-        self.link = Some(link);
+    fn linked(mut self, names: &Names) -> Result<Self, ShmError> {
+        self.link = Some(names.link(&self.name, &self.file)?);
         Ok(self)
     }
 
@@ -397,7 +381,7 @@ impl Drop for SharedMemory {
                 .filter(|place| roles >> place & 1 == 1)
                 .for_each(|place| self.unlock(place));
             if let Some(link) = &self.link {
-                let _ = std::fs::remove_file(link);
+                link.remove();
             }
         }
         #[cfg(asan)]
@@ -489,99 +473,6 @@ fn map(file: &File, bytes: usize) -> io::Result<NonNull<u8>> {
         });
     }
     NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address 0"))
-}
-
-/// The lock of a directory of names. No other process creates or attaches there meanwhile.
-#[derive(Debug)]
-struct Locked(File);
-
-impl Drop for Locked {
-    fn drop(&mut self) {
-        // Closing would release it too, unless a child was forked meanwhile.
-        let _ = self.0.unlock();
-    }
-}
-
-/// Locks the directory, and creates it if necessary.
-fn lock(dir: &Path) -> Result<Locked, ShmError> {
-    lock_within(dir, LOCK_WAIT)
-}
-
-fn lock_within(dir: &Path, at_most: Duration) -> Result<Locked, ShmError> {
-    let io = |cause| ShmError::Io { path: dir.to_owned(), cause };
-    match std::fs::DirBuilder::new().mode(0o700).create(dir) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(io(error)),
-        _ => (),
-    }
-    let file = File::open(dir).map_err(io)?;
-    let metadata = file.metadata().map_err(io)?;
-    // SAFETY: takes nothing, touches nothing, cannot fail.
-    let me = unsafe { libc::geteuid() };
-    if (metadata.uid() != me && me != 0) || metadata.mode() & 0o022 != 0 {
-        return Err(ShmError::ForeignDir { dir: dir.to_owned() });
-    }
-    let end = Instant::now() + at_most;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(Locked(file)),
-            Err(TryLockError::Error(cause)) => return Err(io(cause)),
-            Err(TryLockError::WouldBlock) if Instant::now() >= end => {
-                return Err(ShmError::DirLocked { dir: dir.to_owned() });
-            }
-            // A blocking flock(2) has no timeout.
-            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
-        }
-    }
-}
-
-/// Opens the memory of this name through the link of a living process, and removes links of dead
-/// ones. Other files stay: the directory may have other uses.
-fn find(dir: &Path, name: &str) -> Result<Option<File>, ShmError> {
-    let io = |cause| ShmError::Io { path: dir.to_owned(), cause };
-    let prefix = format!("{name}.");
-    for entry in std::fs::read_dir(dir).map_err(io)? {
-        let path = entry.map_err(io)?.path();
-        let is_named = path
-            .file_name()
-            .and_then(|name| name.to_str())
-            .is_some_and(|name| name.starts_with(&prefix));
-        if !is_named || !path.read_link().is_ok_and(|to| to.starts_with("/proc")) {
-            continue;
-        }
-        match open_link(&path, name) {
-            Ok(Some(file)) => return Ok(Some(file)),
-            Ok(None) => _ = std::fs::remove_file(&path),
-            // A process of another user reuses the number of a dead one, or hides its files.
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
-            Err(cause) => return Err(ShmError::Io { path, cause }),
-        }
-    }
-    Ok(None)
-}
-
-/// Opens the memfd behind a link. It checks that it is one, because the kernel may have reused the
-/// number of a process or descriptor. `None`: a link of a dead process. Errors: unknown (for
-/// example EMFILE).
-fn open_link(link: &Path, name: &str) -> io::Result<Option<File>> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let found = match File::options().read(true).custom_flags(libc::O_PATH).open(link) {
-        Ok(found) => found,
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(error),
-    };
-    let path = PathBuf::from(format!("/proc/self/fd/{}", found.as_raw_fd()));
-    let is_ours = path.read_link()?.to_str() == Some(&format!("/memfd:asmp:{name} (deleted)"));
-    is_ours.then(|| File::options().read(true).write(true).open(&path)).transpose()
-}
-
-fn check_name(name: &str) -> Result<(), ShmError> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-    match !name.is_empty() && name.len() <= 64 && name.chars().all(fits) {
-        true => Ok(()),
-        false => Err(ShmError::BadName { name: name.to_owned() }),
-    }
 }
 
 #[cfg(all(test, not(miri)))]

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
+use std::time::Duration;
 
 fn dir() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700))
         .unwrap();
     dir
+}
+
+/// All but the lock.
+fn names_in(dir: &Path) -> usize {
+    let entries = std::fs::read_dir(dir).unwrap();
+    entries.filter(|entry| entry.as_ref().unwrap().file_name() != ".lock").count()
 }
 
 fn create(dir: &Path, name: &str, bytes: u64) -> Result<SharedMemory, ShmError> {
@@ -28,7 +35,7 @@ fn a_name_is_taken_as_long_as_one_process_has_it() {
         SharedMemory::attach(dir.path(), "a", Kind::Mbuff),
         Err(ShmError::NotFound { .. })
     ));
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left");
+    assert_eq!(names_in(dir.path()), 0, "nothing is left");
     create(dir.path(), "a", 1000).unwrap();
 }
 
@@ -81,7 +88,7 @@ fn what_a_forked_child_has_open_too_is_free_once_its_parent_lets_it_go() {
     let dir = dir();
     let first = create(dir.path(), "a", 1000).unwrap();
     first.acquire(Role::Writer).unwrap();
-    let held = lock(dir.path()).unwrap();
+    let held = Names::lock(dir.path()).unwrap();
     // SAFETY: the child does nothing but wait for its end.
     match unsafe { libc::fork() } {
         0 => loop {
@@ -92,7 +99,7 @@ fn what_a_forked_child_has_open_too_is_free_once_its_parent_lets_it_go() {
         },
         child => {
             drop(held);
-            let unlocked = lock_within(dir.path(), Duration::ZERO).map(drop);
+            let unlocked = Names::lock_within(dir.path(), Duration::ZERO).map(drop);
             let second = SharedMemory::attach(dir.path(), "a", Kind::Mbuff).unwrap();
             drop(first);
             let taken = second.acquire(Role::Writer);
@@ -120,7 +127,7 @@ fn links_to_the_dead_and_to_other_files_are_not_followed() {
         SharedMemory::attach(dir.path(), "a", Kind::Mbuff),
         Err(ShmError::NotFound { .. })
     ));
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "dead links go");
+    assert_eq!(names_in(dir.path()), 0, "dead links go");
 }
 
 #[test]
@@ -142,11 +149,11 @@ fn files_that_are_no_links_of_channels_stay_in_the_directory() {
 #[test]
 fn a_directory_that_somebody_keeps_locked_is_an_error_and_no_hang() {
     let dir = dir();
-    let held = lock(dir.path()).unwrap();
-    let refused = lock_within(dir.path(), Duration::from_millis(20)).unwrap_err();
+    let held = Names::lock(dir.path()).unwrap();
+    let refused = Names::lock_within(dir.path(), Duration::from_millis(20)).unwrap_err();
     assert!(matches!(refused, ShmError::DirLocked { .. }), "{refused}");
     drop(held);
-    lock_within(dir.path(), Duration::ZERO).unwrap();
+    Names::lock_within(dir.path(), Duration::ZERO).unwrap();
 }
 
 #[test]

@@ -161,7 +161,7 @@ extern "C" {
  - EBUSY: the slot is in use, or the name belongs to another kind or version of channel
  - EINVAL: the name is invalid, or there is no such slot
  - ENOMEM: no memory
- - EACCES: the directory does not belong to this user
+ - EACCES: another user's directory, or a channel of a process with more rights
  - EMFILE: too many open files
  - ETIMEDOUT: another process held the lock of the directory for 10 s
 
@@ -292,7 +292,7 @@ void asmp_client_close(struct asmp_client *client);
  - EBUSY: the channel has a server or other properties, or the name belongs to another kind or
    version of channel
  - ENOMEM: no memory
- - EACCES: the directory does not belong to this user
+ - EACCES: another user's directory, or a channel of a process with more rights
  - EMFILE: too many open files
  - ETIMEDOUT: another process held the lock of the directory for 10 s
 
@@ -407,7 +407,7 @@ int asmp_server_close(struct asmp_server *server);
  - -ENODEV: no such number
  - -EBUSY: another process has created it, or a peer still has a smaller one open
  - -ENOMEM: no memory, or `size` is below 1 or above 2^25
- - -EACCES: the directory of names does not belong to this user
+ - -EACCES: another user's directory, or a channel of a process with more rights
  - -ETIMEDOUT: another process held the lock of the directory for 10 s
  */
 int rtf_create(unsigned int fifo, int size);
@@ -536,7 +536,8 @@ int rtf_make_user_pair(unsigned int fifo_get, unsigned int fifo_put);
 
  A `name` has 1 to 64 letters, digits, '-' or '_'. FIFOs, shared memory, records and calls share
  one directory of names: $ASMP_CHANNELS, or else /dev/shm/asmp-UID. It serves the processes of
- one user, and root.
+ one user, and root. A program with more rights than its caller (setuid, setgid, file
+ capabilities) ignores the variable; other programs of the user cannot attach to its channels.
 
  A forked child has the same end, not another one, and does not keep the name: only one of the
  two may use it. If the parent ends without asmp_fifo_close, the role stays taken until the child
@@ -546,7 +547,7 @@ int rtf_make_user_pair(unsigned int fifo_get, unsigned int fifo_put);
  - EINVAL: the name or the flags are invalid
  - EBUSY: the name is in use
  - ENOMEM: no memory, or a size outside the limits
- - EACCES: the directory does not belong to this user
+ - EACCES: another user's directory, or a channel of a process with more rights
  - EMFILE: too many open files
  - ETIMEDOUT: another process held the lock of the directory for 10 s
  - ENOENT, ENOTDIR, ENOSPC, EROFS: the directory cannot be used
@@ -752,7 +753,7 @@ void rtf_close_np(struct rtf_file *file);
  - ENODEV: `size` is 0 and there is no such memory
  - EBUSY: the name belongs to a record, a FIFO or calls, or to another version of this library
  - ENOMEM: no memory
- - EACCES: the directory does not belong to this user
+ - EACCES: another user's directory, or a channel of a process with more rights
  - EMFILE: too many open files
  - ETIMEDOUT: another process held the lock of the directory for 10 s
 
@@ -797,7 +798,7 @@ void mbuff_detach(const char *name, void *mbuf);
  - EINVAL: the name is invalid
  - EBUSY: the name belongs to a record of another size, or to another kind or version of channel
  - ENOMEM: no memory, or a `size` of 0
- - EACCES: the directory does not belong to this user
+ - EACCES: another user's directory, or a channel of a process with more rights
  - EMFILE: too many open files
  - ETIMEDOUT: another process held the lock of the directory for 10 s
 

@@ -37,7 +37,7 @@ pub fn number(error: &ShmError) -> c_int {
             libc::EBUSY
         }
         ShmError::NotFound { .. } => libc::ENODEV,
-        ShmError::ForeignDir { .. } => libc::EACCES,
+        ShmError::ForeignDir { .. } | ShmError::Hidden { .. } => libc::EACCES,
         ShmError::DirLocked { .. } => libc::ETIMEDOUT,
         ShmError::Io { cause, .. } => cause.raw_os_error().unwrap_or(libc::EIO),
         ShmError::BadName { .. } => libc::EINVAL,

@@ -36,7 +36,9 @@ pub fn shm(error: ShmError) -> PyErr {
         ShmError::Mismatch { .. } => Mismatch::new_err(line),
         ShmError::RoleTaken { .. } => RoleTaken::new_err(line),
         ShmError::ForeignDir { .. } => ForeignDirectory::new_err(line),
-        ShmError::DirLocked { .. } | ShmError::Io { .. } => ChannelIO::new_err(line),
+        ShmError::Hidden { .. } | ShmError::DirLocked { .. } | ShmError::Io { .. } => {
+            ChannelIO::new_err(line)
+        }
     }
 }
 

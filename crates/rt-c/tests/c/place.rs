@@ -23,6 +23,13 @@ impl Place {
         self.dir.path().join(name)
     }
 
+    /// The links of channels: all in the directory but its lock.
+    pub fn links(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path("channels")).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name != ".lock").collect()
+    }
+
     pub fn start(&self, program: &Path, arguments: &[&str]) -> Running {
         let mut command = Command::new(program);
         command.args(arguments).env("ASMP_CHANNELS", self.path("channels"));

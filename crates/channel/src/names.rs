@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The directory of channel names.
+//!
+//! A memfd has no name in the file system. So each process that has it open creates a link in a
+//! directory: `NAME.PID.FD` -> `/proc/PID/fd/FD`. The kernel lets only the same user (or root)
+//! follow the link. For another user, send the descriptor over a socket; the receiver calls
+//! [`SharedMemory::from_fd`](crate::SharedMemory::from_fd).
+//!
+//! **Trust.** `/dev/shm` belongs to all users, and any of them may make a directory there first.
+//! So the default directory must belong to the effective user, root included. Root follows a
+//! directory of another user only where the program names it, and there only memory of that user
+//! or of root. A directory is opened once, is no symbolic link, and is used by its descriptor.
+//!
+//! **Lock.** A process that creates or attaches holds flock(2) of the file `.lock`. Only the
+//! directory's user may open it. Whoever can open the directory could lock the directory itself.
+
+use crate::shm::ShmError;
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{
+    DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown, symlink,
+};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a process waits for others that create or attach.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
+const LOCK_FILE: &str = ".lock";
+
+/// The directory of this user's channel names: `$ASMP_CHANNELS` if it is set and not empty, else
+/// `/dev/shm/asmp-UID`. A program that runs with more rights than its caller (setuid, setgid, file
+/// capabilities) ignores the variable, as secure_getenv(3) does.
+pub fn default_dir() -> PathBuf {
+    // SAFETY: takes and gives a number.
+    let has_more_rights = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+    match std::env::var_os("ASMP_CHANNELS").filter(|dir| !dir.is_empty()) {
+        Some(dir) if !has_more_rights => dir.into(),
+        _ => own_dir(),
+    }
+}
+
+fn own_dir() -> PathBuf {
+    format!("/dev/shm/asmp-{}", me()).into()
+}
+
+/// The effective user.
+fn me() -> u32 {
+    // SAFETY: takes nothing, touches nothing, cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// A directory of names, locked: no other process creates or attaches there meanwhile.
+#[derive(Debug)]
+pub(crate) struct Names {
+    dir: File,
+    /// As the program named it, for errors.
+    path: PathBuf,
+    owner: u32,
+    lock: File,
+}
+
+impl Names {
+    /// Locks the directory, and creates it if necessary. Errors: `ForeignDir`, `DirLocked`, `Io`.
+    pub fn lock(path: &Path) -> Result<Self, ShmError> {
+        Self::lock_within(path, LOCK_WAIT)
+    }
+
+    pub fn lock_within(path: &Path, at_most: Duration) -> Result<Self, ShmError> {
+        match std::fs::DirBuilder::new().mode(0o700).create(path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(ShmError::Io { path: path.to_owned(), cause: error })
+            }
+            _ => Self::lock_existing(path, at_most),
+        }
+    }
+
+    /// The same for a directory that exists. `None`: it does not.
+    pub fn lock_if_there(path: &Path) -> Result<Option<Self>, ShmError> {
+        match path.symlink_metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            _ => Self::lock_existing(path, LOCK_WAIT).map(Some),
+        }
+    }
+
+    fn lock_existing(path: &Path, at_most: Duration) -> Result<Self, ShmError> {
+        let io = |cause| ShmError::Io { path: path.to_owned(), cause };
+        let foreign = |what| ShmError::ForeignDir { dir: path.to_owned(), what };
+        let dir = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
+            .open(path)
+            .map_err(|error| match path.is_symlink() {
+                true => foreign("is a symbolic link"),
+                false => io(error),
+            })?;
+        let metadata = dir.metadata().map_err(io)?;
+        let owner = metadata.uid();
+        let is_named_by_root = me() == 0 && path != own_dir();
+        if owner != me() && !is_named_by_root {
+            return Err(foreign("belongs to another user"));
+        }
+        if metadata.mode() & 0o022 != 0 {
+            return Err(foreign("may be written by other users"));
+        }
+        let lock = lock_file(&dir, owner).map_err(io)?;
+        let end = Instant::now() + at_most;
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(Self { dir, path: path.to_owned(), owner, lock }),
+                Err(TryLockError::Error(cause)) => return Err(io(cause)),
+                Err(TryLockError::WouldBlock) if Instant::now() >= end => {
+                    return Err(ShmError::DirLocked { dir: path.to_owned() });
+                }
+                // A blocking flock(2) has no timeout.
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    }
+
+    /// Opens the memory of this name through the link of a living process, and removes links of
+    /// dead ones. Other files stay: the directory may have other uses. Errors: `Hidden` (only
+    /// processes have it whose descriptors are not visible), `Io`.
+    pub fn find(&self, name: &str) -> Result<Option<File>, ShmError> {
+        let io = |cause| ShmError::Io { path: self.path.clone(), cause };
+        let prefix = format!("{name}.");
+        let mut hidden = None;
+        for entry in std::fs::read_dir(inside(&self.dir, "")).map_err(io)? {
+            let link = entry.map_err(io)?.path();
+            let file_name = link.file_name().and_then(|name| name.to_str());
+            let Some(rest) = file_name.and_then(|name| name.strip_prefix(&prefix)) else {
+                continue;
+            };
+            if !link.read_link().is_ok_and(|to| to.starts_with("/proc")) {
+                continue;
+            }
+            match open_link(&link, name) {
+                Ok(Some(file)) if self.may_follow(&file).map_err(io)? => return Ok(Some(file)),
+                Ok(Some(_)) => {}
+                Ok(None) => _ = std::fs::remove_file(&link),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    hidden = hidden.or_else(|| self.hidden(rest));
+                }
+                Err(cause) => {
+                    let path = self.path.join(link.file_name().unwrap_or_default());
+                    return Err(ShmError::Io { path, cause });
+                }
+            }
+        }
+        match hidden {
+            Some(pid) => Err(ShmError::Hidden { name: name.to_owned(), pid }),
+            None => Ok(None),
+        }
+    }
+
+    /// Memory of others than the directory's user and root is not what the name stands for.
+    fn may_follow(&self, memory: &File) -> io::Result<bool> {
+        let owner = memory.metadata()?.uid();
+        Ok(owner == self.owner || owner == 0)
+    }
+
+    /// The process of a link `NAME.PID.FD`, from its part `PID.FD`, if the process is of the
+    /// directory's user and hides its descriptors. Another user's process has the number of a dead
+    /// one.
+    fn hidden(&self, rest: &str) -> Option<u32> {
+        let pid = rest.split_once('.')?.0.parse().ok()?;
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+        uids.split_whitespace().any(|uid| uid.parse() == Ok(self.owner)).then_some(pid)
+    }
+
+    /// Links `name` to a descriptor of this process.
+    pub fn link(&self, name: &str, file: &File) -> Result<Link, ShmError> {
+        let (pid, fd) = (std::process::id(), file.as_raw_fd());
+        let file_name = OsString::from(format!("{name}.{pid}.{fd}"));
+        let made = || {
+            let dir = self.dir.try_clone()?;
+            let link = Link { dir, file_name: file_name.clone() };
+            link.remove();
+            symlink(format!("/proc/{pid}/fd/{fd}"), link.path())?;
+            Ok(link)
+        };
+        made().map_err(|cause| ShmError::Io { path: self.path.join(&file_name), cause })
+    }
+}
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        // Closing would release it too, unless a child was forked meanwhile.
+        let _ = self.lock.unlock();
+    }
+}
+
+/// A link of this process. It stays until `remove`.
+#[derive(Debug)]
+pub(crate) struct Link {
+    dir: File,
+    file_name: OsString,
+}
+
+impl Link {
+    fn path(&self) -> PathBuf {
+        inside(&self.dir, &self.file_name)
+    }
+
+    pub fn remove(&self) {
+        let _ = std::fs::remove_file(self.path());
+    }
+}
+
+/// A file of an open directory, whatever its path names by now.
+fn inside(dir: &File, file_name: impl AsRef<Path>) -> PathBuf {
+    Path::new(&format!("/proc/self/fd/{}", dir.as_raw_fd())).join(file_name)
+}
+
+/// Opens the lock, and creates it if necessary, for `owner` alone.
+fn lock_file(dir: &File, owner: u32) -> io::Result<File> {
+    let path = inside(dir, LOCK_FILE);
+    let mut options = OpenOptions::new();
+    // O_NONBLOCK: a FIFO there must not make us wait.
+    options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    match options.clone().create_new(true).mode(0o600).open(&path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => options.open(&path),
+        Ok(file) => {
+            file.set_permissions(Permissions::from_mode(0o600))?;
+            if owner != me() {
+                fchown(&file, Some(owner), None)?;
+            }
+            Ok(file)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens the memfd behind a link. It checks that it is one, because the kernel may have reused the
+/// number of a process or descriptor. `None`: a link of a dead process. Errors: unknown (for
+/// example EMFILE).
+fn open_link(link: &Path, name: &str) -> io::Result<Option<File>> {
+    let found = match OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(link) {
+        Ok(found) => found,
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    let path = PathBuf::from(format!("/proc/self/fd/{}", found.as_raw_fd()));
+    let is_ours = path.read_link()?.to_str() == Some(&format!("/memfd:asmp:{name} (deleted)"));
+    is_ours.then(|| OpenOptions::new().read(true).write(true).open(path)).transpose()
+}
+
+pub(crate) fn check_name(name: &str) -> Result<(), ShmError> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    match !name.is_empty() && name.len() <= 64 && name.chars().all(fits) {
+        true => Ok(()),
+        false => Err(ShmError::BadName { name: name.to_owned() }),
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+#[path = "names_tests.rs"]
+mod tests;

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Other users and links. What takes two users needs root: elsewhere it is skipped, with its reason.
+
+use super::*;
+use crate::shm::{Kind, Pages, SharedMemory};
+use std::os::unix::fs::chown;
+
+/// Two users who are not root.
+const USER: u32 = 65534;
+const THIRD: u32 = 65533;
+
+fn dir_of(uid: u32, mode: u32) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), Permissions::from_mode(mode)).unwrap();
+    if me() != uid {
+        chown(dir.path(), Some(uid), None).unwrap();
+    }
+    dir
+}
+
+fn is_root(test: &str) -> bool {
+    if me() != 0 {
+        println!("skipped: {test} needs root");
+    }
+    me() == 0
+}
+
+/// Runs `act` in a child process, as `uid` if that is another user. The child's exit status is the
+/// test's: 0, or a failure whose message stands on stderr.
+fn in_child(uid: u32, act: impl FnOnce()) {
+    // SAFETY: the child allocates (glibc's malloc allows it after a fork) and ends by `_exit`.
+    match unsafe { libc::fork() } {
+        0 => {
+            if uid != me() {
+                // SAFETY: takes numbers.
+                let set = unsafe { libc::setgid(uid) } | unsafe { libc::setuid(uid) };
+                assert_eq!(set, 0);
+            }
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
+            // SAFETY: ends the child without what belongs to its parent.
+            unsafe { libc::_exit(result.is_err().into()) }
+        }
+        child => {
+            let mut status = 1;
+            // SAFETY: waits for our own child; the status is on our stack.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            assert_eq!(status, 0, "see above");
+        }
+    }
+}
+
+fn create(dir: &Path, name: &str) -> Result<SharedMemory, ShmError> {
+    SharedMemory::create(dir, name, Kind::Mbuff, 8, [0; 4], Pages::Normal)
+}
+
+/// Gives this process, which has one thread, an empty /dev/shm of its own. False: not allowed.
+fn own_dev_shm() -> bool {
+    let mount = |from: &std::ffi::CStr, to: &std::ffi::CStr, kind: &std::ffi::CStr, flags, data| {
+        // SAFETY: C strings that outlive the call; `data` is null or such a string.
+        unsafe { libc::mount(from.as_ptr(), to.as_ptr(), kind.as_ptr(), flags, data) == 0 }
+    };
+    // SAFETY: takes a number.
+    let unshared = unsafe { libc::unshare(libc::CLONE_NEWNS) == 0 };
+    unshared
+        && mount(c"none", c"/", c"none", libc::MS_REC | libc::MS_PRIVATE, std::ptr::null())
+        && mount(c"tmpfs", c"/dev/shm", c"tmpfs", 0, c"mode=1777".as_ptr().cast())
+}
+
+#[test]
+fn root_refuses_its_default_directory_if_another_user_made_it_first() {
+    if !is_root("a directory of another user") {
+        return;
+    }
+    in_child(0, || {
+        if !own_dev_shm() {
+            println!("skipped: this machine gives no mount namespace");
+            return;
+        }
+        std::fs::create_dir(own_dir()).unwrap();
+        std::fs::set_permissions(own_dir(), Permissions::from_mode(0o755)).unwrap();
+        chown(own_dir(), Some(USER), None).unwrap();
+        let refused = create(&own_dir(), "log").unwrap_err().to_string();
+        assert!(
+            refused.contains("/dev/shm/asmp-0 belongs to another user: remove it"),
+            "{refused}"
+        );
+        // The same directory, named by the program, is another matter.
+        create(Path::new("/dev/shm/../shm/asmp-0"), "log").unwrap();
+    });
+}
+
+#[test]
+fn a_symbolic_link_is_no_directory_of_names() {
+    let real = dir_of(me(), 0o700);
+    let place = dir_of(me(), 0o700);
+    let link = place.path().join("names");
+    symlink(real.path(), &link).unwrap();
+    for refused in [create(&link, "a"), SharedMemory::attach(&link, "a", Kind::Mbuff)] {
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("names is a symbolic link: remove it"), "{refused}");
+    }
+    assert_eq!(std::fs::read_dir(real.path()).unwrap().count(), 0, "nothing was made behind it");
+}
+
+#[test]
+fn other_users_cannot_hold_the_lock_of_a_directory_that_they_can_open() {
+    if !is_root("a lock of another user") {
+        return;
+    }
+    let dir = dir_of(0, 0o755);
+    drop(Names::lock(dir.path()).unwrap());
+    let path = dir.path().to_owned();
+    in_child(USER, || {
+        File::open(&path).unwrap().lock().unwrap();
+        let opened = File::open(path.join(LOCK_FILE));
+        assert_eq!(opened.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        let refused = Names::lock_within(&path, Duration::ZERO).unwrap_err().to_string();
+        assert!(refused.contains("belongs to another user"), "{refused}");
+    });
+    let directory = File::open(dir.path()).unwrap();
+    directory.lock().unwrap();
+    Names::lock_within(dir.path(), Duration::ZERO).unwrap();
+}
+
+#[test]
+fn root_that_locks_a_users_directory_first_leaves_its_owner_a_way_in() {
+    if !is_root("a directory of another user") {
+        return;
+    }
+    let dir = dir_of(USER, 0o700);
+    let path = dir.path().to_owned();
+    drop(create(&path, "a").unwrap());
+    in_child(USER, || drop(create(&path, "a").unwrap()));
+}
+
+#[test]
+fn root_follows_in_a_users_directory_only_memory_of_that_user_or_of_root() {
+    if !is_root("memory of another user") {
+        return;
+    }
+    let dir = dir_of(USER, 0o700);
+    let a = create(dir.path(), "a").unwrap();
+    for (owner, followed) in [(USER, true), (THIRD, false), (0, true)] {
+        fchown(a.as_fd(), Some(owner), None).unwrap();
+        let found = Names::lock(dir.path()).unwrap().find("a").unwrap();
+        assert_eq!(found.is_some(), followed, "memory of user {owner}");
+    }
+}
+
+#[test]
+fn a_channel_of_a_process_with_hidden_descriptors_is_named_and_its_name_is_taken() {
+    let user = if me() == 0 { USER } else { me() };
+    let dir = dir_of(user, 0o700);
+    let path = dir.path().to_owned();
+    in_child(user, || {
+        // SAFETY: takes numbers. As after an exec of a program with capabilities.
+        unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) };
+        let _a = create(&path, "a").unwrap();
+        let pid = std::process::id();
+        in_child(user, || {
+            let attached = SharedMemory::attach(&path, "a", Kind::Mbuff).map(drop);
+            for refused in [attached, create(&path, "a").map(drop)] {
+                let refused = refused.unwrap_err();
+                assert!(
+                    matches!(refused, ShmError::Hidden { pid: by, .. } if by == pid),
+                    "{refused}"
+                );
+            }
+            drop(create(&path, "b").unwrap());
+        });
+    });
+}
+
+#[test]
+fn a_link_whose_process_number_another_user_has_now_takes_no_name() {
+    if !is_root("a process of another user") {
+        return;
+    }
+    let dir = dir_of(USER, 0o700);
+    let path = dir.path().to_owned();
+    // Number 1 is root's.
+    symlink("/proc/1/fd/0", path.join("a.1.0")).unwrap();
+    in_child(USER, || drop(create(&path, "a").unwrap()));
+}
