@@ -28,14 +28,17 @@ pub fn schedulability(tasks: &[Task], policy: Policy, effort: &Effort) -> Verdic
 
 /// Everything that is known of a workload under one policy: verdicts, response times and how much
 /// each cost may grow. With more than one CPU in `cpus`, worst-fit places the tasks that name no
-/// core (not if there are chains). Else a task is on the core it names, or with all that name none.
-/// Takes a multiple of `effort` for each CPU.
+/// core. Else all tasks are on the cores that they name, or on one if they name none. What the
+/// tests would ignore makes each verdict "does not apply". Takes a multiple of `effort` for each
+/// CPU.
 pub fn analyse(workload: &Workload, policy: Policy, cpus: &[u32], effort: &Effort) -> Report {
     let tasks = &workload.tasks_in_chains();
+    if let Err(reason) = workload.check_analysable(cpus) {
+        return refused(workload, policy, reason);
+    }
     let mut unplaced = Vec::new();
     let mut groups: Vec<(Option<u32>, Vec<usize>)> = Vec::new();
-    // Chains say themselves where their tasks are.
-    let many = cpus.len() > 1 && workload.chains.is_empty();
+    let many = cpus.len() > 1;
     let placement = many.then(|| place(tasks, cpus, By::WorstFit, policy, &workload.room, effort));
     match placement {
         Some(Ok(placement)) => {
@@ -61,6 +64,24 @@ pub fn analyse(workload: &Workload, policy: Policy, cpus: &[u32], effort: &Effor
         Some(Err(stop)) => unbounded(&workload.chains, &Verdict::from(stop)),
     };
     Report { policy, cpus, chains, unplaced }
+}
+
+/// No test applies to the workload.
+fn refused(workload: &Workload, policy: Policy, reason: Inapplicable) -> Report {
+    let count = workload.tasks.len();
+    let verdict = Verdict::DoesNotApply { reason };
+    let chains = unbounded(&workload.chains, &verdict);
+    let all = CpuReport {
+        cpu: None,
+        tasks: (0..count).collect(),
+        utilisation: Utilisation::of(&workload.tasks).approximate(),
+        verdict,
+        responses_ticks: vec![None; count],
+        extra_ticks: vec![None; count],
+        factor_ppm: None,
+        in_chains: !chains.is_empty(),
+    };
+    Report { policy, cpus: vec![all], chains, unplaced: Vec::new() }
 }
 
 fn unbounded(chains: &[Chain], verdict: &Verdict) -> Vec<ChainBound> {
@@ -158,6 +179,9 @@ pub fn kernel_admission(
 ) -> Result<Admission, Verdict> {
     let tasks = in_whole_ns(workload).map_err(|reason| Verdict::DoesNotApply { reason })?;
     let mut admission = admission(&tasks, domain, effort).map_err(Verdict::from)?;
+    if let Err(reason) = workload.check_flags() {
+        admission.deadlines = Verdict::DoesNotApply { reason };
+    }
     if let Some(chain) = workload.chains.first() {
         let what = format!(
             "chain {}: SCHED_DEADLINE counts deadlines from each wake-up; policy edf bounds it",
@@ -205,8 +229,10 @@ pub struct BudgetReport {
 }
 
 /// How long each task may be under non-preemptive EDF. Errors: deadlines that are not the period,
-/// jitter, blocking.
-pub fn analyse_budgets(tasks: &[Task], effort: &Effort) -> Result<BudgetReport, Inapplicable> {
+/// jitter, blocking, and what [`Workload::check_budgets`] refuses.
+pub fn analyse_budgets(workload: &Workload, effort: &Effort) -> Result<BudgetReport, Inapplicable> {
+    workload.check_budgets()?;
+    let tasks = &workload.tasks;
     Ok(BudgetReport {
         budgets: budgets(tasks)?,
         proposition: crate::budgets::test(tasks),

@@ -151,6 +151,7 @@ fn span(wanted: ExactDuration, time: TimeBase) -> Result<u64> {
 pub fn simulate(args: &Args) -> Result<u8> {
     let workload = workload(&args.file)?;
     let (tasks, time) = (&workload.tasks, workload.time);
+    workload.check_cores().map_err(|reason| undecided(reason.into()))?;
     let until_ticks = span(args.time, time)?;
     let simulation = Simulation {
         seed: args.seed,

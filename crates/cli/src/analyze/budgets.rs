@@ -29,7 +29,7 @@ pub struct Args {
 pub fn budgets(args: &Args) -> Result<u8> {
     let workload = workload(&args.file)?;
     let (tasks, time) = (&workload.tasks, workload.time);
-    let report = match analyse_budgets(tasks, &Effort::default()) {
+    let report = match analyse_budgets(&workload, &Effort::default()) {
         Ok(report) => report,
         Err(reason) => {
             if args.json {

@@ -6,7 +6,7 @@ use crate::exit::{UNDECIDED, failure};
 use crate::table::table;
 use anyhow::Result;
 use asmp_analysis::place::{By, place as placed};
-use asmp_analysis::{Effort, Policy};
+use asmp_analysis::{Effort, Policy, Stop};
 use asmp_host::CpuSet;
 use clap::ValueEnum;
 use serde_json::json;
@@ -65,8 +65,10 @@ pub fn place(args: &Args) -> Result<u8> {
     };
     let cpus: Vec<u32> = args.cpus.iter().collect();
     let (tasks, effort) = (&workload.tasks, Effort::default());
-    let placement = placed(tasks, &cpus, by, args.policy, &workload.room, &effort)
-        .map_err(|error| failure(UNDECIDED, format!("{}: {error}", args.file.display())))?;
+    let refused = |error: Stop| failure(UNDECIDED, format!("{}: {error}", args.file.display()));
+    workload.check_placeable().map_err(|reason| refused(reason.into()))?;
+    let placement =
+        placed(tasks, &cpus, by, args.policy, &workload.room, &effort).map_err(refused)?;
     let code = if placement.is_complete() { 0 } else { UNDECIDED };
     if args.json {
         print_json(json!({ "tasks": tasks, "placement": placement }), workload.time)?;

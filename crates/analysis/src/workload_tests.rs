@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! No answer ignores a field of its file: it uses the field, or refuses it.
+
+use super::*;
+use crate::place::{By, place};
+use crate::policy::Policy;
+use crate::verdict::{Effort, Verdict};
+use crate::{Outcome, Report, analyse, analyse_budgets, best_outcome};
+
+fn of(text: &str) -> Workload {
+    crate::file::from_toml(text, &crate::file::no_measurement).unwrap()
+}
+
+fn reports(workload: &Workload, cpus: &[u32]) -> Vec<Report> {
+    Policy::ALL.iter().map(|p| analyse(workload, *p, cpus, &Effort::default())).collect()
+}
+
+/// The one reason for which no policy's test applies.
+fn refusal(workload: &Workload, cpus: &[u32]) -> String {
+    let all = reports(workload, cpus);
+    assert_eq!(best_outcome(&all), Outcome::Unknown);
+    let reasons = all.iter().map(|report| match &report.cpus[0].verdict {
+        Verdict::DoesNotApply { reason } => reason.to_string(),
+        verdict => panic!("{}: {verdict:?}", report.policy),
+    });
+    let mut reasons: Vec<String> = reasons.collect();
+    reasons.dedup();
+    assert_eq!(reasons.len(), 1, "{reasons:?}");
+    reasons.remove(0)
+}
+
+const A: &str = "[[task]]\nname = 'a'\ncost = '900 us'\nperiod = '1 ms'\npriority = 5\n";
+const B: &str = "[[task]]\nname = 'b'\ncost = '200 us'\nperiod = '2 ms'\npriority = 4\n";
+const FLAG: &str =
+    "[[interrupt]]\nname = 'eth'\nflag = '100 us'\nservice = '1 us'\ngap = '200 us'\n";
+
+#[test]
+fn a_flag_that_delays_tasks_is_refused_by_each_answer() {
+    let workload = of(&format!("{A}{FLAG}"));
+    let reason = refusal(&workload, &[]);
+    assert!(reason.starts_with("interrupt eth: its flag delays every task"), "{reason}");
+    assert_eq!(refusal(&workload, &[1, 2]), reason);
+    assert_eq!(workload.check_placeable().unwrap_err().to_string(), reason);
+    let budgets = analyse_budgets(&workload, &Effort::default());
+    assert_eq!(budgets.unwrap_err().to_string(), reason);
+    let domain = crate::deadline::Domain::of(1);
+    let admission = crate::kernel_admission(&workload, &domain, &Effort::default()).unwrap();
+    assert!(matches!(admission.deadlines, Verdict::DoesNotApply { .. }));
+}
+
+#[test]
+fn a_flag_that_costs_nothing_or_is_on_another_core_changes_no_answer() {
+    let alone = reports(&of(A), &[]);
+    assert_eq!(best_outcome(&alone), Outcome::Schedulable);
+    assert_eq!(reports(&of(&format!("{A}{}", FLAG.replace("flag = '100 us'", ""))), &[]), alone);
+    let core_1 = format!("{A}core = 1\n");
+    let elsewhere = of(&format!("{core_1}{FLAG}core = 2\n"));
+    assert_eq!(reports(&elsewhere, &[]), reports(&of(&core_1), &[]));
+    refusal(&of(&format!("{core_1}{FLAG}core = 1\n")), &[]);
+    refusal(&of(&format!("{core_1}{FLAG}")), &[]);
+}
+
+#[test]
+fn a_task_without_a_core_beside_one_with_a_core_is_refused_unless_it_is_placed() {
+    let mixed = of(&format!("{A}core = 1\n{}", B.replace("200 us", "600 us")));
+    let reason = refusal(&mixed, &[]);
+    assert!(reason.starts_with("task a names a core, task b names none"), "{reason}");
+    assert_eq!(mixed.check_cores().unwrap_err().to_string(), reason);
+    let placed = analyse(&mixed, Policy::Edf, &[1, 2], &Effort::default());
+    assert_eq!(placed.outcome(), Outcome::Schedulable);
+    assert_eq!(placed.cpus.len(), 2);
+}
+
+#[test]
+fn cpus_that_a_file_contradicts_are_refused() {
+    let bound = of(&format!("{A}core = 1\n"));
+    assert_eq!(refusal(&bound, &[3]), "task a names a core that --cpus leaves out");
+    assert_eq!(best_outcome(&reports(&bound, &[1])), Outcome::Schedulable);
+    let chain = "[[chain]]\nname = 'c'\ntasks = ['a', 'b']\ndeadline = '1 s'\n";
+    let chained = of(&format!("{A}core = 1\n{}core = 2\n{chain}", B.replace("2 ms", "1 ms")));
+    assert!(refusal(&chained, &[1, 2]).starts_with("chain c: its tasks stay on the cores"));
+    for refused in [chained.check_budgets(), chained.check_placeable()] {
+        assert!(refused.unwrap_err().to_string().starts_with("chain c: "));
+    }
+}
+
+#[test]
+fn budgets_of_tasks_on_two_cores_are_refused() {
+    let two = of(&format!("{A}core = 1\n{B}core = 2\n"));
+    let refused = analyse_budgets(&two, &Effort::default()).unwrap_err().to_string();
+    assert_eq!(refused, "task b is on another core than task a: write one file for each core");
+    analyse_budgets(&of(&format!("{A}core = 1\n{B}core = 1\n")), &Effort::default()).unwrap();
+}
+
+#[test]
+fn tasks_that_need_more_than_the_room_of_their_cpu_are_refused() {
+    for what in ["memory", "bandwidth"] {
+        let need = |a, b| of(&format!("{A}{what} = {a}\n{B}{what} = {b}\n[room]\n{what} = 10\n"));
+        let reason =
+            format!("the tasks of one CPU need {what} 11, and [room] has 10: use more CPUs");
+        assert_eq!(refusal(&need(5, 6), &[]), reason);
+        assert_eq!(need(5, 6).check_budgets().unwrap_err().to_string(), reason);
+        assert!(need(5, 5).check_analysable(&[]).is_ok());
+        assert_eq!(
+            analyse(&need(5, 6), Policy::Edf, &[1, 2], &Effort::default()).outcome(),
+            Outcome::Schedulable
+        );
+    }
+}
+
+/// Each line changes one key of a file alone. Some answer must change: of a policy, of a
+/// placement, or a refusal.
+#[test]
+fn each_key_of_the_file_changes_an_answer() {
+    let base = format!("{A}core = 1\n{B}core = 1\n").replace("900 us", "700 us");
+    let with = |line: &str| of(&format!("{base}{line}\n"));
+    let answers = |workload: &Workload| {
+        let placed = [By::WorstFit, By::BfdPartitioned].map(|by| {
+            place(&workload.tasks, &[1, 2], by, Policy::Edf, &workload.room, &Effort::default())
+        });
+        (
+            reports(workload, &[]),
+            analyse_budgets(workload, &Effort::default()).map_err(|error| error.to_string()),
+            placed,
+        )
+    };
+    let unchanged = answers(&of(&base));
+    for line in [
+        "deadline = '1500 us'",
+        "jitter = '100 us'",
+        "blocking = '100 us'",
+        "memory = 7",
+        "bandwidth = 7",
+        "[[chain]]\nname = 'c'\ntasks = ['b']\ndeadline = '1 ms'",
+        FLAG,
+        "[room]\nmemory = 0\nbandwidth = 0\n[[task]]\nname = 'm'\ncost = '1 us'\nperiod = '1 s'\n\
+         priority = 1\nmemory = 1",
+    ] {
+        assert_ne!(answers(&with(line)), unchanged, "{line}");
+    }
+    // Offsets say something together only.
+    let late = "[[task]]\nname = 'a'\ncost = '3 ms'\nperiod = '10 ms'\n[[task]]\nname = 'b'\n\
+                cost = '8 ms'\nperiod = '20 ms'\n";
+    let apart = late
+        .replace("'10 ms'", "'10 ms'\noffset = '0'")
+        .replace("'20 ms'", "'20 ms'\noffset = '3 ms'");
+    assert_ne!(answers(&of(&apart)), answers(&of(late)), "offset");
+    for (from, to) in [
+        ("700 us", "701 us"),
+        ("'2 ms'", "'3 ms'"),
+        ("period = '2 ms'", "sporadic = '1999 us'"),
+        ("priority = 4", "priority = 6"),
+        ("priority = 5", "class = 'low'\npriority = 5"),
+        (
+            "200 us'\nperiod = '2 ms'\npriority = 4\ncore = 1",
+            "200 us'\nperiod = '2 ms'\npriority = 4\ncore = 2",
+        ),
+    ] {
+        assert!(base.contains(from), "{from}");
+        assert_ne!(answers(&of(&base.replace(from, to))), unchanged, "{from} -> {to}");
+    }
+}
