@@ -35,6 +35,7 @@ locked() {
 #               `console`
 #   BOOT, BOOT_KVM   the kernel's parameters, and one more under KVM
 #   TARGET      Rust's, and CROSS, the prefix of C's tools; empty: this machine's own do it
+#   BUILD       what cargo builds of the tests' programs; PROGRAMS, those beside asmp and the tests
 # shellcheck disable=SC2034 # for those who source this
 architecture() {
     KERNEL_NAME=${1%@*} ARCH=${1#"${1%@*}"}
@@ -48,6 +49,9 @@ architecture() {
         CONSOLE=(-device "isa-serial,chardev=console")
         BOOT='console=ttyS0 tsc=reliable' BOOT_KVM='clocksource=tsc'
         TARGET='' CROSS=''
+        # The graph of `make unit`: nothing is built twice.
+        BUILD=(--workspace)
+        PROGRAMS='asmp-rtf examples/in_partition examples/create'
         ;;
     arm64)
         QEMU=qemu-system-aarch64 QEMU_PACKAGE=qemu-system-arm
@@ -56,6 +60,9 @@ architecture() {
         CONSOLE=(-serial "chardev:console")
         BOOT='console=ttyAMA0' BOOT_KVM=''
         TARGET=aarch64-unknown-linux-gnu CROSS=aarch64-linux-gnu-
+        BUILD=(-p asmp --test guest --target "$TARGET"
+            --config "target.$TARGET.linker='${CROSS}gcc'")
+        PROGRAMS=''
         ;;
     *) die "no architecture $ARCH in the lab: amd64 or arm64" ;;
     esac
