@@ -8,7 +8,7 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 .PHONY: lab containment bench bench-analysis bench-channels install-rt setup
 
 setup:
-	tests/vm/setup.sh
+	tests/vm/setup.sh $(ARCH)
 
 demo: setup
 	tests/vm/demo.sh
@@ -118,9 +118,11 @@ fuzz:
 		$(if $(is_slice),$(NIGHT)000000 $$(($(NIGHT) * 1000000 + 1000000)),0 10000000)
 
 # A guest for yourself: make lab KERNEL=sid-rt CPUS=4 CMD='uname -a'; no CMD gives a shell. All of
-# CMD runs there.
+# CMD runs there. ARCH=arm64: an emulated machine of that architecture.
+ARCH =
 KERNEL ?= sid-rt
 CPUS ?= 4
 lab: setup
-	tests/vm/lab.sh --kernel $(KERNEL) --cpus $(CPUS) --append 'nohz_full=1-3 rcu_nocbs=1-3' \
+	tests/vm/lab.sh --kernel $(KERNEL)$(ARCH:%=@%) --cpus $(CPUS) \
+		--append 'nohz_full=1-3 rcu_nocbs=1-3' \
 		$(if $(CMD),-- sh -c '$(subst ','\'',$(CMD))')

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# accel.sh KERNEL_DIR: prints the accelerator that guests of this machine get, `kvm` or `tcg`.
+# accel.sh KERNEL KERNEL_DIR: prints the accelerator that this machine's guests with that kernel
+# get, `kvm` or `tcg`.
 #
 # Problem:  /dev/kvm may be there and not able to run a guest: on some hosts it starts firmware and
 #           then stops inside the kernel's decompressor, or QEMU ends when it sets the virtual CPU's
@@ -12,9 +13,15 @@ set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 # shellcheck source=lib.sh
 . "$here/lib.sh"
-kernel_dir=$1
+architecture "$1"
+kernel_dir=$2
 probe_seconds=20
 
+# Another architecture's programs are emulated, whatever was asked for.
+if [ "$ARCH" != "$(own_architecture)" ]; then
+    echo tcg
+    exit
+fi
 case ${ASMP_ACCEL:-} in
 tcg | kvm) echo "$ASMP_ACCEL"; exit ;;
 '') ;;
@@ -32,11 +39,11 @@ probe() {
     # shellcheck disable=SC2064 # the directory of now
     trap "rm -rf '$dir'" EXIT
     : >"$dir/console"
-    qemu-system-x86_64 -nodefaults -no-user-config -no-reboot -display none \
-        -machine q35,sata=off,smbus=off,i8042=off -cpu max,svm=off -m 512M -smp 4 -accel kvm \
+    "$QEMU" -nodefaults -no-user-config -no-reboot -display none \
+        "${MACHINE[@]}" -m 512M -smp 4 -accel kvm \
         -kernel "$kernel_dir/vmlinuz" \
-        -append 'console=ttyS0 panic=-1 tsc=reliable' \
-        -chardev "file,id=console,path=$dir/console" -device isa-serial,chardev=console \
+        -append "$BOOT panic=-1" \
+        -chardev "file,id=console,path=$dir/console" "${CONSOLE[@]}" \
         </dev/null >"$dir/qemu.log" 2>&1 &
     qemu=$!
     deadline=$((SECONDS + probe_seconds))
@@ -53,7 +60,7 @@ probe() {
         grep -m1 -e 'error' "$dir/qemu.log" || echo "the guest did not boot in $probe_seconds s"
 }
 
-key=$(cat /proc/sys/kernel/random/boot_id "$0" <(qemu-system-x86_64 --version) \
+key=$(cat /proc/sys/kernel/random/boot_id "$0" <("$QEMU" --version) \
     "$kernel_dir/release" | sha256sum | cut -c1-12)
 answer=$CACHE/accel-$key
 if [ ! -e "$answer" ]; then

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# image.sh: prints the path of the lab's root disk, building it if need be.
+# image.sh KERNEL: prints the path of the root disk for that kernel's
+# architecture, building it if need be.
 #
 # Problem:  a guest needs a complete Debian (systemd, udev, stress and
 #           measuring tools) that every boot finds in the same state.
@@ -12,6 +13,7 @@ here=$(dirname "$(readlink -f "$0")")
 # shellcheck source=lib.sh
 . "$here/lib.sh"
 
+architecture "$1"
 suite=trixie
 packages=(
     systemd systemd-sysv dbus udev kmod procps util-linux iproute2 iputils-ping
@@ -20,15 +22,15 @@ packages=(
 # Free space in the guest; the file is sparse.
 free_mb=512
 
-image=$CACHE/image/root-$(cat "$0" "$here/image-tree.sh" | sha256sum | cut -c1-12).ext4
+image=$CACHE/image/root-$ARCH-$(cat "$0" "$here/image-tree.sh" | sha256sum | cut -c1-12).ext4
 
 if [ ! -e "$image" ]; then
     locked image
     if [ ! -e "$image" ]; then
         say "building the root image (once, about half a minute)"
         mkdir -p "${image%/*}"
-        private_apt "$suite"
-        as_root "$here/image-tree.sh" "$APT_DIR/sources.list" "$image.new" "$free_mb" \
+        private_apt "$ARCH" "$suite"
+        as_root "$here/image-tree.sh" "$ARCH" "$APT_DIR/sources.list" "$image.new" "$free_mb" \
             "${packages[*]}" >&2 ||
             die "the root image could not be built"
         mv "$image.new" "$image"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# kernels.sh [--update] NAME: prints the directory of one of the lab's kernels,
+# kernels.sh [--update] NAME[@ARCH]: prints the directory of one of the lab's kernels,
 # fetching it first if need be. It holds `release` (what uname -r says),
 # `vmlinuz`, `config`, `initramfs.cpio` and `modules.ext4` (the guest's
 # /lib/modules).
@@ -18,18 +18,19 @@ here=$(dirname "$(readlink -f "$0")")
 . "$here/lib.sh"
 
 # What is a module in Debian's kernels and needed for the disks, the NIC and entropy.
-boot_modules=(virtio_blk ext4 virtio_net virtio_rng)
+boot_modules=(virtio_pci virtio_console virtio_blk ext4 virtio_net virtio_rng)
 
 update=
 [ "${1:-}" != --update ] || { update=yes; shift; }
 name=${1:-}
-case $name in
-trixie-rt)    suite=trixie           metapackage=linux-image-rt-amd64 ;;
-trixie)       suite=trixie           metapackage=linux-image-amd64 ;;
-backports-rt) suite=trixie-backports metapackage=linux-image-rt-amd64 ;;
-sid-rt)       suite=sid              metapackage=linux-image-rt-amd64 ;;
-sid)          suite=sid              metapackage=linux-image-amd64 ;;
-*) die "usage: kernels.sh [--update] trixie-rt|trixie|backports-rt|sid-rt|sid" ;;
+architecture "$name"
+case $KERNEL_NAME in
+trixie-rt)    suite=trixie           metapackage=linux-image-rt-$ARCH ;;
+trixie)       suite=trixie           metapackage=linux-image-$ARCH ;;
+backports-rt) suite=trixie-backports metapackage=linux-image-rt-$ARCH ;;
+sid-rt)       suite=sid              metapackage=linux-image-rt-$ARCH ;;
+sid)          suite=sid              metapackage=linux-image-$ARCH ;;
+*) die "usage: kernels.sh [--update] trixie-rt|trixie|backports-rt|sid-rt|sid[@arm64]" ;;
 esac
 
 # A changed recipe makes a new directory.
@@ -49,11 +50,11 @@ packages_of() {
     fi
 }
 
-# unpack RELEASE DIR: the kernel's packages, unpacked to DIR/root. An index older
+# unpack RELEASE DIR: the kernel's packages and busybox, unpacked to DIR/root. An index older
 # than the mirror gives a 404: then it is fetched anew, once.
 unpack() {
     local release=$1 dir=$2 packages deb
-    mapfile -t packages < <(packages_of "$release")
+    mapfile -t packages < <(packages_of "$release"; echo busybox-static)
     mkdir -p "$dir/debs" "$dir/root"
     download "$dir/debs" "${packages[@]}" ||
         { refresh_apt && download "$dir/debs" "${packages[@]}"; }
@@ -86,7 +87,7 @@ first_of() {
 initramfs() {
     local root=$1 release=$2 file=$3 tree=$1.initramfs paths module number=10
     mkdir -p "$tree"/{bin,dev,proc,new,modules}
-    cp /bin/busybox "$tree/bin/busybox"
+    first_of "$tree/bin/busybox" "$root/usr/bin/busybox" "$root/bin/busybox"
     mapfile -t paths < <(modprobe -a -d "$root/usr" -S "$release" \
         --show-depends "${boot_modules[@]}" |
         awk '$1 == "insmod" && !seen[$2]++ { print $2 }')
@@ -119,7 +120,7 @@ known() { [ -z "$update" ] && [ -e "$current/release" ]; }
 if ! known; then
     locked kernels
     if ! known; then
-        private_apt "$suite"
+        private_apt "$ARCH" "$suite"
         [ -z "$update" ] || refresh_apt
         release=$(current_release)
         [ -n "$release" ] || die "$suite has no $metapackage"

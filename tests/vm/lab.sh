@@ -18,7 +18,8 @@ here=$(dirname "$(readlink -f "$0")")
 usage() {
     cat <<'END'
 usage: lab.sh [OPTIONS] [-- COMMAND ARGS...]     (no COMMAND: a shell)
-  --kernel NAME         sid-rt (default), sid, backports-rt, trixie-rt, trixie
+  --kernel NAME         sid-rt (default), sid, backports-rt, trixie-rt, trixie;
+                        NAME@arm64: Debian's kernel and programs for that, emulated
   --init bare|systemd   what PID 1 is (default bare)
   --cpus N              default 4
   --smt                 two threads a core
@@ -63,6 +64,7 @@ options() {
     done
     [ ${#command[@]} -gt 0 ] || [ -t 0 ] || fail "no command, and no terminal for a shell"
     [ -z "$share" ] || [ -d "$share" ] || fail "no directory $share to share"
+    architecture "$kernel"
     case $init in bare | systemd) ;; *) fail "--init is bare or systemd" ;; esac
 }
 
@@ -122,19 +124,16 @@ share_disk() {
 
 # --- the machine --------------------------------------------------------------
 
-# Sets `args`, QEMU's arguments. The TSC is one clock for all CPUs here, so the
-# kernel is told to keep it even when a busy host delays its watchdog.
+# Sets `args`, QEMU's arguments.
 machine() {
     local threads=1 port nr=1 clock=''
     [ -z "$smt" ] || threads=2
-    # KVM's own clock would come first.
-    [ "$accel" != kvm ] || clock=' clocksource=tsc'
+    [ "$accel" != kvm ] || clock=" $BOOT_KVM"
     args=(-nodefaults -no-user-config -no-reboot -display none
-        -machine "q35,sata=off,smbus=off,i8042=off"
-        -cpu "max,svm=off" -m "$mem"
+        "${MACHINE[@]}" -m "$mem"
         -smp "$cpus,sockets=1,cores=$((cpus / threads)),threads=$threads"
         -kernel "$kernel_dir/vmlinuz" -initrd "$run/initrd.cpio"
-        -append "console=ttyS0 loglevel=4 panic=-1 tsc=reliable$clock systemd.show_status=0 \
+        -append "$BOOT$clock loglevel=4 panic=-1 systemd.show_status=0 \
 systemd.condition_needs_update=0 $append")
     if [ -n "$icount" ]; then
         args+=(-accel "tcg,thread=single" -icount "shift=4,sleep=off")
@@ -149,7 +148,7 @@ systemd.condition_needs_update=0 $append")
     [ -z "$device" ] || args+=(-device "$device")
     args+=(-netdev "user,id=net,restrict=on")
     args+=(-device "virtio-net-pci,netdev=net,romfile=" -device virtio-rng-pci)
-    args+=(-chardev "file,id=console,path=$console" -device "isa-serial,chardev=console")
+    args+=(-chardev "file,id=console,path=$console" "${CONSOLE[@]}")
     args+=(-device virtio-serial-pci)
     for port in control stdout stderr out; do
         args+=(-chardev "file,id=$port,path=$run/$port"
@@ -178,7 +177,7 @@ boot() {
     mkfifo "$run/stdout" "$run/stderr"
     pump "$run/stdout" & pumps=($!)
     pump "$run/stderr" >&2 & pumps+=($!)
-    TMPDIR=$run setpriv --pdeathsig KILL qemu-system-x86_64 "${args[@]}" <&0 2>"$run/qemu.log" &
+    TMPDIR=$run setpriv --pdeathsig KILL "$QEMU" "${args[@]}" <&0 2>"$run/qemu.log" &
     qemu=$!
     if ! heard ready "$boot_seconds"; then
         end_guest
@@ -236,10 +235,10 @@ main() {
     trap 'exit 143' TERM HUP
     run_directory
 
-    "$here/setup.sh" || fail "setup.sh failed"
+    "$here/setup.sh" "$ARCH" || fail "setup.sh failed"
     kernel_dir=$("$here/kernels.sh" "$kernel") || fail "no kernel $kernel"
-    image=$("$here/image.sh") || fail "no root image"
-    accel=${accel:-$("$here/accel.sh" "$kernel_dir")} || fail "no accelerator"
+    image=$("$here/image.sh" "$kernel") || fail "no root image"
+    accel=${accel:-$("$here/accel.sh" "$kernel" "$kernel_dir")} || fail "no accelerator"
     job_archive
     share_disk
     machine

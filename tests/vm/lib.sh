@@ -27,6 +27,50 @@ locked() {
     flock -n "$fd" || { say "waiting for another run to finish building $1"; flock "$fd"; }
 }
 
+# What differs by the guest's architecture, all of it. `architecture KERNEL` sets these by the name
+# of a kernel: `sid-rt` is an amd64 one, `sid-rt@arm64` is not.
+#   ARCH        as in Debian's packages; KERNEL_NAME is what remains of the name
+#   QEMU, QEMU_PACKAGE, CROSS_PACKAGES
+#   MACHINE     QEMU's arguments for machine and CPU; CONSOLE for its serial port, whose chardev is
+#               `console`
+#   BOOT, BOOT_KVM   the kernel's parameters, and one more under KVM
+#   TARGET      Rust's, and CROSS, the prefix of C's tools; empty: this machine's own do it
+#   BUILD       what cargo builds of the tests' programs; PROGRAMS, those beside asmp and the tests
+# shellcheck disable=SC2034 # for those who source this
+architecture() {
+    KERNEL_NAME=${1%@*} ARCH=${1#"${1%@*}"}
+    ARCH=${ARCH#@} ARCH=${ARCH:-amd64}
+    case $ARCH in
+    amd64)
+        # The TSC is one clock for all CPUs here, so the kernel is told to keep it even when a
+        # busy host delays its watchdog. KVM's own clock would come first.
+        QEMU=qemu-system-x86_64 QEMU_PACKAGE=qemu-system-x86 CROSS_PACKAGES=''
+        MACHINE=(-machine "q35,sata=off,smbus=off,i8042=off" -cpu "max,svm=off")
+        CONSOLE=(-device "isa-serial,chardev=console")
+        BOOT='console=ttyS0 tsc=reliable' BOOT_KVM='clocksource=tsc'
+        TARGET='' CROSS=''
+        # The graph of `make unit`: nothing is built twice.
+        BUILD=(--workspace)
+        PROGRAMS='asmp-rtf examples/in_partition examples/create'
+        ;;
+    arm64)
+        QEMU=qemu-system-aarch64 QEMU_PACKAGE=qemu-system-arm
+        CROSS_PACKAGES='gcc-aarch64-linux-gnu libc6-dev-arm64-cross'
+        MACHINE=(-machine "virt,gic-version=3" -cpu cortex-a76)
+        CONSOLE=(-serial "chardev:console")
+        BOOT='console=ttyAMA0' BOOT_KVM=''
+        TARGET=aarch64-unknown-linux-gnu CROSS=aarch64-linux-gnu-
+        BUILD=(-p asmp --test guest --target "$TARGET"
+            --config "target.$TARGET.linker='${CROSS}gcc'")
+        PROGRAMS=''
+        ;;
+    *) die "no architecture $ARCH in the lab: amd64 or arm64" ;;
+    esac
+}
+
+# The architecture of this machine, as in Debian's packages.
+own_architecture() { dpkg --print-architecture; }
+
 # The Debian archive this machine already uses: the address of the first source
 # that is not the security archive.
 debian_mirror() {
@@ -38,12 +82,13 @@ debian_mirror() {
     printf '%s\n' "$mirror"
 }
 
-# private_apt SUITE [SUITE...]: a private apt directory knowing exactly those
-# suites, indexes no older than an hour; sets APT, the options that select it.
+# private_apt ARCH SUITE [SUITE...]: a private apt directory knowing exactly those
+# suites of that architecture, indexes no older than an hour; sets APT, the options that select it.
 # On a fresh suite list, or after `refresh_apt`, the indexes are fetched anew.
 private_apt() {
-    local dir key option='' mirror suite
-    dir=$CACHE/apt/$(IFS=+; echo "$*")
+    local dir key option='' mirror suite arch=$1
+    shift
+    dir=$CACHE/apt/$(IFS=+; echo "$*")@$arch
     APT_DIR=$dir
     mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial"
     for key in /usr/share/keyrings/debian-archive-keyring.{pgp,gpg}; do
@@ -55,6 +100,7 @@ private_apt() {
     done >"$dir/sources.list"
     APT=(-qq
         -o Dir::Etc::sourcelist="$dir/sources.list" -o Dir::Etc::sourceparts=-
+        -o APT::Architecture="$arch" -o APT::Architectures="$arch"
         -o Dir::State::Lists="$dir/lists" -o Dir::Cache="$dir/cache"
         -o APT::Sandbox::User="$(id -un)" -o Acquire::Languages=none
         -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false)

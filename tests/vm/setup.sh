@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Makes a fresh Debian machine (bookworm or trixie) able to run the lab.
+# setup.sh [ARCH]: makes a fresh Debian machine (bookworm or trixie) able to run the lab; with
+# arm64 also its guests of that architecture.
 #
 # Problem:  the lab needs QEMU 10 or newer (7.2, bookworm's own, now and then
 #           panics a guest early in boot) and a handful of common tools.
@@ -11,13 +12,13 @@ set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 # shellcheck source=lib.sh
 . "$here/lib.sh"
+architecture "kernel@${1:-}"
 export DEBIAN_FRONTEND=noninteractive
 
 # tool (or file) to look for, and the package that brings it
 tools='
 mmdebstrap    mmdebstrap
 mke2fs        e2fsprogs
-/bin/busybox  busybox-static
 cpio          cpio
 xz            xz-utils
 depmod        kmod
@@ -39,13 +40,14 @@ missing_packages() {
         [ -z "$tool" ] || PATH=$PATH:/usr/sbin:/sbin command -v "$tool" >/dev/null ||
             echo "$package"
     done <<<"$tools"
-    # The initramfs needs the static one; the plain one has the same path.
-    dpkg-query -W -f '${Status}\n' busybox-static 2>/dev/null | grep -q '^install ok installed' ||
-        echo busybox-static
+    # What makes programs for the guest, where this machine's own compiler does not.
+    # shellcheck disable=SC2086 # words
+    [ -z "$CROSS_PACKAGES" ] || command -v "${CROSS}gcc" >/dev/null ||
+        printf '%s\n' $CROSS_PACKAGES
 }
 
 qemu_major() {
-    { qemu-system-x86_64 --version 2>/dev/null || true; } |
+    { "$QEMU" --version 2>/dev/null || true; } |
         sed -n 's/^QEMU emulator version \([0-9]*\).*/\1/p'
 }
 
@@ -68,13 +70,13 @@ install_qemu() {
     case $codename in
     bookworm)
         locked apt
-        private_apt bookworm bookworm-updates bookworm-backports
+        private_apt "$(own_architecture)" bookworm bookworm-updates bookworm-backports
         as_root apt-get "${APT[@]}" install -y --no-install-recommends -t bookworm-backports \
-            qemu-system-x86 >/dev/null
+            "$QEMU_PACKAGE" >/dev/null
         ;;
     *)
         as_root apt-get -qq update
-        as_root apt-get -qq install -y --no-install-recommends qemu-system-x86 >/dev/null
+        as_root apt-get -qq install -y --no-install-recommends "$QEMU_PACKAGE" >/dev/null
         ;;
     esac
     major=$(qemu_major)
@@ -82,5 +84,12 @@ install_qemu() {
         die "QEMU 10 or newer is needed, this machine's sources give '${major:-none}'"
 }
 
+install_target() {
+    [ -n "$TARGET" ] || return 0
+    cd "$here"
+    if ! rustup target list --installed | grep -qx "$TARGET"; then rustup target add "$TARGET"; fi
+}
+
 install_tools
 install_qemu
+install_target

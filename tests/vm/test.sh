@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# Runs the privileged tests in guests: `test.sh [KERNEL[:BOOT]...] [-- FILTER]`; without guests, in
-# those of the tier (ASMP_TIER: ci or nightly) that the tests' own binary names.
+# Runs the privileged tests in guests: `test.sh [KERNEL[@ARCH][:BOOT]...] [-- FILTER]`; without
+# guests, in those of the tier (ASMP_TIER: ci or nightly) that the tests' own binary names.
 #
 # Problem:  tests that change CPUs, IRQs and cgroups may run only in a guest, on more than one
 #           kernel, and what a guest cannot do must be counted and not pass.
@@ -29,29 +29,39 @@ done
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-share=$work/share
-mkdir "$share"
 cd "$top"
-target=${CARGO_TARGET_DIR:-target}
-# The graph of `make unit`: nothing is built twice.
-cargo test --workspace --no-run --quiet --message-format=json >"$work/build.json"
-# built NAME: a test's or example's program.
-built() {
-    sed -n 's/.*"name":"'"$1"'".*"executable":"\([^"]*\)".*/\1/p' "$work/build.json" | tail -n 1
-}
-runner=$(built guest)
-# Without what only a debugger reads: a share is copied for each guest.
-for program in asmp asmp-rtf examples/in_partition examples/create; do
-    strip -o "$share/${program##*/}" "$target/debug/$program"
-done
-strip -o "$share/containment" "$(built containment)"
-strip -o "$share/guest-tests" "$runner"
-cc -O2 -static -Wall -o "$share/bare-writes" "$here/bare-writes.c"
-[ ${#guests[@]} -gt 0 ] || mapfile -t guests < <("$runner" guests "$ASMP_TIER")
 
-# A PCI device that interrupts when it is told to, where this QEMU has it.
-device=()
-! qemu-system-x86_64 -device help 2>/dev/null | grep '"edu"' >/dev/null || device=(--device edu)
+# built ARCH NAME: a test's or example's program.
+built() {
+    sed -n 's/.*"name":"'"$2"'".*"executable":"\([^"]*\)".*/\1/p' "$work/build@$1" | tail -n 1
+}
+
+# programs GUEST: builds what the guests of that architecture run, once, in share@ARCH.
+programs() {
+    local share debug program
+    architecture "${1%%:*}"
+    share=$work/share@$ARCH debug=${CARGO_TARGET_DIR:-target}/${TARGET:+$TARGET/}debug
+    [ ! -d "$share" ] || return 0
+    mkdir "$share"
+    "$here/setup.sh" "$ARCH"
+    cargo test "${BUILD[@]}" --no-run --quiet --message-format=json >"$work/build@$ARCH"
+    # Without what only a debugger reads: a share is copied for each guest.
+    for program in asmp $PROGRAMS; do
+        "${CROSS}strip" -o "$share/${program##*/}" "$debug/$program"
+    done
+    for program in guest containment; do
+        [ -z "$(built "$ARCH" $program)" ] ||
+            "${CROSS}strip" -o "$share/$program" "$(built "$ARCH" $program)"
+    done
+    "${CROSS}gcc" -O2 -static -Wall -o "$share/bare-writes" "$here/bare-writes.c"
+}
+
+if [ ${#guests[@]} = 0 ]; then
+    # This machine's own tests name them.
+    programs "kernel@$(own_architecture)"
+    mapfile -t guests < <("$(built "$ARCH" guest)" guests "$ASMP_TIER")
+fi
+for guest in "${guests[@]}"; do programs "$guest"; done
 
 # A test that hangs ends its guest much earlier: crates/cli/tests/guest/watchdog.rs.
 timeout_s=3000
@@ -59,7 +69,11 @@ timeout_s=3000
 
 # The tests of `$1`, a guest.
 run_guest() {
-    local boot=()
+    local boot=() device=() share
+    architecture "${1%%:*}"
+    share=$work/share@$ARCH
+    # A PCI device that interrupts when it is told to, where this QEMU has it.
+    ! "$QEMU" -device help 2>/dev/null | grep '"edu"' >/dev/null || device=(--device edu)
     case ${1#*:} in
     smt) boot=(--smt) ;;
     plain) ;;
@@ -69,7 +83,7 @@ run_guest() {
         --timeout "$timeout_s" --verbose -- \
         env ASMP_GUEST="$1" ASMP_TIER="$ASMP_TIER" ASMP_CI="${ASMP_CI:-}" ASMP_BINARY=/share/asmp \
         ASMP_RTF=/share/asmp-rtf ASMP_BARE_WRITES=/share/bare-writes ASMP_RT_EXAMPLES=/share \
-        /share/guest-tests --test-threads 1 "${filter[@]}" 2>&1
+        /share/guest --test-threads 1 "${filter[@]}" 2>&1
 }
 
 # One guest from start to end; leaves NAME.code and NAME.seconds.

@@ -80,6 +80,54 @@ pub(crate) fn counts_ticks_of(device: &str, label: &str, words: &str) -> bool {
     label == row || words.split([' ', ',']).any(|word| word == row)
 }
 
+/// Is this the handler of an interrupt that gives a CPU its tick? x86 has none: see
+/// [`INTERRUPT_EVENTS`].
+pub(crate) fn is_tick_handler(name: &str) -> bool {
+    TICKS.iter().any(|(_, row)| *row == name)
+}
+
+/// What a row of /proc/interrupts with this label and these words counts, if that comes from other
+/// CPUs. Arm64 and RISC-V number these rows and put the name behind.
+pub(crate) fn from_other_cpus(label: &str, words: &str) -> Option<String> {
+    const X86: [(&str, &str); 4] = [
+        ("RES", "rescheduling"),
+        ("CAL", "function call"),
+        ("TLB", "TLB shootdown"),
+        ("IWI", "irq work"),
+    ];
+    match X86.iter().find(|(known, _)| *known == label) {
+        Some((_, name)) => Some((*name).to_owned()),
+        None => {
+            let words = words.to_ascii_lowercase();
+            let name = words.strip_suffix(" interrupts").unwrap_or(&words);
+            label.starts_with("IPI").then(|| name.to_owned())
+        }
+    }
+}
+
+/// Events of interrupts that no device makes, as x86 has them. Elsewhere `ipi/ipi_entry` names what
+/// comes from other CPUs, and `irq/irq_handler_entry` the timer.
+pub(crate) const INTERRUPT_EVENTS: [&str; 10] = [
+    "irq_vectors/local_timer_entry",
+    "irq_vectors/local_timer_exit",
+    "irq_vectors/reschedule_entry",
+    "irq_vectors/reschedule_exit",
+    "irq_vectors/call_function_entry",
+    "irq_vectors/call_function_exit",
+    "irq_vectors/call_function_single_entry",
+    "irq_vectors/call_function_single_exit",
+    "irq_vectors/irq_work_entry",
+    "irq_vectors/irq_work_exit",
+];
+
+/// Events of page faults. Arm64 has none.
+pub(crate) const PAGE_FAULT_EVENTS: [&str; 2] =
+    ["exceptions/page_fault_user", "exceptions/page_fault_kernel"];
+
+/// How often the kernel polls for corrected machine checks: a timer on each CPU, x86 only.
+pub(crate) const MACHINE_CHECKS: &str =
+    "/sys/devices/system/machinecheck/machinecheck0/check_interval";
+
 /// Is a line of this controller there once for each CPU, so that it cannot move? Interrupts 0 to 31
 /// of Arm's GIC are (IHI 0069, "INTIDs"), and all of RISC-V's per-hart and the Raspberry Pi's local
 /// controllers.
@@ -105,6 +153,20 @@ mod tests {
         assert!(!counts_ticks_of("lapic-deadline", "RES", "Rescheduling interrupts"));
         assert!(counts_ticks_of("mct_tick3", "88", "GICv2 120 Level mct_tick3"));
         assert!(counts_ticks_of("riscv_timer_clockevent", "5", "RISC-V INTC 5 Edge riscv-timer"));
+    }
+
+    /// The rows are those of Debian's 7.2.13 for arm64.
+    #[test]
+    fn what_comes_from_other_cpus_has_one_name_on_every_architecture() {
+        let arm64 = from_other_cpus("IPI0", "Rescheduling interrupts");
+        assert_eq!(arm64, from_other_cpus("RES", "Rescheduling interrupts"));
+        assert_eq!(arm64.as_deref(), Some("rescheduling"));
+        let arm64 = from_other_cpus("IPI5", "IRQ work interrupts");
+        assert_eq!(arm64, from_other_cpus("IWI", "IRQ work interrupts"));
+        assert_eq!(from_other_cpus("IPI1", "Function call interrupts").unwrap(), "function call");
+        assert_eq!(from_other_cpus("IPI3", "CPU stop NMIs").unwrap(), "cpu stop nmis");
+        assert_eq!(from_other_cpus("MCP", "Machine check polls"), None);
+        assert_eq!(from_other_cpus("24", "GICv3 33 Level uart-pl011"), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! The kernel's own counters of what happens on each CPU: /proc/interrupts and /proc/softirqs
 //! (filesystems/proc.rst). Parsers are pure; offline CPUs have no column and are absent.
 
-use crate::architecture::counts_ticks_of;
+use crate::architecture::{counts_ticks_of, from_other_cpus};
 use crate::cpuset::Cpu;
 use crate::kernel::Kernel;
 use crate::{Error, Result};
@@ -212,17 +212,12 @@ fn parse_interrupts(text: &str, tick_devices: &BTreeSet<String>) -> Option<Vec<R
 }
 
 fn kind(label: &str, words: &str) -> InterruptKind {
-    let named = |name: &str| name.to_owned();
-    match label {
-        "RES" => InterruptKind::Ipi(named("rescheduling")),
-        "CAL" => InterruptKind::Ipi(named("function call")),
-        "TLB" => InterruptKind::Ipi(named("TLB shootdown")),
-        "IWI" => InterruptKind::Ipi(named("irq work")),
-        _ if label.parse::<u32>().is_ok() => {
+    match from_other_cpus(label, words) {
+        Some(name) => InterruptKind::Ipi(name),
+        None if label.parse::<u32>().is_ok() => {
             InterruptKind::Device(format!("{label} {}", handlers(words)).trim_end().to_owned())
         }
-        _ if label.starts_with("IPI") => InterruptKind::Ipi(words.to_ascii_lowercase()),
-        _ => InterruptKind::Other(format!("{label} {words}").trim().to_owned()),
+        None => InterruptKind::Other(format!("{label} {words}").trim().to_owned()),
     }
 }
 
@@ -276,7 +271,7 @@ mod tests {
         assert_eq!(rows[0].kind, InterruptKind::LocalTimer);
         let others = parse_interrupts(text, &timer("timer0")).unwrap();
         assert_ne!(others[0].kind, InterruptKind::LocalTimer, "another timer gives the tick");
-        assert_eq!(rows[1].kind, InterruptKind::Ipi("rescheduling interrupts".into()));
+        assert_eq!(rows[1].kind, InterruptKind::Ipi("rescheduling".into()));
     }
 
     fn row(kind: InterruptKind, count: u64) -> Row {

@@ -191,7 +191,7 @@ pub fn watchdog_cpus() -> Knob {
 /// Seconds between polls for corrected machine checks; one value for all CPUs whichever CPU's file
 /// is written (CPU 0 is always there), arch/x86/x86_64/machinecheck.rst.
 pub fn machine_check_interval() -> Knob {
-    Knob::new("/sys/devices/system/machinecheck/machinecheck0/check_interval", Shape::Text)
+    Knob::new(crate::architecture::MACHINE_CHECKS, Shape::Text)
 }
 
 /// Whether the kernel may have a timer expire on another CPU than the one that starts it: 1 yes,

@@ -64,6 +64,7 @@ pub struct CpuNoise {
     pub own_switches: Option<u64>,
     /// Tasks moved onto or off this CPU, by `command/tid`.
     pub migrations: Option<BTreeMap<String, u64>>,
+    /// `None` where the architecture has no event for page faults.
     pub user_page_faults: Option<u64>,
     pub kernel_page_faults: Option<u64>,
 }
@@ -184,8 +185,8 @@ fn tasks_of(
         cpu.kernel_switches = Some(BTreeMap::new());
         cpu.own_switches = Some(0);
         cpu.migrations = Some(BTreeMap::new());
-        cpu.user_page_faults = Some(0);
-        cpu.kernel_page_faults = Some(0);
+        cpu.user_page_faults = contents.has_page_faults.then_some(0);
+        cpu.kernel_page_faults = contents.has_page_faults.then_some(0);
     }
     let mut kernel_threads: BTreeMap<i32, bool> = BTreeMap::new();
     // What a task of ours makes is ours, though it may have ended before asmp could ask.
@@ -369,7 +370,7 @@ mod tests {
     fn tasks_are_told_apart_into_own_foreign_and_kernel() {
         let switch = |tid| on_cpu_3(switch_to(tid));
         let events = vec![switch(0), switch(10), switch(11), switch(11), switch(12)];
-        let noise = one(Ok(Contents { events, lost: 0 }));
+        let noise = one(Ok(Contents { events, has_page_faults: true, lost: 0 }));
         assert_eq!(noise.own_switches, Some(1));
         assert_eq!(noise.foreign_switches, Some(BTreeMap::from([("x/11".into(), 2)])));
         assert_eq!(noise.kernel_switches, Some(BTreeMap::from([("x/12".into(), 1)])));
@@ -381,7 +382,7 @@ mod tests {
         let fork = |parent, child| on_cpu_3(EventKind::Fork { parent, child });
         let events =
             vec![fork(10, 20), switch(20), fork(20, 21), switch(21), fork(11, 22), switch(22)];
-        let noise = one(Ok(Contents { events, lost: 0 }));
+        let noise = one(Ok(Contents { events, has_page_faults: true, lost: 0 }));
         assert_eq!(noise.own_switches, Some(2));
         assert_eq!(noise.foreign_switches, Some(BTreeMap::from([("x/22".into(), 1)])));
     }
@@ -392,6 +393,17 @@ mod tests {
         assert_eq!(noise.ticks, Some(7));
         assert_eq!(noise.device_interrupts, BTreeMap::from([("24 eth0".into(), 5)]));
         assert!(noise.ipis.is_empty());
+    }
+
+    #[test]
+    fn page_faults_that_have_no_event_are_unknown_and_not_zero() {
+        let counted = |has_page_faults| {
+            let contents = Contents { has_page_faults, ..Contents::default() };
+            let noise = one(Ok(contents));
+            (noise.user_page_faults, noise.kernel_page_faults)
+        };
+        assert_eq!(counted(true), (Some(0), Some(0)));
+        assert_eq!(counted(false), (None, None));
     }
 
     #[test]

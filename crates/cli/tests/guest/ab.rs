@@ -2,7 +2,7 @@
 //! A/B in one boot: the same busy loop on the same CPU under the same load, without and with a
 //! partition. And what a partition costs beside the bare kernel writes.
 
-use super::guests::{Boot, On};
+use super::guests::{Boot, On, Tier};
 use super::lab::{Process, Test, allowed, asmp, binary, read, test, until};
 use asmp_rt::thread::RealTime;
 use serde_json::Value;
@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 
 pub fn all() -> Vec<Test> {
     vec![
-        test(SHIELD, shield_holds).lacks(no_candidates),
-        test("tick require-off is proven by counting", tick_is_proven).lacks(no_candidates),
+        test(SHIELD, shield_holds).lacks(no_candidates).also_on_arm64(Tier::Nightly),
+        test("tick require-off is proven by counting", tick_is_proven)
+            .lacks(no_candidates)
+            .also_on_arm64(Tier::Nightly),
         test(TIMERS, timers_stay).on(On::OnePerSeries).booted(&[Boot::Bare]).lacks(no_candidates),
         test("the commands of a shell loop in a partition are its own", children_are_own),
         // Under systemd the start of a service is part of it.

@@ -2,15 +2,18 @@
 //! `kill -9` at every step: strace kills the unmodified binary at the n-th system call that changes
 //! anything; `asmp restore` must then bring back every byte.
 
-use super::guests::{Boot, Kernel, On, Tier};
-use super::lab::{Test, asmp, binary, guest, test, tier};
+use super::guests::{Architecture, Boot, Kernel, On, Tier};
+use super::lab::{Test, asmp, binary, console, guest, test, tier};
 use super::snapshot::{settled, snapshot};
 use super::watchdog;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 
 pub fn all() -> Vec<Test> {
-    let killed = |name, run: fn()| test(name, run).on(On::OnePerSeries).booted(&[Boot::Bare]);
+    let killed = |name, run: fn()| {
+        let test = test(name, run).on(On::OnePerSeries).booted(&[Boot::Bare]);
+        test.also_on_arm64(Tier::Nightly)
+    };
     vec![
         killed("a create killed at any step is undone by restore", create_killed),
         killed("a destroy killed at any step is undone by restore", destroy_killed),
@@ -40,7 +43,7 @@ fn killed_at(call: &str, n: u32, line: &str) -> bool {
         .args(["-qq", "-o", "/dev/null", "-e", &format!("trace={call}")])
         .args(["-e", &format!("inject={call}:signal=SIGKILL:when={n}")])
         .arg(binary())
-        .args(line.split(' '))
+        .args(line.replace("ttyS0", console()).split(' '))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -50,9 +53,11 @@ fn killed_at(call: &str, n: u32, line: &str) -> bool {
 }
 
 /// Every how many-th step is killed: `newest` on the newest kernel, every fourth on others, each
-/// one nightly.
+/// one nightly; on arm64 every fourth.
 fn stride(newest: usize) -> usize {
-    match (tier(), guest().map(|guest| guest.kernel)) {
+    let guest = guest();
+    match (tier(), guest.map(|guest| guest.kernel)) {
+        _ if guest.is_some_and(|guest| guest.architecture == Architecture::Arm64) => 4,
         (Tier::Nightly, _) => 1,
         (Tier::Ci, Some(Kernel::SidRt)) => newest,
         (Tier::Ci, _) => 4,

@@ -74,7 +74,7 @@ fn guests_by_name() {
     for guest in Tier::Nightly.guests() {
         assert_eq!(Guest::of(&guest.to_string()), Some(*guest));
     }
-    for wrong in ["sid-rt", "sid-rt:", "bookworm:bare", "sid-rt:warm"] {
+    for wrong in ["sid-rt", "sid-rt:", "bookworm:bare", "sid-rt:warm", "sid-rt@vax:bare"] {
         assert_eq!(Guest::of(wrong), None, "{wrong}");
     }
 }

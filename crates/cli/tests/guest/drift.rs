@@ -2,7 +2,9 @@
 //! What others do behind our back is seen, named and mended.
 
 use super::guests::Boot;
-use super::lab::{Process, Test, allowed, asmp, binary, isolated, read, spawn_asmp, test, until};
+use super::lab::{
+    Process, Test, allowed, asmp, binary, console, isolated, read, spawn_asmp, test, until,
+};
 use std::fs;
 
 pub fn all() -> Vec<Test> {
@@ -34,7 +36,7 @@ fn tty_irq() -> String {
     let line = entries
         .filter(|entry| {
             fs::read_to_string(entry.path().join("actions"))
-                .is_ok_and(|text| text.trim() == "ttyS0")
+                .is_ok_and(|text| text.trim() == console())
         })
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .next();

@@ -23,6 +23,13 @@ pub enum Kernel {
     Trixie,
 }
 
+/// Whose machine language a guest speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Architecture {
+    Amd64,
+    Arm64,
+}
+
 /// How a guest is booted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Boot {
@@ -53,8 +60,8 @@ pub enum On {
     All,
 }
 
-/// How much is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How much is run. The later holds what the earlier does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
     /// `make test`.
     Ci,
@@ -65,14 +72,19 @@ pub enum Tier {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guest {
     pub kernel: Kernel,
+    pub architecture: Architecture,
     pub boot: Boot,
 }
 
 const fn guest(kernel: Kernel, boot: Boot) -> Guest {
-    Guest { kernel, boot }
+    Guest { kernel, architecture: Architecture::Amd64, boot }
 }
 
-const NIGHTLY: [Guest; 8] = [
+const fn arm64(kernel: Kernel, boot: Boot) -> Guest {
+    Guest { kernel, architecture: Architecture::Arm64, boot }
+}
+
+const NIGHTLY: [Guest; 10] = [
     guest(Kernel::SidRt, Boot::Bare),
     guest(Kernel::TrixieRt, Boot::Bare),
     guest(Kernel::BackportsRt, Boot::Bare),
@@ -80,14 +92,16 @@ const NIGHTLY: [Guest; 8] = [
     guest(Kernel::SidRt, Boot::Systemd),
     guest(Kernel::SidRt, Boot::Plain),
     guest(Kernel::Sid, Boot::Smt),
+    arm64(Kernel::SidRt, Boot::Bare),
     guest(Kernel::Trixie, Boot::Bare),
+    arm64(Kernel::TrixieRt, Boot::Bare),
 ];
 
 impl Tier {
     /// The guests that are booted.
     pub fn guests(self) -> &'static [Guest] {
         match self {
-            Self::Ci => &NIGHTLY[..7],
+            Self::Ci => &NIGHTLY[..8],
             Self::Nightly => &NIGHTLY,
         }
     }
@@ -133,17 +147,28 @@ fn name_of<T: PartialEq>(all: &[(T, &'static str)], one: &T) -> &'static str {
     all.iter().find(|(known, _)| known == one).map_or("?", |(_, name)| name)
 }
 
+const ARM64: &str = "@arm64";
+
 impl Guest {
-    /// `KERNEL:BOOT`, as `tests/vm/test.sh` takes it.
+    /// `KERNEL:BOOT` or `KERNEL@arm64:BOOT`, as `tests/vm/test.sh` takes it.
     pub fn of(name: &str) -> Option<Self> {
         let (kernel, boot) = name.split_once(':')?;
-        Some(guest(by_name(&Kernel::ALL, kernel)?, by_name(&Boot::ALL, boot)?))
+        let (kernel, of) = match kernel.strip_suffix(ARM64) {
+            Some(kernel) => (kernel, arm64 as fn(Kernel, Boot) -> Self),
+            None => (kernel, guest as fn(Kernel, Boot) -> Self),
+        };
+        Some(of(by_name(&Kernel::ALL, kernel)?, by_name(&Boot::ALL, boot)?))
     }
 }
 
 impl std::fmt::Display for Guest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}", name_of(&Kernel::ALL, &self.kernel), name_of(&Boot::ALL, &self.boot))
+        let architecture = match self.architecture {
+            Architecture::Amd64 => "",
+            Architecture::Arm64 => ARM64,
+        };
+        let (kernel, boot) = (name_of(&Kernel::ALL, &self.kernel), name_of(&Boot::ALL, &self.boot));
+        write!(f, "{kernel}{architecture}:{boot}")
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the guest tests share: the guest, the binary, what to read.
 
-use super::guests::{Boot, Guest, On, Tier};
+use super::guests::{Architecture, Boot, Guest, On, Tier};
 use super::snapshot::{before_a_test, changes_of_a_test};
 use super::watchdog;
 use libtest_mimic::{Failed, Trial};
@@ -16,6 +16,7 @@ pub struct Test {
     pub name: String,
     on: On,
     boots: &'static [Boot],
+    arm64: Option<Tier>,
     lacks: fn() -> Option<&'static str>,
     test: Box<dyn Fn() + Send>,
 }
@@ -26,6 +27,7 @@ pub fn test(name: &str, test: impl Fn() + Send + 'static) -> Test {
         name: name.to_owned(),
         on: On::All,
         boots: &[Boot::Bare, Boot::Systemd],
+        arm64: None,
         lacks: || None,
         test: Box::new(test),
     }
@@ -42,6 +44,11 @@ impl Test {
         Self { boots, ..self }
     }
 
+    /// In the guests of arm64 too, from this tier on, booted as it asks; each costs minutes.
+    pub fn also_on_arm64(self, from: Tier) -> Self {
+        Self { arm64: Some(from), ..self }
+    }
+
     /// What this guest lacks for it, e.g. a device that an old QEMU does not have. Such a test is
     /// reported as skipped, never as passed; in CI it fails.
     pub fn lacks(self, lacks: fn() -> Option<&'static str>) -> Self {
@@ -49,7 +56,12 @@ impl Test {
     }
 
     pub fn runs_in(&self, guest: Guest, tier: Tier) -> bool {
-        self.on.runs_in(self.boots, guest, tier)
+        match guest.architecture {
+            Architecture::Amd64 => self.on.runs_in(self.boots, guest, tier),
+            Architecture::Arm64 => {
+                self.boots.contains(&guest.boot) && self.arm64.is_some_and(|from| from <= tier)
+            }
+        }
     }
 
     /// A trial that restores the machine before and compares it after.
@@ -150,8 +162,19 @@ pub fn example(name: &str) -> PathBuf {
     PathBuf::from(dir).join(name)
 }
 
-/// Calls `asmp` with words separated by spaces; a word in single quotes may hold spaces.
+/// The handler of the console's interrupt, a line of the lab's machine that can be moved. Tests
+/// write it as amd64 names it, `ttyS0`.
+pub fn console() -> &'static str {
+    match guest().map(|guest| guest.architecture) {
+        Some(Architecture::Arm64) => "uart-pl011",
+        _ => "ttyS0",
+    }
+}
+
+/// Calls `asmp` with words separated by spaces; a word in single quotes may hold spaces. `ttyS0` is
+/// this machine's [`console`].
 pub fn asmp(line: &str) -> Called {
+    let line = &line.replace("ttyS0", console());
     let output = Command::new(binary())
         .args(words(line))
         .stdin(Stdio::null())

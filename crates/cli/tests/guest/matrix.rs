@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of the state matrix on a real kernel, and what takes more than a row.
 
-use super::guests::On;
-use super::lab::{Test, asmp, isolated, read, test};
+use super::guests::{Boot, On, Tier};
+use super::lab::{Test, asmp, console, isolated, read, test};
 use super::rows::{ROWS, Row};
 use std::fs;
+use std::path::Path;
 
 /// One test for each row. What `asmp` refuses before it writes anything is the same on every
 /// kernel.
 pub fn all() -> Vec<Test> {
     let of_row = |row: &'static Row| {
         let on = if is_refusal(row) { On::One } else { On::All };
-        test(row.name, move || check(row)).on(on)
+        test(row.name, move || check(row)).on(on).also_on_arm64(Tier::Nightly)
     };
     let mut tests: Vec<Test> = ROWS.iter().map(of_row).collect();
     tests
@@ -22,9 +23,30 @@ pub fn all() -> Vec<Test> {
         "a file declares partitions and an unchanged file changes nothing",
         a_file_declares,
     ));
-    tests.push(test("every other irq leaves and a named irq comes", irqs_leave_and_come));
+    tests.push(
+        test("every other irq leaves and a named irq comes", irqs_leave_and_come)
+            .also_on_arm64(Tier::Nightly),
+    );
+    tests.push(test(ROUND, round).on(On::One).booted(&[Boot::Bare]).also_on_arm64(Tier::Ci));
     tests.push(test("without root a change is refused", without_root).on(On::One));
     tests
+}
+
+const ROUND: &str = "check, create, noise, status and destroy, and the machine is as it was";
+
+/// What every machine must do, in little time.
+fn round() {
+    asmp("check").done();
+    asmp("create a --cpus 3 --irq ttyS0").done();
+    assert_eq!(isolated(), "3");
+    let report = asmp("noise a -t 3s --json").done().out;
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    let counts = &report["cpus"]["3"];
+    assert!(counts["ticks"].is_u64(), "the row of the tick is known: {report}");
+    let has_events = Path::new("/sys/kernel/tracing/events/exceptions").exists();
+    assert_eq!(counts["user_page_faults"].is_u64(), has_events, "{report}");
+    asmp("status").done().says("a: CPU 3");
+    asmp("destroy a").done();
 }
 
 /// Whether the row's exit code says that the request itself was refused: 2, 20 to 38.
@@ -114,7 +136,7 @@ fn irqs_leave_and_come() {
         let number = entry.file_name().to_string_lossy().into_owned();
         let actions =
             fs::read_to_string(format!("/sys/kernel/irq/{number}/actions")).unwrap_or_default();
-        if actions.trim() == "ttyS0" {
+        if actions.trim() == console() {
             assert_eq!(list.trim(), "3", "the named line came");
         } else if list.trim() == "3" || list.trim().ends_with("-3") {
             stayed.push((number, actions.trim().to_owned()));

@@ -5,6 +5,7 @@
 //! of interrupt handlers, may hold anything, also what looks like the rest of a line. So the head
 //! is found by its whole shape, and fields are searched from the right.
 
+use crate::architecture::is_tick_handler;
 use crate::cpuset::Cpu;
 
 /// Something that happened on a CPU.
@@ -105,6 +106,9 @@ fn kind(name: &str, fields: &str) -> Option<EventKind> {
     Some(match name {
         "local_timer_entry" => EventKind::LocalTimer,
         "hrtimer_expire_entry" => EventKind::TimerExpired(word("function")?.to_owned()),
+        "irq_handler_entry" if after("name").is_some_and(|name| is_tick_handler(name.trim())) => {
+            EventKind::LocalTimer
+        }
         "irq_handler_entry" => EventKind::Device {
             irq: word("irq")?.parse().ok()?,
             name: after("name")?.trim().to_owned(),
@@ -199,6 +203,12 @@ mod tests {
             3,
             1_000_001_000,
             EventKind::Device { irq: 33, name: "virtio1-req.1".into() },
+        );
+        is(
+            "   x-1 [003] d.h1. 2.5: irq_handler_entry: irq=11 name=arch_timer",
+            3,
+            2_500_000_000,
+            EventKind::LocalTimer,
         );
         is(
             "   stress-1 [000] d.h3. 2.5: hrtimer_expire_entry: hrtimer=00000000e5 \

@@ -6,6 +6,7 @@
 
 use super::event::{Event, EventKind, parse};
 use super::{INSTANCES, name_of, remove_stale, timerlat};
+use crate::architecture::{INTERRUPT_EVENTS, PAGE_FAULT_EVENTS};
 use crate::cpuset::{Cpu, CpuSet};
 use crate::kernel::Kernel;
 use crate::{Error, Result};
@@ -15,27 +16,16 @@ use std::path::{Path, PathBuf};
 /// Marks in the buffer where the window opens.
 const WINDOW: &str = "asmp: the window opens";
 
-/// What a stream enables: every kernel has the first, not all have the others.
-const EVENTS: [&str; 19] = [
+/// What a stream enables beside those of the architecture: every kernel has the first, not all have
+/// the others.
+const EVENTS: [&str; 7] = [
     "sched/sched_switch",
     "irq/irq_handler_entry",
     "irq/irq_handler_exit",
     "irq/softirq_entry",
     "irq/softirq_exit",
     "timer/hrtimer_expire_entry",
-    "irq_vectors/local_timer_entry",
-    "irq_vectors/local_timer_exit",
-    "irq_vectors/reschedule_entry",
-    "irq_vectors/reschedule_exit",
-    "irq_vectors/call_function_entry",
-    "irq_vectors/call_function_exit",
-    "irq_vectors/call_function_single_entry",
-    "irq_vectors/call_function_single_exit",
-    "irq_vectors/irq_work_entry",
-    "irq_vectors/irq_work_exit",
     "ipi/ipi_entry",
-    "exceptions/page_fault_user",
-    "exceptions/page_fault_kernel",
 ];
 
 /// An instance that is removed when dropped; its tracer ends first.
@@ -84,12 +74,15 @@ pub(super) fn remove(kernel: &dyn Kernel, dir: &Path) {
 pub struct EventBuffer<'a> {
     instance: Instance<'a>,
     cpus: CpuSet,
+    has_page_faults: bool,
 }
 
 /// What the buffers of a window held.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     pub events: Vec<Event>,
+    /// Whether page faults are among what is recorded: not every architecture has events for them.
+    pub has_page_faults: bool,
     /// Events that found no room.
     pub lost: u64,
 }
@@ -112,13 +105,14 @@ impl<'a> EventBuffer<'a> {
         instance.write("events/sched/sched_process_fork/enable", "1")?;
         instance.write("events/sched/sched_switch/enable", "1")?;
         instance.write("events/sched/sched_migrate_task/enable", "1")?;
-        for fault in ["page_fault_user", "page_fault_kernel"] {
-            // Only x86 has these events.
-            if instance.write(&format!("events/exceptions/{fault}/filter"), &on("CPU")).is_ok() {
-                instance.write(&format!("events/exceptions/{fault}/enable"), "1")?;
+        let mut has_page_faults = true;
+        for fault in PAGE_FAULT_EVENTS {
+            match instance.write(&format!("events/{fault}/filter"), &on("CPU")) {
+                Ok(()) => instance.write(&format!("events/{fault}/enable"), "1")?,
+                Err(_) => has_page_faults = false,
             }
         }
-        Ok(Self { instance, cpus: cpus.clone() })
+        Ok(Self { instance, cpus: cpus.clone(), has_page_faults })
     }
 
     /// Records from now on.
@@ -138,7 +132,8 @@ impl<'a> EventBuffer<'a> {
         let path = self.instance.dir.join("trace");
         let text = self.instance.kernel.text(&path).map_err(Error::io(&path, "read"))?;
         let lost = self.cpus.iter().map(|cpu| self.lost_on(cpu)).sum();
-        Ok(Contents { events: window(&text), lost })
+        let has_page_faults = self.has_page_faults;
+        Ok(Contents { events: window(&text), has_page_faults, lost })
     }
 
     fn lost_on(&self, cpu: Cpu) -> u64 {
@@ -178,7 +173,8 @@ impl<'a> EventStream<'a> {
     /// kernel has events for them. Errors: no tracefs, not root.
     pub fn events(kernel: &'a dyn Kernel, cpu: Cpu) -> Result<Self> {
         let instance = Self::instance(kernel, cpu, "events")?;
-        for (index, event) in EVENTS.iter().enumerate() {
+        let all = EVENTS.iter().chain(&INTERRUPT_EVENTS).chain(&PAGE_FAULT_EVENTS);
+        for (index, event) in all.enumerate() {
             let enabled = instance.write(&format!("events/{event}/enable"), "1");
             if index == 0 {
                 enabled?;
