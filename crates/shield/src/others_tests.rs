@@ -336,12 +336,47 @@ fn groups_whose_state_was_lost_are_named_and_restored() {
         assert!(unknown.contains(what), "{unknown}");
     }
     assert_eq!((fake.kernel.isolated().to_string(), fake.allowed(200)), ("".into(), "0-3".into()));
-    assert!(fake.status().holds());
+    assert!(fake.status().orphans.is_empty() && fake.status().partitions.is_empty());
     let groups = fake.kernel.snapshot().into_keys().filter(|key| key.starts_with("group ")).count();
     assert_eq!(groups, 1, "only the root is left");
     fake.done(&create("a", "3"));
     // What was changed by then is what this partition's end gives back.
     fake.done(&destroy(false));
+}
+
+#[test]
+fn lost_originals_are_named_until_they_are_given_up() {
+    let names = |fake: &Fake, unknown: &[String]| {
+        let status = fake.status();
+        let named = |one: &String| status.left.iter().any(|left| left.what.starts_with(one));
+        assert!(!status.holds() && unknown.iter().all(named), "{:#?}", status.left);
+    };
+    let restore = |fake: &Fake, abandon| fake.done(&Request::Restore { abandon }).unknown_originals;
+    let fake = Fake::partitioned();
+    lose_state(&fake);
+    let unknown = restore(&fake, false);
+    assert!(unknown.iter().any(|one| one.contains("fair_server/cpu3")), "{unknown:?}");
+    for _ in 0..2 {
+        names(&fake, &unknown);
+        assert_eq!(restore(&fake, false), unknown);
+    }
+    let repair = fake.done(&Request::Repair { name: None });
+    assert_eq!(repair.unknown_originals, unknown);
+    // A partition in between knows what it found, not what was before.
+    assert!(fake.done(&create("a", "3")).unknown_originals.is_empty());
+    names(&fake, &unknown);
+    fake.done(&destroy(false));
+    names(&fake, &unknown);
+    fake.done(&create("b", "2"));
+    assert_eq!(restore(&fake, true), unknown, "what is given up is named");
+    assert!(fake.status().holds());
+    assert_eq!(restore(&fake, false), [""; 0]);
+    assert!(!fake.dir.path().join("state.json").exists());
+    // What is lost and given up at once leaves no note.
+    fake.done(&create("a", "3"));
+    lose_state(&fake);
+    assert!(!restore(&fake, true).is_empty());
+    assert!(fake.status().holds());
 }
 
 #[test]
@@ -372,7 +407,7 @@ fn the_base_group_alone_without_a_state_goes_too() {
     assert_eq!(fake.status().orphans, [Path::new("/sys/fs/cgroup/asmp")]);
     fake.done(&Request::Restore { abandon: false });
     assert!(!fake.kernel.exists(Path::new("/sys/fs/cgroup/asmp")));
-    assert!(fake.status().holds());
+    assert!(fake.status().orphans.is_empty());
 }
 
 /// A group of another program with a task in it.

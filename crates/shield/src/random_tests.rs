@@ -355,16 +355,19 @@ impl Run {
         }
         self.hands.wait(0, None);
         // What it names as left it does not claim.
-        let left = match self.ask(&Request::Restore { abandon: false }) {
+        let (left, unknown) = match self.ask(&Request::Restore { abandon: false }) {
             Some(Err(error)) => return self.note(("restore refuses", error.to_string())),
-            Some(Ok(outcome)) => outcome.left,
-            None => Vec::new(),
+            Some(Ok(outcome)) => (outcome.left, outcome.unknown_originals),
+            None => Default::default(),
         };
         let changed = self.changed(&self.untouched);
         let (groups, mut settings): (Vec<_>, Vec<_>) =
             changed.into_iter().partition(|line| line.starts_with("group /"));
         if self.lost {
             // No file keeps the originals any more; what the kernel shows as ours must be gone.
+            if unknown.is_empty() && !settings.is_empty() {
+                self.note(("restore is silent about lost originals", format!("{settings:?}")));
+            }
             settings.clear();
         }
         let of_root = |line: &String| line.starts_with("group /:");

@@ -88,7 +88,7 @@ pub struct Outcome {
     pub demoted: Vec<Demotion>,
     /// After a repair: everything read back, and what is still broken.
     pub status: Option<Status>,
-    /// Groups without a state were removed: settings that may have been others before.
+    /// After a restore or a repair: settings that may have been others before a state was lost.
     pub unknown_originals: Vec<String>,
     /// A change that a crash had cut short was undone first.
     pub recovered: Option<Recovered>,
@@ -237,7 +237,11 @@ impl Shield {
         let facts = if recovered.is_some() { Facts::read(self.kernel())? } else { facts };
         let mut state = self.state()?;
         let decision = decide(self.kernel(), &facts, &mut state, request, caller)?;
-        let unknown_originals = decision.unknown.clone();
+        state.note_lost(&decision.unknown);
+        let unknown_originals = match request {
+            Request::Restore { .. } | Request::Repair { .. } => state.lost.clone(),
+            _ => Vec::new(),
+        };
         if matches!(request, Request::Restore { .. } | Request::System(_)) {
             // Tracers of measurements that were killed would follow the settings.
             tracefs::remove_stale(self.kernel());
@@ -276,7 +280,7 @@ impl Shield {
         abandon: bool,
     ) -> Result<Outcome, ChangeError> {
         let same = plan.after == state.partitions && plan.system == state.system();
-        let given_up = abandon && !plan.waiting.is_empty();
+        let given_up = abandon && !(plan.waiting.is_empty() && state.lost.is_empty());
         if plan.steps.is_empty() && plan.released.is_empty() && same && !given_up {
             let left = left::of_settings(&state, &plan, &Applied::default());
             return Ok(Outcome {
@@ -393,6 +397,7 @@ impl Shield {
         }
         if abandon {
             state.originals.retain(|path, _| !plan.waiting.contains_key(path));
+            state.lost.clear();
         }
         for step in &plan.steps {
             match &step.action {

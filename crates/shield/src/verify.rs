@@ -155,7 +155,7 @@ pub fn verify(
     })
 }
 
-/// Originals that wait to be given back.
+/// Originals that wait to be given back, and those that are lost.
 fn left(
     facts: &Facts,
     state: &State,
@@ -193,7 +193,11 @@ fn left(
             "`asmp restore` or `asmp repair` tries again",
         )
     });
-    knobs.chain(masks).chain(policies).collect()
+    let lost = state.lost.iter().map(|found| {
+        let what = format!("{found}: what it was before is not known (/run/asmp was lost)");
+        finding(what, "check it, then `asmp restore --abandon`")
+    });
+    knobs.chain(masks).chain(policies).chain(lost).collect()
 }
 
 fn verify_one(
