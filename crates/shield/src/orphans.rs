@@ -39,6 +39,20 @@ pub fn foreign(kernel: &dyn Kernel, base: &Base) -> Option<PathBuf> {
     others.into_iter().find(|group| !base.delegated || *group != holder)
 }
 
+/// A group that another program made right in the group of our partitions, where that is ours.
+pub fn made_by_others(kernel: &dyn Kernel, base: &Base) -> Option<PathBuf> {
+    if !base.delegated && !kernel.is_marked(base.dir()) {
+        return None;
+    }
+    let names = kernel.list(base.dir()).unwrap_or_default();
+    let mut groups = names.iter().map(|name| base.dir().join(name));
+    groups.find(|group| {
+        let is_holder = base.delegated && group.ends_with("holder");
+        let is_group = kernel.exists(&group.join("cgroup.procs"));
+        is_group && !is_holder && !kernel.is_marked(group)
+    })
+}
+
 /// The partitions of these groups, as far as the kernel tells. All their tasks go to the root
 /// group.
 pub fn partitions(kernel: &dyn Kernel, base: &Base, groups: &[PathBuf]) -> Vec<Partition> {

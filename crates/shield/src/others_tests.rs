@@ -459,3 +459,42 @@ fn a_killed_creation_leaves_a_group_that_another_program_made_meanwhile() {
     let task = fake.kernel.snapshot()["task 400"].clone();
     assert!(task.contains("/asmp") && task.contains("priority: 20"), "{task}");
 }
+
+#[test]
+fn a_group_that_others_made_while_a_creation_failed_keeps_only_what_is_above_it() {
+    let mut named = 0;
+    for at in 0.. {
+        let mut fake = Fake::new();
+        fake.kernel.start(400, 400, "theirs", Schedule::Fifo { priority: 20 });
+        fake.untouched = fake.kernel.snapshot();
+        // Killed there: then the others come, and then our next command.
+        fake.kernel.arm(Some(Fault::Die { at, after: true }));
+        let killed = catch_unwind(AssertUnwindSafe(|| fake.ask(&create("a", "3")))).is_err();
+        fake.kernel.arm(None);
+        if !killed {
+            break;
+        }
+        let theirs = Path::new("/sys/fs/cgroup/asmp/x");
+        if !fake.kernel.is_marked(theirs.parent().unwrap()) {
+            continue;
+        }
+        fake.kernel.make_dir(theirs).unwrap();
+        fake.write("/sys/fs/cgroup/asmp/x/cgroup.procs", "400");
+        for request in [Request::Restore { abandon: false }, create("b", "2")] {
+            let error = fake.ask(&request).unwrap_err();
+            let ChangeError::NotUndone { left, .. } = &error else { panic!("{at}: {error}") };
+            assert!(left.len() == 1 && left[0].contains("made /sys/fs/cgroup/asmp/x"), "{left:?}");
+            assert!(error.to_string().contains("--abandon"), "{error}");
+            let now = fake.kernel.snapshot();
+            let changed = now.iter().filter(|(key, text)| fake.untouched.get(*key) != Some(*text));
+            let keys: Vec<&str> = changed.map(|(key, _)| key.as_str()).collect();
+            assert_eq!(keys, ["group /", "group /asmp", "group /asmp/x", "task 400"], "{at}");
+            assert!(now["task 400"].contains("/asmp/x") && now["task 400"].contains("20"));
+        }
+        fake.write("/sys/fs/cgroup/cgroup.procs", "400");
+        fake.kernel.remove_dir(theirs).unwrap();
+        fake.restored(&format!("{at}: theirs is gone"));
+        named += 1;
+    }
+    assert!(named > 10, "{named}");
+}
