@@ -384,9 +384,8 @@ pub fn undo(edge: &Edge, back: &[Undo]) -> Vec<String> {
     let is_kept =
         |undo: &&Undo| matches!(undo, Undo::RemoveGroup { path } if kept.contains(path.as_path()));
     for undo in back.iter().rev().filter(|undo| !is_kept(undo)) {
-        let theirs = closes_base(edge.base, undo)
-            .then(|| made_by_others(edge.kernel, edge.base))
-            .flatten();
+        let theirs =
+            closes_base(edge.base, undo).then(|| made_by_others(edge.kernel, edge.base)).flatten();
         let words = match theirs {
             Some(group) => format!(
                 "{} stays: another program made {}: remove that first",

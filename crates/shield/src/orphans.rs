@@ -29,7 +29,8 @@ pub fn groups(kernel: &dyn Kernel, base: &Base, state: &State) -> Vec<PathBuf> {
 
 /// Is the group of our partitions there without any?
 pub fn is_empty_base(kernel: &dyn Kernel, base: &Base, state: &State) -> bool {
-    state.partitions.is_empty() && kernel.is_marked(base.dir()) && foreign(kernel, base).is_none()
+    let is_known = state.keeps_base || !state.partitions.is_empty();
+    !is_known && kernel.is_marked(base.dir()) && foreign(kernel, base).is_none()
 }
 
 /// A group that is no partition's in the group of our partitions. Call where no partition is left.

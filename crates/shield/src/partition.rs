@@ -238,6 +238,13 @@ pub struct State {
     /// with. They stay until they are given up. Since schema 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<String>,
+    /// The group of our partitions is there without any, because a CPU is offline or because
+    /// another program made a group in it. Since schema 2.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_base: bool,
+    /// CPUs that went offline in a partition and ended with it. Since schema 2.
+    #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
+    pub returning: CpuSet,
 }
 
 impl Default for State {
@@ -253,6 +260,8 @@ impl Default for State {
             masks: Vec::new(),
             policies_left: Vec::new(),
             lost: Vec::new(),
+            keeps_base: false,
+            returning: CpuSet::new(),
         }
     }
 }
@@ -266,7 +275,8 @@ impl State {
     /// Nothing of ours is in force, and nothing waits to be given back.
     pub fn owes_nothing(&self) -> bool {
         let no_setting = self.originals.is_empty() && self.policies_left.is_empty();
-        self.is_empty() && no_setting && self.masks.is_empty() && self.lost.is_empty()
+        let none_lost = self.lost.is_empty() && !self.keeps_base;
+        self.is_empty() && no_setting && self.masks.is_empty() && none_lost
     }
 
     /// Notes settings whose originals are lost. The first note of one counts.

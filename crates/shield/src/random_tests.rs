@@ -173,6 +173,8 @@ struct Run {
     _dir: tempfile::TempDir,
     untouched: Snapshot,
     lost: bool,
+    /// At the last loss our groups were there: they tell of it.
+    told: bool,
     /// What was wrong so far, and the words of its first time.
     wrong: BTreeMap<&'static str, String>,
 }
@@ -202,6 +204,7 @@ impl Run {
             _dir: dir,
             untouched: Snapshot::new(),
             lost: false,
+            told: false,
             wrong: BTreeMap::new(),
         };
         run.untouched = run.snapshot();
@@ -255,7 +258,10 @@ impl Run {
     fn happen(&mut self, event: &Event) {
         let request = match event {
             Event::By(hand) => {
-                self.lost |= *hand == Hand::LoseState;
+                if *hand == Hand::LoseState {
+                    self.lost = true;
+                    self.told = self.hands.fake.is_marked(Path::new(BASE));
+                }
                 self.hands.act(hand);
                 return self.judge_status();
             }
@@ -264,7 +270,9 @@ impl Run {
                 request
             }
             Event::Disturbed(request, at, hand) => {
-                self.lost |= *hand == Hand::LoseState;
+                if *hand == Hand::LoseState {
+                    (self.lost, self.told) = (true, false);
+                }
                 self.hands.wait(*at, Some(hand.clone()));
                 request
             }
@@ -401,7 +409,7 @@ impl Run {
             changed.into_iter().partition(|line| line.starts_with("group /"));
         if self.lost {
             // No file keeps the originals any more; what the kernel shows as ours must be gone.
-            if unknown.is_empty() && !settings.is_empty() {
+            if self.told && unknown.is_empty() && !settings.is_empty() {
                 self.note(("restore is silent about lost originals", format!("{settings:?}")));
             }
             settings.clear();

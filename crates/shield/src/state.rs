@@ -62,6 +62,8 @@ pub(crate) fn save(store: &Store, state: &State) -> Result<(), StateError> {
         || !state.masks.is_empty()
         || !state.policies_left.is_empty()
         || !state.lost.is_empty()
+        || state.keeps_base
+        || !state.returning.is_empty()
         || state
             .partitions
             .iter()

@@ -24,6 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 const MOUNT: &str = "/sys/fs/cgroup";
+const SYSTEMD: &str = "/run/systemd/system";
 
 /// What goes wrong at the n-th change from now.
 #[derive(Debug, Clone, Copy)]
@@ -353,8 +354,11 @@ impl Kernel for FakeKernel {
         self.exists_in(&machine, path)
     }
 
-    fn delegate(&self, _mount: &Path, _on: bool) -> io::Result<()> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "the fake has no systemd"))
+    fn delegate(&self, _mount: &Path, on: bool) -> io::Result<()> {
+        if !self.exists(Path::new(SYSTEMD)) {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "no systemd runs here"));
+        }
+        self.change(|machine| machine.delegate(on))
     }
 
     fn spin(&self, _most: Duration) -> io::Result<Box<dyn Spinner + '_>> {
