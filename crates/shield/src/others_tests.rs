@@ -498,3 +498,37 @@ fn a_group_that_others_made_while_a_creation_failed_keeps_only_what_is_above_it(
     }
     assert!(named > 10, "{named}");
 }
+
+#[test]
+fn a_group_that_another_program_makes_at_the_same_moment_stays_though_it_is_empty() {
+    let mut raced = Vec::new();
+    for at in 0.. {
+        let fake = Fake::new();
+        fake.kernel.arm(Some(Fault::Race { at }));
+        let answer = fake.ask(&create("a", "3"));
+        let steps = fake.kernel.changes();
+        fake.kernel.arm(None);
+        if let Err(error) = answer {
+            assert!(error.to_string().contains("File exists"), "{error}");
+            let snapshot = fake.kernel.snapshot();
+            let groups: Vec<_> =
+                snapshot.keys().filter(|key| key.starts_with("group /a")).collect();
+            let unmarked = |path: &Path| fake.kernel.exists(path) && !fake.kernel.is_marked(path);
+            let theirs = ["asmp/a", "asmp"].map(|name| Path::new("/sys/fs/cgroup").join(name));
+            match theirs.iter().find(|group| unmarked(group)) {
+                Some(group) => {
+                    assert!(group.ends_with(groups.last().unwrap().trim_start_matches("group /")));
+                    fake.kernel.remove_dir(group).unwrap();
+                }
+                // Inside a partition of ours it goes with the partition.
+                None => assert!(groups.is_empty(), "{groups:?}"),
+            }
+            fake.restored(&format!("{at}"));
+            raced.push(groups.len());
+        }
+        if steps <= at {
+            break;
+        }
+    }
+    assert_eq!(raced, [1, 2, 0, 0], "asmp, asmp/a, and two groups of the partition");
+}

@@ -35,6 +35,8 @@ pub enum Fault {
     Die { at: usize, after: bool },
     /// This task ends just before it.
     End { at: usize, tid: i32 },
+    /// Another program makes the group that would be made, just before it is.
+    Race { at: usize },
     /// Each write to a file below is refused with this error number.
     Hold { below: &'static str, errno: i32 },
 }
@@ -283,6 +285,9 @@ impl Kernel for FakeKernel {
             let group = parent.join(name);
             if !machine.groups.contains_key(&parent) {
                 return Err(os(libc::ENOENT));
+            }
+            if matches!(machine.fault, Some(Fault::Race { at }) if at + 1 == machine.changes) {
+                machine.groups.entry(group.clone()).or_default();
             }
             match machine.groups.contains_key(&group) {
                 true => Err(os(libc::EEXIST)),
