@@ -314,9 +314,10 @@ pub enum Change {
         /// A change that was killed is undone before anything else. If the kernel refuses a step of
         /// that for good, no other change can begin. An original value that cannot be written back
         /// (its CPU is offline) is kept and tried again. This option names such steps and values,
-        /// gives them up and restores the rest; the exit code is then 6. It also sets a state or
-        /// journal aside that cannot be read, and ends the partitions by the marks on their groups;
-        /// the exit code is then 45. Example: asmp restore --abandon
+        /// gives them up and restores the rest; the exit code is then 6. It also gives up originals
+        /// that were lost with /run/asmp, and sets a state or journal aside that cannot be read:
+        /// then it ends the partitions by the marks on their groups. Example: asmp restore
+        /// --abandon
         #[arg(long)]
         abandon: bool,
     },

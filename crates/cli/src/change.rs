@@ -39,7 +39,11 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
     let left = outcome.left.iter().map(ToString::to_string);
     if let Change::Restore { abandon: true } = change {
         let steps = outcome.recovered.map(|recovered| recovered.abandoned).unwrap_or_default();
-        let given_up: Vec<String> = steps.into_iter().chain(left).collect();
+        let mut given_up: Vec<String> = steps.into_iter().chain(left).collect();
+        if !outcome.unknown_originals.is_empty() {
+            print::unknown(&outcome.unknown_originals);
+            given_up.push("the lost originals of the settings above".to_owned());
+        }
         return match given_up.is_empty() {
             true => Ok(()),
             false => {
@@ -51,7 +55,7 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
     // What is left unrestored has its own words below.
     let violates = |status: &Status| {
         status.partitions.iter().any(|partition| !partition.violations.is_empty())
-            || (outcome.left.is_empty() && !status.holds())
+            || (outcome.left.is_empty() && outcome.unknown_originals.is_empty() && !status.holds())
     };
     if let Some(status) = outcome.status.as_ref().filter(|status| violates(status)) {
         print::broken(status);
@@ -59,7 +63,8 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
     }
     if !outcome.unknown_originals.is_empty() {
         print::unknown(&outcome.unknown_originals);
-        let why = "the state of removed partitions was lost: check the settings above";
+        let why = "the state of removed partitions was lost: check the settings above, then \
+                   `asmp restore --abandon`";
         return Err(failure(UNKNOWN_ORIGINALS, why));
     }
     let goes_back =

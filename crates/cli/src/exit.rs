@@ -104,7 +104,7 @@ pub const TABLE: &[(u8, &str)] = &[
     (44, "refused: other threads of the process are in the partition that the thread would leave"),
     (
         UNKNOWN_ORIGINALS,
-        "restore: partitions whose state was lost are gone; what settings were before is not known",
+        "restore, repair: a state was lost; what settings were before is not known",
     ),
     (46, "refused: the task is the last of a scope, which systemd would end; --force moves it"),
     (BAD_RUN, "measure: the input is not a complete run or not a histogram"),

@@ -7,7 +7,7 @@
 
 use crate::masks::{MasksLeft, confine_strays, give_back_masks};
 use crate::moving::{evacuate, evict, move_home, move_in, move_out};
-use crate::orphans::foreign;
+use crate::orphans::{foreign, made_by_others};
 use crate::partition::{BoostedThread, Original};
 use crate::plan::{Action, Base, IfRefused, Plan, Step};
 use crate::policies;
@@ -370,7 +370,8 @@ fn take(
     Ok(())
 }
 
-/// Takes the inverses, last first. Returns what could not be restored, in words.
+/// Takes the inverses, last first. Returns what could not be restored, in words. A group that
+/// another program made among ours stays, with what is above it; all else is undone.
 pub fn undo(edge: &Edge, back: &[Undo]) -> Vec<String> {
     let kept: BTreeSet<&Path> = back
         .iter()
@@ -379,14 +380,41 @@ pub fn undo(edge: &Edge, back: &[Undo]) -> Vec<String> {
             _ => None,
         })
         .collect();
-    back.iter()
-        .rev()
-        .filter(|undo| !matches!(undo, Undo::RemoveGroup { path } if kept.contains(path.as_path())))
-        .filter_map(|undo| match undo_one(edge, undo) {
-            Err(error) if !error.is_missing() => Some(error.to_string()),
-            _ => None,
-        })
-        .collect()
+    let mut left: Vec<String> = Vec::new();
+    let is_kept =
+        |undo: &&Undo| matches!(undo, Undo::RemoveGroup { path } if kept.contains(path.as_path()));
+    for undo in back.iter().rev().filter(|undo| !is_kept(undo)) {
+        let theirs =
+            closes_base(edge.base, undo).then(|| made_by_others(edge.kernel, edge.base)).flatten();
+        let words = match theirs {
+            Some(group) => format!(
+                "{} stays: another program made {}: remove that first",
+                edge.base.dir().display(),
+                group.display()
+            ),
+            None => match undo_one(edge, undo) {
+                Err(error) if !error.is_missing() => error.to_string(),
+                _ => continue,
+            },
+        };
+        if !left.contains(&words) {
+            left.push(words);
+        }
+    }
+    left
+}
+
+/// Does a way back end the group of our partitions, or take what groups in it need?
+fn closes_base(base: &Base, undo: &Undo) -> bool {
+    match undo {
+        Undo::RemoveGroup { path } => base.ancestors.contains(path),
+        Undo::Delegate { on } => !on,
+        Undo::Set { knob, to } => {
+            let above = [base.dir(), &base.mount];
+            to == "-cpuset" && knob.path.parent().is_some_and(|group| above.contains(&group))
+        }
+        _ => false,
+    }
 }
 
 fn undo_one(edge: &Edge, undo: &Undo) -> Result<()> {

@@ -31,6 +31,8 @@ pub(crate) struct Decision {
     repair: Option<Vec<(String, Member)>>,
     /// The group of our partitions is there without any, and goes.
     closes_base: bool,
+    /// What waits for a CPU that is offline is given up.
+    abandon: bool,
     /// Settings whose originals are lost, because groups were there that no state knows.
     pub unknown: Vec<String>,
 }
@@ -38,10 +40,13 @@ pub(crate) struct Decision {
 impl Decision {
     /// The steps of it.
     pub fn plan(self, kernel: &dyn Kernel, facts: &Facts, base: &Base, state: &State) -> Plan {
-        let Self { after, system, affected, left_out, repair, closes_base, .. } = self;
+        let Self { after, system, affected, left_out, repair, closes_base, abandon, .. } = self;
         let plan = match repair {
             None => {
-                let mut plan = plan::plan(facts, base, state, after, system);
+                let mut plan = match abandon {
+                    true => plan::abandon(facts, base, state, after, system),
+                    false => plan::plan(facts, base, state, after, system),
+                };
                 if closes_base {
                     plan.steps.extend(plan::close_base(facts, base, state));
                 }
@@ -120,7 +125,8 @@ pub(crate) fn decide(
     };
     adopt_kernel_threads(kernel, facts, state, &mut after);
     let affected = neighbours::affected(kernel, facts, (&state.partitions, &after))?;
-    Ok(Decision { after, system, affected, left_out, repair, closes_base, unknown })
+    let abandon = matches!(request, Request::Restore { abandon: true });
+    Ok(Decision { after, system, affected, left_out, repair, closes_base, abandon, unknown })
 }
 
 /// Groups without a state keep new partitions from being made, and are no partition to destroy. The

@@ -38,6 +38,14 @@ impl Fake {
         Self { kernel, dir, shield, untouched }
     }
 
+    /// The same under systemd; task 200 is in a unit.
+    fn under_systemd() -> Self {
+        let mut fake = Self::new();
+        fake.kernel.boot_systemd(&[200]);
+        fake.untouched = fake.kernel.snapshot();
+        fake
+    }
+
     fn ask(&self, request: &Request) -> Result<Outcome, ChangeError> {
         self.shield.change(request, &Caller::now(0, "root", "test"))
     }
@@ -190,6 +198,87 @@ fn a_line_whose_device_is_removed_owes_nothing() {
     let outcome = fake.ask(&destroy("a")).unwrap();
     assert!(outcome.left.is_empty() && outcome.refused.is_empty(), "{:?}", outcome.left);
     assert!(fake.files().is_empty());
+}
+
+#[test]
+fn the_tasks_of_units_keep_a_cpu_that_is_offline_when_the_last_partition_ends() {
+    for end in [destroy("a"), RESTORE] {
+        for back in [RESTORE, REPAIR] {
+            let fake = Fake::under_systemd();
+            fake.ask(&create("a", "3")).unwrap();
+            assert_eq!(fake.kernel.allowed(200), Some(set("0-2")));
+            fake.kernel.set_online(3, false);
+            for request in [&end, &RESTORE, &REPAIR] {
+                let outcome = fake.ask(request).unwrap();
+                let left: Vec<String> = outcome.left.iter().map(ToString::to_string).collect();
+                assert!(left.iter().all(|left| left.ends_with("CPU 3 is offline")), "{left:?}");
+                let file = "/sys/fs/cgroup/cgroup.subtree_control: cpuset stays";
+                assert!(left.iter().any(|left| left.starts_with(file)), "{left:?}");
+                assert!(outcome.unknown_originals.is_empty());
+                let status = fake.shield.status().unwrap();
+                assert_eq!(status.left.len(), left.len(), "{:?}", status.left);
+                assert!(status.orphans.is_empty() && !status.holds());
+            }
+            fake.kernel.set_online(3, true);
+            assert!(!fake.shield.status().unwrap().holds());
+            let outcome = fake.ask(&back).unwrap();
+            assert!(outcome.left.is_empty(), "{:?}", outcome.left);
+            assert_eq!(fake.kernel.allowed(200), Some(set("0-3")));
+            fake.is_untouched(&format!("{end:?}, {back:?}"));
+        }
+    }
+}
+
+#[test]
+fn a_partition_made_while_the_controller_waits_takes_the_groups_again() {
+    let fake = Fake::under_systemd();
+    fake.ask(&create("a", "3")).unwrap();
+    fake.kernel.set_online(3, false);
+    fake.ask(&destroy("a")).unwrap();
+    fake.ask(&create("b", "2")).unwrap();
+    // The CPU of the partition before is still offline when this one ends.
+    let outcome = fake.ask(&destroy("b")).unwrap();
+    assert!(outcome.left.iter().any(|left| left.reason.contains("cpuset stays")));
+    fake.ask(&create("b", "2")).unwrap();
+    fake.kernel.set_online(3, true);
+    assert!(fake.ask(&destroy("b")).unwrap().left.is_empty());
+    fake.is_untouched("ended");
+}
+
+#[test]
+fn a_controller_that_waits_for_a_cpu_can_be_given_up() {
+    let fake = Fake::under_systemd();
+    fake.ask(&create("a", "3")).unwrap();
+    fake.kernel.set_online(3, false);
+    fake.ask(&destroy("a")).unwrap();
+    let outcome = fake.ask(&Request::Restore { abandon: true }).unwrap();
+    assert!(outcome.left.iter().any(|left| left.reason.contains("cpuset stays")));
+    assert!(fake.shield.status().unwrap().holds() && fake.files().is_empty());
+    fake.kernel.set_online(3, true);
+    // This is what the wait is for.
+    assert_eq!(fake.kernel.allowed(200), Some(set("0-2")));
+}
+
+#[test]
+fn killed_at_any_step_the_end_under_systemd_restores_everything() {
+    for offline in [false, true] {
+        for at in 0.. {
+            let fake = Fake::under_systemd();
+            fake.ask(&create("a", "3")).unwrap();
+            fake.kernel.set_online(3, !offline);
+            fake.kernel.arm(Some(Fault::Die { at, after: at % 2 == 0 }));
+            let killed = catch_unwind(AssertUnwindSafe(|| fake.ask(&destroy("a")))).is_err();
+            fake.kernel.arm(None);
+            fake.ask(&RESTORE).unwrap();
+            fake.kernel.set_online(3, true);
+            fake.ask(&RESTORE).unwrap();
+            assert_eq!(fake.kernel.allowed(200), Some(set("0-3")));
+            fake.is_untouched(&format!("offline {offline}, {at}"));
+            if !killed {
+                break;
+            }
+        }
+    }
 }
 
 #[test]

@@ -49,7 +49,20 @@ pub fn of_settings(state: &State, plan: &Plan, applied: &Applied) -> Vec<Left> {
         original: thread.before.to_string(),
         reason: reason.clone(),
     });
-    waiting.chain(refused).chain(masks).chain(policies).collect()
+    let held = plan.held.iter().map(|file| Left {
+        what: file.display().to_string(),
+        original: original(file).unwrap_or_default(),
+        reason: format!("{HELD}: CPU {} is offline", plan.returning),
+    });
+    waiting.chain(refused).chain(masks).chain(policies).chain(held).collect()
+}
+
+/// Why the controller of CPU lists stays.
+pub const HELD: &str = "cpuset stays, or tasks of other groups would keep fewer CPUs";
+
+/// Is the group of our partitions there?
+pub fn has_base(kernel: &dyn Kernel, base: &Base) -> bool {
+    kernel.exists(base.dir()) && (base.delegated || kernel.is_marked(base.dir()))
 }
 
 /// A line whose device was removed meanwhile.
@@ -71,8 +84,9 @@ pub fn of_groups(kernel: &dyn Kernel, base: &Base, gone: &[Partition], is_last: 
             kept.push(left(group, "another program made it, so it stays".to_owned()));
         }
     }
-    let ours = base.delegated || kernel.is_marked(base.dir());
-    if let Some(other) = orphans::foreign(kernel, base).filter(|_| is_last && ours) {
+    if let Some(other) =
+        orphans::foreign(kernel, base).filter(|_| is_last && has_base(kernel, base))
+    {
         let reason = format!("another program made {}: remove that first", other.display());
         kept.push(left(base.dir().to_owned(), reason));
     }

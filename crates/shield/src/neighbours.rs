@@ -11,7 +11,7 @@ use crate::plan::{Action, Base, Step};
 use asmp_host::task::{self, Task};
 use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, cgroup};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -277,12 +277,17 @@ pub(crate) fn keep_scopes<'a>(
     let Some(mount) = facts.cgroups.mount.as_ref().filter(|_| facts.systemd) else {
         return Ok(());
     };
-    for task in leaving.clone() {
+    let all: BTreeSet<i32> = leaving.clone().map(|task| task.process).collect();
+    let mut seen = BTreeSet::new();
+    for task in leaving {
         let is_scope = |path: &&Path| path.to_string_lossy().ends_with(".scope");
         let Some(scope) = task.group.ancestors().find(is_scope) else { continue };
+        if !seen.insert(scope) {
+            continue;
+        }
         let mut processes = Vec::new();
         processes_in(kernel, &mount.join(scope.strip_prefix("/").unwrap_or(scope)), &mut processes);
-        if processes.iter().all(|pid| leaving.clone().any(|task| task.process == *pid)) {
+        if processes.iter().all(|pid| all.contains(pid)) {
             return Err(Refusal::EmptiesScope {
                 tid: task.id.tid,
                 command: printable(&task.command),

@@ -7,7 +7,7 @@ use crate::request::{Caller, Members, Request, Spec};
 use crate::shield::{ChangeError, Shield};
 use asmp_host::fake::FakeKernel;
 use asmp_host::store::Store;
-use asmp_host::{CpuSet, Facts, Kernel, Schedule};
+use asmp_host::{CpuSet, Facts, Kernel, Schedule, task};
 use std::sync::Arc;
 
 struct Fake {
@@ -163,7 +163,7 @@ fn the_last_process_of_a_scope_stays_there_without_force() {
     let scope = "/machine.slice/libpod-1.scope";
     fake.kernel.make_group(&format!("{scope}/container"), &set(""), &set(""));
     fake.start(600, "app", 2, &format!("{scope}/container"), None);
-    let task = asmp_host::task::read(&*fake.kernel, 600).unwrap();
+    let task = task::read(&*fake.kernel, 600).unwrap();
     let mut facts = Facts::read(&*fake.kernel).unwrap();
     let check = |facts: &Facts| {
         crate::neighbours::keep_scopes(&*fake.kernel, facts, std::iter::once(&task))
@@ -185,4 +185,23 @@ fn the_last_process_of_a_scope_stays_there_without_force() {
     let refused = add(false).unwrap_err();
     assert!(matches!(refused, ChangeError::Refused(Refusal::EmptiesScope { .. })), "{refused}");
     add(true).unwrap();
+}
+
+#[test]
+fn a_scope_is_read_once_however_many_tasks_leave_it() {
+    let calls = |leaving: i32| {
+        let fake = Fake::new();
+        let scope = "/machine.slice/libpod-1.scope";
+        fake.kernel.make_group(scope, &set(""), &set(""));
+        fake.kernel.boot_systemd(&[]);
+        (600..=600 + leaving).for_each(|pid| fake.start(pid, "app", 1, scope, None));
+        let facts = Facts::read(&*fake.kernel).unwrap();
+        let tasks: Vec<_> =
+            (600..600 + leaving).map(|pid| task::read(&*fake.kernel, pid).unwrap()).collect();
+        let before = fake.kernel.calls();
+        crate::neighbours::keep_scopes(&*fake.kernel, &facts, tasks.iter()).unwrap();
+        fake.kernel.calls() - before
+    };
+    assert!(calls(1) > 0);
+    assert_eq!(calls(100), calls(1));
 }

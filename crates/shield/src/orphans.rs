@@ -29,7 +29,8 @@ pub fn groups(kernel: &dyn Kernel, base: &Base, state: &State) -> Vec<PathBuf> {
 
 /// Is the group of our partitions there without any?
 pub fn is_empty_base(kernel: &dyn Kernel, base: &Base, state: &State) -> bool {
-    state.partitions.is_empty() && kernel.is_marked(base.dir()) && foreign(kernel, base).is_none()
+    let is_known = state.keeps_base || !state.partitions.is_empty();
+    !is_known && kernel.is_marked(base.dir()) && foreign(kernel, base).is_none()
 }
 
 /// A group that is no partition's in the group of our partitions. Call where no partition is left.
@@ -37,6 +38,20 @@ pub fn foreign(kernel: &dyn Kernel, base: &Base) -> Option<PathBuf> {
     let holder = base.dir().join("holder");
     let others = cgroup::groups_below(kernel, base.dir());
     others.into_iter().find(|group| !base.delegated || *group != holder)
+}
+
+/// A group that another program made right in the group of our partitions, where that is ours.
+pub fn made_by_others(kernel: &dyn Kernel, base: &Base) -> Option<PathBuf> {
+    if !base.delegated && !kernel.is_marked(base.dir()) {
+        return None;
+    }
+    let names = kernel.list(base.dir()).unwrap_or_default();
+    let mut groups = names.iter().map(|name| base.dir().join(name));
+    groups.find(|group| {
+        let is_holder = base.delegated && group.ends_with("holder");
+        let is_group = kernel.exists(&group.join("cgroup.procs"));
+        is_group && !is_holder && !kernel.is_marked(group)
+    })
 }
 
 /// The partitions of these groups, as far as the kernel tells. All their tasks go to the root

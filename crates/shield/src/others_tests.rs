@@ -336,12 +336,47 @@ fn groups_whose_state_was_lost_are_named_and_restored() {
         assert!(unknown.contains(what), "{unknown}");
     }
     assert_eq!((fake.kernel.isolated().to_string(), fake.allowed(200)), ("".into(), "0-3".into()));
-    assert!(fake.status().holds());
+    assert!(fake.status().orphans.is_empty() && fake.status().partitions.is_empty());
     let groups = fake.kernel.snapshot().into_keys().filter(|key| key.starts_with("group ")).count();
     assert_eq!(groups, 1, "only the root is left");
     fake.done(&create("a", "3"));
     // What was changed by then is what this partition's end gives back.
     fake.done(&destroy(false));
+}
+
+#[test]
+fn lost_originals_are_named_until_they_are_given_up() {
+    let names = |fake: &Fake, unknown: &[String]| {
+        let status = fake.status();
+        let named = |one: &String| status.left.iter().any(|left| left.what.starts_with(one));
+        assert!(!status.holds() && unknown.iter().all(named), "{:#?}", status.left);
+    };
+    let restore = |fake: &Fake, abandon| fake.done(&Request::Restore { abandon }).unknown_originals;
+    let fake = Fake::partitioned();
+    lose_state(&fake);
+    let unknown = restore(&fake, false);
+    assert!(unknown.iter().any(|one| one.contains("fair_server/cpu3")), "{unknown:?}");
+    for _ in 0..2 {
+        names(&fake, &unknown);
+        assert_eq!(restore(&fake, false), unknown);
+    }
+    let repair = fake.done(&Request::Repair { name: None });
+    assert_eq!(repair.unknown_originals, unknown);
+    // A partition in between knows what it found, not what was before.
+    assert!(fake.done(&create("a", "3")).unknown_originals.is_empty());
+    names(&fake, &unknown);
+    fake.done(&destroy(false));
+    names(&fake, &unknown);
+    fake.done(&create("b", "2"));
+    assert_eq!(restore(&fake, true), unknown, "what is given up is named");
+    assert!(fake.status().holds());
+    assert_eq!(restore(&fake, false), [""; 0]);
+    assert!(!fake.dir.path().join("state.json").exists());
+    // What is lost and given up at once leaves no note.
+    fake.done(&create("a", "3"));
+    lose_state(&fake);
+    assert!(!restore(&fake, true).is_empty());
+    assert!(fake.status().holds());
 }
 
 #[test]
@@ -372,7 +407,7 @@ fn the_base_group_alone_without_a_state_goes_too() {
     assert_eq!(fake.status().orphans, [Path::new("/sys/fs/cgroup/asmp")]);
     fake.done(&Request::Restore { abandon: false });
     assert!(!fake.kernel.exists(Path::new("/sys/fs/cgroup/asmp")));
-    assert!(fake.status().holds());
+    assert!(fake.status().orphans.is_empty());
 }
 
 /// A group of another program with a task in it.
@@ -423,4 +458,77 @@ fn a_killed_creation_leaves_a_group_that_another_program_made_meanwhile() {
     fake.done(&Request::Restore { abandon: false });
     let task = fake.kernel.snapshot()["task 400"].clone();
     assert!(task.contains("/asmp") && task.contains("priority: 20"), "{task}");
+}
+
+#[test]
+fn a_group_that_others_made_while_a_creation_failed_keeps_only_what_is_above_it() {
+    let mut named = 0;
+    for at in 0.. {
+        let mut fake = Fake::new();
+        fake.kernel.start(400, 400, "theirs", Schedule::Fifo { priority: 20 });
+        fake.untouched = fake.kernel.snapshot();
+        // Killed there: then the others come, and then our next command.
+        fake.kernel.arm(Some(Fault::Die { at, after: true }));
+        let killed = catch_unwind(AssertUnwindSafe(|| fake.ask(&create("a", "3")))).is_err();
+        fake.kernel.arm(None);
+        if !killed {
+            break;
+        }
+        let theirs = Path::new("/sys/fs/cgroup/asmp/x");
+        if !fake.kernel.is_marked(theirs.parent().unwrap()) {
+            continue;
+        }
+        fake.kernel.make_dir(theirs).unwrap();
+        fake.write("/sys/fs/cgroup/asmp/x/cgroup.procs", "400");
+        for request in [Request::Restore { abandon: false }, create("b", "2")] {
+            let error = fake.ask(&request).unwrap_err();
+            let ChangeError::NotUndone { left, .. } = &error else { panic!("{at}: {error}") };
+            assert!(left.len() == 1 && left[0].contains("made /sys/fs/cgroup/asmp/x"), "{left:?}");
+            assert!(error.to_string().contains("--abandon"), "{error}");
+            let now = fake.kernel.snapshot();
+            let changed = now.iter().filter(|(key, text)| fake.untouched.get(*key) != Some(*text));
+            let keys: Vec<&str> = changed.map(|(key, _)| key.as_str()).collect();
+            assert_eq!(keys, ["group /", "group /asmp", "group /asmp/x", "task 400"], "{at}");
+            assert!(now["task 400"].contains("/asmp/x") && now["task 400"].contains("20"));
+        }
+        fake.write("/sys/fs/cgroup/cgroup.procs", "400");
+        fake.kernel.remove_dir(theirs).unwrap();
+        fake.restored(&format!("{at}: theirs is gone"));
+        named += 1;
+    }
+    assert!(named > 10, "{named}");
+}
+
+#[test]
+fn a_group_that_another_program_makes_at_the_same_moment_stays_though_it_is_empty() {
+    let mut raced = Vec::new();
+    for at in 0.. {
+        let fake = Fake::new();
+        fake.kernel.arm(Some(Fault::Race { at }));
+        let answer = fake.ask(&create("a", "3"));
+        let steps = fake.kernel.changes();
+        fake.kernel.arm(None);
+        if let Err(error) = answer {
+            assert!(error.to_string().contains("File exists"), "{error}");
+            let snapshot = fake.kernel.snapshot();
+            let groups: Vec<_> =
+                snapshot.keys().filter(|key| key.starts_with("group /a")).collect();
+            let unmarked = |path: &Path| fake.kernel.exists(path) && !fake.kernel.is_marked(path);
+            let theirs = ["asmp/a", "asmp"].map(|name| Path::new("/sys/fs/cgroup").join(name));
+            match theirs.iter().find(|group| unmarked(group)) {
+                Some(group) => {
+                    assert!(group.ends_with(groups.last().unwrap().trim_start_matches("group /")));
+                    fake.kernel.remove_dir(group).unwrap();
+                }
+                // Inside a partition of ours it goes with the partition.
+                None => assert!(groups.is_empty(), "{groups:?}"),
+            }
+            fake.restored(&format!("{at}"));
+            raced.push(groups.len());
+        }
+        if steps <= at {
+            break;
+        }
+    }
+    assert_eq!(raced, [1, 2, 0, 0], "asmp, asmp/a, and two groups of the partition");
 }

@@ -234,6 +234,17 @@ pub struct State {
     /// Since schema 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub policies_left: Vec<BoostedThread>,
+    /// Settings whose originals went with an earlier state, each with the value that it was found
+    /// with. They stay until they are given up. Since schema 2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<String>,
+    /// The group of our partitions is there without any, because a CPU is offline or because
+    /// another program made a group in it. Since schema 2.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_base: bool,
+    /// CPUs that went offline in a partition and ended with it. Since schema 2.
+    #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
+    pub returning: CpuSet,
 }
 
 impl Default for State {
@@ -248,6 +259,9 @@ impl Default for State {
             refused: BTreeMap::new(),
             masks: Vec::new(),
             policies_left: Vec::new(),
+            lost: Vec::new(),
+            keeps_base: false,
+            returning: CpuSet::new(),
         }
     }
 }
@@ -261,7 +275,14 @@ impl State {
     /// Nothing of ours is in force, and nothing waits to be given back.
     pub fn owes_nothing(&self) -> bool {
         let no_setting = self.originals.is_empty() && self.policies_left.is_empty();
-        self.is_empty() && no_setting && self.masks.is_empty()
+        let none_lost = self.lost.is_empty() && !self.keeps_base;
+        self.is_empty() && no_setting && self.masks.is_empty() && none_lost
+    }
+
+    /// Notes settings whose originals are lost. The first note of one counts.
+    pub(crate) fn note_lost(&mut self, found: &[String]) {
+        let new: Vec<_> = found.iter().filter(|one| !self.lost.contains(one)).cloned().collect();
+        self.lost.extend(new);
     }
 
     /// Notes what tasks had before they were moved. The first note of a task counts.

@@ -135,6 +135,13 @@ pub struct Plan {
     /// Originals that wait for their CPU to come online.
     #[serde(skip)]
     pub waiting: BTreeMap<PathBuf, Cpu>,
+    /// CPUs that are offline and that no partition has any more.
+    #[serde(skip)]
+    pub returning: CpuSet,
+    /// Where the kernel would leave tasks of others without those CPUs if it were given back now:
+    /// the file that gives groups their CPU lists.
+    #[serde(skip)]
+    pub held: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -218,7 +225,18 @@ pub fn plan(
     after: Vec<Partition>,
     system: System,
 ) -> Plan {
-    build(facts, base, state, after, system, None)
+    build(facts, base, state, after, system, Manner::Plain)
+}
+
+/// The same, and what must wait for a CPU that is offline does not.
+pub fn abandon(
+    facts: &Facts,
+    base: &Base,
+    state: &State,
+    after: Vec<Partition>,
+    system: System,
+) -> Plan {
+    build(facts, base, state, after, system, Manner::Abandon)
 }
 
 /// The steps that give the partitions of `state` again all that the plan of a fresh machine gives
@@ -231,7 +249,16 @@ pub fn repair(
     system: System,
     astray: &[(String, Member)],
 ) -> Plan {
-    build(facts, base, state, after, system, Some(astray))
+    build(facts, base, state, after, system, Manner::Repair(astray))
+}
+
+/// What kind of change a plan is for.
+#[derive(Clone, Copy)]
+enum Manner<'a> {
+    Plain,
+    Abandon,
+    /// With members that are not in their partition, by its name.
+    Repair(&'a [(String, Member)]),
 }
 
 /// The steps that remove the group of our partitions, which holds none.
@@ -247,9 +274,15 @@ fn build(
     state: &State,
     after: Vec<Partition>,
     system: System,
-    repair: Option<&[(String, Member)]>,
+    manner: Manner,
 ) -> Plan {
     let before = &state.partitions;
+    let repair = match manner {
+        Manner::Repair(astray) => Some(astray),
+        Manner::Plain | Manner::Abandon => None,
+    };
+    let (held, returning) = groups::held(facts, base, state, &after);
+    let closes = after.is_empty() && (held.is_none() || matches!(manner, Manner::Abandon));
     let mut steps = Vec::new();
     let Settings { restored, set, mut released, waiting } = settings(facts, state, &after, &system);
     // 6.12 books a deadline server's bandwidth in a wrong account while its CPU is isolated, and
@@ -270,14 +303,17 @@ fn build(
         }
     }
     steps.extend(servers_set);
-    groups::groups(facts, base, state, &after, &mut steps);
+    groups::groups(base, before, &after, facts, &mut steps);
+    if closes && (state.keeps_base || !before.is_empty()) {
+        groups::close_base(facts, base, state, &mut steps);
+    }
     if repair.is_some() {
         groups::again(base, &after, &mut steps);
         policies_again(&after, &mut steps);
     }
-    if after.is_empty() {
+    if closes {
         let root = knob::controllers_of_children(&base.mount).path;
-        if before.is_empty() {
+        if before.is_empty() && !state.keeps_base {
             groups::close_root(facts, base, state, &mut steps);
         }
         released.extend(state.originals.contains_key(&root).then_some(root));
@@ -300,7 +336,7 @@ fn build(
     }
     let cannot = cannot(facts, before, &after);
     let (affected, left_out) = (Vec::new(), Vec::new());
-    Plan { steps, cannot, affected, left_out, after, system, released, waiting }
+    Plan { steps, cannot, affected, left_out, after, system, released, waiting, returning, held }
 }
 
 fn is_of_unbound_work(step: &Step) -> bool {

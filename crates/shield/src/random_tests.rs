@@ -173,6 +173,8 @@ struct Run {
     _dir: tempfile::TempDir,
     untouched: Snapshot,
     lost: bool,
+    /// At the last loss our groups were there: they tell of it.
+    told: bool,
     /// What was wrong so far, and the words of its first time.
     wrong: BTreeMap<&'static str, String>,
 }
@@ -202,6 +204,7 @@ impl Run {
             _dir: dir,
             untouched: Snapshot::new(),
             lost: false,
+            told: false,
             wrong: BTreeMap::new(),
         };
         run.untouched = run.snapshot();
@@ -255,7 +258,10 @@ impl Run {
     fn happen(&mut self, event: &Event) {
         let request = match event {
             Event::By(hand) => {
-                self.lost |= *hand == Hand::LoseState;
+                if *hand == Hand::LoseState {
+                    self.lost = true;
+                    self.told = self.hands.fake.is_marked(Path::new(BASE));
+                }
                 self.hands.act(hand);
                 return self.judge_status();
             }
@@ -264,7 +270,9 @@ impl Run {
                 request
             }
             Event::Disturbed(request, at, hand) => {
-                self.lost |= *hand == Hand::LoseState;
+                if *hand == Hand::LoseState {
+                    (self.lost, self.told) = (true, false);
+                }
                 self.hands.wait(*at, Some(hand.clone()));
                 request
             }
@@ -348,6 +356,35 @@ impl Run {
         wrong
     }
 
+    /// Is nothing left but what is above a group of another program, and is that named? Then the
+    /// other program takes it away.
+    fn keeps_theirs(&mut self, answer: &Option<Result<Outcome, ChangeError>>) -> bool {
+        let left = match answer {
+            Some(Err(ChangeError::NotUndone { left, .. })) => left.clone(),
+            Some(Ok(outcome)) => outcome.left.iter().map(ToString::to_string).collect(),
+            _ => return false,
+        };
+        let fake = &self.hands.fake;
+        let groups = ["a", "b"].map(|name| Path::new(BASE).join(name));
+        let mut theirs = groups.iter().filter(|group| fake.exists(group) && !fake.is_marked(group));
+        let Some(group) = theirs.next() else { return false };
+        if !left.iter().any(|left| left.contains(&*group.to_string_lossy())) {
+            return false;
+        }
+        let above = ["group /:", "group /asmp:", "group /asmp/"];
+        let changed = self.changed(&self.untouched);
+        let is_above = |line: &String| above.iter().any(|above| line.starts_with(above));
+        let wrong = !self.lost && !changed.iter().all(is_above);
+        for group in [group].into_iter().chain(theirs) {
+            let _ = fake.write(&Path::new(MOUNT).join("cgroup.procs"), b"400");
+            fake.remove_dir(group).expect("an empty group");
+        }
+        if wrong {
+            self.note(("restore leaves more than a group of others needs", format!("{changed:?}")));
+        }
+        true
+    }
+
     /// The last `restore`, with all CPUs online again.
     fn end(&mut self) {
         for cpu in [2, 3] {
@@ -355,16 +392,26 @@ impl Run {
         }
         self.hands.wait(0, None);
         // What it names as left it does not claim.
-        let left = match self.ask(&Request::Restore { abandon: false }) {
+        let mut answer = self.ask(&Request::Restore { abandon: false });
+        if self.keeps_theirs(&answer) {
+            answer = self.ask(&Request::Restore { abandon: false });
+        }
+        let (left, unknown) = match answer {
             Some(Err(error)) => return self.note(("restore refuses", error.to_string())),
-            Some(Ok(outcome)) => outcome.left,
-            None => Vec::new(),
+            Some(Ok(outcome)) => (outcome.left, outcome.unknown_originals),
+            None => Default::default(),
         };
+        if !unknown.is_empty() && !self.lost {
+            self.note(("restore claims that originals are lost", format!("{unknown:?}")));
+        }
         let changed = self.changed(&self.untouched);
         let (groups, mut settings): (Vec<_>, Vec<_>) =
             changed.into_iter().partition(|line| line.starts_with("group /"));
         if self.lost {
             // No file keeps the originals any more; what the kernel shows as ours must be gone.
+            if self.told && unknown.is_empty() && !settings.is_empty() {
+                self.note(("restore is silent about lost originals", format!("{settings:?}")));
+            }
             settings.clear();
         }
         let of_root = |line: &String| line.starts_with("group /:");

@@ -5,12 +5,12 @@
 
 use crate::partition::{State, System};
 use crate::plan::{Base, Plan, plan};
-use crate::request::{Caller, Request, Spec};
+use crate::request::{Caller, Members, Request, Spec};
 use crate::shield::Shield;
 use crate::verify::verify;
 use asmp_host::fake::FakeKernel;
 use asmp_host::store::Store;
-use asmp_host::{CpuSet, CpuSpec, Facts, Kernel};
+use asmp_host::{CpuSet, CpuSpec, Facts, Kernel, Schedule};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,4 +123,37 @@ fn the_partition_of_a_large_machine_is_as_promised_and_a_drifted_line_is_found()
     let violations = status(&Facts::read(&*scene.kernel).unwrap()).partitions[0].violations.clone();
     assert_eq!(violations.len(), 1, "{violations:?}");
     assert!(violations[0].what.starts_with("/proc/irq/2003/"), "{violations:?}");
+}
+
+/// A process of `threads` threads, which goes into a partition and comes back with its end.
+fn process_comes_and_goes(threads: i32) -> impl Fn() {
+    let kernel = Arc::new(FakeKernel::new());
+    for tid in 1_000..1_000 + threads {
+        kernel.start(tid, 1_000, "app", Schedule::Fifo { priority: 1 });
+    }
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let shield = Shield::new(Arc::clone(&kernel) as Arc<dyn Kernel>, Store::at(dir.path()));
+    let ask = move |request: &Request| {
+        let _kept = &dir;
+        shield.change(request, &Caller::now(0, "root", "test")).unwrap();
+    };
+    move || {
+        ask(&Request::Create { name: "a".into(), spec: Spec::of("3".parse().unwrap()) });
+        let members = Members { pids: vec![1_000], ..Members::default() };
+        ask(&Request::Add { name: "a".into(), members });
+        assert_eq!(kernel.allowed(999 + threads).unwrap().to_string(), "3");
+        ask(&Request::Destroy { name: Some("a".into()), demote: false });
+        assert_eq!(kernel.allowed(999 + threads).unwrap().to_string(), "0-3");
+    }
+}
+
+#[test]
+fn ten_times_as_many_threads_come_and_go_in_no_more_than_linear_time() {
+    const ROUNDS: usize = 3;
+    let (small, large) = (process_comes_and_goes(500), process_comes_and_goes(5_000));
+    let rounds: Vec<_> = (0..ROUNDS).map(|_| (cost(&small), cost(&large))).collect();
+    let small = rounds.iter().map(|round| round.0).min().unwrap();
+    let large = rounds.iter().map(|round| round.1).min().unwrap();
+    println!("a process of 500 and of 5,000 threads: {small:?}, {large:?}");
+    assert!(large <= small * 30, "{large:?} is more than 30 times {small:?}");
 }

@@ -16,7 +16,7 @@ use crate::rules::check_machine;
 use crate::state::{self, OLDEST_SCHEMA, RUN_DIR, STATE, STATE_SCHEMA, StateError};
 use crate::verify::{self, Status};
 use asmp_host::store::{Lock, Store, whole_lines};
-use asmp_host::{Error, ErrorKind, Facts, Kernel, Linux, irq, knob, tracefs};
+use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Linux, irq, knob, tracefs};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ pub struct Outcome {
     pub demoted: Vec<Demotion>,
     /// After a repair: everything read back, and what is still broken.
     pub status: Option<Status>,
-    /// Groups without a state were removed: settings that may have been others before.
+    /// After a restore or a repair: settings that may have been others before a state was lost.
     pub unknown_originals: Vec<String>,
     /// A change that a crash had cut short was undone first.
     pub recovered: Option<Recovered>,
@@ -237,7 +237,11 @@ impl Shield {
         let facts = if recovered.is_some() { Facts::read(self.kernel())? } else { facts };
         let mut state = self.state()?;
         let decision = decide(self.kernel(), &facts, &mut state, request, caller)?;
-        let unknown_originals = decision.unknown.clone();
+        state.note_lost(&decision.unknown);
+        let unknown_originals = match request {
+            Request::Restore { .. } | Request::Repair { .. } => state.lost.clone(),
+            _ => Vec::new(),
+        };
         if matches!(request, Request::Restore { .. } | Request::System(_)) {
             // Tracers of measurements that were killed would follow the settings.
             tracefs::remove_stale(self.kernel());
@@ -276,7 +280,8 @@ impl Shield {
         abandon: bool,
     ) -> Result<Outcome, ChangeError> {
         let same = plan.after == state.partitions && plan.system == state.system();
-        let given_up = abandon && !plan.waiting.is_empty();
+        let nothing = plan.waiting.is_empty() && state.lost.is_empty() && plan.held.is_none();
+        let given_up = abandon && !nothing;
         if plan.steps.is_empty() && plan.released.is_empty() && same && !given_up {
             let left = left::of_settings(&state, &plan, &Applied::default());
             return Ok(Outcome {
@@ -337,6 +342,12 @@ impl Shield {
             let refused = refused.into_iter().filter(|refused| refused.disturbs).collect();
             return Err(ChangeError::Strict { refused });
         }
+        let had_base = state.keeps_base || !state.partitions.is_empty();
+        state.keeps_base = had_base && plan.after.is_empty() && left::has_base(self.kernel(), base);
+        state.returning = match state.keeps_base || !plan.after.is_empty() {
+            true => plan.returning.clone(),
+            false => CpuSet::new(),
+        };
         if let Err(error) = self.commit(&mut state, &plan, &applied, abandon) {
             // Not in force where the state on disk is still the old one.
             if self.state()?.transaction < state.transaction {
@@ -393,6 +404,8 @@ impl Shield {
         }
         if abandon {
             state.originals.retain(|path, _| !plan.waiting.contains_key(path));
+            state.lost.clear();
+            state.returning = CpuSet::new();
         }
         for step in &plan.steps {
             match &step.action {

@@ -61,6 +61,9 @@ pub(crate) fn save(store: &Store, state: &State) -> Result<(), StateError> {
     let is_new = state.timerlat.is_some()
         || !state.masks.is_empty()
         || !state.policies_left.is_empty()
+        || !state.lost.is_empty()
+        || state.keeps_base
+        || !state.returning.is_empty()
         || state
             .partitions
             .iter()

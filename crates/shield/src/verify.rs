@@ -5,6 +5,7 @@
 //! Only the promise itself is remembered from the time a partition was made. Every claim is read
 //! from the kernel now. What the kernel refuses to move is listed apart (`stays`): it is no drift.
 
+use crate::left;
 use crate::mend;
 use crate::neighbours::{self, Affected};
 use crate::orphans;
@@ -155,18 +156,28 @@ pub fn verify(
     })
 }
 
-/// Originals that wait to be given back.
+/// Originals that wait to be given back, and those that are lost.
 fn left(
     facts: &Facts,
     state: &State,
     lines: &Lines,
     targets: &BTreeMap<Knob, Target>,
 ) -> Vec<Finding> {
+    let held = (state.keeps_base && !state.returning.is_empty()).then(|| {
+        let offline = state.returning.difference(&facts.cpus.online);
+        match offline.is_empty() {
+            true => finding(left::HELD, "`asmp restore` or `asmp repair` takes it away now"),
+            false => finding(
+                format!("{}: CPU {offline} is offline", left::HELD),
+                format!("bring CPU {offline} online, then `asmp repair`"),
+            ),
+        }
+    });
     let knobs = state.originals.iter().filter_map(|(path, original)| {
         let knob = Knob::new(path.clone(), original.shape);
         let due = match original.shape {
-            // A switch of the cgroup tree goes with the last partition.
-            Shape::Toggle if state.partitions.is_empty() => Due::Now,
+            // A switch of the cgroup tree goes with the last partition, or later.
+            Shape::Toggle if state.partitions.is_empty() && held.is_none() => Due::Now,
             Shape::Toggle => Due::Needed,
             _ => due(facts, lines, targets, &state.partitions, &knob),
         };
@@ -193,7 +204,11 @@ fn left(
             "`asmp restore` or `asmp repair` tries again",
         )
     });
-    knobs.chain(masks).chain(policies).collect()
+    let lost = state.lost.iter().map(|found| {
+        let what = format!("{found}: what it was before is not known (/run/asmp was lost)");
+        finding(what, "check it, then `asmp restore --abandon`")
+    });
+    knobs.chain(masks).chain(policies).chain(lost).chain(held.clone()).collect()
 }
 
 fn verify_one(

@@ -4,6 +4,7 @@
 use super::Fault;
 use crate::cpuset::CpuSet;
 use crate::sched::Schedule;
+use crate::systemd;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -289,6 +290,7 @@ impl Machine {
             _ => return Err(os(libc::EINVAL)),
         };
         if !on {
+            self.narrow(group);
             for child in children {
                 let Group { threaded, marked, frozen, .. } = self.groups[&child];
                 let plain = Group { threaded, marked, frozen, ..Group::default() };
@@ -296,6 +298,40 @@ impl Machine {
             }
         }
         self.groups.entry(group.to_owned()).or_default().hands_on = on;
+        Ok(())
+    }
+
+    /// Tasks below a group that hands cpuset on no more keep the CPUs that are online now, also
+    /// when others come back.
+    fn narrow(&mut self, group: &Path) {
+        if self.online == self.possible {
+            return;
+        }
+        let below = |task: &&FakeTask| task.group != group && task.group.starts_with(group);
+        let tasks = self.tasks.iter().filter(|(_, task)| below(task));
+        let now: Vec<(i32, CpuSet)> = tasks
+            .map(|(tid, task)| (*tid, self.allowed(task).intersection(&self.online)))
+            .collect();
+        for (tid, cpus) in now {
+            self.tasks.entry(tid).and_modify(|task| task.affinity = Some(cpus));
+        }
+    }
+
+    /// systemd's job: the delegated service and its slice, with the controller for all units; or
+    /// all of that away, and the tasks inside killed.
+    pub(super) fn delegate(&mut self, on: bool) -> io::Result<()> {
+        let slice = Path::new("/").join(systemd::SLICE);
+        let service = slice.join(systemd::SERVICE);
+        if !on {
+            self.tasks.retain(|_, task| !task.group.starts_with(&slice));
+            self.groups.retain(|path, _| !path.starts_with(&slice));
+            return self.hand_on(Path::new("/"), "-cpuset");
+        }
+        let hands_on = |hands_on| Group { hands_on, ..Group::default() };
+        self.groups.entry("/".into()).or_default().hands_on = true;
+        self.groups.entry(slice).or_insert_with(|| hands_on(true));
+        self.groups.entry(service.clone()).or_insert_with(|| hands_on(false));
+        self.groups.entry(service.join("holder")).or_insert_with(|| hands_on(false));
         Ok(())
     }
 

@@ -24,6 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 const MOUNT: &str = "/sys/fs/cgroup";
+const SYSTEMD: &str = "/run/systemd/system";
 
 /// What goes wrong at the n-th change from now.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +35,8 @@ pub enum Fault {
     Die { at: usize, after: bool },
     /// This task ends just before it.
     End { at: usize, tid: i32 },
+    /// Another program makes the group that would be made, just before it is.
+    Race { at: usize },
     /// Each write to a file below is refused with this error number.
     Hold { below: &'static str, errno: i32 },
 }
@@ -283,6 +286,9 @@ impl Kernel for FakeKernel {
             if !machine.groups.contains_key(&parent) {
                 return Err(os(libc::ENOENT));
             }
+            if matches!(machine.fault, Some(Fault::Race { at }) if at + 1 == machine.changes) {
+                machine.groups.entry(group.clone()).or_default();
+            }
             match machine.groups.contains_key(&group) {
                 true => Err(os(libc::EEXIST)),
                 false => {
@@ -353,8 +359,11 @@ impl Kernel for FakeKernel {
         self.exists_in(&machine, path)
     }
 
-    fn delegate(&self, _mount: &Path, _on: bool) -> io::Result<()> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "the fake has no systemd"))
+    fn delegate(&self, _mount: &Path, on: bool) -> io::Result<()> {
+        if !self.exists(Path::new(SYSTEMD)) {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "no systemd runs here"));
+        }
+        self.change(|machine| machine.delegate(on))
     }
 
     fn spin(&self, _most: Duration) -> io::Result<Box<dyn Spinner + '_>> {

@@ -2,11 +2,11 @@
 //! The machines that tests start from: a small one, and a server.
 
 use super::machine::{FakeTask, Group, Machine};
-use super::{FakeKernel, MOUNT};
+use super::{FakeKernel, MOUNT, SYSTEMD};
 use crate::cpuset::{Cpu, CpuSet};
 use crate::sched::Schedule;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 
@@ -120,6 +120,19 @@ impl FakeKernel {
             uid: 0,
         };
         self.lock().tasks.insert(tid, task);
+    }
+
+    /// systemd runs the machine: `app.service` holds these tasks.
+    pub fn boot_systemd(&self, tasks: &[i32]) {
+        let mut machine = self.lock();
+        machine.files.insert(Path::new(SYSTEMD).join("units"), String::new());
+        let unit = Path::new("/system.slice/app.service");
+        for group in [Path::new("/system.slice"), unit] {
+            machine.groups.insert(group.to_owned(), Group::default());
+        }
+        for tid in tasks {
+            machine.tasks.entry(*tid).and_modify(|task| task.group = unit.to_owned());
+        }
     }
 
     /// The CPUs that the kernel gave a task at boot (`nohz_full=`, `isolcpus=`).

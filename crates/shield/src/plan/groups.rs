@@ -6,17 +6,16 @@
 use super::{Action, Base, Step, named, step, verified, write};
 use crate::partition::{Partition, State, shielded};
 use asmp_host::{CpuSet, Facts, knob};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Everything in the cgroup tree.
+/// Everything in the cgroup tree but the end of the base.
 pub(super) fn groups(
-    facts: &Facts,
     base: &Base,
-    state: &State,
+    before: &[Partition],
     after: &[Partition],
+    facts: &Facts,
     steps: &mut Vec<Step>,
 ) {
-    let before = &state.partitions;
     let (was, will_be) = (shielded(before), shielded(after));
     if before.is_empty() && !after.is_empty() {
         open_base(facts, base, steps);
@@ -53,9 +52,22 @@ pub(super) fn groups(
             steps.push(named(write(knob, Some(widest.to_string()), will_be.to_string(), why)));
         }
     }
-    if !before.is_empty() && after.is_empty() {
-        close_base(facts, base, state, steps);
-    }
+}
+
+/// While a CPU of an ended partition is offline, the kernel would give every task below a group
+/// that loses the cpuset controller the CPUs that are online, for good. The file of the root's
+/// controllers then, and those CPUs.
+pub(super) fn held(
+    facts: &Facts,
+    base: &Base,
+    state: &State,
+    after: &[Partition],
+) -> (Option<PathBuf>, CpuSet) {
+    let ended = shielded(&state.partitions).union(&state.returning).difference(&shielded(after));
+    let returning = ended.difference(&facts.cpus.online);
+    let is_open = state.keeps_base || !state.partitions.is_empty();
+    let holds = after.is_empty() && is_open && !returning.is_empty();
+    (holds.then(|| knob::controllers_of_children(&base.mount).path), returning)
 }
 
 fn open_base(facts: &Facts, base: &Base, steps: &mut Vec<Step>) {
