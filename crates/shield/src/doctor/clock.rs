@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The kernel's watchdog over the TSC: a timer that fires every 0.5 s on the next CPU in turn, a
-//! shielded one too (kernel/time/clocksource.c, before 7.x).
+//! shielded one too (kernel/time/clocksource.c, before 7.x). If it finds the TSC unstable, the
+//! kernel keeps the tick on every CPU from then on (TICK_DEP_BIT_CLOCK_UNSTABLE).
 //!
 //! No file says whether it runs. The kernel starts it if it does not trust the TSC
 //! (arch/x86/kernel/tsc.c), and what makes it trust is visible: boot parameters, flags of the CPU,
@@ -16,6 +17,8 @@ const WHAT: &str = "clock source watchdog";
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Watchdog {
     Runs(&'static str),
+    /// It has found the TSC unstable, or was told so.
+    Dropped,
     Unknown(&'static str),
     Rests(&'static str),
     NotHere(&'static str),
@@ -27,6 +30,10 @@ pub(super) fn watchdog(facts: &Facts, seen: &Observed) -> Item {
     let cost = "its timer visits each CPU in turn, shielded ones too";
     match judge(facts, seen) {
         Watchdog::Runs(why) => item(WHAT, Verdict::Optional, format!("runs: {why}; {cost}"), cure),
+        Watchdog::Dropped => {
+            let found = "unstable: the kernel dropped the TSC, and stops the tick of no CPU";
+            item(WHAT, Verdict::Optional, found, "tsc=reliable at boot, if the TSC is sound")
+        }
         Watchdog::Unknown(why) => {
             item(WHAT, Verdict::Optional, format!("unknown: {why}; if it runs, {cost}"), cure)
         }
@@ -40,24 +47,26 @@ fn judge(facts: &Facts, seen: &Observed) -> Watchdog {
     match architecture::named(&facts.architecture) {
         Some(known) if !known.has_watchdog => return Watchdog::NotHere("not on this architecture"),
         None => return Watchdog::Unknown("this architecture is not known"),
-        Some(_) if facts.version() >= (7, 0) => {
-            return Watchdog::Rests("rests: 7.2 and 7.3 were seen to leave shielded CPUs alone");
-        }
         Some(_) => {}
     }
     let asked = |value: &str| {
         facts.command_line.split_whitespace().any(|word| word.strip_prefix("tsc=") == Some(value))
     };
+    let sources = text(observed::CLOCK_SOURCES);
+    let has =
+        |name: &str| sources.is_some_and(|all| all.split_whitespace().any(|source| source == name));
+    // An unstable TSC leaves the list, and with it the watchdog ends.
+    if asked("unstable") || (sources.is_some() && !has("tsc")) {
+        return Watchdog::Dropped;
+    }
+    if facts.version() >= (7, 0) {
+        return Watchdog::Rests("rests: 7.2 and 7.3 were seen to leave shielded CPUs alone");
+    }
     if asked("reliable") || asked("nowatchdog") {
         return Watchdog::Rests("switched off at boot");
     }
-    let Some(sources) = text(observed::CLOCK_SOURCES) else {
+    if sources.is_none() {
         return Watchdog::Unknown("the clock sources cannot be read");
-    };
-    let has = |name: &str| sources.split_whitespace().any(|source| source == name);
-    // An unstable TSC leaves the list, and with it the watchdog ends.
-    if asked("unstable") || !has("tsc") {
-        return Watchdog::Rests("rests: the kernel does not use the TSC");
     }
     let Some(flags) = flags(text(observed::CPU_INFO).unwrap_or_default()) else {
         return Watchdog::Unknown("the flags of the CPU cannot be read");
@@ -119,6 +128,20 @@ mod tests {
         assert!(!runs("6.12.107", "quiet", "hpet acpi_pm", PLAIN));
         assert!(!runs("6.12.107", "quiet", "tsc hpet acpi_pm", TRUSTED));
         assert!(!runs("7.2.13", "quiet", "tsc hpet acpi_pm", PLAIN));
+    }
+
+    #[test]
+    fn a_tsc_that_the_kernel_dropped_is_named_on_every_kernel() {
+        for release in ["6.12.107", "7.2.13"] {
+            assert_eq!(judged(release, "quiet", "hpet acpi_pm", PLAIN), Watchdog::Dropped);
+            assert_eq!(judged(release, "tsc=unstable", "tsc hpet", PLAIN), Watchdog::Dropped);
+            assert_ne!(judged(release, "quiet", "tsc hpet", PLAIN), Watchdog::Dropped);
+        }
+        let facts = Facts { release: "7.2.13".into(), ..machine() };
+        let seen = Observed::from([(observed::CLOCK_SOURCES, "hpet acpi_pm".to_owned())]);
+        let found = watchdog(&facts, &seen);
+        assert_eq!(found.verdict, Verdict::Optional);
+        assert!(found.found.contains("stops the tick of no CPU"), "{found:?}");
     }
 
     #[test]
