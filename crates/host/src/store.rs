@@ -6,14 +6,41 @@
 use crate::{Error, Result};
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The directory of these files.
 #[derive(Debug, Clone)]
 pub struct Store {
     dir: PathBuf,
+    room: Room,
+}
+
+/// How many more files or pages there is room for; `None`: the file system knows. Tests limit it.
+#[derive(Debug, Clone, Default)]
+struct Room(Arc<Mutex<Option<usize>>>);
+
+impl Room {
+    /// Errors: ENOSPC.
+    fn take(&self) -> io::Result<()> {
+        match self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            Some(0) => Err(io::Error::from_raw_os_error(libc::ENOSPC)),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn give_back(&self) {
+        if let Some(left) = self.0.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            *left += 1;
+        }
+    }
 }
 
 /// Held by the one writer; released when dropped or when the process dies. `flock(2)`, as
@@ -25,7 +52,59 @@ pub struct Lock {
 
 impl Store {
     pub fn at(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into() }
+        Self { dir: dir.into(), room: Room::default() }
+    }
+
+    /// For tests: from now on there is room for so many files or pages; `None`: as there really is.
+    #[doc(hidden)]
+    pub fn limit_room(&self, room: Option<usize>) {
+        *self.room.0.lock().unwrap_or_else(PoisonError::into_inner) = room;
+    }
+
+    /// Keeps room for `bytes` of a file that [`replace`](Self::replace) or
+    /// [`journal`](Self::journal) writes later, when the file system may be full: an empty file
+    /// NAME.spare that has its pages. Does nothing where there is one, or where the file system
+    /// has no fallocate(2). Errors: ENOSPC; then a smaller one stays.
+    pub fn reserve(&self, name: &str, bytes: u64, mode: u32) -> Result<()> {
+        let (spare, fresh) = (self.spare(name), self.path(&format!("{name}.spare.new")));
+        if fs::symlink_metadata(&spare).is_ok_and(|about| room_of(&about) >= bytes) {
+            return Ok(());
+        }
+        let made = (|| {
+            match fs::remove_file(&fresh) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            self.room.take()?;
+            let file = OpenOptions::new().create_new(true).write(true).mode(mode).open(&fresh)?;
+            // SAFETY: an open file; the call touches no memory.
+            let kept = unsafe {
+                libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, 0, bytes as i64)
+            };
+            match kept {
+                0 => fs::rename(&fresh, &spare),
+                _ => Err(io::Error::last_os_error()),
+            }
+        })();
+        match made {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let _ = fs::remove_file(&fresh);
+                match error.raw_os_error() {
+                    Some(libc::EOPNOTSUPP) => Ok(()),
+                    _ => Err(Error::io(&spare, "keep room in")(error)),
+                }
+            }
+        }
+    }
+
+    /// Gives the room for a file up.
+    pub fn release(&self, name: &str) -> Result<()> {
+        self.remove(&format!("{name}.spare"))
+    }
+
+    fn spare(&self, name: &str) -> PathBuf {
+        self.path(&format!("{name}.spare"))
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -84,8 +163,28 @@ impl Store {
     /// Replaces a file whole: after a crash it holds the old bytes or the new, never a mixture.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.path(name);
-        let written = replace_file(&path, bytes, 0o644).and_then(|()| self.sync_dir());
-        written.map_err(Error::io(&path, "write"))
+        let written = match self.room.take().and_then(|()| replace_file(&path, bytes, 0o644)) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {
+                self.replace_by_spare(name, bytes).map_err(|_| error)
+            }
+            other => other,
+        };
+        written.and_then(|()| self.sync_dir()).map_err(Error::io(&path, "write"))
+    }
+
+    /// The same in the room that was reserved. A crash leaves the old file, or the new one.
+    fn replace_by_spare(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let spare = self.spare(name);
+        let file = OpenOptions::new().write(true).custom_flags(UNFOLLOWED).open(&spare)?;
+        if bytes.len() as u64 > room_of(&file.metadata()?) {
+            self.room.take()?;
+        }
+        file.write_all_at(bytes, 0)?;
+        file.set_len(bytes.len() as u64)?;
+        file.sync_all()?;
+        fs::rename(&spare, self.path(name))?;
+        self.room.give_back();
+        Ok(())
     }
 
     /// Removes a file; not an error where there is none.
@@ -95,19 +194,34 @@ impl Store {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(Error::io(&path, "remove")(error))
             }
-            _ => Ok(()),
+            Err(_) => Ok(()),
+            Ok(()) => {
+                self.room.give_back();
+                Ok(())
+            }
         }
     }
 
-    /// Opens a new, empty journal.
+    /// Opens a new, empty journal, in the room that was reserved for it if there is any.
     pub fn journal(&self, name: &str) -> Result<Journal> {
         let path = self.path(name);
         let opened = (|| {
-            let file = OpenOptions::new().create_new(true).append(true).mode(0o600).open(&path)?;
+            let mut options = OpenOptions::new();
+            options.append(true).mode(0o600).custom_flags(UNFOLLOWED);
+            let is_new = fs::symlink_metadata(&path).is_err();
+            let file = match is_new && fs::rename(self.spare(name), &path).is_ok() {
+                true => options.open(&path)?,
+                false => {
+                    self.room.take()?;
+                    options.create_new(true).open(&path)?
+                }
+            };
             self.sync_dir()?;
-            Ok(file)
+            let reserved = room_of(&file.metadata()?);
+            Ok((file, reserved))
         })();
-        Ok(Journal { file: opened.map_err(Error::io(&path, "create"))?, path })
+        let (file, reserved) = opened.map_err(Error::io(&path, "create"))?;
+        Ok(Journal { file, path, reserved, room: self.room.clone() })
     }
 
     /// Another user who can write here could have us write, or believe, anything.
@@ -130,6 +244,11 @@ impl Store {
     fn sync_dir(&self) -> io::Result<()> {
         File::open(&self.dir)?.sync_all()
     }
+}
+
+/// Bytes that a file has pages for.
+fn room_of(about: &fs::Metadata) -> u64 {
+    about.blocks() * 512
 }
 
 /// No file of ours is a symbolic link; opening a FIFO in its place must not wait.
@@ -166,12 +285,24 @@ pub fn replace_file(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 pub struct Journal {
     file: File,
     path: PathBuf,
+    /// Bytes of the reserved room that are left.
+    reserved: u64,
+    room: Room,
 }
 
 impl Journal {
     pub fn append(&mut self, line: &str) -> Result<()> {
         let bytes = format!("{line}\n");
-        let written = self.file.write_all(bytes.as_bytes()).and_then(|()| self.file.sync_data());
+        let has_room = match self.reserved.checked_sub(bytes.len() as u64) {
+            Some(left) => {
+                self.reserved = left;
+                Ok(())
+            }
+            None => self.room.take(),
+        };
+        let written = has_room
+            .and_then(|()| self.file.write_all(bytes.as_bytes()))
+            .and_then(|()| self.file.sync_data());
         written.map_err(Error::io(&self.path, "append"))
     }
 }

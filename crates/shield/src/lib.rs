@@ -43,6 +43,8 @@ mod policy_tests;
 #[cfg(test)]
 mod random_tests;
 #[cfg(test)]
+mod room_tests;
+#[cfg(test)]
 mod scale_tests;
 #[cfg(test)]
 mod system_tests;

@@ -10,7 +10,7 @@
 use crate::moving::{ended, hop_in};
 use crate::partition::State;
 use crate::plan::Base;
-use crate::shield::JOURNAL;
+use crate::state::JOURNAL;
 use crate::state::{self, StateError};
 use asmp_host::cgroup::{self, Groups, Hierarchy};
 use asmp_host::store::{Lock, Store, whole_lines};

@@ -13,7 +13,7 @@ use crate::plan::{Action, Base, Plan, Step};
 use crate::prove;
 use crate::request::{Caller, Request};
 use crate::rules::check_machine;
-use crate::state::{self, OLDEST_SCHEMA, RUN_DIR, STATE, STATE_SCHEMA, StateError};
+use crate::state::{self, JOURNAL, OLDEST_SCHEMA, RUN_DIR, STATE, STATE_SCHEMA, StateError};
 use crate::verify::{self, Status};
 use asmp_host::store::{Lock, Store, whole_lines};
 use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Linux, irq, knob, tracefs};
@@ -23,8 +23,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-
-pub(crate) const JOURNAL: &str = "journal";
 
 /// Why a change did not happen.
 #[derive(Debug, thiserror::Error)]
@@ -221,6 +219,12 @@ impl Shield {
     pub fn change(&self, request: &Request, caller: &Caller) -> Result<Outcome, ChangeError> {
         // The machine is read with the lock held: another writer may be changing it now.
         let _lock = self.lock()?;
+        let answer = self.change_locked(request, caller);
+        state::settle(&self.store);
+        answer
+    }
+
+    fn change_locked(&self, request: &Request, caller: &Caller) -> Result<Outcome, ChangeError> {
         let facts = Facts::read(self.kernel())?;
         // Whatever the edge allows its caller: without root the kernel would refuse half of it.
         if !facts.root {
@@ -296,6 +300,11 @@ impl Shield {
                 unknown_originals: Vec::new(),
                 recovered: None,
             });
+        }
+        let reserved = state::reserve(&self.store);
+        if state.owes_nothing() {
+            // What begins without room for its end might never end.
+            reserved?;
         }
         state.transaction += 1;
         let mut journal = self.store.journal(JOURNAL)?;

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 pub const RUN_DIR: &str = "/run/asmp";
 
 pub(crate) const STATE: &str = "state.json";
+pub(crate) const JOURNAL: &str = "journal";
 
 /// Version of the layout that is written.
 pub const STATE_SCHEMA: u32 = 2;
@@ -76,6 +77,28 @@ pub(crate) fn save(store: &Store, state: &State) -> Result<(), StateError> {
         reason: format!("cannot be written as JSON ({error}); it stays as it was"),
     })?;
     Ok(store.replace(STATE, &bytes)?)
+}
+
+/// The least room that is kept for the state and for the journal.
+const ROOM_BYTES: u64 = 64 << 10;
+
+/// Keeps room for the next state and journal, so that all can be undone when /run is full. A way
+/// back has a line for what the state has an entry for, and each is shorter than four of those.
+/// Errors: ENOSPC.
+pub(crate) fn reserve(store: &Store) -> Result<(), Error> {
+    let length = store.read(STATE)?.map_or(0, |bytes| bytes.len() as u64);
+    store.reserve(STATE, ROOM_BYTES.max(2 * length), 0o644)?;
+    store.reserve(JOURNAL, ROOM_BYTES.max(4 * length), 0o600)
+}
+
+/// After a change: room is kept as long as there is something to undo. Where it cannot be, the next
+/// change tries again.
+pub(crate) fn settle(store: &Store) {
+    let Ok(state) = load(store) else { return };
+    let _ = match state.owes_nothing() && !store.path(JOURNAL).exists() {
+        true => store.release(STATE).and_then(|()| store.release(JOURNAL)),
+        false => reserve(store),
+    };
 }
 
 #[cfg(test)]

@@ -223,6 +223,25 @@ fn a_pump_lets_a_channel_go_when_its_last_byte_is_delivered_and_not_before() {
 }
 
 #[test]
+fn a_signal_that_is_ignored_at_start_does_not_end_a_pump() {
+    let place = Place::new();
+    let served = place.path("run");
+    let ignoring = "trap '' INT; exec \"$0\" \"$@\"";
+    let pump = env!("CARGO_BIN_EXE_asmp-rtf");
+    let arguments = ["-c", ignoring, pump, "--pipe", "1", "from-rt", served.to_str().unwrap()];
+    let mut running = place.start(Path::new("/bin/sh"), &arguments);
+    until(|| served.join("rtf1").exists());
+    let pid = running.child.id() as i32;
+    // SAFETY: signals a child that was not waited for.
+    unsafe { libc::kill(pid, libc::SIGINT) };
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(running.child.try_wait().unwrap(), None);
+    // SAFETY: as above.
+    unsafe { libc::kill(pid, libc::SIGTERM) };
+    assert!(running.child.wait().unwrap().success());
+}
+
+#[test]
 fn a_pump_refuses_what_it_cannot_serve() {
     let place = Place::new();
     let refused = |arguments: &[&str]| {

@@ -18,7 +18,8 @@ use std::time::Duration;
 const USAGE: &str = "\
 usage: asmp-rtf [--pipe] N from-rt|to-rt [DIRECTORY]
   Serves real-time FIFO N (0 to 63) as the file DIRECTORY/rtfN (default /run/asmp/rtfN), until
-  SIGTERM or SIGINT. from-rt: the file is for reading. to-rt: the file is for writing.
+  SIGTERM or SIGINT; one that is ignored at start stays ignored. from-rt: the file is for reading.
+  to-rt: the file is for writing.
   With /dev/cuse (modprobe cuse; root) the file is a link to the device /dev/rtfN. Without it, or
   with --pipe, the file is a named pipe.
   Exit status: 0 success; 1 failure; 2 wrong usage.";
@@ -52,10 +53,19 @@ fn is_over(channel: &Fifo, other: Role) -> bool {
         && channel.is_empty()
 }
 
+/// Was a signal ignored at start (nohup, a shell's `&`)? Then it stays so.
+fn is_ignored(signal: libc::c_int) -> bool {
+    let mut now = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: asks only; `now` has room for the answer.
+    let asked = unsafe { libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) };
+    // SAFETY: filled where the call succeeded.
+    asked == 0 && unsafe { now.assume_init() }.sa_sigaction == libc::SIG_IGN
+}
+
 fn serve(fifo: u32, from_rt: bool, directory: &Path, only_pipe: bool) -> Result<(), String> {
     let (name, channels) = (format!("rtf{fifo}"), default_dir());
     let ends = Arc::new(AtomicBool::new(false));
-    for signal in [libc::SIGTERM, libc::SIGINT] {
+    for signal in [libc::SIGTERM, libc::SIGINT].into_iter().filter(|signal| !is_ignored(*signal)) {
         signal_hook::flag::register(signal, ends.clone()).map_err(|error| error.to_string())?;
     }
     std::fs::create_dir_all(directory)

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A full file system: whatever was made can be undone, and nothing is half done.
+
+use crate::request::{Caller, Members, Request, Spec};
+use crate::shield::{ChangeError, Outcome, Shield};
+use asmp_host::fake::{FakeKernel, Fault};
+use asmp_host::store::Store;
+use asmp_host::{Kernel, Schedule};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+const RESTORE: Request = Request::Restore { abandon: false };
+
+struct Fake {
+    kernel: Arc<FakeKernel>,
+    dir: tempfile::TempDir,
+    store: Store,
+    shield: Shield,
+    untouched: BTreeMap<String, String>,
+}
+
+impl Fake {
+    fn after(requests: &[Request]) -> Self {
+        let kernel = Arc::new(FakeKernel::new());
+        kernel.start(200, 200, "app", Schedule::Other { nice: 0 });
+        kernel.start(201, 200, "app-rt", Schedule::Fifo { priority: 80 });
+        let untouched = kernel.snapshot();
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let store = Store::at(dir.path());
+        let shield = Shield::new(Arc::clone(&kernel) as Arc<dyn Kernel>, store.clone());
+        let fake = Self { kernel, dir, store, shield, untouched };
+        requests.iter().for_each(|request| drop(fake.ask(request).unwrap()));
+        fake
+    }
+
+    fn ask(&self, request: &Request) -> Result<Outcome, ChangeError> {
+        self.shield.change(request, &Caller::now(0, "root", "test"))
+    }
+
+    #[track_caller]
+    fn is_untouched(&self, when: &str) {
+        assert!(self.kernel.snapshot() == self.untouched, "{when}");
+        let entries = std::fs::read_dir(self.dir.path()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let left: Vec<_> = names.filter(|name| name != "lock").collect();
+        assert!(left.is_empty(), "{when}: {left:?}");
+    }
+}
+
+fn create(name: &str, cpus: &str) -> Request {
+    Request::Create { name: name.into(), spec: Spec::of(cpus.parse().unwrap()) }
+}
+
+fn add() -> Request {
+    Request::Add { name: "a".into(), members: Members { pids: vec![200], ..Members::default() } }
+}
+
+fn destroy() -> Request {
+    Request::Destroy { name: Some("a".into()), demote: false }
+}
+
+#[test]
+fn with_little_room_or_none_every_partition_ends_and_everything_is_given_back() {
+    for room in 0..8 {
+        for end in [destroy(), RESTORE] {
+            let fake = Fake::after(&[create("a", "3"), add()]);
+            fake.store.limit_room(Some(room));
+            fake.ask(&end).unwrap_or_else(|error| panic!("{room}, {end:?}: {error}"));
+            fake.is_untouched(&format!("{room}, {end:?}"));
+        }
+    }
+}
+
+#[test]
+fn with_little_room_a_change_is_whole_or_nothing_and_can_be_undone() {
+    let resize = Request::Resize { name: "a".into(), cpus: "2".parse().unwrap() };
+    let later = [add(), resize, create("b", "1")];
+    let changes = later.into_iter().map(|change| (vec![create("a", "3")], change));
+    let first = (Vec::new(), create("a", "3"));
+    let mut refused = 0;
+    for (before, change) in changes.chain([first]) {
+        for room in 0..8 {
+            let fake = Fake::after(&before);
+            let then = fake.kernel.snapshot();
+            fake.store.limit_room(Some(room));
+            if let Err(error) = fake.ask(&change) {
+                assert!(error.to_string().contains("No space left"), "{error}");
+                assert!(fake.kernel.snapshot() == then, "{room}, {change:?}");
+                refused += 1;
+            }
+            fake.store.limit_room(Some(0));
+            fake.ask(&RESTORE).unwrap_or_else(|error| panic!("{room}, {change:?}: {error}"));
+            fake.is_untouched(&format!("{room}, {change:?}"));
+        }
+    }
+    assert!(refused > 0, "a first partition is refused where there is no room for its end");
+}
+
+#[test]
+fn killed_at_any_step_without_room_the_next_restore_gives_everything_back() {
+    for at in 0.. {
+        let fake = Fake::after(&[create("a", "3"), add()]);
+        fake.store.limit_room(Some(0));
+        fake.kernel.arm(Some(Fault::Die { at, after: at % 2 == 0 }));
+        let killed = catch_unwind(AssertUnwindSafe(|| fake.ask(&destroy()))).is_err();
+        fake.kernel.arm(None);
+        fake.ask(&RESTORE).unwrap_or_else(|error| panic!("{at}: {error}"));
+        fake.is_untouched(&format!("{at}"));
+        if !killed {
+            assert!(at > 20, "{at}");
+            break;
+        }
+    }
+}
