@@ -23,6 +23,7 @@ mmdebstrap --quiet --mode=root --variant=minbase --include="${packages// /,}" \
     --aptopt='Acquire::Languages "none"' \
     --aptopt='APT::Install-Recommends "false"' \
     --customize-hook='chroot "$1" systemctl --quiet disable irqbalance.service' \
+    --customize-hook='[ ! -d "$1/etc/tuned" ] || chroot "$1" systemctl -q disable tuned.service' \
     --customize-hook='chroot "$1" passwd -d root >/dev/null' \
     --customize-hook='mkdir -p "$1/share" "$1/out" "$1/usr/lib/modules"' \
     --customize-hook='echo lab >"$1/etc/hostname"' \
