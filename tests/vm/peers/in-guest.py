@@ -109,6 +109,10 @@ class Machine:
         self.ask("take")
 
     def differences(self):
+        """A new directory is one difference, whatever is in it."""
+        return without_contents(self.all_differences())
+
+    def all_differences(self):
         # The kernel counts stalls: that is no setting, and has a figure of its own.
         found = [line for line in self.ask("compare") if not line.startswith(str(STALLS))]
         runtime = RT_RUNTIME.read_text().strip()
@@ -118,12 +122,23 @@ class Machine:
 
     def put_back(self):
         """Writes back what differs, whatever made it. What cannot be is the next row's start."""
-        for line in self.differences():
+        # What is in a directory goes before it.
+        for line in reversed(self.all_differences()):
             try:
                 put_back(line)
             except OSError as error:
                 say("  not put back:", line, error)
         self.take()
+
+
+def without_contents(lines):
+    new = [line[4:].partition(": ")[0] for line in lines if re.match("dir .*: absent -> ", line)]
+
+    def is_inside(line):
+        path = re.sub("^(dir|xattr) ", "", line.partition(": ")[0])
+        return any(path.startswith((f"{top}/", f"{top} ")) for top in new)
+
+    return [line for line in lines if not is_inside(line)]
 
 
 def put_back(line):
@@ -387,8 +402,9 @@ def main():
     for row in rows:
         facts["rows"].append(one_row(row, machine))
         say("figures", json.dumps(facts["rows"][-1]))
-        # In the order of the tables, whatever ran first.
+        # In the order of the tables.
         facts["rows"].sort(key=lambda result: ORDER.index(result["row"]))
+        facts["up_s"] = round(time.monotonic())
         Path(out).write_text(json.dumps(facts, indent=1) + "\n")
 
 
