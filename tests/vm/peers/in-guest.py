@@ -22,6 +22,8 @@ CPU = 3
 WINDOW_S = 10
 SETTLE_S = 2
 REPETITIONS = 3
+# Parts of the usual time of a set-up.
+KILLED_AT = (0.3, 0.6, 0.9)
 SHARE = Path("/share")
 TRACE = Path("/sys/kernel/tracing/instances/peers")
 STALLS = Path("/sys/kernel/rcu_stall_count")
@@ -358,7 +360,8 @@ def one_row(row, machine):
         if result["left"]:
             machine.put_back()
         if row not in ("nothing", "taskset"):
-            result["kills"] = [killed(row, machine, statistics.median(result["set_up_s"]) / 2)]
+            median = statistics.median(result["set_up_s"])
+            result["kills"] = [killed(row, machine, median * part) for part in KILLED_AT]
     except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
         result["error"] = str(error)
         say("  ERROR", error)

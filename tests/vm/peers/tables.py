@@ -47,7 +47,7 @@ def counts(row):
 
 
 def left(row):
-    """After undo; after a kill; after a kill and the tool's own way back."""
+    """After undo; after the worst kill; after a kill and the tool's own way back."""
     kills = row["kills"]
     cells = [len(row["left"]) if "left" in row else "n/a"]
     if not kills:
