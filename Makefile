@@ -5,7 +5,7 @@
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 .PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz \
 	sanitizers-recorded
-.PHONY: lab containment bench bench-analysis bench-channels install-rt setup
+.PHONY: lab containment bench bench-analysis bench-channels bench-peers install-rt setup
 
 setup:
 	tests/vm/setup.sh $(ARCH)
@@ -101,6 +101,11 @@ install-rt:
 # The figures of docs/measurements/latency.md, about ten minutes.
 bench: setup
 	tests/vm/bench.sh
+
+# The figures of docs/measurements/peers.md and README's table: asmp beside other tools in one
+# guest, about a quarter of an hour. ROWS='script asmp' does some and leaves the documents alone.
+bench-peers: setup
+	tests/vm/peers.sh $(ROWS)
 
 # The figures of docs/measurements/analysis.md, some minutes; no guest.
 bench-analysis:

@@ -19,10 +19,15 @@ packages=(
     systemd systemd-sysv dbus udev kmod procps util-linux iproute2 iputils-ping
     stress-ng strace rt-tests rtla irqbalance python3-minimal
 )
+# More of them, for a disk of its own: see peers.sh.
+read -ra more <<<"${ASMP_IMAGE_PACKAGES:-}"
+packages+=("${more[@]}")
 # Free space in the guest; the file is sparse.
 free_mb=512
 
-image=$CACHE/image/root-$ARCH-$(cat "$0" "$here/image-tree.sh" | sha256sum | cut -c1-12).ext4
+image=$CACHE/image/root-$ARCH-$(
+    { cat "$0" "$here/image-tree.sh"; printf '%s' "${more[*]}"; } | sha256sum | cut -c1-12
+).ext4
 
 if [ ! -e "$image" ]; then
     locked image

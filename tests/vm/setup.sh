@@ -32,6 +32,8 @@ ld            binutils
 cmake         cmake
 pkg-config    pkg-config
 valgrind      valgrind
+python3       python3
+pip3          python3-pip
 '
 
 missing_packages() {

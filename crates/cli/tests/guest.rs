@@ -2,7 +2,7 @@
 //! Tests that change CPUs, IRQs and cgroups. They run only inside a guest of the lab (`make vm`),
 //! which each test declares. Elsewhere this binary checks those declarations, and `guest guests
 //! [ci|nightly]` lists the guests that are booted. The user's own binary is called, and the
-//! kernel's files are read.
+//! kernel's files are read. In a guest, `guest snapshots` compares the machine for a script.
 //!
 //! Every test starts from an untouched machine and must leave it equal to its snapshot, byte for
 //! byte.
@@ -63,6 +63,9 @@ fn main() {
         let tier = Tier::of(tier).expect("ci or nightly");
         tier.guests().iter().for_each(|guest| println!("{guest}"));
         return;
+    }
+    if words == ["snapshots"] && guest::lab::guest().is_some() {
+        return guest::snapshot::serve();
     }
     let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
     match guest::lab::guest() {

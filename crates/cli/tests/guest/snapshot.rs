@@ -29,6 +29,22 @@ pub fn snapshot() -> Snapshot {
     read()
 }
 
+/// For scripts: a line `take` of standard input takes a snapshot, a line `compare` prints what
+/// differs from it, one line each. A line `.` ends each answer, and comes first of all once the
+/// machine's noise is learned.
+pub fn serve() {
+    let mut before = snapshot();
+    println!(".");
+    for line in std::io::stdin().lines() {
+        match line.expect("standard input").as_str() {
+            "take" => before = snapshot(),
+            "compare" => settled(&before).1.iter().for_each(|line| println!("{line}")),
+            other => panic!("{other:?}: expected take or compare"),
+        }
+        println!(".");
+    }
+}
+
 /// Without what is known to change by itself.
 fn read() -> Snapshot {
     let mut all = Snapshot::new();
