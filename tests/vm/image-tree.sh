@@ -47,7 +47,7 @@ if [ "$arch" = "$(dpkg --print-architecture)" ]; then
     # shellcheck disable=SC2016
     debian minbase "$packages" \
         --customize-hook='chroot "$1" systemctl --quiet disable irqbalance.service' \
-        --customize-hook='[ ! -d "$1/etc/tuned" ] || chroot "$1" systemctl -q disable tuned.service' \
+        --customize-hook='! [ -d "$1/etc/tuned" ] || chroot "$1" systemctl disable tuned' \
         --customize-hook='chroot "$1" passwd -d root >/dev/null'
 else
     debian extract "$packages" --include="?essential"
