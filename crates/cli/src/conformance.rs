@@ -464,6 +464,10 @@ fn what_others_broke_has_the_exit_code_of_status() {
         ("create b --cpus 2", 25),
         ("destroy a", 25),
         ("restore", exit::UNKNOWN_ORIGINALS),
+        ("status", exit::VIOLATED),
+        ("restore", exit::UNKNOWN_ORIGINALS),
+        ("repair", exit::UNKNOWN_ORIGINALS),
+        ("restore --abandon", exit::NOT_UNDONE),
         ("restore", 0),
         ("status", 0),
     ] {
