@@ -29,6 +29,7 @@ usage: lab.sh [OPTIONS] [-- COMMAND ARGS...]     (no COMMAND: a shell)
   --device NAME         one more QEMU device (edu)
   --timeout S           ends the guest S seconds after ready: 124 (default 600)
   --tcg                 emulation also where KVM works
+  --watch-clock         without tsc=reliable: the kernel watches its clock as on other machines
   --icount              deterministic time, one emulating thread (emulation)
   --console FILE        keep the kernel's console here
   --verbose             say how long the boot took and where the console is
@@ -39,7 +40,7 @@ END
 fail() { say "$*"; exit 125; }
 
 kernel=sid-rt init=bare cpus=4 smt='' mem=2G append='' share='' out='' device='' timeout=600
-accel='' icount='' console='' verbose='' command=()
+accel='' icount='' watch='' console='' verbose='' command=()
 boot_tries=3 boot_seconds=120
 
 options() {
@@ -48,6 +49,7 @@ options() {
         --smt) smt=yes ;;
         --tcg) accel=tcg ;;
         --icount) icount=yes accel=tcg ;;
+        --watch-clock) watch=yes ;;
         --verbose) verbose=yes ;;
         --help) usage; exit ;;
         --) shift; command=("$@"); break ;;
@@ -125,16 +127,17 @@ share_disk() {
 # Sets `args`, QEMU's arguments. The TSC is one clock for all CPUs here, so the
 # kernel is told to keep it even when a busy host delays its watchdog.
 machine() {
-    local threads=1 port nr=1 clock=''
+    local threads=1 port nr=1 clock=' tsc=reliable'
     [ -z "$smt" ] || threads=2
+    [ -z "$watch" ] || clock=''
     # KVM's own clock would come first.
-    [ "$accel" != kvm ] || clock=' clocksource=tsc'
+    [ "$accel" != kvm ] || clock+=' clocksource=tsc'
     args=(-nodefaults -no-user-config -no-reboot -display none
         -machine "q35,sata=off,smbus=off,i8042=off"
         -cpu "max,svm=off" -m "$mem"
         -smp "$cpus,sockets=1,cores=$((cpus / threads)),threads=$threads"
         -kernel "$kernel_dir/vmlinuz" -initrd "$run/initrd.cpio"
-        -append "console=ttyS0 loglevel=4 panic=-1 tsc=reliable$clock systemd.show_status=0 \
+        -append "console=ttyS0 loglevel=4 panic=-1$clock systemd.show_status=0 \
 systemd.condition_needs_update=0 $append")
     if [ -n "$icount" ]; then
         args+=(-accel "tcg,thread=single" -icount "shift=4,sleep=off")
