@@ -337,7 +337,8 @@ impl Run {
             false => changed,
         };
         if changed.is_empty() {
-            return now;
+            // What was lost was set back after the snapshot.
+            return if self.done.lost { snapshot() } else { now };
         }
         self.wrong.push(format!("not as it was:\n      {}", changed.join("\n      ")));
         // For the sequences that follow.
