@@ -42,7 +42,7 @@ probe() {
     "$QEMU" -nodefaults -no-user-config -no-reboot -display none \
         "${MACHINE[@]}" -m 512M -smp 4 -accel kvm \
         -kernel "$kernel_dir/vmlinuz" \
-        -append "$BOOT panic=-1" \
+        -append "$BOOT $BOOT_CLOCK panic=-1" \
         -chardev "file,id=console,path=$dir/console" "${CONSOLE[@]}" \
         </dev/null >"$dir/qemu.log" 2>&1 &
     qemu=$!

@@ -30,6 +30,7 @@ usage: lab.sh [OPTIONS] [-- COMMAND ARGS...]     (no COMMAND: a shell)
   --device NAME         one more QEMU device (edu)
   --timeout S           ends the guest S seconds after ready: 124 (default 600)
   --tcg                 emulation also where KVM works
+  --watch-clock         without tsc=reliable: the kernel watches its clock as on other machines
   --icount              deterministic time, one emulating thread (emulation)
   --console FILE        keep the kernel's console here
   --verbose             say how long the boot took and where the console is
@@ -40,7 +41,7 @@ END
 fail() { say "$*"; exit 125; }
 
 kernel=sid-rt init=bare cpus=4 smt='' mem=2G append='' share='' out='' device='' timeout=600
-accel='' icount='' console='' verbose='' command=()
+accel='' icount='' watch='' console='' verbose='' command=()
 boot_tries=3 boot_seconds=120
 
 options() {
@@ -49,6 +50,7 @@ options() {
         --smt) smt=yes ;;
         --tcg) accel=tcg ;;
         --icount) icount=yes accel=tcg ;;
+        --watch-clock) watch=yes ;;
         --verbose) verbose=yes ;;
         --help) usage; exit ;;
         --) shift; command=("$@"); break ;;
@@ -128,7 +130,8 @@ share_disk() {
 machine() {
     local threads=1 port nr=1 clock=''
     [ -z "$smt" ] || threads=2
-    [ "$accel" != kvm ] || clock=" $BOOT_KVM"
+    [ -n "$watch" ] || clock=" $BOOT_CLOCK"
+    [ "$accel" != kvm ] || clock+=" $BOOT_KVM"
     args=(-nodefaults -no-user-config -no-reboot -display none
         "${MACHINE[@]}" -m "$mem"
         -smp "$cpus,sockets=1,cores=$((cpus / threads)),threads=$threads"

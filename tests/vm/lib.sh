@@ -33,7 +33,9 @@ locked() {
 #   QEMU, QEMU_PACKAGE, CROSS_PACKAGES
 #   MACHINE     QEMU's arguments for machine and CPU; CONSOLE for its serial port, whose chardev is
 #               `console`
-#   BOOT, BOOT_KVM   the kernel's parameters, and one more under KVM
+#   BOOT             the kernel's parameters
+#   BOOT_CLOCK       keeps its clock even when a busy host delays the kernel's watchdog
+#   BOOT_KVM         one more under KVM, whose own clock would come first
 #   TARGET      Rust's, and CROSS, the prefix of C's tools; empty: this machine's own do it
 #   BUILD       what cargo builds of the tests' programs; PROGRAMS, those beside asmp and the tests
 # shellcheck disable=SC2034 # for those who source this
@@ -47,7 +49,7 @@ architecture() {
         QEMU=qemu-system-x86_64 QEMU_PACKAGE=qemu-system-x86 CROSS_PACKAGES=''
         MACHINE=(-machine "q35,sata=off,smbus=off,i8042=off" -cpu "max,svm=off")
         CONSOLE=(-device "isa-serial,chardev=console")
-        BOOT='console=ttyS0 tsc=reliable' BOOT_KVM='clocksource=tsc'
+        BOOT='console=ttyS0' BOOT_CLOCK='tsc=reliable' BOOT_KVM='clocksource=tsc'
         TARGET='' CROSS=''
         # The graph of `make unit`: nothing is built twice.
         BUILD=(--workspace)
@@ -58,7 +60,7 @@ architecture() {
         CROSS_PACKAGES='gcc-aarch64-linux-gnu libc6-dev-arm64-cross'
         MACHINE=(-machine "virt,gic-version=3" -cpu cortex-a76)
         CONSOLE=(-serial "chardev:console")
-        BOOT='console=ttyAMA0' BOOT_KVM=''
+        BOOT='console=ttyAMA0' BOOT_CLOCK='' BOOT_KVM=''
         TARGET=aarch64-unknown-linux-gnu CROSS=aarch64-linux-gnu-
         BUILD=(-p asmp --test guest --target "$TARGET"
             --config "target.$TARGET.linker='${CROSS}gcc'")

@@ -8,9 +8,10 @@
 # Approach: take the binaries of `cargo test`'s build, hand them to some guests at a time, let the
 #           test runner there choose what that guest is for and print its own lines, and add up at
 #           the end.
-# BOOT is bare (default), systemd, plain (bare, booted without any parameter of ours), or smt (plain
-# with two threads a core). ASMP_GUESTS_AT_ONCE: how many run side by side (default: one for each
-# two CPUs, at least one).
+# BOOT is bare (default), systemd, plain (bare, booted without any parameter of ours), smt (plain
+# with two threads a core), or watched (bare, without tsc=reliable). ASMP_GUESTS_AT_ONCE: how many
+# run side by side (default: one for each two CPUs, at least one). ASMP_GUEST_SECONDS: how long one
+# may take (3000; nightly 10000).
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 top=$(readlink -f "$here/../..")
@@ -63,9 +64,10 @@ if [ ${#guests[@]} = 0 ]; then
 fi
 for guest in "${guests[@]}"; do programs "$guest"; done
 
-# A test that hangs ends its guest much earlier: crates/cli/tests/guest/watchdog.rs.
-timeout_s=3000
-[ "$ASMP_TIER" = ci ] || timeout_s=10800
+# Nightly a guest has hundreds of random sequences. A test that hangs ends its guest much earlier:
+# crates/cli/tests/guest/watchdog.rs.
+usual_seconds=3000
+[ "$ASMP_TIER" != nightly ] || usual_seconds=10000
 
 # The tests of `$1`, a guest.
 run_guest() {
@@ -77,11 +79,14 @@ run_guest() {
     case ${1#*:} in
     smt) boot=(--smt) ;;
     plain) ;;
+    watched) boot=(--watch-clock --append 'nohz_full=1-3 rcu_nocbs=1-3') ;;
     *) boot=(--init "${1#*:}" --append 'nohz_full=1-3 rcu_nocbs=1-3') ;;
     esac
     "$here/lab.sh" --kernel "${1%%:*}" "${boot[@]}" "${device[@]}" --share "$share" \
-        --timeout "$timeout_s" --verbose -- \
+        --timeout "${ASMP_GUEST_SECONDS:-$usual_seconds}" --verbose -- \
         env ASMP_GUEST="$1" ASMP_TIER="$ASMP_TIER" ASMP_CI="${ASMP_CI:-}" ASMP_BINARY=/share/asmp \
+        ASMP_RANDOM_SEED="${ASMP_RANDOM_SEED:-}" \
+        ASMP_RANDOM_SEQUENCES="${ASMP_RANDOM_SEQUENCES:-}" \
         ASMP_RTF=/share/asmp-rtf ASMP_BARE_WRITES=/share/bare-writes ASMP_RT_EXAMPLES=/share \
         /share/guest --test-threads 1 "${filter[@]}" 2>&1
 }

@@ -16,11 +16,14 @@ mod guest {
     pub mod drift;
     pub mod enter;
     pub mod guests;
+    pub mod hotplug;
     pub mod huge;
     pub mod lab;
     pub mod library;
     pub mod matrix;
     pub mod measure;
+    pub mod quiet;
+    pub mod random;
     pub mod rows;
     pub mod smt;
     pub mod snapshot;
@@ -44,6 +47,9 @@ fn all() -> Vec<Test> {
         guest::containment::all(),
         guest::drift::all(),
         guest::crash::all(),
+        guest::random::all(),
+        guest::hotplug::all(),
+        guest::quiet::all(),
         guest::ab::all(),
         guest::measure::all(),
         guest::smt::all(),

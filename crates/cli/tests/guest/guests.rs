@@ -41,6 +41,8 @@ pub enum Boot {
     Plain,
     /// As `Plain`, with two threads a core.
     Smt,
+    /// As `Bare`, without `tsc=reliable`: the kernel watches its clock as on other machines.
+    Watched,
 }
 
 /// The kernels a test runs on, among those that are booted as it asks.
@@ -50,12 +52,16 @@ pub enum On {
     One,
     /// The newest and the oldest series; nightly all kernels with PREEMPT_RT.
     OnePerSeries,
+    /// As `One`; nightly every kernel with PREEMPT_RT.
+    OneThenRt,
     /// One kernel with PREEMPT_RT and one without.
     RtAndNot,
     /// Every kernel with PREEMPT_RT.
     Rt,
     /// Every kernel without PREEMPT_RT.
     NotRt,
+    /// As `One`; nightly every kernel.
+    OneThenAll,
     /// Every kernel.
     All,
 }
@@ -65,7 +71,7 @@ pub enum On {
 pub enum Tier {
     /// `make test`.
     Ci,
-    /// `make nightly`: one more guest, more kernels for a test, each step killed on all of them.
+    /// `make nightly`: more guests, more kernels for a test, each step killed on all of them.
     Nightly,
 }
 
@@ -84,7 +90,7 @@ const fn arm64(kernel: Kernel, boot: Boot) -> Guest {
     Guest { kernel, architecture: Architecture::Arm64, boot }
 }
 
-const NIGHTLY: [Guest; 10] = [
+const NIGHTLY: [Guest; 15] = [
     guest(Kernel::SidRt, Boot::Bare),
     guest(Kernel::TrixieRt, Boot::Bare),
     guest(Kernel::BackportsRt, Boot::Bare),
@@ -95,6 +101,11 @@ const NIGHTLY: [Guest; 10] = [
     arm64(Kernel::SidRt, Boot::Bare),
     guest(Kernel::Trixie, Boot::Bare),
     arm64(Kernel::TrixieRt, Boot::Bare),
+    guest(Kernel::SidRt, Boot::Watched),
+    guest(Kernel::Sid, Boot::Watched),
+    guest(Kernel::BackportsRt, Boot::Watched),
+    guest(Kernel::TrixieRt, Boot::Watched),
+    guest(Kernel::Trixie, Boot::Watched),
 ];
 
 impl Tier {
@@ -131,11 +142,12 @@ impl Kernel {
 }
 
 impl Boot {
-    const ALL: [(Self, &str); 4] = [
+    const ALL: [(Self, &str); 5] = [
         (Self::Bare, "bare"),
         (Self::Systemd, "systemd"),
         (Self::Plain, "plain"),
         (Self::Smt, "smt"),
+        (Self::Watched, "watched"),
     ];
 }
 
@@ -179,7 +191,11 @@ impl On {
         let kernel = guest.kernel;
         boots.contains(&guest.boot)
             && match self {
-                Self::One => kernel == Kernel::SidRt && boots.first() == Some(&guest.boot),
+                Self::OneThenRt if tier == Tier::Nightly => kernel.is_rt(),
+                Self::OneThenAll if tier == Tier::Nightly => true,
+                Self::One | Self::OneThenRt | Self::OneThenAll => {
+                    kernel == Kernel::SidRt && boots.first() == Some(&guest.boot)
+                }
                 Self::OnePerSeries if tier == Tier::Nightly => kernel.is_rt(),
                 Self::OnePerSeries => matches!(kernel, Kernel::SidRt | Kernel::TrixieRt),
                 Self::RtAndNot => matches!(kernel, Kernel::SidRt | Kernel::Sid),

@@ -65,6 +65,8 @@ fn is_left_out(path: &Path, name: &str) -> bool {
         "trace" | "trace_pipe" | "snapshot" | "per_cpu" | "events" => below(TRACING),
         // The names of tasks that were traced.
         "saved_cmdlines" | "saved_tgids" => below(TRACING),
+        // Adds up the time of every module that was ever loaded.
+        "dyn_ftrace_total_info" => below(TRACING),
         // Held while it is there.
         "lock" => below("/run/asmp"),
         _ => false,

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A minute of a busy task on a shielded CPU, on a kernel that was not told to trust its clock.
+//!
+//! Problem:  the lab boots with `tsc=reliable`, because an emulator's clocks drift apart on a busy
+//!           host. Most machines do not, and a kernel that watches its clock sends a timer round.
+//! Approach: boot without it (`watched`), count for a minute, and let the kernel's own trace name
+//!           each timer that expired there. Zeros, or `asmp check` names the source and a cure.
+
+use super::guests::{Boot, On};
+use super::lab::{Process, Test, asmp, binary, guest, read, test};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+pub fn all() -> Vec<Test> {
+    let name = "shielded a busy loop has a minute without a tick or each disturbance has a name";
+    vec![test(name, minute).on(On::OneThenAll).booted(&[Boot::Bare, Boot::Watched])]
+}
+
+/// An instance of tracefs that records which timers expire on CPU 3.
+struct Timers;
+
+const INSTANCE: &str = "/sys/kernel/tracing/instances/quiet";
+
+impl Timers {
+    fn begin() -> Self {
+        let set = |file: &str, text: &str| {
+            fs::write(format!("{INSTANCE}/{file}"), text)
+                .unwrap_or_else(|error| panic!("{file}: {error}"));
+        };
+        fs::create_dir(INSTANCE).expect("an instance");
+        set("tracing_cpumask", "8");
+        set("events/timer/timer_expire_entry/enable", "1");
+        set("events/timer/hrtimer_expire_entry/enable", "1");
+        Self
+    }
+
+    fn clear() {
+        fs::write(format!("{INSTANCE}/trace"), "").expect("the trace is emptied");
+    }
+
+    /// How often each function of a timer was called.
+    fn names() -> BTreeMap<String, u64> {
+        let mut names = BTreeMap::new();
+        for line in read(format!("{INSTANCE}/trace")).lines() {
+            let Some((_, function)) = line.split_once(" function=") else { continue };
+            let function = function.split_whitespace().next().unwrap_or_default();
+            *names.entry(function.to_owned()).or_default() += 1;
+        }
+        names
+    }
+}
+
+impl Drop for Timers {
+    fn drop(&mut self) {
+        for event in ["timer", "hrtimer"] {
+            let _ = fs::write(format!("{INSTANCE}/events/timer/{event}_expire_entry/enable"), "0");
+        }
+        let _ = fs::remove_dir(INSTANCE);
+    }
+}
+
+fn names(counts: &Value) -> Vec<String> {
+    counts
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect()
+}
+
+fn minute() {
+    let watched = guest().is_some_and(|guest| guest.boot == Boot::Watched);
+    let reliable = read("/proc/cmdline").contains("tsc=reliable");
+    assert_eq!(reliable, !watched, "the guest is booted as its name says");
+    let seconds = if watched { 60 } else { 10 };
+    let timers = Timers::begin();
+    asmp("create a --cpus 3").done();
+    let spin = binary().display().to_string();
+    let mut busy =
+        Process::start(&spin, &["exec", "a", "--policy", "fifo:80", "--", &spin, "spin", "600000"]);
+    std::thread::sleep(Duration::from_secs(4));
+    Timers::clear();
+    let report = asmp(&format!("noise a -t {seconds}s --json")).done().out;
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let expired = Timers::names();
+    assert!(busy.0.try_wait().expect("wait").is_none(), "the busy loop ran all the time");
+    assert_eq!(report["lost_events"], 0, "zeros are zeros only where no event was lost");
+    let counts = &report["cpus"]["3"];
+    let (foreign, of_kernel) =
+        (names(&counts["foreign_switches"]), names(&counts["kernel_switches"]));
+    let ticks = counts["ticks"].as_u64().expect("ticks");
+    let clock = read("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    let check = asmp("check").out;
+    let said = check.lines().find(|line| line.contains("clock source watchdog"));
+    println!(
+        "  kernel {}, clock {clock}, {seconds} s: {ticks} ticks, foreign {foreign:?}, kernel \
+         threads {of_kernel:?}, timers {expired:?}\n  check: {}",
+        read("/proc/sys/kernel/osrelease"),
+        said.unwrap_or("nothing").trim()
+    );
+    drop((busy, timers));
+    asmp("destroy a").done();
+    assert!(foreign.is_empty(), "foreign switches: {foreign:?}");
+    if ticks == 0 && of_kernel.is_empty() {
+        return;
+    }
+    assert!(watched, "told to trust its clock, it has {ticks} ticks and {of_kernel:?}");
+    let said = said.unwrap_or_default();
+    let says = |word: &str| assert!(said.contains(word), "check does not say {word:?}:\n{check}");
+    assert!(!expired.is_empty(), "what fired has no name");
+    if ticks > 0 && clock != "tsc" {
+        // The kernel keeps the tick, and other timers may then expire there too.
+        says("unstable: ");
+    } else {
+        // An interrupted task has its tick back for a moment: two or three for each visit.
+        let visits = expired.get("clocksource_watchdog").copied().unwrap_or(0);
+        let named = ["clocksource_watchdog", "tick_nohz_handler", "tick_sched_timer"];
+        let unknown: Vec<_> = expired.keys().filter(|name| !named.contains(&&***name)).collect();
+        assert!(unknown.is_empty(), "check names no timers but the watchdog's: {expired:?}");
+        assert!(ticks <= 4 * visits, "{ticks} ticks and {visits} visits of the watchdog");
+        says("runs: ");
+    }
+    asmp("check").says("tsc=reliable");
+}
