@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # shellcheck shell=bash disable=SC2317
-# As its README does on cgroup v2, and init.scope too; the task runs where virtual machines do.
+# As its README does on cgroup v2; the task runs where virtual machines do.
 set_up() {
     vfio-isolate -u /run/vfio-undo \
         cpuset-modify --cpus C0-2 /system.slice \
         cpuset-modify --cpus C0-2 /user.slice \
-        cpuset-modify --cpus C0-2 /init.scope \
         irq-affinity mask C3
 }
 start() {
