@@ -63,9 +63,10 @@ pub enum Command {
     Plan {
         /// Print the plan as JSON
         ///
-        /// The object has `schema`, `kernel`, `steps`, `cannot`, `affected`, `left_out` and
-        /// `unreadable` (files that only root may read). Each step has its old and new value and
-        /// the reason. Example: asmp plan --json create motion --cpus 3
+        /// The object has `schema`, `kernel`, `chosen` (CPUs chosen for --count), `steps`,
+        /// `cannot`, `affected`, `left_out` and `unreadable` (files that only root may read). Each
+        /// step has its old and new value and the reason.
+        /// Example: asmp plan --json create motion --cpus 3
         #[arg(long, global = true)]
         json: bool,
         #[command(subcommand)]
@@ -339,8 +340,28 @@ pub struct Shape {
     ///
     /// A list (1-3,5; 2-N to the highest CPU), `last` (the last free CPU), `last:2`, `all-but
     /// LIST` or a mask (0xe). The system always keeps at least one CPU. Example: --cpus 2-3
-    #[arg(long)]
-    pub cpus: CpuSpec,
+    #[arg(long, required_unless_present = "count")]
+    pub cpus: Option<CpuSpec>,
+    /// Number of CPUs, which asmp then chooses
+    ///
+    /// Free CPUs whose tick can stop, each on a core of its own, and never the boot CPU while there
+    /// are others. `asmp plan` says why these. If too few are free, the exit code is 26.
+    /// Example: --count 2
+    #[arg(long, value_name = "N", conflicts_with = "cpus", value_parser = at_least_one)]
+    pub count: Option<usize>,
+    /// Choose CPUs near an IRQ line, a device or a NUMA node
+    ///
+    /// The number of an IRQ line, a network interface, a PCI address, a block device, the name of
+    /// an IRQ handler, or nodeN. If too few CPUs there are free, others are chosen too.
+    /// Example: --count 2 --near eth1
+    #[arg(long, value_name = "IRQ|DEVICE|NODE", requires = "count", conflicts_with = "cpus")]
+    pub near: Option<String>,
+    /// Choose whole cores: all SMT siblings of each, or none
+    ///
+    /// The count is then a number of whole cores: 2, 4, 6 where a core has two siblings.
+    /// Example: --count 2 --whole-cores
+    #[arg(long, requires = "count", conflicts_with = "cpus")]
+    pub whole_cores: bool,
     /// Route an IRQ line to the partition, by number or handler name; repeatable
     ///
     /// All other lines leave the partition's CPUs. Names are those of /proc/interrupts.
@@ -378,6 +399,12 @@ pub struct Shape {
     /// timers. Leaving one out shows what it is worth. Example: --without governor,idle-states
     #[arg(long, value_name = "STEP", value_delimiter = ',')]
     pub without: Vec<Aspect>,
+}
+
+/// The number of CPUs that a command line asks for.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| "use a number of CPUs, 1 or more".to_owned())
 }
 
 #[derive(Debug, Clone, Args)]

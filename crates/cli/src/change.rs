@@ -7,9 +7,9 @@ use crate::exit::{NOT_UNDONE, UNKNOWN_ORIGINALS, VIOLATED, failure};
 use crate::file;
 use crate::print;
 use anyhow::Result;
-use asmp_host::{Kernel, facts, task};
+use asmp_host::{CpuSet, CpuSpec, Kernel, facts, task};
 use asmp_shield::verify::Status;
-use asmp_shield::{Caller, ChangeError, Members, Outcome, Request, Shield, Spec};
+use asmp_shield::{Caller, ChangeError, Cpus, Members, Need, Outcome, Request, Shield, Spec};
 
 /// Who runs this command: the effective user, the name behind sudo, the command line.
 pub fn caller(kernel: &dyn Kernel) -> Caller {
@@ -133,8 +133,14 @@ pub fn run_request(kernel: &dyn Kernel, run: &Run, name: &str) -> Request {
 
 impl From<args::Shape> for Spec {
     fn from(shape: args::Shape) -> Self {
+        let need = |count| Need { count, near: shape.near, whole_cores: shape.whole_cores };
+        let cpus = match (shape.count, shape.cpus) {
+            (Some(count), _) => Cpus::Needed(need(count)),
+            // clap asks for one of the two; the empty list is refused.
+            (None, cpus) => Cpus::Named(cpus.unwrap_or_else(|| CpuSpec::List(CpuSet::new()))),
+        };
         Self {
-            cpus: shape.cpus,
+            cpus,
             irqs: shape.irqs,
             irq_priority: shape.irq_priority,
             tick: shape.tick,

@@ -281,6 +281,35 @@ fn a_plan_needs_no_root_and_names_what_it_could_not_read() {
 }
 
 #[test]
+fn a_plan_says_which_cpus_it_chose_and_why_not_the_next() {
+    let fake = Fake::new();
+    fake.done("create a --cpus 3");
+    crate::print::recorded();
+    for (line, near, not) in [
+        ("plan create b --count 1", "", "not CPU 1: as good; of equals"),
+        ("plan create b --count 1 --near eth0", "as near to eth0 as every CPU; ", "not CPU 1: "),
+        ("plan run --count 1 -- true", "", "not CPU 1: "),
+        ("create b --count 1 --near 24", "as near to IRQ 24 (eth0) as every CPU; ", "not CPU 1: "),
+    ] {
+        fake.done(line);
+        let words = crate::print::recorded();
+        assert!(words.contains(" needs 1 CPU") && words.contains(" gets CPU 2\n"), "{words}");
+        assert!(words.contains(&format!("CPU 2: {near}its tick can stop\n")), "{line}: {words}");
+        assert!(words.contains(not), "{line}: {words}");
+    }
+    fake.done("plan --json create c --count 1");
+    let json: serde_json::Value = serde_json::from_str(&crate::print::recorded()).unwrap();
+    let chosen = &json["chosen"][0];
+    assert_eq!((&chosen["partition"], &chosen["cpus"]), (&"c".into(), &"1".into()));
+    assert_eq!(chosen["need"]["count"], 1);
+    assert_eq!(chosen["next"]["cpus"], "0");
+    assert_eq!(chosen["next"]["why"], "it takes the boot CPU, which keeps the time");
+    fake.done("plan --json create c --cpus 1");
+    let json: serde_json::Value = serde_json::from_str(&crate::print::recorded()).unwrap();
+    assert_eq!(json["chosen"], serde_json::json!([]));
+}
+
+#[test]
 fn without_root_status_says_that_a_journal_is_there() {
     use std::fs::{Permissions, set_permissions, write};
     use std::os::unix::fs::PermissionsExt;

@@ -133,6 +133,8 @@ Examples:
       Shield CPUs 2 and 3.
   sudo asmp create motion --cpus last --irq eth1 --irq-priority 90
       Shield the last free CPU and route the lines of eth1 there.
+  sudo asmp create motion --count 2 --near eth1 --whole-cores
+      Let asmp choose two CPUs: whole cores near the network card.
   sudo asmp create motion --cpus 3 --tick require-off
       Make the partition only if its tick is proven to stop.";
 

@@ -34,7 +34,7 @@ fn parse(text: &str) -> Result<Declaration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use asmp_shield::{Tick, declaration::IrqName};
+    use asmp_shield::{Cpus, Need, Tick, declaration::IrqName};
 
     #[test]
     fn a_file_declares_partitions() {
@@ -52,6 +52,14 @@ mod tests {
     }
 
     #[test]
+    fn a_file_asks_for_cpus_by_number() {
+        let text = "[[partition]]\nname = \"a\"\ncount = 2\nnear = 24\nwhole_cores = true\n";
+        let need = Need { count: 2, near: Some("24".to_owned()), whole_cores: true };
+        let file = parse(text).unwrap();
+        assert_eq!(file.partitions[0].wanted(), Ok(Cpus::Needed(need)));
+    }
+
+    #[test]
     fn what_is_wrong_in_a_file_is_said_with_its_place() {
         let a = "[[partition]]\nname = \"a\"\n";
         let a3 = format!("{a}cpus = \"3\"\n");
@@ -59,6 +67,12 @@ mod tests {
             (format!("{a3}colour = 1\n"), "colour"),
             (a.to_owned(), "cpus"),
             (format!("{a}cpus = \"three\"\n"), "three"),
+            (format!("{a3}count = 2\n"), "either cpus or count"),
+            (format!("{a3}near = \"eth1\"\n"), "near and whole_cores go with count"),
+            (format!("{a}count = 0\n"), "use 1 or more"),
+            (format!("{a}count = -1\n"), "-1"),
+            (format!("{a}count = \"2\"\n"), "\"2\""),
+            (format!("{a}count = 2\nnear = 1.5\n"), "found 1.5; expected the number of an IRQ"),
             (format!("{a3}{a}cpus = \"2\"\n"), "twice"),
             (format!("{a3}[[partition.task]]\npolicy = \"rr:1\"\n"), "either"),
             (format!("{a3}[[partition.task]]\ncommand = \"x\"\npolicy = \"rr:0\"\n"), "1 to 99"),

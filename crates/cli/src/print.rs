@@ -9,7 +9,7 @@ use asmp_host::systemd::SERVICE;
 use asmp_host::{CpuSet, Facts};
 use asmp_shield::text::{shown, shown_lines};
 use asmp_shield::verify::{Finding, PartitionStatus, Status, TickStatus};
-use asmp_shield::{Action, Affected, Demotion, Outcome, Plan, Refused, Step};
+use asmp_shield::{Action, Affected, Chosen, Demotion, Outcome, Plan, Reason, Refused, Step};
 use serde::Serialize;
 use std::cell::RefCell;
 use std::fmt::Arguments;
@@ -121,6 +121,7 @@ pub fn outcome(outcome: &Outcome, headline: &str) {
         eprintln!("asmp: first undid an interrupted change ({} steps)", recovered.steps);
     }
     line!("{headline} ({} changes, each read back)", outcome.changes);
+    chosen("  ", &outcome.plan.chosen);
     demoted(&outcome.demoted);
     refused(&outcome.refused);
     for cannot in &outcome.plan.cannot {
@@ -131,6 +132,25 @@ pub fn outcome(outcome: &Outcome, headline: &str) {
     for left_out in &outcome.plan.left_out {
         line!("  left out: {}", left_out.what);
         line!("    cure: {}", left_out.cure);
+    }
+}
+
+/// Names the CPUs that were chosen, each with the reason, and what was not.
+fn chosen(indent: &str, chosen: &[Chosen]) {
+    for Chosen { partition, need, kept, choice } in chosen {
+        let near = need.near.as_ref().map_or_else(String::new, |near| format!(" near {near}"));
+        let whole = if need.whole_cores { " of whole cores" } else { "" };
+        let s = if need.count == 1 { "" } else { "s" };
+        let verb = if *kept { "keeps" } else { "gets" };
+        let (count, cpus) = (need.count, &choice.cpus);
+        line!("{indent}{partition} needs {count} CPU{s}{whole}{near} and {verb} CPU {cpus}");
+        for Reason { cpu, why } in &choice.reasons {
+            line!("{indent}       CPU {cpu}: {why}");
+        }
+        match &choice.next {
+            Some(next) => line!("{indent}       not CPU {}: {}", next.cpus, next.why),
+            None => line!("{indent}       no other CPUs are possible"),
+        }
     }
 }
 
@@ -243,6 +263,7 @@ pub fn plan(facts: &Facts, plan: &Plan, unreadable: &[PathBuf], as_json: bool) -
         let value = serde_json::json!({
             "schema": 1,
             "kernel": facts.release,
+            "chosen": plan.chosen,
             "steps": plan.steps,
             "cannot": plan.cannot,
             "left_out": plan.left_out,
@@ -251,6 +272,7 @@ pub fn plan(facts: &Facts, plan: &Plan, unreadable: &[PathBuf], as_json: bool) -
         });
         return json(&value);
     }
+    chosen("", &plan.chosen);
     if plan.steps.is_empty() {
         line!("nothing to do");
     }

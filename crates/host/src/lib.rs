@@ -25,6 +25,7 @@ mod spin;
 pub mod store;
 pub mod systemd;
 pub mod task;
+pub mod topology;
 pub mod tracefs;
 pub mod uio;
 

@@ -2,8 +2,10 @@
 //! From a request to the partitions after it. Reads tasks, changes nothing: what a request means is
 //! decided here and nowhere else; which partitions are allowed stands in [`crate::rules`].
 
+use crate::choose::Chosen;
 use crate::declare;
 use crate::mend;
+use crate::need;
 use crate::neighbours::{self, Affected};
 use crate::orphans;
 use crate::partition::{Partition, Refusal, State, System, shielded};
@@ -25,6 +27,8 @@ pub(crate) struct Decision {
     pub system: System,
     /// Processes that a file does not mean though they have the name of one of its tasks.
     left_out: Vec<Cannot>,
+    /// CPUs that were chosen.
+    chosen: Vec<Chosen>,
     /// Who else loses CPUs.
     affected: Vec<Affected>,
     /// A repair: all that the partitions need is written again, and these members are moved back.
@@ -38,7 +42,7 @@ pub(crate) struct Decision {
 impl Decision {
     /// The steps of it.
     pub fn plan(self, kernel: &dyn Kernel, facts: &Facts, base: &Base, state: &State) -> Plan {
-        let Self { after, system, affected, left_out, repair, closes_base, .. } = self;
+        let Self { after, system, affected, left_out, chosen, repair, closes_base, .. } = self;
         let plan = match repair {
             None => {
                 let mut plan = plan::plan(facts, base, state, after, system);
@@ -53,7 +57,7 @@ impl Decision {
                 plan
             }
         };
-        Plan { affected, left_out, ..plan }
+        Plan { affected, left_out, chosen, ..plan }
     }
 }
 
@@ -70,17 +74,21 @@ pub(crate) fn decide(
     name_processes(kernel, state);
     let (mut system, mut left_out) = (state.system(), Vec::new());
     let named = |refusal| neighbours::name_isolator(kernel, facts, refusal);
-    let mut repair = None;
+    let (mut repair, mut chosen) = (None, Vec::new());
     let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
     let orphans = orphans::groups(kernel, &base, state);
     refuse_beside(&orphans, &base, request)?;
     let (mut closes_base, mut unknown) = (false, Vec::new());
     let mut after = match request {
-        Request::Create { name, spec } => {
-            rules::create(facts, state, &Wish::new(name, spec, caller, None)).map_err(named)?
-        }
-        Request::Run { name, spec, owner } => {
-            rules::create(facts, state, &Wish::new(name, spec, caller, *owner)).map_err(named)?
+        Request::Create { name, spec } | Request::Run { name, spec, .. } => {
+            let owner = match request {
+                Request::Run { owner, .. } => *owner,
+                _ => None,
+            };
+            let (cpus, choice) = need::resolve(kernel, facts, &state.partitions, name, spec)?;
+            chosen.extend(choice);
+            let wish = Wish::new(name, spec, caller, owner).on(cpus);
+            rules::create(facts, state, &wish).map_err(named)?
         }
         Request::Exec { name, pid, command } => enter(kernel, facts, state, name, *pid, command)?,
         Request::Destroy { name: Some(name), .. } => rules::destroy(state, name)?,
@@ -90,9 +98,9 @@ pub(crate) fn decide(
         Request::Remove { name, members, .. } => leave(kernel, facts, state, name, members)?,
         Request::Move { from, to, members } => pass(kernel, facts, state, (from, to), members)?,
         Request::Apply { declaration } => {
-            let after = declare::decide(kernel, facts, state, declaration, caller)?;
-            left_out = after.1;
-            after.0
+            let declared = declare::decide(kernel, facts, state, declaration, caller)?;
+            (left_out, chosen) = (declared.left_out, declared.chosen);
+            declared.after
         }
         Request::Repair { name } => {
             name.as_ref().map(|name| state.partition(name)).transpose()?;
@@ -120,7 +128,7 @@ pub(crate) fn decide(
     };
     adopt_kernel_threads(kernel, facts, state, &mut after);
     let affected = neighbours::affected(kernel, facts, (&state.partitions, &after))?;
-    Ok(Decision { after, system, affected, left_out, repair, closes_base, unknown })
+    Ok(Decision { after, system, affected, left_out, chosen, repair, closes_base, unknown })
 }
 
 /// Groups without a state keep new partitions from being made, and are no partition to destroy. The

@@ -3,7 +3,9 @@
 //! IRQ lines belong to each. Unknown fields are refused. The text format is the caller's: `asmp`
 //! reads TOML.
 
+use crate::choose::Need;
 use crate::partition::{Aspect, Smt, Tick};
+use crate::request::Cpus;
 use asmp_host::{CpuSpec, Kernel, Schedule};
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
@@ -24,9 +26,18 @@ pub struct Declaration {
 #[serde(deny_unknown_fields)]
 pub struct Declared {
     pub name: String,
-    /// As on the command line: "2-3", "last", "all-but 0", "0xc".
-    #[serde(with = "crate::text")]
-    pub cpus: CpuSpec,
+    /// As on the command line: "2-3", "last", "all-but 0", "0xc". Either this or `count`.
+    #[serde(default, with = "crate::text::option")]
+    pub cpus: Option<CpuSpec>,
+    /// How many CPUs; asmp chooses them.
+    #[serde(default)]
+    pub count: Option<usize>,
+    /// Of `count`: a device, an IRQ line or a NUMA node that they are to be near.
+    #[serde(default)]
+    pub near: Option<IrqName>,
+    /// Of `count`: all threads of each core.
+    #[serde(default)]
+    pub whole_cores: bool,
     #[serde(default)]
     pub irqs: Vec<IrqName>,
     #[serde(default)]
@@ -149,6 +160,7 @@ impl Declaration {
                     "partition {name} is declared twice: join the two or rename one"
                 ));
             }
+            declared.wanted()?;
             if let Some(priority) = declared.irq_priority.filter(|one| !(1..=99).contains(one)) {
                 return Err(format!("partition {name}: irq_priority {priority}: use 1 to 99"));
             }
@@ -166,6 +178,28 @@ impl Declaration {
             }
         }
         Ok(())
+    }
+}
+
+impl Declared {
+    /// The CPUs that it asks for. Errors: the reason, with the partition's name.
+    pub fn wanted(&self) -> Result<Cpus, String> {
+        let name = &self.name;
+        let by_count = self.near.is_some() || self.whole_cores;
+        match (&self.cpus, self.count) {
+            (Some(_), Some(_)) => Err(format!("partition {name}: use either cpus or count")),
+            (None, None) => Err(format!("partition {name}: cpus or count is missing")),
+            (Some(_), None) if by_count => {
+                Err(format!("partition {name}: near and whole_cores go with count, not with cpus"))
+            }
+            (Some(cpus), None) => Ok(Cpus::Named(cpus.clone())),
+            (None, Some(0)) => Err(format!("partition {name}: count = 0: use 1 or more")),
+            (None, Some(count)) => Ok(Cpus::Needed(Need {
+                count,
+                near: self.near.as_ref().map(IrqName::text),
+                whole_cores: self.whole_cores,
+            })),
+        }
     }
 }
 

@@ -2,29 +2,40 @@
 //! From a file's declaration to the partitions once it is in force: which processes it means, and
 //! which it leaves out.
 
+use crate::choose::Chosen;
 use crate::decide;
 use crate::declaration::{Declaration, Declared, DeclaredTask, IrqName};
+use crate::need::{Asks, Survey};
 use crate::partition::{BoostedThread, Partition, Refusal, State, shielded};
 use crate::plan::{Base, Cannot};
 use crate::policies;
-use crate::request::{Caller, Spec};
+use crate::request::{Caller, Cpus, Spec};
 use crate::rules::{self, Subject, Wish};
 use asmp_host::task::{self, Member, Task, TaskId};
-use asmp_host::{Facts, Kernel, Schedule};
+use asmp_host::{CpuSpec, Facts, Kernel, Schedule};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// The partitions once the file is in force, and what it does not mean though it has the name.
-/// `state` gains a record of tasks that were born inside
-/// and get a policy.
+/// What a file makes of the partitions.
+pub(crate) struct InForce {
+    /// The partitions once it is in force.
+    pub after: Vec<Partition>,
+    /// What it does not mean though it has the name.
+    pub left_out: Vec<Cannot>,
+    /// CPUs that were chosen.
+    pub chosen: Vec<Chosen>,
+}
+
+/// Decides. `state` gains a record of tasks that were born inside and get a policy.
 pub(crate) fn decide(
     kernel: &dyn Kernel,
     facts: &Facts,
     state: &mut State,
     declaration: &Declaration,
     caller: &Caller,
-) -> Result<(Vec<Partition>, Vec<Cannot>), Refusal> {
-    declaration.check().map_err(|reason| Refusal::BadDeclaration { reason })?;
+) -> Result<InForce, Refusal> {
+    let bad = |reason| Refusal::BadDeclaration { reason };
+    declaration.check().map_err(bad)?;
     let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
     let mut now = state.clone();
     // CPUs may pass from one partition of the file to another: all give up theirs first.
@@ -39,18 +50,30 @@ pub(crate) fn decide(
         true => task::read_all(kernel).unwrap_or_default(),
         false => Vec::new(),
     };
+    let before = |name: &str| state.partitions.iter().find(|old| old.name == name);
+    // Those that name their CPUs get them, before others choose.
+    let mut asking = Vec::new();
     for declared in &declaration.partitions {
-        let old =
-            state.partitions.iter().find(|partition| partition.name == declared.name).cloned();
-        now.partitions = rules::create(&ours, &now, &declared.wish(old.as_ref(), caller))?;
-        if let (Some(old), Some(new)) = (&old, now.partitions.last_mut()) {
-            new.tasks.clone_from(&old.tasks);
-            let kept = old.served.iter().filter_map(|thread| {
-                let priority = rules::priority_for(new, thread.by)?;
-                Some(BoostedThread { priority, ..thread.clone() })
-            });
-            new.served = kept.collect();
+        let old = before(&declared.name);
+        match declared.wanted().map_err(bad)? {
+            Cpus::Named(cpus) => {
+                now.partitions = declared.make(&ours, &now, (cpus, old), caller)?;
+            }
+            Cpus::Needed(need) => {
+                let (name, has) = (&*declared.name, old.map(|old| old.cpus.clone()));
+                let (tick, smt) = (declared.tick, declared.smt);
+                asking.push((declared, Asks { name, need, tick, smt, has }));
+            }
         }
+    }
+    let asks: Vec<Asks> = asking.iter().map(|(_, asks)| asks.clone()).collect();
+    let chosen = match asks.is_empty() {
+        true => Vec::new(),
+        false => Survey::read(kernel, &ours).settle(&now.partitions, &asks)?,
+    };
+    for ((declared, _), chosen) in asking.iter().zip(&chosen) {
+        let cpus = CpuSpec::List(chosen.choice.cpus.clone());
+        now.partitions = declared.make(&ours, &now, (cpus, before(&declared.name)), caller)?;
     }
     let finder = Finder { kernel, base: &base, partitions: &state.partitions.clone(), caller };
     let found = finder.find(declaration, &tasks)?;
@@ -87,12 +110,15 @@ pub(crate) fn decide(
         }
     }
     if declaration.partitions.is_empty() {
-        return Ok((state.partitions.clone(), left_out));
+        return Ok(InForce { after: state.partitions.clone(), left_out, chosen });
     }
     // Partitions keep their order of creation, so that an unchanged file changes nothing.
     let order = |new: &Partition| state.partitions.iter().position(|old| old.name == new.name);
-    now.partitions.sort_by_key(|partition| order(partition).unwrap_or(usize::MAX));
-    Ok((now.partitions, left_out))
+    let in_file = |new: &Partition| {
+        declaration.partitions.iter().position(|declared| declared.name == new.name)
+    };
+    now.partitions.sort_by_key(|new| (order(new).unwrap_or(usize::MAX), in_file(new)));
+    Ok(InForce { after: now.partitions, left_out, chosen })
 }
 
 /// Records in `now` that a task gets a policy, with what its threads go back to. `inside`: the
@@ -121,9 +147,29 @@ fn give_policy(
 }
 
 impl Declared {
-    fn wish(&self, old: Option<&Partition>, caller: &Caller) -> Wish {
+    /// All partitions with this one, on these CPUs. It keeps what its predecessor had.
+    fn make(
+        &self,
+        facts: &Facts,
+        now: &State,
+        (cpus, old): (CpuSpec, Option<&Partition>),
+        caller: &Caller,
+    ) -> Result<Vec<Partition>, Refusal> {
+        let mut after = rules::create(facts, now, &self.wish(cpus, old, caller))?;
+        if let (Some(old), Some(new)) = (old, after.last_mut()) {
+            new.tasks.clone_from(&old.tasks);
+            let kept = old.served.iter().filter_map(|thread| {
+                let priority = rules::priority_for(new, thread.by)?;
+                Some(BoostedThread { priority, ..thread.clone() })
+            });
+            new.served = kept.collect();
+        }
+        Ok(after)
+    }
+
+    fn wish(&self, cpus: CpuSpec, old: Option<&Partition>, caller: &Caller) -> Wish {
         let spec = Spec {
-            cpus: self.cpus.clone(),
+            cpus: Cpus::Named(cpus),
             irqs: self.irqs.iter().map(IrqName::text).collect(),
             irq_priority: self.irq_priority,
             tick: self.tick,

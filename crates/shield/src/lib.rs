@@ -9,6 +9,7 @@
 //! and no command line here: kernel files are [`asmp_host::Knob`]s.
 
 mod apply;
+mod choose;
 mod decide;
 pub mod declaration;
 mod declare;
@@ -18,6 +19,7 @@ mod masks;
 pub mod membership;
 mod mend;
 mod moving;
+mod need;
 mod neighbours;
 mod orphans;
 pub mod partition;
@@ -33,7 +35,11 @@ pub mod text;
 pub mod verify;
 
 #[cfg(test)]
+mod choose_tests;
+#[cfg(test)]
 mod given_back_tests;
+#[cfg(test)]
+mod need_tests;
 #[cfg(test)]
 mod neighbours_tests;
 #[cfg(test)]
@@ -57,6 +63,8 @@ mod undo_tests;
 pub use apply::Refused;
 /// A task in a partition, and where it came from.
 pub use asmp_host::task::Member;
+/// CPUs by number: what is needed, what was chosen, and why.
+pub use choose::{Choice, Chosen, Need, Next, Reason};
 /// Partitions as a file declares them.
 pub use declaration::Declaration;
 pub use left::Left;
@@ -69,7 +77,7 @@ pub use partition::{Aspect, BoostedThread, Partition, Refusal, Service, Smt, Sta
 /// The steps of a change, in order.
 pub use plan::{Action, Base, Plan, Step, plan};
 /// What may be asked, and who asks.
-pub use request::{Caller, Members, Request, Spec};
+pub use request::{Caller, Cpus, Members, Request, Spec};
 /// Whether a machine can be partitioned at all, and whether it has certain CPUs.
 pub use rules::{check_machine, online_cpus, possible_cpus};
 /// The one way to change partitions.

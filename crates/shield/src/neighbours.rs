@@ -98,6 +98,31 @@ fn below(kernel: &dyn Kernel, base: &Base, dir: &Path, found: &mut Vec<Group>) -
     threads
 }
 
+/// Groups beside ours with CPUs that the kernel would not let us have; and the CPUs that any group
+/// with tasks asks for.
+pub(crate) fn held_cpus(
+    kernel: &dyn Kernel,
+    facts: &Facts,
+    base: &Base,
+) -> (Vec<(String, CpuSet)>, CpuSet) {
+    let (mut exclusive, mut claimed) = (Vec::new(), CpuSet::new());
+    for group in groups(kernel, base) {
+        if is_beside(&group, base) && !group.exclusive.is_empty() {
+            let name = printable(&group.path.to_string_lossy());
+            exclusive.push((name, group.exclusive.clone()));
+        }
+        if group.tasks > 0 && !facts.cpus.online.is_subset(&group.cpus) {
+            claimed = claimed.union(&group.cpus);
+        }
+    }
+    (exclusive, claimed)
+}
+
+/// Does a group stand beside the outermost of ours?
+fn is_beside(group: &Group, base: &Base) -> bool {
+    group.path.parent() == Some(Path::new("/")) && !base.in_tree().starts_with(&group.path)
+}
+
 /// Groups with tasks whose own CPUs are among `taken`. One that asks for every CPU asks for none in
 /// particular.
 pub(crate) fn affected_groups(
@@ -207,12 +232,8 @@ pub(crate) fn affected(
 
 /// The group beside ours whose exclusive CPUs the kernel would not let us have.
 fn conflicting(kernel: &dyn Kernel, base: &Base, taken: &CpuSet) -> Option<Group> {
-    let ours = base.in_tree();
-    groups(kernel, base).into_iter().find(|group| {
-        group.path.parent() == Some(Path::new("/"))
-            && !ours.starts_with(&group.path)
-            && group.exclusive.intersects(taken)
-    })
+    let mut groups = groups(kernel, base).into_iter();
+    groups.find(|group| is_beside(group, base) && group.exclusive.intersects(taken))
 }
 
 fn exclusive_elsewhere(group: &Group, taken: &CpuSet) -> Refusal {

@@ -363,6 +363,23 @@ pub enum Refusal {
     )]
     Sibling { cpu: u32, sibling: u32, why: String },
     #[error(
+        "{count} CPUs are asked for, and at most {most} can be given: CPU {free} is free, and the \
+         system keeps one{held}; ask for fewer, or free CPUs (`asmp resize`, `asmp destroy`)",
+        free = if free.is_empty() { "none".to_owned() } else { free.to_string() }
+    )]
+    TooFewCpus { count: usize, most: usize, free: CpuSet, held: String },
+    #[error(
+        "--whole-cores: {count} CPUs are no number of whole cores, which have {threads} threads \
+         each: ask for --count {instead}"
+    )]
+    UnevenCores { count: usize, threads: String, instead: String },
+    #[error("--near {name:?} is nothing that this machine has: known are {known}")]
+    UnknownPlace { name: String, known: String },
+    #[error(
+        "--near {name} is near no CPU: it has no device behind it; name the device that carries it"
+    )]
+    VirtualPlace { name: String },
+    #[error(
         "invalid partition name {name:?}: use 1 to 64 letters, digits, '-' or '_', \
          beginning with a letter or digit, and not \"holder\""
     )]

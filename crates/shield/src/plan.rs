@@ -10,6 +10,7 @@
 
 mod groups;
 
+use crate::choose::Chosen;
 use crate::doctor;
 use crate::neighbours::Affected;
 use crate::partition::{BoostedThread, Partition, Service, State, System, Tick};
@@ -123,6 +124,8 @@ pub struct Plan {
     pub left_out: Vec<Cannot>,
     /// Groups and tasks of others that lose CPUs.
     pub affected: Vec<Affected>,
+    /// CPUs that were chosen for partitions that ask for a number of them.
+    pub chosen: Vec<Chosen>,
     /// The partitions once the steps are taken.
     #[serde(skip)]
     pub after: Vec<Partition>,
@@ -299,8 +302,8 @@ fn build(
         steps.push(step(Action::GiveBackMasks { masks }, "restore the original CPUs"));
     }
     let cannot = cannot(facts, before, &after);
-    let (affected, left_out) = (Vec::new(), Vec::new());
-    Plan { steps, cannot, affected, left_out, after, system, released, waiting }
+    let (affected, left_out, chosen) = (Vec::new(), Vec::new(), Vec::new());
+    Plan { steps, cannot, affected, left_out, chosen, after, system, released, waiting }
 }
 
 fn is_of_unbound_work(step: &Step) -> bool {

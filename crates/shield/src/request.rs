@@ -6,6 +6,7 @@
 //! [`crate::Shield::change`] carries them out. Who asks is the [`Caller`]; whether that caller may
 //! ask is settled at the edge, before the shield is called.
 
+use crate::choose::Need;
 use crate::declaration::Declaration;
 use crate::partition::{Aspect, Refusal, Smt, System, Tick};
 use crate::text::cut;
@@ -56,12 +57,20 @@ pub enum Request {
     System(System),
 }
 
+/// The CPUs of a partition: which ones, as a text (`"2-3"`), or how many.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Cpus {
+    Named(#[serde(with = "crate::text")] CpuSpec),
+    /// asmp chooses them when the request is carried out.
+    Needed(Need),
+}
+
 /// A partition as asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
-    #[serde(with = "crate::text")]
-    pub cpus: CpuSpec,
+    pub cpus: Cpus,
     /// IRQ lines that belong to it, by number or handler name.
     #[serde(default)]
     pub irqs: Vec<String>,
@@ -83,12 +92,21 @@ pub struct Spec {
 impl Spec {
     /// These CPUs, everything else at its default.
     pub fn of(cpus: CpuSpec) -> Self {
+        Self::with(Cpus::Named(cpus))
+    }
+
+    /// The same for CPUs that asmp chooses.
+    pub fn needing(need: Need) -> Self {
+        Self::with(Cpus::Needed(need))
+    }
+
+    const fn with(cpus: Cpus) -> Self {
         Self {
             cpus,
             irqs: Vec::new(),
             irq_priority: None,
-            tick: Tick::default(),
-            smt: Smt::default(),
+            tick: Tick::Off,
+            smt: Smt::Idle,
             strict: false,
             without: Vec::new(),
         }

@@ -66,7 +66,7 @@ fn on_cpu_ns() -> Option<u64> {
 }
 
 /// What `work` costs once.
-fn cost<T>(work: &impl Fn() -> T) -> Duration {
+pub(crate) fn cost<T>(work: &impl Fn() -> T) -> Duration {
     let (start, before) = (std::time::Instant::now(), on_cpu_ns());
     black_box(work());
     let by_kernel =

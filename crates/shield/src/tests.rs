@@ -387,7 +387,10 @@ fn every_request_crosses_a_socket_unchanged() {
     };
     let declared = declaration::Declared {
         name: name(),
-        cpus: "all-but 0".parse().unwrap(),
+        cpus: Some("all-but 0".parse().unwrap()),
+        count: None,
+        near: None,
+        whole_cores: false,
         irqs: vec![declaration::IrqName::Number(24), declaration::IrqName::Name("eth1".into())],
         irq_priority: Some(90),
         tick: Tick::Keep,

@@ -11,17 +11,25 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 
 impl FakeKernel {
-    /// Four CPUs, candidates 1-3; IRQ 4 (ttyS0), 24 (eth0) and 25 (managed: virtio0-req.1); 6.12's
-    /// files.
+    /// Four CPUs of one node and cache, candidates 1-3; IRQ 4 (ttyS0), 24 (eth0) and 25 (managed:
+    /// virtio0-req.1); 6.12's files.
     pub fn new() -> Self {
         let lines = [(4, "ttyS0", "0-3"), (24, "eth0", "0-3"), (25, "virtio0-req.1", "3")];
         let lines = lines.map(|(irq, name, cpus)| (irq, name.to_owned(), cpus.to_owned()));
-        Self::of((0..4).map(|cpu| CpuSet::from_iter([cpu])).collect(), &lines, [25].into())
+        let cores = (0..4).map(|cpu| CpuSet::from_iter([cpu])).collect();
+        let fake = Self::of(cores, &lines, [25].into());
+        fake.set_file("/sys/class/net/eth0/device/local_cpulist", "0-3");
+        fake.set_file("/sys/class/net/lo/mtu", "65536");
+        fake.set_node(0, "0-3");
+        fake.set_file("/proc/irq/24/node", "0");
+        fake.share_cache(&"0-3".parse().unwrap_or_default());
+        fake
     }
 
     /// A server: `cpus` CPUs in pairs (n and n + `cpus` / 2 share a core), all but CPU 0
-    /// candidates, and `irq_lines` lines from IRQ 4 on. As drivers spread them: a quarter may
-    /// go to every CPU, a quarter to half of the CPUs, and the rest are queues of one CPU each.
+    /// candidates, in two nodes with a cache for 8 cores each, and `irq_lines` lines from IRQ 4 on.
+    /// As drivers spread them: a quarter may go to every CPU, a quarter to half of the CPUs, and
+    /// the rest are queues of one CPU each.
     pub fn large(cpus: u32, irq_lines: u32) -> Self {
         let half = cpus / 2;
         let cores = (0..cpus).map(|cpu| CpuSet::from_iter([cpu % half, cpu % half + half]));
@@ -35,7 +43,28 @@ impl FakeKernel {
                 (4 + line, format!("nvme0q{line}"), cpus)
             })
             .collect();
-        Self::of(cores.collect(), &lines, BTreeSet::new())
+        let fake = Self::of(cores.collect(), &lines, BTreeSet::new());
+        let pairs = |first: u32, end: u32| -> CpuSet {
+            (first..end).chain(first + half..end + half).collect()
+        };
+        for (node, first) in [0, half / 2].into_iter().enumerate() {
+            fake.set_node(node as u32, &pairs(first, first + half / 2).to_string());
+        }
+        (0..half).step_by(8).for_each(|first| fake.share_cache(&pairs(first, half.min(first + 8))));
+        fake
+    }
+
+    /// The CPUs of a NUMA node.
+    pub fn set_node(&self, node: u32, cpus: &str) {
+        self.set_file(&format!("/sys/devices/system/node/node{node}/cpulist"), cpus);
+    }
+
+    /// These CPUs share their last-level cache.
+    pub fn share_cache(&self, cpus: &CpuSet) {
+        for cpu in cpus.iter() {
+            let file = format!("/sys/devices/system/cpu/cpu{cpu}/cache/index3/shared_cpu_list");
+            self.set_file(&file, &cpus.to_string());
+        }
     }
 
     /// A machine with these cores (by CPU), lines (number, handler, affinity) and managed lines.
