@@ -145,7 +145,3 @@ impl Workload {
 fn set(what: String) -> Inapplicable {
     Inapplicable::Set { what }
 }
-
-#[cfg(all(test, feature = "files"))]
-#[path = "workload_tests.rs"]
-mod tests;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! No answer ignores a field of its file: it uses the field, or refuses it.
 
-use super::*;
-use crate::place::{By, place};
-use crate::policy::Policy;
-use crate::verdict::{Effort, Verdict};
-use crate::{Outcome, Report, analyse, analyse_budgets, best_outcome};
+use asmp_analysis::deadline::Domain;
+use asmp_analysis::file::{from_toml, no_measurement};
+use asmp_analysis::place::{By, place};
+use asmp_analysis::{
+    Effort, Outcome, Policy, Report, Verdict, Workload, analyse, analyse_budgets, best_outcome,
+    kernel_admission,
+};
 
 fn of(text: &str) -> Workload {
-    crate::file::from_toml(text, &crate::file::no_measurement).unwrap()
+    from_toml(text, &no_measurement).unwrap()
 }
 
 fn reports(workload: &Workload, cpus: &[u32]) -> Vec<Report> {
@@ -43,8 +45,8 @@ fn a_flag_that_delays_tasks_is_refused_by_each_answer() {
     assert_eq!(workload.check_placeable().unwrap_err().to_string(), reason);
     let budgets = analyse_budgets(&workload, &Effort::default());
     assert_eq!(budgets.unwrap_err().to_string(), reason);
-    let domain = crate::deadline::Domain::of(1);
-    let admission = crate::kernel_admission(&workload, &domain, &Effort::default()).unwrap();
+    let domain = Domain::of(1);
+    let admission = kernel_admission(&workload, &domain, &Effort::default()).unwrap();
     assert!(matches!(admission.deadlines, Verdict::DoesNotApply { .. }));
 }
 
