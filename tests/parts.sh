@@ -3,8 +3,8 @@
 # parts.sh TARGET...: runs `make TARGET` for each, in that order.
 #
 # Each part runs also where an earlier one failed. `TARGET?` is left out where .ci/green holds the
-# sources of its last green run (see sources.sh); ASMP_ALL=1 runs it all the same. The end is a table
-# of minutes by part, and one line that counts tests.
+# sources of its last green run (see sources.sh); ASMP_ALL=1 runs it all the same. The end is a
+# table of minutes by part, and one line that counts tests.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit
 ASMP_COUNTS=$(mktemp)

@@ -92,8 +92,9 @@ impl Workload {
     /// background work delay no task.
     pub(crate) fn check_flags(&self) -> Result<(), Inapplicable> {
         let delays = |interrupt: &&Interrupt| {
-            let elsewhere = |task: &Task| matches!((task.core, interrupt.core), (Some(of), Some(at)) if of != at);
-            interrupt.flag_ticks > 0 && !self.tasks.iter().all(elsewhere)
+            let is_elsewhere =
+                |task: &Task| task.core.zip(interrupt.core).is_some_and(|(of, at)| of != at);
+            interrupt.flag_ticks > 0 && !self.tasks.iter().all(is_elsewhere)
         };
         match self.interrupts.iter().find(delays) {
             Some(interrupt) => Err(set(format!(

@@ -12,7 +12,8 @@
 //! or of root. A directory is opened once, is no symbolic link, and is used by its descriptor.
 //!
 //! **Lock.** A process that creates or attaches holds flock(2) of the file `.lock`. Only the
-//! directory's user may open it. Whoever can open the directory could lock the directory itself.
+//! directory's user may open it. The directory itself could be locked by any user who can open
+//! it.
 
 use crate::shm::ShmError;
 use std::ffi::OsString;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Other users and links. What takes two users needs root: elsewhere it is skipped, with its reason.
+//! Other users and links. What takes two users needs root; elsewhere it is skipped, with its
+//! reason.
 
 use super::*;
 use crate::shm::{Kind, Pages, SharedMemory};

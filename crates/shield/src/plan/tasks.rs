@@ -8,8 +8,8 @@ use asmp_host::Schedule;
 use asmp_host::task::{GivenPolicy, Member, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Tasks that leave a partition which stays, tasks that join one, and the policies that a file gives
-/// them.
+/// Tasks that leave a partition which stays, tasks that join one, and the policies that a file
+/// gives them.
 pub(super) fn tasks_in(
     base: &Base,
     before: &[Partition],
