@@ -90,7 +90,7 @@ fn place(slot: &'static Slot, fifo: c_uint, channel: Fifo) -> Result<(), c_int> 
 /// - -ENODEV: no such number
 /// - -EBUSY: another process has created it, or a peer still has a smaller one open
 /// - -ENOMEM: no memory, or `size` is below 1 or above 2^25
-/// - -EACCES: the directory of names does not belong to this user
+/// - -EACCES: another user's directory, or a channel of a process with more rights
 /// - -ETIMEDOUT: another process held the lock of the directory for 10 s
 #[unsafe(no_mangle)]
 pub extern "C" fn rtf_create(fifo: c_uint, size: c_int) -> c_int {

@@ -106,7 +106,7 @@ fn unmap(name: &str, first: *mut c_void) -> Result<(), c_int> {
 /// - ENODEV: `size` is 0 and there is no such memory
 /// - EBUSY: the name belongs to a record, a FIFO or calls, or to another version of this library
 /// - ENOMEM: no memory
-/// - EACCES: the directory does not belong to this user
+/// - EACCES: another user's directory, or a channel of a process with more rights
 /// - EMFILE: too many open files
 /// - ETIMEDOUT: another process held the lock of the directory for 10 s
 ///

@@ -23,7 +23,7 @@ pub struct asmp_client {
 /// - EBUSY: the slot is in use, or the name belongs to another kind or version of channel
 /// - EINVAL: the name is invalid, or there is no such slot
 /// - ENOMEM: no memory
-/// - EACCES: the directory does not belong to this user
+/// - EACCES: another user's directory, or a channel of a process with more rights
 /// - EMFILE: too many open files
 /// - ETIMEDOUT: another process held the lock of the directory for 10 s
 ///

@@ -86,7 +86,7 @@ impl From<Received> for asmp_received {
 /// - EBUSY: the channel has a server or other properties, or the name belongs to another kind or
 ///   version of channel
 /// - ENOMEM: no memory
-/// - EACCES: the directory does not belong to this user
+/// - EACCES: another user's directory, or a channel of a process with more rights
 /// - EMFILE: too many open files
 /// - ETIMEDOUT: another process held the lock of the directory for 10 s
 ///

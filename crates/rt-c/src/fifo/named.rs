@@ -127,7 +127,8 @@ unsafe fn open(
 ///
 /// A `name` has 1 to 64 letters, digits, '-' or '_'. FIFOs, shared memory, records and calls share
 /// one directory of names: $ASMP_CHANNELS, or else /dev/shm/asmp-UID. It serves the processes of
-/// one user, and root.
+/// one user, and root. A program with more rights than its caller (setuid, setgid, file
+/// capabilities) ignores the variable; other programs of the user cannot attach to its channels.
 ///
 /// A forked child has the same end, not another one, and does not keep the name: only one of the
 /// two may use it. If the parent ends without asmp_fifo_close, the role stays taken until the child
@@ -137,7 +138,7 @@ unsafe fn open(
 /// - EINVAL: the name or the flags are invalid
 /// - EBUSY: the name is in use
 /// - ENOMEM: no memory, or a size outside the limits
-/// - EACCES: the directory does not belong to this user
+/// - EACCES: another user's directory, or a channel of a process with more rights
 /// - EMFILE: too many open files
 /// - ETIMEDOUT: another process held the lock of the directory for 10 s
 /// - ENOENT, ENOTDIR, ENOSPC, EROFS: the directory cannot be used

@@ -66,7 +66,7 @@ unsafe fn open(name: *const c_char, size: usize, open: Open) -> *mut asmp_record
 /// - EINVAL: the name is invalid
 /// - EBUSY: the name belongs to a record of another size, or to another kind or version of channel
 /// - ENOMEM: no memory, or a `size` of 0
-/// - EACCES: the directory does not belong to this user
+/// - EACCES: another user's directory, or a channel of a process with more rights
 /// - EMFILE: too many open files
 /// - ETIMEDOUT: another process held the lock of the directory for 10 s
 ///
