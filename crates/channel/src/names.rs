@@ -2,8 +2,9 @@
 //! The directory of channel names.
 //!
 //! A memfd has no name in the file system. So each process that has it open creates a link in a
-//! directory: `NAME.PID.FD` -> `/proc/PID/fd/FD`. The kernel lets only the same user (or root)
-//! follow the link. For another user, send the descriptor over a socket; the receiver calls
+//! directory: `NAME.PID.FD.START` -> `/proc/PID/fd/FD`. START is when the process started: PID
+//! alone may be another process by now. The kernel lets only the same user (or root) follow the
+//! link. For another user, send the descriptor over a socket; the receiver calls
 //! [`SharedMemory::from_fd`](crate::SharedMemory::from_fd).
 //!
 //! **Trust.** `/dev/shm` belongs to all users, and any of them may make a directory there first.
@@ -105,11 +106,15 @@ impl Names {
         if metadata.mode() & 0o022 != 0 {
             return Err(foreign("may be written by other users"));
         }
-        let lock = lock_file(&dir, owner).map_err(io)?;
+        let mut lock = lock_file(&dir, owner).map_err(io)?;
         let end = Instant::now() + at_most;
         loop {
             match lock.try_lock() {
-                Ok(()) => return Ok(Self { dir, path: path.to_owned(), owner, lock }),
+                Ok(()) if is_in(&dir, &lock) => {
+                    return Ok(Self { dir, path: path.to_owned(), owner, lock });
+                }
+                // Somebody removed it, and another process may hold its successor.
+                Ok(()) => lock = lock_file(&dir, owner).map_err(io)?,
                 Err(TryLockError::Error(cause)) => return Err(io(cause)),
                 Err(TryLockError::WouldBlock) if Instant::now() >= end => {
                     return Err(ShmError::DirLocked { dir: path.to_owned() });
@@ -141,7 +146,10 @@ impl Names {
                 Ok(Some(_)) => {}
                 Ok(None) => _ = std::fs::remove_file(&link),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    hidden = hidden.or_else(|| self.hidden(rest));
+                    match process_of(rest) {
+                        Some(pid) => hidden = Some(pid),
+                        None => _ = std::fs::remove_file(&link),
+                    }
                 }
                 Err(cause) => {
                     let path = self.path.join(link.file_name().unwrap_or_default());
@@ -161,20 +169,11 @@ impl Names {
         Ok(owner == self.owner || owner == 0)
     }
 
-    /// The process of a link `NAME.PID.FD`, from its part `PID.FD`, if the process is of the
-    /// directory's user and hides its descriptors. Another user's process has the number of a dead
-    /// one.
-    fn hidden(&self, rest: &str) -> Option<u32> {
-        let pid = rest.split_once('.')?.0.parse().ok()?;
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-        uids.split_whitespace().any(|uid| uid.parse() == Ok(self.owner)).then_some(pid)
-    }
-
     /// Links `name` to a descriptor of this process.
     pub fn link(&self, name: &str, file: &File) -> Result<Link, ShmError> {
         let (pid, fd) = (std::process::id(), file.as_raw_fd());
-        let file_name = OsString::from(format!("{name}.{pid}.{fd}"));
+        let start = started_at(pid).unwrap_or_default();
+        let file_name = OsString::from(format!("{name}.{pid}.{fd}.{start}"));
         let made = || {
             let dir = self.dir.try_clone()?;
             let link = Link { dir, file_name: file_name.clone() };
@@ -213,6 +212,27 @@ impl Link {
 /// A file of an open directory, whatever its path names by now.
 fn inside(dir: &File, file_name: impl AsRef<Path>) -> PathBuf {
     Path::new(&format!("/proc/self/fd/{}", dir.as_raw_fd())).join(file_name)
+}
+
+/// Whether the directory still has this very lock.
+fn is_in(dir: &File, lock: &File) -> bool {
+    let number = |metadata: io::Result<std::fs::Metadata>| metadata.ok().map(|file| file.ino());
+    number(lock.metadata()) == number(inside(dir, LOCK_FILE).symlink_metadata())
+}
+
+/// The living process of a link, from its part `PID.FD.START`. `None`: it has ended.
+fn process_of(rest: &str) -> Option<u32> {
+    let (pid, fd_and_start) = rest.split_once('.')?;
+    let (_, start) = fd_and_start.split_once('.')?;
+    let pid = pid.parse().ok()?;
+    (started_at(pid) == Some(start.parse().ok()?)).then_some(pid)
+}
+
+/// When a process started, in clock ticks since boot (field 22 of proc_pid_stat(5)).
+fn started_at(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the command, in parentheses, may have spaces.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
 /// Opens the lock, and creates it if necessary, for `owner` alone.

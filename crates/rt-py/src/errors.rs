@@ -13,6 +13,7 @@ mod raised {
     import_exception!(asmp_rt._errors, Closed);
     import_exception!(asmp_rt._errors, Corrupt);
     import_exception!(asmp_rt._errors, ForeignDirectory);
+    import_exception!(asmp_rt._errors, HiddenChannel);
     import_exception!(asmp_rt._errors, InUse);
     import_exception!(asmp_rt._errors, Mismatch);
     import_exception!(asmp_rt._errors, NameTaken);
@@ -36,9 +37,8 @@ pub fn shm(error: ShmError) -> PyErr {
         ShmError::Mismatch { .. } => Mismatch::new_err(line),
         ShmError::RoleTaken { .. } => RoleTaken::new_err(line),
         ShmError::ForeignDir { .. } => ForeignDirectory::new_err(line),
-        ShmError::Hidden { .. } | ShmError::DirLocked { .. } | ShmError::Io { .. } => {
-            ChannelIO::new_err(line)
-        }
+        ShmError::Hidden { .. } => HiddenChannel::new_err(line),
+        ShmError::DirLocked { .. } | ShmError::Io { .. } => ChannelIO::new_err(line),
     }
 }
 

@@ -46,7 +46,7 @@ impl Fifo {
     /// "drop-oldest" drops the oldest ones. `dir`: the directory of names, default $ASMP_CHANNELS
     /// or /dev/shm/asmp-UID.
     ///
-    /// Raises BadName, NameTaken, BadSize, NoRoom, ForeignDirectory, ChannelIO.
+    /// Raises BadName, NameTaken, BadSize, NoRoom, ForeignDirectory, HiddenChannel, ChannelIO.
     #[staticmethod]
     #[pyo3(signature = (name, capacity_bytes, *, overflow = "refuse", dir = None))]
     fn create(
@@ -79,7 +79,7 @@ impl Fifo {
 
     /// Attach to a FIFO that a process has open.
     ///
-    /// Raises BadName, NoSuchChannel, Mismatch, ForeignDirectory, ChannelIO.
+    /// Raises BadName, NoSuchChannel, Mismatch, ForeignDirectory, HiddenChannel, ChannelIO.
     #[staticmethod]
     #[pyo3(signature = (name, *, dir = None))]
     fn attach(py: Python<'_>, name: &str, dir: Option<PathBuf>) -> PyResult<Self> {

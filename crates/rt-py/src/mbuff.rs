@@ -49,7 +49,7 @@ impl Mbuff {
     /// $ASMP_CHANNELS or /dev/shm/asmp-UID.
     ///
     /// Raises BadName, BadSize, Mismatch (another size, or it holds a record), NoRoom,
-    /// ForeignDirectory, ChannelIO.
+    /// ForeignDirectory, HiddenChannel, ChannelIO.
     #[staticmethod]
     #[pyo3(signature = (name, size_bytes, *, huge = false, dir = None))]
     fn alloc(
@@ -67,7 +67,7 @@ impl Mbuff {
     /// Attach to existing memory of any size. `readonly`: its views are read-only.
     ///
     /// Raises BadName, NoSuchChannel, Mismatch (it holds a record, or is no mbuff),
-    /// ForeignDirectory, ChannelIO.
+    /// ForeignDirectory, HiddenChannel, ChannelIO.
     #[staticmethod]
     #[pyo3(signature = (name, *, readonly = false, dir = None))]
     fn attach(py: Python<'_>, name: &str, readonly: bool, dir: Option<PathBuf>) -> PyResult<Self> {

@@ -45,7 +45,7 @@ impl Record {
     /// `dir`: as Mbuff.alloc.
     ///
     /// Raises BadName, BadSize, Mismatch (another size, or raw bytes), NoRoom, ForeignDirectory,
-    /// ChannelIO.
+    /// HiddenChannel, ChannelIO.
     #[staticmethod]
     #[pyo3(signature = (name, size_bytes, *, huge = false, dir = None))]
     fn alloc(
@@ -67,7 +67,7 @@ impl Record {
     /// Attach to an existing record of any size.
     ///
     /// Raises BadName, NoSuchChannel, Mismatch (raw bytes, or no mbuff), ForeignDirectory,
-    /// ChannelIO.
+    /// HiddenChannel, ChannelIO.
     #[staticmethod]
     #[pyo3(signature = (name, *, dir = None))]
     fn attach(py: Python<'_>, name: &str, dir: Option<PathBuf>) -> PyResult<Self> {
@@ -103,7 +103,7 @@ impl Record {
     }
 
     /// Become the writer, which continues after the last whole record. Raises RoleTaken, Closed,
-    /// ChannelIO.
+    /// HiddenChannel, ChannelIO.
     fn writer(&self, py: Python<'_>) -> PyResult<RecordWriter> {
         self.slot.with(py, |_| ())?;
         let name = self.slot.name.as_str();

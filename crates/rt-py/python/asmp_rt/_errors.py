@@ -42,6 +42,10 @@ class ForeignDirectory(Error, PermissionError):
     """Other users own the directory of names, or may write there."""
 
 
+class HiddenChannel(Error, PermissionError):
+    """Only processes with other rights (capabilities, user IDs) have the channel."""
+
+
 class ChannelIO(Error, OSError):
     """A system call failed."""
 
