@@ -3,8 +3,7 @@
 # them in a table. Targets that boot a guest call `setup`, which installs what is missing on Debian;
 # lint, unit, msrv, loom need cargo.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
-.PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz \
-	sanitizers-recorded
+.PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz
 .PHONY: lab containment bench bench-analysis bench-channels bench-peers install-rt setup
 
 setup:
@@ -18,13 +17,13 @@ check: lint unit
 test: check vm
 
 # Every guest with every kill, every sanitizer in full, agreement, benches with their gates, and
-# tonight's tenth of fuzz and containment.
+# a tenth of fuzz, another one each night, and of containment.
 nightly:
 	ASMP_TIER=nightly tests/parts.sh setup lint msrv deny unit vm python loom miri tsan asan \
 		agreement fuzz containment bench-channels
 	tests/sources.sh --record python loom miri tsan asan
 
-# Nightly takes a tenth of what takes hours, another one each night; ALL=1 takes all.
+# Nightly takes a tenth of what takes hours; ALL=1 takes all.
 NIGHT := $(shell expr $$(date +%s) / 86400 % 10)
 is_slice = $(and $(filter nightly,$(ASMP_TIER)),$(if $(ALL),,slice))
 
@@ -60,10 +59,6 @@ loom:
 
 miri tsan asan:
 	tests/nightly.sh $@
-
-# After a green run of them: .ci/run repeats them when their sources change (see tests/sources.sh).
-sanitizers-recorded: python loom miri tsan asan
-	tests/sources.sh --record $^
 
 # The figures of docs/measurements/channels.md, some minutes; no guest.
 # The last program exits with 1 where a limit is missed, and says which; nightly that is a failure.

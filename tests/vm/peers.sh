@@ -20,13 +20,21 @@ share=$work/share
 mkdir "$share"
 cd "$top"
 
-# The tool itself, from PyPI; what it needs comes from Debian.
-if [ ! -e "$CACHE/peers/vfio-isolate-$vfio_isolate.tar.gz" ]; then
+# The tool itself, from PyPI, these very bytes; what it needs comes from Debian.
+source=$CACHE/peers/vfio-isolate-$vfio_isolate.tar.gz
+sha256=fbad511d8ae24b4423341dba2da1c49171382184c5980133a013d82ae8953a5a
+if [ ! -e "$source" ]; then
+    command -v pip3 >/dev/null || {
+        say "installing python3-pip"
+        as_root apt-get -qq install -y --no-install-recommends python3-pip >/dev/null
+    }
     pip3 download --quiet --disable-pip-version-check --no-deps --no-binary :all: \
-        --dest "$CACHE/peers" "vfio-isolate==$vfio_isolate"
+        --require-hashes --dest "$CACHE/peers" \
+        --requirement <(echo "vfio-isolate==$vfio_isolate --hash=sha256:$sha256")
 fi
+echo "$sha256  $source" | sha256sum --quiet --check -
 mkdir "$share/python"
-tar -xzf "$CACHE/peers/vfio-isolate-$vfio_isolate.tar.gz" -C "$share/python" --strip-components 1
+tar -xzf "$source" -C "$share/python" --strip-components 1
 echo "$vfio_isolate" >"$share/vfio-isolate.version"
 printf '#!/bin/sh\nexec python3 -c "from vfio_isolate import run_cli; run_cli()" "$@"\n' \
     >"$share/vfio-isolate"

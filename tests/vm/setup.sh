@@ -33,7 +33,6 @@ cmake         cmake
 pkg-config    pkg-config
 valgrind      valgrind
 python3       python3
-pip3          python3-pip
 '
 
 missing_packages() {

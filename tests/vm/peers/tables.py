@@ -19,7 +19,6 @@ NAMES = {
     "systemd": "systemd, `AllowedCPUs=`",
     "vfio-isolate": "vfio-isolate",
     "tuned": "TuneD, `realtime`, no reboot",
-    "tuned-boot": "TuneD, `realtime`, rebooted",
     "script": "script for cgroup v2",
     "asmp": "**asmp**",
 }
@@ -133,9 +132,8 @@ def full(raw):
                 parts.append(f"{NAMES[row['row']]}. {when}, {len(lines)}:\n\n{listed(lines)}")
     parts.append("### What each row did")
     for row in rows:
-        name = row["row"].replace("tuned-boot", "tuned")
-        files = [f"{name}.sh"] + (["isolate.sh"] if name == "script" else [])
-        for file in files if row["row"] != "tuned-boot" else []:
+        name = row["row"]
+        for file in [f"{name}.sh"] + (["isolate.sh"] if name == "script" else []):
             text = (HERE / file).read_text().splitlines()
             text = [line for line in text if not re.match(r"#(!| SPDX| shellcheck)", line)]
             parts.append(f"{NAMES[row['row']]} ([{file}](../../tests/vm/peers/{file})):")

@@ -14,7 +14,7 @@ use std::fs;
 use std::time::Duration;
 
 pub fn all() -> Vec<Test> {
-    let name = "shielded a busy loop has a minute without a tick or each disturbance has a name";
+    let name = "shielded a busy loop has no tick for long or each disturbance has a name";
     vec![test(name, minute).on(On::OneThenAll).booted(&[Boot::Bare, Boot::Watched])]
 }
 

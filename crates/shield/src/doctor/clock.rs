@@ -12,6 +12,9 @@ use asmp_host::knob::observed;
 use asmp_host::{CpuSet, Facts, architecture};
 
 const WHAT: &str = "clock source watchdog";
+/// Clocks of hypervisors. Where the scheduler uses one, an unstable TSC stops no tick from ending.
+const VIRTUAL_CLOCKS: [&str; 4] =
+    ["kvm-clock", "xen", "hyperv_clocksource_tsc_page", "hyperv_clocksource_msr"];
 
 /// What the machine's files say of the watchdog.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,9 +58,13 @@ fn judge(facts: &Facts, seen: &Observed) -> Watchdog {
     let sources = text(observed::CLOCK_SOURCES);
     let has =
         |name: &str| sources.is_some_and(|all| all.split_whitespace().any(|source| source == name));
+    let has_virtual_clock = VIRTUAL_CLOCKS.into_iter().any(has);
     // An unstable TSC leaves the list, and with it the watchdog ends.
-    if asked("unstable") || (sources.is_some() && !has("tsc")) {
+    if asked("unstable") || (sources.is_some() && !has("tsc") && !has_virtual_clock) {
         return Watchdog::Dropped;
+    }
+    if !has("tsc") && has_virtual_clock {
+        return Watchdog::Unknown("the TSC is not listed beside the hypervisor's own clock");
     }
     if facts.version() >= (7, 0) {
         return Watchdog::Rests("rests: 7.2 and 7.3 were seen to leave shielded CPUs alone");
@@ -149,6 +156,7 @@ mod tests {
         let unknown =
             |sources, info| matches!(judged("6.12.107", "", sources, info), Watchdog::Unknown(_));
         assert!(unknown("tsc", PLAIN), "checked against jiffies, perhaps");
+        assert!(unknown("hyperv_clocksource_tsc_page acpi_pm", PLAIN), "not dropped for sure");
         assert!(unknown("tsc hpet", "processor : 0\n"));
         let facts = machine();
         let facts = Facts { release: "6.12.107".into(), ..facts };

@@ -75,9 +75,11 @@ pub fn lies() -> Vec<String> {
 
 fn denied(said: &Said) -> Vec<String> {
     let mut wrong = Vec::new();
-    if ![0, 7].contains(&said.code) {
-        // No claim: 9 a state that cannot be read.
-        return wrong;
+    match said.code {
+        0 | 7 if said.all.is_object() => {}
+        // No claim: a state that cannot be read.
+        9 => return wrong,
+        code => return vec![format!("exit {code}, and it says {}", said.all)],
     }
     let violated = said.partitions().iter().any(|one| one["shielded"] != true);
     if said.code == 0 && violated {
