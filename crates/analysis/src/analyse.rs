@@ -27,10 +27,9 @@ pub fn schedulability(tasks: &[Task], policy: Policy, effort: &Effort) -> Verdic
 }
 
 /// Everything that is known of a workload under one policy: verdicts, response times and how much
-/// each cost may grow. With more than one CPU in `cpus`, worst-fit places the tasks that name no
-/// core. Else all tasks are on the cores that they name, or on one if they name none. What the
-/// tests would ignore makes each verdict "does not apply". Takes a multiple of `effort` for each
-/// CPU.
+/// each cost may grow. Tasks are on the cores that they name. Worst-fit places those that name none
+/// on `cpus`; without a choice they share one CPU. What the tests would ignore makes each verdict
+/// "does not apply". Takes a multiple of `effort` for each CPU.
 pub fn analyse(workload: &Workload, policy: Policy, cpus: &[u32], effort: &Effort) -> Report {
     let tasks = &workload.tasks_in_chains();
     if let Err(reason) = workload.check_analysable(cpus) {
@@ -38,8 +37,9 @@ pub fn analyse(workload: &Workload, policy: Policy, cpus: &[u32], effort: &Effor
     }
     let mut unplaced = Vec::new();
     let mut groups: Vec<(Option<u32>, Vec<usize>)> = Vec::new();
-    let many = cpus.len() > 1;
-    let placement = many.then(|| place(tasks, cpus, By::WorstFit, policy, &workload.room, effort));
+    let is_placed = workload.is_placed(cpus);
+    let placement =
+        is_placed.then(|| place(tasks, cpus, By::WorstFit, policy, &workload.room, effort));
     match placement {
         Some(Ok(placement)) => {
             groups.extend(placement.loads.into_iter().map(|load| (Some(load.cpu), load.tasks)));
@@ -177,7 +177,9 @@ pub fn kernel_admission(
     domain: &Domain,
     effort: &Effort,
 ) -> Result<Admission, Verdict> {
-    let tasks = in_whole_ns(workload).map_err(|reason| Verdict::DoesNotApply { reason })?;
+    let refused = |reason| Verdict::DoesNotApply { reason };
+    workload.check_deadline_cores(domain.cpus).map_err(refused)?;
+    let tasks = in_whole_ns(workload).map_err(refused)?;
     let mut admission = admission(&tasks, domain, effort).map_err(Verdict::from)?;
     if let Err(reason) = workload.check_flags() {
         admission.deadlines = Verdict::DoesNotApply { reason };

@@ -5,7 +5,7 @@ use crate::policy::Policy;
 use crate::report::CpuReport;
 use crate::slack::{SEARCHED, factor_ppm, fits, largest_cost};
 use crate::task::Task;
-use crate::verdict::Effort;
+use crate::verdict::{Effort, Inapplicable, Verdict};
 
 /// Changes of single costs that are proposed.
 const PROPOSED: usize = 3;
@@ -87,7 +87,10 @@ impl CpuReport {
     /// Changes that make a CPU schedulable that is not, each by itself. Empty where it is. A search
     /// for each: takes a multiple of `effort`.
     pub fn help(&self, tasks: &[Task], policy: Policy, effort: &Effort) -> Vec<Help> {
-        if self.verdict.is_schedulable() {
+        // A set that no test covers is helped by nothing of this.
+        let is_covered =
+            !matches!(self.verdict, Verdict::DoesNotApply { reason: Inapplicable::Set { .. } });
+        if self.verdict.is_schedulable() || !is_covered {
             return Vec::new();
         }
         let set: Vec<Task> = self.tasks.iter().map(|index| tasks[*index].clone()).collect();

@@ -34,26 +34,48 @@ impl Workload {
         with_deadlines(&self.tasks, &self.chains)
     }
 
+    /// Whether placement chooses the CPU of some task: it names no core, and there is a choice
+    /// among `cpus`, or others name theirs.
+    pub(crate) fn is_placed(&self, cpus: &[u32]) -> bool {
+        let is_free = |task: &Task| task.core.is_none();
+        let some_are_bound = || !self.tasks.iter().all(is_free);
+        self.tasks.iter().any(is_free) && (cpus.len() > 1 || (cpus.len() == 1 && some_are_bound()))
+    }
+
     /// Whether the tests count everything that the workload says of these CPUs (none: those that
     /// the tasks name). Errors: the part that they would ignore.
     pub fn check_analysable(&self, cpus: &[u32]) -> Result<(), Inapplicable> {
         self.check_flags()?;
-        if let (Some(chain), true) = (self.chains.first(), cpus.len() > 1) {
-            return Err(set(format!(
-                "chain {}: its tasks stay on the cores that they name: leave out --cpus",
+        let left_out = |core: &u32| !cpus.is_empty() && !cpus.contains(core);
+        let of_task = |task: &Task| Some((task.name.clone(), task.core.filter(left_out)?));
+        if let Some((task, core)) = self.tasks.iter().find_map(of_task) {
+            return Err(set(format!("task {task} names core {core}, which --cpus leaves out")));
+        }
+        if !self.is_placed(cpus) {
+            self.check_cores()?;
+            return self.check_room();
+        }
+        match self.chains.first() {
+            Some(chain) => Err(set(format!(
+                "chain {}: placement ignores chains: name the core of each task",
                 chain.name
-            )));
+            ))),
+            None => Ok(()),
         }
-        if cpus.len() > 1 {
-            return Ok(());
+    }
+
+    /// The same for SCHED_DEADLINE, whose tasks run on any CPU of their root domain of so many.
+    pub(crate) fn check_deadline_cores(&self, cpus: u32) -> Result<(), Inapplicable> {
+        let first = self.tasks.first().and_then(|task| task.core);
+        let named = |task: &&Task| task.core.is_some() && (cpus > 1 || task.core != first);
+        match self.tasks.iter().find(named) {
+            Some(task) => Err(set(format!(
+                "task {} names a core: SCHED_DEADLINE chooses the CPU itself; leave out core, or \
+                 give one file and one CPU for each core",
+                task.name
+            ))),
+            None => self.check_cores(),
         }
-        self.check_cores()?;
-        if let [cpu] = cpus
-            && let Some(task) = self.tasks.iter().find(|task| task.core.is_some_and(|c| c != *cpu))
-        {
-            return Err(set(format!("task {} names a core that --cpus leaves out", task.name)));
-        }
-        self.check_room()
     }
 
     /// The same for budgets, which are those of one CPU.

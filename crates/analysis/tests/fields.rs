@@ -68,6 +68,8 @@ fn a_task_without_a_core_beside_one_with_a_core_is_refused_unless_it_is_placed()
     let reason = refusal(&mixed, &[]);
     assert!(reason.starts_with("task a names a core, task b names none"), "{reason}");
     assert_eq!(mixed.check_cores().unwrap_err().to_string(), reason);
+    let one = analyse(&mixed, Policy::Edf, &[1], &Effort::default());
+    assert_eq!((one.cpus[0].tasks.as_slice(), one.unplaced.as_slice()), (&[0][..], &[1][..]));
     let placed = analyse(&mixed, Policy::Edf, &[1, 2], &Effort::default());
     assert_eq!(placed.outcome(), Outcome::Schedulable);
     assert_eq!(placed.cpus.len(), 2);
@@ -76,13 +78,45 @@ fn a_task_without_a_core_beside_one_with_a_core_is_refused_unless_it_is_placed()
 #[test]
 fn cpus_that_a_file_contradicts_are_refused() {
     let bound = of(&format!("{A}core = 1\n"));
-    assert_eq!(refusal(&bound, &[3]), "task a names a core that --cpus leaves out");
+    assert_eq!(refusal(&bound, &[3]), "task a names core 1, which --cpus leaves out");
     assert_eq!(best_outcome(&reports(&bound, &[1])), Outcome::Schedulable);
     let chain = "[[chain]]\nname = 'c'\ntasks = ['a', 'b']\ndeadline = '1 s'\n";
     let chained = of(&format!("{A}core = 1\n{}core = 2\n{chain}", B.replace("2 ms", "1 ms")));
-    assert!(refusal(&chained, &[1, 2]).starts_with("chain c: its tasks stay on the cores"));
+    assert_eq!(reports(&chained, &[1, 2]), reports(&chained, &[]), "all that --cpus says is said");
+    let free = of(&format!("{A}{}{chain}", B.replace("2 ms", "1 ms")));
+    let reason = refusal(&free, &[1, 2]);
+    assert_eq!(reason, "chain c: placement ignores chains: name the core of each task");
     for refused in [chained.check_budgets(), chained.check_placeable()] {
         assert!(refused.unwrap_err().to_string().starts_with("chain c: "));
+    }
+}
+
+#[test]
+fn tasks_that_name_their_cores_have_the_same_answer_with_those_cpus() {
+    let late = of(&format!("{A}core = 1\n{}core = 1\n", B.replace("200 us", "600 us")));
+    let alone = reports(&late, &[]);
+    assert_eq!(best_outcome(&alone), Outcome::NotSchedulable);
+    assert_eq!(reports(&late, &[1, 2]), alone);
+}
+
+#[test]
+fn nothing_is_said_to_help_a_set_that_no_test_covers() {
+    let workload = of(&format!("{A}{FLAG}"));
+    for report in reports(&workload, &[]) {
+        let help = report.cpus[0].help(&workload.tasks, report.policy, &Effort::default());
+        assert_eq!(help, [], "{}", report.policy);
+    }
+}
+
+#[test]
+fn sched_deadline_refuses_cores_that_it_would_ignore() {
+    let admission =
+        |text: &str, cpus| kernel_admission(&of(text), &Domain::of(cpus), &Effort::default());
+    let (one, two) = (format!("{A}core = 1\n{B}core = 1\n"), format!("{A}core = 1\n{B}core = 2\n"));
+    admission(&one, 1).unwrap();
+    for (text, cpus) in [(&one, 2), (&two, 1), (&two, 2), (&format!("{A}core = 1\n{B}"), 1)] {
+        let refused = admission(text, cpus).unwrap_err();
+        assert!(matches!(refused, Verdict::DoesNotApply { .. }), "{cpus}: {refused:?}");
     }
 }
 

@@ -72,7 +72,7 @@ impl Names {
     pub fn lock_within(path: &Path, at_most: Duration) -> Result<Self, ShmError> {
         match std::fs::DirBuilder::new().mode(0o700).create(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                Err(ShmError::Io { path: path.to_owned(), cause: error })
+                Err(ShmError::NoDir { dir: path.to_owned(), cause: error })
             }
             _ => Self::lock_existing(path, at_most),
         }
@@ -88,23 +88,36 @@ impl Names {
 
     fn lock_existing(path: &Path, at_most: Duration) -> Result<Self, ShmError> {
         let io = |cause| ShmError::Io { path: path.to_owned(), cause };
-        let foreign = |what| ShmError::ForeignDir { dir: path.to_owned(), what };
+        let foreign = |what, cure| ShmError::ForeignDir { dir: path.to_owned(), what, cure };
         let dir = OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
-            .open(path)
-            .map_err(|error| match path.is_symlink() {
-                true => foreign("is a symbolic link"),
+            // Without the slash that would make the kernel follow a link.
+            .open(path.components().as_path())
+            .map_err(|error| match path.components().as_path().is_symlink() {
+                true => foreign("is a symbolic link", "name the directory itself"),
                 false => io(error),
             })?;
         let metadata = dir.metadata().map_err(io)?;
         let owner = metadata.uid();
-        let is_named_by_root = me() == 0 && path != own_dir();
-        if owner != me() && !is_named_by_root {
-            return Err(foreign("belongs to another user"));
+        let is_own = path == own_dir();
+        if owner != me() && (me() != 0 || is_own) {
+            return Err(foreign(
+                "belongs to another user",
+                match is_own {
+                    true => "remove it",
+                    false => "set ASMP_CHANNELS to a directory of this user",
+                },
+            ));
         }
         if metadata.mode() & 0o022 != 0 {
-            return Err(foreign("may be written by other users"));
+            return Err(foreign(
+                "may be written by other users",
+                match owner == me() && metadata.mode() & 0o1000 == 0 {
+                    true => "forbid it (chmod go-w)",
+                    false => "set ASMP_CHANNELS to a directory of this user",
+                },
+            ));
         }
         let mut lock = lock_file(&dir, owner).map_err(io)?;
         let end = Instant::now() + at_most;

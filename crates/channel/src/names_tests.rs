@@ -111,14 +111,42 @@ fn root_refuses_its_default_directory_if_another_user_made_it_first() {
 }
 
 #[test]
+fn a_directory_that_cannot_be_used_is_refused_with_the_cure() {
+    let dir = dir_of(me(), 0o777);
+    let refused = create(dir.path(), "a").unwrap_err().to_string();
+    assert!(
+        refused.ends_with("may be written by other users: forbid it (chmod go-w)"),
+        "{refused}"
+    );
+    let below_a_file = dir.path().join("file/names");
+    std::fs::write(dir.path().join("file"), "").unwrap();
+    let refused = create(&below_a_file, "a").unwrap_err().to_string();
+    assert!(
+        refused.contains("cannot create this directory of names: Not a directory"),
+        "{refused}"
+    );
+    assert!(refused.contains("set ASMP_CHANNELS to one that"), "{refused}");
+    let sticky = create(Path::new("/tmp"), "a").unwrap_err().to_string();
+    assert!(sticky.ends_with("set ASMP_CHANNELS to a directory of this user"), "{sticky}");
+}
+
+#[test]
 fn a_symbolic_link_is_no_directory_of_names() {
     let real = dir_of(me(), 0o700);
     let place = dir_of(me(), 0o700);
     let link = place.path().join("names");
     symlink(real.path(), &link).unwrap();
-    for refused in [create(&link, "a"), SharedMemory::attach(&link, "a", Kind::Mbuff)] {
+    let with_slash = PathBuf::from(format!("{}/", link.display()));
+    for refused in [
+        create(&link, "a"),
+        create(&with_slash, "a"),
+        SharedMemory::attach(&link, "a", Kind::Mbuff),
+    ] {
         let refused = refused.unwrap_err().to_string();
-        assert!(refused.contains("names is a symbolic link: remove it"), "{refused}");
+        assert!(
+            refused.contains("is a symbolic link: name the directory itself"),
+            "{refused}"
+        );
     }
     assert_eq!(std::fs::read_dir(real.path()).unwrap().count(), 0, "nothing was made behind it");
 }

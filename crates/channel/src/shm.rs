@@ -101,7 +101,7 @@ pub enum ShmError {
     #[error("channel {name} already exists: attach to it, or choose another name")]
     NameTaken { name: String },
     /// No process has a channel of this name.
-    #[error("no channel {name} in {dir}: create it first", dir = dir.display())]
+    #[error("no channel {name} in {dir}: create the channel first", dir = dir.display())]
     NotFound { name: String, dir: PathBuf },
     /// The size is 0 or too large.
     #[error("{bytes} bytes is outside the limits of a channel: use {min} to {max}")]
@@ -127,11 +127,19 @@ pub enum ShmError {
     )]
     Hidden { name: String, pid: u32 },
     /// The directory of names is not safe.
+    #[error("{dir} {what}: {cure}", dir = dir.display())]
+    ForeignDir { dir: PathBuf, what: &'static str, cure: &'static str },
+    /// The directory of names is not there and cannot be created.
     #[error(
-        "{dir} {what}: remove it, or set ASMP_CHANNELS to another directory",
+        "{dir}: cannot create this directory of names: {cause}: \
+         set ASMP_CHANNELS to one that this user may create",
         dir = dir.display()
     )]
-    ForeignDir { dir: PathBuf, what: &'static str },
+    NoDir {
+        dir: PathBuf,
+        #[source]
+        cause: io::Error,
+    },
     /// A process held the lock of the directory for 10 s.
     #[error(
         "timed out: another process holds the lock of {dir}; resume or end it if it is stopped",

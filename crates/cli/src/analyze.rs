@@ -107,10 +107,13 @@ pub fn analyze(args: &Args) -> Result<u8> {
     let workload = files::workload(path)?;
     let effort = Effort::default();
     let cpus: Vec<u32> = args.cpus.iter().flat_map(CpuSet::iter).collect();
+    // SCHED_DEADLINE is on the CPU that the tasks name, if --cpus is not given.
+    let core = workload.tasks.first().and_then(|task| task.core);
+    let domain = args.cpus.clone().or_else(|| core.map(|core| CpuSet::from_iter([core])));
     let one = |policy: &Policy| analyse(&workload, *policy, &cpus, &effort);
     let reports = match args.policy {
         Which::Deadline => {
-            let limits = Limits::read(&args.root, args.cpus.as_ref());
+            let limits = Limits::read(&args.root, domain.as_ref());
             let result = kernel_admission(&workload, &limits.domain, &effort);
             if args.json {
                 let (what, value) = match &result {
@@ -121,7 +124,8 @@ pub fn analyze(args: &Args) -> Result<u8> {
                 // The kernel's times are whole nanoseconds.
                 print_json(json, TimeBase::NANOSECONDS)?;
             } else {
-                report::deadline(&workload, &result);
+                let cpus: Vec<u32> = domain.iter().flat_map(CpuSet::iter).collect();
+                report::deadline(&workload, &cpus, &result);
                 limits.lines().iter().for_each(|line| println!("{line}"));
             }
             return Ok(code(outcome_of(&result)));
@@ -141,7 +145,7 @@ pub fn analyze(args: &Args) -> Result<u8> {
     } else if let [one] = reports.as_slice() {
         people.one(one, &effort);
     } else {
-        let limits = Limits::read(&args.root, args.cpus.as_ref());
+        let limits = Limits::read(&args.root, domain.as_ref());
         people.all(&reports, &kernel_admission(&workload, &limits.domain, &effort));
     }
     // With all policies: is there one that works?

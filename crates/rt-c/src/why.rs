@@ -39,7 +39,9 @@ pub fn number(error: &ShmError) -> c_int {
         ShmError::NotFound { .. } => libc::ENODEV,
         ShmError::ForeignDir { .. } | ShmError::Hidden { .. } => libc::EACCES,
         ShmError::DirLocked { .. } => libc::ETIMEDOUT,
-        ShmError::Io { cause, .. } => cause.raw_os_error().unwrap_or(libc::EIO),
+        ShmError::NoDir { cause, .. } | ShmError::Io { cause, .. } => {
+            cause.raw_os_error().unwrap_or(libc::EIO)
+        }
         ShmError::BadName { .. } => libc::EINVAL,
     }
 }

@@ -38,7 +38,9 @@ pub fn shm(error: ShmError) -> PyErr {
         ShmError::RoleTaken { .. } => RoleTaken::new_err(line),
         ShmError::ForeignDir { .. } => ForeignDirectory::new_err(line),
         ShmError::Hidden { .. } => HiddenChannel::new_err(line),
-        ShmError::DirLocked { .. } | ShmError::Io { .. } => ChannelIO::new_err(line),
+        ShmError::NoDir { .. } | ShmError::DirLocked { .. } | ShmError::Io { .. } => {
+            ChannelIO::new_err(line)
+        }
     }
 }
 

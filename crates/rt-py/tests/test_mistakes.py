@@ -57,7 +57,7 @@ def test_a_channel_that_is_not_there_says_where_it_was_looked_for(
     kind: str, directory: Path
 ) -> None:
     line = refusal(asmp_rt.NoSuchChannel, lambda: ATTACH[kind]("a"))
-    assert line == f"no channel a in {directory}: create it first"
+    assert line == f"no channel a in {directory}: create the channel first"
     with pytest.raises(FileNotFoundError):
         ATTACH[kind]("a")
 
@@ -218,7 +218,7 @@ def test_what_is_closed_says_so_and_closing_twice_is_nothing() -> None:
 
 def test_a_directory_that_others_can_write_is_refused(directory: Path) -> None:
     directory.chmod(0o777)
-    assert "remove it" in refusal(asmp_rt.ForeignDirectory, lambda: asmp_rt.Fifo.create("a", 100))
+    assert "chmod go-w" in refusal(asmp_rt.ForeignDirectory, lambda: asmp_rt.Fifo.create("a", 100))
     file = directory / "file"
     file.write_text("")
     refusal(asmp_rt.ChannelIO, lambda: asmp_rt.Fifo.create("a", 100, dir=file / "below"))

@@ -223,8 +223,8 @@ impl Words<'_> {
     }
 }
 
-/// SCHED_DEADLINE.
-pub fn deadline(workload: &Workload, result: &Result<Admission, Verdict>) {
+/// SCHED_DEADLINE on these CPUs.
+pub fn deadline(workload: &Workload, cpus: &[u32], result: &Result<Admission, Verdict>) {
     let tasks = &workload.tasks;
     let admission = match result {
         Ok(admission) => admission,
@@ -244,7 +244,9 @@ pub fn deadline(workload: &Workload, result: &Result<Admission, Verdict>) {
     for load in &partitioned.loads {
         let names: Vec<&str> = load.tasks.iter().map(|index| tasks[*index].name.as_str()).collect();
         let used = load.utilisation_ppm as f64 / 1e4;
-        println!("one queue per CPU, CPU {}: {used:.1} %: {}", load.cpu, names.join(", "));
+        // The domain numbers its CPUs from 0 on.
+        let cpu = cpus.get(load.cpu as usize).copied().unwrap_or(load.cpu);
+        println!("one queue per CPU, CPU {cpu}: {used:.1} %: {}", names.join(", "));
     }
     if partitioned.is_complete() {
         println!("one queue per CPU: every deadline is met (EDF, exact)");

@@ -86,7 +86,8 @@ fn the_example_of_samples_says_each_once_and_in_order_but_for_those_it_counts_as
     let mut early = place.start(&program, &["read"]);
     let said = early.complaint();
     assert!(
-        said.starts_with("attach: no channel samples in ") && said.ends_with(": create it first\n"),
+        said.starts_with("attach: no channel samples in ")
+            && said.ends_with(": create the channel first\n"),
         "{said}"
     );
     assert_eq!(early.child.wait().unwrap().code(), Some(1));
