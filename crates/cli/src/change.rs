@@ -184,6 +184,9 @@ fn headline(change: &Change, outcome: &Outcome) -> String {
         {
             "no partition is left".to_owned()
         }
+        Change::Restore { .. } if outcome.changes == 0 && outcome.recovered.is_none() => {
+            "nothing to restore: asmp knows of no change that it made".to_owned()
+        }
         Change::Restore { .. } => "the machine is as it was before asmp touched it".to_owned(),
         Change::Add { members, .. } => format!("partition {}: members added", members.name),
         Change::Remove { members, .. } => format!("partition {}: members removed", members.name),
