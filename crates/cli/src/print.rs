@@ -322,7 +322,11 @@ pub fn status(status: &Status, now_s: u64) {
     orphans(status);
     line!("system: CPU {}", status.system_cpus);
     if !status.foreign_isolated_cpus.is_empty() {
-        line!("isolated by another program: CPU {}", status.foreign_isolated_cpus);
+        let by = match status.orphans.is_empty() {
+            true => "another program",
+            false => "the groups above, or another program",
+        };
+        line!("isolated by {by}: CPU {}", status.foreign_isolated_cpus);
     }
     if let Some(home) = &status.irq_home {
         line!("device interrupts are routed to CPU {home} alone; `asmp restore` undoes that");
