@@ -421,7 +421,7 @@ fn write_files() {
 }
 
 fn random_hands() {
-    let usual = if tier() == Tier::Nightly { 120 } else { 6 };
+    let usual = if tier() == Tier::Nightly { 60 } else { 6 };
     let first = number("ASMP_RANDOM_SEED", 0);
     let count = number("ASMP_RANDOM_SEQUENCES", usual);
     write_files();
