@@ -179,6 +179,26 @@ fn a_refused_way_back_keeps_its_original_and_is_tried_again() {
 }
 
 #[test]
+fn what_was_lost_is_given_up_only_after_what_waits_is_back() {
+    let fake = Fake::new();
+    fake.ask(&create("a", "2")).unwrap();
+    fake.files().iter().for_each(|file| std::fs::remove_file(fake.dir.path().join(file)).unwrap());
+    fake.ask(&RESTORE).unwrap();
+    fake.ask(&create("a", "3")).unwrap();
+    fake.kernel.set_online(3, false);
+    fake.ask(&RESTORE).unwrap();
+    let says = |words: &str| {
+        let left = fake.shield.status().unwrap().left;
+        let lost: Vec<_> = left.iter().filter(|left| left.what.contains("not known")).collect();
+        assert!(!lost.is_empty() && lost.iter().all(|left| left.cure.contains(words)), "{left:?}");
+    };
+    says("once all else is given back");
+    fake.kernel.set_online(3, true);
+    fake.ask(&RESTORE).unwrap();
+    says("check it, then `asmp restore --abandon`");
+}
+
+#[test]
 fn what_cannot_be_given_back_is_given_up_on_demand() {
     let fake = Fake::new();
     fake.ask(&create("a", "3")).unwrap();

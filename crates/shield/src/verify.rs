@@ -204,11 +204,17 @@ fn left(
             "`asmp restore` or `asmp repair` tries again",
         )
     });
-    let lost = state.lost.iter().map(|found| {
+    let mut left: Vec<Finding> = knobs.chain(masks).chain(policies).chain(held.clone()).collect();
+    // Giving up what is lost would give up what waits too.
+    let cure = match left.is_empty() {
+        true => "check it, then `asmp restore --abandon`",
+        false => "check it; once all else is given back, `asmp restore --abandon`",
+    };
+    left.extend(state.lost.iter().map(|found| {
         let what = format!("{found}: what it was before is not known (/run/asmp was lost)");
-        finding(what, "check it, then `asmp restore --abandon`")
-    });
-    knobs.chain(masks).chain(policies).chain(lost).chain(held.clone()).collect()
+        finding(what, cure)
+    }));
+    left
 }
 
 fn verify_one(
