@@ -98,8 +98,9 @@ impl Store {
         }
     }
 
-    /// Gives the room for a file up.
+    /// Gives the room for a file up, also what a kill left of [`reserve`](Self::reserve).
     pub fn release(&self, name: &str) -> Result<()> {
+        self.remove(&format!("{name}.spare.new"))?;
         self.remove(&format!("{name}.spare"))
     }
 
@@ -329,6 +330,17 @@ mod tests {
         store.remove("state").unwrap();
         store.remove("state").unwrap();
         assert_eq!(store.read("state").unwrap(), None);
+    }
+
+    #[test]
+    fn room_that_is_given_up_leaves_no_file_of_a_reservation_that_was_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::at(dir.path());
+        store.reserve("state", 4096, 0o600).unwrap();
+        // As a kill before the rename leaves it.
+        fs::write(dir.path().join("state.spare.new"), "").unwrap();
+        store.release("state").unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]
