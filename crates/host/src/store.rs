@@ -203,6 +203,16 @@ impl Store {
         }
     }
 
+    /// Gives a file another name, which needs no room. `Ok(false)`: there is none.
+    pub fn rename(&self, name: &str, to: &str) -> Result<bool> {
+        let path = self.path(name);
+        match fs::rename(&path, self.path(to)).and_then(|()| self.sync_dir()) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::io(&path, "rename")(error)),
+        }
+    }
+
     /// Opens a new, empty journal, in the room that was reserved for it if there is any.
     pub fn journal(&self, name: &str) -> Result<Journal> {
         let path = self.path(name);

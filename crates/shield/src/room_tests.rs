@@ -113,3 +113,17 @@ fn killed_at_any_step_without_room_the_next_restore_gives_everything_back() {
         }
     }
 }
+
+#[test]
+fn an_unreadable_state_is_set_aside_without_room() {
+    for file in ["state.json", "journal"] {
+        let fake = Fake::after(&[create("a", "3"), add()]);
+        std::fs::write(fake.dir.path().join(file), "hello\n").unwrap();
+        fake.store.limit_room(Some(0));
+        let outcome = fake.ask(&Request::Restore { abandon: true }).unwrap();
+        assert!(outcome.recovered.unwrap().abandoned[0].contains(file));
+        let kept = fake.dir.path().join(format!("{file}.unreadable"));
+        assert_eq!(std::fs::read_to_string(kept).unwrap(), "hello\n");
+        assert!(fake.shield.status().unwrap().holds());
+    }
+}

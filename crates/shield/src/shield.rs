@@ -486,10 +486,10 @@ impl Shield {
                 Err(Some(error)) => return Err(error),
                 Err(None) => "the state it belongs to cannot be read".to_owned(),
             };
-            let Some(bytes) = self.store.read(name)? else { continue };
             let kept = format!("{name}.unreadable");
-            self.store.replace(&kept, &bytes)?;
-            self.store.remove(name)?;
+            if !self.store.rename(name, &kept)? {
+                continue;
+            }
             let path = self.store.path(name);
             given_up.push(format!("{}: {reason} (kept as {kept})", path.display()));
         }
