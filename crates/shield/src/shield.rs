@@ -261,7 +261,8 @@ impl Shield {
         let after = &outcome.state.partitions;
         let gone = before.into_iter().filter(|old| !after.iter().any(|new| new.name == old.name));
         let gone: Vec<Partition> = gone.collect();
-        let is_last = after.is_empty() && (restores || !gone.is_empty());
+        let ends = restores || !gone.is_empty() || outcome.state.keeps_base;
+        let is_last = after.is_empty() && ends;
         outcome.left.extend(left::of_groups(self.kernel(), &base, &gone, is_last));
         let status = match request {
             Request::Repair { .. } => Some(self.status()?),
