@@ -63,9 +63,7 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
     }
     if !outcome.unknown_originals.is_empty() {
         print::unknown(&outcome.unknown_originals);
-        let why = "the state of removed partitions was lost: check the settings above, then \
-                   `asmp restore --abandon`";
-        return Err(failure(UNKNOWN_ORIGINALS, why));
+        return Err(failure(UNKNOWN_ORIGINALS, lost(&outcome)));
     }
     let goes_back =
         matches!(change, Change::Destroy { .. } | Change::Restore { .. } | Change::Repair { .. });
@@ -81,13 +79,25 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
 
 /// What a change could not give back, with the cure; `None` where there is nothing.
 pub fn not_given_back(outcome: &Outcome) -> Option<String> {
+    let waits = waits(outcome)?;
+    Some(format!("{waits}, or `asmp restore --abandon` to give them up"))
+}
+
+/// What settings were is not known. `--abandon` would drop the originals that wait as well, so it
+/// is the cure only where none do.
+fn lost(outcome: &Outcome) -> String {
+    let lost = "the state of removed partitions was lost: check the settings above";
+    match waits(outcome) {
+        None => format!("{lost}, then `asmp restore --abandon`"),
+        Some(waits) => format!("{lost}; {waits}"),
+    }
+}
+
+fn waits(outcome: &Outcome) -> Option<String> {
     let left: Vec<String> = outcome.left.iter().map(ToString::to_string).collect();
     (!left.is_empty()).then(|| {
-        format!(
-            "not given back yet: {}; remove the cause, then run `asmp restore`, or `asmp restore \
-             --abandon` to give them up",
-            left.join("; ")
-        )
+        let left = left.join("; ");
+        format!("not given back yet: {left}; remove the cause, then run `asmp restore`")
     })
 }
 

@@ -34,17 +34,26 @@ impl Fake {
 
     /// One `asmp` from its command line to its exit code.
     fn asmp(&self, line: &str) -> u8 {
+        self.says(line).0
+    }
+
+    /// The same, and the line of its error.
+    fn says(&self, line: &str) -> (u8, String) {
         let words = line.split('\'').enumerate().flat_map(|(index, part)| match index % 2 {
             0 => part.split_whitespace().map(str::to_owned).collect(),
             _ => vec![part.to_owned()],
         });
         let shield = Shield::new(self.kernel.clone(), Store::at(self.dir.path()));
         match Cli::try_parse_from(["asmp".to_owned()].into_iter().chain(words)) {
-            Err(error) => u8::try_from(error.exit_code()).unwrap(),
-            Ok(cli) => crate::dispatch(&shield, cli.command).unwrap_or_else(|error| {
-                eprintln!("asmp {line}: {}", crate::print::chain(&error));
-                exit::code_of(&error)
-            }),
+            Err(error) => (u8::try_from(error.exit_code()).unwrap(), error.to_string()),
+            Ok(cli) => match crate::dispatch(&shield, cli.command) {
+                Ok(code) => (code, String::new()),
+                Err(error) => {
+                    let words = crate::print::chain(&error).to_string();
+                    eprintln!("asmp {line}: {words}");
+                    (exit::code_of(&error), words)
+                }
+            },
         }
     }
 
@@ -474,4 +483,24 @@ fn what_others_broke_has_the_exit_code_of_status() {
         assert_eq!(fake.asmp(line), code, "{line}");
     }
     assert_eq!(fake.kernel.isolated().to_string(), "");
+}
+
+#[test]
+fn what_waits_to_be_given_back_is_named_beside_what_was_lost_and_is_not_given_up_for_it() {
+    let (fake, _) = prepared(&["create a --cpus 2"]);
+    fake.files().iter().for_each(|file| std::fs::remove_file(fake.dir.path().join(file)).unwrap());
+    assert_eq!(fake.asmp("restore"), exit::UNKNOWN_ORIGINALS);
+    fake.done("create a --cpus 3");
+    fake.kernel.set_online(3, false);
+    let server = "/sys/kernel/debug/sched/fair_server/cpu3/runtime";
+    for line in ["restore", "repair", "restore"] {
+        let (code, words) = fake.says(line);
+        assert_eq!(code, exit::UNKNOWN_ORIGINALS, "{line}: {words}");
+        assert!(words.contains(server) && words.contains("CPU 3 is offline"), "{line}: {words}");
+        assert!(!words.contains("--abandon"), "it would drop what waits: {words}");
+    }
+    fake.kernel.set_online(3, true);
+    let (code, words) = fake.says("restore");
+    assert_eq!(code, exit::UNKNOWN_ORIGINALS, "{words}");
+    assert!(!words.contains(server) && words.contains("`asmp restore --abandon`"), "{words}");
 }

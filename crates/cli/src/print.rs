@@ -121,6 +121,9 @@ pub fn outcome(outcome: &Outcome, headline: &str) {
         eprintln!("asmp: first undid an interrupted change ({} steps)", recovered.steps);
     }
     line!("{headline} ({} changes, each read back)", outcome.changes);
+    if let Some(why) = &outcome.no_room {
+        eprintln!("asmp: no room is kept for undoing: {why}: make room, then run `asmp repair`");
+    }
     chosen("  ", &outcome.plan.chosen);
     demoted(&outcome.demoted);
     refused(&outcome.refused);

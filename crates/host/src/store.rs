@@ -98,8 +98,9 @@ impl Store {
         }
     }
 
-    /// Gives the room for a file up.
+    /// Gives the room for a file up, also what a kill left of [`reserve`](Self::reserve).
     pub fn release(&self, name: &str) -> Result<()> {
+        self.remove(&format!("{name}.spare.new"))?;
         self.remove(&format!("{name}.spare"))
     }
 
@@ -199,6 +200,16 @@ impl Store {
                 self.room.give_back();
                 Ok(())
             }
+        }
+    }
+
+    /// Gives a file another name, which needs no room. `Ok(false)`: there is none.
+    pub fn rename(&self, name: &str, to: &str) -> Result<bool> {
+        let path = self.path(name);
+        match fs::rename(&path, self.path(to)).and_then(|()| self.sync_dir()) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Error::io(&path, "rename")(error)),
         }
     }
 
@@ -329,6 +340,17 @@ mod tests {
         store.remove("state").unwrap();
         store.remove("state").unwrap();
         assert_eq!(store.read("state").unwrap(), None);
+    }
+
+    #[test]
+    fn room_that_is_given_up_leaves_no_file_of_a_reservation_that_was_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::at(dir.path());
+        store.reserve("state", 4096, 0o600).unwrap();
+        // As a kill before the rename leaves it.
+        fs::write(dir.path().join("state.spare.new"), "").unwrap();
+        store.release("state").unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! Every original is kept until it was given back: refused, offline, moved by the kernel itself.
 
 use crate::apply::NAP;
+use crate::left::Left;
 use crate::partition::State;
 use crate::request::{Caller, Request, Spec};
 use crate::shield::{ChangeError, Outcome, Patience, Shield};
@@ -179,6 +180,26 @@ fn a_refused_way_back_keeps_its_original_and_is_tried_again() {
 }
 
 #[test]
+fn what_was_lost_is_given_up_only_after_what_waits_is_back() {
+    let fake = Fake::new();
+    fake.ask(&create("a", "2")).unwrap();
+    fake.files().iter().for_each(|file| std::fs::remove_file(fake.dir.path().join(file)).unwrap());
+    fake.ask(&RESTORE).unwrap();
+    fake.ask(&create("a", "3")).unwrap();
+    fake.kernel.set_online(3, false);
+    fake.ask(&RESTORE).unwrap();
+    let says = |words: &str| {
+        let left = fake.shield.status().unwrap().left;
+        let lost: Vec<_> = left.iter().filter(|left| left.what.contains("not known")).collect();
+        assert!(!lost.is_empty() && lost.iter().all(|left| left.cure.contains(words)), "{left:?}");
+    };
+    says("once all else is given back");
+    fake.kernel.set_online(3, true);
+    fake.ask(&RESTORE).unwrap();
+    says("check it, then `asmp restore --abandon`");
+}
+
+#[test]
 fn what_cannot_be_given_back_is_given_up_on_demand() {
     let fake = Fake::new();
     fake.ask(&create("a", "3")).unwrap();
@@ -243,6 +264,38 @@ fn a_partition_made_while_the_controller_waits_takes_the_groups_again() {
     fake.kernel.set_online(3, true);
     assert!(fake.ask(&destroy("b")).unwrap().left.is_empty());
     fake.is_untouched("ended");
+}
+
+#[test]
+fn the_group_of_our_partitions_that_stays_is_named_until_it_is_gone() {
+    let bases = [
+        (Fake::new(), "/sys/fs/cgroup/asmp"),
+        (Fake::under_systemd(), "/sys/fs/cgroup/asmp.slice/asmp-holder.service"),
+    ];
+    for (fake, base) in bases {
+        fake.ask(&create("a", "3")).unwrap();
+        let theirs = Path::new(base).join("theirs");
+        fake.kernel.make_dir(&theirs).unwrap();
+        assert!(fake.shield.status().unwrap().holds(), "a partition is there");
+        let is_named = |left: &Left| left.what == base && left.reason.contains("remove that first");
+        for request in [destroy("a"), RESTORE, REPAIR] {
+            let left = fake.ask(&request).unwrap().left;
+            assert!(left.iter().any(is_named), "{left:?}");
+        }
+        let named = |cure: &str| {
+            let status = fake.shield.status().unwrap();
+            let stays = format!("{base} stays");
+            let left = status.left.iter().find(|left| left.what.starts_with(&stays));
+            assert!(left.is_some_and(|left| left.cure.contains(cure)), "{:?}", status.left);
+            assert!(!status.holds());
+        };
+        named("remove that first, then `asmp restore`");
+        fake.kernel.remove_dir(&theirs).unwrap();
+        named("`asmp restore`");
+        assert!(fake.ask(&RESTORE).unwrap().left.is_empty());
+        fake.is_untouched(base);
+        assert!(fake.shield.status().unwrap().holds());
+    }
 }
 
 #[test]

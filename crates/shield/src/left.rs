@@ -70,6 +70,11 @@ pub fn is_gone(refused: &Refused) -> bool {
     !refused.disturbs && knob::irq_of(&refused.path).is_some()
 }
 
+/// Why the group of our partitions stays beside a group of another program.
+pub fn made(other: &Path) -> String {
+    format!("another program made {}: remove that first", other.display())
+}
+
 /// Groups that should be gone with these partitions and are not, because another program made them
 /// or made one in them.
 pub fn of_groups(kernel: &dyn Kernel, base: &Base, gone: &[Partition], is_last: bool) -> Vec<Left> {
@@ -87,8 +92,7 @@ pub fn of_groups(kernel: &dyn Kernel, base: &Base, gone: &[Partition], is_last: 
     if let Some(other) =
         orphans::foreign(kernel, base).filter(|_| is_last && has_base(kernel, base))
     {
-        let reason = format!("another program made {}: remove that first", other.display());
-        kept.push(left(base.dir().to_owned(), reason));
+        kept.push(left(base.dir().to_owned(), made(&other)));
     }
     kept
 }

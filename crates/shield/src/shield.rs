@@ -88,6 +88,8 @@ pub struct Outcome {
     pub status: Option<Status>,
     /// After a restore or a repair: settings that may have been others before a state was lost.
     pub unknown_originals: Vec<String>,
+    /// Why no room is kept for undoing, where none could be.
+    pub no_room: Option<String>,
     /// A change that a crash had cut short was undone first.
     pub recovered: Option<Recovered>,
 }
@@ -220,8 +222,8 @@ impl Shield {
         // The machine is read with the lock held: another writer may be changing it now.
         let _lock = self.lock()?;
         let answer = self.change_locked(request, caller);
-        state::settle(&self.store);
-        answer
+        let no_room = state::settle(&self.store).err().map(|error| error.to_string());
+        answer.map(|outcome| Outcome { no_room, ..outcome })
     }
 
     fn change_locked(&self, request: &Request, caller: &Caller) -> Result<Outcome, ChangeError> {
@@ -261,7 +263,8 @@ impl Shield {
         let after = &outcome.state.partitions;
         let gone = before.into_iter().filter(|old| !after.iter().any(|new| new.name == old.name));
         let gone: Vec<Partition> = gone.collect();
-        let is_last = after.is_empty() && (restores || !gone.is_empty());
+        let ends = restores || !gone.is_empty() || outcome.state.keeps_base;
+        let is_last = after.is_empty() && ends;
         outcome.left.extend(left::of_groups(self.kernel(), &base, &gone, is_last));
         let status = match request {
             Request::Repair { .. } => Some(self.status()?),
@@ -298,11 +301,13 @@ impl Shield {
                 demoted: Vec::new(),
                 status: None,
                 unknown_originals: Vec::new(),
+                no_room: None,
                 recovered: None,
             });
         }
-        let reserved = state::reserve(&self.store);
-        if state.owes_nothing() {
+        let reserved = state::reserve(&self.store, &state);
+        let is_first = state.owes_nothing();
+        if is_first {
             // What begins without room for its end might never end.
             reserved?;
         }
@@ -357,7 +362,7 @@ impl Shield {
             true => plan.returning.clone(),
             false => CpuSet::new(),
         };
-        if let Err(error) = self.commit(&mut state, &plan, &applied, abandon) {
+        if let Err(error) = self.commit(&mut state, &plan, &applied, (is_first, abandon)) {
             // Not in force where the state on disk is still the old one.
             if self.state()?.transaction < state.transaction {
                 self.roll_back(base, &undo_log.back, error.to_string())?;
@@ -374,6 +379,7 @@ impl Shield {
             demoted: Vec::new(),
             status: None,
             unknown_originals: Vec::new(),
+            no_room: None,
             recovered: None,
         })
     }
@@ -389,13 +395,13 @@ impl Shield {
 
     /// From here on the change counts: the state names its number, and a journal of that number is
     /// void. An original leaves the state only once it was written back, its file is gone for good,
-    /// or it is given up.
+    /// or it is given up. What is the first to owe something begins only with room for its end.
     fn commit(
         &self,
         state: &mut State,
         plan: &Plan,
         applied: &Applied,
-        abandon: bool,
+        (is_first, abandon): (bool, bool),
     ) -> Result<(), ChangeError> {
         state.partitions = plan.after.clone();
         state.set_system(&plan.system);
@@ -435,6 +441,9 @@ impl Shield {
         state.policies_left = policies_left.map(|(thread, _)| thread.clone()).collect();
         if state.is_empty() {
             state.refused.clear();
+        }
+        if is_first && !state.owes_nothing() {
+            state::reserve(&self.store, state)?;
         }
         state::save(&self.store, state)?;
         // From here on the change is in force. What cannot be removed now is void, and the next
@@ -486,10 +495,10 @@ impl Shield {
                 Err(Some(error)) => return Err(error),
                 Err(None) => "the state it belongs to cannot be read".to_owned(),
             };
-            let Some(bytes) = self.store.read(name)? else { continue };
             let kept = format!("{name}.unreadable");
-            self.store.replace(&kept, &bytes)?;
-            self.store.remove(name)?;
+            if !self.store.rename(name, &kept)? {
+                continue;
+            }
             let path = self.store.path(name);
             given_up.push(format!("{}: {reason} (kept as {kept})", path.display()));
         }

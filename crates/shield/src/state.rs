@@ -72,33 +72,40 @@ pub(crate) fn save(store: &Store, state: &State) -> Result<(), StateError> {
             .any(|task| task.policy.is_some() || task.process.is_some());
     let schema = if is_new { STATE_SCHEMA } else { OLDEST_SCHEMA };
     let state = &State { schema, ..state.clone() };
-    let bytes = serde_json::to_vec(state).map_err(|error| StateError::Unreadable {
+    Ok(store.replace(STATE, &to_bytes(store, state)?)?)
+}
+
+fn to_bytes(store: &Store, state: &State) -> Result<Vec<u8>, StateError> {
+    serde_json::to_vec(state).map_err(|error| StateError::Unreadable {
         path: store.path(STATE),
         reason: format!("cannot be written as JSON ({error}); it stays as it was"),
-    })?;
-    Ok(store.replace(STATE, &bytes)?)
+    })
 }
 
 /// The least room that is kept for the state and for the journal.
 const ROOM_BYTES: u64 = 64 << 10;
 
-/// Keeps room for the next state and journal, so that all can be undone when /run is full. A way
-/// back has a line for what the state has an entry for, and each is shorter than four of those.
+/// Keeps room for what follows `state`: the next state and the journal of its undoing, so that it
+/// can be undone when /run is full. A way back has a line for each entry of the state, shorter than
+/// four of those. It has a line too for each task and group that was born inside, which no state
+/// lists: the least room holds about 600 of these, and more need room when they are moved.
 /// Errors: ENOSPC.
-pub(crate) fn reserve(store: &Store) -> Result<(), Error> {
-    let length = store.read(STATE)?.map_or(0, |bytes| bytes.len() as u64);
+pub(crate) fn reserve(store: &Store, state: &State) -> Result<(), StateError> {
+    let length = to_bytes(store, state)?.len() as u64;
     store.reserve(STATE, ROOM_BYTES.max(2 * length), 0o644)?;
-    store.reserve(JOURNAL, ROOM_BYTES.max(4 * length), 0o600)
+    Ok(store.reserve(JOURNAL, ROOM_BYTES.max(4 * length), 0o600)?)
 }
 
-/// After a change: room is kept as long as there is something to undo. Where it cannot be, the next
+/// After a change: room is kept as long as there is something to undo. Errors: ENOSPC; the next
 /// change tries again.
-pub(crate) fn settle(store: &Store) {
-    let Ok(state) = load(store) else { return };
-    let _ = match state.owes_nothing() && !store.path(JOURNAL).exists() {
-        true => store.release(STATE).and_then(|()| store.release(JOURNAL)),
-        false => reserve(store),
-    };
+pub(crate) fn settle(store: &Store) -> Result<(), StateError> {
+    // One that cannot be read keeps its room.
+    let Ok(state) = load(store) else { return Ok(()) };
+    if state.owes_nothing() && !store.path(JOURNAL).exists() {
+        store.release(STATE)?;
+        return Ok(store.release(JOURNAL)?);
+    }
+    reserve(store, &state)
 }
 
 #[cfg(test)]

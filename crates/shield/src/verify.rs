@@ -129,7 +129,8 @@ pub fn verify(
     let tasks = if state.partitions.is_empty() { Vec::new() } else { task::read_all(kernel)? };
     let lines = Lines::of(facts);
     let targets = targets(facts, &state.partitions, &state.system(), &state.originals);
-    let left = left(facts, state, &lines, &targets);
+    let mut left = left(facts, state, &lines, &targets);
+    left.extend(base_stays(kernel, base, state));
     let unmet = unmet(facts, targets, &lines);
     let partitions = state
         .partitions
@@ -153,6 +154,22 @@ pub fn verify(
         foreign_isolated_cpus: isolated.difference(&all),
         left,
         affected: neighbours::affected_groups(kernel, facts, base, &all),
+    })
+}
+
+/// The group of our partitions, or its service, without a partition. One that waits for a CPU is
+/// named with the controller that it holds.
+fn base_stays(kernel: &dyn Kernel, base: &Base, state: &State) -> Option<Finding> {
+    if !state.keeps_base || !state.returning.is_empty() || !left::has_base(kernel, base) {
+        return None;
+    }
+    let dir = base.dir().display();
+    Some(match orphans::made_by_others(kernel, base) {
+        Some(other) => finding(
+            format!("{dir} stays: another program made {}", other.display()),
+            "remove that first, then `asmp restore`",
+        ),
+        None => finding(format!("{dir} stays, and no partition is left"), "`asmp restore`"),
     })
 }
 
@@ -204,11 +221,17 @@ fn left(
             "`asmp restore` or `asmp repair` tries again",
         )
     });
-    let lost = state.lost.iter().map(|found| {
+    let mut left: Vec<Finding> = knobs.chain(masks).chain(policies).chain(held.clone()).collect();
+    // Giving up what is lost would give up what waits too.
+    let cure = match left.is_empty() {
+        true => "check it, then `asmp restore --abandon`",
+        false => "check it; once all else is given back, `asmp restore --abandon`",
+    };
+    left.extend(state.lost.iter().map(|found| {
         let what = format!("{found}: what it was before is not known (/run/asmp was lost)");
-        finding(what, "check it, then `asmp restore --abandon`")
-    });
-    knobs.chain(masks).chain(policies).chain(lost).chain(held.clone()).collect()
+        finding(what, cure)
+    }));
+    left
 }
 
 fn verify_one(

@@ -261,6 +261,11 @@ impl Run {
         if answer.code == 101 || answer.code > 127 || answer.err.contains("panicked") {
             self.wrong.push(format!("asmp {}: {}", answer.line, answer.err));
         }
+        // Else a "full" sequence would test nothing.
+        let no_room = answer.err.contains("No space left") && answer.err.contains(hands::STATE);
+        if no_room && self.done.has_room() {
+            self.wrong.push(format!("asmp {}: no room before it was taken", answer.line));
+        }
         if answer.code == 45 {
             self.unknown.push_str(&answer.out);
         }

@@ -107,6 +107,7 @@ pub struct Done {
     /// Files whose texts are others' now.
     touched: BTreeSet<String>,
     disk: bool,
+    filled: bool,
     pub lost: bool,
 }
 
@@ -136,10 +137,15 @@ impl Done {
     pub fn new(full: bool) -> Self {
         if full {
             fs::create_dir_all(STATE).expect("/run");
-            run(&format!("mount -t tmpfs -o size=64k,mode=755 none {STATE}"));
+            run(&format!("mount -t tmpfs -o size=256k,mode=755 none {STATE}"));
         }
         let members = (0..MEMBERS).map(|_| Process::start("sleep", &["100000"])).collect();
-        Self { members, touched: BTreeSet::new(), disk: full, lost: false }
+        Self { members, touched: BTreeSet::new(), disk: full, filled: false, lost: false }
+    }
+
+    /// On a disk of its own that has never been filled, so that all of asmp's files fit on it.
+    pub fn has_room(&self) -> bool {
+        self.disk && !self.filled
     }
 
     /// Does it now; what the kernel refuses is not done.
@@ -179,6 +185,7 @@ impl Done {
                 }
             }
             Hand::Fill if self.disk => {
+                self.filled = true;
                 drop(fs::write(format!("{STATE}/others"), vec![0; 1 << 20]));
             }
             Hand::Free => drop(fs::remove_file(format!("{STATE}/others"))),
