@@ -90,6 +90,8 @@ pub(crate) struct Ground {
     pub claimed: CpuSet,
     /// CPUs whose tick may stop.
     pub nohz_full: CpuSet,
+    /// The kernel can stop ticks at all.
+    pub tick_can_stop: bool,
     pub core_of: BTreeMap<Cpu, CpuSet>,
     pub topology: Topology,
     pub near: Option<Place>,
@@ -253,7 +255,8 @@ impl Table {
     }
 }
 
-/// The best CPUs for a need. Errors: `NoCpus`, `TooFewCpus`, `UnevenCores`.
+/// The best CPUs for a need. Errors: `NoCpus`, `TooFewCpus`, `UnevenCores`, `NoWholeCores`,
+/// `Sibling`, `TickNotCandidate`, `TickNeverStops`.
 pub(crate) fn choose(ground: &Ground, need: &Need) -> Result<Choice, Refusal> {
     let cores = ground.cores();
     let threads = cores.iter().map(CpuSet::len).max().unwrap_or(1);
@@ -439,12 +442,75 @@ impl Ground {
                 Refusal::UnevenCores { count, threads, instead: format!("{either}{above}") }
             }
             None => {
-                let free = self.free.clone();
-                let held = self.held.iter().filter(|(_, cpus)| !cpus.is_empty());
-                let held = held.map(|(who, cpus)| format!("; {who} has CPU {cpus}")).collect();
-                Refusal::TooFewCpus { count, most: below.unwrap_or(0), free, held }
+                let most = below.unwrap_or(0);
+                // Without a CPU for the system there would be enough.
+                let last = table.0.get(count).is_some_and(|both| !both[0].0.is_empty());
+                let cause = if last { None } else { self.in_the_way(need, most) };
+                let idle = if last && self.smt == Smt::Idle && self.has_siblings() {
+                    "; SMT siblings would idle (--smt share leaves them to the system)"
+                } else {
+                    ""
+                };
+                cause.unwrap_or_else(|| Refusal::TooFewCpus {
+                    count,
+                    most,
+                    free: self.free.clone(),
+                    held: format!("{idle}{}", self.holders()),
+                })
             }
         }
+    }
+
+    fn has_siblings(&self) -> bool {
+        self.cores().iter().any(|core| core.len() > 1)
+    }
+
+    /// Who has the other CPUs, for a message.
+    fn holders(&self) -> String {
+        let held = self.held.iter().filter(|(_, cpus)| !cpus.is_empty());
+        held.map(|(who, cpus)| format!("; {who} has CPU {cpus}")).collect()
+    }
+
+    /// There are enough CPUs but for a condition: the refusal that names it. Fewer conditions are
+    /// given up before more, and of as many the tick goes first, then whole cores.
+    fn in_the_way(&self, need: &Need, most: usize) -> Option<Refusal> {
+        let (ticks, whole, idle) =
+            (self.tick == Tick::RequireOff, need.whole_cores, self.smt == Smt::Idle);
+        let mut given_up: Vec<[bool; 3]> =
+            (0..8).map(|bits| [bits & 4 > 0, bits & 2 > 0, bits & 1 > 0]).collect();
+        given_up.retain(|[tick, cores, smt]| tick <= &ticks && cores <= &whole && smt <= &idle);
+        given_up.sort_by_key(|all| (all.iter().filter(|one| **one).count(), all.map(|one| !one)));
+        given_up.iter().skip(1).find_map(|[tick, cores, smt]| {
+            let ground = Ground {
+                tick: if *tick { Tick::Off } else { self.tick },
+                smt: if *smt { Smt::Share } else { self.smt },
+                ..self.clone()
+            };
+            let wish = Need { whole_cores: whole && !cores, ..need.clone() };
+            let most_cpus = need.count.min(self.online.len());
+            let table = ground.table(ground.cores(), &wish, most_cpus);
+            let cpus = table.fit(need.count).first()?.picked.cpus();
+            Some(match (tick, cores) {
+                (true, _) if !self.tick_can_stop => Refusal::TickNeverStops,
+                (true, _) => Refusal::TickNotCandidate { cpus: cpus.difference(&self.nohz_full) },
+                (false, true) => Refusal::NoWholeCores {
+                    count: need.count,
+                    most,
+                    free: self.free.clone(),
+                    held: self.holders(),
+                },
+                (false, false) => self.sibling_of(&cpus)?,
+            })
+        })
+    }
+
+    /// A sibling of these CPUs that cannot idle, because it is not free.
+    fn sibling_of(&self, cpus: &CpuSet) -> Option<Refusal> {
+        let taken = |cpu| self.core(cpu).difference(cpus).difference(&self.free).first();
+        let (cpu, sibling) = cpus.iter().find_map(|cpu| Some((cpu, taken(cpu)?)))?;
+        let holder = self.held.iter().find(|(_, cpus)| cpus.contains(sibling));
+        let why = holder.map_or("is not free".to_owned(), |(who, _)| format!("belongs to {who}"));
+        Some(Refusal::Sibling { cpu, sibling, why })
     }
 
     /// Why one of the CPUs was chosen.

@@ -24,6 +24,7 @@ fn machine(cores: &[&str], nodes: &[&str], caches: &[&str], nohz_full: &str) -> 
         online,
         claimed: CpuSet::new(),
         nohz_full: set(nohz_full),
+        tick_can_stop: true,
         core_of: cores.iter().flat_map(core_of).collect(),
         topology: Topology {
             nodes: (0..).zip(nodes.iter().map(|node| set(node))).collect(),
@@ -193,6 +194,46 @@ fn what_cannot_be_given_is_refused_with_what_can() {
     assert!(matches!(choose(&ground, &need(0)), Err(Refusal::NoCpus { .. })));
 }
 
+#[test]
+fn a_refusal_names_what_is_in_the_way() {
+    let stops = |nohz_full| Ground {
+        tick: Tick::RequireOff,
+        ..machine(&["0", "1", "2", "3"], &[], &[], nohz_full)
+    };
+    let refused = |ground: &Ground, need: Need| choose(ground, &need).unwrap_err();
+    let ticks = |cpus: &str| Refusal::TickNotCandidate { cpus: set(cpus) };
+    assert_eq!(refused(&stops(""), need(1)), ticks("3"));
+    assert_eq!(refused(&stops("1"), need(2)), ticks("3"));
+    // More than there are, with and without candidates.
+    assert!(matches!(refused(&stops(""), need(4)), Refusal::TooFewCpus { most: 0, .. }));
+    let never = Ground { tick_can_stop: false, ..stops("") };
+    assert_eq!(refused(&never, need(1)), Refusal::TickNeverStops);
+
+    // Each core has a thread in another partition.
+    let held = vec![("partition a".to_owned(), set("2-3"))];
+    let broken = Ground {
+        free: set("0-1"),
+        system: set("0-1"),
+        held,
+        ..machine(&["0,2", "1,3"], &[], &[], "")
+    };
+    let why = "belongs to partition a".to_owned();
+    assert_eq!(refused(&broken, need(1)), Refusal::Sibling { cpu: 1, sibling: 3, why });
+    let shared = Ground { smt: Smt::Share, ..broken.clone() };
+    assert_eq!(chosen(&shared, &need(1)), "1");
+    let cores = refused(&Ground { system: set("0-3"), ..shared.clone() }, whole(2));
+    assert!(matches!(cores, Refusal::NoWholeCores { count: 2, most: 0, .. }), "{cores:?}");
+    // A tick and a core: what comes first in the way is named.
+    let both = Ground { tick: Tick::RequireOff, ..broken };
+    assert_eq!(refused(&both, need(1)), ticks("1"));
+
+    // The sibling is the last CPU of the system.
+    for (cores, count) in [(vec!["0,1"], 1), (vec!["0,2", "1,3"], 3)] {
+        let last = refused(&machine(&cores, &[], &[], ""), need(count)).to_string();
+        assert!(last.contains("keeps one; SMT siblings would idle (--smt share"), "{last}");
+    }
+}
+
 /// Numbers that look random, the same in each run.
 struct Random(u64);
 
@@ -243,6 +284,7 @@ impl Random {
             free: self.most_of(&system, 9),
             claimed: self.most_of(&all, 2).intersection(&self.most_of(&all, 2)),
             nohz_full: self.most_of(&all, 3),
+            tick_can_stop: true,
             core_of: cores
                 .iter()
                 .flat_map(|core| core.iter().map(|cpu| (cpu, core.clone())))
@@ -308,7 +350,7 @@ fn sets(cpus: &CpuSet, count: usize) -> Vec<CpuSet> {
 #[test]
 fn no_set_of_that_size_is_better_and_the_next_best_is_the_next_best() {
     let mut random = Random(12);
-    let (mut chosen, mut refused, mut nexts) = (0, 0, 0);
+    let (mut chosen, mut refused, mut nexts, mut conditions) = (0, 0, 0, 0);
     for round in 0..20_000 {
         let ground = random.ground();
         let count = 1 + random.below(ground.online.len().max(1));
@@ -326,11 +368,28 @@ fn no_set_of_that_size_is_better_and_the_next_best_is_the_next_best() {
                     let sets = sets(&ground.online, *size);
                     sets.iter().any(|set| judge(&ground, &need, set).is_some())
                 });
+                let any = Need { whole_cores: false, ..need.clone() };
+                let plain = Ground { tick: Tick::Off, smt: Smt::Share, ..ground.clone() };
+                let in_the_way = sets(&ground.online, count)
+                    .iter()
+                    .any(|set| judge(&plain, &any, set).is_some());
                 match refusal {
                     Refusal::TooFewCpus { most: named, .. } => {
                         assert_eq!(named, most.unwrap_or(0), "{}", when());
+                        // The system's last CPU, or a condition.
+                        let mut spare = ground.clone();
+                        spare.system.insert(99);
+                        let is_last = |set: &CpuSet| judge(&spare, &need, set).is_some();
+                        let is_last = sets(&ground.online, count).iter().any(is_last);
+                        assert!(is_last || !in_the_way, "{}", when());
                     }
-                    _ => assert!(need.whole_cores && most.is_some_and(|most| most > count)),
+                    Refusal::UnevenCores { .. } => {
+                        assert!(need.whole_cores && most.is_some_and(|most| most > count));
+                    }
+                    refusal => {
+                        assert!(in_the_way, "{}: {refusal}", when());
+                        conditions += 1;
+                    }
                 }
                 refused += 1;
                 continue;
@@ -354,7 +413,7 @@ fn no_set_of_that_size_is_better_and_the_next_best_is_the_next_best() {
         nexts += usize::from(next.is_some());
     }
     println!("{chosen} chosen, {nexts} with a next best, {refused} refused");
-    assert!(chosen > 5_000 && nexts > 4_000 && refused > 2_000);
+    assert!(chosen > 5_000 && nexts > 4_000 && refused > 2_000 && conditions > 500);
 }
 
 /// A machine of `cpus` CPUs in pairs, caches of 8 cores, two nodes.

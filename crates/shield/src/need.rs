@@ -140,6 +140,7 @@ impl<'a> Survey<'a> {
             system,
             claimed: self.claimed.difference(&taken),
             nohz_full: cpus.nohz_full.clone(),
+            tick_can_stop: cpus.tick_can_stop,
             core_of: cpus.core_of.clone(),
             topology: self.topology.clone(),
             near,

@@ -394,6 +394,11 @@ pub enum Refusal {
          each: ask for --count {instead}"
     )]
     UnevenCores { count: usize, threads: String, instead: String },
+    #[error(
+        "--whole-cores: whole cores give at most {most} of {count} CPUs: CPU {free} is free, and \
+         the system keeps one{held}; leave out --whole-cores, or free whole cores"
+    )]
+    NoWholeCores { count: usize, most: usize, free: CpuSet, held: String },
     #[error("--near {name:?} is nothing that this machine has: known are {known}")]
     UnknownPlace { name: String, known: String },
     #[error(
