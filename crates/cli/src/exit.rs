@@ -143,7 +143,9 @@ fn of_refusal(refusal: &Refusal) -> u8 {
         Refusal::LastCpu { .. } => 23,
         Refusal::Sibling { .. } => 24,
         Refusal::TooFewCpus { .. } => 26,
-        Refusal::UnknownPlace { .. } | Refusal::VirtualPlace { .. } => 27,
+        Refusal::UnknownPlace { .. }
+        | Refusal::VirtualPlace { .. }
+        | Refusal::EmptyPlace { .. } => 27,
         Refusal::UnevenCores { .. } | Refusal::NoWholeCores { .. } => 28,
         Refusal::BadName { .. } => 30,
         Refusal::NameTaken { .. } => 31,

@@ -46,7 +46,7 @@ fn server() -> Ground {
 }
 
 fn near(what: &str, cpus: &str) -> Option<Place> {
-    Some(Place { what: what.to_owned(), cpus: set(cpus) })
+    Some(Place { what: what.to_owned(), cpus: set(cpus), moves: false })
 }
 
 fn need(count: usize) -> Need {
@@ -279,7 +279,7 @@ impl Random {
         let all: CpuSet = (0..cpus).collect();
         let online = self.most_of(&all, 9);
         let system = self.most_of(&online, 6);
-        let near = Place { what: "x".to_owned(), cpus: self.most_of(&all, 2) };
+        let near = Place { what: "x".to_owned(), cpus: self.most_of(&all, 2), moves: false };
         Ground {
             free: self.most_of(&system, 9),
             claimed: self.most_of(&all, 2).intersection(&self.most_of(&all, 2)),
@@ -434,8 +434,8 @@ fn large(cpus: Cpu) -> Ground {
 fn a_machine_of_512_cpus_takes_milliseconds_and_one_of_5120_ten_times_as_many() {
     let [small, big] = [512, 5_120].map(large);
     let near = |ground: &Ground| {
-        let node = ground.topology.nodes[&0].clone();
-        Ground { near: Some(Place { what: "node 0".to_owned(), cpus: node }), ..ground.clone() }
+        let node = ground.topology.nodes[&0].to_string();
+        Ground { near: near("node 0", &node), ..ground.clone() }
     };
     let time = |ground: &Ground, need: &Need| {
         let once = || cost(&|| choose(ground, need).unwrap());

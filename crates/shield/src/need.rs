@@ -113,10 +113,12 @@ impl<'a> Survey<'a> {
 
     fn place(&self, need: &Need) -> Result<Option<Place>, Refusal> {
         let Some(name) = &need.near else { return Ok(None) };
-        let found = topology::find(self.kernel, &self.topology, &self.facts.irqs, name);
+        let (online, irqs) = (&self.facts.cpus.online, &self.facts.irqs);
+        let found = topology::find(self.kernel, &self.topology, online, irqs, name);
         found.map(Some).map_err(|why| match why {
             NoPlace::Unknown { known } => Refusal::UnknownPlace { name: name.clone(), known },
             NoPlace::Virtual => Refusal::VirtualPlace { name: name.clone() },
+            NoPlace::NoCpus { what } => Refusal::EmptyPlace { name: name.clone(), what },
         })
     }
 

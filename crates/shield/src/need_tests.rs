@@ -152,7 +152,21 @@ fn what_is_no_place_is_refused_with_what_there_is() {
         assert!(!refusal.to_string().contains('\n'));
     }
     assert!(matches!(refused("lo"), Refusal::VirtualPlace { .. }));
+    // A node of memory alone.
+    scene.kernel.set_file("/sys/devices/system/node/node2/cpulist", "");
+    let refusal = refused("node2");
+    assert!(matches!(refusal, Refusal::EmptyPlace { .. }), "{refusal}");
+    scene.kernel.remove_file("/sys/devices/system/node/node2/cpulist");
     assert!(scene.shield.state().unwrap().partitions.is_empty());
+}
+
+#[test]
+fn a_device_of_which_no_place_is_known_is_near_every_cpu_and_the_plan_says_so() {
+    let scene = Scene::server();
+    scene.kernel.set_file("/sys/class/net/end0/device/uevent", "");
+    let chosen = scene.shield.plan(&create("a", need(1, "end0")), &caller()).unwrap().1.chosen;
+    let why = "as near to end0 (where it is, is not known) as every CPU; node 1";
+    assert!(chosen[0].choice.reasons[0].why.starts_with(why), "{chosen:?}");
 }
 
 #[test]

@@ -406,6 +406,11 @@ pub enum Refusal {
     )]
     VirtualPlace { name: String },
     #[error(
+        "--near {name} is near no CPU: {what} has none that is online; choose another node or \
+         device, or bring its CPUs online"
+    )]
+    EmptyPlace { name: String, what: String },
+    #[error(
         "invalid partition name {name:?}: use 1 to 64 letters, digits, '-' or '_', \
          beginning with a letter or digit, and not \"holder\""
     )]
