@@ -61,7 +61,9 @@ impl<'a> Survey<'a> {
     }
 
     /// CPUs for each that asks, beside `others`; in order, so the first has the first choice. Who
-    /// has CPUs that satisfy the need keeps them, unless there are CPUs nearer to the place.
+    /// has CPUs that satisfy the need keeps them, unless there are CPUs nearer to hardware that was
+    /// asked for. What is near an IRQ line without a node moves with the line, so it moves no
+    /// partition.
     pub fn settle(&self, others: &[Partition], asks: &[Asks]) -> Result<Vec<Chosen>, Refusal> {
         let places = asks.iter().map(|ask| self.place(&ask.need));
         let places = places.collect::<Result<Vec<_>, Refusal>>()?;
@@ -94,9 +96,7 @@ impl<'a> Survey<'a> {
                 let ground = ground(at, &now);
                 let need = asks[at].need.clone();
                 let mut choice = choose::choose(&ground, &need)?;
-                let stays =
-                    now[at].as_ref().filter(|now| ground.far(now) <= ground.far(&choice.cpus));
-                if let Some(stays) = stays {
+                if let Some(stays) = now[at].as_ref().filter(|now| ground.stays(now, &choice)) {
                     choice = ground.keep(stays, &need, choice);
                 } else {
                     moved = true;

@@ -229,6 +229,24 @@ fn a_partition_of_a_file_moves_where_its_cpus_no_longer_satisfy_its_need() {
 }
 
 #[test]
+fn a_partition_does_not_follow_an_irq_line_that_has_no_node() {
+    let scene = Scene::server();
+    let goes_to = |cpu: &str| {
+        for file in ["smp_affinity_list", "effective_affinity_list"] {
+            scene.kernel.set_file(&format!("/proc/irq/4/{file}"), cpu);
+        }
+    };
+    goes_to("7");
+    scene.applies(&[asks("a", 2, "4")], &["14-15"]);
+    goes_to("2");
+    let chosen = scene.applies(&[asks("a", 2, "4")], &["14-15"]);
+    let reason = &chosen[0].choice.reasons[0].why;
+    assert!(reason.contains("; the partition stays where it is"), "{reason}");
+    // More CPUs are a new choice.
+    scene.applies(&[asks("a", 3, "4")], &["3,10-11"]);
+}
+
+#[test]
 fn two_that_want_the_same_place_come_to_rest() {
     let scene = Scene::server();
     scene.change(&create("x", need(3, "eth1"))).unwrap();
