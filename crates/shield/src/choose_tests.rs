@@ -154,8 +154,12 @@ fn a_choice_says_why_and_why_not_the_next() {
         (machine(&["0", "1", "2"], &[], &[], "2"), 1, "1 more whose tick cannot stop in this boot"),
         (machine(&["0", "1-2", "3"], &[], &[], ""), 2, "as good; of equals, the highest"),
         (machine(&["0", "1", "2"], &["0-1", "2"], &[], ""), 2, "it takes the boot CPU"),
-        (machine(&["0", "1", "2", "3"], &["0-1", "2-3"], &[], ""), 2, "it spans 1 more NUMA nodes"),
-        (machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"], ""), 2, "it spans 1 more last-level"),
+        (machine(&["0", "1", "2", "3"], &["0-1", "2-3"], &[], ""), 2, "it spans 1 more NUMA node"),
+        (
+            machine(&["0", "1", "2", "3"], &[], &["0-1", "2-3"], ""),
+            2,
+            "it spans 1 more last-level cache",
+        ),
         (
             Ground { claimed: set("1"), ..machine(&["0", "1", "2"], &[], &[], "") },
             1,
@@ -170,6 +174,50 @@ fn a_choice_says_why_and_why_not_the_next() {
 }
 
 #[test]
+fn cpus_that_are_not_near_say_what_the_near_ones_are_for() {
+    let four = || machine(&["0", "1", "2", "3"], &[], &[], "");
+    let pairs = || machine(&["0,3", "1,4", "2,5"], &[], &[], "");
+    for (what, ground, count, cpus, why) in [
+        ("none left", Ground { near: near("x", "3"), ..four() }, 2, "2-3", ", for want of others"),
+        (
+            "a group asks for it",
+            Ground { near: near("x", "2"), claimed: set("2"), ..four() },
+            1,
+            "3",
+            ", where CPU 2 is asked for by a group of others",
+        ),
+        (
+            "the boot CPU",
+            Ground { near: near("x", "0"), ..four() },
+            1,
+            "3",
+            ", where CPU 0 is the boot CPU",
+        ),
+        (
+            "its core, and a group",
+            Ground { near: near("x", "0-1,3"), claimed: set("1"), ..pairs() },
+            1,
+            "5",
+            ", where CPU 0,3 is on the core of the boot CPU and CPU 1 is asked for by a group of \
+             others",
+        ),
+        (
+            "taken",
+            Ground { near: near("x", "1-2"), free: set("0,3"), system: set("0,3"), ..four() },
+            1,
+            "3",
+            ", for want of others",
+        ),
+    ] {
+        let choice = choose(&ground, &need(count)).unwrap();
+        assert_eq!(choice.cpus.to_string(), cpus, "{what}");
+        let said = &choice.reasons.iter().find(|one| one.why.contains("not near")).unwrap().why;
+        let place = ground.near.unwrap().cpus;
+        assert!(said.contains(&format!("not near x (CPU {place}){why}")), "{what}: {said}");
+    }
+}
+
+#[test]
 fn what_cannot_be_given_is_refused_with_what_can() {
     let ground = machine(&["0,2", "1,3"], &[], &[], "");
     let held = vec![("partition a".to_owned(), set("1,3")), ("group /b".to_owned(), set(""))];
@@ -181,7 +229,7 @@ fn what_cannot_be_given_is_refused_with_what_can() {
     assert!(refused.contains("; partition a has CPU 1,3;"), "{refused}");
     assert!(!refused.contains("group /b"), "{refused}");
     let refused = says(&Ground { free: set(""), ..taken }, need(1));
-    assert!(refused.contains("CPU none is free"), "{refused}");
+    assert!(refused.contains(": none is free"), "{refused}");
     assert!(says(&server(), whole(3)).ends_with("2 threads each: ask for --count 2 or 4"));
     assert!(says(&ground, whole(1)).ends_with("ask for --count 2"));
     // Two cores, of which one stays with the system.
@@ -191,6 +239,8 @@ fn what_cannot_be_given_is_refused_with_what_can() {
         let Refusal::TooFewCpus { most, .. } = refusal else { panic!("{refusal:?}") };
         assert_eq!(most, 14, "{count}");
     }
+    let one = says(&Ground { free: set("0"), system: set("0"), ..ground.clone() }, need(1));
+    assert!(one.starts_with("1 CPU is asked for, and at most 0 can be given: CPU 0 is"), "{one}");
     assert!(matches!(choose(&ground, &need(0)), Err(Refusal::NoCpus { .. })));
 }
 

@@ -135,9 +135,38 @@ impl Ground {
         }
     }
 
-    /// Why not all of these CPUs are near the place.
-    pub(super) fn why_far(&self, _chosen: &CpuSet) -> String {
-        ", for want of others".to_owned()
+    /// Why not all of these CPUs are near the place: what the near ones are that could be chosen.
+    pub(super) fn why_far(&self, chosen: &CpuSet) -> String {
+        let place = self.near.as_ref().map(|place| place.cpus.clone()).unwrap_or_default();
+        let left = place.intersection(&self.free).difference(&self.shielded(chosen));
+        let (mut on_boot, mut claimed) = (CpuSet::new(), CpuSet::new());
+        let boot = self.online.first();
+        for cpu in left.iter() {
+            let with = self.shielded(&CpuSet::from_iter([cpu]));
+            if !with.is_subset(&self.free) {
+                continue;
+            }
+            if boot.is_some_and(|boot| with.contains(boot)) {
+                on_boot.insert(cpu);
+            } else if with.intersects(&self.claimed) {
+                claimed.insert(cpu);
+            }
+        }
+        let mut words = Vec::new();
+        match boot {
+            Some(boot) if on_boot == CpuSet::from_iter([boot]) => {
+                words.push(format!("CPU {boot} is the boot CPU"));
+            }
+            _ if on_boot.is_empty() => {}
+            _ => words.push(format!("CPU {on_boot} is on the core of the boot CPU")),
+        }
+        if !claimed.is_empty() {
+            words.push(format!("CPU {claimed} is asked for by a group of others"));
+        }
+        match words.is_empty() {
+            true => ", for want of others".to_owned(),
+            false => format!(", where {}", words.join(" and ")),
+        }
     }
 
     /// What is worse about the next best set.
@@ -146,6 +175,7 @@ impl Ground {
         let differs = |worth: &Worth| worth.of(best) != worth.of(next);
         let by = Worth::ALL.into_iter().find(differs);
         let more = by.map_or(0, |worth| worth.of(next).saturating_sub(worth.of(best)));
+        let s = if more == 1 { "" } else { "s" };
         match by {
             Some(Worth::Boot) => "it takes the boot CPU, which keeps the time".to_owned(),
             Some(Worth::Claimed) => {
@@ -154,8 +184,8 @@ impl Ground {
             Some(Worth::Far) => format!("{more} more not near {place}"),
             Some(Worth::Ticking) => format!("{more} more whose tick cannot stop in this boot"),
             Some(Worth::Shared) => format!("{more} more that share a core"),
-            Some(Worth::Nodes) => format!("it spans {more} more NUMA nodes"),
-            Some(Worth::Caches) => format!("it spans {more} more last-level caches"),
+            Some(Worth::Nodes) => format!("it spans {more} more NUMA node{s}"),
+            Some(Worth::Caches) => format!("it spans {more} more last-level cache{s}"),
             Some(Worth::Low) | None => {
                 "as good; of equals, the highest numbers are chosen".to_owned()
             }
