@@ -5,7 +5,7 @@
 use crate::choose::{Chosen, Need};
 use crate::declaration::{Declaration, Declared, IrqName};
 use crate::partition::{Refusal, Smt, State, Tick};
-use crate::request::{Caller, Cpus, Request, Spec};
+use crate::request::{Caller, Cpus, Members, Request, Spec};
 use crate::shield::{ChangeError, Outcome, Shield};
 use asmp_host::fake::FakeKernel;
 use asmp_host::store::Store;
@@ -291,5 +291,31 @@ fn a_request_crosses_a_socket_with_its_need() {
     for wrong in [r#"{"count":2,"far":"x"}"#, "3", r#""three""#] {
         let text = old.replace(r#""2-3""#, wrong);
         assert!(serde_json::from_str::<Request>(&text).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_partition_moves_off_a_cpu_that_is_offline() {
+    let small = || (Scene::on(FakeKernel::new()), 3, "2", "2");
+    // With SMT siblings, which idle.
+    let server = || (Scene::server(), 15, "14", "6,14");
+    let scenes: [&dyn Fn() -> (Scene, u32, &'static str, &'static str); 2] = [&small, &server];
+    for (scene, has_task) in scenes.iter().flat_map(|scene| [(scene, false), (scene, true)]) {
+        for apply in [false, true] {
+            let (scene, offline, to, isolated) = scene();
+            assert_eq!(scene.creates("a", need(1, "")), offline.to_string());
+            if has_task {
+                scene.kernel.start(300, 300, "app", Schedule::Fifo { priority: 80 });
+                let members = Members { pids: vec![300], ..Members::default() };
+                scene.change(&Request::Add { name: "a".to_owned(), members }).unwrap();
+            }
+            scene.kernel.set_online(offline, false);
+            let resize = Request::Resize { name: "a".to_owned(), cpus: to.parse().unwrap() };
+            let declaration = Declaration { partitions: vec![asks("a", 1, "")] };
+            let request = if apply { Request::Apply { declaration } } else { resize };
+            let outcome = scene.change(&request).unwrap();
+            assert_eq!(scene.cpus(&outcome.state, "a"), to, "task: {has_task}, apply: {apply}");
+            assert_eq!(scene.kernel.isolated(), set(isolated));
+        }
     }
 }
