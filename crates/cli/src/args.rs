@@ -353,7 +353,8 @@ pub struct Shape {
     /// Choose CPUs near an IRQ line, a device or a NUMA node
     ///
     /// The number of an IRQ line, a network interface, a PCI address, a block device, the name of
-    /// an IRQ handler, or nodeN. If too few CPUs there are free, others are chosen too.
+    /// an IRQ handler, or nodeN. If too few CPUs there are free, others are chosen too. CPUs that
+    /// are far come before the boot CPU, and before CPUs that groups of others ask for.
     /// Example: --count 2 --near eth1
     #[arg(long, value_name = "IRQ|DEVICE|NODE", requires = "count", conflicts_with = "cpus")]
     pub near: Option<String>,

@@ -78,7 +78,7 @@ pub const TABLE: &[(u8, &str)] = &[
     (25, "refused: asmp made groups whose state is lost: run asmp restore"),
     (26, "refused: fewer CPUs are free than --count asks for"),
     (27, "refused: --near names nothing that this machine has, or what is near no CPU"),
-    (28, "refused: --whole-cores with a --count that is no number of whole cores"),
+    (28, "refused: --whole-cores with a --count that whole cores cannot give"),
     (30, "refused: invalid partition name"),
     (31, "refused: the partition name is taken"),
     (32, "refused: no such partition"),
@@ -143,8 +143,10 @@ fn of_refusal(refusal: &Refusal) -> u8 {
         Refusal::LastCpu { .. } => 23,
         Refusal::Sibling { .. } => 24,
         Refusal::TooFewCpus { .. } => 26,
-        Refusal::UnknownPlace { .. } | Refusal::VirtualPlace { .. } => 27,
-        Refusal::UnevenCores { .. } => 28,
+        Refusal::UnknownPlace { .. }
+        | Refusal::VirtualPlace { .. }
+        | Refusal::EmptyPlace { .. } => 27,
+        Refusal::UnevenCores { .. } | Refusal::NoWholeCores { .. } => 28,
         Refusal::BadName { .. } => 30,
         Refusal::NameTaken { .. } => 31,
         Refusal::NoPartition { .. } => 32,

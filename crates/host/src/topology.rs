@@ -3,7 +3,8 @@
 //! Read only where somebody asks for CPUs near something.
 //!
 //! Sources: ABI/stable/sysfs-devices-node, ABI/testing/sysfs-devices-system-cpu ("cache"),
-//! ABI/testing/sysfs-bus-pci ("local_cpulist"), core-api/irq/irq-affinity.rst.
+//! ABI/testing/sysfs-bus-pci ("local_cpulist", "numa_node"), ABI/testing/sysfs-bus-platform
+//! ("numa_node"), core-api/irq/irq-affinity.rst. Other buses say nothing.
 
 use crate::cpuset::{Cpu, CpuSet};
 use crate::irq::{self, Irq};
@@ -84,6 +85,8 @@ pub struct Place {
     /// `eth1`, `IRQ 24 (eth0)`, `node 1`.
     pub what: String,
     pub cpus: CpuSet,
+    /// They are where an IRQ line goes now, not where hardware is: another program may move them.
+    pub moves: bool,
 }
 
 /// Why a name is no place.
@@ -93,6 +96,8 @@ pub enum NoPlace {
     Unknown { known: String },
     /// It is there, but no hardware is behind it (`lo`, `dm-0`).
     Virtual,
+    /// No CPU that is online is near it, as with a node of memory alone.
+    NoCpus { what: String },
 }
 
 /// The place that a name means: `node1`, the number of an IRQ line, a network interface, a PCI
@@ -100,64 +105,115 @@ pub enum NoPlace {
 pub fn find(
     kernel: &dyn Kernel,
     topology: &Topology,
+    online: &CpuSet,
     irqs: &[Irq],
     name: &str,
 ) -> Result<Place, NoPlace> {
     let unknown = || NoPlace::Unknown { known: known(kernel, topology) };
-    let node = name.strip_prefix("node").and_then(|number| number.parse().ok());
-    if let Some((node, cpus)) = node.and_then(|node| topology.nodes.get_key_value(&node)) {
-        return Ok(Place { what: format!("node {node}"), cpus: cpus.clone() });
-    }
-    if !name.bytes().all(|byte| byte.is_ascii_digit())
-        && !name.contains('/')
-        && !name.starts_with('.')
-    {
-        for (_, class) in CLASSES {
-            let entry = Path::new(class).join(name);
-            if kernel.exists(&entry) {
-                let cpus = near_device(kernel, &entry.join("device")).ok_or(NoPlace::Virtual)?;
-                return Ok(Place { what: name.to_owned(), cpus });
-            }
-        }
-        for address in [name.to_owned(), format!("0000:{name}")] {
-            let device = Path::new(PCI).join(&address);
-            if let Some(cpus) = list(kernel, &device.join("local_cpulist")) {
-                return Ok(Place { what: address, cpus });
-            }
-        }
-    }
-    let lines: Vec<&Irq> = irqs.iter().filter(|irq| !irq.per_cpu && irq.is_called(name)).collect();
-    let near = lines.iter().map(|irq| near_irq(kernel, topology, irq));
-    let cpus = near.fold(CpuSet::new(), |all, cpus| all.union(&cpus));
-    match lines.as_slice() {
-        [] => Err(unknown()),
-        [irq] => Ok(Place { what: format!("IRQ {}", irq.label()), cpus }),
-        lines => Ok(Place { what: format!("the {} IRQ lines of {name}", lines.len()), cpus }),
+    let node = || near_node(topology, name);
+    let lines = || near_lines(kernel, topology, irqs, name);
+    let place = match (node(), find_device(kernel, topology, name)) {
+        (Some(place), _) => place,
+        (None, Device::None) => lines().ok_or_else(unknown)?,
+        (None, Device::Virtual) => return Err(NoPlace::Virtual),
+        (None, Device::Near(place)) => place,
+        // No bus says where it is. Its IRQ lines may.
+        (None, Device::Somewhere) => lines().unwrap_or_else(|| Place {
+            what: format!("{name} (where it is, is not known)"),
+            cpus: online.clone(),
+            moves: false,
+        }),
+    };
+    match place.cpus.intersects(online) {
+        true => Ok(place),
+        false => Err(NoPlace::NoCpus { what: place.what }),
     }
 }
 
+fn near_node(topology: &Topology, name: &str) -> Option<Place> {
+    let node: u32 = name.strip_prefix("node")?.parse().ok()?;
+    let cpus = topology.nodes.get(&node)?.clone();
+    Some(Place { what: format!("node {node}"), cpus, moves: false })
+}
+
+/// What a name is as a device.
+enum Device {
+    None,
+    /// No hardware is behind it.
+    Virtual,
+    Near(Place),
+    /// It is hardware and does not say where.
+    Somewhere,
+}
+
+fn find_device(kernel: &dyn Kernel, topology: &Topology, name: &str) -> Device {
+    if name.bytes().all(|byte| byte.is_ascii_digit()) || name.contains('/') || name.starts_with('.')
+    {
+        return Device::None;
+    }
+    let located = |what: &str, device: &Path| match near_device(kernel, topology, device) {
+        Some(cpus) => Device::Near(Place { what: what.to_owned(), cpus, moves: false }),
+        None => Device::Somewhere,
+    };
+    for (_, class) in CLASSES {
+        let entry = Path::new(class).join(name);
+        let device = entry.join("device");
+        if kernel.exists(&device) {
+            return located(name, &device);
+        } else if kernel.exists(&entry) {
+            return Device::Virtual;
+        }
+    }
+    for address in [name.to_owned(), format!("0000:{name}")] {
+        let device = Path::new(PCI).join(&address);
+        if kernel.exists(&device) {
+            return located(&address, &device);
+        }
+    }
+    Device::None
+}
+
 /// The CPUs near a device: as it says, or as the device says on which it is.
-fn near_device(kernel: &dyn Kernel, device: &Path) -> Option<CpuSet> {
+fn near_device(kernel: &dyn Kernel, topology: &Topology, device: &Path) -> Option<CpuSet> {
     // `..` below the link `device` is the directory above the device itself.
     let mut dir = device.to_owned();
     (0..MOST_ABOVE).find_map(|_| {
-        let found = list(kernel, &dir.join("local_cpulist"));
+        let listed = list(kernel, &dir.join("local_cpulist"));
+        let found = listed.or_else(|| of_node(kernel, topology, &dir.join("numa_node")).cloned());
         dir.push("..");
         found.filter(|cpus| !cpus.is_empty())
     })
 }
 
+/// The CPUs of the node that a file names. -1: on no node.
+fn of_node<'a>(kernel: &dyn Kernel, topology: &'a Topology, file: &Path) -> Option<&'a CpuSet> {
+    let node: u32 = kernel.text(file).ok()?.trim().parse().ok()?;
+    topology.nodes.get(&node)
+}
+
+/// All IRQ lines of this name or number; `None`: there is none.
+fn near_lines(kernel: &dyn Kernel, topology: &Topology, irqs: &[Irq], name: &str) -> Option<Place> {
+    let lines: Vec<&Irq> = irqs.iter().filter(|irq| !irq.per_cpu && irq.is_called(name)).collect();
+    let what = match lines.as_slice() {
+        [] => return None,
+        [irq] => format!("IRQ {}", irq.label()),
+        lines => format!("the {} IRQ lines of {name}", lines.len()),
+    };
+    let none = Place { what, cpus: CpuSet::new(), moves: false };
+    Some(lines.iter().fold(none, |all, irq| {
+        let (cpus, moves) = near_irq(kernel, topology, irq);
+        Place { cpus: all.cpus.union(&cpus), moves: all.moves || moves, ..all }
+    }))
+}
+
 /// The CPUs near an IRQ line: those of its NUMA node. Without one, those that get it now, and those
-/// that share their cache.
-fn near_irq(kernel: &dyn Kernel, topology: &Topology, irq: &Irq) -> CpuSet {
-    let node = kernel.text(Path::new(&format!("/proc/irq/{}/node", irq.number))).ok();
-    // -1: it is on no node.
-    let node: Option<u32> = node.and_then(|text| text.trim().parse().ok());
-    match node.and_then(|node| topology.nodes.get(&node)) {
-        Some(cpus) => cpus.clone(),
+/// that share their cache; they move with the line.
+fn near_irq(kernel: &dyn Kernel, topology: &Topology, irq: &Irq) -> (CpuSet, bool) {
+    match of_node(kernel, topology, Path::new(&format!("/proc/irq/{}/node", irq.number))) {
+        Some(cpus) => (cpus.clone(), false),
         None => {
             let effective = irq::effective(kernel, irq.number).filter(|cpus| !cpus.is_empty());
-            topology.around(effective.as_ref().unwrap_or(&irq.affinity))
+            (topology.around(effective.as_ref().unwrap_or(&irq.affinity)), true)
         }
     }
 }
@@ -243,7 +299,7 @@ mod tests {
         }
         let topology = Topology::read(&linux, &cpus("0-7"));
         let lines = [line(24, "ahci"), line(25, "serial"), line(26, "ahci-1")];
-        let near = |name: &str| find(&linux, &topology, &lines, name);
+        let near = |name: &str| find(&linux, &topology, &cpus("0-7"), &lines, name);
         for (name, what, near_cpus) in [
             ("node1", "node 1", "4-7"),
             ("eth1", "eth1", "4-7"),
@@ -255,7 +311,9 @@ mod tests {
             ("serial", "IRQ 25 (serial)", "4-5"),
             ("ahci", "the 2 IRQ lines of ahci", "4-7"),
         ] {
-            let place = Place { what: what.to_owned(), cpus: cpus(near_cpus) };
+            // Lines 25 and 26 have no node.
+            let moves = what.contains("25") || name == "ahci";
+            let place = Place { what: what.to_owned(), cpus: cpus(near_cpus), moves };
             assert_eq!(near(name), Ok(place), "{name}");
         }
         assert_eq!(near("lo"), Err(NoPlace::Virtual));
@@ -263,5 +321,51 @@ mod tests {
             let Err(NoPlace::Unknown { known }) = near(name) else { panic!("{name}") };
             assert!(known.starts_with("nodes node0, node1; network interfaces eth1; block"));
         }
+    }
+
+    #[test]
+    fn a_device_on_no_pci_bus_has_a_place_too() {
+        let mut files = two_nodes();
+        files.extend([
+            ("sys/class/net/end0/device/numa_node", "1\n"),
+            ("sys/class/net/end1/device/numa_node", "-1\n"),
+            ("sys/class/net/end2/device/uevent", "\n"),
+            ("sys/block/mmcblk0/device/uevent", "\n"),
+            ("sys/class/net/br0/mtu", "1500\n"),
+            ("sys/devices/platform/numa_node", "0\n"),
+            ("sys/devices/platform/a003e00.virtio_mmio/numa_node", "-1\n"),
+            ("sys/devices/platform/a003e00.virtio_mmio/virtio0/uevent", "\n"),
+            ("sys/class/net/eth9/mtu", "1500\n"),
+        ]);
+        let (root, linux) = machine(&files);
+        let virtio = root.path().join("sys/devices/platform/a003e00.virtio_mmio/virtio0");
+        std::os::unix::fs::symlink(virtio, root.path().join("sys/class/net/eth9/device")).unwrap();
+        let topology = Topology::read(&linux, &cpus("0-7"));
+        let lines = [line(24, "end2"), line(25, "end1"), line(26, "br0")];
+        let near = |name: &str| find(&linux, &topology, &cpus("0-7"), &lines, name);
+        let unknown = "mmcblk0 (where it is, is not known)";
+        for (name, what, near_cpus, moves) in [
+            ("end0", "end0", "4-7", false),
+            ("eth9", "eth9", "0-3", false),
+            ("end1", "IRQ 25 (end1)", "4-5", true),
+            ("end2", "IRQ 24 (end2)", "4-7", false),
+            ("mmcblk0", unknown, "0-7", false),
+        ] {
+            let place = Place { what: what.to_owned(), cpus: cpus(near_cpus), moves };
+            assert_eq!(near(name), Ok(place), "{name}");
+        }
+        assert_eq!(near("br0"), Err(NoPlace::Virtual));
+    }
+
+    #[test]
+    fn what_is_near_no_cpu_is_no_place() {
+        let mut files = two_nodes();
+        files.push(("sys/devices/system/node/node2/cpulist", "\n"));
+        let (_root, linux) = machine(&files);
+        let topology = Topology::read(&linux, &cpus("0-7"));
+        let near = |online, name| find(&linux, &topology, &cpus(online), &[], name);
+        let none = |what: &str| Err(NoPlace::NoCpus { what: what.to_owned() });
+        assert_eq!(near("0-7", "node2"), none("node 2"));
+        assert_eq!(near("0-3", "node1"), none("node 1"));
     }
 }

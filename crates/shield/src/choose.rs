@@ -22,11 +22,13 @@
 //! these of the best of their cores: dynamic programming, exact, in time linear in the number of
 //! CPUs for a given count.
 
+mod words;
+
 use crate::partition::{Refusal, Smt, Tick};
 use asmp_host::topology::{Place, Topology};
 use asmp_host::{Cpu, CpuSet};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// CPUs asked for by number, not by name.
@@ -90,6 +92,8 @@ pub(crate) struct Ground {
     pub claimed: CpuSet,
     /// CPUs whose tick may stop.
     pub nohz_full: CpuSet,
+    /// The kernel can stop ticks at all.
+    pub tick_can_stop: bool,
     pub core_of: BTreeMap<Cpu, CpuSet>,
     pub topology: Topology,
     pub near: Option<Place>,
@@ -253,7 +257,8 @@ impl Table {
     }
 }
 
-/// The best CPUs for a need. Errors: `NoCpus`, `TooFewCpus`, `UnevenCores`.
+/// The best CPUs for a need. Errors: `NoCpus`, `TooFewCpus`, `UnevenCores`, `NoWholeCores`,
+/// `Sibling`, `TickNotCandidate`, `TickNeverStops`.
 pub(crate) fn choose(ground: &Ground, need: &Need) -> Result<Choice, Refusal> {
     let cores = ground.cores();
     let threads = cores.iter().map(CpuSet::len).max().unwrap_or(1);
@@ -267,7 +272,8 @@ pub(crate) fn choose(ground: &Ground, need: &Need) -> Result<Choice, Refusal> {
         [best, next, ..] => (best, Some(next)),
     };
     let cpus = best.picked.cpus();
-    let why = |cpu| Reason { cpu, why: ground.why(cpu, &cpus, need) };
+    let far = ground.why_far(&cpus);
+    let why = |cpu| Reason { cpu, why: ground.why(cpu, &cpus, need, &far) };
     let next = next
         .map(|next| Next { cpus: next.picked.cpus(), why: ground.why_not(best.cost, next.cost) });
     Ok(Choice { reasons: cpus.iter().map(why).collect(), cpus, next })
@@ -330,9 +336,14 @@ impl Ground {
         if need.whole_cores && able != *core { CpuSet::new() } else { able }
     }
 
-    /// The choice of CPUs that a partition has already, though others may be as near.
+    /// The choice of CPUs that a partition has already, though others may be as near, or nearer to
+    /// a place that moves.
     pub(crate) fn keep(&self, has: &CpuSet, need: &Need, other: Choice) -> Choice {
-        let why = |cpu| Reason { cpu, why: self.why(cpu, has, need) };
+        let far = match self.far(has) > self.far(&other.cpus) {
+            true => "; the partition stays where it is, as an IRQ line may move again".to_owned(),
+            false => self.why_far(has),
+        };
+        let why = |cpu| Reason { cpu, why: self.why(cpu, has, need, &far) };
         let next = (other.cpus != *has).then(|| Next {
             cpus: other.cpus.clone(),
             why: "the partition keeps what it has, as that satisfies its need".to_owned(),
@@ -342,8 +353,15 @@ impl Ground {
     }
 
     /// How many of these CPUs are not near the place asked for.
-    pub(crate) fn far(&self, cpus: &CpuSet) -> usize {
+    fn far(&self, cpus: &CpuSet) -> usize {
         self.near.as_ref().map_or(0, |place| cpus.difference(&place.cpus).len())
+    }
+
+    /// Does a partition stay on CPUs that satisfy its need? Only hardware that is nearer to others
+    /// moves it, never a line that went elsewhere.
+    pub(crate) fn stays(&self, has: &CpuSet, other: &Choice) -> bool {
+        let moves = self.near.as_ref().is_some_and(|place| place.moves);
+        moves || self.far(has) <= self.far(&other.cpus)
     }
 
     fn ticks(&self, cpu: Cpu) -> bool {
@@ -422,96 +440,5 @@ impl Ground {
             let node = caches.fold(Table::of_nothing(), |node, cache| node.join(&cache, most));
             machine.join(&node.charge(Worth::Nodes.times(1)), most)
         })
-    }
-
-    fn too_few(&self, table: &Table, need: &Need) -> Refusal {
-        let fits = |size: &usize| !table.fit(*size).is_empty();
-        let below = (1..need.count.min(table.0.len())).rev().find(fits);
-        let above = (need.count..table.0.len()).find(fits);
-        let count = need.count;
-        match above {
-            Some(above) => {
-                let either = below.map_or(String::new(), |below| format!("{below} or "));
-                let cores = self.cores();
-                let threads: BTreeSet<usize> = cores.iter().map(CpuSet::len).collect();
-                let threads: Vec<String> = threads.iter().map(usize::to_string).collect();
-                let threads = threads.join(" or ");
-                Refusal::UnevenCores { count, threads, instead: format!("{either}{above}") }
-            }
-            None => {
-                let free = self.free.clone();
-                let held = self.held.iter().filter(|(_, cpus)| !cpus.is_empty());
-                let held = held.map(|(who, cpus)| format!("; {who} has CPU {cpus}")).collect();
-                Refusal::TooFewCpus { count, most: below.unwrap_or(0), free, held }
-            }
-        }
-    }
-
-    /// Why one of the CPUs was chosen.
-    fn why(&self, cpu: Cpu, chosen: &CpuSet, need: &Need) -> String {
-        let mut words: Vec<String> = Vec::new();
-        if self.online.first() == Some(cpu) {
-            words.push("the boot CPU, for want of others".to_owned());
-        }
-        match &self.near {
-            Some(place) if self.online.is_subset(&place.cpus) => {
-                words.push(format!("as near to {} as every CPU", place.what))
-            }
-            Some(place) if place.cpus.contains(cpu) => words.push(format!("near {}", place.what)),
-            Some(place) => {
-                words.push(format!("not near {} (CPU {}), for want of others", place.what, {
-                    &place.cpus
-                }))
-            }
-            None => {}
-        }
-        if let Some(node) = self.topology.node_of(cpu).filter(|_| self.topology.nodes.len() > 1) {
-            words.push(format!("node {node}"));
-        }
-        match (self.tick, self.nohz_full.contains(cpu)) {
-            (Tick::Keep, _) => {}
-            (_, true) => words.push("its tick can stop".to_owned()),
-            (_, false) => words.push("its tick cannot stop in this boot".to_owned()),
-        }
-        let core = self.core(cpu);
-        let (inside, outside) = (core.intersection(chosen), core.difference(chosen));
-        let mates = inside.difference(&CpuSet::from_iter([cpu]));
-        if need.whole_cores && core.len() > 1 {
-            words.push(format!("whole core {core}"));
-        } else if !mates.is_empty() {
-            words.push(format!("on one core with CPU {mates}"));
-        } else if core.len() > 1 {
-            let verb = if self.smt == Smt::Idle { "idles" } else { "stays with the system" };
-            words.push(format!("alone on its core: CPU {outside} {verb}"));
-        }
-        if self.claimed.contains(cpu) {
-            words.push("asked for by a group of others too".to_owned());
-        }
-        match words.is_empty() {
-            true => "free".to_owned(),
-            false => words.join("; "),
-        }
-    }
-
-    /// What is worse about the next best set.
-    fn why_not(&self, best: Cost, next: Cost) -> String {
-        let place = self.near.as_ref().map_or("", |place| &place.what);
-        let differs = |worth: &Worth| worth.of(best) != worth.of(next);
-        let by = Worth::ALL.into_iter().find(differs);
-        let more = by.map_or(0, |worth| worth.of(next).saturating_sub(worth.of(best)));
-        match by {
-            Some(Worth::Boot) => "it takes the boot CPU, which keeps the time".to_owned(),
-            Some(Worth::Claimed) => {
-                format!("it takes {more} more that groups of others ask for")
-            }
-            Some(Worth::Far) => format!("{more} more not near {place}"),
-            Some(Worth::Ticking) => format!("{more} more whose tick cannot stop in this boot"),
-            Some(Worth::Shared) => format!("{more} more that share a core"),
-            Some(Worth::Nodes) => format!("it spans {more} more NUMA nodes"),
-            Some(Worth::Caches) => format!("it spans {more} more last-level caches"),
-            Some(Worth::Low) | None => {
-                "as good; of equals, the highest numbers are chosen".to_owned()
-            }
-        }
     }
 }

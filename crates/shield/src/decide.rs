@@ -94,7 +94,7 @@ pub(crate) fn decide(
             };
             let (cpus, choice) = need::resolve(kernel, facts, &state.partitions, name, spec)?;
             chosen.extend(choice);
-            let wish = Wish::new(name, spec, caller, owner).on(cpus);
+            let wish = Wish::new(name, cpus, spec, caller, owner);
             rules::create(facts, state, &wish).map_err(named)?
         }
         Request::Exec { name, pid, command } => enter(kernel, facts, state, name, *pid, command)?,

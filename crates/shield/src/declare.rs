@@ -169,7 +169,7 @@ impl Declared {
 
     fn wish(&self, cpus: CpuSpec, old: Option<&Partition>, caller: &Caller) -> Wish {
         let spec = Spec {
-            cpus: Cpus::Named(cpus),
+            cpus: Cpus::Named(cpus.clone()),
             irqs: self.irqs.iter().map(IrqName::text).collect(),
             irq_priority: self.irq_priority,
             tick: self.tick,
@@ -177,7 +177,7 @@ impl Declared {
             strict: self.strict,
             without: self.without.clone(),
         };
-        let fresh = Wish::new(&self.name, &spec, caller, None);
+        let fresh = Wish::new(&self.name, cpus, &spec, caller, None);
         match old {
             Some(old) => {
                 Wish { created_s: old.created_s, created_by: old.created_by.clone(), ..fresh }

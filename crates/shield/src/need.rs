@@ -61,7 +61,9 @@ impl<'a> Survey<'a> {
     }
 
     /// CPUs for each that asks, beside `others`; in order, so the first has the first choice. Who
-    /// has CPUs that satisfy the need keeps them, unless there are CPUs nearer to the place.
+    /// has CPUs that satisfy the need keeps them, unless there are CPUs nearer to hardware that was
+    /// asked for. What is near an IRQ line without a node moves with the line, so it moves no
+    /// partition.
     pub fn settle(&self, others: &[Partition], asks: &[Asks]) -> Result<Vec<Chosen>, Refusal> {
         let places = asks.iter().map(|ask| self.place(&ask.need));
         let places = places.collect::<Result<Vec<_>, Refusal>>()?;
@@ -94,9 +96,7 @@ impl<'a> Survey<'a> {
                 let ground = ground(at, &now);
                 let need = asks[at].need.clone();
                 let mut choice = choose::choose(&ground, &need)?;
-                let stays =
-                    now[at].as_ref().filter(|now| ground.far(now) <= ground.far(&choice.cpus));
-                if let Some(stays) = stays {
+                if let Some(stays) = now[at].as_ref().filter(|now| ground.stays(now, &choice)) {
                     choice = ground.keep(stays, &need, choice);
                 } else {
                     moved = true;
@@ -113,10 +113,12 @@ impl<'a> Survey<'a> {
 
     fn place(&self, need: &Need) -> Result<Option<Place>, Refusal> {
         let Some(name) = &need.near else { return Ok(None) };
-        let found = topology::find(self.kernel, &self.topology, &self.facts.irqs, name);
+        let (online, irqs) = (&self.facts.cpus.online, &self.facts.irqs);
+        let found = topology::find(self.kernel, &self.topology, online, irqs, name);
         found.map(Some).map_err(|why| match why {
             NoPlace::Unknown { known } => Refusal::UnknownPlace { name: name.clone(), known },
             NoPlace::Virtual => Refusal::VirtualPlace { name: name.clone() },
+            NoPlace::NoCpus { what } => Refusal::EmptyPlace { name: name.clone(), what },
         })
     }
 
@@ -140,6 +142,7 @@ impl<'a> Survey<'a> {
             system,
             claimed: self.claimed.difference(&taken),
             nohz_full: cpus.nohz_full.clone(),
+            tick_can_stop: cpus.tick_can_stop,
             core_of: cpus.core_of.clone(),
             topology: self.topology.clone(),
             near,

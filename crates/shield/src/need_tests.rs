@@ -5,7 +5,7 @@
 use crate::choose::{Chosen, Need};
 use crate::declaration::{Declaration, Declared, IrqName};
 use crate::partition::{Refusal, Smt, State, Tick};
-use crate::request::{Caller, Cpus, Request, Spec};
+use crate::request::{Caller, Cpus, Members, Request, Spec};
 use crate::shield::{ChangeError, Outcome, Shield};
 use asmp_host::fake::FakeKernel;
 use asmp_host::store::Store;
@@ -152,7 +152,21 @@ fn what_is_no_place_is_refused_with_what_there_is() {
         assert!(!refusal.to_string().contains('\n'));
     }
     assert!(matches!(refused("lo"), Refusal::VirtualPlace { .. }));
+    // A node of memory alone.
+    scene.kernel.set_file("/sys/devices/system/node/node2/cpulist", "");
+    let refusal = refused("node2");
+    assert!(matches!(refusal, Refusal::EmptyPlace { .. }), "{refusal}");
+    scene.kernel.remove_file("/sys/devices/system/node/node2/cpulist");
     assert!(scene.shield.state().unwrap().partitions.is_empty());
+}
+
+#[test]
+fn a_device_of_which_no_place_is_known_is_near_every_cpu_and_the_plan_says_so() {
+    let scene = Scene::server();
+    scene.kernel.set_file("/sys/class/net/end0/device/uevent", "");
+    let chosen = scene.shield.plan(&create("a", need(1, "end0")), &caller()).unwrap().1.chosen;
+    let why = "as near to end0 (where it is, is not known) as every CPU; node 1";
+    assert!(chosen[0].choice.reasons[0].why.starts_with(why), "{chosen:?}");
 }
 
 #[test]
@@ -215,6 +229,24 @@ fn a_partition_of_a_file_moves_where_its_cpus_no_longer_satisfy_its_need() {
 }
 
 #[test]
+fn a_partition_does_not_follow_an_irq_line_that_has_no_node() {
+    let scene = Scene::server();
+    let goes_to = |cpu: &str| {
+        for file in ["smp_affinity_list", "effective_affinity_list"] {
+            scene.kernel.set_file(&format!("/proc/irq/4/{file}"), cpu);
+        }
+    };
+    goes_to("7");
+    scene.applies(&[asks("a", 2, "4")], &["14-15"]);
+    goes_to("2");
+    let chosen = scene.applies(&[asks("a", 2, "4")], &["14-15"]);
+    let reason = &chosen[0].choice.reasons[0].why;
+    assert!(reason.contains("; the partition stays where it is"), "{reason}");
+    // More CPUs are a new choice.
+    scene.applies(&[asks("a", 3, "4")], &["3,10-11"]);
+}
+
+#[test]
 fn two_that_want_the_same_place_come_to_rest() {
     let scene = Scene::server();
     scene.change(&create("x", need(3, "eth1"))).unwrap();
@@ -259,5 +291,31 @@ fn a_request_crosses_a_socket_with_its_need() {
     for wrong in [r#"{"count":2,"far":"x"}"#, "3", r#""three""#] {
         let text = old.replace(r#""2-3""#, wrong);
         assert!(serde_json::from_str::<Request>(&text).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_partition_moves_off_a_cpu_that_is_offline() {
+    let small = || (Scene::on(FakeKernel::new()), 3, "2", "2");
+    // With SMT siblings, which idle.
+    let server = || (Scene::server(), 15, "14", "6,14");
+    let scenes: [&dyn Fn() -> (Scene, u32, &'static str, &'static str); 2] = [&small, &server];
+    for (scene, has_task) in scenes.iter().flat_map(|scene| [(scene, false), (scene, true)]) {
+        for apply in [false, true] {
+            let (scene, offline, to, isolated) = scene();
+            assert_eq!(scene.creates("a", need(1, "")), offline.to_string());
+            if has_task {
+                scene.kernel.start(300, 300, "app", Schedule::Fifo { priority: 80 });
+                let members = Members { pids: vec![300], ..Members::default() };
+                scene.change(&Request::Add { name: "a".to_owned(), members }).unwrap();
+            }
+            scene.kernel.set_online(offline, false);
+            let resize = Request::Resize { name: "a".to_owned(), cpus: to.parse().unwrap() };
+            let declaration = Declaration { partitions: vec![asks("a", 1, "")] };
+            let request = if apply { Request::Apply { declaration } } else { resize };
+            let outcome = scene.change(&request).unwrap();
+            assert_eq!(scene.cpus(&outcome.state, "a"), to, "task: {has_task}, apply: {apply}");
+            assert_eq!(scene.kernel.isolated(), set(isolated));
+        }
     }
 }

@@ -317,6 +317,10 @@ impl State {
     }
 }
 
+fn words_of_free(free: &CpuSet) -> String {
+    if free.is_empty() { "none is free".to_owned() } else { format!("CPU {free} is free") }
+}
+
 /// Why a change is refused before anything is touched: the cause, then the cure.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -384,22 +388,34 @@ pub enum Refusal {
     )]
     Sibling { cpu: u32, sibling: u32, why: String },
     #[error(
-        "{count} CPUs are asked for, and at most {most} can be given: CPU {free} is free, and the \
-         system keeps one{held}; ask for fewer, or free CPUs (`asmp resize`, `asmp destroy`)",
-        free = if free.is_empty() { "none".to_owned() } else { free.to_string() }
+        "{count} {are} asked for, and at most {most} can be given: {free}, and the system keeps \
+         one{held}; ask for fewer, or free CPUs (`asmp resize`, `asmp destroy`)",
+        are = if *count == 1 { "CPU is" } else { "CPUs are" },
+        free = words_of_free(free)
     )]
     TooFewCpus { count: usize, most: usize, free: CpuSet, held: String },
     #[error(
-        "--whole-cores: {count} CPUs are no number of whole cores, which have {threads} threads \
+        "--whole-cores: {count} is no number of CPUs of whole cores, which have {threads} threads \
          each: ask for --count {instead}"
     )]
     UnevenCores { count: usize, threads: String, instead: String },
+    #[error(
+        "--whole-cores: whole cores give at most {most} of {count} CPUs: {free}, and the system \
+         keeps one{held}; leave out --whole-cores, or free whole cores",
+        free = words_of_free(free)
+    )]
+    NoWholeCores { count: usize, most: usize, free: CpuSet, held: String },
     #[error("--near {name:?} is nothing that this machine has: known are {known}")]
     UnknownPlace { name: String, known: String },
     #[error(
         "--near {name} is near no CPU: it has no device behind it; name the device that carries it"
     )]
     VirtualPlace { name: String },
+    #[error(
+        "--near {name} is near no CPU: {what} has none that is online; choose another node or \
+         device, or bring its CPUs online"
+    )]
+    EmptyPlace { name: String, what: String },
     #[error(
         "invalid partition name {name:?}: use 1 to 64 letters, digits, '-' or '_', \
          beginning with a letter or digit, and not \"holder\""

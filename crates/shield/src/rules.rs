@@ -5,7 +5,7 @@
 use crate::partition::{
     Aspect, BoostedThread, Partition, Refusal, Service, Smt, State, TIMER_PRIORITY, Tick, shielded,
 };
-use crate::request::{Caller, Cpus, Spec};
+use crate::request::{Caller, Spec};
 use asmp_host::irq::Irq;
 use asmp_host::task::{GivenPolicy, Member, Task, TaskId};
 use asmp_host::{Cpu, CpuSet, CpuSpec, Facts};
@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone)]
 pub struct Wish {
     pub name: String,
-    /// Those of `spec`, or those chosen for it; `None`: not chosen yet.
-    pub cpus: Option<CpuSpec>,
+    /// Those that `spec` names, or those chosen for it.
+    pub cpus: CpuSpec,
     pub spec: Spec,
     pub created_s: u64,
     pub created_by: String,
@@ -24,23 +24,21 @@ pub struct Wish {
 }
 
 impl Wish {
-    pub fn new(name: &str, spec: &Spec, caller: &Caller, owner: Option<TaskId>) -> Self {
+    pub fn new(
+        name: &str,
+        cpus: CpuSpec,
+        spec: &Spec,
+        caller: &Caller,
+        owner: Option<TaskId>,
+    ) -> Self {
         Self {
             name: name.to_owned(),
-            cpus: match &spec.cpus {
-                Cpus::Named(cpus) => Some(cpus.clone()),
-                Cpus::Needed(_) => None,
-            },
+            cpus,
             spec: spec.clone(),
             created_s: caller.time_s,
             created_by: caller.creator(),
             owner,
         }
-    }
-
-    /// The same on these CPUs.
-    pub fn on(self, cpus: CpuSpec) -> Self {
-        Self { cpus: Some(cpus), ..self }
     }
 }
 
@@ -99,10 +97,8 @@ pub fn create(facts: &Facts, state: &State, wish: &Wish) -> Result<Vec<Partition
     if let Some(priority) = spec.irq_priority.filter(|priority| !(1..=99).contains(priority)) {
         return Err(Refusal::BadPriority { priority });
     }
-    let none = || Refusal::NoCpus { online: facts.cpus.online.clone() };
-    let cpus = wish.cpus.as_ref().ok_or_else(none)?;
     let (cpus, idle_cpus) =
-        choose_cpus(facts, &state.partitions, &wish.name, cpus, spec.smt, spec.tick)?;
+        choose_cpus(facts, &state.partitions, &wish.name, &wish.cpus, spec.smt, spec.tick)?;
     let mut partition = Partition {
         name: wish.name.clone(),
         cpus,

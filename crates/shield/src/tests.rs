@@ -12,7 +12,7 @@ use asmp_host::facts::Cpus;
 use asmp_host::irq::Irq;
 use asmp_host::task::{Member, Task, TaskId};
 use asmp_host::tracefs::timerlat;
-use asmp_host::{CpuSet, Facts, knob};
+use asmp_host::{CpuSet, CpuSpec, Facts, knob};
 use std::collections::BTreeMap;
 
 fn set(text: &str) -> CpuSet {
@@ -69,7 +69,8 @@ fn machine() -> Facts {
 
 fn wish(name: &str, cpus: &str) -> Wish {
     let caller = Caller { uid: 0, user: "somebody".into(), command: "test".into(), time_s: 0 };
-    Wish::new(name, &Spec::of(cpus.parse().unwrap()), &caller, None)
+    let cpus: CpuSpec = cpus.parse().unwrap();
+    Wish::new(name, cpus.clone(), &Spec::of(cpus), &caller, None)
 }
 
 fn wish_with(name: &str, cpus: &str, edit: impl FnOnce(&mut Spec)) -> Wish {

@@ -6,6 +6,7 @@ use crate::partition::{Refusal, State, System, Tick};
 use crate::plan::{Base, plan};
 use crate::request::{Caller, Spec};
 use crate::rules::{Wish, check_machine, create};
+use asmp_host::CpuSpec;
 use asmp_host::fake::FakeKernel;
 
 /// The fake: 6.12, four CPUs, candidates 1-3.
@@ -23,7 +24,9 @@ fn diagnosed(facts: &Facts) -> Vec<Item> {
 
 fn wish(tick: Tick) -> Wish {
     let caller = Caller { uid: 0, user: "somebody".into(), command: "test".into(), time_s: 0 };
-    Wish::new("a", &Spec { tick, ..Spec::of("3".parse().unwrap()) }, &caller, None)
+    let cpus: CpuSpec = "3".parse().unwrap();
+    let spec = Spec { tick, ..Spec::of(cpus.clone()) };
+    Wish::new("a", cpus, &spec, &caller, None)
 }
 
 /// What a plan of one partition says cannot be done here, with the cures.

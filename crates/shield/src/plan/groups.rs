@@ -269,7 +269,8 @@ pub(super) fn again(base: &Base, partitions: &[Partition], steps: &mut Vec<Step>
 fn exchange_cpus(base: &Base, resized: &[(&Partition, &Partition)], steps: &mut Vec<Step>) {
     let mut now: Vec<Partition> = resized.iter().map(|(old, new)| give_up(old, new)).collect();
     for ((old, _), between) in resized.iter().zip(&now) {
-        resize_partition(base, old, between, steps);
+        // One that keeps its CPUs till later may have none that is online: it cannot be confirmed.
+        resize_partition(base, old, between, old.cpus != between.cpus, steps);
     }
     let mut waiting: Vec<usize> = (0..resized.len()).collect();
     while let Some(first) = waiting.first().copied() {
@@ -280,12 +281,12 @@ fn exchange_cpus(base: &Base, resized: &[(&Partition, &Partition)], steps: &mut 
         };
         if let Some(at) = waiting.iter().position(|one| blocks(*one).is_none()) {
             let one = waiting.remove(at);
-            resize_partition(base, &now[one], resized[one].1, steps);
+            resize_partition(base, &now[one], resized[one].1, true, steps);
             now[one] = resized[one].1.clone();
         } else if let Some(other) = blocks(first) {
             let (cpus, idle_cpus) = (CpuSet::new(), CpuSet::new());
             let without = Partition { cpus, idle_cpus, ..now[other].clone() };
-            resize_partition(base, &now[other], &without, steps);
+            resize_partition(base, &now[other], &without, true, steps);
             now[other] = without;
         }
     }
@@ -301,7 +302,13 @@ fn give_up(old: &Partition, new: &Partition) -> Partition {
     Partition { cpus, idle_cpus, ..old.clone() }
 }
 
-fn resize_partition(base: &Base, old: &Partition, new: &Partition, steps: &mut Vec<Step>) {
+fn resize_partition(
+    base: &Base,
+    old: &Partition,
+    new: &Partition,
+    confirm: bool,
+    steps: &mut Vec<Step>,
+) {
     if old.cpus == new.cpus && old.idle_cpus == new.idle_cpus {
         return;
     }
@@ -327,12 +334,9 @@ fn resize_partition(base: &Base, old: &Partition, new: &Partition, steps: &mut V
         (false, false) => {
             set(&groups.rt, &old.cpus, &new.cpus, steps);
             // Written again only where the kernel took the CPUs but not the partition.
-            steps.push(write(
-                knob::partition_type(&groups.rt),
-                None,
-                "isolated",
-                "confirm the partition after the change of CPUs",
-            ));
+            let kind = knob::partition_type(&groups.rt);
+            let why = "confirm the partition after the change of CPUs";
+            steps.extend(confirm.then(|| write(kind, None, "isolated", why)));
         }
     }
     if !new.idle_cpus.is_empty() && old.idle_cpus != new.idle_cpus {
