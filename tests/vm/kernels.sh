@@ -54,10 +54,12 @@ packages_of() {
 # than the mirror gives a 404: then it is fetched anew, once.
 unpack() {
     local release=$1 dir=$2 packages deb
-    mapfile -t packages < <(packages_of "$release"; echo busybox-static)
+    mapfile -t packages < <(packages_of "$release")
     mkdir -p "$dir/debs" "$dir/root"
-    download "$dir/debs" "${packages[@]}" ||
-        { refresh_apt && download "$dir/debs" "${packages[@]}"; }
+    fetch "$dir/debs" "${packages[@]}"
+    # A suite of backports has only what is newer there.
+    private_apt "$ARCH" "${suite%-backports}"
+    fetch "$dir/debs" busybox-static
     for deb in "$dir"/debs/*.deb; do dpkg-deb -x "$deb" "$dir/root"; done
     rm -r "$dir/debs"
     # Older packages keep the modules in /lib.
@@ -67,6 +69,8 @@ unpack() {
     fi
     depmod -b "$dir/root/usr" "$release"
 }
+
+fetch() { download "$@" || { refresh_apt && download "$@"; }; }
 
 download() {
     local dir=$1

@@ -121,7 +121,7 @@ printed_whole() {
     cat "$work/$1.log"
 }
 
-at_once=${ASMP_GUESTS_AT_ONCE:-$(($(nproc) / 2))}
+at_once=${ASMP_GUESTS_AT_ONCE:-$(nproc)}
 [ "$at_once" -ge 1 ] || at_once=1
 for guest in "${guests[@]}"; do
     while [ "$(jobs -rp | wc -l)" -ge "$at_once" ]; do wait -n || true; done

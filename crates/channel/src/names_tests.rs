@@ -143,10 +143,7 @@ fn a_symbolic_link_is_no_directory_of_names() {
         SharedMemory::attach(&link, "a", Kind::Mbuff),
     ] {
         let refused = refused.unwrap_err().to_string();
-        assert!(
-            refused.contains("is a symbolic link: name the directory itself"),
-            "{refused}"
-        );
+        assert!(refused.contains("is a symbolic link: name the directory itself"), "{refused}");
     }
     assert_eq!(std::fs::read_dir(real.path()).unwrap().count(), 0, "nothing was made behind it");
 }

@@ -248,7 +248,11 @@ impl Store {
             () if by_group || mode & 0o002 != 0 => format!("mode {:o}", mode & 0o7777),
             () => return Ok(()),
         };
-        let expected = "a directory that only root or this user may write in (remove this one)";
+        // Removing a directory of ours would lose what every setting was.
+        let expected = match owner == 0 && !about.is_symlink() {
+            true => "a directory that only root or this user may write in (chmod go-w)",
+            false => "a directory that only root or this user may write in (remove this one)",
+        };
         Err(Error::Content { path: self.dir.clone(), text: found, expected })
     }
 

@@ -50,8 +50,10 @@ fn read_one(dir: &str, tid: u32, all: &mut Snapshot) -> Option<bool> {
         ("nice", field(19)?.to_owned()),
         ("group", group.trim().to_owned()),
     ] {
+        // A rescuer of a workqueue has the CPUs of the pool that it helped last (workqueue.c).
+        let is_borrowed = what == "cpus" && kernel_thread && command.starts_with("kworker/R-");
         let name = format!("{name} {what}");
-        if !noise::is_noise(&name) {
+        if !is_borrowed && !noise::is_noise(&name) {
             all.insert(name, value);
         }
     }
