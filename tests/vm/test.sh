@@ -10,7 +10,7 @@
 #           the end.
 # BOOT is bare (default), systemd, plain (bare, booted without any parameter of ours), smt (plain
 # with two threads a core), or watched (bare, without tsc=reliable). ASMP_GUESTS_AT_ONCE: how many
-# run side by side (default: one for each two CPUs, at least one). ASMP_GUEST_SECONDS: how long one
+# run side by side (default: one for each CPU). ASMP_GUEST_SECONDS: how long one
 # may take (3000; nightly 10000).
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
