@@ -288,7 +288,8 @@ fn a_task_without_a_cpu_is_not_passed_over_in_the_line_of_a_policy() {
     tasks_in(&file, &[("p", 6, 10, "core = 7")]);
     let words = text(&asmp(&["analyze", name, "--cpus", "0-1"]));
     assert!(
-        words.contains("no CPU was found for p") && !words.contains("there are no tasks"),
+        words.contains("task p names core 7, which --cpus leaves out")
+            && !words.contains("there are no tasks"),
         "{words}"
     );
     assert_eq!(code(&["analyze", name, "--cpus="]), 2, "no CPU at all");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From a need to CPUs: reads where CPUs and devices are and who has which CPUs, and lets
-//! [`choose`](crate::choose) decide.
+//! [`crate::choose`] decide.
 
 use crate::choose::{self, Chosen, Ground, Need};
 use crate::neighbours;
