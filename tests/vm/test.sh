@@ -11,7 +11,7 @@
 # BOOT is bare (default), systemd, plain (bare, booted without any parameter of ours), smt (plain
 # with two threads a core), or watched (bare, without tsc=reliable). ASMP_GUESTS_AT_ONCE: how many
 # run side by side (default: one for each CPU). ASMP_GUEST_SECONDS: how long one
-# may take (3000; nightly 10000).
+# may take (4200; nightly 10000).
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 top=$(readlink -f "$here/../..")
@@ -66,7 +66,7 @@ for guest in "${guests[@]}"; do programs "$guest"; done
 
 # Nightly a guest has hundreds of random sequences. A test that hangs ends its guest much earlier:
 # crates/cli/tests/guest/watchdog.rs.
-usual_seconds=3000
+usual_seconds=4200
 [ "$ASMP_TIER" != nightly ] || usual_seconds=10000
 
 # The tests of `$1`, a guest.
