@@ -268,8 +268,8 @@ fn lock_file(dir: &File, owner: u32) -> io::Result<File> {
 }
 
 /// Opens the memfd behind a link. It checks that it is one, because the kernel may have reused the
-/// number of a process or descriptor. `None`: a link of a dead process. Errors: unknown (for
-/// example EMFILE).
+/// number of a process or descriptor. `None`: a link of a dead process. Errors: those of
+/// open(2) beyond that, such as EMFILE.
 fn open_link(link: &Path, name: &str) -> io::Result<Option<File>> {
     let found = match OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(link) {
         Ok(found) => found,

@@ -223,7 +223,7 @@ impl Words<'_> {
     }
 }
 
-/// SCHED_DEADLINE on these CPUs.
+/// Prints what SCHED_DEADLINE does with the workload on these CPUs.
 pub fn deadline(workload: &Workload, cpus: &[u32], result: &Result<Admission, Verdict>) {
     let tasks = &workload.tasks;
     let admission = match result {

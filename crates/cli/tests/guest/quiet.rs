@@ -80,6 +80,7 @@ fn minute() {
     let spin = binary().display().to_string();
     let mut busy =
         Process::start(&spin, &["exec", "a", "--policy", "fifo:80", "--", &spin, "spin", "600000"]);
+    // What the change itself left to do on the CPU is over by then; else the count shows it.
     std::thread::sleep(Duration::from_secs(4));
     Timers::clear();
     let report = asmp(&format!("noise a -t {seconds}s --json")).done().out;

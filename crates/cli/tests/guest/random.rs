@@ -172,6 +172,7 @@ fn few() -> Snapshot {
     all
 }
 
+/// A kernel thread may start or end between two readings: what differs is read again.
 fn changed(before: &Snapshot) -> Vec<String> {
     let mut lines = Vec::new();
     for _ in 0..3 {
@@ -224,6 +225,7 @@ impl Run {
             Event::Killed(line, ms) => {
                 self.story.push(event.to_string());
                 let mut child = spawn_asmp(&self.line(line));
+                // A moment by chance, in any step of it.
                 std::thread::sleep(Duration::from_millis(*ms));
                 let _ = child.kill();
                 let _ = child.wait();
@@ -240,6 +242,7 @@ impl Run {
                     .spawn()
                     .expect("asmp starts");
                 let pid = child.id();
+                // A moment by chance, in any step of it.
                 std::thread::sleep(Duration::from_millis(*ms));
                 signal(pid, libc::SIGSTOP);
                 self.done.act(hand);

@@ -135,7 +135,7 @@ impl Ground {
         }
     }
 
-    /// Why not all of these CPUs are near the place: what the near ones are that could be chosen.
+    /// Why some of these CPUs are not near the place: what keeps the near ones from being chosen.
     pub(super) fn why_far(&self, chosen: &CpuSet) -> String {
         let place = self.near.as_ref().map(|place| place.cpus.clone()).unwrap_or_default();
         let left = place.intersection(&self.free).difference(&self.shielded(chosen));
