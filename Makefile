@@ -4,7 +4,7 @@
 # lint, unit, msrv, loom need cargo.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 .PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz
-.PHONY: lab containment bench bench-analysis bench-channels bench-peers install-rt setup
+.PHONY: lab containment hands bench bench-analysis bench-channels bench-peers install-rt setup
 
 setup:
 	tests/vm/setup.sh $(ARCH)
@@ -73,6 +73,14 @@ bench-channels:
 containment: RUNS ?= $(if $(is_slice),20,200)
 containment: setup
 	tests/vm/containment.sh $(RUNS)
+
+# Other people's hands at work beside our commands, MINUTES in a guest of each series with
+# PREEMPT_RT.
+hands: MINUTES ?= 60
+hands: GUESTS ?= sid-rt:bare trixie-rt:bare backports-rt:bare
+hands: setup
+	ASMP_HANDS_MINUTES=$(MINUTES) ASMP_GUEST_SECONDS=$$(($(MINUTES) * 60 + 1200)) \
+		tests/vm/test.sh $(GUESTS) -- 'hands at work'
 
 # libasmp_rt for C: libraries, headers, pkg-config, CMake find module, and asmp-rtf, which serves a
 # FIFO as a file.

@@ -87,6 +87,7 @@ run_guest() {
         env ASMP_GUEST="$1" ASMP_TIER="$ASMP_TIER" ASMP_CI="${ASMP_CI:-}" ASMP_BINARY=/share/asmp \
         ASMP_RANDOM_SEED="${ASMP_RANDOM_SEED:-}" \
         ASMP_RANDOM_SEQUENCES="${ASMP_RANDOM_SEQUENCES:-}" \
+        ASMP_HANDS_MINUTES="${ASMP_HANDS_MINUTES:-}" \
         ASMP_RTF=/share/asmp-rtf ASMP_BARE_WRITES=/share/bare-writes ASMP_RT_EXAMPLES=/share \
         /share/guest --test-threads 1 "${filter[@]}" 2>&1
 }

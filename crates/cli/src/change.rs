@@ -97,7 +97,7 @@ fn waits(outcome: &Outcome) -> Option<String> {
     let left: Vec<String> = outcome.left.iter().map(ToString::to_string).collect();
     (!left.is_empty()).then(|| {
         let left = left.join("; ");
-        format!("not given back yet: {left}; remove the cause, then run `asmp restore`")
+        format!("not given back yet: {left}; remove the cause, then run `asmp repair`")
     })
 }
 

@@ -59,11 +59,11 @@ pub const TABLE: &[(u8, &str)] = &[
     (UNPROVED, "--tick require-off: ticks were counted; every change was undone"),
     (
         NOT_UNDONE,
-        "not every change could be undone, or not every original given back: run asmp restore",
+        "not every change could be undone, or not every original given back: run asmp repair",
     ),
     (VIOLATED, "status, repair: a partition is violated; check: a required feature is missing"),
     (BUSY, "another asmp held the lock for 10 s"),
-    (BAD_STATE, "the state in /run/asmp cannot be read"),
+    (BAD_STATE, "the state in /run/asmp cannot be read or written"),
     (NOT_ROOT, "refused: not root"),
     (11, "refused: no cgroup v2"),
     (12, "refused: cgroup v1 holds the cpuset controller"),
@@ -160,6 +160,7 @@ fn of_refusal(refusal: &Refusal) -> u8 {
         Refusal::Inseparable { .. } => 44,
         Refusal::NoTimerlat => NO_TIMERLAT,
         Refusal::BadDeclaration { .. } => BAD_FILE,
+        Refusal::Declared { cause, .. } => of_refusal(cause),
         Refusal::BadPriority { .. } => USAGE,
     }
 }
@@ -192,6 +193,12 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
                 ChangeError::Unproved { .. } => UNPROVED,
                 ChangeError::NotUndone { .. } => NOT_UNDONE,
                 ChangeError::State(StateError::Unreadable { .. }) => BAD_STATE,
+                // Full, read-only, or not our own.
+                ChangeError::Host(error) | ChangeError::State(StateError::Host(error))
+                    if error.path().starts_with(asmp_shield::RUN_DIR) =>
+                {
+                    BAD_STATE
+                }
                 ChangeError::Host(_) | ChangeError::State(StateError::Host(_)) => UNEXPECTED,
             };
         }
@@ -215,5 +222,10 @@ mod tests {
         assert!(codes.contains(&code_of(&error)));
         assert_eq!(code_of(&error), 33);
         assert_eq!(code_of(&anyhow::anyhow!("surprise")), UNEXPECTED);
+        for (path, code) in [("/run/asmp/journal", BAD_STATE), ("/proc/irq/1", UNEXPECTED)] {
+            let cause = std::io::Error::from_raw_os_error(28);
+            let error = asmp_host::Error::Io { path: path.into(), operation: "write", cause };
+            assert_eq!(code_of(&ChangeError::Host(error).into()), code, "{path}");
+        }
     }
 }

@@ -317,7 +317,7 @@ fn orphans(status: &Status) {
 /// The status of every partition, or of one.
 pub fn status(status: &Status, now_s: u64) {
     if status.interrupted {
-        line!("a change was cut short and is not undone yet: run `asmp restore`");
+        line!("a change was cut short and is not undone yet: run `asmp repair`");
     }
     if status.journal_unreadable {
         line!("a change is under way or was interrupted: run as root to know");

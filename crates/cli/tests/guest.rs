@@ -18,6 +18,7 @@ mod guest {
     pub mod guests;
     pub mod hotplug;
     pub mod huge;
+    pub mod killer;
     pub mod lab;
     pub mod library;
     pub mod matrix;

@@ -297,6 +297,23 @@ pub(crate) fn of_machine() -> Vec<Knob> {
     ]
 }
 
+/// The text that a kernel without boot parameters for it gives this setting; `None`: that depends
+/// on the machine. Only for advice.
+pub fn usual(knob: &Knob, possible: &CpuSet) -> Option<String> {
+    let masks = [default_irq_affinity(), workqueue_cpus()];
+    let texts =
+        [(machine_check_interval(), "12c"), (timer_migration(), "1"), (rt_runtime_us(), "950000")];
+    if masks.contains(knob) {
+        return Some(knob.spell(possible));
+    }
+    let of_cpu = cpu_of(&knob.path).and_then(|cpu| match knob {
+        _ if is_deadline_server(knob) => Some("50000000"),
+        _ => (*knob == resume_latency(cpu)).then_some("0"),
+    });
+    let text = texts.iter().find(|(one, _)| one == knob).map(|(_, text)| *text);
+    text.or(of_cpu).map(str::to_owned)
+}
+
 /// Is this a setting of the osnoise and timerlat tracers?
 pub fn is_of_tracer(knob: &Knob) -> bool {
     knob.path.parent().is_some_and(|dir| dir == Path::new("/sys/kernel/tracing/osnoise"))

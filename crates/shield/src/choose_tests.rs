@@ -230,8 +230,8 @@ fn what_cannot_be_given_is_refused_with_what_can() {
     assert!(!refused.contains("group /b"), "{refused}");
     let refused = says(&Ground { free: set(""), ..taken }, need(1));
     assert!(refused.contains(": none is free"), "{refused}");
-    assert!(says(&server(), whole(3)).ends_with("2 threads each: ask for --count 2 or 4"));
-    assert!(says(&ground, whole(1)).ends_with("ask for --count 2"));
+    assert!(says(&server(), whole(3)).ends_with("2 threads each: ask for a count of 2 or 4"));
+    assert!(says(&ground, whole(1)).ends_with("ask for a count of 2"));
     // Two cores, of which one stays with the system.
     assert!(says(&ground, whole(3)).contains("at most 2"));
     for count in [17, 1 << 40, usize::MAX] {

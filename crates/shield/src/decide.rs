@@ -92,6 +92,8 @@ pub(crate) fn decide(
                 Request::Run { owner, .. } => *owner,
                 _ => None,
             };
+            // Before CPUs are chosen for it.
+            rules::check_new(state, name)?;
             let (cpus, choice) = need::resolve(kernel, facts, &state.partitions, name, spec)?;
             chosen.extend(choice);
             let wish = Wish::new(name, cpus, spec, caller, owner);

@@ -6,6 +6,7 @@ use crate::choose::Chosen;
 use crate::decide;
 use crate::declaration::{Declaration, Declared, DeclaredTask, IrqName};
 use crate::need::{Asks, Survey};
+use crate::neighbours;
 use crate::partition::{BoostedThread, Partition, Refusal, State, shielded};
 use crate::plan::{Base, Cannot};
 use crate::policies;
@@ -50,6 +51,10 @@ pub(crate) fn decide(
         true => task::read_all(kernel).unwrap_or_default(),
         false => Vec::new(),
     };
+    let about = |declared: &Declared, refusal| {
+        let refusal = neighbours::name_isolator(kernel, facts, refusal);
+        Refusal::Declared { partition: declared.name.clone(), cause: Box::new(refusal) }
+    };
     let before = |name: &str| state.partitions.iter().find(|old| old.name == name);
     // Those that name their CPUs get them, before others choose.
     let mut asking = Vec::new();
@@ -57,7 +62,8 @@ pub(crate) fn decide(
         let old = before(&declared.name);
         match declared.wanted().map_err(bad)? {
             Cpus::Named(cpus) => {
-                now.partitions = declared.make(&ours, &now, (cpus, old), caller)?;
+                let made = declared.make(&ours, &now, (cpus, old), caller);
+                now.partitions = made.map_err(|refusal| about(declared, refusal))?;
             }
             Cpus::Needed(need) => {
                 let (name, has) = (&*declared.name, old.map(|old| old.cpus.clone()));
@@ -69,11 +75,14 @@ pub(crate) fn decide(
     let asks: Vec<Asks> = asking.iter().map(|(_, asks)| asks.clone()).collect();
     let chosen = match asks.is_empty() {
         true => Vec::new(),
-        false => Survey::read(kernel, &ours).settle(&now.partitions, &asks)?,
+        false => Survey::read(kernel, &ours)
+            .settle(&now.partitions, &asks)
+            .map_err(|(at, refusal)| about(asking[at].0, refusal))?,
     };
     for ((declared, _), chosen) in asking.iter().zip(&chosen) {
         let cpus = CpuSpec::List(chosen.choice.cpus.clone());
-        now.partitions = declared.make(&ours, &now, (cpus, before(&declared.name)), caller)?;
+        let made = declared.make(&ours, &now, (cpus, before(&declared.name)), caller);
+        now.partitions = made.map_err(|refusal| about(declared, refusal))?;
     }
     let finder = Finder { kernel, base: &base, partitions: &state.partitions.clone(), caller };
     let found = finder.find(declaration, &tasks)?;

@@ -2,103 +2,44 @@
 //! Every original is kept until it was given back: refused, offline, moved by the kernel itself.
 
 use crate::apply::NAP;
+use crate::fixture::{Fake, REPAIR, RESTORE, create, destroy, set};
 use crate::left::Left;
-use crate::partition::State;
-use crate::request::{Caller, Request, Spec};
-use crate::shield::{ChangeError, Outcome, Patience, Shield};
+use crate::request::{Caller, Request};
+use crate::shield::{ChangeError, Patience};
 use asmp_host::fake::{FakeKernel, Fault};
-use asmp_host::store::Store;
-use asmp_host::{CpuSet, Kernel, Schedule};
-use std::collections::BTreeMap;
+use asmp_host::{Kernel, Schedule};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
-
-type Snapshot = BTreeMap<String, String>;
-
-/// A fake machine as `nohz_full=2-3 isolcpus=3` boots it, and its shield.
-struct Fake {
-    kernel: Arc<FakeKernel>,
-    dir: tempfile::TempDir,
-    shield: Shield,
-    untouched: Snapshot,
-}
 
 impl Fake {
-    fn new() -> Self {
-        let kernel = Arc::new(FakeKernel::new());
+    /// As `nohz_full=2-3 isolcpus=3` boots it.
+    fn isolcpus() -> Self {
+        let kernel = FakeKernel::new();
         kernel.start_kernel_thread(2, "kthreadd", None);
         kernel.start_kernel_thread(16, "rcu_preempt", None);
         kernel.give_at_boot(1, &set("0-2"));
         kernel.give_at_boot(2, &set("0-1"));
         kernel.give_at_boot(16, &set("0"));
         kernel.start(200, 200, "app", Schedule::Other { nice: 0 });
-        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let shield = Shield::new(Arc::clone(&kernel) as Arc<dyn Kernel>, Store::at(dir.path()));
-        let untouched = kernel.snapshot();
-        Self { kernel, dir, shield, untouched }
+        Self::on(kernel)
     }
 
     /// The same under systemd; task 200 is in a unit.
     fn under_systemd() -> Self {
-        let mut fake = Self::new();
+        let mut fake = Self::isolcpus();
         fake.kernel.boot_systemd(&[200]);
         fake.untouched = fake.kernel.snapshot();
         fake
     }
-
-    fn ask(&self, request: &Request) -> Result<Outcome, ChangeError> {
-        self.shield.change(request, &Caller::now(0, "root", "test"))
-    }
-
-    fn text(&self, path: &str) -> String {
-        self.kernel.text(Path::new(path)).unwrap()
-    }
-
-    fn state(&self) -> State {
-        self.shield.state().unwrap()
-    }
-
-    fn files(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.dir.path()).unwrap();
-        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| name != "lock").collect()
-    }
-
-    /// The machine is as it was, and nothing is left of ours.
-    #[track_caller]
-    fn is_untouched(&self, when: &str) {
-        let now = self.kernel.snapshot();
-        let keys = self.untouched.keys().chain(now.keys());
-        let changed = keys.filter(|key| self.untouched.get(*key) != now.get(*key));
-        let changed: Vec<_> =
-            changed.map(|key| (key, self.untouched.get(key), now.get(key))).collect();
-        assert!(changed.is_empty(), "{when}: {changed:#?}");
-        assert!(self.files().is_empty(), "{when}: {:?}", self.files());
-    }
 }
 
-fn set(text: &str) -> CpuSet {
-    text.parse().unwrap()
-}
-
-fn create(name: &str, cpus: &str) -> Request {
-    Request::Create { name: name.into(), spec: Spec::of(cpus.parse().unwrap()) }
-}
-
-fn destroy(name: &str) -> Request {
-    Request::Destroy { name: Some(name.into()), demote: false }
-}
-
-const RESTORE: Request = Request::Restore { abandon: false };
-const REPAIR: Request = Request::Repair { name: None };
 const SERVER: &str = "/sys/kernel/debug/sched/fair_server/cpu3/runtime";
 
 #[test]
 fn originals_of_an_offline_cpu_wait_until_it_is_back() {
     for back in [RESTORE, REPAIR, destroy("b")] {
         for end in [destroy("a"), RESTORE] {
-            let fake = Fake::new();
+            let fake = Fake::isolcpus();
             fake.ask(&create("a", "3")).unwrap();
             if back == destroy("b") && end != RESTORE {
                 fake.ask(&create("b", "2")).unwrap();
@@ -127,7 +68,7 @@ fn originals_of_an_offline_cpu_wait_until_it_is_back() {
 
 #[test]
 fn a_partition_made_before_the_originals_are_back_takes_none_of_ours_for_its_own() {
-    let fake = Fake::new();
+    let fake = Fake::isolcpus();
     fake.ask(&create("a", "3")).unwrap();
     fake.kernel.set_online(3, false);
     fake.ask(&destroy("a")).unwrap();
@@ -139,7 +80,7 @@ fn a_partition_made_before_the_originals_are_back_takes_none_of_ours_for_its_own
 
 #[test]
 fn an_offline_cpu_of_a_partition_that_stays_is_not_left() {
-    let fake = Fake::new();
+    let fake = Fake::isolcpus();
     fake.ask(&create("a", "3")).unwrap();
     fake.kernel.set_online(3, false);
     assert!(fake.ask(&create("b", "2")).unwrap().left.is_empty());
@@ -154,7 +95,7 @@ fn a_refused_way_back_keeps_its_original_and_is_tried_again() {
     let mut kept = 0;
     for end in [destroy("a"), RESTORE] {
         for at in 0.. {
-            let fake = Fake::new();
+            let fake = Fake::isolcpus();
             fake.ask(&create("a", "3")).unwrap();
             let steps = {
                 fake.kernel.arm(Some(Fault::Refuse { at, errno: libc::EINVAL }));
@@ -181,7 +122,7 @@ fn a_refused_way_back_keeps_its_original_and_is_tried_again() {
 
 #[test]
 fn what_was_lost_is_given_up_only_after_what_waits_is_back() {
-    let fake = Fake::new();
+    let fake = Fake::isolcpus();
     fake.ask(&create("a", "2")).unwrap();
     fake.files().iter().for_each(|file| std::fs::remove_file(fake.dir.path().join(file)).unwrap());
     fake.ask(&RESTORE).unwrap();
@@ -201,7 +142,7 @@ fn what_was_lost_is_given_up_only_after_what_waits_is_back() {
 
 #[test]
 fn what_cannot_be_given_back_is_given_up_on_demand() {
-    let fake = Fake::new();
+    let fake = Fake::isolcpus();
     fake.ask(&create("a", "3")).unwrap();
     fake.kernel.set_online(3, false);
     fake.ask(&destroy("a")).unwrap();
@@ -213,7 +154,7 @@ fn what_cannot_be_given_back_is_given_up_on_demand() {
 
 #[test]
 fn a_line_whose_device_is_removed_owes_nothing() {
-    let fake = Fake::new();
+    let fake = Fake::isolcpus();
     fake.ask(&create("a", "3")).unwrap();
     fake.kernel.remove_file("/proc/irq/24/smp_affinity_list");
     let outcome = fake.ask(&destroy("a")).unwrap();
@@ -269,7 +210,7 @@ fn a_partition_made_while_the_controller_waits_takes_the_groups_again() {
 #[test]
 fn the_group_of_our_partitions_that_stays_is_named_until_it_is_gone() {
     let bases = [
-        (Fake::new(), "/sys/fs/cgroup/asmp"),
+        (Fake::isolcpus(), "/sys/fs/cgroup/asmp"),
         (Fake::under_systemd(), "/sys/fs/cgroup/asmp.slice/asmp-holder.service"),
     ];
     for (fake, base) in bases {
@@ -319,9 +260,7 @@ fn killed_at_any_step_the_end_under_systemd_restores_everything() {
             let fake = Fake::under_systemd();
             fake.ask(&create("a", "3")).unwrap();
             fake.kernel.set_online(3, !offline);
-            fake.kernel.arm(Some(Fault::Die { at, after: at % 2 == 0 }));
-            let killed = catch_unwind(AssertUnwindSafe(|| fake.ask(&destroy("a")))).is_err();
-            fake.kernel.arm(None);
+            let killed = fake.kill(&destroy("a"), at, at % 2 == 0);
             fake.ask(&RESTORE).unwrap();
             fake.kernel.set_online(3, true);
             fake.ask(&RESTORE).unwrap();
@@ -336,7 +275,7 @@ fn killed_at_any_step_the_end_under_systemd_restores_everything() {
 
 #[test]
 fn a_task_on_an_offline_cpu_leaves_with_the_cpus_of_its_group() {
-    let fake = Fake::new();
+    let fake = Fake::isolcpus();
     fake.ask(&create("a", "3")).unwrap();
     let members = crate::Members { pids: vec![200], ..Default::default() };
     fake.ask(&Request::Add { name: "a".into(), members }).unwrap();
@@ -360,7 +299,7 @@ fn masks_that_the_kernel_changes_by_itself_are_given_back_killed_or_refused_at_a
     for fault in faults {
         for ending in [false, true] {
             for at in 0.. {
-                let fake = Fake::new();
+                let fake = Fake::isolcpus();
                 if ending {
                     fake.ask(&create("a", "3")).unwrap();
                     fake.ask(&create("b", "2")).unwrap();
@@ -383,7 +322,7 @@ fn masks_that_the_kernel_changes_by_itself_are_given_back_killed_or_refused_at_a
 
 #[test]
 fn a_handler_goes_back_to_the_cpu_of_its_line() {
-    let mut fake = Fake::new();
+    let mut fake = Fake::isolcpus();
     fake.kernel.set_file("/proc/irq/24/effective_affinity_list", "2");
     fake.kernel.start_kernel_thread(41, "irq/24-eth0", None);
     // By the kernel itself, which asks for nothing that it must go on respecting.
@@ -401,7 +340,7 @@ fn a_handler_goes_back_to_the_cpu_of_its_line() {
 #[test]
 fn what_repair_confines_is_given_back() {
     for end in [destroy("a"), RESTORE] {
-        let fake = Fake::new();
+        let fake = Fake::isolcpus();
         fake.ask(&create("a", "3")).unwrap();
         for tid in [2, 30] {
             fake.kernel.set_affinity(tid, &set("0-3")).unwrap();
@@ -423,7 +362,7 @@ fn what_repair_confines_is_given_back() {
 #[test]
 fn the_cpus_of_unbound_work_that_isolcpus_left_are_given_back() {
     let file = "/sys/devices/virtual/workqueue/cpumask";
-    let fake = Fake::new();
+    let fake = Fake::isolcpus();
     fake.kernel.set_file("/sys/devices/system/cpu/isolated", "3");
     fake.kernel.set_file(file, "7");
     fake.ask(&create("a", "3")).unwrap();
@@ -436,11 +375,11 @@ fn the_cpus_of_unbound_work_that_isolcpus_left_are_given_back() {
 
 #[test]
 fn repair_tries_again_what_the_kernel_refused() {
-    let fake = Fake::new();
+    let fake = Fake::isolcpus();
     let file = "/proc/irq/24/smp_affinity_list";
     let at = (0..)
         .find(|at| {
-            let fake = Fake::new();
+            let fake = Fake::isolcpus();
             fake.kernel.arm(Some(Fault::Refuse { at: *at, errno: libc::EIO }));
             let made = fake.ask(&create("a", "3"));
             made.is_ok() && fake.state().refused.contains_key(Path::new(file))
@@ -462,7 +401,7 @@ fn repair_tries_again_what_the_kernel_refused() {
 #[test]
 fn all_waits_on_a_busy_kernel_together_are_bounded() {
     let changes = |errno| {
-        let fake = Fake::new();
+        let fake = Fake::isolcpus();
         fake.ask(&create("a", "1-3")).unwrap();
         let busy = 10 * NAP;
         let shield = fake.shield.clone().with_patience(Patience { busy, ..Patience::default() });

@@ -37,6 +37,8 @@ pub mod verify;
 #[cfg(test)]
 mod choose_tests;
 #[cfg(test)]
+mod fixture;
+#[cfg(test)]
 mod given_back_tests;
 #[cfg(test)]
 mod need_tests;

@@ -44,7 +44,8 @@ pub(crate) fn resolve(
         Cpus::Needed(need) => need.clone(),
     };
     let asks = Asks { name, need, tick: spec.tick, smt: spec.smt, has: None };
-    let chosen = Survey::read(kernel, facts).settle(others, &[asks])?.pop();
+    let settled = Survey::read(kernel, facts).settle(others, &[asks]);
+    let chosen = settled.map_err(|(_, refusal)| refusal)?.pop();
     let cpus = chosen.as_ref().map(|chosen| chosen.choice.cpus.clone()).unwrap_or_default();
     Ok((CpuSpec::List(cpus), chosen))
 }
@@ -63,10 +64,17 @@ impl<'a> Survey<'a> {
     /// CPUs for each that asks, beside `others`; in order, so the first has the first choice. Who
     /// has CPUs that satisfy the need keeps them, unless there are CPUs nearer to hardware that was
     /// asked for. What is near an IRQ line without a node moves with the line, so it moves no
-    /// partition.
-    pub fn settle(&self, others: &[Partition], asks: &[Asks]) -> Result<Vec<Chosen>, Refusal> {
-        let places = asks.iter().map(|ask| self.place(&ask.need));
-        let places = places.collect::<Result<Vec<_>, Refusal>>()?;
+    /// partition. Errors: the refusal, and the index of the one that it is about.
+    pub fn settle(
+        &self,
+        others: &[Partition],
+        asks: &[Asks],
+    ) -> Result<Vec<Chosen>, (usize, Refusal)> {
+        let places = asks
+            .iter()
+            .enumerate()
+            .map(|(at, ask)| self.place(&ask.need).map_err(|refusal| (at, refusal)));
+        let places = places.collect::<Result<Vec<_>, _>>()?;
         let held = others.iter().map(|other| (other.name.clone(), other.shielded()));
         let held: Vec<(String, CpuSet)> = held.collect();
         let mut now: Vec<Option<CpuSet>> = asks.iter().map(|ask| ask.has.clone()).collect();
@@ -95,7 +103,7 @@ impl<'a> Survey<'a> {
             for at in 0..asks.len() {
                 let ground = ground(at, &now);
                 let need = asks[at].need.clone();
-                let mut choice = choose::choose(&ground, &need)?;
+                let mut choice = choose::choose(&ground, &need).map_err(|refusal| (at, refusal))?;
                 if let Some(stays) = now[at].as_ref().filter(|now| ground.stays(now, &choice)) {
                     choice = ground.keep(stays, &need, choice);
                 } else {

@@ -2,31 +2,12 @@
 //! Containers, virtual machines and pinned tasks of others: each that loses CPUs to a partition is
 //! named.
 
+use crate::fixture::{Fake, create, root, set};
 use crate::partition::Refusal;
-use crate::request::{Caller, Members, Request, Spec};
-use crate::shield::{ChangeError, Shield};
+use crate::request::{Members, Request, Spec};
+use crate::shield::ChangeError;
 use asmp_host::fake::FakeKernel;
-use asmp_host::store::Store;
-use asmp_host::{CpuSet, Facts, Kernel, Schedule, task};
-use std::sync::Arc;
-
-struct Fake {
-    kernel: Arc<FakeKernel>,
-    shield: Shield,
-    _dir: tempfile::TempDir,
-}
-
-fn set(text: &str) -> CpuSet {
-    text.parse().unwrap()
-}
-
-fn root() -> Caller {
-    Caller::now(0, "root", "test")
-}
-
-fn create(name: &str, cpus: &str) -> Request {
-    Request::Create { name: name.into(), spec: Spec::of(cpus.parse().unwrap()) }
-}
+use asmp_host::{Facts, Kernel, Schedule, task};
 
 fn strict(name: &str, cpus: &str) -> Request {
     let spec = Spec { strict: true, ..Spec::of(cpus.parse().unwrap()) };
@@ -34,13 +15,6 @@ fn strict(name: &str, cpus: &str) -> Request {
 }
 
 impl Fake {
-    fn new() -> Self {
-        let kernel = Arc::new(FakeKernel::new());
-        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let shield = Shield::new(Arc::clone(&kernel) as Arc<dyn Kernel>, Store::at(dir.path()));
-        Self { kernel, shield, _dir: dir }
-    }
-
     /// A process of `threads` threads in `group`.
     fn start(&self, pid: i32, command: &str, threads: i32, group: &str, affinity: Option<&str>) {
         for tid in pid..pid + threads {
@@ -71,7 +45,7 @@ impl Fake {
 
 #[test]
 fn a_container_that_asks_for_the_cpus_is_named_by_plan_create_and_status() {
-    let fake = Fake::new();
+    let fake = Fake::on(FakeKernel::new());
     fake.kernel.make_group("/docker/web", &set("2"), &set(""));
     fake.kernel.make_group("/docker/db", &set("1-2"), &set(""));
     fake.kernel.make_group("/docker/far", &set("1"), &set(""));
@@ -95,7 +69,7 @@ fn a_container_that_asks_for_the_cpus_is_named_by_plan_create_and_status() {
 
 #[test]
 fn a_group_below_a_container_counts_for_itself() {
-    let fake = Fake::new();
+    let fake = Fake::on(FakeKernel::new());
     fake.kernel.make_group("/vm", &set(""), &set(""));
     fake.kernel.make_group("/vm/vcpu0", &set("3"), &set(""));
     fake.kernel.make_group("/vm/vcpu0/inner", &set(""), &set(""));
@@ -108,7 +82,7 @@ fn a_group_below_a_container_counts_for_itself() {
 
 #[test]
 fn threads_pinned_to_the_cpus_alone_are_named_with_their_process() {
-    let fake = Fake::new();
+    let fake = Fake::on(FakeKernel::new());
     fake.start(400, "qemu", 1, "/", None);
     for (tid, cpus) in [(401, "2"), (402, "3"), (403, "1-2")] {
         fake.kernel.start(tid, 400, "CPU/KVM", Schedule::Other { nice: 0 });
@@ -123,7 +97,7 @@ fn threads_pinned_to_the_cpus_alone_are_named_with_their_process() {
 
 #[test]
 fn strict_refuses_what_would_drive_others_away() {
-    let fake = Fake::new();
+    let fake = Fake::on(FakeKernel::new());
     fake.kernel.make_group("/docker/web", &set("2"), &set(""));
     fake.start(200, "nginx", 2, "/docker/web", None);
     fake.start(210, "pinned", 1, "/", Some("2"));
@@ -135,12 +109,12 @@ fn strict_refuses_what_would_drive_others_away() {
 
 #[test]
 fn a_group_in_the_way_is_named_where_the_kernel_only_says_einval() {
-    let fake = Fake::new();
+    let fake = Fake::on(FakeKernel::new());
     fake.kernel.make_group("/overlaps", &set("2"), &set(""));
     let refusal = fake.refusal(&create("a", "2-3"));
     assert!(refusal.contains("/overlaps beside it asks for CPU 2"), "{refusal}");
 
-    let fake = Fake::new();
+    let fake = Fake::on(FakeKernel::new());
     fake.kernel.make_group("/owner", &set(""), &set("2"));
     let refusal = fake.refusal(&create("a", "2-3"));
     assert!(refusal.starts_with("group /owner has CPU 2 exclusively:"), "{refusal}");
@@ -148,7 +122,7 @@ fn a_group_in_the_way_is_named_where_the_kernel_only_says_einval() {
 
 #[test]
 fn a_group_that_isolates_the_cpus_is_named() {
-    let fake = Fake::new();
+    let fake = Fake::on(FakeKernel::new());
     fake.kernel.make_group("/theirs", &set(""), &set("3"));
     let file = "/sys/fs/cgroup/theirs/cpuset.cpus.partition";
     fake.kernel.write(file.as_ref(), b"isolated").unwrap();
@@ -158,7 +132,7 @@ fn a_group_that_isolates_the_cpus_is_named() {
 
 #[test]
 fn the_last_process_of_a_scope_stays_there_without_force() {
-    let fake = Fake::new();
+    let fake = Fake::on(FakeKernel::new());
     fake.shield.change(&create("a", "3"), &root()).unwrap();
     let scope = "/machine.slice/libpod-1.scope";
     fake.kernel.make_group(&format!("{scope}/container"), &set(""), &set(""));
@@ -190,7 +164,7 @@ fn the_last_process_of_a_scope_stays_there_without_force() {
 #[test]
 fn a_scope_is_read_once_however_many_tasks_leave_it() {
     let calls = |leaving: i32| {
-        let fake = Fake::new();
+        let fake = Fake::on(FakeKernel::new());
         let scope = "/machine.slice/libpod-1.scope";
         fake.kernel.make_group(scope, &set(""), &set(""));
         fake.kernel.boot_systemd(&[]);

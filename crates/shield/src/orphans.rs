@@ -6,7 +6,7 @@ use crate::partition::{Partition, Smt, State, System, Tick, shielded};
 use crate::plan::Base;
 use crate::target::{Lines, reading, targets};
 use asmp_host::task::{self, Member};
-use asmp_host::{CpuSet, Facts, Kernel, cgroup, knob};
+use asmp_host::{CpuSet, Facts, Kernel, Knob, cgroup, knob};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -106,16 +106,21 @@ pub fn suspects(facts: &Facts, base: &Base, found: &[Partition]) -> Vec<String> 
     let all = shielded(found);
     let lines = Lines::of(facts);
     let mut suspects = Vec::new();
+    let is_now = |knob: &Knob, now: &str| {
+        let usual = knob::usual(knob, &facts.cpus.possible);
+        let usual = usual.map_or(String::new(), |text| format!(" (usual: {text})"));
+        format!("{} is {now}{usual}", knob.path.display())
+    };
     for (knob, target) in targets(facts, found, &System::default(), &BTreeMap::new()) {
         let now = reading(facts, &lines, &knob).unwrap_or_default();
         if target.away_from.is_none() && target.is_met_by(&knob, now) {
-            suspects.push(format!("{} is {now}", knob.path.display()));
+            suspects.push(is_now(&knob, now));
         }
     }
     for knob in [knob::default_irq_affinity(), knob::workqueue_cpus(), knob::watchdog_cpus()] {
         let Some(now) = facts.setting(&knob) else { continue };
         if knob.cpus(now).is_ok_and(|cpus| !cpus.intersects(&all)) {
-            suspects.push(format!("{} is {now}", knob.path.display()));
+            suspects.push(is_now(&knob, now));
         }
     }
     let away = facts.irqs.iter().filter(|irq| !irq.affinity.intersects(&all)).count();

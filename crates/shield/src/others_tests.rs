@@ -2,68 +2,23 @@
 //! Other programs change the groups of partitions: `status` names it, and `repair` mends it or says
 //! what is still broken.
 
+use crate::fixture::{Fake, add, create, destroy, destroy_demoting};
 use crate::left::Left;
-use crate::request::{Caller, Members, Request, Spec};
-use crate::shield::{ChangeError, Outcome, Shield};
-use crate::verify::Status;
-use asmp_host::fake::{FakeKernel, Fault};
-use asmp_host::store::Store;
+use crate::request::{Members, Request};
+use crate::shield::ChangeError;
+use asmp_host::fake::Fault;
 use asmp_host::{Kernel, Schedule};
-use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
 
 const RT: &str = "/sys/fs/cgroup/asmp/a/rt";
 
-struct Fake {
-    kernel: Arc<FakeKernel>,
-    dir: tempfile::TempDir,
-    shield: Shield,
-    untouched: BTreeMap<String, String>,
-}
-
 impl Fake {
-    /// A machine with a process of two threads.
-    fn new() -> Self {
-        let kernel = Arc::new(FakeKernel::new());
-        kernel.start(200, 200, "app", Schedule::Other { nice: 0 });
-        kernel.start(201, 200, "app-rt", Schedule::Fifo { priority: 80 });
-        let untouched = kernel.snapshot();
-        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let shield = Shield::new(Arc::clone(&kernel) as Arc<dyn Kernel>, Store::at(dir.path()));
-        Self { kernel, dir, shield, untouched }
-    }
-
     /// The same with partition `a` of CPU 3, which holds that process.
     fn partitioned() -> Self {
-        let fake = Self::new();
+        let fake = Self::with_app();
         fake.done(&create("a", "3"));
         fake.done(&add("a", 200));
         fake
-    }
-
-    fn ask(&self, request: &Request) -> Result<Outcome, ChangeError> {
-        self.shield.change(request, &Caller::now(0, "root", "test"))
-    }
-
-    #[track_caller]
-    fn done(&self, request: &Request) -> Outcome {
-        self.ask(request).unwrap_or_else(|error| panic!("{request:?}: {error}"))
-    }
-
-    /// What another program writes.
-    #[track_caller]
-    fn write(&self, path: &str, text: &str) {
-        self.kernel.write(Path::new(path), text.as_bytes()).unwrap();
-    }
-
-    fn status(&self) -> Status {
-        self.shield.status().unwrap()
-    }
-
-    fn allowed(&self, tid: i32) -> String {
-        self.kernel.allowed(tid).map_or_else(|| "ended".to_owned(), |cpus| cpus.to_string())
     }
 
     /// A repair: does it claim what `status` says?
@@ -74,31 +29,6 @@ impl Fake {
         assert_eq!(claimed.holds(), seen.holds(), "{seen:#?}");
         claimed.holds()
     }
-
-    #[track_caller]
-    fn restored(&self, when: &str) {
-        self.done(&Request::Restore { abandon: false });
-        self.is_untouched(when);
-    }
-
-    #[track_caller]
-    fn is_untouched(&self, when: &str) {
-        let now = self.kernel.snapshot();
-        let keys = self.untouched.keys().chain(now.keys());
-        let changed: Vec<_> =
-            keys.filter(|key| self.untouched.get(*key) != now.get(*key)).collect();
-        let values = changed.iter().map(|key| (key, self.untouched.get(*key), now.get(*key)));
-        assert!(changed.is_empty(), "{when}: {:#?}", values.collect::<Vec<_>>());
-    }
-}
-
-fn create(name: &str, cpus: &str) -> Request {
-    Request::Create { name: name.into(), spec: Spec::of(cpus.parse().unwrap()) }
-}
-
-fn add(name: &str, pid: i32) -> Request {
-    let members = Members { pids: vec![pid], ..Members::default() };
-    Request::Add { name: name.into(), members }
 }
 
 fn add_thread(name: &str, tid: i32) -> Request {
@@ -131,7 +61,7 @@ fn a_partition_whose_cgroup_files_were_changed_is_named_and_mended() {
 
 #[test]
 fn groups_that_were_removed_are_made_again() {
-    let fake = Fake::new();
+    let fake = Fake::with_app();
     fake.done(&create("a", "3"));
     fake.write(&format!("{RT}/cpuset.cpus.partition"), "member");
     for group in ["asmp/a/rt", "asmp/a/rest", "asmp/a", "asmp"] {
@@ -190,7 +120,7 @@ fn a_member_that_another_tool_moved_out_is_named_and_moved_back() {
     assert!(fake.repair());
     assert_eq!((fake.allowed(200), fake.allowed(201)), ("3".into(), "3".into()));
     fake.restored("a process");
-    let fake = Fake::new();
+    let fake = Fake::with_app();
     fake.done(&create("a", "3"));
     fake.done(&add_thread("a", 201));
     assert!(fake.status().holds(), "the rest of its process may be outside");
@@ -224,10 +154,6 @@ fn a_kernel_thread_that_lost_its_priority_is_named_and_gets_it_back() {
     fake.restored("ktimers/3");
 }
 
-fn destroy(demote: bool) -> Request {
-    Request::Destroy { name: Some("a".into()), demote }
-}
-
 /// Partition `a` with process 200, one thread of it in `rt/sub`, and 300 in `rt/sub/deep`.
 fn with_sub_groups() -> Fake {
     let fake = Fake::partitioned();
@@ -246,7 +172,7 @@ fn with_sub_groups() -> Fake {
 
 #[test]
 fn groups_made_inside_a_partition_are_listed_and_go_with_it() {
-    for request in [destroy(false), destroy(true), Request::Restore { abandon: false }] {
+    for request in [destroy("a"), destroy_demoting("a"), Request::Restore { abandon: false }] {
         let fake = with_sub_groups();
         let status = fake.status();
         assert!(status.holds(), "{status:#?}");
@@ -265,10 +191,10 @@ fn a_task_that_became_real_time_in_a_group_inside_keeps_the_partition() {
     let fake = with_sub_groups();
     fake.kernel.set_schedule(300, &Schedule::Fifo { priority: 50 }).unwrap();
     let then = fake.kernel.snapshot();
-    let error = fake.ask(&destroy(false)).unwrap_err().to_string();
+    let error = fake.ask(&destroy("a")).unwrap_err().to_string();
     assert!(error.contains("task 300"), "{error}");
     assert_eq!(fake.kernel.snapshot(), then);
-    fake.done(&destroy(true));
+    fake.done(&destroy_demoting("a"));
     assert_eq!(fake.kernel.schedule(300).unwrap(), Schedule::Other { nice: 0 });
     fake.kernel.end(300);
     fake.is_untouched("demoted");
@@ -280,9 +206,7 @@ fn an_end_of_a_partition_that_is_cut_short_gives_its_inner_groups_and_tasks_back
         for at in 0.. {
             let fake = with_sub_groups();
             let then = fake.kernel.snapshot();
-            fake.kernel.arm(Some(Fault::Die { at, after }));
-            let killed = catch_unwind(AssertUnwindSafe(|| fake.ask(&destroy(false)))).is_err();
-            fake.kernel.arm(None);
+            let killed = fake.kill(&destroy("a"), at, after);
             if !killed {
                 assert!(at > 15, "only {at} steps");
                 break;
@@ -303,10 +227,8 @@ fn an_end_of_a_partition_that_is_cut_short_gives_its_inner_groups_and_tasks_back
 
 #[test]
 fn a_killed_creation_goes_with_the_groups_that_others_made_in_it() {
-    let fake = Fake::new();
-    fake.kernel.arm(Some(Fault::Die { at: 9, after: true }));
-    assert!(catch_unwind(AssertUnwindSafe(|| fake.ask(&create("a", "3")))).is_err());
-    fake.kernel.arm(None);
+    let fake = Fake::with_app();
+    assert!(fake.kill(&create("a", "3"), 9, true));
     fake.kernel.make_dir(&Path::new(RT).join("sub")).unwrap();
     fake.restored("killed");
 }
@@ -326,7 +248,7 @@ fn groups_whose_state_was_lost_are_named_and_restored() {
     assert!(!status.holds());
     assert_eq!(status.orphans, [Path::new("/sys/fs/cgroup/asmp/a")]);
     assert!(!fake.repair(), "a repair claims nothing");
-    for request in [create("a", "3"), create("b", "2"), destroy(false)] {
+    for request in [create("a", "3"), create("b", "2"), destroy("a")] {
         let error = fake.ask(&request).unwrap_err().to_string();
         assert!(error.contains("asmp restore") && error.contains("asmp/a"), "{error}");
     }
@@ -335,13 +257,15 @@ fn groups_whose_state_was_lost_are_named_and_restored() {
     for what in ["fair_server/cpu3", "default_smp_affinity", "/proc/irq/", "ktimers"] {
         assert!(unknown.contains(what), "{unknown}");
     }
+    let servers = unknown.contains("fair_server/cpu3/runtime is 0 (usual: 50000000)");
+    assert!(servers && unknown.contains("default_smp_affinity is 7 (usual: f)"), "{unknown}");
     assert_eq!((fake.kernel.isolated().to_string(), fake.allowed(200)), ("".into(), "0-3".into()));
     assert!(fake.status().orphans.is_empty() && fake.status().partitions.is_empty());
     let groups = fake.kernel.snapshot().into_keys().filter(|key| key.starts_with("group ")).count();
     assert_eq!(groups, 1, "only the root is left");
     fake.done(&create("a", "3"));
     // What was changed by then is what this partition's end gives back.
-    fake.done(&destroy(false));
+    fake.done(&destroy("a"));
 }
 
 #[test]
@@ -365,7 +289,7 @@ fn lost_originals_are_named_until_they_are_given_up() {
     // A partition in between knows what it found, not what was before.
     assert!(fake.done(&create("a", "3")).unknown_originals.is_empty());
     names(&fake, &unknown);
-    fake.done(&destroy(false));
+    fake.done(&destroy("a"));
     names(&fake, &unknown);
     fake.done(&create("b", "2"));
     assert_eq!(restore(&fake, true), unknown, "what is given up is named");
@@ -398,7 +322,7 @@ fn the_way_out_of_an_unreadable_state_ends_all_partitions() {
 
 #[test]
 fn the_base_group_alone_without_a_state_goes_too() {
-    let fake = Fake::new();
+    let fake = Fake::with_app();
     fake.done(&create("a", "3"));
     lose_state(&fake);
     for group in ["a/rt", "a/rest", "a"] {
@@ -424,7 +348,7 @@ fn a_group_of_another_program_among_ours_is_never_entered_emptied_or_removed() {
         let task = fake.kernel.snapshot()["task 400"].clone();
         assert!(task.contains("/asmp/x") && task.contains("priority: 20"), "{task}");
     };
-    let fake = Fake::new();
+    let fake = Fake::with_app();
     fake.done(&create("a", "3"));
     foreign(&fake, "asmp/x");
     let then = fake.kernel.snapshot();
@@ -432,7 +356,7 @@ fn a_group_of_another_program_among_ours_is_never_entered_emptied_or_removed() {
     assert!(error.contains("/asmp/x"), "{error}");
     assert_eq!(fake.kernel.snapshot(), then);
     assert!(fake.status().orphans.is_empty() && fake.status().holds());
-    let outcome = fake.done(&destroy(false));
+    let outcome = fake.done(&destroy("a"));
     assert!(outcome.refused.iter().any(|refused| refused.reason.contains("/asmp/x")));
     let names_theirs = |left: &Left| left.to_string().contains("made /sys/fs/cgroup/asmp/x");
     assert!(outcome.left.iter().any(names_theirs), "{:?}", outcome.left);
@@ -449,10 +373,8 @@ fn a_group_of_another_program_among_ours_is_never_entered_emptied_or_removed() {
 
 #[test]
 fn a_killed_creation_leaves_a_group_that_another_program_made_meanwhile() {
-    let fake = Fake::new();
-    fake.kernel.arm(Some(Fault::Die { at: 1, after: false }));
-    assert!(catch_unwind(AssertUnwindSafe(|| fake.ask(&create("a", "3")))).is_err());
-    fake.kernel.arm(None);
+    let fake = Fake::with_app();
+    assert!(fake.kill(&create("a", "3"), 1, false));
     // Our journal says that we were about to make it.
     foreign(&fake, "asmp");
     fake.done(&Request::Restore { abandon: false });
@@ -464,13 +386,11 @@ fn a_killed_creation_leaves_a_group_that_another_program_made_meanwhile() {
 fn a_group_that_others_made_while_a_creation_failed_keeps_only_what_is_above_it() {
     let mut named = 0;
     for at in 0.. {
-        let mut fake = Fake::new();
+        let mut fake = Fake::with_app();
         fake.kernel.start(400, 400, "theirs", Schedule::Fifo { priority: 20 });
         fake.untouched = fake.kernel.snapshot();
         // Killed there: then the others come, and then our next command.
-        fake.kernel.arm(Some(Fault::Die { at, after: true }));
-        let killed = catch_unwind(AssertUnwindSafe(|| fake.ask(&create("a", "3")))).is_err();
-        fake.kernel.arm(None);
+        let killed = fake.kill(&create("a", "3"), at, true);
         if !killed {
             break;
         }
@@ -503,7 +423,7 @@ fn a_group_that_others_made_while_a_creation_failed_keeps_only_what_is_above_it(
 fn a_group_that_another_program_makes_at_the_same_moment_stays_though_it_is_empty() {
     let mut raced = Vec::new();
     for at in 0.. {
-        let fake = Fake::new();
+        let fake = Fake::with_app();
         fake.kernel.arm(Some(Fault::Race { at }));
         let answer = fake.ask(&create("a", "3"));
         let steps = fake.kernel.changes();

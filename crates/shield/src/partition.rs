@@ -357,7 +357,8 @@ pub enum Refusal {
     UnknownCpus { cpus: CpuSet, possible: CpuSet },
     #[error(
         "CPU {cpus} is offline: bring it online first (echo 1 > \
-         /sys/devices/system/cpu/cpuN/online), or choose from {online}"
+         /sys/devices/system/cpu/cpu{first}/online), or choose from {online}",
+        first = cpus.first().unwrap_or_default()
     )]
     OfflineCpus { cpus: CpuSet, online: CpuSet },
     #[error(
@@ -395,24 +396,22 @@ pub enum Refusal {
     )]
     TooFewCpus { count: usize, most: usize, free: CpuSet, held: String },
     #[error(
-        "--whole-cores: {count} is no number of CPUs of whole cores, which have {threads} threads \
-         each: ask for --count {instead}"
+        "{count} is no number of CPUs of whole cores, which have {threads} threads each: ask for a \
+         count of {instead}"
     )]
     UnevenCores { count: usize, threads: String, instead: String },
     #[error(
-        "--whole-cores: whole cores give at most {most} of {count} CPUs: {free}, and the system \
-         keeps one{held}; leave out --whole-cores, or free whole cores",
+        "whole cores give at most {most} of {count} CPUs: {free}, and the system keeps one{held}; \
+         do not ask for whole cores, or free some",
         free = words_of_free(free)
     )]
     NoWholeCores { count: usize, most: usize, free: CpuSet, held: String },
-    #[error("--near {name:?} is nothing that this machine has: known are {known}")]
+    #[error("near {name:?}: this machine has no such device, IRQ line or node; it has {known}")]
     UnknownPlace { name: String, known: String },
-    #[error(
-        "--near {name} is near no CPU: it has no device behind it; name the device that carries it"
-    )]
+    #[error("{name} is near no CPU: it has no device behind it; name the device that carries it")]
     VirtualPlace { name: String },
     #[error(
-        "--near {name} is near no CPU: {what} has none that is online; choose another node or \
+        "{name} is near no CPU: {what} has none that is online; choose another node or \
          device, or bring its CPUs online"
     )]
     EmptyPlace { name: String, what: String },
@@ -486,6 +485,9 @@ pub enum Refusal {
     NoTimerlat,
     #[error("{reason}")]
     BadDeclaration { reason: String },
+    /// Of one partition of a file.
+    #[error("partition {partition}: {cause}")]
+    Declared { partition: String, cause: Box<Refusal> },
     #[error("invalid IRQ priority {priority}: use 1 to 99")]
     BadPriority { priority: u32 },
 }

@@ -3,55 +3,17 @@
 //! when the task leaves.
 
 use crate::declaration::Declaration;
+use crate::fixture::{FIFO_50, FIFO_80, Fake, OTHER, destroy, destroy_demoting, pid_of};
 use crate::partition::Refusal;
-use crate::request::{Caller, Members, Request, Spec};
-use crate::shield::{ChangeError, Outcome, Shield};
-use asmp_host::fake::{FakeKernel, Fault};
-use asmp_host::store::Store;
+use crate::request::{Request, Spec};
+use crate::shield::ChangeError;
+use asmp_host::fake::Fault;
 use asmp_host::task::Member;
 use asmp_host::{Kernel, Schedule};
-use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-
-const OTHER: Schedule = Schedule::Other { nice: 0 };
-const FIFO_80: Schedule = Schedule::Fifo { priority: 80 };
-const FIFO_50: Schedule = Schedule::Fifo { priority: 50 };
-
-struct Fake {
-    kernel: Arc<FakeKernel>,
-    _dir: tempfile::TempDir,
-    shield: Shield,
-    untouched: BTreeMap<String, String>,
-}
 
 impl Fake {
-    /// A machine on which `app` runs: an ordinary thread and one of SCHED_FIFO.
-    fn new() -> Self {
-        let kernel = Arc::new(FakeKernel::new());
-        kernel.start(200, 200, "app", OTHER);
-        kernel.start(201, 200, "app-rt", FIFO_80);
-        let untouched = kernel.snapshot();
-        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let shield = Shield::new(Arc::clone(&kernel) as Arc<dyn Kernel>, Store::at(dir.path()));
-        Self { kernel, _dir: dir, shield, untouched }
-    }
-
-    fn ask(&self, request: &Request) -> Result<Outcome, ChangeError> {
-        self.shield.change(request, &Caller::now(0, "root", "test"))
-    }
-
     fn policies(&self) -> [Schedule; 2] {
         [200, 201].map(|tid| self.kernel.schedule(tid).unwrap())
-    }
-
-    #[track_caller]
-    fn is_untouched(&self, when: &str) {
-        let now = self.kernel.snapshot();
-        let keys = self.untouched.keys().chain(now.keys());
-        let changed: Vec<_> =
-            keys.filter(|key| self.untouched.get(*key) != now.get(*key)).collect();
-        assert!(changed.is_empty(), "{when}: {changed:?}");
     }
 }
 
@@ -65,21 +27,13 @@ fn file(policy: Option<&str>) -> Request {
     Request::Apply { declaration }
 }
 
-fn destroy(demote: bool) -> Request {
-    Request::Destroy { name: Some("a".into()), demote }
-}
-
-fn app() -> Members {
-    Members { pids: vec![200], ..Members::default() }
-}
-
 #[test]
 fn every_thread_gets_the_policy_and_gives_it_back_when_the_partition_goes() {
-    let fake = Fake::new();
+    let fake = Fake::with_app();
     fake.ask(&file(Some("fifo:50"))).unwrap();
     assert_eq!(fake.policies(), [FIFO_50; 2]);
     assert_eq!(fake.kernel.allowed(201).unwrap().to_string(), "3");
-    let outcome = fake.ask(&destroy(false)).unwrap();
+    let outcome = fake.ask(&destroy("a")).unwrap();
     assert!(outcome.demoted.is_empty());
     assert_eq!(fake.policies(), [OTHER, FIFO_80]);
     fake.is_untouched("destroyed");
@@ -88,10 +42,10 @@ fn every_thread_gets_the_policy_and_gives_it_back_when_the_partition_goes() {
 #[test]
 fn a_task_that_is_removed_or_restored_gives_the_policy_back() {
     for request in [
-        Request::Remove { name: "a".into(), members: app(), demote: false },
+        Request::Remove { name: "a".into(), members: pid_of(200), demote: false },
         Request::Restore { abandon: false },
     ] {
-        let fake = Fake::new();
+        let fake = Fake::with_app();
         fake.ask(&file(Some("fifo:50"))).unwrap();
         fake.ask(&request).unwrap();
         assert_eq!(fake.policies(), [OTHER, FIFO_80], "{request:?}");
@@ -102,7 +56,7 @@ fn a_task_that_is_removed_or_restored_gives_the_policy_back() {
 
 #[test]
 fn the_same_file_again_changes_nothing_and_another_policy_is_set() {
-    let fake = Fake::new();
+    let fake = Fake::with_app();
     fake.ask(&file(Some("fifo:50"))).unwrap();
     assert_eq!(fake.ask(&file(Some("fifo:50"))).unwrap().changes, 0);
     fake.ask(&file(Some("rr:7"))).unwrap();
@@ -114,18 +68,18 @@ fn the_same_file_again_changes_nothing_and_another_policy_is_set() {
     fake.kernel.set_schedule(200, &OTHER).unwrap();
     fake.ask(&file(Some("fifo:50"))).unwrap();
     assert_eq!(fake.policies(), [FIFO_50; 2], "what a thread changed is set again");
-    fake.ask(&destroy(false)).unwrap();
+    fake.ask(&destroy("a")).unwrap();
     fake.is_untouched("destroyed");
 }
 
 #[test]
 fn a_task_that_moves_to_another_partition_keeps_the_policy_and_its_way_back() {
-    let fake = Fake::new();
+    let fake = Fake::with_app();
     fake.ask(&file(Some("fifo:50"))).unwrap();
     fake.ask(&Request::Create { name: "b".into(), spec: Spec::of("2".parse().unwrap()) }).unwrap();
-    fake.ask(&Request::Move { from: "a".into(), to: "b".into(), members: app() }).unwrap();
+    fake.ask(&Request::Move { from: "a".into(), to: "b".into(), members: pid_of(200) }).unwrap();
     assert_eq!(fake.policies(), [FIFO_50; 2]);
-    fake.ask(&destroy(false)).unwrap();
+    fake.ask(&destroy("a")).unwrap();
     assert_eq!(fake.policies(), [FIFO_50; 2]);
     fake.ask(&Request::Destroy { name: Some("b".into()), demote: false }).unwrap();
     fake.is_untouched("destroyed");
@@ -133,25 +87,25 @@ fn a_task_that_moves_to_another_partition_keeps_the_policy_and_its_way_back() {
 
 #[test]
 fn a_thread_born_inside_goes_back_to_what_the_first_one_had() {
-    let fake = Fake::new();
+    let fake = Fake::with_app();
     fake.ask(&file(Some("fifo:50"))).unwrap();
     // As clone does: the policy is that of the creator.
     fake.kernel.start(202, 200, "worker", FIFO_50);
-    fake.ask(&destroy(false)).unwrap();
+    fake.ask(&destroy("a")).unwrap();
     assert_eq!(fake.kernel.schedule(202).unwrap(), OTHER);
 }
 
 #[test]
 fn a_policy_that_a_thread_chose_itself_is_not_taken_for_ours() {
-    let fake = Fake::new();
+    let fake = Fake::with_app();
     fake.ask(&file(Some("fifo:50"))).unwrap();
     fake.kernel.set_schedule(200, &Schedule::Fifo { priority: 99 }).unwrap();
-    let error = fake.ask(&destroy(false)).unwrap_err();
+    let error = fake.ask(&destroy("a")).unwrap_err();
     let ChangeError::Refused(Refusal::RealTimeInside { tasks, .. }) = &error else {
         panic!("{error}")
     };
     assert!(tasks.contains("200"), "{error}");
-    fake.ask(&destroy(true)).unwrap();
+    fake.ask(&destroy_demoting("a")).unwrap();
     assert_eq!(fake.policies(), [OTHER, FIFO_80]);
 }
 
@@ -166,8 +120,8 @@ fn steps(prepared: impl Fn() -> Fake, request: &Request) -> usize {
 #[test]
 fn a_policy_that_the_kernel_refuses_undoes_the_whole_file() {
     let mut refused = 0;
-    for at in 0..steps(Fake::new, &file(Some("fifo:50"))) {
-        let fake = Fake::new();
+    for at in 0..steps(Fake::with_app, &file(Some("fifo:50"))) {
+        let fake = Fake::with_app();
         fake.kernel.arm(Some(Fault::Refuse { at, errno: 1 }));
         let answer = fake.ask(&file(Some("fifo:50")));
         fake.kernel.arm(None);
@@ -185,18 +139,16 @@ fn a_policy_that_the_kernel_refuses_undoes_the_whole_file() {
 #[test]
 fn policies_are_as_they_were_after_a_kill_at_any_step() {
     let applied = || {
-        let fake = Fake::new();
+        let fake = Fake::with_app();
         fake.ask(&file(Some("fifo:50"))).unwrap();
         fake
     };
     let prepared: [(&dyn Fn() -> Fake, Request); 2] =
-        [(&Fake::new, file(Some("fifo:50"))), (&applied, destroy(false))];
+        [(&Fake::with_app, file(Some("fifo:50"))), (&applied, destroy("a"))];
     for (prepared, request) in prepared {
         for at in 0..steps(prepared, &request) {
             let fake = prepared();
-            fake.kernel.arm(Some(Fault::Die { at, after: true }));
-            assert!(catch_unwind(AssertUnwindSafe(|| fake.ask(&request))).is_err());
-            fake.kernel.arm(None);
+            assert!(fake.kill(&request, at, true));
             fake.ask(&Request::Restore { abandon: false }).unwrap();
             fake.is_untouched(&format!("{request:?} killed at {at}"));
         }

@@ -1,70 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A full file system: whatever was made can be undone, and nothing is half done.
 
-use crate::request::{Caller, Members, Request, Spec};
-use crate::shield::{ChangeError, Outcome, Shield};
-use asmp_host::fake::{FakeKernel, Fault};
-use asmp_host::store::Store;
-use asmp_host::{Kernel, Schedule};
-use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-
-const RESTORE: Request = Request::Restore { abandon: false };
-
-struct Fake {
-    kernel: Arc<FakeKernel>,
-    dir: tempfile::TempDir,
-    store: Store,
-    shield: Shield,
-    untouched: BTreeMap<String, String>,
-}
-
-impl Fake {
-    fn after(requests: &[Request]) -> Self {
-        let kernel = Arc::new(FakeKernel::new());
-        kernel.start(200, 200, "app", Schedule::Other { nice: 0 });
-        kernel.start(201, 200, "app-rt", Schedule::Fifo { priority: 80 });
-        let untouched = kernel.snapshot();
-        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let store = Store::at(dir.path());
-        let shield = Shield::new(Arc::clone(&kernel) as Arc<dyn Kernel>, store.clone());
-        let fake = Self { kernel, dir, store, shield, untouched };
-        requests.iter().for_each(|request| drop(fake.ask(request).unwrap()));
-        fake
-    }
-
-    fn ask(&self, request: &Request) -> Result<Outcome, ChangeError> {
-        self.shield.change(request, &Caller::now(0, "root", "test"))
-    }
-
-    #[track_caller]
-    fn is_untouched(&self, when: &str) {
-        assert!(self.kernel.snapshot() == self.untouched, "{when}");
-        let entries = std::fs::read_dir(self.dir.path()).unwrap();
-        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        let left: Vec<_> = names.filter(|name| name != "lock").collect();
-        assert!(left.is_empty(), "{when}: {left:?}");
-    }
-}
-
-fn create(name: &str, cpus: &str) -> Request {
-    Request::Create { name: name.into(), spec: Spec::of(cpus.parse().unwrap()) }
-}
-
-fn add() -> Request {
-    Request::Add { name: "a".into(), members: Members { pids: vec![200], ..Members::default() } }
-}
-
-fn destroy() -> Request {
-    Request::Destroy { name: Some("a".into()), demote: false }
-}
-
+use crate::fixture::{Fake, RESTORE, add, create, destroy};
+use crate::request::Request;
 #[test]
 fn with_little_room_or_none_every_partition_ends_and_everything_is_given_back() {
     for room in 0..8 {
-        for end in [destroy(), RESTORE] {
-            let fake = Fake::after(&[create("a", "3"), add()]);
+        for end in [destroy("a"), RESTORE] {
+            let fake = Fake::after(&[create("a", "3"), add("a", 200)]);
             fake.store.limit_room(Some(room));
             fake.ask(&end).unwrap_or_else(|error| panic!("{room}, {end:?}: {error}"));
             fake.is_untouched(&format!("{room}, {end:?}"));
@@ -75,7 +18,7 @@ fn with_little_room_or_none_every_partition_ends_and_everything_is_given_back() 
 #[test]
 fn with_little_room_a_change_is_whole_or_nothing_and_can_be_undone() {
     let resize = Request::Resize { name: "a".into(), cpus: "2".parse().unwrap() };
-    let later = [add(), resize, create("b", "1")];
+    let later = [add("a", 200), resize, create("b", "1")];
     let changes = later.into_iter().map(|change| (vec![create("a", "3")], change));
     let first = (Vec::new(), create("a", "3"));
     let mut refused = 0;
@@ -100,11 +43,9 @@ fn with_little_room_a_change_is_whole_or_nothing_and_can_be_undone() {
 #[test]
 fn killed_at_any_step_without_room_the_next_restore_gives_everything_back() {
     for at in 0.. {
-        let fake = Fake::after(&[create("a", "3"), add()]);
+        let fake = Fake::after(&[create("a", "3"), add("a", 200)]);
         fake.store.limit_room(Some(0));
-        fake.kernel.arm(Some(Fault::Die { at, after: at % 2 == 0 }));
-        let killed = catch_unwind(AssertUnwindSafe(|| fake.ask(&destroy()))).is_err();
-        fake.kernel.arm(None);
+        let killed = fake.kill(&destroy("a"), at, at % 2 == 0);
         fake.ask(&RESTORE).unwrap_or_else(|error| panic!("{at}: {error}"));
         fake.is_untouched(&format!("{at}"));
         if !killed {
@@ -117,7 +58,7 @@ fn killed_at_any_step_without_room_the_next_restore_gives_everything_back() {
 #[test]
 fn an_unreadable_state_is_set_aside_without_room() {
     for file in ["state.json", "journal"] {
-        let fake = Fake::after(&[create("a", "3"), add()]);
+        let fake = Fake::after(&[create("a", "3"), add("a", 200)]);
         std::fs::write(fake.dir.path().join(file), "hello\n").unwrap();
         fake.store.limit_room(Some(0));
         let outcome = fake.ask(&Request::Restore { abandon: true }).unwrap();
@@ -159,7 +100,7 @@ fn room_that_cannot_be_kept_after_a_change_is_named() {
     let fake = Fake::after(&[create("a", "3")]);
     let obstacle = fake.dir.path().join("journal.spare.new");
     std::fs::create_dir(&obstacle).unwrap();
-    let why = fake.ask(&add()).unwrap().no_room.unwrap();
+    let why = fake.ask(&add("a", 200)).unwrap().no_room.unwrap();
     assert!(why.contains("journal.spare"), "{why}");
     std::fs::remove_dir(&obstacle).unwrap();
     assert_eq!(fake.ask(&Request::Repair { name: None }).unwrap().no_room, None);

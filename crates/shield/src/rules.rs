@@ -89,10 +89,7 @@ pub fn online_cpus(facts: &Facts, cpus: &CpuSet) -> Result<(), Refusal> {
 
 /// All partitions with one more.
 pub fn create(facts: &Facts, state: &State, wish: &Wish) -> Result<Vec<Partition>, Refusal> {
-    check_name(&wish.name)?;
-    if state.partitions.iter().any(|partition| partition.name == wish.name) {
-        return Err(Refusal::NameTaken { name: wish.name.clone() });
-    }
+    check_new(state, &wish.name)?;
     let spec = &wish.spec;
     if let Some(priority) = spec.irq_priority.filter(|priority| !(1..=99).contains(priority)) {
         return Err(Refusal::BadPriority { priority });
@@ -418,6 +415,15 @@ fn change_one(
         change(partition)?;
     }
     Ok(after)
+}
+
+/// May a new partition have this name? Errors: `BadName`, `NameTaken`.
+pub fn check_new(state: &State, name: &str) -> Result<(), Refusal> {
+    check_name(name)?;
+    match state.partition(name) {
+        Ok(_) => Err(Refusal::NameTaken { name: name.to_owned() }),
+        Err(_) => Ok(()),
+    }
 }
 
 /// A name becomes a directory of the cgroup tree and a word of every message.

@@ -61,7 +61,7 @@ pub enum ChangeError {
     /// A change failed and the kernel refused a step back. The journal stays: every change tries
     /// again.
     #[error(
-        "{cause}; not restored yet: {left}; remove the cause, then run `asmp restore`, or \
+        "{cause}; not restored yet: {left}; remove the cause, then run `asmp repair`, or \
          `asmp restore --abandon` to give them up",
         left = left.join("; ")
     )]
@@ -387,7 +387,7 @@ impl Shield {
     fn roll_back(&self, base: &Base, back: &[Undo], cause: String) -> Result<(), ChangeError> {
         let left = undo(&self.edge(base), back);
         if !left.is_empty() {
-            // The journal stays: `asmp restore` tries again.
+            // The journal stays: `asmp repair` tries again.
             return Err(ChangeError::NotUndone { cause, left });
         }
         Ok(self.store.remove(JOURNAL)?)

@@ -2,48 +2,25 @@
 //! Settings of the system outside partitions (`Request::System`): set whole or not at all, and
 //! restored to the byte, killed or refused at any step.
 
+use crate::fixture::Fake;
 use crate::partition::Refusal;
 use crate::partition::System;
-use crate::request::{Caller, Request, Spec};
-use crate::shield::{ChangeError, Outcome, Shield};
+use crate::request::{Request, Spec};
+use crate::shield::ChangeError;
 use asmp_host::fake::{FakeKernel, Fault};
-use asmp_host::store::Store;
 use asmp_host::tracefs::timerlat::{Handler, Settings};
 use asmp_host::{Kernel, knob};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
-
-struct Fake {
-    kernel: Arc<FakeKernel>,
-    shield: Shield,
-    _dir: tempfile::TempDir,
-}
 
 impl Fake {
-    fn new() -> Self {
-        let kernel = Arc::new(FakeKernel::new());
-        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let shield = Shield::new(Arc::clone(&kernel) as Arc<dyn Kernel>, Store::at(dir.path()));
-        Self { kernel, shield, _dir: dir }
-    }
-
     fn with_timerlat() -> Self {
-        let fake = Self::new();
+        let fake = Self::on(FakeKernel::new());
         let osnoise =
             [("options", "OSNOISE_WORKLOAD"), ("timerlat_period_us", "2000"), ("cpus", "0-3")];
         for (name, text) in osnoise {
             fake.kernel.set_file(&format!("/sys/kernel/tracing/osnoise/{name}"), text);
         }
         fake
-    }
-
-    fn ask(&self, request: &Request) -> Result<Outcome, ChangeError> {
-        self.shield.change(request, &Caller::now(0, "root", "test"))
-    }
-
-    fn text(&self, knob: asmp_host::Knob) -> String {
-        knob.read(&*self.kernel).unwrap()
     }
 }
 
@@ -64,16 +41,16 @@ fn timerlat_and_the_home_of_interrupts_are_set_and_restored() {
     let untouched = fake.kernel.snapshot();
     let outcome = fake.ask(&measuring()).unwrap();
     assert!(outcome.changes >= 5, "{}", outcome.changes);
-    assert_eq!(fake.text(knob::osnoise_options()), "NO_OSNOISE_WORKLOAD");
-    assert_eq!(fake.text(knob::timerlat_period_us()), "1000");
-    assert_eq!(fake.text(knob::osnoise_cpus()), "3");
+    assert_eq!(fake.text(knob::osnoise_options().path), "NO_OSNOISE_WORKLOAD");
+    assert_eq!(fake.text(knob::timerlat_period_us().path), "1000");
+    assert_eq!(fake.text(knob::osnoise_cpus().path), "3");
     let line = fake.kernel.text(Path::new("/proc/irq/24/smp_affinity_list")).unwrap();
     assert_eq!(line, "0-1");
     // A partition beside it comes and goes; the settings stay.
     let spec = Spec::of("3".parse().unwrap());
     fake.ask(&Request::Create { name: "a".into(), spec }).unwrap();
     fake.ask(&Request::Destroy { name: Some("a".into()), demote: false }).unwrap();
-    assert_eq!(fake.text(knob::osnoise_cpus()), "3");
+    assert_eq!(fake.text(knob::osnoise_cpus().path), "3");
     fake.ask(&Request::System(System::default())).unwrap();
     assert_eq!(fake.kernel.snapshot(), untouched);
     assert!(fake.shield.state().unwrap().originals.is_empty());
@@ -90,9 +67,7 @@ fn killed_at_any_step_of_setting_or_unsetting_restore_leaves_the_machine_as_it_w
                 fake.ask(&measuring()).unwrap();
             }
             let request = if unset { Request::System(System::default()) } else { measuring() };
-            fake.kernel.arm(Some(Fault::Die { at, after: true }));
-            let killed = catch_unwind(AssertUnwindSafe(|| fake.ask(&request))).is_err();
-            fake.kernel.arm(None);
+            let killed = fake.kill(&request, at, true);
             fake.ask(&Request::Restore { abandon: false }).unwrap();
             assert_eq!(fake.kernel.snapshot(), untouched, "unset {unset}, killed at {at}");
             if !killed {
@@ -120,7 +95,7 @@ fn a_tracer_setting_that_the_kernel_refuses_undoes_the_others() {
 
 #[test]
 fn a_kernel_without_timerlat_refuses_the_request_and_nothing_changes() {
-    let fake = Fake::new();
+    let fake = Fake::on(FakeKernel::new());
     let untouched = fake.kernel.snapshot();
     let error = fake.ask(&measuring()).unwrap_err();
     assert!(matches!(error, ChangeError::Refused(Refusal::NoTimerlat)), "{error}");

@@ -3,35 +3,24 @@
 //! and leaving.
 
 use crate::declaration::Declaration;
+use crate::fixture::{FIFO_50, FIFO_80, Fake, OTHER, create, destroy, pid_of};
 use crate::membership::{self, Entered, EntryError, Join};
 use crate::partition::{Refusal, Tick};
-use crate::request::{Caller, Members, Request, Spec};
-use crate::shield::{ChangeError, Outcome, Patience, Shield};
+use crate::request::{Members, Request};
+use crate::shield::{ChangeError, Outcome, Patience};
 use asmp_host::fake::{FakeKernel, FakeTask, Fault};
 use asmp_host::store::Store;
-use asmp_host::{CpuSet, Kernel, Schedule};
+use asmp_host::{CpuSet, Kernel};
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-const OTHER: Schedule = Schedule::Other { nice: 0 };
-const FIFO_80: Schedule = Schedule::Fifo { priority: 80 };
-const FIFO_50: Schedule = Schedule::Fifo { priority: 50 };
-
-struct Fake {
-    kernel: Arc<FakeKernel>,
-    dir: tempfile::TempDir,
-    shield: Shield,
-}
 
 impl Fake {
     /// `app` (200, 201 SCHED_FIFO, 202) is of the service /app.service, `other` (300, 301) of the
     /// root group.
-    fn new() -> Self {
-        let kernel = Arc::new(FakeKernel::new());
+    fn with_service() -> Self {
+        let kernel = FakeKernel::new();
         kernel.make_dir(Path::new("/sys/fs/cgroup/app.service")).unwrap();
         for (tid, process, name, policy) in [
             (200, 200, "app", OTHER),
@@ -45,34 +34,19 @@ impl Fake {
         for tid in [200, 201, 202] {
             kernel.edit(tid, |task| task.group = "/app.service".into());
         }
-        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let shield = Shield::new(Arc::clone(&kernel) as Arc<dyn Kernel>, Store::at(dir.path()));
-        Self { kernel, dir, shield }
+        Self::on(kernel)
     }
 
     /// The same with partitions `a` on CPU 3 and `b` on CPU 2.
-    fn partitioned() -> Self {
-        let fake = Self::new();
+    fn with_a_and_b() -> Self {
+        let fake = Self::with_service();
         fake.done(&create("a", "3"));
         fake.done(&create("b", "2"));
         fake
     }
 
-    fn ask(&self, request: &Request) -> Result<Outcome, ChangeError> {
-        self.shield.change(request, &Caller::now(0, "root", "test"))
-    }
-
-    #[track_caller]
-    fn done(&self, request: &Request) -> Outcome {
-        self.ask(request).unwrap_or_else(|error| panic!("{request:?}: {error}"))
-    }
-
     fn group(&self, tid: i32) -> String {
         self.kernel.task(tid).unwrap().group.display().to_string()
-    }
-
-    fn policy(&self, tid: i32) -> Schedule {
-        self.kernel.schedule(tid).unwrap()
     }
 
     /// A child process, with what it inherits.
@@ -84,14 +58,6 @@ impl Fake {
             task.parent = parent;
         });
     }
-}
-
-fn create(name: &str, cpus: &str) -> Request {
-    Request::Create { name: name.into(), spec: Spec::of(cpus.parse().unwrap()) }
-}
-
-fn pid(pid: i32) -> Members {
-    Members { pids: vec![pid], ..Members::default() }
 }
 
 fn tid(tid: i32) -> Members {
@@ -108,10 +74,6 @@ fn remove(name: &str, members: Members) -> Request {
 
 fn pass(from: &str, to: &str, members: Members) -> Request {
     Request::Move { from: from.into(), to: to.into(), members }
-}
-
-fn destroy(name: &str) -> Request {
-    Request::Destroy { name: Some(name.into()), demote: false }
 }
 
 /// A file of one partition with one task.
@@ -137,7 +99,7 @@ const APP_FIFO: &str = r#""command":"app","policy":"fifo:50""#;
 
 #[test]
 fn a_number_used_again_gets_neither_the_home_nor_the_policy_of_the_task_before() {
-    let fake = Fake::partitioned();
+    let fake = Fake::with_a_and_b();
     fake.done(&file("a", "3", APP_FIFO));
     // All of `app` ends, and the kernel uses its number for a process that is born inside.
     [201, 202].iter().for_each(|tid| fake.kernel.end(*tid));
@@ -150,9 +112,9 @@ fn a_number_used_again_gets_neither_the_home_nor_the_policy_of_the_task_before()
     // It chose FIFO 50 itself: that is not the policy that the file gave.
     let refused = fake.ask(&destroy("a")).unwrap_err().to_string();
     assert!(refused.contains("task 200 (later, fifo:50) became real-time"), "{refused}");
-    fake.done(&remove_forced("a", pid(200)));
+    fake.done(&remove_forced("a", pid_of(200)));
     assert_eq!((fake.group(200).as_str(), fake.policy(200)), ("/", OTHER));
-    fake.done(&add("b", pid(200)));
+    fake.done(&add("b", pid_of(200)));
     fake.done(&destroy("b"));
     assert_eq!(fake.group(200), "/");
 }
@@ -163,8 +125,8 @@ fn remove_forced(name: &str, members: Members) -> Request {
 
 #[test]
 fn a_thread_whose_number_was_a_process_is_moved_as_itself() {
-    let fake = Fake::partitioned();
-    fake.done(&add("a", pid(200)));
+    let fake = Fake::with_a_and_b();
+    fake.done(&add("a", pid_of(200)));
     [200, 201, 202].iter().for_each(|tid| fake.kernel.end(*tid));
     fake.kernel.start(200, 300, "other-3", OTHER);
     fake.kernel.edit(200, |task| task.start_ticks = 9_000);
@@ -177,7 +139,7 @@ fn a_thread_whose_number_was_a_process_is_moved_as_itself() {
 #[test]
 fn a_thread_that_stays_on_system_cpus_gets_no_policy_from_a_file() {
     for policy in [APP_FIFO, r#""unit":"app.service","policy":"fifo:50""#] {
-        let fake = Fake::partitioned();
+        let fake = Fake::with_a_and_b();
         fake.done(&add("a", tid(202)));
         fake.done(&file("a", "3", policy));
         assert_eq!([200, 201, 202].map(|tid| fake.policy(tid)), [OTHER, FIFO_80, FIFO_50]);
@@ -191,11 +153,11 @@ fn a_thread_that_stays_on_system_cpus_gets_no_policy_from_a_file() {
 
 #[test]
 fn a_thread_and_then_its_process_go_home_together() {
-    let fake = Fake::partitioned();
+    let fake = Fake::with_a_and_b();
     fake.done(&add("a", tid(202)));
-    fake.done(&add("a", pid(200)));
+    fake.done(&add("a", pid_of(200)));
     assert_eq!([200, 201, 202].map(|tid| fake.group(tid)), ["/asmp/a/rt"; 3]);
-    fake.done(&pass("a", "b", pid(200)));
+    fake.done(&pass("a", "b", pid_of(200)));
     fake.done(&destroy("a"));
     fake.done(&destroy("b"));
     assert_eq!([200, 201, 202].map(|tid| fake.group(tid)), ["/app.service"; 3]);
@@ -204,7 +166,7 @@ fn a_thread_and_then_its_process_go_home_together() {
 
 #[test]
 fn a_process_goes_home_after_the_thread_that_had_joined_has_ended() {
-    let fake = Fake::partitioned();
+    let fake = Fake::with_a_and_b();
     fake.done(&add("a", tid(202)));
     fake.kernel.end(202);
     fake.kernel.set_file("/proc/self/cgroup", "0::/other.service");
@@ -214,14 +176,14 @@ fn a_process_goes_home_after_the_thread_that_had_joined_has_ended() {
 
 #[test]
 fn what_a_process_brought_in_goes_home_after_it_has_left() {
-    let leave: [fn() -> Request; 2] = [|| remove("a", pid(200)), || pass("a", "b", pid(200))];
+    let leave: [fn() -> Request; 2] = [|| remove("a", pid_of(200)), || pass("a", "b", pid_of(200))];
     for leave in leave {
-        let fake = Fake::partitioned();
+        let fake = Fake::with_a_and_b();
         fake.done(&file("a", "3", APP_FIFO));
         fake.fork(400, 200, "child");
         fake.fork(401, 400, "grandchild");
         fake.done(&leave());
-        fake.done(&remove("a", pid(401)));
+        fake.done(&remove("a", pid_of(401)));
         assert_eq!((fake.group(401).as_str(), fake.policy(401)), ("/app.service", OTHER));
         fake.done(&destroy("a"));
         fake.done(&destroy("b"));
@@ -231,7 +193,7 @@ fn what_a_process_brought_in_goes_home_after_it_has_left() {
 
 #[test]
 fn a_task_that_a_file_passes_on_keeps_its_way_home_and_its_policy_before() {
-    let fake = Fake::new();
+    let fake = Fake::with_service();
     fake.done(&apply(&[("a", "3", &[]), ("b", "2", &[APP_FIFO])]));
     // `a` stands before `b` in the file, and takes its task.
     fake.done(&apply(&[("a", "3", &[APP]), ("b", "2", &[])]));
@@ -244,7 +206,7 @@ fn a_task_that_a_file_passes_on_keeps_its_way_home_and_its_policy_before() {
 
 #[test]
 fn an_unchanged_file_that_names_a_unit_changes_nothing() {
-    let fake = Fake::new();
+    let fake = Fake::with_service();
     let unit = file("a", "3", r#""unit":"app.service","policy":"fifo:50""#);
     fake.done(&unit);
     assert_eq!([200, 201, 202].map(|tid| fake.policy(tid)), [FIFO_50; 3]);
@@ -254,7 +216,7 @@ fn an_unchanged_file_that_names_a_unit_changes_nothing() {
 
 #[test]
 fn two_entries_that_mean_one_task_are_refused_with_both_names() {
-    let fake = Fake::new();
+    let fake = Fake::with_service();
     let unit = r#""unit":"app.service""#;
     let request = apply(&[("a", "3", &[APP_FIFO]), ("b", "2", &[unit])]);
     let error = fake.ask(&request).unwrap_err();
@@ -268,7 +230,7 @@ fn two_entries_that_mean_one_task_are_refused_with_both_names() {
 
 #[test]
 fn a_name_means_processes_of_root_or_of_the_user_that_the_entry_names() {
-    let fake = Fake::new();
+    let fake = Fake::with_service();
     fake.kernel.set_file("/etc/passwd", "root:x:0:0::/:/bin/sh\naudio:x:1000:29::/:/bin/sh");
     let jackd = r#""command":"other""#;
     fake.kernel.edit(300, |task| task.uid = 1000);
@@ -291,7 +253,7 @@ fn a_name_means_processes_of_root_or_of_the_user_that_the_entry_names() {
 
 #[test]
 fn a_unit_is_one_of_the_system_or_of_the_user_that_the_entry_names() {
-    let fake = Fake::new();
+    let fake = Fake::with_service();
     let in_group = |group: &str| {
         [300, 301].iter().for_each(|tid| fake.kernel.edit(*tid, |task| task.group = group.into()));
         fake.done(&file("a", "3", r#""unit":"app.service""#));
@@ -312,7 +274,7 @@ fn a_unit_is_one_of_the_system_or_of_the_user_that_the_entry_names() {
 
 #[test]
 fn partitions_of_a_file_may_pass_their_cpus_on_in_a_ring_or_in_a_row() {
-    let fake = Fake::new();
+    let fake = Fake::with_service();
     let tasks: [&[&str]; 3] = [&[APP], &[r#""command":"other""#], &[]];
     let apply = |cpus: [&str; 3]| {
         fake.done(&apply(&[
@@ -350,7 +312,7 @@ const REQUIRED: &str = r#"3","tick":"require-off"#;
 
 #[test]
 fn a_tick_is_proved_before_tasks_move_in_or_the_file_is_refused() {
-    let fake = Fake::new();
+    let fake = Fake::with_service();
     let patience = Patience { tick: Duration::from_millis(600), ..Patience::default() };
     let fake = Fake { shield: fake.shield.clone().with_patience(patience), ..fake };
     let text = fake.kernel.text(Path::new("/proc/interrupts")).unwrap();
@@ -377,8 +339,8 @@ fn a_tick_is_proved_before_tasks_move_in_or_the_file_is_refused() {
 
 #[test]
 fn a_tick_that_cannot_be_proved_because_of_tasks_inside_is_not_claimed() {
-    let fake = Fake::partitioned();
-    fake.done(&add("a", pid(200)));
+    let fake = Fake::with_a_and_b();
+    fake.done(&add("a", pid_of(200)));
     let error = fake.ask(&file("a", REQUIRED, APP)).unwrap_err();
     assert!(matches!(error, ChangeError::Unproved { .. }), "{error}");
     assert!(error.to_string().contains("while tasks are in partition a: remove them"), "{error}");
@@ -392,7 +354,7 @@ fn enter(fake: &Fake, tid: i32) -> Result<Entered, EntryError> {
 
 #[test]
 fn a_thread_that_became_real_time_inside_leaves_as_an_ordinary_one() {
-    let fake = Fake::partitioned();
+    let fake = Fake::with_a_and_b();
     let entered = enter(&fake, 202).unwrap();
     fake.kernel.set_schedule(202, &FIFO_80).unwrap();
     entered.leave(&*fake.kernel).unwrap();
@@ -403,24 +365,21 @@ fn a_thread_that_became_real_time_inside_leaves_as_an_ordinary_one() {
 
 #[test]
 fn a_thread_that_cannot_leave_is_named_and_stays_recorded() {
-    let fake = Fake::partitioned();
+    let fake = Fake::with_a_and_b();
     let entered = enter(&fake, 202).unwrap();
     fake.kernel.arm(Some(Fault::Refuse { at: 0, errno: libc::EBUSY }));
     let error = entered.leave(&*fake.kernel).unwrap_err().to_string();
     assert!(error.starts_with("process 200 stays in partition a: "), "{error}");
     assert!(error.contains("`asmp remove a --pid 200`"), "{error}");
     assert_eq!(fake.shield.state().unwrap().partition("a").unwrap().tasks.len(), 1);
-    fake.done(&remove("a", pid(200)));
+    fake.done(&remove("a", pid_of(200)));
     assert_eq!([200, 201, 202].map(|tid| fake.group(tid)), ["/app.service"; 3]);
 }
 
 #[test]
 fn no_thread_enters_while_a_change_is_not_undone() {
-    let fake = Fake::partitioned();
-    fake.kernel.arm(Some(Fault::Die { at: 4, after: true }));
-    let killed = catch_unwind(AssertUnwindSafe(|| fake.ask(&create("c", "1"))));
-    fake.kernel.arm(None);
-    assert!(killed.is_err() && fake.shield.is_interrupted().unwrap());
+    let fake = Fake::with_a_and_b();
+    assert!(fake.kill(&create("c", "1"), 4, true) && fake.shield.is_interrupted().unwrap());
     let error = enter(&fake, 202).unwrap_err();
     assert!(matches!(error, EntryError::Interrupted), "{error}");
     assert_eq!(fake.group(202), "/app.service");
@@ -431,7 +390,7 @@ fn no_thread_enters_while_a_change_is_not_undone() {
 /// Calls of the kernel that a request takes on a machine with a process of so many threads, of
 /// which these requests came before.
 fn calls(threads: i32, before: &[Request], request: &Request) -> usize {
-    let fake = Fake::partitioned();
+    let fake = Fake::with_a_and_b();
     (1..threads).for_each(|n| fake.kernel.start(20_000 + n, 200, "worker", OTHER));
     before.iter().for_each(|request| drop(fake.done(request)));
     let start = fake.kernel.calls();
@@ -441,13 +400,13 @@ fn calls(threads: i32, before: &[Request], request: &Request) -> usize {
 
 #[test]
 fn joining_and_leaving_take_time_in_proportion_to_what_moves() {
-    let join = add("a", pid(200));
+    let join = add("a", pid_of(200));
     let by_file = file("a", "3", APP_FIFO);
     let cases: [(&[Request], Request, usize); 7] = [
         (&[], join.clone(), 11),
         (std::slice::from_ref(&join), destroy("a"), 11),
-        (std::slice::from_ref(&join), remove("a", pid(200)), 11),
-        (std::slice::from_ref(&join), pass("a", "b", pid(200)), 11),
+        (std::slice::from_ref(&join), remove("a", pid_of(200)), 11),
+        (std::slice::from_ref(&join), pass("a", "b", pid_of(200)), 11),
         (std::slice::from_ref(&by_file), destroy("a"), 11),
         // Nothing of the large process moves: a fixed number of calls.
         (std::slice::from_ref(&join), remove("a", tid(202)), 1),
@@ -487,7 +446,7 @@ fn any_request(random: &mut Random) -> Request {
     let name = random.of(&["a", "b"]);
     let other = if name == "a" { "b" } else { "a" };
     let members = match random.below(2) {
-        0 => pid(random.of(&[200, 300])),
+        0 => pid_of(random.of(&[200, 300])),
         _ => tid(random.of(&[200, 201, 202, 300, 301])),
     };
     let cpus = |name: &str| if name == "a" { "3" } else { "2" };
@@ -514,7 +473,7 @@ fn tasks_are_as_they_were_after_any_requests_once_all_partitions_are_gone() {
     let mut done = 0;
     for seed in 1..=300 {
         let mut random = Random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
-        let fake = Fake::new();
+        let fake = Fake::with_service();
         let before = tasks(&fake);
         fake.done(&create("a", "3"));
         fake.done(&create("b", "2"));

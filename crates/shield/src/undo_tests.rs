@@ -2,9 +2,10 @@
 //! Undoing may itself be interrupted or refused: a kill or a refusal at each step of a recovery.
 //! The journal stays until the machine is as it was.
 
+use crate::fixture::{Fake, add, assert_same, create, destroy};
 use crate::partition::{Original, State};
 use crate::request::{Caller, Members, Request, Spec};
-use crate::shield::{ChangeError, Outcome, Shield};
+use crate::shield::{ChangeError, Shield};
 use crate::state;
 use asmp_host::fake::{FakeKernel, Fault};
 use asmp_host::store::Store;
@@ -13,81 +14,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const EINVAL: i32 = 22;
-
-type Snapshot = BTreeMap<String, String>;
-
-/// A fake machine and its shield.
-struct Fake {
-    kernel: Arc<FakeKernel>,
-    dir: tempfile::TempDir,
-    shield: Shield,
-}
-
-impl Fake {
-    /// A machine with a process of two threads, and these requests carried out.
-    fn after(requests: &[Request]) -> (Self, Snapshot) {
-        let kernel = Arc::new(FakeKernel::new());
-        kernel.start(200, 200, "app", Schedule::Other { nice: 0 });
-        kernel.start(201, 200, "app-rt", Schedule::Fifo { priority: 80 });
-        let untouched = kernel.snapshot();
-        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let shield = Shield::new(Arc::clone(&kernel) as Arc<dyn Kernel>, Store::at(dir.path()));
-        let fake = Self { kernel, dir, shield };
-        requests.iter().for_each(|request| drop(fake.ask(request).unwrap()));
-        (fake, untouched)
-    }
-
-    fn ask(&self, request: &Request) -> Result<Outcome, ChangeError> {
-        self.shield.change(request, &Caller::now(0, "root", "test"))
-    }
-
-    /// Asks with a kill at the n-th step, before it or right after. Was there such a step?
-    fn kill(&self, request: &Request, at: usize, after: bool) -> bool {
-        self.kernel.arm(Some(Fault::Die { at, after }));
-        let killed = catch_unwind(AssertUnwindSafe(|| self.ask(request))).is_err();
-        self.kernel.arm(None);
-        killed
-    }
-
-    fn has_journal(&self) -> bool {
-        self.dir.path().join("journal").exists()
-    }
-
-    /// Restores and compares with the machine as it was.
-    #[track_caller]
-    fn restored_to(&self, untouched: &Snapshot, when: &str) {
-        self.ask(&Request::Restore { abandon: false })
-            .unwrap_or_else(|error| panic!("{when}: {error}"));
-        assert_same(untouched, &self.kernel.snapshot(), when);
-        assert!(!self.has_journal(), "{when}");
-    }
-}
-
-#[track_caller]
-fn assert_same(before: &Snapshot, now: &Snapshot, when: &str) {
-    let keys = before.keys().chain(now.keys());
-    let changed: Vec<_> = keys.filter(|key| before.get(*key) != now.get(*key)).collect();
-    let values = changed.iter().map(|key| (key, before.get(*key), now.get(*key)));
-    assert!(changed.is_empty(), "{when}: {:#?}", values.collect::<Vec<_>>());
-}
-
-fn create(name: &str, cpus: &str) -> Request {
-    Request::Create { name: name.into(), spec: Spec::of(cpus.parse().unwrap()) }
-}
-
-fn add(name: &str, pid: i32) -> Request {
-    let members = Members { pids: vec![pid], ..Members::default() };
-    Request::Add { name: name.into(), members }
-}
-
-fn destroy(name: &str) -> Request {
-    Request::Destroy { name: Some(name.into()), demote: false }
-}
 
 /// What comes before, and the change that is killed.
 fn changes() -> [(Vec<Request>, Request); 3] {
@@ -106,7 +36,7 @@ fn a_recovery_killed_at_any_step_is_finished_by_the_next() {
     for (before, change) in changes() {
         for at in (0..).step_by(5) {
             for step in 0.. {
-                let (fake, untouched) = Fake::after(&before);
+                let fake = Fake::after(&before);
                 let then = fake.kernel.snapshot();
                 if !fake.kill(&change, at, true) || !fake.kill(&recover, step, step % 2 == 0) {
                     break;
@@ -114,10 +44,10 @@ fn a_recovery_killed_at_any_step_is_finished_by_the_next() {
                 let when = format!("{change:?} killed at {at}, recovery at {step}");
                 fake.ask(&recover).unwrap();
                 assert_same(&then, &fake.kernel.snapshot(), &when);
-                fake.restored_to(&untouched, &when);
+                fake.restored(&when);
                 kills += 1;
             }
-            if !Fake::after(&before).0.kill(&change, at, true) {
+            if !Fake::after(&before).kill(&change, at, true) {
                 break;
             }
         }
@@ -131,11 +61,11 @@ fn a_step_back_that_the_kernel_refuses_is_named_and_tried_again() {
     for (before, change) in changes() {
         // Late enough that the first steps back are settings: a group that stays is waited for.
         for at in (20..).step_by(7) {
-            if !Fake::after(&before).0.kill(&change, at, true) {
+            if !Fake::after(&before).kill(&change, at, true) {
                 break;
             }
             for step in 0..8 {
-                let (fake, untouched) = Fake::after(&before);
+                let fake = Fake::after(&before);
                 fake.kill(&change, at, true);
                 fake.kernel.arm(Some(Fault::Refuse { at: step, errno: EINVAL }));
                 let answer = fake.ask(&Request::Restore { abandon: false });
@@ -146,7 +76,7 @@ fn a_step_back_that_the_kernel_refuses_is_named_and_tried_again() {
                 assert!(left[0].contains("Invalid argument"), "{when}: {left:?}");
                 assert!(fake.has_journal() && fake.shield.is_interrupted().unwrap(), "{when}");
                 assert!(fake.shield.status().unwrap().interrupted, "{when}");
-                fake.restored_to(&untouched, &when);
+                fake.restored(&when);
                 refusals += 1;
             }
         }
@@ -156,21 +86,21 @@ fn a_step_back_that_the_kernel_refuses_is_named_and_tried_again() {
 
 #[test]
 fn no_change_begins_while_an_earlier_one_is_not_undone() {
-    let (fake, untouched) = Fake::after(&[]);
+    let fake = Fake::after(&[]);
     assert!(fake.kill(&create("a", "3"), 19, true));
     let killed = fake.kernel.snapshot();
     fake.kernel.arm(Some(Fault::Refuse { at: 0, errno: EINVAL }));
     let error = fake.ask(&create("b", "2")).unwrap_err();
     fake.kernel.arm(None);
-    assert!(error.to_string().contains("asmp restore"), "{error}");
+    assert!(error.to_string().contains("asmp repair"), "{error}");
     assert!(matches!(error, ChangeError::NotUndone { .. }));
     assert!(fake.shield.state().unwrap().is_empty(), "b was not made");
-    assert_ne!(fake.kernel.snapshot(), untouched);
+    assert_ne!(fake.kernel.snapshot(), fake.untouched);
     assert_ne!(fake.kernel.snapshot(), killed, "the other steps back were taken");
     // The reason is gone: the next change finishes the recovery and goes on.
     let made = fake.ask(&create("b", "2")).unwrap();
     assert!(made.recovered.is_some());
-    fake.restored_to(&untouched, "after b");
+    fake.restored("after b");
 }
 
 /// A state with a path that JSON cannot hold.
@@ -245,12 +175,12 @@ impl Kernel for Spoiled {
 
 #[test]
 fn a_change_whose_state_cannot_be_written_is_undone() {
-    let (fake, untouched) = Fake::after(&[]);
+    let fake = Fake::after(&[]);
     let spoiled = Spoiled(Arc::clone(&fake.kernel), fake.dir.path().join("state.json.new"));
     let shield = Shield::new(Arc::new(spoiled), Store::at(fake.dir.path()));
     let error = shield.change(&create("a", "3"), &Caller::now(0, "root", "test")).unwrap_err();
     assert!(error.to_string().contains("state.json"), "{error}");
-    assert_eq!(fake.kernel.snapshot(), untouched);
+    assert_eq!(fake.kernel.snapshot(), fake.untouched);
     assert!(!fake.has_journal());
     std::fs::remove_dir(fake.dir.path().join("state.json.new")).unwrap();
     fake.ask(&create("a", "3")).unwrap();
@@ -259,7 +189,7 @@ fn a_change_whose_state_cannot_be_written_is_undone() {
 #[test]
 fn an_end_whose_state_cannot_be_written_leaves_the_partition_in_force() {
     for end in [destroy("a"), Request::Restore { abandon: false }] {
-        let (fake, untouched) = Fake::after(&[create("a", "3"), add("a", 200)]);
+        let fake = Fake::after(&[create("a", "3"), add("a", 200)]);
         let in_force = (fake.kernel.snapshot(), fake.shield.state().unwrap());
         let spoiled = fake.dir.path().join("state.json.new");
         let kernel = Spoiled(Arc::clone(&fake.kernel), spoiled.clone());
@@ -270,14 +200,14 @@ fn an_end_whose_state_cannot_be_written_leaves_the_partition_in_force() {
         assert_eq!(fake.shield.state().unwrap(), in_force.1);
         assert!(fake.shield.status().unwrap().holds() && !fake.has_journal());
         std::fs::remove_dir(spoiled).unwrap();
-        fake.restored_to(&untouched, "there is room again");
+        fake.restored("there is room again");
     }
 }
 
 #[test]
 fn a_journal_of_an_unknown_schema_is_refused_and_kept() {
     for schema in [0, state::STATE_SCHEMA + 1, 99] {
-        let (fake, untouched) = Fake::after(&[]);
+        let fake = Fake::after(&[]);
         let journal = format!("{{\"schema\":{schema},\"transaction\":9}}\n");
         std::fs::write(fake.dir.path().join("journal"), &journal).unwrap();
         for request in [create("a", "3"), Request::Restore { abandon: false }] {
@@ -286,7 +216,7 @@ fn a_journal_of_an_unknown_schema_is_refused_and_kept() {
             assert!(matches!(error, ChangeError::State(state::StateError::Unreadable { .. })));
         }
         let kept = std::fs::read_to_string(fake.dir.path().join("journal")).unwrap();
-        assert_eq!((kept, fake.kernel.snapshot()), (journal, untouched));
+        assert_eq!((kept, fake.kernel.snapshot()), (journal, fake.untouched.clone()));
         let outcome = fake.ask(&Request::Restore { abandon: true }).unwrap();
         assert!(outcome.recovered.unwrap().abandoned[0].contains(&format!("schema {schema}")));
         assert!(fake.dir.path().join("journal.unreadable").exists());
@@ -295,7 +225,7 @@ fn a_journal_of_an_unknown_schema_is_refused_and_kept() {
 
 #[test]
 fn a_journal_beside_a_state_that_cannot_be_read_is_not_undone() {
-    let (fake, _) = Fake::after(&[create("a", "3")]);
+    let fake = Fake::after(&[create("a", "3")]);
     let in_force = fake.kernel.snapshot();
     let journal = "{\"schema\":1,\"transaction\":1}\n\
         {\"undo\":\"set\",\"knob\":{\"path\":\"/proc/sys/kernel/timer_migration\",\
@@ -312,23 +242,23 @@ fn a_journal_beside_a_state_that_cannot_be_read_is_not_undone() {
 
 #[test]
 fn a_state_without_anything_that_a_crash_left_is_none() {
-    let (fake, untouched) = Fake::after(&[]);
+    let fake = Fake::after(&[]);
     let file = fake.dir.path().join("state.json");
     let text = "{\"schema\":1,\"transaction\":7,\"partitions\":[],\
         \"originals\":{},\"refused\":{}}";
     std::fs::write(&file, text).unwrap();
     assert!(fake.shield.status().unwrap().holds());
-    fake.restored_to(&untouched, "nothing to do");
+    fake.restored("nothing to do");
     assert!(!file.exists());
     std::fs::write(&file, text).unwrap();
     fake.ask(&create("a", "3")).unwrap();
-    fake.restored_to(&untouched, "created and restored");
+    fake.restored("created and restored");
     assert!(!file.exists());
 }
 
 #[test]
 fn a_step_back_that_is_refused_for_good_blocks_changes_until_it_is_given_up() {
-    let (fake, untouched) = Fake::after(&[]);
+    let fake = Fake::after(&[]);
     // The fake refuses the affinity of this line for ever.
     let journal = "{\"schema\":1,\"transaction\":1}\n\
         {\"undo\":\"set\",\"knob\":{\"path\":\"/proc/irq/25/smp_affinity_list\",\
@@ -345,12 +275,12 @@ fn a_step_back_that_is_refused_for_good_blocks_changes_until_it_is_given_up() {
     assert_eq!((recovered.steps, recovered.abandoned.len()), (1, 1));
     assert!(!fake.has_journal());
     fake.ask(&create("a", "3")).unwrap();
-    fake.restored_to(&untouched, "after it was given up");
+    fake.restored("after it was given up");
 }
 
 #[test]
 fn a_group_that_somebody_else_made_is_refused_and_keeps_its_tasks() {
-    let (fake, _) = Fake::after(&[]);
+    let fake = Fake::after(&[]);
     let group = Path::new("/sys/fs/cgroup/asmp");
     fake.kernel.make_dir(group).unwrap();
     fake.kernel.write(&group.join("cgroup.procs"), b"200").unwrap();
@@ -364,7 +294,7 @@ fn a_group_that_somebody_else_made_is_refused_and_keeps_its_tasks() {
 
 #[test]
 fn a_line_that_moves_gets_the_priority_of_its_new_partition_and_only_lines_of_the_old_move() {
-    let (fake, untouched) = Fake::after(&[]);
+    let fake = Fake::after(&[]);
     fake.kernel.set_file("/proc/irq/26/smp_affinity_list", "0-3");
     fake.kernel.set_file("/proc/irq/26/effective_affinity_list", "0-3");
     let text = fake.kernel.text(Path::new("/proc/interrupts")).unwrap();
@@ -388,12 +318,11 @@ fn a_line_that_moves_gets_the_priority_of_its_new_partition_and_only_lines_of_th
     assert_eq!(fake.kernel.schedule(handler).unwrap(), Schedule::Fifo { priority: 60 });
     fake.ask(&Request::Restore { abandon: false }).unwrap();
     assert_eq!(fake.kernel.schedule(handler).unwrap(), Schedule::Fifo { priority: 50 });
-    drop(untouched);
 }
 
 #[test]
 fn a_process_that_has_the_name_of_a_kernel_thread_gets_no_priority() {
-    let (fake, untouched) = Fake::after(&[]);
+    let fake = Fake::after(&[]);
     // Lower numbers than the kernel threads of the fake: they would be found first.
     for (tid, name) in [(15, "ktimers/3"), (16, "irq/24-eth0")] {
         fake.kernel.start(tid, tid, name, Schedule::Other { nice: 0 });
@@ -406,5 +335,4 @@ fn a_process_that_has_the_name_of_a_kernel_thread_gets_no_priority() {
     }
     let state = fake.shield.state().unwrap();
     assert_eq!(state.partitions[0].served.len(), 1, "the real ktimers/3 alone");
-    drop(untouched);
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `kill -9` at every step: strace kills the unmodified binary at the n-th system call that changes
+//! `kill -9` at every step: the unmodified binary is killed at the n-th system call that changes
 //! anything; `asmp restore` must then bring back every byte.
 
 use super::guests::{Architecture, Boot, Kernel, On, Tier};
+use super::killer;
 use super::lab::{Test, asmp, binary, console, guest, test, tier};
 use super::snapshot::{settled, snapshot};
 use super::watchdog;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 pub fn all() -> Vec<Test> {
     let killed = |name, run: fn()| {
@@ -24,32 +24,10 @@ pub fn all() -> Vec<Test> {
     ]
 }
 
-/// Everything that changes something: files written, groups made, marked and removed, states
-/// renamed, policies, affinities.
-const CALLS: [&str; 8] = [
-    "write",
-    "mkdir",
-    "setxattr",
-    "rmdir",
-    "rename",
-    "unlink",
-    "sched_setattr",
-    "sched_setaffinity",
-];
-
-/// Runs asmp and kills it at the n-th such call. False: it ended by itself.
-fn killed_at(call: &str, n: u32, line: &str) -> bool {
-    let status = Command::new("strace")
-        .args(["-qq", "-o", "/dev/null", "-e", &format!("trace={call}")])
-        .args(["-e", &format!("inject={call}:signal=SIGKILL:when={n}")])
-        .arg(binary())
-        .args(line.replace("ttyS0", console()).split(' '))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .expect("strace starts");
-    status.signal() == Some(9) || status.code() == Some(137)
+/// Runs asmp and kills it at the n-th call that changes something. False: it ended by itself.
+fn killed_at(n: usize, line: &str) -> bool {
+    let line = line.replace("ttyS0", console());
+    killer::killed_at(n, Command::new(binary()).args(line.split(' ')))
 }
 
 /// Every how many-th step is killed: `newest` on the newest kernel, every fourth on others, each
@@ -69,21 +47,19 @@ fn create_killed() {
     let mut kills = 0;
     // The fake dies at each step in every run; here each one nightly.
     let stride = stride(3);
-    for call in CALLS {
-        for n in (1..).step_by(stride) {
-            watchdog::goes_on();
-            if !killed_at(call, n, "create a --cpus 2-3 --irq ttyS0 --irq-priority 70") {
-                asmp("restore").done();
-                break;
-            }
-            kills += 1;
-            asmp("restore").done();
-            let (_, changed) = settled(&before);
-            assert!(changed.is_empty(), "killed at {call} {n}:\n{}", changed.join("\n"));
+    for n in (1..).step_by(stride) {
+        watchdog::goes_on();
+        let killed = killed_at(n, "create a --cpus 2-3 --irq ttyS0 --irq-priority 70");
+        asmp("restore").done();
+        let (_, changed) = settled(&before);
+        assert!(changed.is_empty(), "killed at {n}:\n{}", changed.join("\n"));
+        if !killed {
+            break;
         }
+        kills += 1;
     }
     println!("create: {kills} kills, of every {stride}. step");
-    assert!(kills > 60 / stride, "only {kills} kills: is strace doing its work?");
+    assert!(kills > 90 / stride, "only {kills} kills");
 }
 
 fn destroy_killed() {
@@ -91,28 +67,26 @@ fn destroy_killed() {
     let mut kills = 0;
     // Every third step: the ways back are the same as those of create.
     let stride = stride(3);
-    for call in CALLS {
-        for n in (1..).step_by(stride) {
-            watchdog::goes_on();
-            asmp("create a --cpus 2-3 --irq ttyS0 --irq-priority 70").done();
-            let killed = killed_at(call, n, "destroy a");
-            asmp("restore").done();
-            let (_, changed) = settled(&before);
-            assert!(changed.is_empty(), "killed at {call} {n}:\n{}", changed.join("\n"));
-            if !killed {
-                break;
-            }
-            kills += 1;
+    for n in (1..).step_by(stride) {
+        watchdog::goes_on();
+        asmp("create a --cpus 2-3 --irq ttyS0 --irq-priority 70").done();
+        let killed = killed_at(n, "destroy a");
+        asmp("restore").done();
+        let (_, changed) = settled(&before);
+        assert!(changed.is_empty(), "killed at {n}:\n{}", changed.join("\n"));
+        if !killed {
+            break;
         }
+        kills += 1;
     }
     println!("destroy: {kills} kills, of every {stride}. step");
-    assert!(kills > 60 / stride, "only {kills} kills: is strace doing its work?");
+    assert!(kills > 90 / stride, "only {kills} kills");
 }
 
 fn next_change_recovers() {
     asmp("create a --cpus 3").done();
     let with_a = snapshot();
-    assert!(killed_at("write", 30, "create b --cpus 2"), "killed in the middle");
+    assert!(killed_at(40, "create b --cpus 2"), "killed in the middle");
     asmp("status").code(7).says("cut short");
     asmp("create c --cpus 1").done().says("first undid");
     asmp("destroy c").done();

@@ -10,10 +10,11 @@
 //!           a last `restore` the machine must equal its snapshot.
 //!
 //! `ASMP_RANDOM_SEED=7 ASMP_RANDOM_SEQUENCES=1 make vm GUESTS=sid-rt:bare FILTER='random hands'`
-//! plays one again.
+//! plays one again. In [`storm`] the hands do not wait for our commands: `make hands`.
 
 pub mod hands;
 pub mod judge;
+mod storm;
 
 use super::guests::{Boot, On, Tier};
 use super::lab::{Called, Test, asmp, binary, called, read, spawn_asmp, test, tier};
@@ -30,6 +31,12 @@ pub fn all() -> Vec<Test> {
         test("random hands between our commands: no command claims what is not", random_hands)
             .on(On::OneThenRt)
             .booted(&[Boot::Bare]),
+        test(
+            "hands at work beside our commands: no command claims what is not",
+            storm::hands_at_work,
+        )
+        .on(On::OneThenRt)
+        .booted(&[Boot::Bare]),
     ]
 }
 

@@ -206,7 +206,7 @@ impl Done {
                 }
             }
             Hand::Irqbalance => {
-                self.touched.extend(lines());
+                self.touch_lines();
                 run("timeout 5 irqbalance --foreground --oneshot --interval 1");
             }
             Hand::Setting(path, text) => {
@@ -222,6 +222,11 @@ impl Done {
     fn irqs(&mut self, cpus: &str) {
         let moved = lines().into_iter().filter(|line| set(line, cpus));
         self.touched.extend(moved);
+    }
+
+    /// Another program is about to move lines.
+    pub fn touch_lines(&mut self) {
+        self.touched.extend(lines());
     }
 
     /// Undoes what stands in the way of a last `restore`. Their own settings come after it.

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Other people's hands at work beside our commands, for minutes or an hour.
+//!
+//! Problem:  what two do at the same moment has no order, so that an answer may be old when it is
+//!           read: no lie.
+//! Approach: irqbalance and a thread with hands of all kinds run on while our commands run. Before
+//!           anything is judged, both are stopped.
+
+use super::super::guests::Tier;
+use super::super::lab::{Process, asmp, read, spawn_asmp, tier};
+use super::super::snapshot::snapshot;
+use super::super::watchdog;
+use super::hands::{Done, Hand, KINDS, hand};
+use super::{Dice, Run, command, judge, number, signal, write_files};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Hands that a sequence has, and this has not: they leave nothing to judge.
+const NOT_HERE: [&str; 3] = ["lose", "full", "kill"];
+
+/// How long, by `ASMP_HANDS_MINUTES`; else 5 minutes nightly, 20 s in CI.
+fn duration() -> Duration {
+    match (number("ASMP_HANDS_MINUTES", 0), tier()) {
+        (0, Tier::Nightly) => Duration::from_secs(300),
+        (0, Tier::Ci) => Duration::from_secs(20),
+        (minutes, _) => Duration::from_secs(60 * minutes),
+    }
+}
+
+/// Hands of one kind after the other, until it is over.
+fn work(hands: &Mutex<Done>, over: &AtomicBool, seed: u64) {
+    let mut dice = Dice::new(seed + 1000);
+    let kinds: Vec<&str> = KINDS.into_iter().filter(|kind| !NOT_HERE.contains(kind)).collect();
+    while !over.load(Ordering::Relaxed) {
+        let kind = dice.one(&kinds);
+        let hand = match hand(&mut dice, kind) {
+            // The real one runs beside it.
+            Hand::Irqbalance => Hand::IrqStorm,
+            hand => hand,
+        };
+        hands.lock().expect("no panic in between").act(&hand);
+        std::thread::sleep(Duration::from_millis(dice.below(150) as u64));
+    }
+}
+
+pub fn hands_at_work() {
+    let seed = number("ASMP_RANDOM_SEED", 0);
+    let (started, length) = (Instant::now(), duration());
+    write_files();
+    let before = snapshot();
+    let mut run = Run::new(false);
+    let mut hands = Done::new(false);
+    hands.touch_lines();
+    let pids: Vec<u32> = hands.members.iter().map(Process::id).collect();
+    let (hands, over) = (Mutex::new(hands), AtomicBool::new(false));
+    let irqbalance = Process::start("irqbalance", &["--foreground", "--interval", "1"]);
+    let mut dice = Dice::new(seed);
+    let (mut commands, mut judged) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| work(&hands, &over, seed));
+        while started.elapsed() < length && run.wrong.is_empty() {
+            watchdog::begins("hands at work beside our commands");
+            let mut line = command(&mut dice);
+            for (index, pid) in pids.iter().enumerate() {
+                line = line.replace(&format!("P{index}"), &pid.to_string());
+            }
+            commands += 1;
+            if dice.chance(12) {
+                let mut child = spawn_asmp(&line);
+                std::thread::sleep(Duration::from_millis(5 + dice.below(300) as u64));
+                let _ = child.kill();
+                let _ = child.wait();
+                run.story.push(format!("asmp {line}, killed"));
+                run.cut = true;
+            } else {
+                run.note(&asmp(&line));
+            }
+            let held = hands.lock().expect("no panic in between");
+            signal(irqbalance.id(), libc::SIGSTOP);
+            run.wrong.extend(judge::lies());
+            if dice.chance(40) {
+                let line = dice.one(&["repair", "repair", "create a --cpus 3", "restore"]);
+                run.ask(line);
+                run.wrong.extend(judge::lies());
+            }
+            judged += 1;
+            signal(irqbalance.id(), libc::SIGCONT);
+            drop(held);
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    drop(irqbalance);
+    run.done = hands.into_inner().expect("no panic in between");
+    let _ = run.end(&before);
+    let kernel = read("/proc/sys/kernel/osrelease");
+    println!(
+        "  {commands} commands, {judged} times judged in {:.0} s, kernel {kernel}",
+        started.elapsed().as_secs_f64()
+    );
+    if !run.wrong.is_empty() {
+        let last = run.story.len().saturating_sub(30);
+        println!("  seed {seed}, the last of it:\n    {}", run.story[last..].join("\n    "));
+    }
+    assert!(run.wrong.is_empty(), "{}", run.wrong.join("\n"));
+    assert!(judged >= 3, "only {judged} times judged");
+}
