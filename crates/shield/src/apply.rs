@@ -447,7 +447,13 @@ fn undo_one(edge: &Edge, undo: &Undo) -> Result<()> {
                 return Ok(());
             }
             match alone {
-                true => cgroup::move_thread(kernel, id.tid, to),
+                true => match cgroup::move_thread(kernel, id.tid, to) {
+                    // Another program has moved its process elsewhere: it stays there.
+                    Err(error) if error.kind() == ErrorKind::Unsupported => {
+                        if is_beyond(kernel, base, id.tid, to) { Ok(()) } else { Err(error) }
+                    }
+                    moved => moved,
+                },
                 false => move_home(kernel, base, id.tid, to),
             }
         }
@@ -470,6 +476,15 @@ fn undo_one(edge: &Edge, undo: &Undo) -> Result<()> {
         }
         Undo::SetMasks { masks } => back_to_masks(kernel, masks),
     }
+}
+
+/// Is the process of a thread in another domain than this group? Then no thread of it may enter
+/// (EOPNOTSUPP, admin-guide/cgroup-v2.rst "Threads").
+fn is_beyond(kernel: &dyn Kernel, base: &Base, tid: i32, group: &Path) -> bool {
+    let domain = group.ancestors().find(|group| !cgroup::is_threaded(kernel, group));
+    let Ok(task) = task::read(kernel, tid) else { return true };
+    let now = base.mount.join(task.group.strip_prefix("/").unwrap_or(&task.group));
+    domain.is_none_or(|domain| !now.starts_with(domain))
 }
 
 fn back_to_masks(kernel: &dyn Kernel, masks: &[Mask]) -> Result<()> {

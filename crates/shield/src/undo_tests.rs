@@ -2,7 +2,7 @@
 //! Undoing may itself be interrupted or refused: a kill or a refusal at each step of a recovery.
 //! The journal stays until the machine is as it was.
 
-use crate::fixture::{Fake, add, assert_same, create, destroy};
+use crate::fixture::{Fake, RESTORE, add, assert_same, create, destroy};
 use crate::partition::{Original, State};
 use crate::request::{Caller, Members, Request, Spec};
 use crate::shield::{ChangeError, Shield};
@@ -82,6 +82,21 @@ fn a_step_back_that_the_kernel_refuses_is_named_and_tried_again() {
         }
     }
     assert!(refusals > 20, "only {refusals} refusals");
+}
+
+#[test]
+fn a_thread_whose_process_another_program_moved_out_meanwhile_stays_there() {
+    let members = Members { tids: vec![201], ..Members::default() };
+    let before = [create("a", "3"), Request::Add { name: "a".into(), members }];
+    for at in 0.. {
+        let fake = Fake::after(&before);
+        if !fake.kill(&RESTORE, at, at % 2 == 0) {
+            assert!(at > 15, "only {at} steps");
+            break;
+        }
+        fake.write("/sys/fs/cgroup/cgroup.procs", "200");
+        fake.restored(&format!("killed at {at}"));
+    }
 }
 
 #[test]
