@@ -17,7 +17,7 @@ architecture "$1"
 suite=trixie
 packages=(
     systemd systemd-sysv dbus udev kmod procps util-linux iproute2 iputils-ping
-    stress-ng strace rt-tests rtla irqbalance python3-minimal
+    stress-ng strace rt-tests rtla irqbalance systemd-container python3-minimal
 )
 # More of them, for a disk of its own: see peers.sh.
 read -ra more <<<"${ASMP_IMAGE_PACKAGES:-}"

@@ -9,9 +9,9 @@
 #           test runner there choose what that guest is for and print its own lines, and add up at
 #           the end.
 # BOOT is bare (default), systemd, plain (bare, booted without any parameter of ours), smt (plain
-# with two threads a core), or watched (bare, without tsc=reliable). ASMP_GUESTS_AT_ONCE: how many
-# run side by side (default: one for each CPU). ASMP_GUEST_SECONDS: how long one
-# may take (4200; nightly 10000).
+# with two threads a core), watched (bare, without tsc=reliable), locked or blind (bare, with CPU 3
+# isolated at boot, and locked down or without debugfs). ASMP_GUESTS_AT_ONCE: how many run side by
+# side (default: one for each CPU). ASMP_GUEST_SECONDS: how long one may take (4200; nightly 10000).
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 top=$(readlink -f "$here/../..")
@@ -71,7 +71,7 @@ usual_seconds=4200
 
 # The tests of `$1`, a guest.
 run_guest() {
-    local boot=() device=() share
+    local boot=() device=() share candidates='nohz_full=1-3 rcu_nocbs=1-3'
     architecture "${1%%:*}"
     share=$work/share@$ARCH
     # A PCI device that interrupts when it is told to, where this QEMU has it.
@@ -79,8 +79,10 @@ run_guest() {
     case ${1#*:} in
     smt) boot=(--smt) ;;
     plain) ;;
-    watched) boot=(--watch-clock --append 'nohz_full=1-3 rcu_nocbs=1-3') ;;
-    *) boot=(--init "${1#*:}" --append 'nohz_full=1-3 rcu_nocbs=1-3') ;;
+    watched) boot=(--watch-clock --append "$candidates") ;;
+    locked) boot=(--append "$candidates isolcpus=3 lockdown=integrity") ;;
+    blind) boot=(--append "$candidates isolcpus=managed_irq,domain,3 debugfs=off") ;;
+    *) boot=(--init "${1#*:}" --append "$candidates") ;;
     esac
     "$here/lab.sh" --kernel "${1%%:*}" "${boot[@]}" "${device[@]}" --share "$share" \
         --timeout "${ASMP_GUEST_SECONDS:-$usual_seconds}" --verbose -- \

@@ -299,7 +299,14 @@ pub fn plan(facts: &Facts, plan: &Plan, unreadable: &[PathBuf], as_json: bool) -
     affected("", &plan.affected);
     if let Some(first) = unreadable.first() {
         let (first, count) = (first.display(), unreadable.len());
-        line!("not planned, because only root may read it: {first} ({count} such files); use sudo");
+        match facts.root {
+            true => {
+                line!("not planned, because the kernel closes it: {first} ({count} such files)")
+            }
+            false => line!(
+                "not planned, because only root may read it: {first} ({count} such files); use sudo"
+            ),
+        }
     }
     for left_out in &plan.left_out {
         line!("left out: {}", left_out.what);
@@ -324,6 +331,9 @@ pub fn status(status: &Status, now_s: u64) {
     }
     orphans(status);
     line!("system: CPU {}", status.system_cpus);
+    if !status.boot_isolated_cpus.is_empty() {
+        line!("isolated at boot (isolcpus=): CPU {}", status.boot_isolated_cpus);
+    }
     if !status.foreign_isolated_cpus.is_empty() {
         let by = match status.orphans.is_empty() {
             true => "another program",

@@ -23,6 +23,7 @@ mod guest {
     pub mod library;
     pub mod matrix;
     pub mod measure;
+    pub mod others;
     pub mod quiet;
     pub mod random;
     pub mod rows;
@@ -50,6 +51,7 @@ fn all() -> Vec<Test> {
         guest::crash::all(),
         guest::random::all(),
         guest::hotplug::all(),
+        guest::others::all(),
         guest::quiet::all(),
         guest::ab::all(),
         guest::measure::all(),

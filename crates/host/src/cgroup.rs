@@ -38,16 +38,20 @@ pub struct Hierarchy {
     pub cpuset_users: Vec<PathBuf>,
     /// The mount point of a v1 hierarchy that holds the cpuset controller.
     pub cpuset_v1: Option<PathBuf>,
+    /// Does the mount show a group in place of the tree's root, as in a container? Only groups have
+    /// `cgroup.type`.
+    pub is_group: bool,
     /// CPUs in isolated partitions, `cpuset.cpus.isolated` of the root; `None` where the kernel
     /// has no such file (before 6.7: no remote partitions either).
     pub isolated: Option<CpuSet>,
 }
 
 impl Hierarchy {
-    /// Is the mounted tree the machine's own? In a container with a cgroup namespace, a group looks
-    /// like a root, but from 6.8 on only the real one has `cpuset.cpus.isolated`.
+    /// Is the mounted tree the machine's own? In a container with a cgroup namespace, a group
+    /// stands where the root should. From 6.8 on a root with cpusets has `cpuset.cpus.isolated`.
     pub fn is_real_root(&self, version: (u32, u32)) -> bool {
-        self.isolated.is_some() || version < (6, 8)
+        let cpuset = self.controllers.iter().any(|name| name == "cpuset");
+        !self.is_group && (!cpuset || self.isolated.is_some() || version < (6, 8))
     }
 
     pub fn read(kernel: &dyn Kernel) -> Result<Self> {
@@ -74,6 +78,7 @@ impl Hierarchy {
             service: mount
                 .as_ref()
                 .map_or(systemd::SERVICE, |mount| systemd::service(kernel, mount)),
+            is_group: mount.as_ref().is_some_and(|mount| kernel.exists(&mount.join("cgroup.type"))),
             isolated: file("cpuset.cpus.isolated").and_then(|text| text.parse().ok()),
             cpuset_v1,
             mount,

@@ -76,7 +76,8 @@ pub struct Facts {
     /// Is systemd the system manager?
     pub systemd: bool,
     pub command_line: String,
-    /// `integrity` or `confidentiality` where the kernel is locked down (Secure Boot).
+    /// `integrity` or `confidentiality` where the kernel is locked down (Secure Boot). Where
+    /// securityfs is not mounted, as the boot parameter says.
     pub lockdown: Option<String>,
     pub cpus: Cpus,
     pub cgroups: Hierarchy,
@@ -99,7 +100,7 @@ impl Facts {
         Ok(Self {
             release,
             architecture: architecture::read(kernel),
-            lockdown: lockdown(kernel),
+            lockdown: lockdown(kernel, &text("/proc/cmdline")?),
             preempt_rt: text("/proc/sys/kernel/version")?.contains("PREEMPT_RT"),
             root: effective_user(&text("/proc/self/status")?) == Some(0),
             systemd: kernel.exists(Path::new("/run/systemd/system")),
@@ -116,7 +117,8 @@ impl Facts {
         self.settings.get(&knob.path).map(String::as_str)
     }
 
-    /// Settings that this caller may not read, so that they are missing here. Empty for root.
+    /// Settings that this caller may not read, so that they are missing here. For root only what a
+    /// locked-down kernel closes.
     pub fn unreadable(&self, kernel: &dyn Kernel) -> Vec<PathBuf> {
         let refused = |knob: &Knob| {
             knob.read(kernel).is_err_and(|error| error.kind() == ErrorKind::NotPermitted)
@@ -134,12 +136,16 @@ impl Facts {
     /// The value of a boot parameter (`nohz_full=1-3` gives `1-3`, a bare word gives the empty
     /// text).
     pub fn boot_parameter(&self, name: &str) -> Option<&str> {
-        self.command_line.split_whitespace().find_map(|word| match word.split_once('=') {
-            Some((key, value)) if key == name => Some(value),
-            None if word == name => Some(""),
-            _ => None,
-        })
+        boot_parameter(&self.command_line, name)
     }
+}
+
+fn boot_parameter<'a>(command_line: &'a str, name: &str) -> Option<&'a str> {
+    command_line.split_whitespace().find_map(|word| match word.split_once('=') {
+        Some((key, value)) if key == name => Some(value),
+        None if word == name => Some(""),
+        _ => None,
+    })
 }
 
 fn all_knobs(cpus: &Cpus) -> impl Iterator<Item = Knob> {
@@ -160,12 +166,14 @@ fn version(release: &str) -> (u32, u32) {
     (words.next().unwrap_or(0), words.next().unwrap_or(0))
 }
 
-/// The chosen one of `none [integrity] confidentiality`; `None` where it is `none`.
-fn lockdown(kernel: &dyn Kernel) -> Option<String> {
-    let text = kernel.text(Path::new("/sys/kernel/security/lockdown")).ok()?;
-    let (_, rest) = text.split_once('[')?;
-    let (mode, _) = rest.split_once(']')?;
-    (mode != "none").then(|| mode.to_owned())
+/// The chosen one of `none [integrity] confidentiality`, or the boot parameter where that file is
+/// not there; `None` where it is `none`.
+fn lockdown(kernel: &dyn Kernel, command_line: &str) -> Option<String> {
+    let mode = match kernel.text(Path::new("/sys/kernel/security/lockdown")) {
+        Ok(text) => text.split_once('[')?.1.split_once(']')?.0.to_owned(),
+        Err(_) => boot_parameter(command_line, "lockdown")?.to_owned(),
+    };
+    (mode != "none").then_some(mode)
 }
 
 /// The effective user of this process.
@@ -268,6 +276,10 @@ mod tests {
             write(root.path(), "sys/kernel/security/lockdown", text);
             assert_eq!(mode().as_deref(), expected);
         }
+        write(root.path(), "proc/cmdline", "quiet lockdown=confidentiality\n");
+        assert_eq!(mode().as_deref(), Some("integrity"), "the file goes before the parameter");
+        fs::remove_file(root.path().join("sys/kernel/security/lockdown")).unwrap();
+        assert_eq!(mode().as_deref(), Some("confidentiality"), "securityfs is not mounted");
     }
 
     #[test]

@@ -114,21 +114,26 @@ fn abilities(facts: &Facts, seen: &Observed) -> Vec<Item> {
         ),
         either(
             "cpuset controller in v2",
-            cpuset,
+            cpuset && groups.cpuset_v1.is_none(),
             Missing,
             match &groups.cpuset_v1 {
                 Some(mount) => format!("held by cgroup v1 at {}", mount.display()),
                 None => yes(cpuset),
             },
-            "boot with cgroup_no_v1=cpuset; in a container that hides it, run asmp on the host",
+            match (&groups.cpuset_v1, groups.is_group) {
+                (_, true) => "run asmp on the host",
+                (Some(_), false) => "unmount that, or boot with cgroup_no_v1=cpuset",
+                (None, false) => "use a kernel with CONFIG_CPUSETS",
+            },
         ),
         either(
             "the machine's own cgroup tree",
             groups.mount.is_none() || groups.is_real_root(facts.version()),
             Missing,
-            match groups.is_real_root(facts.version()) {
-                true => "yes",
-                false => "no: it has no cpuset.cpus.isolated, so this is a container",
+            match (groups.is_real_root(facts.version()), groups.is_group) {
+                (true, _) => "yes",
+                (false, true) => "no: its root is a group (cgroup.type), so this is a container",
+                (false, false) => "no: it has no cpuset.cpus.isolated, so this is a container",
             },
             "run asmp on the host",
         ),
@@ -188,24 +193,33 @@ pub(crate) fn deadline_servers_cure(facts: &Facts) -> Option<String> {
     if facts.version() < (6, 12) {
         return None;
     }
-    Some(match (&facts.lockdown, facts.root) {
-        (Some(mode), _) => format!(
+    Some(match (&facts.lockdown, debugfs_parameter(facts), facts.root) {
+        (Some(mode), ..) => format!(
             "lockdown={mode} closes debugfs: switch Secure Boot off, or boot without lockdown=; \
              or let the task sleep 50 ms in each second"
         ),
-        (None, false) => "be root (sudo), with debugfs mounted".to_owned(),
-        (None, true) => "mount debugfs: mount -t debugfs none /sys/kernel/debug".to_owned(),
+        (None, Some(value), _) => format!(
+            "boot without debugfs={value}: no mount helps; or let the task sleep 50 ms in each \
+             second"
+        ),
+        (None, None, false) => "be root (sudo), with debugfs mounted".to_owned(),
+        (None, None, true) => "mount debugfs: mount -t debugfs none /sys/kernel/debug".to_owned(),
     })
+}
+
+/// `off` or `no-mount` where the boot closed debugfs.
+fn debugfs_parameter(facts: &Facts) -> Option<&str> {
+    facts.boot_parameter("debugfs").filter(|value| *value != "on")
 }
 
 fn deadline_servers(facts: &Facts) -> Item {
     let what = "deadline servers can be switched off";
-    let found = match &facts.lockdown {
-        Some(mode) => format!(
-            "no: the kernel is locked down ({mode}); a busy real-time task may lose 50 ms of each \
-             second"
-        ),
-        None => "no debugfs file (or not root)".to_owned(),
+    let lost = "a busy real-time task may lose 50 ms of each second";
+    let found = match (&facts.lockdown, debugfs_parameter(facts), facts.root) {
+        (Some(mode), ..) => format!("no: the kernel is locked down ({mode}); {lost}"),
+        (None, Some(value), _) => format!("no: booted with debugfs={value}; {lost}"),
+        (None, None, true) => format!("no debugfs file; {lost}"),
+        (None, None, false) => "unknown: only root may look".to_owned(),
     };
     match deadline_servers_cure(facts) {
         _ if has_deadline_server_files(facts) => item(what, Verdict::Ok, "yes", ""),

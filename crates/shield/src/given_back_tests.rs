@@ -366,11 +366,16 @@ fn the_cpus_of_unbound_work_that_isolcpus_left_are_given_back() {
     fake.kernel.set_file("/sys/devices/system/cpu/isolated", "3");
     fake.kernel.set_file(file, "7");
     fake.ask(&create("a", "3")).unwrap();
+    // It was noted, and nothing has changed it: nothing waits to be given back.
+    let status = fake.shield.status().unwrap();
+    assert!(status.holds() && status.left.is_empty(), "{:?}", status.left);
+    assert!(status.boot_isolated_cpus.is_empty() && status.foreign_isolated_cpus.is_empty());
     // The kernel gives unbound work all CPUs when the last partition ends; here: before.
     fake.kernel.set_file(file, "f");
     fake.ask(&destroy("a")).unwrap();
     assert_eq!(fake.text(file), "7");
     assert!(fake.files().is_empty());
+    assert_eq!(fake.shield.status().unwrap().boot_isolated_cpus, set("3"));
 }
 
 #[test]

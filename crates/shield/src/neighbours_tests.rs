@@ -131,6 +131,29 @@ fn a_group_that_isolates_the_cpus_is_named() {
 }
 
 #[test]
+fn cpusets_of_cgroup_v1_are_refused_with_their_mount() {
+    let fake = Fake::new();
+    let mountinfo = "/proc/self/mountinfo";
+    let v2 = fake.kernel.text(mountinfo.as_ref()).unwrap();
+    let v1 = "30 1 0:30 / /mnt/v1 rw - cgroup none rw,cpuset";
+    fake.kernel.set_file(mountinfo, &format!("{v2}\n{v1}"));
+    for request in [create("a", "3"), strict("a", "3"), Request::Repair { name: None }] {
+        let refusal = fake.refusal(&request);
+        assert!(refusal.starts_with("cgroup v1 at /mnt/v1 holds the cpuset controller: "));
+        assert!(refusal.contains("unmount it") && !refusal.contains('\n'), "{refusal}");
+    }
+    let planned = fake.shield.plan(&create("a", "3"), &root()).unwrap_err();
+    assert!(planned.to_string().contains("/mnt/v1"), "{planned}");
+    assert!(fake.shield.status().unwrap().partitions.is_empty());
+    let items = crate::doctor::Examination::of(&*fake.kernel).unwrap();
+    assert!(items.lacks_something());
+    let item = items.items.iter().find(|item| item.what == "cpuset controller in v2").unwrap();
+    assert_eq!(item.found, "held by cgroup v1 at /mnt/v1");
+    fake.kernel.set_file(mountinfo, &v2);
+    assert!(fake.affected_by(&create("a", "3")).is_empty());
+}
+
+#[test]
 fn the_last_process_of_a_scope_stays_there_without_force() {
     let fake = Fake::on(FakeKernel::new());
     fake.shield.change(&create("a", "3"), &root()).unwrap();

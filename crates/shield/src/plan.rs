@@ -478,11 +478,12 @@ fn cannot(facts: &Facts, before: &[Partition], after: &[Partition]) -> Vec<Canno
             });
         }
         let served = |cpu| facts.setting(&knob::deadline_server_runtime("fair", cpu)).is_some();
-        let cpu = new.shielded().iter().find(|cpu| !served(*cpu));
-        if let (Some(cpu), Some(cure)) = (cpu, doctor::deadline_servers_cure(facts)) {
+        let unserved: CpuSet = new.shielded().iter().filter(|cpu| !served(*cpu)).collect();
+        let cure = doctor::deadline_servers_cure(facts).filter(|_| !unserved.is_empty());
+        if let Some(cure) = cure {
             let what = format!(
-                "{}: the deadline server of CPU {cpu} cannot be switched off; while other tasks \
-                 wait there, it takes up to 50 ms of each second from a busy real-time task",
+                "{}: the deadline server of CPU {unserved} cannot be switched off; while other \
+                 tasks wait there, it takes up to 50 ms of each second from a busy real-time task",
                 new.name
             );
             cannot.push(Cannot { what, cure });

@@ -44,6 +44,7 @@ impl Wish {
 
 /// Can this machine be partitioned at all?
 pub fn check_machine(facts: &Facts) -> Result<(), Refusal> {
+    check_tree(facts)?;
     if let Some(mount) = &facts.cgroups.cpuset_v1 {
         return Err(Refusal::CpusetV1 { mount: mount.clone() });
     }
@@ -61,6 +62,11 @@ pub fn check_machine(facts: &Facts) -> Result<(), Refusal> {
         return Err(Refusal::InContainer);
     }
     Ok(())
+}
+
+/// Does this process see the machine's groups at all? Errors: `InContainer`.
+pub fn check_tree(facts: &Facts) -> Result<(), Refusal> {
+    if facts.cgroups.is_group { Err(Refusal::InContainer) } else { Ok(()) }
 }
 
 /// Are these CPUs of the machine? Errors: `NoCpus`, `UnknownCpus`.

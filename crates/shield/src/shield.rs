@@ -12,7 +12,7 @@ use crate::partition::{Partition, Refusal, State, shielded};
 use crate::plan::{Action, Base, Plan, Step};
 use crate::prove;
 use crate::request::{Caller, Request};
-use crate::rules::check_machine;
+use crate::rules::{check_machine, check_tree};
 use crate::state::{self, JOURNAL, OLDEST_SCHEMA, RUN_DIR, STATE, STATE_SCHEMA, StateError};
 use crate::verify::{self, Status};
 use asmp_host::store::{Lock, Store, whole_lines};
@@ -173,9 +173,11 @@ impl Shield {
         membership::find(self.kernel(), &self.store, name)
     }
 
-    /// Reads everything back: what holds, what violates a partition, what cannot move.
+    /// Reads everything back: what holds, what violates a partition, what cannot move. Errors:
+    /// `Refused` in a container, which sees none of that.
     pub fn status(&self) -> Result<Status, ChangeError> {
         let facts = Facts::read(self.kernel())?;
+        check_tree(&facts)?;
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
         let state = self.state()?;
         let (interrupted, journal_unreadable) = match self.is_interrupted() {

@@ -60,6 +60,7 @@ fn machine() -> Facts {
             service: "asmp-holder.service",
             cpuset_users: vec![],
             cpuset_v1: None,
+            is_group: false,
             isolated: Some(CpuSet::new()),
         },
         irqs: vec![irq(24, "eth0-rx-0", "0-3"), irq(25, "eth0-tx-0", "3"), irq(26, "sda", "0-1")],

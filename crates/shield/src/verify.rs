@@ -39,7 +39,10 @@ pub struct Status {
     pub partitions: Vec<PartitionStatus>,
     /// Groups that asmp made and whose state is lost.
     pub orphans: Vec<PathBuf>,
-    /// Isolated CPUs that belong to no partition of ours.
+    /// CPUs that `isolcpus=` isolated at boot and that belong to no partition of ours.
+    #[serde(skip_serializing_if = "CpuSet::is_empty")]
+    pub boot_isolated_cpus: CpuSet,
+    /// Other isolated CPUs that belong to no partition of ours.
     pub foreign_isolated_cpus: CpuSet,
     /// What no partition needs changed any more and is not given back yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -151,7 +154,8 @@ pub fn verify(
             true => Vec::new(),
             false => orphans::groups(kernel, base, state),
         },
-        foreign_isolated_cpus: isolated.difference(&all),
+        boot_isolated_cpus: facts.cpus.boot_isolated.difference(&all),
+        foreign_isolated_cpus: isolated.difference(&all).difference(&facts.cpus.boot_isolated),
         left,
         affected: neighbours::affected_groups(kernel, facts, base, &all),
     })
@@ -198,9 +202,13 @@ fn left(
             Shape::Toggle => Due::Needed,
             _ => due(facts, lines, targets, &state.partitions, &knob),
         };
-        let what = format!("{}: {:?} is not given back", path.display(), original.text);
+        let text = &original.text;
+        let has = |text: &str| facts.setting(&knob).is_some_and(|now| knob.holds(now, text));
+        let what = format!("{}: {text:?} is not given back", path.display());
         match due {
             Due::Needed | Due::Gone => None,
+            // Noted because the kernel may change it by itself, which it has not done.
+            Due::Now if !state.partitions.is_empty() && has(text) => None,
             Due::Now => Some(finding(what, "`asmp restore` or `asmp repair` tries again")),
             Due::Offline(cpu) => Some(finding(
                 format!("{what}: CPU {cpu} is offline"),

@@ -43,6 +43,10 @@ pub enum Boot {
     Smt,
     /// As `Bare`, without `tsc=reliable`: the kernel watches its clock as on other machines.
     Watched,
+    /// As `Bare`, with CPU 3 isolated at boot, and locked down as Secure Boot does it.
+    Locked,
+    /// As `Bare`, with CPU 3 isolated at boot also from managed interrupts, and without debugfs.
+    Blind,
 }
 
 /// The kernels a test runs on, among those that are booted as it asks.
@@ -90,7 +94,7 @@ const fn arm64(kernel: Kernel, boot: Boot) -> Guest {
     Guest { kernel, architecture: Architecture::Arm64, boot }
 }
 
-const NIGHTLY: [Guest; 15] = [
+const NIGHTLY: [Guest; 17] = [
     guest(Kernel::SidRt, Boot::Bare),
     guest(Kernel::TrixieRt, Boot::Bare),
     guest(Kernel::BackportsRt, Boot::Bare),
@@ -106,6 +110,8 @@ const NIGHTLY: [Guest; 15] = [
     guest(Kernel::BackportsRt, Boot::Watched),
     guest(Kernel::TrixieRt, Boot::Watched),
     guest(Kernel::Trixie, Boot::Watched),
+    guest(Kernel::SidRt, Boot::Locked),
+    guest(Kernel::SidRt, Boot::Blind),
 ];
 
 impl Tier {
@@ -142,12 +148,14 @@ impl Kernel {
 }
 
 impl Boot {
-    const ALL: [(Self, &str); 5] = [
+    const ALL: [(Self, &str); 7] = [
         (Self::Bare, "bare"),
         (Self::Systemd, "systemd"),
         (Self::Plain, "plain"),
         (Self::Smt, "smt"),
         (Self::Watched, "watched"),
+        (Self::Locked, "locked"),
+        (Self::Blind, "blind"),
     ];
 }
 

@@ -191,7 +191,9 @@ impl Machine {
             "cgroup.subtree_control" => Ok(if own.hands_on { "cpuset" } else { "" }.to_owned()),
             "cgroup.threads" => Ok(members(&|_, _| true)),
             "cgroup.procs" => Ok(members(&|tid, task| task.process == tid)),
-            "cgroup.type" => Ok(if own.threaded { "threaded" } else { "domain" }.to_owned()),
+            "cgroup.type" if !root => {
+                Ok(if own.threaded { "threaded" } else { "domain" }.to_owned())
+            }
             "cgroup.freeze" if !root => Ok(u8::from(own.frozen).to_string()),
             "cpuset.cpus.isolated" if root => Ok(self.isolated().to_string()),
             _ if root || !self.has_cpuset(group) => Err(os(libc::ENOENT)),

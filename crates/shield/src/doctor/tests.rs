@@ -59,6 +59,28 @@ fn inside_a_container_check_and_create_say_run_it_on_the_host() {
 }
 
 #[test]
+fn a_group_in_place_of_the_root_is_a_container_on_every_kernel() {
+    for (release, controllers) in [("7.2.13", vec![]), ("6.7.9", vec!["cpuset".to_owned()])] {
+        let mut facts = machine();
+        facts.release = release.into();
+        facts.cgroups.isolated = None;
+        facts.cgroups.controllers = controllers;
+        facts.cgroups.is_group = true;
+        assert_eq!(check_machine(&facts), Err(Refusal::InContainer), "{release}");
+        for item in diagnosed(&facts).iter().filter(|item| item.verdict == Verdict::Missing) {
+            assert_eq!(item.cure, "run asmp on the host", "{release}: {}", item.what);
+        }
+    }
+    // A kernel without cpusets is no container.
+    let mut facts = machine();
+    facts.cgroups.isolated = None;
+    facts.cgroups.controllers.clear();
+    assert_eq!(check_machine(&facts), Err(Refusal::NoCpuset));
+    assert_eq!(found(&diagnosed(&facts), "own cgroup tree").verdict, Verdict::Ok);
+    assert!(found(&diagnosed(&facts), "cpuset controller").cure.contains("CONFIG_CPUSETS"));
+}
+
+#[test]
 fn a_kernel_that_cannot_stop_ticks_is_never_told_to_boot_with_candidates() {
     let mut facts = machine();
     facts.cpus.nohz_full = "".parse().unwrap();
@@ -86,6 +108,21 @@ fn under_lockdown_no_mount_is_advised() {
     for cure in [&item.cure, &cannot(&facts)] {
         assert!(cure.contains("Secure Boot") && !cure.contains("mount"), "{cure}");
     }
+}
+
+#[test]
+fn where_the_boot_closed_debugfs_no_mount_is_advised() {
+    let mut facts = without_servers(machine());
+    facts.command_line = "quiet debugfs=off".into();
+    let items = diagnosed(&facts);
+    let item = found(&items, "deadline servers");
+    assert!(item.found.contains("50 ms of each second"), "{item:?}");
+    for cure in [&item.cure, &cannot(&facts)] {
+        assert!(cure.contains("boot without debugfs=off: no mount helps"), "{cure}");
+        assert!(!cure.contains("mount -t"), "{cure}");
+    }
+    facts.command_line = "quiet debugfs=on".into();
+    assert!(cannot(&facts).contains("mount -t debugfs"));
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn is_left_out(path: &Path, name: &str) -> bool {
     let below = |tree: &str| path.starts_with(tree);
     match name {
         // Members: the group of every task stands with the task.
-        "cgroup.procs" | "cgroup.threads" => below(CGROUPS),
+        "cgroup.procs" | "cgroup.threads" | "pids.current" => below(CGROUPS),
         // Counts groups, also those that are gone and not yet freed; each group is seen itself.
         "cgroup.stat" => below(CGROUPS),
         // The highest value so far.

@@ -2,6 +2,7 @@
 //! Every thread of the machine: its CPUs, memory nodes, policy, priority, nice value and group.
 
 use super::{Snapshot, noise};
+use asmp_host::CpuSet;
 use std::fs;
 
 const PF_KTHREAD: u64 = 0x0020_0000;
@@ -72,7 +73,18 @@ pub fn counts(name: &str, before: &Snapshot, after: &Snapshot) -> bool {
     // is chosen anew (LIMITS.md, "restored state"). More CPUs than that are a difference.
     let one = |cpus: &str| cpus.parse::<u32>().is_ok();
     let follows = what == "cpus" && command.starts_with("irq/") && one(was) && one(is);
-    what != "name" && !follows
+    what != "name" && !follows && !(what == "cpus" && is_let_in(task, was, is))
+}
+
+/// Has the kernel let a user task onto the CPUs of `isolcpus=`, as it does when a partition ends
+/// (LIMITS.md, "restored state")? Process 1 and kernel threads get theirs back.
+fn is_let_in(task: &str, was: &str, is: &str) -> bool {
+    let set = |text: &str| text.trim().parse::<CpuSet>().unwrap_or_default();
+    let tid = task.split('@').next().unwrap_or_default();
+    let isolated = fs::read_to_string("/sys/devices/system/cpu/isolated").unwrap_or_default();
+    let isolated = set(&isolated);
+    let is_user = || fs::read(format!("/proc/{tid}/cmdline")).is_ok_and(|line| !line.is_empty());
+    !isolated.is_empty() && set(is) == set(was).union(&isolated) && tid != "1" && is_user()
 }
 
 /// `task 2@0 cpus` is `task 2 (kthreadd) cpus`.

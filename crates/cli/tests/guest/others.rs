@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Machines as others have them: containers and virtual machines with CPUs of their own, isolated
+//! CPUs, a locked-down kernel, irqbalance.
+//!
+//! Problem:  a lab's guest is empty. Elsewhere something already holds the CPUs, or the kernel does
+//!           not give what a partition wants.
+//! Approach: bring each of them up, hold what `check`, `plan`, `create`, `status` and `destroy` say
+//!           against what the kernel says, and compare the machine while the other is still there.
+
+use super::guests::{Boot, On};
+use super::lab::{
+    Called, Process, Test, allowed, asmp, binary, called, console, isolated, read, test, until,
+};
+use super::snapshot::{settled, snapshot};
+use std::fs;
+use std::process::{Command, Stdio};
+
+pub fn all() -> Vec<Test> {
+    let bare = |name, run: fn()| test(name, run).on(On::One).booted(&[Boot::Bare]);
+    let systemd = |name, run: fn()| test(name, run).on(On::One).booted(&[Boot::Systemd]);
+    let boots = &[Boot::Bare, Boot::Locked, Boot::Blind];
+    let booted = |name, run: fn()| test(name, run).on(On::OneThenAll).booted(boots);
+    vec![
+        systemd("others: a scope with cpus of its own is named and kept", scope),
+        systemd("others: a container of systemd-nspawn is named and kept", nspawn),
+        bare("others: a process with threads on single cpus is named and kept", pinned_threads),
+        bare("others: in a container every command says run it on the host", inside_a_container),
+        bare("others: a group that has the cpus is named", overlapping_groups),
+        bare("others: what irqbalance moves is seen and put back", irqbalance),
+        bare("others: without debugfs each promise is still true", debugfs_goes),
+        booted("others: what closes debugfs is named with its cure", closed_debugfs),
+        booted("others: cpus of isolcpus= are said to be isolated at boot", boot_isolated),
+    ]
+}
+
+/// The machine as it is now; compares when it ends, while other tests would do so only later.
+struct Machine(super::snapshot::Snapshot);
+
+impl Machine {
+    fn now() -> Self {
+        Self(snapshot())
+    }
+
+    #[track_caller]
+    fn is_as_it_was(&self, when: &str) {
+        let (_, changed) = settled(&self.0);
+        assert!(changed.is_empty(), "{when}: not as it was:\n{}", changed.join("\n"));
+    }
+}
+
+/// Runs `script` by sh; `$ASMP` is the program.
+fn sh(script: &str) -> Called {
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).env("ASMP", binary()).stdin(Stdio::null());
+    called(script, command.output().expect("sh starts"))
+}
+
+fn lacks(called: Called, word: &str) -> Called {
+    let all = format!("{}{}", called.out, called.err);
+    assert!(!all.contains(word), "asmp {}: {word:?} in\n{all}", called.line);
+    called
+}
+
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+fn set(path: &str, text: &str) {
+    fs::write(path, text).unwrap_or_else(|error| panic!("{path}: {text}: {error}"));
+}
+
+/// The process in a group of others; the group asks for CPU 2 alone.
+fn loses_its_cpu(group: &str, pid: u32) {
+    let machine = Machine::now();
+    let says = format!("group {group} (1 task) asks for CPU 2 and loses all of them");
+    let says = says.as_str();
+    lacks(asmp("plan create a --cpus 3").done(), "asks for");
+    asmp("plan create a --cpus 2").done().says(says);
+    asmp("plan create a --cpus 2 --strict").code(4).says(says);
+    asmp("create a --cpus 2 --strict").code(4).says(says);
+    machine.is_as_it_was("refused");
+    asmp("create a --cpus 2").done().says(says);
+    asmp("status").done().says(says);
+    assert_eq!((allowed(pid), isolated()), ("0-1,3".to_owned(), "2".to_owned()));
+    // systemd would end the scope, and with it what it thinks of the container.
+    for line in ["add", "plan add"] {
+        let scope = group.split_inclusive(".scope").next().unwrap_or_default();
+        asmp(&format!("{line} a --pid {pid}")).code(46).says(scope).says("--force");
+    }
+    asmp("destroy a").done();
+    assert_eq!(allowed(pid), "2");
+    machine.is_as_it_was("destroyed");
+}
+
+/// Waits until `group` (below the mount) asks for CPU 2, and returns the process in `inner`.
+fn process_in(group: &str, inner: &str) -> u32 {
+    let mut pid = None;
+    until("the scope has its process", || {
+        let procs = fs::read_to_string(format!("{CGROUPS}{group}{inner}/cgroup.procs"));
+        pid = procs.ok().and_then(|text| text.trim().parse().ok());
+        let cpus = fs::read_to_string(format!("{CGROUPS}{group}/cpuset.cpus"));
+        let comm = pid.and_then(|pid: u32| fs::read_to_string(format!("/proc/{pid}/comm")).ok());
+        cpus.is_ok_and(|cpus| cpus.trim() == "2") && comm.is_some_and(|comm| comm == "sleep\n")
+    });
+    pid.expect("until has seen it")
+}
+
+fn gone(group: &str) {
+    until("the scope is gone", || !fs::exists(format!("{CGROUPS}{group}")).unwrap_or(true));
+}
+
+fn scope() {
+    const SCOPE: &str = "/system.slice/asmp-other.scope";
+    let words = ["--scope", "--unit=asmp-other", "-p", "AllowedCPUs=2", "sleep", "1000"];
+    let other = Process::start("systemd-run", &words);
+    loses_its_cpu(SCOPE, process_in(SCOPE, ""));
+    drop(other);
+    gone(SCOPE);
+}
+
+/// Runs a command in a container whose root directory is that of the guest.
+fn nspawn() {
+    const SCOPE: &str = "/machine.slice/asmp-other.scope";
+    const ROOT: &str = "/run/asmp-other";
+    sh(&format!("mkdir {ROOT} && mount --bind / {ROOT}")).done();
+    let asmp = binary().display().to_string();
+    let shared = binary().parent().expect("a directory").display().to_string();
+    let options = format!(
+        "--quiet --register=no --read-only --link-journal=no -M asmp-other -D {ROOT} \
+         --bind-ro={shared} --property=AllowedCPUs=2 --kill-signal=SIGKILL"
+    );
+    let options: Vec<&str> = options.split_whitespace().collect();
+    let mut other = Process::start("systemd-nspawn", &[&options[..], &["sleep", "1000"]].concat());
+    let pid = process_in(SCOPE, "/payload");
+    loses_its_cpu(SCOPE, pid);
+    // A container ends with its first process, and not with systemd-nspawn.
+    sh(&format!("kill -KILL {pid}")).done();
+    other.0.wait().expect("it ends");
+    gone(SCOPE);
+    let inside = Command::new("systemd-nspawn")
+        .args(&options)
+        .args([&asmp, "create", "a", "--cpus", "3"])
+        .stdin(Stdio::null())
+        .output();
+    called("create in a container", inside.expect("it starts"))
+        .code(15)
+        .says("run asmp on the host");
+    gone(SCOPE);
+    sh(&format!("umount {ROOT} && rmdir {ROOT}")).done();
+    // The slice of containers would stay.
+    sh("systemctl stop machine.slice").done();
+    gone("/machine.slice");
+}
+
+/// As libvirt pins the virtual CPUs of a machine: by the affinity of single threads.
+fn pinned_threads() {
+    const MACHINE: &str = "import os, threading, time
+def run(cpus):
+    os.sched_setaffinity(0, cpus)
+    time.sleep(1000)
+for cpus in ({2}, {3}, {1, 2}):
+    threading.Thread(target=run, args=(cpus,), daemon=True).start()
+time.sleep(1000)";
+    let other = Process::start("python3", &["-c", MACHINE]);
+    let pid = other.id();
+    let cpus_of_threads = || -> Vec<String> {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let mut tids: Vec<u32> =
+            threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok()).collect();
+        tids.sort_unstable();
+        tids.into_iter().map(allowed).collect()
+    };
+    until("the threads are pinned", || cpus_of_threads() == ["0-3", "2", "3", "1-2"]);
+    let machine = Machine::now();
+    let one = format!("process {pid} (python3) (1 task) asks for CPU 2 and loses all of them");
+    let two = format!("process {pid} (python3) (2 tasks) asks for CPU 2-3 and loses all of them");
+    lacks(asmp("plan create a --cpus 1").done(), "asks for");
+    asmp("plan create a --cpus 2").done().says(&one);
+    asmp("plan create a --cpus 2-3").done().says(&two);
+    asmp("create a --cpus 2-3 --strict").code(4).says(&two);
+    machine.is_as_it_was("refused");
+    asmp("create a --cpus 2").done().says(&one);
+    asmp("status").done();
+    assert_eq!(cpus_of_threads(), ["0-1,3", "0-1,3", "3", "1"]);
+    asmp("resize a --cpus 2-3").done().says("(1 task) asks for CPU 3");
+    assert_eq!(cpus_of_threads(), ["0-1", "0-1", "0-1", "1"]);
+    asmp("destroy a").done();
+    assert_eq!(cpus_of_threads(), ["0-3", "2", "3", "1-2"]);
+    machine.is_as_it_was("destroyed");
+}
+
+const COMMANDS: [&str; 8] = [
+    "plan create a --cpus 2",
+    "create a --cpus 2",
+    "run --cpus 2 -- true",
+    "add h --pid 1",
+    "repair",
+    "restore",
+    "destroy h",
+    "status",
+];
+
+/// A cgroup and a mount namespace of its own, as a container has them.
+fn inside_a_container() {
+    let group = format!("{CGROUPS}/asmp-other");
+    let inside = |line: &str| {
+        sh(&format!(
+            "echo $$ >{group}/cgroup.procs && exec unshare -C -m sh -c 'umount -R {CGROUPS} && \
+             mount -t cgroup2 none {CGROUPS} && exec $ASMP {line}'"
+        ))
+    };
+    fs::create_dir(&group).expect("a group");
+    // With and without the cpuset controller in the container, and beside a partition.
+    for before in ["", "+cpuset", "partition"] {
+        let controllers = format!("{CGROUPS}/cgroup.subtree_control");
+        match before {
+            "" => {}
+            "partition" => drop(asmp("create h --cpus 3").done()),
+            on => set(&controllers, on),
+        }
+        let machine = Machine::now();
+        asmp("status").done();
+        inside("check")
+            .code(7)
+            .says("the machine's own cgroup tree: no")
+            .says("run asmp on the host");
+        for line in COMMANDS {
+            let said = inside(line).code(15).says("run asmp on the host");
+            assert_eq!(said.err.lines().count(), 1, "{line}: {}", said.err);
+            assert_eq!(said.out, "", "{line}");
+        }
+        asmp("status").done();
+        machine.is_as_it_was(before);
+        match before {
+            "" => {}
+            "partition" => drop(asmp("destroy h").done()),
+            _ => set(&controllers, "-cpuset"),
+        }
+    }
+    until("the group is empty", || fs::remove_dir(&group).is_ok());
+}
+
+fn overlapping_groups() {
+    let root = format!("{CGROUPS}/cgroup.subtree_control");
+    let other = |file: &str| format!("{CGROUPS}/asmp-other/{file}");
+    set(&root, "+cpuset");
+    fs::create_dir(other("")).expect("a group");
+    let refused = |line: &str, code: i32, says: &str| {
+        let machine = Machine::now();
+        let said = asmp(line).code(code).says(says);
+        assert_eq!(said.err.lines().count(), 1, "{}", said.err);
+        machine.is_as_it_was(line);
+        asmp("status").done();
+    };
+    // It only keeps others from having the CPU exclusively.
+    set(&other("cpuset.cpus.exclusive"), "2");
+    let says = "group /asmp-other has CPU 2 exclusively";
+    refused("plan create a --cpus 2-3", 22, says);
+    refused("create a --cpus 2-3", 22, says);
+    // A partition of another program.
+    for kind in ["root", "isolated"] {
+        set(&other("cpuset.cpus.partition"), kind);
+        assert_eq!(read(other("cpuset.cpus.partition")), kind);
+        refused("plan create a --cpus 2", 22, says);
+        refused("create a --cpus 2", 22, says);
+        let status = asmp("status").done();
+        match kind {
+            "isolated" => drop(status.says("isolated by another program: CPU 2")),
+            _ => drop(lacks(status, "isolated by")),
+        }
+        // A CPU that it does not have.
+        let machine = Machine::now();
+        asmp("create a --cpus 3").done();
+        asmp("status").done();
+        asmp("destroy a").done();
+        machine.is_as_it_was(kind);
+        set(&other("cpuset.cpus.partition"), "member");
+    }
+    set(&other("cpuset.cpus.exclusive"), "\n");
+    // It asks for the CPU and has no tasks, so it loses nothing.
+    set(&other("cpuset.cpus"), "2");
+    let says = "group /asmp-other beside it asks for CPU 2";
+    refused("create a --cpus 2-3", 3, says);
+    fs::remove_dir(other("")).expect("the group goes");
+    set(&root, "-cpuset");
+}
+
+/// The lines whose affinity names CPU 3.
+fn lines_on_cpu_3() -> Vec<String> {
+    let entries = fs::read_dir("/proc/irq").expect("/proc/irq").flatten();
+    let file = |entry: fs::DirEntry| {
+        Some(format!("/proc/irq/{}/smp_affinity_list", entry.file_name().to_str()?))
+    };
+    let has = |file: &String| fs::read_to_string(file).is_ok_and(|cpus| cpus.contains('3'));
+    let mut lines: Vec<String> = entries.filter_map(file).filter(has).collect();
+    lines.sort();
+    lines
+}
+
+/// irqbalance is told to use CPU 3 alone, so that it does what asmp must see.
+fn irqbalance() {
+    lacks(asmp("check").done(), "irqbalance: running");
+    asmp("create a --cpus 3").done();
+    // What the kernel refuses to move.
+    let stay = lines_on_cpu_3();
+    let start = || {
+        let mut command = Command::new("irqbalance");
+        command.args(["--foreground", "--interval", "1"]).env("IRQBALANCE_BANNED_CPULIST", "0-2");
+        Process(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().expect("it starts"))
+    };
+    let other = start();
+    let signal = |signal: &str| sh(&format!("kill -{signal} {}", other.id())).done();
+    until("irqbalance has moved lines", || lines_on_cpu_3().len() > stay.len());
+    // Standing still, so that both look at the same machine.
+    signal("STOP");
+    let moved: Vec<String> =
+        lines_on_cpu_3().into_iter().filter(|line| !stay.contains(line)).collect();
+    asmp("check").done().says("irqbalance: running").says("IRQBALANCE_BANNED_CPULIST");
+    let status = asmp("status").code(7);
+    for line in &moved {
+        assert!(status.out.contains(line), "{line} is not named:\n{}", status.out);
+    }
+    asmp("repair").done().says("every setting is as promised");
+    asmp("status").done();
+    assert_eq!(lines_on_cpu_3(), stay);
+    // It goes on, and whatever it does, status agrees with the kernel.
+    signal("CONT");
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    signal("STOP");
+    let code = if lines_on_cpu_3() == stay { 0 } else { 7 };
+    asmp("status").code(code);
+    drop(other);
+    // All lines go back to where they were before the partition, also those it moved meanwhile.
+    asmp("destroy a").done();
+    assert!(lines_on_cpu_3().len() > stay.len(), "{} is back on all CPUs", console());
+}
+
+const DEBUGFS: &str = "/sys/kernel/debug";
+
+fn debugfs_goes() {
+    let umount = || sh(&format!("umount {DEBUGFS}")).done();
+    let mount = || sh(&format!("mount -t debugfs debugfs {DEBUGFS}")).done();
+    let server = || read(format!("{DEBUGFS}/sched/fair_server/cpu3/runtime"));
+    let machine = Machine::now();
+    let original = server();
+    umount();
+    asmp("check").done().says("mount debugfs: mount -t debugfs none");
+    lacks(asmp("plan create a --cpus 3").done(), &format!("{DEBUGFS}/sched"));
+    asmp("create a --cpus 3 --tick require-off")
+        .done()
+        .says("the deadline server of CPU 3 cannot be switched off")
+        .says("mount -t debugfs");
+    asmp("status").done();
+    asmp("destroy a").done();
+    mount();
+    machine.is_as_it_was("made without it");
+    // It goes while a partition has switched the servers off.
+    asmp("create a --cpus 3").done();
+    assert_eq!(server(), "0");
+    umount();
+    asmp("status").done();
+    asmp("destroy a").code(6).says("fair_server/cpu3/runtime").says("not given back yet");
+    asmp("status").code(7).says("fair_server/cpu3/runtime").says(&original);
+    mount();
+    assert_eq!(server(), "0");
+    asmp("restore").done();
+    assert_eq!(server(), original);
+    machine.is_as_it_was("restored");
+}
+
+/// The value of a boot parameter of this guest.
+fn boot_parameter(name: &str) -> Option<String> {
+    let line = read("/proc/cmdline");
+    line.split_whitespace()
+        .find_map(|word| Some(word.strip_prefix(name)?.strip_prefix('=')?.into()))
+}
+
+fn closed_debugfs() {
+    let file = format!("{DEBUGFS}/sched/fair_server/cpu3/runtime");
+    let opens = fs::read_to_string(&file).is_ok();
+    let cure = match (boot_parameter("lockdown"), boot_parameter("debugfs")) {
+        (None, None) => None,
+        (Some(mode), _) => Some(format!("lockdown={mode} closes debugfs: switch Secure Boot off")),
+        (None, Some(value)) => Some(format!("boot without debugfs={value}: no mount helps")),
+    };
+    assert_eq!(opens, cure.is_none(), "{file}");
+    let says = |called: Called| match &cure {
+        None => lacks(called, "cannot be switched off"),
+        Some(cure) => lacks(called.says(cure).says("50 ms of each second"), "sudo"),
+    };
+    let securityfs = "/sys/kernel/security";
+    for mounted in [false, true] {
+        if mounted {
+            sh(&format!("mount -t securityfs none {securityfs}")).done();
+        }
+        let check = asmp("check").done();
+        match &cure {
+            None => drop(check.says("ok  deadline servers can be switched off: yes")),
+            Some(_) => drop(says(check)),
+        }
+        says(asmp("plan create a --cpus 2-3").done());
+        // The tick needs no debugfs.
+        let made = says(asmp("create a --cpus 2-3 --tick require-off").done());
+        assert!(cure.is_none() || made.out.contains("server of CPU 2-3"), "{}", made.out);
+        asmp("status").done();
+        asmp("destroy a").done();
+        if mounted {
+            sh(&format!("umount {securityfs}")).done();
+        }
+    }
+}
+
+fn boot_isolated() {
+    let machine = Machine::now();
+    let boot = read("/sys/devices/system/cpu/isolated");
+    let given = boot_parameter("isolcpus");
+    assert_eq!(boot, if given.is_some() { "3" } else { "" });
+    let at_boot = "isolated at boot (isolcpus=): CPU 3";
+    let check = asmp("check").done();
+    match &given {
+        Some(value) => drop(check.says(&format!("optional  isolcpus: {value}"))),
+        None => drop(check.says("n/a  isolcpus: not given")),
+    }
+    for cpus in ["", "3", "2", "2-3"] {
+        if !cpus.is_empty() {
+            asmp(&format!("plan create a --cpus {cpus}")).done();
+            asmp(&format!("create a --cpus {cpus}")).done();
+        }
+        let status = lacks(asmp("status").done(), "another program");
+        match given.is_some() && !cpus.contains('3') {
+            true => drop(status.says(at_boot)),
+            false => drop(lacks(status, at_boot)),
+        }
+        // The kernel's words: those of the boot and those of the partition.
+        let all = match (boot.as_str(), cpus) {
+            ("3", "2") => "2-3",
+            ("3", "") => "3",
+            (_, cpus) => cpus,
+        };
+        assert_eq!(isolated(), all, "with {cpus:?}");
+        if !cpus.is_empty() {
+            asmp("destroy a").done();
+        }
+        assert_eq!(isolated(), boot, "after {cpus:?}");
+        machine.is_as_it_was(cpus);
+    }
+}
