@@ -132,7 +132,7 @@ fn a_group_that_isolates_the_cpus_is_named() {
 
 #[test]
 fn cpusets_of_cgroup_v1_are_refused_with_their_mount() {
-    let fake = Fake::new();
+    let fake = Fake::on(FakeKernel::new());
     let mountinfo = "/proc/self/mountinfo";
     let v2 = fake.kernel.text(mountinfo.as_ref()).unwrap();
     let v1 = "30 1 0:30 / /mnt/v1 rw - cgroup none rw,cpuset";
