@@ -149,10 +149,7 @@ fn in_order(
     let refuted = |job: &Job, finished_ticks| {
         Err(refuted(here, policy, job, finished_ticks, effort).numbered_by(order))
     };
-    let mut run = match Run::prepare(&Simulation::new(here, policy, Releases::Together)) {
-        Ok(run) => run,
-        Err(stop) => return Err(stop.into()),
-    };
+    let mut run = Run::prepare(&Simulation::new(here, policy, Releases::Together))?;
     let latest_ticks = here.iter().filter_map(|task| task.offset_ticks).max().unwrap_or(0);
     let period_ticks = hyperperiod_ticks(here);
     let mut watch = Watch::default();

@@ -99,8 +99,11 @@ impl FromStr for ExactDuration {
 }
 
 const fn reduced(above: u128, below: u128) -> (u128, u128) {
-    let shared = crate::gcd(above, below);
-    if shared == 0 { (above, below) } else { (above / shared, below / shared) }
+    // Two zeros share none.
+    match crate::gcd(above, below) {
+        0 => (above, below),
+        shared => (above / shared, below / shared),
+    }
 }
 
 /// `above / below` times a whole number. `None`: more than 128 bits after reduction.

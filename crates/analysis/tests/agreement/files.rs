@@ -28,7 +28,7 @@ pub struct Seen {
 
 const EFFORT: Effort = Effort { steps: 3_000_000, jobs: 20_000 };
 
-/// A file; times in us. About one in four is refused by the reader or by each answer.
+/// A file that the reader takes, with times in us. Some answers refuse it.
 pub fn file(seed: u64) -> String {
     let random = &mut Random::new(seed);
     let mut text = String::new();
