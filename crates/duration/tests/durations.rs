@@ -67,7 +67,7 @@ fn a_number_that_is_long_as_written_and_short_in_fact_is_read() {
             1,
         ),
         (format!("0.{}5 h", "0".repeat(24)), 9, 5_000_000_000_000),
-        (format!("{}000000000 Hz", "1".repeat(1)), 1, 1),
+        ("1000000000 Hz".into(), 1, 1),
     ] {
         assert_eq!(read(&text), Ok(fraction(numerator, denominator)), "{text}");
     }
