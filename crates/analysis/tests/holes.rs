@@ -291,7 +291,7 @@ fn given_offsets_without_preemption_are_decided_for_every_cost() {
             if reason.to_string().contains("some take less")),
         "{verdict:?}"
     );
-    let (mut accepted, mut refused, mut open) = (0, 0, 0);
+    let (mut accepted, mut refused, mut open, mut gained) = (0, 0, 0, 0);
     for seed in 0..600 {
         let mut random = Random::new(seed);
         let periods = [4, 6, 8, 12, 24];
@@ -307,6 +307,9 @@ fn given_offsets_without_preemption_are_decided_for_every_cost() {
             match test(&tasks, policy) {
                 Verdict::Schedulable => {
                     accepted += 1;
+                    let free = |task: &Task| Task { offset_ticks: None, ..task.clone() };
+                    let free: Vec<Task> = tasks.iter().map(free).collect();
+                    gained += u32::from(!test(&free, policy).is_schedulable());
                     let execution =
                         asmp_analysis::simulate::Execution { least_ppm: 1, ..Default::default() };
                     for seed in 0..20 {
@@ -324,7 +327,8 @@ fn given_offsets_without_preemption_are_decided_for_every_cost() {
             }
         }
     }
-    println!("{accepted} accepted, {refused} refused, {open} open");
+    println!("{accepted} accepted, {gained} by their offsets, {refused} refused, {open} open");
+    assert!(gained > 20, "the offsets decide: {gained}");
     assert!(accepted > 200 && refused > 200, "{accepted} {refused} {open}");
 }
 
