@@ -118,6 +118,7 @@ bench-analysis:
 # core.
 agreement:
 	cargo run --release -p asmp-analysis --example bench -- agree 0 333334
+	cargo run --release -p asmp-analysis --example bench -- files 0 1000000
 
 # Arbitrary input for every public function of crates/analysis, overflow a panic; 10^7 take about 15
 # minutes of one core.

@@ -4,11 +4,13 @@
 //! ```text
 //! cargo run --release -p asmp-analysis --example bench -- speed
 //! cargo run --release -p asmp-analysis --example bench -- curve
-//! cargo run --release -p asmp-analysis --example bench -- agree|deep|fuzz FROM TO
+//! cargo run --release -p asmp-analysis --example bench -- agree|files|deep|fuzz FROM TO
 //! ```
 
 #[path = "../tests/chaos/sets.rs"]
 mod chaos_of_sets;
+#[path = "../tests/agreement/files.rs"]
+mod files;
 #[path = "../tests/chaos/graphs.rs"]
 mod graphs;
 #[path = "../tests/chaos/numbers.rs"]
@@ -42,6 +44,7 @@ fn main() {
         Some("speed") => speed(),
         Some("curve") => acceptance(),
         Some("agree") => agree(number(1, 0), number(2, 10_000), Runs { random: 1, lengths: 8 }),
+        Some("files") => agree_on_files(number(1, 0), number(2, 10_000)),
         Some("deep") => agree(number(1, 0), number(2, 100), DEEP),
         Some("fuzz") => fuzz(number(1, 0), number(2, 100_000)),
         _ => {
@@ -219,6 +222,19 @@ fn agree(from: u64, to: u64, runs: Runs) {
         if shown.elapsed().as_secs() >= 60 || seed + 1 == to {
             shown = Instant::now();
             print(&tallies, seed + 1);
+        }
+    }
+}
+
+/// Files with every key.
+fn agree_on_files(from: u64, to: u64) {
+    let start = Instant::now();
+    let mut seen = files::Seen::default();
+    for seed in from..to {
+        files::check_file(seed, &mut seen);
+        if (seed + 1).is_multiple_of(100_000) || seed + 1 == to {
+            println!("files {from} to {}, {:.0} s", seed + 1, start.elapsed().as_secs_f64());
+            println!("  {seen:?}");
         }
     }
 }

@@ -61,6 +61,13 @@ pub(crate) fn predecessors(
                     chain.name, found.name
                 ));
             }
+            if last.is_some() && found.offset_ticks.is_some() {
+                return refuse(format!(
+                    "chain {}: task {} has an offset, but the task before it releases it: leave \
+                     the offset out",
+                    chain.name, found.name
+                ));
+            }
             before[*task] = last;
             last = Some(*task);
         }

@@ -122,8 +122,11 @@ pub fn admission(tasks: &[Task], domain: &Domain, effort: &Effort) -> Result<Adm
 
 /// The rules of `__checkparam_dl`.
 fn valid(task: &Task, domain: &Domain) -> Result<(), Inapplicable> {
+    if task.jitter_ticks > 0 {
+        // A wake-up starts the kernel's deadline: it knows of no arrival before.
+        return Err(Inapplicable::Unsupported { task: task.name.clone(), what: "jitter" });
+    }
     let rules = [
-        (task.jitter_ticks > 0, "the kernel's admission does not support jitter"),
         (task.cost_ticks() < LEAST_RUNTIME_NS, "the runtime is below 1024 ns"),
         (task.cost_ticks() > task.deadline_ticks, "the runtime is longer than the deadline"),
         (task.deadline_ticks > task.period_ticks, "the deadline is longer than the period"),

@@ -1,46 +1,80 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! From the yes or no of a theorem to a verdict: what a test refutes is replayed first.
 
+use crate::demand::{Witness, beyond_one};
 use crate::offsets;
 use crate::policy::Policy;
 use crate::simulate::replay::replay;
 use crate::task::Task;
-use crate::verdict::{Counterexample, Doubt, Effort, Start, Verdict};
-
-/// How a deadline can be missed, as a test finds it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Witness {
-    pub pattern: Vec<Start>,
-    pub by_ticks: Option<u64>,
-    /// The theorem itself refutes: the replay only finds which job it is. Otherwise the replay
-    /// must show a miss.
-    pub proof: bool,
-}
+use crate::utilisation::{Utilisation, is_above_one};
+use crate::verdict::{Counterexample, Doubt, Effort, Missed, Start, Stop, Verdict};
 
 /// A yes or a no of a test that has not been replayed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Answer {
     Fits,
-    Fails(Witness),
+    /// At least one. Where none is a proof, each is replayed in turn.
+    Fails(Vec<Witness>),
 }
 
 impl Answer {
+    /// Remembers one more way to miss.
+    pub(crate) fn add(&mut self, witness: Witness) {
+        match self {
+            Self::Fits => *self = Self::Fails(vec![witness]),
+            Self::Fails(all) => all.push(witness),
+        }
+    }
+
     /// Replays what fails and makes it a verdict; where given offsets decide, they are simulated.
-    pub(crate) fn verdict(self, tasks: &[Task], policy: Policy, effort: &Effort) -> Verdict {
-        let witness = match self {
-            Self::Fits => return Verdict::Schedulable,
-            Self::Fails(witness) if offsets::decide(tasks, policy, &witness.pattern) => {
+    fn verdict(self, tasks: &[Task], policy: Policy, effort: &Effort) -> Verdict {
+        let Self::Fails(witnesses) = self else { return Verdict::Schedulable };
+        let share = Effort { jobs: effort.jobs / witnesses.len() as u64, ..*effort };
+        for witness in witnesses {
+            if offsets::decide(tasks, policy, &witness.pattern) {
                 return offsets::settle(tasks, policy, effort);
             }
-            Self::Fails(witness) => witness,
-        };
-        let missed = replay(tasks, policy, &witness.pattern, witness.by_ticks, effort);
-        if missed.is_none() && !witness.proof {
-            let what = "its worst pattern does not miss a deadline when replayed".to_owned();
-            return Verdict::Unknown { reason: Doubt::Sufficient { what } };
+            let missed = replay(tasks, policy, &witness.pattern, witness.by_ticks, &share);
+            if missed.is_some() || witness.proof {
+                return refuted(witness.pattern, witness.by_ticks, missed);
+            }
         }
-        let counterexample =
-            Counterexample { pattern: witness.pattern, by_ticks: witness.by_ticks, missed };
-        Verdict::NotSchedulable { counterexample: Box::new(counterexample) }
+        let what = "its worst pattern does not miss a deadline when replayed".to_owned();
+        Verdict::Unknown { reason: Doubt::Sufficient { what } }
     }
+}
+
+fn refuted(pattern: Vec<Start>, by_ticks: Option<u64>, missed: Option<Missed>) -> Verdict {
+    let counterexample = Counterexample { pattern, by_ticks, missed };
+    Verdict::NotSchedulable { counterexample: Box::new(counterexample) }
+}
+
+/// The verdict of a test. A load above 1 misses whatever the test could not decide.
+pub(crate) fn verdict(
+    answer: Result<Answer, Stop>,
+    tasks: &[Task],
+    policy: Policy,
+    effort: &Effort,
+) -> Verdict {
+    let verdict = match answer {
+        Ok(answer) => answer.verdict(tasks, policy, effort),
+        Err(stop) => stop.into(),
+    };
+    match verdict {
+        Verdict::Unknown { .. } if is_above_one(tasks) => above_one(tasks, policy, effort),
+        decided => decided,
+    }
+}
+
+/// More work arrives than one CPU does, so that the backlog grows beyond every deadline, whatever
+/// the policy, offsets, jitter and the order of equals are.
+fn above_one(tasks: &[Task], policy: Policy, effort: &Effort) -> Verdict {
+    let witness = beyond_one(tasks, Utilisation::of(tasks));
+    if tasks.iter().any(|task| task.offset_ticks.is_some()) {
+        let pattern = offsets::as_given(tasks);
+        let missed = replay(tasks, policy, &pattern, None, effort);
+        return refuted(pattern, missed.map(|missed| missed.deadline_ticks), missed);
+    }
+    let missed = replay(tasks, policy, &witness.pattern, witness.by_ticks, effort);
+    refuted(witness.pattern, witness.by_ticks, missed)
 }

@@ -8,12 +8,15 @@
 //! np-EDF `max over D_i > t + 1 of C_i - 1` (a job that started one tick before), and b of
 //! sections. EDF fits if and only if `dbf(t) + hold(t) <= t` for every t from the least F on.
 //!
+//! Jobs of one task are released in the order of their arrivals. So a job that holds the window
+//! came after those of its task that are due by t, and they are not in the window: where `F_i <= t`
+//! and `D_i > t + 1`, which takes jitter, the demand beside i's hold leaves out i.
+//!
 //! The search is QPA (Zhang, Burns, "Schedulability analysis for real-time systems with EDF
 //! scheduling", IEEE TC 2009), backwards from a bound on t. It wants a function that does not
 //! decrease, and `hold` of np-EDF decreases: so it goes through the stretches in which that is
 //! constant, from the last to the first.
 
-use crate::decide::Witness;
 use crate::task::{MAX_TICKS, Task};
 use crate::utilisation::{Utilisation, hyperperiod_ticks};
 use crate::verdict::{Doubt, Meter, Start};
@@ -23,6 +26,16 @@ use std::cmp::Ordering;
 const MAX_WINDOW_NS: u64 = 4 * MAX_TICKS;
 /// Turns of the busy-period iteration before it is left alone.
 const BUSY_TURNS: usize = 200;
+
+/// How a deadline can be missed, as a test finds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Witness {
+    pub pattern: Vec<Start>,
+    pub by_ticks: Option<u64>,
+    /// The theorem itself refutes: the replay only finds which job it is. Otherwise the replay
+    /// must show a miss.
+    pub proof: bool,
+}
 
 #[derive(Debug, Clone, Copy)]
 struct Row {
@@ -42,7 +55,12 @@ pub(crate) struct Demand {
 
 impl Demand {
     pub(crate) fn of(tasks: &[Task]) -> Self {
-        let mut order: Vec<usize> = (0..tasks.len()).collect();
+        Self::without(tasks, tasks.len())
+    }
+
+    /// Of all tasks but this one.
+    fn without(tasks: &[Task], left_out: usize) -> Self {
+        let mut order: Vec<usize> = (0..tasks.len()).filter(|task| *task != left_out).collect();
         order.sort_by_key(|index| first_ticks(&tasks[*index]));
         let row = |index: &usize| {
             let task = &tasks[*index];
@@ -121,10 +139,7 @@ pub(crate) fn overload(
     non_preemptive: bool,
     meter: &mut Meter,
 ) -> Result<Option<Witness>, Doubt> {
-    let exact = tasks.iter().all(|task| {
-        let plain = task.blocking_ticks == 0;
-        plain && (!non_preemptive || task.jitter_ticks == 0)
-    });
+    let exact = tasks.iter().all(|task| task.blocking_ticks == 0);
     // A job that is released too late for itself.
     if let Some(task) = tasks.iter().find(|task| task.cost_ticks() > first_ticks(task)) {
         return Ok(Some(witness(tasks, first_ticks(task), Hold::Nothing, true)));
@@ -141,11 +156,23 @@ pub(crate) fn overload(
     if load == Ordering::Greater {
         // The miss that the load alone makes certain may be far away: first the windows in which
         // something is held up.
-        let near = search.through(&stretches[1..], longest_deadline(tasks), meter)?;
+        let near = match search.through(&stretches[1..], longest_deadline(tasks), meter)? {
+            None if non_preemptive => search.held_by_jittered(meter)?,
+            near => near,
+        };
         return Ok(Some(near.unwrap_or_else(|| beyond_one(tasks, utilisation))));
     }
     let end = search_end(tasks, &stretches, utilisation, load == Ordering::Equal, outside, meter)?;
-    search.through(&stretches, end, meter)
+    match search.through(&stretches, end, meter)? {
+        None if non_preemptive => search.held_by_jittered(meter),
+        found => Ok(found),
+    }
+}
+
+/// From this window on, jobs of this task are due, or a job of it cannot hold the window.
+const fn held_until_ticks(task: &Task) -> u64 {
+    let (first_ticks, last_ticks) = (first_ticks(task), task.deadline_ticks - 1);
+    if first_ticks < last_ticks { first_ticks } else { last_ticks }
 }
 
 fn longest_deadline(tasks: &[Task]) -> u64 {
@@ -162,6 +189,33 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
+    /// An overloaded window that a job of a task with jitter holds, where other jobs of that task
+    /// are due by its end. Its own demand is left out. O(n) a step for each such task.
+    fn held_by_jittered(&self, meter: &mut Meter) -> Result<Option<Witness>, Doubt> {
+        for (holder, task) in self.tasks.iter().enumerate() {
+            let from_ticks = held_until_ticks(task);
+            if task.cost_ticks() == 1 || from_ticks >= task.deadline_ticks - 1 {
+                continue;
+            }
+            meter.spend(self.tasks.len(), "processor demand")?;
+            let demand = Demand::without(self.tasks, holder);
+            let held_ticks = task.cost_ticks() - 1;
+            let mut next = demand.step_before(task.deadline_ticks - 1);
+            while let Some(t) = next.filter(|t| *t >= from_ticks) {
+                meter.spend(self.tasks.len(), "processor demand")?;
+                let needed = demand.at(t).saturating_add(held_ticks);
+                next = match needed.cmp(&t) {
+                    Ordering::Greater => {
+                        return Ok(Some(witness(self.tasks, t, Hold::Job(holder), self.exact)));
+                    }
+                    Ordering::Less => Some(needed),
+                    Ordering::Equal => demand.step_before(t),
+                };
+            }
+        }
+        Ok(None)
+    }
+
     /// The last overloaded window of at most `end`.
     fn through(
         &self,
@@ -203,8 +257,8 @@ impl Search<'_> {
 /// From the last to the first.
 fn stretches(tasks: &[Task], non_preemptive: bool) -> Vec<Stretch> {
     let mut order: Vec<usize> = (0..tasks.len()).collect();
-    order.sort_by_key(|index| std::cmp::Reverse(tasks[*index].deadline_ticks));
-    let longest_ticks = order.first().map_or(0, |index| tasks[*index].deadline_ticks);
+    order.sort_by_key(|index| std::cmp::Reverse(held_until_ticks(&tasks[*index])));
+    let longest_ticks = longest_deadline(tasks);
     let beyond = Stretch {
         from_ticks: longest_ticks,
         to_ticks: u64::MAX,
@@ -225,7 +279,7 @@ fn stretches(tasks: &[Task], non_preemptive: bool) -> Vec<Stretch> {
             let task = &tasks[index];
             let held_ticks = task.cost_ticks() - 1;
             if held_ticks > current.held_ticks {
-                let until_ticks = task.deadline_ticks - 1;
+                let until_ticks = held_until_ticks(task);
                 if until_ticks < current.to_ticks {
                     all.push(Stretch { from_ticks: until_ticks, ..current });
                 }
@@ -305,7 +359,7 @@ fn busy_period(tasks: &[Task], hold_ticks: u64, meter: &mut Meter) -> Result<Opt
 
 /// Utilisation above 1: `dbf(t) > U t - sum U_i F_i`, which exceeds t from `sum U_i F_i / (U - 1)`
 /// on.
-fn beyond_one(tasks: &[Task], utilisation: Utilisation) -> Witness {
+pub(crate) fn beyond_one(tasks: &[Task], utilisation: Utilisation) -> Witness {
     let mut sum: u128 = 0;
     for task in tasks {
         let product = u128::from(task.cost_ticks()) * u128::from(first_ticks(task));

@@ -8,7 +8,7 @@
 //! may be looked at once more by simulation (`offsets`).
 
 use crate::check::check;
-use crate::decide::Answer;
+use crate::decide::{Answer, verdict};
 use crate::demand;
 use crate::policy::Policy;
 use crate::task::Task;
@@ -16,14 +16,11 @@ use crate::verdict::{Effort, Meter, Stop, Verdict};
 
 /// Does every job meet its deadline under EDF? O(n) a step of QPA, memory O(n).
 pub fn test(tasks: &[Task], effort: &Effort) -> Verdict {
-    match decide(tasks, effort) {
-        Ok(answer) => answer.verdict(tasks, Policy::Edf, effort),
-        Err(stop) => stop.into(),
-    }
+    verdict(decide(tasks, effort), tasks, Policy::Edf, effort)
 }
 
 pub(crate) fn decide(tasks: &[Task], effort: &Effort) -> Result<Answer, Stop> {
     check(tasks)?;
     let overload = demand::overload(tasks, false, &mut Meter::new(effort))?;
-    Ok(overload.map_or(Answer::Fits, Answer::Fails))
+    Ok(overload.map_or(Answer::Fits, |witness| Answer::Fails(vec![witness])))
 }

@@ -23,6 +23,7 @@ use crate::workload::Workload;
 use asmp_duration::ExactDuration;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use toml::Spanned;
 
 /// Why a text is not a task set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,10 +36,13 @@ pub enum FileError {
     Entry { place: String, reason: String },
     /// Times as ticks of one common length need more than 64 bits.
     #[error(
-        "duration {text:?}: no tick divides all times up to this one and fits 64 bits; \
-         use fewer different fractions and rates"
+        "line {line}: duration {text:?}: no tick divides all times up to this one and fits 64 \
+         bits; use fewer different fractions and rates"
     )]
-    TimeBase { text: String },
+    TimeBase { line: usize, text: String },
+    /// Nothing that could be analysed.
+    #[error("there is no task: describe each in a [[task]] with name, cost and period")]
+    NoTasks,
 }
 
 /// Gives the longest value of a measurement run, in nanoseconds. Errors: why there is none.
@@ -53,13 +57,13 @@ pub fn no_measurement(run: &str) -> Result<u64, String> {
 #[serde(deny_unknown_fields)]
 struct Document {
     #[serde(default)]
-    task: Vec<Entry>,
+    task: Vec<Spanned<Entry>>,
     #[serde(default)]
-    chain: Vec<ChainEntry>,
+    chain: Vec<Spanned<ChainEntry>>,
     #[serde(default)]
-    background: Vec<BackgroundEntry>,
+    background: Vec<Spanned<BackgroundEntry>>,
     #[serde(default)]
-    interrupt: Vec<InterruptEntry>,
+    interrupt: Vec<Spanned<InterruptEntry>>,
     room: Option<RoomEntry>,
 }
 
@@ -133,28 +137,57 @@ pub fn from_toml(text: &str, measured: Measured) -> Result<Workload, FileError> 
         }
         FileError::Syntax { reason }
     })?;
-    let time = time_base(document.times())?;
-    let mut tasks = Vec::with_capacity(document.task.len());
-    let mut names = BTreeMap::new();
-    for entry in document.task {
-        named("task", &entry.name)?;
-        if names.insert(entry.name.clone(), tasks.len()).is_some() {
-            return Err(bad("task", &entry.name, "this name occurs twice: rename one"));
-        }
-        let place = format!("task {}", entry.name);
-        tasks
-            .push(entry.task(time, measured).map_err(|reason| FileError::Entry { place, reason })?);
+    if document.task.is_empty() {
+        return Err(FileError::NoTasks);
     }
-    let chains: Vec<Chain> = document
-        .chain
-        .into_iter()
-        .map(|entry| entry.chain(time, &names))
-        .collect::<Result<_, _>>()?;
-    predecessors(&tasks, &chains)
-        .map_err(|error| FileError::Syntax { reason: error.to_string() })?;
-    let background = document.background.into_iter().map(|entry| entry.work(time));
+    let time = time_base(document.times(), text)?;
+    let mut tasks = Vec::with_capacity(document.task.len());
+    let mut own_deadlines = Vec::new();
+    let mut names = BTreeMap::new();
+    for (index, entry) in document.task.into_iter().enumerate() {
+        if entry.as_ref().deadline.is_some() {
+            own_deadlines.push(index);
+        }
+        tasks.push(in_line(text, entry, |entry| {
+            named("task", &entry.name)?;
+            if names.insert(entry.name.clone(), index).is_some() {
+                return Err(bad("task", &entry.name, "this name occurs twice: rename one"));
+            }
+            let place = format!("task {}", entry.name);
+            entry.task(time, measured).map_err(|reason| FileError::Entry { place, reason })
+        })?);
+    }
+    let mut chains: Vec<Chain> = Vec::with_capacity(document.chain.len());
+    for entry in document.chain {
+        in_line(text, entry, |entry| {
+            let name = entry.name.clone();
+            chains.push(entry.chain(time, &names)?);
+            let refused = |reason: String| bad("chain", &name, reason);
+            predecessors(&tasks, &chains).map_err(|error| match error.to_string() {
+                text if text.starts_with(&format!("chain {name}")) => {
+                    FileError::Syntax { reason: text }
+                }
+                text => refused(text),
+            })?;
+            let with = chains.last().and_then(|chain| {
+                chain.tasks.iter().find(|task| own_deadlines.binary_search(task).is_ok())
+            });
+            with.map_or(Ok(()), |task| {
+                Err(refused(format!(
+                    "task {} has a deadline of its own, which the chain's would replace: leave it \
+                     out",
+                    tasks[*task].name
+                )))
+            })
+        })?;
+    }
+    let background =
+        document.background.into_iter().map(|entry| in_line(text, entry, |entry| entry.work(time)));
     let background = background.collect::<Result<_, _>>()?;
-    let interrupts = document.interrupt.into_iter().map(|entry| entry.interrupt(time));
+    let interrupts = document
+        .interrupt
+        .into_iter()
+        .map(|entry| in_line(text, entry, |entry| entry.interrupt(time)));
     let interrupts = interrupts.collect::<Result<_, _>>()?;
     let room = document.room.map_or_else(Room::default, |room| Room {
         memory_bytes: room.memory,
@@ -163,28 +196,78 @@ pub fn from_toml(text: &str, measured: Measured) -> Result<Workload, FileError> 
     Ok(Workload { time, tasks, chains, background, interrupts, room })
 }
 
+/// Reads an entry. Errors: with the line of the key that they begin with, else of the entry.
+fn in_line<E, T>(
+    text: &str,
+    entry: Spanned<E>,
+    read: impl FnOnce(E) -> Result<T, FileError>,
+) -> Result<T, FileError> {
+    let start = entry.span().start.min(text.len());
+    read(entry.into_inner()).map_err(|error| {
+        let first = text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count();
+        let reason = match &error {
+            FileError::Entry { reason, .. } => reason.as_str(),
+            _ => "",
+        };
+        let is_letter = |c: char| c.is_ascii_alphabetic();
+        let key = &reason[..reason.find(|c| !is_letter(c)).unwrap_or(reason.len())];
+        let mut lines = text.lines().enumerate().skip(first);
+        let header = lines.next();
+        let mut keys = lines.take_while(|(_, line)| !line.trim_start().starts_with('['));
+        let has_key = |line: &str| {
+            let rest = line.trim_start().strip_prefix(key).filter(|_| !key.is_empty());
+            rest.is_some_and(|rest| rest.trim_start().starts_with('='))
+        };
+        let found = keys.find(|(_, line)| has_key(line)).or(header);
+        let line = found.map_or(first, |(number, _)| number) + 1;
+        match error {
+            FileError::Entry { place, reason } => {
+                FileError::Entry { place: format!("line {line}, {place}"), reason }
+            }
+            FileError::Syntax { reason } => {
+                FileError::Syntax { reason: format!("line {line}, {reason}") }
+            }
+            other => other,
+        }
+    })
+}
+
 /// Ticks in which each of these times is whole. A text that is not a duration is refused later, by
 /// the name of its field.
-fn time_base<'a>(texts: impl Iterator<Item = &'a String>) -> Result<TimeBase, FileError> {
+fn time_base<'a>(
+    times: impl Iterator<Item = &'a String>,
+    file: &str,
+) -> Result<TimeBase, FileError> {
     let mut time = TimeBase::NANOSECONDS;
-    for text in texts {
+    for text in times {
         let Ok(duration) = text.parse::<ExactDuration>() else { continue };
-        time =
-            time.including(duration).ok_or_else(|| FileError::TimeBase { text: text.clone() })?;
+        time = time.including(duration).ok_or_else(|| {
+            let line = file.lines().position(|line| line.contains(text.as_str()));
+            FileError::TimeBase { line: line.unwrap_or(0) + 1, text: shown(text) }
+        })?;
     }
     Ok(time)
+}
+
+/// The first letters of a text of the file.
+fn shown(text: &str) -> String {
+    match text.char_indices().nth(40) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 impl Document {
     /// All times, as written.
     fn times(&self) -> impl Iterator<Item = &String> {
-        let tasks = self.task.iter().flat_map(Entry::times);
-        let chains = self.chain.iter().map(|entry| &entry.deadline);
-        let background = self.background.iter().flat_map(|entry| [&entry.cost, &entry.period]);
-        let interrupts = self
-            .interrupt
-            .iter()
-            .flat_map(|entry| [&entry.service, &entry.gap].into_iter().chain(entry.flag.as_ref()));
+        let tasks = self.task.iter().flat_map(|entry| entry.as_ref().times());
+        let chains = self.chain.iter().map(|entry| &entry.as_ref().deadline);
+        let background = self.background.iter().map(Spanned::as_ref);
+        let background = background.flat_map(|entry| [&entry.cost, &entry.period]);
+        let interrupts =
+            self.interrupt.iter().map(Spanned::as_ref).flat_map(|entry| {
+                [&entry.service, &entry.gap].into_iter().chain(entry.flag.as_ref())
+            });
         tasks.chain(chains).chain(background).chain(interrupts)
     }
 }
@@ -193,11 +276,13 @@ fn named(kind: &str, name: &str) -> Result<(), FileError> {
     match is_name(name) {
         true => Ok(()),
         false => {
-            let reason = "invalid name: use 1 to 64 characters, none of them a control character";
-            Err(FileError::Entry { place: format!("{kind} {name:?}"), reason: reason.to_owned() })
+            let place = format!("{kind} {:?}", shown(name));
+            Err(FileError::Entry { place, reason: format!("name: {NAME}") })
         }
     }
 }
+
+const NAME: &str = "invalid: use 1 to 64 characters, none of them a control character or invisible";
 
 fn bad(kind: &str, name: &str, reason: impl Into<String>) -> FileError {
     FileError::Entry { place: format!("{kind} {name}"), reason: reason.into() }
@@ -242,7 +327,13 @@ impl Entry {
         };
         let offset_ticks = some("offset", &self.offset)?;
         if offset_ticks.is_some() && arrival == Arrival::Sporadic {
-            return Err("a sporadic task has no offset".to_owned());
+            return Err("offset: a sporadic task has none: leave it out".to_owned());
+        }
+        if let Some(priority) = self.priority.filter(|priority| !(1..=99).contains(priority)) {
+            return Err(format!("priority: {priority} is not one of SCHED_FIFO's: use 1 to 99"));
+        }
+        if self.app.as_ref().is_some_and(|app| !is_name(app)) {
+            return Err(format!("app: {NAME}"));
         }
         let task = Task {
             deadline_ticks: some("deadline", &self.deadline)?.unwrap_or(period_ticks),
@@ -275,10 +366,9 @@ impl ChainEntry {
     fn chain(self, time: TimeBase, names: &BTreeMap<String, usize>) -> Result<Chain, FileError> {
         named("chain", &self.name)?;
         let find = |name: &String| {
-            names
-                .get(name)
-                .copied()
-                .ok_or_else(|| bad("chain", &self.name, format!("there is no task {name}")))
+            names.get(name).copied().ok_or_else(|| {
+                bad("chain", &self.name, format!("tasks: there is no task {:?}", shown(name)))
+            })
         };
         let tasks = self.tasks.iter().map(find).collect::<Result<_, _>>()?;
         let deadline_ticks = above_0(time, "chain", &self.name, "deadline", &self.deadline)?;
@@ -334,7 +424,7 @@ pub fn from_csv(text: &str, measured: Measured) -> Result<Workload, FileError> {
         reason,
     };
     let Some((first, header)) = lines.next() else {
-        return Err(FileError::Syntax { reason: "the header line is missing".to_owned() });
+        return Err(FileError::NoTasks);
     };
     let columns: Vec<&str> = header.split(',').map(str::trim).collect();
     for (index, column) in columns.iter().enumerate() {
@@ -369,7 +459,10 @@ pub fn from_csv(text: &str, measured: Measured) -> Result<Workload, FileError> {
         }
         entries.push((line, entry));
     }
-    let time = time_base(entries.iter().flat_map(|(_, entry)| entry.times()))?;
+    if entries.is_empty() {
+        return Err(FileError::NoTasks);
+    }
+    let time = time_base(entries.iter().flat_map(|(_, entry)| entry.times()), text)?;
     let task = |(line, entry): (usize, Entry)| {
         entry.task(time, measured).map_err(|reason| at(line, reason))
     };

@@ -13,39 +13,63 @@
 //! is not worse; then a refusal is shown by replay or is `Unknown`.
 
 use crate::check::check;
-use crate::decide::{Answer, Witness};
-use crate::demand::together;
+use crate::decide::{Answer, verdict};
+use crate::demand::{Witness, together};
 use crate::numbers::lcm_wide;
 use crate::policy::Policy;
 use crate::task::{MAX_TICKS, Task};
+use crate::utilisation::Utilisation;
 use crate::verdict::{Doubt, Effort, Inapplicable, Meter, Stop, Verdict};
+
+/// Ways to miss that are replayed where priorities are equal.
+pub(crate) const MOST_WITNESSES: usize = 64;
 
 /// Verdict and worst response times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Analysis {
     pub verdict: Verdict,
-    /// From the arrival, in the order of the set; `None`: beyond the deadline, or not computed.
+    /// From the arrival, in the order of the set, also beyond the deadline; `None`: there is no
+    /// bound, or it was not found soon.
     pub responses_ticks: Vec<Option<u64>>,
 }
 
 /// Under `Rm`, `Dm`, `Fp` or `Muf`. O(n) a step of an iteration, memory O(n).
 pub fn analyse(tasks: &[Task], policy: Policy, effort: &Effort) -> Analysis {
     let mut responses_ticks = vec![None; tasks.len()];
-    let verdict = match each(tasks, policy, effort, |task, bound| {
+    let answer = each(tasks, policy, effort, |task, bound| {
         responses_ticks[task] = bound;
         true
-    }) {
-        Ok(answer) => answer.verdict(tasks, policy, effort),
-        Err(stop) => stop.into(),
-    };
-    Analysis { verdict, responses_ticks }
+    });
+    if let Ok(Answer::Fails(_)) = &answer {
+        let little = Effort { steps: effort.steps / 10, ..*effort };
+        if let Ok(Some(ranks)) = policy.ranks(tasks) {
+            let ranked = Ranked::of(&ranks);
+            late(&ranked, tasks, &little, &mut responses_ticks, |at, row, others, meter| {
+                let blocking_ticks = tasks[ranked.order[at]].blocking_ticks;
+                let count = others.len() + 1;
+                response(row, blocking_ticks, others.iter(), count, UNLIMITED, meter)
+            });
+        }
+    }
+    Analysis { verdict: verdict(answer, tasks, policy, effort), responses_ticks }
 }
 
 pub fn test(tasks: &[Task], policy: Policy, effort: &Effort) -> Verdict {
-    match decide(tasks, policy, effort) {
-        Ok(answer) => answer.verdict(tasks, policy, effort),
-        Err(stop) => stop.into(),
-    }
+    // Of equals each may be the one whose miss the replay shows.
+    let mut failed = false;
+    let distinct = policy.ranks(tasks).is_ok_and(|ranks| ranks.is_none_or(|all| is_distinct(&all)));
+    let answer = each(tasks, policy, effort, |_, bound| {
+        failed |= bound.is_none();
+        !(failed && distinct)
+    });
+    verdict(answer, tasks, policy, effort)
+}
+
+/// Whether no two ranks are equal.
+pub(crate) fn is_distinct(ranks: &[u32]) -> bool {
+    let mut sorted = ranks.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).all(|pair| pair[0] != pair[1])
 }
 
 pub(crate) fn decide(tasks: &[Task], policy: Policy, effort: &Effort) -> Result<Answer, Stop> {
@@ -171,6 +195,40 @@ pub(crate) fn cycle_ticks<'a>(
     u64::try_from(all).ok()
 }
 
+/// No response is as long: what would be has no bound.
+pub(crate) const UNLIMITED: u64 = 2 * MAX_TICKS;
+
+/// Bounds of the tasks that have none yet, by their level without a limit. A level of a load above
+/// 1 has none. `bound` is the iteration of the policy, for a position, its row, and the others at
+/// least as urgent.
+pub(crate) fn late(
+    ranked: &Ranked,
+    tasks: &[Task],
+    effort: &Effort,
+    responses_ticks: &mut [Option<u64>],
+    bound: impl Fn(usize, Interference, &[Interference], &mut Meter) -> Result<Response, Doubt>,
+) {
+    let rows: Vec<Interference> =
+        ranked.order.iter().map(|index| Interference::of(&tasks[*index])).collect();
+    let mut meter = Meter::new(effort);
+    for (position, index) in ranked.order.iter().enumerate() {
+        let end = ranked.group_end[position];
+        if responses_ticks[*index].is_some() {
+            continue;
+        }
+        let pairs = rows[..end].iter().map(|row| (row.cost_ticks, row.period_ticks));
+        if Utilisation::sum(pairs).excess().is_some() {
+            return;
+        }
+        let others = [&rows[..position], &rows[position + 1..end]].concat();
+        match bound(position, rows[position], &others, &mut meter) {
+            Ok(Response::Bound(ticks)) => responses_ticks[*index] = Some(ticks),
+            Ok(Response::Exceeds { .. }) => {}
+            Err(_) => return,
+        }
+    }
+}
+
 /// Calls `tell` with the response of each task, the most urgent first, until it returns false.
 fn each(
     tasks: &[Task],
@@ -188,6 +246,7 @@ fn each(
         ranked.order.iter().map(|index| Interference::of(&tasks[*index])).collect();
     let mut meter = Meter::new(effort);
     let mut answer = Answer::Fits;
+    let mut failures = 0;
     for (position, index) in ranked.order.iter().enumerate() {
         let (task, end) = (&tasks[*index], ranked.group_end[position]);
         let others = rows[..position].iter().chain(&rows[position + 1..end.max(position + 1)]);
@@ -208,8 +267,9 @@ fn each(
         let bound = match response {
             Response::Bound(ticks) => Some(ticks),
             Response::Exceeds { job } => {
-                if answer == Answer::Fits {
-                    answer = Answer::Fails(witness(tasks, &ranked, position, job));
+                if answer == Answer::Fits || !ranked.distinct && failures < MOST_WITNESSES {
+                    failures += 1;
+                    answer.add(witness(tasks, &ranked, position, job));
                 }
                 None
             }

@@ -20,6 +20,7 @@
 //! | rate-monotonic by utilisation | [`rm`] | Liu, Layland 1973; Bini, Buttazzo 2003 |
 //! | non-preemptive fixed priorities | [`np_fp`] | Davis, Burns, Bril, Lukkien 2007 |
 //! | SCHED_DEADLINE | [`deadline`] | kernel/sched/deadline.c; Goossens, Funk, Baruah 2003 |
+//! | given offsets, non-preemptive | `abstraction` | Nasri, Brandenburg 2017 |
 //! | chains across cores | [`holistic`] | Tindell, Clark 1994; Spuri 1996 |
 //! | how much room is left | [`slack`] | search over the tests above |
 //! | which core | [`place`] | bin packing; de Niz, Rajkumar 2006 |
@@ -30,6 +31,7 @@
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 
+mod abstraction;
 mod analyse;
 pub mod budgets;
 mod chain;

@@ -12,7 +12,7 @@
 //! sections too. With jitter or sections a refusal is shown by replay or is `Unknown`.
 
 use crate::check::check;
-use crate::decide::Answer;
+use crate::decide::{Answer, verdict};
 use crate::demand;
 use crate::policy::Policy;
 use crate::task::Task;
@@ -20,14 +20,11 @@ use crate::verdict::{Effort, Meter, Stop, Verdict};
 
 /// Does every job meet its deadline under non-preemptive EDF? O(n) a step, memory O(n).
 pub fn test(tasks: &[Task], effort: &Effort) -> Verdict {
-    match decide(tasks, effort) {
-        Ok(answer) => answer.verdict(tasks, Policy::NpEdf, effort),
-        Err(stop) => stop.into(),
-    }
+    verdict(decide(tasks, effort), tasks, Policy::NpEdf, effort)
 }
 
 pub(crate) fn decide(tasks: &[Task], effort: &Effort) -> Result<Answer, Stop> {
     check(tasks)?;
     let overload = demand::overload(tasks, true, &mut Meter::new(effort))?;
-    Ok(overload.map_or(Answer::Fits, Answer::Fails))
+    Ok(overload.map_or(Answer::Fits, |witness| Answer::Fails(vec![witness])))
 }

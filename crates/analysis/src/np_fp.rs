@@ -11,9 +11,12 @@
 //! `blocking_ticks` counts where it is longer.
 
 use crate::check::check;
-use crate::decide::{Answer, Witness};
-use crate::demand::together;
-use crate::fp::{Analysis, Interference, Ranked, Response, cycle_ticks};
+use crate::decide::{Answer, verdict};
+use crate::demand::{Witness, together};
+use crate::fp::{
+    Analysis, Interference, MOST_WITNESSES, Ranked, Response, UNLIMITED, cycle_ticks, is_distinct,
+    late,
+};
 use crate::policy::Policy;
 use crate::task::{MAX_TICKS, Task};
 use crate::utilisation;
@@ -23,26 +26,33 @@ use std::cmp::Ordering;
 /// Verdict and worst response times; priorities as given.
 pub fn analyse(tasks: &[Task], effort: &Effort) -> Analysis {
     let mut responses_ticks = vec![None; tasks.len()];
-    let verdict = finish(
-        tasks,
-        effort,
-        each(tasks, effort, |task, bound| {
-            responses_ticks[task] = bound;
-            true
-        }),
-    );
-    Analysis { verdict, responses_ticks }
+    let answer = each(tasks, effort, |task, bound| {
+        responses_ticks[task] = bound;
+        true
+    });
+    if let Ok(Answer::Fails(_)) = &answer {
+        let little = Effort { steps: effort.steps / 10, ..*effort };
+        if let Ok(Some(ranks)) = Policy::NpFp.ranks(tasks) {
+            let ranked = Ranked::of(&ranks);
+            let blocks = blocks(tasks, &ranked);
+            late(&ranked, tasks, &little, &mut responses_ticks, |at, row, others, meter| {
+                let count = others.len() + 1;
+                response(row, blocks[at].ticks(), others.iter(), count, UNLIMITED, meter)
+            });
+        }
+    }
+    Analysis { verdict: verdict(answer, tasks, Policy::NpFp, effort), responses_ticks }
 }
 
 pub fn test(tasks: &[Task], effort: &Effort) -> Verdict {
-    finish(tasks, effort, decide(tasks, effort))
-}
-
-fn finish(tasks: &[Task], effort: &Effort, answer: Result<Answer, Stop>) -> Verdict {
-    match answer {
-        Ok(answer) => answer.verdict(tasks, Policy::NpFp, effort),
-        Err(stop) => stop.into(),
-    }
+    let mut failed = false;
+    let ranks = Policy::NpFp.ranks(tasks);
+    let distinct = ranks.is_ok_and(|ranks| ranks.is_none_or(|all| is_distinct(&all)));
+    let answer = each(tasks, effort, |_, bound| {
+        failed |= bound.is_none();
+        !(failed && distinct)
+    });
+    verdict(answer, tasks, Policy::NpFp, effort)
 }
 
 pub(crate) fn decide(tasks: &[Task], effort: &Effort) -> Result<Answer, Stop> {
@@ -164,6 +174,7 @@ fn each(
     let blocks = blocks(tasks, &ranked);
     let mut meter = Meter::new(effort);
     let mut answer = Answer::Fits;
+    let mut failures = 0;
     for (position, index) in ranked.order.iter().enumerate() {
         let (task, end) = (&tasks[*index], ranked.group_end[position]);
         let others = rows[..position].iter().chain(&rows[position + 1..end.max(position + 1)]);
@@ -178,8 +189,9 @@ fn each(
         let bound = match response {
             Response::Bound(ticks) => Some(ticks),
             Response::Exceeds { job } => {
-                if answer == Answer::Fits {
-                    answer = Answer::Fails(witness(tasks, &ranked, position, job, block));
+                if answer == Answer::Fits || !ranked.distinct && failures < MOST_WITNESSES {
+                    failures += 1;
+                    answer.add(witness(tasks, &ranked, position, job, block));
                 }
                 None
             }

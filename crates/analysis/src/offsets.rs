@@ -11,12 +11,16 @@
 //! once its state at `O_max + k H` equals that at `O_max + (k - 1) H` it repeats for ever (Leung,
 //! Merrill 1980 for EDF; for any deterministic policy the argument is the same). Preemptive EDF and
 //! fixed priorities only get better when jobs take less; non-preemptive ones may get worse, so
-//! there a schedule without a miss proves nothing.
+//! there a schedule without a miss proves nothing, and `abstraction` goes through all schedules.
+//! Of tasks of equal priority that are released together any may go first: each is tried as the
+//! last of them.
 
+use crate::abstraction::{Found, explore};
 use crate::numbers::gcd_wide;
 use crate::policy::Policy;
 use crate::simulate::engine::{End, Job, Observe};
 use crate::simulate::model::{Releases, Simulation};
+use crate::simulate::replay::replay;
 use crate::simulate::run::Run;
 use crate::task::{MAX_TICKS, Task, all_fixed};
 use crate::utilisation::hyperperiod_ticks;
@@ -85,26 +89,83 @@ pub(crate) fn settle(tasks: &[Task], policy: Policy, effort: &Effort) -> Verdict
     // One CPU, whatever the tasks say.
     let here: Vec<Task> = tasks.iter().map(|task| Task { core: None, ..task.clone() }).collect();
     let unknown = |what| Verdict::Unknown { reason: Doubt::Offsets { what } };
-    let mut run = match Run::prepare(&Simulation::new(&here, policy, Releases::Together)) {
-        Ok(run) => run,
-        Err(stop) => return stop.into(),
+    let orders = orders(&here, policy);
+    let share = Effort { jobs: effort.jobs / orders.len() as u64, ..*effort };
+    let mut doubt = None;
+    for order in orders {
+        match in_order(&here, &order, policy, &share) {
+            Ok(()) => {}
+            Err(Verdict::Unknown { reason }) => doubt = Some(reason),
+            Err(verdict) => return verdict,
+        }
+    }
+    if let Some(reason) = doubt {
+        return Verdict::Unknown { reason };
+    }
+    if !all_fixed(tasks) {
+        return unknown("no job misses if all that is free comes as early as allowed");
+    }
+    if policy.is_preemptive() {
+        return Verdict::Schedulable;
+    }
+    match explore(&here, policy, effort) {
+        Found::Fits => Verdict::Schedulable,
+        Found::Misses => unknown(
+            "no job misses if every job takes its whole cost, but one does if some take less, or \
+             if of equals another goes first",
+        ),
+        Found::GaveUp => unknown(
+            "no job misses if every job takes its whole cost, but one may if some take less",
+        ),
+    }
+}
+
+/// Orders of the tasks in which those of equal priority that are released together are served. Each
+/// such task is once the last: then its job waits for all that was released by then, so that this
+/// is the worst for it, whatever the order of the others.
+fn orders(tasks: &[Task], policy: Policy) -> Vec<Vec<usize>> {
+    let all: Vec<usize> = (0..tasks.len()).collect();
+    let Ok(Some(ranks)) = policy.ranks(tasks) else { return vec![all] };
+    let has_equal =
+        |task: &usize| ranks.iter().filter(|rank| **rank == ranks[*task]).nth(1).is_some();
+    let last = |task: usize| {
+        let others = all.iter().copied().filter(|other| *other != task);
+        others.chain([task]).collect()
     };
-    let latest_ticks = tasks.iter().filter_map(|task| task.offset_ticks).max().unwrap_or(0);
-    let period_ticks = hyperperiod_ticks(tasks);
+    let orders: Vec<Vec<usize>> = all.iter().copied().filter(has_equal).map(last).collect();
+    if orders.is_empty() { vec![all] } else { orders }
+}
+
+/// Simulates until the schedule repeats. Errors: the verdict, if that is no repetition.
+fn in_order(
+    tasks: &[Task],
+    order: &[usize],
+    policy: Policy,
+    effort: &Effort,
+) -> Result<(), Verdict> {
+    let here: Vec<Task> = order.iter().map(|index| tasks[*index].clone()).collect();
+    let here = here.as_slice();
+    let unknown = |what| Err(Verdict::Unknown { reason: Doubt::Offsets { what } });
+    let refuted = |job: &Job, finished_ticks| {
+        Err(refuted(here, policy, job, finished_ticks, effort).numbered_by(order))
+    };
+    let mut run = Run::prepare(&Simulation::new(here, policy, Releases::Together))?;
+    let latest_ticks = here.iter().filter_map(|task| task.offset_ticks).max().unwrap_or(0);
+    let period_ticks = hyperperiod_ticks(here);
     let mut watch = Watch::default();
     let mut state: Option<Vec<(u32, u64, u64)>> = None;
     let mut at_ticks = latest_ticks;
     loop {
         let end = run.go(at_ticks, effort.jobs, &mut watch);
         if let Some((job, finished_ticks)) = watch.0 {
-            return refuted(tasks, &job, Some(finished_ticks));
+            return refuted(&job, Some(finished_ticks));
         }
         let overdue = run
             .unfinished()
             .filter(|job| job.deadline_ticks.is_some_and(|deadline| deadline < run.now_ticks()));
         let overdue: Option<Job> = overdue.min_by_key(|job| (job.deadline_ticks, job.stream));
         if let Some(job) = overdue {
-            return refuted(tasks, &job, None);
+            return refuted(&job, None);
         }
         if end != End::Horizon {
             return unknown("the schedule does not repeat within the simulated jobs");
@@ -115,7 +176,7 @@ pub(crate) fn settle(tasks: &[Task], policy: Policy, effort: &Effort) -> Verdict
             .collect();
         left.sort_unstable();
         if state.as_ref() == Some(&left) {
-            break;
+            return Ok(());
         }
         state = Some(left);
         match period_ticks
@@ -130,13 +191,6 @@ pub(crate) fn settle(tasks: &[Task], policy: Policy, effort: &Effort) -> Verdict
             None => return unknown("the hyperperiod is too long"),
         }
     }
-    if !all_fixed(tasks) {
-        unknown("no job misses if all that is free comes as early as allowed")
-    } else if policy.is_preemptive() {
-        Verdict::Schedulable
-    } else {
-        unknown("no job misses if every job takes its whole cost, but one may if some take less")
-    }
 }
 
 /// Everything at its offset, and what has none at 0.
@@ -148,7 +202,13 @@ pub(crate) fn as_given(tasks: &[Task]) -> Vec<Start> {
     tasks.iter().enumerate().map(start).collect()
 }
 
-fn refuted(tasks: &[Task], job: &Job, finished_ticks: Option<u64>) -> Verdict {
+fn refuted(
+    tasks: &[Task],
+    policy: Policy,
+    job: &Job,
+    finished_ticks: Option<u64>,
+    effort: &Effort,
+) -> Verdict {
     let deadline_ticks = job.deadline_ticks.unwrap_or(job.release_ticks);
     let missed = Missed {
         task: job.stream(),
@@ -158,7 +218,9 @@ fn refuted(tasks: &[Task], job: &Job, finished_ticks: Option<u64>) -> Verdict {
         finished_ticks,
     };
     let pattern = as_given(tasks);
-    let counterexample =
-        Counterexample { pattern, by_ticks: Some(deadline_ticks), missed: Some(missed) };
+    // As a replay shows it, which follows a job that is late until it ends.
+    let again = replay(tasks, policy, &pattern, Some(deadline_ticks), effort);
+    let missed = Some(again.unwrap_or(missed));
+    let counterexample = Counterexample { pattern, by_ticks: Some(deadline_ticks), missed };
     Verdict::NotSchedulable { counterexample: Box::new(counterexample) }
 }

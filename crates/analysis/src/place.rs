@@ -214,8 +214,10 @@ impl Packer<'_> {
         if !bin.used.plus(self.share(group)).within(self.room) {
             return false;
         }
-        let set: Vec<Task> =
-            bin.tasks.iter().chain(group).map(|index| self.tasks[*index].clone()).collect();
+        // In the order of the file: of equal periods and deadlines the first goes first.
+        let mut members: Vec<usize> = bin.tasks.iter().chain(group).copied().collect();
+        members.sort_unstable();
+        let set: Vec<Task> = members.iter().map(|index| self.tasks[*index].clone()).collect();
         fits(&set, self.policy, self.effort).unwrap_or(false)
     }
 

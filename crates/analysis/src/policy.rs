@@ -92,7 +92,12 @@ impl FromStr for Policy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|policy| policy.name() == text).ok_or_else(|| {
+        // What sched(7) calls fixed priorities.
+        let name = match text.to_ascii_lowercase().as_str() {
+            "fifo" | "sched_fifo" => "fp".to_owned(),
+            other => other.to_owned(),
+        };
+        Self::ALL.into_iter().find(|policy| policy.name() == name).ok_or_else(|| {
             format!("unknown policy {text:?}: use {}", Self::ALL.map(Self::name).join(", "))
         })
     }

@@ -168,7 +168,16 @@ pub(crate) fn all_fixed(tasks: &[Task]) -> bool {
     tasks.iter().all(fixed)
 }
 
-/// Whether `name` may stand in a table: 1 to 64 characters, none of them a control character.
+/// Whether `name` may stand in a table: 1 to 64 characters, none of them a control character, and
+/// none that is not seen but turns or hides others.
 pub(crate) fn is_name(name: &str) -> bool {
-    (1..=64).contains(&name.chars().count()) && !name.chars().any(char::is_control)
+    (1..=64).contains(&name.chars().count()) && !name.chars().any(is_unseen)
+}
+
+fn is_unseen(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}')
 }

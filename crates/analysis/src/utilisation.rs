@@ -104,6 +104,11 @@ impl Utilisation {
     }
 }
 
+/// Whether the load is known to be above 1, of checked tasks.
+pub(crate) fn is_above_one(tasks: &[Task]) -> bool {
+    Utilisation::of(tasks).compare_to_one(tasks) == Ok(Ordering::Greater)
+}
+
 /// The hyperperiod where it fits `MAX_TICKS`.
 pub(crate) fn hyperperiod_ticks(tasks: &[Task]) -> Option<u64> {
     let mut all: u128 = 1;

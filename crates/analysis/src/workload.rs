@@ -74,7 +74,10 @@ impl Workload {
                  give one file and one CPU for each core",
                 task.name
             ))),
-            None => self.check_cores(),
+            None => {
+                self.check_cores()?;
+                if cpus == 1 { self.check_room() } else { Ok(()) }
+            }
         }
     }
 
@@ -121,7 +124,7 @@ impl Workload {
         match self.interrupts.iter().find(delays) {
             Some(interrupt) => Err(set(format!(
                 "interrupt {}: its flag delays every task, and no test counts that: \
-                 describe the flag as a sporadic task of the highest priority under policy fp",
+                 describe the flag as a sporadic task of the highest priority and ask for fp",
                 interrupt.name
             ))),
             None => Ok(()),

@@ -4,7 +4,6 @@
 
 use crate::analyse::schedulability;
 use crate::chain::by_core;
-use crate::edf_response;
 use crate::policy::Policy;
 use crate::report::Report;
 use crate::simulate::gantt::gantt_svg;
@@ -16,6 +15,7 @@ use crate::task::Task;
 use crate::time::TimeBase;
 use crate::verdict::{Counterexample, Effort, Start, Stop};
 use crate::workload::Workload;
+use crate::{edf_response, fp, np_fp};
 
 /// Segments of a picture.
 const DRAWN: usize = 20_000;
@@ -78,21 +78,25 @@ pub fn worst_releases(tasks: &[Task], policy: Policy, effort: &Effort) -> Result
 fn of_tightest(tasks: &[Task], policy: Policy, effort: &Effort) -> Result<(u64, Vec<Start>), Stop> {
     let responses = match policy {
         Policy::NpEdf | Policy::Edf => {
-            edf_response::responses(tasks, policy == Policy::NpEdf, effort).ok()
+            let all = edf_response::responses(tasks, policy == Policy::NpEdf, effort);
+            all.map_or_else(|_| Vec::new(), |all| all.into_iter().map(Some).collect())
         }
-        _ => None,
+        Policy::NpFp => np_fp::analyse(tasks, effort).responses_ticks,
+        Policy::Rm | Policy::Dm | Policy::Fp | Policy::Muf => {
+            fp::analyse(tasks, policy, effort).responses_ticks
+        }
     };
     let left = |at: usize| {
-        let response = responses.as_ref().map_or_else(|| tasks[at].cost_ticks(), |all| all[at]);
-        tasks[at].deadline_ticks.saturating_sub(response)
+        let response = responses.get(at).copied().flatten();
+        response.map_or(0, |ticks| tasks[at].deadline_ticks.saturating_sub(ticks))
     };
     let (left_ticks, victim) = (0..tasks.len()).map(|at| (left(at), at)).min().unwrap_or((0, 0));
     Ok((left_ticks, worst_pattern(tasks, policy, victim)?))
 }
 
-/// The first CPU that is not schedulable, else the first, as an SVG: its counterexample, or
-/// everything released together. `None`: the report has no CPU. Errors: what `Run::prepare`
-/// refuses.
+/// The first CPU that is not schedulable, else the first, as an SVG: its counterexample, or what is
+/// worst for the task with the least room, which for chains is not known: there everything is
+/// released together. `None`: the report has no CPU. Errors: what `Run::prepare` refuses.
 pub fn worst_schedule_svg(workload: &Workload, report: &Report) -> Result<Option<String>, Stop> {
     let failing = report.cpus.iter().find(|cpu| cpu.verdict.is_not_schedulable());
     let Some(cpu) = failing.or(report.cpus.first()) else { return Ok(None) };
@@ -109,16 +113,35 @@ pub fn worst_schedule_svg(workload: &Workload, report: &Report) -> Result<Option
                 Some(Start { task, ..*start })
             };
             let pattern = found.pattern.iter().filter_map(here).collect();
-            (Releases::Pattern(pattern), end.saturating_add(end / 20 + 1), "a deadline is missed")
+            let title = "a deadline is missed".to_owned();
+            (Releases::Pattern(pattern), end.saturating_add(end / 20 + 1), title)
+        }
+        None if cpu.in_chains || set.is_empty() => {
+            let longest = set.iter().map(|task| task.period_ticks).max().unwrap_or(1);
+            let title = "everything released together, which need not be the worst";
+            (Releases::Together, longest.saturating_mul(2), title.to_owned())
         }
         None => {
-            let longest = set.iter().map(|task| task.period_ticks).max().unwrap_or(1);
-            (Releases::Together, longest.saturating_mul(2), "everything released together")
+            let victim = cpu.by_tightness(&tasks).first().copied().unwrap_or(0);
+            let pattern = worst_pattern(&set, report.policy, victim)?;
+            let title = format!("the worst case of {}", set[victim].name);
+            (Releases::Pattern(pattern.clone()), shown_ticks(&set, victim, &pattern), title)
         }
     };
     let simulation = Simulation::new(&set, report.policy, releases);
     let title = format!("{}: {title}", report.policy);
     schedule_svg(&simulation, until_ticks, &title, workload.time).map(Some)
+}
+
+/// Until the deadlines of the victim's first jobs, and of the first of every task that is not much
+/// longer.
+fn shown_ticks(tasks: &[Task], victim: usize, pattern: &[Start]) -> u64 {
+    let due = |start: &Start| start.arrival_ticks.saturating_add(tasks[start.task].deadline_ticks);
+    let of_victim = pattern.iter().filter(|start| start.task == victim).map(due).max();
+    let of_victim = of_victim.unwrap_or(1);
+    let near = pattern.iter().map(due).filter(|due| *due <= of_victim.saturating_mul(3));
+    let end = near.max().unwrap_or(0).max(of_victim);
+    end.saturating_add(end / 20 + 1)
 }
 
 /// Simulates up to an instant and draws it as an SVG, at most 20,000 segments. Errors: what

@@ -319,7 +319,7 @@ fn a_level_whose_busy_period_never_ends_is_decided_after_a_hyperperiod() {
     };
     let little = Effort { steps: 10_000, ..effort() };
     let analysis = np_fp::analyse(&set(12)[..], &little);
-    assert_eq!(analysis.responses_ticks, [None, Some(7), None]);
+    assert_eq!(analysis.responses_ticks, [Some(4), Some(7), None], "c is late by 2");
     assert!(analysis.verdict.is_not_schedulable(), "a load of 7/6: {:?}", analysis.verdict);
     let mut full =
         vec![Task::new("c", 1, 2).priority(3), Task::new("b", 4, 8).priority(2).deadline(12)];
@@ -332,7 +332,7 @@ fn a_level_whose_busy_period_never_ends_is_decided_after_a_hyperperiod() {
 #[test]
 fn a_refusal_stands_also_where_the_responses_of_others_would_take_too_long() {
     let late = Task::new("late", 3, 10).deadline(2).priority(2);
-    let long = Task::new("long", 7010, 10_007).deadline(1_000_000_000).priority(1);
+    let long = Task::new("long", 7004, 10_007).deadline(1_000_000_000).jitter(200).priority(1);
     let little = Effort { steps: 100, ..effort() };
     let alone = [late.clone().deadline(3), long.clone()];
     assert!(
@@ -345,9 +345,12 @@ fn a_refusal_stands_also_where_the_responses_of_others_would_take_too_long() {
 }
 
 #[test]
-fn given_offsets_without_a_miss_prove_nothing_where_nothing_is_preempted() {
+fn given_offsets_are_decided_for_every_cost_where_nothing_is_preempted() {
     let tasks = [Task::new("a", 3, 10).offset(0), Task::new("b", 9, 100).offset(3)];
     let verdict = np_edf::test(&tasks, &effort());
+    assert!(verdict.is_schedulable(), "b is done by 12, also if a takes less: {verdict:?}");
+    let little = Effort { steps: 2000, ..effort() };
+    let verdict = np_edf::test(&tasks, &little);
     assert!(matches!(verdict, Verdict::Unknown { reason: Doubt::Offsets { .. } }), "{verdict:?}");
     let late = [Task::new("a", 3, 10).offset(0), Task::new("b", 9, 100).offset(9)];
     assert!(

@@ -7,7 +7,7 @@ mod limits;
 pub mod place;
 mod report;
 
-use crate::exit::{NOT_SCHEDULABLE, UNDECIDED, failure};
+use crate::exit::{NOT_SCHEDULABLE, UNDECIDED, USAGE, failure};
 use anyhow::Result;
 use asmp_analysis::deadline::Admission;
 use asmp_analysis::{
@@ -41,12 +41,12 @@ pub struct Args {
     /// Tasks that name a core stay on it; the others are placed. Example: --cpus 1-3
     #[arg(long, value_name = "LIST", value_parser = some_cpus)]
     cpus: Option<CpuSet>,
-    /// deadline: read the kernel's limits from DIR/proc and DIR/sys
+    /// deadline, all: read the kernel's limits from DIR/proc and DIR/sys [default: /]
     ///
-    /// Only for --policy deadline. The directory is a copy of another machine's files. Example:
-    /// --root /tmp/target
-    #[arg(long, value_name = "DIR", default_value = "/")]
-    root: PathBuf,
+    /// Only for --policy deadline and all. The directory is a copy of another machine's files.
+    /// Example: --root /tmp/target
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
     /// Print JSON
     ///
     /// The object has `schema`; times are integers. Example: asmp analyze tasks.toml --json
@@ -54,8 +54,8 @@ pub struct Args {
     json: bool,
     /// Draw the worst schedule, or the counterexample, as an SVG
     ///
-    /// An SVG file. If it cannot be written, the old file stays as it was. Example: --gantt
-    /// worst.svg
+    /// For one policy other than deadline. An accepted set is drawn with what is worst for its
+    /// tightest task. If the file cannot be written, the old one stays. Example: --gantt worst.svg
     #[arg(long, value_name = "FILE")]
     gantt: Option<PathBuf>,
 }
@@ -71,9 +71,9 @@ impl FromStr for Which {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
+        match text.to_ascii_lowercase().as_str() {
             "all" => Ok(Self::All),
-            "deadline" => Ok(Self::Deadline),
+            "deadline" | "sched_deadline" => Ok(Self::Deadline),
             _ => text.parse().map(Self::One).map_err(|error| format!("{error}, deadline, all")),
         }
     }
@@ -103,6 +103,7 @@ pub const fn code(outcome: Outcome) -> u8 {
 }
 
 pub fn analyze(args: &Args) -> Result<u8> {
+    let root = root_of(args)?;
     let path = args.file.as_deref().unwrap_or(Path::new(""));
     let workload = files::workload(path)?;
     let effort = Effort::default();
@@ -113,7 +114,7 @@ pub fn analyze(args: &Args) -> Result<u8> {
     let one = |policy: &Policy| analyse(&workload, *policy, &cpus, &effort);
     let reports = match args.policy {
         Which::Deadline => {
-            let limits = Limits::read(&args.root, domain.as_ref());
+            let limits = Limits::read(root, domain.as_ref());
             let result = kernel_admission(&workload, &limits.domain, &effort);
             if args.json {
                 let (what, value) = match &result {
@@ -145,11 +146,34 @@ pub fn analyze(args: &Args) -> Result<u8> {
     } else if let [one] = reports.as_slice() {
         people.one(one, &effort);
     } else {
-        let limits = Limits::read(&args.root, domain.as_ref());
+        let limits = Limits::read(root, domain.as_ref());
         people.all(&reports, &kernel_admission(&workload, &limits.domain, &effort));
     }
     // With all policies: is there one that works?
     Ok(code(best_outcome(&reports)))
+}
+
+/// Where the kernel's limits are read. Errors: options that the policy would ignore, and what is no
+/// directory.
+fn root_of(args: &Args) -> Result<&Path> {
+    let is_one = matches!(args.policy, Which::One(_));
+    if args.gantt.is_some() && !is_one {
+        let what = "--gantt draws one policy, and SCHED_DEADLINE not at all";
+        return Err(failure(USAGE, format!("{what}: name it, for example --policy edf")));
+    }
+    let Some(root) = args.root.as_deref() else { return Ok(Path::new("/")) };
+    if is_one {
+        let what = "--root is only for --policy deadline and all";
+        return Err(failure(USAGE, format!("{what}: leave it out")));
+    }
+    match std::fs::metadata(root) {
+        Ok(found) if found.is_dir() => Ok(root),
+        Ok(_) => Err(files::wrong(root, "not a directory: --root needs copies of /proc and /sys")),
+        Err(error) => {
+            let reason = format!("{error}: --root needs a directory with copies of /proc and /sys");
+            Err(files::wrong(root, &reason))
+        }
+    }
 }
 
 fn outcome_of(result: &Result<Admission, Verdict>) -> Outcome {

@@ -32,6 +32,7 @@ pub const NOT_ROOT: u8 = 10;
 pub const BAD_FILE: u8 = 40;
 pub const NO_BOOT_DROP_IN: u8 = 41;
 pub const POLICY_REFUSED: u8 = 42;
+pub const NO_TASKS: u8 = 43;
 pub const UNKNOWN_ORIGINALS: u8 = 45;
 pub const BAD_RUN: u8 = 50;
 pub const NO_LOAD: u8 = 51;
@@ -104,6 +105,7 @@ pub const TABLE: &[(u8, &str)] = &[
         "the kernel refused the scheduling policy; run, exec: no command started; apply: every \
          change was undone",
     ),
+    (NO_TASKS, "a task set has no task: the file is empty, or has other entries only"),
     (44, "refused: other threads of the process are in the partition that the thread would leave"),
     (
         UNKNOWN_ORIGINALS,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp simulate`: a task set in the simulator.
 
-use crate::analyze::files::{in_ticks, print_json, read, workload, write, wrong};
+use crate::analyze::files::{in_ns, in_ticks, print_json, read_output, workload, write, wrong};
 use crate::exit::{NOT_SCHEDULABLE, UNDECIDED, USAGE, failure};
 use crate::table::table;
 use anyhow::Result;
 use asmp_analysis::simulate::{
-    End, Execution, Record, Releases, Row, Run, Simulation, Statistics, perfetto_trace,
+    End, Execution, Record, Releases, Row, Run, Simulation, Statistics, perfetto_trace, replay,
 };
 use asmp_analysis::{
-    Counterexample, Effort, Policy, Stop, TimeBase, Workload, schedule_svg, worst_releases,
+    Counterexample, Effort, Policy, Stop, Task, TimeBase, Workload, schedule_svg, worst_releases,
 };
 use asmp_duration::ExactDuration;
 use clap::ValueEnum;
@@ -153,6 +153,9 @@ pub fn simulate(args: &Args) -> Result<u8> {
     let (tasks, time) = (&workload.tasks, workload.time);
     workload.check_cores().map_err(|reason| undecided(reason.into()))?;
     let until_ticks = span(args.time, time)?;
+    for note in unplayed(args, tasks) {
+        eprintln!("asmp: note: {note}");
+    }
     let simulation = Simulation {
         seed: args.seed,
         execution: Execution {
@@ -211,6 +214,20 @@ pub fn simulate(args: &Args) -> Result<u8> {
     })
 }
 
+/// What the file has and this run does not.
+fn unplayed(args: &Args, tasks: &[Task]) -> Vec<&'static str> {
+    let mut notes = Vec::new();
+    let is_pattern = args.replay.is_some() || matches!(args.offsets, Offsets::Worst);
+    if !is_pattern && tasks.iter().any(|task| task.blocking_ticks > 0) {
+        notes.push("this run has no blocking: --offsets worst has");
+    }
+    let is_sync = args.replay.is_none() && matches!(args.offsets, Offsets::Sync);
+    if is_sync && tasks.iter().any(|task| task.jitter_ticks > 0) {
+        notes.push("--offsets sync has no jitter: random and worst have");
+    }
+    notes
+}
+
 fn lines(rows: &[Row], many: bool, time: TimeBase) -> Vec<[String; 9]> {
     let header =
         ["name", "jobs", "misses", "least", "average", "median", "p99", "longest", "longest gap"];
@@ -235,7 +252,7 @@ fn lines(rows: &[Row], many: bool, time: TimeBase) -> Vec<[String; 9]> {
 
 fn releases(args: &Args, workload: &Workload) -> Result<Releases> {
     Ok(match (&args.replay, args.offsets) {
-        (Some(path), _) => Releases::Pattern(replayed(path, workload)?.pattern),
+        (Some(path), _) => Releases::Pattern(replayed(path, args.policy, workload)?.pattern),
         (None, Offsets::Random) => Releases::Random,
         (None, Offsets::Sync) => Releases::Together,
         (None, Offsets::Worst) => {
@@ -250,16 +267,58 @@ fn releases(args: &Args, workload: &Workload) -> Result<Releases> {
     })
 }
 
-/// A counterexample, alone or anywhere in the output of `analyze --json`. Errors: there is none, or
-/// the tasks do not allow its releases.
-fn replayed(path: &Path, workload: &Workload) -> Result<Counterexample> {
-    let value: Value =
-        serde_json::from_str(&read(path)?).map_err(|error| wrong(path, &error.to_string()))?;
-    let found = find(&value).unwrap_or(&value).clone();
+/// A counterexample of this policy, alone or in the output of `analyze --json`. Errors: there is
+/// none, it is of another file, or the tasks do not allow its releases.
+fn replayed(path: &Path, policy: Policy, workload: &Workload) -> Result<Counterexample> {
+    let value: Value = serde_json::from_str(&read_output(path)?)
+        .map_err(|error| wrong(path, &error.to_string()))?;
+    let found = of_policy(&value, policy, workload).map_err(|reason| wrong(path, &reason))?;
     let found: Counterexample = serde_json::from_value(in_ticks(found, workload.time))
         .map_err(|error| wrong(path, &format!("no counterexample in this file: {error}")))?;
     found.check(&workload.tasks).map_err(|error| wrong(path, &error.to_string()))?;
+    let (by_ticks, missed) = (found.by_ticks, found.missed);
+    let again = replay(&workload.tasks, policy, &found.pattern, by_ticks, &Effort::default());
+    if missed.is_some() && again != missed {
+        let reason = "the miss that it names does not happen: is it from another file or policy?";
+        return Err(wrong(path, &format!("{reason} Run asmp analyze --json again")));
+    }
     Ok(found)
+}
+
+/// The counterexample of this policy, or the only one. Errors: there is none, or the tasks that
+/// stand beside it are others.
+fn of_policy(value: &Value, policy: Policy, workload: &Workload) -> Result<Value, String> {
+    if let Some(tasks) = value.get("tasks") {
+        let wanted = in_ns(json!(workload.tasks_in_chains()), workload.time);
+        if *tasks != wanted {
+            let name = |tasks: &Value, at: usize| {
+                tasks.get(at).and_then(|task| Some(task.get("name")?.as_str()?.to_owned()))
+            };
+            let differs = (0..).find(|at| tasks.get(at) != wanted.get(at)).unwrap_or(0);
+            let name = name(&wanted, differs).or_else(|| name(tasks, differs));
+            let name = name.unwrap_or_else(|| format!("{differs}"));
+            return Err(format!(
+                "its counterexample is of other tasks: task {name} differs: run asmp analyze \
+                 --json again"
+            ));
+        }
+    }
+    let Some(policies) = value.get("policies").and_then(Value::as_array) else {
+        return Ok(find(value).unwrap_or(value).clone());
+    };
+    let is_ours = |report: &&Value| report["policy"] == policy.name();
+    let of = policies.iter().find(is_ours).and_then(find);
+    of.cloned().ok_or_else(|| {
+        let with = policies.iter().filter(|report| find(report).is_some());
+        let names: Vec<&str> = with.filter_map(|report| report["policy"].as_str()).collect();
+        match names.as_slice() {
+            [] => "no counterexample in this file".to_owned(),
+            names => format!(
+                "no counterexample of {policy} in this file: use --policy {}",
+                names.join(" or ")
+            ),
+        }
+    })
 }
 
 fn find(value: &Value) -> Option<&Value> {

@@ -487,6 +487,7 @@ fn sched_deadline_is_judged_by_the_limits_of_the_machine_under_root() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     };
+    std::fs::create_dir(&root).unwrap();
     let tasks = dir.path().join("tasks.toml");
     std::fs::write(&tasks, "[[task]]\nname = \"a\"\ncost = \"92 ms\"\nperiod = \"100 ms\"\n")
         .unwrap();

@@ -40,6 +40,9 @@ pub enum DurationError {
         "duration {text:?}: unknown unit {unit:?}; use ns, us, ms, s, min, h, Hz, kHz, MHz or GHz"
     )]
     UnknownUnit { text: String, unit: String },
+    /// What people write elsewhere, and how it is written here.
+    #[error("duration {text:?}: {cause}: write {cure}")]
+    Spelled { text: String, cause: &'static str, cure: String },
     #[error("duration {text:?} divides by zero")]
     ZeroDivisor { text: String },
     /// `64/48 kHz` could mean 64 periods of 48 kHz, or the period of 64/48 kHz.

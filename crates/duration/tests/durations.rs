@@ -55,6 +55,25 @@ fn a_duration_is_read_with_its_unit_and_exactly() {
 }
 
 #[test]
+fn a_number_that_is_long_as_written_and_short_in_fact_is_read() {
+    let ten_38 = format!("1{}", "0".repeat(38));
+    for (text, numerator, denominator) in [
+        (format!("{ten_38}/{ten_38} s"), 1_000_000_000, 1),
+        (format!("{ten_38}/2{} h", "0".repeat(37)), 18_000_000_000_000, 1),
+        (
+            "340282366920938463463374607431768211455/340282366920938463463374607431768211455 ms"
+                .into(),
+            1_000_000,
+            1,
+        ),
+        (format!("0.{}5 h", "0".repeat(24)), 9, 5_000_000_000_000),
+        ("1000000000 Hz".into(), 1, 1),
+    ] {
+        assert_eq!(read(&text), Ok(fraction(numerator, denominator)), "{text}");
+    }
+}
+
+#[test]
 fn a_wrong_text_is_refused_with_the_cure() {
     for (text, cure) in [
         ("", "invalid duration \"\": expected e.g. 500us, 1.5 ms, 64/48000 s or 1kHz"),
@@ -73,8 +92,24 @@ fn a_wrong_text_is_refused_with_the_cure() {
         ("1/3", "has no unit"),
         ("0/3", "has no unit"),
         ("5 parsec", "unknown unit \"parsec\"; use ns, us, ms, s, min, h, Hz, kHz, MHz or GHz"),
-        ("5 MS", "unknown unit \"MS\""),
-        ("1e3 ms", "unknown unit \"e3 ms\""),
+        ("5 MS", "duration \"5 MS\": no unit has this name: write 5 ms"),
+        ("10 Msec", "write 10 ms"),
+        ("3 seconds", "write 3 s"),
+        ("10 \u{3bc}", "write 10 us"),
+        ("10 \u{39c}S", "write 10 us"),
+        ("5 KHZ", "write 5 kHz"),
+        ("5 mHz", "unknown unit \"mHz\""),
+        ("1e3 ms", "duration \"1e3 ms\": an exponent is not read: write 1000 ms"),
+        ("2E-3 s", "write 2/1000 s"),
+        ("1e99 s", "unknown unit"),
+        (
+            "1,5 ms",
+            "duration \"1,5 ms\": decimals follow a point, and a number has no other separator: \
+             write 1.5 ms",
+        ),
+        ("1,5 MS", "write 1.5 ms"),
+        ("1.000,5 ms", "unknown unit"),
+        ("1,5", "unknown unit"),
         ("5 ms 3 us", "unknown unit"),
         ("1/0 s", "divides by zero"),
         ("0 Hz", "divides by zero"),
@@ -89,6 +124,11 @@ fn a_wrong_text_is_refused_with_the_cure() {
     ] {
         let refused = read(text).expect_err(text).to_string();
         assert!(refused.contains(cure), "{text}: {refused}");
+    }
+    for text in ["5 MS", "10 Msec", "3 seconds", "5 KHZ", "1e3 ms", "2E-3 s", "1,5 MS"] {
+        let refused = read(text).unwrap_err().to_string();
+        let (_, cure) = refused.rsplit_once("write ").unwrap();
+        read(cure).unwrap_or_else(|error| panic!("{text}: {error}"));
     }
     let long = "9".repeat(10_000);
     assert!(read(&long).unwrap_err().to_string().len() < 300, "shown in part");

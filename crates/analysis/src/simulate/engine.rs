@@ -48,8 +48,9 @@ pub(crate) struct Release {
 /// Where releases come from, stream by stream, in order of time; `None`: no more.
 pub(crate) trait Source {
     fn next(&mut self, stream: usize) -> Option<Release>;
-    /// What a job that follows another takes.
-    fn cost(&mut self, stream: usize) -> u64;
+    /// What a job that follows another takes, and how much later than the end of that it is
+    /// released.
+    fn following(&mut self, stream: usize) -> (u64, u64);
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,6 +122,28 @@ struct Running {
     until_ticks: u64,
 }
 
+/// A job that follows another, and is released some time after that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Later {
+    at_ticks: u64,
+    /// In the order of completion of what it follows.
+    number: u64,
+    stream: usize,
+    release: Release,
+}
+
+impl Ord for Later {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at_ticks, self.number).cmp(&(other.at_ticks, other.number))
+    }
+}
+
+impl PartialOrd for Later {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 #[derive(Debug, Default)]
 struct Core {
     ready: BinaryHeap<Reverse<Ready>>,
@@ -143,6 +166,12 @@ pub(crate) struct Engine<S> {
     /// Next release of each stream that has one.
     releases: BinaryHeap<Reverse<(u64, usize)>>,
     next: Vec<Option<Release>>,
+    later: BinaryHeap<Reverse<Later>>,
+    delayed: u64,
+    /// Of each stream that follows another: its last release.
+    last_ticks: Vec<u64>,
+    /// Of each stream: its jobs in `later`.
+    held: Vec<usize>,
     counts: Vec<u64>,
     released: u64,
     waiting: usize,
@@ -166,6 +195,8 @@ impl<S: Source> Engine<S> {
         }
         Self {
             counts: vec![0; streams.len()],
+            last_ticks: vec![0; streams.len()],
+            held: vec![0; streams.len()],
             cores: (0..cores).map(|_| Core::default()).collect(),
             streams,
             followers,
@@ -173,6 +204,8 @@ impl<S: Source> Engine<S> {
             source,
             releases,
             next,
+            later: BinaryHeap::new(),
+            delayed: 0,
             released: 0,
             waiting: 0,
             now_ticks: 0,
@@ -197,7 +230,8 @@ impl<S: Source> Engine<S> {
     ) -> End {
         loop {
             let release_ticks = self.releases.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
-            let mut now_ticks = release_ticks;
+            let later_ticks = self.later.peek().map_or(u64::MAX, |Reverse(later)| later.at_ticks);
+            let mut now_ticks = release_ticks.min(later_ticks);
             for core in &self.cores {
                 now_ticks =
                     now_ticks.min(core.running.map_or(u64::MAX, |running| running.until_ticks));
@@ -213,6 +247,11 @@ impl<S: Source> Engine<S> {
                 {
                     return End::Stopped;
                 }
+            }
+            while let Some(later) = self.later_due(now_ticks) {
+                self.waiting -= 1;
+                self.held[later.stream] -= 1;
+                self.enqueue(later.stream, later.release, observer);
             }
             if release_ticks == now_ticks {
                 self.release(now_ticks, most_jobs, observer);
@@ -261,12 +300,22 @@ impl<S: Source> Engine<S> {
         self.waiting -= 1;
         for index in 0..self.followers[job.stream()].len() {
             let follower = self.followers[job.stream()][index];
-            let cost_ticks = self.source.cost(follower);
-            self.enqueue(
-                follower,
-                Release { arrival_ticks: job.arrival_ticks, release_ticks: now_ticks, cost_ticks },
-                observer,
-            );
+            let (cost_ticks, late_ticks) = self.source.following(follower);
+            let release_ticks = now_ticks.saturating_add(late_ticks);
+            // Not before the one that came before it.
+            let at_ticks = release_ticks.max(self.last_ticks[follower]);
+            self.last_ticks[follower] = at_ticks;
+            let release =
+                Release { arrival_ticks: job.arrival_ticks, release_ticks: at_ticks, cost_ticks };
+            if at_ticks == now_ticks && self.held[follower] == 0 {
+                self.enqueue(follower, release, observer);
+            } else {
+                self.delayed += 1;
+                self.waiting += 1;
+                self.held[follower] += 1;
+                let number = self.delayed;
+                self.later.push(Reverse(Later { at_ticks, number, stream: follower, release }));
+            }
         }
         observer.finished(&job, now_ticks)
     }
@@ -292,6 +341,13 @@ impl<S: Source> Engine<S> {
                 self.enqueue(stream, release, observer);
             }
         }
+    }
+
+    /// The job that follows another and is due, if any.
+    fn later_due(&mut self, now_ticks: u64) -> Option<Later> {
+        let due = self.later.peek_mut().filter(|first| first.0.at_ticks <= now_ticks)?;
+        let Reverse(later) = PeekMut::pop(due);
+        Some(later)
     }
 
     /// The stream whose release is due, if any.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A run as a picture, like figure 7 of Yartek: a row a task, a row of what is left for background
-//! work, time to the right. SVG text; its size is that of the record.
+//! A run as a picture, like figure 7 of Yartek: a row a task, a thin row of what is left for
+//! background work, time to the right. A release is an arrow up, a deadline a red arrow down. SVG
+//! text; its size is that of the record.
 
 use super::model::Owner;
 use super::record::Record;
@@ -120,6 +121,18 @@ pub fn gantt_svg(
             y + 1.0
         );
     }
+    for deadline in record.deadlines.iter().filter(|deadline| deadline.at_ticks <= until_ticks) {
+        let (at, y) = (x(deadline.at_ticks), y_of(deadline.stream));
+        let _ = writeln!(
+            out,
+            r##"<path d="M{at:.2} {:.1}V{:.1}m-2.5 -4l2.5 4l2.5 -4" stroke="#c00" fill="none" stroke-width="0.8"><title>{} job {} is due at {}</title></path>"##,
+            y + 1.0,
+            y + 4.0 + BAR,
+            escape(&run.names[deadline.stream]),
+            deadline.job,
+            time.show(deadline.at_ticks)
+        );
+    }
     for miss in record.misses.iter().filter(|miss| miss.at_ticks < until_ticks) {
         let (at, y) = (x(miss.at_ticks), y_of(miss.stream) + 4.0);
         let _ = writeln!(
@@ -133,7 +146,7 @@ pub fn gantt_svg(
     out
 }
 
-/// What no real-time job and no handler uses: figure 7's black.
+/// What no real-time job and no handler uses: thin and pale, beside the bars of the tasks.
 fn idle(out: &mut String, run: &Run, record: &Record, until_ticks: u64, x: &dyn Fn(u64) -> f64) {
     for (core, cpu) in run.cpus.iter().enumerate() {
         let y = TOP + ROW * (run.names.len() + core) as f64;
@@ -142,9 +155,10 @@ fn idle(out: &mut String, run: &Run, record: &Record, until_ticks: u64, x: &dyn 
             let width = x(to) - x(from);
             let _ = writeln!(
                 out,
-                r#"<rect x="{:.2}" y="{:.1}" width="{width:.2}" height="{BAR}" fill="black"/>"#,
+                r##"<rect x="{:.2}" y="{:.1}" width="{width:.2}" height="{:.1}" fill="#ddd"/>"##,
                 x(from),
-                y + 4.0
+                y + 4.0 + BAR * 0.75,
+                BAR / 4.0
             );
         };
         let mut free_ticks = 0;

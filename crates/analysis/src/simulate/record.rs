@@ -28,6 +28,8 @@ pub struct Record {
     most: usize,
     pub segments: Vec<Segment>,
     pub releases: Vec<Instant>,
+    /// When the released jobs are due.
+    pub deadlines: Vec<Instant>,
     /// Completions after the deadline.
     pub misses: Vec<Instant>,
     /// Something was not kept.
@@ -57,6 +59,10 @@ impl Observe for Record {
     fn released(&mut self, job: &Job) {
         let instant = Instant { stream: job.stream(), job: job.index, at_ticks: job.release_ticks };
         Self::push(&mut self.releases, self.most, &mut self.is_cut, instant);
+        if let Some(at_ticks) = job.deadline_ticks {
+            let instant = Instant { at_ticks, ..instant };
+            Self::push(&mut self.deadlines, self.most, &mut self.is_cut, instant);
+        }
     }
 
     fn finished(&mut self, job: &Job, at_ticks: u64) -> ControlFlow<()> {

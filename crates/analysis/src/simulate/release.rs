@@ -155,7 +155,12 @@ impl Source for Trains {
         self.trains[stream].release(&self.execution)
     }
 
-    fn cost(&mut self, stream: usize) -> u64 {
-        self.trains[stream].cost(&self.execution)
+    fn following(&mut self, stream: usize) -> (u64, u64) {
+        let train = &mut self.trains[stream];
+        let late_ticks = match train.rule {
+            Rule::Chance { .. } => train.late(),
+            Rule::Fixed { .. } => 0,
+        };
+        (train.cost(&self.execution), late_ticks)
     }
 }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Tests, oracles and the simulator agree on random sets. The whole million: `examples/bench.rs`.
 
+mod files;
 mod oracle;
 mod sets;
 
+use files::{Seen, check_file};
 use sets::{Runs, Shape, Tally, check, curve};
 
 fn many(shape: Shape, sets: u64) {
@@ -31,6 +33,17 @@ fn on_sets_with_any_deadlines_tests_and_simulator_agree() {
 #[test]
 fn on_sets_with_jitter_and_blocking_nothing_accepted_misses_and_every_refusal_replays() {
     many(Shape::Everything, 400);
+}
+
+#[test]
+fn on_files_with_every_key_no_two_answers_contradict_each_other() {
+    let mut seen = Seen::default();
+    for seed in 0..3000 {
+        check_file(seed, &mut seen);
+    }
+    println!("{seen:?}");
+    let least = [seen.accepted, seen.refuted, seen.placed, seen.budgets, seen.admitted * 10];
+    assert!(least.iter().all(|count| *count > 100) && seen.wrong < seen.files / 5, "{seen:?}");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the computing commands read and write: task sets, pictures, JSON. Errors have exit code 40.
 
-use crate::exit::{BAD_FILE, failure};
-use crate::file::unreadable;
+use crate::exit::{BAD_FILE, NO_TASKS, failure};
+use crate::file::{MOST_BYTES, text_of};
 use anyhow::Result;
+use asmp_analysis::file::FileError;
 use asmp_analysis::{TimeBase, Workload, file};
 use asmp_host::store::replace_file;
 use asmp_measure::run::{Experiment, Run};
@@ -15,7 +16,12 @@ pub fn wrong(path: &Path, reason: &str) -> anyhow::Error {
 }
 
 pub fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).map_err(|error| wrong(path, &unreadable(&error)))
+    text_of(path, MOST_BYTES).map_err(|reason| wrong(path, &reason))
+}
+
+/// The output of another command, which is longer than what people write.
+pub fn read_output(path: &Path) -> Result<String> {
+    text_of(path, MOST_BYTES << 4).map_err(|reason| wrong(path, &reason))
 }
 
 /// A task set: CSV by the name of the file, else TOML.
@@ -25,7 +31,10 @@ pub fn workload(path: &Path) -> Result<Workload> {
     let measured = |run: &str| longest_of(&beside.join(run));
     let is_csv = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
     let parse = if is_csv { file::from_csv } else { file::from_toml };
-    parse(&text, &measured).map_err(|error| wrong(path, &error.to_string()))
+    parse(&text, &measured).map_err(|error| match error {
+        FileError::NoTasks => failure(NO_TASKS, format!("{}: {error}", path.display())),
+        error => wrong(path, &error.to_string()),
+    })
 }
 
 /// The longest turn of a measured loop. A latency is no execution time.
@@ -57,7 +66,8 @@ pub fn print_json(mut value: Value, time: TimeBase) -> Result<()> {
     Ok(())
 }
 
-fn in_ns(value: Value, time: TimeBase) -> Value {
+/// As `print_json` prints it.
+pub fn in_ns(value: Value, time: TimeBase) -> Value {
     rename(value, &|key, value| match key {
         "ticks" => ("ns".to_owned(), each(value, &|ticks| exact_ns(ticks, time))),
         "guaranteed" => (key.to_owned(), each(value, &|ticks| exact_ns(ticks, time))),

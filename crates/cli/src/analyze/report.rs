@@ -205,7 +205,10 @@ impl Words<'_> {
                 }
                 Summary::NoTasks => "does not apply: there are no tasks".to_owned(),
             };
-            rows.push([report.policy.to_string(), verdict, factor(report.factor_ppm())]);
+            // Of a part of the tasks a factor says nothing.
+            let is_whole = report.unplaced.is_empty();
+            let factor = if is_whole { factor(report.factor_ppm()) } else { "-".to_owned() };
+            rows.push([report.policy.to_string(), verdict, factor]);
         }
         let verdict = match admission {
             Ok(admission) if admission.admitted => {

@@ -121,8 +121,9 @@ pub struct JobSet {
     entries: Vec<Entry>,
     /// (start, task), soonest first.
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
-    /// (deadline, task), soonest first.
-    ready: BinaryHeap<Reverse<(u64, usize)>>,
+    /// (deadline, start, task), soonest first: of equal deadlines the one that is released first,
+    /// then in the order of the set, as in the simulator of `asmp-analysis`.
+    ready: BinaryHeap<Reverse<(u64, u64, usize)>>,
 }
 
 impl JobSet {
@@ -165,15 +166,15 @@ impl JobSet {
                 break;
             }
             self.waiting.pop();
-            self.ready.push(Reverse((self.entries[task].deadline_ns(), task)));
+            self.ready.push(Reverse((self.entries[task].deadline_ns(), start_ns, task)));
         }
-        while let Some(Reverse((deadline_ns, task))) = self.ready.pop() {
+        while let Some(Reverse((deadline_ns, _, task))) = self.ready.pop() {
             let entry = &mut self.entries[task];
             let over = now_ns.saturating_sub(entry.start_ns) >= entry.task.period_ns;
             match entry.task.late {
                 Late::Skip if over => {
                     entry.skip(now_ns);
-                    self.ready.push(Reverse((entry.deadline_ns(), task)));
+                    self.ready.push(Reverse((entry.deadline_ns(), entry.start_ns, task)));
                 }
                 Late::Fault if over => return Err(entry.fault(task, now_ns, Missing::Begun)),
                 _ => {
@@ -237,5 +238,49 @@ impl Entry {
 
     fn fault(&self, task: usize, at_ns: u64, missing: Missing) -> Fault {
         Fault { task, activation: self.activation, deadline_ns: self.deadline_ns(), at_ns, missing }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use asmp_analysis::simulate::{Record, Releases, Run, Simulation};
+    use asmp_analysis::{self as analysis, Policy};
+
+    #[test]
+    fn of_equal_deadlines_the_first_released_runs_as_in_the_simulator() {
+        // All three are due at 60; the fourth keeps them waiting until all are released.
+        let set = [(20, 40), (10, 50), (10, 50), (0, 60), (0, 30)];
+        let task = |(offset_ns, period_ns)| Task {
+            period_ns,
+            offset_ns,
+            budget_ns: 5,
+            late: Late::Finish,
+        };
+        let mut jobs = JobSet::new(&set.map(task));
+        let mut order = Vec::new();
+        let mut now_ns = 0;
+        while order.len() < set.len() {
+            match jobs.next(now_ns).unwrap() {
+                Next::Run(tick) => {
+                    order.push(tick.task);
+                    now_ns += if tick.task == 4 { 25 } else { 2 };
+                    jobs.ended(&tick, now_ns).unwrap();
+                }
+                Next::Idle(next_ns) => now_ns = next_ns.unwrap(),
+            }
+        }
+        assert_eq!(order, [4, 3, 1, 2, 0]);
+        let cost = |task: usize| if task == 4 { 25 } else { 2 };
+        let named = set.iter().enumerate().map(|(task, (offset, period))| {
+            analysis::Task::new(task.to_string(), cost(task), *period).offset(*offset)
+        });
+        let tasks: Vec<analysis::Task> = named.collect();
+        let simulation = Simulation::new(&tasks, Policy::NpEdf, Releases::Together);
+        let mut run = Run::prepare(&simulation).unwrap();
+        let mut record = Record::up_to(set.len());
+        run.go(34, 100, &mut record);
+        let simulated: Vec<usize> = record.segments.iter().map(|segment| segment.stream).collect();
+        assert_eq!(simulated, order);
     }
 }

@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Each key of a task file, changed alone, and each answer: the answer changes, or refuses the
+//! file, or the row says why the key means nothing to it. The parser itself lists the keys, so that
+//! one without a row fails. A graph file has its own keys, and neither reader takes the other's.
+
+use asmp_analysis::deadline::Domain;
+use asmp_analysis::file::{from_csv, from_toml};
+use asmp_analysis::graph::{Graph, Limits, analyze};
+use asmp_analysis::place::{By, place};
+use asmp_analysis::simulate::{Releases, Run, Simulation, Statistics};
+use asmp_analysis::{
+    Effort, Policy, Verdict, Workload, analyse, analyse_budgets, kernel_admission,
+};
+use std::collections::BTreeSet;
+
+/// The answers, in the order of a row's letters: seven policies, SCHED_DEADLINE, placement by two
+/// heuristics, budgets, a chain under each of two policies, the simulator.
+const ANSWERS: [&str; 14] = [
+    "np-edf",
+    "edf",
+    "rm",
+    "dm",
+    "fp",
+    "np-fp",
+    "muf",
+    "deadline",
+    "worst-fit",
+    "bfd-partitioned",
+    "budgets",
+    "chain edf",
+    "chain fp",
+    "simulate",
+];
+
+struct Row {
+    key: &'static str,
+    /// A file, in which `from` stands once, and what it becomes.
+    base: &'static str,
+    from: &'static str,
+    to: &'static str,
+    /// One letter for each answer: `u` uses the key, `r` refuses it, `-` is the same without it.
+    answers: &'static str,
+    /// Why a `-` is no oversight.
+    same: &'static str,
+}
+
+const BASE: &str = "\
+[[task]]\nname = 'a'\ncost = '3 ms'\nperiod = '10 ms'\npriority = 5\n\
+[[task]]\nname = 'b'\ncost = '2 ms'\nperiod = '20 ms'\npriority = 4\n\
+[[task]]\nname = 'c'\ncost = '6 ms'\nperiod = '20 ms'\npriority = 3\n\
+[[background]]\nname = 'log'\ncost = '4 ms'\nperiod = '40 ms'\n\
+[[interrupt]]\nname = 'irq'\nservice = '1 ms'\ngap = '30 ms'\n\
+[room]\nmemory = 100\nbandwidth = 100\n";
+const CHAIN: &str = "[[chain]]\nname = 'ch'\ntasks = ['b', 'c']\ndeadline = '20 ms'\n";
+const CHAINED: &str = "\
+[[task]]\nname = 'a'\ncost = '3 ms'\nperiod = '10 ms'\npriority = 5\n\
+[[task]]\nname = 'b'\ncost = '2 ms'\nperiod = '20 ms'\npriority = 4\n\
+[[task]]\nname = 'c'\ncost = '6 ms'\nperiod = '20 ms'\npriority = 3\n\
+[[chain]]\nname = 'ch'\ntasks = ['b', 'c']\ndeadline = '20 ms'\n";
+/// A task that needs a part of the room.
+const NEEDY: &str = "\
+[[task]]\nname = 'b'\ncost = '2 ms'\nperiod = '20 ms'\npriority = 4\n\
+[[task]]\nname = 'c'\ncost = '6 ms'\nperiod = '20 ms'\npriority = 3\nmemory = 10\nbandwidth = 10\n\
+[room]\nmemory = 100\nbandwidth = 100\n";
+/// Where offsets decide.
+const TIGHT: &str = "\
+[[task]]\nname = 'a'\ncost = '3 ms'\nperiod = '10 ms'\npriority = 5\noffset = '0'\n\
+[[task]]\nname = 'b'\ncost = '1 ms'\nperiod = '20 ms'\npriority = 4\n\
+[[task]]\nname = 'c'\ncost = '8 ms'\nperiod = '20 ms'\npriority = 3\n";
+/// Where they decide with preemption, too.
+const SHORT: &str = "\
+[[task]]\nname = 'a'\ncost = '3 ms'\nperiod = '10 ms'\npriority = 5\noffset = '0'\n\
+deadline = '3 ms'\n\
+[[task]]\nname = 'b'\ncost = '1 ms'\nperiod = '20 ms'\npriority = 4\noffset = '3 ms'\n\
+[[task]]\nname = 'c'\ncost = '5 ms'\nperiod = '20 ms'\npriority = 3\ndeadline = '7 ms'\n";
+/// Too much for two CPUs.
+const CROWDED: &str = "\
+[[task]]\nname = 'a'\ncost = '7 ms'\nperiod = '10 ms'\npriority = 5\n\
+[[task]]\nname = 'b'\ncost = '16 ms'\nperiod = '20 ms'\npriority = 4\n\
+[[task]]\nname = 'c'\ncost = '12 ms'\nperiod = '20 ms'\npriority = 3\n";
+/// On one CPU of two.
+const BOUND: &str = "\
+[[task]]\nname = 'a'\ncost = '3 ms'\nperiod = '10 ms'\npriority = 5\ncore = 1\n\
+[[task]]\nname = 'b'\ncost = '2 ms'\nperiod = '20 ms'\npriority = 4\ncore = 1\n\
+[[task]]\nname = 'c'\ncost = '6 ms'\nperiod = '20 ms'\npriority = 3\ncore = 1\n";
+/// Too much for one CPU, with an application.
+const LARGE: &str = "\
+[[task]]\nname = 'a'\ncost = '7 ms'\nperiod = '10 ms'\npriority = 5\n\
+[[task]]\nname = 'b'\ncost = '2 ms'\nperiod = '20 ms'\npriority = 4\napp = 'x'\n\
+[[task]]\nname = 'c'\ncost = '6 ms'\nperiod = '20 ms'\npriority = 3\n";
+const C: &str = "name = 'c'\n";
+const NAMES: &str = "a name is a label";
+const NO_DEADLINE: &str = "background work and services have no deadline and delay no task";
+const ROOM: &str = "[room] is asked where tasks share a CPU; a run plays time alone";
+
+const fn row(
+    key: &'static str,
+    base: &'static str,
+    (from, to): (&'static str, &'static str),
+    answers: &'static str,
+    same: &'static str,
+) -> Row {
+    Row { key, base, from, to, answers, same }
+}
+
+#[rustfmt::skip]
+const ROWS: &[Row] = &[
+    row("task.name", BASE, ("name = 'a'", "name = 'z'"), "--------------", NAMES),
+    row("task.cost", BASE, ("'6 ms'", "'7 ms'"), "uuuuuuuuuuuuuu", ""),
+    row("task.measured", BASE, ("cost = '6 ms'", "measured = 'RUN'"), "uuuuuuuuuuuuuu", ""),
+    row("task.period", BASE, ("'10 ms'", "'9 ms'"), "uuuuuuuuuuuuuu", ""),
+    row("task.sporadic", BASE, ("period = '10 ms'", "sporadic = '10 ms'"), "-------------u",
+        "a free first arrival and a least gap have the same worst case"),
+    row("task.deadline", BASE, (C, "name = 'c'\ndeadline = '5 ms'\n"), "uuuuuuuruurrru", ""),
+    row("task.offset", TIGHT, (C, "name = 'c'\noffset = '3 ms'\n"), "u----u----urru",
+        "with preemption any first arrival is accepted; placement takes any, which is safe"),
+    row("task.offset", SHORT, (C, "name = 'c'\noffset = '4 ms'\n"), "uuuuuuuu--rrru",
+        "placement takes any first arrival, which is safe"),
+    row("task.jitter", BASE, (C, "name = 'c'\njitter = '15 ms'\n"), "uuuuuuuruuruuu", ""),
+    row("task.blocking", BASE, (C, "name = 'c'\nblocking = '15 ms'\n"), "uuuuuuuuuuruu-",
+        "a random run has no sections, and `asmp simulate` says so"),
+    row("task.priority", BASE, ("priority = 3", "priority = 6"), "----uu------uu",
+        "other policies have priorities of their own"),
+    row("task.class", BASE, ("name = 'a'\n", "name = 'a'\nclass = 'low'\n"), "------u-------",
+        "only muf has classes"),
+    row("task.core", BOUND, ("priority = 3\ncore = 1", "priority = 3\ncore = 0"),
+        "uuuuuuuruuruuu", ""),
+    row("task.importance", CROWDED, (C, "name = 'c'\nimportance = 4\n"), "-------uuu----",
+        "it says what is left out where not everything is placed"),
+    row("task.app", LARGE, (C, "name = 'c'\napp = 'x'\n"), "---------u----",
+        "only bfd-partitioned places applications"),
+    row("task.memory", BASE, (C, "name = 'c'\nmemory = 101\n"), "rrrrrrrruurrr-", ROOM),
+    row("task.bandwidth", BASE, (C, "name = 'c'\nbandwidth = 101\n"), "rrrrrrrruurrr-", ROOM),
+    row("chain.name", CHAINED, ("name = 'ch'", "name = 'x'"), "-------rrrr---", NAMES),
+    row("chain.tasks", CHAINED, ("['b', 'c']", "['b']"), "uuuuuuurrrruuu", ""),
+    row("chain.deadline", CHAINED, ("deadline = '20 ms'", "deadline = '9 ms'"),
+        "uuuuuuurrrruuu", ""),
+    row("background.name", BASE, ("'log'", "'x'"), "--------------", NAMES),
+    row("background.cost", BASE, ("cost = '4 ms'", "cost = '5 ms'"), "-------------u",
+        NO_DEADLINE),
+    row("background.period", BASE, ("'40 ms'", "'50 ms'"), "-------------u", NO_DEADLINE),
+    row("background.core", BASE, ("name = 'log'", "name = 'log'\ncore = 1"), "-------------u",
+        NO_DEADLINE),
+    row("interrupt.name", BASE, ("'irq'", "'x'"), "--------------", NAMES),
+    row("interrupt.flag", BASE, ("name = 'irq'", "name = 'irq'\nflag = '10 us'"),
+        "rrrrrrrrrrrrru", ""),
+    row("interrupt.service", BASE, ("service = '1 ms'", "service = '2 ms'"), "-------------u",
+        NO_DEADLINE),
+    row("interrupt.gap", BASE, ("'30 ms'", "'31 ms'"), "-------------u", NO_DEADLINE),
+    row("interrupt.core", BASE, ("name = 'irq'", "name = 'irq'\ncore = 1"), "-------------u",
+        NO_DEADLINE),
+    row("room.memory", NEEDY, ("memory = 100", "memory = 9"), "rrrrrrrruurrr-", ROOM),
+    row("room.bandwidth", NEEDY, ("bandwidth = 100", "bandwidth = 9"), "rrrrrrrruurrr-", ROOM),
+];
+
+fn measured(_: &str) -> Result<u64, String> {
+    Ok(7_000_000)
+}
+
+/// What an answer says, without names, and whether it refuses.
+type Said = (String, bool);
+
+fn refused(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::DoesNotApply { .. })
+}
+
+fn policy(workload: &Workload, policy: Policy) -> Said {
+    let mut report = analyse(workload, policy, &[], &Effort::default());
+    report.chains.iter_mut().for_each(|chain| chain.name.clear());
+    (format!("{report:?}"), report.cpus.iter().any(|cpu| refused(&cpu.verdict)))
+}
+
+fn said(text: &str) -> [Said; 14] {
+    let refusal = |error: &dyn ToString| (error.to_string(), true);
+    let alone = from_toml(text, &measured);
+    let chain = if text.contains("[[chain]]") { "" } else { CHAIN };
+    let chained = from_toml(&format!("{text}{chain}"), &measured);
+    let of = |answer: &str| -> Said {
+        let chain = answer.strip_prefix("chain ");
+        let workload = match if chain.is_some() { &chained } else { &alone } {
+            Ok(workload) => workload,
+            Err(error) => return refusal(error),
+        };
+        let tasks = &workload.tasks;
+        if let Ok(named) = chain.unwrap_or(answer).parse::<Policy>() {
+            return policy(workload, named);
+        }
+        let placed = |by| {
+            if let Err(reason) = workload.check_placeable() {
+                return refusal(&reason);
+            }
+            let effort = Effort::default();
+            let found = place(tasks, &[0, 1], by, Policy::Edf, &workload.room, &effort);
+            found.map_or_else(|error| refusal(&error), |found| (format!("{found:?}"), false))
+        };
+        match answer {
+            "deadline" => match kernel_admission(workload, &Domain::of(1), &Effort::default()) {
+                Ok(found) => (format!("{found:?}"), refused(&found.deadlines)),
+                Err(verdict) => (format!("{verdict:?}"), refused(&verdict)),
+            },
+            "worst-fit" => placed(By::WorstFit),
+            "bfd-partitioned" => placed(By::BfdPartitioned),
+            "budgets" => match analyse_budgets(workload, &Effort::default()) {
+                Ok(found) => (format!("{found:?}"), false),
+                Err(reason) => refusal(&reason),
+            },
+            "simulate" => simulated(workload),
+            _ => unreachable!("{answer}"),
+        }
+    };
+    ANSWERS.map(of)
+}
+
+fn simulated(workload: &Workload) -> Said {
+    if let Err(reason) = workload.check_cores() {
+        return (reason.to_string(), true);
+    }
+    let simulation = Simulation {
+        background: &workload.background,
+        interrupts: &workload.interrupts,
+        chains: &workload.chains,
+        seed: 7,
+        ..Simulation::new(&workload.tasks, Policy::Fp, Releases::Random)
+    };
+    let mut run = Run::prepare(&simulation).expect("priorities");
+    let mut statistics = Statistics::of(&run);
+    run.go(10_000_000_000, 1_000_000, &mut statistics);
+    let mut rows = statistics.rows(&run);
+    rows.iter_mut().for_each(|row| row.name.clear());
+    (format!("{rows:?}"), false)
+}
+
+/// All wrong rows at once, with what they must be.
+#[test]
+fn each_key_changes_each_answer_or_is_refused_or_means_nothing_to_it() {
+    let mut wrong = Vec::new();
+    for row in ROWS {
+        assert_eq!(row.base.matches(row.from).count(), 1, "{}: {}", row.key, row.from);
+        let (before, after) = (said(row.base), said(&row.base.replace(row.from, row.to)));
+        let letters: String = before
+            .iter()
+            .zip(&after)
+            .map(|(before, after)| match (before == after, before.1, after.1) {
+                (_, _, true) => 'r',
+                (true, _, false) => '-',
+                (false, _, false) => 'u',
+            })
+            .collect();
+        if letters != row.answers {
+            let first = ANSWERS.iter().zip(row.answers.chars().zip(letters.chars()));
+            let first = first.filter(|(_, (is, found))| is != found).map(|(answer, _)| *answer);
+            let first: Vec<&str> = first.collect();
+            wrong.push(format!("{} {letters} {first:?}", row.key));
+        }
+        if letters.contains('-') && row.same.is_empty() {
+            wrong.push(format!("{}: say why some answers are the same", row.key));
+        }
+    }
+    assert!(wrong.is_empty(), "{ANSWERS:?}\n{}", wrong.join("\n"));
+}
+
+/// The keys that a reader knows, as its refusal of another lists them.
+fn known(error: &str) -> BTreeSet<String> {
+    let (_, list) = error.split_once("expected").unwrap_or_else(|| panic!("{error}"));
+    list.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn each_key_that_the_reader_knows_has_a_row() {
+    let keys_of = |text: &str| known(&from_toml(text, &measured).unwrap_err().to_string());
+    let mut keys = BTreeSet::new();
+    for table in keys_of("no_key = 1\n") {
+        let header = if table == "room" { "[room]".to_owned() } else { format!("[[{table}]]") };
+        let of_table = keys_of(&format!("{header}\nno_key = 1\n"));
+        keys.extend(of_table.into_iter().map(|key| format!("{table}.{key}")));
+    }
+    assert_eq!(keys, ROWS.iter().map(|row| row.key.to_owned()).collect());
+    assert!(ROWS.iter().all(|row| row.answers.len() == ANSWERS.len()));
+}
+
+#[test]
+fn csv_has_the_keys_of_a_task() {
+    for row in ROWS {
+        let Some(key) = row.key.strip_prefix("task.") else { continue };
+        let error = from_csv(&format!("{key}\n"), &measured).unwrap_err().to_string();
+        assert!(!error.contains("unknown column"), "{key}: {error}");
+    }
+    assert!(from_csv("no_key\n", &measured).unwrap_err().to_string().contains("unknown column"));
+}
+
+const GRAPH: &str = "\
+[[task]]\nname = 'a'\n[[task]]\nname = 'b'\n\
+[[edge]]\nfrom = 'a'\nto = 'b'\nwrite = 2\nread = 3\n";
+/// A key of a graph, and the file with it changed.
+const GRAPH_ROWS: &[(&str, &str, &str)] = &[
+    ("task.name", "name = 'a'\n[[task]]\nname = 'b'", "name = 'b'\n[[task]]\nname = 'a'"),
+    ("task.case", "name = 'b'\n", "name = 'b'\ncase = 'data'\n"),
+    ("task.output", "name = 'b'\n", "name = 'b'\noutput = 5\n"),
+    ("task.multiple_of", "name = 'a'\n", "name = 'a'\nmultiple_of = 5\n"),
+    ("edge.name", "from = 'a'", "name = 'e'\nfrom = 'a'"),
+    ("edge.from", "from = 'a'", "from = 'b'"),
+    ("edge.to", "to = 'b'", "to = 'a'"),
+    ("edge.write", "write = 2", "write = 4"),
+    ("edge.read", "read = 3", "read = 1"),
+    ("edge.initial", "read = 3", "read = 3\ninitial = 1"),
+    ("edge.memory", "read = 3", "read = 3\nmemory = 3"),
+    ("edge.multiple_of", "read = 3", "read = 3\nmultiple_of = 7"),
+];
+
+#[test]
+fn each_key_of_a_graph_changes_its_answer_and_no_reader_takes_the_other_s_file() {
+    let answer = |text: &str| {
+        let graph: Graph = text.parse().unwrap_or_else(|error| panic!("{error}: {text}"));
+        format!("{:?}", analyze(&graph, &Limits::default()))
+    };
+    let unchanged = answer(GRAPH);
+    for (key, from, to) in GRAPH_ROWS {
+        assert!(GRAPH.contains(from), "{key}");
+        assert_ne!(answer(&GRAPH.replacen(from, to, 1)), unchanged, "{key}");
+    }
+    let error = |text: &str| text.parse::<Graph>().unwrap_err().to_string();
+    let mut keys = BTreeSet::new();
+    for table in known(&error("no_key = 1\n")) {
+        let of_table = known(&error(&format!("[[{table}]]\nno_key = 1\n")));
+        keys.extend(of_table.into_iter().map(|key| format!("{table}.{key}")));
+    }
+    assert_eq!(keys, GRAPH_ROWS.iter().map(|(key, _, _)| (*key).to_owned()).collect());
+    assert!(error(BASE).contains("unknown key"), "{}", error(BASE));
+    assert!(from_toml(GRAPH, &measured).unwrap_err().to_string().contains("unknown key"));
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `asmp analyze` and `asmp simulate` refuse what they would ignore, and what no task set is.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/analysis")
+}
+
+fn asmp(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_asmp"));
+    command.current_dir(examples()).args(words).output().expect("asmp starts")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("words")
+}
+
+/// Exit code and error of a call.
+fn said(words: &[&str]) -> (i32, String) {
+    let output = asmp(words);
+    (output.status.code().expect("it exits"), String::from_utf8(output.stderr).expect("words"))
+}
+
+/// A file of tasks: name, cost and period in ms, more fields.
+fn tasks_in(path: &str, tasks: &[(&str, u64, u64, &str)]) {
+    let task = |(name, cost, period, more): &(&str, u64, u64, &str)| {
+        format!(
+            "[[task]]\nname = \"{name}\"\ncost = \"{cost} ms\"\nperiod = \"{period} ms\"\n{more}\n"
+        )
+    };
+    std::fs::write(path, tasks.iter().map(task).collect::<String>()).unwrap();
+}
+
+#[test]
+fn an_option_that_the_policy_would_ignore_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let picture = dir.path().join("x.svg");
+    let svg = picture.to_str().unwrap();
+    for policy in ["deadline", "all"] {
+        let (exit, words) = said(&["analyze", "robot.toml", "--policy", policy, "--gantt", svg]);
+        assert_eq!(exit, 2, "{policy}: {words}");
+        assert!(words.contains("--gantt draws one policy"), "{words}");
+    }
+    assert!(!picture.exists());
+    let (exit, words) = said(&["analyze", "robot.toml", "--policy", "edf", "--root", "/"]);
+    assert!(exit == 2 && words.contains("--root is only for --policy deadline"), "{words}");
+    for policy in ["deadline", "all"] {
+        let root = dir.path().join("tpyo");
+        let words = ["analyze", "robot.toml", "--policy", policy, "--root"];
+        let (exit, words) = said(&[&words[..], &[root.to_str().unwrap()]].concat());
+        assert!(exit == 40 && words.contains("tpyo: No such file"), "{words}");
+    }
+    for (name, same) in [("fifo", "fp"), ("SCHED_FIFO", "fp"), ("EDF", "edf")] {
+        let [one, other] =
+            [name, same].map(|name| text(&asmp(&["analyze", "ros-chain.toml", "--policy", name])));
+        assert!(one == other && one.contains("chain see and steer"), "{name}: {one}");
+    }
+    assert_eq!(said(&["analyze", "robot.toml", "--policy", "SCHED_DEADLINE"]).0, 0);
+}
+
+#[test]
+fn a_counterexample_of_another_file_or_policy_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (file, other, json) = (at("file.toml"), at("other.toml"), at("all.json"));
+    tasks_in(&file, &[("x", 3, 10, ""), ("y", 9, 100, "")]);
+    tasks_in(&other, &[("x", 3, 10, ""), ("y", 9, 90, "")]);
+    let output = asmp(&["analyze", &file, "--json"]);
+    std::fs::write(&json, &output.stdout).unwrap();
+    let replay = |file: &str, policy: &str, json: &str| {
+        said(&["simulate", file, "--policy", policy, "--for", "1s", "--replay", json])
+    };
+    assert_eq!(replay(&file, "np-edf", &json), (60, String::new()));
+    let (exit, words) = replay(&other, "np-edf", &json);
+    assert!(exit == 40 && words.contains("of other tasks: task y differs"), "{words}");
+    let (exit, words) = replay(&file, "edf", &json);
+    assert!(exit == 40 && words.contains("no counterexample of edf in this file"), "{words}");
+    // Alone it names a miss, which must happen.
+    let all: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let alone = at("alone.json");
+    let found = &all["policies"][0]["cpus"][0]["verdict"]["counterexample"];
+    std::fs::write(&alone, found.to_string()).unwrap();
+    assert_eq!(replay(&file, "np-edf", &alone).0, 60);
+    let (exit, words) = replay(&file, "edf", &alone);
+    assert!(exit == 40 && words.contains("the miss that it names does not happen"), "{words}");
+}
+
+#[test]
+fn endless_and_huge_files_are_refused_before_they_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let huge = dir.path().join("huge.toml");
+    std::fs::File::create(&huge).unwrap().set_len(100_000_000).unwrap();
+    let empty = dir.path().join("empty.toml");
+    std::fs::write(&empty, "").unwrap();
+    for file in [huge.to_str().unwrap(), "/dev/zero"] {
+        for words in [
+            &["analyze", file][..],
+            &["analyze", "budgets", file],
+            &["analyze", "place", file, "--cpus", "1-2"],
+            &["analyze", "graph", file],
+            &["simulate", file, "--policy", "edf"],
+        ] {
+            let start = std::time::Instant::now();
+            let (exit, error) = said(words);
+            println!("{words:?}: {} ms", start.elapsed().as_millis());
+            assert!(exit == 40 && error.contains("at most 16 MiB are read"), "{words:?}: {error}");
+        }
+    }
+    for words in [
+        &["analyze", empty.to_str().unwrap()][..],
+        &["analyze", "budgets", empty.to_str().unwrap()],
+        &["simulate", empty.to_str().unwrap(), "--policy", "edf"],
+    ] {
+        let (exit, error) = said(words);
+        assert!(exit == 43 && error.contains("empty.toml: there is no task"), "{error}");
+    }
+}
+
+#[test]
+fn the_factor_that_budgets_prints_is_accepted() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("robot.toml");
+    let robot = std::fs::read_to_string(examples().join("robot.toml")).unwrap();
+    let words = text(&asmp(&["analyze", "budgets", "robot.toml"]));
+    let line = words.lines().find(|line| line.starts_with("room: ")).unwrap();
+    let number = line.split(' ').find_map(|word| word.parse::<f64>().ok()).unwrap();
+    let times = |thousandths: u64| {
+        let scaled =
+            robot.replace("cost = \"20 ms\"", &format!("cost = \"{} us\"", 20 * thousandths));
+        let scaled =
+            scaled.replace("cost = \"100 ms\"", &format!("cost = \"{} us\"", 100 * thousandths));
+        assert_ne!(scaled, robot);
+        std::fs::write(&file, scaled).unwrap();
+        said(&["analyze", file.to_str().unwrap(), "--policy", "np-edf"]).0
+    };
+    let thousandths = (number * 1000.0).round() as u64;
+    assert_eq!((times(thousandths), times(thousandths + 1)), (0, 60), "{line}");
+}
+
+#[test]
+fn a_run_says_what_of_the_file_it_leaves_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file.toml").to_str().unwrap().to_owned();
+    tasks_in(&file, &[("x", 3, 10, "blocking = \"1 ms\"\njitter = \"1 ms\"")]);
+    let notes =
+        |offsets: &str| said(&["simulate", &file, "--policy", "edf", "--offsets", offsets]).1;
+    assert_eq!(notes("random"), "asmp: note: this run has no blocking: --offsets worst has\n");
+    assert!(notes("sync").contains("--offsets sync has no jitter"));
+    assert_eq!(notes("worst"), "");
+}
+
+#[test]
+fn tasks_without_a_cpu_have_no_factor_beside_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("three.toml").to_str().unwrap().to_owned();
+    tasks_in(&file, &[("p", 6, 10, ""), ("q", 6, 10, ""), ("r", 6, 10, "")]);
+    let words = text(&asmp(&["analyze", &file, "--cpus", "0-1"]));
+    let edf = words.lines().find(|line| line.starts_with("edf")).unwrap();
+    assert!(edf.contains("no CPU was found for r") && edf.ends_with('-'), "{words}");
+}
