@@ -26,7 +26,19 @@ fn main() -> ExitCode {
             supervised(kill_after.map(Duration::from_millis), &words.collect::<Vec<_>>())
         }
         Some(word) if word == "mortal" => mortal(),
-        _ => libtest_mimic::run(&Arguments::from_args(), trials()).exit_code(),
+        _ => {
+            heed_signals();
+            libtest_mimic::run(&Arguments::from_args(), trials()).exit_code()
+        }
+    }
+}
+
+/// A shell starts a background job, and nohup(1) any, with some signals ignored; so would be what
+/// is started here.
+fn heed_signals() {
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTERM, libc::SIGPIPE] {
+        // SAFETY: no other thread is there yet; SIG_DFL is no function.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
 }
 

@@ -3,8 +3,8 @@
 //! brute-force model.
 
 use asmp_rt::executive::{
-    BackgroundStats, Demand, End, Executive, Fault, JobSet, Jobs, Late, Missing, Next, Progress,
-    Stats, Task, admit,
+    AdmissionError, BackgroundStats, Demand, End, Executive, Fault, JobSet, Jobs, Late, Missing,
+    Next, Progress, Stats, Task, admit,
 };
 use asmp_rt::virtual_cpu::{Caller, Costs, Latency, Policy, Step, Then, VirtualCpu};
 use std::cell::RefCell;
@@ -179,13 +179,15 @@ fn background(steps: &[(u64, u64)], raises: &[(u64, usize)]) -> (Vec<(usize, u64
 
 #[test]
 fn background_jobs_run_in_the_order_of_their_interrupts_and_never_delay_a_periodic_job() {
-    let (log, stats) = background(&[(30, 3), (5, 1)], &[(20, 0), (25, 1), (26, 0)]);
-    // The third step of 30 ms would reach over the start at 100 ms.
+    let (log, stats) = background(&[(30, 3), (15, 1)], &[(20, 0), (25, 1), (26, 0)]);
+    // The third step of 30 ms would reach over the start at 100 ms; the other job's does not.
     assert_eq!(
         log,
-        [(0, 20), (0, 50), (0, 110), (1, 140)],
+        [(0, 20), (0, 50), (1, 80), (0, 110)],
         "the raise at 26 ms belongs to the run that was going on"
     );
+    let (log, _) = background(&[(30, 2), (30, 1)], &[(20, 0), (25, 1)]);
+    assert_eq!(log, [(0, 20), (0, 50), (1, 110)], "the first goes on first");
     assert_eq!(stats[0].worst_start_lateness_ns, 0);
     assert_eq!(stats[0].activations, 10);
 }
@@ -197,10 +199,58 @@ fn an_interrupt_is_served_at_once_when_nothing_else_is_to_do() {
 }
 
 #[test]
-fn a_background_step_longer_than_any_gap_waits_and_does_not_spin() {
-    let (log, stats) = background(&[(95, 1)], &[(33, 0)]);
-    assert_eq!(log, []);
+fn a_background_step_that_does_not_fit_waits_and_does_not_spin() {
+    let (log, stats) = background(&[(90, 1)], &[(33, 0)]);
+    assert_eq!(log, [(0, 110)]);
     assert_eq!(stats[0].worst_response_ns, 10 * MS);
+}
+
+#[test]
+fn a_background_step_that_never_fits_is_refused() {
+    let admitted = |period_ms, step_ms| {
+        let mut jobs = Jobs::new();
+        jobs.periodic(task(100, 0, 10, Late::Fault), |_| GO_ON);
+        jobs.periodic(task(period_ms, 0, 1, Late::Fault), |_| GO_ON);
+        jobs.background(0, |_| Progress::Done);
+        jobs.background(step_ms * MS, |_| Progress::Done);
+        let cpu = cpu();
+        Executive::new(&Caller::new(&cpu, 200, Latency::default()), jobs).map(drop)
+    };
+    for (period_ms, most_ms) in [(1000, 90), (20, 19)] {
+        assert_eq!(admitted(period_ms, most_ms), Ok(()));
+        let error = admitted(period_ms, most_ms + 1).unwrap_err();
+        let (step_ns, gap_ns) = ((most_ms + 1) * MS, most_ms * MS);
+        assert_eq!(error, AdmissionError::NoGap { line: 1, step_ns, gap_ns });
+    }
+}
+
+#[test]
+fn a_background_step_that_finds_no_gap_does_not_hold_up_the_others() {
+    let cpu = cpu();
+    let clock = Caller::new(&cpu, 200, Latency::default());
+    let runs = RefCell::new([0; 2]);
+    let mut jobs = Jobs::new();
+    // Each alone leaves 6 of 10 ms, both together 1.
+    for offset_ms in [0, 5] {
+        jobs.periodic(task(10, offset_ms, 4, Late::Fault), |_| {
+            clock.compute(4 * MS);
+            GO_ON
+        });
+    }
+    for (line, step_ms) in [(0, 3), (1, 1)] {
+        let runs = &runs;
+        jobs.background(step_ms * MS, move |_| {
+            runs.borrow_mut()[line] += 1;
+            Progress::Done
+        });
+    }
+    let mut executive = Executive::new(&clock, jobs).unwrap();
+    for line in [0, 1] {
+        cpu.borrow_mut().flag_at(12 * MS, &executive.flags(), line);
+    }
+    executive.run(0, 1000 * MS).unwrap();
+    drop(executive);
+    assert_eq!(runs.into_inner(), [0, 1]);
 }
 
 #[test]
@@ -353,8 +403,11 @@ fn brute_force(
             (tasks[task].offset_ns + activation[task] * tasks[task].period_ns) / MS
         };
         let started = (0..tasks.len()).filter(|task| start(*task, &activation) <= now);
-        let key =
-            |task: &usize| (start(*task, &activation) + tasks[*task].period_ns / MS, tie(*task));
+        // Of equal deadlines the one that is released first, then as `tie` says.
+        let key = |task: &usize| {
+            let released = start(*task, &activation);
+            (released + tasks[*task].period_ns / MS, released, tie(*task))
+        };
         let Some(task) = started.min_by_key(key) else {
             now += 1;
             continue;

@@ -88,6 +88,7 @@ pub fn killed_at(n: usize, command: &mut Command) -> bool {
         if traced && filtered { Ok(()) } else { Err(std::io::Error::last_os_error()) }
     };
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    #[expect(clippy::zombie_processes, reason = "waitpid below")]
     // SAFETY: two system calls; nothing is allocated between fork and exec.
     let child = unsafe { command.pre_exec(traced) }.spawn().expect("the command starts");
     let root = child.id().cast_signed();

@@ -44,6 +44,13 @@ pub enum AdmissionError {
          period"
     )]
     Unproved { reason: Doubt },
+    /// A step of the background job of this line never fits between periodic jobs that run as long
+    /// as they may.
+    #[error(
+        "a step of background job {line} takes {step_ns} ns, and the periodic jobs leave at most \
+         {gap_ns} ns: make the step shorter"
+    )]
+    NoGap { line: usize, step_ns: u64, gap_ns: u64 },
 }
 
 /// A counterexample in words.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The np-EDF executive. Periodic jobs run by deadline, each to its end. Background jobs run in
-//! FIFO order in the remaining time. Interrupts are counted in a table and served as background
-//! jobs.
+//! FIFO order in the remaining time; one whose step does not fit there lets the next pass.
+//! Interrupts are counted in a table and served as background jobs.
 //!
 //! It runs in the thread that calls [`Executive::run`], on a shielded CPU of its own:
 //!
@@ -22,7 +22,8 @@
 //! ```
 //!
 //! Background jobs consist of steps. A step starts only if its declared length fits before the next
-//! start, so background jobs never delay periodic ones. Work that must be preemptible belongs in
+//! start, so background jobs never delay periodic ones. A step that is longer than the periodic
+//! jobs ever leave is refused. Work that must be preemptible belongs in
 //! another thread of lower priority on that CPU. That thread runs while the executive sleeps, but
 //! not while a step waits for a gap that is long enough.
 //!
@@ -38,7 +39,7 @@ use std::sync::Arc;
 /// Whether a background job has finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// It needs another step, before any other background job.
+    /// It needs another step and keeps its place.
     More,
     Done,
 }
@@ -145,10 +146,19 @@ pub struct Executive<'a, C> {
 }
 
 impl<'a, C: Clock> Executive<'a, C> {
-    /// Admits the periodic jobs. Allocates. Errors: those of [`admit`](crate::executive::admit()).
+    /// Admits the jobs. Allocates. Errors: those of [`admit`](crate::executive::admit()), and
+    /// `NoGap`.
     pub fn new(clock: C, jobs: Jobs<'a>) -> Result<Self, AdmissionError> {
         let demand = |task: &Task| Demand { period_ns: task.period_ns, budget_ns: task.budget_ns };
         admit::admit(&jobs.tasks.iter().map(demand).collect::<Vec<_>>())?;
+        // Between two starts of a task lies one run of it.
+        let gaps_ns = jobs.tasks.iter().map(|task| task.period_ns.saturating_sub(task.budget_ns));
+        let gap_ns = gaps_ns.min().unwrap_or(u64::MAX);
+        let too_long = jobs.background.iter().position(|job| job.step_ns > gap_ns);
+        if let Some(line) = too_long {
+            let step_ns = jobs.background[line].step_ns;
+            return Err(AdmissionError::NoGap { line, step_ns, gap_ns });
+        }
         Ok(Self {
             clock,
             set: JobSet::new(&jobs.tasks),
@@ -209,11 +219,13 @@ impl<'a, C: Clock> Executive<'a, C> {
         }
     }
 
-    /// Runs one step of the oldest background job if it fits; else waits for the next start or a
-    /// flag.
+    /// Runs one step of the oldest background job whose step fits; else waits for the next start or
+    /// a flag.
     fn idle(&mut self, now_ns: u64, free_until_ns: u64) -> ControlFlow<()> {
         let fits = |job: &Background| now_ns.saturating_add(job.step_ns) <= free_until_ns;
-        let Some(&line) = self.queue.front().filter(|&&line| fits(&self.background[line])) else {
+        // One that waits for a longer gap must not hold up the others.
+        let place = self.queue.iter().position(|&line| fits(&self.background[line]));
+        let Some((place, line)) = place.map(|place| (place, self.queue[place])) else {
             self.clock.wait(free_until_ns, &self.flags);
             return ControlFlow::Continue(());
         };
@@ -225,7 +237,7 @@ impl<'a, C: Clock> Executive<'a, C> {
         if progress == Progress::Done {
             job.stats.runs += 1;
             job.queued = false;
-            self.queue.pop_front();
+            self.queue.remove(place);
         }
         asked
     }
