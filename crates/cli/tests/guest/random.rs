@@ -27,17 +27,16 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub fn all() -> Vec<Test> {
-    vec![
-        test("random hands between our commands: no command claims what is not", random_hands)
-            .on(On::OneThenRt)
-            .booted(&[Boot::Bare]),
-        test(
-            "hands at work beside our commands: no command claims what is not",
-            storm::hands_at_work,
-        )
-        .on(On::OneThenRt)
-        .booted(&[Boot::Bare]),
-    ]
+    let between =
+        test("random hands between our commands: no command claims what is not", random_hands);
+    let beside =
+        test("hands at work beside our commands: no command claims what is not", storm::work);
+    let mut tests = vec![between.on(On::OneThenRt).booted(&[Boot::Bare])];
+    // `make hands`: its time is asked for.
+    if number("ASMP_HANDS_MINUTES", 0) > 0 {
+        tests.push(beside.on(On::Rt).booted(&[Boot::Bare]));
+    }
+    tests
 }
 
 /// Processes that a sequence has for members.

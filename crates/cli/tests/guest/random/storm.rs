@@ -6,8 +6,7 @@
 //! Approach: irqbalance and a thread with hands of all kinds run on while our commands run. Before
 //!           anything is judged, both are stopped.
 
-use super::super::guests::Tier;
-use super::super::lab::{Process, asmp, read, spawn_asmp, tier};
+use super::super::lab::{Process, asmp, read, spawn_asmp};
 use super::super::snapshot::snapshot;
 use super::super::watchdog;
 use super::hands::{Done, Hand, KINDS, hand};
@@ -19,17 +18,8 @@ use std::time::{Duration, Instant};
 /// Hands that a sequence has, and this has not: they leave nothing to judge.
 const NOT_HERE: [&str; 3] = ["lose", "full", "kill"];
 
-/// How long, by `ASMP_HANDS_MINUTES`; else 5 minutes nightly, 20 s in CI.
-fn duration() -> Duration {
-    match (number("ASMP_HANDS_MINUTES", 0), tier()) {
-        (0, Tier::Nightly) => Duration::from_secs(300),
-        (0, Tier::Ci) => Duration::from_secs(20),
-        (minutes, _) => Duration::from_secs(60 * minutes),
-    }
-}
-
 /// Hands of one kind after the other, until it is over.
-fn work(hands: &Mutex<Done>, over: &AtomicBool, seed: u64) {
+fn hands_at_work(hands: &Mutex<Done>, over: &AtomicBool, seed: u64) {
     let mut dice = Dice::new(seed + 1000);
     let kinds: Vec<&str> = KINDS.into_iter().filter(|kind| !NOT_HERE.contains(kind)).collect();
     while !over.load(Ordering::Relaxed) {
@@ -44,9 +34,11 @@ fn work(hands: &Mutex<Done>, over: &AtomicBool, seed: u64) {
     }
 }
 
-pub fn hands_at_work() {
+/// For `ASMP_HANDS_MINUTES`.
+pub fn work() {
     let seed = number("ASMP_RANDOM_SEED", 0);
-    let (started, length) = (Instant::now(), duration());
+    let length = Duration::from_secs(60 * number("ASMP_HANDS_MINUTES", 1));
+    let started = Instant::now();
     write_files();
     let before = snapshot();
     let mut run = Run::new(false);
@@ -58,7 +50,7 @@ pub fn hands_at_work() {
     let mut dice = Dice::new(seed);
     let (mut commands, mut judged) = (0, 0);
     std::thread::scope(|scope| {
-        scope.spawn(|| work(&hands, &over, seed));
+        scope.spawn(|| hands_at_work(&hands, &over, seed));
         while started.elapsed() < length && run.wrong.is_empty() {
             watchdog::begins("hands at work beside our commands");
             let mut line = command(&mut dice);
