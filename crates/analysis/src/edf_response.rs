@@ -17,10 +17,10 @@
 //! jobs are due by d, which takes jitter, has none of them in the window: so it is left out of the
 //! sum. For people and for chains: the verdict of a set comes from the demand, which is quicker.
 //!
-//! At a load of 1 with jitter or sections the busy period need not end. From the b on at which all
-//! tasks and no holder are due, b and b + H see the same (H: the hyperperiod): each term of w grows
-//! by its work in H, which is H together. So there b goes one hyperperiod beyond the longest
-//! deadline.
+//! At a load of 1 with jitter or sections the busy period need not end. Once b is so late that jobs
+//! of all tasks count and none holds the window, a job at b + H has the response of the one at b
+//! (H: the hyperperiod). For the work of all tasks in H is H, so that w grows by exactly H. It is
+//! enough to look at b up to one hyperperiod beyond the longest deadline.
 
 use crate::check::check;
 use crate::task::{MAX_TICKS, Task};

@@ -28,8 +28,8 @@ pub(crate) const MOST_WITNESSES: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Analysis {
     pub verdict: Verdict,
-    /// From the arrival, in the order of the set, also beyond the deadline; `None`: there is no
-    /// bound, or it was not found soon.
+    /// From the arrival, in the order of the set. It may be longer than the deadline. `None`: no
+    /// bound exists, or the effort did not find it.
     pub responses_ticks: Vec<Option<u64>>,
 }
 

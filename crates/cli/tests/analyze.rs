@@ -2,26 +2,15 @@
 //! `asmp analyze` and `asmp simulate` as a user calls them: words, JSON, exit codes, examples of
 //! the guide.
 
+mod calls;
 mod runs;
 
 use asmp_measure::load::Load;
 use asmp_measure::run::{Experiment, Kind, Provenance, Source};
+use calls::{asmp, examples, tasks_in, text};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-
-fn examples() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/analysis")
-}
-
-fn asmp(words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_asmp"));
-    command.current_dir(examples()).args(words).output().expect("asmp starts")
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("words")
-}
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 fn code(words: &[&str]) -> i32 {
     asmp(words).status.code().expect("it exits")
@@ -219,16 +208,6 @@ fn a_counterexample_in_json_is_replayed_to_the_miss_it_names() {
         ]),
         0
     );
-}
-
-/// A file of tasks: name, cost and period in ms, more fields.
-fn tasks_in(path: &Path, tasks: &[(&str, u64, u64, &str)]) {
-    let task = |(name, cost, period, more): &(&str, u64, u64, &str)| {
-        format!(
-            "[[task]]\nname = \"{name}\"\ncost = \"{cost} ms\"\nperiod = \"{period} ms\"\n{more}\n"
-        )
-    };
-    std::fs::write(path, tasks.iter().map(task).collect::<String>()).unwrap();
 }
 
 #[test]

@@ -1,37 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp analyze` and `asmp simulate` refuse what they would ignore, and what no task set is.
 
+mod calls;
+
+use calls::{asmp, examples, tasks_in, text};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-fn examples() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/analysis")
-}
-
-fn asmp(words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_asmp"));
-    command.current_dir(examples()).args(words).output().expect("asmp starts")
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("words")
-}
 
 /// Exit code and error of a call.
 fn said(words: &[&str]) -> (i32, String) {
     let output = asmp(words);
     (output.status.code().expect("it exits"), String::from_utf8(output.stderr).expect("words"))
-}
-
-/// A file of tasks: name, cost and period in ms, more fields.
-fn tasks_in(path: &str, tasks: &[(&str, u64, u64, &str)]) {
-    let task = |(name, cost, period, more): &(&str, u64, u64, &str)| {
-        format!(
-            "[[task]]\nname = \"{name}\"\ncost = \"{cost} ms\"\nperiod = \"{period} ms\"\n{more}\n"
-        )
-    };
-    std::fs::write(path, tasks.iter().map(task).collect::<String>()).unwrap();
 }
 
 #[test]

@@ -76,8 +76,8 @@ pub struct Facts {
     /// Is systemd the system manager?
     pub systemd: bool,
     pub command_line: String,
-    /// `integrity` or `confidentiality` where the kernel is locked down (Secure Boot). Where
-    /// securityfs is not mounted, as the boot parameter says.
+    /// `integrity` or `confidentiality` where the kernel is locked down (Secure Boot). It comes
+    /// from the boot parameter if securityfs is not mounted.
     pub lockdown: Option<String>,
     pub cpus: Cpus,
     pub cgroups: Hierarchy,

@@ -301,8 +301,7 @@ pub(crate) fn of_machine() -> Vec<Knob> {
 /// on the machine. Only for advice.
 pub fn usual(knob: &Knob, possible: &CpuSet) -> Option<String> {
     let masks = [default_irq_affinity(), workqueue_cpus()];
-    let texts =
-        [(machine_check_interval(), "12c"), (timer_migration(), "1"), (rt_runtime_us(), "950000")];
+    let texts = [(machine_check_interval(), "12c"), (timer_migration(), "1")];
     if masks.contains(knob) {
         return Some(knob.spell(possible));
     }

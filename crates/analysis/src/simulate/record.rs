@@ -28,7 +28,7 @@ pub struct Record {
     most: usize,
     pub segments: Vec<Segment>,
     pub releases: Vec<Instant>,
-    /// When the released jobs are due.
+    /// The absolute deadline of each release.
     pub deadlines: Vec<Instant>,
     /// Completions after the deadline.
     pub misses: Vec<Instant>,

@@ -19,7 +19,7 @@ pub fn read(path: &Path) -> Result<String> {
     text_of(path, MOST_BYTES).map_err(|reason| wrong(path, &reason))
 }
 
-/// The output of another command, which is longer than what people write.
+/// Reads what another command printed. It may be 16 times as long as a file that people write.
 pub fn read_output(path: &Path) -> Result<String> {
     text_of(path, MOST_BYTES << 4).map_err(|reason| wrong(path, &reason))
 }

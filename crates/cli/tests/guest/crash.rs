@@ -42,35 +42,27 @@ fn stride(newest: usize) -> usize {
     }
 }
 
+const CREATE: &str = "create a --cpus 2-3 --irq ttyS0 --irq-priority 70";
+
 fn create_killed() {
-    let before = snapshot();
-    let mut kills = 0;
     // The fake dies at each step in every run; here each one nightly.
-    let stride = stride(3);
-    for n in (1..).step_by(stride) {
-        watchdog::goes_on();
-        let killed = killed_at(n, "create a --cpus 2-3 --irq ttyS0 --irq-priority 70");
-        asmp("restore").done();
-        let (_, changed) = settled(&before);
-        assert!(changed.is_empty(), "killed at {n}:\n{}", changed.join("\n"));
-        if !killed {
-            break;
-        }
-        kills += 1;
-    }
-    println!("create: {kills} kills, of every {stride}. step");
-    assert!(kills > 60 / stride, "only {kills} kills");
+    each_step(|| {}, CREATE);
 }
 
 fn destroy_killed() {
-    let before = snapshot();
-    let mut kills = 0;
     // Every third step: the ways back are the same as those of create.
+    each_step(|| drop(asmp(CREATE).done()), "destroy a");
+}
+
+/// Kills the command at one step after the other, and compares the machine after a restore.
+fn each_step(prepare: impl Fn(), line: &str) {
+    let before = snapshot();
     let stride = stride(3);
+    let mut kills = 0;
     for n in (1..).step_by(stride) {
         watchdog::goes_on();
-        asmp("create a --cpus 2-3 --irq ttyS0 --irq-priority 70").done();
-        let killed = killed_at(n, "destroy a");
+        prepare();
+        let killed = killed_at(n, line);
         asmp("restore").done();
         let (_, changed) = settled(&before);
         assert!(changed.is_empty(), "killed at {n}:\n{}", changed.join("\n"));
@@ -79,7 +71,7 @@ fn destroy_killed() {
         }
         kills += 1;
     }
-    println!("destroy: {kills} kills, of every {stride}. step");
+    println!("{kills} kills, one in {stride} steps");
     assert!(kills > 60 / stride, "only {kills} kills");
 }
 

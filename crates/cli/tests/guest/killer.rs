@@ -14,42 +14,28 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 /// Files written, groups made, marked and removed, states renamed, policies, affinities.
+const CALLS: [c_long; 12] = [
+    libc::SYS_write,
+    libc::SYS_pwrite64,
+    libc::SYS_ftruncate,
+    libc::SYS_fallocate,
+    libc::SYS_mkdirat,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_unlinkat,
+    libc::SYS_setxattr,
+    libc::SYS_sched_setattr,
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setaffinity,
+];
+/// The older names of some; newer architectures lack them.
 #[cfg(target_arch = "x86_64")]
-const CALLS: &[c_long] = &[
-    libc::SYS_mkdir,
-    libc::SYS_rmdir,
-    libc::SYS_rename,
-    libc::SYS_unlink,
-    libc::SYS_write,
-    libc::SYS_pwrite64,
-    libc::SYS_ftruncate,
-    libc::SYS_fallocate,
-    libc::SYS_mkdirat,
-    libc::SYS_renameat,
-    libc::SYS_renameat2,
-    libc::SYS_unlinkat,
-    libc::SYS_setxattr,
-    libc::SYS_sched_setattr,
-    libc::SYS_sched_setscheduler,
-    libc::SYS_sched_setaffinity,
-];
+const OLDER_CALLS: [c_long; 4] =
+    [libc::SYS_mkdir, libc::SYS_rmdir, libc::SYS_rename, libc::SYS_unlink];
 #[cfg(not(target_arch = "x86_64"))]
-const CALLS: &[c_long] = &[
-    libc::SYS_write,
-    libc::SYS_pwrite64,
-    libc::SYS_ftruncate,
-    libc::SYS_fallocate,
-    libc::SYS_mkdirat,
-    libc::SYS_renameat,
-    libc::SYS_renameat2,
-    libc::SYS_unlinkat,
-    libc::SYS_setxattr,
-    libc::SYS_sched_setattr,
-    libc::SYS_sched_setscheduler,
-    libc::SYS_sched_setaffinity,
-];
+const OLDER_CALLS: [c_long; 0] = [];
 
-/// A program of classic BPF: a call of [`CALLS`] stops for the tracer, any other goes on.
+/// A program of classic BPF: these calls stop for the tracer, any other goes on.
 fn filter() -> Vec<libc::sock_filter> {
     let instruction = |code: u32, jt: usize, k: u32| libc::sock_filter {
         code: code as u16,
@@ -59,14 +45,12 @@ fn filter() -> Vec<libc::sock_filter> {
     };
     // The number of the call is the first word of struct seccomp_data.
     let mut program = vec![instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0)];
-    for (at, call) in CALLS.iter().enumerate() {
+    let calls = [&CALLS[..], &OLDER_CALLS].concat();
+    for (at, call) in calls.iter().enumerate() {
         // Over the other calls and over ALLOW.
-        let to_trace = CALLS.len() - at;
-        program.push(instruction(
-            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-            to_trace,
-            *call as u32,
-        ));
+        let to_trace = calls.len() - at;
+        let jump = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+        program.push(instruction(jump, to_trace, *call as u32));
     }
     program.push(instruction(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW));
     program.push(instruction(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_TRACE));

@@ -147,7 +147,7 @@ pub struct Executive<'a, C> {
 
 impl<'a, C: Clock> Executive<'a, C> {
     /// Admits the jobs. Allocates. Errors: those of [`admit`](crate::executive::admit()), and
-    /// `NoGap`.
+    /// `NoGap` for a background step that never fits.
     pub fn new(clock: C, jobs: Jobs<'a>) -> Result<Self, AdmissionError> {
         let demand = |task: &Task| Demand { period_ns: task.period_ns, budget_ns: task.budget_ns };
         admit::admit(&jobs.tasks.iter().map(demand).collect::<Vec<_>>())?;

@@ -30,11 +30,12 @@ fn hands_at_work(hands: &Mutex<Done>, over: &AtomicBool, seed: u64) {
             hand => hand,
         };
         hands.lock().expect("no panic in between").act(&hand);
+        // A moment by chance, so that our commands come in between.
         std::thread::sleep(Duration::from_millis(dice.below(150) as u64));
     }
 }
 
-/// For `ASMP_HANDS_MINUTES`.
+/// Runs for `ASMP_HANDS_MINUTES`.
 pub fn work() {
     let seed = number("ASMP_RANDOM_SEED", 0);
     let length = Duration::from_secs(60 * number("ASMP_HANDS_MINUTES", 1));
@@ -60,6 +61,7 @@ pub fn work() {
             commands += 1;
             if dice.chance(12) {
                 let mut child = spawn_asmp(&line);
+                // A moment by chance, in any step of it.
                 std::thread::sleep(Duration::from_millis(5 + dice.below(300) as u64));
                 let _ = child.kill();
                 let _ = child.wait();
