@@ -5,9 +5,10 @@
 //! time, so a task that died midway is never confused with its successor.
 
 use crate::cpuset::CpuSet;
+use crate::facts::cpu_list;
 use crate::kernel::Kernel;
 use crate::sched::Schedule;
-use crate::{Error, Result};
+use crate::{Error, Result, topology};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -200,6 +201,26 @@ pub fn read_all(kernel: &dyn Kernel) -> Result<Vec<Task>> {
 pub struct Mask {
     pub task: TaskId,
     pub cpus: CpuSet,
+    /// CPUs that were offline when this was read, of a task that has the online CPUs of its node:
+    /// whether it may run there shows only once they are online.
+    #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
+    pub unknown: CpuSet,
+}
+
+/// The affinity of these tasks. Some kernel threads (kswapd, from 7.0 on more) have the CPUs of
+/// their NUMA node that are online; the kernel gives them the others when these come online.
+pub fn masks<'a>(kernel: &dyn Kernel, tasks: impl IntoIterator<Item = &'a Task>) -> Vec<Mask> {
+    let list = |name: &str| cpu_list(kernel, name).unwrap_or_default();
+    let online = list("online");
+    let offline = list("possible").difference(&online);
+    let mut follow: Vec<CpuSet> = topology::nodes(kernel).into_values().collect();
+    follow.push(online);
+    let mask = |task: &Task| {
+        let follows = task.kernel_thread && follow.contains(&task.allowed_cpus);
+        let unknown = if follows { offline.clone() } else { CpuSet::new() };
+        Mask { task: task.id, cpus: task.allowed_cpus.clone(), unknown }
+    };
+    tasks.into_iter().map(mask).collect()
 }
 
 /// The affinity of each task that the kernel moves by itself with the CPUs of the root cgroup:
@@ -216,12 +237,13 @@ pub fn root_masks(kernel: &dyn Kernel) -> Vec<Mask> {
         let flags: u64 = fields[6].parse().ok()?;
         Some(flags & PF_KTHREAD != 0 && flags & PF_NO_SETAFFINITY == 0)
     };
-    tids.into_iter()
+    let tasks: Vec<Task> = tids
+        .into_iter()
         .filter(|tid| *tid == 1 || is_unbound(*tid) == Some(true))
         .filter_map(|tid| read(kernel, tid).ok())
         .filter(|task| !task.zombie)
-        .map(|task| Mask { task: task.id, cpus: task.allowed_cpus })
-        .collect()
+        .collect();
+    masks(kernel, &tasks)
 }
 
 /// Kernel threads whose name satisfies `wanted`, lowest number first; of other tasks only the name

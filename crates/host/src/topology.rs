@@ -38,11 +38,6 @@ pub struct Topology {
 
 impl Topology {
     pub fn read(kernel: &dyn Kernel, online: &CpuSet) -> Self {
-        let names = kernel.list(Path::new(NODES)).unwrap_or_default();
-        let nodes = names.iter().filter_map(|name| {
-            let node = name.strip_prefix("node")?.parse().ok()?;
-            Some((node, list(kernel, &Path::new(NODES).join(name).join("cpulist"))?))
-        });
         let (mut caches, mut seen) = (Vec::new(), CpuSet::new());
         for cpu in online.iter() {
             if seen.contains(cpu) {
@@ -54,7 +49,7 @@ impl Topology {
             seen = seen.union(&sharing);
             caches.push(sharing);
         }
-        Self { nodes: nodes.collect(), caches }
+        Self { nodes: nodes(kernel), caches }
     }
 
     pub fn node_of(&self, cpu: Cpu) -> Option<u32> {
@@ -66,6 +61,16 @@ impl Topology {
         let sharing = self.caches.iter().filter(|cache| cache.intersects(cpus));
         sharing.fold(cpus.clone(), |all, cache| all.union(cache))
     }
+}
+
+/// The CPUs of each NUMA node that are online.
+pub(crate) fn nodes(kernel: &dyn Kernel) -> BTreeMap<u32, CpuSet> {
+    let names = kernel.list(Path::new(NODES)).unwrap_or_default();
+    let node = |name: &String| {
+        let node = name.strip_prefix("node")?.parse().ok()?;
+        Some((node, list(kernel, &Path::new(NODES).join(name).join("cpulist"))?))
+    };
+    names.iter().filter_map(node).collect()
 }
 
 /// The CPUs that share the last-level cache of `cpu`: that with the highest index.

@@ -336,7 +336,7 @@ fn take(
         }
         Action::GiveBackMasks { masks } => {
             let note = &mut |masks| undo_log.note(Undo::SetMasks { masks });
-            let (changes, left) = give_back_masks(kernel, masks, note)?;
+            let (changes, left) = give_back_masks(kernel, &base.mount, masks, note)?;
             applied.changes += changes;
             applied.masks_left = left;
             return Ok(());
@@ -474,7 +474,7 @@ fn undo_one(edge: &Edge, undo: &Undo) -> Result<()> {
             let path = task_path(id.tid);
             kernel.set_affinity(id.tid, to).map_err(Error::io(&path, "set the affinity of"))
         }
-        Undo::SetMasks { masks } => back_to_masks(kernel, masks),
+        Undo::SetMasks { masks } => back_to_masks(kernel, &base.mount, masks),
     }
 }
 
@@ -487,8 +487,8 @@ fn is_beyond(kernel: &dyn Kernel, base: &Base, tid: i32, group: &Path) -> bool {
     domain.is_none_or(|domain| !now.starts_with(domain))
 }
 
-fn back_to_masks(kernel: &dyn Kernel, masks: &[Mask]) -> Result<()> {
-    let (_, left) = give_back_masks(kernel, masks, &mut |_| Ok(()))?;
+fn back_to_masks(kernel: &dyn Kernel, mount: &Path, masks: &[Mask]) -> Result<()> {
+    let (_, left) = give_back_masks(kernel, mount, masks, &mut |_| Ok(()))?;
     match left.into_iter().next() {
         None => Ok(()),
         Some((mask, error)) => {

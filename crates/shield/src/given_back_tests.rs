@@ -66,6 +66,35 @@ fn originals_of_an_offline_cpu_wait_until_it_is_back() {
     }
 }
 
+/// kcompactd0 has the online CPUs of its node: as one of them comes online, the kernel gives it.
+#[test]
+fn a_kernel_thread_noted_while_a_cpu_was_offline_keeps_that_cpu() {
+    let fake = Fake::isolcpus();
+    // A partition that comes and goes narrows it to what is online.
+    fake.kernel.set_online(3, false);
+    fake.ask(&create("a", "2")).unwrap();
+    fake.ask(&destroy("a")).unwrap();
+    fake.kernel.edit(30, |task| task.affinity = Some(set("0-2")));
+    fake.ask(&create("a", "2")).unwrap();
+    fake.kernel.set_online(3, true);
+    assert_eq!(fake.ask(&destroy("a")).unwrap().left, []);
+    fake.is_untouched("CPU 3 came online beside the partition");
+}
+
+#[test]
+fn cpus_that_a_kernel_thread_does_not_take_back_are_named_and_tried_again() {
+    let fake = Fake::isolcpus();
+    fake.ask(&create("a", "3")).unwrap();
+    fake.kernel.arm(Some(Fault::Keep { tid: 16 }));
+    let left = fake.ask(&destroy("a")).unwrap().left;
+    let words = "the CPUs of task 16 (was \"0\"): it has CPU 0-3 now";
+    assert_eq!(left.iter().map(ToString::to_string).collect::<Vec<_>>(), [words]);
+    assert!(!fake.shield.status().unwrap().holds());
+    fake.kernel.arm(None);
+    assert_eq!(fake.ask(&RESTORE).unwrap().left, []);
+    fake.is_untouched("tried again");
+}
+
 #[test]
 fn a_partition_made_before_the_originals_are_back_takes_none_of_ours_for_its_own() {
     let fake = Fake::isolcpus();

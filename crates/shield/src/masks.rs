@@ -8,15 +8,17 @@
 use crate::partition::{Partition, shielded};
 use asmp_host::task::{self, Mask, task_path};
 use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Result, irq, kind_of};
+use std::path::Path;
 
-/// What tasks had and did not take back, with the kernel's reason.
+/// What tasks had and did not take back, with the reason.
 pub type MasksLeft = Vec<(Mask, std::io::Error)>;
 
-/// Gives tasks these CPUs back where they have others. One that ended, or that the kernel has bound
-/// to its CPUs since, needs nothing. `note` gets what they have now, before the first change.
-/// Returns how many were changed, and what the kernel refused.
+/// Gives tasks these CPUs back where they have others, and reads them back. One that ended, or that
+/// the kernel has bound to its CPUs since, needs nothing. `note` gets what they have now, before
+/// the first change. Returns how many were changed, and which are left.
 pub fn give_back_masks(
     kernel: &dyn Kernel,
+    mount: &Path,
     masks: &[Mask],
     note: &mut dyn FnMut(Vec<Mask>) -> Result<()>,
 ) -> Result<(usize, MasksLeft)> {
@@ -24,10 +26,10 @@ pub fn give_back_masks(
     let mut now = Vec::new();
     for mask in masks {
         let Ok(task) = task::read(kernel, mask.task.tid) else { continue };
-        let cpus = handled(kernel, &task).unwrap_or_else(|| mask.cpus.clone());
-        if task.id == mask.task && !task.bound && task.allowed_cpus != cpus {
-            differ.push(Mask { task: task.id, cpus });
-            now.push(Mask { task: task.id, cpus: task.allowed_cpus });
+        let had = due(kernel, mask, &task);
+        if task.id == mask.task && !task.bound && task.allowed_cpus != had {
+            now.push(Mask { cpus: task.allowed_cpus, ..mask.clone() });
+            differ.push((mask, had));
         }
     }
     if differ.is_empty() {
@@ -35,14 +37,35 @@ pub fn give_back_masks(
     }
     note(now)?;
     let (mut changes, mut left) = (0, Vec::new());
-    for mask in differ {
-        match kernel.set_affinity(mask.task.tid, &mask.cpus) {
+    for (mask, had) in differ {
+        match set_mask(kernel, mount, mask, &had) {
             Ok(()) => changes += 1,
             Err(error) if kind_of(&error) == ErrorKind::Ended => {}
-            Err(error) => left.push((mask, error)),
+            Err(error) => left.push((mask.clone(), error)),
         }
     }
     Ok((changes, left))
+}
+
+/// What a task should have: on CPUs that were offline when it was noted, what the kernel gave it.
+fn due(kernel: &dyn Kernel, mask: &Mask, task: &task::Task) -> CpuSet {
+    let given = || mask.cpus.union(&task.allowed_cpus.intersection(&mask.unknown));
+    handled(kernel, task).unwrap_or_else(given)
+}
+
+/// The kernel leaves out CPUs in another program's isolated partition, and gives them by itself
+/// when that ends. Errors: also where the task has other CPUs after that.
+fn set_mask(kernel: &dyn Kernel, mount: &Path, mask: &Mask, cpus: &CpuSet) -> std::io::Result<()> {
+    kernel.set_affinity(mask.task.tid, cpus)?;
+    let Ok(task) = task::read(kernel, mask.task.tid) else { return Ok(()) };
+    let isolated = kernel.text(&mount.join("cpuset.cpus.isolated")).unwrap_or_default();
+    let isolated: CpuSet = isolated.parse().unwrap_or_default();
+    // A CPU may have come online, or the line of a handler may have moved, meanwhile.
+    let good = [cpus.clone(), cpus.difference(&isolated), due(kernel, mask, &task)];
+    match task.id != mask.task || good.contains(&task.allowed_cpus) {
+        true => Ok(()),
+        false => Err(std::io::Error::other(format!("it has CPU {} now", task.allowed_cpus))),
+    }
 }
 
 /// Of the handler of an interrupt line: where the line goes now. The kernel gives the handler that
@@ -64,17 +87,17 @@ pub fn confine_strays(
 ) -> Result<Vec<Mask>> {
     let shielded = shielded(partitions);
     let to = facts.cpus.online.difference(&shielded);
-    let strays = task::read_all(kernel)?.into_iter().filter(|task| is_stray(task, &shielded));
+    let mut strays = task::read_all(kernel)?;
+    strays.retain(|task| is_stray(task, &shielded));
     let mut moved = Vec::new();
-    for task in strays {
-        let had = Mask { task: task.id, cpus: task.allowed_cpus };
+    for had in task::masks(kernel, &strays) {
         note(&had)?;
-        match kernel.set_affinity(task.id.tid, &to) {
+        match kernel.set_affinity(had.task.tid, &to) {
             Ok(()) => moved.push(had),
             // It ended, or the kernel holds it to its CPUs after all: then status goes on naming
             // it.
             Err(error) if matches!(kind_of(&error), ErrorKind::Ended | ErrorKind::Invalid) => {}
-            Err(error) => return Err(Error::io(&task_path(task.id.tid), "move")(error)),
+            Err(error) => return Err(Error::io(&task_path(had.task.tid), "move")(error)),
         }
     }
     Ok(moved)

@@ -32,7 +32,7 @@ use std::time::Duration;
 const KNOWN: &[(&str, &str, &str)] = &[];
 
 const SEQUENCES: u64 = 2000;
-const TIDS: [i32; 12] = [1, 20, 21, 22, 23, 30, 31, 100, 200, 201, 300, 400];
+const TIDS: [i32; 13] = [1, 20, 21, 22, 23, 30, 31, 32, 100, 200, 201, 300, 400];
 const EINVAL: i32 = 22;
 const EBUSY: i32 = 16;
 
@@ -185,8 +185,9 @@ type Wrong = (&'static str, String);
 impl Run {
     fn new(narrow: bool) -> Self {
         let fake = FakeKernel::new();
+        fake.start_kernel_thread(32, "khugepaged", None);
         if narrow {
-            fake.set_affinity(30, &"0-1".parse().unwrap()).unwrap();
+            fake.set_affinity(32, &"0-1".parse().unwrap()).unwrap();
         }
         fake.start(200, 200, "app", Schedule::Other { nice: 0 });
         fake.start(201, 200, "app-rt", Schedule::Fifo { priority: 80 });

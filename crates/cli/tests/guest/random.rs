@@ -340,6 +340,20 @@ impl Run {
         if answer.code != 0 && !lost {
             self.wrong.push(format!("the last restore: exit {} {}", answer.code, answer.err));
         }
+        if lost {
+            // What is lost stays named until it is given up.
+            let said = judge::status();
+            let named = said.all.to_string().contains("what it was before is not known");
+            if said.code != 7 || !named {
+                self.wrong
+                    .push(format!("status of lost settings: exit {} {}", said.code, said.all));
+            }
+            let answer = asmp("restore --abandon");
+            self.note(&answer);
+            if answer.code != 6 {
+                self.wrong.push(format!("the end of it: exit {} {}", answer.code, answer.err));
+            }
+        }
         let said = judge::status();
         if said.code != 0 || !said.partitions().is_empty() {
             self.wrong.push(format!("status after restore: exit {} {}", said.code, said.all));

@@ -20,6 +20,8 @@ pub struct FakeTask {
     pub kernel_thread: bool,
     /// A kernel thread that cannot be moved.
     pub bound: bool,
+    /// A kernel thread that the kernel gives the CPUs of its node that are online.
+    pub of_node: bool,
     /// CPUs of its own choice; `None`: what its group gives.
     pub affinity: Option<CpuSet>,
     /// What `sched_setaffinity` asked for: the kernel goes on respecting it.
@@ -120,6 +122,13 @@ impl Machine {
         for (path, lost) in changed {
             self.groups.entry(path).or_default().lost = lost;
         }
+    }
+
+    /// What the kernel does when a CPU has come online, or a partition has changed.
+    pub(super) fn follow_node(&mut self) {
+        let cpus = self.online.difference(&self.isolated());
+        let followers = self.tasks.values_mut().filter(|task| task.of_node);
+        followers.for_each(|task| task.affinity = Some(cpus.clone()));
     }
 
     pub(super) fn isolated(&self) -> CpuSet {
@@ -261,6 +270,7 @@ impl Machine {
                 self.hotplug();
             }
         }
+        self.follow_node();
         Ok(())
     }
 

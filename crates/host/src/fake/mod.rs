@@ -27,7 +27,7 @@ const MOUNT: &str = "/sys/fs/cgroup";
 const SYSTEMD: &str = "/run/systemd/system";
 
 /// What goes wrong at the n-th change from now.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// It is refused with this error number, once.
     Refuse { at: usize, errno: i32 },
@@ -39,6 +39,8 @@ pub enum Fault {
     Race { at: usize },
     /// Each write to a file below is refused with this error number.
     Hold { below: &'static str, errno: i32 },
+    /// This task keeps the CPUs that it has, and no call says so.
+    Keep { tid: i32 },
 }
 
 /// A kernel in memory. Clones of the handle are not possible; share it by reference.
@@ -59,6 +61,7 @@ impl FakeKernel {
             command,
             kernel_thread: false,
             bound: false,
+            of_node: false,
             affinity: None,
             asked: None,
             schedule,
@@ -101,6 +104,9 @@ impl FakeKernel {
         machine.online =
             if online { machine.online.union(&one) } else { machine.online.difference(&one) };
         machine.hotplug();
+        if online {
+            machine.follow_node();
+        }
     }
 
     /// Makes a group of somebody else, `/machine.slice`, that asks for `cpus` and has `exclusive`
@@ -347,6 +353,9 @@ impl Kernel for FakeKernel {
             let task = machine.tasks.get_mut(&tid).ok_or_else(|| os(libc::ESRCH))?;
             if task.bound || !cpus.intersects(&online) {
                 return Err(os(libc::EINVAL));
+            }
+            if machine.fault == Some(Fault::Keep { tid }) {
+                return Ok(());
             }
             task.affinity = Some(cpus.clone());
             task.asked = task.kernel_thread.then(|| cpus.clone());

@@ -140,6 +140,7 @@ impl FakeKernel {
             command: command.to_owned(),
             kernel_thread: true,
             bound: cpu.is_some(),
+            of_node: command == "kcompactd0",
             affinity: cpu.map(|cpu| CpuSet::from_iter([cpu])),
             asked: None,
             schedule,

@@ -11,6 +11,7 @@ use super::super::snapshot::snapshot;
 use super::super::watchdog;
 use super::hands::{Done, Hand, KINDS, hand};
 use super::{Dice, Run, command, judge, number, signal, write_files};
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -32,6 +33,17 @@ fn hands_at_work(hands: &Mutex<Done>, over: &AtomicBool, seed: u64) {
         hands.lock().expect("no panic in between").act(&hand);
         // A moment by chance, so that our commands come in between.
         std::thread::sleep(Duration::from_millis(dice.below(150) as u64));
+    }
+}
+
+/// Prints what the kernel warned of, the first lines of each.
+fn warnings() {
+    let output = Command::new("dmesg").output().expect("dmesg");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<&str> = text.lines().collect();
+    for at in (0..lines.len()).filter(|at| lines[*at].contains("cut here")).take(3) {
+        println!("  the kernel warned:");
+        lines[at..].iter().take(40).for_each(|line| println!("    {line}"));
     }
 }
 
@@ -93,6 +105,7 @@ pub fn work() {
         started.elapsed().as_secs_f64()
     );
     if !run.wrong.is_empty() {
+        warnings();
         let last = run.story.len().saturating_sub(30);
         println!("  seed {seed}, the last of it:\n    {}", run.story[last..].join("\n    "));
     }
