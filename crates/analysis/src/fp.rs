@@ -29,7 +29,7 @@ pub(crate) const MOST_WITNESSES: usize = 64;
 pub struct Analysis {
     pub verdict: Verdict,
     /// From the arrival, in the order of the set. It may be longer than the deadline. `None`: no
-    /// bound exists, or the effort did not find it.
+    /// bound exists, or the work was used up.
     pub responses_ticks: Vec<Option<u64>>,
 }
 

@@ -242,6 +242,37 @@ fn longest(tasks: &[Task], policy: Policy, victim: usize) -> u64 {
     statistics.rows(&run)[position + first].max_ticks.unwrap_or(0)
 }
 
+/// Where nothing is preempted, a section that begins while jobs wait is none that the set allows:
+/// it would add to the job that runs at that moment.
+#[test]
+fn the_worst_pattern_of_an_accepted_set_with_sections_misses_nothing() {
+    let task = |name: &str, cost, period, deadline| {
+        Task::new(name, cost, period).deadline(deadline).blocking(5)
+    };
+    let mut tasks = [
+        task("t0", 3, 11, 14),
+        task("t1", 2, 13, 20),
+        task("t2", 6, 54, 26),
+        task("t3", 1, 7, 6),
+        task("t4", 1, 33, 34),
+    ];
+    for least in 0..=5 {
+        tasks[2].blocking_ticks = least;
+        for policy in [Policy::NpEdf, Policy::Edf] {
+            assert!(test(&tasks, policy).is_schedulable());
+            for victim in 0..tasks.len() {
+                let pattern = worst_pattern(&tasks, policy, victim).unwrap();
+                let held = pattern.iter().map(|start| start.held_up_ticks).max();
+                assert!(held <= Some(5), "{policy} {victim}: {pattern:?}");
+                let releases = Releases::Pattern(pattern);
+                let simulation = Simulation::new(&tasks, policy, releases);
+                let missed = first_miss(&simulation, 1_000, 100_000).unwrap();
+                assert_eq!(missed, None, "{policy} {victim} {least}");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_worst_pattern_under_edf_reaches_the_response_of_the_table() {
     let (mut reached, mut all) = (0, 0);

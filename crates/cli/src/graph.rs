@@ -149,6 +149,11 @@ fn text_of(graph: &Graph, report: &Report) -> String {
         text += &table(&rows);
     }
     text += &format!("\nschedule: {}\n", report.schedule.text(graph, RUNS_SHOWN));
+    if let Some(within) = &report.schedule_within_sizes
+        && *within != report.schedule
+    {
+        text += &format!("within the sizes: {}\n", within.text(graph, RUNS_SHOWN));
+    }
     for edge in report.edges.iter().filter(|edge| edge.initial > 0) {
         let tokens = if edge.initial == 1 { "token" } else { "tokens" };
         text += &format!(

@@ -3,16 +3,18 @@
 
 use super::model::{Case, Edge, Graph, GraphError, Task};
 use crate::syntax::in_a_line;
+use crate::task::is_name;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
+use toml::Spanned;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
-    task: Vec<TaskEntry>,
+    task: Vec<Spanned<TaskEntry>>,
     #[serde(default)]
-    edge: Vec<EdgeEntry>,
+    edge: Vec<Spanned<EdgeEntry>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -43,38 +45,85 @@ struct EdgeEntry {
 impl std::str::FromStr for Graph {
     type Err = GraphError;
 
-    /// Reads `flow.toml`. Errors: the place in the text, or the first thing that is wrong by name.
+    /// Reads `flow.toml`. Errors: the first thing that is wrong, with its line.
     fn from_str(text: &str) -> Result<Self, GraphError> {
         let file: File =
             toml::from_str(text).map_err(|error| GraphError::Toml(in_a_line(text, &error)))?;
-        let mut index = BTreeMap::new();
-        for (number, task) in file.task.iter().enumerate() {
-            index.entry(task.name.as_str()).or_insert(number);
-        }
-        let mut edges = Vec::with_capacity(file.edge.len());
-        for entry in &file.edge {
-            let name = entry.name.clone().unwrap_or_else(|| short(&entry.from, &entry.to));
-            let find = |task: &String| {
-                let missing = || GraphError::NoTask { edge: name.clone(), task: task.clone() };
-                index.get(task.as_str()).copied().ok_or_else(missing)
-            };
-            let (from, to) = (find(&entry.from)?, find(&entry.to)?);
-            let &EdgeEntry { write, read, initial, memory, multiple_of, .. } = entry;
-            edges.push(Edge { name, from, to, write, read, initial, memory, multiple_of });
-        }
-        let touched: BTreeSet<usize> = edges.iter().flat_map(|edge| [edge.from, edge.to]).collect();
-        let tasks = file.task.into_iter().enumerate().map(|(number, entry)| {
-            let usual =
-                if touched.contains(&number) { Case::Configuration } else { Case::Independent };
-            let case = match (entry.case, entry.multiple_of) {
-                (Some(case), _) => case,
-                (None, Some(_)) => Case::Configuration,
-                (None, None) => usual,
-            };
-            Task { name: entry.name, case, output: entry.output, multiple_of: entry.multiple_of }
-        });
-        Graph::new(tasks.collect(), edges)
+        graph(&file).map_err(|error| match start_of(&file, &error) {
+            Some(start) => {
+                let before = text.bytes().take(start).filter(|byte| *byte == b'\n').count();
+                GraphError::InFile { line: before + 1, error: Box::new(error) }
+            }
+            None => error,
+        })
     }
+}
+
+fn graph(file: &File) -> Result<Graph, GraphError> {
+    let mut index = BTreeMap::new();
+    for (number, task) in file.task.iter().enumerate() {
+        index.entry(task.as_ref().name.as_str()).or_insert(number);
+    }
+    let mut edges = Vec::with_capacity(file.edge.len());
+    for entry in file.edge.iter().map(Spanned::as_ref) {
+        let name = name_of(entry);
+        let find = |task: &String| {
+            let missing = || GraphError::NoTask { edge: name.clone(), task: task.clone() };
+            index.get(task.as_str()).copied().ok_or_else(missing)
+        };
+        let (from, to) = (find(&entry.from)?, find(&entry.to)?);
+        let &EdgeEntry { write, read, initial, memory, multiple_of, .. } = entry;
+        edges.push(Edge { name, from, to, write, read, initial, memory, multiple_of });
+    }
+    let touched: BTreeSet<usize> = edges.iter().flat_map(|edge| [edge.from, edge.to]).collect();
+    let tasks = file.task.iter().map(Spanned::as_ref).enumerate().map(|(number, entry)| {
+        let usual = if touched.contains(&number) { Case::Configuration } else { Case::Independent };
+        let case = match (entry.case, entry.multiple_of) {
+            (Some(case), _) => case,
+            (None, Some(_)) => Case::Configuration,
+            (None, None) => usual,
+        };
+        let &TaskEntry { output, multiple_of, .. } = entry;
+        Task { name: entry.name.clone(), case, output, multiple_of }
+    });
+    Graph::new(tasks.collect(), edges)
+}
+
+/// Where in the text the entry begins that an error is about; of a name that occurs twice, the
+/// second one. Other errors of such a name come later than that it occurs twice.
+fn start_of(file: &File, error: &GraphError) -> Option<usize> {
+    let bad_task = || file.task.iter().find(|task| !is_name(&task.as_ref().name));
+    let bad_edge = || file.edge.iter().find(|edge| !is_name(&name_of(edge.as_ref())));
+    let (what, nth) = match error {
+        GraphError::BadName { .. } => {
+            return bad_task()
+                .map(Spanned::span)
+                .or_else(|| bad_edge().map(Spanned::span))
+                .map(|span| span.start);
+        }
+        GraphError::NoTask { edge, task } => {
+            let lacks = |entry: &&Spanned<EdgeEntry>| {
+                let entry = entry.as_ref();
+                name_of(entry) == *edge && (entry.from == *task || entry.to == *task)
+            };
+            return file.edge.iter().find(lacks).map(|entry| entry.span().start);
+        }
+        GraphError::TwoTasks { name } => (format!("task {name}"), 1),
+        GraphError::TwoEdges { name } => (format!("edge {name}"), 1),
+        GraphError::NotIndependent { edge, .. } => (format!("edge {edge}"), 0),
+        GraphError::Zero { what, .. } | GraphError::NoGranularity { what, .. } => (what.clone(), 0),
+        GraphError::Toml(_) | GraphError::Empty | GraphError::InFile { .. } => return None,
+    };
+    let task =
+        |task: &Spanned<TaskEntry>| (format!("task {}", task.as_ref().name), task.span().start);
+    let edge =
+        |edge: &Spanned<EdgeEntry>| (format!("edge {}", name_of(edge.as_ref())), edge.span().start);
+    let entries = file.task.iter().map(task).chain(file.edge.iter().map(edge));
+    entries.filter(|(entry, _)| *entry == what).nth(nth).map(|(_, start)| start)
+}
+
+fn name_of(edge: &EdgeEntry) -> String {
+    edge.name.clone().unwrap_or_else(|| short(&edge.from, &edge.to))
 }
 
 /// Two names of 64 characters make one that is still a name.
@@ -151,6 +200,28 @@ mod tests {
         ] {
             let error = text.parse::<Graph>().expect_err(&text).to_string();
             assert!(error.contains(says), "{text}: {error}");
+            assert!(text.is_empty() || error.starts_with("line "), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn the_line_is_that_of_the_entry_and_of_two_names_the_second() {
+        let rates = "write = 1\nread = 1\n";
+        let line = |text: &str| text.parse::<Graph>().expect_err(text).to_string();
+        let twice = line(&format!("{PAIR}[[task]]\nname = \"a\"\n"));
+        assert_eq!(twice, "line 6, task name a occurs twice: rename one");
+        let edge = format!("\n[[edge]]\nfrom = \"a\"\nto = \"b\"\n{rates}");
+        let twice = line(&format!("{PAIR}{edge}{edge}"));
+        assert_eq!(twice, "line 13, edge name a -> b occurs twice: rename one");
+        let zero = line(&format!("{PAIR}{}", edge.replace("read = 1", "read = 0")));
+        assert_eq!(zero, "line 7, edge a -> b: read is 0: use at least 1");
+        let missing = line(&format!("{PAIR}{edge}{}", edge.replace("\"b\"", "\"z\"")));
+        assert_eq!(missing, "line 13, edge a -> z: there is no task z");
+        let named = |edge: &str| edge.replace("[[edge]]", "[[edge]]\nname = \"x\"");
+        let second = edge.replace("\"b\"", "\"z\"");
+        let missing = line(&format!("{PAIR}{}{}", named(&edge), named(&second)));
+        assert_eq!(missing, "line 14, edge x: there is no task z");
+        let long = line(&format!("{PAIR}[[task]]\nname = \"{}\"\n", "n".repeat(100)));
+        assert!(long.starts_with("line 6, invalid name"), "{long}");
     }
 }

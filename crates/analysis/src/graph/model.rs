@@ -64,7 +64,7 @@ pub struct Limits {
     /// years.
     pub firings: u64,
     /// Looks at a task or an edge while firing: to find deadlocks, again for pieces, again for
-    /// sizes.
+    /// sizes, and twice for the schedule that keeps them.
     pub work: u64,
 }
 
@@ -79,6 +79,8 @@ impl Default for Limits {
 pub enum GraphError {
     #[error("{0}")]
     Toml(String),
+    #[error("line {line}, {error}")]
+    InFile { line: usize, error: Box<GraphError> },
     #[error("the graph has no task: add a [[task]]")]
     Empty,
     #[error("invalid name {name:?}: use 1 to 64 characters, none of them a control character")]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A graph in, all its numbers or a refusal out.
 
-use super::balance::balance;
+use super::balance::{Balance, balance};
 use super::buffer::{Size, least_capacity, sizes};
 use super::granularity::granularity;
 use super::model::{Case, Graph, Limits};
@@ -17,7 +17,10 @@ pub struct Report {
     pub tasks: Vec<TaskReport>,
     pub edges: Vec<EdgeReport>,
     pub clusters: Vec<Cluster>,
+    /// Short to write down.
     pub schedule: Schedule,
+    /// One that keeps the sizes; `None`: a size is not known, or the work was used up.
+    pub schedule_within_sizes: Option<Schedule>,
 }
 
 /// Tasks connected by edges.
@@ -141,5 +144,24 @@ pub fn analyze(graph: &Graph, limits: &Limits) -> Result<Report, Refusal> {
         size: sizes[index],
         peak: peaks[index],
     });
-    Ok(Report { tasks, edges: edges.collect(), clusters, schedule })
+    let edges = edges.collect();
+    let schedule_within_sizes = within(graph, &balance, &sizes, limits);
+    Ok(Report { tasks, edges, clusters, schedule, schedule_within_sizes })
+}
+
+/// The schedule of the same graph with these sizes as memories.
+fn within(
+    graph: &Graph,
+    balance: &Balance,
+    sizes: &[Option<Size>],
+    limits: &Limits,
+) -> Option<Schedule> {
+    let mut edges = graph.edges().to_vec();
+    for (edge, size) in edges.iter_mut().zip(sizes) {
+        let size = size.as_ref()?.tokens;
+        // The count of a self-loop is the same after each firing.
+        edge.memory = if edge.from == edge.to { edge.memory } else { Some(size) };
+    }
+    let graph = Graph::new(graph.tasks().to_vec(), edges).ok()?;
+    Some(schedule(&graph, balance, limits).ok()?.0)
 }

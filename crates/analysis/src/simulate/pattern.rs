@@ -24,7 +24,7 @@ pub fn worst_pattern(tasks: &[Task], policy: Policy, victim: usize) -> Result<Ve
     let pattern = match ranks {
         None if victim < tasks.len() => {
             match edf_response::worst(tasks, victim, !policy.is_preemptive(), &effort) {
-                Ok(worst) => by_deadline(tasks, victim, worst),
+                Ok(worst) => by_deadline(tasks, policy, victim, worst),
                 Err(_) => all_at_once(tasks, policy, victim, None),
             }
         }
@@ -35,15 +35,17 @@ pub fn worst_pattern(tasks: &[Task], policy: Policy, victim: usize) -> Result<Ve
 
 /// Its worst job is released some time after everything else, and its earlier jobs at their
 /// distance.
-fn by_deadline(tasks: &[Task], victim: usize, worst: edf_response::Worst) -> Vec<Start> {
+fn by_deadline(
+    tasks: &[Task],
+    policy: Policy,
+    victim: usize,
+    worst: edf_response::Worst,
+) -> Vec<Start> {
     let task = &tasks[victim];
     let longest_jitter_ticks = tasks.iter().map(|task| task.jitter_ticks).max().unwrap_or(0);
     let at_ticks = longest_jitter_ticks + u64::from(worst.holder.is_some());
     let mut pattern =
         together(tasks, at_ticks, |other| Some(other) != worst.holder && other != victim);
-    if let Some(holder) = worst.holder {
-        pattern.insert(0, started_before(holder, at_ticks));
-    }
     // With jitter of its own, earlier jobs cannot all be as late: then they are left out.
     let earlier_ticks = match task.jitter_ticks {
         0 => worst.release_ticks / task.period_ticks * task.period_ticks,
@@ -54,9 +56,30 @@ fn by_deadline(tasks: &[Task], victim: usize, worst: edf_response::Worst) -> Vec
         task: victim,
         arrival_ticks: release_ticks - task.jitter_ticks,
         release_ticks,
-        held_up_ticks: if worst.holder.is_none() { task.blocking_ticks } else { 0 },
+        held_up_ticks: 0,
     });
+    match worst.holder {
+        Some(holder) => pattern.insert(0, started_before(holder, at_ticks)),
+        None => hold_up(&mut pattern, tasks, policy, at_ticks),
+    }
     pattern
+}
+
+/// One section, of the victim, which is last in the pattern. Where nothing is preempted it begins
+/// before the first releases, and holds up each of these: it is as long as all of them allow.
+fn hold_up(pattern: &mut [Start], tasks: &[Task], policy: Policy, at_ticks: u64) {
+    let section = |start: &Start| tasks[start.task].blocking_ticks;
+    if policy.is_preemptive() {
+        if let Some(victim) = pattern.last_mut() {
+            victim.held_up_ticks = tasks[victim.task].blocking_ticks;
+        }
+        return;
+    }
+    let is_first = |start: &Start| start.release_ticks == at_ticks;
+    let least_ticks = pattern.iter().filter(|start| is_first(start)).map(section).min();
+    if let Some(start) = pattern.iter_mut().rev().find(|start| is_first(start)) {
+        start.held_up_ticks = least_ticks.unwrap_or(0);
+    }
 }
 
 const fn started_before(task: usize, at_ticks: u64) -> Start {

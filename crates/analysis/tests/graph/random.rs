@@ -3,7 +3,7 @@
 
 use crate::oracle::{Edge, fire, null_vector};
 use crate::{Random, analyzed, bounded, firings, graph};
-use asmp_analysis::graph::{Limits, Proof, Refusal, analyze};
+use asmp_analysis::graph::{Limits, Proof, Refusal, Schedule, analyze};
 
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
@@ -188,43 +188,67 @@ fn sizes_never_block_and_less_does_where_that_is_claimed() {
     assert!(least > 300 && irreducible > 50 && done > 200, "{least} {irreducible} {done}");
 }
 
+/// Plays a schedule: how often each task fired, and the peak of each edge. Panics where a firing
+/// lacks tokens, or where the iteration does not end as it began.
+fn played(schedule: &Schedule, tasks: usize, edges: &[Edge]) -> (Vec<u64>, Vec<u64>) {
+    let mut tokens: Vec<u64> = edges.iter().map(|edge| edge.4).collect();
+    let mut peaks = tokens.clone();
+    let mut fired = vec![0; tasks];
+    let runs = schedule.phases.iter().flat_map(|phase| {
+        let runs = phase.runs.as_ref().unwrap();
+        (0..phase.times).flat_map(move |_| runs.iter())
+    });
+    for run in runs {
+        for _ in 0..run.firings {
+            fired[run.task] += 1;
+            for (at, &(_, to, _, read, _)) in edges.iter().enumerate() {
+                let reads = if to == run.task { read } else { 0 };
+                tokens[at] = tokens[at].checked_sub(reads).unwrap_or_else(|| panic!("{edges:?}"));
+            }
+            for (at, &(from, _, write, _, _)) in edges.iter().enumerate() {
+                tokens[at] += if from == run.task { write } else { 0 };
+                peaks[at] = peaks[at].max(tokens[at]);
+            }
+        }
+    }
+    let is_as_before = tokens.iter().zip(edges).all(|(tokens, edge)| *tokens == edge.4);
+    assert!(is_as_before, "{edges:?}");
+    (fired, peaks)
+}
+
 #[test]
-fn the_schedule_completes_an_iteration_with_the_peaks_it_says() {
+fn the_schedules_complete_an_iteration_with_the_peaks_they_say_and_within_the_sizes() {
     let mut random = Random(5);
+    let mut smaller = 0;
     for round in 0..300 {
         let (tasks, edges) = consistent(&mut random, 6, 3);
         let Ok(report) = analyzed(&graph(tasks, &edges)) else { continue };
-        let mut tokens: Vec<u64> = edges.iter().map(|edge| edge.4).collect();
-        let mut peaks = tokens.clone();
-        let mut fired = vec![0; tasks];
-        let runs = report.schedule.phases.iter().flat_map(|phase| {
-            let runs = phase.runs.as_ref().unwrap();
-            (0..phase.times).flat_map(move |_| runs.iter())
-        });
-        for run in runs {
-            for _ in 0..run.firings {
-                fired[run.task] += 1;
-                for (at, &(_, to, _, read, _)) in edges.iter().enumerate() {
-                    let reads = if to == run.task { read } else { 0 };
-                    tokens[at] = tokens[at]
-                        .checked_sub(reads)
-                        .unwrap_or_else(|| panic!("{round}: {edges:?}"));
-                }
-                for (at, &(from, _, write, _, _)) in edges.iter().enumerate() {
-                    tokens[at] += if from == run.task { write } else { 0 };
-                    peaks[at] = peaks[at].max(tokens[at]);
-                }
-            }
-        }
+        let (fired, peaks) = played(&report.schedule, tasks, &edges);
         assert_eq!(fired, firings(&report), "{round}");
-        assert_eq!(
-            report.edges.iter().map(|edge| edge.peak).collect::<Option<Vec<_>>>(),
-            Some(peaks),
-            "{round}"
-        );
-        assert!(
-            tokens.iter().zip(&edges).all(|(tokens, edge)| *tokens == edge.4),
-            "{round}: as before"
-        );
+        let said: Vec<u64> = report.edges.iter().map(|edge| edge.peak.unwrap()).collect();
+        assert_eq!(said, peaks, "{round}");
+        let within = report.schedule_within_sizes.as_ref().unwrap();
+        let (fired, peaks_within) = played(within, tasks, &edges);
+        assert_eq!(fired, firings(&report), "{round}");
+        for (edge, peak) in report.edges.iter().zip(&peaks_within) {
+            assert!(*peak <= edge.size.unwrap().tokens, "{round}: {edge:?} has {peak}: {edges:?}");
+        }
+        smaller += u32::from(peaks_within.iter().sum::<u64>() < peaks.iter().sum());
     }
+    assert!(smaller > 50, "only {smaller} need less than the short schedule");
+}
+
+/// The rates from a CD (44.1 kHz) to a digital tape (48 kHz).
+#[test]
+fn a_cd_is_resampled_within_32_tokens() {
+    let edges =
+        [(0, 1, 1, 1, 0), (1, 2, 2, 3, 0), (2, 3, 2, 7, 0), (3, 4, 8, 7, 0), (4, 5, 5, 1, 0)];
+    let report = analyzed(&graph(6, &edges)).unwrap();
+    assert_eq!(firings(&report), [147, 147, 98, 28, 32, 160]);
+    let sum = |all: &[u64]| all.iter().sum::<u64>();
+    let sizes: Vec<u64> = report.edges.iter().map(|edge| edge.size.unwrap().tokens).collect();
+    assert_eq!((sum(&sizes), report.is_least()), (32, true));
+    assert_eq!(sum(&played(&report.schedule, 6, &edges).1), 1021);
+    let (_, peaks) = played(report.schedule_within_sizes.as_ref().unwrap(), 6, &edges);
+    assert_eq!(peaks, sizes);
 }
