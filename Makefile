@@ -82,23 +82,33 @@ hands: setup
 	ASMP_HANDS_MINUTES=$(MINUTES) ASMP_GUEST_SECONDS=$$(($(MINUTES) * 60 + 1200)) \
 		tests/vm/test.sh $(GUESTS) -- 'hands at work'
 
-# libasmp_rt for C: libraries, headers, pkg-config, CMake find module, and asmp-rtf, which serves a
-# FIFO as a file.
+# libasmp_rt for C: libraries, headers, pkg-config, a package for CMake, and asmp-rtf, which serves
+# a FIFO as a file. LIBDIR is where this system has its libraries. Before 1.0 each minor version has
+# an ABI, and so a soname, of its own.
 PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+SONAME = libasmp_rt.so.$(shell echo $(VERSION) | cut -d. -f1,2)
+INCLUDE = $(shell realpath -m --relative-to=$(LIBDIR) $(PREFIX)/include)
+FILLED = sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@INCLUDE@|$(INCLUDE)|; \
+	s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|'
 install-rt:
 	cargo build --release -p asmp-rt-c
 	install -Dm755 -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/release/asmp-rtf
-	install -Dm755 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/release/libasmp_rt.so
-	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/release/libasmp_rt.a
+	install -Dm755 $(TARGET)/release/libasmp_rt.so $(DESTDIR)$(LIBDIR)/libasmp_rt.so.$(VERSION)
+	ln -sf libasmp_rt.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libasmp_rt.so
+	install -Dm644 -t $(DESTDIR)$(LIBDIR) $(TARGET)/release/libasmp_rt.a
+	strip --strip-debug $(DESTDIR)$(LIBDIR)/libasmp_rt.a
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/include crates/rt-c/include/asmp_rt.h
 	cd crates/rt-c/include && find rtlinux -type f \
 		-exec install -Dm644 '{}' '$(DESTDIR)$(PREFIX)/include/{}' ';'
-	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/cmake crates/rt-c/cmake/FindAsmpRt.cmake
-	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	for name in asmp_rt asmp_rtlinux; do \
-		sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' crates/rt-c/$$name.pc.in \
-			>$(DESTDIR)$(PREFIX)/lib/pkgconfig/$$name.pc; \
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(LIBDIR)/cmake/AsmpRt
+	for name in asmp_rt.pc asmp_rtlinux.pc; do \
+		$(FILLED) crates/rt-c/$$name.in >$(DESTDIR)$(LIBDIR)/pkgconfig/$$name; \
+	done
+	for name in AsmpRtConfig.cmake AsmpRtConfigVersion.cmake; do \
+		$(FILLED) crates/rt-c/cmake/$$name.in >$(DESTDIR)$(LIBDIR)/cmake/AsmpRt/$$name; \
 	done
 
 # The figures of docs/measurements/latency.md, about ten minutes.

@@ -983,9 +983,10 @@ int rtl_free_irq(unsigned int irq);
 hrtime_t gethrtime(void);
 
 /*
- Returns nanoseconds of any clock of `clock_gettime(2)`; -1: there is no such clock.
+ Returns nanoseconds of any clock of `clock_gettime(2)`; -1: there is no such clock. `clock` is a
+ `clockid_t`, which strict C does not know.
  */
-hrtime_t clock_gethrtime(clockid_t clock);
+hrtime_t clock_gethrtime(int clock);
 
 /*
  Releases the thread every `period` nanoseconds from `start` on (CLOCK_MONOTONIC; at once if it

@@ -30,14 +30,20 @@ fn system() -> &'static Path {
     static INSTALLED: OnceLock<tempfile::TempDir> = OnceLock::new();
     let system = INSTALLED.get_or_init(|| {
         let system = tempfile::tempdir().unwrap();
-        let mut make = Command::new("make");
-        make.arg("-C").arg(root()).arg("install-rt").arg("PREFIX=/usr");
-        make.arg(format!("DESTDIR={}", system.path().display()));
-        // Of a make that runs this test.
-        run(make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL"));
+        install(system.path(), &[]);
         system
     });
     system.path()
+}
+
+/// Installs into a system; its /usr.
+fn install(system: &Path, more: &[&str]) -> PathBuf {
+    let mut make = Command::new("make");
+    make.arg("-C").arg(root()).arg("install-rt").arg("PREFIX=/usr").args(more);
+    make.arg(format!("DESTDIR={}", system.display()));
+    // Of a make that runs this test.
+    run(make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL"));
+    system.join("usr")
 }
 
 /// What pkg-config says of a library in that system.
@@ -130,19 +136,26 @@ fn pkg_config_says_all_that_an_rtlinux_source_needs() {
     assert_eq!(run(reader.arg("1")), "0\n");
 }
 
-/// Configures and builds a project in `dir` of these lines, the module found; its build directory.
-fn cmake(dir: &Path, languages: &str, lines: &str) -> PathBuf {
-    let prefix = system().join("usr").display().to_string();
+/// The version that programs ask for: before 1.0 each minor version is another library.
+const SERIES: &str = concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"));
+
+/// Configures a project in `dir` of these lines, with nothing but the prefix of the library.
+fn configure(dir: &Path, languages: &str, version: &str, lines: &str) -> Command {
     let project = format!(
         "cmake_minimum_required(VERSION 3.13)\nproject(wave {languages})\n\
-         list(APPEND CMAKE_MODULE_PATH {prefix}/share/cmake)\nfind_package(AsmpRt REQUIRED)\n\
-         {lines}"
+         find_package(AsmpRt {version} REQUIRED)\n{lines}"
     );
     fs::write(dir.join("CMakeLists.txt"), project).unwrap();
-    let build = dir.join("build");
     let mut configure = Command::new("cmake");
-    configure.arg(format!("-DAsmpRt_ROOT={prefix}")).arg("-S").arg(dir).arg("-B").arg(&build);
-    run(&mut configure);
+    configure.arg(format!("-DCMAKE_PREFIX_PATH={}", system().join("usr").display()));
+    configure.arg("-S").arg(dir).arg("-B").arg(dir.join("build"));
+    configure
+}
+
+/// The same, and builds it; its build directory.
+fn cmake(dir: &Path, languages: &str, lines: &str) -> PathBuf {
+    run(&mut configure(dir, languages, SERIES, lines));
+    let build = dir.join("build");
     run(Command::new("cmake").arg("--build").arg(&build));
     build
 }
@@ -160,10 +173,47 @@ fn cmake_finds_the_library_and_builds_an_rtlinux_source() {
     );
     let build = cmake(dir.path(), "C", &lines);
     let needed = run(Command::new("readelf").arg("-d").arg(build.join("wave")));
-    assert!(
-        needed.contains("[libasmp_rt.so]"),
-        "it is found by its name, not where it was: {needed}"
-    );
+    let name = format!("[libasmp_rt.so.{SERIES}]");
+    assert!(needed.contains(&name), "it is found by its name, not where it was: {needed}");
+    assert!(system().join("usr/lib").join(&name[1..name.len() - 1]).exists());
+}
+
+#[test]
+fn cmake_refuses_a_version_with_another_abi() {
+    if missing(&["make", "cmake"]) {
+        return;
+    }
+    for (version, is_good) in [(SERIES, true), ("0.0", false), ("0.99", false), ("1", false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let output = configure(dir.path(), "C", version, "").output().unwrap();
+        assert_eq!(output.status.success(), is_good, "{version}");
+    }
+}
+
+#[test]
+fn libraries_go_where_the_system_has_them_and_lose_what_only_a_debugger_reads() {
+    if missing(&["make", "cmake", "pkg-config"]) {
+        return;
+    }
+    let elsewhere = tempfile::tempdir().unwrap();
+    let lib = install(elsewhere.path(), &["LIBDIR=/usr/lib/some-triplet"]).join("lib/some-triplet");
+    let mut pkg_config = Command::new("pkg-config");
+    pkg_config.env("PKG_CONFIG_LIBDIR", lib.join("pkgconfig"));
+    let said = run(pkg_config.args(["--variable=libdir", "asmp_rt"]));
+    assert_eq!(said.trim(), "/usr/lib/some-triplet");
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("main.c"), "#include <asmp_rt.h>\nint main(void) { return 0; }\n")
+        .unwrap();
+    let lines = "add_executable(plain main.c)\ntarget_link_libraries(plain AsmpRt::AsmpRt)\n";
+    let mut configure = configure(dir.path(), "C", SERIES, lines);
+    run(configure.arg(format!("-DAsmpRt_DIR={}", lib.join("cmake/AsmpRt").display())));
+    run(Command::new("cmake").arg("--build").arg(dir.path().join("build")));
+    let found = fs::read_to_string(dir.path().join("build/CMakeCache.txt")).unwrap();
+    assert!(found.contains("some-triplet"), "{found}");
+    let megabytes = |name: &str| fs::metadata(lib.join(name)).unwrap().len() >> 20;
+    let sizes = (megabytes("libasmp_rt.so"), megabytes("libasmp_rt.a"));
+    println!("libasmp_rt.so {} MB, libasmp_rt.a {} MB", sizes.0, sizes.1);
+    assert!(sizes.1 < 26, "libasmp_rt.a has {} MB", sizes.1);
 }
 
 #[test]

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -30,8 +31,11 @@ void cleanup_module(void);
 #define MODULE_PARM(variable, type)
 #define MODULE_PARM_DESC(variable, text)
 #define EXPORT_NO_SYMBOLS
+/* C++'s own headers use these names. So does stdlib.h, which is included above. */
+#ifndef __cplusplus
 #define __init
 #define __exit
+#endif
 
 #define KERN_ERR
 #define KERN_WARNING

@@ -5,8 +5,18 @@
 
 #include <semaphore.h>
 #include <time.h>
+/* Their inline functions call POSIX's, which have other meanings below. */
+#if defined __cplusplus && __cplusplus >= 201103L
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#endif
 
 #include "../asmp_rt.h"
+
+#ifndef CLOCK_MONOTONIC
+#error "-std=c99 hides POSIX, which RTLinux needs: compile with -std=gnu99 or -D_GNU_SOURCE"
+#endif
 
 /* glibc's, which it shows only with _GNU_SOURCE (C++ has that always). */
 #ifndef __cplusplus
