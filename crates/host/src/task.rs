@@ -114,11 +114,11 @@ fn status_line<'a>(path: &Path, status: &'a str, name: &str) -> Result<&'a str> 
 
 /// One task by thread number. Errors: `is_missing()` where there is none.
 pub fn read(kernel: &dyn Kernel, tid: i32) -> Result<Task> {
-    let text = |name: &str| -> Result<(PathBuf, String)> {
-        let path = PathBuf::from(format!("/proc/{tid}/{name}"));
+    let text = |path: PathBuf| -> Result<(PathBuf, String)> {
         let text = kernel.text(&path).map_err(Error::io(&path, "read"))?;
         Ok((path, text))
     };
+    let file = |name: &str| text(PathBuf::from(format!("/proc/{tid}/{name}")));
     let number = |path: &Path, text: &str| -> Result<u64> {
         text.parse().map_err(|_| Error::Content {
             path: path.to_owned(),
@@ -126,12 +126,12 @@ pub fn read(kernel: &dyn Kernel, tid: i32) -> Result<Task> {
             expected: "a number",
         })
     };
-    let (stat_path, stat) = text("stat")?;
+    let (stat_path, stat) = text(stat_of(tid))?;
     let (command, fields) = after_command(&stat_path, &stat)?;
     let flags = number(&stat_path, fields[6])?;
-    let (status_path, status) = text("status")?;
+    let (status_path, status) = file("status")?;
     let allowed = status_line(&status_path, &status, "Cpus_allowed_list")?;
-    let (_, groups) = text("cgroup")?;
+    let (_, groups) = file("cgroup")?;
     Ok(Task {
         id: TaskId { tid, start_ticks: number(&stat_path, fields[19])? },
         process: number(&status_path, status_line(&status_path, &status, "Tgid")?)? as i32,
@@ -149,9 +149,15 @@ pub fn read(kernel: &dyn Kernel, tid: i32) -> Result<Task> {
     })
 }
 
+/// The numbers of one thread. In /proc/TID/stat the kernel sums up all threads of the process: to
+/// read it for each of n threads takes n² steps.
+fn stat_of(tid: i32) -> PathBuf {
+    format!("/proc/{tid}/task/{tid}/stat").into()
+}
+
 /// Only the identity of a thread; `None` where there is none.
 pub fn identify(kernel: &dyn Kernel, tid: i32) -> Option<TaskId> {
-    let path = PathBuf::from(format!("/proc/{tid}/stat"));
+    let path = stat_of(tid);
     let stat = kernel.text(&path).ok()?;
     let (_, fields) = after_command(&path, &stat).ok()?;
     Some(TaskId { tid, start_ticks: fields[19].parse().ok()? })
@@ -195,30 +201,42 @@ pub fn read_all(kernel: &dyn Kernel) -> Result<Vec<Task>> {
     read_each(kernel, &tids)
 }
 
+impl Task {
+    /// The NUMA node of a kernel thread that serves one: `kswapd0`, `kcompactd0`. It has the CPUs
+    /// of that node. When one of these comes online, kcompactd gets it, and from 7.0 on kswapd too.
+    pub fn node(&self) -> Option<u32> {
+        let of = |prefix| self.command.strip_prefix(prefix)?.parse().ok();
+        of("kswapd").or_else(|| of("kcompactd")).filter(|_| self.kernel_thread)
+    }
+}
+
 /// The affinity of one task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mask {
     pub task: TaskId,
     pub cpus: CpuSet,
-    /// CPUs that were offline when this was read, of a task that has the online CPUs of its node:
-    /// whether it may run there shows only once they are online.
+    /// CPUs that were offline when this was read, of a thread that had the online CPUs of its node
+    /// ([`Task::node`]). The kernel may give it those as they come online.
     #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
-    pub unknown: CpuSet,
+    pub offline_then: CpuSet,
 }
 
-/// The affinity of these tasks. Some kernel threads (kswapd, from 7.0 on more) have the CPUs of
-/// their NUMA node that are online; the kernel gives them the others when these come online.
+/// The affinity of these tasks.
 pub fn masks<'a>(kernel: &dyn Kernel, tasks: impl IntoIterator<Item = &'a Task>) -> Vec<Mask> {
     let list = |name: &str| cpu_list(kernel, name).unwrap_or_default();
     let online = list("online");
     let offline = list("possible").difference(&online);
-    let mut follow: Vec<CpuSet> = topology::nodes(kernel).into_values().collect();
-    follow.push(online);
+    let mut nodes = topology::nodes(kernel);
+    if nodes.is_empty() {
+        // A kernel without NUMA.
+        nodes.insert(0, online);
+    }
     let mask = |task: &Task| {
-        let follows = task.kernel_thread && follow.contains(&task.allowed_cpus);
-        let unknown = if follows { offline.clone() } else { CpuSet::new() };
-        Mask { task: task.id, cpus: task.allowed_cpus.clone(), unknown }
+        let node = task.node().and_then(|node| nodes.get(&node));
+        let follows = node.is_some_and(|cpus| *cpus == task.allowed_cpus);
+        let offline_then = if follows { offline.clone() } else { CpuSet::new() };
+        Mask { task: task.id, cpus: task.allowed_cpus.clone(), offline_then }
     };
     tasks.into_iter().map(mask).collect()
 }
@@ -315,8 +333,8 @@ mod tests {
     fn machine(stat: &str, status: &str) -> (tempfile::TempDir, Linux) {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("proc/77");
-        fs::create_dir_all(&dir).unwrap();
-        fs::write(dir.join("stat"), stat).unwrap();
+        fs::create_dir_all(dir.join("task/77")).unwrap();
+        fs::write(dir.join("task/77/stat"), stat).unwrap();
         fs::write(dir.join("status"), status).unwrap();
         fs::write(dir.join("cgroup"), "1:cpuset:/old\n0::/system.slice/x.service\n").unwrap();
         let linux = Linux::below(root.path());
@@ -338,7 +356,7 @@ mod tests {
     #[test]
     fn a_torn_stat_line_is_an_error_that_names_the_file() {
         let (_root, linux) = machine("77 (a) S 2\n", "");
-        assert!(read(&linux, 77).unwrap_err().to_string().contains("/proc/77/stat"));
+        assert!(read(&linux, 77).unwrap_err().to_string().contains("/proc/77/task/77/stat"));
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Topology {
 }
 
 /// The CPUs of each NUMA node that are online.
-pub(crate) fn nodes(kernel: &dyn Kernel) -> BTreeMap<u32, CpuSet> {
+pub fn nodes(kernel: &dyn Kernel) -> BTreeMap<u32, CpuSet> {
     let names = kernel.list(Path::new(NODES)).unwrap_or_default();
     let node = |name: &String| {
         let node = name.strip_prefix("node")?.parse().ok()?;

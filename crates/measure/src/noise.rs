@@ -8,6 +8,7 @@
 
 use asmp_host::counters::{self, Interrupts, Row};
 use asmp_host::task;
+use asmp_host::tracefs::timers::{self, Timers};
 use asmp_host::tracefs::{Contents, EventBuffer, EventKind};
 use asmp_host::{Cpu, CpuSet, Error, Kernel, cgroup};
 use serde::Serialize;
@@ -56,6 +57,9 @@ pub struct CpuNoise {
     pub other_interrupts: BTreeMap<String, u64>,
     /// Softirqs by kind; only those that came.
     pub softirqs: BTreeMap<String, u64>,
+    /// Timers that expired, by the function of the kernel that each calls; only those that came.
+    /// The tick is one (`tick_nohz_handler`).
+    pub timers: Option<BTreeMap<String, u64>>,
     /// Switches to tasks that do not belong here (user tasks), by `command/tid`.
     pub foreign_switches: Option<BTreeMap<String, u64>>,
     /// Switches to kernel threads, by `command/tid`.
@@ -74,11 +78,12 @@ struct Counters {
     at: Instant,
     interrupts: Vec<Row>,
     softirqs: BTreeMap<String, BTreeMap<Cpu, u64>>,
+    timers: Option<Timers>,
 }
 
-fn counters(kernel: &dyn Kernel) -> Result<Counters, Error> {
+fn counters(kernel: &dyn Kernel, timers: Option<Timers>) -> Result<Counters, Error> {
     let (interrupts, softirqs) = (counters::interrupts(kernel)?, counters::softirqs(kernel)?);
-    Ok(Counters { at: Instant::now(), interrupts, softirqs })
+    Ok(Counters { at: Instant::now(), interrupts, softirqs, timers })
 }
 
 /// Counts while `wait` runs. Errors: a counter file cannot be read. Where tasks cannot be recorded
@@ -99,9 +104,10 @@ pub fn observe(
         own.extend(members(kernel, request));
         buffer.open_window().map_err(|error| error.to_string())
     });
-    let before = counters(kernel)?;
+    let timers = || buffer.as_ref().ok().and_then(EventBuffer::timers);
+    let before = counters(kernel, timers())?;
     wait();
-    let after = counters(kernel)?;
+    let after = counters(kernel, timers())?;
     let recorded = match (&started, &buffer) {
         (Ok(()), Ok(buffer)) => buffer.stop().map_err(|error| error.to_string()),
         (Err(reason), _) => Err(reason.clone()),
@@ -163,6 +169,9 @@ fn interrupts_of(cpu: Cpu, before: &Counters, after: &Counters) -> CpuNoise {
         other_interrupts: came.others,
         ..CpuNoise::default()
     };
+    if let (Some(before), Some(after)) = (&before.timers, &after.timers) {
+        noise.timers = Some(timers::since(before, after, cpu));
+    }
     for (kind, counts) in &after.softirqs {
         let then =
             before.softirqs.get(kind).and_then(|counts| counts.get(&cpu)).copied().unwrap_or(0);
@@ -306,6 +315,12 @@ pub fn table(columns: &[(&str, &Report)]) -> String {
     text
 }
 
+/// Timers of the kernel that visit shielded CPUs too, and what ends that.
+const CURES: [(&str, &str); 1] = [(
+    "clocksource_watchdog",
+    "use tsc=reliable at boot where the hardware's TSC is sound, or a 7.x kernel",
+)];
+
 fn names(text: &mut String, number: Cpu, cpu: &CpuNoise) {
     if cpu.went_offline {
         text.push_str(&format!("  CPU {number}: went offline\n"));
@@ -316,6 +331,7 @@ fn names(text: &mut String, number: Cpu, cpu: &CpuNoise) {
         ("IPIs", &cpu.ipis),
         ("others", &cpu.other_interrupts),
         ("softirqs", &cpu.softirqs),
+        ("timers", cpu.timers.as_ref().unwrap_or(&none)),
         ("foreign", cpu.foreign_switches.as_ref().unwrap_or(&none)),
         ("kernel threads", cpu.kernel_switches.as_ref().unwrap_or(&none)),
         ("migrated", cpu.migrations.as_ref().unwrap_or(&none)),
@@ -328,6 +344,10 @@ fn names(text: &mut String, number: Cpu, cpu: &CpuNoise) {
         let more = most.len().saturating_sub(8);
         let rest = if more == 0 { String::new() } else { format!(", and {more} more") };
         text.push_str(&format!("  CPU {number} {label}: {}{rest}\n", shown.join(", ")));
+    }
+    let came = |timer: &str| cpu.timers.as_ref().is_some_and(|timers| timers.contains_key(timer));
+    for (timer, cure) in CURES.into_iter().filter(|(timer, _)| came(timer)) {
+        text.push_str(&format!("  CPU {number}: {timer}: {cure}\n"));
     }
 }
 
@@ -350,7 +370,7 @@ mod tests {
     }
 
     fn at(interrupts: Vec<Row>) -> Counters {
-        Counters { at: Instant::now(), interrupts, softirqs: BTreeMap::new() }
+        Counters { at: Instant::now(), interrupts, softirqs: BTreeMap::new(), timers: None }
     }
 
     fn one(recorded: Result<Contents, String>) -> CpuNoise {
@@ -411,6 +431,31 @@ mod tests {
         let noise = one(Err("no tracefs".into()));
         assert_eq!(noise.foreign_switches, None);
         assert_eq!(noise.user_page_faults, None);
+    }
+
+    #[test]
+    fn timers_are_named_and_the_clocks_watchdog_has_its_cure() {
+        let expired = |watchdog| {
+            let timers = [("tick_nohz_handler", 3), ("clocksource_watchdog", watchdog)];
+            let timers = timers.map(|(name, count)| (name.to_owned(), count));
+            let mut counters = at(vec![row(InterruptKind::LocalTimer, &[(3, 100 + watchdog)])]);
+            counters.timers = Some(Timers::from([(3, BTreeMap::from(timers))]));
+            counters
+        };
+        let table_of = |before: &Counters, after: &Counters| {
+            let cpus = "3".parse().unwrap();
+            let trace = Ok(Contents::default());
+            let of = report("k".into(), &cpus, before, after, trace, &BTreeSet::new(), &|_| false);
+            table(&[("", &of)])
+        };
+        let (before, after) = (expired(1), expired(5));
+        let text = table_of(&before, &after);
+        assert!(text.contains("  CPU 3 timers: clocksource_watchdog 4\n"), "{text}");
+        assert!(text.contains("tsc=reliable at boot"), "{text}");
+        let text = table_of(&after, &after);
+        assert!(!text.contains("clocksource_watchdog"), "{text}");
+        let noise = one(Ok(Contents::default()));
+        assert_eq!(noise.timers, None, "not counted, and not zero");
     }
 
     #[test]

@@ -75,10 +75,46 @@ fn a_kernel_thread_noted_while_a_cpu_was_offline_keeps_that_cpu() {
     fake.ask(&create("a", "2")).unwrap();
     fake.ask(&destroy("a")).unwrap();
     fake.kernel.edit(30, |task| task.affinity = Some(set("0-2")));
+    fake.kernel.set_node(0, "0-2");
+    fake.ask(&create("a", "2")).unwrap();
+    fake.kernel.set_node(0, "0-3");
+    fake.kernel.set_online(3, true);
+    assert_eq!(fake.ask(&destroy("a")).unwrap().left, []);
+    fake.is_untouched("CPU 3 came online beside the partition");
+}
+
+/// kthreadd has 0-2 by `nohz_full=3`, whatever is online.
+#[test]
+fn cpus_of_other_kernel_threads_come_back_exactly_though_they_equal_those_online() {
+    let kernel = FakeKernel::new();
+    kernel.start_kernel_thread(2, "kthreadd", None);
+    kernel.give_at_boot(2, &set("0-2"));
+    let fake = Fake::on(kernel);
+    fake.kernel.set_online(3, false);
     fake.ask(&create("a", "2")).unwrap();
     fake.kernel.set_online(3, true);
     assert_eq!(fake.ask(&destroy("a")).unwrap().left, []);
     fake.is_untouched("CPU 3 came online beside the partition");
+}
+
+/// Node 0 has CPU 0-1, node 1 CPU 2-3; CPU 1 and 3 are offline when the partition is made.
+#[test]
+fn a_thread_of_a_node_gets_no_cpu_of_another_node() {
+    let kernel = FakeKernel::new();
+    kernel.set_node(0, "0");
+    kernel.set_node(1, "2");
+    for cpu in [1, 3] {
+        kernel.set_online(cpu, false);
+    }
+    kernel.edit(30, |task| task.affinity = Some(set("0")));
+    let fake = Fake::on(kernel);
+    fake.ask(&create("a", "2")).unwrap();
+    for (node, cpus, cpu) in [(0, "0-1", 1), (1, "2-3", 3)] {
+        fake.kernel.set_node(node, cpus);
+        fake.kernel.set_online(cpu, true);
+    }
+    assert_eq!(fake.ask(&destroy("a")).unwrap().left, []);
+    assert_eq!(fake.kernel.allowed(30).unwrap(), set("0-1"));
 }
 
 #[test]

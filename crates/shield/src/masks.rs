@@ -7,7 +7,8 @@
 
 use crate::partition::{Partition, shielded};
 use asmp_host::task::{self, Mask, task_path};
-use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Result, irq, kind_of};
+use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Result, irq, kind_of, topology};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// What tasks had and did not take back, with the reason.
@@ -26,10 +27,10 @@ pub fn give_back_masks(
     let mut now = Vec::new();
     for mask in masks {
         let Ok(task) = task::read(kernel, mask.task.tid) else { continue };
-        let had = due(kernel, mask, &task);
-        if task.id == mask.task && !task.bound && task.allowed_cpus != had {
+        let cpus = due(kernel, mask, &task);
+        if task.id == mask.task && !task.bound && task.allowed_cpus != cpus {
             now.push(Mask { cpus: task.allowed_cpus, ..mask.clone() });
-            differ.push((mask, had));
+            differ.push((mask, cpus));
         }
     }
     if differ.is_empty() {
@@ -37,8 +38,8 @@ pub fn give_back_masks(
     }
     note(now)?;
     let (mut changes, mut left) = (0, Vec::new());
-    for (mask, had) in differ {
-        match set_mask(kernel, mount, mask, &had) {
+    for (mask, cpus) in differ {
+        match set_mask(kernel, mount, mask, &cpus) {
             Ok(()) => changes += 1,
             Err(error) if kind_of(&error) == ErrorKind::Ended => {}
             Err(error) => left.push((mask.clone(), error)),
@@ -47,25 +48,43 @@ pub fn give_back_masks(
     Ok((changes, left))
 }
 
-/// What a task should have: on CPUs that were offline when it was noted, what the kernel gave it.
+/// What a task should have. A thread of a node keeps what the kernel gave it of CPUs that were
+/// offline when it was noted, but for CPUs of other nodes.
 fn due(kernel: &dyn Kernel, mask: &Mask, task: &task::Task) -> CpuSet {
-    let given = || mask.cpus.union(&task.allowed_cpus.intersection(&mask.unknown));
+    let given = || {
+        let given = task.allowed_cpus.intersection(&mask.offline_then);
+        let nodes = if given.is_empty() { BTreeMap::new() } else { topology::nodes(kernel) };
+        let others = nodes.into_iter().filter(|(node, _)| Some(*node) != task.node());
+        mask.cpus.union(&others.fold(given, |given, (_, cpus)| given.difference(&cpus)))
+    };
     handled(kernel, task).unwrap_or_else(given)
 }
 
-/// The kernel leaves out CPUs in another program's isolated partition, and gives them by itself
-/// when that ends. Errors: also where the task has other CPUs after that.
+/// The kernel leaves out CPUs in another program's partition, and gives them by itself when that
+/// ends. Errors: also where the task then has other CPUs than that.
 fn set_mask(kernel: &dyn Kernel, mount: &Path, mask: &Mask, cpus: &CpuSet) -> std::io::Result<()> {
     kernel.set_affinity(mask.task.tid, cpus)?;
     let Ok(task) = task::read(kernel, mask.task.tid) else { return Ok(()) };
-    let isolated = kernel.text(&mount.join("cpuset.cpus.isolated")).unwrap_or_default();
-    let isolated: CpuSet = isolated.parse().unwrap_or_default();
+    let has = &task.allowed_cpus;
+    let group = mount.join(task.group.strip_prefix("/").unwrap_or(&task.group));
+    let is_all = match effective(kernel, mount, &group) {
+        Some(there) => has.is_subset(cpus) && cpus.intersection(&there).is_subset(has),
+        None => has == cpus,
+    };
     // A CPU may have come online, or the line of a handler may have moved, meanwhile.
-    let good = [cpus.clone(), cpus.difference(&isolated), due(kernel, mask, &task)];
-    match task.id != mask.task || good.contains(&task.allowed_cpus) {
+    match task.id != mask.task || is_all || *has == due(kernel, mask, &task) {
         true => Ok(()),
-        false => Err(std::io::Error::other(format!("it has CPU {} now", task.allowed_cpus))),
+        false => Err(std::io::Error::other(format!("it has CPU {has} now"))),
     }
+}
+
+/// The online CPUs that a group gives to its tasks: its own, or those of the nearest group around
+/// it that has cpusets. `None`: none has.
+fn effective(kernel: &dyn Kernel, mount: &Path, group: &Path) -> Option<CpuSet> {
+    let around = group.ancestors().take_while(|around| around.starts_with(mount));
+    let text =
+        around.filter_map(|group| kernel.text(&group.join("cpuset.cpus.effective")).ok()).next();
+    text?.trim().parse().ok()
 }
 
 /// Of the handler of an interrupt line: where the line goes now. The kernel gives the handler that

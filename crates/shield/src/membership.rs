@@ -359,12 +359,18 @@ mod tests {
             fs::write(path, text).unwrap();
         };
         write("proc/self/mountinfo", "30 1 0:25 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
-        write("proc/77/stat", "77 (axis) S 2 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 0 0\n");
+        write(
+            "proc/77/task/77/stat",
+            "77 (axis) S 2 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 0 0\n",
+        );
         write("proc/77/status", "Name:\taxis\nTgid:\t70\nCpus_allowed_list:\t0-2\n");
         write("proc/77/cgroup", "0::/user.slice\n");
         write("proc/70/status", "Name:\taxis\nTgid:\t70\nCpus_allowed_list:\t0-2\n");
         write("proc/70/cgroup", "0::/user.slice\n");
-        write("proc/70/stat", "70 (axis) S 2 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 2 0 4200 0 0\n");
+        write(
+            "proc/70/task/70/stat",
+            "70 (axis) S 2 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 2 0 4200 0 0\n",
+        );
         write("sys/fs/cgroup/user.slice/cgroup.procs", "");
         for group in ["rt", "rest"] {
             write(&format!("sys/fs/cgroup/{base}/motion/{group}/cgroup.procs"), "");
@@ -447,7 +453,7 @@ mod tests {
         assert_eq!(state_of(&store), once);
         // The next process finds the number used again.
         let other = "70 (axis) S 2 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 2 0 9999 0 0\n";
-        fs::write(root.path().join("proc/70/stat"), other).unwrap();
+        fs::write(root.path().join("proc/70/task/70/stat"), other).unwrap();
         partition.enter(&linux, 77, Join::Thread).unwrap();
         assert_eq!(state_of(&store), once.replace("4200", "9999"));
     }

@@ -111,15 +111,22 @@ fn minute() {
     let said = said.unwrap_or_default();
     let says = |word: &str| assert!(said.contains(word), "check does not say {word:?}:\n{check}");
     assert!(!expired.is_empty(), "what fired has no name");
+    // The window of noise lies within that of the trace.
+    let named: Vec<&String> = counts["timers"].as_object().expect("timers").keys().collect();
+    assert!(named.iter().all(|timer| expired.contains_key(*timer)), "noise names {named:?}");
+    let watchdog = "clocksource_watchdog".to_owned();
+    assert_eq!(named.contains(&&watchdog), expired.contains_key(&watchdog), "{named:?}");
     if ticks > 0 && clock != "tsc" {
         // The kernel keeps the tick, and other timers may then expire there too.
         says("unstable: ");
     } else {
         // An interrupted task has its tick back for a moment: two or three for each visit.
         let visits = expired.get("clocksource_watchdog").copied().unwrap_or(0);
-        let named = ["clocksource_watchdog", "tick_nohz_handler", "tick_sched_timer"];
-        let unknown: Vec<_> = expired.keys().filter(|name| !named.contains(&&***name)).collect();
-        assert!(unknown.is_empty(), "check names no timers but the watchdog's: {expired:?}");
+        // Deferrable timers (tcp_orphan_update) wait for such a visit, and one that was set before
+        // the partition comes once: none has a visit of its own.
+        let ours = ["clocksource_watchdog", "tick_nohz_handler", "tick_sched_timer"];
+        let mut others = expired.iter().filter(|(name, _)| !ours.contains(&&***name));
+        assert!(others.all(|(_, count)| *count <= visits + 1), "more than visits: {expired:?}");
         assert!(ticks <= 4 * visits, "{ticks} ticks and {visits} visits of the watchdog");
         says("runs: ");
     }

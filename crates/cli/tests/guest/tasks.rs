@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who runs where: inheritance, single threads, policies, signals.
 
-use super::guests::On;
+use super::guests::{Boot, On};
 use super::lab::{
     Process, Test, allowed, asmp, binary, kernel_threads, policy, read, spawn_asmp, test, until,
 };
 use std::fs;
+use std::time::Duration;
 
 pub fn all() -> Vec<Test> {
     vec![
@@ -13,6 +14,9 @@ pub fn all() -> Vec<Test> {
         test("run gives the command its policy", run_sets_policy),
         test("a deadline is admitted and its servers come back", deadline),
         test("a process moves in and out with all its threads", process_in_and_out),
+        test("5,000 threads move in and out in time linear in their number", many_threads)
+            .on(On::OneThenRt)
+            .booted(&[Boot::Bare]),
         test("one thread moves in alone and comes back", thread_alone),
         test("destroy sends a split process home whole", destroy_sends_split_home),
         test("a kernel thread bound to its cpu is refused", bound_kernel_thread),
@@ -66,18 +70,64 @@ fn process_in_and_out() {
     asmp(&format!("remove a --pid {id}")).code(35);
 }
 
+/// A process of so many threads, which all sleep.
+fn sleepers(count: usize) -> Process {
+    let script = format!(
+        "import threading,time\nthreading.stack_size(65536)\nfor _ in range({}):\n \
+         threading.Thread(target=lambda: time.sleep(100000)).start()\ntime.sleep(100000)",
+        count - 1
+    );
+    let process = Process::start("python3", &["-c", &script]);
+    until("all threads", || threads_of(process.id()).len() == count);
+    process
+}
+
+fn threads_of(id: u32) -> Vec<u32> {
+    let entries = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_string_lossy().parse().ok()).collect()
+}
+
+/// CPU time of ended children so far.
+fn cpu_time() -> Duration {
+    // SAFETY: all zeros are a valid value of this C structure.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes one rusage into a local.
+    let failed = unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
+    assert_eq!(failed, 0);
+    let of = |time: libc::timeval| {
+        Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
+    };
+    of(usage.ru_utime) + of(usage.ru_stime)
+}
+
+/// CPU time of `add` and of the `destroy` beside it, for a process of so many threads.
+fn in_and_out(count: usize) -> Duration {
+    let process = sleepers(count);
+    let started = cpu_time();
+    asmp("create a --cpus 3").done();
+    asmp(&format!("add a --pid {}", process.id())).done();
+    let added = cpu_time() - started;
+    assert!(threads_of(process.id()).into_iter().all(|tid| allowed(tid) == "3"));
+    let started = cpu_time();
+    asmp("destroy a").done();
+    let destroyed = cpu_time() - started;
+    assert!(threads_of(process.id()).into_iter().all(|tid| allowed(tid) == "0-3"));
+    println!("  {count} threads, CPU time: create, add {added:.2?}, destroy {destroyed:.2?}");
+    added + destroyed
+}
+
+/// Ten times as many: 8 times the CPU time, and 94 times while each thread's numbers were those of
+/// the whole process.
+fn many_threads() {
+    let (few, many) = (in_and_out(500), in_and_out(5_000));
+    assert!(many < few * 30, "{many:?} for ten times the threads of {few:?}");
+}
+
 /// A process with a second thread that sleeps; returns it and the thread's number.
 fn two_threads() -> (Process, u32) {
-    let script = "import threading,time\nthreading.Thread(target=lambda: \
-                  time.sleep(1000)).start()\ntime.sleep(1000)";
-    let process = Process::start("python3", &["-c", script]);
+    let process = sleepers(2);
     let id = process.id();
-    let threads = || -> Vec<u32> {
-        let entries = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
-        entries.filter_map(|entry| entry.file_name().to_string_lossy().parse().ok()).collect()
-    };
-    until("a second thread", || threads().len() == 2);
-    let thread = threads().into_iter().find(|tid| *tid != id).expect("a second thread");
+    let thread = threads_of(id).into_iter().find(|tid| *tid != id).expect("a second thread");
     (process, thread)
 }
 

@@ -30,6 +30,7 @@ pub fn ends() {
 
 pub fn start() {
     std::thread::spawn(|| {
+        stay_on_cpu_0();
         loop {
             std::thread::sleep(Duration::from_secs(5));
             let running = RUNNING.lock().expect("no panic in between").clone();
@@ -42,6 +43,19 @@ pub fn start() {
             }
         }
     });
+}
+
+/// The timer of a sleep that began on a CPU ends there, also once that CPU is shielded: a test that
+/// counts would see ours.
+fn stay_on_cpu_0() {
+    // SAFETY: all zeros are a valid value of this C structure.
+    let mut cpus: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: CPU 0 is within the set.
+    unsafe { libc::CPU_SET(0, &mut cpus) };
+    // SAFETY: the kernel reads as many bytes of a local as is said; 0 is this thread.
+    let failed =
+        unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const cpus) };
+    assert_eq!(failed, 0, "CPU 0 is there");
 }
 
 /// What is known of each thread that has an address space of its own.

@@ -127,8 +127,11 @@ impl Machine {
     /// What the kernel does when a CPU has come online, or a partition has changed.
     pub(super) fn follow_node(&mut self) {
         let cpus = self.online.difference(&self.isolated());
-        let followers = self.tasks.values_mut().filter(|task| task.of_node);
-        followers.for_each(|task| task.affinity = Some(cpus.clone()));
+        for task in self.tasks.values_mut().filter(|task| task.of_node) {
+            let asked = task.asked.as_ref().map(|asked| asked.intersection(&cpus));
+            let asked = asked.filter(|both| !both.is_empty());
+            task.affinity = Some(asked.unwrap_or_else(|| cpus.clone()));
+        }
     }
 
     pub(super) fn isolated(&self) -> CpuSet {
@@ -205,6 +208,7 @@ impl Machine {
             }
             "cgroup.freeze" if !root => Ok(u8::from(own.frozen).to_string()),
             "cpuset.cpus.isolated" if root => Ok(self.isolated().to_string()),
+            "cpuset.cpus.effective" if root => Ok(self.given(group).to_string()),
             _ if root || !self.has_cpuset(group) => Err(os(libc::ENOENT)),
             "cpuset.cpus.effective" => Ok(self.given(group).to_string()),
             "cpuset.cpus" => Ok(own.cpus.to_string()),

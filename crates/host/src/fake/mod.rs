@@ -219,11 +219,13 @@ fn in_tree(path: &Path) -> Option<(PathBuf, String)> {
     Some((Path::new("/").join(below.parent()?), file))
 }
 
-/// The task a path of /proc means, and the file of it.
+/// The task a path of /proc means, and the file of it: `/proc/TID/FILE`, `/proc/PID/task/TID/FILE`.
 fn of_task(path: &Path) -> Option<(i32, String)> {
-    let mut parts = path.strip_prefix("/proc").ok()?.iter();
-    let tid = parts.next()?.to_str()?.parse().ok()?;
-    Some((tid, parts.next()?.to_str()?.to_owned()))
+    let parts: Vec<&str> = path.strip_prefix("/proc").ok()?.to_str()?.split('/').collect();
+    match parts[..] {
+        [_, "task", tid, file] | [tid, file] => Some((tid.parse().ok()?, file.to_owned())),
+        _ => None,
+    }
 }
 
 impl Kernel for FakeKernel {

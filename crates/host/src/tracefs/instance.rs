@@ -5,6 +5,7 @@
 //! before, and removed after, the time that is observed.
 
 use super::event::{Event, EventKind, parse};
+use super::timers::{self, Timers};
 use super::{INSTANCES, name_of, remove_stale, timerlat};
 use crate::architecture::{INTERRUPT_EVENTS, PAGE_FAULT_EVENTS};
 use crate::cpuset::{Cpu, CpuSet};
@@ -70,11 +71,12 @@ pub(super) fn remove(kernel: &dyn Kernel, dir: &Path) {
 }
 
 /// An instance whose events are read when the window is over: switches, forks and page faults on
-/// some CPUs, and migrations to and from them.
+/// some CPUs, and migrations to and from them. It counts timers that expire there.
 pub struct EventBuffer<'a> {
     instance: Instance<'a>,
     cpus: CpuSet,
     has_page_faults: bool,
+    has_timers: bool,
 }
 
 /// What the buffers of a window held.
@@ -112,7 +114,21 @@ impl<'a> EventBuffer<'a> {
                 Err(_) => has_page_faults = false,
             }
         }
-        Ok(Self { instance, cpus: cpus.clone(), has_page_faults })
+        let count = format!("{} if {}", timers::TRIGGER, on("CPU"));
+        let has_timers = timers::EVENTS
+            .iter()
+            .all(|event| instance.write(&format!("events/{event}/trigger"), &count).is_ok());
+        Ok(Self { instance, cpus: cpus.clone(), has_page_faults, has_timers })
+    }
+
+    /// Timers that have expired so far; `None` where this kernel does not count them.
+    pub fn timers(&self) -> Option<Timers> {
+        let mut all = self.has_timers.then(Timers::new)?;
+        for event in timers::EVENTS {
+            let path = self.instance.dir.join("events").join(event).join("hist");
+            timers::add(&mut all, &self.instance.kernel.text(&path).ok()?)?;
+        }
+        Some(all)
     }
 
     /// Records from now on.

@@ -19,6 +19,7 @@
 mod event;
 mod instance;
 pub mod timerlat;
+pub mod timers;
 
 pub use event::{Event, EventKind, parse};
 pub use instance::{Contents, EventBuffer, EventStream};
@@ -83,7 +84,7 @@ mod tests {
     /// Another process may have the number of one that was killed.
     #[test]
     fn only_instances_of_the_dead_are_removed_even_where_their_number_is_used_again() {
-        let (root, linux) = machine(&[("proc/77/stat", STAT)]);
+        let (root, linux) = machine(&[("proc/77/task/77/stat", STAT)]);
         for name in
             ["asmp-events-77-4242", "asmp-events-77-4000", "asmp-window-78-1", "lab1", "asmp-own"]
         {

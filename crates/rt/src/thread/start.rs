@@ -347,7 +347,7 @@ mod tests {
                 "irq_priority":null,"served":[],"tasks":[],"created_s":0,"created_by":"root: test",
                 "owner":null}]}"#,
         );
-        write("proc/5/stat", "5 (axis) S 2 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 0 0\n");
+        write("proc/5/task/5/stat", "5 (axis) S 2 0 0 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 4242 0 0\n");
         write("proc/5/status", "Tgid:\t5\nCpus_allowed_list:\t0-2\n");
         write("proc/5/cgroup", "0::/\n");
         write("proc/sys/kernel/sched_rt_runtime_us", "950000\n");
