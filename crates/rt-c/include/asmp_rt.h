@@ -983,8 +983,8 @@ int rtl_free_irq(unsigned int irq);
 hrtime_t gethrtime(void);
 
 /*
- Returns nanoseconds of any clock of `clock_gettime(2)`; -1: there is no such clock. `clock` is a
- `clockid_t`, which strict C does not know.
+ Returns nanoseconds of any clock of `clock_gettime(2)`; -1: there is no such clock. `clock` is
+ one of its `clockid_t`; the parameter is an `int` because ISO C has no type of that name.
  */
 hrtime_t clock_gethrtime(int clock);
 

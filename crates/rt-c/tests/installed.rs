@@ -36,7 +36,7 @@ fn system() -> &'static Path {
     system.path()
 }
 
-/// Installs into a system; its /usr.
+/// Runs `make install-rt` with `system` as DESTDIR. Returns the /usr in it.
 fn install(system: &Path, more: &[&str]) -> PathBuf {
     let mut make = Command::new("make");
     make.arg("-C").arg(root()).arg("install-rt").arg("PREFIX=/usr").args(more);

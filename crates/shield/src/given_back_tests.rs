@@ -66,7 +66,7 @@ fn originals_of_an_offline_cpu_wait_until_it_is_back() {
     }
 }
 
-/// kcompactd0 has the online CPUs of its node: as one of them comes online, the kernel gives it.
+/// The kernel gives kcompactd0 the online CPUs of its node, and CPU 3 comes online while `a` lives.
 #[test]
 fn a_kernel_thread_noted_while_a_cpu_was_offline_keeps_that_cpu() {
     let fake = Fake::isolcpus();

@@ -14,9 +14,10 @@ use std::path::Path;
 /// What tasks had and did not take back, with the reason.
 pub type MasksLeft = Vec<(Mask, std::io::Error)>;
 
-/// Gives tasks these CPUs back where they have others, and reads them back. One that ended, or that
-/// the kernel has bound to its CPUs since, needs nothing. `note` gets what they have now, before
-/// the first change. Returns how many were changed, and which are left.
+/// Gives each task the CPUs of its mask again, if it has others now, and then reads what it has. A
+/// task that has ended, or that the kernel has since bound to its CPUs, needs nothing. `note` gets
+/// what the tasks have now, before the first change. Returns how many were changed, and which did
+/// not take their CPUs.
 pub fn give_back_masks(
     kernel: &dyn Kernel,
     mount: &Path,
@@ -60,8 +61,9 @@ fn due(kernel: &dyn Kernel, mask: &Mask, task: &task::Task) -> CpuSet {
     handled(kernel, task).unwrap_or_else(given)
 }
 
-/// The kernel leaves out CPUs in another program's partition, and gives them by itself when that
-/// ends. Errors: also where the task then has other CPUs than that.
+/// Sets the CPUs of a task and reads them back. The kernel leaves out CPUs of another program's
+/// partition, and gives them by itself when that partition ends. An error if the kernel refuses, or
+/// if the task then has CPUs that neither explains.
 fn set_mask(kernel: &dyn Kernel, mount: &Path, mask: &Mask, cpus: &CpuSet) -> std::io::Result<()> {
     kernel.set_affinity(mask.task.tid, cpus)?;
     let Ok(task) = task::read(kernel, mask.task.tid) else { return Ok(()) };

@@ -89,8 +89,9 @@ fn graph(file: &File) -> Result<Graph, GraphError> {
     Graph::new(tasks.collect(), edges)
 }
 
-/// Where in the text the entry begins that an error is about; of a name that occurs twice, the
-/// second one. Other errors of such a name come later than that it occurs twice.
+/// The byte of the text where the entry begins that an error is about. Where two entries have one
+/// name, `TwoTasks` and `TwoEdges` are about the second. Any other error is about the first, since
+/// nothing of the second is checked once its name is found taken.
 fn start_of(file: &File, error: &GraphError) -> Option<usize> {
     let bad_task = || file.task.iter().find(|task| !is_name(&task.as_ref().name));
     let bad_edge = || file.edge.iter().find(|edge| !is_name(&name_of(edge.as_ref())));

@@ -20,7 +20,7 @@ pub struct FakeTask {
     pub kernel_thread: bool,
     /// A kernel thread that cannot be moved.
     pub bound: bool,
-    /// A kernel thread that the kernel gives the CPUs of its node that are online.
+    /// The kernel gives this kernel thread the online CPUs of its node, as it does kcompactd.
     pub of_node: bool,
     /// CPUs of its own choice; `None`: what its group gives.
     pub affinity: Option<CpuSet>,

@@ -39,7 +39,7 @@ pub enum Fault {
     Race { at: usize },
     /// Each write to a file below is refused with this error number.
     Hold { below: &'static str, errno: i32 },
-    /// This task keeps the CPUs that it has, and no call says so.
+    /// The kernel reports success where this task's CPUs are set, and leaves them as they are.
     Keep { tid: i32 },
 }
 

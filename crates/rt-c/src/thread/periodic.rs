@@ -18,8 +18,8 @@ pub extern "C" fn gethrtime() -> hrtime_t {
     hrtime_t::try_from(monotonic_ns()).unwrap_or(hrtime_t::MAX)
 }
 
-/// Returns nanoseconds of any clock of `clock_gettime(2)`; -1: there is no such clock. `clock` is a
-/// `clockid_t`, which strict C does not know.
+/// Returns nanoseconds of any clock of `clock_gettime(2)`; -1: there is no such clock. `clock` is
+/// one of its `clockid_t`; the parameter is an `int` because ISO C has no type of that name.
 #[unsafe(no_mangle)]
 pub extern "C" fn clock_gethrtime(clock: c_int) -> hrtime_t {
     read_clock(clock).unwrap_or(-1)
