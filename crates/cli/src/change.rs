@@ -3,11 +3,12 @@
 //! [`Request`], and what came of it in words.
 
 use crate::args::{self, Change, Create, Planned, Run};
-use crate::exit::{NOT_UNDONE, UNKNOWN_ORIGINALS, VIOLATED, failure};
+use crate::exit::{NOT_UNDONE, UNKNOWN_ORIGINALS, VIOLATED, code_of, failure};
 use crate::file;
 use crate::print;
 use anyhow::Result;
-use asmp_host::{CpuSet, CpuSpec, Kernel, facts, task};
+use asmp_host::task::{self, TaskId};
+use asmp_host::{CpuSet, CpuSpec, Kernel, facts};
 use asmp_shield::verify::Status;
 use asmp_shield::{Caller, ChangeError, Cpus, Members, Need, Outcome, Request, Shield, Spec};
 
@@ -142,8 +143,13 @@ pub fn run_request(kernel: &dyn Kernel, run: &Run, name: &str) -> Request {
     Request::Run {
         name: run.name.clone().unwrap_or_else(|| name.to_owned()),
         spec: run.shape.clone().into(),
-        owner: task::identify(kernel, std::process::id() as i32),
+        owner: own_process(kernel),
     }
+}
+
+/// This process: the owner of a partition that lasts as long as one command.
+pub fn own_process(kernel: &dyn Kernel) -> Option<TaskId> {
+    task::identify(kernel, std::process::id() as i32)
 }
 
 impl From<args::Shape> for Spec {
@@ -212,13 +218,14 @@ fn headline(change: &Change, outcome: &Outcome) -> String {
     }
 }
 
-/// More lines about an error than its one: what `--strict` stumbled on.
-pub fn details(error: &anyhow::Error) -> Vec<String> {
+/// Prints an error, and what `--strict` stumbled on. Returns the exit code.
+pub fn say(error: &anyhow::Error) -> u8 {
+    eprintln!("asmp: {}", print::chain(error));
     let change = error.chain().find_map(|cause| cause.downcast_ref::<ChangeError>());
-    match change {
-        Some(ChangeError::Strict { refused }) => {
-            refused.iter().map(|refused| format!("{}: {}", refused.what, refused.reason)).collect()
+    if let Some(ChangeError::Strict { refused }) = change {
+        for refused in refused {
+            eprintln!("  {}: {}", refused.what, refused.reason);
         }
-        _ => Vec::new(),
     }
+    code_of(error)
 }

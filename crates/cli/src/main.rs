@@ -19,6 +19,7 @@ mod graph;
 mod manual;
 mod measure;
 mod noise;
+mod outside;
 mod prose;
 mod run;
 mod signals;
@@ -45,13 +46,7 @@ fn main() -> ExitCode {
             (false, 0) => ExitCode::from(exit::BAD_FILE),
             _ => ExitCode::from(code),
         },
-        Err(error) => {
-            eprintln!("asmp: {}", print::chain(&error));
-            for line in change::details(&error) {
-                eprintln!("  {line}");
-            }
-            ExitCode::from(exit::code_of(&error))
-        }
+        Err(error) => ExitCode::from(change::say(&error)),
     }
 }
 

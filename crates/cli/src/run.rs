@@ -5,10 +5,11 @@
 //! threads or executes is born inside. `run` then waits, passes signals on, and undoes everything.
 
 use crate::args::{Exec, Run};
-use crate::change::{changer, not_given_back, run_request};
+use crate::change::{changer, not_given_back, own_process, run_request, say};
 use crate::exit::{
     CANNOT_EXECUTE, NOT_FOUND, NOT_UNDONE, POLICY_REFUSED, UNEXPECTED, code_of, failure,
 };
+use crate::outside::Helper;
 use crate::print;
 use crate::signals::{self, Signals};
 use crate::supervise::{self, Stage};
@@ -38,9 +39,8 @@ pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
     report(&outcome);
     let ended = attend(shield, run, &name, &signals);
 
-    // What the command left behind goes on, but not as a real-time task among others.
-    let destroy = Request::Destroy { name: Some(name.clone()), demote: true };
-    let undone = shield.change(&destroy, &caller);
+    let end = Request::EndRun { name: name.clone(), owner: own_process(kernel) };
+    let undone = shield.change(&end, &caller);
     if let Ok(outcome) = &undone {
         print::demoted(&outcome.demoted);
     }
@@ -114,13 +114,31 @@ fn not_started(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 
+/// What the helper of `exec` is asked for.
+const ENTER: u8 = 0;
+const LEAVE: u8 = 1;
+
 /// Becomes the command inside an existing partition; returns only on errors.
 pub fn exec(shield: &Shield, exec: &Exec) -> Result<u8> {
     let kernel = shield.kernel();
     let own = std::process::id() as i32;
     let caller = changer(kernel)?;
     let (name, command) = (exec.name.clone(), base_name(&exec.command[0]));
-    shield.change(&Request::Exec { name, pid: own, command }, &caller)?;
+    let enter = Request::Exec { name: name.clone(), pid: own, command };
+    let members = Members { pids: vec![own], ..Members::default() };
+    let leave = Request::Remove { name, members, demote: true };
+    let mut helper = Helper::start(|request| {
+        let changed = match request {
+            ENTER => shield.change(&enter, &caller),
+            _ => shield.change(&leave, &caller),
+        };
+        changed.map_or_else(|error| say(&error.into()), |_| 0)
+    })
+    .context("start a process that changes the partition")?;
+    match helper.ask(ENTER).context("the process that changes the partition was killed")? {
+        0 => {}
+        code => return Ok(code),
+    }
     let error = match sched::set(0, &exec.policy) {
         Err(error) => policy_refused(&exec.policy, &error),
         Ok(()) => {
@@ -131,11 +149,7 @@ pub fn exec(shield: &Shield, exec: &Exec) -> Result<u8> {
         }
     };
     // Still ourselves: leave the partition as if we had never come.
-    let members = Members { pids: vec![own], ..Members::default() };
-    let leave = Request::Remove { name: exec.name.clone(), members, demote: true };
-    if let Err(undo) = shield.change(&leave, &caller) {
-        eprintln!("asmp: {undo}");
-    }
+    helper.ask(LEAVE).context("the process that changes the partition was killed")?;
     Err(error)
 }
 

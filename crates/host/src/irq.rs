@@ -6,7 +6,7 @@ use crate::counters;
 use crate::cpuset::CpuSet;
 use crate::kernel::Kernel;
 use crate::knob;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use serde::Serialize;
 use std::path::Path;
 
@@ -82,7 +82,8 @@ pub fn read_all(kernel: &dyn Kernel) -> Result<Vec<Irq>> {
         let affinity_knob = knob::irq_affinity(number);
         let affinity_text = match affinity_knob.read(kernel) {
             Ok(text) => text,
-            Err(error) if error.is_missing() => continue,
+            // EIO: it vanished between open(2) and read(2).
+            Err(error) if error.is_missing() || error.kind() == ErrorKind::Device => continue,
             Err(error) => return Err(error),
         };
         let per_cpu = may_be_per_cpu && is_per_cpu(kernel, number);

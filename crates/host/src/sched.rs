@@ -181,18 +181,24 @@ impl SchedAttr {
 
 /// `sched_getattr(2)` of a thread; 0 is the caller. Errors: ESRCH.
 pub fn get(tid: i32) -> io::Result<Schedule> {
+    Ok(read(tid)?.schedule())
+}
+
+fn read(tid: i32) -> io::Result<SchedAttr> {
     let mut attr = SchedAttr::default();
     let size = size_of::<SchedAttr>() as u32;
     // SAFETY: the kernel writes at most `size` bytes into `attr`, which is that large and outlives
     // the call.
     let result = unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut attr, size, 0u32) };
-    if result == 0 { Ok(attr.schedule()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 { Ok(attr) } else { Err(io::Error::last_os_error()) }
 }
 
 /// `sched_setattr(2)` of a thread; 0 is the caller. Errors: ESRCH, EPERM, EBUSY (deadline
-/// admission), EINVAL. Async-signal-safe: allocates nothing, so it may run between fork and exec.
+/// admission), EINVAL. A thread whose children do not inherit its policy stays so. Async-signal-safe:
+/// allocates nothing, so it may run between fork and exec.
 pub fn set(tid: i32, schedule: &Schedule) -> io::Result<()> {
-    let attr = SchedAttr::of(schedule);
+    let flags = read(tid)?.flags & libc::SCHED_FLAG_RESET_ON_FORK as u64;
+    let attr = SchedAttr { flags, ..SchedAttr::of(schedule) };
     // SAFETY: the kernel reads `attr.size` bytes of `attr`, which outlives the call.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const attr, 0u32) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -228,6 +234,26 @@ mod tests {
                 period_ns: 10_000_000,
             },
         );
+    }
+
+    #[test]
+    fn a_thread_whose_children_inherit_no_policy_keeps_that() {
+        let flags_after = |before: u64| {
+            let thread = std::thread::spawn(move || {
+                let attr = SchedAttr { flags: before, ..SchedAttr::of(&Schedule::Idle) };
+                // SAFETY: the kernel reads `attr.size` bytes of `attr`, which outlives the call.
+                let result =
+                    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0u32) };
+                assert_eq!(result, 0, "{}", io::Error::last_os_error());
+                set(0, &Schedule::Batch { nice: 5 }).unwrap();
+                let after = read(0).unwrap();
+                assert_eq!(after.schedule(), Schedule::Batch { nice: 5 });
+                after.flags
+            });
+            thread.join().unwrap()
+        };
+        let reset_on_fork = libc::SCHED_FLAG_RESET_ON_FORK as u64;
+        assert_eq!((flags_after(reset_on_fork), flags_after(0)), (reset_on_fork, 0));
     }
 
     #[test]

@@ -18,10 +18,21 @@ pub const SLICE: &str = "asmp.slice";
 pub const SERVICE: &str = "asmp-holder.service";
 /// What it was called before: a packaged daemon may have this name.
 pub const FORMER_SERVICE: &str = "asmp.service";
-const HOLDER: &str = "holder";
+/// The group of the service's own process, beside those of the partitions.
+pub const HOLDER: &str = "holder";
 
 /// The most that one job of systemd may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The end of the service's own process must not end the tasks of the partitions.
+const PROPERTIES: [&str; 6] = [
+    "Delegate=cpuset",
+    "Type=exec",
+    "KillMode=process",
+    "IgnoreOnIsolate=yes",
+    "OOMPolicy=continue",
+    "OOMScoreAdjust=-1000",
+];
 /// The service that holds our groups in the tree mounted there: the former one where an older asmp
 /// has started it.
 pub fn service(kernel: &dyn Kernel, mount: &Path) -> &'static str {
@@ -40,14 +51,8 @@ pub(crate) fn start(mount: &Path) -> io::Result<()> {
             Command::new("systemd-run")
                 .args(["--quiet", "--unit", SERVICE, "--slice", SLICE, "--collect"])
                 .args(["--description", "Holds the cgroups of asmp's partitions"])
-                .args([
-                    "--property",
-                    "Delegate=cpuset",
-                    "--property",
-                    "Type=exec",
-                    "sleep",
-                    "infinity",
-                ]),
+                .args(PROPERTIES.iter().flat_map(|property| ["--property", property]))
+                .args(["sleep", "infinity"]),
             PATIENCE,
         )?;
         fs::create_dir(group.join(HOLDER))?;
@@ -58,20 +63,36 @@ pub(crate) fn start(mount: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Stops the service and its slice; systemd removes the groups. Does nothing where there is none.
+/// Stops the service, and its slice if no other unit is in it; systemd removes their groups. Does
+/// nothing where there is none.
 pub(crate) fn stop(mount: &Path) -> io::Result<()> {
     let slice: PathBuf = mount.join(SLICE);
     if slice.join(SERVICE).is_dir() {
-        call(Command::new("systemctl").args(["stop", SERVICE]), PATIENCE)?;
+        stop_service(&slice, SERVICE)?;
     }
     // Only one with a holder is ours.
     if slice.join(FORMER_SERVICE).join(HOLDER).is_dir() {
-        call(Command::new("systemctl").args(["stop", FORMER_SERVICE]), PATIENCE)?;
+        stop_service(&slice, FORMER_SERVICE)?;
     }
-    if slice.is_dir() {
+    if slice.is_dir() && !has_groups(&slice)? {
         call(Command::new("systemctl").args(["stop", SLICE]), PATIENCE)?;
     }
     Ok(())
+}
+
+/// systemd may have forgotten a service whose process was killed. Its groups are removed here.
+fn stop_service(slice: &Path, service: &str) -> io::Result<()> {
+    let stopped = call(Command::new("systemctl").args(["stop", service]), PATIENCE);
+    let group = slice.join(service);
+    let _ = fs::remove_dir(group.join(HOLDER));
+    let _ = fs::remove_dir(&group);
+    if group.is_dir() { stopped } else { Ok(()) }
+}
+
+/// Is there a cgroup right below this one?
+fn has_groups(group: &Path) -> io::Result<bool> {
+    let mut entries = fs::read_dir(group)?;
+    Ok(entries.any(|entry| entry.is_ok_and(|entry| entry.path().is_dir())))
 }
 
 /// Errors: what the command printed; `TimedOut` where it does not end within `patience`.
@@ -118,6 +139,15 @@ mod tests {
         let error = call(fails.args(["-c", "echo no such unit >&2; exit 5"]), PATIENCE);
         assert_eq!(error.unwrap_err().to_string(), "no such unit");
         call(&mut Command::new("true"), PATIENCE).unwrap();
+    }
+
+    #[test]
+    fn a_slice_with_another_unit_is_seen() {
+        let slice = tempfile::tempdir().unwrap();
+        fs::write(slice.path().join("cgroup.procs"), "").unwrap();
+        assert!(!has_groups(slice.path()).unwrap());
+        fs::create_dir(slice.path().join("other.service")).unwrap();
+        assert!(has_groups(slice.path()).unwrap());
     }
 
     #[test]

@@ -210,9 +210,11 @@ pub fn apply(
     Ok(())
 }
 
-/// The kernel refused and changed nothing. A read-back that shows another value is no refusal.
+/// The kernel refused and changed nothing. A read-back that shows another value is no refusal, nor
+/// is a file system that takes no write.
 fn is_refusal(error: &Error) -> bool {
     matches!(error, Error::Io { .. })
+        && !matches!(error.errno(), Some(libc::EROFS | libc::ENOMEM | libc::ENOSPC))
 }
 
 /// The kernel's error number in the words of this field.
@@ -394,7 +396,11 @@ pub fn undo(edge: &Edge, back: &[Undo]) -> Vec<String> {
             ),
             None => match undo_one(edge, undo) {
                 Err(error) if !error.is_missing() => error.to_string(),
-                _ => continue,
+                Err(_) => match unmounted(undo) {
+                    Some(words) => words,
+                    None => continue,
+                },
+                Ok(()) => continue,
             },
         };
         if !left.contains(&words) {
@@ -402,6 +408,16 @@ pub fn undo(edge: &Edge, back: &[Undo]) -> Vec<String> {
         }
     }
     left
+}
+
+/// The file of a line or of a group is gone with what it sets. One of debugfs is there again as soon
+/// as that is mounted.
+fn unmounted(undo: &Undo) -> Option<String> {
+    let Undo::Set { knob, to } = undo else { return None };
+    let path = knob.path.display();
+    knob.path
+        .starts_with("/sys/kernel/debug")
+        .then(|| format!("{path} (was {to:?}) is missing: mount -t debugfs none /sys/kernel/debug"))
 }
 
 /// Does a way back end the group of our partitions, or take what groups in it need?

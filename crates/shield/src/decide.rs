@@ -102,6 +102,7 @@ pub(crate) fn decide(
         Request::Exec { name, pid, command } => enter(kernel, facts, state, name, *pid, command)?,
         Request::Destroy { name: Some(name), .. } => rules::destroy(state, name)?,
         Request::Destroy { name: None, .. } => Vec::new(),
+        Request::EndRun { name, owner } => rules::end_run(state, name, *owner)?,
         Request::Resize { name, cpus } => rules::resize(facts, state, name, cpus).map_err(named)?,
         Request::Add { name, members } => join(kernel, facts, state, name, members)?,
         Request::Remove { name, members, .. } => leave(kernel, facts, state, name, members)?,
@@ -158,7 +159,7 @@ fn refuse_beside(orphans: &[PathBuf], base: &Base, request: &Request) -> Result<
     let concerns = match request {
         Request::Create { .. } | Request::Run { .. } | Request::Apply { .. } => true,
         Request::Destroy { name: None, .. } => true,
-        Request::Destroy { name: Some(name), .. } => {
+        Request::Destroy { name: Some(name), .. } | Request::EndRun { name, .. } => {
             orphans.clone().any(|group| group.ends_with(name))
         }
         _ => false,
@@ -374,7 +375,12 @@ fn enter(
     let (mut task, lineage) = find_task(kernel, pid, false)?;
     command.clone_into(&mut task.command);
     let subject = Subject { task: &task, alone: false, lineage: &lineage };
-    rules::add_task(state, name, subject, Vec::new(), &tree(facts)?)
+    let mut after = rules::add_task(state, name, subject, Vec::new(), &tree(facts)?)?;
+    // Else each job that has ended would stay in the state.
+    let lives = |id: TaskId| task::identify(kernel, id.tid) == Some(id);
+    let joined = after.iter_mut().filter(|partition| partition.name == name);
+    joined.for_each(|partition| partition.tasks.retain(|known| lives(known.task)));
+    Ok(after)
 }
 
 /// The group of our partitions, as tasks see it in /proc/PID/cgroup.

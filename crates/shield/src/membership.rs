@@ -232,30 +232,32 @@ impl Entrance {
     /// Waits at most [`PATIENCE`] for another writer. Errors: `Busy`, `Interrupted`,
     /// `InAnotherPartition`, `NotPermitted`, and what else the kernel says, with the path.
     pub fn enter(&self, kernel: &dyn Kernel, tid: i32, join: Join) -> Result<Entered, EntryError> {
-        let task = task::read(kernel, tid)?;
-        let here = self.mount.join(task.group.strip_prefix("/").unwrap_or(&task.group));
-        let (process, real_time) = (task.process, task::real_time_threads(kernel, task.process));
-        let entered = |back| Entered { partition: self.clone(), process, real_time, back };
+        let entered = |process, back| {
+            let real_time = task::real_time_threads(kernel, process);
+            Entered { partition: self.clone(), process, real_time, back }
+        };
+        let (task, here) = self.place_of(kernel, tid)?;
         if here == self.groups.rt {
-            return Ok(entered(Back::Inside));
+            return Ok(entered(task.process, Back::Inside));
         }
         let _lock = lock(&self.store).map_err(|error| self.not_permitted(error))?;
         if is_interrupted(&self.store)? {
             return Err(EntryError::Interrupted);
         }
-        // What was found before the lock was held may be gone.
+        // What was found before the lock was held may be gone, or elsewhere.
         find(kernel, &self.store, &self.name)?;
+        let (task, here) = self.place_of(kernel, tid)?;
         let back = match here.starts_with(&self.groups.domain) {
             true if join == Join::Process => Back::Inside,
             true => Back::Thread { tid, group: here.clone() },
             false => Back::Process { id: self.record(kernel, &task, &here)?, home: here.clone() },
         };
+        let entered = entered(task.process, back);
         let alone = (join == Join::Thread).then_some(task.id);
         let moved =
             task::identify(kernel, task.process).ok_or_else(|| ended(task.process)).and_then(
                 |process| hop_in(kernel, &self.groups, &here, process, alone, &mut |_| Ok(())),
             );
-        let entered = entered(back);
         match moved.map_err(EntryError::Host).and_then(|()| self.read_back(kernel, tid)) {
             Ok(()) => Ok(entered),
             Err(error) => {
@@ -264,6 +266,13 @@ impl Entrance {
                 Err(self.not_permitted(error))
             }
         }
+    }
+
+    /// The task and its group.
+    fn place_of(&self, kernel: &dyn Kernel, tid: i32) -> Result<(Task, PathBuf), Error> {
+        let task = task::read(kernel, tid)?;
+        let group = self.mount.join(task.group.strip_prefix("/").unwrap_or(&task.group));
+        Ok((task, group))
     }
 
     /// Records the thread's process, which is outside, and returns who it is.

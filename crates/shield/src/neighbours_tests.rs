@@ -202,3 +202,16 @@ fn a_scope_is_read_once_however_many_tasks_leave_it() {
     assert!(calls(1) > 0);
     assert_eq!(calls(100), calls(1));
 }
+
+/// Without it the service would end, and systemd would remove the groups of all partitions.
+#[test]
+fn the_process_that_keeps_the_groups_under_systemd_joins_no_partition() {
+    let fake = Fake::on(FakeKernel::new());
+    fake.kernel.boot_systemd(&[]);
+    fake.ask(&create("a", "3")).unwrap();
+    fake.start(400, "sleep", 1, "/asmp.slice/asmp-holder.service/holder", None);
+    let members = Members { pids: vec![400], force: true, ..Members::default() };
+    let refused = fake.ask(&Request::Add { name: "a".into(), members }).unwrap_err();
+    let is_named = matches!(refused, ChangeError::Refused(Refusal::Holder { tid: 400 }));
+    assert!(is_named, "{refused}");
+}

@@ -5,6 +5,7 @@
 use crate::partition::{Partition, Smt, State, System, Tick, shielded};
 use crate::plan::Base;
 use crate::target::{Lines, reading, targets};
+use asmp_host::systemd::HOLDER;
 use asmp_host::task::{self, Member};
 use asmp_host::{CpuSet, Facts, Kernel, Knob, cgroup, knob};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +36,7 @@ pub fn is_empty_base(kernel: &dyn Kernel, base: &Base, state: &State) -> bool {
 
 /// A group that is no partition's in the group of our partitions. Call where no partition is left.
 pub fn foreign(kernel: &dyn Kernel, base: &Base) -> Option<PathBuf> {
-    let holder = base.dir().join("holder");
+    let holder = base.dir().join(HOLDER);
     let others = cgroup::groups_below(kernel, base.dir());
     others.into_iter().find(|group| !base.delegated || *group != holder)
 }
@@ -48,7 +49,7 @@ pub fn made_by_others(kernel: &dyn Kernel, base: &Base) -> Option<PathBuf> {
     let names = kernel.list(base.dir()).unwrap_or_default();
     let mut groups = names.iter().map(|name| base.dir().join(name));
     groups.find(|group| {
-        let is_holder = base.delegated && group.ends_with("holder");
+        let is_holder = base.delegated && group.ends_with(HOLDER);
         let is_group = kernel.exists(&group.join("cgroup.procs"));
         is_group && !is_holder && !kernel.is_marked(group)
     })

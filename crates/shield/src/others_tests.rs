@@ -2,12 +2,13 @@
 //! Other programs change the groups of partitions: `status` names it, and `repair` mends it or says
 //! what is still broken.
 
-use crate::fixture::{Fake, add, create, destroy, destroy_demoting};
+use crate::fixture::{Fake, OTHER, add, create, destroy, destroy_demoting};
 use crate::left::Left;
-use crate::request::{Members, Request};
+use crate::partition::Refusal;
+use crate::request::{Members, Request, Spec};
 use crate::shield::ChangeError;
-use asmp_host::fake::Fault;
-use asmp_host::{Kernel, Schedule};
+use asmp_host::fake::{FakeKernel, Fault};
+use asmp_host::{Kernel, Schedule, task};
 use std::path::Path;
 
 const RT: &str = "/sys/fs/cgroup/asmp/a/rt";
@@ -451,4 +452,76 @@ fn a_group_that_another_program_makes_at_the_same_moment_stays_though_it_is_empt
         }
     }
     assert_eq!(raced, [1, 2, 0, 0], "asmp, asmp/a, and two groups of the partition");
+}
+
+#[test]
+fn the_end_of_a_run_leaves_a_partition_that_others_made_under_its_name() {
+    let fake = Fake::on(FakeKernel::new());
+    fake.kernel.start(400, 400, "asmp", OTHER);
+    let owner = task::identify(&*fake.kernel, 400);
+    assert!(owner.is_some());
+    let spec = Spec::of("3".parse().unwrap());
+    let run = Request::Run { name: "a".into(), spec, owner };
+    let end = Request::EndRun { name: "a".into(), owner };
+    fake.ask(&run).unwrap();
+    fake.ask(&end).unwrap();
+    assert_eq!(fake.kernel.isolated().to_string(), "");
+    fake.ask(&run).unwrap();
+    fake.ask(&destroy("a")).unwrap();
+    fake.ask(&create("a", "2")).unwrap();
+    let refused = fake.ask(&end).unwrap_err();
+    let is_named = matches!(refused, ChangeError::Refused(Refusal::NoPartition { .. }));
+    assert!(is_named, "{refused}");
+    assert_eq!(fake.kernel.isolated().to_string(), "2");
+}
+
+#[test]
+fn a_task_on_cpus_that_must_be_idle_is_named() {
+    let kernel = FakeKernel::large(8, 4);
+    kernel.start(200, 200, "hog", OTHER);
+    let fake = Fake::on(kernel);
+    fake.done(&create("a", "3"));
+    assert!(fake.status().holds());
+    fake.write("/sys/fs/cgroup/asmp/a/idle/cgroup.threads", "200");
+    let status = fake.status();
+    assert!(!status.holds());
+    let [named] = &status.partitions[0].violations[..] else { panic!("{status:#?}") };
+    assert!(named.cure.contains("asmp remove a --tid 200"), "{named:?}");
+    let members = Members { tids: vec![200], ..Members::default() };
+    fake.done(&Request::Remove { name: "a".into(), members, demote: false });
+    assert!(fake.status().holds());
+}
+
+#[test]
+fn the_frozen_group_of_all_partitions_is_named_and_thawed() {
+    let fake = Fake::partitioned();
+    fake.write("/sys/fs/cgroup/asmp/cgroup.freeze", "1");
+    assert!(!fake.status().holds());
+    assert!(fake.repair());
+    assert_eq!(fake.text("/sys/fs/cgroup/asmp/cgroup.freeze"), "0");
+}
+
+#[test]
+fn a_file_system_that_takes_no_write_refuses_the_partition() {
+    for below in ["/sys/kernel/debug/sched", "/proc/irq/24", "/proc/irq/default_smp_affinity"] {
+        let fake = Fake::with_app();
+        let untouched = fake.kernel.snapshot();
+        fake.kernel.arm(Some(Fault::Hold { below, errno: libc::EROFS }));
+        fake.ask(&create("a", "3")).unwrap_err();
+        fake.kernel.arm(None);
+        fake.ask(&Request::Restore { abandon: false }).unwrap();
+        assert_eq!(fake.kernel.snapshot(), untouched, "{below}");
+    }
+}
+
+#[test]
+fn jobs_that_have_ended_do_not_stay_in_the_state() {
+    let fake = Fake::with_app();
+    fake.done(&create("a", "3"));
+    for pid in 1000..1050 {
+        fake.kernel.start(pid, pid, "job", OTHER);
+        fake.done(&Request::Exec { name: "a".into(), pid, command: "job".into() });
+        fake.kernel.end(pid);
+    }
+    assert_eq!(fake.state().partitions[0].tasks.len(), 1);
 }

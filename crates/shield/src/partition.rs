@@ -440,6 +440,10 @@ pub enum Refusal {
     )]
     BoundKernelThread { tid: i32, command: String },
     #[error(
+        "process {tid} keeps asmp's groups under systemd (asmp-holder.service): choose another one"
+    )]
+    Holder { tid: i32 },
+    #[error(
         "task {tid} ({command}) is the last of {scope}, and systemd ends an empty scope: start it \
          in the partition, or use --force"
     )]

@@ -7,6 +7,7 @@ use crate::partition::{
 };
 use crate::request::{Caller, Spec};
 use asmp_host::irq::Irq;
+use asmp_host::systemd::HOLDER;
 use asmp_host::task::{GivenPolicy, Member, Task, TaskId};
 use asmp_host::{Cpu, CpuSet, CpuSpec, Facts};
 use std::path::{Path, PathBuf};
@@ -152,6 +153,19 @@ pub fn destroy(state: &State, name: &str) -> Result<Vec<Partition>, Refusal> {
     Ok(state.partitions.iter().filter(|partition| partition.name != name).cloned().collect())
 }
 
+/// Without the partition that was made for `owner`. Errors: `NoPartition`, also where another one has
+/// its name by now.
+pub fn end_run(
+    state: &State,
+    name: &str,
+    owner: Option<TaskId>,
+) -> Result<Vec<Partition>, Refusal> {
+    match state.partition(name)?.owner == owner {
+        true => destroy(state, name),
+        false => Err(Refusal::NoPartition { name: name.to_owned(), known: state.known_names() }),
+    }
+}
+
 /// `name` with an IRQ line more.
 pub fn add_irq(
     facts: &Facts,
@@ -255,6 +269,9 @@ pub fn add_task(
     }
     if task.kernel_thread && task.bound {
         return Err(Refusal::BoundKernelThread { tid: task.id.tid, command: task.command.clone() });
+    }
+    if task.group.starts_with(base_in_tree.join(HOLDER)) {
+        return Err(Refusal::Holder { tid: task.id.tid });
     }
     // A task that moves from one partition to another still came from where it was before the
     // first. What was born inside came with the ancestor that is recorded.
@@ -437,7 +454,7 @@ fn check_name(name: &str) -> Result<(), Refusal> {
     // Files of a cgroup have a dot in their names, and `holder` is the group of the process that
     // holds the delegated service.
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    let good = name != "holder"
+    let good = name != HOLDER
         && (1..=64).contains(&name.len())
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.chars().all(plain);

@@ -129,7 +129,7 @@ impl Default for Patience {
     fn default() -> Self {
         Self {
             lock: Duration::from_secs(10),
-            tick: Duration::from_secs(3),
+            tick: Duration::from_secs(10),
             busy: Duration::from_secs(2),
         }
     }

@@ -503,3 +503,20 @@ fn tasks_are_as_they_were_after_any_requests_once_all_partitions_are_gone() {
     }
     assert!(done > 1_000, "only {done} changes");
 }
+
+#[test]
+fn a_process_that_moves_while_it_waits_for_the_lock_enters_no_second_partition() {
+    let fake = Fake::with_a_and_b();
+    let entrance = fake.shield.entrance("b").unwrap();
+    let held = fake.store.lock(Duration::ZERO).unwrap().unwrap();
+    let kernel = fake.kernel.clone();
+    let enters = std::thread::spawn(move || entrance.enter(&*kernel, 300, Join::Process).map(drop));
+    // It waits for the lock, or comes later: it must see where the process is then.
+    std::thread::sleep(Duration::from_millis(100));
+    fake.kernel.place(300, "/asmp/a/rt", None);
+    fake.kernel.place(301, "/asmp/a/rt", None);
+    drop(held);
+    let refused = enters.join().unwrap().unwrap_err();
+    assert!(matches!(refused, EntryError::InAnotherPartition { .. }), "{refused}");
+    assert_eq!(fake.group(300), "/asmp/a/rt");
+}

@@ -404,6 +404,7 @@ fn every_request_crosses_a_socket_unchanged() {
     let requests = [
         Request::Create { name: name(), spec: spec() },
         Request::Run { name: name(), spec: spec(), owner },
+        Request::EndRun { name: name(), owner },
         Request::Exec { name: name(), pid: 7, command: "app".into() },
         Request::Destroy { name: None, demote: true },
         Request::Resize { name: name(), cpus: "0xc".parse().unwrap() },

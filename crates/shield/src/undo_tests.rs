@@ -56,6 +56,32 @@ fn a_recovery_killed_at_any_step_is_finished_by_the_next() {
 }
 
 #[test]
+fn a_recovery_without_debugfs_gives_back_what_lies_there_once_it_is_mounted() {
+    const SERVER: &str = "/sys/kernel/debug/sched/fair_server/cpu3/runtime";
+    let mut waited = 0;
+    for at in 0.. {
+        let fake = Fake::after(&[]);
+        let then = fake.kernel.snapshot();
+        if !fake.kill(&create("a", "3"), at, true) {
+            break;
+        }
+        if fake.text(SERVER) != "0" {
+            continue;
+        }
+        fake.kernel.remove_file(SERVER);
+        let Err(ChangeError::NotUndone { left, .. }) = fake.ask(&RESTORE) else {
+            panic!("killed at {at}: restored without debugfs");
+        };
+        assert!(left.len() == 1 && left[0].contains("mount -t debugfs"), "{left:?}");
+        fake.kernel.set_file(SERVER, "0");
+        fake.ask(&RESTORE).unwrap();
+        assert_same(&then, &fake.kernel.snapshot(), &format!("killed at {at}"));
+        waited += 1;
+    }
+    assert!(waited > 3, "only {waited}");
+}
+
+#[test]
 fn a_step_back_that_the_kernel_refuses_is_named_and_tried_again() {
     let mut refusals = 0;
     for (before, change) in changes() {

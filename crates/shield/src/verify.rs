@@ -352,7 +352,7 @@ fn held_back(
         violations.push(finding(what, repair()));
     }
     let groups = base.groups(&partition.name);
-    for group in [&groups.domain, &groups.rt, &groups.rest] {
+    for group in base.ancestors.iter().chain([&groups.domain, &groups.rt, &groups.rest]) {
         let knob = knob::freeze(group);
         if knob.read(kernel).is_ok_and(|now| knob.holds(&now, "1")) {
             let what = format!("{} is 1: the tasks inside do not run", knob.path.display());
@@ -475,13 +475,20 @@ fn intruders(
     violations: &mut Vec<Finding>,
     stays: &mut Vec<Finding>,
 ) {
-    let shielded = partition.shielded();
-    let inside = base.in_tree().join(&partition.name);
+    let (name, shielded) = (&partition.name, partition.shielded());
+    let inside = base.in_tree().join(name);
     let mut bound: Vec<&str> = Vec::new();
     for task in tasks.iter().filter(|task| !task.zombie && task.allowed_cpus.intersects(&shielded))
     {
         // Handlers of interrupts follow their line, which is judged by its affinity.
         let handler = task.kernel_thread && task.command.starts_with("irq/");
+        if task.group.starts_with(inside.join("idle")) {
+            violations.push(finding(
+                format!("task {} ({}) is on CPUs that must be idle", task.id.tid, task.command),
+                format!("another program moved it: `asmp remove {name} --tid {}`", task.id.tid),
+            ));
+            continue;
+        }
         if task.group.starts_with(&inside) || handler {
             continue;
         }
@@ -496,7 +503,7 @@ fn intruders(
                     task.allowed_cpus.intersection(&shielded)
                 ),
                 match task.kernel_thread {
-                    true => format!("`asmp repair {}`", partition.name),
+                    true => format!("`asmp repair {name}`"),
                     false => {
                         "its cpuset no longer excludes these CPUs: see the partition's own state"
                             .to_owned()

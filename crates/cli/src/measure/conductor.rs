@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How `measure` uses the shield: what a run needs is set, and always taken back.
 
-use crate::change::{caller, changer};
+use crate::change::{caller, changer, own_process};
 use crate::exit::{USAGE, failure};
 use anyhow::Result;
-use asmp_host::{Cpu, CpuSet, CpuSpec, Facts, task};
+use asmp_host::{Cpu, CpuSet, CpuSpec, Facts};
 use asmp_measure::experiment::{Arrangement, Conductor, ConductorError, Place};
 use asmp_shield::{
     Action, Caller, ChangeError, Members, Plan, Refusal, Request, Shield, Spec, Step, System, Tick,
@@ -64,7 +64,7 @@ impl<'a> ByShield<'a> {
             without: without.iter().map(|name| name.parse()).collect::<Result<_, _>>()?,
             ..Spec::of(CpuSpec::List(CpuSet::from_iter([*cpu])))
         };
-        let owner = task::identify(self.shield.kernel(), std::process::id() as i32);
+        let owner = own_process(self.shield.kernel());
         Ok(Some(Request::Run { name: self.name.clone(), spec, owner }))
     }
 }
@@ -117,9 +117,9 @@ impl Conductor for ByShield<'_> {
         };
         self.set_system.set(system.is_err());
         if self.made_partition.get() {
-            let name = Some(self.name.clone());
-            let destroy = Request::Destroy { name, demote: true };
-            match self.shield.change(&destroy, &self.caller) {
+            let owner = own_process(self.shield.kernel());
+            let end = Request::EndRun { name: self.name.clone(), owner };
+            match self.shield.change(&end, &self.caller) {
                 // It was never made, or another command destroyed it.
                 Err(ChangeError::Refused(Refusal::NoPartition { .. })) | Ok(_) => {}
                 Err(error) => return Err(error.into()),

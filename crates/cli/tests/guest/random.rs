@@ -9,6 +9,7 @@
 //!           exit code against both. At the end the hands undo what asmp cannot know of, and after
 //!           a last `restore` the machine must equal its snapshot.
 //!
+//! In `make nightly` each day has seeds of its own, and the output names the first.
 //! `ASMP_RANDOM_SEED=7 ASMP_RANDOM_SEQUENCES=1 make vm GUESTS=sid-rt:bare FILTER='random hands'`
 //! plays one again. In [`storm`] the hands do not wait for our commands: `make hands`.
 
@@ -24,7 +25,7 @@ use hands::{Done, Hand, KINDS};
 use std::fmt;
 use std::fs;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 pub fn all() -> Vec<Test> {
     let between =
@@ -442,6 +443,12 @@ fn number(variable: &str, default: u64) -> u64 {
     if text.is_empty() { default } else { text.parse().expect(variable) }
 }
 
+/// The number of this day, so that each night tries sequences that no night before it had.
+fn night() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |since| since.as_secs() / 86_400)
+}
+
 fn write_files() {
     for (path, text) in FILES {
         fs::write(path, text).expect("/tmp");
@@ -449,9 +456,9 @@ fn write_files() {
 }
 
 fn random_hands() {
-    let usual = if tier() == Tier::Nightly { 60 } else { 6 };
-    let first = number("ASMP_RANDOM_SEED", 0);
+    let (usual, seed) = if tier() == Tier::Nightly { (60, night() * 60) } else { (6, 0) };
     let count = number("ASMP_RANDOM_SEQUENCES", usual);
+    let first = number("ASMP_RANDOM_SEED", seed);
     write_files();
     let started = Instant::now();
     let mut before = snapshot();
@@ -471,6 +478,7 @@ fn random_hands() {
         }
     }
     let kernel = read("/proc/sys/kernel/osrelease");
-    println!("  {count} sequences in {:.0} s, kernel {kernel}", started.elapsed().as_secs_f64());
+    let seconds = started.elapsed().as_secs_f64();
+    println!("  {count} sequences from seed {first} in {seconds:.0} s, kernel {kernel}");
     assert!(failed.is_empty(), "{} sequences, of seeds {failed:?}: see above", failed.len());
 }

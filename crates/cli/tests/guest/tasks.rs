@@ -26,6 +26,7 @@ pub fn all() -> Vec<Test> {
             busy_stays,
         ),
         test("restore lets a busy real-time task out as an ordinary one", restore_demotes),
+        test("a command that waits below a busy real-time task keeps no lock", starved_exec),
         test("what run leaves behind is an ordinary task of the system", run_leftover),
         test("run passes signals on and returns 128 plus the signal", signals_pass),
         // Others have no threaded interrupts.
@@ -186,6 +187,19 @@ fn restore_demotes() {
     asmp("restore").done();
     assert!(policy(id).contains("SCHED_OTHER"), "{}", policy(id));
     assert_eq!(allowed(id), "0-3");
+}
+
+/// Its exec never comes to the command, since the loop has the CPU.
+fn starved_exec() {
+    asmp("create a --cpus 3").done();
+    let (_busy, _) = busy_inside();
+    let starved = Process::start(&binary().display().to_string(), &["exec", "a", "--", "true"]);
+    let group = format!("/proc/{}/cgroup", starved.id());
+    until("it is inside", || read(&group).ends_with("/a/rt"));
+    // Waits for the lock, which a command has for a moment.
+    asmp("create b --cpus 2").done();
+    asmp("destroy --all --force").done();
+    assert_eq!(allowed(starved.id()), "0-3");
 }
 
 fn run_leftover() {

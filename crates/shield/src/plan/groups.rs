@@ -238,6 +238,7 @@ pub(super) fn again(base: &Base, partitions: &[Partition], steps: &mut Vec<Step>
     wanted.push(set(knob::controllers_of_children(base.dir()), "+cpuset"));
     let all = shielded(partitions).to_string();
     wanted.extend(base.ancestors.iter().map(|group| set(knob::exclusive_cpus(group), &all)));
+    wanted.extend(base.ancestors.iter().map(|group| set(knob::freeze(group), "0")));
     for partition in partitions {
         let groups = base.groups(&partition.name);
         let mut isolated = vec![(&groups.rt, &partition.cpus)];
