@@ -8,12 +8,13 @@ use crate::holistic::{ChainBound, Holistic, holistic};
 use crate::place::{By, place};
 use crate::policy::Policy;
 use crate::report::{CpuReport, Report};
+use crate::sampled::{self, SampledChain};
 use crate::slack::{SEARCHED, Slack, slack};
 use crate::task::Task;
 use crate::utilisation::Utilisation;
 use crate::verdict::{Effort, Inapplicable, Stop, Verdict};
 use crate::workload::Workload;
-use crate::{edf, edf_response, fp, np_edf, np_fp};
+use crate::{data_age, edf, edf_response, fp, np_edf, np_fp};
 
 /// Does every job of these tasks on one CPU meet its deadline under this policy? The test is the
 /// exact one of the policy, where there is one. At most `effort`.
@@ -57,13 +58,17 @@ pub fn analyse(workload: &Workload, policy: Policy, cpus: &[u32], effort: &Effor
         None => on_cpu(tasks, cpu, members, policy, effort),
         Some(holistic) => with_chains(tasks, cpu, members, holistic),
     });
-    let cpus = cpus.collect();
+    let mut cpus: Vec<CpuReport> = cpus.collect();
     let chains = match holistic {
         None => Vec::new(),
         Some(Ok(holistic)) => holistic.chains,
         Some(Err(stop)) => unbounded(&workload.chains, &Verdict::from(stop)),
     };
-    Report { policy, cpus, chains, unplaced }
+    let sampled = data_age::bounds(tasks, &workload.chains, &workload.sampled, policy, &cpus);
+    if workload.sampled.iter().any(SampledChain::has_limit) {
+        cpus.iter_mut().for_each(CpuReport::forget_room);
+    }
+    Report { policy, cpus, chains, sampled, unplaced }
 }
 
 /// No test applies to the workload.
@@ -71,6 +76,7 @@ fn refused(workload: &Workload, policy: Policy, reason: Inapplicable) -> Report 
     let count = workload.tasks.len();
     let verdict = Verdict::DoesNotApply { reason };
     let chains = unbounded(&workload.chains, &verdict);
+    let sampled = sampled::unbounded(&workload.sampled, &verdict);
     let all = CpuReport {
         cpu: None,
         tasks: (0..count).collect(),
@@ -79,9 +85,9 @@ fn refused(workload: &Workload, policy: Policy, reason: Inapplicable) -> Report 
         responses_ticks: vec![None; count],
         extra_ticks: vec![None; count],
         factor_ppm: None,
-        in_chains: !chains.is_empty(),
+        in_chains: workload.first_chain().is_some(),
     };
-    Report { policy, cpus: vec![all], chains, unplaced: Vec::new() }
+    Report { policy, cpus: vec![all], chains, sampled, unplaced: Vec::new() }
 }
 
 fn unbounded(chains: &[Chain], verdict: &Verdict) -> Vec<ChainBound> {
@@ -184,10 +190,9 @@ pub fn kernel_admission(
     if let Err(reason) = workload.check_flags() {
         admission.deadlines = Verdict::DoesNotApply { reason };
     }
-    if let Some(chain) = workload.chains.first() {
+    if let Some(chain) = workload.first_chain() {
         let what = format!(
-            "chain {}: SCHED_DEADLINE counts deadlines from each wake-up; policy edf bounds it",
-            chain.name
+            "chain {chain}: SCHED_DEADLINE counts deadlines from each wake-up; policy edf bounds it"
         );
         admission.deadlines = Verdict::DoesNotApply { reason: Inapplicable::Set { what } };
     }

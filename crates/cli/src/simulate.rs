@@ -6,7 +6,8 @@ use crate::exit::{NOT_SCHEDULABLE, UNDECIDED, USAGE, failure};
 use crate::table::table;
 use anyhow::Result;
 use asmp_analysis::simulate::{
-    End, Execution, Record, Releases, Row, Run, Simulation, Statistics, perfetto_trace, replay,
+    DataRow, DataTimes, End, Execution, Record, Releases, Row, Run, Simulation, Statistics,
+    perfetto_trace, replay,
 };
 use asmp_analysis::{
     Counterexample, Effort, Policy, Stop, Task, TimeBase, Workload, schedule_svg, worst_releases,
@@ -171,7 +172,10 @@ pub fn simulate(args: &Args) -> Result<u8> {
     let mut run = Run::prepare(&simulation).map_err(undecided)?;
     let mut statistics = Statistics::of(&run);
     let mut record = Record::up_to(if args.trace.is_some() { TRACED } else { 0 });
-    let end = run.go(until_ticks, MOST_JOBS, &mut (&mut statistics, &mut record));
+    let mut data = DataTimes::of(&run, &workload.sampled);
+    let watch = &mut (&mut (&mut statistics, &mut record), &mut data);
+    let end = run.go(until_ticks, MOST_JOBS, watch);
+    let data: Vec<&DataRow> = data.rows().collect();
     let misses = statistics.miss_count(&run);
     if let Some(path) = &args.trace {
         write(path, &perfetto_trace(&run, &record, time))?;
@@ -187,7 +191,7 @@ pub fn simulate(args: &Args) -> Result<u8> {
         let json = json!({
             "policy": args.policy, "seed": args.seed, "simulated_ticks": run.now_ticks(),
             "jobs": run.jobs(), "misses": misses, "first_misses": statistics.misses(&run),
-            "streams": statistics.rows(&run),
+            "streams": statistics.rows(&run), "sampled": data,
         });
         print_json(json, time)?;
     } else {
@@ -202,16 +206,30 @@ pub fn simulate(args: &Args) -> Result<u8> {
             let (name, due) = (&tasks[missed.task].name, time.show(missed.deadline_ticks));
             println!("job {} of {name}: due {due}, {finished}", missed.job);
         }
+        data.iter().for_each(|row| println!("{}", of_chain(row, time)));
     }
     if end != End::Horizon {
         let now = time.show(run.now_ticks());
         eprintln!("asmp: stopped at {now}: too many jobs are waiting or were released");
     }
-    Ok(match (misses, end) {
-        (0, End::Horizon) => 0,
-        (0, _) => UNDECIDED,
-        _ => NOT_SCHEDULABLE,
+    let is_over = misses > 0 || data.iter().any(|row| row.over().next().is_some());
+    Ok(match (is_over, end) {
+        (false, End::Horizon) => 0,
+        (false, _) => UNDECIDED,
+        (true, _) => NOT_SCHEDULABLE,
     })
+}
+
+/// The longest data age and reaction time of a sampled chain, and what passed its limit.
+fn of_chain(row: &DataRow, time: TimeBase) -> String {
+    let show = |ticks: Option<u64>| ticks.map_or_else(|| "-".to_owned(), |t| time.show(t));
+    let (age, reaction) = (show(row.age_ticks), show(row.reaction_ticks));
+    let mut line =
+        format!("chain {}: longest data age {age}, longest reaction time {reaction}", row.name);
+    for (what, _, limit) in row.over() {
+        line += &format!("; the {what} passes its limit of {}", time.show(limit));
+    }
+    line
 }
 
 /// What the file has and this run does not.

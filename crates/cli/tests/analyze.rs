@@ -28,6 +28,10 @@ fn the_robot_prints_what_the_guide_shows() {
             &["analyze", "overload.toml", "--policy", "np-edf"],
             include_str!("../../../examples/analysis/overload.expected"),
         ),
+        (
+            &["analyze", "sampled.toml", "--policy", "fp"],
+            include_str!("../../../examples/analysis/sampled.expected"),
+        ),
     ] {
         let found = text(&asmp(words));
         assert_eq!(found, expected);
@@ -69,6 +73,11 @@ fn exit_codes_are_0_yes_60_no_61_unknown_40_wrong_file_2_wrong_command_line() {
     let latency =
         file("m.toml", "[[task]]\nname = \"a\"\nmeasured = \"no-run\"\nperiod = \"5 ms\"\n");
     assert_eq!(code(&["analyze", &latency]), 40);
+    let sampled = include_str!("../../../examples/analysis/sampled.toml");
+    let tight = file("tight.toml", &sampled.replace("age = \"60 ms\"", "age = \"20 ms\""));
+    assert_eq!(code(&["analyze", &tight, "--policy", "fp"]), 61, "a bound refutes nothing");
+    assert_eq!(code(&["simulate", &tight, "--policy", "fp"]), 60, "a run passes the limit");
+    assert_eq!(code(&["simulate", "sampled.toml", "--policy", "fp"]), 0);
     let csv = file("a.csv", "name,cost,period\na,1 ms,4 ms\nb,1 ms,5 ms\n");
     assert_eq!(code(&["analyze", &csv, "--policy", "rm"]), 0);
     let over = file("over.csv", "name,cost,period\na,3 ms,4 ms\nb,3 ms,5 ms\n");

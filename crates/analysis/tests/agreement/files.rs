@@ -5,7 +5,9 @@
 use asmp_analysis::deadline::Domain;
 use asmp_analysis::file::from_toml;
 use asmp_analysis::place::{By, place};
-use asmp_analysis::simulate::{Execution, Random, Releases, Simulation, first_miss, replay};
+use asmp_analysis::simulate::{
+    DataTimes, Execution, Random, Releases, Run, Simulation, first_miss, replay,
+};
 use asmp_analysis::{
     Effort, Outcome, Policy, Report, Task, Workload, analyse, analyse_budgets, kernel_admission,
 };
@@ -24,6 +26,8 @@ pub struct Seen {
     pub admitted: u64,
     pub budgets: u64,
     pub simulations: u64,
+    /// Sampled chains with bounds.
+    pub sampled: u64,
 }
 
 const EFFORT: Effort = Effort { steps: 3_000_000, jobs: 20_000 };
@@ -91,6 +95,19 @@ pub fn file(seed: u64) -> String {
         let _ = write!(text, "[[chain]]\nname = 'c'\ntasks = [{names}]\n");
         let _ = writeln!(text, "deadline = '{deadline} us'");
     }
+    if some(random, 3) {
+        let first = random.up_to(count - 1);
+        let names: Vec<String> = (0..1 + random.up_to(2).min(count - 1))
+            .map(|at| format!("'t{}'", (first + at) % count))
+            .collect();
+        let names = names.join(", ");
+        let _ = write!(text, "[[chain]]\nname = 's'\nkind = 'sampled'\ntasks = [{names}]\n");
+        for limit in ["age", "reaction"] {
+            if some(random, 3) {
+                let _ = writeln!(text, "{limit} = '{} us'", 5 + random.up_to(150));
+            }
+        }
+    }
     let core = |random: &mut Random| match random.up_to(1) {
         0 => String::new(),
         _ => format!("core = {}\n", random.up_to(2)),
@@ -126,6 +143,7 @@ pub fn check_file(seed: u64, seen: &mut Seen) {
     let at = |what: &str| format!("seed {seed}: {what}\n{text}");
     for policy in Policy::ALL {
         let report = analyse(&workload, policy, &[], &EFFORT);
+        samples(&workload, &report, seed, seen, &at);
         match report.outcome() {
             Outcome::Schedulable => {
                 seen.accepted += 1;
@@ -207,6 +225,39 @@ fn survives(
         let missed = first_miss(&simulation, 400_000, 5_000).expect("what was analysed");
         assert_eq!(missed, None, "{}", at(&format!("{policy} accepts, run {run} misses")));
         seen.simulations += 1;
+    }
+}
+
+/// No run passes the bound of a sampled chain, also of tasks that miss deadlines.
+fn samples(
+    workload: &Workload,
+    report: &Report,
+    seed: u64,
+    seen: &mut Seen,
+    at: &dyn Fn(&str) -> String,
+) {
+    if report.sampled.iter().all(|bound| bound.age_ticks.is_none()) {
+        return;
+    }
+    seen.sampled += 1;
+    for (seed, releases) in [(seed, Releases::Random), (!seed, Releases::Together)] {
+        let simulation = Simulation {
+            seed,
+            chains: &workload.chains,
+            background: &workload.background,
+            interrupts: &workload.interrupts,
+            ..Simulation::new(&workload.tasks, report.policy, releases)
+        };
+        let mut run = Run::prepare(&simulation).expect("what was analysed");
+        let mut data = DataTimes::of(&run, &workload.sampled);
+        run.go(400_000, 5_000, &mut data);
+        for (row, bound) in data.rows().zip(&report.sampled) {
+            if bound.age_ticks.is_some() {
+                let within =
+                    row.age_ticks <= bound.age_ticks && row.reaction_ticks <= bound.reaction_ticks;
+                assert!(within, "{}", at(&format!("{}: {row:?} {bound:?}", report.policy)));
+            }
+        }
     }
 }
 

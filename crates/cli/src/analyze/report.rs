@@ -5,8 +5,8 @@ use crate::table::table;
 use asmp_analysis::deadline::Admission;
 use asmp_analysis::slack::PPM;
 use asmp_analysis::{
-    Cost, CpuReport, Effort, Explanation, Help, Policy, Report, Summary, Task, TimeBase, Verdict,
-    Workload,
+    Cost, CpuReport, Effort, Explanation, Help, Policy, Report, SampledBound, Summary, Task,
+    TimeBase, Verdict, Workload,
 };
 
 const REPLAY: &str = "asmp simulate --offsets worst";
@@ -88,6 +88,27 @@ impl Words<'_> {
             let verdict = headline(&chain.verdict);
             println!("chain {name}: end to end {bound}, deadline {deadline}: {verdict}");
         }
+        report.sampled.iter().for_each(|chain| println!("{}", self.sampled(chain)));
+    }
+
+    fn sampled(&self, chain: &SampledBound) -> String {
+        let one = |what: &str, bound: Option<u64>, limit: Option<u64>| {
+            let bound = bound.map_or_else(
+                || "no bound".to_owned(),
+                |bound| format!("at most {}", self.show(bound)),
+            );
+            let limit = limit.map(|limit| format!(" (limit {})", self.show(limit)));
+            format!("{what} {bound}{}", limit.unwrap_or_default())
+        };
+        let age = one("data age", chain.age_ticks, chain.age_limit_ticks);
+        let reaction = one("reaction time", chain.reaction_ticks, chain.reaction_limit_ticks);
+        let has_limit = chain.age_limit_ticks.or(chain.reaction_limit_ticks).is_some();
+        let verdict = match &chain.verdict {
+            Verdict::Schedulable if has_limit => ": kept".to_owned(),
+            Verdict::Schedulable => String::new(),
+            other => format!(": {}", headline(other)),
+        };
+        format!("chain {}: {age}, {reaction}{verdict}", chain.name)
     }
 
     fn rows(&self, cpu: &CpuReport) -> Vec<[String; 7]> {
