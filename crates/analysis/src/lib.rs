@@ -53,6 +53,7 @@ pub mod np_edf;
 pub mod np_fp;
 mod numbers;
 mod offsets;
+mod overload;
 pub mod place;
 mod policy;
 mod report;
@@ -70,7 +71,9 @@ mod workload;
 mod worst;
 
 /// Everything about a workload under one policy; budgets; what the kernel admits.
-pub use analyse::{BudgetReport, analyse, analyse_budgets, kernel_admission, schedulability};
+pub use analyse::{
+    BudgetReport, analyse, analyse_briefly, analyse_budgets, kernel_admission, schedulability,
+};
 /// Tasks that release each other.
 pub use chain::Chain;
 /// Limits of every test.

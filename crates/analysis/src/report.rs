@@ -46,7 +46,7 @@ pub struct CpuReport {
     /// The largest factor for all costs, in millionths. `None`: not known.
     pub factor_ppm: Option<u64>,
     /// The workload has chains, or sampled chains with limits. Then there are no `extra_ticks` and
-    /// no factor; with chains there is no counterexample.
+    /// no factor. With chains a counterexample is a run with them, of all CPUs.
     pub in_chains: bool,
 }
 

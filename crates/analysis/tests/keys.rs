@@ -181,7 +181,11 @@ fn refused(verdict: &Verdict) -> bool {
 fn policy(workload: &Workload, policy: Policy) -> Said {
     let mut report = analyse(workload, policy, &[], &Effort::default());
     report.chains.iter_mut().for_each(|chain| chain.name.clear());
-    report.sampled.iter_mut().for_each(|chain| chain.name.clear());
+    // A limit that is only repeated would be no use of it.
+    for chain in &mut report.sampled {
+        chain.name.clear();
+        (chain.age_limit_ticks, chain.reaction_limit_ticks) = (None, None);
+    }
     (format!("{report:?}"), report.cpus.iter().any(|cpu| refused(&cpu.verdict)))
 }
 
@@ -244,8 +248,12 @@ fn simulated(workload: &Workload) -> Said {
     let mut rows = statistics.rows(&run);
     rows.iter_mut().for_each(|row| row.name.clear());
     let mut data: Vec<DataRow> = data.rows().cloned().collect();
-    data.iter_mut().for_each(|row| row.name.clear());
-    (format!("{rows:?} {data:?}"), false)
+    let over: Vec<usize> = data.iter().map(|row| row.over().count()).collect();
+    for row in &mut data {
+        row.name.clear();
+        (row.age_limit_ticks, row.reaction_limit_ticks) = (None, None);
+    }
+    (format!("{rows:?} {data:?} {over:?}"), false)
 }
 
 /// All wrong rows at once, with what they must be.

@@ -140,8 +140,8 @@ fn small(seed: u64) -> Set {
     let random = &mut Random::new(seed);
     let (count, cores) = (2 + random.up_to(1), 1 + random.up_to(1));
     let task = |at: u64, random: &mut Random| {
-        let period = 2 + random.up_to(4);
-        let cost = 1 + random.up_to((period / 2 - 1).min(2));
+        let period = 3 + random.up_to(4);
+        let cost = 1 + random.up_to(period / 2);
         let mut task = Task::new(format!("t{at}"), cost, period).priority(random.up_to(3) as u32);
         task.deadline_ticks = cost + random.up_to(period + 2);
         if random.up_to(3) == 0 {
@@ -221,6 +221,30 @@ fn large(seed: u64) -> Set {
     let mut order = shuffled(count as usize, random);
     order.truncate(1 + random.up_to(4) as usize);
     Set { tasks, chains, sampled: sampled(&order) }
+}
+
+#[test]
+fn two_tasks_with_cpus_of_their_own_come_within_a_tick_of_the_bounds() {
+    // Their periods have no common factor, so that one run has all phases: a sample is written
+    // just after the other has read.
+    for (first, second) in [(5, 7), (7, 5), (9, 4), (4, 9), (8, 11)] {
+        for (cost, other) in [(1, 1), (4, 1), (1, 4), (3, 2), (4, 4)] {
+            let tasks = vec![
+                Task::new("a", cost, first).on_core(0).priority(2),
+                Task::new("b", other, second).on_core(1).priority(1),
+            ];
+            let set = Set { tasks, chains: vec![], sampled: sampled(&[0, 1]) };
+            for policy in Policy::ALL {
+                let bound = set.bound(policy);
+                let all_ticks = first + cost + second + other;
+                assert_eq!(bound.age_ticks, Some(all_ticks - second));
+                assert_eq!(bound.reaction_ticks, Some(all_ticks));
+                let simulation = Simulation::new(&set.tasks, policy, Releases::Together);
+                let age = set.run(policy, &bound, &simulation, 3 * first * second);
+                assert_eq!(age, all_ticks - second - 1, "{policy} {first} {second} {cost} {other}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -9,7 +9,8 @@ use asmp_analysis::simulate::{
     DataTimes, Execution, Random, Releases, Run, Simulation, first_miss, replay,
 };
 use asmp_analysis::{
-    Effort, Outcome, Policy, Report, Task, Workload, analyse, analyse_budgets, kernel_admission,
+    Effort, Outcome, Policy, Report, Task, Verdict, Workload, analyse, analyse_briefly,
+    analyse_budgets, kernel_admission,
 };
 use std::fmt::Write as _;
 
@@ -144,6 +145,13 @@ pub fn check_file(seed: u64, seen: &mut Seen) {
     for policy in Policy::ALL {
         let report = analyse(&workload, policy, &[], &EFFORT);
         samples(&workload, &report, seed, seen, &at);
+        let brief = analyse_briefly(&workload, policy, &[], &EFFORT);
+        let verdicts = |report: &Report| -> Vec<Verdict> {
+            report.cpus.iter().map(|cpu| cpu.verdict.clone()).collect()
+        };
+        assert_eq!(verdicts(&brief), verdicts(&report), "{}", at("briefly another verdict"));
+        assert_eq!(brief.outcome(), report.outcome(), "{}", at("briefly another outcome"));
+        assert_eq!(brief.factor_ppm(), report.factor_ppm(), "{}", at("briefly another factor"));
         match report.outcome() {
             Outcome::Schedulable => {
                 seen.accepted += 1;
@@ -264,6 +272,9 @@ fn samples(
 /// Each counterexample is allowed by the file and misses as it says, or the load is above 1.
 fn misses(workload: &Workload, report: &Report, at: &dyn Fn(&str) -> String) {
     let policy = report.policy;
+    if !workload.chains.is_empty() {
+        return misses_in_chains(workload, report, at);
+    }
     let mut some = false;
     for cpu in &report.cpus {
         let Some(found) = cpu.verdict.counterexample() else { continue };
@@ -284,4 +295,31 @@ fn misses(workload: &Workload, report: &Report, at: &dyn Fn(&str) -> String) {
         assert!(cpu.tasks.contains(&missed.task), "{}", at("a miss on another CPU"));
     }
     assert!(some, "{}", at(&format!("{policy}: refuted, and no counterexample")));
+}
+
+/// With chains a load above 1 is refuted, and nothing else; the run is that of all CPUs.
+fn misses_in_chains(workload: &Workload, report: &Report, at: &dyn Fn(&str) -> String) {
+    let policy = report.policy;
+    for cpu in &report.cpus {
+        let is_over = cpu.utilisation > 1.0;
+        let Some(found) = cpu.verdict.counterexample() else {
+            assert!(!is_over, "{}", at(&format!("{policy}: a load above 1 is not refuted")));
+            continue;
+        };
+        assert!(is_over, "{}", at(&format!("{policy}: refuted at a load of 1 or less")));
+        found.check(&workload.tasks).unwrap_or_else(|error| panic!("{}", at(&error.to_string())));
+        let Some(missed) = found.missed else { continue };
+        let tasks = workload.tasks_in_chains();
+        let simulation = Simulation {
+            chains: &workload.chains,
+            background: &workload.background,
+            interrupts: &workload.interrupts,
+            ..Simulation::new(&tasks, policy, Releases::Together)
+        };
+        let again = first_miss(&simulation, missed.deadline_ticks + 1, EFFORT.jobs);
+        let is_same = again.is_ok_and(|again| {
+            again.is_some_and(|again| again.deadline_ticks <= missed.deadline_ticks)
+        });
+        assert!(is_same, "{}", at(&format!("{policy}: no miss by {missed:?}")));
+    }
 }

@@ -10,6 +10,7 @@ use asmp_analysis::{
 };
 
 const REPLAY: &str = "asmp simulate --offsets worst";
+const SYNC: &str = "asmp simulate --offsets sync";
 const MEASURED: &str = "* measured, not proven: the verdict holds while no job takes longer";
 
 pub fn headline(verdict: &Verdict) -> String {
@@ -58,7 +59,7 @@ impl Words<'_> {
             let (policy, count, load) = (report.policy, cpu.tasks.len(), cpu.utilisation * 100.0);
             println!("{name}{policy}: {count} tasks, utilisation {load:.1} %");
             println!("{}", headline(&cpu.verdict));
-            self.counterexample(cpu);
+            self.counterexample(cpu, !report.chains.is_empty());
             if cpu.tasks.is_empty() {
                 continue;
             }
@@ -134,7 +135,7 @@ impl Words<'_> {
         rows
     }
 
-    fn counterexample(&self, cpu: &CpuReport) {
+    fn counterexample(&self, cpu: &CpuReport, in_chains: bool) {
         let Some(found) = cpu.verdict.counterexample() else { return };
         match &found.missed {
             Some(missed) => println!(
@@ -150,6 +151,10 @@ impl Words<'_> {
                 let by = by.unwrap_or_default();
                 println!("the load is above 1: some job misses its deadline{by}");
             }
+        }
+        if in_chains {
+            println!("when all tasks arrive as early as they may ({SYNC})");
+            return;
         }
         let (count, tick) = (found.pattern.len(), self.show(1));
         let first = found.pattern.iter().min_by_key(|start| start.release_ticks);
