@@ -512,6 +512,25 @@ fn sched_deadline_is_judged_by_the_limits_of_the_machine_under_root() {
 
 /// 50.0000000001 ns make a tick of a ten-billionth of a nanosecond.
 #[test]
+fn a_simulation_without_a_policy_takes_the_one_that_the_file_suggests_and_says_so() {
+    let run = |words: &[&str]| {
+        let output = asmp(words);
+        (output.status.code(), text(&output), String::from_utf8(output.stderr).unwrap())
+    };
+    let note = |policy: &str| format!("asmp: note: simulates {policy}, as ");
+    for (file, policy) in [("sampled.toml", "fp"), ("robot.toml", "edf")] {
+        let (code, said, notes) = run(&["simulate", file]);
+        assert!(notes.starts_with(&note(policy)) && notes.lines().count() == 1, "{notes}");
+        let named = run(&["simulate", file, "--policy", policy]);
+        assert_eq!((code, said), (named.0, named.1));
+        assert_eq!(named.2, "", "no terminal, no progress");
+    }
+    let (code, _, error) = run(&["simulate", "robot.toml", "--replay", "robot.toml"]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("--replay needs the policy") && error.contains("np-edf"), "{error}");
+}
+
+#[test]
 fn a_run_that_the_file_s_tick_is_too_fine_for_is_refused_with_the_longest() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("fine.toml");
