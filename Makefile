@@ -123,6 +123,7 @@ bench-peers: setup
 # The figures of docs/measurements/analysis.md, some minutes; no guest.
 bench-analysis:
 	cargo run --release -p asmp-analysis --example bench
+	cargo run --release -p asmp-analysis --example peers
 
 # Tests, oracles and the simulator on a million random sets, three for each seed: six minutes of one
 # core; then analyze, place, budgets, chains and simulate on a million random files with every key:

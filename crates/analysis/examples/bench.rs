@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The figures of docs/measurements/analysis.md.
+//! The figures of docs/measurements/analysis.md, but for those beside another crate
+//! (`examples/peers.rs`).
 //!
 //! ```text
 //! cargo run --release -p asmp-analysis --example bench -- speed
@@ -22,10 +23,7 @@ mod texts;
 
 use asmp_analysis::simulate::{Job, Observe};
 use asmp_analysis::simulate::{Random, Releases, Run, Simulation, Statistics};
-use asmp_analysis::{Effort, Policy, Task, Verdict, edf, edf_response, np_edf};
-use response_time_analysis::arrival::Sporadic;
-use response_time_analysis::time::{Duration, Service};
-use response_time_analysis::{edf::fully_nonpreemptive as theirs, wcet};
+use asmp_analysis::{Effort, Policy, Task, Verdict, edf, np_edf};
 use sets::{Runs, Shape, Tally, check, curve};
 use std::ops::ControlFlow;
 use std::time::Instant;
@@ -110,23 +108,6 @@ fn speed() {
             word(&verdict)
         );
     }
-    for count in [10, 20, 40] {
-        let tasks = large(count, 0.9, 3);
-        let (exact, _, verdict) = timed(|| np_edf::test(&tasks, &effort));
-        let (ours, _, responses) =
-            timed(|| edf_response::responses(&tasks, true, &effort).expect("below full load"));
-        let start = Instant::now();
-        let oracle = their_responses(&tasks);
-        let other = start.elapsed().as_secs_f64() * 1e3;
-        assert_eq!(responses, oracle);
-        println!(
-            "| np-EDF, {count} tasks: our verdict; our response times; response-time-analysis \
-             (once) | {exact:.3}; {ours:.1}; {other:.1} | ratio {:.0}; {:.1} | {} |",
-            other / exact,
-            other / ours,
-            word(&verdict)
-        );
-    }
     simulator();
 }
 
@@ -137,24 +118,6 @@ fn word(verdict: &Verdict) -> &'static str {
         Verdict::DoesNotApply { .. } => "does not apply",
         Verdict::Unknown { .. } => "unknown",
     }
-}
-
-fn their_responses(tasks: &[Task]) -> Vec<u64> {
-    let d = Duration::from;
-    let arrival = |task: &Task| Sporadic { min_inter_arrival: d(task.period_ticks), jitter: d(0) };
-    let arrivals: Vec<Sporadic> = tasks.iter().map(arrival).collect();
-    let task = |at: usize| theirs::Task {
-        wcet: wcet::Scalar::new(Service::from(d(tasks[at].cost_ticks()))),
-        arrivals: &arrivals[at],
-        deadline: d(tasks[at].deadline_ticks),
-    };
-    let each = |at: usize| {
-        let others: Vec<_> = (0..tasks.len()).filter(|other| *other != at).map(task).collect();
-        let bound =
-            theirs::dedicated_uniproc_rta(&task(at), &others, d(1 << 50)).expect("below full load");
-        u64::from(bound)
-    };
-    (0..tasks.len()).map(each).collect()
 }
 
 struct Nothing;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Non-preemptive scheduling of jobs that are released at fixed instants and take any part of
-//! their cost: the schedule-abstraction graph, bounded.
+//! Non-preemptive scheduling of jobs that arrive at fixed instants, are released up to their jitter
+//! later and take any part of their cost: the schedule-abstraction graph, bounded.
 //!
 //! Nasri, Brandenburg, "An exact and sustainable analysis of non-preemptive scheduling", RTSS 2017.
 //! A state is what has been started, and the interval of instants at which the CPU may become free.
@@ -8,8 +8,14 @@
 //! merged where their intervals touch. Jobs of a task start in order, so what has been started is
 //! one number a task. We differ in two things. The paper looks at a given set of jobs; here the
 //! states after each hyperperiod are compared with those after the one before, and if they hold
-//! nothing new, all repeats. And of equal priority and release each may go first: what fits does
-//! not depend on the order of the set.
+//! nothing new, all repeats. And of equal priority the one released first goes first; where two
+//! may be released in either order, each may: what fits does not depend on the order of the set.
+//!
+//! What has run says of a job that has not started only that it was not released before the last
+//! start, where it was more urgent than what started. So it may still be released at any later
+//! instant up to its last, and states need no more than the above. Of three or more of equal
+//! priority orders are tried that jitter may exclude: then a miss may be one that cannot happen,
+//! and what fits is still true.
 
 use crate::policy::Policy;
 use crate::task::Task;
@@ -35,7 +41,7 @@ pub(crate) enum Found {
 /// By the next job of each task: when the CPU may become free, disjoint and in order.
 type States = HashMap<Box<[i64]>, Vec<(i64, i64)>>;
 
-/// Offsets and releases must be fixed (`task::all_fixed`), the policy non-preemptive. At most a
+/// Arrivals must be fixed (`task::all_arrive_as_given`), the policy non-preemptive. At most a
 /// quarter of `effort.steps`.
 pub(crate) fn explore(tasks: &[Task], policy: Policy, effort: &Effort) -> Found {
     let mut meter = Meter::new(&Effort { steps: effort.steps / 4, ..*effort });
@@ -89,15 +95,19 @@ struct Graph<'a> {
 #[derive(Debug, Clone, Copy)]
 struct Next {
     task: usize,
-    /// Smaller goes first, then the earlier release.
-    key: (i64, i64),
+    /// Smaller goes first.
+    urgency: i64,
+    /// The first and the last instant at which it may be released.
+    release_ticks: (i64, i64),
     cost_ticks: i64,
     deadline_ticks: i64,
 }
 
 impl Next {
-    const fn release_ticks(&self) -> i64 {
-        self.key.1
+    /// Whether it goes before another that is released at the same time.
+    const fn goes_before(&self, other: &Self) -> bool {
+        self.urgency < other.urgency
+            || self.urgency == other.urgency && self.release_ticks.1 < other.release_ticks.0
     }
 }
 
@@ -107,18 +117,20 @@ impl Graph<'_> {
         all.clear();
         all.extend(self.tasks.iter().zip(next).enumerate().map(|(index, (task, job))| {
             let offset_ticks = task.offset_ticks.unwrap_or(0) as i64;
-            let release_ticks =
+            let arrival_ticks =
                 job.saturating_mul(task.period_ticks as i64).saturating_add(offset_ticks);
-            let deadline_ticks = release_ticks.saturating_add_unsigned(task.deadline_ticks);
+            let deadline_ticks = arrival_ticks.saturating_add_unsigned(task.deadline_ticks);
+            let last_ticks = arrival_ticks.saturating_add_unsigned(task.jitter_ticks);
             let rank = self.ranks.as_ref().map(|ranks| i64::from(ranks[index]));
             Next {
                 task: index,
-                key: (rank.unwrap_or(deadline_ticks), release_ticks),
+                urgency: rank.unwrap_or(deadline_ticks),
+                release_ticks: (arrival_ticks, last_ticks),
                 cost_ticks: task.cost_ticks() as i64,
                 deadline_ticks,
             }
         }));
-        all.sort_unstable_by_key(|next| next.key);
+        all.sort_unstable_by_key(|next| (next.urgency, next.release_ticks));
     }
 
     /// One job further, from every state. Errors: the answer.
@@ -127,11 +139,13 @@ impl Graph<'_> {
         let mut ready = Vec::with_capacity(self.tasks.len());
         for (next, free) in states {
             self.ready(next, &mut ready);
-            let first_ticks = ready.iter().map(Next::release_ticks).min().unwrap_or(0);
+            let first_ticks = ready.iter().map(|job| job.release_ticks.0).min().unwrap_or(0);
+            let sure_ticks = ready.iter().map(|job| job.release_ticks.1).min().unwrap_or(0);
             for (low, high) in free {
                 let steps = self.tasks.len() * 20 + STATE_STEPS;
                 meter.spend(steps, "schedule abstraction").map_err(|_| Found::GaveUp)?;
-                let (low, high) = ((*low).max(first_ticks), (*high).max(first_ticks));
+                // Idle until something is released.
+                let (low, high) = ((*low).max(first_ticks), (*high).max(sure_ticks));
                 self.start(next, &ready, (low, high), &mut following)?;
             }
             if following.len() > MOST_STATES {
@@ -149,17 +163,21 @@ impl Graph<'_> {
         (low, high): (i64, i64),
         following: &mut States,
     ) -> Result<(), Found> {
-        // The first release of what goes before, and of what has the same key so far.
-        let (mut before_ticks, mut equal_ticks) = (i64::MAX, i64::MAX);
+        // By when something more urgent is released for sure, and where its equals begin.
+        let (mut before_ticks, mut equals) = (i64::MAX, 0);
         for (position, job) in ready.iter().enumerate() {
-            if position > 0 && ready[position - 1].key != job.key {
-                before_ticks = before_ticks.min(equal_ticks);
+            if job.urgency > ready[equals].urgency {
+                let passed = ready[equals..position].iter().map(|job| job.release_ticks.1).min();
+                before_ticks = before_ticks.min(passed.unwrap_or(i64::MAX));
+                equals = position;
             }
-            equal_ticks = equal_ticks.min(job.release_ticks());
             if low.saturating_add(job.cost_ticks) > job.deadline_ticks {
                 return Err(Found::Misses);
             }
-            let from_ticks = low.max(job.release_ticks());
+            let earlier = ready[equals..position].iter().filter(|other| other.goes_before(job));
+            let earlier_ticks = earlier.map(|other| other.release_ticks.1).min();
+            let before_ticks = before_ticks.min(earlier_ticks.unwrap_or(i64::MAX));
+            let from_ticks = low.max(job.release_ticks.0);
             let to_ticks = high.min(before_ticks.saturating_sub(1));
             if from_ticks > to_ticks {
                 continue;
@@ -221,6 +239,37 @@ mod tests {
             ]
         };
         assert_eq!(found(&set(5), Policy::NpFp), Found::Fits);
+        assert_eq!(found(&set(4), Policy::NpFp), Found::Misses);
+    }
+
+    #[test]
+    fn jitter_lets_a_long_job_in_before_an_urgent_one() {
+        let set = |jitter: u64, cost: u64| {
+            [
+                Task::new("urgent", 2, 10).offset(0).deadline(6).jitter(jitter),
+                Task::new("long", cost, 20).offset(0),
+            ]
+        };
+        // Released with it or earlier, urgent goes first. Late by 1, it waits for long from 0 on.
+        assert_eq!(found(&set(0, 8), Policy::NpEdf), Found::Fits);
+        assert_eq!(found(&set(1, 4), Policy::NpEdf), Found::Fits);
+        assert_eq!(found(&set(1, 5), Policy::NpEdf), Found::Misses);
+        // Late by 5 it is too late by itself.
+        assert_eq!(found(&set(4, 1), Policy::NpEdf), Found::Fits);
+        assert_eq!(found(&set(5, 1), Policy::NpEdf), Found::Misses);
+    }
+
+    #[test]
+    fn of_equals_the_one_that_is_released_later_for_sure_goes_last() {
+        let set = |jitter: u64| {
+            [
+                Task::new("a", 3, 20).offset(0).priority(5).jitter(jitter).deadline(9),
+                Task::new("b", 3, 20).offset(4).priority(5),
+                Task::new("c", 4, 20).offset(0).priority(9),
+            ]
+        };
+        // c runs to 4. A job of a that is released by 3 goes before b, one at 4 may go after it.
+        assert_eq!(found(&set(3), Policy::NpFp), Found::Fits);
         assert_eq!(found(&set(4), Policy::NpFp), Found::Misses);
     }
 

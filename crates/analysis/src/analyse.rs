@@ -5,15 +5,17 @@ use crate::budgets::{Budget, budgets};
 use crate::chain::Chain;
 use crate::deadline::{Admission, Domain, admission};
 use crate::holistic::{ChainBound, Holistic, holistic};
+use crate::overload::refusal;
 use crate::place::{By, place};
 use crate::policy::Policy;
 use crate::report::{CpuReport, Report};
+use crate::sampled::{self, SampledChain};
 use crate::slack::{SEARCHED, Slack, slack};
 use crate::task::Task;
 use crate::utilisation::Utilisation;
 use crate::verdict::{Effort, Inapplicable, Stop, Verdict};
 use crate::workload::Workload;
-use crate::{edf, edf_response, fp, np_edf, np_fp};
+use crate::{data_age, edf, edf_response, fp, np_edf, np_fp};
 
 /// Does every job of these tasks on one CPU meet its deadline under this policy? The test is the
 /// exact one of the policy, where there is one. At most `effort`.
@@ -31,6 +33,39 @@ pub fn schedulability(tasks: &[Task], policy: Policy, effort: &Effort) -> Verdic
 /// on `cpus`; without a choice they share one CPU. What the tests would ignore makes each verdict
 /// "does not apply". Takes a multiple of `effort` for each CPU.
 pub fn analyse(workload: &Workload, policy: Policy, cpus: &[u32], effort: &Effort) -> Report {
+    report(workload, policy, cpus, effort, Depth::Tasks)
+}
+
+/// As [`analyse`], without what only one policy in detail shows: under EDF there are no responses
+/// (but for limits of sampled chains), and it is not known how much single costs may grow. Takes a
+/// small part of the time.
+pub fn analyse_briefly(
+    workload: &Workload,
+    policy: Policy,
+    cpus: &[u32],
+    effort: &Effort,
+) -> Report {
+    let is_sampled = workload.sampled.iter().any(SampledChain::has_limit);
+    let depth = if is_sampled { Depth::Responses } else { Depth::Verdict };
+    report(workload, policy, cpus, effort, depth)
+}
+
+/// What is asked for beside verdicts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Depth {
+    Verdict,
+    Responses,
+    /// Room of each task, too.
+    Tasks,
+}
+
+fn report(
+    workload: &Workload,
+    policy: Policy,
+    cpus: &[u32],
+    effort: &Effort,
+    depth: Depth,
+) -> Report {
     let tasks = &workload.tasks_in_chains();
     if let Err(reason) = workload.check_analysable(cpus) {
         return refused(workload, policy, reason);
@@ -54,16 +89,28 @@ pub fn analyse(workload: &Workload, policy: Policy, cpus: &[u32], effort: &Effor
     let chained = !workload.chains.is_empty();
     let holistic = chained.then(|| holistic(tasks, &workload.chains, policy, effort));
     let cpus = groups.into_iter().map(|(cpu, members)| match &holistic {
-        None => on_cpu(tasks, cpu, members, policy, effort),
-        Some(holistic) => with_chains(tasks, cpu, members, holistic),
+        None => on_cpu(tasks, cpu, members, policy, (effort, depth)),
+        Some(holistic) => {
+            let mut report = with_chains(tasks, cpu, members, holistic);
+            if !matches!(report.verdict, Verdict::DoesNotApply { .. })
+                && let Some(no) = refusal(tasks, &workload.chains, policy, &report.tasks, effort)
+            {
+                report.verdict = no;
+            }
+            report
+        }
     });
-    let cpus = cpus.collect();
+    let mut cpus: Vec<CpuReport> = cpus.collect();
     let chains = match holistic {
         None => Vec::new(),
         Some(Ok(holistic)) => holistic.chains,
         Some(Err(stop)) => unbounded(&workload.chains, &Verdict::from(stop)),
     };
-    Report { policy, cpus, chains, unplaced }
+    let sampled = data_age::bounds(tasks, &workload.chains, &workload.sampled, policy, &cpus);
+    if workload.sampled.iter().any(SampledChain::has_limit) {
+        cpus.iter_mut().for_each(CpuReport::forget_room);
+    }
+    Report { policy, cpus, chains, sampled, unplaced }
 }
 
 /// No test applies to the workload.
@@ -71,6 +118,7 @@ fn refused(workload: &Workload, policy: Policy, reason: Inapplicable) -> Report 
     let count = workload.tasks.len();
     let verdict = Verdict::DoesNotApply { reason };
     let chains = unbounded(&workload.chains, &verdict);
+    let sampled = sampled::unbounded(&workload.sampled, &verdict);
     let all = CpuReport {
         cpu: None,
         tasks: (0..count).collect(),
@@ -79,9 +127,9 @@ fn refused(workload: &Workload, policy: Policy, reason: Inapplicable) -> Report 
         responses_ticks: vec![None; count],
         extra_ticks: vec![None; count],
         factor_ppm: None,
-        in_chains: !chains.is_empty(),
+        in_chains: workload.first_chain().is_some(),
     };
-    Report { policy, cpus: vec![all], chains, unplaced: Vec::new() }
+    Report { policy, cpus: vec![all], chains, sampled, unplaced: Vec::new() }
 }
 
 fn unbounded(chains: &[Chain], verdict: &Verdict) -> Vec<ChainBound> {
@@ -135,10 +183,13 @@ fn on_cpu(
     cpu: Option<u32>,
     members: Vec<usize>,
     policy: Policy,
-    effort: &Effort,
+    (effort, depth): (&Effort, Depth),
 ) -> CpuReport {
     let set = subset(tasks, &members);
     let (verdict, responses_ticks) = match policy {
+        Policy::NpEdf | Policy::Edf if depth == Depth::Verdict => {
+            (schedulability(&set, policy, effort), vec![None; set.len()])
+        }
         Policy::NpEdf | Policy::Edf => {
             let little = Effort { steps: effort.steps / 10, ..*effort };
             let found = edf_response::responses(&set, policy == Policy::NpEdf, &little);
@@ -155,7 +206,8 @@ fn on_cpu(
             (analysis.verdict, analysis.responses_ticks)
         }
     };
-    let room = slack(&set, policy, SEARCHED, effort)
+    let searched = if depth == Depth::Tasks { SEARCHED } else { 0 };
+    let room = slack(&set, policy, searched, effort)
         .unwrap_or_else(|_| Slack { factor_ppm: None, extra_ticks: vec![None; set.len()] });
     CpuReport {
         cpu,
@@ -184,10 +236,9 @@ pub fn kernel_admission(
     if let Err(reason) = workload.check_flags() {
         admission.deadlines = Verdict::DoesNotApply { reason };
     }
-    if let Some(chain) = workload.chains.first() {
+    if let Some(chain) = workload.first_chain() {
         let what = format!(
-            "chain {}: SCHED_DEADLINE counts deadlines from each wake-up; policy edf bounds it",
-            chain.name
+            "chain {chain}: SCHED_DEADLINE counts deadlines from each wake-up; policy edf bounds it"
         );
         admission.deadlines = Verdict::DoesNotApply { reason: Inapplicable::Set { what } };
     }

@@ -7,7 +7,8 @@ use crate::verdict::Inapplicable;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Tasks in the order of the data; all have the first one's period.
+/// Tasks in the order of the data, each released by the one before; all have the first one's
+/// period.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Chain {
@@ -57,7 +58,8 @@ pub(crate) fn predecessors(
             }
             if found.period_ticks != tasks[chain.tasks[0]].period_ticks {
                 return refuse(format!(
-                    "chain {}: task {} has a different period than the first task",
+                    "chain {}: task {} has a different period than the first task, which releases \
+                     it: if it samples at its own, write kind = \"sampled\"",
                     chain.name, found.name
                 ));
             }

@@ -15,7 +15,9 @@
 //! no deadline is longer than d, nothing of the set is left to hold a job up, and B is of the
 //! longest deadline's tasks (as in `demand`). A task that holds the job up although others of its
 //! jobs are due by d, which takes jitter, has none of them in the window: so it is left out of the
-//! sum. For people and for chains: the verdict of a set comes from the demand, which is quicker.
+//! sum. As b grows, so do the jobs that are due, and w with them where B does not fall: the search
+//! for the next w begins at the last. For people and for chains: the verdict of a set comes from
+//! the demand, which is quicker.
 //!
 //! At a load of 1 with jitter or sections the busy period need not end. Once b is so late that jobs
 //! of all tasks count and none holds the window, a job at b + H has the response of the one at b
@@ -27,7 +29,7 @@ use crate::task::{MAX_TICKS, Task};
 use crate::utilisation::{Utilisation, hyperperiod_ticks, is_above_one};
 use crate::verdict::{Doubt, Effort, Meter, Stop};
 
-/// Releases that are looked at for one task; 8 bytes each.
+/// Releases that are looked at for one task; 16 bytes each.
 const MOST_RELEASES: usize = 1 << 20;
 
 /// From the arrival, in the order of the set: exact without sections, else a bound. O(candidates n)
@@ -129,6 +131,70 @@ fn busy_period(tasks: &[Task], held_ticks: u64, meter: &mut Meter) -> Result<u64
     }
 }
 
+/// One task among those that go before another, at one instant of that one's release.
+#[derive(Debug, Clone, Copy)]
+struct Other {
+    /// A deadline, counted from the last instant of release.
+    from_release_ticks: i64,
+    deadline_ticks: i64,
+    period_ticks: u64,
+    cost_ticks: u64,
+    jitter_ticks: u64,
+    blocking_ticks: u64,
+    /// Jobs that are due no later than the one looked at, 0 of that one's task; their work; and the
+    /// arrival of the last from the first on.
+    jobs: u64,
+    work_ticks: u64,
+    last_ticks: u64,
+}
+
+impl Other {
+    fn of(task: &Task) -> Self {
+        Self {
+            from_release_ticks: from_release_ticks(task),
+            deadline_ticks: task.deadline_ticks as i64,
+            period_ticks: task.period_ticks,
+            cost_ticks: task.cost_ticks(),
+            jitter_ticks: task.jitter_ticks,
+            blocking_ticks: task.blocking_ticks,
+            jobs: 0,
+            work_ticks: 0,
+            last_ticks: 0,
+        }
+    }
+
+    fn with_jobs(self, jobs: u64) -> Self {
+        Self {
+            jobs,
+            work_ticks: jobs.saturating_mul(self.cost_ticks),
+            last_ticks: jobs.saturating_sub(1).saturating_mul(self.period_ticks),
+            ..self
+        }
+    }
+
+    /// One more job is due.
+    const fn add(&mut self) {
+        self.work_ticks = self.work_ticks.saturating_add(self.cost_ticks);
+        if self.jobs > 0 {
+            self.last_ticks = self.last_ticks.saturating_add(self.period_ticks);
+        }
+        self.jobs += 1;
+    }
+
+    /// Work of its due jobs that are released by then. Most are: that needs no division.
+    const fn before(&self, at_ticks: u64, non_preemptive: bool) -> u64 {
+        let until_ticks = at_ticks.saturating_add(self.jitter_ticks);
+        if until_ticks > self.last_ticks || non_preemptive && until_ticks == self.last_ticks {
+            return self.work_ticks;
+        }
+        let so_far = match non_preemptive {
+            true => until_ticks / self.period_ticks + 1,
+            false => until_ticks.div_ceil(self.period_ticks),
+        };
+        so_far.saturating_mul(self.cost_ticks)
+    }
+}
+
 fn response(
     tasks: &[Task],
     index: usize,
@@ -137,12 +203,16 @@ fn response(
     meter: &mut Meter,
 ) -> Result<Worst, Doubt> {
     let own = &tasks[index];
-    let mut releases = Vec::new();
-    for task in tasks {
+    let mut others: Vec<Other> = tasks.iter().map(Other::of).collect();
+    // Instants, and whose deadline it is that coincides with the job's own.
+    let mut releases: Vec<(u64, u32)> = Vec::new();
+    for (other, row) in others.iter_mut().enumerate() {
         // k T_j + E_j - E_i for every k that gives 0 <= b < busy_ticks.
-        let mut at = from_release_ticks(task) - from_release_ticks(own);
+        let mut at = row.from_release_ticks - from_release_ticks(own);
         if at < 0 {
-            at += (at.unsigned_abs().div_ceil(task.period_ticks) * task.period_ticks) as i64;
+            let earlier = at.unsigned_abs().div_ceil(row.period_ticks);
+            at += (earlier * row.period_ticks) as i64;
+            *row = row.with_jobs(earlier);
         }
         while at < busy_ticks as i64 {
             meter.spend(1, "response times")?;
@@ -152,15 +222,33 @@ fn response(
                     what: "releases in the longest busy period",
                 });
             }
-            releases.push(at as u64);
-            at += task.period_ticks as i64;
+            releases.push((at as u64, other as u32));
+            at += row.period_ticks as i64;
         }
     }
-    releases.sort_unstable();
-    releases.dedup();
+    releases.sort_unstable_by_key(|(at_ticks, _)| *at_ticks);
+    others[index] = others[index].with_jobs(0);
+    let mut window = Window {
+        longest_ticks: others.iter().map(|other| other.deadline_ticks).max().unwrap_or(0),
+        has_sections: tasks.iter().any(|task| task.blocking_ticks > 0),
+        has_jitter: tasks.iter().any(|task| task.jitter_ticks > 0),
+        others,
+        index,
+        own_jobs: 0,
+        non_preemptive,
+        longest: None,
+        last: None,
+    };
+    window.find_longest(from_release_ticks(own));
     let mut worst = Worst { response_ticks: own.cost_ticks(), release_ticks: 0, holder: None };
-    for release_ticks in releases {
-        let found = after_release(tasks, index, release_ticks, non_preemptive, meter)?;
+    for at_once in releases.chunk_by(|one, next| one.0 == next.0) {
+        for (_, other) in at_once {
+            match *other as usize == index {
+                true => window.own_jobs += 1,
+                false => window.others[*other as usize].add(),
+            }
+        }
+        let found = window.after_release(at_once[0].0, meter)?;
         if found.response_ticks > worst.response_ticks {
             worst = found;
         }
@@ -169,94 +257,111 @@ fn response(
     Ok(worst)
 }
 
-/// From the last instant at which that job may be released.
-fn after_release(
-    tasks: &[Task],
+/// What goes before a job of one task, as it is released later and later.
+struct Window {
+    others: Vec<Other>,
     index: usize,
-    release_ticks: u64,
+    /// Of its own task, due by then.
+    own_jobs: u64,
     non_preemptive: bool,
-    meter: &mut Meter,
-) -> Result<Worst, Doubt> {
-    let own = &tasks[index];
-    let due_ticks = release_ticks as i64 + from_release_ticks(own);
-    let is_urgent = |task: &Task| from_release_ticks(task) <= due_ticks;
-    let longest_ticks = tasks.iter().map(|task| task.deadline_ticks).max().unwrap_or(0);
-    let may_wait =
-        |task: &Task| longest_ticks as i64 > due_ticks || task.deadline_ticks == longest_ticks;
-    let section = |task: &Task| if may_wait(task) { task.blocking_ticks } else { 0 };
-    let sections = tasks.iter().filter(|task| is_urgent(task)).map(section);
-    // It has started a tick before.
-    let is_later = |other: usize, task: &Task| {
-        non_preemptive && other != index && task.deadline_ticks as i64 > due_ticks + 1
-    };
-    let holders = tasks.iter().enumerate().filter(|(other, task)| is_later(*other, task));
-    let longest = holders
-        .clone()
-        .filter(|(_, task)| !is_urgent(task) && task.cost_ticks() > 1)
-        .max_by_key(|(_, task)| task.cost_ticks());
-    let section_ticks = sections.max().unwrap_or(0);
-    let held_ticks = longest.map_or(0, |(_, task)| task.cost_ticks() - 1);
-    let holder = longest.map(|(other, _)| other).filter(|_| held_ticks >= section_ticks);
-    let own_jobs = release_ticks / own.period_ticks + u64::from(!non_preemptive);
-    let own_ticks = own_jobs.saturating_mul(own.cost_ticks());
-    let window = Window { tasks, index, due_ticks, non_preemptive };
-    let of = |at_ticks: u64, holder| {
-        let wait_ticks = at_ticks.saturating_sub(release_ticks);
-        let response_ticks = if non_preemptive {
-            wait_ticks.saturating_add(own.cost_ticks())
-        } else {
-            wait_ticks.max(own.cost_ticks())
-        };
-        Worst { response_ticks, release_ticks, holder }
-    };
-    let base_ticks = own_ticks.saturating_add(held_ticks.max(section_ticks));
-    let mut worst = of(window.end_ticks(base_ticks, None, meter)?, holder);
-    // Jobs of these are due in the window, too, but not beside one that holds it.
-    for (other, task) in holders.filter(|(_, task)| is_urgent(task)) {
-        let base_ticks = own_ticks.saturating_add(task.cost_ticks() - 1);
-        let found = of(window.end_ticks(base_ticks, Some(other), meter)?, Some(other));
-        if found.response_ticks > worst.response_ticks {
-            worst = found;
-        }
+    longest_ticks: i64,
+    has_sections: bool,
+    has_jitter: bool,
+    /// Has started a tick before, and no job of it is due. Tasks only ever leave this choice.
+    longest: Option<usize>,
+    /// Base and end of the release before: no earlier one is later, for a base that is no less.
+    last: Option<(u64, u64)>,
+}
+
+impl Window {
+    /// A job of it may have started a tick before a window that ends at an instant.
+    fn may_hold(&self, other: usize, due_ticks: i64) -> bool {
+        self.non_preemptive
+            && other != self.index
+            && self.others[other].deadline_ticks > due_ticks + 1
     }
-    Ok(worst)
-}
 
-/// What goes before a job that is due at an instant.
-struct Window<'a> {
-    tasks: &'a [Task],
-    index: usize,
-    due_ticks: i64,
-    non_preemptive: bool,
-}
+    /// Such a task with no job in the window.
+    fn may_hold_alone(&self, other: usize, due_ticks: i64) -> bool {
+        let row = &self.others[other];
+        self.may_hold(other, due_ticks) && row.from_release_ticks > due_ticks && row.cost_ticks > 1
+    }
 
-impl Window<'_> {
-    /// When all that goes before is done: the least w.
+    fn find_longest(&mut self, due_ticks: i64) {
+        let all = (0..self.others.len()).filter(|other| self.may_hold_alone(*other, due_ticks));
+        self.longest = all.max_by_key(|other| self.others[*other].cost_ticks);
+    }
+
+    fn section_ticks(&self, due_ticks: i64) -> u64 {
+        let may_wait = |row: &Other| {
+            self.longest_ticks > due_ticks || row.deadline_ticks == self.longest_ticks
+        };
+        let counts = |row: &&Other| row.from_release_ticks <= due_ticks && may_wait(row);
+        self.others.iter().filter(counts).map(|row| row.blocking_ticks).max().unwrap_or(0)
+    }
+
+    /// From the last instant at which that job may be released, which is later each time.
+    fn after_release(&mut self, release_ticks: u64, meter: &mut Meter) -> Result<Worst, Doubt> {
+        let own = self.others[self.index];
+        let due_ticks = release_ticks as i64 + own.from_release_ticks;
+        if self.longest.is_some_and(|other| !self.may_hold_alone(other, due_ticks)) {
+            self.find_longest(due_ticks);
+        }
+        let section_ticks = if self.has_sections { self.section_ticks(due_ticks) } else { 0 };
+        let held_ticks = self.longest.map_or(0, |other| self.others[other].cost_ticks - 1);
+        let holder = self.longest.filter(|_| held_ticks >= section_ticks);
+        let own_jobs = self.own_jobs - u64::from(self.non_preemptive);
+        let own_ticks = own_jobs.saturating_mul(own.cost_ticks);
+        let non_preemptive = self.non_preemptive;
+        let of = |at_ticks: u64, holder| {
+            let wait_ticks = at_ticks.saturating_sub(release_ticks);
+            let response_ticks = match non_preemptive {
+                true => wait_ticks.saturating_add(own.cost_ticks),
+                false => wait_ticks.max(own.cost_ticks),
+            };
+            Worst { response_ticks, release_ticks, holder }
+        };
+        let base_ticks = own_ticks.saturating_add(held_ticks.max(section_ticks));
+        let known = self.last.filter(|(base, _)| *base <= base_ticks).map_or(0, |(_, end)| end);
+        let end_ticks = self.end_ticks(base_ticks, known, meter)?;
+        let mut worst = of(end_ticks, holder);
+        if self.has_jitter {
+            // Jobs of these are due in the window, too, but not beside one that holds it.
+            for other in 0..self.others.len() {
+                let row = self.others[other];
+                if row.from_release_ticks > due_ticks || !self.may_hold(other, due_ticks) {
+                    continue;
+                }
+                let base_ticks = own_ticks.saturating_add(row.cost_ticks - 1);
+                self.others[other] = row.with_jobs(0);
+                let end_ticks = self.end_ticks(base_ticks, 0, meter);
+                self.others[other] = row;
+                let found = of(end_ticks?, Some(other));
+                if found.response_ticks > worst.response_ticks {
+                    worst = found;
+                }
+            }
+        }
+        self.last = Some((base_ticks, end_ticks));
+        Ok(worst)
+    }
+
+    /// When all that goes before is done: the least w, which is not before `known_ticks`.
     fn end_ticks(
         &self,
         base_ticks: u64,
-        left_out: Option<usize>,
+        known_ticks: u64,
         meter: &mut Meter,
     ) -> Result<u64, Doubt> {
-        let Self { tasks, index, due_ticks, non_preemptive } = *self;
-        let goes_before = |(other, task): &(usize, &Task)| {
-            *other != index && Some(*other) != left_out && from_release_ticks(task) <= due_ticks
-        };
-        let others = || tasks.iter().enumerate().filter(goes_before);
-        let mut at_ticks = base_ticks;
+        let mut at_ticks = base_ticks.max(known_ticks);
         loop {
-            meter.spend(tasks.len(), "response times")?;
+            meter.spend(self.others.len(), "response times")?;
             let mut next_ticks = base_ticks;
-            for (_, task) in others() {
-                let urgent = (due_ticks - from_release_ticks(task)) as u64 / task.period_ticks + 1;
-                let until_ticks = at_ticks.saturating_add(task.jitter_ticks);
-                let so_far = if non_preemptive {
-                    until_ticks / task.period_ticks + 1
-                } else {
-                    until_ticks.div_ceil(task.period_ticks)
-                };
-                next_ticks =
-                    next_ticks.saturating_add(urgent.min(so_far).saturating_mul(task.cost_ticks()));
+            for other in &self.others {
+                if other.jobs > 0 {
+                    let before_ticks = other.before(at_ticks, self.non_preemptive);
+                    next_ticks = next_ticks.saturating_add(before_ticks);
+                }
             }
             if next_ticks <= at_ticks {
                 return Ok(at_ticks);

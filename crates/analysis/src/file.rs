@@ -12,38 +12,24 @@
 //!
 //! CSV has a header with the same names, one task a line, no quotes.
 
-use crate::chain::{Chain, predecessors};
 use crate::place::Room;
 use crate::simulate::model::{Background, Interrupt};
 use crate::syntax::in_a_line;
-use crate::task::{Arrival, Class, Cost, MAX_TICKS, Task, is_name};
+use crate::task::{Arrival, Class, Cost, Task, is_name};
 use crate::time::TimeBase;
 use crate::verdict::Inapplicable;
 use crate::workload::Workload;
 use asmp_duration::ExactDuration;
+use chains::{ChainEntry, Chains};
+use entry::{NAME, above_0, bad, in_line, named, shown, ticks, too_long};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use toml::Spanned;
 
-/// Why a text is not a task set.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum FileError {
-    #[error("{reason}")]
-    Syntax { reason: String },
-    /// An entry by its name or its line.
-    #[error("{place}: {reason}")]
-    Entry { place: String, reason: String },
-    /// Times as ticks of one common length need more than 64 bits.
-    #[error(
-        "line {line}: duration {text:?}: no tick divides all times up to this one and fits 64 \
-         bits; use fewer different fractions and rates"
-    )]
-    TimeBase { line: usize, text: String },
-    /// Nothing that could be analysed.
-    #[error("there is no task: describe each in a [[task]] with name, cost and period")]
-    NoTasks,
-}
+mod chains;
+mod entry;
+
+pub use entry::FileError;
 
 /// Gives the longest value of a measurement run, in nanoseconds. Errors: why there is none.
 pub type Measured<'a> = &'a dyn Fn(&str) -> Result<u64, String>;
@@ -91,14 +77,6 @@ struct Entry {
     /// Bytes a second.
     #[serde(default)]
     bandwidth: u64,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ChainEntry {
-    name: String,
-    tasks: Vec<String>,
-    deadline: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -157,30 +135,8 @@ pub fn from_toml(text: &str, measured: Measured) -> Result<Workload, FileError> 
             entry.task(time, measured).map_err(|reason| FileError::Entry { place, reason })
         })?);
     }
-    let mut chains: Vec<Chain> = Vec::with_capacity(document.chain.len());
-    for entry in document.chain {
-        in_line(text, entry, |entry| {
-            let name = entry.name.clone();
-            chains.push(entry.chain(time, &names)?);
-            let refused = |reason: String| bad("chain", &name, reason);
-            predecessors(&tasks, &chains).map_err(|error| match error.to_string() {
-                text if text.starts_with(&format!("chain {name}")) => {
-                    FileError::Syntax { reason: text }
-                }
-                text => refused(text),
-            })?;
-            let with = chains.last().and_then(|chain| {
-                chain.tasks.iter().find(|task| own_deadlines.binary_search(task).is_ok())
-            });
-            with.map_or(Ok(()), |task| {
-                Err(refused(format!(
-                    "task {} has a deadline of its own, which the chain's would replace: leave it \
-                     out",
-                    tasks[*task].name
-                )))
-            })
-        })?;
-    }
+    let Chains { triggered: chains, sampled } =
+        chains::read(document.chain, text, time, &tasks, (&names, &own_deadlines))?;
     let background =
         document.background.into_iter().map(|entry| in_line(text, entry, |entry| entry.work(time)));
     let background = background.collect::<Result<_, _>>()?;
@@ -193,43 +149,7 @@ pub fn from_toml(text: &str, measured: Measured) -> Result<Workload, FileError> 
         memory_bytes: room.memory,
         bandwidth: room.bandwidth,
     });
-    Ok(Workload { time, tasks, chains, background, interrupts, room })
-}
-
-/// Reads an entry. Errors: with the line of the key that they begin with, else of the entry.
-fn in_line<E, T>(
-    text: &str,
-    entry: Spanned<E>,
-    read: impl FnOnce(E) -> Result<T, FileError>,
-) -> Result<T, FileError> {
-    let start = entry.span().start.min(text.len());
-    read(entry.into_inner()).map_err(|error| {
-        let first = text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count();
-        let reason = match &error {
-            FileError::Entry { reason, .. } => reason.as_str(),
-            _ => "",
-        };
-        let is_letter = |c: char| c.is_ascii_alphabetic();
-        let key = &reason[..reason.find(|c| !is_letter(c)).unwrap_or(reason.len())];
-        let mut lines = text.lines().enumerate().skip(first);
-        let header = lines.next();
-        let mut keys = lines.take_while(|(_, line)| !line.trim_start().starts_with('['));
-        let has_key = |line: &str| {
-            let rest = line.trim_start().strip_prefix(key).filter(|_| !key.is_empty());
-            rest.is_some_and(|rest| rest.trim_start().starts_with('='))
-        };
-        let found = keys.find(|(_, line)| has_key(line)).or(header);
-        let line = found.map_or(first, |(number, _)| number) + 1;
-        match error {
-            FileError::Entry { place, reason } => {
-                FileError::Entry { place: format!("line {line}, {place}"), reason }
-            }
-            FileError::Syntax { reason } => {
-                FileError::Syntax { reason: format!("line {line}, {reason}") }
-            }
-            other => other,
-        }
-    })
+    Ok(Workload { time, tasks, chains, sampled, background, interrupts, room })
 }
 
 /// Ticks in which each of these times is whole. A text that is not a duration is refused later, by
@@ -249,19 +169,11 @@ fn time_base<'a>(
     Ok(time)
 }
 
-/// The first letters of a text of the file.
-fn shown(text: &str) -> String {
-    match text.char_indices().nth(40) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
 impl Document {
     /// All times, as written.
     fn times(&self) -> impl Iterator<Item = &String> {
         let tasks = self.task.iter().flat_map(|entry| entry.as_ref().times());
-        let chains = self.chain.iter().map(|entry| &entry.as_ref().deadline);
+        let chains = self.chain.iter().flat_map(|entry| entry.as_ref().times());
         let background = self.background.iter().map(Spanned::as_ref);
         let background = background.flat_map(|entry| [&entry.cost, &entry.period]);
         let interrupts =
@@ -270,34 +182,6 @@ impl Document {
             });
         tasks.chain(chains).chain(background).chain(interrupts)
     }
-}
-
-fn named(kind: &str, name: &str) -> Result<(), FileError> {
-    match is_name(name) {
-        true => Ok(()),
-        false => {
-            let place = format!("{kind} {:?}", shown(name));
-            Err(FileError::Entry { place, reason: format!("name: {NAME}") })
-        }
-    }
-}
-
-const NAME: &str = "invalid: use 1 to 64 characters, none of them a control character or invisible";
-
-fn bad(kind: &str, name: &str, reason: impl Into<String>) -> FileError {
-    FileError::Entry { place: format!("{kind} {name}"), reason: reason.into() }
-}
-
-/// A time of a field in ticks. Errors: the field and why.
-fn ticks(time: TimeBase, field: &str, text: &str) -> Result<u64, String> {
-    let duration: ExactDuration = text.parse().map_err(|error| format!("{field}: {error}"))?;
-    time.ticks(duration).ok_or_else(|| too_long(time, field))
-}
-
-fn too_long(time: TimeBase, field: &str) -> String {
-    let finer =
-        if time == TimeBase::NANOSECONDS { "" } else { ", the longest for such fine fractions" };
-    format!("{field} is longer than {}{finer}", time.longest())
 }
 
 impl Entry {
@@ -359,35 +243,6 @@ impl Entry {
             other => other.to_string(),
         })?;
         Ok(task)
-    }
-}
-
-impl ChainEntry {
-    fn chain(self, time: TimeBase, names: &BTreeMap<String, usize>) -> Result<Chain, FileError> {
-        named("chain", &self.name)?;
-        let find = |name: &String| {
-            names.get(name).copied().ok_or_else(|| {
-                bad("chain", &self.name, format!("tasks: there is no task {:?}", shown(name)))
-            })
-        };
-        let tasks = self.tasks.iter().map(find).collect::<Result<_, _>>()?;
-        let deadline_ticks = above_0(time, "chain", &self.name, "deadline", &self.deadline)?;
-        Ok(Chain { name: self.name, tasks, deadline_ticks })
-    }
-}
-
-/// A time above 0, and no longer than the tests take.
-fn above_0(
-    time: TimeBase,
-    kind: &str,
-    name: &str,
-    field: &str,
-    text: &str,
-) -> Result<u64, FileError> {
-    match ticks(time, field, text).map_err(|reason| bad(kind, name, reason))? {
-        0 => Err(bad(kind, name, format!("{field} is 0"))),
-        long if long > MAX_TICKS => Err(bad(kind, name, too_long(time, field))),
-        value => Ok(value),
     }
 }
 

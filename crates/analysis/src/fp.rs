@@ -139,8 +139,10 @@ pub(crate) fn response<'a>(
     // q T: arrivals are shifted by the jitter so that none is negative.
     let mut arrival_ticks: u64 = 0;
     let mut own_ticks: u64 = 0;
-    let mut done_ticks: u64 = 0;
-    let cycle_ticks = cycle_ticks(task, others.clone());
+    // Of each at least one job goes before.
+    let once_ticks = others.clone().fold(0_u64, |sum, row| sum.saturating_add(row.cost_ticks));
+    let mut done_ticks: u64 = once_ticks.saturating_add(blocking_ticks);
+    let mut cycle = Cycle::default();
     let mut first_ticks: u64 = 0;
     for job in 0.. {
         own_ticks = own_ticks.saturating_add(task.cost_ticks);
@@ -156,11 +158,10 @@ pub(crate) fn response<'a>(
             if done_ticks > 4 * MAX_TICKS {
                 return Err(overflow);
             }
-            let mut next_ticks = base_ticks;
-            for other in others.clone() {
+            let next_ticks = others.clone().fold(base_ticks, |sum, other| {
                 let jobs = (done_ticks + other.jitter_ticks).div_ceil(other.period_ticks);
-                next_ticks = next_ticks.saturating_add(jobs.saturating_mul(other.cost_ticks));
-            }
+                sum.saturating_add(jobs.saturating_mul(other.cost_ticks))
+            });
             if next_ticks == done_ticks {
                 break;
             }
@@ -171,7 +172,9 @@ pub(crate) fn response<'a>(
         if job == 0 {
             first_ticks = done_ticks;
         }
-        if cycle_ticks == Some(arrival_ticks) && done_ticks - first_ticks <= arrival_ticks {
+        if done_ticks - first_ticks <= arrival_ticks
+            && cycle.ends_at(job, arrival_ticks, task, others.clone())
+        {
             return Ok(Response::Bound(worst_ticks));
         }
         arrival_ticks = arrival_ticks.checked_add(task.period_ticks).ok_or(overflow.clone())?;
@@ -182,8 +185,34 @@ pub(crate) fn response<'a>(
     Err(overflow)
 }
 
+/// The hyperperiod of a level, found when a busy period is so long that it may matter.
+#[derive(Debug, Default)]
+pub(crate) struct Cycle {
+    ticks: Option<Option<u64>>,
+}
+
+/// Jobs of a busy period that are gone through without it.
+const FEW_JOBS: u64 = 8;
+
+impl Cycle {
+    /// Whether whole hyperperiods end when this job arrives.
+    pub(crate) fn ends_at<'a>(
+        &mut self,
+        job: u64,
+        arrival_ticks: u64,
+        task: Interference,
+        others: impl Iterator<Item = &'a Interference>,
+    ) -> bool {
+        if job < FEW_JOBS {
+            return false;
+        }
+        let ticks = *self.ticks.get_or_insert_with(|| cycle_ticks(task, others));
+        ticks.is_some_and(|all| arrival_ticks.is_multiple_of(all))
+    }
+}
+
 /// The hyperperiod of a level, where it fits.
-pub(crate) fn cycle_ticks<'a>(
+fn cycle_ticks<'a>(
     task: Interference,
     others: impl Iterator<Item = &'a Interference>,
 ) -> Option<u64> {

@@ -22,6 +22,7 @@
 //! | SCHED_DEADLINE | [`deadline`] | kernel/sched/deadline.c; Goossens, Funk, Baruah 2003 |
 //! | given offsets, non-preemptive | `abstraction` | Nasri, Brandenburg 2017 |
 //! | chains across cores | [`holistic`] | Tindell, Clark 1994; Spuri 1996 |
+//! | data age, reaction time | `data_age` | Davare et al. 2007; Dürr et al. 2019 |
 //! | how much room is left | [`slack`] | search over the tests above |
 //! | which core | [`place`] | bin packing; de Niz, Rajkumar 2006 |
 //!
@@ -36,6 +37,7 @@ mod analyse;
 pub mod budgets;
 mod chain;
 mod check;
+mod data_age;
 pub mod deadline;
 mod decide;
 mod demand;
@@ -51,10 +53,12 @@ pub mod np_edf;
 pub mod np_fp;
 mod numbers;
 mod offsets;
+mod overload;
 pub mod place;
 mod policy;
 mod report;
 pub mod rm;
+pub mod sampled;
 pub mod simulate;
 pub mod slack;
 #[cfg(feature = "files")]
@@ -67,7 +71,9 @@ mod workload;
 mod worst;
 
 /// Everything about a workload under one policy; budgets; what the kernel admits.
-pub use analyse::{BudgetReport, analyse, analyse_budgets, kernel_admission, schedulability};
+pub use analyse::{
+    BudgetReport, analyse, analyse_briefly, analyse_budgets, kernel_admission, schedulability,
+};
 /// Tasks that release each other.
 pub use chain::Chain;
 /// Limits of every test.
@@ -78,6 +84,8 @@ pub use explain::{Explanation, Help};
 pub use policy::Policy;
 /// What an analysis answers.
 pub use report::{CpuReport, Outcome, Report, Summary, best_outcome};
+/// Tasks that sample each other's data.
+pub use sampled::{SampledBound, SampledChain};
 /// One task.
 pub use task::{Arrival, Class, Cost, MAX_TICKS, Task};
 /// How long a tick is.

@@ -14,14 +14,12 @@ use crate::check::check;
 use crate::decide::{Answer, verdict};
 use crate::demand::{Witness, together};
 use crate::fp::{
-    Analysis, Interference, MOST_WITNESSES, Ranked, Response, UNLIMITED, cycle_ticks, is_distinct,
-    late,
+    Analysis, Cycle, Interference, MOST_WITNESSES, Ranked, Response, UNLIMITED, is_distinct, late,
 };
 use crate::policy::Policy;
 use crate::task::{MAX_TICKS, Task};
-use crate::utilisation;
+use crate::utilisation::is_above_one;
 use crate::verdict::{Doubt, Effort, Inapplicable, Meter, Start, Stop, Verdict};
-use std::cmp::Ordering;
 
 /// Verdict and worst response times; priorities as given.
 pub fn analyse(tasks: &[Task], effort: &Effort) -> Analysis {
@@ -88,9 +86,11 @@ pub(crate) fn response<'a>(
     let overflow = Doubt::Overflow { what: "a level's busy period" };
     let mut worst_ticks = 0;
     let mut arrival_ticks: u64 = 0;
-    let mut start_ticks: u64 = 0;
+    // Of each at least one job goes before.
+    let once_ticks = others.clone().fold(0_u64, |sum, row| sum.saturating_add(row.cost_ticks));
+    let mut start_ticks: u64 = once_ticks.saturating_add(blocking_ticks);
     let mut before_ticks: u64 = 0;
-    let cycle_ticks = cycle_ticks(task, others.clone());
+    let mut cycle = Cycle::default();
     let mut first_ticks: u64 = 0;
     for job in 0.. {
         let base_ticks = blocking_ticks.saturating_add(before_ticks);
@@ -105,11 +105,10 @@ pub(crate) fn response<'a>(
             if start_ticks > 4 * MAX_TICKS {
                 return Err(overflow);
             }
-            let mut next_ticks = base_ticks;
-            for other in others.clone() {
+            let next_ticks = others.clone().fold(base_ticks, |sum, other| {
                 let jobs = (start_ticks + other.jitter_ticks) / other.period_ticks + 1;
-                next_ticks = next_ticks.saturating_add(jobs.saturating_mul(other.cost_ticks));
-            }
+                sum.saturating_add(jobs.saturating_mul(other.cost_ticks))
+            });
             if next_ticks == start_ticks {
                 break;
             }
@@ -125,7 +124,9 @@ pub(crate) fn response<'a>(
         if job == 0 {
             first_ticks = start_ticks;
         }
-        if cycle_ticks == Some(arrival_ticks) && start_ticks - first_ticks <= arrival_ticks {
+        if start_ticks - first_ticks <= arrival_ticks
+            && cycle.ends_at(job, arrival_ticks, task, others.clone())
+        {
             // All repeats, as in `fp`.
             return Ok(Response::Bound(worst_ticks));
         }
@@ -202,13 +203,7 @@ fn each(
     }
     // A level below everything is never asked whether it is over 1; the levels above answered with
     // bounds.
-    if answer == Answer::Fits {
-        let sum = utilisation::Utilisation::of(tasks);
-        debug_assert!(
-            sum.compare_to_one(tasks) != Ok(Ordering::Greater),
-            "bounds at more than full load"
-        );
-    }
+    debug_assert!(answer != Answer::Fits || !is_above_one(tasks), "bounds at more than full load");
     Ok(answer)
 }
 

@@ -11,7 +11,8 @@
 //! once its state at `O_max + k H` equals that at `O_max + (k - 1) H` it repeats for ever (Leung,
 //! Merrill 1980 for EDF; for any deterministic policy the argument is the same). Preemptive EDF and
 //! fixed priorities only get better when jobs take less; non-preemptive ones may get worse, so
-//! there a schedule without a miss proves nothing, and `abstraction` goes through all schedules.
+//! there a schedule without a miss proves nothing, and `abstraction` goes through all schedules,
+//! with jitter, too.
 //! Of tasks of equal priority that are released together any may go first: each is tried as the
 //! last of them.
 
@@ -22,7 +23,7 @@ use crate::simulate::engine::{End, Job, Observe};
 use crate::simulate::model::{Releases, Simulation};
 use crate::simulate::replay::replay;
 use crate::simulate::run::Run;
-use crate::task::{MAX_TICKS, Task, all_fixed};
+use crate::task::{MAX_TICKS, Task, all_arrive_as_given, all_fixed};
 use crate::utilisation::hyperperiod_ticks;
 use crate::verdict::{Counterexample, Doubt, Effort, Missed, Start, Verdict};
 use std::ops::ControlFlow;
@@ -102,20 +103,21 @@ pub(crate) fn settle(tasks: &[Task], policy: Policy, effort: &Effort) -> Verdict
     if let Some(reason) = doubt {
         return Verdict::Unknown { reason };
     }
-    if !all_fixed(tasks) {
-        return unknown("no job misses if all that is free comes as early as allowed");
-    }
-    if policy.is_preemptive() {
+    if policy.is_preemptive() && all_fixed(tasks) {
         return Verdict::Schedulable;
+    }
+    if policy.is_preemptive() || !all_arrive_as_given(tasks) {
+        return unknown("no job misses if all that is free comes as early as allowed");
     }
     match explore(&here, policy, effort) {
         Found::Fits => Verdict::Schedulable,
         Found::Misses => unknown(
-            "no job misses if every job takes its whole cost, but one does if some take less, or \
-             if of equals another goes first",
+            "no job misses if every job takes its whole cost and comes as early as allowed, but \
+             one does if some take less or are released later, or if of equals another goes first",
         ),
         Found::GaveUp => unknown(
-            "no job misses if every job takes its whole cost, but one may if some take less",
+            "no job misses if every job takes its whole cost and comes as early as allowed, but \
+             one may if some take less or are released later",
         ),
     }
 }

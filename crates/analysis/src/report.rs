@@ -3,6 +3,7 @@
 
 use crate::holistic::ChainBound;
 use crate::policy::Policy;
+use crate::sampled::SampledBound;
 use crate::verdict::Verdict;
 #[cfg(feature = "files")]
 use serde::Serialize;
@@ -44,8 +45,18 @@ pub struct CpuReport {
     pub extra_ticks: Vec<Option<u64>>,
     /// The largest factor for all costs, in millionths. `None`: not known.
     pub factor_ppm: Option<u64>,
-    /// The workload has chains. Then there are no `extra_ticks`, no factor and no counterexample.
+    /// The workload has chains, or sampled chains with limits. Then there are no `extra_ticks` and
+    /// no factor. With chains a counterexample is a run with them, of all CPUs.
     pub in_chains: bool,
+}
+
+impl CpuReport {
+    /// Room was found without limits that count too.
+    pub(crate) fn forget_room(&mut self) {
+        self.in_chains = true;
+        self.factor_ppm = None;
+        self.extra_ticks.fill(None);
+    }
 }
 
 /// A workload under one policy.
@@ -55,6 +66,8 @@ pub struct Report {
     pub policy: Policy,
     pub cpus: Vec<CpuReport>,
     pub chains: Vec<ChainBound>,
+    /// Chains whose tasks have periods of their own.
+    pub sampled: Vec<SampledBound>,
     /// Tasks that the heuristic of [`place`](crate::place::place) found no CPU for.
     pub unplaced: Vec<usize>,
 }
@@ -69,13 +82,18 @@ pub enum Summary<'a> {
 }
 
 impl Report {
-    /// The worst of all CPUs and chains. Tasks without a CPU make it at best unknown, since a
-    /// heuristic proves no impossibility.
+    /// The worst of all CPUs, chains and sampled chains. Tasks without a CPU make it at best
+    /// unknown, since a heuristic proves no impossibility.
     pub fn outcome(&self) -> Outcome {
         let cpus = self.cpus.iter().map(|cpu| &cpu.verdict);
-        let verdicts = cpus.chain(self.chains.iter().map(|chain| &chain.verdict));
+        let verdicts = cpus.chain(self.verdicts_of_chains());
         let worst = verdicts.map(Outcome::from).max().unwrap_or(Outcome::Schedulable);
         if self.unplaced.is_empty() { worst } else { worst.max(Outcome::Unknown) }
+    }
+
+    fn verdicts_of_chains(&self) -> impl Iterator<Item = &Verdict> {
+        let sampled = self.sampled.iter().map(|chain| &chain.verdict);
+        self.chains.iter().map(|chain| &chain.verdict).chain(sampled)
     }
 
     /// Whether the tests of the policy cover the workload.
@@ -86,8 +104,7 @@ impl Report {
     /// The verdict of the worst CPU, else of the first chain that is not proven.
     pub fn summary(&self) -> Summary<'_> {
         let worst = self.cpus.iter().map(|cpu| &cpu.verdict).max_by_key(|cpu| Outcome::from(*cpu));
-        let mut chains = self.chains.iter().map(|chain| &chain.verdict);
-        match (worst, chains.find(|verdict| !verdict.is_schedulable())) {
+        match (worst, self.verdicts_of_chains().find(|verdict| !verdict.is_schedulable())) {
             (Some(worst), _) if !worst.is_schedulable() => Summary::Verdict(worst),
             (Some(_), Some(chain)) => Summary::Verdict(chain),
             _ if !self.unplaced.is_empty() => Summary::Unplaced(&self.unplaced),
@@ -125,7 +142,7 @@ mod tests {
             in_chains: false,
         };
         let cpus = verdicts.iter().map(cpu).collect();
-        Report { policy: Policy::Edf, cpus, chains: vec![], unplaced }
+        Report { policy: Policy::Edf, cpus, chains: vec![], sampled: vec![], unplaced }
     }
 
     #[test]

@@ -157,15 +157,17 @@ impl Task {
     }
 }
 
-/// `true` if every first arrival and every release is fixed by the set itself.
-pub(crate) fn all_fixed(tasks: &[Task]) -> bool {
-    let fixed = |task: &Task| {
-        task.offset_ticks.is_some()
-            && task.arrival == Arrival::Periodic
-            && task.jitter_ticks == 0
-            && task.blocking_ticks == 0
+/// `true` if every arrival is fixed by the set itself, and nothing but tasks wants the CPU.
+pub(crate) fn all_arrive_as_given(tasks: &[Task]) -> bool {
+    let is_given = |task: &Task| {
+        task.offset_ticks.is_some() && task.arrival == Arrival::Periodic && task.blocking_ticks == 0
     };
-    tasks.iter().all(fixed)
+    tasks.iter().all(is_given)
+}
+
+/// `true` if every release is fixed, too.
+pub(crate) fn all_fixed(tasks: &[Task]) -> bool {
+    all_arrive_as_given(tasks) && tasks.iter().all(|task| task.jitter_ticks == 0)
 }
 
 /// Whether `name` may stand in a table: 1 to 64 characters, none of them a control character, and

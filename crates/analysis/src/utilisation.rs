@@ -30,8 +30,9 @@ impl Utilisation {
         let mut sum = Self { low: 0, high: 0 };
         for (cost_ticks, period_ticks) in pairs {
             let (scaled, period) = (u128::from(cost_ticks) << 64, u128::from(period_ticks.max(1)));
-            sum.low = sum.low.saturating_add(scaled / period);
-            sum.high = sum.high.saturating_add(scaled.div_ceil(period));
+            let low = scaled / period;
+            sum.low = sum.low.saturating_add(low);
+            sum.high = sum.high.saturating_add(low + u128::from(low * period < scaled));
         }
         sum
     }

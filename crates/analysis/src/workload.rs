@@ -3,6 +3,7 @@
 
 use crate::chain::{Chain, with_deadlines};
 use crate::place::Room;
+use crate::sampled::{self, SampledChain};
 use crate::simulate::model::{Background, Interrupt};
 use crate::task::Task;
 use crate::time::TimeBase;
@@ -15,6 +16,8 @@ pub struct Workload {
     pub time: TimeBase,
     pub tasks: Vec<Task>,
     pub chains: Vec<Chain>,
+    /// Chains whose tasks have periods of their own.
+    pub sampled: Vec<SampledChain>,
     /// Work without a deadline, for the simulator.
     pub background: Vec<Background>,
     /// Deferred interrupts, for the simulator.
@@ -46,6 +49,7 @@ impl Workload {
     /// the tasks name). Errors: the part that they would ignore.
     pub fn check_analysable(&self, cpus: &[u32]) -> Result<(), Inapplicable> {
         self.check_flags()?;
+        sampled::check(&self.tasks, &self.chains, &self.sampled)?;
         let left_out = |core: &u32| !cpus.is_empty() && !cpus.contains(core);
         let of_task = |task: &Task| Some((task.name.clone(), task.core.filter(left_out)?));
         if let Some((task, core)) = self.tasks.iter().find_map(of_task) {
@@ -131,11 +135,17 @@ impl Workload {
         }
     }
 
+    /// The name of the first chain of any kind.
+    pub(crate) fn first_chain(&self) -> Option<&str> {
+        let triggered = self.chains.iter().map(|chain| chain.name.as_str());
+        triggered.chain(self.sampled.iter().map(|chain| chain.name.as_str())).next()
+    }
+
     fn check_no_chains(&self, what: &str) -> Result<(), Inapplicable> {
-        match self.chains.first() {
+        match self.first_chain() {
             Some(chain) => Err(set(format!(
-                "chain {}: {what} would ignore it: use asmp analyze, with a core for each task",
-                chain.name
+                "chain {chain}: {what} would ignore it: use asmp analyze, with a core for each \
+                 task",
             ))),
             None => Ok(()),
         }

@@ -103,7 +103,9 @@ pub fn worst_schedule_svg(workload: &Workload, report: &Report) -> Result<Option
     let tasks = workload.tasks_in_chains();
     let alone = |index: &usize| Task { core: None, ..tasks[*index].clone() };
     let set: Vec<Task> = cpu.tasks.iter().map(alone).collect();
-    let (releases, until_ticks, title) = match cpu.verdict.counterexample() {
+    // With chains it is no run of this CPU alone.
+    let found = cpu.verdict.counterexample().filter(|_| workload.chains.is_empty());
+    let (releases, until_ticks, title) = match found {
         Some(found) => {
             let end = found.missed.and_then(|missed| missed.finished_ticks).or(found.by_ticks);
             let second_ticks = workload.time.ticks_per_ns().saturating_mul(1_000_000_000);

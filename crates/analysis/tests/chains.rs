@@ -4,8 +4,8 @@
 use asmp_analysis::Chain;
 use asmp_analysis::holistic::holistic;
 use asmp_analysis::simulate::Row;
-use asmp_analysis::simulate::{Random, Releases, Run, Simulation, Statistics};
-use asmp_analysis::{Effort, Policy, Task, Verdict, edf_response};
+use asmp_analysis::simulate::{Random, Releases, Run, Simulation, Statistics, first_miss};
+use asmp_analysis::{Effort, Outcome, Policy, Task, Verdict, Workload, analyse, edf_response};
 
 const MS: u64 = 1_000_000;
 
@@ -129,6 +129,38 @@ fn no_simulated_job_of_a_system_with_chains_is_later_than_its_holistic_bound_und
         }
         assert!(bounded >= 40, "{policy}: {bounded} sets have bounds");
         assert!(near * 8 >= bounded, "{policy}: of {bounded} bounds {near} are near what happens");
+    }
+}
+
+#[test]
+fn a_load_above_1_with_chains_is_refuted_under_every_policy_by_a_run_that_misses() {
+    let on = |name: &str, cost, period, core, priority| {
+        Task::new(name, cost, period).on_core(core).priority(priority)
+    };
+    // CPU 1 has 1/2 + 3/5 of work, and its first stage is on CPU 0.
+    let set = |cost| {
+        let mut tasks = vec![on("a", 2, 10, 0, 3), on("b", 5, 10, 1, 2), on("c", cost, 5, 1, 1)];
+        tasks[0].jitter_ticks = 1;
+        let chains = vec![Chain { name: "c".into(), tasks: vec![0, 1], deadline_ticks: 30 }];
+        Workload { chains, ..Workload::of(tasks) }
+    };
+    for policy in Policy::ALL {
+        let workload = set(3);
+        let report = analyse(&workload, policy, &[], &effort());
+        assert_eq!(report.outcome(), Outcome::NotSchedulable, "{policy}");
+        assert!(!report.cpus[0].verdict.is_not_schedulable(), "{policy}: CPU 0 has room");
+        let found = report.cpus[1].verdict.counterexample().unwrap();
+        let tasks: Vec<usize> = found.pattern.iter().map(|start| start.task).collect();
+        assert_eq!(tasks, [0, 2], "{policy}: b is released by a");
+        let simulation = Simulation {
+            chains: &workload.chains,
+            ..Simulation::new(&workload.tasks, policy, Releases::Together)
+        };
+        let until_ticks = found.by_ticks.unwrap() + 1;
+        let missed = first_miss(&simulation, until_ticks, 10_000).unwrap();
+        assert_eq!((missed.is_some(), missed), (true, found.missed), "{policy}");
+        let full = analyse(&set(2), policy, &[], &effort());
+        assert_ne!(full.outcome(), Outcome::NotSchedulable, "{policy}: a load of 0.9");
     }
 }
 

@@ -306,7 +306,7 @@ fn the_worst_pattern_under_edf_reaches_the_response_of_the_table() {
 }
 
 #[test]
-fn given_offsets_without_preemption_are_decided_for_every_cost() {
+fn given_offsets_without_preemption_are_decided_for_every_cost_and_jitter() {
     // At free offsets long makes b late; at these it never runs before b, unless a ends early.
     let set = |cost: u64| {
         [
@@ -322,16 +322,28 @@ fn given_offsets_without_preemption_are_decided_for_every_cost() {
             if reason.to_string().contains("some take less")),
         "{verdict:?}"
     );
+    // Late by 1, urgent may find that long has started.
+    let late = |jitter: u64| {
+        [
+            Task::new("urgent", 2, 10).offset(0).deadline(6).jitter(jitter),
+            Task::new("long", 5, 20).offset(0),
+        ]
+    };
+    assert!(test(&late(0), Policy::NpEdf).is_schedulable());
+    assert!(matches!(test(&late(1), Policy::NpEdf), Verdict::Unknown { .. }));
+    let mut with_jitter = 0;
     let (mut accepted, mut refused, mut open, mut gained) = (0, 0, 0, 0);
-    for seed in 0..600 {
+    for seed in 0..1200 {
         let mut random = Random::new(seed);
         let periods = [4, 6, 8, 12, 24];
+        let has_jitter = seed >= 600;
         let tasks: Vec<Task> = (0..2 + random.up_to(2))
             .map(|at| {
                 let period = periods[random.up_to(4) as usize];
                 Task::new(format!("t{at}"), 1 + random.up_to(period / 3), period)
                     .offset(random.up_to(period))
                     .priority(1 + random.up_to(2) as u32)
+                    .jitter(if has_jitter { random.up_to(period / 3) } else { 0 })
             })
             .collect();
         for policy in [Policy::NpEdf, Policy::NpFp] {
@@ -340,7 +352,9 @@ fn given_offsets_without_preemption_are_decided_for_every_cost() {
                     accepted += 1;
                     let free = |task: &Task| Task { offset_ticks: None, ..task.clone() };
                     let free: Vec<Task> = tasks.iter().map(free).collect();
-                    gained += u32::from(!test(&free, policy).is_schedulable());
+                    let is_gain = u32::from(!test(&free, policy).is_schedulable());
+                    gained += is_gain;
+                    with_jitter += if has_jitter { is_gain } else { 0 };
                     let execution =
                         asmp_analysis::simulate::Execution { least_ppm: 1, ..Default::default() };
                     for seed in 0..20 {
@@ -360,6 +374,7 @@ fn given_offsets_without_preemption_are_decided_for_every_cost() {
     }
     println!("{accepted} accepted, {gained} by their offsets, {refused} refused, {open} open");
     assert!(gained > 20, "the offsets decide: {gained}");
+    assert!(with_jitter > 10, "with jitter, too: {with_jitter}");
     assert!(accepted > 200 && refused > 200, "{accepted} {refused} {open}");
 }
 

@@ -7,7 +7,7 @@ use asmp_analysis::deadline::Domain;
 use asmp_analysis::file::{from_csv, from_toml};
 use asmp_analysis::graph::{Graph, Limits, analyze};
 use asmp_analysis::place::{By, place};
-use asmp_analysis::simulate::{Releases, Run, Simulation, Statistics};
+use asmp_analysis::simulate::{DataRow, DataTimes, Releases, Run, Simulation, Statistics};
 use asmp_analysis::{
     Effort, Policy, Verdict, Workload, analyse, analyse_budgets, kernel_admission,
 };
@@ -57,6 +57,12 @@ const CHAINED: &str = "\
 [[task]]\nname = 'b'\ncost = '2 ms'\nperiod = '20 ms'\npriority = 4\n\
 [[task]]\nname = 'c'\ncost = '6 ms'\nperiod = '20 ms'\npriority = 3\n\
 [[chain]]\nname = 'ch'\ntasks = ['b', 'c']\ndeadline = '20 ms'\n";
+const SAMPLED: &str = "\
+[[task]]\nname = 'a'\ncost = '3 ms'\nperiod = '10 ms'\npriority = 5\n\
+[[task]]\nname = 'b'\ncost = '2 ms'\nperiod = '20 ms'\npriority = 4\n\
+[[task]]\nname = 'c'\ncost = '6 ms'\nperiod = '20 ms'\npriority = 3\n\
+[[chain]]\nname = 'sa'\nkind = 'sampled'\ntasks = ['a', 'b']\nage = '90 ms'\n\
+reaction = '90 ms'\n";
 /// A task that needs a part of the room.
 const NEEDY: &str = "\
 [[task]]\nname = 'b'\ncost = '2 ms'\nperiod = '20 ms'\npriority = 4\n\
@@ -135,6 +141,14 @@ const ROWS: &[Row] = &[
     row("chain.tasks", CHAINED, ("['b', 'c']", "['b']"), "uuuuuuurrrruuu", ""),
     row("chain.deadline", CHAINED, ("deadline = '20 ms'", "deadline = '9 ms'"),
         "uuuuuuurrrruuu", ""),
+    row("chain.name", SAMPLED, ("name = 'sa'", "name = 'x'"), "-------rrrr---", NAMES),
+    row("chain.kind", CHAINED, ("name = 'ch'\n", "name = 'ch'\nkind = 'sampled'\n"),
+        "rrrrrrrrrrrrrr", ""),
+    row("chain.kind", SAMPLED, ("kind = 'sampled'\n", ""), "rrrrrrrrrrrrrr", ""),
+    row("chain.tasks", SAMPLED, ("['a', 'b']", "['b']"), "uuuuuuurrrruuu", ""),
+    row("chain.age", SAMPLED, ("age = '90 ms'", "age = '9 ms'"), "uuuuuuurrrruuu", ""),
+    row("chain.reaction", SAMPLED, ("reaction = '90 ms'", "reaction = '9 ms'"),
+        "uuuuuuurrrruuu", ""),
     row("background.name", BASE, ("'log'", "'x'"), "--------------", NAMES),
     row("background.cost", BASE, ("cost = '4 ms'", "cost = '5 ms'"), "-------------u",
         NO_DEADLINE),
@@ -167,6 +181,11 @@ fn refused(verdict: &Verdict) -> bool {
 fn policy(workload: &Workload, policy: Policy) -> Said {
     let mut report = analyse(workload, policy, &[], &Effort::default());
     report.chains.iter_mut().for_each(|chain| chain.name.clear());
+    // A limit that is only repeated would be no use of it.
+    for chain in &mut report.sampled {
+        chain.name.clear();
+        (chain.age_limit_ticks, chain.reaction_limit_ticks) = (None, None);
+    }
     (format!("{report:?}"), report.cpus.iter().any(|cpu| refused(&cpu.verdict)))
 }
 
@@ -224,10 +243,17 @@ fn simulated(workload: &Workload) -> Said {
     };
     let mut run = Run::prepare(&simulation).expect("priorities");
     let mut statistics = Statistics::of(&run);
-    run.go(10_000_000_000, 1_000_000, &mut statistics);
+    let mut data = DataTimes::of(&run, &workload.sampled);
+    run.go(10_000_000_000, 1_000_000, &mut (&mut statistics, &mut data));
     let mut rows = statistics.rows(&run);
     rows.iter_mut().for_each(|row| row.name.clear());
-    (format!("{rows:?}"), false)
+    let mut data: Vec<DataRow> = data.rows().cloned().collect();
+    let over: Vec<usize> = data.iter().map(|row| row.over().count()).collect();
+    for row in &mut data {
+        row.name.clear();
+        (row.age_limit_ticks, row.reaction_limit_ticks) = (None, None);
+    }
+    (format!("{rows:?} {data:?} {over:?}"), false)
 }
 
 /// All wrong rows at once, with what they must be.

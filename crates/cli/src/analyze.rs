@@ -11,8 +11,8 @@ use crate::exit::{NOT_SCHEDULABLE, UNDECIDED, USAGE, failure};
 use anyhow::Result;
 use asmp_analysis::deadline::Admission;
 use asmp_analysis::{
-    Effort, Outcome, Policy, TimeBase, Verdict, analyse, best_outcome, kernel_admission,
-    worst_schedule_svg,
+    Effort, Outcome, Policy, TimeBase, Verdict, analyse, analyse_briefly, best_outcome,
+    kernel_admission, worst_schedule_svg,
 };
 use asmp_host::CpuListError;
 use asmp_host::CpuSet;
@@ -132,7 +132,12 @@ pub fn analyze(args: &Args) -> Result<u8> {
             return Ok(code(outcome_of(&result)));
         }
         Which::One(policy) => vec![one(&policy)],
-        Which::All => Policy::ALL.iter().map(one).collect(),
+        Which::All if args.json => Policy::ALL.iter().map(one).collect(),
+        // A line for each shows no more.
+        Which::All => {
+            let brief = |policy| analyse_briefly(&workload, policy, &cpus, &effort);
+            Policy::ALL.map(brief).into()
+        }
     };
     if let (Some(path), Some(first)) = (&args.gantt, reports.first()) {
         let svg = worst_schedule_svg(&workload, first);

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp simulate`: a task set in the simulator.
 
+mod progress;
+
 use crate::analyze::files::{in_ns, in_ticks, print_json, read_output, workload, write, wrong};
 use crate::exit::{NOT_SCHEDULABLE, UNDECIDED, USAGE, failure};
 use crate::table::table;
 use anyhow::Result;
 use asmp_analysis::simulate::{
-    End, Execution, Record, Releases, Row, Run, Simulation, Statistics, perfetto_trace, replay,
+    DataRow, DataTimes, End, Execution, Record, Releases, Row, Run, Simulation, Statistics,
+    perfetto_trace, replay,
 };
 use asmp_analysis::{
     Counterexample, Effort, Policy, Stop, Task, TimeBase, Workload, schedule_svg, worst_releases,
 };
 use asmp_duration::ExactDuration;
 use clap::ValueEnum;
+use progress::Progress;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -28,11 +32,12 @@ pub struct Args {
     /// docs/guide/analysis.md describes the file. Example: asmp simulate tasks.toml --policy edf
     #[arg(value_name = "tasks.toml")]
     file: PathBuf,
-    /// np-edf, edf, rm, dm, fp, np-fp, muf
+    /// np-edf, edf, rm, dm, fp, np-fp, muf [default: fp if each task has a priority, else edf]
     ///
-    /// Unlike `asmp analyze`, it simulates a single policy. Example: --policy np-edf
+    /// Unlike `asmp analyze`, it simulates a single policy, and names the one that it chose.
+    /// --replay needs it. Example: --policy np-edf
     #[arg(long)]
-    policy: Policy,
+    policy: Option<Policy>,
     /// Simulated time, with a unit (500ms, 10s)
     ///
     /// A number with its unit. Example: --for 10s
@@ -153,6 +158,7 @@ pub fn simulate(args: &Args) -> Result<u8> {
     let (tasks, time) = (&workload.tasks, workload.time);
     workload.check_cores().map_err(|reason| undecided(reason.into()))?;
     let until_ticks = span(args.time, time)?;
+    let policy = policy_of(args, tasks)?;
     for note in unplayed(args, tasks) {
         eprintln!("asmp: note: {note}");
     }
@@ -166,12 +172,17 @@ pub fn simulate(args: &Args) -> Result<u8> {
         background: &workload.background,
         interrupts: &workload.interrupts,
         chains: &workload.chains,
-        ..Simulation::new(tasks, args.policy, releases(args, &workload)?)
+        ..Simulation::new(tasks, policy, releases(args, policy, &workload)?)
     };
     let mut run = Run::prepare(&simulation).map_err(undecided)?;
     let mut statistics = Statistics::of(&run);
     let mut record = Record::up_to(if args.trace.is_some() { TRACED } else { 0 });
-    let end = run.go(until_ticks, MOST_JOBS, &mut (&mut statistics, &mut record));
+    let mut data = DataTimes::of(&run, &workload.sampled);
+    let mut progress = Progress::new(until_ticks, time);
+    let watch = &mut (&mut (&mut statistics, &mut record), &mut (&mut data, &mut progress));
+    let end = run.go(until_ticks, MOST_JOBS, watch);
+    progress.end();
+    let data: Vec<&DataRow> = data.rows().collect();
     let misses = statistics.miss_count(&run);
     if let Some(path) = &args.trace {
         write(path, &perfetto_trace(&run, &record, time))?;
@@ -180,14 +191,14 @@ pub fn simulate(args: &Args) -> Result<u8> {
         }
     }
     if let Some(path) = &args.gantt {
-        let title = format!("{} for {}", args.policy, args.time.rounded());
+        let title = format!("{policy} for {}", args.time.rounded());
         write(path, &schedule_svg(&simulation, until_ticks, &title, time).map_err(undecided)?)?;
     }
     if args.json {
         let json = json!({
-            "policy": args.policy, "seed": args.seed, "simulated_ticks": run.now_ticks(),
+            "policy": policy, "seed": args.seed, "simulated_ticks": run.now_ticks(),
             "jobs": run.jobs(), "misses": misses, "first_misses": statistics.misses(&run),
-            "streams": statistics.rows(&run),
+            "streams": statistics.rows(&run), "sampled": data,
         });
         print_json(json, time)?;
     } else {
@@ -202,16 +213,30 @@ pub fn simulate(args: &Args) -> Result<u8> {
             let (name, due) = (&tasks[missed.task].name, time.show(missed.deadline_ticks));
             println!("job {} of {name}: due {due}, {finished}", missed.job);
         }
+        data.iter().for_each(|row| println!("{}", of_chain(row, time)));
     }
     if end != End::Horizon {
         let now = time.show(run.now_ticks());
         eprintln!("asmp: stopped at {now}: too many jobs are waiting or were released");
     }
-    Ok(match (misses, end) {
-        (0, End::Horizon) => 0,
-        (0, _) => UNDECIDED,
-        _ => NOT_SCHEDULABLE,
+    let is_over = misses > 0 || data.iter().any(|row| row.over().next().is_some());
+    Ok(match (is_over, end) {
+        (false, End::Horizon) => 0,
+        (false, _) => UNDECIDED,
+        (true, _) => NOT_SCHEDULABLE,
     })
+}
+
+/// The longest data age and reaction time of a sampled chain, and what passed its limit.
+fn of_chain(row: &DataRow, time: TimeBase) -> String {
+    let show = |ticks: Option<u64>| ticks.map_or_else(|| "-".to_owned(), |t| time.show(t));
+    let (age, reaction) = (show(row.age_ticks), show(row.reaction_ticks));
+    let mut line =
+        format!("chain {}: longest data age {age}, longest reaction time {reaction}", row.name);
+    for (what, _, limit) in row.over() {
+        line += &format!("; the {what} passes its limit of {}", time.show(limit));
+    }
+    line
 }
 
 /// What the file has and this run does not.
@@ -250,9 +275,28 @@ fn lines(rows: &[Row], many: bool, time: TimeBase) -> Vec<[String; 9]> {
     lines
 }
 
-fn releases(args: &Args, workload: &Workload) -> Result<Releases> {
+/// The policy that was asked for, else one that the file suggests. Errors: a replay without one.
+fn policy_of(args: &Args, tasks: &[Task]) -> Result<Policy> {
+    let Some(policy) = args.policy else {
+        if args.replay.is_some() {
+            let all = Policy::ALL.map(Policy::name).join(", ");
+            let what = "--replay needs the policy of the counterexample: add --policy with one of";
+            return Err(failure(USAGE, format!("{what} {all}")));
+        }
+        let has_priorities = tasks.iter().all(|task| task.priority.is_some());
+        let (policy, why) = match has_priorities {
+            true => (Policy::Fp, "each task has a priority"),
+            false => (Policy::Edf, "some task has no priority"),
+        };
+        eprintln!("asmp: note: simulates {policy}, as {why}: --policy names another");
+        return Ok(policy);
+    };
+    Ok(policy)
+}
+
+fn releases(args: &Args, policy: Policy, workload: &Workload) -> Result<Releases> {
     Ok(match (&args.replay, args.offsets) {
-        (Some(path), _) => Releases::Pattern(replayed(path, args.policy, workload)?.pattern),
+        (Some(path), _) => Releases::Pattern(replayed(path, policy, workload)?.pattern),
         (None, Offsets::Random) => Releases::Random,
         (None, Offsets::Sync) => Releases::Together,
         (None, Offsets::Worst) => {
@@ -261,7 +305,7 @@ fn releases(args: &Args, workload: &Workload) -> Result<Releases> {
                 let cure = "use --offsets random or sync";
                 return Err(failure(UNDECIDED, format!("chain {}: {what}; {cure}", chain.name)));
             }
-            let pattern = worst_releases(&workload.tasks, args.policy, &Effort::default());
+            let pattern = worst_releases(&workload.tasks, policy, &Effort::default());
             Releases::Pattern(pattern.map_err(undecided)?)
         }
     })
@@ -273,6 +317,10 @@ fn replayed(path: &Path, policy: Policy, workload: &Workload) -> Result<Countere
     let value: Value = serde_json::from_str(&read_output(path)?)
         .map_err(|error| wrong(path, &error.to_string()))?;
     let found = of_policy(&value, policy, workload).map_err(|reason| wrong(path, &reason))?;
+    if let Some(chain) = workload.chains.first() {
+        let what = "its counterexample is the run of --offsets sync: use that";
+        return Err(failure(UNDECIDED, format!("chain {}: {what}", chain.name)));
+    }
     let found: Counterexample = serde_json::from_value(in_ticks(found, workload.time))
         .map_err(|error| wrong(path, &format!("no counterexample in this file: {error}")))?;
     found.check(&workload.tasks).map_err(|error| wrong(path, &error.to_string()))?;

@@ -28,6 +28,10 @@ fn the_robot_prints_what_the_guide_shows() {
             &["analyze", "overload.toml", "--policy", "np-edf"],
             include_str!("../../../examples/analysis/overload.expected"),
         ),
+        (
+            &["analyze", "sampled.toml", "--policy", "fp"],
+            include_str!("../../../examples/analysis/sampled.expected"),
+        ),
     ] {
         let found = text(&asmp(words));
         assert_eq!(found, expected);
@@ -69,6 +73,11 @@ fn exit_codes_are_0_yes_60_no_61_unknown_40_wrong_file_2_wrong_command_line() {
     let latency =
         file("m.toml", "[[task]]\nname = \"a\"\nmeasured = \"no-run\"\nperiod = \"5 ms\"\n");
     assert_eq!(code(&["analyze", &latency]), 40);
+    let sampled = include_str!("../../../examples/analysis/sampled.toml");
+    let tight = file("tight.toml", &sampled.replace("age = \"60 ms\"", "age = \"20 ms\""));
+    assert_eq!(code(&["analyze", &tight, "--policy", "fp"]), 61, "a bound refutes nothing");
+    assert_eq!(code(&["simulate", &tight, "--policy", "fp"]), 60, "a run passes the limit");
+    assert_eq!(code(&["simulate", "sampled.toml", "--policy", "fp"]), 0);
     let csv = file("a.csv", "name,cost,period\na,1 ms,4 ms\nb,1 ms,5 ms\n");
     assert_eq!(code(&["analyze", &csv, "--policy", "rm"]), 0);
     let over = file("over.csv", "name,cost,period\na,3 ms,4 ms\nb,3 ms,5 ms\n");
@@ -502,6 +511,25 @@ fn sched_deadline_is_judged_by_the_limits_of_the_machine_under_root() {
 }
 
 /// 50.0000000001 ns make a tick of a ten-billionth of a nanosecond.
+#[test]
+fn a_simulation_without_a_policy_takes_the_one_that_the_file_suggests_and_says_so() {
+    let run = |words: &[&str]| {
+        let output = asmp(words);
+        (output.status.code(), text(&output), String::from_utf8(output.stderr).unwrap())
+    };
+    let note = |policy: &str| format!("asmp: note: simulates {policy}, as ");
+    for (file, policy) in [("sampled.toml", "fp"), ("robot.toml", "edf")] {
+        let (code, said, notes) = run(&["simulate", file]);
+        assert!(notes.starts_with(&note(policy)) && notes.lines().count() == 1, "{notes}");
+        let named = run(&["simulate", file, "--policy", policy]);
+        assert_eq!((code, said), (named.0, named.1));
+        assert_eq!(named.2, "", "no terminal, no progress");
+    }
+    let (code, _, error) = run(&["simulate", "robot.toml", "--replay", "robot.toml"]);
+    assert_eq!(code, Some(2));
+    assert!(error.contains("--replay needs the policy") && error.contains("np-edf"), "{error}");
+}
+
 #[test]
 fn a_run_that_the_file_s_tick_is_too_fine_for_is_refused_with_the_longest() {
     let dir = tempfile::tempdir().unwrap();

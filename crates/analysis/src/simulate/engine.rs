@@ -76,6 +76,8 @@ pub trait Observe {
     /// A job had a core for a while. Called when it leaves the core.
     fn ran(&mut self, _core: usize, _job: &Job, _from_ticks: u64, _to_ticks: u64) {}
     fn released(&mut self, _job: &Job) {}
+    /// A job runs for the first time. At one instant completions come before.
+    fn started(&mut self, _job: &Job, _at_ticks: u64) {}
     /// `Break` ends the run.
     fn finished(&mut self, _job: &Job, _at_ticks: u64) -> ControlFlow<()> {
         ControlFlow::Continue(())
@@ -411,6 +413,9 @@ impl<S: Source> Engine<S> {
         if core.running.is_none()
             && let Some(Reverse(ready)) = core.ready.pop()
         {
+            if ready.job.left_ticks == ready.job.cost_ticks {
+                observer.started(&ready.job, now_ticks);
+            }
             let until_ticks = now_ticks.saturating_add(ready.job.left_ticks);
             core.running = Some(Running { ready, since_ticks: now_ticks, until_ticks });
         }
@@ -427,6 +432,11 @@ impl<A: Observe, B: Observe> Observe for (&mut A, &mut B) {
     fn released(&mut self, job: &Job) {
         self.0.released(job);
         self.1.released(job);
+    }
+
+    fn started(&mut self, job: &Job, at_ticks: u64) {
+        self.0.started(job, at_ticks);
+        self.1.started(job, at_ticks);
     }
 
     fn finished(&mut self, job: &Job, at_ticks: u64) -> ControlFlow<()> {

@@ -5,6 +5,7 @@
 //! Deterministic: the same set, setting and seed give the same bytes, on every machine. No clock is
 //! read. A run costs well under a microsecond a job and as much memory as jobs wait.
 
+mod data;
 pub(crate) mod engine;
 pub(crate) mod gantt;
 pub(crate) mod model;
@@ -17,6 +18,7 @@ pub(crate) mod replay;
 pub(crate) mod run;
 mod statistics;
 
+pub use data::{DataRow, DataTimes};
 pub use engine::{End, Job, Observe};
 pub use gantt::gantt_svg;
 pub use model::{Background, Interrupt, Owner, Releases, Simulation};

@@ -5,9 +5,12 @@
 use asmp_analysis::deadline::Domain;
 use asmp_analysis::file::from_toml;
 use asmp_analysis::place::{By, place};
-use asmp_analysis::simulate::{Execution, Random, Releases, Simulation, first_miss, replay};
+use asmp_analysis::simulate::{
+    DataTimes, Execution, Random, Releases, Run, Simulation, first_miss, replay,
+};
 use asmp_analysis::{
-    Effort, Outcome, Policy, Report, Task, Workload, analyse, analyse_budgets, kernel_admission,
+    Effort, Outcome, Policy, Report, Task, Verdict, Workload, analyse, analyse_briefly,
+    analyse_budgets, kernel_admission,
 };
 use std::fmt::Write as _;
 
@@ -24,6 +27,8 @@ pub struct Seen {
     pub admitted: u64,
     pub budgets: u64,
     pub simulations: u64,
+    /// Sampled chains with bounds.
+    pub sampled: u64,
 }
 
 const EFFORT: Effort = Effort { steps: 3_000_000, jobs: 20_000 };
@@ -91,6 +96,19 @@ pub fn file(seed: u64) -> String {
         let _ = write!(text, "[[chain]]\nname = 'c'\ntasks = [{names}]\n");
         let _ = writeln!(text, "deadline = '{deadline} us'");
     }
+    if some(random, 3) {
+        let first = random.up_to(count - 1);
+        let names: Vec<String> = (0..1 + random.up_to(2).min(count - 1))
+            .map(|at| format!("'t{}'", (first + at) % count))
+            .collect();
+        let names = names.join(", ");
+        let _ = write!(text, "[[chain]]\nname = 's'\nkind = 'sampled'\ntasks = [{names}]\n");
+        for limit in ["age", "reaction"] {
+            if some(random, 3) {
+                let _ = writeln!(text, "{limit} = '{} us'", 5 + random.up_to(150));
+            }
+        }
+    }
     let core = |random: &mut Random| match random.up_to(1) {
         0 => String::new(),
         _ => format!("core = {}\n", random.up_to(2)),
@@ -126,6 +144,14 @@ pub fn check_file(seed: u64, seen: &mut Seen) {
     let at = |what: &str| format!("seed {seed}: {what}\n{text}");
     for policy in Policy::ALL {
         let report = analyse(&workload, policy, &[], &EFFORT);
+        samples(&workload, &report, seed, seen, &at);
+        let brief = analyse_briefly(&workload, policy, &[], &EFFORT);
+        let verdicts = |report: &Report| -> Vec<Verdict> {
+            report.cpus.iter().map(|cpu| cpu.verdict.clone()).collect()
+        };
+        assert_eq!(verdicts(&brief), verdicts(&report), "{}", at("briefly another verdict"));
+        assert_eq!(brief.outcome(), report.outcome(), "{}", at("briefly another outcome"));
+        assert_eq!(brief.factor_ppm(), report.factor_ppm(), "{}", at("briefly another factor"));
         match report.outcome() {
             Outcome::Schedulable => {
                 seen.accepted += 1;
@@ -210,9 +236,45 @@ fn survives(
     }
 }
 
+/// No run passes the bound of a sampled chain, also of tasks that miss deadlines.
+fn samples(
+    workload: &Workload,
+    report: &Report,
+    seed: u64,
+    seen: &mut Seen,
+    at: &dyn Fn(&str) -> String,
+) {
+    if report.sampled.iter().all(|bound| bound.age_ticks.is_none()) {
+        return;
+    }
+    seen.sampled += 1;
+    for (seed, releases) in [(seed, Releases::Random), (!seed, Releases::Together)] {
+        let simulation = Simulation {
+            seed,
+            chains: &workload.chains,
+            background: &workload.background,
+            interrupts: &workload.interrupts,
+            ..Simulation::new(&workload.tasks, report.policy, releases)
+        };
+        let mut run = Run::prepare(&simulation).expect("what was analysed");
+        let mut data = DataTimes::of(&run, &workload.sampled);
+        run.go(400_000, 5_000, &mut data);
+        for (row, bound) in data.rows().zip(&report.sampled) {
+            if bound.age_ticks.is_some() {
+                let within =
+                    row.age_ticks <= bound.age_ticks && row.reaction_ticks <= bound.reaction_ticks;
+                assert!(within, "{}", at(&format!("{}: {row:?} {bound:?}", report.policy)));
+            }
+        }
+    }
+}
+
 /// Each counterexample is allowed by the file and misses as it says, or the load is above 1.
 fn misses(workload: &Workload, report: &Report, at: &dyn Fn(&str) -> String) {
     let policy = report.policy;
+    if !workload.chains.is_empty() {
+        return misses_in_chains(workload, report, at);
+    }
     let mut some = false;
     for cpu in &report.cpus {
         let Some(found) = cpu.verdict.counterexample() else { continue };
@@ -233,4 +295,31 @@ fn misses(workload: &Workload, report: &Report, at: &dyn Fn(&str) -> String) {
         assert!(cpu.tasks.contains(&missed.task), "{}", at("a miss on another CPU"));
     }
     assert!(some, "{}", at(&format!("{policy}: refuted, and no counterexample")));
+}
+
+/// With chains a load above 1 is refuted, and nothing else; the run is that of all CPUs.
+fn misses_in_chains(workload: &Workload, report: &Report, at: &dyn Fn(&str) -> String) {
+    let policy = report.policy;
+    for cpu in &report.cpus {
+        let is_over = cpu.utilisation > 1.0;
+        let Some(found) = cpu.verdict.counterexample() else {
+            assert!(!is_over, "{}", at(&format!("{policy}: a load above 1 is not refuted")));
+            continue;
+        };
+        assert!(is_over, "{}", at(&format!("{policy}: refuted at a load of 1 or less")));
+        found.check(&workload.tasks).unwrap_or_else(|error| panic!("{}", at(&error.to_string())));
+        let Some(missed) = found.missed else { continue };
+        let tasks = workload.tasks_in_chains();
+        let simulation = Simulation {
+            chains: &workload.chains,
+            background: &workload.background,
+            interrupts: &workload.interrupts,
+            ..Simulation::new(&tasks, policy, Releases::Together)
+        };
+        let again = first_miss(&simulation, missed.deadline_ticks + 1, EFFORT.jobs);
+        let is_same = again.is_ok_and(|again| {
+            again.is_some_and(|again| again.deadline_ticks <= missed.deadline_ticks)
+        });
+        assert!(is_same, "{}", at(&format!("{policy}: no miss by {missed:?}")));
+    }
 }

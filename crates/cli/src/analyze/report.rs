@@ -5,11 +5,12 @@ use crate::table::table;
 use asmp_analysis::deadline::Admission;
 use asmp_analysis::slack::PPM;
 use asmp_analysis::{
-    Cost, CpuReport, Effort, Explanation, Help, Policy, Report, Summary, Task, TimeBase, Verdict,
-    Workload,
+    Cost, CpuReport, Effort, Explanation, Help, Policy, Report, SampledBound, Summary, Task,
+    TimeBase, Verdict, Workload,
 };
 
 const REPLAY: &str = "asmp simulate --offsets worst";
+const SYNC: &str = "asmp simulate --offsets sync";
 const MEASURED: &str = "* measured, not proven: the verdict holds while no job takes longer";
 
 pub fn headline(verdict: &Verdict) -> String {
@@ -58,7 +59,7 @@ impl Words<'_> {
             let (policy, count, load) = (report.policy, cpu.tasks.len(), cpu.utilisation * 100.0);
             println!("{name}{policy}: {count} tasks, utilisation {load:.1} %");
             println!("{}", headline(&cpu.verdict));
-            self.counterexample(cpu);
+            self.counterexample(cpu, !report.chains.is_empty());
             if cpu.tasks.is_empty() {
                 continue;
             }
@@ -88,6 +89,27 @@ impl Words<'_> {
             let verdict = headline(&chain.verdict);
             println!("chain {name}: end to end {bound}, deadline {deadline}: {verdict}");
         }
+        report.sampled.iter().for_each(|chain| println!("{}", self.sampled(chain)));
+    }
+
+    fn sampled(&self, chain: &SampledBound) -> String {
+        let one = |what: &str, bound: Option<u64>, limit: Option<u64>| {
+            let bound = bound.map_or_else(
+                || "no bound".to_owned(),
+                |bound| format!("at most {}", self.show(bound)),
+            );
+            let limit = limit.map(|limit| format!(" (limit {})", self.show(limit)));
+            format!("{what} {bound}{}", limit.unwrap_or_default())
+        };
+        let age = one("data age", chain.age_ticks, chain.age_limit_ticks);
+        let reaction = one("reaction time", chain.reaction_ticks, chain.reaction_limit_ticks);
+        let has_limit = chain.age_limit_ticks.or(chain.reaction_limit_ticks).is_some();
+        let verdict = match &chain.verdict {
+            Verdict::Schedulable if has_limit => ": kept".to_owned(),
+            Verdict::Schedulable => String::new(),
+            other => format!(": {}", headline(other)),
+        };
+        format!("chain {}: {age}, {reaction}{verdict}", chain.name)
     }
 
     fn rows(&self, cpu: &CpuReport) -> Vec<[String; 7]> {
@@ -113,7 +135,7 @@ impl Words<'_> {
         rows
     }
 
-    fn counterexample(&self, cpu: &CpuReport) {
+    fn counterexample(&self, cpu: &CpuReport, in_chains: bool) {
         let Some(found) = cpu.verdict.counterexample() else { return };
         match &found.missed {
             Some(missed) => println!(
@@ -129,6 +151,10 @@ impl Words<'_> {
                 let by = by.unwrap_or_default();
                 println!("the load is above 1: some job misses its deadline{by}");
             }
+        }
+        if in_chains {
+            println!("when all tasks arrive as early as they may ({SYNC})");
+            return;
         }
         let (count, tick) = (found.pattern.len(), self.show(1));
         let first = found.pattern.iter().min_by_key(|start| start.release_ticks);

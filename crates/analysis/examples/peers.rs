@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Response times beside those of crate response-time-analysis: the same sets, both sides in this
+//! process, turn by turn, equal results. The least of nine turns of each counts.
+//!
+//! ```text
+//! cargo run --release -p asmp-analysis --example peers -- [MOST_TASKS]
+//! ```
+
+use asmp_analysis::simulate::Random;
+use asmp_analysis::{Effort, Policy, Task, edf_response, fp, np_fp};
+use response_time_analysis::arrival::Sporadic;
+use response_time_analysis::demand::RBF;
+use response_time_analysis::fixed_priority::{fully_nonpreemptive as np, fully_preemptive as p};
+use response_time_analysis::time::{Duration, Service};
+use response_time_analysis::{edf, wcet};
+use std::hint::black_box;
+use std::time::Instant;
+
+const TURNS: usize = 9;
+const SETS: u64 = 5;
+const POLICIES: [Policy; 4] = [Policy::Fp, Policy::NpFp, Policy::Edf, Policy::NpEdf];
+
+fn main() {
+    let most = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(100);
+    println!("| policy | tasks | ours us | theirs us | ours / theirs |\n|---|---|---|---|---|");
+    for policy in POLICIES {
+        for count in [5, 10, 20, 40, 100].into_iter().filter(|count| *count <= most) {
+            let (mut ours, mut theirs) = (0.0, 0.0);
+            for seed in 0..SETS {
+                let both = side_by_side(&set(count, seed), policy);
+                ours += both.0;
+                theirs += both.1;
+            }
+            let each = 1e6 / SETS as f64;
+            println!(
+                "| {policy} | {count} | {:.2} | {:.2} | {:.2} |",
+                ours * each,
+                theirs * each,
+                ours / theirs
+            );
+        }
+    }
+}
+
+/// Periods of 1 ms to 1 s, their logarithms evenly, about equal costs, a load of 0.8; priorities by
+/// period. Deadlines count under EDF; elsewhere they are so long that each task keeps its own.
+fn set(count: usize, seed: u64) -> Vec<Task> {
+    let mut random = Random::new(seed);
+    let mut periods: Vec<f64> = (0..count).map(|_| 1e6 * 1000f64.powf(random.fraction())).collect();
+    periods.sort_by(f64::total_cmp);
+    let sizes: Vec<f64> = periods.iter().map(|_| 0.5 + random.fraction()).collect();
+    let sum: f64 = periods.iter().zip(&sizes).map(|(period, size)| size / period).sum();
+    let task = |(at, (period, size)): (usize, (&f64, &f64))| {
+        let task = Task::new("t", ((0.8 * size / sum) as u64).max(1), *period as u64);
+        task.priority((count - at) as u32)
+    };
+    periods.iter().zip(&sizes).enumerate().map(task).collect()
+}
+
+/// Seconds of each side.
+fn side_by_side(tasks: &[Task], policy: Policy) -> (f64, f64) {
+    let mut least = (f64::MAX, f64::MAX);
+    let late: Vec<Task> =
+        tasks.iter().map(|task| task.clone().deadline(100 * task.period_ticks)).collect();
+    let tasks = if policy.is_edf() { tasks } else { &late };
+    for _ in 0..TURNS {
+        let start = Instant::now();
+        let ours = black_box(ours(black_box(tasks), policy));
+        let between = Instant::now();
+        let theirs = black_box(theirs(black_box(tasks), policy));
+        least.1 = least.1.min(between.elapsed().as_secs_f64());
+        least.0 = least.0.min((between - start).as_secs_f64());
+        assert_eq!(ours, theirs, "{policy}");
+    }
+    least
+}
+
+fn ours(tasks: &[Task], policy: Policy) -> Vec<u64> {
+    let effort = Effort { steps: u64::MAX, jobs: 0 };
+    let all = match policy {
+        Policy::Fp => fp::analyse(tasks, policy, &effort).responses_ticks,
+        Policy::NpFp => np_fp::analyse(tasks, &effort).responses_ticks,
+        _ => {
+            let all = edf_response::responses(tasks, policy == Policy::NpEdf, &effort);
+            return all.expect("below full load");
+        }
+    };
+    all.into_iter().map(|ticks| ticks.expect("below full load")).collect()
+}
+
+/// As its documentation has it: each task with those that may delay it, all vectors beside the
+/// loop.
+fn theirs(tasks: &[Task], policy: Policy) -> Vec<u64> {
+    let d = Duration::from;
+    let limit = d(1 << 50);
+    let cost = |task: &Task| wcet::Scalar::new(Service::from(d(task.cost_ticks())));
+    let arrivals: Vec<Sporadic> = tasks
+        .iter()
+        .map(|task| Sporadic { min_inter_arrival: d(task.period_ticks), jitter: d(0) })
+        .collect();
+    let rbfs: Vec<_> =
+        tasks.iter().zip(&arrivals).map(|(task, arrival)| RBF::new(*arrival, cost(task))).collect();
+    let but = |at: usize| (0..tasks.len()).filter(move |other| *other != at);
+    let preemptive = |at: usize| edf::fully_preemptive::Task {
+        rbf: &rbfs[at],
+        deadline: d(tasks[at].deadline_ticks),
+    };
+    let not = |at: usize| edf::fully_nonpreemptive::Task {
+        wcet: cost(&tasks[at]),
+        arrivals: &arrivals[at],
+        deadline: d(tasks[at].deadline_ticks),
+    };
+    let each = |at: usize| {
+        let bound = match policy {
+            Policy::Fp => p::dedicated_uniproc_rta(&rbfs[at], &rbfs[..at], limit),
+            Policy::NpFp => {
+                let below = tasks[at + 1..].iter().map(|task| task.cost_ticks() - 1).max();
+                let own = np::TaskUnderAnalysis {
+                    wcet: cost(&tasks[at]),
+                    arrivals: &arrivals[at],
+                    blocking_bound: Service::from(d(below.unwrap_or(0))),
+                };
+                np::dedicated_uniproc_rta(&own, &rbfs[..at], limit)
+            }
+            Policy::Edf => {
+                let others: Vec<_> = but(at).map(preemptive).collect();
+                edf::fully_preemptive::dedicated_uniproc_rta(&preemptive(at), &others, limit)
+            }
+            _ => {
+                let others: Vec<_> = but(at).map(not).collect();
+                edf::fully_nonpreemptive::dedicated_uniproc_rta(&not(at), &others, limit)
+            }
+        };
+        u64::from(bound.expect("below full load"))
+    };
+    (0..tasks.len()).map(each).collect()
+}
