@@ -16,6 +16,8 @@
 #include <stdint.h>
 #include <time.h>
 
+struct itimerspec;
+
 /*
  Flag of asmp_call_serve: serve the clients slot after slot, in turn, instead of by priority and
  order of arrival.
@@ -64,6 +66,11 @@
  RTLinux's earliest-deadline-first policy: a number that no Linux policy has.
  */
 #define SCHED_EDF_NP 3792
+
+/*
+ RTLinux's signal N is number 64 + N here: Linux has the numbers up to 64.
+ */
+#define RTL_SIGNAL_BASE 64
 
 /*
  A client of a call channel, in a slot of its own. One thread at a time may use it.
@@ -145,6 +152,16 @@ typedef void *(*rtl_start_routine_t)(void*);
  A handler of interrupts. Its return value is not used.
  */
 typedef unsigned int (*rtl_irq_handler_t)(unsigned int irq, struct pt_regs *registers);
+
+/*
+ A handler of one of RTLinux's signals.
+ */
+typedef void (*rtl_signal_handler_t)(int signal);
+
+/*
+ A handler of soft interrupts. Its second and third argument are null.
+ */
+typedef void (*rtl_soft_irq_handler_t)(int irq, void *ignored, struct pt_regs *registers);
 
 #ifdef __cplusplus
 extern "C" {
@@ -528,6 +545,28 @@ int rtf_create_rt_handler(unsigned int fifo, rtf_handler_t handler);
 int rtf_make_user_pair(unsigned int fifo_get, unsigned int fifo_put);
 
 /*
+ Opens FIFO number `fifo` as a file of the real-time side, which created it with `rtf_create`.
+ For set-up only. End it with `rtl_fifo_close_np`. rtl_posixio.h makes `open` of it.
+
+ Returns a descriptor, for `rtl_fifo_of_np` alone: nothing can be read from it by read(2), nor is
+ it to be polled. close(2) leaves its number to the FIFO, so do not close it by that. Or an
+ error: -ENODEV: this process has not created that FIFO; -EMFILE: its descriptor is not below
+ 1024, or there is none.
+ */
+int rtl_fifo_open_np(unsigned int fifo);
+
+/*
+ Returns the number of the FIFO that `fd` is a file of, or -1: it is none. Bounded, no system
+ call.
+ */
+int rtl_fifo_of_np(int fd);
+
+/*
+ Closes a file of `rtl_fifo_open_np`; the FIFO stays. Errors: -EBADF: it is none.
+ */
+int rtl_fifo_close_np(int fd);
+
+/*
  Creates a FIFO with room for at least `records` records of `size` bytes, each put alone. With a
  `size` of 0 it carries frames of any length, which take `records` bytes together, 16 to 2^29 -
  8: each frame takes 8 bytes for its header, and is padded to 8. `flags`: ASMP_FIFO_DROP_OLDEST,
@@ -865,6 +904,15 @@ int asmp_record_has_writer(const struct asmp_record *record);
 void asmp_record_free(struct asmp_record *record);
 
 /*
+ Prints `rtlinux: NAME: WHY`, one line, to stderr and aborts the program. The headers call it for
+ names that docs/rtlinux.md lists as refused.
+
+ # Safety
+ Both are C strings.
+ */
+void rtl_refuse_np(const char *name, const char *why);
+
+/*
  From now on threads keep the ordinary policy, whatever they request. Use it to try a program
  without the permission for real-time policies. No timing is guaranteed then.
  */
@@ -912,6 +960,20 @@ int pthread_attr_setfp_np(pthread_attr_t *attributes, int flag);
  `attributes` is initialised.
  */
 int pthread_attr_setcpu_np(pthread_attr_t *attributes, int cpu);
+
+/*
+ The CPU of threads with these attributes in `cpu`: the lowest one that they may run on. Errors:
+ ENOMEM.
+
+ # Safety
+ `attributes` is initialised, `cpu` writable.
+ */
+int pthread_attr_getcpu_np(const pthread_attr_t *attributes, int *cpu);
+
+/*
+ Returns 1 if the first thread of the program may run on that CPU, else 0. One system call.
+ */
+int rtl_cpu_exists(int cpu);
 
 /*
  `pthread_create` of a thread that is SCHED_FIFO with RTLinux priority 0, unless its attributes
@@ -972,6 +1034,14 @@ int rtl_request_irq_from_np(unsigned int irq, int fd, rtl_irq_handler_t handler)
 void rtl_hard_enable_irq(unsigned int irq);
 
 /*
+ Calls the handler no more until `rtl_hard_enable_irq`. An interrupt that comes meanwhile masks
+ the line, and its message is lost; a device that still asks interrupts again when the line is
+ unmasked. A handler under way in its thread goes on. Ignores unknown ones, as RTLinux does.
+ Returns 0. Takes a lock.
+ */
+int rtl_hard_disable_irq(unsigned int irq);
+
+/*
  Removes the handler of an interrupt. Returns when the handler has returned; called in the
  handler itself, at once. Errors: -EINVAL: it has no handler.
  */
@@ -992,12 +1062,27 @@ hrtime_t clock_gethrtime(int clock);
  Releases the thread every `period` nanoseconds from `start` on (CLOCK_MONOTONIC; at once if it
  has passed). With a period of 0, releases it once. `pthread_wait_np` waits for the next release.
  Another call changes start and period. For set-up only: takes a lock. Errors: EINVAL: a negative
- period; EAGAIN: 128 threads are registered already.
+ period; EAGAIN: 128 threads are registered already; ESRCH: `thread` is 0.
 
  # Safety
  `thread` has not been joined and has not ended detached.
  */
 int pthread_make_periodic_np(pthread_t thread, hrtime_t start, hrtime_t period);
+
+/*
+ `pthread_make_periodic_np` with `it_value` as the start and `it_interval` as the period; both on
+ CLOCK_MONOTONIC. Errors: EINVAL: no value, or a negative one; else those of
+ `pthread_make_periodic_np`.
+
+ # Safety
+ `thread` has not been joined and has not ended detached; `value` is null or readable.
+ */
+int pthread_setperiod_np(pthread_t thread, const struct itimerspec *value);
+
+/*
+ Keeps the CPU busy for `ns` nanoseconds. No system call if the vDSO has the clock.
+ */
+void rtl_delay(hrtime_t ns);
 
 /*
  Waits for the caller's next release, or for `pthread_wakeup_np`. A thread without a period waits
@@ -1031,7 +1116,7 @@ int pthread_suspend_np(pthread_t thread);
 /*
  Resumes a stopped thread. If it is not stopped, ends its current or next wait or suspension. Its
  period stays. Never blocks once the thread is registered; at most one system call. Errors:
- EAGAIN: 128 threads are registered already.
+ EAGAIN: 128 threads are registered already; ESRCH: `thread` is 0.
 
  # Safety
  `thread` has not been joined and has not ended detached.
@@ -1065,6 +1150,97 @@ int pthread_delete_np(pthread_t thread);
  Bounded, no system call.
  */
 int rtl_linux_priority_np(int priority);
+
+/*
+ `pthread_kill` for RTLinux's signals and Linux's. RTL_SIGNAL_SUSPEND, RTL_SIGNAL_WAKEUP and
+ RTL_SIGNAL_CANCEL do what `pthread_suspend_np`, `pthread_wakeup_np` and `pthread_cancel` do;
+ the caller itself stops at once. RTL_SIGUSR1 to RTL_SIGRTMAX run their handler in the thread.
+
+ At most two system calls. Errors: EINVAL: no such signal; ESRCH; EAGAIN: 128 threads are
+ registered already.
+
+ # Safety
+ `thread` has not been joined and has not ended detached.
+ */
+int rtl_pthread_kill(pthread_t thread, int signal);
+
+/*
+ Sets the handler of RTL_SIGUSR1 to RTL_SIGRTMAX for all threads; null ignores the signal. While
+ it runs, the signal itself and those in `mask` (an `rtl_sigset_t`) are blocked. It runs as a
+ signal handler: it interrupts the thread anywhere. `old` and `old_mask` take what was, unless
+ they are null. rtl_signal.h makes RTLinux's sigaction of it.
+
+ Returns 0; EINVAL: another signal.
+
+ # Safety
+ The handler may be called from now on. `old` and `old_mask` are null or writable.
+ */
+int rtl_set_signal_handler_np(int signal,
+                              rtl_signal_handler_t handler,
+                              unsigned long mask,
+                              rtl_signal_handler_t *old,
+                              unsigned long *old_mask);
+
+/*
+ Reads what `rtl_set_signal_handler_np` set. Errors: EINVAL: another signal.
+
+ # Safety
+ `handler` and `mask` are null or writable.
+ */
+int rtl_get_signal_handler_np(int signal, rtl_signal_handler_t *handler, unsigned long *mask);
+
+/*
+ `pthread_sigmask` for RTLinux's signals: `how` is SIG_BLOCK, SIG_UNBLOCK or SIG_SETMASK, `set`
+ and `old` point to an `rtl_sigset_t` or are null. Handlers of what was pending and is no longer
+ blocked run before it returns. Errors: EINVAL; EAGAIN: 128 threads are registered already.
+
+ # Safety
+ `set` is null or readable, `old` null or writable.
+ */
+int rtl_pthread_sigmask(int how, const unsigned long *set, unsigned long *old);
+
+/*
+ Waits with that mask of RTLinux's signals until a handler of one of them has run. A cancellation
+ point. Returns -1 with errno EINTR; EAGAIN: 128 threads are registered already.
+
+ # Safety
+ `set` is readable.
+ */
+int rtl_sigsuspend(const unsigned long *set);
+
+/*
+ Stores the caller's pending signals of RTLinux in `set`, an `rtl_sigset_t`. Returns 0.
+
+ # Safety
+ `set` is writable.
+ */
+int rtl_sigpending(unsigned long *set);
+
+/*
+ Makes a soft interrupt: `handler` runs in a thread of the policy SCHED_OTHER, by the name
+ `name`, after each `rtl_global_pend_irq`. For set-up only.
+
+ Returns its number, or an error: -EINVAL: no handler; -EAGAIN: 16 are in use, or the thread
+ cannot be created.
+
+ # Safety
+ `handler` may be called until `rtl_free_soft_irq` has returned; `name` is null or a C string.
+ */
+int rtl_get_soft_irq(rtl_soft_irq_handler_t handler, const char *name);
+
+/*
+ Asks for a soft interrupt. Several before its handler runs are one call. Bounded, no lock, at
+ most one system call.
+
+ Of a number that is no soft interrupt it ends the program with one line: a program cannot raise
+ the interrupts of devices in Linux.
+ */
+void rtl_global_pend_irq(int irq);
+
+/*
+ Ends a soft interrupt. Its handler has returned then, unless it is the caller. Ignores others.
+ */
+void rtl_free_soft_irq(int irq);
 
 /*
  Returns the number of releases that the thread missed since it first had a period; 0 without

@@ -14,6 +14,7 @@
 //! Functions and return values are those of RTLinux 3 (`rtl_fifo.c`). Each function documents its
 //! differences.
 
+mod file;
 mod named;
 mod table;
 mod user;

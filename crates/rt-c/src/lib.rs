@@ -5,5 +5,6 @@
 mod call;
 mod fifo;
 mod mbuff;
+mod refuse;
 mod thread;
 mod why;

@@ -14,6 +14,8 @@ mod glibc;
 mod irq;
 mod periodic;
 mod priority;
+mod signal;
+mod soft;
 mod table;
 
 /// Nanoseconds. Instants are of CLOCK_MONOTONIC unless a function documents another clock.

@@ -5,6 +5,8 @@
 mod call;
 #[path = "c/fifo.rs"]
 mod fifo;
+#[path = "c/manual.rs"]
+mod manual;
 #[path = "c/mbuff.rs"]
 mod mbuff;
 #[path = "c/named.rs"]
@@ -12,6 +14,8 @@ mod named;
 #[path = "c/place.rs"]
 mod place;
 mod tools;
+#[path = "c/v3.rs"]
+mod v3;
 
 use serde_json::Value;
 use std::fs;

@@ -34,6 +34,22 @@ const RTLINUX: [&str; 8] = [
     "linux/init.h",
 ];
 
+/// Of RTLinux 3 too; they include those above.
+const MORE: [&str; 12] = [
+    "linux/slab.h",
+    "posix/pthread.h",
+    "posix/signal.h",
+    "posix/time.h",
+    "rtl_core.h",
+    "rtl_malloc.h",
+    "rtl_posixio.h",
+    "rtl_printf.h",
+    "rtl_signal.h",
+    "rtl_spinlock.h",
+    "rtl_sync.h",
+    "rtlinux_signal.h",
+];
+
 /// What a compiler says of these headers, in this order, each error a line.
 fn said(compiler: &[&str], headers: &[&str]) -> Vec<String> {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
@@ -88,9 +104,13 @@ fn rtlinux_headers_spoil_no_header_of_the_system() {
     }
     beside(&["cc", "-std=gnu99"], &RTLINUX, &C, 1);
     beside(&["cc", "-std=c99", "-D_GNU_SOURCE"], &RTLINUX, &C, C.len());
+    for standard in ["-std=gnu89", "-std=c99", "-std=c11"] {
+        beside(&["cc", standard, "-D_GNU_SOURCE"], &MORE, &C, C.len());
+    }
     let compiler = ["c++", "-x", "c++", "-std=c++17"];
     // The others are included by these.
     beside(&compiler, &["rtl.h", "mbuff.h", "pthread.h"], &CPLUSPLUS, CPLUSPLUS.len());
+    beside(&compiler, &MORE, &CPLUSPLUS, CPLUSPLUS.len());
 }
 
 #[test]

@@ -2,8 +2,7 @@
 /* RTLinux's main header, for programs of user space: libasmp_rt, and what modules say about
  * themselves.
  *
- * Not there, because no user program can have it: rtl_no_interrupts and its kin. Guard data with a
- * mutex or a semaphore; threads of one priority and one CPU do not preempt each other. */
+ * docs/rtlinux.md lists every name: works, works differently, refused. */
 #ifndef ASMP_RTLINUX_RTL_H
 #define ASMP_RTLINUX_RTL_H
 
@@ -13,7 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <rtl_malloc.h>
+#include <rtl_posixio.h>
+#include <rtl_printf.h>
 #include <rtl_sched.h>
+#include <rtl_sync.h>
 
 /* A program of this kind has these two and no main: librtl_main has that, and runs them. */
 #ifdef __cplusplus
@@ -31,20 +34,16 @@ void cleanup_module(void);
 #define MODULE_PARM(variable, type)
 #define MODULE_PARM_DESC(variable, text)
 #define EXPORT_NO_SYMBOLS
+#define EXPORT_SYMBOL(symbol)
+#define MOD_INC_USE_COUNT
+#define MOD_DEC_USE_COUNT
+#define module_init(function) int init_module(void) { return function(); }
+#define module_exit(function) void cleanup_module(void) { function(); }
 /* C++'s own headers use these names. So does stdlib.h, which is included above. */
 #ifndef __cplusplus
 #define __init
 #define __exit
 #endif
-
-#define KERN_ERR
-#define KERN_WARNING
-#define KERN_INFO
-#define KERN_DEBUG
-
-/* Both write to stderr, which may block: not for a thread that keeps time. */
-#define rtl_printf(...) fprintf(stderr, __VA_ARGS__)
-#define printk(...) fprintf(stderr, __VA_ARGS__)
 
 /* glibc's, which it shows only with _GNU_SOURCE (C++ has that always). */
 #ifndef __cplusplus

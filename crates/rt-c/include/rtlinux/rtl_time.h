@@ -3,6 +3,7 @@
 #ifndef ASMP_RTLINUX_RTL_TIME_H
 #define ASMP_RTLINUX_RTL_TIME_H
 
+#include <errno.h>
 #include <semaphore.h>
 #include <time.h>
 /* Their inline functions call POSIX's, which have other meanings below. */
@@ -62,5 +63,48 @@ static inline void timespec_add_ns(struct timespec *time, hrtime_t ns)
 {
 	*time = timespec_from_ns(timespec_to_ns(time) + ns);
 }
+
+/* An hrtime_t as a timespec to pass on; good until this thread's next call. */
+static inline const struct timespec *hrt2ts(hrtime_t ns)
+{
+	static __thread struct timespec time;
+
+	time = timespec_from_ns(ns);
+	return &time;
+}
+
+/* Of two timespecs by their addresses; the first takes the result. */
+#define timespec_normalize(t) ((void)(*(t) = timespec_from_ns(timespec_to_ns(t))))
+#define timespec_add(t1, t2) timespec_add_ns(t1, timespec_to_ns(t2))
+#define timespec_sub(t1, t2) timespec_add_ns(t1, -timespec_to_ns(t2))
+#define timespec_nz(t) ((t)->tv_sec != 0 || (t)->tv_nsec != 0)
+#define timespec_lt(t1, t2) (timespec_to_ns(t1) < timespec_to_ns(t2))
+#define timespec_gt(t1, t2) (timespec_to_ns(t1) > timespec_to_ns(t2))
+#define timespec_le(t1, t2) (timespec_to_ns(t1) <= timespec_to_ns(t2))
+#define timespec_ge(t1, t2) (timespec_to_ns(t1) >= timespec_to_ns(t2))
+#define timespec_eq(t1, t2) (timespec_to_ns(t1) == timespec_to_ns(t2))
+
+/* Linux programs its timers by itself, each for the next instant that a thread waits for. */
+#define RTL_CLOCK_MODE_UNINITIALIZED 1
+#define RTL_CLOCK_MODE_ONESHOT 2
+#define RTL_CLOCK_MODE_PERIODIC 3
+
+static inline int rtl_setclockmode(clockid_t clock, int mode, hrtime_t period)
+{
+	(void)clock;
+	if (mode == RTL_CLOCK_MODE_ONESHOT || (mode == RTL_CLOCK_MODE_PERIODIC && period > 0))
+		return 0;
+	return -EINVAL;
+}
+
+#define rtl_getschedclock() CLOCK_RTL_SCHED
+
+#define RTL_NO_CLOCKS "the timers are Linux's: use pthread_make_periodic_np or clock_nanosleep"
+#define rtl_getbestclock(cpu) \
+	((void)(cpu), rtl_refuse_np("rtl_getbestclock", RTL_NO_CLOCKS), CLOCK_RTL_SCHED)
+#define rtl_setclockhandler(clock, handler) \
+	((void)(clock), (void)(handler), rtl_refuse_np("rtl_setclockhandler", RTL_NO_CLOCKS), 0)
+#define rtl_unsetclockhandler(clock) \
+	((void)(clock), rtl_refuse_np("rtl_unsetclockhandler", RTL_NO_CLOCKS), 0)
 
 #endif

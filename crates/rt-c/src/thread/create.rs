@@ -159,6 +159,46 @@ pub unsafe extern "C" fn pthread_attr_setcpu_np(
     unsafe { libc::pthread_attr_setaffinity_np(attributes, size_of_val(&set), &raw const set) }
 }
 
+/// The CPU of threads with these attributes in `cpu`: the lowest one that they may run on. Errors:
+/// ENOMEM.
+///
+/// # Safety
+/// `attributes` is initialised, `cpu` writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_attr_getcpu_np(
+    attributes: *const libc::pthread_attr_t,
+    cpu: *mut c_int,
+) -> c_int {
+    // SAFETY: a cpu_set_t is plain bits, for which all zeros is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the caller vouches for the attributes; the set is a local of that size.
+    let error =
+        unsafe { libc::pthread_attr_getaffinity_np(attributes, size_of_val(&set), &raw mut set) };
+    if error == 0 {
+        // SAFETY: each number is below CPU_SETSIZE.
+        let lowest =
+            (0..libc::CPU_SETSIZE).find(|cpu| unsafe { libc::CPU_ISSET(*cpu as usize, &set) });
+        // SAFETY: the caller vouches for `cpu`.
+        unsafe { *cpu = lowest.unwrap_or(0) };
+    }
+    error
+}
+
+/// Returns 1 if the first thread of the program may run on that CPU, else 0. One system call.
+#[unsafe(no_mangle)]
+pub extern "C" fn rtl_cpu_exists(cpu: c_int) -> c_int {
+    // SAFETY: a cpu_set_t is plain bits, for which all zeros is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    let first = std::process::id() as libc::pid_t;
+    // SAFETY: the kernel writes a set of that size into a local.
+    unsafe { libc::sched_getaffinity(first, size_of_val(&set), &raw mut set) };
+    match usize::try_from(cpu) {
+        // SAFETY: below CPU_SETSIZE.
+        Ok(cpu) if cpu < libc::CPU_SETSIZE as usize => unsafe { libc::CPU_ISSET(cpu, &set) }.into(),
+        _ => 0,
+    }
+}
+
 struct Start {
     routine: unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void,
     argument: *mut c_void,

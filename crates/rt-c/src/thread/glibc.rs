@@ -15,6 +15,7 @@ unsafe extern "C-unwind" {
     pub fn pthread_exit(value: *mut c_void) -> !;
     pub fn pthread_join(thread: libc::pthread_t, value: *mut *mut c_void) -> c_int;
     pub fn sem_wait(semaphore: *mut libc::sem_t) -> c_int;
+    pub fn sigsuspend(mask: *const libc::sigset_t) -> c_int;
     pub fn sem_clockwait(
         semaphore: *mut libc::sem_t,
         clock: libc::clockid_t,

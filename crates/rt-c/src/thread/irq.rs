@@ -33,6 +33,8 @@ struct Place {
     irq: AtomicU32,
     /// The handler has called `rtl_hard_enable_irq`.
     enabled: AtomicBool,
+    /// `rtl_hard_disable_irq` came last: the handler is not called.
+    disabled: AtomicBool,
     /// Taken out before it is waited for, so that no thread waits with the lock held.
     handler: Mutex<Option<(c_uint, Handler)>>,
 }
@@ -42,6 +44,7 @@ static PLACES: [Place; CAPACITY] = [const {
         thread: AtomicUsize::new(0),
         irq: AtomicU32::new(0),
         enabled: AtomicBool::new(false),
+        disabled: AtomicBool::new(false),
         handler: Mutex::new(None),
     }
 }; CAPACITY];
@@ -109,11 +112,15 @@ fn request(
     }
     let Some(place) = free else { return -libc::EAGAIN };
     place.irq.store(irq, Ordering::Relaxed);
+    place.disabled.store(false, Ordering::Relaxed);
     let how =
         if without_priorities() { RealTime::without_policy() } else { RealTime::fifo(OF_HANDLERS) };
     let deliver = move |_| {
         place.thread.store(self_id(), Ordering::Relaxed);
         place.enabled.store(false, Ordering::Relaxed);
+        if place.disabled.load(Ordering::Relaxed) {
+            return Reply::KeepMasked;
+        }
         // SAFETY: the program's own handler, by its word callable until the interrupt is freed.
         unsafe { handler(irq, std::ptr::null_mut()) };
         if place.enabled.load(Ordering::Relaxed) { Reply::Unmask } else { Reply::KeepMasked }
@@ -147,6 +154,7 @@ pub extern "C" fn rtl_hard_enable_irq(irq: c_uint) {
     for place in &PLACES {
         // A handler thread finds what it stored itself: Relaxed.
         if place.thread.load(Ordering::Relaxed) == own && place.irq.load(Ordering::Relaxed) == irq {
+            place.disabled.store(false, Ordering::Relaxed);
             place.enabled.store(true, Ordering::Relaxed);
             return;
         }
@@ -156,9 +164,26 @@ pub extern "C" fn rtl_hard_enable_irq(irq: c_uint) {
             &*place.handler.lock().unwrap_or_else(PoisonError::into_inner)
             && *taken == irq
         {
+            place.disabled.store(false, Ordering::Relaxed);
             return handler.unmask();
         }
     }
+}
+
+/// Calls the handler no more until `rtl_hard_enable_irq`. An interrupt that comes meanwhile masks
+/// the line, and its message is lost; a device that still asks interrupts again when the line is
+/// unmasked. A handler under way in its thread goes on. Ignores unknown ones, as RTLinux does.
+/// Returns 0. Takes a lock.
+#[unsafe(no_mangle)]
+pub extern "C" fn rtl_hard_disable_irq(irq: c_uint) -> c_int {
+    for place in &PLACES {
+        let handler = place.handler.lock().unwrap_or_else(PoisonError::into_inner);
+        if handler.as_ref().is_some_and(|(taken, _)| *taken == irq) {
+            place.disabled.store(true, Ordering::Relaxed);
+            place.enabled.store(false, Ordering::Relaxed);
+        }
+    }
+    0
 }
 
 /// Removes the handler of an interrupt. Returns when the handler has returned; called in the

@@ -28,7 +28,7 @@ pub extern "C" fn clock_gethrtime(clock: c_int) -> hrtime_t {
 /// Releases the thread every `period` nanoseconds from `start` on (CLOCK_MONOTONIC; at once if it
 /// has passed). With a period of 0, releases it once. `pthread_wait_np` waits for the next release.
 /// Another call changes start and period. For set-up only: takes a lock. Errors: EINVAL: a negative
-/// period; EAGAIN: 128 threads are registered already.
+/// period; EAGAIN: 128 threads are registered already; ESRCH: `thread` is 0.
 ///
 /// # Safety
 /// `thread` has not been joined and has not ended detached.
@@ -41,9 +41,39 @@ pub unsafe extern "C" fn pthread_make_periodic_np(
     if Plan::new(start, period).is_none() {
         return libc::EINVAL;
     }
-    let Some(place) = table::find_or_take(thread) else { return FULL };
-    place.ask(start, period);
+    match table::find_or_take(thread) {
+        Ok(place) => place.ask(start, period),
+        Err(error) => return error,
+    }
     0
+}
+
+/// `pthread_make_periodic_np` with `it_value` as the start and `it_interval` as the period; both on
+/// CLOCK_MONOTONIC. Errors: EINVAL: no value, or a negative one; else those of
+/// `pthread_make_periodic_np`.
+///
+/// # Safety
+/// `thread` has not been joined and has not ended detached; `value` is null or readable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pthread_setperiod_np(
+    thread: libc::pthread_t,
+    value: *const libc::itimerspec,
+) -> c_int {
+    const NS_PER_S: hrtime_t = 1_000_000_000;
+    let ns = |time: libc::timespec| time.tv_sec * NS_PER_S + time.tv_nsec;
+    // SAFETY: readable by the caller's word, if there is one.
+    let Some(value) = (unsafe { value.as_ref() }) else { return libc::EINVAL };
+    // SAFETY: passed on to the caller.
+    unsafe { pthread_make_periodic_np(thread, ns(value.it_value), ns(value.it_interval)) }
+}
+
+/// Keeps the CPU busy for `ns` nanoseconds. No system call if the vDSO has the clock.
+#[unsafe(no_mangle)]
+pub extern "C" fn rtl_delay(ns: hrtime_t) {
+    let end = gethrtime().saturating_add(ns);
+    while gethrtime() < end {
+        std::hint::spin_loop();
+    }
 }
 
 /// Waits for the caller's next release, or for `pthread_wakeup_np`. A thread without a period waits
@@ -118,7 +148,10 @@ pub unsafe extern "C-unwind" fn pthread_suspend_np(thread: libc::pthread_t) -> c
 
 fn stop(thread: libc::pthread_t) -> c_int {
     let Some(signal) = stop_signal() else { return libc::EINVAL };
-    let Some(place) = table::find_or_take(thread) else { return FULL };
+    let place = match table::find_or_take(thread) {
+        Ok(place) => place,
+        Err(error) => return error,
+    };
     place.stopped.store(1, Ordering::Relaxed);
     // SAFETY: the caller vouches that the thread is there to be named.
     let sent = unsafe { libc::pthread_kill(thread, signal) };
@@ -194,13 +227,16 @@ fn release_stopped(place: &table::Place) -> bool {
 
 /// Resumes a stopped thread. If it is not stopped, ends its current or next wait or suspension. Its
 /// period stays. Never blocks once the thread is registered; at most one system call. Errors:
-/// EAGAIN: 128 threads are registered already.
+/// EAGAIN: 128 threads are registered already; ESRCH: `thread` is 0.
 ///
 /// # Safety
 /// `thread` has not been joined and has not ended detached.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_wakeup_np(thread: libc::pthread_t) -> c_int {
-    let Some(place) = table::find_or_take(thread) else { return FULL };
+    let place = match table::find_or_take(thread) {
+        Ok(place) => place,
+        Err(error) => return error,
+    };
     // Release: pairs with the Acquires of the waits, which see what was done before.
     if !release_stopped(place) && !place.token.swap(true, Ordering::Release) {
         place.post();

@@ -93,6 +93,11 @@ pub struct Place {
     /// 1: stopped by another thread (a futex word).
     pub stopped: AtomicU32,
     pub overruns: AtomicU64,
+    /// RTLinux's signals: bits of those that came, and of those that wait.
+    pub pending: AtomicU32,
+    pub blocked: AtomicU32,
+    /// How many handlers of theirs have run.
+    pub handled: AtomicU32,
     /// Start and period as `pthread_make_periodic_np` was told; written with LOCK held.
     request: Pair,
     own: UnsafeCell<Own>,
@@ -113,12 +118,17 @@ pub fn stop_signal() -> c_int {
     libc::SIGRTMIN() + 6
 }
 
-/// Adds that signal to the caller's mask, or takes it out; the mask before.
+/// The same for the signal that stops a thread.
 fn mask_stop(how: c_int) -> libc::sigset_t {
+    mask(how, stop_signal())
+}
+
+/// Adds a signal to the caller's mask, or takes it out; the mask before.
+pub fn mask(how: c_int, signal: c_int) -> libc::sigset_t {
     // SAFETY: a sigset_t is plain bits, for which all zeros is a value.
     let mut set: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: ours, and the signal exists.
-    unsafe { libc::sigaddset(&raw mut set, stop_signal()) };
+    unsafe { libc::sigaddset(&raw mut set, signal) };
     let mut before = set;
     // SAFETY: both sets outlive the call.
     unsafe { libc::pthread_sigmask(how, &raw const set, &raw mut before) };
@@ -156,6 +166,9 @@ impl Place {
             token: AtomicBool::new(false),
             stopped: AtomicU32::new(0),
             overruns: AtomicU64::new(0),
+            pending: AtomicU32::new(0),
+            blocked: AtomicU32::new(0),
+            handled: AtomicU32::new(0),
             request: Pair::new(),
             own: UnsafeCell::new(Own { plan: Plan::Never, taken: 0 }),
         }
@@ -219,14 +232,21 @@ fn from(start: usize) -> impl Iterator<Item = &'static Place> {
 
 /// The place of a thread that has one. Bounded; no lock, no system call; async-signal-safe.
 pub fn find(thread: libc::pthread_t) -> Option<&'static Place> {
+    if thread as usize == FREE {
+        return None;
+    }
     // Acquire: pairs with the Release in `take`, after which the place is initialised.
     from(position(thread)).find(|place| place.thread.load(Ordering::Acquire) == thread as usize)
 }
 
-/// The place of a thread, a new one if it has none. Takes a lock where it has none. `None`: the
-/// table is full.
-pub fn find_or_take(thread: libc::pthread_t) -> Option<&'static Place> {
-    find(thread).or_else(|| take(thread))
+/// The place of a thread, a new one if it has none. Takes a lock where it has none. Errors: FULL;
+/// ESRCH: 0, which a program has that has not yet created the thread.
+pub fn find_or_take(thread: libc::pthread_t) -> Result<&'static Place, c_int> {
+    match find(thread) {
+        Some(place) => Ok(place),
+        None if thread as usize == FREE => Err(libc::ESRCH),
+        None => take(thread).ok_or(FULL),
+    }
 }
 
 #[cold]
@@ -244,6 +264,8 @@ fn take(thread: libc::pthread_t) -> Option<&'static Place> {
     place.token.store(false, Ordering::Relaxed);
     place.stopped.store(0, Ordering::Relaxed);
     place.overruns.store(0, Ordering::Relaxed);
+    place.pending.store(0, Ordering::Relaxed);
+    place.blocked.store(0, Ordering::Relaxed);
     let taken = place.request.number();
     // SAFETY: as above: it is free.
     *unsafe { place.own() } = Own { plan: Plan::Never, taken };
@@ -282,7 +304,7 @@ pub fn may_be_stopped() {
 pub fn own() -> Option<&'static Place> {
     // SAFETY: takes nothing and cannot fail.
     let own = unsafe { libc::pthread_self() };
-    let place = find_or_take(own)?;
+    let place = find_or_take(own).ok()?;
     let key = *key()?;
     // SAFETY: the key is valid for ever.
     if unsafe { libc::pthread_getspecific(key) }.is_null() {

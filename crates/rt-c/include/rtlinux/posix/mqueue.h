@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+/* For the sake of the include line. */
+#include <fcntl.h>
+#include <mqueue.h>
+#include <rtl.h>

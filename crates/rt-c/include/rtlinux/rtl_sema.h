@@ -1,0 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+/* For the sake of the include line. */
+#include <semaphore.h>
+#include <rtl.h>

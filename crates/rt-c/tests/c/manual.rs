@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! docs/rtlinux.md is held against the headers: each name compiles and links, and each refused one
+//! ends its program with its line.
+
+use crate::{compile, library, root, shims};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// The verdict on each name of the document's tables.
+fn verdicts() -> BTreeMap<String, String> {
+    let text = read("../../docs/rtlinux.md");
+    let rows = text.lines().filter(|line| line.starts_with("| `"));
+    let mut all = BTreeMap::new();
+    for row in rows {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [names, verdict, why] = cells[..] else { panic!("three cells: {row}") };
+        assert!(["works", "differs", "refused"].contains(&verdict), "{row}");
+        assert_eq!(why.is_empty(), verdict == "works", "what differs says how: {row}");
+        for name in names.split(',') {
+            let name = name.trim().trim_matches('`').to_owned();
+            let before = all.insert(name, verdict.to_owned());
+            assert_eq!(before, None, "a name twice: {row}");
+        }
+    }
+    all
+}
+
+/// A statement of C for each name.
+fn uses() -> BTreeMap<String, String> {
+    let text = read("tests/manual/uses.txt");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .map(|line| line.split_once(" | ").unwrap_or_else(|| panic!("name | use: {line}")))
+        .map(|(name, used)| (name.to_owned(), used.to_owned()))
+        .collect()
+}
+
+/// A program with a function for each use; its argument says which one it runs.
+fn program(uses: &BTreeMap<String, String>, at: &Path) -> PathBuf {
+    let mut functions = String::new();
+    let mut rows = String::new();
+    for (name, used) in uses {
+        functions += &format!("static void use_{name}(void)\n{{\n{used};\n}}\n");
+        rows += &format!("{{\"{name}\", use_{name}}},\n");
+    }
+    let table = "static const struct { const char *name; void (*use)(void); } uses[] =";
+    let all = format!("\n{functions}{table} {{\n{rows}}};\n");
+    let source = at.join("names.c");
+    fs::write(&source, read("tests/manual/frame.c").replace("\nUSES\n", &all)).unwrap();
+    let program = at.join("names");
+    compile(&[source], &["-std=gnu99", &shims()], library("so"), &program);
+    program
+}
+
+#[test]
+fn each_name_of_the_manual_compiles_and_links_and_each_refused_one_says_why_and_ends_the_program() {
+    let (verdicts, uses) = (verdicts(), uses());
+    let names = |map: &BTreeMap<String, String>| map.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&verdicts), names(&uses), "docs/rtlinux.md beside tests/manual/uses.txt");
+    assert!(verdicts.len() > 150, "{}", verdicts.len());
+    let dir = tempfile::tempdir().unwrap();
+    let program = program(&uses, dir.path());
+    let refused: Vec<_> = verdicts.iter().filter(|(_, verdict)| *verdict == "refused").collect();
+    assert!(refused.len() > 20, "{refused:?}");
+    for (name, _) in refused {
+        let output = Command::new(&program).arg(name).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{name}: {:?}", output.status);
+        let begin = format!("rtlinux: {name}: ");
+        assert!(said.starts_with(&begin) && said.lines().count() == 1, "{name}: {said}");
+        assert!(said.len() > begin.len() + 20, "why and what to do: {said}");
+    }
+}
