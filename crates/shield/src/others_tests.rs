@@ -482,6 +482,7 @@ fn a_task_on_cpus_that_must_be_idle_is_named() {
     let fake = Fake::on(kernel);
     fake.done(&create("a", "3"));
     assert!(fake.status().holds());
+    fake.write("/sys/fs/cgroup/asmp/a/rest/cgroup.procs", "200");
     fake.write("/sys/fs/cgroup/asmp/a/idle/cgroup.threads", "200");
     let status = fake.status();
     assert!(!status.holds());
