@@ -4,8 +4,8 @@
 //! Problem:  who moves itself below a busy real-time task may never run again, and must not hold
 //!           the lock of all changes then. And it becomes another program, which must find no child
 //!           that it did not start.
-//! Approach: before the move, fork a helper that stays where it is and makes the changes when asked,
-//!           one byte each way. The helper's parent is process 1. It ends when this process has
+//! Approach: before the move, fork a helper that stays where it is and makes the changes when
+//!           asked, one byte each way. The helper's parent is process 1. It ends when this process has
 //!           become the command, since that closes the socket.
 
 use std::io::{self, Read, Write};

@@ -194,8 +194,8 @@ fn read(tid: i32) -> io::Result<SchedAttr> {
 }
 
 /// `sched_setattr(2)` of a thread; 0 is the caller. Errors: ESRCH, EPERM, EBUSY (deadline
-/// admission), EINVAL. A thread whose children do not inherit its policy stays so. Async-signal-safe:
-/// allocates nothing, so it may run between fork and exec.
+/// admission), EINVAL. A thread whose children do not inherit its policy stays so.
+/// Async-signal-safe: allocates nothing, so it may run between fork and exec.
 pub fn set(tid: i32, schedule: &Schedule) -> io::Result<()> {
     let flags = read(tid)?.flags & libc::SCHED_FLAG_RESET_ON_FORK as u64;
     let attr = SchedAttr { flags, ..SchedAttr::of(schedule) };

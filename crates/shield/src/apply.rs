@@ -410,8 +410,8 @@ pub fn undo(edge: &Edge, back: &[Undo]) -> Vec<String> {
     left
 }
 
-/// The file of a line or of a group is gone with what it sets. One of debugfs is there again as soon
-/// as that is mounted.
+/// The file of a line or of a group is gone with what it sets. One of debugfs is there again as
+/// soon as that is mounted.
 fn unmounted(undo: &Undo) -> Option<String> {
     let Undo::Set { knob, to } = undo else { return None };
     let path = knob.path.display();

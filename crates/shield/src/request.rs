@@ -24,8 +24,8 @@ pub enum Request {
     /// Make a partition that belongs to one process; `status` reports a violation once that process
     /// has ended without destroying it.
     Run { name: String, spec: Spec, owner: Option<TaskId> },
-    /// End the partition that `Run` made for this owner, as `Destroy` with `demote` does. Refused with
-    /// `NoPartition` where another one has its name by now.
+    /// End the partition that `Run` made for this owner, as `Destroy` with `demote` does. Refused
+    /// with `NoPartition` where another one has its name by now.
     EndRun { name: String, owner: Option<TaskId> },
     /// Move the process `pid`, which is about to execute `command`, into a partition. Its present
     /// policy does not count as brought along: it gets its policy inside.
@@ -147,8 +147,8 @@ impl Request {
     pub const fn demotes(&self) -> bool {
         match self {
             Self::Destroy { demote, .. } | Self::Remove { demote, .. } => *demote,
-            // The machine as it was: there they were not real-time. What a command left behind goes on,
-            // but not as a real-time task among others.
+            // The machine as it was: there they were not real-time. What a command left behind goes
+            // on, but not as a real-time task among others.
             Self::Restore { .. } | Self::EndRun { .. } => true,
             _ => false,
         }

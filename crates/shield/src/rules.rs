@@ -153,8 +153,8 @@ pub fn destroy(state: &State, name: &str) -> Result<Vec<Partition>, Refusal> {
     Ok(state.partitions.iter().filter(|partition| partition.name != name).cloned().collect())
 }
 
-/// Without the partition that was made for `owner`. Errors: `NoPartition`, also where another one has
-/// its name by now.
+/// Without the partition that was made for `owner`. Errors: `NoPartition`, also where another one
+/// has its name by now.
 pub fn end_run(
     state: &State,
     name: &str,
