@@ -5,8 +5,8 @@
 //!           the lock of all changes then. And it becomes another program, which must find no child
 //!           that it did not start.
 //! Approach: before the move, fork a helper that stays where it is and makes the changes when
-//!           asked, one byte each way. The helper's parent is process 1. It ends when this process has
-//!           become the command, since that closes the socket.
+//!           asked, one byte each way. The helper's parent is process 1. It ends when this process
+//!           has become the command, since that closes the socket.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
