@@ -196,8 +196,8 @@ fn starved_exec() {
     let starved = Process::start(&binary().display().to_string(), &["exec", "a", "--", "true"]);
     let group = format!("/proc/{}/cgroup", starved.id());
     until("it is inside", || read(&group).ends_with("/a/rt"));
-    // Waits for the lock, which a command has for a moment.
-    asmp("create b --cpus 2").done();
+    // The lock is free again. (From 7.0 on the kernel makes no other partition as long as the loop
+    // starves a kworker: LIMITS.)
     asmp("destroy --all --force").done();
     assert_eq!(allowed(starved.id()), "0-3");
 }
