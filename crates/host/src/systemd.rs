@@ -24,15 +24,7 @@ pub const HOLDER: &str = "holder";
 /// The most that one job of systemd may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The end of the service's own process must not end the tasks of the partitions.
-const PROPERTIES: [&str; 6] = [
-    "Delegate=cpuset",
-    "Type=exec",
-    "KillMode=process",
-    "IgnoreOnIsolate=yes",
-    "OOMPolicy=continue",
-    "OOMScoreAdjust=-1000",
-];
+const PROPERTIES: [&str; 2] = ["Delegate=cpuset", "Type=exec"];
 /// The service that holds our groups in the tree mounted there: the former one where an older asmp
 /// has started it.
 pub fn service(kernel: &dyn Kernel, mount: &Path) -> &'static str {
@@ -68,25 +60,16 @@ pub(crate) fn start(mount: &Path) -> io::Result<()> {
 pub(crate) fn stop(mount: &Path) -> io::Result<()> {
     let slice: PathBuf = mount.join(SLICE);
     if slice.join(SERVICE).is_dir() {
-        stop_service(&slice, SERVICE)?;
+        call(Command::new("systemctl").args(["stop", SERVICE]), PATIENCE)?;
     }
     // Only one with a holder is ours.
     if slice.join(FORMER_SERVICE).join(HOLDER).is_dir() {
-        stop_service(&slice, FORMER_SERVICE)?;
+        call(Command::new("systemctl").args(["stop", FORMER_SERVICE]), PATIENCE)?;
     }
     if slice.is_dir() && !has_groups(&slice)? {
         call(Command::new("systemctl").args(["stop", SLICE]), PATIENCE)?;
     }
     Ok(())
-}
-
-/// systemd may have forgotten a service whose process was killed. Its groups are removed here.
-fn stop_service(slice: &Path, service: &str) -> io::Result<()> {
-    let stopped = call(Command::new("systemctl").args(["stop", service]), PATIENCE);
-    let group = slice.join(service);
-    let _ = fs::remove_dir(group.join(HOLDER));
-    let _ = fs::remove_dir(&group);
-    if group.is_dir() { stopped } else { Ok(()) }
 }
 
 /// Is there a cgroup right below this one?

@@ -24,7 +24,6 @@ pub fn all() -> Vec<Test> {
         systemd("others: a scope with cpus of its own is named and kept", scope),
         systemd("others: a container of systemd-nspawn is named and kept", nspawn),
         systemd("others: the last partition leaves a unit in its slice alone", unit_in_our_slice),
-        systemd("others: a partition outlives the process that keeps its group", holder_killed),
         bare("others: a process with threads on single cpus is named and kept", pinned_threads),
         bare("others: in a container every command says run it on the host", inside_a_container),
         bare("others: a group that has the cpus is named", overlapping_groups),
@@ -126,29 +125,6 @@ fn unit_in_our_slice() {
     sh("systemctl is-active asmp-other.service").done().says("active");
     sh("systemctl stop asmp-other.service asmp.slice").done();
     machine.is_as_it_was("without the other unit");
-}
-
-fn holder_killed() {
-    const SERVICE: &str = "/sys/fs/cgroup/asmp.slice/asmp-holder.service";
-    let machine = Machine::now();
-    for ends in ["kill -9 $(cat $GROUP/holder/cgroup.procs)", "systemctl stop asmp-holder.service"]
-    {
-        let task = Process::start("sleep", &["1000"]);
-        asmp("create a --cpus 2").done();
-        asmp(&format!("add a --pid {}", task.id())).done();
-        sh(&format!("GROUP={SERVICE}; {ends}")).done();
-        until("the service has ended", || {
-            let state = sh("systemctl is-active asmp-holder.service; true").out;
-            !matches!(state.trim(), "active" | "deactivating")
-        });
-        asmp("status").done();
-        asmp("create b --cpus 3").done();
-        assert_eq!((allowed(task.id()), isolated()), ("2".to_owned(), "2-3".to_owned()), "{ends}");
-        asmp("destroy --all").done();
-        assert_eq!((allowed(task.id()), isolated()), ("0-3".to_owned(), String::new()), "{ends}");
-        drop(task);
-        machine.is_as_it_was(ends);
-    }
 }
 
 /// Runs a command in a container whose root directory is that of the guest.
