@@ -2,7 +2,7 @@
 //! Waiting on a word of shared memory (futex(2)). Each function is one system call. A wake never
 //! waits for the waiter.
 
-use crate::sync::AtomicU32;
+use crate::sync::{AtomicU32, Ordering};
 use std::io;
 use std::time::Duration;
 
@@ -32,6 +32,19 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Woken
         true => Woken::TimedOut,
         false => Woken::Recheck,
     }
+}
+
+/// Every waiter, as the count of [`wake`].
+pub const ALL: u32 = i32::MAX as u32;
+
+/// As [`wait`], at a word where others may sleep, too, while a wake is for one: if the word has
+/// changed, it wakes them all. Two system calls.
+pub fn wait_among(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Woken {
+    let woken = wait(word, expected, timeout);
+    if word.load(Ordering::Relaxed) != expected {
+        wake(word, ALL);
+    }
+    woken
 }
 
 /// Wakes up to `count` waiters. Does not block.

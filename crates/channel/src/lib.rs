@@ -8,15 +8,21 @@
 //! | [`call`] | synchronous calls of several clients to one server |
 //! | [`Pair`] | two numbers, between threads of one process |
 //!
+//! Programs of one user find a channel by its name. A program of another user gets it from an
+//! [`Offer`].
+//!
 //! The real-time side never waits for the other side. Once a channel is set up, the operations that
 //! do not say otherwise allocate nothing, take no lock and make no system call.
 //!
 //! The other process may write anything into shared memory at any time. A channel reports such
 //! damage as an error. It never reads or writes out of bounds because of it.
 
+mod cancel;
+mod descriptor;
 mod fifo;
 mod mbuff;
 mod names;
+mod offer;
 mod pair;
 mod plain;
 mod ring;
@@ -24,10 +30,13 @@ mod seqlock;
 mod shm;
 mod sync;
 mod typed;
+mod waits;
 
 pub mod call;
 pub mod futex;
 
+/// Ends waits from another thread.
+pub use cancel::Canceller;
 /// FIFOs of bytes: the FIFO, its two ends, and how to create and wait.
 pub use fifo::{
     Fifo, FifoReader, FifoWriter, MAX_FIFO_BYTES, MIN_FIFO_BYTES, Options, WaitError, Wake,
@@ -36,6 +45,8 @@ pub use fifo::{
 pub use mbuff::{Mbuff, MbuffError, RawRecord, RawRecordWriter, Record, RecordWriter};
 /// Where names are kept.
 pub use names::default_dir;
+/// A channel for programs of other users.
+pub use offer::{Access, Offer, OfferError, Peer, receive};
 /// Two numbers for another thread.
 pub use pair::Pair;
 /// What a typed channel can carry.
@@ -48,6 +59,8 @@ pub use seqlock::Overtaken;
 pub use shm::{Kind, MAX_CHANNEL_BYTES, Pages, Role, SharedMemory, ShmError};
 /// FIFOs of records of one type.
 pub use typed::{TypedFifo, TypedReader, TypedWriter};
+/// What an end knows of the other.
+pub use waits::OtherEnd;
 
 /// Every interleaving of small models, with `--cfg loom`.
 #[cfg(all(test, loom))]

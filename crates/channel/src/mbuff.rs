@@ -61,6 +61,11 @@ impl Mbuff {
         Self::attach_for(dir, name, None)
     }
 
+    /// Memory that was [received](crate::receive). Errors: `ViewMismatch`, `Shm`.
+    pub fn from_shared(shared: SharedMemory) -> Result<Self, MbuffError> {
+        Self::checked(shared, None)
+    }
+
     /// `record`: bytes of its record, which determine `bytes`.
     fn alloc_for(
         dir: &Path,
@@ -98,6 +103,10 @@ impl Mbuff {
     fn checked(shared: SharedMemory, record: Option<usize>) -> Result<Self, MbuffError> {
         let [bytes, found, ..] = shared.parameters();
         let name = || shared.name().to_owned();
+        if shared.kind() != Kind::Mbuff {
+            let found = format!("it is of kind {:?}, expected Mbuff", shared.kind());
+            return Err(ShmError::Mismatch { name: name(), found }.into());
+        }
         if bytes == 0 || bytes > shared.body_bytes() as u64 {
             let found = format!("its header says {bytes} bytes, it has {}", shared.body_bytes());
             return Err(ShmError::Mismatch { name: name(), found }.into());
@@ -130,7 +139,7 @@ impl Mbuff {
     }
 
     /// The first byte, aligned to 64 bytes and valid as long as `self`. Use volatile or atomic
-    /// accesses, and expect any value at any time.
+    /// accesses, and expect any value at any time. See [`SharedMemory::is_writable`].
     pub fn pointer(&self) -> NonNull<u8> {
         self.shared.body()
     }
@@ -152,8 +161,11 @@ impl Mbuff {
     }
 
     /// Copies bytes in, and changes no other byte. O(bytes), no system call, no allocation. Errors:
-    /// `OutOfBounds`.
+    /// `OutOfBounds`, `Shm` (`ReadOnly`).
     pub fn write(&self, offset: usize, from: &[u8]) -> Result<(), MbuffError> {
+        if !self.shared.is_writable() {
+            return Err(ShmError::ReadOnly { name: self.shared.name().to_owned() }.into());
+        }
         let words = self.within(offset, from.len())?;
         for (place, bytes) in pieces(offset, from.len()) {
             let (word, whole) = (&words[place / 8], bytes.len() == 8);
@@ -223,14 +235,31 @@ impl RawRecord {
 
     /// Attaches to an existing record of any size. Errors: as [`RawRecord::attach`].
     pub fn attach_any(dir: &Path, name: &str) -> Result<Self, MbuffError> {
-        let shared = SharedMemory::attach(dir, name, Kind::Mbuff)?;
+        Self::from_shared(SharedMemory::attach(dir, name, Kind::Mbuff)?)
+    }
+
+    /// A record in memory that was [received](crate::receive), of any size. Errors:
+    /// `ViewMismatch`, `Shm`.
+    pub fn from_shared(shared: SharedMemory) -> Result<Self, MbuffError> {
         let bytes = shared.parameters()[1] as usize;
         if bytes == 0 {
-            let (name, found) = (name.to_owned(), "raw bytes".to_owned());
+            let (name, found) = (shared.name().to_owned(), "raw bytes".to_owned());
             return Err(MbuffError::ViewMismatch { name, found, asked: "a record".to_owned() });
         }
         check(bytes)?;
         Ok(Self { mbuff: Mbuff::checked(shared, Some(bytes))?, bytes })
+    }
+
+    /// The record, if it has this size. Errors: `ViewMismatch`.
+    pub fn of_bytes(self, bytes: usize) -> Result<Self, MbuffError> {
+        match self.bytes == bytes {
+            true => Ok(self),
+            false => Err(MbuffError::ViewMismatch {
+                name: self.shared().name().to_owned(),
+                found: format!("a record of {} bytes", self.bytes),
+                asked: format!("a record of {bytes} bytes"),
+            }),
+        }
     }
 
     /// Acquires the role of the writer. It continues after the last whole record, however the
@@ -323,6 +352,17 @@ impl<T: Plain> Record<T> {
         Ok(Self { raw: RawRecord::attach(dir, name, size_of::<T>())?, kind: PhantomData })
     }
 
+    /// As [`RawRecord::from_shared`], for a record of this size.
+    pub fn from_shared(shared: SharedMemory) -> Result<Self, MbuffError> {
+        let raw = RawRecord::from_shared(shared)?.of_bytes(size_of::<T>())?;
+        Ok(Self { raw, kind: PhantomData })
+    }
+
+    /// The memory itself: its name, descriptor and roles.
+    pub fn shared(&self) -> &SharedMemory {
+        self.raw.shared()
+    }
+
     /// As [`RawRecord::writer`].
     pub fn writer(self) -> Result<RecordWriter<T>, MbuffError> {
         Ok(RecordWriter { raw: self.raw.writer()?, kind: PhantomData })
@@ -349,6 +389,11 @@ pub struct RecordWriter<T> {
 }
 
 impl<T: Plain> RecordWriter<T> {
+    /// The memory itself: its name, descriptor and roles.
+    pub fn shared(&self) -> &SharedMemory {
+        self.raw.record().shared()
+    }
+
     /// As [`RawRecordWriter::write`].
     pub fn write(&mut self, value: &T) {
         self.raw.write(plain::bytes(std::slice::from_ref(value)));

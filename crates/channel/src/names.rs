@@ -293,4 +293,4 @@ pub(crate) fn check_name(name: &str) -> Result<(), ShmError> {
 
 #[cfg(all(test, not(miri)))]
 #[path = "names_tests.rs"]
-mod tests;
+pub(crate) mod tests;

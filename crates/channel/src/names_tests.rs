@@ -8,10 +8,10 @@ use std::io::Write as _;
 use std::os::unix::fs::chown;
 
 /// Two users who are not root.
-const USER: u32 = 65534;
-const THIRD: u32 = 65533;
+pub const USER: u32 = 65534;
+pub const THIRD: u32 = 65533;
 
-fn dir_of(uid: u32, mode: u32) -> tempfile::TempDir {
+pub fn dir_of(uid: u32, mode: u32) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     std::fs::set_permissions(dir.path(), Permissions::from_mode(mode)).unwrap();
     if me() != uid {
@@ -20,7 +20,7 @@ fn dir_of(uid: u32, mode: u32) -> tempfile::TempDir {
     dir
 }
 
-fn is_root(test: &str) -> bool {
+pub fn is_root(test: &str) -> bool {
     if me() != 0 {
         println!("skipped: {test} needs root");
     }
@@ -32,7 +32,7 @@ const SKIPPED: i32 = 77;
 
 /// Runs `act` in a child process, as `uid` if that is another user. The test fails if `act` panics;
 /// it counts as skipped if `act` gives a reason.
-fn in_child(uid: u32, act: impl FnOnce() -> Result<(), &'static str>) {
+pub fn in_child(uid: u32, act: impl FnOnce() -> Result<(), &'static str>) {
     // SAFETY: the child allocates (glibc's malloc allows it after a fork) and ends by `_exit`.
     match unsafe { libc::fork() } {
         0 => {

@@ -24,6 +24,9 @@
 //! - Indices are masked, so no value leads outside the memory.
 //! - Words are atomics: a torn frame is discarded and is never undefined behaviour.
 
+#[path = "ring_observe.rs"]
+mod observe;
+
 use crate::sync::{AtomicU64, Ordering::*};
 
 /// How often a reader retries when the writer drops the frame that it is reading.

@@ -13,6 +13,9 @@
 //! **Roles.** A role (writer, reader, ...) is a lock on a byte of the file (`F_OFD_SETLK`). The
 //! kernel releases it when its holder ends in any way. A forked child shares the locks, so closing
 //! our descriptor alone would not release them: we unlock explicitly.
+//!
+//! **Rights.** The file has mode 0600. Who has it open for reading cannot open it again for
+//! writing, nor map it so.
 
 #[cfg(asan)]
 #[path = "shm_fence.rs"]
@@ -20,12 +23,13 @@ mod fence;
 
 use crate::names::{Link, Names, check_name};
 use crate::sync::{self, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::fs::File;
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"ASMPCHAN");
 const VERSION: u64 = 1;
@@ -119,11 +123,14 @@ pub enum ShmError {
     /// Another process, or another value of this one, holds the role.
     #[error("channel {name} already has a {role}")]
     RoleTaken { name: String, role: &'static str },
+    /// The memory was offered for reading.
+    #[error("channel {name} was offered for reading: offer it for writing too")]
+    ReadOnly { name: String },
     /// Only processes have the channel whose descriptors this one may not open: they have
     /// capabilities or other user IDs (see ptrace(2), access mode checking).
     #[error(
         "channel {name} exists, but process {pid} has rights that this process lacks: \
-         run both with the same rights, or send the channel's descriptor over a Unix socket"
+         run both with the same rights, or let that one offer the channel on a Unix socket"
     )]
     Hidden { name: String, pid: u32 },
     /// The directory of names is not safe.
@@ -159,14 +166,19 @@ pub enum ShmError {
 #[derive(Debug)]
 pub struct SharedMemory {
     name: String,
+    kind: Kind,
     file: File,
     base: NonNull<u8>,
     /// Length of the whole mapping.
     bytes: usize,
     parameters: [u64; PARAMETERS],
     link: Option<Link>,
+    is_writable: bool,
     /// Bit n is set while we hold the role of place n.
     roles: AtomicU64,
+    /// The roles of all values on this open file description, between which the kernel sees no
+    /// conflict: those that `again` made.
+    together: Arc<AtomicU64>,
     /// The process that owns link and roles: a forked child has a copy of this value.
     process: u32,
 }
@@ -202,7 +214,8 @@ impl SharedMemory {
         let mut header = [0; HEADER / 8];
         header[..4].copy_from_slice(&[MAGIC, VERSION, kind as u64, bytes]);
         header[4..].copy_from_slice(&parameters);
-        let base = map(&file, whole as usize).map_err(|cause| ShmError::NoRoom { bytes, cause })?;
+        let base =
+            map(&file, whole as usize, true).map_err(|cause| ShmError::NoRoom { bytes, cause })?;
         for (at, word) in header.iter().enumerate() {
             // SAFETY: the mapping begins with HEADER bytes and is page-aligned.
             let place = unsafe { base.cast::<u64>().add(at) };
@@ -211,7 +224,7 @@ impl SharedMemory {
         }
         #[cfg(asan)]
         fence::close(base, whole as usize, bytes);
-        Self::mapped(name, file, base, whole, parameters).linked(&names)
+        Self::mapped(name, kind, file, base, whole, parameters).linked(&names)
     }
 
     /// Maps an existing channel. Allocates and blocks: for set-up only. Errors: `BadName`,
@@ -224,8 +237,10 @@ impl SharedMemory {
         Self::open(file, name, kind)?.linked(&names)
     }
 
-    /// Maps a channel from its descriptor, for example from another user. Creates no link. Errors:
-    /// `BadName`, `Mismatch`, `NoRoom`, `Io`.
+    /// Maps a channel from its descriptor. Creates no link. A descriptor that is open for reading
+    /// gives memory for reading. A descriptor of an [`Offer`](crate::Offer) has roles of its own;
+    /// any other copy of a descriptor shares them with its original. Errors: `BadName`, `Mismatch`,
+    /// `NoRoom`, `Io`.
     pub fn from_fd(fd: OwnedFd, name: &str, kind: Kind) -> Result<Self, ShmError> {
         check_name(name)?;
         Self::open(File::from(fd), name, kind)
@@ -269,22 +284,70 @@ impl SharedMemory {
             return Err(mismatch(format!("its header says {bytes} bytes, its length is {length}")));
         }
         let parameters = [word(4), word(5), word(6), word(7)];
-        let base =
-            map(&file, length as usize).map_err(|cause| ShmError::NoRoom { bytes, cause })?;
+        // SAFETY: as above.
+        let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+        let is_writable = flags & libc::O_ACCMODE == libc::O_RDWR;
+        let base = map(&file, length as usize, is_writable)
+            .map_err(|cause| ShmError::NoRoom { bytes, cause })?;
         #[cfg(asan)]
         fence::close(base, length as usize, bytes);
-        Ok(Self::mapped(name, file, base, length, parameters))
+        let mut opened = Self::mapped(name, kind, file, base, length, parameters);
+        opened.is_writable = is_writable;
+        Ok(opened)
+    }
+
+    /// Maps it a second time, by the same descriptor and without a link. The roles of both are one
+    /// set: what one holds, the other cannot acquire. Allocates: for set-up only. Errors:
+    /// `Mismatch`, `NoRoom`, `Io`.
+    pub fn again(&self) -> Result<Self, ShmError> {
+        let io = |cause| ShmError::Io { path: PathBuf::from(&self.name), cause };
+        let kind = self.kind;
+        let mut second = Self::open(self.file.try_clone().map_err(io)?, &self.name, kind)?;
+        second.together = Arc::clone(&self.together);
+        Ok(second)
+    }
+
+    /// The kind of the channel.
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Whether this process may write to it. If not, a store into it ends this process by SIGSEGV.
+    pub fn is_writable(&self) -> bool {
+        self.is_writable
+    }
+
+    /// Whether this value holds a role.
+    pub(crate) fn holds_a_role(&self) -> bool {
+        self.roles.load(Relaxed) != 0
+    }
+
+    /// Opens the memory anew: what locks it holds are others than ours.
+    pub(crate) fn open_again(&self, for_writing: bool) -> io::Result<File> {
+        open_anew(&self.file, for_writing)
     }
 
     fn mapped(
         name: &str,
+        kind: Kind,
         file: File,
         base: NonNull<u8>,
         bytes: u64,
         parameters: [u64; PARAMETERS],
     ) -> Self {
-        let (name, bytes, process) = (name.to_owned(), bytes as usize, std::process::id());
-        Self { name, file, base, bytes, parameters, link: None, roles: AtomicU64::new(0), process }
+        Self {
+            name: name.to_owned(),
+            kind,
+            file,
+            base,
+            bytes: bytes as usize,
+            parameters,
+            link: None,
+            is_writable: true,
+            roles: AtomicU64::new(0),
+            together: Arc::new(AtomicU64::new(0)),
+            process: std::process::id(),
+        }
     }
 
     fn linked(mut self, names: &Names) -> Result<Self, ShmError> {
@@ -307,7 +370,8 @@ impl SharedMemory {
         self.bytes - HEADER
     }
 
-    /// The descriptor, for [`SharedMemory::from_fd`] in a process of another user.
+    /// The descriptor. For a process of another user take [`Offer`](crate::Offer): a copy of this
+    /// one could release our roles.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -343,20 +407,29 @@ impl SharedMemory {
 
     /// Acquires a role. One system call. Errors: `RoleTaken` (another holder is alive), `Io`.
     pub fn acquire(&self, role: Role) -> Result<(), ShmError> {
+        let bit = 1 << role.place();
+        let taken = || ShmError::RoleTaken { name: self.name.clone(), role: role.noun() };
+        // Relaxed: no data goes with it; `drop` has exclusive access.
+        let is_together = self.together.fetch_or(bit, Relaxed) & bit != 0;
+        if is_together && self.roles.load(Relaxed) & bit == 0 {
+            return Err(taken());
+        }
         let mut lock = role_lock(role.place(), libc::F_WRLCK);
         // SAFETY: `lock` is a valid flock structure; the descriptor is open as long as `self`.
         match unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) } {
             0 => {
-                // Relaxed: `drop` has exclusive access.
-                self.roles.fetch_or(1 << role.place(), Relaxed);
+                self.roles.fetch_or(bit, Relaxed);
                 Ok(())
             }
-            _ => match io::Error::last_os_error() {
-                error if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
-                    Err(ShmError::RoleTaken { name: self.name.clone(), role: role.noun() })
-                }
-                cause => Err(ShmError::Io { path: PathBuf::from(&self.name), cause }),
-            },
+            _ => {
+                let error = io::Error::last_os_error();
+                self.together.fetch_and(!bit, Relaxed);
+                Err(match error.raw_os_error() {
+                    Some(libc::EAGAIN | libc::EACCES) => taken(),
+                    Some(libc::EBADF) => ShmError::ReadOnly { name: self.name.clone() },
+                    _ => ShmError::Io { path: PathBuf::from(&self.name), cause: error },
+                })
+            }
         }
     }
 
@@ -367,6 +440,7 @@ impl SharedMemory {
     }
 
     fn unlock(&self, place: u32) {
+        self.together.fetch_and(!(1 << place), Relaxed);
         let mut lock = role_lock(place, libc::F_UNLCK);
         // SAFETY: as in `take`.
         unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) };
@@ -374,6 +448,10 @@ impl SharedMemory {
 
     /// Whether another living process or value holds this role. One system call.
     pub fn is_held(&self, role: Role) -> bool {
+        let others = self.together.load(Relaxed) & !self.roles.load(Relaxed);
+        if others >> role.place() & 1 == 1 {
+            return true;
+        }
         let mut lock = role_lock(role.place(), libc::F_WRLCK);
         // SAFETY: as in `take`.
         let asked = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
@@ -446,6 +524,7 @@ fn memory(name: &str, bytes: u64, pages: Pages) -> io::Result<File> {
     if error != 0 {
         return Err(io::Error::from_raw_os_error(error));
     }
+    file.set_permissions(Permissions::from_mode(0o600))?;
     // SAFETY: as above.
     match unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) } {
         0 => Ok(file),
@@ -453,7 +532,14 @@ fn memory(name: &str, bytes: u64, pages: Pages) -> io::Result<File> {
     }
 }
 
-fn map(file: &File, bytes: usize) -> io::Result<NonNull<u8>> {
+/// A new open file description of the same file, with no lock. Errors: those of open(2).
+pub(crate) fn open_anew(file: &File, for_writing: bool) -> io::Result<File> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    OpenOptions::new().read(true).write(for_writing).open(path)
+}
+
+fn map(file: &File, bytes: usize, is_writable: bool) -> io::Result<NonNull<u8>> {
+    let writes = if is_writable { libc::PROT_WRITE } else { 0 };
     #[cfg(not(asan))]
     let (address, fixed) = (std::ptr::null_mut(), 0);
     #[cfg(asan)]
@@ -464,7 +550,7 @@ fn map(file: &File, bytes: usize) -> io::Result<NonNull<u8>> {
         libc::mmap(
             address,
             bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
+            libc::PROT_READ | writes,
             libc::MAP_SHARED | libc::MAP_POPULATE | fixed,
             file.as_raw_fd(),
             0,

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 fn dir() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700))
-        .unwrap();
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o700)).unwrap();
     dir
 }
 
@@ -53,8 +52,7 @@ fn what_cannot_be_is_refused() {
     let _a = create(dir.path(), "a", 1).unwrap();
     let other = SharedMemory::attach(dir.path(), "a", Kind::Fifo).unwrap_err();
     assert_eq!(other.to_string(), "channel a does not match: it is of kind 2, expected 1 (Fifo)");
-    std::fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
-        .unwrap();
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
     assert!(matches!(create(dir.path(), "b", 1), Err(ShmError::ForeignDir { .. })));
 }
 

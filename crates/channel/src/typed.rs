@@ -8,9 +8,12 @@
 use crate::fifo::{Fifo, FifoReader, FifoWriter, WaitError, Wake};
 use crate::plain::{self, Plain};
 use crate::ring::{Overflow, RingError};
-use crate::shm::ShmError;
+use crate::shm::{SharedMemory, ShmError};
+use std::io;
 use std::marker::PhantomData;
+use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A mapped FIFO of `T`. Turn it into one of its ends, or keep it to keep its name.
@@ -37,6 +40,12 @@ impl<T: Plain> TypedFifo<T> {
     /// Maps an existing FIFO. Errors: those of [`Fifo::attach_for`].
     pub fn attach(dir: &Path, name: &str) -> Result<Self, ShmError> {
         let fifo = Fifo::attach_for(dir, name, size_of::<T>() as u64)?;
+        Ok(Self { fifo, kind: PhantomData })
+    }
+
+    /// A FIFO in memory that was [received](crate::receive). Errors: `Mismatch`, `ReadOnly`.
+    pub fn from_shared(shared: SharedMemory) -> Result<Self, ShmError> {
+        let fifo = Fifo::from_shared(shared)?.of_records(size_of::<T>() as u64)?;
         Ok(Self { fifo, kind: PhantomData })
     }
 
@@ -80,13 +89,19 @@ impl<T: Plain> TypedWriter<T> {
         self.writer.wait(records.saturating_mul(size_of::<T>()), timeout)
     }
 
+    /// A descriptor, as [`FifoWriter::descriptor`].
+    pub fn descriptor(&mut self) -> io::Result<Arc<OwnedFd>> {
+        self.writer.descriptor()
+    }
+
     /// Records dropped to make room, so far. The reader may have taken the first records of a
     /// dropped frame.
     pub fn dropped(&self) -> u64 {
         self.writer.dropped_bytes() / size_of::<T>() as u64
     }
 
-    /// The same end as a FIFO of bytes, for counts and the state of the other end.
+    /// The same end as a FIFO of bytes: for counts, the state of the other end, and its
+    /// [`Canceller`](crate::Canceller).
     pub fn bytes(&self) -> &FifoWriter {
         &self.writer
     }
@@ -124,7 +139,13 @@ impl<T: Plain> TypedReader<T> {
         self.reader.wait(timeout)
     }
 
-    /// The same end as a FIFO of bytes, for counts and the state of the other end.
+    /// A descriptor, as [`FifoReader::descriptor`].
+    pub fn descriptor(&mut self) -> io::Result<Arc<OwnedFd>> {
+        self.reader.descriptor()
+    }
+
+    /// The same end as a FIFO of bytes: for counts, the state of the other end, and its
+    /// [`Canceller`](crate::Canceller).
     pub fn bytes(&self) -> &FifoReader {
         &self.reader
     }

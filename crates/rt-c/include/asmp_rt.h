@@ -63,6 +63,12 @@ struct itimerspec;
 #define ASMP_FIFO_WAKE 2
 
 /*
+ Flag of asmp_record_offer: those who receive the record may write it. Without it they map it for
+ reading.
+ */
+#define ASMP_OFFER_WRITE 1
+
+/*
  RTLinux's earliest-deadline-first policy: a number that no Linux policy has.
  */
 #define SCHED_EDF_NP 3792
@@ -81,6 +87,11 @@ struct asmp_client;
  One end of a FIFO in shared memory. Its first put makes it the writer, its first get the reader.
  */
 struct asmp_fifo;
+
+/*
+ A channel on a Unix socket, for programs of other users.
+ */
+struct asmp_offer;
 
 /*
  A record in shared memory. Readers see its newest whole value.
@@ -188,6 +199,46 @@ extern "C" {
 struct asmp_client *asmp_call_attach(const char *name, int slot);
 
 /*
+ Ends the wait of this client that another thread is in, and each later one, until
+ asmp_client_resume: they return -ECANCELED. A call ends at once, with ASMP_CALL_INHERIT within
+ 100 ms; the server may have taken its request. asmp_call and asmp_call_send are no cancellation
+ points: a thread that is cancelled in one ends after it.
+
+ Any thread and any signal handler may call it, while another thread uses the client. Bounded, no
+ allocation; one system call.
+
+ Returns 0, or -EINVAL: no client.
+
+ # Safety
+ `client` is null or came from asmp_call_attach, and is not closed meanwhile.
+ */
+int asmp_client_cancel(const struct asmp_client *client);
+
+/*
+ Lets the client wait again. Any thread may call it. Bounded, no system call.
+
+ Returns 0, or -EINVAL: no client.
+
+ # Safety
+ As asmp_client_cancel.
+ */
+int asmp_client_resume(const struct asmp_client *client);
+
+/*
+ Returns a descriptor for poll, select and epoll: readable (POLLIN) while there are notification
+ bits, the channel has no server, or waits are cancelled. asmp_call_wait_bits with a timeout of 0
+ takes the bits, or makes it unreadable. Answers do not show there. Else as asmp_fifo_fd;
+ asmp_client_close closes it.
+
+ Returns the descriptor, or an error: -EINVAL: no client; -EMFILE, -ENFILE, -EAGAIN, -ENOMEM.
+
+ # Safety
+ `client` is null or came from asmp_call_attach, and no other thread uses it during the call,
+ except to cancel.
+ */
+int asmp_client_fd(struct asmp_client *client);
+
+/*
  Sends a message and waits for the answer, at most `timeout_ns` nanoseconds (below 0: without
  limit; 0: does not wait). The timeout works even if other processes overwrite the shared memory.
  `message` and `answer` may be the same.
@@ -202,10 +253,11 @@ struct asmp_client *asmp_call_attach(const char *name, int slot);
  - -EINPROGRESS: the timeout passed, and the server has taken the request
  - -EPIPE: the server ended before it answered
  - -ENODATA: the server continued without an answer
+ - -ECANCELED: asmp_client_cancel
  - -EINVAL: no client, message or place for the answer
 
  # Safety
- `client` is null or came from asmp_call_attach, and no other thread uses it during the call;
+ `client` is null or came from asmp_call_attach, and other threads use it only to cancel;
  `message` is null or readable, `answer` null or writable; they may be the same.
  */
 int asmp_call(struct asmp_client *client,
@@ -218,7 +270,7 @@ int asmp_call(struct asmp_client *client,
  asmp_call, except -ENODATA.
 
  # Safety
- `client` is null or came from asmp_call_attach, and no other thread uses it during the call;
+ `client` is null or came from asmp_call_attach, and other threads use it only to cancel;
  `message` is null or readable.
  */
 int asmp_call_send(struct asmp_client *client,
@@ -232,23 +284,24 @@ int asmp_call_send(struct asmp_client *client,
  Returns 0, or -EINVAL: no client.
 
  # Safety
- `client` is null or came from asmp_call_attach, and no other thread uses it during the call.
+ `client` is null or came from asmp_call_attach, and other threads use it only to cancel.
  */
 int asmp_call_notify(struct asmp_client *client, uint64_t bits);
 
 /*
  Waits for notification bits and takes them, at most `timeout_ns` nanoseconds (below 0: without
  limit; 0: does not wait). No allocation. System calls: none if there are bits, else one to sleep
- and two every 100 ms.
+ and two every 100 ms. A cancellation point: pthread_cancel ends it within 100 ms.
 
  Returns 0 and the bits in `bits`, or an error:
  - -ETIMEDOUT: no bits came
  - -ENOTCONN: there are no bits, and the channel has no server
  - -EPIPE: the server ended
+ - -ECANCELED: asmp_client_cancel
  - -EINVAL: no client, or no place for the bits
 
  # Safety
- `client` is null or came from asmp_call_attach, and no other thread uses it during the call;
+ `client` is null or came from asmp_call_attach, and other threads use it only to cancel;
  `bits` is null or writable.
  */
 int asmp_call_wait_bits(struct asmp_client *client, uint64_t *bits, long long timeout_ns);
@@ -261,7 +314,7 @@ int asmp_call_wait_bits(struct asmp_client *client, uint64_t *bits, long long ti
  Returns 0, or -EINVAL: no client.
 
  # Safety
- `client` is null or came from asmp_call_attach, and no other thread uses it during the call.
+ `client` is null or came from asmp_call_attach, and other threads use it only to cancel.
  */
 int asmp_call_set_priority(struct asmp_client *client, unsigned int priority);
 
@@ -272,7 +325,7 @@ int asmp_call_set_priority(struct asmp_client *client, unsigned int priority);
  Returns 0, or -EINVAL: no client.
 
  # Safety
- `client` is null or came from asmp_call_attach, and no other thread uses it during the call.
+ `client` is null or came from asmp_call_attach, and other threads use it only to cancel.
  */
 int asmp_client_set_spins(struct asmp_client *client, unsigned int spins);
 
@@ -281,7 +334,7 @@ int asmp_client_set_spins(struct asmp_client *client, unsigned int spins);
  client. Bounded, no system call.
 
  # Safety
- `client` is null or came from asmp_call_attach, and no other thread uses it during the call.
+ `client` is null or came from asmp_call_attach, and other threads use it only to cancel.
  */
 int asmp_call_slot(struct asmp_client *client);
 
@@ -319,12 +372,51 @@ void asmp_client_close(struct asmp_client *client);
 struct asmp_server *asmp_call_serve(const char *name, unsigned int clients, unsigned int flags);
 
 /*
+ Ends the wait that the server is in, at once, and each later one, until asmp_server_resume: they
+ return -ECANCELED, even if there is a request. The descriptor of asmp_server_fd is readable
+ meanwhile.
+
+ Any thread and any signal handler may call it. Bounded, no allocation; one system call.
+
+ Returns 0, or -EINVAL: no server.
+
+ # Safety
+ `server` is null or came from asmp_call_serve, and is not closed meanwhile.
+ */
+int asmp_server_cancel(const struct asmp_server *server);
+
+/*
+ Lets the server wait again. Any thread may call it. Bounded, no system call.
+
+ Returns 0, or -EINVAL: no server.
+
+ # Safety
+ As asmp_server_cancel.
+ */
+int asmp_server_resume(const struct asmp_server *server);
+
+/*
+ Returns a descriptor for poll, select and epoll: readable (POLLIN) while there is a request or
+ notification bits, or waits are cancelled. asmp_call_receive with a timeout of 0 takes them, or
+ makes it unreadable. Else as asmp_fifo_fd; asmp_server_close closes it.
+
+ Returns the descriptor, or an error: -EINVAL: no server; -EPERM: called by another thread;
+ -EMFILE, -ENFILE, -EAGAIN, -ENOMEM.
+
+ # Safety
+ `server` is null or came from asmp_call_serve.
+ */
+int asmp_server_fd(struct asmp_server *server);
+
+/*
  Waits for a request, notification bits or both, at most `timeout_ns` nanoseconds (below 0:
  without limit; 0: does not wait). A client that still waits for the answer to its call gets
- -ENODATA. No allocation. System calls: one to sleep, and one or two for each client to wake.
+ -ENODATA. No allocation. System calls: one to sleep, one every 100 ms, and one or two for each
+ client to wake. A cancellation point: pthread_cancel ends it within 100 ms.
 
  Returns 0, or an error:
  - -ETIMEDOUT: nothing came
+ - -ECANCELED: asmp_server_cancel
  - -EINVAL: no server, or no place for the result
  - -EPERM: called by another thread than the one that opened the server
 
@@ -443,8 +535,8 @@ int rtf_attach_np(unsigned int fifo);
 
 /*
  Detaches this process from a FIFO. The memory is freed when the last process detaches. On return
- no handler runs any more, unless called from that handler. Blocks up to 100 ms if there was a
- handler. For set-up only: makes system calls.
+ no handler runs any more, unless called from that handler: blocks while it runs. For set-up
+ only: makes system calls.
 
  Returns 0; -ENODEV: no such number; -EINVAL: not created, or another process has it open.
  */
@@ -629,7 +721,7 @@ struct asmp_fifo *asmp_fifo_attach(const char *name, size_t size, int flags);
  - -EIO: the lock of the role failed
 
  # Safety
- `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it
+ `fifo` is null or came from a function that opens FIFOs, and no other thread uses it
  during the call; `bytes` points to `count` readable bytes.
  */
 int asmp_fifo_put(struct asmp_fifo *fifo, const void *bytes, size_t count);
@@ -651,7 +743,7 @@ int asmp_fifo_put(struct asmp_fifo *fifo, const void *bytes, size_t count);
  - -EINVAL: no FIFO or no buffer
 
  # Safety
- `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it
+ `fifo` is null or came from a function that opens FIFOs, and no other thread uses it
  during the call; `buffer` points to `size` writable bytes.
  */
 ptrdiff_t asmp_fifo_get(struct asmp_fifo *fifo, void *buffer, size_t size);
@@ -659,44 +751,99 @@ ptrdiff_t asmp_fifo_get(struct asmp_fifo *fifo, void *buffer, size_t size);
 /*
  Waits until there is a frame to get, at most `timeout_ns` nanoseconds (below 0: without limit;
  0: does not wait). Acquires the role as asmp_fifo_get does. Blocks; makes system calls. Signals
- do not interrupt it (no EINTR): a program that has to notice signals waits in short steps.
+ do not interrupt it (no EINTR): a handler calls asmp_fifo_cancel. A cancellation point:
+ pthread_cancel ends it within 100 ms, and the FIFO can be used further.
 
  Returns 0, or an error:
  - -ETIMEDOUT: the timeout passed
- - -EPIPE: the FIFO is empty and has no writer. This is found after 100 ms: with shorter timeouts
-   call asmp_fifo_has_peer.
+ - -EPIPE: the FIFO is empty and has no writer. This is found within 100 ms, also by many shorter
+   waits.
+ - -ECANCELED: asmp_fifo_cancel
  - -EBUSY, -EBADF, -EINVAL: as asmp_fifo_get
 
  # Safety
- `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it
- during the call.
+ `fifo` is null or came from a function that opens FIFOs, and no other thread uses it
+ during the call, except to cancel.
  */
 int asmp_fifo_wait_get(struct asmp_fifo *fifo, long long timeout_ns);
 
 /*
  Waits until `count` bytes fit, at most `timeout_ns` nanoseconds (below 0: without limit; 0: does
  not wait). Acquires the role as asmp_fifo_put does. Blocks; makes system calls. Signals do not
- interrupt it (no EINTR). With ASMP_FIFO_DROP_OLDEST it waits for the reader, although a put
- would not.
+ interrupt it (no EINTR). A cancellation point as asmp_fifo_wait_get. With ASMP_FIFO_DROP_OLDEST
+ it waits for the reader, although a put would not.
 
  Returns 0, or an error:
  - -ETIMEDOUT: the timeout passed
- - -EPIPE: there is no room and no reader (found after 100 ms, as by asmp_fifo_wait_get)
+ - -EPIPE: there is no room and no reader (found within 100 ms, as by asmp_fifo_wait_get)
+ - -ECANCELED: asmp_fifo_cancel
  - -EMSGSIZE: so many bytes never fit, or are no multiple of the record size
  - -EBUSY, -EBADF, -EINVAL: as asmp_fifo_put
 
  # Safety
- `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it
- during the call.
+ `fifo` is null or came from a function that opens FIFOs, and no other thread uses it
+ during the call, except to cancel.
  */
 int asmp_fifo_wait_put(struct asmp_fifo *fifo, size_t count, long long timeout_ns);
+
+/*
+ Ends the wait of this end that another thread is in, at once, and each later one, until
+ asmp_fifo_resume: they return -ECANCELED, even if they had something to return. The descriptor
+ of asmp_fifo_fd is readable meanwhile. Puts and gets work as before.
+
+ Any thread and any signal handler may call it, while another thread uses the FIFO. Bounded, no
+ allocation; two system calls.
+
+ Returns 0, or -EINVAL: no FIFO.
+
+ # Safety
+ `fifo` is null or came from a function that opens FIFOs, and is not closed meanwhile.
+ */
+int asmp_fifo_cancel(const struct asmp_fifo *fifo);
+
+/*
+ Lets this end wait again. Any thread may call it. Bounded, no system call.
+
+ Returns 0, or -EINVAL: no FIFO.
+
+ # Safety
+ As asmp_fifo_cancel.
+ */
+int asmp_fifo_resume(const struct asmp_fifo *fifo);
+
+/*
+ Returns a descriptor for poll, select and epoll. It is readable (POLLIN)
+ - for a reader, while there is a frame; a get that finds none makes it unreadable
+ - for a writer, while the frame that last found no room fits, at first any; a put that finds no
+   room makes it unreadable
+ - when the other end was there and has ended, and while waits are cancelled
+
+ It is level-triggered, and no event is lost: get until there is nothing, then poll; or get once
+ after each poll. A wait with a timeout of 0 says why it is readable though there is nothing:
+ -EPIPE, -ECANCELED, or -ETIMEDOUT, by chance. Do not read, write or close it: asmp_fifo_close
+ does, and makes it readable before.
+
+ The end needs its role: put or get 0 bytes first. The first call makes a thread of the ordinary
+ policy, on the CPUs of the caller, so it is for the time-sharing side. The thread sleeps as
+ asmp_fifo_wait_get does. The other end makes no more system calls for it than for a sleeper.
+
+ Returns the descriptor, the same each time, or an error:
+ - -EBADF: this end has no role yet
+ - -EMFILE, -ENFILE, -EAGAIN, -ENOMEM: no descriptor, or no thread
+ - -EINVAL: no FIFO
+
+ # Safety
+ `fifo` is null or came from a function that opens FIFOs, and no other thread uses it
+ during the call, except to cancel.
+ */
+int asmp_fifo_fd(struct asmp_fifo *fifo);
 
 /*
  Returns the number of frames that this writer has dropped to make room; 0 for a reader. Bounded,
  no system call.
 
  # Safety
- `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread puts by it
+ `fifo` is null or came from a function that opens FIFOs, and no other thread puts by it
  during the call.
  */
 unsigned long long asmp_fifo_dropped(const struct asmp_fifo *fifo);
@@ -707,7 +854,7 @@ unsigned long long asmp_fifo_dropped(const struct asmp_fifo *fifo);
  call.
 
  # Safety
- `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread puts or
+ `fifo` is null or came from a function that opens FIFOs, and no other thread puts or
  gets by it during the call.
  */
 int asmp_fifo_has_peer(const struct asmp_fifo *fifo);
@@ -717,7 +864,7 @@ int asmp_fifo_has_peer(const struct asmp_fifo *fifo);
  Ignores null. For set-up only: makes system calls.
 
  # Safety
- `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and is not used again.
+ `fifo` is null or came from a function that opens FIFOs, and is not used again.
  */
 void asmp_fifo_close(struct asmp_fifo *fifo);
 
@@ -864,7 +1011,7 @@ struct asmp_record *asmp_record_attach(const char *name, size_t size);
  readers do.
 
  Returns 0; -EBUSY: another process is the writer; -EINVAL: no record, no value, or another size;
- -EIO: the lock of the role failed.
+ -EACCES: it was offered for reading; -EIO: the lock of the role failed.
 
  # Safety
  `record` is null or came from asmp_record_alloc or asmp_record_attach, and no other thread uses
@@ -902,6 +1049,132 @@ int asmp_record_has_writer(const struct asmp_record *record);
  `record` is null or came from asmp_record_alloc or asmp_record_attach, and is not used again.
  */
 void asmp_record_free(struct asmp_record *record);
+
+/*
+ Offers a FIFO at the Unix socket `path` to root and to `count` users (user IDs; 0: the real user
+ of this process), who cannot attach to it by its name. Put or get first (0 bytes will
+ do): this end then has a role, and the one that receives the FIFO has the other. They get this
+ FIFO and nothing else; they can write anything into its memory. Call asmp_offer_serve in a
+ thread of ordinary priority.
+
+ The directory of `path` must belong to this user or to root, and other users must not write
+ there: /run, for example. A socket that a dead process left there is replaced. For set-up only:
+ allocates, makes system calls. End it with asmp_offer_close, before or after the FIFO.
+
+ Returns the offer. On error returns null, and sets errno and asmp_why():
+ - EINVAL: no path or no users, or this end has no role yet
+ - EACCES: the directory of the path
+ - EADDRINUSE, ENOTSOCK: a living process listens there; it is something else
+ - ENAMETOOLONG: the path has more than 107 bytes
+ - EMFILE: too many open files
+
+ # Safety
+ `fifo` is null or came from asmp_fifo_create, asmp_fifo_attach or asmp_fifo_receive; `path` is a
+ C string; `users` points to `count` user IDs.
+ */
+struct asmp_offer *asmp_fifo_offer(const struct asmp_fifo *fifo,
+                                   const char *path,
+                                   const unsigned int *users,
+                                   size_t count);
+
+/*
+ Offers a record as asmp_fifo_offer does a FIFO. `flags`: 0, who receives it can only read it; or
+ ASMP_OFFER_WRITE. Costs and errors are those of asmp_fifo_offer.
+
+ # Safety
+ `record` is null or came from asmp_record_alloc, asmp_record_attach or asmp_record_receive;
+ `path` is a C string; `users` points to `count` user IDs.
+ */
+struct asmp_offer *asmp_record_offer(const struct asmp_record *record,
+                                     const char *path,
+                                     int flags,
+                                     const unsigned int *users,
+                                     size_t count);
+
+/*
+ Waits for one client that may have the channel, at most `timeout_ns` nanoseconds (below 0:
+ without limit; 0: does not wait), and hands the channel over. It never waits for what a client
+ does. Other users are refused. Blocks; allocates: not for real-time threads. A cancellation
+ point (within 100 ms).
+
+ Returns 0, or an error:
+ - -ETIMEDOUT: the timeout passed
+ - -ECANCELED: asmp_offer_end was called
+ - -EMFILE, -ENFILE, -ENOMEM: no descriptor for a client; call again
+ - -EINVAL: no offer
+
+ # Safety
+ `offer` is null or came from asmp_fifo_offer or asmp_record_offer.
+ */
+int asmp_offer_serve(const struct asmp_offer *offer, long long timeout_ns);
+
+/*
+ Returns a descriptor for poll and the like, or -EINVAL: no offer. It is readable while a client
+ waits; asmp_offer_serve with a timeout of 0 then serves it. It belongs to the offer.
+
+ # Safety
+ `offer` is null or came from asmp_fifo_offer or asmp_record_offer.
+ */
+int asmp_offer_fd(const struct asmp_offer *offer);
+
+/*
+ Ends the offer: asmp_offer_serve returns -ECANCELED, also in another thread that waits there.
+ Ignores null. One system call.
+
+ # Safety
+ `offer` is null or came from asmp_fifo_offer or asmp_record_offer.
+ */
+void asmp_offer_end(const struct asmp_offer *offer);
+
+/*
+ Removes the socket and releases the offer. Who has received the channel keeps it. Ignores null.
+ For set-up only: makes system calls.
+
+ # Safety
+ `offer` is null or came from asmp_fifo_offer or asmp_record_offer, no other thread uses it, and
+ it is not used again.
+ */
+void asmp_offer_close(struct asmp_offer *offer);
+
+/*
+ Receives the FIFO that a program of another user offers at `path`. It trusts programs of root
+ and of user `owner` (a user ID; below 0: this user). Waits at most `timeout_ns` nanoseconds
+ (below 0: without limit) for the program to serve. `size` and `flags` are those of
+ asmp_fifo_attach. No cancellation point. For set-up only: allocates and blocks. End it with
+ asmp_fifo_close.
+
+ Returns the FIFO. On error returns null, and sets errno and asmp_why() as asmp_fifo_attach does,
+ and:
+ - ENODEV: no process offers a channel there
+ - EACCES: the channel is not for this user
+ - EPERM: the program there is one of another user
+ - ETIMEDOUT: the program did not serve in time
+ - ENOTSOCK, EPROTO: something else is there
+ - EAGAIN: the program has no descriptor left
+
+ # Safety
+ `path` is a C string.
+ */
+struct asmp_fifo *asmp_fifo_receive(const char *path,
+                                    long long owner,
+                                    size_t size,
+                                    int flags,
+                                    long long timeout_ns);
+
+/*
+ Receives the record that a program of another user offers at `path`, as asmp_fifo_receive does a
+ FIFO. A write by who received it for reading returns -EACCES. End it with asmp_record_free.
+
+ Returns the record. On error returns null, and sets errno and asmp_why() as asmp_fifo_receive
+ does; EBUSY: a record of another size, or another kind of channel.
+
+ # Safety
+ `path` is a C string.
+ */
+struct asmp_record *asmp_record_receive(const char *path,
+                                        long long owner,
+                                        size_t size,
+                                        long long timeout_ns);
 
 /*
  Prints `rtlinux: NAME: WHY`, one line, to stderr and aborts the program. The headers call it for
@@ -1204,7 +1477,7 @@ int rtl_pthread_sigmask(int how, const unsigned long *set, unsigned long *old);
  point. Returns -1 with errno EINTR; EAGAIN: 128 threads are registered already.
 
  # Safety
- `set` is readable.
+ `set` points to a readable mask.
  */
 int rtl_sigsuspend(const unsigned long *set);
 
@@ -1251,8 +1524,9 @@ unsigned long long rtl_overruns_np(pthread_t thread);
 /*
  Returns one line that explains the last failure in this thread of mbuff_alloc, mbuff_attach,
  mbuff_free, mbuff_detach, asmp_record_alloc, asmp_record_attach, asmp_fifo_create,
- asmp_fifo_attach, asmp_call_serve or asmp_call_attach, and says what to do. Empty if none has
- failed. Valid until the next failure. No system call.
+ asmp_fifo_attach, asmp_call_serve, asmp_call_attach, or of a call with offer or receive in
+ its name, and says what to do. Empty if none has failed. Valid until the next failure. No
+ system call.
  */
 const char *asmp_why(void);
 

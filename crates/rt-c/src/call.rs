@@ -38,6 +38,7 @@ fn number(error: CallError) -> c_int {
         CallError::PeerDied => libc::EPIPE,
         CallError::Unanswered => libc::ENODATA,
         CallError::NoCaller => libc::ESRCH,
+        CallError::Cancelled { .. } => libc::ECANCELED,
     }
 }
 

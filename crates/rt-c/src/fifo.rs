@@ -15,7 +15,7 @@
 //! differences.
 
 mod file;
-mod named;
+pub mod named;
 mod table;
 mod user;
 mod watch;
@@ -132,8 +132,8 @@ pub extern "C" fn rtf_attach_np(fifo: c_uint) -> c_int {
 }
 
 /// Detaches this process from a FIFO. The memory is freed when the last process detaches. On return
-/// no handler runs any more, unless called from that handler. Blocks up to 100 ms if there was a
-/// handler. For set-up only: makes system calls.
+/// no handler runs any more, unless called from that handler: blocks while it runs. For set-up
+/// only: makes system calls.
 ///
 /// Returns 0; -ENODEV: no such number; -EINVAL: not created, or another process has it open.
 #[unsafe(no_mangle)]

@@ -5,6 +5,8 @@
 mod call;
 mod fifo;
 mod mbuff;
+mod offer;
 mod refuse;
+mod slices;
 mod thread;
 mod why;

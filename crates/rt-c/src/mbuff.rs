@@ -8,6 +8,8 @@
 
 mod record;
 
+pub use record::asmp_record;
+
 use crate::why::{self, keep, pointer, set_errno};
 use asmp_channel::{Mbuff, MbuffError, Pages, default_dir};
 use std::collections::BTreeMap;
@@ -21,7 +23,7 @@ static MAPPED: Mutex<BTreeMap<usize, Mbuff>> = Mutex::new(BTreeMap::new());
 const DEFAULT: &str = "default";
 
 /// The number of an error, its line kept.
-fn number(error: &MbuffError) -> c_int {
+pub fn number(error: &MbuffError) -> c_int {
     let number = match error {
         MbuffError::SizeMismatch { .. } => -libc::EIO,
         MbuffError::ViewMismatch { .. } => -libc::EBUSY,

@@ -18,6 +18,8 @@ mod signal;
 mod soft;
 mod table;
 
+pub use glibc::{PTHREAD_CANCEL_DISABLE, pthread_setcancelstate, pthread_testcancel};
+
 /// Nanoseconds. Instants are of CLOCK_MONOTONIC unless a function documents another clock.
 #[allow(non_camel_case_types)]
 pub type hrtime_t = std::ffi::c_longlong;

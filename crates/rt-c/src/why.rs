@@ -5,6 +5,9 @@ use asmp_channel::ShmError;
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_longlong};
 use std::fmt::Display;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 thread_local! {
@@ -13,8 +16,9 @@ thread_local! {
 
 /// Returns one line that explains the last failure in this thread of mbuff_alloc, mbuff_attach,
 /// mbuff_free, mbuff_detach, asmp_record_alloc, asmp_record_attach, asmp_fifo_create,
-/// asmp_fifo_attach, asmp_call_serve or asmp_call_attach, and says what to do. Empty if none has
-/// failed. Valid until the next failure. No system call.
+/// asmp_fifo_attach, asmp_call_serve, asmp_call_attach, or of a call with offer or receive in
+/// its name, and says what to do. Empty if none has failed. Valid until the next failure. No
+/// system call.
 #[unsafe(no_mangle)]
 pub extern "C" fn asmp_why() -> *const c_char {
     // While a thread ends there is nothing any more.
@@ -37,7 +41,9 @@ pub fn number(error: &ShmError) -> c_int {
             libc::EBUSY
         }
         ShmError::NotFound { .. } => libc::ENODEV,
-        ShmError::ForeignDir { .. } | ShmError::Hidden { .. } => libc::EACCES,
+        ShmError::ForeignDir { .. } | ShmError::Hidden { .. } | ShmError::ReadOnly { .. } => {
+            libc::EACCES
+        }
         ShmError::DirLocked { .. } => libc::ETIMEDOUT,
         ShmError::NoDir { cause, .. } | ShmError::Io { cause, .. } => {
             cause.raw_os_error().unwrap_or(libc::EIO)
@@ -52,6 +58,14 @@ pub fn pointer<T>(result: Result<*mut T, c_int>) -> *mut T {
         set_errno(-error);
         std::ptr::null_mut()
     })
+}
+
+/// A descriptor, which its end keeps open, or the error.
+pub fn descriptor(made: io::Result<Arc<OwnedFd>>) -> c_int {
+    match made {
+        Ok(fd) => fd.as_raw_fd(),
+        Err(error) => -error.raw_os_error().unwrap_or(libc::EAGAIN),
+    }
 }
 
 /// A time to wait as C gives it: below 0 for ever.

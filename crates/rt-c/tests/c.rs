@@ -11,11 +11,15 @@ mod manual;
 mod mbuff;
 #[path = "c/named.rs"]
 mod named;
+#[path = "c/offer.rs"]
+mod offer;
 #[path = "c/place.rs"]
 mod place;
 mod tools;
 #[path = "c/v3.rs"]
 mod v3;
+#[path = "c/waits.rs"]
+mod waits;
 
 use serde_json::Value;
 use std::fs;

@@ -136,7 +136,7 @@ fn pkg_config_says_all_that_an_rtlinux_source_needs() {
     assert_eq!(run(reader.arg("1")), "0\n");
 }
 
-/// The version that programs ask for: before 1.0 each minor version is another library.
+/// The version that a program asks for. Before 1.0 each minor version has a soname of its own.
 const SERIES: &str = concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"));
 
 /// Configures a project in `dir` of these lines, with nothing but the prefix of the library.

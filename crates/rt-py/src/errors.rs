@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The errors of channels as Python exceptions, defined in python/asmp_rt/_errors.py.
 
-use asmp_channel::{MbuffError, RingError, ShmError};
+use asmp_channel::{MbuffError, OfferError, RingError, ShmError};
 use pyo3::PyErr;
 
 mod raised {
@@ -9,6 +9,7 @@ mod raised {
     import_exception!(asmp_rt._errors, BadName);
     import_exception!(asmp_rt._errors, BadRecord);
     import_exception!(asmp_rt._errors, BadSize);
+    import_exception!(asmp_rt._errors, Cancelled);
     import_exception!(asmp_rt._errors, ChannelIO);
     import_exception!(asmp_rt._errors, Closed);
     import_exception!(asmp_rt._errors, Corrupt);
@@ -19,6 +20,7 @@ mod raised {
     import_exception!(asmp_rt._errors, NameTaken);
     import_exception!(asmp_rt._errors, NoRoom);
     import_exception!(asmp_rt._errors, NoSuchChannel);
+    import_exception!(asmp_rt._errors, NotPermitted);
     import_exception!(asmp_rt._errors, Overtaken);
     import_exception!(asmp_rt._errors, PeerGone);
     import_exception!(asmp_rt._errors, RoleTaken);
@@ -37,6 +39,7 @@ pub fn shm(error: ShmError) -> PyErr {
         ShmError::Mismatch { .. } => Mismatch::new_err(line),
         ShmError::RoleTaken { .. } => RoleTaken::new_err(line),
         ShmError::ForeignDir { .. } => ForeignDirectory::new_err(line),
+        ShmError::ReadOnly { .. } => NotPermitted::new_err(line),
         ShmError::Hidden { .. } => HiddenChannel::new_err(line),
         ShmError::NoDir { .. } | ShmError::DirLocked { .. } | ShmError::Io { .. } => {
             ChannelIO::new_err(line)
@@ -51,6 +54,25 @@ pub fn mbuff(error: MbuffError) -> PyErr {
             Mismatch::new_err(error.to_string())
         }
         MbuffError::OutOfBounds { .. } => BadRecord::new_err(error.to_string()),
+    }
+}
+
+pub fn offer(error: OfferError) -> PyErr {
+    let line = error.to_string();
+    match error {
+        OfferError::BadPath { .. } => BadName::new_err(line),
+        OfferError::ForeignDir { .. } => ForeignDirectory::new_err(line),
+        OfferError::NotASocket { .. } | OfferError::InUse { .. } => NameTaken::new_err(line),
+        OfferError::NoRole { .. }
+        | OfferError::BothWrite { .. }
+        | OfferError::HugePages { .. }
+        | OfferError::BadMessage { .. } => Mismatch::new_err(line),
+        OfferError::TimedOut { .. } => TimedOut::new_err(line),
+        OfferError::Ended { .. } => Closed::new_err(line),
+        OfferError::NotFound { .. } => NoSuchChannel::new_err(line),
+        OfferError::WrongOwner { .. } | OfferError::NotForUs { .. } => NotPermitted::new_err(line),
+        OfferError::Shm(error) => shm(error),
+        OfferError::Busy { .. } | OfferError::Io { .. } => ChannelIO::new_err(line),
     }
 }
 

@@ -2,29 +2,35 @@
 //! `Fifo`, `FifoReader`, `FifoWriter`.
 
 use crate::bytes::{Target, from_object};
-use crate::errors::{self, BadRecord, BadSize};
+use crate::errors::{self, BadRecord, BadSize, ChannelIO};
+use crate::offer::{self, Offer};
 use crate::slot::{Slot, handle};
 use crate::wait::{Peer, deadline};
-use asmp_channel::{MAX_FIFO_BYTES, MIN_FIFO_BYTES, Options, Overflow, RingError, Role, Wake};
+use asmp_channel::{
+    Kind, MAX_FIFO_BYTES, MIN_FIFO_BYTES, Options, Overflow, RingError, Role, Wake,
+};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 use std::borrow::Cow;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// A FIFO of records of bytes, from one writer to one reader, between two processes. Use
 /// `Fifo.create` or `Fifo.attach`, then `reader()` or `writer()`. The object itself is neither end.
 /// The name exists while it is open. Leaving `with` closes it.
 #[pyclass(frozen, module = "asmp_rt")]
 pub struct Fifo {
-    dir: PathBuf,
+    /// `None`: it came from an offer, and has no name here.
+    dir: Option<PathBuf>,
     slot: Slot<Arc<asmp_channel::Fifo>>,
 }
 
 impl Fifo {
-    fn of(dir: PathBuf, fifo: asmp_channel::Fifo) -> Self {
+    fn of(dir: Option<PathBuf>, fifo: asmp_channel::Fifo) -> Self {
         let name = fifo.shared().name().to_owned();
         Self { dir, slot: Slot::new("fifo", &name, Arc::new(fifo)) }
     }
@@ -33,7 +39,10 @@ impl Fifo {
     fn again(&self, py: Python<'_>) -> PyResult<(Arc<asmp_channel::Fifo>, asmp_channel::Fifo)> {
         let fifo = self.slot.with(py, |fifo| Arc::clone(fifo))?;
         let end = py
-            .detach(|| asmp_channel::Fifo::attach(&self.dir, fifo.shared().name()))
+            .detach(|| match &self.dir {
+                Some(dir) => asmp_channel::Fifo::attach(dir, fifo.shared().name()),
+                None => asmp_channel::Fifo::from_shared(fifo.shared().again()?),
+            })
             .map_err(errors::shm)?;
         Ok((fifo, end))
     }
@@ -74,7 +83,7 @@ impl Fifo {
         let options = Options { capacity_bytes: capacity_bytes as u64, overflow };
         let made =
             py.detach(|| asmp_channel::Fifo::create(&dir, name, &options)).map_err(errors::shm)?;
-        Ok(Self::of(dir, made))
+        Ok(Self::of(Some(dir), made))
     }
 
     /// Attach to a FIFO that a process has open.
@@ -85,7 +94,25 @@ impl Fifo {
     fn attach(py: Python<'_>, name: &str, dir: Option<PathBuf>) -> PyResult<Self> {
         let dir = crate::directory(dir);
         let found = py.detach(|| asmp_channel::Fifo::attach(&dir, name)).map_err(errors::shm)?;
-        Ok(Self::of(dir, found))
+        Ok(Self::of(Some(dir), found))
+    }
+
+    /// Receive the FIFO that a program of another user offers at `path`. It trusts programs of
+    /// root and of user `owner` (a user ID, default this user). It waits up to `timeout` seconds
+    /// for the program to serve (None: without limit).
+    ///
+    /// Raises NoSuchChannel, NotPermitted (it is not for this user, or its program is another
+    /// user's), Mismatch, NameTaken (no socket), TimedOut, BadName, NoRoom, ChannelIO.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, owner = None, timeout = None))]
+    fn receive(
+        py: Python<'_>,
+        path: PathBuf,
+        owner: Option<u32>,
+        timeout: Option<f64>,
+    ) -> PyResult<Self> {
+        let shared = offer::receive(py, &path, owner, Kind::Fifo, timeout)?;
+        Ok(Self::of(None, asmp_channel::Fifo::from_shared(shared).map_err(errors::shm)?))
     }
 
     /// Become the reader. Raises RoleTaken, Closed, ChannelIO.
@@ -142,15 +169,11 @@ impl FifoReader {
         most: usize,
         give: impl FnOnce(&[u8]) -> R,
     ) -> PyResult<Option<R>> {
-        let taken = self.slot.with(py, |reading| {
+        self.slot.with(py, |reading| {
             let most = most.min(reading.record.len());
             let count = reading.end.get(&mut reading.record[..most]).map_err(errors::ring)?;
             Ok((count > 0).then(|| give(&reading.record[..count])))
-        })?;
-        if let Ok(Some(_)) = taken {
-            self.writer.is_met();
-        }
-        taken
+        })?
     }
 
     fn wait_until(&self, py: Python<'_>, end: Option<Instant>) -> PyResult<()> {
@@ -169,6 +192,7 @@ impl FifoReader {
     ) -> PyResult<R> {
         let end = deadline(timeout_s)?;
         loop {
+            self.writer.check(&self.slot.name)?;
             match self.take(py, most, &give) {
                 Ok(Some(given)) => return Ok(given),
                 Ok(None) => self.wait_until(py, end)?,
@@ -191,10 +215,11 @@ impl FifoReader {
         let end = end.into_reader(Wake::IfAsleep).map_err(errors::shm)?;
         // Pages that no record touches are never allocated.
         let record = vec![0; watched.capacity_bytes()];
+        let writer = Peer::new(Role::Writer, end.peer(), end.canceller());
         Ok(Self {
             slot: Slot::new("the reader of fifo", name, Reading { end, record }),
             watched: Slot::new("the reader of fifo", name, watched),
-            writer: Peer::new(Role::Writer),
+            writer,
         })
     }
 
@@ -220,7 +245,7 @@ impl FifoReader {
     /// ended.
     ///
     /// Raises TimedOut, PeerGone (within 100 ms), Corrupt (once; the next read continues), Closed
-    /// (by another thread, within 100 ms), ValueError.
+    /// and Cancelled (by another thread, at once), ValueError.
     #[pyo3(signature = (timeout = None))]
     fn read(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Py<PyBytes>> {
         self.take_until(py, usize::MAX, timeout, |record| PyBytes::new(py, record).unbind())
@@ -244,10 +269,48 @@ impl FifoReader {
         self.wait_until(py, deadline(timeout)?)
     }
 
-    /// Release the role. Threads that wait get Closed within 100 ms.
+    /// Offer this FIFO at the Unix socket `path` to root and to `users` (user IDs; none: the
+    /// real user of this process), who cannot attach to it by its name. Who receives it takes the
+    /// other role.
+    ///
+    /// Raises BadName, NameTaken (a living process listens there, or it is no socket),
+    /// ForeignDirectory (other users may write there), Mismatch, Closed, ChannelIO.
+    #[pyo3(signature = (path, users = None))]
+    fn offer(&self, py: Python<'_>, path: PathBuf, users: Option<Vec<u32>>) -> PyResult<Offer> {
+        self.slot.with(py, |reading| Offer::of(reading.end.fifo().shared(), path, users, true))?
+    }
+
+    /// Return a descriptor for select, poll, epoll and event loops. It is readable while there is a
+    /// record, the writer has ended, or waits are cancelled. try_read makes it unreadable when it
+    /// finds none. If there is none though it was readable, wait(0) says why. Do not read or close
+    /// it.
+    ///
+    /// Raises ChannelIO, Closed.
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        number(self.slot.with(py, |reading| reading.end.descriptor())?)
+    }
+
+    /// End the waits of this end in all threads and coroutines, at once, and each later one, until
+    /// resume(): they raise Cancelled. Any thread may call it.
+    fn cancel(&self) {
+        self.writer.canceller.cancel();
+    }
+
+    /// Let this end wait again.
+    fn resume(&self) {
+        self.writer.canceller.resume();
+    }
+
+    /// Whether waits are cancelled now.
+    #[getter]
+    fn cancelled(&self) -> bool {
+        self.writer.canceller.is_cancelled()
+    }
+
+    /// Release the role. Threads that wait get Closed at once.
     fn close(&self, py: Python<'_>) {
         self.slot.close(py);
-        self.watched.close(py);
+        end_watches(py, &self.watched);
     }
 
     /// Whether there is a living writer.
@@ -284,6 +347,19 @@ impl FifoReader {
 }
 
 handle!(FifoReader, close);
+
+/// The number of a descriptor, which its end keeps open.
+fn number(made: io::Result<Arc<OwnedFd>>) -> PyResult<i32> {
+    made.map(|fd| fd.as_raw_fd()).map_err(|error| ChannelIO::new_err(error.to_string()))
+}
+
+/// Wakes the threads that wait: they find the end closed.
+fn end_watches(py: Python<'_>, watched: &Slot<Arc<asmp_channel::Fifo>>) {
+    if let Ok(fifo) = watched.with(py, |fifo| Arc::clone(fifo)) {
+        watched.close(py);
+        fifo.canceller().cancel();
+    }
+}
 
 fn target(buffer: &Bound<'_, PyAny>) -> PyResult<Target> {
     let target = Target::new(buffer)?;
@@ -333,9 +409,7 @@ impl FifoWriter {
 
     fn wait_until(&self, py: Python<'_>, count: usize, end: Option<Instant>) -> PyResult<()> {
         let fifo = self.watched.with(py, |fifo| Arc::clone(fifo))?;
-        // With no time it only looks.
-        let has_room =
-            |end: &mut asmp_channel::FifoWriter| end.wait(count, Some(Duration::ZERO)).is_ok();
+        let has_room = |end: &mut asmp_channel::FifoWriter| end.has_room(count);
         self.reader.wait(py, &fifo, end, || self.slot.with_detached(has_room))
     }
 }
@@ -347,10 +421,11 @@ impl FifoWriter {
         let name = fifo.slot.name.as_str();
         let (watched, end) = fifo.again(py)?;
         let end = end.into_writer(Wake::IfAsleep).map_err(errors::shm)?;
+        let reader = Peer::new(Role::Reader, end.peer(), end.canceller());
         Ok(Self {
             slot: Slot::new("the writer of fifo", name, end),
             watched: Slot::new("the writer of fifo", name, watched),
-            reader: Peer::new(Role::Reader),
+            reader,
         })
     }
 
@@ -365,8 +440,8 @@ impl FifoWriter {
     /// Put a whole record in; wait up to `timeout` seconds for room (None: without limit). Waits
     /// for a reader that has not attached yet.
     ///
-    /// Raises TimedOut, PeerGone (there is no room, and the reader has ended), Closed, and as
-    /// try_write.
+    /// Raises TimedOut, PeerGone (there is no room, and the reader has ended), Closed, Cancelled,
+    /// and as try_write.
     #[pyo3(signature = (record, timeout = None))]
     fn write(
         &self,
@@ -376,6 +451,7 @@ impl FifoWriter {
     ) -> PyResult<()> {
         let end = deadline(timeout)?;
         let record = record_of(record)?;
+        self.reader.check(&self.slot.name)?;
         while !self.put(py, &record)? {
             self.wait_until(py, record.len(), end)?;
         }
@@ -388,15 +464,58 @@ impl FifoWriter {
     /// Raises as write.
     #[pyo3(signature = (size, timeout = None))]
     fn wait(&self, py: Python<'_>, size: usize, timeout: Option<f64>) -> PyResult<()> {
-        let capacity = self.slot.with(py, |end| end.fifo().capacity_bytes())?;
-        self.fits(size, capacity)?;
+        self._check_size(py, size)?;
         self.wait_until(py, size, deadline(timeout)?)
     }
 
-    /// Release the role. Threads that wait get Closed within 100 ms.
+    /// Offer this FIFO at the Unix socket `path` to root and to `users` (user IDs; none: the
+    /// real user of this process), who cannot attach to it by its name. Who receives it takes the
+    /// other role.
+    ///
+    /// Raises BadName, NameTaken (a living process listens there, or it is no socket),
+    /// ForeignDirectory (other users may write there), Mismatch, Closed, ChannelIO.
+    #[pyo3(signature = (path, users = None))]
+    fn offer(&self, py: Python<'_>, path: PathBuf, users: Option<Vec<u32>>) -> PyResult<Offer> {
+        self.slot.with(py, |end| Offer::of(end.fifo().shared(), path, users, true))?
+    }
+
+    /// Raise BadRecord if no record of so many bytes ever fits.
+    fn _check_size(&self, py: Python<'_>, size: usize) -> PyResult<()> {
+        let capacity = self.slot.with(py, |end| end.fifo().capacity_bytes())?;
+        self.fits(size, capacity)
+    }
+
+    /// Return a descriptor for select, poll, epoll and event loops. It is readable while the record
+    /// that last found no room fits (at first any), the reader has ended, or waits are cancelled.
+    /// try_write makes it unreadable when it finds no room. If there is none though it was
+    /// readable, wait(size, 0) says why. Do not read or close it.
+    ///
+    /// Raises ChannelIO, Closed.
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        number(self.slot.with(py, |end| end.descriptor())?)
+    }
+
+    /// End the waits of this end in all threads and coroutines, at once, and each later one, until
+    /// resume(): they raise Cancelled. Any thread may call it.
+    fn cancel(&self) {
+        self.reader.canceller.cancel();
+    }
+
+    /// Let this end wait again.
+    fn resume(&self) {
+        self.reader.canceller.resume();
+    }
+
+    /// Whether waits are cancelled now.
+    #[getter]
+    fn cancelled(&self) -> bool {
+        self.reader.canceller.is_cancelled()
+    }
+
+    /// Release the role. Threads that wait get Closed at once.
     fn close(&self, py: Python<'_>) {
         self.slot.close(py);
-        self.watched.close(py);
+        end_watches(py, &self.watched);
     }
 
     /// Whether there is a living reader.

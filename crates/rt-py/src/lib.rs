@@ -10,6 +10,7 @@ mod bytes;
 mod errors;
 mod fifo;
 mod mbuff;
+mod offer;
 mod record;
 mod slot;
 mod wait;
@@ -24,6 +25,8 @@ mod _native {
     use super::fifo::{Fifo, FifoReader, FifoWriter};
     #[pymodule_export]
     use super::mbuff::Mbuff;
+    #[pymodule_export]
+    use super::offer::Offer;
     #[pymodule_export]
     use super::record::{Record, RecordWriter};
 }

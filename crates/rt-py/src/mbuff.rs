@@ -2,8 +2,9 @@
 //! `Mbuff`: raw shared memory as a buffer of Python.
 
 use crate::errors::{self, BadSize, InUse};
+use crate::offer::{self, Offer};
 use crate::slot::{Slot, handle};
-use asmp_channel::MAX_CHANNEL_BYTES;
+use asmp_channel::{Kind, MAX_CHANNEL_BYTES};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -74,6 +75,44 @@ impl Mbuff {
         let dir = crate::directory(dir);
         let found = py.detach(|| asmp_channel::Mbuff::attach(&dir, name)).map_err(errors::mbuff)?;
         Ok(Self::of(found, readonly))
+    }
+
+    /// Receive the memory that a program of another user offers at `path`. It trusts programs of
+    /// root and of user `owner` (a user ID, default this user). It waits up to `timeout` seconds
+    /// for the program to serve (None: without limit).
+    /// Views of memory that was offered for reading are read-only.
+    ///
+    /// Raises NoSuchChannel, NotPermitted (it is not for this user, or its program is another
+    /// user's), Mismatch, NameTaken (no socket), TimedOut, BadName, NoRoom, ChannelIO.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, owner = None, timeout = None))]
+    fn receive(
+        py: Python<'_>,
+        path: PathBuf,
+        owner: Option<u32>,
+        timeout: Option<f64>,
+    ) -> PyResult<Self> {
+        let shared = offer::receive(py, &path, owner, Kind::Mbuff, timeout)?;
+        let readonly = !shared.is_writable();
+        let memory = asmp_channel::Mbuff::from_shared(shared).map_err(errors::mbuff)?;
+        Ok(Self::of(memory, readonly))
+    }
+
+    /// Offer this memory at the Unix socket `path` to root and to `users` (user IDs; none: the
+    /// real user of this process), who cannot attach to it by its name. Unless `writable`, they can
+    /// only read it.
+    ///
+    /// Raises BadName, NameTaken (a living process listens there, or it is no socket),
+    /// ForeignDirectory (other users may write there), Mismatch, Closed, ChannelIO.
+    #[pyo3(signature = (path, users = None, *, writable = false))]
+    fn offer(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        users: Option<Vec<u32>>,
+        writable: bool,
+    ) -> PyResult<Offer> {
+        self.slot.with(py, |mapped| Offer::of(mapped.memory.shared(), path, users, writable))?
     }
 
     /// Detach the memory, which exists as long as a process has it. Leaving `with` does the same.

@@ -3,8 +3,9 @@
 
 use crate::bytes::{Target, from_object};
 use crate::errors::{self, BadRecord, BadSize};
+use crate::offer::{self, Offer};
 use crate::slot::{Slot, handle};
-use asmp_channel::{RawRecord, RawRecordWriter};
+use asmp_channel::{Kind, RawRecord, RawRecordWriter, SharedMemory};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
@@ -19,13 +20,14 @@ struct Reading {
 /// readers see whole records only. Leaving `with` detaches it.
 #[pyclass(frozen, module = "asmp_rt")]
 pub struct Record {
-    dir: PathBuf,
+    /// `None`: it came from an offer, and has no name here.
+    dir: Option<PathBuf>,
     slot: Slot<Reading>,
     size_bytes: usize,
 }
 
 impl Record {
-    fn of(dir: PathBuf, name: &str, record: RawRecord) -> Self {
+    fn of(dir: Option<PathBuf>, name: &str, record: RawRecord) -> Self {
         let size_bytes = record.bytes();
         let bytes = vec![0; size_bytes];
         Self { dir, slot: Slot::new("record", name, Reading { record, bytes }), size_bytes }
@@ -61,7 +63,7 @@ impl Record {
         };
         let bytes = usize::try_from(size_bytes).map_err(|_| refused())?;
         let made = py.detach(|| RawRecord::alloc(&dir, name, bytes, crate::pages(huge)));
-        Ok(Self::of(dir, name, made.map_err(errors::mbuff)?))
+        Ok(Self::of(Some(dir), name, made.map_err(errors::mbuff)?))
     }
 
     /// Attach to an existing record of any size.
@@ -73,7 +75,43 @@ impl Record {
     fn attach(py: Python<'_>, name: &str, dir: Option<PathBuf>) -> PyResult<Self> {
         let dir = crate::directory(dir);
         let found = py.detach(|| RawRecord::attach_any(&dir, name)).map_err(errors::mbuff)?;
-        Ok(Self::of(dir, name, found))
+        Ok(Self::of(Some(dir), name, found))
+    }
+
+    /// Receive the record that a program of another user offers at `path`. It trusts programs of
+    /// root and of user `owner` (a user ID, default this user). It waits up to `timeout` seconds
+    /// for the program to serve (None: without limit).
+    ///
+    /// Raises NoSuchChannel, NotPermitted (it is not for this user, or its program is another
+    /// user's), Mismatch, NameTaken (no socket), TimedOut, BadName, NoRoom, ChannelIO.
+    #[staticmethod]
+    #[pyo3(signature = (path, *, owner = None, timeout = None))]
+    fn receive(
+        py: Python<'_>,
+        path: PathBuf,
+        owner: Option<u32>,
+        timeout: Option<f64>,
+    ) -> PyResult<Self> {
+        let shared = offer::receive(py, &path, owner, Kind::Mbuff, timeout)?;
+        let name = shared.name().to_owned();
+        Ok(Self::of(None, &name, RawRecord::from_shared(shared).map_err(errors::mbuff)?))
+    }
+
+    /// Offer this record at the Unix socket `path` to root and to `users` (user IDs; none: the
+    /// real user of this process), who cannot attach to it by its name. Unless `writable`, they can
+    /// only read it.
+    ///
+    /// Raises BadName, NameTaken (a living process listens there, or it is no socket),
+    /// ForeignDirectory (other users may write there), Mismatch, Closed, ChannelIO.
+    #[pyo3(signature = (path, users = None, *, writable = false))]
+    fn offer(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        users: Option<Vec<u32>>,
+        writable: bool,
+    ) -> PyResult<Offer> {
+        self.slot.with(py, |reading| Offer::of(reading.record.shared(), path, users, writable))?
     }
 
     /// Read the newest whole record and its number, from 1; None if there is no record yet. Does
@@ -103,13 +141,18 @@ impl Record {
     }
 
     /// Become the writer, which continues after the last whole record. Raises RoleTaken, Closed,
-    /// HiddenChannel, ChannelIO.
+    /// HiddenChannel, NotPermitted (it was offered for reading), ChannelIO.
     fn writer(&self, py: Python<'_>) -> PyResult<RecordWriter> {
-        self.slot.with(py, |_| ())?;
         let name = self.slot.name.as_str();
-        let made = py
-            .detach(|| RawRecord::attach_any(&self.dir, name)?.writer())
-            .map_err(errors::mbuff)?;
+        let again = |shared: &SharedMemory| RawRecord::from_shared(shared.again()?);
+        let made = match &self.dir {
+            Some(dir) => {
+                self.slot.with(py, |_| ())?;
+                py.detach(|| RawRecord::attach_any(dir, name)?.writer())
+            }
+            None => self.slot.with(py, |reading| again(reading.record.shared())?.writer())?,
+        };
+        let made = made.map_err(errors::mbuff)?;
         Ok(RecordWriter { slot: Slot::new("the writer of record", name, made) })
     }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Waiting for the other end of a FIFO, by watching its position
-//! ([`asmp_channel::Fifo::watch_for`]): without the GIL and without a lock. It checks for signals
-//! and for `close` every 100 ms.
+//! Waiting for the other end of a FIFO, by watching its position ([`asmp_channel::Fifo::watch`]):
+//! without the GIL and without a lock. It checks for signals every 100 ms.
 
-use crate::errors::{PeerGone, TimedOut};
-use asmp_channel::{Fifo, Role};
+use crate::errors::{Cancelled, PeerGone, TimedOut};
+use asmp_channel::{Canceller, Fifo, Role};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use std::sync::atomic::{AtomicBool, Ordering::*, fence};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering::*, fence};
 use std::time::{Duration, Instant};
 
 const SLICE: Duration = Duration::from_millis(100);
@@ -25,11 +25,12 @@ pub fn deadline(timeout_s: Option<f64>) -> PyResult<Option<Instant>> {
     Instant::now().checked_add(time).map(Some).ok_or_else(refused)
 }
 
-/// The state of the other end, as far as we know.
+/// The other end, and who ends waits for it.
 pub struct Peer {
     role: Role,
-    /// Whether it has been attached. Only then can it be gone: before that we wait for it.
-    met: AtomicBool,
+    /// It can be gone only once it was there: before that we wait for it.
+    other: Arc<asmp_channel::OtherEnd>,
+    pub canceller: Canceller,
 }
 
 enum Seen {
@@ -37,20 +38,24 @@ enum Seen {
     Nothing,
     TimedOut,
     Gone,
+    Cancelled,
 }
 
 impl Peer {
-    pub const fn new(role: Role) -> Self {
-        Self { role, met: AtomicBool::new(false) }
+    pub const fn new(role: Role, other: Arc<asmp_channel::OtherEnd>, canceller: Canceller) -> Self {
+        Self { role, other, canceller }
     }
 
-    /// Notes a sign of life.
-    pub fn is_met(&self) {
-        self.met.store(true, Relaxed);
+    /// Errors: Cancelled.
+    pub fn check(&self, name: &str) -> PyResult<()> {
+        match self.canceller.is_cancelled() {
+            true => Err(Cancelled::new_err(format!("fifo {name}: cancelled by another thread"))),
+            false => Ok(()),
+        }
     }
 
-    /// Waits until `ready` returns a value. Errors: TimedOut, PeerGone, and errors that `ready` or
-    /// a signal handler raises.
+    /// Waits until `ready` returns a value. Errors: TimedOut, PeerGone, Cancelled, and errors that
+    /// `ready` or a signal handler raises.
     pub fn wait(
         &self,
         py: Python<'_>,
@@ -65,6 +70,7 @@ impl Peer {
             match seen {
                 Seen::Ready => return Ok(()),
                 Seen::Nothing => (),
+                Seen::Cancelled => self.check(name)?,
                 Seen::TimedOut => return Err(TimedOut::new_err(format!("fifo {name}: timed out"))),
                 Seen::Gone => {
                     let noun = if self.role == Role::Writer { "writer" } else { "reader" };
@@ -82,20 +88,19 @@ impl Peer {
         ready: &(impl Fn() -> PyResult<bool> + Sync),
     ) -> PyResult<Seen> {
         // First check that it is alive, then what it did: so its last change is not missed.
-        let there = fifo.shared().is_held(self.role);
+        let gone = self.other.has_ended(fifo);
         let slice_end = Instant::now() + SLICE;
         loop {
             let position = fifo.position(self.role);
             // Acquire pairs with the Release of that position: `ready` sees the changes before it
             // moved.
             fence(Acquire);
-            if ready()? {
-                return Ok(Seen::Ready);
+            let ready = ready()?;
+            if self.canceller.is_cancelled() {
+                return Ok(Seen::Cancelled);
             }
-            match there {
-                true => self.met.store(true, Relaxed),
-                false if self.met.load(Relaxed) => return Ok(Seen::Gone),
-                false => (),
+            if ready || gone {
+                return Ok(if ready { Seen::Ready } else { Seen::Gone });
             }
             let now = Instant::now();
             if end.is_some_and(|end| now >= end) {
@@ -105,7 +110,8 @@ impl Peer {
                 return Ok(Seen::Nothing);
             }
             let until = end.map_or(slice_end, |end| end.min(slice_end));
-            fifo.watch_for(self.role, position, until - now);
+            let changed = || fifo.position(self.role) != position || self.canceller.is_cancelled();
+            fifo.watch(self.role, until - now, changed);
         }
     }
 }

@@ -3,20 +3,16 @@
 
 import asyncio
 import gc
+import select
 import subprocess
 import sys
-import threading
 import time
 import weakref
 
 import pytest
-from conftest import PATIENCE_S, Start, cpu_s
+from conftest import PATIENCE_S, Start, cpu_s, threads_of
 
 import asmp_rt
-
-
-def threads_of(name: str) -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == f"fifo {name}"]
 
 
 def test_a_loop_over_a_fifo_sees_every_record_of_another_process(start: Start) -> None:
@@ -67,7 +63,7 @@ def test_other_tasks_run_while_one_waits_and_while_one_reads_without_end() -> No
             for _ in range(100):
                 await asyncio.sleep(0)
                 assert reader.try_read() is None and reader.corrupted == 0
-            # Not even these wait for the thread, which sleeps 100 ms at once.
+            # Not even these wait for the thread of the descriptor.
             assert time.monotonic() - begin < 2
             writer.write(b"1")
             assert await waits == b"1"
@@ -130,9 +126,9 @@ def test_a_get_that_is_cancelled_after_it_was_woken_takes_nothing_either() -> No
             get = asyncio.create_task(reader.get())
             await asyncio.sleep(0)
             writer.write(b"1")
-            # The thread has told this loop, which does not run meanwhile.
-            while reader._waiter._waiting:
-                time.sleep(0.001)
+            assert select.select([reader], [], [], PATIENCE_S)[0]
+            # As the loop does: the coroutine is woken, and has not run yet.
+            reader._waiter._wake(asyncio.get_running_loop())
             get.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await get
@@ -149,8 +145,8 @@ def test_many_that_wait_get_a_record_each() -> None:
             fifo.writer() as writer,
         ):
             tasks = [asyncio.create_task(reader.get()) for _ in range(20)]
-            await asyncio.sleep(0)
-            assert len(threads_of("many")) == 1
+            await asyncio.sleep(0.1)
+            assert threads_of("many") == 1
             for number in range(20):
                 writer.write(b"%d" % number)
                 await asyncio.sleep(0.001)
@@ -224,8 +220,6 @@ def test_nothing_is_left_of_a_reader_that_nobody_uses() -> None:
         return weakref.ref(reader)
 
     left = asyncio.run(main())
-    for thread in threads_of("left"):
-        thread.join(PATIENCE_S)
     gc.collect()
     assert left() is None and not threads_of("left")
     asmp_rt.Fifo.create("left", 1000).close()

@@ -244,7 +244,7 @@ def test_huge_pages_are_given_or_refused_with_the_size() -> None:
 def test_every_error_is_one_of_ours_and_documented() -> None:
     errors = [getattr(asmp_rt, name) for name in asmp_rt.__all__]
     errors = [error for error in errors if issubclass(error, Exception)]
-    assert len(errors) == 18
+    assert len(errors) == 20
     assert all(issubclass(error, asmp_rt.Error) and error.__doc__ for error in errors)
 
 

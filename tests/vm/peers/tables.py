@@ -62,13 +62,14 @@ def ratio(row, asmp_s):
 
 def short(raw):
     head = ["in 10 s", "ticks", "foreign tasks", "kernel threads", "device IRQs", "IPIs"]
-    head += ["left after undo", "after `kill -9`, undo", "lines"]
+    head += ["values left after undo", "after `kill -9`, undo", "lines to write"]
     rows = []
     for row in raw["rows"]:
         after = left(row)
         rows.append([NAMES[row["row"]], *counts(row)[:5], after[0], after[2], row["lines"]])
     words = """The same task and load beside the other ways to do it, in one boot
-([peers](docs/measurements/peers.md): how, all figures, what was left behind):
+([peers](docs/measurements/peers.md): how, all figures, what was left behind; asmp leaves the empty
+directory /run/asmp):
 """
     return f"{words}\n{table(head, rows)}"
 

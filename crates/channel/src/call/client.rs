@@ -2,17 +2,27 @@
 //! The end of a client.
 
 use super::pi::{self, PiWait};
-use super::rendezvous::{ClientEnd, Message, Outcome, Want, notify_server};
-use super::{CallError, SLICE, SetupError, Table, WaitLimit};
+use super::rendezvous::{
+    ASLEEP, ClientEnd, Message, Outcome, Want, announce_sleep_for_bits, notify_server,
+};
+use super::{ANSWER, CallError, SLICE, SLOT_BYTES, SLOTS, SetupError, Table, WaitLimit};
+use crate::cancel::Canceller;
+use crate::descriptor::{Descriptor, Event};
 use crate::futex::{self, Woken};
-use crate::shm::{Role, ShmError};
-use crate::sync::Ordering::*;
+use crate::shm::{Role, SharedMemory, ShmError};
+use crate::sync::{AtomicU32, Ordering::*, fence};
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// A client of a call channel, in a slot of its own. Dropping it frees the slot.
 #[derive(Debug)]
 pub struct Client {
+    /// Dropped before the memory: its thread uses that, too.
+    descriptor: Option<Descriptor>,
+    canceller: Canceller,
     table: Table,
     end: ClientEnd,
     index: usize,
@@ -25,9 +35,17 @@ impl Client {
     /// Errors: `SlotsTaken`, `NoSuchSlot`, `Shm` (`NotFound`: no server has created the channel;
     /// `RoleTaken`: the slot has a client).
     pub fn attach(dir: &Path, name: &str, slot: Option<u32>) -> Result<Self, SetupError> {
-        let table = Table::attach(dir, name)?;
+        Self::of(Table::attach(dir, name)?, slot)
+    }
+
+    /// As [`Client::attach`], in memory that was [received](crate::receive).
+    pub fn from_shared(shared: SharedMemory, slot: Option<u32>) -> Result<Self, SetupError> {
+        Self::of(Table::of(shared)?, slot)
+    }
+
+    fn of(table: Table, slot: Option<u32>) -> Result<Self, SetupError> {
         let clients = table.shape.clients;
-        let name = || name.to_owned();
+        let name = || table.shared.name().to_owned();
         let index = match slot {
             Some(slot) if slot >= clients => {
                 return Err(SetupError::NoSuchSlot { name: name(), clients, slot });
@@ -48,7 +66,9 @@ impl Client {
             }
         } as usize;
         let end = ClientEnd::attach(index, &table.slot(index));
-        Ok(Self { table, end, index, priority: 0, spins: 0 })
+        let answer = SLOTS + index * SLOT_BYTES + ANSWER;
+        let canceller = Canceller::new(&table.shared, vec![answer], !ASLEEP);
+        Ok(Self { descriptor: None, canceller, table, end, index, priority: 0, spins: 0 })
     }
 
     /// The number of our slot, which identifies this client to the server.
@@ -70,7 +90,7 @@ impl Client {
 
     /// Sends a message and waits for the answer. Blocks. The timeout works even if other processes
     /// overwrite the shared memory. Wakes every [`super::SLICE`] to check that the server is alive.
-    /// Errors: `NoServer`, `NoAnswer`, `PeerDied`, `Unanswered`.
+    /// Errors: `NoServer`, `NoAnswer`, `PeerDied`, `Unanswered`, `Cancelled`.
     #[inline]
     pub fn call(
         &mut self,
@@ -84,7 +104,7 @@ impl Client {
     }
 
     /// Sends a message and waits until the server has taken it. Blocks. Errors: `NoServer`,
-    /// `NoAnswer`, `PeerDied`.
+    /// `NoAnswer`, `PeerDied`, `Cancelled`.
     pub fn send(&mut self, message: &Message, timeout: Option<Duration>) -> Result<(), CallError> {
         self.request(Want::Send, message, timeout).map(drop)
     }
@@ -97,26 +117,106 @@ impl Client {
         }
     }
 
-    /// Takes the notification bits that the server has set. Bounded, no system call.
+    /// Takes the notification bits that the server has set. Bounded, no system call (one if there
+    /// are none and a descriptor says so).
     pub fn take_bits(&self) -> u64 {
-        self.end.notifications(&self.table.slot(self.index))
+        let bits = self.end.notifications(&self.table.slot(self.index));
+        if bits == 0 {
+            self.found_nothing();
+        }
+        bits
+    }
+
+    fn found_nothing(&self) {
+        if let Some(descriptor) = &self.descriptor {
+            descriptor.lower();
+        }
+    }
+
+    /// Ends waits of this client from another thread: at once, or within a [`super::SLICE`] where
+    /// the call lends its priority.
+    pub fn canceller(&self) -> Canceller {
+        self.canceller.clone()
+    }
+
+    /// A descriptor for poll(2), epoll(7) and event loops: readable while there are notification
+    /// bits, the channel has no server, or waits are cancelled. A look for bits that finds none
+    /// makes it unreadable. Poll it for POLLIN, do not read it. Answers do not show there: a call
+    /// waits for its own.
+    ///
+    /// The first call makes a thread of the ordinary policy, on the CPUs of the caller. It sleeps
+    /// as [`Client::wait_bits`] does. Errors: no descriptor, no thread.
+    pub fn descriptor(&mut self) -> io::Result<Arc<OwnedFd>> {
+        if let Some(made) = &self.descriptor {
+            return Ok(made.fd());
+        }
+        let (table, index, canceller) = (self.table.again(), self.index, self.canceller.clone());
+        let mut next_check = Instant::now();
+        let look = move |event: &Event| {
+            let slot = table.slot(index);
+            let now = Instant::now();
+            if now >= next_check {
+                next_check = now + SLICE;
+                if !table.shared.is_held(Role::Server) {
+                    return true;
+                }
+            }
+            if slot.notifications.load(Relaxed) != 0 {
+                return true;
+            }
+            let Some(expected) = announce_sleep_for_bits(&slot) else { return false };
+            // SeqCst pairs with the fence in `cancel::take_back`.
+            fence(SeqCst);
+            let left = table.epoch().load(Acquire) & 1 == 0;
+            if left || canceller.is_cancelled() || event.ends() {
+                return true;
+            }
+            futex::wait_among(slot.answer, expected, Some(SLICE));
+            false
+        };
+        let made = Descriptor::start(self.table.shared.name(), &self.canceller, look)?;
+        let fd = made.fd();
+        self.descriptor = Some(made);
+        Ok(fd)
+    }
+
+    /// Sleeps at the answer.
+    fn sleep_at(&self, word: &AtomicU32, expected: u32, sleep_for: Option<Duration>) -> Woken {
+        // SeqCst pairs with the fence in `cancel::take_back`.
+        fence(SeqCst);
+        match self.canceller.is_cancelled() {
+            true => Woken::Recheck,
+            false if self.descriptor.is_some() => futex::wait_among(word, expected, sleep_for),
+            false => futex::wait(word, expected, sleep_for),
+        }
     }
 
     /// Waits for notification bits, and takes them. Blocks. Errors: `NoServer`, `TimedOut`,
-    /// `PeerDied`.
+    /// `PeerDied`, `Cancelled`.
     pub fn wait_bits(&mut self, timeout: Option<Duration>) -> Result<u64, CallError> {
         let mut limit = WaitLimit::new(timeout, Some(SLICE));
         let slot = self.table.slot(self.index);
         loop {
+            if self.canceller.is_cancelled() {
+                return Err(CallError::Cancelled { taken: false });
+            }
             let bits = self.end.notifications(&slot);
             if bits != 0 {
                 return Ok(bits);
             }
+            self.found_nothing();
             let epoch = self.epoch()?;
             let sleep_for = limit.next_sleep().map_err(|_| CallError::TimedOut)?;
             let Some(expected) = self.end.announce_sleep_for_bits(&slot) else { continue };
+            // Pairs with Release in `notify_client`, by way of the exchange of the thread of a
+            // descriptor: the bits are seen below.
+            fence(Acquire);
             let woken = match self.epoch() == Ok(epoch) {
-                true => futex::wait(slot.answer, expected, sleep_for),
+                // The thread of a descriptor may have taken note of bits that came meanwhile.
+                true if self.descriptor.is_some() && slot.notifications.load(Acquire) != 0 => {
+                    Woken::Recheck
+                }
+                true => self.sleep_at(slot.answer, expected, sleep_for),
                 false => Woken::Recheck,
             };
             let over = woken == Woken::TimedOut && !self.table.shared.is_held(Role::Server);
@@ -156,6 +256,9 @@ impl Client {
         message: &Message,
         timeout: Option<Duration>,
     ) -> Result<Outcome, CallError> {
+        if self.canceller.is_cancelled() {
+            return Err(CallError::Cancelled { taken: false });
+        }
         let epoch = self.epoch()?;
         let (rendezvous, slot) = (self.table.rendezvous(), self.table.slot(self.index));
         let scheduling = self.table.shape.scheduling;
@@ -171,6 +274,10 @@ impl Client {
                 if spin < self.spins {
                     std::hint::spin_loop();
                 }
+            }
+            if self.canceller.is_cancelled() {
+                let taken = !self.end.withdraw(&slot);
+                return self.end.outcome(&slot).ok_or(CallError::Cancelled { taken });
             }
             let Ok(sleep_for) = limit.next_sleep() else {
                 let taken = !self.end.withdraw(&slot);
@@ -215,7 +322,7 @@ impl Client {
         if self.epoch() != Ok(epoch) {
             return PiWait::OwnerDied;
         }
-        match futex::wait(slot.answer, expected, sleep_for) {
+        match self.sleep_at(slot.answer, expected, sleep_for) {
             Woken::Recheck => PiWait::Recheck,
             Woken::TimedOut => PiWait::TimedOut,
         }

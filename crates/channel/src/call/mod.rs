@@ -12,6 +12,10 @@
 //! and suspends another. So a call on one CPU costs two system calls and one switch each way, as a
 //! pair of bare futexes does.
 //!
+//! **Ending a wait.** Another thread ends waits by a [`Canceller`](crate::Canceller): at once, or
+//! within a [`SLICE`] while a client lends its priority. [`Server::descriptor`] and
+//! [`Client::descriptor`] are for poll(2) and event loops.
+//!
 //! **Order.** With [`Scheduling::Full`] the server takes the waiting client with the highest
 //! priority first, and clients of equal priority in order of arrival. A client states its own
 //! priority, up to a ceiling that the server sets for its slot ([`Server::set_ceiling`]). With
@@ -47,6 +51,7 @@ use crate::shm::{Kind, PARAMETERS, Pages, SharedMemory, ShmError};
 use crate::sync::{AtomicU32, AtomicU64};
 use rendezvous::{Rendezvous, Slot};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a waiting client sleeps before it checks that the server is alive. A waiting server
@@ -129,6 +134,13 @@ pub enum CallError {
     /// The server replied, but no client waits for an answer.
     #[error("no client waits for an answer: receive a call first")]
     NoCaller,
+    /// Another thread has ended the waits of this end ([`Canceller::cancel`](crate::Canceller)). If
+    /// `taken` is false, the server will never take the request.
+    #[error(
+        "cancelled by another thread{}",
+        if *taken { ": the server has taken the request" } else { "" }
+    )]
+    Cancelled { taken: bool },
 }
 
 /// Offsets in the body, in bytes. One side writes most of each cache line.
@@ -151,11 +163,16 @@ const REPLY: usize = 192;
 /// The shared memory of a channel.
 #[derive(Debug)]
 struct Table {
-    shared: SharedMemory,
+    shared: Arc<SharedMemory>,
     shape: Shape,
 }
 
 impl Table {
+    /// The same mapping, for the thread of a descriptor.
+    fn again(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), shape: self.shape }
+    }
+
     /// Creates the channel, or attaches to one of an earlier server that clients still hold.
     fn open(dir: &Path, name: &str, shape: Shape) -> Result<Self, SetupError> {
         if Shape::of(shape.parameters()).is_none() {
@@ -171,7 +188,7 @@ impl Table {
                 shape.parameters(),
                 Pages::Normal,
             ) {
-                Ok(shared) => return Ok(Self { shared, shape }),
+                Ok(shared) => return Ok(Self { shared: Arc::new(shared), shape }),
                 Err(ShmError::NameTaken { .. }) => (),
                 Err(error) => return Err(error.into()),
             }
@@ -193,15 +210,27 @@ impl Table {
     }
 
     fn attach(dir: &Path, name: &str) -> Result<Self, SetupError> {
-        let shared = SharedMemory::attach(dir, name, Kind::Call)?;
+        Self::of(SharedMemory::attach(dir, name, Kind::Call)?)
+    }
+
+    /// The table in this memory. Errors: `Mismatch`, `ReadOnly`.
+    fn of(shared: SharedMemory) -> Result<Self, SetupError> {
+        let name = || shared.name().to_owned();
+        if shared.kind() != Kind::Call {
+            let found = format!("it is of kind {:?}, expected Call", shared.kind());
+            return Err(ShmError::Mismatch { name: name(), found }.into());
+        }
+        if !shared.is_writable() {
+            return Err(ShmError::ReadOnly { name: name() }.into());
+        }
         let shape = Shape::of(shared.parameters());
         let shape = shape
             .filter(|shape| SLOTS + shape.clients as usize * SLOT_BYTES <= shared.body_bytes());
         match shape {
-            Some(shape) => Ok(Self { shared, shape }),
+            Some(shape) => Ok(Self { shared: Arc::new(shared), shape }),
             None => {
                 let found = format!("its parameters {:?} are invalid", shared.parameters());
-                Err(ShmError::Mismatch { name: name.to_owned(), found }.into())
+                Err(ShmError::Mismatch { name: name(), found }.into())
             }
         }
     }
@@ -289,3 +318,5 @@ mod kill_tests;
 mod order_tests;
 #[cfg(all(test, not(miri)))]
 mod tests;
+#[cfg(all(test, not(miri)))]
+mod wait_tests;

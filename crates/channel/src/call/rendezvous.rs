@@ -223,16 +223,9 @@ impl ClientEnd {
         sleep(slot.answer, answer)
     }
 
-    /// As [`ClientEnd::announce_sleep`], to wait for notification bits.
+    /// As [`announce_sleep_for_bits`].
     pub fn announce_sleep_for_bits(&self, slot: &Slot) -> Option<u32> {
-        let answer = slot.answer.load(Relaxed);
-        if answer & NOTIFIED != 0 {
-            // Acquire pairs with `notify_client`: the bits that came before are seen by the
-            // caller's next look.
-            let _ = slot.answer.compare_exchange(answer, answer & !NOTIFIED, Acquire, Relaxed);
-            return None;
-        }
-        sleep(slot.answer, answer)
+        announce_sleep_for_bits(slot)
     }
 
     /// Takes the notification bits for this client.
@@ -254,6 +247,19 @@ impl ClientEnd {
             }
         }
     }
+}
+
+/// As [`ClientEnd::announce_sleep`], to wait for notification bits: the client, or the thread of
+/// its descriptor.
+pub fn announce_sleep_for_bits(slot: &Slot) -> Option<u32> {
+    let answer = slot.answer.load(Relaxed);
+    if answer & NOTIFIED != 0 {
+        // Acquire pairs with `notify_client`: the bits that came before are seen by the caller's
+        // next look.
+        let _ = slot.answer.compare_exchange(answer, answer & !NOTIFIED, Acquire, Relaxed);
+        return None;
+    }
+    sleep(slot.answer, answer)
 }
 
 /// Sets ASLEEP in a word that still holds `seen`, and returns its new value.
@@ -357,7 +363,8 @@ impl ServerEnd {
         slot: impl Fn(usize) -> Slot<'a>,
         mut again: impl FnMut(usize),
     ) -> u64 {
-        if rendezvous.pending.load(Relaxed) == 0 {
+        // The announcement alone stays: the thread of a descriptor may sleep by it.
+        if rendezvous.pending.load(Relaxed) & !ASLEEP == 0 {
             return 0;
         }
         // Acquire pairs with `repost` and `notify_server`.
@@ -498,11 +505,22 @@ impl ServerEnd {
         slot.answer.swap(number << 2 | how, Release) & ASLEEP != 0
     }
 
-    /// Announces that the server will sleep. Returns the value of `pending` to sleep on. `None`:
-    /// there is a request or notification.
+    /// As [`announce_sleep`].
     pub fn announce_sleep(&self, rendezvous: &Rendezvous) -> Option<u32> {
-        sleep(rendezvous.pending, 0)
+        announce_sleep(rendezvous)
     }
+
+    /// Whether it has collected requests that it has not taken yet.
+    pub fn has_more(&self) -> bool {
+        self.queue != 0
+    }
+}
+
+/// Announces that the server will sleep, or the thread of its descriptor. Returns the value of
+/// `pending` to sleep on. `None`: there is a request or notification.
+pub fn announce_sleep(rendezvous: &Rendezvous) -> Option<u32> {
+    // The other one of the two may sleep already.
+    sleep(rendezvous.pending, 0).or_else(|| sleep(rendezvous.pending, ASLEEP))
 }
 
 #[cfg(test)]

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The end of the server.
 
-use super::rendezvous::{ASLEEP, Message, Outcome, ServerEnd, Want, notify_client};
-use super::{CallError, MAX_CLIENTS, SetupError, Shape, Table, WaitLimit, pi};
+use super::rendezvous::{ASLEEP, Message, Outcome, ServerEnd, Want, announce_sleep, notify_client};
+use super::{CallError, MAX_CLIENTS, PENDING, SetupError, Shape, Table, WaitLimit, pi};
+use crate::cancel::Canceller;
+use crate::descriptor::{Descriptor, Event};
 use crate::futex;
-use crate::shm::Role;
-use crate::sync::Ordering::*;
+use crate::shm::{Role, SharedMemory};
+use crate::sync::{Ordering::*, fence};
+use std::io;
 use std::marker::PhantomData;
+use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A request: a copy, which other processes cannot change.
@@ -36,6 +41,9 @@ pub struct Received {
 /// the clients' priority. Dropping it releases the role.
 #[derive(Debug)]
 pub struct Server {
+    /// Dropped before the memory: its thread uses that, too.
+    descriptor: Option<Descriptor>,
+    canceller: Canceller,
     pub(super) table: Table,
     end: ServerEnd,
     epoch: u32,
@@ -58,9 +66,16 @@ impl Server {
         // Release pairs with Acquire in `Client::epoch`: the client sees our thread, too.
         table.epoch().store(epoch << 1 | 1, Release);
         let end = ServerEnd::new(epoch, shape.scheduling, shape.clients as usize);
-        let server = Self { table, end, epoch, thread, spins: 0, stays: PhantomData };
+        let canceller = Canceller::new(&table.shared, vec![PENDING], !ASLEEP);
+        let (descriptor, stays) = (None, PhantomData);
+        let server = Self { descriptor, canceller, table, end, epoch, thread, spins: 0, stays };
         server.wake_all();
         Ok(server)
+    }
+
+    /// The memory of the channel, for an [`Offer`](crate::Offer).
+    pub fn shared(&self) -> &SharedMemory {
+        &self.table.shared
     }
 
     /// Sets the highest priority that requests of this client may have. No limit at first.
@@ -77,7 +92,7 @@ impl Server {
 
     /// Waits for a request or notification bits. A client that still waits for an answer gets
     /// `Unanswered`. Blocks. At most two system calls to wake clients, and one more to sleep.
-    /// Errors: `TimedOut`.
+    /// Errors: `TimedOut`, `Cancelled`.
     pub fn receive(&mut self, timeout: Option<Duration>) -> Result<Received, CallError> {
         self.finish(Outcome::Unanswered);
         self.wait(timeout)
@@ -94,7 +109,7 @@ impl Server {
     }
 
     /// [`Server::reply`] and [`Server::receive`] in one step. Blocks. Errors: `NoCaller` (it did
-    /// not wait), `TimedOut`.
+    /// not wait), `TimedOut`, `Cancelled`.
     #[inline]
     pub fn reply_wait(
         &mut self,
@@ -120,6 +135,45 @@ impl Server {
         client < self.table.shape.clients && self.table.shared.is_held(Role::Client(client as u8))
     }
 
+    /// Ends waits of this server from another thread.
+    pub fn canceller(&self) -> Canceller {
+        self.canceller.clone()
+    }
+
+    /// A descriptor for poll(2), epoll(7) and event loops: readable while there is a request or
+    /// notification bits, or waits are cancelled. A receive that finds nothing makes it unreadable.
+    /// Poll it for POLLIN, do not read it.
+    ///
+    /// The first call makes a thread of the ordinary policy, on the CPUs of the caller. It sleeps
+    /// as [`Server::receive`] does. Clients do not lend it their priority. Errors: no descriptor,
+    /// no thread.
+    pub fn descriptor(&mut self) -> io::Result<Arc<OwnedFd>> {
+        if let Some(made) = &self.descriptor {
+            return Ok(made.fd());
+        }
+        let (table, canceller) = (self.table.again(), self.canceller.clone());
+        let (epoch, thread) = (self.epoch, self.thread);
+        let look = move |event: &Event| {
+            repair(&table, epoch, thread);
+            let pending = table.rendezvous().pending;
+            let Some(expected) = announce_sleep(&table.rendezvous()) else { return true };
+            // SeqCst pairs with the fence in `cancel::take_back`.
+            fence(SeqCst);
+            if canceller.is_cancelled() || event.ends() {
+                return true;
+            }
+            futex::wait_among(pending, expected, None);
+            false
+        };
+        let made = Descriptor::start(self.table.shared.name(), &self.canceller, look)?;
+        let fd = made.fd();
+        if self.end.has_more() {
+            made.raise();
+        }
+        self.descriptor = Some(made);
+        Ok(fd)
+    }
+
     #[inline]
     fn finish(&mut self, outcome: Outcome) -> bool {
         let finished = self.end.finish(|client| self.table.slot(client), outcome);
@@ -132,19 +186,39 @@ impl Server {
     fn wait(&mut self, timeout: Option<Duration>) -> Result<Received, CallError> {
         let mut limit = WaitLimit::new(timeout, None);
         loop {
+            if self.canceller.is_cancelled() {
+                return Err(CallError::Cancelled { taken: false });
+            }
             for spin in 0..=self.spins {
                 if let Some(received) = self.look() {
+                    // The thread sees what is pending; what was collected only we do.
+                    if let Some(descriptor) = &self.descriptor
+                        && self.end.has_more()
+                    {
+                        descriptor.raise();
+                    }
                     return Ok(received);
                 }
                 if spin < self.spins {
                     std::hint::spin_loop();
                 }
             }
-            self.repair();
+            if let Some(descriptor) = &self.descriptor {
+                descriptor.lower();
+            }
+            repair(&self.table, self.epoch, self.thread);
             let sleep_for = limit.next_sleep().map_err(|_| CallError::TimedOut)?;
             let pending = self.table.rendezvous().pending;
             if let Some(expected) = self.end.announce_sleep(&self.table.rendezvous()) {
-                futex::wait(pending, expected, sleep_for);
+                // SeqCst pairs with the fence in `cancel::take_back`.
+                fence(SeqCst);
+                match self.canceller.is_cancelled() {
+                    true => continue,
+                    false if self.descriptor.is_some() => {
+                        futex::wait_among(pending, expected, sleep_for)
+                    }
+                    false => futex::wait(pending, expected, sleep_for),
+                };
             }
         }
     }
@@ -176,22 +250,20 @@ impl Server {
         ring(&self.table, client, wake, self.table.shape.inherit.then_some(self.thread));
     }
 
-    /// Restores words that only we may write, if they were overwritten.
-    fn repair(&self) {
-        for (word, value) in
-            [(self.table.epoch(), self.epoch << 1 | 1), (self.table.server_thread(), self.thread)]
-        {
-            if word.load(Relaxed) != value {
-                word.store(value, Release);
-            }
-        }
-    }
-
     fn wake_all(&self) {
         for client in 0..self.table.shape.clients as usize {
             // AcqRel: a client that sets ASLEEP after this sees the new epoch.
             let asleep = self.table.slot(client).answer.fetch_and(!ASLEEP, AcqRel) & ASLEEP != 0;
             self.ring(client, asleep);
+        }
+    }
+}
+
+/// Restores words that only the server may write, if they were overwritten.
+fn repair(table: &Table, epoch: u32, thread: u32) {
+    for (word, value) in [(table.epoch(), epoch << 1 | 1), (table.server_thread(), thread)] {
+        if word.load(Relaxed) != value {
+            word.store(value, Release);
         }
     }
 }
@@ -210,6 +282,8 @@ fn ring(table: &Table, client: usize, wake: bool, inherit: Option<u32>) {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        // Its thread would write the epoch of a living server again.
+        drop(self.descriptor.take());
         self.finish(Outcome::Unanswered);
         // Release pairs with Acquire in `Client::epoch`.
         self.table.epoch().store(self.epoch << 1, Release);

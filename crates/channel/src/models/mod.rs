@@ -5,6 +5,8 @@
 //! first loads what it stores later would hide interleavings with the reader's loads. So each model
 //! counts its executions and fails when there are too few.
 
+mod cancel;
+mod descriptor;
 mod pair;
 mod rendezvous;
 mod ring;

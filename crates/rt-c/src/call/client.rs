@@ -2,14 +2,17 @@
 //! The end of a client.
 
 use crate::call::{asmp_message, number, refused, timeout, value, words};
+use crate::slices::in_slices;
 use crate::why::{self, pointer};
 use asmp_channel::call::Client;
-use asmp_channel::default_dir;
+use asmp_channel::{Canceller, default_dir};
 use std::ffi::{c_char, c_int, c_longlong, c_uint};
 
 /// A client of a call channel, in a slot of its own. One thread at a time may use it.
 #[allow(non_camel_case_types)]
 pub struct asmp_client {
+    /// For any thread, while another one waits.
+    canceller: Canceller,
     client: Client,
 }
 
@@ -35,7 +38,8 @@ pub unsafe extern "C" fn asmp_call_attach(name: *const c_char, slot: c_int) -> *
     pointer(unsafe { why::name(name) }.and_then(|name| {
         let client = Client::attach(&default_dir(), name, u32::try_from(slot).ok());
         let client = client.map_err(|error| refused(&error))?;
-        Ok(Box::into_raw(Box::new(asmp_client { client })))
+        let canceller = client.canceller();
+        Ok(Box::into_raw(Box::new(asmp_client { canceller, client })))
     }))
 }
 
@@ -44,8 +48,69 @@ pub unsafe extern "C" fn asmp_call_attach(name: *const c_char, slot: c_int) -> *
 /// # Safety
 /// `client` is null or came from asmp_call_attach, and no other thread uses it now.
 unsafe fn own<'a>(client: *mut asmp_client) -> Result<&'a mut Client, c_int> {
+    if client.is_null() {
+        return Err(-libc::EINVAL);
+    }
+    // SAFETY: not null, and the caller vouches for the rest. Only this part is borrowed.
+    Ok(unsafe { &mut (*client).client })
+}
+
+/// Errors: EINVAL.
+///
+/// # Safety
+/// `client` is null or came from asmp_call_attach.
+unsafe fn canceller<'a>(client: *const asmp_client) -> Result<&'a Canceller, c_int> {
+    if client.is_null() {
+        return Err(-libc::EINVAL);
+    }
+    // SAFETY: not null, and the caller vouches for the rest. This part is never borrowed mutably.
+    Ok(unsafe { &(*client).canceller })
+}
+
+/// Ends the wait of this client that another thread is in, and each later one, until
+/// asmp_client_resume: they return -ECANCELED. A call ends at once, with ASMP_CALL_INHERIT within
+/// 100 ms; the server may have taken its request. asmp_call and asmp_call_send are no cancellation
+/// points: a thread that is cancelled in one ends after it.
+///
+/// Any thread and any signal handler may call it, while another thread uses the client. Bounded, no
+/// allocation; one system call.
+///
+/// Returns 0, or -EINVAL: no client.
+///
+/// # Safety
+/// `client` is null or came from asmp_call_attach, and is not closed meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asmp_client_cancel(client: *const asmp_client) -> c_int {
     // SAFETY: the caller vouches for it.
-    unsafe { client.as_mut() }.map(|client| &mut client.client).ok_or(-libc::EINVAL)
+    value(unsafe { canceller(client) }.map(Canceller::cancel))
+}
+
+/// Lets the client wait again. Any thread may call it. Bounded, no system call.
+///
+/// Returns 0, or -EINVAL: no client.
+///
+/// # Safety
+/// As asmp_client_cancel.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asmp_client_resume(client: *const asmp_client) -> c_int {
+    // SAFETY: the caller vouches for it.
+    value(unsafe { canceller(client) }.map(Canceller::resume))
+}
+
+/// Returns a descriptor for poll, select and epoll: readable (POLLIN) while there are notification
+/// bits, the channel has no server, or waits are cancelled. asmp_call_wait_bits with a timeout of 0
+/// takes the bits, or makes it unreadable. Answers do not show there. Else as asmp_fifo_fd;
+/// asmp_client_close closes it.
+///
+/// Returns the descriptor, or an error: -EINVAL: no client; -EMFILE, -ENFILE, -EAGAIN, -ENOMEM.
+///
+/// # Safety
+/// `client` is null or came from asmp_call_attach, and no other thread uses it during the call,
+/// except to cancel.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asmp_client_fd(client: *mut asmp_client) -> c_int {
+    // SAFETY: the caller vouches for it.
+    unsafe { own(client) }.map_or_else(|error| error, |client| why::descriptor(client.descriptor()))
 }
 
 /// Sends a message and waits for the answer, at most `timeout_ns` nanoseconds (below 0: without
@@ -62,10 +127,11 @@ unsafe fn own<'a>(client: *mut asmp_client) -> Result<&'a mut Client, c_int> {
 /// - -EINPROGRESS: the timeout passed, and the server has taken the request
 /// - -EPIPE: the server ended before it answered
 /// - -ENODATA: the server continued without an answer
+/// - -ECANCELED: asmp_client_cancel
 /// - -EINVAL: no client, message or place for the answer
 ///
 /// # Safety
-/// `client` is null or came from asmp_call_attach, and no other thread uses it during the call;
+/// `client` is null or came from asmp_call_attach, and other threads use it only to cancel;
 /// `message` is null or readable, `answer` null or writable; they may be the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_call(
@@ -88,7 +154,7 @@ pub unsafe extern "C" fn asmp_call(
 /// asmp_call, except -ENODATA.
 ///
 /// # Safety
-/// `client` is null or came from asmp_call_attach, and no other thread uses it during the call;
+/// `client` is null or came from asmp_call_attach, and other threads use it only to cancel;
 /// `message` is null or readable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_call_send(
@@ -109,7 +175,7 @@ pub unsafe extern "C" fn asmp_call_send(
 /// Returns 0, or -EINVAL: no client.
 ///
 /// # Safety
-/// `client` is null or came from asmp_call_attach, and no other thread uses it during the call.
+/// `client` is null or came from asmp_call_attach, and other threads use it only to cancel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_call_notify(client: *mut asmp_client, bits: u64) -> c_int {
     // SAFETY: the caller vouches for it.
@@ -118,30 +184,32 @@ pub unsafe extern "C" fn asmp_call_notify(client: *mut asmp_client, bits: u64) -
 
 /// Waits for notification bits and takes them, at most `timeout_ns` nanoseconds (below 0: without
 /// limit; 0: does not wait). No allocation. System calls: none if there are bits, else one to sleep
-/// and two every 100 ms.
+/// and two every 100 ms. A cancellation point: pthread_cancel ends it within 100 ms.
 ///
 /// Returns 0 and the bits in `bits`, or an error:
 /// - -ETIMEDOUT: no bits came
 /// - -ENOTCONN: there are no bits, and the channel has no server
 /// - -EPIPE: the server ended
+/// - -ECANCELED: asmp_client_cancel
 /// - -EINVAL: no client, or no place for the bits
 ///
 /// # Safety
-/// `client` is null or came from asmp_call_attach, and no other thread uses it during the call;
+/// `client` is null or came from asmp_call_attach, and other threads use it only to cancel;
 /// `bits` is null or writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn asmp_call_wait_bits(
+pub unsafe extern "C-unwind" fn asmp_call_wait_bits(
     client: *mut asmp_client,
     bits: *mut u64,
     timeout_ns: c_longlong,
 ) -> c_int {
-    value((|| {
+    let wait = |slice| {
         // SAFETY: the caller vouches for it.
         let (client, bits) =
             (unsafe { own(client) }?, unsafe { bits.as_mut() }.ok_or(-libc::EINVAL)?);
-        *bits = client.wait_bits(timeout(timeout_ns)).map_err(number)?;
+        *bits = client.wait_bits(slice).map_err(number)?;
         Ok(())
-    })())
+    };
+    in_slices(timeout_ns, |slice| value(wait(slice)))
 }
 
 /// Sets the priority of later requests: larger is more urgent, 0 at first. It orders the server's
@@ -151,7 +219,7 @@ pub unsafe extern "C" fn asmp_call_wait_bits(
 /// Returns 0, or -EINVAL: no client.
 ///
 /// # Safety
-/// `client` is null or came from asmp_call_attach, and no other thread uses it during the call.
+/// `client` is null or came from asmp_call_attach, and other threads use it only to cancel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_call_set_priority(
     client: *mut asmp_client,
@@ -167,7 +235,7 @@ pub unsafe extern "C" fn asmp_call_set_priority(
 /// Returns 0, or -EINVAL: no client.
 ///
 /// # Safety
-/// `client` is null or came from asmp_call_attach, and no other thread uses it during the call.
+/// `client` is null or came from asmp_call_attach, and other threads use it only to cancel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_client_set_spins(client: *mut asmp_client, spins: c_uint) -> c_int {
     // SAFETY: the caller vouches for it.
@@ -178,7 +246,7 @@ pub unsafe extern "C" fn asmp_client_set_spins(client: *mut asmp_client, spins: 
 /// client. Bounded, no system call.
 ///
 /// # Safety
-/// `client` is null or came from asmp_call_attach, and no other thread uses it during the call.
+/// `client` is null or came from asmp_call_attach, and other threads use it only to cancel.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_call_slot(client: *mut asmp_client) -> c_int {
     // SAFETY: the caller vouches for it. Below 30.

@@ -2,17 +2,20 @@
 //! The end of the server.
 
 use crate::call::{
-    ASMP_CALL_DIRECT, ASMP_CALL_INHERIT, asmp_message, number, refused, timeout, value, words,
+    ASMP_CALL_DIRECT, ASMP_CALL_INHERIT, asmp_message, number, refused, value, words,
 };
+use crate::slices::in_slices;
 use crate::why::{self, keep, pointer};
 use asmp_channel::call::{Received, Scheduling, Server, Shape, Want};
-use asmp_channel::default_dir;
+use asmp_channel::{Canceller, default_dir};
 use std::ffi::{c_char, c_int, c_longlong, c_uint};
 use std::mem::offset_of;
 
 /// The server of a call channel. Only the thread that opened it may use it.
 #[allow(non_camel_case_types)]
 pub struct asmp_server {
+    /// For any thread, while the server waits.
+    canceller: Canceller,
     server: Server,
     /// Whom the clients lend their priority.
     thread: libc::pthread_t,
@@ -113,7 +116,8 @@ pub unsafe extern "C" fn asmp_call_serve(
         let server = Server::open(&default_dir(), name, shape).map_err(|error| refused(&error))?;
         // SAFETY: takes nothing, touches nothing, cannot fail.
         let thread = unsafe { libc::pthread_self() };
-        Ok(Box::into_raw(Box::new(asmp_server { server, thread })))
+        let canceller = server.canceller();
+        Ok(Box::into_raw(Box::new(asmp_server { canceller, server, thread })))
     };
     pointer(serve())
 }
@@ -136,29 +140,87 @@ unsafe fn own<'a>(server: *mut asmp_server) -> Result<&'a mut Server, c_int> {
     Ok(unsafe { &mut (*server).server })
 }
 
+/// Errors: EINVAL.
+///
+/// # Safety
+/// `server` is null or came from asmp_call_serve.
+unsafe fn canceller<'a>(server: *const asmp_server) -> Result<&'a Canceller, c_int> {
+    if server.is_null() {
+        return Err(-libc::EINVAL);
+    }
+    // SAFETY: not null, and the caller vouches for the rest. This part is never borrowed mutably.
+    Ok(unsafe { &(*server).canceller })
+}
+
+/// Ends the wait that the server is in, at once, and each later one, until asmp_server_resume: they
+/// return -ECANCELED, even if there is a request. The descriptor of asmp_server_fd is readable
+/// meanwhile.
+///
+/// Any thread and any signal handler may call it. Bounded, no allocation; one system call.
+///
+/// Returns 0, or -EINVAL: no server.
+///
+/// # Safety
+/// `server` is null or came from asmp_call_serve, and is not closed meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asmp_server_cancel(server: *const asmp_server) -> c_int {
+    // SAFETY: the caller vouches for it.
+    value(unsafe { canceller(server) }.map(Canceller::cancel))
+}
+
+/// Lets the server wait again. Any thread may call it. Bounded, no system call.
+///
+/// Returns 0, or -EINVAL: no server.
+///
+/// # Safety
+/// As asmp_server_cancel.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asmp_server_resume(server: *const asmp_server) -> c_int {
+    // SAFETY: the caller vouches for it.
+    value(unsafe { canceller(server) }.map(Canceller::resume))
+}
+
+/// Returns a descriptor for poll, select and epoll: readable (POLLIN) while there is a request or
+/// notification bits, or waits are cancelled. asmp_call_receive with a timeout of 0 takes them, or
+/// makes it unreadable. Else as asmp_fifo_fd; asmp_server_close closes it.
+///
+/// Returns the descriptor, or an error: -EINVAL: no server; -EPERM: called by another thread;
+/// -EMFILE, -ENFILE, -EAGAIN, -ENOMEM.
+///
+/// # Safety
+/// `server` is null or came from asmp_call_serve.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asmp_server_fd(server: *mut asmp_server) -> c_int {
+    // SAFETY: the caller vouches for it.
+    unsafe { own(server) }.map_or_else(|error| error, |server| why::descriptor(server.descriptor()))
+}
+
 /// Waits for a request, notification bits or both, at most `timeout_ns` nanoseconds (below 0:
 /// without limit; 0: does not wait). A client that still waits for the answer to its call gets
-/// -ENODATA. No allocation. System calls: one to sleep, and one or two for each client to wake.
+/// -ENODATA. No allocation. System calls: one to sleep, one every 100 ms, and one or two for each
+/// client to wake. A cancellation point: pthread_cancel ends it within 100 ms.
 ///
 /// Returns 0, or an error:
 /// - -ETIMEDOUT: nothing came
+/// - -ECANCELED: asmp_server_cancel
 /// - -EINVAL: no server, or no place for the result
 /// - -EPERM: called by another thread than the one that opened the server
 ///
 /// # Safety
 /// `server` is null or came from asmp_call_serve; `into` is null or writable.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn asmp_call_receive(
+pub unsafe extern "C-unwind" fn asmp_call_receive(
     server: *mut asmp_server,
     into: *mut asmp_received,
     timeout_ns: c_longlong,
 ) -> c_int {
-    value((|| {
+    let wait = |slice| {
         // SAFETY: the caller vouches for it.
         let (server, into) = (unsafe { own(server) }?, unsafe { place(into) }?);
-        *into = server.receive(timeout(timeout_ns)).map_err(number)?.into();
+        *into = server.receive(slice).map_err(number)?.into();
         Ok(())
-    })())
+    };
+    in_slices(timeout_ns, |slice| value(wait(slice)))
 }
 
 /// Answers the call that was received last. Does not wait for the client, and succeeds also if the
@@ -190,26 +252,30 @@ pub unsafe extern "C" fn asmp_call_reply(
 /// # Safety
 /// As asmp_call_reply and asmp_call_receive.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn asmp_call_reply_wait(
+pub unsafe extern "C-unwind" fn asmp_call_reply_wait(
     server: *mut asmp_server,
     answer: *const asmp_message,
     into: *mut asmp_received,
     timeout_ns: c_longlong,
 ) -> c_int {
-    value((|| {
+    let replied = value((|| {
         // SAFETY: the caller vouches for it.
         let (server, answer) = (unsafe { own(server) }?, unsafe { words(answer) }?);
-        // SAFETY: as above; the answer is a copy.
-        let into = unsafe { place(into) }?;
-        *into = server.reply_wait(&answer, timeout(timeout_ns)).map_err(number)?.into();
-        Ok(())
-    })())
+        // SAFETY: as above.
+        unsafe { place(into) }?;
+        server.reply(&answer).map_err(number)
+    })());
+    if replied != 0 {
+        return replied;
+    }
+    // SAFETY: the caller vouches for it.
+    unsafe { asmp_call_receive(server, into, timeout_ns) }
 }
 
 /// Errors: EINVAL.
 ///
 /// # Safety
-/// `into` is null or writable, and no other thread uses it during the call.
+/// `into` is null or writable, and other threads use it only to cancel.
 unsafe fn place<'a>(into: *mut asmp_received) -> Result<&'a mut asmp_received, c_int> {
     // SAFETY: the caller vouches for it.
     unsafe { into.as_mut() }.ok_or(-libc::EINVAL)

@@ -3,14 +3,14 @@
 //! the lookup of its number and for threads that share an end. A full one can drop its oldest
 //! frames. `rtfN` is RTLinux's number N.
 
-use crate::why::{self, keep, pointer, timeout};
+use crate::slices::in_slices;
+use crate::why::{self, keep, pointer};
 use asmp_channel::{
-    Fifo, FifoReader, FifoWriter, Options, Overflow, RingError, Role, ShmError, WaitError, Wake,
-    default_dir,
+    Canceller, Fifo, FifoReader, FifoWriter, Options, Overflow, RingError, Role, ShmError,
+    WaitError, Wake, default_dir,
 };
 use std::ffi::{c_char, c_int, c_longlong, c_ulonglong, c_void};
 use std::path::Path;
-use std::time::Duration;
 
 /// Flag of asmp_fifo_create: a full FIFO drops its oldest frames and counts them. Without it, a put
 /// to a full FIFO fails.
@@ -22,6 +22,13 @@ pub const ASMP_FIFO_WAKE: u32 = 2;
 /// One end of a FIFO in shared memory. Its first put makes it the writer, its first get the reader.
 #[allow(non_camel_case_types)]
 pub struct asmp_fifo {
+    /// For any thread, while another one waits.
+    canceller: Canceller,
+    own: Own,
+}
+
+/// What one thread at a time uses.
+struct Own {
     end: End,
     /// What a put is a multiple of.
     record_bytes: usize,
@@ -37,6 +44,15 @@ enum End {
 }
 
 impl asmp_fifo {
+    /// An end without a role yet.
+    pub fn of(fifo: Fifo, flags: c_int) -> Self {
+        let record_bytes = usize::try_from(fifo.record_bytes()).unwrap_or(usize::MAX).max(1);
+        let canceller = fifo.canceller();
+        Self { canceller, own: Own { end: End::Neither(fifo), record_bytes, wake: wake_of(flags) } }
+    }
+}
+
+impl Own {
     /// Takes the role, where this is neither end yet. Errors: EBUSY, EBADF, EIO.
     #[cold]
     fn becomes(&mut self, role: Role) -> Result<(), c_int> {
@@ -89,6 +105,53 @@ impl asmp_fifo {
     }
 }
 
+/// What one thread at a time uses. `None`: no FIFO.
+///
+/// # Safety
+/// `fifo` is null or came from a function that opens FIFOs, and no other thread uses this
+/// part now.
+#[inline(always)]
+unsafe fn own<'a>(fifo: *mut asmp_fifo) -> Option<&'a mut Own> {
+    if fifo.is_null() {
+        return None;
+    }
+    // SAFETY: not null, and the caller vouches for the rest. Only this part is borrowed.
+    Some(unsafe { &mut (*fifo).own })
+}
+
+/// As [`own`], to look only.
+///
+/// # Safety
+/// As [`own`], but others may look, too.
+unsafe fn seen<'a>(fifo: *const asmp_fifo) -> Option<&'a Own> {
+    if fifo.is_null() {
+        return None;
+    }
+    // SAFETY: as in `own`.
+    Some(unsafe { &(*fifo).own })
+}
+
+/// The FIFO, to look only. `None`: null, or lost.
+///
+/// # Safety
+/// As [`seen`].
+pub unsafe fn fifo<'a>(fifo: *const asmp_fifo) -> Option<&'a Fifo> {
+    // SAFETY: the caller vouches for it.
+    unsafe { seen(fifo) }?.channel().map(|(fifo, _)| fifo)
+}
+
+/// The canceller, for any thread.
+///
+/// # Safety
+/// `fifo` is null or came from a function that opens FIFOs.
+unsafe fn canceller<'a>(fifo: *const asmp_fifo) -> Option<&'a Canceller> {
+    if fifo.is_null() {
+        return None;
+    }
+    // SAFETY: not null, and the caller vouches for the rest. This part is never borrowed mutably.
+    Some(unsafe { &(*fifo).canceller })
+}
+
 fn wake_of(flags: c_int) -> Wake {
     if flags & ASMP_FIFO_WAKE as c_int == 0 { Wake::Never } else { Wake::IfAsleep }
 }
@@ -110,12 +173,7 @@ unsafe fn open(
             ));
         }
         let fifo = open(&default_dir(), name).map_err(|error| keep(why::number(&error), &error))?;
-        let record_bytes = usize::try_from(fifo.record_bytes()).unwrap_or(usize::MAX).max(1);
-        Ok(Box::into_raw(Box::new(asmp_fifo {
-            end: End::Neither(fifo),
-            record_bytes,
-            wake: wake_of(flags),
-        })))
+        Ok(Box::into_raw(Box::new(asmp_fifo::of(fifo, flags))))
     }))
 }
 
@@ -204,7 +262,7 @@ pub unsafe extern "C" fn asmp_fifo_attach(
 /// - -EIO: the lock of the role failed
 ///
 /// # Safety
-/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it
+/// `fifo` is null or came from a function that opens FIFOs, and no other thread uses it
 /// during the call; `bytes` points to `count` readable bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_fifo_put(
@@ -213,7 +271,7 @@ pub unsafe extern "C" fn asmp_fifo_put(
     count: usize,
 ) -> c_int {
     // SAFETY: the caller vouches for it.
-    let Some(fifo) = (unsafe { fifo.as_mut() }) else { return -libc::EINVAL };
+    let Some(fifo) = (unsafe { own(fifo) }) else { return -libc::EINVAL };
     let record_bytes = fifo.record_bytes;
     let writer = match fifo.writer() {
         Ok(writer) => writer,
@@ -249,7 +307,7 @@ pub unsafe extern "C" fn asmp_fifo_put(
 /// - -EINVAL: no FIFO or no buffer
 ///
 /// # Safety
-/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it
+/// `fifo` is null or came from a function that opens FIFOs, and no other thread uses it
 /// during the call; `buffer` points to `size` writable bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_fifo_get(
@@ -259,7 +317,7 @@ pub unsafe extern "C" fn asmp_fifo_get(
 ) -> isize {
     let get = || {
         // SAFETY: the caller vouches for it.
-        let reader = unsafe { fifo.as_mut() }.ok_or(-libc::EINVAL)?.reader()?;
+        let reader = unsafe { own(fifo) }.ok_or(-libc::EINVAL)?.reader()?;
         if buffer.is_null() || size == 0 {
             return if size == 0 { Ok(0) } else { Err(-libc::EINVAL) };
         }
@@ -276,50 +334,56 @@ pub unsafe extern "C" fn asmp_fifo_get(
 
 /// Waits until there is a frame to get, at most `timeout_ns` nanoseconds (below 0: without limit;
 /// 0: does not wait). Acquires the role as asmp_fifo_get does. Blocks; makes system calls. Signals
-/// do not interrupt it (no EINTR): a program that has to notice signals waits in short steps.
+/// do not interrupt it (no EINTR): a handler calls asmp_fifo_cancel. A cancellation point:
+/// pthread_cancel ends it within 100 ms, and the FIFO can be used further.
 ///
 /// Returns 0, or an error:
 /// - -ETIMEDOUT: the timeout passed
-/// - -EPIPE: the FIFO is empty and has no writer. This is found after 100 ms: with shorter timeouts
-///   call asmp_fifo_has_peer.
+/// - -EPIPE: the FIFO is empty and has no writer. This is found within 100 ms, also by many shorter
+///   waits.
+/// - -ECANCELED: asmp_fifo_cancel
 /// - -EBUSY, -EBADF, -EINVAL: as asmp_fifo_get
 ///
 /// # Safety
-/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it
-/// during the call.
+/// `fifo` is null or came from a function that opens FIFOs, and no other thread uses it
+/// during the call, except to cancel.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn asmp_fifo_wait_get(fifo: *mut asmp_fifo, timeout_ns: c_longlong) -> c_int {
-    let wait = || {
+pub unsafe extern "C-unwind" fn asmp_fifo_wait_get(
+    fifo: *mut asmp_fifo,
+    timeout_ns: c_longlong,
+) -> c_int {
+    let wait = |slice| {
         // SAFETY: the caller vouches for it.
-        let reader = unsafe { fifo.as_mut() }.ok_or(-libc::EINVAL)?.reader()?;
-        waited(|timeout| reader.wait(timeout), timeout_ns)
+        let reader = unsafe { own(fifo) }.ok_or(-libc::EINVAL)?.reader()?;
+        reader.wait(slice).map_err(waited)
     };
-    wait().map_or_else(|error| error, |()| 0)
+    in_slices(timeout_ns, |slice| wait(slice).map_or_else(|error| error, |()| 0))
 }
 
 /// Waits until `count` bytes fit, at most `timeout_ns` nanoseconds (below 0: without limit; 0: does
 /// not wait). Acquires the role as asmp_fifo_put does. Blocks; makes system calls. Signals do not
-/// interrupt it (no EINTR). With ASMP_FIFO_DROP_OLDEST it waits for the reader, although a put
-/// would not.
+/// interrupt it (no EINTR). A cancellation point as asmp_fifo_wait_get. With ASMP_FIFO_DROP_OLDEST
+/// it waits for the reader, although a put would not.
 ///
 /// Returns 0, or an error:
 /// - -ETIMEDOUT: the timeout passed
-/// - -EPIPE: there is no room and no reader (found after 100 ms, as by asmp_fifo_wait_get)
+/// - -EPIPE: there is no room and no reader (found within 100 ms, as by asmp_fifo_wait_get)
+/// - -ECANCELED: asmp_fifo_cancel
 /// - -EMSGSIZE: so many bytes never fit, or are no multiple of the record size
 /// - -EBUSY, -EBADF, -EINVAL: as asmp_fifo_put
 ///
 /// # Safety
-/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread uses it
-/// during the call.
+/// `fifo` is null or came from a function that opens FIFOs, and no other thread uses it
+/// during the call, except to cancel.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn asmp_fifo_wait_put(
+pub unsafe extern "C-unwind" fn asmp_fifo_wait_put(
     fifo: *mut asmp_fifo,
     count: usize,
     timeout_ns: c_longlong,
 ) -> c_int {
-    let wait = || {
+    let wait = |slice| {
         // SAFETY: the caller vouches for it.
-        let fifo = unsafe { fifo.as_mut() }.ok_or(-libc::EINVAL)?;
+        let fifo = unsafe { own(fifo) }.ok_or(-libc::EINVAL)?;
         let record_bytes = fifo.record_bytes;
         let writer = fifo.writer()?;
         if count == 0 {
@@ -328,9 +392,9 @@ pub unsafe extern "C" fn asmp_fifo_wait_put(
         if never_fits(record_bytes, count) || count > writer.fifo().capacity_bytes() - 8 {
             return Err(-libc::EMSGSIZE);
         }
-        waited(|timeout| writer.wait(count, timeout), timeout_ns)
+        writer.wait(count, slice).map_err(waited)
     };
-    wait().map_or_else(|error| error, |()| 0)
+    in_slices(timeout_ns, |slice| wait(slice).map_or_else(|error| error, |()| 0))
 }
 
 /// Is it no whole number of records, or more than any memory has (-1, say, of a read that failed)?
@@ -338,27 +402,95 @@ fn never_fits(record_bytes: usize, count: usize) -> bool {
     count > isize::MAX as usize || !count.is_multiple_of(record_bytes)
 }
 
-fn waited(
-    wait: impl FnOnce(Option<Duration>) -> Result<(), WaitError>,
-    timeout_ns: c_longlong,
-) -> Result<(), c_int> {
-    wait(timeout(timeout_ns)).map_err(|error| match error {
+fn waited(error: WaitError) -> c_int {
+    match error {
         WaitError::TimedOut => -libc::ETIMEDOUT,
         WaitError::PeerGone => -libc::EPIPE,
+        WaitError::Cancelled => -libc::ECANCELED,
+    }
+}
+
+/// Ends the wait of this end that another thread is in, at once, and each later one, until
+/// asmp_fifo_resume: they return -ECANCELED, even if they had something to return. The descriptor
+/// of asmp_fifo_fd is readable meanwhile. Puts and gets work as before.
+///
+/// Any thread and any signal handler may call it, while another thread uses the FIFO. Bounded, no
+/// allocation; two system calls.
+///
+/// Returns 0, or -EINVAL: no FIFO.
+///
+/// # Safety
+/// `fifo` is null or came from a function that opens FIFOs, and is not closed meanwhile.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asmp_fifo_cancel(fifo: *const asmp_fifo) -> c_int {
+    // SAFETY: the caller vouches for it.
+    unsafe { canceller(fifo) }.map_or(-libc::EINVAL, |canceller| {
+        canceller.cancel();
+        0
     })
+}
+
+/// Lets this end wait again. Any thread may call it. Bounded, no system call.
+///
+/// Returns 0, or -EINVAL: no FIFO.
+///
+/// # Safety
+/// As asmp_fifo_cancel.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asmp_fifo_resume(fifo: *const asmp_fifo) -> c_int {
+    // SAFETY: the caller vouches for it.
+    unsafe { canceller(fifo) }.map_or(-libc::EINVAL, |canceller| {
+        canceller.resume();
+        0
+    })
+}
+
+/// Returns a descriptor for poll, select and epoll. It is readable (POLLIN)
+/// - for a reader, while there is a frame; a get that finds none makes it unreadable
+/// - for a writer, while the frame that last found no room fits, at first any; a put that finds no
+///   room makes it unreadable
+/// - when the other end was there and has ended, and while waits are cancelled
+///
+/// It is level-triggered, and no event is lost: get until there is nothing, then poll; or get once
+/// after each poll. A wait with a timeout of 0 says why it is readable though there is nothing:
+/// -EPIPE, -ECANCELED, or -ETIMEDOUT, by chance. Do not read, write or close it: asmp_fifo_close
+/// does, and makes it readable before.
+///
+/// The end needs its role: put or get 0 bytes first. The first call makes a thread of the ordinary
+/// policy, on the CPUs of the caller, so it is for the time-sharing side. The thread sleeps as
+/// asmp_fifo_wait_get does. The other end makes no more system calls for it than for a sleeper.
+///
+/// Returns the descriptor, the same each time, or an error:
+/// - -EBADF: this end has no role yet
+/// - -EMFILE, -ENFILE, -EAGAIN, -ENOMEM: no descriptor, or no thread
+/// - -EINVAL: no FIFO
+///
+/// # Safety
+/// `fifo` is null or came from a function that opens FIFOs, and no other thread uses it
+/// during the call, except to cancel.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn asmp_fifo_fd(fifo: *mut asmp_fifo) -> c_int {
+    // SAFETY: the caller vouches for it.
+    let made = match unsafe { own(fifo) }.map(|own| &mut own.end) {
+        None => return -libc::EINVAL,
+        Some(End::Reads(reader)) => reader.descriptor(),
+        Some(End::Writes(writer)) => writer.descriptor(),
+        Some(End::Neither(_) | End::Lost) => return -libc::EBADF,
+    };
+    why::descriptor(made)
 }
 
 /// Returns the number of frames that this writer has dropped to make room; 0 for a reader. Bounded,
 /// no system call.
 ///
 /// # Safety
-/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread puts by it
+/// `fifo` is null or came from a function that opens FIFOs, and no other thread puts by it
 /// during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_fifo_dropped(fifo: *const asmp_fifo) -> c_ulonglong {
     // SAFETY: the caller vouches for it.
-    match unsafe { fifo.as_ref() } {
-        Some(asmp_fifo { end: End::Writes(writer), .. }) => writer.dropped(),
+    match unsafe { seen(fifo) } {
+        Some(Own { end: End::Writes(writer), .. }) => writer.dropped(),
         _ => 0,
     }
 }
@@ -368,12 +500,12 @@ pub unsafe extern "C" fn asmp_fifo_dropped(fifo: *const asmp_fifo) -> c_ulonglon
 /// call.
 ///
 /// # Safety
-/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and no other thread puts or
+/// `fifo` is null or came from a function that opens FIFOs, and no other thread puts or
 /// gets by it during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_fifo_has_peer(fifo: *const asmp_fifo) -> c_int {
     // SAFETY: the caller vouches for it.
-    let channel = unsafe { fifo.as_ref() }.and_then(asmp_fifo::channel);
+    let channel = unsafe { seen(fifo) }.and_then(Own::channel);
     channel.is_some_and(|(fifo, peer)| fifo.shared().is_held(peer)).into()
 }
 
@@ -381,7 +513,7 @@ pub unsafe extern "C" fn asmp_fifo_has_peer(fifo: *const asmp_fifo) -> c_int {
 /// Ignores null. For set-up only: makes system calls.
 ///
 /// # Safety
-/// `fifo` is null or came from asmp_fifo_create or asmp_fifo_attach, and is not used again.
+/// `fifo` is null or came from a function that opens FIFOs, and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn asmp_fifo_close(fifo: *mut asmp_fifo) {
     if !fifo.is_null() {

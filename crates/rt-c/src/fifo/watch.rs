@@ -5,19 +5,18 @@
 use crate::fifo::name_of;
 use crate::fifo::table::Halves;
 use crate::why::number;
-use asmp_channel::{Fifo, Kind, Role, SharedMemory};
+use asmp_channel::{Canceller, Fifo, Kind, Role, SharedMemory};
 use std::ffi::{c_int, c_uint};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 type Handler = unsafe extern "C" fn(c_uint) -> c_int;
 
-/// A thread that calls a handler. Dropping it ends it and waits for that (up to 100 ms and its
-/// handler's time), unless it is dropped by the handler itself.
+/// A thread that calls a handler. Dropping it ends it and waits for that (its handler's time),
+/// unless it is dropped by the handler itself.
 pub struct Watcher {
     handler: Handler,
-    ends: Arc<AtomicBool>,
+    canceller: Canceller,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -32,13 +31,12 @@ impl Watcher {
         let channel =
             SharedMemory::from_fd(fd, &name_of(fifo), Kind::Fifo).and_then(Fifo::from_shared);
         let channel = channel.map_err(|error| number(&error))?;
-        let ends = Arc::new(AtomicBool::new(false));
-        let told = ends.clone();
+        let canceller = channel.canceller();
         // From here on nothing is overlooked.
         let seen = positions(&channel);
         let watch = move || {
             ordinary();
-            watch(&channel, halves, seen, &told, || {
+            watch(&channel, halves, seen, || {
                 // SAFETY: the program's own handler, by its word callable until the FIFO is
                 // destroyed.
                 unsafe { handler(fifo) };
@@ -46,7 +44,7 @@ impl Watcher {
         };
         let thread =
             thread::Builder::new().name(name_of(fifo)).spawn(watch).map_err(|_| -libc::EAGAIN)?;
-        Ok(Self { handler, ends, thread: Some(thread) })
+        Ok(Self { handler, canceller, thread: Some(thread) })
     }
 
     pub fn handler(&self) -> Handler {
@@ -56,7 +54,7 @@ impl Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.ends.store(true, Relaxed);
+        self.canceller.cancel();
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != thread::current().id()
         {
@@ -78,25 +76,22 @@ fn positions(channel: &Fifo) -> [u64; 2] {
     [Role::Writer, Role::Reader].map(|role| channel.position(role))
 }
 
-fn watch(
-    channel: &Fifo,
-    halves: &Halves,
-    mut seen: [u64; 2],
-    ends: &AtomicBool,
-    mut handler: impl FnMut(),
-) {
-    while !ends.load(Relaxed) {
+fn watch(channel: &Fifo, halves: &Halves, mut seen: [u64; 2], mut handler: impl FnMut()) {
+    const SLICE: Duration = Duration::from_millis(100);
+    let ends = channel.canceller();
+    while !ends.is_cancelled() {
         // Where this process writes, the other side reads.
-        match halves.is_ours(Role::Writer) {
-            true => channel.watch(Role::Reader, seen[1]),
-            false => channel.watch(Role::Writer, seen[0]),
-        }
+        let (of, at) = match halves.is_ours(Role::Writer) {
+            true => (Role::Reader, 1),
+            false => (Role::Writer, 0),
+        };
+        channel.watch(of, SLICE, || channel.position(of) != seen[at]);
         let now = positions(channel);
         // A role is taken before its position moves, so what is not ours now was the other side's.
         let theirs = |at: usize, role| now[at] != seen[at] && !halves.is_ours(role);
         let accessed = theirs(0, Role::Writer) || theirs(1, Role::Reader);
         seen = now;
-        if accessed && !ends.load(Relaxed) {
+        if accessed && !ends.is_cancelled() {
             handler();
         }
     }

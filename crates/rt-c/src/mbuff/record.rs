@@ -21,6 +21,11 @@ enum End {
 }
 
 impl asmp_record {
+    /// A record without a writer here yet.
+    pub fn of(record: RawRecord) -> Self {
+        Self { end: End::Reads(record) }
+    }
+
     /// Its role is taken if it is not ours yet. Errors: EBUSY, EIO.
     fn writer(&mut self) -> Result<&mut RawRecordWriter, c_int> {
         if let End::Reads(record) = &self.end {
@@ -36,7 +41,7 @@ impl asmp_record {
         }
     }
 
-    fn record(&self) -> Result<&RawRecord, c_int> {
+    pub fn record(&self) -> Result<&RawRecord, c_int> {
         match &self.end {
             End::Reads(record) => Ok(record),
             End::Writes(writer) => Ok(writer.record()),
@@ -53,7 +58,7 @@ unsafe fn open(name: *const c_char, size: usize, open: Open) -> *mut asmp_record
     // SAFETY: the caller vouches for it.
     pointer(unsafe { why::name(name) }.and_then(|name| {
         let record = open(&default_dir(), name, size).map_err(|error| number(&error))?;
-        Ok(Box::into_raw(Box::new(asmp_record { end: End::Reads(record) })))
+        Ok(Box::into_raw(Box::new(asmp_record::of(record))))
     }))
 }
 
@@ -97,7 +102,7 @@ pub unsafe extern "C" fn asmp_record_attach(name: *const c_char, size: usize) ->
 /// readers do.
 ///
 /// Returns 0; -EBUSY: another process is the writer; -EINVAL: no record, no value, or another size;
-/// -EIO: the lock of the role failed.
+/// -EACCES: it was offered for reading; -EIO: the lock of the role failed.
 ///
 /// # Safety
 /// `record` is null or came from asmp_record_alloc or asmp_record_attach, and no other thread uses

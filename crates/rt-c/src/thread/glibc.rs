@@ -6,6 +6,7 @@ use std::ffi::{c_int, c_ulong, c_void};
 
 pub const PTHREAD_INHERIT_SCHED: c_int = 0;
 pub const PTHREAD_EXPLICIT_SCHED: c_int = 1;
+pub const PTHREAD_CANCEL_DISABLE: c_int = 1;
 /// The signal of pthread_cancel: the first that the kernel has for real time (nptl/pthreadP.h).
 const SIGCANCEL: c_int = 32;
 
@@ -25,6 +26,7 @@ unsafe extern "C-unwind" {
 
 unsafe extern "C" {
     pub fn pthread_cancel(thread: libc::pthread_t) -> c_int;
+    pub fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
     // The libc crate's routine may not be unwound; RTLinux programs end threads by cancelling them.
     pub fn pthread_create(
         thread: *mut libc::pthread_t,

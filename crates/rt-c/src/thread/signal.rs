@@ -252,7 +252,7 @@ pub unsafe extern "C-unwind" fn rtl_pthread_sigmask(
 /// point. Returns -1 with errno EINTR; EAGAIN: 128 threads are registered already.
 ///
 /// # Safety
-/// `set` is readable.
+/// `set` points to a readable mask.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn rtl_sigsuspend(set: *const c_ulong) -> c_int {
     // SAFETY: the address is the thread's own errno.

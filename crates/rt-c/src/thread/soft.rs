@@ -23,7 +23,7 @@ struct Place {
     pending: AtomicBool,
     /// The thread, once there is one, and whether it is to end.
     thread: Mutex<Option<(JoinHandle<()>, Arc<AtomicBool>)>>,
-    /// What it waits for.
+    /// The thread sleeps on this until an interrupt is pending.
     kick: Kick,
 }
 

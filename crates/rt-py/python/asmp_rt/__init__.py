@@ -20,6 +20,7 @@ from ._errors import (
     BadName,
     BadRecord,
     BadSize,
+    Cancelled,
     ChannelIO,
     Closed,
     Corrupt,
@@ -31,12 +32,13 @@ from ._errors import (
     NameTaken,
     NoRoom,
     NoSuchChannel,
+    NotPermitted,
     Overtaken,
     PeerGone,
     RoleTaken,
     TimedOut,
 )
-from ._native import Fifo, Mbuff, Record, RecordWriter
+from ._native import Fifo, Mbuff, Offer, Record, RecordWriter
 from ._reader import FifoReader
 from ._writer import FifoWriter
 
@@ -44,6 +46,7 @@ __all__ = [
     "BadName",
     "BadRecord",
     "BadSize",
+    "Cancelled",
     "ChannelIO",
     "Closed",
     "Corrupt",
@@ -59,6 +62,8 @@ __all__ = [
     "NameTaken",
     "NoRoom",
     "NoSuchChannel",
+    "NotPermitted",
+    "Offer",
     "Overtaken",
     "PeerGone",
     "Record",

@@ -46,6 +46,10 @@ class HiddenChannel(Error, PermissionError):
     """Only processes with other rights (capabilities, user IDs) have the channel."""
 
 
+class NotPermitted(Error, PermissionError):
+    """A channel that is offered to other users, or for reading only, or by another user."""
+
+
 class ChannelIO(Error, OSError):
     """A system call failed."""
 
@@ -56,6 +60,10 @@ class TimedOut(Error, TimeoutError):
 
 class PeerGone(Error, ConnectionError):
     """The other end was closed, or its process has ended. All its records were read."""
+
+
+class Cancelled(Error):
+    """Another thread has ended the waits of this end by `cancel`."""
 
 
 class Corrupt(Error):

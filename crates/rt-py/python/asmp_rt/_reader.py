@@ -5,7 +5,7 @@ import asyncio
 from typing import Self
 
 from . import _native
-from ._errors import Closed, Overtaken, PeerGone
+from ._errors import Closed, Overtaken, PeerGone, TimedOut
 from ._waiter import Waiter
 
 # A loop over a FIFO that is never empty lets other tasks run after so many records.
@@ -21,16 +21,18 @@ class FifoReader(_native.FifoReader):
     """
 
     def __init__(self, fifo: _native.Fifo) -> None:
-        self._waiter = Waiter(f"fifo {self.name}", self.wait)
+        self._waiter = Waiter(self.fileno)
         self._in_a_row = 0
 
     async def get(self) -> bytes:
         """Read the oldest record; wait for it. A cancelled get (for example by asyncio.timeout)
         takes no record.
 
-        Raises PeerGone (within 100 ms), Corrupt (once; the next read continues), Closed.
+        Raises PeerGone (within 100 ms), Corrupt (once; the next read continues), Closed, Cancelled.
         """
         while True:
+            if self.cancelled:
+                self.wait(0)
             self._in_a_row += 1
             if self._in_a_row >= _RECORDS_IN_A_ROW:
                 self._in_a_row = 0
@@ -42,7 +44,11 @@ class FifoReader(_native.FifoReader):
             if record is not None:
                 return record
             self._in_a_row = 0
-            await self._waiter.ready()
+            try:
+                # Says why no record will come.
+                self.wait(0)
+            except TimedOut:
+                await self._waiter.ready()
 
     def __aiter__(self) -> Self:
         if self.closed:
@@ -56,8 +62,3 @@ class FifoReader(_native.FifoReader):
             return await self.get()
         except (PeerGone, Closed):
             raise StopAsyncIteration from None
-
-    def close(self) -> None:
-        """Release the role. Coroutines that wait get Closed at once, threads within 100 ms."""
-        super().close()
-        self._waiter.end_waits(Closed(f"the reader of fifo {self.name} is closed"))

@@ -1,92 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Lets coroutines wait for an end of a FIFO.
+"""Lets coroutines wait for an end of a FIFO: its event loop polls the descriptor.
 
-A FIFO has no descriptor that asyncio could poll: its writer stores words, and at most wakes a
-futex. So one thread waits for the coroutines, only while there are any. The thread takes no
-records: the coroutines do when it has woken them. So a cancelled coroutine loses none.
+The descriptor stays readable until the end finds nothing. A coroutine that is woken looks itself.
+So a cancelled one takes nothing with it.
 """
 
 import asyncio
-import threading
+import os
 from collections.abc import Callable
-
-from ._errors import TimedOut
-
-# How long the thread sleeps at a time, and how many idle slices it waits for the next coroutine.
-_SLICE_S = 0.1
-_IDLE_SLICES = 5
 
 
 class Waiter:
-    """`wait(seconds)` returns when the end is ready, raises TimedOut when it is not, or raises an
-    error."""
+    """`fileno()` returns the descriptor of the end."""
 
-    def __init__(self, name: str, wait: Callable[[float], None]) -> None:
-        self._name = name
-        self._wait = wait
-        self._changed = threading.Condition()
-        self._waiting: list[asyncio.Future[None]] = []
-        self._thread: threading.Thread | None = None
+    def __init__(self, fileno: Callable[[], int]) -> None:
+        self._fileno = fileno
+        # A descriptor of its own for each loop: the end may close its own at any time.
+        self._loops: dict[asyncio.AbstractEventLoop, tuple[int, list[asyncio.Future[None]]]] = {}
 
     async def ready(self) -> None:
-        """Returns when the end may be ready: check again. Raises the errors of `wait`, except
-        TimedOut."""
-        future = asyncio.get_running_loop().create_future()
+        """Returns when the end may be ready, or was closed: check again."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._loops:
+            fd = os.dup(self._fileno())
+            loop.add_reader(fd, self._wake, loop)
+            self._loops[loop] = fd, []
+        fd, waiting = self._loops[loop]
+        future = loop.create_future()
+        waiting.append(future)
         try:
-            with self._changed:
-                self._waiting.append(future)
-                self._changed.notify()
-                if self._thread is None:
-                    thread = threading.Thread(target=self._run, name=self._name)
-                    thread.start()
-                    self._thread = thread
             await future
         finally:
-            with self._changed:
-                if future in self._waiting:
-                    self._waiting.remove(future)
+            waiting.remove(future)
+            if not waiting:
+                del self._loops[loop]
+                loop.remove_reader(fd)
+                os.close(fd)
 
-    def end_waits(self, error: Exception | None) -> None:
-        """End all waits. Any thread may call it."""
-        with self._changed:
-            ended, self._waiting = self._waiting, []
-        for future in ended:
+    def wake(self) -> None:
+        """Let all coroutines check again. Any thread may call it."""
+        for loop in list(self._loops):
             try:
-                future.get_loop().call_soon_threadsafe(_settle, future, error)
+                loop.call_soon_threadsafe(self._wake, loop)
             except RuntimeError:
                 # The event loop has ended, and with it the coroutine.
                 pass
 
-    def _run(self) -> None:
-        while self._is_needed():
-            try:
-                self._wait(_SLICE_S)
-            except TimedOut:
-                continue
-            except Exception as error:
-                self.end_waits(error)
-            else:
-                self.end_waits(None)
-
-    def _is_needed(self) -> bool:
-        """Whether a coroutine waits, or does within half a second. If not, the thread ends."""
-        with self._changed:
-            # Do not delay the end of the program: Python joins this thread after the main thread
-            # has ended.
-            for _ in range(_IDLE_SLICES):
-                if self._waiting or not threading.main_thread().is_alive():
-                    break
-                self._changed.wait(_SLICE_S)
-            if self._waiting and threading.main_thread().is_alive():
-                return True
-            self._thread = None
-            return False
-
-
-def _settle(future: asyncio.Future[None], error: Exception | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)
+    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
+        _, waiting = self._loops.get(loop, (None, []))
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
