@@ -104,7 +104,7 @@ struct Next {
 }
 
 impl Next {
-    /// Whether it goes before another that is released at the same time.
+    /// Whether the scheduler starts this job first if both are released at the same time.
     const fn goes_before(&self, other: &Self) -> bool {
         self.urgency < other.urgency
             || self.urgency == other.urgency && self.release_ticks.1 < other.release_ticks.0

@@ -36,9 +36,8 @@ pub fn analyse(workload: &Workload, policy: Policy, cpus: &[u32], effort: &Effor
     report(workload, policy, cpus, effort, Depth::Tasks)
 }
 
-/// As [`analyse`], without what only one policy in detail shows: under EDF there are no responses
-/// (but for limits of sampled chains), and it is not known how much single costs may grow. Takes a
-/// small part of the time.
+/// The verdicts of [`analyse`] in a small part of its time. Leaves out by how much each cost may
+/// grow, and under EDF the response times, unless a sampled chain has a limit.
 pub fn analyse_briefly(
     workload: &Workload,
     policy: Policy,

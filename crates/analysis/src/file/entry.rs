@@ -12,7 +12,7 @@ use toml::Spanned;
 pub enum FileError {
     #[error("{reason}")]
     Syntax { reason: String },
-    /// An entry by its name or its line.
+    /// What is wrong with one entry. `place` is its name, or its line where it has none.
     #[error("{place}: {reason}")]
     Entry { place: String, reason: String },
     /// Times as ticks of one common length need more than 64 bits.
