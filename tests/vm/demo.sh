@@ -26,14 +26,14 @@ load=$!
 sleep 3
 taskset -c 3 "$asmp" spin 600000 &
 busy=$!
-printf '\n# a busy task on CPU 3, not shielded\n'
+printf '\n# a busy loop on CPU 3, an ordinary task, not shielded\n'
 show noise --cpus 3 -t 5s --table
 kill "$busy"
 show create demo --cpus 3
 "$asmp" exec demo --policy fifo:80 -- "$asmp" spin 600000 &
 busy=$!
 sleep 4
-printf '\n# the same task on the same CPU under the same load, shielded\n'
+printf '\n# the same loop on the same CPU under the same load, SCHED_FIFO 80, shielded\n'
 show noise demo -t 10s --table
 show status demo
 # A busy real-time task must end before its partition: on system CPUs it would starve the kernel's

@@ -50,7 +50,7 @@ programs() {
     for program in asmp $PROGRAMS; do
         "${CROSS}strip" -o "$share/${program##*/}" "$debug/$program"
     done
-    for program in guest containment; do
+    for program in guest containment stranger; do
         [ -z "$(built "$ARCH" $program)" ] ||
             "${CROSS}strip" -o "$share/$program" "$(built "$ARCH" $program)"
     done

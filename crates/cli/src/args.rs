@@ -75,8 +75,8 @@ pub enum Command {
     /// Show partitions as the kernel reports them now, and every violation
     ///
     /// Reads every setting back. `violated:` names a promise that no longer holds, with its cure.
-    /// `stays:` names what the kernel keeps on these CPUs and lets no program move. Exit code 7 if
-    /// anything is violated.
+    /// `stays:` names what the kernel keeps on these CPUs and lets no program move, and what cannot
+    /// be checked. Exit code 7 if anything is violated.
     #[command(after_long_help = examples::STATUS)]
     Status {
         /// Show only this partition
@@ -297,9 +297,10 @@ pub enum Change {
     /// Also moves unbound kernel threads off shielded CPUs.
     #[command(after_long_help = examples::REPAIR)]
     Repair {
-        /// The partition to repair
+        /// A partition that must exist
         ///
-        /// Must exist. All partitions are repaired in any case. Example: asmp repair motion
+        /// If there is none of this name, nothing is done. All partitions are repaired. Example:
+        /// asmp repair motion
         name: Option<String>,
     },
     /// Restore the machine to its state before asmp changed it
@@ -345,22 +346,23 @@ pub struct Shape {
     pub cpus: Option<CpuSpec>,
     /// Number of CPUs, which asmp then chooses
     ///
-    /// Free CPUs whose tick can stop, each on a core of its own, and never the boot CPU while there
-    /// are others. `asmp plan` says why these. If too few are free, the exit code is 26.
+    /// Of the free CPUs those near --near, then CPUs that no other group asks for, whose tick can
+    /// stop, and on cores of their own; the boot CPU comes last. `asmp plan` says why these. If too
+    /// few are free, the exit code is 26.
     /// Example: --count 2
     #[arg(long, value_name = "N", conflicts_with = "cpus", value_parser = at_least_one)]
     pub count: Option<usize>,
     /// Choose CPUs near an IRQ line, a device or a NUMA node
     ///
     /// The number of an IRQ line, a network interface, a PCI address, a block device, the name of
-    /// an IRQ handler, or nodeN. If too few CPUs there are free, others are chosen too. CPUs that
-    /// are far come before the boot CPU, and before CPUs that groups of others ask for.
+    /// an IRQ handler, or nodeN. If too few CPUs there are free, others are chosen too. A far CPU
+    /// is preferred to the boot CPU, and to one that another group asks for.
     /// Example: --count 2 --near eth1
     #[arg(long, value_name = "IRQ|DEVICE|NODE", requires = "count", conflicts_with = "cpus")]
     pub near: Option<String>,
     /// Choose whole cores: all SMT siblings of each, or none
     ///
-    /// The count is then a number of whole cores: 2, 4, 6 where a core has two siblings.
+    /// --count still counts CPUs. It must fill whole cores: 2, 4 or 6 where a core has two threads.
     /// Example: --count 2 --whole-cores
     #[arg(long, requires = "count", conflicts_with = "cpus")]
     pub whole_cores: bool,
@@ -509,8 +511,8 @@ pub struct Noise {
     pub cpus: Option<CpuSpec>,
     /// How long to count
     ///
-    /// On a terminal the table is refreshed every second, each time with the counts of that
-    /// second. A unit is required. Example: -t 10s
+    /// On a terminal, without --table, a table is refreshed every second, each time with the counts
+    /// of that second. A unit is required. Example: -t 10s
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = counting_time)]
     pub time: Duration,
     /// Print the counts as JSON, the default if the output is no terminal
@@ -518,7 +520,7 @@ pub struct Noise {
     /// A count that could not be taken is `null`. Example: asmp noise motion --json
     #[arg(long)]
     pub json: bool,
-    /// Print a table even if the output is no terminal
+    /// Print one table of the whole time
     ///
     /// Example: asmp noise motion -t 10s --table > noise.txt
     #[arg(long, conflicts_with = "json")]

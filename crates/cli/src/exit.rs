@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Exit codes, documented in asmp(8). Each refusal has its own code, so that scripts need not parse
-//! text.
+//! Exit codes, documented in asmp(8). Refusals have codes by what the caller must change, so that
+//! scripts need not parse text.
 
 use asmp_host::CpuListError;
 use asmp_measure::load::LoadError;
@@ -112,6 +112,11 @@ pub const TABLE: &[(u8, &str)] = &[
         "restore, repair: a state was lost; what settings were before is not known",
     ),
     (46, "refused: the task is the last of a scope, which systemd would end; --force moves it"),
+    (
+        47,
+        "refused: a busy real-time task starves a kworker of its CPU, and the kernel (from 7.0 on) \
+         may wait for it",
+    ),
     (BAD_RUN, "measure: the input is not a complete run or not a histogram"),
     (NO_LOAD, "measure: a load did not start or ended early"),
     (MIXED, "measure: the runs are of different kernels; --across-kernels accepts them"),
@@ -132,7 +137,7 @@ fn of_refusal(refusal: &Refusal) -> u8 {
         Refusal::NoCgroupV2 => 11,
         Refusal::CpusetV1 { .. } => 12,
         Refusal::NoCpuset => 13,
-        Refusal::InContainer => 15,
+        Refusal::InContainer | Refusal::ContainedPids => 15,
         Refusal::KernelTooOld { .. } => 14,
         Refusal::NoCpus { .. } | Refusal::UnknownCpus { .. } => 20,
         Refusal::OfflineCpus { .. } => 21,
@@ -153,6 +158,7 @@ fn of_refusal(refusal: &Refusal) -> u8 {
         Refusal::NameTaken { .. } => 31,
         Refusal::NoPartition { .. } => 32,
         Refusal::UnknownTask { .. } => 33,
+        Refusal::StarvedKworker { .. } => 47,
         Refusal::BoundKernelThread { .. } | Refusal::Holder { .. } => 34,
         Refusal::NotInside { .. } | Refusal::IrqNotInside { .. } => 35,
         Refusal::UnknownIrq { .. } | Refusal::PerCpuIrq { .. } => 36,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! noise: the proof in counts. A table on a terminal, refreshed every second; JSON elsewhere.
+//! noise: the proof in counts. A table on a terminal, refreshed every second; JSON elsewhere. One
+//! table of the whole time if asked for.
 
 use crate::args::Noise;
 use anyhow::Result;
@@ -14,8 +15,8 @@ use std::time::{Duration, Instant};
 pub fn noise(shield: &Shield, noise: &Noise) -> Result<u8> {
     let facts = Facts::read(shield.kernel())?;
     let request = request(shield, &facts, noise)?;
-    let terminal = std::io::stdout().is_terminal() && !noise.json;
-    if !terminal {
+    let watched = std::io::stdout().is_terminal() && !noise.json && !noise.table;
+    if !watched {
         let report = observe(shield.kernel(), &request, || std::thread::sleep(noise.time))?;
         match noise.table {
             true => print!("{}", table(&[("", &report)])),

@@ -9,7 +9,9 @@ use asmp_host::systemd::SERVICE;
 use asmp_host::{CpuSet, Facts};
 use asmp_shield::text::{shown, shown_lines};
 use asmp_shield::verify::{Finding, PartitionStatus, Status, TickStatus};
-use asmp_shield::{Action, Affected, Chosen, Demotion, Outcome, Plan, Reason, Refused, Step};
+use asmp_shield::{
+    Action, Affected, Chosen, Demotion, Elsewhere, Outcome, Plan, Reason, Refused, Step,
+};
 use serde::Serialize;
 use std::cell::RefCell;
 use std::fmt::Arguments;
@@ -114,18 +116,24 @@ fn incomplete(why: ErrorKind, changed: bool) -> String {
     format!("standard output cannot be written: {why}{truth}")
 }
 
+/// A count and its noun: "1 change", "2 changes".
+fn of(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// The outcome of a change: a headline, then what the kernel refused, then what this boot does not
 /// allow.
 pub fn outcome(outcome: &Outcome, headline: &str) {
     if let Some(recovered) = outcome.recovered.as_ref().filter(|recovered| recovered.steps > 0) {
-        eprintln!("asmp: first undid an interrupted change ({} steps)", recovered.steps);
+        eprintln!("asmp: first undid an interrupted change ({})", of(recovered.steps, "step"));
     }
-    line!("{headline} ({} changes, each read back)", outcome.changes);
+    line!("{headline} ({}, settings read back)", of(outcome.changes, "change"));
     if let Some(why) = &outcome.no_room {
         eprintln!("asmp: no room is kept for undoing: {why}: make room, then run `asmp repair`");
     }
     chosen("  ", &outcome.plan.chosen);
     demoted(&outcome.demoted);
+    elsewhere(&outcome.elsewhere);
     refused(&outcome.refused);
     for cannot in &outcome.plan.cannot {
         line!("  not in this boot: {}", cannot.what);
@@ -181,6 +189,11 @@ pub fn demoted(demotions: &[Demotion]) {
             task.tid
         );
     }
+}
+
+/// Names the tasks that are not where they came from.
+pub fn elsewhere(tasks: &[Elsewhere]) {
+    tasks.iter().for_each(|task| eprintln!("asmp: {task}"));
 }
 
 /// Prints what the kernel refused, one line for each reason.
@@ -325,6 +338,9 @@ fn orphans(status: &Status) {
 pub fn status(status: &Status, now_s: u64) {
     if status.interrupted {
         line!("a change was cut short and is not undone yet: run `asmp repair`");
+    }
+    if status.changing {
+        line!("a change is under way: what follows may be half of it");
     }
     if status.journal_unreadable {
         line!("a change is under way or was interrupted: run as root to know");

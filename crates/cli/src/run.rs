@@ -43,6 +43,7 @@ pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
     let undone = shield.change(&end, &caller);
     if let Ok(outcome) = &undone {
         print::demoted(&outcome.demoted);
+        print::elsewhere(&outcome.elsewhere);
     }
     if let Some(left) = undone.as_ref().ok().and_then(not_given_back) {
         eprintln!("asmp: partition {name}: {left}");

@@ -30,6 +30,7 @@ mod guest {
     pub mod smt;
     pub mod snapshot;
     pub mod spaces;
+    pub mod stranger;
     pub mod tasks;
     pub mod uio;
     pub mod watchdog;
@@ -52,6 +53,7 @@ fn all() -> Vec<Test> {
         guest::random::all(),
         guest::hotplug::all(),
         guest::others::all(),
+        guest::stranger::all(),
         guest::quiet::all(),
         guest::ab::all(),
         guest::measure::all(),

@@ -7,6 +7,7 @@ use crate::cpuset::{Cpu, CpuSet};
 use crate::irq::{self, Irq};
 use crate::kernel::Kernel;
 use crate::knob::{self, Knob};
+use crate::task;
 use crate::{Error, ErrorKind, Result};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -73,6 +74,9 @@ pub struct Facts {
     pub preempt_rt: bool,
     /// Is the effective user root?
     pub root: bool,
+    /// Are the tasks here those of a container, which do not include the machine's? Known to root
+    /// only: from others they may be hidden (`hidepid=`).
+    pub contained_pids: bool,
     /// Is systemd the system manager?
     pub systemd: bool,
     pub command_line: String,
@@ -97,12 +101,14 @@ impl Facts {
         let knobs = all_knobs(&cpus).filter(|knob| may_be_read(knob, version(&release)));
         let settings: BTreeMap<PathBuf, String> =
             knobs.filter_map(|knob| knob.read(kernel).ok().map(|text| (knob.path, text))).collect();
+        let root = effective_user(&text("/proc/self/status")?) == Some(0);
         Ok(Self {
+            contained_pids: root && !task::has_kernel_threads(kernel),
             release,
             architecture: architecture::read(kernel),
             lockdown: lockdown(kernel, &text("/proc/cmdline")?),
             preempt_rt: text("/proc/sys/kernel/version")?.contains("PREEMPT_RT"),
-            root: effective_user(&text("/proc/self/status")?) == Some(0),
+            root,
             systemd: kernel.exists(Path::new("/run/systemd/system")),
             command_line: text("/proc/cmdline")?,
             cgroups: Hierarchy::read(kernel)?,

@@ -55,6 +55,20 @@ pub fn effective(kernel: &dyn Kernel, number: u32) -> Option<CpuSet> {
     kernel.text(Path::new(&path)).ok()?.parse().ok()
 }
 
+/// Tells the device of a line from another one that has its number later: the controller and the
+/// number there, which name the PCI device of a message-signalled line; else its handlers.
+pub fn identity(kernel: &dyn Kernel, irq: &Irq) -> String {
+    let text = |name: &str| {
+        let path = format!("/sys/kernel/irq/{}/{name}", irq.number);
+        kernel.text(Path::new(&path)).unwrap_or_default().trim().to_owned()
+    };
+    match text("chip_name") {
+        // The kernel does not show it.
+        chip if chip.is_empty() => irq.actions.join(","),
+        chip => format!("{chip} {}", text("hwirq")),
+    }
+}
+
 /// Does its controller have the line once for each CPU? ABI/testing/sysfs-kernel-irq.
 fn is_per_cpu(kernel: &dyn Kernel, number: u32) -> bool {
     let text = |name: &str| {

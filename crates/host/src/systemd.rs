@@ -21,10 +21,19 @@ pub const FORMER_SERVICE: &str = "asmp.service";
 /// The group of the service's own process, beside those of the partitions.
 pub const HOLDER: &str = "holder";
 
+/// A service that is killed or stopped ends its own process only. A killed one starts again, and
+/// systemd removes none of its groups meanwhile. systemd refuses these properties before 254.
+const LASTING: [&str; 5] = [
+    "DelegateSubgroup=holder",
+    "KillMode=process",
+    "Restart=always",
+    "RestartMode=direct",
+    "StartLimitIntervalSec=0",
+];
+
 /// The most that one job of systemd may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-const PROPERTIES: [&str; 2] = ["Delegate=cpuset", "Type=exec"];
 /// The service that holds our groups in the tree mounted there: the former one where an older asmp
 /// has started it.
 pub fn service(kernel: &dyn Kernel, mount: &Path) -> &'static str {
@@ -39,20 +48,38 @@ pub(crate) fn start(mount: &Path) -> io::Result<()> {
     }
     let group = mount.join(SLICE).join(SERVICE);
     if !group.join(HOLDER).is_dir() {
-        call(
-            Command::new("systemd-run")
-                .args(["--quiet", "--unit", SERVICE, "--slice", SLICE, "--collect"])
-                .args(["--description", "Holds the cgroups of asmp's partitions"])
-                .args(PROPERTIES.iter().flat_map(|property| ["--property", property]))
-                .args(["sleep", "infinity"]),
-            PATIENCE,
-        )?;
-        fs::create_dir(group.join(HOLDER))?;
+        // It was stopped, and is not forgotten while tasks are in its groups.
+        let again = || call(Command::new("systemctl").args(["start", SERVICE]), PATIENCE);
+        if !group.is_dir() || again().is_err() {
+            run_service(&LASTING).or_else(|error| match is_unknown(&error) {
+                true => run_service(&[]),
+                false => Err(error),
+            })?;
+        }
+        if !group.join(HOLDER).is_dir() {
+            fs::create_dir(group.join(HOLDER))?;
+        }
         for process in fs::read_to_string(group.join("cgroup.procs"))?.lines() {
             fs::write(group.join(HOLDER).join("cgroup.procs"), process)?;
         }
     }
     Ok(())
+}
+
+/// Does this systemd not know a property?
+fn is_unknown(error: &io::Error) -> bool {
+    error.to_string().contains("Unknown assignment")
+}
+
+fn run_service(more: &[&str]) -> io::Result<()> {
+    let properties = ["Delegate=cpuset", "Type=exec"].iter().chain(more);
+    let mut command = Command::new("systemd-run");
+    command
+        .args(["--quiet", "--unit", SERVICE, "--slice", SLICE, "--collect"])
+        .args(["--description", "Holds the cgroups of asmp's partitions"])
+        .args(properties.flat_map(|property| ["--property", property]))
+        .args(["sleep", "infinity"]);
+    call(&mut command, PATIENCE)
 }
 
 /// Stops the service, and its slice if no other unit is in it; systemd removes their groups. Does

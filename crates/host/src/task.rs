@@ -4,7 +4,7 @@
 //! A number alone does not name a task: the kernel uses numbers again. [`TaskId`] adds the start
 //! time, so a task that died midway is never confused with its successor.
 
-use crate::cpuset::CpuSet;
+use crate::cpuset::{Cpu, CpuSet};
 use crate::facts::cpu_list;
 use crate::kernel::Kernel;
 use crate::sched::Schedule;
@@ -47,8 +47,15 @@ pub struct Member {
     /// The process of a thread that is `alone`; `None` in states of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<TaskId>,
-    /// Its group before, as a path in the cgroup tree (`/system.slice/x.service`).
+    /// The group of its process before, as a path in the cgroup tree (`/system.slice/x.service`).
     pub from: PathBuf,
+    /// Threads of its process that were in other groups than `from` (libvirt's `vcpu0`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub apart: Vec<ThreadGroup>,
+    /// Threads that entered by themselves, the rest of the process being in the group `rest`;
+    /// `None` of a process that was moved in whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entered: Option<Vec<TaskId>>,
     /// Its threads that were real-time before: they keep their policy when they leave.
     pub real_time: Vec<TaskId>,
     /// The policy that a partition file gives it; `None`: its threads have what they choose.
@@ -61,6 +68,14 @@ impl Member {
     pub fn process_id(&self) -> TaskId {
         self.process.unwrap_or(self.task)
     }
+}
+
+/// A thread and its group, as a path in the cgroup tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ThreadGroup {
+    pub task: TaskId,
+    pub group: PathBuf,
 }
 
 /// A policy that all threads of a task have while it is in a partition.
@@ -161,6 +176,17 @@ pub fn identify(kernel: &dyn Kernel, tid: i32) -> Option<TaskId> {
     let stat = kernel.text(&path).ok()?;
     let (_, fields) = after_command(&path, &stat).ok()?;
     Some(TaskId { tid, start_ticks: fields[19].parse().ok()? })
+}
+
+/// The group of each thread of a process; one that ends meanwhile is left out.
+pub fn thread_groups(kernel: &dyn Kernel, process: i32) -> Vec<ThreadGroup> {
+    let group = |tid: i32| {
+        let text = kernel.text(Path::new(&format!("/proc/{tid}/cgroup"))).ok()?;
+        let group = text.lines().find_map(|line| line.strip_prefix("0::"))?.into();
+        Some(ThreadGroup { task: identify(kernel, tid)?, group })
+    };
+    let threads = thread_numbers(kernel, process).unwrap_or_default();
+    threads.into_iter().filter_map(group).collect()
 }
 
 /// How far up the family of a process to look for the task that brought it into a partition.
@@ -283,6 +309,57 @@ pub fn kernel_threads_named(
         .filter(|task| task.kernel_thread)
         .take(enough)
         .collect()
+}
+
+/// Is there a kernel thread? Only the machine's own PID namespace has them; there kthreadd has
+/// number 2.
+pub fn has_kernel_threads(kernel: &dyn Kernel) -> bool {
+    let is_one = |tid: i32| {
+        let path = stat_of(tid);
+        let stat = kernel.text(&path).unwrap_or_default();
+        let flags = after_command(&path, &stat).ok().and_then(|(_, fields)| fields[6].parse().ok());
+        flags.is_some_and(|flags: u64| flags & PF_KTHREAD != 0)
+    };
+    let names = || kernel.list(Path::new("/proc")).unwrap_or_default();
+    is_one(2) || names().iter().filter_map(|name| name.parse().ok()).any(is_one)
+}
+
+/// A kworker of one CPU that had work and no CPU, or ran, when it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kworker {
+    pub cpu: Cpu,
+    pub command: String,
+    tid: i32,
+    /// User and system time.
+    ran_ticks: u64,
+}
+
+impl Kworker {
+    /// Is it still runnable, and has it not run since it was found?
+    pub fn is_starved(&self, kernel: &dyn Kernel) -> bool {
+        runnable_since(kernel, self.tid) == Some(self.ran_ticks)
+    }
+}
+
+/// The time that a runnable thread has run; `None` where it sleeps or has ended.
+fn runnable_since(kernel: &dyn Kernel, tid: i32) -> Option<u64> {
+    let path = stat_of(tid);
+    let stat = kernel.text(&path).ok()?;
+    let (_, fields) = after_command(&path, &stat).ok()?;
+    let ticks = |field: usize| fields[field].parse::<u64>().ok();
+    if fields[0] == "R" { Some(ticks(11)? + ticks(12)?) } else { None }
+}
+
+/// The kworkers of these CPUs that have work and no CPU, or run.
+pub fn runnable_kworkers(kernel: &dyn Kernel, cpus: &CpuSet) -> Vec<Kworker> {
+    let cpu_of = |name: &str| name.strip_prefix("kworker/")?.split(':').next()?.parse().ok();
+    let is_theirs = |name: &str| cpu_of(name).is_some_and(|cpu| cpus.contains(cpu));
+    let runnable = |task: Task| {
+        let (tid, cpu) = (task.id.tid, cpu_of(&task.command)?);
+        let ran_ticks = runnable_since(kernel, tid)?;
+        Some(Kworker { cpu, command: task.command, tid, ran_ticks })
+    };
+    kernel_threads_named(kernel, usize::MAX, is_theirs).into_iter().filter_map(runnable).collect()
 }
 
 /// Every thread of a process, by number.

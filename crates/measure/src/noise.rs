@@ -200,22 +200,30 @@ fn tasks_of(
     let mut kernel_threads: BTreeMap<i32, bool> = BTreeMap::new();
     // What a task of ours makes is ours, though it may have ended before asmp could ask.
     let mut own = own.clone();
+    let mut is_kernel_thread =
+        |tid: i32| *kernel_threads.entry(tid).or_insert_with(|| is_kernel_thread(tid));
+    let mut begun = BTreeSet::new();
     for event in &contents.events {
         match &event.kind {
-            EventKind::Switch { to_tid: 0, .. } => {}
-            EventKind::Switch { to_tid: tid, to: command, .. } => {
+            EventKind::Switch { from_tid, from, to_tid, to } => {
                 let Some(cpu) = noise.get_mut(&event.cpu) else { continue };
-                let name = format!("{command}/{tid}");
-                let kernel_thread =
-                    *kernel_threads.entry(*tid).or_insert_with(|| is_kernel_thread(*tid));
-                let counts = if own.contains(tid) {
-                    *cpu.own_switches.get_or_insert_default() += 1;
-                    continue;
-                } else if kernel_thread {
-                    &mut cpu.kernel_switches
-                } else {
-                    &mut cpu.foreign_switches
+                // Who had the CPU when the count began was switched to before. One that never
+                // leaves is in no event.
+                let is_first = begun.insert(event.cpu) && *from_tid != 0;
+                if is_first && !own.contains(from_tid) && !is_kernel_thread(*from_tid) {
+                    let had = cpu.foreign_switches.get_or_insert_default();
+                    *had.entry(format!("{from}/{from_tid}")).or_default() += 1;
+                }
+                let counts = match *to_tid {
+                    0 => continue,
+                    tid if own.contains(&tid) => {
+                        *cpu.own_switches.get_or_insert_default() += 1;
+                        continue;
+                    }
+                    tid if is_kernel_thread(tid) => &mut cpu.kernel_switches,
+                    _ => &mut cpu.foreign_switches,
                 };
+                let name = format!("{to}/{to_tid}");
                 *counts.get_or_insert_default().entry(name).or_default() += 1;
             }
             EventKind::Migration { tid, command, from, to } => {
@@ -366,7 +374,7 @@ mod tests {
     }
 
     fn switch_to(tid: i32) -> EventKind {
-        EventKind::Switch { from_tid: 1, from: "y".into(), to_tid: tid, to: "x".into() }
+        EventKind::Switch { from_tid: 0, from: "swapper".into(), to_tid: tid, to: "x".into() }
     }
 
     fn at(interrupts: Vec<Row>) -> Counters {
@@ -394,6 +402,22 @@ mod tests {
         assert_eq!(noise.own_switches, Some(1));
         assert_eq!(noise.foreign_switches, Some(BTreeMap::from([("x/11".into(), 2)])));
         assert_eq!(noise.kernel_switches, Some(BTreeMap::from([("x/12".into(), 1)])));
+    }
+
+    #[test]
+    fn a_foreign_task_that_has_the_cpu_when_the_count_begins_is_counted() {
+        let switch = |from_tid, to_tid| {
+            on_cpu_3(EventKind::Switch { from_tid, from: "x".into(), to_tid, to: "x".into() })
+        };
+        let counted = |events| {
+            let noise = one(Ok(Contents { events, has_page_faults: true, lost: 0 }));
+            (noise.foreign_switches.unwrap(), noise.kernel_switches.unwrap())
+        };
+        let foreign = BTreeMap::from([("x/11".to_owned(), 1)]);
+        assert_eq!(counted(vec![switch(11, 10), switch(10, 0)]), (foreign, BTreeMap::new()));
+        for begins in [0, 10, 12] {
+            assert_eq!(counted(vec![switch(begins, 0)]), (BTreeMap::new(), BTreeMap::new()));
+        }
     }
 
     #[test]

@@ -149,7 +149,12 @@ impl Edge<'_> {
                     let threaded = cgroup::is_threaded(self.kernel, &group);
                     note(Undo::MakeGroup { path: group.clone(), threaded })?;
                 }
-                self.kernel.remove_dir(&group).map_err(Error::io(&group, "remove the group"))?;
+                let removed = self.kernel.remove_dir(&group);
+                match removed.map_err(Error::io(&group, "remove the group")) {
+                    // systemd was first.
+                    Err(error) if error.is_missing() => {}
+                    other => other?,
+                }
             }
             Ok(())
         })
@@ -213,8 +218,7 @@ pub fn apply(
 /// The kernel refused and changed nothing. A read-back that shows another value is no refusal, nor
 /// is a file system that takes no write.
 fn is_refusal(error: &Error) -> bool {
-    matches!(error, Error::Io { .. })
-        && !matches!(error.errno(), Some(libc::EROFS | libc::ENOMEM | libc::ENOSPC))
+    matches!(error, Error::Io { .. }) && error.errno() != Some(libc::EROFS)
 }
 
 /// The kernel's error number in the words of this field.
@@ -270,9 +274,12 @@ fn take(
             }
         }
         Action::Delegate { on } => {
-            // A service that is there already is not ours to stop.
-            if kernel.exists(base.dir()) != *on {
+            // A service that is there already is not ours to stop, nor is what outlived one.
+            let is_there = kernel.exists(base.dir());
+            if is_there != *on {
                 undo_log.note(Undo::Delegate { on: !on })?;
+            }
+            if is_there != *on || *on && !base.is_held(kernel) {
                 delegate(kernel, base, *on)?;
                 if *on {
                     mark(kernel, base.dir())?;

@@ -2,8 +2,10 @@
 //! From a request to the partitions after it. Reads tasks, changes nothing: what a request means is
 //! decided here and nowhere else; which partitions are allowed stands in [`crate::rules`].
 
+use crate::apart;
 use crate::choose::Chosen;
 use crate::declare;
+use crate::lines;
 use crate::mend;
 use crate::need;
 use crate::neighbours::{self, Affected};
@@ -12,7 +14,7 @@ use crate::partition::{Partition, Refusal, State, System, shielded};
 use crate::plan::{self, Base, Cannot, Plan};
 use crate::policies;
 use crate::request::{Caller, Members, Request};
-use crate::rules::{self, Subject, Wish};
+use crate::rules::{self, Origin, Subject, Wish};
 use asmp_host::cgroup::{self, Groups};
 use asmp_host::task::{self, Member, Task, TaskId};
 use asmp_host::{Facts, Kernel, knob};
@@ -79,6 +81,7 @@ pub(crate) fn decide(
 ) -> Result<Decision, Refusal> {
     rules::check_machine(facts)?;
     name_processes(kernel, state);
+    lines::follow(kernel, facts, state);
     let (mut system, mut left_out) = (state.system(), Vec::new());
     let named = |refusal| neighbours::name_isolator(kernel, facts, refusal);
     let (mut repair, mut chosen) = (None, Vec::new());
@@ -191,7 +194,7 @@ fn join(
     if !members.force {
         neighbours::keep_scopes(kernel, facts, tasks.iter().map(|(task, _)| task))?;
     }
-    let mut real_time: BTreeMap<i32, Vec<TaskId>> = BTreeMap::new();
+    let mut origins: BTreeMap<i32, Origin> = BTreeMap::new();
     for ((task, lineage), (_, alone)) in tasks.into_iter().zip(members.tasks()) {
         let in_another = task.group.starts_with(&tree) && !is_inside(&tree, &task, name);
         if alone && in_another {
@@ -205,11 +208,11 @@ fn join(
             let own = state.partitions.iter_mut().filter(|partition| partition.name == name);
             own.for_each(|own| own.tasks.retain(|placed| placed.task != task.id || placed.alone));
         }
-        let real_time = real_time
+        let origin = origins
             .entry(task.process)
-            .or_insert_with(|| task::real_time_threads(kernel, task.process));
+            .or_insert_with(|| apart::origin(kernel, &base.mount, &task));
         let subject = Subject { task: &task, alone, lineage: &lineage };
-        now.partitions = rules::add_task(&now, name, subject, real_time.clone(), &tree)?;
+        now.partitions = rules::add_task(&now, name, subject, origin.clone(), &tree)?;
         if is_split {
             let members = now.partitions.iter_mut().flat_map(|partition| &mut partition.tasks);
             let own = members.filter(|placed| placed.task == task.id);
@@ -356,7 +359,7 @@ fn pass(
         for state in [&mut *state, &mut now] {
             rules::record_born_inside(state, from, subject)?;
         }
-        now.partitions = rules::add_task(&now, to, subject, Vec::new(), &tree)?;
+        now.partitions = rules::add_task(&now, to, subject, Origin::default(), &tree)?;
     }
     Ok(now.partitions)
 }
@@ -375,7 +378,8 @@ fn enter(
     let (mut task, lineage) = find_task(kernel, pid, false)?;
     command.clone_into(&mut task.command);
     let subject = Subject { task: &task, alone: false, lineage: &lineage };
-    let mut after = rules::add_task(state, name, subject, Vec::new(), &tree(facts)?)?;
+    let origin = Origin { from: task.group.clone(), ..Origin::default() };
+    let mut after = rules::add_task(state, name, subject, origin, &tree(facts)?)?;
     // Else each job that has ended would stay in the state.
     let lives = |id: TaskId| task::identify(kernel, id.tid) == Some(id);
     let joined = after.iter_mut().filter(|partition| partition.name == name);

@@ -2,6 +2,7 @@
 //! From a file's declaration to the partitions once it is in force: which processes it means, and
 //! which it leaves out.
 
+use crate::apart;
 use crate::choose::Chosen;
 use crate::decide;
 use crate::declaration::{Declaration, Declared, DeclaredTask, IrqName};
@@ -98,9 +99,9 @@ pub(crate) fn decide(
             {
                 decide::record_family(kernel, facts, (state, &mut now), old, task.id)?;
             }
-            let real_time = task::real_time_threads(kernel, task.process);
+            let origin = apart::origin(kernel, &base.mount, task);
             let tree = base.in_tree();
-            now.partitions = rules::add_task(&now, partition, subject, real_time, &tree)?;
+            now.partitions = rules::add_task(&now, partition, subject, origin, &tree)?;
         } else if wanted.policy.is_some() && state.partition(partition).is_ok() {
             // Born inside: recorded in both, so that the plan does not move it in.
             rules::record_born_inside(state, partition, subject)?;

@@ -138,6 +138,17 @@ fn abilities(facts: &Facts, seen: &Observed) -> Vec<Item> {
             "run asmp on the host",
         ),
         either(
+            "the machine's own tasks",
+            !facts.contained_pids,
+            Missing,
+            match (facts.contained_pids, facts.root) {
+                (true, _) => "no: there is no kernel thread, so this is a container",
+                (false, true) => "yes",
+                (false, false) => "known to root only",
+            },
+            "run asmp on the host",
+        ),
+        either(
             "isolated partitions at run time",
             groups.isolated.is_some() || facts.version() >= (6, 7),
             Missing,

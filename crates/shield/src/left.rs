@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a change should have given back and could not.
 
+use crate::apart;
 use crate::apply::{Applied, Refused};
 use crate::orphans;
 use crate::partition::{Partition, State};
 use crate::plan::{Base, Plan};
+use asmp_host::task::{self, Member, TaskId};
 use asmp_host::{Kernel, knob};
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// What a change could not give back. Its original is kept until it can.
@@ -26,6 +29,58 @@ impl std::fmt::Display for Left {
             false => write!(f, "{} (was {:?}): {}", self.what, self.original, self.reason),
         }
     }
+}
+
+/// A task that has left a partition and is not in the group that it came from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Elsewhere {
+    pub task: TaskId,
+    pub command: String,
+    pub from: PathBuf,
+    /// Is that group still there?
+    pub from_exists: bool,
+    pub now: PathBuf,
+}
+
+impl std::fmt::Display for Elsewhere {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { task, command, from, from_exists, now } = self;
+        let gone = if *from_exists { "" } else { ", which is gone," };
+        let (tid, from, now) = (task.tid, from.display(), now.display());
+        write!(f, "task {tid} ({command}) came from the group {from}{gone} and is in {now} now")
+    }
+}
+
+/// Tasks that this change took out of partitions, and that are not where they came from: their
+/// group is gone or refused them, or another program has moved them.
+pub fn of_tasks(
+    kernel: &dyn Kernel,
+    base: &Base,
+    before: &[Partition],
+    after: &[Partition],
+) -> Vec<Elsewhere> {
+    let stay = after.iter().flat_map(|one| &one.tasks).map(Member::process_id);
+    let stay: BTreeSet<TaskId> = stay.collect();
+    let left = before.iter().flat_map(|one| &one.tasks);
+    let left = left.filter(|placed| !stay.contains(&placed.process_id()));
+    let homes: BTreeMap<TaskId, &Path> = left
+        .flat_map(|placed| {
+            let threads = placed.apart.iter().map(|thread| (thread.task, thread.group.as_path()));
+            threads.chain([(placed.process_id(), placed.from.as_path())])
+        })
+        .collect();
+    let elsewhere = |(id, from): (TaskId, &Path)| {
+        let task = task::read(kernel, id.tid).ok()?;
+        let is_out = !task.group.starts_with(base.in_tree());
+        (task.id == id && !task.zombie && is_out && task.group != from).then(|| Elsewhere {
+            task: id,
+            command: task.command,
+            from: from.to_owned(),
+            from_exists: kernel.exists(&apart::absolute(&base.mount, from)),
+            now: task.group,
+        })
+    };
+    homes.into_iter().filter_map(elsewhere).collect()
 }
 
 /// What is not given back, with the reason. A line that is gone needs nothing.

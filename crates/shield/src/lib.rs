@@ -8,13 +8,16 @@
 //! everything back and names what violates a partition; [`doctor`] looks at the machine. No paths
 //! and no command line here: kernel files are [`asmp_host::Knob`]s.
 
+mod apart;
 mod apply;
 mod choose;
 mod decide;
 pub mod declaration;
 mod declare;
 pub mod doctor;
+mod kworkers;
 mod left;
+mod lines;
 mod masks;
 pub mod membership;
 mod mend;
@@ -35,11 +38,15 @@ pub mod text;
 pub mod verify;
 
 #[cfg(test)]
+mod apart_tests;
+#[cfg(test)]
 mod choose_tests;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
 mod given_back_tests;
+#[cfg(test)]
+mod lines_tests;
 #[cfg(test)]
 mod need_tests;
 #[cfg(test)]
@@ -71,7 +78,7 @@ pub use asmp_host::task::Member;
 pub use choose::{Choice, Chosen, Need, Next, Reason};
 /// Partitions as a file declares them.
 pub use declaration::Declaration;
-pub use left::Left;
+pub use left::{Elsewhere, Left};
 /// A thread that loses its real-time policy on the way out.
 pub use moving::Demotion;
 /// Groups and tasks of others that lose CPUs to a partition.

@@ -7,13 +7,14 @@
 //! it ends or is demoted (`--force`). Of the state only the partition's list of tasks changes,
 //! under the lock of all who change partitions.
 
-use crate::moving::{ended, hop_in};
+use crate::apart::{self, absolute};
+use crate::moving::{Hop, ended};
 use crate::partition::State;
 use crate::plan::Base;
-use crate::state::JOURNAL;
+use crate::rules::Origin;
 use crate::state::{self, StateError};
 use asmp_host::cgroup::{self, Groups, Hierarchy};
-use asmp_host::store::{Lock, Store, whole_lines};
+use asmp_host::store::{Lock, Store};
 use asmp_host::task::{self, Member, Task, TaskId, task_path};
 use asmp_host::{CpuSet, Error, ErrorKind, Kernel, Schedule, kind_of};
 use std::fs::{File, OpenOptions};
@@ -46,6 +47,9 @@ pub enum EntryError {
         path = path.display()
     )]
     Gone { name: String, path: PathBuf },
+
+    #[error("partition {name} ended while the process entered it: try again")]
+    Ended { name: String },
 
     #[error(
         "process {process} ({command}) is already in partition {other}, and all threads of a \
@@ -124,19 +128,12 @@ pub fn find(kernel: &dyn Kernel, store: &Store, name: &str) -> Result<Entrance, 
     Ok(Entrance { name, cpus, groups, mount, store: store.clone() })
 }
 
-fn lock(store: &Store) -> Result<Lock, EntryError> {
-    store.lock(PATIENCE)?.ok_or(EntryError::Busy { patience: PATIENCE })
+fn lives(kernel: &dyn Kernel, id: TaskId) -> bool {
+    task::identify(kernel, id.tid) == Some(id)
 }
 
-/// Has a crash left a change half done? Its way back would undo what is entered now.
-fn is_interrupted(store: &Store) -> Result<bool, EntryError> {
-    let Some(bytes) = store.read(JOURNAL)? else { return Ok(false) };
-    // A journal without a header was cut before its first action.
-    let Some(first) = whole_lines(&bytes).into_iter().next() else { return Ok(false) };
-    let header: Option<serde_json::Value> = serde_json::from_str(&first).ok();
-    let transaction = header.and_then(|header| header.get("transaction")?.as_u64());
-    let committed = state::load(store)?.transaction;
-    Ok(transaction.is_none_or(|transaction| transaction > committed))
+fn lock(store: &Store) -> Result<Lock, EntryError> {
+    store.lock(PATIENCE)?.ok_or(EntryError::Busy { patience: PATIENCE })
 }
 
 /// Replaces the list of a partition's tasks. Call with the lock held.
@@ -169,15 +166,18 @@ enum Back {
     Inside,
     /// This thread was in another group of the partition.
     Thread { tid: i32, group: PathBuf },
-    /// The process came from there, and is recorded.
-    Process { id: TaskId, home: PathBuf },
+    /// The process came from outside, and this is its record.
+    Process(Box<Member>),
 }
 
 impl Entered {
     /// Goes back to where the task was. A thread that became real-time inside leaves as
     /// SCHED_OTHER. Errors: `NotLeft`; what cannot go back stays inside, and recorded.
     pub fn leave(self, kernel: &dyn Kernel) -> Result<(), EntryError> {
-        let left = lock(&self.partition.store).and_then(|_lock| self.leave_locked(kernel));
+        let left = self.step_aside(kernel).and_then(|()| {
+            let _lock = lock(&self.partition.store)?;
+            self.leave_locked(kernel)
+        });
         left.map_err(|cause| EntryError::NotLeft {
             name: self.partition.name.clone(),
             process: self.process,
@@ -185,18 +185,49 @@ impl Entered {
         })
     }
 
+    /// To system CPUs before the lock is asked for: who has it must not wait below a busy real-time
+    /// task. The partition may be gone, and then so has the task.
+    fn step_aside(&self, kernel: &dyn Kernel) -> Result<(), EntryError> {
+        let Groups { domain, rest, .. } = &self.partition.groups;
+        // Another program may have moved it, and then it is not ours to move.
+        let is_inside = |tid: i32| {
+            self.partition.place_of(kernel, tid).is_ok_and(|(_, at)| at.starts_with(domain))
+        };
+        match &self.back {
+            Back::Thread { tid, .. } if is_inside(*tid) => {
+                self.demote(kernel, Some(*tid))?;
+                let _ = cgroup::move_thread(kernel, *tid, rest);
+            }
+            Back::Process(placed) if is_inside(placed.task.tid) => {
+                self.demote(kernel, None)?;
+                let _ = cgroup::move_process(kernel, placed.task.tid, rest);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     fn leave_locked(&self, kernel: &dyn Kernel) -> Result<(), EntryError> {
         let Entrance { store, name, .. } = &self.partition;
         match &self.back {
             Back::Inside => Ok(()),
             Back::Thread { tid, group } => {
-                self.demote(kernel, Some(*tid))?;
-                Ok(cgroup::move_thread(kernel, *tid, group)?)
+                edit_tasks(store, name, |tasks| {
+                    let own = tasks.iter_mut().filter(|known| known.task.tid == self.process);
+                    let entered = own.filter_map(|known| known.entered.as_mut());
+                    entered.for_each(|threads| threads.retain(|thread| thread.tid != *tid));
+                })?;
+                match cgroup::move_thread(kernel, *tid, group) {
+                    // The partition has ended, and has let its tasks out.
+                    Err(error) if error.is_missing() => Ok(()),
+                    moved => Ok(moved?),
+                }
             }
-            Back::Process { id, home } => {
-                self.demote(kernel, None)?;
-                cgroup::move_process(kernel, id.tid, home)?;
-                edit_tasks(store, name, |tasks| tasks.retain(|known| known.task != *id))
+            Back::Process(placed) => {
+                let (process, mount) = (placed.task.tid, &self.partition.mount);
+                cgroup::move_process(kernel, process, &absolute(mount, &placed.from))?;
+                apart::send_home(kernel, mount, process, &placed.apart);
+                edit_tasks(store, name, |tasks| tasks.retain(|known| known.task != placed.task))
             }
         }
     }
@@ -240,48 +271,83 @@ impl Entrance {
         if here == self.groups.rt {
             return Ok(entered(task.process, Back::Inside));
         }
-        let _lock = lock(&self.store).map_err(|error| self.not_permitted(error))?;
-        if is_interrupted(&self.store)? {
+        let held = lock(&self.store).map_err(|error| self.not_permitted(error))?;
+        // Its way back would undo what is entered now.
+        if state::is_interrupted(&self.store)? {
             return Err(EntryError::Interrupted);
         }
         // What was found before the lock was held may be gone, or elsewhere.
         find(kernel, &self.store, &self.name)?;
-        let (task, here) = self.place_of(kernel, tid)?;
-        let back = match here.starts_with(&self.groups.domain) {
-            true if join == Join::Process => Back::Inside,
-            true => Back::Thread { tid, group: here.clone() },
-            false => Back::Process { id: self.record(kernel, &task, &here)?, home: here.clone() },
+        let (task, mut here) = self.place_of(kernel, tid)?;
+        let is_inside = here.starts_with(&self.groups.domain);
+        let back = match is_inside {
+            true if join == Join::Process => {
+                self.edit_entered(kernel, &task, |entered| *entered = None)?;
+                Back::Inside
+            }
+            true => {
+                self.edit_entered(kernel, &task, |entered| {
+                    let Some(threads) = entered else { return };
+                    threads.retain(|other| *other != task.id && lives(kernel, *other));
+                    threads.push(task.id);
+                })?;
+                Back::Thread { tid, group: here.clone() }
+            }
+            false => Back::Process(Box::new(self.record(kernel, &task, &here, join)?)),
         };
         let entered = entered(task.process, back);
+        let mut moved = Ok(());
+        if !is_inside {
+            moved = cgroup::move_process(kernel, task.process, &self.groups.rest);
+            here.clone_from(&self.groups.rest);
+        }
+        // On system CPUs until here. Below a busy real-time task the lock could be held for ever.
+        drop(held);
         let alone = (join == Join::Thread).then_some(task.id);
-        let moved =
-            task::identify(kernel, task.process).ok_or_else(|| ended(task.process)).and_then(
-                |process| hop_in(kernel, &self.groups, &here, process, alone, &mut |_| Ok(())),
-            );
-        match moved.map_err(EntryError::Host).and_then(|()| self.read_back(kernel, tid)) {
+        let moved = moved.and_then(|()| {
+            let process = task::identify(kernel, task.process);
+            let process = process.ok_or_else(|| ended(task.process))?;
+            let hop = Hop { groups: &self.groups, mount: &self.mount, here: &here, process };
+            hop.take(kernel, alone.as_ref().map(std::slice::from_ref), &mut |_| Ok(()))
+        });
+        let moved = moved.map_err(EntryError::Host).and_then(|()| self.read_back(kernel, tid));
+        match moved.and_then(|()| self.still_lists(&entered.back)) {
             Ok(()) => Ok(entered),
             Err(error) => {
                 // The first error is the one to know; what is still inside is recorded.
-                let _ = entered.leave_locked(kernel);
+                let _ = entered.leave(kernel);
                 Err(self.not_permitted(error))
             }
+        }
+    }
+
+    /// The lock was free while the process moved in: is this the partition that recorded it?
+    fn still_lists(&self, back: &Back) -> Result<(), EntryError> {
+        let Back::Process(placed) = back else { return Ok(()) };
+        let state = state::load(&self.store)?;
+        match state.partition(&self.name) {
+            Ok(partition) if partition.tasks.iter().any(|known| known.task == placed.task) => {
+                Ok(())
+            }
+            _ => Err(EntryError::Ended { name: self.name.clone() }),
         }
     }
 
     /// The task and its group.
     fn place_of(&self, kernel: &dyn Kernel, tid: i32) -> Result<(Task, PathBuf), Error> {
         let task = task::read(kernel, tid)?;
-        let group = self.mount.join(task.group.strip_prefix("/").unwrap_or(&task.group));
+        let group = absolute(&self.mount, &task.group);
         Ok((task, group))
     }
 
-    /// Records the thread's process, which is outside, and returns who it is.
+    /// Records the thread's process, which is outside, and returns the record.
     fn record(
         &self,
         kernel: &dyn Kernel,
         thread: &Task,
         here: &Path,
-    ) -> Result<TaskId, EntryError> {
+        join: Join,
+    ) -> Result<Member, EntryError> {
         let process = thread.process;
         let Task { id, command, .. } = task::read(kernel, process)?;
         let partitions = self.groups.domain.parent().unwrap_or(&self.mount);
@@ -291,18 +357,33 @@ impl Entrance {
             return Err(EntryError::InAnotherPartition { process, command, other });
         }
         // The thread that enters becomes real-time inside; the others stay what they are.
-        let real_time = task::real_time_threads(kernel, process);
-        let real_time = real_time.into_iter().filter(|other| *other != thread.id).collect();
-        let from = thread.group.clone();
-        let (process, policy) = (None, None);
-        let placed = Member { task: id, command, alone: false, process, from, real_time, policy };
-        let lives = |id: TaskId| task::identify(kernel, id.tid) == Some(id);
+        let Origin { from, mut real_time, apart, .. } = apart::origin(kernel, &self.mount, thread);
+        real_time.retain(|other| *other != thread.id);
+        let entered = (join == Join::Thread).then(|| vec![thread.id]);
+        let (alone, process, policy) = (false, None, None);
+        let placed =
+            Member { task: id, command, alone, process, from, apart, entered, real_time, policy };
         edit_tasks(&self.store, &self.name, |tasks| {
-            tasks.retain(|known| known.task != placed.task && lives(known.task));
-            tasks.push(placed);
+            tasks.retain(|known| known.task != placed.task && lives(kernel, known.task));
+            tasks.push(placed.clone());
         })
         .map_err(|error| self.not_permitted(error))?;
-        Ok(id)
+        Ok(placed)
+    }
+
+    /// Changes which threads of a recorded process entered by themselves.
+    fn edit_entered(
+        &self,
+        kernel: &dyn Kernel,
+        thread: &Task,
+        mut edit: impl FnMut(&mut Option<Vec<TaskId>>),
+    ) -> Result<(), EntryError> {
+        let process = task::identify(kernel, thread.process);
+        edit_tasks(&self.store, &self.name, |tasks| {
+            let own = tasks.iter_mut().filter(|known| Some(known.task) == process);
+            own.for_each(|known| edit(&mut known.entered));
+        })
+        .map_err(|error| self.not_permitted(error))
     }
 
     fn not_permitted(&self, error: EntryError) -> EntryError {
@@ -493,8 +574,7 @@ mod tests {
     fn a_move_that_the_kernel_does_not_show_is_undone_and_refused() {
         let (root, linux, store) = machine("asmp");
         let partition = find(&linux, &store, "motion").unwrap();
-        // A process moved whole would appear in cgroup.threads of a real kernel; files do not do
-        // that.
+        // A real kernel would show the process in cgroup.threads; files do not.
         let error = partition.enter(&linux, 77, Join::Process).unwrap_err();
         assert!(matches!(error, EntryError::Host(Error::ReadBack { .. })), "{error}");
         let home =

@@ -47,7 +47,7 @@ pub fn is_needed(kernel: &dyn Kernel, base: &Base, step: &mut Step) -> bool {
             Err(_) => !matches!(to.as_str(), "" | "0"),
         },
         Action::MakeGroup { path, .. } => !kernel.exists(path),
-        Action::Delegate { .. } => !kernel.exists(base.dir()),
+        Action::Delegate { .. } => !base.is_held(kernel),
         Action::SetPolicy { thread, to } => has_other_policy(kernel, thread.task, to),
         _ => true,
     }

@@ -6,12 +6,13 @@
 //! ([`Demotion`]) leaves only as SCHED_OTHER, and only if the user agreed. A thread that was
 //! real-time when it joined keeps its policy.
 
+use crate::apart::{self, absolute};
 use crate::apply::{Undo, UndoLog};
 use crate::plan::{Action, Base, Plan};
 use crate::policies;
 use asmp_host::cgroup::{self, Groups};
 use asmp_host::facts::cpu_list;
-use asmp_host::task::{self, Member, Task, TaskId, task_path};
+use asmp_host::task::{self, Member, Task, TaskId, ThreadGroup, task_path};
 use asmp_host::{CpuSet, Error, ErrorKind, Kernel, Result, Schedule, kind_of, knob};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -133,10 +134,6 @@ pub fn move_home(kernel: &dyn Kernel, base: &Base, process: i32, home: &Path) ->
     }
 }
 
-fn absolute(base: &Base, group: &Path) -> PathBuf {
-    base.mount.join(group.strip_prefix("/").unwrap_or(group))
-}
-
 pub(crate) fn ended(tid: i32) -> Error {
     Error::ended(&task_path(tid), "move")
 }
@@ -154,63 +151,74 @@ pub fn move_in(
     }
     let now = task::read(kernel, tid)?;
     let process = task::identify(kernel, now.process).ok_or_else(|| ended(tid))?;
-    let here = absolute(base, &now.group);
+    let here = absolute(&base.mount, &now.group);
     let alone = placed.alone.then_some(placed.task);
-    hop_in(kernel, groups, &here, process, alone, &mut |undo| undo_log.note(undo))
+    let mut entered = placed.entered.clone();
+    let lives = |thread: &TaskId| task::identify(kernel, thread.tid) == Some(*thread);
+    entered.iter_mut().for_each(|threads| threads.retain(lives));
+    let only = entered.as_deref().or(alone.as_ref().map(std::slice::from_ref));
+    let hop = Hop { groups, mount: &base.mount, here: &here, process };
+    hop.take(kernel, only, &mut |undo| undo_log.note(undo))
 }
 
-/// Moves a process that is in the group `here` into a partition, or its thread `alone` only. The
-/// way back of each hop goes to `note` before the hop.
-pub fn hop_in(
-    kernel: &dyn Kernel,
-    groups: &Groups,
-    here: &Path,
-    process: TaskId,
-    alone: Option<TaskId>,
-    note: &mut dyn FnMut(Undo) -> Result<()>,
-) -> Result<()> {
-    let home = || Undo::Move { task: process, alone: false, to: here.to_owned() };
-    let Some(thread) = alone else {
-        note_apart(kernel, groups, here, process, note)?;
-        note(home())?;
-        return cgroup::move_process(kernel, process.tid, &groups.rt);
-    };
-    if here == groups.rt {
-        return Ok(());
-    }
-    // A single thread moves only within its threaded domain: the process comes along into `rest`.
-    if here != groups.rest {
-        note_apart(kernel, groups, here, process, note)?;
-        note(home())?;
-        cgroup::move_process(kernel, process.tid, &groups.rest)?;
-    }
-    note(Undo::Move { task: thread, alone: true, to: groups.rest.clone() })?;
-    cgroup::move_thread(kernel, thread.tid, &groups.rt)
+/// A task on its way into a partition.
+pub struct Hop<'a> {
+    pub groups: &'a Groups,
+    /// Where the cgroup tree is mounted.
+    pub mount: &'a Path,
+    /// The group that it is in.
+    pub here: &'a Path,
+    pub process: TaskId,
 }
 
-/// Notes where those threads of a process are that are not in `here`, if it is in a partition of
-/// ours: the way back takes the whole process to `here`, and then each of them to its group.
-fn note_apart(
-    kernel: &dyn Kernel,
-    groups: &Groups,
-    here: &Path,
-    process: TaskId,
-    note: &mut dyn FnMut(Undo) -> Result<()>,
-) -> Result<()> {
-    let is_ours = groups.domain.parent().is_some_and(|base| here.starts_with(base));
-    let Some(from) = here.parent().filter(|_| is_ours) else { return Ok(()) };
-    let threads = task::thread_numbers(kernel, process.tid).unwrap_or_default();
-    for name in ["rt", "rest"] {
-        let group = from.join(name);
-        if group == here {
-            continue;
+impl Hop<'_> {
+    /// Moves the process in, or `only` these threads of it. The way back of each move goes to
+    /// `note` before the move.
+    pub fn take(
+        &self,
+        kernel: &dyn Kernel,
+        only: Option<&[TaskId]>,
+        note: &mut dyn FnMut(Undo) -> Result<()>,
+    ) -> Result<()> {
+        let &Self { groups, mount, here, process } = self;
+        let whole = |to: &Path, note: &mut dyn FnMut(Undo) -> Result<()>| {
+            note_apart(kernel, mount, here, process, note)?;
+            note(Undo::Move { task: process, alone: false, to: here.to_owned() })?;
+            cgroup::move_process(kernel, process.tid, to)
+        };
+        let Some(threads) = only else { return whole(&groups.rt, note) };
+        if here == groups.rt {
+            return Ok(());
         }
-        let inside = cgroup::threads_below(kernel, &group)?;
-        for tid in inside.iter().filter(|tid| threads.binary_search(tid).is_ok()) {
-            if let Some(task) = task::identify(kernel, *tid) {
-                note(Undo::Move { task, alone: true, to: group.clone() })?;
+        // A single thread moves only within its threaded domain: the process comes along into
+        // `rest`.
+        if here != groups.rest {
+            whole(&groups.rest, note)?;
+        }
+        for thread in threads {
+            note(Undo::Move { task: *thread, alone: true, to: groups.rest.clone() })?;
+            match cgroup::move_thread(kernel, thread.tid, &groups.rt) {
+                // Of several, one has ended meanwhile.
+                Err(error) if error.is_missing() && threads.len() > 1 => {}
+                moved => moved?,
             }
         }
+        Ok(())
+    }
+}
+
+/// Notes where those threads of a process are that are not in `here`: the way back takes the whole
+/// process to `here`, and then each of them to its group.
+fn note_apart(
+    kernel: &dyn Kernel,
+    mount: &Path,
+    here: &Path,
+    process: TaskId,
+    note: &mut dyn FnMut(Undo) -> Result<()>,
+) -> Result<()> {
+    let from = Path::new("/").join(here.strip_prefix(mount).unwrap_or(here));
+    for ThreadGroup { task, group } in apart::find(kernel, mount, process.tid, &from) {
+        note(Undo::Move { task, alone: true, to: absolute(mount, &group) })?;
     }
     Ok(())
 }
@@ -239,14 +247,14 @@ fn move_living_out(
     let tid = placed.task.tid;
     let task = task::read(kernel, tid)?;
     // Its process may have left with another of its threads.
-    if task.id != placed.task || !absolute(base, &task.group).starts_with(&groups.domain) {
+    if task.id != placed.task || !absolute(&base.mount, &task.group).starts_with(&groups.domain) {
         return Ok(());
     }
     let process = task.process;
     policies::give_back(kernel, groups, std::slice::from_ref(placed), Some(placed), undo_log)?;
     demote(kernel, &leaving(kernel, groups, std::slice::from_ref(placed), Some(placed)), undo_log)?;
     if placed.alone {
-        let here = absolute(base, &task::read(kernel, tid)?.group);
+        let here = absolute(&base.mount, &task::read(kernel, tid)?.group);
         undo_log.note(Undo::Move { task: placed.task, alone: true, to: here })?;
         cgroup::move_thread(kernel, tid, &groups.rest)?;
         let inside: BTreeSet<i32> =
@@ -259,7 +267,8 @@ fn move_living_out(
     let back = gather(kernel, base, process, groups, undo_log)?;
     undo_log.note(Undo::Move { task: id, alone: false, to: back })?;
     let stranded = offline_cpus(kernel, groups);
-    move_home(kernel, base, process, &absolute(base, &placed.from))?;
+    move_home(kernel, base, process, &absolute(&base.mount, &placed.from))?;
+    apart::send_home(kernel, &base.mount, process, &placed.apart);
     if stranded {
         strand_nothing(kernel, process);
     }
@@ -300,11 +309,13 @@ pub fn evacuate(
     undo_log: &mut UndoLog,
 ) -> Result<()> {
     let mut homes: BTreeMap<i32, PathBuf> = BTreeMap::new();
+    let mut apart: BTreeMap<i32, &[ThreadGroup]> = BTreeMap::new();
     // A process has its home also after the thread that was recorded has ended.
     for placed in placed {
         let process = placed.process_id();
         if task::identify(kernel, process.tid) == Some(process) {
-            homes.insert(process.tid, absolute(base, &placed.from));
+            homes.insert(process.tid, absolute(&base.mount, &placed.from));
+            apart.insert(process.tid, &placed.apart);
         }
     }
     let stranded = offline_cpus(kernel, groups);
@@ -324,8 +335,12 @@ pub fn evacuate(
                 home_of(kernel, process, &homes).unwrap_or_else(|| fallback_group(kernel, base));
             match move_home(kernel, base, process, &home) {
                 Err(error) if !error.is_missing() => return Err(error),
-                _ if stranded => strand_nothing(kernel, process),
                 _ => {}
+            }
+            let threads = apart.get(&process).copied().unwrap_or_default();
+            apart::send_home(kernel, &base.mount, process, threads);
+            if stranded {
+                strand_nothing(kernel, process);
             }
         }
     }
@@ -347,7 +362,7 @@ fn gather(
     let living = threads.iter().filter(|thread| !thread.zombie);
     // Threads outside the partition stay where they are: another program took them there.
     let here: Vec<(TaskId, PathBuf)> = living
-        .map(|thread| (thread.id, absolute(base, &thread.group)))
+        .map(|thread| (thread.id, absolute(&base.mount, &thread.group)))
         .filter(|(_, group)| group.starts_with(&groups.domain))
         .collect();
     let Some((_, first)) = here.first() else { return Ok(groups.rt.clone()) };

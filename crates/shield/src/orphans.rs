@@ -80,6 +80,8 @@ fn partition(kernel: &dyn Kernel, base: &Base, group: &Path) -> Partition {
             process: None,
             alone: false,
             from: PathBuf::from("/"),
+            apart: Vec::new(),
+            entered: None,
             real_time: Vec::new(),
             policy: None,
         })

@@ -2,14 +2,16 @@
 //! Other programs change the groups of partitions: `status` names it, and `repair` mends it or says
 //! what is still broken.
 
-use crate::fixture::{Fake, OTHER, add, create, destroy, destroy_demoting};
+use crate::fixture::{Fake, OTHER, RESTORE, add, create, destroy, destroy_demoting};
 use crate::left::Left;
 use crate::partition::Refusal;
+use crate::plan::Action;
 use crate::request::{Members, Request, Spec};
-use crate::shield::ChangeError;
+use crate::shield::{ChangeError, Patience};
 use asmp_host::fake::{FakeKernel, Fault};
 use asmp_host::{Kernel, Schedule, task};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 const RT: &str = "/sys/fs/cgroup/asmp/a/rt";
 
@@ -515,6 +517,15 @@ fn a_file_system_that_takes_no_write_refuses_the_partition() {
     }
 }
 
+/// x86 returns ENOSPC for a line where the CPUs have no vector left.
+#[test]
+fn a_line_without_a_free_vector_stays_and_is_named() {
+    let fake = Fake::with_app();
+    fake.kernel.arm(Some(Fault::Hold { below: "/proc/irq/24", errno: libc::ENOSPC }));
+    let report = fake.done(&create("a", "3"));
+    assert!(format!("{report:?}").contains("/proc/irq/24"), "{report:?}");
+}
+
 #[test]
 fn jobs_that_have_ended_do_not_stay_in_the_state() {
     let fake = Fake::with_app();
@@ -525,4 +536,61 @@ fn jobs_that_have_ended_do_not_stay_in_the_state() {
         fake.kernel.end(pid);
     }
     assert_eq!(fake.state().partitions[0].tasks.len(), 1);
+}
+
+#[test]
+fn a_sibling_that_comes_online_beside_a_partition_is_named_and_resize_keeps_it_idle() {
+    let fake = Fake::on(FakeKernel::large(8, 4));
+    fake.kernel.set_online(7, false);
+    fake.done(&create("a", "3"));
+    assert!(fake.status().holds());
+    fake.kernel.set_online(7, true);
+    let status = fake.status();
+    let [named] = &status.partitions[0].violations[..] else { panic!("{status:#?}") };
+    assert!(named.what.contains("CPU 7"), "{named:?}");
+    assert!(named.cure.contains("asmp resize a --cpus 3"), "{named:?}");
+    fake.done(&Request::Resize { name: "a".into(), cpus: "3".parse().unwrap() });
+    assert!(fake.status().holds());
+    assert_eq!(fake.status().partitions[0].idle_cpus.to_string(), "7");
+    fake.restored("the sibling is idle no more");
+}
+
+/// A machine with partition `a` on CPU 3, whose kworker has work.
+fn with_a_kworker_at_work(release: &str) -> Fake {
+    let fake = Fake::after(&[create("a", "3")]);
+    fake.kernel.set_file("/proc/sys/kernel/osrelease", release);
+    fake.kernel.start_kernel_thread(90, "kworker/3:1-mm_percpu_wq", Some(3));
+    fake.kernel.edit(90, |task| task.runnable = true);
+    let patience = Patience { busy: Duration::from_millis(50), ..Patience::default() };
+    Fake { shield: fake.shield.clone().with_patience(patience), ..fake }
+}
+
+#[test]
+fn a_change_that_would_wait_for_a_starved_kworker_is_refused_from_7_0_on() {
+    let fake = with_a_kworker_at_work("7.2.13");
+    let before = fake.kernel.snapshot();
+    let asked = Instant::now();
+    let refused = fake.ask(&create("b", "2")).unwrap_err();
+    // A kworker that gets its CPU meanwhile is waited for.
+    assert!(asked.elapsed() >= Duration::from_millis(50));
+    let named = Refusal::StarvedKworker { cpu: 3, kworker: "kworker/3:1-mm_percpu_wq".into() };
+    assert!(matches!(&refused, ChangeError::Refused(why) if *why == named), "{refused:?}");
+    assert_eq!(fake.kernel.snapshot(), before);
+    fake.kernel.edit(90, |task| task.runnable = false);
+    fake.done(&create("b", "2"));
+    // Its tasks leave before the partition ends.
+    fake.kernel.edit(90, |task| task.runnable = true);
+    fake.done(&RESTORE);
+    with_a_kworker_at_work("6.12.107").done(&create("b", "2"));
+}
+
+#[test]
+fn all_tasks_leave_before_the_first_partition_ends() {
+    let fake = Fake::after(&[create("a", "2"), create("b", "3"), add("b", 200)]);
+    let steps = fake.done(&RESTORE).plan.steps;
+    let place = |wanted: fn(&Action) -> bool| steps.iter().rposition(|step| wanted(&step.action));
+    let last_task = place(|action| matches!(action, Action::Evacuate { .. }));
+    let first_end =
+        steps.iter().position(|s| matches!(&s.action, Action::Set { to, .. } if to == "member"));
+    assert!(last_task.is_some() && last_task < first_end, "{steps:#?}");
 }

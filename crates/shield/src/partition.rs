@@ -238,6 +238,10 @@ pub struct State {
     /// with. They stay until they are given up. Since schema 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<String>,
+    /// The interrupt lines of the last change: number and [`asmp_host::irq::identity`]. Since
+    /// schema 2.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lines: BTreeMap<u32, String>,
     /// The group of our partitions is there without any, because a CPU is offline or because
     /// another program made a group in it. Since schema 2.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -260,6 +264,7 @@ impl Default for State {
             masks: Vec::new(),
             policies_left: Vec::new(),
             lost: Vec::new(),
+            lines: BTreeMap::new(),
             keeps_base: false,
             returning: CpuSet::new(),
         }
@@ -351,6 +356,11 @@ pub enum Refusal {
         "the cgroup tree here is not the machine's own but a container's: run asmp on the host"
     )]
     InContainer,
+    #[error(
+        "the tasks here are not the machine's but a container's: run asmp on the host, or share \
+         the host's PID namespace"
+    )]
+    ContainedPids,
     #[error("the list selects no CPU: name at least one of {online}")]
     NoCpus { online: CpuSet },
     #[error("CPU {cpus} does not exist: this machine has {possible}")]
@@ -430,6 +440,11 @@ pub enum Refusal {
          `asmp restore`, which removes it"
     )]
     Orphans { groups: String },
+    #[error(
+        "{kworker} has work and gets no time of CPU {cpu}, and this kernel may wait for it: let \
+         the busy real-time task there sleep now and then, or take it out of the partition first"
+    )]
+    StarvedKworker { cpu: Cpu, kworker: String },
     #[error("no partition {name}: known are: {known}")]
     NoPartition { name: String, known: String },
     #[error("task {tid} does not exist: it may have ended")]

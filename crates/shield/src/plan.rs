@@ -17,9 +17,9 @@ use crate::neighbours::Affected;
 use crate::partition::{BoostedThread, Partition, State, System, Tick};
 use crate::target::{Due, Lines, Target, due, reading, targets};
 use asmp_host::cgroup::{GROUP, Groups};
-use asmp_host::systemd::SLICE;
+use asmp_host::systemd::{HOLDER, SLICE};
 use asmp_host::task::{Mask, Member};
-use asmp_host::{Cpu, CpuSet, Facts, Knob, Schedule, Shape, knob};
+use asmp_host::{Cpu, CpuSet, Facts, Kernel, Knob, Schedule, Shape, knob};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -194,6 +194,11 @@ impl Base {
 
     pub fn dir(&self) -> &Path {
         self.ancestors.last().map_or(&self.mount, |dir| dir)
+    }
+
+    /// Is the process there that keeps systemd from removing our groups? Only systemd needs one.
+    pub fn is_held(&self, kernel: &dyn Kernel) -> bool {
+        !self.delegated || kernel.exists(&self.dir().join(HOLDER))
     }
 
     /// Is a group one of a partition, or below one?

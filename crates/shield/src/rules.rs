@@ -8,7 +8,7 @@ use crate::partition::{
 use crate::request::{Caller, Spec};
 use asmp_host::irq::Irq;
 use asmp_host::systemd::HOLDER;
-use asmp_host::task::{GivenPolicy, Member, Task, TaskId};
+use asmp_host::task::{GivenPolicy, Member, Task, TaskId, ThreadGroup};
 use asmp_host::{Cpu, CpuSet, CpuSpec, Facts};
 use std::path::{Path, PathBuf};
 
@@ -65,9 +65,14 @@ pub fn check_machine(facts: &Facts) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Does this process see the machine's groups at all? Errors: `InContainer`.
+/// Does this process see the machine's groups and tasks at all? Errors: `InContainer`,
+/// `ContainedPids`.
 pub fn check_tree(facts: &Facts) -> Result<(), Refusal> {
-    if facts.cgroups.is_group { Err(Refusal::InContainer) } else { Ok(()) }
+    match facts.cgroups.is_group {
+        true => Err(Refusal::InContainer),
+        false if facts.contained_pids => Err(Refusal::ContainedPids),
+        false => Ok(()),
+    }
 }
 
 /// Are these CPUs of the machine? Errors: `NoCpus`, `UnknownCpus`.
@@ -219,13 +224,15 @@ impl Subject<'_> {
     }
 
     fn member(&self, origin: Origin) -> Member {
-        let Origin { from, real_time, policy } = origin;
+        let Origin { from, real_time, apart, policy } = origin;
         Member {
             task: self.task.id,
             command: self.task.command.clone(),
             alone: self.alone,
             process: self.alone.then(|| self.process()),
             from,
+            apart,
+            entered: None,
             real_time,
             policy,
         }
@@ -233,11 +240,14 @@ impl Subject<'_> {
 }
 
 /// What a task was before any of our partitions.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Origin {
+    /// The group of its process.
     pub from: PathBuf,
-    /// Its threads that were real-time.
+    /// Threads of its process that were real-time.
     pub real_time: Vec<TaskId>,
+    /// Threads of its process that were in other groups.
+    pub apart: Vec<ThreadGroup>,
     pub policy: Option<GivenPolicy>,
 }
 
@@ -249,18 +259,21 @@ pub fn origin(partitions: &[Partition], lineage: &[TaskId]) -> Option<Origin> {
         let mut of_process = members.filter(|placed| placed.process_id() == *process);
         let first = of_process.next()?;
         let (from, real_time) = (first.from.clone(), first.real_time.clone());
+        // Those of an ancestor are not of this process.
+        let is_own = lineage.first() == Some(process);
+        let apart = if is_own { first.apart.clone() } else { Vec::new() };
         let policy = first.policy.clone().or_else(|| of_process.find_map(|one| one.policy.clone()));
-        Some(Origin { from, real_time, policy })
+        Some(Origin { from, real_time, apart, policy })
     })
 }
 
-/// `name` with a task more. `real_time`: the threads of its process that are real-time now;
-/// `base_in_tree`: the group below which our partitions lie.
+/// `name` with a task more. `now`: what it is where it comes from outside; `base_in_tree`: the
+/// group below which our partitions lie.
 pub fn add_task(
     state: &State,
     name: &str,
     subject: Subject,
-    real_time: Vec<TaskId>,
+    now: Origin,
     base_in_tree: &Path,
 ) -> Result<Vec<Partition>, Refusal> {
     let Subject { task, alone, lineage } = subject;
@@ -279,11 +292,11 @@ pub fn add_task(
     let origin = match known {
         Some(known) if task.group.starts_with(base_in_tree) => known,
         None if task.group.starts_with(base_in_tree) => {
-            Origin { from: Path::new("/").to_owned(), real_time: Vec::new(), policy: None }
+            Origin { from: Path::new("/").to_owned(), ..Origin::default() }
         }
         known => {
             let policy = known.and_then(|known| known.policy);
-            Origin { from: task.group.clone(), real_time, policy }
+            Origin { policy, ..now }
         }
     };
     // A thread that stood aside was not given the policy of the others.
@@ -328,6 +341,9 @@ pub fn remove_task(
             true => !subject.is(placed),
             false => placed.process_id() != subject.process(),
         });
+        let own = partition.tasks.iter_mut().filter(|placed| placed.task == subject.process());
+        let entered = own.filter_map(|placed| placed.entered.as_mut());
+        entered.for_each(|threads| threads.retain(|thread| *thread != subject.task.id));
         Ok(())
     })
 }
@@ -335,7 +351,7 @@ pub fn remove_task(
 /// Records a task that is in `name` but was born there, with the origin of what brought it in.
 pub fn record_born_inside(state: &mut State, name: &str, subject: Subject) -> Result<(), Refusal> {
     state.partition(name)?;
-    let none = || Origin { from: Path::new("/").to_owned(), real_time: Vec::new(), policy: None };
+    let none = || Origin { from: Path::new("/").to_owned(), ..Origin::default() };
     let origin = origin(&state.partitions, subject.lineage).unwrap_or_else(none);
     if let Some(partition) = state.partitions.iter_mut().find(|partition| partition.name == name) {
         match partition.tasks.iter_mut().find(|placed| subject.is(placed)) {
@@ -529,18 +545,21 @@ fn choose_cpus(
 
 /// Online hardware threads that share a core with `cpus` and are not among them.
 fn idle_siblings(facts: &Facts, others: &[Partition], cpus: &CpuSet) -> Result<CpuSet, Refusal> {
-    let mut idle = CpuSet::new();
-    for cpu in cpus.iter() {
-        let Some(core) = facts.cpus.core_of.get(&cpu) else { continue };
-        for sibling in core.intersection(&facts.cpus.online).difference(cpus).iter() {
-            if let Some(owner) = others.iter().find(|other| other.shielded().contains(sibling)) {
-                let why = format!("belongs to partition {}", owner.name);
-                return Err(Refusal::Sibling { cpu, sibling, why });
-            }
-            idle.insert(sibling);
+    let idle = siblings(facts, cpus);
+    for sibling in idle.iter() {
+        if let Some(owner) = others.iter().find(|other| other.shielded().contains(sibling)) {
+            let why = format!("belongs to partition {}", owner.name);
+            return Err(Refusal::Sibling { cpu: core_mate(facts, sibling, cpus), sibling, why });
         }
     }
     Ok(idle)
+}
+
+/// Online CPUs that share a core with one of these and are none of them.
+pub fn siblings(facts: &Facts, cpus: &CpuSet) -> CpuSet {
+    let cores = cpus.iter().filter_map(|cpu| facts.cpus.core_of.get(&cpu));
+    let of_cores = cores.fold(CpuSet::new(), |all, core| all.union(core));
+    of_cores.intersection(&facts.cpus.online).difference(cpus)
 }
 
 fn core_mate(facts: &Facts, sibling: Cpu, cpus: &CpuSet) -> Cpu {

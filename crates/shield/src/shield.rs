@@ -4,7 +4,9 @@
 
 use crate::apply::{Applied, Edge, Refused, Undo, UndoLog, apply, undo};
 use crate::decide::decide;
-use crate::left::{self, Left};
+use crate::kworkers;
+use crate::left::{self, Elsewhere, Left};
+use crate::lines;
 use crate::membership::{self, Entrance, EntryError};
 use crate::moving::{Demotion, demotions};
 use crate::neighbours;
@@ -84,6 +86,8 @@ pub struct Outcome {
     pub changes: usize,
     /// Threads that left as SCHED_OTHER.
     pub demoted: Vec<Demotion>,
+    /// Tasks that left, and are not where they came from.
+    pub elsewhere: Vec<Elsewhere>,
     /// After a repair: everything read back, and what is still broken.
     pub status: Option<Status>,
     /// After a restore or a repair: settings that may have been others before a state was lost.
@@ -92,6 +96,26 @@ pub struct Outcome {
     pub no_room: Option<String>,
     /// A change that a crash had cut short was undone first.
     pub recovered: Option<Recovered>,
+}
+
+impl Outcome {
+    /// Of a change that wrote nothing so far.
+    fn of(facts: Facts, state: State, plan: Plan) -> Self {
+        Self {
+            facts,
+            state,
+            plan,
+            refused: Vec::new(),
+            left: Vec::new(),
+            changes: 0,
+            demoted: Vec::new(),
+            elsewhere: Vec::new(),
+            status: None,
+            unknown_originals: Vec::new(),
+            no_room: None,
+            recovered: None,
+        }
+    }
 }
 
 /// An interrupted transaction that was undone.
@@ -113,6 +137,9 @@ struct Header {
 /// A journal that is there: its header, where that was written whole, and the ways back.
 type Found = (Option<Header>, Vec<Undo>);
 
+/// How long `status` waits for a change that is under way.
+const AT_WORK: Duration = Duration::from_secs(1);
+
 /// How long a change waits, for each thing it may wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
@@ -121,7 +148,7 @@ pub struct Patience {
     /// For a CPU to stop its tick, where that is required.
     pub tick: Duration,
     /// For the files and groups that the kernel says are busy, all together. Undoing has as much
-    /// again.
+    /// again, and kworkers that have work before a change.
     pub busy: Duration,
 }
 
@@ -173,22 +200,35 @@ impl Shield {
         membership::find(self.kernel(), &self.store, name)
     }
 
-    /// Reads everything back: what holds, what violates a partition, what cannot move. Errors:
-    /// `Refused` in a container, which sees none of that.
+    /// Reads everything back: what holds, what violates a partition, what cannot move. Waits up to
+    /// a second for a change that is under way. Errors: `Refused` in a container, which sees none
+    /// of that.
     pub fn status(&self) -> Result<Status, ChangeError> {
+        let (mut interrupted, mut journal_unreadable, mut changing) = (false, false, false);
+        match self.is_interrupted() {
+            // Without root; the state, which all may read, is there.
+            Err(ChangeError::Host(error)) if error.kind() == ErrorKind::NotPermitted => {
+                journal_unreadable = true;
+            }
+            Err(error) => return Err(error),
+            // Who is at work has the lock.
+            Ok(true) => match self.store.lock(AT_WORK) {
+                Ok(None) => changing = true,
+                // Where /run takes no write there is no lock, and no asmp at work.
+                _lock => interrupted = self.is_interrupted()?,
+            },
+            Ok(false) => {}
+        }
+        // After the wait: the state must not be newer than what is read of the machine.
         let facts = Facts::read(self.kernel())?;
         check_tree(&facts)?;
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
-        let state = self.state()?;
-        let (interrupted, journal_unreadable) = match self.is_interrupted() {
-            // Without root; the state, which all may read, is there.
-            Err(ChangeError::Host(error)) if error.kind() == ErrorKind::NotPermitted => {
-                (false, true)
-            }
-            known => (known?, false),
-        };
-        let status = verify::verify(self.kernel(), &facts, &base, &state, interrupted)?;
-        Ok(Status { journal_unreadable, ..status })
+        let mut state = self.state()?;
+        lines::follow(self.kernel(), &facts, &mut state);
+        // What a change that is under way has made is not called another program's, either.
+        let half_done = interrupted || changing;
+        let status = verify::verify(self.kernel(), &facts, &base, &state, half_done)?;
+        Ok(Status { interrupted, journal_unreadable, changing, ..status })
     }
 
     /// Has a crash left a change half done?
@@ -263,6 +303,7 @@ impl Shield {
             (state.partitions.clone(), matches!(request, Request::Restore { .. }));
         let mut outcome = self.carry_out(facts, &base, state, plan, abandon)?;
         let after = &outcome.state.partitions;
+        let elsewhere = left::of_tasks(self.kernel(), &base, &before, after);
         let gone = before.into_iter().filter(|old| !after.iter().any(|new| new.name == old.name));
         let gone: Vec<Partition> = gone.collect();
         let ends = restores || !gone.is_empty() || outcome.state.keeps_base;
@@ -272,7 +313,7 @@ impl Shield {
             Request::Repair { .. } => Some(self.status()?),
             _ => None,
         };
-        Ok(Outcome { demoted, recovered, status, unknown_originals, ..outcome })
+        Ok(Outcome { demoted, elsewhere, recovered, status, unknown_originals, ..outcome })
     }
 
     fn lock(&self) -> Result<Lock, ChangeError> {
@@ -293,20 +334,10 @@ impl Shield {
         let given_up = abandon && !nothing;
         if plan.steps.is_empty() && plan.released.is_empty() && same && !given_up {
             let left = left::of_settings(&state, &plan, &Applied::default());
-            return Ok(Outcome {
-                facts,
-                state,
-                plan,
-                refused: Vec::new(),
-                left,
-                changes: 0,
-                demoted: Vec::new(),
-                status: None,
-                unknown_originals: Vec::new(),
-                no_room: None,
-                recovered: None,
-            });
+            return Ok(Outcome { left, ..Outcome::of(facts, state, plan) });
         }
+        let both = (state.partitions.as_slice(), plan.after.as_slice());
+        kworkers::wait_for(self.kernel(), &facts, &plan.steps, both, self.patience.busy)?;
         let reserved = state::reserve(&self.store, &state);
         let is_first = state.owes_nothing();
         if is_first {
@@ -320,7 +351,6 @@ impl Shield {
         let mut undo_log = UndoLog::new(&mut journal);
         let edge = self.edge(base);
         let mut applied = Applied::default();
-        let both = (state.partitions.as_slice(), plan.after.as_slice());
         let (settings, joins) = plan.before_tasks();
         let mut taken = apply(&edge, &facts, &plan, settings, &mut undo_log, &mut applied);
         if taken.is_ok() {
@@ -371,19 +401,8 @@ impl Shield {
             }
             return Err(error);
         }
-        Ok(Outcome {
-            facts,
-            state,
-            plan,
-            refused,
-            left,
-            changes: applied.changes,
-            demoted: Vec::new(),
-            status: None,
-            unknown_originals: Vec::new(),
-            no_room: None,
-            recovered: None,
-        })
+        let changes = applied.changes;
+        Ok(Outcome { refused, left, changes, ..Outcome::of(facts, state, plan) })
     }
 
     fn roll_back(&self, base: &Base, back: &[Undo], cause: String) -> Result<(), ChangeError> {

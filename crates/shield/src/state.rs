@@ -7,7 +7,7 @@
 
 use crate::partition::State;
 use asmp_host::Error;
-use asmp_host::store::Store;
+use asmp_host::store::{Store, whole_lines};
 use std::path::PathBuf;
 
 /// Directory of the state, the journal and the lock.
@@ -65,11 +65,10 @@ pub(crate) fn save(store: &Store, state: &State) -> Result<(), StateError> {
         || !state.lost.is_empty()
         || state.keeps_base
         || !state.returning.is_empty()
-        || state
-            .partitions
-            .iter()
-            .flat_map(|one| &one.tasks)
-            .any(|task| task.policy.is_some() || task.process.is_some());
+        || state.partitions.iter().flat_map(|one| &one.tasks).any(|task| {
+            let of_threads = !task.apart.is_empty() || task.entered.is_some();
+            task.policy.is_some() || task.process.is_some() || of_threads
+        });
     let schema = if is_new { STATE_SCHEMA } else { OLDEST_SCHEMA };
     let state = &State { schema, ..state.clone() };
     Ok(store.replace(STATE, &to_bytes(store, state)?)?)
@@ -94,6 +93,17 @@ pub(crate) fn reserve(store: &Store, state: &State) -> Result<(), StateError> {
     let length = to_bytes(store, state)?.len() as u64;
     store.reserve(STATE, ROOM_BYTES.max(2 * length), 0o644)?;
     Ok(store.reserve(JOURNAL, ROOM_BYTES.max(4 * length), 0o600)?)
+}
+
+/// Has a crash left a change half done, as far as the number of the journal tells?
+pub(crate) fn is_interrupted(store: &Store) -> Result<bool, StateError> {
+    let Some(bytes) = store.read(JOURNAL)? else { return Ok(false) };
+    // A journal without a header was cut before its first action.
+    let Some(first) = whole_lines(&bytes).into_iter().next() else { return Ok(false) };
+    let header: Option<serde_json::Value> = serde_json::from_str(&first).ok();
+    let transaction = header.and_then(|header| header.get("transaction")?.as_u64());
+    let committed = load(store)?.transaction;
+    Ok(transaction.is_none_or(|transaction| transaction > committed))
 }
 
 /// After a change: room is kept as long as there is something to undo. Errors: ENOSPC; the next

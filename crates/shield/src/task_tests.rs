@@ -367,8 +367,10 @@ fn a_thread_that_became_real_time_inside_leaves_as_an_ordinary_one() {
 fn a_thread_that_cannot_leave_is_named_and_stays_recorded() {
     let fake = Fake::with_a_and_b();
     let entered = enter(&fake, 202).unwrap();
-    fake.kernel.arm(Some(Fault::Refuse { at: 0, errno: libc::EBUSY }));
+    let below = "/sys/fs/cgroup/app.service";
+    fake.kernel.arm(Some(Fault::Hold { below, errno: libc::EBUSY }));
     let error = entered.leave(&*fake.kernel).unwrap_err().to_string();
+    fake.kernel.arm(None);
     assert!(error.starts_with("process 200 stays in partition a: "), "{error}");
     assert!(error.contains("`asmp remove a --pid 200`"), "{error}");
     assert_eq!(fake.shield.state().unwrap().partition("a").unwrap().tasks.len(), 1);

@@ -41,6 +41,7 @@ fn machine() -> Facts {
         release: "7.2.13".into(),
         architecture: "x86_64".into(),
         lockdown: None,
+        contained_pids: false,
         preempt_rt: true,
         root: true,
         systemd: false,
@@ -346,6 +347,8 @@ fn a_thread_that_leaves_goes_to_where_its_process_came_from() {
         alone: false,
         process: None,
         from: "/user.slice".into(),
+        apart: vec![],
+        entered: None,
         real_time: vec![],
         policy: None,
     }];

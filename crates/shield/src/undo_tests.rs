@@ -377,3 +377,23 @@ fn a_process_that_has_the_name_of_a_kernel_thread_gets_no_priority() {
     let state = fake.shield.state().unwrap();
     assert_eq!(state.partitions[0].served.len(), 1, "the real ktimers/3 alone");
 }
+
+#[test]
+fn a_change_under_way_is_not_called_cut_short() {
+    let fake = Fake::with_app();
+    // Its groups are there, and its CPU is isolated.
+    for at in 0.. {
+        assert!(fake.kill(&create("a", "3"), at, true));
+        if !fake.kernel.isolated().is_empty() {
+            break;
+        }
+        fake.done(&RESTORE);
+    }
+    let held = fake.store.lock(std::time::Duration::ZERO).unwrap().unwrap();
+    let status = fake.status();
+    assert!(status.orphans.is_empty() && status.foreign_isolated_cpus.is_empty(), "{status:#?}");
+    assert!(status.changing && !status.interrupted && !status.holds(), "{status:#?}");
+    drop(held);
+    let status = fake.status();
+    assert!(!status.changing && status.interrupted && !status.holds(), "{status:#?}");
+}

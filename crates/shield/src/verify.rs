@@ -3,14 +3,15 @@
 //! it?
 //!
 //! Only the promise itself is remembered from the time a partition was made. Every claim is read
-//! from the kernel now. What the kernel refuses to move is listed apart (`stays`): it is no drift.
+//! from the kernel now. What the kernel refuses to move or to show is listed apart (`stays`).
 
 use crate::left;
 use crate::mend;
 use crate::neighbours::{self, Affected};
 use crate::orphans;
-use crate::partition::{BoostedThread, Partition, State, Tick, shielded};
+use crate::partition::{BoostedThread, Partition, Smt, State, Tick, shielded};
 use crate::plan::Base;
+use crate::rules;
 use crate::target::{Due, Lines, Target, due, reading, targets};
 use asmp_host::irq::Irq;
 use asmp_host::task::{self, Task};
@@ -36,6 +37,9 @@ pub struct Status {
     /// There is a journal, which only root may read: a change is under way or was interrupted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub journal_unreadable: bool,
+    /// A change is under way: what is said here may be half of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub changing: bool,
     pub partitions: Vec<PartitionStatus>,
     /// Groups that asmp made and whose state is lost.
     pub orphans: Vec<PathBuf>,
@@ -58,6 +62,7 @@ impl Status {
         !self.interrupted
             && self.left.is_empty()
             && !self.journal_unreadable
+            && !self.changing
             && self.orphans.is_empty()
             && self.partitions.iter().all(|partition| partition.violations.is_empty())
     }
@@ -148,6 +153,7 @@ pub fn verify(
         irq_home: state.irq_home.clone(),
         interrupted,
         journal_unreadable: false,
+        changing: false,
         partitions,
         // Those of an interrupted change are known to its journal.
         orphans: match interrupted {
@@ -155,7 +161,11 @@ pub fn verify(
             false => orphans::groups(kernel, base, state),
         },
         boot_isolated_cpus: facts.cpus.boot_isolated.difference(&all),
-        foreign_isolated_cpus: isolated.difference(&all).difference(&facts.cpus.boot_isolated),
+        // An interrupted change may have isolated them.
+        foreign_isolated_cpus: match interrupted {
+            true => CpuSet::new(),
+            false => isolated.difference(&all).difference(&facts.cpus.boot_isolated),
+        },
         left,
         affected: neighbours::affected_groups(kernel, facts, base, &all),
     })
@@ -265,6 +275,13 @@ fn verify_one(
         isolation(kernel, name, &groups.idle, &cpus, &mut violations);
     }
     held_back(kernel, base, partition, &mut violations);
+    if !base.is_held(kernel) {
+        violations.push(finding(
+            "asmp-holder.service was stopped: systemd removes the partition after its last task"
+                .to_owned(),
+            format!("`asmp repair {name}`"),
+        ));
+    }
     let offline = partition.shielded().difference(&facts.cpus.online);
     if !offline.is_empty() {
         violations.push(finding(
@@ -272,7 +289,20 @@ fn verify_one(
             format!("bring it up, or `asmp resize {} --cpus …` without it", partition.name),
         ));
     }
+    if partition.smt == Smt::Idle {
+        let awake =
+            rules::siblings(facts, &partition.cpus).difference(&shielded(&state.partitions));
+        if !awake.is_empty() {
+            violations.push(finding(
+                format!(
+                    "CPU {awake} shares a core with it, came online and runs the system's tasks"
+                ),
+                format!("`asmp resize {} --cpus {}` keeps it idle", partition.name, partition.cpus),
+            ));
+        }
+    }
     settings(kernel, state, partition, unmet, &mut violations, &mut stays);
+    stays.extend(unread(facts, state, partition));
     intruders(partition, base, tasks, &mut violations, &mut stays);
     let owner_alive = partition.owner.map(|owner| task::identify(kernel, owner.tid) == Some(owner));
     if owner_alive == Some(false) {
@@ -465,6 +495,21 @@ fn settings(
             )),
         }
     }
+}
+
+/// Deadline servers that were switched off and cannot be read now. Other users than root never can.
+fn unread(facts: &Facts, state: &State, partition: &Partition) -> Option<Finding> {
+    let online = partition.shielded().intersection(&facts.cpus.online);
+    let unread = |path: &&PathBuf| {
+        path.starts_with("/sys/kernel/debug") && !facts.settings.contains_key(*path)
+    };
+    let paths = state.originals.keys().filter(unread);
+    let cpus = CpuSet::from_iter(paths.filter_map(|path| knob::cpu_of(path)));
+    let cpus = cpus.intersection(&online);
+    (facts.root && !cpus.is_empty()).then(|| {
+        let what = format!("the deadline servers of CPU {cpus} cannot be read: not checked");
+        finding(what, "mount -t debugfs none /sys/kernel/debug, where no lockdown closes it")
+    })
 }
 
 /// Tasks that may run on the partition's CPUs and do not belong there.

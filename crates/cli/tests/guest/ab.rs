@@ -6,7 +6,7 @@ use super::guests::{Boot, On, Tier};
 use super::lab::{Process, Test, allowed, asmp, binary, read, test, until};
 use asmp_rt::thread::RealTime;
 use serde_json::Value;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub fn all() -> Vec<Test> {
@@ -25,7 +25,7 @@ pub fn all() -> Vec<Test> {
 const SHIELD: &str =
     "shielded a busy loop sees no tick and no foreign task and no device interrupt";
 const TIMERS: &str = "a sleeper's timers expire on its own cpu and need no interrupt from another";
-const COST: &str = "create costs at most eight times its bare kernel writes under emulation";
+const COST: &str = "create sleeps no longer than its bare kernel writes";
 
 fn no_candidates() -> Option<&'static str> {
     (!read("/sys/devices/system/cpu/nohz_full").contains('3'))
@@ -235,30 +235,70 @@ fn cost() {
     let undo: String = undo.concat().replace("subtree_control\t\n", "subtree_control\t-cpuset\n");
     std::fs::write("/tmp/writes", &script).expect("/tmp");
     std::fs::write("/tmp/undo", undo).expect("/tmp");
-    let timed = |command: &mut Command| {
-        let start = Instant::now();
-        assert!(command.output().expect("it starts").status.success());
-        start.elapsed().as_secs_f64() * 1e3
-    };
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
     for _ in 0..9 {
-        bare.push(timed(Command::new(&writer).arg("/tmp/writes")));
+        bare.push(Cost::of(Command::new(&writer).arg("/tmp/writes")));
         assert_eq!(super::lab::isolated(), "3");
-        timed(Command::new(&writer).arg("/tmp/undo"));
-        ours.push(timed(Command::new(binary()).args(["create", "a", "--cpus", "3"])));
+        Cost::of(Command::new(&writer).arg("/tmp/undo"));
+        ours.push(Cost::of(Command::new(binary()).args(["create", "a", "--cpus", "3"])));
         assert_eq!(super::lab::isolated(), "3");
         asmp("destroy a").done();
     }
-    let median = |times: &mut Vec<f64>| {
-        times.sort_by(f64::total_cmp);
-        times[times.len() / 2]
+    let median = |costs: &[Cost], part: fn(&Cost) -> f64| {
+        let mut parts: Vec<f64> = costs.iter().map(part).collect();
+        parts.sort_by(f64::total_cmp);
+        parts[parts.len() / 2]
     };
-    let (ours, bare) = (median(&mut ours), median(&mut bare));
+    let both = |part| (median(&ours, part), median(&bare, part));
+    let (calls, bare_calls) = both(|cost| cost.calls);
+    let (asleep_ms, bare_asleep_ms) = both(|cost| cost.asleep_ms);
+    let (wall_ms, bare_wall_ms) = both(|cost| cost.wall_ms);
     println!(
-        "cost of create: ours {ours:.0} ms, bare writes {bare:.0} ms, ratio {:.2} (medians of 9)",
-        ours / bare
+        "create and its bare writes, medians of 9: {calls} and {bare_calls} reads and writes, asleep \
+         {asleep_ms:.0} and {bare_asleep_ms:.0} ms; {wall_ms:.0} and {bare_wall_ms:.0} ms, ratio \
+         {:.2}",
+        wall_ms / bare_wall_ms
     );
-    // The bar is 1.5 and not reached (docs/measurements/shield.md); this holds against worse: a
-    // wait of 2 s for a refused setting once made it 92.
-    assert!(ours <= 8.0 * bare, "ours {ours:.0} ms, bare {bare:.0} ms");
+    // Of the machine it reads most; measured 1,076 (sid) and 1,599 (trixie rt).
+    assert!(calls <= 3_200.0, "{calls} reads and writes");
+    // A wait for a refused setting once took 2 s.
+    assert!(asleep_ms <= bare_asleep_ms + 500.0, "asleep {asleep_ms} ms, bare {bare_asleep_ms} ms");
+}
+
+/// What one command cost. The time itself decides nothing here: most of it is the emulator's, for
+/// code that runs for the first time.
+struct Cost {
+    wall_ms: f64,
+    asleep_ms: f64,
+    calls: f64,
+}
+
+impl Cost {
+    fn of(command: &mut Command) -> Self {
+        let start = Instant::now();
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("spawn");
+        let pid = child.id();
+        // SAFETY: all zeros is a valid siginfo.
+        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // WNOWAIT leaves the zombie, whose files in /proc are read below.
+        let how = libc::WEXITED | libc::WNOWAIT;
+        // SAFETY: a siginfo on our stack.
+        let waited = unsafe { libc::waitid(libc::P_PID, pid, &raw mut info, how) };
+        assert_eq!(waited, 0);
+        let wall_ms = start.elapsed().as_secs_f64() * 1e3;
+        // Time on a CPU and time waiting for one, in ns (Documentation/scheduler/sched-stats.rst).
+        let awake_ns: f64 = read(format!("/proc/{pid}/schedstat"))
+            .split_whitespace()
+            .take(2)
+            .map(|field| field.parse::<f64>().expect("a number"))
+            .sum();
+        // Reads and writes, as system calls.
+        let calls = read(format!("/proc/{pid}/io"))
+            .lines()
+            .filter_map(|line| line.strip_prefix("syscr: ").or(line.strip_prefix("syscw: ")))
+            .map(|count| count.parse::<f64>().expect("a number"))
+            .sum();
+        assert!(child.wait().expect("it ends").success());
+        Self { wall_ms, asleep_ms: wall_ms - awake_ns / 1e6, calls }
+    }
 }

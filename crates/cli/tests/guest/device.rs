@@ -24,18 +24,18 @@ pub fn all() -> Vec<Test> {
     ]
 }
 
-fn no_cuse() -> Option<&'static str> {
+pub fn no_cuse() -> Option<&'static str> {
     let loaded = Command::new("modprobe").arg("cuse").status().is_ok_and(|status| status.success());
     (!loaded || !Path::new("/dev/cuse").exists()).then_some("this kernel has no CUSE")
 }
 
 /// A directory of channels, and what serves one of them.
-struct Place {
+pub struct Place {
     dir: tempfile::TempDir,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700))
             .unwrap();
@@ -60,7 +60,7 @@ impl Place {
         server
     }
 
-    fn serve(&self, fifo: &str, direction: &str) -> (Process, PathBuf) {
+    pub fn serve(&self, fifo: &str, direction: &str) -> (Process, PathBuf) {
         let server = Process(self.server([fifo, direction]).spawn().unwrap());
         let link = self.served(&format!("rtf{fifo}"));
         until("the device is there", || link.exists());

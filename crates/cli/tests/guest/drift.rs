@@ -147,16 +147,23 @@ fn two_writers() {
     assert_eq!(isolated(), "2-3");
 }
 
+/// The first task inside the first partition.
+fn first_task() -> Option<serde_json::Value> {
+    let out = asmp("status --json").out;
+    let status: serde_json::Value =
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"));
+    status["partitions"][0]["tasks"].get(0).cloned()
+}
+
 fn orphan() {
     let mut run = spawn_asmp("run --cpus 3 --name a -- sleep 1000");
-    until("the command runs", || asmp("status").out.contains("sleep"));
+    // Not any task of this name: it must be the command, and inside.
+    until("the command runs", || first_task().is_some_and(|task| task["command"] == "sleep"));
     run.kill().expect("kill -9");
     run.wait().expect("it ends");
     asmp("status").code(7).says("killed before it could clean up");
-    let status = asmp("status --json").out;
-    let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
-    let child =
-        status["partitions"][0]["tasks"][0]["tid"].as_u64().expect("the command goes on") as u32;
+    let child = first_task().expect("the command goes on")["tid"].as_u64().expect("a number");
+    let child = child as u32;
     asmp("restore").done();
     assert_eq!(allowed(child), "0-3");
     let _ = std::process::Command::new("kill").arg(child.to_string()).status();

@@ -97,12 +97,12 @@ const fn arm64(kernel: Kernel, boot: Boot) -> Guest {
 const NIGHTLY: [Guest; 17] = [
     guest(Kernel::SidRt, Boot::Bare),
     guest(Kernel::TrixieRt, Boot::Bare),
-    guest(Kernel::BackportsRt, Boot::Bare),
     guest(Kernel::Sid, Boot::Bare),
     guest(Kernel::SidRt, Boot::Systemd),
     guest(Kernel::SidRt, Boot::Plain),
     guest(Kernel::Sid, Boot::Smt),
     arm64(Kernel::SidRt, Boot::Bare),
+    guest(Kernel::BackportsRt, Boot::Bare),
     guest(Kernel::Trixie, Boot::Bare),
     arm64(Kernel::TrixieRt, Boot::Bare),
     guest(Kernel::SidRt, Boot::Watched),
@@ -118,7 +118,7 @@ impl Tier {
     /// The guests that are booted.
     pub fn guests(self) -> &'static [Guest] {
         match self {
-            Self::Ci => &NIGHTLY[..8],
+            Self::Ci => &NIGHTLY[..7],
             Self::Nightly => &NIGHTLY,
         }
     }

@@ -233,7 +233,7 @@ pub fn allowed(tid: u32) -> String {
     line.unwrap_or_default().trim().to_owned()
 }
 
-/// Waits until something holds; panics with `what` after 20 s.
+/// Waits until something holds; panics with `what` if it never does.
 #[track_caller]
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     // A bound that a busy host does not reach: it is there for what will never happen.

@@ -24,8 +24,17 @@ pub fn all() -> Vec<Test> {
         systemd("others: a scope with cpus of its own is named and kept", scope),
         systemd("others: a container of systemd-nspawn is named and kept", nspawn),
         systemd("others: the last partition leaves a unit in its slice alone", unit_in_our_slice),
+        systemd("others: who kills or stops the holder of the groups ends no task", holder_ends),
         bare("others: a process with threads on single cpus is named and kept", pinned_threads),
+        bare("others: threads with groups of their own go home to them", threads_of_a_machine),
         bare("others: in a container every command says run it on the host", inside_a_container),
+        bare("others: without the machine's tasks every command says run it on the host", no_tasks),
+        test(
+            "others: a driver that is bound again beside a partition gets its cpus back",
+            bound_again,
+        )
+        .on(On::OnePerSeries)
+        .booted(&[Boot::Bare]),
         bare("others: a group that has the cpus is named", overlapping_groups),
         bare("others: what irqbalance moves is seen and put back", irqbalance),
         bare("others: without debugfs each promise is still true", debugfs_goes),
@@ -127,6 +136,31 @@ fn unit_in_our_slice() {
     machine.is_as_it_was("without the other unit");
 }
 
+fn holder_ends() {
+    const HELD: &str = "/sys/fs/cgroup/asmp.slice/asmp-holder.service/holder/cgroup.procs";
+    let machine = Machine::now();
+    asmp("create a --cpus 3").done();
+    asmp("create empty --cpus 2").done();
+    let task = Process::start("sleep", &["1000"]);
+    asmp(&format!("add a --pid {}", task.id())).done();
+    let holder = read(HELD);
+    sh(&format!("kill -9 {holder}")).done();
+    let is_new = |text: String| !text.trim().is_empty() && text.trim() != holder.trim();
+    until("systemd starts another holder", || fs::read_to_string(HELD).is_ok_and(is_new));
+    asmp("status").done();
+    assert_eq!(allowed(task.id()), "3");
+    // systemd removes the groups that have no task.
+    sh("systemctl stop asmp-holder.service").done();
+    assert_eq!(allowed(task.id()), "3");
+    asmp("status").code(7).says("asmp-holder.service was stopped");
+    asmp("repair").done();
+    asmp("status").done();
+    assert_eq!(allowed(task.id()), "3");
+    asmp("destroy --all").done();
+    drop(task);
+    machine.is_as_it_was("without the partitions");
+}
+
 /// Runs a command in a container whose root directory is that of the guest.
 fn nspawn() {
     const SCOPE: &str = "/machine.slice/asmp-other.scope";
@@ -198,6 +232,60 @@ time.sleep(1000)";
     machine.is_as_it_was("destroyed");
 }
 
+/// A process whose threads each have a cgroup, as those of a virtual machine have under libvirt.
+fn threads_of_a_machine() {
+    const MACHINE: &str = "import threading, time
+for _ in range(2):
+    threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+time.sleep(1000)";
+    let other = Process::start("python3", &["-c", MACHINE]);
+    let threads = || -> Vec<u32> {
+        let threads = fs::read_dir(format!("/proc/{}/task", other.id())).into_iter().flatten();
+        let numbers = threads.flatten().filter_map(|one| one.file_name().to_str()?.parse().ok());
+        let mut numbers: Vec<u32> = numbers.collect();
+        numbers.sort_unstable();
+        numbers
+    };
+    until("the threads are there", || threads().len() == 3);
+    let groups = ["emulator", "vcpu0", "vcpu1"].map(|name| format!("/vm/{name}"));
+    fs::create_dir(format!("{CGROUPS}/vm")).expect("a group");
+    for group in &groups {
+        fs::create_dir(format!("{CGROUPS}{group}")).expect("a group");
+        fs::write(format!("{CGROUPS}{group}/cgroup.type"), "threaded").expect("it takes threads");
+    }
+    fs::write(format!("{CGROUPS}/vm/cgroup.procs"), other.id().to_string()).expect("it moves");
+    for (tid, group) in threads().iter().zip(&groups) {
+        fs::write(format!("{CGROUPS}{group}/cgroup.threads"), tid.to_string()).expect("it moves");
+    }
+    let now = || -> Vec<String> {
+        let group = |tid: &u32| read(format!("/proc/{tid}/cgroup")).replace("0::", "");
+        threads().iter().map(group).collect()
+    };
+    let machine = Machine::now();
+    for (add, end) in [
+        (format!("add a --pid {}", other.id()), "destroy a"),
+        (format!("add a --tid {}", threads()[1]), "restore"),
+        (format!("add a --tid {} --tid {}", threads()[2], threads()[1]), "restore"),
+    ] {
+        asmp("create a --cpus 3").done();
+        asmp(&add).done();
+        assert_eq!(allowed(threads()[1]), "3", "{add}");
+        asmp(end).done();
+        assert_eq!(now(), groups, "{add}, {end}");
+    }
+    machine.is_as_it_was("after all");
+    asmp("create a --cpus 3").done();
+    asmp(&format!("add a --pid {}", other.id())).done();
+    fs::remove_dir(format!("{CGROUPS}{}", groups[1])).expect("it is empty");
+    asmp("destroy a").done().says("came from the group /vm/vcpu0, which is gone");
+    assert_eq!(now(), [0, 0, 2].map(|at| groups[at].clone()));
+    drop(other);
+    for group in ["/vm/emulator", "/vm/vcpu1", "/vm"] {
+        let group = format!("{CGROUPS}{group}");
+        until("the group is empty", || fs::remove_dir(&group).is_ok());
+    }
+}
+
 const COMMANDS: [&str; 8] = [
     "plan create a --cpus 2",
     "create a --cpus 2",
@@ -208,6 +296,57 @@ const COMMANDS: [&str; 8] = [
     "destroy h",
     "status",
 ];
+
+/// As `docker run --privileged --cgroupns=host`: the groups are the machine's, the tasks are not.
+fn no_tasks() {
+    let inside = |line: &str| {
+        sh(&format!("unshare --pid --fork --mount-proc sh -c '$ASMP {line}; exit $?'"))
+    };
+    let machine = Machine::now();
+    inside("check").code(7).says("the machine's own tasks: no").says("run asmp on the host");
+    for line in COMMANDS {
+        inside(line).code(15).says("run asmp on the host");
+    }
+    machine.is_as_it_was("after the container");
+}
+
+/// The network card, which the lab does not use.
+fn bound_again() {
+    const DRIVER: &str = "/sys/bus/virtio/drivers/virtio_net";
+    let machine = Machine::now();
+    let lines = || {
+        let of_card = |line: &&str| line.contains("virtio") && line.contains("-input");
+        let text = read("/proc/interrupts");
+        text.lines()
+            .filter(of_card)
+            .filter_map(|line| Some(line.split(':').next()?.trim().to_owned()))
+            .collect::<Vec<_>>()
+    };
+    let before = lines();
+    assert!(!before.is_empty(), "no line of a virtio network card");
+    let card = called("ls", Command::new("ls").arg(DRIVER).output().expect("ls starts")).done();
+    let card = card
+        .out
+        .split_whitespace()
+        .find(|name| name.starts_with("virtio"))
+        .expect("a card")
+        .to_owned();
+    asmp("create a --cpus 3").done();
+    set(&format!("{DRIVER}/unbind"), &card);
+    // Each change notes which lines there are.
+    asmp("create b --cpus 2").done();
+    set(&format!("{DRIVER}/bind"), &card);
+    // This driver chooses CPUs itself.
+    asmp("repair").done();
+    for line in lines() {
+        assert_eq!(read(format!("/proc/irq/{line}/smp_affinity_list")), "0-1", "IRQ {line}");
+    }
+    asmp("status").done();
+    asmp("destroy b").done();
+    asmp("destroy a").done();
+    assert_eq!(lines(), before);
+    machine.is_as_it_was("with the driver bound again");
+}
 
 /// A cgroup and a mount namespace of its own, as a container has them.
 fn inside_a_container() {
@@ -367,7 +506,7 @@ fn debugfs_goes() {
     asmp("create a --cpus 3").done();
     assert_eq!(server(), "0");
     umount();
-    asmp("status").done();
+    asmp("status").done().says("the deadline servers of CPU 3 cannot be read: not checked");
     asmp("destroy a").code(6).says("fair_server/cpu3/runtime").says("not given back yet");
     asmp("status").code(7).says("fair_server/cpu3/runtime").says(&original);
     mount();

@@ -26,9 +26,11 @@ pub fn all() -> Vec<Test> {
             busy_stays,
         ),
         test("restore lets a busy real-time task out as an ordinary one", restore_demotes),
-        // Under systemd the kernel itself may wait for the starved kworker: LIMITS.
+        // Under systemd the command was seen to hold the lock for 10 s: LIMITS.
         test("a command that waits below a busy real-time task keeps no lock", starved_exec)
             .booted(&[Boot::Bare]),
+        test("a change that the kernel may hold for a starved kworker is refused", starved_kworker)
+            .on(On::OnePerSeries),
         test("what run leaves behind is an ordinary task of the system", run_leftover),
         test("run passes signals on and returns 128 plus the signal", signals_pass),
         // Others have no threaded interrupts.
@@ -203,6 +205,28 @@ fn starved_exec() {
     // starves a kworker: LIMITS.)
     asmp("destroy --all --force").done();
     assert!(starved.0.wait().expect("it ends").success());
+}
+
+/// stat_refresh queues work for each CPU, and waits for it.
+fn starved_kworker() {
+    asmp("create a --cpus 3").done();
+    let (_busy, _) = busy_inside();
+    let mut refresh = Process::start("sh", &["-c", "echo 1 >/proc/sys/vm/stat_refresh &"]);
+    assert!(refresh.0.wait().expect("it ends").success());
+    let is_starved = |(id, name): &(u32, String)| {
+        name.starts_with("kworker/3:") && read(format!("/proc/{id}/stat")).contains(") R ")
+    };
+    until("a kworker waits", || kernel_threads("kworker/3:").iter().any(is_starved));
+    if read("/proc/sys/kernel/osrelease").starts_with("6.") {
+        asmp("create b --cpus 2").done();
+    } else {
+        asmp("create b --cpus 2").code(47).says("kworker/3:").says("CPU 3");
+        // The lock is free.
+        asmp("resize a --cpus 2-3").code(47);
+        asmp("status").done();
+    }
+    asmp("destroy --all --force").done();
+    asmp("create b --cpus 2").done();
 }
 
 fn run_leftover() {

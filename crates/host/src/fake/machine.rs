@@ -33,6 +33,8 @@ pub struct FakeTask {
     pub start_ticks: u64,
     /// Real user.
     pub uid: u32,
+    /// State R: it runs, or waits for a CPU.
+    pub runnable: bool,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -204,7 +206,13 @@ impl Machine {
             "cgroup.threads" => Ok(members(&|_, _| true)),
             "cgroup.procs" => Ok(members(&|tid, task| task.process == tid)),
             "cgroup.type" if !root => {
-                Ok(if own.threaded { "threaded" } else { "domain" }.to_owned())
+                let mut below = self.groups.iter().filter(|(path, _)| path.parent() == Some(group));
+                let kind = match own.threaded {
+                    true => "threaded",
+                    false if below.any(|(_, child)| child.threaded) => "domain threaded",
+                    false => "domain",
+                };
+                Ok(kind.to_owned())
             }
             "cgroup.freeze" if !root => Ok(u8::from(own.frozen).to_string()),
             "cpuset.cpus.isolated" if root => Ok(self.isolated().to_string()),
@@ -334,7 +342,7 @@ impl Machine {
     }
 
     /// systemd's job: the delegated service and its slice, with the controller for all units; or
-    /// all of that away, and the tasks inside killed.
+    /// all of that away, and the tasks inside killed (as systemd before 254 does).
     pub(super) fn delegate(&mut self, on: bool) -> io::Result<()> {
         let slice = Path::new("/").join(systemd::SLICE);
         let service = slice.join(systemd::SERVICE);
@@ -403,8 +411,9 @@ impl Machine {
                 Ok(format!("Tgid:\t{process}\nUid:\t{uid}\t0\t0\t0\nCpus_allowed_list:\t{cpus}"))
             }
             "stat" => Ok(format!(
-                "{tid} ({}) S {} 0 0 0 -1 {} 0 0 0 0 0 0 0 0 20 0 1 0 {} 0 0",
+                "{tid} ({}) {} {} 0 0 0 -1 {} 0 0 0 0 0 0 0 0 20 0 1 0 {} 0 0",
                 task.command,
+                if task.runnable { 'R' } else { 'S' },
                 task.parent,
                 kernel | bound,
                 task.start_ticks

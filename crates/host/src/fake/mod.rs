@@ -69,6 +69,7 @@ impl FakeKernel {
             parent: 1,
             start_ticks: 1000 + tid as u64,
             uid: 0,
+            runnable: false,
         };
         self.lock().tasks.insert(tid, task);
     }
@@ -126,6 +127,11 @@ impl FakeKernel {
             task.group = group.into();
             task.affinity = affinity;
         }
+    }
+
+    /// A line takes what it is told from now on.
+    pub fn unmanage(&self, irq: u32) {
+        self.lock().managed.remove(&irq);
     }
 
     /// As when a device is removed.

@@ -33,7 +33,10 @@ pub(super) fn groups(
             ));
         }
     }
-    for old in before.iter().filter(|old| !after.iter().any(|new| new.name == old.name)) {
+    let ends = |old: &&Partition| !after.iter().any(|new| new.name == old.name);
+    // All tasks leave first: from 7.0 on closing one partition waits for the kworkers of all CPUs.
+    steps.extend(before.iter().filter(ends).map(|old| evacuate(base, old)));
+    for old in before.iter().filter(ends) {
         close_partition(base, old, steps);
     }
     let resized: Vec<(&Partition, &Partition)> = after
@@ -187,16 +190,17 @@ fn integrate(group: &Path, cpus: &CpuSet, steps: &mut Vec<Step>) {
     steps.extend([member, none].map(named));
 }
 
+fn evacuate(base: &Base, partition: &Partition) -> Step {
+    let action = Action::Evacuate {
+        partition: partition.name.clone(),
+        placed: partition.tasks.clone(),
+        groups: base.groups(&partition.name),
+    };
+    step(action, "move its tasks back to where they came from")
+}
+
 fn close_partition(base: &Base, partition: &Partition, steps: &mut Vec<Step>) {
     let groups = base.groups(&partition.name);
-    steps.push(step(
-        Action::Evacuate {
-            partition: partition.name.clone(),
-            placed: partition.tasks.clone(),
-            groups: groups.clone(),
-        },
-        "move its tasks back to where they came from",
-    ));
     let remove = |path: &Path, threaded| Action::RemoveGroup { path: path.to_owned(), threaded };
     if !partition.idle_cpus.is_empty() {
         integrate(&groups.idle, &partition.idle_cpus, steps);

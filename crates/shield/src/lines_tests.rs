@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Interrupt lines that come and go beside partitions: IRQ 24 is `eth0`, IRQ 25 a managed one.
+
+use crate::fixture::{Fake, REPAIR, RESTORE, add, create, destroy};
+use crate::request::{Request, Spec};
+
+const LINE: &str = "/proc/irq/24/smp_affinity_list";
+
+impl Fake {
+    /// Another device has the number of a line that is called so.
+    fn replace(&self, name: &str, by: &str) {
+        let interrupts = self.text("/proc/interrupts").replace(name, by);
+        self.kernel.set_file("/proc/interrupts", &interrupts);
+    }
+
+    /// With partition `a` on CPU 3, which has the line of eth0.
+    fn with_eth0_inside() -> Self {
+        let spec = Spec { irqs: vec!["eth0".into()], ..Spec::of("3".parse().unwrap()) };
+        Self::after(&[Request::Create { name: "a".into(), spec }])
+    }
+}
+
+#[test]
+fn the_line_of_another_device_is_not_steered_into_a_partition() {
+    let fake = Fake::with_eth0_inside();
+    assert_eq!(fake.text(LINE), "3");
+    fake.replace("eth0", "nvme0q1");
+    fake.kernel.set_file(LINE, "0-1");
+    fake.done(&REPAIR);
+    assert_eq!(fake.text(LINE), "0-1");
+    assert!(fake.state().partitions[0].irqs.is_empty());
+    fake.done(&RESTORE);
+    assert_eq!(fake.text(LINE), "0-1");
+}
+
+#[test]
+fn a_line_whose_handler_has_another_name_is_of_the_same_device() {
+    let fake = Fake::with_app();
+    for (file, text) in [("chip_name", "PCI-MSIX-0000:00:03.0"), ("hwirq", "1")] {
+        fake.kernel.set_file(&format!("/sys/kernel/irq/24/{file}"), text);
+    }
+    let spec = Spec { irqs: vec!["eth0".into()], ..Spec::of("3".parse().unwrap()) };
+    fake.done(&Request::Create { name: "a".into(), spec });
+    fake.replace("eth0", "enp0s3");
+    fake.done(&REPAIR);
+    assert_eq!((fake.text(LINE).as_str(), &fake.state().partitions[0].irqs[..]), ("3", &[24][..]));
+    fake.done(&RESTORE);
+    assert_eq!(fake.text(LINE), "0-3");
+}
+
+#[test]
+fn another_device_does_not_get_the_original_of_a_number() {
+    let fake = Fake::with_app();
+    fake.kernel.set_file(LINE, "3");
+    fake.done(&create("a", "3"));
+    fake.replace("eth0", "nvme0q1");
+    fake.kernel.set_file(LINE, "0-1");
+    fake.done(&destroy("a"));
+    assert_eq!(fake.text(LINE), "0-1");
+}
+
+#[test]
+fn a_number_that_refused_is_judged_anew_for_another_device() {
+    let fake = Fake::after(&[create("a", "3")]);
+    fake.kernel.unmanage(25);
+    fake.replace("virtio0-req.1", "eth7");
+    fake.kernel.set_file("/proc/irq/25/smp_affinity_list", "3");
+    fake.kernel.set_file("/proc/irq/25/effective_affinity_list", "3");
+    assert!(!fake.status().holds());
+    fake.done(&REPAIR);
+    assert!(fake.status().holds());
+}
+
+#[test]
+fn a_line_that_came_beside_a_partition_gets_the_cpus_that_it_would_have_had() {
+    let fake = Fake::after(&[create("a", "3")]);
+    fake.kernel.set_file("/proc/irq/26/smp_affinity_list", "0-2");
+    // Its driver, or its user, has chosen.
+    fake.kernel.set_file("/proc/irq/27/smp_affinity_list", "1");
+    fake.done(&create("b", "2"));
+    assert_eq!(fake.text("/proc/irq/26/smp_affinity_list"), "0-1");
+    fake.done(&destroy("b"));
+    assert_eq!(fake.text("/proc/irq/26/smp_affinity_list"), "0-2");
+    fake.done(&RESTORE);
+    assert_eq!(fake.text("/proc/irq/26/smp_affinity_list"), "0-3");
+    assert_eq!(fake.text("/proc/irq/27/smp_affinity_list"), "1");
+    assert!(fake.state().owes_nothing());
+}
+
+#[test]
+fn a_line_whose_driver_was_loaded_again_gets_its_cpus_back() {
+    let fake = Fake::with_app();
+    fake.done(&create("a", "3"));
+    fake.kernel.remove_file(LINE);
+    fake.done(&add("a", 200));
+    fake.kernel.set_file(LINE, "0-2");
+    fake.restored("after a driver was loaded again");
+}
