@@ -4,8 +4,8 @@
 //!
 //! **What the peer gets.** One channel, and nothing else of the program. [`Access::Read`] (records
 //! and raw memory) gives memory that the peer can only read. [`Access::Write`] lets the peer take
-//! the role of a writer or of a reader. Both ends of a channel can write anything into its memory, so
-//! the peer can, too. It cannot release our role: the kernel's lock on it is ours.
+//! the role of a writer or of a reader. Both ends of a channel can write anything into its memory,
+//! so the peer can, too. It cannot release our role: the kernel's lock on it is ours.
 //!
 //! **Who gets it.** The kernel names the user of who connects (`SO_PEERCRED`): root, and the users
 //! that the program names. The receiver asks the same about the socket. A user namespace shows

@@ -254,9 +254,9 @@ fn cost() {
     let (asleep_ms, bare_asleep_ms) = both(|cost| cost.asleep_ms);
     let (wall_ms, bare_wall_ms) = both(|cost| cost.wall_ms);
     println!(
-        "create and its bare writes, medians of 9: {calls} and {bare_calls} reads and writes, asleep \
-         {asleep_ms:.0} and {bare_asleep_ms:.0} ms; {wall_ms:.0} and {bare_wall_ms:.0} ms, ratio \
-         {:.2}",
+        "create and its bare writes, medians of 9: {calls} and {bare_calls} reads and writes, \
+         asleep {asleep_ms:.0} and {bare_asleep_ms:.0} ms; {wall_ms:.0} and {bare_wall_ms:.0} ms, \
+         ratio {:.2}",
         wall_ms / bare_wall_ms
     );
     // Of the machine it reads most; measured 1,076 (sid) and 1,599 (trixie rt).
