@@ -6,7 +6,8 @@ use crate::args::{self, Change, Create, Planned, Run};
 use crate::exit::{NOT_UNDONE, UNKNOWN_ORIGINALS, VIOLATED, code_of, failure};
 use crate::file;
 use crate::print;
-use anyhow::Result;
+use crate::signals::{self, Noted};
+use anyhow::{Context, Result};
 use asmp_host::task::{self, TaskId};
 use asmp_host::{CpuSet, CpuSpec, Kernel, facts};
 use asmp_shield::verify::Status;
@@ -26,6 +27,7 @@ pub fn caller(kernel: &dyn Kernel) -> Caller {
 pub fn changer(kernel: &dyn Kernel) -> Result<Caller> {
     let caller = caller(kernel);
     caller.must_be_root()?;
+    signals::outlive_file_size_limit().context("take SIGXFSZ")?;
     Ok(caller)
 }
 
@@ -35,7 +37,22 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
         return plan(shield, &request(change)?, false);
     }
     let request = request(change)?;
-    let outcome = shield.change(&request, &changer(shield.kernel())?)?;
+    let caller = changer(shield.kernel())?;
+    let noted = Noted::take().context("take signals")?;
+    let outcome = shield.clone().with_interrupt(noted.interrupt()).change(&request, &caller)?;
+    let late = noted.signal();
+    // One that comes while this is printed ends it.
+    noted.let_go();
+    tell(change, outcome)?;
+    if let Some(signal) = late {
+        eprintln!("asmp: {} came too late: the change was made", signals::name(signal));
+        signals::end_by(signal);
+    }
+    Ok(())
+}
+
+/// What came of a change, in words.
+fn tell(change: &Change, outcome: Outcome) -> Result<()> {
     print::outcome(&outcome, &headline(change, &outcome));
     let left = outcome.left.iter().map(ToString::to_string);
     if let Change::Restore { abandon: true } = change {
@@ -218,11 +235,20 @@ fn headline(change: &Change, outcome: &Outcome) -> String {
     }
 }
 
+/// The signal that ended a change.
+pub fn interrupted_by(error: &anyhow::Error) -> Option<i32> {
+    let change = error.chain().find_map(|cause| cause.downcast_ref::<ChangeError>());
+    match change.map(ChangeError::cause) {
+        Some(ChangeError::Interrupted { signal }) => Some(*signal),
+        _ => None,
+    }
+}
+
 /// Prints an error, and what `--strict` stumbled on. Returns the exit code.
 pub fn say(error: &anyhow::Error) -> u8 {
     eprintln!("asmp: {}", print::chain(error));
     let change = error.chain().find_map(|cause| cause.downcast_ref::<ChangeError>());
-    if let Some(ChangeError::Strict { refused }) = change {
+    if let Some(ChangeError::Strict { refused }) = change.map(ChangeError::cause) {
         for refused in refused {
             eprintln!("  {}: {}", refused.what, refused.reason);
         }

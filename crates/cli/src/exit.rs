@@ -158,7 +158,7 @@ fn of_refusal(refusal: &Refusal) -> u8 {
         Refusal::NameTaken { .. } => 31,
         Refusal::NoPartition { .. } => 32,
         Refusal::UnknownTask { .. } => 33,
-        Refusal::StarvedKworker { .. } => 47,
+        Refusal::StarvedKworker { .. } | Refusal::StarvedUndo { .. } => 47,
         Refusal::BoundKernelThread { .. } | Refusal::Holder { .. } => 34,
         Refusal::NotInside { .. } | Refusal::IrqNotInside { .. } => 35,
         Refusal::UnknownIrq { .. } | Refusal::PerCpuIrq { .. } => 36,
@@ -171,6 +171,11 @@ fn of_refusal(refusal: &Refusal) -> u8 {
         Refusal::Declared { cause, .. } => of_refusal(cause),
         Refusal::BadPriority { .. } => USAGE,
     }
+}
+
+/// As a shell says it of a command that a signal ended.
+pub fn of_signal(signal: i32) -> u8 {
+    u8::try_from(128 + signal).unwrap_or(u8::MAX)
 }
 
 /// The exit code of an error anywhere in its chain.
@@ -192,7 +197,10 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
             return USAGE;
         }
         if let Some(change) = cause.downcast_ref::<ChangeError>() {
-            return match change {
+            return match change.cause() {
+                ChangeError::Interrupted { signal } => of_signal(*signal),
+                // Never a cause.
+                ChangeError::AfterUndoing { .. } => UNEXPECTED,
                 ChangeError::Refused(refusal) => of_refusal(refusal),
                 ChangeError::Busy { .. } => BUSY,
                 ChangeError::Undone { .. } => UNDONE,

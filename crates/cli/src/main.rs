@@ -46,7 +46,13 @@ fn main() -> ExitCode {
             (false, 0) => ExitCode::from(exit::BAD_FILE),
             _ => ExitCode::from(code),
         },
-        Err(error) => ExitCode::from(change::say(&error)),
+        Err(error) => {
+            let code = change::say(&error);
+            if let Some(signal) = change::interrupted_by(&error) {
+                signals::end_by(signal);
+            }
+            ExitCode::from(code)
+        }
     }
 }
 

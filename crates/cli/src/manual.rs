@@ -210,7 +210,9 @@ fn exit_codes() -> String {
     }
     prose.push_str(
         "\n`asmp run` and `asmp exec` return the command's own status, or 128 + N if signal N \
-         killed it.\n",
+         killed it. Any other command that changes something ends by SIGINT (^C), SIGTERM or \
+         SIGHUP (128 + N in a shell) after it has undone its change. Where the signal came too \
+         late, it says that the change was made.\n",
     );
     prose
 }

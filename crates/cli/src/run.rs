@@ -7,34 +7,31 @@
 use crate::args::{Exec, Run};
 use crate::change::{changer, not_given_back, own_process, run_request, say};
 use crate::exit::{
-    CANNOT_EXECUTE, NOT_FOUND, NOT_UNDONE, POLICY_REFUSED, UNEXPECTED, code_of, failure,
+    CANNOT_EXECUTE, NOT_FOUND, NOT_UNDONE, POLICY_REFUSED, UNEXPECTED, code_of, failure, of_signal,
 };
 use crate::outside::Helper;
 use crate::print;
-use crate::signals::{self, Signals};
+use crate::signals::{self, Noted, Signals};
 use crate::supervise::{self, Stage};
 use anyhow::{Context, Result};
 use asmp_host::{Schedule, sched};
-use asmp_shield::{Caller, ChangeError, Members, Outcome, Patience, Refusal, Request, Shield};
+use asmp_shield::{Caller, ChangeError, Members, Outcome, Request, Shield};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
-
-/// How long one try for the lock takes; then signals are looked at.
-const LOOK: Duration = Duration::from_millis(100);
+use std::sync::Arc;
 
 /// Partition, command, wait, undo. Returns the command's status: its code, or 128 + signal.
 pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
     let name = run.name.clone().unwrap_or_else(|| format!("run-{}", std::process::id()));
     // From here on a signal ends the command, never us half way.
-    let signals = Signals::take().context("take signals")?;
+    let signals = Arc::new(Signals::take().context("take signals")?);
     let kernel = shield.kernel();
     let caller = changer(kernel)?;
     let request = run_request(kernel, run, &name);
-    let made = make(shield, &request, &caller, &mut || signals.ending())?;
+    let made = make(shield, &request, &caller, signals.interrupt())?;
     let Ok(outcome) = made else { return Ok(not_started(made.unwrap_err())) };
     report(&outcome);
     let ended = attend(shield, run, &name, &signals);
@@ -54,7 +51,7 @@ pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
             print_left(&outcome.refused)
         }
         Ok(_) => {}
-        Err(ChangeError::Refused(Refusal::NoPartition { .. })) => {
+        Err(error) if error.is_no_partition() => {
             eprintln!("asmp: partition {name} was destroyed while the command ran");
         }
         Err(error) => {
@@ -67,28 +64,19 @@ pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
     ended
 }
 
-/// Makes the partition. `ending` gives a signal that has come. `Ok(Err(signal))`: it came first,
-/// and there is no partition.
+/// Makes the partition. `Ok(Err(signal))`: a signal came first, and there is none.
 fn make(
     shield: &Shield,
     request: &Request,
     caller: &Caller,
-    ending: &mut dyn FnMut() -> io::Result<Option<i32>>,
+    interrupt: impl Fn() -> Option<i32> + Send + Sync + 'static,
 ) -> Result<Result<Outcome, i32>> {
-    let patience = Patience::default();
-    let shield = shield.clone().with_patience(Patience { lock: LOOK, ..patience });
-    let end = Instant::now() + patience.lock;
-    loop {
-        if let Some(signal) = ending()? {
-            return Ok(Err(signal));
-        }
-        match shield.change(request, caller) {
-            Err(ChangeError::Busy { .. }) if Instant::now() < end => {}
-            Err(ChangeError::Busy { .. }) => {
-                return Err(ChangeError::Busy { patience: patience.lock }.into());
-            }
-            outcome => return Ok(Ok(outcome?)),
-        }
+    match shield.clone().with_interrupt(interrupt).change(request, caller) {
+        Ok(outcome) => Ok(Ok(outcome)),
+        Err(error) => match error.cause() {
+            ChangeError::Interrupted { signal } => Ok(Err(*signal)),
+            _ => Err(error.into()),
+        },
     }
 }
 
@@ -111,8 +99,8 @@ fn attend(shield: &Shield, run: &Run, name: &str, signals: &Signals) -> Result<u
 
 /// As a shell says it of a command that a signal ended.
 fn not_started(signal: i32) -> u8 {
-    eprintln!("asmp: signal {signal} came first: the command was not started");
-    u8::try_from(128 + signal).unwrap_or(u8::MAX)
+    eprintln!("asmp: {} came first: the command was not started", signals::name(signal));
+    of_signal(signal)
 }
 
 /// What the helper of `exec` is asked for.
@@ -130,10 +118,14 @@ pub fn exec(shield: &Shield, exec: &Exec) -> Result<u8> {
     let leave = Request::Remove { name, members, demote: true };
     let mut helper = Helper::start(|request| {
         let changed = match request {
-            ENTER => shield.change(&enter, &caller),
-            _ => shield.change(&leave, &caller),
+            // In the helper alone: this process must die of a signal, as the command would.
+            ENTER => Noted::take().context("take signals").and_then(|noted| {
+                let shield = shield.clone().with_interrupt(noted.interrupt());
+                Ok(shield.change(&enter, &caller)?)
+            }),
+            _ => shield.change(&leave, &caller).map_err(anyhow::Error::from),
         };
-        changed.map_or_else(|error| say(&error.into()), |_| 0)
+        changed.map_or_else(|error| say(&error), |_| 0)
     })
     .context("start a process that changes the partition")?;
     match helper.ask(ENTER).context("the process that changes the partition was killed")? {
@@ -197,7 +189,8 @@ mod tests {
     use asmp_host::fake::FakeKernel;
     use asmp_host::store::Store;
     use asmp_shield::Spec;
-    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::time::Duration;
 
     #[test]
     fn a_signal_ends_the_wait_for_the_lock() {
@@ -208,16 +201,13 @@ mod tests {
         let request = Request::Run { name: "a".to_owned(), spec, owner: None };
         let caller = Caller::now(0, "root", "test");
         let held = store.lock(Duration::ZERO).unwrap().unwrap();
-        let mut looks = 0;
-        let mut second = || {
-            looks += 1;
-            Ok((looks == 3).then_some(libc::SIGINT))
-        };
-        let made = make(&shield, &request, &caller, &mut second).unwrap();
+        let looks = AtomicUsize::new(0);
+        let third = move || (looks.fetch_add(1, Relaxed) >= 2).then_some(libc::SIGINT);
+        let made = make(&shield, &request, &caller, third).unwrap();
         assert_eq!(made.err(), Some(libc::SIGINT));
         assert!(shield.state().unwrap().partitions.is_empty());
         drop(held);
-        assert!(make(&shield, &request, &caller, &mut || Ok(None)).unwrap().is_ok());
+        assert!(make(&shield, &request, &caller, || None).unwrap().is_ok());
         assert_eq!(shield.state().unwrap().partitions.len(), 1);
     }
 }

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Signals of a process that runs a command for its user: taken one by one from a descriptor, with
 //! their sender. A signal that was ignored or blocked at start stays so, here and for the command.
+//! And signals of a process that changes something by itself: noted, for it to end in order.
 
 use libc::{SIGALRM, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-use libc::{SIGPIPE, SIGWINCH, c_int, sigset_t};
+use libc::{SIGPIPE, SIGWINCH, SIGXFSZ, c_int, sigset_t};
+use signal_hook::flag;
 use std::fs::File;
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Signals that a user may mean for the command.
@@ -112,6 +115,20 @@ impl Signals {
         Ok(None)
     }
 
+    /// For a shield: takes signals until there is one that ends a process, and gives that from then
+    /// on.
+    pub fn interrupt(self: &Arc<Self>) -> impl Fn() -> Option<c_int> + Send + Sync + 'static {
+        let (signals, came) = (Arc::clone(self), AtomicI32::new(0));
+        move || {
+            if came.load(Relaxed) == 0
+                && let Ok(Some(signal)) = signals.ending()
+            {
+                came.store(signal, Relaxed);
+            }
+            Some(came.load(Relaxed)).filter(|signal| *signal != 0)
+        }
+    }
+
     /// The command gets the signals as they were at start.
     pub fn keep_for(&self, command: &mut Command) {
         let (before, ignored_child) = (self.before, self.ignored_child);
@@ -125,6 +142,66 @@ impl Signals {
         unsafe { command.pre_exec(as_at_start) };
         keep_ignored_pipe(command);
     }
+}
+
+/// SIGINT, SIGTERM and SIGHUP of a process that changes something by itself: they do not end it,
+/// and are noted. One that was ignored at start stays so, as nohup(1) asks.
+pub struct Noted {
+    came: Arc<AtomicUsize>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Noted {
+    pub fn take() -> io::Result<Self> {
+        let (came, is_over) = (Arc::default(), Arc::default());
+        for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|one| !is_ignored(*one)) {
+            flag::register_conditional_default(signal, Arc::clone(&is_over))?;
+            flag::register_usize(signal, Arc::clone(&came), signal as usize)?;
+        }
+        Ok(Self { came, is_over })
+    }
+
+    /// The number of the last one that came.
+    pub fn signal(&self) -> Option<c_int> {
+        number(&self.came)
+    }
+
+    /// The same for a shield.
+    pub fn interrupt(&self) -> impl Fn() -> Option<c_int> + Send + Sync + 'static {
+        let came = Arc::clone(&self.came);
+        move || number(&came)
+    }
+
+    /// From now on they end the process again.
+    pub fn let_go(&self) {
+        self.is_over.store(true, Relaxed);
+    }
+}
+
+// Relaxed: a number alone.
+fn number(came: &AtomicUsize) -> Option<c_int> {
+    c_int::try_from(came.load(Relaxed)).ok().filter(|signal| *signal != 0)
+}
+
+/// Ends this process as the signal would have done: a shell script ends at a ^C only where its
+/// command did. Returns if the signal ends no process.
+pub fn end_by(signal: c_int) {
+    let _ = signal_hook::low_level::emulate_default_handler(signal);
+}
+
+/// "SIGINT".
+pub fn name(signal: c_int) -> String {
+    signal_hook::low_level::signal_name(signal)
+        .map_or_else(|| format!("signal {signal}"), str::to_owned)
+}
+
+/// From now on a write beyond the limit of a file's size (RLIMIT_FSIZE) fails with EFBIG, and a
+/// change is undone: SIGXFSZ would end this process half way.
+pub fn outlive_file_size_limit() -> io::Result<()> {
+    if !is_ignored(SIGXFSZ) {
+        flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
+    }
+    Ok(())
 }
 
 /// std ignores SIGPIPE in every program and gives commands the default back.
@@ -149,7 +226,7 @@ extern "C" fn note_pipe() {
 static NOTE_PIPE: extern "C" fn() = note_pipe;
 
 /// Does this process ignore the signal?
-pub fn is_ignored(signal: c_int) -> bool {
+fn is_ignored(signal: c_int) -> bool {
     let mut now = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: asks only; `now` has room for the answer.
     let asked = unsafe { libc::sigaction(signal, std::ptr::null(), now.as_mut_ptr()) };

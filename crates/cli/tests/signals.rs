@@ -26,6 +26,8 @@ fn main() -> ExitCode {
             supervised(kill_after.map(Duration::from_millis), &words.collect::<Vec<_>>())
         }
         Some(word) if word == "mortal" => mortal(),
+        Some(word) if word == "noted" => noted(),
+        Some(word) if word == "full" => full(),
         _ => {
             heed_signals();
             libtest_mimic::run(&Arguments::from_args(), trials()).exit_code()
@@ -55,6 +57,34 @@ fn supervised(kill_after: Option<Duration>, command: &[std::ffi::OsString]) -> E
     let mut say = |line: &str| eprintln!("{line}");
     let status = supervise::wait(child, &signals, kill_after, &mut say).unwrap();
     ExitCode::from(supervise::code(&status))
+}
+
+/// As a command that changes something: a line of input ends its change, a second one its words.
+fn noted() -> ExitCode {
+    let noted = signals::Noted::take().unwrap();
+    println!("ready");
+    let line = || std::io::stdin().lock().read_line(&mut String::new()).unwrap();
+    line();
+    let signal = noted.signal();
+    noted.let_go();
+    println!("{}", signal.map_or_else(|| "none".to_owned(), signals::name));
+    line();
+    if let Some(signal) = signal {
+        signals::end_by(signal);
+    }
+    ExitCode::SUCCESS
+}
+
+/// Writes beyond the limit of a file's size.
+fn full() -> ExitCode {
+    signals::outlive_file_size_limit().unwrap();
+    let limit = libc::rlimit { rlim_cur: 10, rlim_max: 10 };
+    // SAFETY: a limit on our stack.
+    unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) };
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&[0; 10]).unwrap();
+    let error = file.write_all(&[0; 10]).unwrap_err();
+    ExitCode::from(error.raw_os_error().unwrap_or_default() as u8)
 }
 
 /// A command that SIGHUP ends, also where it was ignored before.
@@ -126,7 +156,7 @@ impl Supervisor {
 }
 
 fn trials() -> Vec<Trial> {
-    let tests: [(&str, fn()); 10] = [
+    let tests: [(&str, fn()); 14] = [
         ("what was ignored at start is ignored by the command", ignored),
         ("an ignored signal is not passed on", ignored_is_not_listened_to),
         ("the command gets the mask of the start", mask),
@@ -137,6 +167,10 @@ fn trials() -> Vec<Trial> {
         ("a second SIGTERM kills a command that does not end", second_term),
         ("--kill-after kills a command that does not end", kill_after),
         ("which signals of the kernel are passed on", decision),
+        ("a signal during a change is noted and then ends the command", is_noted),
+        ("a signal after a change ends the command at once", is_noted_no_more),
+        ("a change does not listen to an ignored signal", ignored_is_not_noted),
+        ("a write beyond the limit of a file's size fails and ends nothing", outlives_the_limit),
     ];
     let trial = |(name, run): (&str, fn())| {
         Trial::test(name, move || {
@@ -144,6 +178,46 @@ fn trials() -> Vec<Trial> {
         })
     };
     tests.into_iter().map(trial).collect()
+}
+
+fn changing(prepare: &str, word: &str) -> Supervisor {
+    let program = std::env::current_exe().unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{prepare} exec {} {word}", program.display())]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    Supervisor::start(command)
+}
+
+fn is_noted() {
+    for (signal, name) in [(libc::SIGINT, "SIGINT"), (libc::SIGTERM, "SIGTERM")] {
+        let mut started = changing("", "noted");
+        started.kill(signal);
+        started.go();
+        assert_eq!(started.line(), name);
+        started.ends_with(-signal);
+    }
+}
+
+fn is_noted_no_more() {
+    let mut started = changing("", "noted");
+    started.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(started.line(), "none");
+    // It waits for its second line.
+    started.kill(libc::SIGHUP);
+    started.ends_with(-libc::SIGHUP);
+}
+
+fn ignored_is_not_noted() {
+    let mut started = changing("trap '' HUP;", "noted");
+    started.kill(libc::SIGHUP);
+    started.go();
+    assert_eq!(started.line(), "none");
+    started.ends_with(0);
+}
+
+fn outlives_the_limit() {
+    let status = Command::new(std::env::current_exe().unwrap()).arg("full").status().unwrap();
+    assert_eq!(status.code(), Some(libc::EFBIG), "{status}");
 }
 
 /// The value of a field of the command's /proc/self/status, in hexadecimal.

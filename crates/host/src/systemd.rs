@@ -9,6 +9,7 @@
 use crate::kernel::Kernel;
 use std::fs;
 use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -106,9 +107,13 @@ fn has_groups(group: &Path) -> io::Result<bool> {
 }
 
 /// Errors: what the command printed; `TimedOut` where it does not end within `patience`.
+///
+/// The command has a process group of its own: a ^C would end it while systemd goes on with the
+/// job, and what undoes the job would come before it.
 fn call(command: &mut Command, patience: Duration) -> io::Result<()> {
     let end = Instant::now() + patience;
     let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command.process_group(0);
     let mut child = command.spawn()?;
     let mut nap = Duration::from_millis(1);
     let status = loop {
@@ -139,6 +144,14 @@ fn call(command: &mut Command, patience: Duration) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::machine;
+
+    #[test]
+    fn a_signal_of_the_terminal_does_not_reach_what_systemd_is_asked_by() {
+        let mut asks = Command::new("sh");
+        // The fields after the name of a process: state, parent, process group.
+        let is_leader = "read -r line </proc/$$/stat; set -- ${line##*) }; test $3 = $$";
+        call(asks.args(["-c", is_leader]), PATIENCE).unwrap();
+    }
 
     #[test]
     fn a_command_that_does_not_end_is_given_up_and_one_that_fails_says_why() {

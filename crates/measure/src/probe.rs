@@ -157,8 +157,7 @@ fn run(work: Work, samples: u64, warm_up: u64, recording: Recording) -> io::Resu
 fn periodic(period_ns: u64, samples: u64, warm_up: u64, mut recording: Recording) {
     let mut due_ns = monotonic_ns() + period_ns;
     for turn in 0..samples + warm_up {
-        sleep_until(due_ns);
-        let end_ns = monotonic_ns();
+        let end_ns = wake_at(due_ns);
         if turn >= warm_up {
             recording.put(Raw { due_ns, end_ns });
         }
@@ -181,13 +180,24 @@ fn flood(bytes: usize, seed: u64, samples: u64, warm_up: u64, mut recording: Rec
         make_dirty(&mut lines);
         random = xorshift(random);
         let due_ns = monotonic_ns() + 2_000_000 + random % 28_000_000;
-        sleep_until(due_ns);
-        let end_ns = monotonic_ns();
+        let end_ns = wake_at(due_ns);
         if turn >= warm_up {
             recording.put(Raw { due_ns, end_ns });
         }
         if recording.ends() {
             return;
+        }
+    }
+}
+
+/// Sleeps until that instant, and returns the one at which it woke. A signal ends no sleep: the
+/// sample would be 0, before its instant had come.
+fn wake_at(due_ns: u64) -> u64 {
+    loop {
+        sleep_until(due_ns);
+        let now_ns = monotonic_ns();
+        if now_ns >= due_ns {
+            return now_ns;
         }
     }
 }
@@ -265,6 +275,7 @@ fn touch_stack() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::thread::JoinHandleExt;
 
     fn drained(mut ring: Consumer<Raw>) -> Vec<Raw> {
         std::iter::from_fn(|| ring.pop().ok()).collect()
@@ -284,6 +295,24 @@ mod tests {
             "no thread wakes before the instant"
         );
         assert!(samples.windows(2).all(|pair| (pair[1].due_ns - pair[0].due_ns) % 200_000 == 0));
+    }
+
+    #[test]
+    fn a_signal_ends_no_sleep_before_its_instant() {
+        extern "C" fn nothing(_: libc::c_int) {}
+        // SAFETY: the handler does nothing, which is async-signal-safe.
+        unsafe { libc::signal(libc::SIGUSR1, nothing as *const () as libc::sighandler_t) };
+        let due_ns = monotonic_ns() + 200_000_000;
+        let sleeper = std::thread::spawn(move || wake_at(due_ns));
+        let mut signals = 0;
+        while !sleeper.is_finished() {
+            // SAFETY: a thread that is not joined has its number.
+            unsafe { libc::pthread_kill(sleeper.as_pthread_t(), libc::SIGUSR1) };
+            signals += 1;
+            std::thread::yield_now();
+        }
+        let woken_ns = sleeper.join().unwrap();
+        assert!(woken_ns >= due_ns && signals > 0, "{signals} signals");
     }
 
     #[test]

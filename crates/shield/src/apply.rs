@@ -175,8 +175,15 @@ impl Edge<'_> {
     }
 }
 
+/// Why not all steps were taken.
+#[derive(Debug)]
+pub enum Stopped {
+    Failed { step: Box<Step>, cause: Error },
+    Interrupted { signal: i32 },
+}
+
 /// Takes these steps of the plan. Stops at the first error, unless the step says that a refusal is
-/// only named. The caller undoes.
+/// only named, and before a step where `interrupt` gives a signal. The caller undoes.
 pub fn apply(
     edge: &Edge,
     facts: &Facts,
@@ -184,8 +191,12 @@ pub fn apply(
     steps: &[Step],
     undo_log: &mut UndoLog,
     applied: &mut Applied,
-) -> std::result::Result<(), Box<(Step, Error)>> {
+    interrupt: &dyn Fn() -> Option<i32>,
+) -> std::result::Result<(), Stopped> {
     for step in steps {
+        if let Some(signal) = interrupt() {
+            return Err(Stopped::Interrupted { signal });
+        }
         match take(edge, facts, plan, step, undo_log, applied) {
             Ok(()) => {}
             Err(_) if step.if_refused == IfRefused::Verify && !undo_log.broken => {}
@@ -209,7 +220,7 @@ pub fn apply(
                     disturbs: !error.is_missing(),
                 });
             }
-            Err(error) => return Err(Box::new((step.clone(), error))),
+            Err(cause) => return Err(Stopped::Failed { step: Box::new(step.clone()), cause }),
         }
     }
     Ok(())

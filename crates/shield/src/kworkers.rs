@@ -5,9 +5,10 @@
 //! The kernel may then wait as long as the task runs, and every later change waits, too. So such a
 //! change is refused.
 
-use crate::partition::{Partition, Refusal};
+use crate::apply::Undo;
+use crate::partition::{Partition, Refusal, shielded};
 use crate::plan::{Action, Step};
-use asmp_host::{CpuSet, Facts, Kernel, task};
+use asmp_host::{CpuSet, Facts, Kernel, Knob, task};
 use std::time::{Duration, Instant};
 
 /// The first kernel that waits.
@@ -25,16 +26,46 @@ pub(crate) fn wait_for(
     (before, after): (&[Partition], &[Partition]),
     patience: Duration,
 ) -> Result<(), Refusal> {
-    if facts.version() < WAITS || !steps.iter().any(isolates) {
+    let isolates =
+        |step: &Step| matches!(&step.action, Action::Set { knob, .. } if is_isolation(knob));
+    if !steps.iter().any(isolates) {
         return Ok(());
     }
     let stays = |old: &&Partition| after.iter().any(|new| new.name == old.name);
     let cpus =
         before.iter().filter(stays).fold(CpuSet::new(), |all, old| all.union(&old.shielded()));
-    if cpus.is_empty() {
+    wait(kernel, facts, &cpus, patience)
+}
+
+/// The same before a change that was cut short is undone, for each partition in force. (Tasks that
+/// the change itself had moved leave first.) Errors: `StarvedUndo`.
+pub(crate) fn wait_for_undo(
+    kernel: &dyn Kernel,
+    facts: &Facts,
+    back: &[Undo],
+    partitions: &[Partition],
+    patience: Duration,
+) -> Result<(), Refusal> {
+    let isolates = |undo: &Undo| matches!(undo, Undo::Set { knob, .. } if is_isolation(knob));
+    if !back.iter().any(isolates) {
         return Ok(());
     }
-    let mut waiting = task::runnable_kworkers(kernel, &cpus);
+    wait(kernel, facts, &shielded(partitions), patience).map_err(|refusal| match refusal {
+        Refusal::StarvedKworker { cpu, kworker } => Refusal::StarvedUndo { cpu, kworker },
+        other => other,
+    })
+}
+
+fn wait(
+    kernel: &dyn Kernel,
+    facts: &Facts,
+    cpus: &CpuSet,
+    patience: Duration,
+) -> Result<(), Refusal> {
+    if facts.version() < WAITS || cpus.is_empty() {
+        return Ok(());
+    }
+    let mut waiting = task::runnable_kworkers(kernel, cpus);
     let end = Instant::now() + patience;
     loop {
         waiting.retain(|kworker| kworker.is_starved(kernel));
@@ -49,9 +80,8 @@ pub(crate) fn wait_for(
     }
 }
 
-/// Does it change which CPUs are isolated?
-fn isolates(step: &Step) -> bool {
-    let Action::Set { knob, .. } = &step.action else { return false };
+/// Does writing it change which CPUs are isolated?
+fn is_isolation(knob: &Knob) -> bool {
     let name = knob.path.file_name().and_then(|name| name.to_str());
     matches!(name, Some("cpuset.cpus.partition" | "cpuset.cpus.exclusive"))
 }

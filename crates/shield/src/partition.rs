@@ -445,6 +445,13 @@ pub enum Refusal {
          the busy real-time task there sleep now and then, or take it out of the partition first"
     )]
     StarvedKworker { cpu: Cpu, kworker: String },
+    /// Nor can `--abandon` help: it undoes what it can first.
+    #[error(
+        "a change was cut short and cannot be undone yet: {kworker} has work and gets no time of \
+         CPU {cpu}, and this kernel may wait for it: end the busy real-time task there or make it \
+         sleep (`chrt -o -p 0 TID` makes it an ordinary task), then run `asmp repair`"
+    )]
+    StarvedUndo { cpu: Cpu, kworker: String },
     #[error("no partition {name}: known are: {known}")]
     NoPartition { name: String, known: String },
     #[error("task {tid} does not exist: it may have ended")]

@@ -285,7 +285,8 @@ impl Run {
         let _ = std::fs::remove_dir(self.hands.dir.join("state.json.new"));
         let by_refusal = matches!(event, Event::Disturbed(_, _, Hand::Refuse(_)));
         match answer {
-            None | Some(Err(ChangeError::NotUndone { .. })) => return,
+            None => return,
+            Some(Err(error)) if matches!(error.cause(), ChangeError::NotUndone { .. }) => return,
             Some(Ok(outcome)) if outcome.status.as_ref().is_some_and(Status::holds) => {
                 self.judge_repair()
             }
@@ -361,9 +362,12 @@ impl Run {
     /// other program takes it away.
     fn keeps_theirs(&mut self, answer: &Option<Result<Outcome, ChangeError>>) -> bool {
         let left = match answer {
-            Some(Err(ChangeError::NotUndone { left, .. })) => left.clone(),
+            Some(Err(error)) => match error.cause() {
+                ChangeError::NotUndone { left, .. } => left.clone(),
+                _ => return false,
+            },
             Some(Ok(outcome)) => outcome.left.iter().map(ToString::to_string).collect(),
-            _ => return false,
+            None => return false,
         };
         let fake = &self.hands.fake;
         let groups = ["a", "b"].map(|name| Path::new(BASE).join(name));

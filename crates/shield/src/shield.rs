@@ -2,7 +2,13 @@
 //! The one way to change partitions: lock, finish what a crash left, read the machine, decide,
 //! plan, apply, commit. Everything above this file talks to [`Shield`].
 
-use crate::apply::{Applied, Edge, Refused, Undo, UndoLog, apply, undo};
+mod recover;
+
+pub use recover::Recovered;
+
+use recover::Header;
+
+use crate::apply::{Applied, Edge, Refused, Stopped, Undo, UndoLog, apply, undo};
 use crate::decide::decide;
 use crate::kworkers;
 use crate::left::{self, Elsewhere, Left};
@@ -12,19 +18,19 @@ use crate::moving::{Demotion, demotions};
 use crate::neighbours;
 use crate::partition::{Partition, Refusal, State, shielded};
 use crate::plan::{Action, Base, Plan, Step};
-use crate::prove;
+use crate::prove::{self, Unproved};
 use crate::request::{Caller, Request};
 use crate::rules::{check_machine, check_tree};
-use crate::state::{self, JOURNAL, OLDEST_SCHEMA, RUN_DIR, STATE, STATE_SCHEMA, StateError};
+use crate::state::{self, JOURNAL, RUN_DIR, STATE, STATE_SCHEMA, StateError};
 use crate::verify::{self, Status};
-use asmp_host::store::{Lock, Store, whole_lines};
+use asmp_host::store::{Lock, Store};
 use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Linux, irq, knob, tracefs};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Why a change did not happen.
 #[derive(Debug, thiserror::Error)]
@@ -69,8 +75,40 @@ pub enum ChangeError {
     )]
     NotUndone { cause: String, left: Vec<String> },
 
+    /// A signal came, and the change was undone: see [`Shield::with_interrupt`].
+    #[error("interrupted by {}; nothing has changed", signal_name(*signal))]
+    Interrupted { signal: i32 },
+
+    /// What a crash had left half done was undone first; then this.
+    #[error("{cause}; before that, {recovered}")]
+    AfterUndoing { cause: Box<ChangeError>, recovered: Recovered },
+
     #[error(transparent)]
     State(#[from] StateError),
+}
+
+impl ChangeError {
+    /// The error itself, without what was undone before.
+    pub fn cause(&self) -> &Self {
+        match self {
+            Self::AfterUndoing { cause, .. } => cause.cause(),
+            error => error,
+        }
+    }
+
+    /// There is no partition of that name.
+    pub fn is_no_partition(&self) -> bool {
+        matches!(self.cause(), Self::Refused(Refusal::NoPartition { .. }))
+    }
+}
+
+fn signal_name(signal: i32) -> String {
+    match signal {
+        libc::SIGHUP => "SIGHUP".to_owned(),
+        libc::SIGINT => "SIGINT".to_owned(),
+        libc::SIGTERM => "SIGTERM".to_owned(),
+        other => format!("signal {other}"),
+    }
 }
 
 /// What came of a change.
@@ -118,25 +156,6 @@ impl Outcome {
     }
 }
 
-/// An interrupted transaction that was undone.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Recovered {
-    pub steps: usize,
-    /// What the kernel refused to undo, given up on demand.
-    pub abandoned: Vec<String>,
-}
-
-/// First line of a journal.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Header {
-    schema: u32,
-    transaction: u64,
-}
-
-/// A journal that is there: its header, where that was written whole, and the ways back.
-type Found = (Option<Header>, Vec<Undo>);
-
 /// How long `status` waits for a change that is under way.
 const AT_WORK: Duration = Duration::from_secs(1);
 
@@ -162,18 +181,26 @@ impl Default for Patience {
     }
 }
 
+/// The number of a signal that has come and is to end a change. Once it has given one it gives one
+/// each time.
+type Interrupt = Arc<dyn Fn() -> Option<i32> + Send + Sync>;
+
+/// How long one try for the lock takes.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// Partitions of one machine.
 #[derive(Clone)]
 pub struct Shield {
     kernel: Arc<dyn Kernel>,
     store: Store,
     patience: Patience,
+    interrupt: Interrupt,
 }
 
 impl Shield {
     /// `store` is the directory of our own files, [`crate::RUN_DIR`].
     pub fn new(kernel: Arc<dyn Kernel>, store: Store) -> Self {
-        Self { kernel, store, patience: Patience::default() }
+        Self { kernel, store, patience: Patience::default(), interrupt: Arc::new(|| None) }
     }
 
     /// The shield of the running machine.
@@ -184,6 +211,18 @@ impl Shield {
     /// The same with other waits.
     pub fn with_patience(self, patience: Patience) -> Self {
         Self { patience, ..self }
+    }
+
+    /// The same, but a signal undoes a change: `interrupt` gives the number of one that has come,
+    /// and from then on always a number. It is asked while a change waits for the lock, before each
+    /// step, while ticks are counted, and before the change takes effect. Undoing goes on to its
+    /// end. After a signal each change of this shield ends at once: clean up with one that has no
+    /// interrupt.
+    pub fn with_interrupt(
+        self,
+        interrupt: impl Fn() -> Option<i32> + Send + Sync + 'static,
+    ) -> Self {
+        Self { interrupt: Arc::new(interrupt), ..self }
     }
 
     pub fn kernel(&self) -> &dyn Kernel {
@@ -231,17 +270,6 @@ impl Shield {
         Ok(Status { interrupted, journal_unreadable, changing, ..status })
     }
 
-    /// Has a crash left a change half done?
-    pub fn is_interrupted(&self) -> Result<bool, ChangeError> {
-        match self.journal()? {
-            Some((header, _)) => {
-                let transaction = self.state()?.transaction;
-                Ok(header.is_some_and(|header| header.transaction > transaction))
-            }
-            None => Ok(false),
-        }
-    }
-
     fn edge<'a>(&'a self, base: &'a Base) -> Edge<'a> {
         Edge { kernel: self.kernel(), base, patience: Cell::new(self.patience.busy) }
     }
@@ -259,7 +287,9 @@ impl Shield {
         Ok((facts, plan))
     }
 
-    /// Carries a request out whole, or leaves the machine as it was and says why.
+    /// Carries a request out whole, or leaves the machine as it was and says why. First it undoes
+    /// what a killed change has left: after that an error is `AfterUndoing`, so look at its
+    /// [`ChangeError::cause`].
     pub fn change(&self, request: &Request, caller: &Caller) -> Result<Outcome, ChangeError> {
         // The machine is read with the lock held: another writer may be changing it now.
         let _lock = self.lock()?;
@@ -278,10 +308,27 @@ impl Shield {
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
         let abandon = matches!(request, Request::Restore { abandon: true });
         let set_aside = if abandon { self.set_aside_unreadable()? } else { Vec::new() };
-        let mut recovered = self.recover(&base, abandon)?;
+        let mut recovered = self.recover(&facts, &base, abandon)?;
         if !set_aside.is_empty() {
             recovered = Some(Recovered { steps: 0, abandoned: set_aside });
         }
+        let undone = recovered.clone();
+        let answer = self.change_whole(&base, request, caller, (facts, recovered));
+        answer.map_err(|cause| match undone {
+            None => cause,
+            Some(recovered) => ChangeError::AfterUndoing { cause: Box::new(cause), recovered },
+        })
+    }
+
+    /// The change itself. Call when no change is half done.
+    fn change_whole(
+        &self,
+        base: &Base,
+        request: &Request,
+        caller: &Caller,
+        (facts, recovered): (Facts, Option<Recovered>),
+    ) -> Result<Outcome, ChangeError> {
+        let abandon = matches!(request, Request::Restore { abandon: true });
         let facts = if recovered.is_some() { Facts::read(self.kernel())? } else { facts };
         let mut state = self.state()?;
         let decision = decide(self.kernel(), &facts, &mut state, request, caller)?;
@@ -294,21 +341,21 @@ impl Shield {
             // Tracers of measurements that were killed would follow the settings.
             tracefs::remove_stale(self.kernel());
         }
-        let plan = decision.plan(self.kernel(), &facts, &base, &state);
+        let plan = decision.plan(self.kernel(), &facts, base, &state);
         let demoted = demotions(self.kernel(), &plan);
         if !request.demotes() {
             refuse_demotions(&demoted)?;
         }
         let (before, restores) =
             (state.partitions.clone(), matches!(request, Request::Restore { .. }));
-        let mut outcome = self.carry_out(facts, &base, state, plan, abandon)?;
+        let mut outcome = self.carry_out(facts, base, state, plan, abandon)?;
         let after = &outcome.state.partitions;
-        let elsewhere = left::of_tasks(self.kernel(), &base, &before, after);
+        let elsewhere = left::of_tasks(self.kernel(), base, &before, after);
         let gone = before.into_iter().filter(|old| !after.iter().any(|new| new.name == old.name));
         let gone: Vec<Partition> = gone.collect();
         let ends = restores || !gone.is_empty() || outcome.state.keeps_base;
         let is_last = after.is_empty() && ends;
-        outcome.left.extend(left::of_groups(self.kernel(), &base, &gone, is_last));
+        outcome.left.extend(left::of_groups(self.kernel(), base, &gone, is_last));
         let status = match request {
             Request::Repair { .. } => Some(self.status()?),
             _ => None,
@@ -318,7 +365,18 @@ impl Shield {
 
     fn lock(&self) -> Result<Lock, ChangeError> {
         let patience = self.patience.lock;
-        self.store.lock(patience)?.ok_or(ChangeError::Busy { patience })
+        let end = Instant::now() + patience;
+        loop {
+            if let Some(signal) = (self.interrupt)() {
+                return Err(ChangeError::Interrupted { signal });
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            match self.store.lock(left.min(LOOK))? {
+                Some(lock) => return Ok(lock),
+                None if left.is_zero() => return Err(ChangeError::Busy { patience }),
+                None => {}
+            }
+        }
     }
 
     fn carry_out(
@@ -352,19 +410,29 @@ impl Shield {
         let edge = self.edge(base);
         let mut applied = Applied::default();
         let (settings, joins) = plan.before_tasks();
-        let mut taken = apply(&edge, &facts, &plan, settings, &mut undo_log, &mut applied);
+        let interrupt = &*self.interrupt;
+        let mut take = |steps, applied: &mut Applied| {
+            apply(&edge, &facts, &plan, steps, &mut undo_log, applied, interrupt)
+        };
+        let mut taken = take(settings, &mut applied);
         if taken.is_ok() {
-            let proved = prove::ticks(self.kernel(), &facts, base, both, self.patience.tick);
-            if let Err(reason) = proved {
-                self.roll_back(base, &undo_log.back, reason.clone())?;
-                return Err(ChangeError::Unproved { reason });
-            }
-            taken = apply(&edge, &facts, &plan, joins, &mut undo_log, &mut applied);
+            let prover = prove::Prover { kernel: self.kernel(), base, interrupt };
+            let proved = prover.ticks(&facts, both, self.patience.tick);
+            taken = match proved {
+                Ok(()) => take(joins, &mut applied),
+                Err(Unproved::Interrupted { signal }) => Err(Stopped::Interrupted { signal }),
+                Err(Unproved::Because(reason)) => {
+                    self.roll_back(base, &undo_log.back, reason.clone())?;
+                    return Err(ChangeError::Unproved { reason });
+                }
+            };
         }
         match taken {
             Ok(()) => {}
-            Err(failed) => {
-                let (step, source) = *failed;
+            Err(Stopped::Interrupted { signal }) => {
+                return Err(self.interrupted(base, &undo_log.back, signal));
+            }
+            Err(Stopped::Failed { step, cause: source }) => {
                 let why = neighbours::explain(self.kernel(), base, &step, &source);
                 let cause = format!("{source} ({why})");
                 let task_gone = moved_task(&step).filter(|_| source.is_missing());
@@ -394,6 +462,10 @@ impl Shield {
             true => plan.returning.clone(),
             false => CpuSet::new(),
         };
+        // The last moment at which a signal undoes it.
+        if let Some(signal) = interrupt() {
+            return Err(self.interrupted(base, &undo_log.back, signal));
+        }
         if let Err(error) = self.commit(&mut state, &plan, &applied, (is_first, abandon)) {
             // Not in force where the state on disk is still the old one.
             if self.state()?.transaction < state.transaction {
@@ -403,6 +475,15 @@ impl Shield {
         }
         let changes = applied.changes;
         Ok(Outcome { refused, left, changes, ..Outcome::of(facts, state, plan) })
+    }
+
+    /// Undoes a change because of a signal.
+    fn interrupted(&self, base: &Base, back: &[Undo], signal: i32) -> ChangeError {
+        let cause = format!("interrupted by {}", signal_name(signal));
+        match self.roll_back(base, back, cause) {
+            Ok(()) => ChangeError::Interrupted { signal },
+            Err(error) => error,
+        }
     }
 
     fn roll_back(&self, base: &Base, back: &[Undo], cause: String) -> Result<(), ChangeError> {
@@ -474,87 +555,6 @@ impl Shield {
             let _ = self.store.remove(STATE);
         }
         Ok(())
-    }
-
-    /// The journal that is there, with the lines that are whole. A journal without a header was cut
-    /// before its first action.
-    fn journal(&self) -> Result<Option<Found>, ChangeError> {
-        let Some(bytes) = self.store.read(JOURNAL)? else { return Ok(None) };
-        let path = self.store.path(JOURNAL);
-        let bad = |line: &str, error: serde_json::Error| StateError::Unreadable {
-            path: path.clone(),
-            reason: format!("line {line:?} is none of ours ({error})"),
-        };
-        let lines = whole_lines(&bytes);
-        let Some((first, rest)) = lines.split_first() else { return Ok(Some((None, Vec::new()))) };
-        let header: Header = serde_json::from_str(first).map_err(|error| bad(first, error))?;
-        if !(OLDEST_SCHEMA..=STATE_SCHEMA).contains(&header.schema) {
-            let reason = format!(
-                "schema {}, this version reads {OLDEST_SCHEMA} to {STATE_SCHEMA}",
-                header.schema
-            );
-            return Err(StateError::Unreadable { path, reason }.into());
-        }
-        let back = rest
-            .iter()
-            .map(|line| serde_json::from_str(line).map_err(|error| bad(line, error)))
-            .collect::<Result<Vec<Undo>, _>>()?;
-        Ok(Some((Some(header), back)))
-    }
-
-    /// Renames a state and a journal that cannot be read. Without its state a journal cannot be
-    /// judged, so it goes as well. Returns what was given up.
-    fn set_aside_unreadable(&self) -> Result<Vec<String>, ChangeError> {
-        let mut given_up = Vec::new();
-        let state = self.state().map(|_| ());
-        let journal = if state.is_err() { Err(None) } else { self.journal().map_err(Some) };
-        let reasons = [(STATE, state.map_err(Some)), (JOURNAL, journal.map(|_| ()))];
-        for (name, read) in reasons {
-            let reason = match read {
-                Ok(()) => continue,
-                Err(Some(ChangeError::State(StateError::Unreadable { reason, .. }))) => reason,
-                Err(Some(error)) => return Err(error),
-                Err(None) => "the state it belongs to cannot be read".to_owned(),
-            };
-            let kept = format!("{name}.unreadable");
-            if !self.store.rename(name, &kept)? {
-                continue;
-            }
-            let path = self.store.path(name);
-            given_up.push(format!("{}: {reason} (kept as {kept})", path.display()));
-        }
-        Ok(given_up)
-    }
-
-    /// Undoes what a crash left half done. Call with the lock held. Errors: `NotUndone` where the
-    /// kernel refuses a step back; then the journal stays, and the next change tries again
-    /// before it begins. With `abandon` the refused steps are given up instead.
-    fn recover(&self, base: &Base, abandon: bool) -> Result<Option<Recovered>, ChangeError> {
-        // A state that was written but never took its place.
-        self.store.remove(&format!("{STATE}.new"))?;
-        let Some((header, back)) = self.journal()? else {
-            // One that was to be removed after its journal.
-            if self.state()?.owes_nothing() {
-                self.store.remove(STATE)?;
-            }
-            return Ok(None);
-        };
-        let transaction = self.state()?.transaction;
-        let committed = header.is_none_or(|header| header.transaction <= transaction);
-        if committed {
-            self.store.remove(JOURNAL)?;
-            if self.state()?.owes_nothing() {
-                self.store.remove(STATE)?;
-            }
-            return Ok(None);
-        }
-        let left = undo(&self.edge(base), &back);
-        if !left.is_empty() && !abandon {
-            let cause = "a change was interrupted".to_owned();
-            return Err(ChangeError::NotUndone { cause, left });
-        }
-        self.store.remove(JOURNAL)?;
-        Ok(Some(Recovered { steps: back.len(), abandoned: left }))
     }
 }
 

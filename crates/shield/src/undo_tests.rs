@@ -2,12 +2,12 @@
 //! Undoing may itself be interrupted or refused: a kill or a refusal at each step of a recovery.
 //! The journal stays until the machine is as it was.
 
-use crate::fixture::{Fake, RESTORE, add, assert_same, create, destroy};
-use crate::partition::{Original, State};
+use crate::fixture::{Fake, REPAIR, RESTORE, add, assert_same, create, destroy, root};
+use crate::partition::{Original, Refusal, State, Tick};
 use crate::request::{Caller, Members, Request, Spec};
-use crate::shield::{ChangeError, Shield};
+use crate::shield::{ChangeError, Patience, Shield};
 use crate::state;
-use asmp_host::fake::{FakeKernel, Fault};
+use asmp_host::fake::{FakeKernel, Fault, SPINNER};
 use asmp_host::store::Store;
 use asmp_host::{CpuSet, Kernel, Schedule, Shape};
 use std::collections::BTreeMap;
@@ -16,6 +16,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 const EINVAL: i32 = 22;
 
@@ -53,6 +55,153 @@ fn a_recovery_killed_at_any_step_is_finished_by_the_next() {
         }
     }
     assert!(kills > 150, "only {kills} kills");
+}
+
+#[test]
+fn a_signal_between_any_two_steps_undoes_the_change() {
+    for (before, change) in changes() {
+        let mut undone = 0;
+        for at in 0.. {
+            let fake = Fake::after(&before);
+            let then = fake.kernel.snapshot();
+            let asked = AtomicUsize::new(0);
+            let interrupt = move || (asked.fetch_add(1, Relaxed) >= at).then_some(2);
+            let answer = fake.shield.clone().with_interrupt(interrupt).change(&change, &root());
+            let when = format!("{change:?} interrupted at {at}");
+            match answer {
+                Ok(_) => break,
+                Err(error) => {
+                    let is_named = matches!(error, ChangeError::Interrupted { signal: 2 });
+                    assert!(is_named, "{when}: {error}");
+                    assert_same(&then, &fake.kernel.snapshot(), &when);
+                    assert!(!fake.has_journal(), "{when}");
+                    undone += 1;
+                }
+            }
+        }
+        assert!(undone > 12, "only {undone} of {change:?}");
+    }
+}
+
+/// The kernel (from 7.0 on) might never end the undoing, and would keep the lock with it.
+#[test]
+fn a_change_that_was_cut_short_is_not_undone_beside_a_starved_kworker_from_7_0_on() {
+    let kworker = "kworker/3:1-mm_percpu_wq";
+    for (release, is_refused) in [("7.2.13", true), ("6.12.107", false)] {
+        let fake = Fake::after(&[create("a", "3")]);
+        fake.kernel.set_file("/proc/sys/kernel/osrelease", release);
+        let with_a = fake.kernel.snapshot();
+        assert!(fake.kill(&create("b", "2"), 20, true));
+        fake.kernel.start_kernel_thread(90, kworker, Some(3));
+        fake.kernel.edit(90, |task| task.runnable = true);
+        let named = Refusal::StarvedUndo { cpu: 3, kworker: kworker.into() };
+        let patience = Patience { busy: Duration::ZERO, ..Patience::default() };
+        let shield = fake.shield.clone().with_patience(patience);
+        match shield.change(&REPAIR, &root()) {
+            Err(ChangeError::Refused(why)) => {
+                assert!(is_refused && why == named, "{why}");
+                assert!(fake.has_journal(), "nothing of it is undone");
+            }
+            Err(error) => panic!("{error}"),
+            Ok(_) => assert!(!is_refused),
+        }
+        fake.kernel.end(90);
+        fake.done(&REPAIR);
+        assert_same(&with_a, &fake.kernel.snapshot(), release);
+    }
+}
+
+#[test]
+fn a_signal_ends_the_proof_of_a_tick() {
+    let fake = Fake::after(&[]);
+    let text = fake.text("/proc/interrupts");
+    let (kernel, windows) = (Arc::clone(&fake.kernel), AtomicUsize::new(0));
+    // It comes in the second window, in which the tick goes on.
+    let interrupt = move || {
+        let is_proving = kernel.allowed(SPINNER).is_some();
+        (is_proving && windows.fetch_add(1, Relaxed) > 0).then_some(15)
+    };
+    let shield = fake.shield.clone().with_interrupt(interrupt);
+    let spec = Spec { tick: Tick::RequireOff, ..Spec::of("3".parse().unwrap()) };
+    let create = Request::Create { name: "a".into(), spec };
+    let ends = AtomicBool::new(false);
+    let answer = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for count in (1..).take_while(|_| !ends.load(Relaxed)) {
+                let ticks = text.replace("LOC: 0 0 0 0 ", &format!("LOC: 0 0 0 {count} "));
+                fake.kernel.set_file("/proc/interrupts", &ticks);
+                std::thread::yield_now();
+            }
+        });
+        let answer = shield.change(&create, &root());
+        ends.store(true, Relaxed);
+        answer
+    });
+    let error = answer.unwrap_err();
+    assert!(matches!(error, ChangeError::Interrupted { signal: 15 }), "{error}");
+    fake.kernel.set_file("/proc/interrupts", &format!("{text}\n"));
+    fake.is_untouched("interrupted");
+}
+
+/// Else what another asmp has set would become an original.
+#[test]
+fn the_machine_is_read_when_the_lock_is_held_and_not_before() {
+    for (before, others) in [(vec![], create("a", "3")), (vec![create("a", "3")], destroy("a"))] {
+        let fake = Fake::after(&before);
+        let (other, came) = (fake.shield.clone(), AtomicBool::new(false));
+        let when = format!("{others:?}");
+        // Asked first when the change is about to take the lock.
+        let interrupt = move || {
+            if !came.swap(true, Relaxed) {
+                other.change(&others, &root()).unwrap();
+            }
+            None
+        };
+        let shield = fake.shield.clone().with_interrupt(interrupt);
+        shield.change(&create("b", "2"), &root()).unwrap();
+        assert!(fake.status().holds(), "{when}");
+        fake.restored(&when);
+    }
+}
+
+#[test]
+fn where_nothing_can_be_written_a_change_is_refused_and_the_rest_is_read() {
+    // File systems in which no program can make a directory.
+    for dir in ["/proc/asmp", "/sys/asmp"] {
+        let fake = Fake::after(&[]);
+        let kernel = Arc::clone(&fake.kernel) as Arc<dyn Kernel>;
+        let shield = Shield::new(kernel, Store::at(dir));
+        for change in [create("a", "3"), RESTORE, REPAIR] {
+            let error = shield.change(&change, &root()).unwrap_err();
+            assert!(error.to_string().starts_with(dir), "{error}");
+        }
+        fake.is_untouched(dir);
+        assert!(shield.status().unwrap().holds());
+        shield.plan(&create("a", "3"), &root()).unwrap();
+    }
+}
+
+#[test]
+fn who_waits_for_the_lock_takes_a_signal() {
+    let fake = Fake::after(&[]);
+    let _held = fake.store.lock(Duration::ZERO).unwrap().unwrap();
+    let asked = AtomicUsize::new(0);
+    let shield =
+        fake.shield.with_interrupt(move || (asked.fetch_add(1, Relaxed) > 0).then_some(15));
+    let error = shield.change(&create("a", "3"), &root()).unwrap_err();
+    assert!(matches!(error, ChangeError::Interrupted { signal: 15 }), "{error}");
+}
+
+#[test]
+fn a_change_that_is_refused_says_what_it_undid_before() {
+    let fake = Fake::after(&[]);
+    assert!(fake.kill(&create("a", "3"), 5, true));
+    let error = fake.ask(&destroy("a")).unwrap_err();
+    let cause = error.cause();
+    assert!(matches!(cause, ChangeError::Refused(Refusal::NoPartition { .. })), "{cause}");
+    let said = error.to_string();
+    assert!(said.contains("; before that, a change that was cut short was undone ("), "{said}");
+    fake.is_untouched("undone");
 }
 
 #[test]
@@ -209,7 +358,7 @@ impl Kernel for Spoiled {
     fn delegate(&self, mount: &Path, on: bool) -> io::Result<()> {
         self.0.delegate(mount, on)
     }
-    fn spin(&self, time: std::time::Duration) -> io::Result<Box<dyn asmp_host::Spinner + '_>> {
+    fn spin(&self, time: Duration) -> io::Result<Box<dyn asmp_host::Spinner + '_>> {
         self.0.spin(time)
     }
 }
@@ -389,7 +538,7 @@ fn a_change_under_way_is_not_called_cut_short() {
         }
         fake.done(&RESTORE);
     }
-    let held = fake.store.lock(std::time::Duration::ZERO).unwrap().unwrap();
+    let held = fake.store.lock(Duration::ZERO).unwrap().unwrap();
     let status = fake.status();
     assert!(status.orphans.is_empty() && status.foreign_isolated_cpus.is_empty(), "{status:#?}");
     assert!(status.changing && !status.interrupted && !status.holds(), "{status:#?}");

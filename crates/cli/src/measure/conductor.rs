@@ -121,8 +121,8 @@ impl Conductor for ByShield<'_> {
             let end = Request::EndRun { name: self.name.clone(), owner };
             match self.shield.change(&end, &self.caller) {
                 // It was never made, or another command destroyed it.
-                Err(ChangeError::Refused(Refusal::NoPartition { .. })) | Ok(_) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) if !error.is_no_partition() => return Err(error.into()),
+                _ => {}
             }
             self.made_partition.set(false);
         }

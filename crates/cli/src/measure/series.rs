@@ -5,8 +5,8 @@
 use super::conductor::{self, ByShield, one_cpu};
 use crate::args;
 use crate::change::caller;
-use crate::exit::{BAD_FILE, NO_TIMERLAT, PARTIAL, UNEXPECTED, USAGE, failure};
-use crate::signals::is_ignored;
+use crate::exit::{BAD_FILE, NO_TIMERLAT, PARTIAL, UNEXPECTED, USAGE, failure, of_signal};
+use crate::signals::Noted;
 use anyhow::{Context, Result};
 use asmp_host::clock;
 use asmp_measure::experiment::{
@@ -17,12 +17,9 @@ use asmp_measure::run::Run;
 use asmp_measure::{report, spaces};
 use asmp_shield::Shield;
 use indicatif::{ProgressBar, ProgressStyle};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::cell::RefCell;
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Measures every kind under every load. Exit code: 0, of a partial run, or of a signal.
 pub fn measure(shield: &Shield, args: &args::Series, measurement: Measurement) -> Result<u8> {
@@ -41,7 +38,7 @@ pub fn measure(shield: &Shield, args: &args::Series, measurement: Measurement) -
         }
     }
     println!("runs in {}; figures: asmp measure report {0} -o report.html", series.dir.display());
-    Ok(code(completion))
+    Ok(code(completion, progress.noted.signal()))
 }
 
 /// Each factor with and without, in turn; which helped, by how much, and how sure.
@@ -61,7 +58,7 @@ pub fn ab(
         Factors::Compared(effects) => effects,
         Factors::EndedEarly { reason, completion } => {
             println!("ended early ({reason}); what was measured is in {}", series.dir.display());
-            return Ok(code(completion));
+            return Ok(code(completion, progress.noted.signal()));
         }
     };
     println!(
@@ -109,11 +106,11 @@ fn prepare(
     Ok((series, awake))
 }
 
-fn code(completion: Completion) -> u8 {
+fn code(completion: Completion, signal: Option<i32>) -> u8 {
     match completion {
         Completion::Complete => 0,
         Completion::Partial => PARTIAL,
-        Completion::Stopped => 130,
+        Completion::Stopped => of_signal(signal.unwrap_or(libc::SIGINT)),
     }
 }
 
@@ -149,25 +146,20 @@ fn failed(error: ExperimentError) -> anyhow::Error {
 struct Progress {
     quiet: bool,
     bar: RefCell<ProgressBar>,
-    /// Set by a signal: end, keep what there is, undo. Relaxed: only a hint, nothing else hangs on
-    /// it.
-    stop: Arc<AtomicBool>,
+    /// A signal that has come: end, keep what there is, undo.
+    noted: Noted,
 }
 
 impl Progress {
     fn new(quiet: bool) -> Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        // nohup(1) means that a hang-up ends nothing.
-        for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|one| !is_ignored(*one)) {
-            signal_hook::flag::register(signal, Arc::clone(&stop)).context("take signals")?;
-        }
-        Ok(Self { quiet, bar: RefCell::new(ProgressBar::hidden()), stop })
+        let noted = Noted::take().context("take signals")?;
+        Ok(Self { quiet, bar: RefCell::new(ProgressBar::hidden()), noted })
     }
 }
 
 impl Observer for Progress {
     fn is_stopped(&self) -> bool {
-        self.stop.load(Relaxed)
+        self.noted.signal().is_some()
     }
 
     fn begins(&self, name: &str, samples: u64) {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `kill -9` at every step: the unmodified binary is killed at the n-th system call that changes
-//! anything; `asmp restore` must then bring back every byte.
+//! anything; `asmp restore` must then bring back every byte. And SIGINT there, to asmp alone, after
+//! which the command itself must have done so.
 
 use super::guests::{Architecture, Boot, Kernel, On, Tier};
 use super::killer;
 use super::lab::{Test, asmp, binary, console, guest, test, tier};
-use super::snapshot::{settled, snapshot};
+use super::snapshot::{Snapshot, settled, snapshot};
 use super::watchdog;
 use std::process::Command;
 
@@ -17,6 +18,11 @@ pub fn all() -> Vec<Test> {
     vec![
         killed("a create killed at any step is undone by restore", create_killed),
         killed("a destroy killed at any step is undone by restore", destroy_killed),
+        killed(
+            "a create or destroy that gets a SIGINT is carried out whole or undone",
+            interrupted,
+        ),
+        killed("a run that gets a SIGTERM leaves nothing", run_interrupted),
         test(
             "an interrupted change is undone by the next one and leaves the others",
             next_change_recovers,
@@ -73,6 +79,70 @@ fn each_step(prepare: impl Fn(), line: &str) {
     }
     println!("{kills} kills, one in {stride} steps");
     assert!(kills > 60 / stride, "only {kills} kills");
+}
+
+fn interrupted() {
+    let untouched = snapshot();
+    interrupt_each(&untouched, CREATE, "destroy a");
+    asmp(CREATE).done();
+    let (with_a, _) = settled(&untouched);
+    interrupt_each(&with_a, "destroy a", CREATE);
+    asmp("destroy a").done();
+}
+
+/// Interrupts the command at some steps: the machine is as it was, or the command was done and
+/// `back` takes it back. (`a_signal_between_any_two_steps_undoes_the_change` of shield tries each.)
+fn interrupt_each(before: &Snapshot, line: &str, back: &str) {
+    let (mut undone, mut carried_out) = (0, 0);
+    for n in (1..).step_by(2 * stride(8)) {
+        watchdog::goes_on();
+        let words = line.replace("ttyS0", console());
+        let mut command = Command::new(binary());
+        let (came, status) = killer::signalled_at(n, libc::SIGINT, command.args(words.split(' ')));
+        // It ends by the signal; or as usual, where that came at its last breath or not at all.
+        let by_signal = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGINT;
+        assert!(by_signal || libc::WIFEXITED(status), "{line} at {n}: status {status:#x}");
+        assert!(by_signal || libc::WEXITSTATUS(status) == 0, "{line} at {n}: status {status:#x}");
+        let is_made = asmp("status").done().out.contains("a: CPU 2-3");
+        if is_made == (line == CREATE) {
+            carried_out += 1;
+            asmp(back).done();
+        } else {
+            assert!(by_signal, "{line} at {n} did nothing");
+            undone += 1;
+        }
+        let (_, changed) = settled(before);
+        assert!(changed.is_empty(), "{line} interrupted at {n}:\n{}", changed.join("\n"));
+        asmp("status").done();
+        if !came {
+            break;
+        }
+    }
+    println!("{line}: {undone} undone, {carried_out} carried out");
+    assert!(undone > 3, "only {undone} of {line} were interrupted");
+}
+
+fn run_interrupted() {
+    let untouched = snapshot();
+    let mut ended = 0;
+    for n in (1..).step_by(2 * stride(8)) {
+        watchdog::goes_on();
+        let mut command = Command::new(binary());
+        let run = command.args(["run", "--cpus", "3", "--", "true"]);
+        let (came, status) = killer::signalled_at(n, libc::SIGTERM, run);
+        assert!(libc::WIFEXITED(status), "at {n}: status {status:#x}");
+        let code = libc::WEXITSTATUS(status);
+        assert!([0, 128 + libc::SIGTERM].contains(&code), "at {n}: exit code {code}");
+        ended += usize::from(code != 0);
+        let (_, changed) = settled(&untouched);
+        assert!(changed.is_empty(), "SIGTERM at {n}:\n{}", changed.join("\n"));
+        asmp("status").done();
+        if !came {
+            break;
+        }
+    }
+    println!("{ended} runs ended");
+    assert!(ended > 3, "only {ended} runs were ended");
 }
 
 fn next_change_recovers() {

@@ -58,9 +58,13 @@ fn irq_comes_back() {
 
 fn dissolved() {
     asmp("create a --cpus 3").done();
-    fs::write(format!("{}/cpuset.cpus.partition", rt_group()), "member")
-        .expect("the partition dissolves");
-    asmp("status").code(7).says("member");
+    for kind in ["member", "root"] {
+        fs::write(format!("{}/cpuset.cpus.partition", rt_group()), kind).expect("it is no more");
+        asmp("status").code(7).says(kind);
+        asmp("repair").done();
+        asmp("status").done();
+        assert_eq!(isolated(), "3");
+    }
 }
 
 fn removed() {

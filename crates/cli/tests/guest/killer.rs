@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! SIGKILL at the n-th system call that changes anything, before the kernel carries it out.
+//! A signal at the n-th system call that changes anything: SIGKILL before the kernel carries it
+//! out, another one right after.
 //!
 //! Problem:  strace stops the program at every system call, twice: a `create` reads thousands of
 //!           files, so that each kill takes ten times as long as the command. Where strace lets a
@@ -60,8 +61,17 @@ fn filter() -> Vec<libc::sock_filter> {
 /// Runs a command until its n-th such call (1 is the first) and kills it there. False: it ended by
 /// itself before.
 pub fn killed_at(n: usize, command: &mut Command) -> bool {
+    signalled_at(n, libc::SIGKILL, command).0
+}
+
+/// Runs a command until its n-th such call and sends it a signal there. Returns whether there was
+/// an n-th call, and the status that waitpid(2) gave.
+pub fn signalled_at(n: usize, signal: c_int, command: &mut Command) -> (bool, c_int) {
     let filter = filter();
     let traced = move || {
+        // A shell starts a background job with SIGINT ignored.
+        // SAFETY: async-signal-safe; SIG_DFL is no function.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
         let program =
             libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
         // SAFETY: takes no memory of ours.
@@ -86,11 +96,11 @@ pub fn killed_at(n: usize, command: &mut Command) -> bool {
         if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
             tracees.remove(&pid);
             if pid == root {
-                return calls >= n;
+                return (calls >= n, status);
             }
             continue;
         }
-        let signal = libc::WSTOPSIG(status);
+        let stopped_by = libc::WSTOPSIG(status);
         let event = status >> 16;
         if pid == root && tracees.insert(pid) {
             // It has just begun: the stop of execve(2).
@@ -98,22 +108,25 @@ pub fn killed_at(n: usize, command: &mut Command) -> bool {
                 | libc::PTRACE_O_TRACESECCOMP
                 | libc::PTRACE_O_TRACECLONE
                 | libc::PTRACE_O_TRACEFORK
-                | libc::PTRACE_O_TRACEVFORK;
+                | libc::PTRACE_O_TRACEVFORK
+                | libc::PTRACE_O_TRACEEXEC;
             trace(libc::PTRACE_SETOPTIONS, pid, options);
             trace(libc::PTRACE_CONT, pid, 0);
             continue;
         }
         if event == libc::PTRACE_EVENT_SECCOMP {
             calls += 1;
-            if calls >= n {
+            if calls == n || calls > n && signal == libc::SIGKILL {
                 // SAFETY: takes numbers alone.
-                unsafe { libc::kill(root, libc::SIGKILL) };
+                unsafe { libc::kill(root, signal) };
+            }
+            if calls >= n && signal == libc::SIGKILL {
                 continue;
             }
         }
         // A new thread or child begins with a SIGSTOP of the tracer's.
-        let begins = tracees.insert(pid) && signal == libc::SIGSTOP;
-        trace(libc::PTRACE_CONT, pid, if event != 0 || begins { 0 } else { signal });
+        let begins = tracees.insert(pid) && stopped_by == libc::SIGSTOP;
+        trace(libc::PTRACE_CONT, pid, if event != 0 || begins { 0 } else { stopped_by });
     }
 }
 

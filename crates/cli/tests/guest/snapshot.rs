@@ -15,6 +15,9 @@ pub mod sees;
 mod tasks;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -78,7 +81,27 @@ pub fn settled(before: &Snapshot) -> (Snapshot, Vec<String>) {
         now = snapshot();
         changed = differences(before, &now);
     }
+    if changed.iter().any(|line| line.starts_with("/proc/sys/kernel/tainted")) {
+        println!("{}", last_warning());
+    }
     (now, changed)
+}
+
+/// The last warning of the kernel, from its log: what it is tainted by (dev-kmsg of the ABI).
+fn last_warning() -> String {
+    let mut log = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open("/dev/kmsg")
+        .expect("the kernel's log");
+    let (mut record, mut lines) = ([0; 8192], Vec::new());
+    // Each read gives one record, `NUMBERS;TEXT`; the last one fails.
+    while let Ok(length) = log.read(&mut record) {
+        let text = String::from_utf8_lossy(&record[..length]).into_owned();
+        lines.extend(text.split_once(';').map(|(_, text)| text.trim().to_owned()));
+    }
+    let begin = lines.iter().rposition(|line| line.starts_with("WARNING:")).unwrap_or(0);
+    lines[begin..].iter().take(50).map(String::as_str).collect::<Vec<_>>().join("\n")
 }
 
 /// One line each, `NAME: before -> after`.

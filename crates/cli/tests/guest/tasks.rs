@@ -6,6 +6,7 @@ use super::lab::{
     Process, Test, allowed, asmp, binary, kernel_threads, policy, read, spawn_asmp, test, until,
 };
 use std::fs;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 pub fn all() -> Vec<Test> {
@@ -31,6 +32,8 @@ pub fn all() -> Vec<Test> {
             .booted(&[Boot::Bare]),
         test("a change that the kernel may hold for a starved kworker is refused", starved_kworker)
             .on(On::OnePerSeries),
+        test("many commands enter a partition at once", exec_storm).on(On::OnePerSeries),
+        test("processes that fork all the time come and go whole", fork_storm).on(On::OnePerSeries),
         test("what run leaves behind is an ordinary task of the system", run_leftover),
         test("run passes signals on and returns 128 plus the signal", signals_pass),
         // Others have no threaded interrupts.
@@ -229,6 +232,47 @@ fn starved_kworker() {
     asmp("create b --cpus 2").done();
 }
 
+fn exec_storm() {
+    asmp("create a --cpus 2-3").done();
+    let exec = || {
+        let words = ["exec", "a", "--", "cat", "/proc/self/cgroup"];
+        let mut command = Command::new(binary());
+        command
+            .args(words)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts")
+    };
+    let many: Vec<_> = (0..8).map(|_| exec()).collect();
+    for one in many {
+        let output = one.wait_with_output().expect("it ends");
+        let words = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && words.trim().ends_with("/a/rt"), "{output:?}");
+    }
+    asmp("status").done();
+    asmp("destroy a").done();
+}
+
+fn fork_storm() {
+    asmp("create a --cpus 2-3").done();
+    let storms: Vec<_> =
+        (0..3).map(|_| Process::start("sh", &["-c", "while :; do true | true; done"])).collect();
+    let home: Vec<_> =
+        storms.iter().map(|one| read(format!("/proc/{}/cgroup", one.id()))).collect();
+    let pids: Vec<_> = storms.iter().map(|one| format!("--pid {}", one.id())).collect();
+    asmp(&format!("add a {}", pids.join(" "))).done();
+    asmp("status").done();
+    for one in &storms {
+        assert!(read(format!("/proc/{}/cgroup", one.id())).ends_with("/a/rt"));
+    }
+    // Nothing that was born meanwhile keeps the group.
+    asmp("destroy a").done();
+    for (one, home) in storms.iter().zip(home) {
+        assert_eq!(read(format!("/proc/{}/cgroup", one.id())), home);
+    }
+}
+
 fn run_leftover() {
     let file = "/tmp/asmp-test-leftover";
     asmp(&format!(
@@ -237,7 +281,7 @@ fn run_leftover() {
     .done();
     let id: u32 = read(file).parse().expect("a number");
     let (policy, allowed) = (policy(id), allowed(id));
-    let _ = std::process::Command::new("kill").arg(id.to_string()).status();
+    let _ = Command::new("kill").arg(id.to_string()).status();
     assert!(policy.contains("SCHED_OTHER"), "{policy}");
     assert_eq!(allowed, "0-3");
 }
@@ -256,15 +300,14 @@ fn signals_pass() {
     until("the command runs", || fs::exists(marker).unwrap_or(false));
     asmp("status").done().says("run-");
     let kill = |signal: &str| {
-        let sent =
-            std::process::Command::new("kill").args([signal, &run.id().to_string()]).status();
+        let sent = Command::new("kill").args([signal, &run.id().to_string()]).status();
         assert!(sent.expect("kill starts").success());
     };
     kill("-USR1");
     assert_eq!(run.wait().expect("asmp ends").code(), Some(5));
     let mut run = spawn_asmp("run --cpus 3 -- sleep 1000");
     until("the command runs", || !kernel_free_of_sleep());
-    let sent = std::process::Command::new("kill").args(["-TERM", &run.id().to_string()]).status();
+    let sent = Command::new("kill").args(["-TERM", &run.id().to_string()]).status();
     assert!(sent.expect("kill starts").success());
     assert_eq!(run.wait().expect("asmp ends").code(), Some(143));
 }

@@ -390,7 +390,7 @@ impl Kernel for FakeKernel {
 }
 
 /// The number of a spinner's task.
-const SPINNER: i32 = 9_000;
+pub const SPINNER: i32 = 9_000;
 
 /// A task of the fake that is there while this is.
 struct FakeSpinner<'a>(&'a FakeKernel);

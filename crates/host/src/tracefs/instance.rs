@@ -19,7 +19,7 @@ const WINDOW: &str = "asmp: the window opens";
 
 /// What a stream enables beside those of the architecture: every kernel has the first, not all have
 /// the others.
-const EVENTS: [&str; 7] = [
+const EVENTS: [&str; 8] = [
     "sched/sched_switch",
     "irq/irq_handler_entry",
     "irq/irq_handler_exit",
@@ -27,6 +27,7 @@ const EVENTS: [&str; 7] = [
     "irq/softirq_exit",
     "timer/hrtimer_expire_entry",
     "ipi/ipi_entry",
+    "ipi/ipi_exit",
 ];
 
 /// An instance that is removed when dropped; its tracer ends first.
