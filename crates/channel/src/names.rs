@@ -2,10 +2,10 @@
 //! The directory of channel names.
 //!
 //! A memfd has no name in the file system. So each process that has it open creates a link in a
-//! directory: `NAME.PID.FD.START` -> `/proc/PID/fd/FD`. START is when the process started: PID
-//! alone may be another process by now. The kernel lets only the same user (or root) follow the
-//! link. For another user, send the descriptor over a socket; the receiver calls
-//! [`SharedMemory::from_fd`](crate::SharedMemory::from_fd).
+//! directory: `NAME.PID.FD.START.SPACE` -> `/proc/PID/fd/FD`. START is when the process started:
+//! PID alone may be another process by now. SPACE is the inode of its PID namespace. The kernel
+//! lets only the same user (or root) follow the link. For another user, send the descriptor over a
+//! socket; the receiver calls [`SharedMemory::from_fd`](crate::SharedMemory::from_fd).
 //!
 //! **Trust.** `/dev/shm` belongs to all users, and any of them may make a directory there first.
 //! So the default directory must belong to the effective user, root included. Root follows a
@@ -30,6 +30,8 @@ use std::time::{Duration, Instant};
 /// How long a process waits for others that create or attach.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 const LOCK_FILE: &str = ".lock";
+/// Dead links that a program removes when it makes a name, at most.
+const MOST_REMOVED: usize = 100;
 
 /// The directory of this user's channel names: `$ASMP_CHANNELS` if it is set and not empty, else
 /// `/dev/shm/asmp-UID`. A program that runs with more rights than its caller (setuid, setgid, file
@@ -182,11 +184,33 @@ impl Names {
         Ok(owner == self.owner || owner == 0)
     }
 
+    /// Removes links of this user, of any name, whose process is gone: a few of those that a
+    /// program leaves that was killed. The kernel must say that no process has the number, in the
+    /// PID namespace that the link is from; what is in doubt stays. We hold the lock, so no new
+    /// process makes the same link meanwhile.
+    pub fn remove_dead(&self) {
+        let Some(space) = pid_space() else { return };
+        let Ok(entries) = std::fs::read_dir(inside(&self.dir, "")) else { return };
+        let is_dead = |link: &PathBuf| {
+            let (_, rest) = link.file_name()?.to_str()?.split_once('.')?;
+            let made = Made::read(rest).filter(|made| made.space == Some(space))?;
+            let is_ours = link.symlink_metadata().ok()?.uid() == me();
+            let to = link.read_link().ok()?;
+            let is_link = to.to_str()? == format!("/proc/{}/fd/{}", made.pid, made.fd);
+            (is_ours && is_link && is_gone(made.pid)).then_some(())
+        };
+        let links = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        for link in links.filter(|link| is_dead(link).is_some()).take(MOST_REMOVED) {
+            let _ = std::fs::remove_file(link);
+        }
+    }
+
     /// Links `name` to a descriptor of this process.
     pub fn link(&self, name: &str, file: &File) -> Result<Link, ShmError> {
         let (pid, fd) = (std::process::id(), file.as_raw_fd());
         let start = started_at(pid).unwrap_or_default();
-        let file_name = OsString::from(format!("{name}.{pid}.{fd}.{start}"));
+        let space = pid_space().map(|space| format!(".{space}")).unwrap_or_default();
+        let file_name = OsString::from(format!("{name}.{pid}.{fd}.{start}{space}"));
         let made = || {
             let dir = self.dir.try_clone()?;
             let link = Link { dir, file_name: file_name.clone() };
@@ -233,12 +257,50 @@ fn is_in(dir: &File, lock: &File) -> bool {
     number(lock.metadata()) == number(inside(dir, LOCK_FILE).symlink_metadata())
 }
 
-/// The living process of a link, from its part `PID.FD.START`. `None`: it has ended.
+/// Who made a link, from its part `PID.FD.START.SPACE`.
+struct Made {
+    pid: u32,
+    fd: u32,
+    start: u64,
+    space: Option<u64>,
+}
+
+impl Made {
+    fn read(rest: &str) -> Option<Self> {
+        let mut numbers = rest.split('.').map(|number| number.parse::<u64>().ok());
+        let mut small = || u32::try_from(numbers.next()??).ok();
+        let (pid, fd) = (small()?, small()?);
+        let start = numbers.next()??;
+        let space = match numbers.next() {
+            Some(space) => Some(space?),
+            None => None,
+        };
+        numbers.next().is_none().then_some(Self { pid, fd, start, space })
+    }
+}
+
+/// The living process of a link, from its part after the name. `None`: it has ended.
 fn process_of(rest: &str) -> Option<u32> {
-    let (pid, fd_and_start) = rest.split_once('.')?;
-    let (_, start) = fd_and_start.split_once('.')?;
-    let pid = pid.parse().ok()?;
-    (started_at(pid) == Some(start.parse().ok()?)).then_some(pid)
+    let made = Made::read(rest)?;
+    (started_at(made.pid) == Some(made.start)).then_some(made.pid)
+}
+
+/// Whether no process of our PID namespace has this number. One that we may not see has it.
+fn is_gone(pid: u32) -> bool {
+    // 0 and negative numbers are groups.
+    let Some(pid) = i32::try_from(pid).ok().filter(|pid| *pid > 0) else { return false };
+    // SAFETY: takes numbers; signal 0 is none.
+    let is_there = unsafe { libc::kill(pid, 0) } == 0;
+    !is_there && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+}
+
+/// The inode of our PID namespace. `None`: /proc does not say, or is another namespace's.
+fn pid_space() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    // Our numbers from the namespace of /proc down to our own.
+    let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    let is_own = numbers.split_whitespace().count() == 1;
+    is_own.then(|| std::fs::metadata("/proc/self/ns/pid").ok()).flatten().map(|space| space.ino())
 }
 
 /// When a process started, in clock ticks since boot (field 22 of proc_pid_stat(5)).

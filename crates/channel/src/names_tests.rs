@@ -259,3 +259,81 @@ fn a_lock_that_was_removed_under_its_holder_is_no_lock() {
     drop((held, next));
     Names::lock_within(dir.path(), Duration::ZERO).unwrap();
 }
+
+/// Names of all links, in order.
+fn links(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut links: Vec<String> = names.filter(|name| name != LOCK_FILE).collect();
+    links.sort();
+    links
+}
+
+/// The number of a process that has just ended.
+fn ended() -> u32 {
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    child.id()
+}
+
+#[test]
+fn who_makes_a_name_removes_the_links_of_other_names_that_a_dead_process_left() {
+    let dir = dir_of(me(), 0o700);
+    in_child(me(), || {
+        std::mem::forget((create(dir.path(), "left").unwrap(), create(dir.path(), "b").unwrap()));
+        Ok(())
+    });
+    assert_eq!(links(dir.path()).len(), 2, "it removed none");
+    let _a = create(dir.path(), "a").unwrap();
+    let now = links(dir.path());
+    assert!(now.len() == 1 && now[0].starts_with("a."), "{now:?}");
+    // Of many a part, so that no program waits long.
+    let (pid, space) = (ended(), pid_space().unwrap());
+    let link = |number: usize| format!("x{number}.{pid}.5.1.{space}");
+    for number in 0..MOST_REMOVED + 7 {
+        symlink(format!("/proc/{pid}/fd/5"), dir.path().join(link(number))).unwrap();
+    }
+    let _c = create(dir.path(), "c").unwrap();
+    assert_eq!(links(dir.path()).len(), 2 + 7);
+    let _d = create(dir.path(), "d").unwrap();
+    assert_eq!(links(dir.path()).len(), 3);
+}
+
+#[test]
+fn links_that_may_be_of_the_living_stay_and_so_do_those_of_other_users_and_other_files() {
+    let dir = dir_of(me(), 0o700);
+    let (own, dead, space) = (std::process::id(), ended(), pid_space().unwrap());
+    let link = |name: String, to: String| {
+        let path = dir.path().join(name);
+        symlink(to, &path).unwrap();
+        path
+    };
+    let to = |pid: u32| format!("/proc/{pid}/fd/999");
+    link(format!("closed.{own}.999.1.{space}"), to(own));
+    link(format!("space.{dead}.999.1.{}", space + 1), to(dead));
+    link(format!("unknown.{dead}.999.1"), to(dead));
+    link(format!("more.{dead}.999.1.{space}.1"), to(dead));
+    link(format!("group.0.999.1.{space}"), to(0));
+    link(format!("large.4294967295.999.1.{space}"), to(u32::MAX));
+    link(format!("other.{dead}.998.1.{space}"), to(dead));
+    std::fs::write(dir.path().join(format!("file.{dead}.999.1.{space}")), "").unwrap();
+    if me() == 0 {
+        let foreign = link(format!("user.{dead}.999.1.{space}"), to(dead));
+        std::os::unix::fs::lchown(foreign, Some(USER), None).unwrap();
+    }
+    let before = links(dir.path());
+    drop(create(dir.path(), "a").unwrap());
+    assert_eq!(links(dir.path()), before);
+}
+
+#[test]
+fn a_process_that_may_not_be_seen_or_signalled_is_not_gone() {
+    if !is_root("a process of another user") {
+        return;
+    }
+    let pid = std::process::id();
+    in_child(USER, || {
+        assert!(!is_gone(pid) && !is_gone(1) && !is_gone(0) && is_gone(i32::MAX as u32));
+        Ok(())
+    });
+}

@@ -208,6 +208,7 @@ impl SharedMemory {
         if names.find(name)?.is_some() {
             return Err(ShmError::NameTaken { name: name.to_owned() });
         }
+        names.remove_dead();
         let page = if pages == Pages::Huge { 2 << 20 } else { 4096 };
         let whole = (HEADER as u64 + bytes).next_multiple_of(page);
         let file = memory(name, whole, pages).map_err(|cause| ShmError::NoRoom { bytes, cause })?;
