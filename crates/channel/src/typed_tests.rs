@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 use super::*;
 use crate::fifo::Options;
+use crate::waits::tests::{falls, is_readable};
+use std::thread;
+
+/// Longer than any of these waits takes if something ends it.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn pair<T: Plain>(
     records: u64,
@@ -94,4 +99,56 @@ fn half_a_record_is_corrupt_and_the_next_ones_are_whole() {
     assert_eq!(reader.get(), Ok(Some(u64::from_ne_bytes([1; 8]))));
     assert_eq!(reader.get(), Err(RingError::Corrupt));
     assert_eq!(reader.get(), Ok(Some(u64::from_ne_bytes([2; 8]))));
+}
+
+#[test]
+fn each_typed_end_has_the_descriptor_of_its_bytes() {
+    let dir = private_dir();
+    let fifo = TypedFifo::<u64>::create(dir.path(), "a", 2, Overflow::Refuse).unwrap();
+    let mut writer = fifo.into_writer(Wake::IfAsleep).unwrap();
+    let fifo = TypedFifo::<u64>::attach(dir.path(), "a").unwrap();
+    let mut reader = fifo.into_reader(Wake::IfAsleep).unwrap();
+    let (came, fits) = (reader.descriptor().unwrap(), writer.descriptor().unwrap());
+    assert!(is_readable(&fits, 60_000), "there is room");
+    falls(&came, || assert_eq!(reader.get(), Ok(None)));
+    while writer.put(&7).is_ok() {}
+    assert!(is_readable(&came, 60_000));
+    falls(&fits, || assert_eq!(writer.put(&7), Err(RingError::Full)));
+    while reader.get().unwrap().is_some() {}
+    assert!(is_readable(&fits, 60_000));
+}
+
+#[test]
+fn a_cancel_ends_the_wait_of_each_typed_end_before_it_and_within_it() {
+    let dir = private_dir();
+    let fifo = TypedFifo::<u64>::create(dir.path(), "a", 2, Overflow::Refuse).unwrap();
+    let mut writer = fifo.into_writer(Wake::IfAsleep).unwrap();
+    let fifo = TypedFifo::<u64>::attach(dir.path(), "a").unwrap();
+    let mut reader = fifo.into_reader(Wake::IfAsleep).unwrap();
+    let cancelled = Err(WaitError::Cancelled);
+    let reads = reader.bytes().canceller();
+    reads.cancel();
+    assert_eq!(reader.wait(None), cancelled);
+    reads.resume();
+    let (began, begins) = std::sync::mpsc::channel();
+    let reading = thread::spawn(move || {
+        began.send(()).unwrap();
+        reader.wait(Some(PATIENCE))
+    });
+    begins.recv().unwrap();
+    reads.cancel();
+    assert_eq!(reading.join().unwrap(), cancelled);
+    while writer.put(&7).is_ok() {}
+    let writes = writer.bytes().canceller();
+    writes.cancel();
+    assert_eq!(writer.wait(1, None), cancelled);
+    writes.resume();
+    let (began, begins) = std::sync::mpsc::channel();
+    let writing = thread::spawn(move || {
+        began.send(()).unwrap();
+        writer.wait(1, Some(PATIENCE))
+    });
+    begins.recv().unwrap();
+    writes.cancel();
+    assert_eq!(writing.join().unwrap(), cancelled);
 }

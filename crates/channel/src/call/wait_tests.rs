@@ -54,6 +54,63 @@ fn a_cancel_ends_a_call_a_receive_and_a_wait_for_bits_until_resume() {
 }
 
 #[test]
+fn a_cancel_ends_a_reply_and_wait_after_the_answer_was_given() {
+    for inherit in [false, true] {
+        let dir = dir();
+        let mut server = Server::open(dir.path(), "a", shape(inherit)).unwrap();
+        let mut client = Client::attach(dir.path(), "a", None).unwrap();
+        let serves = server.canceller();
+        let cancelled = Err(CallError::Cancelled { taken: false });
+        // Before the wait begins.
+        let calling = thread::spawn(move || (client.call(&[1; 8], Some(PATIENCE)), client));
+        assert!(server.receive(Some(PATIENCE)).unwrap().request.is_some());
+        serves.cancel();
+        assert_eq!(server.reply_wait(&[2; 8], None), cancelled);
+        let (answer, mut client) = calling.join().unwrap();
+        assert_eq!(answer, Ok([2; 8]));
+        serves.resume();
+        // While it waits, or just before: the answer has come, so the wait is next.
+        let calling = thread::spawn(move || {
+            let answer = client.call(&[3; 8], Some(PATIENCE));
+            serves.cancel();
+            answer
+        });
+        assert!(server.receive(Some(PATIENCE)).unwrap().request.is_some());
+        assert_eq!(server.reply_wait(&[4; 8], Some(PATIENCE)), cancelled);
+        assert_eq!(calling.join().unwrap(), Ok([4; 8]));
+    }
+}
+
+#[test]
+fn a_cancel_ends_a_send_that_no_server_takes_and_withdraws_it() {
+    for inherit in [false, true] {
+        let dir = dir();
+        let mut server = Server::open(dir.path(), "a", shape(inherit)).unwrap();
+        let mut client = Client::attach(dir.path(), "a", None).unwrap();
+        let sends = client.canceller();
+        let cancelled = Err(CallError::Cancelled { taken: false });
+        sends.cancel();
+        assert_eq!(client.send(&[1; 8], None), cancelled);
+        sends.resume();
+        let (began, begins) = std::sync::mpsc::channel();
+        let sending = thread::spawn(move || {
+            began.send(()).unwrap();
+            (client.send(&[2; 8], Some(PATIENCE)), client)
+        });
+        begins.recv().unwrap();
+        sends.cancel();
+        let (sent, mut client) = sending.join().unwrap();
+        assert_eq!(sent, cancelled);
+        assert_eq!(server.receive(Some(Duration::ZERO)), Err(CallError::TimedOut));
+        sends.resume();
+        let sending = thread::spawn(move || client.send(&[3; 8], Some(PATIENCE)));
+        let taken = server.receive(Some(PATIENCE)).unwrap().request.unwrap();
+        assert_eq!((taken.message, taken.want), ([3; 8], Want::Send));
+        assert_eq!(sending.join().unwrap(), Ok(()));
+    }
+}
+
+#[test]
 fn a_server_that_polls_serves_every_request_and_every_bit() {
     const CALLS: u64 = 500;
     let dir = dir();
