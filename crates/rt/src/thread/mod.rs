@@ -41,7 +41,7 @@ pub use memory::{lock_memory, prefault_heap, prefault_stack};
 pub use periodic::{BadPeriod, Grid, Periodic, Release, Tick};
 pub use refusal::{AdmissionLimit, Confined, Limit, Refusal, Share};
 pub use start::RealTime;
-pub use suspects::Suspect;
+pub use suspects::{Stack, Suspect};
 pub use watch::{Seen, Tally, Watch};
 
 pub use asmp_host::{Cpu, CpuSet, Schedule};

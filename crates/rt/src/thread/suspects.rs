@@ -3,9 +3,11 @@
 //! the calling thread (`perf_event_open(2)`), in two buffers that are read when the section is
 //! over. Where the kernel does not permit it there are counts only.
 
+use crate::thread::memory::page_bytes;
 use std::ffi::CStr;
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -14,50 +16,126 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Suspect {
     /// Touching `address` was a page fault.
-    Fault { address: u64, instruction: u64 },
+    Fault { address: u64, instruction: u64, stack: Stack },
     /// The thread left the CPU: it slept, a call blocked, or it was preempted.
-    Switch { instruction: u64 },
+    Switch { instruction: u64, stack: Stack },
 }
 
 impl fmt::Display for Suspect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Fault { address, instruction } => {
-                write!(f, "a page fault at {address:#x}, by {}", Place(*instruction))
+            Self::Fault { address, instruction, stack } => {
+                write!(f, "a page fault at {address:#x}, by {}", Place(*instruction, stack))
             }
-            Self::Switch { instruction } => write!(f, "it left the CPU in {}", Place(*instruction)),
+            Self::Switch { instruction, stack } => {
+                write!(f, "it left the CPU in {}", Place(*instruction, stack))
+            }
         }
     }
 }
 
-/// An instruction of this process: the file it is from, its place there, and the function where the
-/// file exports it. Calls the dynamic linker.
-struct Place(u64);
+/// Words of the stack that are sampled.
+const WORDS: usize = 64;
 
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let none = std::ptr::null();
-        let mut found = libc::Dl_info {
-            dli_fname: none,
-            dli_fbase: none.cast_mut().cast(),
-            dli_sname: none,
-            dli_saddr: none.cast_mut().cast(),
-        };
-        // SAFETY: dladdr looks the number up and follows it nowhere; it writes one structure of
-        // ours.
-        let known = unsafe { libc::dladdr(self.0 as *const libc::c_void, &raw mut found) } != 0;
-        if !known || found.dli_fname.is_null() {
-            return write!(f, "{:#x}", self.0);
-        }
-        // SAFETY: a name that dladdr gave, of a file that stays loaded: its code has just run.
-        let file = unsafe { CStr::from_ptr(found.dli_fname) }.to_string_lossy();
-        write!(f, "{file}+{:#x}", self.0 - found.dli_fbase as u64)?;
-        if !found.dli_sname.is_null() {
-            // SAFETY: as above.
-            write!(f, " ({})", unsafe { CStr::from_ptr(found.dli_sname) }.to_string_lossy())?;
-        }
-        Ok(())
+/// The last words of the thread's stack, the last first: among them where its calls return to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stack([u64; WORDS]);
+
+impl Stack {
+    /// What is missing is 0, where no code is.
+    pub(crate) fn of(words: impl IntoIterator<Item = u64>) -> Self {
+        let mut all = [0; WORDS];
+        all.iter_mut().zip(words).for_each(|(place, word)| *place = word);
+        Self(all)
     }
+}
+
+/// An instruction of this process: the file it is from, its place there, and the function where the
+/// file exports it, else the nearest caller in that file which it exports: since glibc 2.41 calls
+/// block in a function without a name. Its code has no frame pointers, so the callers are the words
+/// of the stack that lie in code. Calls the dynamic linker.
+struct Place<'a>(u64, &'a Stack);
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(instruction, Stack(words)) = self;
+        let Some(Found { file, base, function }) = find(*instruction) else {
+            return write!(f, "{instruction:#x}");
+        };
+        write!(f, "{}+{:#x}", file.to_string_lossy(), instruction - base)?;
+        if let Some(function) = function {
+            return write!(f, " ({})", function.to_string_lossy());
+        }
+        let code = executable();
+        // The call before: at the end of a function the next one has another name.
+        let calls = words.iter().map(|word| word.wrapping_sub(1));
+        let calls = calls.filter(|call| code.iter().any(|part| part.contains(call)));
+        // A caller in another file has a reason of its own for its calls.
+        let mut here = calls.map_while(|call| find(call).filter(|found| found.base == base));
+        match here.find_map(|found| found.function) {
+            Some(caller) => write!(f, " (called by {})", caller.to_string_lossy()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Where an address is.
+struct Found {
+    file: &'static CStr,
+    base: u64,
+    function: Option<&'static CStr>,
+}
+
+fn find(address: u64) -> Option<Found> {
+    let none = std::ptr::null();
+    let mut found = libc::Dl_info {
+        dli_fname: none,
+        dli_fbase: none.cast_mut().cast(),
+        dli_sname: none,
+        dli_saddr: none.cast_mut().cast(),
+    };
+    // SAFETY: dladdr looks the number up and follows it nowhere; it writes one structure of ours.
+    let known = unsafe { libc::dladdr(address as *const libc::c_void, &raw mut found) } != 0;
+    if !known || found.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: a name that dladdr gave, of a file that stays loaded: its code has just run.
+    let name = |name| unsafe { CStr::from_ptr(name) };
+    let function = (!found.dli_sname.is_null()).then(|| name(found.dli_sname));
+    Some(Found { file: name(found.dli_fname), base: found.dli_fbase as u64, function })
+}
+
+/// The addresses of all code.
+fn executable() -> Vec<Range<u64>> {
+    unsafe extern "C" fn add(
+        file: *mut libc::dl_phdr_info,
+        _: usize,
+        all: *mut libc::c_void,
+    ) -> libc::c_int {
+        // SAFETY: the linker gives a structure that is whole during this call.
+        let file = unsafe { &*file };
+        // SAFETY: the vector that was handed over below, which nobody else uses meanwhile.
+        let all = unsafe { &mut *all.cast::<Vec<Range<u64>>>() };
+        if file.dlpi_phdr.is_null() {
+            return 0;
+        }
+        // SAFETY: the linker says where the headers are and how many.
+        let parts =
+            unsafe { std::slice::from_raw_parts(file.dlpi_phdr, usize::from(file.dlpi_phnum)) };
+        let code = |part: &&libc::Elf64_Phdr| {
+            part.p_type == libc::PT_LOAD && part.p_flags & libc::PF_X != 0
+        };
+        all.extend(parts.iter().filter(code).map(|part| {
+            let start = file.dlpi_addr.wrapping_add(part.p_vaddr);
+            start..start.wrapping_add(part.p_memsz)
+        }));
+        0
+    }
+    let mut all: Vec<Range<u64>> = Vec::new();
+    // SAFETY: `add` gets the vector, which outlives the call, and does not unwind but for lack of
+    // memory, which aborts.
+    unsafe { libc::dl_iterate_phdr(Some(add), (&raw mut all).cast()) };
+    all
 }
 
 /// Both events of the thread that made it.
@@ -85,11 +163,13 @@ impl Suspects {
 
     /// The first fault since then, or if there was none, the first switch. Bounded, no system call.
     pub fn first(&self) -> Option<Suspect> {
-        let fault = self.faults.first();
-        let fault =
-            fault.map(|Sample { address, instruction }| Suspect::Fault { address, instruction });
+        let fault = self.faults.first().map(|sample| {
+            let Sample { address, instruction, stack } = sample;
+            Suspect::Fault { address, instruction, stack }
+        });
         let switch = || {
-            self.switches.first().map(|sample| Suspect::Switch { instruction: sample.instruction })
+            let Sample { instruction, stack, .. } = self.switches.first()?;
+            Some(Suspect::Switch { instruction, stack })
         };
         fault.or_else(switch)
     }
@@ -103,7 +183,7 @@ struct Log {
     _event: OwnedFd,
 }
 
-/// `struct perf_event_attr` as its first version had it (linux/perf_event.h).
+/// `struct perf_event_attr` as its third version had it (linux/perf_event.h).
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -117,11 +197,17 @@ struct Attributes {
     wakeup_events: u32,
     breakpoint_type: u32,
     config1: u64,
+    config2: u64,
+    branch_sample_type: u64,
+    sample_regs_user: u64,
+    sample_stack_user: u32,
+    clockid: i32,
 }
 
 const SOFTWARE: u32 = 1;
 /// Instruction, address, call chain.
 const SAMPLE_TYPE: u64 = 1 | 1 << 3 | 1 << 5;
+const SAMPLE_STACK: u64 = 1 << 13;
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_CALLCHAIN_KERNEL: u64 = 1 << 21;
 /// Positions in the first page: written by the kernel, and by us.
@@ -132,8 +218,7 @@ impl Log {
     fn new(config: u64) -> io::Result<Self> {
         // Faults of the kernel on our behalf, if we may see them; switches are all in the kernel.
         let event = open(config, 0).or_else(|_| open(config, EXCLUDE_KERNEL))?;
-        // SAFETY: takes a number only.
-        let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+        let page_bytes = page_bytes();
         let (rw, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: a new mapping at a place of the kernel's choice.
         let pages = unsafe {
@@ -188,8 +273,18 @@ impl Drop for Log {
     }
 }
 
+/// With the stack, where the architecture can.
 fn open(config: u64, exclude: u64) -> io::Result<OwnedFd> {
-    let attributes = Attributes {
+    let with_stack = Attributes {
+        sample_type: SAMPLE_TYPE | SAMPLE_STACK,
+        sample_stack_user: (WORDS * size_of::<u64>()) as u32,
+        ..attributes(config, exclude)
+    };
+    open_with(&with_stack).or_else(|_| open_with(&attributes(config, exclude)))
+}
+
+fn attributes(config: u64, exclude: u64) -> Attributes {
+    Attributes {
         kind: SOFTWARE,
         size: size_of::<Attributes>() as u32,
         config,
@@ -197,13 +292,16 @@ fn open(config: u64, exclude: u64) -> io::Result<OwnedFd> {
         sample_type: SAMPLE_TYPE,
         flags: exclude | EXCLUDE_CALLCHAIN_KERNEL,
         ..Attributes::default()
-    };
+    }
+}
+
+fn open_with(attributes: &Attributes) -> io::Result<OwnedFd> {
     let (this_thread, any_cpu, no_group, cloexec) = (0, -1, -1, 8);
     // SAFETY: the kernel reads one structure, whose size it is told.
     let event = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
-            &raw const attributes,
+            std::ptr::from_ref(attributes),
             this_thread,
             any_cpu,
             no_group,
@@ -221,12 +319,13 @@ fn open(config: u64, exclude: u64) -> io::Result<OwnedFd> {
 struct Sample {
     instruction: u64,
     address: u64,
+    stack: Stack,
 }
 
 impl Sample {
     /// Of records as perf writes them: a header of type (u32), flags (u16), length (u16); then, of
     /// a sample, instruction, address, number of callers and the callers, among them marks of what
-    /// they are (above -4096).
+    /// they are (above -4096); then the bytes of the stack, the stack, and how much of it is real.
     fn first(mut records: &[u8]) -> Option<Self> {
         const SAMPLE: u32 = 9;
         loop {
@@ -238,11 +337,23 @@ impl Sample {
                 continue;
             }
             let (words, _) = record[8..].as_chunks::<8>();
-            let [instruction, address, callers @ ..] = words else { return None };
-            let callers = callers.iter().skip(1).map(|word| u64::from_ne_bytes(*word));
-            let ours = callers.into_iter().find(|caller| *caller < -4095i64 as u64);
-            let instruction = ours.unwrap_or(u64::from_ne_bytes(*instruction));
-            return Some(Self { instruction, address: u64::from_ne_bytes(*address) });
+            let [instruction, address, rest @ ..] = words else { return None };
+            let number = |word: &[u8; 8]| u64::from_ne_bytes(*word);
+            let callers = rest.first().map_or(0, number);
+            let (callers, stack) =
+                rest.get(1..).unwrap_or(&[]).split_at_checked(callers as usize).unwrap_or_default();
+            let ours = callers.iter().map(number).find(|caller| *caller < -4095i64 as u64);
+            let stack = stack.split_first().map_or(&[][..], |(bytes, words)| {
+                let (stack, real) =
+                    words.split_at_checked(number(bytes) as usize / 8).unwrap_or_default();
+                let real_words = real.first().map_or(0, number) as usize / 8;
+                stack.get(..real_words).unwrap_or(stack)
+            });
+            return Some(Self {
+                instruction: ours.unwrap_or(number(instruction)),
+                address: number(address),
+                stack: Stack::of(stack.iter().map(number)),
+            });
         }
     }
 }
@@ -306,17 +417,57 @@ mod tests {
     }
 
     #[test]
+    fn a_function_without_a_name_is_told_by_its_nearest_caller_in_the_same_file() {
+        let sleep = libc::clock_nanosleep as *const () as u64;
+        let base = find(sleep).unwrap().base;
+        let code = executable();
+        let is_nameless = |at: &u64| {
+            code.iter().any(|part| part.contains(at))
+                && find(*at).is_some_and(|found| found.base == base && found.function.is_none())
+        };
+        // Between exported functions there are some that are not exported, or bytes of nothing.
+        let nameless = (sleep..sleep + (1 << 20)).find(is_nameless).unwrap();
+        let own = executable as *const () as u64;
+        let said = |stack: &[u64]| Place(nameless, &Stack::of(stack.iter().copied())).to_string();
+        let data = &raw const code as u64;
+        let called = said(&[7, data, nameless + 1, sleep + 2, own + 2]);
+        assert!(called.contains("libc") && called.ends_with("nanosleep)"), "{called}");
+        assert!(called.contains(" (called by "), "{called}");
+        for stack in [&[][..], &[data], &[own + 2, sleep + 2]] {
+            let said = said(stack);
+            assert!(!said.contains('('), "{said}");
+        }
+    }
+
+    #[test]
     fn records_are_read_as_perf_writes_them_and_garbage_is_none() {
         let words =
             |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
         let header = |kind: u64, length: u64| kind | length << 48;
         let lost = words(&[header(2, 24), 1, 5]);
         let user = -512i64 as u64;
+        let none = Stack::of([]);
         let sample = words(&[header(9, 48), 0xffff_8000, 0x7000, 2, user, 0x4321]);
-        let found = Sample { instruction: 0x4321, address: 0x7000 };
+        let found = Sample { instruction: 0x4321, address: 0x7000, stack: none };
         assert_eq!(Sample::first(&[&lost[..], &sample].concat()), Some(found));
         let alone = words(&[header(9, 32), 0x1234, 0x7000, 0]);
-        assert_eq!(Sample::first(&alone), Some(Sample { instruction: 0x1234, address: 0x7000 }));
+        let found = Sample { instruction: 0x1234, ..found };
+        assert_eq!(Sample::first(&alone), Some(found));
+        // Of three words of a stack two are real; of one without room none.
+        let start = [0x1234, 0x7000, 2, user, 0x4321];
+        let whole = words(&[&[header(9, 88)], &start[..], &[24, 5, 6, 7, 16]].concat());
+        let found = Sample { instruction: 0x4321, stack: Stack::of([5, 6]), ..found };
+        assert_eq!(Sample::first(&whole), Some(found));
+        let empty = words(&[&[header(9, 56)], &start[..], &[0]].concat());
+        assert_eq!(Sample::first(&empty), Some(Sample { stack: none, ..found }));
+        // Numbers that lie are not followed out of the record.
+        for lie in [9, u64::MAX] {
+            let callers = words(&[header(9, 48), 0x1234, 0x7000, lie, user, 0x4321]);
+            let found = Sample::first(&callers).unwrap();
+            assert_eq!((found.instruction, found.stack), (0x1234, none));
+            let stack = words(&[&[header(9, 72)], &start[..], &[lie, 5, 6]].concat());
+            assert_eq!(Sample::first(&stack).unwrap().stack, none);
+        }
         for cut in 0..sample.len() {
             assert_eq!(Sample::first(&sample[..cut]), None, "{cut}");
         }

@@ -149,17 +149,20 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::thread::memory::page_bytes;
+    use crate::thread::suspects::Stack;
     use std::hint::black_box;
 
     #[test]
     fn the_first_touch_of_fresh_pages_is_seen_as_page_faults() {
         const PAGES: usize = 64;
+        let page_bytes = page_bytes();
         // SAFETY: an anonymous private mapping at a place of the kernel's choice touches no memory
         // of ours.
         let fresh = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
-                PAGES * 4096,
+                PAGES * page_bytes,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
                 -1,
@@ -168,18 +171,18 @@ mod tests {
         };
         assert_ne!(fresh, libc::MAP_FAILED);
         // SAFETY: the range was mapped above; without huge pages each page faults by itself.
-        unsafe { libc::madvise(fresh, PAGES * 4096, libc::MADV_NOHUGEPAGE) };
+        unsafe { libc::madvise(fresh, PAGES * page_bytes, libc::MADV_NOHUGEPAGE) };
         let watch = Watch::enter();
         for page in 0..PAGES {
             // SAFETY: `page` lies within the mapping.
-            let byte = unsafe { fresh.cast::<u8>().add(page * 4096) };
+            let byte = unsafe { fresh.cast::<u8>().add(page * page_bytes) };
             // SAFETY: the byte is mapped for writing, as above.
             unsafe { byte.write_volatile(1) };
         }
         let first = watch.leave();
         assert!(first.minor_faults >= PAGES as u64, "{first}");
         // SAFETY: the mapping is ours and nothing refers to it any more.
-        unsafe { libc::munmap(fresh, PAGES * 4096) };
+        unsafe { libc::munmap(fresh, PAGES * page_bytes) };
     }
 
     #[test]
@@ -197,7 +200,8 @@ mod tests {
         let mut tally = Tally::default();
         tally.add(Seen::default(), None);
         assert_eq!(tally.warning("axis"), None);
-        let at = |address| Some(Suspect::Fault { address, instruction: 1 });
+        let stack = Stack::of([]);
+        let at = |address| Some(Suspect::Fault { address, instruction: 1, stack });
         tally.add(Seen { minor_faults: 2, major_faults: 1, ..Seen::default() }, at(7));
         tally
             .add(Seen { voluntary_switches: 5, involuntary_switches: 4, ..Seen::default() }, at(8));
