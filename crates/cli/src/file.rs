@@ -4,39 +4,30 @@
 use crate::exit::{BAD_FILE, failure};
 use anyhow::Result;
 use asmp_analysis::syntax;
+use asmp_host::limited::{MOST_BYTES, read_at_most};
 use asmp_shield::Declaration;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
 /// Reads and checks a file. Errors: exit code 40 with the place in the file.
 pub fn read(path: &Path) -> Result<Declaration> {
     let bad =
         |reason: String| failure(BAD_FILE, format!("{}: {}", path.display(), reason.trim_end()));
-    let text = text_of(path, MOST_BYTES).map_err(bad)?;
+    let text = text_of(path, MOST_BYTES, SPLIT).map_err(bad)?;
     parse(&text).map_err(bad)
 }
 
-/// Declarations, task sets and graphs are no longer: a million bytes are some 15,000 tasks.
-pub const MOST_BYTES: u64 = 16 << 20;
+/// What helps where a file that people write is too long.
+pub const SPLIT: &str = "split the file";
 
 /// The text of a file of at most so many bytes. Not more than that is read, of a device neither.
-/// Errors: why not.
-pub fn text_of(path: &Path, most_bytes: u64) -> Result<String, String> {
-    let failed = |error: io::Error| unreadable(&error);
-    let file = std::fs::File::open(path).map_err(failed)?;
-    let too_long = || {
-        let most_mib = most_bytes >> 20;
-        format!("too long: at most {most_mib} MiB are read: split the file")
-    };
-    if file.metadata().map_err(failed)?.len() > most_bytes {
-        return Err(too_long());
-    }
-    let mut text = Vec::new();
-    file.take(most_bytes + 1).read_to_end(&mut text).map_err(failed)?;
-    if text.len() as u64 > most_bytes {
-        return Err(too_long());
-    }
-    String::from_utf8(text).map_err(|_| failed(io::ErrorKind::InvalidData.into()))
+/// Errors: why not; of one that is longer, with the cure.
+pub fn text_of(path: &Path, most_bytes: u64, cure: &str) -> Result<String, String> {
+    let bytes = read_at_most(path, most_bytes).map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => format!("{error}: {cure}"),
+        _ => unreadable(&error),
+    })?;
+    String::from_utf8(bytes).map_err(|_| unreadable(&io::ErrorKind::InvalidData.into()))
 }
 
 /// Why a text file cannot be read.

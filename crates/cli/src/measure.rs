@@ -8,8 +8,10 @@ use crate::analyze::files::write;
 use crate::args::{Measure, TimeSource};
 use crate::change::caller;
 use crate::exit::{BAD_FILE, BAD_RUN, MIXED, USAGE, failure};
+use crate::file::text_of;
 use anyhow::{Context, Result};
 use asmp_host::Schedule;
+use asmp_host::limited::MOST_BYTES;
 use asmp_measure::compare::{self, Difference};
 use asmp_measure::exchange::{self, Format, Histogram};
 use asmp_measure::experiment::Measurement;
@@ -230,8 +232,8 @@ fn import(
     kind: Kind,
     load: Load,
 ) -> Result<()> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| failure(BAD_FILE, format!("{}: {error}", file.display())))?;
+    let text = text_of(file, MOST_BYTES, "record fewer or wider buckets")
+        .map_err(|reason| failure(BAD_FILE, format!("{}: {reason}", file.display())))?;
     let columns = match from {
         Format::Cyclictest => exchange::from_cyclictest(&text).map(|columns| {
             columns.into_iter().enumerate().map(|(at, one)| (format!("thread-{at}"), one)).collect()

@@ -56,8 +56,9 @@ pub struct Args {
     offsets: Offsets,
     /// Replay the counterexample in this output of `asmp analyze --json`
     ///
-    /// The file is the output of `asmp analyze --json` for a set that is not schedulable. Example:
-    /// --replay refused.json
+    /// The file is the output of `asmp analyze --json` for a set that is not schedulable. At most
+    /// 256 MiB of it are read, and of a task set 16: it has rows of each task under each policy.
+    /// Example: --replay refused.json
     #[arg(long, value_name = "FILE", conflicts_with = "offsets")]
     replay: Option<PathBuf>,
     /// Least execution time of a job, in percent of its cost

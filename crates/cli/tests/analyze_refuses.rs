@@ -66,6 +66,8 @@ fn a_counterexample_of_another_file_or_policy_is_refused() {
     assert!(exit == 40 && words.contains("the miss that it names does not happen"), "{words}");
 }
 
+const IMPORT: [&str; 6] = ["-o", "/proc/none", "--kernel", "7.2.13", "--kind", "N"];
+
 #[test]
 fn endless_and_huge_files_are_refused_before_they_are_read() {
     let dir = tempfile::tempdir().unwrap();
@@ -80,6 +82,9 @@ fn endless_and_huge_files_are_refused_before_they_are_read() {
             &["analyze", "place", file, "--cpus", "1-2"],
             &["analyze", "graph", file],
             &["simulate", file, "--policy", "edf"],
+            &["apply", "--dry-run", file],
+            &["plan", "apply", file],
+            &[&["measure", "import", file, "--from", "hdr"], &IMPORT[..]].concat(),
         ] {
             let start = std::time::Instant::now();
             let (exit, error) = said(words);
@@ -95,6 +100,48 @@ fn endless_and_huge_files_are_refused_before_they_are_read() {
         let (exit, error) = said(words);
         assert!(exit == 43 && error.contains("empty.toml: there is no task"), "{error}");
     }
+}
+
+#[test]
+fn a_description_of_a_run_that_is_endless_or_huge_is_refused_before_it_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("run");
+    std::fs::create_dir(&run).unwrap();
+    let json = run.join("run.json");
+    let tasks = dir.path().join("tasks.toml").to_str().unwrap().to_owned();
+    let task = "[[task]]\nname = \"x\"\nmeasured = \"run\"\nperiod = \"10 ms\"\n";
+    std::fs::write(&tasks, task).unwrap();
+    let refused = |words: &[&str], code: i32| {
+        let (exit, error) = said(words);
+        let says = "run.json: too long: at most 16 MiB are read";
+        assert!(exit == code && error.contains(says), "{words:?}: {error}");
+    };
+    let both = || {
+        refused(&["analyze", &tasks], 40);
+        refused(&["measure", "report", run.to_str().unwrap()], 50);
+    };
+    std::fs::File::create(&json).unwrap().set_len(100_000_000).unwrap();
+    both();
+    std::fs::remove_file(&json).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &json).unwrap();
+    both();
+}
+
+#[test]
+fn a_replay_may_be_longer_than_a_task_set_but_not_of_any_length() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = dir.path().join("all.json").to_str().unwrap().to_owned();
+    let replay = || said(&["simulate", "robot.toml", "--policy", "edf", "--replay", &json]);
+    let of_length = |bytes| std::fs::File::create(&json).unwrap().set_len(bytes).unwrap();
+    of_length(300_000_000);
+    let (exit, words) = replay();
+    assert!(exit == 40 && words.contains("too long: at most 256 MiB are read"), "{words}");
+    of_length(17 << 20);
+    let (exit, words) = replay();
+    assert!(exit == 40 && !words.contains("too long"), "{words}");
+    let help = text(&asmp(&["simulate", "--help"]));
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help.contains("At most 256 MiB of it are read, and of a task set 16"), "{help}");
 }
 
 #[test]

@@ -19,6 +19,7 @@ pub mod fake;
 pub mod irq;
 mod kernel;
 pub mod knob;
+pub mod limited;
 mod mark;
 pub mod sched;
 mod spin;

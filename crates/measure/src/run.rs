@@ -6,6 +6,7 @@ use crate::explain::Outlier;
 use crate::load::{Load, Size};
 use crate::sample::{self, Sample, SampleError};
 use crate::summary::Summary;
+use asmp_host::limited::{MOST_BYTES, read_at_most};
 use asmp_host::store::replace_file;
 use asmp_host::{Cpu, Kernel, Schedule};
 use serde::{Deserialize, Serialize};
@@ -214,7 +215,7 @@ pub struct Run {
 impl Run {
     pub fn read(dir: &Path) -> Result<Self, RunError> {
         let path = dir.join("run.json");
-        let bytes = match std::fs::read(&path) {
+        let bytes = match read_at_most(&path, MOST_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(RunError::NoProvenance { path: dir.to_owned() });

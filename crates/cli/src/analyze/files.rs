@@ -2,10 +2,11 @@
 //! What the computing commands read and write: task sets, pictures, JSON. Errors have exit code 40.
 
 use crate::exit::{BAD_FILE, NO_TASKS, failure};
-use crate::file::{MOST_BYTES, text_of};
+use crate::file::{SPLIT, text_of};
 use anyhow::Result;
 use asmp_analysis::file::FileError;
 use asmp_analysis::{TimeBase, Workload, file};
+use asmp_host::limited::MOST_BYTES;
 use asmp_host::store::replace_file;
 use asmp_measure::run::{Experiment, Run};
 use serde_json::{Map, Value};
@@ -16,12 +17,13 @@ pub fn wrong(path: &Path, reason: &str) -> anyhow::Error {
 }
 
 pub fn read(path: &Path) -> Result<String> {
-    text_of(path, MOST_BYTES).map_err(|reason| wrong(path, &reason))
+    text_of(path, MOST_BYTES, SPLIT).map_err(|reason| wrong(path, &reason))
 }
 
 /// Reads what another command printed. It may be 16 times as long as a file that people write.
 pub fn read_output(path: &Path) -> Result<String> {
-    text_of(path, MOST_BYTES << 4).map_err(|reason| wrong(path, &reason))
+    let cure = "analyze one policy, or replay the counterexample alone";
+    text_of(path, MOST_BYTES << 4, cure).map_err(|reason| wrong(path, &reason))
 }
 
 /// A task set: CSV by the name of the file, else TOML.

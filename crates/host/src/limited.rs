@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Files of users, which may be of any length, or devices that never end.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+/// Declarations, task sets, graphs and descriptions of runs are no longer: a million bytes are some
+/// 15,000 tasks.
+pub const MOST_BYTES: u64 = 16 << 20;
+
+/// What a file holds, if that is at most so many bytes. Not more than that is read, of a device
+/// neither. Errors: [`ErrorKind::FileTooLarge`], which says the limit, and those of open(2) and
+/// read(2).
+pub fn read_at_most(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
+    let too_long = || {
+        let words = format!("too long: at most {} MiB are read", most_bytes >> 20);
+        io::Error::new(ErrorKind::FileTooLarge, words)
+    };
+    let file = File::open(path)?;
+    if file.metadata()?.len() > most_bytes {
+        return Err(too_long());
+    }
+    let mut bytes = Vec::new();
+    file.take(most_bytes + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > most_bytes {
+        true => Err(too_long()),
+        false => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_up_to_the_limit_and_refused_beyond_it_and_a_device_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        let of_length = |bytes: u64| File::create(&file).unwrap().set_len(bytes).unwrap();
+        let most = 1 << 20;
+        of_length(most);
+        assert_eq!(read_at_most(&file, most).unwrap().len() as u64, most);
+        of_length(most + 1);
+        for path in [&file, Path::new("/dev/zero")] {
+            let refused = read_at_most(path, most).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::FileTooLarge);
+            assert_eq!(refused.to_string(), "too long: at most 1 MiB are read");
+        }
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(read_at_most(&file, most).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+}
