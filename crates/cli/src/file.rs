@@ -6,8 +6,10 @@ use anyhow::Result;
 use asmp_analysis::syntax;
 use asmp_host::limited::{MOST_BYTES, read_at_most};
 use asmp_shield::Declaration;
+use asmp_shield::declaration::Wrong;
 use std::io;
 use std::path::Path;
+use toml::de::DeTable;
 
 /// Reads and checks a file. Errors: exit code 40 with the place in the file.
 pub fn read(path: &Path) -> Result<Declaration> {
@@ -41,8 +43,24 @@ pub fn unreadable(error: &io::Error) -> String {
 fn parse(text: &str) -> Result<Declaration, String> {
     let declaration: Declaration =
         toml::from_str(text).map_err(|error| syntax::in_a_line(text, &error))?;
-    declaration.check()?;
+    declaration.check().map_err(|wrong| {
+        let number = line_of(text, &wrong).map_or(String::new(), |line| format!("line {line}, "));
+        format!("{number}{}", wrong.reason)
+    })?;
     Ok(declaration)
+}
+
+/// The line, from 1, of the key that is wrong, else of the table where it is missing.
+fn line_of(text: &str, wrong: &Wrong) -> Option<usize> {
+    let file = DeTable::parse(text).ok()?;
+    let mut place = file.get_ref().get("partition")?.get_ref().get(wrong.partition)?;
+    if let Some(task) = wrong.task {
+        place = place.get_ref().get("task")?.get_ref().get(task)?;
+    }
+    let table = place.get_ref().as_table()?;
+    let key = wrong.key.and_then(|key| table.get_key_value(key));
+    let at = key.map_or(place.span(), |(key, _)| key.span()).start;
+    Some(text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1)
 }
 
 #[cfg(test)]
@@ -103,6 +121,40 @@ mod tests {
         ] {
             let error = parse(&text).unwrap_err();
             assert!(error.contains(says) && !error.contains('\n'), "{text}: {error}");
+            assert!(error.starts_with("line "), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_only_the_whole_file_shows_to_be_wrong_is_said_with_its_line() {
+        let two = "# CPUs\n[[partition]]\nname = \"a\"\ncpus = \"2\"\n\n[[partition]]\n";
+        let b = format!("{two}name = \"b\"\n");
+        let b3 = format!("{b}cpus = \"3\"\n");
+        let task = format!("{b3}[[partition.task]]\ncommand = \"x\"\n\n[[partition.task]]\n");
+        for (text, says) in [
+            (format!("{two}cpus = \"3\"\nname = \"a\"\n"), "line 8, partition a is declared"),
+            (b.clone(), "line 6, partition b: cpus or count is missing"),
+            (format!("{b}count = 1\ncpus = \"3\"\n"), "line 8, partition b: use either cpus or"),
+            (format!("{b3}\nnear = 24\n"), "line 10, partition b: near and whole_cores"),
+            (format!("{b3}whole_cores = true\n"), "line 9, partition b: near and whole_cores"),
+            (format!("{b}count = 0\n"), "line 8, partition b: count = 0"),
+            (format!("{b3}irq_priority = 0\n"), "line 9, partition b: irq_priority 0: use 1 to"),
+            (task.clone(), "line 12, partition b: a task has either command or unit"),
+            (
+                format!("{task}unit = \"y\"\ncommand = \"y\"\n"),
+                "line 13, partition b: a task has either command or unit",
+            ),
+            (
+                format!("{task}policy = \"rr:1\"\ncommand = \"sixteen-letters-\"\n"),
+                "line 14, partition b: command \"sixteen-letters-\" matches no task",
+            ),
+            (
+                "partition = [\n{ name = \"a\", cpus = \"2\" },\n{ name = \"b\" }]\n".to_owned(),
+                "line 3, partition b: cpus or count is missing",
+            ),
+        ] {
+            let error = parse(&text).unwrap_err();
+            assert!(error.starts_with(says), "{text}: {error}");
         }
     }
 }

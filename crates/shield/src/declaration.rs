@@ -149,51 +149,90 @@ impl UserName {
 /// The kernel keeps this many bytes of a command's name (TASK_COMM_LEN - 1).
 const COMMAND_BYTES: usize = 15;
 
+/// What is wrong in a declaration, and where: who reads the text knows the line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wrong {
+    /// Which partition of the file, from 0.
+    pub partition: usize,
+    /// Which of its tasks, where one is wrong.
+    pub task: Option<usize>,
+    /// The key; `None` where one is missing.
+    pub key: Option<&'static str>,
+    /// In words, with the partition's name.
+    pub reason: String,
+}
+
+/// A key, if it is there, and the reason.
+type WrongKey = (Option<&'static str>, String);
+
 impl Declaration {
-    /// What the format cannot say by itself. Errors: the reason, with the partition's name.
-    pub fn check(&self) -> Result<(), String> {
+    /// What the format cannot say by itself. Errors: the first, with its place.
+    pub fn check(&self) -> Result<(), Wrong> {
         let mut names = BTreeSet::new();
-        for declared in &self.partitions {
-            let name = &declared.name;
-            if !names.insert(name) {
-                return Err(format!(
-                    "partition {name} is declared twice: join the two or rename one"
-                ));
+        for (partition, declared) in self.partitions.iter().enumerate() {
+            let wrong = |task| move |(key, reason)| Wrong { partition, task, key, reason };
+            if !names.insert(&declared.name) {
+                let twice = "is declared twice: join the two or rename one";
+                let reason = format!("partition {} {twice}", declared.name);
+                return Err(wrong(None)((Some("name"), reason)));
             }
-            declared.wanted()?;
-            if let Some(priority) = declared.irq_priority.filter(|one| !(1..=99).contains(one)) {
-                return Err(format!("partition {name}: irq_priority {priority}: use 1 to 99"));
-            }
-            for task in &declared.tasks {
-                if task.command.is_some() == task.unit.is_some() {
-                    return Err(format!("partition {name}: a task has either command or unit"));
-                }
-                if let Some(command) = task.command.as_ref().filter(|c| c.len() > COMMAND_BYTES) {
-                    return Err(format!(
-                        "partition {name}: command {command:?} matches no task: the kernel keeps \
-                         {COMMAND_BYTES} bytes of a name; write {:?}",
-                        comm(command)
-                    ));
-                }
+            declared.check().map_err(wrong(None))?;
+            for (number, task) in declared.tasks.iter().enumerate() {
+                task.check(&declared.name).map_err(wrong(Some(number)))?;
             }
         }
         Ok(())
     }
 }
 
+impl DeclaredTask {
+    fn check(&self, partition: &str) -> Result<(), WrongKey> {
+        if self.command.is_some() == self.unit.is_some() {
+            let key = self.unit.is_some().then_some("unit");
+            return Err((key, format!("partition {partition}: a task has either command or unit")));
+        }
+        let long = self.command.as_ref().filter(|command| command.len() > COMMAND_BYTES);
+        long.map_or(Ok(()), |command| {
+            let reason = format!(
+                "partition {partition}: command {command:?} matches no task: the kernel keeps \
+                 {COMMAND_BYTES} bytes of a name; write {:?}",
+                comm(command)
+            );
+            Err((Some("command"), reason))
+        })
+    }
+}
+
 impl Declared {
+    fn check(&self) -> Result<(), WrongKey> {
+        self.asked()?;
+        let wrong = self.irq_priority.filter(|priority| !(1..=99).contains(priority));
+        wrong.map_or(Ok(()), |priority| {
+            let reason = format!("partition {}: irq_priority {priority}: use 1 to 99", self.name);
+            Err((Some("irq_priority"), reason))
+        })
+    }
+
     /// The CPUs that it asks for. Errors: the reason, with the partition's name.
     pub fn wanted(&self) -> Result<Cpus, String> {
-        let name = &self.name;
-        let by_count = self.near.is_some() || self.whole_cores;
+        self.asked().map_err(|(_, reason)| reason)
+    }
+
+    fn asked(&self) -> Result<Cpus, WrongKey> {
+        let wrong = |key, what: &str| Err((key, format!("partition {}: {what}", self.name)));
+        let of_count = match (&self.near, self.whole_cores) {
+            (Some(_), _) => Some("near"),
+            (None, true) => Some("whole_cores"),
+            (None, false) => None,
+        };
         match (&self.cpus, self.count) {
-            (Some(_), Some(_)) => Err(format!("partition {name}: use either cpus or count")),
-            (None, None) => Err(format!("partition {name}: cpus or count is missing")),
-            (Some(_), None) if by_count => {
-                Err(format!("partition {name}: near and whole_cores go with count, not with cpus"))
+            (Some(_), Some(_)) => wrong(Some("count"), "use either cpus or count"),
+            (None, None) => wrong(None, "cpus or count is missing"),
+            (Some(_), None) if of_count.is_some() => {
+                wrong(of_count, "near and whole_cores go with count, not with cpus")
             }
             (Some(cpus), None) => Ok(Cpus::Named(cpus.clone())),
-            (None, Some(0)) => Err(format!("partition {name}: count = 0: use 1 or more")),
+            (None, Some(0)) => wrong(Some("count"), "count = 0: use 1 or more"),
             (None, Some(count)) => Ok(Cpus::Needed(Need {
                 count,
                 near: self.near.as_ref().map(IrqName::text),

@@ -37,7 +37,7 @@ pub(crate) fn decide(
     caller: &Caller,
 ) -> Result<InForce, Refusal> {
     let bad = |reason| Refusal::BadDeclaration { reason };
-    declaration.check().map_err(bad)?;
+    declaration.check().map_err(|wrong| bad(wrong.reason))?;
     let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
     let mut now = state.clone();
     // CPUs may pass from one partition of the file to another: all give up theirs first.

@@ -272,7 +272,7 @@ fn a_file_says_either_which_cpus_or_how_many() {
         (none, "cpus or count is missing"),
         (asks("a", 0, ""), "count = 0"),
     ] {
-        let error = Declaration { partitions: vec![declared] }.check().unwrap_err();
+        let error = Declaration { partitions: vec![declared] }.check().unwrap_err().reason;
         assert!(error.starts_with("partition a: ") && error.contains(says), "{error}");
     }
 }
