@@ -186,3 +186,41 @@ fn tasks_without_a_cpu_have_no_factor_beside_them() {
     let edf = words.lines().find(|line| line.starts_with("edf")).unwrap();
     assert!(edf.contains("no CPU was found for r") && edf.ends_with('-'), "{words}");
 }
+
+#[test]
+fn a_placement_or_a_run_that_would_ignore_a_part_of_the_file_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file.toml").to_str().unwrap().to_owned();
+    let refused = |tasks: &[(&str, u64, u64, &str)], words: &[&str], says: &str| {
+        tasks_in(&file, tasks);
+        let (exit, error) = said(words);
+        assert!(exit == 61 && error.contains(says), "{words:?}: {exit}, {error}");
+    };
+    let place = ["analyze", "place", &file, "--cpus", "0-1"];
+    let flag =
+        "[[interrupt]]\nname = \"eth\"\nflag = \"100 us\"\nservice = \"1 us\"\ngap = \"1 ms\"";
+    refused(&[("a", 1, 10, flag)], &place, "interrupt eth: its flag delays every task");
+    let chain = "[[chain]]\nname = \"c\"\ntasks = [\"a\"]\ndeadline = \"5 ms\"";
+    refused(&[("a", 1, 10, chain)], &place, "chain c: place would ignore it");
+    let mixed = [("a", 1, 10, "core = 1"), ("b", 1, 10, "")];
+    let simulate = ["simulate", &file, "--policy", "edf"];
+    refused(&mixed, &simulate, "task a names a core, task b names none");
+}
+
+#[test]
+fn a_refusal_names_what_the_test_lacks_and_no_other_policy() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file.toml").to_str().unwrap().to_owned();
+    tasks_in(&file, &[("x", 3, 10, "jitter = \"1 ms\"")]);
+    let told = |policy: &str| {
+        let output = asmp(&["analyze", &file, "--policy", policy]);
+        text(&output) + &String::from_utf8(output.stderr).unwrap()
+    };
+    let deadline = told("deadline");
+    assert!(deadline.contains("task x: this test does not support jitter"), "{deadline}");
+    assert!(!deadline.contains("EINVAL"), "the kernel has no jitter to refuse: {deadline}");
+    tasks_in(&file, &[("x", 3, 10, "")]);
+    let np_fp = told("np-fp");
+    assert!(np_fp.contains("task x has no priority: give it one"), "{np_fp}");
+    assert!(np_fp.contains("np-fp") && !np_fp.contains("policy fp"), "{np_fp}");
+}
