@@ -885,7 +885,8 @@ int rtf_open_np(unsigned int fifo, int flags, struct rtf_file **file);
 
 /*
  Reads up to `count` bytes, as many as there are. Waits for the first one, unless opened with
- O_NONBLOCK. Signals do not interrupt it (no EINTR).
+ O_NONBLOCK. Signals do not interrupt it (no EINTR). While it waits it is a cancellation point:
+ pthread_cancel ends it within 100 ms, nothing is read, and the file can be used further.
 
  Returns the number of bytes. 0: the FIFO is empty and the real-time side has ended; reading
  continues when it comes back. Or an error:
@@ -901,7 +902,8 @@ ptrdiff_t rtf_read_np(struct rtf_file *file, void *buffer, size_t count);
 
 /*
  Writes `count` bytes, in pieces of up to 4096. Waits for room, unless opened with O_NONBLOCK.
- Signals do not interrupt it (no EINTR).
+ Signals do not interrupt it (no EINTR). While it waits it is a cancellation point as
+ rtf_read_np: the pieces that were written stay.
 
  Returns the number of bytes written: fewer than `count` only with O_NONBLOCK, or if the
  real-time side ended. Or an error:

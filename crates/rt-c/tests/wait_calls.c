@@ -6,6 +6,7 @@
 #include "check.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -318,6 +319,51 @@ static void pthread_cancel_ends_a_wait_and_leaves_the_channel_whole(void)
 	CHECK(answer == PTHREAD_CANCELED);
 }
 
+static struct rtf_file *file;
+
+static void *reads(void *unused)
+{
+	char byte;
+
+	return (void *)(long)rtf_read_np(file, &byte, 1);
+}
+
+/* More than there is room for. */
+static void *writes(void *unused)
+{
+	static char bytes[65536];
+
+	return (void *)(long)rtf_write_np(file, bytes, sizeof(bytes));
+}
+
+static void pthread_cancel_ends_a_read_and_a_write_of_the_time_sharing_side(void)
+{
+	char bytes[64] = "";
+	pthread_t thread;
+	void *answer;
+
+	for (int within_us = 0; within_us < 200000; within_us += 150000) {
+		CHECK(rtf_create(0, 64) == 0 && rtf_open_np(0, O_RDONLY, &file) == 0);
+		CHECK(pthread_create(&thread, NULL, reads, NULL) == 0);
+		usleep(within_us);
+		CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &answer) == 0);
+		CHECK(answer == PTHREAD_CANCELED);
+		CHECK(rtf_put(0, "1", 1) == 1 && rtf_read_np(file, bytes, 64) == 1 && bytes[0] == '1');
+		rtf_close_np(file);
+		CHECK(rtf_destroy(0) == 0);
+		CHECK(rtf_create(1, 64) == 0 && rtf_open_np(1, O_WRONLY, &file) == 0);
+		CHECK(pthread_create(&thread, NULL, writes, NULL) == 0);
+		usleep(within_us);
+		CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &answer) == 0);
+		CHECK(answer == PTHREAD_CANCELED);
+		while (rtf_get(1, bytes, 64) > 0)
+			;
+		CHECK(rtf_write_np(file, "2", 1) == 1 && rtf_get(1, bytes, 64) == 1 && bytes[0] == '2');
+		rtf_close_np(file);
+		CHECK(rtf_destroy(1) == 0);
+	}
+}
+
 int main(void)
 {
 	alarm(120);
@@ -328,6 +374,7 @@ int main(void)
 	a_signal_handler_ends_the_wait_that_it_interrupts();
 	a_get_that_clears_a_descriptor_is_no_cancellation_point();
 	pthread_cancel_ends_a_wait_and_leaves_the_channel_whole();
+	pthread_cancel_ends_a_read_and_a_write_of_the_time_sharing_side();
 	puts("all calls");
 	return 0;
 }

@@ -3,10 +3,12 @@
 //! system calls. The program `asmp-rtf` makes files for `cat` and `poll`.
 
 use crate::fifo::{RTF_NO, gather, name_of};
+use crate::slices::in_slices;
 use crate::why::number;
 use asmp_channel::{Fifo, FifoReader, FifoWriter, RingError, Role, WaitError, Wake, default_dir};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 /// A FIFO that is open for the time-sharing side.
 #[allow(non_camel_case_types)]
@@ -86,7 +88,8 @@ fn is_deserted(channel: &Fifo, other: Role) -> bool {
 }
 
 /// Reads up to `count` bytes, as many as there are. Waits for the first one, unless opened with
-/// O_NONBLOCK. Signals do not interrupt it (no EINTR).
+/// O_NONBLOCK. Signals do not interrupt it (no EINTR). While it waits it is a cancellation point:
+/// pthread_cancel ends it within 100 ms, nothing is read, and the file can be used further.
 ///
 /// Returns the number of bytes. 0: the FIFO is empty and the real-time side has ended; reading
 /// continues when it comes back. Or an error:
@@ -98,26 +101,52 @@ fn is_deserted(channel: &Fifo, other: Role) -> bool {
 /// # Safety
 /// `file` is open and no other thread reads from it; `buffer` points to `count` writable bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rtf_read_np(
+pub unsafe extern "C-unwind" fn rtf_read_np(
     file: *mut rtf_file,
     buffer: *mut c_void,
     count: usize,
 ) -> isize {
+    let wait = |slice| {
+        // SAFETY: the caller vouches for the file.
+        unsafe { file.as_mut() }.map_or(0, |file| file.wait_to_read(slice))
+    };
+    // This frame owns nothing, so that a cancelled wait may unwind it.
+    loop {
+        // SAFETY: the caller vouches for the file and the buffer.
+        if let Some(read) = unsafe { read(file, buffer, count) } {
+            return answer(read);
+        }
+        if in_slices(-1, wait) == -libc::EPIPE {
+            return 0;
+        }
+    }
+}
+
+/// What can be read now. `None`: nothing, and the caller waits.
+///
+/// # Safety
+/// That of `rtf_read_np`.
+unsafe fn read(
+    file: *mut rtf_file,
+    buffer: *mut c_void,
+    count: usize,
+) -> Option<Result<usize, c_int>> {
     // SAFETY: the caller vouches for the file.
-    let Some(file) = (unsafe { file.as_mut() }) else { return answer(Err(-libc::EBADF)) };
+    let Some(file) = (unsafe { file.as_mut() }) else { return Some(Err(-libc::EBADF)) };
     if buffer.is_null() && count > 0 {
-        return answer(Err(-libc::EINVAL));
+        return Some(Err(-libc::EINVAL));
     }
     let into = match count {
         0 => &mut [],
         // SAFETY: not null, and the caller vouches for the length.
         _ => unsafe { std::slice::from_raw_parts_mut(buffer.cast(), count) },
     };
-    answer(file.read(into))
+    file.read(into)
 }
 
 /// Writes `count` bytes, in pieces of up to 4096. Waits for room, unless opened with O_NONBLOCK.
-/// Signals do not interrupt it (no EINTR).
+/// Signals do not interrupt it (no EINTR). While it waits it is a cancellation point as
+/// rtf_read_np: the pieces that were written stay.
 ///
 /// Returns the number of bytes written: fewer than `count` only with O_NONBLOCK, or if the
 /// real-time side ended. Or an error:
@@ -129,22 +158,48 @@ pub unsafe extern "C" fn rtf_read_np(
 /// # Safety
 /// `file` is open and no other thread writes to it; `buffer` points to `count` readable bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn rtf_write_np(
+pub unsafe extern "C-unwind" fn rtf_write_np(
     file: *mut rtf_file,
     buffer: *const c_void,
     count: usize,
 ) -> isize {
+    let mut written = 0;
+    // This frame owns nothing, so that a cancelled wait may unwind it.
+    loop {
+        // SAFETY: the caller vouches for the file and the buffer.
+        if let Some(result) = unsafe { write(file, buffer, count, &mut written) } {
+            return answer(result);
+        }
+        let left = count - written;
+        // However it ends, we look again.
+        in_slices(-1, |slice| {
+            // SAFETY: the caller vouches for the file.
+            unsafe { file.as_mut() }.map_or(0, |file| file.wait_to_write(left, slice))
+        });
+    }
+}
+
+/// Writes what fits now, and counts it in `written`. `None`: there is more, and the caller waits.
+///
+/// # Safety
+/// That of `rtf_write_np`.
+unsafe fn write(
+    file: *mut rtf_file,
+    buffer: *const c_void,
+    count: usize,
+    written: &mut usize,
+) -> Option<Result<usize, c_int>> {
     // SAFETY: the caller vouches for the file.
-    let Some(file) = (unsafe { file.as_mut() }) else { return answer(Err(-libc::EBADF)) };
+    let Some(file) = (unsafe { file.as_mut() }) else { return Some(Err(-libc::EBADF)) };
     if buffer.is_null() && count > 0 {
-        return answer(Err(-libc::EINVAL));
+        return Some(Err(-libc::EINVAL));
     }
     let bytes = match count {
         0 => &[],
         // SAFETY: not null, and the caller vouches for the length.
         _ => unsafe { std::slice::from_raw_parts(buffer.cast(), count) },
     };
-    answer(file.write(bytes))
+    file.write(bytes, written)
 }
 
 /// Closes the file. Ignores null.
@@ -164,50 +219,65 @@ fn answer(result: Result<usize, c_int>) -> isize {
 }
 
 impl rtf_file {
-    fn read(&mut self, into: &mut [u8]) -> Result<usize, c_int> {
-        let reader = self.reader.as_mut().ok_or(-libc::EBADF)?;
+    fn read(&mut self, into: &mut [u8]) -> Option<Result<usize, c_int>> {
+        let Some(reader) = self.reader.as_mut() else { return Some(Err(-libc::EBADF)) };
         loop {
             match gather(into, |into| reader.get(into)) {
-                Ok(0) if into.is_empty() => return Ok(0),
+                Ok(0) if into.is_empty() => return Some(Ok(0)),
                 Ok(0) if !self.blocks => {
                     // What came in between is not overlooked.
                     let is_over = is_deserted(reader.fifo(), Role::Writer) && reader.is_empty();
-                    return if is_over { Ok(0) } else { Err(-libc::EAGAIN) };
+                    return Some(if is_over { Ok(0) } else { Err(-libc::EAGAIN) });
                 }
-                Ok(0) => {
-                    // Gone is also who has made the FIFO and has not put anything yet.
-                    let gone = reader.wait(None) == Err(WaitError::PeerGone);
-                    if gone && is_deserted(reader.fifo(), Role::Writer) && reader.is_empty() {
-                        return Ok(0);
-                    }
-                }
-                Ok(count) => return Ok(count),
+                Ok(0) => return None,
+                Ok(count) => return Some(Ok(count)),
                 Err(RingError::Overtaken) => {}
-                Err(_) => return Err(-libc::EIO),
+                Err(_) => return Some(Err(-libc::EIO)),
             }
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) -> Result<usize, c_int> {
-        let writer = self.writer.as_mut().ok_or(-libc::EBADF)?;
-        let piece = PIECE.min(writer.fifo().capacity_bytes() - 8);
-        let mut written = 0;
-        for bytes in bytes.chunks(piece) {
-            while writer.put(bytes).is_err() {
-                let is_over = is_deserted(writer.fifo(), Role::Reader);
-                let error = match (is_over, self.blocks) {
-                    (true, _) => Some(-libc::EPIPE),
-                    (false, true) => None,
-                    (false, false) => Some(-libc::EAGAIN),
-                };
-                if let Some(error) = error {
-                    return if written > 0 { Ok(written) } else { Err(error) };
-                }
-                // However it ends, we look again.
-                let _ = writer.wait(bytes.len(), None);
+    /// -EPIPE: the FIFO is empty and the real-time side has ended. -ETIMEDOUT: wait on.
+    fn wait_to_read(&mut self, slice: Option<Duration>) -> c_int {
+        let Some(reader) = self.reader.as_mut() else { return 0 };
+        match reader.wait(slice) {
+            Err(WaitError::TimedOut) => -libc::ETIMEDOUT,
+            // Gone is also who has made the FIFO and has not put anything yet.
+            Err(WaitError::PeerGone)
+                if is_deserted(reader.fifo(), Role::Writer) && reader.is_empty() =>
+            {
+                -libc::EPIPE
             }
-            written += bytes.len();
+            _ => 0,
         }
-        Ok(written)
     }
+
+    fn write(&mut self, bytes: &[u8], written: &mut usize) -> Option<Result<usize, c_int>> {
+        let Some(writer) = self.writer.as_mut() else { return Some(Err(-libc::EBADF)) };
+        for bytes in bytes[*written..].chunks(piece_bytes(writer)) {
+            if writer.put(bytes).is_err() {
+                let error = match (is_deserted(writer.fifo(), Role::Reader), self.blocks) {
+                    (true, _) => -libc::EPIPE,
+                    (false, true) => return None,
+                    (false, false) => -libc::EAGAIN,
+                };
+                return Some(if *written > 0 { Ok(*written) } else { Err(error) });
+            }
+            *written += bytes.len();
+        }
+        Some(Ok(*written))
+    }
+
+    /// For the next piece of so many bytes. -ETIMEDOUT: wait on.
+    fn wait_to_write(&mut self, left: usize, slice: Option<Duration>) -> c_int {
+        let Some(writer) = self.writer.as_mut() else { return 0 };
+        match writer.wait(left.min(piece_bytes(writer)), slice) {
+            Err(WaitError::TimedOut) => -libc::ETIMEDOUT,
+            _ => 0,
+        }
+    }
+}
+
+fn piece_bytes(writer: &FifoWriter) -> usize {
+    PIECE.min(writer.fifo().capacity_bytes() - 8)
 }
