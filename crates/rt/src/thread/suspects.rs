@@ -114,7 +114,7 @@ fn executable() -> Vec<Range<u64>> {
     ) -> libc::c_int {
         // SAFETY: the linker gives a structure that is whole during this call.
         let file = unsafe { &*file };
-        // SAFETY: the vector that was handed over below, which nobody else uses meanwhile.
+        // SAFETY: the vector that was handed over below, which no other code uses meanwhile.
         let all = unsafe { &mut *all.cast::<Vec<Range<u64>>>() };
         if file.dlpi_phdr.is_null() {
             return 0;
