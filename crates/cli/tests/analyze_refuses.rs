@@ -113,7 +113,7 @@ fn a_description_of_a_run_that_is_endless_or_huge_is_refused_before_it_is_read()
     std::fs::write(&tasks, task).unwrap();
     let refused = |words: &[&str], code: i32| {
         let (exit, error) = said(words);
-        let says = "run.json: too long: at most 16 MiB are read";
+        let says = "run.json: too long: at most 16 MiB are read: not a run of asmp measure";
         assert!(exit == code && error.contains(says), "{words:?}: {error}");
     };
     let both = || {

@@ -220,6 +220,10 @@ impl Run {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(RunError::NoProvenance { path: dir.to_owned() });
             }
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                let reason = format!("{error}: not a run of asmp measure");
+                return Err(RunError::BadProvenance { path, reason });
+            }
             Err(cause) => return Err(RunError::Io { path, cause }),
         };
         let bad = |reason: String| RunError::BadProvenance { path: path.clone(), reason };
