@@ -189,13 +189,16 @@ fn read_attributes(dir: &Path, all: &mut Snapshot) {
 /// Whether a difference in a file counts. Under systemd units come and go by themselves, and so
 /// does what it keeps on for them: the cpuset controller (LIMITS.md, "restored state, systemd").
 pub fn counts(name: &str, before: &Snapshot, after: &Snapshot) -> bool {
-    // 6.12 warns once when a deadline server is switched off (LIMITS.md, "kernel 6.12, deadline
-    // servers"): TAINT_WARN.
-    let is_6_12 = || {
-        fs::read_to_string("/proc/sys/kernel/osrelease").is_ok_and(|text| text.starts_with("6.12."))
+    // TAINT_WARN. 6.12 warns once when a deadline server is switched off (LIMITS.md, "kernel 6.12,
+    // deadline servers"), 7.x when the writer of a partition is killed ("kill -9, from 7.0").
+    let warns = || {
+        let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let by_a_kill = "WARNING: kernel/sched/isolation.c:";
+        release.starts_with("6.12.")
+            || release.starts_with("7.") && super::last_warning().starts_with(by_a_kill)
     };
     let warned = (before.get(name).map(String::as_str), after.get(name).map(String::as_str));
-    if name == "/proc/sys/kernel/tainted" && warned == (Some("0"), Some("512")) && is_6_12() {
+    if name == "/proc/sys/kernel/tainted" && warned == (Some("0"), Some("512")) && warns() {
         return false;
     }
     static SYSTEMD: LazyLock<bool> =
