@@ -37,8 +37,8 @@ pub(crate) fn wait_for(
     wait(kernel, facts, &cpus, patience)
 }
 
-/// The same before a change that was cut short is undone, for each partition in force. (Tasks that
-/// the change itself had moved leave first.) Errors: `StarvedUndo`.
+/// The same before a change that was cut short is undone, for each partition in force. Undoing
+/// takes out first the tasks that the change had moved in. Errors: `StarvedUndo`.
 pub(crate) fn wait_for_undo(
     kernel: &dyn Kernel,
     facts: &Facts,
