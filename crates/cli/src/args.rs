@@ -261,7 +261,8 @@ pub enum Change {
     },
     /// Give a partition other CPUs while it runs
     ///
-    /// Its tasks move to the new CPUs. The tick and SMT settings of the partition stay.
+    /// Its tasks move to the new CPUs. The tick and SMT settings of the partition stay. What other
+    /// programs changed of the partition is repaired as well.
     #[command(after_long_help = examples::RESIZE)]
     Resize {
         /// The partition to resize
@@ -277,8 +278,9 @@ pub enum Change {
     },
     /// Change partitions to what a file declares
     ///
-    /// All partitions that the file names change in one transaction. Other partitions are left
-    /// alone. asmp-partitions(5) describes the file.
+    /// All partitions that the file names change in one transaction. What other programs changed of
+    /// them is repaired as well. Other partitions are left alone. asmp-partitions(5) describes the
+    /// file.
     #[command(after_long_help = examples::APPLY)]
     Apply {
         /// The file, in TOML

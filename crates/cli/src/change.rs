@@ -72,8 +72,12 @@ fn tell(change: &Change, outcome: Outcome) -> Result<()> {
     }
     // What is left unrestored has its own words below.
     let violates = |status: &Status| {
+        let is_repair = matches!(change, Change::Repair { .. });
         status.partitions.iter().any(|partition| !partition.violations.is_empty())
-            || (outcome.left.is_empty() && outcome.unknown_originals.is_empty() && !status.holds())
+            || (is_repair
+                && outcome.left.is_empty()
+                && outcome.unknown_originals.is_empty()
+                && !status.holds())
     };
     if let Some(status) = outcome.status.as_ref().filter(|status| violates(status)) {
         print::broken(status);

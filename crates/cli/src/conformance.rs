@@ -155,6 +155,8 @@ fn a_change_refused_at_any_step_is_undone_or_says_what_refused() {
                 // A setting that others may keep is named in the result; the partition stands
                 // without it.
                 0 => {}
+                // A resize reads back what it promised.
+                exit::VIOLATED => assert_eq!(fake.asmp("status"), 7, "{line}, {at}"),
                 // On the way back a file that refuses is named, and its original kept.
                 exit::NOT_UNDONE => assert_eq!(fake.asmp("status"), 7, "{line}, {at}"),
                 other => panic!("{line}, refused at {at}: exit code {other}"),

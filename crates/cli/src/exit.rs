@@ -62,7 +62,11 @@ pub const TABLE: &[(u8, &str)] = &[
         NOT_UNDONE,
         "not every change could be undone, or not every original given back: run asmp repair",
     ),
-    (VIOLATED, "status, repair: a partition is violated; check: a required feature is missing"),
+    (
+        VIOLATED,
+        "status, repair, resize, apply: a partition is violated; check: a required feature is \
+         missing",
+    ),
     (BUSY, "another asmp held the lock for 10 s"),
     (BAD_STATE, "the state in /run/asmp cannot be read or written"),
     (NOT_ROOT, "refused: not root"),

@@ -11,12 +11,12 @@ use crate::need;
 use crate::neighbours::{self, Affected};
 use crate::orphans;
 use crate::partition::{Partition, Refusal, State, System, shielded};
-use crate::plan::{self, Base, Cannot, Plan};
+use crate::plan::{self, Base, Cannot, Plan, Repair};
 use crate::policies;
 use crate::request::{Caller, Members, Request};
 use crate::rules::{self, Origin, Subject, Wish};
 use asmp_host::cgroup::{self, Groups};
-use asmp_host::task::{self, Member, Task, TaskId};
+use asmp_host::task::{self, Task, TaskId};
 use asmp_host::{Facts, Kernel, knob};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -33,8 +33,7 @@ pub(crate) struct Decision {
     chosen: Vec<Chosen>,
     /// Who else loses CPUs.
     affected: Vec<Affected>,
-    /// A repair: all that the partitions need is written again, and these members are moved back.
-    repair: Option<Vec<(String, Member)>>,
+    repair: Repair,
     /// The group of our partitions is there without any, and goes.
     closes_base: bool,
     /// What waits for a CPU that is offline is given up.
@@ -49,23 +48,14 @@ impl Decision {
         let Self {
             after, system, affected, left_out, chosen, repair, closes_base, abandon, ..
         } = self;
-        let plan = match repair {
-            None => {
-                let mut plan = match abandon {
-                    true => plan::abandon(facts, base, state, after, system),
-                    false => plan::plan(facts, base, state, after, system),
-                };
-                if closes_base {
-                    plan.steps.extend(plan::close_base(facts, base, state));
-                }
-                plan
-            }
-            Some(astray) => {
-                let mut plan = plan::repair(facts, base, state, after, system, &astray);
-                plan.steps.retain_mut(|step| mend::is_needed(kernel, base, step));
-                plan
-            }
+        let mut plan = match abandon {
+            true => plan::abandon(facts, base, state, after, system),
+            false => plan::repair(facts, base, state, after, system, &repair),
         };
+        if closes_base {
+            plan.steps.extend(plan::close_base(facts, base, state));
+        }
+        mend::keep_needed(kernel, base, &mut plan.steps);
         Plan { affected, left_out, chosen, ..plan }
     }
 }
@@ -84,7 +74,7 @@ pub(crate) fn decide(
     lines::follow(kernel, facts, state);
     let (mut system, mut left_out) = (state.system(), Vec::new());
     let named = |refusal| neighbours::name_isolator(kernel, facts, refusal);
-    let (mut repair, mut chosen) = (None, Vec::new());
+    let mut chosen = Vec::new();
     let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
     let orphans = orphans::groups(kernel, &base, state);
     refuse_beside(&orphans, &base, request)?;
@@ -117,7 +107,6 @@ pub(crate) fn decide(
         }
         Request::Repair { name } => {
             name.as_ref().map(|name| state.partition(name)).transpose()?;
-            repair = Some(mend::astray(kernel, &tree(facts)?, &state.partitions));
             state.partitions.clone()
         }
         Request::Restore { .. } => {
@@ -140,6 +129,12 @@ pub(crate) fn decide(
         }
     };
     adopt_kernel_threads(kernel, facts, state, &mut after);
+    let repaired: Vec<Partition> =
+        after.iter().filter(|one| request.repairs(&one.name)).cloned().collect();
+    let repair = Repair {
+        astray: mend::astray(kernel, &base.in_tree(), &staying(&state.partitions, &repaired)),
+        partitions: repaired,
+    };
     let affected = neighbours::affected(kernel, facts, (&state.partitions, &after))?;
     let abandon = matches!(request, Request::Restore { abandon: true });
     Ok(Decision {
@@ -153,6 +148,16 @@ pub(crate) fn decide(
         abandon,
         unknown,
     })
+}
+
+/// The partitions after a change with the members only that they have before it too.
+fn staying(before: &[Partition], after: &[Partition]) -> Vec<Partition> {
+    let mut partitions = after.to_vec();
+    for new in &mut partitions {
+        let old = before.iter().find(|old| old.name == new.name);
+        new.tasks.retain(|task| old.is_some_and(|old| old.tasks.contains(task)));
+    }
+    partitions
 }
 
 /// Groups without a state keep new partitions from being made, and are no partition to destroy. The

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a repair finds out of place, by reading only.
+//! What a repair, and a change that repairs as well, find out of place, by reading only.
 
 use crate::partition::Partition;
 use crate::plan::{Action, Base, IfRefused, Step};
 use asmp_host::task::{self, Member};
-use asmp_host::{Kernel, Schedule};
+use asmp_host::{Kernel, Knob, Schedule, knob};
 use std::path::Path;
 
 /// Members of partitions that are in another group than their partition's, with the partition's
@@ -31,11 +31,27 @@ fn is_astray(kernel: &dyn Kernel, domain: &Path, placed: &Member) -> bool {
     }
 }
 
+/// The `cgroup.freeze` files of a partition's groups, and of those above, that keep its tasks from
+/// running.
+pub fn frozen(kernel: &dyn Kernel, base: &Base, partition: &Partition) -> Vec<Knob> {
+    let groups = base.groups(&partition.name);
+    let own = [&groups.domain, &groups.rt, &groups.rest];
+    let knobs = base.ancestors.iter().chain(own).map(|group| knob::freeze(group));
+    knobs.filter(|knob| knob.read(kernel).is_ok_and(|now| knob.holds(&now, "1"))).collect()
+}
+
+/// Leaves out steps of a repair that would change nothing, or that the change itself takes.
+pub fn keep_needed(kernel: &dyn Kernel, base: &Base, steps: &mut Vec<Step>) {
+    let is_repair = |step: &Step| step.if_refused == IfRefused::Verify;
+    let planned: Vec<Action> =
+        steps.iter().filter(|step| !is_repair(step)).map(|step| step.action.clone()).collect();
+    steps.retain_mut(|step| {
+        !is_repair(step) || (!planned.contains(&step.action) && is_needed(kernel, base, step))
+    });
+}
+
 /// Would this step of a repair change anything? Then the value it replaces is noted in it.
-pub fn is_needed(kernel: &dyn Kernel, base: &Base, step: &mut Step) -> bool {
-    if step.if_refused != IfRefused::Verify {
-        return true;
-    }
+fn is_needed(kernel: &dyn Kernel, base: &Base, step: &mut Step) -> bool {
     match &step.action {
         Action::Set { knob, to, .. } => match knob.read(kernel) {
             Ok(now) => {

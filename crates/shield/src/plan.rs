@@ -227,6 +227,15 @@ impl Base {
     }
 }
 
+/// What a request that repairs writes again.
+#[derive(Default)]
+pub(crate) struct Repair {
+    /// Partitions that get again all that they need.
+    pub partitions: Vec<Partition>,
+    /// Members that are not in their partition, by its name: they are moved back.
+    pub astray: Vec<(String, Member)>,
+}
+
 /// The steps from `state` to `after` (and `system`) on the machine as it is.
 pub fn plan(
     facts: &Facts,
@@ -235,7 +244,19 @@ pub fn plan(
     after: Vec<Partition>,
     system: System,
 ) -> Plan {
-    build(facts, base, state, after, system, Manner::Plain)
+    repair(facts, base, state, after, system, &Repair::default())
+}
+
+/// The same, and what `repair` names gets again all that the plan of a fresh machine gives it.
+pub(crate) fn repair(
+    facts: &Facts,
+    base: &Base,
+    state: &State,
+    after: Vec<Partition>,
+    system: System,
+    repair: &Repair,
+) -> Plan {
+    build(facts, base, state, after, system, Manner::Plain(repair))
 }
 
 /// The same, and what must wait for a CPU that is offline does not.
@@ -249,26 +270,11 @@ pub fn abandon(
     build(facts, base, state, after, system, Manner::Abandon)
 }
 
-/// The steps that give the partitions of `state` again all that the plan of a fresh machine gives
-/// them. `astray`: members that are not in their partition, by its name.
-pub fn repair(
-    facts: &Facts,
-    base: &Base,
-    state: &State,
-    after: Vec<Partition>,
-    system: System,
-    astray: &[(String, Member)],
-) -> Plan {
-    build(facts, base, state, after, system, Manner::Repair(astray))
-}
-
 /// What kind of change a plan is for.
 #[derive(Clone, Copy)]
 enum Manner<'a> {
-    Plain,
+    Plain(&'a Repair),
     Abandon,
-    /// With members that are not in their partition, by its name.
-    Repair(&'a [(String, Member)]),
 }
 
 /// The steps that remove the group of our partitions, which holds none.
@@ -287,10 +293,6 @@ fn build(
     manner: Manner,
 ) -> Plan {
     let before = &state.partitions;
-    let repair = match manner {
-        Manner::Repair(astray) => Some(astray),
-        Manner::Plain | Manner::Abandon => None,
-    };
     let (held, returning) = groups::held(facts, base, state, &after);
     let closes = after.is_empty() && (held.is_none() || matches!(manner, Manner::Abandon));
     let mut steps = Vec::new();
@@ -317,9 +319,9 @@ fn build(
     if closes && (state.keeps_base || !before.is_empty()) {
         groups::close_base(facts, base, state, &mut steps);
     }
-    if repair.is_some() {
-        groups::again(base, &after, &mut steps);
-        policies_again(&after, &mut steps);
+    if let Manner::Plain(repair) = manner {
+        groups::again(base, &after, &repair.partitions, &mut steps);
+        policies_again(&repair.partitions, &mut steps);
     }
     if closes {
         let root = knob::controllers_of_children(&base.mount).path;
@@ -332,10 +334,12 @@ fn build(
     steps.extend(set);
     policies(before, &after, Direction::Forth, &mut steps);
     tasks_in(base, before, &after, &mut steps);
-    for (partition, placed) in repair.unwrap_or_default() {
-        let why = format!("{} is a member of {partition}", placed.command);
-        let groups = base.groups(partition);
-        steps.push(verified(step(Action::MoveIn { placed: placed.clone(), groups }, why)));
+    if let Manner::Plain(repair) = manner {
+        for (partition, placed) in &repair.astray {
+            let why = format!("{} is a member of {partition}", placed.command);
+            let groups = base.groups(partition);
+            steps.push(verified(step(Action::MoveIn { placed: placed.clone(), groups }, why)));
+        }
     }
     if *before == after && !after.is_empty() {
         steps.push(step(Action::Confine, "unbound kernel threads stay on system CPUs"));

@@ -119,6 +119,7 @@ fn hand(dice: &mut Dice, kind: &str) -> Hand {
     match kind {
         "member" => Hand::Member(name),
         "exclusive" => Hand::Exclusive(name, dice.chance(50)),
+        "freeze" => Hand::Freeze(name, dice.chance(50)),
         "foreign-group" => Hand::Foreign(dice.one(&[None, Some(name)])),
         "sub-group" => Hand::SubGroup(name, dice.one(&[None, Some(tid)])),
         "rmdir" => Hand::Remove(name),
@@ -287,10 +288,14 @@ impl Run {
         match answer {
             None => return,
             Some(Err(error)) if matches!(error.cause(), ChangeError::NotUndone { .. }) => return,
-            Some(Ok(outcome)) if outcome.status.as_ref().is_some_and(Status::holds) => {
-                self.judge_repair()
+            Some(Ok(outcome)) => {
+                let holds = outcome.status.is_none_or(|status| status.holds());
+                match request {
+                    Request::Repair { .. } if holds => self.judge_repair(),
+                    _ if holds && !came => self.judge_change(request),
+                    _ => {}
+                }
             }
-            Some(Ok(_)) => {}
             // What a hand of another changed meanwhile is not known here.
             Some(Err(_)) if interrupted || (came && !by_refusal) => {}
             Some(Err(error)) => {
@@ -311,6 +316,16 @@ impl Run {
             let findings = status.partitions.iter().flat_map(|partition| &partition.violations);
             let words: Vec<_> = findings.map(|finding| &finding.what).collect();
             self.note(("repair claims what status denies", format!("{words:?}")));
+        }
+    }
+
+    /// Does `status` agree with a change that claims to have given a partition its CPUs?
+    fn judge_change(&mut self, request: &Request) {
+        let (Request::Create { name, .. } | Request::Resize { name, .. }) = request else { return };
+        let Ok(status) = self.shield.status() else { return };
+        let kept = status.partitions.iter().any(|one| one.name == *name && one.shielded);
+        if !kept {
+            self.note(("a change claims what status denies", format!("{request:?}: {status:#?}")));
         }
     }
 

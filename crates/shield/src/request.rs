@@ -143,6 +143,24 @@ impl Members {
 }
 
 impl Request {
+    /// Are partitions repaired, whatever others made of them, and held against the promise?
+    pub const fn is_repair(&self) -> bool {
+        matches!(self, Self::Repair { .. } | Self::Resize { .. } | Self::Apply { .. })
+    }
+
+    /// Is all that this partition needs written again, whatever others made of it? A request that
+    /// names its CPUs promises that it has them.
+    pub fn repairs(&self, partition: &str) -> bool {
+        match self {
+            Self::Repair { .. } => true,
+            Self::Resize { name, .. } => name == partition,
+            Self::Apply { declaration } => {
+                declaration.partitions.iter().any(|declared| declared.name == partition)
+            }
+            _ => false,
+        }
+    }
+
     /// May threads that became real-time inside leave as SCHED_OTHER? Else they refuse the change.
     pub const fn demotes(&self) -> bool {
         match self {

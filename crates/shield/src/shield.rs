@@ -126,7 +126,7 @@ pub struct Outcome {
     pub demoted: Vec<Demotion>,
     /// Tasks that left, and are not where they came from.
     pub elsewhere: Vec<Elsewhere>,
-    /// After a repair: everything read back, and what is still broken.
+    /// After a request that repairs: those partitions read back, and what is still broken.
     pub status: Option<Status>,
     /// After a restore or a repair: settings that may have been others before a state was lost.
     pub unknown_originals: Vec<String>,
@@ -356,10 +356,10 @@ impl Shield {
         let ends = restores || !gone.is_empty() || outcome.state.keeps_base;
         let is_last = after.is_empty() && ends;
         outcome.left.extend(left::of_groups(self.kernel(), base, &gone, is_last));
-        let status = match request {
-            Request::Repair { .. } => Some(self.status()?),
-            _ => None,
-        };
+        let mut status = request.is_repair().then(|| self.status()).transpose()?;
+        if let Some(status) = &mut status {
+            status.partitions.retain(|one| request.repairs(&one.name));
+        }
         Ok(Outcome { demoted, elsewhere, recovered, status, unknown_originals, ..outcome })
     }
 

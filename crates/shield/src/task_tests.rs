@@ -522,3 +522,23 @@ fn a_process_that_moves_while_it_waits_for_the_lock_enters_no_second_partition()
     assert!(matches!(refused, EntryError::InAnotherPartition { .. }), "{refused}");
     assert_eq!(fake.group(300), "/asmp/a/rt");
 }
+
+#[test]
+fn a_resize_thaws_the_partition_and_brings_members_back_that_others_moved() {
+    for apply in [false, true] {
+        let fake = Fake::with_app();
+        fake.done(&create("a", "3"));
+        fake.done(&add("a", Members { pids: vec![200], ..Members::default() }));
+        for group in ["asmp", "asmp/a", "asmp/a/rt"] {
+            fake.write(&format!("/sys/fs/cgroup/{group}/cgroup.freeze"), "1");
+        }
+        fake.write("/sys/fs/cgroup/cgroup.procs", "200");
+        fake.done(&match apply {
+            false => Request::Resize { name: "a".into(), cpus: "2".parse().unwrap() },
+            true => file("a", "2", APP),
+        });
+        assert!(fake.status().holds(), "{:#?}", fake.status());
+        assert_eq!((fake.allowed(200), fake.allowed(201)), ("2".into(), "2".into()));
+        fake.restored("a partition that was frozen and is resized");
+    }
+}

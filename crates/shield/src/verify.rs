@@ -381,13 +381,9 @@ fn held_back(
         );
         violations.push(finding(what, repair()));
     }
-    let groups = base.groups(&partition.name);
-    for group in base.ancestors.iter().chain([&groups.domain, &groups.rt, &groups.rest]) {
-        let knob = knob::freeze(group);
-        if knob.read(kernel).is_ok_and(|now| knob.holds(&now, "1")) {
-            let what = format!("{} is 1: the tasks inside do not run", knob.path.display());
-            violations.push(finding(what, repair()));
-        }
+    for knob in mend::frozen(kernel, base, partition) {
+        let what = format!("{} is 1: the tasks inside do not run", knob.path.display());
+        violations.push(finding(what, repair()));
     }
     for thread in &partition.served {
         let to = Schedule::Fifo { priority: thread.priority };

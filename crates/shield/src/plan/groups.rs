@@ -222,9 +222,14 @@ fn close_partition(base: &Base, partition: &Partition, steps: &mut Vec<Step>) {
     steps.push(step(remove(&groups.domain, false), "remove the partition"));
 }
 
-/// Everything that holds the partitions in the cgroup tree, once more. Steps whose result is there
-/// already change nothing.
-pub(super) fn again(base: &Base, partitions: &[Partition], steps: &mut Vec<Step>) {
+/// Everything that holds these of all partitions in the cgroup tree, once more. Steps whose result
+/// is there already change nothing.
+pub(super) fn again(
+    base: &Base,
+    all: &[Partition],
+    partitions: &[Partition],
+    steps: &mut Vec<Step>,
+) {
     if partitions.is_empty() {
         return;
     }
@@ -240,7 +245,7 @@ pub(super) fn again(base: &Base, partitions: &[Partition], steps: &mut Vec<Step>
         wanted.extend(base.ancestors.iter().map(|group| make(group, false)));
     }
     wanted.push(set(knob::controllers_of_children(base.dir()), "+cpuset"));
-    let all = shielded(partitions).to_string();
+    let all = shielded(all).to_string();
     wanted.extend(base.ancestors.iter().map(|group| set(knob::exclusive_cpus(group), &all)));
     wanted.extend(base.ancestors.iter().map(|group| set(knob::freeze(group), "0")));
     for partition in partitions {

@@ -19,6 +19,8 @@ pub enum Hand {
     Member(&'static str),
     /// Empties cpuset.cpus.exclusive of its group `rt`, or of the partition's own.
     Exclusive(&'static str, bool),
+    /// `1` into cgroup.freeze of its group `rt`, or of the partition's own.
+    Freeze(&'static str, bool),
     /// Makes a group with a task where ours would be: `asmp`, or `asmp/NAME`.
     Foreign(Option<&'static str>),
     /// Makes a group inside a partition, and may move a thread there.
@@ -50,6 +52,7 @@ impl Hand {
         match self {
             Self::Member(_) => "member",
             Self::Exclusive(..) => "exclusive",
+            Self::Freeze(..) => "freeze",
             Self::Foreign(_) => "foreign-group",
             Self::SubGroup(..) => "sub-group",
             Self::Remove(_) => "rmdir",
@@ -67,9 +70,10 @@ impl Hand {
         }
     }
 
-    pub const KINDS: [&'static str; 16] = [
+    pub const KINDS: [&'static str; 17] = [
         "member",
         "exclusive",
+        "freeze",
         "foreign-group",
         "sub-group",
         "rmdir",
@@ -142,6 +146,10 @@ impl Hands {
             Hand::Exclusive(name, rt) => {
                 let group = if *rt { group(name).join("rt") } else { group(name) };
                 let _ = write(group.join("cpuset.cpus.exclusive"), "");
+            }
+            Hand::Freeze(name, rt) => {
+                let group = if *rt { group(name).join("rt") } else { group(name) };
+                let _ = write(group.join("cgroup.freeze"), "1");
             }
             Hand::Foreign(name) => {
                 let path = group(name.unwrap_or(""));
