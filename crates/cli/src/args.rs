@@ -262,7 +262,8 @@ pub enum Change {
     /// Give a partition other CPUs while it runs
     ///
     /// Its tasks move to the new CPUs. The tick and SMT settings of the partition stay. What other
-    /// programs changed of the partition is repaired as well.
+    /// programs changed in the partition is repaired first. If something still violates the
+    /// partition, the change stays and the exit code is 7.
     #[command(after_long_help = examples::RESIZE)]
     Resize {
         /// The partition to resize
@@ -278,9 +279,9 @@ pub enum Change {
     },
     /// Change partitions to what a file declares
     ///
-    /// All partitions that the file names change in one transaction. What other programs changed of
-    /// them is repaired as well. Other partitions are left alone. asmp-partitions(5) describes the
-    /// file.
+    /// All partitions that the file names change in one transaction. What other programs changed in
+    /// them is repaired first. If something still violates one, the change stays and the exit code
+    /// is 7. Other partitions are left alone. asmp-partitions(5) describes the file.
     #[command(after_long_help = examples::APPLY)]
     Apply {
         /// The file, in TOML

@@ -43,17 +43,21 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
     let late = noted.signal();
     // One that comes while this is printed ends it.
     noted.let_go();
-    tell(change, outcome)?;
+    let told = tell(change, &request, outcome);
     if let Some(signal) = late {
+        if let Err(error) = &told {
+            say(error);
+        }
         eprintln!("asmp: {} came too late: the change was made", signals::name(signal));
         signals::end_by(signal);
     }
-    Ok(())
+    told
 }
 
 /// What came of a change, in words.
-fn tell(change: &Change, outcome: Outcome) -> Result<()> {
-    print::outcome(&outcome, &headline(change, &outcome));
+fn tell(change: &Change, request: &Request, outcome: Outcome) -> Result<()> {
+    let is_violated = !outcome.violated(request).is_empty();
+    print::outcome(&outcome, &headline(change, &outcome, is_violated));
     let left = outcome.left.iter().map(ToString::to_string);
     if let Change::Restore { abandon: true } = change {
         let steps = outcome.recovered.map(|recovered| recovered.abandoned).unwrap_or_default();
@@ -70,18 +74,26 @@ fn tell(change: &Change, outcome: Outcome) -> Result<()> {
             }
         };
     }
-    // What is left unrestored has its own words below.
-    let violates = |status: &Status| {
-        let is_repair = matches!(change, Change::Repair { .. });
-        status.partitions.iter().any(|partition| !partition.violations.is_empty())
-            || (is_repair
-                && outcome.left.is_empty()
-                && outcome.unknown_originals.is_empty()
-                && !status.holds())
-    };
-    if let Some(status) = outcome.status.as_ref().filter(|status| violates(status)) {
-        print::broken(status);
-        return Err(failure(VIOLATED, "a partition is still violated: see what remains above"));
+    if let Some(why) = &outcome.unread {
+        let words = format!("the change was made, but the machine could not be read back: {why}");
+        return Err(failure(VIOLATED, words));
+    }
+    if let (Change::Repair { .. }, Some(status)) = (change, &outcome.status) {
+        // What is left unrestored has its own words below.
+        let is_told = !outcome.left.is_empty() || !outcome.unknown_originals.is_empty();
+        if is_violated || (!is_told && !status.holds()) {
+            print::orphans(status);
+            print::violated("is still violated", &outcome.violated(request));
+            let words = "a partition is still violated: see what remains above";
+            return Err(failure(VIOLATED, words));
+        }
+    } else if is_violated {
+        if let Some(left) = not_given_back(&outcome) {
+            print::err(format_args!("asmp: {left}\n"));
+        }
+        print::violated("is violated", &outcome.violated(request));
+        let words = "the change was made, but a partition is violated: see above";
+        return Err(failure(VIOLATED, words));
     }
     if !outcome.unknown_originals.is_empty() {
         print::unknown(&outcome.unknown_originals);
@@ -199,7 +211,7 @@ impl From<args::Members> for Members {
     }
 }
 
-fn headline(change: &Change, outcome: &Outcome) -> String {
+fn headline(change: &Change, outcome: &Outcome, is_violated: bool) -> String {
     let cpus = |name: &str, verb: &str| {
         outcome.state.partition(name).map_or_else(
             |_| String::new(),
@@ -212,6 +224,9 @@ fn headline(change: &Change, outcome: &Outcome) -> String {
     match change {
         Change::Create(create) => {
             format!("partition {}: {}", create.name, cpus(&create.name, " shielded"))
+        }
+        Change::Resize { name, .. } if is_violated => {
+            format!("partition {name}: now {}", cpus(name, ", but violated"))
         }
         Change::Resize { name, .. } => format!("partition {name}: now {}", cpus(name, "")),
         Change::Destroy { name: Some(name), .. } => format!("partition {name} is gone"),
@@ -230,11 +245,14 @@ fn headline(change: &Change, outcome: &Outcome) -> String {
         Change::Move { members, to } => {
             format!("partition {to}: members of {} moved", members.name)
         }
-        Change::Repair { .. } => match outcome.status.as_ref().is_none_or(Status::holds) {
+        Change::Repair { .. } => match outcome.status.as_ref().is_some_and(Status::holds) {
             true => "every setting is as promised".to_owned(),
             false if !outcome.left.is_empty() => "not everything is given back".to_owned(),
             false => "not everything is as promised".to_owned(),
         },
+        Change::Apply { file, .. } if is_violated => {
+            format!("{} is in force, but for what is violated", file.display())
+        }
         Change::Apply { file, .. } => format!("{} is in force", file.display()),
     }
 }

@@ -156,7 +156,9 @@ fn a_change_refused_at_any_step_is_undone_or_says_what_refused() {
                 // without it.
                 0 => {}
                 // A resize reads back what it promised.
-                exit::VIOLATED => assert_eq!(fake.asmp("status"), 7, "{line}, {at}"),
+                exit::VIOLATED if line.starts_with("resize") => {
+                    assert_eq!(fake.asmp("status"), 7, "{line}, {at}")
+                }
                 // On the way back a file that refuses is named, and its original kept.
                 exit::NOT_UNDONE => assert_eq!(fake.asmp("status"), 7, "{line}, {at}"),
                 other => panic!("{line}, refused at {at}: exit code {other}"),

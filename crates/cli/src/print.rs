@@ -328,7 +328,7 @@ pub fn plan(facts: &Facts, plan: &Plan, unreadable: &[PathBuf], as_json: bool) -
     Ok(())
 }
 
-fn orphans(status: &Status) {
+pub fn orphans(status: &Status) {
     for group in &status.orphans {
         println!("{}: asmp made it, its state is lost: run `asmp restore`", group.display());
     }
@@ -376,11 +376,10 @@ pub fn unknown(settings: &[String]) {
     settings.iter().for_each(|setting| println!("    {setting}"));
 }
 
-/// What a repair could not mend.
-pub fn broken(status: &Status) {
-    orphans(status);
-    for partition in &status.partitions {
-        findings(&format!("  {} is still violated: ", partition.name), &partition.violations);
+/// What violates partitions that a change repaired.
+pub fn violated(verb: &str, partitions: &[&PartitionStatus]) {
+    for partition in partitions {
+        findings(&format!("  {} {verb}: ", partition.name), &partition.violations);
     }
 }
 

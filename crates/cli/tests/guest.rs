@@ -11,6 +11,7 @@ mod guest {
     pub mod ab;
     pub mod containment;
     pub mod crash;
+    pub mod debugfs;
     pub mod declared;
     pub mod device;
     pub mod drift;

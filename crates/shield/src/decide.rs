@@ -129,12 +129,7 @@ pub(crate) fn decide(
         }
     };
     adopt_kernel_threads(kernel, facts, state, &mut after);
-    let repaired: Vec<Partition> =
-        after.iter().filter(|one| request.repairs(&one.name)).cloned().collect();
-    let repair = Repair {
-        astray: mend::astray(kernel, &base.in_tree(), &staying(&state.partitions, &repaired)),
-        partitions: repaired,
-    };
+    let repair = repair(kernel, &base, &state.partitions, &after, request);
     let affected = neighbours::affected(kernel, facts, (&state.partitions, &after))?;
     let abandon = matches!(request, Request::Restore { abandon: true });
     Ok(Decision {
@@ -150,14 +145,26 @@ pub(crate) fn decide(
     })
 }
 
-/// The partitions after a change with the members only that they have before it too.
-fn staying(before: &[Partition], after: &[Partition]) -> Vec<Partition> {
-    let mut partitions = after.to_vec();
-    for new in &mut partitions {
-        let old = before.iter().find(|old| old.name == new.name);
-        new.tasks.retain(|task| old.is_some_and(|old| old.tasks.contains(task)));
+/// What the request writes again of partitions that are there before and after it.
+fn repair(
+    kernel: &dyn Kernel,
+    base: &Base,
+    before: &[Partition],
+    after: &[Partition],
+    request: &Request,
+) -> Repair {
+    let mut repair = Repair::default();
+    for old in before.iter().filter(|old| request.repairs(&old.name)) {
+        let Some(new) = after.iter().find(|new| new.name == old.name) else { continue };
+        let known: BTreeSet<(TaskId, bool)> =
+            old.tasks.iter().map(|placed| (placed.task, placed.alone)).collect();
+        // Who joins now is not in its groups yet.
+        let mut staying = new.clone();
+        staying.tasks.retain(|placed| known.contains(&(placed.task, placed.alone)));
+        repair.astray.extend(mend::astray(kernel, &base.in_tree(), &[staying]));
+        repair.partitions.push(old.clone());
     }
-    partitions
+    repair
 }
 
 /// Groups without a state keep new partitions from being made, and are no partition to destroy. The
@@ -208,10 +215,12 @@ fn join(
             must_be_separable(kernel, &task, &from)?;
         }
         let is_split = !alone && is_split(kernel, &base.groups(name), task.process);
-        if is_split {
-            // Recorded or not: the plan moves all its threads in.
+        if is_split || !is_inside(&tree, &task, name) {
+            // Recorded or not: the plan moves it in.
             let own = state.partitions.iter_mut().filter(|partition| partition.name == name);
-            own.for_each(|own| own.tasks.retain(|placed| placed.task != task.id || placed.alone));
+            own.for_each(|own| {
+                own.tasks.retain(|placed| placed.task != task.id || placed.alone != alone);
+            });
         }
         let origin = origins
             .entry(task.process)

@@ -2,9 +2,10 @@
 //! What the tests on a machine in memory share: that machine with its shield, and requests in a
 //! word.
 
+use crate::outcome::Outcome;
 use crate::partition::State;
 use crate::request::{Caller, Members, Request, Spec};
-use crate::shield::{ChangeError, Outcome, Shield};
+use crate::shield::{ChangeError, Shield};
 use crate::verify::Status;
 use asmp_host::fake::{FakeKernel, Fault};
 use asmp_host::store::Store;

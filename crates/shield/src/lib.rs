@@ -25,6 +25,7 @@ mod moving;
 mod need;
 mod neighbours;
 mod orphans;
+mod outcome;
 pub mod partition;
 pub mod plan;
 mod policies;
@@ -37,6 +38,8 @@ mod target;
 pub mod text;
 pub mod verify;
 
+#[cfg(test)]
+mod again_tests;
 #[cfg(test)]
 mod apart_tests;
 #[cfg(test)]
@@ -83,6 +86,8 @@ pub use left::{Elsewhere, Left};
 pub use moving::Demotion;
 /// Groups and tasks of others that lose CPUs to a partition.
 pub use neighbours::Affected;
+/// The one way to change partitions.
+pub use outcome::Outcome;
 /// The nouns: a partition and its settings; all partitions; why a request is refused.
 pub use partition::{Aspect, BoostedThread, Partition, Refusal, Service, Smt, State, System, Tick};
 /// The steps of a change, in order.
@@ -91,7 +96,6 @@ pub use plan::{Action, Base, Plan, Step, plan};
 pub use request::{Caller, Cpus, Members, Request, Spec};
 /// Whether a machine can be partitioned at all, and whether it has certain CPUs.
 pub use rules::{check_machine, online_cpus, possible_cpus};
-/// The one way to change partitions.
-pub use shield::{ChangeError, Outcome, Patience, Recovered, Shield};
+pub use shield::{ChangeError, Patience, Recovered, Shield};
 /// Where the state lies, and its layout's version.
 pub use state::{RUN_DIR, STATE_SCHEMA, StateError};

@@ -40,14 +40,11 @@ pub fn frozen(kernel: &dyn Kernel, base: &Base, partition: &Partition) -> Vec<Kn
     knobs.filter(|knob| knob.read(kernel).is_ok_and(|now| knob.holds(&now, "1"))).collect()
 }
 
-/// Leaves out steps of a repair that would change nothing, or that the change itself takes.
+/// Leaves out steps of a repair that would change nothing. They come before all other steps in the
+/// cgroup tree, so that what holds now holds when they are taken.
 pub fn keep_needed(kernel: &dyn Kernel, base: &Base, steps: &mut Vec<Step>) {
     let is_repair = |step: &Step| step.if_refused == IfRefused::Verify;
-    let planned: Vec<Action> =
-        steps.iter().filter(|step| !is_repair(step)).map(|step| step.action.clone()).collect();
-    steps.retain_mut(|step| {
-        !is_repair(step) || (!planned.contains(&step.action) && is_needed(kernel, base, step))
-    });
+    steps.retain_mut(|step| !is_repair(step) || is_needed(kernel, base, step));
 }
 
 /// Would this step of a repair change anything? Then the value it replaces is noted in it.

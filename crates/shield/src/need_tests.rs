@@ -4,9 +4,10 @@
 
 use crate::choose::{Chosen, Need};
 use crate::declaration::{Declaration, Declared, IrqName};
+use crate::outcome::Outcome;
 use crate::partition::{Refusal, Smt, State, Tick};
 use crate::request::{Caller, Cpus, Members, Request, Spec};
-use crate::shield::{ChangeError, Outcome, Shield};
+use crate::shield::{ChangeError, Shield};
 use asmp_host::fake::FakeKernel;
 use asmp_host::store::Store;
 use asmp_host::{CpuSet, Kernel, Schedule};

@@ -227,10 +227,10 @@ impl Base {
     }
 }
 
-/// What a request that repairs writes again.
+/// What a request that repairs writes again before it changes anything.
 #[derive(Default)]
 pub(crate) struct Repair {
-    /// Partitions that get again all that they need.
+    /// Partitions that get again all that they need, as they are before the change.
     pub partitions: Vec<Partition>,
     /// Members that are not in their partition, by its name: they are moved back.
     pub astray: Vec<(String, Member)>,
@@ -293,6 +293,11 @@ fn build(
     manner: Manner,
 ) -> Plan {
     let before = &state.partitions;
+    let nothing = Repair::default();
+    let repair = match manner {
+        Manner::Plain(repair) => repair,
+        Manner::Abandon => &nothing,
+    };
     let (held, returning) = groups::held(facts, base, state, &after);
     let closes = after.is_empty() && (held.is_none() || matches!(manner, Manner::Abandon));
     let mut steps = Vec::new();
@@ -315,13 +320,11 @@ fn build(
         }
     }
     steps.extend(servers_set);
+    groups::again(base, before, &repair.partitions, &mut steps);
+    policies_again(&repair.partitions, &after, &mut steps);
     groups::groups(base, before, &after, facts, &mut steps);
     if closes && (state.keeps_base || !before.is_empty()) {
         groups::close_base(facts, base, state, &mut steps);
-    }
-    if let Manner::Plain(repair) = manner {
-        groups::again(base, &after, &repair.partitions, &mut steps);
-        policies_again(&repair.partitions, &mut steps);
     }
     if closes {
         let root = knob::controllers_of_children(&base.mount).path;
@@ -333,15 +336,8 @@ fn build(
     steps.extend(restored_late);
     steps.extend(set);
     policies(before, &after, Direction::Forth, &mut steps);
-    tasks_in(base, before, &after, &mut steps);
-    if let Manner::Plain(repair) = manner {
-        for (partition, placed) in &repair.astray {
-            let why = format!("{} is a member of {partition}", placed.command);
-            let groups = base.groups(partition);
-            steps.push(verified(step(Action::MoveIn { placed: placed.clone(), groups }, why)));
-        }
-    }
-    if *before == after && !after.is_empty() {
+    tasks_in(base, before, &after, &repair.astray, &mut steps);
+    if (*before == after || !repair.partitions.is_empty()) && !after.is_empty() {
         steps.push(step(Action::Confine, "unbound kernel threads stay on system CPUs"));
     }
     if after.is_empty() && !state.masks.is_empty() {

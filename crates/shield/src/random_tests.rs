@@ -15,8 +15,10 @@
 mod hands;
 
 use crate::System;
+use crate::fixture::REPAIR;
+use crate::outcome::Outcome;
 use crate::request::{Caller, Members, Request, Spec};
-use crate::shield::{ChangeError, Outcome, Patience, Shield};
+use crate::shield::{ChangeError, Patience, Shield};
 use crate::verify::Status;
 use asmp_host::fake::FakeKernel;
 use asmp_host::store::Store;
@@ -104,7 +106,12 @@ fn request(dice: &mut Dice) -> Request {
         11..=13 => Request::Add { name, members: members(dice) },
         14 => Request::Remove { name, members: members(dice), demote: dice.chance(50) },
         15 => Request::Move { from: "a".into(), to: "b".into(), members: members(dice) },
-        16 | 17 => Request::Repair { name: None },
+        16 => Request::Repair { name: None },
+        17 => {
+            let cpus = dice.one(&["1", "2", "3", "1-2"]);
+            let text = format!(r#"{{"partition":[{{"name":"{name}","cpus":"{cpus}"}}]}}"#);
+            Request::Apply { declaration: serde_json::from_str(&text).unwrap() }
+        }
         18 => Request::System(System {
             irq_home: dice.one(&[None, Some("0-1")]).map(|cpus| cpus.parse().unwrap()),
             timerlat: None,
@@ -122,7 +129,12 @@ fn hand(dice: &mut Dice, kind: &str) -> Hand {
         "freeze" => Hand::Freeze(name, dice.chance(50)),
         "foreign-group" => Hand::Foreign(dice.one(&[None, Some(name)])),
         "sub-group" => Hand::SubGroup(name, dice.one(&[None, Some(tid)])),
-        "rmdir" => Hand::Remove(name),
+        "rmdir" => Hand::Remove(dice.one(&[
+            &["a/rest"][..],
+            &["a/rt"],
+            &["a/rt", "a/rest", "a"],
+            &["b/rt", "b/rest", "b"],
+        ])),
         "hotplug" if dice.chance(50) => Hand::Offline(dice.one(&[2, 3])),
         "hotplug" => Hand::Online(dice.one(&[2, 3])),
         "lost-state" => Hand::LoseState,
@@ -288,14 +300,14 @@ impl Run {
         match answer {
             None => return,
             Some(Err(error)) if matches!(error.cause(), ChangeError::NotUndone { .. }) => return,
-            Some(Ok(outcome)) => {
-                let holds = outcome.status.is_none_or(|status| status.holds());
-                match request {
-                    Request::Repair { .. } if holds => self.judge_repair(),
-                    _ if holds && !came => self.judge_change(request),
-                    _ => {}
+            Some(Ok(outcome)) => match request {
+                Request::Repair { .. } if outcome.status.as_ref().is_some_and(Status::holds) => {
+                    self.judge_repair()
                 }
-            }
+                _ if came => {}
+                _ if outcome.violated(request).is_empty() => self.judge_change(request),
+                _ => self.judge_broken(request, true),
+            },
             // What a hand of another changed meanwhile is not known here.
             Some(Err(_)) if interrupted || (came && !by_refusal) => {}
             Some(Err(error)) => {
@@ -303,6 +315,9 @@ impl Run {
                 if !changed.is_empty() {
                     let words = format!("{request:?}: {error}: {changed:?}");
                     self.note(("a command failed and changed something", words));
+                }
+                if matches!(error, ChangeError::Undone { .. }) && !came {
+                    self.judge_broken(request, false);
                 }
             }
         }
@@ -321,11 +336,27 @@ impl Run {
 
     /// Does `status` agree with a change that claims to have given a partition its CPUs?
     fn judge_change(&mut self, request: &Request) {
-        let (Request::Create { name, .. } | Request::Resize { name, .. }) = request else { return };
+        let name = match request {
+            Request::Create { name, .. } | Request::Resize { name, .. } => name,
+            Request::Apply { declaration } => &declaration.partitions[0].name,
+            _ => return,
+        };
         let Ok(status) = self.shield.status() else { return };
         let kept = status.partitions.iter().any(|one| one.name == *name && one.shielded);
         if !kept {
             self.note(("a change claims what status denies", format!("{request:?}: {status:#?}")));
+        }
+    }
+
+    /// A change left a partition violated (`made`) or failed. Does it do better after a repair?
+    fn judge_broken(&mut self, request: &Request, made: bool) {
+        let repaired = request.is_repair().then(|| self.ask(&REPAIR)).flatten();
+        let Some(Ok(outcome)) = repaired else { return };
+        let (words, mended) = (format!("{request:?}"), outcome.violated(&REPAIR).is_empty());
+        if mended && made {
+            self.note(("a change leaves what a repair mends", words));
+        } else if mended && self.ask(request).is_some_and(|answer| answer.is_ok()) {
+            self.note(("a change fails where it succeeds after a repair", words));
         }
     }
 

@@ -143,13 +143,13 @@ impl Members {
 }
 
 impl Request {
-    /// Are partitions repaired, whatever others made of them, and held against the promise?
+    /// Are partitions repaired, whatever others made of them, and then checked?
     pub const fn is_repair(&self) -> bool {
         matches!(self, Self::Repair { .. } | Self::Resize { .. } | Self::Apply { .. })
     }
 
-    /// Is all that this partition needs written again, whatever others made of it? A request that
-    /// names its CPUs promises that it has them.
+    /// Is this partition one of those? A request for a partition that others may have changed, and
+    /// that says which CPUs it has, promises that it has them.
     pub fn repairs(&self, partition: &str) -> bool {
         match self {
             Self::Repair { .. } => true,

@@ -11,11 +11,12 @@ use recover::Header;
 use crate::apply::{Applied, Edge, Refused, Stopped, Undo, UndoLog, apply, undo};
 use crate::decide::decide;
 use crate::kworkers;
-use crate::left::{self, Elsewhere, Left};
+use crate::left;
 use crate::lines;
 use crate::membership::{self, Entrance, EntryError};
 use crate::moving::{Demotion, demotions};
 use crate::neighbours;
+use crate::outcome::Outcome;
 use crate::partition::{Partition, Refusal, State, shielded};
 use crate::plan::{Action, Base, Plan, Step};
 use crate::prove::{self, Unproved};
@@ -108,51 +109,6 @@ fn signal_name(signal: i32) -> String {
         libc::SIGINT => "SIGINT".to_owned(),
         libc::SIGTERM => "SIGTERM".to_owned(),
         other => format!("signal {other}"),
-    }
-}
-
-/// What came of a change.
-#[derive(Debug)]
-pub struct Outcome {
-    pub facts: Facts,
-    pub state: State,
-    pub plan: Plan,
-    /// What refused, with the kernel's reason.
-    pub refused: Vec<Refused>,
-    /// What could not be given back yet; with `abandon`, what was given up.
-    pub left: Vec<Left>,
-    pub changes: usize,
-    /// Threads that left as SCHED_OTHER.
-    pub demoted: Vec<Demotion>,
-    /// Tasks that left, and are not where they came from.
-    pub elsewhere: Vec<Elsewhere>,
-    /// After a request that repairs: those partitions read back, and what is still broken.
-    pub status: Option<Status>,
-    /// After a restore or a repair: settings that may have been others before a state was lost.
-    pub unknown_originals: Vec<String>,
-    /// Why no room is kept for undoing, where none could be.
-    pub no_room: Option<String>,
-    /// A change that a crash had cut short was undone first.
-    pub recovered: Option<Recovered>,
-}
-
-impl Outcome {
-    /// Of a change that wrote nothing so far.
-    fn of(facts: Facts, state: State, plan: Plan) -> Self {
-        Self {
-            facts,
-            state,
-            plan,
-            refused: Vec::new(),
-            left: Vec::new(),
-            changes: 0,
-            demoted: Vec::new(),
-            elsewhere: Vec::new(),
-            status: None,
-            unknown_originals: Vec::new(),
-            no_room: None,
-            recovered: None,
-        }
     }
 }
 
@@ -356,11 +312,10 @@ impl Shield {
         let ends = restores || !gone.is_empty() || outcome.state.keeps_base;
         let is_last = after.is_empty() && ends;
         outcome.left.extend(left::of_groups(self.kernel(), base, &gone, is_last));
-        let mut status = request.is_repair().then(|| self.status()).transpose()?;
-        if let Some(status) = &mut status {
-            status.partitions.retain(|one| request.repairs(&one.name));
-        }
-        Ok(Outcome { demoted, elsewhere, recovered, status, unknown_originals, ..outcome })
+        let read = request.is_repair().then(|| self.status());
+        let unread = read.as_ref().and_then(|read| read.as_ref().err()).map(ToString::to_string);
+        let status = read.and_then(Result::ok);
+        Ok(Outcome { demoted, elsewhere, recovered, status, unread, unknown_originals, ..outcome })
     }
 
     fn lock(&self) -> Result<Lock, ChangeError> {

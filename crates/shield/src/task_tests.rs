@@ -5,9 +5,10 @@
 use crate::declaration::Declaration;
 use crate::fixture::{FIFO_50, FIFO_80, Fake, OTHER, create, destroy, pid_of};
 use crate::membership::{self, Entered, EntryError, Join};
+use crate::outcome::Outcome;
 use crate::partition::{Refusal, Tick};
 use crate::request::{Members, Request};
-use crate::shield::{ChangeError, Outcome, Patience};
+use crate::shield::{ChangeError, Patience};
 use asmp_host::fake::{FakeKernel, FakeTask, Fault};
 use asmp_host::store::Store;
 use asmp_host::{CpuSet, Kernel};
@@ -524,21 +525,26 @@ fn a_process_that_moves_while_it_waits_for_the_lock_enters_no_second_partition()
 }
 
 #[test]
-fn a_resize_thaws_the_partition_and_brings_members_back_that_others_moved() {
-    for apply in [false, true] {
-        let fake = Fake::with_app();
-        fake.done(&create("a", "3"));
-        fake.done(&add("a", Members { pids: vec![200], ..Members::default() }));
-        for group in ["asmp", "asmp/a", "asmp/a/rt"] {
-            fake.write(&format!("/sys/fs/cgroup/{group}/cgroup.freeze"), "1");
+fn a_member_that_another_program_moved_out_comes_back_when_it_is_added_or_declared_again() {
+    let pid = || Members { pids: vec![200], ..Members::default() };
+    let again =
+        [add("a", pid()), add("a", tid(201)), file("a", "3", APP), file("a", "3", APP_FIFO)];
+    for (at, again) in again.into_iter().enumerate() {
+        for to in ["/sys/fs/cgroup", "/sys/fs/cgroup/app.service"] {
+            let fake = Fake::with_a_and_b();
+            match at {
+                1 => fake.done(&add("a", tid(201))),
+                _ => fake.done(&add("a", pid())),
+            };
+            fake.write(&format!("{to}/cgroup.procs"), "200");
+            assert_eq!(fake.allowed(201), "0-1", "{again:?}");
+            fake.done(&again);
+            assert_eq!(fake.allowed(201), "3", "{again:?}, {to}");
+            if at == 3 {
+                assert_eq!(fake.policy(202), FIFO_50, "{to}");
+            }
+            let status = fake.status();
+            assert!(status.holds(), "{again:?}, {to}: {status:#?}");
         }
-        fake.write("/sys/fs/cgroup/cgroup.procs", "200");
-        fake.done(&match apply {
-            false => Request::Resize { name: "a".into(), cpus: "2".parse().unwrap() },
-            true => file("a", "2", APP),
-        });
-        assert!(fake.status().holds(), "{:#?}", fake.status());
-        assert_eq!((fake.allowed(200), fake.allowed(201)), ("2".into(), "2".into()));
-        fake.restored("a partition that was frozen and is resized");
     }
 }

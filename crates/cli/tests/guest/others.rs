@@ -7,6 +7,7 @@
 //! Approach: bring each of them up, hold what `check`, `plan`, `create`, `status` and `destroy` say
 //!           against what the kernel says, and compare the machine while the other is still there.
 
+use super::debugfs::{self, boot_parameter};
 use super::guests::{Boot, On};
 use super::lab::{
     Called, Process, Test, allowed, asmp, binary, called, console, isolated, read, test, until,
@@ -37,35 +38,35 @@ pub fn all() -> Vec<Test> {
         .booted(&[Boot::Bare]),
         bare("others: a group that has the cpus is named", overlapping_groups),
         bare("others: what irqbalance moves is seen and put back", irqbalance),
-        bare("others: without debugfs each promise is still true", debugfs_goes),
-        booted("others: what closes debugfs is named with its cure", closed_debugfs),
+        bare("others: without debugfs each promise is still true", debugfs::goes),
+        booted("others: what closes debugfs is named with its cure", debugfs::is_closed),
         booted("others: cpus of isolcpus= are said to be isolated at boot", boot_isolated),
     ]
 }
 
 /// The machine as it is now; compares when it ends, while other tests would do so only later.
-struct Machine(super::snapshot::Snapshot);
+pub struct Machine(super::snapshot::Snapshot);
 
 impl Machine {
-    fn now() -> Self {
+    pub fn now() -> Self {
         Self(snapshot())
     }
 
     #[track_caller]
-    fn is_as_it_was(&self, when: &str) {
+    pub fn is_as_it_was(&self, when: &str) {
         let (_, changed) = settled(&self.0);
         assert!(changed.is_empty(), "{when}: not as it was:\n{}", changed.join("\n"));
     }
 }
 
 /// Runs `script` by sh; `$ASMP` is the program.
-fn sh(script: &str) -> Called {
+pub fn sh(script: &str) -> Called {
     let mut command = Command::new("sh");
     command.args(["-c", script]).env("ASMP", binary()).stdin(Stdio::null());
     called(script, command.output().expect("sh starts"))
 }
 
-fn lacks(called: Called, word: &str) -> Called {
+pub fn lacks(called: Called, word: &str) -> Called {
     let all = format!("{}{}", called.out, called.err);
     assert!(!all.contains(word), "asmp {}: {word:?} in\n{all}", called.line);
     called
@@ -481,81 +482,6 @@ fn irqbalance() {
     // All lines go back to where they were before the partition, also those it moved meanwhile.
     asmp("destroy a").done();
     assert!(lines_on_cpu_3().len() > stay.len(), "{} is back on all CPUs", console());
-}
-
-const DEBUGFS: &str = "/sys/kernel/debug";
-
-fn debugfs_goes() {
-    let umount = || sh(&format!("umount {DEBUGFS}")).done();
-    let mount = || sh(&format!("mount -t debugfs debugfs {DEBUGFS}")).done();
-    let server = || read(format!("{DEBUGFS}/sched/fair_server/cpu3/runtime"));
-    let machine = Machine::now();
-    let original = server();
-    umount();
-    asmp("check").done().says("mount debugfs: mount -t debugfs none");
-    lacks(asmp("plan create a --cpus 3").done(), &format!("{DEBUGFS}/sched"));
-    asmp("create a --cpus 3 --tick require-off")
-        .done()
-        .says("the deadline server of CPU 3 cannot be switched off")
-        .says("mount -t debugfs");
-    asmp("status").done();
-    asmp("destroy a").done();
-    mount();
-    machine.is_as_it_was("made without it");
-    // It goes while a partition has switched the servers off.
-    asmp("create a --cpus 3").done();
-    assert_eq!(server(), "0");
-    umount();
-    asmp("status").done().says("the deadline servers of CPU 3 cannot be read: not checked");
-    asmp("destroy a").code(6).says("fair_server/cpu3/runtime").says("not given back yet");
-    asmp("status").code(7).says("fair_server/cpu3/runtime").says(&original);
-    mount();
-    assert_eq!(server(), "0");
-    asmp("restore").done();
-    assert_eq!(server(), original);
-    machine.is_as_it_was("restored");
-}
-
-/// The value of a boot parameter of this guest.
-fn boot_parameter(name: &str) -> Option<String> {
-    let line = read("/proc/cmdline");
-    line.split_whitespace()
-        .find_map(|word| Some(word.strip_prefix(name)?.strip_prefix('=')?.into()))
-}
-
-fn closed_debugfs() {
-    let file = format!("{DEBUGFS}/sched/fair_server/cpu3/runtime");
-    let opens = fs::read_to_string(&file).is_ok();
-    let cure = match (boot_parameter("lockdown"), boot_parameter("debugfs")) {
-        (None, None) => None,
-        (Some(mode), _) => Some(format!("lockdown={mode} closes debugfs: switch Secure Boot off")),
-        (None, Some(value)) => Some(format!("boot without debugfs={value}: no mount helps")),
-    };
-    assert_eq!(opens, cure.is_none(), "{file}");
-    let says = |called: Called| match &cure {
-        None => lacks(called, "cannot be switched off"),
-        Some(cure) => lacks(called.says(cure).says("50 ms of each second"), "sudo"),
-    };
-    let securityfs = "/sys/kernel/security";
-    for mounted in [false, true] {
-        if mounted {
-            sh(&format!("mount -t securityfs none {securityfs}")).done();
-        }
-        let check = asmp("check").done();
-        match &cure {
-            None => drop(check.says("ok  deadline servers can be switched off: yes")),
-            Some(_) => drop(says(check)),
-        }
-        says(asmp("plan create a --cpus 2-3").done());
-        // The tick needs no debugfs.
-        let made = says(asmp("create a --cpus 2-3 --tick require-off").done());
-        assert!(cure.is_none() || made.out.contains("server of CPU 2-3"), "{}", made.out);
-        asmp("status").done();
-        asmp("destroy a").done();
-        if mounted {
-            sh(&format!("umount {securityfs}")).done();
-        }
-    }
 }
 
 fn boot_isolated() {

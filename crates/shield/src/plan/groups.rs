@@ -222,8 +222,8 @@ fn close_partition(base: &Base, partition: &Partition, steps: &mut Vec<Step>) {
     steps.push(step(remove(&groups.domain, false), "remove the partition"));
 }
 
-/// Everything that holds these of all partitions in the cgroup tree, once more. Steps whose result
-/// is there already change nothing.
+/// Writes all that holds `partitions` in the cgroup tree again. `all`: every partition. Steps whose
+/// result is there already change nothing.
 pub(super) fn again(
     base: &Base,
     all: &[Partition],

@@ -8,12 +8,13 @@ use asmp_host::Schedule;
 use asmp_host::task::{GivenPolicy, Member, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Tasks that leave a partition which stays, tasks that join one, and the policies that a file
-/// gives them.
+/// Tasks that leave a partition which stays, tasks that join one, members that come back, by their
+/// partition's name, and the policies that a file gives them.
 pub(super) fn tasks_in(
     base: &Base,
     before: &[Partition],
     after: &[Partition],
+    astray: &[(String, Member)],
     steps: &mut Vec<Step>,
 ) {
     fn members(all: &[Partition]) -> impl Iterator<Item = (&str, &Member)> {
@@ -52,6 +53,11 @@ pub(super) fn tasks_in(
             let groups = base.groups(&new.name);
             steps.push(step(Action::MoveIn { placed: placed.clone(), groups }, why));
         }
+    }
+    for (name, placed) in astray {
+        let why = format!("{} is a member of {name}", placed.command);
+        let groups = base.groups(name);
+        steps.push(verified(step(Action::MoveIn { placed: placed.clone(), groups }, why)));
     }
     // A task that leaves a partition which goes has given its policy back.
     let given: BTreeMap<(TaskId, bool), &GivenPolicy> = before
@@ -125,10 +131,11 @@ pub(super) fn policies(
     }
 }
 
-/// Sets the policies of the kernel threads that serve the partitions again.
-pub(super) fn policies_again(after: &[Partition], steps: &mut Vec<Step>) {
-    for partition in after {
-        for thread in &partition.served {
+/// Sets the policies again of kernel threads that serve these partitions and still do afterwards.
+pub(super) fn policies_again(partitions: &[Partition], after: &[Partition], steps: &mut Vec<Step>) {
+    let still = |thread: &&BoostedThread| after.iter().any(|new| new.served.contains(thread));
+    for partition in partitions {
+        for thread in partition.served.iter().filter(still) {
             let to = Schedule::Fifo { priority: thread.priority };
             let why = format!("{} serves partition {}", thread.command, partition.name);
             steps.push(verified(step(Action::SetPolicy { thread: thread.clone(), to }, why)));

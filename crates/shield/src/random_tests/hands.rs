@@ -25,8 +25,8 @@ pub enum Hand {
     Foreign(Option<&'static str>),
     /// Makes a group inside a partition, and may move a thread there.
     SubGroup(&'static str, Option<i32>),
-    /// Removes an empty group of a partition.
-    Remove(&'static str),
+    /// Dissolves the partition and removes these empty groups, as far as they are empty.
+    Remove(&'static [&'static str]),
     Offline(u32),
     Online(u32),
     /// The directory of our files is emptied.
@@ -168,7 +168,14 @@ impl Hands {
                     }
                 }
             }
-            Hand::Remove(name) => drop(self.fake.remove_dir(&group(name).join("rest"))),
+            Hand::Remove(groups) => {
+                for path in groups.iter().map(|name| group(name)) {
+                    if path.ends_with("rt") {
+                        let _ = write(path.join("cpuset.cpus.partition"), "member");
+                    }
+                    let _ = self.fake.remove_dir(&path);
+                }
+            }
             Hand::Offline(cpu) => self.fake.set_online(*cpu, false),
             Hand::Online(cpu) => self.fake.set_online(*cpu, true),
             Hand::LoseState => {
