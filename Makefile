@@ -120,7 +120,8 @@ bench: setup
 bench-peers: setup
 	tests/vm/peers.sh $(ROWS)
 
-# The figures of docs/measurements/analysis.md, some minutes; no guest.
+# The figures of docs/measurements/analysis.md, some minutes; no guest. The last program exits with
+# 1 where a limit is missed, and says which: 10,000 tasks under all policies take longer than 3 s.
 bench-analysis:
 	cargo run --release -p asmp-analysis --example bench
 	cargo run --release -p asmp-analysis --example peers

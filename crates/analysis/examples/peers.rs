@@ -1,26 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Response times beside those of crate response-time-analysis: the same sets, both sides in this
-//! process, turn by turn, equal results. The least of nine turns of each counts.
+//! process, turn by turn, equal results. The least of nine turns of each counts. Then all policies
+//! for 10,000 tasks. Exits with 1 where a limit is missed.
 //!
 //! ```text
 //! cargo run --release -p asmp-analysis --example peers -- [MOST_TASKS]
 //! ```
 
 use asmp_analysis::simulate::Random;
-use asmp_analysis::{Effort, Policy, Task, edf_response, fp, np_fp};
+use asmp_analysis::{Effort, Policy, Task, Workload, analyse, edf_response, fp, np_fp};
 use response_time_analysis::arrival::Sporadic;
 use response_time_analysis::demand::RBF;
 use response_time_analysis::fixed_priority::{fully_nonpreemptive as np, fully_preemptive as p};
 use response_time_analysis::time::{Duration, Service};
 use response_time_analysis::{edf, wcet};
 use std::hint::black_box;
+use std::process::ExitCode;
 use std::time::Instant;
 
 const TURNS: usize = 9;
 const SETS: u64 = 5;
 const POLICIES: [Policy; 4] = [Policy::Fp, Policy::NpFp, Policy::Edf, Policy::NpEdf];
 
-fn main() {
+/// Of our time beside theirs, for each policy and number of tasks.
+const MOST_RATIO: f64 = 1.0;
+/// For 10,000 tasks under all policies.
+const MOST_SECONDS: f64 = 3.0;
+
+fn main() -> ExitCode {
+    let mut missed = Vec::new();
     let most = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(100);
     println!("| policy | tasks | ours us | theirs us | ours / theirs |\n|---|---|---|---|---|");
     for policy in POLICIES {
@@ -31,6 +39,9 @@ fn main() {
                 ours += both.0;
                 theirs += both.1;
             }
+            if ours > MOST_RATIO * theirs {
+                missed.push(format!("{policy}, {count} tasks: {:.2} of their time", ours / theirs));
+            }
             let each = 1e6 / SETS as f64;
             println!(
                 "| {policy} | {count} | {:.2} | {:.2} | {:.2} |",
@@ -40,6 +51,21 @@ fn main() {
             );
         }
     }
+    let many = Workload { tasks: set(10_000, 1), ..Workload::default() };
+    let start = Instant::now();
+    for policy in Policy::ALL {
+        let start = Instant::now();
+        let report = black_box(analyse(&many, policy, &[], &Effort::default()));
+        let answer = report.cpus.first().map(|cpu| cpu.verdict.is_schedulable());
+        println!("10,000 tasks, {policy}: {:.3} s, {answer:?}", start.elapsed().as_secs_f64());
+    }
+    let all = start.elapsed().as_secs_f64();
+    println!("10,000 tasks, all policies: {all:.2} s");
+    if all > MOST_SECONDS {
+        missed.push(format!("10,000 tasks, all policies: {all:.2} s, at most {MOST_SECONDS}"));
+    }
+    missed.iter().for_each(|missed| println!("missed: {missed}"));
+    ExitCode::from(u8::from(!missed.is_empty()))
 }
 
 /// Periods of 1 ms to 1 s, their logarithms evenly, about equal costs, a load of 0.8; priorities by

@@ -14,8 +14,9 @@ use asmp_analysis::{
 use std::collections::BTreeSet;
 
 /// The answers, in the order of a row's letters: seven policies, SCHED_DEADLINE, placement by two
-/// heuristics, budgets, a chain under each of two policies, the simulator.
-const ANSWERS: [&str; 14] = [
+/// heuristics under edf and by one under fp and muf, budgets, a chain under each of two policies,
+/// the simulator.
+const ANSWERS: [&str; 16] = [
     "np-edf",
     "edf",
     "rm",
@@ -26,6 +27,8 @@ const ANSWERS: [&str; 14] = [
     "deadline",
     "worst-fit",
     "bfd-partitioned",
+    "worst-fit fp",
+    "worst-fit muf",
     "budgets",
     "chain edf",
     "chain fp",
@@ -94,6 +97,11 @@ const LARGE: &str = "\
 [[task]]\nname = 'a'\ncost = '7 ms'\nperiod = '10 ms'\npriority = 5\n\
 [[task]]\nname = 'b'\ncost = '2 ms'\nperiod = '20 ms'\npriority = 4\napp = 'x'\n\
 [[task]]\nname = 'c'\ncost = '6 ms'\nperiod = '20 ms'\npriority = 3\n";
+/// On two CPUs, where the priority of the last decides whether it fits.
+const PACKED: &str = "\
+[[task]]\nname = 'a'\ncost = '5 ms'\nperiod = '10 ms'\npriority = 5\n\
+[[task]]\nname = 'b'\ncost = '5 ms'\nperiod = '10 ms'\npriority = 4\n\
+[[task]]\nname = 'c'\ncost = '6 ms'\nperiod = '20 ms'\npriority = 3\n";
 const C: &str = "name = 'c'\n";
 const NAMES: &str = "a name is a label";
 const NO_DEADLINE: &str = "background work and services have no deadline and delay no task";
@@ -111,60 +119,64 @@ const fn row(
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
-    row("task.name", BASE, ("name = 'a'", "name = 'z'"), "--------------", NAMES),
-    row("task.cost", BASE, ("'6 ms'", "'7 ms'"), "uuuuuuuuuuuuuu", ""),
-    row("task.measured", BASE, ("cost = '6 ms'", "measured = 'RUN'"), "uuuuuuuuuuuuuu", ""),
-    row("task.period", BASE, ("'10 ms'", "'9 ms'"), "uuuuuuuuuuuuuu", ""),
-    row("task.sporadic", BASE, ("period = '10 ms'", "sporadic = '10 ms'"), "-------------u",
+    row("task.name", BASE, ("name = 'a'", "name = 'z'"), "----------------", NAMES),
+    row("task.cost", BASE, ("'6 ms'", "'7 ms'"), "uuuuuuuuuuuuuuuu", ""),
+    row("task.measured", BASE, ("cost = '6 ms'", "measured = 'RUN'"), "uuuuuuuuuuuuuuuu", ""),
+    row("task.period", BASE, ("'10 ms'", "'9 ms'"), "uuuuuuuuuuuuuuuu", ""),
+    row("task.sporadic", BASE, ("period = '10 ms'", "sporadic = '10 ms'"), "---------------u",
         "a free first arrival and a least gap have the same worst case"),
-    row("task.deadline", BASE, (C, "name = 'c'\ndeadline = '5 ms'\n"), "uuuuuuuruurrru", ""),
-    row("task.offset", TIGHT, (C, "name = 'c'\noffset = '3 ms'\n"), "u----u----urru",
+    row("task.deadline", BASE, (C, "name = 'c'\ndeadline = '5 ms'\n"), "uuuuuuuruuuurrru", ""),
+    row("task.offset", TIGHT, (C, "name = 'c'\noffset = '3 ms'\n"), "u----u------urru",
         "with preemption any first arrival is accepted; placement takes any, which is safe"),
-    row("task.offset", SHORT, (C, "name = 'c'\noffset = '4 ms'\n"), "uuuuuuuu--rrru",
+    row("task.offset", SHORT, (C, "name = 'c'\noffset = '4 ms'\n"), "uuuuuuuu----rrru",
         "placement takes any first arrival, which is safe"),
-    row("task.jitter", BASE, (C, "name = 'c'\njitter = '15 ms'\n"), "uuuuuuuruuruuu", ""),
-    row("task.blocking", BASE, (C, "name = 'c'\nblocking = '15 ms'\n"), "uuuuuuuuuuruu-",
+    row("task.jitter", BASE, (C, "name = 'c'\njitter = '15 ms'\n"), "uuuuuuuruuuuruuu", ""),
+    row("task.blocking", BASE, (C, "name = 'c'\nblocking = '15 ms'\n"), "uuuuuuuuuuuuruu-",
         "a random run has no sections, and `asmp simulate` says so"),
-    row("task.priority", BASE, ("priority = 3", "priority = 6"), "----uu------uu",
+    row("task.priority", BASE, ("priority = 3", "priority = 6"), "----uu--------uu",
         "other policies have priorities of their own"),
-    row("task.class", BASE, ("name = 'a'\n", "name = 'a'\nclass = 'low'\n"), "------u-------",
+    row("task.priority", PACKED, ("priority = 3", "priority = 6"), "----uu----u--rru",
+        "other policies have priorities of their own"),
+    row("task.class", PACKED, ("name = 'a'\n", "name = 'a'\nclass = 'low'\n"), "------u----u-rr-",
+        "only muf has classes"),
+    row("task.class", BASE, ("name = 'a'\n", "name = 'a'\nclass = 'low'\n"), "------u---------",
         "only muf has classes"),
     row("task.core", BOUND, ("priority = 3\ncore = 1", "priority = 3\ncore = 0"),
-        "uuuuuuuruuruuu", ""),
-    row("task.importance", CROWDED, (C, "name = 'c'\nimportance = 4\n"), "-------uuu----",
+        "uuuuuuuruuuuruuu", ""),
+    row("task.importance", CROWDED, (C, "name = 'c'\nimportance = 4\n"), "-------uuuuu----",
         "it says what is left out where not everything is placed"),
-    row("task.app", LARGE, (C, "name = 'c'\napp = 'x'\n"), "---------u----",
+    row("task.app", LARGE, (C, "name = 'c'\napp = 'x'\n"), "---------u------",
         "only bfd-partitioned places applications"),
-    row("task.memory", BASE, (C, "name = 'c'\nmemory = 101\n"), "rrrrrrrruurrr-", ROOM),
-    row("task.bandwidth", BASE, (C, "name = 'c'\nbandwidth = 101\n"), "rrrrrrrruurrr-", ROOM),
-    row("chain.name", CHAINED, ("name = 'ch'", "name = 'x'"), "-------rrrr---", NAMES),
-    row("chain.tasks", CHAINED, ("['b', 'c']", "['b']"), "uuuuuuurrrruuu", ""),
+    row("task.memory", BASE, (C, "name = 'c'\nmemory = 101\n"), "rrrrrrrruuuurrr-", ROOM),
+    row("task.bandwidth", BASE, (C, "name = 'c'\nbandwidth = 101\n"), "rrrrrrrruuuurrr-", ROOM),
+    row("chain.name", CHAINED, ("name = 'ch'", "name = 'x'"), "-------rrrrrr---", NAMES),
+    row("chain.tasks", CHAINED, ("['b', 'c']", "['b']"), "uuuuuuurrrrrruuu", ""),
     row("chain.deadline", CHAINED, ("deadline = '20 ms'", "deadline = '9 ms'"),
-        "uuuuuuurrrruuu", ""),
-    row("chain.name", SAMPLED, ("name = 'sa'", "name = 'x'"), "-------rrrr---", NAMES),
+        "uuuuuuurrrrrruuu", ""),
+    row("chain.name", SAMPLED, ("name = 'sa'", "name = 'x'"), "-------rrrrrr---", NAMES),
     row("chain.kind", CHAINED, ("name = 'ch'\n", "name = 'ch'\nkind = 'sampled'\n"),
-        "rrrrrrrrrrrrrr", ""),
-    row("chain.kind", SAMPLED, ("kind = 'sampled'\n", ""), "rrrrrrrrrrrrrr", ""),
-    row("chain.tasks", SAMPLED, ("['a', 'b']", "['b']"), "uuuuuuurrrruuu", ""),
-    row("chain.age", SAMPLED, ("age = '90 ms'", "age = '9 ms'"), "uuuuuuurrrruuu", ""),
+        "rrrrrrrrrrrrrrrr", ""),
+    row("chain.kind", SAMPLED, ("kind = 'sampled'\n", ""), "rrrrrrrrrrrrrrrr", ""),
+    row("chain.tasks", SAMPLED, ("['a', 'b']", "['b']"), "uuuuuuurrrrrruuu", ""),
+    row("chain.age", SAMPLED, ("age = '90 ms'", "age = '9 ms'"), "uuuuuuurrrrrruuu", ""),
     row("chain.reaction", SAMPLED, ("reaction = '90 ms'", "reaction = '9 ms'"),
-        "uuuuuuurrrruuu", ""),
-    row("background.name", BASE, ("'log'", "'x'"), "--------------", NAMES),
-    row("background.cost", BASE, ("cost = '4 ms'", "cost = '5 ms'"), "-------------u",
+        "uuuuuuurrrrrruuu", ""),
+    row("background.name", BASE, ("'log'", "'x'"), "----------------", NAMES),
+    row("background.cost", BASE, ("cost = '4 ms'", "cost = '5 ms'"), "---------------u",
         NO_DEADLINE),
-    row("background.period", BASE, ("'40 ms'", "'50 ms'"), "-------------u", NO_DEADLINE),
-    row("background.core", BASE, ("name = 'log'", "name = 'log'\ncore = 1"), "-------------u",
+    row("background.period", BASE, ("'40 ms'", "'50 ms'"), "---------------u", NO_DEADLINE),
+    row("background.core", BASE, ("name = 'log'", "name = 'log'\ncore = 1"), "---------------u",
         NO_DEADLINE),
-    row("interrupt.name", BASE, ("'irq'", "'x'"), "--------------", NAMES),
+    row("interrupt.name", BASE, ("'irq'", "'x'"), "----------------", NAMES),
     row("interrupt.flag", BASE, ("name = 'irq'", "name = 'irq'\nflag = '10 us'"),
-        "rrrrrrrrrrrrru", ""),
-    row("interrupt.service", BASE, ("service = '1 ms'", "service = '2 ms'"), "-------------u",
+        "rrrrrrrrrrrrrrru", ""),
+    row("interrupt.service", BASE, ("service = '1 ms'", "service = '2 ms'"), "---------------u",
         NO_DEADLINE),
-    row("interrupt.gap", BASE, ("'30 ms'", "'31 ms'"), "-------------u", NO_DEADLINE),
-    row("interrupt.core", BASE, ("name = 'irq'", "name = 'irq'\ncore = 1"), "-------------u",
+    row("interrupt.gap", BASE, ("'30 ms'", "'31 ms'"), "---------------u", NO_DEADLINE),
+    row("interrupt.core", BASE, ("name = 'irq'", "name = 'irq'\ncore = 1"), "---------------u",
         NO_DEADLINE),
-    row("room.memory", NEEDY, ("memory = 100", "memory = 9"), "rrrrrrrruurrr-", ROOM),
-    row("room.bandwidth", NEEDY, ("bandwidth = 100", "bandwidth = 9"), "rrrrrrrruurrr-", ROOM),
+    row("room.memory", NEEDY, ("memory = 100", "memory = 9"), "rrrrrrrruuuurrr-", ROOM),
+    row("room.bandwidth", NEEDY, ("bandwidth = 100", "bandwidth = 9"), "rrrrrrrruuuurrr-", ROOM),
 ];
 
 fn measured(_: &str) -> Result<u64, String> {
@@ -189,7 +201,7 @@ fn policy(workload: &Workload, policy: Policy) -> Said {
     (format!("{report:?}"), report.cpus.iter().any(|cpu| refused(&cpu.verdict)))
 }
 
-fn said(text: &str) -> [Said; 14] {
+fn said(text: &str) -> [Said; 16] {
     let refusal = |error: &dyn ToString| (error.to_string(), true);
     let alone = from_toml(text, &measured);
     let chain = if text.contains("[[chain]]") { "" } else { CHAIN };
@@ -204,12 +216,12 @@ fn said(text: &str) -> [Said; 14] {
         if let Ok(named) = chain.unwrap_or(answer).parse::<Policy>() {
             return policy(workload, named);
         }
-        let placed = |by| {
+        let placed = |by, policy| {
             if let Err(reason) = workload.check_placeable() {
                 return refusal(&reason);
             }
             let effort = Effort::default();
-            let found = place(tasks, &[0, 1], by, Policy::Edf, &workload.room, &effort);
+            let found = place(tasks, &[0, 1], by, policy, &workload.room, &effort);
             found.map_or_else(|error| refusal(&error), |found| (format!("{found:?}"), false))
         };
         match answer {
@@ -217,8 +229,10 @@ fn said(text: &str) -> [Said; 14] {
                 Ok(found) => (format!("{found:?}"), refused(&found.deadlines)),
                 Err(verdict) => (format!("{verdict:?}"), refused(&verdict)),
             },
-            "worst-fit" => placed(By::WorstFit),
-            "bfd-partitioned" => placed(By::BfdPartitioned),
+            "worst-fit" => placed(By::WorstFit, Policy::Edf),
+            "worst-fit fp" => placed(By::WorstFit, Policy::Fp),
+            "worst-fit muf" => placed(By::WorstFit, Policy::Muf),
+            "bfd-partitioned" => placed(By::BfdPartitioned, Policy::Edf),
             "budgets" => match analyse_budgets(workload, &Effort::default()) {
                 Ok(found) => (format!("{found:?}"), false),
                 Err(reason) => refusal(&reason),

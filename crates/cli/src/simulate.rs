@@ -160,7 +160,7 @@ pub fn simulate(args: &Args) -> Result<u8> {
     workload.check_cores().map_err(|reason| undecided(reason.into()))?;
     let until_ticks = span(args.time, time)?;
     let policy = policy_of(args, tasks)?;
-    for note in unplayed(args, tasks) {
+    for note in unplayed(args, &workload) {
         eprintln!("asmp: note: {note}");
     }
     let simulation = Simulation {
@@ -241,8 +241,8 @@ fn of_chain(row: &DataRow, time: TimeBase) -> String {
 }
 
 /// What the file has and this run does not.
-fn unplayed(args: &Args, tasks: &[Task]) -> Vec<&'static str> {
-    let mut notes = Vec::new();
+fn unplayed(args: &Args, workload: &Workload) -> Vec<&'static str> {
+    let (mut notes, tasks) = (Vec::new(), &workload.tasks);
     let is_pattern = args.replay.is_some() || matches!(args.offsets, Offsets::Worst);
     if !is_pattern && tasks.iter().any(|task| task.blocking_ticks > 0) {
         notes.push("this run has no blocking: --offsets worst has");
@@ -250,6 +250,12 @@ fn unplayed(args: &Args, tasks: &[Task]) -> Vec<&'static str> {
     let is_sync = args.replay.is_none() && matches!(args.offsets, Offsets::Sync);
     if is_sync && tasks.iter().any(|task| task.jitter_ticks > 0) {
         notes.push("--offsets sync has no jitter: random and worst have");
+    }
+    let room = &workload.room;
+    let needs = |task: &Task| task.memory_bytes > 0 || task.bandwidth > 0;
+    if tasks.iter().any(needs) || room.memory_bytes.is_some() || room.bandwidth.is_some() {
+        notes
+            .push("a run plays time alone: asmp analyze compares memory and bandwidth with [room]");
     }
     notes
 }

@@ -7,13 +7,29 @@ mod runs;
 
 use asmp_measure::load::Load;
 use asmp_measure::run::{Experiment, Kind, Provenance, Source};
-use calls::{asmp, examples, tasks_in, text};
+use calls::{asmp, examples, tasks_in, text, timed};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 fn code(words: &[&str]) -> i32 {
     asmp(words).status.code().expect("it exits")
+}
+
+#[test]
+fn twenty_tasks_are_analysed_in_a_few_milliseconds() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("twenty.toml").to_str().unwrap().to_owned();
+    let names: Vec<String> = (0..20).map(|at| format!("t{at}")).collect();
+    let task = |(at, name): (u64, _)| (name, 1 + at % 3, 40 + 7 * at, "priority = 1");
+    let tasks: Vec<_> = (0..).zip(names.iter().map(String::as_str)).map(task).collect();
+    tasks_in(&file, &tasks);
+    // Of the CPU, and the least of nine: what else runs here makes no call shorter.
+    let least = |words: &[&str]| (0..9).map(|_| timed(words).2).min().unwrap();
+    let (analysis, nothing) = (least(&["analyze", &file]), least(&["--version"]));
+    println!("analysis of 20 tasks {analysis:?}, nothing {nothing:?}");
+    assert!(analysis < nothing + Duration::from_millis(15), "{analysis:?}, nothing {nothing:?}");
 }
 
 #[test]

@@ -3,8 +3,9 @@
 
 mod calls;
 
-use calls::{asmp, examples, tasks_in, text};
+use calls::{asmp, examples, tasks_in, text, timed};
 use serde_json::Value;
+use std::time::Duration;
 
 /// Exit code and error of a call.
 fn said(words: &[&str]) -> (i32, String) {
@@ -86,10 +87,9 @@ fn endless_and_huge_files_are_refused_before_they_are_read() {
             &["plan", "apply", file],
             &[&["measure", "import", file, "--from", "hdr"], &IMPORT[..]].concat(),
         ] {
-            let start = std::time::Instant::now();
-            let (exit, error) = said(words);
-            println!("{words:?}: {} ms", start.elapsed().as_millis());
+            let (exit, error, took) = timed(words);
             assert!(exit == 40 && error.contains("at most 16 MiB are read"), "{words:?}: {error}");
+            assert!(took < Duration::from_millis(100), "{words:?}: {took:?}");
         }
     }
     for words in [
@@ -175,6 +175,27 @@ fn a_run_says_what_of_the_file_it_leaves_out() {
     assert_eq!(notes("random"), "asmp: note: this run has no blocking: --offsets worst has\n");
     assert!(notes("sync").contains("--offsets sync has no jitter"));
     assert_eq!(notes("worst"), "");
+}
+
+#[test]
+fn a_run_and_a_placement_say_what_they_do_not_look_at() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file.toml").to_str().unwrap().to_owned();
+    let run = ["simulate", &file, "--policy", "edf"];
+    let place = ["analyze", "place", &file, "--cpus", "0"];
+    for more in ["memory = 1", "bandwidth = 1", "[room]\nmemory = 1"] {
+        tasks_in(&file, &[("x", 3, 10, more)]);
+        let (exit, words) = said(&run);
+        assert!(
+            exit == 0 && words.contains("compares memory and bandwidth with [room]"),
+            "{words}"
+        );
+        assert_eq!(said(&place), (0, String::new()), "it does look at them");
+    }
+    tasks_in(&file, &[("x", 3, 10, "offset = \"1 ms\"")]);
+    assert_eq!(said(&run), (0, String::new()));
+    let (exit, words) = said(&place);
+    assert!(exit == 0 && words.contains("for any first arrival"), "{words}");
 }
 
 #[test]

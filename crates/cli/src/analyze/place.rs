@@ -67,6 +67,10 @@ pub fn place(args: &Args) -> Result<u8> {
     let (tasks, effort) = (&workload.tasks, Effort::default());
     let refused = |error: Stop| failure(UNDECIDED, format!("{}: {error}", args.file.display()));
     workload.check_placeable().map_err(|reason| refused(reason.into()))?;
+    if tasks.iter().any(|task| task.offset_ticks.is_some()) {
+        let note = "a task is placed for any first arrival: no offset makes a place tighter";
+        eprintln!("asmp: note: {note}");
+    }
     let placement =
         placed(tasks, &cpus, by, args.policy, &workload.room, &effort).map_err(refused)?;
     let code = if placement.is_complete() { 0 } else { UNDECIDED };

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Calls of `asmp` in the directory of the analysis examples, for several test programs.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 pub fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/analysis")
@@ -11,6 +13,28 @@ pub fn examples() -> PathBuf {
 pub fn asmp(words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_asmp"));
     command.current_dir(examples()).args(words).output().expect("asmp starts")
+}
+
+/// Exit code and error of a call, and the time that it had on a CPU: a busy machine makes that no
+/// longer.
+#[expect(clippy::zombie_processes, reason = "wait4 reaps it, and has its time")]
+pub fn timed(words: &[&str]) -> (i32, String, Duration) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_asmp"));
+    command.current_dir(examples()).args(words).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("asmp starts");
+    let mut error = String::new();
+    child.stderr.take().expect("a pipe").read_to_string(&mut error).expect("words");
+    let pid = i32::try_from(child.id()).expect("a pid");
+    let mut status = 0;
+    // SAFETY: all bytes 0 are an rusage: it is numbers.
+    let mut usage = unsafe { std::mem::zeroed::<libc::rusage>() };
+    // SAFETY: the kernel writes `status` and `usage`, which outlive the call.
+    let ended = unsafe { libc::wait4(pid, &raw mut status, 0, &raw mut usage) };
+    assert_eq!(ended, pid);
+    let of = |time: libc::timeval| {
+        Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
+    };
+    (libc::WEXITSTATUS(status), error, of(usage.ru_utime) + of(usage.ru_stime))
 }
 
 pub fn text(output: &Output) -> String {
