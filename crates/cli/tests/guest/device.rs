@@ -11,13 +11,14 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub fn all() -> Vec<Test> {
     let device =
         |name, run: fn()| test(name, run).on(On::OnePerSeries).booted(&[Boot::Bare]).lacks(no_cuse);
     vec![
         device("device: cat reads what the real-time side puts, until the server ends", cat_reads),
+        device("device: a read after the end of the server is at the end of the file", late_read),
         device("device: poll wakes, FIONREAD counts, O_NONBLOCK refuses", poll_and_count),
         device("device: dd writes more than the channel holds, and nothing is lost", dd_writes),
         device("device: one opener, one server, and no device after a kill", one_of_each),
@@ -102,6 +103,22 @@ fn cat_reads() {
     });
 }
 
+fn late_read() {
+    let place = Place::new();
+    let (mut server, link) = place.serve("5", "from-rt");
+    let mut file = File::open(&link).unwrap();
+    // SAFETY: a signal to our own child, which is not yet waited for.
+    unsafe { libc::kill(server.id() as i32, libc::SIGTERM) };
+    until("the server has its signal", || link.symlink_metadata().is_err());
+    assert_eq!(file.read(&mut [0; 4]).unwrap(), 0);
+    assert_eq!(file.read(&mut [0; 4]).unwrap(), 0);
+    drop(file);
+    let closed = Instant::now();
+    assert!(server.0.wait().unwrap().success());
+    assert!(!Path::new("/dev/rtf5").exists());
+    println!("ended {} ms after the close", closed.elapsed().as_millis());
+}
+
 fn poll(file: &File, timeout: Duration) -> i16 {
     let mut poll = libc::pollfd { fd: file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one pollfd of ours that outlives the call.
@@ -137,6 +154,7 @@ fn poll_and_count() {
     let mut into = [0; 9];
     let count = file.read(&mut into).unwrap();
     assert_eq!(&into[..count], b"de");
+    drop(file);
     end(server);
 }
 

@@ -35,6 +35,7 @@ pub struct Device {
     pub name: String,
     end: End,
     is_open: bool,
+    has_ended: bool,
     waiting: VecDeque<Waiting>,
     /// Who sleeps in poll.
     pollers: Vec<u64>,
@@ -51,10 +52,15 @@ impl Device {
             name: name.to_owned(),
             end,
             is_open: false,
+            has_ended: false,
             waiting,
             pollers,
             out,
         }
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.is_open
     }
 
     /// Does a process wait for the real-time side?
@@ -114,10 +120,11 @@ impl Device {
             End::FromRt(_) => libc::O_RDONLY,
             End::ToRt(_) => libc::O_WRONLY,
         };
-        match (flags & libc::O_ACCMODE == direction, self.is_open) {
-            (false, _) => Err(libc::EACCES),
-            (true, true) => Err(libc::EBUSY),
-            (true, false) => {
+        match () {
+            () if self.has_ended => Err(libc::ENODEV),
+            () if flags & libc::O_ACCMODE != direction => Err(libc::EACCES),
+            () if self.is_open => Err(libc::EBUSY),
+            () => {
                 self.is_open = true;
                 Ok(())
             }
@@ -148,8 +155,13 @@ impl Device {
         });
     }
 
-    /// Who reads still is at the end of the file.
+    /// From now on a read is at the end of the file, a write has no reader, and nothing waits.
     pub fn end(&mut self) {
+        self.has_ended = true;
+        self.answer_the_rest();
+    }
+
+    fn answer_the_rest(&mut self) {
         for Waiting { number, wants } in std::mem::take(&mut self.waiting) {
             self.out.push_back(match wants {
                 Wants::Read(_) => cuse::answer(number, Ok(&[])),
@@ -157,11 +169,15 @@ impl Device {
                 Wants::Write { .. } => cuse::answer(number, Err(libc::EPIPE)),
             });
         }
+        self.out.extend(self.pollers.drain(..).map(cuse::wake));
     }
 
     /// Finds the channel when it is made, and lets it go when its real-time side is gone and it is
     /// empty.
     pub fn meet_channel(&mut self) -> Result<(), String> {
+        if self.has_ended {
+            return Ok(());
+        }
         match &mut self.end {
             End::FromRt(end) => {
                 end.take_if(|reader| is_over(reader.fifo(), Role::Writer));
@@ -185,6 +201,11 @@ impl Device {
 
     /// What can be done without waiting, as poll(2) says it.
     fn events(&mut self) -> u32 {
+        match self.end {
+            End::FromRt(_) if self.has_ended => return (libc::POLLIN | libc::POLLHUP) as u32,
+            End::ToRt(_) if self.has_ended => return (libc::POLLOUT | libc::POLLERR) as u32,
+            _ => {}
+        }
         let ready = match &mut self.end {
             End::FromRt(reader) => reader.as_ref().is_some_and(|reader| !reader.is_empty()),
             End::ToRt(writer) => writer.as_mut().is_some_and(|writer| writer.has_room(1)),
@@ -198,6 +219,10 @@ impl Device {
 
     /// Answers who waits for the channel, as far as it allows, in the order of their coming.
     pub fn go_on(&mut self) -> Result<(), String> {
+        if self.has_ended {
+            self.answer_the_rest();
+            return Ok(());
+        }
         self.meet_channel()?;
         while let Some(first) = self.waiting.front_mut() {
             let answer = match (&mut self.end, &mut first.wants) {

@@ -10,10 +10,14 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 /// Interval of checks of the channel while a process waits for it. The real-time side wakes no
 /// process.
 const LOOK_SOON_MS: i32 = 1;
+
+/// How long an ended device is still there for a process that has it open.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// `None`: there is none, or it is not for us.
 pub fn open_cuse() -> Option<File> {
@@ -39,7 +43,8 @@ impl Drop for Link {
     }
 }
 
-/// Serves the device, and `path` as a link to it, until `ends`.
+/// Serves the device, and `path` as a link to it, until `ends`. A process that has it open is then
+/// at the end of the file.
 pub fn serve(
     mut cuse: File,
     path: PathBuf,
@@ -50,21 +55,11 @@ pub fn serve(
     if node.exists() {
         return Err(format!("{}: another asmp-rtf serves it", node.display()));
     }
-    let says = |error: io::Error| format!("/dev/cuse: {error}");
     let mut link = None;
     let mut request = vec![0; REQUEST];
     while !ends.load(Relaxed) {
         let wait_ms = if device.is_awaited() { LOOK_SOON_MS } else { LOOK.as_millis() as i32 };
-        let mut poll = libc::pollfd { fd: cuse.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one pollfd of ours that outlives the call.
-        unsafe { libc::poll(&raw mut poll, 1, wait_ms) };
-        while let Some(length) = next(&mut cuse, &mut request).map_err(says)? {
-            let request =
-                Request::parse(&request[..length]).ok_or("/dev/cuse: a request cut short")?;
-            device.take(&request)?;
-        }
-        device.go_on()?;
-        send(&mut cuse, &mut device).map_err(says)?;
+        take_turn(&mut cuse, &mut device, &mut request, wait_ms)?;
         // With the first answer the kernel has made the device.
         if link.is_none() && node.exists() {
             std::os::unix::fs::symlink(&node, &path).map_err(|error| match error.kind() {
@@ -76,8 +71,35 @@ pub fn serve(
             link = Some(Link(path.clone()));
         }
     }
+    drop(link);
     device.end();
-    send(&mut cuse, &mut device).map_err(says)
+    // The opener may be between two reads. If /dev/cuse were closed now, its next read would fail
+    // with ECONNABORTED.
+    let deadline = Instant::now() + GRACE;
+    take_turn(&mut cuse, &mut device, &mut request, 0)?;
+    while device.is_open() && Instant::now() < deadline {
+        take_turn(&mut cuse, &mut device, &mut request, LOOK.as_millis() as i32)?;
+    }
+    Ok(())
+}
+
+/// Waits for a request, takes all that are there, and sends what there is to send.
+fn take_turn(
+    cuse: &mut File,
+    device: &mut Device,
+    request: &mut [u8],
+    wait_ms: i32,
+) -> Result<(), String> {
+    let says = |error: io::Error| format!("/dev/cuse: {error}");
+    let mut poll = libc::pollfd { fd: cuse.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one pollfd of ours that outlives the call.
+    unsafe { libc::poll(&raw mut poll, 1, wait_ms) };
+    while let Some(length) = next(cuse, request).map_err(says)? {
+        let request = Request::parse(&request[..length]).ok_or("/dev/cuse: a request cut short")?;
+        device.take(&request)?;
+    }
+    device.go_on()?;
+    send(cuse, device).map_err(says)
 }
 
 /// The length of the next request; `None`: there is none now.

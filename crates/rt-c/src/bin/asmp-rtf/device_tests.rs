@@ -142,9 +142,40 @@ fn who_is_interrupted_hears_so_and_nothing_is_lost() {
 #[test]
 fn the_end_of_the_server_is_the_end_of_the_file() {
     let mut place = Place::new(true);
+    let mut writer = place.channel().into_writer(Wake::Never).unwrap();
     let waiting = place.read(4, 0);
+    let asked = place.poll(55);
+    place.hears(asked, 0, &words(&[0, 0]));
     place.device.end();
     place.hears(waiting, 0, &[]);
+    // FUSE_NOTIFY_POLL: the sleeper looks again, and finds the end.
+    place.hears(0, 1, &55u64.to_ne_bytes());
+    let asked = place.poll(55);
+    place.hears(asked, 0, &words(&[(libc::POLLIN | libc::POLLHUP) as u32, 0]));
+    // A read that comes later is at the end too. What was put stays for the next server.
+    writer.put(b"late").unwrap();
+    for flags in [0, libc::O_NONBLOCK] {
+        let late = place.read(4, flags);
+        place.hears(late, 0, &[]);
+    }
+    let opened = place.open(libc::O_RDONLY);
+    place.hears(opened, -libc::ENODEV, &[]);
+}
+
+#[test]
+fn a_write_after_the_end_of_the_server_has_no_reader() {
+    let mut place = Place::new(false);
+    let _reader = place.channel().into_reader(Wake::Never).unwrap();
+    let waiting = place.write(&[7; 500], 0);
+    place.device.end();
+    // What went in is told.
+    let (number, error, body) = place.heard().unwrap();
+    let written = u32::from_ne_bytes(body[..4].try_into().unwrap());
+    assert!((number, error) == (waiting, 0) && (1..500).contains(&written), "{written}");
+    let late = place.write(b"late", 0);
+    place.hears(late, -libc::EPIPE, &[]);
+    let asked = place.poll(55);
+    place.hears(asked, 0, &words(&[(libc::POLLOUT | libc::POLLERR) as u32, 0]));
 }
 
 #[test]

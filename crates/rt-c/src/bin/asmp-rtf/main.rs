@@ -21,7 +21,8 @@ usage: asmp-rtf [--pipe] N from-rt|to-rt [DIRECTORY]
   SIGTERM or SIGINT; one that is ignored at start stays ignored. from-rt: the file is for reading.
   to-rt: the file is for writing.
   With /dev/cuse (modprobe cuse; root) the file is a link to the device /dev/rtfN. Without it, or
-  with --pipe, the file is a named pipe.
+  with --pipe, the file is a named pipe. When asmp-rtf ends, a reader is at the end of the file;
+  it ends at most 5 s later if a process keeps the device open.
   Exit status: 0 success; 1 failure; 2 wrong usage.";
 
 /// How soon a signal or a new real-time side is noticed.
