@@ -83,6 +83,32 @@ fn a_kernel_thread_noted_while_a_cpu_was_offline_keeps_that_cpu() {
     fake.is_untouched("CPU 3 came online beside the partition");
 }
 
+/// A mask that was set bounds what the kernel gives kcompactd0 with a CPU that comes online: beside
+/// a partition, or after all is given back.
+#[test]
+fn a_memory_thread_gets_a_cpu_that_was_offline_before_the_first_partition() {
+    for is_back_before in [true, false] {
+        let fake = Fake::isolcpus();
+        fake.kernel.set_online(3, false);
+        fake.kernel.edit(30, |task| task.affinity = Some(set("0-2")));
+        fake.kernel.set_node(0, "0-2");
+        fake.ask(&create("b", "1")).unwrap();
+        fake.kernel.set_affinity(30, &set("0,2")).unwrap();
+        let online = || {
+            fake.kernel.set_node(0, "0-3");
+            fake.kernel.set_online(3, true);
+        };
+        if is_back_before {
+            online();
+        }
+        assert_eq!(fake.ask(&destroy("b")).unwrap().left, []);
+        if !is_back_before {
+            online();
+        }
+        fake.is_untouched(&format!("CPU 3 came online before the end: {is_back_before}"));
+    }
+}
+
 /// kthreadd has 0-2 by `nohz_full=3`, whatever is online.
 #[test]
 fn cpus_of_other_kernel_threads_come_back_exactly_though_they_equal_those_online() {

@@ -3,6 +3,7 @@
 
 use crate::fixture::{Fake, REPAIR, RESTORE, add, create, destroy};
 use crate::request::{Request, Spec};
+use asmp_host::fake::Fault;
 
 const LINE: &str = "/proc/irq/24/smp_affinity_list";
 
@@ -11,6 +12,13 @@ impl Fake {
     fn replace(&self, name: &str, by: &str) {
         let interrupts = self.text("/proc/interrupts").replace(name, by);
         self.kernel.set_file("/proc/interrupts", &interrupts);
+    }
+
+    /// What each violation begins with.
+    fn named(&self) -> Vec<String> {
+        let status = self.status();
+        let all = status.partitions.iter().flat_map(|partition| &partition.violations);
+        all.map(|one| one.what.split(':').next().unwrap_or_default().to_owned()).collect()
     }
 
     /// With partition `a` on CPU 3, which has the line of eth0.
@@ -95,4 +103,46 @@ fn a_line_whose_driver_was_loaded_again_gets_its_cpus_back() {
     fake.done(&add("a", 200));
     fake.kernel.set_file(LINE, "0-2");
     fake.restored("after a driver was loaded again");
+}
+
+/// A line of CPU 3 alone, which is offline when the partition ends.
+#[test]
+fn a_line_that_cannot_go_back_to_an_offline_cpu_stays_off_shielded_ones() {
+    let fake = Fake::with_app();
+    fake.kernel.set_file(LINE, "3");
+    fake.done(&create("a", "3"));
+    fake.kernel.set_online(3, false);
+    let left = fake.done(&destroy("a")).left;
+    let words = format!("{LINE} (was \"3\"): CPU 3 is offline");
+    assert!(left.iter().any(|left| left.to_string() == words), "{left:?}");
+    // Another program spreads it.
+    fake.kernel.set_file(LINE, "0-2");
+    fake.done(&create("b", "2"));
+    assert_eq!(fake.text(LINE), "0-1");
+    fake.kernel.set_file(LINE, "0-2");
+    assert_eq!(fake.named(), [LINE]);
+    fake.done(&REPAIR);
+    assert_eq!(fake.text(LINE), "0-1");
+    fake.kernel.set_online(3, true);
+    fake.done(&REPAIR);
+    assert_eq!(fake.text(LINE), "3");
+    assert!(fake.status().holds());
+    fake.done(&destroy("b"));
+    assert!(fake.state().owes_nothing());
+}
+
+#[test]
+fn a_line_that_was_not_given_back_violates_the_partition_whose_cpus_it_names() {
+    let fake = Fake::with_app();
+    fake.kernel.set_file(LINE, "3");
+    fake.done(&create("a", "3"));
+    fake.kernel.arm(Some(Fault::Hold { below: "/proc/irq/24", errno: libc::EIO }));
+    fake.done(&destroy("a"));
+    fake.done(&create("b", "2"));
+    fake.kernel.set_file(LINE, "0-2");
+    assert_eq!(fake.named(), [LINE]);
+    fake.kernel.arm(None);
+    fake.done(&REPAIR);
+    assert_eq!(fake.text(LINE), "3");
+    assert!(fake.status().holds());
 }

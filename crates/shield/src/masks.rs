@@ -6,9 +6,9 @@
 //! what they had is noted before the first partition and given back after the last.
 
 use crate::partition::{Partition, shielded};
+use asmp_host::facts::cpu_list;
 use asmp_host::task::{self, Mask, task_path};
 use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Result, irq, kind_of, topology};
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// What tasks had and did not take back, with the reason.
@@ -49,13 +49,18 @@ pub fn give_back_masks(
     Ok((changes, left))
 }
 
-/// What a task should have. A thread of a node keeps what the kernel gave it of CPUs that were
-/// offline when it was noted, but for CPUs of other nodes.
+/// What a task should have. A thread that had the online CPUs of its node gets those that were
+/// offline when it was noted too, but for CPUs of other nodes. A mask once set bounds what the
+/// kernel gives with a CPU that comes online, now or later.
 fn due(kernel: &dyn Kernel, mask: &Mask, task: &task::Task) -> CpuSet {
     let given = || {
-        let given = task.allowed_cpus.intersection(&mask.offline_then);
-        let nodes = if given.is_empty() { BTreeMap::new() } else { topology::nodes(kernel) };
-        let others = nodes.into_iter().filter(|(node, _)| Some(*node) != task.node());
+        if mask.offline_then.is_empty() {
+            return mask.cpus.clone();
+        }
+        let present = cpu_list(kernel, "present").unwrap_or_default();
+        let others =
+            topology::nodes(kernel).into_iter().filter(|(node, _)| Some(*node) != task.node());
+        let given = mask.offline_then.intersection(&present);
         mask.cpus.union(&others.fold(given, |given, (_, cpus)| given.difference(&cpus)))
     };
     handled(kernel, task).unwrap_or_else(given)

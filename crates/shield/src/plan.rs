@@ -408,7 +408,7 @@ fn settings(facts: &Facts, state: &State, after: &[Partition], system: &System) 
     // A switch of the cgroup tree goes with the groups.
     for (path, original) in state.originals.iter().filter(|(_, o)| o.shape != Shape::Toggle) {
         let knob = Knob::new(path.clone(), original.shape);
-        match due(facts, &lines, &wanted, after, &knob) {
+        match due(facts, &lines, &wanted, after, (&knob, &original.text)) {
             Due::Needed => continue,
             Due::Offline(cpu) => {
                 waiting.insert(path.clone(), cpu);

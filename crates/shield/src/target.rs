@@ -87,20 +87,26 @@ pub(crate) enum Due {
     Gone,
 }
 
-/// What becomes of the original of `knob` where `wanted` are the targets under the partitions
+/// What becomes of the original `text` of `knob` where `wanted` are the targets under the partitions
 /// `after`. A file that cannot be read now is no reason to give its original up.
 pub(crate) fn due(
     facts: &Facts,
     lines: &Lines,
     wanted: &BTreeMap<Knob, Target>,
     after: &[Partition],
-    knob: &Knob,
+    (knob, text): (&Knob, &str),
 ) -> Due {
     if wanted.contains_key(knob) {
         return Due::Needed;
     }
     if let Some(irq) = knob::irq_of(&knob.path) {
-        return if lines.0.contains_key(&irq) { Due::Now } else { Due::Gone };
+        // The kernel takes no mask that names offline CPUs alone.
+        let offline = knob.cpus(text).ok().filter(|cpus| !cpus.intersects(&facts.cpus.online));
+        return match (lines.0.contains_key(&irq), offline.and_then(|cpus| cpus.iter().next())) {
+            (false, _) => Due::Gone,
+            (true, Some(cpu)) => Due::Offline(cpu),
+            (true, None) => Due::Now,
+        };
     }
     let unread = facts.setting(knob).is_none();
     match knob::cpu_of(&knob.path) {
@@ -162,11 +168,13 @@ pub fn targets(
         .iter()
         .filter_map(|(path, original)| Some((knob::irq_of(path)?, original.text.as_str())))
         .collect();
-    let owners: BTreeMap<u32, &Partition> = partitions
-        .iter()
-        .rev()
-        .flat_map(|owner| owner.irqs.iter().map(move |irq| (*irq, owner)))
-        .collect();
+    let mut known: HashMap<&str, bool> = HashMap::new();
+    let mut can_take = |knob: &Knob, text| {
+        let is_online =
+            |text| knob.cpus(text).is_ok_and(|cpus| cpus.intersects(&facts.cpus.online));
+        *known.entry(text).or_insert_with(|| is_online(text))
+    };
+    let owners = owners(partitions);
     for irq in facts.irqs.iter().filter(|irq| !irq.per_cpu) {
         let knob = knob::irq_affinity(irq.number);
         let target = match owners.get(&irq.number) {
@@ -175,9 +183,11 @@ pub fn targets(
                 format!("IRQ {} belongs to partition {}", irq.label(), owner.name),
             )),
             None => {
-                let text =
-                    originals_of_lines.get(&irq.number).copied().unwrap_or(&irq.affinity_text);
-                irqs.target(&knob, text, || format!("IRQ {} stays on system CPUs", irq.label()))
+                let original = originals_of_lines.get(&irq.number).copied();
+                // It cannot go back to offline CPUs now: where it is counts.
+                let original = original.filter(|text| can_take(&knob, text));
+                let text = original.unwrap_or(&irq.affinity_text);
+                irqs.target(&knob, text, || stays_on_system_cpus(irq))
             }
         };
         if let Some(target) = target {
@@ -203,6 +213,40 @@ pub fn targets(
     }
     of_each_cpu(facts, partitions, &mut targets);
     targets
+}
+
+/// The partition that each line belongs to.
+fn owners(partitions: &[Partition]) -> BTreeMap<u32, &Partition> {
+    let owners = partitions.iter().rev();
+    owners.flat_map(|owner| owner.irqs.iter().map(move |irq| (*irq, owner))).collect()
+}
+
+fn stays_on_system_cpus(irq: &Irq) -> String {
+    format!("IRQ {} stays on system CPUs", irq.label())
+}
+
+/// Lines on shielded CPUs that have no target in `targets`, because their original is elsewhere: it
+/// could not be given back yet.
+pub(crate) fn not_back(
+    facts: &Facts,
+    partitions: &[Partition],
+    originals: &BTreeMap<PathBuf, Original>,
+    targets: &BTreeMap<Knob, Target>,
+) -> BTreeMap<Knob, Target> {
+    let shielded = Arc::new(wanting(partitions, Aspect::Irqs));
+    let lines = facts.irqs.iter().filter(|irq| !irq.per_cpu && irq.affinity.intersects(&shielded));
+    lines
+        .filter_map(|irq| {
+            let knob = knob::irq_affinity(irq.number);
+            let original = originals.get(&knob.path).filter(|_| !targets.contains_key(&knob))?;
+            let target = Target {
+                wanted: original.text.clone(),
+                away_from: Some(Arc::clone(&shielded)),
+                why: stays_on_system_cpus(irq),
+            };
+            Some((knob, target))
+        })
+        .collect()
 }
 
 /// The CPUs of the partitions that want this step of the plan.

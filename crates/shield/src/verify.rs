@@ -12,7 +12,7 @@ use crate::orphans;
 use crate::partition::{BoostedThread, Partition, Smt, State, Tick, shielded};
 use crate::plan::Base;
 use crate::rules;
-use crate::target::{Due, Lines, Target, due, reading, targets};
+use crate::target::{Due, Lines, Target, due, not_back, reading, targets};
 use asmp_host::irq::Irq;
 use asmp_host::task::{self, Task};
 use asmp_host::{Cpu, CpuSet, Facts, Kernel, Knob, Result, Schedule, Shape, cgroup, irq, knob};
@@ -139,7 +139,8 @@ pub fn verify(
     let targets = targets(facts, &state.partitions, &state.system(), &state.originals);
     let mut left = left(facts, state, &lines, &targets);
     left.extend(base_stays(kernel, base, state));
-    let unmet = unmet(facts, targets, &lines);
+    let not_back = not_back(facts, &state.partitions, &state.originals, &targets);
+    let unmet = unmet(facts, targets.into_iter().chain(not_back).collect(), &lines);
     let partitions = state
         .partitions
         .iter()
@@ -210,7 +211,7 @@ fn left(
             // A switch of the cgroup tree goes with the last partition, or later.
             Shape::Toggle if state.partitions.is_empty() && held.is_none() => Due::Now,
             Shape::Toggle => Due::Needed,
-            _ => due(facts, lines, targets, &state.partitions, &knob),
+            _ => due(facts, lines, targets, &state.partitions, (&knob, &original.text)),
         };
         let text = &original.text;
         let has = |text: &str| facts.setting(&knob).is_some_and(|now| knob.holds(now, text));

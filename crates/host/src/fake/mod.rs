@@ -245,7 +245,10 @@ impl Kernel for FakeKernel {
             (Some((group, file)), _) => machine.read_group(&group, &file)?,
             (_, Some((tid, file))) => machine.read_task(tid, &file)?,
             _ if path == Path::new("/sys/devices/system/cpu/online") => machine.online.to_string(),
-            _ if path == Path::new("/sys/devices/system/cpu/possible") => {
+            _ if ["possible", "present"]
+                .map(|list| Path::new("/sys/devices/system/cpu").join(list))
+                .contains(&path.to_owned()) =>
+            {
                 machine.possible.to_string()
             }
             _ if path.starts_with("/sys/kernel/debug") && !machine.is_root() => {
