@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Response times beside those of crate response-time-analysis: the same sets, both sides in this
-//! process, turn by turn, equal results. The least of nine turns of each counts. Then all policies
-//! for 10,000 tasks. Exits with 1 where a limit is missed.
+//! process, turn by turn, equal results. The least of three times nine turns of each counts, or of
+//! three times 99 where a turn takes microseconds. Then all policies for 10,000 tasks. Exits with 1
+//! where a limit is missed.
 //!
 //! ```text
 //! cargo run --release -p asmp-analysis --example peers -- [MOST_TASKS]
@@ -18,8 +19,11 @@ use std::hint::black_box;
 use std::process::ExitCode;
 use std::time::Instant;
 
-const TURNS: usize = 9;
-const SETS: u64 = 5;
+/// Of sets with more tasks than FEW, and of others.
+const TURNS: (usize, usize) = (9, 99);
+const FEW: usize = 20;
+const SETS: usize = 5;
+const ROUNDS: usize = 3;
 const POLICIES: [Policy; 4] = [Policy::Fp, Policy::NpFp, Policy::Edf, Policy::NpEdf];
 
 /// Of our time beside theirs, for each policy and number of tasks.
@@ -30,26 +34,29 @@ const MOST_SECONDS: f64 = 3.0;
 fn main() -> ExitCode {
     let mut missed = Vec::new();
     let most = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(100);
-    println!("| policy | tasks | ours us | theirs us | ours / theirs |\n|---|---|---|---|---|");
-    for policy in POLICIES {
-        for count in [5, 10, 20, 40, 100].into_iter().filter(|count| *count <= most) {
-            let (mut ours, mut theirs) = (0.0, 0.0);
-            for seed in 0..SETS {
-                let both = side_by_side(&set(count, seed), policy);
-                ours += both.0;
-                theirs += both.1;
+    let counts = [5, 10, 20, 40, 100].into_iter().filter(|count| *count <= most);
+    let rows: Vec<(Policy, usize)> =
+        POLICIES.into_iter().flat_map(|policy| counts.clone().map(move |n| (policy, n))).collect();
+    let mut least = vec![[(f64::MAX, f64::MAX); SETS]; rows.len()];
+    // Some seconds apart: another machine on the same core slows the two by different factors.
+    for _ in 0..ROUNDS {
+        for ((policy, count), least) in rows.iter().zip(&mut least) {
+            for (seed, least) in (0..).zip(least) {
+                let both = side_by_side(&set(*count, seed), *policy);
+                *least = (least.0.min(both.0), least.1.min(both.1));
             }
-            if ours > MOST_RATIO * theirs {
-                missed.push(format!("{policy}, {count} tasks: {:.2} of their time", ours / theirs));
-            }
-            let each = 1e6 / SETS as f64;
-            println!(
-                "| {policy} | {count} | {:.2} | {:.2} | {:.2} |",
-                ours * each,
-                theirs * each,
-                ours / theirs
-            );
         }
+    }
+    println!("| policy | tasks | ours us | theirs us | ours / theirs |\n|---|---|---|---|---|");
+    for ((policy, count), least) in rows.iter().zip(&least) {
+        let each = 1e6 / SETS as f64;
+        let ours: f64 = each * least.iter().map(|both| both.0).sum::<f64>();
+        let theirs: f64 = each * least.iter().map(|both| both.1).sum::<f64>();
+        let ratio = ours / theirs;
+        if ratio > MOST_RATIO {
+            missed.push(format!("{policy}, {count} tasks: {ratio:.2} of their time"));
+        }
+        println!("| {policy} | {count} | {ours:.2} | {theirs:.2} | {ratio:.2} |");
     }
     let many = Workload { tasks: set(10_000, 1), ..Workload::default() };
     let start = Instant::now();
@@ -89,7 +96,7 @@ fn side_by_side(tasks: &[Task], policy: Policy) -> (f64, f64) {
     let late: Vec<Task> =
         tasks.iter().map(|task| task.clone().deadline(100 * task.period_ticks)).collect();
     let tasks = if policy.is_edf() { tasks } else { &late };
-    for _ in 0..TURNS {
+    for _ in 0..if tasks.len() > FEW { TURNS.0 } else { TURNS.1 } {
         let start = Instant::now();
         let ours = black_box(ours(black_box(tasks), policy));
         let between = Instant::now();

@@ -15,6 +15,7 @@
 use crate::check::check;
 use crate::decide::{Answer, verdict};
 use crate::demand::{Witness, together};
+use crate::levels::{Count, Done, Interference, Levels, WORTH_IT};
 use crate::numbers::lcm_wide;
 use crate::policy::Policy;
 use crate::task::{MAX_TICKS, Task};
@@ -36,7 +37,7 @@ pub struct Analysis {
 /// Under `Rm`, `Dm`, `Fp` or `Muf`. O(n) a step of an iteration, memory O(n).
 pub fn analyse(tasks: &[Task], policy: Policy, effort: &Effort) -> Analysis {
     let mut responses_ticks = vec![None; tasks.len()];
-    let answer = each(tasks, policy, effort, |task, bound| {
+    let answer = each(tasks, policy, effort, WORTH_IT, |task, bound| {
         responses_ticks[task] = bound;
         true
     });
@@ -58,7 +59,7 @@ pub fn test(tasks: &[Task], policy: Policy, effort: &Effort) -> Verdict {
     // Of equals each may be the one whose miss the replay shows.
     let mut failed = false;
     let distinct = policy.ranks(tasks).is_ok_and(|ranks| ranks.is_none_or(|all| is_distinct(&all)));
-    let answer = each(tasks, policy, effort, |_, bound| {
+    let answer = each(tasks, policy, effort, WORTH_IT, |_, bound| {
         failed |= bound.is_none();
         !(failed && distinct)
     });
@@ -73,7 +74,7 @@ pub(crate) fn is_distinct(ranks: &[u32]) -> bool {
 }
 
 pub(crate) fn decide(tasks: &[Task], policy: Policy, effort: &Effort) -> Result<Answer, Stop> {
-    each(tasks, policy, effort, |_, bound| bound.is_some())
+    each(tasks, policy, effort, WORTH_IT, |_, bound| bound.is_some())
 }
 
 /// Tasks in the order of urgency, as the iterations want them.
@@ -81,8 +82,8 @@ pub(crate) fn decide(tasks: &[Task], policy: Policy, effort: &Effort) -> Result<
 pub(crate) struct Ranked {
     /// Indices into the set, most urgent first.
     pub order: Vec<usize>,
-    /// By position: one past the last of equal rank.
-    pub group_end: Vec<usize>,
+    /// By position: one past the last of equal rank. Empty where no two ranks are equal.
+    group_end: Vec<usize>,
     pub distinct: bool,
 }
 
@@ -90,31 +91,21 @@ impl Ranked {
     pub(crate) fn of(ranks: &[u32]) -> Self {
         let mut order: Vec<usize> = (0..ranks.len()).collect();
         order.sort_by_key(|index| ranks[*index]);
-        let mut group_end = vec![ranks.len(); ranks.len()];
-        for position in (0..order.len().saturating_sub(1)).rev() {
-            let same = ranks[order[position]] == ranks[order[position + 1]];
-            group_end[position] = if same { group_end[position + 1] } else { position + 1 };
+        let same = |first: usize, second: usize| ranks[order[first]] == ranks[order[second]];
+        let distinct = (1..order.len()).all(|second| !same(second - 1, second));
+        let mut group_end = Vec::new();
+        if !distinct {
+            group_end = vec![ranks.len(); ranks.len()];
+            for at in (0..order.len() - 1).rev() {
+                group_end[at] = if same(at, at + 1) { group_end[at + 1] } else { at + 1 };
+            }
         }
-        let distinct = group_end.iter().enumerate().all(|(position, end)| *end == position + 1);
         Self { order, group_end, distinct }
     }
-}
 
-/// What a task at one level meets.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Interference {
-    pub cost_ticks: u64,
-    pub period_ticks: u64,
-    pub jitter_ticks: u64,
-}
-
-impl Interference {
-    pub(crate) const fn of(task: &Task) -> Self {
-        Self {
-            cost_ticks: task.cost_ticks(),
-            period_ticks: task.period_ticks,
-            jitter_ticks: task.jitter_ticks,
-        }
+    /// One past the last that is as urgent as the one at `position`.
+    pub(crate) fn group_end(&self, position: usize) -> usize {
+        self.group_end.get(position).copied().unwrap_or(position + 1)
     }
 }
 
@@ -241,7 +232,7 @@ pub(crate) fn late(
         ranked.order.iter().map(|index| Interference::of(&tasks[*index])).collect();
     let mut meter = Meter::new(effort);
     for (position, index) in ranked.order.iter().enumerate() {
-        let end = ranked.group_end[position];
+        let end = ranked.group_end(position);
         if responses_ticks[*index].is_some() {
             continue;
         }
@@ -258,11 +249,13 @@ pub(crate) fn late(
     }
 }
 
-/// Calls `tell` with the response of each task, the most urgent first, until it returns false.
-fn each(
+/// Calls `tell` with the response of each task, the most urgent first, until it returns false. From
+/// `worth_it` tasks on the levels are gone through in one pass, as far as their first jobs decide.
+pub(crate) fn each(
     tasks: &[Task],
     policy: Policy,
     effort: &Effort,
+    worth_it: usize,
     mut tell: impl FnMut(usize, Option<u64>) -> bool,
 ) -> Result<Answer, Stop> {
     check(tasks)?;
@@ -276,17 +269,25 @@ fn each(
     let mut meter = Meter::new(effort);
     let mut answer = Answer::Fits;
     let mut failures = 0;
+    let mut levels = Levels::new(&rows, Count::Before, worth_it);
     for (position, index) in ranked.order.iter().enumerate() {
-        let (task, end) = (&tasks[*index], ranked.group_end[position]);
+        let (task, end) = (&tasks[*index], ranked.group_end(position));
         let others = rows[..position].iter().chain(&rows[position + 1..end.max(position + 1)]);
-        let found = response(
-            rows[position],
-            task.blocking_ticks,
-            others,
-            end,
-            task.deadline_ticks,
-            &mut meter,
-        );
+        let of = |at: usize| &tasks[ranked.order[at]];
+        let constant = |at| (of(at).blocking_ticks, 0);
+        let limit = |at| limit_of_first_job(of(at));
+        let first = levels.first_job(position, end, constant, limit, &mut meter);
+        let found = first.and_then(|first| match first {
+            Done::At(ticks) => Ok(Response::Bound(ticks + task.jitter_ticks)),
+            Done::Later if task.deadline_ticks <= task.period_ticks => {
+                Ok(Response::Exceeds { job: 0 })
+            }
+            _ => {
+                let blocking_ticks = task.blocking_ticks;
+                let limit_ticks = task.deadline_ticks;
+                response(rows[position], blocking_ticks, others, end, limit_ticks, &mut meter)
+            }
+        });
         let response = match found {
             Ok(response) => response,
             // A refusal stands, whatever the rest would take.
@@ -310,12 +311,18 @@ fn each(
     Ok(answer)
 }
 
+/// The latest end of a first job that meets its deadline before the next job arrives. Then the busy
+/// period is over, and its equals had one job each.
+pub(crate) fn limit_of_first_job(task: &Task) -> u64 {
+    task.period_ticks.min(task.deadline_ticks).saturating_sub(task.jitter_ticks)
+}
+
 /// Everything at least as urgent released together with the task, as late after arrival as jitter
 /// allows; equal ones first.
 fn witness(tasks: &[Task], ranked: &Ranked, position: usize, job: u64) -> Witness {
     let index = ranked.order[position];
     let task = &tasks[index];
-    let urgent = &ranked.order[..ranked.group_end[position]];
+    let urgent = &ranked.order[..ranked.group_end(position)];
     let at_ticks = urgent.iter().map(|index| tasks[*index].jitter_ticks).max().unwrap_or(0);
     let mut member = vec![false; tasks.len()];
     for index in urgent {

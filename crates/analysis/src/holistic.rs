@@ -11,7 +11,8 @@
 
 use crate::chain::{Chain, by_core, predecessors, with_deadlines};
 use crate::check::check;
-use crate::fp::{Interference, Ranked, Response};
+use crate::fp::{Ranked, Response};
+use crate::levels::Interference;
 use crate::policy::Policy;
 use crate::task::Task;
 use crate::verdict::{Doubt, Effort, Meter, Stop, Verdict};
@@ -127,7 +128,7 @@ fn on_core(
     let rows: Vec<Interference> =
         ranked.order.iter().map(|index| Interference::of(&here[*index])).collect();
     for (position, index) in ranked.order.iter().enumerate() {
-        let (task, end) = (&here[*index], ranked.group_end[position]);
+        let (task, end) = (&here[*index], ranked.group_end(position));
         let limit_ticks = task.deadline_ticks;
         let others = rows[..position].iter().chain(&rows[position + 1..end.max(position + 1)]);
         let found = if policy.is_preemptive() {

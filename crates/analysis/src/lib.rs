@@ -49,6 +49,7 @@ pub mod file;
 pub mod fp;
 pub mod graph;
 pub mod holistic;
+mod levels;
 pub mod np_edf;
 pub mod np_fp;
 mod numbers;

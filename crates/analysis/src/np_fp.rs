@@ -14,8 +14,10 @@ use crate::check::check;
 use crate::decide::{Answer, verdict};
 use crate::demand::{Witness, together};
 use crate::fp::{
-    Analysis, Cycle, Interference, MOST_WITNESSES, Ranked, Response, UNLIMITED, is_distinct, late,
+    Analysis, Cycle, MOST_WITNESSES, Ranked, Response, UNLIMITED, is_distinct, late,
+    limit_of_first_job,
 };
+use crate::levels::{Count, Done, Interference, Levels, WORTH_IT};
 use crate::policy::Policy;
 use crate::task::{MAX_TICKS, Task};
 use crate::utilisation::is_above_one;
@@ -24,7 +26,7 @@ use crate::verdict::{Doubt, Effort, Inapplicable, Meter, Start, Stop, Verdict};
 /// Verdict and worst response times; priorities as given.
 pub fn analyse(tasks: &[Task], effort: &Effort) -> Analysis {
     let mut responses_ticks = vec![None; tasks.len()];
-    let answer = each(tasks, effort, |task, bound| {
+    let answer = each(tasks, effort, WORTH_IT, |task, bound| {
         responses_ticks[task] = bound;
         true
     });
@@ -46,7 +48,7 @@ pub fn test(tasks: &[Task], effort: &Effort) -> Verdict {
     let mut failed = false;
     let ranks = Policy::NpFp.ranks(tasks);
     let distinct = ranks.is_ok_and(|ranks| ranks.is_none_or(|all| is_distinct(&all)));
-    let answer = each(tasks, effort, |_, bound| {
+    let answer = each(tasks, effort, WORTH_IT, |_, bound| {
         failed |= bound.is_none();
         !(failed && distinct)
     });
@@ -54,7 +56,7 @@ pub fn test(tasks: &[Task], effort: &Effort) -> Verdict {
 }
 
 pub(crate) fn decide(tasks: &[Task], effort: &Effort) -> Result<Answer, Stop> {
-    each(tasks, effort, |_, bound| bound.is_some())
+    each(tasks, effort, WORTH_IT, |_, bound| bound.is_some())
 }
 
 /// What keeps a task from the CPU although it is less urgent.
@@ -95,7 +97,8 @@ pub(crate) fn response<'a>(
     for job in 0.. {
         let base_ticks = blocking_ticks.saturating_add(before_ticks);
         start_ticks = start_ticks.max(base_ticks);
-        loop {
+        // The first release of another after the start.
+        let release_ticks = loop {
             meter.spend(count + 1, "response times")?;
             let done_ticks =
                 start_ticks.saturating_add(task.cost_ticks).saturating_add(task.jitter_ticks);
@@ -105,15 +108,17 @@ pub(crate) fn response<'a>(
             if start_ticks > 4 * MAX_TICKS {
                 return Err(overflow);
             }
-            let next_ticks = others.clone().fold(base_ticks, |sum, other| {
+            let (mut next_ticks, mut release_ticks) = (base_ticks, u64::MAX);
+            for other in others.clone() {
                 let jobs = (start_ticks + other.jitter_ticks) / other.period_ticks + 1;
-                sum.saturating_add(jobs.saturating_mul(other.cost_ticks))
-            });
+                next_ticks = next_ticks.saturating_add(jobs.saturating_mul(other.cost_ticks));
+                release_ticks = release_ticks.min(jobs * other.period_ticks - other.jitter_ticks);
+            }
             if next_ticks == start_ticks {
-                break;
+                break release_ticks;
             }
             start_ticks = next_ticks;
-        }
+        };
         if job > 0 && start_ticks.saturating_add(task.jitter_ticks) < arrival_ticks {
             // Everything was done before this job arrives.
             return Ok(Response::Bound(worst_ticks));
@@ -132,37 +137,22 @@ pub(crate) fn response<'a>(
         }
         before_ticks = before_ticks.saturating_add(task.cost_ticks);
         arrival_ticks = arrival_ticks.checked_add(task.period_ticks).ok_or(overflow.clone())?;
-        if is_over(task, blocking_ticks, others.clone(), before_ticks, arrival_ticks, done_ticks) {
+        // The busy period is over: the next job arrives later, and none came meanwhile.
+        if done_ticks.saturating_add(task.jitter_ticks) <= arrival_ticks
+            && release_ticks >= done_ticks
+        {
             return Ok(Response::Bound(worst_ticks));
         }
     }
     Err(overflow)
 }
 
-/// The busy period is over at `done_ticks` if nothing at least as urgent is then left: the task's
-/// next job arrives later, and the more urgent released so far are done.
-fn is_over<'a>(
-    task: Interference,
-    blocking_ticks: u64,
-    others: impl Iterator<Item = &'a Interference>,
-    own_ticks: u64,
-    next_arrival_ticks: u64,
-    done_ticks: u64,
-) -> bool {
-    if done_ticks.saturating_add(task.jitter_ticks) > next_arrival_ticks {
-        return false;
-    }
-    let mut work_ticks = blocking_ticks.saturating_add(own_ticks);
-    for other in others {
-        let jobs = (done_ticks.saturating_add(other.jitter_ticks)).div_ceil(other.period_ticks);
-        work_ticks = work_ticks.saturating_add(jobs.saturating_mul(other.cost_ticks));
-    }
-    work_ticks <= done_ticks
-}
-
-fn each(
+/// As `each` of `fp`. Where the busy period with the task's own job is over before its next one
+/// arrives, the first job decides.
+pub(crate) fn each(
     tasks: &[Task],
     effort: &Effort,
+    worth_it: usize,
     mut tell: impl FnMut(usize, Option<u64>) -> bool,
 ) -> Result<Answer, Stop> {
     check(tasks)?;
@@ -176,12 +166,33 @@ fn each(
     let mut meter = Meter::new(effort);
     let mut answer = Answer::Fits;
     let mut failures = 0;
+    let mut ends = Levels::new(&rows, Count::Before, worth_it);
+    let mut starts = Levels::new(&rows, Count::At, worth_it);
     for (position, index) in ranked.order.iter().enumerate() {
-        let (task, end) = (&tasks[*index], ranked.group_end[position]);
+        let (task, end) = (&tasks[*index], ranked.group_end(position));
         let others = rows[..position].iter().chain(&rows[position + 1..end.max(position + 1)]);
         let block = blocks[position];
-        let found =
-            response(rows[position], block.ticks(), others, end, task.deadline_ticks, &mut meter);
+        let of = |at: usize| &tasks[ranked.order[at]];
+        let busy = |at: usize| (blocks[at].ticks(), 0);
+        let until_next = |at: usize| of(at).period_ticks.saturating_sub(of(at).jitter_ticks);
+        let is_over = ends.first_job(position, end, busy, until_next, &mut meter);
+        let before = |at: usize| (blocks[at].ticks(), rows[at].cost_ticks);
+        let latest = |at: usize| limit_of_first_job(of(at)).saturating_sub(rows[at].cost_ticks);
+        let start = starts.first_job(position, end, before, latest, &mut meter);
+        let found = is_over.and_then(|is_over| match (is_over, start?) {
+            (Done::At(_), Done::At(start_ticks)) => {
+                let ticks = start_ticks + rows[position].cost_ticks + task.jitter_ticks;
+                let is_late = ticks > task.deadline_ticks;
+                Ok(if is_late { Response::Exceeds { job: 0 } } else { Response::Bound(ticks) })
+            }
+            (_, Done::Later) if task.deadline_ticks <= task.period_ticks => {
+                Ok(Response::Exceeds { job: 0 })
+            }
+            _ => {
+                let limit_ticks = task.deadline_ticks;
+                response(rows[position], block.ticks(), others, end, limit_ticks, &mut meter)
+            }
+        });
         let response = match found {
             Ok(response) => response,
             Err(_) if answer != Answer::Fits => break,
@@ -209,42 +220,34 @@ fn each(
 
 /// By position in the order of urgency.
 fn blocks(tasks: &[Task], ranked: &Ranked) -> Vec<Block> {
+    let mut blocks = vec![Block::Nothing; tasks.len()];
     let mut longest: Option<usize> = None;
-    let mut below = vec![None; tasks.len()];
-    let mut position = tasks.len();
-    while position > 0 {
+    let mut end = tasks.len();
+    while end > 0 {
         // A whole group of equals sees what is below the group.
-        let end = position;
-        let start = (0..end)
-            .rev()
-            .take_while(|first| ranked.group_end[*first] == end)
-            .last()
-            .unwrap_or(end - 1);
-        for place in &mut below[start..end] {
-            *place = longest;
-        }
-        for index in &ranked.order[start..end] {
+        let is_of_group = |at: &usize| ranked.group_end(*at) == end;
+        let start = (0..end).rev().take_while(is_of_group).last().unwrap_or(end - 1);
+        let below = longest.map(|index| (index, tasks[index].cost_ticks() - 1));
+        for (index, block) in ranked.order[start..end].iter().zip(&mut blocks[start..end]) {
+            let section_ticks = tasks[*index].blocking_ticks;
+            *block = match below {
+                Some((job, ticks)) if ticks > 0 && ticks >= section_ticks => Block::Job(job, ticks),
+                _ if section_ticks > 0 => Block::Section(section_ticks),
+                _ => Block::Nothing,
+            };
             if longest.is_none_or(|known| tasks[known].cost_ticks() < tasks[*index].cost_ticks()) {
                 longest = Some(*index);
             }
         }
-        position = start;
+        end = start;
     }
-    let block = |(position, below): (usize, Option<usize>)| {
-        let section_ticks = tasks[ranked.order[position]].blocking_ticks;
-        match below.map(|index| (index, tasks[index].cost_ticks() - 1)) {
-            Some((index, ticks)) if ticks > 0 && ticks >= section_ticks => Block::Job(index, ticks),
-            _ if section_ticks > 0 => Block::Section(section_ticks),
-            _ => Block::Nothing,
-        }
-    };
-    below.into_iter().enumerate().map(block).collect()
+    blocks
 }
 
 fn witness(tasks: &[Task], ranked: &Ranked, position: usize, job: u64, block: Block) -> Witness {
     let index = ranked.order[position];
     let task = &tasks[index];
-    let urgent = &ranked.order[..ranked.group_end[position]];
+    let urgent = &ranked.order[..ranked.group_end(position)];
     let jitter_ticks = urgent.iter().map(|index| tasks[*index].jitter_ticks).max().unwrap_or(0);
     let at_ticks = jitter_ticks + u64::from(matches!(block, Block::Job(..)));
     let mut member = vec![false; tasks.len()];
