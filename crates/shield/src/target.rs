@@ -87,8 +87,8 @@ pub(crate) enum Due {
     Gone,
 }
 
-/// What becomes of the original `text` of `knob` where `wanted` are the targets under the partitions
-/// `after`. A file that cannot be read now is no reason to give its original up.
+/// What becomes of the original `text` of `knob` where `wanted` are the targets under the
+/// partitions `after`. A file that cannot be read now is no reason to give its original up.
 pub(crate) fn due(
     facts: &Facts,
     lines: &Lines,

@@ -87,8 +87,8 @@ pub fn settled(before: &Snapshot) -> (Snapshot, Vec<String>) {
     (now, changed)
 }
 
-/// The last warning of the kernel, from its log: what it is tainted by (dev-kmsg of the ABI).
-fn last_warning() -> String {
+/// The lines of the kernel's log (dev-kmsg of the ABI).
+fn kernel_log() -> Vec<String> {
     let mut log = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -100,8 +100,21 @@ fn last_warning() -> String {
         let text = String::from_utf8_lossy(&record[..length]).into_owned();
         lines.extend(text.split_once(';').map(|(_, text)| text.trim().to_owned()));
     }
+    lines
+}
+
+/// The last warning of the kernel: what it is tainted by.
+fn last_warning() -> String {
+    let lines = kernel_log();
     let begin = lines.iter().rposition(|line| line.starts_with("WARNING:")).unwrap_or(0);
     lines[begin..].iter().take(50).map(String::as_str).collect::<Vec<_>>().join("\n")
+}
+
+/// The first line of each warning.
+fn warnings() -> Vec<String> {
+    let mut lines = kernel_log();
+    lines.retain(|line| line.starts_with("WARNING:"));
+    lines
 }
 
 /// One line each, `NAME: before -> after`.
