@@ -222,7 +222,7 @@ fn a_writer_killed_at_any_instant_leaves_a_whole_record_and_the_next_goes_on() {
     let mut last = 0;
     for round in 0..20u64 {
         let mut writer = start("writes_for_ever", dir.path());
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + Duration::from_secs(180);
         while whole(&record) < last + 1000 + round * 37 && Instant::now() < end {}
         writer.kill().unwrap();
         writer.wait().unwrap();
@@ -258,7 +258,7 @@ fn a_scribbler_stops_neither_reader_nor_writer_and_is_forgotten_when_it_is_gone(
     let record = Record::<Wide>::alloc(dir.path(), "a", Pages::Normal).unwrap();
     let mut writer = Record::<Wide>::attach(dir.path(), "a").unwrap().writer().unwrap();
     let mut enemy = start("scribbles_for_ever", dir.path());
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(180);
     let (mut number, mut seen) = (0u64, 0);
     // What came back was not what was written: the enemy is at work.
     while seen < 1000 && Instant::now() < end {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The shape of the sources: size of files, width of lines, licence, circles of files, words.
+//! The shape of the sources: size of files, width of lines, licence, circles of files, words, no C.
 //!
 //! What a rule finds is listed with file and line: `cargo test -p asmp --test house`.
 
@@ -125,4 +125,21 @@ fn no_private_word_is_in_what_people_read() {
         lines.map(|(line, word)| format!("{}:{line}: {word}", source.path)).collect::<Vec<_>>()
     });
     assert_none("private words", &found.collect::<Vec<_>>());
+}
+
+/// A static `asmp` for another machine needs no C compiler.
+#[test]
+fn no_crate_of_the_command_is_built_by_a_c_compiler() {
+    let cargo = std::process::Command::new(env!("CARGO"))
+        .args(["tree", "--locked", "--package", "asmp", "--edges", "normal,build"])
+        .args(["--offline", "--prefix", "none"])
+        .output()
+        .expect("cargo runs this test");
+    let tree = String::from_utf8_lossy(&cargo.stdout);
+    assert!(cargo.status.success(), "{}", String::from_utf8_lossy(&cargo.stderr));
+    let crates: Vec<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(crates.contains(&"signal-hook"), "{crates:?}");
+    let builders: Vec<_> =
+        crates.iter().filter(|name| ["cc", "cmake", "bindgen"].contains(name)).collect();
+    assert!(builders.is_empty(), "{builders:?}: cargo tree --package asmp --invert cc");
 }

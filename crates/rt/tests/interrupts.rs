@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 /// Long enough for any message on a busy machine; passed only by a test that fails.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 fn eventfd() -> (OwnedFd, File) {
     // SAFETY: eventfd takes two numbers.

@@ -17,7 +17,7 @@ pub(super) const PLAIN: Shape = Shape { clients: 4, scheduling: Scheduling::Full
 pub(super) const LENDING: Shape = Shape { inherit: true, ..PLAIN };
 pub(super) const SHAPES: [Shape; 3] =
     [PLAIN, LENDING, Shape { scheduling: Scheduling::Direct, ..PLAIN }];
-pub(super) const SOON: Option<Duration> = Some(Duration::from_secs(20));
+pub(super) const SOON: Option<Duration> = Some(Duration::from_secs(180));
 const NOT_LONG: Option<Duration> = Some(Duration::from_millis(20));
 
 /// Answers every call with its words plus one, until a message begins with `STOP`.
@@ -262,7 +262,7 @@ fn what_a_scribbler_took_away_is_put_back_in_time() {
                     std::thread::yield_now();
                 }
                 table.epoch().store(0, Relaxed);
-                let until = Instant::now() + Duration::from_secs(20);
+                let until = Instant::now() + Duration::from_secs(180);
                 while client.call(&[2; WORDS], SOON) == Err(CallError::NoServer)
                     && Instant::now() < until
                 {

@@ -134,7 +134,7 @@ fn poll_and_count() {
     assert_eq!(file.read(&mut [0; 4]).unwrap_err().kind(), ErrorKind::WouldBlock);
     assert_eq!(poll(&file, Duration::from_millis(50)), 0);
     let woken = std::thread::scope(|scope| {
-        let sleeper = scope.spawn(|| poll(&file, Duration::from_secs(20)));
+        let sleeper = scope.spawn(|| poll(&file, Duration::from_secs(180)));
         // It is asleep, or about to be; either way the answer is the same.
         std::thread::sleep(Duration::from_millis(300));
         writer.put(b"abcde").unwrap();

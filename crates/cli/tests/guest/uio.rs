@@ -38,7 +38,7 @@ const RAISE: usize = 0x60;
 const ACKNOWLEDGE: usize = 0x64;
 
 const DRIVER: &str = "/sys/bus/pci/drivers/uio_pci_generic";
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 fn device() -> Option<PathBuf> {
     let all = fs::read_dir("/sys/bus/pci/devices").ok()?.flatten().map(|entry| entry.path());

@@ -29,7 +29,7 @@ fn a_client_in_c_calls_a_server_in_rust() {
     let place = Place::new();
     let mut server = Server::open(&place.path("channels"), "rust", SHAPE).unwrap();
     let mut client = place.start(&calls(&place, library("so")), &["client"]);
-    let request = server.receive(Some(Duration::from_secs(20))).unwrap().request.unwrap();
+    let request = server.receive(Some(Duration::from_secs(180))).unwrap().request.unwrap();
     assert_eq!((request.client, request.priority, request.want), (1, 3, Want::Call));
     assert_eq!(request.message, [0, 1, 2, 3, 4, 5, 6, 7].map(|at| 0xffff_ffff_ffff_ff00 + at));
     server.reply(&request.message.map(|word| word << 4)).unwrap();

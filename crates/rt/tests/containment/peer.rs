@@ -47,7 +47,7 @@ pub fn main(words: &[String]) -> Result<bool, Failure> {
 /// The last process of the peer before may still be closing its files: until then its roles are
 /// taken.
 fn patiently(attach: impl Fn() -> Result<Peer, Failure>) -> Result<Peer, Failure> {
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(180);
     loop {
         match attach() {
             Err(_) if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
