@@ -11,6 +11,7 @@ mod guest {
     pub mod ab;
     pub mod containment;
     pub mod crash;
+    pub mod deadlines;
     pub mod debugfs;
     pub mod declared;
     pub mod device;
@@ -46,6 +47,7 @@ fn all() -> Vec<Test> {
         guest::snapshot::sees::all(),
         guest::matrix::all(),
         guest::tasks::all(),
+        guest::deadlines::all(),
         guest::library::all(),
         guest::enter::all(),
         guest::containment::all(),

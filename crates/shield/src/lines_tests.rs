@@ -146,3 +146,16 @@ fn a_line_that_was_not_given_back_violates_the_partition_whose_cpus_it_names() {
     assert_eq!(fake.text(LINE), "3");
     assert!(fake.status().holds());
 }
+
+#[test]
+fn a_line_of_another_partition_that_is_sent_here_is_a_violation_here_too() {
+    let fake = Fake::with_eth0_inside();
+    fake.done(&create("b", "2"));
+    assert!(fake.status().holds());
+    fake.kernel.set_file(LINE, "0-3");
+    let names: Vec<_> = fake.status().partitions.into_iter().filter(|one| !one.shielded).collect();
+    assert_eq!(names.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    fake.done(&Request::Repair { name: Some("b".into()) });
+    assert_eq!(fake.text(LINE), "3");
+    assert!(fake.status().holds());
+}

@@ -463,8 +463,10 @@ fn settings(
         if target.away_from.is_some() && elsewhere() {
             continue;
         }
-        if irq
-            .is_some_and(|irq| target.away_from.is_none() && !partition.irqs.contains(&irq.number))
+        // Another partition's line concerns this one where it is sent here.
+        let is_other = |irq: &&Irq| !partition.irqs.contains(&irq.number);
+        if target.away_from.is_none()
+            && irq.filter(is_other).is_some_and(|irq| !irq.affinity.intersects(&shielded))
         {
             continue;
         }

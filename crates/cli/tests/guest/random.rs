@@ -279,6 +279,8 @@ impl Run {
         if answer.code == 45 {
             self.unknown.push_str(&answer.out);
         }
+        // What could not be undone is undone by a later command, whatever that says of itself.
+        self.cut |= answer.err.contains("not restored yet");
     }
 
     fn ask(&mut self, line: &str) {

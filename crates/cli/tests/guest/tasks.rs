@@ -35,6 +35,8 @@ pub fn all() -> Vec<Test> {
         test("many commands enter a partition at once", exec_storm).on(On::OnePerSeries),
         test("processes that fork all the time come and go whole", fork_storm).on(On::OnePerSeries),
         test("what run leaves behind is an ordinary task of the system", run_leftover),
+        test("two runs at once have each its own partition", runs_at_once),
+        test("a run in a run is a partition beside it", run_in_run),
         test("run passes signals on and returns 128 plus the signal", signals_pass),
         // Others have no threaded interrupts.
         test("the irq thread gets its priority and gets its old one back", irq_priority).on(On::Rt),
@@ -284,6 +286,36 @@ fn run_leftover() {
     let _ = Command::new("kill").arg(id.to_string()).status();
     assert!(policy.contains("SCHED_OTHER"), "{policy}");
     assert_eq!(allowed, "0-3");
+}
+
+fn runs_at_once() {
+    let shown = "grep Cpus_allowed_list /proc/self/status";
+    let runs: Vec<_> = (2..4)
+        .map(|cpu| {
+            Command::new(binary())
+                .args(["run", "--cpus", &cpu.to_string(), "--", "sh", "-c", shown])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("it starts")
+        })
+        .collect();
+    for (cpu, run) in (2..4).zip(runs) {
+        let output = run.wait_with_output().expect("it ends");
+        let words = String::from_utf8_lossy(&output.stdout);
+        let is_right = words.trim() == format!("Cpus_allowed_list:\t{cpu}");
+        assert!(output.status.success() && is_right, "{output:?}");
+    }
+    assert!(asmp("status --json").done().out.contains("\"partitions\": []"));
+}
+
+fn run_in_run() {
+    let inner =
+        format!("{} run --cpus 3 -- grep Cpus_allowed_list /proc/self/status", binary().display());
+    asmp(&format!("run --cpus 2 -- sh -c '{inner}; grep Cpus_allowed_list /proc/self/status'"))
+        .done()
+        .says("Cpus_allowed_list:\t3\n")
+        .says("Cpus_allowed_list:\t2\n");
 }
 
 fn own_affinity() {
