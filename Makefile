@@ -122,8 +122,9 @@ bench-peers: setup
 	tests/vm/peers.sh $(ROWS)
 
 # The figures of docs/measurements/analysis.md, some minutes; no guest.
-bench-analysis: bench-responses
+bench-analysis:
 	cargo run --release -p asmp-analysis --example bench
+	$(MAKE) bench-responses
 
 # Response times beside those of a peer, and 10,000 tasks under all policies. Exits with 1 where a
 # limit is missed, and says which.

@@ -269,15 +269,14 @@ pub(crate) fn each(
     let mut meter = Meter::new(effort);
     let mut answer = Answer::Fits;
     let mut failures = 0;
-    let mut levels = Levels::new(&rows, Count::Before, worth_it);
+    let mut levels = Levels::new(&rows, Count::Before, worth_it, effort);
     for (position, index) in ranked.order.iter().enumerate() {
         let (task, end) = (&tasks[*index], ranked.group_end(position));
         let others = rows[..position].iter().chain(&rows[position + 1..end.max(position + 1)]);
         let of = |at: usize| &tasks[ranked.order[at]];
         let constant = |at| (of(at).blocking_ticks, 0);
         let limit = |at| limit_of_first_job(of(at));
-        let first = levels.first_job(position, end, constant, limit, &mut meter);
-        let found = first.and_then(|first| match first {
+        let found = match levels.first_job(position, end, constant, limit) {
             Done::At(ticks) => Ok(Response::Bound(ticks + task.jitter_ticks)),
             Done::Later if task.deadline_ticks <= task.period_ticks => {
                 Ok(Response::Exceeds { job: 0 })
@@ -287,7 +286,7 @@ pub(crate) fn each(
                 let limit_ticks = task.deadline_ticks;
                 response(rows[position], blocking_ticks, others, end, limit_ticks, &mut meter)
             }
-        });
+        };
         let response = match found {
             Ok(response) => response,
             // A refusal stands, whatever the rest would take.
@@ -311,8 +310,9 @@ pub(crate) fn each(
     Ok(answer)
 }
 
-/// The latest end of a first job that meets its deadline before the next job arrives. Then the busy
-/// period is over, and its equals had one job each.
+/// The latest end of a first job that meets its deadline before the next job arrives. Then its busy
+/// period is over. Until then its own row counts one job in the pass over the levels, as it does in
+/// the iteration, so that one has a fixed point where the other has.
 pub(crate) fn limit_of_first_job(task: &Task) -> u64 {
     task.period_ticks.min(task.deadline_ticks).saturating_sub(task.jitter_ticks)
 }

@@ -166,8 +166,8 @@ pub(crate) fn each(
     let mut meter = Meter::new(effort);
     let mut answer = Answer::Fits;
     let mut failures = 0;
-    let mut ends = Levels::new(&rows, Count::Before, worth_it);
-    let mut starts = Levels::new(&rows, Count::At, worth_it);
+    let mut ends = Levels::new(&rows, Count::Before, worth_it, effort);
+    let mut starts = Levels::new(&rows, Count::At, worth_it, effort);
     for (position, index) in ranked.order.iter().enumerate() {
         let (task, end) = (&tasks[*index], ranked.group_end(position));
         let others = rows[..position].iter().chain(&rows[position + 1..end.max(position + 1)]);
@@ -175,24 +175,23 @@ pub(crate) fn each(
         let of = |at: usize| &tasks[ranked.order[at]];
         let busy = |at: usize| (blocks[at].ticks(), 0);
         let until_next = |at: usize| of(at).period_ticks.saturating_sub(of(at).jitter_ticks);
-        let is_over = ends.first_job(position, end, busy, until_next, &mut meter);
         let before = |at: usize| (blocks[at].ticks(), rows[at].cost_ticks);
         let latest = |at: usize| limit_of_first_job(of(at)).saturating_sub(rows[at].cost_ticks);
-        let start = starts.first_job(position, end, before, latest, &mut meter);
-        let found = is_over.and_then(|is_over| match (is_over, start?) {
-            (Done::At(_), Done::At(start_ticks)) => {
+        let mut is_over = || ends.first_job(position, end, busy, until_next);
+        let found = match starts.first_job(position, end, before, latest) {
+            Done::At(start_ticks) if matches!(is_over(), Done::At(_)) => {
                 let ticks = start_ticks + rows[position].cost_ticks + task.jitter_ticks;
                 let is_late = ticks > task.deadline_ticks;
                 Ok(if is_late { Response::Exceeds { job: 0 } } else { Response::Bound(ticks) })
             }
-            (_, Done::Later) if task.deadline_ticks <= task.period_ticks => {
+            Done::Later if task.deadline_ticks <= task.period_ticks => {
                 Ok(Response::Exceeds { job: 0 })
             }
             _ => {
                 let limit_ticks = task.deadline_ticks;
                 response(rows[position], block.ticks(), others, end, limit_ticks, &mut meter)
             }
-        });
+        };
         let response = match found {
             Ok(response) => response,
             Err(_) if answer != Answer::Fits => break,

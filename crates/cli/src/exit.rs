@@ -121,6 +121,7 @@ pub const TABLE: &[(u8, &str)] = &[
         "refused: a busy real-time task starves a kworker of its CPU, and the kernel (from 7.0 on) \
          may wait for it",
     ),
+    (48, "refused: SCHED_DEADLINE tasks of the system have booked the CPU"),
     (BAD_RUN, "measure: the input is not a complete run or not a histogram"),
     (NO_LOAD, "measure: a load did not start or ended early"),
     (MIXED, "measure: the runs are of different kernels; --across-kernels accepts them"),
@@ -163,6 +164,7 @@ fn of_refusal(refusal: &Refusal) -> u8 {
         Refusal::NoPartition { .. } => 32,
         Refusal::UnknownTask { .. } => 33,
         Refusal::StarvedKworker { .. } | Refusal::StarvedUndo { .. } => 47,
+        Refusal::NoRoomForDeadlines { .. } => 48,
         Refusal::BoundKernelThread { .. } | Refusal::Holder { .. } => 34,
         Refusal::NotInside { .. } | Refusal::IrqNotInside { .. } => 35,
         Refusal::UnknownIrq { .. } | Refusal::PerCpuIrq { .. } => 36,

@@ -83,6 +83,43 @@ fn a_kernel_thread_noted_while_a_cpu_was_offline_keeps_that_cpu() {
     fake.is_untouched("CPU 3 came online beside the partition");
 }
 
+/// The same CPU stays offline: nothing set the mask of kcompactd0, and it is left as it is.
+#[test]
+fn a_memory_thread_whose_mask_was_not_set_keeps_its_mask() {
+    let fake = Fake::isolcpus();
+    fake.kernel.set_online(3, false);
+    fake.kernel.edit(30, |task| task.affinity = Some(set("0-2")));
+    fake.kernel.set_node(0, "0-2");
+    fake.ask(&create("b", "1")).unwrap();
+    fake.kernel.edit(30, |task| task.affinity = Some(set("0-2")));
+    assert_eq!(fake.ask(&destroy("b")).unwrap().left, []);
+    assert_eq!(fake.kernel.allowed(30).unwrap(), set("0-2"));
+}
+
+/// Node 0 has CPU 0-1, node 1 CPU 2-3; CPU 1 and 3 are offline, and not there is CPU 1.
+#[test]
+fn a_thread_of_a_node_gets_no_offline_cpu_of_another_node() {
+    for present in ["0-3", "0,2-3"] {
+        let kernel = FakeKernel::new();
+        kernel.set_node(0, "0");
+        kernel.set_node(1, "2");
+        for (cpu, node) in [(0, 0), (1, 0), (2, 1), (3, 1)] {
+            kernel.set_file(&format!("/sys/devices/system/cpu/cpu{cpu}/node{node}"), "");
+        }
+        kernel.set_file("/sys/devices/system/cpu/present", present);
+        for cpu in [1, 3] {
+            kernel.set_online(cpu, false);
+        }
+        kernel.edit(30, |task| task.affinity = Some(set("0")));
+        let fake = Fake::on(kernel);
+        fake.ask(&create("a", "2")).unwrap();
+        fake.kernel.set_affinity(30, &set("0,2")).unwrap();
+        assert_eq!(fake.ask(&destroy("a")).unwrap().left, []);
+        let expected = if present == "0-3" { "0-1" } else { "0" };
+        assert_eq!(fake.kernel.allowed(30).unwrap(), set(expected), "present: {present}");
+    }
+}
+
 /// A mask that was set bounds what the kernel gives kcompactd0 with a CPU that comes online: beside
 /// a partition, or after all is given back.
 #[test]
@@ -127,6 +164,9 @@ fn cpus_of_other_kernel_threads_come_back_exactly_though_they_equal_those_online
 #[test]
 fn a_thread_of_a_node_gets_no_cpu_of_another_node() {
     let kernel = FakeKernel::new();
+    for (cpu, node) in [(0, 0), (1, 0), (2, 1), (3, 1)] {
+        kernel.set_file(&format!("/sys/devices/system/cpu/cpu{cpu}/node{node}"), "");
+    }
     kernel.set_node(0, "0");
     kernel.set_node(1, "2");
     for cpu in [1, 3] {
@@ -171,14 +211,19 @@ fn a_partition_made_before_the_originals_are_back_takes_none_of_ours_for_its_own
 
 #[test]
 fn an_offline_cpu_of_a_partition_that_stays_is_not_left() {
-    let fake = Fake::isolcpus();
-    fake.ask(&create("a", "3")).unwrap();
-    fake.kernel.set_online(3, false);
-    assert!(fake.ask(&create("b", "2")).unwrap().left.is_empty());
-    assert!(fake.shield.status().unwrap().left.is_empty());
-    fake.kernel.set_online(3, true);
-    fake.ask(&RESTORE).unwrap();
-    fake.is_untouched("restored");
+    for line in ["0-3", "3"] {
+        let mut fake = Fake::isolcpus();
+        fake.kernel.set_file("/proc/irq/24/smp_affinity_list", line);
+        fake.untouched = fake.kernel.snapshot();
+        fake.ask(&create("a", "3")).unwrap();
+        fake.kernel.set_online(3, false);
+        assert_eq!(fake.shield.status().unwrap().left, []);
+        assert_eq!(fake.ask(&create("b", "2")).unwrap().left, []);
+        assert_eq!(fake.ask(&destroy("b")).unwrap().left, []);
+        fake.kernel.set_online(3, true);
+        fake.ask(&RESTORE).unwrap();
+        fake.is_untouched("restored");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use crate::partition::{Partition, shielded};
 use asmp_host::facts::cpu_list;
 use asmp_host::task::{self, Mask, task_path};
-use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Result, irq, kind_of, topology};
+use asmp_host::{Cpu, CpuSet, Error, ErrorKind, Facts, Kernel, Result, irq, kind_of, topology};
 use std::path::Path;
 
 /// What tasks had and did not take back, with the reason.
@@ -29,7 +29,9 @@ pub fn give_back_masks(
     for mask in masks {
         let Ok(task) = task::read(kernel, mask.task.tid) else { continue };
         let cpus = due(kernel, mask, &task);
-        if task.id == mask.task && !task.bound && task.allowed_cpus != cpus {
+        let has = &task.allowed_cpus;
+        let is_back = *has == cpus || has_enough(kernel, mask, has, &cpus);
+        if task.id == mask.task && !task.bound && !is_back {
             now.push(Mask { cpus: task.allowed_cpus, ..mask.clone() });
             differ.push((mask, cpus));
         }
@@ -49,21 +51,37 @@ pub fn give_back_masks(
     Ok((changes, left))
 }
 
-/// What a task should have. A thread that had the online CPUs of its node gets those that were
-/// offline when it was noted too, but for CPUs of other nodes. A mask once set bounds what the
-/// kernel gives with a CPU that comes online, now or later.
+/// What a task should have. A thread that had the online CPUs of its node may have those of its node
+/// that were offline when it was noted, too: a mask once set bounds what the kernel gives with a
+/// CPU that comes online, now or later.
 fn due(kernel: &dyn Kernel, mask: &Mask, task: &task::Task) -> CpuSet {
-    let given = || {
-        if mask.offline_then.is_empty() {
-            return mask.cpus.clone();
-        }
-        let present = cpu_list(kernel, "present").unwrap_or_default();
-        let others =
-            topology::nodes(kernel).into_iter().filter(|(node, _)| Some(*node) != task.node());
-        let given = mask.offline_then.intersection(&present);
-        mask.cpus.union(&others.fold(given, |given, (_, cpus)| given.difference(&cpus)))
+    let given = || match (mask.offline_then.is_empty(), task.node()) {
+        (false, Some(node)) => mask.cpus.union(&of_node(kernel, &mask.offline_then, node)),
+        _ => mask.cpus.clone(),
     };
     handled(kernel, task).unwrap_or_else(given)
+}
+
+/// Those of `cpus` that are there, online or not, in this node.
+fn of_node(kernel: &dyn Kernel, cpus: &CpuSet, node: u32) -> CpuSet {
+    let present = cpu_list(kernel, "present").unwrap_or_default();
+    let is_one_of_many = topology::nodes(kernel).len() > 1;
+    // The list of a node leaves out offline CPUs.
+    let is_here = |cpu: &Cpu| {
+        let link = format!("/sys/devices/system/cpu/cpu{cpu}/node{node}");
+        !is_one_of_many || kernel.exists(Path::new(&link))
+    };
+    cpus.intersection(&present).iter().filter(is_here).collect()
+}
+
+/// Has the thread of a node what it had, and each CPU that came online since? It needs no others as
+/// long as its mask was not set.
+fn has_enough(kernel: &dyn Kernel, mask: &Mask, has: &CpuSet, due: &CpuSet) -> bool {
+    let online = || cpu_list(kernel, "online").unwrap_or_default();
+    !mask.offline_then.is_empty()
+        && mask.cpus.is_subset(has)
+        && has.is_subset(due)
+        && due.intersection(&online()).is_subset(has)
 }
 
 /// Sets the CPUs of a task and reads them back. The kernel leaves out CPUs of another program's

@@ -9,7 +9,9 @@
 use crate::partition::{Partition, Refusal, shielded};
 use crate::plan::{Action, Base, Step};
 use asmp_host::task::{self, Task};
-use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, cgroup};
+use asmp_host::{
+    Bandwidth, CpuSet, DeadlineLimits, Error, ErrorKind, Facts, Kernel, Schedule, cgroup,
+};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -156,6 +158,7 @@ fn affected_processes(
     base: &Base,
     taken: &CpuSet,
     groups: &[Affected],
+    threads: &[i32],
 ) -> Vec<Affected> {
     let in_a_group = |task: &Task| {
         let group = task.group.to_string_lossy();
@@ -166,7 +169,7 @@ fn affected_processes(
         task.group.starts_with(base.in_tree()) || groups.iter().any(named)
     };
     let mut found: BTreeMap<i32, Affected> = BTreeMap::new();
-    for tid in threads(kernel) {
+    for tid in threads.iter().copied() {
         // The mask first: it is one file, and hardly any thread is pinned here.
         if !allowed_cpus(kernel, tid).is_some_and(|cpus| cpus.is_subset(taken)) {
             continue;
@@ -207,8 +210,63 @@ fn allowed_cpus(kernel: &dyn Kernel, tid: i32) -> Option<CpuSet> {
     list.trim().parse().ok()
 }
 
+/// Do the tasks of SCHED_DEADLINE that may run on `taken` fit on what remains of their CPUs? The
+/// kernel admitted them to more, and asks this for a CPU that goes offline (`dl_bw_check_overflow`
+/// in kernel/sched/deadline.c), but not for one that becomes isolated. Errors: `NoRoomForDeadlines`.
+fn keep_deadlines(
+    kernel: &dyn Kernel,
+    base: &Base,
+    threads: &[i32],
+    taken: &CpuSet,
+    system: &CpuSet,
+) -> Result<(), Refusal> {
+    let (mut booked, mut allowed, mut names) = (0, CpuSet::new(), Vec::new());
+    for tid in threads.iter().copied() {
+        let Ok(Schedule::Deadline { runtime_ns, period_ns, .. }) = kernel.schedule(tid) else {
+            continue;
+        };
+        let Ok(task) = task::read(kernel, tid) else { continue };
+        let is_ours = task.group.starts_with(base.in_tree());
+        // Those of the kernel (sugov) book nothing.
+        if task.kernel_thread || is_ours || !task.allowed_cpus.intersects(taken) {
+            continue;
+        }
+        booked += share(runtime_ns, period_ns);
+        allowed = allowed.union(&task.allowed_cpus);
+        names.push(format!("task {tid}, {}", printable(&task.command)));
+    }
+    let cpus = allowed.intersection(system);
+    let Some(room) = room(kernel, &cpus).filter(|room| booked > *room) else { return Ok(()) };
+    Err(Refusal::NoRoomForDeadlines {
+        count: names.len(),
+        first: names.swap_remove(0),
+        booked_percent: (booked * 100).div_ceil(WHOLE_CPU),
+        cpus,
+        room_percent: room * 100 / WHOLE_CPU,
+    })
+}
+
+/// A CPU, in the kernel's unit of bandwidth (BW_SHIFT).
+const WHOLE_CPU: u64 = 1 << 20;
+
+/// Of a CPU, as `to_ratio` of the kernel has it.
+fn share(runtime_ns: u64, period_ns: u64) -> u64 {
+    let share = u128::from(runtime_ns) * u128::from(WHOLE_CPU) / u128::from(period_ns.max(1));
+    u64::try_from(share).unwrap_or(u64::MAX)
+}
+
+/// What the deadline servers of `cpus` leave; `None`: the kernel admits without a bound, or the
+/// bound cannot be read.
+fn room(kernel: &dyn Kernel, cpus: &CpuSet) -> Option<u64> {
+    let Bandwidth { runtime_us, period_us } = Bandwidth::read(kernel).ok()?;
+    let each = share(u64::try_from(runtime_us).ok()?, period_us);
+    let servers = DeadlineLimits::read(kernel, cpus).servers.unwrap_or_default();
+    let served: u64 = servers.iter().map(|one| share(one.runtime_ns, one.period_ns)).sum();
+    Some((each * cpus.len() as u64).saturating_sub(served))
+}
+
 /// Who loses CPUs when the partitions `before` become `after`. Errors: `Displaces` where a strict
-/// partition takes them; `ExclusiveElsewhere` where the kernel would refuse.
+/// partition takes them; `ExclusiveElsewhere` where the kernel would refuse; `NoRoomForDeadlines`.
 pub(crate) fn affected(
     kernel: &dyn Kernel,
     facts: &Facts,
@@ -219,8 +277,11 @@ pub(crate) fn affected(
     if let Some(group) = conflicting(kernel, &base, &taken) {
         return Err(exclusive_elsewhere(&group, &taken));
     }
+    let threads = threads(kernel);
+    let system = facts.cpus.online.difference(&shielded(after));
+    keep_deadlines(kernel, &base, &threads, &taken, &system)?;
     let mut affected = affected_groups(kernel, facts, &base, &taken);
-    affected.extend(affected_processes(kernel, &base, &taken, &affected));
+    affected.extend(affected_processes(kernel, &base, &taken, &affected, &threads));
     let strict = after.iter().any(|new| new.strict && !before.contains(new));
     match affected.first() {
         Some(first) if strict => {

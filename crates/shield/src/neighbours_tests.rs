@@ -2,7 +2,7 @@
 //! Containers, virtual machines and pinned tasks of others: each that loses CPUs to a partition is
 //! named.
 
-use crate::fixture::{Fake, create, root, set};
+use crate::fixture::{Fake, add, create, root, set};
 use crate::partition::Refusal;
 use crate::request::{Members, Request, Spec};
 use crate::shield::ChangeError;
@@ -214,4 +214,31 @@ fn the_process_that_keeps_the_groups_under_systemd_joins_no_partition() {
     let refused = fake.ask(&Request::Add { name: "a".into(), members }).unwrap_err();
     let is_named = matches!(refused, ChangeError::Refused(Refusal::Holder { tid: 400 }));
     assert!(is_named, "{refused}");
+}
+
+/// Three tasks with 80 % of a CPU each were admitted to four CPUs.
+#[test]
+fn cpus_that_deadline_tasks_of_the_system_have_booked_are_not_taken() {
+    let mut fake = Fake::with_app();
+    for (name, value) in [("sched_rt_runtime_us", "950000"), ("sched_rt_period_us", "1000000")] {
+        fake.kernel.set_file(&format!("/proc/sys/kernel/{name}"), value);
+    }
+    let (runtime_ns, period_ns) = (80_000_000, 100_000_000);
+    let deadline = Schedule::Deadline { runtime_ns, deadline_ns: period_ns, period_ns };
+    for tid in [300, 301, 302] {
+        fake.kernel.start(tid, tid, "control", deadline);
+    }
+    fake.untouched = fake.kernel.snapshot();
+    let refused = fake.ask(&create("a", "2-3")).unwrap_err().to_string();
+    assert!(
+        refused.starts_with("SCHED_DEADLINE tasks of the system (task 300, control and 2 more)")
+    );
+    assert!(refused.contains("have booked 240 % of a CPU, and CPU 0-1 would have 1"), "{refused}");
+    fake.is_untouched("refused");
+    // Three CPUs carry them; so do two where one of them is inside.
+    fake.done(&create("a", "3"));
+    let wider = Request::Resize { name: "a".into(), cpus: "2-3".parse().unwrap() };
+    assert!(fake.ask(&wider).is_err());
+    fake.done(&add("a", 300));
+    fake.done(&wider);
 }

@@ -391,6 +391,19 @@ pub enum Refusal {
         more = if *more == 0 { String::new() } else { format!(" (and {more} more)") }
     )]
     Displaces { first: String, more: usize },
+    #[error(
+        "SCHED_DEADLINE tasks of the system ({first}{more}) have booked {booked_percent} % of a \
+         CPU, and CPU {cpus} would have {room_percent} % for them: end some, or leave the system \
+         more CPUs",
+        more = if *count == 1 { String::new() } else { format!(" and {} more", count - 1) }
+    )]
+    NoRoomForDeadlines {
+        count: usize,
+        first: String,
+        booked_percent: u64,
+        cpus: CpuSet,
+        room_percent: u64,
+    },
     #[error("the system would have no CPU: leave at least one of {online} outside all partitions")]
     LastCpu { online: CpuSet },
     #[error(

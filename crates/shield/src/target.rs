@@ -141,7 +141,7 @@ pub fn targets(
         return targets;
     }
     let mut irqs = match &home {
-        Some(home) => Away::new(facts.cpus.online.difference(home), home),
+        Some(home) => Away::new(facts.cpus.possible.difference(home), home),
         None => Away::new(wanting(partitions, Aspect::Irqs), &system),
     };
     let original = |knob: &Knob| originals.get(&knob.path).map(|original| original.text.as_str());
@@ -183,11 +183,14 @@ pub fn targets(
                 format!("IRQ {} belongs to partition {}", irq.label(), owner.name),
             )),
             None => {
-                let original = originals_of_lines.get(&irq.number).copied();
-                // It cannot go back to offline CPUs now: where it is counts.
-                let original = original.filter(|text| can_take(&knob, text));
-                let text = original.unwrap_or(&irq.affinity_text);
-                irqs.target(&knob, text, || stays_on_system_cpus(irq))
+                let now = irq.affinity_text.as_str();
+                let original = originals_of_lines.get(&irq.number).copied().unwrap_or(now);
+                let why = || stays_on_system_cpus(irq);
+                match irqs.target(&knob, original, why) {
+                    // It cannot go back to offline CPUs now: where it is counts.
+                    None if !can_take(&knob, original) => irqs.target(&knob, now, why),
+                    target => target,
+                }
             }
         };
         if let Some(target) = target {
@@ -225,8 +228,8 @@ fn stays_on_system_cpus(irq: &Irq) -> String {
     format!("IRQ {} stays on system CPUs", irq.label())
 }
 
-/// Lines on shielded CPUs that have no target in `targets`, because their original is elsewhere: it
-/// could not be given back yet.
+/// Lines on shielded CPUs that have no target in `targets`: their original is elsewhere and was not
+/// given back yet.
 pub(crate) fn not_back(
     facts: &Facts,
     partitions: &[Partition],
@@ -242,7 +245,11 @@ pub(crate) fn not_back(
             let target = Target {
                 wanted: original.text.clone(),
                 away_from: Some(Arc::clone(&shielded)),
-                why: stays_on_system_cpus(irq),
+                why: format!(
+                    "IRQ {} goes back there; where the kernel refuses that, write a list of system \
+                     CPUs",
+                    irq.label()
+                ),
             };
             Some((knob, target))
         })

@@ -110,13 +110,6 @@ fn last_warning() -> String {
     lines[begin..].iter().take(50).map(String::as_str).collect::<Vec<_>>().join("\n")
 }
 
-/// The first line of each warning.
-fn warnings() -> Vec<String> {
-    let mut lines = kernel_log();
-    lines.retain(|line| line.starts_with("WARNING:"));
-    lines
-}
-
 /// One line each, `NAME: before -> after`.
 pub fn differences(before: &Snapshot, after: &Snapshot) -> Vec<String> {
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();

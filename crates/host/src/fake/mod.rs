@@ -245,9 +245,11 @@ impl Kernel for FakeKernel {
             (Some((group, file)), _) => machine.read_group(&group, &file)?,
             (_, Some((tid, file))) => machine.read_task(tid, &file)?,
             _ if path == Path::new("/sys/devices/system/cpu/online") => machine.online.to_string(),
-            _ if ["possible", "present"]
-                .map(|list| Path::new("/sys/devices/system/cpu").join(list))
-                .contains(&path.to_owned()) =>
+            _ if path == Path::new("/sys/devices/system/cpu/possible") => {
+                machine.possible.to_string()
+            }
+            _ if path == Path::new("/sys/devices/system/cpu/present")
+                && !machine.files.contains_key(path) =>
             {
                 machine.possible.to_string()
             }

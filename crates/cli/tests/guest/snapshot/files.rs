@@ -191,18 +191,21 @@ fn read_attributes(dir: &Path, all: &mut Snapshot) {
 pub fn counts(name: &str, before: &Snapshot, after: &Snapshot) -> bool {
     // TAINT_WARN. 6.12 warns once when a deadline server is switched off (LIMITS.md, "kernel 6.12,
     // deadline servers"), 7.x when the writer of a partition is killed ("kill -9, from 7.0"), and
-    // when a task moves to a CPU that goes offline at that moment ("CPU hotplug, from 7.0").
+    // when a task moves to a CPU that goes offline at that moment ("CPU hotplug, tasks").
     let warns = || {
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        let known = ["kernel/sched/isolation.c:", "kernel/cgroup/cpuset.c:"];
+        let log = super::kernel_log();
+        let went_offline = log.iter().any(|line| line.ends_with("is now offline"));
         let is_known = |line: &String| {
-            let at = line.trim_start_matches("WARNING:").trim_start();
-            known.iter().any(|file| at.starts_with(file))
-                && (at.contains("housekeeping_update") || at.contains("cpuset_attach_task"))
+            let is = |file: &str, function: &str| {
+                line.starts_with(&format!("WARNING: {file}:")) && line.contains(function)
+            };
+            is("kernel/sched/isolation.c", "housekeeping_update")
+                || went_offline && is("kernel/cgroup/cpuset.c", "cpuset_attach_task")
         };
-        let warnings = super::warnings();
+        let mut warnings = log.iter().filter(|line| line.starts_with("WARNING:")).peekable();
         release.starts_with("6.12.")
-            || release.starts_with("7.") && !warnings.is_empty() && warnings.iter().all(is_known)
+            || release.starts_with("7.") && warnings.peek().is_some() && warnings.all(is_known)
     };
     let warned = (before.get(name).map(String::as_str), after.get(name).map(String::as_str));
     if name == "/proc/sys/kernel/tainted" && warned == (Some("0"), Some("512")) && warns() {

@@ -120,14 +120,15 @@ impl Device {
             End::FromRt(_) => libc::O_RDONLY,
             End::ToRt(_) => libc::O_WRONLY,
         };
-        match () {
-            () if self.has_ended => Err(libc::ENODEV),
-            () if flags & libc::O_ACCMODE != direction => Err(libc::EACCES),
-            () if self.is_open => Err(libc::EBUSY),
-            () => {
-                self.is_open = true;
-                Ok(())
-            }
+        if self.has_ended {
+            Err(libc::ENODEV)
+        } else if flags & libc::O_ACCMODE != direction {
+            Err(libc::EACCES)
+        } else if self.is_open {
+            Err(libc::EBUSY)
+        } else {
+            self.is_open = true;
+            Ok(())
         }
     }
 
@@ -155,10 +156,15 @@ impl Device {
         });
     }
 
-    /// From now on a read is at the end of the file, a write has no reader, and nothing waits.
+    /// From now on a read is at the end of the file, a write has no reader, and nothing waits. The
+    /// channel is free for another server.
     pub fn end(&mut self) {
         self.has_ended = true;
         self.answer_the_rest();
+        self.end = match self.end {
+            End::FromRt(_) => End::FromRt(None),
+            End::ToRt(_) => End::ToRt(None),
+        };
     }
 
     fn answer_the_rest(&mut self) {

@@ -74,7 +74,7 @@ pub fn serve(
     drop(link);
     device.end();
     // The opener may be between two reads. If /dev/cuse were closed now, its next read would fail
-    // with ECONNABORTED.
+    // with ENOTCONN.
     let deadline = Instant::now() + GRACE;
     take_turn(&mut cuse, &mut device, &mut request, 0)?;
     while device.is_open() && Instant::now() < deadline {

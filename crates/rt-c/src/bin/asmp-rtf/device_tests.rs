@@ -154,6 +154,9 @@ fn the_end_of_the_server_is_the_end_of_the_file() {
     place.hears(asked, 0, &words(&[(libc::POLLIN | libc::POLLHUP) as u32, 0]));
     // A read that comes later is at the end too. What was put stays for the next server.
     writer.put(b"late").unwrap();
+    assert!(!writer.fifo().shared().is_held(Role::Reader));
+    let asked = place.fionread(4);
+    place.hears(asked, 0, &words(&[0, 0, 0, 0, 0]));
     for flags in [0, libc::O_NONBLOCK] {
         let late = place.read(4, flags);
         place.hears(late, 0, &[]);
