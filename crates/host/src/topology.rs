@@ -73,6 +73,16 @@ pub fn nodes(kernel: &dyn Kernel) -> BTreeMap<u32, CpuSet> {
     names.iter().filter_map(node).collect()
 }
 
+/// Is a CPU on its way on or offline? core-api/cpu_hotplug.rst: then its `state` is not its `target`.
+pub fn hotplug_is_under_way(kernel: &dyn Kernel) -> bool {
+    let number = |cpu: Cpu, name: &str| -> Option<i32> {
+        let path = PathBuf::from(format!("{CPUS}/cpu{cpu}/hotplug/{name}"));
+        kernel.text(&path).ok()?.trim().parse().ok()
+    };
+    let present = list(kernel, &Path::new(CPUS).join("present")).unwrap_or_default();
+    present.iter().any(|cpu| number(cpu, "state") != number(cpu, "target"))
+}
+
 /// The CPUs that share the last-level cache of `cpu`: that with the highest index.
 fn last_level_cache(kernel: &dyn Kernel, cpu: Cpu) -> Option<CpuSet> {
     let dir = PathBuf::from(format!("{CPUS}/cpu{cpu}/cache"));

@@ -15,6 +15,7 @@ use asmp_host::cgroup;
 use asmp_host::store::Journal;
 use asmp_host::systemd;
 use asmp_host::task::{self, Mask, TaskId, task_path};
+use asmp_host::topology::hotplug_is_under_way;
 use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Knob, Result, Schedule, kind_of, knob};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
@@ -129,8 +130,19 @@ pub(crate) const NAP: Duration = Duration::from_millis(20);
 impl Edge<'_> {
     /// Sets a knob. The kernel keeps the bandwidth of a SCHED_DEADLINE task that ended until its
     /// zero-lag time, and refuses it to a deadline server before that.
+    ///
+    /// A CPU that comes online while `check_interval` is written starts a timer that the kernel sets
+    /// up anew while it is pending (`mce_restart` in arch/x86/kernel/cpu/mce/core.c): it hangs or
+    /// panics. So that waits for hotplug to end.
     fn set(&self, knob: &Knob, to: &str) -> Result<()> {
-        self.while_busy(|| knob.set(self.kernel, to))
+        let restarts_timers = *knob == knob::machine_check_interval();
+        self.while_busy(|| match restarts_timers && hotplug_is_under_way(self.kernel) {
+            true => {
+                let busy = std::io::Error::from_raw_os_error(libc::EBUSY);
+                Err(Error::io(&knob.path, "write, as a CPU goes on or offline")(busy))
+            }
+            false => knob.set(self.kernel, to),
+        })
     }
 
     /// Removes a group: a task that is ending still counts in it for a moment. A group of a

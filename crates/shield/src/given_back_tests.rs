@@ -558,3 +558,29 @@ fn all_waits_on_a_busy_kernel_together_are_bounded() {
     };
     assert_eq!(changes(libc::EBUSY) - changes(libc::EINVAL), 10, "tries");
 }
+
+/// Timers of machine checks may be started twice by the kernel when both happen at once.
+#[test]
+fn the_interval_of_machine_checks_is_not_written_while_a_cpu_comes_online() {
+    let fake = Fake::isolcpus();
+    let file = |name: &str| format!("/sys/devices/system/cpu/cpu2/hotplug/{name}");
+    fake.kernel.set_file(&file("target"), "240");
+    let comes = |state: &str| fake.kernel.set_file(&file("state"), state);
+    let patience = Patience { busy: 2 * NAP, ..Patience::default() };
+    let shield = fake.shield.clone().with_patience(patience);
+    let ask = |request| shield.change(&request, &Caller::now(0, "root", "test")).unwrap();
+    let interval = "/sys/devices/system/machinecheck/machinecheck0/check_interval";
+    comes("187");
+    let refused = ask(create("a", "3")).refused;
+    assert!(refused.iter().any(|one| one.path == Path::new(interval)), "{refused:?}");
+    assert_eq!(fake.text(interval), "12c");
+    comes("240");
+    ask(REPAIR);
+    assert_eq!(fake.text(interval), "0");
+    comes("187");
+    assert_eq!(ask(destroy("a")).left.len(), 1);
+    assert_eq!(fake.text(interval), "0");
+    comes("240");
+    assert_eq!(ask(RESTORE).left, []);
+    assert_eq!(fake.text(interval), "12c");
+}
