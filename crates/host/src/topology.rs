@@ -73,7 +73,8 @@ pub fn nodes(kernel: &dyn Kernel) -> BTreeMap<u32, CpuSet> {
     names.iter().filter_map(node).collect()
 }
 
-/// Is a CPU on its way on or offline? core-api/cpu_hotplug.rst: then its `state` is not its `target`.
+/// Is a CPU on its way on or offline? Then its `state` is not its `target`
+/// (core-api/cpu_hotplug.rst).
 pub fn hotplug_is_under_way(kernel: &dyn Kernel) -> bool {
     let number = |cpu: Cpu, name: &str| -> Option<i32> {
         let path = PathBuf::from(format!("{CPUS}/cpu{cpu}/hotplug/{name}"));

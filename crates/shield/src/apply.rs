@@ -131,9 +131,9 @@ impl Edge<'_> {
     /// Sets a knob. The kernel keeps the bandwidth of a SCHED_DEADLINE task that ended until its
     /// zero-lag time, and refuses it to a deadline server before that.
     ///
-    /// A CPU that comes online while `check_interval` is written starts a timer that the kernel sets
-    /// up anew while it is pending (`mce_restart` in arch/x86/kernel/cpu/mce/core.c): it hangs or
-    /// panics. So that waits for hotplug to end.
+    /// A CPU that comes online while `check_interval` is written starts a timer that the kernel
+    /// sets up anew while it is pending (`mce_restart` in arch/x86/kernel/cpu/mce/core.c): it hangs
+    /// or panics. So that waits for hotplug to end.
     fn set(&self, knob: &Knob, to: &str) -> Result<()> {
         let restarts_timers = *knob == knob::machine_check_interval();
         self.while_busy(|| match restarts_timers && hotplug_is_under_way(self.kernel) {

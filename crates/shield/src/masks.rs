@@ -51,9 +51,9 @@ pub fn give_back_masks(
     Ok((changes, left))
 }
 
-/// What a task should have. A thread that had the online CPUs of its node may have those of its node
-/// that were offline when it was noted, too: a mask once set bounds what the kernel gives with a
-/// CPU that comes online, now or later.
+/// What a task should have. A thread that had the online CPUs of its node may have those of its
+/// node that were offline when it was noted, too: a mask once set bounds what the kernel gives
+/// with a CPU that comes online, now or later.
 fn due(kernel: &dyn Kernel, mask: &Mask, task: &task::Task) -> CpuSet {
     let given = || match (mask.offline_then.is_empty(), task.node()) {
         (false, Some(node)) => mask.cpus.union(&of_node(kernel, &mask.offline_then, node)),

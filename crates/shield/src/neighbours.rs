@@ -212,7 +212,8 @@ fn allowed_cpus(kernel: &dyn Kernel, tid: i32) -> Option<CpuSet> {
 
 /// Do the tasks of SCHED_DEADLINE that may run on `taken` fit on what remains of their CPUs? The
 /// kernel admitted them to more, and asks this for a CPU that goes offline (`dl_bw_check_overflow`
-/// in kernel/sched/deadline.c), but not for one that becomes isolated. Errors: `NoRoomForDeadlines`.
+/// in kernel/sched/deadline.c), but not for one that becomes isolated.
+/// Errors: `NoRoomForDeadlines`.
 fn keep_deadlines(
     kernel: &dyn Kernel,
     base: &Base,
