@@ -225,7 +225,7 @@ mod tests {
     /// Lines of a guest (7.2.13 PREEMPT_RT, period 2003 us) as its kernel printed them.
     fn recorded(text: &str, handler: Handler) -> (Vec<Period>, Periods) {
         let mut periods = Periods::new(handler, 2_003_000, 0, 100);
-        let lines: Vec<Event> = text.lines().filter_map(tracefs::parse).collect();
+        let lines: Vec<Event> = tracefs::parse(text);
         assert_eq!(lines.len(), text.lines().count(), "every line is understood");
         (lines.into_iter().filter_map(|line| periods.line(line)).collect(), periods)
     }

@@ -7,7 +7,7 @@
 //!           each timer that expired there. Zeros, or `asmp check` names the source and a cure.
 
 use super::guests::{Boot, On};
-use super::lab::{Process, Test, asmp, binary, guest, read, test};
+use super::lab::{Process, Test, asmp, binary, guest, read, test, until};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,26 @@ use std::time::Duration;
 
 pub fn all() -> Vec<Test> {
     let name = "shielded a busy loop has no tick for long or each disturbance has a name";
-    vec![test(name, minute).on(On::OneThenAll).booted(&[Boot::Bare, Boot::Watched])]
+    vec![
+        test(name, minute).on(On::OneThenAll).booted(&[Boot::Bare, Boot::Watched]),
+        test("noise counts a task whose name has line breaks", line_breaks)
+            .on(On::RtAndNot)
+            .booted(&[Boot::Bare]),
+    ]
+}
+
+/// The kernel prints the name of a task as it is into the trace that noise reads.
+fn line_breaks() {
+    let sleeps = r"printf 'a\nb' >/proc/$$/comm; while :; do sleep 0.02; done";
+    let task = Process::start("taskset", &["-c", "3", "sh", "-c", sleeps]);
+    let pid = task.0.id();
+    until("it has its name", || read(format!("/proc/{pid}/comm")).starts_with("a\nb"));
+    let report = asmp("noise --cpus 3 -t 2s --json").done().out;
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!(report["lost_events"], 0);
+    let switches = &report["cpus"]["3"]["foreign_switches"];
+    let count = switches[format!("a\nb/{pid}")].as_u64();
+    assert!(count.is_some_and(|count| count >= 5), "{switches}");
 }
 
 /// An instance of tracefs that records which timers expire on CPU 3.

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! One line of a trace as one event. Pure.
+//! The events of a trace, from the text that the kernel prints. Pure.
 //!
-//! A line is `comm-PID [003] d..2. 12.345678: NAME: fields` (trace/ftrace.rst). Names of tasks, and
-//! of interrupt handlers, may hold anything, also what looks like the rest of a line. So the head
-//! is found by its whole shape, and fields are searched from the right.
+//! An event is `comm-PID [003] d..2. 12.345678: NAME: fields` (trace/ftrace.rst). Names of tasks
+//! may hold anything, also what looks like the rest of a line, and line breaks, which the kernel
+//! prints as they are. So the head is found by its whole shape, fields are searched from the right,
+//! and a line without a head goes on with the event before it. What then remains unreadable counts
+//! as lost: no name hides a switch.
 
 use crate::architecture::is_tick_handler;
 use crate::cpuset::Cpu;
@@ -11,7 +13,7 @@ use crate::cpuset::Cpu;
 /// Something that happened on a CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// CLOCK_MONOTONIC, to the microsecond; 0 for [`EventKind::Lost`].
+    /// CLOCK_MONOTONIC, to the microsecond; 0 where the kernel had no room.
     pub at_ns: u64,
     pub cpu: Cpu,
     pub kind: EventKind,
@@ -63,32 +65,58 @@ pub enum EventKind {
         context: String,
         latency_ns: u64,
     },
-    /// The buffer had no room for so many events; 1 where the kernel does not know how many.
+    /// The buffer had no room for so many events (1 where the kernel does not know how many), or an
+    /// event of the scheduler cannot be read.
     Lost(u64),
 }
 
-/// The event of a line; `None` for a line that is none (a comment, a torn one, another event).
-pub fn parse(line: &str) -> Option<Event> {
-    if let Some(lost) = line.strip_prefix("CPU:") {
-        let (cpu, words) = lost.split_once(" [LOST ")?;
-        let count = words.split(' ').next()?;
-        let lost = if count == "EVENTS]" { 1 } else { count.parse().ok()? };
-        return Some(Event { at_ns: 0, cpu: cpu.parse().ok()?, kind: EventKind::Lost(lost) });
-    }
-    let (cpu, at_ns, body) =
-        line.match_indices(" [").find_map(|(at, _)| head(&line[..at], &line[at + 2..]))?;
-    let kind = match body.strip_prefix('#') {
-        Some(rest) => timerlat(rest)?,
-        None => {
-            let named = body.split_once(": ").or_else(|| Some((body.strip_suffix(':')?, "")));
-            named.and_then(|(name, fields)| kind(name, fields))?
+/// All events of a text, in its order.
+pub fn parse(text: &str) -> Vec<Event> {
+    let mut events = Vec::new();
+    let (mut from, mut to) = (0, 0);
+    for line in text.split_inclusive('\n') {
+        if lost(line).is_some() || head(line).is_some() {
+            events.extend(event(&text[from..to]));
+            from = to;
         }
+        to += line.len();
+    }
+    events.extend(event(&text[from..to]));
+    events
+}
+
+/// The event of a head and the lines up to the next one. `None`: it is none (a comment, another
+/// event).
+fn event(text: &str) -> Option<Event> {
+    if let Some(event) = lost(text) {
+        return Some(event);
+    }
+    let (cpu, at_ns, body) = head(text)?;
+    // Lines after the last one that belongs to the event are the first ones of the next head.
+    let mut ends = body.match_indices('\n').map(|(at, _)| at).chain([body.len()]);
+    let kind = match body.starts_with("sched_") {
+        true => ends.find_map(|end| kind(&body[..end])).unwrap_or(EventKind::Lost(1)),
+        false => kind(body.lines().next()?)?,
     };
     Some(Event { at_ns, cpu, kind })
 }
 
-/// CPU, time and body of a line, where `before` is its `comm-PID` and `after` all beyond `[`.
-fn head<'a>(before: &str, after: &'a str) -> Option<(Cpu, u64, &'a str)> {
+/// `CPU:3 [LOST 12 EVENTS]`.
+fn lost(text: &str) -> Option<Event> {
+    let (cpu, words) = text.lines().next()?.strip_prefix("CPU:")?.split_once(" [LOST ")?;
+    let count = words.strip_suffix("EVENTS]")?.trim_end();
+    let lost = if count.is_empty() { 1 } else { count.parse().ok()? };
+    Some(Event { at_ns: 0, cpu: cpu.parse().ok()?, kind: EventKind::Lost(lost) })
+}
+
+/// CPU, time and body of an event, whose head is in its first line.
+fn head(text: &str) -> Option<(Cpu, u64, &str)> {
+    let line = text.lines().next()?;
+    line.match_indices(" [").find_map(|(at, _)| head_at(&text[..at], &text[at + 2..]))
+}
+
+/// The same, where `before` is its `comm-PID` and `after` all beyond `[`.
+fn head_at<'a>(before: &str, after: &'a str) -> Option<(Cpu, u64, &'a str)> {
     before.trim_end().rsplit_once('-')?.1.parse::<u32>().ok()?;
     let (cpu, rest) = after.split_once("] ")?;
     let (flags, rest) = rest.trim_start().split_once(' ')?;
@@ -97,7 +125,12 @@ fn head<'a>(before: &str, after: &'a str) -> Option<(Cpu, u64, &'a str)> {
     (flags.len() >= 4).then_some((cpu.parse().ok()?, nanoseconds(stamp)?, body.trim_start()))
 }
 
-fn kind(name: &str, fields: &str) -> Option<EventKind> {
+/// What `NAME: fields` says; a tracer's line begins with `#`.
+fn kind(body: &str) -> Option<EventKind> {
+    if let Some(rest) = body.strip_prefix('#') {
+        return timerlat(rest);
+    }
+    let (name, fields) = body.split_once(": ").or_else(|| Some((body.strip_suffix(':')?, "")))?;
     let after = |key: &str| -> Option<&str> {
         let at = fields.rfind(&format!("{key}="))?;
         Some(&fields[at + key.len() + 1..])
@@ -133,8 +166,11 @@ fn kind(name: &str, fields: &str) -> Option<EventKind> {
         "sched_process_fork" => {
             // `comm=a pid=7 child_comm=a child_pid=8`
             let (head, child) = number(fields, "child_pid")?;
-            let (head, _) = head.rsplit_once(" child_comm=")?;
-            EventKind::Fork { parent: number(head, "pid")?.1, child }
+            let (head, child_name) = head.rsplit_once(" child_comm=")?;
+            let (head, parent) = number(head, "pid")?;
+            // A child has the name of its parent. Only the kernel's own threads get others.
+            let is_whole = head.strip_prefix("comm=") == Some(child_name);
+            (is_whole || !fields.contains('\n')).then_some(EventKind::Fork { parent, child })?
         }
         other if other.ends_with("_exit") => EventKind::HandlerEnd,
         other => EventKind::Ipi(other.strip_suffix("_entry")?.to_owned()),
@@ -143,6 +179,8 @@ fn kind(name: &str, fields: &str) -> Option<EventKind> {
 
 /// `prev_comm=a prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=b next_pid=2 next_prio=120`.
 fn switch(fields: &str) -> Option<EventKind> {
+    // A name has no room for both fields.
+    let (fields, _) = fields.rsplit_once(" next_prio=")?;
     let (head, to_tid) = number(fields, "next_pid")?;
     let (head, to) = head.rsplit_once(" ==> next_comm=")?;
     let (head, from_tid) = number(head, "prev_pid")?;
@@ -186,7 +224,7 @@ mod tests {
     }
 
     fn is(line: &str, cpu: Cpu, at_ns: u64, kind: EventKind) {
-        assert_eq!(parse(line), Some(Event { at_ns, cpu, kind }), "{line}");
+        assert_eq!(parse(line), [Event { at_ns, cpu, kind }], "{line}");
     }
 
     #[test]
@@ -286,18 +324,70 @@ mod tests {
         is(line, 3, 1_000_000_000, EventKind::Fork { parent: 7, child: 8 });
     }
 
+    /// The kernel prints line breaks of a name as they are, in the head of an event too.
     #[test]
-    fn other_lines_are_none() {
+    fn a_line_break_in_the_name_of_a_task_hides_no_event() {
+        let timer = " x-1 [003] d.h2. 12.000001: local_timer_entry: vector=236";
+        for name in [
+            "a\nb",
+            "\n",
+            "a\n",
+            "\n\n\n",
+            "x next_pid=1\ny",
+            " next_prio=1\n",
+            "x child_pid=1\n",
+            "x dest_cpu=1\ny",
+            "\nCPU:1 [LOST 9 ",
+            "\n-1 [3] dddd 1.",
+            "\n# tracer: nop",
+        ] {
+            assert!(name.len() <= 15, "{name:?}");
+            let head = format!("{name:>16}-77    [003] d..2.    12.345678:");
+            let events = [
+                format!(
+                    "{head} sched_switch: prev_comm={name} prev_pid=77 prev_prio=120 \
+                     prev_state=S ==> next_comm={name} next_pid=4242 next_prio=19"
+                ),
+                timer.to_owned(),
+                format!(
+                    "{head} sched_process_fork: comm={name} pid=77 child_comm={name} child_pid=8"
+                ),
+                format!(
+                    "{head} sched_migrate_task: comm={name} pid=77 prio=120 orig_cpu=3 dest_cpu=1"
+                ),
+                format!("{head} irq_handler_entry: irq=33 name=virtio1-req.1"),
+                format!("{head} local_timer_entry: vector=236"),
+            ];
+            let kinds: Vec<EventKind> =
+                parse(&events.join("\n")).into_iter().map(|event| event.kind).collect();
+            let expected = [
+                switch_to(77, name, 4242, name),
+                EventKind::LocalTimer,
+                EventKind::Fork { parent: 77, child: 8 },
+                EventKind::Migration { tid: 77, command: name.into(), from: 3, to: 1 },
+                EventKind::Device { irq: 33, name: "virtio1-req.1".into() },
+                EventKind::LocalTimer,
+            ];
+            assert_eq!(kinds, expected, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn an_event_of_the_scheduler_that_cannot_be_read_counts_as_lost() {
         for line in [
-            "",
-            "# tracer: nop",
             " x-1 [000] d..3. 1.0: sched_switch: torn",
             " x-1 [000] d..3. 1.0: sched_migrate_task: comm=x pid=9",
-            " x-1 [000] 99",
-            "CPU:3 [LOST",
-            "CPU:3 [LOST x EVENTS]",
+            " x-1 [000] d..3. 1.0: sched_process_fork: comm= child_comm=\n pid=7 child_comm= \
+             child_comm=\n child_pid=8",
         ] {
-            assert_eq!(parse(line), None, "{line}");
+            is(line, 0, 1_000_000_000, EventKind::Lost(1));
+        }
+    }
+
+    #[test]
+    fn other_lines_are_none() {
+        for line in ["", "# tracer: nop", " x-1 [000] 99", "CPU:3 [LOST", "CPU:3 [LOST x EVENTS]"] {
+            assert_eq!(parse(line), [], "{line}");
         }
     }
 }

@@ -148,9 +148,11 @@ impl<'a> EventBuffer<'a> {
         self.instance.write("tracing_on", "0")?;
         let path = self.instance.dir.join("trace");
         let text = self.instance.kernel.text(&path).map_err(Error::io(&path, "read"))?;
-        let lost = self.cpus.iter().map(|cpu| self.lost_on(cpu)).sum();
+        let lost: u64 = self.cpus.iter().map(|cpu| self.lost_on(cpu)).sum();
+        let events = window(&text);
+        let unreadable = events.iter().filter(|event| event.kind == EventKind::Lost(1)).count();
         let has_page_faults = self.has_page_faults;
-        Ok(Contents { events: window(&text), has_page_faults, lost })
+        Ok(Contents { events, has_page_faults, lost: lost + unreadable as u64 })
     }
 
     fn lost_on(&self, cpu: Cpu) -> u64 {
@@ -169,12 +171,7 @@ impl<'a> EventBuffer<'a> {
 fn window(text: &str) -> Vec<Event> {
     let (before, after) = text.split_once(WINDOW).unwrap_or(("", text));
     let is_fork = |event: &Event| matches!(event.kind, EventKind::Fork { .. });
-    before
-        .lines()
-        .filter_map(parse)
-        .filter(is_fork)
-        .chain(after.lines().filter_map(parse))
-        .collect()
+    parse(before).into_iter().filter(is_fork).chain(parse(after)).collect()
 }
 
 /// An instance that records one CPU and is read while it runs.
@@ -238,7 +235,7 @@ impl<'a> EventStream<'a> {
         }
         let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let text: Vec<u8> = self.rest.drain(..whole).collect();
-        Ok(String::from_utf8_lossy(&text).lines().filter_map(parse).collect())
+        Ok(parse(&String::from_utf8_lossy(&text)))
     }
 }
 
