@@ -28,6 +28,22 @@ pub struct Client {
     index: usize,
     priority: u32,
     spins: u32,
+    /// When waits that end too soon to notice it look next whether the server lives.
+    next_check: Option<Instant>,
+}
+
+/// Whether the server is gone. Looks each [`SLICE`], or `at_once`: one system call.
+fn has_no_server(shared: &SharedMemory, next_check: &mut Option<Instant>, at_once: bool) -> bool {
+    let now = Instant::now();
+    let next = *next_check.get_or_insert(now + SLICE);
+    if now < next && !at_once {
+        return false;
+    }
+    let gone = !shared.is_held(Role::Server);
+    if !gone {
+        *next_check = Some(now + SLICE);
+    }
+    gone
 }
 
 impl Client {
@@ -68,7 +84,8 @@ impl Client {
         let end = ClientEnd::attach(index, &table.slot(index));
         let answer = SLOTS + index * SLOT_BYTES + ANSWER;
         let canceller = Canceller::new(&table.shared, vec![answer], !ASLEEP);
-        Ok(Self { descriptor: None, canceller, table, end, index, priority: 0, spins: 0 })
+        let (priority, spins, next_check) = (0, 0, None);
+        Ok(Self { descriptor: None, canceller, table, end, index, priority, spins, next_check })
     }
 
     /// The number of our slot, which identifies this client to the server.
@@ -89,8 +106,8 @@ impl Client {
     }
 
     /// Sends a message and waits for the answer. Blocks. The timeout works even if other processes
-    /// overwrite the shared memory. Wakes every [`super::SLICE`] to check that the server is alive.
-    /// Errors: `NoServer`, `NoAnswer`, `PeerDied`, `Unanswered`, `Cancelled`.
+    /// overwrite the shared memory. Checks every [`super::SLICE`] that the server is alive, also
+    /// where each of many calls has a shorter timeout. Errors: `NoServer`, `NoAnswer`, `PeerDied`, `Unanswered`, `Cancelled`.
     #[inline]
     pub fn call(
         &mut self,
@@ -192,7 +209,7 @@ impl Client {
     }
 
     /// Waits for notification bits, and takes them. Blocks. Errors: `NoServer`, `TimedOut`,
-    /// `PeerDied`, `Cancelled`.
+    /// `PeerDied` (found within [`super::SLICE`], also by many short waits), `Cancelled`.
     pub fn wait_bits(&mut self, timeout: Option<Duration>) -> Result<u64, CallError> {
         let mut limit = WaitLimit::new(timeout, Some(SLICE));
         let slot = self.table.slot(self.index);
@@ -206,7 +223,17 @@ impl Client {
             }
             self.found_nothing();
             let epoch = self.epoch()?;
-            let sleep_for = limit.next_sleep().map_err(|_| CallError::TimedOut)?;
+            let Ok(sleep_for) = limit.next_sleep() else {
+                // Who polls a descriptor asks with no time why it was readable.
+                let asks_why = self.descriptor.is_some() && timeout == Some(Duration::ZERO);
+                if !has_no_server(&self.table.shared, &mut self.next_check, asks_why) {
+                    return Err(CallError::TimedOut);
+                }
+                return match self.end.notifications(&slot) {
+                    0 => Err(CallError::PeerDied),
+                    bits => Ok(bits),
+                };
+            };
             let Some(expected) = self.end.announce_sleep_for_bits(&slot) else { continue };
             // Pairs with Release in `notify_client`, by way of the exchange of the thread of a
             // descriptor: the bits are seen below.
@@ -281,7 +308,9 @@ impl Client {
             }
             let Ok(sleep_for) = limit.next_sleep() else {
                 let taken = !self.end.withdraw(&slot);
-                return self.end.outcome(&slot).ok_or(CallError::NoAnswer { taken });
+                let gone = has_no_server(&self.table.shared, &mut self.next_check, false);
+                let error = if gone { CallError::PeerDied } else { CallError::NoAnswer { taken } };
+                return self.end.outcome(&slot).ok_or(error);
             };
             match self.sleep(epoch, sleep_for) {
                 PiWait::TimedOut if self.table.shared.is_held(Role::Server) => {

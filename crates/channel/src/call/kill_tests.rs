@@ -126,6 +126,41 @@ fn a_server_killed_at_any_instant_leaves_an_error_and_the_next_one_serves() {
     }
 }
 
+/// Each wait and each call is over before it would look by itself whether the server lives.
+#[test]
+fn a_client_of_short_waits_or_calls_learns_that_its_server_was_killed() {
+    type Try = fn(&mut Client) -> CallError;
+    let zero = Some(Duration::ZERO);
+    let tries: [(bool, Try); 4] = [
+        (false, |client| client.wait_bits(Some(Duration::ZERO)).unwrap_err()),
+        (true, |client| client.wait_bits(Some(Duration::ZERO)).unwrap_err()),
+        (false, |client| client.wait_bits(Some(Duration::from_millis(1))).unwrap_err()),
+        (false, |client| client.call(&[0; WORDS], Some(Duration::from_millis(1))).unwrap_err()),
+    ];
+    for (has_descriptor, attempt) in tries {
+        let dir = dir();
+        let kept = Table::open(dir.path(), "a", PLAIN).unwrap();
+        let mut client = Client::attach(dir.path(), "a", None).unwrap();
+        let server = start("serves_for_ever", dir.path(), PLAIN);
+        let until = Instant::now() + Duration::from_secs(180);
+        while client.call(&[0; WORDS], Some(SLICE)).is_err() {
+            assert!(Instant::now() < until, "no server came");
+            std::thread::yield_now();
+        }
+        let _descriptor = has_descriptor.then(|| client.descriptor().unwrap());
+        assert_eq!(client.wait_bits(zero), Err(CallError::TimedOut), "it lives");
+        end(server);
+        if has_descriptor {
+            assert_eq!(client.wait_bits(zero), Err(CallError::PeerDied), "said at once");
+        }
+        while attempt(&mut client) != CallError::PeerDied {
+            assert!(Instant::now() < until, "it is not told");
+        }
+        assert_eq!(attempt(&mut client), CallError::PeerDied, "and again");
+        drop(kept);
+    }
+}
+
 #[test]
 fn clients_killed_at_any_instant_disturb_neither_server_nor_neighbours() {
     for shape in [PLAIN, LENDING] {
