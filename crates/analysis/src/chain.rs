@@ -38,10 +38,30 @@ pub(crate) fn predecessors(
     tasks: &[Task],
     chains: &[Chain],
 ) -> Result<Vec<Option<usize>>, Inapplicable> {
-    let mut before = vec![None; tasks.len()];
-    let mut member = vec![false; tasks.len()];
-    let refuse = |what: String| Err(Inapplicable::Set { what });
-    for chain in chains {
+    let mut order = Order::of(tasks);
+    chains.iter().try_for_each(|chain| order.add(tasks, chain))?;
+    Ok(order.before)
+}
+
+/// Who releases whom in the chains so far.
+pub(crate) struct Order {
+    /// The task before each in its chain.
+    before: Vec<Option<usize>>,
+    /// The first task of its chain; a task of no chain is its own.
+    pub(crate) first: Vec<usize>,
+    member: Vec<bool>,
+}
+
+impl Order {
+    /// No chain yet.
+    pub(crate) fn of(tasks: &[Task]) -> Self {
+        let count = tasks.len();
+        Self { before: vec![None; count], first: (0..count).collect(), member: vec![false; count] }
+    }
+
+    /// One chain more, in time linear in its length. Errors: those of [`predecessors`].
+    pub(crate) fn add(&mut self, tasks: &[Task], chain: &Chain) -> Result<(), Inapplicable> {
+        let refuse = |what: String| Err(Inapplicable::Set { what });
         if chain.tasks.is_empty() {
             return refuse(format!("chain {} has no tasks", chain.name));
         }
@@ -53,7 +73,7 @@ pub(crate) fn predecessors(
             let Some(found) = tasks.get(*task) else {
                 return refuse(format!("chain {} names a task that does not exist", chain.name));
             };
-            if std::mem::replace(&mut member[*task], true) {
+            if std::mem::replace(&mut self.member[*task], true) {
                 return refuse(format!("task {} occurs twice in chains", found.name));
             }
             if found.period_ticks != tasks[chain.tasks[0]].period_ticks {
@@ -70,11 +90,12 @@ pub(crate) fn predecessors(
                     chain.name, found.name
                 ));
             }
-            before[*task] = last;
+            self.before[*task] = last;
+            self.first[*task] = chain.tasks[0];
             last = Some(*task);
         }
+        Ok(())
     }
-    Ok(before)
 }
 
 /// Tasks that name no core share one.

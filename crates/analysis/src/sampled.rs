@@ -2,11 +2,12 @@
 //! Chains whose tasks run at periods of their own: each job reads, when it starts, what the task
 //! before wrote last, and writes when it finishes. `data_age` bounds them.
 
-use crate::chain::{Chain, predecessors};
+use crate::chain::{Chain, Order};
 use crate::task::{Arrival, MAX_TICKS, Task};
 use crate::verdict::{Inapplicable, Verdict};
 #[cfg(feature = "files")]
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// Tasks in the order of the data; each has its own period.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,13 +62,15 @@ pub(crate) fn check(
     if sampled.is_empty() {
         return Ok(());
     }
-    let before = predecessors(tasks, chains)?;
-    sampled.iter().try_for_each(|chain| check_one(tasks, &before, chain))
+    let mut order = Order::of(tasks);
+    chains.iter().try_for_each(|chain| order.add(tasks, chain))?;
+    sampled.iter().try_for_each(|chain| check_one(tasks, &order, chain))
 }
 
-fn check_one(
+/// The same of one chain, beside the chains of releases.
+pub(crate) fn check_one(
     tasks: &[Task],
-    before: &[Option<usize>],
+    order: &Order,
     chain: &SampledChain,
 ) -> Result<(), Inapplicable> {
     let refuse =
@@ -81,21 +84,19 @@ fn check_one(
             return refuse(format!("{what} is 0 or above 2^60 ticks"));
         }
     }
-    for (at, index) in chain.tasks.iter().enumerate() {
+    let mut seen = BTreeSet::new();
+    for index in &chain.tasks {
         let Some(task) = tasks.get(*index) else {
             return refuse("tasks: one of them does not exist".to_owned());
         };
-        if chain.tasks[..at].contains(index) {
+        if !seen.insert(index) {
             return refuse(format!("task {} occurs twice: leave one of them", task.name));
         }
-        let mut first = *index;
-        while let Some(earlier) = before[first] {
-            first = earlier;
-        }
-        if tasks[first].arrival == Arrival::Sporadic {
+        let first = &tasks[order.first[*index]];
+        if first.arrival == Arrival::Sporadic {
             return refuse(format!(
                 "task {} is sporadic, so that its data may be of any age: give it a period",
-                tasks[first].name
+                first.name
             ));
         }
     }

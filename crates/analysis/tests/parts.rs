@@ -537,3 +537,28 @@ fn the_kernel_admits_whole_nanoseconds_only() {
     let whole = from_toml(&text.replace("64/48000 s", "2 ms"), &no_measurement).unwrap();
     assert!(kernel_admission(&whole, &Domain::of(1), &Effort::default()).unwrap().admitted);
 }
+
+/// A chain each, and one that samples all.
+#[test]
+fn a_file_of_many_chains_is_read_in_time_linear_in_their_number() {
+    let seconds = |count: usize| {
+        let (mut text, mut all) = (String::new(), Vec::new());
+        for at in 0..count {
+            all.push(format!("\"t{at}\""));
+            text += &format!(
+                "[[task]]\nname = \"t{at}\"\ncost = \"1 us\"\nperiod = \"1 s\"\n\
+                 [[chain]]\nname = \"c{at}\"\ntasks = [\"t{at}\"]\ndeadline = \"1 s\"\n"
+            );
+        }
+        let all = all.join(", ");
+        text += &format!("[[chain]]\nname = \"all\"\nkind = \"sampled\"\ntasks = [{all}]\n");
+        let read = || {
+            let begin = std::time::Instant::now();
+            from_toml(&text, &no_measurement).expect("a task set");
+            begin.elapsed().as_secs_f64()
+        };
+        (0..3).map(|_| read()).fold(f64::INFINITY, f64::min)
+    };
+    let (few, many) = (seconds(2_000), seconds(40_000));
+    assert!(many < 60.0 * few, "{few} s for 2,000 chains, {many} s for 20 times as many");
+}

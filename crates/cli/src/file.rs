@@ -13,10 +13,24 @@ use toml::de::DeTable;
 
 /// Reads and checks a file. Errors: exit code 40 with the place in the file.
 pub fn read(path: &Path) -> Result<Declaration> {
-    let bad =
-        |reason: String| failure(BAD_FILE, format!("{}: {}", path.display(), reason.trim_end()));
+    let bad = |reason: String| wrong(path, &reason);
     let text = text_of(path, MOST_BYTES, SPLIT).map_err(bad)?;
     parse(&text).map_err(bad)
+}
+
+/// A refusal of a file. A line of the file may be of any length; what is shown of it is not.
+pub fn wrong(path: &Path, reason: &str) -> anyhow::Error {
+    let reason = reason.trim_end();
+    let most = 400;
+    let shown = match reason.chars().count() {
+        count if count > most => {
+            let begin = reason.chars().take(most / 2).collect::<String>();
+            let end = reason.chars().skip(count - most / 2).collect::<String>();
+            format!("{begin} … {end}")
+        }
+        _ => reason.to_owned(),
+    };
+    failure(BAD_FILE, format!("{}: {shown}", path.display()))
 }
 
 /// What helps where a file that people write is too long.
@@ -25,7 +39,12 @@ pub const SPLIT: &str = "split the file";
 /// The text of a file of at most so many bytes. Not more than that is read, of a device neither.
 /// Errors: why not; of one that is longer, with the cure.
 pub fn text_of(path: &Path, most_bytes: u64, cure: &str) -> Result<String, String> {
-    let bytes = read_at_most(path, most_bytes).map_err(|error| match error.kind() {
+    text(read_at_most(path, most_bytes), cure)
+}
+
+/// What was read as text.
+pub fn text(read: io::Result<Vec<u8>>, cure: &str) -> Result<String, String> {
+    let bytes = read.map_err(|error| match error.kind() {
         io::ErrorKind::FileTooLarge => format!("{error}: {cure}"),
         _ => unreadable(&error),
     })?;

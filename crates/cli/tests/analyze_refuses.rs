@@ -103,6 +103,31 @@ fn endless_and_huge_files_are_refused_before_they_are_read() {
 }
 
 #[test]
+fn an_error_of_a_file_shows_no_line_of_any_length() {
+    let dir = tempfile::tempdir().unwrap();
+    let long = "x".repeat(100_000);
+    let task = "[[task]]\nname = \"x\"\ncost = \"1 ms\"\nperiod = \"10 ms\"\n";
+    let graph = "[[task]]\nname = \"x\"\n[[edge]]\nfrom = \"x\"\n";
+    for (command, name, text) in [
+        (&["analyze"][..], "key.toml", format!("{task}{long} = 1\n")),
+        (&["analyze"], "value.toml", format!("{task}class = \"{long}\"\n")),
+        (&["analyze"], "number.toml", format!("{task}priority = \"{long}\"\n")),
+        (&["analyze"], "time.toml", format!("{task}deadline = \"{long}\"\n")),
+        (&["analyze"], "column.csv", format!("name,{long}\nx,1\n")),
+        (&["analyze"], "number.csv", format!("name,cost,period,priority\nx,1us,1ms,{long}\n")),
+        (&["analyze", "graph"], "to.toml", format!("{graph}to = \"{long}\"\n")),
+        (&["apply", "--dry-run"], "partition.toml", format!("[[partition]]\n{long} = 1\n")),
+        (&["apply", "--dry-run"], "cpus.toml", format!("[[partition]]\ncpus = \"{long}\"\n")),
+    ] {
+        let file = dir.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        let (exit, error) = said(&[command, &[file.to_str().unwrap()]].concat());
+        assert!(exit == 40 && error.len() < 1000, "{name}, {exit}: {} bytes", error.len());
+        assert!(error.contains(name) && error.contains("line "), "{error}");
+    }
+}
+
+#[test]
 fn a_description_of_a_run_that_is_endless_or_huge_is_refused_before_it_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("run");
@@ -136,9 +161,20 @@ fn a_replay_may_be_longer_than_a_task_set_but_not_of_any_length() {
     of_length(300_000_000);
     let (exit, words) = replay();
     assert!(exit == 40 && words.contains("too long: at most 256 MiB are read"), "{words}");
-    of_length(17 << 20);
+    // Nothing of it is read but its beginning.
+    let refused = |json: &str| {
+        let words = ["simulate", "robot.toml", "--policy", "edf", "--replay", json];
+        let (exit, words, spent) = timed(&words);
+        assert!(exit == 40 && words.contains("is no output of asmp analyze --json"), "{words}");
+        assert!(spent < Duration::from_millis(100), "{json}: {spent:?}");
+    };
+    of_length(100_000_000);
+    refused(&json);
+    refused("/dev/zero");
+    let long = format!("{{{}}}", " ".repeat(17 << 20));
+    std::fs::write(&json, long).unwrap();
     let (exit, words) = replay();
-    assert!(exit == 40 && !words.contains("too long"), "{words}");
+    assert!(exit == 40 && words.contains("no counterexample"), "{words}");
     let help = text(&asmp(&["simulate", "--help"]));
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(help.contains("At most 256 MiB of it are read, and of a task set 16"), "{help}");

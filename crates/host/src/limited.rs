@@ -13,6 +13,17 @@ pub const MOST_BYTES: u64 = 16 << 20;
 /// neither. Errors: [`ErrorKind::FileTooLarge`], which says the limit, and those of open(2) and
 /// read(2).
 pub fn read_at_most(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
+    read_if(path, most_bytes, |_| true)
+}
+
+/// The same of a file with a JSON object. Errors also: [`ErrorKind::InvalidData`] if its first
+/// 4 KiB begin with something else; then no more is read.
+pub fn read_object_at_most(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
+    read_if(path, most_bytes, |begin| begin.trim_ascii_start().first().is_none_or(|c| *c == b'{'))
+}
+
+/// The same if its first 4 KiB are right.
+fn read_if(path: &Path, most_bytes: u64, is_right: fn(&[u8]) -> bool) -> io::Result<Vec<u8>> {
     let too_long = || {
         let words = format!("too long: at most {} MiB are read", most_bytes >> 20);
         io::Error::new(ErrorKind::FileTooLarge, words)
@@ -22,7 +33,11 @@ pub fn read_at_most(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
         return Err(too_long());
     }
     let mut bytes = Vec::new();
-    file.take(most_bytes + 1).read_to_end(&mut bytes)?;
+    (&file).take(4096.min(most_bytes + 1)).read_to_end(&mut bytes)?;
+    if !is_right(&bytes) {
+        return Err(ErrorKind::InvalidData.into());
+    }
+    file.take(most_bytes + 1 - bytes.len() as u64).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > most_bytes {
         true => Err(too_long()),
         false => Ok(bytes),
@@ -32,6 +47,21 @@ pub fn read_at_most(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_what_is_no_object_only_the_beginning_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        for (text, is_read) in [("{}", true), (" \n\t{", true), ("", true), ("[{}]", false)] {
+            std::fs::write(&file, text).unwrap();
+            let read = read_object_at_most(&file, 1 << 20);
+            let read = read.map_err(|error| error.kind());
+            let expected = is_read.then(|| text.as_bytes().to_vec());
+            assert_eq!(read, expected.ok_or(ErrorKind::InvalidData), "{text}");
+        }
+        let refused = read_object_at_most(Path::new("/dev/zero"), u64::MAX - 1).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::InvalidData);
+    }
 
     #[test]
     fn a_file_is_read_up_to_the_limit_and_refused_beyond_it_and_a_device_too() {

@@ -3,7 +3,7 @@
 //! tasks sample.
 
 use super::entry::{FileError, above_0, bad, in_line, named, shown};
-use crate::chain::{Chain, predecessors};
+use crate::chain::{Chain, Order};
 use crate::sampled::{self, SampledChain};
 use crate::task::Task;
 use crate::time::TimeBase;
@@ -53,28 +53,27 @@ pub(super) fn read(
     (names, own_deadlines): Written,
 ) -> Result<Chains, FileError> {
     let mut chains = Chains::default();
+    let mut order = Order::of(tasks);
     let is_sampled = |entry: &Spanned<ChainEntry>| entry.as_ref().kind == Kind::Sampled;
     let (sampled, triggered): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_sampled);
     for entry in triggered {
         in_line(text, entry, |entry| {
             let name = entry.name.clone();
-            chains.triggered.push(entry.triggered(time, names)?);
-            predecessors(tasks, &chains.triggered).map_err(|error| of(&name, &error))?;
-            let with = chains.triggered.last().and_then(|chain| {
-                chain.tasks.iter().find(|task| own_deadlines.binary_search(task).is_ok())
-            });
+            let chain = entry.triggered(time, names)?;
+            order.add(tasks, &chain).map_err(|error| of(&name, &error))?;
+            let has_own = |task: &&usize| own_deadlines.binary_search(task).is_ok();
+            let with = chain.tasks.iter().find(has_own).copied();
+            chains.triggered.push(chain);
             with.map_or(Ok(()), |task| {
                 let reason = "has a deadline of its own, which the chain's would replace: leave it";
-                Err(bad("chain", &name, format!("task {} {reason} out", tasks[*task].name)))
+                Err(bad("chain", &name, format!("task {} {reason} out", tasks[task].name)))
             })
         })?;
     }
     for entry in sampled {
         in_line(text, entry, |entry| {
             let chain = entry.sampled(time, names)?;
-            let alone = std::slice::from_ref(&chain);
-            sampled::check(tasks, &chains.triggered, alone)
-                .map_err(|error| of(&chain.name, &error))?;
+            sampled::check_one(tasks, &order, &chain).map_err(|error| of(&chain.name, &error))?;
             chains.sampled.push(chain);
             Ok(())
         })?;

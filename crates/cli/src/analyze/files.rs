@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the computing commands read and write: task sets, pictures, JSON. Errors have exit code 40.
 
-use crate::exit::{BAD_FILE, NO_TASKS, failure};
-use crate::file::{SPLIT, text_of};
+use crate::exit::{NO_TASKS, failure};
+pub use crate::file::wrong;
+use crate::file::{SPLIT, text, text_of};
 use anyhow::Result;
 use asmp_analysis::file::FileError;
 use asmp_analysis::{TimeBase, Workload, file};
-use asmp_host::limited::MOST_BYTES;
+use asmp_host::limited::{MOST_BYTES, read_object_at_most};
 use asmp_host::store::replace_file;
 use asmp_measure::run::{Experiment, Run};
 use serde_json::{Map, Value};
+use std::io::ErrorKind;
 use std::path::Path;
-
-pub fn wrong(path: &Path, reason: &str) -> anyhow::Error {
-    failure(BAD_FILE, format!("{}: {}", path.display(), reason.trim_end()))
-}
 
 pub fn read(path: &Path) -> Result<String> {
     text_of(path, MOST_BYTES, SPLIT).map_err(|reason| wrong(path, &reason))
@@ -23,7 +21,11 @@ pub fn read(path: &Path) -> Result<String> {
 /// Reads what another command printed. It may be 16 times as long as a file that people write.
 pub fn read_output(path: &Path) -> Result<String> {
     let cure = "analyze one policy, or replay the counterexample alone";
-    text_of(path, MOST_BYTES << 4, cure).map_err(|reason| wrong(path, &reason))
+    let read = read_object_at_most(path, MOST_BYTES << 4);
+    if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidData) {
+        return Err(wrong(path, "is no output of asmp analyze --json: it begins with no {"));
+    }
+    text(read, cure).map_err(|reason| wrong(path, &reason))
 }
 
 /// A task set: CSV by the name of the file, else TOML.
