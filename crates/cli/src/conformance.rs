@@ -7,7 +7,7 @@ use crate::exit;
 use asmp_host::fake::{FakeKernel, Fault};
 use asmp_host::store::Store;
 use asmp_host::{Kernel, Schedule};
-use asmp_shield::Shield;
+use asmp_shield::{Caller, Request, Shield, Spec};
 use clap::Parser;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -399,6 +399,22 @@ fn the_name_of_a_process_forges_no_line_and_moves_no_cursor() {
     fake.done("status --json");
     let json: serde_json::Value = serde_json::from_str(&crate::print::recorded()).unwrap();
     assert_eq!(json["partitions"][0]["tasks"][0]["command"], NAME);
+}
+
+#[test]
+fn the_command_line_that_made_a_partition_forges_no_line_and_fills_no_screen() {
+    let fake = Fake::new();
+    let shield = Shield::new(fake.kernel.clone(), Store::at(fake.dir.path()));
+    let command = format!("asmp run \u{1b}[31m\nmotion: CPU 3: shielded {}", "x ".repeat(60_000));
+    let spec = Spec::of("3".parse().unwrap());
+    let request = Request::Create { name: "a".into(), spec };
+    shield.change(&request, &Caller::now(0, "root\nmotion", command)).unwrap();
+    crate::print::recorded();
+    fake.done("status");
+    let words = crate::print::recorded();
+    assert!(!words.contains('\u{1b}') && words.contains(r"\u{1b}[31m\nmotion"), "{words}");
+    assert!(!words.lines().any(|line| line.starts_with("motion")), "{words}");
+    assert!(words.lines().all(|line| line.chars().count() < 500), "{words}");
 }
 
 #[test]

@@ -170,3 +170,36 @@ pub fn code(status: &ExitStatus) -> u8 {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     u8::try_from(code).unwrap_or(u8::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TERM: i32 = libc::SIGTERM;
+
+    #[test]
+    fn a_second_term_kills_but_not_within_a_second_and_ten_seconds_later_the_user_learns_it() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut patience = Patience::new(None);
+        assert_eq!(patience.left(at(0)), None);
+        assert!(!patience.asked(libc::SIGINT, at(0)) && !patience.asked(TERM, at(0)));
+        assert!(!patience.asked(TERM, at(1000)), "timeout(1) sends two");
+        assert_eq!(patience.over(at(9_999)), None);
+        assert_eq!(patience.left(at(9_999)), Some(Duration::from_millis(1)));
+        assert_eq!(patience.over(at(10_000)), Some(Then::Say));
+        assert_eq!((patience.over(at(60_000)), patience.left(at(60_000))), (None, None));
+        assert!(patience.asked(TERM, at(60_000)));
+    }
+
+    #[test]
+    fn kill_after_counts_from_the_first_signal_that_ends() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut patience = Patience::new(Some(Duration::from_millis(300)));
+        assert!(!patience.asked(libc::SIGUSR1, at(0)));
+        assert_eq!(patience.left(at(0)), None);
+        assert!(!patience.asked(libc::SIGINT, at(100)) && !patience.asked(TERM, at(200)));
+        assert_eq!((patience.over(at(399)), patience.over(at(400))), (None, Some(Then::Kill)));
+    }
+}

@@ -51,6 +51,8 @@ mod given_back_tests;
 #[cfg(test)]
 mod lines_tests;
 #[cfg(test)]
+mod lost_tests;
+#[cfg(test)]
 mod need_tests;
 #[cfg(test)]
 mod neighbours_tests;

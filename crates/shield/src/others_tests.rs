@@ -17,7 +17,7 @@ const RT: &str = "/sys/fs/cgroup/asmp/a/rt";
 
 impl Fake {
     /// The same with partition `a` of CPU 3, which holds that process.
-    fn partitioned() -> Self {
+    pub(crate) fn partitioned() -> Self {
         let fake = Self::with_app();
         fake.done(&create("a", "3"));
         fake.done(&add("a", 200));
@@ -26,7 +26,7 @@ impl Fake {
 
     /// A repair: does it claim what `status` says?
     #[track_caller]
-    fn repair(&self) -> bool {
+    pub(crate) fn repair(&self) -> bool {
         let claimed = self.done(&Request::Repair { name: None }).status.unwrap();
         let seen = self.status();
         assert_eq!(claimed.holds(), seen.holds(), "{seen:#?}");
@@ -234,107 +234,6 @@ fn a_killed_creation_goes_with_the_groups_that_others_made_in_it() {
     assert!(fake.kill(&create("a", "3"), 9, true));
     fake.kernel.make_dir(&Path::new(RT).join("sub")).unwrap();
     fake.restored("killed");
-}
-
-/// Every file of /run/asmp is gone.
-fn lose_state(fake: &Fake) {
-    for entry in std::fs::read_dir(fake.dir.path()).unwrap() {
-        std::fs::remove_file(entry.unwrap().path()).unwrap();
-    }
-}
-
-#[test]
-fn groups_whose_state_was_lost_are_named_and_restored() {
-    let fake = Fake::partitioned();
-    lose_state(&fake);
-    let status = fake.status();
-    assert!(!status.holds());
-    assert_eq!(status.orphans, [Path::new("/sys/fs/cgroup/asmp/a")]);
-    assert!(!fake.repair(), "a repair claims nothing");
-    for request in [create("a", "3"), create("b", "2"), destroy("a")] {
-        let error = fake.ask(&request).unwrap_err().to_string();
-        assert!(error.contains("asmp restore") && error.contains("asmp/a"), "{error}");
-    }
-    let outcome = fake.done(&Request::Restore { abandon: false });
-    let unknown = outcome.unknown_originals.join(", ");
-    for what in ["fair_server/cpu3", "default_smp_affinity", "/proc/irq/", "ktimers"] {
-        assert!(unknown.contains(what), "{unknown}");
-    }
-    let servers = unknown.contains("fair_server/cpu3/runtime is 0 (usual: 50000000)");
-    assert!(servers && unknown.contains("default_smp_affinity is 7 (usual: f)"), "{unknown}");
-    assert_eq!((fake.kernel.isolated().to_string(), fake.allowed(200)), ("".into(), "0-3".into()));
-    assert!(fake.status().orphans.is_empty() && fake.status().partitions.is_empty());
-    let groups = fake.kernel.snapshot().into_keys().filter(|key| key.starts_with("group ")).count();
-    assert_eq!(groups, 1, "only the root is left");
-    fake.done(&create("a", "3"));
-    // What was changed by then is what this partition's end gives back.
-    fake.done(&destroy("a"));
-}
-
-#[test]
-fn lost_originals_are_named_until_they_are_given_up() {
-    let names = |fake: &Fake, unknown: &[String]| {
-        let status = fake.status();
-        let named = |one: &String| status.left.iter().any(|left| left.what.starts_with(one));
-        assert!(!status.holds() && unknown.iter().all(named), "{:#?}", status.left);
-    };
-    let restore = |fake: &Fake, abandon| fake.done(&Request::Restore { abandon }).unknown_originals;
-    let fake = Fake::partitioned();
-    lose_state(&fake);
-    let unknown = restore(&fake, false);
-    assert!(unknown.iter().any(|one| one.contains("fair_server/cpu3")), "{unknown:?}");
-    for _ in 0..2 {
-        names(&fake, &unknown);
-        assert_eq!(restore(&fake, false), unknown);
-    }
-    let repair = fake.done(&Request::Repair { name: None });
-    assert_eq!(repair.unknown_originals, unknown);
-    // A partition in between knows what it found, not what was before.
-    assert!(fake.done(&create("a", "3")).unknown_originals.is_empty());
-    names(&fake, &unknown);
-    fake.done(&destroy("a"));
-    names(&fake, &unknown);
-    fake.done(&create("b", "2"));
-    assert_eq!(restore(&fake, true), unknown, "what is given up is named");
-    assert!(fake.status().holds());
-    assert_eq!(restore(&fake, false), [""; 0]);
-    assert!(!fake.dir.path().join("state.json").exists());
-    // What is lost and given up at once leaves no note.
-    fake.done(&create("a", "3"));
-    lose_state(&fake);
-    assert!(!restore(&fake, true).is_empty());
-    assert!(fake.status().holds());
-}
-
-#[test]
-fn the_way_out_of_an_unreadable_state_ends_all_partitions() {
-    for garbage in ["{}", "hello", "{\"schema\":99}"] {
-        let fake = Fake::partitioned();
-        std::fs::write(fake.dir.path().join("state.json"), garbage).unwrap();
-        let error = fake.ask(&Request::Restore { abandon: false }).unwrap_err().to_string();
-        assert!(error.contains("--abandon"), "{error}");
-        let outcome = fake.done(&Request::Restore { abandon: true });
-        assert!(outcome.recovered.unwrap().abandoned[0].contains("state.json"));
-        assert!(!outcome.unknown_originals.is_empty());
-        assert!(fake.status().holds());
-        assert_eq!(fake.kernel.isolated().to_string(), "");
-        let kept = std::fs::read_to_string(fake.dir.path().join("state.json.unreadable"));
-        assert_eq!(kept.unwrap(), garbage);
-    }
-}
-
-#[test]
-fn the_base_group_alone_without_a_state_goes_too() {
-    let fake = Fake::with_app();
-    fake.done(&create("a", "3"));
-    lose_state(&fake);
-    for group in ["a/rt", "a/rest", "a"] {
-        fake.kernel.remove_dir(&Path::new("/sys/fs/cgroup/asmp").join(group)).unwrap();
-    }
-    assert_eq!(fake.status().orphans, [Path::new("/sys/fs/cgroup/asmp")]);
-    fake.done(&Request::Restore { abandon: false });
-    assert!(!fake.kernel.exists(Path::new("/sys/fs/cgroup/asmp")));
-    assert!(fake.status().orphans.is_empty());
 }
 
 /// A group of another program with a task in it.

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The files of /run/asmp are gone, hidden or unreadable while there are partitions: `status` names
+//! what they left, and `restore` ends it.
+
+use crate::fixture::{Fake, RESTORE, add, create, destroy};
+use crate::request::Request;
+use asmp_host::{Kernel, Schedule};
+use std::path::Path;
+
+/// Every file of /run/asmp is gone.
+fn lose_state(fake: &Fake) {
+    for entry in std::fs::read_dir(fake.dir.path()).unwrap() {
+        std::fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+}
+
+#[test]
+fn groups_whose_state_was_lost_are_named_and_restored() {
+    let fake = Fake::partitioned();
+    lose_state(&fake);
+    let status = fake.status();
+    assert!(!status.holds());
+    assert_eq!(status.orphans, [Path::new("/sys/fs/cgroup/asmp/a")]);
+    assert!(!fake.repair(), "a repair claims nothing");
+    for request in [create("a", "3"), create("b", "2"), destroy("a")] {
+        let error = fake.ask(&request).unwrap_err().to_string();
+        assert!(error.contains("asmp restore") && error.contains("asmp/a"), "{error}");
+    }
+    let outcome = fake.done(&Request::Restore { abandon: false });
+    let unknown = outcome.unknown_originals.join(", ");
+    for what in ["fair_server/cpu3", "default_smp_affinity", "/proc/irq/", "ktimers"] {
+        assert!(unknown.contains(what), "{unknown}");
+    }
+    let servers = unknown.contains("fair_server/cpu3/runtime is 0 (usual: 50000000)");
+    assert!(servers && unknown.contains("default_smp_affinity is 7 (usual: f)"), "{unknown}");
+    assert_eq!((fake.kernel.isolated().to_string(), fake.allowed(200)), ("".into(), "0-3".into()));
+    assert!(fake.status().orphans.is_empty() && fake.status().partitions.is_empty());
+    let groups = fake.kernel.snapshot().into_keys().filter(|key| key.starts_with("group ")).count();
+    assert_eq!(groups, 1, "only the root is left");
+    fake.done(&create("a", "3"));
+    // What was changed by then is what this partition's end gives back.
+    fake.done(&destroy("a"));
+}
+
+#[test]
+fn lost_originals_are_named_until_they_are_given_up() {
+    let names = |fake: &Fake, unknown: &[String]| {
+        let status = fake.status();
+        let named = |one: &String| status.left.iter().any(|left| left.what.starts_with(one));
+        assert!(!status.holds() && unknown.iter().all(named), "{:#?}", status.left);
+    };
+    let restore = |fake: &Fake, abandon| fake.done(&Request::Restore { abandon }).unknown_originals;
+    let fake = Fake::partitioned();
+    lose_state(&fake);
+    let unknown = restore(&fake, false);
+    assert!(unknown.iter().any(|one| one.contains("fair_server/cpu3")), "{unknown:?}");
+    for _ in 0..2 {
+        names(&fake, &unknown);
+        assert_eq!(restore(&fake, false), unknown);
+    }
+    let repair = fake.done(&Request::Repair { name: None });
+    assert_eq!(repair.unknown_originals, unknown);
+    // A partition in between knows what it found, not what was before.
+    assert!(fake.done(&create("a", "3")).unknown_originals.is_empty());
+    names(&fake, &unknown);
+    fake.done(&destroy("a"));
+    names(&fake, &unknown);
+    fake.done(&create("b", "2"));
+    assert_eq!(restore(&fake, true), unknown, "what is given up is named");
+    assert!(fake.status().holds());
+    assert_eq!(restore(&fake, false), [""; 0]);
+    assert!(!fake.dir.path().join("state.json").exists());
+    // What is lost and given up at once leaves no note.
+    fake.done(&create("a", "3"));
+    lose_state(&fake);
+    assert!(!restore(&fake, true).is_empty());
+    assert!(fake.status().holds());
+}
+
+#[test]
+fn the_way_out_of_an_unreadable_state_ends_all_partitions() {
+    for garbage in ["{}", "hello", "{\"schema\":99}"] {
+        let fake = Fake::partitioned();
+        std::fs::write(fake.dir.path().join("state.json"), garbage).unwrap();
+        let error = fake.ask(&Request::Restore { abandon: false }).unwrap_err().to_string();
+        assert!(error.contains("--abandon"), "{error}");
+        let outcome = fake.done(&Request::Restore { abandon: true });
+        assert!(outcome.recovered.unwrap().abandoned[0].contains("state.json"));
+        assert!(!outcome.unknown_originals.is_empty());
+        assert!(fake.status().holds());
+        assert_eq!(fake.kernel.isolated().to_string(), "");
+        let kept = std::fs::read_to_string(fake.dir.path().join("state.json.unreadable"));
+        assert_eq!(kept.unwrap(), garbage);
+    }
+}
+
+#[test]
+fn the_base_group_alone_without_a_state_goes_too() {
+    let fake = Fake::with_app();
+    fake.done(&create("a", "3"));
+    lose_state(&fake);
+    for group in ["a/rt", "a/rest", "a"] {
+        fake.kernel.remove_dir(&Path::new("/sys/fs/cgroup/asmp").join(group)).unwrap();
+    }
+    assert_eq!(fake.status().orphans, [Path::new("/sys/fs/cgroup/asmp")]);
+    fake.done(&Request::Restore { abandon: false });
+    assert!(!fake.kernel.exists(Path::new("/sys/fs/cgroup/asmp")));
+    assert!(fake.status().orphans.is_empty());
+}
+
+#[test]
+fn groups_whose_state_was_lost_under_systemd_are_named_and_restored() {
+    let fake = Fake::with_app();
+    fake.kernel.boot_systemd(&[200]);
+    fake.done(&create("a", "3"));
+    fake.done(&add("a", 200));
+    lose_state(&fake);
+    let ours = "/sys/fs/cgroup/asmp.slice/asmp-holder.service/a";
+    assert_eq!(fake.status().orphans, [Path::new(ours)]);
+    assert!(!fake.repair(), "a repair claims nothing");
+    let refused = fake.ask(&create("b", "2")).unwrap_err().to_string();
+    assert!(refused.contains("asmp restore") && refused.contains(ours), "{refused}");
+    let outcome = fake.done(&RESTORE);
+    assert!(!outcome.unknown_originals.is_empty());
+    assert_eq!((fake.kernel.isolated().to_string(), fake.allowed(200)), ("".into(), "0-3".into()));
+    assert!(!fake.kernel.exists(Path::new("/sys/fs/cgroup/asmp.slice")));
+    assert!(fake.status().orphans.is_empty() && fake.status().partitions.is_empty());
+}
+
+/// As a second mount over /run does it, and its end.
+#[test]
+fn a_state_that_was_hidden_tells_the_truth_when_it_is_back() {
+    let fake = Fake::partitioned();
+    let hidden = tempfile::tempdir().unwrap();
+    let files = || std::fs::read_dir(fake.dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    for file in files() {
+        std::fs::copy(&file, hidden.path().join(file.file_name().unwrap())).unwrap();
+    }
+    lose_state(&fake);
+    let outcome = fake.done(&RESTORE);
+    assert!(!outcome.unknown_originals.is_empty());
+    // A real-time task without a record left as an ordinary one, and was named.
+    assert_eq!(fake.kernel.schedule(201).unwrap(), Schedule::Other { nice: 0 });
+    assert!(outcome.demoted.iter().any(|one| one.task.tid == 201), "{outcome:#?}");
+    fake.kernel.set_schedule(201, &Schedule::Fifo { priority: 80 }).unwrap();
+    lose_state(&fake);
+    for file in std::fs::read_dir(hidden.path()).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), fake.dir.path().join(file.file_name())).unwrap();
+    }
+    let status = fake.status();
+    assert!(!status.holds() && !status.partitions[0].shielded, "{status:#?}");
+    // It knows the originals.
+    fake.restored("back");
+}
+
+/// A line is on the disk before its step is taken. A crash while it is written leaves a part.
+#[test]
+fn a_journal_that_a_crash_cut_in_its_last_line_is_undone_exactly() {
+    for at in [1, 6, 12] {
+        for cut in 1.. {
+            let fake = Fake::with_app();
+            assert!(fake.kill(&create("a", "3"), at, false), "{at}");
+            let journal = fake.dir.path().join("journal");
+            let whole = std::fs::read(&journal).unwrap();
+            if cut > 1 && whole[whole.len() - cut] == b'\n' {
+                break;
+            }
+            std::fs::write(&journal, &whole[..whole.len() - cut]).unwrap();
+            fake.restored(&format!("{at}, without its last {cut} bytes"));
+        }
+    }
+}
