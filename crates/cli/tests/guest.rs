@@ -20,9 +20,11 @@ mod guest {
     pub mod guests;
     pub mod hotplug;
     pub mod huge;
+    pub mod inside;
     pub mod killer;
     pub mod lab;
     pub mod library;
+    pub mod lost;
     pub mod matrix;
     pub mod measure;
     pub mod others;
@@ -47,11 +49,13 @@ fn all() -> Vec<Test> {
         guest::snapshot::sees::all(),
         guest::matrix::all(),
         guest::tasks::all(),
+        guest::inside::all(),
         guest::deadlines::all(),
         guest::library::all(),
         guest::enter::all(),
         guest::containment::all(),
         guest::drift::all(),
+        guest::lost::all(),
         guest::crash::all(),
         guest::random::all(),
         guest::hotplug::all(),

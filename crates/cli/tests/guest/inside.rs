@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Commands from inside a partition, commands that are killed there, and tasks that a file declares.
+
+use super::guests::On;
+use super::lab::{Process, Test, allowed, asmp, binary, isolated, policy, test, until};
+use super::others::sh;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+pub fn all() -> Vec<Test> {
+    vec![
+        test("inside: a command may end the partition that it runs in", ends_its_own).on(On::One),
+        test("inside: a command that is killed leaves nothing", killed_outright).on(On::One),
+        test("inside: a run that is killed with all of its group can be restored", group_killed)
+            .on(On::One),
+        test("inside: a daemon that a run leaves behind is an ordinary task", daemon).on(On::One),
+        test("inside: a file gives all threads of its tasks their policy and takes it back", file)
+            .on(On::OnePerSeries),
+    ]
+}
+
+fn ends_its_own() {
+    for end in ["destroy a", "restore"] {
+        let script = format!("run --cpus 3 --name a -- sh -c '{} {end}'", binary().display());
+        asmp(&script).done();
+        assert_eq!(isolated(), "", "{end}");
+        asmp("status").done();
+    }
+    asmp("create a --cpus 3").done();
+    let program = binary().display().to_string();
+    let script = format!("exec a -- sh -c '{program} destroy a; grep list /proc/self/status'");
+    asmp(&script).done().says("Cpus_allowed_list:\t0-3");
+    assert_eq!(isolated(), "");
+}
+
+fn killed_outright() {
+    asmp("run --cpus 3 -- sh -c 'kill -KILL $$'").code(137);
+    assert_eq!(isolated(), "");
+    asmp("status").done();
+}
+
+fn group_killed() {
+    let mut run = Command::new(binary());
+    run.args(["run", "--cpus", "3", "--name", "a", "--", "sleep", "1000"]);
+    let run = run.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0).spawn();
+    let mut run = run.expect("asmp starts");
+    until("the command runs", || asmp("status").out.contains("sleep"));
+    sh(&format!("kill -KILL -{}", run.id())).done();
+    run.wait().expect("it ends");
+    asmp("status").code(7).says("killed before it could clean up");
+    asmp("restore").done();
+    assert_eq!(isolated(), "");
+    asmp("status").done();
+}
+
+fn daemon() {
+    const PID: &str = "/tmp/daemon.pid";
+    // Forked twice, with a session of its own and nothing open, as daemon(7) says.
+    let script = format!(
+        "run --cpus 3 --policy fifo:50 -- sh -c '(setsid sh -c \"echo \\$\\$ >{PID}; exec sleep \
+         1000 <&- >&- 2>&-\" &) ; while [ ! -s {PID} ]; do :; done'"
+    );
+    asmp(&script).done();
+    let pid: u32 = fs::read_to_string(PID).expect("a number").trim().parse().expect("a number");
+    assert!(policy(pid).contains("SCHED_OTHER"), "{}", policy(pid));
+    assert_eq!((allowed(pid).as_str(), isolated().as_str()), ("0-3", ""));
+    sh(&format!("kill {pid}; rm {PID}")).done();
+}
+
+fn file() {
+    const FILE: &str = "/tmp/declared.toml";
+    const TWO: &str = "import threading, time
+open('/proc/self/comm', 'w').write('declared')
+threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+time.sleep(1000)";
+    let process = Process::start("python3", &["-c", TWO]);
+    let threads = || -> Vec<u32> {
+        let entries = fs::read_dir(format!("/proc/{}/task", process.id())).into_iter().flatten();
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    };
+    let has_name = || {
+        fs::read_to_string(format!("/proc/{}/comm", process.id()))
+            .is_ok_and(|it| it == "declared\n")
+    };
+    until("two threads of that name", || has_name() && threads().len() == 2);
+    let text = |policy: &str| {
+        format!(
+            "[[partition]]\nname = \"a\"\ncpus = \"3\"\n[[partition.task]]\ncommand = \
+             \"declared\"\npolicy = \"{policy}\"\n"
+        )
+    };
+    let all = |policy_of: &str, cpus: &str| {
+        for tid in threads() {
+            assert!(policy(tid).contains(policy_of), "{tid}: {}", policy(tid));
+            assert_eq!(allowed(tid), cpus, "{tid}");
+        }
+    };
+    fs::write(FILE, text("fifo:50")).expect("a file");
+    asmp(&format!("apply {FILE}")).done();
+    all("SCHED_FIFO", "3");
+    asmp("status").done();
+    asmp(&format!("apply {FILE}")).done().says("0 changes");
+    // No bandwidth is left for the second thread: the first gets its policy back.
+    fs::write(FILE, text("deadline:60ms/100ms/100ms")).expect("a file");
+    asmp(&format!("apply {FILE}")).code(42);
+    all("SCHED_FIFO", "3");
+    asmp("status").done();
+    // It came as an ordinary process, and asmp made it a real-time one.
+    asmp("destroy a").done();
+    all("SCHED_OTHER", "0-3");
+    assert_eq!(isolated(), "");
+    fs::remove_file(FILE).expect("it is there");
+}
