@@ -129,8 +129,8 @@ fn time(text: &str) -> Result<ExactDuration, String> {
     }
 }
 
-fn undecided(stop: Stop) -> anyhow::Error {
-    failure(UNDECIDED, stop.to_string())
+fn undecided(file: &Path, stop: Stop) -> anyhow::Error {
+    failure(UNDECIDED, format!("{}: {stop}", file.display()))
 }
 
 /// The longest run, in ticks: beyond it the simulator cannot tell deadlines apart.
@@ -157,6 +157,7 @@ fn span(wanted: ExactDuration, time: TimeBase) -> Result<u64> {
 pub fn simulate(args: &Args) -> Result<u8> {
     let workload = workload(&args.file)?;
     let (tasks, time) = (&workload.tasks, workload.time);
+    let undecided = |stop: Stop| undecided(&args.file, stop);
     workload.check_cores().map_err(|reason| undecided(reason.into()))?;
     let until_ticks = span(args.time, time)?;
     let policy = policy_of(args, tasks)?;
@@ -313,7 +314,7 @@ fn releases(args: &Args, policy: Policy, workload: &Workload) -> Result<Releases
                 return Err(failure(UNDECIDED, format!("chain {}: {what}; {cure}", chain.name)));
             }
             let pattern = worst_releases(&workload.tasks, policy, &Effort::default());
-            Releases::Pattern(pattern.map_err(undecided)?)
+            Releases::Pattern(pattern.map_err(|stop| undecided(&args.file, stop))?)
         }
     })
 }

@@ -280,4 +280,34 @@ fn a_refusal_names_what_the_test_lacks_and_no_other_policy() {
     let np_fp = told("np-fp");
     assert!(np_fp.contains("task x has no priority: give it one"), "{np_fp}");
     assert!(np_fp.contains("np-fp") && !np_fp.contains("policy fp"), "{np_fp}");
+    let (exit, words) = said(&["simulate", &file, "--policy", "np-fp"]);
+    assert!(exit == 61 && words.contains("file.toml: task x has no priority"), "{words}");
+}
+
+#[test]
+fn a_long_simulation_shows_on_a_terminal_how_far_it_is() {
+    use std::io::Read;
+    use std::os::fd::{FromRawFd, OwnedFd};
+    let (mut master, mut slave) = (-1, -1);
+    let null = std::ptr::null_mut();
+    // SAFETY: two places for descriptors; name and settings are left out.
+    let opened = unsafe { libc::openpty(&mut master, &mut slave, null, null.cast(), null.cast()) };
+    assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: new descriptors, each without another owner.
+    let (mut screen, slave) =
+        unsafe { (std::fs::File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_asmp"));
+    command.current_dir(examples()).stdout(std::process::Stdio::null()).stderr(slave);
+    // Months: it is ended as soon as it has said something.
+    command.args(["simulate", "robot.toml", "--policy", "np-edf", "--for", "10000000s"]);
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let (mut words, mut page) = (String::new(), [0; 4096]);
+    while !words.contains(" %") {
+        let count = screen.read(&mut page).expect("it ends without a word");
+        words += &String::from_utf8_lossy(&page[..count]);
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(words.contains("asmp: simulated") && words.contains("of 10000000 s"), "{words}");
 }
