@@ -3,7 +3,7 @@
 //! ends its program with its line.
 
 use crate::{compile, library, root, shims};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -77,4 +77,22 @@ fn each_name_of_the_manual_compiles_and_links_and_each_refused_one_says_why_and_
         assert!(said.starts_with(&begin) && said.lines().count() == 1, "{name}: {said}");
         assert!(said.len() > begin.len() + 20, "why and what to do: {said}");
     }
+}
+
+/// A program of the tests that runs uses it; what it does there is that program's matter.
+#[test]
+fn each_name_that_is_not_refused_is_used_by_a_program_that_runs() {
+    let sources: String = fs::read_dir(root().join("tests"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "c"))
+        .map(|path| fs::read_to_string(path).unwrap())
+        .collect();
+    let words: BTreeSet<&str> =
+        sources.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+    let verdicts = verdicts();
+    let used = |(_, verdict): &(&String, &String)| *verdict != "refused";
+    let unused: Vec<_> =
+        verdicts.iter().filter(used).filter(|(name, _)| !words.contains(&***name)).collect();
+    assert!(unused.is_empty(), "{unused:?}");
 }
