@@ -3,6 +3,7 @@
 
 use super::guests::{Guest, Tier};
 use super::lab::Test;
+use super::random;
 use libtest_mimic::Trial;
 use std::collections::BTreeSet;
 
@@ -19,6 +20,7 @@ pub fn all() -> Vec<Trial> {
         trial("nightly runs all that CI runs and more", nightly_is_more),
         trial("no two tests have the same name", names_differ),
         trial("a guest is called as test.sh calls it", guests_by_name),
+        trial("CI's random sequences have each hand and each command", hands_of_ci),
     ]
 }
 
@@ -77,4 +79,11 @@ fn guests_by_name() {
     for wrong in ["sid-rt", "sid-rt:", "bookworm:bare", "sid-rt:warm", "sid-rt@vax:bare"] {
         assert_eq!(Guest::of(wrong), None, "{wrong}");
     }
+}
+
+fn hands_of_ci() {
+    let of_ci: BTreeSet<String> = random::OF_CI.into_iter().flat_map(random::happens).collect();
+    let all: BTreeSet<String> = (0..2000).flat_map(random::happens).collect();
+    let missing: Vec<_> = all.difference(&of_ci).collect();
+    assert!(missing.is_empty() && all.len() > 25, "{missing:?} of {}", all.len());
 }
