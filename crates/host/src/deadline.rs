@@ -41,6 +41,9 @@ pub struct Bandwidth {
 }
 
 impl Bandwidth {
+    /// The kernel's own.
+    pub const DEFAULT: Self = Self { runtime_us: 950_000, period_us: 1_000_000 };
+
     /// Errors: `Io` or `Content`, where one of the two is not to be read.
     pub fn read(kernel: &dyn Kernel) -> Result<Self> {
         fn number<N: std::str::FromStr>(kernel: &dyn Kernel, name: &str) -> Result<N> {
@@ -60,39 +63,43 @@ const SYSCTL: &str = "/proc/sys/kernel";
 const RT_RUNTIME_US: &str = "sched_rt_runtime_us";
 const RT_PERIOD_US: &str = "sched_rt_period_us";
 
+fn number<N: std::str::FromStr>(kernel: &dyn Kernel, path: &Path) -> Option<N> {
+    kernel.text(path).ok()?.trim().parse().ok()
+}
+
 impl DeadlineLimits {
-    /// Reads the limits and the servers of these CPUs, but for stopped servers (runtime 0).
+    /// Reads the limits and the [`servers`] of these CPUs.
     pub fn read(kernel: &dyn Kernel, cpus: &CpuSet) -> Self {
-        fn number<N: std::str::FromStr>(kernel: &dyn Kernel, path: &Path) -> Option<N> {
-            kernel.text(path).ok()?.trim().parse().ok()
-        }
         let sysctl = Path::new(SYSCTL);
-        let debugfs = Path::new("/sys/kernel/debug/sched");
-        let servers = || {
-            let mut servers = Vec::new();
-            for class in ["fair", "ext"] {
-                for cpu in cpus.iter() {
-                    let dir = debugfs.join(format!("{class}_server/cpu{cpu}"));
-                    let read = |name: &str| number(kernel, &dir.join(name));
-                    let (Some(runtime_ns), Some(period_ns)) = (read("runtime"), read("period"))
-                    else {
-                        continue;
-                    };
-                    if runtime_ns > 0 {
-                        servers.push(Server { cpu, class, runtime_ns, period_ns });
-                    }
-                }
-            }
-            servers
-        };
         Self {
             rt_runtime_us: number(kernel, &sysctl.join(RT_RUNTIME_US)),
             rt_period_us: number(kernel, &sysctl.join(RT_PERIOD_US)),
             least_period_us: number(kernel, &sysctl.join("sched_deadline_period_min_us")),
             most_period_us: number(kernel, &sysctl.join("sched_deadline_period_max_us")),
-            servers: kernel.list(debugfs).is_ok().then(servers),
+            servers: servers(kernel, cpus),
         }
     }
+}
+
+/// The deadline servers of these CPUs, but for stopped ones (runtime 0). Empty: this kernel has
+/// none. `None`: debugfs is not mounted or not readable.
+pub fn servers(kernel: &dyn Kernel, cpus: &CpuSet) -> Option<Vec<Server>> {
+    let debugfs = Path::new("/sys/kernel/debug/sched");
+    kernel.list(debugfs).ok()?;
+    let mut servers = Vec::new();
+    for class in ["fair", "ext"] {
+        for cpu in cpus.iter() {
+            let dir = debugfs.join(format!("{class}_server/cpu{cpu}"));
+            let read = |name: &str| number(kernel, &dir.join(name));
+            let (Some(runtime_ns), Some(period_ns)) = (read("runtime"), read("period")) else {
+                continue;
+            };
+            if runtime_ns > 0 {
+                servers.push(Server { cpu, class, runtime_ns, period_ns });
+            }
+        }
+    }
+    Some(servers)
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ pub mod uio;
 /// Sets of CPUs, and the ways people write them.
 pub use cpuset::{Cpu, CpuListError, CpuSet, CpuSpec, UpToLast};
 /// What the kernel books SCHED_DEADLINE tasks against.
-pub use deadline::{Bandwidth, DeadlineLimits, Server};
+pub use deadline::{Bandwidth, DeadlineLimits, Server, servers as deadline_servers};
 /// What can go wrong with one kernel file or task, and its kind.
 pub use error::{Error, ErrorKind, Result, kind_of};
 /// The machine as one plain value.

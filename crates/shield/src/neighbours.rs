@@ -10,7 +10,7 @@ use crate::partition::{Partition, Refusal, shielded};
 use crate::plan::{Action, Base, Step};
 use asmp_host::task::{self, Task};
 use asmp_host::{
-    Bandwidth, CpuSet, DeadlineLimits, Error, ErrorKind, Facts, Kernel, Schedule, cgroup,
+    Bandwidth, CpuSet, Error, ErrorKind, Facts, Kernel, Schedule, cgroup, deadline_servers,
 };
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -216,7 +216,7 @@ fn allowed_cpus(kernel: &dyn Kernel, tid: i32) -> Option<CpuSet> {
 /// Errors: `NoRoomForDeadlines`.
 fn keep_deadlines(
     kernel: &dyn Kernel,
-    base: &Base,
+    (facts, base): (&Facts, &Base),
     threads: &[i32],
     taken: &CpuSet,
     system: &CpuSet,
@@ -236,8 +236,13 @@ fn keep_deadlines(
         allowed = allowed.union(&task.allowed_cpus);
         names.push(format!("task {tid}, {}", printable(&task.command)));
     }
+    if booked == 0 {
+        return Ok(());
+    }
     let cpus = allowed.intersection(system);
-    let Some(room) = room(kernel, &cpus).filter(|room| booked > *room) else { return Ok(()) };
+    let Some(room) = room(kernel, facts, &cpus).filter(|room| booked > *room) else {
+        return Ok(());
+    };
     Err(Refusal::NoRoomForDeadlines {
         count: names.len(),
         first: names.swap_remove(0),
@@ -257,11 +262,14 @@ fn share(runtime_ns: u64, period_ns: u64) -> u64 {
 }
 
 /// What the deadline servers of `cpus` leave; `None`: the kernel admits without a bound, or the
-/// bound cannot be read.
-fn room(kernel: &dyn Kernel, cpus: &CpuSet) -> Option<u64> {
-    let Bandwidth { runtime_us, period_us } = Bandwidth::read(kernel).ok()?;
+/// bound cannot be read. To read it on 6.12 makes that kernel refuse every later change of a
+/// deadline server: there it is taken for the default.
+fn room(kernel: &dyn Kernel, facts: &Facts, cpus: &CpuSet) -> Option<u64> {
+    let may_be_read = !((6, 12)..(7, 0)).contains(&facts.version());
+    let read = if may_be_read { Bandwidth::read(kernel).ok()? } else { Bandwidth::DEFAULT };
+    let Bandwidth { runtime_us, period_us } = read;
     let each = share(u64::try_from(runtime_us).ok()?, period_us);
-    let servers = DeadlineLimits::read(kernel, cpus).servers.unwrap_or_default();
+    let servers = deadline_servers(kernel, cpus).unwrap_or_default();
     let served: u64 = servers.iter().map(|one| share(one.runtime_ns, one.period_ns)).sum();
     Some((each * cpus.len() as u64).saturating_sub(served))
 }
@@ -280,7 +288,7 @@ pub(crate) fn affected(
     }
     let threads = threads(kernel);
     let system = facts.cpus.online.difference(&shielded(after));
-    keep_deadlines(kernel, &base, &threads, &taken, &system)?;
+    keep_deadlines(kernel, (facts, &base), &threads, &taken, &system)?;
     let mut affected = affected_groups(kernel, facts, &base, &taken);
     affected.extend(affected_processes(kernel, &base, &taken, &affected, &threads));
     let strict = after.iter().any(|new| new.strict && !before.contains(new));

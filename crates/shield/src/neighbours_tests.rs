@@ -2,6 +2,7 @@
 //! Containers, virtual machines and pinned tasks of others: each that loses CPUs to a partition is
 //! named.
 
+use crate::apply::Refused;
 use crate::fixture::{Fake, add, create, root, set};
 use crate::partition::Refusal;
 use crate::request::{Members, Request, Spec};
@@ -216,29 +217,37 @@ fn the_process_that_keeps_the_groups_under_systemd_joins_no_partition() {
     assert!(is_named, "{refused}");
 }
 
-/// Three tasks with 80 % of a CPU each were admitted to four CPUs.
+/// Three tasks with 80 % of a CPU each were admitted to four CPUs. 6.12 forbids to read the bound.
 #[test]
 fn cpus_that_deadline_tasks_of_the_system_have_booked_are_not_taken() {
-    let mut fake = Fake::with_app();
-    for (name, value) in [("sched_rt_runtime_us", "950000"), ("sched_rt_period_us", "1000000")] {
-        fake.kernel.set_file(&format!("/proc/sys/kernel/{name}"), value);
+    for release in ["6.12.107", "7.2.13"] {
+        let mut fake = Fake::with_app();
+        for (name, value) in [
+            ("osrelease", release),
+            ("sched_rt_runtime_us", "950000"),
+            ("sched_rt_period_us", "1000000"),
+        ] {
+            fake.kernel.set_file(&format!("/proc/sys/kernel/{name}"), value);
+        }
+        let (runtime_ns, period_ns) = (80_000_000, 100_000_000);
+        let deadline = Schedule::Deadline { runtime_ns, deadline_ns: period_ns, period_ns };
+        for tid in [300, 301, 302] {
+            fake.kernel.start(tid, tid, "control", deadline);
+        }
+        fake.untouched = fake.kernel.snapshot();
+        let refused = fake.ask(&create("a", "2-3")).unwrap_err().to_string();
+        let begin =
+            "SCHED_DEADLINE tasks of the system (task 300, control and 2 more) have booked 240 %";
+        assert!(refused.starts_with(begin), "{refused}");
+        assert!(refused.contains("and CPU 0-1 would have 1"), "{refused}");
+        fake.is_untouched("refused");
+        // Three CPUs carry them; so do two where one of them is inside.
+        let outcome = fake.done(&create("a", "3"));
+        let of_servers = |refused: &&Refused| refused.reason.contains("server");
+        assert_eq!(outcome.refused.iter().find(of_servers), None, "{release}");
+        let wider = Request::Resize { name: "a".into(), cpus: "2-3".parse().unwrap() };
+        assert!(fake.ask(&wider).is_err());
+        fake.done(&add("a", 300));
+        fake.done(&wider);
     }
-    let (runtime_ns, period_ns) = (80_000_000, 100_000_000);
-    let deadline = Schedule::Deadline { runtime_ns, deadline_ns: period_ns, period_ns };
-    for tid in [300, 301, 302] {
-        fake.kernel.start(tid, tid, "control", deadline);
-    }
-    fake.untouched = fake.kernel.snapshot();
-    let refused = fake.ask(&create("a", "2-3")).unwrap_err().to_string();
-    assert!(
-        refused.starts_with("SCHED_DEADLINE tasks of the system (task 300, control and 2 more)")
-    );
-    assert!(refused.contains("have booked 240 % of a CPU, and CPU 0-1 would have 1"), "{refused}");
-    fake.is_untouched("refused");
-    // Three CPUs carry them; so do two where one of them is inside.
-    fake.done(&create("a", "3"));
-    let wider = Request::Resize { name: "a".into(), cpus: "2-3".parse().unwrap() };
-    assert!(fake.ask(&wider).is_err());
-    fake.done(&add("a", 300));
-    fake.done(&wider);
 }

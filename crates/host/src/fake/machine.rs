@@ -62,6 +62,8 @@ pub(super) struct Machine {
     pub(super) tasks: BTreeMap<i32, FakeTask>,
     /// IRQ lines whose affinity the kernel keeps to itself.
     pub(super) managed: BTreeSet<u32>,
+    /// 6.12 lost account of what the deadline servers had reserved.
+    pub(super) lost_servers: bool,
     pub(super) changes: usize,
     pub(super) fault: Option<Fault>,
 }
@@ -424,6 +426,9 @@ impl Machine {
 
     pub(super) fn write_file(&mut self, path: &Path, text: &str) -> io::Result<()> {
         let old = self.files.get(path).ok_or_else(|| os(libc::ENOENT))?;
+        if self.lost_servers && path.to_string_lossy().contains("_server/") {
+            return Err(os(libc::EBUSY));
+        }
         let irq = path
             .strip_prefix("/proc/irq")
             .ok()

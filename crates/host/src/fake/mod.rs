@@ -240,7 +240,11 @@ impl Kernel for FakeKernel {
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let machine = self.call();
+        let mut machine = self.call();
+        if path == Path::new("/proc/sys/kernel/sched_rt_runtime_us") {
+            let release = machine.files.get(Path::new("/proc/sys/kernel/osrelease"));
+            machine.lost_servers |= release.is_some_and(|text| text.starts_with("6.12."));
+        }
         let text = match (in_tree(path), of_task(path)) {
             (Some((group, file)), _) => machine.read_group(&group, &file)?,
             (_, Some((tid, file))) => machine.read_task(tid, &file)?,

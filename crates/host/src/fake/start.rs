@@ -118,6 +118,7 @@ impl FakeKernel {
                 tasks: BTreeMap::new(),
                 managed,
                 changes: 0,
+                lost_servers: false,
                 fault: None,
             }),
             calls: AtomicUsize::new(0),
