@@ -407,7 +407,7 @@ fn second_term() {
     started.go();
     assert_eq!(started.line(), "up");
     started.kill(libc::SIGTERM);
-    // Two within a second are one wish.
+    // A second one within a second would be the same wish.
     std::thread::sleep(Duration::from_millis(1300));
     assert!(started.child.try_wait().unwrap().is_none(), "it is deaf");
     started.kill(libc::SIGTERM);

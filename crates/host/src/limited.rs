@@ -16,14 +16,15 @@ pub fn read_at_most(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
     read_if(path, most_bytes, |_| true)
 }
 
-/// The same of a file with a JSON object. Errors also: [`ErrorKind::InvalidData`] if its first
-/// 4 KiB begin with something else; then no more is read.
-pub fn read_object_at_most(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
-    read_if(path, most_bytes, |begin| begin.trim_ascii_start().first().is_none_or(|c| *c == b'{'))
+/// The same of a file with a JSON object or list. Errors also: [`ErrorKind::InvalidData`] if its
+/// first 4 KiB begin with something else; then no more is read.
+pub fn read_json_at_most(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
+    let is_json = |c: &u8| matches!(c, b'{' | b'[');
+    read_if(path, most_bytes, |begin| begin.trim_ascii_start().first().is_none_or(is_json))
 }
 
 /// The same if its first 4 KiB are right.
-fn read_if(path: &Path, most_bytes: u64, is_right: fn(&[u8]) -> bool) -> io::Result<Vec<u8>> {
+fn read_if(path: &Path, most_bytes: u64, is_right: impl Fn(&[u8]) -> bool) -> io::Result<Vec<u8>> {
     let too_long = || {
         let words = format!("too long: at most {} MiB are read", most_bytes >> 20);
         io::Error::new(ErrorKind::FileTooLarge, words)
@@ -49,17 +50,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_what_is_no_object_only_the_beginning_is_read() {
+    fn of_what_is_no_json_only_the_beginning_is_read() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
-        for (text, is_read) in [("{}", true), (" \n\t{", true), ("", true), ("[{}]", false)] {
+        for (text, is_read) in
+            [("{}", true), (" \n\t{", true), ("", true), ("[{}]", true), ("\u{feff}{}", false)]
+        {
             std::fs::write(&file, text).unwrap();
-            let read = read_object_at_most(&file, 1 << 20);
+            let read = read_json_at_most(&file, 1 << 20);
             let read = read.map_err(|error| error.kind());
             let expected = is_read.then(|| text.as_bytes().to_vec());
             assert_eq!(read, expected.ok_or(ErrorKind::InvalidData), "{text}");
         }
-        let refused = read_object_at_most(Path::new("/dev/zero"), u64::MAX - 1).unwrap_err();
+        let refused = read_json_at_most(Path::new("/dev/zero"), u64::MAX - 1).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidData);
     }
 

@@ -68,6 +68,7 @@ impl Correlator {
         for event in records {
             match event.kind {
                 EventKind::Lost(count) => self.lost_records += count,
+                EventKind::Unreadable => self.lost_records += 1,
                 _ => self.records.push_back(event),
             }
         }
@@ -252,7 +253,8 @@ fn break_down<'a, I: Iterator<Item = &'a Event>>(
             | EventKind::Migration { .. }
             | EventKind::Fork { .. }
             | EventKind::Timerlat { .. }
-            | EventKind::Lost(_) => {}
+            | EventKind::Lost(_)
+            | EventKind::Unreadable => {}
             EventKind::Ipi(name) => {
                 count(&mut parts.counts.ipis);
                 handlers.push(format!("IPI {name}"));
@@ -296,6 +298,7 @@ fn describe(event: &Event, due_ns: u64) -> String {
         EventKind::Fork { parent, child } => format!("task {parent} forks {child}"),
         EventKind::Timerlat { context, .. } => format!("timerlat {context}"),
         EventKind::Lost(count) => format!("{count} records lost"),
+        EventKind::Unreadable => "a record that cannot be read".to_owned(),
     };
     format!("+{} {what}", micros(event.at_ns.saturating_sub(due_ns)))
 }

@@ -34,7 +34,7 @@ pub struct Report {
     pub kernel: String,
     /// Length of the window, measured.
     pub duration_ns: u64,
-    /// Trace events that found no room; then the counts of tasks are lower bounds.
+    /// Trace events that found no room or cannot be read; then the counts of tasks are lower bounds.
     pub lost_events: u64,
     /// Why tasks could not be recorded, where they could not.
     pub tasks_unavailable: Option<String>,
@@ -329,6 +329,11 @@ const CURES: [(&str, &str); 1] = [(
     "use tsc=reliable at boot where the hardware's TSC is sound, or a 7.x kernel",
 )];
 
+/// The name of a task begins no line of its own.
+pub(crate) fn shown(name: &str) -> String {
+    name.replace('\n', "\\n")
+}
+
 fn names(text: &mut String, number: Cpu, cpu: &CpuNoise) {
     if cpu.went_offline {
         text.push_str(&format!("  CPU {number}: went offline\n"));
@@ -348,7 +353,7 @@ fn names(text: &mut String, number: Cpu, cpu: &CpuNoise) {
         let mut most: Vec<_> = counts.iter().collect();
         most.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), (*name).clone()));
         let shown: Vec<String> =
-            most.iter().take(8).map(|(name, count)| format!("{name} {count}")).collect();
+            most.iter().take(8).map(|(name, count)| format!("{} {count}", shown(name))).collect();
         let more = most.len().saturating_sub(8);
         let rest = if more == 0 { String::new() } else { format!(", and {more} more") };
         text.push_str(&format!("  CPU {number} {label}: {}{rest}\n", shown.join(", ")));

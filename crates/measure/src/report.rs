@@ -2,6 +2,7 @@
 //! The report: the papers' tables and figures of any runs, as text, JSON, or one HTML file that
 //! needs no network and reads on a light and on a dark page.
 
+use crate::noise::shown;
 use crate::plot::{self, Series};
 use crate::run::{Experiment, Run};
 use crate::spaces;
@@ -274,9 +275,9 @@ pub fn explain(run: &Run, count: usize) -> String {
             "sample {}: {:.1} us: {}",
             outlier.index,
             outlier.value_ns as f64 / 1e3,
-            outlier.cause
+            shown(&outlier.cause)
         );
-        outlier.records.iter().for_each(|record| _ = writeln!(text, "    {record}"));
+        outlier.records.iter().for_each(|record| _ = writeln!(text, "    {}", shown(record)));
     }
     text
 }

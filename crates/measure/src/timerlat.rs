@@ -61,6 +61,10 @@ impl Periods {
                 self.lost_records += count;
                 return None;
             }
+            EventKind::Unreadable => {
+                self.lost_records += 1;
+                return None;
+            }
             _ => return None,
         };
         if sequence != self.open.sequence {

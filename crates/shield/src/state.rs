@@ -111,7 +111,8 @@ pub(crate) fn is_interrupted(store: &Store) -> Result<bool, StateError> {
 pub(crate) fn settle(store: &Store) -> Result<(), StateError> {
     // One that cannot be read keeps its room.
     let Ok(state) = load(store) else { return Ok(()) };
-    if state.owes_nothing() && !store.path(JOURNAL).exists() {
+    // What is no file is no journal of ours: another program made it, and the change was refused.
+    if state.owes_nothing() && !store.path(JOURNAL).is_file() {
         store.release(STATE)?;
         return Ok(store.release(JOURNAL)?);
     }

@@ -28,7 +28,7 @@ pub struct Client {
     index: usize,
     priority: u32,
     spins: u32,
-    /// When waits that end too soon to notice it look next whether the server lives.
+    /// When waits with no time look next whether the server lives.
     next_check: Option<Instant>,
 }
 
@@ -106,8 +106,8 @@ impl Client {
     }
 
     /// Sends a message and waits for the answer. Blocks. The timeout works even if other processes
-    /// overwrite the shared memory. Checks every [`super::SLICE`] that the server is alive, also
-    /// where each of many calls has a shorter timeout. Errors: `NoServer`, `NoAnswer`, `PeerDied`, `Unanswered`, `Cancelled`.
+    /// overwrite the shared memory. Checks every [`super::SLICE`] that the server is alive, also in
+    /// many calls with no time. Errors: `NoServer`, `NoAnswer`, `PeerDied`, `Unanswered`, `Cancelled`.
     #[inline]
     pub fn call(
         &mut self,
@@ -208,8 +208,10 @@ impl Client {
         }
     }
 
-    /// Waits for notification bits, and takes them. Blocks. Errors: `NoServer`, `TimedOut`,
-    /// `PeerDied` (found within [`super::SLICE`], also by many short waits), `Cancelled`.
+    /// Waits for notification bits, and takes them. Blocks. With no time it makes one system call
+    /// each [`super::SLICE`], and with a descriptor one each time that there are none. Errors:
+    /// `NoServer`, `TimedOut`, `PeerDied` (found within [`super::SLICE`], also by many waits with
+    /// no time), `Cancelled`.
     pub fn wait_bits(&mut self, timeout: Option<Duration>) -> Result<u64, CallError> {
         let mut limit = WaitLimit::new(timeout, Some(SLICE));
         let slot = self.table.slot(self.index);

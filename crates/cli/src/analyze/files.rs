@@ -7,7 +7,7 @@ use crate::file::{SPLIT, text, text_of};
 use anyhow::Result;
 use asmp_analysis::file::FileError;
 use asmp_analysis::{TimeBase, Workload, file};
-use asmp_host::limited::{MOST_BYTES, read_object_at_most};
+use asmp_host::limited::{MOST_BYTES, read_json_at_most};
 use asmp_host::store::replace_file;
 use asmp_measure::run::{Experiment, Run};
 use serde_json::{Map, Value};
@@ -21,9 +21,12 @@ pub fn read(path: &Path) -> Result<String> {
 /// Reads what another command printed. It may be 16 times as long as a file that people write.
 pub fn read_output(path: &Path) -> Result<String> {
     let cure = "analyze one policy, or replay the counterexample alone";
-    let read = read_object_at_most(path, MOST_BYTES << 4);
+    let read = read_json_at_most(path, MOST_BYTES << 4);
     if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::InvalidData) {
-        return Err(wrong(path, "is no output of asmp analyze --json: it begins with no {"));
+        return Err(wrong(
+            path,
+            "is no output of asmp analyze --json: it begins with neither { nor [",
+        ));
     }
     text(read, cure).map_err(|reason| wrong(path, &reason))
 }

@@ -3,10 +3,12 @@
 
 use super::guests::On;
 use super::lab::{Process, Test, allowed, asmp, binary, isolated, policy, test, until};
+use super::lost::inside;
 use super::others::sh;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 pub fn all() -> Vec<Test> {
     vec![
@@ -45,7 +47,7 @@ fn group_killed() {
     run.args(["run", "--cpus", "3", "--name", "a", "--", "sleep", "1000"]);
     let run = run.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0).spawn();
     let mut run = run.expect("asmp starts");
-    until("the command runs", || asmp("status").out.contains("sleep"));
+    until("the command runs", || inside("sleep").is_some());
     sh(&format!("kill -KILL -{}", run.id())).done();
     run.wait().expect("it ends");
     asmp("status").code(7).says("killed before it could clean up");
@@ -59,8 +61,9 @@ fn daemon() {
     // Forked twice, with a session of its own and nothing open, as daemon(7) says.
     let script = format!(
         "run --cpus 3 --policy fifo:50 -- sh -c '(setsid sh -c \"echo \\$\\$ >{PID}; exec sleep \
-         1000 <&- >&- 2>&-\" &) ; while [ ! -s {PID} ]; do :; done'"
+         1000 <&- >&- 2>&-\" &) ; while [ ! -s {PID} ]; do sleep 0.01; done'"
     );
+    sh(&format!("rm -f {PID}")).done();
     asmp(&script).done();
     let pid: u32 = fs::read_to_string(PID).expect("a number").trim().parse().expect("a number");
     assert!(policy(pid).contains("SCHED_OTHER"), "{}", policy(pid));
@@ -70,10 +73,14 @@ fn daemon() {
 
 fn file() {
     const FILE: &str = "/tmp/declared.toml";
+    // Each wakes often: the kernel refuses SCHED_DEADLINE to one that has slept since it moved.
     const TWO: &str = "import threading, time
+def wakes():
+    while True:
+        time.sleep(0.02)
 open('/proc/self/comm', 'w').write('declared')
-threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
-time.sleep(1000)";
+threading.Thread(target=wakes, daemon=True).start()
+wakes()";
     let process = Process::start("python3", &["-c", TWO]);
     let threads = || -> Vec<u32> {
         let entries = fs::read_dir(format!("/proc/{}/task", process.id())).into_iter().flatten();
@@ -100,7 +107,14 @@ time.sleep(1000)";
     asmp(&format!("apply {FILE}")).done();
     all("SCHED_FIFO", "3");
     asmp("status").done();
-    asmp(&format!("apply {FILE}")).done().says("0 changes");
+    asmp(&format!("apply {FILE}")).done().says("(0 changes");
+    // Both have run inside by then.
+    std::thread::sleep(Duration::from_millis(500));
+    fs::write(FILE, text("deadline:40ms/100ms/100ms")).expect("a file");
+    asmp(&format!("apply {FILE}")).done();
+    all("SCHED_DEADLINE", "3");
+    fs::write(FILE, text("fifo:50")).expect("a file");
+    asmp(&format!("apply {FILE}")).done();
     // No bandwidth is left for the second thread: the first gets its policy back.
     fs::write(FILE, text("deadline:60ms/100ms/100ms")).expect("a file");
     asmp(&format!("apply {FILE}")).code(42);

@@ -4,8 +4,8 @@
 //! An event is `comm-PID [003] d..2. 12.345678: NAME: fields` (trace/ftrace.rst). Names of tasks
 //! may hold anything, also what looks like the rest of a line, and line breaks, which the kernel
 //! prints as they are. So the head is found by its whole shape, fields are searched from the right,
-//! and a line without a head goes on with the event before it. What then remains unreadable counts
-//! as lost: no name hides a switch.
+//! and a line without a head continues the event before it. What can then be read in no way, or in
+//! two, is [`EventKind::Unreadable`]: no name hides a switch.
 
 use crate::architecture::is_tick_handler;
 use crate::cpuset::Cpu;
@@ -65,9 +65,10 @@ pub enum EventKind {
         context: String,
         latency_ns: u64,
     },
-    /// The buffer had no room for so many events (1 where the kernel does not know how many), or an
-    /// event of the scheduler cannot be read.
+    /// The buffer had no room for so many events; 1 where the kernel does not know how many.
     Lost(u64),
+    /// An event of the scheduler that may mean anything, or text that is no event.
+    Unreadable,
 }
 
 /// All events of a text, in its order.
@@ -85,20 +86,36 @@ pub fn parse(text: &str) -> Vec<Event> {
     events
 }
 
+/// Bytes of a line of the name of a task, in the head of an event: the kernel pads it.
+const MOST_OF_A_NAME: usize = 16;
+
 /// The event of a head and the lines up to the next one. `None`: it is none (a comment, another
 /// event).
 fn event(text: &str) -> Option<Event> {
     if let Some(event) = lost(text) {
         return Some(event);
     }
-    let (cpu, at_ns, body) = head(text)?;
-    // Lines after the last one that belongs to the event are the first ones of the next head.
-    let mut ends = body.match_indices('\n').map(|(at, _)| at).chain([body.len()]);
+    let Some((cpu, at_ns, body)) = head(text) else {
+        // Before the first head: comments, and the first lines of the name in it.
+        let is_name = |line: &str| line.starts_with('#') || line.len() <= MOST_OF_A_NAME;
+        let unreadable = Event { at_ns: 0, cpu: 0, kind: EventKind::Unreadable };
+        return (!text.lines().all(is_name)).then_some(unreadable);
+    };
     let kind = match body.starts_with("sched_") {
-        true => ends.find_map(|end| kind(&body[..end])).unwrap_or(EventKind::Lost(1)),
+        true => of_scheduler(body),
         false => kind(body.lines().next()?)?,
     };
     Some(Event { at_ns, cpu, kind })
+}
+
+/// The event ends with one of the lines of `body`. Those after it begin the next head.
+fn of_scheduler(body: &str) -> EventKind {
+    let ends = body.match_indices('\n').map(|(at, _)| at).chain([body.len()]);
+    let mut readings = ends.filter_map(|end| kind(&body[..end]));
+    match readings.next() {
+        Some(one) if readings.all(|other| other == one) => one,
+        _ => EventKind::Unreadable,
+    }
 }
 
 /// `CPU:3 [LOST 12 EVENTS]`.
@@ -166,11 +183,8 @@ fn kind(body: &str) -> Option<EventKind> {
         "sched_process_fork" => {
             // `comm=a pid=7 child_comm=a child_pid=8`
             let (head, child) = number(fields, "child_pid")?;
-            let (head, child_name) = head.rsplit_once(" child_comm=")?;
-            let (head, parent) = number(head, "pid")?;
-            // A child has the name of its parent. Only the kernel's own threads get others.
-            let is_whole = head.strip_prefix("comm=") == Some(child_name);
-            (is_whole || !fields.contains('\n')).then_some(EventKind::Fork { parent, child })?
+            let (head, _) = head.rsplit_once(" child_comm=")?;
+            EventKind::Fork { parent: number(head, "pid")?.1, child }
         }
         other if other.ends_with("_exit") => EventKind::HandlerEnd,
         other => EventKind::Ipi(other.strip_suffix("_entry")?.to_owned()),
@@ -360,33 +374,54 @@ mod tests {
             ];
             let kinds: Vec<EventKind> =
                 parse(&events.join("\n")).into_iter().map(|event| event.kind).collect();
+            let or_unreadable = |at: usize, kind: EventKind| match kinds[at] == kind {
+                true => kind,
+                false => EventKind::Unreadable,
+            };
+            let migration = EventKind::Migration { tid: 77, command: name.into(), from: 3, to: 1 };
             let expected = [
                 switch_to(77, name, 4242, name),
                 EventKind::LocalTimer,
-                EventKind::Fork { parent: 77, child: 8 },
-                EventKind::Migration { tid: 77, command: name.into(), from: 3, to: 1 },
+                or_unreadable(2, EventKind::Fork { parent: 77, child: 8 }),
+                or_unreadable(3, migration),
                 EventKind::Device { irq: 33, name: "virtio1-req.1".into() },
                 EventKind::LocalTimer,
             ];
             assert_eq!(kinds, expected, "{name:?}");
+            let unreadable = kinds.contains(&EventKind::Unreadable);
+            assert_eq!(unreadable, name.contains("child_pid="), "{name:?}: {kinds:?}");
         }
     }
 
+    /// The first name was changed by another thread between the fork and its event.
     #[test]
-    fn an_event_of_the_scheduler_that_cannot_be_read_counts_as_lost() {
+    fn a_child_s_name_hides_it_behind_no_other_number() {
+        let line = " X-77 [003] ..... 1.0: sched_process_fork: comm=X pid=77 child_comm=X \
+                    child_pid=5\n child_pid=8";
+        is(line, 3, 1_000_000_000, EventKind::Unreadable);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_not_left_out() {
         for line in [
             " x-1 [000] d..3. 1.0: sched_switch: torn",
             " x-1 [000] d..3. 1.0: sched_migrate_task: comm=x pid=9",
-            " x-1 [000] d..3. 1.0: sched_process_fork: comm= child_comm=\n pid=7 child_comm= \
-             child_comm=\n child_pid=8",
         ] {
-            is(line, 0, 1_000_000_000, EventKind::Lost(1));
+            is(line, 0, 1_000_000_000, EventKind::Unreadable);
+        }
+        // As with the options record-tgid and latency-format, which an instance does not set.
+        for line in [
+            "    sh-77    (     77) [003] d..2.    12.345678: sched_switch: prev_comm=a",
+            "    sh-77        3d..2. 123us : sched_switch: prev_comm=a",
+            "CPU:3 [LOST x EVENTS]",
+        ] {
+            is(line, 0, 0, EventKind::Unreadable);
         }
     }
 
     #[test]
     fn other_lines_are_none() {
-        for line in ["", "# tracer: nop", " x-1 [000] 99", "CPU:3 [LOST", "CPU:3 [LOST x EVENTS]"] {
+        for line in ["", "# tracer: nop\n#\n", " x-1 [000] 99", "CPU:3 [LOST"] {
             assert_eq!(parse(line), [], "{line}");
         }
     }

@@ -30,6 +30,22 @@ const EVENTS: [&str; 8] = [
     "ipi/ipi_exit",
 ];
 
+/// What a line of the trace looks like. A new instance has the options that somebody gave the
+/// top-level trace.
+const OPTIONS: [(&str, &str); 11] = [
+    ("context-info", "1"),
+    ("irq-info", "1"),
+    ("markers", "1"),
+    ("record-tgid", "0"),
+    ("latency-format", "0"),
+    ("verbose", "0"),
+    ("fields", "0"),
+    ("raw", "0"),
+    ("hex", "0"),
+    ("bin", "0"),
+    ("stacktrace", "0"),
+];
+
 /// An instance that is removed when dropped; its tracer ends first.
 pub(super) struct Instance<'a> {
     kernel: &'a dyn Kernel,
@@ -47,6 +63,10 @@ impl<'a> Instance<'a> {
         let instance = Self { kernel, dir };
         instance.write("tracing_on", "0")?;
         instance.write("trace_clock", "mono")?;
+        for (option, value) in OPTIONS {
+            // Not every kernel has each.
+            let _ = instance.write(&format!("options/{option}"), value);
+        }
         Ok(instance)
     }
 
@@ -86,7 +106,7 @@ pub struct Contents {
     pub events: Vec<Event>,
     /// Whether page faults are among what is recorded: not every architecture has events for them.
     pub has_page_faults: bool,
-    /// Events that found no room.
+    /// Events that found no room or cannot be read.
     pub lost: u64,
 }
 
@@ -150,7 +170,7 @@ impl<'a> EventBuffer<'a> {
         let text = self.instance.kernel.text(&path).map_err(Error::io(&path, "read"))?;
         let lost: u64 = self.cpus.iter().map(|cpu| self.lost_on(cpu)).sum();
         let events = window(&text);
-        let unreadable = events.iter().filter(|event| event.kind == EventKind::Lost(1)).count();
+        let unreadable = events.iter().filter(|event| event.kind == EventKind::Unreadable).count();
         let has_page_faults = self.has_page_faults;
         Ok(Contents { events, has_page_faults, lost: lost + unreadable as u64 })
     }
@@ -167,10 +187,12 @@ impl<'a> EventBuffer<'a> {
     }
 }
 
-/// The events of the window, and before them the forks that came before it.
+/// The events of the window, and before them the forks that came before it. What cannot be read may
+/// be a fork.
 fn window(text: &str) -> Vec<Event> {
     let (before, after) = text.split_once(WINDOW).unwrap_or(("", text));
-    let is_fork = |event: &Event| matches!(event.kind, EventKind::Fork { .. });
+    let is_fork =
+        |event: &Event| matches!(event.kind, EventKind::Fork { .. } | EventKind::Unreadable);
     parse(before).into_iter().filter(is_fork).chain(parse(after)).collect()
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Each hand of a list before each single step of each kind of change. The random sequences beside
-//! this meet few of these pairs.
+//! Each hand of a list before each single step of each kind of change: what `status` says is held
+//! against the kernel then, and the machine after a last `restore` against its snapshot. The random
+//! sequences beside this meet few of these pairs, with more hands.
 
 use super::hands::Hand;
 use super::{Event, Run, spec};
@@ -55,7 +56,7 @@ const HANDS: [Hand; 14] = [
 ];
 
 #[test]
-fn what_others_do_at_any_step_of_a_change_makes_no_word_untrue_and_is_undone() {
+fn what_others_do_at_any_step_of_a_change_is_told_and_undone() {
     let mut runs = 0;
     let mut wrong = Vec::new();
     for (before, request) in changes() {
