@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::{two_processes, two_threads};
+use crate::record::{Numbers, Record};
+use crate::shared_heap::shared;
+use crate::{ROOM, two_processes, two_threads};
 use iceoryx2::prelude::*;
 use std::hint::spin_loop;
 use std::io::{Read, Write};
 
-/// Room for as many records as our ring has.
-const ROOM: usize = 910;
-
-pub fn rtrb_single(count: u64) -> f64 {
-    let (mut producer, mut consumer) = rtrb::RingBuffer::<[u8; 64]>::new(ROOM);
+/// A push and a pop for each record. Its ring lies on a heap that both processes share.
+pub fn rtrb_single<T: Record>(count: u64) -> f64 {
+    let (mut producer, mut consumer) = shared(|| rtrb::RingBuffer::<T>::new(ROOM));
     let other = move || {
         for number in 0..count {
             let record = loop {
@@ -17,21 +17,22 @@ pub fn rtrb_single(count: u64) -> f64 {
                     Err(_) => spin_loop(),
                 }
             };
-            assert_eq!(record[0], number as u8);
+            record.check(number);
         }
     };
     let here = || {
         for number in 0..count {
-            while producer.push([number as u8; 64]).is_err() {
+            let record = T::of(number);
+            while producer.push(record).is_err() {
                 spin_loop();
             }
         }
     };
-    two_threads(count, here, other)
+    two_processes(count, here, other)
 }
 
-pub fn rtrb_chunks(count: u64) -> f64 {
-    let (mut producer, mut consumer) = rtrb::RingBuffer::<[u8; 64]>::new(ROOM);
+pub fn rtrb_chunks<T: Record>(count: u64) -> f64 {
+    let (mut producer, mut consumer) = shared(|| rtrb::RingBuffer::<T>::new(ROOM));
     let other = move || {
         let mut number = 0;
         while number < count {
@@ -42,7 +43,7 @@ pub fn rtrb_chunks(count: u64) -> f64 {
             }
             let chunk = consumer.read_chunk(slots).expect("as many as there are");
             for record in chunk {
-                assert_eq!(record[0], number as u8);
+                record.check(number);
                 number += 1;
             }
         }
@@ -57,20 +58,21 @@ pub fn rtrb_chunks(count: u64) -> f64 {
             }
             let chunk = producer.write_chunk_uninit(slots).expect("as much room as there is");
             let from = number;
-            chunk.fill_from_iter((from..from + slots as u64).map(|number| [number as u8; 64]));
+            chunk.fill_from_iter((from..from + slots as u64).map(T::of));
             number += slots as u64;
         }
     };
-    two_threads(count, here, other)
+    two_processes(count, here, other)
 }
 
+/// Drops the oldest where the subscriber's buffer is full (its default): the publisher never waits.
 pub fn iceoryx2(count: u64) -> f64 {
     set_log_level(LogLevel::Fatal);
     let node = NodeBuilder::new().create::<ipc_threadsafe::Service>().expect("a node");
     let name = format!("asmp-bench-{}", std::process::id());
     let service = node
         .service_builder(&name.as_str().try_into().expect("a name"))
-        .publish_subscribe::<[u8; 64]>()
+        .publish_subscribe::<Numbers>()
         .subscriber_max_buffer_size(ROOM)
         .max_publishers(1)
         .max_subscribers(1)
@@ -78,25 +80,59 @@ pub fn iceoryx2(count: u64) -> f64 {
         .expect("a service");
     let subscriber = service.subscriber_builder().buffer_size(ROOM).create().expect("a subscriber");
     let publisher = service.publisher_builder().create().expect("a publisher");
-    let last = (count - 1).to_ne_bytes();
-    // What does not fit drops the oldest (its default): the publisher never waits, which is its
-    // best.
     let other = move || {
-        loop {
-            match subscriber.receive().expect("a connection") {
-                Some(sample) if sample[..8] == last => break,
-                _ => spin_loop(),
-            }
+        while subscriber.receive().expect("a connection").is_none_or(|it| it[0] != count - 1) {
+            spin_loop();
         }
     };
     let here = || {
         for number in 0..count {
-            let mut record = [0; 64];
-            record[..8].copy_from_slice(&number.to_ne_bytes());
-            publisher.loan_uninit().expect("a sample").write_payload(record).send().expect("sent");
+            let sample = publisher.loan_uninit().expect("a sample");
+            sample.write_payload(Numbers::of(number)).send().expect("sent");
         }
     };
     two_threads(count, here, other)
+}
+
+unsafe extern "C" {
+    fn ring_put(ring: *mut libc::c_void, record: *const libc::c_void) -> libc::c_int;
+    fn ring_get(ring: *mut libc::c_void, record: *mut libc::c_void) -> libc::c_int;
+    fn ring_new(end: *mut libc::c_void, memory: *mut libc::c_void);
+}
+
+/// The usual ring in C: slots, two counters, each end remembers the other's.
+pub fn c_ring<T: Record>(count: u64) -> f64 {
+    const { assert!(size_of::<T>() == 64) };
+    let memory = shared(|| Box::leak(vec![0u64; 128 + 1024 * 8].into_boxed_slice()));
+    let memory = memory.as_mut_ptr().cast::<libc::c_void>() as usize;
+    let end = || {
+        let mut end = [0u64; 8];
+        // SAFETY: as large as the structure of an end; memory for two counters and 1024 slots.
+        unsafe { ring_new(end.as_mut_ptr().cast(), memory as *mut libc::c_void) };
+        end
+    };
+    let other = || {
+        let mut end = end();
+        for number in 0..count {
+            let mut record = T::of(0);
+            // SAFETY: an end of this ring; a record has 64 bytes.
+            while unsafe { ring_get(end.as_mut_ptr().cast(), (&raw mut record).cast()) } == 0 {
+                spin_loop();
+            }
+            record.check(number);
+        }
+    };
+    let here = || {
+        let mut end = end();
+        for number in 0..count {
+            let record = T::of(number);
+            // SAFETY: as above.
+            while unsafe { ring_put(end.as_mut_ptr().cast(), (&raw const record).cast()) } == 0 {
+                spin_loop();
+            }
+        }
+    };
+    two_processes(count, here, other)
 }
 
 /// Whole records through anything that reads and writes.

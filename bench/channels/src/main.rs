@@ -1,16 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rt-FIFO beside what else there is, on two CPUs, side by side in one run: records of 64 bytes
-//! one way; round trips; wake-ups. `channels [RUNS]` prints a table (medians over RUNS alternating
-//! runs, 5 by default); `channels put N` puts N records, for a counter of instructions.
+//! one way, of two kinds; round trips; wake-ups. `channels [RUNS]` prints a table (medians over
+//! RUNS alternating runs, 9 by default); `channels put N` puts N records and `channels get N` takes
+//! them too, for a counter of instructions.
 
 mod against;
 mod ours;
+mod record;
+mod shared_heap;
+
+use record::{Bytes, Numbers, Record};
 
 use std::time::Instant;
 
 const RECORDS: u64 = 500_000;
 const ROUNDS: u64 = 50_000;
 const SLEEPS: u64 = 5_000;
+/// Records that fit into each ring (the one in C has 1024, a power of two).
+const ROOM: usize = 910;
+
+#[global_allocator]
+static HEAP: shared_heap::Heap = shared_heap::Heap;
 
 /// Runs `other` in a process of its own on CPU 1 and `here` on CPU 0; nanoseconds for each of
 /// `count`.
@@ -91,30 +101,45 @@ fn table(title: &str, count: u64, runs: usize, rows: &[Row]) {
     }
 }
 
-fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let first = arguments.next();
-    if first.as_deref() == Some("put") {
-        let count = arguments.next().and_then(|count| count.parse().ok()).expect("put N");
-        return ours::put_only(count);
-    }
-    let runs = first.map_or(5, |runs| runs.parse().expect("a number of runs"));
+/// Records of one kind, one way.
+fn one_way<T: Record>(what: &str, runs: usize) {
     table(
-        "64-byte records, one way, polling",
+        &format!("{what}, one way, polling"),
         RECORDS,
         runs,
         &[
-            Row { name: "rt-FIFO, two processes", measure: ours::one_way },
+            Row { name: "rt-FIFO, two processes", measure: ours::one_way::<T> },
+            Row { name: "rtrb, push and pop, two processes", measure: against::rtrb_single::<T> },
+            Row { name: "ring in C, two processes", measure: against::c_ring::<T> },
             Row {
-                name: "rt-FIFO of records, 64 at once, two processes",
-                measure: ours::one_way_together,
+                name: "rt-FIFO, 64 at once, two processes",
+                measure: ours::one_way_together::<T>,
             },
-            Row { name: "rtrb, push and pop, two threads", measure: against::rtrb_single },
-            Row { name: "rtrb, chunks of 64, two threads", measure: against::rtrb_chunks },
-            Row { name: "iceoryx2, publish-subscribe, two threads", measure: against::iceoryx2 },
+            Row { name: "rtrb, chunks of 64, two processes", measure: against::rtrb_chunks::<T> },
             Row { name: "pipe, two processes", measure: against::pipe },
             Row { name: "Unix stream socket, two processes", measure: against::unix_stream },
             Row { name: "Unix packet socket, two processes", measure: against::unix_packets },
+        ],
+    );
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let first = arguments.next();
+    if let Some(what @ ("put" | "get")) = first.as_deref() {
+        let count = arguments.next().and_then(|count| count.parse().ok()).expect("put N");
+        return ours::count_instructions(count, what == "get");
+    }
+    let runs = first.map_or(9, |runs| runs.parse().expect("a number of runs"));
+    one_way::<Numbers>("records of eight u64", runs);
+    one_way::<Bytes>("records of 64 times a byte", runs);
+    table(
+        "records of eight u64, beside a queue that drops the oldest",
+        RECORDS,
+        runs,
+        &[
+            Row { name: "rt-FIFO, two processes", measure: ours::one_way::<Numbers> },
+            Row { name: "iceoryx2, publish-subscribe, two threads", measure: against::iceoryx2 },
         ],
     );
     table(

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-use crate::two_processes;
-use asmp_channel::{Fifo, FifoReader, FifoWriter, Options, Overflow, TypedFifo, Wake};
+use crate::record::{Numbers, Record};
+use crate::{ROOM, two_processes};
+use asmp_channel::{Fifo, FifoReader, FifoWriter, Options, Overflow, Wake};
+use asmp_channel::{TypedFifo, TypedReader, TypedWriter};
 use std::hint::spin_loop;
 
 fn private_dir() -> tempfile::TempDir {
@@ -22,54 +24,59 @@ fn pair(name: &str, wake: Wake) -> (FifoWriter, FifoReader) {
     (writer, reader)
 }
 
-fn take_all(mut reader: FifoReader, count: u64) {
-    let mut record = [0; 64];
-    for number in 0..count {
-        while reader.get(&mut record).expect("a whole ring") == 0 {
-            spin_loop();
-        }
-        assert_eq!(record[0], number as u8);
-    }
+fn typed<T: Record>(room: u64) -> (TypedWriter<T>, TypedReader<T>) {
+    let dir = private_dir();
+    let fifo = TypedFifo::<T>::create(dir.path(), "a", room, Overflow::Refuse);
+    let writer = fifo.expect("a FIFO").into_writer(Wake::Never).expect("its writer");
+    let fifo = TypedFifo::<T>::attach(dir.path(), "a").expect("the FIFO");
+    (writer, fifo.into_reader(Wake::Never).expect("its reader"))
 }
 
-pub fn one_way(count: u64) -> f64 {
-    let (mut writer, reader) = pair("a", Wake::Never);
+pub fn one_way<T: Record>(count: u64) -> f64 {
+    let (mut writer, mut reader) = typed::<T>(ROOM as u64);
     let here = || {
         for number in 0..count {
-            while writer.put(&[number as u8; 64]).is_err() {
+            let record = T::of(number);
+            while writer.put(&record).is_err() {
                 spin_loop();
             }
         }
     };
-    two_processes(count, here, || take_all(reader, count))
+    let other = move || {
+        for number in 0..count {
+            let record = loop {
+                match reader.get().expect("a whole ring") {
+                    Some(record) => break record,
+                    None => spin_loop(),
+                }
+            };
+            record.check(number);
+        }
+    };
+    two_processes(count, here, other)
 }
 
-pub fn one_way_together(count: u64) -> f64 {
-    let dir = private_dir();
-    let fifo =
-        TypedFifo::<[u8; 64]>::create(dir.path(), "a", 910, Overflow::Refuse).expect("a FIFO");
-    let mut writer = fifo.into_writer(Wake::Never).expect("its writer");
-    let fifo = TypedFifo::<[u8; 64]>::attach(dir.path(), "a").expect("the FIFO");
-    let mut reader = fifo.into_reader(Wake::Never).expect("its reader");
+pub fn one_way_together<T: Record>(count: u64) -> f64 {
+    let (mut writer, mut reader) = typed::<T>(ROOM as u64);
     let other = move || {
-        let (mut records, mut number) = ([[0; 64]; 64], 0);
+        let (mut records, mut number) = ([T::of(0); 64], 0);
         while number < count {
             let some = reader.get_all(&mut records).expect("a whole ring");
             if some == 0 {
                 spin_loop();
             }
             for record in &records[..some] {
-                assert_eq!(record[0], number as u8);
+                record.check(number);
                 number += 1;
             }
         }
     };
     let here = || {
-        let (mut records, mut number) = ([[0; 64]; 64], 0);
+        let (mut records, mut number) = ([T::of(0); 64], 0);
         while number < count {
             let some = (count - number).min(64) as usize;
             for record in &mut records[..some] {
-                *record = [number as u8; 64];
+                *record = T::of(number);
                 number += 1;
             }
             while writer.put_all(&records[..some]).is_err() {
@@ -122,14 +129,14 @@ pub fn sleeping_round_trip(count: u64) -> f64 {
     there_and_back(count, true)
 }
 
-/// Puts only (and throws away what is full), for a counter of instructions.
-pub fn put_only(count: u64) {
-    let dir = private_dir();
-    let options = Options { capacity_bytes: 1 << 26, overflow: Overflow::Refuse };
-    let fifo = Fifo::create(dir.path(), "a", &options).expect("a FIFO");
-    let mut writer = fifo.into_writer(Wake::Never).expect("its writer");
-    let record = [7; 64];
+/// Puts, and takes out if `get`, for a counter of instructions.
+pub fn count_instructions(count: u64, get: bool) {
+    let (mut writer, mut reader) = typed::<Numbers>(count);
+    let record = Numbers::of(7);
     for _ in 0..count {
-        writer.put(std::hint::black_box(&record)).expect("room: at most 900,000 records");
+        writer.put(std::hint::black_box(&record)).expect("room");
+        if get {
+            std::hint::black_box(reader.get().expect("a whole ring"));
+        }
     }
 }

@@ -560,5 +560,6 @@ fn a_file_of_many_chains_is_read_in_time_linear_in_their_number() {
         (0..3).map(|_| read()).fold(f64::INFINITY, f64::min)
     };
     let (few, many) = (seconds(2_000), seconds(40_000));
-    assert!(many < 60.0 * few, "{few} s for 2,000 chains, {many} s for 20 times as many");
+    // In proportion to their square it is 400 times as long; a busy machine may slow one of them.
+    assert!(many < 150.0 * few, "{few} s for 2,000 chains, {many} s for 20 times as many");
 }

@@ -26,7 +26,10 @@
 
 #[path = "ring_observe.rs"]
 mod observe;
+#[path = "ring_words.rs"]
+mod words;
 
+use self::words::Words;
 use crate::sync::{AtomicU64, Ordering::*};
 
 /// How often a reader retries when the writer drops the frame that it is reading.
@@ -60,68 +63,6 @@ pub enum RingError {
     /// contents and continues with an empty ring.
     #[error("the other end corrupted the FIFO: its contents are lost")]
     Corrupt,
-}
-
-/// The words of frames, addressed by position. Their number is a power of two.
-#[derive(Debug, Clone, Copy)]
-struct Words<'a>(&'a [AtomicU64]);
-
-impl<'a> Words<'a> {
-    #[inline]
-    fn at(self, position: u64) -> &'a AtomicU64 {
-        &self.0[(position as usize) & (self.0.len() - 1)]
-    }
-
-    /// The words from `position` on, up to the end of the memory and at most `count`.
-    #[inline]
-    fn run(self, position: u64, count: usize) -> &'a [AtomicU64] {
-        let from = &self.0[(position as usize) & (self.0.len() - 1)..];
-        &from[..count.min(from.len())]
-    }
-
-    /// The words of one cache line, unless the ring wraps around inside it.
-    #[inline(always)]
-    fn line(self, position: u64) -> Option<&'a [AtomicU64; 8]> {
-        self.0[(position as usize) & (self.0.len() - 1)..].first_chunk::<8>()
-    }
-
-    /// Stores `bytes` from `position` on, and wraps around at the end of the ring.
-    fn store(self, position: u64, bytes: &[u8]) {
-        let run = self.run(position, bytes.len().div_ceil(8));
-        let (now, later) = bytes.split_at(bytes.len().min(run.len() * 8));
-        store_bytes(run, now);
-        store_bytes(
-            self.run(position.wrapping_add(run.len() as u64), later.len().div_ceil(8)),
-            later,
-        );
-    }
-
-    /// Copies out bytes from `offset` on, of a frame whose bytes begin at `position`.
-    #[inline]
-    fn load(self, position: u64, offset: u64, into: &mut [u8]) {
-        if offset.is_multiple_of(8) {
-            let mut position = position.wrapping_add(offset / 8);
-            let (mut words, rest) = into.as_chunks_mut::<8>();
-            while !words.is_empty() {
-                let run = self.run(position, words.len());
-                let (now, later) = words.split_at_mut(run.len());
-                for (place, word) in run.iter().zip(now) {
-                    *word = place.load(Relaxed).to_ne_bytes();
-                }
-                words = later;
-                position = position.wrapping_add(run.len() as u64);
-            }
-            let count = rest.len();
-            if count > 0 {
-                rest.copy_from_slice(&self.at(position).load(Relaxed).to_ne_bytes()[..count]);
-            }
-        } else {
-            for (place, byte) in (offset..).zip(into) {
-                let word = self.at(position.wrapping_add(place / 8)).load(Relaxed).to_ne_bytes();
-                *byte = word[(place % 8) as usize];
-            }
-        }
-    }
 }
 
 /// The shared memory as one end sees it.
@@ -170,32 +111,6 @@ impl<'a> Ring<'a> {
             }
             _ => Err(()),
         }
-    }
-}
-
-#[inline(always)]
-fn store_line(places: &[AtomicU64; 8], line: &[u8; 64]) {
-    for (place, word) in places.iter().zip(line.as_chunks::<8>().0) {
-        place.store(u64::from_ne_bytes(*word), Relaxed);
-    }
-}
-
-/// Stores whole cache lines first: a loop of constant length costs half the instructions.
-fn store_bytes(places: &[AtomicU64], bytes: &[u8]) {
-    let (lines, rest) = bytes.as_chunks::<64>();
-    for (places, line) in places.as_chunks::<8>().0.iter().zip(lines) {
-        store_line(places, line);
-    }
-    let places = &places[lines.len() * 8..];
-    let (words, rest) = rest.as_chunks::<8>();
-    for (place, word) in places.iter().zip(words) {
-        place.store(u64::from_ne_bytes(*word), Relaxed);
-    }
-    if !rest.is_empty() {
-        // Bytes after the end of the last word are 0.
-        let mut word = [0; 8];
-        word[..rest.len()].copy_from_slice(rest);
-        places[words.len()].store(u64::from_ne_bytes(word), Relaxed);
     }
 }
 
@@ -250,7 +165,10 @@ impl Writer {
             && self.room(ring) > 8
             && let Some(places) = ring.words.line(self.head.wrapping_add(1))
         {
-            store_line(places, line);
+            // The last word first, so that the header's cache line is written last: a polling
+            // reader takes that line from us at any moment.
+            ring.words.at(self.head.wrapping_add(9)).store(0, Relaxed);
+            words::store_line(places, line);
             self.publish(ring, 64, 9);
             return Ok(());
         }
@@ -263,17 +181,18 @@ impl Writer {
         if self.room(ring) < need {
             self.make_room(ring, need)?;
         }
+        ring.words.at(self.head.wrapping_add(need)).store(0, Relaxed);
         ring.words.store(self.head.wrapping_add(1), bytes);
         self.publish(ring, bytes.len() as u64, need);
         Ok(())
     }
 
-    /// Publishes a frame whose bytes are stored: stores its header and moves the head.
+    /// Publishes a frame whose bytes, and the 0 after them, are stored: stores its header and moves
+    /// the head.
     #[inline(always)]
     fn publish(&mut self, ring: &Ring, length: u64, need: u64) {
         let (words, head) = (ring.words, self.head);
         let next = head.wrapping_add(need);
-        words.at(next).store(0, Relaxed);
         // Release pairs with the reader's Acquire of the header: it sees the frame's words and the
         // 0 after them.
         words.at(head).store((head & TAG) << 32 | length, Release);
@@ -476,17 +395,32 @@ impl Reader {
             _ => return self.reset(ring),
         };
         self.empty = 0;
+        // Fast path: as in `put`.
+        if (length, self.consumed) == (64, 0)
+            && let Some(line) = into.first_chunk_mut::<64>()
+            && let Some(places) = ring.words.line(self.tail.wrapping_add(1))
+        {
+            words::load_line(places, line);
+            self.took(ring, words);
+            return Ok(64);
+        }
         let count = (length - self.consumed).min(into.len() as u64);
         ring.words.load(self.tail.wrapping_add(1), self.consumed, &mut into[..count as usize]);
         self.consumed += count;
         if self.consumed == length {
             self.consumed = 0;
-            (self.tail, self.lag) = (self.tail.wrapping_add(words), words);
-            // Release pairs with the writer's Acquire of tail: our reads are done before it writes
-            // there again.
-            ring.tail.store(self.tail, Release);
+            self.took(ring, words);
         }
         Ok(count as usize)
+    }
+
+    /// The frame at the tail, of so many words, was copied out whole.
+    #[inline(always)]
+    fn took(&mut self, ring: &Ring, words: u64) {
+        (self.tail, self.lag) = (self.tail.wrapping_add(words), words);
+        // Release pairs with the writer's Acquire of tail: our reads are done before it writes
+        // there again.
+        ring.tail.store(self.tail, Release);
     }
 
     #[inline]

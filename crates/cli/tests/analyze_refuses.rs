@@ -293,9 +293,10 @@ fn a_long_simulation_shows_on_a_terminal_how_far_it_is() {
     // SAFETY: two places for descriptors; name and settings are left out.
     let opened = unsafe { libc::openpty(&mut master, &mut slave, null, null.cast(), null.cast()) };
     assert_eq!(opened, 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: new descriptors, each without another owner.
-    let (mut screen, slave) =
-        unsafe { (std::fs::File::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
+    // SAFETY: a new descriptor without another owner.
+    let mut screen = unsafe { std::fs::File::from_raw_fd(master) };
+    // SAFETY: as above.
+    let slave = unsafe { OwnedFd::from_raw_fd(slave) };
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_asmp"));
     command.current_dir(examples()).stdout(std::process::Stdio::null()).stderr(slave);
     // Months: it is ended as soon as it has said something.
