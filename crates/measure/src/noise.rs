@@ -34,7 +34,8 @@ pub struct Report {
     pub kernel: String,
     /// Length of the window, measured.
     pub duration_ns: u64,
-    /// Trace events that found no room or cannot be read; then the counts of tasks are lower bounds.
+    /// Trace events that found no room or cannot be read; then the counts of tasks are lower
+    /// bounds.
     pub lost_events: u64,
     /// Why tasks could not be recorded, where they could not.
     pub tasks_unavailable: Option<String>,

@@ -3,8 +3,8 @@
 //!
 //! Queues as in Yartek: waiting by start, ready by deadline. A job whose start is *not after* now
 //! is ready (the paper's text says once `start > RTClock`). When a job has ended, start and
-//! deadline move on by one period. Of equal deadlines the first released runs; of equal starts, too,
-//! the order of the tasks decides.
+//! deadline move on by one period. Of equal deadlines the first released runs; of equal starts,
+//! too, the order of the tasks decides.
 //! Room is taken when the set is made; every call is O(n log n) at worst, O(log n) as a rule, and
 //! allocates nothing.
 
