@@ -107,7 +107,8 @@ impl Client {
 
     /// Sends a message and waits for the answer. Blocks. The timeout works even if other processes
     /// overwrite the shared memory. Checks every [`super::SLICE`] that the server is alive, also in
-    /// many calls with no time. Errors: `NoServer`, `NoAnswer`, `PeerDied`, `Unanswered`, `Cancelled`.
+    /// many calls with no time. Errors: `NoServer`, `NoAnswer`, `PeerDied`, `Unanswered`,
+    /// `Cancelled`.
     #[inline]
     pub fn call(
         &mut self,

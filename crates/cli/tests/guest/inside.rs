@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Commands from inside a partition, commands that are killed there, and tasks that a file declares.
+//! Commands from inside a partition, commands that are killed there, and tasks that a file
+//! declares.
 
 use super::guests::On;
 use super::lab::{Process, Test, allowed, asmp, binary, isolated, policy, test, until};
