@@ -89,6 +89,15 @@ impl Knob {
         }
     }
 
+    /// What was written to it last, where the kernel shows less: unbound work keeps off the CPUs
+    /// that are isolated now, and goes back there by itself (core-api/workqueue.rst).
+    pub fn asked(&self, kernel: &dyn Kernel, reading: String) -> String {
+        match *self == workqueue_cpus() {
+            true => kernel.text(Path::new(WORKQUEUE_REQUESTED)).unwrap_or(reading),
+            false => reading,
+        }
+    }
+
     /// What to write to restore the reading `original` after `wanted` was set.
     pub fn inverse(&self, original: &str, wanted: &str) -> String {
         match self.shape {
@@ -177,6 +186,9 @@ pub fn cpu_of(path: &Path) -> Option<Cpu> {
 pub fn default_irq_affinity() -> Knob {
     Knob::new("/proc/irq/default_smp_affinity", Shape::CpuMask)
 }
+
+/// From 6.8 on: the mask that was written, whatever is isolated.
+const WORKQUEUE_REQUESTED: &str = "/sys/devices/virtual/workqueue/cpumask_requested";
 
 /// CPUs of unbound workqueues, core-api/workqueue.rst "Affinity Scopes".
 pub fn workqueue_cpus() -> Knob {
@@ -399,6 +411,22 @@ mod tests {
             !partition_type(Path::new("/x"))
                 .holds("isolated invalid (Parent is not a partition root)", "isolated")
         );
+    }
+
+    #[test]
+    fn the_cpus_of_unbound_work_are_those_asked_for_and_not_those_left_by_isolation() {
+        let dir = "sys/devices/virtual/workqueue";
+        for (files, asked) in [
+            (vec![("cpumask", "b\n"), ("cpumask_requested", "f\n")], "f"),
+            (vec![("cpumask", "b\n")], "b"),
+        ] {
+            let files: Vec<_> =
+                files.iter().map(|(name, text)| (format!("{dir}/{name}"), *text)).collect();
+            let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+            let (_root, linux) = crate::machine(&files);
+            assert_eq!(workqueue_cpus().asked(&linux, "b".to_owned()), asked);
+            assert_eq!(default_irq_affinity().asked(&linux, "7".to_owned()), "7");
+        }
     }
 
     #[test]

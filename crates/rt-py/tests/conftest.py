@@ -17,9 +17,11 @@ Start = Callable[[str], "subprocess.Popen[str]"]
 PATIENCE_S = 30.0
 # Before the code of another process, which ends with the tests however they end (PR_SET_PDEATHSIG,
 # SIGKILL).
+# A shell starts a background job with SIGINT ignored, and so would be what that starts.
 PROLOGUE = """
-import asmp_rt, ctypes, itertools, os, struct, sys, time
+import asmp_rt, ctypes, itertools, os, signal, struct, sys, time
 ctypes.CDLL(None).prctl(1, 9)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 """
 
 

@@ -289,6 +289,7 @@ fn take(
             if knob.holds(&old, to) || unless_away_from.as_ref().is_some_and(away) {
                 return Ok(());
             }
+            let old = knob.asked(kernel, old);
             undo_log.note(Undo::Set { knob: knob.clone(), to: knob.inverse(&old, to) })?;
             edge.set(knob, to)?;
             if step.keeps_original {
