@@ -21,10 +21,14 @@ as_root() {
 
 # locked NAME: holds the cache's lock NAME until this process ends. Children
 # that outlive the script would hold it too, so builds run in the foreground.
+declare -A LOCKS=()
 locked() {
     local fd
+    # A second descriptor would wait for the first.
+    [ -z "${LOCKS[$1]:-}" ] || return 0
     exec {fd}>"$CACHE/$1.lock"
-    flock -n "$fd" || { say "waiting for another run to finish building $1"; flock "$fd"; }
+    flock -n "$fd" || { say "waiting for another run that holds $1"; flock "$fd"; }
+    LOCKS[$1]=$fd
 }
 
 # What differs by the guest's architecture, all of it. `architecture KERNEL` sets these by the name
@@ -86,12 +90,14 @@ debian_mirror() {
 
 # private_apt ARCH SUITE [SUITE...]: a private apt directory knowing exactly those
 # suites of that architecture, indexes no older than an hour; sets APT, the options that select it.
-# On a fresh suite list, or after `refresh_apt`, the indexes are fetched anew.
+# On a fresh suite list, or after `refresh_apt`, the indexes are fetched anew. The directory is
+# locked until this process ends: two guests that begin at once need the same suite.
 private_apt() {
     local dir key option='' mirror suite arch=$1
     shift
     dir=$CACHE/apt/$(IFS=+; echo "$*")@$arch
     APT_DIR=$dir
+    locked "apt-${dir##*/}"
     mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial"
     for key in /usr/share/keyrings/debian-archive-keyring.{pgp,gpg}; do
         [ -e "$key" ] && option="[signed-by=$key] " && break
