@@ -13,7 +13,7 @@ use crate::sampled::{self, SampledChain};
 use crate::slack::{SEARCHED, Slack, slack};
 use crate::task::Task;
 use crate::utilisation::Utilisation;
-use crate::verdict::{Effort, Inapplicable, Stop, Verdict};
+use crate::verdict::{About, Effort, Inapplicable, Stop, Verdict};
 use crate::workload::Workload;
 use crate::{data_age, edf, edf_response, fp, np_edf, np_fp};
 
@@ -239,7 +239,9 @@ pub fn kernel_admission(
         let what = format!(
             "chain {chain}: SCHED_DEADLINE counts deadlines from each wake-up; policy edf bounds it"
         );
-        admission.deadlines = Verdict::DoesNotApply { reason: Inapplicable::Set { what } };
+        let about = About::Chain(chain.to_owned());
+        let reason = Inapplicable::Set { about, key: "", what };
+        admission.deadlines = Verdict::DoesNotApply { reason };
     }
     Ok(admission)
 }

@@ -2,7 +2,7 @@
 //! Chains of tasks: each task releases the next, across cores.
 
 use crate::task::{MAX_TICKS, Task};
-use crate::verdict::Inapplicable;
+use crate::verdict::{About, Inapplicable};
 #[cfg(feature = "files")]
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -61,34 +61,39 @@ impl Order {
 
     /// One chain more, in time linear in its length. Errors: those of [`predecessors`].
     pub(crate) fn add(&mut self, tasks: &[Task], chain: &Chain) -> Result<(), Inapplicable> {
-        let refuse = |what: String| Err(Inapplicable::Set { what });
+        let about = || About::Chain(chain.name.clone());
+        let refuse = |key: &'static str, what| Err(Inapplicable::Set { about: about(), key, what });
         if chain.tasks.is_empty() {
-            return refuse(format!("chain {} has no tasks", chain.name));
+            return refuse("tasks", format!("chain {} has no tasks", chain.name));
         }
         if chain.deadline_ticks == 0 || chain.deadline_ticks > MAX_TICKS {
-            return refuse(format!("chain {}: the deadline is 0 or above 2^60 ticks", chain.name));
+            let what = format!("chain {}: the deadline is 0 or above 2^60 ticks", chain.name);
+            return refuse("deadline", what);
         }
         let mut last = None;
         for task in &chain.tasks {
             let Some(found) = tasks.get(*task) else {
-                return refuse(format!("chain {} names a task that does not exist", chain.name));
+                let what = format!("chain {} names a task that does not exist", chain.name);
+                return refuse("tasks", what);
             };
             if std::mem::replace(&mut self.member[*task], true) {
-                return refuse(format!("task {} occurs twice in chains", found.name));
+                return refuse("tasks", format!("task {} occurs twice in chains", found.name));
             }
             if found.period_ticks != tasks[chain.tasks[0]].period_ticks {
-                return refuse(format!(
+                let what = format!(
                     "chain {}: task {} has a different period than the first task, which releases \
                      it: if it samples at its own, write kind = \"sampled\"",
                     chain.name, found.name
-                ));
+                );
+                return refuse("tasks", what);
             }
             if last.is_some() && found.offset_ticks.is_some() {
-                return refuse(format!(
+                let what = format!(
                     "chain {}: task {} has an offset, but the task before it releases it: leave \
                      the offset out",
                     chain.name, found.name
-                ));
+                );
+                return refuse("tasks", what);
             }
             self.before[*task] = last;
             self.first[*task] = chain.tasks[0];

@@ -17,7 +17,7 @@ use crate::check::check;
 use crate::place::{By, Placement, Room, place};
 use crate::policy::Policy;
 use crate::task::Task;
-use crate::verdict::{Doubt, Effort, Inapplicable, Stop, Verdict};
+use crate::verdict::{About, Doubt, Effort, Inapplicable, Stop, Verdict};
 use crate::{edf, utilisation::Utilisation};
 #[cfg(feature = "files")]
 use serde::Serialize;
@@ -92,6 +92,8 @@ pub fn admission(tasks: &[Task], domain: &Domain, effort: &Effort) -> Result<Adm
     }
     if domain.cpus == 0 || domain.rt_period_us == 0 {
         return Err(Inapplicable::Set {
+            about: About::File,
+            key: "",
             what: "the root domain has no CPU, or sched_rt_period_us is 0".to_owned(),
         }
         .into());

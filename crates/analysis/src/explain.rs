@@ -88,8 +88,10 @@ impl CpuReport {
     /// for each: takes a multiple of `effort`.
     pub fn help(&self, tasks: &[Task], policy: Policy, effort: &Effort) -> Vec<Help> {
         // A set that no test covers is helped by nothing of this.
-        let is_covered =
-            !matches!(self.verdict, Verdict::DoesNotApply { reason: Inapplicable::Set { .. } });
+        let is_covered = match &self.verdict {
+            Verdict::DoesNotApply { reason } => !matches!(reason.cause(), Inapplicable::Set { .. }),
+            _ => true,
+        };
         if self.verdict.is_schedulable() || !is_covered {
             return Vec::new();
         }

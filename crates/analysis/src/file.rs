@@ -28,8 +28,10 @@ use toml::Spanned;
 
 mod chains;
 mod entry;
+mod lines;
 
 pub use entry::FileError;
+pub use lines::Places;
 
 /// Gives the longest value of a measurement run, in nanoseconds. Errors: why there is none.
 pub type Measured<'a> = &'a dyn Fn(&str) -> Result<u64, String>;
@@ -50,7 +52,7 @@ struct Document {
     background: Vec<Spanned<BackgroundEntry>>,
     #[serde(default)]
     interrupt: Vec<Spanned<InterruptEntry>>,
-    room: Option<RoomEntry>,
+    room: Option<Spanned<RoomEntry>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -145,7 +147,7 @@ pub fn from_toml(text: &str, measured: Measured) -> Result<Workload, FileError> 
         .into_iter()
         .map(|entry| in_line(text, entry, |entry| entry.interrupt(time)));
     let interrupts = interrupts.collect::<Result<_, _>>()?;
-    let room = document.room.map_or_else(Room::default, |room| Room {
+    let room = document.room.map(Spanned::into_inner).map_or_else(Room::default, |room| Room {
         memory_bytes: room.memory,
         bandwidth: room.bandwidth,
     });
@@ -265,64 +267,70 @@ impl InterruptEntry {
     }
 }
 
+fn in_row(line: usize, reason: String) -> FileError {
+    FileError::Entry { place: format!("line {}", line + 1), reason }
+}
+
 /// Reads CSV: a header of field names, then a task a line. Empty fields are left out; lines that
 /// are empty or begin with `#` are skipped.
 pub fn from_csv(text: &str, measured: Measured) -> Result<Workload, FileError> {
+    let entries = rows(text)?;
+    let time = time_base(entries.iter().flat_map(|(_, entry)| entry.times()), text)?;
+    let task = |(line, entry): (usize, Entry)| {
+        entry.task(time, measured).map_err(|reason| in_row(line, reason))
+    };
+    let tasks = entries.into_iter().map(task).collect::<Result<_, _>>()?;
+    Ok(Workload { time, tasks, ..Workload::default() })
+}
+
+/// The tasks of a CSV, each with the number of its line, from 0.
+fn rows(text: &str) -> Result<Vec<(usize, Entry)>, FileError> {
     // What spreadsheets put in front.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.lines().enumerate().filter(|(_, line)| {
         let line = line.trim();
         !line.is_empty() && !line.starts_with('#')
     });
-    let at = |line: usize, reason: String| FileError::Entry {
-        place: format!("line {}", line + 1),
-        reason,
-    };
     let Some((first, header)) = lines.next() else {
         return Err(FileError::NoTasks);
     };
     let columns: Vec<&str> = header.split(',').map(str::trim).collect();
     for (index, column) in columns.iter().enumerate() {
         if columns[..index].contains(column) {
-            return Err(at(first, format!("column {column} occurs twice")));
+            return Err(in_row(first, format!("column {column} occurs twice")));
         }
-        Entry::default().set(column, "").map_err(|reason| at(first, reason))?;
+        Entry::default().set(column, "").map_err(|reason| in_row(first, reason))?;
     }
     let mut entries: Vec<(usize, Entry)> = Vec::new();
     let mut names = BTreeMap::new();
     for (line, row) in lines {
         if row.contains('"') {
-            return Err(at(line, "remove the quotes: fields cannot contain commas".to_owned()));
+            return Err(in_row(line, "remove the quotes: fields cannot contain commas".to_owned()));
         }
         let fields: Vec<&str> = row.split(',').map(str::trim).collect();
         if fields.len() != columns.len() {
-            return Err(at(
+            return Err(in_row(
                 line,
                 format!("{} fields, the header has {}", fields.len(), columns.len()),
             ));
         }
         let mut entry = Entry::default();
         for (column, field) in columns.iter().zip(fields) {
-            entry.set(column, field).map_err(|reason| at(line, reason))?;
+            entry.set(column, field).map_err(|reason| in_row(line, reason))?;
         }
         if entry.name.is_empty() {
             entry.name = format!("task{}", entries.len() + 1);
         }
-        named("task", &entry.name).map_err(|error| at(line, error.to_string()))?;
+        named("task", &entry.name).map_err(|error| in_row(line, error.to_string()))?;
         if names.insert(entry.name.clone(), line).is_some() {
-            return Err(at(line, format!("the name {} occurs twice: rename one", entry.name)));
+            return Err(in_row(line, format!("the name {} occurs twice: rename one", entry.name)));
         }
         entries.push((line, entry));
     }
     if entries.is_empty() {
         return Err(FileError::NoTasks);
     }
-    let time = time_base(entries.iter().flat_map(|(_, entry)| entry.times()), text)?;
-    let task = |(line, entry): (usize, Entry)| {
-        entry.task(time, measured).map_err(|reason| at(line, reason))
-    };
-    let tasks = entries.into_iter().map(task).collect::<Result<_, _>>()?;
-    Ok(Workload { time, tasks, ..Workload::default() })
+    Ok(entries)
 }
 
 impl Entry {

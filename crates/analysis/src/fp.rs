@@ -20,7 +20,7 @@ use crate::numbers::lcm_wide;
 use crate::policy::Policy;
 use crate::task::{MAX_TICKS, Task};
 use crate::utilisation::Utilisation;
-use crate::verdict::{Doubt, Effort, Inapplicable, Meter, Stop, Verdict};
+use crate::verdict::{About, Doubt, Effort, Inapplicable, Meter, Stop, Verdict};
 
 /// Ways to miss that are replayed where priorities are equal.
 pub(crate) const MOST_WITNESSES: usize = 64;
@@ -261,6 +261,8 @@ pub(crate) fn each(
     check(tasks)?;
     let ranks = policy.ranks(tasks)?.filter(|_| policy.is_preemptive());
     let ranks = ranks.ok_or_else(|| Inapplicable::Set {
+        about: About::File,
+        key: "",
         what: format!("{policy} is not a policy of preemptive fixed priorities"),
     })?;
     let ranked = Ranked::of(&ranks);

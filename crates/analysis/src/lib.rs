@@ -94,7 +94,9 @@ pub use time::TimeBase;
 /// The share of a CPU that tasks ask for.
 pub use utilisation::Utilisation;
 /// What a test proved, refuted or left open.
-pub use verdict::{Counterexample, Doubt, Effort, Inapplicable, Missed, Start, Stop, Verdict};
+pub use verdict::{
+    About, Counterexample, Doubt, Effort, Inapplicable, Missed, Start, Stop, Verdict,
+};
 /// What is analysed as a whole.
 pub use workload::Workload;
 /// Releases that miss or come closest, and pictures of them.

@@ -21,7 +21,7 @@ use crate::levels::{Count, Done, Interference, Levels, WORTH_IT};
 use crate::policy::Policy;
 use crate::task::{MAX_TICKS, Task};
 use crate::utilisation::is_above_one;
-use crate::verdict::{Doubt, Effort, Inapplicable, Meter, Start, Stop, Verdict};
+use crate::verdict::{About, Doubt, Effort, Inapplicable, Meter, Start, Stop, Verdict};
 
 /// Verdict and worst response times; priorities as given.
 pub fn analyse(tasks: &[Task], effort: &Effort) -> Analysis {
@@ -157,8 +157,11 @@ pub(crate) fn each(
 ) -> Result<Answer, Stop> {
     check(tasks)?;
     let ranks = Policy::NpFp.ranks(tasks)?;
-    let ranks =
-        ranks.ok_or_else(|| Inapplicable::Set { what: "np-fp needs priorities".to_owned() })?;
+    let ranks = ranks.ok_or_else(|| Inapplicable::Set {
+        about: About::File,
+        key: "",
+        what: "np-fp needs priorities".to_owned(),
+    })?;
     let ranked = Ranked::of(&ranks);
     let rows: Vec<Interference> =
         ranked.order.iter().map(|index| Interference::of(&tasks[*index])).collect();

@@ -91,6 +91,13 @@ impl Report {
         if self.unplaced.is_empty() { worst } else { worst.max(Outcome::Unknown) }
     }
 
+    /// Those of all CPUs, chains and sampled chains.
+    pub fn verdicts_mut(&mut self) -> impl Iterator<Item = &mut Verdict> {
+        let cpus = self.cpus.iter_mut().map(|cpu| &mut cpu.verdict);
+        let chains = self.chains.iter_mut().map(|chain| &mut chain.verdict);
+        cpus.chain(chains).chain(self.sampled.iter_mut().map(|chain| &mut chain.verdict))
+    }
+
     fn verdicts_of_chains(&self) -> impl Iterator<Item = &Verdict> {
         let sampled = self.sampled.iter().map(|chain| &chain.verdict);
         self.chains.iter().map(|chain| &chain.verdict).chain(sampled)

@@ -4,7 +4,7 @@
 
 use crate::chain::{Chain, Order};
 use crate::task::{Arrival, MAX_TICKS, Task};
-use crate::verdict::{Inapplicable, Verdict};
+use crate::verdict::{About, Inapplicable, Verdict};
 #[cfg(feature = "files")]
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -73,31 +73,35 @@ pub(crate) fn check_one(
     order: &Order,
     chain: &SampledChain,
 ) -> Result<(), Inapplicable> {
-    let refuse =
-        |what: String| Err(Inapplicable::Set { what: format!("chain {}: {what}", chain.name) });
+    let refuse = |key: &'static str, what: String| {
+        let about = About::Chain(chain.name.clone());
+        Err(Inapplicable::Set { about, key, what: format!("chain {}: {what}", chain.name) })
+    };
     if chain.tasks.is_empty() {
-        return refuse("tasks: there are none".to_owned());
+        return refuse("tasks", "tasks: there are none".to_owned());
     }
     for (what, limit) in [("age", chain.age_limit_ticks), ("reaction", chain.reaction_limit_ticks)]
     {
         if limit.is_some_and(|ticks| ticks == 0 || ticks > MAX_TICKS) {
-            return refuse(format!("{what} is 0 or above 2^60 ticks"));
+            return refuse(what, format!("{what} is 0 or above 2^60 ticks"));
         }
     }
     let mut seen = BTreeSet::new();
     for index in &chain.tasks {
         let Some(task) = tasks.get(*index) else {
-            return refuse("tasks: one of them does not exist".to_owned());
+            return refuse("tasks", "tasks: one of them does not exist".to_owned());
         };
         if !seen.insert(index) {
-            return refuse(format!("task {} occurs twice: leave one of them", task.name));
+            let what = format!("task {} occurs twice: leave one of them", task.name);
+            return refuse("tasks", what);
         }
         let first = &tasks[order.first[*index]];
         if first.arrival == Arrival::Sporadic {
-            return refuse(format!(
+            let what = format!(
                 "task {} is sporadic, so that its data may be of any age: give it a period",
                 first.name
-            ));
+            );
+            return refuse("tasks", what);
         }
     }
     Ok(())

@@ -127,7 +127,53 @@ pub enum Inapplicable {
     #[error("task {task}: {what}: {refused}")]
     NotWholeNs { task: String, what: &'static str, refused: NotWhole },
     #[error("{what}")]
-    Set { what: String },
+    Set { about: About, key: &'static str, what: String },
+    /// The same, with its place in a file as the reader of the file names it.
+    #[error("{place}, {reason}")]
+    InFile { place: String, reason: Box<Inapplicable> },
+}
+
+/// The entry of a file that a refusal is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum About {
+    /// All of them.
+    File,
+    Task(String),
+    /// The task of this number, from 0.
+    TaskAt(usize),
+    Chain(String),
+    Interrupt(String),
+    Room,
+}
+
+impl Inapplicable {
+    /// Without its place.
+    pub fn cause(&self) -> &Self {
+        match self {
+            Self::InFile { reason, .. } => reason.cause(),
+            cause => cause,
+        }
+    }
+
+    /// The entry that it is about, and the key; an empty one: the entry as a whole.
+    pub fn about(&self) -> (About, &'static str) {
+        let of = |task: &String, key| (About::Task(task.clone()), key);
+        match self {
+            Self::NoTasks => (About::File, ""),
+            Self::TooMany { most } => (About::TaskAt(*most), ""),
+            Self::NoPriority { task } => of(task, "priority"),
+            Self::DeadlineNotPeriod { task } | Self::DeadlineBeforePeriod { task } => {
+                of(task, "deadline")
+            }
+            Self::Zero { task, what }
+            | Self::TooLong { task, what }
+            | Self::Unsupported { task, what }
+            | Self::NotWholeNs { task, what, .. } => of(task, *what),
+            Self::Kernel { task, .. } => of(task, ""),
+            Self::Set { about, key, .. } => (about.clone(), *key),
+            Self::InFile { reason, .. } => reason.about(),
+        }
+    }
 }
 
 /// Why a test did not decide.

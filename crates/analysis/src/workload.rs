@@ -7,7 +7,7 @@ use crate::sampled::{self, SampledChain};
 use crate::simulate::model::{Background, Interrupt};
 use crate::task::Task;
 use crate::time::TimeBase;
-use crate::verdict::Inapplicable;
+use crate::verdict::{About, Inapplicable};
 use std::collections::BTreeMap;
 
 /// Tasks and what surrounds them. All times are whole ticks of `time`.
@@ -53,17 +53,19 @@ impl Workload {
         let left_out = |core: &u32| !cpus.is_empty() && !cpus.contains(core);
         let of_task = |task: &Task| Some((task.name.clone(), task.core.filter(left_out)?));
         if let Some((task, core)) = self.tasks.iter().find_map(of_task) {
-            return Err(set(format!("task {task} names core {core}, which --cpus leaves out")));
+            let what = format!("task {task} names core {core}, which --cpus leaves out");
+            return Err(set(About::Task(task), "core", what));
         }
         if !self.is_placed(cpus) {
             self.check_cores()?;
             return self.check_room();
         }
         match self.chains.first() {
-            Some(chain) => Err(set(format!(
-                "chain {}: placement ignores chains: name the core of each task",
-                chain.name
-            ))),
+            Some(chain) => {
+                let name = &chain.name;
+                let cure = "placement ignores chains: name the core of each task";
+                Err(set(About::Chain(name.clone()), "", format!("chain {name}: {cure}")))
+            }
             None => Ok(()),
         }
     }
@@ -73,11 +75,14 @@ impl Workload {
         let first = self.tasks.first().and_then(|task| task.core);
         let named = |task: &&Task| task.core.is_some() && (cpus > 1 || task.core != first);
         match self.tasks.iter().find(named) {
-            Some(task) => Err(set(format!(
-                "task {} names a core: SCHED_DEADLINE chooses the CPU itself; leave out core, or \
-                 give one file and one CPU for each core",
-                task.name
-            ))),
+            Some(task) => Err(of_core(
+                task,
+                format!(
+                    "task {} names a core: SCHED_DEADLINE chooses the CPU itself; leave out core, \
+                     or give one file and one CPU for each core",
+                    task.name
+                ),
+            )),
             None => {
                 self.check_cores()?;
                 if cpus == 1 { self.check_room() } else { Ok(()) }
@@ -90,10 +95,11 @@ impl Workload {
         self.check_flags()?;
         self.check_no_chains("budgets")?;
         if let Some(task) = self.tasks.iter().find(|task| task.core != self.tasks[0].core) {
-            return Err(set(format!(
+            let what = format!(
                 "task {} is on another core than task {}: write one file for each core",
                 task.name, self.tasks[0].name
-            )));
+            );
+            return Err(of_core(task, what));
         }
         self.check_room()
     }
@@ -109,10 +115,14 @@ impl Workload {
         let with = self.tasks.iter().find(|task| task.core.is_some());
         let without = self.tasks.iter().find(|task| task.core.is_none());
         match (with, without) {
-            (Some(with), Some(without)) => Err(set(format!(
-                "task {} names a core, task {} names none: name the core of each task, or of none",
-                with.name, without.name
-            ))),
+            (Some(with), Some(without)) => {
+                let what = format!(
+                    "task {} names a core, task {} names none: name the core of each task, or of \
+                     none",
+                    with.name, without.name
+                );
+                Err(of_core(without, what))
+            }
             _ => Ok(()),
         }
     }
@@ -126,11 +136,14 @@ impl Workload {
             interrupt.flag_ticks > 0 && !self.tasks.iter().all(is_elsewhere)
         };
         match self.interrupts.iter().find(delays) {
-            Some(interrupt) => Err(set(format!(
-                "interrupt {}: its flag delays every task, and no test counts that: \
-                 describe the flag as a sporadic task of the highest priority and ask for fp",
-                interrupt.name
-            ))),
+            Some(interrupt) => {
+                let what = format!(
+                    "interrupt {}: its flag delays every task, and no test counts that: \
+                     describe the flag as a sporadic task of the highest priority and ask for fp",
+                    interrupt.name
+                );
+                Err(set(About::Interrupt(interrupt.name.clone()), "flag", what))
+            }
             None => Ok(()),
         }
     }
@@ -143,10 +156,11 @@ impl Workload {
 
     fn check_no_chains(&self, what: &str) -> Result<(), Inapplicable> {
         match self.first_chain() {
-            Some(chain) => Err(set(format!(
-                "chain {chain}: {what} would ignore it: use asmp analyze, with a core for each \
-                 task",
-            ))),
+            Some(chain) => {
+                let cure = "use asmp analyze, with a core for each task";
+                let what = format!("chain {chain}: {what} would ignore it: {cure}");
+                Err(set(About::Chain(chain.to_owned()), "", what))
+            }
             None => Ok(()),
         }
     }
@@ -166,11 +180,12 @@ impl Workload {
                 ("bandwidth", bandwidth, self.room.bandwidth),
             ] {
                 if over(used, limit) {
-                    return Err(set(format!(
+                    let words = format!(
                         "the tasks of one CPU need {what} {used}, and [room] has {}: \
                          use more CPUs",
                         limit.unwrap_or_default()
-                    )));
+                    );
+                    return Err(set(About::Room, what, words));
                 }
             }
         }
@@ -178,6 +193,10 @@ impl Workload {
     }
 }
 
-fn set(what: String) -> Inapplicable {
-    Inapplicable::Set { what }
+fn set(about: About, key: &'static str, what: String) -> Inapplicable {
+    Inapplicable::Set { about, key, what }
+}
+
+fn of_core(task: &Task, what: String) -> Inapplicable {
+    set(About::Task(task.name.clone()), "core", what)
 }

@@ -11,7 +11,7 @@ use crate::exit::{NOT_SCHEDULABLE, UNDECIDED, USAGE, failure};
 use anyhow::Result;
 use asmp_analysis::deadline::Admission;
 use asmp_analysis::{
-    Effort, Outcome, Policy, TimeBase, Verdict, analyse, analyse_briefly, best_outcome,
+    Effort, Outcome, Policy, Report, TimeBase, Verdict, analyse, analyse_briefly, best_outcome,
     kernel_admission, worst_schedule_svg,
 };
 use asmp_host::CpuListError;
@@ -105,17 +105,26 @@ pub const fn code(outcome: Outcome) -> u8 {
 pub fn analyze(args: &Args) -> Result<u8> {
     let root = root_of(args)?;
     let path = args.file.as_deref().unwrap_or(Path::new(""));
-    let workload = files::workload(path)?;
+    let file = files::tasks(path)?;
+    let workload = &file.workload;
     let effort = Effort::default();
     let cpus: Vec<u32> = args.cpus.iter().flat_map(CpuSet::iter).collect();
     // SCHED_DEADLINE is on the CPU that the tasks name, if --cpus is not given.
     let core = workload.tasks.first().and_then(|task| task.core);
     let domain = args.cpus.clone().or_else(|| core.map(|core| CpuSet::from_iter([core])));
-    let one = |policy: &Policy| analyse(&workload, *policy, &cpus, &effort);
-    let reports = match args.policy {
+    let one = |policy: &Policy| analyse(workload, *policy, &cpus, &effort);
+    let admission = |limits: &Limits| {
+        let mut result = kernel_admission(workload, &limits.domain, &effort);
+        file.place(std::iter::once(match &mut result {
+            Ok(admission) => &mut admission.deadlines,
+            Err(verdict) => verdict,
+        }));
+        result
+    };
+    let mut reports = match args.policy {
         Which::Deadline => {
             let limits = Limits::read(root, domain.as_ref());
-            let result = kernel_admission(&workload, &limits.domain, &effort);
+            let result = admission(&limits);
             if args.json {
                 let (what, value) = match &result {
                     Ok(admission) => ("admission", json!(admission)),
@@ -126,7 +135,7 @@ pub fn analyze(args: &Args) -> Result<u8> {
                 print_json(json, TimeBase::NANOSECONDS)?;
             } else {
                 let cpus: Vec<u32> = domain.iter().flat_map(CpuSet::iter).collect();
-                report::deadline(&workload, &cpus, &result);
+                report::deadline(workload, &cpus, &result);
                 limits.lines().iter().for_each(|line| println!("{line}"));
             }
             return Ok(code(outcome_of(&result)));
@@ -135,15 +144,15 @@ pub fn analyze(args: &Args) -> Result<u8> {
         Which::All if args.json => Policy::ALL.iter().map(one).collect(),
         // A line for each shows no more.
         Which::All => {
-            let brief = |policy| analyse_briefly(&workload, policy, &cpus, &effort);
+            let brief = |policy| analyse_briefly(workload, policy, &cpus, &effort);
             Policy::ALL.map(brief).into()
         }
     };
     if let (Some(path), Some(first)) = (&args.gantt, reports.first()) {
-        let svg = worst_schedule_svg(&workload, first);
-        let svg = svg.map_err(|error| failure(UNDECIDED, error.to_string()))?;
+        let svg = worst_schedule_svg(workload, first).map_err(|stop| file.undecided(stop))?;
         svg.map(|svg| files::write(path, &svg)).transpose()?;
     }
+    file.place(reports.iter_mut().flat_map(Report::verdicts_mut));
     let tasks = workload.tasks_in_chains();
     let people = report::Words { tasks: &tasks, time: workload.time };
     if args.json {
@@ -152,7 +161,7 @@ pub fn analyze(args: &Args) -> Result<u8> {
         people.one(one, &effort);
     } else {
         let limits = Limits::read(root, domain.as_ref());
-        people.all(&reports, &kernel_admission(&workload, &limits.domain, &effort));
+        people.all(&reports, &admission(&limits));
     }
     // With all policies: is there one that works?
     Ok(code(best_outcome(&reports)))

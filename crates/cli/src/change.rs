@@ -36,14 +36,15 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
     if let Change::Apply { dry_run: true, .. } = change {
         return plan(shield, &request(change)?, false);
     }
-    let request = request(change)?;
+    let asked = request(change)?;
     let caller = changer(shield.kernel())?;
     let noted = Noted::take().context("take signals")?;
-    let outcome = shield.clone().with_interrupt(noted.interrupt()).change(&request, &caller)?;
+    let outcome = shield.clone().with_interrupt(noted.interrupt()).change(&asked.request, &caller);
+    let outcome = outcome.map_err(|error| asked.refused(error))?;
     let late = noted.signal();
     // One that comes while this is printed ends it.
     noted.let_go();
-    let told = tell(change, &request, outcome);
+    let told = tell(change, &asked.request, outcome);
     if let Some(signal) = late {
         if let Err(error) = &told {
             say(error);
@@ -137,21 +138,44 @@ fn waits(outcome: &Outcome) -> Option<String> {
 
 /// Prints what a command would do.
 pub fn planned(shield: &Shield, planned: &Planned, json: bool) -> Result<()> {
-    let request = match planned {
+    let asked = match planned {
         Planned::Change(change) => request(change)?,
-        Planned::Run(run) => run_request(shield.kernel(), run, "run-PID"),
+        Planned::Run(run) => run_request(shield.kernel(), run, "run-PID").into(),
     };
-    plan(shield, &request, json)
+    plan(shield, &asked, json)
 }
 
-fn plan(shield: &Shield, request: &Request, json: bool) -> Result<()> {
-    let (facts, plan) = shield.plan(request, &caller(shield.kernel()))?;
+fn plan(shield: &Shield, asked: &Asked, json: bool) -> Result<()> {
+    let planned = shield.plan(&asked.request, &caller(shield.kernel()));
+    let (facts, plan) = planned.map_err(|error| asked.refused(error))?;
     print::plan(&facts, &plan, &facts.unreadable(shield.kernel()), json)
 }
 
+/// What the command line asks for, and the file that says it.
+struct Asked {
+    request: Request,
+    file: Option<file::Source>,
+}
+
+impl From<Request> for Asked {
+    fn from(request: Request) -> Self {
+        Self { request, file: None }
+    }
+}
+
+impl Asked {
+    /// The error, with file and line if it is about an entry of the file.
+    fn refused(&self, error: ChangeError) -> anyhow::Error {
+        match (&self.request, &self.file) {
+            (Request::Apply { declaration }, Some(file)) => file.place(declaration, error),
+            _ => error.into(),
+        }
+    }
+}
+
 /// What the command line asks for. Reads the file of `apply`, nothing else.
-fn request(change: &Change) -> Result<Request> {
-    Ok(match change.clone() {
+fn request(change: &Change) -> Result<Asked> {
+    let request = match change.clone() {
         Change::Create(Create { name, shape }) => Request::Create { name, spec: shape.into() },
         Change::Destroy { name, force, all: _ } => Request::Destroy { name, demote: force },
         Change::Resize { name, cpus } => Request::Resize { name, cpus },
@@ -165,10 +189,14 @@ fn request(change: &Change) -> Result<Request> {
         Change::Move { members, to } => {
             Request::Move { from: members.name.clone(), to, members: members.into() }
         }
-        Change::Apply { file, .. } => Request::Apply { declaration: file::read(&file)? },
+        Change::Apply { file, .. } => {
+            let (declaration, file) = file::read(&file)?;
+            return Ok(Asked { request: Request::Apply { declaration }, file: Some(file) });
+        }
         Change::Repair { name } => Request::Repair { name },
         Change::Restore { abandon } => Request::Restore { abandon },
-    })
+    };
+    Ok(request.into())
 }
 
 /// A partition for one command, owned by this process.

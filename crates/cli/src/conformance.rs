@@ -323,21 +323,26 @@ fn a_plan_says_which_cpus_it_chose_and_why_not_the_next() {
 }
 
 #[test]
-fn a_refusal_names_the_partition_of_the_file_and_what_is_wrong_first() {
+fn a_refusal_names_file_line_and_partition_and_what_is_wrong_first() {
     let fake = Fake::new();
     fake.done("create a --cpus 3");
     let path = fake.dir.path().join("p.toml");
     let a = "[[partition]]\nname = \"a\"\ncpus = \"3\"\n";
     for (asks, code, says) in [
-        ("cpus = \"3\"", 22, "partition b: CPU 3 already belongs to partition a: "),
-        ("cpus = \"9\"", 20, "partition b: CPU 9 does not exist: "),
-        ("count = 4", 26, "partition b: 4 CPUs are asked for, and at most 2 can be given: "),
-        ("count = 1\nnear = \"moon\"", 27, "partition b: near \"moon\": this machine has no such "),
+        ("cpus = \"3\"", 22, "6, partition b: CPU 3 already belongs to partition a: "),
+        ("cpus = \"9\"", 20, "6, partition b: CPU 9 does not exist: "),
+        ("count = 4", 26, "6, partition b: 4 CPUs are asked for, and at most 2 can be given: "),
+        ("count = 1\nnear = \"moon\"", 27, "7, partition b: near \"moon\": this machine has no "),
+        ("cpus = \"2\"\nirqs = [99]", 36, "7, partition b: "),
+        ("cpus = \"1-2\"\n[[partition.task]]\ncommand = \"x\"\nuser = \"moon\"", 40, "9, "),
     ] {
         std::fs::write(&path, format!("{a}[[partition]]\nname = \"b\"\n{asks}\n")).unwrap();
-        let (refused, words) = fake.says(&format!("apply {}", path.display()));
-        assert_eq!(refused, code, "{words}");
-        assert!(words.starts_with(says) && !words.contains("--"), "{words}");
+        for command in ["apply", "plan apply", "apply --dry-run"] {
+            let (refused, words) = fake.says(&format!("{command} {}", path.display()));
+            assert_eq!(refused, code, "{words}");
+            let says = format!("{}: line {says}", path.display());
+            assert!(words.starts_with(&says) && !words.contains("--"), "{words}");
+        }
     }
     // The name is taken, whatever CPUs are left.
     assert_eq!(fake.asmp("create a --count 9"), 31);

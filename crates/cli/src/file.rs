@@ -1,21 +1,89 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `partitions.toml`, read and checked: asmp-partitions(5).
 
-use crate::exit::{BAD_FILE, failure};
+use crate::exit::{BAD_FILE, code_of, failure};
+use crate::print::chain;
 use anyhow::Result;
 use asmp_analysis::syntax;
 use asmp_host::limited::{MOST_BYTES, read_at_most};
-use asmp_shield::Declaration;
 use asmp_shield::declaration::Wrong;
+use asmp_shield::{ChangeError, Declaration, Refusal};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
+/// A file and its text, for the lines of what is refused later.
+pub struct Source {
+    path: PathBuf,
+    text: String,
+}
+
 /// Reads and checks a file. Errors: exit code 40 with the place in the file.
-pub fn read(path: &Path) -> Result<Declaration> {
+pub fn read(path: &Path) -> Result<(Declaration, Source)> {
     let bad = |reason: String| wrong(path, &reason);
     let text = text_of(path, MOST_BYTES, SPLIT).map_err(bad)?;
-    parse(&text).map_err(bad)
+    let declaration = parse(&text).map_err(bad)?;
+    Ok((declaration, Source { path: path.to_owned(), text }))
+}
+
+impl Source {
+    /// The error with file and line, where the machine does not have what an entry asks for.
+    pub fn place(&self, declaration: &Declaration, error: ChangeError) -> anyhow::Error {
+        let line = match error.cause() {
+            ChangeError::Refused(refusal) => self.line_of(declaration, refusal),
+            _ => None,
+        };
+        let error = anyhow::Error::from(error);
+        match line {
+            Some(line) => {
+                let words = format!("{}: line {line}, {}", self.path.display(), chain(&error));
+                failure(code_of(&error), words)
+            }
+            None => error,
+        }
+    }
+
+    fn line_of(&self, declaration: &Declaration, refusal: &Refusal) -> Option<usize> {
+        let reason = String::new();
+        let wrong = match refusal {
+            Refusal::BadDeclaration { partition, task, key, .. } => {
+                Wrong { partition: *partition, task: *task, key: *key, reason }
+            }
+            Refusal::Declared { partition, cause } => {
+                let mut all = declaration.partitions.iter();
+                let partition = all.position(|declared| declared.name == *partition)?;
+                Wrong { partition, task: None, key: key_of(cause), reason }
+            }
+            _ => return None,
+        };
+        line_of(&self.text, &wrong)
+    }
+}
+
+/// The key of a partition that a refusal is about.
+fn key_of(refusal: &Refusal) -> Option<&'static str> {
+    match refusal {
+        Refusal::BadName { .. } => Some("name"),
+        Refusal::NoCpus { .. }
+        | Refusal::UnknownCpus { .. }
+        | Refusal::OfflineCpus { .. }
+        | Refusal::TakenCpus { .. }
+        | Refusal::ForeignIsolated { .. }
+        | Refusal::ExclusiveElsewhere { .. }
+        | Refusal::LastCpu { .. }
+        | Refusal::Sibling { .. } => Some("cpus"),
+        Refusal::TooFewCpus { .. } | Refusal::UnevenCores { .. } | Refusal::NoWholeCores { .. } => {
+            Some("count")
+        }
+        Refusal::UnknownPlace { .. }
+        | Refusal::VirtualPlace { .. }
+        | Refusal::EmptyPlace { .. } => Some("near"),
+        Refusal::UnknownIrq { .. } | Refusal::PerCpuIrq { .. } | Refusal::TakenIrq { .. } => {
+            Some("irqs")
+        }
+        Refusal::TickNotCandidate { .. } | Refusal::TickNeverStops => Some("tick"),
+        _ => None,
+    }
 }
 
 /// A refusal of a file. A line of the file may be of any length; what is shown of it is not.

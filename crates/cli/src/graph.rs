@@ -7,7 +7,7 @@ use crate::table::table;
 use anyhow::Result;
 use asmp_analysis::TimeBase;
 use asmp_analysis::graph::{
-    Case, Graph, GraphError, Limits, Proof, Refusal, Report, Verdict, analyze, dot, svg,
+    Case, Graph, GraphError, Limits, Proof, Refusal, Report, Verdict, analyze, dot, line_of, svg,
 };
 use serde_json::json;
 use std::path::PathBuf;
@@ -64,11 +64,15 @@ pub fn graph(args: &Args) -> Result<u8> {
             write(path, &draw(&graph, &result))?;
         }
     }
+    let placed = |refusal: &Refusal| match line_of(&text, refusal) {
+        Some(line) => format!("{}: line {line}, {refusal}", args.file.display()),
+        None => refusal.to_string(),
+    };
     if args.json {
         let value = match &result {
             Ok(report) => json!({ "verdict": "yes", "report": report }),
             Err(refusal) => json!({
-                "verdict": refusal.verdict(), "refusal": refusal, "message": refusal.to_string(),
+                "verdict": refusal.verdict(), "refusal": refusal, "message": placed(refusal),
             }),
         };
         print_json(value, TimeBase::NANOSECONDS)?;
@@ -83,7 +87,7 @@ pub fn graph(args: &Args) -> Result<u8> {
                 Verdict::Unknown => (UNDECIDED, "unknown"),
             };
             if !args.json {
-                println!("{word}: {refusal}");
+                println!("{word}: {}", placed(&refusal));
             }
             Ok(code)
         }

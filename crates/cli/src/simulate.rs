@@ -3,7 +3,9 @@
 
 mod progress;
 
-use crate::analyze::files::{in_ns, in_ticks, print_json, read_output, workload, write, wrong};
+use crate::analyze::files::{
+    TaskFile, in_ns, in_ticks, print_json, read_output, tasks, write, wrong,
+};
 use crate::exit::{NOT_SCHEDULABLE, UNDECIDED, USAGE, failure};
 use crate::table::table;
 use anyhow::Result;
@@ -129,10 +131,6 @@ fn time(text: &str) -> Result<ExactDuration, String> {
     }
 }
 
-fn undecided(file: &Path, stop: Stop) -> anyhow::Error {
-    failure(UNDECIDED, format!("{}: {stop}", file.display()))
-}
-
 /// The longest run, in ticks: beyond it the simulator cannot tell deadlines apart.
 const MOST_TICKS: u64 = 1 << 61;
 
@@ -155,13 +153,14 @@ fn span(wanted: ExactDuration, time: TimeBase) -> Result<u64> {
 
 /// A missed deadline is proven; a run without one proves nothing.
 pub fn simulate(args: &Args) -> Result<u8> {
-    let workload = workload(&args.file)?;
+    let file = tasks(&args.file)?;
+    let workload = &file.workload;
     let (tasks, time) = (&workload.tasks, workload.time);
-    let undecided = |stop: Stop| undecided(&args.file, stop);
+    let undecided = |stop: Stop| file.undecided(stop);
     workload.check_cores().map_err(|reason| undecided(reason.into()))?;
     let until_ticks = span(args.time, time)?;
     let policy = policy_of(args, tasks)?;
-    for note in unplayed(args, &workload) {
+    for note in unplayed(args, workload) {
         eprintln!("asmp: note: {note}");
     }
     let simulation = Simulation {
@@ -174,7 +173,7 @@ pub fn simulate(args: &Args) -> Result<u8> {
         background: &workload.background,
         interrupts: &workload.interrupts,
         chains: &workload.chains,
-        ..Simulation::new(tasks, policy, releases(args, policy, &workload)?)
+        ..Simulation::new(tasks, policy, releases(args, policy, &file)?)
     };
     let mut run = Run::prepare(&simulation).map_err(undecided)?;
     let mut statistics = Statistics::of(&run);
@@ -302,32 +301,34 @@ fn policy_of(args: &Args, tasks: &[Task]) -> Result<Policy> {
     Ok(policy)
 }
 
-fn releases(args: &Args, policy: Policy, workload: &Workload) -> Result<Releases> {
+fn releases(args: &Args, policy: Policy, file: &TaskFile) -> Result<Releases> {
+    let workload = &file.workload;
     Ok(match (&args.replay, args.offsets) {
-        (Some(path), _) => Releases::Pattern(replayed(path, policy, workload)?.pattern),
+        (Some(path), _) => Releases::Pattern(replayed(path, policy, file)?.pattern),
         (None, Offsets::Random) => Releases::Random,
         (None, Offsets::Sync) => Releases::Together,
         (None, Offsets::Worst) => {
             if let Some(chain) = workload.chains.first() {
                 let what = "no worst case is known for tasks that release each other";
                 let cure = "use --offsets random or sync";
-                return Err(failure(UNDECIDED, format!("chain {}: {what}; {cure}", chain.name)));
+                return Err(file.undecided_by_chain(&chain.name, &format!("{what}; {cure}")));
             }
             let pattern = worst_releases(&workload.tasks, policy, &Effort::default());
-            Releases::Pattern(pattern.map_err(|stop| undecided(&args.file, stop))?)
+            Releases::Pattern(pattern.map_err(|stop| file.undecided(stop))?)
         }
     })
 }
 
 /// A counterexample of this policy, alone or in the output of `analyze --json`. Errors: there is
 /// none, it is of another file, or the tasks do not allow its releases.
-fn replayed(path: &Path, policy: Policy, workload: &Workload) -> Result<Counterexample> {
+fn replayed(path: &Path, policy: Policy, file: &TaskFile) -> Result<Counterexample> {
+    let workload = &file.workload;
     let value: Value = serde_json::from_str(&read_output(path)?)
         .map_err(|error| wrong(path, &error.to_string()))?;
     let found = of_policy(&value, policy, workload).map_err(|reason| wrong(path, &reason))?;
     if let Some(chain) = workload.chains.first() {
         let what = "its counterexample is the run of --offsets sync: use that";
-        return Err(failure(UNDECIDED, format!("chain {}: {what}", chain.name)));
+        return Err(file.undecided_by_chain(&chain.name, what));
     }
     let found: Counterexample = serde_json::from_value(in_ticks(found, workload.time))
         .map_err(|error| wrong(path, &format!("no counterexample in this file: {error}")))?;

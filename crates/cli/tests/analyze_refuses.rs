@@ -2,6 +2,7 @@
 //! `asmp analyze` and `asmp simulate` refuse what they would ignore, and what no task set is.
 
 mod calls;
+mod places;
 
 use calls::{asmp, examples, tasks_in, text, timed};
 use serde_json::Value;
@@ -281,7 +282,7 @@ fn a_refusal_names_what_the_test_lacks_and_no_other_policy() {
     assert!(np_fp.contains("task x has no priority: give it one"), "{np_fp}");
     assert!(np_fp.contains("np-fp") && !np_fp.contains("policy fp"), "{np_fp}");
     let (exit, words) = said(&["simulate", &file, "--policy", "np-fp"]);
-    assert!(exit == 61 && words.contains("file.toml: task x has no priority"), "{words}");
+    assert!(exit == 61 && words.contains("file.toml: line 1, task x has no priority"), "{words}");
 }
 
 #[test]

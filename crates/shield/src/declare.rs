@@ -5,7 +5,7 @@
 use crate::apart;
 use crate::choose::Chosen;
 use crate::decide;
-use crate::declaration::{Declaration, Declared, DeclaredTask, IrqName};
+use crate::declaration::{Declaration, Declared, DeclaredTask, IrqName, Wrong};
 use crate::need::{Asks, Survey};
 use crate::neighbours;
 use crate::partition::{BoostedThread, Partition, Refusal, State, shielded};
@@ -36,8 +36,7 @@ pub(crate) fn decide(
     declaration: &Declaration,
     caller: &Caller,
 ) -> Result<InForce, Refusal> {
-    let bad = |reason| Refusal::BadDeclaration { reason };
-    declaration.check().map_err(|wrong| bad(wrong.reason))?;
+    declaration.check()?;
     let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
     let mut now = state.clone();
     // CPUs may pass from one partition of the file to another: all give up theirs first.
@@ -59,9 +58,10 @@ pub(crate) fn decide(
     let before = |name: &str| state.partitions.iter().find(|old| old.name == name);
     // Those that name their CPUs get them, before others choose.
     let mut asking = Vec::new();
-    for declared in &declaration.partitions {
+    for (partition, declared) in declaration.partitions.iter().enumerate() {
         let old = before(&declared.name);
-        match declared.wanted().map_err(bad)? {
+        let wrong = |reason| Wrong { partition, task: None, key: Some("cpus"), reason };
+        match declared.wanted().map_err(wrong)? {
             Cpus::Named(cpus) => {
                 let made = declared.make(&ours, &now, (cpus, old), caller);
                 now.partitions = made.map_err(|refusal| about(declared, refusal))?;
@@ -223,11 +223,24 @@ struct AllFound<'a> {
 
 /// An entry of the file, with the user whose processes it means.
 struct Entry<'a> {
+    /// Which partition of the file, and which of its tasks.
+    place: (usize, usize),
     partition: &'a str,
     wanted: &'a DeclaredTask,
     uid: Option<u32>,
     /// Users of other processes that match.
     others: BTreeSet<u32>,
+}
+
+fn wrong((partition, task): (usize, usize), key: Option<&'static str>, reason: String) -> Wrong {
+    Wrong { partition, task: Some(task), key, reason }
+}
+
+impl From<Wrong> for Refusal {
+    fn from(wrong: Wrong) -> Self {
+        let Wrong { partition, task, key, reason } = wrong;
+        Self::BadDeclaration { partition, task, key, reason }
+    }
 }
 
 /// Finds processes that run now. A file says what is to be while they run; none is no error.
@@ -246,16 +259,17 @@ impl Finder<'_> {
         tasks: &[Task],
     ) -> Result<AllFound<'a>, Refusal> {
         let mut entries: Vec<Entry> = Vec::new();
-        for (partition, wanted) in declaration
-            .partitions
-            .iter()
-            .flat_map(|one| one.tasks.iter().map(move |t| (&one.name, t)))
-        {
-            let uid = wanted.user.as_ref().map(|user| user.uid(self.kernel)).transpose();
-            let refused = |reason| format!("partition {partition}: {reason}");
-            let uid = uid.map_err(|reason| Refusal::BadDeclaration { reason: refused(reason) })?;
-            let others = BTreeSet::new();
-            entries.push(Entry { partition, wanted, uid, others });
+        for (at, one) in declaration.partitions.iter().enumerate() {
+            let partition = &one.name;
+            for (number, wanted) in one.tasks.iter().enumerate() {
+                let place = (at, number);
+                let uid = wanted.user.as_ref().map(|user| user.uid(self.kernel)).transpose();
+                let uid = uid.map_err(|reason| {
+                    wrong(place, Some("user"), format!("partition {partition}: {reason}"))
+                })?;
+                let others = BTreeSet::new();
+                entries.push(Entry { place, partition, wanted, uid, others });
+            }
         }
         let mut meant: Vec<Found> = Vec::new();
         for task in tasks.iter().filter(|task| !task.kernel_thread && !task.zombie) {
@@ -267,7 +281,7 @@ impl Finder<'_> {
             };
             let home = home.unwrap_or_default();
             let mut first: Option<(&str, &DeclaredTask)> = None;
-            for Entry { partition, wanted, uid, others } in &mut entries {
+            for Entry { place, partition, wanted, uid, others } in &mut entries {
                 if !self.is_called(task, &home, wanted, *uid) {
                     continue;
                 }
@@ -289,7 +303,7 @@ impl Finder<'_> {
                         before.spelled(),
                         wanted.spelled()
                     );
-                    return Err(Refusal::BadDeclaration { reason });
+                    return Err(wrong(*place, None, reason).into());
                 }
                 first = Some((partition, wanted));
             }

@@ -522,8 +522,14 @@ pub enum Refusal {
          builds it"
     )]
     NoTimerlat,
+    /// Of an entry of a file: which partition of the file, from 0, which of its tasks, which key.
     #[error("{reason}")]
-    BadDeclaration { reason: String },
+    BadDeclaration {
+        partition: usize,
+        task: Option<usize>,
+        key: Option<&'static str>,
+        reason: String,
+    },
     /// Of one partition of a file.
     #[error("partition {partition}: {cause}")]
     Declared { partition: String, cause: Box<Refusal> },

@@ -24,7 +24,7 @@ enum Kind {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ChainEntry {
-    name: String,
+    pub(super) name: String,
     #[serde(default)]
     kind: Kind,
     tasks: Vec<String>,

@@ -32,24 +32,15 @@ pub(super) fn in_line<E, T>(
     entry: Spanned<E>,
     read: impl FnOnce(E) -> Result<T, FileError>,
 ) -> Result<T, FileError> {
-    let start = entry.span().start.min(text.len());
+    let start = entry.span().start;
     read(entry.into_inner()).map_err(|error| {
-        let first = text.as_bytes()[..start].iter().filter(|byte| **byte == b'\n').count();
         let reason = match &error {
             FileError::Entry { reason, .. } => reason.as_str(),
             _ => "",
         };
         let is_letter = |c: char| c.is_ascii_alphabetic();
         let key = &reason[..reason.find(|c| !is_letter(c)).unwrap_or(reason.len())];
-        let mut lines = text.lines().enumerate().skip(first);
-        let header = lines.next();
-        let mut keys = lines.take_while(|(_, line)| !line.trim_start().starts_with('['));
-        let has_key = |line: &str| {
-            let rest = line.trim_start().strip_prefix(key).filter(|_| !key.is_empty());
-            rest.is_some_and(|rest| rest.trim_start().starts_with('='))
-        };
-        let found = keys.find(|(_, line)| has_key(line)).or(header);
-        let line = found.map_or(first, |(number, _)| number) + 1;
+        let line = line_of_key(text, start, key).unwrap_or_else(|| line_at(text, start));
         match error {
             FileError::Entry { place, reason } => {
                 FileError::Entry { place: format!("line {line}, {place}"), reason }
@@ -60,6 +51,24 @@ pub(super) fn in_line<E, T>(
             other => other,
         }
     })
+}
+
+/// The line, from 1, of a byte of the text.
+pub(super) fn line_at(text: &str, byte: usize) -> usize {
+    text.bytes().take(byte).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// The line of a key of the entry that begins at this byte. `None`: the entry does not have it on a
+/// line of its own.
+pub(super) fn line_of_key(text: &str, start: usize, key: &str) -> Option<usize> {
+    let header = line_at(text, start);
+    let mut lines = (header + 1..).zip(text.lines().skip(header));
+    let mut keys = lines.by_ref().take_while(|(_, line)| !line.trim_start().starts_with('['));
+    let has_key = |line: &str| {
+        let rest = line.trim_start().strip_prefix(key).filter(|_| !key.is_empty());
+        rest.is_some_and(|rest| rest.trim_start().starts_with('='))
+    };
+    keys.find(|(_, line)| has_key(line)).map(|(number, _)| number)
 }
 
 /// The first letters of a text of the file.

@@ -2,6 +2,7 @@
 //! `flow.toml`: tasks and edges, declared. Unknown fields are refused.
 
 use super::model::{Case, Edge, Graph, GraphError, Task};
+use super::refusal::Refusal;
 use crate::syntax::in_a_line;
 use crate::task::is_name;
 use serde::Deserialize;
@@ -51,12 +52,31 @@ impl std::str::FromStr for Graph {
             toml::from_str(text).map_err(|error| GraphError::Toml(in_a_line(text, &error)))?;
         graph(&file).map_err(|error| match start_of(&file, &error) {
             Some(start) => {
-                let before = text.bytes().take(start).filter(|byte| *byte == b'\n').count();
-                GraphError::InFile { line: before + 1, error: Box::new(error) }
+                GraphError::InFile { line: line_at(text, start), error: Box::new(error) }
             }
             None => error,
         })
     }
+}
+
+/// The line, from 1, of the entry of this file that a refusal names first. Reads the text again.
+pub fn line_of(text: &str, refusal: &Refusal) -> Option<usize> {
+    let file: File = toml::from_str(text).ok()?;
+    let entry = refusal.entry()?;
+    starts(&file).find(|(name, _)| *name == entry).map(|(_, start)| line_at(text, start))
+}
+
+fn line_at(text: &str, start: usize) -> usize {
+    text.bytes().take(start).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// Each entry by its kind and name, with the byte where it begins.
+fn starts(file: &File) -> impl Iterator<Item = (String, usize)> {
+    let task =
+        |task: &Spanned<TaskEntry>| (format!("task {}", task.as_ref().name), task.span().start);
+    let edge =
+        |edge: &Spanned<EdgeEntry>| (format!("edge {}", name_of(edge.as_ref())), edge.span().start);
+    file.task.iter().map(task).chain(file.edge.iter().map(edge))
 }
 
 fn graph(file: &File) -> Result<Graph, GraphError> {
@@ -115,12 +135,7 @@ fn start_of(file: &File, error: &GraphError) -> Option<usize> {
         GraphError::Zero { what, .. } | GraphError::NoGranularity { what, .. } => (what.clone(), 0),
         GraphError::Toml(_) | GraphError::Empty | GraphError::InFile { .. } => return None,
     };
-    let task =
-        |task: &Spanned<TaskEntry>| (format!("task {}", task.as_ref().name), task.span().start);
-    let edge =
-        |edge: &Spanned<EdgeEntry>| (format!("edge {}", name_of(edge.as_ref())), edge.span().start);
-    let entries = file.task.iter().map(task).chain(file.edge.iter().map(edge));
-    entries.filter(|(entry, _)| *entry == what).nth(nth).map(|(_, start)| start)
+    starts(file).filter(|(entry, _)| *entry == what).nth(nth).map(|(_, start)| start)
 }
 
 fn name_of(edge: &EdgeEntry) -> String {

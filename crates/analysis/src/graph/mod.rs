@@ -29,6 +29,8 @@ mod svg;
 
 pub use buffer::{Proof, Size, least_capacity};
 pub use dot::dot;
+#[cfg(feature = "files")]
+pub use file::line_of;
 pub use fire::Run;
 pub use model::{Case, Edge, Graph, GraphError, Limits, Task};
 pub use refusal::{Contradiction, On, Refusal, Verdict, Wait};

@@ -74,6 +74,21 @@ impl Refusal {
             }
         }
     }
+
+    /// The entry of the file that it names first: `task NAME` or `edge NAME`.
+    #[cfg(feature = "files")]
+    pub(super) fn entry(&self) -> Option<String> {
+        Some(match self {
+            Self::TooManyFirings { task, .. } | Self::WorkBound { task, .. } => {
+                format!("task {task}")
+            }
+            // `the tokens of edge NAME`, `the granularity of task NAME`.
+            Self::TooLarge { what } => what.split_once(" of ")?.1.to_owned(),
+            Self::Inconsistent(_) | Self::MemoryTooSmall { .. } | Self::Deadlock { .. } => {
+                format!("edge {}", self.edges().first()?)
+            }
+        })
+    }
 }
 
 /// An edge whose rates do not suit those of the edges before it.

@@ -2,7 +2,7 @@
 //! `asmp analyze budgets`: how long each task may be, by Proposition 1 of Yartek, and what room the
 //! exact test leaves.
 
-use super::files::{print_json, workload};
+use super::files::{self, print_json};
 use crate::exit::UNDECIDED;
 use crate::table::table;
 use anyhow::Result;
@@ -27,11 +27,15 @@ pub struct Args {
 
 /// The exit code is that of the exact test of non-preemptive EDF.
 pub fn budgets(args: &Args) -> Result<u8> {
-    let workload = workload(&args.file)?;
-    let (tasks, time) = (&workload.tasks, workload.time);
-    let report = match analyse_budgets(&workload, &Effort::default()) {
-        Ok(report) => report,
+    let file = files::tasks(&args.file)?;
+    let (tasks, time) = (&file.workload.tasks, file.workload.time);
+    let report = match analyse_budgets(&file.workload, &Effort::default()) {
+        Ok(mut report) => {
+            file.place([&mut report.proposition, &mut report.exact].into_iter());
+            report
+        }
         Err(reason) => {
+            let reason = file.placed(reason);
             if args.json {
                 print_json(json!({ "verdict": Verdict::DoesNotApply { reason } }), time)?;
             } else {

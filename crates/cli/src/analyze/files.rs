@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the computing commands read and write: task sets, pictures, JSON. Errors have exit code 40.
 
-use crate::exit::{NO_TASKS, failure};
+use crate::exit::{NO_TASKS, UNDECIDED, failure};
 pub use crate::file::wrong;
 use crate::file::{SPLIT, text, text_of};
 use anyhow::Result;
-use asmp_analysis::file::FileError;
-use asmp_analysis::{TimeBase, Workload, file};
+use asmp_analysis::file::{FileError, Places};
+use asmp_analysis::{About, Inapplicable, Stop, TimeBase, Verdict, Workload, file};
 use asmp_host::limited::{MOST_BYTES, read_json_at_most};
 use asmp_host::store::replace_file;
 use asmp_measure::run::{Experiment, Run};
 use serde_json::{Map, Value};
+use std::cell::OnceCell;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub fn read(path: &Path) -> Result<String> {
     text_of(path, MOST_BYTES, SPLIT).map_err(|reason| wrong(path, &reason))
@@ -31,17 +32,75 @@ pub fn read_output(path: &Path) -> Result<String> {
     text(read, cure).map_err(|reason| wrong(path, &reason))
 }
 
+/// A task set and its text, for the lines of what is refused later.
+pub struct TaskFile {
+    pub workload: Workload,
+    path: PathBuf,
+    text: String,
+    is_csv: bool,
+    places: OnceCell<Places>,
+}
+
 /// A task set: CSV by the name of the file, else TOML.
-pub fn workload(path: &Path) -> Result<Workload> {
+pub fn tasks(path: &Path) -> Result<TaskFile> {
     let text = read(path)?;
     let beside = path.parent().unwrap_or(Path::new("."));
     let measured = |run: &str| longest_of(&beside.join(run));
     let is_csv = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
     let parse = if is_csv { file::from_csv } else { file::from_toml };
-    parse(&text, &measured).map_err(|error| match error {
+    let workload = parse(&text, &measured).map_err(|error| match error {
         FileError::NoTasks => failure(NO_TASKS, format!("{}: {error}", path.display())),
         error => wrong(path, &error.to_string()),
-    })
+    })?;
+    Ok(TaskFile { workload, path: path.to_owned(), text, is_csv, places: OnceCell::new() })
+}
+
+impl TaskFile {
+    /// The refusal with file and line, where it is about an entry of the file.
+    pub fn placed(&self, refusal: Inapplicable) -> Inapplicable {
+        let places = self.places.get_or_init(|| match self.is_csv {
+            true => Places::in_csv(&self.text),
+            false => Places::in_toml(&self.text),
+        });
+        match places.line_of(&self.text, &refusal) {
+            Some(line) => {
+                let place = format!("{}: line {line}", self.path.display());
+                Inapplicable::InFile { place, reason: Box::new(refusal) }
+            }
+            None => refusal,
+        }
+    }
+
+    /// The same in verdicts. What one reason is of all chains or CPUs is looked up once.
+    pub fn place<'a>(&self, verdicts: impl Iterator<Item = &'a mut Verdict>) {
+        let mut last: Option<(Inapplicable, Inapplicable)> = None;
+        for verdict in verdicts {
+            let Verdict::DoesNotApply { reason } = verdict else { continue };
+            let placed = match &last {
+                Some((refusal, placed)) if refusal == reason => placed.clone(),
+                _ => self.placed(reason.clone()),
+            };
+            last = Some((std::mem::replace(reason, placed.clone()), placed));
+        }
+    }
+
+    /// No answer: exit code 61, with the file, and the line of what is to blame.
+    pub fn undecided(&self, stop: Stop) -> anyhow::Error {
+        let words = match stop {
+            Stop::Inapplicable(refusal) => match self.placed(refusal) {
+                placed @ Inapplicable::InFile { .. } => placed.to_string(),
+                refusal => format!("{}: {refusal}", self.path.display()),
+            },
+            Stop::Doubt(doubt) => format!("{}: {doubt}", self.path.display()),
+        };
+        failure(UNDECIDED, words)
+    }
+
+    /// The same of a chain.
+    pub fn undecided_by_chain(&self, name: &str, what: &str) -> anyhow::Error {
+        let (about, what) = (About::Chain(name.to_owned()), format!("chain {name}: {what}"));
+        self.undecided(Inapplicable::Set { about, key: "", what }.into())
+    }
 }
 
 /// The longest turn of a measured loop. A latency is no execution time.

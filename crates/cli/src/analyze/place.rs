@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp analyze place`: which task on which CPU.
 
-use super::files::{print_json, workload};
-use crate::exit::{UNDECIDED, failure};
+use super::files::{self, print_json};
+use crate::exit::UNDECIDED;
 use crate::table::table;
 use anyhow::Result;
 use asmp_analysis::place::{By, place as placed};
@@ -56,7 +56,8 @@ enum Heuristic {
 
 /// Unknown if some task is on no CPU: a heuristic proves no impossibility.
 pub fn place(args: &Args) -> Result<u8> {
-    let workload = workload(&args.file)?;
+    let file = files::tasks(&args.file)?;
+    let workload = &file.workload;
     let by = match args.by {
         Heuristic::FirstFit => By::FirstFit,
         Heuristic::BestFit => By::BestFit,
@@ -65,7 +66,7 @@ pub fn place(args: &Args) -> Result<u8> {
     };
     let cpus: Vec<u32> = args.cpus.iter().collect();
     let (tasks, effort) = (&workload.tasks, Effort::default());
-    let refused = |error: Stop| failure(UNDECIDED, format!("{}: {error}", args.file.display()));
+    let refused = |error: Stop| file.undecided(error);
     workload.check_placeable().map_err(|reason| refused(reason.into()))?;
     if tasks.iter().any(|task| task.offset_ticks.is_some()) {
         let note = "a task is placed for any first arrival: no offset makes a place tighter";
