@@ -47,6 +47,10 @@ fi
 "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-index \
     --force-reinstall "$target"/python/wheel/*.whl
 cargo build --quiet -p asmp-rt --example sound_card
+# A program in C, to which scripts speak. Static: it runs as a user who may not see this directory.
+cargo build --quiet -p asmp-rt-c
+cc -O1 -pthread -Icrates/rt-c/include crates/rt-c/tests/capable.c "$target/debug/libasmp_rt.a" \
+    -lm -ldl -o "$target/python/capable"
 
 cd crates/rt-py
 "$venv/bin/mypy" --no-error-summary --cache-dir "$target/python/mypy" \
@@ -54,6 +58,6 @@ cd crates/rt-py
 "$venv/bin/python" -m mypy.stubtest --mypy-config-file pyproject.toml --ignore-unused-allowlist \
     --allowlist tests/stubtest.allow asmp_rt._native
 # Not from the source tree: that has no native module.
-export SOUND_CARD=$target/debug/examples/sound_card
+export SOUND_CARD=$target/debug/examples/sound_card CAPABLE=$target/python/capable
 "$here/counted.sh" python "$venv/bin/python" -P -m pytest --quiet \
     -o "cache_dir=$target/python/pytest" "$@"

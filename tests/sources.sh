@@ -17,7 +17,10 @@ paths() {
     [ ! -e crates/channel ] || crates=(crates/channel)
     case $1 in
     loom | miri | tsan | asan) ;;
-    python) crates+=(crates/rt crates/rt-py examples/rt/python tests/python.sh tests/python.txt) ;;
+    python)
+        crates+=(crates/rt crates/rt-c crates/rt-py examples/rt/python)
+        crates+=(tests/python.sh tests/python.txt)
+        ;;
     *) echo "no part $1" >&2; exit 2 ;;
     esac
     printf '%s\n' "${crates[@]}" Cargo.toml Cargo.lock rust-toolchain.toml \

@@ -84,6 +84,12 @@ def sound_card() -> str:
 
 
 @pytest.fixture
+def capable() -> str:
+    """crates/rt-c/tests/capable.c, built."""
+    return os.environ["CAPABLE"]
+
+
+@pytest.fixture
 def unused_port() -> int:
     with socket.socket() as probe:
         probe.bind(("localhost", 0))

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Channels for programs of other users: both directions, over a Unix socket."""
 
+import ctypes
+import errno
 import os
 import select
+import shutil
 import stat
+import struct
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -162,3 +167,82 @@ except asmp_rt.NotPermitted:
 """)
             assert told(other) == said
         assert offer.refused == 1
+
+
+USER = 65534
+# unshare(2) and mount(2).
+CLONE_NEWNS, MS_NOSUID, MS_PRIVATE_REC = 0x20000, 2, 0x44000
+
+
+def become_user() -> None:
+    """A user without rights, with a /dev/shm of its own: a program with file capabilities keeps
+    its names there, whatever its environment says."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    # Each only after the one before: else it would be the machine's.
+    if (
+        libc.unshare(CLONE_NEWNS) != 0
+        or libc.mount(None, b"/", None, MS_PRIVATE_REC, None) != 0
+        or libc.mount(b"tmpfs", b"/dev/shm", b"tmpfs", MS_NOSUID, b"mode=1777") != 0
+    ):
+        raise OSError(ctypes.get_errno(), "a namespace of mounts")
+    os.setgroups([])
+    os.setgid(USER)
+    os.setuid(USER)
+
+
+def test_a_program_with_file_capabilities_and_a_script_without_rights_meet_in_both_directions(
+    capable: str, tmp_path: Path, start: Start
+) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("file capabilities and other users need root")
+    sockets = tmp_path / "sockets"
+    sockets.mkdir(mode=0o755)
+    os.chown(sockets, USER, USER)
+    for parent in [tmp_path, *tmp_path.parents[:2]]:
+        parent.chmod(0o755)
+    motion = tmp_path / "motion"
+    shutil.copy(capable, motion)
+    motion.chmod(0o755)
+    try:
+        # As setcap(8) writes cap_sys_nice+ep: revision 2, effective, bit 23 permitted.
+        capability = struct.pack("<5I", 0x02000001, 1 << 23, 0, 0, 0)
+        os.setxattr(motion, "security.capability", capability)
+    except OSError as error:
+        if error.errno != errno.ENOTSUP:
+            raise
+        pytest.skip(f"{tmp_path} takes no file capabilities")
+    for user in (USER, 65533):
+        command = [str(motion), "offers", str(sockets), str(user)]
+        try:
+            program = subprocess.Popen(
+                command, stdout=subprocess.PIPE, text=True, preexec_fn=become_user, cwd="/"
+            )
+        except (PermissionError, subprocess.SubprocessError) as error:
+            pytest.skip(f"no namespace or no CAP_SYS_NICE here: {error}")
+        with program:
+            try:
+                line = told(program)
+                if line == "no capability":
+                    pytest.skip("the file system gives no capabilities")
+                assert line == "offers"
+                script = start(f"""
+os.setgroups([]); os.setgid({user}); os.setuid({user})
+how = {{"owner": {USER}, "timeout": {PATIENCE_S}}}
+state = asmp_rt.Record.receive("{sockets}/state", **how)
+with (
+    asmp_rt.Fifo.receive("{sockets}/samples", **how).reader() as samples,
+    asmp_rt.Fifo.receive("{sockets}/commands", **how).writer() as commands,
+):
+    for number in range(1, 101):
+        commands.write(struct.pack("=q", number), {PATIENCE_S})
+        assert samples.read({PATIENCE_S}) == struct.pack("=q", 2 * number)
+        assert state.read() == (number, struct.pack("=q", number))
+try:
+    state.writer()
+except asmp_rt.NotPermitted:
+    print("they met")
+""")
+                assert told(script) == "they met"
+                assert told(program) == "the peer has gone"
+            finally:
+                program.kill()

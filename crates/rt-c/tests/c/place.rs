@@ -33,9 +33,7 @@ impl Place {
     pub fn start(&self, program: &Path, arguments: &[&str]) -> Running {
         let mut command = Command::new(program);
         command.args(arguments).env("ASMP_CHANNELS", self.path("channels"));
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        Running { child, said }
+        Running::started(command.stdout(Stdio::piped()).stderr(Stdio::piped())).unwrap()
     }
 
     /// A program that tries every call and says what failed first.
@@ -58,6 +56,13 @@ pub struct Running {
 }
 
 impl Running {
+    /// Its output and errors are pipes.
+    pub fn started(command: &mut Command) -> std::io::Result<Self> {
+        let mut child = command.spawn()?;
+        let said = BufReader::new(child.stdout.take().unwrap());
+        Ok(Self { child, said })
+    }
+
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.said.read_line(&mut line).unwrap();
