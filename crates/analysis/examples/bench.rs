@@ -25,7 +25,9 @@ use asmp_analysis::simulate::{Job, Observe};
 use asmp_analysis::simulate::{Random, Releases, Run, Simulation, Statistics};
 use asmp_analysis::{Effort, Policy, Task, Verdict, edf, np_edf};
 use sets::{Runs, Shape, Tally, check, curve};
-use std::ops::ControlFlow;
+use std::ops::{AddAssign, ControlFlow};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 const SHAPES: [Shape; 3] = [Shape::Plain, Shape::Deadlines, Shape::Everything];
@@ -167,39 +169,93 @@ fn acceptance() {
     }
 }
 
+/// Seeds that a thread takes at once.
+const PART: u64 = 100;
+
+/// Tells the other threads when this one ends by a panic.
+struct Fails<'a>(&'a AtomicBool);
+
+impl Drop for Fails<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Relaxed);
+        }
+    }
+}
+
+/// Goes through the seeds with a thread for each CPU. `tell` hears how many are done, and the sum
+/// of what was seen, after each part. A panic of `check` ends all threads, and then this one.
+fn spread<T: Default + AddAssign + Send>(
+    (from, to): (u64, u64),
+    check: impl Fn(u64, &mut T) + Sync,
+    tell: impl FnMut(u64, &T) + Send,
+) {
+    let (next, failed) = (AtomicU64::new(from), AtomicBool::new(false));
+    let sum = Mutex::new((0, T::default(), tell));
+    let work = || {
+        let _fails = Fails(&failed);
+        while !failed.load(Relaxed) {
+            let first = next.fetch_add(PART, Relaxed);
+            if first >= to {
+                break;
+            }
+            let seeds = first..to.min(first + PART);
+            let (count, mut seen) = (seeds.end - first, T::default());
+            seeds.for_each(|seed| check(seed, &mut seen));
+            let mut sum = sum.lock().expect("no panic while it is locked");
+            let (done, all, tell) = &mut *sum;
+            *done += count;
+            *all += seen;
+            tell(*done, all);
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = std::thread::available_parallelism().map_or(1, |count| count.get());
+        (0..threads).for_each(|_| _ = scope.spawn(work));
+    });
+}
+
+/// What was seen of each shape.
+#[derive(Default)]
+struct Tallies([Tally; 3]);
+
+impl AddAssign for Tallies {
+    fn add_assign(&mut self, more: Self) {
+        self.0.iter_mut().zip(more.0).for_each(|(all, more)| *all += more);
+    }
+}
+
 /// All three shapes of each seed.
 fn agree(from: u64, to: u64, runs: Runs) {
     let start = Instant::now();
-    let mut tallies = SHAPES.map(|_| Tally::default());
-    let print = |tallies: &[Tally], seed: u64| {
-        println!("seeds {from} to {seed}, {runs:?}, {:.0} s", start.elapsed().as_secs_f64());
-        for (shape, tally) in SHAPES.iter().zip(tallies) {
+    let mut shown = start;
+    let tell = |done: u64, tallies: &Tallies| {
+        if shown.elapsed().as_secs() < 60 && done < to - from {
+            return;
+        }
+        shown = Instant::now();
+        println!("{done} seeds from {from}, {runs:?}, {:.0} s", start.elapsed().as_secs_f64());
+        for (shape, tally) in SHAPES.iter().zip(&tallies.0) {
             println!("  {shape:?}: {tally:?}");
         }
     };
-    let mut shown = start;
-    for seed in from..to {
-        for (shape, tally) in SHAPES.into_iter().zip(&mut tallies) {
-            check(seed, shape, runs, tally);
-        }
-        if shown.elapsed().as_secs() >= 60 || seed + 1 == to {
-            shown = Instant::now();
-            print(&tallies, seed + 1);
-        }
-    }
+    let check = |seed, tallies: &mut Tallies| {
+        let shapes = SHAPES.into_iter().zip(&mut tallies.0);
+        shapes.for_each(|(shape, tally)| check(seed, shape, runs, tally));
+    };
+    spread((from, to), check, tell);
 }
 
 /// Files with every key.
 fn agree_on_files(from: u64, to: u64) {
     let start = Instant::now();
-    let mut seen = files::Seen::default();
-    for seed in from..to {
-        files::check_file(seed, &mut seen);
-        if (seed + 1).is_multiple_of(100_000) || seed + 1 == to {
-            println!("files {from} to {}, {:.0} s", seed + 1, start.elapsed().as_secs_f64());
+    let tell = |done: u64, seen: &files::Seen| {
+        if done.is_multiple_of(100_000) || done == to - from {
+            println!("{done} files from {from}, {:.0} s", start.elapsed().as_secs_f64());
             println!("  {seen:?}");
         }
-    }
+    };
+    spread((from, to), files::check_file, tell);
 }
 
 /// Each run: a set, a graph and a text for each parser.

@@ -31,6 +31,34 @@ pub struct Seen {
     pub sampled: u64,
 }
 
+impl std::ops::AddAssign for Seen {
+    fn add_assign(&mut self, more: Self) {
+        // Each field by name, so that none is forgotten.
+        let Self {
+            files,
+            wrong,
+            accepted,
+            refuted,
+            undecided,
+            placed,
+            admitted,
+            budgets,
+            simulations,
+            sampled,
+        } = more;
+        self.files += files;
+        self.wrong += wrong;
+        self.accepted += accepted;
+        self.refuted += refuted;
+        self.undecided += undecided;
+        self.placed += placed;
+        self.admitted += admitted;
+        self.budgets += budgets;
+        self.simulations += simulations;
+        self.sampled += sampled;
+    }
+}
+
 const EFFORT: Effort = Effort { steps: 3_000_000, jobs: 20_000 };
 
 /// A file that the reader takes, with times in us. Some answers refuse it.

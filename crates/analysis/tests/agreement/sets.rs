@@ -17,6 +17,19 @@ pub struct Tally {
     pub simulations: u64,
 }
 
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, more: Self) {
+        // Each field by name, so that none is forgotten.
+        let Self { sets, accepted, refused, unknown, far, simulations } = more;
+        self.sets += sets;
+        self.accepted += accepted;
+        self.refused += refused;
+        self.unknown += unknown;
+        self.far += far;
+        self.simulations += simulations;
+    }
+}
+
 /// Utilisations that sum to `total`, evenly distributed (UUniFast: Bini, Buttazzo, Real-Time
 /// Systems 30, 2005).
 pub fn uunifast(random: &mut Random, count: usize, total: f64) -> Vec<f64> {
