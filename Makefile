@@ -91,7 +91,10 @@ LIBDIR ?= $(PREFIX)/lib
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 SONAME = libasmp_rt.so.$(shell echo $(VERSION) | cut -d. -f1,2)
 INCLUDE = $(shell realpath -m --relative-to=$(LIBDIR) $(PREFIX)/include)
+# Run by the shell of the recipe, once the library is there. An ELF file has class 1 (32 bits) or 2.
+POINTER = expr 4 \* $$(od -An -tu1 -j4 -N1 $(TARGET)/release/libasmp_rt.so)
 FILLED = sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@INCLUDE@|$(INCLUDE)|; \
+	s|@POINTER@|'"$$($(POINTER))"'|; \
 	s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|'
 install-rt:
 	cargo build --release -p asmp-rt-c

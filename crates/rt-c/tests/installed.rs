@@ -191,6 +191,23 @@ fn cmake_refuses_a_version_with_another_abi() {
 }
 
 #[test]
+fn cmake_refuses_a_program_whose_pointers_are_of_another_size() {
+    if missing(&["make", "cmake"]) {
+        return;
+    }
+    let own = size_of::<usize>();
+    for (bytes, is_good) in [("", true), ("4", own == 4), ("8", own == 8)] {
+        let dir = tempfile::tempdir().unwrap();
+        // After `project`, which asks the compiler.
+        let languages = format!("C)\nset(CMAKE_SIZEOF_VOID_P \"{bytes}\"");
+        let output = configure(dir.path(), &languages, SERIES, "").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), is_good, "{bytes}: {said}");
+        assert!(is_good || said.contains(&format!("(pointers of {own} bytes)")), "{said}");
+    }
+}
+
+#[test]
 fn libraries_go_where_the_system_has_them_and_lose_what_only_a_debugger_reads() {
     if missing(&["make", "cmake", "pkg-config"]) {
         return;
