@@ -5,7 +5,7 @@
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 .PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz
 .PHONY: lab containment hands bench bench-analysis bench-channels bench-peers bench-responses
-.PHONY: install-rt setup
+.PHONY: install-rt rtlinux setup
 
 setup:
 	tests/vm/setup.sh $(ARCH)
@@ -114,6 +114,10 @@ install-rt:
 	for name in AsmpRtConfig.cmake AsmpRtConfigVersion.cmake; do \
 		$(FILLED) crates/rt-c/cmake/$$name.in >$(DESTDIR)$(LIBDIR)/cmake/AsmpRt/$$name; \
 	done
+
+# RTLinux programs of yours: SOURCES is their directory, with a list (docs/rtlinux.md).
+rtlinux:
+	tests/rtlinux.sh $(SOURCES)
 
 # The figures of docs/measurements/latency.md, about ten minutes.
 bench: setup

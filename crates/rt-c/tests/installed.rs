@@ -136,6 +136,81 @@ fn pkg_config_says_all_that_an_rtlinux_source_needs() {
     assert_eq!(run(reader.arg("1")), "0\n");
 }
 
+/// Runs tests/rtlinux.sh with the library as it is installed: its exit code and what it says.
+fn rtlinux(arguments: &[&Path]) -> (Option<i32>, String) {
+    let mut script = Command::new(root().join("tests/rtlinux.sh"));
+    script.args(arguments).env("ASMP_PREFIX", system().join("usr")).env_remove("ASMP_COUNTS");
+    let output = script.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn the_programs_of_a_list_are_built_and_run_and_a_row_says_what_came_of_each() {
+    if missing(&["make", "bash", "cc"]) {
+        return;
+    }
+    let (code, said) = rtlinux(&[&examples()]);
+    let rows = |said: &str| -> Vec<String> {
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        said.lines().map(words).collect()
+    };
+    let all = [
+        "program builds runs expected",
+        "square_wave yes yes ^378 1",
+        "fifo_echo yes yes ^hello$",
+        "mbuff_reader yes - a part of another",
+        "mbuff_counter yes yes ^[1-9][0-9]+$",
+        "rtlinux: 4 passed, 0 failed, 0 skipped",
+    ];
+    assert_eq!((code, rows(&said)), (Some(0), all.map(str::to_owned).into()));
+
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(
+        dir.path().join("ends.c"),
+        "#include <stdio.h>\nint main(void) {\n  puts(\"one\");\n}\n",
+    )
+    .unwrap();
+    fs::write(
+        dir.path().join("wrong.c"),
+        "#include <rtl.h>\nint init_module(void) { return x; }\n",
+    )
+    .unwrap();
+    let list = "program: says\nsources: ends.c\nmain: own\nexpects: ^one\n\n\
+                program: silent\nsources: ends.c\nmain: own\nseconds: 1\nexpects: ^two\n\n\
+                program: wrong\nsources: wrong.c\nexpects: x\n\n\
+                # as it should be\nprogram: known\nsources: wrong.c\nbuilds: no\n\n\
+                program: builds\nsources: ends.c\nmain: own\nbuilds: no\n";
+    fs::write(dir.path().join("programs.txt"), list).unwrap();
+    let (code, said) = rtlinux(&[dir.path()]);
+    let all = rows(&said);
+    for row in [
+        "says yes yes ^one",
+        "silent yes no ^two",
+        "wrong no - x",
+        "known no - does not build, as listed",
+        "builds yes - ",
+        "rtlinux: 2 passed, 3 failed, 0 skipped",
+    ] {
+        assert!(all.iter().any(|line| line == row.trim_end()), "{row}: {said}");
+    }
+    assert_eq!(code, Some(1), "{said}");
+    fs::write(dir.path().join("programs.txt"), "colour: red\n").unwrap();
+    let (code, said) = rtlinux(&[dir.path()]);
+    assert!(code == Some(2) && said.contains("unknown key: colour: red"), "{said}");
+}
+
+#[test]
+fn without_sources_the_programs_of_others_are_skipped_and_counted() {
+    if missing(&["make", "bash"]) {
+        return;
+    }
+    let (code, said) = rtlinux(&[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.starts_with("skipped: no sources: make rtlinux SOURCES="), "{said}");
+    assert!(said.ends_with("rtlinux: 0 passed, 0 failed, 1 skipped\n"), "{said}");
+}
+
 /// The version that a program asks for. Before 1.0 each minor version has a soname of its own.
 const SERIES: &str = concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"));
 

@@ -213,7 +213,8 @@ fn each_error_about_an_entry_names_file_and_line() {
         if is_answer {
             let output = asmp(&[row.command, &[file, "--json"]].concat());
             let words = String::from_utf8(output.stdout).unwrap();
-            if !words.contains(&serde_json::to_string(&says).unwrap()[1..].trim_end_matches('"')) {
+            // None of them has a quotation mark.
+            if !words.contains(&says) {
                 wrong.push(format!("{}, JSON: {says}: {words}", row.kind));
             }
         }
