@@ -12,6 +12,8 @@ pub mod compare;
 pub mod exchange;
 pub mod experiment;
 mod explain;
+pub mod histogram;
+pub mod hlog;
 pub mod load;
 pub mod noise;
 mod plot;

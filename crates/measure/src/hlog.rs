@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `hist.hlog`: latencies by the second, as a log of HdrHistogram (format 1.3, histograms V2),
+//! which its other readers read as well. A killed run keeps the seconds that were written.
+//!
+//! A line is one second: its start and its length in seconds, its largest latency in ns, and the
+//! counts. Lines without a tag have *all instants* of that second, those with `Tag=missed` the
+//! missed ones among them; other tags are other times of the same samples, such as `Tag=irq`. The
+//! last comments, `#[asmp …]`, have the figures that buckets round: one line for each tag.
+
+use crate::histogram::{Beyond, Exact, Latencies, missed_by};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use flate2::read::ZlibDecoder;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Read, Write};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Tag of the missed instants.
+const MISSED: &str = "missed";
+/// A line, and its histogram when inflated, are no longer: 5 digits up to 146 years.
+const MOST_BYTES: u64 = 64 << 20;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// What the last comment of a tag says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Trailer {
+    tag: Option<String>,
+    sampled: Exact,
+    missed: Exact,
+    lost: u64,
+    beyond: Option<Beyond>,
+}
+
+/// Writes a log, a second after the other.
+pub struct Writer<W> {
+    out: W,
+    serializer: V2DeflateSerializer,
+}
+
+impl<W: Write> Writer<W> {
+    pub fn new(mut out: W, started: SystemTime) -> io::Result<Self> {
+        let since = started.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs_f64();
+        writeln!(out, "#[Histogram log format version 1.3]")?;
+        writeln!(out, "#[StartTime: {since:.3} (seconds since epoch)]")?;
+        let columns = "Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram";
+        writeln!(out, "\"StartTimestamp\",\"{columns}\"")?;
+        Ok(Self { out, serializer: V2DeflateSerializer::new() })
+    }
+
+    /// The `second`-th second since the start; nothing where it has no instant.
+    pub fn second(&mut self, second: u64, tag: Option<&str>, of: &Latencies) -> io::Result<()> {
+        let [all, missed] = of.counts();
+        if !missed.is_empty() {
+            self.line(second, Some(MISSED), &missed)?;
+        }
+        if !all.is_empty() {
+            self.line(second, tag, &all)?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, second: u64, tag: Option<&str>, of: &Histogram<u64>) -> io::Result<()> {
+        let mut bytes = Vec::new();
+        self.serializer.serialize(of, &mut bytes).map_err(io::Error::other)?;
+        let tag = tag.map_or_else(String::new, |tag| format!("Tag={tag},"));
+        writeln!(self.out, "{tag}{second}.000,1.000,{}.000,{}", of.max(), BASE64.encode(bytes))
+    }
+
+    /// The figures that buckets round, of everything under a tag.
+    pub fn exact(&mut self, tag: Option<&str>, of: &Latencies) -> io::Result<()> {
+        let [sampled, missed] = of.exact_parts();
+        let tag = tag.map(str::to_owned);
+        let trailer = Trailer { tag, sampled, missed, lost: of.lost(), beyond: of.beyond() };
+        let text = serde_json::to_string(&trailer).map_err(io::Error::other)?;
+        writeln!(self.out, "#[asmp {text}]")
+    }
+
+    /// Everything that was written.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
+
+/// Counts samples as they come, with the instants missed between them, and writes each second when
+/// it is over.
+pub struct Recorder<W> {
+    log: Writer<W>,
+    /// `None` where instants are at random: none is missed then.
+    period_ns: Option<u64>,
+    /// The first sample's instant.
+    origin_ns: Option<u64>,
+    second: u64,
+    current: Latencies,
+    total: Latencies,
+    /// Instant of the last sample, and instants from there to the next one that can have a sample.
+    before: Option<(u64, u64)>,
+}
+
+impl<W: Write> Recorder<W> {
+    pub fn new(out: W, started: SystemTime, period_ns: Option<u64>) -> io::Result<Self> {
+        Ok(Self {
+            log: Writer::new(out, started)?,
+            period_ns: period_ns.filter(|period_ns| *period_ns > 0),
+            origin_ns: None,
+            second: 0,
+            current: Latencies::default(),
+            total: Latencies::default(),
+            before: None,
+        })
+    }
+
+    /// A sample of the instant `due_ns`. Instants that passed since the last sample, and that its
+    /// latency does not explain, are lost: theirs found no room.
+    pub fn sample(&mut self, due_ns: u64, latency_ns: u64) -> io::Result<()> {
+        let Some(period_ns) = self.period_ns else {
+            self.enter(due_ns)?;
+            self.current.record(latency_ns);
+            return Ok(());
+        };
+        if let Some((before_ns, instants)) = self.before {
+            let passed = (due_ns.saturating_sub(before_ns) + period_ns / 2) / period_ns;
+            self.current.lose(passed.saturating_sub(instants));
+        }
+        self.enter(due_ns)?;
+        self.current.record(latency_ns);
+        let missed = missed_by(latency_ns, period_ns);
+        let mut first = 1;
+        while first <= missed {
+            // Each one in its own second.
+            let at_ns = due_ns.saturating_add(first.saturating_mul(period_ns));
+            self.enter(at_ns)?;
+            let end_ns =
+                self.origin_ns.unwrap_or(at_ns).saturating_add((self.second + 1) * SECOND_NS);
+            let within = end_ns.saturating_sub(at_ns).div_ceil(period_ns).max(1);
+            let count = within.min(missed - first + 1);
+            self.current.miss(latency_ns, period_ns, first, count);
+            first += count;
+        }
+        self.before = Some((due_ns, missed + 1));
+        Ok(())
+    }
+
+    /// Ends the seconds before that of an instant. One that is earlier than the present second
+    /// stays in it.
+    fn enter(&mut self, at_ns: u64) -> io::Result<()> {
+        let origin_ns = *self.origin_ns.get_or_insert(at_ns);
+        let second = at_ns.saturating_sub(origin_ns) / SECOND_NS;
+        if second > self.second {
+            self.flush()?;
+            self.second = second;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let current = std::mem::take(&mut self.current);
+        self.total.merge(&current);
+        self.log.second(self.second, None, &current)
+    }
+
+    /// The whole, and what it was written to. `lost`: samples that found no room, as the probe has
+    /// counted them; the last ones leave no gap.
+    pub fn finish(mut self, lost: u64) -> io::Result<(Latencies, W)> {
+        self.flush()?;
+        self.total.lose(lost.saturating_sub(self.total.lost()));
+        self.log.exact(None, &self.total)?;
+        Ok((self.total, self.log.finish()?))
+    }
+}
+
+/// Why a log cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum HlogError {
+    #[error("line {line}: expected a log of HdrHistogram: {reason}")]
+    Line { line: u64, reason: String },
+    #[error(
+        "the counts of {} contradict what its last comment says",
+        tag.as_deref().unwrap_or("all instants")
+    )]
+    Contradiction { tag: Option<String> },
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// One second of a log.
+#[derive(Debug, Clone, Copy)]
+pub struct Second<'a> {
+    pub second: f64,
+    pub tag: Option<&'a str>,
+    pub latencies: &'a Latencies,
+}
+
+/// All of a log by tag; `None` are the instants. `each` sees each second as it is read: only one of
+/// them is held in memory.
+pub fn read(
+    from: impl BufRead,
+    mut each: impl FnMut(Second),
+) -> Result<BTreeMap<Option<String>, Latencies>, HlogError> {
+    let mut reader = Lines { from, number: 0, text: Vec::new() };
+    let mut all: BTreeMap<Option<String>, Latencies> = BTreeMap::new();
+    let mut trailers: Vec<Trailer> = Vec::new();
+    let mut missed: Option<(Duration, Histogram<u64>)> = None;
+    while reader.next()? {
+        let line = reader.number;
+        let bad = |reason: String| HlogError::Line { line, reason };
+        if let Some(json) = reader.text.strip_prefix(b"#[asmp ") {
+            let json = json.trim_ascii_end().strip_suffix(b"]").unwrap_or(json);
+            trailers.push(serde_json::from_slice(json).map_err(|error| bad(error.to_string()))?);
+            continue;
+        }
+        let entry = IntervalLogIterator::new(&reader.text).next();
+        let interval = match entry {
+            Some(Ok(LogEntry::Interval(interval))) => interval,
+            Some(Ok(_)) | None => continue,
+            Some(Err(_)) => return Err(bad("found something else".to_owned())),
+        };
+        let counts = decode(interval.encoded_histogram()).map_err(bad)?;
+        let (start, tag) = (interval.start_timestamp(), interval.tag().map(|tag| tag.as_str()));
+        if tag == Some(MISSED) {
+            missed = Some((start, counts));
+            continue;
+        }
+        let of_second = missed.take_if(|(of, _)| tag.is_none() && *of == start);
+        let latencies = Latencies::of_counts(counts, of_second.map(|(_, counts)| counts))
+            .map_err(|reason| bad(reason.to_owned()))?;
+        each(Second { second: start.as_secs_f64(), tag, latencies: &latencies });
+        let digits = latencies.digits();
+        let total = all.entry(tag.map(str::to_owned));
+        total.or_insert_with(|| Latencies::new(digits)).merge(&latencies);
+    }
+    for trailer in trailers {
+        let Trailer { tag, sampled, missed, lost, beyond } = trailer;
+        let total = all.entry(tag.clone()).or_default();
+        let agrees = total.correct([sampled, missed], lost, beyond);
+        agrees.ok_or(HlogError::Contradiction { tag })?;
+    }
+    Ok(all)
+}
+
+/// Lines of a file, one in memory.
+struct Lines<R> {
+    from: R,
+    number: u64,
+    text: Vec<u8>,
+}
+
+impl<R: BufRead> Lines<R> {
+    fn next(&mut self) -> Result<bool, HlogError> {
+        self.text.clear();
+        self.number += 1;
+        let read = (&mut self.from).take(MOST_BYTES).read_until(b'\n', &mut self.text)?;
+        let line = self.number;
+        match self.text.last() {
+            None => Ok(false),
+            Some(b'\n') => Ok(true),
+            // The rest of a line that a kill has cut holds nothing whole.
+            Some(_) if (read as u64) < MOST_BYTES => Ok(false),
+            Some(_) => Err(HlogError::Line { line, reason: "found no end of the line".to_owned() }),
+        }
+    }
+}
+
+/// Counts of one line. Sizes are checked before memory is taken: the crate believes its input.
+fn decode(text: &str) -> Result<Histogram<u64>, String> {
+    let bytes = BASE64.decode(text).map_err(|error| error.to_string())?;
+    let cut = || "its histogram is cut short".to_owned();
+    let (_, compressed) = bytes.split_at_checked(8).ok_or_else(cut)?;
+    let mut plain = Vec::new();
+    let inflated = ZlibDecoder::new(compressed).take(MOST_BYTES).read_to_end(&mut plain);
+    inflated.map_err(|error| error.to_string())?;
+    let word = |at: usize| {
+        let bytes = plain.get(at..at + 4)?;
+        Some(bytes.iter().fold(0u64, |all, byte| all << 8 | u64::from(*byte)))
+    };
+    let (length, digits) = (word(4).ok_or_else(cut)?, word(12).ok_or_else(cut)?);
+    if length.checked_add(40) != Some(plain.len() as u64) {
+        return Err(cut());
+    }
+    if ![3, 5].contains(&digits) || (word(16), word(20)) != (Some(0), Some(1)) {
+        return Err("its histogram is none of asmp: 3 or 5 digits, from 1 ns on".to_owned());
+    }
+    let counts = Deserializer::new().deserialize(&mut plain.as_slice());
+    let mut counts: Histogram<u64> = counts.map_err(|error| error.to_string())?;
+    counts.auto(true);
+    Ok(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A second of samples, a stall of 2.5 s, a lost instant, and some more.
+    fn log() -> (Latencies, Vec<u8>) {
+        const MS: u64 = 1_000_000;
+        let mut recorder = Recorder::new(Vec::new(), UNIX_EPOCH, Some(MS)).unwrap();
+        for turn in 0..1000 {
+            recorder.sample(turn * MS, 5_000 + turn).unwrap();
+        }
+        recorder.sample(1000 * MS, 2500 * MS).unwrap();
+        recorder.sample(3500 * MS, 7_000).unwrap();
+        recorder.sample(3502 * MS, 7_000).unwrap();
+        recorder.finish(0).unwrap()
+    }
+
+    #[test]
+    fn each_instant_is_in_its_own_second_also_where_it_was_missed() {
+        let (latencies, log) = log();
+        assert_eq!((latencies.samples(), latencies.missed(), latencies.lost()), (1003, 2499, 1));
+        let mut seconds = Vec::new();
+        let read = read(log.as_slice(), |one| {
+            let max_ns = one.latencies.max_ns().unwrap();
+            seconds.push((one.second, one.latencies.instants(), max_ns / 1_000_000));
+        });
+        assert_eq!(read.unwrap()[&None], latencies, "exact figures come back");
+        assert_eq!(
+            seconds,
+            [(0.0, 1000, 0), (1.0, 1000, 2501), (2.0, 1000, 1500), (3.0, 502, 500)],
+            "buckets round up"
+        );
+    }
+
+    #[test]
+    fn a_log_that_a_kill_has_cut_has_the_seconds_that_were_written() {
+        let (latencies, log) = log();
+        for cut in 0..log.len() {
+            let read = read(&log[..cut], |_| ()).unwrap_or_else(|error| panic!("{cut}: {error}"));
+            let instants = read.get(&None).map_or(0, Latencies::instants);
+            assert!([0, 1000, 2000, 3000, latencies.instants()].contains(&instants), "{instants}");
+        }
+        let without = String::from_utf8(log).unwrap();
+        let without: Vec<&str> = without.lines().filter(|line| !line.contains("asmp")).collect();
+        let read = read((without.join("\n") + "\n").as_bytes(), |_| ()).unwrap();
+        let rough = read[&None].max_ns().unwrap();
+        assert!(rough.abs_diff(2_500_000_000) <= 2_500_000, "{rough}");
+    }
+
+    #[test]
+    fn what_is_no_log_is_refused_and_takes_no_memory() {
+        let (_, log) = log();
+        let text = String::from_utf8(log).unwrap();
+        let refused = |text: &str| match read(text.as_bytes(), |_| ()) {
+            Err(error) => error.to_string(),
+            Ok(read) => panic!("{read:?}"),
+        };
+        assert!(refused("hello\n").starts_with("line 1: expected a log of HdrHistogram"));
+        assert!(refused("0.000,1.000,5.000,AAAA\n").contains("cut short"));
+        assert!(refused("0.000,1.000,5.000,!!!\n").contains("line 1"));
+        assert!(refused("#[asmp {}]\n").contains("missing field"));
+        let other = text.replacen("\"count\":1003", "\"count\":1004", 1);
+        assert!(refused(&other).contains("contradict"), "{other}");
+        // A histogram that claims four thousand million bytes of counts.
+        let mut plain = [0x1c84_9313u32.to_be_bytes(), u32::MAX.to_be_bytes()].concat();
+        plain.extend([0u32.to_be_bytes(), 3u32.to_be_bytes()].concat());
+        plain.extend([1u64.to_be_bytes(), 2u64.to_be_bytes(), 1f64.to_be_bytes()].concat());
+        let level = flate2::Compression::fast();
+        let mut zlib = flate2::write::ZlibEncoder::new(Vec::new(), level);
+        zlib.write_all(&plain).unwrap();
+        let body = [[0x1c, 0x84, 0x93, 0x14, 0, 0, 0, 99].to_vec(), zlib.finish().unwrap()];
+        let line = format!("0.000,1.000,5.000,{}\n", BASE64.encode(body.concat()));
+        assert!(refused(&line).contains("cut short"));
+    }
+
+    #[test]
+    fn a_log_of_many_seconds_is_read_in_little_memory() {
+        let mut recorder = Recorder::new(Vec::new(), UNIX_EPOCH, Some(100_000_000)).unwrap();
+        for turn in 0..100_000u64 {
+            recorder.sample(turn * 100_000_000, turn * 7919 % 1_000_000).unwrap();
+        }
+        let (latencies, log) = recorder.finish(0).unwrap();
+        let mut seconds = 0;
+        let read = read(log.as_slice(), |_| seconds += 1).unwrap();
+        assert_eq!((seconds, &read[&None]), (10_000, &latencies));
+        assert!(read[&None].bytes() < 1 << 20);
+    }
+}
