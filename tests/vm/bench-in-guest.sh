@@ -11,7 +11,8 @@ say() { printf '\n### %s\n\n' "$*"; }
 figure() { $asmp measure report "$1" --json | python3 -c "
 import json, sys
 row = json.load(sys.stdin)['rows'][-1]['summary']
-figures = {'p50': row['percentiles_ns'][0], 'avg': row['average_ns'], 'max': row['max_ns']}
+percentiles = {one['name']: one['ns'] for one in row['percentiles']}
+figures = {'p50': percentiles['p50'], 'avg': row['average_ns'], 'max': row['max_ns']}
 print(figures['$2'] / 1e3)"; }
 # The middle of its arguments.
 middle() { printf '%s\n' "$@" | sort -g | sed -n "$((($# + 1) / 2))p"; }

@@ -217,7 +217,9 @@ Examples:
 pub const MEASURE_COMPARE: &str = "\
 Examples:
   asmp measure compare before after
-      Show what changed, and how sure that is.";
+      Show what changed, and how sure that is.
+  asmp measure compare on-6.12 on-7.2 --across kernel
+      Compare the same runs on two kernels.";
 
 pub const MEASURE_AB: &str = "\
 Examples:

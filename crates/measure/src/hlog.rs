@@ -87,63 +87,89 @@ impl<W: Write> Writer<W> {
     }
 }
 
+/// Which instants samples stand for, one after the other.
+#[derive(Debug)]
+pub struct Instants {
+    /// `None` where instants are at random: none is missed then.
+    period_ns: Option<u64>,
+    /// Instant of the last sample, and instants from there to the next one that can have a sample.
+    before: Option<(u64, u64)>,
+}
+
+impl Instants {
+    pub fn new(period_ns: Option<u64>) -> Self {
+        Self { period_ns: period_ns.filter(|period_ns| *period_ns > 0), before: None }
+    }
+
+    /// A sample of the instant `due_ns`, and the instants missed since.
+    pub fn sample(&mut self, latencies: &mut Latencies, due_ns: u64, latency_ns: u64) {
+        latencies.lose(self.lost_before(due_ns));
+        latencies.record(latency_ns);
+        if let Some(period_ns) = self.period_ns {
+            let missed = missed_by(latency_ns, period_ns);
+            latencies.miss(latency_ns, period_ns, 1, missed);
+            self.before = Some((due_ns, missed + 1));
+        }
+    }
+
+    /// Instants that passed since the last sample, and that its latency does not explain: theirs
+    /// found no room.
+    fn lost_before(&self, due_ns: u64) -> u64 {
+        let Some((period_ns, (before_ns, instants))) = self.period_ns.zip(self.before) else {
+            return 0;
+        };
+        let passed = (due_ns.saturating_sub(before_ns) + period_ns / 2) / period_ns;
+        passed.saturating_sub(instants)
+    }
+}
+
 /// Counts samples as they come, with the instants missed between them, and writes each second when
 /// it is over.
 pub struct Recorder<W> {
     log: Writer<W>,
-    /// `None` where instants are at random: none is missed then.
-    period_ns: Option<u64>,
+    instants: Instants,
     /// The first sample's instant.
     origin_ns: Option<u64>,
     second: u64,
     current: Latencies,
     total: Latencies,
-    /// Instant of the last sample, and instants from there to the next one that can have a sample.
-    before: Option<(u64, u64)>,
 }
 
 impl<W: Write> Recorder<W> {
     pub fn new(out: W, started: SystemTime, period_ns: Option<u64>) -> io::Result<Self> {
         Ok(Self {
             log: Writer::new(out, started)?,
-            period_ns: period_ns.filter(|period_ns| *period_ns > 0),
+            instants: Instants::new(period_ns),
             origin_ns: None,
             second: 0,
             current: Latencies::default(),
             total: Latencies::default(),
-            before: None,
         })
     }
 
-    /// A sample of the instant `due_ns`. Instants that passed since the last sample, and that its
-    /// latency does not explain, are lost: theirs found no room.
+    /// A sample of the instant `due_ns`, and the instants missed since, each in its own second.
     pub fn sample(&mut self, due_ns: u64, latency_ns: u64) -> io::Result<()> {
-        let Some(period_ns) = self.period_ns else {
-            self.enter(due_ns)?;
-            self.current.record(latency_ns);
-            return Ok(());
-        };
-        if let Some((before_ns, instants)) = self.before {
-            let passed = (due_ns.saturating_sub(before_ns) + period_ns / 2) / period_ns;
-            self.current.lose(passed.saturating_sub(instants));
-        }
+        self.current.lose(self.instants.lost_before(due_ns));
         self.enter(due_ns)?;
         self.current.record(latency_ns);
+        let Some(period_ns) = self.instants.period_ns else { return Ok(()) };
         let missed = missed_by(latency_ns, period_ns);
         let mut first = 1;
         while first <= missed {
-            // Each one in its own second.
             let at_ns = due_ns.saturating_add(first.saturating_mul(period_ns));
             self.enter(at_ns)?;
-            let end_ns =
-                self.origin_ns.unwrap_or(at_ns).saturating_add((self.second + 1) * SECOND_NS);
-            let within = end_ns.saturating_sub(at_ns).div_ceil(period_ns).max(1);
-            let count = within.min(missed - first + 1);
-            self.current.miss(latency_ns, period_ns, first, count);
-            first += count;
+            let left_ns = self.end_ns().saturating_sub(at_ns);
+            let within = left_ns.div_ceil(period_ns).clamp(1, missed - first + 1);
+            self.current.miss(latency_ns, period_ns, first, within);
+            first += within;
         }
-        self.before = Some((due_ns, missed + 1));
+        self.instants.before = Some((due_ns, missed + 1));
         Ok(())
+    }
+
+    /// Of the present second.
+    fn end_ns(&self) -> u64 {
+        self.origin_ns.unwrap_or(0).saturating_add((self.second + 1).saturating_mul(SECOND_NS))
     }
 
     /// Ends the seconds before that of an instant. One that is earlier than the present second
@@ -364,6 +390,19 @@ mod tests {
         let body = [[0x1c, 0x84, 0x93, 0x14, 0, 0, 0, 99].to_vec(), zlib.finish().unwrap()];
         let line = format!("0.000,1.000,5.000,{}\n", BASE64.encode(body.concat()));
         assert!(refused(&line).contains("cut short"));
+    }
+
+    #[test]
+    fn a_log_with_a_wrong_byte_is_read_or_refused() {
+        let (_, log) = log();
+        for seed in 0..3000usize {
+            let mut wrong = log.clone();
+            let at = seed * 7919 % log.len();
+            wrong[at] = wrong[at].wrapping_add((seed % 255 + 1) as u8);
+            if let Ok(read) = read(wrong.as_slice(), |_| ()) {
+                read.values().for_each(|one| _ = (one.quantile(2), one.above(7), one.min_ns()));
+            }
+        }
     }
 
     #[test]

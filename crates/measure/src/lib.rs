@@ -16,11 +16,13 @@ pub mod histogram;
 pub mod hlog;
 pub mod load;
 pub mod noise;
+pub mod pairs;
 mod plot;
 mod probe;
 pub mod report;
 pub mod run;
 pub mod sample;
+pub mod settings;
 pub mod spaces;
 mod summary;
 mod timerlat;
@@ -28,4 +30,4 @@ mod timerlat;
 /// A late sample with its cause, as a run keeps it.
 pub use explain::Outlier;
 /// The figures of a run.
-pub use summary::{PERCENTILES, Summary};
+pub use summary::{PercentileValue, Summary};

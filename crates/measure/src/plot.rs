@@ -6,6 +6,7 @@
 //! Axes always reach beyond the extremes: no point is cut. Where there are more samples than dots
 //! are worth drawing, each column keeps its lowest and its highest.
 
+use crate::histogram::Latencies;
 use plotters::chart::MeshStyle;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
@@ -14,8 +15,8 @@ use std::error::Error;
 use std::ops::Range;
 
 const SIZE: (u32, u32) = (900, 420);
-/// Columns of a scatter plot; two dots each.
-const COLUMNS: usize = 4000;
+/// Columns of a scatter plot, as many as it has room for; two dots each.
+const COLUMNS: u64 = 400;
 /// Readable on a light and on a dark page.
 const COLOURS: [RGBColor; 6] = [
     RGBColor(214, 69, 65),
@@ -30,11 +31,46 @@ const GRID: RGBColor = RGBColor(150, 150, 150);
 type Chart<'a, 'b, X, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, Y>>;
 type Drawn = Result<String, Box<dyn Error>>;
 
-/// A named row of values in ns.
+/// Named latencies.
 #[derive(Debug, Clone, Copy)]
 pub struct Series<'a> {
     pub name: &'a str,
-    pub values_ns: &'a [u64],
+    pub latencies: &'a Latencies,
+}
+
+/// The extremes of each column of so many values, as they come: number of the sample, and value.
+#[derive(Debug)]
+pub struct Columns {
+    width: u64,
+    values: u64,
+    points: Vec<(u64, u64)>,
+    low: (u64, u64),
+    high: (u64, u64),
+}
+
+impl Columns {
+    pub fn of(values: u64) -> Self {
+        let width = values.div_ceil(COLUMNS).max(1);
+        Self { width, values: 0, points: Vec::new(), low: (0, 0), high: (0, 0) }
+    }
+
+    pub fn push(&mut self, value: u64) {
+        let point = (self.values, value);
+        if self.values.is_multiple_of(self.width) {
+            self.end_column();
+            (self.low, self.high) = (point, point);
+        }
+        self.low = if value < self.low.1 { point } else { self.low };
+        self.high = if value > self.high.1 { point } else { self.high };
+        self.values += 1;
+    }
+
+    fn end_column(&mut self) {
+        if self.values > 0 {
+            self.points.push(self.low);
+            self.points.extend((self.low != self.high).then_some(self.high));
+        }
+    }
 }
 
 /// The unit that suits a largest value, and its length in ns.
@@ -95,17 +131,17 @@ where
 }
 
 /// Value by number of the sample.
-pub fn scatter(title: &str, series: Series) -> Drawn {
-    let values = series.values_ns;
-    let (low, high) =
-        (values.iter().min().copied().unwrap_or(0), values.iter().max().copied().unwrap_or(0));
+pub fn scatter(title: &str, name: &str, mut columns: Columns) -> Drawn {
+    columns.end_column();
+    let Columns { points, values: count, .. } = columns;
+    let values = || points.iter().map(|(_, value)| *value);
+    let (low, high) = (values().min().unwrap_or(0), values().max().unwrap_or(0));
     let (unit, length) = unit(high);
-    let points = thinned(values);
     svg(|area| {
         let mut chart = frame(
             area,
             title,
-            around(0.0, values.len().max(1) as f64),
+            around(0.0, count.max(1) as f64),
             around(low as f64 / length, high as f64 / length),
         )?;
         grid(chart.configure_mesh().x_desc("sample").y_desc(unit))?;
@@ -113,28 +149,13 @@ pub fn scatter(title: &str, series: Series) -> Drawn {
             .draw_series(points.iter().map(|(at, value)| {
                 Circle::new((*at as f64, *value as f64 / length), 1, COLOURS[3].filled())
             }))?
-            .label(series.name)
+            .label(name)
             .legend(|(x, y)| Circle::new((x + 8, y), 3, COLOURS[3].filled()));
         legend(&mut chart, SeriesLabelPosition::UpperRight)
     })
 }
 
-/// The extremes of each column, in order.
-fn thinned(values: &[u64]) -> Vec<(usize, u64)> {
-    if values.len() <= 2 * COLUMNS {
-        return values.iter().copied().enumerate().collect();
-    }
-    let width = values.len().div_ceil(COLUMNS);
-    let mut points = Vec::with_capacity(2 * COLUMNS);
-    for (column, chunk) in values.chunks(width).enumerate() {
-        let numbered = || chunk.iter().enumerate().map(|(at, value)| (column * width + at, *value));
-        points.extend(numbered().min_by_key(|(_, value)| *value));
-        points.extend(numbered().max_by_key(|(_, value)| *value));
-    }
-    points
-}
-
-/// The threshold (y) that a sample stays at or below with a probability (x).
+/// The threshold (y) that an instant stays at or below with a probability (x).
 pub fn inverse_distribution(title: &str, series: &[Series]) -> Drawn {
     let (low, high) = extremes(series);
     let (unit, length) = unit(high);
@@ -145,17 +166,10 @@ pub fn inverse_distribution(title: &str, series: &[Series]) -> Drawn {
             0.0..1.02,
             log_around(low.max(1) as f64 / length, high.max(1) as f64 / length).log_scale(),
         )?;
-        grid(chart.configure_mesh().x_desc("probability of a sample at or below").y_desc(unit))?;
-        for (one, colour) in series.iter().zip(COLOURS) {
-            let mut sorted = one.values_ns.to_vec();
-            sorted.sort_unstable();
-            let count = sorted.len();
-            let step = count.div_ceil(1000).max(1);
-            let mut at: Vec<usize> = (0..count).step_by(step).collect();
-            at.extend(count.checked_sub(1));
-            let line = at
-                .into_iter()
-                .map(|at| ((at + 1) as f64 / count as f64, sorted[at].max(1) as f64 / length));
+        grid(chart.configure_mesh().x_desc("probability of an instant at or below").y_desc(unit))?;
+        for (one, colour) in series.iter().zip(COLOURS.iter().cycle()) {
+            let line = line(one.latencies);
+            let line = line.into_iter().map(|(part, ns)| (part, ns.max(1) as f64 / length));
             chart
                 .draw_series(LineSeries::new(line, colour.stroke_width(2)))?
                 .label(one.name)
@@ -165,6 +179,24 @@ pub fn inverse_distribution(title: &str, series: &[Series]) -> Drawn {
         }
         legend(&mut chart, SeriesLabelPosition::UpperLeft)
     })
+}
+
+/// Parts of the instants, and the latency that none of the part exceeds: at most a thousand points,
+/// and the last.
+fn line(latencies: &Latencies) -> Vec<(f64, u64)> {
+    let (count, max_ns) = (latencies.instants() as f64, latencies.exact().max_ns);
+    let (mut before, mut last) = (0, -1.0);
+    let mut points = Vec::new();
+    let mut buckets = latencies.buckets().peekable();
+    while let Some(bucket) = buckets.next() {
+        before += bucket.instants;
+        let part = before as f64 / count;
+        if part - last >= 0.001 || buckets.peek().is_none() {
+            points.push((part, max_ns.map_or(bucket.to_ns, |max_ns| max_ns.min(bucket.to_ns))));
+            last = part;
+        }
+    }
+    points
 }
 
 /// How often each value came, both axes logarithmic.
@@ -178,14 +210,14 @@ pub fn density(title: &str, series: &[Series]) -> Drawn {
         .iter()
         .map(|one| {
             let mut counts = vec![0u64; buckets as usize];
-            for value in one.values_ns {
-                let at = ((*value).max(1) as f64 / from).ln() / ratio.ln();
+            for bucket in one.latencies.buckets() {
+                let at = (bucket.from_ns.max(1) as f64 / from).ln() / ratio.ln();
                 if let Some(count) = counts.get_mut((at as usize).min(buckets as usize - 1)) {
-                    *count += 1;
+                    *count += bucket.instants;
                 }
             }
             let place = |at: usize| from * ratio.powf(at as f64 + 0.5) / length;
-            let total = one.values_ns.len() as f64;
+            let total = one.latencies.instants() as f64;
             counts
                 .iter()
                 .enumerate()
@@ -207,10 +239,10 @@ pub fn density(title: &str, series: &[Series]) -> Drawn {
                 .configure_mesh()
                 .x_desc(unit)
                 .x_labels(6)
-                .y_desc("part of the samples")
+                .y_desc("part of the instants")
                 .y_label_formatter(&|part| format!("{part:.0e}")),
         )?;
-        for ((one, points), colour) in series.iter().zip(&counted).zip(COLOURS) {
+        for ((one, points), colour) in series.iter().zip(&counted).zip(COLOURS.iter().cycle()) {
             chart
                 .draw_series(points.iter().map(|point| Circle::new(*point, 2, colour.filled())))?
                 .label(one.name)
@@ -249,7 +281,7 @@ pub fn maxima(
                 .y_desc(format!("largest sample, {unit}")),
         )?;
         let width = 0.8 / kinds.len().max(1) as f64;
-        for ((kind, name), colour) in kinds.iter().enumerate().zip(COLOURS) {
+        for ((kind, name), colour) in kinds.iter().enumerate().zip(COLOURS.iter().cycle()) {
             let bars = max_ns.iter().filter(|(_, of, _)| *of == kind).map(|(load, _, max)| {
                 let left = *load as f64 + kind as f64 * width;
                 Rectangle::new(
@@ -266,8 +298,9 @@ pub fn maxima(
 }
 
 fn extremes(series: &[Series]) -> (u64, u64) {
-    let all = || series.iter().flat_map(|one| one.values_ns);
-    (all().min().copied().unwrap_or(0), all().max().copied().unwrap_or(0))
+    let all = || series.iter().map(|one| one.latencies.exact());
+    let low = all().filter_map(|exact| exact.min_ns).min();
+    (low.unwrap_or(0), all().filter_map(|exact| exact.max_ns).max().unwrap_or(0))
 }
 
 fn legend<'a, 'b: 'a, C: CoordTranslate>(
@@ -303,7 +336,9 @@ mod tests {
     #[test]
     fn a_scatter_has_a_dot_for_each_sample_inside_the_picture() {
         let values = [5, 10, 1_000_000, 7];
-        let svg = scatter("title & more", Series { name: "MIX/Aoff", values_ns: &values }).unwrap();
+        let mut columns = Columns::of(4);
+        values.into_iter().for_each(|value| columns.push(value));
+        let svg = scatter("title & more", "MIX/Aoff", columns).unwrap();
         let dots = dots(&svg);
         // One more in the legend.
         assert_eq!(dots.len(), values.len() + 1);
@@ -319,17 +354,35 @@ mod tests {
         let mut values = vec![100; 100_000];
         values[77_777] = 1;
         values[33_333] = 999;
-        let points = thinned(&values);
-        assert!(points.len() <= 2 * COLUMNS);
+        let mut columns = Columns::of(100_000);
+        values.into_iter().for_each(|value| columns.push(value));
+        columns.end_column();
+        let points = columns.points;
+        assert!(points.len() as u64 <= 2 * COLUMNS);
         assert!(points.contains(&(77_777, 1)) && points.contains(&(33_333, 999)));
     }
 
     #[test]
+    fn every_run_is_drawn_also_where_there_are_more_than_colours() {
+        let names: Vec<String> = (0..9).map(|run| format!("run-{run}")).collect();
+        let latencies = Latencies::of(1..100);
+        let series: Vec<Series> =
+            names.iter().map(|name| Series { name, latencies: &latencies }).collect();
+        for svg in [inverse_distribution("t", &series), density("t", &series)] {
+            let svg = svg.unwrap();
+            assert!(names.iter().all(|name| svg.contains(name.as_str())), "{svg}");
+        }
+    }
+
+    #[test]
     fn every_figure_can_be_drawn_of_one_sample_of_zero() {
-        let series = [Series { name: "IDL/N", values_ns: &[0] }];
+        let zero = Latencies::of([0]);
+        let series = [Series { name: "IDL/N", latencies: &zero }];
         assert!(inverse_distribution("t", &series).unwrap().contains("IDL/N"));
         assert!(density("t", &series).unwrap().contains("IDL/N"));
-        assert!(scatter("t", series[0]).unwrap().contains("IDL/N"));
+        let mut columns = Columns::of(1);
+        columns.push(0);
+        assert!(scatter("t", "IDL/N", columns).unwrap().contains("IDL/N"));
         let names = ["IDL".to_owned()];
         assert!(maxima("t", &names, &["N".to_owned()], &[(0, 0, 0)]).unwrap().contains("IDL"));
     }

@@ -2,17 +2,18 @@
 //! The report: the papers' tables and figures of any runs, as text, JSON, or one HTML file that
 //! needs no network and reads on a light and on a dark page.
 
+use crate::histogram::ALL_PERCENTILES;
 use crate::noise::shown;
-use crate::plot::{self, Series};
+use crate::plot::{self, Columns, Series};
 use crate::run::{Experiment, Run};
 use crate::spaces;
-use crate::summary::{PERCENTILES, Summary};
+use crate::summary::Summary;
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Version of the layout of the report in JSON.
-pub const REPORT_SCHEMA: u32 = 1;
+pub const REPORT_SCHEMA: u32 = 2;
 
 /// One line of a table.
 #[derive(Debug, Clone, Serialize)]
@@ -20,6 +21,8 @@ pub struct Row {
     pub experiment: Experiment,
     pub load: String,
     pub kind: String,
+    /// The kind, and what tells runs of one kind apart: column, thread, directory.
+    pub name: String,
     pub dir: String,
     pub kernel: String,
     pub summary: Summary,
@@ -30,79 +33,117 @@ pub struct Row {
 }
 
 /// Rows in the papers' order: experiment, load, kind. What belongs to the table of `spaces` is left
-/// out.
+/// out. A run without samples has its row: there is no worse one.
 pub fn rows(runs: &[Run]) -> Vec<Row> {
-    let mut rows: Vec<(_, Row)> = spaces::others(runs)
-        .into_iter()
-        .filter_map(|run| {
-            let provenance = &run.provenance;
-            let overhead = provenance.experiment == Experiment::Overhead;
-            let recorded = provenance.not_recorded.is_none() && provenance.lost_records == 0;
-            let row = Row {
-                experiment: provenance.experiment,
-                load: provenance.load.to_string(),
-                kind: provenance.kind.to_string(),
-                dir: run.dir.display().to_string(),
-                kernel: provenance.machine.kernel.clone(),
-                summary: run.summary()?,
-                system_max_ns: run.system_ns().into_iter().max().filter(|_| overhead && recorded),
-                partial: provenance.partial.clone(),
-            };
-            Some(((provenance.experiment, provenance.load, provenance.kind), row))
-        })
-        .collect();
-    rows.sort_by_key(|(order, _)| *order);
-    rows.into_iter().map(|(_, row)| row).collect()
+    let mut runs = spaces::others(runs);
+    runs.sort_by_key(|run| (run.provenance.experiment, run.provenance.load, run.provenance.kind));
+    let names = names(&runs);
+    let row = |(run, name): (&Run, String)| {
+        let provenance = &run.provenance;
+        let recorded = provenance.not_recorded.is_none() && provenance.lost_records == 0;
+        Row {
+            experiment: provenance.experiment,
+            load: provenance.load.to_string(),
+            kind: provenance.kind.to_string(),
+            name,
+            dir: run.dir.display().to_string(),
+            kernel: provenance.machine.kernel.clone(),
+            summary: run.summary(),
+            system_max_ns: run.system_max_ns.filter(|_| recorded),
+            partial: provenance.partial.clone(),
+        }
+    };
+    runs.into_iter().zip(names).map(row).collect()
+}
+
+/// Names that tell the runs of one experiment and load apart: `Aoff`, `Aoff Usr-003`, and where
+/// that does not, the directory too.
+fn names(runs: &[&Run]) -> Vec<String> {
+    let short =
+        |run: &Run| run.name().split_once('/').map_or_else(String::new, |name| name.1.into());
+    let last = |run: &Run| {
+        let name = run.dir.file_name().unwrap_or_default();
+        format!("{} {}", short(run), name.to_string_lossy())
+    };
+    let whole = |run: &Run| format!("{} {}", short(run), run.dir.display());
+    let heading = |run: &Run| (run.provenance.experiment, run.provenance.load);
+    let is_unique = |run: &Run, name: &dyn Fn(&Run) -> String| {
+        let alike = |other: &&&Run| heading(other) == heading(run) && name(other) == name(run);
+        runs.iter().filter(alike).count() == 1
+    };
+    let name = |run: &&Run| match (is_unique(run, &short), is_unique(run, &last)) {
+        (true, _) => short(run),
+        (_, true) => last(run),
+        _ => whole(run),
+    };
+    runs.iter().map(name).collect()
 }
 
 /// The tables as text, one for each experiment and load, in microseconds.
 pub fn text(rows: &[Row]) -> String {
-    let mut text = String::new();
-    let mut before = None;
+    let mut tables: BTreeMap<(Experiment, usize), Vec<&Row>> = BTreeMap::new();
     for row in rows {
-        let heading = (row.experiment, row.load.clone());
-        if before.as_ref() != Some(&heading) {
-            let what = match row.experiment {
-                Experiment::Latency => "Operating system latencies",
-                Experiment::Overhead => "Operating system overheads",
-            };
-            let gap = if before.is_some() { "\n" } else { "" };
-            let _ = writeln!(text, "{gap}{what} for the {} load (in microseconds)", row.load);
-            let _ =
-                write!(text, "{:<6}{:>11}{:>11}{:>11}{:>11}", "Proc", "Avg", "StDev", "Min", "Max");
-            PERCENTILES.iter().for_each(|(name, _)| _ = write!(text, "{name:>13}"));
-            let _ = writeln!(text, "{:>9}{:>6}", "n", "lost");
-            before = Some(heading);
-        }
-        let us = |ns: f64| format!("{:.3}", ns / 1e3);
+        let first = rows.iter().position(|one| one.load == row.load).unwrap_or(0);
+        tables.entry((row.experiment, first)).or_default().push(row);
+    }
+    let tables: Vec<String> = tables.into_values().map(|rows| table(&rows)).collect();
+    tables.join("\n")
+}
+
+fn table(rows: &[&Row]) -> String {
+    let what = match rows[0].experiment {
+        Experiment::Latency => "Operating system latencies",
+        Experiment::Overhead => "Operating system overheads",
+    };
+    let mut text = format!("{what} for the {} load (in microseconds)\n", rows[0].load);
+    // The percentiles that the instants of some run support.
+    let supported = |name: &&str| rows.iter().any(|row| row.summary.percentile(name).is_some());
+    let percentiles: Vec<&str> =
+        ALL_PERCENTILES.iter().map(|one| one.name).filter(supported).collect();
+    let us = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.3}", ns / 1e3));
+    let whole = |ns: Option<u64>| us(ns.map(|ns| ns as f64));
+    let heading: Vec<String> = ["Proc", "Avg", "StDev", "Min"]
+        .into_iter()
+        .chain(percentiles.iter().copied())
+        .chain(["Max", "n", "missed", "lost"])
+        .map(str::to_owned)
+        .collect();
+    let cells = |row: &&Row| -> Vec<String> {
         let summary = &row.summary;
-        let _ = write!(
-            text,
-            "{:<6}{:>11}{:>11}{:>11}{:>11}",
-            row.kind,
-            us(summary.average_ns),
-            us(summary.deviation_ns),
-            us(summary.min_ns as f64),
-            us(summary.max_ns as f64)
-        );
-        for value in summary.percentiles_ns {
-            let _ = write!(
-                text,
-                "{:>13}",
-                value.map_or_else(|| "too few".to_owned(), |ns| us(ns as f64))
-            );
+        let percentile = |name: &&str| {
+            summary.percentile(name).map_or_else(
+                || "-".to_owned(),
+                |one| format!("{}{}", if one.or_more { ">=" } else { "" }, whole(Some(one.ns))),
+            )
+        };
+        let mut cells = vec![row.name.clone()];
+        cells.extend([us(summary.average_ns), us(summary.deviation_ns), whole(summary.min_ns)]);
+        cells.extend(percentiles.iter().map(percentile));
+        cells.push(whole(summary.max_ns));
+        cells.extend([summary.instants, summary.missed, summary.lost].map(|n| n.to_string()));
+        cells
+    };
+    let lines: Vec<Vec<String>> = std::iter::once(heading).chain(rows.iter().map(cells)).collect();
+    let width = |at: usize| lines.iter().map(|line| line[at].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
+    for (line, row) in lines.iter().zip(std::iter::once(None).chain(rows.iter().map(Some))) {
+        let _ = write!(text, "{:<1$}", line[0], widths[0]);
+        for (cell, width) in line.iter().zip(&widths).skip(1) {
+            let _ = write!(text, "  {cell:>width$}");
         }
-        let _ = write!(text, "{:>9}{:>6}", summary.samples, summary.lost);
+        let none = row.is_some_and(|row| row.summary.instants == 0);
+        let partial = row.is_some_and(|row| row.partial.is_some());
         let _ = writeln!(
             text,
-            "{}",
-            row.partial.as_deref().map_or(String::new(), |_| "  partial".to_owned())
+            "{}{}",
+            if none { "  no sample" } else { "" },
+            if partial { "  partial" } else { "" }
         );
-        if let Some(system) = row.system_max_ns {
+        if let Some(system) = row.and_then(|row| row.system_max_ns) {
             let _ = writeln!(
                 text,
                 "      of which the system's own (interrupts, ticks, other tasks), largest: {}",
-                us(system as f64)
+                whole(Some(system))
             );
         }
     }
@@ -122,8 +163,8 @@ pub fn ratios(rows: &[Row], load: &str) -> Option<String> {
     Some(format!(
         "{load}: max(N)/max(Aoff) = {:.1} (ASMP-Linux, table 3, S3: 3688093) · sd(Rb)/sd(Aoff) = \
          {:.1} (S3: 26.0)\n",
-        normal.max_ns as f64 / off.max_ns.max(1) as f64,
-        bound.deviation_ns / off.deviation_ns.max(1.0),
+        normal.max_ns? as f64 / off.max_ns?.max(1) as f64,
+        bound.deviation_ns? / off.deviation_ns?.max(1.0),
     ))
 }
 
@@ -137,7 +178,7 @@ pub fn html(all: &[Run]) -> Result<String, String> {
     address_spaces(&mut page, all).map_err(|error| error.to_string())?;
     for experiment in [Experiment::Latency, Experiment::Overhead] {
         let mut of = spaces::others(all);
-        of.retain(|run| run.provenance.experiment == experiment && !run.samples.is_empty());
+        of.retain(|run| run.provenance.experiment == experiment && run.latencies.instants() > 0);
         of.sort_by_key(|run| (run.provenance.load, run.provenance.kind));
         if !of.is_empty() {
             figures(&mut page, experiment, &of).map_err(|error| error.to_string())?;
@@ -188,37 +229,39 @@ fn figures(
     let _ = writeln!(page, "<h2>{what}</h2>");
     let loads: BTreeSet<_> = runs.iter().map(|run| run.provenance.load).collect();
     let kinds: BTreeSet<_> = runs.iter().map(|run| run.provenance.kind).collect();
-    let all: Vec<(&&Run, Vec<u64>, String)> =
-        runs.iter().map(|run| (run, run.values(), run.name())).collect();
+    let short = names(runs);
+    let name = |(run, short): (&&Run, String)| format!("{}/{short}", run.provenance.load);
+    let all: Vec<(&Run, String)> =
+        runs.iter().zip(short).map(|(run, short)| (*run, name((run, short)))).collect();
     let maxima: Vec<(usize, usize, u64)> = all
         .iter()
-        .filter_map(|(run, values, _)| {
+        .filter_map(|(run, _)| {
             let load = loads.iter().position(|load| *load == run.provenance.load)?;
             let kind = kinds.iter().position(|kind| *kind == run.provenance.kind)?;
-            Some((load, kind, *values.iter().max()?))
+            Some((load, kind, run.latencies.max_ns()?))
         })
         .collect();
     let drawn = plot::maxima(
-        &format!("{what}: largest sample by load and kind"),
+        &format!("{what}: largest by load and kind"),
         &loads.iter().map(ToString::to_string).collect::<Vec<_>>(),
         &kinds.iter().map(ToString::to_string).collect::<Vec<_>>(),
         &maxima,
     )?;
     figure(page, &drawn, &caption(runs));
     for load in &loads {
-        let of: Vec<_> = all.iter().filter(|(run, ..)| run.provenance.load == *load).collect();
+        let of: Vec<_> = all.iter().filter(|(run, _)| run.provenance.load == *load).collect();
         let series: Vec<Series> =
-            of.iter().map(|(_, values, name)| Series { name, values_ns: values }).collect();
-        let of_load: Vec<&Run> = of.iter().map(|(run, ..)| **run).collect();
+            of.iter().map(|(run, name)| Series { name, latencies: &run.latencies }).collect();
+        let of_load: Vec<&Run> = of.iter().map(|(run, _)| *run).collect();
         let title = format!("{what}, {load}: inverse distribution");
         figure(page, &plot::inverse_distribution(&title, &series)?, &caption(&of_load));
         let title = format!("{what}, {load}: density");
         figure(page, &plot::density(&title, &series)?, &caption(&of_load));
-        for (run, values, name) in of {
-            let drawn = plot::scatter(
-                &format!("{what}, {name}: every sample"),
-                Series { name, values_ns: values },
-            )?;
+        for (run, name) in of.into_iter().filter(|(run, _)| run.has_samples()) {
+            let mut columns = Columns::of(run.provenance.samples);
+            let base_ns = run.base_ns();
+            run.each_sample(|sample| columns.push(sample.value_ns.saturating_sub(base_ns)))?;
+            let drawn = plot::scatter(&format!("{what}, {name}: samples"), name, columns)?;
             figure(page, &drawn, &caption(&[run]));
         }
     }
@@ -234,17 +277,19 @@ fn caption(runs: &[&Run]) -> String {
     let mut kernels: BTreeSet<&str> = BTreeSet::new();
     let parts: Vec<String> = runs
         .iter()
-        .filter_map(|run| {
+        .map(|run| {
             kernels.insert(&run.provenance.machine.kernel);
-            let summary = run.summary()?;
-            let (unit, length) = plot::unit(summary.max_ns);
-            Some(format!(
-                "{}: n {}, max {:.1} {unit}, lost {}",
-                run.name(),
-                summary.samples,
-                summary.max_ns as f64 / length,
-                summary.lost
-            ))
+            let summary = run.summary();
+            let max = summary.max_ns.map_or_else(
+                || "unknown".to_owned(),
+                |max_ns| {
+                    let (unit, length) = plot::unit(max_ns);
+                    format!("{:.1} {unit}", max_ns as f64 / length)
+                },
+            );
+            let Summary { instants, missed, lost, .. } = summary;
+            let name = run.name();
+            format!("{name}: n {instants}, max {max}, missed {missed}, lost {lost}")
         })
         .collect();
     let machine = runs.first().map_or(String::new(), |run| {
@@ -312,6 +357,52 @@ svg [stroke="#000000"] { stroke: var(--ink); }
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::histogram::Latencies;
+    use crate::run::tests::provenance;
+    use crate::run::{Kind, Provenance, Times};
+
+    fn run(dir: &str, kind: Kind, latencies: Latencies) -> Run {
+        let provenance = Provenance { kind, samples: latencies.samples(), ..provenance() };
+        let times = Times::default();
+        Run { dir: dir.into(), provenance, latencies, times, system_max_ns: None }
+    }
+
+    #[test]
+    fn a_run_without_samples_has_its_row_and_missed_instants_are_told() {
+        let mut late = Latencies::of([10_000; 50]);
+        late.record_late(1_234_567_890_000, 30_000_000_000);
+        let runs = [run("a/x", Kind::N, Latencies::default()), run("a/y", Kind::Aoff, late)];
+        let text = text(&rows(&runs));
+        let lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let end = ["Max", "n", "missed", "lost"];
+        assert!(lines[1].ends_with(&end) && lines[1].contains(&"p90"), "{text}");
+        assert!(!text.contains("p99") && !text.contains("too few"), "{text}");
+        assert_eq!(lines[2], ["N", "-", "-", "-", "-", "-", "-", "0", "0", "0", "no", "sample"]);
+        assert!(lines[3].ends_with(&["1234567890.000", "92", "41", "0"]), "{text}");
+        // Long numbers do not run together.
+        assert_eq!(lines[3].len(), lines[1].len(), "{text}");
+    }
+
+    #[test]
+    fn runs_of_one_kind_are_told_apart() {
+        let of = |dir: &str| run(dir, Kind::Aoff, Latencies::of([1]));
+        let names =
+            |runs: &[Run]| -> Vec<String> { rows(runs).into_iter().map(|row| row.name).collect() };
+        assert_eq!(names(&[of("a/MIX-Aoff")]), ["Aoff"]);
+        assert_eq!(
+            names(&[of("ab/tick-with-0"), of("ab/tick-without-0")]),
+            ["Aoff tick-with-0", "Aoff tick-without-0"]
+        );
+        assert_eq!(
+            names(&[of("a/MIX-Aoff"), of("b/MIX-Aoff")]),
+            ["Aoff a/MIX-Aoff", "Aoff b/MIX-Aoff"]
+        );
+        let mut columns = [of("i/irq"), of("i/thr")];
+        columns[0].provenance.column = Some("IRQ-003".into());
+        columns[1].provenance.column = Some("Thr-003".into());
+        assert_eq!(names(&columns), ["Aoff IRQ-003", "Aoff Thr-003"]);
+    }
 
     #[test]
     fn text_that_looks_like_markup_is_not() {

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A run directory: `run.json` (what was measured, how, where) and `samples.bin`. A run whose
-//! provenance is missing, of another version or contradicts its samples is refused, never guessed.
+//! A run directory: `run.json` (what was measured, how, where) and `samples.bin` or `hist.hlog`. A
+//! run whose provenance is missing, of another version or contradicts its samples is refused, never
+//! guessed.
+//!
+//! Reading takes constant memory: what is kept of samples are their histograms.
 
 use crate::explain::Outlier;
+use crate::histogram::Latencies;
+use crate::hlog::{self, HlogError, Instants};
 use crate::load::{Load, Size};
 use crate::sample::{self, Sample, SampleError};
 use crate::summary::Summary;
@@ -12,12 +17,15 @@ use asmp_host::{Cpu, Kernel, Schedule};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io;
+use std::fs::File;
+use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Version of the layout of `run.json`.
-pub const RUN_SCHEMA: u32 = 1;
+/// Version of the layout of `run.json`. The first had no `column`, and always samples.bin.
+pub const RUN_SCHEMA: u32 = 2;
+/// The oldest that is read.
+const OLDEST_SCHEMA: u32 = 1;
 
 /// Where the measured task runs, by ASMP-Linux section 6.1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -138,6 +146,9 @@ pub struct Provenance {
     pub experiment: Experiment,
     pub kind: Kind,
     pub source: Source,
+    /// Of an import: what the tool's column counted, such as `thread 1` or `Usr-003`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column: Option<String>,
     pub load: Load,
     pub load_size: Size,
     pub load_commands: Vec<String>,
@@ -155,7 +166,7 @@ pub struct Provenance {
     /// Seconds since 1970-01-01 UTC.
     pub started_s: u64,
     pub duration_ns: u64,
-    /// Records in samples.bin.
+    /// Samples; as many records are in samples.bin, where there is one.
     pub samples: u64,
     /// Samples that found the probe's ring full; of timerlat, periods that lack a line.
     pub lost: u64,
@@ -190,6 +201,8 @@ pub struct BaseTime {
 pub enum RunError {
     #[error("{path} is not a run directory: it has no run.json", path = path.display())]
     NoProvenance { path: PathBuf },
+    #[error("{path} holds no run", path = path.display())]
+    NoRun { path: PathBuf },
     #[error("{path}: {reason}", path = path.display())]
     BadProvenance { path: PathBuf, reason: String },
     #[error(
@@ -202,6 +215,8 @@ pub enum RunError {
     Io { path: PathBuf, cause: io::Error },
     #[error(transparent)]
     Samples(#[from] SampleError),
+    #[error("{path}: {cause}", path = path.display())]
+    Log { path: PathBuf, cause: HlogError },
 }
 
 /// A run as read back.
@@ -209,7 +224,46 @@ pub enum RunError {
 pub struct Run {
     pub dir: PathBuf,
     pub provenance: Provenance,
-    pub samples: Vec<Sample>,
+    /// As the papers print them: latencies of all instants, or what a turn took beyond the base
+    /// time.
+    pub latencies: Latencies,
+    pub times: Times,
+    /// Overhead: the most that handlers and other tasks took of a turn.
+    pub system_max_ns: Option<u64>,
+}
+
+/// Other times of the same samples, where they were taken.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Times {
+    /// To the interrupt's handler.
+    pub irq: Latencies,
+    /// To the thread, still in the kernel.
+    pub thread: Latencies,
+    /// From the interrupt's handler to the end.
+    pub from_interrupt: Latencies,
+    /// From the thread to the end.
+    pub from_thread: Latencies,
+}
+
+impl Times {
+    fn add(&mut self, sample: &Sample) {
+        let until_end = |ns: u64| sample.value_ns.saturating_sub(ns);
+        if let Some(ns) = sample.handler_ns {
+            self.irq.record(ns);
+            self.from_interrupt.record(until_end(ns));
+        }
+        if let Some(ns) = sample.thread_ns {
+            self.thread.record(ns);
+            self.from_thread.record(until_end(ns));
+        }
+    }
+}
+
+/// Runs of a directory, and what is none of them.
+#[derive(Debug, Default)]
+pub struct Found {
+    pub runs: Vec<Run>,
+    pub refused: Vec<RunError>,
 }
 
 impl Run {
@@ -230,7 +284,7 @@ impl Run {
         let value: serde_json::Value =
             serde_json::from_slice(&bytes).map_err(|error| bad(format!("not JSON ({error})")))?;
         match value.get("schema").and_then(serde_json::Value::as_u64) {
-            Some(found) if found != u64::from(RUN_SCHEMA) => {
+            Some(found) if !(u64::from(OLDEST_SCHEMA)..=u64::from(RUN_SCHEMA)).contains(&found) => {
                 return Err(RunError::Schema { path, found });
             }
             Some(_) => {}
@@ -238,14 +292,104 @@ impl Run {
         }
         let provenance: Provenance =
             serde_json::from_value(value).map_err(|error| bad(error.to_string()))?;
-        let samples = sample::read(&dir.join("samples.bin"), provenance.samples)?;
-        Ok(Self { dir: dir.to_owned(), provenance, samples })
+        let mut run = Self {
+            dir: dir.to_owned(),
+            provenance,
+            latencies: Latencies::default(),
+            times: Times::default(),
+            system_max_ns: None,
+        };
+        run.count()?;
+        Ok(run)
     }
 
-    /// Runs of a directory: itself, or those directly below it, sorted by name.
-    pub fn read_all(dir: &Path) -> Result<Vec<Self>, RunError> {
-        if dir.join("run.json").exists() {
-            return Ok(vec![Self::read(dir)?]);
+    /// Fills in the histograms: from the log, else from the samples.
+    fn count(&mut self) -> Result<(), RunError> {
+        let path = self.dir.join("hist.hlog");
+        match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(cause) => return Err(RunError::Io { path, cause }),
+            Ok(file) => {
+                let read = hlog::read(BufReader::new(file), |_| ());
+                let mut all = read.map_err(|cause| RunError::Log { path, cause })?;
+                let mut of =
+                    |tag: Option<&str>| all.remove(&tag.map(str::to_owned)).unwrap_or_default();
+                self.latencies = of(None);
+                self.times = Times {
+                    irq: of(Some("irq")),
+                    thread: of(Some("thread")),
+                    from_interrupt: of(Some("from-interrupt")),
+                    from_thread: of(Some("from-thread")),
+                };
+                return Ok(());
+            }
+        }
+        let Provenance { experiment, period_ns, lost, .. } = self.provenance;
+        let base_ns = self.base_ns();
+        let mut instants = Instants::new(period_ns.filter(|_| experiment == Experiment::Latency));
+        let (mut latencies, mut times) = (Latencies::default(), Times::default());
+        let mut system_max_ns = None;
+        self.each_sample(|sample| {
+            let value_ns = sample.value_ns.saturating_sub(base_ns);
+            instants.sample(&mut latencies, sample.due_ns, value_ns);
+            times.add(&sample);
+            system_max_ns = system_max_ns.max(Some(sample.system_ns));
+        })?;
+        latencies.lose(lost.saturating_sub(latencies.lost()));
+        self.system_max_ns = system_max_ns.filter(|_| experiment == Experiment::Overhead);
+        (self.latencies, self.times) = (latencies, times);
+        Ok(())
+    }
+
+    /// Overhead: how long an undisturbed turn takes; else 0.
+    pub fn base_ns(&self) -> u64 {
+        self.provenance.base_ns.map_or(0, |base| base.before_ns.min(base.after_ns))
+    }
+
+    /// Sees each sample; none where the run keeps only histograms.
+    pub fn each_sample(&self, see: impl FnMut(Sample)) -> Result<(), SampleError> {
+        match self.has_samples() {
+            true => sample::each(&self.samples_path(), self.provenance.samples, see),
+            false => Ok(()),
+        }
+    }
+
+    /// All samples at once.
+    pub fn samples(&self) -> Result<Vec<Sample>, SampleError> {
+        sample::read(&self.samples_path(), self.provenance.samples)
+    }
+
+    /// It keeps its samples, not only their histograms.
+    pub fn has_samples(&self) -> bool {
+        self.provenance.source != Source::Import || self.samples_path().exists()
+    }
+
+    fn samples_path(&self) -> PathBuf {
+        self.dir.join("samples.bin")
+    }
+
+    /// Runs of a directory: itself, or those below it, sorted by path; at most three levels, so
+    /// that series may lie side by side. A directory without a run is refused, and the others are
+    /// read. Errors: the directory cannot be read, or holds nothing.
+    pub fn read_all(dir: &Path) -> Result<Found, RunError> {
+        let mut found = Found::default();
+        Self::search(dir, 3, &mut found)?;
+        if !found.runs.is_empty() {
+            return Ok(found);
+        }
+        let is_run = |error: &RunError| !matches!(error, RunError::NoRun { .. });
+        let refused = found.refused.into_iter().find(is_run);
+        Err(refused.unwrap_or(RunError::NoProvenance { path: dir.to_owned() }))
+    }
+
+    fn search(dir: &Path, levels: u32, found: &mut Found) -> Result<(), RunError> {
+        let is_run = ["run.json", "samples.bin", "hist.hlog"];
+        if is_run.iter().any(|name| dir.join(name).exists()) {
+            match Self::read(dir) {
+                Ok(run) => found.runs.push(run),
+                Err(error) => found.refused.push(error),
+            }
+            return Ok(());
         }
         let io = |cause| RunError::Io { path: dir.to_owned(), cause };
         let mut below: Vec<PathBuf> = std::fs::read_dir(dir)
@@ -255,31 +399,28 @@ impl Run {
             .map_err(io)?;
         below.retain(|path| path.is_dir());
         below.sort();
-        if below.is_empty() {
-            return Err(RunError::NoProvenance { path: dir.to_owned() });
+        if levels == 0 || below.is_empty() {
+            found.refused.push(RunError::NoRun { path: dir.to_owned() });
+            return Ok(());
         }
-        below.iter().map(|dir| Self::read(dir)).collect()
+        for dir in below {
+            if let Err(error) = Self::search(&dir, levels - 1, found) {
+                found.refused.push(error);
+            }
+        }
+        Ok(())
     }
 
-    /// Values as the papers print them: latencies, or what a turn took beyond the base time.
-    pub fn values(&self) -> Vec<u64> {
-        let base = self.provenance.base_ns.map_or(0, |base| base.before_ns.min(base.after_ns));
-        self.samples.iter().map(|sample| sample.value_ns.saturating_sub(base)).collect()
+    pub fn summary(&self) -> Summary {
+        Summary::of(&self.latencies)
     }
 
-    /// Overhead: what handlers and other tasks took of each turn.
-    pub fn system_ns(&self) -> Vec<u64> {
-        self.samples.iter().map(|sample| sample.system_ns).collect()
-    }
-
-    pub fn summary(&self) -> Option<Summary> {
-        Summary::of(&self.values(), self.provenance.lost)
-    }
-
-    /// `MIX/Aoff`.
+    /// `MIX/Aoff`, and whose times they are where that is not the task's own.
     pub fn name(&self) -> String {
         let thread = if self.is_of_kernel_thread() { " (kernel thread)" } else { "" };
-        format!("{}/{}{thread}", self.provenance.load, self.provenance.kind)
+        let column = self.provenance.column.as_ref();
+        let column = column.map_or_else(String::new, |column| format!(" {column}"));
+        format!("{}/{}{thread}{column}", self.provenance.load, self.provenance.kind)
     }
 
     /// A thread of the kernel's was measured, no task of user space.
@@ -293,4 +434,116 @@ pub fn write_provenance(dir: &Path, provenance: &Provenance) -> io::Result<()> {
     let mut text = serde_json::to_string_pretty(provenance).map_err(io::Error::other)?;
     text.push('\n');
     replace_file(&dir.join("run.json"), text.as_bytes(), 0o666)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::sample::Writer;
+
+    /// A latency of 1 ms periods on CPU 3 of a guest.
+    pub fn provenance() -> Provenance {
+        let machine = Machine {
+            kernel: "7.2".into(),
+            kernel_version: String::new(),
+            cpu_model: String::new(),
+            online_cpus: "0-3".into(),
+            boot_parameters: String::new(),
+            hypervisor: true,
+        };
+        Provenance {
+            schema: RUN_SCHEMA,
+            tool: "test".into(),
+            command_line: vec![],
+            experiment: Experiment::Latency,
+            kind: Kind::Aoff,
+            source: Source::Nanosleep,
+            column: None,
+            load: Load::Mix,
+            load_size: Size { per_cpu: 1, cpus: 4 },
+            load_commands: vec![],
+            flood: false,
+            machine,
+            cpu: Some(3),
+            schedule: Schedule::Fifo { priority: 80 },
+            memory_locked: true,
+            cpu_latency_held: true,
+            period_ns: Some(1_000_000),
+            warm_up_samples: 0,
+            started_s: 1,
+            duration_ns: 1,
+            samples: 0,
+            lost: 0,
+            overruns: 0,
+            lost_records: 0,
+            partial: None,
+            base_ns: None,
+            not_recorded: None,
+            settings: vec![],
+            totals: Totals::default(),
+            worst: vec![],
+        }
+    }
+
+    /// Writes a run of these latencies; a late one skips the instants that it missed.
+    fn write(dir: &Path, provenance: Provenance, latencies_ns: &[u64]) {
+        std::fs::create_dir_all(dir).unwrap();
+        let mut writer = Writer::create(&dir.join("samples.bin")).unwrap();
+        let mut due_ns = 1000;
+        for value_ns in latencies_ns {
+            writer.push(Sample { due_ns, value_ns: *value_ns, ..Sample::default() }).unwrap();
+            due_ns += 1_000_000 * (1 + value_ns.saturating_sub(1) / 1_000_000);
+        }
+        let samples = writer.finish().unwrap().0;
+        write_provenance(dir, &Provenance { samples, ..provenance }).unwrap();
+    }
+
+    #[test]
+    fn a_run_counts_the_instants_that_it_missed() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), provenance(), &[10_000, 40_000_000, 12_000]);
+        let run = Run::read(dir.path()).unwrap();
+        let summary = run.summary();
+        assert_eq!((summary.instants, summary.samples, summary.missed), (42, 3, 39));
+        assert_eq!((summary.lost, summary.max_ns), (0, Some(40_000_000)));
+        assert_eq!(run.samples().unwrap().len(), 3);
+        // Overhead has turns and no instants.
+        let base_ns = Some(BaseTime { before_ns: 11_000, after_ns: 12_000, rounds: 1 });
+        let overhead = Provenance { experiment: Experiment::Overhead, base_ns, ..provenance() };
+        write(&dir.path().join("overhead"), overhead, &[10_000, 40_000_000, 12_000]);
+        let run = Run::read(&dir.path().join("overhead")).unwrap();
+        assert_eq!((run.latencies.instants(), run.latencies.missed()), (3, 0));
+        assert_eq!(run.latencies.min_ns(), Some(0));
+        assert_eq!((run.latencies.max_ns(), run.system_max_ns), (Some(39_989_000), Some(0)));
+    }
+
+    #[test]
+    fn a_run_of_the_first_version_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), Provenance { schema: 1, ..provenance() }, &[5, 7]);
+        assert!(!std::fs::read_to_string(dir.path().join("run.json")).unwrap().contains("column"));
+        assert_eq!(Run::read(dir.path()).unwrap().latencies, Latencies::of([5, 7]));
+        let newer = Provenance { schema: RUN_SCHEMA + 1, ..provenance() };
+        write_provenance(dir.path(), &newer).unwrap();
+        assert!(matches!(Run::read(dir.path()), Err(RunError::Schema { found: 3, .. })));
+    }
+
+    #[test]
+    fn what_is_no_run_is_named_and_the_others_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        write(&at("first/MIX-Aoff"), provenance(), &[1]);
+        write(&at("second/MIX-Aoff"), provenance(), &[2]);
+        write(&at("second/killed"), provenance(), &[2]);
+        std::fs::remove_file(at("second/killed/run.json")).unwrap();
+        std::fs::create_dir(at("notes")).unwrap();
+        let found = Run::read_all(dir.path()).unwrap();
+        assert_eq!(found.runs.len(), 2);
+        let refused: Vec<String> = found.refused.iter().map(ToString::to_string).collect();
+        assert!(refused[0].contains("notes holds no run"), "{refused:?}");
+        assert!(refused[1].contains("second/killed is not a run"), "{refused:?}");
+        assert!(matches!(Run::read_all(&at("notes")), Err(RunError::NoProvenance { .. })));
+        assert!(matches!(Run::read_all(&at("second/killed")), Err(RunError::NoProvenance { .. })));
+        assert!(matches!(Run::read_all(&at("nothing")), Err(RunError::Io { .. })));
+    }
 }

@@ -167,6 +167,13 @@ pub enum SampleError {
 
 /// Reads all of a file that must hold `expected` samples.
 pub fn read(path: &Path, expected: u64) -> Result<Vec<Sample>, SampleError> {
+    let mut samples = Vec::new();
+    each(path, expected, |sample| samples.push(sample))?;
+    Ok(samples)
+}
+
+/// The same, one sample after the other: only one is held in memory.
+pub fn each(path: &Path, expected: u64, mut see: impl FnMut(Sample)) -> Result<(), SampleError> {
     let io = |cause| SampleError::Io { path: path.to_owned(), cause };
     let mut file = BufReader::with_capacity(1 << 16, File::open(path).map_err(io)?);
     let mut header = [0; 16];
@@ -175,19 +182,17 @@ pub fn read(path: &Path, expected: u64) -> Result<Vec<Sample>, SampleError> {
     let size =
         [RECORD, OLD_RECORD].into_iter().find(|size| header[8..12] == (*size as u32).to_le_bytes());
     let size = size.filter(|_| &header[..8] == MAGIC).ok_or_else(magic)?;
-    let mut samples = Vec::new();
     let mut bytes = [0; RECORD];
-    while (samples.len() as u64) < expected {
+    for whole in 0..expected {
         match file.read_exact(&mut bytes[..size]) {
-            Ok(()) => samples.push(Sample::from_bytes(&bytes)),
+            Ok(()) => see(Sample::from_bytes(&bytes)),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                let whole = samples.len() as u64;
                 return Err(SampleError::Truncated { path: path.to_owned(), whole, expected });
             }
             Err(cause) => return Err(io(cause)),
         }
     }
-    Ok(samples)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -12,14 +12,15 @@
 //! what blocked interrupts cost both. A program that sleeps by `clock_nanosleep` stands beside
 //! them, not paired with anything.
 
-use crate::compare::{self, Difference};
+use crate::compare::{self, Difference, Figure};
+use crate::histogram::Latencies;
 use crate::plot::{self, Series};
 use crate::run::{Experiment, Kind, Run, Source};
-use crate::sample::Sample;
+use crate::settings::Setting;
 use crate::summary::Summary;
 use serde::Serialize;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Where an event is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -39,8 +40,9 @@ pub struct Handler {
     pub place: Place,
     pub dir: String,
     pub samples: u64,
+    /// Instants that passed while the thread was late for an earlier one.
+    pub missed: u64,
     pub lost: u64,
-    pub overruns: u64,
     pub partial: Option<String>,
     /// To the interrupt's handler.
     pub irq: Option<Summary>,
@@ -52,13 +54,9 @@ pub struct Handler {
     pub user_less_thread: Option<Summary>,
 }
 
-/// Latency of the user thread less that of the kernel thread.
-#[derive(Debug, Clone, Serialize)]
-pub struct Cost {
-    pub median: Option<Difference>,
-    pub p99: Option<Difference>,
-    pub max_ns: i64,
-}
+/// Latency of the user thread less that of the kernel thread, figure by figure; empty where a run
+/// is missing. Sure only of several series (see [`compare`]).
+pub type Cost = Vec<Difference>;
 
 /// All of one kind under one load.
 #[derive(Debug, Clone, Serialize)]
@@ -66,20 +64,38 @@ pub struct Space {
     pub load: String,
     pub kind: Kind,
     pub handlers: Vec<Handler>,
-    /// `None` where a run is missing.
-    pub cost: Option<Cost>,
+    pub cost: Cost,
     /// The same from the interrupt on: without the time until its handler ran.
-    pub cost_from_interrupt: Option<Cost>,
+    pub cost_from_interrupt: Cost,
 }
 
-/// The runs of one kind under one load in one directory.
+/// The runs of one kind under one load, all with the same settings: a round for each directory.
 struct Group<'a> {
     runs: Vec<(Place, &'a Run)>,
 }
 
 impl<'a> Group<'a> {
     fn of(&self, place: Place) -> Option<&'a Run> {
-        self.runs.iter().find(|(of, _)| *of == place).map(|(_, run)| *run)
+        self.all(place).into_iter().next()
+    }
+
+    fn all(&self, place: Place) -> Vec<&'a Run> {
+        self.runs.iter().filter(|(of, _)| *of == place).map(|(_, run)| *run).collect()
+    }
+
+    /// Rounds that have both: the times of the kernel thread, and those of the user thread.
+    fn rounds(&self, time: Time) -> (Vec<&'a Latencies>, Vec<&'a Latencies>) {
+        let parent = |run: &Run| run.dir.parent().map(Path::to_owned);
+        let whole = |place: Place| -> Vec<&'a Run> {
+            let all = self.all(place).into_iter();
+            all.filter(|run| run.provenance.partial.is_none()).collect()
+        };
+        let users = whole(Place::User);
+        let pair = |kernel: &'a Run| {
+            let user = users.iter().find(|user| parent(user) == parent(kernel))?;
+            Some((time(kernel), time(user)))
+        };
+        whole(Place::Kernel).into_iter().filter_map(pair).unzip()
     }
 
     fn first(&self) -> &'a Run {
@@ -89,32 +105,38 @@ impl<'a> Group<'a> {
 
 /// Groups with a run of a kernel thread; others are no comparison of spaces.
 fn groups(runs: &[Run]) -> Vec<Group<'_>> {
-    let key = |run: &Run| -> (PathBuf, Kind, _) {
-        (
-            run.dir.parent().unwrap_or(Path::new("")).to_owned(),
-            run.provenance.kind,
-            run.provenance.load,
-        )
+    // Who took the times is what is compared; a run that ended early is shown, and no round.
+    let same = |one: &Run, other: &Run| {
+        let differing = Setting::differing(&one.provenance, &other.provenance);
+        differing.iter().all(|one| [Setting::Source, Setting::Completeness].contains(one))
     };
-    let mut keys: Vec<_> = runs.iter().filter(|run| run.is_of_kernel_thread()).map(key).collect();
-    keys.sort();
-    keys.dedup();
-    let group = |of: &(PathBuf, Kind, _)| Group {
-        runs: runs
+    let beside = |one: &Run, other: &Run| one.dir.parent() == other.dir.parent();
+    let mut groups: Vec<Group> = Vec::new();
+    let kernel = |run: &&Run| run.is_of_kernel_thread();
+    let mut kernels: Vec<&Run> = runs.iter().filter(kernel).collect();
+    kernels.sort_by_key(|run| (run.provenance.kind, run.provenance.load, &run.dir));
+    for kernel in kernels {
+        let place = |run: &Run| match run.provenance.source {
+            Source::TimerlatKernel => Some(Place::Kernel),
+            Source::Timerlat => Some(Place::User),
+            Source::Nanosleep => Some(Place::Program),
+            Source::Loop | Source::Import => None,
+        };
+        let of_kernel = runs
             .iter()
-            .filter(|run| key(run) == *of && run.provenance.experiment == Experiment::Latency)
-            .filter_map(|run| {
-                let place = match run.provenance.source {
-                    Source::TimerlatKernel => Place::Kernel,
-                    Source::Timerlat => Place::User,
-                    Source::Nanosleep => Place::Program,
-                    Source::Loop | Source::Import => return None,
-                };
-                Some((place, run))
-            })
-            .collect(),
-    };
-    keys.iter().map(group).collect()
+            .filter(|run| run.provenance.experiment == Experiment::Latency)
+            .filter(|run| beside(run, kernel) && same(run, kernel))
+            .filter_map(|run| Some((place(run)?, run)));
+        match groups.iter_mut().find(|group| same(group.first(), kernel)) {
+            Some(group) => {
+                let known = |run: &Run| group.runs.iter().any(|(_, of)| std::ptr::eq(*of, run));
+                let new: Vec<_> = of_kernel.filter(|(_, run)| !known(run)).collect();
+                group.runs.extend(new);
+            }
+            None => groups.push(Group { runs: of_kernel.collect() }),
+        }
+    }
+    groups
 }
 
 /// The runs that are in no such table.
@@ -132,59 +154,50 @@ pub fn spaces(runs: &[Run]) -> Vec<Space> {
         let mut handlers: Vec<Handler> =
             group.runs.iter().map(|(place, run)| handler(*place, run)).collect();
         handlers.sort_by_key(|handler| handler.place as u8);
-        let both = group.of(Place::Kernel).zip(group.of(Place::User));
-        let cost_of = |value: Value| {
-            let values = |run: &Run| run.samples.iter().filter_map(value).collect::<Vec<u64>>();
-            both.and_then(|(kernel, user)| cost(&values(kernel), &values(user)))
+        let cost_of = |time: Time| {
+            let (kernel, user) = group.rounds(time);
+            compare::differences(&kernel, &user, &FIGURES)
         };
         let provenance = &group.first().provenance;
         Space {
             load: provenance.load.to_string(),
             kind: provenance.kind,
             handlers,
-            cost: cost_of(|sample| Some(sample.value_ns)),
-            cost_from_interrupt: cost_of(from_interrupt),
+            cost: cost_of(|run| &run.latencies),
+            cost_from_interrupt: cost_of(|run| &run.times.from_interrupt),
         }
     };
-    groups(runs).into_iter().map(space).collect()
+    let mut spaces: Vec<Space> = groups(runs).into_iter().map(space).collect();
+    compare::judge(
+        spaces
+            .iter_mut()
+            .flat_map(|space| space.cost.iter_mut().chain(&mut space.cost_from_interrupt)),
+    );
+    spaces
 }
 
-/// A time of a sample, where it was taken.
-type Value = fn(&Sample) -> Option<u64>;
+const FIGURES: [Figure; 3] = [Figure::Median, Figure::P99, Figure::Worst];
 
-fn from_interrupt(sample: &Sample) -> Option<u64> {
-    Some(sample.value_ns.saturating_sub(sample.handler_ns?))
-}
+/// A time of each sample of a run.
+type Time = for<'a> fn(&'a Run) -> &'a Latencies;
 
 fn handler(place: Place, run: &Run) -> Handler {
     let provenance = &run.provenance;
-    let summary = |value: Value| {
-        let values: Vec<u64> = run.samples.iter().filter_map(value).collect();
-        Summary::of(&values, provenance.lost)
-    };
-    let user = |value: Value| if place == Place::Kernel { None } else { summary(value) };
+    let summary =
+        |latencies: &Latencies| (latencies.instants() > 0).then(|| Summary::of(latencies));
+    let user = |latencies| if place == Place::Kernel { None } else { summary(latencies) };
     Handler {
         place,
         dir: run.dir.display().to_string(),
         samples: provenance.samples,
-        lost: provenance.lost,
-        overruns: provenance.overruns,
+        missed: run.latencies.missed(),
+        lost: run.latencies.lost(),
         partial: provenance.partial.clone(),
-        irq: summary(|sample| sample.handler_ns),
-        thread: summary(|sample| sample.thread_ns),
-        user: user(|sample| Some(sample.value_ns)),
-        user_less_thread: user(|sample| Some(sample.value_ns.saturating_sub(sample.thread_ns?))),
+        irq: summary(&run.times.irq),
+        thread: summary(&run.times.thread),
+        user: user(&run.latencies),
+        user_less_thread: user(&run.times.from_thread),
     }
-}
-
-fn cost(kernel: &[u64], user: &[u64]) -> Option<Cost> {
-    let max = |values: &[u64]| values.iter().max().map(|ns| *ns as i64);
-    Some(Cost {
-        median: compare::quantile(kernel, user, 0.5),
-        p99: compare::quantile(kernel, user, 0.99)
-            .filter(|_| kernel.len() >= 100 && user.len() >= 100),
-        max_ns: max(user)? - max(kernel)?,
-    })
 }
 
 /// The table as text, in microseconds; nothing where there is no run of a kernel thread.
@@ -201,10 +214,11 @@ pub fn text(spaces: &[Space]) -> String {
             );
             let _ = writeln!(
                 text,
-                "{:<30}{:>27}{:>27}{:>27}{:>27}",
+                "{:<38}{:>27}{:>27}{:>27}{:>27}",
                 "", "irq", "thread", "user", "user - thread"
             );
-            let _ = write!(text, "{:<7}{:<9}{:>8}{:>6}", "Load", "Handler", "n", "lost");
+            let _ =
+                write!(text, "{:<7}{:<9}{:>8}{:>8}{:>6}", "Load", "Handler", "n", "missed", "lost");
             let _ = writeln!(text, "{}", format!("{:>9}{:>9}{:>9}", "p50", "p99", "max").repeat(4));
             kind = Some(space.kind);
         }
@@ -214,8 +228,12 @@ pub fn text(spaces: &[Space]) -> String {
                 Place::User => "user",
                 Place::Program => "program",
             };
-            let _ =
-                write!(text, "{:<7}{name:<9}{:>8}{:>6}", space.load, handler.samples, handler.lost);
+            let _ = write!(
+                text,
+                "{:<7}{name:<9}{:>8}{:>8}",
+                space.load, handler.samples, handler.missed
+            );
+            let _ = write!(text, "{:>6}", handler.lost);
             for summary in [&handler.irq, &handler.thread, &handler.user, &handler.user_less_thread]
             {
                 text.push_str(&three(summary.as_ref()));
@@ -226,7 +244,11 @@ pub fn text(spaces: &[Space]) -> String {
             ("cost of the address space", &space.cost),
             ("from the interrupt on", &space.cost_from_interrupt),
         ] {
-            let figures = cost.as_ref().map_or_else(|| "n/a: a run is missing".to_owned(), told);
+            let figures: Vec<String> = cost.iter().map(|one| one.told()).collect();
+            let figures = match figures.is_empty() {
+                true => "n/a: a run is missing, partial or too short".to_owned(),
+                false => figures.join("; "),
+            };
             let _ = writeln!(text, "{:<7}{what}: {figures}", "");
         }
     }
@@ -239,64 +261,47 @@ pub fn text(spaces: &[Space]) -> String {
 const LEGEND: &str = "\
 kernel: a kernel thread, timerlat/N; user: a thread with an address space of its own, at the same
 priority (timerlat_fd); program: by clock_nanosleep, by its own clock. user - thread is paired; the
-cost, user's latency - kernel thread's, is of two runs: [95 % of the bootstrap], `~`: may be chance.
-It holds the switch to the address space, which is part of user's `thread`, and is an upper bound:
-user holds the tracer's own line and one system call's entry as well.
+cost, user's latency - kernel thread's, is of two runs a directory, over all directories: sure takes
+several. It holds the switch to the address space, which is part of user's `thread`, and is an upper
+bound: user holds the tracer's own line and one system call's entry as well.
 ";
 
 fn three(summary: Option<&Summary>) -> String {
     let us =
         |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.1}", ns as f64 / 1e3));
-    let of = |at: usize| us(summary.and_then(|summary| summary.percentiles_ns[at]));
-    format!("{:>9}{:>9}{:>9}", of(0), of(1), us(summary.map(|summary| summary.max_ns)))
-}
-
-fn told(cost: &Cost) -> String {
-    let us = |ns: i64| format!("{:+.1}", ns as f64 / 1e3);
-    let figure = |name: &str, difference: Option<Difference>| match difference {
-        None => format!("{name} too few"),
-        Some(one) => {
-            let chance = if one.is_sure() { "" } else { " ~" };
-            format!(
-                "{name} {} [{} .. {}]{chance}",
-                us(one.difference_ns),
-                us(one.low_ns),
-                us(one.high_ns)
-            )
-        }
-    };
-    format!("{}, {}, max {}", figure("p50", cost.median), figure("p99", cost.p99), us(cost.max_ns))
+    let of = |name: &str| us(summary.and_then(|summary| Some(summary.percentile(name)?.ns)));
+    format!("{:>9}{:>9}{:>9}", of("p50"), of("p99"), us(summary.and_then(|one| one.max_ns)))
 }
 
 /// A figure with its heading and the runs it shows.
-pub struct Figure<'a> {
+pub struct Drawing<'a> {
     pub svg: String,
     pub runs: Vec<&'a Run>,
 }
 
 /// The paper's figures: for each kind and load three densities, of the time to enter the kernel,
 /// the time from there to the handler, and the whole. Errors: a figure could not be drawn.
-pub fn figures(runs: &[Run]) -> Result<Vec<Figure<'_>>, Box<dyn std::error::Error>> {
-    let panels: [(&str, Value); 3] = [
-        ("time to enter the kernel", |sample| sample.handler_ns),
-        ("time from there to the handler", from_interrupt),
-        ("whole time", |sample| Some(sample.value_ns)),
+pub fn figures(runs: &[Run]) -> Result<Vec<Drawing<'_>>, Box<dyn std::error::Error>> {
+    let panels: [(&str, Time); 3] = [
+        ("time to enter the kernel", |run| &run.times.irq),
+        ("time from there to the handler", |run| &run.times.from_interrupt),
+        ("whole time", |run| &run.latencies),
     ];
     let mut figures = Vec::new();
     for group in groups(runs) {
         let run = group.first();
-        for (what, value) in panels {
-            let named: Vec<(&str, &Run, Vec<u64>)> = [
+        for (what, time) in panels {
+            let named: Vec<(&str, &Run, &Latencies)> = [
                 (Place::Kernel, "handler in the kernel"),
                 (Place::User, "handler in a separate address space"),
             ]
             .into_iter()
             .filter_map(|(place, name)| Some((name, group.of(place)?)))
-            .map(|(name, run)| (name, run, run.samples.iter().filter_map(value).collect()))
-            .filter(|(_, _, values): &(_, _, Vec<u64>)| !values.is_empty())
+            .map(|(name, run)| (name, run, time(run)))
+            .filter(|(_, _, latencies)| latencies.instants() > 0)
             .collect();
             let series: Vec<Series> =
-                named.iter().map(|(name, _, values_ns)| Series { name, values_ns }).collect();
+                named.iter().map(|(name, _, latencies)| Series { name, latencies }).collect();
             if series.is_empty() {
                 continue;
             }
@@ -305,7 +310,7 @@ pub fn figures(runs: &[Run]) -> Result<Vec<Figure<'_>>, Box<dyn std::error::Erro
                 run.provenance.load, run.provenance.kind
             );
             let runs = named.iter().map(|(_, run, _)| *run).collect();
-            figures.push(Figure { svg: plot::density(&title, &series)?, runs });
+            figures.push(Drawing { svg: plot::density(&title, &series)?, runs });
         }
     }
     Ok(figures)
@@ -314,65 +319,45 @@ pub fn figures(runs: &[Run]) -> Result<Vec<Figure<'_>>, Box<dyn std::error::Erro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::{Load, Size};
-    use crate::run::{Machine, Provenance, RUN_SCHEMA, Totals};
-    use asmp_host::Schedule;
+    use crate::load::Load;
+    use crate::run::tests::provenance;
+    use crate::run::{Provenance, Times};
+    use std::path::PathBuf;
 
-    /// A thousand samples: the interrupt after 1..=1000 us, the thread `thread_us` later, the end
-    /// `end_us` later.
+    /// A thousand samples in a directory: the interrupt after 1..=1000 us, the thread `thread_us`
+    /// later, the end `end_us` later.
+    fn run_in(dir: &str, source: Source, load: Load, thread_us: u64, end_us: u64) -> Run {
+        let of = |from_us: u64, later_us: u64| {
+            Latencies::of((from_us..from_us + 1000).map(|us| (us + later_us) * 1000))
+        };
+        let mut times = Times::default();
+        if source != Source::Nanosleep {
+            let again = |us: u64| Latencies::of(std::iter::repeat_n(us * 1000, 1000));
+            times.irq = of(1, 0);
+            times.thread = of(1, thread_us);
+            times.from_interrupt = again(end_us);
+            times.from_thread = again(end_us - thread_us);
+        }
+        let mut latencies = of(1, end_us);
+        latencies.lose(2);
+        Run {
+            dir: PathBuf::from(format!("{dir}/{load}-{source:?}")),
+            provenance: Provenance {
+                source,
+                load,
+                kind: Kind::Rb,
+                period_ns: Some(2_003_000),
+                samples: 1000,
+                ..provenance()
+            },
+            latencies,
+            times,
+            system_max_ns: None,
+        }
+    }
+
     fn run(source: Source, load: Load, thread_us: u64, end_us: u64) -> Run {
-        let timerlat = source != Source::Nanosleep;
-        let sample = |turn: u64| {
-            let irq_ns = (turn * 7919 % 1000 + 1) * 1000;
-            Sample {
-                due_ns: turn,
-                value_ns: irq_ns + end_us * 1000,
-                handler_ns: timerlat.then_some(irq_ns),
-                thread_ns: timerlat.then_some(irq_ns + thread_us * 1000),
-                ..Sample::default()
-            }
-        };
-        let machine = Machine {
-            kernel: "7.2".into(),
-            kernel_version: String::new(),
-            cpu_model: String::new(),
-            online_cpus: "0-3".into(),
-            boot_parameters: String::new(),
-            hypervisor: true,
-        };
-        let provenance = Provenance {
-            schema: RUN_SCHEMA,
-            tool: "test".into(),
-            command_line: vec![],
-            experiment: Experiment::Latency,
-            kind: Kind::Rb,
-            source,
-            load,
-            load_size: Size { per_cpu: 1, cpus: 4 },
-            load_commands: vec![],
-            flood: false,
-            machine,
-            cpu: Some(3),
-            schedule: Schedule::Fifo { priority: 80 },
-            memory_locked: true,
-            cpu_latency_held: true,
-            period_ns: Some(2_003_000),
-            warm_up_samples: 0,
-            started_s: 1,
-            duration_ns: 1,
-            samples: 1000,
-            lost: 2,
-            overruns: 3,
-            lost_records: 0,
-            partial: None,
-            base_ns: None,
-            not_recorded: None,
-            settings: vec![],
-            totals: Totals::default(),
-            worst: vec![],
-        };
-        let dir = PathBuf::from(format!("runs/{load}-{source:?}"));
-        Run { dir, provenance, samples: (0..1000).map(sample).collect() }
+        run_in("runs", source, load, thread_us, end_us)
     }
 
     fn three_places(load: Load) -> Vec<Run> {
@@ -389,20 +374,34 @@ mod tests {
         let [space] = spaces(&runs).try_into().unwrap();
         let places: Vec<Place> = space.handlers.iter().map(|handler| handler.place).collect();
         assert_eq!(places, [Place::Kernel, Place::User, Place::Program]);
-        let cost = space.cost.unwrap();
-        let (median, p99) = (cost.median.unwrap(), cost.p99.unwrap());
-        assert_eq!(
-            (median.difference_ns, p99.difference_ns, cost.max_ns),
-            (30_000, 30_000, 30_000)
-        );
-        assert!(!median.is_sure(), "30 us of 1000 may be chance: {median:?}");
-        // Without the time until the interrupt all samples are alike, and the difference is sure.
-        let cost = space.cost_from_interrupt.unwrap();
-        assert_eq!((cost.median.unwrap().difference_ns, cost.max_ns), (30_000, 30_000));
-        assert!(cost.median.unwrap().is_sure());
+        for cost in [&space.cost, &space.cost_from_interrupt] {
+            let about: Vec<i64> = cost.iter().map(|one| one.difference_ns).collect();
+            assert_eq!(about.len(), 3, "median, p99, worst: {cost:?}");
+            assert!(about.iter().all(|ns| ns.abs_diff(30_000) < 1100), "{about:?}");
+            assert!(cost.iter().all(|one| !one.is_sure), "one series is never sure");
+        }
         let paired = space.handlers[1].user_less_thread.clone().unwrap();
-        assert_eq!((paired.min_ns, paired.max_ns, paired.samples), (20_000, 20_000, 1000));
+        let ends = (paired.min_ns, paired.max_ns, paired.samples);
+        assert_eq!(ends, (Some(20_000), Some(20_000), 1000));
         assert!(space.handlers[0].user.is_none(), "a kernel thread has no latency of user space");
+    }
+
+    #[test]
+    fn the_cost_of_several_series_is_sure_where_it_is_there_in_all() {
+        let round = |turn: u64| {
+            let dir = format!("round-{turn}");
+            let of = |source, thread_us, end_us| {
+                run_in(&dir, source, Load::Mix, thread_us + turn, end_us + turn)
+            };
+            [of(Source::Timerlat, 40, 160), of(Source::TimerlatKernel, 30, 30)]
+        };
+        let runs: Vec<Run> = (0..6).flat_map(round).collect();
+        let [space] = spaces(&runs).try_into().unwrap();
+        assert_eq!((space.handlers.len(), space.cost[0].rounds), (12, [6, 6]));
+        assert!(space.cost.iter().all(|one| one.is_sure), "{:?}", space.cost);
+        // What has no partner in its directory is no round.
+        let [space] = spaces(&runs[..11]).try_into().unwrap();
+        assert_eq!(space.cost[0].rounds, [5, 5]);
     }
 
     #[test]
@@ -416,26 +415,24 @@ mod tests {
                 .unwrap_or_else(|| panic!("{table}"));
             found.split_whitespace().collect::<Vec<_>>().join(" ")
         };
-        let irq = "500.0 990.0 1000.0";
+        // A percentile is rounded up to the end of its bucket.
+        let irq = "500.2 990.2 1000.0";
         assert_eq!(
             line("IDL    kernel"),
-            format!("IDL kernel 1000 2 {irq} 530.0 1020.0 1030.0 - - - - - -")
+            format!("IDL kernel 1000 0 2 {irq} 530.4 1020.4 1030.0 - - - - - -")
         );
         assert_eq!(
             line("FLOOD  user"),
             format!(
-                "FLOOD user 1000 2 {irq} 540.0 1030.0 1040.0 560.0 1050.0 1060.0 20.0 20.0 20.0"
+                "FLOOD user 1000 0 2 {irq} 540.2 1030.1 1040.0 560.1 1050.6 1060.0 20.0 20.0 20.0"
             )
         );
         assert_eq!(
             line("FLOOD  program"),
-            "FLOOD program 1000 2 - - - - - - 570.0 1060.0 1070.0 - - -"
+            "FLOOD program 1000 0 2 - - - - - - 570.4 1060.9 1070.0 - - -"
         );
-        assert!(table.contains("cost of the address space: p50 +30.0 ["), "{table}");
-        assert!(
-            table.contains("from the interrupt on: p50 +30.0 [+30.0 .. +30.0], p99"),
-            "{table}"
-        );
+        assert!(table.contains("cost of the address space: median +29."), "{table}");
+        assert!(table.contains("from the interrupt on: median +30.0 us (one run each)"), "{table}");
     }
 
     #[test]
@@ -445,14 +442,18 @@ mod tests {
         assert_eq!(others(&both[..2]).len(), 2);
         assert!(others(&both).is_empty());
         let [space] = spaces(&both[2..]).try_into().unwrap();
-        assert!(space.cost.is_none());
+        assert!(space.cost.is_empty());
         assert!(text(&[space]).contains("n/a: a run is missing"));
+        let mut partial = three_places(Load::Idl);
+        partial[1].provenance.partial = Some("interrupted".into());
+        let [space] = spaces(&partial).try_into().unwrap();
+        assert_eq!((space.handlers.len(), space.cost.is_empty()), (3, true));
         // Of another directory or load it is no partner.
         let mut apart = three_places(Load::Idl);
         apart[1].dir = "elsewhere/IDL-Rb-user".into();
         apart[0].provenance.load = Load::Mix;
         let [space] = spaces(&apart).try_into().unwrap();
-        assert_eq!((space.handlers.len(), space.cost.is_none()), (1, true));
+        assert_eq!((space.handlers.len(), space.cost.is_empty()), (1, true));
     }
 
     #[test]

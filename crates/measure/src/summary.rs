@@ -1,57 +1,65 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a paper prints of a run: average, deviation, extremes, percentiles. Integers in ns but the
-//! average and the deviation.
+//! The figures of a run: average, deviation, extremes, percentiles over all instants. Integers in
+//! ns but the average and the deviation.
 
+use crate::histogram::{ALL_PERCENTILES, Latencies, Quantile};
 use serde::Serialize;
-
-/// Percentiles that are reported, as (name, part above it: one in so many).
-pub const PERCENTILES: [(&str, u64); 4] =
-    [("p50", 2), ("p99", 100), ("p99.999", 100_000), ("p99.999999", 100_000_000)];
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
+    /// All instants: those sampled and those missed. The figures below are of all of them.
+    pub instants: u64,
     pub samples: u64,
+    /// Instants that passed while the probe was late for an earlier one.
+    pub missed: u64,
+    /// Samples that found no room: their latencies are not known.
     pub lost: u64,
-    pub average_ns: f64,
-    /// Of the sample (n - 1); 0 for one sample.
-    pub deviation_ns: f64,
-    pub min_ns: u64,
-    pub max_ns: u64,
-    /// In the order of [`PERCENTILES`]; `None`: not enough samples for that one.
-    pub percentiles_ns: [Option<u64>; 4],
+    /// `None` without instants, or where an import does not say it.
+    pub average_ns: Option<f64>,
+    /// Of the sample (n - 1); 0 for one instant. `None` where an import's longest are not known.
+    pub deviation_ns: Option<f64>,
+    pub min_ns: Option<u64>,
+    /// `None` without instants, or where an import's longest ones have no known latency.
+    pub max_ns: Option<u64>,
+    /// Those that the number of instants supports.
+    pub percentiles: Vec<PercentileValue>,
+}
+
+/// A percentile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct PercentileValue {
+    pub name: &'static str,
+    pub ns: u64,
+    /// It lies beyond the last bucket of an import, which begins there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub or_more: bool,
 }
 
 impl Summary {
-    /// `None` of no values.
-    pub fn of(values: &[u64], lost: u64) -> Option<Self> {
-        let mut sorted = values.to_vec();
-        sorted.sort_unstable();
-        let (min_ns, max_ns) = (*sorted.first()?, *sorted.last()?);
-        let count = sorted.len() as f64;
-        let average = sorted.iter().map(|value| *value as f64).sum::<f64>() / count;
-        let squares: f64 = sorted.iter().map(|value| (*value as f64 - average).powi(2)).sum();
-        let deviation = if sorted.len() > 1 { (squares / (count - 1.0)).sqrt() } else { 0.0 };
-        Some(Self {
-            samples: sorted.len() as u64,
-            lost,
-            average_ns: average,
-            deviation_ns: deviation,
-            min_ns,
-            max_ns,
-            percentiles_ns: PERCENTILES.map(|(_, one_in)| percentile(&sorted, one_in)),
-        })
+    pub fn of(latencies: &Latencies) -> Self {
+        let figure = |name, one_in| match latencies.quantile(one_in) {
+            Quantile::At { ns } => Some(PercentileValue { name, ns, or_more: false }),
+            Quantile::AtLeast { ns } => Some(PercentileValue { name, ns, or_more: true }),
+            Quantile::Unsupported => None,
+        };
+        let percentiles = ALL_PERCENTILES.iter().filter_map(|one| figure(one.name, one.one_in));
+        Self {
+            instants: latencies.instants(),
+            samples: latencies.samples(),
+            missed: latencies.missed(),
+            lost: latencies.lost(),
+            average_ns: latencies.average_ns(),
+            deviation_ns: latencies.deviation_ns(),
+            min_ns: latencies.min_ns(),
+            max_ns: latencies.max_ns(),
+            percentiles: percentiles.collect(),
+        }
     }
-}
 
-/// The smallest value with at most one in `one_in` above it (nearest rank). At least one sample
-/// must be able to lie above: with fewer samples than `one_in` there is no such percentile.
-fn percentile(sorted: &[u64], one_in: u64) -> Option<u64> {
-    let count = sorted.len() as u64;
-    let above = count / one_in;
-    if above == 0 {
-        return None;
+    /// A percentile by its name; `None` where there are too few instants.
+    pub fn percentile(&self, name: &str) -> Option<PercentileValue> {
+        self.percentiles.iter().find(|figure| figure.name == name).copied()
     }
-    sorted.get(usize::try_from(count - above).ok()? - 1).copied()
 }
 
 #[cfg(test)]
@@ -60,28 +68,25 @@ mod tests {
 
     #[test]
     fn the_figures_of_one_to_a_thousand_are_known() {
-        let values: Vec<u64> = (1..=1000).rev().collect();
-        let summary = Summary::of(&values, 3).unwrap();
-        assert_eq!(
-            (summary.samples, summary.lost, summary.min_ns, summary.max_ns),
-            (1000, 3, 1, 1000)
-        );
-        assert_eq!(summary.average_ns, 500.5);
-        assert!(
-            (summary.deviation_ns - 288.819_436_095_7).abs() < 1e-6,
-            "{}",
-            summary.deviation_ns
-        );
-        assert_eq!(summary.percentiles_ns, [Some(500), Some(990), None, None]);
+        let mut latencies = Latencies::of((1..=1000).rev());
+        latencies.lose(3);
+        let summary = Summary::of(&latencies);
+        assert_eq!((summary.instants, summary.missed, summary.lost), (1000, 0, 3));
+        assert_eq!((summary.min_ns, summary.max_ns), (Some(1), Some(1000)));
+        assert_eq!(summary.average_ns, Some(500.5));
+        let deviation = summary.deviation_ns.unwrap();
+        assert!((deviation - 288.819_436_095_7).abs() < 1e-6, "{deviation}");
+        let figures: Vec<(&str, u64)> =
+            summary.percentiles.iter().map(|figure| (figure.name, figure.ns)).collect();
+        assert_eq!(figures, [("p50", 500), ("p90", 900), ("p99", 990), ("p99.9", 999)]);
     }
 
     #[test]
-    fn a_percentile_is_not_invented() {
-        assert_eq!(Summary::of(&[], 0), None);
-        assert_eq!(Summary::of(&[7], 0).unwrap().percentiles_ns, [None; 4]);
-        let values = vec![1; 99_999];
-        assert_eq!(Summary::of(&values, 0).unwrap().percentiles_ns, [Some(1), Some(1), None, None]);
-        let values = vec![1; 100_000];
-        assert_eq!(Summary::of(&values, 0).unwrap().percentiles_ns[2], Some(1));
+    fn without_an_instant_there_is_no_figure() {
+        let summary = Summary::of(&Latencies::default());
+        assert_eq!((summary.instants, summary.average_ns, summary.max_ns), (0, None, None));
+        assert_eq!(summary.percentiles, []);
+        assert_eq!(Summary::of(&Latencies::of([7])).percentiles, []);
+        assert_eq!(Summary::of(&Latencies::of([7])).deviation_ns, Some(0.0));
     }
 }

@@ -109,7 +109,9 @@ fn longest_of(dir: &Path) -> Result<u64, String> {
     if run.provenance.experiment != Experiment::Overhead {
         return Err(format!("{}: measures latency, not execution time", dir.display()));
     }
-    let longest = run.samples.iter().map(|sample| sample.value_ns).max();
+    let mut longest = None;
+    let read = run.each_sample(|sample| longest = longest.max(Some(sample.value_ns)));
+    read.map_err(|error| error.to_string())?;
     longest.ok_or_else(|| format!("{}: has no samples", dir.display()))
 }
 

@@ -8,6 +8,7 @@ use asmp_measure::exchange::Format;
 use asmp_measure::experiment::Factor;
 use asmp_measure::load::Load;
 use asmp_measure::run::Kind;
+use asmp_measure::settings::Setting;
 use asmp_shield::Aspect;
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -118,8 +119,10 @@ pub enum Measure {
     },
     /// Compare two directories of runs, with the confidence of each difference
     ///
-    /// Prints B - A of medians and 99th percentiles with a 95 % bootstrap interval. `~` marks a
-    /// difference that may be chance.
+    /// Prints B - A of the median, p99, p99.9 and the worst. Several runs of one kind and load in a
+    /// directory are its rounds, also of series below it. A difference is "sure" by an exact test
+    /// of ranks over rounds, at 5 % for all of them together; that takes five rounds or more on
+    /// each side. Runs with different settings are refused with exit code 52.
     #[command(after_long_help = examples::MEASURE_COMPARE)]
     Compare {
         /// The first directory
@@ -136,16 +139,17 @@ pub enum Measure {
         /// Times are in nanoseconds. Example: asmp measure compare before after --json
         #[arg(long)]
         json: bool,
-        /// Accept runs of different kernels
+        /// Settings in which the two may differ, separated by commas
         ///
-        /// Without it such runs are refused with exit code 52. Example: --across-kernels
-        #[arg(long)]
-        across_kernels: bool,
+        /// experiment, kind, load, column, source, load-size, period, flood, priority, machine,
+        /// kernel, completeness. Example: --across kernel,machine
+        #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+        across: Vec<Setting>,
     },
     /// Find out which steps of the plan help, and by how much
     ///
-    /// Measures with and without each step, in turn. A difference counts as more than chance if its
-    /// 95 % interval leaves out zero and every round agrees.
+    /// Measures with and without each step, in turn. Rounds are compared as by `asmp measure
+    /// compare`, all steps judged together at 5 %.
     #[command(after_long_help = examples::MEASURE_AB)]
     Ab {
         #[command(flatten)]
@@ -163,7 +167,7 @@ pub enum Measure {
         samples: u64,
         /// Rounds with the step, and as many without
         ///
-        /// With 6 rounds, all of them agree by chance 1 time in 32. Example: --rounds 8
+        /// One step takes 5 rounds to be sure of, nine steps 6. Example: --rounds 8
         #[arg(long, default_value = "6", value_parser = clap::value_parser!(u32).range(1..=100))]
         rounds: u32,
         /// Time between two wake-ups
@@ -174,7 +178,8 @@ pub enum Measure {
     },
     /// Print runs in the format of another tool
     ///
-    /// Writes to standard output. Only prometheus takes a directory of several runs.
+    /// Writes to standard output. csv and prometheus take a directory of several runs, the others
+    /// one run. Histograms have all instants, the missed ones included; csv has the samples.
     #[command(after_long_help = examples::MEASURE_EXPORT)]
     Export {
         /// Directory of the run

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use asmp_host::clock;
 use asmp_measure::experiment::{
     Completion, ExperimentError, Factor, Factors, Measurement, Observer, Series, Session,
-    compare_factors,
+    compare_factors, fewest_rounds,
 };
 use asmp_measure::run::Run;
 use asmp_measure::{report, spaces};
@@ -27,7 +27,7 @@ pub fn measure(shield: &Shield, args: &args::Series, measurement: Measurement) -
     let (conductor, progress) = (ByShield::new(shield), Progress::new(args.quiet)?);
     let session = Session::new(shield.kernel(), &conductor, &progress, measurement, &series);
     let completion = session.and_then(|session| session.run()).map_err(failed)?;
-    let runs = Run::read_all(&series.dir)?;
+    let runs = Run::read_all(&series.dir)?.runs;
     let rows = report::rows(&runs);
     print!("{}{}", report::text(&rows), spaces::text(&spaces::spaces(&runs)));
     let loads = series.loads.iter().map(ToString::to_string);
@@ -68,6 +68,10 @@ pub fn ab(
         measurement.samples()
     );
     effects.iter().for_each(|effect| println!("{effect}"));
+    let fewest = fewest_rounds(factors.len());
+    if (rounds as usize) < fewest {
+        println!("{rounds} turns cannot be sure of anything: --rounds {fewest} can");
+    }
     println!("runs in {}", series.dir.display());
     Ok(0)
 }

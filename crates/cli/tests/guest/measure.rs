@@ -83,7 +83,7 @@ fn every_kind() {
     moved("Rb", "-> 0-2");
     asmp(&format!("measure report {dir} -o {dir}/report.html")).done();
     assert!(read(format!("{dir}/report.html")).contains("</html>"));
-    asmp(&format!("measure compare {dir} {dir}")).done().says("may be chance");
+    asmp(&format!("measure compare {dir} {dir}")).done().says("one run each");
     // It exists now: nothing is overwritten.
     asmp(&format!("measure latency --samples 10 -o {dir} --quiet")).code(40).says("exists");
 }
@@ -265,7 +265,7 @@ fn ab() {
     .done()
     .says("tick: median")
     .says("dl-server: median")
-    .says("of 2 turns agree");
+    .says("2 turns cannot be sure of anything");
     let servers = |name: &str| {
         let run = run_of(&dir, name);
         let settings = run["settings"].as_array().expect("settings").clone();

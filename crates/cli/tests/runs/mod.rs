@@ -17,6 +17,7 @@ pub fn provenance(kernel: &str, load: Load, kind: Kind) -> Provenance {
         experiment: Experiment::Latency,
         kind,
         source: Source::Nanosleep,
+        column: None,
         load,
         load_size: Size { per_cpu: 1, cpus: 4 },
         load_commands: vec![],

@@ -3,7 +3,8 @@
 
 use super::series::{Case, Completion, Session, place};
 use super::{ExperimentError, Result};
-use crate::compare::{self, Difference};
+use crate::compare::{self, Difference, Figure};
+use crate::histogram::Latencies;
 use crate::load::Load;
 use crate::run::{Kind, Run};
 use std::fmt;
@@ -35,30 +36,20 @@ pub enum Factors {
     EndedEarly { reason: String, completion: Completion },
 }
 
-/// The effect of one factor.
+/// The effect of one factor: its figures without the factor less the same with it, those that the
+/// samples of a round support. All effects of one comparison are judged together.
 #[derive(Debug)]
 pub struct Effect {
     pub factor: Factor,
-    /// `None` where there are too few samples.
-    pub median: Option<Figure>,
-    pub p99: Option<Figure>,
+    pub figures: Vec<Difference>,
 }
 
-/// One figure without the factor less the same with it.
-#[derive(Debug)]
-pub struct Figure {
-    pub all: Difference,
-    /// Rounds whose own difference has the same sign.
-    pub agreeing: usize,
-    pub rounds: usize,
-}
+/// What is compared of each factor.
+const FIGURES: [Figure; 2] = [Figure::Median, Figure::P99];
 
-impl Figure {
-    /// Samples of one round depend on each other, so that the interval alone would be too sure:
-    /// every round must agree as well.
-    pub fn is_sure(&self) -> bool {
-        self.all.is_sure() && self.agreeing == self.rounds
-    }
+/// Rounds that can make one of the figures of so many factors sure.
+pub fn fewest_rounds(factors: usize) -> usize {
+    compare::fewest_rounds(factors * FIGURES.len())
 }
 
 /// Measures with and without each factor, `rounds` times each, under one load.
@@ -98,48 +89,41 @@ pub fn compare_factors(
                         if stopped { Completion::Stopped } else { Completion::Partial };
                     return Ok(Factors::EndedEarly { reason, completion });
                 }
-                if has { &mut with } else { &mut without }.push(Run::read(&dir)?.values());
+                if has { &mut with } else { &mut without }.push(Run::read(&dir)?.latencies);
             }
         }
-        let (median, p99) = (figure(&with, &without, 0.5), figure(&with, &without, 0.99));
-        effects.push(Effect { factor: factor.clone(), median, p99 });
+        effects.push(effect(factor.clone(), &with, &without));
     }
+    compare::judge(effects.iter_mut().flat_map(|effect| &mut effect.figures));
     Ok(Factors::Compared(effects))
 }
 
-fn figure(with: &[Vec<u64>], without: &[Vec<u64>], part: f64) -> Option<Figure> {
-    let all = compare::quantile(&with.concat(), &without.concat(), part)?;
-    let agreeing = with
-        .iter()
-        .zip(without)
-        .filter_map(|(with, without)| compare::quantile(with, without, part))
-        .filter(|round| round.difference_ns.signum() == all.difference_ns.signum())
-        .count();
-    Some(Figure { all, agreeing, rounds: with.len() })
+fn effect(factor: Factor, with: &[Latencies], without: &[Latencies]) -> Effect {
+    let (with, without): (Vec<_>, Vec<_>) = (with.iter().collect(), without.iter().collect());
+    Effect { factor, figures: compare::differences(&with, &without, &FIGURES) }
 }
 
 impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let figure = |figure: &Option<Figure>, label: &str| -> String {
-            let Some(figure) = figure else { return String::new() };
-            let Difference { difference_ns, low_ns, high_ns, .. } = figure.all;
-            let word = match (figure.is_sure(), difference_ns > 0) {
+        write!(f, "{}:", self.factor)?;
+        for (turn, one) in self.figures.iter().enumerate() {
+            let word = match (one.is_sure, one.difference_ns > 0) {
                 (true, true) => "helps",
                 (true, false) => "harms",
                 (false, _) => "may be chance",
             };
             let us = |ns: i64| format!("{:+.1}", ns as f64 / 1e3);
-            format!(
-                "{label} {} [{} .. {}], {} of {} turns agree: {word}",
-                us(difference_ns),
-                us(low_ns),
-                us(high_ns),
-                figure.agreeing,
-                figure.rounds
-            )
-        };
-        let (median, p99) = (figure(&self.median, "median"), figure(&self.p99, "p99"));
-        write!(f, "{}: {median}; {p99}", self.factor)
+            let gap = if turn > 0 { ";" } else { "" };
+            write!(f, "{gap} {} {}", one.figure.name(), us(one.difference_ns))?;
+            if let Some([low, high]) = one.interval_ns {
+                write!(f, " [{} .. {}]", us(low), us(high))?;
+            }
+            if let Some(p) = one.p {
+                write!(f, ", p {p:.4}")?;
+            }
+            write!(f, ": {word}")?;
+        }
+        Ok(())
     }
 }
 
@@ -148,24 +132,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_factor_helps_only_where_every_round_agrees() {
-        let fast: Vec<u64> = (0..500).map(|value| 10_000 + value).collect();
-        let slow: Vec<u64> = (0..500).map(|value| 30_000 + value).collect();
-        let effect = |with: &[Vec<u64>], without: &[Vec<u64>]| {
-            let (median, p99) = (figure(with, without, 0.5), figure(with, without, 0.99));
-            Effect { factor: Factor::Setting("irqs".into()), median, p99 }.to_string()
+    fn a_factor_helps_only_where_its_rounds_are_surely_apart() {
+        // A round each level; its samples lie within half a microsecond.
+        let rounds = |levels: &[u64]| -> Vec<Latencies> {
+            let of = |level: &u64| Latencies::of((0..500).map(|value| level * 1000 + value));
+            levels.iter().map(of).collect()
         };
-        let helps = effect(&[fast.clone(), fast.clone()], &[slow.clone(), slow.clone()]);
-        assert!(
-            helps.starts_with("irqs: median +20.0 [")
-                && helps.contains("2 of 2 turns agree: helps"),
-            "{helps}"
-        );
-        // All samples together leave no doubt, but one round says the opposite.
-        let (later, earlier) = (vec![20_000; 500], vec![19_900; 500]);
-        let with = [fast.clone(), fast, later];
-        let mixed = effect(&with, &[slow.clone(), slow, earlier]);
-        assert!(mixed.contains("2 of 3 turns agree: may be chance"), "{mixed}");
-        assert_eq!(effect(&[], &[]), "irqs: ; ");
+        let says = |with: &[u64], without: &[u64]| {
+            let factor = Factor::Setting("irqs".into());
+            let mut effect = effect(factor, &rounds(with), &rounds(without));
+            compare::judge(&mut effect.figures);
+            effect.to_string()
+        };
+        let (fast, slow) = ([10, 11, 12, 13, 14, 15], [30, 31, 32, 33, 34, 35]);
+        let helps = says(&fast, &slow);
+        assert!(helps.starts_with("irqs: median +20.0 [+17"), "{helps}");
+        assert!(helps.contains("p 0.0022: helps; p99 +20.0"), "{helps}");
+        assert!(says(&slow, &fast).contains("-20.0") && says(&slow, &fast).contains("harms"));
+        // Twenty times as far, but rounds overlap: all samples together would leave no doubt.
+        let mixed = says(&[10, 11, 12, 413, 14, 15], &[30, 411, 32, 12, 434, 13]);
+        assert!(mixed.contains("may be chance") && !mixed.contains("helps"), "{mixed}");
+        // Two rounds each cannot be sure, whatever they say.
+        assert!(says(&fast[..2], &slow[..2]).contains("p 0.3333: may be chance"));
+        assert_eq!(says(&[], &[]), "irqs:");
+        assert_eq!((fewest_rounds(1), fewest_rounds(9)), (5, 6));
     }
 }

@@ -11,7 +11,7 @@ mod ab;
 mod series;
 mod subject;
 
-pub use ab::{Effect, Factor, Factors, compare_factors};
+pub use ab::{Effect, Factor, Factors, compare_factors, fewest_rounds};
 pub use series::{Completion, Session};
 
 use crate::load::{Load, LoadError};

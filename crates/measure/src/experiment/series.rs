@@ -341,6 +341,7 @@ impl Session<'_> {
             experiment: self.measurement.experiment(),
             kind,
             source: case.source,
+            column: None,
             load,
             load_size: self.size,
             load_commands: running.commands.clone(),
@@ -483,7 +484,7 @@ mod tests {
         let latency = Measurement::Latency { samples: 5, period, source: None, flood: false };
         let session = Session::new(&kernel, &conductor, &Unwatched, latency, &series);
         let completion = session.and_then(|session| session.run());
-        let runs = Run::read_all(&series.dir).unwrap_or_default();
+        let runs = Run::read_all(&series.dir).unwrap_or_default().runs;
         (completion, conductor.asked.into_inner(), runs)
     }
 
@@ -514,7 +515,7 @@ mod tests {
         assert_eq!(completion.unwrap(), Completion::Complete);
         assert_eq!(asked, ["check 0 1", "enter Unchanged", "leave"]);
         let [run] = runs.as_slice() else { panic!("{runs:?}") };
-        assert_eq!((run.samples.len(), run.name().as_str()), (5, "IDL/N"));
+        assert_eq!((run.latencies.samples(), run.name().as_str()), (5, "IDL/N"));
         assert_eq!(run.provenance.settings, ["a setting"]);
     }
 

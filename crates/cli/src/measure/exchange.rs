@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! export and import: what other tools read and write.
+
+use crate::change::caller;
+use crate::exit::{BAD_FILE, BAD_RUN, USAGE, failure};
+use crate::file::text_of;
+use anyhow::{Context, Result};
+use asmp_host::Schedule;
+use asmp_host::limited::MOST_BYTES;
+use asmp_measure::exchange::{self, Column, Exported, Format, Rows};
+use asmp_measure::hlog;
+use asmp_measure::load::{Load, Size};
+use asmp_measure::run::{
+    self, Experiment, Kind, Machine, Provenance, RUN_SCHEMA, Run, Source, Totals,
+};
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+/// As wide as a second: what lies beyond is overflow in every such file.
+const END_US: u64 = 1_000_000;
+/// Text that is gathered before it is written.
+const CHUNK: usize = 1 << 16;
+
+pub fn export(runs: &[Run], to: Format) -> Result<()> {
+    match to {
+        Format::Prometheus => {
+            let all: Vec<Exported> = runs.iter().map(Exported::of).collect();
+            print!("{}", exchange::to_prometheus(&all));
+            return Ok(());
+        }
+        Format::Csv => return csv(runs),
+        Format::Cyclictest | Format::Rtla | Format::Hdr => {}
+    }
+    let [run] = runs else {
+        let names: Vec<String> = runs.iter().map(|run| run.dir.display().to_string()).collect();
+        return Err(failure(
+            USAGE,
+            format!("this format holds one run: choose one of {}", names.join(", ")),
+        ));
+    };
+    let rows = Rows::of(&run.latencies, END_US);
+    print!(
+        "{}",
+        match to {
+            Format::Cyclictest => exchange::to_cyclictest(&rows),
+            Format::Rtla => {
+                let Provenance { column, cpu, .. } = &run.provenance;
+                let usr = format!("Usr-{:03}", cpu.unwrap_or(0));
+                exchange::to_rtla(&rows, column.as_ref().unwrap_or(&usr))
+            }
+            _ => exchange::to_hdr(&rows),
+        }
+    );
+    Ok(())
+}
+
+fn csv(runs: &[Run]) -> Result<()> {
+    if let Some(run) = runs.iter().find(|run| !run.has_samples()) {
+        let dir = run.dir.display();
+        return Err(failure(USAGE, format!("{dir} keeps no samples: use --to hdr")));
+    }
+    let mut text = exchange::csv_heading().to_owned();
+    for run in runs {
+        run.each_sample(|sample| {
+            text.push_str(&exchange::csv_line(run, &sample));
+            if text.len() > CHUNK {
+                print!("{}", std::mem::take(&mut text));
+            }
+        })
+        .map_err(run::RunError::from)?;
+    }
+    print!("{text}");
+    Ok(())
+}
+
+/// What is said of an import that its file does not say.
+pub struct Origin<'a> {
+    pub kernel: &'a str,
+    pub kind: Kind,
+    pub load: Load,
+}
+
+pub fn import(file: &Path, from: Format, output: &Path, origin: &Origin) -> Result<()> {
+    let text = text_of(file, MOST_BYTES, "record fewer or wider buckets")
+        .map_err(|reason| failure(BAD_FILE, format!("{}: {reason}", file.display())))?;
+    let columns = match from {
+        Format::Cyclictest => exchange::from_cyclictest(&text),
+        Format::Rtla => exchange::from_rtla(&text),
+        Format::Hdr => exchange::from_hdr(&text).map(|one| vec![one]),
+        Format::Csv | Format::Prometheus => {
+            return Err(failure(USAGE, "--from takes cyclictest, rtla or hdr"));
+        }
+    }
+    .map_err(|reason| failure(BAD_RUN, format!("{}: {reason}", file.display())))?;
+    std::fs::create_dir(output)
+        .map_err(|error| failure(BAD_FILE, format!("{}: {error}", output.display())))?;
+    let write = || -> Result<()> {
+        columns.iter().try_for_each(|column| one(&output.join(&column.name), file, column, origin))
+    };
+    if let Err(error) = write() {
+        // We made it: nothing half done remains. That the rest cannot go either is no news.
+        let _ = std::fs::remove_dir_all(output);
+        return Err(error).with_context(|| format!("{}", output.display()));
+    }
+    println!("{} runs in {}", columns.len(), output.display());
+    Ok(())
+}
+
+fn one(dir: &Path, file: &Path, column: &Column, origin: &Origin) -> Result<()> {
+    let Column { name, latencies } = column;
+    let now_s = caller(&asmp_host::Linux::new()).time_s;
+    std::fs::create_dir(dir)?;
+    let out = BufWriter::new(File::create_new(dir.join("hist.hlog"))?);
+    let mut log = hlog::Writer::new(out, UNIX_EPOCH + Duration::from_secs(now_s))?;
+    log.second(0, None, latencies)?;
+    log.exact(None, latencies)?;
+    log.finish()?;
+    let unknown = || "unknown".to_owned();
+    let provenance = Provenance {
+        schema: RUN_SCHEMA,
+        tool: format!("asmp {}, import of {}", env!("CARGO_PKG_VERSION"), file.display()),
+        command_line: std::env::args().collect(),
+        experiment: Experiment::Latency,
+        kind: origin.kind,
+        source: Source::Import,
+        column: Some(name.clone()),
+        load: origin.load,
+        load_size: Size { per_cpu: 0, cpus: 0 },
+        load_commands: Vec::new(),
+        flood: false,
+        machine: Machine {
+            kernel: origin.kernel.to_owned(),
+            kernel_version: unknown(),
+            cpu_model: unknown(),
+            online_cpus: unknown(),
+            boot_parameters: unknown(),
+            hypervisor: false,
+        },
+        cpu: None,
+        schedule: Schedule::Other { nice: 0 },
+        memory_locked: false,
+        cpu_latency_held: false,
+        period_ns: None,
+        warm_up_samples: 0,
+        started_s: now_s,
+        duration_ns: 0,
+        samples: latencies.samples(),
+        lost: 0,
+        overruns: 0,
+        lost_records: 0,
+        partial: None,
+        base_ns: None,
+        not_recorded: Some("a histogram of another tool".to_owned()),
+        settings: Vec::new(),
+        totals: Totals::default(),
+        worst: Vec::new(),
+    };
+    run::write_provenance(dir, &provenance)?;
+    Ok(())
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Other tools' files: what they say must be in every figure, and come back as it went.
+
+use super::*;
+use crate::histogram::{Beyond, Digits, Quantile};
+use crate::run::tests::provenance;
+use crate::run::{Experiment, Kind, Provenance, Run, Times};
+use crate::sample::{Counts, Sample};
+use crate::summary::Summary;
+
+const VALUES: [u64; 6] = [3_000, 3_999, 4_000, 17_500, 17_900, 2_000_000];
+
+fn names(columns: &[Column]) -> Vec<&str> {
+    columns.iter().map(|column| column.name.as_str()).collect()
+}
+
+#[test]
+fn the_overflow_counts_and_the_tool_says_its_longest() {
+    let text = "# Histogram\n000041 000050\n000042 000048\n000399 000000\n# Total: 000000098\n\
+                # Min Latencies: 00041\n# Avg Latencies: 00150\n# Max Latencies: 08974\n\
+                # Histogram Overflows: 00002\n";
+    let [column] = from_cyclictest(text).unwrap().try_into().unwrap();
+    let latencies = column.latencies;
+    assert_eq!((latencies.instants(), latencies.lost()), (100, 0));
+    assert_eq!(latencies.max_ns(), Some(8_974_000));
+    assert_eq!(latencies.quantile(100), Quantile::AtLeast { ns: 400_000 });
+    let summary = Summary::of(&latencies);
+    assert_eq!((summary.average_ns, summary.deviation_ns), (Some(150_000.0), None));
+    assert!(summary.percentile("p99").unwrap().or_more);
+    // The overflow's sum is what the average of all leaves for it.
+    let sum_ns = Some(15_000_000 - 50 * 41_000 - 48 * 42_000);
+    let beyond = Beyond { instants: 2, from_ns: 400_000, max_ns: Some(8_974_000), sum_ns };
+    assert_eq!(latencies.beyond(), Some(beyond));
+}
+
+#[test]
+fn the_column_of_all_threads_is_no_thread() {
+    let rows = "# Histogram\n000001 000002\t000003\t000005\n000002 000000\t000001\t000001\n";
+    let trailers = "# Min Latencies: 00001 00001\n# Avg Latencies: 00001 00001\n\
+                    # Max Latencies: 00001 00002 00002\n# Histogram Overflows: 00000 00000 00000\n";
+    let with = from_cyclictest(&format!("{rows}{trailers}")).unwrap();
+    assert_eq!(names(&with), ["thread-0", "thread-1"]);
+    assert_eq!(from_cyclictest(rows).unwrap(), with, "also where the trailers are cut off");
+    // Three threads that are no sum.
+    let other = rows.replace("\t000005", "\t000004");
+    assert_eq!(from_cyclictest(&other).unwrap().len(), 3);
+    assert!(from_cyclictest(&format!("{other}{trailers}")).unwrap_err().contains("3 minima"));
+}
+
+#[test]
+fn the_header_says_the_unit() {
+    let table = "Index   IRQ-003   Thr-003\n1100          1         0\nover:         1         2\n\
+                 count:        2         2\nmin:       1100      9000\navg:       1150      9100\n\
+                 max:       1200      9200\n";
+    let of = |unit: &str| {
+        from_rtla(&format!("# RTLA timerlat histogram\n# Time unit is {unit}\n{table}"))
+    };
+    let nano = of("nanoseconds (ns)").unwrap();
+    assert_eq!(nano[0].latencies.max_ns(), Some(1200));
+    let micro = of("microseconds (us)").unwrap();
+    assert_eq!(micro[0].latencies.max_ns(), Some(1_200_000));
+    // All of a column lies beyond the rows: it counts all the same, from its least on.
+    let beyond = nano[1].latencies.beyond().unwrap();
+    assert_eq!((nano[1].latencies.instants(), beyond.from_ns), (2, 9000));
+    assert_eq!(nano[1].latencies.quantile(2), Quantile::AtLeast { ns: 9000 });
+    assert!(of("furlongs (fl)").unwrap_err().contains("line 2"));
+    // What follows the table is no part of it.
+    let stopped = format!("{table}rtla timerlat hit stop tracing\n## CPU 3 hit stop tracing\n");
+    assert_eq!(from_rtla(&stopped).unwrap(), micro);
+}
+
+#[test]
+fn a_heading_is_never_a_path() {
+    for heading in ["../escaped", "/tmp/absolute", "a/b", "..", "-", "", "a b\u{e9}", "é", "a\0"] {
+        let said = from_rtla(&format!("Index   {heading}\u{2028}\n1 2\n"));
+        assert!(said.is_err(), "{heading:?}: {said:?}");
+    }
+    let long = "x".repeat(33);
+    assert!(from_rtla(&format!("Index {long}\n1 2\n")).is_err());
+    assert!(from_rtla("Index a a\n1 2 3\n").is_err(), "two columns of one name");
+    assert_eq!(names(&from_rtla("Index Usr-003 CPU1\n1 2 3\n").unwrap()), ["Usr-003", "CPU1"]);
+}
+
+#[test]
+fn a_count_of_any_size_takes_no_memory() {
+    let text = "# Histogram\n000007 99999999999\n";
+    let [column] = from_cyclictest(text).unwrap().try_into().unwrap();
+    assert_eq!(column.latencies.instants(), 99_999_999_999);
+    assert!(column.latencies.bytes() < 64 << 20);
+    let most = format!("Index a\n7 {}\nover: {}\n", u64::MAX, u64::MAX);
+    assert_eq!(from_rtla(&most).unwrap()[0].latencies.instants(), u64::MAX);
+}
+
+#[test]
+fn what_was_exported_comes_back_as_it_went() {
+    let mut with_overflow = Latencies::new(Digits::Imported);
+    (0..134_000).step_by(7).for_each(|us| with_overflow.record_many(us * 1000, us % 13 + 1));
+    let (instants, from_ns) = (12, 134_001_000);
+    let beyond = Beyond { instants, from_ns, max_ns: Some(9_000_000_000), sum_ns: None };
+    let all = [
+        Latencies::of(VALUES),
+        Latencies::of((0..9_999).map(|turn| turn * 7919 % 3_000_000)),
+        Latencies::of([5, 2_000_000_000]),
+        {
+            with_overflow.exceed(beyond);
+            with_overflow
+        },
+        {
+            let mut only = Latencies::new(Digits::Imported);
+            only.exceed(Beyond { max_ns: None, ..beyond });
+            only
+        },
+    ];
+    for latencies in &all {
+        let rows = Rows::of(latencies, 1_000_000);
+        let text = to_cyclictest(&rows);
+        let [column] = from_cyclictest(&text).unwrap().try_into().unwrap();
+        let again = to_cyclictest(&Rows::of(&column.latencies, 1_000_000));
+        assert!(again == text, "{} and {} bytes", again.len(), text.len());
+        assert_eq!(column.latencies.instants(), latencies.instants());
+        let text = to_rtla(&rows, "Usr-003");
+        let [column] = from_rtla(&text).unwrap().try_into().unwrap();
+        let again = to_rtla(&Rows::of(&column.latencies, 1_000_000), "Usr-003");
+        assert!(again == text, "{} and {} bytes", again.len(), text.len());
+        if latencies.beyond().is_none() && rows.overflow == 0 {
+            let text = to_hdr(&rows);
+            let back = from_hdr(&text).unwrap().latencies;
+            assert!(to_hdr(&Rows::of(&back, 1_000_000)) == text);
+        }
+    }
+}
+
+#[test]
+fn the_percentile_text_counts_what_has_no_line() {
+    let rows = Rows { overflow: 2, max: Some(900), ..Rows::of(&Latencies::of([5_000; 8]), 100) };
+    let text = to_hdr(&rows);
+    let latencies = from_hdr(&text).unwrap().latencies;
+    assert_eq!((latencies.instants(), latencies.max_ns()), (10, Some(900_000)));
+    assert_eq!(latencies.quantile(10), Quantile::AtLeast { ns: 6_000 });
+}
+
+#[test]
+fn real_output_of_the_tools_is_read() {
+    let columns = from_cyclictest(include_str!("../../tests/data/cyclictest.txt")).unwrap();
+    let counts: Vec<u64> = columns.iter().map(|column| column.latencies.instants()).collect();
+    assert_eq!(counts, [500, 462]);
+    assert_eq!(columns[1].latencies.max_ns(), Some(10_804_000));
+    assert_eq!(Summary::of(&columns[0].latencies).average_ns, Some(1_073_000.0));
+    let text = include_str!("../../tests/data/rtla.txt");
+    let columns = from_rtla(text).unwrap();
+    assert_eq!(names(&columns), ["IRQ-003", "Thr-003", "Usr-003"]);
+    for (column, max_us) in columns.iter().zip([9605, 9680, 9713]) {
+        assert_eq!(column.latencies.instants(), 922, "{}", column.name);
+        assert_eq!(column.latencies.max_ns(), Some(max_us * 1000), "{}", column.name);
+        // Written again and read again nothing has changed.
+        let rows = Rows::of(&column.latencies, 1_000_000);
+        assert_eq!(from_rtla(&to_rtla(&rows, "Usr-003")).unwrap()[0].latencies, column.latencies);
+    }
+}
+
+#[test]
+fn garbage_names_its_line() {
+    assert!(from_cyclictest("000001 x\n").unwrap_err().contains("line 1"));
+    assert!(from_cyclictest("hello\n").unwrap_err().contains("hello"));
+    assert!(from_cyclictest("1 2 3\n2 3\n").unwrap_err().contains("line 2"));
+    assert!(from_cyclictest("2 3\n2 3\n").unwrap_err().contains("line 2"));
+    assert!(from_cyclictest("7\n").is_err());
+    assert!(from_rtla("hello\n").unwrap_err().contains("Index"));
+    assert!(from_rtla("Index a\n7 1\n7 1\n").unwrap_err().contains("line 3"));
+    assert!(from_rtla("Index a\n7 1\ncount: 2\n").unwrap_err().contains("1 samples"));
+    assert!(from_hdr("1 2 3\n").unwrap_err().contains("line 1"));
+    assert!(from_hdr("Value\n1.0 0.5 9\n1.0 0.5 3\n").unwrap_err().contains("line 3"));
+}
+
+fn run(dir: &str, experiment: Experiment, latencies: Latencies) -> Run {
+    let provenance = Provenance { experiment, kind: Kind::N, ..provenance() };
+    let times = Times::default();
+    Run { dir: dir.into(), provenance, latencies, times, system_max_ns: None }
+}
+
+#[test]
+fn prometheus_has_each_series_once_in_base_units() {
+    let mut late = Latencies::of([10_000; 98]);
+    late.record_late(3_000_000, 1_000_000);
+    late.lose(4);
+    let mut imported = Latencies::new(Digits::Imported);
+    imported.exceed(Beyond { instants: 3, from_ns: 1, max_ns: None, sum_ns: None });
+    let mut column = run("i/thread-0", Experiment::Latency, imported);
+    column.provenance.column = Some("thread-0".into());
+    let runs = [
+        run("a/MIX-N", Experiment::Latency, late),
+        run("b \"quoted\\\"\n", Experiment::Latency, Latencies::default()),
+        run("c/MIX-N", Experiment::Overhead, Latencies::of([7])),
+        column,
+    ];
+    let text = to_prometheus(&runs.iter().map(Exported::of).collect::<Vec<_>>());
+    let has = |line: &str| assert!(text.lines().any(|one| one == line), "{line}\n{text}");
+    let a = r#"run="a/MIX-N",load="MIX",kind="N",source="nanosleep""#;
+    has(&format!("asmp_latency_seconds{{{a},quantile=\"0.5\"}} 0.000010007"));
+    has(&format!("asmp_latency_seconds{{{a},quantile=\"0.99\"}} 0.002000895"));
+    has(&format!("asmp_latency_seconds_count{{{a}}} 101"));
+    has(&format!("asmp_latency_max_seconds{{{a}}} 0.003000000"));
+    has(&format!("asmp_latency_missed_total{{{a}}} 2"));
+    has(&format!("asmp_latency_lost_total{{{a}}} 4"));
+    has("# TYPE asmp_overhead_seconds summary");
+    assert!(text.contains(r#"run="b \"quoted\\\"\n","#), "{text}");
+    assert!(text.contains(r#"column="thread-0"} 3"#), "{text}");
+    // What promtool refuses or warns of: series twice, families apart, suffixes, words without
+    // their HELP and TYPE.
+    let mut series: Vec<&str> = Vec::new();
+    let mut families: Vec<&str> = Vec::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            assert!(!families.contains(&name), "{name} twice");
+            families.push(name);
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
+            assert!(name.ends_with("_total") || name.ends_with("_seconds"), "{name}");
+        } else if !line.starts_with('#') {
+            let name = line.rsplit_once(' ').unwrap().0;
+            assert!(!series.contains(&name), "{name} twice");
+            let metric = name.split('{').next().unwrap();
+            let metric = metric.trim_end_matches("_sum").trim_end_matches("_count");
+            assert_eq!(families.last(), Some(&metric), "{line}");
+            series.push(name);
+        }
+    }
+    assert_eq!(text.matches("# HELP ").count(), families.len());
+    assert!(series.len() > 12, "{text}");
+}
+
+#[test]
+fn csv_names_the_run_and_has_every_column() {
+    let mut run = run("a,b \"c\"", Experiment::Latency, Latencies::default());
+    run.provenance.kind = Kind::Aon;
+    let counts = Counts { ticks: 1, page_faults: 6, ..Counts::default() };
+    let sample = Sample {
+        due_ns: 1,
+        value_ns: 2,
+        handler_ns: Some(3),
+        thread_ns: Some(4),
+        system_ns: 5,
+        counts: Some(counts),
+    };
+    let line = csv_line(&run, &sample);
+    let expected = "\"a,b \"\"c\"\"\",latency,MIX,Aon,nanosleep,1,2,3,4,5,1,0,0,0,0,6\n";
+    assert_eq!(line, expected);
+    run.dir = "a".into();
+    let columns = |line: &str| line.matches(',').count();
+    let empty = csv_line(&run, &Sample::default());
+    assert_eq!(empty, "a,latency,MIX,Aon,nanosleep,0,0,,,0,,,,,,\n");
+    assert_eq!(columns(&empty), columns(csv_heading()));
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What two runs must have in common before a difference of theirs means anything. Pure.
+
+use crate::run::{Machine, Provenance};
+use std::fmt;
+use std::str::FromStr;
+
+/// What runs may differ in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Setting {
+    Experiment,
+    Kind,
+    Load,
+    /// Whose times an import's column holds.
+    Column,
+    Source,
+    /// Processes of the load.
+    LoadSize,
+    Period,
+    Flood,
+    /// Policy and priority of the task.
+    Priority,
+    /// Processor, CPUs, hypervisor.
+    Machine,
+    /// Release and build of the kernel, and its boot parameters.
+    Kernel,
+    /// A run that ended early.
+    Completeness,
+}
+
+impl Setting {
+    pub const ALL: [Self; 12] = [
+        Self::Experiment,
+        Self::Kind,
+        Self::Load,
+        Self::Column,
+        Self::Source,
+        Self::LoadSize,
+        Self::Period,
+        Self::Flood,
+        Self::Priority,
+        Self::Machine,
+        Self::Kernel,
+        Self::Completeness,
+    ];
+
+    /// By these a run finds its partner; the others must then be the same.
+    pub const NAMING: [Self; 5] =
+        [Self::Experiment, Self::Kind, Self::Load, Self::Column, Self::Source];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Experiment => "experiment",
+            Self::Kind => "kind",
+            Self::Load => "load",
+            Self::Column => "column",
+            Self::Source => "source",
+            Self::LoadSize => "load-size",
+            Self::Period => "period",
+            Self::Flood => "flood",
+            Self::Priority => "priority",
+            Self::Machine => "machine",
+            Self::Kernel => "kernel",
+            Self::Completeness => "completeness",
+        }
+    }
+
+    /// What a run has of it, as words that differ where the settings do.
+    pub fn of(self, run: &Provenance) -> String {
+        let Machine { kernel, kernel_version, cpu_model, online_cpus, .. } = &run.machine;
+        match self {
+            Self::Experiment => format!("{:?}", run.experiment).to_lowercase(),
+            Self::Kind => run.kind.to_string(),
+            Self::Load => run.load.to_string(),
+            Self::Column => run.column.clone().unwrap_or_else(|| "none".to_owned()),
+            Self::Source => format!("{:?}", run.source).to_lowercase(),
+            Self::LoadSize => match run.load {
+                crate::load::Load::Idl => "none".to_owned(),
+                _ => format!("{} processes a CPU", run.load_size.per_cpu),
+            },
+            Self::Period => {
+                run.period_ns.map_or_else(|| "none".to_owned(), |ns| format!("{ns} ns"))
+            }
+            Self::Flood => if run.flood { "yes" } else { "no" }.to_owned(),
+            Self::Priority => run.schedule.to_string(),
+            Self::Machine => {
+                let guest = if run.machine.hypervisor { ", a guest" } else { "" };
+                format!("{cpu_model}, CPUs {online_cpus}{guest}")
+            }
+            Self::Kernel => {
+                let parameters = &run.machine.boot_parameters;
+                [kernel, kernel_version, parameters].map(|text| text.as_str()).join(" ")
+            }
+            Self::Completeness => {
+                run.partial.clone().map_or_else(|| "complete".to_owned(), |why| format!("({why})"))
+            }
+        }
+    }
+
+    /// All that two runs differ in.
+    pub fn differing(one: &Provenance, other: &Provenance) -> Vec<Self> {
+        let differs = |setting: &Self| match setting {
+            // Two that ended early are not alike: no one knows what each lacks.
+            Self::Completeness => one.partial.is_some() || other.partial.is_some(),
+            setting => setting.of(one) != setting.of(other),
+        };
+        Self::ALL.into_iter().filter(differs).collect()
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Setting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names = Self::ALL.map(Self::name).join(", ");
+        let found = Self::ALL.into_iter().find(|setting| setting.name() == text);
+        found.ok_or_else(|| format!("invalid setting {text:?}: expected one of {names}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::Load;
+    use crate::run::tests::provenance;
+    use crate::run::{Experiment, Kind, Source};
+    use asmp_host::Schedule;
+
+    #[test]
+    fn each_setting_is_named_where_it_differs() {
+        let one = provenance();
+        let change = |setting: Setting| {
+            let mut other = one.clone();
+            match setting {
+                Setting::Experiment => other.experiment = Experiment::Overhead,
+                Setting::Kind => other.kind = Kind::N,
+                Setting::Load => other.load = Load::Sio,
+                Setting::Column => other.column = Some("Usr-003".into()),
+                Setting::Source => other.source = Source::Timerlat,
+                Setting::LoadSize => other.load_size.per_cpu += 1,
+                Setting::Period => other.period_ns = Some(1),
+                Setting::Flood => other.flood = true,
+                Setting::Priority => other.schedule = Schedule::Fifo { priority: 99 },
+                Setting::Machine => other.machine.cpu_model = "another".into(),
+                Setting::Kernel => other.machine.boot_parameters = "nohz_full=1".into(),
+                Setting::Completeness => other.partial = Some("interrupted".into()),
+            }
+            other
+        };
+        assert_eq!(Setting::differing(&one, &one), []);
+        for setting in Setting::ALL {
+            let other = change(setting);
+            assert_eq!(Setting::differing(&one, &other), [setting]);
+            assert_ne!(setting.of(&one), setting.of(&other));
+            assert_eq!(setting.to_string().parse(), Ok(setting));
+        }
+        let partial = change(Setting::Completeness);
+        assert_eq!(Setting::differing(&partial, &partial), [Setting::Completeness]);
+        assert!("shoes".parse::<Setting>().unwrap_err().contains("load-size"));
+    }
+}
