@@ -4,8 +4,8 @@
 # lint, unit, msrv, loom need cargo.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 .PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz
-.PHONY: lab containment hands bench bench-analysis bench-channels bench-peers bench-responses
-.PHONY: install-rt rtlinux setup
+.PHONY: lab containment hands bench bench-analysis bench-channels bench-measure bench-peers
+.PHONY: bench-responses install-rt rtlinux setup
 
 setup:
 	tests/vm/setup.sh $(ARCH)
@@ -127,6 +127,11 @@ bench: setup
 # guest, about a quarter of an hour. ROWS='script asmp' does some and leaves the documents alone.
 bench-peers: setup
 	tests/vm/peers.sh $(ROWS)
+
+# How often a comparison is sure of what is not there, and of what is: a minute; no guest. Exits
+# with 1 where a limit is missed.
+bench-measure:
+	cargo run --release -p asmp-measure --example false_alarms
 
 # The figures of docs/measurements/analysis.md, some minutes; no guest.
 bench-analysis:
