@@ -4,12 +4,15 @@
 //! of samples of the fastest probe.
 
 use crate::explain::{Correlator, Outlier, Window};
+use crate::hlog::Recorder;
 use crate::probe::{Ended, Probe, Raw};
-use crate::sample::Writer;
+use crate::sample::{Sample, Writer};
 use crate::timerlat::{Period, Periods};
 use asmp_host::tracefs::EventStream;
-use std::io;
-use std::time::Duration;
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// How often the ring is emptied.
 const TURN: Duration = Duration::from_millis(50);
@@ -42,6 +45,57 @@ pub enum Origin<'a> {
     Timerlat { stream: EventStream<'a>, events: Option<EventStream<'a>>, periods: Box<Periods> },
 }
 
+/// What a run keeps: each sample in `samples.bin`, and of latencies also `hist.hlog`, in which
+/// instants count.
+pub struct Sink {
+    samples: Writer,
+    /// `None` of turns of a loop, whose base time is known only later, and once a write has failed.
+    log: Option<Log>,
+}
+
+struct Log {
+    path: PathBuf,
+    recorder: Recorder<BufWriter<File>>,
+}
+
+impl Sink {
+    /// Both files, which must not exist. `period_ns`: `None` where instants are at random.
+    pub fn of_latency(dir: &Path, period_ns: Option<u64>) -> io::Result<Self> {
+        let path = dir.join("hist.hlog");
+        let out = BufWriter::new(File::create_new(&path)?);
+        let recorder = Recorder::new(out, SystemTime::now(), period_ns)?;
+        Ok(Self { log: Some(Log { path, recorder }), ..Self::of_turns(dir)? })
+    }
+
+    pub fn of_turns(dir: &Path) -> io::Result<Self> {
+        Ok(Self { samples: Writer::create(&dir.join("samples.bin"))?, log: None })
+    }
+
+    fn push(&mut self, sample: Sample) -> io::Result<()> {
+        if let Some(log) = &mut self.log
+            && let Err(error) = log.recorder.sample(&sample)
+        {
+            // It would be read in place of the samples, and lack some.
+            let _ = std::fs::remove_file(&log.path);
+            self.log = None;
+            return Err(error);
+        }
+        self.samples.push(sample)
+    }
+
+    /// How many samples were kept, and what kept the others out. `lost` found no room before.
+    fn finish(self, lost: u64) -> io::Result<(u64, Option<io::Error>)> {
+        let Self { samples, log } = self;
+        let log = log.map(|Log { path, recorder }| (path, recorder.finish(lost).is_ok()));
+        let finished = samples.finish();
+        let all_kept = matches!(finished, Ok((_, None)));
+        if let Some((path, _)) = log.filter(|(_, is_whole)| !is_whole || !all_kept) {
+            let _ = std::fs::remove_file(path);
+        }
+        finished
+    }
+}
+
 /// Collects until the subject has given all its samples. Every 50 ms it calls `goes_on` with the
 /// number of samples so far; an `Err` ends the run early, with that reason. Errors: the probe
 /// itself failed.
@@ -49,7 +103,7 @@ pub fn collect(
     mut subject: Subject,
     mut from: Origin,
     window: Window,
-    mut writer: Writer,
+    mut sink: Sink,
     mut goes_on: impl FnMut(u64) -> Result<(), String>,
 ) -> io::Result<Collected> {
     let recorded =
@@ -66,13 +120,13 @@ pub fn collect(
             (_, Origin::Timerlat { periods, .. }) => periods.has_all() || partial.is_some(),
             (_, Origin::Ring(_)) => true,
         };
-        if let Err(error) = take(&mut from, &mut subject, &mut correlator, &mut writer) {
+        if let Err(error) = take(&mut from, &mut subject, &mut correlator, &mut sink) {
             partial.get_or_insert_with(|| error.to_string());
         }
         if done {
             break;
         }
-        if let Err(reason) = goes_on(writer.written) {
+        if let Err(reason) = goes_on(sink.samples.written) {
             partial.get_or_insert(reason);
         }
         if let (Subject::Probe(probe), Some(_)) = (&subject, &partial) {
@@ -89,7 +143,7 @@ pub fn collect(
         lost_records += periods.lost_records;
         ended = Ended { lost: periods.lost(), overruns: periods.overruns() };
     }
-    let (samples, kept_out) = writer.finish()?;
+    let (samples, kept_out) = sink.finish(ended.lost)?;
     if let Some(error) = kept_out {
         partial.get_or_insert_with(|| error.to_string());
     }
@@ -109,7 +163,7 @@ fn take(
     from: &mut Origin,
     subject: &mut Subject,
     correlator: &mut Correlator,
-    writer: &mut Writer,
+    sink: &mut Sink,
 ) -> io::Result<()> {
     match from {
         Origin::Ring(events) => {
@@ -121,7 +175,7 @@ fn take(
             if let Some(events) = events {
                 correlator.records(events.take().map_err(io::Error::other)?);
             }
-            raws.into_iter().try_for_each(|raw| writer.push(correlator.sample(raw)))
+            raws.into_iter().try_for_each(|raw| sink.push(correlator.sample(raw)))
         }
         Origin::Timerlat { stream, events, periods } => {
             let lines = stream.take().map_err(io::Error::other)?;
@@ -131,8 +185,57 @@ fn take(
                 correlator.records(events.take().map_err(io::Error::other)?);
             }
             complete.into_iter().try_for_each(|period| {
-                writer.push(correlator.timerlat(period.raw, period.irq_ns, period.thread_ns))
+                sink.push(correlator.timerlat(period.raw, period.irq_ns, period.thread_ns))
             })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{hlog, sample};
+    use std::io::BufReader;
+
+    const MS: u64 = 1_000_000;
+
+    fn one(ms: u64, value_ns: u64) -> Sample {
+        Sample { due_ns: ms * MS, value_ns, handler_ns: Some(3), ..Sample::default() }
+    }
+
+    #[test]
+    fn a_sink_keeps_each_sample_and_counts_all_instants() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut sink = Sink::of_latency(dir.path(), Some(MS)).unwrap();
+        let samples = [one(1, 10_000), one(2, 40 * MS), one(42, 12_000)];
+        samples.into_iter().for_each(|sample| sink.push(sample).unwrap());
+        assert!(matches!(sink.finish(2), Ok((3, None))));
+        assert_eq!(sample::read(&dir.path().join("samples.bin"), 3).unwrap(), samples);
+        let log = BufReader::new(File::open(dir.path().join("hist.hlog")).unwrap());
+        let all = hlog::read(log, |_| ()).unwrap();
+        let instants = &all[&None];
+        assert_eq!((instants.instants(), instants.missed(), instants.lost()), (42, 39, 2));
+        assert_eq!(all[&Some("irq".to_owned())].instants(), 3);
+        // Turns of a loop have no instants.
+        let turns = tempfile::tempdir().unwrap();
+        let mut sink = Sink::of_turns(turns.path()).unwrap();
+        sink.push(one(1, 1)).unwrap();
+        assert!(matches!(sink.finish(0), Ok((1, None))));
+        assert!(!turns.path().join("hist.hlog").exists());
+    }
+
+    #[test]
+    fn a_log_that_lacks_something_does_not_remain() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("hist.hlog");
+        let mut sink = Sink::of_latency(dir.path(), Some(MS)).unwrap();
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let out = BufWriter::new(full);
+        let recorder = Recorder::new(out, SystemTime::now(), Some(MS)).unwrap();
+        sink.log = Some(Log { path: path.clone(), recorder });
+        sink.push(one(1, 1)).unwrap();
+        assert!(path.exists());
+        assert!(matches!(sink.finish(0), Ok((1, None))));
+        assert!(!path.exists(), "the samples are read in its place");
     }
 }

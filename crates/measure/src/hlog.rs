@@ -8,6 +8,8 @@
 //! last comments, `#[asmp …]`, have the figures that buckets round: one line for each tag.
 
 use crate::histogram::{Beyond, Exact, Latencies, missed_by};
+use crate::sample::Sample;
+use crate::times::Times;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use flate2::read::ZlibDecoder;
@@ -133,6 +135,8 @@ pub struct Recorder<W> {
     second: u64,
     current: Latencies,
     total: Latencies,
+    current_times: Times,
+    times: Times,
 }
 
 impl<W: Write> Recorder<W> {
@@ -144,14 +148,18 @@ impl<W: Write> Recorder<W> {
             second: 0,
             current: Latencies::default(),
             total: Latencies::default(),
+            current_times: Times::default(),
+            times: Times::default(),
         })
     }
 
-    /// A sample of the instant `due_ns`, and the instants missed since, each in its own second.
-    pub fn sample(&mut self, due_ns: u64, latency_ns: u64) -> io::Result<()> {
+    /// A sample of its instant, and the instants missed since, each in its own second.
+    pub fn sample(&mut self, sample: &Sample) -> io::Result<()> {
+        let Sample { due_ns, value_ns: latency_ns, .. } = *sample;
         self.current.lose(self.instants.lost_before(due_ns));
         self.enter(due_ns)?;
         self.current.record(latency_ns);
+        self.current_times.add(sample);
         let Some(period_ns) = self.instants.period_ns else { return Ok(()) };
         let missed = missed_by(latency_ns, period_ns);
         let mut first = 1;
@@ -187,7 +195,11 @@ impl<W: Write> Recorder<W> {
     fn flush(&mut self) -> io::Result<()> {
         let current = std::mem::take(&mut self.current);
         self.total.merge(&current);
-        self.log.second(self.second, None, &current)
+        self.log.second(self.second, None, &current)?;
+        let times = std::mem::take(&mut self.current_times);
+        self.times.merge(&times);
+        let mut tags = times.tags().into_iter();
+        tags.try_for_each(|(tag, of)| self.log.second(self.second, Some(tag), of))
     }
 
     /// The whole, and what it was written to. `lost`: samples that found no room, as the probe has
@@ -196,6 +208,9 @@ impl<W: Write> Recorder<W> {
         self.flush()?;
         self.total.lose(lost.saturating_sub(self.total.lost()));
         self.log.exact(None, &self.total)?;
+        for (tag, of) in self.times.tags().into_iter().filter(|(_, of)| of.instants() > 0) {
+            self.log.exact(Some(tag), of)?;
+        }
         Ok((self.total, self.log.finish()?))
     }
 }
@@ -321,17 +336,43 @@ fn decode(text: &str) -> Result<Histogram<u64>, String> {
 mod tests {
     use super::*;
 
+    fn sample(due_ns: u64, value_ns: u64) -> Sample {
+        Sample { due_ns, value_ns, ..Sample::default() }
+    }
+
     /// A second of samples, a stall of 2.5 s, a lost instant, and some more.
     fn log() -> (Latencies, Vec<u8>) {
         const MS: u64 = 1_000_000;
         let mut recorder = Recorder::new(Vec::new(), UNIX_EPOCH, Some(MS)).unwrap();
-        for turn in 0..1000 {
-            recorder.sample(turn * MS, 5_000 + turn).unwrap();
+        let samples = (0..1000).map(|turn| sample(turn * MS, 5_000 + turn));
+        let late = [(1000, 2500 * MS), (3500, 7_000), (3502, 7_000)];
+        for sample in samples.chain(late.map(|(ms, value_ns)| sample(ms * MS, value_ns))) {
+            recorder.sample(&sample).unwrap();
         }
-        recorder.sample(1000 * MS, 2500 * MS).unwrap();
-        recorder.sample(3500 * MS, 7_000).unwrap();
-        recorder.sample(3502 * MS, 7_000).unwrap();
         recorder.finish(0).unwrap()
+    }
+
+    #[test]
+    fn other_times_of_the_samples_have_their_tags() {
+        let mut recorder = Recorder::new(Vec::new(), UNIX_EPOCH, Some(1000)).unwrap();
+        let (mut times, mut turn) = (Times::default(), 0);
+        while turn < 3_000_000 {
+            let (handler_ns, thread_ns) = (Some(turn % 97), Some(turn % 97 + 100));
+            let sample = Sample { handler_ns, thread_ns, ..sample(turn * 1000, 2_500) };
+            times.add(&sample);
+            recorder.sample(&sample).unwrap();
+            turn += 30_000;
+        }
+        let (latencies, log) = recorder.finish(0).unwrap();
+        let mut seconds = [0; 2];
+        let mut all = read(log.as_slice(), |one| {
+            seconds[0] += u64::from(one.tag.is_none());
+            seconds[1] += u64::from(one.tag == Some("from-thread"));
+        })
+        .unwrap();
+        assert_eq!(seconds, [3, 3]);
+        assert_eq!(all.remove(&None), Some(latencies));
+        assert_eq!(Times::tagged(|tag| all.remove(&Some(tag.to_owned())).unwrap()), times);
     }
 
     #[test]
@@ -409,7 +450,7 @@ mod tests {
     fn a_log_of_many_seconds_is_read_in_little_memory() {
         let mut recorder = Recorder::new(Vec::new(), UNIX_EPOCH, Some(100_000_000)).unwrap();
         for turn in 0..100_000u64 {
-            recorder.sample(turn * 100_000_000, turn * 7919 % 1_000_000).unwrap();
+            recorder.sample(&sample(turn * 100_000_000, turn * 7919 % 1_000_000)).unwrap();
         }
         let (latencies, log) = recorder.finish(0).unwrap();
         let mut seconds = 0;

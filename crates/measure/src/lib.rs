@@ -26,6 +26,7 @@ pub mod settings;
 pub mod spaces;
 mod summary;
 mod timerlat;
+mod times;
 
 /// A late sample with its cause, as a run keeps it.
 pub use explain::Outlier;

@@ -11,6 +11,7 @@ use crate::hlog::{self, HlogError, Instants};
 use crate::load::{Load, Size};
 use crate::sample::{self, Sample, SampleError};
 use crate::summary::Summary;
+pub use crate::times::Times;
 use asmp_host::limited::{MOST_BYTES, read_at_most};
 use asmp_host::store::replace_file;
 use asmp_host::{Cpu, Kernel, Schedule};
@@ -232,33 +233,6 @@ pub struct Run {
     pub system_max_ns: Option<u64>,
 }
 
-/// Other times of the same samples, where they were taken.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Times {
-    /// To the interrupt's handler.
-    pub irq: Latencies,
-    /// To the thread, still in the kernel.
-    pub thread: Latencies,
-    /// From the interrupt's handler to the end.
-    pub from_interrupt: Latencies,
-    /// From the thread to the end.
-    pub from_thread: Latencies,
-}
-
-impl Times {
-    fn add(&mut self, sample: &Sample) {
-        let until_end = |ns: u64| sample.value_ns.saturating_sub(ns);
-        if let Some(ns) = sample.handler_ns {
-            self.irq.record(ns);
-            self.from_interrupt.record(until_end(ns));
-        }
-        if let Some(ns) = sample.thread_ns {
-            self.thread.record(ns);
-            self.from_thread.record(until_end(ns));
-        }
-    }
-}
-
 /// Runs of a directory, and what is none of them.
 #[derive(Debug, Default)]
 pub struct Found {
@@ -312,16 +286,20 @@ impl Run {
             Ok(file) => {
                 let read = hlog::read(BufReader::new(file), |_| ());
                 let mut all = read.map_err(|cause| RunError::Log { path, cause })?;
-                let mut of =
-                    |tag: Option<&str>| all.remove(&tag.map(str::to_owned)).unwrap_or_default();
-                self.latencies = of(None);
-                self.times = Times {
-                    irq: of(Some("irq")),
-                    thread: of(Some("thread")),
-                    from_interrupt: of(Some("from-interrupt")),
-                    from_thread: of(Some("from-thread")),
-                };
-                return Ok(());
+                let latencies = all.remove(&None).unwrap_or_default();
+                let (found, told) = (latencies.samples(), self.provenance.samples);
+                if found == told {
+                    self.latencies = latencies;
+                    let mut of = |tag: &str| all.remove(&Some(tag.to_owned()));
+                    self.times = Times::tagged(|tag| of(tag).unwrap_or_default());
+                    return Ok(());
+                }
+                // Samples that were cut off since are read as they are.
+                if !self.samples_path().exists() {
+                    let reason = format!("{found} samples, and run.json says {told}");
+                    let path = self.dir.join("hist.hlog");
+                    return Err(RunError::BadProvenance { path, reason });
+                }
             }
         }
         let Provenance { experiment, period_ns, lost, .. } = self.provenance;
@@ -515,6 +493,28 @@ pub(crate) mod tests {
         assert_eq!((run.latencies.instants(), run.latencies.missed()), (3, 0));
         assert_eq!(run.latencies.min_ns(), Some(0));
         assert_eq!((run.latencies.max_ns(), run.system_max_ns), (Some(39_989_000), Some(0)));
+    }
+
+    #[test]
+    fn a_log_is_read_in_place_of_the_samples_if_it_has_as_many() {
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path(), provenance(), &[10_000, 12_000]);
+        let log = |latencies: &Latencies| {
+            let mut log = hlog::Writer::new(Vec::new(), std::time::UNIX_EPOCH).unwrap();
+            log.second(0, None, latencies).unwrap();
+            log.exact(None, latencies).unwrap();
+            std::fs::write(dir.path().join("hist.hlog"), log.finish().unwrap()).unwrap();
+        };
+        let other = Latencies::of([7, 8]);
+        log(&other);
+        assert_eq!(Run::read(dir.path()).unwrap().latencies, other);
+        log(&Latencies::of([7, 8, 9]));
+        assert_eq!(Run::read(dir.path()).unwrap().latencies, Latencies::of([10_000, 12_000]));
+        std::fs::remove_file(dir.path().join("samples.bin")).unwrap();
+        let refused = Run::read(dir.path()).unwrap_err().to_string();
+        assert!(refused.ends_with("hist.hlog: 3 samples, and run.json says 2"), "{refused}");
+        std::fs::write(dir.path().join("hist.hlog"), "garbage\n").unwrap();
+        assert!(matches!(Run::read(dir.path()), Err(RunError::Log { .. })));
     }
 
     #[test]

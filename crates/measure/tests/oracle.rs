@@ -4,6 +4,7 @@
 
 use asmp_measure::histogram::{Latencies, Quantile};
 use asmp_measure::hlog::{self, Recorder};
+use asmp_measure::sample::Sample;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -77,7 +78,8 @@ fn each_case(dir: &Path, mut see: impl FnMut(&Value, Latencies, Vec<u8>)) -> usi
         let period_ns = case["period_ns"].as_u64();
         let mut recorder = Recorder::new(Vec::new(), UNIX_EPOCH, period_ns).unwrap();
         for sample in words.chunks_exact(2) {
-            recorder.sample(sample[0], sample[1]).unwrap();
+            let (due_ns, value_ns) = (sample[0], sample[1]);
+            recorder.sample(&Sample { due_ns, value_ns, ..Sample::default() }).unwrap();
         }
         let (latencies, log) = recorder.finish(0).unwrap();
         see(&case, latencies, log);

@@ -8,14 +8,13 @@ use super::subject::{self, Ready};
 use super::{
     Arrangement, Conductor, ExperimentError, Measurement, Observer, Place, Result, Series,
 };
-use crate::collect::{Collected, collect};
+use crate::collect::{Collected, Sink, collect};
 use crate::explain::Window;
 use crate::load::{self, Load, LoadError, Running, Size};
 use crate::probe::{Probe, Raw, Work, calibrate};
 use crate::run::{
     self, BaseTime, Experiment, Kind, Machine, Provenance, RUN_SCHEMA, Source, Totals,
 };
-use crate::sample::Writer;
 use asmp_host::counters::{self, Interrupts};
 use asmp_host::{Cpu, CpuSet, Facts, Kernel, Schedule, clock};
 use std::path::{Path, PathBuf};
@@ -259,6 +258,10 @@ impl Session<'_> {
         }
     }
 
+    fn period_ns(&self) -> Option<u64> {
+        self.measurement.period().map(|period| period.as_nanos() as u64)
+    }
+
     /// Twice the second-level cache, and more pages than any TLB holds.
     fn flood_bytes(&self) -> usize {
         let path = format!("/sys/devices/system/cpu/cpu{}/cache/index2/size", self.series.cpu);
@@ -297,7 +300,11 @@ impl Session<'_> {
         let dir = self.series.dir.join(&case.name);
         let file = |cause| ExperimentError::File { path: dir.clone(), cause };
         std::fs::create_dir(&dir).map_err(file)?;
-        let writer = Writer::create(&dir.join("samples.bin")).map_err(file)?;
+        let sink = match self.measurement.experiment() {
+            Experiment::Latency => Sink::of_latency(&dir, self.period_ns()),
+            Experiment::Overhead => Sink::of_turns(&dir),
+        };
+        let sink = sink.map_err(file)?;
         let Ready { subject, origin, bound, not_recorded } = self.ready(case)?;
         // The kernel's thread goes with its tracer, which others may end.
         let proc =
@@ -310,7 +317,7 @@ impl Session<'_> {
         let (started_s, started) = (now_s(), Instant::now());
         let wanted = self.measurement.samples();
         self.observer.begins(&case.name, wanted);
-        let collected = collect(subject, origin, window, writer, |samples| {
+        let collected = collect(subject, origin, window, sink, |samples| {
             self.observer.has(samples);
             if self.stopped() {
                 return Err("interrupted".to_owned());
@@ -351,7 +358,7 @@ impl Session<'_> {
             schedule: self.schedule_of(kind),
             memory_locked: self.series.memory_locked,
             cpu_latency_held: self.series.cpu_latency_held,
-            period_ns: self.measurement.period().map(|period| period.as_nanos() as u64),
+            period_ns: self.period_ns(),
             warm_up_samples: self.series.warm_up,
             started_s,
             duration_ns,
