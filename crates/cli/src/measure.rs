@@ -89,6 +89,9 @@ fn read(dirs: &[PathBuf]) -> Result<Read> {
             Err(error) => refused.push(error),
         }
     }
+    // A run that was named twice, or by a link, is one round and not two.
+    let mut seen = BTreeSet::new();
+    all.runs.retain(|run| seen.insert(run.dir.canonicalize().unwrap_or_else(|_| run.dir.clone())));
     if all.runs.is_empty() && !refused.is_empty() {
         return Err(refused.swap_remove(0).into());
     }

@@ -246,6 +246,10 @@ fn refusals() {
     let samples = std::fs::read(path("new").join("samples.bin")).unwrap();
     std::fs::write(path("new").join("samples.bin"), &samples[..samples.len() - 1]).unwrap();
     refused(&["measure", "report", &new], 50, "2999 whole samples of 3000");
+    // A run that is named twice is one run.
+    std::os::unix::fs::symlink(path("old"), path("link")).unwrap();
+    let (_, said) = asmp(&["measure", "report", &old, &old, &name("link")]);
+    assert_eq!(said.lines().count(), 3, "{said}");
     // The others of a directory are reported all the same.
     std::fs::create_dir(path("mixed")).unwrap();
     std::fs::create_dir(path("mixed/notes")).unwrap();
