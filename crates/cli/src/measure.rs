@@ -45,10 +45,11 @@ pub fn measure(shield: &Shield, action: &Measure) -> Result<u8> {
             };
             return series::ab(shield, series, latency, knobs, *rounds);
         }
-        Measure::Report { dirs, output, json, explain, across_kernels } => {
+        Measure::Report { dirs, output, json, limit, explain, across_kernels } => {
             let read = read(dirs)?;
             one_kernel(&read.runs, *across_kernels)?;
-            write_report(&read.runs, output.as_deref(), *json, *explain)?;
+            let limit_ns = limit.map(|limit| limit.as_nanos() as u64);
+            write_report(&read.runs, limit_ns, output.as_deref(), *json, *explain)?;
             return Ok(read.code);
         }
         Measure::Compare { a, b, json, across } => {
@@ -123,8 +124,14 @@ fn one_kernel(runs: &[Run], across_kernels: bool) -> Result<()> {
     Ok(())
 }
 
-fn write_report(runs: &[Run], output: Option<&Path>, json: bool, explain: usize) -> Result<()> {
-    let (rows, spaces) = (report::rows(runs), spaces::spaces(runs));
+fn write_report(
+    runs: &[Run],
+    limit_ns: Option<u64>,
+    output: Option<&Path>,
+    json: bool,
+    explain: usize,
+) -> Result<()> {
+    let (rows, spaces) = (report::rows(runs, limit_ns), spaces::spaces(runs));
     match json {
         true => {
             let schema = report::REPORT_SCHEMA;
@@ -139,7 +146,8 @@ fn write_report(runs: &[Run], output: Option<&Path>, json: bool, explain: usize)
         }
     }
     if let Some(path) = output {
-        let page = report::html(runs).map_err(|error| failure(crate::exit::UNEXPECTED, error))?;
+        let page = report::html(runs, limit_ns)
+            .map_err(|error| failure(crate::exit::UNEXPECTED, error))?;
         write(path, &page)?;
     }
     Ok(())

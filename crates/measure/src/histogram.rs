@@ -47,7 +47,7 @@ pub enum Quantile {
 }
 
 /// Instants above a limit. A limit within a bucket leaves that bucket open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Above {
     pub at_least: u64,
     pub at_most: u64,

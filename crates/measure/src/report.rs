@@ -2,7 +2,7 @@
 //! The report: the papers' tables and figures of any runs, as text, JSON, or one HTML file that
 //! needs no network and reads on a light and on a dark page.
 
-use crate::histogram::ALL_PERCENTILES;
+use crate::histogram::{ALL_PERCENTILES, Above};
 use crate::noise::shown;
 use crate::plot::{self, Columns, Series};
 use crate::run::{Experiment, Run};
@@ -26,15 +26,25 @@ pub struct Row {
     pub dir: String,
     pub kernel: String,
     pub summary: Summary,
+    /// Instants above the limit that was asked for.
+    pub above: Option<AboveLimit>,
     /// Overhead: what handlers and other tasks took, the largest of a turn; the rest of the excess
     /// is the hypervisor's or the hardware's. `None` where that was not recorded, or of a latency.
     pub system_max_ns: Option<u64>,
     pub partial: Option<String>,
 }
 
+/// Instants above a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct AboveLimit {
+    pub limit_ns: u64,
+    #[serde(flatten)]
+    pub instants: Above,
+}
+
 /// Rows in the papers' order: experiment, load, kind. What belongs to the table of `spaces` is left
 /// out. A run without samples has its row: there is no worse one.
-pub fn rows(runs: &[Run]) -> Vec<Row> {
+pub fn rows(runs: &[Run], limit_ns: Option<u64>) -> Vec<Row> {
     let mut runs = spaces::others(runs);
     runs.sort_by_key(|run| (run.provenance.experiment, run.provenance.load, run.provenance.kind));
     let names = names(&runs);
@@ -49,6 +59,8 @@ pub fn rows(runs: &[Run]) -> Vec<Row> {
             dir: run.dir.display().to_string(),
             kernel: provenance.machine.kernel.clone(),
             summary: run.summary(),
+            above: limit_ns
+                .map(|limit_ns| AboveLimit { limit_ns, instants: run.latencies.above(limit_ns) }),
             system_max_ns: run.system_max_ns.filter(|_| recorded),
             partial: provenance.partial.clone(),
         }
@@ -107,6 +119,7 @@ fn table(rows: &[&Row]) -> String {
         .chain(percentiles.iter().copied())
         .chain(["Max", "n", "missed", "lost"])
         .map(str::to_owned)
+        .chain(rows[0].above.map(|above| format!("above {}", us(Some(above.limit_ns as f64)))))
         .collect();
     let cells = |row: &&Row| -> Vec<String> {
         let summary = &row.summary;
@@ -121,6 +134,10 @@ fn table(rows: &[&Row]) -> String {
         cells.extend(percentiles.iter().map(percentile));
         cells.push(whole(summary.max_ns));
         cells.extend([summary.instants, summary.missed, summary.lost].map(|n| n.to_string()));
+        cells.extend(row.above.map(|above| match above.instants {
+            Above { at_least, at_most } if at_least == at_most => at_least.to_string(),
+            Above { at_least, at_most } => format!("{at_least}..{at_most}"),
+        }));
         cells
     };
     let lines: Vec<Vec<String>> = std::iter::once(heading).chain(rows.iter().map(cells)).collect();
@@ -169,8 +186,8 @@ pub fn ratios(rows: &[Row], load: &str) -> Option<String> {
 }
 
 /// One self-contained page. Errors: a figure could not be drawn.
-pub fn html(all: &[Run]) -> Result<String, String> {
-    let rows = rows(all);
+pub fn html(all: &[Run], limit_ns: Option<u64>) -> Result<String, String> {
+    let rows = rows(all, limit_ns);
     let mut runs: Vec<&Run> = all.iter().collect();
     runs.sort_by_key(|run| (run.provenance.experiment, run.provenance.load, run.provenance.kind));
     let mut page = String::from(HEAD);
@@ -372,7 +389,7 @@ mod tests {
         let mut late = Latencies::of([10_000; 50]);
         late.record_late(1_234_567_890_000, 30_000_000_000);
         let runs = [run("a/x", Kind::N, Latencies::default()), run("a/y", Kind::Aoff, late)];
-        let text = text(&rows(&runs));
+        let text = text(&rows(&runs, None));
         let lines: Vec<Vec<&str>> =
             text.lines().map(|line| line.split_whitespace().collect()).collect();
         let end = ["Max", "n", "missed", "lost"];
@@ -385,10 +402,28 @@ mod tests {
     }
 
     #[test]
+    fn instants_above_a_limit_have_a_column_and_a_bucket_that_has_both_says_so() {
+        let runs =
+            [run("a/x", Kind::N, Latencies::of([99_000, 99_990, 100_010, 100_020, 300_000]))];
+        let line = |limit_ns: u64| {
+            let text = text(&rows(&runs, Some(limit_ns)));
+            let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+            let lines: Vec<_> = text.lines().map(words).collect();
+            (lines[1].join(" "), lines[2].last().cloned().unwrap())
+        };
+        let (heading, count) = line(200_000);
+        assert!(heading.ends_with("lost above 200.000") && count == "1", "{heading}: {count}");
+        // 99.968 to 100.031 us are one bucket.
+        assert_eq!(line(100_000).1, "1..4");
+        assert_eq!(line(300_000).1, "0");
+    }
+
+    #[test]
     fn runs_of_one_kind_are_told_apart() {
         let of = |dir: &str| run(dir, Kind::Aoff, Latencies::of([1]));
-        let names =
-            |runs: &[Run]| -> Vec<String> { rows(runs).into_iter().map(|row| row.name).collect() };
+        let names = |runs: &[Run]| -> Vec<String> {
+            rows(runs, None).into_iter().map(|row| row.name).collect()
+        };
         assert_eq!(names(&[of("a/MIX-Aoff")]), ["Aoff"]);
         assert_eq!(
             names(&[of("ab/tick-with-0"), of("ab/tick-without-0")]),

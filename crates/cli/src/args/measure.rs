@@ -106,6 +106,12 @@ pub enum Measure {
         /// Times are integers in nanoseconds. Example: asmp measure report before --json
         #[arg(long)]
         json: bool,
+        /// Count the instants that took longer than this
+        ///
+        /// A number with its unit: ns, us, ms or s. Two numbers, `3..5`, where a bucket of the
+        /// histogram reaches across the limit. Example: --limit 100us
+        #[arg(long, value_name = "TIME", value_parser = duration)]
+        limit: Option<Duration>,
         /// Show the worst N samples of each run with their causes
         ///
         /// A cause is known only for runs that recorded the kernel's events. Example: --explain 3

@@ -28,7 +28,7 @@ pub fn measure(shield: &Shield, args: &args::Series, measurement: Measurement) -
     let session = Session::new(shield.kernel(), &conductor, &progress, measurement, &series);
     let completion = session.and_then(|session| session.run()).map_err(failed)?;
     let runs = Run::read_all(&series.dir)?.runs;
-    let rows = report::rows(&runs);
+    let rows = report::rows(&runs, None);
     print!("{}{}", report::text(&rows), spaces::text(&spaces::spaces(&runs)));
     let loads = series.loads.iter().map(ToString::to_string);
     loads.filter_map(|load| report::ratios(&rows, &load)).for_each(|line| print!("{line}"));
