@@ -187,8 +187,8 @@ pub fn default_irq_affinity() -> Knob {
     Knob::new("/proc/irq/default_smp_affinity", Shape::CpuMask)
 }
 
-/// From 6.8 on: the mask that was written, whatever is isolated.
-const WORKQUEUE_REQUESTED: &str = "/sys/devices/virtual/workqueue/cpumask_requested";
+/// From 6.8 on: the mask that was written to [`workqueue_cpus`], whatever is isolated. Read-only.
+pub const WORKQUEUE_REQUESTED: &str = "/sys/devices/virtual/workqueue/cpumask_requested";
 
 /// CPUs of unbound workqueues, core-api/workqueue.rst "Affinity Scopes".
 pub fn workqueue_cpus() -> Knob {
@@ -309,13 +309,16 @@ pub(crate) fn of_machine() -> Vec<Knob> {
     ]
 }
 
-/// The text that a kernel without boot parameters for it gives this setting; `None`: that depends
-/// on the machine. Only for advice.
-pub fn usual(knob: &Knob, possible: &CpuSet) -> Option<String> {
-    let masks = [default_irq_affinity(), workqueue_cpus()];
+/// The text that a kernel gives this setting at boot, where no parameter but `isolcpus=` concerns
+/// it; `None`: that depends on the machine. Only for advice.
+pub fn usual(knob: &Knob, possible: &CpuSet, boot_isolated: &CpuSet) -> Option<String> {
     let texts = [(machine_check_interval(), "12c"), (timer_migration(), "1")];
-    if masks.contains(knob) {
-        return Some(knob.spell(possible));
+    match knob {
+        _ if *knob == default_irq_affinity() => return Some(knob.spell(possible)),
+        _ if *knob == workqueue_cpus() => {
+            return Some(knob.spell(&possible.difference(boot_isolated)));
+        }
+        _ => {}
     }
     let of_cpu = cpu_of(&knob.path).and_then(|cpu| match knob {
         _ if is_deadline_server(knob) => Some("50000000"),

@@ -114,7 +114,7 @@ pub(crate) fn decide(
             let found = orphans::partitions(kernel, &base, &orphans);
             if !orphans.is_empty() {
                 closes_base = found.is_empty();
-                unknown = orphans::suspects(facts, &base, &found);
+                unknown = orphans::suspects(kernel, facts, &base, &found);
             }
             state.partitions.extend(found);
             Vec::new()

@@ -43,6 +43,29 @@ fn groups_whose_state_was_lost_are_named_and_restored() {
 }
 
 #[test]
+fn the_cpus_that_unbound_work_was_left_to_are_named_where_isolcpus_had_others() {
+    let dir = "/sys/devices/virtual/workqueue";
+    let fake = Fake::with_app();
+    // As isolcpus=3 boots it.
+    fake.kernel.set_file("/sys/devices/system/cpu/isolated", "3");
+    for name in ["cpumask", "cpumask_requested"] {
+        fake.kernel.set_file(&format!("{dir}/{name}"), "7");
+    }
+    fake.done(&create("a", "3"));
+    fake.done(&Request::Resize { name: "a".into(), cpus: "2".parse().unwrap() });
+    lose_state(&fake);
+    let unknown = fake.done(&RESTORE).unknown_originals.join("\n");
+    assert!(unknown.contains(&format!("{dir}/cpumask is 3 (usual: 7)")), "{unknown}");
+    let requested = format!("{dir}/cpumask_requested is 3 (usual: 7, written to cpumask)");
+    assert!(unknown.contains(&requested), "{unknown}");
+    fake.write(&format!("{dir}/cpumask"), "7");
+    fake.done(&create("a", "3"));
+    lose_state(&fake);
+    let unknown = fake.done(&RESTORE).unknown_originals.join("\n");
+    assert!(!unknown.contains("cpumask_requested"), "{unknown}");
+}
+
+#[test]
 fn lost_originals_are_named_until_they_are_given_up() {
     let names = |fake: &Fake, unknown: &[String]| {
         let status = fake.status();

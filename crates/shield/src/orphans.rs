@@ -105,12 +105,17 @@ fn partition(kernel: &dyn Kernel, base: &Base, group: &Path) -> Partition {
 }
 
 /// Settings that have the value which such partitions need: they may have had another before.
-pub fn suspects(facts: &Facts, base: &Base, found: &[Partition]) -> Vec<String> {
+pub fn suspects(
+    kernel: &dyn Kernel,
+    facts: &Facts,
+    base: &Base,
+    found: &[Partition],
+) -> Vec<String> {
     let all = shielded(found);
     let lines = Lines::of(facts);
     let mut suspects = Vec::new();
     let is_now = |knob: &Knob, now: &str| {
-        let usual = knob::usual(knob, &facts.cpus.possible);
+        let usual = usual(knob, facts);
         let usual = usual.map_or(String::new(), |text| format!(" (usual: {text})"));
         format!("{} is {now}{usual}", knob.path.display())
     };
@@ -126,6 +131,7 @@ pub fn suspects(facts: &Facts, base: &Base, found: &[Partition]) -> Vec<String> 
             suspects.push(is_now(&knob, now));
         }
     }
+    suspects.extend(requested_work(kernel, facts));
     let away = facts.irqs.iter().filter(|irq| !irq.affinity.intersects(&all)).count();
     if away > 0 {
         suspects.push(format!(
@@ -139,4 +145,18 @@ pub fn suspects(facts: &Facts, base: &Base, found: &[Partition]) -> Vec<String> 
     let controllers = knob::controllers_of_children(&base.mount);
     suspects.push(format!("{} may have had no cpuset", controllers.path.display()));
     suspects
+}
+
+/// What a write has asked for unbound work to keep to, where that is not what the kernel asks for
+/// at boot. It stays so after the partitions, and the reading of [`knob::workqueue_cpus`] may hide
+/// it: the kernel takes isolated CPUs away from that by itself.
+fn requested_work(kernel: &dyn Kernel, facts: &Facts) -> Option<String> {
+    let (knob, path) = (knob::workqueue_cpus(), Path::new(knob::WORKQUEUE_REQUESTED));
+    let (asked, usual) = (kernel.text(path).ok()?, usual(&knob, facts)?);
+    let words = format!("{} is {asked} (usual: {usual}, written to cpumask)", path.display());
+    (!knob.holds(&asked, &usual)).then_some(words)
+}
+
+fn usual(knob: &Knob, facts: &Facts) -> Option<String> {
+    knob::usual(knob, &facts.cpus.possible, &facts.cpus.boot_isolated)
 }

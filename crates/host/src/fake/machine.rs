@@ -3,6 +3,7 @@
 
 use super::Fault;
 use crate::cpuset::CpuSet;
+use crate::knob;
 use crate::sched::Schedule;
 use crate::systemd;
 use std::collections::{BTreeMap, BTreeSet};
@@ -444,7 +445,14 @@ impl Machine {
             }
             None => text.to_owned(),
         };
-        if *old != spelled {
+        let is_new = *old != spelled;
+        if path == Path::new(knob::WORKQUEUE_REQUESTED) {
+            return Err(os(libc::EACCES));
+        }
+        if *path == *knob::workqueue_cpus().path {
+            self.files.insert(knob::WORKQUEUE_REQUESTED.into(), spelled.clone());
+        }
+        if is_new {
             self.files.insert(path.to_owned(), spelled);
         }
         Ok(())

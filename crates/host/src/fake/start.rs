@@ -4,6 +4,7 @@
 use super::machine::{FakeTask, Group, Machine};
 use super::{FakeKernel, MOUNT, SYSTEMD};
 use crate::cpuset::{Cpu, CpuSet};
+use crate::knob;
 use crate::sched::Schedule;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -82,6 +83,7 @@ impl FakeKernel {
             ("/proc/irq/default_smp_affinity", cpus.to_mask()),
             ("/proc/sys/kernel/watchdog_cpumask", cpus.to_string()),
             ("/sys/devices/virtual/workqueue/cpumask", cpus.to_mask()),
+            (knob::WORKQUEUE_REQUESTED, cpus.to_mask()),
             ("/sys/devices/system/cpu/nohz_full", candidates),
             ("/sys/devices/system/machinecheck/machinecheck0/check_interval", "12c".to_owned()),
             ("/proc/sys/kernel/timer_migration", "1".to_owned()),
