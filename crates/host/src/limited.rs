@@ -25,13 +25,17 @@ pub fn read_json_at_most(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
 
 /// The same if its first 4 KiB are right.
 fn read_if(path: &Path, most_bytes: u64, is_right: impl Fn(&[u8]) -> bool) -> io::Result<Vec<u8>> {
-    let too_long = || {
-        let words = format!("too long: at most {} MiB are read", most_bytes >> 20);
-        io::Error::new(ErrorKind::FileTooLarge, words)
-    };
-    let file = File::open(path)?;
+    read_open(File::open(path)?, most_bytes, is_right)
+}
+
+/// The same of a file that is open.
+pub(crate) fn read_open(
+    file: File,
+    most_bytes: u64,
+    is_right: impl Fn(&[u8]) -> bool,
+) -> io::Result<Vec<u8>> {
     if file.metadata()?.len() > most_bytes {
-        return Err(too_long());
+        return Err(too_long(most_bytes));
     }
     let mut bytes = Vec::new();
     (&file).take(4096.min(most_bytes + 1)).read_to_end(&mut bytes)?;
@@ -40,9 +44,14 @@ fn read_if(path: &Path, most_bytes: u64, is_right: impl Fn(&[u8]) -> bool) -> io
     }
     file.take(most_bytes + 1 - bytes.len() as u64).read_to_end(&mut bytes)?;
     match bytes.len() as u64 > most_bytes {
-        true => Err(too_long()),
+        true => Err(too_long(most_bytes)),
         false => Ok(bytes),
     }
+}
+
+pub(crate) fn too_long(most_bytes: u64) -> io::Error {
+    let words = format!("too long: at most {} MiB are read", most_bytes >> 20);
+    io::Error::new(ErrorKind::FileTooLarge, words)
 }
 
 #[cfg(test)]

@@ -3,14 +3,18 @@
 //! whole, a journal that only grows, and the lock that serialises writers. They are in /run/asmp, a
 //! file system in memory: what they describe does not survive a reboot either.
 
-use crate::{Error, Result};
+use crate::{Error, Result, limited};
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+/// No file of these is longer, so that one of another program costs no more than that to refuse. A
+/// journal of 64 MiB has the ways back of some 300,000 threads.
+pub const MOST_BYTES: u64 = 64 << 20;
 
 /// The directory of these files.
 #[derive(Debug, Clone)]
@@ -146,13 +150,17 @@ impl Store {
         }
     }
 
-    /// A file's bytes; `None` where there is none.
+    /// A file's bytes; `None` where there is none. Errors: also [`io::ErrorKind::InvalidData`] for
+    /// what is no regular file, and [`io::ErrorKind::FileTooLarge`] beyond [`MOST_BYTES`].
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let path = self.path(name);
         let read = || {
-            let mut file = OpenOptions::new().read(true).custom_flags(UNFOLLOWED).open(&path)?;
-            let mut bytes = Vec::new();
-            file.read_to_end(&mut bytes).map(|_| bytes)
+            // Opening a device may do something.
+            if !fs::symlink_metadata(&path)?.is_file() {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "no regular file"));
+            }
+            let file = OpenOptions::new().read(true).custom_flags(UNFOLLOWED).open(&path)?;
+            limited::read_open(file, MOST_BYTES, |_| true)
         };
         match read() {
             Ok(bytes) => Ok(Some(bytes)),
@@ -161,9 +169,13 @@ impl Store {
         }
     }
 
-    /// Replaces a file whole: after a crash it holds the old bytes or the new, never a mixture.
+    /// Replaces a file whole: after a crash it holds the old bytes or the new, never a mixture. It
+    /// takes no more than [`read`](Self::read) gives.
     pub fn replace(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.path(name);
+        if bytes.len() as u64 > MOST_BYTES {
+            return Err(Error::io(&path, "write")(limited::too_long(MOST_BYTES)));
+        }
         let written = match self.room.take().and_then(|()| replace_file(&path, bytes, 0o644)) {
             Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {
                 self.replace_by_spare(name, bytes).map_err(|_| error)
@@ -232,7 +244,7 @@ impl Store {
             Ok((file, reserved))
         })();
         let (file, reserved) = opened.map_err(Error::io(&path, "create"))?;
-        Ok(Journal { file, path, reserved, room: self.room.clone() })
+        Ok(Journal { file, path, length: 0, reserved, room: self.room.clone() })
     }
 
     /// Another user who can write here could have us write, or believe, anything.
@@ -300,14 +312,20 @@ pub fn replace_file(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 pub struct Journal {
     file: File,
     path: PathBuf,
+    length: u64,
     /// Bytes of the reserved room that are left.
     reserved: u64,
     room: Room,
 }
 
 impl Journal {
+    /// Errors: also [`io::ErrorKind::FileTooLarge`], where [`Store::read`] would refuse the whole.
     pub fn append(&mut self, line: &str) -> Result<()> {
         let bytes = format!("{line}\n");
+        self.length += bytes.len() as u64;
+        if self.length > MOST_BYTES {
+            return Err(Error::io(&self.path, "append")(limited::too_long(MOST_BYTES)));
+        }
         let has_room = match self.reserved.checked_sub(bytes.len() as u64) {
             Some(left) => {
                 self.reserved = left;
@@ -322,11 +340,13 @@ impl Journal {
     }
 }
 
-/// The whole lines of a journal. A crash may have cut the last one; then its action never began.
-pub fn whole_lines(bytes: &[u8]) -> Vec<String> {
-    let text = String::from_utf8_lossy(bytes);
-    let Some(end) = text.rfind('\n') else { return Vec::new() };
-    text[..end].lines().map(str::to_owned).collect()
+/// The whole lines of a journal, and the part of a line after them. A crash may have cut that one;
+/// then its action never began.
+pub fn whole_lines(bytes: &[u8]) -> (impl Iterator<Item = &[u8]>, &[u8]) {
+    let is_end = |byte: &u8| *byte == b'\n';
+    let end = bytes.iter().rposition(is_end).map_or(0, |at| at + 1);
+    let (whole, cut) = bytes.split_at(end);
+    (whole.split_inclusive(is_end).map(|line| &line[..line.len() - 1]), cut)
 }
 
 #[cfg(test)]
@@ -438,9 +458,62 @@ mod tests {
         journal.append("second").unwrap();
         assert!(store.journal("journal").is_err(), "a journal is never opened twice");
         let mut bytes = store.read("journal").unwrap().unwrap();
-        assert_eq!(whole_lines(&bytes), ["first", "second"]);
+        let lines = |bytes: &[u8]| {
+            let (whole, cut) = whole_lines(bytes);
+            let all = whole.chain([cut]).map(|line| String::from_utf8_lossy(line).into_owned());
+            all.collect::<Vec<_>>()
+        };
+        assert_eq!(lines(&bytes), ["first", "second", ""]);
         bytes.truncate(bytes.len() - 1);
-        assert_eq!(whole_lines(&bytes), ["first"]);
-        assert!(whole_lines(b"").is_empty());
+        assert_eq!(lines(&bytes), ["first", "second"]);
+        assert_eq!(lines(b""), [""]);
+        assert_eq!(lines(b"\n\n"), ["", "", ""]);
+    }
+
+    #[test]
+    fn what_is_no_regular_file_or_too_long_is_not_read() {
+        use io::ErrorKind::{FileTooLarge, InvalidData};
+        let dir = tempfile::tempdir().unwrap();
+        let (store, path) = (Store::at(dir.path()), dir.path().join("state"));
+        let kind = || match store.read("state") {
+            Err(Error::Io { cause, .. }) => Err(cause.kind()),
+            read => Ok(read.unwrap().map(|bytes| bytes.len() as u64)),
+        };
+        fs::create_dir(&path).unwrap();
+        assert_eq!(kind(), Err(InvalidData));
+        fs::remove_dir(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert_eq!(kind(), Err(InvalidData));
+        fs::remove_file(&path).unwrap();
+        let socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert_eq!(kind(), Err(InvalidData));
+        drop((socket, fs::remove_file(&path).unwrap()));
+        for (length, expected) in [
+            (MOST_BYTES, Ok(Some(MOST_BYTES))),
+            (MOST_BYTES + 1, Err(FileTooLarge)),
+            (0, Ok(Some(0))),
+        ] {
+            File::create(&path).unwrap().set_len(length).unwrap();
+            assert_eq!(kind(), expected);
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_that_could_not_be_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::at(dir.path());
+        let too_long = |written: Result<()>| {
+            let error = written.unwrap_err().to_string();
+            assert!(error.contains("too long: at most 64 MiB"), "{error}");
+        };
+        store.replace("state", b"old").unwrap();
+        too_long(store.replace("state", &vec![b' '; MOST_BYTES as usize + 1]));
+        assert_eq!(store.read("state").unwrap().as_deref(), Some(&b"old"[..]));
+        let mut journal = store.journal("journal").unwrap();
+        journal.append("first").unwrap();
+        journal.length = MOST_BYTES - 6;
+        journal.append("third").unwrap();
+        too_long(journal.append(""));
+        assert_eq!(store.read("journal").unwrap().as_deref(), Some(&b"first\nthird\n"[..]));
     }
 }

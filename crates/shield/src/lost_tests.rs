@@ -2,15 +2,20 @@
 //! The files of /run/asmp are gone, hidden or unreadable while there are partitions: `status` names
 //! what they left, and `restore` ends it.
 
-use crate::fixture::{Fake, RESTORE, add, create, destroy};
+use crate::fixture::{Fake, REPAIR, RESTORE, add, create, destroy};
 use crate::request::Request;
+use crate::shield::ChangeError;
+use crate::state::StateError;
+use asmp_host::store::MOST_BYTES;
 use asmp_host::{Kernel, Schedule};
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 /// Every file of /run/asmp is gone.
 fn lose_state(fake: &Fake) {
-    for entry in std::fs::read_dir(fake.dir.path()).unwrap() {
-        std::fs::remove_file(entry.unwrap().path()).unwrap();
+    for entry in fs::read_dir(fake.dir.path()).unwrap() {
+        fs::remove_file(entry.unwrap().path()).unwrap();
     }
 }
 
@@ -104,7 +109,7 @@ fn lost_originals_are_named_until_they_are_given_up() {
 fn the_way_out_of_an_unreadable_state_ends_all_partitions() {
     for garbage in ["{}", "hello", "{\"schema\":99}"] {
         let fake = Fake::partitioned();
-        std::fs::write(fake.dir.path().join("state.json"), garbage).unwrap();
+        fs::write(fake.dir.path().join("state.json"), garbage).unwrap();
         let error = fake.ask(&Request::Restore { abandon: false }).unwrap_err().to_string();
         assert!(error.contains("--abandon"), "{error}");
         let outcome = fake.done(&Request::Restore { abandon: true });
@@ -112,7 +117,7 @@ fn the_way_out_of_an_unreadable_state_ends_all_partitions() {
         assert!(!outcome.unknown_originals.is_empty());
         assert!(fake.status().holds());
         assert_eq!(fake.kernel.isolated().to_string(), "");
-        let kept = std::fs::read_to_string(fake.dir.path().join("state.json.unreadable"));
+        let kept = fs::read_to_string(fake.dir.path().join("state.json.unreadable"));
         assert_eq!(kept.unwrap(), garbage);
     }
 }
@@ -155,9 +160,9 @@ fn groups_whose_state_was_lost_under_systemd_are_named_and_restored() {
 fn a_state_that_was_hidden_tells_the_truth_when_it_is_back() {
     let fake = Fake::partitioned();
     let hidden = tempfile::tempdir().unwrap();
-    let files = || std::fs::read_dir(fake.dir.path()).unwrap().map(|entry| entry.unwrap().path());
+    let files = || fs::read_dir(fake.dir.path()).unwrap().map(|entry| entry.unwrap().path());
     for file in files() {
-        std::fs::copy(&file, hidden.path().join(file.file_name().unwrap())).unwrap();
+        fs::copy(&file, hidden.path().join(file.file_name().unwrap())).unwrap();
     }
     lose_state(&fake);
     let outcome = fake.done(&RESTORE);
@@ -167,9 +172,9 @@ fn a_state_that_was_hidden_tells_the_truth_when_it_is_back() {
     assert!(outcome.demoted.iter().any(|one| one.task.tid == 201), "{outcome:#?}");
     fake.kernel.set_schedule(201, &Schedule::Fifo { priority: 80 }).unwrap();
     lose_state(&fake);
-    for file in std::fs::read_dir(hidden.path()).unwrap() {
+    for file in fs::read_dir(hidden.path()).unwrap() {
         let file = file.unwrap();
-        std::fs::copy(file.path(), fake.dir.path().join(file.file_name())).unwrap();
+        fs::copy(file.path(), fake.dir.path().join(file.file_name())).unwrap();
     }
     let status = fake.status();
     assert!(!status.holds() && !status.partitions[0].shielded, "{status:#?}");
@@ -185,12 +190,64 @@ fn a_journal_that_a_crash_cut_in_its_last_line_is_undone_exactly() {
             let fake = Fake::with_app();
             assert!(fake.kill(&create("a", "3"), at, false), "{at}");
             let journal = fake.dir.path().join("journal");
-            let whole = std::fs::read(&journal).unwrap();
+            let whole = fs::read(&journal).unwrap();
             if cut > 1 && whole[whole.len() - cut] == b'\n' {
                 break;
             }
-            std::fs::write(&journal, &whole[..whole.len() - cut]).unwrap();
+            fs::write(&journal, &whole[..whole.len() - cut]).unwrap();
             fake.restored(&format!("{at}, without its last {cut} bytes"));
         }
+    }
+}
+
+type Put = Box<dyn Fn(&Path)>;
+
+/// What another program puts in the place of a file of ours, and what a change says to it.
+fn put_in_place() -> Vec<(&'static str, &'static str, Put)> {
+    let header = "{\"schema\":2,\"transaction\":99}\n";
+    let written = |text: String| -> Put { Box::new(move |file| fs::write(file, &text).unwrap()) };
+    let mut all: Vec<(_, _, Put)> = Vec::new();
+    for name in ["state.json", "journal"] {
+        let too_long = |file: &Path| fs::File::create(file).unwrap().set_len(MOST_BYTES + 1);
+        all.push((name, "too long", Box::new(move |file| too_long(file).unwrap())));
+        let device = |file: &Path| symlink("/dev/zero", file).unwrap();
+        all.push((name, "no regular file", Box::new(device)));
+        all.push((name, "no regular file", Box::new(|file| fs::create_dir(file).unwrap())));
+        let says = if name == "journal" { "is none of ours" } else { "not JSON" };
+        all.push((name, says, written("x".repeat(1 << 20))));
+    }
+    // Neither a header that was cut, nor a step.
+    let step = "{\"undo\":\"remove-group\",\"path\":\"/sys/fs/cgroup/asmp\"}\n";
+    for text in ["hello".to_owned(), format!("{header}{step}hello"), format!("{header}{step}\n")] {
+        all.push(("journal", "is none of ours", written(text)));
+    }
+    all
+}
+
+#[test]
+fn what_no_change_has_written_is_refused_at_once_and_set_aside_on_demand() {
+    for (name, says, put) in put_in_place() {
+        let fake = Fake::partitioned();
+        let file = fake.dir.path().join(name);
+        let _ = fs::remove_file(&file);
+        put(&file);
+        let (before, kind) = (fake.kernel.snapshot(), fs::symlink_metadata(&file).unwrap());
+        for request in [create("b", "2"), destroy("a"), add("a", 200), REPAIR, RESTORE] {
+            let error = fake.ask(&request).unwrap_err();
+            let words = error.to_string();
+            assert!(matches!(error, ChangeError::State(StateError::Unreadable { .. })), "{words}");
+            assert!(words.contains(says) && words.contains("--abandon"), "{name}: {words}");
+            assert!(words.len() < 500, "{} letters", words.len());
+        }
+        assert!(fake.shield.status().unwrap_err().to_string().contains(says));
+        assert!(fake.kernel.snapshot() == before, "{name}, {says}");
+        let still = |path: &Path| fs::symlink_metadata(path).unwrap();
+        assert_eq!((still(&file).file_type(), still(&file).len()), (kind.file_type(), kind.len()));
+        let outcome = fake.done(&Request::Restore { abandon: true });
+        assert!(outcome.recovered.unwrap().abandoned[0].contains(says));
+        let kept = fake.dir.path().join(format!("{name}.unreadable"));
+        assert_eq!((still(&kept).file_type(), still(&kept).len()), (kind.file_type(), kind.len()));
+        assert!(fake.status().holds());
+        assert_eq!(fake.kernel.isolated().to_string(), "");
     }
 }

@@ -8,6 +8,7 @@
 use crate::partition::State;
 use asmp_host::Error;
 use asmp_host::store::{Store, whole_lines};
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// Directory of the state, the journal and the lock.
@@ -30,15 +31,28 @@ pub enum StateError {
 
     #[error(
         "{path}: {reason}; use the version of asmp that wrote it, or `asmp restore --abandon`, \
-         which ends all partitions and leaves other settings as they are",
+         which sets it aside, ends all partitions and leaves other settings as they are",
         path = path.display()
     )]
     Unreadable { path: PathBuf, reason: String },
 }
 
+/// The bytes of a file of ours; `None` where there is none. Errors: `Unreadable` where another
+/// program has put there what asmp never does.
+pub(crate) fn read(store: &Store, name: &str) -> Result<Option<Vec<u8>>, StateError> {
+    match store.read(name) {
+        Err(Error::Io { path, cause, .. })
+            if matches!(cause.kind(), ErrorKind::FileTooLarge | ErrorKind::InvalidData) =>
+        {
+            Err(StateError::Unreadable { path, reason: cause.to_string() })
+        }
+        read => Ok(read?),
+    }
+}
+
 /// The committed state; empty where there is none.
 pub(crate) fn load(store: &Store) -> Result<State, StateError> {
-    let Some(bytes) = store.read(STATE)? else { return Ok(State::default()) };
+    let Some(bytes) = read(store, STATE)? else { return Ok(State::default()) };
     parse(&bytes).map_err(|reason| StateError::Unreadable { path: store.path(STATE), reason })
 }
 
@@ -97,10 +111,10 @@ pub(crate) fn reserve(store: &Store, state: &State) -> Result<(), StateError> {
 
 /// Has a crash left a change half done, as far as the number of the journal tells?
 pub(crate) fn is_interrupted(store: &Store) -> Result<bool, StateError> {
-    let Some(bytes) = store.read(JOURNAL)? else { return Ok(false) };
+    let Some(bytes) = read(store, JOURNAL)? else { return Ok(false) };
     // A journal without a header was cut before its first action.
-    let Some(first) = whole_lines(&bytes).into_iter().next() else { return Ok(false) };
-    let header: Option<serde_json::Value> = serde_json::from_str(&first).ok();
+    let Some(first) = whole_lines(&bytes).0.next() else { return Ok(false) };
+    let header: Option<serde_json::Value> = serde_json::from_slice(first).ok();
     let transaction = header.and_then(|header| header.get("transaction")?.as_u64());
     let committed = load(store)?.transaction;
     Ok(transaction.is_none_or(|transaction| transaction > committed))

@@ -5,9 +5,11 @@ use super::{ChangeError, Shield};
 use crate::apply::{Undo, undo};
 use crate::kworkers;
 use crate::plan::Base;
-use crate::state::{JOURNAL, OLDEST_SCHEMA, STATE, STATE_SCHEMA, StateError};
+use crate::state::{self, JOURNAL, OLDEST_SCHEMA, STATE, STATE_SCHEMA, StateError};
+use crate::text::cut;
 use asmp_host::Facts;
 use asmp_host::store::whole_lines;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// An interrupted transaction that was undone.
@@ -41,6 +43,17 @@ impl std::fmt::Display for Recovered {
     }
 }
 
+/// Characters of a line that is none of ours.
+const MOST_SHOWN: usize = 80;
+
+/// Does the line of a `T` begin so, or is this all of it? Errors: why not.
+fn is_cut<T: DeserializeOwned>(begin: &[u8]) -> Result<(), serde_json::Error> {
+    match serde_json::from_slice::<T>(begin) {
+        Err(error) if !error.is_eof() => Err(error),
+        _ => Ok(()),
+    }
+}
+
 impl Shield {
     /// Has a crash left a change half done? (A change that a signal ended has undone itself.)
     pub fn is_interrupted(&self) -> Result<bool, ChangeError> {
@@ -54,17 +67,28 @@ impl Shield {
     }
 
     /// The journal that is there, with the lines that are whole. A journal without a header was cut
-    /// before its first action.
+    /// before its first action. Errors: `Unreadable` where asmp has not written it so; a crash cuts
+    /// its last line, and adds nothing.
     fn journal(&self) -> Result<Option<Found>, ChangeError> {
-        let Some(bytes) = self.store.read(JOURNAL)? else { return Ok(None) };
+        let bytes = state::read(&self.store, JOURNAL).map_err(|error| match error {
+            // What `status` tells apart: without root it may not be read.
+            StateError::Host(cause) => ChangeError::Host(cause),
+            error => error.into(),
+        })?;
+        let Some(bytes) = bytes else { return Ok(None) };
         let path = self.store.path(JOURNAL);
-        let bad = |line: &str, error: serde_json::Error| StateError::Unreadable {
-            path: path.clone(),
-            reason: format!("line {line:?} is none of ours ({error})"),
+        let bad = |line: &[u8], error: serde_json::Error| {
+            // Of a line that may be endless.
+            let text = String::from_utf8_lossy(&line[..line.len().min(4 * MOST_SHOWN)]);
+            let reason = format!("line {:?} is none of ours ({error})", cut(&text, MOST_SHOWN));
+            StateError::Unreadable { path: path.clone(), reason }
         };
-        let lines = whole_lines(&bytes);
-        let Some((first, rest)) = lines.split_first() else { return Ok(Some((None, Vec::new()))) };
-        let header: Header = serde_json::from_str(first).map_err(|error| bad(first, error))?;
+        let (mut lines, last) = whole_lines(&bytes);
+        let Some(first) = lines.next() else {
+            is_cut::<Header>(last).map_err(|error| bad(last, error))?;
+            return Ok(Some((None, Vec::new())));
+        };
+        let header: Header = serde_json::from_slice(first).map_err(|error| bad(first, error))?;
         if !(OLDEST_SCHEMA..=STATE_SCHEMA).contains(&header.schema) {
             let reason = format!(
                 "schema {}, this version reads {OLDEST_SCHEMA} to {STATE_SCHEMA}",
@@ -72,10 +96,10 @@ impl Shield {
             );
             return Err(StateError::Unreadable { path, reason }.into());
         }
-        let back = rest
-            .iter()
-            .map(|line| serde_json::from_str(line).map_err(|error| bad(line, error)))
+        let back = lines
+            .map(|line| serde_json::from_slice(line).map_err(|error| bad(line, error)))
             .collect::<Result<Vec<Undo>, _>>()?;
+        is_cut::<Undo>(last).map_err(|error| bad(last, error))?;
         Ok(Some((Some(header), back)))
     }
 
