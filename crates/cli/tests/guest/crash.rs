@@ -5,9 +5,15 @@
 
 use super::guests::{Architecture, Boot, Kernel, On, Tier};
 use super::killer;
-use super::lab::{Test, asmp, binary, console, guest, test, tier};
+use super::lab::{
+    Process, Test, allowed, asmp, binary, console, guest, isolated, test, tier, until,
+};
+use super::lost::inside;
+use super::others::{Machine, sh};
 use super::snapshot::{Snapshot, settled, snapshot};
 use super::watchdog;
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 pub fn all() -> Vec<Test> {
@@ -23,6 +29,13 @@ pub fn all() -> Vec<Test> {
             interrupted,
         ),
         killed("a run that gets a SIGTERM leaves nothing", run_interrupted),
+        test("a create whose group is killed under systemd is undone by restore", group_killed)
+            .on(On::One)
+            .booted(&[Boot::Systemd])
+            .nightly(),
+        test("what a killed unit leaves of a create or a run is named and restored", unit_killed)
+            .on(On::One)
+            .booted(&[Boot::Systemd]),
         test(
             "an interrupted change is undone by the next one and leaves the others",
             next_change_recovers,
@@ -60,15 +73,71 @@ fn destroy_killed() {
     each_step(|| drop(asmp(CREATE).done()), "destroy a");
 }
 
+/// With systemctl and systemd-run, which it waits for.
+fn group_killed() {
+    each_step_by(killer::group_killed_at, 5, || {}, CREATE);
+}
+
+const UNIT: &str = "/sys/fs/cgroup/system.slice/asmp-killed.scope";
+
+/// Starts asmp in a scope of its own.
+fn in_unit(line: &str) -> Process {
+    let asmp = binary().display().to_string();
+    let words = ["--quiet", "--scope", "--unit=asmp-killed", asmp.as_str()];
+    Process::start("systemd-run", &words.into_iter().chain(line.split(' ')).collect::<Vec<_>>())
+}
+
+/// As systemd ends a unit (KillMode=control-group), at once.
+fn kill_unit(mut started: Process) {
+    fs::write(format!("{UNIT}/cgroup.kill"), "1").expect("SIGKILL");
+    let status = started.0.wait().expect("it ends");
+    assert_eq!(status.signal(), Some(libc::SIGKILL), "{status}");
+    until("the scope is gone", || !fs::exists(UNIT).unwrap_or(true));
+}
+
+fn unit_killed() {
+    let machine = Machine::now();
+    let create = in_unit("create a --cpus 3 --tick require-off");
+    until("its ticks are counted", || isolated() == "3");
+    kill_unit(create);
+    assert!(fs::exists("/run/asmp/journal").expect("/run/asmp"));
+    asmp("status").code(7).says("cut short");
+    asmp("restore").done();
+    asmp("status").done();
+    machine.is_as_it_was("create");
+    let run = in_unit("run --cpus 3 --name a -- sleep 1000");
+    until("the command runs", || inside("sleep").is_some());
+    let task = inside("sleep").expect("it runs");
+    kill_unit(run);
+    // It is in the partition, and so in no unit of its own.
+    assert_eq!(allowed(task), "3");
+    asmp("status").code(7).says("killed before it could clean up");
+    asmp("restore").done();
+    asmp("status").done();
+    assert_eq!(allowed(task), "0-3");
+    sh(&format!("kill {task}")).done();
+    until("it has ended", || !fs::exists(format!("/proc/{task}")).unwrap_or(true));
+    machine.is_as_it_was("run");
+}
+
 /// Kills the command at one step after the other, and compares the machine after a restore.
 fn each_step(prepare: impl Fn(), line: &str) {
+    each_step_by(killer::killed_at, stride(3), prepare, line);
+}
+
+fn each_step_by(
+    kill: fn(usize, &mut Command) -> bool,
+    stride: usize,
+    prepare: impl Fn(),
+    line: &str,
+) {
     let before = snapshot();
-    let stride = stride(3);
     let mut kills = 0;
     for n in (1..).step_by(stride) {
         watchdog::goes_on();
         prepare();
-        let killed = killed_at(n, line);
+        let line = line.replace("ttyS0", console());
+        let killed = kill(n, Command::new(binary()).args(line.split(' ')));
         asmp("restore").done();
         let (_, changed) = settled(&before);
         assert!(changed.is_empty(), "killed at {n}:\n{}", changed.join("\n"));

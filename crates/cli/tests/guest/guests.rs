@@ -94,7 +94,7 @@ const fn arm64(kernel: Kernel, boot: Boot) -> Guest {
     Guest { kernel, architecture: Architecture::Arm64, boot }
 }
 
-const NIGHTLY: [Guest; 17] = [
+const NIGHTLY: [Guest; 18] = [
     guest(Kernel::SidRt, Boot::Bare),
     guest(Kernel::TrixieRt, Boot::Bare),
     guest(Kernel::Sid, Boot::Bare),
@@ -111,6 +111,7 @@ const NIGHTLY: [Guest; 17] = [
     guest(Kernel::TrixieRt, Boot::Watched),
     guest(Kernel::Trixie, Boot::Watched),
     guest(Kernel::SidRt, Boot::Locked),
+    guest(Kernel::TrixieRt, Boot::Locked),
     guest(Kernel::SidRt, Boot::Blind),
 ];
 

@@ -1,16 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Shielded CPUs that go offline and come back, again and again, with tasks inside.
+//! Shielded CPUs that go offline and come back, again and again, with tasks inside; and those of a
+//! partition that is just made or ended, between two steps of that.
 
 use super::guests::{Boot, On, Tier};
-use super::lab::{Process, Test, allowed, asmp, isolated, read, test, tier};
+use super::killer::{self, Stopped};
+use super::lab::{Process, Test, allowed, asmp, binary, isolated, read, test, tier};
 use super::random::hands::online;
 use super::random::judge;
+use super::snapshot::{settled, snapshot};
 use super::watchdog;
+use std::process::Command;
 use std::time::Instant;
 
 pub fn all() -> Vec<Test> {
     let name = "a shield with tasks inside comes back each time its cpus were offline";
-    vec![test(name, cycles).on(On::OnePerSeries).booted(&[Boot::Bare])]
+    vec![
+        test(name, cycles).on(On::OnePerSeries).booted(&[Boot::Bare]),
+        test("a cpu that leaves between two steps of create or destroy comes back whole", steps)
+            .on(On::OnePerSeries)
+            .booted(&[Boot::Bare])
+            .nightly(),
+    ]
 }
 
 /// One CPU of the partition, the other, both: in turn.
@@ -50,4 +60,63 @@ fn cycles() {
         }
     }
     println!("  {count} cycles in {:.0} s", started.elapsed().as_secs_f64());
+}
+
+const CREATE: &str = "create a --cpus 2-3";
+
+/// One in so many steps is met. (`steps.rs` of shield has each, on the fake.)
+const STRIDE: usize = 7;
+
+fn steps() {
+    let started = Instant::now();
+    let created = each_step(|| {}, CREATE);
+    let destroyed = each_step(|| drop(asmp(CREATE).done()), "destroy a");
+    println!(
+        "  {created} steps of create, {destroyed} of destroy in {:.0} s",
+        started.elapsed().as_secs_f64()
+    );
+    assert!(created > 5 && destroyed > 5);
+}
+
+/// CPU 3 goes offline before a step of the command, and comes back before the same step or after
+/// the command, in turn.
+fn each_step(prepare: impl Fn(), line: &str) -> usize {
+    let before = snapshot();
+    let mut met = 0;
+    for (turn, n) in (1..).step_by(STRIDE).enumerate() {
+        watchdog::goes_on();
+        prepare();
+        let mut left = false;
+        let meet = |call, stopped: &Stopped| {
+            if call >= n && !left && !is_of_machine_checks(stopped) {
+                left = online(3, false);
+                assert!(left && (turn % 2 == 1 || online(3, true)), "{line} at {n}: CPU 3");
+            }
+            true
+        };
+        let mut command = Command::new(binary());
+        let (_, status) = killer::at_each_call(command.args(line.split(' ')), meet);
+        let when = format!("{line} at {n}, turn {turn}, status {status:#x}");
+        assert!(libc::WIFEXITED(status), "{when}");
+        // Refused; violated or not given back, both of which it says.
+        assert!([0, 3, 6, 7, 21].contains(&libc::WEXITSTATUS(status)), "{when}");
+        let lies = judge::lies();
+        assert!(lies.is_empty(), "{when}: {lies:?}");
+        assert!(online(3, true), "{when}: CPU 3 comes back");
+        asmp("repair").done();
+        asmp("status").done();
+        asmp("restore").done();
+        let (_, changed) = settled(&before);
+        assert!(changed.is_empty(), "{when}:\n{}", changed.join("\n"));
+        if !left {
+            break;
+        }
+        met += 1;
+    }
+    met
+}
+
+/// Hotplug beside this write makes kernels hang (LIMITS.md, "CPU hotplug, machine checks").
+fn is_of_machine_checks(stopped: &Stopped) -> bool {
+    stopped.file().is_some_and(|file| file.ends_with("check_interval"))
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A signal at the n-th system call that changes anything: SIGKILL before the kernel carries it
-//! out, another one right after.
+//! out, another one right after. Or what else a test does there.
 //!
 //! Problem:  strace stops the program at every system call, twice: a `create` reads thousands of
 //!           files, so that each kill takes ten times as long as the command. Where strace lets a
@@ -11,7 +11,9 @@
 
 use libc::{c_int, c_long, c_ulong, pid_t};
 use std::collections::BTreeSet;
+use std::fs;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// Files written, groups made, marked and removed, states renamed, policies, affinities.
@@ -64,9 +66,56 @@ pub fn killed_at(n: usize, command: &mut Command) -> bool {
     signalled_at(n, libc::SIGKILL, command).0
 }
 
+/// The same, and its whole process group is killed.
+pub fn group_killed_at(n: usize, command: &mut Command) -> bool {
+    let calls = at_each_call(command.process_group(0), |call, stopped| {
+        if call >= n {
+            // SAFETY: takes numbers alone.
+            unsafe { libc::kill(-stopped.root, libc::SIGKILL) };
+        }
+        call < n
+    });
+    calls.0 >= n
+}
+
 /// Runs a command until its n-th such call and sends it a signal there. Returns whether there was
 /// an n-th call, and the status that waitpid(2) gave.
 pub fn signalled_at(n: usize, signal: c_int, command: &mut Command) -> (bool, c_int) {
+    let kills = signal == libc::SIGKILL;
+    let (calls, status) = at_each_call(command, |call, stopped| {
+        if call == n || call > n && kills {
+            // SAFETY: takes numbers alone.
+            unsafe { libc::kill(stopped.root, signal) };
+        }
+        call < n || !kills
+    });
+    (calls >= n, status)
+}
+
+/// A thread that waits for the tracer before it changes something.
+pub struct Stopped {
+    /// The command.
+    root: pid_t,
+    thread: pid_t,
+}
+
+impl Stopped {
+    /// The path of the file that the call is about, where its first argument is a descriptor.
+    pub fn file(&self) -> Option<PathBuf> {
+        // NUMBER ARGUMENT..., proc_pid_syscall(5).
+        let call = fs::read_to_string(format!("/proc/{}/syscall", self.thread)).ok()?;
+        let descriptor = call.split(' ').nth(1)?.trim_start_matches("0x");
+        let descriptor = u64::from_str_radix(descriptor, 16).ok()?;
+        fs::read_link(format!("/proc/{}/fd/{descriptor}", self.thread)).ok()
+    }
+}
+
+/// Runs a command. Before each such call `meet` is called with its number (1 is the first), and
+/// says whether the call goes on. Returns how many there were, and the status that waitpid(2) gave.
+pub fn at_each_call(
+    command: &mut Command,
+    mut meet: impl FnMut(usize, &Stopped) -> bool,
+) -> (usize, c_int) {
     let filter = filter();
     let traced = move || {
         // A shell starts a background job with SIGINT ignored.
@@ -96,7 +145,7 @@ pub fn signalled_at(n: usize, signal: c_int, command: &mut Command) -> (bool, c_
         if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
             tracees.remove(&pid);
             if pid == root {
-                return (calls >= n, status);
+                return (calls, status);
             }
             continue;
         }
@@ -116,11 +165,7 @@ pub fn signalled_at(n: usize, signal: c_int, command: &mut Command) -> (bool, c_
         }
         if event == libc::PTRACE_EVENT_SECCOMP {
             calls += 1;
-            if calls == n || calls > n && signal == libc::SIGKILL {
-                // SAFETY: takes numbers alone.
-                unsafe { libc::kill(root, signal) };
-            }
-            if calls >= n && signal == libc::SIGKILL {
+            if !meet(calls, &Stopped { root, thread: pid }) {
                 continue;
             }
         }

@@ -16,6 +16,7 @@ pub struct Test {
     pub name: String,
     on: On,
     boots: &'static [Boot],
+    from: Tier,
     arm64: Option<Tier>,
     lacks: fn() -> Option<&'static str>,
     test: Box<dyn Fn() + Send>,
@@ -27,6 +28,7 @@ pub fn test(name: &str, test: impl Fn() + Send + 'static) -> Test {
         name: name.to_owned(),
         on: On::All,
         boots: &[Boot::Bare, Boot::Systemd],
+        from: Tier::Ci,
         arm64: None,
         lacks: || None,
         test: Box::new(test),
@@ -44,6 +46,15 @@ impl Test {
         Self { boots, ..self }
     }
 
+    /// Nightly only: what CI has no time for.
+    pub fn nightly(self) -> Self {
+        Self { from: Tier::Nightly, ..self }
+    }
+
+    pub fn is_nightly(&self) -> bool {
+        self.from == Tier::Nightly
+    }
+
     /// In the guests of arm64 too, from this tier on, booted as it asks; each costs minutes.
     pub fn also_on_arm64(self, from: Tier) -> Self {
         Self { arm64: Some(from), ..self }
@@ -56,12 +67,13 @@ impl Test {
     }
 
     pub fn runs_in(&self, guest: Guest, tier: Tier) -> bool {
-        match guest.architecture {
+        let runs = match guest.architecture {
             Architecture::Amd64 => self.on.runs_in(self.boots, guest, tier),
             Architecture::Arm64 => {
                 self.boots.contains(&guest.boot) && self.arm64.is_some_and(|from| from <= tier)
             }
-        }
+        };
+        runs && self.from <= tier
     }
 
     /// A trial that restores the machine before and compares it after.
@@ -270,7 +282,7 @@ impl Drop for Process {
     }
 }
 
-/// Kernel threads by the beginning of their name.
+/// Kernel threads by the beginning of their name; of the empty name, all processes.
 pub fn kernel_threads(prefix: &str) -> Vec<(u32, String)> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut threads: Vec<(u32, String)> = entries

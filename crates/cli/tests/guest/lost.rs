@@ -5,6 +5,7 @@ use super::guests::{Boot, On};
 use super::lab::{Process, Test, allowed, asmp, binary, isolated, test, until};
 use super::others::{Machine, sh};
 use serde_json::Value;
+use std::fs;
 
 pub fn all() -> Vec<Test> {
     vec![
@@ -17,6 +18,12 @@ pub fn all() -> Vec<Test> {
             .on(On::One)
             .booted(&[Boot::Bare]),
         test("lost: a change whose words are lost is made and says so", words_lost).on(On::One),
+        test("lost: what is printed to a closed descriptor is in no file of asmp", closed)
+            .on(On::RtAndNot)
+            .booted(&[Boot::Bare]),
+        test("lost: a state or journal without an end is refused and set aside", endless)
+            .on(On::One)
+            .booted(&[Boot::Bare]),
     ]
 }
 
@@ -129,4 +136,50 @@ fn words_lost() {
     sh("$ASMP destroy a >/dev/full").code(40).says(made);
     assert_eq!(isolated(), "");
     asmp("status").done();
+}
+
+/// Where no other file is open yet, the next one has number 0, 1 or 2.
+fn closed() {
+    for closed in ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"] {
+        sh(&format!("exec $ASMP create a --cpus 3 {closed}")).done();
+        let command = "sh -c 'echo printed; echo printed >&2; cat'";
+        sh(&format!("exec $ASMP run --cpus 2 {closed} -- {command}")).done();
+        // Refused, so that it prints an error.
+        sh(&format!("exec $ASMP create a --cpus 3 {closed}")).code(31);
+        for file in fs::read_dir("/run/asmp").expect("the directory").flatten() {
+            let text = fs::read(file.path()).expect("a file");
+            let text = String::from_utf8_lossy(&text);
+            for word in ["printed", "asmp:", "partition a:"] {
+                assert!(!text.contains(word), "{closed}: {}: {text}", file.path().display());
+            }
+        }
+        asmp("status").done().says("a: CPU 3");
+        sh(&format!("exec $ASMP destroy a {closed}")).done();
+        assert_eq!(isolated(), "", "{closed}");
+    }
+}
+
+/// A device without an end, and a file of many GiB, whose pages nothing has.
+fn endless() {
+    let machine = Machine::now();
+    for file in ["/run/asmp/journal", "/run/asmp/state.json"] {
+        for put in ["mknod -m 600 FILE c 1 5", "truncate -s 64G FILE"] {
+            asmp("create a --cpus 3").done();
+            sh(&format!("rm -f FILE && {put}").replace("FILE", file)).done();
+            for line in ["status", "create b --cpus 2", "destroy a", "repair", "restore"] {
+                let refused = asmp(line).code(9).says(file).says("asmp restore --abandon");
+                assert_eq!(refused.err.lines().count(), 1, "{}", refused.err);
+            }
+            assert_eq!(isolated(), "3");
+            asmp("restore --abandon").code(6).says(file);
+            assert_eq!(isolated(), "");
+            asmp("status").done();
+            sh(&format!("rm {file}.unreadable")).done();
+            // Without its state the originals are known to nothing but this test.
+            match file.ends_with("journal") {
+                true => machine.is_as_it_was(put),
+                false => machine.put_back(),
+            }
+        }
+    }
 }

@@ -12,6 +12,7 @@ use super::guests::{Boot, On};
 use super::lab::{
     Called, Process, Test, allowed, asmp, binary, called, console, isolated, read, test, until,
 };
+use super::random::put_back;
 use super::snapshot::{settled, snapshot};
 use std::fs;
 use std::process::{Command, Stdio};
@@ -50,6 +51,13 @@ pub struct Machine(super::snapshot::Snapshot);
 impl Machine {
     pub fn now() -> Self {
         Self(snapshot())
+    }
+
+    /// Gives it the values that a lost state leaves changed.
+    #[track_caller]
+    pub fn put_back(&self) {
+        put_back(&self.0, &snapshot());
+        self.is_as_it_was("put back");
     }
 
     #[track_caller]

@@ -18,7 +18,7 @@ pub mod judge;
 mod storm;
 
 use super::guests::{Boot, On, Tier};
-use super::lab::{Called, Test, asmp, binary, called, read, spawn_asmp, test, tier};
+use super::lab::{Called, Test, asmp, binary, called, guest, read, spawn_asmp, test, tier};
 use super::snapshot::{Snapshot, settled, snapshot};
 use super::watchdog;
 use hands::{Done, Hand, KINDS};
@@ -33,7 +33,11 @@ pub fn all() -> Vec<Test> {
         test("random hands between our commands: no command claims what is not", random_hands);
     let beside =
         test("hands at work beside our commands: no command claims what is not", storm::work);
-    let mut tests = vec![between.on(On::OneThenRt).booted(&[Boot::Bare])];
+    let storms = test("taskset and smp_affinity storms beside create and destroy", storm::short);
+    let mut tests = vec![
+        between.on(On::OneThenRt).booted(&[Boot::Bare, Boot::Locked]),
+        storms.on(On::One).booted(&[Boot::Bare]).nightly(),
+    ];
     // `make hands`: its time is asked for.
     if number("ASMP_HANDS_MINUTES", 0) > 0 {
         tests.push(beside.on(On::Rt).booted(&[Boot::Bare]));
@@ -403,7 +407,7 @@ impl Run {
 }
 
 /// Gives files and tasks that live in both their values of `before`.
-fn put_back(before: &Snapshot, now: &Snapshot) {
+pub fn put_back(before: &Snapshot, now: &Snapshot) {
     for (name, old) in before {
         if now.get(name).is_none_or(|new| new == old) {
             continue;
@@ -458,7 +462,7 @@ fn write_files() {
     }
 }
 
-/// Seeds whose sequences have every hand, in CI.
+/// Seeds whose sequences have every hand: in CI, and where `isolcpus=` was given.
 pub const OF_CI: [u64; 7] = [701, 1258, 1899, 2044, 2650, 2651, 2936];
 
 /// What happens in a sequence, by the words of its events up to their values.
@@ -477,7 +481,8 @@ pub fn happens(seed: u64) -> BTreeSet<String> {
 }
 
 fn random_hands() {
-    let usual = if tier() == Tier::Nightly { 60 } else { 0 };
+    let is_bare = guest().is_some_and(|guest| guest.boot == Boot::Bare);
+    let usual = if tier() == Tier::Nightly && is_bare { 60 } else { 0 };
     let count = number("ASMP_RANDOM_SEQUENCES", usual);
     let first = number("ASMP_RANDOM_SEED", night() * 60);
     let seeds: Vec<u64> = match count {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Other people's hands at work beside our commands, for minutes or an hour.
+//! Other people's hands at work beside our commands, for seconds, minutes or an hour.
 //!
 //! Problem:  what two do at the same moment has no order, so that an answer may be old when it is
 //!           read: no lie.
@@ -19,12 +19,22 @@ use std::time::{Duration, Instant};
 /// Hands that a sequence has, and this has not: they leave nothing to judge.
 const NOT_HERE: [&str; 3] = ["lose", "full", "kill"];
 
+/// What goes on beside our commands.
+struct Storm {
+    kinds: Vec<&'static str>,
+    /// The longest time between two hands.
+    pause_ms: usize,
+    irqbalance: bool,
+    length: Duration,
+    /// The next of our commands.
+    command: fn(&mut Dice) -> String,
+}
+
 /// Hands of one kind after the other, until it is over.
-fn hands_at_work(hands: &Mutex<Done>, over: &AtomicBool, seed: u64) {
+fn hands_at_work(hands: &Mutex<Done>, over: &AtomicBool, storm: &Storm, seed: u64) {
     let mut dice = Dice::new(seed + 1000);
-    let kinds: Vec<&str> = KINDS.into_iter().filter(|kind| !NOT_HERE.contains(kind)).collect();
     while !over.load(Ordering::Relaxed) {
-        let kind = dice.one(&kinds);
+        let kind = dice.one(&storm.kinds);
         let hand = match hand(&mut dice, kind) {
             // The real one runs beside it.
             Hand::Irqbalance => Hand::IrqStorm,
@@ -32,7 +42,7 @@ fn hands_at_work(hands: &Mutex<Done>, over: &AtomicBool, seed: u64) {
         };
         hands.lock().expect("no panic in between").act(&hand);
         // A moment by chance, so that our commands come in between.
-        std::thread::sleep(Duration::from_millis(dice.below(150) as u64));
+        std::thread::sleep(Duration::from_millis(dice.below(storm.pause_ms) as u64));
     }
 }
 
@@ -49,8 +59,31 @@ fn warnings() {
 
 /// Runs for `ASMP_HANDS_MINUTES`.
 pub fn work() {
+    run(&Storm {
+        kinds: KINDS.into_iter().filter(|kind| !NOT_HERE.contains(kind)).collect(),
+        pause_ms: 150,
+        irqbalance: true,
+        length: Duration::from_secs(60 * number("ASMP_HANDS_MINUTES", 1)),
+        command,
+    });
+}
+
+/// Affinities of tasks and lines alone, as fast as they go.
+pub fn short() {
+    run(&Storm {
+        kinds: vec!["taskset", "irq"],
+        pause_ms: 20,
+        irqbalance: false,
+        length: Duration::from_secs(20),
+        command: |dice| {
+            let lines = ["create a --cpus 3", "add a --pid P0", "destroy a", "create b --cpus 2"];
+            dice.one(&lines).to_owned()
+        },
+    });
+}
+
+fn run(storm: &Storm) {
     let seed = number("ASMP_RANDOM_SEED", 0);
-    let length = Duration::from_secs(60 * number("ASMP_HANDS_MINUTES", 1));
     let started = Instant::now();
     write_files();
     let before = snapshot();
@@ -59,14 +92,16 @@ pub fn work() {
     hands.touch_lines();
     let pids: Vec<u32> = hands.members.iter().map(Process::id).collect();
     let (hands, over) = (Mutex::new(hands), AtomicBool::new(false));
-    let irqbalance = Process::start("irqbalance", &["--foreground", "--interval", "1"]);
+    let start = || Process::start("irqbalance", &["--foreground", "--interval", "1"]);
+    let irqbalance = storm.irqbalance.then(start);
+    let signal_it = |number| irqbalance.iter().for_each(|other| signal(other.id(), number));
     let mut dice = Dice::new(seed);
     let (mut commands, mut judged) = (0, 0);
     std::thread::scope(|scope| {
-        scope.spawn(|| hands_at_work(&hands, &over, seed));
-        while started.elapsed() < length && run.wrong.is_empty() {
+        scope.spawn(|| hands_at_work(&hands, &over, storm, seed));
+        while started.elapsed() < storm.length && run.wrong.is_empty() {
             watchdog::begins("hands at work beside our commands");
-            let mut line = command(&mut dice);
+            let mut line = (storm.command)(&mut dice);
             for (index, pid) in pids.iter().enumerate() {
                 line = line.replace(&format!("P{index}"), &pid.to_string());
             }
@@ -83,7 +118,7 @@ pub fn work() {
                 run.note(&asmp(&line));
             }
             let held = hands.lock().expect("no panic in between");
-            signal(irqbalance.id(), libc::SIGSTOP);
+            signal_it(libc::SIGSTOP);
             run.wrong.extend(judge::lies());
             if dice.chance(40) {
                 let line = dice.one(&["repair", "repair", "create a --cpus 3", "restore"]);
@@ -91,7 +126,7 @@ pub fn work() {
                 run.wrong.extend(judge::lies());
             }
             judged += 1;
-            signal(irqbalance.id(), libc::SIGCONT);
+            signal_it(libc::SIGCONT);
             drop(held);
         }
         over.store(true, Ordering::Relaxed);
