@@ -350,6 +350,13 @@ pub fn status(status: &Status, now_s: u64) {
     if !status.boot_isolated_cpus.is_empty() {
         line!("isolated at boot (isolcpus=): CPU {}", status.boot_isolated_cpus);
     }
+    if !status.boot_isolated_uncounted.is_empty() {
+        line!(
+            "  cpuset.cpus.isolated does not count CPU {} (Linux 6.12 forgets a CPU of isolcpus= \
+             when a partition with it ends): boot again",
+            status.boot_isolated_uncounted
+        );
+    }
     if !status.foreign_isolated_cpus.is_empty() {
         let by = match status.orphans.is_empty() {
             true => "another program",

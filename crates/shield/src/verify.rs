@@ -46,6 +46,9 @@ pub struct Status {
     /// CPUs that `isolcpus=` isolated at boot and that belong to no partition of ours.
     #[serde(skip_serializing_if = "CpuSet::is_empty")]
     pub boot_isolated_cpus: CpuSet,
+    /// Those that `cpuset.cpus.isolated` lacks: Linux 6.12 forgets them when their partition ends.
+    #[serde(skip_serializing_if = "CpuSet::is_empty")]
+    pub boot_isolated_uncounted: CpuSet,
     /// Other isolated CPUs that belong to no partition of ours.
     pub foreign_isolated_cpus: CpuSet,
     /// What no partition needs changed any more and is not given back yet.
@@ -146,11 +149,14 @@ pub fn verify(
         .iter()
         .map(|partition| verify_one(kernel, facts, base, state, partition, &tasks, &unmet))
         .collect();
-    let isolated = facts.cgroups.isolated.clone().unwrap_or_default();
+    let known = facts.cgroups.isolated.as_ref();
+    let isolated = known.cloned().unwrap_or_default();
+    let boot_isolated = facts.cpus.boot_isolated.difference(&all);
+    let uncounted = known.map_or(CpuSet::new(), |known| boot_isolated.difference(known));
     Ok(Status {
         schema: STATUS_SCHEMA,
         kernel: facts.release.clone(),
-        system_cpus: facts.cpus.online.difference(&all).difference(&isolated),
+        system_cpus: facts.cpus.online.difference(&all.union(&isolated).union(&boot_isolated)),
         irq_home: state.irq_home.clone(),
         interrupted,
         journal_unreadable: false,
@@ -161,7 +167,8 @@ pub fn verify(
             true => Vec::new(),
             false => orphans::groups(kernel, base, state),
         },
-        boot_isolated_cpus: facts.cpus.boot_isolated.difference(&all),
+        boot_isolated_uncounted: uncounted,
+        boot_isolated_cpus: boot_isolated,
         // An interrupted change may have isolated them.
         foreign_isolated_cpus: match interrupted {
             true => CpuSet::new(),
@@ -557,11 +564,8 @@ fn intruders(
         }
     }
     if !bound.is_empty() {
-        let what = format!(
-            "{} kernel threads that the kernel does not let move: {}",
-            bound.len(),
-            bound.join(" ")
-        );
+        let (count, names) = (bound.len(), bound.join(" "));
+        let what = format!("{count} kernel threads that the kernel does not let move: {names}");
         stays.push(finding(
             what,
             "every Linux CPU has them: they run for work of this CPU (kworker/R-…: when memory \
