@@ -186,6 +186,19 @@ fn read_attributes(dir: &Path, all: &mut Snapshot) {
     }
 }
 
+/// 6.12 forgets that CPU 3 is isolated at boot when a partition with it ends (LIMITS.md, "kernel
+/// 6.12, `isolcpus=`"); `status` says so.
+fn is_forgotten_isolation(name: &str, values: (Option<&str>, Option<&str>)) -> bool {
+    let is = match name {
+        "/sys/fs/cgroup/cpuset.cpus.isolated" => values == (Some("3"), Some("")),
+        "/sys/devices/virtual/workqueue/cpumask_isolated" => values == (Some("8"), Some("0")),
+        _ => false,
+    };
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    is && read("/proc/sys/kernel/osrelease").starts_with("6.12.")
+        && read("/sys/devices/system/cpu/isolated").trim() == "3"
+}
+
 /// Whether a difference in a file counts. Under systemd units come and go by themselves, and so
 /// does what it keeps on for them: the cpuset controller (LIMITS.md, "restored state, systemd").
 pub fn counts(name: &str, before: &Snapshot, after: &Snapshot) -> bool {
@@ -209,6 +222,9 @@ pub fn counts(name: &str, before: &Snapshot, after: &Snapshot) -> bool {
     };
     let warned = (before.get(name).map(String::as_str), after.get(name).map(String::as_str));
     if name == "/proc/sys/kernel/tainted" && warned == (Some("0"), Some("512")) && warns() {
+        return false;
+    }
+    if is_forgotten_isolation(name, warned) {
         return false;
     }
     static SYSTEMD: LazyLock<bool> =
