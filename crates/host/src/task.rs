@@ -246,6 +246,9 @@ pub struct Mask {
     /// ([`Task::node`]). The kernel may give it those as they come online.
     #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
     pub offline_then: CpuSet,
+    /// We gave the task other CPUs after this was read. The kernel then gives it none beyond those.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub was_set: bool,
 }
 
 /// The affinity of these tasks.
@@ -262,7 +265,7 @@ pub fn masks<'a>(kernel: &dyn Kernel, tasks: impl IntoIterator<Item = &'a Task>)
         let node = task.node().and_then(|node| nodes.get(&node));
         let follows = node.is_some_and(|cpus| *cpus == task.allowed_cpus);
         let offline_then = if follows { offline.clone() } else { CpuSet::new() };
-        Mask { task: task.id, cpus: task.allowed_cpus.clone(), offline_then }
+        Mask { task: task.id, cpus: task.allowed_cpus.clone(), offline_then, was_set: false }
     };
     tasks.into_iter().map(mask).collect()
 }

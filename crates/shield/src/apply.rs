@@ -55,10 +55,6 @@ pub enum Undo {
         task: TaskId,
         to: Schedule,
     },
-    SetAffinity {
-        task: TaskId,
-        to: CpuSet,
-    },
     SetMasks {
         masks: Vec<Mask>,
     },
@@ -375,9 +371,7 @@ fn take(
             return Ok(());
         }
         Action::Confine => {
-            let note = &mut |had: &Mask| {
-                undo_log.note(Undo::SetAffinity { task: had.task, to: had.cpus.clone() })
-            };
+            let note = &mut |masks| undo_log.note(Undo::SetMasks { masks });
             let moved = confine_strays(kernel, facts, &plan.after, note)?;
             applied.changes += moved.len();
             applied.masks.extend(moved);
@@ -511,15 +505,6 @@ fn undo_one(edge: &Edge, undo: &Undo) -> Result<()> {
             }
             let path = task_path(id.tid);
             kernel.set_schedule(id.tid, to).map_err(Error::io(&path, "set the policy of"))
-        }
-        Undo::SetAffinity { task: id, to } => {
-            // What the kernel refused to move holds already, and it would refuse again.
-            let holds = || task::read(kernel, id.tid).is_ok_and(|now| now.allowed_cpus == *to);
-            if task::identify(kernel, id.tid) != Some(*id) || holds() {
-                return Ok(());
-            }
-            let path = task_path(id.tid);
-            kernel.set_affinity(id.tid, to).map_err(Error::io(&path, "set the affinity of"))
         }
         Undo::SetMasks { masks } => back_to_masks(kernel, &base.mount, masks),
     }

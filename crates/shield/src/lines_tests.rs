@@ -105,6 +105,22 @@ fn a_line_whose_driver_was_loaded_again_gets_its_cpus_back() {
     fake.restored("after a driver was loaded again");
 }
 
+#[test]
+fn a_line_waits_for_the_cpu_of_its_partition_to_come_online() {
+    let fake = Fake::with_eth0_inside();
+    fake.kernel.set_online(3, false);
+    // The kernel gave it other CPUs when the last of its own went.
+    fake.kernel.set_file(LINE, "0-2");
+    fake.done(&REPAIR);
+    assert!(!fake.status().holds());
+    assert_eq!(fake.text(LINE), "0-2");
+    fake.kernel.set_online(3, true);
+    fake.done(&REPAIR);
+    assert_eq!(fake.text(LINE), "3");
+    assert!(fake.status().holds());
+    fake.restored("after its CPU went and came");
+}
+
 /// A line of CPU 3 alone, which is offline when the partition ends.
 #[test]
 fn a_line_that_cannot_go_back_to_an_offline_cpu_stays_off_shielded_ones() {

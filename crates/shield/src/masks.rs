@@ -79,6 +79,7 @@ fn of_node(kernel: &dyn Kernel, cpus: &CpuSet, node: u32) -> CpuSet {
 fn has_enough(kernel: &dyn Kernel, mask: &Mask, has: &CpuSet, due: &CpuSet) -> bool {
     let online = || cpu_list(kernel, "online").unwrap_or_default();
     !mask.offline_then.is_empty()
+        && !mask.was_set
         && mask.cpus.is_subset(has)
         && has.is_subset(due)
         && due.intersection(&online()).is_subset(has)
@@ -121,21 +122,26 @@ fn handled(kernel: &dyn Kernel, task: &task::Task) -> Option<CpuSet> {
 }
 
 /// Unbound kernel threads that may run on shielded CPUs again go back to system CPUs (6.12 lets
-/// memory threads out with each CPU that comes online). `note` gets what each has, before it is
+/// memory threads out with each CPU that comes online). `note` gets what all have, before one is
 /// moved. Returns what those had that were moved.
 pub fn confine_strays(
     kernel: &dyn Kernel,
     facts: &Facts,
     partitions: &[Partition],
-    note: &mut dyn FnMut(&Mask) -> Result<()>,
+    note: &mut dyn FnMut(Vec<Mask>) -> Result<()>,
 ) -> Result<Vec<Mask>> {
     let shielded = shielded(partitions);
     let to = facts.cpus.online.difference(&shielded);
     let mut strays = task::read_all(kernel)?;
     strays.retain(|task| is_stray(task, &shielded));
+    let mut had = task::masks(kernel, &strays);
+    if had.is_empty() {
+        return Ok(had);
+    }
+    had.iter_mut().for_each(|mask| mask.was_set = true);
+    note(had.clone())?;
     let mut moved = Vec::new();
-    for had in task::masks(kernel, &strays) {
-        note(&had)?;
+    for had in had {
         match kernel.set_affinity(had.task.tid, &to) {
             Ok(()) => moved.push(had),
             // It ended, or the kernel holds it to its CPUs after all: then status goes on naming

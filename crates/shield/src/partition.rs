@@ -292,6 +292,11 @@ impl State {
 
     /// Notes what tasks had before they were moved. The first note of a task counts.
     pub(crate) fn note_masks(&mut self, masks: &[Mask]) {
+        let set = masks.iter().filter(|mask| mask.was_set).map(|mask| mask.task);
+        let set: BTreeSet<TaskId> = set.collect();
+        for known in &mut self.masks {
+            known.was_set |= set.contains(&known.task);
+        }
         let known: BTreeSet<TaskId> = self.masks.iter().map(|mask| mask.task).collect();
         self.masks.extend(masks.iter().filter(|mask| !known.contains(&mask.task)).cloned());
     }

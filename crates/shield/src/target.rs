@@ -178,11 +178,12 @@ pub fn targets(
     for irq in facts.irqs.iter().filter(|irq| !irq.per_cpu) {
         let knob = knob::irq_affinity(irq.number);
         let target = match owners.get(&irq.number) {
-            Some(owner) => Some(Target::exactly(
+            Some(owner) if owner.cpus.intersects(&facts.cpus.online) => Some(Target::exactly(
                 owner.cpus.to_string(),
                 format!("IRQ {} belongs to partition {}", irq.label(), owner.name),
             )),
-            None => {
+            // It waits for a CPU of its partition.
+            _ => {
                 let now = irq.affinity_text.as_str();
                 let original = originals_of_lines.get(&irq.number).copied().unwrap_or(now);
                 let why = || stays_on_system_cpus(irq);
