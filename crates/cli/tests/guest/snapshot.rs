@@ -87,20 +87,33 @@ pub fn settled(before: &Snapshot) -> (Snapshot, Vec<String>) {
     (now, changed)
 }
 
-/// The lines of the kernel's log (dev-kmsg of the ABI).
-fn kernel_log() -> Vec<String> {
+/// The lines of the kernel's log (dev-kmsg of the ABI), by their numbers. The kernel overwrites the
+/// oldest: a test that runs for an hour calls this meanwhile.
+static LOG: Mutex<BTreeMap<u64, String>> = Mutex::new(BTreeMap::new());
+
+/// The lines that the log has, and those that it had when this was called before.
+pub fn kernel_log() -> Vec<String> {
     let mut log = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
         .open("/dev/kmsg")
         .expect("the kernel's log");
-    let (mut record, mut lines) = ([0; 8192], Vec::new());
-    // Each read gives one record, `NUMBERS;TEXT`; the last one fails.
-    while let Ok(length) = log.read(&mut record) {
+    let mut lines = LOG.lock().expect("no panic in between");
+    let mut record = [0; 8192];
+    // Each read gives one record, `PRIORITY,NUMBER,…;TEXT`. The last one fails with EAGAIN; one
+    // that was overwritten meanwhile with EPIPE, and the next read gives the oldest.
+    loop {
+        let length = match log.read(&mut record) {
+            Ok(length) => length,
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => continue,
+            Err(_) => return lines.values().cloned().collect(),
+        };
         let text = String::from_utf8_lossy(&record[..length]).into_owned();
-        lines.extend(text.split_once(';').map(|(_, text)| text.trim().to_owned()));
+        let Some((numbers, text)) = text.split_once(';') else { continue };
+        if let Some(number) = numbers.split(',').nth(1).and_then(|number| number.parse().ok()) {
+            lines.insert(number, text.trim().to_owned());
+        }
     }
-    lines
 }
 
 /// The last warning of the kernel: what it is tainted by.

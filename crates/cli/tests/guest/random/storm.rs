@@ -7,7 +7,7 @@
 //!           anything is judged, both are stopped.
 
 use super::super::lab::{Process, asmp, read, spawn_asmp};
-use super::super::snapshot::snapshot;
+use super::super::snapshot::{kernel_log, snapshot};
 use super::super::watchdog;
 use super::hands::{Done, Hand, KINDS, hand};
 use super::{Dice, Run, command, judge, number, signal, write_files};
@@ -126,6 +126,10 @@ fn run(storm: &Storm) {
                 run.wrong.extend(judge::lies());
             }
             judged += 1;
+            if judged % 20 == 0 {
+                // What the kernel warned of is still known at the end.
+                kernel_log();
+            }
             signal_it(libc::SIGCONT);
             drop(held);
         }
