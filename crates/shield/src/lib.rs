@@ -53,6 +53,8 @@ mod lines_tests;
 #[cfg(test)]
 mod lost_tests;
 #[cfg(test)]
+mod masks_tests;
+#[cfg(test)]
 mod need_tests;
 #[cfg(test)]
 mod neighbours_tests;
