@@ -87,11 +87,11 @@ pub fn settled(before: &Snapshot) -> (Snapshot, Vec<String>) {
     (now, changed)
 }
 
-/// The lines of the kernel's log (dev-kmsg of the ABI), by their numbers. The kernel overwrites the
-/// oldest: a test that runs for an hour calls this meanwhile.
+/// Lines of the kernel's log (dev-kmsg of the ABI) that were read so far, by sequence number.
 static LOG: Mutex<BTreeMap<u64, String>> = Mutex::new(BTreeMap::new());
 
-/// The lines that the log has, and those that it had when this was called before.
+/// All lines that the kernel's log had in this or an earlier call. The kernel overwrites old lines,
+/// so a long test calls this now and then.
 pub fn kernel_log() -> Vec<String> {
     let mut log = OpenOptions::new()
         .read(true)
