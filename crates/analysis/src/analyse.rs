@@ -231,9 +231,13 @@ pub fn kernel_admission(
     let refused = |reason| Verdict::DoesNotApply { reason };
     workload.check_deadline_cores(domain.cpus).map_err(refused)?;
     let tasks = in_whole_ns(workload).map_err(refused)?;
-    let mut admission = admission(&tasks, domain, effort).map_err(Verdict::from)?;
+    let mut admission = admission(&tasks, &workload.room, domain, effort).map_err(Verdict::from)?;
+    if let Err(reason) = workload.check_room_of_any(domain.cpus) {
+        admission.deadlines = Verdict::DoesNotApply { reason };
+    }
     if let Err(reason) = workload.check_flags() {
         admission.deadlines = Verdict::DoesNotApply { reason };
+        admission.partitioned = None;
     }
     if let Some(chain) = workload.first_chain() {
         let what = format!(
@@ -242,6 +246,7 @@ pub fn kernel_admission(
         let about = About::Chain(chain.to_owned());
         let reason = Inapplicable::Set { about, key: "", what };
         admission.deadlines = Verdict::DoesNotApply { reason };
+        admission.partitioned = None;
     }
     Ok(admission)
 }

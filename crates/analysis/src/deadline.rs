@@ -70,8 +70,9 @@ pub struct Admission {
     pub refused: Option<usize>,
     /// Whether every deadline is met under (global) EDF by tasks that keep to their runtimes.
     pub deadlines: Verdict,
-    /// One queue a CPU instead (worst-fit decreasing with the exact EDF test).
-    pub partitioned: Placement,
+    /// One queue a CPU instead (worst-fit decreasing with the exact EDF test). `None`: the workload
+    /// has what a placement would ignore.
+    pub partitioned: Option<Placement>,
 }
 
 /// `to_ratio` of the kernel: what it books for a runtime in a period, in units of 2^-20 CPU.
@@ -83,9 +84,14 @@ pub const fn ratio(period_ns: u64, runtime_ns: u64) -> u64 {
     }
 }
 
-/// The tasks have a tick of a nanosecond. Errors: sets that `sched_setattr` refuses with EINVAL,
-/// and jitter, which the kernel does not support.
-pub fn admission(tasks: &[Task], domain: &Domain, effort: &Effort) -> Result<Admission, Stop> {
+/// The tasks have a tick of a nanosecond, and each CPU has this room. Errors: sets that
+/// `sched_setattr` refuses with EINVAL, and jitter, which the kernel does not support.
+pub fn admission(
+    tasks: &[Task],
+    room: &Room,
+    domain: &Domain,
+    effort: &Effort,
+) -> Result<Admission, Stop> {
     check(tasks)?;
     for task in tasks {
         valid(task, domain)?;
@@ -118,7 +124,7 @@ pub fn admission(tasks: &[Task], domain: &Domain, effort: &Effort) -> Result<Adm
         admitted: refused.is_none(),
         refused,
         deadlines: deadlines(tasks, domain, effort),
-        partitioned: place(&free, &cpus, By::WorstFit, Policy::Edf, &Room::default(), effort)?,
+        partitioned: Some(place(&free, &cpus, By::WorstFit, Policy::Edf, room, effort)?),
     })
 }
 
@@ -150,6 +156,11 @@ fn valid(task: &Task, domain: &Domain) -> Result<(), Inapplicable> {
 fn deadlines(tasks: &[Task], domain: &Domain, effort: &Effort) -> Verdict {
     if domain.cpus == 1 {
         return edf::test(tasks, effort);
+    }
+    // The test of densities knows no section that holds up others.
+    if let Some(task) = tasks.iter().find(|task| task.blocking_ticks > 0) {
+        let reason = Inapplicable::Unsupported { task: task.name.clone(), what: "blocking" };
+        return Verdict::DoesNotApply { reason };
     }
     let one: u128 = 1 << 64;
     let density = |task: &Task| {

@@ -164,11 +164,21 @@ fn time_base<'a>(
     for text in times {
         let Ok(duration) = text.parse::<ExactDuration>() else { continue };
         time = time.including(duration).ok_or_else(|| {
-            let line = file.lines().position(|line| line.contains(text.as_str()));
+            let line = file.lines().position(|line| has_value(line, text));
             FileError::TimeBase { line: line.unwrap_or(0) + 1, text: shown(text) }
         })?;
     }
     Ok(time)
+}
+
+/// Does a line have this value, as more than a part of another one or of a comment?
+fn has_value(line: &str, value: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '.' || c == '/';
+    let line = line.split('#').next().unwrap_or(line);
+    line.match_indices(value).any(|(at, _)| {
+        let (before, after) = (&line[..at], &line[at + value.len()..]);
+        !before.ends_with(is_part) && !after.starts_with(is_part)
+    })
 }
 
 impl Document {

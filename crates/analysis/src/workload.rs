@@ -10,6 +10,9 @@ use crate::time::TimeBase;
 use crate::verdict::{About, Inapplicable};
 use std::collections::BTreeMap;
 
+/// The cure where the tasks of one CPU need more than it has.
+const MORE: &str = "use more CPUs";
+
 /// Tasks and what surrounds them. All times are whole ticks of `time`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Workload {
@@ -50,15 +53,12 @@ impl Workload {
     pub fn check_analysable(&self, cpus: &[u32]) -> Result<(), Inapplicable> {
         self.check_flags()?;
         sampled::check(&self.tasks, &self.chains, &self.sampled)?;
-        let left_out = |core: &u32| !cpus.is_empty() && !cpus.contains(core);
-        let of_task = |task: &Task| Some((task.name.clone(), task.core.filter(left_out)?));
-        if let Some((task, core)) = self.tasks.iter().find_map(of_task) {
-            let what = format!("task {task} names core {core}, which --cpus leaves out");
-            return Err(set(About::Task(task), "core", what));
+        if !cpus.is_empty() {
+            self.check_not_left_out(cpus)?;
         }
         if !self.is_placed(cpus) {
             self.check_cores()?;
-            return self.check_room();
+            return self.check_room(MORE);
         }
         match self.chains.first() {
             Some(chain) => {
@@ -85,7 +85,7 @@ impl Workload {
             )),
             None => {
                 self.check_cores()?;
-                if cpus == 1 { self.check_room() } else { Ok(()) }
+                if cpus == 1 { self.check_room(MORE) } else { Ok(()) }
             }
         }
     }
@@ -101,13 +101,27 @@ impl Workload {
             );
             return Err(of_core(task, what));
         }
-        self.check_room()
+        self.check_room(MORE)
     }
 
-    /// The same for a placement on CPUs.
-    pub fn check_placeable(&self) -> Result<(), Inapplicable> {
+    /// The same for a placement on these CPUs.
+    pub fn check_placeable(&self, cpus: &[u32]) -> Result<(), Inapplicable> {
         self.check_flags()?;
-        self.check_no_chains("place")
+        self.check_no_chains("place")?;
+        self.check_not_left_out(cpus)
+    }
+
+    /// No task names a core that is not among these CPUs.
+    fn check_not_left_out(&self, cpus: &[u32]) -> Result<(), Inapplicable> {
+        let left_out = |core: &u32| !cpus.contains(core);
+        let of_task = |task: &Task| Some((task.name.clone(), task.core.filter(left_out)?));
+        match self.tasks.iter().find_map(of_task) {
+            Some((task, core)) => {
+                let what = format!("task {task} names core {core}, which --cpus leaves out");
+                Err(set(About::Task(task), "core", what))
+            }
+            None => Ok(()),
+        }
     }
 
     /// All tasks name a core, or none does: else one without a core could be on any.
@@ -165,8 +179,15 @@ impl Workload {
         }
     }
 
+    /// Under SCHED_DEADLINE on several CPUs any of them may have any task, and then needs the room
+    /// for it.
+    pub(crate) fn check_room_of_any(&self, cpus: u32) -> Result<(), Inapplicable> {
+        let cure = "SCHED_DEADLINE may run all of them there; use asmp analyze place";
+        if cpus == 1 { Ok(()) } else { self.check_room(cure) }
+    }
+
     /// Memory and bandwidth of the tasks of each core.
-    fn check_room(&self) -> Result<(), Inapplicable> {
+    fn check_room(&self, cure: &str) -> Result<(), Inapplicable> {
         let mut used: BTreeMap<Option<u32>, (u128, u128)> = BTreeMap::new();
         for task in &self.tasks {
             let of_core = used.entry(task.core).or_default();
@@ -181,8 +202,7 @@ impl Workload {
             ] {
                 if over(used, limit) {
                     let words = format!(
-                        "the tasks of one CPU need {what} {used}, and [room] has {}: \
-                         use more CPUs",
+                        "the tasks of one CPU need {what} {used}, and [room] has {}: {cure}",
                         limit.unwrap_or_default()
                     );
                     return Err(set(About::Room, what, words));

@@ -13,7 +13,7 @@ use crate::simulate::record::Record;
 use crate::simulate::run::Run;
 use crate::task::Task;
 use crate::time::TimeBase;
-use crate::verdict::{Counterexample, Effort, Start, Stop};
+use crate::verdict::{Counterexample, Effort, Start, Stop, Verdict};
 use crate::workload::Workload;
 use crate::{edf_response, fp, np_fp};
 
@@ -100,6 +100,9 @@ fn of_tightest(tasks: &[Task], policy: Policy, effort: &Effort) -> Result<(u64, 
 pub fn worst_schedule_svg(workload: &Workload, report: &Report) -> Result<Option<String>, Stop> {
     let failing = report.cpus.iter().find(|cpu| cpu.verdict.is_not_schedulable());
     let Some(cpu) = failing.or(report.cpus.first()) else { return Ok(None) };
+    if let Verdict::DoesNotApply { reason } = &cpu.verdict {
+        return Err(reason.clone().into());
+    }
     let tasks = workload.tasks_in_chains();
     let alone = |index: &usize| Task { core: None, ..tasks[*index].clone() };
     let set: Vec<Task> = cpu.tasks.iter().map(alone).collect();

@@ -6,7 +6,7 @@ use asmp_analysis::file::{from_toml, no_measurement};
 use asmp_analysis::place::{By, place};
 use asmp_analysis::{
     Effort, Outcome, Policy, Report, Verdict, Workload, analyse, analyse_budgets, best_outcome,
-    kernel_admission,
+    kernel_admission, worst_schedule_svg,
 };
 
 fn of(text: &str) -> Workload {
@@ -42,12 +42,37 @@ fn a_flag_that_delays_tasks_is_refused_by_each_answer() {
     let reason = refusal(&workload, &[]);
     assert!(reason.starts_with("interrupt eth: its flag delays every task"), "{reason}");
     assert_eq!(refusal(&workload, &[1, 2]), reason);
-    assert_eq!(workload.check_placeable().unwrap_err().to_string(), reason);
+    assert_eq!(workload.check_placeable(&[0]).unwrap_err().to_string(), reason);
     let budgets = analyse_budgets(&workload, &Effort::default());
     assert_eq!(budgets.unwrap_err().to_string(), reason);
     let domain = Domain::of(1);
     let admission = kernel_admission(&workload, &domain, &Effort::default()).unwrap();
     assert!(matches!(admission.deadlines, Verdict::DoesNotApply { .. }));
+    assert_eq!(admission.partitioned, None, "one queue a CPU would ignore the flag, too");
+    for report in reports(&workload, &[]) {
+        let picture = worst_schedule_svg(&workload, &report).unwrap_err();
+        assert_eq!(picture.to_string(), reason, "{}", report.policy);
+    }
+}
+
+#[test]
+fn sched_deadline_on_several_cpus_ignores_neither_sections_nor_room() {
+    let two = |text: &str| {
+        let admission = kernel_admission(&of(text), &Domain::of(2), &Effort::default()).unwrap();
+        (admission.deadlines, admission.partitioned.unwrap().is_complete())
+    };
+    let light = A.replace("900 us", "100 us");
+    assert_eq!(two(&format!("{light}{B}")), (Verdict::Schedulable, true));
+    let (refused, is_placed) = two(&format!("{light}blocking = '1 s'\n{B}"));
+    let Verdict::DoesNotApply { reason } = refused else { panic!("{refused:?}") };
+    assert_eq!(reason.to_string(), "task a: this test does not support blocking");
+    assert!(!is_placed, "a section of 1 s fits on no CPU");
+    let room = "[room]\nmemory = 10\n";
+    let (refused, is_placed) = two(&format!("{light}memory = 6\n{B}memory = 6\n{room}"));
+    assert!(matches!(refused, Verdict::DoesNotApply { .. }), "{refused:?}");
+    assert!(is_placed, "each on a CPU of its own");
+    let (_, is_placed) = two(&format!("{light}memory = 11\n{B}{room}"));
+    assert!(!is_placed, "no CPU has that much");
 }
 
 #[test]
@@ -86,7 +111,7 @@ fn cpus_that_a_file_contradicts_are_refused() {
     let free = of(&format!("{A}{}{chain}", B.replace("2 ms", "1 ms")));
     let reason = refusal(&free, &[1, 2]);
     assert_eq!(reason, "chain c: placement ignores chains: name the core of each task");
-    for refused in [chained.check_budgets(), chained.check_placeable()] {
+    for refused in [chained.check_budgets(), chained.check_placeable(&[1, 2])] {
         assert!(refused.unwrap_err().to_string().starts_with("chain c: "));
     }
 }

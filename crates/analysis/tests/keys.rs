@@ -13,10 +13,10 @@ use asmp_analysis::{
 };
 use std::collections::BTreeSet;
 
-/// The answers, in the order of a row's letters: seven policies, SCHED_DEADLINE, placement by two
-/// heuristics under edf and by one under fp and muf, budgets, a chain under each of two policies,
+/// The answers, in the order of a row's letters: seven policies, SCHED_DEADLINE on one CPU and on
+/// two, placement by two heuristics under edf and by one under fp and muf, budgets, a chain under each of two policies,
 /// the simulator.
-const ANSWERS: [&str; 16] = [
+const ANSWERS: [&str; 17] = [
     "np-edf",
     "edf",
     "rm",
@@ -25,6 +25,7 @@ const ANSWERS: [&str; 16] = [
     "np-fp",
     "muf",
     "deadline",
+    "deadline on 2",
     "worst-fit",
     "bfd-partitioned",
     "worst-fit fp",
@@ -119,64 +120,64 @@ const fn row(
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
-    row("task.name", BASE, ("name = 'a'", "name = 'z'"), "----------------", NAMES),
-    row("task.cost", BASE, ("'6 ms'", "'7 ms'"), "uuuuuuuuuuuuuuuu", ""),
-    row("task.measured", BASE, ("cost = '6 ms'", "measured = 'RUN'"), "uuuuuuuuuuuuuuuu", ""),
-    row("task.period", BASE, ("'10 ms'", "'9 ms'"), "uuuuuuuuuuuuuuuu", ""),
-    row("task.sporadic", BASE, ("period = '10 ms'", "sporadic = '10 ms'"), "---------------u",
+    row("task.name", BASE, ("name = 'a'", "name = 'z'"), "-----------------", NAMES),
+    row("task.cost", BASE, ("'6 ms'", "'7 ms'"), "uuuuuuuuuuuuuuuuu", ""),
+    row("task.measured", BASE, ("cost = '6 ms'", "measured = 'RUN'"), "uuuuuuuuuuuuuuuuu", ""),
+    row("task.period", BASE, ("'10 ms'", "'9 ms'"), "uuuuuuuuuuuuuuuuu", ""),
+    row("task.sporadic", BASE, ("period = '10 ms'", "sporadic = '10 ms'"), "----------------u",
         "a free first arrival and a least gap have the same worst case"),
-    row("task.deadline", BASE, (C, "name = 'c'\ndeadline = '5 ms'\n"), "uuuuuuuruuuurrru", ""),
-    row("task.offset", TIGHT, (C, "name = 'c'\noffset = '3 ms'\n"), "u----u------urru",
+    row("task.deadline", BASE, (C, "name = 'c'\ndeadline = '5 ms'\n"), "uuuuuuurruuuurrru", ""),
+    row("task.offset", TIGHT, (C, "name = 'c'\noffset = '3 ms'\n"), "u----u-------urru",
         "with preemption any first arrival is accepted; placement takes any, which is safe"),
-    row("task.offset", SHORT, (C, "name = 'c'\noffset = '4 ms'\n"), "uuuuuuuu----rrru",
-        "placement takes any first arrival, which is safe"),
-    row("task.jitter", BASE, (C, "name = 'c'\njitter = '15 ms'\n"), "uuuuuuuruuuuruuu", ""),
-    row("task.blocking", BASE, (C, "name = 'c'\nblocking = '15 ms'\n"), "uuuuuuuuuuuuruu-",
+    row("task.offset", SHORT, (C, "name = 'c'\noffset = '4 ms'\n"), "uuuuuuuu-----rrru",
+        "placement and several CPUs take any first arrival, which is safe"),
+    row("task.jitter", BASE, (C, "name = 'c'\njitter = '15 ms'\n"), "uuuuuuurruuuuruuu", ""),
+    row("task.blocking", BASE, (C, "name = 'c'\nblocking = '15 ms'\n"), "uuuuuuuuruuuuruu-",
         "a random run has no sections, and `asmp simulate` says so"),
-    row("task.priority", BASE, ("priority = 3", "priority = 6"), "----uu--------uu",
+    row("task.priority", BASE, ("priority = 3", "priority = 6"), "----uu---------uu",
         "other policies have priorities of their own"),
-    row("task.priority", PACKED, ("priority = 3", "priority = 6"), "----uu----u--rru",
+    row("task.priority", PACKED, ("priority = 3", "priority = 6"), "----uu-----u--rru",
         "other policies have priorities of their own"),
-    row("task.class", PACKED, ("name = 'a'\n", "name = 'a'\nclass = 'low'\n"), "------u----u-rr-",
+    row("task.class", PACKED, ("name = 'a'\n", "name = 'a'\nclass = 'low'\n"), "------u-----u-rr-",
         "only muf has classes"),
-    row("task.class", BASE, ("name = 'a'\n", "name = 'a'\nclass = 'low'\n"), "------u---------",
+    row("task.class", BASE, ("name = 'a'\n", "name = 'a'\nclass = 'low'\n"), "------u----------",
         "only muf has classes"),
     row("task.core", BOUND, ("priority = 3\ncore = 1", "priority = 3\ncore = 0"),
-        "uuuuuuuruuuuruuu", ""),
-    row("task.importance", CROWDED, (C, "name = 'c'\nimportance = 4\n"), "-------uuuuu----",
+        "uuuuuuurruuuuruuu", ""),
+    row("task.importance", CROWDED, (C, "name = 'c'\nimportance = 4\n"), "-------uuuuuu----",
         "it says what is left out where not everything is placed"),
-    row("task.app", LARGE, (C, "name = 'c'\napp = 'x'\n"), "---------u------",
+    row("task.app", LARGE, (C, "name = 'c'\napp = 'x'\n"), "----------u------",
         "only bfd-partitioned places applications"),
-    row("task.memory", BASE, (C, "name = 'c'\nmemory = 101\n"), "rrrrrrrruuuurrr-", ROOM),
-    row("task.bandwidth", BASE, (C, "name = 'c'\nbandwidth = 101\n"), "rrrrrrrruuuurrr-", ROOM),
-    row("chain.name", CHAINED, ("name = 'ch'", "name = 'x'"), "-------rrrrrr---", NAMES),
-    row("chain.tasks", CHAINED, ("['b', 'c']", "['b']"), "uuuuuuurrrrrruuu", ""),
+    row("task.memory", BASE, (C, "name = 'c'\nmemory = 101\n"), "rrrrrrrrruuuurrr-", ROOM),
+    row("task.bandwidth", BASE, (C, "name = 'c'\nbandwidth = 101\n"), "rrrrrrrrruuuurrr-", ROOM),
+    row("chain.name", CHAINED, ("name = 'ch'", "name = 'x'"), "-------rrrrrrr---", NAMES),
+    row("chain.tasks", CHAINED, ("['b', 'c']", "['b']"), "uuuuuuurrrrrrruuu", ""),
     row("chain.deadline", CHAINED, ("deadline = '20 ms'", "deadline = '9 ms'"),
-        "uuuuuuurrrrrruuu", ""),
-    row("chain.name", SAMPLED, ("name = 'sa'", "name = 'x'"), "-------rrrrrr---", NAMES),
+        "uuuuuuurrrrrrruuu", ""),
+    row("chain.name", SAMPLED, ("name = 'sa'", "name = 'x'"), "-------rrrrrrr---", NAMES),
     row("chain.kind", CHAINED, ("name = 'ch'\n", "name = 'ch'\nkind = 'sampled'\n"),
-        "rrrrrrrrrrrrrrrr", ""),
-    row("chain.kind", SAMPLED, ("kind = 'sampled'\n", ""), "rrrrrrrrrrrrrrrr", ""),
-    row("chain.tasks", SAMPLED, ("['a', 'b']", "['b']"), "uuuuuuurrrrrruuu", ""),
-    row("chain.age", SAMPLED, ("age = '90 ms'", "age = '9 ms'"), "uuuuuuurrrrrruuu", ""),
+        "rrrrrrrrrrrrrrrrr", ""),
+    row("chain.kind", SAMPLED, ("kind = 'sampled'\n", ""), "rrrrrrrrrrrrrrrrr", ""),
+    row("chain.tasks", SAMPLED, ("['a', 'b']", "['b']"), "uuuuuuurrrrrrruuu", ""),
+    row("chain.age", SAMPLED, ("age = '90 ms'", "age = '9 ms'"), "uuuuuuurrrrrrruuu", ""),
     row("chain.reaction", SAMPLED, ("reaction = '90 ms'", "reaction = '9 ms'"),
-        "uuuuuuurrrrrruuu", ""),
-    row("background.name", BASE, ("'log'", "'x'"), "----------------", NAMES),
-    row("background.cost", BASE, ("cost = '4 ms'", "cost = '5 ms'"), "---------------u",
+        "uuuuuuurrrrrrruuu", ""),
+    row("background.name", BASE, ("'log'", "'x'"), "-----------------", NAMES),
+    row("background.cost", BASE, ("cost = '4 ms'", "cost = '5 ms'"), "----------------u",
         NO_DEADLINE),
-    row("background.period", BASE, ("'40 ms'", "'50 ms'"), "---------------u", NO_DEADLINE),
-    row("background.core", BASE, ("name = 'log'", "name = 'log'\ncore = 1"), "---------------u",
+    row("background.period", BASE, ("'40 ms'", "'50 ms'"), "----------------u", NO_DEADLINE),
+    row("background.core", BASE, ("name = 'log'", "name = 'log'\ncore = 1"), "----------------u",
         NO_DEADLINE),
-    row("interrupt.name", BASE, ("'irq'", "'x'"), "----------------", NAMES),
+    row("interrupt.name", BASE, ("'irq'", "'x'"), "-----------------", NAMES),
     row("interrupt.flag", BASE, ("name = 'irq'", "name = 'irq'\nflag = '10 us'"),
-        "rrrrrrrrrrrrrrru", ""),
-    row("interrupt.service", BASE, ("service = '1 ms'", "service = '2 ms'"), "---------------u",
+        "rrrrrrrrrrrrrrrru", ""),
+    row("interrupt.service", BASE, ("service = '1 ms'", "service = '2 ms'"), "----------------u",
         NO_DEADLINE),
-    row("interrupt.gap", BASE, ("'30 ms'", "'31 ms'"), "---------------u", NO_DEADLINE),
-    row("interrupt.core", BASE, ("name = 'irq'", "name = 'irq'\ncore = 1"), "---------------u",
+    row("interrupt.gap", BASE, ("'30 ms'", "'31 ms'"), "----------------u", NO_DEADLINE),
+    row("interrupt.core", BASE, ("name = 'irq'", "name = 'irq'\ncore = 1"), "----------------u",
         NO_DEADLINE),
-    row("room.memory", NEEDY, ("memory = 100", "memory = 9"), "rrrrrrrruuuurrr-", ROOM),
-    row("room.bandwidth", NEEDY, ("bandwidth = 100", "bandwidth = 9"), "rrrrrrrruuuurrr-", ROOM),
+    row("room.memory", NEEDY, ("memory = 100", "memory = 9"), "rrrrrrrrruuuurrr-", ROOM),
+    row("room.bandwidth", NEEDY, ("bandwidth = 100", "bandwidth = 9"), "rrrrrrrrruuuurrr-", ROOM),
 ];
 
 fn measured(_: &str) -> Result<u64, String> {
@@ -201,7 +202,7 @@ fn policy(workload: &Workload, policy: Policy) -> Said {
     (format!("{report:?}"), report.cpus.iter().any(|cpu| refused(&cpu.verdict)))
 }
 
-fn said(text: &str) -> [Said; 16] {
+fn said(text: &str) -> [Said; 17] {
     let refusal = |error: &dyn ToString| (error.to_string(), true);
     let alone = from_toml(text, &measured);
     let chain = if text.contains("[[chain]]") { "" } else { CHAIN };
@@ -217,18 +218,21 @@ fn said(text: &str) -> [Said; 16] {
             return policy(workload, named);
         }
         let placed = |by, policy| {
-            if let Err(reason) = workload.check_placeable() {
+            if let Err(reason) = workload.check_placeable(&[0, 1]) {
                 return refusal(&reason);
             }
             let effort = Effort::default();
             let found = place(tasks, &[0, 1], by, policy, &workload.room, &effort);
             found.map_or_else(|error| refusal(&error), |found| (format!("{found:?}"), false))
         };
-        match answer {
-            "deadline" => match kernel_admission(workload, &Domain::of(1), &Effort::default()) {
+        let admitted =
+            |cpus| match kernel_admission(workload, &Domain::of(cpus), &Effort::default()) {
                 Ok(found) => (format!("{found:?}"), refused(&found.deadlines)),
                 Err(verdict) => (format!("{verdict:?}"), refused(&verdict)),
-            },
+            };
+        match answer {
+            "deadline" => admitted(1),
+            "deadline on 2" => admitted(2),
             "worst-fit" => placed(By::WorstFit, Policy::Edf),
             "worst-fit fp" => placed(By::WorstFit, Policy::Fp),
             "worst-fit muf" => placed(By::WorstFit, Policy::Muf),

@@ -167,7 +167,9 @@ fn overruns_make_an_accepted_set_miss_and_shorter_jobs_do_not_under_edf() {
 fn the_kernel_admits_up_to_95_percent_of_each_cpu_by_its_own_rounding() {
     let half = |name: &str| ms(name, 50, 100);
     let one = Domain::of(1);
-    let admit = |tasks: &[Task], domain: &Domain| admission(tasks, domain, &effort()).unwrap();
+    let admit = |tasks: &[Task], domain: &Domain| {
+        admission(tasks, &Room::default(), domain, &effort()).unwrap()
+    };
     let just = [half("a"), ms("b", 45, 100)];
     // floor(0.5 2^20) + floor(0.45 2^20) = 524288 + 471859 = 996147 = floor(0.95 2^20).
     let admitted = admit(&just, &one);
@@ -184,17 +186,21 @@ fn the_kernel_admits_up_to_95_percent_of_each_cpu_by_its_own_rounding() {
 
 #[test]
 fn global_admission_is_no_promise_where_partitioning_finds_one_and_the_other_way_round() {
+    let admit = |tasks: &[Task]| admission(tasks, &Room::default(), &Domain::of(2), &effort());
     let dhall = [ms("a", 2, 10), ms("b", 2, 10), ms("heavy", 10, 11)];
-    let admitted = admission(&dhall, &Domain::of(2), &effort()).unwrap();
+    let admitted = admit(&dhall).unwrap();
     assert!(admitted.admitted, "1.31 of 1.9");
     assert!(matches!(admitted.deadlines, Verdict::Unknown { .. }), "Dhall's effect");
-    assert!(admitted.partitioned.is_complete());
+    assert!(admitted.partitioned.unwrap().is_complete());
     let thirds: Vec<Task> = ["a", "b", "c"].iter().map(|name| ms(name, 60, 100)).collect();
-    let admitted = admission(&thirds, &Domain::of(2), &effort()).unwrap();
-    assert!(admitted.admitted && !admitted.partitioned.is_complete(), "three of 60 % on two CPUs");
+    let admitted = admit(&thirds).unwrap();
+    assert!(
+        admitted.admitted && !admitted.partitioned.unwrap().is_complete(),
+        "three of 60 % on two CPUs"
+    );
     let short = [ms("x", 1, 10).deadline(20 * MS)];
     assert!(
-        admission(&short, &Domain::of(1), &effort()).is_err(),
+        admission(&short, &Room::default(), &Domain::of(1), &effort()).is_err(),
         "a deadline beyond the period is EINVAL"
     );
 }

@@ -8,7 +8,7 @@ use crate::sampled::{self, SampledChain};
 use crate::task::Task;
 use crate::time::TimeBase;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use toml::Spanned;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
@@ -54,6 +54,16 @@ pub(super) fn read(
 ) -> Result<Chains, FileError> {
     let mut chains = Chains::default();
     let mut order = Order::of(tasks);
+    let mut taken = BTreeSet::new();
+    let entries: Vec<Spanned<ChainEntry>> = entries
+        .into_iter()
+        .map(|entry| match taken.insert(entry.as_ref().name.clone()) {
+            true => Ok(entry),
+            false => in_line(text, entry, |entry| {
+                Err(bad("chain", &shown(&entry.name), "this name occurs twice: rename one"))
+            }),
+        })
+        .collect::<Result<_, FileError>>()?;
     let is_sampled = |entry: &Spanned<ChainEntry>| entry.as_ref().kind == Kind::Sampled;
     let (sampled, triggered): (Vec<_>, Vec<_>) = entries.into_iter().partition(is_sampled);
     for entry in triggered {

@@ -4,7 +4,7 @@
 
 use asmp_analysis::deadline::Domain;
 use asmp_analysis::file::from_toml;
-use asmp_analysis::place::{By, place};
+use asmp_analysis::place::{By, Placement, place};
 use asmp_analysis::simulate::{
     DataTimes, Execution, Random, Releases, Run, Simulation, first_miss, replay,
 };
@@ -201,6 +201,15 @@ pub fn check_file(seed: u64, seen: &mut Seen) {
         seen.admitted += 1;
         survives(&workload, &workload.tasks, Policy::Edf, seed, seen, &at);
     }
+    let domain = Domain { cpus: 2, ..domain };
+    if let Ok(admission) = kernel_admission(&workload, &domain, &EFFORT)
+        && let Some(found) = admission.partitioned.filter(Placement::is_complete)
+    {
+        let on = |(index, task): (usize, &Task)| Task { core: found.cpu_of(index), ..task.clone() };
+        let tasks: Vec<Task> = workload.tasks.iter().enumerate().map(on).collect();
+        survives(&workload, &tasks, Policy::Edf, seed, seen, &at);
+        fits(&found, &workload, &at);
+    }
     if let Ok(budgets) = analyse_budgets(&workload, &EFFORT) {
         seen.budgets += 1;
         let exact = analyse(&workload, Policy::NpEdf, &[], &EFFORT);
@@ -210,7 +219,7 @@ pub fn check_file(seed: u64, seen: &mut Seen) {
     }
     let by = [By::FirstFit, By::BestFit, By::WorstFit, By::BfdPartitioned][seed as usize % 4];
     let policy = Policy::ALL[seed as usize / 4 % Policy::ALL.len()];
-    if workload.check_placeable().is_ok()
+    if workload.check_placeable(&[0, 1, 2]).is_ok()
         && let Ok(found) = place(&workload.tasks, &[0, 1, 2], by, policy, &workload.room, &EFFORT)
         && found.is_complete()
     {
@@ -218,18 +227,23 @@ pub fn check_file(seed: u64, seen: &mut Seen) {
         let on = |(index, task): (usize, &Task)| Task { core: found.cpu_of(index), ..task.clone() };
         let tasks: Vec<Task> = workload.tasks.iter().enumerate().map(on).collect();
         survives(&workload, &tasks, policy, seed, seen, &at);
-        for (what, used, most) in found.loads.iter().flat_map(|load| {
-            let room = &workload.room;
-            [
-                ("memory", load.memory_bytes, room.memory_bytes),
-                ("bandwidth", load.bandwidth, room.bandwidth),
-            ]
-        }) {
-            assert!(most.is_none_or(|most| used <= most), "{}", at(what));
-        }
+        fits(&found, &workload, &at);
         let placed = Workload { tasks, ..workload.clone() };
         let again = analyse(&placed, policy, &[], &EFFORT).outcome();
         assert_ne!(again, Outcome::NotSchedulable, "{}", at("placed, then refused"));
+    }
+}
+
+/// No CPU has more than its room.
+fn fits(found: &Placement, workload: &Workload, at: &dyn Fn(&str) -> String) {
+    let room = &workload.room;
+    for load in &found.loads {
+        for (what, used, most) in [
+            ("memory", load.memory_bytes, room.memory_bytes),
+            ("bandwidth", load.bandwidth, room.bandwidth),
+        ] {
+            assert!(most.is_none_or(|most| used <= most), "{}", at(what));
+        }
     }
 }
 

@@ -95,8 +95,8 @@ pub fn once(seed: u64, met: &mut Met) {
     domain.servers = ratio(some(random), number(random));
     domain.least_period_ns = some(random);
     domain.most_period_ns = number(random);
-    met.worked(admission(&tasks, &domain, &little).is_ok());
     let room = Room { memory_bytes: Some(number(random)), bandwidth: Some(number(random)) };
+    met.worked(admission(&tasks, &room, &domain, &little).is_ok());
     let by = [By::FirstFit, By::BestFit, By::WorstFit, By::BfdPartitioned][index(random, 4)];
     met.worked(place(&tasks, &[0, 1, 1], by, policy, &room, &little).is_ok());
     let chain = Chain {

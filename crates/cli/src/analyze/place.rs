@@ -67,7 +67,7 @@ pub fn place(args: &Args) -> Result<u8> {
     let cpus: Vec<u32> = args.cpus.iter().collect();
     let (tasks, effort) = (&workload.tasks, Effort::default());
     let refused = |error: Stop| file.undecided(error);
-    workload.check_placeable().map_err(|reason| refused(reason.into()))?;
+    workload.check_placeable(&cpus).map_err(|reason| refused(reason.into()))?;
     if tasks.iter().any(|task| task.offset_ticks.is_some()) {
         let note = "a task is placed for any first arrival: no offset makes a place tighter";
         eprintln!("asmp: note: {note}");

@@ -266,10 +266,7 @@ pub fn deadline(workload: &Workload, cpus: &[u32], result: &Result<Admission, Ve
         Some(index) => println!("sched_setattr answers EBUSY from task {} on", tasks[index].name),
         None => println!("admitted; deadlines: {}", headline(&admission.deadlines)),
     }
-    if !workload.chains.is_empty() {
-        return;
-    }
-    let partitioned = &admission.partitioned;
+    let Some(partitioned) = &admission.partitioned else { return };
     for load in &partitioned.loads {
         let names: Vec<&str> = load.tasks.iter().map(|index| tasks[*index].name.as_str()).collect();
         let used = load.utilisation_ppm as f64 / 1e4;

@@ -76,6 +76,11 @@ const ROWS: &[Row] = &[
         "10, chain c: task b has a different period", 40),
     row("F TimeBase", SET, tasks!("jitter = '1/18446744073709551557 ns'\noffset = '1/3 ns'\n"), EDF,
         "10: duration \"1/18446744073709551557 ns\": no tick divides", 40),
+    row("F TimeBase", SET, tasks!("# 1/3 ns\nblocking = '11/3 ns'\n\
+        offset = '1/18446744073709551557 ns'\njitter = '1/3 ns'\n"), EDF,
+        "13: duration \"1/3 ns\": no tick", 40),
+    row("F Entry", SET, tasks!("[[chain]]\nname = 'c'\ndeadline = '1s'\ntasks = ['a']\n[[chain]]\n\
+        name = 'c'\nkind = 'sampled'\ntasks = ['b']\n"), EDF, "15, chain c: this name occurs ", 40),
     row("F Entry", CSV, concat!("name,colour\n", "a,1\n"), EDF, "1: unknown column \"colour\"", 40),
     row("F Entry", CSV, "name,cost,period,deadline\na,1ms,10ms\n", EDF, "2: 3 fields, the ", 40),
     row("I Zero", SET, tasks!("deadline = '0'\n"), EDF, "10, task b: deadline is 0", 40),
@@ -97,6 +102,8 @@ const ROWS: &[Row] = &[
         DEADLINE, "5, task b: the deadline is longer than the period", 61),
     row("I NotWholeNs", SET, tasks!("jitter = '1/3 ns'\n"), DEADLINE, "10, task b: jitter: ", 61),
     row("I Set Task", SET, tasks!("core = 3\n"), &["analyze", "--policy", "edf", "--cpus", "0-1"],
+        "10, task b names core 3, which --cpus leaves out", 61),
+    row("I Set Task", SET, tasks!("core = 3\n"), PLACE,
         "10, task b names core 3, which --cpus leaves out", 61),
     row("I Set Task", SET, tasks!("core = 3\n"), RUN, "1, task b names a core, task a names ", 61),
     row("I Set Task", SET, tasks!("core = 3\n"), BUDGETS, "10, task b is on another core", 61),
