@@ -80,7 +80,7 @@ const ROWS: &[Row] = &[
         offset = '1/18446744073709551557 ns'\njitter = '1/3 ns'\n"), EDF,
         "13: duration \"1/3 ns\": no tick", 40),
     row("F Entry", SET, tasks!("[[chain]]\nname = 'c'\ndeadline = '1s'\ntasks = ['a']\n[[chain]]\n\
-        name = 'c'\nkind = 'sampled'\ntasks = ['b']\n"), EDF, "15, chain c: this name occurs ", 40),
+        name = 'c'\nkind = 'sampled'\ntasks = ['b']\n"), EDF, "14, chain c: this name occurs ", 40),
     row("F Entry", CSV, concat!("name,colour\n", "a,1\n"), EDF, "1: unknown column \"colour\"", 40),
     row("F Entry", CSV, "name,cost,period,deadline\na,1ms,10ms\n", EDF, "2: 3 fields, the ", 40),
     row("I Zero", SET, tasks!("deadline = '0'\n"), EDF, "10, task b: deadline is 0", 40),
