@@ -197,16 +197,40 @@ static void *waits_bits(void *unused)
 	return (void *)(long)asmp_call_wait_bits(client, &bits, -1);
 }
 
+static void *sends(void *unused)
+{
+	return (void *)(long)asmp_call_send(client, &message, -1);
+}
+
+/* A server is not closed while another thread cancels it. */
+static int may_close;
+
+static void *closes_when_told(struct asmp_server *own, long answer)
+{
+	while (!__atomic_load_n(&may_close, __ATOMIC_SEQ_CST))
+		usleep(1000);
+	asmp_server_close(own);
+	return (void *)answer;
+}
+
 static void *receives(void *unused)
 {
 	struct asmp_received received;
 	struct asmp_server *own = asmp_call_serve("d", 1, 0);
-	long answer;
 
 	__atomic_store_n(&server, own, __ATOMIC_SEQ_CST);
-	answer = asmp_call_receive(own, &received, -1);
-	asmp_server_close(own);
-	return (void *)answer;
+	return closes_when_told(own, asmp_call_receive(own, &received, -1));
+}
+
+static void *replies_and_waits(void *name)
+{
+	struct asmp_received received;
+	struct asmp_server *own = asmp_call_serve(name, 1, 0);
+
+	__atomic_store_n(&server, own, __ATOMIC_SEQ_CST);
+	CHECK(asmp_call_receive(own, &received, SOON) == 0);
+	received.message.words[0]++;
+	return closes_when_told(own, asmp_call_reply_wait(own, &received.message, &received, -1));
 }
 
 static struct asmp_server *serves(void)
@@ -259,9 +283,58 @@ static void another_thread_ends_each_wait_before_it_or_within_it(void)
 		CHECK(asmp_server_close(server) == 0);
 		asmp_client_close(client);
 		server = NULL;
+		may_close = 0;
 		CHECK(pthread_create(&thread, NULL, receives, NULL) == 0);
-		CHECK(asmp_server_cancel(serves()) == 0 && pthread_join(thread, &answer) == 0);
+		CHECK(asmp_server_cancel(serves()) == 0);
+		__atomic_store_n(&may_close, 1, __ATOMIC_SEQ_CST);
+		CHECK(pthread_join(thread, &answer) == 0 && (long)answer == -ECANCELED);
+	}
+}
+
+static void another_thread_ends_a_send_that_no_server_takes_and_withdraws_it(void)
+{
+	struct asmp_received received;
+	pthread_t thread;
+	void *answer;
+
+	server = asmp_call_serve("c", 1, 0);
+	client = asmp_call_attach("c", -1);
+	for (int within_us = 0; within_us < 60000; within_us += 20000) {
+		message.words[0] = 1;
+		CHECK(pthread_create(&thread, NULL, sends, NULL) == 0);
+		usleep(within_us);
+		CHECK(asmp_client_cancel(client) == 0 && pthread_join(thread, &answer) == 0);
 		CHECK((long)answer == -ECANCELED);
+		CHECK(asmp_call_send(client, &message, -1) == -ECANCELED);
+		CHECK(asmp_call_receive(server, &received, 0) == -ETIMEDOUT);
+		CHECK(asmp_client_resume(client) == 0);
+		message.words[0] = 2;
+		CHECK(pthread_create(&thread, NULL, sends, NULL) == 0);
+		CHECK(asmp_call_receive(server, &received, SOON) == 0);
+		CHECK(received.want == ASMP_WANT_NOTHING && received.message.words[0] == 2);
+		CHECK(pthread_join(thread, &answer) == 0 && (long)answer == 0);
+	}
+	CHECK(asmp_server_close(server) == 0);
+	asmp_client_close(client);
+}
+
+static void another_thread_ends_a_reply_that_waits_after_the_answer_was_given(void)
+{
+	pthread_t thread;
+	void *answer;
+
+	for (int within_us = 0; within_us < 60000; within_us += 20000) {
+		server = NULL;
+		may_close = 0;
+		CHECK(pthread_create(&thread, NULL, replies_and_waits, "d") == 0 && serves() != NULL);
+		client = asmp_call_attach("d", -1);
+		message.words[0] = 3;
+		CHECK(asmp_call(client, &message, &message, SOON) == 0 && message.words[0] == 4);
+		usleep(within_us);
+		CHECK(asmp_server_cancel(server) == 0);
+		__atomic_store_n(&may_close, 1, __ATOMIC_SEQ_CST);
+		CHECK(pthread_join(thread, &answer) == 0 && (long)answer == -ECANCELED);
+		asmp_client_close(client);
 	}
 }
 
@@ -317,6 +390,54 @@ static void pthread_cancel_ends_a_wait_and_leaves_the_channel_whole(void)
 	CHECK(pthread_create(&thread, NULL, receives, NULL) == 0 && serves() != NULL);
 	CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &answer) == 0);
 	CHECK(answer == PTHREAD_CANCELED);
+	/* Not "d", whose server went with its thread. */
+	server = NULL;
+	CHECK(pthread_create(&thread, NULL, replies_and_waits, "e") == 0 && serves() != NULL);
+	client = asmp_call_attach("e", -1);
+	message.words[0] = 5;
+	CHECK(asmp_call(client, &message, &message, SOON) == 0 && message.words[0] == 6);
+	usleep(150000);
+	CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &answer) == 0);
+	CHECK(answer == PTHREAD_CANCELED);
+	asmp_client_close(client);
+}
+
+static long ended_with;
+
+static void *calls_and_ends(void *unused)
+{
+	__atomic_store_n(&ended_with, (long)calls(NULL), __ATOMIC_SEQ_CST);
+	pthread_testcancel();
+	return NULL;
+}
+
+static void *sends_and_ends(void *unused)
+{
+	__atomic_store_n(&ended_with, (long)sends(NULL), __ATOMIC_SEQ_CST);
+	pthread_testcancel();
+	return NULL;
+}
+
+static void a_thread_that_is_cancelled_in_a_call_or_a_send_ends_after_it(void)
+{
+	static void *(*const ends[])(void *) = { calls_and_ends, sends_and_ends };
+	pthread_t thread;
+	void *answer;
+
+	for (int at = 0; at < 2; at++) {
+		server = asmp_call_serve("c", 1, 0);
+		client = asmp_call_attach("c", -1);
+		ended_with = 0;
+		CHECK(pthread_create(&thread, NULL, ends[at], NULL) == 0);
+		usleep(50000);
+		/* Long enough for a look after a slice of 100 ms. */
+		CHECK(pthread_cancel(thread) == 0 && usleep(250000) == 0);
+		CHECK(__atomic_load_n(&ended_with, __ATOMIC_SEQ_CST) == 0);
+		CHECK(asmp_client_cancel(client) == 0 && pthread_join(thread, &answer) == 0);
+		CHECK(answer == PTHREAD_CANCELED && ended_with == -ECANCELED);
+		CHECK(asmp_server_close(server) == 0);
+		asmp_client_close(client);
+	}
 }
 
 static struct rtf_file *file;
@@ -371,9 +492,12 @@ int main(void)
 	a_child_that_was_forked_closes_an_end_whose_thread_it_does_not_have();
 	many_short_waits_learn_that_the_writer_was_killed();
 	another_thread_ends_each_wait_before_it_or_within_it();
+	another_thread_ends_a_send_that_no_server_takes_and_withdraws_it();
+	another_thread_ends_a_reply_that_waits_after_the_answer_was_given();
 	a_signal_handler_ends_the_wait_that_it_interrupts();
 	a_get_that_clears_a_descriptor_is_no_cancellation_point();
 	pthread_cancel_ends_a_wait_and_leaves_the_channel_whole();
+	a_thread_that_is_cancelled_in_a_call_or_a_send_ends_after_it();
 	pthread_cancel_ends_a_read_and_a_write_of_the_time_sharing_side();
 	puts("all calls");
 	return 0;
