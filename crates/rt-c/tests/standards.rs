@@ -1,67 +1,115 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The headers under strict standards, alone and beside the system's own.
 
+mod files;
 mod tools;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use tools::missing;
 
-const C: [&str; 12] = [
-    "stdio.h",
-    "stdlib.h",
-    "string.h",
-    "time.h",
+const C: [&str; 41] = [
+    "assert.h",
+    "complex.h",
+    "ctype.h",
+    "dirent.h",
+    "dlfcn.h",
+    "errno.h",
+    "fcntl.h",
+    "getopt.h",
+    "inttypes.h",
+    "limits.h",
+    "locale.h",
+    "math.h",
+    "mqueue.h",
+    "netinet/in.h",
+    "poll.h",
     "pthread.h",
     "sched.h",
     "semaphore.h",
+    "setjmp.h",
     "signal.h",
-    "unistd.h",
-    "fcntl.h",
+    "stdatomic.h",
+    "stdio.h",
+    "stdlib.h",
+    "string.h",
+    "sys/epoll.h",
     "sys/mman.h",
-    "math.h",
+    "sys/resource.h",
+    "sys/select.h",
+    "sys/socket.h",
+    "sys/stat.h",
+    "sys/sysinfo.h",
+    "sys/time.h",
+    "sys/timerfd.h",
+    "sys/types.h",
+    "sys/wait.h",
+    "syslog.h",
+    "termios.h",
+    "threads.h",
+    "time.h",
+    "unistd.h",
+    "wchar.h",
 ];
-const CPLUSPLUS: [&str; 9] =
-    ["cstdio", "cstdlib", "string", "vector", "thread", "mutex", "memory", "numeric", "chrono"];
-const RTLINUX: [&str; 8] = [
-    "rtl.h",
-    "rtl_sched.h",
-    "rtl_time.h",
-    "rtl_fifo.h",
-    "mbuff.h",
-    "pthread.h",
-    "linux/module.h",
-    "linux/init.h",
+const CPLUSPLUS: [&str; 19] = [
+    "atomic",
+    "cerrno",
+    "chrono",
+    "complex",
+    "condition_variable",
+    "csignal",
+    "cstdio",
+    "cstdlib",
+    "fstream",
+    "functional",
+    "future",
+    "iostream",
+    "map",
+    "memory",
+    "mutex",
+    "numeric",
+    "string",
+    "thread",
+    "vector",
 ];
+/// Those that each RTLinux source includes; beside each header of the system by itself.
+const RTLINUX: [&str; 6] =
+    ["rtl.h", "rtl_sched.h", "rtl_time.h", "rtl_fifo.h", "mbuff.h", "pthread.h"];
 
-/// Of RTLinux 3 too; they include those above.
-const MORE: [&str; 12] = [
-    "linux/slab.h",
-    "posix/pthread.h",
-    "posix/signal.h",
-    "posix/time.h",
-    "rtl_core.h",
-    "rtl_malloc.h",
-    "rtl_posixio.h",
-    "rtl_printf.h",
-    "rtl_signal.h",
-    "rtl_spinlock.h",
-    "rtl_sync.h",
-    "rtlinux_signal.h",
-];
+fn include() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("include")
+}
+
+/// All headers of the directory rtlinux, by the name that a source includes; those whose only sense
+/// is their name, and the others.
+fn rtlinux_headers() -> (Vec<String>, Vec<String>) {
+    let root = include().join("rtlinux");
+    let mut names = files::below(&root);
+    names.retain(|name| name.extension().is_some_and(|found| found == "h"));
+    let names = names.into_iter().map(|name| name.to_str().unwrap().to_owned());
+    let is_a_name = |name: &String| {
+        let text = std::fs::read_to_string(root.join(name)).unwrap();
+        text.contains("For the sake of the include line.")
+    };
+    names.partition(is_a_name)
+}
 
 /// What a compiler says of these headers, in this order, each error a line.
 fn said(compiler: &[&str], headers: &[&str]) -> Vec<String> {
-    let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+    said_of(compiler, headers, "int a_source_has_something;\n")
+}
+
+/// The same of a source with these headers.
+fn said_of(compiler: &[&str], headers: &[&str], source: &str) -> Vec<String> {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("headers.c");
     let lines: String = headers.iter().map(|header| format!("#include <{header}>\n")).collect();
-    std::fs::write(&file, lines + "int a_source_has_something;\n").unwrap();
+    std::fs::write(&file, lines + source).unwrap();
     let mut command = Command::new(compiler[0]);
     command.args(&compiler[1..]).args(["-Wall", "-Wextra", "-Werror", "-fsyntax-only"]);
-    command.arg(format!("-I{}", include.display()));
+    command.arg(format!("-I{}", include().display()));
     if !headers.contains(&"asmp_rt.h") {
-        command.arg(format!("-I{}", include.join("rtlinux").display()));
+        command.arg(format!("-I{}", include().join("rtlinux").display()));
     }
     let output = command.arg(&file).env("LC_ALL", "C").output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -99,18 +147,42 @@ fn asmp_rt_h_is_strict_c_and_cplusplus_beside_any_header_of_the_system() {
 
 #[test]
 fn rtlinux_headers_spoil_no_header_of_the_system() {
-    if missing(&["cc", "c++"]) {
+    if missing(&["cc"]) {
         return;
     }
     beside(&["cc", "-std=gnu99"], &RTLINUX, &C, 1);
-    beside(&["cc", "-std=c99", "-D_GNU_SOURCE"], &RTLINUX, &C, C.len());
+    let (names, others) = rtlinux_headers();
+    let all: Vec<&str> = names.iter().chain(&others).map(String::as_str).collect();
+    assert!(RTLINUX.iter().all(|header| all.contains(header)) && names.len() > 20, "{all:?}");
     for standard in ["-std=gnu89", "-std=c99", "-std=c11"] {
-        beside(&["cc", standard, "-D_GNU_SOURCE"], &MORE, &C, C.len());
+        beside(&["cc", standard, "-D_GNU_SOURCE"], &all, &C, C.len());
+    }
+}
+
+#[test]
+fn rtlinux_headers_spoil_no_header_of_cplusplus() {
+    if missing(&["c++"]) {
+        return;
     }
     let compiler = ["c++", "-x", "c++", "-std=c++17"];
-    // The others are included by these.
-    beside(&compiler, &["rtl.h", "mbuff.h", "pthread.h"], &CPLUSPLUS, CPLUSPLUS.len());
-    beside(&compiler, &MORE, &CPLUSPLUS, CPLUSPLUS.len());
+    let (names, others) = rtlinux_headers();
+    let others: Vec<&str> = others.iter().map(String::as_str).collect();
+    beside(&compiler, &others, &CPLUSPLUS, CPLUSPLUS.len());
+    // They include nothing but those and the system's.
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    assert_eq!(said(&compiler, &names), [""; 0], "{names:?}");
+}
+
+#[test]
+fn an_rtlinux_source_has_what_the_systems_headers_take_from_those_of_linux() {
+    if missing(&["cc"]) {
+        return;
+    }
+    let uses = "struct sysinfo all;\nint asks(void) { return sysinfo(&all); }\n";
+    for headers in [["rtl.h", "sys/sysinfo.h"], ["sys/sysinfo.h", "linux/kernel.h"]] {
+        let said = said_of(&["cc", "-std=gnu99"], &headers, uses);
+        assert_eq!(said, [""; 0], "{headers:?}");
+    }
 }
 
 #[test]
