@@ -6,8 +6,9 @@ use crate::analyse::schedulability;
 use crate::chain::by_core;
 use crate::policy::Policy;
 use crate::report::Report;
+use crate::simulate::engine::{Job, Observe};
 use crate::simulate::gantt::gantt_svg;
-use crate::simulate::model::{Releases, Simulation};
+use crate::simulate::model::{Owner, Releases, Simulation};
 use crate::simulate::pattern::worst_pattern;
 use crate::simulate::record::Record;
 use crate::simulate::run::Run;
@@ -16,6 +17,7 @@ use crate::time::TimeBase;
 use crate::verdict::{Counterexample, Effort, Start, Stop, Verdict};
 use crate::workload::Workload;
 use crate::{edf_response, fp, np_fp};
+use std::ops::ControlFlow;
 
 /// Segments of a picture.
 const DRAWN: usize = 20_000;
@@ -119,7 +121,7 @@ pub fn worst_schedule_svg(workload: &Workload, report: &Report) -> Result<Option
             };
             let pattern = found.pattern.iter().filter_map(here).collect();
             let title = "a deadline is missed".to_owned();
-            (Releases::Pattern(pattern), end.saturating_add(end / 20 + 1), title)
+            (Releases::Pattern(pattern), with_some_more(end), title)
         }
         None if cpu.in_chains || set.is_empty() => {
             let longest = set.iter().map(|task| task.period_ticks).max().unwrap_or(1);
@@ -129,8 +131,18 @@ pub fn worst_schedule_svg(workload: &Workload, report: &Report) -> Result<Option
         None => {
             let victim = cpu.by_tightness(&tasks).first().copied().unwrap_or(0);
             let pattern = worst_pattern(&set, report.policy, victim)?;
-            let title = format!("the worst case of {}", set[victim].name);
-            (Releases::Pattern(pattern.clone()), shown_ticks(&set, victim, &pattern), title)
+            let shown_ticks = shown_ticks(&set, victim, &pattern);
+            let releases = Releases::Pattern(pattern);
+            let response_ticks = cpu.responses_ticks.get(victim).copied().flatten();
+            let due_ticks = match response_ticks {
+                Some(ticks) => {
+                    let simulation = Simulation::new(&set, report.policy, releases.clone());
+                    longest_due_ticks(&simulation, victim, ticks)?
+                }
+                None => None,
+            };
+            let until_ticks = shown_ticks.max(due_ticks.map_or(0, with_some_more));
+            (releases, until_ticks, format!("the worst case of {}", set[victim].name))
         }
     };
     let simulation = Simulation::new(&set, report.policy, releases);
@@ -145,8 +157,44 @@ fn shown_ticks(tasks: &[Task], victim: usize, pattern: &[Start]) -> u64 {
     let of_victim = pattern.iter().filter(|start| start.task == victim).map(due).max();
     let of_victim = of_victim.unwrap_or(1);
     let near = pattern.iter().map(due).filter(|due| *due <= of_victim.saturating_mul(3));
-    let end = near.max().unwrap_or(0).max(of_victim);
-    end.saturating_add(end / 20 + 1)
+    with_some_more(near.max().unwrap_or(0).max(of_victim))
+}
+
+/// So that an instant is not at the edge of the picture.
+const fn with_some_more(ticks: u64) -> u64 {
+    ticks.saturating_add(ticks / 20 + 1)
+}
+
+/// When the first job of a task is due that takes as long as its bound: not always its first.
+/// `None`: none of those that may be drawn. Errors: what `Run::prepare` refuses.
+fn longest_due_ticks(
+    simulation: &Simulation,
+    task: usize,
+    response_ticks: u64,
+) -> Result<Option<u64>, Stop> {
+    let mut run = Run::prepare(simulation)?;
+    let stream = run.owners.iter().position(|owner| *owner == Owner::Task(task));
+    let Some(stream) = stream else { return Ok(None) };
+    let mut longest = Longest { stream, response_ticks, due_ticks: None };
+    run.go(u64::MAX, DRAWN as u64, &mut longest);
+    Ok(longest.due_ticks)
+}
+
+/// Stops at the first job of a stream that takes so long.
+struct Longest {
+    stream: usize,
+    response_ticks: u64,
+    due_ticks: Option<u64>,
+}
+
+impl Observe for Longest {
+    fn finished(&mut self, job: &Job, at_ticks: u64) -> ControlFlow<()> {
+        if job.stream() != self.stream || at_ticks - job.arrival_ticks < self.response_ticks {
+            return ControlFlow::Continue(());
+        }
+        self.due_ticks = job.deadline_ticks;
+        ControlFlow::Break(())
+    }
 }
 
 /// Simulates up to an instant and draws it as an SVG, at most 20,000 segments. Errors: what
