@@ -159,7 +159,7 @@ fn with_little_work_the_answer_is_the_same_or_unknown() {
 #[test]
 fn sizes_never_block_and_less_does_where_that_is_claimed() {
     let mut random = Random(4);
-    let (mut least, mut irreducible, mut done) = (0, 0, 0);
+    let (mut least, mut irreducible, mut done, mut below) = (0, 0, 0, 0);
     for round in 0..300 {
         let (tasks, edges) = consistent(&mut random, 6, 2);
         let Ok(report) = analyzed(&graph(tasks, &edges)) else { continue };
@@ -183,9 +183,18 @@ fn sizes_never_block_and_less_does_where_that_is_claimed() {
                 too_small || fire(&count, &edges, &others).is_none(),
                 "{round}: {edge:?} {edges:?}"
             );
+            // What every schedule needs: with less, no room on the others helps.
+            let mut alone = vec![None; edges.len()];
+            alone[index] = Some(edge.least - 1);
+            if edge.least > edge.initial {
+                assert!(fire(&count, &edges, &alone).is_none(), "{round}: {edge:?} {edges:?}");
+                below += u32::from(size.proof != Proof::Least);
+            }
+            assert!(edge.least <= size.tokens, "{round}: {edge:?} {edges:?}");
         }
     }
     assert!(least > 300 && irreducible > 50 && done > 200, "{least} {irreducible} {done}");
+    assert!(below > 20, "bounds that are no sizes: {below}");
 }
 
 /// Plays a schedule: how often each task fired, and the peak of each edge. Panics where a firing

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Figures of the paper (Eustache, Diguet 2008) and of our check of it.
 
+use crate::oracle::fire;
 use crate::{analyzed, bounded, firings, graph};
-use asmp_analysis::graph::{Graph, Limits, On, Proof, Refusal, Report, Verdict, analyze, dot, svg};
+use asmp_analysis::graph::{
+    Graph, Limits, On, Proof, Refusal, Report, Size, Verdict, analyze, dot, svg,
+};
 
 fn gc0(report: &Report) -> Vec<u64> {
     report.tasks.iter().flat_map(|task| &task.outputs).map(|output| output.gc0).collect()
@@ -194,6 +197,19 @@ fn memories_that_do_one_by_one_may_block_together() {
         [Some((4, Proof::Least)), Some((4, Proof::Least)), Some((4, Proof::Irreducible))]
     );
     assert!(!report.is_least());
+}
+
+#[test]
+fn what_every_schedule_needs_may_be_less_than_any_schedule_does_with() {
+    // t0 must write to both before t1 reads: with one token there, e0 must have room for a second.
+    let edges = [(0, 1, 1, 1, 1), (0, 1, 1, 1, 0)];
+    let report = analyzed(&graph(2, &edges)).unwrap();
+    let size = |tokens, proof| Some(Size { tokens, proof });
+    let found: Vec<_> = report.edges.iter().map(|edge| (edge.least, edge.size)).collect();
+    assert_eq!(found, [(1, size(2, Proof::Irreducible)), (1, size(1, Proof::Least))]);
+    assert!(!report.is_least(), "the 1 of e0 is a lower bound");
+    assert_eq!(fire(&[1, 1], &edges, &[Some(1), None]), None);
+    assert_eq!(fire(&[1, 1], &edges, &[Some(2), Some(1)]), Some(vec![2, 1]));
 }
 
 #[test]
