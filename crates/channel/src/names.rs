@@ -91,18 +91,19 @@ impl Names {
     fn lock_existing(path: &Path, at_most: Duration) -> Result<Self, ShmError> {
         let io = |cause| ShmError::Io { path: path.to_owned(), cause };
         let foreign = |what, cure| ShmError::ForeignDir { dir: path.to_owned(), what, cure };
+        let is_own = path == own_dir();
         let dir = OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW)
             // Without the slash that would make the kernel follow a link.
             .open(path.components().as_path())
             .map_err(|error| match path.components().as_path().is_symlink() {
+                true if is_own => foreign("is a symbolic link", "remove it"),
                 true => foreign("is a symbolic link", "name the directory itself"),
                 false => io(error),
             })?;
         let metadata = dir.metadata().map_err(io)?;
         let owner = metadata.uid();
-        let is_own = path == own_dir();
         if owner != me() && (me() != 0 || is_own) {
             return Err(foreign(
                 "belongs to another user",

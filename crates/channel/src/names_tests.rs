@@ -92,6 +92,7 @@ fn root_refuses_its_default_directory_if_another_user_made_it_first() {
     if !is_root("a directory of another user") {
         return;
     }
+    let roots = dir_of(0, 0o700);
     in_child(0, || {
         if !own_dev_shm() {
             return Err("this machine gives no mount namespace");
@@ -106,6 +107,18 @@ fn root_refuses_its_default_directory_if_another_user_made_it_first() {
         );
         // The same directory, named by the program, is another matter.
         create(Path::new("/dev/shm/../shm/asmp-0"), "log").unwrap();
+        // A link of his does not help him, even to a directory of root.
+        std::fs::remove_dir_all(own_dir()).unwrap();
+        symlink(roots.path(), own_dir()).unwrap();
+        std::os::unix::fs::lchown(own_dir(), Some(USER), None).unwrap();
+        for refused in [
+            create(&own_dir(), "log").map(drop),
+            SharedMemory::attach(&own_dir(), "log", Kind::Mbuff).map(drop),
+        ] {
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains("/dev/shm/asmp-0 is a symbolic link: remove it"), "{refused}");
+        }
+        assert_eq!(std::fs::read_dir(roots.path()).unwrap().count(), 0, "nothing was made there");
         Ok(())
     });
 }
