@@ -5,13 +5,14 @@
 //! The kernel keeps such a program from its own user: it is not dumpable, so that only root follows
 //! its links. The programs are copies of this one, each a process of its own.
 
+mod capability;
+
 use asmp_channel::{
     Access, Fifo, FifoReader, FifoWriter, Kind, Offer, Options, Overflow, Pages, Record, ShmError,
     WaitError, Wake, receive,
 };
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -23,20 +24,6 @@ const USERS: [u32; 2] = [65534, 65533];
 /// What comes, comes within this time on any machine.
 const SOON: Option<Duration> = Some(Duration::from_secs(120));
 const DIR: &str = "ASMP_CAPABLE_DIR";
-
-/// As setcap(8) writes `cap_sys_nice+ep`: struct vfs_cap_data, revision 2, effective, with bit 23
-/// permitted.
-fn set_capability(program: &Path) -> std::io::Result<()> {
-    let words: [u32; 5] = [0x0200_0001, 1 << 23, 0, 0, 0];
-    let value: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let path = std::ffi::CString::new(program.as_os_str().as_bytes())?;
-    let (name, bytes) = (c"security.capability".as_ptr(), value.as_ptr().cast());
-    // SAFETY: two C strings and bytes of ours, which outlive the call.
-    match unsafe { libc::setxattr(path.as_ptr(), name, bytes, value.len(), 0) } {
-        0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error()),
-    }
-}
 
 /// The directories of one test: names and sockets belong to the first user.
 struct Place(tempfile::TempDir);
@@ -115,7 +102,7 @@ fn a_program_with_file_capabilities_and_readers_without_rights_meet_in_both_dire
     }
     let place = Place::new();
     let program = place.copy("motion");
-    match set_capability(&program) {
+    match capability::set(&program) {
         Err(error) if error.kind() == ErrorKind::Unsupported => {
             return println!("skipped: {} takes no file capabilities", place.0.path().display());
         }

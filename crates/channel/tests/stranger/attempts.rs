@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the stranger tries, row by row of the list in `main.rs`. Each asserts the exact refusal.
 
-use crate::{Attempt, Place, STRANGER};
+use crate::{Attempt, Place, STRANGER, program};
 use asmp_channel::{
     Access, Fifo, Kind, MbuffError, Offer, OfferError, Options, Overflow, RawRecord, Role,
     SharedMemory, ShmError, receive,
@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::Ordering::Relaxed;
@@ -31,8 +31,9 @@ pub const ALL: &[(&str, Attempt)] = &[
     ("takes roles of what it may read", takes_roles_of_what_it_reads),
     ("widens what it may write", widens_what_it_writes),
     ("takes root's role", takes_roots_role),
-    ("sets the environment of a setuid program", sets_the_environment),
+    ("sets the environment of programs with more rights", sets_the_environment),
     ("changes limits", changes_limits),
+    ("starts a program of root with few resources", starts_a_program_with_few_resources),
     ("fills directories", fills_directories),
     ("receives what is for others", receives_what_is_for_others),
     ("connects and says nothing", connects_and_says_nothing),
@@ -294,21 +295,35 @@ fn scribbles(place: &Place) -> Result<(), String> {
     Ok(())
 }
 
+/// A part of this program, by a copy that has more rights than who starts it.
+fn part(program: &Path, part: &str) -> Command {
+    let mut command = Command::new(program);
+    command.args(["--exact", part, "--ignored", "--nocapture"]);
+    command
+}
+
 fn sets_the_environment(place: &Place) -> Result<(), String> {
-    // Made by root when it started.
-    let program = place.own.with_file_name("setuid");
-    let mut command = Command::new(&program);
-    command.args(["--exact", "program::says_its_directory", "--ignored", "--nocapture"]);
-    let said = command.env("ASMP_CHANNELS", &place.own).arg0("setuid").output();
-    let said = said.map_err(|error| format!("{}: {error}", program.display()))?;
-    let said = String::from_utf8_lossy(&said.stderr).into_owned();
-    match said.contains(&format!("asmp-{STRANGER}")) || said.contains("/own") {
-        // Its file system gives no rights.
-        true if !said.contains("asmp-0") && is_nosuid(&program) => {
-            Err("skipped: the file system has no setuid".to_owned())
+    // Made by root when it started, and the user whose directory each has by default.
+    for (name, user) in [("setuid", 0), ("capable", STRANGER)] {
+        let program = place.own.with_file_name(name);
+        if !program.exists() {
+            return Err("skipped: the file system takes no capabilities".to_owned());
         }
-        _ => expect("setuid", said.trim_end().ends_with("/asmp-0"), said),
+        let mut command = part(&program, "program::says_its_directory");
+        let said = match command.env("ASMP_CHANNELS", &place.own).output() {
+            // It would have a capability that this machine gives to no program.
+            Err(error) if name == "capable" && error.raw_os_error() == Some(libc::EPERM) => {
+                return Err(format!("skipped: no program may have CAP_SYS_NICE here: {error}"));
+            }
+            output => output.map_err(|error| format!("{}: {error}", program.display()))?,
+        };
+        let said = String::from_utf8_lossy(&said.stderr).into_owned();
+        if said.contains("/own") && is_nosuid(&program) {
+            return Err("skipped: the file system gives no rights".to_owned());
+        }
+        expect(name, said.trim_end().ends_with(&format!("/dev/shm/asmp-{user}")), said)?;
     }
+    Ok(())
 }
 
 fn is_nosuid(path: &Path) -> bool {
@@ -342,6 +357,42 @@ fn changes_limits(place: &Place) -> Result<(), String> {
     // SAFETY: one structure of ours.
     let real_time = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) };
     fails("its own policy", result(real_time), &[libc::EPERM])
+}
+
+/// Limits stay across the start of a setuid program. With each it works, or says why not.
+fn starts_a_program_with_few_resources(place: &Place) -> Result<(), String> {
+    let program = place.own.with_file_name("setuid");
+    let dir = place.own.parent().unwrap();
+    let (mut made, mut refused) = (0, 0);
+    let files = (3..=20).map(|files| (libc::RLIMIT_NOFILE, files));
+    for (resource, value) in files.chain([(libc::RLIMIT_FSIZE, 0), (libc::RLIMIT_MEMLOCK, 0)]) {
+        let mut command = part(&program, "program::makes_a_channel");
+        let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
+        let lower = move || {
+            // SAFETY: takes a number. It ends the program if that waits for something.
+            unsafe { libc::alarm(60) };
+            // SAFETY: the kernel reads one rlimit of ours.
+            result(unsafe { libc::setrlimit(resource, &raw const limit) })
+        };
+        // SAFETY: between fork and exec only system calls.
+        unsafe { command.pre_exec(lower) };
+        let output = command.env(program::DIR, dir).output();
+        let output = output.map_err(|error| format!("{}: {error}", program.display()))?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if said.contains("belongs to another user") && is_nosuid(&program) {
+            return Err("skipped: the file system has no setuid".to_owned());
+        }
+        // With the fewest it does not even come to its own code.
+        made += u32::from(said.starts_with("made\n"));
+        refused += u32::from(said.starts_with("refused: "));
+        expect("the end", output.status.signal().is_none(), &output)?;
+        let is_refused = said.starts_with("refused: ") && said.contains("RLIMIT_FSIZE is 0 bytes");
+        expect("no files", resource != libc::RLIMIT_FSIZE || is_refused, &output)?;
+    }
+    expect("what became of them", made > 0 && refused > 1, (made, refused))?;
+    let is_left = |link: &std::path::PathBuf| link.to_string_lossy().contains("/limited.");
+    let left: Vec<_> = links(place).into_iter().filter(is_left).collect();
+    expect("left", left.is_empty(), left)
 }
 
 fn fills_directories(place: &Place) -> Result<(), String> {

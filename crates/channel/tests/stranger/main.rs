@@ -18,8 +18,9 @@
 //! | memory | of a channel for writing: resize, seal, chmod, open anew, lease | EPERM, EACCES |
 //! | memory | of a channel for writing: take or release root's role | it is taken, and stays so |
 //! | memory | of a channel for writing: scribble, and free its pages | the pages; root goes on |
-//! | environment | ASMP_CHANNELS for a setuid program of root | the program ignores it |
+//! | environment | ASMP_CHANNELS for a setuid program of root, and for one with capabilities | each ignores it |
 //! | file limits | lower or raise limits of root's program, raise its own | EPERM |
+//! | file limits | start a setuid program of root with few descriptors, no files, no locked memory | it refuses by words, or works; nothing is left |
 //! | file limits | fill the directory of names and that of the sockets | EACCES |
 //! | sockets | receive what is offered to others | not for this user |
 //! | sockets | connect 200 times, say nothing | connections; others are served |
@@ -29,10 +30,14 @@
 //! | groups | move root's program to another cgroup | EACCES |
 //!
 //! Not here, because it needs partitions in a guest: the state directory, the groups of partitions,
-//! the device /dev/rtfN. Not refused by any rule of ours: the stranger may use up the memory of the
-//! machine or of /dev/shm; only limits of its own session prevent that.
+//! the device /dev/rtfN. Not here, because it needs a /dev/shm or another program of its own: root's
+//! default directory made first, or as a link (`src/names_tests.rs`); the pipe that asmp-rtf serves
+//! (`rt-c/tests/c/fifo.rs`). Not refused by any rule of ours: the stranger may use up the memory of
+//! the machine or of /dev/shm; only limits of its own session prevent that.
 
 mod attempts;
+#[path = "../capability/mod.rs"]
+mod capability;
 mod program;
 
 use asmp_channel::{Fifo, Kind, Mbuff, Role, ShmError, receive};
@@ -84,9 +89,21 @@ impl Program {
         for open in [dir.path(), &names, &sockets, &own] {
             std::fs::set_permissions(open, Permissions::from_mode(0o755)).unwrap();
         }
-        let setuid = dir.path().join("setuid");
-        std::fs::copy(std::env::current_exe().unwrap(), &setuid).unwrap();
-        std::fs::set_permissions(&setuid, Permissions::from_mode(0o4755)).unwrap();
+        let copy = |name: &str, mode| {
+            let path = dir.path().join(name);
+            std::fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            path
+        };
+        copy("setuid", 0o4755);
+        let capable = copy("capable", 0o755);
+        match capability::set(&capable) {
+            // The attempt says so.
+            Err(error) if error.kind() == std::io::ErrorKind::Unsupported => {
+                std::fs::remove_file(&capable).unwrap();
+            }
+            set => set.unwrap(),
+        }
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "program::runs_for_ever", "--ignored"])
             .env(program::DIR, dir.path())
