@@ -8,7 +8,8 @@ use crate::{compile, library, permitted, root, rtlinux, shims};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -242,6 +243,52 @@ fn a_signal_that_is_ignored_at_start_does_not_end_a_pump() {
     // SAFETY: as above.
     unsafe { libc::kill(pid, libc::SIGTERM) };
     assert!(running.child.wait().unwrap().success());
+}
+
+#[test]
+fn another_user_gets_nothing_of_a_pipe_that_root_serves_and_does_not_stop_it() {
+    // SAFETY: takes nothing, cannot fail.
+    if unsafe { libc::geteuid() } != 0 {
+        return println!("skipped: another user's process needs root");
+    }
+    let place = Place::new();
+    let mut pump = place.pump("1", "from-rt");
+    // Only the pipe itself keeps him out.
+    for open in [place.path("."), place.path("run")] {
+        std::fs::set_permissions(open, PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let pipe = place.path("run/rtf1");
+    let before = pipe.symlink_metadata().unwrap();
+    assert_eq!((before.mode() & 0o777, before.uid()), (0o600, 0));
+    for attempt in [
+        "dd if=$0 of=/dev/null",
+        "dd if=/dev/zero of=$0 count=1 conv=nocreat,notrunc",
+        "flock --nonblock $0 true",
+        "chmod 666 $0",
+        "chown 65534 $0",
+        "rm -f $0",
+        "mv $0 ${0%/*}/other",
+        "ln -s /dev/null ${0%/*}/rtf2",
+    ] {
+        // One that was let in would wait.
+        let script = format!("exec timeout 20 {attempt}");
+        let mut stranger = Command::new("/bin/sh");
+        stranger.arg("-c").arg(script).arg(&pipe).uid(65534).gid(65534).current_dir("/");
+        let output = stranger.env("LC_ALL", "C").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let is_refused = ["Permission denied", "not permitted"].iter().any(|no| said.contains(no));
+        assert!(!output.status.success() && is_refused, "{attempt}: {said}");
+    }
+    let after = pipe.symlink_metadata().unwrap();
+    assert_eq!((after.mode(), after.ino(), after.uid()), (before.mode(), before.ino(), 0));
+    let mut reads = File::options().read(true).write(true).open(&pipe).unwrap();
+    let options = Options { capacity_bytes: 64, overflow: Overflow::Refuse };
+    let fifo = Fifo::create(&place.path("channels"), "rtf1", &options).unwrap();
+    let mut writer = fifo.into_writer(Wake::IfAsleep).unwrap();
+    writer.put(b"on").unwrap();
+    let mut bytes = [0; 2];
+    reads.read_exact(&mut bytes).unwrap();
+    assert!(&bytes == b"on" && pump.child.try_wait().unwrap().is_none());
 }
 
 #[test]

@@ -94,6 +94,8 @@ fn a_program_with_file_capabilities_and_one_without_rights_meet_in_both_directio
     for reader in [user, other] {
         let mut command = Command::new(&motion);
         command.args(["offers", dir, &reader.to_string()]).current_dir("/");
+        // Who starts it does not choose where its names are: there may be no link.
+        command.env("ASMP_CHANNELS", &sockets);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let become_user = move || {
             own_dev_shm()?;
@@ -116,6 +118,11 @@ fn a_program_with_file_capabilities_and_one_without_rights_meet_in_both_directio
             "no capability" => return println!("skipped: the file system gives no capabilities"),
             other => panic!("{other}: {}", program.complaint()),
         }
+        let entries = std::fs::read_dir(&sockets).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        assert_eq!(names, ["commands", "samples", "state"], "its sockets, and no names");
         let mut peer = start_as(reader, &client, &["receives", dir, &user.to_string()]).unwrap();
         let line = peer.line();
         assert_eq!(line, "they met", "user {reader}: {}", peer.complaint());
