@@ -2,6 +2,7 @@
 """Descriptors for select and event loops, and waits that another thread ends."""
 
 import asyncio
+import contextlib
 import os
 import select
 import signal
@@ -59,6 +60,40 @@ def test_the_end_of_a_killed_peer_is_readable(start: Start) -> None:
         assert readable(reader, PATIENCE_S) and reader.try_read() is None
         with pytest.raises(asmp_rt.PeerGone):
             reader.wait(0)
+
+
+@pytest.mark.parametrize("slice_s", [0, 0.001, 0.05])
+def test_many_short_waits_learn_that_the_peer_was_killed(start: Start, slice_s: float) -> None:
+    def ends(wait: Callable[[], None]) -> None:
+        """Each is shorter than it may take to find out; all together are longer."""
+        until = time.monotonic() + PATIENCE_S
+        with pytest.raises(asmp_rt.PeerGone):
+            while time.monotonic() < until:
+                with contextlib.suppress(asmp_rt.TimedOut):
+                    wait()
+
+    with asmp_rt.Fifo.create("a", 64) as fifo, fifo.reader() as reader:
+        other = start(
+            'writer = asmp_rt.Fifo.attach("a").writer()\nwriter.write(b"1")\ntime.sleep(1000)'
+        )
+        assert reader.read(PATIENCE_S) == b"1"
+        other.kill()
+        other.wait()
+        ends(lambda: reader.wait(slice_s))
+    with asmp_rt.Fifo.create("b", 64) as fifo, fifo.writer() as writer:
+        other = start(
+            'reader = asmp_rt.Fifo.attach("b").reader()\nreader.read()\nprint("there")\n'
+            "time.sleep(1000)"
+        )
+        writer.write(b"1", PATIENCE_S)
+        assert told(other) == "there"
+        while writer.try_write(b"1"):
+            pass
+        with contextlib.suppress(asmp_rt.TimedOut):
+            writer.wait(8, slice_s)
+        other.kill()
+        other.wait()
+        ends(lambda: writer.wait(8, slice_s))
 
 
 @pytest.mark.parametrize("delay_s", [0, 0.05])
