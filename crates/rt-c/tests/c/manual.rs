@@ -83,8 +83,8 @@ fn each_name_of_the_manual_compiles_and_links_and_each_refused_one_says_why_and_
 fn code(source: &str) -> String {
     let (mut code, mut rest) = (String::new(), source);
     while let Some(first) = rest.chars().next() {
-        let left_out = if rest.starts_with("/*") {
-            2 + rest[2..].find("*/").expect("the comment ends") + 2
+        let left_out = if let Some(comment) = rest.strip_prefix("/*") {
+            2 + comment.find("*/").expect("the comment ends") + 2
         } else if rest.starts_with("//") {
             rest.find('\n').unwrap_or(rest.len())
         } else if first == '"' || first == '\'' {
