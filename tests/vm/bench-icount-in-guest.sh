@@ -10,7 +10,7 @@ echo "### A FIFO-99 thread takes CPU 3 for 200 us every 20 ms (clock of instruct
 echo
 taskset -c 3 chrt -f 99 /share/hog 200 20000 &
 hog=$!
-$asmp measure latency --kinds Rb --source nanosleep --samples 300 --period 3ms --explain 3 \
+$asmp measure latency --kinds fifo --source nanosleep --samples 300 --period 3ms --explain 3 \
     -o planted -q
 kill "$hog"
 echo "(the thread is hog/$hog)"
@@ -18,7 +18,7 @@ echo "(the thread is hog/$hog)"
 echo
 echo "### The cost of an address space, idle (clock of instructions)"
 echo
-$asmp measure spaces --load IDL --samples 300 -o spaces -q
+$asmp measure spaces --load idle --samples 300 -o spaces -q
 
 echo
 echo "### What keeping a sample costs the probe"

@@ -22,18 +22,18 @@ say "Kernel $(uname -r), $(nproc) CPUs, $(date -u +%F)"
 say "Our figures beside cyclictest's and rtla's, idle, partition of CPU 3, in turn, us" \
     "(medians of $rounds)"
 for round in $(seq "$rounds"); do
-    $asmp measure latency --kinds Aoff --source nanosleep --no-trace --samples "$samples" \
+    $asmp measure latency --kinds partition --source nanosleep --no-trace --samples "$samples" \
         --period 2ms -o "ours-$round" -q >/dev/null
     $asmp run --cpus 3 -- cyclictest -q -m -p 80 -t 1 -a 3 -i 2000 -l "$samples" -h 20000 \
         >"cyclictest-$round.txt"
     $asmp measure import "cyclictest-$round.txt" --from cyclictest -o "cyclictest-$round" \
-        --kernel "$(uname -r)" --kind Aoff >/dev/null
-    $asmp measure latency --kinds Aoff --source timerlat --no-trace --samples "$samples" \
+        --kernel "$(uname -r)" --kind partition >/dev/null
+    $asmp measure latency --kinds partition --source timerlat --no-trace --samples "$samples" \
         --period 2ms -o "timerlat-$round" -q >/dev/null
     $asmp run --cpus 3 -- rtla timerlat hist -c 3 -u -P f:80 -p 2000 -E 20000 \
         -d "$((samples / 500))s" >"rtla-$round.txt"
     $asmp measure import "rtla-$round.txt" --from rtla -o "rtla-$round" --kernel "$(uname -r)" \
-        --kind Aoff >/dev/null
+        --kind partition >/dev/null
 done
 for tool in ours cyclictest timerlat rtla; do
     medians=()
@@ -46,16 +46,16 @@ for tool in ours cyclictest timerlat rtla; do
 done
 
 for round in $(seq "$rounds"); do
-    say "Latency, MIX, run $round of $rounds"
-    $asmp measure latency --load MIX --load-factor 8 --samples "$samples" --period 5ms \
+    say "Latency, mixed, run $round of $rounds"
+    $asmp measure latency --load mixed --load-factor 8 --samples "$samples" --period 5ms \
         --source nanosleep --no-trace -o "mix-$round" -q
 done
 
-say "Overhead, MIX"
-$asmp measure overhead --load MIX --load-factor 8 --iterations 40 --work 50ms -o overhead -q
+say "Overhead, mixed"
+$asmp measure overhead --load mixed --load-factor 8 --iterations 40 --work 50ms -o overhead -q
 
-say "Which step helped, MIX"
-$asmp measure ab --knob irqs,dl-server,tick --load MIX --load-factor 4 --samples 1000 \
+say "Which step helped, mixed"
+$asmp measure ab --knob irqs,dl-server,tick --load mixed --load-factor 4 --samples 1000 \
     --period 2ms -o ab -q
 
 say "The cost of an address space (L4RTL)"

@@ -15,7 +15,7 @@ take() {
 import re, sys
 page = open(sys.argv[1]).read()
 figures = re.findall(r"<svg .*?</svg>", page, re.S)
-[figure] = [one for one in figures if "Latency, MIX: inverse distribution" in one]
+[figure] = [one for one in figures if "Latency, mixed: inverse distribution" in one]
 print(figure.replace(">", '>\n<rect width="100%" height="100%" fill="#ffffff"/>', 1))
 PYTHON
     echo "$picture: $(wc -c <"$picture") bytes"
@@ -34,8 +34,8 @@ cp "${CARGO_TARGET_DIR:-target}/release/asmp" "$share/"
 cat >"$share/measure.sh" <<INSIDE
 set -e
 cd "\$(mktemp -d)"
-/share/asmp measure latency --kinds N,Aoff --load MIX --load-factor 8 --samples ${1:-1000} \
-    --period 5ms --source nanosleep --no-trace -o runs -q
+/share/asmp measure latency --kinds normal,partition --load mixed --load-factor 8 \
+    --samples ${1:-1000} --period 5ms --source nanosleep --no-trace -o runs -q
 /share/asmp measure report runs -o /out/report.html >/dev/null
 INSIDE
 "$here/lab.sh" --kernel "${KERNEL:-sid-rt}" --icount --append 'nohz_full=1-3 rcu_nocbs=1-3' \

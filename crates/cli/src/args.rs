@@ -177,7 +177,7 @@ pub enum Command {
     /// Keep one CPU busy, to see what disturbs it
     #[command(hide = true, name = "spin")]
     Spin { milliseconds: u64 },
-    /// Keep the caches of one CPU dirty, for the load FLOOD
+    /// Keep the caches of one CPU dirty, for the load cache
     #[command(hide = true, name = "flood")]
     Flood { bytes: usize },
 }

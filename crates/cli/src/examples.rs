@@ -65,7 +65,7 @@ Examples:
 
 pub const MEASURE: &str = "\
 Examples:
-  sudo asmp measure latency --load MIX
+  sudo asmp measure latency --load mixed
       Measure wake-up latency under load, for every kind of task.
   asmp measure report before -o report.html
       Draw the figures of earlier runs.";
@@ -188,21 +188,21 @@ Examples:
 
 pub const MEASURE_LATENCY: &str = "\
 Examples:
-  sudo asmp measure latency --kinds N,Aoff --load IDL,MIX -o before
+  sudo asmp measure latency --kinds normal,partition --load idle,mixed -o before
       Compare SCHED_OTHER with a partition, idle and under load.
-  sudo asmp measure latency --kinds Aoff --explain 3
+  sudo asmp measure latency --kinds partition --explain 3
       Show the three worst samples with their causes.";
 
 pub const MEASURE_SPACES: &str = "\
 Examples:
   sudo asmp measure spaces
       Measure idle, under load, and with dirty caches.
-  sudo asmp measure spaces --load IDL --samples 300
+  sudo asmp measure spaces --load idle --samples 300
       A short run on an idle machine.";
 
 pub const MEASURE_OVERHEAD: &str = "\
 Examples:
-  sudo asmp measure overhead --load MIX
+  sudo asmp measure overhead --load mixed
       Measure how much of a loop's time the system takes under load.
   sudo asmp measure overhead --iterations 40 --work 50ms
       A short run.";
@@ -223,19 +223,19 @@ Examples:
 
 pub const MEASURE_AB: &str = "\
 Examples:
-  sudo asmp measure ab --knob tick,irqs,dl-server --load MIX
+  sudo asmp measure ab --knob tick,irqs,dl-server --load mixed
       Find out which of three steps help under load.";
 
 pub const MEASURE_EXPORT: &str = "\
 Examples:
-  asmp measure export before/MIX-Aoff --to cyclictest
+  asmp measure export before/mixed-partition --to cyclictest
       Print a run as a histogram of cyclictest.
   asmp measure export before --to prometheus
       Print figures of all runs for Prometheus.";
 
 pub const MEASURE_IMPORT: &str = "\
 Examples:
-  asmp measure import hist.txt --from cyclictest -o theirs --kernel 7.2.13 --kind Aoff
+  asmp measure import hist.txt --from cyclictest -o theirs --kernel 7.2.13 --kind partition
       Make runs of a histogram that cyclictest printed.";
 
 pub const ANALYZE_BUDGETS: &str = "\

@@ -156,7 +156,10 @@ fn drawn_whole() {
         let texts: Vec<&str> =
             figure["texts"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
         let has = |word: &str| texts.iter().any(|text| text.contains(word));
-        assert!(has("us") && (has("Aoff") || has("/N")), "{title}: unit and legend in {texts:?}");
+        assert!(
+            has("us") && (has("partition") || has("/normal")),
+            "{title}: unit and legend in {texts:?}"
+        );
         let numbers = texts.iter().filter(|text| text.parse::<f64>().is_ok()).count();
         assert!(numbers >= 2, "{title}: axes in {texts:?}");
         let caption = figure["caption"].as_str().unwrap();
@@ -236,8 +239,8 @@ fn refusals() {
     refused(&["measure", "report", &name("bare")], 50, "run.json");
     let text = std::fs::read_to_string(path("new").join("run.json")).unwrap();
     let with = |text: &str| std::fs::write(path("new").join("run.json"), text).unwrap();
-    with(&text.replace("\"schema\": 2", "\"schema\": 3"));
-    refused(&["measure", "report", &new], 50, "schema 3");
+    with(&text.replace("\"schema\": 3", "\"schema\": 4"));
+    refused(&["measure", "report", &new], 50, "schema 4");
     with(&text.replace("\"lost\": 0,", ""));
     refused(&["measure", "report", &new], 50, "lost");
     with("{}");
@@ -253,7 +256,7 @@ fn refusals() {
     // The others of a directory are reported all the same.
     std::fs::create_dir(path("mixed")).unwrap();
     std::fs::create_dir(path("mixed/notes")).unwrap();
-    write_run(&path("mixed/IDL-N"), "7.2.13", Load::Idl, Kind::N);
+    write_run(&path("mixed/idle-normal"), "7.2.13", Load::Idl, Kind::N);
     let (code, said) = asmp(&["measure", "report", &name("mixed")]);
     assert!(code == 0 && said.contains("left out: ") && said.contains("mixed/notes"), "{said}");
     std::fs::rename(path("new"), path("mixed/new")).unwrap();

@@ -14,6 +14,7 @@ pub mod experiment;
 mod explain;
 pub mod histogram;
 pub mod hlog;
+mod kind;
 pub mod load;
 pub mod noise;
 pub mod pairs;

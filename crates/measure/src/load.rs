@@ -17,35 +17,51 @@ use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// The papers' loads.
+/// The papers' loads, by names that say what they do. The papers' names are read too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "UPPERCASE")]
 pub enum Load {
     /// Nothing.
+    #[serde(rename = "idle", alias = "IDL")]
     Idl,
     /// k p processes that compute.
+    #[serde(rename = "cpu", alias = "CPU")]
     Cpu,
     /// k p processes that write without waiting for the disk.
+    #[serde(rename = "async-io", alias = "AIO")]
     Aio,
     /// k p processes that write and wait for the disk.
+    #[serde(rename = "io", alias = "SIO")]
     Sio,
     /// (k/2) p of each of the three.
+    #[serde(rename = "mixed", alias = "MIX")]
     Mix,
     /// ARTiS: computing, disk, network and kernel locks, one of each a CPU.
+    #[serde(rename = "artis", alias = "ARTIS")]
     Artis,
-    /// L4RTL section 4.1: MIX, and on each CPU a program that keeps its caches dirty and its TLB
+    /// L4RTL section 4.1: mixed, and on each CPU a program that keeps its caches dirty and its TLB
     /// full.
+    #[serde(rename = "cache", alias = "FLOOD")]
     Flood,
 }
 
 impl Load {
     pub const ALL: [Self; 7] =
         [Self::Idl, Self::Cpu, Self::Aio, Self::Sio, Self::Mix, Self::Artis, Self::Flood];
-}
 
-impl fmt::Display for Load {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(match self {
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Idl => "idle",
+            Self::Cpu => "cpu",
+            Self::Aio => "async-io",
+            Self::Sio => "io",
+            Self::Mix => "mixed",
+            Self::Artis => "artis",
+            Self::Flood => "cache",
+        }
+    }
+
+    const fn of_paper(self) -> &'static str {
+        match self {
             Self::Idl => "IDL",
             Self::Cpu => "CPU",
             Self::Aio => "AIO",
@@ -53,7 +69,13 @@ impl fmt::Display for Load {
             Self::Mix => "MIX",
             Self::Artis => "ARTIS",
             Self::Flood => "FLOOD",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.pad(self.word())
     }
 }
 
@@ -61,9 +83,14 @@ impl FromStr for Load {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|load| load.to_string().eq_ignore_ascii_case(text)).ok_or_else(
-            || format!("invalid load {text:?}: expected IDL, CPU, AIO, SIO, MIX, ARTIS or FLOOD"),
-        )
+        let is = |load: &Self| {
+            [load.word(), load.of_paper()].iter().any(|name| name.eq_ignore_ascii_case(text))
+        };
+        Self::ALL.into_iter().find(is).ok_or_else(|| {
+            format!(
+                "invalid load {text:?}: expected idle, cpu, async-io, io, mixed, artis or cache"
+            )
+        })
     }
 }
 
@@ -93,7 +120,7 @@ pub fn processes(load: Load, size: Size) -> Vec<(&'static str, u32)> {
 /// The largest k whose processes fit into half of the free memory, at about 8 MiB each.
 pub fn bounded(per_cpu: u32, cpus: u32, free_bytes: u64) -> u32 {
     let fit = free_bytes / 2 / (8 << 20) / u64::from(cpus.max(1));
-    // MIX has one and a half times as many.
+    // `mixed` has one and a half times as many.
     per_cpu.min(u32::try_from(fit * 2 / 3).unwrap_or(u32::MAX)).max(1)
 }
 
@@ -102,7 +129,7 @@ pub fn bounded(per_cpu: u32, cpus: u32, free_bytes: u64) -> u32 {
 pub enum LoadError {
     #[error(
         "stress-ng, which makes the loads, is not installed: apt install stress-ng, or measure \
-         under the load IDL"
+         under the load idle"
     )]
     NoTool,
     #[error("the load {load} did not start: {cause}")]
@@ -314,8 +341,31 @@ mod tests {
             processes(Load::Mix, size),
             "the flooders come on top"
         );
-        assert_eq!("mix".parse(), Ok(Load::Mix));
-        assert!("heavy".parse::<Load>().unwrap_err().contains("heavy"));
+    }
+
+    #[test]
+    fn a_load_is_read_by_its_word_and_by_the_papers_name() {
+        for (word, paper) in [
+            ("idle", "IDL"),
+            ("cpu", "CPU"),
+            ("async-io", "AIO"),
+            ("io", "SIO"),
+            ("mixed", "MIX"),
+            ("artis", "ARTIS"),
+            ("cache", "FLOOD"),
+        ] {
+            let load: Load = word.parse().unwrap();
+            assert_eq!(load.to_string(), word);
+            assert_eq!(serde_json::to_value(load).unwrap(), word);
+            for text in [paper.to_owned(), paper.to_lowercase(), word.to_uppercase()] {
+                assert_eq!(text.parse(), Ok(load), "{text}");
+            }
+            for text in [word, paper] {
+                assert_eq!(serde_json::from_value::<Load>(text.into()).unwrap(), load, "{text}");
+            }
+        }
+        let refused = "heavy".parse::<Load>().unwrap_err();
+        assert!(refused.contains("heavy") && refused.contains("async-io"), "{refused}");
     }
 
     #[test]

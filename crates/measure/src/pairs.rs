@@ -218,7 +218,7 @@ mod tests {
         let kind = |provenance: &mut Provenance| provenance.kind = Kind::N;
         let (a, b) = ([run("a/x", 1, |_| ())], [run("b/x", 2, kind)]);
         let refused = pairs(&a, &b, &[]).unwrap_err().to_string();
-        let says = "they differ in kind (Aoff; N): choose others, or say --across kind";
+        let says = "they differ in kind (partition; normal): choose others, or say --across kind";
         assert!(refused.ends_with(says), "{refused}");
         assert_eq!(pairs(&a, &b, &[Setting::Kind]).unwrap().len(), 1);
         assert!(pairs(&a, &[], &[]).is_err());

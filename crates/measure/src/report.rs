@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Version of the layout of the report in JSON.
-pub const REPORT_SCHEMA: u32 = 2;
+pub const REPORT_SCHEMA: u32 = 3;
 
 /// One line of a table.
 #[derive(Debug, Clone, Serialize)]
@@ -68,7 +68,7 @@ pub fn rows(runs: &[Run], limit_ns: Option<u64>) -> Vec<Row> {
     runs.into_iter().zip(names).map(row).collect()
 }
 
-/// Names that tell the runs of one experiment and load apart: `Aoff`, `Aoff Usr-003`, and where
+/// Names that tell the runs of one experiment and load apart: `partition`, `partition Usr-003`, and where
 /// that does not, the directory too.
 fn names(runs: &[&Run]) -> Vec<String> {
     let short =
@@ -395,7 +395,10 @@ mod tests {
         let end = ["Max", "n", "missed", "lost"];
         assert!(lines[1].ends_with(&end) && lines[1].contains(&"p90"), "{text}");
         assert!(!text.contains("p99") && !text.contains("too few"), "{text}");
-        assert_eq!(lines[2], ["N", "-", "-", "-", "-", "-", "-", "0", "0", "0", "no", "sample"]);
+        assert_eq!(
+            lines[2],
+            ["normal", "-", "-", "-", "-", "-", "-", "0", "0", "0", "no", "sample"]
+        );
         assert!(lines[3].ends_with(&["1234567890.000", "92", "41", "0"]), "{text}");
         // Long numbers do not run together.
         assert_eq!(lines[3].len(), lines[1].len(), "{text}");
@@ -424,19 +427,19 @@ mod tests {
         let names = |runs: &[Run]| -> Vec<String> {
             rows(runs, None).into_iter().map(|row| row.name).collect()
         };
-        assert_eq!(names(&[of("a/MIX-Aoff")]), ["Aoff"]);
+        assert_eq!(names(&[of("a/mixed-partition")]), ["partition"]);
         assert_eq!(
             names(&[of("ab/tick-with-0"), of("ab/tick-without-0")]),
-            ["Aoff tick-with-0", "Aoff tick-without-0"]
+            ["partition tick-with-0", "partition tick-without-0"]
         );
         assert_eq!(
-            names(&[of("a/MIX-Aoff"), of("b/MIX-Aoff")]),
-            ["Aoff a/MIX-Aoff", "Aoff b/MIX-Aoff"]
+            names(&[of("a/mixed-partition"), of("b/mixed-partition")]),
+            ["partition a/mixed-partition", "partition b/mixed-partition"]
         );
         let mut columns = [of("i/irq"), of("i/thr")];
         columns[0].provenance.column = Some("IRQ-003".into());
         columns[1].provenance.column = Some("Thr-003".into());
-        assert_eq!(names(&columns), ["Aoff IRQ-003", "Aoff Thr-003"]);
+        assert_eq!(names(&columns), ["partition IRQ-003", "partition Thr-003"]);
     }
 
     #[test]

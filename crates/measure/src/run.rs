@@ -8,6 +8,7 @@
 use crate::explain::Outlier;
 use crate::histogram::Latencies;
 use crate::hlog::{self, HlogError, Instants};
+pub use crate::kind::Kind;
 use crate::load::{Load, Size};
 use crate::sample::{self, Sample, SampleError};
 use crate::summary::Summary;
@@ -17,52 +18,15 @@ use asmp_host::store::replace_file;
 use asmp_host::{Cpu, Kernel, Schedule};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-/// Version of the layout of `run.json`. The first had no `column`, and always samples.bin.
-pub const RUN_SCHEMA: u32 = 2;
+/// Version of the layout of `run.json`. The first had no `column`, and always samples.bin; up to
+/// the second, kinds and loads had the papers' names.
+pub const RUN_SCHEMA: u32 = 3;
 /// The oldest that is read.
 const OLDEST_SCHEMA: u32 = 1;
-
-/// Where the measured task runs, by ASMP-Linux section 6.1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Kind {
-    /// SCHED_OTHER, anywhere.
-    N,
-    /// SCHED_FIFO on the CPU that takes all device interrupts.
-    Rw,
-    /// SCHED_FIFO on a CPU that takes none.
-    Rb,
-    /// In a partition, tick kept.
-    Aon,
-    /// In a partition, tick off.
-    Aoff,
-}
-
-impl Kind {
-    pub const ALL: [Self; 5] = [Self::N, Self::Rw, Self::Rb, Self::Aon, Self::Aoff];
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
-}
-
-impl FromStr for Kind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.to_string().eq_ignore_ascii_case(text))
-            .ok_or_else(|| format!("invalid kind {text:?}: expected N, Rw, Rb, Aon or Aoff"))
-    }
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -393,7 +357,7 @@ impl Run {
         Summary::of(&self.latencies)
     }
 
-    /// `MIX/Aoff`, and whose times they are where that is not the task's own.
+    /// `mixed/partition`, and whose times they are where that is not the task's own.
     pub fn name(&self) -> String {
         let thread = if self.is_of_kernel_thread() { " (kernel thread)" } else { "" };
         let column = self.provenance.column.as_ref();
@@ -525,15 +489,32 @@ pub(crate) mod tests {
         assert_eq!(Run::read(dir.path()).unwrap().latencies, Latencies::of([5, 7]));
         let newer = Provenance { schema: RUN_SCHEMA + 1, ..provenance() };
         write_provenance(dir.path(), &newer).unwrap();
-        assert!(matches!(Run::read(dir.path()), Err(RunError::Schema { found: 3, .. })));
+        assert!(matches!(
+            Run::read(dir.path()),
+            Err(RunError::Schema { found: 4, .. })
+        ));
+    }
+
+    #[test]
+    fn a_run_that_has_the_papers_names_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join("MIX-Aoff");
+        write(&at, Provenance { schema: 2, ..provenance() }, &[5, 7]);
+        let text = std::fs::read_to_string(at.join("run.json")).unwrap();
+        let old = text.replace("\"partition\"", "\"Aoff\"").replace("\"mixed\"", "\"MIX\"");
+        assert_ne!(old, text);
+        std::fs::write(at.join("run.json"), old).unwrap();
+        let [run] = Run::read_all(dir.path()).unwrap().runs.try_into().unwrap();
+        assert_eq!(run.name(), "mixed/partition");
+        assert_eq!(run.latencies, Latencies::of([5, 7]));
     }
 
     #[test]
     fn what_is_no_run_is_named_and_the_others_are_read() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
-        write(&at("first/MIX-Aoff"), provenance(), &[1]);
-        write(&at("second/MIX-Aoff"), provenance(), &[2]);
+        write(&at("first/mixed-partition"), provenance(), &[1]);
+        write(&at("second/mixed-partition"), provenance(), &[2]);
         write(&at("second/killed"), provenance(), &[2]);
         std::fs::remove_file(at("second/killed/run.json")).unwrap();
         std::fs::create_dir(at("notes")).unwrap();

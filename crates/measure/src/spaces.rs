@@ -214,11 +214,14 @@ pub fn text(spaces: &[Space]) -> String {
             );
             let _ = writeln!(
                 text,
-                "{:<38}{:>27}{:>27}{:>27}{:>27}",
+                "{:<41}{:>27}{:>27}{:>27}{:>27}",
                 "", "irq", "thread", "user", "user - thread"
             );
-            let _ =
-                write!(text, "{:<7}{:<9}{:>8}{:>8}{:>6}", "Load", "Handler", "n", "missed", "lost");
+            let _ = write!(
+                text,
+                "{:<10}{:<9}{:>8}{:>8}{:>6}",
+                "Load", "Handler", "n", "missed", "lost"
+            );
             let _ = writeln!(text, "{}", format!("{:>9}{:>9}{:>9}", "p50", "p99", "max").repeat(4));
             kind = Some(space.kind);
         }
@@ -230,7 +233,7 @@ pub fn text(spaces: &[Space]) -> String {
             };
             let _ = write!(
                 text,
-                "{:<7}{name:<9}{:>8}{:>8}",
+                "{:<10}{name:<9}{:>8}{:>8}",
                 space.load, handler.samples, handler.missed
             );
             let _ = write!(text, "{:>6}", handler.lost);
@@ -249,7 +252,7 @@ pub fn text(spaces: &[Space]) -> String {
                 true => "n/a: a run is missing, partial or too short".to_owned(),
                 false => figures.join("; "),
             };
-            let _ = writeln!(text, "{:<7}{what}: {figures}", "");
+            let _ = writeln!(text, "{:<10}{what}: {figures}", "");
         }
     }
     if !text.is_empty() {
@@ -418,18 +421,18 @@ mod tests {
         // A percentile is rounded up to the end of its bucket.
         let irq = "500.2 990.2 1000.0";
         assert_eq!(
-            line("IDL    kernel"),
-            format!("IDL kernel 1000 0 2 {irq} 530.4 1020.4 1030.0 - - - - - -")
+            line("idle      kernel"),
+            format!("idle kernel 1000 0 2 {irq} 530.4 1020.4 1030.0 - - - - - -")
         );
         assert_eq!(
-            line("FLOOD  user"),
+            line("cache     user"),
             format!(
-                "FLOOD user 1000 0 2 {irq} 540.2 1030.1 1040.0 560.1 1050.6 1060.0 20.0 20.0 20.0"
+                "cache user 1000 0 2 {irq} 540.2 1030.1 1040.0 560.1 1050.6 1060.0 20.0 20.0 20.0"
             )
         );
         assert_eq!(
-            line("FLOOD  program"),
-            "FLOOD program 1000 0 2 - - - - - - 570.4 1060.9 1070.0 - - -"
+            line("cache     program"),
+            "cache program 1000 0 2 - - - - - - 570.4 1060.9 1070.0 - - -"
         );
         assert!(table.contains("cost of the address space: median +29."), "{table}");
         assert!(table.contains("from the interrupt on: median +30.0 us (one run each)"), "{table}");
@@ -450,7 +453,7 @@ mod tests {
         assert_eq!((space.handlers.len(), space.cost.is_empty()), (3, true));
         // Of another directory or load it is no partner.
         let mut apart = three_places(Load::Idl);
-        apart[1].dir = "elsewhere/IDL-Rb-user".into();
+        apart[1].dir = "elsewhere/idle-fifo-user".into();
         apart[0].provenance.load = Load::Mix;
         let [space] = spaces(&apart).try_into().unwrap();
         assert_eq!((space.handlers.len(), space.cost.is_empty()), (1, true));

@@ -51,8 +51,8 @@ pub enum Measure {
     /// A kernel thread, then a user thread of the same priority, handles one event (L4RTL section
     /// 4). The difference of their latencies is the cost.
     #[command(after_long_help = examples::MEASURE_SPACES)]
-    #[command(mut_arg("kinds", |arg| arg.default_value("Rb")))]
-    #[command(mut_arg("loads", |arg| arg.default_value("IDL,MIX,FLOOD")))]
+    #[command(mut_arg("kinds", |arg| arg.default_value("fifo")))]
+    #[command(mut_arg("loads", |arg| arg.default_value("idle,mixed,cache")))]
     Spaces {
         #[command(flatten)]
         series: Series,
@@ -190,7 +190,7 @@ pub enum Measure {
     Export {
         /// Directory of the run
         ///
-        /// Example: asmp measure export before/MIX-Aoff --to csv
+        /// Example: asmp measure export before/mixed-partition --to csv
         dir: PathBuf,
         /// Format: cyclictest, rtla, hdr, csv or prometheus
         ///
@@ -206,7 +206,7 @@ pub enum Measure {
         /// Output of the other tool
         ///
         /// Example: asmp measure import hist.txt --from cyclictest -o theirs --kernel 7.2.13
-        /// --kind Aoff
+        /// --kind partition
         file: PathBuf,
         /// Format of FILE: cyclictest, rtla or hdr
         ///
@@ -223,15 +223,15 @@ pub enum Measure {
         /// Runs of different kernels are not compared. Example: --kernel 7.2.13
         #[arg(long, value_name = "RELEASE")]
         kernel: String,
-        /// Where the measured task ran: N, Rw, Rb, Aon or Aoff
+        /// Where the measured task ran: normal, fifo-irq, fifo, partition-tick or partition
         ///
-        /// See --kinds of `asmp measure latency`. Example: --kind Aoff
+        /// See --kinds of `asmp measure latency`. Example: --kind partition
         #[arg(long)]
         kind: Kind,
         /// Load that it was measured under
         ///
-        /// IDL, CPU, AIO, SIO, MIX, ARTIS or FLOOD. Example: --load MIX
-        #[arg(long, default_value = "IDL")]
+        /// idle, cpu, async-io, io, mixed, artis or cache. Example: --load mixed
+        #[arg(long, default_value = "idle")]
         load: Load,
     },
 }
@@ -239,19 +239,25 @@ pub enum Measure {
 /// What latency and overhead have in common.
 #[derive(Debug, Clone, Args)]
 pub struct Series {
-    /// Where the measured task runs: N, Rw, Rb, Aon, Aoff
+    /// Where the measured task runs: normal, fifo-irq, fifo, partition-tick, partition
     ///
-    /// N: SCHED_OTHER, on any CPU. Rw: SCHED_FIFO, on the CPU that takes all device interrupts.
-    /// Rb: SCHED_FIFO, on a CPU that takes none. Aon, Aoff: SCHED_FIFO in a partition, with
-    /// the tick kept or stopped. Example: --kinds Rb,Aoff
-    #[arg(long, value_delimiter = ',', default_value = "N,Rw,Rb,Aon,Aoff")]
+    /// normal: SCHED_OTHER, on any CPU. fifo-irq: SCHED_FIFO, on the CPU that takes all device
+    /// interrupts. fifo: SCHED_FIFO, on a CPU that takes none. partition-tick, partition:
+    /// SCHED_FIFO in a partition, with the tick kept or stopped. The names of ASMP-Linux are read
+    /// too: N, Rw, Rb, Aon, Aoff. Example: --kinds fifo,partition
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "normal,fifo-irq,fifo,partition-tick,partition"
+    )]
     pub kinds: Vec<Kind>,
-    /// Load of the system meanwhile: IDL, CPU, AIO, SIO, MIX, ARTIS, FLOOD
+    /// Load of the system meanwhile: idle, cpu, async-io, io, mixed, artis, cache
     ///
-    /// IDL: none. CPU: processes that compute. AIO: that write. SIO: that write and wait for the
-    /// disk. MIX: half as many of each. ARTIS: computing, disk, network and kernel locks. FLOOD:
-    /// MIX, and on each CPU a program that keeps the caches dirty. Example: --load IDL,MIX
-    #[arg(long = "load", value_delimiter = ',', default_value = "IDL")]
+    /// idle: none. cpu: processes that compute. async-io: that write. io: that write and wait for
+    /// the disk. mixed: half as many of each. artis: computing, disk, network and kernel locks.
+    /// cache: mixed, and on each CPU a program that keeps the caches dirty. The papers' names are
+    /// read too: IDL, CPU, AIO, SIO, MIX, ARTIS, FLOOD. Example: --load idle,mixed
+    #[arg(long = "load", value_delimiter = ',', default_value = "idle")]
     pub loads: Vec<Load>,
     /// Processes of the load for each CPU [default: 128, for overhead 16; fewer if memory is
     /// short]
@@ -264,7 +270,7 @@ pub struct Series {
     /// `last` is the last CPU. Example: --cpu 3
     #[arg(long, default_value = "last")]
     pub cpu: CpuSpec,
-    /// SCHED_FIFO priority of the measured task, except for kind N
+    /// SCHED_FIFO priority of the measured task, except for kind normal
     ///
     /// Example: --priority 95
     #[arg(long, default_value = "80", value_parser = clap::value_parser!(u32).range(1..=99))]

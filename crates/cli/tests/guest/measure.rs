@@ -50,9 +50,9 @@ fn every_kind() {
     let dir = fresh("kinds");
     let printed =
         asmp(&format!("measure latency --samples 200 --period 2ms -o {dir} --quiet")).done();
-    printed.says("Operating system latencies for the IDL load").says("max(N)/max(Aoff)");
-    for kind in ["N", "Rw", "Rb", "Aon", "Aoff"] {
-        let run = run_of(&dir, &format!("IDL-{kind}"));
+    printed.says("Operating system latencies for the idle load");
+    for kind in ["normal", "fifo-irq", "fifo", "partition-tick", "partition"] {
+        let run = run_of(&dir, &format!("idle-{kind}"));
         assert_eq!((run["samples"].as_u64(), run["lost"].as_u64()), (Some(200), Some(0)), "{kind}");
         assert!(run["partial"].is_null(), "{kind}: {}", run["partial"]);
         // Those of the tracer that takes the times are set for every kind.
@@ -61,7 +61,9 @@ fn every_kind() {
             settings.filter_map(Value::as_str).filter(|line| !line.contains("/osnoise/"));
         let settings = settings.count();
         match kind {
-            "N" => assert_eq!((settings, run["schedule"]["policy"].as_str()), (0, Some("other"))),
+            "normal" => {
+                assert_eq!((settings, run["schedule"]["policy"].as_str()), (0, Some("other")))
+            }
             _ => assert!(
                 settings > 0 && run["schedule"]["policy"] == "fifo",
                 "{kind}: {settings} settings"
@@ -70,7 +72,7 @@ fn every_kind() {
     }
     // All lines that can move were kept to the CPU, or away from it.
     let moved = |kind: &str, to: &str| {
-        let run = run_of(&dir, &format!("IDL-{kind}"));
+        let run = run_of(&dir, &format!("idle-{kind}"));
         let settings = run["settings"].as_array().expect("settings").clone();
         let lines = settings
             .iter()
@@ -79,8 +81,8 @@ fn every_kind() {
         assert!(lines.clone().count() > 3, "{kind}: {settings:?}");
         assert!(lines.clone().all(|line| line.ends_with(to)), "{kind}: {settings:?}");
     };
-    moved("Rw", "-> 3");
-    moved("Rb", "-> 0-2");
+    moved("fifo-irq", "-> 3");
+    moved("fifo", "-> 0-2");
     asmp(&format!("measure report {dir} -o {dir}/report.html")).done();
     assert!(read(format!("{dir}/report.html")).contains("</html>"));
     asmp(&format!("measure compare {dir} {dir}")).done().says("one run each");
@@ -97,7 +99,7 @@ fn planted_task() {
     for source in ["nanosleep", "timerlat"] {
         let dir = fresh("planted");
         let line = format!(
-            "measure latency --kinds Rb --source {source} --samples 400 --period 5ms -o {dir} \
+            "measure latency --kinds fifo --source {source} --samples 400 --period 5ms -o {dir} \
              --quiet"
         );
         let called = asmp(&line);
@@ -106,7 +108,7 @@ fn planted_task() {
             continue;
         }
         called.done();
-        let run = run_of(&dir, "IDL-Rb");
+        let run = run_of(&dir, "idle-fifo");
         let worst: Vec<&Value> = run["worst"].as_array().expect("worst").iter().take(5).collect();
         let named = worst.iter().filter(|one| {
             one["cause"]
@@ -121,7 +123,7 @@ fn planted_task() {
 fn overhead() {
     let dir = fresh("overhead");
     asmp(&format!(
-        "measure overhead --kinds Rb,Aon,Aoff --load MIX --load-factor 4 --iterations 20 --work \
+        "measure overhead --kinds fifo,partition-tick,partition --load mixed --load-factor 4 --iterations 20 --work \
          50ms -o {dir} --quiet"
     ))
     .done();
@@ -134,14 +136,17 @@ fn overhead() {
             .expect("recorded")
     };
     println!(
-        "overhead: system's own: Rb {} ns, Aon {} ns, Aoff {} ns",
-        system("Rb"),
-        system("Aon"),
-        system("Aoff")
+        "overhead: system's own: fifo {} ns, partition-tick {} ns, partition {} ns",
+        system("fifo"),
+        system("partition-tick"),
+        system("partition")
     );
-    assert_eq!(system("Aoff"), 0, "no tick, no interrupt, no other task in 1 s");
-    assert!(system("Rb") > 0 && system("Aon") > 0, "with a tick there is something to see");
-    let run = run_of(&dir, "MIX-Aoff");
+    assert_eq!(system("partition"), 0, "no tick, no interrupt, no other task in 1 s");
+    assert!(
+        system("fifo") > 0 && system("partition-tick") > 0,
+        "with a tick there is something to see"
+    );
+    let run = run_of(&dir, "mixed-partition");
     assert!(
         run["base_ns"]["before_ns"].as_u64() > Some(0)
             && run["base_ns"]["after_ns"].as_u64() > Some(0)
@@ -157,11 +162,12 @@ pub fn stressors() -> usize {
 }
 
 fn spawn_measure(dir: &str) -> Process {
-    let words = ["measure", "latency", "--kinds", "Aon", "--load", "CPU", "--load-factor", "1"];
+    let words =
+        ["measure", "latency", "--kinds", "partition-tick", "--load", "cpu", "--load-factor", "1"];
     let more = ["--samples", "1000000", "--period", "2ms", "--quiet", "-o", dir];
     let measure =
         Process::start(&binary().display().to_string(), &[&words[..], &more[..]].concat());
-    let samples = format!("{dir}/CPU-Aon/samples.bin");
+    let samples = format!("{dir}/cpu-partition-tick/samples.bin");
     until("samples are written", || fs::metadata(&samples).is_ok_and(|file| file.len() > 60_000));
     measure
 }
@@ -173,7 +179,7 @@ fn interrupted() {
     let sent = Command::new("kill").args(["-INT", &measure.id().to_string()]).status();
     assert!(sent.expect("kill starts").success());
     assert_eq!(measure.0.wait().expect("it ends").code(), Some(130));
-    let run = run_of(&dir, "CPU-Aon");
+    let run = run_of(&dir, "cpu-partition-tick");
     assert_eq!(run["partial"], "interrupted");
     assert!(run["samples"].as_u64() > Some(1000), "{}", run["samples"]);
     asmp(&format!("measure report {dir}")).done().says("partial");
@@ -218,11 +224,11 @@ fn full_disk() {
         Command::new("mount").args(["-t", "tmpfs", "-o", "size=512k", "none", mount]).status();
     assert!(mounted.expect("mount starts").success());
     let called = asmp(&format!(
-        "measure latency --kinds N --source nanosleep --samples 20000 --period 100us -o \
+        "measure latency --kinds normal --source nanosleep --samples 20000 --period 100us -o \
          {mount}/run --quiet"
     ));
     let report = asmp(&format!("measure report {mount}/run"));
-    let run = run_of(&format!("{mount}/run"), "IDL-N");
+    let run = run_of(&format!("{mount}/run"), "idle-normal");
     let unmounted = Command::new("umount").arg(mount).status();
     called.code(54).says("partial").says("No space left");
     report.done().says("partial");
@@ -236,11 +242,11 @@ fn refusals() {
         asmp(&format!("measure {line} -o {dir}")).code(code).says(word);
         assert!(!Path::new(&dir).exists(), "{line}: nothing was made");
     };
-    refused("latency --kinds Aoff --cpu 0", 38, "CPU 0");
+    refused("latency --kinds partition --cpu 0", 38, "CPU 0");
     refused("latency --cpu 9", 20, "CPU 9");
     refused("latency --cpu 2-3", 2, "one CPU");
-    refused("latency --kinds Q", 2, "Rw");
-    refused("latency --load heavy", 2, "MIX");
+    refused("latency --kinds Q", 2, "fifo-irq");
+    refused("latency --load heavy", 2, "mixed");
     refused("latency --period 1fortnight", 2, "fortnight");
     refused("ab --knob magic", 2, "dl-server");
     let mut command = Command::new(binary());
@@ -253,8 +259,8 @@ fn refusals() {
     assert!(!Path::new(&dir).exists());
     let taken = "create a --cpus 3";
     asmp(taken).done();
-    refused("latency --kinds Aon", 22, "CPU 3");
-    refused("latency --kinds Rb", 22, "asmp destroy a");
+    refused("latency --kinds partition-tick", 22, "CPU 3");
+    refused("latency --kinds fifo", 22, "asmp destroy a");
 }
 
 fn ab() {
@@ -276,5 +282,5 @@ fn ab() {
             .count()
     };
     assert_eq!((servers("dl-server-with-0"), servers("dl-server-without-0")), (1, 0));
-    assert_eq!(run_of(&dir, "tick-without-1")["kind"], "Aon");
+    assert_eq!(run_of(&dir, "tick-without-1")["kind"], "partition-tick");
 }

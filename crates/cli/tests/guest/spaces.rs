@@ -24,7 +24,7 @@ pub fn all() -> Vec<Test> {
             "measure spaces gives the kernel's thread the priority and the cpu of ours",
             kernel_thread,
         ),
-        test("measure spaces: the load FLOOD has a flooder on each cpu of the system", flooders)
+        test("measure spaces: the load cache has a flooder on each cpu of the system", flooders)
             .on(On::RtAndNot)
             .booted(&[Boot::Bare]),
         test("measure spaces refuses a kernel without timerlat", refused)
@@ -52,13 +52,14 @@ const PERIOD_NS: u64 = 2_003_000;
 fn each_activation() {
     let dir = fresh("spaces");
     let before = traces();
-    let line =
-        format!("measure spaces --kinds N,Rb --load IDL --samples {SAMPLES} -o {dir} --quiet");
+    let line = format!(
+        "measure spaces --kinds normal,fifo --load idle --samples {SAMPLES} -o {dir} --quiet"
+    );
     asmp(&line).done().says("cost of the address space: median").says("user - thread");
     assert_eq!(traces(), before, "trace instances and timerlat's settings");
-    for kind in ["N", "Rb"] {
+    for kind in ["normal", "fifo"] {
         let of = |place: &str| {
-            Run::read(&Path::new(&dir).join(format!("IDL-{kind}-{place}"))).expect("a run")
+            Run::read(&Path::new(&dir).join(format!("idle-{kind}-{place}"))).expect("a run")
         };
         let (kernel, user, program) = (of("kernel"), of("user"), of("program"));
         assert_eq!(kernel.provenance.source, Source::TimerlatKernel);
@@ -97,8 +98,11 @@ fn each_activation() {
             assert!(samples.windows(2).all(|two| two[0].due_ns < two[1].due_ns), "{name}");
         }
     }
-    asmp(&format!("measure report {dir} -o {dir}/report.html")).done().says("IDL    kernel");
-    assert_eq!(read(format!("{dir}/report.html")).matches("Event to handler, IDL/Rb").count(), 3);
+    asmp(&format!("measure report {dir} -o {dir}/report.html")).done().says("idle      kernel");
+    assert_eq!(
+        read(format!("{dir}/report.html")).matches("Event to handler, idle/fifo").count(),
+        3
+    );
     // Numbers mean the same in both: the kernel thread is no other run of the user's.
     asmp(&format!("measure compare {dir} {dir}")).done().says("worst +0.0 us (one run each)");
 }
@@ -106,9 +110,9 @@ fn each_activation() {
 /// A comparison that goes on, with the kernel's thread at work.
 fn at_work(dir: &str) -> (Process, u32) {
     let words =
-        ["measure", "spaces", "--load", "IDL", "--samples", "1000000", "--quiet", "-o", dir];
+        ["measure", "spaces", "--load", "idle", "--samples", "1000000", "--quiet", "-o", dir];
     let measure = Process::start(&binary().display().to_string(), &words);
-    let samples = format!("{dir}/IDL-Rb-kernel/samples.bin");
+    let samples = format!("{dir}/idle-fifo-kernel/samples.bin");
     until("samples are written", || fs::metadata(&samples).is_ok_and(|file| file.len() > 60_000));
     let threads = kernel_threads("timerlat/");
     assert_eq!(threads.len(), 1, "{threads:?}");
@@ -129,9 +133,9 @@ fn kernel_thread() {
     // Another tool takes the tracer for itself: the measurement says so and does not wait for ever.
     fs::write("/sys/kernel/tracing/osnoise/options", "NO_OSNOISE_WORKLOAD")
         .expect("the thread ends");
-    until("the next run begins", || fs::exists(format!("{dir}/IDL-Rb-user")).unwrap_or(false));
+    until("the next run begins", || fs::exists(format!("{dir}/idle-fifo-user")).unwrap_or(false));
     interrupt(&mut measure);
-    let run = Run::read(&Path::new(&dir).join("IDL-Rb-kernel")).expect("a run");
+    let run = Run::read(&Path::new(&dir).join("idle-fifo-kernel")).expect("a run");
     assert!(run.provenance.partial.is_some_and(|why| why.contains("timerlat thread is gone")));
     // What the other tool set stays, since it was not ours; everything else is as before.
     let options = read("/sys/kernel/tracing/osnoise/options");
@@ -180,25 +184,25 @@ fn stat(tid: u32, field: usize) -> i64 {
 }
 
 fn flooders() {
-    for kind in ["Rb", "Aon"] {
+    for kind in ["fifo", "partition-tick"] {
         let dir = fresh("flooders");
         let words =
-            ["measure", "latency", "--kinds", kind, "--load", "FLOOD", "--load-factor", "1"];
+            ["measure", "latency", "--kinds", kind, "--load", "cache", "--load-factor", "1"];
         let more = ["--source", "nanosleep", "--samples", "1000000", "--quiet", "-o", &dir];
         let mut measure =
             Process::start(&binary().display().to_string(), &[&words[..], &more[..]].concat());
-        let samples = format!("{dir}/FLOOD-{kind}/samples.bin");
+        let samples = format!("{dir}/cache-{kind}/samples.bin");
         until("the flooders are there", || flooding().len() == 4);
         // The load is whole and the kind is set up before the first sample.
         until("the run begins", || fs::exists(&samples).unwrap_or(false));
         let all = flooding();
         let cpus: Vec<&str> = all.iter().map(|(_, cpus)| cpus.as_str()).collect();
         // A partition keeps the system's load off its CPU, also where that load was bound to it.
-        let expected = if kind == "Rb" { ["0", "1", "2", "3"] } else { ["0", "0-2", "1", "2"] };
+        let expected = if kind == "fifo" { ["0", "1", "2", "3"] } else { ["0", "0-2", "1", "2"] };
         assert_eq!(cpus, expected, "{kind}");
         let nices: Vec<i64> = all.iter().map(|(tid, _)| stat(*tid, 19)).collect();
         assert_eq!(nices.iter().filter(|nice| **nice == -10).count(), 1, "{kind}: {nices:?}");
-        if kind == "Rb" {
+        if kind == "fifo" {
             // The one on the measured CPU has most of what the probe leaves over: ticks of 10 ms in
             // 3 s.
             assert_eq!(nices[3], -10, "{nices:?}");
@@ -209,7 +213,7 @@ fn flooders() {
         }
         interrupt(&mut measure);
         assert_eq!((flooding(), stressors()), (vec![], 0), "the load has ended");
-        let run = Run::read(&Path::new(&dir).join(format!("FLOOD-{kind}"))).expect("a run");
+        let run = Run::read(&Path::new(&dir).join(format!("cache-{kind}"))).expect("a run");
         let told = run
             .provenance
             .load_commands

@@ -188,14 +188,14 @@ fn prometheus_has_each_series_once_in_base_units() {
     let mut column = run("i/thread-0", Experiment::Latency, imported);
     column.provenance.column = Some("thread-0".into());
     let runs = [
-        run("a/MIX-N", Experiment::Latency, late),
+        run("a/mixed-normal", Experiment::Latency, late),
         run("b \"quoted\\\"\n", Experiment::Latency, Latencies::default()),
-        run("c/MIX-N", Experiment::Overhead, Latencies::of([7])),
+        run("c/mixed-normal", Experiment::Overhead, Latencies::of([7])),
         column,
     ];
     let text = to_prometheus(&runs.iter().map(Exported::of).collect::<Vec<_>>());
     let has = |line: &str| assert!(text.lines().any(|one| one == line), "{line}\n{text}");
-    let a = r#"run="a/MIX-N",load="MIX",kind="N",source="nanosleep""#;
+    let a = r#"run="a/mixed-normal",load="mixed",kind="normal",source="nanosleep""#;
     has(&format!("asmp_latency_seconds{{{a},quantile=\"0.5\"}} 0.000010007"));
     has(&format!("asmp_latency_seconds{{{a},quantile=\"0.99\"}} 0.002000895"));
     has(&format!("asmp_latency_seconds_count{{{a}}} 101"));
@@ -243,11 +243,12 @@ fn csv_names_the_run_and_has_every_column() {
         counts: Some(counts),
     };
     let line = csv_line(&run, &sample);
-    let expected = "\"a,b \"\"c\"\"\",latency,MIX,Aon,nanosleep,1,2,3,4,5,1,0,0,0,0,6\n";
+    let expected =
+        "\"a,b \"\"c\"\"\",latency,mixed,partition-tick,nanosleep,1,2,3,4,5,1,0,0,0,0,6\n";
     assert_eq!(line, expected);
     run.dir = "a".into();
     let columns = |line: &str| line.matches(',').count();
     let empty = csv_line(&run, &Sample::default());
-    assert_eq!(empty, "a,latency,MIX,Aon,nanosleep,0,0,,,0,,,,,,\n");
+    assert_eq!(empty, "a,latency,mixed,partition-tick,nanosleep,0,0,,,0,,,,,,\n");
     assert_eq!(columns(&empty), columns(csv_heading()));
 }

@@ -78,7 +78,7 @@ pub struct Series {
     pub load_factor: Option<u32>,
     /// The CPU that is measured.
     pub cpu: Cpu,
-    /// SCHED_FIFO priority of every kind but N.
+    /// SCHED_FIFO priority of every kind but normal.
     pub priority: u32,
     /// Samples of a run before the first that counts.
     pub warm_up: u64,

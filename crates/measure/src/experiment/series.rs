@@ -522,7 +522,7 @@ mod tests {
         assert_eq!(completion.unwrap(), Completion::Complete);
         assert_eq!(asked, ["check 0 1", "enter Unchanged", "leave"]);
         let [run] = runs.as_slice() else { panic!("{runs:?}") };
-        assert_eq!((run.latencies.samples(), run.name().as_str()), (5, "IDL/N"));
+        assert_eq!((run.latencies.samples(), run.name().as_str()), (5, "idle/normal"));
         assert_eq!(run.provenance.settings, ["a setting"]);
     }
 

@@ -92,7 +92,7 @@ impl Session<'_> {
         if case.source == Source::TimerlatKernel {
             return self.kernel_thread(case);
         }
-        // In this boot a tick that could stop would also stop for Aon.
+        // In this boot a tick that could stop would also stop for a kind that keeps it.
         let keep_tick = case.kind == Kind::Aon;
         let samples = self.measurement.samples();
         let probe = Probe::spawn(self.work(case.source), samples, self.series.warm_up, keep_tick)
