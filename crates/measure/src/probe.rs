@@ -5,6 +5,7 @@
 //! was allocated before; where the ring is full, it is counted as lost. `collect` empties the ring
 //! on another CPU. The thread waits at a gate until it has its CPU, group and policy.
 
+use crate::histogram::missed_by;
 use crate::load::make_dirty;
 use asmp_host::clock::{self, monotonic_ns, sleep_until, thread_id};
 use asmp_host::{Cpu, tracefs::timerlat};
@@ -71,7 +72,7 @@ pub struct Probe {
 pub struct Ended {
     /// Samples that found the ring full.
     pub lost: u64,
-    /// Instants that had passed before the probe was done with the one before.
+    /// Instants that passed while the probe was late for a sample that counts.
     pub overruns: u64,
 }
 
@@ -143,7 +144,10 @@ impl Recording<'_> {
 fn run(work: Work, samples: u64, warm_up: u64, recording: Recording) -> io::Result<()> {
     touch_stack();
     match work {
-        Work::Periodic { period_ns } => periodic(period_ns, samples, warm_up, recording),
+        Work::Periodic { period_ns } => {
+            let first_ns = monotonic_ns() + period_ns;
+            periodic(first_ns, period_ns, samples, warm_up, recording, wake_at);
+        }
         Work::Flood { bytes, seed } => flood(bytes, seed, samples, warm_up, recording),
         Work::Compute { rounds } => compute(rounds, samples, warm_up, recording),
         // The tracer tells of a period when the next one is asked for.
@@ -154,19 +158,25 @@ fn run(work: Work, samples: u64, warm_up: u64, recording: Recording) -> io::Resu
     Ok(())
 }
 
-fn periodic(period_ns: u64, samples: u64, warm_up: u64, mut recording: Recording) {
-    let mut due_ns = monotonic_ns() + period_ns;
+/// `wake_at`: sleeps until that instant and tells the one at which it woke. An instant that comes
+/// just as the probe wakes for an earlier one is not missed: it is late by nothing, and sampled.
+fn periodic(
+    first_ns: u64,
+    period_ns: u64,
+    samples: u64,
+    warm_up: u64,
+    mut recording: Recording,
+    mut wake_at: impl FnMut(u64) -> u64,
+) {
+    let mut due_ns = first_ns;
     for turn in 0..samples + warm_up {
         let end_ns = wake_at(due_ns);
+        let missed = missed_by(end_ns - due_ns, period_ns);
         if turn >= warm_up {
             recording.put(Raw { due_ns, end_ns });
-        }
-        due_ns += period_ns;
-        if due_ns < end_ns {
-            let missed = (end_ns - due_ns) / period_ns + 1;
             recording.shared.overruns.fetch_add(missed, Relaxed);
-            due_ns += missed * period_ns;
         }
+        due_ns += (1 + missed) * period_ns;
         if recording.ends() {
             return;
         }
@@ -275,6 +285,8 @@ fn touch_stack() {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::histogram::Latencies;
+    use crate::hlog::Instants;
     use std::os::unix::thread::JoinHandleExt;
 
     fn drained(mut ring: Consumer<Raw>) -> Vec<Raw> {
@@ -295,6 +307,25 @@ mod tests {
             "no thread wakes before the instant"
         );
         assert!(samples.windows(2).all(|pair| (pair[1].due_ns - pair[0].due_ns) % 200_000 == 0));
+    }
+
+    #[test]
+    fn what_the_probe_skips_is_what_the_histogram_counts_as_missed_without_the_warm_up() {
+        let (ring_in, ring) = RingBuffer::new(RING);
+        let shared = Shared::default();
+        let recording = Recording { ring: ring_in, shared: &shared };
+        // A stall of 7 periods in the warm-up, then on time, and late by exactly 3 periods.
+        let mut late_ns = [7_000, 10, 0, 3_000, 0, 2_999, 3_001, 1_000, 5].into_iter();
+        periodic(50_000, 1_000, 8, 1, recording, |due_ns| due_ns + late_ns.next().unwrap());
+        let (mut latencies, mut instants) = (Latencies::default(), Instants::new(Some(1_000)));
+        let samples = drained(ring);
+        for Raw { due_ns, end_ns } in &samples {
+            instants.sample(&mut latencies, *due_ns, end_ns - due_ns);
+        }
+        let due: Vec<u64> = samples.iter().map(|raw| raw.due_ns / 1_000).collect();
+        assert_eq!(due, [57, 58, 59, 62, 63, 66, 70, 71]);
+        assert_eq!((latencies.missed(), latencies.lost()), (7, 0));
+        assert_eq!(shared.overruns.load(Relaxed), 7);
     }
 
     #[test]
