@@ -48,7 +48,7 @@ done
 for round in $(seq "$rounds"); do
     say "Latency, mixed, run $round of $rounds"
     $asmp measure latency --load mixed --load-factor 8 --samples "$samples" --period 5ms \
-        --source nanosleep --no-trace -o "mix-$round" -q
+        --source nanosleep --no-trace --beside-paper -o "mix-$round" -q
 done
 
 say "Overhead, mixed"

@@ -4,11 +4,12 @@
 mod compare;
 mod conductor;
 mod exchange;
+mod progress;
 mod series;
 
 use crate::analyze::files::write;
 use crate::args::{Measure, TimeSource};
-use crate::exit::{BAD_RUN, MIXED, failure};
+use crate::exit::{BAD_RUN, MIXED, USAGE, failure};
 use anyhow::Result;
 use asmp_measure::experiment::Measurement;
 use asmp_measure::run::{Run, RunError, Source};
@@ -16,25 +17,28 @@ use asmp_measure::{report, spaces};
 use asmp_shield::Shield;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub fn measure(shield: &Shield, action: &Measure) -> Result<u8> {
     match action {
-        Measure::Latency { series, samples, period, source, flood } => {
+        Measure::Latency { series, samples, time, period, source, flood, limit, beside_paper } => {
             let source = source.map(|source| match source {
                 TimeSource::Timerlat => Source::Timerlat,
                 TimeSource::Nanosleep => Source::Nanosleep,
             });
-            let latency =
-                Measurement::Latency { samples: *samples, period: *period, source, flood: *flood };
-            return series::measure(shield, series, latency);
+            let samples = samples_of(*samples, *time, *period)?;
+            let latency = Measurement::Latency { samples, period: *period, source, flood: *flood };
+            let tables = Tables { limit_ns: ns(*limit), beside_paper: *beside_paper };
+            return series::measure(shield, series, latency, tables);
         }
-        Measure::Spaces { series, samples, period } => {
-            let spaces = Measurement::Spaces { samples: *samples, period: *period };
-            return series::measure(shield, series, spaces);
+        Measure::Spaces { series, samples, time, period } => {
+            let samples = samples_of(*samples, *time, *period)?;
+            let spaces = Measurement::Spaces { samples, period: *period };
+            return series::measure(shield, series, spaces, Tables::default());
         }
         Measure::Overhead { series, iterations, work } => {
             let overhead = Measurement::Overhead { iterations: *iterations, work: *work };
-            return series::measure(shield, series, overhead);
+            return series::measure(shield, series, overhead, Tables::default());
         }
         Measure::Ab { series, knobs, samples, rounds, period } => {
             let latency = Measurement::Latency {
@@ -45,11 +49,11 @@ pub fn measure(shield: &Shield, action: &Measure) -> Result<u8> {
             };
             return series::ab(shield, series, latency, knobs, *rounds);
         }
-        Measure::Report { dirs, output, json, limit, explain, across_kernels } => {
+        Measure::Report { dirs, output, json, limit, beside_paper, explain, across_kernels } => {
             let read = read(dirs)?;
             one_kernel(&read.runs, *across_kernels)?;
-            let limit_ns = limit.map(|limit| limit.as_nanos() as u64);
-            write_report(&read.runs, limit_ns, output.as_deref(), *json, *explain)?;
+            let tables = Tables { limit_ns: ns(*limit), beside_paper: *beside_paper };
+            write_report(&read.runs, tables, output.as_deref(), *json, *explain)?;
             return Ok(read.code);
         }
         Measure::Compare { a, b, json, across } => {
@@ -68,6 +72,34 @@ pub fn measure(shield: &Shield, action: &Measure) -> Result<u8> {
         }
     }
     Ok(0)
+}
+
+/// Samples of a run: as many as its time has periods, where a time was asked for.
+fn samples_of(samples: u64, time: Option<Duration>, period: Duration) -> Result<u64> {
+    let Some(time) = time else { return Ok(samples) };
+    match u64::try_from(time.as_nanos() / period.as_nanos().max(1)) {
+        Ok(0) => Err(failure(USAGE, "--for: shorter than one --period")),
+        Ok(samples) => Ok(samples),
+        Err(_) => Err(failure(USAGE, "--for: too many periods")),
+    }
+}
+
+/// What the tables have besides.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tables {
+    limit_ns: Option<u64>,
+    beside_paper: bool,
+}
+
+fn ns(time: Option<Duration>) -> Option<u64> {
+    time.map(|time| time.as_nanos() as u64)
+}
+
+/// All tables of these runs, as text.
+fn tables(runs: &[Run], tables: Tables) -> String {
+    let rows = report::rows(runs, tables.limit_ns);
+    let beside = if tables.beside_paper { report::beside_paper(&rows) } else { String::new() };
+    [report::text(&rows), spaces::text(&spaces::spaces(runs)), beside].concat()
 }
 
 /// Runs that were read.
@@ -126,19 +158,19 @@ fn one_kernel(runs: &[Run], across_kernels: bool) -> Result<()> {
 
 fn write_report(
     runs: &[Run],
-    limit_ns: Option<u64>,
+    with: Tables,
     output: Option<&Path>,
     json: bool,
     explain: usize,
 ) -> Result<()> {
-    let (rows, spaces) = (report::rows(runs, limit_ns), spaces::spaces(runs));
     match json {
         true => {
+            let (rows, spaces) = (report::rows(runs, with.limit_ns), spaces::spaces(runs));
             let schema = report::REPORT_SCHEMA;
             let report = serde_json::json!({ "schema": schema, "rows": rows, "spaces": spaces });
             crate::print::json(&report)?;
         }
-        false => print!("{}{}", report::text(&rows), spaces::text(&spaces)),
+        false => print!("{}", tables(runs, with)),
     }
     if explain > 0 && !json {
         for run in runs {
@@ -146,9 +178,24 @@ fn write_report(
         }
     }
     if let Some(path) = output {
-        let page = report::html(runs, limit_ns)
+        let page = report::html(runs, with.limit_ns)
             .map_err(|error| failure(crate::exit::UNEXPECTED, error))?;
         write(path, &page)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_for_a_time_has_as_many_samples_as_that_has_periods() {
+        let ms = Duration::from_millis;
+        assert_eq!(samples_of(7, None, ms(1)).unwrap(), 7);
+        assert_eq!(samples_of(7, Some(ms(600_000)), ms(1)).unwrap(), 600_000);
+        assert_eq!(samples_of(7, Some(ms(5)), ms(2)).unwrap(), 2);
+        let refused = samples_of(7, Some(ms(1)), ms(2)).unwrap_err();
+        assert!(refused.to_string().contains("--for"), "{refused}");
+    }
 }

@@ -4,13 +4,14 @@
 //! of samples of the fastest probe.
 
 use crate::explain::{Correlator, Outlier, Window};
-use crate::hlog::Recorder;
+use crate::histogram::Latencies;
+use crate::hlog::{self, Recorder};
 use crate::probe::{Ended, Probe, Raw};
 use crate::sample::{Sample, Writer};
 use crate::timerlat::{Period, Periods};
 use asmp_host::tracefs::EventStream;
 use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io::{self, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -45,55 +46,78 @@ pub enum Origin<'a> {
     Timerlat { stream: EventStream<'a>, events: Option<EventStream<'a>>, periods: Box<Periods> },
 }
 
-/// What a run keeps: each sample in `samples.bin`, and of latencies also `hist.hlog`, in which
-/// instants count.
+/// What a run keeps: of latencies `hist.hlog`, in which instants count, and each sample in
+/// `samples.bin` where that was asked for. Turns of a loop have only samples: their base time is
+/// known later.
 pub struct Sink {
-    samples: Writer,
-    /// `None` of turns of a loop, whose base time is known only later, and once a write has failed.
+    samples: Option<Writer>,
+    /// `None` of turns of a loop, and once a write has failed.
     log: Option<Log>,
+    log_path: PathBuf,
+    /// Samples that came and found no error.
+    taken: u64,
 }
 
-struct Log {
-    path: PathBuf,
-    recorder: Recorder<BufWriter<File>>,
-}
+type Log = Recorder<BufWriter<File>>;
 
 impl Sink {
-    /// Both files, which must not exist. `period_ns`: `None` where instants are at random.
-    pub fn of_latency(dir: &Path, period_ns: Option<u64>) -> io::Result<Self> {
-        let path = dir.join("hist.hlog");
-        let out = BufWriter::new(File::create_new(&path)?);
-        let recorder = Recorder::new(out, SystemTime::now(), period_ns)?;
-        Ok(Self { log: Some(Log { path, recorder }), ..Self::of_turns(dir)? })
+    /// Its files must not exist. `period_ns`: `None` where instants are at random.
+    pub fn of_latency(dir: &Path, period_ns: Option<u64>, samples_too: bool) -> io::Result<Self> {
+        let log_path = dir.join("hist.hlog");
+        let out = BufWriter::new(File::create_new(&log_path)?);
+        let log = Some(Recorder::new(out, SystemTime::now(), period_ns)?);
+        let samples = samples_too.then(|| Writer::create(&dir.join("samples.bin"))).transpose()?;
+        Ok(Self { samples, log, log_path, taken: 0 })
     }
 
     pub fn of_turns(dir: &Path) -> io::Result<Self> {
-        Ok(Self { samples: Writer::create(&dir.join("samples.bin"))?, log: None })
+        let samples = Some(Writer::create(&dir.join("samples.bin"))?);
+        Ok(Self { samples, log: None, log_path: dir.join("hist.hlog"), taken: 0 })
     }
 
     fn push(&mut self, sample: Sample) -> io::Result<()> {
         if let Some(log) = &mut self.log
-            && let Err(error) = log.recorder.sample(&sample)
+            && let Err(error) = log.sample(&sample)
         {
-            // It would be read in place of the samples, and lack some.
-            let _ = std::fs::remove_file(&log.path);
             self.log = None;
+            if self.samples.is_some() {
+                // It would be read in place of the samples, and lack some.
+                let _ = std::fs::remove_file(&self.log_path);
+            }
             return Err(error);
         }
-        self.samples.push(sample)
+        if let Some(samples) = &mut self.samples {
+            samples.push(sample)?;
+        }
+        self.taken += 1;
+        Ok(())
     }
 
     /// How many samples were kept, and what kept the others out. `lost` found no room before.
     fn finish(self, lost: u64) -> io::Result<(u64, Option<io::Error>)> {
-        let Self { samples, log } = self;
-        let log = log.map(|Log { path, recorder }| (path, recorder.finish(lost).is_ok()));
+        let Self { samples, log, log_path, taken } = self;
+        let log = log.map(|log| log.finish(lost).map(drop));
+        let Some(samples) = samples else {
+            return match log {
+                Some(Ok(())) => Ok((taken, None)),
+                Some(Err(error)) => Ok((logged(&log_path)?, Some(error))),
+                // Where a push has failed, that was told then.
+                None => Ok((logged(&log_path)?, None)),
+            };
+        };
         let finished = samples.finish();
         let all_kept = matches!(finished, Ok((_, None)));
-        if let Some((path, _)) = log.filter(|(_, is_whole)| !is_whole || !all_kept) {
-            let _ = std::fs::remove_file(path);
+        if log.is_some_and(|log| log.is_err() || !all_kept) {
+            let _ = std::fs::remove_file(log_path);
         }
         finished
     }
+}
+
+/// Samples of the seconds that a log has whole.
+fn logged(path: &Path) -> io::Result<u64> {
+    let all = hlog::read(BufReader::new(File::open(path)?), |_| ()).map_err(io::Error::other)?;
+    Ok(all.get(&None).map_or(0, Latencies::samples))
 }
 
 /// Collects until the subject has given all its samples. Every 50 ms it calls `goes_on` with the
@@ -126,7 +150,7 @@ pub fn collect(
         if done {
             break;
         }
-        if let Err(reason) = goes_on(sink.samples.written) {
+        if let Err(reason) = goes_on(sink.taken) {
             partial.get_or_insert(reason);
         }
         if let (Subject::Probe(probe), Some(_)) = (&subject, &partial) {
@@ -194,8 +218,9 @@ fn take(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{hlog, sample};
-    use std::io::BufReader;
+    use crate::sample;
+    use std::os::fd::OwnedFd;
+    use std::time::UNIX_EPOCH;
 
     const MS: u64 = 1_000_000;
 
@@ -206,7 +231,7 @@ mod tests {
     #[test]
     fn a_sink_keeps_each_sample_and_counts_all_instants() {
         let dir = tempfile::tempdir().unwrap();
-        let mut sink = Sink::of_latency(dir.path(), Some(MS)).unwrap();
+        let mut sink = Sink::of_latency(dir.path(), Some(MS), true).unwrap();
         let samples = [one(1, 10_000), one(2, 40 * MS), one(42, 12_000)];
         samples.into_iter().for_each(|sample| sink.push(sample).unwrap());
         assert!(matches!(sink.finish(2), Ok((3, None))));
@@ -216,6 +241,15 @@ mod tests {
         let instants = &all[&None];
         assert_eq!((instants.instants(), instants.missed(), instants.lost()), (42, 39, 2));
         assert_eq!(all[&Some("irq".to_owned())].instants(), 3);
+        // The log alone has the same instants.
+        let alone = tempfile::tempdir().unwrap();
+        let mut sink = Sink::of_latency(alone.path(), Some(MS), false).unwrap();
+        samples.into_iter().for_each(|sample| sink.push(sample).unwrap());
+        assert_eq!(sink.taken, 3);
+        assert!(matches!(sink.finish(2), Ok((3, None))));
+        let log = BufReader::new(File::open(alone.path().join("hist.hlog")).unwrap());
+        assert_eq!(&hlog::read(log, |_| ()).unwrap()[&None], instants);
+        assert!(!alone.path().join("samples.bin").exists());
         // Turns of a loop have no instants.
         let turns = tempfile::tempdir().unwrap();
         let mut sink = Sink::of_turns(turns.path()).unwrap();
@@ -228,14 +262,42 @@ mod tests {
     fn a_log_that_lacks_something_does_not_remain() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("hist.hlog");
-        let mut sink = Sink::of_latency(dir.path(), Some(MS)).unwrap();
-        let full = File::options().write(true).open("/dev/full").unwrap();
-        let out = BufWriter::new(full);
-        let recorder = Recorder::new(out, SystemTime::now(), Some(MS)).unwrap();
-        sink.log = Some(Log { path: path.clone(), recorder });
+        let mut sink = Sink::of_latency(dir.path(), Some(MS), true).unwrap();
+        sink.log = Some(on_a_full_disk(false));
         sink.push(one(1, 1)).unwrap();
         assert!(path.exists());
         assert!(matches!(sink.finish(0), Ok((1, None))));
         assert!(!path.exists(), "the samples are read in its place");
+    }
+
+    /// A log whose disk is full from now on; `at_once`: no buffer hides it.
+    fn on_a_full_disk(at_once: bool) -> Log {
+        let (reader, writer) = io::pipe().unwrap();
+        let room = if at_once { 0 } else { 8192 };
+        let out = BufWriter::with_capacity(room, File::from(OwnedFd::from(writer)));
+        let log = Recorder::new(out, SystemTime::now(), Some(MS)).unwrap();
+        drop(reader);
+        log
+    }
+
+    #[test]
+    fn of_a_log_without_samples_the_seconds_that_were_written_count() {
+        for at_once in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("hist.hlog");
+            let mut sink = Sink::of_latency(dir.path(), Some(MS), false).unwrap();
+            // What the log before it holds back comes before the second below.
+            sink.log = Some(on_a_full_disk(at_once));
+            let mut written = hlog::Writer::new(Vec::new(), UNIX_EPOCH).unwrap();
+            written.second(0, None, &Latencies::of([1, 2, 3])).unwrap();
+            std::fs::write(&path, written.finish().unwrap()).unwrap();
+            sink.push(one(0, 1)).unwrap();
+            // In another second, which ends the first.
+            assert_eq!(sink.push(one(60_000, 1)).is_err(), at_once);
+            assert!(sink.push(one(60_001, 1)).is_ok(), "an error is told once");
+            let (kept, error) = sink.finish(0).unwrap();
+            assert_eq!((kept, error.is_some()), (3, !at_once));
+            assert!(path.exists());
+        }
     }
 }

@@ -23,9 +23,11 @@ mod probe;
 pub mod report;
 pub mod run;
 pub mod sample;
+mod scratch;
 pub mod settings;
 pub mod spaces;
 mod summary;
+mod text;
 mod timerlat;
 mod times;
 

@@ -4,15 +4,18 @@
 //!
 //! stress-ng does the work; L4RTL's flooder is asmp's own. A load starts before the probe, which
 //! waits until all processes of the load exist. It is checked while the probe runs, and ends when
-//! its value is dropped. Its files are in a directory of its own, which is removed with it.
+//! its value is dropped. Its files are in a directory of its own (`scratch.rs`).
 
+pub use crate::scratch::LoadDir;
+use crate::scratch::Scratch;
 use asmp_host::{Cpu, CpuSet, Kernel, Schedule};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::fmt;
 use std::hint::black_box;
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -57,6 +60,14 @@ impl Load {
             Self::Mix => "mixed",
             Self::Artis => "artis",
             Self::Flood => "cache",
+        }
+    }
+
+    /// Its processes write files; without a disk below them they wait for none.
+    pub const fn writes(self) -> bool {
+        match self {
+            Self::Idl | Self::Cpu => false,
+            Self::Aio | Self::Sio | Self::Mix | Self::Artis | Self::Flood => true,
         }
     }
 
@@ -142,28 +153,48 @@ pub enum LoadError {
 pub struct Running {
     load: Load,
     children: Vec<Child>,
-    dir: Option<PathBuf>,
+    _scratch: Option<Scratch>,
     /// The command lines, for the record.
     pub commands: Vec<String>,
+    /// What it writes to, for the record.
+    pub load_dir: Option<LoadDir>,
 }
 
 impl Running {
-    /// Starts a load and waits until all its processes are there (at most 120 s).
-    pub fn start(kernel: &dyn Kernel, load: Load, size: Size) -> Result<Self, LoadError> {
-        let mut running = Self { load, children: Vec::new(), dir: None, commands: Vec::new() };
+    /// Starts a load and waits until all its processes are there (at most 120 s). They write below
+    /// `parent`.
+    pub fn start(
+        kernel: &dyn Kernel,
+        load: Load,
+        size: Size,
+        parent: &Path,
+    ) -> Result<Self, LoadError> {
+        let mut running = Self {
+            load,
+            children: Vec::new(),
+            _scratch: None,
+            commands: Vec::new(),
+            load_dir: None,
+        };
         let kinds = processes(load, size);
         if kinds.is_empty() {
             return Ok(running);
         }
-        let failed = |cause: io::Error| LoadError::NotStarted { load, cause: cause.to_string() };
-        let dir = std::env::temp_dir().join(format!("asmp-load-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).map_err(failed)?;
-        running.dir = Some(dir.clone());
+        let failed = |cause: io::Error| {
+            let cause = format!("{}: {cause}", parent.display());
+            LoadError::NotStarted { load, cause }
+        };
+        let scratch = Scratch::make(parent).map_err(failed)?;
+        let dir = scratch.path.clone();
+        running._scratch = Some(scratch);
+        if load.writes() {
+            running.load_dir = Some(LoadDir::of(parent).map_err(failed)?);
+        }
         for (kind, count) in kinds {
-            let line = words(kind, count, &dir.display().to_string());
-            running.commands.push(format!("stress-ng {line}"));
+            let words = words(kind, count, &dir);
+            running.commands.push(told("stress-ng", &words));
             let child =
-                launch(Path::new("stress-ng"), &line, Stdio::null()).map_err(
+                launch(Path::new("stress-ng"), &words, Stdio::null()).map_err(
                     |error| match error.kind() {
                         io::ErrorKind::NotFound => LoadError::NoTool,
                         _ => failed(error),
@@ -192,9 +223,9 @@ impl Running {
         let failed = |cause: String| LoadError::NotStarted { load: Load::Flood, cause };
         for cpu in cpus.iter() {
             let nice = if cpu == measured { -10 } else { 0 };
-            let line = format!("flood {bytes}");
-            self.commands.push(format!("asmp {line} (CPU {cpu}, nice {nice})"));
-            let mut child = launch(program, &line, Stdio::piped())
+            let words = ["flood".into(), bytes.to_string().into()];
+            self.commands.push(format!("{} (CPU {cpu}, nice {nice})", told("asmp", &words)));
+            let mut child = launch(program, &words, Stdio::piped())
                 .map_err(|error| failed(error.to_string()))?;
             let pid = child.id() as i32;
             let ready = child.stdout.take();
@@ -271,13 +302,13 @@ pub fn make_dirty(lines: &mut [u8]) {
     black_box(lines);
 }
 
-/// Starts a process of a load that ends with this one. `line`: its arguments, separated by spaces.
-fn launch(program: &Path, line: &str, stdout: Stdio) -> io::Result<Child> {
+/// Starts a process of a load that ends with this one.
+fn launch(program: &Path, words: &[OsString], stdout: Stdio) -> io::Result<Child> {
     let mut command = Command::new(program);
     // SAFETY: between fork and exec only prctl(2), which is async-signal-safe and takes numbers.
     unsafe { command.pre_exec(end_with_parent) };
     command
-        .args(line.split(' '))
+        .args(words)
         .stdin(Stdio::null())
         .stdout(stdout)
         .stderr(Stdio::null())
@@ -295,13 +326,21 @@ fn end_with_parent() -> io::Result<()> {
     }
 }
 
-fn words(kind: &str, count: u32, dir: &str) -> String {
-    let common = format!("--quiet --temp-path {dir}");
-    match kind {
-        "hdd" => format!("{common} --hdd {count} --hdd-bytes 1M"),
-        "hdd-sync" => format!("{common} --hdd {count} --hdd-bytes 1M --hdd-opts sync"),
-        other => format!("{common} --{other} {count}"),
-    }
+/// Arguments of stress-ng.
+fn words(kind: &str, count: u32, dir: &Path) -> Vec<OsString> {
+    let more = match kind {
+        "hdd" => format!("--hdd {count} --hdd-bytes 1M"),
+        "hdd-sync" => format!("--hdd {count} --hdd-bytes 1M --hdd-opts sync"),
+        other => format!("--{other} {count}"),
+    };
+    let common = ["--quiet".into(), "--temp-path".into(), dir.into()];
+    common.into_iter().chain(more.split(' ').map(OsString::from)).collect()
+}
+
+/// A command line as a reader sees it.
+fn told(program: &str, words: &[OsString]) -> String {
+    let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    format!("{program} {}", words.join(" "))
 }
 
 impl Drop for Running {
@@ -320,9 +359,7 @@ impl Drop for Running {
             unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
             let _ = child.wait();
         }
-        if let Some(dir) = &self.dir {
-            let _ = std::fs::remove_dir_all(dir);
-        }
+        // The files go after those that write them.
     }
 }
 
@@ -366,6 +403,19 @@ mod tests {
         }
         let refused = "heavy".parse::<Load>().unwrap_err();
         assert!(refused.contains("heavy") && refused.contains("async-io"), "{refused}");
+    }
+
+    #[test]
+    fn a_directory_with_spaces_is_one_argument() {
+        let words = words("hdd-sync", 4, Path::new("/a b/asmp-load-7"));
+        assert_eq!(words[..3], ["--quiet", "--temp-path", "/a b/asmp-load-7"]);
+        assert_eq!(words[3..], ["--hdd", "4", "--hdd-bytes", "1M", "--hdd-opts", "sync"]);
+        assert_eq!(
+            told("stress-ng", &words),
+            "stress-ng --quiet --temp-path /a b/asmp-load-7 --hdd 4 --hdd-bytes 1M --hdd-opts sync"
+        );
+        let writes = Load::ALL.into_iter().filter(|load| load.writes());
+        assert_eq!(writes.count(), 5);
     }
 
     #[test]

@@ -2,14 +2,17 @@
 //! The report: the papers' tables and figures of any runs, as text, JSON, or one HTML file that
 //! needs no network and reads on a light and on a dark page.
 
-use crate::histogram::{ALL_PERCENTILES, Above};
+use crate::histogram::Above;
+use crate::load::{Load, LoadDir};
 use crate::noise::shown;
 use crate::plot::{self, Columns, Series};
-use crate::run::{Experiment, Run};
+use crate::run::{Experiment, Run, Source};
 use crate::spaces;
 use crate::summary::Summary;
+pub use crate::text::{beside_paper, text};
+use asmp_host::{Cpu, Schedule};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Version of the layout of the report in JSON.
@@ -23,8 +26,22 @@ pub struct Row {
     pub kind: String,
     /// The kind, and what tells runs of one kind apart: column, thread, directory.
     pub name: String,
+    /// Of an import: what the tool's column counted.
+    pub column: Option<String>,
     pub dir: String,
     pub kernel: String,
+    /// Times of a guest are no times of a machine.
+    pub hypervisor: bool,
+    pub source: Source,
+    /// `None` where instants are random or there are none.
+    pub period_ns: Option<u64>,
+    /// `None` where the task was free to move.
+    pub cpu: Option<Cpu>,
+    pub schedule: Schedule,
+    /// The papers' k: how many processes of the load for each CPU. `None` without a load.
+    pub load_factor: Option<u32>,
+    /// What a load that writes wrote to, where that is known.
+    pub load_dir: Option<LoadDir>,
     pub summary: Summary,
     /// Instants above the limit that was asked for.
     pub above: Option<AboveLimit>,
@@ -56,8 +73,17 @@ pub fn rows(runs: &[Run], limit_ns: Option<u64>) -> Vec<Row> {
             load: provenance.load.to_string(),
             kind: provenance.kind.to_string(),
             name,
+            column: provenance.column.clone(),
             dir: run.dir.display().to_string(),
             kernel: provenance.machine.kernel.clone(),
+            hypervisor: provenance.machine.hypervisor,
+            source: provenance.source,
+            period_ns: provenance.period_ns,
+            cpu: provenance.cpu,
+            schedule: provenance.schedule,
+            load_factor: (provenance.load != Load::Idl && provenance.load_size.per_cpu > 0)
+                .then_some(provenance.load_size.per_cpu),
+            load_dir: provenance.load_dir.clone(),
             summary: run.summary(),
             above: limit_ns
                 .map(|limit_ns| AboveLimit { limit_ns, instants: run.latencies.above(limit_ns) }),
@@ -68,8 +94,8 @@ pub fn rows(runs: &[Run], limit_ns: Option<u64>) -> Vec<Row> {
     runs.into_iter().zip(names).map(row).collect()
 }
 
-/// Names that tell the runs of one experiment and load apart: `partition`, `partition Usr-003`, and where
-/// that does not, the directory too.
+/// Names that tell the runs of one experiment and load apart: `partition`, `partition Usr-003`, and
+/// where that does not, the directory too.
 fn names(runs: &[&Run]) -> Vec<String> {
     let short =
         |run: &Run| run.name().split_once('/').map_or_else(String::new, |name| name.1.into());
@@ -89,100 +115,6 @@ fn names(runs: &[&Run]) -> Vec<String> {
         _ => whole(run),
     };
     runs.iter().map(name).collect()
-}
-
-/// The tables as text, one for each experiment and load, in microseconds.
-pub fn text(rows: &[Row]) -> String {
-    let mut tables: BTreeMap<(Experiment, usize), Vec<&Row>> = BTreeMap::new();
-    for row in rows {
-        let first = rows.iter().position(|one| one.load == row.load).unwrap_or(0);
-        tables.entry((row.experiment, first)).or_default().push(row);
-    }
-    let tables: Vec<String> = tables.into_values().map(|rows| table(&rows)).collect();
-    tables.join("\n")
-}
-
-fn table(rows: &[&Row]) -> String {
-    let what = match rows[0].experiment {
-        Experiment::Latency => "Operating system latencies",
-        Experiment::Overhead => "Operating system overheads",
-    };
-    let mut text = format!("{what} for the {} load (in microseconds)\n", rows[0].load);
-    // The percentiles that the instants of some run support.
-    let supported = |name: &&str| rows.iter().any(|row| row.summary.percentile(name).is_some());
-    let percentiles: Vec<&str> =
-        ALL_PERCENTILES.iter().map(|one| one.name).filter(supported).collect();
-    let us = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.3}", ns / 1e3));
-    let whole = |ns: Option<u64>| us(ns.map(|ns| ns as f64));
-    let heading: Vec<String> = ["Proc", "Avg", "StDev", "Min"]
-        .into_iter()
-        .chain(percentiles.iter().copied())
-        .chain(["Max", "n", "missed", "lost"])
-        .map(str::to_owned)
-        .chain(rows[0].above.map(|above| format!("above {}", us(Some(above.limit_ns as f64)))))
-        .collect();
-    let cells = |row: &&Row| -> Vec<String> {
-        let summary = &row.summary;
-        let percentile = |name: &&str| {
-            summary.percentile(name).map_or_else(
-                || "-".to_owned(),
-                |one| format!("{}{}", if one.or_more { ">=" } else { "" }, whole(Some(one.ns))),
-            )
-        };
-        let mut cells = vec![row.name.clone()];
-        cells.extend([us(summary.average_ns), us(summary.deviation_ns), whole(summary.min_ns)]);
-        cells.extend(percentiles.iter().map(percentile));
-        cells.push(whole(summary.max_ns));
-        cells.extend([summary.instants, summary.missed, summary.lost].map(|n| n.to_string()));
-        cells.extend(row.above.map(|above| match above.instants {
-            Above { at_least, at_most } if at_least == at_most => at_least.to_string(),
-            Above { at_least, at_most } => format!("{at_least}..{at_most}"),
-        }));
-        cells
-    };
-    let lines: Vec<Vec<String>> = std::iter::once(heading).chain(rows.iter().map(cells)).collect();
-    let width = |at: usize| lines.iter().map(|line| line[at].len()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
-    for (line, row) in lines.iter().zip(std::iter::once(None).chain(rows.iter().map(Some))) {
-        let _ = write!(text, "{:<1$}", line[0], widths[0]);
-        for (cell, width) in line.iter().zip(&widths).skip(1) {
-            let _ = write!(text, "  {cell:>width$}");
-        }
-        let none = row.is_some_and(|row| row.summary.instants == 0);
-        let partial = row.is_some_and(|row| row.partial.is_some());
-        let _ = writeln!(
-            text,
-            "{}{}",
-            if none { "  no sample" } else { "" },
-            if partial { "  partial" } else { "" }
-        );
-        if let Some(system) = row.and_then(|row| row.system_max_ns) {
-            let _ = writeln!(
-                text,
-                "      of which the system's own (interrupts, ticks, other tasks), largest: {}",
-                whole(Some(system))
-            );
-        }
-    }
-    text
-}
-
-/// Beside the papers': how much the shield is worth. `None` where a kind is missing.
-pub fn ratios(rows: &[Row], load: &str) -> Option<String> {
-    let of = |kind: &str| {
-        rows.iter()
-            .find(|row| {
-                row.experiment == Experiment::Latency && row.load == load && row.kind == kind
-            })
-            .map(|row| &row.summary)
-    };
-    let (normal, bound, off) = (of("N")?, of("Rb")?, of("Aoff")?);
-    Some(format!(
-        "{load}: max(N)/max(Aoff) = {:.1} (ASMP-Linux, table 3, S3: 3688093) · sd(Rb)/sd(Aoff) = \
-         {:.1} (S3: 26.0)\n",
-        normal.max_ns? as f64 / off.max_ns?.max(1) as f64,
-        bound.deviation_ns? / off.deviation_ns?.max(1.0),
-    ))
 }
 
 /// One self-contained page. Errors: a figure could not be drawn.
@@ -382,43 +314,6 @@ mod tests {
         let provenance = Provenance { kind, samples: latencies.samples(), ..provenance() };
         let times = Times::default();
         Run { dir: dir.into(), provenance, latencies, times, system_max_ns: None }
-    }
-
-    #[test]
-    fn a_run_without_samples_has_its_row_and_missed_instants_are_told() {
-        let mut late = Latencies::of([10_000; 50]);
-        late.record_late(1_234_567_890_000, 30_000_000_000);
-        let runs = [run("a/x", Kind::N, Latencies::default()), run("a/y", Kind::Aoff, late)];
-        let text = text(&rows(&runs, None));
-        let lines: Vec<Vec<&str>> =
-            text.lines().map(|line| line.split_whitespace().collect()).collect();
-        let end = ["Max", "n", "missed", "lost"];
-        assert!(lines[1].ends_with(&end) && lines[1].contains(&"p90"), "{text}");
-        assert!(!text.contains("p99") && !text.contains("too few"), "{text}");
-        assert_eq!(
-            lines[2],
-            ["normal", "-", "-", "-", "-", "-", "-", "0", "0", "0", "no", "sample"]
-        );
-        assert!(lines[3].ends_with(&["1234567890.000", "92", "41", "0"]), "{text}");
-        // Long numbers do not run together.
-        assert_eq!(lines[3].len(), lines[1].len(), "{text}");
-    }
-
-    #[test]
-    fn instants_above_a_limit_have_a_column_and_a_bucket_that_has_both_says_so() {
-        let runs =
-            [run("a/x", Kind::N, Latencies::of([99_000, 99_990, 100_010, 100_020, 300_000]))];
-        let line = |limit_ns: u64| {
-            let text = text(&rows(&runs, Some(limit_ns)));
-            let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-            let lines: Vec<_> = text.lines().map(words).collect();
-            (lines[1].join(" "), lines[2].last().cloned().unwrap())
-        };
-        let (heading, count) = line(200_000);
-        assert!(heading.ends_with("lost above 200.000") && count == "1", "{heading}: {count}");
-        // 99.968 to 100.031 us are one bucket.
-        assert_eq!(line(100_000).1, "1..4");
-        assert_eq!(line(300_000).1, "0");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A run directory: `run.json` (what was measured, how, where) and `samples.bin` or `hist.hlog`. A
+//! A run directory: `run.json` (what was measured, how, where) and `hist.hlog` or `samples.bin`. A
 //! run whose provenance is missing, of another version or contradicts its samples is refused, never
 //! guessed.
 //!
@@ -9,7 +9,7 @@ use crate::explain::Outlier;
 use crate::histogram::Latencies;
 use crate::hlog::{self, HlogError, Instants};
 pub use crate::kind::Kind;
-use crate::load::{Load, Size};
+use crate::load::{Load, LoadDir, Size};
 use crate::sample::{self, Sample, SampleError};
 use crate::summary::Summary;
 pub use crate::times::Times;
@@ -23,7 +23,7 @@ use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
 /// Version of the layout of `run.json`. The first had no `column`, and always samples.bin; up to
-/// the second, kinds and loads had the papers' names.
+/// the second, kinds and loads had the papers' names, and there was no `load_dir`.
 pub const RUN_SCHEMA: u32 = 3;
 /// The oldest that is read.
 const OLDEST_SCHEMA: u32 = 1;
@@ -52,6 +52,18 @@ pub enum Source {
     Loop,
     /// A histogram of another tool.
     Import,
+}
+
+impl Source {
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Nanosleep => "nanosleep",
+            Self::Timerlat => "timerlat",
+            Self::TimerlatKernel => "timerlat-kernel",
+            Self::Loop => "loop",
+            Self::Import => "import",
+        }
+    }
 }
 
 /// The machine of a run.
@@ -117,6 +129,9 @@ pub struct Provenance {
     pub load: Load,
     pub load_size: Size,
     pub load_commands: Vec<String>,
+    /// What a load that writes wrote to; `None` of one that does not, or where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_dir: Option<LoadDir>,
     /// Caches and TLB made dirty before each event.
     pub flood: bool,
     pub machine: Machine,
@@ -131,7 +146,7 @@ pub struct Provenance {
     /// Seconds since 1970-01-01 UTC.
     pub started_s: u64,
     pub duration_ns: u64,
-    /// Samples; as many records are in samples.bin, where there is one.
+    /// Samples; as many records are in samples.bin, where there is one (`--samples-too`).
     pub samples: u64,
     /// Samples that found the probe's ring full; of timerlat, periods that lack a line.
     pub lost: u64,
@@ -250,9 +265,11 @@ impl Run {
             Ok(file) => {
                 let read = hlog::read(BufReader::new(file), |_| ());
                 let mut all = read.map_err(|cause| RunError::Log { path, cause })?;
-                let latencies = all.remove(&None).unwrap_or_default();
+                let mut latencies = all.remove(&None).unwrap_or_default();
                 let (found, told) = (latencies.samples(), self.provenance.samples);
                 if found == told {
+                    // Where a full disk has cut it, it does not say.
+                    latencies.lose(self.provenance.lost.saturating_sub(latencies.lost()));
                     self.latencies = latencies;
                     let mut of = |tag: &str| all.remove(&Some(tag.to_owned()));
                     self.times = Times::tagged(|tag| of(tag).unwrap_or_default());
@@ -271,7 +288,7 @@ impl Run {
         let mut instants = Instants::new(period_ns.filter(|_| experiment == Experiment::Latency));
         let (mut latencies, mut times) = (Latencies::default(), Times::default());
         let mut system_max_ns = None;
-        self.each_sample(|sample| {
+        sample::each(&self.samples_path(), self.provenance.samples, |sample| {
             let value_ns = sample.value_ns.saturating_sub(base_ns);
             instants.sample(&mut latencies, sample.due_ns, value_ns);
             times.add(&sample);
@@ -303,7 +320,7 @@ impl Run {
 
     /// It keeps its samples, not only their histograms.
     pub fn has_samples(&self) -> bool {
-        self.provenance.source != Source::Import || self.samples_path().exists()
+        self.samples_path().exists()
     }
 
     fn samples_path(&self) -> PathBuf {
@@ -404,6 +421,7 @@ pub(crate) mod tests {
             load: Load::Mix,
             load_size: Size { per_cpu: 1, cpus: 4 },
             load_commands: vec![],
+            load_dir: None,
             flood: false,
             machine,
             cpu: Some(3),
@@ -489,10 +507,7 @@ pub(crate) mod tests {
         assert_eq!(Run::read(dir.path()).unwrap().latencies, Latencies::of([5, 7]));
         let newer = Provenance { schema: RUN_SCHEMA + 1, ..provenance() };
         write_provenance(dir.path(), &newer).unwrap();
-        assert!(matches!(
-            Run::read(dir.path()),
-            Err(RunError::Schema { found: 4, .. })
-        ));
+        assert!(matches!(Run::read(dir.path()), Err(RunError::Schema { found: 4, .. })));
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub enum Setting {
     Source,
     /// Processes of the load.
     LoadSize,
+    /// File system that the load wrote to.
+    LoadDisk,
     Period,
     Flood,
     /// Policy and priority of the task.
@@ -29,13 +31,14 @@ pub enum Setting {
 }
 
 impl Setting {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Experiment,
         Self::Kind,
         Self::Load,
         Self::Column,
         Self::Source,
         Self::LoadSize,
+        Self::LoadDisk,
         Self::Period,
         Self::Flood,
         Self::Priority,
@@ -56,6 +59,7 @@ impl Setting {
             Self::Column => "column",
             Self::Source => "source",
             Self::LoadSize => "load-size",
+            Self::LoadDisk => "load-disk",
             Self::Period => "period",
             Self::Flood => "flood",
             Self::Priority => "priority",
@@ -77,6 +81,11 @@ impl Setting {
             Self::LoadSize => match run.load {
                 crate::load::Load::Idl => "none".to_owned(),
                 _ => format!("{} processes a CPU", run.load_size.per_cpu),
+            },
+            Self::LoadDisk => match (run.load.writes(), &run.load_dir) {
+                (false, _) => "none".to_owned(),
+                (true, Some(dir)) => dir.file_system.clone(),
+                (true, None) => "not known".to_owned(),
             },
             Self::Period => {
                 run.period_ns.map_or_else(|| "none".to_owned(), |ns| format!("{ns} ns"))
@@ -127,7 +136,7 @@ impl FromStr for Setting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::Load;
+    use crate::load::{Load, LoadDir};
     use crate::run::tests::provenance;
     use crate::run::{Experiment, Kind, Source};
     use asmp_host::Schedule;
@@ -144,6 +153,13 @@ mod tests {
                 Setting::Column => other.column = Some("Usr-003".into()),
                 Setting::Source => other.source = Source::Timerlat,
                 Setting::LoadSize => other.load_size.per_cpu += 1,
+                Setting::LoadDisk => {
+                    other.load_dir = Some(LoadDir {
+                        path: "x".into(),
+                        file_system: "ext4".into(),
+                        device: "8:1".into(),
+                    });
+                }
                 Setting::Period => other.period_ns = Some(1),
                 Setting::Flood => other.flood = true,
                 Setting::Priority => other.schedule = Schedule::Fifo { priority: 99 },

@@ -29,6 +29,13 @@ pub enum Measure {
         /// Example: --samples 100000
         #[arg(long, default_value = "10000", value_parser = clap::value_parser!(u64).range(1..))]
         samples: u64,
+        /// Time of each run, in place of --samples
+        ///
+        /// A number with its unit: ns, us, ms, s, min or h. A run takes one sample for each period
+        /// of that time; missed instants make it longer. Example: --for 10min
+        #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+        #[arg(conflicts_with_all = ["samples", "flood"])]
+        time: Option<Duration>,
         /// Time between two wake-ups
         ///
         /// A number with its unit: ns, us, ms or s. Example: --period 2ms
@@ -45,6 +52,16 @@ pub enum Measure {
         /// The worst case of L4RTL. Events then come every 2 to 30 ms at random. Example: --flood
         #[arg(long, conflicts_with_all = ["period", "source"])]
         flood: bool,
+        /// Count the instants that took longer than this
+        ///
+        /// A number with its unit: ns, us, ms or s. Example: --limit 100us
+        #[arg(long, value_name = "TIME", value_parser = duration)]
+        limit: Option<Duration>,
+        /// Print the ratios of ASMP-Linux, table 3, beside the same of the runs
+        ///
+        /// They compare kinds normal, fifo and partition. Example: --beside-paper
+        #[arg(long)]
+        beside_paper: bool,
     },
     /// Measure what a separate address space costs
     ///
@@ -61,6 +78,13 @@ pub enum Measure {
         /// Example: --samples 2000
         #[arg(long, default_value = "10000", value_parser = clap::value_parser!(u64).range(1..))]
         samples: u64,
+        /// Time of each run, in place of --samples
+        ///
+        /// A number with its unit: ns, us, ms, s, min or h. A run takes one sample for each period
+        /// of that time; missed instants make it longer. Example: --for 10min
+        #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+        #[arg(conflicts_with = "samples")]
+        time: Option<Duration>,
         /// Time between two events
         ///
         /// Choose no multiple of the tick's period, so that events meet every phase of the tick.
@@ -112,6 +136,11 @@ pub enum Measure {
         /// histogram reaches across the limit. Example: --limit 100us
         #[arg(long, value_name = "TIME", value_parser = duration)]
         limit: Option<Duration>,
+        /// Print the ratios of ASMP-Linux, table 3, beside the same of the runs
+        ///
+        /// They compare kinds normal, fifo and partition of one directory. Example: --beside-paper
+        #[arg(long, conflicts_with = "json")]
+        beside_paper: bool,
         /// Show the worst N samples of each run with their causes
         ///
         /// A cause is known only for runs that recorded the kernel's events. Example: --explain 3
@@ -147,8 +176,8 @@ pub enum Measure {
         json: bool,
         /// Settings in which the two may differ, separated by commas
         ///
-        /// experiment, kind, load, column, source, load-size, period, flood, priority, machine,
-        /// kernel, completeness. Example: --across kernel,machine
+        /// experiment, kind, load, column, source, load-size, load-disk, period, flood, priority,
+        /// machine, kernel, completeness. Example: --across kernel,machine
         #[arg(long, value_name = "WHAT", value_delimiter = ',')]
         across: Vec<Setting>,
     },
@@ -185,7 +214,8 @@ pub enum Measure {
     /// Print runs in the format of another tool
     ///
     /// Writes to standard output. csv and prometheus take a directory of several runs, the others
-    /// one run. Histograms have all instants, the missed ones included; csv has the samples.
+    /// one run. Histograms have all instants, the missed ones included; csv has the samples of runs
+    /// that kept them (--samples-too).
     #[command(after_long_help = examples::MEASURE_EXPORT)]
     Export {
         /// Directory of the run
@@ -265,6 +295,13 @@ pub struct Series {
     /// Example: --load-factor 8
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub load_factor: Option<u32>,
+    /// Directory on a disk, below which the load writes [default: beside the output]
+    ///
+    /// What the load writes is removed with it. One in memory (tmpfs, ramfs) is refused. Where the
+    /// output is in memory and no other directory is named, the table says so.
+    /// Example: --load-dir /var/tmp
+    #[arg(long, value_name = "DIR")]
+    pub load_dir: Option<PathBuf>,
     /// CPU to measure
     ///
     /// `last` is the last CPU. Example: --cpu 3
@@ -285,6 +322,12 @@ pub struct Series {
     /// Must not exist: nothing is overwritten. SECONDS is the time since 1970. Example: -o before
     #[arg(short, long, value_name = "DIR")]
     pub output: Option<PathBuf>,
+    /// Keep each sample, not only the counts of all latencies
+    ///
+    /// `export --to csv` and the figure of single samples need them. A sample takes some 80 bytes.
+    /// Overhead always keeps its turns. Example: --samples-too
+    #[arg(long)]
+    pub samples_too: bool,
     /// Do not record the kernel's events
     ///
     /// Without the record there are no counts and no causes, and no cost of recording.
@@ -296,7 +339,7 @@ pub struct Series {
     /// Example: --explain 3
     #[arg(long, value_name = "N", default_value = "0")]
     pub explain: usize,
-    /// Show no progress bar, only the tables
+    /// Show no progress, only the tables
     ///
     /// Example: -q
     #[arg(short, long)]

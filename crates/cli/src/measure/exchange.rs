@@ -59,7 +59,8 @@ pub fn export(runs: &[Run], to: Format) -> Result<()> {
 fn csv(runs: &[Run]) -> Result<()> {
     if let Some(run) = runs.iter().find(|run| !run.has_samples()) {
         let dir = run.dir.display();
-        return Err(failure(USAGE, format!("{dir} keeps no samples: use --to hdr")));
+        let cure = "measure with --samples-too, or use --to hdr";
+        return Err(failure(USAGE, format!("{dir} keeps no samples: {cure}")));
     }
     let mut text = exchange::csv_heading().to_owned();
     for run in runs {
@@ -129,6 +130,7 @@ fn one(dir: &Path, file: &Path, column: &Column, origin: &Origin) -> Result<()> 
         load: origin.load,
         load_size: Size { per_cpu: 0, cpus: 0 },
         load_commands: Vec::new(),
+        load_dir: None,
         flood: false,
         machine: Machine {
             kernel: origin.kernel.to_owned(),

@@ -3,35 +3,36 @@
 //! code.
 
 use super::conductor::{self, ByShield, one_cpu};
+use super::progress::Progress;
+use super::{Tables, tables};
 use crate::args;
 use crate::change::caller;
 use crate::exit::{BAD_FILE, NO_TIMERLAT, PARTIAL, UNEXPECTED, USAGE, failure, of_signal};
-use crate::signals::Noted;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use asmp_host::clock;
 use asmp_measure::experiment::{
-    Completion, ExperimentError, Factor, Factors, Measurement, Observer, Series, Session,
-    compare_factors, fewest_rounds,
+    Completion, ExperimentError, Factor, Factors, Measurement, Series, Session, compare_factors,
+    fewest_rounds, once,
 };
+use asmp_measure::report;
 use asmp_measure::run::Run;
-use asmp_measure::{report, spaces};
 use asmp_shield::Shield;
-use indicatif::{ProgressBar, ProgressStyle};
-use std::cell::RefCell;
 use std::fs::File;
 use std::path::PathBuf;
 
 /// Measures every kind under every load. Exit code: 0, of a partial run, or of a signal.
-pub fn measure(shield: &Shield, args: &args::Series, measurement: Measurement) -> Result<u8> {
+pub fn measure(
+    shield: &Shield,
+    args: &args::Series,
+    measurement: Measurement,
+    with: Tables,
+) -> Result<u8> {
     let (series, _awake) = prepare(shield, args, measurement)?;
     let (conductor, progress) = (ByShield::new(shield), Progress::new(args.quiet)?);
     let session = Session::new(shield.kernel(), &conductor, &progress, measurement, &series);
     let completion = session.and_then(|session| session.run()).map_err(failed)?;
     let runs = Run::read_all(&series.dir)?.runs;
-    let rows = report::rows(&runs, None);
-    print!("{}{}", report::text(&rows), spaces::text(&spaces::spaces(&runs)));
-    let loads = series.loads.iter().map(ToString::to_string);
-    loads.filter_map(|load| report::ratios(&rows, &load)).for_each(|line| print!("{line}"));
+    print!("{}", tables(&runs, with));
     if args.explain > 0 {
         for run in &runs {
             print!("\n{}\n{}", run.name(), report::explain(run, args.explain));
@@ -50,6 +51,7 @@ pub fn ab(
     rounds: u32,
 ) -> Result<u8> {
     let [load] = args.loads[..] else { return Err(failure(USAGE, "ab takes one --load")) };
+    once(factors).map_err(failed)?;
     let (series, _awake) = prepare(shield, args, measurement)?;
     let (conductor, progress) = (ByShield::new(shield), Progress::new(args.quiet)?);
     let session = Session::new(shield.kernel(), &conductor, &progress, measurement, &series);
@@ -100,6 +102,8 @@ fn prepare(
         dir: args.output.clone().unwrap_or_else(|| {
             PathBuf::from(format!("measure-{}", caller(shield.kernel()).time_s))
         }),
+        load_dir: args.load_dir.clone(),
+        samples_too: args.samples_too,
         no_events,
         flooder: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe")),
         tool: format!("asmp {}", env!("CARGO_PKG_VERSION")),
@@ -134,6 +138,8 @@ fn failed(error: ExperimentError) -> anyhow::Error {
         | ExperimentError::NoUserTimerlat { alternative } => {
             failure(NO_TIMERLAT, format!("{error}{}", instead(alternative)))
         }
+        ExperimentError::Twice { .. } => failure(USAGE, error.to_string()),
+        ExperimentError::NoDisk { .. } => failure(USAGE, format!("--load-dir: {error}")),
         ExperimentError::File { .. } => failure(BAD_FILE, error.to_string()),
         ExperimentError::Load(error) => error.into(),
         ExperimentError::Run(error) => error.into(),
@@ -143,49 +149,6 @@ fn failed(error: ExperimentError) -> anyhow::Error {
         | ExperimentError::Pin { .. }
         | ExperimentError::Schedule { .. }
         | ExperimentError::NoKernelThread { .. } => failure(UNEXPECTED, error.to_string()),
-    }
-}
-
-/// A bar for each run, and signals.
-struct Progress {
-    quiet: bool,
-    bar: RefCell<ProgressBar>,
-    /// A signal that has come: end, keep what there is, undo.
-    noted: Noted,
-}
-
-impl Progress {
-    fn new(quiet: bool) -> Result<Self> {
-        let noted = Noted::take().context("take signals")?;
-        Ok(Self { quiet, bar: RefCell::new(ProgressBar::hidden()), noted })
-    }
-}
-
-impl Observer for Progress {
-    fn is_stopped(&self) -> bool {
-        self.noted.signal().is_some()
-    }
-
-    fn begins(&self, name: &str, samples: u64) {
-        if !self.quiet {
-            let style =
-                ProgressStyle::with_template("{prefix:>18} {bar:30} {pos}/{len}, {eta} left")
-                    .unwrap_or_else(|_| ProgressStyle::default_bar());
-            let bar = ProgressBar::new(samples).with_style(style).with_prefix(name.to_owned());
-            self.bar.replace(bar);
-        }
-    }
-
-    fn has(&self, samples: u64) {
-        self.bar.borrow().set_position(samples);
-    }
-
-    fn ended(&self) {
-        self.bar.borrow().finish_and_clear();
-    }
-
-    fn is_partial(&self, name: &str, reason: &str) {
-        eprintln!("asmp: {name} is partial: {reason}");
     }
 }
 
@@ -235,6 +198,11 @@ mod tests {
             "{words}"
         );
         let file = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+        let twice = ExperimentError::Twice { what: "normal".into() };
+        assert_eq!(says(twice), (USAGE, "normal is named twice".to_owned()));
+        let (path, file_system) = ("/tmp".into(), "tmpfs".into());
+        let words = "--load-dir: /tmp is on tmpfs, in memory: choose a directory on a disk";
+        assert_eq!(says(ExperimentError::NoDisk { path, file_system }), (USAGE, words.to_owned()));
         assert_eq!(says(ExperimentError::File { path: "dir".into(), cause: file }).0, BAD_FILE);
     }
 }

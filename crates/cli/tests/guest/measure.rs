@@ -4,6 +4,7 @@
 
 use super::guests::{Boot, On};
 use super::lab::{Process, Test, asmp, binary, policy, read, test, until};
+use asmp_measure::load::LoadDir;
 use serde_json::Value;
 use std::fs;
 use std::io::Read;
@@ -50,7 +51,9 @@ fn every_kind() {
     let dir = fresh("kinds");
     let printed =
         asmp(&format!("measure latency --samples 200 --period 2ms -o {dir} --quiet")).done();
-    printed.says("Operating system latencies for the idle load");
+    printed.says("Latency under load idle").says("At the worst ");
+    let beside = asmp(&format!("measure report {dir} --beside-paper")).done();
+    beside.says("max(normal)/max(partition)");
     for kind in ["normal", "fifo-irq", "fifo", "partition-tick", "partition"] {
         let run = run_of(&dir, &format!("idle-{kind}"));
         assert_eq!((run["samples"].as_u64(), run["lost"].as_u64()), (Some(200), Some(0)), "{kind}");
@@ -123,8 +126,8 @@ fn planted_task() {
 fn overhead() {
     let dir = fresh("overhead");
     asmp(&format!(
-        "measure overhead --kinds fifo,partition-tick,partition --load mixed --load-factor 4 --iterations 20 --work \
-         50ms -o {dir} --quiet"
+        "measure overhead --kinds fifo,partition-tick,partition --load mixed --load-factor 4 \
+         --iterations 20 --work 50ms -o {dir} --quiet"
     ))
     .done();
     let table = asmp(&format!("measure report {dir} --json")).done().out;
@@ -152,6 +155,9 @@ fn overhead() {
             && run["base_ns"]["after_ns"].as_u64() > Some(0)
     );
     assert_eq!(run["load_commands"].as_array().map(Vec::len), Some(3));
+    let wrote = LoadDir::of(Path::new("/tmp")).expect("/tmp");
+    assert_eq!(run["load_dir"]["file_system"], wrote.file_system.as_str());
+    assert_eq!(run["load_dir"]["device"], wrote.device.as_str());
     assert_eq!(stressors(), 0, "the load has ended");
 }
 
@@ -164,7 +170,7 @@ pub fn stressors() -> usize {
 fn spawn_measure(dir: &str) -> Process {
     let words =
         ["measure", "latency", "--kinds", "partition-tick", "--load", "cpu", "--load-factor", "1"];
-    let more = ["--samples", "1000000", "--period", "2ms", "--quiet", "-o", dir];
+    let more = ["--samples", "1000000", "--samples-too", "--period", "2ms", "--quiet", "-o", dir];
     let measure =
         Process::start(&binary().display().to_string(), &[&words[..], &more[..]].concat());
     let samples = format!("{dir}/cpu-partition-tick/samples.bin");
@@ -199,6 +205,15 @@ fn killed_outright() {
     assert_eq!(traces(), before, "trace instances and timerlat's settings");
     // Its load was told by the kernel.
     until("the load has ended", || stressors() == 0);
+    // Its files go with the next measurement.
+    let left = || {
+        let names = fs::read_dir("/tmp").expect("/tmp").flatten().map(|entry| entry.file_name());
+        names.filter(|name| name.to_string_lossy().starts_with("asmp-load-")).count()
+    };
+    assert_eq!(left(), 1);
+    let dir = fresh("next");
+    asmp(&format!("measure latency --kinds normal --samples 10 -o {dir} --quiet")).done();
+    assert_eq!(left(), 0);
 }
 
 /// Trace instances of ours, and timerlat's settings for the whole machine where it exists.
@@ -224,8 +239,8 @@ fn full_disk() {
         Command::new("mount").args(["-t", "tmpfs", "-o", "size=512k", "none", mount]).status();
     assert!(mounted.expect("mount starts").success());
     let called = asmp(&format!(
-        "measure latency --kinds normal --source nanosleep --samples 20000 --period 100us -o \
-         {mount}/run --quiet"
+        "measure latency --kinds normal --source nanosleep --samples 20000 --samples-too \
+         --period 100us -o {mount}/run --quiet"
     ));
     let report = asmp(&format!("measure report {mount}/run"));
     let run = run_of(&format!("{mount}/run"), "idle-normal");
@@ -249,6 +264,14 @@ fn refusals() {
     refused("latency --load heavy", 2, "mixed");
     refused("latency --period 1fortnight", 2, "fortnight");
     refused("ab --knob magic", 2, "dl-server");
+    refused("ab --knob tick,tick", 2, "tick is named twice");
+    refused("latency --kinds normal,fifo,N", 2, "normal is named twice");
+    refused("latency --load idle,IDL", 2, "idle is named twice");
+    refused("latency --samples 10 --for 1min", 2, "--for");
+    if LoadDir::of(Path::new("/tmp")).expect("/tmp").is_memory() {
+        let line = "latency --kinds normal --load mixed --load-dir /tmp";
+        refused(line, 2, "in memory: choose a directory on a disk");
+    }
     let mut command = Command::new(binary());
     command
         .args(["measure", "latency", "--kinds", "N", "--load", "MIX", "-o", &dir])

@@ -53,7 +53,8 @@ fn each_activation() {
     let dir = fresh("spaces");
     let before = traces();
     let line = format!(
-        "measure spaces --kinds normal,fifo --load idle --samples {SAMPLES} -o {dir} --quiet"
+        "measure spaces --kinds normal,fifo --load idle --samples {SAMPLES} --samples-too -o {dir} \
+         --quiet"
     );
     asmp(&line).done().says("cost of the address space: median").says("user - thread");
     assert_eq!(traces(), before, "trace instances and timerlat's settings");
@@ -109,8 +110,18 @@ fn each_activation() {
 
 /// A comparison that goes on, with the kernel's thread at work.
 fn at_work(dir: &str) -> (Process, u32) {
-    let words =
-        ["measure", "spaces", "--load", "idle", "--samples", "1000000", "--quiet", "-o", dir];
+    let words = [
+        "measure",
+        "spaces",
+        "--load",
+        "idle",
+        "--samples",
+        "1000000",
+        "--samples-too",
+        "--quiet",
+        "-o",
+        dir,
+    ];
     let measure = Process::start(&binary().display().to_string(), &words);
     let samples = format!("{dir}/idle-fifo-kernel/samples.bin");
     until("samples are written", || fs::metadata(&samples).is_ok_and(|file| file.len() > 60_000));
@@ -191,10 +202,10 @@ fn flooders() {
         let more = ["--source", "nanosleep", "--samples", "1000000", "--quiet", "-o", &dir];
         let mut measure =
             Process::start(&binary().display().to_string(), &[&words[..], &more[..]].concat());
-        let samples = format!("{dir}/cache-{kind}/samples.bin");
+        let log = format!("{dir}/cache-{kind}/hist.hlog");
         until("the flooders are there", || flooding().len() == 4);
         // The load is whole and the kind is set up before the first sample.
-        until("the run begins", || fs::exists(&samples).unwrap_or(false));
+        until("the run begins", || fs::exists(&log).unwrap_or(false));
         let all = flooding();
         let cpus: Vec<&str> = all.iter().map(|(_, cpus)| cpus.as_str()).collect();
         // A partition keeps the system's load off its CPU, also where that load was bound to it.

@@ -21,6 +21,7 @@ pub fn provenance(kernel: &str, load: Load, kind: Kind) -> Provenance {
         load,
         load_size: Size { per_cpu: 1, cpus: 4 },
         load_commands: vec![],
+        load_dir: None,
         flood: false,
         machine: Machine {
             kernel: kernel.into(),

@@ -59,6 +59,19 @@ pub fn compare_factors(
     factors: &[Factor],
     rounds: u32,
 ) -> Result<Factors> {
+    let runs = factors.len() as u64 * u64::from(rounds) * 2;
+    session.observer.expects(runs, session.measurement.samples());
+    let compared = compare_in_turn(session, load, factors, rounds);
+    session.observer.ends();
+    compared
+}
+
+fn compare_in_turn(
+    session: &Session,
+    load: Load,
+    factors: &[Factor],
+    rounds: u32,
+) -> Result<Factors> {
     let (cpu, candidate) = (session.series.cpu, session.candidate);
     if factors.contains(&Factor::Tick) && !candidate {
         let tick_off = place(Kind::Aoff, cpu, session.online(), &[]);

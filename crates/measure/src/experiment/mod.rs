@@ -12,9 +12,9 @@ mod series;
 mod subject;
 
 pub use ab::{Effect, Factor, Factors, compare_factors, fewest_rounds};
-pub use series::{Completion, Session};
+pub use series::{Completion, Session, once};
 
-use crate::load::{Load, LoadError};
+use crate::load::{Load, LoadDir, LoadError};
 use crate::run::{Experiment, Kind, RunError, Source};
 use asmp_host::tracefs::timerlat;
 use asmp_host::{Cpu, CpuSet, Schedule};
@@ -84,6 +84,10 @@ pub struct Series {
     pub warm_up: u64,
     /// Directory for the runs; must not exist.
     pub dir: PathBuf,
+    /// Where loads write; `None`: beside `dir`. One that is named must be on a disk.
+    pub load_dir: Option<PathBuf>,
+    /// Latencies: keep each sample, not only the counts of all instants.
+    pub samples_too: bool,
     /// Why the kernel's events are not to be recorded; `None` records them.
     pub no_events: Option<String>,
     /// Program that, called with `flood BYTES`, keeps that many bytes of its cache dirty.
@@ -151,17 +155,26 @@ pub trait Observer {
         false
     }
 
-    /// A run of so many samples begins.
-    fn begins(&self, _name: &str, _samples: u64) {}
+    /// The series has so many runs, each of so many samples.
+    fn expects(&self, _runs: u64, _samples: u64) {}
+
+    /// The processes of a load are started, which takes its time.
+    fn starts(&self, _load: Load) {}
+
+    /// A load is to write to a disk, and what it writes to keeps its files in memory.
+    fn has_no_disk(&self, _load: Load, _wrote_to: &LoadDir) {}
+
+    /// The next run begins.
+    fn begins(&self, _name: &str) {}
 
     /// The present run has so many samples. Called about every 50 ms.
     fn has(&self, _samples: u64) {}
 
-    /// The present run has ended.
-    fn ended(&self) {}
-
     /// A run of a series has fewer samples than asked for, for this reason.
     fn is_partial(&self, _name: &str, _reason: &str) {}
+
+    /// The series has ended, with or without an error.
+    fn ends(&self) {}
 }
 
 /// Why a series, or one run of it, failed.
@@ -190,6 +203,15 @@ pub enum ExperimentError {
         #[source]
         cause: io::Error,
     },
+
+    /// Nothing is measured twice into one directory.
+    #[error("{what} is named twice")]
+    Twice { what: String },
+
+    /// A load is to write to a disk there.
+    #[error("{path} is on {file_system}, in memory: choose a directory on a disk",
+        path = path.display())]
+    NoDisk { path: PathBuf, file_system: String },
 
     /// The run's record (`run.json`) was not written.
     #[error("{path}: {cause}", path = path.display())]

@@ -10,11 +10,12 @@ use super::{
 };
 use crate::collect::{Collected, Sink, collect};
 use crate::explain::Window;
-use crate::load::{self, Load, LoadError, Running, Size};
+use crate::load::{self, Load, LoadDir, LoadError, Running, Size};
 use crate::probe::{Probe, Raw, Work, calibrate};
 use crate::run::{
     self, BaseTime, Experiment, Kind, Machine, Provenance, RUN_SCHEMA, Source, Totals,
 };
+use crate::scratch;
 use asmp_host::counters::{self, Interrupts};
 use asmp_host::{Cpu, CpuSet, Facts, Kernel, Schedule, clock};
 use std::path::{Path, PathBuf};
@@ -47,7 +48,7 @@ pub enum Completion {
 pub struct Session<'a> {
     pub(super) kernel: &'a dyn Kernel,
     pub(super) conductor: &'a dyn Conductor,
-    observer: &'a dyn Observer,
+    pub(super) observer: &'a dyn Observer,
     pub(super) measurement: Measurement,
     pub(super) series: &'a Series,
     online: CpuSet,
@@ -55,6 +56,8 @@ pub struct Session<'a> {
     pub(super) candidate: bool,
     /// Each kind is measured with each of them.
     pub(super) sources: Vec<Source>,
+    /// Below it loads write.
+    load_dir: PathBuf,
     size: Size,
     /// Rounds of the loop that take the work's time; 0 where no loop is measured.
     rounds: u64,
@@ -69,6 +72,8 @@ impl<'a> Session<'a> {
         measurement: Measurement,
         series: &'a Series,
     ) -> Result<Self> {
+        once(&series.kinds)?;
+        once(&series.loads)?;
         let facts = Facts::read(kernel)?;
         let sources = subject::sources(kernel, measurement, series.cpu)?;
         let places: Vec<Place> = series
@@ -82,6 +87,7 @@ impl<'a> Session<'a> {
         if loads && std::process::Command::new("stress-ng").arg("--version").output().is_err() {
             return Err(LoadError::NoTool.into());
         }
+        let load_dir = load_dir(kernel, series)?;
         std::fs::create_dir(&series.dir)
             .map_err(|cause| ExperimentError::File { path: series.dir.clone(), cause })?;
         let cpus = facts.cpus.online.len() as u32;
@@ -95,6 +101,7 @@ impl<'a> Session<'a> {
             candidate: facts.cpus.nohz_full.contains(series.cpu),
             online: facts.cpus.online,
             sources,
+            load_dir,
             size: Size { per_cpu: load::bounded(wanted, cpus, free_memory(kernel)), cpus },
             rounds: match measurement {
                 Measurement::Overhead { work, .. } => calibrate(work.as_nanos() as u64),
@@ -102,6 +109,32 @@ impl<'a> Session<'a> {
             },
         })
     }
+}
+
+/// Refuses what is named twice: its runs would have one directory.
+pub fn once<T: PartialEq + std::fmt::Display>(all: &[T]) -> Result<()> {
+    let twice = all.iter().enumerate().find(|(at, one)| all[..*at].contains(one));
+    twice.map_or(Ok(()), |(_, one)| Err(ExperimentError::Twice { what: one.to_string() }))
+}
+
+/// Where loads write: beside the runs, where no other place is named. Removes what killed
+/// measurements have left there.
+fn load_dir(kernel: &dyn Kernel, series: &Series) -> Result<PathBuf> {
+    let beside = || match series.dir.parent() {
+        Some(parent) if parent != Path::new("") => parent.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    let dir = series.load_dir.clone().unwrap_or_else(beside);
+    if series.load_dir.is_some() {
+        let about = LoadDir::of(&dir)
+            .map_err(|cause| ExperimentError::File { path: dir.clone(), cause })?;
+        if about.is_memory() && series.loads.iter().any(|load| load.writes()) {
+            let file_system = about.file_system;
+            return Err(ExperimentError::NoDisk { path: dir, file_system });
+        }
+    }
+    scratch::sweep(kernel, &dir);
+    Ok(dir)
 }
 
 /// Where a task of that kind runs.
@@ -134,6 +167,14 @@ fn free_memory(kernel: &dyn Kernel) -> u64 {
 impl Session<'_> {
     /// Measures every kind under every load.
     pub fn run(&self) -> Result<Completion> {
+        let runs = self.series.loads.len() * self.series.kinds.len() * self.sources.len();
+        self.observer.expects(runs as u64, self.measurement.samples());
+        let completion = self.each_load();
+        self.observer.ends();
+        completion
+    }
+
+    fn each_load(&self) -> Result<Completion> {
         let mut completion = Completion::Complete;
         for load in &self.series.loads {
             let before = self.base()?;
@@ -195,7 +236,13 @@ impl Session<'_> {
 
     /// A load that runs, with all its processes there.
     pub(super) fn start(&self, load: Load) -> Result<Running> {
-        let mut running = Running::start(self.kernel, load, self.size)?;
+        if load != Load::Idl {
+            self.observer.starts(load);
+        }
+        let mut running = Running::start(self.kernel, load, self.size, &self.load_dir)?;
+        if let Some(dir) = running.load_dir.as_ref().filter(|dir| dir.is_memory()) {
+            self.observer.has_no_disk(load, dir);
+        }
         if load == Load::Flood {
             let (program, cpu) = (&self.series.flooder, self.series.cpu);
             running.flood(self.kernel, program, &self.online, cpu, self.flood_bytes())?;
@@ -301,7 +348,9 @@ impl Session<'_> {
         let file = |cause| ExperimentError::File { path: dir.clone(), cause };
         std::fs::create_dir(&dir).map_err(file)?;
         let sink = match self.measurement.experiment() {
-            Experiment::Latency => Sink::of_latency(&dir, self.period_ns()),
+            Experiment::Latency => {
+                Sink::of_latency(&dir, self.period_ns(), self.series.samples_too)
+            }
             Experiment::Overhead => Sink::of_turns(&dir),
         };
         let sink = sink.map_err(file)?;
@@ -316,7 +365,7 @@ impl Session<'_> {
         let before = self.counters();
         let (started_s, started) = (now_s(), Instant::now());
         let wanted = self.measurement.samples();
-        self.observer.begins(&case.name, wanted);
+        self.observer.begins(&case.name);
         let collected = collect(subject, origin, window, sink, |samples| {
             self.observer.has(samples);
             if self.stopped() {
@@ -330,7 +379,6 @@ impl Session<'_> {
             }
             running.check().map_err(|error| error.to_string())
         });
-        self.observer.ended();
         let Collected { ended, samples, lost_records, worst, partial } =
             collected.map_err(ExperimentError::Probe)?;
         // Of timerlat the probe does not see each sample: the tracer's last ones may be missing.
@@ -352,6 +400,7 @@ impl Session<'_> {
             load,
             load_size: self.size,
             load_commands: running.commands.clone(),
+            load_dir: running.load_dir.clone(),
             flood: matches!(self.measurement, Measurement::Latency { flood: true, .. }),
             machine: Machine::read(self.kernel),
             cpu: bound.then_some(self.series.cpu),
@@ -408,137 +457,4 @@ fn totals(before: Counters, after: Counters, cpu: Cpu) -> Totals {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::experiment::ConductorError;
-    use crate::run::Run;
-    use asmp_host::counters::{InterruptKind, Row};
-    use std::cell::RefCell;
-    use std::collections::BTreeMap;
-    use std::time::Duration;
-
-    fn counters(ticks: u64, eth0: u64, steal: u64) -> Counters {
-        let row = |kind, count| Row { kind, counts: BTreeMap::from([(3, count)]) };
-        let interrupts = vec![
-            row(InterruptKind::LocalTimer, ticks),
-            row(InterruptKind::Device("24 eth0".into()), eth0),
-        ];
-        Counters { interrupts, steal: Some(steal) }
-    }
-
-    #[test]
-    fn a_count_that_went_back_is_none_and_not_the_largest_number() {
-        let totals = totals(counters(100, 5000, 70), counters(107, 3, 60), 3);
-        assert_eq!((totals.ticks, totals.steal_ns), (Some(7), Some(0)));
-        assert_eq!(totals.device_interrupts, Some(BTreeMap::new()));
-        let none = Counters { interrupts: Vec::new(), steal: None };
-        assert_eq!(super::totals(none, counters(1, 1, 1), 3), Totals::default(), "not counted");
-    }
-
-    /// Writes down what it is asked, and refuses one thing.
-    #[derive(Default)]
-    struct Scripted {
-        asked: RefCell<Vec<String>>,
-        refuses: &'static str,
-    }
-
-    impl Scripted {
-        fn ask(&self, what: String) -> std::result::Result<(), ConductorError> {
-            let refused = !self.refuses.is_empty() && what.starts_with(self.refuses);
-            self.asked.borrow_mut().push(what);
-            if refused { Err(format!("no {}", self.refuses).into()) } else { Ok(()) }
-        }
-    }
-
-    impl Conductor for Scripted {
-        fn check(&self, cpu: Cpu, places: &[Place]) -> std::result::Result<(), ConductorError> {
-            self.ask(format!("check {cpu} {}", places.len()))
-        }
-        fn enter(&self, wanted: &Arrangement) -> std::result::Result<Vec<String>, ConductorError> {
-            self.ask(format!("enter {:?}", wanted.place))?;
-            Ok(vec!["a setting".to_owned()])
-        }
-        fn admit(&self, _tid: i32) -> std::result::Result<(), ConductorError> {
-            self.ask("admit".to_owned())
-        }
-        fn leave(&self) -> std::result::Result<(), ConductorError> {
-            self.ask("leave".to_owned())
-        }
-    }
-
-    struct Unwatched;
-    impl Observer for Unwatched {}
-
-    fn measured(kind: Kind, refuses: &'static str) -> (Result<Completion>, Vec<String>, Vec<Run>) {
-        let (root, kernel) = machine();
-        let conductor = Scripted { refuses, ..Scripted::default() };
-        let series = Series {
-            kinds: vec![kind],
-            loads: vec![Load::Idl],
-            load_factor: None,
-            cpu: 0,
-            priority: 1,
-            warm_up: 1,
-            dir: root.path().join("runs"),
-            no_events: Some("a test".to_owned()),
-            flooder: PathBuf::new(),
-            tool: "a test".to_owned(),
-            command_line: Vec::new(),
-            memory_locked: false,
-            cpu_latency_held: false,
-        };
-        let period = Duration::from_micros(200);
-        let latency = Measurement::Latency { samples: 5, period, source: None, flood: false };
-        let session = Session::new(&kernel, &conductor, &Unwatched, latency, &series);
-        let completion = session.and_then(|session| session.run());
-        let runs = Run::read_all(&series.dir).unwrap_or_default().runs;
-        (completion, conductor.asked.into_inner(), runs)
-    }
-
-    fn machine() -> (tempfile::TempDir, asmp_host::Linux) {
-        let root = tempfile::tempdir().unwrap();
-        for (path, text) in [
-            ("proc/sys/kernel/osrelease", "7.2\n"),
-            ("proc/sys/kernel/version", "#1\n"),
-            ("proc/self/status", "Uid:\t0\t0\t0\t0\n"),
-            ("proc/self/mountinfo", ""),
-            ("proc/cmdline", "quiet\n"),
-            ("proc/irq/1/smp_affinity_list", "0\n"),
-            ("proc/interrupts", "  CPU0\n  1:  1  IO-APIC 1-edge i8042\n"),
-            ("sys/devices/system/cpu/possible", "0-3\n"),
-            ("sys/devices/system/cpu/online", "0-3\n"),
-        ] {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        let linux = asmp_host::Linux::below(root.path());
-        (root, linux)
-    }
-
-    #[test]
-    fn a_run_is_written_with_what_the_conductor_set_and_the_arrangement_is_taken_back() {
-        let (completion, asked, runs) = measured(Kind::N, "");
-        assert_eq!(completion.unwrap(), Completion::Complete);
-        assert_eq!(asked, ["check 0 1", "enter Unchanged", "leave"]);
-        let [run] = runs.as_slice() else { panic!("{runs:?}") };
-        assert_eq!((run.latencies.samples(), run.name().as_str()), (5, "idle/normal"));
-        assert_eq!(run.provenance.settings, ["a setting"]);
-    }
-
-    #[test]
-    fn what_a_failed_run_has_changed_is_taken_back_and_its_own_error_is_shown() {
-        for refuses in ["enter", "admit"] {
-            let (completion, asked, runs) = measured(Kind::Aoff, refuses);
-            let error = completion.unwrap_err();
-            assert!(matches!(error, ExperimentError::Conductor(_)), "{error}");
-            assert_eq!(error.to_string(), format!("no {refuses}"));
-            assert_eq!(asked.last().map(String::as_str), Some("leave"), "{asked:?}");
-            assert!(runs.is_empty());
-        }
-        let (completion, ..) = measured(Kind::N, "leave");
-        assert!(matches!(completion, Err(ExperimentError::NotRestored(_))));
-        let (completion, asked, _) = measured(Kind::Aoff, "check");
-        assert!(completion.is_err() && asked.len() == 1, "nothing was touched: {asked:?}");
-    }
-}
+mod tests;

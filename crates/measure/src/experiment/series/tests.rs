@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A series on a machine in files, with a conductor that writes down what it is asked.
+
+use super::*;
+use crate::experiment::ConductorError;
+use crate::run::Run;
+use asmp_host::counters::{InterruptKind, Row};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+fn counters(ticks: u64, eth0: u64, steal: u64) -> Counters {
+    let row = |kind, count| Row { kind, counts: BTreeMap::from([(3, count)]) };
+    let interrupts = vec![
+        row(InterruptKind::LocalTimer, ticks),
+        row(InterruptKind::Device("24 eth0".into()), eth0),
+    ];
+    Counters { interrupts, steal: Some(steal) }
+}
+
+#[test]
+fn a_count_that_went_back_is_none_and_not_the_largest_number() {
+    let totals = totals(counters(100, 5000, 70), counters(107, 3, 60), 3);
+    assert_eq!((totals.ticks, totals.steal_ns), (Some(7), Some(0)));
+    assert_eq!(totals.device_interrupts, Some(BTreeMap::new()));
+    let none = Counters { interrupts: Vec::new(), steal: None };
+    assert_eq!(super::totals(none, counters(1, 1, 1), 3), Totals::default(), "not counted");
+}
+
+/// Writes down what it is asked, and refuses one thing.
+#[derive(Default)]
+struct Scripted {
+    asked: RefCell<Vec<String>>,
+    refuses: &'static str,
+}
+
+impl Scripted {
+    fn ask(&self, what: String) -> std::result::Result<(), ConductorError> {
+        let refused = !self.refuses.is_empty() && what.starts_with(self.refuses);
+        self.asked.borrow_mut().push(what);
+        if refused { Err(format!("no {}", self.refuses).into()) } else { Ok(()) }
+    }
+}
+
+impl Conductor for Scripted {
+    fn check(&self, cpu: Cpu, places: &[Place]) -> std::result::Result<(), ConductorError> {
+        self.ask(format!("check {cpu} {}", places.len()))
+    }
+    fn enter(&self, wanted: &Arrangement) -> std::result::Result<Vec<String>, ConductorError> {
+        self.ask(format!("enter {:?}", wanted.place))?;
+        Ok(vec!["a setting".to_owned()])
+    }
+    fn admit(&self, _tid: i32) -> std::result::Result<(), ConductorError> {
+        self.ask("admit".to_owned())
+    }
+    fn leave(&self) -> std::result::Result<(), ConductorError> {
+        self.ask("leave".to_owned())
+    }
+}
+
+struct Unwatched;
+impl Observer for Unwatched {}
+
+fn measured(kind: Kind, refuses: &'static str) -> (Result<Completion>, Vec<String>, Vec<Run>) {
+    let (root, kernel) = machine();
+    let conductor = Scripted { refuses, ..Scripted::default() };
+    let series = Series {
+        kinds: vec![kind],
+        loads: vec![Load::Idl],
+        load_factor: None,
+        cpu: 0,
+        priority: 1,
+        warm_up: 1,
+        dir: root.path().join("runs"),
+        load_dir: None,
+        samples_too: false,
+        no_events: Some("a test".to_owned()),
+        flooder: PathBuf::new(),
+        tool: "a test".to_owned(),
+        command_line: Vec::new(),
+        memory_locked: false,
+        cpu_latency_held: false,
+    };
+    let period = Duration::from_micros(200);
+    let latency = Measurement::Latency { samples: 5, period, source: None, flood: false };
+    let session = Session::new(&kernel, &conductor, &Unwatched, latency, &series);
+    let completion = session.and_then(|session| session.run());
+    let runs = Run::read_all(&series.dir).unwrap_or_default().runs;
+    (completion, conductor.asked.into_inner(), runs)
+}
+
+fn machine() -> (tempfile::TempDir, asmp_host::Linux) {
+    let root = tempfile::tempdir().unwrap();
+    for (path, text) in [
+        ("proc/sys/kernel/osrelease", "7.2\n"),
+        ("proc/sys/kernel/version", "#1\n"),
+        ("proc/self/status", "Uid:\t0\t0\t0\t0\n"),
+        ("proc/self/mountinfo", ""),
+        ("proc/cmdline", "quiet\n"),
+        ("proc/irq/1/smp_affinity_list", "0\n"),
+        ("proc/interrupts", "  CPU0\n  1:  1  IO-APIC 1-edge i8042\n"),
+        ("sys/devices/system/cpu/possible", "0-3\n"),
+        ("sys/devices/system/cpu/online", "0-3\n"),
+    ] {
+        let path = root.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let linux = asmp_host::Linux::below(root.path());
+    (root, linux)
+}
+
+#[test]
+fn a_run_is_written_with_what_the_conductor_set_and_the_arrangement_is_taken_back() {
+    let (completion, asked, runs) = measured(Kind::N, "");
+    assert_eq!(completion.unwrap(), Completion::Complete);
+    assert_eq!(asked, ["check 0 1", "enter Unchanged", "leave"]);
+    let [run] = runs.as_slice() else { panic!("{runs:?}") };
+    assert_eq!((run.latencies.samples(), run.name().as_str()), (5, "idle/normal"));
+    assert_eq!(run.provenance.settings, ["a setting"]);
+}
+
+#[test]
+fn what_is_named_twice_is_refused() {
+    assert!(once(&[Load::Idl, Load::Mix, Load::Cpu]).is_ok());
+    let refused = once(&[Load::Mix, Load::Idl, Load::Mix]).unwrap_err();
+    assert_eq!(refused.to_string(), "mixed is named twice");
+    let refused = once(&[Kind::N, Kind::N]).unwrap_err();
+    assert_eq!(refused.to_string(), "normal is named twice");
+}
+
+#[test]
+fn what_a_failed_run_has_changed_is_taken_back_and_its_own_error_is_shown() {
+    for refuses in ["enter", "admit"] {
+        let (completion, asked, runs) = measured(Kind::Aoff, refuses);
+        let error = completion.unwrap_err();
+        assert!(matches!(error, ExperimentError::Conductor(_)), "{error}");
+        assert_eq!(error.to_string(), format!("no {refuses}"));
+        assert_eq!(asked.last().map(String::as_str), Some("leave"), "{asked:?}");
+        assert!(runs.is_empty());
+    }
+    let (completion, ..) = measured(Kind::N, "leave");
+    assert!(matches!(completion, Err(ExperimentError::NotRestored(_))));
+    let (completion, asked, _) = measured(Kind::Aoff, "check");
+    assert!(completion.is_err() && asked.len() == 1, "nothing was touched: {asked:?}");
+}
