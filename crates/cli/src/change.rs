@@ -128,7 +128,8 @@ fn lost(outcome: &Outcome) -> String {
     }
 }
 
-fn waits(outcome: &Outcome) -> Option<String> {
+/// What a change has not given back yet, in words.
+pub fn waits(outcome: &Outcome) -> Option<String> {
     let left: Vec<String> = outcome.left.iter().map(ToString::to_string).collect();
     (!left.is_empty()).then(|| {
         let left = left.join("; ");

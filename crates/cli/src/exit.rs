@@ -39,6 +39,7 @@ pub const NO_LOAD: u8 = 51;
 pub const MIXED: u8 = 52;
 pub const NO_TIMERLAT: u8 = 53;
 pub const PARTIAL: u8 = 54;
+pub const TRACER_IN_USE: u8 = 55;
 /// `analyze`, `simulate`: proven that it cannot work.
 pub const NOT_SCHEDULABLE: u8 = 60;
 /// `analyze`, `simulate`: no answer.
@@ -128,6 +129,11 @@ pub const TABLE: &[(u8, &str)] = &[
     (NO_TIMERLAT, "measure: this kernel has no timerlat tracer"),
     (PARTIAL, "measure: fewer samples than asked for; the samples taken are kept"),
     (
+        TRACER_IN_USE,
+        "measure: another measurement, or another program, uses the kernel's tracer: try again \
+         when it has ended",
+    ),
+    (
         NOT_SCHEDULABLE,
         "analyze: not schedulable, or the graph cannot run; simulate: a deadline was missed",
     ),
@@ -173,6 +179,7 @@ fn of_refusal(refusal: &Refusal) -> u8 {
         Refusal::RealTimeInside { .. } => 39,
         Refusal::Inseparable { .. } => 44,
         Refusal::NoTimerlat => NO_TIMERLAT,
+        Refusal::TracerInUse { .. } | Refusal::Measuring => TRACER_IN_USE,
         Refusal::BadDeclaration { .. } => BAD_FILE,
         Refusal::Declared { cause, .. } => of_refusal(cause),
         Refusal::BadPriority { .. } => USAGE,

@@ -36,6 +36,7 @@ mod guest {
     pub mod spaces;
     pub mod stranger;
     pub mod tasks;
+    pub mod tracer;
     pub mod uio;
     pub mod watchdog;
 }
@@ -68,6 +69,7 @@ fn all() -> Vec<Test> {
         guest::device::all(),
         guest::huge::all(),
         guest::spaces::all(),
+        guest::tracer::all(),
         guest::uio::all(),
     ];
     tests.into_iter().flatten().collect()

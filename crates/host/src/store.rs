@@ -119,13 +119,18 @@ impl Store {
     /// Takes the writers' lock, waiting at most `patience`. `Ok(None)`: another process held it all
     /// the time. Errors: `Content` where the directory is a link or others may write in it.
     pub fn lock(&self, patience: Duration) -> Result<Option<Lock>> {
+        self.lock_of("lock", patience)
+    }
+
+    /// The same with a lock of its own, whose file has this name.
+    pub fn lock_of(&self, name: &str, patience: Duration) -> Result<Option<Lock>> {
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o755)
             .create(&self.dir)
             .map_err(Error::io(&self.dir, "make the directory"))?;
         self.check_dir()?;
-        let path = self.path("lock");
+        let path = self.path(name);
         let file = OpenOptions::new()
             .create(true)
             .truncate(false)
@@ -445,6 +450,7 @@ mod tests {
         let first = store.lock(Duration::ZERO).unwrap();
         assert!(first.is_some());
         assert!(store.lock(Duration::from_millis(30)).unwrap().is_none());
+        assert!(store.lock_of("another", Duration::ZERO).unwrap().is_some());
         drop(first);
         assert!(store.lock(Duration::ZERO).unwrap().is_some());
     }

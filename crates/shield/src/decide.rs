@@ -17,6 +17,7 @@ use crate::request::{Caller, Members, Request};
 use crate::rules::{self, Origin, Subject, Wish};
 use asmp_host::cgroup::{self, Groups};
 use asmp_host::task::{self, Task, TaskId};
+use asmp_host::tracefs::users;
 use asmp_host::{Facts, Kernel, knob};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -124,6 +125,9 @@ pub(crate) fn decide(
             if wanted.timerlat.is_some() && facts.setting(&tracer).is_none() {
                 return Err(Refusal::NoTimerlat);
             }
+            if wanted.timerlat.is_some() {
+                no_tracer_runs(kernel)?;
+            }
             system = wanted.clone();
             state.partitions.clone()
         }
@@ -143,6 +147,15 @@ pub(crate) fn decide(
         abandon,
         unknown,
     })
+}
+
+/// Errors: `TracerInUse`, where any program uses osnoise or timerlat.
+pub(crate) fn no_tracer_runs(kernel: &dyn Kernel) -> Result<(), Refusal> {
+    let users: Vec<String> = users::of_osnoise(kernel).iter().map(ToString::to_string).collect();
+    match users.is_empty() {
+        true => Ok(()),
+        false => Err(Refusal::TracerInUse { users: users.join(", ") }),
+    }
 }
 
 /// What the request writes again of partitions that are there before and after it.

@@ -527,6 +527,15 @@ pub enum Refusal {
          builds it"
     )]
     NoTimerlat,
+    #[error(
+        "{users}: a change of its settings would kill the threads that wait for it; end that \
+         program (rtla, for example), or write nop to its current_tracer"
+    )]
+    TracerInUse { users: String },
+    #[error(
+        "another `asmp measure` sets timerlat or moves interrupts: try again when it has ended"
+    )]
+    Measuring,
     /// Of an entry of a file: which partition of the file, from 0, which of its tasks, which key.
     #[error("{reason}")]
     BadDeclaration {

@@ -3,6 +3,7 @@
 //! plan, apply, commit. Everything above this file talks to [`Shield`].
 
 mod recover;
+mod tracer;
 
 pub use recover::Recovered;
 
@@ -262,6 +263,8 @@ impl Shield {
         }
         check_machine(&facts)?;
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
+        // Tracers of measurements that were killed would keep their settings from being undone.
+        tracefs::remove_stale(self.kernel());
         let abandon = matches!(request, Request::Restore { abandon: true });
         let set_aside = if abandon { self.set_aside_unreadable()? } else { Vec::new() };
         let mut recovered = self.recover(&facts, &base, abandon)?;
@@ -293,10 +296,6 @@ impl Shield {
             Request::Restore { .. } | Request::Repair { .. } => state.lost.clone(),
             _ => Vec::new(),
         };
-        if matches!(request, Request::Restore { .. } | Request::System(_)) {
-            // Tracers of measurements that were killed would follow the settings.
-            tracefs::remove_stale(self.kernel());
-        }
         let plan = decision.plan(self.kernel(), &facts, base, &state);
         let demoted = demotions(self.kernel(), &plan);
         if !request.demotes() {

@@ -6,11 +6,12 @@ use crate::fixture::Fake;
 use crate::partition::Refusal;
 use crate::partition::System;
 use crate::request::{Request, Spec};
-use crate::shield::ChangeError;
+use crate::shield::{ChangeError, Patience};
 use asmp_host::fake::{FakeKernel, Fault};
 use asmp_host::tracefs::timerlat::{Handler, Settings};
 use asmp_host::{Kernel, knob};
 use std::path::Path;
+use std::time::Duration;
 
 impl Fake {
     fn with_timerlat() -> Self {
@@ -99,5 +100,68 @@ fn a_kernel_without_timerlat_refuses_the_request_and_nothing_changes() {
     let untouched = fake.kernel.snapshot();
     let error = fake.ask(&measuring()).unwrap_err();
     assert!(matches!(error, ChangeError::Refused(Refusal::NoTimerlat)), "{error}");
+    assert_eq!(fake.kernel.snapshot(), untouched);
+}
+
+const LAB: &str = "/sys/kernel/tracing/instances/lab/current_tracer";
+
+fn tracer_settings(fake: &Fake) -> [String; 3] {
+    [knob::osnoise_options(), knob::timerlat_period_us(), knob::osnoise_cpus()]
+        .map(|knob| fake.text(knob.path))
+}
+
+#[test]
+fn a_second_measurement_is_refused_until_the_first_has_ended() {
+    let fake = Fake::with_timerlat();
+    let first = fake.shield.measure_alone(true).unwrap();
+    for tracer in [true, false] {
+        let error = fake.shield.measure_alone(tracer).unwrap_err();
+        assert!(matches!(error, ChangeError::Refused(Refusal::Measuring)), "{error}");
+    }
+    drop(first);
+    assert!(fake.shield.measure_alone(true).is_ok());
+}
+
+#[test]
+fn a_measurement_is_refused_while_another_program_uses_the_tracer() {
+    let fake = Fake::with_timerlat();
+    for (file, tracer) in [(LAB, "timerlat"), ("/sys/kernel/tracing/current_tracer", "osnoise")] {
+        fake.kernel.set_file(file, tracer);
+        let untouched = fake.kernel.snapshot();
+        let refused = |error: ChangeError| {
+            let is_it = matches!(&error, ChangeError::Refused(Refusal::TracerInUse { users })
+                if users.starts_with(tracer));
+            assert!(is_it, "{error}");
+        };
+        refused(fake.shield.measure_alone(true).unwrap_err());
+        refused(fake.ask(&measuring()).unwrap_err());
+        assert_eq!(fake.kernel.snapshot(), untouched);
+        // Without the tracer it is none of its business.
+        fake.shield.measure_alone(false).unwrap();
+        fake.kernel.set_file(file, "nop");
+    }
+    // The instance of a measurement that was killed is nobody's.
+    fake.kernel.set_file(&LAB.replace("lab", "asmp-timerlat-7777-1"), "timerlat");
+    fake.shield.measure_alone(true).unwrap();
+    fake.ask(&measuring()).unwrap();
+}
+
+#[test]
+fn settings_of_a_tracer_that_another_program_began_to_use_wait_until_it_has_ended() {
+    let fake = Fake::with_timerlat();
+    let untouched = fake.kernel.snapshot();
+    fake.ask(&measuring()).unwrap();
+    let set = tracer_settings(&fake);
+    fake.kernel.set_file(LAB, "timerlat");
+    let patience = Patience { busy: Duration::ZERO, ..Patience::default() };
+    let shield = fake.shield.clone().with_patience(patience);
+    for request in [Request::System(System::default()), Request::Restore { abandon: false }] {
+        let outcome = shield.change(&request, &crate::fixture::root()).unwrap();
+        let left: Vec<String> = outcome.left.iter().map(ToString::to_string).collect();
+        assert_eq!(left.iter().filter(|words| words.contains("/osnoise/")).count(), 3, "{left:?}");
+        assert_eq!(tracer_settings(&fake), set);
+    }
+    fake.kernel.remove_file(LAB);
+    fake.ask(&Request::Restore { abandon: false }).unwrap();
     assert_eq!(fake.kernel.snapshot(), untouched);
 }

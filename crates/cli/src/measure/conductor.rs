@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How `measure` uses the shield: what a run needs is set, and always taken back.
 
-use crate::change::{caller, changer, own_process};
+use crate::change::{caller, changer, own_process, waits};
 use crate::exit::{USAGE, failure};
 use anyhow::Result;
+use asmp_host::store::Lock;
 use asmp_host::{Cpu, CpuSet, CpuSpec, Facts};
 use asmp_measure::experiment::{Arrangement, Conductor, ConductorError, Place};
 use asmp_shield::{
     Action, Caller, ChangeError, Members, Plan, Refusal, Request, Shield, Spec, Step, System, Tick,
 };
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 
 /// The conductor that changes this machine through the shield. Its errors are [`ChangeError`]s.
 pub struct ByShield<'a> {
@@ -20,6 +21,8 @@ pub struct ByShield<'a> {
     /// What `leave` takes back.
     made_partition: Cell<bool>,
     set_system: Cell<bool>,
+    /// Of what the machine has once, as long as this lives.
+    reserved: OnceCell<Lock>,
 }
 
 /// The one CPU that the words mean. Refuses a machine or a caller that can make no partition.
@@ -43,11 +46,16 @@ impl<'a> ByShield<'a> {
             name: format!("measure-{}", std::process::id()),
             made_partition: Cell::new(false),
             set_system: Cell::new(false),
+            reserved: OnceCell::new(),
         }
     }
 
     fn change(&self, request: &Request) -> Result<Plan, ConductorError> {
-        Ok(self.shield.change(request, &self.caller)?.plan)
+        let outcome = self.shield.change(request, &self.caller)?;
+        if let Some(words) = waits(&outcome) {
+            eprintln!("asmp: {words}");
+        }
+        Ok(outcome.plan)
     }
 
     fn partition(&self, place: &Place) -> Result<Option<Request>, ConductorError> {
@@ -82,6 +90,12 @@ impl Conductor for ByShield<'_> {
                 self.shield.plan(&request, &self.caller)?;
             }
         }
+        Ok(())
+    }
+
+    fn reserve(&self, timerlat: bool) -> Result<(), ConductorError> {
+        let lock = self.shield.measure_alone(timerlat)?;
+        self.reserved.get_or_init(|| lock);
         Ok(())
     }
 

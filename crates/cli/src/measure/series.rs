@@ -7,7 +7,9 @@ use super::progress::Progress;
 use super::{Tables, tables};
 use crate::args;
 use crate::change::caller;
-use crate::exit::{BAD_FILE, NO_TIMERLAT, PARTIAL, UNEXPECTED, USAGE, failure, of_signal};
+use crate::exit::{
+    BAD_FILE, NO_TIMERLAT, PARTIAL, TRACER_IN_USE, UNEXPECTED, USAGE, failure, of_signal,
+};
 use anyhow::Result;
 use asmp_host::clock;
 use asmp_measure::experiment::{
@@ -140,6 +142,7 @@ fn failed(error: ExperimentError) -> anyhow::Error {
         }
         ExperimentError::Twice { .. } => failure(USAGE, error.to_string()),
         ExperimentError::NoDisk { .. } => failure(USAGE, format!("--load-dir: {error}")),
+        ExperimentError::TracerInUse { .. } => failure(TRACER_IN_USE, error.to_string()),
         ExperimentError::File { .. } => failure(BAD_FILE, error.to_string()),
         ExperimentError::Load(error) => error.into(),
         ExperimentError::Run(error) => error.into(),

@@ -38,7 +38,7 @@ fn timerlat_there() -> bool {
     read("/sys/kernel/tracing/available_tracers").split_whitespace().any(|name| name == "timerlat")
 }
 
-fn no_timerlat() -> Option<&'static str> {
+pub fn no_timerlat() -> Option<&'static str> {
     (!timerlat_there()).then_some("no timerlat in this kernel")
 }
 

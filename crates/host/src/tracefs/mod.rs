@@ -5,7 +5,8 @@
 //! - [`EventBuffer`]: the events of a window, read when the window is over;
 //! - [`EventStream`]: the events of one CPU, read while it runs, to compare a late sample with what
 //!   the kernel did just then;
-//! - [`timerlat`]: the kernel's own latency tracer and its settings for the whole machine.
+//! - [`timerlat`]: the kernel's own latency tracer and its settings for the whole machine;
+//! - [`users`]: who uses that tracer, or osnoise, which shares them.
 //!
 //! No reader waits in the kernel for data: the traced CPU would have to wake it. Each buffer keeps
 //! the kernel's size (1.4 MB a CPU), because resizing waits for a worker thread on each CPU, which
@@ -20,6 +21,7 @@ mod event;
 mod instance;
 pub mod timerlat;
 pub mod timers;
+pub mod users;
 
 pub use event::{Event, EventKind, parse};
 pub use instance::{Contents, EventBuffer, EventStream};

@@ -137,6 +137,11 @@ pub trait Conductor {
     /// Refuses what cannot be arranged for `cpu` here; changes nothing.
     fn check(&self, cpu: Cpu, places: &[Place]) -> Result<(), ConductorError>;
 
+    /// Refuses where another measurement sets what the machine has once (timerlat, the home of
+    /// interrupts), and keeps others from it while this conductor lives. `timerlat`: refuses also
+    /// where another program uses it, or osnoise.
+    fn reserve(&self, timerlat: bool) -> Result<(), ConductorError>;
+
     /// Makes an arrangement whole, or leaves the machine as it was. Returns what was set, one line
     /// a setting.
     fn enter(&self, arrangement: &Arrangement) -> Result<Vec<String>, ConductorError>;
@@ -246,6 +251,10 @@ pub enum ExperimentError {
         #[source]
         cause: io::Error,
     },
+
+    /// Seen just before the run would have started the tracer.
+    #[error("{users}: it began during this measurement; end that program, then measure again")]
+    TracerInUse { users: String },
 
     #[error("the kernel started no thread timerlat/{cpu}")]
     NoKernelThread { cpu: Cpu },

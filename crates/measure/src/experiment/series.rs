@@ -83,6 +83,10 @@ impl<'a> Session<'a> {
             .collect();
         // What would be refused after an hour of other runs is refused before the first.
         conductor.check(series.cpu, &places).map_err(ExperimentError::Conductor)?;
+        let timerlat = sources.iter().any(|source| subject::handler(*source).is_some());
+        if timerlat || places.iter().any(|place| matches!(place, Place::IrqsKeptTo { .. })) {
+            conductor.reserve(timerlat).map_err(ExperimentError::Conductor)?;
+        }
         let loads = series.loads.iter().any(|load| *load != Load::Idl);
         if loads && std::process::Command::new("stress-ng").arg("--version").output().is_err() {
             return Err(LoadError::NoTool.into());

@@ -10,6 +10,7 @@ use crate::run::{Kind, Source};
 use crate::timerlat::Periods;
 use asmp_host::tracefs::EventStream;
 use asmp_host::tracefs::timerlat::{self, Handler};
+use asmp_host::tracefs::users;
 use asmp_host::{Cpu, CpuSet, Kernel};
 use std::time::Duration;
 
@@ -68,7 +69,7 @@ pub(super) struct Ready<'a> {
 }
 
 /// Which thread waits for timerlat, where it takes the times.
-const fn handler(source: Source) -> Option<Handler> {
+pub(super) const fn handler(source: Source) -> Option<Handler> {
     match source {
         Source::TimerlatKernel => Some(Handler::Kernel),
         Source::Timerlat => Some(Handler::User),
@@ -120,7 +121,13 @@ impl Session<'_> {
         Ok(Ready { subject: Subject::KernelThread { tid }, origin, bound: true, not_recorded })
     }
 
+    /// Another program that has started a tracer by now would share its threads with ours.
     fn stream(&self) -> Result<EventStream<'_>> {
+        let users = users::of_osnoise(self.kernel);
+        if !users.is_empty() {
+            let users: Vec<String> = users.iter().map(ToString::to_string).collect();
+            return Err(ExperimentError::TracerInUse { users: users.join(", ") });
+        }
         Ok(EventStream::timerlat(self.kernel, self.series.cpu)?)
     }
 

@@ -46,6 +46,9 @@ impl Conductor for Scripted {
     fn check(&self, cpu: Cpu, places: &[Place]) -> std::result::Result<(), ConductorError> {
         self.ask(format!("check {cpu} {}", places.len()))
     }
+    fn reserve(&self, timerlat: bool) -> std::result::Result<(), ConductorError> {
+        self.ask(format!("reserve {timerlat}"))
+    }
     fn enter(&self, wanted: &Arrangement) -> std::result::Result<Vec<String>, ConductorError> {
         self.ask(format!("enter {:?}", wanted.place))?;
         Ok(vec!["a setting".to_owned()])
@@ -127,6 +130,14 @@ fn what_is_named_twice_is_refused() {
     assert_eq!(refused.to_string(), "mixed is named twice");
     let refused = once(&[Kind::N, Kind::N]).unwrap_err();
     assert_eq!(refused.to_string(), "normal is named twice");
+}
+
+#[test]
+fn what_the_machine_has_once_is_reserved_before_anything_is_made() {
+    let (completion, asked, runs) = measured(Kind::Rb, "reserve");
+    let error = completion.unwrap_err();
+    assert_eq!(error.to_string(), "no reserve");
+    assert_eq!((asked, runs.len()), (vec!["check 0 1".into(), "reserve false".into()], 0));
 }
 
 #[test]
