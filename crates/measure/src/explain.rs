@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Counts and causes of samples: correlates each window of the probe with what the kernel recorded
 //! on that CPU in the same time. Pure.
+//!
+//! Until the probe is woken, the other tasks of its CPU run by right, and none of them is a cause.
+//! The wake-up stands in the records if this CPU made it. If another CPU has the timer, only its
+//! reschedule interrupt does; a task that goes before the probe gets none. So a task that ran
+//! before a wake-up that no record shows is a cause only if it goes before the probe.
 
 use crate::probe::Raw;
 use crate::sample::{Counts, Sample};
 use asmp_host::tracefs::{Event, EventKind};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 
 /// How many of the worst samples are kept with their causes.
 pub const WORST: usize = 100;
 /// How many events of one window are listed one by one.
 const LISTED: usize = 24;
+/// The kernel's first priority of SCHED_OTHER: tasks from here on share a CPU, whatever their nice.
+const FAIR: i32 = 100;
 
 /// A late sample, and what its CPU did in the same time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +29,7 @@ pub struct Outlier {
     pub index: u64,
     pub value_ns: u64,
     pub handler_ns: Option<u64>,
-    /// The cause, in one line.
+    /// The cause, in one sentence.
     pub cause: String,
     /// Recorded events, by time since the due instant (`+12 us reschedule`); only the first 24.
     pub records: Vec<String>,
@@ -38,26 +46,48 @@ pub enum Window {
 
 /// Finds the events of each window; both windows and events come in order of time.
 pub struct Correlator {
-    probe_tid: i32,
+    probe: Probe,
     window: Window,
     /// Were events recorded at all?
     recorded: bool,
     records: VecDeque<Event>,
-    /// Who was on the CPU before the first event that is left.
-    running: (i32, String),
+    /// Who was on the CPU before the first event that is left; `None`: not known yet.
+    running: Option<Runner>,
     pub lost_records: u64,
     worst: Vec<Outlier>,
     index: u64,
 }
 
+/// The measured thread; its priority as soon as a record tells it.
+#[derive(Debug, Clone, Copy)]
+struct Probe {
+    tid: i32,
+    prio: Option<i32>,
+}
+
+/// A task on the CPU; thread 0 is idle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Runner {
+    tid: i32,
+    name: String,
+    prio: i32,
+}
+
+/// What the kernel's timerlat says of a period.
+#[derive(Debug, Clone, Copy)]
+struct Phases {
+    irq_ns: u64,
+    thread_ns: u64,
+}
+
 impl Correlator {
     pub fn new(probe_tid: i32, window: Window, recorded: bool) -> Self {
         Self {
-            probe_tid,
+            probe: Probe { tid: probe_tid, prio: None },
             window,
             recorded,
             records: VecDeque::new(),
-            running: (0, "unknown".to_owned()),
+            running: None,
             lost_records: 0,
             worst: Vec::new(),
             index: 0,
@@ -76,69 +106,67 @@ impl Correlator {
 
     /// The sample of this window. Records up to its end must have been given.
     pub fn sample(&mut self, raw: Raw) -> Sample {
-        // The trace's clock shows microseconds.
-        let (begin_ns, end_ns) = (raw.due_ns / 1000 * 1000, raw.end_ns);
-        while self.records.front().is_some_and(|event| event.at_ns < begin_ns) {
-            if let Some(Event { kind: EventKind::Switch { to_tid, to, .. }, .. }) =
-                self.records.pop_front()
-            {
-                self.running = (to_tid, to);
-            }
-        }
-        let within = || self.records.iter().take_while(|event| event.at_ns <= end_ns);
-        let what = break_down(within, self.probe_tid, &self.running, raw, self.window);
-        let value_ns = raw.end_ns.saturating_sub(raw.due_ns);
-        let sample = Sample {
-            due_ns: raw.due_ns,
-            value_ns,
-            handler_ns: what.handler_ns,
-            thread_ns: None,
-            system_ns: what.system_ns(),
-            counts: self.recorded.then_some(what.counts),
-        };
-        if self.is_bad(value_ns) {
-            let records = self.records.iter().take_while(|event| event.at_ns <= end_ns);
-            let outlier = Outlier {
-                index: self.index,
-                value_ns,
-                handler_ns: what.handler_ns,
-                cause: if self.recorded {
-                    what.cause(value_ns, self.window)
-                } else {
-                    NOT_RECORDED.to_owned()
-                },
-                records: records.take(LISTED).map(|event| describe(event, raw.due_ns)).collect(),
-            };
-            self.keep(outlier);
-        }
-        self.index += 1;
-        sample
-    }
-
-    fn is_bad(&self, value_ns: u64) -> bool {
-        self.worst.len() < WORST || self.worst.last().is_some_and(|least| value_ns > least.value_ns)
+        self.take(raw, None)
     }
 
     /// The sample of a period whose times the kernel's timerlat took; records, where there are any,
     /// say more.
     pub fn timerlat(&mut self, raw: Raw, irq_ns: u64, thread_ns: u64) -> Sample {
-        let index = self.index;
-        let sample =
-            Sample { handler_ns: Some(irq_ns), thread_ns: Some(thread_ns), ..self.sample(raw) };
-        if let Some(outlier) = self.worst.iter_mut().find(|outlier| outlier.index == index) {
-            let (what, took) = [
-                ("the interrupt came late (interrupts were off, or the CPU was away)", irq_ns),
-                ("the thread was scheduled late", thread_ns.saturating_sub(irq_ns)),
-                ("the return to user space took long", sample.value_ns.saturating_sub(thread_ns)),
-            ]
-            .into_iter()
-            .max_by_key(|(_, took)| *took)
-            .unwrap_or_default();
-            let more = if self.recorded { format!("; {}", outlier.cause) } else { String::new() };
-            outlier.handler_ns = Some(irq_ns);
-            outlier.cause = format!("{what}: {}{more}", micros(took));
+        self.take(raw, Some(Phases { irq_ns, thread_ns }))
+    }
+
+    fn take(&mut self, raw: Raw, phases: Option<Phases>) -> Sample {
+        // The trace's clock shows microseconds.
+        let (begin_ns, end_ns) = (raw.due_ns / 1000 * 1000, raw.end_ns);
+        while self.records.front().is_some_and(|event| event.at_ns < begin_ns) {
+            if let Some(event) = self.records.pop_front() {
+                self.note(&event);
+            }
         }
+        let within: Vec<&Event> =
+            self.records.iter().take_while(|event| event.at_ns <= end_ns).collect();
+        let probe = self.probe.after(&within);
+        let mut what = break_down(&within, probe, self.running.as_ref(), raw, self.window);
+        what.handler_ns = phases.map(|phases| phases.irq_ns).or(what.handler_ns);
+        let value_ns = raw.end_ns.saturating_sub(raw.due_ns);
+        let sample = Sample {
+            due_ns: raw.due_ns,
+            value_ns,
+            handler_ns: what.handler_ns,
+            thread_ns: phases.map(|phases| phases.thread_ns),
+            system_ns: what.system_ns(),
+            counts: self.recorded.then_some(what.counts),
+        };
+        if self.is_bad(value_ns) {
+            let records = within.iter().take(LISTED);
+            let outlier = Outlier {
+                index: self.index,
+                value_ns,
+                handler_ns: what.handler_ns,
+                cause: match (self.recorded, phases) {
+                    (true, phases) => what.cause(value_ns, self.window, phases),
+                    (false, Some(phases)) => phases.cause(value_ns),
+                    (false, None) => NOT_RECORDED.to_owned(),
+                },
+                records: records.map(|event| describe(event, raw.due_ns)).collect(),
+            };
+            self.keep(outlier);
+        }
+        self.probe = probe;
+        self.index += 1;
         sample
+    }
+
+    /// An event before the window.
+    fn note(&mut self, event: &Event) {
+        self.probe = self.probe.after(&[event]);
+        if let EventKind::Switch { to_tid, to, to_prio, .. } = &event.kind {
+            self.running = Some(Runner { tid: *to_tid, name: to.clone(), prio: *to_prio });
+        }
+    }
+
+    fn is_bad(&self, value_ns: u64) -> bool {
+        self.worst.len() < WORST || self.worst.last().is_some_and(|least| value_ns > least.value_ns)
     }
 
     fn keep(&mut self, outlier: Outlier) {
@@ -155,15 +183,100 @@ impl Correlator {
 
 const NOT_RECORDED: &str = "not recorded";
 
+impl Probe {
+    /// The same, with the priority that these events tell last.
+    fn after(self, events: &[&Event]) -> Self {
+        let prio = events.iter().rev().find_map(|event| match &event.kind {
+            EventKind::Switch { to_tid, to_prio, .. } if *to_tid == self.tid => Some(*to_prio),
+            EventKind::Switch { from_tid, from_prio, .. } if *from_tid == self.tid => {
+                Some(*from_prio)
+            }
+            EventKind::Waking { tid, prio, .. } if *tid == self.tid => Some(*prio),
+            _ => None,
+        });
+        Self { prio: prio.or(self.prio), ..self }
+    }
+
+    /// Must the probe wait while this task runs? `None`: its own priority is not known.
+    fn waits_for(self, task: &Runner) -> Option<bool> {
+        self.prio.map(|prio| task.prio <= prio || (task.prio >= FAIR && prio >= FAIR))
+    }
+}
+
+impl Runner {
+    fn label(&self) -> String {
+        format!("{}/{}", self.name, self.tid)
+    }
+}
+
+impl Phases {
+    /// Of a period without records.
+    fn cause(self, value_ns: u64) -> String {
+        let (phase, took_ns) = self.longest(value_ns);
+        let took = micros(took_ns);
+        match phase {
+            Phase::Interrupt => format!(
+                "the timer interrupt came {took} late: interrupts were off, or the CPU was away"
+            ),
+            Phase::Thread => format!("the thread was scheduled {took} late"),
+            Phase::Return => format!("the return to user space took {took}"),
+        }
+    }
+
+    fn longest(self, value_ns: u64) -> (Phase, u64) {
+        let Self { irq_ns, thread_ns } = self;
+        let phases = [
+            (Phase::Interrupt, irq_ns),
+            (Phase::Thread, thread_ns.saturating_sub(irq_ns)),
+            (Phase::Return, value_ns.saturating_sub(thread_ns)),
+        ];
+        phases.into_iter().max_by_key(|(_, took)| *took).unwrap_or((Phase::Interrupt, irq_ns))
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Interrupt,
+    Thread,
+    Return,
+}
+
+/// What took time from the probe.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Taker {
+    Handler(String),
+    /// A task that the probe had to wait for.
+    Task(String),
+    /// A task that stayed on the CPU though the probe, which goes before it, was awake.
+    Below(String),
+}
+
+impl fmt::Display for Taker {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Handler(name) | Self::Task(name) | Self::Below(name) => f.write_str(name),
+        }
+    }
+}
+
 /// Where the time of one window went.
 #[derive(Default)]
 struct Breakdown {
     counts: Counts,
     handler_ns: Option<u64>,
-    /// Who was on the CPU when the event was due.
-    at_due: String,
-    /// Time of handlers and other tasks, by name.
-    took: BTreeMap<String, u64>,
+    /// Until the probe was woken, as far as this CPU knows.
+    woken: Option<Woken>,
+    /// Who was on the CPU when the event was due; `None`: it was idle, or not known.
+    at_due: Option<String>,
+    took: BTreeMap<Taker, u64>,
+}
+
+/// How the probe was woken, and when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Woken {
+    at_ns: u64,
+    /// By this CPU; else another one told it to schedule.
+    here: bool,
 }
 
 impl Breakdown {
@@ -171,85 +284,169 @@ impl Breakdown {
         self.took.values().sum()
     }
 
-    fn cause(&self, value_ns: u64, window: Window) -> String {
-        let (name, took) = self
-            .took
-            .iter()
-            .max_by_key(|(_, took)| **took)
-            .map_or((String::new(), 0), |(name, took)| (name.clone(), *took));
-        let handler = self.handler_ns.filter(|_| window == Window::Wake).unwrap_or(0);
-        if took >= handler && took * 4 >= value_ns && took > 0 {
-            return format!("{name} took {}", micros(took));
-        }
-        if handler * 4 >= value_ns && handler > 0 {
-            let whom = match self.at_due.starts_with("swapper") {
-                true => "the CPU was idle: hypervisor, SMI or a deep idle state".to_owned(),
-                false => {
-                    format!("while {} ran with interrupts off, or the CPU was away", self.at_due)
-                }
-            };
-            return format!("the timer interrupt came {} late, {whom}", micros(handler));
-        }
-        match window {
-            Window::Wake => {
-                "nothing the kernel recorded: hypervisor, SMI, hardware, or the wake-up path itself"
+    /// One cause: what took most, if that is a quarter of the whole.
+    fn cause(&self, value_ns: u64, window: Window, phases: Option<Phases>) -> String {
+        let counts = |took_ns: u64| took_ns > 0 && took_ns * 4 >= value_ns;
+        let most = self.took.iter().max_by_key(|(_, took_ns)| **took_ns);
+        let most = most.filter(|(_, took_ns)| counts(**took_ns));
+        let late_ns = self.handler_ns.filter(|late_ns| window == Window::Wake && counts(*late_ns));
+        match (most, late_ns) {
+            (Some((taker, took_ns)), late_ns) if late_ns.is_none_or(|late| *took_ns >= late) => {
+                taker.cause(*took_ns)
             }
-            Window::Turn => "nothing the kernel recorded: hypervisor, SMI or hardware",
+            (_, Some(late_ns)) => self.late_interrupt(late_ns),
+            _ => self.nothing_seen(value_ns, window, phases),
         }
-        .to_owned()
+    }
+
+    fn late_interrupt(&self, late_ns: u64) -> String {
+        let late = micros(late_ns);
+        match &self.at_due {
+            None => format!(
+                "the timer interrupt came {late} late, the CPU was idle: hypervisor, SMI or a deep \
+                 idle state"
+            ),
+            Some(task) => format!(
+                "the timer interrupt came {late} late, while {task} was on the CPU: the kernel had \
+                 interrupts off, or the CPU was away (hypervisor, SMI)"
+            ),
+        }
+    }
+
+    fn nothing_seen(&self, value_ns: u64, window: Window, phases: Option<Phases>) -> String {
+        let remote = self.woken.filter(|woken| !woken.here && woken.at_ns * 4 >= value_ns);
+        match (phases, remote, window) {
+            (Some(phases), ..) => format!(
+                "{}; no record of this CPU says why: hypervisor, SMI or hardware",
+                phases.cause(value_ns)
+            ),
+            (None, Some(woken), Window::Wake) => format!(
+                "another CPU, which had the timer, woke it {} late; what ran here meanwhile ran by \
+                 right",
+                micros(woken.at_ns)
+            ),
+            (None, None, Window::Wake) if self.woken.is_none() => {
+                "nothing on this CPU: another one, which had the timer, woke it late, or hypervisor, \
+                 SMI, hardware"
+                    .to_owned()
+            }
+            (None, _, Window::Wake) => {
+                "nothing the kernel recorded: hypervisor, SMI, hardware, or the wake-up path itself"
+                    .to_owned()
+            }
+            (None, _, Window::Turn) => {
+                "nothing the kernel recorded: hypervisor, SMI or hardware".to_owned()
+            }
+        }
     }
 }
 
-fn break_down<'a, I: Iterator<Item = &'a Event>>(
-    records: impl Fn() -> I,
-    probe_tid: i32,
-    before: &(i32, String),
-    raw: Raw,
-    window: Window,
-) -> Breakdown {
-    let label = |tid: i32, name: &str| format!("{name}/{tid}");
-    let mut parts = Breakdown { at_due: label(before.0, &before.1), ..Breakdown::default() };
-    let mut running = before.clone();
-    // Handlers nest; time goes to the innermost, else to the running task where that is somebody
-    // else.
-    let mut handlers: Vec<String> = Vec::new();
-    let mut since_ns = raw.due_ns;
-    // The kernel may keep the timer on another CPU (timer migration off nohz_full CPUs) and wake
-    // the probe from there: then all of the window counts.
-    let timer = |kind: &EventKind| match kind {
+impl Taker {
+    fn cause(&self, took_ns: u64) -> String {
+        let took = micros(took_ns);
+        match self {
+            Self::Handler(_) | Self::Task(_) => format!("{self} took {took}"),
+            Self::Below(_) => format!(
+                "{self}, of lower priority, stayed for {took} after the wake-up: the kernel could \
+                 not preempt it, or the CPU was away (hypervisor, SMI)"
+            ),
+        }
+    }
+}
+
+/// The wake-up of the probe. Another CPU's is told by the last reschedule interrupt before the
+/// probe ran: earlier ones may have been for other tasks.
+fn wake_up(events: &[&Event], probe: Probe, due_ns: u64) -> Option<Woken> {
+    let after = |event: &Event| event.at_ns.saturating_sub(due_ns);
+    let here = events
+        .iter()
+        .find(|event| matches!(&event.kind, EventKind::Waking { tid, .. } if *tid == probe.tid));
+    if let Some(event) = here {
+        return Some(Woken { at_ns: after(event), here: true });
+    }
+    let runs = |event: &&Event| matches!(&event.kind, EventKind::Switch { to_tid, .. } if *to_tid == probe.tid);
+    let ran = events.iter().rposition(runs)?;
+    let told = |event: &&&Event| match &event.kind {
+        EventKind::Ipi(name) => name.to_ascii_lowercase().contains("reschedul"),
+        _ => false,
+    };
+    let event = events[..ran].iter().rev().find(told)?;
+    Some(Woken { at_ns: after(event), here: false })
+}
+
+/// When the timer's handler ran, where it woke the probe on this CPU.
+fn handler(events: &[&Event], woken: Option<Woken>, raw: Raw, window: Window) -> Option<u64> {
+    let first = events.iter().find(|event| is_timer(&event.kind))?;
+    let at_ns = first.at_ns.saturating_sub(raw.due_ns);
+    let woke = woken.is_some_and(|woken| woken.here && at_ns <= woken.at_ns);
+    (woke || window == Window::Turn).then_some(at_ns)
+}
+
+fn is_timer(kind: &EventKind) -> bool {
+    match kind {
         EventKind::LocalTimer => true,
         EventKind::TimerExpired(function) => function.contains("wakeup"),
         _ => false,
-    };
-    let mut timer_seen = !records().any(|event| timer(&event.kind));
-    for event in records() {
-        let idle_or_own = running.0 == 0 || running.0 == probe_tid;
-        let took = event.at_ns.saturating_sub(since_ns);
-        // Before the timer's interrupt a task has the CPU by right, unless the probe was computing.
-        let by_right = window == Window::Wake && !timer_seen;
-        if took > 0 && !by_right {
-            match handlers.last() {
-                Some(handler) => *parts.took.entry(handler.clone()).or_default() += took,
-                None if !idle_or_own => {
-                    *parts.took.entry(label(running.0, &running.1)).or_default() += took;
-                }
-                None => {}
+    }
+}
+
+fn break_down(
+    events: &[&Event],
+    probe: Probe,
+    before: Option<&Runner>,
+    raw: Raw,
+    window: Window,
+) -> Breakdown {
+    let woken = wake_up(events, probe, raw.due_ns).filter(|_| window == Window::Wake);
+    // Who is not known from before is the one that leaves first.
+    let first = || {
+        events.iter().find_map(|event| match &event.kind {
+            EventKind::Switch { from_tid, from, from_prio, .. } => {
+                Some(Runner { tid: *from_tid, name: from.clone(), prio: *from_prio })
             }
+            _ => None,
+        })
+    };
+    let mut running = before.cloned().or_else(first);
+    let at_due = running.as_ref().filter(|task| task.tid != 0).map(Runner::label);
+    let handler_ns = handler(events, woken, raw, window);
+    let mut parts = Breakdown { at_due, woken, handler_ns, ..Breakdown::default() };
+    // Handlers nest; time goes to the innermost, else to the running task where that is another
+    // one.
+    let mut handlers: Vec<String> = Vec::new();
+    let mut since_ns = raw.due_ns;
+    let taker = |handlers: &[String], running: Option<&Runner>, until_ns: u64| -> Option<Taker> {
+        let is_awake = woken.is_some_and(|woken| until_ns > raw.due_ns + woken.at_ns);
+        if window == Window::Wake && woken.is_some() && !is_awake {
+            return None;
+        }
+        if let Some(handler) = handlers.last() {
+            return Some(Taker::Handler(handler.clone()));
+        }
+        let task = running.filter(|task| task.tid != 0 && task.tid != probe.tid)?;
+        match probe.waits_for(task) {
+            _ if window == Window::Turn => Some(Taker::Task(task.label())),
+            Some(true) => Some(Taker::Task(task.label())),
+            Some(false) if is_awake => Some(Taker::Below(task.label())),
+            _ => None,
+        }
+    };
+    for event in events {
+        let took_ns = event.at_ns.saturating_sub(since_ns);
+        if took_ns > 0
+            && let Some(taker) = taker(&handlers, running.as_ref(), event.at_ns)
+        {
+            *parts.took.entry(taker).or_default() += took_ns;
         }
         since_ns = event.at_ns.max(raw.due_ns);
         let count = |count: &mut u16| *count = count.saturating_add(1);
         match &event.kind {
             EventKind::LocalTimer => {
                 count(&mut parts.counts.ticks);
-                parts.handler_ns.get_or_insert(event.at_ns.saturating_sub(raw.due_ns));
-                timer_seen = true;
                 handlers.push("the local timer".to_owned());
             }
-            EventKind::TimerExpired(function) if function.contains("wakeup") => {
-                parts.handler_ns.get_or_insert(event.at_ns.saturating_sub(raw.due_ns));
-                timer_seen = true;
-            }
             EventKind::TimerExpired(_)
+            | EventKind::Waking { .. }
             | EventKind::Migration { .. }
             | EventKind::Fork { .. }
             | EventKind::Timerlat { .. }
@@ -269,13 +466,13 @@ fn break_down<'a, I: Iterator<Item = &'a Event>>(
             }
             EventKind::HandlerEnd => drop(handlers.pop()),
             EventKind::PageFault { .. } => count(&mut parts.counts.page_faults),
-            EventKind::Switch { to_tid, to, .. } => {
-                if *to_tid != 0 && *to_tid != probe_tid {
+            EventKind::Switch { to_tid, to, to_prio, .. } => {
+                if *to_tid != 0 && *to_tid != probe.tid {
                     count(&mut parts.counts.switches);
                 }
                 // Whatever handler did not end in sight has ended: a task is being switched.
                 handlers.clear();
-                running = (*to_tid, to.clone());
+                running = Some(Runner { tid: *to_tid, name: to.clone(), prio: *to_prio });
             }
         }
     }
@@ -291,6 +488,7 @@ fn describe(event: &Event, due_ns: u64) -> String {
         EventKind::Softirq(name) => format!("softirq {name}"),
         EventKind::HandlerEnd => "handler ends".to_owned(),
         EventKind::Switch { to_tid, to, .. } => format!("switch to {to}/{to_tid}"),
+        EventKind::Waking { tid, command, .. } => format!("wakes {command}/{tid}"),
         EventKind::PageFault { .. } => "page fault".to_owned(),
         EventKind::Migration { tid, command, from, to } => {
             format!("{command}/{tid} moves from CPU {from} to {to}")
@@ -307,118 +505,26 @@ fn micros(ns: u64) -> String {
     format!("{:.1} us", ns as f64 / 1e3)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Columns of a line of [`wrapped`].
+const COLUMNS: usize = 96;
 
-    fn at(us: u64, kind: EventKind) -> Event {
-        Event { at_ns: us * 1000, cpu: 3, kind }
-    }
-
-    fn switch(from: i32, to: i32, name: &str) -> EventKind {
-        EventKind::Switch { from_tid: from, from: "x".into(), to_tid: to, to: name.into() }
-    }
-
-    fn worst(records: Vec<Event>, window: Window, due_us: u64, end_us: u64) -> (Sample, String) {
-        let mut correlator = Correlator::new(7, window, true);
-        correlator.records(records);
-        let sample = correlator.sample(Raw { due_ns: due_us * 1000, end_ns: end_us * 1000 });
-        (sample, correlator.into_worst().remove(0).cause)
-    }
-
-    #[test]
-    fn a_task_that_keeps_the_cpu_after_the_timer_is_the_cause() {
-        let records = vec![
-            at(50, switch(0, 99, "hog")),
-            at(101, EventKind::LocalTimer),
-            at(102, EventKind::TimerExpired("hrtimer_wakeup".into())),
-            at(103, EventKind::HandlerEnd),
-            at(303, switch(99, 7, "asmp-probe")),
-        ];
-        let (sample, cause) = worst(records, Window::Wake, 100, 305);
-        assert_eq!(cause, "hog/99 took 200.0 us");
-        assert_eq!((sample.handler_ns, sample.value_ns), (Some(1000), 205_000));
-    }
-
-    #[test]
-    fn a_task_that_keeps_the_cpu_is_the_cause_also_where_the_timer_is_on_another_cpu() {
-        let records = vec![at(50, switch(0, 99, "hog")), at(303, switch(99, 7, "asmp-probe"))];
-        let (sample, cause) = worst(records, Window::Wake, 100, 305);
-        assert_eq!((cause.as_str(), sample.handler_ns), ("hog/99 took 203.0 us", None));
-        let records = vec![
-            at(112, EventKind::Ipi("reschedule".into())),
-            at(113, EventKind::HandlerEnd),
-            at(114, switch(0, 99, "hog")),
-            at(303, switch(99, 7, "asmp-probe")),
-        ];
-        assert_eq!(worst(records, Window::Wake, 100, 305).1, "hog/99 took 189.0 us");
-    }
-
-    #[test]
-    fn an_interrupt_that_comes_late_names_who_had_interrupts_off() {
-        let records = vec![
-            at(50, switch(0, 99, "hog")),
-            at(300, EventKind::LocalTimer),
-            at(301, EventKind::HandlerEnd),
-            at(303, switch(99, 7, "asmp-probe")),
-        ];
-        let (_, cause) = worst(records, Window::Wake, 100, 305);
-        assert_eq!(
-            cause,
-            "the timer interrupt came 200.0 us late, while hog/99 ran with interrupts off, or \
-             the CPU was away"
-        );
-    }
-
-    #[test]
-    fn a_turn_counts_what_was_taken_from_it_and_blames_nobody_for_the_rest() {
-        let records = vec![
-            at(10, switch(0, 7, "asmp-probe")),
-            at(200, EventKind::LocalTimer),
-            at(210, EventKind::HandlerEnd),
-            at(300, EventKind::Device { irq: 5, name: "nic".into() }),
-            at(340, EventKind::HandlerEnd),
-            at(400, switch(7, 50, "kworker")),
-            at(460, switch(50, 7, "asmp-probe")),
-        ];
-        let (sample, cause) = worst(records, Window::Turn, 100, 500);
-        assert_eq!(sample.system_ns, 110_000);
-        let counts = sample.counts.unwrap();
-        assert_eq!((counts.ticks, counts.device_interrupts, counts.switches), (1, 1, 1));
-        assert_eq!(
-            cause, "nothing the kernel recorded: hypervisor, SMI or hardware",
-            "60 of 400 us is too little"
-        );
-        let (sample, cause) =
-            worst(vec![at(10, switch(0, 7, "asmp-probe"))], Window::Turn, 100, 500);
-        assert_eq!((sample.system_ns, sample.counts), (0, Some(Counts::default())));
-        assert!(cause.starts_with("nothing"));
-    }
-
-    #[test]
-    fn records_of_one_window_are_not_counted_in_the_next() {
-        let mut correlator = Correlator::new(7, Window::Wake, true);
-        correlator.records(vec![
-            at(101, EventKind::LocalTimer),
-            at(102, EventKind::HandlerEnd),
-            at(201, EventKind::LocalTimer),
-        ]);
-        let ticks = |sample: Sample| sample.counts.unwrap().ticks;
-        assert_eq!(ticks(correlator.sample(Raw { due_ns: 100_000, end_ns: 110_000 })), 1);
-        assert_eq!(ticks(correlator.sample(Raw { due_ns: 200_000, end_ns: 210_000 })), 1);
-        assert_eq!(ticks(correlator.sample(Raw { due_ns: 300_000, end_ns: 310_000 })), 0);
-    }
-
-    #[test]
-    fn only_the_worst_are_kept_worst_first() {
-        let mut correlator = Correlator::new(7, Window::Wake, false);
-        for value in 1..=1000u64 {
-            let value = value * 7919 % 1009;
-            correlator.sample(Raw { due_ns: 0, end_ns: value });
+/// A sentence in lines that a terminal holds; those after the first are indented.
+pub(crate) fn wrapped(sentence: &str) -> String {
+    let (mut text, mut column) = (String::new(), 0);
+    for word in sentence.split(' ') {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > COLUMNS {
+            text.push_str("\n    ");
+            column = 4;
+        } else if column > 0 {
+            text.push(' ');
+            column += 1;
         }
-        let worst = correlator.into_worst();
-        assert_eq!(worst.len(), WORST);
-        assert!(worst.windows(2).all(|pair| pair[0].value_ns >= pair[1].value_ns));
-        assert_eq!(worst[0].value_ns, 1008);
+        text.push_str(word);
+        column += length;
     }
+    text
 }
+
+#[cfg(test)]
+mod tests;

@@ -206,7 +206,7 @@ fn tasks_of(
     let mut begun = BTreeSet::new();
     for event in &contents.events {
         match &event.kind {
-            EventKind::Switch { from_tid, from, to_tid, to } => {
+            EventKind::Switch { from_tid, from, to_tid, to, .. } => {
                 let Some(cpu) = noise.get_mut(&event.cpu) else { continue };
                 // Who had the CPU when the count began was switched to before. One that never
                 // leaves is in no event.
@@ -380,7 +380,8 @@ mod tests {
     }
 
     fn switch_to(tid: i32) -> EventKind {
-        EventKind::Switch { from_tid: 0, from: "swapper".into(), to_tid: tid, to: "x".into() }
+        let (from, to, from_prio, to_prio) = ("swapper".into(), "x".into(), 120, 120);
+        EventKind::Switch { from_tid: 0, from, from_prio, to_tid: tid, to, to_prio }
     }
 
     fn at(interrupts: Vec<Row>) -> Counters {
@@ -413,7 +414,8 @@ mod tests {
     #[test]
     fn a_foreign_task_that_has_the_cpu_when_the_count_begins_is_counted() {
         let switch = |from_tid, to_tid| {
-            on_cpu_3(EventKind::Switch { from_tid, from: "x".into(), to_tid, to: "x".into() })
+            let (from, to, from_prio, to_prio) = ("x".into(), "x".into(), 120, 120);
+            on_cpu_3(EventKind::Switch { from_tid, from, from_prio, to_tid, to, to_prio })
         };
         let counted = |events| {
             let noise = one(Ok(Contents { events, has_page_faults: true, lost: 0 }));

@@ -264,13 +264,9 @@ pub fn explain(run: &Run, count: usize) -> String {
         );
     }
     for outlier in run.provenance.worst.iter().take(count) {
-        let _ = writeln!(
-            text,
-            "sample {}: {:.1} us: {}",
-            outlier.index,
-            outlier.value_ns as f64 / 1e3,
-            shown(&outlier.cause)
-        );
+        let (index, us) = (outlier.index, outlier.value_ns as f64 / 1e3);
+        let sentence = format!("sample {index}: {us:.1} us: {}", shown(&outlier.cause));
+        let _ = writeln!(text, "{}", crate::explain::wrapped(&sentence));
         outlier.records.iter().for_each(|record| _ = writeln!(text, "    {}", shown(record)));
     }
     text

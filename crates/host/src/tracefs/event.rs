@@ -36,12 +36,21 @@ pub enum EventKind {
     Softirq(String),
     /// The handler entered last has returned.
     HandlerEnd,
-    /// Another task runs; thread 0 is idle.
+    /// Another task runs; thread 0 is idle. Priorities are the kernel's: the lower number goes
+    /// first, and 100 is the first of SCHED_OTHER.
     Switch {
         from_tid: i32,
         from: String,
+        from_prio: i32,
         to_tid: i32,
         to: String,
+        to_prio: i32,
+    },
+    /// This CPU wakes a task.
+    Waking {
+        tid: i32,
+        command: String,
+        prio: i32,
     },
     /// A task was moved from one CPU to another.
     Migration {
@@ -174,6 +183,13 @@ fn kind(body: &str) -> Option<EventKind> {
             EventKind::Ipi(fields.trim().trim_matches(|c| c == '(' || c == ')').to_owned())
         }
         "sched_switch" => switch(fields)?,
+        "sched_waking" => {
+            // `comm=a pid=7 prio=19 target_cpu=003`
+            let (head, _) = number::<Cpu>(fields, "target_cpu")?;
+            let (head, prio) = number(head, "prio")?;
+            let (head, tid) = number(head, "pid")?;
+            EventKind::Waking { tid, command: head.strip_prefix("comm=")?.to_owned(), prio }
+        }
         "sched_migrate_task" => {
             let (head, to) = number(fields, "dest_cpu")?;
             let (head, from) = number(head, "orig_cpu")?;
@@ -193,13 +209,24 @@ fn kind(body: &str) -> Option<EventKind> {
 
 /// `prev_comm=a prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=b next_pid=2 next_prio=120`.
 fn switch(fields: &str) -> Option<EventKind> {
-    // A name has no room for both fields.
-    let (fields, _) = fields.rsplit_once(" next_prio=")?;
-    let (head, to_tid) = number(fields, "next_pid")?;
-    let (head, to) = head.rsplit_once(" ==> next_comm=")?;
-    let (head, from_tid) = number(head, "prev_pid")?;
-    let from = head.strip_prefix("prev_comm=")?;
-    Some(EventKind::Switch { from_tid, from: from.to_owned(), to_tid, to: to.to_owned() })
+    // A name has no room for both fields. What follows may be the name in the next head.
+    let (cut, _) = fields.rsplit_once(" next_prio=")?;
+    let at = cut.rfind(" next_pid=")?;
+    let (to_tid, to_prio) = pid_and_prio(&fields[at..], "next")?;
+    let (head, to) = cut[..at].rsplit_once(" ==> next_comm=")?;
+    let at = head.rfind(" prev_pid=")?;
+    let (from_tid, from_prio) = pid_and_prio(&head[at..], "prev")?;
+    let (from, to) = (head[..at].strip_prefix("prev_comm=")?.to_owned(), to.to_owned());
+    Some(EventKind::Switch { from_tid, from, from_prio, to_tid, to, to_prio })
+}
+
+/// ` prev_pid=1 prev_prio=120 ...`.
+fn pid_and_prio(text: &str, key: &str) -> Option<(i32, i32)> {
+    let mut words = text.split_whitespace();
+    let mut number = |field: &str| -> Option<i32> {
+        words.next()?.strip_prefix(key)?.strip_prefix(field)?.parse().ok()
+    };
+    Some((number("_pid=")?, number("_prio=")?))
 }
 
 /// The last field of that name, a number, and all before it.
@@ -233,8 +260,10 @@ fn nanoseconds(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
+    /// As all lines here have it: from SCHED_OTHER to SCHED_FIFO 80.
     fn switch_to(from_tid: i32, from: &str, to_tid: i32, to: &str) -> EventKind {
-        EventKind::Switch { from_tid, from: from.into(), to_tid, to: to.into() }
+        let (from_prio, to_prio) = (120, 19);
+        EventKind::Switch { from_tid, from: from.into(), from_prio, to_tid, to: to.into(), to_prio }
     }
 
     fn is(line: &str, cpu: Cpu, at_ns: u64, kind: EventKind) {
@@ -328,6 +357,18 @@ mod tests {
                 let line = line.replace("next_comm=asmp", &format!("next_comm={name}"));
                 is(&format!(" {line}"), 3, 12_345_678_000, switch_to(77, name, 4242, name));
             }
+        }
+    }
+
+    #[test]
+    fn a_waking_is_read_whatever_the_task_is_called() {
+        for command in ["asmp-probe", "x pid=1 prio=2", "a\nb"] {
+            let line = format!(
+                " <idle>-0 [003] d.h3. 1.0: sched_waking: comm={command} pid=7 prio=-1 \
+                 target_cpu=003"
+            );
+            let waking = EventKind::Waking { tid: 7, command: command.into(), prio: -1 };
+            is(&line, 3, 1_000_000_000, waking);
         }
     }
 

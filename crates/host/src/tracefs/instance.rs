@@ -19,8 +19,9 @@ const WINDOW: &str = "asmp: the window opens";
 
 /// What a stream enables beside those of the architecture: every kernel has the first, not all have
 /// the others.
-const EVENTS: [&str; 8] = [
+const EVENTS: [&str; 9] = [
     "sched/sched_switch",
+    "sched/sched_waking",
     "irq/irq_handler_entry",
     "irq/irq_handler_exit",
     "irq/softirq_entry",
