@@ -9,13 +9,14 @@ here=$(dirname "$(readlink -f "$0")")
 top=$(readlink -f "$here/../..")
 picture=$top/docs/latency.svg
 
-# The figure of both distributions, on white: a dark page would swallow its black text.
+# The figure of both distributions, as wide pages have it, on white: a dark page would swallow its
+# black text.
 take() {
     python3 - "$1" >"$picture" <<'PYTHON'
 import re, sys
 page = open(sys.argv[1]).read()
-figures = re.findall(r"<svg .*?</svg>", page, re.S)
-[figure] = [one for one in figures if "Latency, mixed: inverse distribution" in one]
+figures = re.findall(r'<svg [^>]*class="wide".*?</svg>', page, re.S)
+[figure] = [one for one in figures if ": percentiles</title>" in one]
 print(figure.replace(">", '>\n<rect width="100%" height="100%" fill="#ffffff"/>', 1))
 PYTHON
     echo "$picture: $(wc -c <"$picture") bytes"

@@ -13,7 +13,7 @@ use crate::exit::{BAD_RUN, MIXED, USAGE, failure};
 use anyhow::Result;
 use asmp_measure::experiment::Measurement;
 use asmp_measure::run::{Run, RunError, Source};
-use asmp_measure::{report, spaces};
+use asmp_measure::{page, report, spaces};
 use asmp_shield::Shield;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -178,9 +178,7 @@ fn write_report(
         }
     }
     if let Some(path) = output {
-        let page = report::html(runs, with.limit_ns)
-            .map_err(|error| failure(crate::exit::UNEXPECTED, error))?;
-        write(path, &page)?;
+        write(path, &page::html(runs, with.limit_ns)?)?;
     }
     Ok(())
 }

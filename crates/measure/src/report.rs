@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The report: the papers' tables and figures of any runs, as text, JSON, or one HTML file that
-//! needs no network and reads on a light and on a dark page.
+//! The report: the tables of any runs, as text or JSON. `page.rs` makes the page of figures.
 
 use crate::histogram::Above;
 use crate::load::{Load, LoadDir};
 use crate::noise::shown;
-use crate::plot::{self, Columns, Series};
 use crate::run::{Experiment, Run, Source};
 use crate::spaces;
 use crate::summary::Summary;
 pub use crate::text::{beside_paper, text};
 use asmp_host::{Cpu, Schedule};
 use serde::Serialize;
-use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// Version of the layout of the report in JSON.
@@ -117,139 +114,6 @@ fn names(runs: &[&Run]) -> Vec<String> {
     runs.iter().map(name).collect()
 }
 
-/// One self-contained page. Errors: a figure could not be drawn.
-pub fn html(all: &[Run], limit_ns: Option<u64>) -> Result<String, String> {
-    let rows = rows(all, limit_ns);
-    let mut runs: Vec<&Run> = all.iter().collect();
-    runs.sort_by_key(|run| (run.provenance.experiment, run.provenance.load, run.provenance.kind));
-    let mut page = String::from(HEAD);
-    let _ = write!(page, "<h1>asmp measure</h1>\n<pre>{}</pre>\n", escape(&text(&rows)));
-    address_spaces(&mut page, all).map_err(|error| error.to_string())?;
-    for experiment in [Experiment::Latency, Experiment::Overhead] {
-        let mut of = spaces::others(all);
-        of.retain(|run| run.provenance.experiment == experiment && run.latencies.instants() > 0);
-        of.sort_by_key(|run| (run.provenance.load, run.provenance.kind));
-        if !of.is_empty() {
-            figures(&mut page, experiment, &of).map_err(|error| error.to_string())?;
-        }
-    }
-    page.push_str("<h2>Worst samples</h2>\n");
-    for run in &runs {
-        let _ = writeln!(
-            page,
-            "<h3>{}</h3>\n<pre>{}</pre>",
-            escape(&run.name()),
-            escape(&explain(run, 5))
-        );
-    }
-    page.push_str("<h2>Provenance</h2>\n");
-    for run in runs {
-        let _ = writeln!(
-            page,
-            "<h3>{}</h3>\n<pre>{}</pre>",
-            escape(&run.name()),
-            escape(&provenance(run))
-        );
-    }
-    page.push_str("</main></body></html>\n");
-    Ok(page)
-}
-
-fn address_spaces(page: &mut String, runs: &[Run]) -> Result<(), Box<dyn std::error::Error>> {
-    let table = spaces::text(&spaces::spaces(runs));
-    if !table.is_empty() {
-        let _ = writeln!(page, "<h2>Address spaces</h2>\n<pre>{}</pre>", escape(&table));
-    }
-    for one in spaces::figures(runs)? {
-        figure(page, &one.svg, &caption(&one.runs));
-    }
-    Ok(())
-}
-
-fn figures(
-    page: &mut String,
-    experiment: Experiment,
-    runs: &[&Run],
-) -> Result<(), Box<dyn std::error::Error>> {
-    let what = match experiment {
-        Experiment::Latency => "Latency",
-        Experiment::Overhead => "Overhead",
-    };
-    let _ = writeln!(page, "<h2>{what}</h2>");
-    let loads: BTreeSet<_> = runs.iter().map(|run| run.provenance.load).collect();
-    let kinds: BTreeSet<_> = runs.iter().map(|run| run.provenance.kind).collect();
-    let short = names(runs);
-    let name = |(run, short): (&&Run, String)| format!("{}/{short}", run.provenance.load);
-    let all: Vec<(&Run, String)> =
-        runs.iter().zip(short).map(|(run, short)| (*run, name((run, short)))).collect();
-    let maxima: Vec<(usize, usize, u64)> = all
-        .iter()
-        .filter_map(|(run, _)| {
-            let load = loads.iter().position(|load| *load == run.provenance.load)?;
-            let kind = kinds.iter().position(|kind| *kind == run.provenance.kind)?;
-            Some((load, kind, run.latencies.max_ns()?))
-        })
-        .collect();
-    let drawn = plot::maxima(
-        &format!("{what}: largest by load and kind"),
-        &loads.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        &kinds.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        &maxima,
-    )?;
-    figure(page, &drawn, &caption(runs));
-    for load in &loads {
-        let of: Vec<_> = all.iter().filter(|(run, _)| run.provenance.load == *load).collect();
-        let series: Vec<Series> =
-            of.iter().map(|(run, name)| Series { name, latencies: &run.latencies }).collect();
-        let of_load: Vec<&Run> = of.iter().map(|(run, _)| *run).collect();
-        let title = format!("{what}, {load}: inverse distribution");
-        figure(page, &plot::inverse_distribution(&title, &series)?, &caption(&of_load));
-        let title = format!("{what}, {load}: density");
-        figure(page, &plot::density(&title, &series)?, &caption(&of_load));
-        for (run, name) in of.into_iter().filter(|(run, _)| run.has_samples()) {
-            let mut columns = Columns::of(run.provenance.samples);
-            let base_ns = run.base_ns();
-            run.each_sample(|sample| columns.push(sample.value_ns.saturating_sub(base_ns)))?;
-            let drawn = plot::scatter(&format!("{what}, {name}: samples"), name, columns)?;
-            figure(page, &drawn, &caption(&[run]));
-        }
-    }
-    Ok(())
-}
-
-fn figure(page: &mut String, svg: &str, caption: &str) {
-    let _ = writeln!(page, "<figure>{svg}<figcaption>{}</figcaption></figure>", escape(caption));
-}
-
-/// Samples, maximum, lost, kernel, machine of what a figure shows.
-fn caption(runs: &[&Run]) -> String {
-    let mut kernels: BTreeSet<&str> = BTreeSet::new();
-    let parts: Vec<String> = runs
-        .iter()
-        .map(|run| {
-            kernels.insert(&run.provenance.machine.kernel);
-            let summary = run.summary();
-            let max = summary.max_ns.map_or_else(
-                || "unknown".to_owned(),
-                |max_ns| {
-                    let (unit, length) = plot::unit(max_ns);
-                    format!("{:.1} {unit}", max_ns as f64 / length)
-                },
-            );
-            let Summary { instants, missed, lost, .. } = summary;
-            let name = run.name();
-            format!("{name}: n {instants}, max {max}, missed {missed}, lost {lost}")
-        })
-        .collect();
-    let machine = runs.first().map_or(String::new(), |run| {
-        let machine = &run.provenance.machine;
-        let guest = if machine.hypervisor { ", a guest: no times of a machine" } else { "" };
-        format!("{}{guest}", machine.cpu_model)
-    });
-    let kernels: Vec<&str> = kernels.into_iter().collect();
-    format!("{} · kernel {} · {machine}", parts.join("; "), kernels.join(", "))
-}
-
 /// The worst samples of a run with their causes.
 pub fn explain(run: &Run, count: usize) -> String {
     let mut text = String::new();
@@ -271,33 +135,6 @@ pub fn explain(run: &Run, count: usize) -> String {
     }
     text
 }
-
-fn provenance(run: &Run) -> String {
-    let mut of = run.provenance.clone();
-    of.worst.clear();
-    serde_json::to_string_pretty(&of).unwrap_or_default()
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
-}
-
-const HEAD: &str = r##"<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>asmp measure</title>
-<style>
-:root { color-scheme: light dark; --ink: #1a1a1a; --page: #ffffff; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6e6e6; --page: #16181c; } }
-body { color: var(--ink); background: var(--page); font: 15px/1.5 sans-serif; margin: 0; }
-main { max-width: 960px; margin: 0 auto; padding: 1rem; }
-pre { overflow-x: auto; font-size: 12px; }
-figure { margin: 1.5rem 0; }
-figcaption { font-size: 12px; }
-svg { width: 100%; height: auto; }
-svg text { fill: var(--ink); }
-svg [stroke="#000000"] { stroke: var(--ink); }
-</style></head><body><main>
-"##;
 
 #[cfg(test)]
 mod tests {
@@ -331,10 +168,5 @@ mod tests {
         columns[0].provenance.column = Some("IRQ-003".into());
         columns[1].provenance.column = Some("Thr-003".into());
         assert_eq!(names(&columns), ["partition IRQ-003", "partition Thr-003"]);
-    }
-
-    #[test]
-    fn text_that_looks_like_markup_is_not() {
-        assert_eq!(escape("<a & b>"), "&lt;a &amp; b&gt;");
     }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a separate address space costs: one event, handled by a thread of the kernel and by a
-//! thread of user space (L4RTL section 4, its figures 3 and 4; there RTLinux and L4RTL). Pure but
-//! for the drawing.
+//! thread of user space (L4RTL section 4, its figures 3 and 4; there RTLinux and L4RTL). Pure.
 //!
 //! Both runs have the same tracer, timerlat, which takes three times from the instant of the event:
 //! when the interrupt's handler ran (irq), when the woken thread ran in the kernel (thread), and
@@ -14,8 +13,8 @@
 
 use crate::compare::{self, Difference, Figure};
 use crate::histogram::Latencies;
-use crate::plot::{self, Series};
-use crate::run::{Experiment, Kind, Run, Source};
+use crate::load::Load;
+use crate::run::{Experiment, Kind, Provenance, Run, Source};
 use crate::settings::Setting;
 use crate::summary::Summary;
 use serde::Serialize;
@@ -276,55 +275,51 @@ fn three(summary: Option<&Summary>) -> String {
     format!("{:>9}{:>9}{:>9}", of("p50"), of("p99"), us(summary.and_then(|one| one.max_ns)))
 }
 
-/// A figure with its heading and the runs it shows.
+/// What the paper's figures show, of one kind under one load.
+#[derive(Debug)]
 pub struct Drawing<'a> {
-    pub svg: String,
+    pub load: Load,
+    pub kind: Kind,
+    pub panels: Vec<Panel<'a>>,
     pub runs: Vec<&'a Run>,
 }
 
-/// The paper's figures: for each kind and load three densities, of the time to enter the kernel,
-/// the time from there to the handler, and the whole. Errors: a figure could not be drawn.
-pub fn figures(runs: &[Run]) -> Result<Vec<Drawing<'_>>, Box<dyn std::error::Error>> {
-    let panels: [(&str, Time); 3] = [
+/// One of its times, of each handler.
+#[derive(Debug)]
+pub struct Panel<'a> {
+    pub name: &'static str,
+    pub times: Vec<(Place, &'a Latencies)>,
+}
+
+/// The paper's figures: the time to enter the kernel, the time from there to the handler, and the
+/// whole.
+pub fn figures(runs: &[Run]) -> Vec<Drawing<'_>> {
+    let drawings = groups(runs).into_iter().map(drawing);
+    drawings.filter(|drawing| !drawing.panels.is_empty()).collect()
+}
+
+fn drawing(group: Group) -> Drawing {
+    let times: [(&str, Time); 3] = [
         ("time to enter the kernel", |run| &run.times.irq),
         ("time from there to the handler", |run| &run.times.from_interrupt),
         ("whole time", |run| &run.latencies),
     ];
-    let mut figures = Vec::new();
-    for group in groups(runs) {
-        let run = group.first();
-        for (what, time) in panels {
-            let named: Vec<(&str, &Run, &Latencies)> = [
-                (Place::Kernel, "handler in the kernel"),
-                (Place::User, "handler in a separate address space"),
-            ]
-            .into_iter()
-            .filter_map(|(place, name)| Some((name, group.of(place)?)))
-            .map(|(name, run)| (name, run, time(run)))
-            .filter(|(_, _, latencies)| latencies.instants() > 0)
-            .collect();
-            let series: Vec<Series> =
-                named.iter().map(|(name, _, latencies)| Series { name, latencies }).collect();
-            if series.is_empty() {
-                continue;
-            }
-            let title = format!(
-                "Event to handler, {}/{}: {what}",
-                run.provenance.load, run.provenance.kind
-            );
-            let runs = named.iter().map(|(_, run, _)| *run).collect();
-            figures.push(Drawing { svg: plot::density(&title, &series)?, runs });
-        }
-    }
-    Ok(figures)
+    let of = [Place::Kernel, Place::User].map(|place| Some((place, group.of(place)?)));
+    let panel = |(name, time): (&'static str, Time)| {
+        let times = of.into_iter().flatten().map(|(place, run)| (place, time(run)));
+        Panel { name, times: times.filter(|(_, time)| time.instants() > 0).collect() }
+    };
+    let Provenance { load, kind, .. } = group.first().provenance;
+    let panels = times.map(panel).into_iter().filter(|panel| !panel.times.is_empty()).collect();
+    let runs = of.into_iter().flatten().map(|(_, run)| run).collect();
+    Drawing { load, kind, panels, runs }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::Load;
+    use crate::run::Times;
     use crate::run::tests::provenance;
-    use crate::run::{Provenance, Times};
     use std::path::PathBuf;
 
     /// A thousand samples in a directory: the interrupt after 1..=1000 us, the thread `thread_us`
@@ -460,17 +455,16 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_three_figures_are_drawn_for_each_load() {
+    fn the_papers_three_times_are_there_for_each_load() {
         let runs = [three_places(Load::Idl), three_places(Load::Flood)].concat();
-        let figures = figures(&runs).unwrap();
-        assert_eq!(figures.len(), 6);
-        for figure in figures {
-            for name in
-                ["handler in the kernel", "handler in a separate address space", "Event to handler"]
-            {
-                assert!(figure.svg.contains(name), "{name}");
+        let drawings = figures(&runs);
+        assert_eq!(drawings.len(), 2);
+        for drawing in drawings {
+            assert_eq!((drawing.panels.len(), drawing.runs.len()), (3, 2));
+            for panel in drawing.panels {
+                let places: Vec<Place> = panel.times.iter().map(|(place, _)| *place).collect();
+                assert_eq!(places, [Place::Kernel, Place::User], "{}", panel.name);
             }
-            assert_eq!(figure.runs.len(), 2);
         }
     }
 }

@@ -100,10 +100,7 @@ fn each_activation() {
         }
     }
     asmp(&format!("measure report {dir} -o {dir}/report.html")).done().says("idle      kernel");
-    assert_eq!(
-        read(format!("{dir}/report.html")).matches("Event to handler, idle/fifo").count(),
-        3
-    );
+    assert!(read(format!("{dir}/report.html")).contains("<h3>Event to handler, idle/fifo</h3>"));
     // Numbers mean the same in both: the kernel thread is no other run of the user's.
     asmp(&format!("measure compare {dir} {dir}")).done().says("worst +0.0 us (one run each)");
 }

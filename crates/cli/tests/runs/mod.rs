@@ -55,7 +55,8 @@ pub fn provenance(kernel: &str, load: Load, kind: Kind) -> Provenance {
 pub fn write(dir: &Path, provenance: Provenance, values_ns: impl Iterator<Item = u64>) {
     std::fs::create_dir_all(dir).unwrap();
     let mut writer = Writer::create(&dir.join("samples.bin")).unwrap();
-    for (due_ns, value_ns) in (0..).zip(values_ns) {
+    for (turn, value_ns) in (0..).zip(values_ns) {
+        let due_ns = turn * 1_000_000;
         writer.push(Sample { due_ns, value_ns, ..Sample::default() }).unwrap();
     }
     let samples = writer.finish().unwrap().0;

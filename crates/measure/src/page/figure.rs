@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A figure as SVG in two layouts, one for wide and one for narrow pages: a figure that is scaled
+//! down to a phone cannot be read. The data is there once; the layouts differ in axes and labels.
+//! Pure.
+
+use super::axis::{Axis, Tick, with_room};
+use super::pen::{HEIGHT, WIDTH};
+use super::style::{INK, Style};
+use super::words::escape;
+use std::fmt::Write;
+
+/// Panels below each other with one x axis.
+#[derive(Debug)]
+pub struct Figure {
+    pub title: String,
+    pub x: Axis,
+    pub x_name: String,
+    pub y_name: String,
+    pub panels: Vec<Panel>,
+    /// What the figure shows, in sentences.
+    pub caption: String,
+}
+
+/// One plot.
+#[derive(Debug)]
+pub struct Panel {
+    pub name: Option<String>,
+    /// `None` where each row has its label.
+    pub y: Option<Axis>,
+    /// In pixels, at least.
+    pub height: f64,
+    pub layers: Vec<Layer>,
+    pub labels: Vec<Label>,
+    pub marks: Vec<Mark>,
+    /// A height that is told apart, and its name.
+    pub rule: Option<(f64, String)>,
+}
+
+/// What is drawn of the data, by [`super::pen::Pen`].
+#[derive(Debug)]
+pub enum Layer {
+    Line { style: Style, path: String },
+    Dots { style: Style, path: String, pixels: f64 },
+}
+
+/// A name at the end of a line.
+#[derive(Debug)]
+pub struct Label {
+    /// Where the line ends; `None`: the label stands as high as there is room.
+    pub end: Option<(f64, f64)>,
+    pub text: String,
+    pub style: Style,
+}
+
+/// A ringed point with its number.
+#[derive(Debug)]
+pub struct Mark {
+    pub x: f64,
+    pub y: f64,
+    pub text: String,
+}
+
+/// Sizes in the SVG's own units.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    class: &'static str,
+    width: f64,
+    left: f64,
+    /// Room for labels.
+    right: f64,
+    font: f64,
+}
+
+/// From 820 pixels of the page on, and so with 788 of its 900: its text has 11.4 there.
+const WIDE: Layout = Layout { class: "wide", width: 900.0, left: 76.0, right: 140.0, font: 13.0 };
+/// Below; a page of 400 pixels leaves it 376.
+const NARROW: Layout =
+    Layout { class: "narrow", width: 376.0, left: 54.0, right: 118.0, font: 11.5 };
+
+impl Layout {
+    fn plot_width(&self) -> f64 {
+        self.width - self.left - self.right
+    }
+
+    /// About as wide as a text is.
+    fn text_width(&self, text: &str) -> f64 {
+        text.chars().count() as f64 * self.font * 0.6
+    }
+
+    fn line(&self) -> f64 {
+        self.font + 3.0
+    }
+}
+
+/// From a line's end to its label, in pixels.
+const LEADER: f64 = 18.0;
+
+impl Figure {
+    /// The figure as HTML. `id` tells it from the page's others.
+    pub fn html(&self, id: &str) -> String {
+        format!(
+            "<figure>\n<h3>{}</h3>\n{}\n{}\n<figcaption>{}</figcaption>\n</figure>\n",
+            escape(&self.title),
+            self.svg(&WIDE, id, true),
+            self.svg(&NARROW, id, false),
+            escape(&self.caption)
+        )
+    }
+
+    fn svg(&self, layout: &Layout, id: &str, with_data: bool) -> String {
+        let mut body = String::new();
+        let mut top = layout.line() + 8.0;
+        text(&mut body, (0.0, layout.font), "start", &self.y_name);
+        for (at, panel) in self.panels.iter().enumerate() {
+            if let Some(name) = &panel.name {
+                let _ = write!(
+                    body,
+                    r#"<text x="{}" y="{:.0}" font-weight="600">{}</text>"#,
+                    layout.left,
+                    top + layout.font,
+                    escape(name)
+                );
+                top += layout.line() + 6.0;
+            }
+            let height = panel.height.max((panel.labels.len() as f64 + 0.5) * layout.line());
+            let id = format!("{id}-{at}");
+            if with_data {
+                let _ = write!(body, "{}", panel.symbol(&id));
+            }
+            panel.draw(&mut body, layout, self, &id, (top, height));
+            top += height + 12.0;
+        }
+        top += layout.font;
+        let ticks = with_room(&self.x.ticks, layout.plot_width(), |tick| {
+            layout.text_width(&tick.label) / 2.0 + 4.0
+        });
+        for Tick { place, label } in ticks {
+            let x = layout.left + place * layout.plot_width();
+            text(&mut body, (x, top - 8.0), "middle", label);
+        }
+        top += layout.line();
+        let middle = layout.left + layout.plot_width() / 2.0;
+        text(&mut body, (middle, top - 6.0), "middle", &self.x_name);
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"{}\" role=\"img\" \
+             viewBox=\"0 0 {} {:.0}\" font-family=\"system-ui,sans-serif\" font-size=\"{}\" \
+             fill=\"{INK}\"><title>{}</title>{body}</svg>",
+            layout.class,
+            layout.width,
+            top + 2.0,
+            layout.font,
+            escape(&self.title)
+        )
+    }
+}
+
+impl Panel {
+    /// The data, for both layouts.
+    fn symbol(&self, id: &str) -> String {
+        let mut text = format!(
+            r#"<symbol id="{id}" viewBox="0 0 {WIDTH} {HEIGHT}" preserveAspectRatio="none" style="overflow:visible">"#
+        );
+        for layer in &self.layers {
+            let (style, path, rest) = match layer {
+                Layer::Line { style, path } => (style, path, dashes(style, 2.0)),
+                Layer::Dots { style, path, pixels } => {
+                    (style, path, format!(r#"stroke-width="{pixels}" stroke-linecap="round""#))
+                }
+            };
+            let _ = write!(
+                text,
+                r#"<path fill="none" stroke="{}" {rest} vector-effect="non-scaling-stroke" d="{path}"/>"#,
+                style.colour
+            );
+        }
+        text + "</symbol>"
+    }
+
+    fn draw(
+        &self,
+        body: &mut String,
+        layout: &Layout,
+        figure: &Figure,
+        id: &str,
+        (top, height): (f64, f64),
+    ) {
+        let (left, width) = (layout.left, layout.plot_width());
+        let right = left + width;
+        let y_of = |place: f64| top + (1.0 - place) * height;
+        // The grid below the data.
+        let mut grid = format!("M{left} {top:.1}v{height:.1}h{width}");
+        for tick in &figure.x.ticks {
+            let _ = write!(grid, "M{:.1} {top:.1}v{height:.1}", left + tick.place * width);
+        }
+        let room = layout.font / 2.0 + 1.0;
+        for tick in self.y.iter().flat_map(|y| with_room(&y.ticks, height, |_| room)) {
+            let y = y_of(tick.place);
+            let _ = write!(grid, "M{left} {y:.1}h{width}");
+            text(body, (left - 6.0, y + layout.font * 0.35), "end", &tick.label);
+        }
+        let _ =
+            write!(body, r#"<path fill="none" stroke="{INK}" stroke-opacity=".16" d="{grid}"/>"#);
+        if let Some((place, name)) = &self.rule {
+            let y = y_of(*place);
+            let _ = write!(
+                body,
+                r#"<path fill="none" stroke="{INK}" stroke-opacity=".7" stroke-dasharray="1 3" d="M{left} {y:.1}h{width}"/>"#
+            );
+            text(body, (left + 4.0, y - 4.0), "start", name);
+        }
+        let _ = write!(
+            body,
+            r##"<use href="#{id}" x="{left}" y="{top:.1}" width="{width}" height="{height:.1}"/>"##
+        );
+        for mark in merged(&self.marks, width, |text| layout.text_width(text)) {
+            for (x, y) in mark.points {
+                let _ = write!(
+                    body,
+                    r#"<circle cx="{:.1}" cy="{:.1}" r="4.5" fill="none" stroke="{INK}"/>"#,
+                    left + x * width,
+                    y_of(y)
+                );
+            }
+            // Beside its ring, on the side where there is room.
+            let (x, y) = (left + mark.x * width, y_of(mark.y) + layout.font * 0.35);
+            match mark.x < 0.5 {
+                true => text(body, (x + 8.0, y), "start", &mark.text),
+                false => text(body, (x - 8.0, y), "end", &mark.text),
+            }
+        }
+        let wanted: Vec<f64> =
+            self.labels.iter().map(|label| label.end.map_or(top, |(_, y)| y_of(y))).collect();
+        let places = spread(&wanted, layout.line(), (top, top + height));
+        for ((label, wanted), place) in self.labels.iter().zip(&wanted).zip(places) {
+            let colour = label.style.colour;
+            let (end_x, end_y) =
+                label.end.map_or((right, place), |(x, _)| (left + x * width, *wanted));
+            if end_x < right - 1.0 {
+                let _ = write!(
+                    body,
+                    r#"<path fill="none" stroke="{colour}" stroke-opacity=".5" d="M{end_x:.1} {end_y:.1}H{right}"/>"#
+                );
+            }
+            let _ = write!(
+                body,
+                r#"<path fill="none" stroke="{colour}" {} d="M{right} {end_y:.1}L{} {place:.1}"/>"#,
+                dashes(&label.style, 2.0),
+                right + LEADER
+            );
+            let room = layout.right - LEADER - 3.0;
+            let at = (right + LEADER + 3.0, place + layout.font * 0.35);
+            text(body, at, "start", &cut(&label.text, |text| layout.text_width(text) <= room));
+        }
+    }
+}
+
+fn dashes(style: &Style, pixels: f64) -> String {
+    match style.dash {
+        "" => format!(r#"stroke-width="{pixels}""#),
+        dash => format!(r#"stroke-width="{pixels}" stroke-dasharray="{dash}""#),
+    }
+}
+
+fn text(body: &mut String, (x, y): (f64, f64), anchor: &str, text: &str) {
+    let anchor = match anchor {
+        "start" => String::new(),
+        other => format!(r#" text-anchor="{other}""#),
+    };
+    let _ = write!(body, r#"<text x="{x:.1}" y="{y:.1}"{anchor}>{}</text>"#, escape(text));
+}
+
+/// As much of a text as there is room for.
+fn cut(text: &str, fits: impl Fn(&str) -> bool) -> String {
+    if fits(text) {
+        return text.to_owned();
+    }
+    let mut kept: String = text.to_owned();
+    while !kept.is_empty() && !fits(&format!("{kept}…")) {
+        kept.pop();
+    }
+    kept + "…"
+}
+
+/// Places near those that are wanted, `gap` apart, between both ends as long as there is room.
+fn spread(wanted: &[f64], gap: f64, (first, last): (f64, f64)) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..wanted.len()).collect();
+    order.sort_by(|one, other| wanted[*one].total_cmp(&wanted[*other]));
+    let mut places = wanted.to_vec();
+    let mut least = first + gap / 2.0;
+    for at in &order {
+        places[*at] = places[*at].max(least);
+        least = places[*at] + gap;
+    }
+    let mut most = last;
+    for at in order.iter().rev() {
+        places[*at] = places[*at].min(most);
+        most = places[*at] - gap;
+    }
+    places
+}
+
+/// Marks that stand together, with one text.
+#[derive(Debug, PartialEq)]
+struct Merged {
+    points: Vec<(f64, f64)>,
+    x: f64,
+    y: f64,
+    text: String,
+}
+
+/// Marks whose numbers would lie on each other have one text: `1, 2`.
+fn merged(marks: &[Mark], width: f64, text_width: impl Fn(&str) -> f64) -> Vec<Merged> {
+    let mut sorted: Vec<&Mark> = marks.iter().collect();
+    sorted.sort_by(|one, other| one.x.total_cmp(&other.x));
+    let mut all: Vec<Merged> = Vec::new();
+    for mark in sorted {
+        let near = |last: &&mut Merged| (mark.x - last.x) * width < 20.0 + text_width(&last.text);
+        match all.last_mut().filter(near) {
+            Some(last) => {
+                last.text = format!("{}, {}", last.text, mark.text);
+                last.points.push((mark.x, mark.y));
+            }
+            None => all.push(Merged {
+                points: vec![(mark.x, mark.y)],
+                x: mark.x,
+                y: mark.y,
+                text: mark.text.clone(),
+            }),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::style::of_kind;
+    use crate::run::Kind;
+
+    /// The values of an attribute, in order.
+    fn numbers(svg: &str, element: &str, attribute: &str) -> Vec<f64> {
+        let begin = format!("<{element} ");
+        let elements = svg.split(begin.as_str()).skip(1);
+        elements
+            .map(|rest| {
+                let rest = rest.split(&format!("{attribute}=\"")).nth(1).unwrap();
+                rest.split('"').next().unwrap().parse().unwrap()
+            })
+            .collect()
+    }
+
+    fn figure(labels: usize) -> Figure {
+        let label = |at: usize| Label {
+            end: Some((1.0, 0.5)),
+            text: format!("{at} <partition-tick>"),
+            style: of_kind(Kind::Aon),
+        };
+        Figure {
+            title: "a <title> & more".into(),
+            x: Axis::percentiles(10_000_000),
+            x_name: "instants".into(),
+            y_name: "latency, us".into(),
+            panels: vec![Panel {
+                name: None,
+                y: Some(Axis::log(1.0, 1e6)),
+                height: 100.0,
+                layers: vec![Layer::Line { style: of_kind(Kind::Aoff), path: "M0 0h9".into() }],
+                labels: (0..labels).map(label).collect(),
+                marks: vec![],
+                rule: Some((0.5, "limit".into())),
+            }],
+            caption: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_smallest_text_has_11_px_on_a_page_of_400() {
+        // Padding of the page: 12 on each side when narrow, 16 when wide.
+        assert!(NARROW.font * (400.0 - 24.0) / NARROW.width >= 11.0);
+        assert!(WIDE.font * (820.0 - 32.0) / WIDE.width >= 11.0);
+        for layout in [WIDE, NARROW] {
+            let svg = figure(2).svg(&layout, "f", true);
+            assert_eq!(svg.matches("font-size").count(), 1, "one size in a figure: {svg}");
+        }
+    }
+
+    #[test]
+    fn the_data_is_there_once_for_both_layouts() {
+        let html = figure(2).html("f");
+        assert_eq!(html.matches("M0 0h9").count(), 1);
+        assert_eq!(html.matches("href=\"#f-0\"").count(), 2);
+    }
+
+    #[test]
+    fn every_label_stands_in_the_picture_and_on_no_other() {
+        for layout in [WIDE, NARROW] {
+            let svg = figure(30).svg(&layout, "f", true);
+            let height: f64 = svg
+                .split("viewBox=\"0 0 ")
+                .nth(1)
+                .unwrap()
+                .split(['"', ' '])
+                .nth(1)
+                .unwrap()
+                .parse()
+                .unwrap();
+            let labels: Vec<&str> =
+                svg.split("<text ").filter(|text| text.contains("&lt;part")).collect();
+            assert_eq!(labels.len(), 30, "{svg}");
+            let mut ys = numbers(&svg, "text", "y");
+            assert!(ys.iter().all(|y| (0.0..height).contains(y)), "{ys:?}");
+            ys.retain(|y| *y > 40.0);
+            let xs = numbers(&svg, "text", "x");
+            assert!(xs.iter().all(|x| (0.0..layout.width).contains(x)), "{xs:?}");
+        }
+        let places = spread(&[50.0, 50.0, 51.0, 0.0, 99.0], 10.0, (0.0, 100.0));
+        assert_eq!(places, [50.0, 60.0, 70.0, 5.0, 99.0]);
+        assert_eq!(spread(&[9.0, 9.0], 5.0, (0.0, 10.0)), [5.0, 10.0]);
+        assert_eq!(cut("partition-tick", |text| text.chars().count() <= 6), "parti…");
+    }
+
+    #[test]
+    fn text_that_looks_like_markup_is_escaped() {
+        let html = figure(2).html("f");
+        assert!(!html.contains("<partition") && !html.contains("<title> &"), "{html}");
+        assert!(html.contains("a &lt;title&gt; &amp; more"), "{html}");
+    }
+
+    #[test]
+    fn marks_that_stand_together_share_their_text() {
+        let mark = |x: f64, text: &str| Mark { x, y: 0.5, text: text.into() };
+        let marks = [mark(0.9, "1"), mark(0.1, "3"), mark(0.11, "2")];
+        let merged = merged(&marks, 500.0, |text| text.len() as f64 * 7.0);
+        let texts: Vec<&str> = merged.iter().map(|one| one.text.as_str()).collect();
+        assert_eq!(texts, ["3, 2", "1"]);
+        assert_eq!(merged[0].points.len(), 2);
+    }
+}

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the page draws of runs: percentiles, histograms, latencies over time, the largest of each
+//! second, and all worst ones at a glance. Pure.
+
+use super::axis::{Axis, Towards, grouped, number, round_number};
+use super::curve::{self, range_us};
+use super::figure::{Figure, Label, Layer, Mark, Panel};
+use super::pen::Pen;
+use super::shown::Shown;
+use super::style::of_place;
+use super::timeline::{Timeline, WORST};
+use super::words::{origin, short_us, us};
+use crate::histogram::{Latencies, Quantile};
+use crate::run::{Experiment, Run};
+use crate::spaces::{Drawing, Place};
+use std::collections::BTreeSet;
+
+/// What the values of an experiment are.
+pub const fn values(experiment: Experiment) -> &'static str {
+    match experiment {
+        Experiment::Latency => "latency",
+        Experiment::Overhead => "time beyond the base time",
+    }
+}
+
+fn title(shown: &[&Shown], what: &str) -> String {
+    let values = match shown[0].experiment() {
+        Experiment::Latency => "Latency",
+        Experiment::Overhead => "Overhead",
+    };
+    format!("{values}, {}: {what}", shown[0].load())
+}
+
+fn runs<'a>(shown: &[&Shown<'a>]) -> Vec<&'a Run> {
+    shown.iter().map(|one| one.run).collect()
+}
+
+fn latencies<'a>(shown: &'a [&Shown]) -> impl Iterator<Item = &'a Latencies> {
+    shown.iter().map(|one| &one.run.latencies)
+}
+
+/// An axis for all values of runs.
+fn values_axis(shown: &[&Shown], limit_ns: Option<u64>) -> Axis {
+    let (low, high) = range_us(latencies(shown)).unwrap_or((1.0, 10.0));
+    let limit_us = limit_ns.map_or(high, |ns| ns.max(1) as f64 / 1e3);
+    Axis::log(low.min(limit_us), high.max(limit_us))
+}
+
+fn rule(y: &Axis, limit_ns: Option<u64>) -> Option<(f64, String)> {
+    limit_ns.map(|ns| (y.place(ns as f64 / 1e3), format!("limit {}", short_us(ns))))
+}
+
+/// A figure of one plot.
+fn of_one(title: String, x: Axis, x_name: &str, y_name: String, panel: Panel) -> Figure {
+    Figure {
+        title,
+        x,
+        x_name: x_name.to_owned(),
+        y_name,
+        panels: vec![panel],
+        caption: String::new(),
+    }
+}
+
+fn panel(y: Axis, height: f64, rule: Option<(f64, String)>) -> Panel {
+    Panel { name: None, y: Some(y), height, layers: vec![], labels: vec![], marks: vec![], rule }
+}
+
+/// Median, 99 % and worst of all runs of an experiment, load by load.
+pub fn glance(shown: &[&Shown]) -> Figure {
+    let x = values_axis(shown, None);
+    let loads: BTreeSet<_> = shown.iter().map(|one| one.load()).collect();
+    let panels = loads.into_iter().map(|load| {
+        let rows: Vec<&&Shown> = shown.iter().filter(|one| one.load() == load).collect();
+        let (mut layers, mut labels) = (Vec::new(), Vec::new());
+        for (at, one) in rows.iter().enumerate() {
+            let y = 1.0 - (at as f64 + 0.5) / rows.len() as f64;
+            let latencies = &one.run.latencies;
+            let quantile = |one_in| match latencies.quantile(one_in) {
+                Quantile::At { ns } => Some(ns),
+                _ => None,
+            };
+            let figures = [quantile(2), quantile(100), latencies.max_ns()];
+            let places = figures.map(|ns| ns.map(|ns| x.place(ns as f64 / 1e3)));
+            let mut pen = Pen::default();
+            places.iter().flatten().for_each(|place| pen.step(y, *place));
+            let style = one.style();
+            layers.push(Layer::Line { style, path: pen.path() });
+            for (place, pixels) in places.iter().zip([4.0, 7.0, 11.0]) {
+                let path = Pen::dots(place.map(|x| (x, y)));
+                layers.push(Layer::Dots { style, path, pixels });
+            }
+            labels.push(Label { end: Some((1.0, y)), text: one.label.clone(), style });
+        }
+        let height = rows.len() as f64 * 20.0;
+        let name = Some(load.to_string());
+        Panel { name, y: None, height, layers, labels, marks: vec![], rule: None }
+    });
+    let what = values(shown[0].experiment());
+    Figure {
+        title: format!("{}{} at a glance", what[..1].to_uppercase(), &what[1..]),
+        panels: panels.collect(),
+        x,
+        x_name: format!("{what}, us"),
+        y_name: "load".to_owned(),
+        caption: format!(
+            "The largest dot of a line is the worst instant, the middle one 99 %, the smallest the \
+             median, where n supports it. {}",
+            origin(&runs(shown))
+        ),
+    }
+}
+
+/// The worst instants lie at the right: 1 - P on a logarithmic scale, as HdrHistogram draws it.
+pub fn percentiles(shown: &[&Shown], limit_ns: Option<u64>) -> Figure {
+    let most = latencies(shown).map(Latencies::instants).max().unwrap_or(0);
+    let (x, y) = (Axis::percentiles(most), values_axis(shown, limit_ns));
+    let mut panel = panel(y.clone(), 300.0, rule(&y, limit_ns));
+    let mut ends = Vec::new();
+    for one in shown {
+        let style = one.style();
+        let curve = curve::percentiles(&one.run.latencies, &x, &y);
+        panel.layers.push(Layer::Line { style, path: curve.path });
+        let path = Pen::dots(curve.end);
+        panel.layers.push(Layer::Dots { style, path, pixels: 8.0 });
+        let end = curve.end.or(Some((1.0, 1.0)));
+        panel.labels.push(Label { end, text: one.label.clone(), style });
+        if let Some(beyond) = one.run.latencies.beyond() {
+            ends.push(format!(
+                " Of {} instants of {} only the shortest possible time is known, {} us: the line \
+                 ends there.",
+                grouped(beyond.instants),
+                one.label,
+                short_us(beyond.from_ns)
+            ));
+        }
+    }
+    let what = values(shown[0].experiment());
+    let mut figure = of_one(
+        title(shown, "percentiles"),
+        x,
+        "part of the instants at or below",
+        format!("{what}, us"),
+        panel,
+    );
+    figure.caption = format!(
+        "A line shows which {what} a part of the instants does not exceed. It ends at the worst of \
+         n instants, the dot.{} {}",
+        ends.concat(),
+        origin(&runs(shown))
+    );
+    figure
+}
+
+/// Counts by microseconds, as cyclictest's histograms are drawn: the whole, and before it the part
+/// where all kinds can be seen, if one is much longer than another.
+pub fn histograms(shown: &[&Shown]) -> Vec<Figure> {
+    let high_us = |one: &&Shown| range_us([&one.run.latencies].into_iter()).map(|range| range.1);
+    let highs: Vec<f64> = shown.iter().filter_map(high_us).collect();
+    let (least, most) =
+        highs.iter().fold((f64::MAX, 0f64), |(low, high), one| (low.min(*one), high.max(*one)));
+    let part_us = round_number(least * 2.0, Towards::End);
+    let whole = histogram(shown, most, "histogram");
+    match most > part_us * 3.0 {
+        true => {
+            let name = format!("histogram up to {} us", number(part_us));
+            vec![histogram(shown, part_us, &name), whole]
+        }
+        false => vec![whole],
+    }
+}
+
+fn histogram(shown: &[&Shown], to_us: f64, name: &str) -> Figure {
+    let width_ns = curve::bucket_ns(to_us, latencies(shown));
+    let to_us = (to_us * 1e3 / width_ns).floor().mul_add(width_ns, width_ns) / 1e3;
+    let most = latencies(shown).map(|latencies| curve::most(latencies, width_ns)).max();
+    let (x, y) = (Axis::linear(to_us), Axis::counts(most.unwrap_or(1)));
+    let mut panel = panel(y.clone(), 280.0, None);
+    let mut outside = Vec::new();
+    for one in shown {
+        let style = one.style();
+        let (curve, beyond) = curve::histogram(&one.run.latencies, width_ns, &x, &y);
+        panel.layers.push(Layer::Line { style, path: curve.path });
+        let path = Pen::dots(curve.end);
+        panel.layers.push(Layer::Dots { style, path, pixels: 8.0 });
+        panel.labels.push(Label { end: None, text: one.label.clone(), style });
+        if beyond > 0 {
+            let worst = one.run.latencies.max_ns();
+            let worst = worst.map_or_else(|| "not known".to_owned(), |ns| us(ns as f64));
+            outside.push(format!("{}: {} (worst {worst} us)", one.label, grouped(beyond)));
+        }
+    }
+    let outside = match outside.is_empty() {
+        true => String::new(),
+        false => format!(" Instants beyond the axis: {}.", outside.join("; ")),
+    };
+    let what = values(shown[0].experiment());
+    let y_name = "instants in a bucket".to_owned();
+    let mut figure = of_one(title(shown, name), x, &format!("{what}, us"), y_name, panel);
+    figure.caption = format!(
+        "A bucket is {} us wide. A dot marks the bucket of the worst instant.{outside} {}",
+        short_us(width_ns as u64),
+        origin(&runs(shown))
+    );
+    figure
+}
+
+fn with_times<'a>(shown: &'a [&'a Shown<'a>]) -> Vec<(&'a Shown<'a>, &'a Timeline)> {
+    shown.iter().filter_map(|one| Some((*one, one.timeline.as_ref()?))).collect()
+}
+
+/// `None` where no run has times.
+fn time_axis(times: &[(&Shown, &Timeline)]) -> Option<Axis> {
+    let length_ns = times.iter().map(|(_, timeline)| timeline.length_ns).max()?;
+    Some(Axis::linear(length_ns as f64 / 1e9))
+}
+
+/// Which runs lack times, and why.
+pub fn without_times(shown: &[&Shown]) -> Option<String> {
+    let without: Vec<&str> =
+        shown.iter().filter(|one| one.timeline.is_none()).map(|one| one.label.as_str()).collect();
+    (!without.is_empty()).then(|| {
+        format!(
+            "No times are known of {}: an imported histogram says how often, and not when.",
+            without.join(", ")
+        )
+    })
+}
+
+const TIME: &str = "time since the run's first instant, s";
+
+/// A row of dots for each run, all with the same axes; the worst have the numbers of their causes.
+pub fn over_time(shown: &[&Shown], limit_ns: Option<u64>) -> Option<Figure> {
+    let times = with_times(shown);
+    let (x, y) = (time_axis(&times)?, values_axis(shown, limit_ns));
+    let mut rough = Vec::new();
+    let panels = times.iter().map(|(one, timeline)| {
+        let mut panel = panel(y.clone(), 72.0, rule(&y, limit_ns));
+        let style = one.style();
+        let places = timeline.columns.iter().flat_map(|(at, column)| {
+            let middle = *at as f64 + if timeline.has_samples { 0.0 } else { 0.5 };
+            let x = x.place(middle * timeline.column_ns as f64 / 1e9);
+            let values = [column.low_ns, column.one_ns, column.high_ns];
+            values.map(|ns| (x, y.place(ns as f64 / 1e3)))
+        });
+        panel.layers.push(Layer::Dots { style, path: Pen::dots(places), pixels: 2.4 });
+        panel.labels.push(Label { end: Some((1.0, 0.5)), text: one.label.clone(), style });
+        let base_ns = one.run.base_ns();
+        for (number, worst) in (1..).zip(one.run.provenance.worst.iter().take(WORST)) {
+            if let Some(at_ns) = timeline.worst_ns.get(&worst.index) {
+                let value_us = worst.value_ns.saturating_sub(base_ns) as f64 / 1e3;
+                let (x, y) = (x.place(*at_ns as f64 / 1e9), y.place(value_us));
+                panel.marks.push(Mark { x, y, text: format!("{number}") });
+            }
+        }
+        if !timeline.has_samples {
+            rough.push(one.label.as_str());
+        }
+        panel
+    });
+    let panels = panels.collect();
+    let rough = match rough.is_empty() {
+        true => String::new(),
+        false => format!(
+            " Of {} the samples are not there: the dots are the median and the extremes of each \
+             second.",
+            rough.join(", ")
+        ),
+    };
+    let what = values(shown[0].experiment());
+    Some(Figure {
+        title: title(shown, "over time"),
+        x,
+        x_name: TIME.to_owned(),
+        y_name: format!("{what}, us"),
+        panels,
+        caption: format!(
+            "All rows have the same axes. A run has up to 240 columns; of each column the dots are \
+             the lowest, the first and the highest sample. Numbers: the worst, see below.{rough} {}",
+            origin(&runs(shown))
+        ),
+    })
+}
+
+/// The largest of each second, all runs on one axis.
+pub fn largest(shown: &[&Shown], limit_ns: Option<u64>) -> Option<Figure> {
+    let times = with_times(shown);
+    let length_ns = times.iter().map(|(_, timeline)| timeline.length_ns).max()?;
+    let seconds = length_ns.div_ceil(240_000_000_000).max(1);
+    let x = Axis::linear(length_ns.div_ceil(1_000_000_000 * seconds) as f64 * seconds as f64);
+    let maxima: Vec<_> =
+        times.iter().map(|(one, timeline)| (one, timeline.largest_of(seconds))).collect();
+    let all_ns = || maxima.iter().flat_map(|(_, largest)| largest.values()).chain(&limit_ns);
+    let ends = (all_ns().min().copied(), all_ns().max().copied());
+    let us = |ns: Option<u64>| ns.unwrap_or(1).max(1) as f64 / 1e3;
+    let y = Axis::log(us(ends.0), us(ends.1));
+    let mut panel = panel(y.clone(), 170.0, rule(&y, limit_ns));
+    for (one, largest) in &maxima {
+        let (mut pen, mut end, style) = (Pen::default(), None, one.style());
+        let mut next = None;
+        for (second, ns) in largest {
+            let (from, to) = (x.place(*second as f64), x.place((second + seconds) as f64));
+            let height = y.place(*ns as f64 / 1e3);
+            if next != Some(*second) {
+                pen.move_to(from, height);
+            }
+            pen.step(height, to);
+            next = Some(second + seconds);
+            end = Some((to, height));
+        }
+        panel.layers.push(Layer::Line { style, path: pen.path() });
+        panel.labels.push(Label { end, text: one.label.clone(), style });
+    }
+    let what = values(shown[0].experiment());
+    let each = match seconds {
+        1 => "second".to_owned(),
+        _ => format!("{seconds} seconds"),
+    };
+    let name = format!("largest of each {each}");
+    let mut figure = of_one(title(shown, &name), x, TIME, format!("{what}, us"), panel);
+    figure.caption = format!(
+        "A step is the largest {what} of each {each}, missed instants included. A gap has no \
+         instant. {}",
+        origin(&runs(shown))
+    );
+    Some(figure)
+}
+
+/// L4RTL's figures 3 and 4: times of a handler in the kernel and of one in an address space.
+pub fn space(drawing: &Drawing) -> Figure {
+    let all = || drawing.panels.iter().flat_map(|panel| panel.times.iter().map(|(_, time)| *time));
+    let (low, high) = range_us(all()).unwrap_or((1.0, 10.0));
+    let x = Axis::log(low, high);
+    let y = Axis::log(all().map(curve::least_part).fold(1.0, f64::min), 1.0);
+    let panels = drawing.panels.iter().map(|of| {
+        let mut panel = panel(y.clone(), 150.0, None);
+        panel.name = Some(of.name.to_owned());
+        for (place, time) in &of.times {
+            let style = of_place(*place);
+            let curve = curve::density(time, &x, &y);
+            panel.layers.push(Layer::Line { style, path: curve.path });
+            panel.layers.push(Layer::Dots { style, path: Pen::dots(curve.end), pixels: 8.0 });
+            let text = match place {
+                Place::Kernel => "kernel",
+                Place::User => "user",
+                Place::Program => "program",
+            };
+            panel.labels.push(Label { end: None, text: text.to_owned(), style });
+        }
+        panel
+    });
+    Figure {
+        title: format!("Event to handler, {}/{}", drawing.load, drawing.kind),
+        panels: panels.collect(),
+        x,
+        x_name: "time, us".to_owned(),
+        y_name: "part of the instants in a bucket".to_owned(),
+        caption: format!(
+            "kernel: the handler is a thread of the kernel; user: it has an address space of its \
+             own. A bucket is 12 % wider than the one before. A dot marks the bucket of the \
+             largest. {}",
+            origin(&drawing.runs)
+        ),
+    }
+}

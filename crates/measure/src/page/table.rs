@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Tables as HTML; on a narrow page each row becomes a card. A sentence below explains each column.
+//! Pure.
+
+use super::axis::grouped;
+use super::shown::Shown;
+use super::style::Style;
+use super::timeline::WORST;
+use super::words::{escape, short_us, us};
+use crate::histogram::{ALL_PERCENTILES, Above};
+use crate::noise::shown as printable;
+use crate::run::Experiment;
+use crate::spaces::{Handler, Place, Space};
+use crate::summary::Summary;
+use std::fmt::Write;
+
+/// A column: its heading, and the sentence that explains it.
+struct Column {
+    name: String,
+    sentence: String,
+}
+
+fn column(name: &str, sentence: &str) -> Column {
+    Column { name: name.to_owned(), sentence: sentence.to_owned() }
+}
+
+/// Cells are HTML. A row of one cell is a heading of the rows below it.
+fn table(columns: &[Column], rows: &[Vec<String>], is_words: bool) -> String {
+    let words = if is_words { " class=\"words\"" } else { "" };
+    let mut html = format!("<table{words}>\n<thead><tr>");
+    for column in columns {
+        let _ = write!(html, "<th scope=\"col\">{}</th>", escape(&column.name));
+    }
+    html.push_str("</tr></thead>\n<tbody>\n");
+    for row in rows {
+        if let [group] = row.as_slice() {
+            let all = columns.len();
+            let _ = writeln!(
+                html,
+                "<tr class=\"group\"><th scope=\"rowgroup\" colspan=\"{all}\">{group}</th></tr>"
+            );
+            continue;
+        }
+        let _ = write!(html, "<tr><th scope=\"row\">{}</th>", row[0]);
+        for (cell, column) in row.iter().zip(columns).skip(1) {
+            let _ = write!(html, "<td{words} data-name=\"{}\">{cell}</td>", escape(&column.name));
+        }
+        html.push_str("</tr>\n");
+    }
+    html.push_str("</tbody></table>\n<p class=\"note\">");
+    for column in columns {
+        let _ = write!(html, "<b>{}</b>: {} ", escape(&column.name), escape(&column.sentence));
+    }
+    html + "</p>\n"
+}
+
+/// How a kind's line looks.
+pub fn swatch(style: Style) -> String {
+    let dash = if style.dash.is_empty() {
+        String::new()
+    } else {
+        format!(" stroke-dasharray=\"{}\"", style.dash)
+    };
+    format!(
+        "<svg class=\"swatch\" viewBox=\"0 0 30 8\" aria-hidden=\"true\"><path d=\"M0 4h30\" \
+         stroke=\"{}\" stroke-width=\"3\"{dash}/></svg>",
+        style.colour
+    )
+}
+
+fn or_none(ns: Option<f64>) -> String {
+    ns.map_or_else(|| "–".to_owned(), us)
+}
+
+/// The figures of all runs of an experiment, load by load.
+pub fn runs(shown: &[&Shown], limit_ns: Option<u64>) -> String {
+    let overhead = shown[0].experiment() == Experiment::Overhead;
+    let summaries: Vec<Summary> = shown.iter().map(|one| one.run.summary()).collect();
+    let is_supported = |name: &str| summaries.iter().any(|one| one.percentile(name).is_some());
+    let percentiles: Vec<_> = ALL_PERCENTILES.iter().filter(|one| is_supported(one.name)).collect();
+    let mut columns = vec![
+        column("Run", "its number and kind, and what tells it from others. All times are in us."),
+        column("Avg", "the mean of all instants."),
+        column("StDev", "their standard deviation."),
+        column("Min", "the shortest."),
+    ];
+    columns.extend(percentiles.iter().map(|one| Column {
+        name: one.name.to_owned(),
+        sentence: format!("at most one in {} instants took longer.", grouped(one.one_in)),
+    }));
+    columns.push(column("Max", "the longest."));
+    if overhead {
+        let sentence = "the most that interrupts, ticks and other tasks took of one turn; the \
+                        rest is the hypervisor's or the hardware's.";
+        columns.push(column("System", sentence));
+    }
+    columns.extend([
+        column(
+            "n",
+            "the instants, those sampled and those missed; all figures are of all of them.",
+        ),
+        column("Missed", "instants that passed while the task was still late for an earlier one."),
+        column("Lost", "samples without room; their times are not known."),
+    ]);
+    if let Some(limit_ns) = limit_ns {
+        let name = format!("> {}", short_us(limit_ns));
+        let sentence = "the instants that took longer than this limit.";
+        columns.push(Column { name, sentence: sentence.to_owned() });
+    }
+    let mut rows = Vec::new();
+    let mut load = None;
+    for (one, summary) in shown.iter().zip(&summaries) {
+        if load != Some(one.load()) {
+            load = Some(one.load());
+            rows.push(vec![escape(&one.load().to_string())]);
+        }
+        let mut row = vec![heading(one)];
+        let [min, max] = [summary.min_ns, summary.max_ns].map(|ns| or_none(ns.map(|ns| ns as f64)));
+        row.extend([or_none(summary.average_ns), or_none(summary.deviation_ns), min]);
+        row.extend(percentiles.iter().map(|percentile| {
+            summary.percentile(percentile.name).map_or_else(
+                || or_none(None),
+                |one| format!("{}{}", if one.or_more { "≥ " } else { "" }, us(one.ns as f64)),
+            )
+        }));
+        row.push(max);
+        if overhead {
+            row.push(or_none(one.system_max_ns.map(|ns| ns as f64)));
+        }
+        row.extend([summary.instants, summary.missed, summary.lost].map(grouped));
+        row.extend(limit_ns.map(|limit_ns| above(one.run.latencies.above(limit_ns))));
+        rows.push(row);
+    }
+    table(&columns, &rows, false)
+}
+
+/// `0`, `12`, or `3..5` where a bucket reaches across the limit.
+pub fn above(above: Above) -> String {
+    match above {
+        Above { at_least, at_most } if at_least == at_most => grouped(at_least),
+        Above { at_least, at_most } => format!("{}..{}", grouped(at_least), grouped(at_most)),
+    }
+}
+
+fn heading(one: &Shown) -> String {
+    let mut html = format!("{}{} {}", swatch(one.style()), one.number, escape(&one.name));
+    if let Some(reason) = &one.run.provenance.partial {
+        let _ = write!(html, " <small>partial: {}</small>", escape(&printable(reason)));
+    }
+    if !one.has_instants() {
+        html.push_str(" <small>no sample</small>");
+    }
+    html
+}
+
+/// The worst samples of runs, with their causes and the places of their numbers in the figure.
+pub fn worst(shown: &[&Shown]) -> String {
+    let mut columns = vec![
+        column("Mark", "the number in the figure over time, 1 the worst."),
+        column("us", "how long the sample took."),
+        column("At", "seconds since the run's first instant."),
+        column("Cause", "what the kernel recorded on the CPU meanwhile."),
+    ];
+    let mut rows = Vec::new();
+    let mut notes = String::new();
+    let mut has_times = false;
+    for one in shown {
+        let provenance = &one.run.provenance;
+        if let Some(reason) = &provenance.not_recorded {
+            let reason = escape(&printable(reason));
+            let _ = writeln!(
+                notes,
+                "<p class=\"note\">{}: causes were not recorded: {reason}.</p>",
+                escape(&one.label)
+            );
+        }
+        if provenance.lost_records > 0 {
+            let _ = writeln!(
+                notes,
+                "<p class=\"note\">{}: {} records of the kernel were lost: causes are \
+                 incomplete.</p>",
+                escape(&one.label),
+                grouped(provenance.lost_records)
+            );
+        }
+        if provenance.worst.is_empty() {
+            continue;
+        }
+        rows.push(vec![format!("{}{}", swatch(one.style()), escape(&one.label))]);
+        for (number, worst) in (1..).zip(provenance.worst.iter().take(WORST)) {
+            let at_ns = one.timeline.as_ref().and_then(|times| times.worst_ns.get(&worst.index));
+            has_times |= at_ns.is_some();
+            let at = at_ns.map_or_else(|| or_none(None), |ns| format!("{:.3}", *ns as f64 / 1e9));
+            let mut cause = escape(&printable(&worst.cause));
+            // Those of the others are in run.json.
+            if number == 1 && !worst.records.is_empty() {
+                let records: Vec<String> =
+                    worst.records.iter().map(|record| escape(&printable(record))).collect();
+                let _ = write!(
+                    cause,
+                    "<details><summary>what the kernel recorded</summary><pre>{}</pre></details>",
+                    records.join("\n")
+                );
+            }
+            rows.push(vec![number.to_string(), us(worst.value_ns as f64), at, cause]);
+        }
+    }
+    if !has_times {
+        columns[2].sentence = "not known: the samples are not there.".to_owned();
+    }
+    if rows.is_empty() {
+        return notes;
+    }
+    table(&columns, &rows, true) + &notes
+}
+
+/// What a separate address space costs.
+pub fn spaces(spaces: &[Space]) -> String {
+    let mut columns = vec![column(
+        "Handler",
+        "where the event is handled: a thread of the kernel, a task of user \
+                space by the same tracer, or a program by clock_nanosleep. All times are in us.",
+    )];
+    let times = [
+        ("irq", "until the interrupt's handler"),
+        ("thread", "until the woken thread runs in the kernel"),
+        ("user", "until it is in user space"),
+        ("user − thread", "from the one to the other, sample by sample"),
+    ];
+    for (name, meaning) in times {
+        for figure in ["p50", "p99", "max"] {
+            let sentence = match figure {
+                "p50" => format!("{meaning}: median,"),
+                "p99" => "99 %,".to_owned(),
+                _ => "worst.".to_owned(),
+            };
+            columns.push(Column { name: format!("{name} {figure}"), sentence });
+        }
+    }
+    columns.extend([
+        column("n", "the samples."),
+        column("Missed", "instants that passed while the thread was late for an earlier one."),
+        column("Lost", "samples without room."),
+    ]);
+    let mut rows = Vec::new();
+    let mut costs = String::new();
+    for space in spaces {
+        let name = format!("{}/{}", space.load, space.kind);
+        rows.push(vec![escape(&name)]);
+        rows.extend(space.handlers.iter().map(handler));
+        for (what, cost) in [
+            ("cost of the address space", &space.cost),
+            ("the same from the interrupt on", &space.cost_from_interrupt),
+        ] {
+            let told: Vec<String> = cost.iter().map(|one| one.told()).collect();
+            let told = match told.is_empty() {
+                true => "not known: a run is missing, partial or too short".to_owned(),
+                false => told.join("; "),
+            };
+            let _ = writeln!(costs, "<li>{}, {what}: {}.</li>", escape(&name), escape(&told));
+        }
+    }
+    let table = table(&columns, &rows, false);
+    format!(
+        "{table}<ul>\n{costs}</ul>\n<p class=\"note\">The cost is the latency of the user thread \
+         less that of the kernel thread, of two runs a directory, over all directories; it is sure \
+         only of several. It is an upper bound: the user thread's time holds the tracer's own line \
+         and one system call's entry as well.</p>\n"
+    )
+}
+
+fn handler(handler: &Handler) -> Vec<String> {
+    let place = match handler.place {
+        Place::Kernel => "kernel",
+        Place::User => "user",
+        Place::Program => "program",
+    };
+    let partial = if handler.partial.is_some() { " <small>partial</small>" } else { "" };
+    let mut row = vec![format!("{place}{partial}")];
+    for summary in [&handler.irq, &handler.thread, &handler.user, &handler.user_less_thread] {
+        let percentile = |name: &str| Some(summary.as_ref()?.percentile(name)?.ns as f64);
+        let max_ns = summary.as_ref().and_then(|summary| summary.max_ns);
+        let figures = [percentile("p50"), percentile("p99"), max_ns.map(|ns| ns as f64)];
+        row.extend(figures.map(or_none));
+    }
+    row.extend([handler.samples, handler.missed, handler.lost].map(grouped));
+    row
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The whole page, of runs in memory.
+
+use super::*;
+use crate::explain::Outlier;
+use crate::histogram::{Beyond, Digits, Latencies};
+use crate::load::Load;
+use crate::page::pen::places;
+use crate::page::timeline::tests as timelines;
+use crate::run::tests::provenance;
+use crate::run::{Kind, Provenance, Source, Times};
+
+const MS: u64 = 1_000_000;
+
+fn run(kind: Kind, load: Load, latencies: Latencies) -> Run {
+    let samples = latencies.samples();
+    let provenance = Provenance { kind, load, samples, ..provenance() };
+    let dir = format!("runs/{load}-{kind}").into();
+    Run { dir, provenance, latencies, times: Times::default(), system_max_ns: None }
+}
+
+/// Of a kind, a millisecond each.
+fn value(kind: Kind, turn: u64) -> u64 {
+    let body = 3000 * (5 - kind as u64).pow(2) + turn * 7919 % 2000;
+    if turn % 997 == 0 { body + turn % 1_000_003 * (5 - kind as u64) } else { body }
+}
+
+/// All kinds under two loads.
+fn series(samples: u64) -> Vec<Run> {
+    let of = |load: Load| {
+        Kind::ALL.map(|kind| {
+            let latencies = Latencies::of((0..samples).map(|turn| value(kind, turn)));
+            run(kind, load, latencies)
+        })
+    };
+    [Load::Idl, Load::Mix].into_iter().flat_map(of).collect()
+}
+
+/// As they are shown, with times where they are no import.
+fn shown_of(runs: &[Run]) -> Vec<Shown<'_>> {
+    let of = |(at, run): (usize, &'_ Run)| {
+        let Provenance { kind, samples, source, .. } = run.provenance;
+        let values = (0..samples).map(move |turn| value(kind, turn));
+        let timeline = (source != Source::Import).then(|| timelines::of(MS, values));
+        (at + 1, timeline)
+    };
+    let of: Vec<_> = runs.iter().enumerate().map(of).collect();
+    let show = |(run, (number, timeline)): (_, (usize, _))| {
+        let run: &Run = run;
+        let name = format!("{} {number}", run.provenance.kind);
+        Shown { run, number, label: name.clone(), name, timeline, system_max_ns: None }
+    };
+    runs.iter().zip(of).map(show).collect()
+}
+
+fn page(runs: &[Run], limit_ns: Option<u64>) -> String {
+    document(runs, &shown_of(runs), limit_ns)
+}
+
+/// The paths of a figure whose title has these words, and its text.
+fn figure<'a>(page: &'a str, words: &str) -> (Vec<&'a str>, &'a str) {
+    let figures = page.split("<figure>").skip(1);
+    let figure = figures
+        .map(|rest| rest.split("</figure>").next().unwrap())
+        .find(|figure| figure.contains(&format!("<h3>{words}")))
+        .unwrap_or_else(|| panic!("no figure {words:?}"));
+    let symbols = figure.split("<symbol ").skip(1);
+    let paths = symbols.flat_map(|symbol| {
+        let symbol = symbol.split("</symbol>").next().unwrap();
+        symbol.split(" d=\"").skip(1).map(|rest| rest.split('"').next().unwrap())
+    });
+    (paths.collect(), figure)
+}
+
+#[test]
+fn every_run_is_drawn_in_each_figure_however_many_there_are() {
+    let runs: Vec<Run> = (0..13)
+        .map(|turn| run(Kind::Aoff, Load::Mix, Latencies::of((0..2000).map(|ns| ns + turn * 9))))
+        .collect();
+    let page = page(&runs, None);
+    let lines = |words: &str| {
+        let (paths, html) = figure(&page, words);
+        let labels = (1..=13).filter(|number| html.contains(&format!(">Aoff {number}</text>")));
+        assert_eq!(labels.count(), 13, "{words}");
+        paths.into_iter().filter(|path| !path.is_empty()).count()
+    };
+    // A line, and a dot at its end.
+    assert_eq!(lines("Latency, MIX: percentiles"), 26);
+    assert_eq!(lines("Latency, MIX: histogram"), 26);
+    assert_eq!(lines("Latency, MIX: over time"), 13);
+    assert_eq!(lines("Latency, MIX: largest of each second"), 13);
+    // A line and three dots.
+    assert_eq!(lines("Latency at a glance"), 52);
+}
+
+#[test]
+fn the_page_of_ten_runs_of_a_million_instants_has_less_than_300_kb() {
+    let mut runs = series(1_000_000);
+    for run in &mut runs {
+        run.provenance.worst = (0..100)
+            .map(|index| Outlier {
+                index,
+                value_ns: 1000,
+                handler_ns: None,
+                cause: "the interrupt came late ".repeat(10),
+                records: vec!["+12 us reschedule of a task with a name".to_owned(); 24],
+            })
+            .collect();
+        run.provenance.settings = vec!["/proc/irq/24/smp_affinity_list: 0-3 -> 0-2".into(); 30];
+    }
+    let page = page(&runs, Some(50_000));
+    assert!(page.len() < 300_000, "{} bytes", page.len());
+    assert!(!page.contains("<script") && !page.contains("http:") && !page.contains("https:"));
+}
+
+#[test]
+fn the_worst_instant_is_reached_by_the_line_and_by_the_dots_over_time() {
+    let runs = series(20_000);
+    let page = page(&runs, None);
+    for words in ["Latency, MIX: percentiles", "Latency, MIX: over time"] {
+        let (paths, _) = figure(&page, words);
+        let top = |path: &&str| places(path).iter().map(|place| place.1).fold(0.0, f64::max);
+        let highest = paths.iter().map(top).fold(0.0, f64::max);
+        let worst_us = runs[5].latencies.max_ns().unwrap() as f64 / 1e3;
+        let (low, high) = curve::range_us(runs[5..].iter().map(|run| &run.latencies)).unwrap();
+        let expected = axis::Axis::log(low, high).place(worst_us);
+        assert!((highest - expected).abs() < 0.003, "{words}: {highest}, {expected}");
+    }
+}
+
+#[test]
+fn the_top_says_which_kind_is_best_by_what_factor_and_what_is_above_the_limit() {
+    let mut runs = vec![
+        run(Kind::N, Load::Mix, Latencies::of((0..1000).map(|turn| 10_000 + turn * 1000))),
+        run(Kind::Aoff, Load::Mix, Latencies::of((0..1000).map(|turn| 9000 + turn))),
+        run(Kind::Rb, Load::Mix, Latencies::default()),
+    ];
+    runs[0].latencies.lose(3);
+    runs[0].provenance.started_s = 1_795_519_860;
+    let said = top::verdicts(&shown_of(&runs), Some(500_000));
+    assert_eq!(
+        said,
+        ["MIX: Aoff has the best worst, 9.999 us of 1,000 instants; N 1,009.0 us, 101 times as \
+          long. N lost 3 samples: a longer one may be among them. Rb has no sample. Above 500 us: \
+          N 509 of 1,000; Rb 0 of 0; Aoff 0 of 1,000."]
+    );
+    let page = page(&runs, Some(500_000));
+    for word in [
+        "1970-01-01 00:00 UTC to 2026-11-24 11:31 UTC",
+        "7.2",
+        "CPUs 0-3 online, a guest: no times of a machine",
+        "1,000 us",
+        "fifo:80",
+        "in a partition whose tick is stopped",
+        "2,000 in 3 runs, 0 of them missed; 3 samples lost",
+        "&gt; 500",
+        "no sample",
+    ] {
+        assert!(page.contains(word), "no {word:?}");
+    }
+}
+
+#[test]
+fn an_import_has_the_figures_that_its_counts_allow_and_the_page_says_what_is_missing() {
+    let mut latencies = Latencies::new(Digits::Imported);
+    latencies.record_many(20_000, 5000);
+    latencies.exceed(Beyond { instants: 9, from_ns: 400_000, max_ns: None, sum_ns: None });
+    let mut import = run(Kind::Rb, Load::Mix, latencies);
+    import.provenance.source = Source::Import;
+    let runs = [import, run(Kind::Aoff, Load::Mix, Latencies::of(0..5000))];
+    let page = page(&runs, None);
+    let (_, over_time) = figure(&page, "Latency, MIX: over time");
+    assert!(!over_time.contains(">Rb 1</text>") && over_time.contains(">Aoff 2</text>"));
+    let (_, percentiles) = figure(&page, "Latency, MIX: percentiles");
+    assert!(percentiles.contains(">Rb 1</text>"));
+    for sentence in [
+        "No times are known of Rb 1: an imported histogram says how often, and not when.",
+        "Of 9 instants of Rb 1 only the shortest possible time is known, 400 us",
+        "The worst of Rb is not known.",
+    ] {
+        assert!(page.contains(sentence), "no {sentence:?}");
+    }
+    assert!(!page.contains("Rb has the best worst"), "an unknown worst is not the best");
+}
+
+#[test]
+fn every_column_of_a_table_is_explained_below_it() {
+    let mut runs = series(3000);
+    runs[0].provenance.worst = vec![Outlier {
+        index: 0,
+        value_ns: 5,
+        handler_ns: None,
+        cause: "<b>late</b>".into(),
+        records: vec!["<i>".into()],
+    }];
+    let page = page(&runs, Some(1));
+    let tables = page.split("<table").skip(1);
+    let mut columns = 0;
+    for table in tables {
+        let note = table.split("<p class=\"note\">").nth(1).unwrap().split("</p>").next().unwrap();
+        for heading in table.split("<th scope=\"col\">").skip(1) {
+            let name = heading.split("</th>").next().unwrap();
+            assert!(note.contains(&format!("<b>{name}</b>: ")), "{name}");
+            columns += 1;
+        }
+    }
+    assert!(columns > 14, "{columns}");
+    assert!(page.contains("&lt;b&gt;late") && !page.contains("<b>late") && !page.contains("<i>"));
+}
+
+#[test]
+fn text_of_a_run_is_no_markup_anywhere() {
+    let mut one = run(Kind::N, Load::Idl, Latencies::of([5, 6]));
+    let evil = || "<script>\"&".to_owned();
+    one.provenance.machine.cpu_model = evil();
+    one.provenance.machine.kernel = evil();
+    one.provenance.machine.online_cpus = evil();
+    one.provenance.tool = evil();
+    one.provenance.partial = Some(evil());
+    one.provenance.not_recorded = Some(evil());
+    one.dir = evil().into();
+    let page = page(&[one], None);
+    assert!(!page.contains("<script"), "{page}");
+    assert!(page.matches("&lt;script&gt;").count() > 6);
+}

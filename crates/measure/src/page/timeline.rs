@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Latencies over time: of a run's samples where it keeps them, else of the seconds of its log. A
+//! few hundred columns, however long the run.
+
+use crate::histogram::{Quantile, missed_by};
+use crate::hlog;
+use crate::run::{Experiment, Run, RunError, Source};
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::BufReader;
+
+/// The most columns; there are more than half as many, where there are so many samples.
+const COLUMNS: usize = 240;
+/// Of the first column, before columns are joined.
+const COLUMN_NS: u64 = 1 << 20;
+const SECOND_NS: u64 = 1_000_000_000;
+/// Seconds that one stall fills, at most: a day.
+const MOST_SECONDS: u64 = 86_400;
+/// How many of a run's worst samples have a mark and their cause.
+pub const WORST: usize = 5;
+
+/// What a column of time shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Column {
+    pub low_ns: u64,
+    /// The first one of its samples; the median, where there are only seconds.
+    pub one_ns: u64,
+    pub high_ns: u64,
+}
+
+/// Times from the run's first instant on.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Timeline {
+    pub columns: BTreeMap<u64, Column>,
+    pub column_ns: u64,
+    /// The largest of each second, missed instants included.
+    pub seconds: BTreeMap<u64, u64>,
+    /// When the samples of the worst were due, by their index; none where there are only seconds.
+    pub worst_ns: HashMap<u64, u64>,
+    pub length_ns: u64,
+    pub has_samples: bool,
+}
+
+/// Sees samples as they come.
+struct Samples {
+    timeline: Timeline,
+    period_ns: u64,
+    index: u64,
+    origin_ns: Option<u64>,
+}
+
+impl Samples {
+    fn new(period_ns: Option<u64>, worst: impl Iterator<Item = u64>) -> Self {
+        let worst_ns = worst.map(|index| (index, 0)).collect();
+        let timeline =
+            Timeline { column_ns: COLUMN_NS, worst_ns, has_samples: true, ..Timeline::default() };
+        Self { timeline, period_ns: period_ns.unwrap_or(0), index: 0, origin_ns: None }
+    }
+
+    fn push(&mut self, due_ns: u64, value_ns: u64) {
+        let at_ns = due_ns.saturating_sub(*self.origin_ns.get_or_insert(due_ns));
+        let timeline = &mut self.timeline;
+        if let Some(worst_ns) = timeline.worst_ns.get_mut(&self.index) {
+            *worst_ns = at_ns;
+        }
+        self.index += 1;
+        timeline.column(at_ns, value_ns);
+        let most = MOST_SECONDS * SECOND_NS / self.period_ns.max(1);
+        let missed = missed_by(value_ns, self.period_ns).min(most);
+        timeline.length_ns = timeline.length_ns.max(at_ns + missed * self.period_ns);
+        // Of the instants that it missed, the first one of each second waited longest.
+        let mut turn = 0;
+        while turn <= missed {
+            let instant_ns = at_ns + turn * self.period_ns;
+            let second = instant_ns / SECOND_NS;
+            timeline.second(second, value_ns - turn * self.period_ns);
+            let left_ns = (second + 1) * SECOND_NS - instant_ns;
+            turn += left_ns.div_ceil(self.period_ns.max(1)).max(1);
+        }
+    }
+}
+
+impl Timeline {
+    /// `None` where the run has no times: an import, or no sample. Errors: a file that was read
+    /// before can no longer be read.
+    pub fn read(run: &Run) -> Result<Option<Self>, RunError> {
+        let provenance = &run.provenance;
+        if run.latencies.instants() == 0 || provenance.source == Source::Import {
+            return Ok(None);
+        }
+        if !run.dir.join("samples.bin").exists() {
+            return Self::of_log(run).map(Some);
+        }
+        let is_latency = provenance.experiment == Experiment::Latency;
+        let period_ns = provenance.period_ns.filter(|_| is_latency);
+        let worst = provenance.worst.iter().take(WORST).map(|worst| worst.index);
+        let mut samples = Samples::new(period_ns, worst);
+        let base_ns = run.base_ns();
+        run.each_sample(|sample| {
+            samples.push(sample.due_ns, sample.value_ns.saturating_sub(base_ns));
+        })?;
+        Ok(Some(samples.timeline))
+    }
+
+    fn of_log(run: &Run) -> Result<Self, RunError> {
+        let path = run.dir.join("hist.hlog");
+        let cause = |cause| RunError::Io { path: path.clone(), cause };
+        let file = BufReader::new(File::open(&path).map_err(cause)?);
+        let mut timeline = Self { column_ns: SECOND_NS, ..Self::default() };
+        let read = hlog::read(file, |one| {
+            if one.tag.is_some() || one.latencies.instants() == 0 {
+                return;
+            }
+            let (at, exact) = (one.second as u64, one.latencies.exact());
+            let (low_ns, high_ns) = (exact.min_ns.unwrap_or(0), exact.max_ns.unwrap_or(0));
+            let one_ns = match one.latencies.quantile(2) {
+                Quantile::At { ns } => ns,
+                _ => high_ns,
+            };
+            timeline.second(at, high_ns);
+            timeline.join(at * SECOND_NS, Column { low_ns, one_ns, high_ns });
+            timeline.length_ns = timeline.length_ns.max((at + 1) * SECOND_NS);
+        });
+        read.map_err(|cause| RunError::Log { path, cause })?;
+        Ok(timeline)
+    }
+
+    fn second(&mut self, second: u64, value_ns: u64) {
+        let most = self.seconds.entry(second).or_default();
+        *most = value_ns.max(*most);
+    }
+
+    fn column(&mut self, at_ns: u64, value_ns: u64) {
+        self.join(at_ns, Column { low_ns: value_ns, one_ns: value_ns, high_ns: value_ns });
+    }
+
+    fn join(&mut self, at_ns: u64, new: Column) {
+        joined(&mut self.columns, at_ns / self.column_ns, new);
+        if self.columns.len() > COLUMNS {
+            self.column_ns *= 2;
+            for (at, column) in std::mem::take(&mut self.columns) {
+                joined(&mut self.columns, at / 2, column);
+            }
+        }
+    }
+
+    /// The largest of so many seconds each: number of the first second, and value.
+    pub fn largest_of(&self, seconds: u64) -> BTreeMap<u64, u64> {
+        let mut largest: BTreeMap<u64, u64> = BTreeMap::new();
+        for (second, value_ns) in &self.seconds {
+            let most = largest.entry(second / seconds * seconds).or_default();
+            *most = (*most).max(*value_ns);
+        }
+        largest
+    }
+}
+
+fn joined(columns: &mut BTreeMap<u64, Column>, at: u64, new: Column) {
+    let column = columns.entry(at).or_insert(new);
+    column.low_ns = column.low_ns.min(new.low_ns);
+    column.high_ns = column.high_ns.max(new.high_ns);
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::hlog::Recorder;
+    use crate::run::tests::provenance;
+    use crate::run::{Provenance, write_provenance};
+    use crate::sample::{Sample, Writer};
+    use std::path::Path;
+
+    const MS: u64 = 1_000_000;
+
+    /// Of samples each period.
+    pub fn of(period_ns: u64, values_ns: impl Iterator<Item = u64>) -> Timeline {
+        let mut samples = Samples::new(Some(period_ns), [0].into_iter());
+        for (turn, value_ns) in (7..).zip(values_ns) {
+            samples.push(turn * period_ns, value_ns);
+        }
+        samples.timeline
+    }
+
+    #[test]
+    fn a_million_samples_keep_their_extremes_in_a_few_hundred_columns() {
+        let value = |turn: u64| match turn {
+            777_777 => 1,
+            333_333 => 500_000,
+            _ => 10_000 + turn % 100,
+        };
+        let timeline = of(MS, (0..1_000_000).map(value));
+        assert!((COLUMNS / 2..=COLUMNS).contains(&timeline.columns.len()));
+        let lows = timeline.columns.values().map(|column| column.low_ns);
+        let highs = timeline.columns.values().map(|column| column.high_ns);
+        assert_eq!((lows.min(), highs.max()), (Some(1), Some(500_000)));
+        let place = 333_333 * MS / timeline.column_ns;
+        assert_eq!(timeline.columns[&place].high_ns, 500_000);
+        assert_eq!((timeline.seconds.len(), timeline.seconds[&333]), (1000, 500_000));
+        assert_eq!(timeline.largest_of(10)[&330], 500_000);
+        assert_eq!(timeline.length_ns, 999_999 * MS);
+    }
+
+    #[test]
+    fn each_second_of_a_stall_has_the_instant_that_waited_longest() {
+        let timeline = of(MS, [10_000, 2500 * MS].into_iter());
+        let seconds: Vec<(u64, u64)> =
+            timeline.seconds.iter().map(|(second, ns)| (*second, ns / MS)).collect();
+        assert_eq!(seconds, [(0, 2500), (1, 1501), (2, 501)]);
+        assert_eq!(timeline.length_ns, 2500 * MS);
+    }
+
+    /// A run of samples each 100 ms, with a log of its seconds.
+    fn write(dir: &Path) -> Run {
+        let mut writer = Writer::create(&dir.join("samples.bin")).unwrap();
+        let out = File::create(dir.join("hist.hlog")).unwrap();
+        let mut log = Recorder::new(out, std::time::UNIX_EPOCH, Some(100 * MS)).unwrap();
+        for turn in 0..50u64 {
+            let due_ns = 5 * MS + turn * 100 * MS;
+            let sample = Sample { due_ns, value_ns: 1000 + turn, ..Sample::default() };
+            writer.push(sample).unwrap();
+            log.sample(&sample).unwrap();
+        }
+        log.finish(0).unwrap();
+        let samples = writer.finish().unwrap().0;
+        let period_ns = Some(100 * MS);
+        let provenance = Provenance { samples, period_ns, ..provenance() };
+        write_provenance(dir, &provenance).unwrap();
+        Run::read(dir).unwrap()
+    }
+
+    #[test]
+    fn a_run_without_its_samples_has_its_seconds_and_an_import_has_neither() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut run = write(dir.path());
+        let whole = Timeline::read(&run).unwrap().unwrap();
+        assert_eq!((whole.has_samples, whole.columns.len()), (true, 50));
+        std::fs::remove_file(dir.path().join("samples.bin")).unwrap();
+        let seconds = Timeline::read(&run).unwrap().unwrap();
+        assert_eq!((seconds.has_samples, seconds.columns.len()), (false, 5));
+        assert_eq!(seconds.seconds, whole.seconds);
+        let column = seconds.columns[&1];
+        assert_eq!((column.low_ns, column.one_ns, column.high_ns), (1010, 1014, 1019));
+        run.provenance.source = Source::Import;
+        assert_eq!(Timeline::read(&run).unwrap(), None);
+    }
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Words and numbers of the page. Pure.
+
+use super::axis::grouped;
+use crate::load::Load;
+use crate::run::{Kind, Run, Source};
+
+/// Text that looks like markup is text.
+pub fn escape(text: &str) -> String {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text.replace('"', "&quot;")
+}
+
+/// Microseconds, the unit of the page: `649,012`, `1,234.5`, `14.217`.
+pub fn us(ns: f64) -> String {
+    let us = ns / 1e3;
+    let decimals = match us {
+        10_000.0.. => 0,
+        100.0.. => 1,
+        _ => 3,
+    };
+    let text = format!("{us:.decimals$}");
+    let (whole, part) = text.split_at(text.find('.').unwrap_or(text.len()));
+    whole.parse().map_or_else(|_| text.clone(), |whole| grouped(whole) + part)
+}
+
+/// The same of a time without a part of a nanosecond, as short as it goes: `1,000`, `62.5`.
+pub fn short_us(ns: u64) -> String {
+    let part = format!("{:03}", ns % 1000);
+    let part = part.trim_end_matches('0');
+    let dot = if part.is_empty() { "" } else { "." };
+    format!("{}{dot}{part}", grouped(ns / 1000))
+}
+
+/// How many times as long: `3.2`, `45,700`.
+pub fn times(factor: f64) -> String {
+    match factor {
+        10.0.. => {
+            let unit = 10f64.powi((factor.log10().floor() as i32 - 2).max(0));
+            grouped(((factor / unit).round() * unit) as u64)
+        }
+        _ => format!("{factor:.1}"),
+    }
+}
+
+/// `2026-11-24 12:31 UTC`.
+pub fn date(seconds: u64) -> String {
+    let (days, minutes) = (seconds / 86_400, seconds % 86_400 / 60);
+    // Counted from 1 March of year 0, so that a leap day is the last day of its year.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60)
+}
+
+pub const fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::N => "an ordinary task (SCHED_OTHER), on any CPU",
+        Kind::Rw => "a real-time task (SCHED_FIFO), on the CPU that takes all device interrupts",
+        Kind::Rb => "a real-time task (SCHED_FIFO), on a CPU that takes no device interrupts",
+        Kind::Aon => "a real-time task (SCHED_FIFO) in a partition that keeps its tick",
+        Kind::Aoff => "a real-time task (SCHED_FIFO) in a partition whose tick is stopped",
+    }
+}
+
+pub const fn load(load: Load) -> &'static str {
+    match load {
+        Load::Idl => "nothing else runs",
+        Load::Cpu => "processes that compute",
+        Load::Aio => "processes that write and do not wait for the disk",
+        Load::Sio => "processes that write and wait for the disk",
+        Load::Mix => "processes that compute, that write, and that wait for the disk",
+        Load::Artis => "processes that compute, use disk and network, and take locks of the kernel",
+        Load::Flood => {
+            "processes that compute, write and wait for the disk, and on each CPU one that keeps \
+             caches dirty and the TLB full"
+        }
+    }
+}
+
+pub const fn source(source: Source) -> &'static str {
+    match source {
+        Source::Nanosleep => "clock_nanosleep to an absolute instant, and the clock after it",
+        Source::Timerlat => "the kernel's timerlat tracer, until user space",
+        Source::TimerlatKernel => "the kernel's timerlat tracer, of a thread of the kernel",
+        Source::Loop => "the clock before and after each turn of a loop",
+        Source::Import => "a histogram of another tool",
+    }
+}
+
+/// Whose times a figure shows: kernel, CPU, and whether a guest's.
+pub fn origin(runs: &[&Run]) -> String {
+    let all = |of: fn(&Run) -> &str| {
+        let mut all: Vec<&str> = runs.iter().map(|run| of(run)).collect();
+        all.sort_unstable();
+        all.dedup();
+        all.join(", ")
+    };
+    let kernels = all(|run| &run.provenance.machine.kernel);
+    let cpus = all(|run| &run.provenance.machine.cpu_model);
+    let is_guest = runs.iter().any(|run| run.provenance.machine.hypervisor);
+    let guest = if is_guest { "; a guest: no times of a machine" } else { "" };
+    format!("Kernel {kernels}; {cpus}{guest}.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_looks_like_markup_is_not() {
+        assert_eq!(escape("<a & \"b\">"), "&lt;a &amp; &quot;b&quot;&gt;");
+    }
+
+    #[test]
+    fn numbers_have_as_many_digits_as_can_be_read() {
+        let all = [649_012_345.0, 1_234_549.0, 14_217.0, 7.0].map(us);
+        assert_eq!(all, ["649,012", "1,234.5", "14.217", "0.007"]);
+        assert_eq!([1_000_000, 62_500, 7].map(short_us), ["1,000", "62.5", "0.007"]);
+        assert_eq!([3.24, 10.4, 45_678.0].map(times), ["3.2", "10", "45,700"]);
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(date(0), "1970-01-01 00:00 UTC");
+        assert_eq!(date(951_827_696), "2000-02-29 12:34 UTC");
+        assert_eq!(date(1_795_519_860), "2026-11-24 11:31 UTC");
+        assert_eq!(date(1_798_761_599), "2026-12-31 23:59 UTC");
+    }
+}
