@@ -450,7 +450,7 @@ fn output_that_is_lost_otherwise_is_a_failure() {
 #[test]
 fn a_measured_cost_is_the_longest_turn_of_the_run_and_marked_as_not_proven() {
     let dir = tempfile::tempdir().unwrap();
-    let latency = runs::provenance("7.2.13", Load::Mix, Kind::Rb);
+    let latency = runs::provenance("7.2.13", Load::Mixed, Kind::Fifo);
     let overhead =
         Provenance { experiment: Experiment::Overhead, source: Source::Loop, ..latency.clone() };
     runs::write(

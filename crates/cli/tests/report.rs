@@ -67,8 +67,8 @@ fn asmp(arguments: &[&str]) -> (i32, String) {
 /// The report of two loads and two kinds, with a script that says what was drawn where.
 fn page(dir: &Path) -> String {
     let runs = dir.join("runs");
-    for load in [Load::Idl, Load::Mix] {
-        for kind in [Kind::N, Kind::Aoff] {
+    for load in [Load::Idle, Load::Mixed] {
+        for kind in [Kind::Normal, Kind::Partition] {
             write_run(&runs.join(format!("{load}-{kind}")), "7.2.13", load, kind);
         }
     }
@@ -177,7 +177,7 @@ fn figures(seen: &Value) -> Vec<&Value> {
         let texts: Vec<&str> =
             figure["texts"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
         let has = |word: &str| texts.iter().any(|text| text.contains(word));
-        let kinds = [Kind::N, Kind::Aoff].map(|kind| kind.to_string());
+        let kinds = [Kind::Normal, Kind::Partition].map(|kind| kind.to_string());
         assert!(has(", us") && kinds.iter().all(|kind| has(kind)), "{title}: {texts:?}");
         let numbers = texts.iter().filter(|text| text.parse::<f64>().is_ok()).count();
         assert!(numbers >= 2, "{title}: axes in {texts:?}");
@@ -262,8 +262,8 @@ fn refusals() {
         assert_eq!(said.lines().count(), 1, "one line: {said}");
     };
     let name = |name: &str| path(name).to_str().unwrap().to_owned();
-    write_run(&path("old"), "6.12", Load::Idl, Kind::N);
-    write_run(&path("new"), "7.2.13", Load::Idl, Kind::N);
+    write_run(&path("old"), "6.12", Load::Idle, Kind::Normal);
+    write_run(&path("new"), "7.2.13", Load::Idle, Kind::Normal);
     let (old, new) = (name("old"), name("new"));
     refused(&["measure", "report", &name("nothing")], 50, "nothing");
     refused(&["measure", "report", &old, &new], 52, "6.12 and 7.2.13");
@@ -293,7 +293,7 @@ fn refusals() {
     // The others of a directory are reported all the same.
     std::fs::create_dir(path("mixed")).unwrap();
     std::fs::create_dir(path("mixed/notes")).unwrap();
-    write_run(&path("mixed/idle-normal"), "7.2.13", Load::Idl, Kind::N);
+    write_run(&path("mixed/idle-normal"), "7.2.13", Load::Idle, Kind::Normal);
     let (code, said) = asmp(&["measure", "report", &name("mixed")]);
     assert!(code == 0 && said.contains("left out: ") && said.contains("mixed/notes"), "{said}");
     std::fs::rename(path("new"), path("mixed/new")).unwrap();

@@ -7,44 +7,46 @@ use std::fmt;
 use std::str::FromStr;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Kind {
     /// SCHED_OTHER, anywhere.
-    #[serde(rename = "normal", alias = "N")]
-    N,
+    #[serde(alias = "N")]
+    Normal,
     /// SCHED_FIFO on the CPU that takes all device interrupts.
-    #[serde(rename = "fifo-irq", alias = "Rw")]
-    Rw,
+    #[serde(alias = "Rw")]
+    FifoIrq,
     /// SCHED_FIFO on a CPU that takes none.
-    #[serde(rename = "fifo", alias = "Rb")]
-    Rb,
+    #[serde(alias = "Rb")]
+    Fifo,
     /// In a partition, tick kept.
-    #[serde(rename = "partition-tick", alias = "Aon")]
-    Aon,
+    #[serde(alias = "Aon")]
+    PartitionTick,
     /// In a partition, tick off.
-    #[serde(rename = "partition", alias = "Aoff")]
-    Aoff,
+    #[serde(alias = "Aoff")]
+    Partition,
 }
 
 impl Kind {
-    pub const ALL: [Self; 5] = [Self::N, Self::Rw, Self::Rb, Self::Aon, Self::Aoff];
+    pub const ALL: [Self; 5] =
+        [Self::Normal, Self::FifoIrq, Self::Fifo, Self::PartitionTick, Self::Partition];
 
     pub const fn word(self) -> &'static str {
         match self {
-            Self::N => "normal",
-            Self::Rw => "fifo-irq",
-            Self::Rb => "fifo",
-            Self::Aon => "partition-tick",
-            Self::Aoff => "partition",
+            Self::Normal => "normal",
+            Self::FifoIrq => "fifo-irq",
+            Self::Fifo => "fifo",
+            Self::PartitionTick => "partition-tick",
+            Self::Partition => "partition",
         }
     }
 
     const fn of_paper(self) -> &'static str {
         match self {
-            Self::N => "N",
-            Self::Rw => "Rw",
-            Self::Rb => "Rb",
-            Self::Aon => "Aon",
-            Self::Aoff => "Aoff",
+            Self::Normal => "N",
+            Self::FifoIrq => "Rw",
+            Self::Fifo => "Rb",
+            Self::PartitionTick => "Aon",
+            Self::Partition => "Aoff",
         }
     }
 }

@@ -22,64 +22,65 @@ use std::time::{Duration, Instant};
 
 /// The papers' loads, by names that say what they do. The papers' names are read too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Load {
     /// Nothing.
-    #[serde(rename = "idle", alias = "IDL")]
-    Idl,
+    #[serde(alias = "IDL")]
+    Idle,
     /// k p processes that compute.
-    #[serde(rename = "cpu", alias = "CPU")]
+    #[serde(alias = "CPU")]
     Cpu,
     /// k p processes that write without waiting for the disk.
-    #[serde(rename = "async-io", alias = "AIO")]
-    Aio,
+    #[serde(alias = "AIO")]
+    AsyncIo,
     /// k p processes that write and wait for the disk.
-    #[serde(rename = "io", alias = "SIO")]
-    Sio,
+    #[serde(alias = "SIO")]
+    Io,
     /// (k/2) p of each of the three.
-    #[serde(rename = "mixed", alias = "MIX")]
-    Mix,
+    #[serde(alias = "MIX")]
+    Mixed,
     /// ARTiS: computing, disk, network and kernel locks, one of each a CPU.
-    #[serde(rename = "artis", alias = "ARTIS")]
+    #[serde(alias = "ARTIS")]
     Artis,
     /// L4RTL section 4.1: mixed, and on each CPU a program that keeps its caches dirty and its TLB
     /// full.
-    #[serde(rename = "cache", alias = "FLOOD")]
-    Flood,
+    #[serde(alias = "FLOOD")]
+    Cache,
 }
 
 impl Load {
     pub const ALL: [Self; 7] =
-        [Self::Idl, Self::Cpu, Self::Aio, Self::Sio, Self::Mix, Self::Artis, Self::Flood];
+        [Self::Idle, Self::Cpu, Self::AsyncIo, Self::Io, Self::Mixed, Self::Artis, Self::Cache];
 
     pub const fn word(self) -> &'static str {
         match self {
-            Self::Idl => "idle",
+            Self::Idle => "idle",
             Self::Cpu => "cpu",
-            Self::Aio => "async-io",
-            Self::Sio => "io",
-            Self::Mix => "mixed",
+            Self::AsyncIo => "async-io",
+            Self::Io => "io",
+            Self::Mixed => "mixed",
             Self::Artis => "artis",
-            Self::Flood => "cache",
+            Self::Cache => "cache",
         }
     }
 
     /// Its processes write files; without a disk below them they wait for none.
     pub const fn writes(self) -> bool {
         match self {
-            Self::Idl | Self::Cpu => false,
-            Self::Aio | Self::Sio | Self::Mix | Self::Artis | Self::Flood => true,
+            Self::Idle | Self::Cpu => false,
+            Self::AsyncIo | Self::Io | Self::Mixed | Self::Artis | Self::Cache => true,
         }
     }
 
     const fn of_paper(self) -> &'static str {
         match self {
-            Self::Idl => "IDL",
+            Self::Idle => "IDL",
             Self::Cpu => "CPU",
-            Self::Aio => "AIO",
-            Self::Sio => "SIO",
-            Self::Mix => "MIX",
+            Self::AsyncIo => "AIO",
+            Self::Io => "SIO",
+            Self::Mixed => "MIX",
             Self::Artis => "ARTIS",
-            Self::Flood => "FLOOD",
+            Self::Cache => "FLOOD",
         }
     }
 }
@@ -117,11 +118,11 @@ pub struct Size {
 pub fn processes(load: Load, size: Size) -> Vec<(&'static str, u32)> {
     let (all, half) = (size.per_cpu * size.cpus, (size.per_cpu * size.cpus / 2).max(1));
     match load {
-        Load::Idl => vec![],
+        Load::Idle => vec![],
         Load::Cpu => vec![("cpu", all)],
-        Load::Aio => vec![("hdd", all)],
-        Load::Sio => vec![("hdd-sync", all)],
-        Load::Mix | Load::Flood => vec![("cpu", half), ("hdd", half), ("hdd-sync", half)],
+        Load::AsyncIo => vec![("hdd", all)],
+        Load::Io => vec![("hdd-sync", all)],
+        Load::Mixed | Load::Cache => vec![("cpu", half), ("hdd", half), ("hdd-sync", half)],
         Load::Artis => {
             vec![("cpu", size.cpus), ("hdd", size.cpus), ("udp", size.cpus), ("flock", size.cpus)]
         }
@@ -220,7 +221,7 @@ impl Running {
         measured: Cpu,
         bytes: usize,
     ) -> Result<(), LoadError> {
-        let failed = |cause: String| LoadError::NotStarted { load: Load::Flood, cause };
+        let failed = |cause: String| LoadError::NotStarted { load: Load::Cache, cause };
         for cpu in cpus.iter() {
             let nice = if cpu == measured { -10 } else { 0 };
             let words = ["flood".into(), bytes.to_string().into()];
@@ -371,11 +372,11 @@ mod tests {
     fn the_papers_numbers_of_processes() {
         let size = Size { per_cpu: 16, cpus: 4 };
         assert_eq!(processes(Load::Cpu, size), [("cpu", 64)]);
-        assert_eq!(processes(Load::Mix, size), [("cpu", 32), ("hdd", 32), ("hdd-sync", 32)]);
-        assert_eq!(processes(Load::Idl, size), []);
+        assert_eq!(processes(Load::Mixed, size), [("cpu", 32), ("hdd", 32), ("hdd-sync", 32)]);
+        assert_eq!(processes(Load::Idle, size), []);
         assert_eq!(
-            processes(Load::Flood, size),
-            processes(Load::Mix, size),
+            processes(Load::Cache, size),
+            processes(Load::Mixed, size),
             "the flooders come on top"
         );
     }

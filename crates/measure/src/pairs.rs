@@ -215,7 +215,7 @@ mod tests {
         assert!(matches!(refused, PairError::Ambiguous { .. }), "{refused}");
         let refused = pairs(&a, &b[..1], &[Setting::Column]).unwrap_err();
         assert!(matches!(refused, PairError::Ambiguous { .. }), "{refused}");
-        let kind = |provenance: &mut Provenance| provenance.kind = Kind::N;
+        let kind = |provenance: &mut Provenance| provenance.kind = Kind::Normal;
         let (a, b) = ([run("a/x", 1, |_| ())], [run("b/x", 2, kind)]);
         let refused = pairs(&a, &b, &[]).unwrap_err().to_string();
         let says = "they differ in kind (partition; normal): choose others, or say --across kind";

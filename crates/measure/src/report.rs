@@ -78,7 +78,7 @@ pub fn rows(runs: &[Run], limit_ns: Option<u64>) -> Vec<Row> {
             period_ns: provenance.period_ns,
             cpu: provenance.cpu,
             schedule: provenance.schedule,
-            load_factor: (provenance.load != Load::Idl && provenance.load_size.per_cpu > 0)
+            load_factor: (provenance.load != Load::Idle && provenance.load_size.per_cpu > 0)
                 .then_some(provenance.load_size.per_cpu),
             load_dir: provenance.load_dir.clone(),
             summary: run.summary(),
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn runs_of_one_kind_are_told_apart() {
-        let of = |dir: &str| run(dir, Kind::Aoff, Latencies::of([1]));
+        let of = |dir: &str| run(dir, Kind::Partition, Latencies::of([1]));
         let names = |runs: &[Run]| -> Vec<String> {
             rows(runs, None).into_iter().map(|row| row.name).collect()
         };

@@ -79,7 +79,7 @@ impl Setting {
             Self::Column => run.column.clone().unwrap_or_else(|| "none".to_owned()),
             Self::Source => format!("{:?}", run.source).to_lowercase(),
             Self::LoadSize => match run.load {
-                crate::load::Load::Idl => "none".to_owned(),
+                crate::load::Load::Idle => "none".to_owned(),
                 _ => format!("{} processes a CPU", run.load_size.per_cpu),
             },
             Self::LoadDisk => match (run.load.writes(), &run.load_dir) {
@@ -148,8 +148,8 @@ mod tests {
             let mut other = one.clone();
             match setting {
                 Setting::Experiment => other.experiment = Experiment::Overhead,
-                Setting::Kind => other.kind = Kind::N,
-                Setting::Load => other.load = Load::Sio,
+                Setting::Kind => other.kind = Kind::Normal,
+                Setting::Load => other.load = Load::Io,
                 Setting::Column => other.column = Some("Usr-003".into()),
                 Setting::Source => other.source = Source::Timerlat,
                 Setting::LoadSize => other.load_size.per_cpu += 1,

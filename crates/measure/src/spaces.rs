@@ -343,7 +343,7 @@ mod tests {
             provenance: Provenance {
                 source,
                 load,
-                kind: Kind::Rb,
+                kind: Kind::Fifo,
                 period_ns: Some(2_003_000),
                 samples: 1000,
                 ..provenance()
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn the_cost_of_the_address_space_is_the_user_thread_less_the_kernel_thread() {
-        let runs = three_places(Load::Mix);
+        let runs = three_places(Load::Mixed);
         let [space] = spaces(&runs).try_into().unwrap();
         let places: Vec<Place> = space.handlers.iter().map(|handler| handler.place).collect();
         assert_eq!(places, [Place::Kernel, Place::User, Place::Program]);
@@ -389,7 +389,7 @@ mod tests {
         let round = |turn: u64| {
             let dir = format!("round-{turn}");
             let of = |source, thread_us, end_us| {
-                run_in(&dir, source, Load::Mix, thread_us + turn, end_us + turn)
+                run_in(&dir, source, Load::Mixed, thread_us + turn, end_us + turn)
             };
             [of(Source::Timerlat, 40, 160), of(Source::TimerlatKernel, 30, 30)]
         };
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn each_load_is_a_few_lines_of_the_table() {
-        let runs = [three_places(Load::Idl), three_places(Load::Flood)].concat();
+        let runs = [three_places(Load::Idle), three_places(Load::Cache)].concat();
         let table = text(&spaces(&runs));
         let line = |start: &str| {
             let found = table
@@ -435,28 +435,28 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_not_invented() {
-        let both = three_places(Load::Idl);
+        let both = three_places(Load::Idle);
         assert!(spaces(&both[..2]).is_empty(), "latency alone is no comparison of spaces");
         assert_eq!(others(&both[..2]).len(), 2);
         assert!(others(&both).is_empty());
         let [space] = spaces(&both[2..]).try_into().unwrap();
         assert!(space.cost.is_empty());
         assert!(text(&[space]).contains("n/a: a run is missing"));
-        let mut partial = three_places(Load::Idl);
+        let mut partial = three_places(Load::Idle);
         partial[1].provenance.partial = Some("interrupted".into());
         let [space] = spaces(&partial).try_into().unwrap();
         assert_eq!((space.handlers.len(), space.cost.is_empty()), (3, true));
         // Of another directory or load it is no partner.
-        let mut apart = three_places(Load::Idl);
+        let mut apart = three_places(Load::Idle);
         apart[1].dir = "elsewhere/idle-fifo-user".into();
-        apart[0].provenance.load = Load::Mix;
+        apart[0].provenance.load = Load::Mixed;
         let [space] = spaces(&apart).try_into().unwrap();
         assert_eq!((space.handlers.len(), space.cost.is_empty()), (1, true));
     }
 
     #[test]
     fn the_papers_three_times_are_there_for_each_load() {
-        let runs = [three_places(Load::Idl), three_places(Load::Flood)].concat();
+        let runs = [three_places(Load::Idle), three_places(Load::Cache)].concat();
         let drawings = figures(&runs);
         assert_eq!(drawings.len(), 2);
         for drawing in drawings {

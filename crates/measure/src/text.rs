@@ -83,7 +83,7 @@ fn policy(row: &Row) -> String {
 fn load(row: &Row) -> String {
     match row.load_factor {
         Some(factor) => format!("load factor {factor}"),
-        None if row.load == Load::Idl.word() => "no load".to_owned(),
+        None if row.load == Load::Idle.word() => "no load".to_owned(),
         None => "load factor not known".to_owned(),
     }
 }
@@ -290,8 +290,8 @@ pub fn beside_paper(rows: &[Row]) -> String {
             "  {}, {load}: max(normal)/max(partition) {} (paper: 3688093), \
              stdev(fifo)/stdev(partition) {} (paper: 26.0)",
             dir.display(),
-            ratio(max(Kind::N), max(Kind::Aoff)),
-            ratio(deviation(Kind::Rb), deviation(Kind::Aoff)),
+            ratio(max(Kind::Normal), max(Kind::Partition)),
+            ratio(deviation(Kind::Fifo), deviation(Kind::Partition)),
         );
     }
     text
@@ -308,7 +308,7 @@ mod tests {
 
     fn run(dir: &str, kind: Kind, latencies: Latencies) -> Run {
         let schedule = match kind {
-            Kind::N => Schedule::Other { nice: 0 },
+            Kind::Normal => Schedule::Other { nice: 0 },
             _ => Schedule::Fifo { priority: 80 },
         };
         let samples = latencies.samples();
@@ -325,7 +325,8 @@ mod tests {
     fn a_run_without_samples_has_its_row_and_missed_instants_are_told() {
         let mut late = Latencies::of([10_000; 50]);
         late.record_late(1_234_567_890_000, 30_000_000_000);
-        let runs = [run("a/x", Kind::N, Latencies::default()), run("a/y", Kind::Aoff, late)];
+        let runs =
+            [run("a/x", Kind::Normal, Latencies::default()), run("a/y", Kind::Partition, late)];
         let text = text(&rows(&runs, None));
         let lines: Vec<&str> = text.lines().collect();
         let [heading, normal, partition] = [3, 4, 5].map(|line| words(lines[line]));
@@ -342,7 +343,7 @@ mod tests {
     #[test]
     fn instants_above_a_limit_have_a_column_and_a_bucket_that_has_both_says_so() {
         let latencies = Latencies::of([99_000, 99_990, 100_010, 100_020, 300_000]);
-        let runs = [run("a/x", Kind::N, latencies)];
+        let runs = [run("a/x", Kind::Normal, latencies)];
         let line = |limit_ns: u64| {
             let text = text(&rows(&runs, Some(limit_ns)));
             assert!(text.contains("above: how many took longer"), "{text}");
@@ -359,8 +360,8 @@ mod tests {
     #[test]
     fn a_table_says_what_was_measured_how_and_what_its_columns_mean() {
         let mut runs = [
-            run("a/x", Kind::N, Latencies::of([9_000, 90_000])),
-            run("a/y", Kind::Aoff, Latencies::of([5_000, 6_000, 20_000])),
+            run("a/x", Kind::Normal, Latencies::of([9_000, 90_000])),
+            run("a/y", Kind::Partition, Latencies::of([5_000, 6_000, 20_000])),
         ];
         runs[0].provenance.cpu = None;
         for run in &mut runs {
@@ -391,7 +392,7 @@ mod tests {
             run.provenance.column = Some("Usr-003".into());
             (run.provenance.cpu, run.provenance.period_ns) = (None, None);
             run.provenance.partial = Some("interrupted".into());
-            run.provenance.load = Load::Idl;
+            run.provenance.load = Load::Idle;
         }
         let says = text(&rows(&runs, None));
         let lines: Vec<&str> = says.lines().collect();
@@ -411,20 +412,21 @@ mod tests {
     fn the_kind_that_is_best_at_the_worst_is_named_with_the_others_ratios() {
         let of = |dir: &str, kind, max_ns| run(dir, kind, Latencies::of([1_000, max_ns]));
         let runs = [
-            of("a/x", Kind::N, 90_000),
-            of("b/x", Kind::N, 30_000),
-            of("a/y", Kind::Rb, 50_000),
-            of("a/z", Kind::Aoff, 20_000),
+            of("a/x", Kind::Normal, 90_000),
+            of("b/x", Kind::Normal, 30_000),
+            of("a/y", Kind::Fifo, 50_000),
+            of("a/z", Kind::Partition, 20_000),
         ];
         let says = text(&rows(&runs, None));
         let line = "\nAt the worst partition is best, with 20.000: fifo 2.5 times as long, normal \
                     4.5 times as long.\n";
         assert!(says.contains(line), "{says}");
         // Turns that nothing disturbed have no ratio.
-        let runs = [of("a/x", Kind::N, 90_000), run("a/y", Kind::Aoff, Latencies::of([0, 0]))];
+        let runs =
+            [of("a/x", Kind::Normal, 90_000), run("a/y", Kind::Partition, Latencies::of([0, 0]))];
         let says = text(&rows(&runs, None));
         assert!(says.contains("partition is best, with 0.000: normal 90.000.\n"), "{says}");
-        let rounds = [of("a/x", Kind::N, 90_000), of("b/x", Kind::N, 30_000)];
+        let rounds = [of("a/x", Kind::Normal, 90_000), of("b/x", Kind::Normal, 30_000)];
         assert!(!text(&rows(&rounds, None)).contains("At the worst"), "one kind alone");
     }
 
@@ -432,10 +434,10 @@ mod tests {
     fn each_series_is_beside_the_papers_ratios() {
         let of = |dir: &str, kind, max_ns| run(dir, kind, Latencies::of([1_000, max_ns]));
         let runs = [
-            of("a/n", Kind::N, 90_000),
-            of("a/b", Kind::Rb, 50_000),
-            of("a/o", Kind::Aoff, 20_000),
-            of("b/n", Kind::N, 30_000),
+            of("a/n", Kind::Normal, 90_000),
+            of("a/b", Kind::Fifo, 50_000),
+            of("a/o", Kind::Partition, 20_000),
+            of("b/n", Kind::Normal, 30_000),
         ];
         let says = beside_paper(&rows(&runs, None));
         let lines: Vec<&str> = says.lines().collect();

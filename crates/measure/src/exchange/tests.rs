@@ -173,7 +173,7 @@ fn garbage_names_its_line() {
 }
 
 fn run(dir: &str, experiment: Experiment, latencies: Latencies) -> Run {
-    let provenance = Provenance { experiment, kind: Kind::N, ..provenance() };
+    let provenance = Provenance { experiment, kind: Kind::Normal, ..provenance() };
     let times = Times::default();
     Run { dir: dir.into(), provenance, latencies, times, system_max_ns: None }
 }
@@ -232,7 +232,7 @@ fn prometheus_has_each_series_once_in_base_units() {
 #[test]
 fn csv_names_the_run_and_has_every_column() {
     let mut run = run("a,b \"c\"", Experiment::Latency, Latencies::default());
-    run.provenance.kind = Kind::Aon;
+    run.provenance.kind = Kind::PartitionTick;
     let counts = Counts { ticks: 1, page_faults: 6, ..Counts::default() };
     let sample = Sample {
         due_ns: 1,

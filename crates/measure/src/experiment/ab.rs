@@ -74,10 +74,10 @@ fn compare_in_turn(
 ) -> Result<Factors> {
     let (cpu, candidate) = (session.series.cpu, session.candidate);
     if factors.contains(&Factor::Tick) && !candidate {
-        let tick_off = place(Kind::Aoff, cpu, session.online(), &[]);
+        let tick_off = place(Kind::Partition, cpu, session.online(), &[]);
         session.conductor.check(cpu, &[tick_off]).map_err(ExperimentError::Conductor)?;
     }
-    let kind = if candidate { Kind::Aoff } else { Kind::Aon };
+    let kind = if candidate { Kind::Partition } else { Kind::PartitionTick };
     let mut running = session.start(load)?;
     let mut effects = Vec::new();
     for factor in factors {
@@ -89,7 +89,7 @@ fn compare_in_turn(
                 let word = if has { "with" } else { "without" };
                 let (kind, left_out) = match (has, factor) {
                     (true, _) => (kind, vec![]),
-                    (_, Factor::Tick) => (Kind::Aon, vec![]),
+                    (_, Factor::Tick) => (Kind::PartitionTick, vec![]),
                     (_, Factor::Setting(name)) => (kind, vec![name.clone()]),
                 };
                 let name = format!("{factor}-{word}-{round}");

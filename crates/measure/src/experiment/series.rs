@@ -87,7 +87,7 @@ impl<'a> Session<'a> {
         if timerlat || places.iter().any(|place| matches!(place, Place::IrqsKeptTo { .. })) {
             conductor.reserve(timerlat).map_err(ExperimentError::Conductor)?;
         }
-        let loads = series.loads.iter().any(|load| *load != Load::Idl);
+        let loads = series.loads.iter().any(|load| *load != Load::Idle);
         if loads && std::process::Command::new("stress-ng").arg("--version").output().is_err() {
             return Err(LoadError::NoTool.into());
         }
@@ -145,13 +145,13 @@ fn load_dir(kernel: &dyn Kernel, series: &Series) -> Result<PathBuf> {
 pub(super) fn place(kind: Kind, cpu: Cpu, online: &CpuSet, without: &[String]) -> Place {
     let here = CpuSet::from_iter([cpu]);
     match kind {
-        Kind::N => Place::Unchanged,
-        Kind::Rw => Place::IrqsKeptTo { cpus: here },
-        Kind::Rb => Place::IrqsKeptTo { cpus: online.difference(&here) },
-        Kind::Aon | Kind::Aoff => Place::Partition {
+        Kind::Normal => Place::Unchanged,
+        Kind::FifoIrq => Place::IrqsKeptTo { cpus: here },
+        Kind::Fifo => Place::IrqsKeptTo { cpus: online.difference(&here) },
+        Kind::PartitionTick | Kind::Partition => Place::Partition {
             cpu,
-            tick_off: kind == Kind::Aoff,
-            prove_tick_off: kind == Kind::Aoff && without.is_empty(),
+            tick_off: kind == Kind::Partition,
+            prove_tick_off: kind == Kind::Partition && without.is_empty(),
             without: without.to_vec(),
         },
     }
@@ -240,14 +240,14 @@ impl Session<'_> {
 
     /// A load that runs, with all its processes there.
     pub(super) fn start(&self, load: Load) -> Result<Running> {
-        if load != Load::Idl {
+        if load != Load::Idle {
             self.observer.starts(load);
         }
         let mut running = Running::start(self.kernel, load, self.size, &self.load_dir)?;
         if let Some(dir) = running.load_dir.as_ref().filter(|dir| dir.is_memory()) {
             self.observer.has_no_disk(load, dir);
         }
-        if load == Load::Flood {
+        if load == Load::Cache {
             let (program, cpu) = (&self.series.flooder, self.series.cpu);
             running.flood(self.kernel, program, &self.online, cpu, self.flood_bytes())?;
         }
@@ -279,7 +279,7 @@ impl Session<'_> {
         self.kernel
             .set_affinity(probe.tid, &CpuSet::from_iter([cpu]))
             .map_err(|cause| ExperimentError::Pin { cpu, cause })?;
-        self.schedule(probe.tid, Kind::Rb)
+        self.schedule(probe.tid, Kind::Fifo)
     }
 
     pub(super) fn schedule(&self, tid: i32, kind: Kind) -> Result<()> {
@@ -291,7 +291,7 @@ impl Session<'_> {
 
     const fn schedule_of(&self, kind: Kind) -> Schedule {
         match kind {
-            Kind::N => Schedule::Other { nice: 0 },
+            Kind::Normal => Schedule::Other { nice: 0 },
             _ => Schedule::Fifo { priority: self.series.priority },
         }
     }

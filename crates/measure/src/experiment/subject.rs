@@ -94,7 +94,7 @@ impl Session<'_> {
             return self.kernel_thread(case);
         }
         // In this boot a tick that could stop would also stop for a kind that keeps it.
-        let keep_tick = case.kind == Kind::Aon;
+        let keep_tick = case.kind == Kind::PartitionTick;
         let samples = self.measurement.samples();
         let probe = Probe::spawn(self.work(case.source), samples, self.series.warm_up, keep_tick)
             .map_err(ExperimentError::Probe)?;
@@ -162,16 +162,16 @@ impl Session<'_> {
     fn put(&self, case: &Case, probe: &Probe) -> Result<bool> {
         let cpu = self.series.cpu;
         match case.kind {
-            Kind::N if case.source == Source::Timerlat => {
+            Kind::Normal if case.source == Source::Timerlat => {
                 // The tracer serves only threads that stay on its CPU.
                 self.kernel
                     .set_affinity(probe.tid, &CpuSet::from_iter([cpu]))
                     .map_err(|cause| ExperimentError::Pin { cpu, cause })?;
                 return Ok(true);
             }
-            Kind::N => return Ok(false),
-            Kind::Rw | Kind::Rb => {}
-            Kind::Aon | Kind::Aoff => {
+            Kind::Normal => return Ok(false),
+            Kind::FifoIrq | Kind::Fifo => {}
+            Kind::PartitionTick | Kind::Partition => {
                 self.conductor.admit(probe.tid).map_err(ExperimentError::Conductor)?;
             }
         }

@@ -353,7 +353,7 @@ mod tests {
         let label = |at: usize| Label {
             end: Some((1.0, 0.5)),
             text: format!("{at} <partition-tick>"),
-            style: of_kind(Kind::Aon),
+            style: of_kind(Kind::PartitionTick),
         };
         Figure {
             title: "a <title> & more".into(),
@@ -364,7 +364,10 @@ mod tests {
                 name: None,
                 y: Some(Axis::log(1.0, 1e6)),
                 height: 100.0,
-                layers: vec![Layer::Line { style: of_kind(Kind::Aoff), path: "M0 0h9".into() }],
+                layers: vec![Layer::Line {
+                    style: of_kind(Kind::Partition),
+                    path: "M0 0h9".into(),
+                }],
                 labels: (0..labels).map(label).collect(),
                 marks: vec![],
                 rule: Some((0.5, "limit".into())),

@@ -23,11 +23,11 @@ pub struct Style {
 /// The three colours that are left of the palette are too pale for lines on white.
 pub const fn of_kind(kind: Kind) -> Style {
     match kind {
-        Kind::N => Style { colour: VERMILLION, dash: "2 2" },
-        Kind::Rw => Style { colour: PURPLE, dash: "9 3 2 3" },
-        Kind::Rb => Style { colour: GREEN, dash: "6 3" },
-        Kind::Aon => Style { colour: INK, dash: "12 3" },
-        Kind::Aoff => Style { colour: BLUE, dash: "" },
+        Kind::Normal => Style { colour: VERMILLION, dash: "2 2" },
+        Kind::FifoIrq => Style { colour: PURPLE, dash: "9 3 2 3" },
+        Kind::Fifo => Style { colour: GREEN, dash: "6 3" },
+        Kind::PartitionTick => Style { colour: INK, dash: "12 3" },
+        Kind::Partition => Style { colour: BLUE, dash: "" },
     }
 }
 

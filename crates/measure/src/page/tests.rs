@@ -33,7 +33,7 @@ fn series(samples: u64) -> Vec<Run> {
             run(kind, load, latencies)
         })
     };
-    [Load::Idl, Load::Mix].into_iter().flat_map(of).collect()
+    [Load::Idle, Load::Mixed].into_iter().flat_map(of).collect()
 }
 
 /// As they are shown, with times where they are no import.
@@ -75,7 +75,9 @@ fn figure<'a>(page: &'a str, words: &str) -> (Vec<&'a str>, &'a str) {
 #[test]
 fn every_run_is_drawn_in_each_figure_however_many_there_are() {
     let runs: Vec<Run> = (0..13)
-        .map(|turn| run(Kind::Aoff, Load::Mix, Latencies::of((0..2000).map(|ns| ns + turn * 9))))
+        .map(|turn| {
+            run(Kind::Partition, Load::Mixed, Latencies::of((0..2000).map(|ns| ns + turn * 9)))
+        })
         .collect();
     let page = page(&runs, None);
     let lines = |words: &str| {
@@ -131,9 +133,9 @@ fn the_worst_instant_is_reached_by_the_line_and_by_the_dots_over_time() {
 #[test]
 fn the_top_says_which_kind_is_best_by_what_factor_and_what_is_above_the_limit() {
     let mut runs = vec![
-        run(Kind::N, Load::Mix, Latencies::of((0..1000).map(|turn| 10_000 + turn * 1000))),
-        run(Kind::Aoff, Load::Mix, Latencies::of((0..1000).map(|turn| 9000 + turn))),
-        run(Kind::Rb, Load::Mix, Latencies::default()),
+        run(Kind::Normal, Load::Mixed, Latencies::of((0..1000).map(|turn| 10_000 + turn * 1000))),
+        run(Kind::Partition, Load::Mixed, Latencies::of((0..1000).map(|turn| 9000 + turn))),
+        run(Kind::Fifo, Load::Mixed, Latencies::default()),
     ];
     runs[0].latencies.lose(3);
     runs[0].provenance.started_s = 1_795_519_860;
@@ -165,9 +167,9 @@ fn an_import_has_the_figures_that_its_counts_allow_and_the_page_says_what_is_mis
     let mut latencies = Latencies::new(Digits::Imported);
     latencies.record_many(20_000, 5000);
     latencies.exceed(Beyond { instants: 9, from_ns: 400_000, max_ns: None, sum_ns: None });
-    let mut import = run(Kind::Rb, Load::Mix, latencies);
+    let mut import = run(Kind::Fifo, Load::Mixed, latencies);
     import.provenance.source = Source::Import;
-    let runs = [import, run(Kind::Aoff, Load::Mix, Latencies::of(0..5000))];
+    let runs = [import, run(Kind::Partition, Load::Mixed, Latencies::of(0..5000))];
     let page = page(&runs, None);
     let (_, over_time) = figure(&page, "Latency, MIX: over time");
     assert!(!over_time.contains(">Rb 1</text>") && over_time.contains(">Aoff 2</text>"));
@@ -210,7 +212,7 @@ fn every_column_of_a_table_is_explained_below_it() {
 
 #[test]
 fn text_of_a_run_is_no_markup_anywhere() {
-    let mut one = run(Kind::N, Load::Idl, Latencies::of([5, 6]));
+    let mut one = run(Kind::Normal, Load::Idle, Latencies::of([5, 6]));
     let evil = || "<script>\"&".to_owned();
     one.provenance.machine.cpu_model = evil();
     one.provenance.machine.kernel = evil();

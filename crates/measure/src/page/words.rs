@@ -61,23 +61,25 @@ pub fn date(seconds: u64) -> String {
 
 pub const fn kind(kind: Kind) -> &'static str {
     match kind {
-        Kind::N => "an ordinary task (SCHED_OTHER), on any CPU",
-        Kind::Rw => "a real-time task (SCHED_FIFO), on the CPU that takes all device interrupts",
-        Kind::Rb => "a real-time task (SCHED_FIFO), on a CPU that takes no device interrupts",
-        Kind::Aon => "a real-time task (SCHED_FIFO) in a partition that keeps its tick",
-        Kind::Aoff => "a real-time task (SCHED_FIFO) in a partition whose tick is stopped",
+        Kind::Normal => "an ordinary task (SCHED_OTHER), on any CPU",
+        Kind::FifoIrq => {
+            "a real-time task (SCHED_FIFO), on the CPU that takes all device interrupts"
+        }
+        Kind::Fifo => "a real-time task (SCHED_FIFO), on a CPU that takes no device interrupts",
+        Kind::PartitionTick => "a real-time task (SCHED_FIFO) in a partition that keeps its tick",
+        Kind::Partition => "a real-time task (SCHED_FIFO) in a partition whose tick is stopped",
     }
 }
 
 pub const fn load(load: Load) -> &'static str {
     match load {
-        Load::Idl => "nothing else runs",
+        Load::Idle => "nothing else runs",
         Load::Cpu => "processes that compute",
-        Load::Aio => "processes that write and do not wait for the disk",
-        Load::Sio => "processes that write and wait for the disk",
-        Load::Mix => "processes that compute, that write, and that wait for the disk",
+        Load::AsyncIo => "processes that write and do not wait for the disk",
+        Load::Io => "processes that write and wait for the disk",
+        Load::Mixed => "processes that compute, that write, and that wait for the disk",
         Load::Artis => "processes that compute, use disk and network, and take locks of the kernel",
-        Load::Flood => {
+        Load::Cache => {
             "processes that compute, write and wait for the disk, and on each CPU one that keeps \
              caches dirty and the TLB full"
         }

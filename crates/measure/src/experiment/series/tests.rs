@@ -69,7 +69,7 @@ fn measured(kind: Kind, refuses: &'static str) -> (Result<Completion>, Vec<Strin
     let conductor = Scripted { refuses, ..Scripted::default() };
     let series = Series {
         kinds: vec![kind],
-        loads: vec![Load::Idl],
+        loads: vec![Load::Idle],
         load_factor: None,
         cpu: 0,
         priority: 1,
@@ -115,7 +115,7 @@ fn machine() -> (tempfile::TempDir, asmp_host::Linux) {
 
 #[test]
 fn a_run_is_written_with_what_the_conductor_set_and_the_arrangement_is_taken_back() {
-    let (completion, asked, runs) = measured(Kind::N, "");
+    let (completion, asked, runs) = measured(Kind::Normal, "");
     assert_eq!(completion.unwrap(), Completion::Complete);
     assert_eq!(asked, ["check 0 1", "enter Unchanged", "leave"]);
     let [run] = runs.as_slice() else { panic!("{runs:?}") };
@@ -125,16 +125,16 @@ fn a_run_is_written_with_what_the_conductor_set_and_the_arrangement_is_taken_bac
 
 #[test]
 fn what_is_named_twice_is_refused() {
-    assert!(once(&[Load::Idl, Load::Mix, Load::Cpu]).is_ok());
-    let refused = once(&[Load::Mix, Load::Idl, Load::Mix]).unwrap_err();
+    assert!(once(&[Load::Idle, Load::Mixed, Load::Cpu]).is_ok());
+    let refused = once(&[Load::Mixed, Load::Idle, Load::Mixed]).unwrap_err();
     assert_eq!(refused.to_string(), "mixed is named twice");
-    let refused = once(&[Kind::N, Kind::N]).unwrap_err();
+    let refused = once(&[Kind::Normal, Kind::Normal]).unwrap_err();
     assert_eq!(refused.to_string(), "normal is named twice");
 }
 
 #[test]
 fn what_the_machine_has_once_is_reserved_before_anything_is_made() {
-    let (completion, asked, runs) = measured(Kind::Rb, "reserve");
+    let (completion, asked, runs) = measured(Kind::Fifo, "reserve");
     let error = completion.unwrap_err();
     assert_eq!(error.to_string(), "no reserve");
     assert_eq!((asked, runs.len()), (vec!["check 0 1".into(), "reserve false".into()], 0));
@@ -143,15 +143,15 @@ fn what_the_machine_has_once_is_reserved_before_anything_is_made() {
 #[test]
 fn what_a_failed_run_has_changed_is_taken_back_and_its_own_error_is_shown() {
     for refuses in ["enter", "admit"] {
-        let (completion, asked, runs) = measured(Kind::Aoff, refuses);
+        let (completion, asked, runs) = measured(Kind::Partition, refuses);
         let error = completion.unwrap_err();
         assert!(matches!(error, ExperimentError::Conductor(_)), "{error}");
         assert_eq!(error.to_string(), format!("no {refuses}"));
         assert_eq!(asked.last().map(String::as_str), Some("leave"), "{asked:?}");
         assert!(runs.is_empty());
     }
-    let (completion, ..) = measured(Kind::N, "leave");
+    let (completion, ..) = measured(Kind::Normal, "leave");
     assert!(matches!(completion, Err(ExperimentError::NotRestored(_))));
-    let (completion, asked, _) = measured(Kind::Aoff, "check");
+    let (completion, asked, _) = measured(Kind::Partition, "check");
     assert!(completion.is_err() && asked.len() == 1, "nothing was touched: {asked:?}");
 }
