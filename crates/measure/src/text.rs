@@ -41,7 +41,8 @@ fn conditions(rows: &[&Row]) -> String {
         Experiment::Latency => format!("{count} instants, {}", each(rows, period)),
     };
     let mut how = vec![each(rows, load)];
-    if rows[0].load.parse::<Load>().is_ok_and(Load::writes) {
+    let is_ours = rows.iter().any(|row| row.source != Source::Import);
+    if is_ours && rows[0].load.parse::<Load>().is_ok_and(Load::writes) {
         how.push(format!("load wrote to {}", each(rows, wrote_to)));
     }
     if rows[0].experiment == Experiment::Latency {
@@ -211,8 +212,12 @@ fn verdict(rows: &[&Row]) -> String {
     }
     worst.sort_by_key(|(_, max_ns)| *max_ns);
     let [(best, least_ns), others @ ..] = worst.as_slice() else { return String::new() };
-    if others.is_empty() {
-        return String::new();
+    match others.last() {
+        None => return String::new(),
+        Some((_, most_ns)) if most_ns == least_ns => {
+            return format!("At the worst all are alike, with {}.\n", whole(Some(*least_ns)));
+        }
+        Some(_) => {}
     }
     let times = |(name, max_ns): &(String, u64)| match *least_ns {
         0 => format!("{name} {}", whole(Some(*max_ns))),
@@ -392,16 +397,19 @@ mod tests {
             run.provenance.column = Some("Usr-003".into());
             (run.provenance.cpu, run.provenance.period_ns) = (None, None);
             run.provenance.partial = Some("interrupted".into());
-            run.provenance.load = Load::Idle;
+            run.provenance.load_size.per_cpu = 0;
         }
         let says = text(&rows(&runs, None));
+        assert!(!says.contains("load wrote"), "{says}");
         let lines: Vec<&str> = says.lines().collect();
         assert_eq!(
             lines[1],
             "2 to 3 instants, of another tool's histogram; CPU not known; policy not known"
         );
-        assert!(lines[2].starts_with("no load; times by another tool; "), "{says}");
+        assert!(lines[2].starts_with("load factor not known; times by another tool; "), "{says}");
         assert!(lines[3].starts_with("run ") && says.contains("\n  partial: ended"), "{says}");
+        runs[0].provenance.load = Load::Idle;
+        assert!(text(&rows(&runs[..1], None)).contains("\nno load; times by"));
         assert_eq!(
             [0, 1_500, 2_000_000, 3_000_000_000].map(time),
             ["0 ns", "1500 ns", "2 ms", "3 s"]
@@ -426,6 +434,9 @@ mod tests {
             [of("a/x", Kind::Normal, 90_000), run("a/y", Kind::Partition, Latencies::of([0, 0]))];
         let says = text(&rows(&runs, None));
         assert!(says.contains("partition is best, with 0.000: normal 90.000.\n"), "{says}");
+        let alike = [of("a/x", Kind::Normal, 90_000), of("a/y", Kind::Partition, 90_000)];
+        let says = text(&rows(&alike, None));
+        assert!(says.contains("\nAt the worst all are alike, with 90.000.\n"), "{says}");
         let rounds = [of("a/x", Kind::Normal, 90_000), of("b/x", Kind::Normal, 30_000)];
         assert!(!text(&rows(&rounds, None)).contains("At the worst"), "one kind alone");
     }
