@@ -514,8 +514,8 @@ pub struct Noise {
     pub cpus: Option<CpuSpec>,
     /// How long to count
     ///
-    /// On a terminal, without --table, a table is refreshed every second, each time with the counts
-    /// of that second. A unit is required. Example: -t 10s
+    /// On a terminal, without --table, a table is refreshed every second with the counts since the
+    /// beginning. A unit is required. Example: -t 10s
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = counting_time)]
     pub time: Duration,
     /// Print the counts as JSON, the default if the output is no terminal

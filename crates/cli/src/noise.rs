@@ -1,40 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! noise: the proof in counts. A table on a terminal, refreshed every second; JSON elsewhere. One
-//! table of the whole time if asked for.
+//! noise: the proof in counts. On a terminal a table, refreshed every second; elsewhere JSON. Both
+//! have the totals since the window opened, and the window has no gap.
 
 use crate::args::Noise;
 use anyhow::Result;
 use asmp_host::{CpuSet, Facts};
-use asmp_measure::noise::{Request, observe, table};
+use asmp_measure::noise::{Request, Watch, table};
 use asmp_shield::plan::Base;
 use asmp_shield::text::shown_lines;
 use asmp_shield::{Refusal, Shield};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
+/// How often the kernel's buffers are read, and the table is refreshed.
+const TURN: Duration = Duration::from_secs(1);
+
 pub fn noise(shield: &Shield, noise: &Noise) -> Result<u8> {
     let facts = Facts::read(shield.kernel())?;
     let request = request(shield, &facts, noise)?;
     let watched = std::io::stdout().is_terminal() && !noise.json && !noise.table;
+    let mut watch = Watch::begin(shield.kernel(), &request)?;
+    let end = Instant::now() + noise.time;
+    let mut clear = "";
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        std::thread::sleep(left.min(TURN));
+        if watched {
+            let text = table(&[("", &watch.look()?)]);
+            let mut out = std::io::stdout().lock();
+            write!(out, "{clear}{}", shown_lines(&text))?;
+            out.flush()?;
+            // Home and clear below, so that the table is refreshed in place.
+            clear = "\x1b[H\x1b[J";
+        } else {
+            watch.drain();
+        }
+        if left <= TURN {
+            break;
+        }
+    }
     if !watched {
-        let report = observe(shield.kernel(), &request, || std::thread::sleep(noise.time))?;
+        let report = watch.look()?;
         match noise.table {
             true => print!("{}", table(&[("", &report)])),
             false => crate::print::json(&report)?,
         }
-        return Ok(0);
-    }
-    let end = Instant::now() + noise.time;
-    let mut first = true;
-    while first || Instant::now() < end {
-        let report =
-            observe(shield.kernel(), &request, || std::thread::sleep(Duration::from_secs(1)))?;
-        // Home and clear below, so that the table is refreshed in place.
-        let clear = if first { "" } else { "\x1b[H\x1b[J" };
-        let mut out = std::io::stdout().lock();
-        write!(out, "{clear}{}", shown_lines(&table(&[("", &report)])))?;
-        out.flush()?;
-        first = false;
     }
     Ok(0)
 }

@@ -314,6 +314,36 @@ pub fn kernel_threads_named(
         .collect()
 }
 
+/// A thread that runs, or waits for its CPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Runnable {
+    pub tid: i32,
+    pub command: String,
+    pub cpu: Cpu,
+    /// As proc(5) has it, field 18: the lower number goes first.
+    pub priority: i64,
+}
+
+/// Every thread that runs or waits on one of these CPUs, at the moments at which each is read.
+pub fn runnable_on(kernel: &dyn Kernel, cpus: &CpuSet) -> Vec<Runnable> {
+    let numbers = |dir: &Path| -> Vec<i32> {
+        let names = kernel.list(dir).unwrap_or_default();
+        names.iter().filter_map(|name| name.parse().ok()).collect()
+    };
+    let processes = numbers(Path::new("/proc")).into_iter();
+    let threads = processes.flat_map(|process| numbers(&task_path(process).join("task")));
+    let runnable = |tid: i32| {
+        let path = stat_of(tid);
+        let stat = kernel.text(&path).ok()?;
+        let (command, fields) = after_command(&path, &stat).ok()?;
+        let cpu: Cpu = fields.get(36)?.parse().ok()?;
+        let is_it = fields[0] == "R" && cpus.contains(cpu);
+        let priority = fields[15].parse().ok()?;
+        is_it.then(|| Runnable { tid, command: command.to_owned(), cpu, priority })
+    };
+    threads.filter_map(runnable).collect()
+}
+
 /// Is there a kernel thread? Only the machine's own PID namespace has them; there kthreadd has
 /// number 2.
 pub fn has_kernel_threads(kernel: &dyn Kernel) -> bool {
@@ -431,6 +461,37 @@ mod tests {
         assert!(task.kernel_thread && task.bound);
         assert_eq!(task.group, Path::new("/system.slice/x.service"));
         assert_eq!(identify(&linux, 77), Some(task.id));
+    }
+
+    #[test]
+    fn what_runs_or_waits_on_a_cpu_is_told_from_what_sleeps_or_is_elsewhere() {
+        let root = tempfile::tempdir().unwrap();
+        let stat = |tid: i32, state: char, priority: i64, cpu: u32| {
+            let zeros = "0 ".repeat(16);
+            format!(
+                "{tid} (a) b) {state} 2 0 0 0 -1 64 0 0 0 0 0 0 0 0 {priority} 0 1 0 4242 {zeros} \
+                 {cpu} 0 0 0 0\n"
+            )
+        };
+        for (process, tid, text) in [
+            (77, 77, stat(77, 'S', 20, 3)),
+            (77, 78, stat(78, 'R', -81, 3)),
+            (79, 79, stat(79, 'R', 20, 3)),
+            (80, 80, stat(80, 'R', 20, 1)),
+            (81, 81, "81 (torn) R 2".into()),
+        ] {
+            // The files of a thread are below its own number too, though that is not listed.
+            for dir in [process, tid] {
+                let dir = root.path().join(format!("proc/{dir}/task/{tid}"));
+                fs::create_dir_all(&dir).unwrap();
+                fs::write(dir.join("stat"), &text).unwrap();
+            }
+        }
+        let linux = Linux::below(root.path());
+        let mut found = runnable_on(&linux, &"3".parse().unwrap());
+        found.dedup();
+        let runnable = |tid, priority| Runnable { tid, command: "a) b".into(), cpu: 3, priority };
+        assert_eq!(found, [runnable(78, -81), runnable(79, 20)]);
     }
 
     #[test]

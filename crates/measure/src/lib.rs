@@ -4,7 +4,7 @@
 //! an experiment needs, its [`experiment::Conductor`] sets and restores. Only the trace instances
 //! that it reads are its own.
 //!
-//! Start at [`noise::observe`] for counts and [`experiment::Session`] for experiments; [`run::Run`]
+//! Start at [`noise::Watch`] for counts and [`experiment::Session`] for experiments; [`run::Run`]
 //! reads what a session has written.
 
 mod collect;

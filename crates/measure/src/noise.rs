@@ -1,23 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Noise: what disturbed CPUs during a window, in counts. A row of zeros, beside the same counts
-//! without the partition, shows that a partition holds.
+//! Noise: what disturbed CPUs during a window, in counts and in time. A row of zeros, beside the
+//! same counts without the partition, shows that a partition holds.
 //!
 //! Counters (interrupts, softirqs) are read before and after; who ran is recorded by a private
 //! trace instance. Units: counts in the window unless a name says otherwise; time in ns of the
 //! monotonic clock.
 
+mod ran;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use table::shown;
+pub use table::table;
+
 use asmp_host::counters::{self, Interrupts, Row};
-use asmp_host::task;
+use asmp_host::task::{self, Runnable};
 use asmp_host::tracefs::timers::{self, Timers};
-use asmp_host::tracefs::{Contents, EventBuffer, EventKind};
-use asmp_host::{Cpu, CpuSet, Error, Kernel, cgroup};
+use asmp_host::tracefs::{Contents, EventBuffer};
+use asmp_host::{Cpu, CpuSet, Error, Kernel, cgroup, clock};
+use ran::{Ran, Task};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-/// Version of the layout of [`Report`] in JSON.
-pub const NOISE_SCHEMA: u32 = 1;
+/// Version of the layout of [`Report`] in JSON. 2: times of tasks.
+pub const NOISE_SCHEMA: u32 = 2;
 
 /// What to count.
 #[derive(Debug, Clone, Default)]
@@ -43,6 +52,9 @@ pub struct Report {
 }
 
 /// Counts of one CPU. A count that could not be read is `null`, never 0.
+///
+/// The times of foreign, kernel and own tasks, of idle and unknown time add up to the window.
+/// Interrupts count as time of the task that they interrupt.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CpuNoise {
     /// The CPU went offline during the window; the counts are void.
@@ -61,12 +73,24 @@ pub struct CpuNoise {
     /// Timers that expired, by the function of the kernel that each calls; only those that came.
     /// The tick is one (`tick_nohz_handler`).
     pub timers: Option<BTreeMap<String, u64>>,
-    /// Switches to tasks that do not belong here (user tasks), by `command/tid`.
+    /// Switches to tasks that do not belong here (user tasks), by `command/tid`. One that had the
+    /// CPU as the window opened counts once for that.
     pub foreign_switches: Option<BTreeMap<String, u64>>,
+    /// How long each of them had the CPU.
+    pub foreign_ns: Option<BTreeMap<String, u64>>,
     /// Switches to kernel threads, by `command/tid`.
     pub kernel_switches: Option<BTreeMap<String, u64>>,
+    /// How long each of them had the CPU.
+    pub kernel_ns: Option<BTreeMap<String, u64>>,
     /// Switches to tasks that belong here.
     pub own_switches: Option<u64>,
+    /// How long they had the CPU.
+    pub own_ns: Option<u64>,
+    /// How long no task had the CPU.
+    pub idle_ns: Option<u64>,
+    /// Time in which it is not known who had the CPU: events were lost, or one of several tasks
+    /// had it all the time.
+    pub unknown_ns: Option<u64>,
     /// Tasks moved onto or off this CPU, by `command/tid`.
     pub migrations: Option<BTreeMap<String, u64>>,
     /// `None` where the architecture has no event for page faults.
@@ -76,7 +100,7 @@ pub struct CpuNoise {
 
 /// Counters at one instant.
 struct Counters {
-    at: Instant,
+    at_ns: u64,
     interrupts: Vec<Row>,
     softirqs: BTreeMap<String, BTreeMap<Cpu, u64>>,
     timers: Option<Timers>,
@@ -84,42 +108,89 @@ struct Counters {
 
 fn counters(kernel: &dyn Kernel, timers: Option<Timers>) -> Result<Counters, Error> {
     let (interrupts, softirqs) = (counters::interrupts(kernel)?, counters::softirqs(kernel)?);
-    Ok(Counters { at: Instant::now(), interrupts, softirqs, timers })
+    Ok(Counters { at_ns: clock::monotonic_ns(), interrupts, softirqs, timers })
 }
 
-/// Counts while `wait` runs. Errors: a counter file cannot be read. Where tasks cannot be recorded
-/// (no tracefs, not root), the report says so.
-pub fn observe(
-    kernel: &dyn Kernel,
-    request: &Request,
-    wait: impl FnOnce(),
-) -> Result<Report, Error> {
-    let buffer = EventBuffer::prepare(kernel, &request.cpus);
-    // A task that ends is no member any more, but is still switched to: it is known from before, or
-    // by its fork.
-    let mut own = members(kernel, request);
-    let started = buffer.as_ref().map_err(ToString::to_string).and_then(|buffer| {
-        buffer.start().map_err(|error| error.to_string())?;
-        // Patching the tracepoints in interrupts all CPUs; let that settle before the window opens.
-        std::thread::sleep(Duration::from_millis(50));
-        own.extend(members(kernel, request));
-        buffer.open_window().map_err(|error| error.to_string())
-    });
-    let timers = || buffer.as_ref().ok().and_then(EventBuffer::timers);
-    let before = counters(kernel, timers())?;
-    wait();
-    let after = counters(kernel, timers())?;
-    let recorded = match (&started, &buffer) {
-        (Ok(()), Ok(buffer)) => buffer.stop().map_err(|error| error.to_string()),
-        (Err(reason), _) => Err(reason.clone()),
-        (Ok(()), Err(error)) => Err(error.to_string()),
-    };
-    drop(buffer);
-    own.extend(members(kernel, request));
-    let release =
-        kernel.text(std::path::Path::new("/proc/sys/kernel/osrelease")).unwrap_or_default();
-    let is_kernel_thread = |tid: i32| task::read(kernel, tid).is_ok_and(|task| task.kernel_thread);
-    Ok(report(release, &request.cpus, &before, &after, recorded, &own, &is_kernel_thread))
+/// A window that has opened and counts until it is dropped.
+pub struct Watch<'a> {
+    kernel: &'a dyn Kernel,
+    request: &'a Request,
+    /// `Err`: why tasks cannot be recorded.
+    buffer: Result<EventBuffer<'a>, String>,
+    before: Counters,
+    seen: Seen,
+}
+
+/// What is known of tasks, from the window's opening on.
+#[derive(Default)]
+struct Seen {
+    ran: Ran,
+    own: BTreeSet<i32>,
+    kernel_threads: BTreeMap<i32, bool>,
+    has_page_faults: bool,
+    /// Events that found no room.
+    lost: u64,
+}
+
+impl<'a> Watch<'a> {
+    /// Opens the window. Errors: a counter file cannot be read. Where tasks cannot be recorded (no
+    /// tracefs, not root), the reports say so.
+    pub fn begin(kernel: &'a dyn Kernel, request: &'a Request) -> Result<Self, Error> {
+        let mut own = members(kernel, request);
+        // A task that ends is no member any more, but is still switched to: it is known from
+        // before, or by its fork.
+        let mut prepare = || {
+            let buffer = EventBuffer::prepare(kernel, &request.cpus)?;
+            buffer.start()?;
+            // Patching the tracepoints in interrupts all CPUs; let that settle before the window
+            // opens.
+            std::thread::sleep(Duration::from_millis(50));
+            own.extend(members(kernel, request));
+            buffer.open_window()?;
+            Ok(buffer)
+        };
+        let buffer = prepare().map_err(|error: Error| error.to_string());
+        let timers = buffer.as_ref().ok().and_then(EventBuffer::timers);
+        let before = counters(kernel, timers)?;
+        let ran = Ran::since(request.cpus.iter(), before.at_ns);
+        Ok(Self { kernel, request, buffer, before, seen: Seen { ran, own, ..Seen::default() } })
+    }
+
+    /// Reads what the kernel recorded so far, so that its buffers have room.
+    pub fn drain(&mut self) {
+        let now_ns = clock::monotonic_ns();
+        if let Ok(buffer) = &mut self.buffer
+            // The next look meets the error again, and tells it.
+            && let Ok(contents) = buffer.take()
+        {
+            self.seen.take(contents, now_ns);
+        }
+    }
+
+    /// The counts since the window opened; it stays open. Errors: a counter file cannot be read.
+    pub fn look(&mut self) -> Result<Report, Error> {
+        let Self { kernel, request, buffer, before, seen } = self;
+        let kernel = *kernel;
+        let timers = buffer.as_ref().ok().and_then(EventBuffer::timers);
+        let after = counters(kernel, timers)?;
+        // Who has a CPU of which no event speaks. An event that comes meanwhile speaks.
+        let unseen: CpuSet = seen.ran.unseen().collect();
+        let there = match unseen.is_empty() || buffer.is_err() {
+            true => Vec::new(),
+            false => task::runnable_on(kernel, &unseen),
+        };
+        let taken = match buffer {
+            Ok(buffer) => buffer.take().map_err(|error| error.to_string()),
+            Err(reason) => Err(reason.clone()),
+        };
+        let unavailable = taken.map(|contents| seen.take(contents, after.at_ns)).err();
+        let is_kernel_thread =
+            |tid: i32| task::read(kernel, tid).is_ok_and(|task| task.kernel_thread);
+        seen.learn(members(kernel, request), &there, is_kernel_thread);
+        let path = Path::new("/proc/sys/kernel/osrelease");
+        let release = kernel.text(path).unwrap_or_default();
+        Ok(report(release, &request.cpus, (before, &after), seen, &there, unavailable))
+    }
 }
 
 fn members(kernel: &dyn Kernel, request: &Request) -> BTreeSet<i32> {
@@ -130,32 +201,65 @@ fn members(kernel: &dyn Kernel, request: &Request) -> BTreeSet<i32> {
         .collect()
 }
 
-/// Counts from two readings and a trace. Pure, except that `is_kernel_thread` asks the kernel.
+impl Seen {
+    fn take(&mut self, contents: Contents, now_ns: u64) {
+        self.has_page_faults = contents.has_page_faults;
+        self.lost = contents.lost;
+        self.ran.take(contents.events, now_ns);
+    }
+
+    /// Learns which tasks belong here, and of each that is new whether it is a kernel thread.
+    fn learn(
+        &mut self,
+        members: BTreeSet<i32>,
+        there: &[Runnable],
+        is_kernel_thread: impl Fn(i32) -> bool,
+    ) {
+        self.own.extend(members);
+        self.ran.with_children(&mut self.own);
+        let ran = self.ran.cpus.values().flat_map(|cpu| cpu.tasks.keys().map(|(tid, _)| *tid));
+        let all: BTreeSet<i32> = ran.chain(there.iter().map(|task| task.tid)).collect();
+        for tid in all.into_iter().filter(|tid| *tid != 0) {
+            self.kernel_threads.entry(tid).or_insert_with(|| is_kernel_thread(tid));
+        }
+    }
+}
+
+/// Who has had this CPU all the time, of those that run or wait there: the one that goes before all
+/// others, or none of them. `None`: that does not tell.
+fn holder(there: &[Runnable], cpu: Cpu) -> Option<Task> {
+    let mut here: Vec<&Runnable> = there.iter().filter(|task| task.cpu == cpu).collect();
+    here.sort_by_key(|task| task.priority);
+    match here.as_slice() {
+        [] => Some((0, "idle".to_owned())),
+        [first, second, ..] if first.priority == second.priority => None,
+        [first, ..] => Some((first.tid, first.command.clone())),
+    }
+}
+
+/// Counts from two readings and what was seen. Pure.
 fn report(
     kernel: String,
     cpus: &CpuSet,
-    before: &Counters,
-    after: &Counters,
-    recorded: Result<Contents, String>,
-    own: &BTreeSet<i32>,
-    is_kernel_thread: &dyn Fn(i32) -> bool,
+    (before, after): (&Counters, &Counters),
+    seen: &Seen,
+    there: &[Runnable],
+    tasks_unavailable: Option<String>,
 ) -> Report {
-    let mut noise: BTreeMap<Cpu, CpuNoise> =
-        cpus.iter().map(|cpu| (cpu, interrupts_of(cpu, before, after))).collect();
-    let (lost_events, tasks_unavailable) = match &recorded {
-        Ok(contents) => {
-            tasks_of(&mut noise, contents, own, is_kernel_thread);
-            (contents.lost, None)
+    let of_cpu = |cpu: Cpu| {
+        let mut noise = interrupts_of(cpu, before, after);
+        if tasks_unavailable.is_none() {
+            tasks_of(&mut noise, seen, cpu, after.at_ns, there);
         }
-        Err(reason) => (0, Some(reason.clone())),
+        (cpu, noise)
     };
     Report {
         schema: NOISE_SCHEMA,
         kernel,
-        duration_ns: u64::try_from((after.at - before.at).as_nanos()).unwrap_or(u64::MAX),
-        lost_events,
+        duration_ns: after.at_ns.saturating_sub(before.at_ns),
+        lost_events: seen.lost + seen.ran.unreadable,
+        cpus: cpus.iter().map(of_cpu).collect(),
         tasks_unavailable,
-        cpus: noise,
     }
 }
 
@@ -184,337 +288,46 @@ fn interrupts_of(cpu: Cpu, before: &Counters, after: &Counters) -> CpuNoise {
     noise
 }
 
-fn tasks_of(
-    noise: &mut BTreeMap<Cpu, CpuNoise>,
-    contents: &Contents,
-    own: &BTreeSet<i32>,
-    is_kernel_thread: &dyn Fn(i32) -> bool,
-) {
-    for cpu in noise.values_mut() {
-        cpu.foreign_switches = Some(BTreeMap::new());
-        cpu.kernel_switches = Some(BTreeMap::new());
-        cpu.own_switches = Some(0);
-        cpu.migrations = Some(BTreeMap::new());
-        cpu.user_page_faults = contents.has_page_faults.then_some(0);
-        cpu.kernel_page_faults = contents.has_page_faults.then_some(0);
-    }
-    let mut kernel_threads: BTreeMap<i32, bool> = BTreeMap::new();
-    // What a task of ours makes is ours, though it may have ended before asmp could ask.
-    let mut own = own.clone();
-    let mut is_kernel_thread =
-        |tid: i32| *kernel_threads.entry(tid).or_insert_with(|| is_kernel_thread(tid));
-    let mut begun = BTreeSet::new();
-    for event in &contents.events {
-        match &event.kind {
-            EventKind::Switch { from_tid, from, to_tid, to, .. } => {
-                let Some(cpu) = noise.get_mut(&event.cpu) else { continue };
-                // Who had the CPU when the count began was switched to before. One that never
-                // leaves is in no event.
-                let is_first = begun.insert(event.cpu) && *from_tid != 0;
-                if is_first && !own.contains(from_tid) && !is_kernel_thread(*from_tid) {
-                    let had = cpu.foreign_switches.get_or_insert_default();
-                    *had.entry(format!("{from}/{from_tid}")).or_default() += 1;
-                }
-                let counts = match *to_tid {
-                    0 => continue,
-                    tid if own.contains(&tid) => {
-                        *cpu.own_switches.get_or_insert_default() += 1;
-                        continue;
-                    }
-                    tid if is_kernel_thread(tid) => &mut cpu.kernel_switches,
-                    _ => &mut cpu.foreign_switches,
-                };
-                let name = format!("{to}/{to_tid}");
-                *counts.get_or_insert_default().entry(name).or_default() += 1;
+fn tasks_of(noise: &mut CpuNoise, seen: &Seen, cpu: Cpu, now_ns: u64, there: &[Runnable]) {
+    let Some(on_cpu) = seen.ran.cpus.get(&cpu) else { return };
+    let (tasks, unknown_ns) = on_cpu.until(now_ns, holder(there, cpu).as_ref());
+    let (mut foreign, mut foreign_ns) = (BTreeMap::new(), BTreeMap::new());
+    let (mut threads, mut threads_ns) = (BTreeMap::new(), BTreeMap::new());
+    let (mut own, mut own_ns, mut idle_ns) = (0, 0, 0);
+    for ((tid, command), share) in tasks {
+        let is_thread = seen.kernel_threads.get(&tid).copied().unwrap_or(false);
+        // Who was there is news only where it does not belong there.
+        let switches = share.switches - u64::from(share.was_there);
+        let (counts, times, count) = match tid {
+            0 => {
+                idle_ns += share.ran_ns;
+                continue;
             }
-            EventKind::Migration { tid, command, from, to } => {
-                for cpu in [from, to] {
-                    if let Some(cpu) = noise.get_mut(cpu) {
-                        *cpu.migrations
-                            .get_or_insert_default()
-                            .entry(format!("{command}/{tid}"))
-                            .or_default() += 1;
-                    }
-                }
+            tid if seen.own.contains(&tid) => {
+                own += switches;
+                own_ns += share.ran_ns;
+                continue;
             }
-            EventKind::Fork { parent, child } if own.contains(parent) => {
-                own.insert(*child);
+            _ if is_thread => (&mut threads, &mut threads_ns, switches),
+            _ => (&mut foreign, &mut foreign_ns, share.switches),
+        };
+        let name = format!("{command}/{tid}");
+        for (map, count) in [(counts, count), (times, share.ran_ns)] {
+            if count > 0 {
+                *map.entry(name.clone()).or_default() += count;
             }
-            EventKind::PageFault { user } => {
-                let Some(cpu) = noise.get_mut(&event.cpu) else { continue };
-                let count =
-                    if *user { &mut cpu.user_page_faults } else { &mut cpu.kernel_page_faults };
-                *count.get_or_insert_default() += 1;
-            }
-            // The buffer enables no other event.
-            _ => {}
         }
     }
-}
-
-/// A cell: what it counts, and where it is named.
-type Rows = Vec<(String, Option<u64>)>;
-
-fn sum(counts: &BTreeMap<String, u64>) -> u64 {
-    counts.values().sum()
-}
-
-fn rows(cpu: &CpuNoise) -> Rows {
-    let of = |counts: &Option<BTreeMap<String, u64>>| counts.as_ref().map(sum);
-    let mut rows = vec![
-        ("local timer ticks".to_owned(), cpu.ticks),
-        ("device interrupts".to_owned(), Some(sum(&cpu.device_interrupts))),
-        ("IPIs".to_owned(), Some(sum(&cpu.ipis))),
-        ("other interrupts".to_owned(), Some(sum(&cpu.other_interrupts))),
-        ("softirqs".to_owned(), Some(sum(&cpu.softirqs))),
-        ("switches to foreign tasks".to_owned(), of(&cpu.foreign_switches)),
-        ("switches to kernel threads".to_owned(), of(&cpu.kernel_switches)),
-        ("switches to own tasks".to_owned(), cpu.own_switches),
-        ("migrations".to_owned(), of(&cpu.migrations)),
-        ("page faults, user".to_owned(), cpu.user_page_faults),
-        ("page faults, kernel".to_owned(), cpu.kernel_page_faults),
-    ];
-    if cpu.went_offline {
-        rows.iter_mut().for_each(|(_, count)| *count = None);
-    }
-    rows
-}
-
-/// A table with one column a report and CPU, and below it the names behind the counts.
-pub fn table(columns: &[(&str, &Report)]) -> String {
-    let mut heads = Vec::new();
-    let mut cells: Vec<Rows> = Vec::new();
-    for (title, report) in columns {
-        for (number, cpu) in &report.cpus {
-            heads.push(match title.is_empty() {
-                true => format!("CPU {number}"),
-                false => format!("CPU {number} {title}"),
-            });
-            cells.push(rows(cpu));
-        }
-    }
-    let width = heads.iter().map(String::len).max().unwrap_or(0).max(8) + 2;
-    let mut text = format!("{:28}", "in the window");
-    heads.iter().for_each(|head| text.push_str(&format!("{head:>width$}")));
-    text.push('\n');
-    for index in 0..cells.first().map_or(0, Vec::len) {
-        text.push_str(&format!("{:28}", cells[0][index].0));
-        for column in &cells {
-            let cell = column[index].1.map_or("-".to_owned(), |count| count.to_string());
-            text.push_str(&format!("{cell:>width$}"));
-        }
-        text.push('\n');
-    }
-    for (title, report) in columns {
-        let seconds = report.duration_ns as f64 / 1e9;
-        text.push_str(&format!(
-            "{title}{}{seconds:.2} s, kernel {}",
-            if title.is_empty() { "" } else { ": " },
-            report.kernel
-        ));
-        match &report.tasks_unavailable {
-            Some(reason) => text.push_str(&format!(", tasks not recorded: {reason}")),
-            None => text.push_str(&format!(", lost events {}", report.lost_events)),
-        }
-        text.push('\n');
-        for (number, cpu) in &report.cpus {
-            names(&mut text, *number, cpu);
-        }
-    }
-    text
-}
-
-/// Timers of the kernel that visit shielded CPUs too, and what ends that.
-const CURES: [(&str, &str); 1] = [(
-    "clocksource_watchdog",
-    "use tsc=reliable at boot where the hardware's TSC is sound, or a 7.x kernel",
-)];
-
-/// The name of a task begins no line of its own.
-pub(crate) fn shown(name: &str) -> String {
-    name.replace('\n', "\\n")
-}
-
-fn names(text: &mut String, number: Cpu, cpu: &CpuNoise) {
-    if cpu.went_offline {
-        text.push_str(&format!("  CPU {number}: went offline\n"));
-    }
-    let none = BTreeMap::new();
-    let named = [
-        ("devices", &cpu.device_interrupts),
-        ("IPIs", &cpu.ipis),
-        ("others", &cpu.other_interrupts),
-        ("softirqs", &cpu.softirqs),
-        ("timers", cpu.timers.as_ref().unwrap_or(&none)),
-        ("foreign", cpu.foreign_switches.as_ref().unwrap_or(&none)),
-        ("kernel threads", cpu.kernel_switches.as_ref().unwrap_or(&none)),
-        ("migrated", cpu.migrations.as_ref().unwrap_or(&none)),
-    ];
-    for (label, counts) in named.into_iter().filter(|(_, counts)| !counts.is_empty()) {
-        let mut most: Vec<_> = counts.iter().collect();
-        most.sort_by_key(|(name, count)| (std::cmp::Reverse(**count), (*name).clone()));
-        let shown: Vec<String> =
-            most.iter().take(8).map(|(name, count)| format!("{} {count}", shown(name))).collect();
-        let more = most.len().saturating_sub(8);
-        let rest = if more == 0 { String::new() } else { format!(", and {more} more") };
-        text.push_str(&format!("  CPU {number} {label}: {}{rest}\n", shown.join(", ")));
-    }
-    let came = |timer: &str| cpu.timers.as_ref().is_some_and(|timers| timers.contains_key(timer));
-    for (timer, cure) in CURES.into_iter().filter(|(timer, _)| came(timer)) {
-        text.push_str(&format!("  CPU {number}: {timer}: {cure}\n"));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use asmp_host::counters::InterruptKind;
-    use asmp_host::tracefs::Event;
-
-    fn row(kind: InterruptKind, counts: &[(Cpu, u64)]) -> Row {
-        Row { kind, counts: counts.iter().copied().collect() }
-    }
-
-    fn on_cpu_3(kind: EventKind) -> Event {
-        Event { at_ns: 0, cpu: 3, kind }
-    }
-
-    fn switch_to(tid: i32) -> EventKind {
-        let (from, to, from_prio, to_prio) = ("swapper".into(), "x".into(), 120, 120);
-        EventKind::Switch { from_tid: 0, from, from_prio, to_tid: tid, to, to_prio }
-    }
-
-    fn at(interrupts: Vec<Row>) -> Counters {
-        Counters { at: Instant::now(), interrupts, softirqs: BTreeMap::new(), timers: None }
-    }
-
-    fn one(recorded: Result<Contents, String>) -> CpuNoise {
-        let before = at(vec![row(InterruptKind::LocalTimer, &[(3, 100)])]);
-        let after = at(vec![
-            row(InterruptKind::LocalTimer, &[(3, 107)]),
-            row(InterruptKind::Device("24 eth0".into()), &[(3, 5)]),
-            row(InterruptKind::Ipi("function call".into()), &[(3, 0)]),
-        ]);
-        let own = BTreeSet::from([10]);
-        let cpus = "3".parse().unwrap();
-        report("k".into(), &cpus, &before, &after, recorded, &own, &|tid| tid == 12).cpus[&3]
-            .clone()
-    }
-
-    #[test]
-    fn tasks_are_told_apart_into_own_foreign_and_kernel() {
-        let switch = |tid| on_cpu_3(switch_to(tid));
-        let events = vec![switch(0), switch(10), switch(11), switch(11), switch(12)];
-        let noise = one(Ok(Contents { events, has_page_faults: true, lost: 0 }));
-        assert_eq!(noise.own_switches, Some(1));
-        assert_eq!(noise.foreign_switches, Some(BTreeMap::from([("x/11".into(), 2)])));
-        assert_eq!(noise.kernel_switches, Some(BTreeMap::from([("x/12".into(), 1)])));
-    }
-
-    #[test]
-    fn a_foreign_task_that_has_the_cpu_when_the_count_begins_is_counted() {
-        let switch = |from_tid, to_tid| {
-            let (from, to, from_prio, to_prio) = ("x".into(), "x".into(), 120, 120);
-            on_cpu_3(EventKind::Switch { from_tid, from, from_prio, to_tid, to, to_prio })
-        };
-        let counted = |events| {
-            let noise = one(Ok(Contents { events, has_page_faults: true, lost: 0 }));
-            (noise.foreign_switches.unwrap(), noise.kernel_switches.unwrap())
-        };
-        let foreign = BTreeMap::from([("x/11".to_owned(), 1)]);
-        assert_eq!(counted(vec![switch(11, 10), switch(10, 0)]), (foreign, BTreeMap::new()));
-        for begins in [0, 10, 12] {
-            assert_eq!(counted(vec![switch(begins, 0)]), (BTreeMap::new(), BTreeMap::new()));
-        }
-    }
-
-    #[test]
-    fn children_of_own_tasks_are_own_and_those_of_others_are_not() {
-        let switch = |tid| on_cpu_3(switch_to(tid));
-        let fork = |parent, child| on_cpu_3(EventKind::Fork { parent, child });
-        let events =
-            vec![fork(10, 20), switch(20), fork(20, 21), switch(21), fork(11, 22), switch(22)];
-        let noise = one(Ok(Contents { events, has_page_faults: true, lost: 0 }));
-        assert_eq!(noise.own_switches, Some(2));
-        assert_eq!(noise.foreign_switches, Some(BTreeMap::from([("x/22".into(), 1)])));
-    }
-
-    #[test]
-    fn counters_are_differences_and_a_line_that_appeared_began_at_zero() {
-        let noise = one(Ok(Contents::default()));
-        assert_eq!(noise.ticks, Some(7));
-        assert_eq!(noise.device_interrupts, BTreeMap::from([("24 eth0".into(), 5)]));
-        assert!(noise.ipis.is_empty());
-    }
-
-    #[test]
-    fn page_faults_that_have_no_event_are_unknown_and_not_zero() {
-        let counted = |has_page_faults| {
-            let contents = Contents { has_page_faults, ..Contents::default() };
-            let noise = one(Ok(contents));
-            (noise.user_page_faults, noise.kernel_page_faults)
-        };
-        assert_eq!(counted(true), (Some(0), Some(0)));
-        assert_eq!(counted(false), (None, None));
-    }
-
-    #[test]
-    fn what_was_not_recorded_is_unknown_and_not_zero() {
-        let noise = one(Err("no tracefs".into()));
-        assert_eq!(noise.foreign_switches, None);
-        assert_eq!(noise.user_page_faults, None);
-    }
-
-    #[test]
-    fn timers_are_named_and_the_clocks_watchdog_has_its_cure() {
-        let expired = |watchdog| {
-            let timers = [("tick_nohz_handler", 3), ("clocksource_watchdog", watchdog)];
-            let timers = timers.map(|(name, count)| (name.to_owned(), count));
-            let mut counters = at(vec![row(InterruptKind::LocalTimer, &[(3, 100 + watchdog)])]);
-            counters.timers = Some(Timers::from([(3, BTreeMap::from(timers))]));
-            counters
-        };
-        let table_of = |before: &Counters, after: &Counters| {
-            let cpus = "3".parse().unwrap();
-            let trace = Ok(Contents::default());
-            let of = report("k".into(), &cpus, before, after, trace, &BTreeSet::new(), &|_| false);
-            table(&[("", &of)])
-        };
-        let (before, after) = (expired(1), expired(5));
-        let text = table_of(&before, &after);
-        assert!(text.contains("  CPU 3 timers: clocksource_watchdog 4\n"), "{text}");
-        assert!(text.contains("tsc=reliable at boot"), "{text}");
-        let text = table_of(&after, &after);
-        assert!(!text.contains("clocksource_watchdog"), "{text}");
-        let noise = one(Ok(Contents::default()));
-        assert_eq!(noise.timers, None, "not counted, and not zero");
-    }
-
-    #[test]
-    fn a_cpu_that_went_offline_has_no_counts() {
-        let before = at(vec![row(InterruptKind::LocalTimer, &[(3, 100)])]);
-        let after = at(vec![row(InterruptKind::LocalTimer, &[(0, 100)])]);
-        let cpus = "3".parse().unwrap();
-        let trace = Ok(Contents::default());
-        let report =
-            report("k".into(), &cpus, &before, &after, trace, &BTreeSet::new(), &|_| false);
-        assert!(report.cpus[&3].went_offline);
-        assert!(table(&[("", &report)]).contains("went offline"));
-    }
-
-    #[test]
-    fn the_table_puts_columns_side_by_side() {
-        let noise = one(Ok(Contents::default()));
-        let report = Report {
-            schema: 1,
-            kernel: "k".into(),
-            duration_ns: 1_000_000_000,
-            lost_events: 0,
-            tasks_unavailable: None,
-            cpus: BTreeMap::from([(3, noise)]),
-        };
-        let text = table(&[("before", &report), ("shielded", &report)]);
-        assert!(text.contains("CPU 3 before") && text.contains("CPU 3 shielded"), "{text}");
-        assert!(text.contains("24 eth0 5"), "{text}");
-    }
+    let named = |((tid, command), count): (&Task, &u64)| (format!("{command}/{tid}"), *count);
+    noise.foreign_switches = Some(foreign);
+    noise.foreign_ns = Some(foreign_ns);
+    noise.kernel_switches = Some(threads);
+    noise.kernel_ns = Some(threads_ns);
+    noise.own_switches = Some(own);
+    noise.own_ns = Some(own_ns);
+    noise.idle_ns = Some(idle_ns);
+    noise.unknown_ns = Some(unknown_ns);
+    noise.migrations = Some(on_cpu.migrations.iter().map(named).collect());
+    noise.user_page_faults = seen.has_page_faults.then_some(on_cpu.user_page_faults);
+    noise.kernel_page_faults = seen.has_page_faults.then_some(on_cpu.kernel_page_faults);
 }

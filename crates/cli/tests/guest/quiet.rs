@@ -20,7 +20,59 @@ pub fn all() -> Vec<Test> {
         test("noise counts a task whose name has line breaks", line_breaks)
             .on(On::RtAndNot)
             .booted(&[Boot::Bare]),
+        test("noise names a task that never leaves the cpu and says how long it ran", never_leaves)
+            .on(On::RtAndNot)
+            .booted(&[Boot::Bare]),
+        test("noise on a terminal counts from the beginning without a gap", on_a_terminal)
+            .on(On::One)
+            .booted(&[Boot::Bare]),
     ]
+}
+
+fn never_leaves() {
+    let spin = binary().display().to_string();
+    let task = Process::start("taskset", &["-c", "3", &spin, "spin", "600000"]);
+    let name = format!("asmp/{}", task.id());
+    until("it spins", || read(format!("/proc/{}/comm", task.id())) == "asmp");
+    let report = asmp("noise --cpus 3 -t 2s --json").done().out;
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let (cpu, whole_ns) = (&report["cpus"]["3"], report["duration_ns"].as_u64().expect("a time"));
+    let ran_ns = cpu["foreign_ns"][&name].as_u64().expect("it ran");
+    assert!(ran_ns > whole_ns / 2, "{ran_ns} of {whole_ns} ns: {cpu}");
+    assert!(cpu["foreign_switches"][&name].as_u64() >= Some(1), "{cpu}");
+    let sum = |map: &str| -> u64 {
+        cpu[map].as_object().expect("a map").values().filter_map(Value::as_u64).sum()
+    };
+    let others =
+        ["own_ns", "idle_ns", "unknown_ns"].map(|name| cpu[name].as_u64().expect("a time"));
+    let all_ns = sum("foreign_ns") + sum("kernel_ns") + others.iter().sum::<u64>();
+    assert_eq!(all_ns, whole_ns, "no time is lost: {cpu}");
+    asmp("noise --cpus 3 --table").done().says(&name).says("foreign tasks ran, us");
+}
+
+fn on_a_terminal() {
+    let task = Process::start("taskset", &["-c", "3", "sh", "-c", "while :; do sleep 0.02; done"]);
+    let line = format!("{} noise --cpus 3 -t 4s", binary().display());
+    let output = std::process::Command::new("script")
+        .args(["-qec", &line, "/dev/null"])
+        .stdin(std::process::Stdio::null())
+        .output()
+        .expect("script starts");
+    let text = String::from_utf8_lossy(&output.stdout).replace('\r', "");
+    let screens: Vec<&str> = text.split("\x1b[H\x1b[J").collect();
+    let number = |screen: &str, begins: &str, word: usize| -> f64 {
+        let line = screen.lines().find(|line| line.contains(begins));
+        let line = line.unwrap_or_else(|| panic!("no {begins:?} in {text}"));
+        line.split_whitespace().nth(word).and_then(|word| word.parse().ok()).expect("a number")
+    };
+    let seconds: Vec<f64> = screens.iter().map(|screen| number(screen, " s, kernel ", 0)).collect();
+    let switches: Vec<f64> =
+        screens.iter().map(|screen| number(screen, "switches to foreign tasks", 4)).collect();
+    assert!(seconds.len() >= 3 && seconds.is_sorted(), "{seconds:?}");
+    assert!(switches.is_sorted() && switches.last() > switches.first(), "{switches:?}");
+    // A window of its own each second would have one.
+    assert!(seconds.last() >= Some(&4.0), "{seconds:?}");
+    drop(task);
 }
 
 /// The kernel prints the name of a task as it is into the trace that noise reads.

@@ -20,15 +20,27 @@ pub fn all() -> Vec<Test> {
     ]
 }
 
-/// A measurement that takes samples by now.
+/// A measurement that has started the tracer by now.
 fn at_work(dir: &str, samples: &str) -> Process {
     let words = ["measure", "latency", "--kinds", "Aoff", "--source", "timerlat", "--quiet"];
     let more = ["--samples", samples, "--period", "1ms", "-o", dir];
     let measure =
         Process::start(&binary().display().to_string(), &[&words[..], &more[..]].concat());
-    let samples = format!("{dir}/IDL-Aoff/samples.bin");
-    until("samples are written", || fs::metadata(&samples).is_ok_and(|file| file.len() > 10_000));
+    let prefix = format!("asmp-timerlat-{}-", measure.id());
+    until("the tracer runs", || {
+        let names = fs::read_dir("/sys/kernel/tracing/instances").expect("instances").flatten();
+        let ours = names.filter(|one| one.file_name().to_string_lossy().starts_with(&prefix));
+        let mut tracers = ours.map(|one| read(one.path().join("current_tracer")));
+        tracers.any(|tracer| tracer == "timerlat")
+    });
     measure
+}
+
+/// The one run of a series.
+fn run_in(dir: &str) -> Run {
+    let mut runs = Run::read_all(Path::new(dir)).expect("runs").runs;
+    assert_eq!(runs.len(), 1, "{dir}");
+    runs.remove(0)
 }
 
 fn second() {
@@ -49,7 +61,7 @@ fn second() {
     let line = "measure latency --kinds N --cpu 2 --source nanosleep --samples 50 --quiet";
     asmp(&format!("{line} -o {other}")).done();
     assert_eq!(measure.0.wait().expect("it ends").code(), Some(0));
-    let run = Run::read(&Path::new(&first).join("IDL-Aoff")).expect("a run");
+    let run = run_in(&first);
     assert_eq!((run.provenance.samples, run.provenance.partial), (10_000, None));
     asmp("status").done().says("no partition");
     assert_eq!(traces(), before, "trace instances and timerlat's settings");

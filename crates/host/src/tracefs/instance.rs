@@ -92,22 +92,63 @@ pub(super) fn remove(kernel: &dyn Kernel, dir: &Path) {
     let _ = kernel.remove_dir(dir);
 }
 
-/// An instance whose events are read when the window is over: switches, forks and page faults on
+/// The pipe of an instance, which gives each event once.
+struct Pipe {
+    reader: Box<dyn Read + Send>,
+    path: PathBuf,
+    rest: Vec<u8>,
+}
+
+/// Reads of one call of [`Pipe::take`], each of a page or two: it ends also where a CPU records
+/// faster than they take.
+const MOST_READS: usize = 16_384;
+
+impl Pipe {
+    fn open(instance: &Instance, file: &str) -> Result<Self> {
+        let path = instance.dir.join(file);
+        let reader = instance.kernel.stream(&path).map_err(Error::io(&path, "open"))?;
+        Ok(Self { reader, path, rest: Vec::new() })
+    }
+
+    /// The text recorded since the last call. Never waits.
+    fn take(&mut self) -> Result<String> {
+        let mut page = [0; 65536];
+        for _ in 0..MOST_READS {
+            match self.reader.read(&mut page) {
+                Ok(0) => break,
+                Ok(count) => self.rest.extend_from_slice(&page[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io(&self.path, "read")(error)),
+            }
+        }
+        let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let text: Vec<u8> = self.rest.drain(..whole).collect();
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
+/// An instance whose events are read while the window lasts: switches, forks and page faults on
 /// some CPUs, and migrations to and from them. It counts timers that expire there.
 pub struct EventBuffer<'a> {
+    /// Opened last and closed first.
+    pipe: Pipe,
     instance: Instance<'a>,
     cpus: CpuSet,
     has_page_faults: bool,
     has_timers: bool,
+    /// What was recorded before the window was taken.
+    is_open: bool,
 }
 
 /// What the buffers of a window held.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Contents {
+    /// Those of one CPU in order of time. Where the kernel had no room, [`EventKind::Lost`] stands.
     pub events: Vec<Event>,
     /// Whether page faults are among what is recorded: not every architecture has events for them.
     pub has_page_faults: bool,
-    /// Events that found no room or cannot be read.
+    /// Events that found no room since the recording began.
     pub lost: u64,
 }
 
@@ -140,7 +181,9 @@ impl<'a> EventBuffer<'a> {
         let has_timers = timers::EVENTS
             .iter()
             .all(|event| instance.write(&format!("events/{event}/trigger"), &count).is_ok());
-        Ok(Self { instance, cpus: cpus.clone(), has_page_faults, has_timers })
+        let pipe = Pipe::open(&instance, "trace_pipe")?;
+        let cpus = cpus.clone();
+        Ok(Self { pipe, instance, cpus, has_page_faults, has_timers, is_open: false })
     }
 
     /// Timers that have expired so far; `None` where this kernel does not count them.
@@ -164,16 +207,13 @@ impl<'a> EventBuffer<'a> {
         self.instance.write("trace_marker", WINDOW)
     }
 
-    /// Ends recording and reads the buffers.
-    pub fn stop(&self) -> Result<Contents> {
-        self.instance.write("tracing_on", "0")?;
-        let path = self.instance.dir.join("trace");
-        let text = self.instance.kernel.text(&path).map_err(Error::io(&path, "read"))?;
-        let lost: u64 = self.cpus.iter().map(|cpu| self.lost_on(cpu)).sum();
-        let events = window(&text);
-        let unreadable = events.iter().filter(|event| event.kind == EventKind::Unreadable).count();
-        let has_page_faults = self.has_page_faults;
-        Ok(Contents { events, has_page_faults, lost: lost + unreadable as u64 })
+    /// What was recorded since the window was opened, or since the last call. Never waits.
+    pub fn take(&mut self) -> Result<Contents> {
+        let text = self.pipe.take()?;
+        let events = if self.is_open { parse(&text) } else { window(&text) };
+        self.is_open = true;
+        let lost = self.cpus.iter().map(|cpu| self.lost_on(cpu)).sum();
+        Ok(Contents { events, has_page_faults: self.has_page_faults, lost })
     }
 
     fn lost_on(&self, cpu: Cpu) -> u64 {
@@ -200,14 +240,13 @@ fn window(text: &str) -> Vec<Event> {
 /// An instance that records one CPU and is read while it runs.
 pub struct EventStream<'a> {
     /// Opened last and closed first: while it is open the instance keeps its tracer.
-    pipe: Box<dyn Read + Send>,
-    instance: Instance<'a>,
-    rest: Vec<u8>,
+    pipe: Pipe,
+    _instance: Instance<'a>,
 }
 
 impl<'a> EventStream<'a> {
-    /// Records every interrupt, softirq, switch and page fault on `cpu` from now on, as far as this
-    /// kernel has events for them. Errors: no tracefs, not root.
+    /// Records every interrupt, softirq, switch, wake-up and page fault on `cpu` from now on, as
+    /// far as this kernel has events for them. Errors: no tracefs, not root.
     pub fn events(kernel: &'a dyn Kernel, cpu: Cpu) -> Result<Self> {
         let instance = Self::instance(kernel, cpu, "events")?;
         let all = EVENTS.iter().chain(&INTERRUPT_EVENTS).chain(&PAGE_FAULT_EVENTS);
@@ -236,29 +275,14 @@ impl<'a> EventStream<'a> {
     }
 
     fn start(instance: Instance<'a>, cpu: Cpu) -> Result<Self> {
-        let path = instance.dir.join(format!("per_cpu/cpu{cpu}/trace_pipe"));
-        let pipe = instance.kernel.stream(&path).map_err(Error::io(&path, "open"))?;
+        let pipe = Pipe::open(&instance, &format!("per_cpu/cpu{cpu}/trace_pipe"))?;
         instance.write("tracing_on", "1")?;
-        Ok(Self { pipe, instance, rest: Vec::new() })
+        Ok(Self { pipe, _instance: instance })
     }
 
     /// Everything recorded since the last call, in order of time. Never waits.
     pub fn take(&mut self) -> Result<Vec<Event>> {
-        let mut page = [0; 65536];
-        loop {
-            match self.pipe.read(&mut page) {
-                Ok(0) => break,
-                Ok(count) => self.rest.extend_from_slice(&page[..count]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => {
-                    return Err(Error::io(&self.instance.dir.join("trace_pipe"), "read")(error));
-                }
-            }
-        }
-        let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        let text: Vec<u8> = self.rest.drain(..whole).collect();
-        Ok(parse(&String::from_utf8_lossy(&text)))
+        Ok(parse(&self.pipe.take()?))
     }
 }
 

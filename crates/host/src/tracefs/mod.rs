@@ -2,7 +2,7 @@
 //! What the kernel's tracer recorded on some CPUs, through private tracefs instances
 //! (trace/ftrace.rst): which tasks ran, which interrupts came, which CPUs tasks moved between.
 //!
-//! - [`EventBuffer`]: the events of a window, read when the window is over;
+//! - [`EventBuffer`]: the events of a window on some CPUs, read while it lasts;
 //! - [`EventStream`]: the events of one CPU, read while it runs, to compare a late sample with what
 //!   the kernel did just then;
 //! - [`timerlat`]: the kernel's own latency tracer and its settings for the whole machine;
