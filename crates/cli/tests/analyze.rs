@@ -189,6 +189,17 @@ fn durations_without_a_unit_are_refused_with_the_cure() {
     }
 }
 
+/// The CPU is none of this machine, so that nothing is measured in any case.
+#[test]
+fn ab_refuses_kinds_that_it_would_not_measure() {
+    let output = asmp(&[
+        "measure", "ab", "--knob", "tick", "--kinds", "Rb", "--cpu", "4095", "--load", "IDL",
+    ]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("takes no --kinds"), "{said}");
+    assert_eq!(output.status.code(), Some(2));
+}
+
 #[test]
 fn a_counterexample_in_json_is_replayed_to_the_miss_it_names() {
     let dir = tempfile::tempdir().unwrap();

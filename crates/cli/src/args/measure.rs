@@ -186,6 +186,8 @@ pub enum Measure {
     /// Measures with and without each step, in turn. Rounds are compared as by `asmp measure
     /// compare`, all steps judged together at 5 %.
     #[command(after_long_help = examples::MEASURE_AB)]
+    // It is measured in a partition, with the tick stopped where it can be.
+    #[command(mut_arg("kinds", |arg| arg.default_value(None::<&'static str>).hide(true)))]
     Ab {
         #[command(flatten)]
         series: Series,

@@ -17,7 +17,7 @@ use asmp_measure::experiment::{
     fewest_rounds, once,
 };
 use asmp_measure::report;
-use asmp_measure::run::Run;
+use asmp_measure::run::{Kind, Run};
 use asmp_shield::Shield;
 use std::fs::File;
 use std::path::PathBuf;
@@ -54,7 +54,13 @@ pub fn ab(
 ) -> Result<u8> {
     let [load] = args.loads[..] else { return Err(failure(USAGE, "ab takes one --load")) };
     once(factors).map_err(failed)?;
-    let (series, _awake) = prepare(shield, args, measurement)?;
+    if !args.kinds.is_empty() {
+        let why = "ab measures in a partition and takes no --kinds: choose the steps by --knob";
+        return Err(failure(USAGE, why));
+    }
+    let (mut series, _awake) = prepare(shield, args, measurement)?;
+    // Every step but the tick is tried where the tick can be kept.
+    series.kinds.push(Kind::PartitionTick);
     let (conductor, progress) = (ByShield::new(shield), Progress::new(args.quiet)?);
     let session = Session::new(shield.kernel(), &conductor, &progress, measurement, &series);
     let compared = session.and_then(|session| compare_factors(&session, load, factors, rounds));
