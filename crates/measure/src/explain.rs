@@ -18,7 +18,7 @@ use std::fmt;
 pub const WORST: usize = 100;
 /// How many events of one window are listed one by one.
 const LISTED: usize = 24;
-/// The kernel's first priority of SCHED_OTHER: tasks from here on share a CPU, whatever their nice.
+/// The kernel's first priority of SCHED_OTHER: tasks from here on share a CPU, of any nice.
 const FAIR: i32 = 100;
 
 /// A late sample, and what its CPU did in the same time.
@@ -201,6 +201,11 @@ impl Probe {
     fn waits_for(self, task: &Runner) -> Option<bool> {
         self.prio.map(|prio| task.prio <= prio || (task.prio >= FAIR && prio >= FAIR))
     }
+
+    /// Tasks of SCHED_OTHER preempt each other; thread 0 has its priority.
+    fn cannot_preempt(self, task: &Runner) -> bool {
+        task.prio < FAIR && self.waits_for(task) == Some(true)
+    }
 }
 
 impl Runner {
@@ -321,13 +326,13 @@ impl Breakdown {
                 phases.cause(value_ns)
             ),
             (None, Some(woken), Window::Wake) => format!(
-                "another CPU, which had the timer, woke it {} late; what ran here meanwhile ran by \
-                 right",
+                "the wake-up came {} late from another CPU, which had the timer; what ran here \
+                 meanwhile ran by right",
                 micros(woken.at_ns)
             ),
             (None, None, Window::Wake) if self.woken.is_none() => {
-                "nothing on this CPU: another one, which had the timer, woke it late, or hypervisor, \
-                 SMI, hardware"
+                "nothing on this CPU: the wake-up came late from another one, which had the timer, \
+                 or hypervisor, SMI, hardware"
                     .to_owned()
             }
             (None, _, Window::Wake) => {
@@ -355,23 +360,33 @@ impl Taker {
 }
 
 /// The wake-up of the probe. Another CPU's is told by the last reschedule interrupt before the
-/// probe ran: earlier ones may have been for other tasks.
-fn wake_up(events: &[&Event], probe: Probe, due_ns: u64) -> Option<Woken> {
-    let after = |event: &Event| event.at_ns.saturating_sub(due_ns);
-    let here = events
-        .iter()
-        .find(|event| matches!(&event.kind, EventKind::Waking { tid, .. } if *tid == probe.tid));
-    if let Some(event) = here {
-        return Some(Woken { at_ns: after(event), here: true });
+/// probe ran: earlier ones may have been for other tasks. One that came while a task ran that the
+/// probe cannot preempt was for another task, too.
+fn wake_up(
+    events: &[&Event],
+    probe: Probe,
+    mut running: Option<Runner>,
+    due_ns: u64,
+) -> Option<Woken> {
+    let mut told = None;
+    for event in events {
+        let at_ns = event.at_ns.saturating_sub(due_ns);
+        match &event.kind {
+            EventKind::Waking { tid, .. } if *tid == probe.tid => {
+                return Some(Woken { at_ns, here: true });
+            }
+            EventKind::Switch { to_tid, .. } if *to_tid == probe.tid => break,
+            EventKind::Switch { to_tid, to, to_prio, .. } => {
+                running = Some(Runner { tid: *to_tid, name: to.clone(), prio: *to_prio });
+            }
+            EventKind::Ipi(name) if name.to_ascii_lowercase().contains("reschedul") => {
+                let stays = running.as_ref().is_some_and(|task| probe.cannot_preempt(task));
+                told = if stays { told } else { Some(Woken { at_ns, here: false }) };
+            }
+            _ => {}
+        }
     }
-    let runs = |event: &&Event| matches!(&event.kind, EventKind::Switch { to_tid, .. } if *to_tid == probe.tid);
-    let ran = events.iter().rposition(runs)?;
-    let told = |event: &&&Event| match &event.kind {
-        EventKind::Ipi(name) => name.to_ascii_lowercase().contains("reschedul"),
-        _ => false,
-    };
-    let event = events[..ran].iter().rev().find(told)?;
-    Some(Woken { at_ns: after(event), here: false })
+    told
 }
 
 /// When the timer's handler ran, where it woke the probe on this CPU.
@@ -397,7 +412,6 @@ fn break_down(
     raw: Raw,
     window: Window,
 ) -> Breakdown {
-    let woken = wake_up(events, probe, raw.due_ns).filter(|_| window == Window::Wake);
     // Who is not known from before is the one that leaves first.
     let first = || {
         events.iter().find_map(|event| match &event.kind {
@@ -408,6 +422,8 @@ fn break_down(
         })
     };
     let mut running = before.cloned().or_else(first);
+    let woken = wake_up(events, probe, running.clone(), raw.due_ns);
+    let woken = woken.filter(|_| window == Window::Wake);
     let at_due = running.as_ref().filter(|task| task.tid != 0).map(Runner::label);
     let handler_ns = handler(events, woken, raw, window);
     let mut parts = Breakdown { at_due, woken, handler_ns, ..Breakdown::default() };

@@ -140,7 +140,7 @@ fn a_measurement_is_refused_while_another_program_uses_the_tracer() {
         fake.shield.measure_alone(false).unwrap();
         fake.kernel.set_file(file, "nop");
     }
-    // The instance of a measurement that was killed is nobody's.
+    // The instance of a measurement that was killed has no user.
     fake.kernel.set_file(&LAB.replace("lab", "asmp-timerlat-7777-1"), "timerlat");
     fake.shield.measure_alone(true).unwrap();
     fake.ask(&measuring()).unwrap();

@@ -95,13 +95,13 @@ fn a_task_of_lower_priority_that_ran_until_the_wake_up_ran_by_right() {
     let (sample, cause) = wake(records(VICTIM), 508_000);
     assert_eq!(
         cause,
-        "another CPU, which had the timer, woke it 507895.0 us late; what ran here meanwhile \
-         ran by right"
+        "the wake-up came 507895.0 us late from another CPU, which had the timer; what ran here \
+         meanwhile ran by right"
     );
     assert_eq!((sample.system_ns, sample.handler_ns), (3_000, None), "the tick woke nothing");
     assert_eq!(sample.counts.unwrap().ticks, 1);
-    // One that goes before the probe gets no reschedule interrupt for it, but others.
-    assert!(wake(records(HOG), 508_000).1.starts_with("another CPU"));
+    // While one runs that goes before the probe, no reschedule interrupt is for the probe.
+    assert_eq!(wake(records(HOG), 508_000).1, "victim/99 took 507895.0 us");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_task_of_lower_priority_is_no_cause_where_no_record_shows_the_wake_up() {
     let records =
         vec![at(50, switch(0, VICTIM, "x")), at(303, switch(VICTIM, PROBE, "asmp-probe"))];
     let (sample, cause) = wake(records, 305);
-    assert!(cause.starts_with("nothing on this CPU: another one"), "{cause}");
+    assert!(cause.starts_with("nothing on this CPU: the wake-up"), "{cause}");
     assert_eq!(sample.system_ns, 0);
     // The first record is its end: who ran before is known from that.
     let records = vec![at(303, switch(HOG, PROBE, "asmp-probe"))];
@@ -135,7 +135,7 @@ fn a_task_of_lower_priority_that_stays_after_the_wake_up_is_said_to_be_unpreempt
 }
 
 #[test]
-fn tasks_of_sched_other_share_a_cpu_whatever_their_nice() {
+fn tasks_of_sched_other_share_a_cpu_of_any_nice() {
     let records = vec![
         at(50, switch(0, VICTIM, "victim")),
         at(303, {
