@@ -35,7 +35,9 @@ fn document(runs: &[Run], shown: &[Shown], limit_ns: Option<u64>) -> String {
     let _ = write!(page.text, "<style>\n{}</style></head><body><main>\n", style::SHEET);
     page.text.push_str("<h1>asmp measure</h1>\n<ul class=\"verdict\">\n");
     for verdict in top::verdicts(shown, limit_ns) {
-        let _ = writeln!(page.text, "<li>{}</li>", escape(&verdict));
+        let more: Vec<String> = verdict.more.iter().map(|more| escape(more)).collect();
+        let best = escape(&verdict.best);
+        let _ = writeln!(page.text, "<li><b>{best}</b><br>{}</li>", more.join("<br>"));
     }
     page.text.push_str("</ul>\n");
     page.text.push_str(&top::facts(runs));

@@ -24,7 +24,7 @@ impl Axis {
         let low = round_number(low.max(1e-9), Towards::Foot);
         let high = round_number(high, Towards::End).max(low * 10.0);
         let mut axis = Self { is_log: true, low, high, ticks: Vec::new() };
-        let mantissas = if high / low < 50.0 { &[1.0, 2.0, 5.0][..] } else { &[1.0] };
+        let mantissas = if high / low < 51.0 { &[1.0, 2.0, 5.0][..] } else { &[1.0] };
         let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
         let all = decades.flat_map(|decade| mantissas.iter().map(move |one| one * ten_to(decade)));
         let inside = all.filter(|value| (low * 0.999..=high * 1.001).contains(value));
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn a_logarithmic_axis_reaches_around_its_values_and_has_at_least_two_numbers() {
         let axis = Axis::log(3.0, 649_000.0);
-        assert_eq!(labels(&axis), ["10", "100", "1,000", "10,000", "100,000"]);
+        assert_eq!(labels(&axis), ["10", "100", "1,000", "10,000", "100,000", "10⁶"]);
         assert!(axis.place(3.0) > 0.0 && axis.place(649_000.0) < 1.0);
         assert_eq!((axis.place(2.0), axis.place(1e6), axis.place(0.0)), (0.0, 1.0, 0.0));
         assert_eq!(labels(&Axis::log(0.4, 0.4)), ["0.2", "0.5", "1", "2"]);

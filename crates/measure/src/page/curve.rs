@@ -7,12 +7,14 @@ use super::pen::Pen;
 use crate::histogram::{Digits, Latencies};
 use std::collections::BTreeMap;
 
-/// A line, and where it ends.
+/// A line.
 #[derive(Debug, Default, PartialEq)]
 pub struct Curve {
     pub path: String,
     /// The largest value; `None` where there is none, or where it is not known.
     pub end: Option<(f64, f64)>,
+    /// Where the line ends, and so the known values.
+    pub last: Option<(f64, f64)>,
 }
 
 /// The latency (us) that none of the smallest P of the instants exceeds, over 1 - P; up to the
@@ -20,7 +22,7 @@ pub struct Curve {
 pub fn percentiles(latencies: &Latencies, x: &Axis, y: &Axis) -> Curve {
     let n = latencies.instants() as f64;
     let known_max_ns = latencies.exact().max_ns.unwrap_or(u64::MAX);
-    let mut pen = Pen::default();
+    let (mut pen, mut last) = (Pen::default(), None);
     let mut before = 0;
     for bucket in latencies.buckets() {
         let height = y.place(bucket.to_ns.min(known_max_ns) as f64 / 1e3);
@@ -31,9 +33,10 @@ pub fn percentiles(latencies: &Latencies, x: &Axis, y: &Axis) -> Curve {
         // The last instant ends where it begins, at one in n: above it there is no percentile.
         let above = (n - before as f64).max(1.0);
         pen.step(height, x.place(n / above));
+        last = Some((x.place(n / above), height));
     }
     let end = latencies.max_ns().map(|max_ns| (x.place(n), y.place(max_ns as f64 / 1e3)));
-    Curve { path: pen.path(), end }
+    Curve { path: pen.path(), end, last }
 }
 
 /// Lower and upper end of all values above 0 (us), for a logarithmic axis.
@@ -82,7 +85,7 @@ pub fn most(latencies: &Latencies, width_ns: f64) -> u64 {
 /// Count over latency (us): the outline of the buckets. Also: how many instants lie beyond the
 /// axis.
 pub fn histogram(latencies: &Latencies, width_ns: f64, x: &Axis, y: &Axis) -> (Curve, u64) {
-    let (mut pen, mut end, mut last) = (Pen::default(), None, None);
+    let (mut pen, mut end, mut before) = (Pen::default(), None, None);
     let mut beyond = latencies.beyond().map_or(0, |beyond| beyond.instants);
     for (at, count) in counts(latencies, width_ns) {
         let from_us = at as f64 * width_ns / 1e3;
@@ -92,14 +95,14 @@ pub fn histogram(latencies: &Latencies, width_ns: f64, x: &Axis, y: &Axis) -> (C
         }
         let (from, to) = (x.place(from_us), x.place(from_us + width_ns / 1e3));
         let height = y.place(count as f64);
-        if at == 0 || last != Some(at - 1) {
+        if at == 0 || before != Some(at - 1) {
             pen.move_to(from, height);
         }
         pen.step(height, to);
-        last = Some(at);
+        before = Some(at);
         end = Some((f64::midpoint(from, to), height));
     }
-    (Curve { path: pen.path(), end: end.filter(|_| beyond == 0) }, beyond)
+    (Curve { path: pen.path(), end: end.filter(|_| beyond == 0), last: end }, beyond)
 }
 
 /// Buckets of a decade in [`density`]: each is 12 % wider than the one before.
@@ -124,19 +127,19 @@ pub fn least_part(latencies: &Latencies) -> f64 {
 
 /// Part of the instants over latency (us), both axes logarithmic: L4RTL's figures 3 and 4.
 pub fn density(latencies: &Latencies, x: &Axis, y: &Axis) -> Curve {
-    let (mut pen, mut end, mut last) = (Pen::default(), None, None);
+    let (mut pen, mut end, mut before) = (Pen::default(), None, None);
     let start_us = |at: i64| 10f64.powf(at as f64 / OF_A_DECADE);
     for (at, part) in parts(latencies) {
         let (from, to) = (x.place(start_us(at)), x.place(start_us(at + 1)));
         let height = y.place(part);
-        if last != Some(at - 1) {
+        if before != Some(at - 1) {
             pen.move_to(from, height);
         }
         pen.step(height, to);
-        last = Some(at);
+        before = Some(at);
         end = Some((f64::midpoint(from, to), height));
     }
-    Curve { path: pen.path(), end }
+    Curve { path: pen.path(), end, last: end }
 }
 
 #[cfg(test)]
@@ -214,6 +217,7 @@ mod tests {
         assert_eq!(range_us([&Latencies::default()].into_iter()), None);
         let latencies = Latencies::of([0, 2000, 2000, 3000]);
         let density = density(&latencies, &Axis::log(1.0, 10.0), &Axis::log(0.1, 1.0));
-        assert_eq!(places(&density.path).len(), 6);
+        // What lies below the axis has no width there.
+        assert_eq!(places(&density.path).len(), 5);
     }
 }

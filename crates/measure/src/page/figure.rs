@@ -57,7 +57,7 @@ pub struct Label {
 pub struct Mark {
     pub x: f64,
     pub y: f64,
-    pub text: String,
+    pub number: usize,
 }
 
 /// Sizes in the SVG's own units.
@@ -66,7 +66,7 @@ struct Layout {
     class: &'static str,
     width: f64,
     left: f64,
-    /// Room for labels.
+    /// Room for labels, at most.
     right: f64,
     font: f64,
 }
@@ -108,9 +108,16 @@ impl Figure {
     }
 
     fn svg(&self, layout: &Layout, id: &str, with_data: bool) -> String {
+        let labels = self.panels.iter().flat_map(|panel| &panel.labels);
+        let longest = labels.map(|label| layout.text_width(&label.text)).fold(0.0, f64::max);
+        let right = layout.right.min(longest + LEADER + 8.0);
+        let layout = &Layout { right, ..*layout };
         let mut body = String::new();
-        let mut top = layout.line() + 8.0;
-        text(&mut body, (0.0, layout.font), "start", &self.y_name);
+        let mut top = 2.0;
+        if !self.y_name.is_empty() {
+            text(&mut body, (0.0, layout.font), "start", &self.y_name);
+            top = layout.line() + 8.0;
+        }
         for (at, panel) in self.panels.iter().enumerate() {
             if let Some(name) = &panel.name {
                 let _ = write!(
@@ -144,7 +151,7 @@ impl Figure {
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"{}\" role=\"img\" \
              viewBox=\"0 0 {} {:.0}\" font-family=\"system-ui,sans-serif\" font-size=\"{}\" \
-             fill=\"{INK}\"><title>{}</title>{body}</svg>",
+             fill=\"{INK}\" stroke-linejoin=\"round\"><title>{}</title>{body}</svg>",
             layout.class,
             layout.width,
             top + 2.0,
@@ -206,27 +213,25 @@ impl Panel {
                 body,
                 r#"<path fill="none" stroke="{INK}" stroke-opacity=".7" stroke-dasharray="1 3" d="M{left} {y:.1}h{width}"/>"#
             );
-            text(body, (left + 4.0, y - 4.0), "start", name);
+            if !name.is_empty() {
+                text(body, (left + 4.0, y - 4.0), "start", name);
+            }
         }
         let _ = write!(
             body,
             r##"<use href="#{id}" x="{left}" y="{top:.1}" width="{width}" height="{height:.1}"/>"##
         );
         for mark in merged(&self.marks, width, |text| layout.text_width(text)) {
-            for (x, y) in mark.points {
+            for (x, y) in &mark.points {
                 let _ = write!(
                     body,
                     r#"<circle cx="{:.1}" cy="{:.1}" r="4.5" fill="none" stroke="{INK}"/>"#,
                     left + x * width,
-                    y_of(y)
+                    y_of(*y)
                 );
             }
-            // Beside its ring, on the side where there is room.
-            let (x, y) = (left + mark.x * width, y_of(mark.y) + layout.font * 0.35);
-            match mark.x < 0.5 {
-                true => text(body, (x + 8.0, y), "start", &mark.text),
-                false => text(body, (x - 8.0, y), "end", &mark.text),
-            }
+            let (start, y) = (left + mark.text_from, y_of(mark.points[0].1) + layout.font * 0.35);
+            text(body, (start, y), "start", &mark.text());
         }
         let wanted: Vec<f64> =
             self.labels.iter().map(|label| label.end.map_or(top, |(_, y)| y_of(y))).collect();
@@ -299,36 +304,75 @@ fn spread(wanted: &[f64], gap: f64, (first, last): (f64, f64)) -> Vec<f64> {
     places
 }
 
-/// Marks that stand together, with one text.
-#[derive(Debug, PartialEq)]
+/// Marks that stand together, with one text beside them.
+#[derive(Debug, Clone, PartialEq)]
 struct Merged {
     points: Vec<(f64, f64)>,
-    x: f64,
-    y: f64,
-    text: String,
+    numbers: Vec<usize>,
+    /// Where the text begins, in pixels from the plot's left.
+    text_from: f64,
+    /// What rings and text take of the width.
+    from: f64,
+    to: f64,
 }
 
-/// Marks whose numbers would lie on each other have one text: `1, 2`.
+impl Merged {
+    fn new(marks: &[&Mark], width: f64, text_width: &impl Fn(&str) -> f64) -> Self {
+        let points: Vec<(f64, f64)> = marks.iter().map(|mark| (mark.x, mark.y)).collect();
+        let mut numbers: Vec<usize> = marks.iter().map(|mark| mark.number).collect();
+        numbers.sort_unstable();
+        let (first, last) = (points[0].0 * width, points[points.len() - 1].0 * width);
+        let mut merged =
+            Self { points, numbers, text_from: 0.0, from: first - RING, to: last + RING };
+        let text = text_width(&merged.text());
+        // On the right where there is room.
+        if merged.to + text <= width {
+            merged.text_from = merged.to;
+            merged.to += text;
+        } else {
+            merged.from -= text;
+            merged.text_from = merged.from;
+        }
+        merged
+    }
+
+    /// `1`, `1, 4`, `1–3, 5`.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for (at, number) in self.numbers.iter().enumerate() {
+            let follows =
+                |before: usize| at >= before && self.numbers[at - before] + before == *number;
+            let goes_on = self.numbers.get(at + 1) == Some(&(number + 1));
+            match (follows(1), goes_on) {
+                (true, true) => {}
+                (true, false) if follows(2) => _ = write!(text, "–{number}"),
+                _ if text.is_empty() => _ = write!(text, "{number}"),
+                _ => _ = write!(text, ", {number}"),
+            }
+        }
+        text
+    }
+}
+
+/// From the middle of a ring to its number.
+const RING: f64 = 7.0;
+
+/// Marks whose rings and numbers would lie on each other have one text.
 fn merged(marks: &[Mark], width: f64, text_width: impl Fn(&str) -> f64) -> Vec<Merged> {
     let mut sorted: Vec<&Mark> = marks.iter().collect();
     sorted.sort_by(|one, other| one.x.total_cmp(&other.x));
-    let mut all: Vec<Merged> = Vec::new();
-    for mark in sorted {
-        let near = |last: &&mut Merged| (mark.x - last.x) * width < 20.0 + text_width(&last.text);
-        match all.last_mut().filter(near) {
-            Some(last) => {
-                last.text = format!("{}, {}", last.text, mark.text);
-                last.points.push((mark.x, mark.y));
+    let mut groups: Vec<Vec<&Mark>> = sorted.into_iter().map(|mark| vec![mark]).collect();
+    loop {
+        let merged: Vec<Merged> =
+            groups.iter().map(|group| Merged::new(group, width, &text_width)).collect();
+        match merged.windows(2).position(|pair| pair[0].to > pair[1].from) {
+            None => return merged,
+            Some(at) => {
+                let next = groups.remove(at + 1);
+                groups[at].extend(next);
             }
-            None => all.push(Merged {
-                points: vec![(mark.x, mark.y)],
-                x: mark.x,
-                y: mark.y,
-                text: mark.text.clone(),
-            }),
         }
     }
-    all
 }
 
 #[cfg(test)]
@@ -339,11 +383,11 @@ mod tests {
 
     /// The values of an attribute, in order.
     fn numbers(svg: &str, element: &str, attribute: &str) -> Vec<f64> {
-        let begin = format!("<{element} ");
-        let elements = svg.split(begin.as_str()).skip(1);
-        elements
+        let (start, attribute) = (format!("<{element} "), format!("{attribute}=\""));
+        svg.split(&start)
+            .skip(1)
             .map(|rest| {
-                let rest = rest.split(&format!("{attribute}=\"")).nth(1).unwrap();
+                let rest = rest.split(&attribute).nth(1).unwrap();
                 rest.split('"').next().unwrap().parse().unwrap()
             })
             .collect()
@@ -431,11 +475,16 @@ mod tests {
 
     #[test]
     fn marks_that_stand_together_share_their_text() {
-        let mark = |x: f64, text: &str| Mark { x, y: 0.5, text: text.into() };
-        let marks = [mark(0.9, "1"), mark(0.1, "3"), mark(0.11, "2")];
-        let merged = merged(&marks, 500.0, |text| text.len() as f64 * 7.0);
-        let texts: Vec<&str> = merged.iter().map(|one| one.text.as_str()).collect();
-        assert_eq!(texts, ["3, 2", "1"]);
-        assert_eq!(merged[0].points.len(), 2);
+        let mark = |x: f64, number: usize| Mark { x, y: 0.5, number };
+        let marks = [mark(0.9, 1), mark(0.1, 5), mark(0.11, 2), mark(0.12, 4), mark(0.13, 3)];
+        let merged = merged(&marks, 500.0, |text| text.chars().count() as f64 * 7.0);
+        let texts: Vec<String> = merged.iter().map(Merged::text).collect();
+        assert_eq!(texts, ["2–5", "1"]);
+        assert!(merged[0].points.len() == 4 && merged[0].to <= merged[1].from);
+        let apart = Merged { numbers: vec![1, 2, 4, 6, 7, 8], ..merged[0].clone() };
+        assert_eq!(apart.text(), "1, 2, 4, 6–8");
+        let edge = [mark(1.0, 1), mark(0.99, 2)];
+        let edge = super::merged(&edge, 500.0, |text| text.chars().count() as f64 * 7.0);
+        assert!(edge.len() == 1 && edge[0].text_from + 28.0 < 0.99 * 500.0, "{edge:?}");
     }
 }

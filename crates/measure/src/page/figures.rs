@@ -68,20 +68,23 @@ fn panel(y: Axis, height: f64, rule: Option<(f64, String)>) -> Panel {
 
 /// Median, 99 % and worst of all runs of an experiment, load by load.
 pub fn glance(shown: &[&Shown]) -> Figure {
-    let x = values_axis(shown, None);
+    let quantile = |one: &Shown, one_in| match one.run.latencies.quantile(one_in) {
+        Quantile::At { ns } => Some(ns),
+        _ => None,
+    };
+    let figures = |one: &Shown| {
+        let all = [quantile(one, 2), quantile(one, 100), one.run.latencies.max_ns()];
+        all.map(|ns| ns.map(|ns| ns.max(1) as f64 / 1e3))
+    };
+    let all = || shown.iter().flat_map(|one| figures(one)).flatten();
+    let x = Axis::log(all().fold(f64::MAX, f64::min).min(1e9), all().fold(0.0, f64::max));
     let loads: BTreeSet<_> = shown.iter().map(|one| one.load()).collect();
     let panels = loads.into_iter().map(|load| {
         let rows: Vec<&&Shown> = shown.iter().filter(|one| one.load() == load).collect();
         let (mut layers, mut labels) = (Vec::new(), Vec::new());
         for (at, one) in rows.iter().enumerate() {
             let y = 1.0 - (at as f64 + 0.5) / rows.len() as f64;
-            let latencies = &one.run.latencies;
-            let quantile = |one_in| match latencies.quantile(one_in) {
-                Quantile::At { ns } => Some(ns),
-                _ => None,
-            };
-            let figures = [quantile(2), quantile(100), latencies.max_ns()];
-            let places = figures.map(|ns| ns.map(|ns| x.place(ns as f64 / 1e3)));
+            let places = figures(one).map(|us| us.map(|us| x.place(us)));
             let mut pen = Pen::default();
             places.iter().flatten().for_each(|place| pen.step(y, *place));
             let style = one.style();
@@ -102,7 +105,7 @@ pub fn glance(shown: &[&Shown]) -> Figure {
         panels: panels.collect(),
         x,
         x_name: format!("{what}, us"),
-        y_name: "load".to_owned(),
+        y_name: String::new(),
         caption: format!(
             "The largest dot of a line is the worst instant, the middle one 99 %, the smallest the \
              median, where n supports it. {}",
@@ -123,7 +126,7 @@ pub fn percentiles(shown: &[&Shown], limit_ns: Option<u64>) -> Figure {
         panel.layers.push(Layer::Line { style, path: curve.path });
         let path = Pen::dots(curve.end);
         panel.layers.push(Layer::Dots { style, path, pixels: 8.0 });
-        let end = curve.end.or(Some((1.0, 1.0)));
+        let end = curve.end.or(curve.last);
         panel.labels.push(Label { end, text: one.label.clone(), style });
         if let Some(beyond) = one.run.latencies.beyond() {
             ends.push(format!(
@@ -153,26 +156,34 @@ pub fn percentiles(shown: &[&Shown], limit_ns: Option<u64>) -> Figure {
 }
 
 /// Counts by microseconds, as cyclictest's histograms are drawn: the whole, and before it the part
-/// where all kinds can be seen, if one is much longer than another.
+/// where most runs are, if one is much longer than the others.
 pub fn histograms(shown: &[&Shown]) -> Vec<Figure> {
     let high_us = |one: &&Shown| range_us([&one.run.latencies].into_iter()).map(|range| range.1);
-    let highs: Vec<f64> = shown.iter().filter_map(high_us).collect();
-    let (least, most) =
-        highs.iter().fold((f64::MAX, 0f64), |(low, high), one| (low.min(*one), high.max(*one)));
-    let part_us = round_number(least * 2.0, Towards::End);
-    let whole = histogram(shown, most, "histogram");
+    let most = shown.iter().filter_map(high_us).fold(0.0, f64::max);
+    // 99.9 % of a middling run, where its n supports it.
+    let usual_us = |one: &&Shown| match one.run.latencies.quantile(1000) {
+        Quantile::At { ns } => Some(ns as f64 / 1e3),
+        _ => high_us(one),
+    };
+    let mut usual: Vec<f64> = shown.iter().filter_map(usual_us).collect();
+    usual.sort_by(f64::total_cmp);
+    let middle = usual.get((usual.len() - 1) / 2).copied().unwrap_or(most);
+    let part_us = round_number(middle * 1.5, Towards::End);
+    // The last bucket is whole, and holds the worst.
+    let width_us = curve::bucket_ns(most, latencies(shown)) / 1e3;
+    let whole_us = ((most / width_us).floor() + 1.0) * width_us;
+    let whole = histogram(shown, whole_us, width_us * 1e3, "histogram");
     match most > part_us * 3.0 {
         true => {
             let name = format!("histogram up to {} us", number(part_us));
-            vec![histogram(shown, part_us, &name), whole]
+            let width_ns = curve::bucket_ns(part_us, latencies(shown));
+            vec![histogram(shown, part_us, width_ns, &name), whole]
         }
         false => vec![whole],
     }
 }
 
-fn histogram(shown: &[&Shown], to_us: f64, name: &str) -> Figure {
-    let width_ns = curve::bucket_ns(to_us, latencies(shown));
-    let to_us = (to_us * 1e3 / width_ns).floor().mul_add(width_ns, width_ns) / 1e3;
+fn histogram(shown: &[&Shown], to_us: f64, width_ns: f64, name: &str) -> Figure {
     let most = latencies(shown).map(|latencies| curve::most(latencies, width_ns)).max();
     let (x, y) = (Axis::linear(to_us), Axis::counts(most.unwrap_or(1)));
     let mut panel = panel(y.clone(), 280.0, None);
@@ -186,8 +197,11 @@ fn histogram(shown: &[&Shown], to_us: f64, name: &str) -> Figure {
         panel.labels.push(Label { end: None, text: one.label.clone(), style });
         if beyond > 0 {
             let worst = one.run.latencies.max_ns();
-            let worst = worst.map_or_else(|| "not known".to_owned(), |ns| us(ns as f64));
-            outside.push(format!("{}: {} (worst {worst} us)", one.label, grouped(beyond)));
+            let worst = worst.map_or_else(
+                || "worst not known".to_owned(),
+                |ns| format!("worst {} us", us(ns as f64)),
+            );
+            outside.push(format!("{}: {} ({worst})", one.label, grouped(beyond)));
         }
     }
     let outside = match outside.is_empty() {
@@ -234,8 +248,10 @@ pub fn over_time(shown: &[&Shown], limit_ns: Option<u64>) -> Option<Figure> {
     let times = with_times(shown);
     let (x, y) = (time_axis(&times)?, values_axis(shown, limit_ns));
     let mut rough = Vec::new();
-    let panels = times.iter().map(|(one, timeline)| {
+    let panels = times.iter().enumerate().map(|(at, (one, timeline))| {
         let mut panel = panel(y.clone(), 72.0, rule(&y, limit_ns));
+        // Its name is there once.
+        panel.rule.iter_mut().filter(|_| at > 0).for_each(|(_, name)| name.clear());
         let style = one.style();
         let places = timeline.columns.iter().flat_map(|(at, column)| {
             let middle = *at as f64 + if timeline.has_samples { 0.0 } else { 0.5 };
@@ -250,7 +266,7 @@ pub fn over_time(shown: &[&Shown], limit_ns: Option<u64>) -> Option<Figure> {
             if let Some(at_ns) = timeline.worst_ns.get(&worst.index) {
                 let value_us = worst.value_ns.saturating_sub(base_ns) as f64 / 1e3;
                 let (x, y) = (x.place(*at_ns as f64 / 1e9), y.place(value_us));
-                panel.marks.push(Mark { x, y, text: format!("{number}") });
+                panel.marks.push(Mark { x, y, number });
             }
         }
         if !timeline.has_samples {
@@ -275,8 +291,8 @@ pub fn over_time(shown: &[&Shown], limit_ns: Option<u64>) -> Option<Figure> {
         y_name: format!("{what}, us"),
         panels,
         caption: format!(
-            "All rows have the same axes. A run has up to 240 columns; of each column the dots are \
-             the lowest, the first and the highest sample. Numbers: the worst, see below.{rough} {}",
+            "All rows have the same axes. A run has up to 240 columns; of each the dots are the \
+             lowest, the first and the highest sample. Numbers: the worst, see below.{rough} {}",
             origin(&runs(shown))
         ),
     })
@@ -331,7 +347,7 @@ pub fn space(drawing: &Drawing) -> Figure {
     let all = || drawing.panels.iter().flat_map(|panel| panel.times.iter().map(|(_, time)| *time));
     let (low, high) = range_us(all()).unwrap_or((1.0, 10.0));
     let x = Axis::log(low, high);
-    let y = Axis::log(all().map(curve::least_part).fold(1.0, f64::min), 1.0);
+    let y = Axis::log(all().map(curve::least_part).fold(1.0, f64::min) / 1.5, 1.0);
     let panels = drawing.panels.iter().map(|of| {
         let mut panel = panel(y.clone(), 150.0, None);
         panel.name = Some(of.name.to_owned());

@@ -15,7 +15,7 @@ pub struct Shown<'a> {
     pub number: usize,
     /// As the text report names it.
     pub name: String,
-    /// In figures, where there is little room: the kind, behind the number if others have that kind.
+    /// In figures, where there is little room: the kind, behind the number if others have it too.
     pub label: String,
     pub timeline: Option<Timeline>,
     /// Overhead: the most that the system itself took of a turn.

@@ -24,7 +24,8 @@ fn column(name: &str, sentence: &str) -> Column {
     Column { name: name.to_owned(), sentence: sentence.to_owned() }
 }
 
-/// Cells are HTML. A row of one cell is a heading of the rows below it.
+/// Cells are HTML. A row of one cell is a heading of the rows below it. `is_words`: the last column
+/// has sentences.
 fn table(columns: &[Column], rows: &[Vec<String>], is_words: bool) -> String {
     let words = if is_words { " class=\"words\"" } else { "" };
     let mut html = format!("<table{words}>\n<thead><tr>");
@@ -42,7 +43,8 @@ fn table(columns: &[Column], rows: &[Vec<String>], is_words: bool) -> String {
             continue;
         }
         let _ = write!(html, "<tr><th scope=\"row\">{}</th>", row[0]);
-        for (cell, column) in row.iter().zip(columns).skip(1) {
+        for (at, (cell, column)) in row.iter().zip(columns).enumerate().skip(1) {
+            let words = if at + 1 == row.len() { words } else { "" };
             let _ = write!(html, "<td{words} data-name=\"{}\">{cell}</td>", escape(&column.name));
         }
         html.push_str("</tr>\n");
@@ -148,7 +150,7 @@ fn heading(one: &Shown) -> String {
         let _ = write!(html, " <small>partial: {}</small>", escape(&printable(reason)));
     }
     if !one.has_instants() {
-        html.push_str(" <small>no sample</small>");
+        html.push_str("<br><small>no sample</small>");
     }
     html
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The top of the page: which kind is best and by what factor, what is above the limit, and what was
-//! measured where. Pure.
+//! The top of the page: which kind is best and by what factor, what is above the limit, and what
+//! was measured where. Pure.
 
 use super::axis::grouped;
 use super::shown::Shown;
@@ -39,8 +39,16 @@ impl Together {
     }
 }
 
-/// One sentence or more for each load: all worst ones from the best on, and what is above the limit.
-pub fn verdicts(shown: &[Shown], limit_ns: Option<u64>) -> Vec<String> {
+/// What is said of a load.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Verdict {
+    pub best: String,
+    /// The others, and what a reader must know of them; each a sentence.
+    pub more: Vec<String>,
+}
+
+/// For each load: all worst ones from the best on, and what is above the limit.
+pub fn verdicts(shown: &[Shown], limit_ns: Option<u64>) -> Vec<Verdict> {
     let mut groups: BTreeMap<_, BTreeMap<Kind, Together>> = BTreeMap::new();
     for one in shown {
         let group = groups.entry((one.experiment(), one.load())).or_default();
@@ -53,37 +61,40 @@ pub fn verdicts(shown: &[Shown], limit_ns: Option<u64>) -> Vec<String> {
             Experiment::Latency if several => ", latency",
             Experiment::Latency => "",
         };
-        let mut sentences = vec![ranking(kinds)];
-        sentences.extend(reservations(kinds));
-        sentences.extend(limit_ns.map(|limit_ns| over(kinds, limit_ns)));
-        format!("{load}{what}: {}", sentences.join(" "))
+        let (best, others) = ranking(kinds);
+        let mut more: Vec<String> = others.into_iter().collect();
+        more.extend(reservations(kinds));
+        more.extend(limit_ns.map(|limit_ns| over(kinds, limit_ns)));
+        Verdict { best: format!("{load}{what}: {best}"), more }
     });
     said.collect()
 }
 
-fn ranking(kinds: &BTreeMap<Kind, Together>) -> String {
+/// The best, and the others.
+fn ranking(kinds: &BTreeMap<Kind, Together>) -> (String, Option<String>) {
     let known = kinds.iter().filter(|(_, one)| !one.is_unknown);
     let mut known: Vec<(u64, Kind, u64)> =
         known.filter_map(|(kind, one)| Some((one.worst_ns?, *kind, one.n))).collect();
     known.sort_unstable();
     let Some(((best_ns, kind, n), others)) = known.split_first() else {
-        return "no worst is known.".to_owned();
+        return ("no worst is known.".to_owned(), None);
     };
     let (best, n) = (us(*best_ns as f64), grouped(*n));
     if others.is_empty() {
-        return format!("the worst of {kind} is {best} us, of {n} instants.");
+        return (format!("the worst of {kind} is {best} us, of {n} instants."), None);
     }
     let others: Vec<String> = others
         .iter()
         .map(|(ns, kind, _)| {
             let factor = match best_ns {
                 0 => String::new(),
-                _ => format!(", {} times as long", times(*ns as f64 / *best_ns as f64)),
+                _ => format!(" ({} times)", times(*ns as f64 / *best_ns as f64)),
             };
             format!("{kind} {} us{factor}", us(*ns as f64))
         })
         .collect();
-    format!("{kind} has the best worst, {best} us of {n} instants; {}.", others.join("; "))
+    let best = format!("{kind} has the best worst, {best} us of {n} instants.");
+    (best, Some(format!("The others took longer: {}.", others.join(", "))))
 }
 
 /// What a reader must know before believing the ranking.
@@ -133,6 +144,9 @@ pub fn facts(runs: &[Run]) -> String {
     };
     let machine = |run: &Run| {
         let machine = &run.provenance.machine;
+        if is_import(run) {
+            return "not known (import)".to_owned();
+        }
         let guest = if machine.hypervisor { ", a guest: no times of a machine" } else { "" };
         format!("{}, CPUs {} online{guest}", machine.cpu_model, machine.online_cpus.trim())
     };
@@ -155,7 +169,10 @@ pub fn facts(runs: &[Run]) -> String {
     let kinds: BTreeSet<Kind> = runs.iter().map(|run| run.provenance.kind).collect();
     let kinds: Vec<String> = kinds
         .into_iter()
-        .map(|kind| format!("{}{kind}: {}", swatch(of_kind(kind)), escape(words::kind(kind))))
+        .map(|kind| {
+            let words = escape(words::kind(kind));
+            format!("<span class=\"kind\">{}{kind}: {words}</span>", swatch(of_kind(kind)))
+        })
         .collect();
     let loads: BTreeSet<_> = runs.iter().map(|run| run.provenance.load).collect();
     let loads: Vec<String> =
@@ -165,10 +182,10 @@ pub fn facts(runs: &[Run]) -> String {
         ("With", distinct(&|run| run.provenance.tool.clone())),
         ("Machine", distinct(&machine)),
         ("Kernel", distinct(&kernel)),
-        ("Measured CPU", distinct(&cpu)),
+        ("Measured CPU", by_kind(runs, cpu)),
         ("Times by", distinct(&|run| words::source(run.provenance.source).to_owned())),
         ("Period", distinct(&period)),
-        ("Policy", distinct(&policy)),
+        ("Policy", by_kind(runs, policy)),
         ("Load for each CPU", distinct(&size)),
         ("Instants", instants),
     ];
@@ -176,8 +193,8 @@ pub fn facts(runs: &[Run]) -> String {
     for (name, said) in plain.into_iter().filter(|(_, said)| !said.is_empty()) {
         let _ = writeln!(html, "<dt>{name}</dt><dd>{}</dd>", escape(&said));
     }
-    for (name, said) in [("Kinds", kinds), ("Loads", loads)] {
-        let _ = writeln!(html, "<dt>{name}</dt><dd>{}</dd>", said.join("<br>"));
+    for (name, said) in [("Kinds", kinds.concat()), ("Loads", loads.join("<br>"))] {
+        let _ = writeln!(html, "<dt>{name}</dt><dd>{said}</dd>");
     }
     html + "</dl>\n"
 }
@@ -190,7 +207,7 @@ fn cpu(run: &Run) -> String {
     match run.provenance.cpu {
         _ if is_import(run) => "not known (import)".to_owned(),
         Some(cpu) => cpu.to_string(),
-        None => format!("any ({})", run.provenance.kind),
+        None => "any".to_owned(),
     }
 }
 
@@ -203,12 +220,30 @@ fn period(run: &Run) -> String {
     }
 }
 
-/// The priority is the policy's.
+/// With its priority.
 fn policy(run: &Run) -> String {
     match is_import(run) {
         true => "not known (import)".to_owned(),
-        false => format!("{} {}", run.provenance.kind, run.provenance.schedule),
+        false => run.provenance.schedule.to_string(),
     }
+}
+
+/// What kinds have in common: `other (N); fifo:80 (Rb, Aoff)`.
+fn by_kind(runs: &[Run], of: fn(&Run) -> String) -> String {
+    let mut all: Vec<(String, BTreeSet<Kind>)> = Vec::new();
+    for run in runs {
+        let said = of(run);
+        match all.iter_mut().find(|(one, _)| *one == said) {
+            Some((_, kinds)) => _ = kinds.insert(run.provenance.kind),
+            None => all.push((said, BTreeSet::from([run.provenance.kind]))),
+        }
+    }
+    let is_one = all.len() == 1;
+    let told = all.into_iter().map(|(said, kinds)| {
+        let kinds: Vec<String> = kinds.iter().map(ToString::to_string).collect();
+        if is_one { said } else { format!("{said} ({})", kinds.join(", ")) }
+    });
+    told.collect::<Vec<_>>().join("; ")
 }
 
 fn size(run: &Run) -> String {

@@ -99,7 +99,8 @@ pub const fn source(source: Source) -> &'static str {
 /// Whose times a figure shows: kernel, CPU, and whether a guest's.
 pub fn origin(runs: &[&Run]) -> String {
     let all = |of: fn(&Run) -> &str| {
-        let mut all: Vec<&str> = runs.iter().map(|run| of(run)).collect();
+        let mut all: Vec<&str> =
+            runs.iter().map(|run| of(run)).filter(|one| *one != "unknown").collect();
         all.sort_unstable();
         all.dedup();
         all.join(", ")
@@ -108,7 +109,8 @@ pub fn origin(runs: &[&Run]) -> String {
     let cpus = all(|run| &run.provenance.machine.cpu_model);
     let is_guest = runs.iter().any(|run| run.provenance.machine.hypervisor);
     let guest = if is_guest { "; a guest: no times of a machine" } else { "" };
-    format!("Kernel {kernels}; {cpus}{guest}.")
+    let cpus = if cpus.is_empty() { cpus } else { format!("; {cpus}") };
+    format!("Kernel {kernels}{cpus}{guest}.")
 }
 
 #[cfg(test)]
