@@ -19,7 +19,7 @@ use asmp_host::task::{self, Runnable};
 use asmp_host::tracefs::timers::{self, Timers};
 use asmp_host::tracefs::{Contents, EventBuffer};
 use asmp_host::{Cpu, CpuSet, Error, Kernel, cgroup, clock};
-use ran::{Ran, Task};
+use ran::{OnCpu, Ran, Task};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -217,7 +217,7 @@ impl Seen {
     ) {
         self.own.extend(members);
         self.ran.with_children(&mut self.own);
-        let ran = self.ran.cpus.values().flat_map(|cpu| cpu.tasks.keys().map(|(tid, _)| *tid));
+        let ran = self.ran.cpus.values().flat_map(OnCpu::tids);
         let all: BTreeSet<i32> = ran.chain(there.iter().map(|task| task.tid)).collect();
         for tid in all.into_iter().filter(|tid| *tid != 0) {
             self.kernel_threads.entry(tid).or_insert_with(|| is_kernel_thread(tid));

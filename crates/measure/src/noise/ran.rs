@@ -147,6 +147,15 @@ impl Ran {
 }
 
 impl OnCpu {
+    /// Every task that has had the CPU, as far as events say.
+    pub fn tids(&self) -> impl Iterator<Item = i32> {
+        let now = match &self.now {
+            Now::WasThere((tid, _)) | Now::Runs((tid, _)) => Some(*tid),
+            Now::Unseen | Now::Lost => None,
+        };
+        self.tasks.keys().map(|(tid, _)| *tid).chain(now)
+    }
+
     fn switch(&mut self, at_ns: u64, from: Task, to: Task) {
         let ran_ns = at_ns.saturating_sub(self.since_ns);
         match std::mem::replace(&mut self.now, Now::Runs(to.clone())) {

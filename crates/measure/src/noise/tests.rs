@@ -122,6 +122,19 @@ fn a_task_that_has_the_cpu_all_the_time_is_named_with_that_time() {
 }
 
 #[test]
+fn a_task_that_came_before_the_window_and_stays_is_told_apart_too() {
+    let times = |tid: i32| {
+        let came = Event { at_ns: BEGIN_NS - 1, cpu: 3, kind: switch(0, tid) };
+        let noise = one(Ok(Contents { events: vec![came], has_page_faults: true, lost: 0 }));
+        (noise.foreign_ns, noise.kernel_ns, noise.own_ns)
+    };
+    let (whole, none) = (1_000_000_000, names(&[]));
+    assert_eq!(times(11), (names(&[("x/11", whole)]), none.clone(), Some(0)));
+    assert_eq!(times(12), (none.clone(), names(&[("x/12", whole)]), Some(0)));
+    assert_eq!(times(10), (none.clone(), none, Some(whole)));
+}
+
+#[test]
 fn children_of_own_tasks_are_own_and_those_of_others_are_not() {
     let fork = |parent, child| EventKind::Fork { parent, child };
     let kinds = vec![
