@@ -315,7 +315,7 @@ fn verify_one(
     let owner_alive = partition.owner.map(|owner| task::identify(kernel, owner.tid) == Some(owner));
     if owner_alive == Some(false) {
         violations.push(finding(
-            "the `asmp run` that made it was killed before it could clean up",
+            "the `asmp run` or `measure` that made it was killed before it could clean up",
             format!("`asmp destroy {}` once its tasks may leave", partition.name),
         ));
     }
