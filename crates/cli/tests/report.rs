@@ -113,12 +113,14 @@ const figures = [...document.querySelectorAll('figure')].map(f => {
 const style = getComputedStyle(document.body);
 const ink = getComputedStyle(document.querySelector('figure text')).fill;
 const cells = [...document.querySelectorAll('p, dd, td, th, li, h1, h2, h3, summary')].filter(e => box(e)[2] > box(e)[0]);
+// For readers that do not see: the heading of a table whose rows are cards.
+const is_hidden = e => e.closest('thead') && getComputedStyle(e.closest('thead')).position === 'absolute';
 const out = document.createElement('pre');
 out.id = 'seen';
 out.textContent = JSON.stringify({ figures, page: style.backgroundColor, ink, scheme: matchMedia('(prefers-color-scheme: dark)').matches,
   width: innerWidth, wide: document.documentElement.scrollWidth,
   smallest: Math.min(...cells.map(e => parseFloat(getComputedStyle(e).fontSize))),
-  cut: cells.filter(e => box(e)[2] > innerWidth + 1 && getComputedStyle(e).position === 'static').map(e => e.textContent.slice(0, 60)),
+  cut: cells.filter(e => box(e)[2] > innerWidth + 1 && !is_hidden(e)).map(e => e.textContent.slice(0, 60)),
   outer: document.documentElement.outerHTML.match(/(src|href)=.http/g) });
 parent.document.body.appendChild(out);
 </script></main></body>"#;
@@ -187,7 +189,7 @@ fn figures(seen: &Value) -> Vec<&Value> {
         }
     }
     assert!(seen["cut"].as_array().unwrap().is_empty(), "{}", seen["cut"]);
-    assert_eq!(seen["wide"], seen["width"], "nothing reaches out of the page");
+    assert!(seen["wide"].as_u64() <= seen["width"].as_u64(), "nothing reaches out of the page");
     assert!(seen["smallest"].as_f64().unwrap() >= 11.0);
     figures
 }

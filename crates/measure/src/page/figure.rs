@@ -135,17 +135,16 @@ impl Figure {
                 let _ = write!(body, "{}", panel.symbol(&id));
             }
             panel.draw(&mut body, layout, self, &id, (top, height));
-            top += height + 12.0;
+            top += height + layout.font + 3.0;
         }
-        top += layout.font;
         let ticks = with_room(&self.x.ticks, layout.plot_width(), |tick| {
             layout.text_width(&tick.label) / 2.0 + 4.0
         });
         for Tick { place, label } in ticks {
             let x = layout.left + place * layout.plot_width();
-            text(&mut body, (x, top - 8.0), "middle", label);
+            text(&mut body, (x, top + 1.0), "middle", label);
         }
-        top += layout.line();
+        top += layout.line() + 9.0;
         let middle = layout.left + layout.plot_width() / 2.0;
         text(&mut body, (middle, top - 6.0), "middle", &self.x_name);
         format!(
@@ -207,20 +206,20 @@ impl Panel {
         }
         let _ =
             write!(body, r#"<path fill="none" stroke="{INK}" stroke-opacity=".16" d="{grid}"/>"#);
-        if let Some((place, name)) = &self.rule {
+        if let Some((place, _)) = &self.rule {
             let y = y_of(*place);
             let _ = write!(
                 body,
                 r#"<path fill="none" stroke="{INK}" stroke-opacity=".7" stroke-dasharray="1 3" d="M{left} {y:.1}h{width}"/>"#
             );
-            if !name.is_empty() {
-                text(body, (left + 4.0, y - 4.0), "start", name);
-            }
         }
         let _ = write!(
             body,
             r##"<use href="#{id}" x="{left}" y="{top:.1}" width="{width}" height="{height:.1}"/>"##
         );
+        if let Some((place, name)) = self.rule.iter().find(|(_, name)| !name.is_empty()) {
+            text(body, (left + 4.0, y_of(*place) - 4.0), "start", name);
+        }
         for mark in merged(&self.marks, width, |text| layout.text_width(text)) {
             for (x, y) in &mark.points {
                 let _ = write!(

@@ -159,7 +159,8 @@ pub fn percentiles(shown: &[&Shown], limit_ns: Option<u64>) -> Figure {
 /// where most runs are, if one is much longer than the others.
 pub fn histograms(shown: &[&Shown]) -> Vec<Figure> {
     let high_us = |one: &&Shown| range_us([&one.run.latencies].into_iter()).map(|range| range.1);
-    let most = shown.iter().filter_map(high_us).fold(0.0, f64::max);
+    let highs = || shown.iter().filter_map(high_us);
+    let (least, most) = (highs().fold(f64::MAX, f64::min), highs().fold(0.0, f64::max));
     // 99.9 % of a middling run, where its n supports it.
     let usual_us = |one: &&Shown| match one.run.latencies.quantile(1000) {
         Quantile::At { ns } => Some(ns as f64 / 1e3),
@@ -168,7 +169,7 @@ pub fn histograms(shown: &[&Shown]) -> Vec<Figure> {
     let mut usual: Vec<f64> = shown.iter().filter_map(usual_us).collect();
     usual.sort_by(f64::total_cmp);
     let middle = usual.get((usual.len() - 1) / 2).copied().unwrap_or(most);
-    let part_us = round_number(middle * 1.5, Towards::End);
+    let part_us = round_number((middle * 1.5).max(least * 1.1), Towards::End);
     // The last bucket is whole, and holds the worst.
     let width_us = curve::bucket_ns(most, latencies(shown)) / 1e3;
     let whole_us = ((most / width_us).floor() + 1.0) * width_us;

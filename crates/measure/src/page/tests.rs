@@ -230,3 +230,19 @@ fn text_of_a_run_is_no_markup_anywhere() {
     assert!(!page.contains("<script"), "{page}");
     assert!(page.matches("&lt;script&gt;").count() > 6);
 }
+
+#[test]
+fn kinds_far_apart_have_a_histogram_of_the_short_ones_that_counts_what_is_beyond() {
+    let short = || Latencies::of((0..1000).map(|turn| 3000 + turn));
+    let mut long = Latencies::of((0..1000).map(|turn| 900_000 + turn * 1000));
+    long.record(5000);
+    let mix = Load::Mix;
+    let runs =
+        [run(Kind::N, mix, long), run(Kind::Rb, mix, short()), run(Kind::Aoff, mix, short())];
+    let page = page(&runs, None);
+    let (_, part) = figure(&page, "Latency, MIX: histogram up to 10 us");
+    assert!(part.contains("beyond the axis: N 1: 1,000 (worst 1,899.0 us)."), "{part}");
+    assert!(part.contains("A bucket is 0.05 us wide."), "{part}");
+    let (_, whole) = figure(&page, "Latency, MIX: histogram</h3>");
+    assert!(whole.contains("A bucket is 10 us wide.") && !whole.contains("beyond the axis"));
+}
