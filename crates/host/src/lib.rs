@@ -21,6 +21,7 @@ mod kernel;
 pub mod knob;
 pub mod limited;
 mod mark;
+pub mod masks;
 pub mod sched;
 mod spin;
 pub mod store;

@@ -5,10 +5,9 @@
 //! time, so a task that died midway is never confused with its successor.
 
 use crate::cpuset::{Cpu, CpuSet};
-use crate::facts::cpu_list;
 use crate::kernel::Kernel;
 use crate::sched::Schedule;
-use crate::{Error, Result, topology};
+use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -101,11 +100,11 @@ pub fn task_path(tid: i32) -> PathBuf {
 }
 
 // include/linux/sched.h
-const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
-const PF_KTHREAD: u64 = 0x0020_0000;
+pub(crate) const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
+pub(crate) const PF_KTHREAD: u64 = 0x0020_0000;
 
 /// Fields of /proc/PID/stat after the command, which may itself hold spaces and parentheses.
-fn after_command<'a>(path: &Path, stat: &'a str) -> Result<(&'a str, Vec<&'a str>)> {
+pub(crate) fn after_command<'a>(path: &Path, stat: &'a str) -> Result<(&'a str, Vec<&'a str>)> {
     let bad = || Error::Content {
         path: path.to_owned(),
         text: stat.to_owned(),
@@ -234,63 +233,6 @@ impl Task {
         let of = |prefix| self.command.strip_prefix(prefix)?.parse().ok();
         of("kswapd").or_else(|| of("kcompactd")).filter(|_| self.kernel_thread)
     }
-}
-
-/// The affinity of one task.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Mask {
-    pub task: TaskId,
-    pub cpus: CpuSet,
-    /// CPUs that were offline when this was read, of a thread that had the online CPUs of its node
-    /// ([`Task::node`]). The kernel may give it those as they come online.
-    #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
-    pub offline_then: CpuSet,
-    /// We gave the task other CPUs after this was read. The kernel then gives it none beyond those.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub was_set: bool,
-}
-
-/// The affinity of these tasks.
-pub fn masks<'a>(kernel: &dyn Kernel, tasks: impl IntoIterator<Item = &'a Task>) -> Vec<Mask> {
-    let list = |name: &str| cpu_list(kernel, name).unwrap_or_default();
-    let online = list("online");
-    let offline = list("possible").difference(&online);
-    let mut nodes = topology::nodes(kernel);
-    if nodes.is_empty() {
-        // A kernel without NUMA.
-        nodes.insert(0, online);
-    }
-    let mask = |task: &Task| {
-        let node = task.node().and_then(|node| nodes.get(&node));
-        let follows = node.is_some_and(|cpus| *cpus == task.allowed_cpus);
-        let offline_then = if follows { offline.clone() } else { CpuSet::new() };
-        Mask { task: task.id, cpus: task.allowed_cpus.clone(), offline_then, was_set: false }
-    };
-    tasks.into_iter().map(mask).collect()
-}
-
-/// The affinity of each task that the kernel moves by itself with the CPUs of the root cgroup:
-/// kernel threads that are bound to no CPU, among them handlers of interrupts (before 7.0), and
-/// process 1. One pass; of other tasks only their flags are read.
-pub fn root_masks(kernel: &dyn Kernel) -> Vec<Mask> {
-    let names = kernel.list(Path::new("/proc")).unwrap_or_default();
-    let mut tids: Vec<i32> = names.iter().filter_map(|name| name.parse().ok()).collect();
-    tids.sort_unstable();
-    let is_unbound = |tid: i32| {
-        let path = PathBuf::from(format!("/proc/{tid}/stat"));
-        let stat = kernel.text(&path).ok()?;
-        let (_, fields) = after_command(&path, &stat).ok()?;
-        let flags: u64 = fields[6].parse().ok()?;
-        Some(flags & PF_KTHREAD != 0 && flags & PF_NO_SETAFFINITY == 0)
-    };
-    let tasks: Vec<Task> = tids
-        .into_iter()
-        .filter(|tid| *tid == 1 || is_unbound(*tid) == Some(true))
-        .filter_map(|tid| read(kernel, tid).ok())
-        .filter(|task| !task.zombie)
-        .collect();
-    masks(kernel, &tasks)
 }
 
 /// Kernel threads whose name satisfies `wanted`, lowest number first; of other tasks only the name

@@ -12,9 +12,10 @@ use crate::partition::{BoostedThread, Original};
 use crate::plan::{Action, Base, IfRefused, Plan, Step};
 use crate::policies;
 use asmp_host::cgroup;
+use asmp_host::masks::{self, Mask};
 use asmp_host::store::Journal;
 use asmp_host::systemd;
-use asmp_host::task::{self, Mask, TaskId, task_path};
+use asmp_host::task::{self, TaskId, task_path};
 use asmp_host::topology::hotplug_is_under_way;
 use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Knob, Result, Schedule, kind_of, knob};
 use serde::{Deserialize, Serialize};
@@ -350,7 +351,7 @@ fn take(
             )?;
         }
         Action::NoteMasks => {
-            applied.masks = task::root_masks(kernel);
+            applied.masks = masks::of_root(kernel);
             undo_log.note(Undo::SetMasks { masks: applied.masks.clone() })?;
             let knob = knob::workqueue_cpus();
             if let Some(text) =

@@ -7,7 +7,8 @@
 
 use crate::partition::{Partition, shielded};
 use asmp_host::facts::cpu_list;
-use asmp_host::task::{self, Mask, task_path};
+use asmp_host::masks::{self, Mask};
+use asmp_host::task::{self, task_path};
 use asmp_host::{Cpu, CpuSet, Error, ErrorKind, Facts, Kernel, Result, irq, kind_of, topology};
 use std::path::Path;
 
@@ -134,7 +135,7 @@ pub fn confine_strays(
     let to = facts.cpus.online.difference(&shielded);
     let mut strays = task::read_all(kernel)?;
     strays.retain(|task| is_stray(task, &shielded));
-    let mut had = task::masks(kernel, &strays);
+    let mut had = masks::of(kernel, &strays);
     if had.is_empty() {
         return Ok(had);
     }

@@ -2,7 +2,8 @@
 //! The nouns: a partition, the state of all partitions, and the reasons for refusing a change.
 
 use crate::state::STATE_SCHEMA;
-use asmp_host::task::{Mask, Member, TaskId};
+use asmp_host::masks::Mask;
+use asmp_host::task::{Member, TaskId};
 use asmp_host::tracefs::timerlat;
 use asmp_host::{Cpu, CpuSet, Schedule, Shape};
 use serde::{Deserialize, Serialize};

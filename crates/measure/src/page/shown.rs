@@ -77,10 +77,10 @@ mod tests {
             times: Times::default(),
             system_max_ns: None,
         };
-        let runs = [run("b", Kind::Aoff), run("a", Kind::Aoff), run("c", Kind::N)];
+        let runs = [run("b", Kind::Partition), run("a", Kind::Partition), run("c", Kind::Normal)];
         let shown = shown(&runs).unwrap();
         let labels: Vec<&str> = shown.iter().map(|one| one.label.as_str()).collect();
-        let [n, aoff] = [Kind::N, Kind::Aoff].map(|kind| kind.to_string());
+        let [n, aoff] = [Kind::Normal, Kind::Partition].map(|kind| kind.to_string());
         assert_eq!(labels, [n, format!("2 {aoff}"), format!("3 {aoff}")]);
         assert!(shown[1].name.ends_with(" b") && shown[2].name.ends_with(" a"), "{shown:?}");
     }

@@ -236,9 +236,12 @@ fn kinds_far_apart_have_a_histogram_of_the_short_ones_that_counts_what_is_beyond
     let short = || Latencies::of((0..1000).map(|turn| 3000 + turn));
     let mut long = Latencies::of((0..1000).map(|turn| 900_000 + turn * 1000));
     long.record(5000);
-    let mix = Load::Mix;
-    let runs =
-        [run(Kind::N, mix, long), run(Kind::Rb, mix, short()), run(Kind::Aoff, mix, short())];
+    let mix = Load::Mixed;
+    let runs = [
+        run(Kind::Normal, mix, long),
+        run(Kind::Fifo, mix, short()),
+        run(Kind::Partition, mix, short()),
+    ];
     let page = page(&runs, None);
     let (_, part) = figure(&page, "Latency, MIX: histogram up to 10 us");
     assert!(part.contains("beyond the axis: N 1: 1,000 (worst 1,899.0 us)."), "{part}");
