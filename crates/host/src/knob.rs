@@ -7,7 +7,6 @@
 
 use crate::cpuset::{Cpu, CpuSet};
 use crate::kernel::Kernel;
-use crate::tracefs::users;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
@@ -143,12 +142,7 @@ impl Knob {
     }
 
     /// Writes and reads back. Errors: `Io` with the kernel's error, `ReadBack` with what it shows.
-    /// EBUSY for a setting of the tracers osnoise and timerlat while one of them runs: the kernel
-    /// takes the write, and kills threads for it.
     pub fn set(&self, kernel: &dyn Kernel, wanted: &str) -> Result<()> {
-        if is_of_tracer(self) && !users::of_osnoise(kernel).is_empty() {
-            return Err(Error::busy(&self.path, "write, as osnoise or timerlat runs"));
-        }
         let text = if self.shape == Shape::Partition { word(wanted) } else { wanted };
         // The kernel wants at least one byte to clear a list.
         let line = format!("{text}\n");
@@ -469,18 +463,6 @@ mod tests {
         let others = of_machine().into_iter().chain([irq_affinity(3)]);
         let others = others.chain(groups.map(|group| exclusive_cpus(Path::new(group))));
         assert!(others.into_iter().all(|knob| cpu_of(&knob.path).is_none()));
-    }
-
-    #[test]
-    fn a_setting_of_a_tracer_is_not_written_while_that_tracer_runs() {
-        let tracer = "sys/kernel/tracing/instances/lab/current_tracer";
-        let (root, linux) =
-            crate::machine(&[("sys/kernel/tracing/osnoise/cpus", ""), (tracer, "nop\n")]);
-        osnoise_cpus().set(&linux, "3").unwrap();
-        fs::write(root.path().join(tracer), "timerlat\n").unwrap();
-        let error = osnoise_cpus().set(&linux, "2").unwrap_err();
-        assert!(error.is_busy(), "{error}");
-        assert_eq!(osnoise_cpus().read(&linux).unwrap(), "3");
     }
 
     #[test]

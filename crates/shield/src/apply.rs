@@ -17,6 +17,7 @@ use asmp_host::store::Journal;
 use asmp_host::systemd;
 use asmp_host::task::{self, TaskId, task_path};
 use asmp_host::topology::hotplug_is_under_way;
+use asmp_host::tracefs::users;
 use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Knob, Result, Schedule, kind_of, knob};
 use serde::{Deserialize, Serialize};
 use std::cell::Cell;
@@ -133,10 +134,15 @@ impl Edge<'_> {
     /// or panics. So that waits for hotplug to end.
     fn set(&self, knob: &Knob, to: &str) -> Result<()> {
         let restarts_timers = *knob == knob::machine_check_interval();
+        let is_of_tracer = knob::is_of_tracer(knob);
         self.while_busy(|| match restarts_timers && hotplug_is_under_way(self.kernel) {
             true => {
                 let busy = std::io::Error::from_raw_os_error(libc::EBUSY);
                 Err(Error::io(&knob.path, "write, as a CPU goes on or offline")(busy))
+            }
+            // The kernel would take it, and kill threads of that program.
+            false if is_of_tracer && !users::of_osnoise(self.kernel).is_empty() => {
+                Err(Error::busy(&knob.path, "write, as osnoise or timerlat runs"))
             }
             false => knob.set(self.kernel, to),
         })
