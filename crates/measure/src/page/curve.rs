@@ -61,8 +61,8 @@ pub fn range_us<'a>(all: impl Iterator<Item = &'a Latencies>) -> Option<(f64, f6
 
 /// How wide the buckets of a histogram up to there are: a round number of ns, at most 250 buckets.
 /// Never narrower than what the latencies tell apart.
-pub fn bucket_ns<'a>(to_us: f64, all: impl Iterator<Item = &'a Latencies>) -> f64 {
-    let imported = all.into_iter().any(|latencies| latencies.digits() == Digits::Imported);
+pub fn bucket_ns<'a>(to_us: f64, mut all: impl Iterator<Item = &'a Latencies>) -> f64 {
+    let imported = all.any(|latencies| latencies.digits() == Digits::Imported);
     let least = if imported { 1000.0 } else { 1.0 };
     round_number(to_us * 1e3 / 250.0, Towards::End).max(least)
 }

@@ -22,7 +22,7 @@ fn run(kind: Kind, load: Load, latencies: Latencies) -> Run {
 /// Of a kind, a millisecond each.
 fn value(kind: Kind, turn: u64) -> u64 {
     let body = 3000 * (5 - kind as u64).pow(2) + turn * 7919 % 2000;
-    if turn % 997 == 0 { body + turn % 1_000_003 * (5 - kind as u64) } else { body }
+    if turn.is_multiple_of(997) { body + turn % 1_000_003 * (5 - kind as u64) } else { body }
 }
 
 /// All kinds under two loads.
