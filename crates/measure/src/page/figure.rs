@@ -422,8 +422,8 @@ mod tests {
     #[test]
     fn the_smallest_text_has_11_px_on_a_page_of_400() {
         // Padding of the page: 12 on each side when narrow, 16 when wide.
-        assert!(NARROW.font * (400.0 - 24.0) / NARROW.width >= 11.0);
-        assert!(WIDE.font * (820.0 - 32.0) / WIDE.width >= 11.0);
+        const { assert!(NARROW.font * (400.0 - 24.0) / NARROW.width >= 11.0) };
+        const { assert!(WIDE.font * (820.0 - 32.0) / WIDE.width >= 11.0) };
         for layout in [WIDE, NARROW] {
             let svg = figure(2).svg(&layout, "f", true);
             assert_eq!(svg.matches("font-size").count(), 1, "one size in a figure: {svg}");

@@ -81,15 +81,16 @@ fn every_run_is_drawn_in_each_figure_however_many_there_are() {
     let page = page(&runs, None);
     let lines = |words: &str| {
         let (paths, html) = figure(&page, words);
-        let labels = (1..=13).filter(|number| html.contains(&format!(">Aoff {number}</text>")));
+        let labels =
+            (1..=13).filter(|number| html.contains(&format!(">partition {number}</text>")));
         assert_eq!(labels.count(), 13, "{words}");
         paths.into_iter().filter(|path| !path.is_empty()).count()
     };
     // A line, and a dot at its end.
-    assert_eq!(lines("Latency, MIX: percentiles"), 26);
-    assert_eq!(lines("Latency, MIX: histogram"), 26);
-    assert_eq!(lines("Latency, MIX: over time"), 13);
-    assert_eq!(lines("Latency, MIX: largest of each second"), 13);
+    assert_eq!(lines("Latency, mixed: percentiles"), 26);
+    assert_eq!(lines("Latency, mixed: histogram"), 26);
+    assert_eq!(lines("Latency, mixed: over time"), 13);
+    assert_eq!(lines("Latency, mixed: largest of each second"), 13);
     // A line and three dots.
     assert_eq!(lines("Latency at a glance"), 52);
 }
@@ -119,7 +120,7 @@ fn the_page_of_ten_runs_of_a_million_instants_has_less_than_300_kb() {
 fn the_worst_instant_is_reached_by_the_line_and_by_the_dots_over_time() {
     let runs = series(20_000);
     let page = page(&runs, None);
-    for words in ["Latency, MIX: percentiles", "Latency, MIX: over time"] {
+    for words in ["Latency, mixed: percentiles", "Latency, mixed: over time"] {
         let (paths, _) = figure(&page, words);
         let top = |path: &&str| places(path).iter().map(|place| place.1).fold(0.0, f64::max);
         let highest = paths.iter().map(top).fold(0.0, f64::max);
@@ -141,14 +142,14 @@ fn the_top_says_which_kind_is_best_by_what_factor_and_what_is_above_the_limit() 
     runs[0].provenance.started_s = 1_795_519_860;
     let said = top::verdicts(&shown_of(&runs), Some(500_000));
     assert_eq!(said.len(), 1);
-    assert_eq!(said[0].best, "MIX: Aoff has the best worst, 9.999 us of 1,000 instants.");
+    assert_eq!(said[0].best, "mixed: partition has the best worst, 9.999 us of 1,000 instants.");
     assert_eq!(
         said[0].more,
         [
-            "The others took longer: N 1,009.0 us (101 times).",
-            "N lost 3 samples: a longer one may be among them.",
-            "Rb has no sample.",
-            "Above 500 us: N 509..510 of 1,000; Rb 0 of 0; Aoff 0 of 1,000."
+            "The others took longer: normal 1,009.0 us (101 times).",
+            "normal lost 3 samples: a longer one may be among them.",
+            "fifo has no sample.",
+            "Above 500 us: normal 509..510 of 1,000; fifo 0 of 0; partition 0 of 1,000."
         ]
     );
     let page = page(&runs, Some(500_000));
@@ -176,18 +177,18 @@ fn an_import_has_the_figures_that_its_counts_allow_and_the_page_says_what_is_mis
     import.provenance.source = Source::Import;
     let runs = [import, run(Kind::Partition, Load::Mixed, Latencies::of(0..5000))];
     let page = page(&runs, None);
-    let (_, over_time) = figure(&page, "Latency, MIX: over time");
-    assert!(!over_time.contains(">Rb 1</text>") && over_time.contains(">Aoff 2</text>"));
-    let (_, percentiles) = figure(&page, "Latency, MIX: percentiles");
-    assert!(percentiles.contains(">Rb 1</text>"));
+    let (_, over_time) = figure(&page, "Latency, mixed: over time");
+    assert!(!over_time.contains(">fifo 1</text>") && over_time.contains(">partition 2</text>"));
+    let (_, percentiles) = figure(&page, "Latency, mixed: percentiles");
+    assert!(percentiles.contains(">fifo 1</text>"));
     for sentence in [
-        "No times are known of Rb 1: an imported histogram says how often, and not when.",
-        "Of 9 instants of Rb 1 only the shortest possible time is known, 400 us",
-        "The worst of Rb is not known.",
+        "No times are known of fifo 1: an imported histogram says how often, and not when.",
+        "Of 9 instants of fifo 1 only the shortest possible time is known, 400 us",
+        "The worst of fifo is not known.",
     ] {
         assert!(page.contains(sentence), "no {sentence:?}");
     }
-    assert!(!page.contains("Rb has the best worst"), "an unknown worst is not the best");
+    assert!(!page.contains("fifo has the best worst"), "an unknown worst is not the best");
 }
 
 #[test]
@@ -243,9 +244,9 @@ fn kinds_far_apart_have_a_histogram_of_the_short_ones_that_counts_what_is_beyond
         run(Kind::Partition, mix, short()),
     ];
     let page = page(&runs, None);
-    let (_, part) = figure(&page, "Latency, MIX: histogram up to 10 us");
-    assert!(part.contains("beyond the axis: N 1: 1,000 (worst 1,899.0 us)."), "{part}");
+    let (_, part) = figure(&page, "Latency, mixed: histogram up to 10 us");
+    assert!(part.contains("beyond the axis: normal 1: 1,000 (worst 1,899.0 us)."), "{part}");
     assert!(part.contains("A bucket is 0.05 us wide."), "{part}");
-    let (_, whole) = figure(&page, "Latency, MIX: histogram</h3>");
+    let (_, whole) = figure(&page, "Latency, mixed: histogram</h3>");
     assert!(whole.contains("A bucket is 10 us wide.") && !whole.contains("beyond the axis"));
 }
