@@ -30,8 +30,10 @@ fn at_work(dir: &str, samples: &str) -> Process {
     until("the tracer runs", || {
         let names = fs::read_dir("/sys/kernel/tracing/instances").expect("instances").flatten();
         let ours = names.filter(|one| one.file_name().to_string_lossy().starts_with(&prefix));
-        let mut tracers = ours.map(|one| read(one.path().join("current_tracer")));
-        tracers.any(|tracer| tracer == "timerlat")
+        // The instance is made and goes while we look.
+        let mut tracers =
+            ours.filter_map(|one| fs::read_to_string(one.path().join("current_tracer")).ok());
+        tracers.any(|tracer| tracer.trim() == "timerlat")
     });
     measure
 }

@@ -68,7 +68,7 @@ fn is_left_out(path: &Path, name: &str) -> bool {
         // Adds up the time of every module that was ever loaded.
         "dyn_ftrace_total_info" => below(TRACING),
         // Held while it is there.
-        "lock" => below("/run/asmp"),
+        "lock" | "measuring.lock" => below("/run/asmp"),
         _ => false,
     }
 }
