@@ -230,13 +230,17 @@ pub const MEASURE_EXPORT: &str = "\
 Examples:
   asmp measure export before/mixed-partition --to cyclictest
       Print a run as a histogram of cyclictest.
+  asmp measure export before --to json
+      Print figures and histograms of all runs as one JSON document.
   asmp measure export before --to prometheus
       Print figures of all runs for Prometheus.";
 
 pub const MEASURE_IMPORT: &str = "\
 Examples:
   asmp measure import hist.txt --from cyclictest -o theirs --kernel 7.2.13 --kind partition
-      Make runs of a histogram that cyclictest printed.";
+      Make runs of a histogram that cyclictest printed.
+  asmp measure import app.hlog --from hdr --unit us -o app --kernel 7.2.13 --kind partition
+      Make a run of each tag of a log of HdrHistogram whose values are microseconds.";
 
 pub const ANALYZE_BUDGETS: &str = "\
 Examples:

@@ -8,7 +8,7 @@ mod progress;
 mod series;
 
 use crate::analyze::files::write;
-use crate::args::{Measure, TimeSource};
+use crate::args::{Measure, TimeSource, Unit};
 use crate::exit::{BAD_RUN, MIXED, USAGE, failure};
 use anyhow::Result;
 use asmp_measure::experiment::Measurement;
@@ -66,8 +66,9 @@ pub fn measure(shield: &Shield, action: &Measure) -> Result<u8> {
             exchange::export(&read.runs, *to)?;
             return Ok(read.code);
         }
-        Measure::Import { file, from, output, kernel, kind, load } => {
-            let origin = exchange::Origin { kernel, kind: *kind, load: *load };
+        Measure::Import { file, from, unit, output, kernel, kind, load } => {
+            let unit_ns = unit.map(Unit::ns);
+            let origin = exchange::Origin { unit_ns, kernel, kind: *kind, load: *load };
             exchange::import(file, *from, output, &origin)?;
         }
     }

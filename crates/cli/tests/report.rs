@@ -327,6 +327,26 @@ fn refusals() {
         .args(["measure", "export", &name("imported"), "--to", "cyclictest"])
         .output();
     assert_eq!(again.unwrap().stdout, std::fs::read(&text).unwrap());
+    // JSON has the figures, and buckets that have all instants.
+    let exported = Command::new(env!("CARGO_BIN_EXE_asmp"))
+        .args(["measure", "export", &name("imported"), "--to", "json"])
+        .output();
+    let all: Value = serde_json::from_slice(&exported.unwrap().stdout).unwrap();
+    let [run] = all["runs"].as_array().unwrap().as_slice() else { panic!("{all}") };
+    let buckets = run["buckets"].as_array().unwrap();
+    let instants: u64 = buckets.iter().map(|one| one["instants"].as_u64().unwrap()).sum();
+    assert_eq!((instants, &run["summary"]["instants"]), (100, &Value::from(instants)), "{all}");
+    assert_eq!(run["provenance"]["kind"], "normal");
+    // What a run keeps is a log of HdrHistogram.
+    let (log, out) = (name("imported/thread-0/hist.hlog"), name("from-log"));
+    let words = ["measure", "import", &log, "--from", "hdr", "-o", &out, "--kernel", "6.12"];
+    assert_eq!(asmp(&[&words[..], &["--kind", "normal"]].concat()).0, 0);
+    let words = [&words[..], &["--kind", "normal", "--from", "rtla", "--unit", "ns"]].concat();
+    assert_eq!(asmp(&words).0, 2, "rtla says its unit");
+    let again = Command::new(env!("CARGO_BIN_EXE_asmp"))
+        .args(["measure", "export", &out, "--to", "cyclictest"])
+        .output();
+    assert_eq!(again.unwrap().stdout, std::fs::read(&text).unwrap());
     // A column's heading names no place outside; a count of any size takes no memory.
     for (from, written, word) in [
         ("rtla", "Index   ../escaped\n1 2\n".to_owned(), "../escaped"),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Histograms of other tools: cyclictest `-h` and `-H`, `rtla timerlat hist`, HdrHistogram's
-//! percentile text; and what databases read, CSV and Prometheus. Pure: text to text.
+//! Histograms of other tools: cyclictest `-h` and `-H`, `rtla timerlat hist`, HdrHistogram's logs
+//! and percentile text; and what programs read: CSV, JSON, Prometheus. Pure: text to text.
 //!
 //! A column of another tool counts by whole microseconds (`--nano`: nanoseconds) up to a last
 //! bucket. What lies beyond is in n, and its percentiles are "at least" that; the longest is what
@@ -8,6 +8,7 @@
 
 mod cyclictest;
 mod hdr;
+mod json;
 mod prometheus;
 mod rows;
 mod rtla;
@@ -15,6 +16,7 @@ mod table;
 
 pub use cyclictest::{from_cyclictest, to_cyclictest};
 pub use hdr::{from_hdr, to_hdr};
+pub use json::Document;
 pub use prometheus::{Exported, to_prometheus};
 pub use rows::Rows;
 pub use rtla::{from_rtla, to_rtla};
@@ -22,6 +24,9 @@ pub use table::{csv_heading, csv_line};
 
 use crate::histogram::Latencies;
 use std::str::FromStr;
+
+/// Longer headings than rtla has.
+const MOST_HEADING: usize = 32;
 
 /// One column of another tool's file.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,6 +43,7 @@ pub enum Format {
     Rtla,
     Hdr,
     Csv,
+    Json,
     Prometheus,
 }
 
@@ -50,13 +56,23 @@ impl FromStr for Format {
             "rtla" => Self::Rtla,
             "hdr" => Self::Hdr,
             "csv" => Self::Csv,
+            "json" => Self::Json,
             "prometheus" => Self::Prometheus,
             _ => {
-                let expected = "cyclictest, rtla, hdr, csv or prometheus";
+                let expected = "cyclictest, rtla, hdr, csv, json or prometheus";
                 return Err(format!("invalid format {text:?}: expected {expected}"));
             }
         })
     }
+}
+
+/// A heading that may name a directory.
+fn named(heading: &str) -> Option<String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let is_named = heading.len() <= MOST_HEADING
+        && heading.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && heading.chars().all(is_plain);
+    is_named.then(|| heading.to_owned())
 }
 
 /// A file is shown by so much of a line of it.

@@ -76,7 +76,7 @@ pub enum Digits {
 }
 
 /// Instants of one bucket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Bucket {
     pub from_ns: u64,
     /// Included.

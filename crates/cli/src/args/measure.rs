@@ -215,16 +215,16 @@ pub enum Measure {
     },
     /// Print runs in the format of another tool
     ///
-    /// Writes to standard output. csv and prometheus take a directory of several runs, the others
-    /// one run. Histograms have all instants, the missed ones included; csv has the samples of runs
-    /// that kept them (--samples-too).
+    /// Writes to standard output. csv, json and prometheus take a directory of several runs, the
+    /// others one run. Histograms have all instants, the missed ones included; csv has the samples
+    /// of runs that kept them (--samples-too). json has the figures and each bucket of a run.
     #[command(after_long_help = examples::MEASURE_EXPORT)]
     Export {
         /// Directory of the run
         ///
         /// Example: asmp measure export before/mixed-partition --to csv
         dir: PathBuf,
-        /// Format: cyclictest, rtla, hdr, csv or prometheus
+        /// Format: cyclictest, rtla, hdr, csv, json or prometheus
         ///
         /// Example: --to cyclictest
         #[arg(long, value_name = "FORMAT")]
@@ -242,9 +242,16 @@ pub enum Measure {
         file: PathBuf,
         /// Format of FILE: cyclictest, rtla or hdr
         ///
-        /// Example: --from rtla
+        /// hdr is a log of HdrHistogram (histograms V2) or its percentile text. Example:
+        /// --from rtla
         #[arg(long, value_name = "FORMAT")]
         from: Format,
+        /// Unit of the values of FILE
+        ///
+        /// Default: us for cyclictest and percentile texts, ns for logs. cyclictest -N counts by
+        /// the ns. Output of rtla says its unit. Example: --unit ns
+        #[arg(long)]
+        unit: Option<Unit>,
         /// Directory for the runs, one for each column
         ///
         /// Must not exist. Example: -o theirs
@@ -356,6 +363,25 @@ fn factor(text: &str) -> Result<Factor, String> {
             Ok(_) => Ok(Factor::Setting(text.replace('_', "-"))),
             Err(error) => Err(format!("{error}, or tick")),
         },
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Unit {
+    Ns,
+    Us,
+    Ms,
+    S,
+}
+
+impl Unit {
+    pub const fn ns(self) -> u64 {
+        match self {
+            Self::Ns => 1,
+            Self::Us => 1_000,
+            Self::Ms => 1_000_000,
+            Self::S => 1_000_000_000,
+        }
     }
 }
 

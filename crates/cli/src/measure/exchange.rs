@@ -7,7 +7,7 @@ use crate::file::text_of;
 use anyhow::{Context, Result};
 use asmp_host::Schedule;
 use asmp_host::limited::MOST_BYTES;
-use asmp_measure::exchange::{self, Column, Exported, Format, Rows};
+use asmp_measure::exchange::{self, Column, Document, Exported, Format, Rows};
 use asmp_measure::hlog;
 use asmp_measure::load::{Load, Size};
 use asmp_measure::run::{
@@ -31,6 +31,7 @@ pub fn export(runs: &[Run], to: Format) -> Result<()> {
             return Ok(());
         }
         Format::Csv => return csv(runs),
+        Format::Json => return crate::print::json(&Document::of(runs)),
         Format::Cyclictest | Format::Rtla | Format::Hdr => {}
     }
     let [run] = runs else {
@@ -78,6 +79,8 @@ fn csv(runs: &[Run]) -> Result<()> {
 
 /// What is said of an import that its file does not say.
 pub struct Origin<'a> {
+    /// What a value of 1 stands for, where the format does not say it.
+    pub unit_ns: Option<u64>,
     pub kernel: &'a str,
     pub kind: Kind,
     pub load: Load,
@@ -86,11 +89,14 @@ pub struct Origin<'a> {
 pub fn import(file: &Path, from: Format, output: &Path, origin: &Origin) -> Result<()> {
     let text = text_of(file, MOST_BYTES, "record fewer or wider buckets")
         .map_err(|reason| failure(BAD_FILE, format!("{}: {reason}", file.display())))?;
+    if origin.unit_ns.is_some() && from == Format::Rtla {
+        return Err(failure(USAGE, "output of rtla says its unit: leave --unit out"));
+    }
     let columns = match from {
-        Format::Cyclictest => exchange::from_cyclictest(&text),
+        Format::Cyclictest => exchange::from_cyclictest(&text, origin.unit_ns),
         Format::Rtla => exchange::from_rtla(&text),
-        Format::Hdr => exchange::from_hdr(&text).map(|one| vec![one]),
-        Format::Csv | Format::Prometheus => {
+        Format::Hdr => exchange::from_hdr(&text, origin.unit_ns),
+        Format::Csv | Format::Json | Format::Prometheus => {
             return Err(failure(USAGE, "--from takes cyclictest, rtla or hdr"));
         }
     }

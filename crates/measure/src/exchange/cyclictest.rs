@@ -24,8 +24,9 @@ pub fn to_cyclictest(rows: &Rows) -> String {
     text
 }
 
-/// One column for each thread of cyclictest's output. Errors: the line that is none of it.
-pub fn from_cyclictest(text: &str) -> Result<Vec<Column>, String> {
+/// One column for each thread of cyclictest's output, which does not say its unit: a row is a
+/// microsecond, with `-N` a nanosecond. Errors: the line that is none of it.
+pub fn from_cyclictest(text: &str, unit_ns: Option<u64>) -> Result<Vec<Column>, String> {
     let mut columns: Vec<Rows> = Vec::new();
     let mut minima = None;
     let (mut end, mut is_sum) = (0, true);
@@ -91,7 +92,10 @@ pub fn from_cyclictest(text: &str) -> Result<Vec<Column>, String> {
     columns.truncate(threads);
     let column = |(thread, mut rows): (usize, Rows)| {
         rows.end = end;
-        Column { name: format!("thread-{thread}"), latencies: rows.latencies(1000) }
+        Column {
+            name: format!("thread-{thread}"),
+            latencies: rows.latencies(unit_ns.unwrap_or(1000)),
+        }
     };
     Ok(columns.into_iter().enumerate().map(column).collect())
 }

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! HdrHistogram's percentile text (`Value Percentile TotalCount 1/(1-Percentile)`), values in
-//! microseconds.
+//! HdrHistogram's percentile text (`Value Percentile TotalCount 1/(1-Percentile)`) and its logs.
+//! Neither says its unit. Percentile texts are in microseconds here, logs in nanoseconds, unless
+//! the caller knows better.
 
 use super::rows::Rows;
-use super::{Column, shown};
+use super::{Column, named, shown};
+use crate::histogram::{Digits, Latencies};
+use crate::hlog;
 use std::fmt::Write;
 
 /// As HdrHistogram prints it. What lies beyond the last bucket of an import has no value and no
@@ -36,14 +39,58 @@ pub fn to_hdr(rows: &Rows) -> String {
     text
 }
 
-/// The one column of a percentile text whose values are microseconds.
-pub fn from_hdr(text: &str) -> Result<Column, String> {
+/// How each histogram of a log begins: the cookie of V2, compressed, in base64.
+const IN_LOG: &str = ",HISTF";
+const US_NS: u64 = 1000;
+
+/// The columns of a log, one for each tag, or the one of a percentile text. `unit_ns`: what a value
+/// of 1 stands for.
+pub fn from_hdr(text: &str, unit_ns: Option<u64>) -> Result<Vec<Column>, String> {
+    match text.contains(IN_LOG) {
+        true => from_log(text, unit_ns.unwrap_or(1)),
+        false => from_percentiles(text, unit_ns.unwrap_or(US_NS)).map(|one| vec![one]),
+    }
+}
+
+fn from_log(text: &str, unit_ns: u64) -> Result<Vec<Column>, String> {
+    let all = hlog::read(text.as_bytes(), |_| ()).map_err(|error| error.to_string())?;
+    let mut columns: Vec<Column> = Vec::new();
+    for (tag, latencies) in all {
+        let tag = tag.unwrap_or_else(|| "all".to_owned());
+        let name = named(&tag).filter(|name| columns.iter().all(|other| other.name != *name));
+        let name = name.ok_or_else(|| {
+            let tag = shown(&tag);
+            format!("invalid tag {tag}: use letters, digits and '-'; \"all\" has no tag")
+        })?;
+        columns.push(Column { name, latencies: scaled(latencies, unit_ns) });
+    }
+    Ok(columns)
+}
+
+/// Values of another unit in nanoseconds, each at the end of its bucket.
+fn scaled(latencies: Latencies, unit_ns: u64) -> Latencies {
+    if unit_ns == 1 {
+        return latencies;
+    }
+    let mut in_ns = Latencies::new(Digits::Imported);
+    for bucket in latencies.buckets() {
+        in_ns.record_many(bucket.to_ns.saturating_mul(unit_ns), bucket.instants);
+    }
+    in_ns
+}
+
+fn from_percentiles(text: &str, unit_ns: u64) -> Result<Column, String> {
+    // By the nanosecond: values may have a fraction.
     let mut rows = Rows::default();
     let (mut before, mut heading) = (0, false);
     for (number, line) in text.lines().enumerate() {
         let bad = || {
-            let line = shown(line);
-            format!("line {}: expected HdrHistogram's percentile text, found {line}", number + 1)
+            let (number, line) = (number + 1, shown(line));
+            format!("line {number}: expected HdrHistogram's log or percentile text, found {line}")
+        };
+        let in_ns = |word: &str| {
+            let value: f64 = word.trim().parse().ok()?;
+            (value.is_finite() && value >= 0.0).then(|| (value * unit_ns as f64).round() as u64)
         };
         let mut words = line.split_whitespace();
         match words.next() {
@@ -54,28 +101,26 @@ pub fn from_hdr(text: &str) -> Result<Column, String> {
                     line.rsplit_once('=').map(|(_, word)| word.trim_end_matches(']').trim());
                 let total: u64 = total.and_then(|word| word.parse().ok()).ok_or_else(bad)?;
                 let max = line.split_once('=').and_then(|(_, rest)| rest.split(',').next());
-                let max: f64 = max.and_then(|word| word.trim().parse().ok()).ok_or_else(bad)?;
+                let max_ns = max.and_then(in_ns).ok_or_else(bad)?;
                 rows.overflow = total.checked_sub(before).ok_or_else(bad)?;
-                rows.max = (rows.overflow > 0).then_some(max as u64);
+                rows.max = (rows.overflow > 0).then_some(max_ns);
             }
             Some(word) if word.starts_with('#') => {}
             Some(_) if !heading => return Err(bad()),
             Some(value) => {
-                let us: f64 = value.parse().map_err(|_| bad())?;
+                let ns = in_ns(value).ok_or_else(bad)?;
                 let count: u64 = words.nth(1).and_then(|word| word.parse().ok()).ok_or_else(bad)?;
-                if !us.is_finite() || us < 0.0 || count < before {
-                    return Err(bad());
-                }
-                if count > before {
-                    *rows.counts.entry(us as u64).or_default() += count - before;
+                let more = count.checked_sub(before).ok_or_else(bad)?;
+                if more > 0 {
+                    *rows.counts.entry(ns).or_default() += more;
                 }
                 before = count;
             }
         }
     }
-    if rows.counts.is_empty() {
-        return Err("expected HdrHistogram's percentile text, found no value".to_owned());
-    }
-    rows.end = rows.counts.keys().next_back().map_or(0, |us| us.saturating_add(1));
-    Ok(Column { name: "all".to_owned(), latencies: rows.latencies(1000) })
+    let Some(last_ns) = rows.counts.keys().next_back() else {
+        return Err("expected HdrHistogram's log or percentile text, found no value".to_owned());
+    };
+    rows.end = last_ns.saturating_add(unit_ns);
+    Ok(Column { name: "all".to_owned(), latencies: rows.latencies(1) })
 }

@@ -3,11 +3,8 @@
 //! the end. The header says the unit: microseconds, or with `--nano` nanoseconds.
 
 use super::rows::Rows;
-use super::{Column, shown};
+use super::{Column, named, shown};
 use std::fmt::Write;
-
-/// Longer headings than rtla has.
-const MOST_HEADING: usize = 32;
 
 /// As rtla prints it, one column.
 pub fn to_rtla(rows: &Rows, heading: &str) -> String {
@@ -116,13 +113,4 @@ pub fn from_rtla(text: &str) -> Result<Vec<Column>, String> {
         Column { name, latencies: rows.latencies(unit_ns) }
     };
     Ok(columns.into_iter().map(column).collect())
-}
-
-/// A heading that may name a directory.
-fn named(heading: &str) -> Option<String> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
-    let is_named = heading.len() <= MOST_HEADING
-        && heading.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && heading.chars().all(is_plain);
-    is_named.then(|| heading.to_owned())
 }

@@ -3,12 +3,22 @@
 
 use super::*;
 use crate::histogram::{Beyond, Digits, Quantile};
+use crate::hlog::Recorder;
 use crate::run::tests::provenance;
 use crate::run::{Experiment, Kind, Provenance, Run, Times};
 use crate::sample::{Counts, Sample};
 use crate::summary::Summary;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::V2DeflateSerializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
+use std::time::{Duration, UNIX_EPOCH};
 
 const VALUES: [u64; 6] = [3_000, 3_999, 4_000, 17_500, 17_900, 2_000_000];
+
+fn hdr(text: &str) -> Latencies {
+    let [column] = from_hdr(text, None).unwrap().try_into().unwrap();
+    column.latencies
+}
 
 fn names(columns: &[Column]) -> Vec<&str> {
     columns.iter().map(|column| column.name.as_str()).collect()
@@ -19,7 +29,7 @@ fn the_overflow_counts_and_the_tool_says_its_longest() {
     let text = "# Histogram\n000041 000050\n000042 000048\n000399 000000\n# Total: 000000098\n\
                 # Min Latencies: 00041\n# Avg Latencies: 00150\n# Max Latencies: 08974\n\
                 # Histogram Overflows: 00002\n";
-    let [column] = from_cyclictest(text).unwrap().try_into().unwrap();
+    let [column] = from_cyclictest(text, None).unwrap().try_into().unwrap();
     let latencies = column.latencies;
     assert_eq!((latencies.instants(), latencies.lost()), (100, 0));
     assert_eq!(latencies.max_ns(), Some(8_974_000));
@@ -38,13 +48,13 @@ fn the_column_of_all_threads_is_no_thread() {
     let rows = "# Histogram\n000001 000002\t000003\t000005\n000002 000000\t000001\t000001\n";
     let trailers = "# Min Latencies: 00001 00001\n# Avg Latencies: 00001 00001\n\
                     # Max Latencies: 00001 00002 00002\n# Histogram Overflows: 00000 00000 00000\n";
-    let with = from_cyclictest(&format!("{rows}{trailers}")).unwrap();
+    let with = from_cyclictest(&format!("{rows}{trailers}"), None).unwrap();
     assert_eq!(names(&with), ["thread-0", "thread-1"]);
-    assert_eq!(from_cyclictest(rows).unwrap(), with, "also where the trailers are cut off");
+    assert_eq!(from_cyclictest(rows, None).unwrap(), with, "also where the trailers are cut off");
     // Three threads that are no sum.
     let other = rows.replace("\t000005", "\t000004");
-    assert_eq!(from_cyclictest(&other).unwrap().len(), 3);
-    assert!(from_cyclictest(&format!("{other}{trailers}")).unwrap_err().contains("3 minima"));
+    assert_eq!(from_cyclictest(&other, None).unwrap().len(), 3);
+    assert!(from_cyclictest(&format!("{other}{trailers}"), None).unwrap_err().contains("3 minima"));
 }
 
 #[test]
@@ -70,6 +80,78 @@ fn the_header_says_the_unit() {
 }
 
 #[test]
+fn the_unit_is_the_callers_where_the_file_has_none() {
+    let text = "# Histogram\n000041 000050\n# Max Latencies: 00041\n";
+    for (unit_ns, max_ns) in [(None, 41_000), (Some(1), 41)] {
+        let [column] = from_cyclictest(text, unit_ns).unwrap().try_into().unwrap();
+        assert_eq!(column.latencies.max_ns(), Some(max_ns));
+    }
+    // As wrk2 prints it, in ms: a value has a fraction.
+    let text = "Value   Percentile   TotalCount 1/(1-Percentile)\n\n0.921 0.5 7 2.0\n\
+                1.5 0.9 9 10.0\n2.25 1.0 10 inf\n#[Max     =        2.250, Total count = 10]\n";
+    let [column] = from_hdr(text, Some(1_000_000)).unwrap().try_into().unwrap();
+    let latencies = column.latencies;
+    assert_eq!((latencies.instants(), latencies.beyond()), (10, None));
+    assert_eq!((latencies.min_ns(), latencies.max_ns()), (Some(921_000), Some(2_250_000)));
+    let Quantile::At { ns } = latencies.quantile(10) else { panic!("a value") };
+    assert!((1_500_000..1_500_020).contains(&ns), "{ns}: a bucket is a 131072th wide");
+}
+
+/// A log of another program's: `digits`, from `low` on, one line for each tag.
+fn foreign_log(digits: u8, low: u64, tags: &[Option<&str>], values: &[u64]) -> String {
+    let mut counts = Histogram::<u64>::new_with_bounds(low, 3_600_000_000, digits).unwrap();
+    values.iter().for_each(|value| counts.record(*value).unwrap());
+    let (mut text, mut serializer) = (Vec::new(), V2DeflateSerializer::new());
+    let mut log = IntervalLogWriterBuilder::new().begin_log_with(&mut text, &mut serializer);
+    let log = log.as_mut().unwrap();
+    for tag in tags {
+        let tag = tag.map(|tag| Tag::new(tag).unwrap());
+        let (start, length) = (Duration::from_millis(127), Duration::from_secs(1));
+        log.write_histogram(&counts, start, length, tag).unwrap();
+    }
+    String::from_utf8(text).unwrap()
+}
+
+#[test]
+fn a_log_of_another_program_is_read_in_its_unit() {
+    let values: Vec<u64> = (1..=5_000).map(|turn| turn * 7919 % 90_000_000 + 2_000).collect();
+    for (digits, low, unit_ns) in [(2, 1_000, 1), (3, 1, 1), (1, 1, 1_000), (5, 7, 1_000)] {
+        let text = foreign_log(digits, low, &[Some("A"), None], &values);
+        let columns = from_hdr(&text, Some(unit_ns)).unwrap();
+        assert_eq!(names(&columns), ["all", "A"]);
+        let mut sorted = values.clone();
+        sorted.sort_unstable();
+        for column in columns {
+            assert_eq!(column.latencies.instants(), 5_000);
+            for (one_in, rank) in [(2, 2_500), (100, 4_950), (1_000, 4_995)] {
+                let Quantile::At { ns } = column.latencies.quantile(one_in) else { panic!() };
+                // As fine as the log's own buckets, and never below the true one.
+                let true_ns = sorted[rank - 1] * unit_ns;
+                let theirs_ns = true_ns / 10u64.pow(digits.into()) + low * unit_ns * 2;
+                let most_ns = true_ns + theirs_ns + true_ns / 131_072;
+                assert!((true_ns..=most_ns).contains(&ns), "{digits} {low}: {ns}, not {true_ns}");
+            }
+        }
+    }
+    let refused = from_hdr(&foreign_log(3, 1, &[Some("../up")], &[7]), None).unwrap_err();
+    assert!(refused.contains("../up") && refused.contains("letters, digits"), "{refused}");
+    let twice = from_hdr(&foreign_log(3, 1, &[Some("all"), None], &[7]), None).unwrap_err();
+    assert!(twice.contains("invalid tag \"all\""), "{twice}");
+}
+
+#[test]
+fn our_own_log_comes_back_exactly() {
+    let mut recorder = Recorder::new(Vec::new(), UNIX_EPOCH, Some(1_000_000)).unwrap();
+    for (due_ms, value_ns) in [(0, 5_001), (1, 40_000_000), (41, 7_777)] {
+        let due_ns = due_ms * 1_000_000;
+        recorder.sample(&Sample { due_ns, value_ns, ..Sample::default() }).unwrap();
+    }
+    let (latencies, log) = recorder.finish(3).unwrap();
+    assert_eq!((latencies.instants(), latencies.missed(), latencies.lost()), (42, 39, 3));
+    assert_eq!(hdr(&String::from_utf8(log).unwrap()), latencies);
+}
+
+#[test]
 fn a_heading_is_never_a_path() {
     for heading in ["../escaped", "/tmp/absolute", "a/b", "..", "-", "", "a b\u{e9}", "é", "a\0"] {
         let said = from_rtla(&format!("Index   {heading}\u{2028}\n1 2\n"));
@@ -84,7 +166,7 @@ fn a_heading_is_never_a_path() {
 #[test]
 fn a_count_of_any_size_takes_no_memory() {
     let text = "# Histogram\n000007 99999999999\n";
-    let [column] = from_cyclictest(text).unwrap().try_into().unwrap();
+    let [column] = from_cyclictest(text, None).unwrap().try_into().unwrap();
     assert_eq!(column.latencies.instants(), 99_999_999_999);
     assert!(column.latencies.bytes() < 64 << 20);
     let most = format!("Index a\n7 {}\nover: {}\n", u64::MAX, u64::MAX);
@@ -114,7 +196,7 @@ fn what_was_exported_comes_back_as_it_went() {
     for latencies in &all {
         let rows = Rows::of(latencies, 1_000_000);
         let text = to_cyclictest(&rows);
-        let [column] = from_cyclictest(&text).unwrap().try_into().unwrap();
+        let [column] = from_cyclictest(&text, None).unwrap().try_into().unwrap();
         let again = to_cyclictest(&Rows::of(&column.latencies, 1_000_000));
         assert!(again == text, "{} and {} bytes", again.len(), text.len());
         assert_eq!(column.latencies.instants(), latencies.instants());
@@ -124,7 +206,7 @@ fn what_was_exported_comes_back_as_it_went() {
         assert!(again == text, "{} and {} bytes", again.len(), text.len());
         if latencies.beyond().is_none() && rows.overflow == 0 {
             let text = to_hdr(&rows);
-            let back = from_hdr(&text).unwrap().latencies;
+            let back = hdr(&text);
             assert!(to_hdr(&Rows::of(&back, 1_000_000)) == text);
         }
     }
@@ -134,14 +216,14 @@ fn what_was_exported_comes_back_as_it_went() {
 fn the_percentile_text_counts_what_has_no_line() {
     let rows = Rows { overflow: 2, max: Some(900), ..Rows::of(&Latencies::of([5_000; 8]), 100) };
     let text = to_hdr(&rows);
-    let latencies = from_hdr(&text).unwrap().latencies;
+    let latencies = hdr(&text);
     assert_eq!((latencies.instants(), latencies.max_ns()), (10, Some(900_000)));
     assert_eq!(latencies.quantile(10), Quantile::AtLeast { ns: 6_000 });
 }
 
 #[test]
 fn real_output_of_the_tools_is_read() {
-    let columns = from_cyclictest(include_str!("../../tests/data/cyclictest.txt")).unwrap();
+    let columns = from_cyclictest(include_str!("../../tests/data/cyclictest.txt"), None).unwrap();
     let counts: Vec<u64> = columns.iter().map(|column| column.latencies.instants()).collect();
     assert_eq!(counts, [500, 462]);
     assert_eq!(columns[1].latencies.max_ns(), Some(10_804_000));
@@ -160,16 +242,16 @@ fn real_output_of_the_tools_is_read() {
 
 #[test]
 fn garbage_names_its_line() {
-    assert!(from_cyclictest("000001 x\n").unwrap_err().contains("line 1"));
-    assert!(from_cyclictest("hello\n").unwrap_err().contains("hello"));
-    assert!(from_cyclictest("1 2 3\n2 3\n").unwrap_err().contains("line 2"));
-    assert!(from_cyclictest("2 3\n2 3\n").unwrap_err().contains("line 2"));
-    assert!(from_cyclictest("7\n").is_err());
+    assert!(from_cyclictest("000001 x\n", None).unwrap_err().contains("line 1"));
+    assert!(from_cyclictest("hello\n", None).unwrap_err().contains("hello"));
+    assert!(from_cyclictest("1 2 3\n2 3\n", None).unwrap_err().contains("line 2"));
+    assert!(from_cyclictest("2 3\n2 3\n", None).unwrap_err().contains("line 2"));
+    assert!(from_cyclictest("7\n", None).is_err());
     assert!(from_rtla("hello\n").unwrap_err().contains("Index"));
     assert!(from_rtla("Index a\n7 1\n7 1\n").unwrap_err().contains("line 3"));
     assert!(from_rtla("Index a\n7 1\ncount: 2\n").unwrap_err().contains("1 samples"));
-    assert!(from_hdr("1 2 3\n").unwrap_err().contains("line 1"));
-    assert!(from_hdr("Value\n1.0 0.5 9\n1.0 0.5 3\n").unwrap_err().contains("line 3"));
+    assert!(from_hdr("1 2 3\n", None).unwrap_err().contains("line 1"));
+    assert!(from_hdr("Value\n1.0 0.5 9\n1.0 0.5 3\n", None).unwrap_err().contains("line 3"));
 }
 
 fn run(dir: &str, experiment: Experiment, latencies: Latencies) -> Run {
