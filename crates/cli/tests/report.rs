@@ -375,10 +375,10 @@ fn refusals() {
     assert!(!path("garbage").exists(), "nothing half done");
 }
 
-/// A day and more at 100 us. Its log has a line for each second.
+/// Some six hours at 20 us. Its log has a line for each second.
 fn thousand_million() {
-    const SECONDS: u64 = 100_000;
-    const EACH: u64 = 10_000;
+    const SECONDS: u64 = 20_000;
+    const EACH: u64 = 50_000;
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("mixed-partition");
     std::fs::create_dir(&run).unwrap();
@@ -394,7 +394,7 @@ fn thousand_million() {
     }
     log.exact(None, &all).unwrap();
     log.finish().unwrap();
-    let period_ns = Some(100_000);
+    let period_ns = Some(20_000);
     let kept = runs::provenance("7.2.13", Load::Mixed, Kind::Partition);
     let kept = Provenance { samples: all.samples(), period_ns, ..kept };
     run::write_provenance(&run, &kept).unwrap();
