@@ -19,7 +19,7 @@ use asmp_host::task::{self, Runnable};
 use asmp_host::tracefs::timers::{self, Timers};
 use asmp_host::tracefs::{Contents, EventBuffer};
 use asmp_host::{Cpu, CpuSet, Error, Kernel, cgroup, clock};
-use ran::{OnCpu, Ran, Task};
+use ran::{Next, OnCpu, Ran, Task};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -173,7 +173,8 @@ impl<'a> Watch<'a> {
         let kernel = *kernel;
         let timers = buffer.as_ref().ok().and_then(EventBuffer::timers);
         let after = counters(kernel, timers)?;
-        // Who has a CPU of which no event speaks. An event that comes meanwhile speaks.
+        // Who has a CPU of which no event speaks. This takes a while: of who comes and goes
+        // meanwhile there are events, which are taken after it, and tell (`holder`).
         let unseen: CpuSet = seen.ran.unseen().collect();
         let there = match unseen.is_empty() || buffer.is_err() {
             true => Vec::new(),
@@ -218,21 +219,38 @@ impl Seen {
         self.own.extend(members);
         self.ran.with_children(&mut self.own);
         let ran = self.ran.cpus.values().flat_map(OnCpu::tids);
-        let all: BTreeSet<i32> = ran.chain(there.iter().map(|task| task.tid)).collect();
+        let leaves = self.ran.cpus.keys().filter_map(|cpu| match self.ran.next(*cpu) {
+            Next::Leaves((tid, _)) => Some(tid),
+            Next::Nothing | Next::Unreadable => None,
+        });
+        let there = there.iter().map(|task| task.tid);
+        let all: BTreeSet<i32> = ran.chain(leaves).chain(there).collect();
         for tid in all.into_iter().filter(|tid| *tid != 0) {
             self.kernel_threads.entry(tid).or_insert_with(|| is_kernel_thread(tid));
         }
     }
 }
 
-/// Who has had this CPU all the time, of those that run or wait there: the one that goes before all
-/// others, or none of them. `None`: that does not tell.
-fn holder(there: &[Runnable], cpu: Cpu) -> Option<Task> {
+/// The first priority of SCHED_OTHER, as [`Runnable`] has it: from here on all take turns, of any
+/// nice.
+const FAIR: i64 = 0;
+
+/// Who has had this CPU all the time, as no event of the window says: who left it first after the
+/// window. As long as no one has, of those that run or wait there the one that goes before all
+/// others. `None`: that does not tell.
+fn holder(seen: &Seen, there: &[Runnable], cpu: Cpu) -> Option<Task> {
+    match seen.ran.next(cpu) {
+        Next::Leaves(task) => return Some(task),
+        Next::Unreadable => return None,
+        Next::Nothing => {}
+    }
     let mut here: Vec<&Runnable> = there.iter().filter(|task| task.cpu == cpu).collect();
     here.sort_by_key(|task| task.priority);
     match here.as_slice() {
         [] => Some((0, "idle".to_owned())),
         [first, second, ..] if first.priority == second.priority => None,
+        // One of them has come just now, or there would have been a switch.
+        [first, _, ..] if first.priority >= FAIR => None,
         [first, ..] => Some((first.tid, first.command.clone())),
     }
 }
@@ -290,7 +308,7 @@ fn interrupts_of(cpu: Cpu, before: &Counters, after: &Counters) -> CpuNoise {
 
 fn tasks_of(noise: &mut CpuNoise, seen: &Seen, cpu: Cpu, now_ns: u64, there: &[Runnable]) {
     let Some(on_cpu) = seen.ran.cpus.get(&cpu) else { return };
-    let (tasks, unknown_ns) = on_cpu.until(now_ns, holder(there, cpu).as_ref());
+    let (tasks, unknown_ns) = on_cpu.until(now_ns, holder(seen, there, cpu).as_ref());
     let (mut foreign, mut foreign_ns) = (BTreeMap::new(), BTreeMap::new());
     let (mut threads, mut threads_ns) = (BTreeMap::new(), BTreeMap::new());
     let (mut own, mut own_ns, mut idle_ns) = (0, 0, 0);

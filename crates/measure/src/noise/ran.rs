@@ -3,8 +3,9 @@
 //! events come in any portions.
 //!
 //! A CPU's time is told by its switches: who leaves has run since the switch before. Before the
-//! first one it is who leaves there. Without any switch the events do not say who has the CPU;
-//! then [`Ran::unseen`] names the CPU, and the caller looks it up in /proc.
+//! first one it is who leaves there. Without any switch [`Ran::unseen`] names the CPU: who has it is
+//! who leaves it first after the window ([`Ran::next`]), or, while it has seen no switch either,
+//! who the caller finds there in /proc.
 
 use asmp_host::Cpu;
 use asmp_host::tracefs::{Event, EventKind};
@@ -62,6 +63,17 @@ enum Now {
     Runs(Task),
     /// Events were lost since the last switch.
     Lost,
+}
+
+/// What a CPU's events after the last moment that was asked for say of that moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Next {
+    /// None has come.
+    Nothing,
+    /// The first switch is away from this task: it had the CPU until then.
+    Leaves(Task),
+    /// One that cannot be read comes first. It may be a switch.
+    Unreadable,
 }
 
 impl Ran {
@@ -133,6 +145,19 @@ impl Ran {
     /// CPUs of which no event says who has them.
     pub fn unseen(&self) -> impl Iterator<Item = Cpu> {
         self.cpus.iter().filter(|(_, on_cpu)| on_cpu.now == Now::Unseen).map(|(cpu, _)| *cpu)
+    }
+
+    /// What came after the last moment that was asked for.
+    pub fn next(&self, cpu: Cpu) -> Next {
+        let mut on_cpu = self.ahead.iter().filter(|event| event.cpu == cpu);
+        let told = on_cpu.find_map(|event| match &event.kind {
+            EventKind::Switch { from_tid, from, .. } => {
+                Some(Next::Leaves((*from_tid, from.clone())))
+            }
+            EventKind::Unreadable => Some(Next::Unreadable),
+            _ => None,
+        });
+        told.unwrap_or(Next::Nothing)
     }
 
     /// Children of these tasks, and theirs, are added: what a task of ours makes is ours, though it

@@ -121,6 +121,40 @@ fn a_task_that_has_the_cpu_all_the_time_is_named_with_that_time() {
     assert_eq!(all(&equals), (none.clone(), none.clone(), none, (0, 0, whole)));
 }
 
+/// /proc is read after the window has ended, and that takes tens of milliseconds.
+#[test]
+fn who_comes_or_goes_while_proc_is_read_changes_nothing_of_the_window() {
+    let whole = 1_000_000_000;
+    let after = |ms: u64, kind| Event { at_ns: BEGIN_NS + whole + ms * 1_000_000, cpu: 3, kind };
+    let all = |events: Vec<Event>, there: &[(i32, i64)]| {
+        let task = |&(tid, priority): &(i32, i64)| {
+            let command = "spin".to_owned();
+            Runnable { tid, command, cpu: 3, priority }
+        };
+        let there: Vec<Runnable> = there.iter().map(task).collect();
+        let contents = Contents { events, has_page_faults: true, lost: 0 };
+        let noise = beside(Ok(contents), &there);
+        (noise.foreign_ns, noise.kernel_ns, noise.idle_ns, noise.unknown_ns)
+    };
+    let idle = || (names(&[]), names(&[]), Some(whole), Some(0));
+    let spins = |name| (names(&[(name, whole)]), names(&[]), Some(0), Some(0));
+    let unknown = || (names(&[]), names(&[]), Some(0), Some(whole));
+    let came = vec![after(5, switch(0, 11)), after(7, switch(11, 0))];
+    assert_eq!(all(came, &[(11, 20)]), idle(), "it came after the window");
+    assert_eq!(all(vec![after(5, switch(11, 0))], &[]), spins("x/11"), "it left after the window");
+    // Of a kernel thread that has left it is known what it is, too.
+    let thread = all(vec![after(5, switch(12, 0))], &[]);
+    assert_eq!(thread, (names(&[]), names(&[("x/12", whole)]), Some(0), Some(0)));
+    // A task of better nice wakes beside the spinner, and has or has not the CPU yet.
+    let beside = [(11, 20), (13, 15)];
+    assert_eq!(all(vec![after(5, switch(11, 13))], &beside), spins("x/11"));
+    assert_eq!(all(vec![], &beside), unknown(), "neither is known to have been there");
+    let unreadable = vec![after(2, EventKind::Unreadable), after(5, switch(11, 0))];
+    assert_eq!(all(unreadable, &[]), unknown(), "a switch may have been before");
+    let elsewhere = Event { cpu: 2, ..after(5, switch(13, 0)) };
+    assert_eq!(all(vec![elsewhere], &[(11, 20)]), spins("spin/11"));
+}
+
 #[test]
 fn a_task_that_came_before_the_window_and_stays_is_told_apart_too() {
     let times = |tid: i32| {
