@@ -51,8 +51,10 @@ pub struct Correlator {
     /// Were events recorded at all?
     recorded: bool,
     records: VecDeque<Event>,
-    /// Who was on the CPU before the first event that is left; `None`: not known yet.
-    running: Option<Runner>,
+    /// When the last record was made.
+    recorded_ns: u64,
+    /// Before the first event that is left.
+    before: Before,
     pub lost_records: u64,
     worst: Vec<Outlier>,
     index: u64,
@@ -73,6 +75,16 @@ struct Runner {
     prio: i32,
 }
 
+/// Who has the CPU when a window begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Before {
+    /// Who leaves first in the window: no switch has been recorded yet.
+    NoRecord,
+    /// Not known: records were lost since the last switch.
+    Lost,
+    Runs(Runner),
+}
+
 /// What the kernel's timerlat says of a period.
 #[derive(Debug, Clone, Copy)]
 struct Phases {
@@ -87,7 +99,8 @@ impl Correlator {
             window,
             recorded,
             records: VecDeque::new(),
-            running: None,
+            recorded_ns: 0,
+            before: Before::NoRecord,
             lost_records: 0,
             worst: Vec::new(),
             index: 0,
@@ -96,11 +109,14 @@ impl Correlator {
 
     pub fn records(&mut self, records: Vec<Event>) {
         for event in records {
-            match event.kind {
-                EventKind::Lost(count) => self.lost_records += count,
-                EventKind::Unreadable => self.lost_records += 1,
-                _ => self.records.push_back(event),
-            }
+            self.lost_records += match event.kind {
+                EventKind::Lost(count) => count,
+                EventKind::Unreadable => 1,
+                _ => 0,
+            };
+            // A loss has no time of its own: it is after the record before it.
+            self.recorded_ns = self.recorded_ns.max(event.at_ns);
+            self.records.push_back(Event { at_ns: self.recorded_ns, ..event });
         }
     }
 
@@ -126,7 +142,7 @@ impl Correlator {
         let within: Vec<&Event> =
             self.records.iter().take_while(|event| event.at_ns <= end_ns).collect();
         let probe = self.probe.after(&within);
-        let mut what = break_down(&within, probe, self.running.as_ref(), raw, self.window);
+        let mut what = break_down(&within, probe, &self.before, raw, self.window);
         what.handler_ns = phases.map(|phases| phases.irq_ns).or(what.handler_ns);
         let value_ns = raw.end_ns.saturating_sub(raw.due_ns);
         let sample = Sample {
@@ -160,8 +176,13 @@ impl Correlator {
     /// An event before the window.
     fn note(&mut self, event: &Event) {
         self.probe = self.probe.after(&[event]);
-        if let EventKind::Switch { to_tid, to, to_prio, .. } = &event.kind {
-            self.running = Some(Runner { tid: *to_tid, name: to.clone(), prio: *to_prio });
+        match &event.kind {
+            EventKind::Switch { to_tid, to, to_prio, .. } => {
+                let runs = Runner { tid: *to_tid, name: to.clone(), prio: *to_prio };
+                self.before = Before::Runs(runs);
+            }
+            kind if is_missing(kind) => self.before = Before::Lost,
+            _ => {}
         }
     }
 
@@ -271,9 +292,18 @@ struct Breakdown {
     handler_ns: Option<u64>,
     /// Until the probe was woken, as far as this CPU knows.
     woken: Option<Woken>,
-    /// Who was on the CPU when the event was due; `None`: it was idle, or not known.
-    at_due: Option<String>,
+    at_due: AtDue,
     took: BTreeMap<Taker, u64>,
+}
+
+/// Who was on the CPU when the event was due.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+enum AtDue {
+    /// No record says.
+    #[default]
+    NotKnown,
+    Idle,
+    Task(String),
 }
 
 /// How the probe was woken, and when.
@@ -307,11 +337,16 @@ impl Breakdown {
     fn late_interrupt(&self, late_ns: u64) -> String {
         let late = micros(late_ns);
         match &self.at_due {
-            None => format!(
+            AtDue::NotKnown => format!(
+                "the timer interrupt came {late} late; no record says whether the CPU was idle \
+                 then: the kernel had interrupts off, the CPU was away (hypervisor, SMI), or a \
+                 deep idle state"
+            ),
+            AtDue::Idle => format!(
                 "the timer interrupt came {late} late, the CPU was idle: hypervisor, SMI or a deep \
                  idle state"
             ),
-            Some(task) => format!(
+            AtDue::Task(task) => format!(
                 "the timer interrupt came {late} late, while {task} was on the CPU: the kernel had \
                  interrupts off, or the CPU was away (hypervisor, SMI)"
             ),
@@ -379,6 +414,7 @@ fn wake_up(
             EventKind::Switch { to_tid, to, to_prio, .. } => {
                 running = Some(Runner { tid: *to_tid, name: to.clone(), prio: *to_prio });
             }
+            kind if is_missing(kind) => running = None,
             EventKind::Ipi(name) if name.to_ascii_lowercase().contains("reschedul") => {
                 let stays = running.as_ref().is_some_and(|task| probe.cannot_preempt(task));
                 told = if stays { told } else { Some(Woken { at_ns, here: false }) };
@@ -397,6 +433,11 @@ fn handler(events: &[&Event], woken: Option<Woken>, raw: Raw, window: Window) ->
     (woke || window == Window::Turn).then_some(at_ns)
 }
 
+/// Here records are missing, and with them perhaps a switch.
+const fn is_missing(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::Lost(_) | EventKind::Unreadable)
+}
+
 fn is_timer(kind: &EventKind) -> bool {
     match kind {
         EventKind::LocalTimer => true,
@@ -408,23 +449,30 @@ fn is_timer(kind: &EventKind) -> bool {
 fn break_down(
     events: &[&Event],
     probe: Probe,
-    before: Option<&Runner>,
+    before: &Before,
     raw: Raw,
     window: Window,
 ) -> Breakdown {
-    // Who is not known from before is the one that leaves first.
     let first = || {
-        events.iter().find_map(|event| match &event.kind {
+        let mut whole = events.iter().take_while(|event| !is_missing(&event.kind));
+        whole.find_map(|event| match &event.kind {
             EventKind::Switch { from_tid, from, from_prio, .. } => {
                 Some(Runner { tid: *from_tid, name: from.clone(), prio: *from_prio })
             }
             _ => None,
         })
     };
-    let mut running = before.cloned().or_else(first);
+    let mut running = match before {
+        Before::NoRecord => first(),
+        Before::Lost => None,
+        Before::Runs(task) => Some(task.clone()),
+    };
     let woken = wake_up(events, probe, running.clone(), raw.due_ns);
     let woken = woken.filter(|_| window == Window::Wake);
-    let at_due = running.as_ref().filter(|task| task.tid != 0).map(Runner::label);
+    let at_due = running.as_ref().map_or(AtDue::NotKnown, |task| match task.tid {
+        0 => AtDue::Idle,
+        _ => AtDue::Task(task.label()),
+    });
     let handler_ns = handler(events, woken, raw, window);
     let mut parts = Breakdown { at_due, woken, handler_ns, ..Breakdown::default() };
     // Handlers nest; time goes to the innermost, else to the running task where that is another
@@ -465,9 +513,11 @@ fn break_down(
             | EventKind::Waking { .. }
             | EventKind::Migration { .. }
             | EventKind::Fork { .. }
-            | EventKind::Timerlat { .. }
-            | EventKind::Lost(_)
-            | EventKind::Unreadable => {}
+            | EventKind::Timerlat { .. } => {}
+            EventKind::Lost(_) | EventKind::Unreadable => {
+                handlers.clear();
+                running = None;
+            }
             EventKind::Ipi(name) => {
                 count(&mut parts.counts.ipis);
                 handlers.push(format!("IPI {name}"));

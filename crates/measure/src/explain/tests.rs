@@ -221,6 +221,44 @@ fn what_timerlat_and_the_records_know_is_said_once() {
 }
 
 #[test]
+fn where_records_are_missing_no_cpu_is_said_to_have_been_idle() {
+    let cause = |records: Vec<Event>| {
+        let mut correlator = Correlator::new(PROBE, Window::Wake, true);
+        correlator.records(records);
+        correlator.timerlat(Raw { due_ns: 100_000, end_ns: 405_000 }, 281_000, 290_000);
+        correlator.into_worst().remove(0).cause
+    };
+    let lost = || Event { at_ns: 0, cpu: 3, kind: EventKind::Lost(12) };
+    let idle = || at(50, switch(VICTIM, 0, "swapper/3"));
+    let runs = || at(384, switch(0, PROBE, "asmp-probe"));
+    let not_known = "the timer interrupt came 281.0 us late; no record says whether the CPU was \
+                     idle then: the kernel had interrupts off, the CPU was away (hypervisor, SMI), \
+                     or a deep idle state";
+    assert_eq!(cause(vec![lost()]), not_known);
+    assert_eq!(cause(vec![idle(), lost()]), not_known, "who has come since, no record says");
+    assert_eq!(cause(vec![idle(), lost(), runs()]), not_known, "idle may have come later, too");
+    assert_eq!(cause(vec![idle(), at(60, EventKind::Unreadable)]), not_known);
+    let known = "the timer interrupt came 281.0 us late, the CPU was idle: hypervisor, SMI or a \
+                 deep idle state";
+    assert_eq!(cause(vec![lost(), idle()]), known);
+    assert_eq!(cause(vec![runs()]), known);
+    assert_eq!(cause(vec![idle(), at(300, EventKind::LocalTimer), lost()]), known);
+}
+
+#[test]
+fn a_task_that_has_left_is_not_blamed_for_the_time_of_lost_records() {
+    let records = vec![
+        at(50, switch(0, HOG, "hog")),
+        at(110, EventKind::PageFault { user: false }),
+        Event { at_ns: 0, cpu: 3, kind: EventKind::Lost(12) },
+        at(300, switch(0, PROBE, "asmp-probe")),
+    ];
+    let (sample, cause) = wake(records, 305);
+    assert!(!cause.starts_with("hog"), "{cause}");
+    assert_eq!(sample.system_ns, 10_000, "until the last record before the loss");
+}
+
+#[test]
 fn a_turn_counts_what_was_taken_from_it_and_blames_nobody_for_the_rest() {
     let records = vec![
         at(10, switch(0, PROBE, "asmp-probe")),
