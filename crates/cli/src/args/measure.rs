@@ -41,10 +41,10 @@ pub enum Measure {
         /// A number with its unit: ns, us, ms or s. Example: --period 2ms
         #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = duration)]
         period: Duration,
-        /// Clock of the probe [default: timerlat if the kernel has it, else nanosleep]
+        /// Clock of the probe [default: timerlat if kernel and period allow it, else nanosleep]
         ///
-        /// `timerlat` takes the times in the kernel; `nanosleep` takes them in the probe.
-        /// Example: --source nanosleep
+        /// `timerlat` takes the times in the kernel, at periods of 100 us to 1 s in whole
+        /// microseconds. `nanosleep` takes them in the probe. Example: --source nanosleep
         #[arg(long, value_enum)]
         source: Option<TimeSource>,
         /// Make caches and TLB dirty before each event

@@ -14,7 +14,7 @@ use anyhow::Result;
 use asmp_host::clock;
 use asmp_measure::experiment::{
     Completion, ExperimentError, Factor, Factors, Measurement, Series, Session, compare_factors,
-    fewest_rounds, once,
+    fewest_rounds, misses_timerlat, once,
 };
 use asmp_measure::report;
 use asmp_measure::run::{Kind, Run};
@@ -93,6 +93,12 @@ fn prepare(
     measurement: Measurement,
 ) -> Result<(Series, Option<File>)> {
     let cpu = one_cpu(shield, &args.cpu)?;
+    if misses_timerlat(shield.kernel(), measurement, cpu) {
+        eprintln!(
+            "asmp: nanosleep takes the times: timerlat requires a --period of 100 us to 1 s in \
+             whole microseconds"
+        );
+    }
     let awake = clock::hold_cpu_latency().ok();
     // Recording would lengthen the very paths that spaces compares.
     let spaces = matches!(measurement, Measurement::Spaces { .. });

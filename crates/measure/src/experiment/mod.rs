@@ -13,6 +13,7 @@ mod subject;
 
 pub use ab::{Effect, Factor, Factors, compare_factors, fewest_rounds};
 pub use series::{Completion, Session, once};
+pub use subject::misses_timerlat;
 
 use crate::load::{Load, LoadDir, LoadError};
 use crate::run::{Experiment, Kind, RunError, Source};
@@ -193,7 +194,7 @@ pub enum ExperimentError {
     NotRestored(#[source] ConductorError),
 
     /// `alternative`: nanosleep would do instead.
-    #[error("invalid period {period:?}: timerlat requires 100 us to 1 s")]
+    #[error("invalid period {period:?}: timerlat requires 100 us to 1 s in whole microseconds")]
     Period { period: Duration, alternative: bool },
 
     #[error("this kernel has no timerlat tracer: boot a PREEMPT_RT kernel")]

@@ -21,7 +21,6 @@ pub(super) fn sources(
     cpu: Cpu,
 ) -> Result<Vec<Source>> {
     let there = timerlat::is_available(kernel);
-    let suits = |period: Duration| (100..=1_000_000).contains(&period.as_micros());
     let require = |period: Duration, alternative: bool| match there {
         _ if !suits(period) => Err(ExperimentError::Period { period, alternative }),
         false => Err(ExperimentError::NoTimerlat { alternative }),
@@ -47,6 +46,22 @@ pub(super) fn sources(
         }
         Measurement::Latency { .. } => Ok(vec![Source::Nanosleep]),
     }
+}
+
+/// The tracer has whole microseconds of its period.
+fn suits(period: Duration) -> bool {
+    let ns = period.as_nanos();
+    (100_000..=1_000_000_000).contains(&ns) && ns.is_multiple_of(1000)
+}
+
+/// Does nanosleep take the times of this measurement for its period alone, though no one asked for
+/// nanosleep?
+pub fn misses_timerlat(kernel: &dyn Kernel, measurement: Measurement, cpu: Cpu) -> bool {
+    let Measurement::Latency { period, source: None, flood: false, .. } = measurement else {
+        return false;
+    };
+    let has_it = timerlat::is_available(kernel) && kernel.exists(&timerlat::waiter(cpu));
+    has_it && !suits(period)
 }
 
 /// Where an event is handled, as directories of runs say.
@@ -229,10 +244,25 @@ mod tests {
         assert_eq!(sources(&kernel, latency(None), 3).unwrap(), [Source::Timerlat]);
         assert!(matches!(refused(spaces(99)), Period { .. }));
         assert!(matches!(refused(spaces(1_000_001)), Period { .. }));
+        // A part of a microsecond would be in the record and not in the tracer.
+        let period = Duration::from_nanos(100_900);
+        let error = refused(Measurement::Spaces { samples: 1, period });
+        assert!(error.to_string().contains("100.9µs: timerlat requires"), "{error}");
+        assert!(error.to_string().contains("whole microseconds"), "{error}");
         assert_eq!(
             sources(&kernel, latency(None), 2).unwrap(),
             [Source::Nanosleep],
             "CPU 2 has no such file"
         );
+        // It is told where a period, and not the kernel or the user, chose nanosleep.
+        let at = |period, source| Measurement::Latency { samples: 1, period, source, flood: false };
+        let misses = |period, source| misses_timerlat(&kernel, at(period, source), 3);
+        for ns in [25_000, 100_900, 2_000_000_000] {
+            let period = Duration::from_nanos(ns);
+            assert_eq!(sources(&kernel, at(period, None), 3).unwrap(), [Source::Nanosleep]);
+            assert!(misses(period, None) && !misses(period, Some(Source::Nanosleep)), "{ns}");
+            assert!(!misses_timerlat(&kernel, at(period, None), 2), "the kernel has none");
+        }
+        assert!(!misses(Duration::from_millis(1), None));
     }
 }
