@@ -201,6 +201,16 @@ fn ab_refuses_kinds_that_it_would_not_measure() {
 }
 
 #[test]
+fn ab_refuses_to_explain_what_it_does_not_print_and_says_who_does() {
+    let output = asmp(&["measure", "ab", "--knob", "tick", "--explain", "3", "--cpu", "4095"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("takes no --explain: asmp measure report DIR --explain N"), "{said}");
+    assert_eq!(output.status.code(), Some(2));
+    let help = String::from_utf8(asmp(&["measure", "ab", "--help"]).stdout).unwrap();
+    assert!(!help.contains("--explain"), "{help}");
+}
+
+#[test]
 fn a_counterexample_in_json_is_replayed_to_the_miss_it_names() {
     let dir = tempfile::tempdir().unwrap();
     let output = asmp(&["analyze", "overload.toml", "--policy", "np-edf", "--json"]);

@@ -188,6 +188,7 @@ pub enum Measure {
     #[command(after_long_help = examples::MEASURE_AB)]
     // It is measured in a partition, with the tick stopped where it can be.
     #[command(mut_arg("kinds", |arg| arg.default_value(None::<&'static str>).hide(true)))]
+    #[command(mut_arg("explain", |arg| arg.hide(true)))]
     Ab {
         #[command(flatten)]
         series: Series,

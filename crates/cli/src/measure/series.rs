@@ -58,6 +58,10 @@ pub fn ab(
         let why = "ab measures in a partition and takes no --kinds: choose the steps by --knob";
         return Err(failure(USAGE, why));
     }
+    if args.explain > 0 {
+        let cure = "asmp measure report DIR --explain N prints them for its runs";
+        return Err(failure(USAGE, format!("ab prints no causes and takes no --explain: {cure}")));
+    }
     let (mut series, _awake) = prepare(shield, args, measurement)?;
     // Every step but the tick is tried where the tick can be kept.
     series.kinds.push(Kind::PartitionTick);
