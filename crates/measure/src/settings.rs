@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What two runs must have in common before a difference of theirs means anything. Pure.
 
+use crate::load::LoadDir;
 use crate::run::{Machine, Provenance};
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +17,7 @@ pub enum Setting {
     Source,
     /// Processes of the load.
     LoadSize,
-    /// File system that the load wrote to.
+    /// File system and disk that the load wrote to.
     LoadDisk,
     Period,
     Flood,
@@ -84,7 +85,7 @@ impl Setting {
             },
             Self::LoadDisk => match (run.load.writes(), &run.load_dir) {
                 (false, _) => "none".to_owned(),
-                (true, Some(dir)) => dir.file_system.clone(),
+                (true, Some(dir)) => disk(dir),
                 (true, None) => "not known".to_owned(),
             },
             Self::Period => {
@@ -117,6 +118,14 @@ impl Setting {
     }
 }
 
+/// File system and disk. A device of major number 0 is none: each mount may give another one.
+fn disk(dir: &LoadDir) -> String {
+    match dir.device.starts_with("0:") {
+        true => dir.file_system.clone(),
+        false => format!("{} on device {}", dir.file_system, dir.device),
+    }
+}
+
 impl fmt::Display for Setting {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(self.name())
@@ -136,7 +145,7 @@ impl FromStr for Setting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::{Load, LoadDir};
+    use crate::load::Load;
     use crate::run::tests::provenance;
     use crate::run::{Experiment, Kind, Source};
     use asmp_host::Schedule;
@@ -176,6 +185,19 @@ mod tests {
             assert_ne!(setting.of(&one), setting.of(&other));
             assert_eq!(setting.to_string().parse(), Ok(setting));
         }
+        // Disks of one file system differ, but for one without a disk of its own.
+        let wrote_to = |file_system: &str, device: &str| {
+            let (path, device) = ("x".to_owned(), device.to_owned());
+            let load_dir = Some(LoadDir { path, file_system: file_system.to_owned(), device });
+            Provenance { load_dir, ..one.clone() }
+        };
+        let differing = |a: (&str, &str), b: (&str, &str)| {
+            Setting::differing(&wrote_to(a.0, a.1), &wrote_to(b.0, b.1))
+        };
+        assert_eq!(differing(("ext4", "8:1"), ("ext4", "259:2")), [Setting::LoadDisk]);
+        assert_eq!(differing(("ext4", "8:1"), ("ext4", "8:1")), []);
+        assert_eq!(differing(("btrfs", "0:35"), ("btrfs", "0:41")), []);
+        assert_eq!(differing(("btrfs", "0:35"), ("nfs", "0:41")), [Setting::LoadDisk]);
         let partial = change(Setting::Completeness);
         assert_eq!(Setting::differing(&partial, &partial), [Setting::Completeness]);
         assert!("shoes".parse::<Setting>().unwrap_err().contains("load-size"));
