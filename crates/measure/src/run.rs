@@ -186,8 +186,8 @@ pub enum RunError {
     #[error("{path}: {reason}", path = path.display())]
     BadProvenance { path: PathBuf, reason: String },
     #[error(
-        "{path}: schema {found}, but this asmp reads {RUN_SCHEMA}: use the version that wrote \
-         it, or a newer one",
+        "{path}: schema {found}, but this asmp reads {OLDEST_SCHEMA} to {RUN_SCHEMA}: use the \
+         version that wrote it, or a newer one",
         path = path.display()
     )]
     Schema { path: PathBuf, found: u64 },
@@ -507,7 +507,9 @@ pub(crate) mod tests {
         assert_eq!(Run::read(dir.path()).unwrap().latencies, Latencies::of([5, 7]));
         let newer = Provenance { schema: RUN_SCHEMA + 1, ..provenance() };
         write_provenance(dir.path(), &newer).unwrap();
-        assert!(matches!(Run::read(dir.path()), Err(RunError::Schema { found: 4, .. })));
+        let refused = Run::read(dir.path()).unwrap_err();
+        assert!(matches!(refused, RunError::Schema { found: 4, .. }));
+        assert!(refused.to_string().contains("schema 4, but this asmp reads 1 to 3"), "{refused}");
     }
 
     #[test]

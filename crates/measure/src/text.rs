@@ -6,6 +6,7 @@ use crate::histogram::{ALL_PERCENTILES, Above};
 use crate::load::Load;
 use crate::report::Row;
 use crate::run::{Experiment, Kind, Source};
+use crate::summary::Summary;
 use asmp_host::Schedule;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -282,21 +283,24 @@ pub fn beside_paper(rows: &[Row]) -> String {
             let is = |one: &&Row| one.load == load && one.kind == kind.word() && parent(one) == dir;
             latencies().find(is).map(|row| &row.summary)
         };
-        let ratio = |above: Option<f64>, below: Option<f64>| {
-            above.zip(below).map_or_else(
-                || "n/a, a run is missing".to_owned(),
-                |(above, below)| format!("{:.1}", above / below.max(1.0)),
-            )
+        let ratio = |above: Kind, below: Kind, figure: fn(&Summary) -> Option<f64>| {
+            let Some((above, below)) = of(above).zip(of(below)) else {
+                return "n/a, a run is missing".to_owned();
+            };
+            match figure(above).zip(figure(below)) {
+                Some((above, below)) => format!("{:.1}", above / below.max(1.0)),
+                None => "n/a, one run has no such figure".to_owned(),
+            }
         };
-        let max = |kind| of(kind).and_then(|one| one.max_ns).map(|ns| ns as f64);
-        let deviation = |kind| of(kind).and_then(|one| one.deviation_ns);
+        let max = |one: &Summary| one.max_ns.map(|ns| ns as f64);
+        let deviation = |one: &Summary| one.deviation_ns;
         let _ = writeln!(
             text,
             "  {}, {load}: max(normal)/max(partition) {} (paper: 3688093), \
              stdev(fifo)/stdev(partition) {} (paper: 26.0)",
             dir.display(),
-            ratio(max(Kind::Normal), max(Kind::Partition)),
-            ratio(deviation(Kind::Fifo), deviation(Kind::Partition)),
+            ratio(Kind::Normal, Kind::Partition, max),
+            ratio(Kind::Fifo, Kind::Partition, deviation),
         );
     }
     text
@@ -449,10 +453,12 @@ mod tests {
             of("a/b", Kind::Fifo, 50_000),
             of("a/o", Kind::Partition, 20_000),
             of("b/n", Kind::Normal, 30_000),
+            of("c/n", Kind::Normal, 30_000),
+            run("c/o", Kind::Partition, Latencies::default()),
         ];
         let says = beside_paper(&rows(&runs, None));
         let lines: Vec<&str> = says.lines().collect();
-        assert_eq!(lines.len(), 3, "{says}");
+        assert_eq!(lines.len(), 4, "{says}");
         assert_eq!(
             lines[1],
             "  a, mixed: max(normal)/max(partition) 4.5 (paper: 3688093), \
@@ -462,6 +468,9 @@ mod tests {
             lines[2].starts_with("  b, mixed: max(normal)/max(partition) n/a, a run"),
             "{says}"
         );
+        // No sample was taken; so with the longest of an import.
+        let none = "  c, mixed: max(normal)/max(partition) n/a, one run has no such figure (";
+        assert!(lines[3].starts_with(none), "{says}");
         assert_eq!(beside_paper(&[]), "");
     }
 }
