@@ -67,7 +67,7 @@ pub const MEASURE: &str = "\
 Examples:
   sudo asmp measure latency --load mixed
       Measure wake-up latency under load, for every kind of task.
-  asmp measure report before -o report.html
+  asmp measure report before -o page.html
       Draw the figures of earlier runs.";
 
 pub const ANALYZE: &str = "\
@@ -211,7 +211,7 @@ pub const MEASURE_REPORT: &str = "\
 Examples:
   asmp measure report before
       Print the tables.
-  asmp measure report before after -o report.html
+  asmp measure report before after -o page.html
       Draw the figures of both into one page.";
 
 pub const MEASURE_COMPARE: &str = "\

@@ -122,7 +122,7 @@ pub enum Measure {
         dirs: Vec<PathBuf>,
         /// Write an HTML page with all figures
         ///
-        /// One file that needs no network. Example: -o report.html
+        /// One file that needs no network. Example: -o page.html
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
         /// Print the tables as JSON
@@ -334,7 +334,7 @@ pub struct Series {
     pub output: Option<PathBuf>,
     /// Keep each sample, not only the counts of all latencies
     ///
-    /// `export --to csv` and the figure of single samples need them. A sample takes some 80 bytes.
+    /// `export --to csv` and the figure of single samples need them. A sample takes 56 bytes.
     /// Overhead always keeps its turns. Example: --samples-too
     #[arg(long)]
     pub samples_too: bool,

@@ -40,7 +40,9 @@ pub fn measure(
             print!("\n{}\n{}", run.name(), report::explain(run, args.explain));
         }
     }
-    println!("runs in {}; figures: asmp measure report {0} -o report.html", series.dir.display());
+    let dir = series.dir.display();
+    let word = shell_word(&dir.to_string());
+    println!("runs in {dir}; figures: asmp measure report {word} -o page.html");
     Ok(code(completion, progress.noted.signal()))
 }
 
@@ -132,6 +134,15 @@ fn prepare(
     Ok((series, awake))
 }
 
+/// As one word of a command line that a reader copies to a shell.
+fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
 fn code(completion: Completion, signal: Option<i32>) -> u8 {
     match completion {
         Completion::Complete => 0,
@@ -180,6 +191,18 @@ mod tests {
     use asmp_measure::run::RunError;
     use asmp_shield::{ChangeError, Refusal};
     use std::time::Duration;
+
+    #[test]
+    fn a_directory_in_a_command_to_copy_is_one_word_of_the_shell() {
+        for word in ["before", "/srv/a.b/measure-1732464000", "grün"] {
+            assert_eq!(shell_word(word), word);
+        }
+        for word in ["two words", "$HOME", "*", "it's", "a;b", "", "tab\t"] {
+            let echo = format!("printf %s {}", shell_word(word));
+            let output = std::process::Command::new("sh").args(["-c", &echo]).output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), word);
+        }
+    }
 
     #[test]
     fn a_failed_series_has_the_exit_code_and_words_of_its_cause() {
