@@ -38,6 +38,7 @@ fn main() {
         trial("on a page of 400 pixels all text can be read", narrow).with_ignored_flag(none),
         trial("the page reads on light and on dark", light_and_dark).with_ignored_flag(none),
         trial("what is no run, cut short, newer or of another kernel is refused", refusals),
+        trial("names of tasks and runs reach no terminal as control characters", names_are_shown),
         trial("a thousand million instants are reported in little memory", thousand_million),
     ];
     libtest_mimic::run(&arguments, trials).exit();
@@ -259,6 +260,32 @@ fn light_and_dark() {
         pages.push(page);
     }
     assert!(pages[0] > 0.8 && pages[1] < 0.2, "{pages:?}");
+}
+
+/// Any user of the machine chooses names of tasks, and the maker of a run those of its files.
+fn names_are_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("a\x1b[2J");
+    let worst = asmp_measure::Outlier {
+        index: 0,
+        value_ns: 1000,
+        handler_ns: None,
+        cause: "\x1b]0;x\x07/7 took 1.0 us".into(),
+        records: vec!["+0.5 us switch to \x1b[8m/7".into()],
+    };
+    let plain = runs::provenance("7.2.13", Load::Idle, Kind::Normal);
+    let made = |name: &str, worst: Vec<asmp_measure::Outlier>| {
+        let provenance = Provenance { worst, ..plain.clone() };
+        runs::write(&run.join(name), provenance, [1000u64].into_iter());
+    };
+    made("one", vec![worst]);
+    made("two", vec![]);
+    std::fs::create_dir(run.join("notes")).unwrap();
+    let (code, said) = asmp(&["measure", "report", run.to_str().unwrap(), "--explain", "1"]);
+    assert!(code == 0 && !said.contains(['\x1b', '\x07']), "{said:?}");
+    for name in ["]0;x\\u{7}/7 took", "switch to \\u{1b}[8m/7", "\\u{1b}[2J/notes holds no run"] {
+        assert!(said.contains(name), "{name}: {said}");
+    }
 }
 
 fn refusals() {
