@@ -130,8 +130,8 @@ pub const TABLE: &[(u8, &str)] = &[
     (PARTIAL, "measure: fewer samples than asked for; the samples taken are kept"),
     (
         TRACER_IN_USE,
-        "measure: another measurement, or another program, uses the kernel's tracer: try again \
-         when it has ended",
+        "measure: another measurement is at work, or another program uses the kernel's tracer: try \
+         again when it has ended",
     ),
     (
         NOT_SCHEDULABLE,

@@ -228,7 +228,7 @@ fn policy(run: &Run) -> String {
     }
 }
 
-/// What kinds have in common: `other (N); fifo:80 (Rb, Aoff)`.
+/// What kinds have in common: `other (normal); fifo:80 (fifo, partition)`.
 fn by_kind(runs: &[Run], of: fn(&Run) -> String) -> String {
     let mut all: Vec<(String, BTreeSet<Kind>)> = Vec::new();
     for run in runs {
