@@ -35,8 +35,9 @@ cp "${CARGO_TARGET_DIR:-target}/release/asmp" "$share/"
 cat >"$share/measure.sh" <<INSIDE
 set -e
 cd "\$(mktemp -d)"
+# The guest's /tmp is in memory. The load writes to its disk.
 /share/asmp measure latency --kinds normal,partition --load mixed --load-factor 8 \
-    --samples ${1:-1000} --period 5ms --source nanosleep --no-trace -o runs -q
+    --load-dir /var/tmp --samples ${1:-1000} --period 5ms --source nanosleep --no-trace -o runs -q
 /share/asmp measure report runs -o /out/report.html >/dev/null
 INSIDE
 "$here/lab.sh" --kernel "${KERNEL:-sid-rt}" --icount --append 'nohz_full=1-3 rcu_nocbs=1-3' \
