@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# The picture of README.md, docs/latency.svg: wake-up latency of one task under load, as an ordinary
+# A picture for README.md, docs/latency.svg: wake-up latency of one task under load, as an ordinary
 # task and in a partition, measured in one boot of a guest whose clock counts instructions (16 ns
 # each), so that no load of the host shows in it. `picture.sh [SAMPLES]`, or
 # `picture.sh --of HTML` to take it out of a page that `asmp measure report -o` wrote.
