@@ -185,7 +185,7 @@ impl Running {
             let cause = format!("{}: {cause}", parent.display());
             LoadError::NotStarted { load, cause }
         };
-        let scratch = Scratch::make(parent).map_err(failed)?;
+        let scratch = Scratch::make(kernel, parent).map_err(failed)?;
         let dir = scratch.path.clone();
         running._scratch = Some(scratch);
         if load.writes() {
@@ -408,12 +408,13 @@ mod tests {
 
     #[test]
     fn a_directory_with_spaces_is_one_argument() {
-        let words = words("hdd-sync", 4, Path::new("/a b/asmp-load-7"));
-        assert_eq!(words[..3], ["--quiet", "--temp-path", "/a b/asmp-load-7"]);
+        let words = words("hdd-sync", 4, Path::new("/a b/.asmp-load-7-0"));
+        assert_eq!(words[..3], ["--quiet", "--temp-path", "/a b/.asmp-load-7-0"]);
         assert_eq!(words[3..], ["--hdd", "4", "--hdd-bytes", "1M", "--hdd-opts", "sync"]);
         assert_eq!(
             told("stress-ng", &words),
-            "stress-ng --quiet --temp-path /a b/asmp-load-7 --hdd 4 --hdd-bytes 1M --hdd-opts sync"
+            "stress-ng --quiet --temp-path /a b/.asmp-load-7-0 --hdd 4 --hdd-bytes 1M --hdd-opts \
+             sync"
         );
         let writes = Load::ALL.into_iter().filter(|load| load.writes());
         assert_eq!(writes.count(), 5);

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Where a load writes: a directory of its own, on a disk where that was asked for, that goes with
 //! the load. A killed measurement leaves it; the next one that writes beside it removes it.
+//!
+//! Nothing else is removed. A file in the directory says who made it: which process, of which boot
+//! and which space of process numbers. Another machine may share the disk, and a container has
+//! numbers of its own: what they have made, and what has no such file, stays.
 
-use asmp_host::Kernel;
+use asmp_host::limited::read_at_most;
+use asmp_host::task::{TaskId, identify};
+use asmp_host::{Kernel, store::replace_file};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 use std::fmt;
@@ -12,14 +18,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Names of such directories, before the number of the process.
-const PREFIX: &str = "asmp-load-";
+/// Names of such directories, before the number of the process and a counter.
+const PREFIX: &str = ".asmp-load-";
+/// The file in each of them that says who made it.
+const MARK: &str = "made-by-asmp";
 
 /// What a load wrote to, for the record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadDir {
-    /// The directory that held that of the load.
+    /// The directory that held that of the load, from the root and without links.
     pub path: String,
     /// As mount(8) calls it; a number where asmp does not know its name.
     pub file_system: String,
@@ -28,11 +36,13 @@ pub struct LoadDir {
 }
 
 impl LoadDir {
+    /// Of a directory that is there.
     pub fn of(path: &Path) -> io::Result<Self> {
+        let path = path.canonicalize()?;
         let device = path.metadata()?.dev();
         Ok(Self {
             path: path.display().to_string(),
-            file_system: file_system(path)?,
+            file_system: file_system(&path)?,
             device: format!("{}:{}", libc::major(device), libc::minor(device)),
         })
     }
@@ -86,23 +96,66 @@ fn file_system(path: &Path) -> io::Result<String> {
     Ok(known.map_or_else(|| format!("{magic:#x}"), |(_, name)| (*name).to_owned()))
 }
 
+/// Who made a directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Mark {
+    /// As /proc/sys/kernel/random/boot_id has it: no two machines, and no two boots, have the same.
+    boot_id: String,
+    /// Inode of the space of process numbers.
+    pid_namespace: u64,
+    process: TaskId,
+}
+
+impl Mark {
+    /// Of this process; `None` where /proc does not tell.
+    fn own(kernel: &dyn Kernel) -> Option<Self> {
+        let boot_id = kernel.text(Path::new("/proc/sys/kernel/random/boot_id")).ok()?;
+        let pid_namespace = std::fs::metadata("/proc/self/ns/pid").ok()?.ino();
+        let process = identify(kernel, i32::try_from(std::process::id()).ok()?)?;
+        (!boot_id.is_empty()).then_some(Self { boot_id, pid_namespace, process })
+    }
+
+    fn of(dir: &Path) -> Option<Self> {
+        serde_json::from_slice(&read_at_most(&dir.join(MARK), 4096).ok()?).ok()
+    }
+
+    /// Its process has ended, as far as this one can know.
+    fn is_left(&self, own: &Self, kernel: &dyn Kernel) -> bool {
+        let is_near = self.boot_id == own.boot_id && self.pid_namespace == own.pid_namespace;
+        let proc = format!("/proc/{}", self.process.tid);
+        let has_number = identify(kernel, self.process.tid);
+        is_near
+            && (!kernel.exists(Path::new(&proc)) || has_number.is_some_and(|it| it != self.process))
+    }
+}
+
 /// The directory of one load; dropping it removes it with all that is in it.
 pub struct Scratch {
     pub path: PathBuf,
 }
 
 impl Scratch {
-    /// For this process, below `parent`; no other user can enter it.
-    pub fn make(parent: &Path) -> io::Result<Self> {
+    /// For this process, below `parent`, under a name that nothing has; no other user can enter it.
+    pub fn make(kernel: &dyn Kernel, parent: &Path) -> io::Result<Self> {
         // Absolute: its name goes to other programs, whose arguments may not begin with '-'.
-        let path = parent.canonicalize()?.join(format!("{PREFIX}{}", std::process::id()));
-        // A process that had our number has left it.
-        match std::fs::remove_dir_all(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        let parent = parent.canonicalize()?;
+        let mut turn = 0u32;
+        let scratch = loop {
+            let path = parent.join(format!("{PREFIX}{}-{turn}", std::process::id()));
+            match DirBuilder::new().mode(0o700).create(&path) {
+                // Another machine's, or one that could not be removed.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && turn < 1000 => {
+                    turn += 1;
+                }
+                made => break made.map(|()| Self { path })?,
+            }
+        };
+        if let Some(mark) = Mark::own(kernel) {
+            let text = serde_json::to_vec(&mark).map_err(io::Error::other)?;
+            replace_file(&scratch.path.join(MARK), &text, 0o600)?;
         }
-        DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Self { path })
+        Ok(scratch)
     }
 }
 
@@ -112,16 +165,18 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes what killed measurements of this user have left below `parent`. What cannot be removed
-/// stays: it is in no one's way.
+/// Removes what killed measurements of this user have left below `parent` in this boot. What cannot
+/// be removed stays: it is in no one's way.
 pub fn sweep(kernel: &dyn Kernel, parent: &Path) {
+    let Some(own) = Mark::own(kernel) else { return };
     // SAFETY: geteuid takes nothing and cannot fail.
     let user = unsafe { libc::geteuid() };
     let is_left = |path: &Path| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let pid = name.strip_prefix(PREFIX).and_then(|pid| pid.parse::<u32>().ok());
         let is_ours = path.symlink_metadata().is_ok_and(|it| it.is_dir() && it.uid() == user);
-        is_ours && pid.is_some_and(|pid| !kernel.exists(Path::new(&format!("/proc/{pid}"))))
+        name.starts_with(PREFIX)
+            && is_ours
+            && Mark::of(path).is_some_and(|mark| mark.is_left(&own, kernel))
     };
     let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()).filter(|path| is_left(path)) {
@@ -154,31 +209,72 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_a_load_goes_with_it_and_with_its_process() {
+    fn what_a_load_wrote_to_is_named_from_the_root() {
+        let here = std::env::current_dir().unwrap().canonicalize().unwrap();
+        assert_eq!(LoadDir::of(Path::new(".")).unwrap().path, here.display().to_string());
+    }
+
+    #[test]
+    fn a_directory_of_a_load_goes_with_it() {
         let dir = tempfile::tempdir().unwrap();
-        let scratch = Scratch::make(dir.path()).unwrap();
+        let kernel = Linux::new();
+        let scratch = Scratch::make(&kernel, dir.path()).unwrap();
         let path = scratch.path.clone();
         std::fs::write(path.join("data"), "x").unwrap();
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o700);
-        drop(scratch);
-        assert!(!path.exists());
-        // What one that had our number has left is no reason to fail.
-        std::fs::create_dir(&path).unwrap();
-        std::fs::write(path.join("old"), "x").unwrap();
-        let scratch = Scratch::make(dir.path()).unwrap();
-        assert!(!path.join("old").exists());
+        // What has its name is left alone: it may be another machine's.
+        let second = Scratch::make(&kernel, dir.path()).unwrap();
+        assert_ne!(second.path, path);
+        sweep(&kernel, dir.path());
+        assert!(path.join("data").exists(), "its process is there");
+        drop((scratch, second));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn only_the_marked_directory_of_an_ended_process_of_this_boot_is_swept() {
+        let dir = tempfile::tempdir().unwrap();
+        let kernel = Linux::new();
         let at = |name: &str| dir.path().join(name);
-        // No process has a number above the kernel's largest limit.
-        for name in ["asmp-load-4194305", "asmp-load-x", "other-4194305"] {
+        let made = |name: &str, mark: &str| {
             std::fs::create_dir(at(name)).unwrap();
-            std::fs::write(at(name).join("data"), "x").unwrap();
+            std::fs::write(at(name).join("run.json"), "x").unwrap();
+            if !mark.is_empty() {
+                std::fs::write(at(name).join(MARK), mark).unwrap();
+            }
+        };
+        let own = Mark::own(&kernel).unwrap();
+        let mark = |mark: &Mark| serde_json::to_string(mark).unwrap();
+        // No process has a number above the kernel's largest limit.
+        let gone = Mark { process: TaskId { tid: 4_194_305, start_ticks: 7 }, ..own.clone() };
+        let mut before = own.clone();
+        before.process.start_ticks += 1;
+        made(".asmp-load-4194305-0", &mark(&gone));
+        made(".asmp-load-7-0", &mark(&before));
+        // None of what follows is to go.
+        let other_boot = Mark { boot_id: "another".to_owned(), ..gone.clone() };
+        let other_numbers = Mark { pid_namespace: own.pid_namespace + 1, ..gone.clone() };
+        made(".asmp-load-7-1", &mark(&own));
+        made(".asmp-load-7-2", &mark(&other_boot));
+        made(".asmp-load-7-3", &mark(&other_numbers));
+        made(".asmp-load-7-4", "{}");
+        made(".asmp-load-4194305-1", "");
+        made("asmp-load-4194305", "");
+        made("asmp-load-4194305-0", &mark(&gone));
+        std::fs::write(at(".asmp-load-7-5"), "a file").unwrap();
+        std::os::unix::fs::symlink(at("asmp-load-4194305-0"), at(".asmp-load-7-6")).unwrap();
+        sweep(&kernel, dir.path());
+        for name in [".asmp-load-4194305-0", ".asmp-load-7-0"] {
+            assert!(!at(name).exists(), "{name} is left of a killed measurement");
         }
-        std::fs::write(at("asmp-load-4194306"), "a file").unwrap();
-        sweep(&Linux::new(), dir.path());
-        assert!(!at("asmp-load-4194305").exists());
-        assert!(scratch.path.exists(), "its process is there");
-        for name in ["asmp-load-x", "other-4194305", "asmp-load-4194306"] {
-            assert!(at(name).exists(), "{name} is none of ours");
+        let stays = [".asmp-load-7-1", ".asmp-load-7-2", ".asmp-load-7-3", ".asmp-load-7-4"];
+        for name in stays.into_iter().chain([
+            ".asmp-load-4194305-1",
+            "asmp-load-4194305",
+            "asmp-load-4194305-0",
+        ]) {
+            assert!(at(name).join("run.json").exists(), "{name} may be a user's");
         }
+        assert!(at(".asmp-load-7-5").exists() && at(".asmp-load-7-6").exists());
     }
 }

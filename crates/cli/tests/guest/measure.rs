@@ -208,7 +208,7 @@ fn killed_outright() {
     // Its files go with the next measurement.
     let left = || {
         let names = fs::read_dir("/tmp").expect("/tmp").flatten().map(|entry| entry.file_name());
-        names.filter(|name| name.to_string_lossy().starts_with("asmp-load-")).count()
+        names.filter(|name| name.to_string_lossy().starts_with(".asmp-load-")).count()
     };
     assert_eq!(left(), 1);
     let dir = fresh("next");
