@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! asmp's own files, which stay whole after `kill -9` at any instruction: a state that is replaced
 //! whole, a journal that only grows, and the lock that serialises writers. They are in /run/asmp, a
-//! file system in memory: what they describe does not survive a reboot either.
+//! file system in memory: what they describe does not survive a reboot either. A measurement keeps
+//! room for its `run.json` in the same way.
 
 use crate::{Error, Result, limited};
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -182,7 +183,7 @@ impl Store {
             return Err(Error::io(&path, "write")(limited::too_long(MOST_BYTES)));
         }
         let written = match self.room.take().and_then(|()| replace_file(&path, bytes, 0o644)) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) => {
                 self.replace_by_spare(name, bytes).map_err(|_| error)
             }
             other => other,

@@ -386,7 +386,8 @@ impl Latencies {
         self.exact().min_ns.or(self.beyond.map(|beyond| beyond.from_ns))
     }
 
-    /// Exact. `None` without instants, or if the longest lie beyond the last bucket and the tool
+    /// Exact, unless a full disk has cut the last comments of the log off: then the end of its
+    /// bucket. `None` without instants, or if the longest lie beyond the last bucket and the tool
     /// does not say how long they took.
     pub fn max_ns(&self) -> Option<u64> {
         match self.beyond {

@@ -5,6 +5,8 @@
 //!
 //! Reading takes constant memory: what is kept of samples are their histograms.
 
+mod write;
+
 use crate::explain::Outlier;
 use crate::histogram::Latencies;
 use crate::hlog::{self, HlogError, Instants};
@@ -14,13 +16,14 @@ use crate::sample::{self, Sample, SampleError};
 use crate::summary::Summary;
 pub use crate::times::Times;
 use asmp_host::limited::{MOST_BYTES, read_at_most};
-use asmp_host::store::replace_file;
 use asmp_host::{Cpu, Kernel, Schedule};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
+pub use write::write_provenance;
+pub(crate) use write::{ROOM_BYTES, release, reserve};
 
 /// Version of the layout of `run.json`. The first had no `column`, and always samples.bin; up to
 /// the second, kinds and loads had the papers' names, and there was no `load_dir`.
@@ -386,13 +389,6 @@ impl Run {
     pub fn is_of_kernel_thread(&self) -> bool {
         self.provenance.source == Source::TimerlatKernel
     }
-}
-
-/// Writes `run.json` whole or not at all.
-pub fn write_provenance(dir: &Path, provenance: &Provenance) -> io::Result<()> {
-    let mut text = serde_json::to_string_pretty(provenance).map_err(io::Error::other)?;
-    text.push('\n');
-    replace_file(&dir.join("run.json"), text.as_bytes(), 0o666)
 }
 
 #[cfg(test)]

@@ -116,7 +116,11 @@ pub struct Writer {
 
 impl Writer {
     pub fn create(path: &Path) -> io::Result<Self> {
-        let mut file = BufWriter::with_capacity(1 << 16, File::create_new(path)?);
+        Self::onto(File::create_new(path)?)
+    }
+
+    pub(crate) fn onto(file: File) -> io::Result<Self> {
+        let mut file = BufWriter::with_capacity(1 << 16, file);
         file.write_all(MAGIC)?;
         file.write_all(&(RECORD as u32).to_le_bytes())?;
         file.write_all(&0u32.to_le_bytes())?;
@@ -129,23 +133,25 @@ impl Writer {
         Ok(())
     }
 
-    /// Everything on disk: how many samples, and what kept the others out. Where there was no room,
-    /// the last ones make some for the run's provenance.
+    /// Everything on disk: how many samples, and what kept the others out.
     pub fn finish(self) -> io::Result<(u64, Option<io::Error>)> {
+        self.finish_with_room(0)
+    }
+
+    /// The same. Where there was no room, the last samples make `room_bytes` of it.
+    pub(crate) fn finish_with_room(self, room_bytes: u64) -> io::Result<(u64, Option<io::Error>)> {
         let Self { file, written } = self;
         let (file, rest) = file.into_parts();
         let whole =
             rest.map_or(Ok(()), |rest| (&file).write_all(&rest)).and_then(|()| file.sync_all());
         let Err(error) = whole else { return Ok((written, None)) };
         let there = file.metadata()?.len().saturating_sub(16) / RECORD as u64;
-        let kept = there.saturating_sub(ROOM / RECORD as u64);
-        file.set_len(16 + kept * RECORD as u64)?;
+        let kept = there.saturating_sub(room_bytes / RECORD as u64);
+        // As many are read as are kept, also where the others cannot be cut off.
+        let _ = file.set_len(16 + kept * RECORD as u64);
         Ok((kept, Some(error)))
     }
 }
-
-/// Bytes that run.json and its last hundred causes take, and more.
-const ROOM: u64 = 256 << 10;
 
 /// Why a file of samples cannot be read.
 #[derive(Debug, thiserror::Error)]
