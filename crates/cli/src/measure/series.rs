@@ -20,7 +20,7 @@ use asmp_measure::report;
 use asmp_measure::run::{Kind, Run};
 use asmp_shield::Shield;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Measures every kind under every load. Exit code: 0, of a partial run, or of a signal.
 pub fn measure(
@@ -32,7 +32,8 @@ pub fn measure(
     let (series, _awake) = prepare(shield, args, measurement)?;
     let (conductor, progress) = (ByShield::new(shield), Progress::new(args.quiet)?);
     let session = Session::new(shield.kernel(), &conductor, &progress, measurement, &series);
-    let completion = session.and_then(|session| session.run()).map_err(failed)?;
+    let completion = session.map_err(failed)?.run();
+    let completion = completion.map_err(|error| kept(&series.dir, error))?;
     let runs = Run::read_all(&series.dir)?.runs;
     print!("{}", tables(&runs, with));
     if args.explain > 0 {
@@ -69,8 +70,8 @@ pub fn ab(
     series.kinds.push(Kind::PartitionTick);
     let (conductor, progress) = (ByShield::new(shield), Progress::new(args.quiet)?);
     let session = Session::new(shield.kernel(), &conductor, &progress, measurement, &series);
-    let compared = session.and_then(|session| compare_factors(&session, load, factors, rounds));
-    let effects = match compared.map_err(failed)? {
+    let compared = compare_factors(&session.map_err(failed)?, load, factors, rounds);
+    let effects = match compared.map_err(|error| kept(&series.dir, error))? {
         Factors::Compared(effects) => effects,
         Factors::EndedEarly { reason, completion } => {
             println!("ended early ({reason}); what was measured is in {}", series.dir.display());
@@ -141,6 +142,15 @@ fn shell_word(text: &str) -> String {
         true => text.to_owned(),
         false => format!("'{}'", text.replace('\'', "'\\''")),
     }
+}
+
+/// A failed series. Says where the runs are that it has measured.
+fn kept(dir: &Path, error: ExperimentError) -> anyhow::Error {
+    let runs = Run::read_all(dir).map_or(0, |found| found.runs.len());
+    if runs > 0 {
+        eprintln!("asmp: what was measured is kept in {}, runs: {runs}", dir.display());
+    }
+    failed(error)
 }
 
 fn code(completion: Completion, signal: Option<i32>) -> u8 {

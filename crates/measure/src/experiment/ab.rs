@@ -94,8 +94,7 @@ fn compare_in_turn(
                 };
                 let name = format!("{factor}-{word}-{round}");
                 let case = Case { kind, source: session.sources[0], without: left_out, name };
-                let (dir, provenance) = session.one(load, &case, &mut running)?;
-                session.write(&dir, &provenance)?;
+                let (dir, provenance) = session.one(load, &case, None, &mut running)?;
                 if let Some(reason) = provenance.partial {
                     let stopped = session.stopped();
                     let completion =

@@ -188,13 +188,11 @@ impl Session<'_> {
                 if self.stopped() {
                     break;
                 }
-                let (dir, mut provenance) = self.one(*load, &case, &mut running)?;
+                let (dir, provenance) = self.one(*load, &case, before, &mut running)?;
                 if let Some(reason) = &provenance.partial {
                     self.observer.is_partial(&case.name, reason);
                     completion = Completion::Partial;
                 }
-                provenance.base_ns = before;
-                self.write(&dir, &provenance)?;
                 done.push((dir, provenance));
             }
             drop(running);
@@ -218,7 +216,7 @@ impl Session<'_> {
         &self.online
     }
 
-    pub(super) fn write(&self, dir: &Path, provenance: &Provenance) -> Result<()> {
+    fn write(&self, dir: &Path, provenance: &Provenance) -> Result<()> {
         run::write_provenance(dir, provenance)
             .map_err(|cause| ExperimentError::Provenance { path: dir.to_owned(), cause })
     }
@@ -321,41 +319,51 @@ impl Session<'_> {
         (2 * kib * 1024).max(16 << 20)
     }
 
-    /// One run: arrange, measure, take the arrangement back.
+    /// One run: arrange, measure, take the arrangement back, write the record. What was measured is
+    /// kept also where the arrangement stays. `base_ns`: of an overhead.
     pub(super) fn one(
         &self,
         load: Load,
         case: &Case,
+        base_ns: Option<BaseTime>,
         running: &mut Running,
     ) -> Result<(PathBuf, Provenance)> {
+        let dir = self.series.dir.join(&case.name);
         let arrangement = Arrangement {
             place: place(case.kind, self.series.cpu, &self.online, &case.without),
             timerlat: self.timerlat_settings(case.source),
         };
         let entered = self.conductor.enter(&arrangement).map_err(ExperimentError::Conductor);
-        let measured = entered.and_then(|settings| self.measure(load, case, running, settings));
+        let measured =
+            entered.and_then(|settings| self.measure(load, case, &dir, running, settings));
         let left = self.conductor.leave().map_err(ExperimentError::NotRestored);
+        let written = measured.and_then(|provenance| {
+            let provenance = Provenance { base_ns, ..provenance };
+            self.write(&dir, &provenance)?;
+            Ok(provenance)
+        });
+        if written.is_err() {
+            run::release(&dir);
+        }
         // That the machine is not as it was matters more than why the run failed.
         left?;
-        measured
+        Ok((dir, written?))
     }
 
     fn measure(
         &self,
         load: Load,
         case: &Case,
+        dir: &Path,
         running: &mut Running,
         settings: Vec<String>,
-    ) -> Result<(PathBuf, Provenance)> {
+    ) -> Result<Provenance> {
         let kind = case.kind;
-        let dir = self.series.dir.join(&case.name);
-        let file = |cause| ExperimentError::File { path: dir.clone(), cause };
-        std::fs::create_dir(&dir).map_err(file)?;
+        let file = |cause| ExperimentError::File { path: dir.to_owned(), cause };
+        std::fs::create_dir(dir).map_err(file)?;
         let sink = match self.measurement.experiment() {
-            Experiment::Latency => {
-                Sink::of_latency(&dir, self.period_ns(), self.series.samples_too)
-            }
-            Experiment::Overhead => Sink::of_turns(&dir),
+            Experiment::Latency => Sink::of_latency(dir, self.period_ns(), self.series.samples_too),
+            Experiment::Overhead => Sink::of_turns(dir),
         };
         let sink = sink.map_err(file)?;
         let Ready { subject, origin, bound, not_recorded } = self.ready(case)?;
@@ -393,7 +401,7 @@ impl Session<'_> {
         } else {
             Totals::default()
         };
-        let provenance = Provenance {
+        Ok(Provenance {
             schema: RUN_SCHEMA,
             tool: self.series.tool.clone(),
             command_line: self.series.command_line.clone(),
@@ -425,8 +433,7 @@ impl Session<'_> {
             settings,
             totals,
             worst,
-        };
-        Ok((dir, provenance))
+        })
     }
 
     fn counters(&self) -> Counters {

@@ -89,6 +89,9 @@ fn measured(kind: Kind, refuses: &'static str) -> (Result<Completion>, Vec<Strin
     let session = Session::new(&kernel, &conductor, &Unwatched, latency, &series);
     let completion = session.and_then(|session| session.run());
     let runs = Run::read_all(&series.dir).unwrap_or_default().runs;
+    for dir in std::fs::read_dir(&series.dir).into_iter().flatten().flatten() {
+        assert!(!dir.path().join("run.json.spare").exists(), "its room was given back");
+    }
     (completion, conductor.asked.into_inner(), runs)
 }
 
@@ -124,6 +127,15 @@ fn a_run_is_written_with_what_the_conductor_set_and_the_arrangement_is_taken_bac
 }
 
 #[test]
+fn a_run_is_kept_also_where_its_arrangement_cannot_be_taken_back() {
+    let (completion, asked, runs) = measured(Kind::Normal, "leave");
+    assert!(matches!(completion, Err(ExperimentError::NotRestored(_))), "{completion:?}");
+    assert_eq!(asked.last().map(String::as_str), Some("leave"));
+    let [run] = runs.as_slice() else { panic!("{runs:?}") };
+    assert_eq!((run.latencies.samples(), run.provenance.partial.as_deref()), (5, None));
+}
+
+#[test]
 fn what_is_named_twice_is_refused() {
     assert!(once(&[Load::Idle, Load::Mixed, Load::Cpu]).is_ok());
     let refused = once(&[Load::Mixed, Load::Idle, Load::Mixed]).unwrap_err();
@@ -150,8 +162,6 @@ fn what_a_failed_run_has_changed_is_taken_back_and_its_own_error_is_shown() {
         assert_eq!(asked.last().map(String::as_str), Some("leave"), "{asked:?}");
         assert!(runs.is_empty());
     }
-    let (completion, ..) = measured(Kind::Normal, "leave");
-    assert!(matches!(completion, Err(ExperimentError::NotRestored(_))));
     let (completion, asked, _) = measured(Kind::Partition, "check");
     assert!(completion.is_err() && asked.len() == 1, "nothing was touched: {asked:?}");
 }
