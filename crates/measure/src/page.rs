@@ -99,6 +99,17 @@ impl Page {
             if let Some(missing) = figures::without_times(&of) {
                 let _ = writeln!(self.text, "<p class=\"note\">{}</p>", escape(&missing));
             }
+            for one in &of {
+                let unread = one.timeline.as_ref().and_then(|times| times.unread.as_ref());
+                if let Some(why) = unread {
+                    let words = format!(
+                        "{}: the samples cannot be read, so its seconds are shown over time: {}.",
+                        one.label,
+                        crate::noise::shown(why)
+                    );
+                    let _ = writeln!(self.text, "<p class=\"note\">{}</p>", escape(&words));
+                }
+            }
             let worst = table::worst(&of);
             if !worst.is_empty() {
                 let _ = writeln!(self.text, "<h3>The worst samples and their causes</h3>\n{worst}");

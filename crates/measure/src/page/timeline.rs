@@ -5,7 +5,7 @@
 use crate::histogram::{Quantile, missed_by};
 use crate::hlog;
 use crate::run::{Experiment, Run, RunError, Source};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::BufReader;
 
@@ -39,11 +39,15 @@ pub struct Timeline {
     pub worst_ns: HashMap<u64, u64>,
     pub length_ns: u64,
     pub has_samples: bool,
+    /// Why the samples, which are there, cannot be read; the seconds are shown then.
+    pub unread: Option<String>,
 }
 
 /// Sees samples as they come.
 struct Samples {
     timeline: Timeline,
+    /// Their indices.
+    worst: HashSet<u64>,
     period_ns: u64,
     index: u64,
     origin_ns: Option<u64>,
@@ -51,17 +55,16 @@ struct Samples {
 
 impl Samples {
     fn new(period_ns: Option<u64>, worst: impl Iterator<Item = u64>) -> Self {
-        let worst_ns = worst.map(|index| (index, 0)).collect();
-        let timeline =
-            Timeline { column_ns: COLUMN_NS, worst_ns, has_samples: true, ..Timeline::default() };
-        Self { timeline, period_ns: period_ns.unwrap_or(0), index: 0, origin_ns: None }
+        let timeline = Timeline { column_ns: COLUMN_NS, has_samples: true, ..Timeline::default() };
+        let (worst, period_ns) = (worst.collect(), period_ns.unwrap_or(0));
+        Self { timeline, worst, period_ns, index: 0, origin_ns: None }
     }
 
     fn push(&mut self, due_ns: u64, value_ns: u64) {
         let at_ns = due_ns.saturating_sub(*self.origin_ns.get_or_insert(due_ns));
         let timeline = &mut self.timeline;
-        if let Some(worst_ns) = timeline.worst_ns.get_mut(&self.index) {
-            *worst_ns = at_ns;
+        if self.worst.contains(&self.index) {
+            timeline.worst_ns.insert(self.index, at_ns);
         }
         self.index += 1;
         timeline.column(at_ns, value_ns);
@@ -81,8 +84,9 @@ impl Samples {
 }
 
 impl Timeline {
-    /// `None` where the run has no times: an import, or no sample. Errors: a file that was read
-    /// before can no longer be read.
+    /// `None` where the run has no times: an import, or no sample. Samples that cannot be read are
+    /// replaced by the seconds of the log. Errors: a file that was read before can no longer be
+    /// read.
     pub fn read(run: &Run) -> Result<Option<Self>, RunError> {
         let provenance = &run.provenance;
         if run.latencies.instants() == 0 || provenance.source == Source::Import {
@@ -96,10 +100,16 @@ impl Timeline {
         let worst = provenance.worst.iter().take(WORST).map(|worst| worst.index);
         let mut samples = Samples::new(period_ns, worst);
         let base_ns = run.base_ns();
-        run.each_sample(|sample| {
+        let read = run.each_sample(|sample| {
             samples.push(sample.due_ns, sample.value_ns.saturating_sub(base_ns));
-        })?;
-        Ok(Some(samples.timeline))
+        });
+        let Err(error) = read else { return Ok(Some(samples.timeline)) };
+        let unread = Some(error.to_string());
+        match Self::of_log(run) {
+            Ok(seconds) => Ok(Some(Self { unread, ..seconds })),
+            // The samples are what was read before.
+            Err(_) => Err(error.into()),
+        }
     }
 
     fn of_log(run: &Run) -> Result<Self, RunError> {
@@ -164,6 +174,7 @@ fn joined(columns: &mut BTreeMap<u64, Column>, at: u64, new: Column) {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::explain::Outlier;
     use crate::hlog::Recorder;
     use crate::run::tests::provenance;
     use crate::run::{Provenance, write_provenance};
@@ -226,6 +237,39 @@ pub mod tests {
         let provenance = Provenance { samples, period_ns, ..provenance() };
         write_provenance(dir, &provenance).unwrap();
         Run::read(dir).unwrap()
+    }
+
+    #[test]
+    fn a_worst_sample_that_is_not_there_has_no_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut run = write(dir.path());
+        let worst = [3, 99].map(|index| Outlier {
+            index,
+            value_ns: 1,
+            handler_ns: None,
+            cause: String::new(),
+            records: vec![],
+        });
+        run.provenance.worst = worst.to_vec();
+        let timeline = Timeline::read(&run).unwrap().unwrap();
+        assert_eq!(timeline.worst_ns, HashMap::from([(3, 300 * MS)]));
+    }
+
+    #[test]
+    fn of_samples_that_cannot_be_read_the_seconds_of_the_log_are_shown() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = write(dir.path());
+        let samples = dir.path().join("samples.bin");
+        let bytes = std::fs::read(&samples).unwrap();
+        std::fs::write(&samples, &bytes[..bytes.len() - 1]).unwrap();
+        let seconds = Timeline::read(&run).unwrap().unwrap();
+        assert_eq!((seconds.has_samples, seconds.columns.len()), (false, 5));
+        assert!(seconds.unread.unwrap().contains("cut short: 49 whole samples of 50"));
+        let page = crate::page::html(std::slice::from_ref(&run), None).unwrap();
+        assert!(page.contains("partition: the samples cannot be read"), "a note says so");
+        std::fs::remove_file(dir.path().join("hist.hlog")).unwrap();
+        let error = Timeline::read(&run).unwrap_err().to_string();
+        assert!(error.contains("samples.bin: cut short"), "{error}");
     }
 
     #[test]
