@@ -25,7 +25,7 @@ const FAIR: i32 = 100;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Outlier {
-    /// Index of the sample in samples.bin, from 0.
+    /// How many samples came before it; its place in samples.bin, where the run keeps that.
     pub index: u64,
     pub value_ns: u64,
     pub handler_ns: Option<u64>,

@@ -128,8 +128,13 @@ pub fn explain(run: &Run, count: usize) -> String {
         );
     }
     for outlier in run.provenance.worst.iter().take(count) {
-        let (index, us) = (outlier.index, outlier.value_ns as f64 / 1e3);
-        let sentence = format!("sample {index}: {us:.1} us: {}", shown(&outlier.cause));
+        let us = outlier.value_ns as f64 / 1e3;
+        // Only where it is kept can a reader find it.
+        let place = match run.has_samples() {
+            true => format!("sample {}: ", outlier.index),
+            false => String::new(),
+        };
+        let sentence = format!("{place}{us:.1} us: {}", shown(&outlier.cause));
         let _ = writeln!(text, "{}", crate::explain::wrapped(&sentence));
         outlier.records.iter().for_each(|record| _ = writeln!(text, "    {}", shown(record)));
     }
@@ -139,6 +144,7 @@ pub fn explain(run: &Run, count: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::explain::Outlier;
     use crate::histogram::Latencies;
     use crate::run::tests::provenance;
     use crate::run::{Kind, Provenance, Times};
@@ -147,6 +153,23 @@ mod tests {
         let provenance = Provenance { kind, samples: latencies.samples(), ..provenance() };
         let times = Times::default();
         Run { dir: dir.into(), provenance, latencies, times, system_max_ns: None }
+    }
+
+    #[test]
+    fn a_worst_sample_has_its_number_only_where_it_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().display().to_string();
+        let mut run = run(&path, Kind::Partition, Latencies::of([1]));
+        run.provenance.worst = vec![Outlier {
+            index: 7,
+            value_ns: 12_300,
+            handler_ns: None,
+            cause: "x took 9 us".to_owned(),
+            records: vec![],
+        }];
+        assert_eq!(explain(&run, 1), "12.3 us: x took 9 us\n");
+        std::fs::write(dir.path().join("samples.bin"), "").unwrap();
+        assert_eq!(explain(&run, 1), "sample 7: 12.3 us: x took 9 us\n");
     }
 
     #[test]
