@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use measure::{Measure, Series, TimeSource, Unit};
+pub use measure::{MOST_SAMPLES, Measure, Series, TimeSource, Unit};
 
 /// Turn CPUs of a running Linux machine into hard-real-time partitions
 ///

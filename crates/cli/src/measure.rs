@@ -8,7 +8,7 @@ mod progress;
 mod series;
 
 use crate::analyze::files::write;
-use crate::args::{Measure, TimeSource, Unit};
+use crate::args::{MOST_SAMPLES, Measure, TimeSource, Unit};
 use crate::exit::{BAD_RUN, MIXED, USAGE, failure};
 use anyhow::Result;
 use asmp_measure::experiment::Measurement;
@@ -80,8 +80,11 @@ fn samples_of(samples: u64, time: Option<Duration>, period: Duration) -> Result<
     let Some(time) = time else { return Ok(samples) };
     match u64::try_from(time.as_nanos() / period.as_nanos().max(1)) {
         Ok(0) => Err(failure(USAGE, "--for: shorter than one --period")),
-        Ok(samples) => Ok(samples),
-        Err(_) => Err(failure(USAGE, "--for: too many periods")),
+        Ok(samples) if samples <= MOST_SAMPLES => Ok(samples),
+        _ => Err(failure(
+            USAGE,
+            format!("--for: more than {MOST_SAMPLES} periods: choose a longer --period"),
+        )),
     }
 }
 
@@ -187,6 +190,8 @@ fn write_report(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Cli;
+    use clap::Parser;
 
     #[test]
     fn a_run_for_a_time_has_as_many_samples_as_that_has_periods() {
@@ -196,5 +201,28 @@ mod tests {
         assert_eq!(samples_of(7, Some(ms(5)), ms(2)).unwrap(), 2);
         let refused = samples_of(7, Some(ms(1)), ms(2)).unwrap_err();
         assert!(refused.to_string().contains("--for"), "{refused}");
+        let most = Duration::from_secs(MOST_SAMPLES / 1000);
+        assert_eq!(samples_of(7, Some(most), ms(1)).unwrap(), MOST_SAMPLES);
+        for time in [most + ms(1), Duration::MAX] {
+            let refused = samples_of(7, Some(time), ms(1)).unwrap_err().to_string();
+            assert!(refused.contains("choose a longer --period"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn more_samples_than_a_run_can_have_are_refused() {
+        for option in [
+            "latency --samples",
+            "latency --warm-up",
+            "spaces --samples",
+            "overhead --iterations",
+            "ab --knob tick --samples",
+        ] {
+            let is_taken = |samples: u64| {
+                let line = format!("asmp measure {option} {samples}");
+                Cli::try_parse_from(line.split(' ')).is_ok()
+            };
+            assert_eq!((is_taken(MOST_SAMPLES), is_taken(MOST_SAMPLES + 1)), (true, false));
+        }
     }
 }

@@ -152,7 +152,8 @@ fn run(work: Work, samples: u64, warm_up: u64, recording: Recording) -> io::Resu
         Work::Compute { rounds } => compute(rounds, samples, warm_up, recording),
         // The tracer tells of a period when the next one is asked for.
         Work::Timerlat { waiter } => {
-            return wait_for_timerlat(&waiter, samples + warm_up + 1, recording);
+            let turns = samples.saturating_add(warm_up).saturating_add(1);
+            return wait_for_timerlat(&waiter, turns, recording);
         }
     }
     Ok(())
@@ -169,7 +170,7 @@ fn periodic(
     mut wake_at: impl FnMut(u64) -> u64,
 ) {
     let mut due_ns = first_ns;
-    for turn in 0..samples + warm_up {
+    for turn in 0..samples.saturating_add(warm_up) {
         let end_ns = wake_at(due_ns);
         let missed = missed_by(end_ns - due_ns, period_ns);
         if turn >= warm_up {
@@ -186,7 +187,7 @@ fn periodic(
 fn flood(bytes: usize, seed: u64, samples: u64, warm_up: u64, mut recording: Recording) {
     let mut lines = vec![0u8; bytes];
     let mut random = seed | 1;
-    for turn in 0..samples + warm_up {
+    for turn in 0..samples.saturating_add(warm_up) {
         make_dirty(&mut lines);
         random = xorshift(random);
         let due_ns = monotonic_ns() + 2_000_000 + random % 28_000_000;
@@ -213,7 +214,7 @@ fn wake_at(due_ns: u64) -> u64 {
 }
 
 fn compute(rounds: u64, samples: u64, warm_up: u64, mut recording: Recording) {
-    for turn in 0..samples + warm_up {
+    for turn in 0..samples.saturating_add(warm_up) {
         let due_ns = monotonic_ns();
         work_loop(rounds);
         let end_ns = monotonic_ns();
@@ -357,8 +358,7 @@ mod tests {
 
     #[test]
     fn a_probe_can_be_ended_early() {
-        let probe =
-            Probe::spawn(Work::Flood { bytes: 4096, seed: 7 }, u64::MAX - 1, 0, false).unwrap();
+        let probe = Probe::spawn(Work::Flood { bytes: 4096, seed: 7 }, u64::MAX, 1, false).unwrap();
         probe.start();
         probe.stop();
         let (ring, _) = probe.join().unwrap();

@@ -14,6 +14,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The most samples of a run: at a period of 100 us they take three years.
+pub const MOST_SAMPLES: u64 = 1_000_000_000_000;
+
 #[derive(Debug, Subcommand)]
 pub enum Measure {
     /// Measure wake-up latency
@@ -27,7 +30,8 @@ pub enum Measure {
         /// Samples for each kind and load
         ///
         /// Example: --samples 100000
-        #[arg(long, default_value = "10000", value_parser = clap::value_parser!(u64).range(1..))]
+        #[arg(long, default_value = "10000")]
+        #[arg(value_parser = clap::value_parser!(u64).range(1..=MOST_SAMPLES))]
         samples: u64,
         /// Time of each run, in place of --samples
         ///
@@ -76,7 +80,8 @@ pub enum Measure {
         /// Samples for each handler, kind and load
         ///
         /// Example: --samples 2000
-        #[arg(long, default_value = "10000", value_parser = clap::value_parser!(u64).range(1..))]
+        #[arg(long, default_value = "10000")]
+        #[arg(value_parser = clap::value_parser!(u64).range(1..=MOST_SAMPLES))]
         samples: u64,
         /// Time of each run, in place of --samples
         ///
@@ -102,7 +107,8 @@ pub enum Measure {
         /// Number of turns of the loop
         ///
         /// Example: --iterations 200
-        #[arg(long, default_value = "1000", value_parser = clap::value_parser!(u64).range(1..))]
+        #[arg(long, default_value = "1000")]
+        #[arg(value_parser = clap::value_parser!(u64).range(1..=MOST_SAMPLES))]
         iterations: u64,
         /// Length of an undisturbed turn
         ///
@@ -201,7 +207,8 @@ pub enum Measure {
         /// Samples of each round
         ///
         /// Example: --samples 5000
-        #[arg(long, default_value = "2000", value_parser = clap::value_parser!(u64).range(100..))]
+        #[arg(long, default_value = "2000")]
+        #[arg(value_parser = clap::value_parser!(u64).range(100..=MOST_SAMPLES))]
         samples: u64,
         /// Rounds with the step, and as many without
         ///
@@ -326,6 +333,7 @@ pub struct Series {
     ///
     /// Example: --warm-up 100
     #[arg(long, default_value = "10")]
+    #[arg(value_parser = clap::value_parser!(u64).range(..=MOST_SAMPLES))]
     pub warm_up: u64,
     /// Directory for the runs [default: measure-SECONDS]
     ///

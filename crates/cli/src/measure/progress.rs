@@ -42,11 +42,13 @@ impl Course {
         self.runs.saturating_mul(self.samples)
     }
 
-    /// Time that the rest takes if it goes on as until now; `None` before the first sample.
+    /// Time that the rest takes if it goes on as until now; `None` before the first sample, and of
+    /// more than a [`Duration`] holds.
     fn left(&self, elapsed: Duration) -> Option<Duration> {
         let done = self.done();
         let rest = self.all().saturating_sub(done) as f64;
-        (done > 0).then(|| elapsed.mul_f64(rest / done as f64))
+        let left_s = elapsed.as_secs_f64() * rest / done as f64;
+        (done > 0).then(|| Duration::try_from_secs_f64(left_s).ok()).flatten()
     }
 
     fn run(&self) -> String {
@@ -173,6 +175,11 @@ mod tests {
         assert_eq!((course.done(), course.left(second(20))), (200, Some(second(20))));
         assert_eq!(words(Duration::from_millis(1)), "1 s left");
         assert_eq!(words(second(3 * 3600 + 25 * 60 + 59)), "3 h 25 min left");
+        // As many as a number holds take longer than one of seconds does.
+        let mut endless = Course { runs: 5, samples: u64::MAX, ..Course::default() };
+        endless.begin("idle-normal");
+        endless.taken = 1;
+        assert_eq!(endless.told(second(2)), "0 %");
         // Nothing to do is no reason to divide by it.
         assert_eq!(Course::default().told(second(1)), "0 %");
     }
