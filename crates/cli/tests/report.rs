@@ -5,10 +5,12 @@
 
 mod runs;
 
+use asmp_measure::Outlier;
 use asmp_measure::histogram::Latencies;
 use asmp_measure::hlog;
 use asmp_measure::load::Load;
 use asmp_measure::run::{self, Kind, Provenance};
+use asmp_measure::sample::Sample;
 use libtest_mimic::{Arguments, Trial};
 use serde_json::Value;
 use std::fs::File;
@@ -39,6 +41,7 @@ fn main() {
         trial("the page reads on light and on dark", light_and_dark).with_ignored_flag(none),
         trial("what is no run, cut short, newer or of another kernel is refused", refusals),
         trial("names of tasks and runs reach no terminal as control characters", names_are_shown),
+        trial("a run without its samples says when the worst were, and marks them", marked),
         trial("a thousand million instants are reported in little memory", thousand_million),
     ];
     libtest_mimic::run(&arguments, trials).exit();
@@ -400,6 +403,43 @@ fn refusals() {
     let (code, said) = import(&name("garbage"));
     assert!(code == 50 && said.contains("garbage"), "{said}");
     assert!(!path("garbage").exists(), "nothing half done");
+}
+
+/// As `latency` leaves it without `--samples-too`.
+fn marked() {
+    const MS: u64 = 1_000_000;
+    let dir = tempfile::tempdir().unwrap();
+    let run = dir.path().join("mixed-partition");
+    std::fs::create_dir(&run).unwrap();
+    let log = BufWriter::new(File::create(run.join("hist.hlog")).unwrap());
+    let mut log = hlog::Recorder::new(log, UNIX_EPOCH, Some(MS)).unwrap();
+    for turn in 0..SAMPLES {
+        let value_ns = if turn == 1234 { 41_000 } else { 1000 + turn };
+        log.sample(&Sample { due_ns: turn * MS, value_ns, ..Sample::default() }).unwrap();
+    }
+    log.finish(0).unwrap();
+    let worst = vec![Outlier {
+        index: 1234,
+        at_ns: Some(1234 * MS),
+        value_ns: 41_000,
+        handler_ns: None,
+        cause: "hog/99 took 40.0 us".into(),
+        records: vec![],
+    }];
+    let kept = runs::provenance("7.2.13", Load::Mixed, Kind::Partition);
+    run::write_provenance(&run, &Provenance { samples: SAMPLES, worst, ..kept }).unwrap();
+    let page = dir.path().join("page.html");
+    let (runs, out) = (dir.path().to_str().unwrap(), page.to_str().unwrap());
+    let (code, said) = asmp(&["measure", "report", runs, "--explain", "1", "-o", out]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("\nat 1.234000 s: 41.0 us: hog/99 took 40.0 us\n"), "{said}");
+    let page = std::fs::read_to_string(page).unwrap();
+    let over_time = page.split("<h3>Latency, mixed: over time</h3>").nth(1).unwrap();
+    let over_time = over_time.split("</figure>").next().unwrap();
+    // One ring in each layout.
+    assert_eq!(over_time.matches("<circle").count(), 2, "{over_time}");
+    assert!(over_time.contains("Numbers: the worst, see below."), "{over_time}");
+    assert!(page.contains("<td data-name=\"At\">1.234</td>"), "{page}");
 }
 
 /// Some six hours at 20 us. Its log has a line for each second.

@@ -27,6 +27,9 @@ const FAIR: i32 = 100;
 pub struct Outlier {
     /// How many samples came before it; its place in samples.bin, where the run keeps that.
     pub index: u64,
+    /// When it was due, since the run's first sample was; `None` of an older asmp.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_ns: Option<u64>,
     pub value_ns: u64,
     pub handler_ns: Option<u64>,
     /// The cause, in one sentence.
@@ -58,6 +61,8 @@ pub struct Correlator {
     pub lost_records: u64,
     worst: Vec<Outlier>,
     index: u64,
+    /// When the first sample was due.
+    origin_ns: Option<u64>,
 }
 
 /// The measured thread; its priority as soon as a record tells it.
@@ -104,6 +109,7 @@ impl Correlator {
             lost_records: 0,
             worst: Vec::new(),
             index: 0,
+            origin_ns: None,
         }
     }
 
@@ -145,6 +151,7 @@ impl Correlator {
         let mut what = break_down(&within, probe, &self.before, raw, self.window);
         what.handler_ns = phases.map(|phases| phases.irq_ns).or(what.handler_ns);
         let value_ns = raw.end_ns.saturating_sub(raw.due_ns);
+        let origin_ns = *self.origin_ns.get_or_insert(raw.due_ns);
         let sample = Sample {
             due_ns: raw.due_ns,
             value_ns,
@@ -157,6 +164,7 @@ impl Correlator {
             let records = within.iter().take(LISTED);
             let outlier = Outlier {
                 index: self.index,
+                at_ns: Some(raw.due_ns.saturating_sub(origin_ns)),
                 value_ns,
                 handler_ns: what.handler_ns,
                 cause: match (self.recorded, phases) {

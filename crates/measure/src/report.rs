@@ -114,7 +114,7 @@ fn names(runs: &[&Run]) -> Vec<String> {
     runs.iter().map(name).collect()
 }
 
-/// The worst samples of a run with their causes.
+/// The worst samples of a run with their causes; of turns, what they took beyond the base time.
 pub fn explain(run: &Run, count: usize) -> String {
     let mut text = String::new();
     if let Some(reason) = &run.provenance.not_recorded {
@@ -127,13 +127,17 @@ pub fn explain(run: &Run, count: usize) -> String {
             run.provenance.lost_records
         );
     }
+    let what = match run.provenance.experiment {
+        Experiment::Latency => "sample",
+        Experiment::Overhead => "turn",
+    };
     for outlier in run.provenance.worst.iter().take(count) {
-        let us = outlier.value_ns as f64 / 1e3;
-        // Only where it is kept can a reader find it.
-        let place = match run.has_samples() {
-            true => format!("sample {}: ", outlier.index),
-            false => String::new(),
-        };
+        let us = outlier.value_ns.saturating_sub(run.base_ns()) as f64 / 1e3;
+        // Its number is worth something only where the samples are kept.
+        let number = run.has_samples().then(|| format!("{what} {}", outlier.index));
+        let at = outlier.at_ns.map(|ns| format!("at {:.6} s", ns as f64 / 1e9));
+        let mut place = number.into_iter().chain(at).collect::<Vec<_>>().join(" ");
+        place.push_str(if place.is_empty() { "" } else { ": " });
         let sentence = format!("{place}{us:.1} us: {}", shown(&outlier.cause));
         let _ = writeln!(text, "{}", crate::explain::wrapped(&sentence));
         outlier.records.iter().for_each(|record| _ = writeln!(text, "    {}", shown(record)));
@@ -147,7 +151,7 @@ mod tests {
     use crate::explain::Outlier;
     use crate::histogram::Latencies;
     use crate::run::tests::provenance;
-    use crate::run::{Kind, Provenance, Times};
+    use crate::run::{BaseTime, Kind, Provenance, Times};
 
     fn run(dir: &str, kind: Kind, latencies: Latencies) -> Run {
         let provenance = Provenance { kind, samples: latencies.samples(), ..provenance() };
@@ -191,5 +195,28 @@ mod tests {
         columns[0].provenance.column = Some("IRQ-003".into());
         columns[1].provenance.column = Some("Thr-003".into());
         assert_eq!(names(&columns), ["partition IRQ-003", "partition Thr-003"]);
+    }
+
+    #[test]
+    fn a_late_sample_is_found_by_its_time_and_a_turn_is_told_beyond_the_base_time() {
+        let mut late = run("a", Kind::Partition, Latencies::of([1]));
+        late.provenance.worst = vec![Outlier {
+            index: 7,
+            at_ns: Some(1_234_567_000),
+            value_ns: 41_000,
+            handler_ns: None,
+            cause: "hog/99 took 40.0 us".into(),
+            records: vec!["+1.0 us local timer".into()],
+        }];
+        let says = explain(&late, 1);
+        let sample =
+            "sample 7 at 1.234567 s: 41.0 us: hog/99 took 40.0 us\n    +1.0 us local timer\n";
+        assert_eq!(says, sample);
+        late.provenance.worst[0].at_ns = None;
+        assert!(explain(&late, 1).starts_with("sample 7: 41.0 us: hog"));
+        late.provenance.experiment = Experiment::Overhead;
+        late.provenance.base_ns = Some(BaseTime { before_ns: 12_000, after_ns: 11_000, rounds: 1 });
+        assert!(explain(&late, 1).starts_with("turn 7: 30.0 us: hog"));
+        assert_eq!(explain(&late, 0), "");
     }
 }

@@ -26,7 +26,7 @@ pub use write::write_provenance;
 pub(crate) use write::{ROOM_BYTES, release, reserve};
 
 /// Version of the layout of `run.json`. The first had no `column`, and always samples.bin; up to
-/// the second, kinds and loads had the papers' names, and there was no `load_dir`.
+/// the second, kinds and loads had the papers' names, and there were no `load_dir` and no `at_ns`.
 pub const RUN_SCHEMA: u32 = 3;
 /// The oldest that is read.
 const OLDEST_SCHEMA: u32 = 1;

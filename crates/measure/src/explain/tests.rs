@@ -298,6 +298,24 @@ fn records_of_one_window_are_not_counted_in_the_next() {
 }
 
 #[test]
+fn a_late_sample_knows_when_it_was_due_since_the_first_one() {
+    let mut correlator = Correlator::new(7, Window::Wake, false);
+    for (due_ns, value_ns) in [(5_000_000, 10), (6_000_000, 30), (8_000_000, 20)] {
+        correlator.sample(Raw { due_ns, end_ns: due_ns + value_ns });
+    }
+    let worst = correlator.into_worst();
+    let places: Vec<_> = worst.iter().map(|one| (one.index, one.at_ns)).collect();
+    assert_eq!(places, [(1, Some(1_000_000)), (2, Some(3_000_000)), (0, Some(0))]);
+    // Without that, as an older asmp wrote it.
+    let old = r#"{"index":7,"value_ns":5,"handler_ns":null,"cause":"late","records":[]}"#;
+    let read: Outlier = serde_json::from_str(old).unwrap();
+    assert_eq!((read.index, read.at_ns), (7, None));
+    assert_eq!(serde_json::to_string(&read).unwrap(), old);
+    let text = serde_json::to_string(&worst).unwrap();
+    assert_eq!(serde_json::from_str::<Vec<Outlier>>(&text).unwrap(), worst);
+}
+
+#[test]
 fn only_the_worst_are_kept_worst_first() {
     let mut correlator = Correlator::new(7, Window::Wake, false);
     for value in 1..=1000u64 {

@@ -102,6 +102,7 @@ fn the_page_of_ten_runs_of_a_million_instants_has_less_than_300_kb() {
         run.provenance.worst = (0..100)
             .map(|index| Outlier {
                 index,
+                at_ns: Some(index * MS),
                 value_ns: 1000,
                 handler_ns: None,
                 cause: "the interrupt came late ".repeat(10),
@@ -196,6 +197,7 @@ fn every_column_of_a_table_is_explained_below_it() {
     let mut runs = series(3000);
     runs[0].provenance.worst = vec![Outlier {
         index: 0,
+        at_ns: None,
         value_ns: 5,
         handler_ns: None,
         cause: "<b>late</b>".into(),

@@ -2,6 +2,7 @@
 //! Latencies over time: of a run's samples where it keeps them, else of the seconds of its log. A
 //! few hundred columns, however long the run.
 
+use crate::explain::Outlier;
 use crate::histogram::{Quantile, missed_by};
 use crate::hlog;
 use crate::run::{Experiment, Run, RunError, Source};
@@ -23,7 +24,7 @@ pub const WORST: usize = 5;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Column {
     pub low_ns: u64,
-    /// The first one of its samples; the median, where there are only seconds.
+    /// The first one of its samples; the median of its first second, where there are only seconds.
     pub one_ns: u64,
     pub high_ns: u64,
 }
@@ -34,8 +35,8 @@ pub struct Timeline {
     pub columns: BTreeMap<u64, Column>,
     pub column_ns: u64,
     /// The largest of each second, missed instants included.
-    pub seconds: BTreeMap<u64, u64>,
-    /// When the samples of the worst were due, by their index; none where there are only seconds.
+    pub second_max_ns: BTreeMap<u64, u64>,
+    /// When the worst samples were due, by their index; those whose place is known.
     pub worst_ns: HashMap<u64, u64>,
     pub length_ns: u64,
     pub has_samples: bool,
@@ -46,9 +47,9 @@ pub struct Timeline {
 /// Sees samples as they come.
 struct Samples {
     timeline: Timeline,
-    /// Their indices.
-    worst: HashSet<u64>,
     period_ns: u64,
+    /// Indices of the worst.
+    worst: HashSet<u64>,
     index: u64,
     origin_ns: Option<u64>,
 }
@@ -92,9 +93,16 @@ impl Timeline {
         if run.latencies.instants() == 0 || provenance.source == Source::Import {
             return Ok(None);
         }
-        if !run.dir.join("samples.bin").exists() {
-            return Self::of_log(run).map(Some);
-        }
+        let mut timeline = match run.has_samples() {
+            true => Self::of_samples(run)?,
+            false => Self::of_log(run)?,
+        };
+        timeline.place(&provenance.worst);
+        Ok(Some(timeline))
+    }
+
+    fn of_samples(run: &Run) -> Result<Self, RunError> {
+        let provenance = &run.provenance;
         let is_latency = provenance.experiment == Experiment::Latency;
         let period_ns = provenance.period_ns.filter(|_| is_latency);
         let worst = provenance.worst.iter().take(WORST).map(|worst| worst.index);
@@ -103,12 +111,22 @@ impl Timeline {
         let read = run.each_sample(|sample| {
             samples.push(sample.due_ns, sample.value_ns.saturating_sub(base_ns));
         });
-        let Err(error) = read else { return Ok(Some(samples.timeline)) };
+        let Err(error) = read else { return Ok(samples.timeline) };
         let unread = Some(error.to_string());
         match Self::of_log(run) {
-            Ok(seconds) => Ok(Some(Self { unread, ..seconds })),
+            Ok(seconds) => Ok(Self { unread, ..seconds }),
             // The samples are what was read before.
             Err(_) => Err(error.into()),
+        }
+    }
+
+    /// Places those of the worst that know when they were due. One that lies beyond the end was not
+    /// kept: a full disk may end a run before its worst sample.
+    fn place(&mut self, worst: &[Outlier]) {
+        for one in worst.iter().take(WORST) {
+            if let Some(at_ns) = one.at_ns.filter(|at_ns| *at_ns <= self.length_ns) {
+                self.worst_ns.insert(one.index, at_ns);
+            }
         }
     }
 
@@ -136,7 +154,7 @@ impl Timeline {
     }
 
     fn second(&mut self, second: u64, value_ns: u64) {
-        let most = self.seconds.entry(second).or_default();
+        let most = self.second_max_ns.entry(second).or_default();
         *most = value_ns.max(*most);
     }
 
@@ -157,7 +175,7 @@ impl Timeline {
     /// The largest of so many seconds each: number of the first second, and value.
     pub fn largest_of(&self, seconds: u64) -> BTreeMap<u64, u64> {
         let mut largest: BTreeMap<u64, u64> = BTreeMap::new();
-        for (second, value_ns) in &self.seconds {
+        for (second, value_ns) in &self.second_max_ns {
             let most = largest.entry(second / seconds * seconds).or_default();
             *most = (*most).max(*value_ns);
         }
@@ -206,7 +224,7 @@ pub mod tests {
         assert_eq!((lows.min(), highs.max()), (Some(1), Some(500_000)));
         let place = 333_333 * MS / timeline.column_ns;
         assert_eq!(timeline.columns[&place].high_ns, 500_000);
-        assert_eq!((timeline.seconds.len(), timeline.seconds[&333]), (1000, 500_000));
+        assert_eq!((timeline.second_max_ns.len(), timeline.second_max_ns[&333]), (1000, 500_000));
         assert_eq!(timeline.largest_of(10)[&330], 500_000);
         assert_eq!(timeline.length_ns, 999_999 * MS);
     }
@@ -215,7 +233,7 @@ pub mod tests {
     fn each_second_of_a_stall_has_the_instant_that_waited_longest() {
         let timeline = of(MS, [10_000, 2500 * MS].into_iter());
         let seconds: Vec<(u64, u64)> =
-            timeline.seconds.iter().map(|(second, ns)| (*second, ns / MS)).collect();
+            timeline.second_max_ns.iter().map(|(second, ns)| (*second, ns / MS)).collect();
         assert_eq!(seconds, [(0, 2500), (1, 1501), (2, 501)]);
         assert_eq!(timeline.length_ns, 2500 * MS);
     }
@@ -281,10 +299,44 @@ pub mod tests {
         std::fs::remove_file(dir.path().join("samples.bin")).unwrap();
         let seconds = Timeline::read(&run).unwrap().unwrap();
         assert_eq!((seconds.has_samples, seconds.columns.len()), (false, 5));
-        assert_eq!(seconds.seconds, whole.seconds);
+        assert_eq!(seconds.second_max_ns, whole.second_max_ns);
         let column = seconds.columns[&1];
         assert_eq!((column.low_ns, column.one_ns, column.high_ns), (1010, 1014, 1019));
         run.provenance.source = Source::Import;
         assert_eq!(Timeline::read(&run).unwrap(), None);
+    }
+
+    #[test]
+    fn the_worst_are_placed_without_samples_and_only_if_they_were_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut run = write(dir.path());
+        let outlier = |index: u64, at_ns: Option<u64>| Outlier {
+            index,
+            at_ns,
+            value_ns: 1000 + index,
+            handler_ns: None,
+            cause: String::new(),
+            records: vec![],
+        };
+        let places = |run: &Run| {
+            let mut all: Vec<(u64, u64)> =
+                Timeline::read(run).unwrap().unwrap().worst_ns.into_iter().collect();
+            all.sort_unstable();
+            all
+        };
+        // The fiftieth of 50 samples, and one that found no room on the disk.
+        let worst = |at_ns: Option<u64>, lost_ns: Option<u64>| {
+            vec![outlier(49, at_ns), outlier(60, lost_ns)]
+        };
+        let known = worst(Some(4900 * MS), Some(6000 * MS));
+        // An older asmp did not say when they were due.
+        run.provenance.worst = worst(None, None);
+        assert_eq!(places(&run), [(49, 4900 * MS)]);
+        run.provenance.worst = known;
+        assert_eq!(places(&run), [(49, 4900 * MS)]);
+        std::fs::remove_file(dir.path().join("samples.bin")).unwrap();
+        assert_eq!(places(&run), [(49, 4900 * MS)]);
+        run.provenance.worst = worst(None, None);
+        assert_eq!(places(&run), []);
     }
 }
