@@ -114,9 +114,30 @@ pub struct Size {
     pub cpus: u32,
 }
 
+impl Size {
+    /// All processes of a load, also the flooders of `cache`; `None` where that is not known (an
+    /// import).
+    pub fn processes(self, load: Load) -> Option<u32> {
+        if load != Load::Idle && (self.per_cpu == 0 || self.cpus == 0) {
+            return None;
+        }
+        let flooders = if load == Load::Cache { self.cpus } else { 0 };
+        let counts = processes(load, self).into_iter().map(|(_, count)| count);
+        Some(counts.fold(flooders, u32::saturating_add))
+    }
+
+    /// The papers' k, where the number of processes follows of it.
+    pub fn factor(self, load: Load) -> Option<u32> {
+        let has_one = !matches!(load, Load::Idle | Load::Artis);
+        (has_one && self.per_cpu > 0).then_some(self.per_cpu)
+    }
+}
+
 /// Processes of each kind: stress-ng's option and how many.
 pub fn processes(load: Load, size: Size) -> Vec<(&'static str, u32)> {
-    let (all, half) = (size.per_cpu * size.cpus, (size.per_cpu * size.cpus / 2).max(1));
+    // A size that was read may be any.
+    let all = size.per_cpu.saturating_mul(size.cpus);
+    let half = (all / 2).max(1);
     match load {
         Load::Idle => vec![],
         Load::Cpu => vec![("cpu", all)],
@@ -379,6 +400,14 @@ mod tests {
             processes(Load::Mixed, size),
             "the flooders come on top"
         );
+        let all = |load| size.processes(load);
+        assert_eq!([Load::Cpu, Load::Mixed, Load::Cache].map(all), [64, 96, 100].map(Some));
+        assert_eq!([Load::Artis, Load::Idle].map(all), [16, 0].map(Some));
+        assert_eq!([Load::Mixed, Load::Artis].map(|load| size.factor(load)), [Some(16), None]);
+        let unknown = Size { per_cpu: 0, cpus: 0 };
+        assert_eq!((unknown.processes(Load::Mixed), unknown.factor(Load::Mixed)), (None, None));
+        let huge = Size { per_cpu: u32::MAX, cpus: 9 };
+        assert_eq!(huge.processes(Load::Mixed), Some(u32::MAX));
     }
 
     #[test]

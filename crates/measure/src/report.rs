@@ -2,7 +2,7 @@
 //! The report: the tables of any runs, as text or JSON. `page.rs` makes the page of figures.
 
 use crate::histogram::Above;
-use crate::load::{Load, LoadDir};
+use crate::load::LoadDir;
 use crate::noise::shown;
 use crate::run::{Experiment, Run, Source};
 use crate::spaces;
@@ -35,8 +35,11 @@ pub struct Row {
     /// `None` where the task was free to move.
     pub cpu: Option<Cpu>,
     pub schedule: Schedule,
-    /// The papers' k: how many processes of the load for each CPU. `None` without a load.
+    /// The papers' k, of which the load's processes follow. `None` without a load, and of `artis`,
+    /// which has none.
     pub load_factor: Option<u32>,
+    /// How many processes the load has on all CPUs; `None` where that is not known (an import).
+    pub load_processes: Option<u32>,
     /// What a load that writes wrote to, where that is known.
     pub load_dir: Option<LoadDir>,
     pub summary: Summary,
@@ -78,8 +81,8 @@ pub fn rows(runs: &[Run], limit_ns: Option<u64>) -> Vec<Row> {
             period_ns: provenance.period_ns,
             cpu: provenance.cpu,
             schedule: provenance.schedule,
-            load_factor: (provenance.load != Load::Idle && provenance.load_size.per_cpu > 0)
-                .then_some(provenance.load_size.per_cpu),
+            load_factor: provenance.load_size.factor(provenance.load),
+            load_processes: provenance.load_size.processes(provenance.load),
             load_dir: provenance.load_dir.clone(),
             summary: run.summary(),
             above: limit_ns

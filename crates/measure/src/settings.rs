@@ -15,7 +15,7 @@ pub enum Setting {
     /// Whose times an import's column holds.
     Column,
     Source,
-    /// Processes of the load.
+    /// The factor of which the load's processes follow.
     LoadSize,
     /// File system and disk that the load wrote to.
     LoadDisk,
@@ -78,11 +78,11 @@ impl Setting {
             Self::Kind => run.kind.to_string(),
             Self::Load => run.load.to_string(),
             Self::Column => run.column.clone().unwrap_or_else(|| "none".to_owned()),
-            Self::Source => format!("{:?}", run.source).to_lowercase(),
-            Self::LoadSize => match run.load {
-                crate::load::Load::Idle => "none".to_owned(),
-                _ => format!("{} processes a CPU", run.load_size.per_cpu),
-            },
+            Self::Source => run.source.word().to_owned(),
+            Self::LoadSize => {
+                let factor = run.load_size.factor(run.load);
+                factor.map_or_else(|| "none".to_owned(), |factor| format!("factor {factor}"))
+            }
             Self::LoadDisk => match (run.load.writes(), &run.load_dir) {
                 (false, _) => "none".to_owned(),
                 (true, Some(dir)) => disk(dir),
@@ -198,6 +198,14 @@ mod tests {
         assert_eq!(differing(("ext4", "8:1"), ("ext4", "8:1")), []);
         assert_eq!(differing(("btrfs", "0:35"), ("btrfs", "0:41")), []);
         assert_eq!(differing(("btrfs", "0:35"), ("nfs", "0:41")), [Setting::LoadDisk]);
+        assert_eq!(Setting::LoadSize.of(&one), "factor 1");
+        let mut kernel_thread = one.clone();
+        kernel_thread.source = Source::TimerlatKernel;
+        assert_eq!(Setting::Source.of(&kernel_thread), "timerlat-kernel");
+        // artis has as many whatever the factor is.
+        let [mut few, mut many] = [one.clone(), change(Setting::LoadSize)];
+        (few.load, many.load) = (Load::Artis, Load::Artis);
+        assert_eq!(Setting::differing(&few, &many), []);
         let partial = change(Setting::Completeness);
         assert_eq!(Setting::differing(&partial, &partial), [Setting::Completeness]);
         assert!("shoes".parse::<Setting>().unwrap_err().contains("load-size"));

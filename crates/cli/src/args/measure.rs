@@ -309,7 +309,8 @@ pub struct Series {
     /// Processes of the load for each CPU [default: 128, for overhead 16; fewer if memory is
     /// short]
     ///
-    /// Example: --load-factor 8
+    /// mixed and cache have half as many again: K/2 of each of the three. artis has four for each
+    /// CPU, with any K. Example: --load-factor 8
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub load_factor: Option<u32>,
     /// Directory on a disk, below which the load writes [default: beside the output]
