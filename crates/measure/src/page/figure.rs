@@ -424,6 +424,8 @@ mod tests {
         // Padding of the page: 12 on each side when narrow, 16 when wide.
         const { assert!(NARROW.font * (400.0 - 24.0) / NARROW.width >= 11.0) };
         const { assert!(WIDE.font * (820.0 - 32.0) / WIDE.width >= 11.0) };
+        // On A4, where the wide one is printed, 180 mm are left: 6.5 pt and more.
+        const { assert!(WIDE.font * 680.0 / WIDE.width >= 6.5 / 72.0 * 96.0) };
         for layout in [WIDE, NARROW] {
             let svg = figure(2).svg(&layout, "f", true);
             assert_eq!(svg.matches("font-size").count(), 1, "one size in a figure: {svg}");
@@ -453,9 +455,14 @@ mod tests {
             let labels: Vec<&str> =
                 svg.split("<text ").filter(|text| text.contains("&lt;part")).collect();
             assert_eq!(labels.len(), 30, "{svg}");
-            let mut ys = numbers(&svg, "text", "y");
+            let ys = numbers(&svg, "text", "y");
             assert!(ys.iter().all(|y| (0.0..height).contains(y)), "{ys:?}");
-            ys.retain(|y| *y > 40.0);
+            let of_labels: String = labels.iter().map(|text| format!("<text {text}")).collect();
+            let mut ys = numbers(&of_labels, "text", "y");
+            ys.sort_by(f64::total_cmp);
+            // Places are written to a tenth of a pixel.
+            let apart = |pair: &[f64]| pair[1] - pair[0] > layout.line() - 0.2;
+            assert!(ys.len() == 30 && ys.windows(2).all(apart), "{ys:?}");
             let xs = numbers(&svg, "text", "x");
             assert!(xs.iter().all(|x| (0.0..layout.width).contains(x)), "{xs:?}");
         }

@@ -40,7 +40,8 @@ pub const fn of_place(place: Place) -> Style {
     }
 }
 
-/// Of the whole page. Text has at least 11 px: figures have a narrow layout of their own.
+/// Of the whole page. On a screen text has at least 11 px: figures have a narrow layout of their
+/// own. On paper it has at least 6.5 pt: a table has up to 16 columns, and paper one width.
 pub const SHEET: &str = include_str!("sheet.css");
 
 #[cfg(test)]
@@ -60,13 +61,30 @@ mod tests {
     }
 
     #[test]
-    fn no_text_of_the_sheet_is_smaller_than_11_px() {
-        let sizes: Vec<f64> = SHEET
-            .split(['{', ';', '}'])
-            .filter_map(|rule| rule.trim().strip_prefix("font"))
-            .flat_map(|rule| rule.split([' ', ':', '/']))
-            .filter_map(|word| word.strip_suffix("px")?.parse().ok())
-            .collect();
-        assert!(sizes.len() > 3 && sizes.iter().all(|px| *px >= 11.0), "{sizes:?}");
+    fn no_text_of_the_sheet_is_smaller_than_11_px_on_a_screen_and_6_5_pt_on_paper() {
+        // In pixels. A size of another unit is none that can be checked.
+        let px = |word: &str| -> Option<f64> {
+            let unit_at =
+                word.find(|c: char| !c.is_ascii_digit() && c != '.').filter(|at| *at > 0)?;
+            let size: f64 = word[..unit_at].parse().ok()?;
+            match &word[unit_at..] {
+                "px" => Some(size),
+                "pt" => Some(size / 72.0 * 96.0),
+                unit => panic!("a size in {unit}"),
+            }
+        };
+        let sizes = |sheet: &str| -> Vec<f64> {
+            sheet
+                .split(['{', ';', '}'])
+                .filter_map(|rule| rule.trim().strip_prefix("font"))
+                .flat_map(|rule| rule.split([' ', ':', '/']))
+                .filter_map(px)
+                .collect()
+        };
+        let (screen, paper) = SHEET.split_once("@media print").unwrap();
+        let (screen, paper) = (sizes(screen), sizes(paper));
+        assert!(screen.len() > 3 && screen.iter().all(|px| *px >= 11.0), "{screen:?}");
+        let least = 6.5 / 72.0 * 96.0;
+        assert!(!paper.is_empty() && paper.iter().all(|px| *px >= least), "{paper:?}");
     }
 }
