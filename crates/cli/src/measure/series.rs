@@ -79,7 +79,7 @@ pub fn ab(
         }
     };
     println!(
-        "without - with, in microseconds, {load} load, CPU {}, {} samples a turn, {rounds} turns \
+        "without - with, in microseconds, {load} load, CPU {}, {} samples a round, {rounds} rounds \
          each; positive: the step helps",
         series.cpu,
         measurement.samples()
@@ -87,7 +87,7 @@ pub fn ab(
     effects.iter().for_each(|effect| println!("{effect}"));
     let fewest = fewest_rounds(factors.len());
     if (rounds as usize) < fewest {
-        println!("{rounds} turns cannot be sure of anything: --rounds {fewest} can");
+        println!("{rounds} rounds cannot be sure of anything: --rounds {fewest} can");
     }
     println!("runs in {}", series.dir.display());
     Ok(0)

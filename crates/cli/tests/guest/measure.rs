@@ -315,7 +315,7 @@ fn ab() {
     .done()
     .says("tick: median")
     .says("dl-server: median")
-    .says("2 turns cannot be sure of anything");
+    .says("2 rounds cannot be sure of anything");
     let servers = |name: &str| {
         let run = run_of(&dir, name);
         let settings = run["settings"].as_array().expect("settings").clone();
