@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
+/// Policy and place of a measured task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -27,9 +28,11 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// In the order of tables.
     pub const ALL: [Self; 5] =
         [Self::Normal, Self::FifoIrq, Self::Fifo, Self::PartitionTick, Self::Partition];
 
+    /// As the command line and `run.json` have it.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Normal => "normal",

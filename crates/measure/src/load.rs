@@ -49,9 +49,11 @@ pub enum Load {
 }
 
 impl Load {
+    /// In the order of tables.
     pub const ALL: [Self; 7] =
         [Self::Idle, Self::Cpu, Self::AsyncIo, Self::Io, Self::Mixed, Self::Artis, Self::Cache];
 
+    /// As the command line and `run.json` have it.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Idle => "idle",

@@ -58,6 +58,7 @@ pub enum Source {
 }
 
 impl Source {
+    /// As the command line and `run.json` have it.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Nanosleep => "nanosleep",

@@ -36,7 +36,7 @@ pub struct LoadDir {
 }
 
 impl LoadDir {
-    /// Of a directory that is there.
+    /// The file system and device of a directory that is there.
     pub fn of(path: &Path) -> io::Result<Self> {
         let path = path.canonicalize()?;
         let device = path.metadata()?.dev();
