@@ -30,6 +30,8 @@ mod summary;
 mod text;
 mod timerlat;
 mod times;
+mod told;
+mod verdict;
 
 /// A late sample with its cause, as a run keeps it.
 pub use explain::Outlier;

@@ -16,6 +16,7 @@ mod timeline;
 mod top;
 mod words;
 
+use crate::report;
 use crate::run::{Experiment, Run, RunError};
 use crate::spaces;
 use figure::Figure;
@@ -34,10 +35,11 @@ fn document(runs: &[Run], shown: &[Shown], limit_ns: Option<u64>) -> String {
     page.text.push_str(HEAD);
     let _ = write!(page.text, "<style>\n{}</style></head><body><main>\n", style::SHEET);
     page.text.push_str("<h1>asmp measure</h1>\n<ul class=\"verdict\">\n");
-    for verdict in top::verdicts(shown, limit_ns) {
-        let more: Vec<String> = verdict.more.iter().map(|more| escape(more)).collect();
-        let best = escape(&verdict.best);
-        let _ = writeln!(page.text, "<li><b>{best}</b><br>{}</li>", more.join("<br>"));
+    for verdict in top::verdicts(&report::rows(runs, limit_ns)) {
+        let mut said = verdict.iter().map(|sentence| escape(sentence));
+        let best = said.next().unwrap_or_default();
+        let _ =
+            writeln!(page.text, "<li><b>{best}</b><br>{}</li>", Vec::from_iter(said).join("<br>"));
     }
     page.text.push_str("</ul>\n");
     page.text.push_str(&top::facts(runs));

@@ -10,6 +10,7 @@ use crate::summary::Summary;
 pub use crate::text::{beside_paper, text};
 use asmp_host::{Cpu, Schedule};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Version of the layout of the report in JSON.
@@ -92,6 +93,16 @@ pub fn rows(runs: &[Run], limit_ns: Option<u64>) -> Vec<Row> {
         }
     };
     runs.into_iter().zip(names).map(row).collect()
+}
+
+/// The rows of each table: of one experiment and load.
+pub(crate) fn tables(rows: &[Row]) -> Vec<Vec<&Row>> {
+    let mut tables: BTreeMap<(Experiment, usize), Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        let first = rows.iter().position(|one| one.load == row.load).unwrap_or(0);
+        tables.entry((row.experiment, first)).or_default().push(row);
+    }
+    tables.into_values().collect()
 }
 
 /// Names that tell the runs of one experiment and load apart: `partition`, `partition Usr-003`, and

@@ -33,6 +33,17 @@ pub enum Place {
     Program,
 }
 
+impl Place {
+    /// As tables, figures and the directories of runs have it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::User => "user",
+            Self::Program => "program",
+        }
+    }
+}
+
 /// One run as one line of the table.
 #[derive(Debug, Clone, Serialize)]
 pub struct Handler {
@@ -225,11 +236,7 @@ pub fn text(spaces: &[Space]) -> String {
             kind = Some(space.kind);
         }
         for handler in &space.handlers {
-            let name = match handler.place {
-                Place::Kernel => "kernel",
-                Place::User => "user",
-                Place::Program => "program",
-            };
+            let name = handler.place.word();
             let _ = write!(
                 text,
                 "{:<10}{name:<9}{:>8}{:>8}",

@@ -4,21 +4,17 @@
 
 use crate::histogram::{ALL_PERCENTILES, Above};
 use crate::load::Load;
-use crate::report::Row;
+use crate::report::{Row, tables};
 use crate::run::{Experiment, Kind, Source};
 use crate::summary::Summary;
-use asmp_host::Schedule;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::told;
+use crate::verdict;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::path::Path;
 
 /// One table for each experiment and load.
 pub fn text(rows: &[Row]) -> String {
-    let mut tables: BTreeMap<(Experiment, usize), Vec<&Row>> = BTreeMap::new();
-    for row in rows {
-        let first = rows.iter().position(|one| one.load == row.load).unwrap_or(0);
-        tables.entry((row.experiment, first)).or_default().push(row);
-    }
     let table = |rows: &Vec<&Row>| -> String {
         let what = match rows[0].experiment {
             Experiment::Latency => "Latency",
@@ -27,7 +23,7 @@ pub fn text(rows: &[Row]) -> String {
         let heading = format!("{what} under load {}, in microseconds\n", rows[0].load);
         [heading, conditions(rows), table(rows), verdict(rows), legend(rows)].concat()
     };
-    tables.values().map(table).collect::<Vec<_>>().join("\n")
+    tables(rows).iter().map(table).collect::<Vec<_>>().join("\n")
 }
 
 /// What was measured and how: what all runs share once, else with the kinds that have it.
@@ -53,7 +49,8 @@ fn conditions(rows: &[&Row]) -> String {
     if rows.iter().any(|row| row.hypervisor) {
         how.push("a guest: no times of a machine".to_owned());
     }
-    let (cpu, policy) = (each(rows, cpu), each(rows, policy));
+    let cpu = each(rows, |row| told::cpu(row.cpu, row.source));
+    let policy = each(rows, |row| told::policy(&row.schedule, row.source));
     format!("{measured}; {cpu}; {policy}\n{}\n", how.join("; "))
 }
 
@@ -65,28 +62,12 @@ fn period(row: &Row) -> String {
     }
 }
 
-fn cpu(row: &Row) -> String {
-    match (row.cpu, row.source) {
-        (Some(cpu), _) => format!("CPU {cpu}"),
-        (None, Source::Import) => "CPU not known".to_owned(),
-        (None, _) => "any CPU".to_owned(),
-    }
-}
-
-fn policy(row: &Row) -> String {
-    match (row.source, &row.schedule) {
-        (Source::Import, _) => "policy not known".to_owned(),
-        (_, Schedule::Fifo { priority }) => format!("SCHED_FIFO {priority}"),
-        (_, Schedule::Other { nice: 0 }) => "SCHED_OTHER".to_owned(),
-        (_, other) => other.to_string(),
-    }
-}
-
 fn load(row: &Row) -> String {
-    match row.load_factor {
-        Some(factor) => format!("load factor {factor}"),
-        None if row.load == Load::Idle.word() => "no load".to_owned(),
-        None => "load factor not known".to_owned(),
+    match (row.load_processes, row.load_factor) {
+        (Some(0), _) => "no load".to_owned(),
+        (Some(count), Some(factor)) => format!("{count} processes of the load (factor {factor})"),
+        (Some(count), None) => format!("{count} processes of the load"),
+        (None, _) => "size of the load not known".to_owned(),
     }
 }
 
@@ -104,23 +85,7 @@ fn source(row: &Row) -> String {
 
 /// A value that all rows share, or each value with its kinds.
 fn each(rows: &[&Row], value: impl Fn(&Row) -> String) -> String {
-    let mut kinds: Vec<(String, Vec<&str>)> = Vec::new();
-    for row in rows {
-        let value = value(row);
-        match kinds.iter_mut().find(|(of, _)| *of == value) {
-            Some((_, kinds)) if kinds.contains(&row.kind.as_str()) => {}
-            Some((_, kinds)) => kinds.push(&row.kind),
-            None => kinds.push((value, vec![&row.kind])),
-        }
-    }
-    match kinds.as_slice() {
-        [(value, _)] => value.clone(),
-        several => {
-            let with =
-                |(value, kinds): &(String, Vec<&str>)| format!("{value} ({})", kinds.join(", "));
-            several.iter().map(with).collect::<Vec<_>>().join(", ")
-        }
-    }
+    told::by_kind(rows.iter().map(|row| (row.kind.clone(), value(row))))
 }
 
 /// In the longest unit that leaves it whole.
@@ -198,38 +163,13 @@ fn table(rows: &[&Row]) -> String {
     text
 }
 
-/// Which kind is best at the worst, and how many times as long the others took. Runs of one kind
-/// count together, by the worst of them. Empty where fewer than two have a worst that is known.
+/// Who is best at the worst, where there are several, and what weakens that. What is above a limit
+/// the table has.
 fn verdict(rows: &[&Row]) -> String {
-    let mut worst: Vec<(String, u64)> = Vec::new();
-    for row in rows {
-        let Some(max_ns) = row.summary.max_ns else { continue };
-        let column = row.column.as_ref().map_or_else(String::new, |column| format!(" {column}"));
-        let name = format!("{}{column}", row.kind);
-        match worst.iter_mut().find(|(of, _)| *of == name) {
-            Some((_, before)) => *before = max_ns.max(*before),
-            None => worst.push((name, max_ns)),
-        }
-    }
-    worst.sort_by_key(|(_, max_ns)| *max_ns);
-    let [(best, least_ns), others @ ..] = worst.as_slice() else { return String::new() };
-    match others.last() {
-        None => return String::new(),
-        Some((_, most_ns)) if most_ns == least_ns => {
-            return format!("At the worst all are alike, with {}.\n", whole(Some(*least_ns)));
-        }
-        Some(_) => {}
-    }
-    let times = |(name, max_ns): &(String, u64)| match *least_ns {
-        0 => format!("{name} {}", whole(Some(*max_ns))),
-        least_ns => format!("{name} {:.1} times as long", *max_ns as f64 / least_ns as f64),
-    };
-    let others: Vec<String> = others.iter().map(times).collect();
-    format!(
-        "At the worst {best} is best, with {}: {}.\n",
-        whole(Some(*least_ns)),
-        others.join(", ")
-    )
+    let said = verdict::verdict(rows);
+    let ranking = said.is_comparison.then(|| [Some(said.best), said.others]);
+    let ranking = ranking.into_iter().flatten().flatten();
+    ranking.chain(said.reservations).map(|sentence| sentence + "\n").collect()
 }
 
 /// What the columns mean: those that are there.
@@ -314,6 +254,7 @@ mod tests {
     use crate::report::rows;
     use crate::run::tests::provenance;
     use crate::run::{Provenance, Run, Times};
+    use asmp_host::Schedule;
 
     fn run(dir: &str, kind: Kind, latencies: Latencies) -> Run {
         let schedule = match kind {
@@ -346,7 +287,9 @@ mod tests {
         assert!(partition.ends_with(&["1234567890.000", "92", "41", "0"]), "{text}");
         // Long numbers do not run together.
         assert_eq!(lines[3].len(), lines[5].len(), "{text}");
-        assert!(!text.contains("At the worst"), "one worst case is none to compare: {text}");
+        let verdict = "\nThe worst of partition is 1,234,567,890 us of 92 instants.\nnormal has no \
+                       sample, which is worse than any time.\n";
+        assert!(text.contains(verdict), "{text}");
     }
 
     #[test]
@@ -390,8 +333,8 @@ mod tests {
         );
         assert_eq!(
             lines[2],
-            "load factor 1; load wrote to tmpfs: no disk; times by nanosleep; kernel 7.2; a guest: \
-             no times of a machine"
+            "6 processes of the load (factor 1); load wrote to tmpfs: no disk; times by nanosleep; \
+             kernel 7.2; a guest: no times of a machine"
         );
         assert!(says.contains("\n  mean to max: from the instant until the task ran"), "{says}");
         assert!(!says.contains("partial:") && !says.contains("above:"), "{says}");
@@ -410,7 +353,8 @@ mod tests {
             lines[1],
             "2 to 3 instants, of another tool's histogram; CPU not known; policy not known"
         );
-        assert!(lines[2].starts_with("load factor not known; times by another tool; "), "{says}");
+        let unknown = "size of the load not known; times by another tool; ";
+        assert!(lines[2].starts_with(unknown), "{says}");
         assert!(lines[3].starts_with("run ") && says.contains("\n  partial: ended"), "{says}");
         runs[0].provenance.load = Load::Idle;
         assert!(text(&rows(&runs[..1], None)).contains("\nno load; times by"));
@@ -421,28 +365,42 @@ mod tests {
     }
 
     #[test]
-    fn the_kind_that_is_best_at_the_worst_is_named_with_the_others_ratios() {
+    fn a_table_ends_with_its_verdict_and_with_what_weakens_it() {
         let of = |dir: &str, kind, max_ns| run(dir, kind, Latencies::of([1_000, max_ns]));
-        let runs = [
+        let mut runs = [
             of("a/x", Kind::Normal, 90_000),
             of("b/x", Kind::Normal, 30_000),
             of("a/y", Kind::Fifo, 50_000),
             of("a/z", Kind::Partition, 20_000),
         ];
+        runs[3].provenance.partial = Some("interrupted".into());
+        runs[3].latencies.lose(3_000);
         let says = text(&rows(&runs, None));
-        let line = "\nAt the worst partition is best, with 20.000: fifo 2.5 times as long, normal \
-                    4.5 times as long.\n";
-        assert!(says.contains(line), "{says}");
-        // Turns that nothing disturbed have no ratio.
-        let runs =
-            [of("a/x", Kind::Normal, 90_000), run("a/y", Kind::Partition, Latencies::of([0, 0]))];
-        let says = text(&rows(&runs, None));
-        assert!(says.contains("partition is best, with 0.000: normal 90.000.\n"), "{says}");
-        let alike = [of("a/x", Kind::Normal, 90_000), of("a/y", Kind::Partition, 90_000)];
-        let says = text(&rows(&alike, None));
-        assert!(says.contains("\nAt the worst all are alike, with 90.000.\n"), "{says}");
-        let rounds = [of("a/x", Kind::Normal, 90_000), of("b/x", Kind::Normal, 30_000)];
-        assert!(!text(&rows(&rounds, None)).contains("At the worst"), "one kind alone");
+        let verdict = "\nAt the worst partition is best: 20.000 us of 2 instants.\nThe others took \
+                       longer: fifo 50.000 us (2.5 times as long), normal 90.000 us (4.5 times as \
+                       long).\npartition ended early, after 2 instants: a whole run may have a \
+                       longer one.\npartition lost 3,000 samples: a longer one may be among \
+                       them.\n  mean to max: ";
+        assert!(says.contains(verdict), "{says}");
+        // One kind alone: its rows say all.
+        let rounds = text(&rows(&runs[..2], None));
+        assert!(!rounds.contains("worst") && rounds.contains("30.000"), "{rounds}");
+    }
+
+    #[test]
+    fn a_load_is_told_by_its_processes() {
+        let says = |load: Load, per_cpu: u32| {
+            let mut runs = [run("a/x", Kind::Partition, Latencies::of([1_000]))];
+            (runs[0].provenance.load, runs[0].provenance.load_size.per_cpu) = (load, per_cpu);
+            let text = text(&rows(&runs, None));
+            text.lines().nth(2).and_then(|line| line.split(';').next()).unwrap().to_owned()
+        };
+        assert_eq!(says(Load::Cpu, 128), "512 processes of the load (factor 128)");
+        assert_eq!(says(Load::Mixed, 128), "768 processes of the load (factor 128)");
+        assert_eq!(says(Load::Cache, 128), "772 processes of the load (factor 128)");
+        assert_eq!(says(Load::Artis, 128), "16 processes of the load");
+        assert_eq!(says(Load::Idle, 128), "no load");
+        assert_eq!(says(Load::Mixed, 0), "size of the load not known");
     }
 
     #[test]

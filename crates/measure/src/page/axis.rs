@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Axes: where a value stands, from 0 to 1, and which ticks have a number. Pure.
 
+use crate::told::grouped;
+
 /// A number beside an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tick {
@@ -142,19 +144,6 @@ pub fn number(value: f64) -> String {
     }
     let text = format!("{value:.9}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// `1,000,000`.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Which ticks have room for their numbers: those at both ends first, then from the foot on.

@@ -2,18 +2,20 @@
 //! What the page draws of runs: percentiles, histograms, latencies over time, the largest of each
 //! second, and all worst ones at a glance. Pure.
 
-use super::axis::{Axis, Towards, grouped, number, round_number};
+use super::axis::{Axis, Towards, number, round_number};
 use super::curve::{self, range_us};
 use super::figure::{Figure, Label, Layer, Mark, Panel};
 use super::pen::Pen;
 use super::shown::Shown;
 use super::style::of_place;
 use super::timeline::{Timeline, WORST};
-use super::words::{origin, short_us, us};
+use super::words::origin;
 use crate::histogram::{Latencies, Quantile};
 use crate::run::{Experiment, Run};
-use crate::spaces::{Drawing, Place};
-use std::collections::BTreeSet;
+use crate::spaces::Drawing;
+use crate::told::{grouped, instant, short_us, us};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 
 /// What the values of an experiment are.
 pub const fn values(experiment: Experiment) -> &'static str {
@@ -107,8 +109,9 @@ pub fn glance(shown: &[&Shown]) -> Figure {
         x_name: format!("{what}, us"),
         y_name: String::new(),
         caption: format!(
-            "The largest dot of a line is the worst instant, the middle one 99 %, the smallest the \
+            "The largest dot of a line is the worst {}, the middle one 99 %, the smallest the \
              median, where n supports it. {}",
+            one_of(shown),
             origin(&runs(shown))
         ),
     }
@@ -119,7 +122,7 @@ pub fn percentiles(shown: &[&Shown], limit_ns: Option<u64>) -> Figure {
     let most = latencies(shown).map(Latencies::instants).max().unwrap_or(0);
     let (x, y) = (Axis::percentiles(most), values_axis(shown, limit_ns));
     let mut panel = panel(y.clone(), 300.0, rule(&y, limit_ns));
-    let mut ends = Vec::new();
+    let (mut ends, instant) = (Vec::new(), one_of(shown));
     for one in shown {
         let style = one.style();
         let curve = curve::percentiles(&one.run.latencies, &x, &y);
@@ -130,7 +133,7 @@ pub fn percentiles(shown: &[&Shown], limit_ns: Option<u64>) -> Figure {
         panel.labels.push(Label { end, text: one.label.clone(), style });
         if let Some(beyond) = one.run.latencies.beyond() {
             ends.push(format!(
-                " Of {} instants of {} only the shortest possible time is known, {} us: the line \
+                " Of {} {instant}s of {} only the shortest possible time is known, {} us: the line \
                  ends there.",
                 grouped(beyond.instants),
                 one.label,
@@ -142,13 +145,13 @@ pub fn percentiles(shown: &[&Shown], limit_ns: Option<u64>) -> Figure {
     let mut figure = of_one(
         title(shown, "percentiles"),
         x,
-        "part of the instants at or below",
+        &format!("part of the {instant}s at or below"),
         format!("{what}, us"),
         panel,
     );
     figure.caption = format!(
-        "A line shows which {what} a part of the instants does not exceed. It ends at the worst of \
-         n instants, the dot.{} {}",
+        "A line shows which {what} a part of the {instant}s does not exceed. It ends at the worst \
+         of n {instant}s, the dot.{} {}",
         ends.concat(),
         origin(&runs(shown))
     );
@@ -207,13 +210,14 @@ fn histogram(shown: &[&Shown], to_us: f64, width_ns: f64, name: &str) -> Figure 
     }
     let outside = match outside.is_empty() {
         true => String::new(),
-        false => format!(" Instants beyond the axis: {}.", outside.join("; ")),
+        false => format!(" Counted beyond the axis: {}.", outside.join("; ")),
     };
     let what = values(shown[0].experiment());
-    let y_name = "instants in a bucket".to_owned();
+    let instant = one_of(shown);
+    let y_name = format!("{instant}s in a bucket");
     let mut figure = of_one(title(shown, name), x, &format!("{what}, us"), y_name, panel);
     figure.caption = format!(
-        "A bucket is {} us wide. A dot marks the bucket of the worst instant.{outside} {}",
+        "A bucket is {} us wide. A dot marks the bucket of the worst {instant}.{outside} {}",
         short_us(width_ns as u64),
         origin(&runs(shown))
     );
@@ -242,13 +246,19 @@ pub fn without_times(shown: &[&Shown]) -> Option<String> {
     })
 }
 
-const TIME: &str = "time since the run's first instant, s";
+/// `instant` or `turn`.
+const fn one_of(shown: &[&Shown]) -> &'static str {
+    instant(shown[0].experiment())
+}
+
+fn time_name(shown: &[&Shown]) -> String {
+    format!("time since the run's first {}, s", one_of(shown))
+}
 
 /// A row of dots for each run, all with the same axes; the worst have the numbers of their causes.
 pub fn over_time(shown: &[&Shown], limit_ns: Option<u64>) -> Option<Figure> {
     let times = with_times(shown);
     let (x, y) = (time_axis(&times)?, values_axis(shown, limit_ns));
-    let mut rough = Vec::new();
     let panels = times.iter().enumerate().map(|(at, (one, timeline))| {
         let mut panel = panel(y.clone(), 72.0, rule(&y, limit_ns));
         // Its name is there once.
@@ -270,33 +280,56 @@ pub fn over_time(shown: &[&Shown], limit_ns: Option<u64>) -> Option<Figure> {
                 panel.marks.push(Mark { x, y, number });
             }
         }
-        if !timeline.has_samples {
-            rough.push(one.label.as_str());
-        }
         panel
     });
-    let panels = panels.collect();
-    let rough = match rough.is_empty() {
-        true => String::new(),
-        false => format!(
-            " Of {} the samples are not there: the dots are the median and the extremes of each \
-             second.",
-            rough.join(", ")
-        ),
-    };
+    let panels: Vec<Panel> = panels.collect();
+    let has_marks = panels.iter().any(|panel| !panel.marks.is_empty());
+    let numbers = if has_marks { " Numbers: the worst, see below." } else { "" };
     let what = values(shown[0].experiment());
     Some(Figure {
         title: title(shown, "over time"),
         x,
-        x_name: TIME.to_owned(),
+        x_name: time_name(shown),
         y_name: format!("{what}, us"),
         panels,
         caption: format!(
-            "All rows have the same axes. A run has up to 240 columns; of each the dots are the \
-             lowest, the first and the highest sample. Numbers: the worst, see below.{rough} {}",
+            "All rows have the same axes.{}{numbers} {}",
+            dots(&times),
             origin(&runs(shown))
         ),
     })
+}
+
+/// What the dots over time are: of runs that keep their samples, and of those that keep only
+/// seconds.
+fn dots(times: &[(&Shown, &Timeline)]) -> String {
+    let mut told = String::new();
+    let all_rough = times.iter().all(|(_, timeline)| !timeline.has_samples);
+    if !all_rough {
+        told.push_str(
+            " A run has up to 240 columns; of each the dots are the lowest, the first and the \
+             highest sample.",
+        );
+    }
+    let mut rough: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
+    for (one, timeline) in times.iter().filter(|(_, timeline)| !timeline.has_samples) {
+        rough.entry(timeline.column_ns).or_default().push(&one.label);
+    }
+    let alike = all_rough && rough.len() == 1;
+    for (column_ns, labels) in rough {
+        let of = match alike {
+            true => " The dots are".to_owned(),
+            false => format!(" Of {} the dots are", labels.join(", ")),
+        };
+        let _ = match column_ns / 1_000_000_000 {
+            1 => write!(told, "{of} the median and the extremes of each second."),
+            seconds => write!(
+                told,
+                "{of} the extremes of each {seconds} seconds, and the median of the first of them."
+            ),
+        };
+    }
+    told
 }
 
 /// The largest of each second, all runs on one axis.
@@ -334,10 +367,15 @@ pub fn largest(shown: &[&Shown], limit_ns: Option<u64>) -> Option<Figure> {
         _ => format!("{seconds} seconds"),
     };
     let name = format!("largest of each {each}");
-    let mut figure = of_one(title(shown, &name), x, TIME, format!("{what}, us"), panel);
+    let y_name = format!("{what}, us");
+    let mut figure = of_one(title(shown, &name), x, &time_name(shown), y_name, panel);
+    let missed = match shown[0].experiment() {
+        Experiment::Latency => ", missed instants included",
+        Experiment::Overhead => "",
+    };
     figure.caption = format!(
-        "A step is the largest {what} of each {each}, missed instants included. A gap has no \
-         instant. {}",
+        "A step is the largest {what} of each {each}{missed}. A gap has no {}. {}",
+        one_of(shown),
         origin(&runs(shown))
     );
     Some(figure)
@@ -357,12 +395,8 @@ pub fn space(drawing: &Drawing) -> Figure {
             let curve = curve::density(time, &x, &y);
             panel.layers.push(Layer::Line { style, path: curve.path });
             panel.layers.push(Layer::Dots { style, path: Pen::dots(curve.end), pixels: 8.0 });
-            let text = match place {
-                Place::Kernel => "kernel",
-                Place::User => "user",
-                Place::Program => "program",
-            };
-            panel.labels.push(Label { end: None, text: text.to_owned(), style });
+            let text = place.word().to_owned();
+            panel.labels.push(Label { end: None, text, style });
         }
         panel
     });

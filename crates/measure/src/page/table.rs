@@ -2,16 +2,16 @@
 //! Tables as HTML; on a narrow page each row becomes a card. A sentence below explains each column.
 //! Pure.
 
-use super::axis::grouped;
 use super::shown::Shown;
 use super::style::Style;
 use super::timeline::WORST;
-use super::words::{escape, short_us, us};
-use crate::histogram::{ALL_PERCENTILES, Above};
+use super::words::escape;
+use crate::histogram::ALL_PERCENTILES;
 use crate::noise::shown as printable;
 use crate::run::Experiment;
-use crate::spaces::{Handler, Place, Space};
+use crate::spaces::{Handler, Space};
 use crate::summary::Summary;
+use crate::told::{above, grouped, instant, short_us, us};
 use std::fmt::Write;
 
 /// A column: its heading, and the sentence that explains it.
@@ -77,18 +77,23 @@ fn or_none(ns: Option<f64>) -> String {
 /// The figures of all runs of an experiment, load by load.
 pub fn runs(shown: &[&Shown], limit_ns: Option<u64>) -> String {
     let overhead = shown[0].experiment() == Experiment::Overhead;
+    let instant = instant(shown[0].experiment());
+    let of_all = match overhead {
+        true => "how much longer a turn took than an undisturbed one: the mean of all turns.",
+        false => "the mean of all instants.",
+    };
     let summaries: Vec<Summary> = shown.iter().map(|one| one.run.summary()).collect();
     let is_supported = |name: &str| summaries.iter().any(|one| one.percentile(name).is_some());
     let percentiles: Vec<_> = ALL_PERCENTILES.iter().filter(|one| is_supported(one.name)).collect();
     let mut columns = vec![
         column("Run", "its number and kind, and what tells it from others. All times are in us."),
-        column("Avg", "the mean of all instants."),
-        column("StDev", "their standard deviation."),
+        column("Mean", of_all),
+        column("Stdev", "their standard deviation."),
         column("Min", "the shortest."),
     ];
     columns.extend(percentiles.iter().map(|one| Column {
         name: one.name.to_owned(),
-        sentence: format!("at most one in {} instants took longer.", grouped(one.one_in)),
+        sentence: format!("at most one in {} {instant}s took longer.", grouped(one.one_in)),
     }));
     columns.push(column("Max", "the longest."));
     if overhead {
@@ -96,18 +101,28 @@ pub fn runs(shown: &[&Shown], limit_ns: Option<u64>) -> String {
                         rest is the hypervisor's or the hardware's.";
         columns.push(column("System", sentence));
     }
-    columns.extend([
-        column(
-            "n",
-            "the instants, those sampled and those missed; all figures are of all of them.",
-        ),
-        column("Missed", "instants that passed while the task was still late for an earlier one."),
-        column("Lost", "samples without room; their times are not known."),
-    ]);
+    columns.extend(match overhead {
+        true => [
+            column("n", "the turns; all figures are of all of them."),
+            column("Missed", "always 0: a loop has no instants."),
+            column("Lost", "turns without room; their times are not known."),
+        ],
+        false => [
+            column(
+                "n",
+                "the instants, those sampled and those missed; all figures are of all of them.",
+            ),
+            column(
+                "Missed",
+                "instants that passed while the task was still late for an earlier one.",
+            ),
+            column("Lost", "samples without room; their times are not known."),
+        ],
+    });
     if let Some(limit_ns) = limit_ns {
         let name = format!("> {}", short_us(limit_ns));
-        let sentence = "the instants that took longer than this limit.";
-        columns.push(Column { name, sentence: sentence.to_owned() });
+        let sentence = format!("the {instant}s that took longer than this limit.");
+        columns.push(Column { name, sentence });
     }
     let mut rows = Vec::new();
     let mut load = None;
@@ -136,14 +151,6 @@ pub fn runs(shown: &[&Shown], limit_ns: Option<u64>) -> String {
     table(&columns, &rows, false)
 }
 
-/// `0`, `12`, or `3..5` where a bucket reaches across the limit.
-pub fn above(above: Above) -> String {
-    match above {
-        Above { at_least, at_most } if at_least == at_most => grouped(at_least),
-        Above { at_least, at_most } => format!("{}..{}", grouped(at_least), grouped(at_most)),
-    }
-}
-
 fn heading(one: &Shown) -> String {
     let mut html = format!("{}{} {}", swatch(one.style()), one.number, escape(&one.name));
     if let Some(reason) = &one.run.provenance.partial {
@@ -157,17 +164,11 @@ fn heading(one: &Shown) -> String {
 
 /// The worst samples of runs, with their causes and the places of their numbers in the figure.
 pub fn worst(shown: &[&Shown]) -> String {
-    let mut columns = vec![
-        column("Mark", "the number in the figure over time, 1 the worst."),
-        column("us", "how long the sample took."),
-        column("At", "seconds since the run's first instant."),
-        column("Cause", "what the kernel recorded on the CPU meanwhile."),
-    ];
     let mut rows = Vec::new();
     let mut notes = String::new();
-    let mut has_times = false;
+    let (mut has_times, mut lacks_times) = (false, false);
     for one in shown {
-        let provenance = &one.run.provenance;
+        let (provenance, base_ns) = (&one.run.provenance, one.run.base_ns());
         if let Some(reason) = &provenance.not_recorded {
             let reason = escape(&printable(reason));
             let _ = writeln!(
@@ -192,6 +193,7 @@ pub fn worst(shown: &[&Shown]) -> String {
         for (number, worst) in (1..).zip(provenance.worst.iter().take(WORST)) {
             let at_ns = one.timeline.as_ref().and_then(|times| times.worst_ns.get(&worst.index));
             has_times |= at_ns.is_some();
+            lacks_times |= at_ns.is_none();
             let at = at_ns.map_or_else(|| or_none(None), |ns| format!("{:.3}", *ns as f64 / 1e9));
             let mut cause = escape(&printable(&worst.cause));
             // Those of the others are in run.json.
@@ -204,15 +206,32 @@ pub fn worst(shown: &[&Shown]) -> String {
                     records.join("\n")
                 );
             }
-            rows.push(vec![number.to_string(), us(worst.value_ns as f64), at, cause]);
+            let beyond_ns = worst.value_ns.saturating_sub(base_ns);
+            rows.push(vec![number.to_string(), us(beyond_ns as f64), at, cause]);
         }
-    }
-    if !has_times {
-        columns[2].sentence = "not known: the samples are not there.".to_owned();
     }
     if rows.is_empty() {
         return notes;
     }
+    let instant = instant(shown[0].experiment());
+    let took = match shown[0].experiment() {
+        Experiment::Latency => "how long the sample took.",
+        Experiment::Overhead => "how much longer the turn took than an undisturbed one.",
+    };
+    let mark = match has_times {
+        true => "the number in the figure over time, 1 the worst.",
+        false => "1 the worst.",
+    };
+    let mut at = format!("seconds since the run's first {instant}.");
+    if lacks_times {
+        at.push_str(" –: not known, or the sample was not kept.");
+    }
+    let columns = [
+        column("Mark", mark),
+        column("us", took),
+        column("At", &at),
+        column("Cause", "what the kernel recorded on the CPU meanwhile."),
+    ];
     table(&columns, &rows, true) + &notes
 }
 
@@ -272,11 +291,7 @@ pub fn spaces(spaces: &[Space]) -> String {
 }
 
 fn handler(handler: &Handler) -> Vec<String> {
-    let place = match handler.place {
-        Place::Kernel => "kernel",
-        Place::User => "user",
-        Place::Program => "program",
-    };
+    let place = handler.place.word();
     let partial = if handler.partial.is_some() { " <small>partial</small>" } else { "" };
     let mut row = vec![format!("{place}{partial}")];
     for summary in [&handler.irq, &handler.thread, &handler.user, &handler.user_less_thread] {

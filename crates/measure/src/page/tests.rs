@@ -4,11 +4,11 @@
 use super::*;
 use crate::explain::Outlier;
 use crate::histogram::{Beyond, Digits, Latencies};
-use crate::load::Load;
+use crate::load::{Load, LoadDir};
 use crate::page::pen::places;
 use crate::page::timeline::tests as timelines;
 use crate::run::tests::provenance;
-use crate::run::{Kind, Provenance, Source, Times};
+use crate::run::{BaseTime, Kind, Provenance, Source, Times};
 
 const MS: u64 = 1_000_000;
 
@@ -141,25 +141,24 @@ fn the_top_says_which_kind_is_best_by_what_factor_and_what_is_above_the_limit() 
     ];
     runs[0].latencies.lose(3);
     runs[0].provenance.started_s = 1_795_519_860;
-    let said = top::verdicts(&shown_of(&runs), Some(500_000));
-    assert_eq!(said.len(), 1);
-    assert_eq!(said[0].best, "mixed: partition has the best worst, 9.999 us of 1,000 instants.");
-    assert_eq!(
-        said[0].more,
-        [
-            "The others took longer: normal 1,009.0 us (101 times).",
-            "normal lost 3 samples: a longer one may be among them.",
-            "fifo has no sample.",
-            "Above 500 us: normal 509..510 of 1,000; fifo 0 of 0; partition 0 of 1,000."
-        ]
-    );
+    let said = top::verdicts(&report::rows(&runs, Some(500_000)));
+    let expected = [
+        "Load mixed. At the worst partition is best: 9.999 us of 1,000 instants.",
+        "The other took longer: normal 1,009.0 us (101 times as long).",
+        "normal lost 3 samples: a longer one may be among them.",
+        "fifo has no sample, which is worse than any time.",
+        "Above 500 us: normal 509..510 of 1,000; fifo 0 of 0; partition 0 of 1,000.",
+    ];
+    assert_eq!(said, [expected.map(str::to_owned).to_vec()]);
     let page = page(&runs, Some(500_000));
     for word in [
         "1970-01-01 00:00 UTC to 2026-11-24 11:31 UTC",
         "7.2",
         "CPUs 0-3 online, a guest: no times of a machine",
         "1,000 us",
-        "fifo:80",
+        "<dd>SCHED_FIFO 80</dd>",
+        "mixed: processes that compute, that write, and that wait for the disk; 6 processes on 4 \
+         CPUs",
         "in a partition whose tick is stopped",
         "2,000 in 3 runs, 0 of them missed; 3 samples lost",
         "&gt; 500",
@@ -189,7 +188,7 @@ fn an_import_has_the_figures_that_its_counts_allow_and_the_page_says_what_is_mis
     ] {
         assert!(page.contains(sentence), "no {sentence:?}");
     }
-    assert!(!page.contains("fifo has the best worst"), "an unknown worst is not the best");
+    assert!(!page.contains("At the worst fifo"), "an unknown worst is not the best");
 }
 
 #[test]
@@ -251,4 +250,157 @@ fn kinds_far_apart_have_a_histogram_of_the_short_ones_that_counts_what_is_beyond
     assert!(part.contains("A bucket is 0.05 us wide."), "{part}");
     let (_, whole) = figure(&page, "Latency, mixed: histogram</h3>");
     assert!(whole.contains("A bucket is 10 us wide.") && !whole.contains("beyond the axis"));
+}
+
+#[test]
+fn a_load_that_wrote_to_memory_is_said_to_have_waited_for_no_disk() {
+    let latencies = || Latencies::of([5000, 6000]);
+    let mut runs =
+        [run(Kind::Normal, Load::Io, latencies()), run(Kind::Fifo, Load::Io, latencies())];
+    let dir = |file_system: &str| {
+        let (path, device) = ("/x".into(), "8:1".into());
+        Some(LoadDir { path, file_system: file_system.into(), device })
+    };
+    runs[0].provenance.load_dir = dir("tmpfs");
+    let said = |runs: &[Run]| {
+        let page = page(runs, None);
+        let fact = page.split("<dt>Loads wrote to</dt><dd>").nth(1).unwrap();
+        let sentence = page.split("<br>").find(|text| text.starts_with("The load"));
+        let sentence = sentence.map(|text| text.split("</li>").next().unwrap().to_owned());
+        (fact.split("</dd>").next().unwrap().to_owned(), sentence)
+    };
+    let all = "The load wrote to memory (tmpfs): it waited for no disk.".to_owned();
+    assert_eq!(said(&runs[..1]), ("tmpfs: no disk".to_owned(), Some(all)));
+    runs[1].provenance.load_dir = dir("ext4");
+    let (fact, sentence) = said(&runs);
+    assert_eq!(fact, "tmpfs: no disk; ext4 (device 8:1)");
+    let of_one = "The load of normal wrote to memory (tmpfs): it waited for no disk.";
+    assert_eq!(sentence.as_deref(), Some(of_one));
+    runs[0].provenance.load_dir = dir("ext4");
+    assert_eq!(said(&runs), ("ext4 (device 8:1)".to_owned(), None));
+    // A load that does not write has no place.
+    assert!(!page(&[run(Kind::Normal, Load::Cpu, latencies())], None).contains("Loads wrote to"));
+}
+
+#[test]
+fn a_load_is_told_by_all_its_processes_and_not_by_its_factor() {
+    let says = |load: Load| {
+        let mut one = run(Kind::Fifo, load, Latencies::of([5000]));
+        one.provenance.load_size.per_cpu = 128;
+        top::facts(&[one])
+    };
+    assert!(says(Load::Cpu).contains("cpu: processes that compute; 512 processes on 4 CPUs<"));
+    assert!(says(Load::Mixed).contains("the disk; 768 processes on 4 CPUs<"));
+    assert!(says(Load::Cache).contains("; 772 processes on 4 CPUs<"), "with the flooders");
+    assert!(says(Load::Artis).contains("; 16 processes on 4 CPUs<"));
+    assert!(says(Load::Idle).contains("idle: nothing else runs<"));
+}
+
+#[test]
+fn instants_of_several_columns_of_one_import_are_not_added_up() {
+    let column = |(name, n): (&str, u64)| {
+        let mut one = run(Kind::Partition, Load::Idle, Latencies::of(0..n));
+        (one.provenance.source, one.provenance.column) = (Source::Import, Some(name.to_owned()));
+        one
+    };
+    let mut runs: Vec<Run> =
+        [("IRQ-003", 10_000), ("Thr-003", 10_000), ("Usr-003", 9999)].map(column).into();
+    let instants = "<dt>Instants</dt><dd>9,999 to 10,000 in each of 3 columns of another tool</dd>";
+    assert!(top::facts(&runs).contains(instants), "{}", top::facts(&runs));
+    let said = top::verdicts(&report::rows(&runs, Some(1_000_000)));
+    assert!(said[0].last().unwrap().starts_with("Above 1,000 us: partition IRQ-003 0 of 10,000; "));
+    runs.push(run(Kind::Normal, Load::Idle, Latencies::of([7])));
+    let both = "1 in 1 run, 0 of them missed; 0 samples lost; 9,999 to 10,000 in each of 3";
+    assert!(top::facts(&runs).contains(both), "{}", top::facts(&runs));
+}
+
+/// One run with its worst, as a run without samples has them.
+fn without_samples(column_ns: u64, at_ns: Option<u64>) -> String {
+    let mut runs = [run(Kind::Partition, Load::Mixed, Latencies::of([5000, 9000]))];
+    runs[0].provenance.worst = vec![Outlier {
+        index: 1,
+        at_ns,
+        value_ns: 9000,
+        handler_ns: None,
+        cause: "late".into(),
+        records: vec![],
+    }];
+    let mut shown = shown_of(&runs);
+    for timeline in shown.iter_mut().filter_map(|one| one.timeline.as_mut()) {
+        (timeline.has_samples, timeline.column_ns) = (false, column_ns);
+        timeline.worst_ns = at_ns.into_iter().map(|at_ns| (1, at_ns)).collect();
+    }
+    document(&runs, &shown, None)
+}
+
+#[test]
+fn the_worst_have_marks_without_samples_and_no_word_points_at_a_mark_that_is_not_there() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let page = without_samples(SECOND_NS, Some(MS));
+    let (_, over_time) = figure(&page, "Latency, mixed: over time");
+    assert!(over_time.contains("<circle"), "{over_time}");
+    assert!(over_time.contains("Numbers: the worst, see below."), "{over_time}");
+    assert!(page.contains("<b>Mark</b>: the number in the figure over time"));
+    assert!(page.contains("data-name=\"At\">0.001<"));
+    let page = without_samples(SECOND_NS, None);
+    let (_, over_time) = figure(&page, "Latency, mixed: over time");
+    assert!(!over_time.contains("<circle") && !over_time.contains("Numbers"), "{over_time}");
+    assert!(page.contains("<b>Mark</b>: 1 the worst. "));
+    assert!(page.contains(" –: not known, or the sample was not kept."));
+}
+
+#[test]
+fn the_caption_over_time_says_what_the_dots_are() {
+    let caption = |page: &str| {
+        let (_, figure) = figure(page, "Latency, mixed: over time");
+        figure.split("<figcaption>").nth(1).unwrap().to_owned()
+    };
+    let seconds = caption(&without_samples(1_000_000_000, None));
+    let each = "same axes. The dots are the median and the extremes of each second. ";
+    assert!(seconds.contains(each), "{seconds}");
+    let joined = caption(&without_samples(4_000_000_000, None));
+    let each = "The dots are the extremes of each 4 seconds, and the median of the first of them. ";
+    assert!(joined.contains(each) && !joined.contains("first and the highest"), "{joined}");
+    let samples = caption(&page(&series(3000), None));
+    assert!(samples.contains("the lowest, the first and the highest sample. "), "{samples}");
+}
+
+#[test]
+fn turns_are_no_instants() {
+    let mut turns =
+        run(Kind::Partition, Load::Idle, Latencies::of((0..2000).map(|turn| 50 + turn)));
+    (turns.provenance.experiment, turns.provenance.source) = (Experiment::Overhead, Source::Loop);
+    turns.provenance.base_ns = Some(BaseTime { before_ns: 70_000, after_ns: 80_000, rounds: 1 });
+    turns.provenance.worst = vec![Outlier {
+        index: 0,
+        at_ns: Some(0),
+        value_ns: 72_049,
+        handler_ns: None,
+        cause: "late".into(),
+        records: vec![],
+    }];
+    let runs = [turns];
+    let page = page(&runs, Some(1_000_000));
+    let shown = page.split("<h2>Provenance").next().unwrap();
+    let told = shown.replace("a loop has no instants", "");
+    assert!(!told.to_lowercase().contains("instant"), "{told}");
+    assert!(told.contains("<dt>Turns</dt><dd>2,000 in 1 run, "), "{told}");
+    assert!(told.contains("The worst of partition is 2.049 us of 2,000 turns."), "{told}");
+    // As much as Max: both are beyond the base time.
+    assert_eq!(told.matches("data-name=\"us\">2.049<").count(), 1);
+    assert_eq!(told.matches("data-name=\"Max\">2.049<").count(), 1);
+}
+
+#[test]
+fn a_column_has_the_same_name_in_the_text_and_on_the_page() {
+    let runs = series(3000);
+    let page = page(&runs, None);
+    let table = page.split("<table").nth(1).unwrap().split("</thead>").next().unwrap();
+    let columns = table.split("<th scope=\"col\">").skip(2);
+    let of_page: Vec<String> =
+        columns.map(|rest| rest.split("</th>").next().unwrap().to_lowercase()).collect();
+    let text = report::text(&report::rows(&runs, None));
+    let heading = text.lines().find(|line| line.starts_with("kind ")).unwrap();
+    let of_text: Vec<&str> = heading.split_whitespace().skip(1).collect();
+    assert_eq!(of_page, of_text);
 }

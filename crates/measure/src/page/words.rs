@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Words and numbers of the page. Pure.
+//! Words of the page alone. Pure.
 
-use super::axis::grouped;
 use crate::load::Load;
 use crate::run::{Kind, Run, Source};
 
@@ -9,38 +8,6 @@ use crate::run::{Kind, Run, Source};
 pub fn escape(text: &str) -> String {
     let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text.replace('"', "&quot;")
-}
-
-/// Microseconds, the unit of the page: `649,012`, `1,234.5`, `14.217`.
-pub fn us(ns: f64) -> String {
-    let us = ns / 1e3;
-    let decimals = match us {
-        10_000.0.. => 0,
-        100.0.. => 1,
-        _ => 3,
-    };
-    let text = format!("{us:.decimals$}");
-    let (whole, part) = text.split_at(text.find('.').unwrap_or(text.len()));
-    whole.parse().map_or_else(|_| text.clone(), |whole| grouped(whole) + part)
-}
-
-/// The same of a time without a part of a nanosecond, as short as it goes: `1,000`, `62.5`.
-pub fn short_us(ns: u64) -> String {
-    let part = format!("{:03}", ns % 1000);
-    let part = part.trim_end_matches('0');
-    let dot = if part.is_empty() { "" } else { "." };
-    format!("{}{dot}{part}", grouped(ns / 1000))
-}
-
-/// How many times as long: `3.2`, `45,700`.
-pub fn times(factor: f64) -> String {
-    match factor {
-        10.0.. => {
-            let unit = 10f64.powi((factor.log10().floor() as i32 - 2).max(0));
-            grouped(((factor / unit).round() * unit) as u64)
-        }
-        _ => format!("{factor:.1}"),
-    }
 }
 
 /// `2026-11-24 12:31 UTC`.
@@ -120,14 +87,6 @@ mod tests {
     #[test]
     fn text_that_looks_like_markup_is_not() {
         assert_eq!(escape("<a & \"b\">"), "&lt;a &amp; &quot;b&quot;&gt;");
-    }
-
-    #[test]
-    fn numbers_have_as_many_digits_as_can_be_read() {
-        let all = [649_012_345.0, 1_234_549.0, 14_217.0, 7.0].map(us);
-        assert_eq!(all, ["649,012", "1,234.5", "14.217", "0.007"]);
-        assert_eq!([1_000_000, 62_500, 7].map(short_us), ["1,000", "62.5", "0.007"]);
-        assert_eq!([3.24, 10.4, 45_678.0].map(times), ["3.2", "10", "45,700"]);
     }
 
     #[test]
