@@ -269,15 +269,16 @@ fn light_and_dark() {
 fn names_are_shown() {
     let dir = tempfile::tempdir().unwrap();
     let run = dir.path().join("a\x1b[2J");
-    let worst = asmp_measure::Outlier {
+    let worst = Outlier {
         index: 0,
+        at_ns: None,
         value_ns: 1000,
         handler_ns: None,
         cause: "\x1b]0;x\x07/7 took 1.0 us".into(),
         records: vec!["+0.5 us switch to \x1b[8m/7".into()],
     };
     let plain = runs::provenance("7.2.13", Load::Idle, Kind::Normal);
-    let made = |name: &str, worst: Vec<asmp_measure::Outlier>| {
+    let made = |name: &str, worst: Vec<Outlier>| {
         let provenance = Provenance { worst, ..plain.clone() };
         runs::write(&run.join(name), provenance, [1000u64].into_iter());
     };

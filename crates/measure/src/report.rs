@@ -180,6 +180,7 @@ mod tests {
         let mut run = run(&path, Kind::Partition, Latencies::of([1]));
         run.provenance.worst = vec![Outlier {
             index: 7,
+            at_ns: None,
             value_ns: 12_300,
             handler_ns: None,
             cause: "x took 9 us".to_owned(),
@@ -213,7 +214,9 @@ mod tests {
 
     #[test]
     fn a_late_sample_is_found_by_its_time_and_a_turn_is_told_beyond_the_base_time() {
-        let mut late = run("a", Kind::Partition, Latencies::of([1]));
+        let dir = tempfile::tempdir().unwrap();
+        let mut late = run(&dir.path().display().to_string(), Kind::Partition, Latencies::of([1]));
+        std::fs::write(dir.path().join("samples.bin"), "").unwrap();
         late.provenance.worst = vec![Outlier {
             index: 7,
             at_ns: Some(1_234_567_000),

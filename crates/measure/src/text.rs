@@ -167,7 +167,7 @@ fn table(rows: &[&Row]) -> String {
 /// the table has.
 fn verdict(rows: &[&Row]) -> String {
     let said = verdict::verdict(rows);
-    let ranking = said.is_comparison.then(|| [Some(said.best), said.others]);
+    let ranking = said.is_comparison.then_some([Some(said.best), said.others]);
     let ranking = ranking.into_iter().flatten().flatten();
     ranking.chain(said.reservations).map(|sentence| sentence + "\n").collect()
 }

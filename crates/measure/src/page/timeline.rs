@@ -263,6 +263,7 @@ pub mod tests {
         let mut run = write(dir.path());
         let worst = [3, 99].map(|index| Outlier {
             index,
+            at_ns: None,
             value_ns: 1,
             handler_ns: None,
             cause: String::new(),

@@ -56,6 +56,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let worst = Outlier {
             index: u64::MAX,
+            at_ns: Some(u64::MAX),
             value_ns: u64::MAX,
             handler_ns: Some(u64::MAX),
             cause: "x".repeat(250),
