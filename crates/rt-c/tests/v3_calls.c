@@ -276,6 +276,10 @@ static void a_fifo_is_a_file_on_its_real_time_side(void)
 	/* The number is the system's again. */
 	CHECK((file = open("/dev/null", O_RDWR)) == fd && write(file, "abc", 3) == 3);
 	CHECK(close(file) == 0);
+	CHECK((fd = open("/dev/rtf61", O_NONBLOCK | O_CREAT)) >= 0 && access("/dev/rtf61", F_OK) == -1);
+	CHECK(rtf_create(61, 100) == -EBUSY && write(fd, "abc", 3) == 3);
+	CHECK((file = open("/dev/rtf61", O_NONBLOCK | O_CREAT)) != fd && rtf_isempty(61) == 0);
+	CHECK(close(file) == 0 && close(fd) == 0 && rtf_destroy(61) == 0);
 }
 
 static unsigned int on_event(unsigned int irq, struct pt_regs *registers)

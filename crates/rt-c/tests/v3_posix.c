@@ -11,6 +11,7 @@
 #include <rtl_spinlock.h>
 #include <rtl_sync.h>
 
+#include <mqueue.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
@@ -268,6 +269,34 @@ static void a_global_interrupt_is_that_of_a_device(void)
 	CHECK(rtl_free_global_irq(900) == 0);
 }
 
+static void a_queue_needs_no_slash_and_its_timeouts_are_on_rtlinux_s_clock(void)
+{
+	struct mq_attr attributes = {.mq_maxmsg = 1, .mq_msgsize = 8};
+	char name[40], message[8] = "";
+	hrtime_t before;
+	mqd_t queue;
+
+	snprintf(name, sizeof(name), "asmp-v3-posix-%d", (int)getpid());
+	queue = mq_open(name, O_RDWR | O_CREAT | O_EXCL, 0600, &attributes);
+	if (queue == (mqd_t)-1 && errno == ENOSYS)
+		return;
+	CHECK(queue != (mqd_t)-1);
+	before = gethrtime();
+	CHECK(mq_timedreceive(queue, message, 8, NULL, after(20 * MS)) == -1 && errno == ETIMEDOUT);
+	CHECK(gethrtime() - before >= 20 * MS);
+	CHECK(mq_send(queue, "one", 3, 0) == 0);
+	before = gethrtime();
+	CHECK(mq_timedsend(queue, "two", 3, 0, after(20 * MS)) == -1 && errno == ETIMEDOUT);
+	CHECK(gethrtime() - before >= 20 * MS);
+	CHECK(mq_getattr(queue, &attributes) == 0 && attributes.mq_curmsgs == 1);
+	CHECK(mq_timedreceive(queue, message, 8, NULL, after(0)) == 3 && memcmp(message, "one", 3) == 0);
+	attributes.mq_flags = O_NONBLOCK;
+	CHECK(mq_setattr(queue, &attributes, NULL) == 0 && mq_notify(queue, NULL) == 0);
+	CHECK(mq_receive(queue, message, 8, NULL) == -1 && errno == EAGAIN);
+	CHECK(mq_close(queue) == 0 && mq_unlink(name) == 0 && mq_unlink(name) == -1);
+	CHECK(errno == ENOENT);
+}
+
 /* The lines are looked at by who runs this. */
 static void words_go_to_stderr(void)
 {
@@ -294,6 +323,7 @@ int main(int argc, char **argv)
 	masks_of_signals();
 	what_holds_interrupts_off_lets_them_on();
 	a_global_interrupt_is_that_of_a_device();
+	a_queue_needs_no_slash_and_its_timeouts_are_on_rtlinux_s_clock();
 	words_go_to_stderr();
 	puts("all of posix");
 	return 0;

@@ -51,4 +51,7 @@ int sched_getcpu(void);
 #endif
 #define rtl_getcpuid() sched_getcpu()
 
+/* Sources rely on implicit declarations, and its names are macros. It includes this header. */
+#include <rtl_core.h>
+
 #endif

@@ -20,6 +20,9 @@
 #define RTF_SETSIZE 1
 #define RTF_FLUSH 2
 
+/* What O_CREAT makes. */
+#define RTF_DEFAULT_SIZE 8192
+
 /* 0, or -1 and errno. */
 static inline int rtl_result_np(int result)
 {
@@ -35,8 +38,13 @@ static inline int rtl_open(const char *path, int flags, ...)
 	int mode;
 
 	if (strncmp(path, "/dev/rtf", 8) == 0 && path[8] >= '0' && path[8] <= '9') {
-		int fd = rtl_fifo_open_np((unsigned int)atoi(path + 8));
+		unsigned int fifo = (unsigned int)atoi(path + 8);
+		int fd = rtl_fifo_open_np(fifo);
 
+		if (fd == -ENODEV && flags & O_CREAT) {
+			fd = rtf_create(fifo, RTF_DEFAULT_SIZE);
+			return rtl_result_np(fd < 0 ? fd : rtl_fifo_open_np(fifo));
+		}
 		if (fd != -ENODEV)
 			return rtl_result_np(fd);
 	}

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 /* Around the uses of uses.txt, which stand in place of the line USES. */
 #include <rtl.h>
-#include <rtl_core.h>
 #include <rtl_cond.h>
 #include <rtl_conf.h>
 #include <rtl_debug.h>
@@ -15,6 +14,7 @@
 #include <rtl_wait.h>
 #include <rtlinux_signal.h>
 #include <mbuff.h>
+#include <mqueue.h>
 
 static pthread_t thread;
 static pthread_attr_t attributes;
@@ -30,6 +30,8 @@ static struct sigaction action;
 static struct rtlinux_sigaction psc_action;
 static rtlinux_sigset_t psc_set;
 static rtl_sigset_t set;
+static mqd_t queue;
+static struct mq_attr queue_attributes;
 static pthread_spinlock_t spin;
 static rtl_spinlock_t lock;
 static rtl_irqstate_t flags;
