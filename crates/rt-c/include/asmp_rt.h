@@ -1252,9 +1252,11 @@ int rtl_cpu_exists(int cpu);
 
 /*
  `pthread_create` of a thread that is SCHED_FIFO with RTLinux priority 0, unless its attributes
- say otherwise. All pages of its stack are touched (256 KiB without attributes). For set-up only:
- takes a lock and allocates. Errors: those of pthread_create; EPERM: no permission for a
- real-time policy, see RLIMIT_RTPRIO; EINVAL: no routine.
+ say otherwise. All pages of its stack are touched (256 KiB without attributes). An ordinary
+ caller goes on once the thread has begun, or after a second: so threads begin in the order in
+ which init_module makes them. For set-up only: takes a lock and allocates. Errors: those of
+ pthread_create; EPERM: no permission for a real-time policy, see RLIMIT_RTPRIO; EINVAL: no
+ routine.
 
  # Safety
  As pthread_create.

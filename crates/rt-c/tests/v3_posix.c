@@ -297,6 +297,33 @@ static void a_queue_needs_no_slash_and_its_timeouts_are_on_rtlinux_s_clock(void)
 	CHECK(errno == ENOENT);
 }
 
+static volatile int threads_begun, order[2];
+
+static void *notes_its_turn(void *slot)
+{
+	*(volatile int *)slot = ++threads_begun;
+	return NULL;
+}
+
+/* The first one has more of a stack to touch. */
+static void threads_begin_in_the_order_in_which_they_are_made(void)
+{
+	static const size_t stacks[2] = {16 << 20, 64 << 10};
+	pthread_attr_t attributes;
+	pthread_t threads[2];
+	int at;
+
+	CHECK(pthread_attr_init(&attributes) == 0);
+	for (at = 0; at < 2; at++) {
+		CHECK(pthread_attr_setstacksize(&attributes, stacks[at]) == 0);
+		CHECK(pthread_create(&threads[at], &attributes, notes_its_turn, (void *)&order[at]) == 0);
+	}
+	for (at = 0; at < 2; at++)
+		CHECK(pthread_join(threads[at], NULL) == 0);
+	CHECK(pthread_attr_destroy(&attributes) == 0);
+	CHECK(order[0] == 1 && order[1] == 2);
+}
+
 /* The lines are looked at by who runs this. */
 static void words_go_to_stderr(void)
 {
@@ -313,6 +340,9 @@ int main(int argc, char **argv)
 	alarm(120);
 	if (argc == 2 && strcmp(argv[1], "-n") == 0)
 		rtl_without_priorities_np(true);
+	else
+		/* Others may delay an ordinary one between its begin and its turn. */
+		threads_begin_in_the_order_in_which_they_are_made();
 	a_mutex_excludes_and_a_timed_lock_is_on_rtlinux_s_clock();
 	a_condition_wakes_and_times_out();
 	spin_locks_exclude_under_both_names();

@@ -13,6 +13,8 @@ use crate::thread::table;
 use asmp_rt::thread::{lock_memory, prefault_heap, prefault_stack};
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::time::Duration;
 
 /// RTLinux's earliest-deadline-first policy: a number that no Linux policy has.
 pub const SCHED_EDF_NP: c_int = 0x0ED0;
@@ -202,12 +204,25 @@ pub extern "C" fn rtl_cpu_exists(cpu: c_int) -> c_int {
 struct Start {
     routine: unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void,
     argument: *mut c_void,
+    begun: SyncSender<()>,
+}
+
+/// How long an ordinary thread waits for one that it has made: its CPU may be another's.
+const BEGINS_WITHIN: Duration = Duration::from_secs(1);
+
+/// Is the caller what Linux is in RTLinux: below all threads of real time?
+fn is_ordinary() -> bool {
+    // SAFETY: takes and returns a number; 0 is the calling thread.
+    let policy = unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK;
+    ![libc::SCHED_FIFO, libc::SCHED_RR, libc::SCHED_DEADLINE].contains(&policy)
 }
 
 /// `pthread_create` of a thread that is SCHED_FIFO with RTLinux priority 0, unless its attributes
-/// say otherwise. All pages of its stack are touched (256 KiB without attributes). For set-up only:
-/// takes a lock and allocates. Errors: those of pthread_create; EPERM: no permission for a
-/// real-time policy, see RLIMIT_RTPRIO; EINVAL: no routine.
+/// say otherwise. All pages of its stack are touched (256 KiB without attributes). An ordinary
+/// caller goes on once the thread has begun, or after a second: so threads begin in the order in
+/// which init_module makes them. For set-up only: takes a lock and allocates. Errors: those of
+/// pthread_create; EPERM: no permission for a real-time policy, see RLIMIT_RTPRIO; EINVAL: no
+/// routine.
 ///
 /// # Safety
 /// As pthread_create.
@@ -244,7 +259,8 @@ pub unsafe extern "C" fn rtl_pthread_create(
         // SAFETY: both are ours and initialised.
         unsafe { rtl_pthread_attr_setschedparam(&raw mut own, &raw const lowest) };
     }
-    let start = Box::into_raw(Box::new(Start { routine, argument })).cast();
+    let (begun, begins) = sync_channel(1);
+    let start = Box::into_raw(Box::new(Start { routine, argument, begun })).cast();
     let made = table::make(|| {
         // SAFETY: the caller vouches for `thread`; `begin` takes the box.
         match unsafe { pthread_create(thread, &raw const own, begin, start) } {
@@ -256,6 +272,8 @@ pub unsafe extern "C" fn rtl_pthread_create(
     if made.is_err() {
         // SAFETY: no thread was made, so the box is still ours.
         drop(unsafe { Box::from_raw(start.cast::<Start>()) });
+    } else if is_ordinary() {
+        let _ = begins.recv_timeout(BEGINS_WITHIN);
     }
     if owned {
         // SAFETY: initialised above, and destroyed once.
@@ -266,11 +284,14 @@ pub unsafe extern "C" fn rtl_pthread_create(
 
 unsafe extern "C-unwind" fn begin(start: *mut c_void) -> *mut c_void {
     // SAFETY: the box of `rtl_pthread_create`, given to this thread alone.
-    let Start { routine, argument } = *unsafe { Box::from_raw(start.cast::<Start>()) };
+    let Start { routine, argument, begun } = *unsafe { Box::from_raw(start.cast::<Start>()) };
     table::begin();
     // A stack that cannot be asked for its end is one that faults; the program still runs.
     let _ = prefault_stack(usize::MAX);
     table::may_be_stopped();
+    // Nobody waits if the caller was of real time.
+    let _ = begun.send(());
+    drop(begun);
     // SAFETY: the program's own routine and argument; may unwind this frame, which owns nothing any
     // more.
     unsafe { routine(argument) }
