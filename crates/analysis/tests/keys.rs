@@ -14,8 +14,8 @@ use asmp_analysis::{
 use std::collections::BTreeSet;
 
 /// The answers, in the order of a row's letters: seven policies, SCHED_DEADLINE on one CPU and on
-/// two, placement by two heuristics under edf and by one under fp and muf, budgets, a chain under each of two policies,
-/// the simulator.
+/// two, placement by two heuristics under edf and by one under fp and muf, budgets, a chain under
+/// each of two policies, the simulator.
 const ANSWERS: [&str; 17] = [
     "np-edf",
     "edf",
