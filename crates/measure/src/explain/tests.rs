@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Causes: what is one, and what is none.
 
+use super::words::COLUMNS;
 use super::*;
 
 const PROBE: i32 = 7;
