@@ -289,7 +289,7 @@ unsafe extern "C-unwind" fn begin(start: *mut c_void) -> *mut c_void {
     // A stack that cannot be asked for its end is one that faults; the program still runs.
     let _ = prefault_stack(usize::MAX);
     table::may_be_stopped();
-    // Nobody waits if the caller was of real time.
+    // A caller of real time does not wait.
     let _ = begun.send(());
     drop(begun);
     // SAFETY: the program's own routine and argument; may unwind this frame, which owns nothing any
