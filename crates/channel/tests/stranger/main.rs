@@ -31,9 +31,9 @@
 //!
 //! Not here, because it needs partitions in a guest: the state directory, the groups of partitions,
 //! the device /dev/rtfN. Not here, because it needs a /dev/shm or another program of its own: the
-//! default directory of root made first, or as a link (`src/names_tests.rs`); the pipe that asmp-rtf
-//! serves (`rt-c/tests/c/fifo.rs`). Not refused by any rule of ours: the stranger may use up the memory of
-//! the machine or of /dev/shm; only limits of its own session prevent that.
+//! default directory of root made first, or as a link (`src/names_tests.rs`); the pipe that
+//! asmp-rtf serves (`rt-c/tests/c/fifo.rs`). Not refused by any rule of ours: the stranger may use
+//! up the memory of the machine or of /dev/shm; only limits of its own session prevent that.
 
 mod attempts;
 #[path = "../capability/mod.rs"]

@@ -4,8 +4,8 @@
 //!
 //! A CPU's time is told by its switches: who leaves has run since the switch before. Before the
 //! first one it is who leaves there. Without any switch [`Ran::unseen`] names the CPU. It then
-//! belongs to the task that leaves it first after the window ([`Ran::next`]), or, while that has not
-//! happened either, to the task that the caller finds there in /proc.
+//! belongs to the task that leaves it first after the window ([`Ran::next`]), or, while that has
+//! not happened either, to the task that the caller finds there in /proc.
 
 use asmp_host::Cpu;
 use asmp_host::tracefs::{Event, EventKind};
