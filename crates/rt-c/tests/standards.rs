@@ -72,7 +72,7 @@ const CPLUSPLUS: [&str; 19] = [
     "thread",
     "vector",
 ];
-/// Those that each RTLinux source includes; beside each header of the system by itself.
+/// The headers that each RTLinux source includes. A test compiles them beside each system header.
 const RTLINUX: [&str; 6] =
     ["rtl.h", "rtl_sched.h", "rtl_time.h", "rtl_fifo.h", "mbuff.h", "pthread.h"];
 

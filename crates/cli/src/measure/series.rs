@@ -135,7 +135,7 @@ fn prepare(
     Ok((series, awake))
 }
 
-/// As one word of a command line that a reader copies to a shell.
+/// Quotes a text for the shell, where it needs that: a reader may copy the command that we print.
 fn shell_word(text: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);
     match !text.is_empty() && text.chars().all(is_plain) {

@@ -65,7 +65,7 @@ enum Now {
     Lost,
 }
 
-/// What a CPU's events after the last moment that was asked for say of that moment.
+/// Who had a CPU at the end of the window, as the events after the window tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Next {
     /// None has come.

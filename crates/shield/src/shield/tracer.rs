@@ -9,7 +9,7 @@ use asmp_host::store::Lock;
 use asmp_host::tracefs;
 use std::time::Duration;
 
-/// The file in [`crate::RUN_DIR`] whose lock a measurement holds.
+/// The lock file of measurements, in [`crate::RUN_DIR`].
 const MEASURING: &str = "measuring.lock";
 
 impl Shield {
