@@ -23,6 +23,9 @@ pub enum Hand {
     /// A group beside ours, with CPUs or without, or among ours.
     Beside(&'static str),
     Among,
+    /// A group where that of a partition would be, or where that of all would be (the empty name),
+    /// with a task in it.
+    InPlace(&'static str),
     /// A group inside a partition, and a member of ours in it, or none.
     Inside(&'static str, Option<usize>),
     /// Removes a group of ours.
@@ -80,7 +83,13 @@ pub fn hand(dice: &mut Dice, kind: &str) -> Hand {
             Hand::Group(name, file, text)
         }
         "beside" => Hand::Beside(dice.one(&["", "3", "0-3"])),
-        "among" => Hand::Among,
+        "among" => dice.one(&[
+            Hand::Among,
+            Hand::InPlace("a"),
+            Hand::InPlace("b"),
+            Hand::InPlace("b"),
+            Hand::InPlace(""),
+        ]),
         "inside" => Hand::Inside(name, dice.one(&[None, Some(member)])),
         "rmdir" => Hand::Remove(name, dice.one(&["rt", "rest", "idle"])),
         "hotplug" if dice.chance(50) => Hand::Offline(dice.one(&[2, 3])),
@@ -106,6 +115,8 @@ pub struct Done {
     pub members: Vec<Process>,
     /// Files whose texts are others' now.
     touched: BTreeSet<String>,
+    /// Groups of [`Hand::InPlace`], and the task in each.
+    in_place: Vec<(String, Process)>,
     disk: bool,
     filled: bool,
     pub lost: bool,
@@ -140,7 +151,8 @@ impl Done {
             run(&format!("mount -t tmpfs -o size=256k,mode=755 none {STATE}"));
         }
         let members = (0..MEMBERS).map(|_| Process::start("sleep", &["100000"])).collect();
-        Self { members, touched: BTreeSet::new(), disk: full, filled: false, lost: false }
+        let (touched, in_place) = (BTreeSet::new(), Vec::new());
+        Self { members, touched, in_place, disk: full, filled: false, lost: false }
     }
 
     /// On a disk of its own that has never been filled, so that all of asmp's files fit on it.
@@ -165,6 +177,16 @@ impl Done {
                 }
             }
             Hand::Among => drop(fs::create_dir(format!("{base}/others"))),
+            Hand::InPlace(name) => {
+                let group = format!("{base}/{name}").trim_end_matches('/').to_owned();
+                if fs::create_dir(&group).is_ok() {
+                    let task = Process::start("sleep", &["100000"]);
+                    // An undoing may have removed it while it was empty.
+                    if set(&format!("{group}/cgroup.procs"), &task.id().to_string()) {
+                        self.in_place.push((group, task));
+                    }
+                }
+            }
             Hand::Inside(name, member) => {
                 let group = format!("{base}/{name}/rt/sub");
                 if fs::create_dir(&group).is_ok() {
@@ -229,8 +251,23 @@ impl Done {
         self.touched.extend(lines());
     }
 
+    /// Tasks of others that were moved out of the groups that others made for them.
+    pub fn driven_away(&self) -> Vec<String> {
+        let is_away = |(group, task): &&(String, Process)| {
+            let now = read(format!("/proc/{}/cgroup", task.id()));
+            format!("{ROOT}{}", now.trim_start_matches("0::")) != *group
+        };
+        let away = self.in_place.iter().filter(is_away);
+        away.map(|(group, task)| format!("task {} is no longer in {group}", task.id())).collect()
+    }
+
     /// Undoes what stands in the way of a last `restore`. Their own settings come after it.
     pub fn leave(&mut self) {
+        // The inner before the outer.
+        while let Some((group, task)) = self.in_place.pop() {
+            drop(task);
+            remove_when_empty(&group);
+        }
         for cpu in 1..4 {
             assert!(online(cpu, true), "CPU {cpu} comes back");
         }
@@ -255,6 +292,16 @@ impl Done {
                 set(path, text);
             }
         }
+    }
+}
+
+/// The kernel lets a group go a moment after its last task.
+fn remove_when_empty(group: &str) {
+    for _ in 0..100 {
+        if fs::remove_dir(group).is_ok() || !Path::new(group).exists() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
