@@ -341,8 +341,8 @@ impl Run {
 
     /// The hands leave, `restore`, and the machine is as it was.
     fn end(&mut self, before: &Snapshot) -> Snapshot {
-        self.wrong.extend(self.done.driven_away());
         self.done.leave();
+        self.wrong.append(&mut self.done.driven_away);
         let answer = asmp("restore");
         self.note(&answer);
         let lost = self.done.lost && answer.code == 45;

@@ -24,7 +24,7 @@ pub enum Hand {
     Beside(&'static str),
     Among,
     /// A group where that of a partition would be, or where that of all would be (the empty name),
-    /// with a task in it.
+    /// with a task in it; or, if it is there, its end.
     InPlace(&'static str),
     /// A group inside a partition, and a member of ours in it, or none.
     Inside(&'static str, Option<usize>),
@@ -117,6 +117,8 @@ pub struct Done {
     touched: BTreeSet<String>,
     /// Groups of [`Hand::InPlace`], and the task in each.
     in_place: Vec<(String, Process)>,
+    /// Such tasks that were moved out of their groups.
+    pub driven_away: Vec<String>,
     disk: bool,
     filled: bool,
     pub lost: bool,
@@ -151,8 +153,15 @@ impl Done {
             run(&format!("mount -t tmpfs -o size=256k,mode=755 none {STATE}"));
         }
         let members = (0..MEMBERS).map(|_| Process::start("sleep", &["100000"])).collect();
-        let (touched, in_place) = (BTreeSet::new(), Vec::new());
-        Self { members, touched, in_place, disk: full, filled: false, lost: false }
+        Self {
+            members,
+            touched: BTreeSet::new(),
+            in_place: Vec::new(),
+            driven_away: Vec::new(),
+            disk: full,
+            filled: false,
+            lost: false,
+        }
     }
 
     /// On a disk of its own that has never been filled, so that all of asmp's files fit on it.
@@ -179,7 +188,9 @@ impl Done {
             Hand::Among => drop(fs::create_dir(format!("{base}/others"))),
             Hand::InPlace(name) => {
                 let group = format!("{base}/{name}").trim_end_matches('/').to_owned();
-                if fs::create_dir(&group).is_ok() {
+                if self.in_place.iter().any(|(path, _)| *path == group) {
+                    self.end_in_place(&group);
+                } else if fs::create_dir(&group).is_ok() {
                     let task = Process::start("sleep", &["100000"]);
                     // An undoing may have removed it while it was empty.
                     if set(&format!("{group}/cgroup.procs"), &task.id().to_string()) {
@@ -251,23 +262,24 @@ impl Done {
         self.touched.extend(lines());
     }
 
-    /// Tasks of others that were moved out of the groups that others made for them.
-    pub fn driven_away(&self) -> Vec<String> {
-        let is_away = |(group, task): &&(String, Process)| {
+    /// The end of groups of [`Hand::InPlace`]: of this one and those in it, the inner first.
+    fn end_in_place(&mut self, outer: &str) {
+        let is_inside = |(group, _): &(String, Process)| Path::new(group).starts_with(outer);
+        while let Some(at) = self.in_place.iter().rposition(is_inside) {
+            let (group, task) = self.in_place.remove(at);
             let now = read(format!("/proc/{}/cgroup", task.id()));
-            format!("{ROOT}{}", now.trim_start_matches("0::")) != *group
-        };
-        let away = self.in_place.iter().filter(is_away);
-        away.map(|(group, task)| format!("task {} is no longer in {group}", task.id())).collect()
+            if format!("{ROOT}{}", now.trim_start_matches("0::")) != group {
+                self.driven_away.push(format!("task {} of {group} is in {now}", task.id()));
+            }
+            drop(task);
+            let _ = fs::remove_dir(format!("{group}/others"));
+            remove_when_empty(&group);
+        }
     }
 
     /// Undoes what stands in the way of a last `restore`. Their own settings come after it.
     pub fn leave(&mut self) {
-        // The inner before the outer.
-        while let Some((group, task)) = self.in_place.pop() {
-            drop(task);
-            remove_when_empty(&group);
-        }
+        self.end_in_place(ROOT);
         for cpu in 1..4 {
             assert!(online(cpu, true), "CPU {cpu} comes back");
         }
