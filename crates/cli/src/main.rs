@@ -95,9 +95,10 @@ fn dispatch(shield: &Shield, command: Command) -> Result<u8> {
 
 /// Reads everything back; exit code 7 where a promise is broken.
 fn status(shield: &Shield, name: Option<&str>, json: bool) -> Result<u8> {
+    // First what this machine lacks: in a container no partition is there.
+    let mut status = shield.status()?;
     name.map(|name| shield.state()?.partition(name).map(drop).map_err(anyhow::Error::from))
         .transpose()?;
-    let mut status = shield.status()?;
     status.partitions.retain(|partition| name.is_none_or(|name| name == partition.name));
     if json {
         print::json(&status)?;

@@ -8,7 +8,7 @@ use asmp_host::{CpuSet, Facts};
 use asmp_measure::noise::{Request, Watch, table};
 use asmp_shield::plan::Base;
 use asmp_shield::text::shown_lines;
-use asmp_shield::{Refusal, Shield};
+use asmp_shield::{Refusal, Shield, check_tree};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,8 @@ const TURN: Duration = Duration::from_secs(1);
 
 pub fn noise(shield: &Shield, noise: &Noise) -> Result<u8> {
     let facts = Facts::read(shield.kernel())?;
+    // Elsewhere the tasks that belong on the CPUs cannot be told from others.
+    check_tree(&facts)?;
     let request = request(shield, &facts, noise)?;
     let watched = std::io::stdout().is_terminal() && !noise.json && !noise.table;
     let mut watch = Watch::begin(shield.kernel(), &request)?;

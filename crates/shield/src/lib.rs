@@ -99,7 +99,7 @@ pub use plan::{Action, Base, Plan, Step, plan};
 /// What may be asked, and who asks.
 pub use request::{Caller, Cpus, Members, Request, Spec};
 /// Whether a machine can be partitioned at all, and whether it has certain CPUs.
-pub use rules::{check_machine, online_cpus, possible_cpus};
+pub use rules::{check_machine, check_tree, online_cpus, possible_cpus};
 pub use shield::{ChangeError, Patience, Recovered, Shield};
 /// Where the state lies, and its layout's version.
 pub use state::{RUN_DIR, STATE_SCHEMA, StateError};

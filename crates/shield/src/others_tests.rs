@@ -159,7 +159,12 @@ fn a_kernel_thread_that_lost_its_priority_is_named_and_gets_it_back() {
 
 /// Partition `a` with process 200, one thread of it in `rt/sub`, and 300 in `rt/sub/deep`.
 fn with_sub_groups() -> Fake {
-    let fake = Fake::partitioned();
+    sub_groups_of(create("a", "3"))
+}
+
+/// The same where `made` makes the partition.
+fn sub_groups_of(made: Request) -> Fake {
+    let fake = Fake::after(&[made, add("a", 200)]);
     for group in ["sub", "sub/deep"] {
         let group = Path::new(RT).join(group);
         fake.kernel.make_dir(&group).unwrap();
@@ -173,10 +178,18 @@ fn with_sub_groups() -> Fake {
     fake
 }
 
+/// Of a command in partition `a`.
+fn run_and_its_end() -> (Request, Request) {
+    let (name, spec, owner) = ("a".to_owned(), Spec::of("3".parse().unwrap()), None);
+    (Request::Run { name: name.clone(), spec, owner }, Request::EndRun { name, owner })
+}
+
 #[test]
 fn groups_made_inside_a_partition_are_listed_and_go_with_it() {
-    for request in [destroy("a"), destroy_demoting("a"), Request::Restore { abandon: false }] {
-        let fake = with_sub_groups();
+    let of = |request| (create("a", "3"), request);
+    let ends = [of(destroy("a")), of(destroy_demoting("a")), of(RESTORE), run_and_its_end()];
+    for (made, request) in ends {
+        let fake = sub_groups_of(made);
         let status = fake.status();
         assert!(status.holds(), "{status:#?}");
         let partition = &status.partitions[0];
@@ -201,6 +214,14 @@ fn a_task_that_became_real_time_in_a_group_inside_keeps_the_partition() {
     assert_eq!(fake.kernel.schedule(300).unwrap(), Schedule::Other { nice: 0 });
     fake.kernel.end(300);
     fake.is_untouched("demoted");
+    // The end of a run takes the policy without being told to.
+    let (run, end) = run_and_its_end();
+    let fake = sub_groups_of(run);
+    fake.kernel.set_schedule(300, &Schedule::Fifo { priority: 50 }).unwrap();
+    fake.done(&end);
+    assert_eq!(fake.kernel.schedule(300).unwrap(), Schedule::Other { nice: 0 });
+    fake.kernel.end(300);
+    fake.is_untouched("the end of a run");
 }
 
 #[test]

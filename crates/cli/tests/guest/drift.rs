@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What others do behind our back is seen, named and mended.
 
-use super::guests::Boot;
+use super::guests::{Boot, On};
 use super::lab::{
-    Process, Test, allowed, asmp, binary, console, isolated, read, spawn_asmp, test, until,
+    Process, Test, allowed, asmp, binary, console, isolated, policy, read, spawn_asmp, test, until,
 };
+use super::others::sh;
+use super::random::judge::base;
+use super::watchdog;
 use std::fs;
+use std::time::Instant;
 
 pub fn all() -> Vec<Test> {
     vec![
@@ -18,17 +22,23 @@ pub fn all() -> Vec<Test> {
         test("what a cpu that is offline cannot take back waits for it", offline_at_the_end)
             .booted(&[Boot::Bare]),
         test("a group that a program made inside goes with the partition", inner_group),
+        test(
+            "a group made inside a run goes with it and its task is an ordinary one",
+            inner_of_run,
+        ),
+        test("a group of others where one of ours would be keeps its real-time task", in_our_place),
         test("two writers take turns", two_writers),
         test("an orphan of a killed run is named and can be restored", orphan),
         test("garbage in the state is refused and left as it is", garbage_state),
+        test("two hundred partitions one after the other leave no group behind", two_hundred)
+            .on(On::One)
+            .booted(&[Boot::Bare])
+            .nightly(),
     ]
 }
 
 fn rt_group() -> String {
-    // Under systemd the groups lie below a delegated service.
-    let bare = "/sys/fs/cgroup/asmp/a/rt";
-    let delegated = "/sys/fs/cgroup/asmp.slice/asmp-holder.service/a/rt";
-    if fs::exists(bare).unwrap_or(false) { bare } else { delegated }.to_owned()
+    format!("{}/a/rt", base())
 }
 
 fn tty_irq() -> String {
@@ -131,10 +141,116 @@ fn offline_at_the_end() {
 }
 
 fn inner_group() {
+    let sub = format!("{}/sub", rt_group());
     asmp("create a --cpus 3").done();
-    fs::create_dir(format!("{}/sub", rt_group())).expect("a group inside");
+    fs::create_dir(&sub).expect("a group inside");
     asmp("status").done().says("rt/sub was made inside");
     asmp("destroy a").done();
+    // With a task that became real-time in it.
+    asmp("create a --cpus 3").done();
+    fs::create_dir(&sub).expect("a group inside");
+    fs::write(format!("{sub}/cgroup.type"), "threaded").expect("it takes threads");
+    let task = member();
+    let id = task.id();
+    fs::write(format!("{sub}/cgroup.threads"), id.to_string()).expect("it moves");
+    sh(&format!("chrt -f -p 20 {id}")).done();
+    asmp("status").done().says("rt/sub was made inside");
+    asmp("destroy a").code(39).says(&id.to_string());
+    assert!(policy(id).contains("priority: 20"), "{}", policy(id));
+    assert!(group_of(id).ends_with("/a/rt/sub"), "{}", group_of(id));
+    asmp("destroy a --force").done().says("SCHED_OTHER");
+    assert!(policy(id).contains("SCHED_OTHER"), "{}", policy(id));
+    assert_eq!(allowed(id), "0-3");
+}
+
+/// The end of a run does not ask: what it leaves behind goes on as an ordinary task.
+fn inner_of_run() {
+    let file = "/tmp/asmp-test-inner";
+    let sub = format!("{}/sub", rt_group());
+    let made = format!("mkdir {sub} && echo threaded >{sub}/cgroup.type");
+    let task = format!("chrt -f 20 sleep 1000 >/dev/null 2>&1 & echo $! | tee {file}");
+    let is_real_time = format!("chrt -p $(cat {file}) | grep -q FIFO");
+    let script = format!(
+        "{made} && {{ {task} >{sub}/cgroup.threads; }} && until {is_real_time}; do :; done"
+    );
+    asmp(&format!("run --cpus 3 --name a -- sh -c '{script}'")).done().says("SCHED_OTHER");
+    let id: u32 = read(file).parse().expect("a number");
+    let (policy, allowed, group) = (policy(id), allowed(id), group_of(id));
+    sh(&format!("kill {id}")).done();
+    assert!(policy.contains("SCHED_OTHER"), "{policy}");
+    assert_eq!(allowed, "0-3");
+    assert!(!group.contains("asmp"), "{group}");
+    assert_eq!(isolated(), "");
+    asmp("status").done().says("no partition");
+}
+
+/// The group of a task, below the mount.
+fn group_of(tid: u32) -> String {
+    read(format!("/proc/{tid}/cgroup")).replace("0::", "")
+}
+
+/// A group that another program made where ours would be, with a real-time task in it.
+struct Theirs {
+    group: String,
+    task: Process,
+}
+
+impl Theirs {
+    fn at(group: &str) -> Self {
+        fs::create_dir(group).unwrap_or_else(|error| panic!("{group}: {error}"));
+        let task = Process::start("chrt", &["-f", "20", "sleep", "1000"]);
+        let theirs = Self { group: group.to_owned(), task };
+        let id = theirs.task.id();
+        until("it is real-time", || policy(id).contains("priority: 20"));
+        fs::write(format!("{group}/cgroup.procs"), id.to_string()).expect("it moves");
+        theirs
+    }
+
+    #[track_caller]
+    fn are_left_alone(&self) {
+        let id = self.task.id();
+        assert_eq!(format!("/sys/fs/cgroup{}", group_of(id)), self.group);
+        assert!(policy(id).contains("priority: 20"), "{}", policy(id));
+    }
+}
+
+impl Drop for Theirs {
+    fn drop(&mut self) {
+        let _ = self.task.0.kill();
+        let _ = self.task.0.wait();
+        for _ in 0..100 {
+            if fs::remove_dir(&self.group).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+fn in_our_place() {
+    // Where systemd is, it alone makes the group of all partitions.
+    if base() == "/sys/fs/cgroup/asmp" {
+        let theirs = Theirs::at(base());
+        asmp("create a --cpus 3").code(3).says(base());
+        theirs.are_left_alone();
+        asmp("status").done();
+        assert_eq!(isolated(), "");
+    }
+    asmp("create a --cpus 3").done();
+    let theirs = Theirs::at(&format!("{}/x", base()));
+    asmp("create x --cpus 2").code(3).says(&theirs.group);
+    theirs.are_left_alone();
+    assert_eq!(isolated(), "3");
+    asmp("status").done();
+    for line in ["destroy a", "restore"] {
+        asmp(line).code(6).says(&theirs.group);
+        theirs.are_left_alone();
+        asmp("status").code(7).says(&theirs.group);
+        assert_eq!(isolated(), "", "{line}");
+    }
+    drop(theirs);
+    asmp("restore").done();
+    asmp("status").done();
 }
 
 fn two_writers() {
@@ -185,4 +301,29 @@ fn garbage_state() {
     }
     fs::write("/run/asmp/state.json", &state).expect("the state is writable");
     asmp("status").done();
+}
+
+/// Groups that are removed and that the kernel has not freed.
+fn dying_groups() -> u64 {
+    let stat = read("/sys/fs/cgroup/cgroup.stat");
+    let count = stat.lines().find_map(|line| line.strip_prefix("nr_dying_descendants "));
+    count.and_then(|count| count.parse().ok()).expect("nr_dying_descendants")
+}
+
+fn two_hundred() {
+    let before = dying_groups();
+    let started = Instant::now();
+    for cycle in 0..200 {
+        watchdog::goes_on();
+        match cycle % 2 {
+            0 => {
+                asmp("create a --cpus 2-3").done();
+                asmp("destroy a").done();
+            }
+            _ => drop(asmp("run --cpus 3 -- true").done()),
+        }
+    }
+    println!("  200 cycles in {:.0} s", started.elapsed().as_secs_f64());
+    assert_eq!(isolated(), "");
+    until("the kernel has freed the groups", || dying_groups() <= before);
 }

@@ -94,7 +94,7 @@ const fn arm64(kernel: Kernel, boot: Boot) -> Guest {
     Guest { kernel, architecture: Architecture::Arm64, boot }
 }
 
-const NIGHTLY: [Guest; 18] = [
+const NIGHTLY: [Guest; 19] = [
     guest(Kernel::SidRt, Boot::Bare),
     guest(Kernel::TrixieRt, Boot::Bare),
     guest(Kernel::Sid, Boot::Bare),
@@ -113,6 +113,8 @@ const NIGHTLY: [Guest; 18] = [
     guest(Kernel::SidRt, Boot::Locked),
     guest(Kernel::TrixieRt, Boot::Locked),
     guest(Kernel::SidRt, Boot::Blind),
+    // As Debian 13 installs it.
+    guest(Kernel::Trixie, Boot::Systemd),
 ];
 
 impl Tier {

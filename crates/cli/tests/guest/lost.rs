@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! /run/asmp is not what it was: hidden by a mount, no directory, full, or without a way to write.
+//! And what a caller leaves us is not what it was: its environment, its umask, its descriptors.
 
 use super::guests::{Boot, On};
 use super::lab::{Process, Test, allowed, asmp, binary, isolated, test, until};
-use super::others::{Machine, sh};
+use super::others::{Machine, lacks, sh};
 use serde_json::Value;
 use std::fs;
 
@@ -24,6 +25,18 @@ pub fn all() -> Vec<Test> {
         test("lost: a state or journal without an end is refused and set aside", endless)
             .on(On::One)
             .booted(&[Boot::Bare]),
+        test("lost: an environment or a umask that is none keeps no change from its end", strange)
+            .on(On::One)
+            .booted(&[Boot::Bare]),
+        test("lost: with few descriptors a change is made whole or not at all", few_descriptors)
+            .on(On::One)
+            .booted(&[Boot::Bare]),
+        test(
+            "lost: without systemd's programs in PATH a change is undone and says so",
+            no_systemctl,
+        )
+        .on(On::One)
+        .booted(&[Boot::Systemd]),
     ]
 }
 
@@ -181,5 +194,88 @@ fn endless() {
                 false => machine.put_back(),
             }
         }
+    }
+}
+
+/// Before a command.
+const STRANGE: [&str; 6] = [
+    "PATH=/nowhere",
+    "HOME=/nowhere TMPDIR=/nowhere USER= SUDO_USER=",
+    "LC_ALL=tr_TR.UTF-8 LANGUAGE=de TZ=/nowhere",
+    "LD_PRELOAD=/nowhere.so LD_LIBRARY_PATH=/nowhere LD_BIND_NOW=1",
+    "env -i",
+    "umask 777;",
+];
+
+fn strange() {
+    for strange in STRANGE {
+        let asked = |line: &str| sh(&format!("{strange} $ASMP {line}"));
+        asked("create a --cpus 3").done();
+        assert_eq!(isolated(), "3", "{strange}");
+        asmp("status").done();
+        let command = "/bin/sh -c '/bin/echo printed'";
+        assert_eq!(
+            asked(&format!("run --cpus 2 -- {command}")).done().out,
+            "printed\n",
+            "{strange}"
+        );
+        asked("status").done().says("a: CPU 3");
+        // A state that only root may read is none that is empty.
+        let user = sh("setpriv --reuid=65534 --regid=65534 --clear-groups $ASMP status");
+        lacks(user, "no partition");
+        asked("repair").done();
+        asked("destroy a").done();
+        assert_eq!(isolated(), "", "{strange}");
+    }
+}
+
+fn few_descriptors() {
+    let machine = Machine::now();
+    for most in 4..=8 {
+        let asked = |line: &str| sh(&format!("ulimit -n {most}; exec $ASMP {line}"));
+        for line in ["create a --cpus 3 --irq ttyS0", "run --cpus 3 -- true"] {
+            let answer = asked(line);
+            println!("  {most} descriptors, {line}: exit {}", answer.code);
+            assert!(![101, 134].contains(&answer.code), "{most}: {}", answer.err);
+            if answer.code == 0 && line.starts_with("create") {
+                // What it claims is true.
+                asmp("status").done();
+                assert_eq!(isolated(), "3", "{most}: {line}");
+                asmp("destroy a").done();
+            }
+            // What it could not undo by itself it says.
+            if answer.code == 6 {
+                asmp("restore").done();
+            }
+            asmp("status").done().says("no partition");
+            assert_eq!(isolated(), "", "{most}: {line}");
+        }
+        // Its own files, which it could not tidy up.
+        asmp("restore").done();
+        machine.is_as_it_was(&format!("{most} descriptors"));
+    }
+    sh("ulimit -n 16; exec $ASMP create a --cpus 3").done();
+}
+
+fn no_systemctl() {
+    let machine = Machine::now();
+    let asked = |line: &str| sh(&format!("PATH=/nowhere $ASMP {line}"));
+    for line in ["create a --cpus 3", "run --cpus 3 -- /bin/true"] {
+        asked(line).code(3).says("asmp-holder.service");
+        assert_eq!(isolated(), "");
+        asmp("status").done();
+        machine.is_as_it_was(line);
+    }
+    // With a partition there, its service is there too.
+    asmp("create a --cpus 3").done();
+    asked("create b --cpus 2").done();
+    asked("destroy b").done();
+    asked("destroy a").code(3).says("asmp-holder.service");
+    asmp("status").done().says("a: CPU 3");
+    asmp("destroy a").done();
+    machine.is_as_it_was("with systemctl");
+    // Without any, that of the C library.
+    for line in ["create a --cpus 3", "destroy a"] {
+        sh(&format!("env -i $ASMP {line}")).done();
     }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The rows of the state matrix on a real kernel, and what takes more than a row.
 
-use super::guests::{Boot, On, Tier};
-use super::lab::{Test, asmp, console, isolated, read, test};
+use super::guests::{Architecture, Boot, On, Tier};
+use super::lab::{Test, asmp, console, guest, isolated, read, test};
 use super::rows::{ROWS, Row};
 use std::fs;
 use std::path::Path;
@@ -45,6 +45,27 @@ fn round() {
     assert_eq!(counts["user_page_faults"].is_u64(), has_events, "{report}");
     asmp("status").done().says("a: CPU 3");
     asmp("destroy a").done();
+    if guest().is_some_and(|guest| guest.architecture == Architecture::Arm64) {
+        lines_of_each_cpu();
+    }
+}
+
+/// Numbers below 32 are the GIC's own interrupts (SGIs and PPIs), which each CPU has for itself.
+fn lines_of_each_cpu() {
+    asmp("create a --cpus 3 --irq arch_timer").code(36).says("arch_timer");
+    let plan = asmp("plan create a --cpus 3").done().out;
+    let mut of_each_cpu = 0;
+    for entry in fs::read_dir("/proc/irq").expect("/proc/irq").flatten() {
+        let number = entry.file_name().to_string_lossy().into_owned();
+        let text = |name: &str| fs::read_to_string(format!("/sys/kernel/irq/{number}/{name}"));
+        let chip = text("chip_name").unwrap_or_default();
+        let hwirq = text("hwirq").ok().and_then(|text| text.trim().parse::<u32>().ok());
+        if chip.starts_with("GIC") && hwirq.is_some_and(|hwirq| hwirq < 32) {
+            of_each_cpu += 1;
+            assert!(!plan.contains(&format!("/proc/irq/{number}/")), "IRQ {number}: {plan}");
+        }
+    }
+    assert!(of_each_cpu > 1 && plan.contains("/proc/irq/"), "{of_each_cpu} such lines: {plan}");
 }
 
 /// Whether the row's exit code says that the request itself was refused: 2, 20 to 38.

@@ -2,8 +2,10 @@
 //! measure: runs tell what was measured and what was set, causes are found, and whatever ends a
 //! measurement leaves the machine as it was (every test here is compared with its snapshot).
 
-use super::guests::{Boot, On};
+use super::guests::{Boot, On, Tier};
 use super::lab::{Process, Test, asmp, binary, policy, read, test, until};
+use super::others::Machine;
+use super::watchdog;
 use asmp_measure::load::LoadDir;
 use serde_json::Value;
 use std::fs;
@@ -20,6 +22,14 @@ pub fn all() -> Vec<Test> {
             "measure overhead finds nothing of the system in a partition without tick",
             overhead,
         ),
+        test("measure names the probe's own timer and no device in its place", own_timer)
+            .on(On::One)
+            .booted(&[Boot::Bare])
+            .also_on_arm64(Tier::Nightly),
+        candidate("measure leaves the machine as it was each of twenty times", twenty_runs)
+            .on(On::OneThenRt)
+            .booted(&[Boot::Bare])
+            .nightly(),
         test("measure ended by a signal keeps its samples and undoes the shield", interrupted),
         test("measure killed outright is undone by restore", killed_outright)
             .on(On::OnePerSeries)
@@ -159,6 +169,43 @@ fn overhead() {
     assert_eq!(run["load_dir"]["file_system"], wrote.file_system.as_str());
     assert_eq!(run["load_dir"]["device"], wrote.device.as_str());
     assert_eq!(stressors(), 0, "the load has ended");
+}
+
+/// On arm64 the timer is a line of /proc/interrupts as a device's is.
+fn own_timer() {
+    let dir = fresh("timer");
+    asmp(&format!(
+        "measure latency --kinds Aon --source nanosleep --samples 60 --period 5ms -o {dir} --quiet"
+    ))
+    .done();
+    let run = run_of(&dir, "IDL-Aon");
+    let worst = run["worst"].as_array().expect("worst");
+    let said = Value::Array(worst.clone()).to_string();
+    assert!(!said.contains("arch_timer"), "{said}");
+    let has_timer = worst.iter().filter(|one| one["records"].to_string().contains("local timer"));
+    let count = has_timer.count();
+    assert!(count * 2 > worst.len(), "only {count} of {} have their timer: {said}", worst.len());
+}
+
+fn twenty_runs() {
+    let machine = Machine::now();
+    let sources: &[&str] = match fs::exists("/sys/kernel/tracing/osnoise") {
+        Ok(true) => &["nanosleep", "timerlat"],
+        _ => &["nanosleep"],
+    };
+    for turn in 0..20 {
+        watchdog::goes_on();
+        let (dir, kind) = (fresh("twenty"), ["N", "Rw", "Rb", "Aon", "Aoff"][turn % 5]);
+        let source = sources[turn / 5 % sources.len()];
+        asmp(&format!(
+            "measure latency --kinds {kind} --source {source} --samples 20 --period 2ms -o {dir} \
+             --quiet"
+        ))
+        .done();
+        let run = run_of(&dir, &format!("IDL-{kind}"));
+        assert_eq!(run["samples"].as_u64(), Some(20), "{kind}, {source}");
+        machine.is_as_it_was(&format!("run {turn}: {kind}, {source}"));
+    }
 }
 
 pub fn stressors() -> usize {

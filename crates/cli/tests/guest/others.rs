@@ -295,16 +295,32 @@ time.sleep(1000)";
     }
 }
 
-const COMMANDS: [&str; 8] = [
+const COMMANDS: [&str; 18] = [
     "plan create a --cpus 2",
     "create a --cpus 2",
     "run --cpus 2 -- true",
+    "exec h -- true",
     "add h --pid 1",
+    "remove h --pid 1",
+    "move h --to i --pid 1",
+    "resize h --cpus 2",
+    "apply /tmp/asmp-other.toml",
     "repair",
     "restore",
     "destroy h",
     "status",
+    "status h",
+    "status --json",
+    "noise h -t 1s",
+    "noise --cpus 2 -t 1s",
+    "measure latency --kinds N --samples 10 --quiet -o /tmp/asmp-other",
 ];
+
+/// What `apply` of [`COMMANDS`] reads.
+fn write_file() {
+    let text = "[[partition]]\nname = \"a\"\ncpus = \"2\"\n";
+    fs::write("/tmp/asmp-other.toml", text).expect("/tmp");
+}
 
 /// As `docker run --privileged --cgroupns=host`: the groups are the machine's, the tasks are not.
 fn no_tasks() {
@@ -312,6 +328,7 @@ fn no_tasks() {
         sh(&format!("unshare --pid --fork --mount-proc sh -c '$ASMP {line}; exit $?'"))
     };
     let machine = Machine::now();
+    write_file();
     inside("check").code(7).says("the machine's own tasks: no").says("run asmp on the host");
     for line in COMMANDS {
         inside(line).code(15).says("run asmp on the host");
@@ -367,6 +384,7 @@ fn inside_a_container() {
         ))
     };
     fs::create_dir(&group).expect("a group");
+    write_file();
     // With and without the cpuset controller in the container, and beside a partition.
     for before in ["", "+cpuset", "partition"] {
         let controllers = format!("{CGROUPS}/cgroup.subtree_control");
@@ -381,6 +399,7 @@ fn inside_a_container() {
             .code(7)
             .says("the machine's own cgroup tree: no")
             .says("run asmp on the host");
+        inside("check --json").code(7).says("run asmp on the host");
         for line in COMMANDS {
             let said = inside(line).code(15).says("run asmp on the host");
             assert_eq!(said.err.lines().count(), 1, "{line}: {}", said.err);

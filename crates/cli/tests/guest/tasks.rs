@@ -5,6 +5,8 @@ use super::guests::{Boot, On};
 use super::lab::{
     Process, Test, allowed, asmp, binary, kernel_threads, policy, read, spawn_asmp, test, until,
 };
+use super::others::sh;
+use super::watchdog;
 use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -34,10 +36,19 @@ pub fn all() -> Vec<Test> {
             .on(On::OnePerSeries),
         test("many commands enter a partition at once", exec_storm).on(On::OnePerSeries),
         test("processes that fork all the time come and go whole", fork_storm).on(On::OnePerSeries),
+        test("threads that change their cpus and policies all the time come and go whole", fickle)
+            .on(On::OnePerSeries)
+            .booted(&[Boot::Bare]),
         test("what run leaves behind is an ordinary task of the system", run_leftover),
-        test("two runs at once have each its own partition", runs_at_once),
+        test("two runs at once have each its own partition", || runs_at_once(Duration::ZERO)),
+        test("two runs that overlap by any time have each its own partition", runs_overlap)
+            .on(On::OnePerSeries)
+            .booted(&[Boot::Bare])
+            .nightly(),
         test("a run in a run is a partition beside it", run_in_run),
         test("run passes signals on and returns 128 plus the signal", signals_pass),
+        test("run and exec leave a command the signals that were ignored at start", ignored_stay)
+            .on(On::One),
         // Others have no threaded interrupts.
         test("the irq thread gets its priority and gets its old one back", irq_priority).on(On::Rt),
     ]
@@ -275,6 +286,52 @@ fn fork_storm() {
     }
 }
 
+/// Threads that each change their CPUs and their policy about every millisecond.
+const FICKLE: &str = "import os, random, threading, time
+def run():
+    while True:
+        try:
+            os.sched_setaffinity(0, random.choice([{1}, {2}, {3}, {2, 3}, {0, 1, 2, 3}]))
+            kind = random.choice([os.SCHED_OTHER, os.SCHED_BATCH, os.SCHED_FIFO])
+            os.sched_setscheduler(0, kind, os.sched_param(kind == os.SCHED_FIFO))
+        except OSError:
+            pass
+        time.sleep(0.001)
+for _ in range(3):
+    threading.Thread(target=run).start()
+run()";
+
+fn fickle() {
+    let task = Process::start("python3", &["-c", FICKLE]);
+    let id = task.id();
+    until("all threads", || threads_of(id).len() == 4);
+    let home = read(format!("/proc/{id}/cgroup"));
+    let all_in = |group: &str| {
+        for tid in threads_of(id) {
+            let now = read(format!("/proc/{id}/task/{tid}/cgroup"));
+            assert!(now.ends_with(group), "thread {tid} is in {now}, not in {group}");
+        }
+    };
+    for _ in 0..3 {
+        asmp("create a --cpus 2-3").done();
+        asmp(&format!("add a --pid {id}")).done();
+        all_in("/a/rt");
+        // The shield does not depend on what they do inside.
+        asmp("status").done();
+        for tid in threads_of(id) {
+            assert!(["2", "3", "2-3"].contains(&allowed(tid).as_str()), "{}", allowed(tid));
+        }
+        // One may be real-time at this moment, and was not when it came in.
+        let destroyed = asmp("destroy a");
+        match destroyed.code {
+            39 => drop(asmp("destroy a --force").done()),
+            _ => drop(destroyed.done()),
+        }
+        all_in(&home);
+        asmp("status").done();
+    }
+}
+
 fn run_leftover() {
     let file = "/tmp/asmp-test-leftover";
     asmp(&format!(
@@ -288,25 +345,35 @@ fn run_leftover() {
     assert_eq!(allowed, "0-3");
 }
 
-fn runs_at_once() {
+/// The second starts so much later.
+fn runs_at_once(later: Duration) {
     let shown = "grep Cpus_allowed_list /proc/self/status";
-    let runs: Vec<_> = (2..4)
-        .map(|cpu| {
-            Command::new(binary())
-                .args(["run", "--cpus", &cpu.to_string(), "--", "sh", "-c", shown])
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .expect("it starts")
-        })
-        .collect();
-    for (cpu, run) in (2..4).zip(runs) {
+    let start = |cpu: u32| {
+        Command::new(binary())
+            .args(["run", "--cpus", &cpu.to_string(), "--", "sh", "-c", shown])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts")
+    };
+    let first = start(2);
+    std::thread::sleep(later);
+    let runs = [(2, first), (3, start(3))];
+    for (cpu, run) in runs {
         let output = run.wait_with_output().expect("it ends");
         let words = String::from_utf8_lossy(&output.stdout);
         let is_right = words.trim() == format!("Cpus_allowed_list:\t{cpu}");
-        assert!(output.status.success() && is_right, "{output:?}");
+        assert!(output.status.success() && is_right, "{later:?}: {output:?}");
     }
     assert!(asmp("status --json").done().out.contains("\"partitions\": []"));
+}
+
+/// From both at once to the second after the end of the first.
+fn runs_overlap() {
+    for turn in 0..16 {
+        watchdog::goes_on();
+        runs_at_once(Duration::from_millis(turn * 100));
+    }
 }
 
 fn run_in_run() {
@@ -342,6 +409,24 @@ fn signals_pass() {
     let sent = Command::new("kill").args(["-TERM", &run.id().to_string()]).status();
     assert!(sent.expect("kill starts").success());
     assert_eq!(run.wait().expect("asmp ends").code(), Some(143));
+}
+
+/// As nohup(1) and shells start a command in the background.
+fn ignored_stay() {
+    let shown = "grep SigIgn /proc/self/status";
+    asmp("create a --cpus 3").done();
+    let ignoring = format!(
+        "trap '' HUP INT QUIT; {shown}; $ASMP run --cpus 2 -- {shown}; $ASMP exec a -- {shown}"
+    );
+    let ignored = sh(&ignoring).done().out;
+    let lines: Vec<&str> = ignored.lines().collect();
+    let [plain, run, exec] = lines[..] else { panic!("{ignored}") };
+    assert_eq!((run, exec), (plain, plain), "as without asmp");
+    let mask = plain.trim_start_matches("SigIgn:").trim();
+    let mask = u64::from_str_radix(mask, 16).expect("a mask");
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+        assert!(mask >> (signal - 1) & 1 == 1, "signal {signal} is ignored: {mask:x}");
+    }
 }
 
 /// No task called sleep is in a partition.

@@ -23,6 +23,9 @@ pub enum Hand {
     /// A group beside ours, with CPUs or without, or among ours.
     Beside(&'static str),
     Among,
+    /// A group where that of a partition would be, or where that of all would be (the empty name),
+    /// with a task in it; or, if it is there, its end.
+    InPlace(&'static str),
     /// A group inside a partition, and a member of ours in it, or none.
     Inside(&'static str, Option<usize>),
     /// Removes a group of ours.
@@ -80,7 +83,13 @@ pub fn hand(dice: &mut Dice, kind: &str) -> Hand {
             Hand::Group(name, file, text)
         }
         "beside" => Hand::Beside(dice.one(&["", "3", "0-3"])),
-        "among" => Hand::Among,
+        "among" => dice.one(&[
+            Hand::Among,
+            Hand::InPlace("a"),
+            Hand::InPlace("b"),
+            Hand::InPlace("b"),
+            Hand::InPlace(""),
+        ]),
         "inside" => Hand::Inside(name, dice.one(&[None, Some(member)])),
         "rmdir" => Hand::Remove(name, dice.one(&["rt", "rest", "idle"])),
         "hotplug" if dice.chance(50) => Hand::Offline(dice.one(&[2, 3])),
@@ -106,6 +115,10 @@ pub struct Done {
     pub members: Vec<Process>,
     /// Files whose texts are others' now.
     touched: BTreeSet<String>,
+    /// Groups of [`Hand::InPlace`], and the task in each.
+    in_place: Vec<(String, Process)>,
+    /// Such tasks that were moved out of their groups.
+    pub driven_away: Vec<String>,
     disk: bool,
     filled: bool,
     pub lost: bool,
@@ -140,7 +153,15 @@ impl Done {
             run(&format!("mount -t tmpfs -o size=256k,mode=755 none {STATE}"));
         }
         let members = (0..MEMBERS).map(|_| Process::start("sleep", &["100000"])).collect();
-        Self { members, touched: BTreeSet::new(), disk: full, filled: false, lost: false }
+        Self {
+            members,
+            touched: BTreeSet::new(),
+            in_place: Vec::new(),
+            driven_away: Vec::new(),
+            disk: full,
+            filled: false,
+            lost: false,
+        }
     }
 
     /// On a disk of its own that has never been filled, so that all of asmp's files fit on it.
@@ -165,6 +186,18 @@ impl Done {
                 }
             }
             Hand::Among => drop(fs::create_dir(format!("{base}/others"))),
+            Hand::InPlace(name) => {
+                let group = format!("{base}/{name}").trim_end_matches('/').to_owned();
+                if self.in_place.iter().any(|(path, _)| *path == group) {
+                    self.end_in_place(&group);
+                } else if fs::create_dir(&group).is_ok() {
+                    let task = Process::start("sleep", &["100000"]);
+                    // An undoing may have removed it while it was empty.
+                    if set(&format!("{group}/cgroup.procs"), &task.id().to_string()) {
+                        self.in_place.push((group, task));
+                    }
+                }
+            }
             Hand::Inside(name, member) => {
                 let group = format!("{base}/{name}/rt/sub");
                 if fs::create_dir(&group).is_ok() {
@@ -229,8 +262,24 @@ impl Done {
         self.touched.extend(lines());
     }
 
+    /// The end of groups of [`Hand::InPlace`]: of this one and those in it, the inner first.
+    fn end_in_place(&mut self, outer: &str) {
+        let is_inside = |(group, _): &(String, Process)| Path::new(group).starts_with(outer);
+        while let Some(at) = self.in_place.iter().rposition(is_inside) {
+            let (group, task) = self.in_place.remove(at);
+            let now = read(format!("/proc/{}/cgroup", task.id()));
+            if format!("{ROOT}{}", now.trim_start_matches("0::")) != group {
+                self.driven_away.push(format!("task {} of {group} is in {now}", task.id()));
+            }
+            drop(task);
+            let _ = fs::remove_dir(format!("{group}/others"));
+            remove_when_empty(&group);
+        }
+    }
+
     /// Undoes what stands in the way of a last `restore`. Their own settings come after it.
     pub fn leave(&mut self) {
+        self.end_in_place(ROOT);
         for cpu in 1..4 {
             assert!(online(cpu, true), "CPU {cpu} comes back");
         }
@@ -255,6 +304,16 @@ impl Done {
                 set(path, text);
             }
         }
+    }
+}
+
+/// The kernel lets a group go a moment after its last task.
+fn remove_when_empty(group: &str) {
+    for _ in 0..100 {
+        if fs::remove_dir(group).is_ok() || !Path::new(group).exists() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
