@@ -3,7 +3,9 @@
 //! would write it.
 
 use super::guests::On;
-use super::lab::{Called, Test, allowed, asmp, called, example, policy, read, test, until};
+use super::lab::{
+    Called, Test, allowed, asmp, called, example, policy, read, test, until, until_free,
+};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -67,6 +69,22 @@ impl Program {
 
     #[track_caller]
     fn of(command: &mut Command) -> Self {
+        Self::begun(command).unwrap_or_else(|why| panic!("no two numbers: {why}"))
+    }
+
+    /// In partition `a`, beside others: who finds the lock taken for 10 s tries again.
+    #[track_caller]
+    fn start_beside_others() -> Self {
+        loop {
+            match Self::begun(command("a thread fifo:1").stderr(Stdio::piped())) {
+                Ok(program) => return program,
+                Err(why) => assert!(why.contains("try again later"), "{why}"),
+            }
+        }
+    }
+
+    /// Errors: what it said in place of its numbers.
+    fn begun(command: &mut Command) -> Result<Self, String> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -77,9 +95,12 @@ impl Program {
         let line = program.line();
         let numbers: Vec<u32> =
             line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        let [process, thread] = numbers[..] else { panic!("no two numbers: {line}") };
+        let [process, thread] = numbers[..] else {
+            let said = program.child.stderr.take().map(std::io::read_to_string);
+            return Err(format!("{line}{}", said.and_then(Result::ok).unwrap_or_default()));
+        };
         (program.process, program.thread) = (process, thread);
-        program
+        Ok(program)
     }
 
     fn line(&mut self) -> String {
@@ -250,9 +271,9 @@ fn refusals() {
 
 fn many_at_once() {
     asmp("create a --cpus 3").done();
-    let start = || std::thread::spawn(|| Program::start("a thread fifo:1"));
+    let start = || std::thread::spawn(Program::start_beside_others);
     let starting: Vec<_> = (0..6).map(|_| start()).collect();
-    asmp("resize a --cpus 2-3").done();
+    until_free("resize a --cpus 2-3").done();
     let programs: Vec<Program> =
         starting.into_iter().map(|one| one.join().expect("it started")).collect();
     let state = read("/run/asmp/state.json");

@@ -195,6 +195,18 @@ pub fn asmp(line: &str) -> Called {
     called(line, output)
 }
 
+/// The same, again and again while others have the lock (exit code 8).
+pub fn until_free(line: &str) -> Called {
+    let mut last = asmp(line);
+    until("the lock is free", || {
+        if last.code == 8 {
+            last = asmp(line);
+        }
+        last.code != 8
+    });
+    last
+}
+
 pub fn spawn_asmp(line: &str) -> Child {
     Command::new(binary())
         .args(words(line))

@@ -13,6 +13,8 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Command;
 
+const KINDS: [&str; 5] = ["normal", "fifo-irq", "fifo", "partition-tick", "partition"];
+
 pub fn all() -> Vec<Test> {
     let candidate = |name, run: fn()| test(name, run).lacks(no_candidate);
     vec![
@@ -64,7 +66,7 @@ fn every_kind() {
     printed.says("Latency under load idle").says("At the worst ");
     let beside = asmp(&format!("measure report {dir} --beside-paper")).done();
     beside.says("max(normal)/max(partition)");
-    for kind in ["normal", "fifo-irq", "fifo", "partition-tick", "partition"] {
+    for kind in KINDS {
         let run = run_of(&dir, &format!("idle-{kind}"));
         assert_eq!((run["samples"].as_u64(), run["lost"].as_u64()), (Some(200), Some(0)), "{kind}");
         assert!(run["partial"].is_null(), "{kind}: {}", run["partial"]);
@@ -175,10 +177,10 @@ fn overhead() {
 fn own_timer() {
     let dir = fresh("timer");
     asmp(&format!(
-        "measure latency --kinds Aon --source nanosleep --samples 60 --period 5ms -o {dir} --quiet"
+        "measure latency --kinds partition-tick --source nanosleep --samples 60 --period 5ms -o {dir} --quiet"
     ))
     .done();
-    let run = run_of(&dir, "IDL-Aon");
+    let run = run_of(&dir, "idle-partition-tick");
     let worst = run["worst"].as_array().expect("worst");
     let said = Value::Array(worst.clone()).to_string();
     assert!(!said.contains("arch_timer"), "{said}");
@@ -195,14 +197,14 @@ fn twenty_runs() {
     };
     for turn in 0..20 {
         watchdog::goes_on();
-        let (dir, kind) = (fresh("twenty"), ["N", "Rw", "Rb", "Aon", "Aoff"][turn % 5]);
+        let (dir, kind) = (fresh("twenty"), KINDS[turn % 5]);
         let source = sources[turn / 5 % sources.len()];
         asmp(&format!(
             "measure latency --kinds {kind} --source {source} --samples 20 --period 2ms -o {dir} \
              --quiet"
         ))
         .done();
-        let run = run_of(&dir, &format!("IDL-{kind}"));
+        let run = run_of(&dir, &format!("idle-{kind}"));
         assert_eq!(run["samples"].as_u64(), Some(20), "{kind}, {source}");
         machine.is_as_it_was(&format!("run {turn}: {kind}, {source}"));
     }
