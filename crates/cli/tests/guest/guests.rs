@@ -102,6 +102,8 @@ const NIGHTLY: [Guest; 19] = [
     guest(Kernel::SidRt, Boot::Plain),
     guest(Kernel::Sid, Boot::Smt),
     arm64(Kernel::SidRt, Boot::Bare),
+    // As Debian 13 installs it.
+    guest(Kernel::Trixie, Boot::Systemd),
     guest(Kernel::BackportsRt, Boot::Bare),
     guest(Kernel::Trixie, Boot::Bare),
     arm64(Kernel::TrixieRt, Boot::Bare),
@@ -113,8 +115,6 @@ const NIGHTLY: [Guest; 19] = [
     guest(Kernel::SidRt, Boot::Locked),
     guest(Kernel::TrixieRt, Boot::Locked),
     guest(Kernel::SidRt, Boot::Blind),
-    // As Debian 13 installs it.
-    guest(Kernel::Trixie, Boot::Systemd),
 ];
 
 impl Tier {
