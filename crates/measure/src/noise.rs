@@ -6,6 +6,7 @@
 //! trace instance. Units: counts in the window unless a name says otherwise; time in ns of the
 //! monotonic clock.
 
+use asmp_host::architecture::TIMER_CURES;
 use asmp_host::counters::{self, Interrupts, Row};
 use asmp_host::task;
 use asmp_host::tracefs::timers::{self, Timers};
@@ -324,12 +325,6 @@ pub fn table(columns: &[(&str, &Report)]) -> String {
     text
 }
 
-/// Timers of the kernel that visit shielded CPUs too, and what ends that.
-const CURES: [(&str, &str); 1] = [(
-    "clocksource_watchdog",
-    "use tsc=reliable at boot where the hardware's TSC is sound, or a 7.x kernel",
-)];
-
 /// The name of a task begins no line of its own.
 pub(crate) fn shown(name: &str) -> String {
     name.replace('\n', "\\n")
@@ -360,7 +355,7 @@ fn names(text: &mut String, number: Cpu, cpu: &CpuNoise) {
         text.push_str(&format!("  CPU {number} {label}: {}{rest}\n", shown.join(", ")));
     }
     let came = |timer: &str| cpu.timers.as_ref().is_some_and(|timers| timers.contains_key(timer));
-    for (timer, cure) in CURES.into_iter().filter(|(timer, _)| came(timer)) {
+    for (timer, cure) in TIMER_CURES.into_iter().filter(|(timer, _)| came(timer)) {
         text.push_str(&format!("  CPU {number}: {timer}: {cure}\n"));
     }
 }
