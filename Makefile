@@ -4,7 +4,7 @@
 # lint, unit, msrv, loom need cargo.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 .PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz
-.PHONY: lab containment hands bench bench-analysis bench-channels bench-measure bench-peers
+.PHONY: lab containment hands random bench bench-analysis bench-channels bench-measure bench-peers
 .PHONY: bench-responses install-rt rtlinux setup
 
 setup:
@@ -17,11 +17,11 @@ check: lint unit
 
 test: check vm
 
-# Every guest with every kill, every sanitizer in full, agreement, benches with their gates, and
-# a tenth of fuzz, another one each night, and of containment.
+# Every guest with every kill, every sanitizer in full, agreement, random sequences, benches with
+# their gates, and a tenth of fuzz, another one each night, and of containment.
 nightly:
 	ASMP_TIER=nightly tests/parts.sh setup lint msrv deny unit vm python loom miri tsan asan \
-		agreement fuzz containment bench-channels bench-responses
+		agreement random fuzz containment bench-channels bench-responses
 	tests/sources.sh --record python loom miri tsan asan
 
 # Nightly takes a tenth of what takes hours; ALL=1 takes all.
@@ -148,6 +148,12 @@ bench-responses:
 agreement:
 	cargo run --release -p asmp-analysis --example bench -- agree 0 333334
 	cargo run --release -p asmp-analysis --example bench -- files 0 1000000
+
+# Sequences of requests and of other people's hands on the fake machine, 10^5 that no night before
+# had: ten minutes of one core. `make unit` has the first 2000, the same each time.
+random:
+	ASMP_RANDOM_SEED=$$(($$(date +%s) / 86400 * 100000)) ASMP_RANDOM_SEQUENCES=100000 \
+		tests/counted.sh random cargo test --quiet -p asmp-shield --lib -- --show-output random_hands
 
 # Arbitrary input for every public function of crates/analysis, overflow a panic; 10^7 take about 15
 # minutes of one core.

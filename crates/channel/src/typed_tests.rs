@@ -5,7 +5,7 @@ use crate::waits::tests::{falls, is_readable};
 use std::thread;
 
 /// Longer than any of these waits takes if something ends it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 fn pair<T: Plain>(
     records: u64,

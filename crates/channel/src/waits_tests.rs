@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::thread;
 
 /// Longer than any of these waits takes if something wakes it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A directory of this user alone.
 pub(crate) fn dir() -> tempfile::TempDir {

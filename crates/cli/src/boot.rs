@@ -144,4 +144,17 @@ mod tests {
         assert!(text.contains("$GRUB_CMDLINE_LINUX nohz_full=1-3 rcu_nocbs=1-3"));
         assert!(text.starts_with("# Written by `asmp boot enable`"));
     }
+
+    #[test]
+    fn disable_says_that_what_was_given_to_another_loader_by_hand_stays() {
+        let facts = Facts::read(&asmp_host::fake::FakeKernel::new()).unwrap();
+        let file = Path::new("/no/such/directory/asmp.cfg");
+        for (loader, stays) in [(Loader::Grubby, true), (Loader::GrubDropIns, false)] {
+            crate::print::recorded();
+            disable(&facts, loader, file).unwrap();
+            let words = crate::print::recorded();
+            assert!(words.contains("nothing to do"), "{words}");
+            assert_eq!(words.contains("by hand stays there"), stays, "{words}");
+        }
+    }
 }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 #[path = "../tests/guest/rows.rs"]
 mod rows;
+mod unusual;
 
 const FIFO: Schedule = Schedule::Fifo { priority: 80 };
 const OTHER: Schedule = Schedule::Other { nice: 0 };
@@ -32,6 +33,10 @@ impl Fake {
         Self { kernel: Arc::new(FakeKernel::new()), dir }
     }
 
+    fn shield(&self) -> Shield {
+        Shield::new(self.kernel.clone(), Store::at(self.dir.path()))
+    }
+
     /// One `asmp` from its command line to its exit code.
     fn asmp(&self, line: &str) -> u8 {
         self.says(line).0
@@ -43,7 +48,7 @@ impl Fake {
             0 => part.split_whitespace().map(str::to_owned).collect(),
             _ => vec![part.to_owned()],
         });
-        let shield = Shield::new(self.kernel.clone(), Store::at(self.dir.path()));
+        let shield = self.shield();
         match Cli::try_parse_from(["asmp".to_owned()].into_iter().chain(words)) {
             Err(error) => (u8::try_from(error.exit_code()).unwrap(), error.to_string()),
             Ok(cli) => match crate::dispatch(&shield, cli.command) {
@@ -409,11 +414,10 @@ fn the_name_of_a_process_forges_no_line_and_moves_no_cursor() {
 #[test]
 fn the_command_line_that_made_a_partition_forges_no_line_and_fills_no_screen() {
     let fake = Fake::new();
-    let shield = Shield::new(fake.kernel.clone(), Store::at(fake.dir.path()));
     let command = format!("asmp run \u{1b}[31m\nmotion: CPU 3: shielded {}", "x ".repeat(60_000));
     let spec = Spec::of("3".parse().unwrap());
     let request = Request::Create { name: "a".into(), spec };
-    shield.change(&request, &Caller::now(0, "root\nmotion", command)).unwrap();
+    fake.shield().change(&request, &Caller::now(0, "root\nmotion", command)).unwrap();
     crate::print::recorded();
     fake.done("status");
     let words = crate::print::recorded();

@@ -257,4 +257,41 @@ mod tests {
             assert_eq!(code_of(&ChangeError::Host(error).into()), code, "{path}");
         }
     }
+
+    /// The arms of [`of_refusal`], each with its code. The compiler holds that none is missing.
+    fn refusals() -> Vec<(&'static str, u8)> {
+        let source = include_str!("exit.rs");
+        let (_, arms) = source.split_once("    match refusal {\n").unwrap();
+        let (arms, _) = arms.split_once("\n    }\n").unwrap();
+        let value = |name: &str| {
+            let (_, rest) = source.split_once(&format!("pub const {name}: u8 = ")).unwrap();
+            rest.split(';').next().unwrap().parse().unwrap()
+        };
+        // The arm of what a file declares asks again.
+        let arms = arms.split(",\n").map(|arm| arm.trim().trim_end_matches(','));
+        let arms = arms.filter_map(|arm| arm.rsplit_once(" => "));
+        let arms = arms.filter(|(_, code)| !code.contains("of_refusal"));
+        arms.map(|(arm, code)| (arm, code.parse().unwrap_or_else(|_| value(code)))).collect()
+    }
+
+    #[test]
+    fn the_code_of_every_refusal_is_explained_as_one() {
+        let arms = refusals();
+        let variants: usize = arms.iter().map(|(arm, _)| arm.matches("Refusal::").count()).sum();
+        let source = include_str!("../../shield/src/partition.rs");
+        let (_, all) = source.split_once("pub enum Refusal {\n").unwrap();
+        let (all, _) = all.split_once("\n}\n").unwrap();
+        // Attributes, fields and comments stand deeper, or do not begin with a capital.
+        let names = all.lines().filter_map(|line| line.strip_prefix("    "));
+        let names = names.filter(|line| line.starts_with(|one: char| one.is_ascii_uppercase()));
+        assert_eq!(variants + 1, names.count(), "all but `Declared`: {arms:#?}");
+        for (arm, code) in arms {
+            assert!(!arm.contains('_'), "{arm}: a variant without a code of its own");
+            let row = TABLE.iter().find(|(known, _)| *known == code);
+            let (_, words) = row.unwrap_or_else(|| panic!("{arm}: {code} is not explained"));
+            // What a file, a line or a kernel is refused for has the code of those.
+            let of_others = [USAGE, STRICT, BAD_FILE, NO_TIMERLAT].contains(&code);
+            assert!(of_others || words.starts_with("refused: "), "{arm}: {code} is {words:?}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The shape of the sources: size of files, width of lines, licence, circles of files, words, no C.
+//! The shape of the sources: size of files, width of lines, licence, circles of files, words, names
+//! of architectures, bounds of tests, no C.
 //!
 //! What a rule finds is listed with file and line: `cargo test -p asmp --test house`.
 
@@ -19,6 +20,13 @@ const MOST_IN_A_CIRCLE: usize = 3;
 const LICENCE: &str = "SPDX-License-Identifier: Apache-2.0 OR MIT";
 /// Words that a reader who has never met us stumbles over, in what users and newcomers read.
 const PRIVATE: [&str; 4] = ["whoever", "nobody", "shall", "to be had"];
+
+/// How long a test waits at least before it gives up: a host with other work takes as long.
+const LEAST_BOUND_S: u64 = 120;
+/// Names of architectures, and of what only one of them has, as the kernel's files spell them.
+const OF_AN_ARCHITECTURE: &str = "x86_64 amd64 aarch64 arm64 riscv64 tsc hpet acpi_pm \
+    tsc_reliable constant_tsc nonstop_tsc tsc_adjust lapic irq_vectors machinecheck \
+    arch_sys_counter arch_sys_timer arch_timer GIC riscv_clocksource";
 
 /// A file of the repository: its path from the top, and its text.
 struct Source {
@@ -125,6 +133,37 @@ fn no_private_word_is_in_what_people_read() {
         lines.map(|(line, word)| format!("{}:{line}: {word}", source.path)).collect::<Vec<_>>()
     });
     assert_none("private words", &found.collect::<Vec<_>>());
+}
+
+/// The fake is a machine of x86-64.
+#[test]
+fn no_name_of_an_architecture_is_outside_their_table() {
+    let is_free = |path: &str| path.ends_with("/architecture.rs") || path.contains("/fake/");
+    let sources = sources().into_iter().filter(|source| {
+        source.has_ending(&[".rs"]) && source.path.contains("/src/") && !is_free(&source.path)
+    });
+    let found = sources.flat_map(|source| {
+        let code = text::lines(&source.path, &source.text).filter(|(.., is_test)| !is_test);
+        let code = code.map(|(at, line, _)| (at, line.split("//").next().unwrap_or_default()));
+        let named = code.flat_map(|(at, line)| {
+            let names = OF_AN_ARCHITECTURE.split_whitespace();
+            names.filter(move |name| text::has_name(line, name)).map(move |name| (at, name))
+        });
+        named.map(|(at, name)| format!("{}:{at}: {name}", source.path)).collect::<Vec<_>>()
+    });
+    assert_none("names outside host/src/architecture.rs", &found.collect::<Vec<_>>());
+}
+
+#[test]
+fn no_test_gives_up_within_two_minutes() {
+    let sources = sources().into_iter().filter(|source| source.has_ending(&[".rs"]));
+    let short = sources.flat_map(|source| {
+        let tests = text::lines(&source.path, &source.text).filter(|(.., is_test)| *is_test);
+        let bounds = tests.filter_map(|(at, line, _)| Some((at, text::bound_s(line)?)));
+        let short = bounds.filter(|(_, bound_s)| *bound_s < LEAST_BOUND_S);
+        short.map(|(at, bound_s)| format!("{}:{at}: {bound_s} s", source.path)).collect::<Vec<_>>()
+    });
+    assert_none("bounds of tests that are too short", &short.collect::<Vec<_>>());
 }
 
 /// A static `asmp` for another machine needs no C compiler.

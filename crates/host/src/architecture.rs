@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What differs by the processor's architecture: names of packages, clock sources, timers and
-//! interrupt controllers. No other file knows them.
+//! interrupt controllers. No other file knows them: `house.rs` of cli holds that.
 
 use crate::kernel::Kernel;
 use std::path::Path;
@@ -16,11 +16,37 @@ pub struct Architecture {
     pub clock_source: &'static str,
     /// How to have it.
     pub clock_cure: &'static str,
-    /// Does the kernel check the clock source by a timer that visits all CPUs?
-    pub has_watchdog: bool,
+    /// The kernel's check of the clock source by a timer that visits all CPUs, if it has one.
+    pub watchdog: Option<Watchdog>,
     /// Does /proc/irq show lines that each CPU has for itself?
     pub has_per_cpu_lines: bool,
 }
+
+/// What tells whether the clock source is checked, and what ends that.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Watchdog {
+    /// The boot parameter about the clock source.
+    pub parameter: &'static str,
+    /// The flag of a CPU (/proc/cpuinfo) whose hypervisor vouches for its clock.
+    pub vouched_flag: &'static str,
+    /// The kernel trusts the clock of a CPU that has all of these flags.
+    pub trusted_flags: [&'static str; 3],
+    /// Clock sources that it is surely checked against.
+    pub checkers: [&'static str; 2],
+    /// Clocks of hypervisors. If the scheduler uses one, an unstable source keeps no tick.
+    pub virtual_clocks: [&'static str; 4],
+    /// What ends the check.
+    pub cure: &'static str,
+    /// What keeps the kernel from dropping the clock source.
+    pub cure_of_dropped: &'static str,
+}
+
+/// Timers of the kernel that visit shielded CPUs too, by their function, and what ends that. Where
+/// an architecture has no such timer, none expires.
+pub const TIMER_CURES: [(&str, &str); 1] = [(
+    "clocksource_watchdog",
+    "use tsc=reliable at boot where the hardware's TSC is sound, or a 7.x kernel",
+)];
 
 const KNOWN: [Architecture; 3] = [
     Architecture {
@@ -28,7 +54,21 @@ const KNOWN: [Architecture; 3] = [
         debian: "amd64",
         clock_source: "tsc",
         clock_cure: "clocksource=tsc tsc=reliable at boot, where the hardware's TSC is sound",
-        has_watchdog: true,
+        watchdog: Some(Watchdog {
+            parameter: "tsc",
+            vouched_flag: "tsc_reliable",
+            trusted_flags: ["constant_tsc", "nonstop_tsc", "tsc_adjust"],
+            checkers: ["hpet", "acpi_pm"],
+            virtual_clocks: [
+                "kvm-clock",
+                "xen",
+                "hyperv_clocksource_tsc_page",
+                "hyperv_clocksource_msr",
+            ],
+            cure: "tsc=reliable at boot (or tsc=nowatchdog), where the hardware's TSC is sound; \
+                   or a 7.x kernel; `asmp noise` counts what it costs",
+            cure_of_dropped: "tsc=reliable at boot, if the TSC is sound",
+        }),
         has_per_cpu_lines: false,
     },
     Architecture {
@@ -36,7 +76,7 @@ const KNOWN: [Architecture; 3] = [
         debian: "arm64",
         clock_source: "arch_sys_counter",
         clock_cure: "clocksource=arch_sys_counter at boot",
-        has_watchdog: false,
+        watchdog: None,
         has_per_cpu_lines: true,
     },
     Architecture {
@@ -44,7 +84,7 @@ const KNOWN: [Architecture; 3] = [
         debian: "riscv64",
         clock_source: "riscv_clocksource",
         clock_cure: "clocksource=riscv_clocksource at boot",
-        has_watchdog: false,
+        watchdog: None,
         has_per_cpu_lines: true,
     },
 ];

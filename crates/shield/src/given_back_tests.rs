@@ -34,6 +34,7 @@ impl Fake {
 }
 
 const SERVER: &str = "/sys/kernel/debug/sched/fair_server/cpu3/runtime";
+const LATENCY: &str = "/sys/devices/system/cpu/cpu3/power/pm_qos_resume_latency_us";
 
 #[test]
 fn originals_of_an_offline_cpu_wait_until_it_is_back() {
@@ -47,13 +48,15 @@ fn originals_of_an_offline_cpu_wait_until_it_is_back() {
             fake.kernel.set_online(3, false);
             let outcome = fake.ask(&end).unwrap();
             let left: Vec<String> = outcome.left.iter().map(ToString::to_string).collect();
-            assert!(left.iter().any(|left| left.starts_with(SERVER)), "{left:?}");
+            for file in [SERVER, LATENCY] {
+                assert!(left.iter().any(|left| left.starts_with(file)), "{file}: {left:?}");
+            }
             assert!(left.iter().all(|left| left.ends_with("CPU 3 is offline")), "{left:?}");
             let status = fake.shield.status().unwrap();
             assert!(!status.holds() && status.left.len() == left.len(), "{:?}", status.left);
             // Still offline: tried again, and still named.
             assert_eq!(fake.ask(&REPAIR).unwrap().left, outcome.left);
-            assert_eq!(fake.text(SERVER), "0");
+            assert_eq!((fake.text(SERVER), fake.text(LATENCY)), ("0".into(), "n/a".into()));
             fake.kernel.set_online(3, true);
             let outcome = match fake.ask(&back) {
                 Err(ChangeError::Refused(_)) => fake.ask(&RESTORE),

@@ -134,6 +134,20 @@ fn a_member_that_another_tool_moved_out_is_named_and_moved_back() {
     fake.restored("a thread alone");
 }
 
+/// LIMITS.md, "members": a process whose last thread inside has ended looks the same.
+#[test]
+fn a_whole_process_that_another_tool_moved_to_rest_is_no_violation_and_not_listed_inside() {
+    let fake = Fake::partitioned();
+    assert_eq!(fake.status().partitions[0].tasks.len(), 2);
+    fake.write("/sys/fs/cgroup/asmp/a/rest/cgroup.procs", "200");
+    assert_eq!((fake.allowed(200), fake.allowed(201)), ("0-2".into(), "0-2".into()));
+    let status = fake.status();
+    assert!(status.holds() && status.partitions[0].tasks.is_empty(), "{status:#?}");
+    assert!(fake.repair());
+    assert_eq!(fake.allowed(200), "0-2", "a repair leaves it there");
+    fake.restored("a process in rest");
+}
+
 #[test]
 fn a_frozen_partition_is_named_and_thawed() {
     for group in ["a", "a/rt"] {
@@ -200,6 +214,20 @@ fn groups_made_inside_a_partition_are_listed_and_go_with_it() {
         fake.kernel.end(300);
         fake.is_untouched(&format!("{request:?}"));
     }
+}
+
+/// A program inside may freeze a group of its own.
+#[test]
+fn a_frozen_group_made_inside_is_not_thawed_and_goes_with_the_partition() {
+    let fake = with_sub_groups();
+    let file = format!("{RT}/sub/cgroup.freeze");
+    fake.write(&file, "1");
+    assert!(fake.repair());
+    assert_eq!(fake.text(&file), "1");
+    fake.done(&destroy("a"));
+    assert_eq!(fake.allowed(300), "0-3");
+    fake.kernel.end(300);
+    fake.is_untouched("frozen inside");
 }
 
 #[test]

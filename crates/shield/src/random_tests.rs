@@ -13,18 +13,19 @@
 //! them; `ASMP_RANDOM_SEED=7` begins elsewhere.
 
 mod hands;
+mod sequence;
 mod steps;
 
-use crate::System;
 use crate::fixture::REPAIR;
 use crate::outcome::Outcome;
-use crate::request::{Caller, Members, Request, Spec};
+use crate::request::{Caller, Request};
 use crate::shield::{ChangeError, Patience, Shield};
 use crate::verify::Status;
 use asmp_host::fake::FakeKernel;
 use asmp_host::store::Store;
 use asmp_host::{Kernel, Schedule, task};
 use hands::{BASE, Hand, Hands, MOUNT};
+use sequence::{Dice, Event, hand, sequence, spec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -37,145 +38,6 @@ const KNOWN: &[(&str, &str, &str)] = &[];
 const SEQUENCES: u64 = 2000;
 const TIDS: [i32; 13] = [1, 20, 21, 22, 23, 30, 31, 32, 100, 200, 201, 300, 400];
 
-/// Something that happens.
-#[derive(Debug, Clone)]
-enum Event {
-    Ask(Request),
-    /// A request, with a hand before the n-th change that it makes.
-    Disturbed(Request, usize, Hand),
-    By(Hand),
-}
-
-impl Event {
-    fn hand(&self) -> Option<&Hand> {
-        match self {
-            Self::Ask(_) => None,
-            Self::Disturbed(_, _, hand) | Self::By(hand) => Some(hand),
-        }
-    }
-}
-
-/// xorshift64*: the same sequences everywhere.
-struct Dice(u64);
-
-impl Dice {
-    fn new(seed: u64) -> Self {
-        Self((seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    fn below(&mut self, most: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % most
-    }
-
-    fn one<T: Clone>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len())].clone()
-    }
-
-    fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-}
-
-fn spec(cpus: &str) -> Spec {
-    Spec::of(cpus.parse().unwrap())
-}
-
-fn request(dice: &mut Dice) -> Request {
-    let name = dice.one(&["a", "b"]).to_owned();
-    let members = |dice: &mut Dice| match dice.below(5) {
-        0 => Members { irqs: vec!["ttyS0".into()], ..Members::default() },
-        1 => Members { tids: vec![201], ..Members::default() },
-        2 => Members { pids: vec![300], ..Members::default() },
-        _ => Members { pids: vec![200], ..Members::default() },
-    };
-    match dice.below(20) {
-        0..=5 => {
-            let irqs = if dice.chance(30) { vec!["24".to_owned()] } else { Vec::new() };
-            let cpus = dice.one(&["3", "2", "2-3", "1"]);
-            Request::Create { name, spec: Spec { irqs, ..spec(cpus) } }
-        }
-        6 | 7 => Request::Destroy { name: Some(name), demote: dice.chance(50) },
-        8 => Request::Destroy { name: None, demote: true },
-        9 | 10 => {
-            Request::Resize { name, cpus: dice.one(&["1", "2", "3", "1-2"]).parse().unwrap() }
-        }
-        11..=13 => Request::Add { name, members: members(dice) },
-        14 => Request::Remove { name, members: members(dice), demote: dice.chance(50) },
-        15 => Request::Move { from: "a".into(), to: "b".into(), members: members(dice) },
-        16 => Request::Repair { name: None },
-        17 => {
-            let cpus = dice.one(&["1", "2", "3", "1-2"]);
-            let text = format!(r#"{{"partition":[{{"name":"{name}","cpus":"{cpus}"}}]}}"#);
-            Request::Apply { declaration: serde_json::from_str(&text).unwrap() }
-        }
-        18 => Request::System(System {
-            irq_home: dice.one(&[None, Some("0-1")]).map(|cpus| cpus.parse().unwrap()),
-            timerlat: None,
-        }),
-        _ => Request::Restore { abandon: false },
-    }
-}
-
-fn hand(dice: &mut Dice, kind: &str) -> Hand {
-    let name = dice.one(&["a", "a", "b"]);
-    let tid = dice.one(&[200, 300]);
-    match kind {
-        "member" => Hand::Member(name),
-        "exclusive" => Hand::Exclusive(name, dice.chance(50)),
-        "freeze" => Hand::Freeze(name, dice.chance(50)),
-        "foreign-group" => Hand::Foreign(dice.one(&[None, Some(name)])),
-        "sub-group" => Hand::SubGroup(name, dice.one(&[None, Some(tid)])),
-        "rmdir" => Hand::Remove(dice.one(&[
-            &["a/rest"][..],
-            &["a/rt"],
-            &["a/rt", "a/rest", "a"],
-            &["b/rt", "b/rest", "b"],
-        ])),
-        "hotplug" if dice.chance(50) => Hand::Offline(dice.one(&[2, 3])),
-        "hotplug" => Hand::Online(dice.one(&[2, 3])),
-        "lost-state" => Hand::LoseState,
-        "unwritable-state" => Hand::FailState,
-        "taskset" => Hand::Taskset(tid, dice.one(&["0-3", "0", "3"])),
-        "policy" => Hand::Policy(tid, Schedule::Fifo { priority: 50 }),
-        "end" => Hand::End(tid),
-        "move-out" => Hand::MoveOut(tid),
-        "narrow-thread" => Hand::Narrow,
-        "irq" => Hand::Irq(dice.one(&["0-3", "0", "3"])),
-        "refuse" => Hand::Refuse(dice.one(&[libc::EINVAL, libc::EBUSY])),
-        _ => Hand::Kill(dice.chance(50)),
-    }
-}
-
-fn sequence(seed: u64) -> Vec<Event> {
-    let mut dice = Dice::new(seed);
-    let kinds = match dice.below(10) {
-        0 => 3,
-        1 | 2 => 2,
-        _ => 1,
-    };
-    let kinds: Vec<&str> = (0..kinds).map(|_| dice.one(&Hand::KINDS)).collect();
-    let mut events = vec![Event::Ask(request(&mut dice))];
-    if dice.chance(70) {
-        events = vec![Event::Ask(Request::Create { name: "a".into(), spec: spec("3") })];
-    }
-    for _ in 0..2 + dice.below(6) {
-        let kind = dice.one(&kinds);
-        let by = hand(&mut dice, kind);
-        events.push(match dice.below(10) {
-            0..=4 => Event::Ask(request(&mut dice)),
-            5 | 6 if !by.is_inside_only() => Event::By(by),
-            _ => {
-                let request = request(&mut dice);
-                Event::Disturbed(request, dice.below(45), by)
-            }
-        });
-    }
-    events
-}
-
 type Snapshot = BTreeMap<String, String>;
 
 /// One machine from its start to its end.
@@ -187,6 +49,8 @@ struct Run {
     lost: bool,
     /// At the last loss our groups were there: they tell of it.
     told: bool,
+    /// Nothing promises room for undoing: a hand took it within a request, or a change said so.
+    may_be_full: bool,
     /// The hand of the last request has come.
     came: bool,
     /// What was wrong so far, and the words of its first time.
@@ -208,11 +72,12 @@ impl Run {
         fake.start(300, 300, "tool", Schedule::Other { nice: 5 });
         fake.start(400, 400, "foreign", Schedule::Fifo { priority: 20 });
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let hands = Hands::new(fake, dir.path());
+        let store = Store::at(dir.path());
+        let hands = Hands::new(fake, dir.path(), store.clone());
         let kernel = Arc::clone(&hands) as Arc<dyn Kernel>;
         let patience =
             Patience { lock: Duration::ZERO, tick: Duration::ZERO, busy: Duration::ZERO };
-        let shield = Shield::new(kernel, Store::at(dir.path())).with_patience(patience);
+        let shield = Shield::new(kernel, store).with_patience(patience);
         let mut run = Self {
             hands,
             shield,
@@ -220,6 +85,7 @@ impl Run {
             untouched: Snapshot::new(),
             lost: false,
             told: false,
+            may_be_full: false,
             came: false,
             wrong: BTreeMap::new(),
         };
@@ -275,7 +141,7 @@ impl Run {
         let request = match event {
             Event::By(hand) => {
                 if *hand == Hand::LoseState {
-                    self.lost = true;
+                    (self.lost, self.may_be_full) = (true, true);
                     self.told = self.hands.fake.is_marked(Path::new(BASE));
                 }
                 self.hands.act(hand);
@@ -289,6 +155,7 @@ impl Run {
                 if *hand == Hand::LoseState {
                     (self.lost, self.told) = (true, false);
                 }
+                self.may_be_full |= matches!(hand, Hand::LoseState | Hand::Room(_));
                 self.hands.wait(*at, Some(hand.clone()));
                 request
             }
@@ -299,6 +166,7 @@ impl Run {
         let came = self.hands.wait(0, None) && matches!(event, Event::Disturbed(..));
         self.came = came;
         let _ = std::fs::remove_dir(self.hands.dir.join("state.json.new"));
+        self.may_be_full |= matches!(&answer, Some(Ok(outcome)) if outcome.no_room.is_some());
         let by_refusal = matches!(event, Event::Disturbed(_, _, Hand::Refuse(_)));
         match answer {
             None => return,
@@ -308,7 +176,10 @@ impl Run {
                     self.judge_repair()
                 }
                 _ if came => {}
-                _ if outcome.violated(request).is_empty() => self.judge_change(request),
+                _ if outcome.violated(request).is_empty() => {
+                    self.judge_change(request);
+                    self.judge_end(request);
+                }
                 _ => self.judge_broken(request, true),
             },
             // What a hand of another changed meanwhile is not known here.
@@ -340,7 +211,9 @@ impl Run {
     /// Does `status` agree with a change that claims to have given a partition its CPUs?
     fn judge_change(&mut self, request: &Request) {
         let name = match request {
-            Request::Create { name, .. } | Request::Resize { name, .. } => name,
+            Request::Create { name, .. }
+            | Request::Run { name, .. }
+            | Request::Resize { name, .. } => name,
             Request::Apply { declaration } => &declaration.partitions[0].name,
             _ => return,
         };
@@ -348,6 +221,17 @@ impl Run {
         let kept = status.partitions.iter().any(|one| one.name == *name && one.shielded);
         if !kept {
             self.note(("a change claims what status denies", format!("{request:?}: {status:#?}")));
+        }
+    }
+
+    /// Is a partition gone whose end was claimed?
+    fn judge_end(&mut self, request: &Request) {
+        let (Request::EndRun { name, .. } | Request::Destroy { name: Some(name), .. }) = request
+        else {
+            return;
+        };
+        if self.shield.state().is_ok_and(|state| state.partition(name).is_ok()) {
+            self.note(("an end leaves its partition", format!("{request:?}")));
         }
     }
 
@@ -447,6 +331,13 @@ impl Run {
         self.hands.wait(0, None);
         // What it names as left it does not claim.
         let mut answer = self.ask(&Request::Restore { abandon: false });
+        // Refused until there is room again.
+        let is_full = |error: &ChangeError| error.to_string().contains("No space left");
+        let refused = answer.as_ref().is_some_and(|answer| answer.as_ref().is_err_and(is_full));
+        if refused && self.may_be_full {
+            self.hands.store.limit_room(None);
+            answer = self.ask(&Request::Restore { abandon: false });
+        }
         if self.keeps_theirs(&answer) {
             answer = self.ask(&Request::Restore { abandon: false });
         }

@@ -3,6 +3,7 @@
 //! thread on its CPU, so that what else the machine does counts as little as possible;
 //! `examples/plan_time.rs` prints the figures of a release build.
 
+use crate::fixture::{Fake, destroy};
 use crate::partition::{State, System};
 use crate::plan::{Base, Plan, plan};
 use crate::request::{Caller, Members, Request, Spec};
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 /// Half of the CPUs of a large machine, planned and applied.
 struct Scene {
-    kernel: Arc<FakeKernel>,
+    fake: Fake,
     untouched: Facts,
     base: Base,
     plan: Plan,
@@ -28,18 +29,16 @@ struct Scene {
 
 impl Scene {
     fn of(cpus: u32, irq_lines: u32) -> Self {
-        let kernel = Arc::new(FakeKernel::large(cpus, irq_lines));
-        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let shield = Shield::new(Arc::clone(&kernel) as Arc<dyn Kernel>, Store::at(dir.path()));
-        let untouched = Facts::read(&*kernel).unwrap();
+        let fake = Fake::on(FakeKernel::large(cpus, irq_lines));
+        let untouched = Facts::read(&*fake.kernel).unwrap();
         let base = Base::of(&untouched).unwrap();
         let upper: CpuSet = (cpus / 4..cpus / 2).collect();
         let spec = Spec { irqs: vec!["5".into()], ..Spec::of(CpuSpec::List(upper)) };
         let create = Request::Create { name: "a".into(), spec };
-        let outcome = shield.change(&create, &Caller::now(0, "root", "test")).unwrap();
+        let outcome = fake.done(&create);
         let (plan, state) = (outcome.plan, outcome.state);
-        let facts = Facts::read(&*kernel).unwrap();
-        Self { kernel, untouched, base, plan, facts, state }
+        let facts = Facts::read(&*fake.kernel).unwrap();
+        Self { fake, untouched, base, plan, facts, state }
     }
 
     fn create(&self) -> Plan {
@@ -94,11 +93,11 @@ fn assert_linear(least: u32, small: &Scene, large: &Scene) {
         let most = least * 3;
         assert!(large <= small * most, "{what}: {large:?} is more than {most} times {small:?}");
     };
-    check("Facts::read", shortest(|s| Facts::read(&*s.kernel).unwrap(), small, large));
+    check("Facts::read", shortest(|s| Facts::read(&*s.fake.kernel).unwrap(), small, large));
     check("plan of create", shortest(Scene::create, small, large));
     check("plan of destroy", shortest(Scene::destroy, small, large));
     check("the plan as JSON", shortest(|s| serde_json::to_string(&s.plan).unwrap(), small, large));
-    let status = |s: &Scene| verify(&*s.kernel, &s.facts, &s.base, &s.state, false).unwrap();
+    let status = |s: &Scene| verify(&*s.fake.kernel, &s.facts, &s.base, &s.state, false).unwrap();
     check("verify", shortest(status, small, large));
 }
 
@@ -115,14 +114,22 @@ fn ten_times_as_many_cpus_take_no_more_than_linear_time() {
 #[test]
 fn the_partition_of_a_large_machine_is_as_promised_and_a_drifted_line_is_found() {
     let scene = Scene::of(512, 2_000);
-    let status =
-        |facts: &Facts| verify(&*scene.kernel, facts, &scene.base, &scene.state, false).unwrap();
+    let kernel = &*scene.fake.kernel;
+    let status = |facts: &Facts| verify(kernel, facts, &scene.base, &scene.state, false).unwrap();
     assert_eq!(status(&scene.facts).partitions[0].violations, []);
     assert!(scene.create().steps.len() > 1_500);
-    scene.kernel.set_file("/proc/irq/2003/smp_affinity_list", "128-511");
-    let violations = status(&Facts::read(&*scene.kernel).unwrap()).partitions[0].violations.clone();
+    kernel.set_file("/proc/irq/2003/smp_affinity_list", "128-511");
+    let violations = status(&Facts::read(kernel).unwrap()).partitions[0].violations.clone();
     assert_eq!(violations.len(), 1, "{violations:?}");
     assert!(violations[0].what.starts_with("/proc/irq/2003/"), "{violations:?}");
+}
+
+#[test]
+fn a_large_machine_is_as_it_was_after_its_partition() {
+    let scene = Scene::of(512, 2_000);
+    let changes = scene.fake.done(&destroy("a")).changes;
+    assert!(changes > 1_500, "only {changes}");
+    scene.fake.is_untouched("destroyed");
 }
 
 /// A process of `threads` threads, which goes into a partition and comes back with its end.

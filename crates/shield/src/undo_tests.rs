@@ -4,7 +4,7 @@
 
 use crate::fixture::{Fake, REPAIR, RESTORE, add, assert_same, create, destroy, root};
 use crate::partition::{Original, Refusal, State, Tick};
-use crate::request::{Caller, Members, Request, Spec};
+use crate::request::{Members, Request, Spec};
 use crate::shield::{ChangeError, Patience, Shield};
 use crate::state;
 use asmp_host::fake::{FakeKernel, Fault, SPINNER};
@@ -311,14 +311,27 @@ fn a_state_that_cannot_be_written_leaves_the_one_that_is_there() {
     assert_eq!(state::load(&store).unwrap(), state);
 }
 
-/// A kernel at whose first write of an interrupt mask the state's place is taken by a directory:
-/// the last write of the change, that of its state, fails.
-struct Spoiled(Arc<FakeKernel>, PathBuf);
+/// A kernel at whose first write of an interrupt mask something happens to our files.
+struct Spoiled(Arc<FakeKernel>, Box<dyn Fn() + Send + Sync>);
+
+impl Fake {
+    fn spoiled(&self, spoil: impl Fn() + Send + Sync + 'static) -> Shield {
+        let kernel = Spoiled(Arc::clone(&self.kernel), Box::new(spoil));
+        Shield::new(Arc::new(kernel), Store::at(self.dir.path()))
+    }
+
+    /// A directory takes the state's place: the last write of a change, that of its state, fails.
+    fn without_a_place_for_the_state(&self) -> (Shield, PathBuf) {
+        let place = self.dir.path().join("state.json.new");
+        let taken = place.clone();
+        (self.spoiled(move || drop(std::fs::create_dir(&taken))), place)
+    }
+}
 
 impl Kernel for Spoiled {
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         if path.ends_with("default_smp_affinity") {
-            let _ = std::fs::create_dir(&self.1);
+            (self.1)();
         }
         self.0.write(path, bytes)
     }
@@ -366,13 +379,12 @@ impl Kernel for Spoiled {
 #[test]
 fn a_change_whose_state_cannot_be_written_is_undone() {
     let fake = Fake::after(&[]);
-    let spoiled = Spoiled(Arc::clone(&fake.kernel), fake.dir.path().join("state.json.new"));
-    let shield = Shield::new(Arc::new(spoiled), Store::at(fake.dir.path()));
-    let error = shield.change(&create("a", "3"), &Caller::now(0, "root", "test")).unwrap_err();
+    let (shield, place) = fake.without_a_place_for_the_state();
+    let error = shield.change(&create("a", "3"), &root()).unwrap_err();
     assert!(error.to_string().contains("state.json"), "{error}");
     assert_eq!(fake.kernel.snapshot(), fake.untouched);
     assert!(!fake.has_journal());
-    std::fs::remove_dir(fake.dir.path().join("state.json.new")).unwrap();
+    std::fs::remove_dir(place).unwrap();
     fake.ask(&create("a", "3")).unwrap();
 }
 
@@ -381,16 +393,37 @@ fn an_end_whose_state_cannot_be_written_leaves_the_partition_in_force() {
     for end in [destroy("a"), Request::Restore { abandon: false }] {
         let fake = Fake::after(&[create("a", "3"), add("a", 200)]);
         let in_force = (fake.kernel.snapshot(), fake.shield.state().unwrap());
-        let spoiled = fake.dir.path().join("state.json.new");
-        let kernel = Spoiled(Arc::clone(&fake.kernel), spoiled.clone());
-        let shield = Shield::new(Arc::new(kernel), Store::at(fake.dir.path()));
-        let error = shield.change(&end, &Caller::now(0, "root", "test")).unwrap_err();
+        let (shield, place) = fake.without_a_place_for_the_state();
+        let error = shield.change(&end, &root()).unwrap_err();
         assert!(error.to_string().contains("state.json"), "{error}");
         assert_same(&in_force.0, &fake.kernel.snapshot(), "not written");
         assert_eq!(fake.shield.state().unwrap(), in_force.1);
         assert!(fake.shield.status().unwrap().holds() && !fake.has_journal());
-        std::fs::remove_dir(spoiled).unwrap();
+        std::fs::remove_dir(place).unwrap();
         fake.restored("there is room again");
+    }
+}
+
+#[test]
+fn a_journal_that_cannot_be_removed_is_void_and_goes_with_the_next_change() {
+    for (before, change) in [(vec![], create("a", "3")), (vec![create("a", "3")], destroy("a"))] {
+        let fake = Fake::after(&before);
+        let [journal, kept] = ["journal", "kept"].map(|name| fake.dir.path().join(name));
+        let (from, to) = (journal.clone(), kept.clone());
+        // No directory can be removed as a file is.
+        let shield = fake.spoiled(move || {
+            let _ = std::fs::rename(&from, &to);
+            let _ = std::fs::create_dir(&from);
+        });
+        shield.change(&change, &root()).unwrap();
+        let after = fake.kernel.snapshot();
+        std::fs::remove_dir(&journal).unwrap();
+        std::fs::rename(&kept, &journal).unwrap();
+        assert!(fake.status().holds(), "{change:?}: {:#?}", fake.status());
+        assert_eq!(fake.done(&REPAIR).recovered, None, "{change:?}");
+        assert_same(&after, &fake.kernel.snapshot(), &format!("{change:?}"));
+        assert!(!fake.has_journal(), "{change:?}");
+        fake.restored(&format!("{change:?}"));
     }
 }
 

@@ -6,7 +6,7 @@ use crate::sync::Ordering::Relaxed;
 use crate::waits::tests::{dir, falls, gone, is_readable};
 use std::thread;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 fn shape(inherit: bool) -> Shape {
     Shape { clients: 2, scheduling: Scheduling::Full, inherit }

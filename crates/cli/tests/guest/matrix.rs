@@ -4,6 +4,7 @@
 use super::guests::{Architecture, Boot, On, Tier};
 use super::lab::{Test, asmp, console, guest, isolated, read, test};
 use super::rows::{ROWS, Row};
+use super::snapshot::snapshot;
 use std::fs;
 use std::path::Path;
 
@@ -27,6 +28,7 @@ pub fn all() -> Vec<Test> {
     tests.push(test("every other irq leaves and a named irq comes", irqs_leave_and_come));
     tests.push(test(ROUND, round).on(On::One).booted(&[Boot::Bare]).also_on_arm64(Tier::Ci));
     tests.push(test("without root a change is refused", without_root).on(On::One));
+    tests.push(test("the snapshot sees every setting that a plan changes", settings_are_seen));
     tests
 }
 
@@ -103,6 +105,22 @@ fn boot_drop_in() {
     asmp("boot disable").done();
     assert_eq!(fs::read_dir(dir).expect("the directory").count(), 0);
     asmp("boot disable").done().says("nothing to do");
+}
+
+/// What the idle machine changes by itself is left out of the snapshot: no setting of ours may be
+/// among it, or a test would not see that it stays changed.
+fn settings_are_seen() {
+    let plan = asmp("plan --json create a --cpus 3").done().out;
+    let plan: serde_json::Value = serde_json::from_str(&plan).expect("JSON");
+    let steps = plan["steps"].as_array().expect("steps");
+    let paths = steps.iter().filter_map(|step| step["knob"]["path"].as_str());
+    // Groups that are to be made have no files yet; the snapshot follows no links.
+    let paths: Vec<_> = paths.filter_map(|path| fs::canonicalize(path).ok()).collect();
+    assert!(paths.len() > 5, "{paths:?}");
+    let seen = snapshot();
+    let unseen: Vec<_> =
+        paths.iter().filter(|path| !seen.contains_key(&path.display().to_string())).collect();
+    assert!(unseen.is_empty(), "{unseen:?}");
 }
 
 fn cpu_zero() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Lines of a source: how wide they are, and what in them people read.
+//! Lines of a source: how wide they are, what in them people read, and which belong to tests.
 
 /// Lines of more than `most` columns, counted from 1. Free are rows of a table, what a link points
 /// to, and fenced output in Markdown. Free in Rust are rows of a table in documentation, raw
@@ -85,12 +85,48 @@ pub fn words(path: &str, text: &str) -> Vec<(usize, String)> {
 
 /// Whether `word` stands in `text`, and is not a part of a longer one.
 pub fn has_word(text: &str, word: &str) -> bool {
-    let text = text.to_lowercase();
+    has_name(&text.to_lowercase(), word)
+}
+
+/// The same as it is spelled.
+pub fn has_name(text: &str, word: &str) -> bool {
     let is_letter = |one: Option<char>| one.is_some_and(|one| one.is_alphanumeric() || one == '_');
     text.match_indices(word).any(|(at, _)| {
         !is_letter(text[..at].chars().next_back())
             && !is_letter(text[at + word.len()..].chars().next())
     })
+}
+
+/// The lines of a Rust source, counted from 1, and whether each belongs to tests: in a file of
+/// tests all of them, else those behind `mod tests {`.
+pub fn lines<'a>(path: &str, text: &'a str) -> impl Iterator<Item = (usize, &'a str, bool)> {
+    let mut is_test = path.contains("/tests/") || path.ends_with("tests.rs");
+    (1..).zip(text.lines()).map(move |(at, line)| {
+        is_test |= line.ends_with("mod tests {") && !line.starts_with(' ');
+        (at, line, is_test)
+    })
+}
+
+/// The seconds after which a test gives up; `None`: the line is no such bound.
+pub fn bound_s(line: &str) -> Option<u64> {
+    let (before, after) = line.split_once("Duration::from_secs(")?;
+    let is_deadline = before.trim_end_matches("std::time::").ends_with("Instant::now() + ");
+    let is_named =
+        ["const PATIENCE:", "const SOON:", "const BOUND:"].iter().any(|name| before.contains(name));
+    let (seconds, _) = after.split_once(')').filter(|_| is_deadline || is_named)?;
+    seconds.parse().ok()
+}
+
+#[test]
+fn a_bound_of_a_test_is_found_and_a_sleep_or_the_programs_own_is_none() {
+    let bound = |before: &str| bound_s(&format!("{before}Duration::from_secs(30);"));
+    assert_eq!(bound("let end = std::time::Instant::now() + std::time::"), Some(30));
+    assert_eq!(bound("const SOON: Option<Duration> = Some("), Some(30));
+    assert_eq!(bound("std::thread::sleep("), None);
+    let text = "fn a() {}\nmod tests {\n}\n";
+    let tests = |path| lines(path, text).filter(|line| line.2).count();
+    assert_eq!(tests("crates/a/src/b.rs"), 2);
+    assert_eq!((tests("crates/a/src/b_tests.rs"), tests("crates/a/tests/b.rs")), (3, 3));
 }
 
 #[test]

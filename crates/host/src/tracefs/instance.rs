@@ -307,6 +307,19 @@ mod tests {
         assert_eq!(kinds(fault), [faulted], "without a mark everything counts");
     }
 
+    /// Time goes to a handler from its entry to its exit. The function of a timer has none of its
+    /// own: it runs within the interrupt of the timer.
+    #[test]
+    fn a_handler_whose_entry_is_recorded_has_its_exit_recorded_too() {
+        let all: Vec<&str> = EVENTS.into_iter().chain(INTERRUPT_EVENTS).collect();
+        let without = |end: &str, other: &str| -> Vec<&str> {
+            let names = all.iter().filter_map(|event| event.strip_suffix(end));
+            names.filter(|name| !all.contains(&format!("{name}{other}").as_str())).collect()
+        };
+        assert_eq!(without("_entry", "_exit"), ["timer/hrtimer_expire"]);
+        assert_eq!(without("_exit", "_entry"), [""; 0]);
+    }
+
     /// Removing the directory fails where it holds files, as a plain directory does; the tracer's
     /// end shows.
     #[test]

@@ -3,6 +3,7 @@
 
 use super::{CpuNoise, Report};
 use asmp_host::Cpu;
+use asmp_host::architecture::TIMER_CURES;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A cell: what it counts, and where it is named.
@@ -83,12 +84,6 @@ pub fn table(columns: &[(&str, &Report)]) -> String {
     text
 }
 
-/// Timers of the kernel that visit shielded CPUs too, and what ends that.
-const CURES: [(&str, &str); 1] = [(
-    "clocksource_watchdog",
-    "use tsc=reliable at boot where the hardware's TSC is sound, or a 7.x kernel",
-)];
-
 /// The name of a task begins no line of its own.
 pub(crate) fn shown(name: &str) -> String {
     name.replace('\n', "\\n")
@@ -144,7 +139,7 @@ fn names(text: &mut String, number: Cpu, cpu: &CpuNoise) {
         text.push_str(&format!("  CPU {number} {label}: {}\n", most(named)));
     }
     let came = |timer: &str| cpu.timers.as_ref().is_some_and(|timers| timers.contains_key(timer));
-    for (timer, cure) in CURES.into_iter().filter(|(timer, _)| came(timer)) {
+    for (timer, cure) in TIMER_CURES.into_iter().filter(|(timer, _)| came(timer)) {
         text.push_str(&format!("  CPU {number}: {timer}: {cure}\n"));
     }
 }

@@ -99,7 +99,7 @@ impl Drop for Running {
 
 /// What another process does sooner or later; the time only ends a test that fails.
 pub fn until(mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
+    let end = Instant::now() + Duration::from_secs(180);
     while !done() {
         assert!(Instant::now() < end, "it never happened");
         std::thread::sleep(Duration::from_millis(2));

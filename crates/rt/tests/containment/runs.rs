@@ -23,7 +23,7 @@ const TASKS: &str = "32";
 const FAULT: Duration = Duration::from_millis(200);
 const FAULT_JOBS: u64 = 6;
 /// After so long something has gone wrong that is no fault of the kinds below.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// What happens in a run; the first two are the control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

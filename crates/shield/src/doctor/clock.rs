@@ -12,9 +12,6 @@ use asmp_host::knob::observed;
 use asmp_host::{CpuSet, Facts, architecture};
 
 const WHAT: &str = "clock source watchdog";
-/// Clocks of hypervisors. Where the scheduler uses one, an unstable TSC stops no tick from ending.
-const VIRTUAL_CLOCKS: [&str; 4] =
-    ["kvm-clock", "xen", "hyperv_clocksource_tsc_page", "hyperv_clocksource_msr"];
 
 /// What the machine's files say of the watchdog.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,14 +25,14 @@ enum Watchdog {
 }
 
 pub(super) fn watchdog(facts: &Facts, seen: &Observed) -> Item {
-    let cure = "tsc=reliable at boot (or tsc=nowatchdog), where the hardware's TSC is sound; or \
-                a 7.x kernel; `asmp noise` counts what it costs";
+    let known = architecture::named(&facts.architecture).and_then(|here| here.watchdog.as_ref());
+    let cure = known.map_or("`asmp noise` counts what it costs", |known| known.cure);
     let cost = "its timer visits each CPU in turn, shielded ones too";
     match judge(facts, seen) {
         Watchdog::Runs(why) => item(WHAT, Verdict::Optional, format!("runs: {why}; {cost}"), cure),
         Watchdog::Dropped => {
             let found = "unstable: the kernel dropped the TSC, and stops the tick of no CPU";
-            item(WHAT, Verdict::Optional, found, "tsc=reliable at boot, if the TSC is sound")
+            item(WHAT, Verdict::Optional, found, known.map_or("", |known| known.cure_of_dropped))
         }
         Watchdog::Unknown(why) => {
             item(WHAT, Verdict::Optional, format!("unknown: {why}; if it runs, {cost}"), cure)
@@ -47,23 +44,25 @@ pub(super) fn watchdog(facts: &Facts, seen: &Observed) -> Item {
 
 fn judge(facts: &Facts, seen: &Observed) -> Watchdog {
     let text = |path: &str| seen.get(path).map(String::as_str);
-    match architecture::named(&facts.architecture) {
-        Some(known) if !known.has_watchdog => return Watchdog::NotHere("not on this architecture"),
-        None => return Watchdog::Unknown("this architecture is not known"),
-        Some(_) => {}
-    }
+    let Some(here) = architecture::named(&facts.architecture) else {
+        return Watchdog::Unknown("this architecture is not known");
+    };
+    let Some(known) = &here.watchdog else {
+        return Watchdog::NotHere("not on this architecture");
+    };
     let asked = |value: &str| {
-        facts.command_line.split_whitespace().any(|word| word.strip_prefix("tsc=") == Some(value))
+        let mut words = facts.command_line.split_whitespace();
+        words.any(|word| word.split_once('=') == Some((known.parameter, value)))
     };
     let sources = text(observed::CLOCK_SOURCES);
     let has =
         |name: &str| sources.is_some_and(|all| all.split_whitespace().any(|source| source == name));
-    let has_virtual_clock = VIRTUAL_CLOCKS.into_iter().any(has);
+    let has_virtual_clock = known.virtual_clocks.into_iter().any(has);
     // An unstable TSC leaves the list, and with it the watchdog ends.
-    if asked("unstable") || (sources.is_some() && !has("tsc") && !has_virtual_clock) {
+    if asked("unstable") || (sources.is_some() && !has(here.clock_source) && !has_virtual_clock) {
         return Watchdog::Dropped;
     }
-    if !has("tsc") && has_virtual_clock {
+    if !has(here.clock_source) && has_virtual_clock {
         return Watchdog::Unknown("the TSC is not listed beside the hypervisor's own clock");
     }
     if facts.version() >= (7, 0) {
@@ -79,15 +78,14 @@ fn judge(facts: &Facts, seen: &Observed) -> Watchdog {
         return Watchdog::Unknown("the flags of the CPU cannot be read");
     };
     let flag = |name: &str| flags.split_whitespace().any(|flag| flag == name);
-    if flag("tsc_reliable") {
+    if flag(known.vouched_flag) {
         return Watchdog::Rests("rests: the hypervisor calls the TSC reliable");
     }
     if asked("watchdog") {
-        return Watchdog::Unknown("tsc=watchdog makes the TSC check other clock sources");
+        return Watchdog::Unknown("a boot parameter makes the TSC check other clock sources");
     }
-    let trusted = ["constant_tsc", "nonstop_tsc", "tsc_adjust"];
-    if !trusted.into_iter().all(flag) {
-        return match has("hpet") || has("acpi_pm") {
+    if !known.trusted_flags.into_iter().all(flag) {
+        return match known.checkers.into_iter().any(has) {
             true => Watchdog::Runs("the kernel does not trust this CPU's TSC"),
             false => Watchdog::Unknown("nothing is there that the TSC is surely checked against"),
         };

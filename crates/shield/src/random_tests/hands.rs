@@ -2,6 +2,7 @@
 //! Other people's hands on the fake machine, between two commands or between two steps of one.
 
 use asmp_host::fake::{FakeKernel, Fault};
+use asmp_host::store::Store;
 use asmp_host::{CpuSet, Kernel, Schedule, Spinner};
 use std::collections::BTreeSet;
 use std::io;
@@ -33,6 +34,8 @@ pub enum Hand {
     LoseState,
     /// Between two steps only: the state cannot be written when they are done.
     FailState,
+    /// From now on /run has room for so many more files or pages.
+    Room(usize),
     Taskset(i32, &'static str),
     Policy(i32, Schedule),
     End(i32),
@@ -59,6 +62,7 @@ impl Hand {
             Self::Offline(_) | Self::Online(_) => "hotplug",
             Self::LoseState => "lost-state",
             Self::FailState => "unwritable-state",
+            Self::Room(_) => "full",
             Self::Taskset(..) => "taskset",
             Self::Policy(..) => "policy",
             Self::End(_) => "end",
@@ -70,7 +74,7 @@ impl Hand {
         }
     }
 
-    pub const KINDS: [&'static str; 17] = [
+    pub const KINDS: [&'static str; 18] = [
         "member",
         "exclusive",
         "freeze",
@@ -80,6 +84,7 @@ impl Hand {
         "hotplug",
         "lost-state",
         "unwritable-state",
+        "full",
         "taskset",
         "policy",
         "end",
@@ -101,16 +106,18 @@ impl Hand {
 pub struct Hands {
     pub fake: FakeKernel,
     pub dir: PathBuf,
+    pub store: Store,
     waiting: Mutex<(usize, Option<Hand>)>,
     /// Keys of the snapshot that hands have changed.
     pub touched: Mutex<BTreeSet<String>>,
 }
 
 impl Hands {
-    pub fn new(fake: FakeKernel, dir: &Path) -> Arc<Self> {
+    pub fn new(fake: FakeKernel, dir: &Path, store: Store) -> Arc<Self> {
         Arc::new(Self {
             fake,
             dir: dir.to_owned(),
+            store,
             waiting: Mutex::new((0, None)),
             touched: Mutex::default(),
         })
@@ -184,6 +191,7 @@ impl Hands {
                 }
             }
             Hand::FailState => drop(std::fs::create_dir(self.dir.join("state.json.new"))),
+            Hand::Room(room) => self.store.limit_room(Some(*room)),
             Hand::Taskset(tid, cpus) => {
                 touch(format!("task {tid}"));
                 let _ = self.fake.set_affinity(*tid, &cpus.parse::<CpuSet>().unwrap());
