@@ -43,12 +43,18 @@ pub fn service(kernel: &dyn Kernel, mount: &Path) -> &'static str {
 }
 
 /// Starts the service and moves its process into a group of its own. Does nothing where it runs.
+///
+/// Errors: what systemd says; a group with processes that are not the service's.
 pub(crate) fn start(mount: &Path) -> io::Result<()> {
     if mount.join(SLICE).join(FORMER_SERVICE).join(HOLDER).is_dir() {
         return Ok(());
     }
     let group = mount.join(SLICE).join(SERVICE);
     if !group.join(HOLDER).is_dir() {
+        // systemd starts a unit in a group that anybody made, beside the processes there.
+        if group.is_dir() {
+            own_processes(&group)?;
+        }
         // It was stopped, and is not forgotten while tasks are in its groups.
         let again = || call(Command::new("systemctl").args(["start", SERVICE]), PATIENCE);
         if !group.is_dir() || again().is_err() {
@@ -60,11 +66,31 @@ pub(crate) fn start(mount: &Path) -> io::Result<()> {
         if !group.join(HOLDER).is_dir() {
             fs::create_dir(group.join(HOLDER))?;
         }
-        for process in fs::read_to_string(group.join("cgroup.procs"))?.lines() {
+        for process in own_processes(&group)? {
             fs::write(group.join(HOLDER).join("cgroup.procs"), process)?;
         }
     }
     Ok(())
+}
+
+/// The service's own process, if it is in the service's group itself.
+///
+/// Errors: another one is there.
+fn own_processes(group: &Path) -> io::Result<Vec<String>> {
+    let processes = fs::read_to_string(group.join("cgroup.procs"))?;
+    if processes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let main = call(
+        Command::new("systemctl").args(["show", "--property", "MainPID", "--value", SERVICE]),
+        PATIENCE,
+    )?;
+    if let Some(other) = processes.lines().find(|process| *process != main.trim()) {
+        let group = group.display();
+        let words = format!("process {other} is in {group} and is not its own: move or end it");
+        return Err(io::Error::other(words));
+    }
+    Ok(processes.lines().map(str::to_owned).collect())
 }
 
 /// Does this systemd not know a property?
@@ -72,7 +98,7 @@ fn is_unknown(error: &io::Error) -> bool {
     error.to_string().contains("Unknown assignment")
 }
 
-fn run_service(more: &[&str]) -> io::Result<()> {
+fn run_service(more: &[&str]) -> io::Result<String> {
     let properties = ["Delegate=cpuset", "Type=exec"].iter().chain(more);
     let mut command = Command::new("systemd-run");
     command
@@ -106,13 +132,15 @@ fn has_groups(group: &Path) -> io::Result<bool> {
     Ok(entries.any(|entry| entry.is_ok_and(|entry| entry.path().is_dir())))
 }
 
-/// Errors: what the command printed; `TimedOut` where it does not end within `patience`.
+/// What the command printed, which may fill no pipe.
+///
+/// Errors: what it printed as errors; `TimedOut` where it does not end within `patience`.
 ///
 /// The command has a process group of its own: a ^C would end it while systemd goes on with the
 /// job, and what undoes the job would come before it.
-fn call(command: &mut Command, patience: Duration) -> io::Result<()> {
+fn call(command: &mut Command, patience: Duration) -> io::Result<String> {
     let end = Instant::now() + patience;
-    let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.process_group(0);
     let mut child = command.spawn()?;
     let mut nap = Duration::from_millis(1);
@@ -130,14 +158,16 @@ fn call(command: &mut Command, patience: Duration) -> io::Result<()> {
         }
         nap = (nap * 2).min(Duration::from_millis(20));
     };
-    if status.success() {
-        return Ok(());
-    }
     let mut words = String::new();
-    if let Some(mut stderr) = child.stderr.take() {
-        stderr.read_to_string(&mut words)?;
+    match (status.success(), child.stdout.take(), child.stderr.take()) {
+        (true, Some(mut stdout), _) => stdout.read_to_string(&mut words)?,
+        (_, _, Some(mut stderr)) => stderr.read_to_string(&mut words)?,
+        _ => 0,
+    };
+    match status.success() {
+        true => Ok(words),
+        false => Err(io::Error::other(words.trim().to_owned())),
     }
-    Err(io::Error::other(words.trim().to_owned()))
 }
 
 #[cfg(test)]
@@ -161,7 +191,8 @@ mod tests {
         let mut fails = Command::new("sh");
         let error = call(fails.args(["-c", "echo no such unit >&2; exit 5"]), PATIENCE);
         assert_eq!(error.unwrap_err().to_string(), "no such unit");
-        call(&mut Command::new("true"), PATIENCE).unwrap();
+        let said = call(Command::new("echo").arg("7"), PATIENCE);
+        assert_eq!(said.unwrap(), "7\n");
     }
 
     #[test]
