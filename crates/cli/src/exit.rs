@@ -289,8 +289,8 @@ mod tests {
             assert!(!arm.contains('_'), "{arm}: a variant without a code of its own");
             let row = TABLE.iter().find(|(known, _)| *known == code);
             let (_, words) = row.unwrap_or_else(|| panic!("{arm}: {code} is not explained"));
-            // What a file, a line or a kernel is refused for has the code of those.
-            let of_others = [USAGE, STRICT, BAD_FILE, NO_TIMERLAT].contains(&code);
+            // What a file, a line, a kernel or its tracer is refused for has the code of those.
+            let of_others = [USAGE, STRICT, BAD_FILE, NO_TIMERLAT, TRACER_IN_USE].contains(&code);
             assert!(of_others || words.starts_with("refused: "), "{arm}: {code} is {words:?}");
         }
     }

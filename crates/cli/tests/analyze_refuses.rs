@@ -306,7 +306,8 @@ fn a_long_simulation_shows_on_a_terminal_how_far_it_is() {
     drop(command);
     let (mut words, mut page) = (String::new(), [0; 4096]);
     while !words.contains(" %") {
-        let count = screen.read(&mut page).expect("it ends without a word");
+        let count =
+            screen.read(&mut page).unwrap_or_else(|error| panic!("{error} after {words:?}"));
         words += &String::from_utf8_lossy(&page[..count]);
     }
     child.kill().unwrap();

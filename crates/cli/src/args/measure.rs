@@ -323,7 +323,7 @@ pub struct Series {
     /// CPU to measure
     ///
     /// `last` is the last CPU. Example: --cpu 3
-    #[arg(long, default_value = "last")]
+    #[arg(long, visible_alias = "cpus", default_value = "last")]
     pub cpu: CpuSpec,
     /// SCHED_FIFO priority of the measured task, except for kind normal
     ///

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! How `measure` uses the shield: what a run needs is set, and always taken back.
 
-use crate::change::{caller, changer, own_process, waits};
+use crate::change::{caller, own_process, waits};
 use crate::exit::{USAGE, failure};
 use anyhow::Result;
 use asmp_host::store::Lock;
@@ -25,11 +25,9 @@ pub struct ByShield<'a> {
     reserved: OnceCell<Lock>,
 }
 
-/// The one CPU that the words mean. Refuses a machine or a caller that can make no partition.
+/// The one CPU that the words mean.
 pub fn one_cpu(shield: &Shield, spec: &CpuSpec) -> Result<Cpu> {
-    changer(shield.kernel())?;
     let facts = Facts::read(shield.kernel())?;
-    asmp_shield::check_machine(&facts)?;
     let cpus = spec.resolve(&facts.cpus.online);
     asmp_shield::online_cpus(&facts, &cpus)?;
     match (cpus.len(), cpus.first()) {
@@ -78,6 +76,12 @@ impl<'a> ByShield<'a> {
 }
 
 impl Conductor for ByShield<'_> {
+    fn may_arrange(&self) -> Result<(), ConductorError> {
+        self.caller.must_be_root().map_err(ChangeError::from)?;
+        let facts = Facts::read(self.shield.kernel())?;
+        Ok(asmp_shield::check_machine(&facts).map_err(ChangeError::from)?)
+    }
+
     fn check(&self, cpu: Cpu, places: &[Place]) -> Result<(), ConductorError> {
         let state = self.shield.state()?;
         let owner = state.partitions.iter().find(|owner| owner.shielded().contains(cpu));

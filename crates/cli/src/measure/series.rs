@@ -10,7 +10,8 @@ use crate::change::caller;
 use crate::exit::{
     BAD_FILE, NO_TIMERLAT, PARTIAL, TRACER_IN_USE, UNEXPECTED, USAGE, failure, of_signal,
 };
-use anyhow::Result;
+use crate::signals;
+use anyhow::{Context, Result};
 use asmp_host::clock;
 use asmp_measure::experiment::{
     Completion, ExperimentError, Factor, Factors, Measurement, Series, Session, compare_factors,
@@ -99,6 +100,7 @@ fn prepare(
     args: &args::Series,
     measurement: Measurement,
 ) -> Result<(Series, Option<File>)> {
+    signals::outlive_file_size_limit().context("take SIGXFSZ")?;
     let cpu = one_cpu(shield, &args.cpu)?;
     if misses_timerlat(shield.kernel(), measurement, cpu) {
         eprintln!(

@@ -177,7 +177,8 @@ fn overhead() {
 fn own_timer() {
     let dir = fresh("timer");
     asmp(&format!(
-        "measure latency --kinds partition-tick --source nanosleep --samples 60 --period 5ms -o {dir} --quiet"
+        "measure latency --kinds partition-tick --source nanosleep --samples 60 \
+         --period 5ms -o {dir} --quiet"
     ))
     .done();
     let run = run_of(&dir, "idle-partition-tick");

@@ -14,11 +14,13 @@ use asmp_host::tracefs::users;
 use asmp_host::{Cpu, CpuSet, Kernel};
 use std::time::Duration;
 
-/// Who takes the times of a series. Refuses what this kernel does not have.
+/// Who takes the times of a series. Refuses what this kernel does not have. `may_arrange`: the
+/// tracer can be set.
 pub(super) fn sources(
     kernel: &dyn Kernel,
     measurement: Measurement,
     cpu: Cpu,
+    may_arrange: bool,
 ) -> Result<Vec<Source>> {
     let there = timerlat::is_available(kernel);
     let require = |period: Duration, alternative: bool| match there {
@@ -40,7 +42,7 @@ pub(super) fn sources(
             Ok(vec![Source::Timerlat])
         }
         Measurement::Latency { period, source: None, flood: false, .. }
-            if require(period, true).is_ok() =>
+            if may_arrange && require(period, true).is_ok() =>
         {
             Ok(vec![Source::Timerlat])
         }
@@ -214,7 +216,7 @@ mod tests {
             source,
             flood: false,
         };
-        let refused = |measurement| sources(&kernel, measurement, 3).unwrap_err();
+        let refused = |measurement| sources(&kernel, measurement, 3, true).unwrap_err();
         let tracers =
             |names: &str| std::fs::write(tracing.join("available_tracers"), names).unwrap();
         tracers("hwlat osnoise nop");
@@ -234,14 +236,15 @@ mod tests {
             NoUserTimerlat { alternative: true }
         ));
         assert_eq!(
-            sources(&kernel, latency(None), 3).unwrap(),
+            sources(&kernel, latency(None), 3, true).unwrap(),
             [Source::Nanosleep],
             "there is another way"
         );
         std::fs::write(tracing.join("osnoise/per_cpu/cpu3/timerlat_fd"), "").unwrap();
         let all = [Source::TimerlatKernel, Source::Timerlat, Source::Nanosleep];
-        assert_eq!(sources(&kernel, spaces(2000), 3).unwrap(), all);
-        assert_eq!(sources(&kernel, latency(None), 3).unwrap(), [Source::Timerlat]);
+        assert_eq!(sources(&kernel, spaces(2000), 3, true).unwrap(), all);
+        assert_eq!(sources(&kernel, latency(None), 3, true).unwrap(), [Source::Timerlat]);
+        assert_eq!(sources(&kernel, latency(None), 3, false).unwrap(), [Source::Nanosleep]);
         assert!(matches!(refused(spaces(99)), Period { .. }));
         assert!(matches!(refused(spaces(1_000_001)), Period { .. }));
         // A part of a microsecond would be in the record and not in the tracer.
@@ -250,7 +253,7 @@ mod tests {
         assert!(error.to_string().contains("100.9µs: timerlat requires"), "{error}");
         assert!(error.to_string().contains("whole microseconds"), "{error}");
         assert_eq!(
-            sources(&kernel, latency(None), 2).unwrap(),
+            sources(&kernel, latency(None), 2, true).unwrap(),
             [Source::Nanosleep],
             "CPU 2 has no such file"
         );
@@ -259,7 +262,7 @@ mod tests {
         let misses = |period, source| misses_timerlat(&kernel, at(period, source), 3);
         for ns in [25_000, 100_900, 2_000_000_000] {
             let period = Duration::from_nanos(ns);
-            assert_eq!(sources(&kernel, at(period, None), 3).unwrap(), [Source::Nanosleep]);
+            assert_eq!(sources(&kernel, at(period, None), 3, true).unwrap(), [Source::Nanosleep]);
             assert!(misses(period, None) && !misses(period, Some(Source::Nanosleep)), "{ns}");
             assert!(!misses_timerlat(&kernel, at(period, None), 2), "the kernel has none");
         }

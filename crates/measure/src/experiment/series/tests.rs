@@ -43,6 +43,9 @@ impl Scripted {
 }
 
 impl Conductor for Scripted {
+    fn may_arrange(&self) -> std::result::Result<(), ConductorError> {
+        self.ask("arrange".to_owned())
+    }
     fn check(&self, cpu: Cpu, places: &[Place]) -> std::result::Result<(), ConductorError> {
         self.ask(format!("check {cpu} {}", places.len()))
     }
@@ -59,6 +62,10 @@ impl Conductor for Scripted {
     fn leave(&self) -> std::result::Result<(), ConductorError> {
         self.ask("leave".to_owned())
     }
+}
+
+fn words(all: &[&str]) -> Vec<String> {
+    all.iter().map(|word| (*word).to_owned()).collect()
 }
 
 struct Unwatched;
@@ -120,7 +127,7 @@ fn machine() -> (tempfile::TempDir, asmp_host::Linux) {
 fn a_run_is_written_with_what_the_conductor_set_and_the_arrangement_is_taken_back() {
     let (completion, asked, runs) = measured(Kind::Normal, "");
     assert_eq!(completion.unwrap(), Completion::Complete);
-    assert_eq!(asked, ["check 0 1", "enter Unchanged", "leave"]);
+    assert_eq!(asked, ["arrange", "check 0 1", "enter Unchanged", "leave"]);
     let [run] = runs.as_slice() else { panic!("{runs:?}") };
     assert_eq!((run.latencies.samples(), run.name().as_str()), (5, "idle/normal"));
     assert_eq!(run.provenance.settings, ["a setting"]);
@@ -149,7 +156,7 @@ fn what_the_machine_has_once_is_reserved_before_anything_is_made() {
     let (completion, asked, runs) = measured(Kind::Fifo, "reserve");
     let error = completion.unwrap_err();
     assert_eq!(error.to_string(), "no reserve");
-    assert_eq!((asked, runs.len()), (vec!["check 0 1".into(), "reserve false".into()], 0));
+    assert_eq!((asked, runs.len()), (words(&["arrange", "check 0 1", "reserve false"]), 0));
 }
 
 #[test]
@@ -163,5 +170,19 @@ fn what_a_failed_run_has_changed_is_taken_back_and_its_own_error_is_shown() {
         assert!(runs.is_empty());
     }
     let (completion, asked, _) = measured(Kind::Partition, "check");
-    assert!(completion.is_err() && asked.len() == 1, "nothing was touched: {asked:?}");
+    assert!(completion.is_err(), "{completion:?}");
+    assert_eq!(asked, ["arrange", "check 0 1"], "nothing was touched");
+}
+
+#[test]
+fn a_task_as_it_is_needs_nothing_that_only_root_may_arrange() {
+    let (completion, asked, runs) = measured(Kind::Normal, "arrange");
+    assert_eq!(completion.unwrap(), Completion::Complete);
+    assert_eq!(asked, ["arrange", "enter Unchanged", "leave"]);
+    assert_eq!(runs.len(), 1);
+    for kind in [Kind::Fifo, Kind::FifoIrq, Kind::Partition, Kind::PartitionTick] {
+        let (completion, asked, runs) = measured(kind, "arrange");
+        assert_eq!(completion.unwrap_err().to_string(), "no arrange", "{kind}");
+        assert_eq!((asked, runs.len()), (words(&["arrange"]), 0), "{kind}: nothing was touched");
+    }
 }
