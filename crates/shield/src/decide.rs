@@ -80,6 +80,10 @@ pub(crate) fn decide(
     let orphans = orphans::groups(kernel, &base, state);
     refuse_beside(&orphans, &base, request)?;
     let (mut closes_base, mut unknown) = (false, Vec::new());
+    if request.makes_partitions() && !orphans.is_empty() {
+        // The empty group of lost partitions becomes the group of this one, and tells no more.
+        unknown = orphans::suspects(kernel, facts, &base, &[]);
+    }
     let mut after = match request {
         Request::Create { name, spec } | Request::Run { name, spec, .. } => {
             let owner = match request {
@@ -185,7 +189,7 @@ fn repair(
 fn refuse_beside(orphans: &[PathBuf], base: &Base, request: &Request) -> Result<(), Refusal> {
     let mut orphans = orphans.iter().filter(|group| base.is_inside(group)).peekable();
     let concerns = match request {
-        Request::Create { .. } | Request::Run { .. } | Request::Apply { .. } => true,
+        request if request.makes_partitions() => true,
         Request::Destroy { name: None, .. } => true,
         Request::Destroy { name: Some(name), .. } | Request::EndRun { name, .. } => {
             orphans.clone().any(|group| group.ends_with(name))

@@ -137,6 +137,23 @@ fn the_base_group_alone_without_a_state_goes_too() {
 }
 
 #[test]
+fn a_partition_in_the_empty_group_of_lost_ones_keeps_naming_what_is_unknown() {
+    let fake = Fake::with_app();
+    fake.done(&create("a", "3"));
+    lose_state(&fake);
+    for group in ["a/rt", "a/rest", "a"] {
+        fake.kernel.remove_dir(&Path::new("/sys/fs/cgroup/asmp").join(group)).unwrap();
+    }
+    fake.done(&create("b", "2"));
+    assert!(!fake.status().holds(), "what a left is not known");
+    for abandon in [false, true] {
+        let unknown = fake.done(&Request::Restore { abandon }).unknown_originals.join("\n");
+        assert!(unknown.contains("default_smp_affinity is 7 (usual: f)"), "{unknown}");
+    }
+    assert!(fake.status().holds());
+}
+
+#[test]
 fn groups_whose_state_was_lost_under_systemd_are_named_and_restored() {
     let fake = Fake::with_app();
     fake.kernel.boot_systemd(&[200]);

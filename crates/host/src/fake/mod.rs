@@ -102,6 +102,9 @@ impl FakeKernel {
     pub fn set_online(&self, cpu: Cpu, online: bool) {
         let mut machine = self.lock();
         let one = CpuSet::from_iter([cpu]);
+        if machine.online.contains(cpu) == online {
+            return;
+        }
         machine.online =
             if online { machine.online.union(&one) } else { machine.online.difference(&one) };
         machine.hotplug();
@@ -153,6 +156,10 @@ impl FakeKernel {
     /// Changes since the last [`arm`](Self::arm), refused ones included.
     pub fn changes(&self) -> usize {
         self.lock().changes
+    }
+
+    pub fn online(&self) -> CpuSet {
+        self.lock().online.clone()
     }
 
     /// CPUs in valid isolated partitions.
@@ -256,6 +263,12 @@ impl Kernel for FakeKernel {
                 && !machine.files.contains_key(path) =>
             {
                 machine.possible.to_string()
+            }
+            _ if path.starts_with("/sys/devices/system/node") && path.ends_with("cpulist") => {
+                // As the kernel does, without those that are offline.
+                let all = machine.files.get(path).ok_or_else(|| os(libc::ENOENT))?;
+                let all: CpuSet = all.parse().map_err(|_| os(libc::EINVAL))?;
+                all.intersection(&machine.online).to_string()
             }
             _ if path.starts_with("/sys/kernel/debug") && !machine.is_root() => {
                 return Err(os(libc::EACCES));
