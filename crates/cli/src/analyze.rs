@@ -105,6 +105,7 @@ pub const fn code(outcome: Outcome) -> u8 {
 pub fn analyze(args: &Args) -> Result<u8> {
     let root = root_of(args)?;
     let path = args.file.as_deref().unwrap_or(Path::new(""));
+    files::separate(&[path], &[("--gantt", args.gantt.as_deref())])?;
     let file = files::tasks(path)?;
     let workload = &file.workload;
     let effort = Effort::default();
@@ -154,7 +155,11 @@ pub fn analyze(args: &Args) -> Result<u8> {
     }
     file.place(reports.iter_mut().flat_map(Report::verdicts_mut));
     let tasks = workload.tasks_in_chains();
-    let people = report::Words { tasks: &tasks, time: workload.time };
+    let people = report::Words {
+        tasks: &tasks,
+        time: workload.time,
+        replayable: args.cpus.is_none().then_some(path),
+    };
     if args.json {
         print_json(json!({ "tasks": tasks, "policies": reports }), workload.time)?;
     } else if let [one] = reports.as_slice() {

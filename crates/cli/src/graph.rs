@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp analyze graph`: a data-flow graph and what follows from its rates.
 
-use crate::analyze::files::{print_json, read, write, wrong};
+use crate::analyze::files::{print_json, read, separate, write, wrong};
 use crate::exit::{NOT_SCHEDULABLE, UNDECIDED};
 use crate::table::table;
 use anyhow::Result;
@@ -53,6 +53,8 @@ pub struct Args {
 
 /// The exit code is the answer. Errors: a file cannot be read, is wrong, or cannot be written.
 pub fn graph(args: &Args) -> Result<u8> {
+    let outputs = [("--svg", args.svg.as_deref()), ("--dot", args.dot.as_deref())];
+    separate(&[&args.file], &outputs)?;
     let text = read(&args.file)?;
     let graph: Graph =
         text.parse().map_err(|error: GraphError| wrong(&args.file, &error.to_string()))?;

@@ -7,7 +7,7 @@ mod exchange;
 mod progress;
 mod series;
 
-use crate::analyze::files::write;
+use crate::analyze::files::{separate, write};
 use crate::args::{MOST_SAMPLES, Measure, TimeSource, Unit};
 use crate::exit::{BAD_RUN, MIXED, USAGE, failure};
 use anyhow::Result;
@@ -29,16 +29,16 @@ pub fn measure(shield: &Shield, action: &Measure) -> Result<u8> {
             let samples = samples_of(*samples, *time, *period)?;
             let latency = Measurement::Latency { samples, period: *period, source, flood: *flood };
             let tables = Tables { limit_ns: ns(*limit), beside_paper: *beside_paper };
-            return series::measure(shield, series, latency, tables);
+            series::measure(shield, series, latency, tables)
         }
         Measure::Spaces { series, samples, time, period } => {
             let samples = samples_of(*samples, *time, *period)?;
             let spaces = Measurement::Spaces { samples, period: *period };
-            return series::measure(shield, series, spaces, Tables::default());
+            series::measure(shield, series, spaces, Tables::default())
         }
         Measure::Overhead { series, iterations, work } => {
             let overhead = Measurement::Overhead { iterations: *iterations, work: *work };
-            return series::measure(shield, series, overhead, Tables::default());
+            series::measure(shield, series, overhead, Tables::default())
         }
         Measure::Ab { series, knobs, samples, rounds, period } => {
             let latency = Measurement::Latency {
@@ -47,32 +47,34 @@ pub fn measure(shield: &Shield, action: &Measure) -> Result<u8> {
                 source: None,
                 flood: false,
             };
-            return series::ab(shield, series, latency, knobs, *rounds);
+            series::ab(shield, series, latency, knobs, *rounds)
         }
         Measure::Report { dirs, output, json, limit, beside_paper, explain, across_kernels } => {
             let read = read(dirs)?;
             one_kernel(&read.runs, *across_kernels)?;
+            let files: Vec<PathBuf> = read.runs.iter().flat_map(Run::files).collect();
+            let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+            separate(&files, &[("-o", output.as_deref())])?;
             let tables = Tables { limit_ns: ns(*limit), beside_paper: *beside_paper };
             write_report(&read.runs, tables, output.as_deref(), *json, *explain)?;
-            return Ok(read.code);
+            Ok(read.code)
         }
         Measure::Compare { a, b, json, across } => {
             let (a, b) = (read(std::slice::from_ref(a))?, read(std::slice::from_ref(b))?);
             compare::compare(&a.runs, &b.runs, across, *json)?;
-            return Ok(a.code.max(b.code));
+            Ok(a.code.max(b.code))
         }
         Measure::Export { dir, to } => {
             let read = read(std::slice::from_ref(dir))?;
             exchange::export(&read.runs, *to)?;
-            return Ok(read.code);
+            Ok(read.code)
         }
         Measure::Import { file, from, unit, output, kernel, kind, load } => {
             let unit_ns = unit.map(Unit::ns);
             let origin = exchange::Origin { unit_ns, kernel, kind: *kind, load: *load };
-            exchange::import(file, *from, output, &origin)?;
+            exchange::import(file, *from, output, &origin)
         }
     }
-    Ok(0)
 }
 
 /// Samples of a run: as many as its time has periods, where a time was asked for.

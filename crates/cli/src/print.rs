@@ -85,6 +85,15 @@ fn record(text: &str) {
     RECORD.with_borrow_mut(|record| record.push_str(text));
 }
 
+/// Quotes a text for the shell, where it needs that: a reader may copy the command that we print.
+pub fn shell_word(text: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
 #[cfg(test)]
 pub fn recorded() -> String {
     RECORD.take()
@@ -459,6 +468,18 @@ pub fn chain(error: &anyhow::Error) -> String {
 mod tests {
     use super::*;
     use asmp_shield::ChangeError;
+
+    #[test]
+    fn a_directory_in_a_command_to_copy_is_one_word_of_the_shell() {
+        for word in ["before", "/srv/a.b/measure-1732464000", "grün"] {
+            assert_eq!(shell_word(word), word);
+        }
+        for word in ["two words", "$HOME", "*", "it's", "a;b", "", "tab\t"] {
+            let echo = format!("printf %s {}", shell_word(word));
+            let output = std::process::Command::new("sh").args(["-c", &echo]).output().unwrap();
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), word);
+        }
+    }
 
     #[test]
     fn output_that_cannot_be_written_does_not_hide_that_a_change_was_made() {

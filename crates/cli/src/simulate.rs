@@ -4,7 +4,7 @@
 mod progress;
 
 use crate::analyze::files::{
-    TaskFile, in_ns, in_ticks, print_json, read_output, tasks, write, wrong,
+    TaskFile, in_ns, in_ticks, print_json, read_output, separate, tasks, write, wrong,
 };
 use crate::exit::{NOT_SCHEDULABLE, UNDECIDED, USAGE, failure};
 use crate::table::table;
@@ -153,6 +153,10 @@ fn span(wanted: ExactDuration, time: TimeBase) -> Result<u64> {
 
 /// A missed deadline is proven; a run without one proves nothing.
 pub fn simulate(args: &Args) -> Result<u8> {
+    let inputs: Vec<&Path> =
+        std::iter::once(&args.file).chain(args.replay.as_ref()).map(PathBuf::as_path).collect();
+    let outputs = [("--trace", args.trace.as_deref()), ("--gantt", args.gantt.as_deref())];
+    separate(&inputs, &outputs)?;
     let file = tasks(&args.file)?;
     let workload = &file.workload;
     let (tasks, time) = (&workload.tasks, workload.time);

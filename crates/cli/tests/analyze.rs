@@ -531,7 +531,9 @@ fn sched_deadline_is_judged_by_the_limits_of_the_machine_under_root() {
     sysctl("sched_deadline_period_min_us", "100\n");
     sysctl("sched_deadline_period_max_us", "4194304\n");
     write("sys/kernel/debug/sched/features", "\n");
+    write("sys/devices/system/cpu/possible", "0-1\n");
     let (code, words) = judge();
+    assert!(!words.contains("no CPU"), "{words}");
     assert_eq!(code, 60, "{words}");
     assert!(words.contains("limits: 900 ms of 1 s") && !words.contains("not readable"), "{words}");
     sysctl("sched_rt_runtime_us", "950000\n");
@@ -543,6 +545,8 @@ fn sched_deadline_is_judged_by_the_limits_of_the_machine_under_root() {
     assert!(words.contains("fair server of CPU 1: 50 ms of 1 s"), "{words}");
     sysctl("sched_rt_runtime_us", "-1\n");
     assert_eq!(judge().0, 0);
+    write("sys/devices/system/cpu/possible", "0\n");
+    assert!(judge().1.contains("this machine has no CPU 1"));
     sysctl("sched_deadline_period_max_us", "50000\n");
     assert_eq!(judge().0, 61, "sched_setattr takes no such period");
 }

@@ -6,6 +6,7 @@ mod places;
 
 use calls::{asmp, examples, tasks_in, text, timed};
 use serde_json::Value;
+use std::path::Path;
 use std::time::Duration;
 
 /// Exit code and error of a call.
@@ -200,6 +201,66 @@ fn the_factor_that_budgets_prints_is_accepted() {
     };
     let thousandths = (number * 1000.0).round() as u64;
     assert_eq!((times(thousandths), times(thousandths + 1)), (0, 60), "{line}");
+}
+
+#[test]
+fn an_output_replaces_neither_an_input_nor_another_output() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let (file, link, flow, new) = (at("f.toml"), at("link"), at("flow.toml"), at("new"));
+    tasks_in(&file, &[("x", 3, 10, ""), ("y", 9, 100, "")]);
+    std::fs::hard_link(&file, &link).unwrap();
+    let graph = "[[task]]\nname = \"a\"\n[[task]]\nname = \"b\"\n";
+    std::fs::write(&flow, graph).unwrap();
+    let all = || [&file, &flow].map(|path| std::fs::read_to_string(path).unwrap());
+    let (before, beside) = (all(), format!("{}/./new", dir.path().display()));
+    let analyze = ["analyze", &file, "--policy", "edf"];
+    let simulate = ["simulate", &file, "--policy", "edf"];
+    for (words, option) in [
+        ([&analyze[..], &["--gantt", &file]].concat(), "--gantt"),
+        ([&analyze[..], &["--gantt", &link]].concat(), "--gantt"),
+        ([&simulate[..], &["--trace", &file]].concat(), "--trace"),
+        ([&simulate[..], &["--gantt", &new, "--trace", &beside]].concat(), "--gantt"),
+        (vec!["analyze", "graph", &flow, "--dot", &flow], "--dot"),
+        (vec!["analyze", "graph", &flow, "--svg", &new, "--dot", &new], "--dot"),
+    ] {
+        let (exit, said) = said(&words);
+        assert!(exit == 2 && said.contains(option), "{words:?}: {exit} {said}");
+        assert!(said.contains("name another file"), "{words:?}: {said}");
+        assert!(!Path::new(&new).exists(), "{words:?}: refused before anything is written");
+    }
+    assert_eq!(all(), before);
+    // What is written in place loses nothing.
+    let null = ["--trace", "/dev/null", "--gantt", "/dev/null"];
+    assert_eq!(said(&[&simulate[..], &null].concat()).0, 0);
+}
+
+/// The words after `seen by:`, without the name of the program.
+fn seen_by(output: &str) -> Vec<String> {
+    let line = output.lines().find_map(|line| line.strip_prefix("seen by: asmp "));
+    let line = line.unwrap_or_else(|| panic!("no command in {output}"));
+    line.split(' ').map(str::to_owned).collect()
+}
+
+#[test]
+fn the_command_beside_a_counterexample_shows_the_miss() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file.toml").to_str().unwrap().to_owned();
+    for (tasks, policy) in [
+        (vec![("x", 3, 10, ""), ("y", 9, 100, "")], "np-edf"),
+        (vec![("x", 3, 10, "priority = 2"), ("y", 9, 100, "priority = 1")], "np-fp"),
+        (vec![("x", 6, 10, ""), ("y", 6, 12, "")], "edf"),
+        (vec![("x", 6, 10, ""), ("y", 6, 12, "")], "rm"),
+        // Late after the 10 s that a simulation takes by default.
+        (vec![("x", 6, 10, ""), ("y", 20_000, 49_999, "")], "rm"),
+    ] {
+        tasks_in(&file, &tasks);
+        let output = asmp(&["analyze", &file, "--policy", policy]);
+        assert_eq!(output.status.code(), Some(60), "{policy} {tasks:?}: {}", text(&output));
+        let command = seen_by(&text(&output));
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        assert_eq!(said(&words).0, 60, "{policy} {tasks:?}: {command:?}");
+    }
 }
 
 #[test]

@@ -305,10 +305,17 @@ fn refusals() {
     write_run(&path("new"), "7.2.13", Load::Idle, Kind::Normal);
     let (old, new) = (name("old"), name("new"));
     refused(&["measure", "report", &name("nothing")], 50, "nothing");
+    let provenance = name("old/run.json");
+    refused(&["measure", "report", &old, "-o", &provenance], 2, "name another file");
     refused(&["measure", "report", &old, &new], 52, "6.12 and 7.2.13");
     refused(&["measure", "compare", &old, &new], 52, "--across kernel");
     let (code, said) = asmp(&["measure", "compare", &old, &new, "--across", "kernel"]);
     assert!(code == 0 && said.contains("worst +0.0 us (one run each)"), "{said}");
+    let short = runs::provenance("7.2.13", Load::Idle, Kind::Normal);
+    runs::write(&path("short"), short, std::iter::repeat_n(1000, 300));
+    let (_, said) = asmp(&["measure", "compare", &new, &name("short")]);
+    assert!(said.contains("worst not compared: rounds differ in length"), "{said}");
+    assert!(said.contains("p99.9 not compared: a round has too few instants"), "{said}");
     // Only samples: no provenance, no report.
     std::fs::create_dir(path("bare")).unwrap();
     std::fs::copy(path("new").join("samples.bin"), path("bare").join("samples.bin")).unwrap();
@@ -389,13 +396,18 @@ fn refusals() {
     for (from, written, word) in [
         ("rtla", "Index   ../escaped\n1 2\n".to_owned(), "../escaped"),
         ("rtla", format!("Index   {}\n1 2\n", name("absolute")), "absolute"),
-        ("cyclictest", "000001 99999999999\n".to_owned(), "1 runs"),
+        ("cyclictest", "000001 99999999999\n".to_owned(), "1 run in"),
     ] {
         std::fs::write(path("other.txt"), written).unwrap();
         let (file, out) = (name("other.txt"), name("other"));
         let words = ["measure", "import", &file, "--from", from, "-o", &out, "--kernel", "6.12"];
-        let (_, said) = asmp(&[&words[..], &["--kind", "N"]].concat());
+        let (code, said) = asmp(&[&words[..], &["--kind", "N"]].concat());
         assert!(said.contains(word), "{said}");
+        let is_cut = word == "1 run in";
+        assert_eq!(
+            (code, said.contains("marked as partial")),
+            (if is_cut { 54 } else { 50 }, is_cut)
+        );
         assert!(!path("escaped").exists() && !path("absolute").exists(), "{said}");
     }
     let (code, said) = asmp(&["measure", "report", &name("other")]);

@@ -34,6 +34,8 @@ pub struct Column {
     /// As the tool calls it, and safe as the name of a directory: letters, digits and '-'.
     pub name: String,
     pub latencies: Latencies,
+    /// Why some of what the tool measured may be missing.
+    pub partial: Option<String>,
 }
 
 /// Formats that `asmp measure` writes and reads.

@@ -224,6 +224,11 @@ pub struct Found {
 }
 
 impl Run {
+    /// What a run has in its directory; the last two may be missing.
+    pub fn files(&self) -> [PathBuf; 3] {
+        ["run.json", "hist.hlog", "samples.bin"].map(|name| self.dir.join(name))
+    }
+
     pub fn read(dir: &Path) -> Result<Self, RunError> {
         let path = dir.join("run.json");
         let bytes = match read_at_most(&path, MOST_BYTES) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the computing commands read and write: task sets, pictures, JSON. Errors have exit code 40.
 
-use crate::exit::{NO_TASKS, UNDECIDED, failure};
+use crate::exit::{NO_TASKS, UNDECIDED, USAGE, failure};
 pub use crate::file::wrong;
 use crate::file::{SPLIT, text, text_of};
 use anyhow::Result;
@@ -13,6 +13,7 @@ use asmp_measure::run::{Experiment, Run};
 use serde_json::{Map, Value};
 use std::cell::OnceCell;
 use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 pub fn read(path: &Path) -> Result<String> {
@@ -113,6 +114,46 @@ fn longest_of(dir: &Path) -> Result<u64, String> {
     let read = run.each_sample(|sample| longest = longest.max(Some(sample.value_ns)));
     read.map_err(|error| error.to_string())?;
     longest.ok_or_else(|| format!("{}: has no samples", dir.display()))
+}
+
+/// Refuses an option that would replace a file that the command reads, or that another option
+/// writes, before anything is written. Devices and pipes may be named twice.
+pub fn separate(inputs: &[&Path], outputs: &[(&str, Option<&Path>)]) -> Result<()> {
+    let mut known: Vec<(FileIdentity, String)> = Vec::new();
+    for path in inputs {
+        known.extend(identity(path).map(|one| (one, "a file that the command reads".to_owned())));
+    }
+    for (option, path) in outputs {
+        let Some((path, one)) = path.and_then(|path| Some((path, identity(path)?))) else {
+            continue;
+        };
+        if let Some((_, other)) = known.iter().find(|(known, _)| *known == one) {
+            let what = format!("{option} {}: this is {other}", path.display());
+            return Err(failure(USAGE, format!("{what}: name another file")));
+        }
+        known.push((one, format!("the file of {option}")));
+    }
+    Ok(())
+}
+
+#[derive(PartialEq, Eq)]
+enum FileIdentity {
+    /// Device and inode.
+    There(u64, u64),
+    New(PathBuf),
+}
+
+/// `None`: written in place, which loses nothing, or in a directory that is not there.
+fn identity(path: &Path) -> Option<FileIdentity> {
+    match std::fs::metadata(path) {
+        Ok(there) if there.is_file() => Some(FileIdentity::There(there.dev(), there.ino())),
+        Ok(_) => None,
+        Err(_) => {
+            let parent = path.parent().filter(|parent| *parent != Path::new(""));
+            let parent = parent.unwrap_or(Path::new(".")).canonicalize().ok()?;
+            Some(FileIdentity::New(parent.join(path.file_name()?)))
+        }
+    }
 }
 
 /// Where this fails, a file that existed keeps its content and no partial file remains. Anything

@@ -4,6 +4,7 @@
 
 use asmp_analysis::TimeBase;
 use asmp_analysis::deadline::{Domain, ratio};
+use asmp_host::facts::cpu_list;
 use asmp_host::{CpuSet, DeadlineLimits, Linux};
 use serde::Serialize;
 use std::path::Path;
@@ -15,6 +16,8 @@ pub struct Limits {
     pub read: DeadlineLimits,
     /// What could not be read and was taken from the kernel's defaults.
     pub assumed: Vec<&'static str>,
+    /// CPUs that were named and that this machine does not have.
+    pub absent: CpuSet,
 }
 
 impl Limits {
@@ -47,7 +50,9 @@ impl Limits {
             None => assumed
                 .push("no deadline server (needs root and debugfs; Linux 6.12 and newer have one)"),
         }
-        Self { domain, read, assumed }
+        let absent = cpu_list(&Linux::below(root), "possible")
+            .map_or_else(|_| CpuSet::new(), |possible| cpus.difference(&possible));
+        Self { domain, read, assumed, absent }
     }
 
     /// One line with the numbers, one with what was assumed.
@@ -75,6 +80,9 @@ impl Limits {
         let mut parts = vec![share, periods];
         parts.extend(servers);
         let mut lines = vec![format!("limits: {}", parts.join("; "))];
+        if !self.absent.is_empty() {
+            lines.push(format!("this machine has no CPU {}", self.absent));
+        }
         if !self.assumed.is_empty() {
             lines.push(format!(
                 "not readable, so the kernel's defaults: {}",

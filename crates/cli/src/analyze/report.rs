@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Words for people: the tightest task first, why it is tight, what would help.
 
+use crate::print::shell_word;
 use crate::table::table;
 use asmp_analysis::deadline::Admission;
 use asmp_analysis::slack::PPM;
 use asmp_analysis::{
-    Cost, CpuReport, Effort, Explanation, Help, Policy, Report, SampledBound, Summary, Task,
-    TimeBase, Verdict, Workload,
+    Cost, Counterexample, CpuReport, Effort, Explanation, Help, Policy, Report, SampledBound,
+    Summary, Task, TimeBase, Verdict, Workload,
 };
+use std::path::Path;
 
-const REPLAY: &str = "asmp simulate --offsets worst";
-const SYNC: &str = "asmp simulate --offsets sync";
+/// What `simulate` plays where nothing else is asked for.
+const SIMULATED_S: u128 = 10;
 const MEASURED: &str = "* measured, not proven: the verdict holds while no job takes longer";
 
 pub fn headline(verdict: &Verdict) -> String {
@@ -30,6 +32,8 @@ pub fn factor(ppm: Option<u64>) -> String {
 pub struct Words<'a> {
     pub tasks: &'a [Task],
     pub time: TimeBase,
+    /// Of the file, where `simulate` has the CPUs of this analysis.
+    pub replayable: Option<&'a Path>,
 }
 
 impl Words<'_> {
@@ -59,7 +63,7 @@ impl Words<'_> {
             let (policy, count, load) = (report.policy, cpu.tasks.len(), cpu.utilisation * 100.0);
             println!("{name}{policy}: {count} tasks, utilisation {load:.1} %");
             println!("{}", headline(&cpu.verdict));
-            self.counterexample(cpu, !report.chains.is_empty());
+            self.counterexample(cpu, report.policy, !report.chains.is_empty());
             if cpu.tasks.is_empty() {
                 continue;
             }
@@ -135,7 +139,7 @@ impl Words<'_> {
         rows
     }
 
-    fn counterexample(&self, cpu: &CpuReport, in_chains: bool) {
+    fn counterexample(&self, cpu: &CpuReport, policy: Policy, in_chains: bool) {
         let Some(found) = cpu.verdict.counterexample() else { return };
         match &found.missed {
             Some(missed) => println!(
@@ -153,7 +157,8 @@ impl Words<'_> {
             }
         }
         if in_chains {
-            println!("when all tasks arrive as early as they may ({SYNC})");
+            println!("when all tasks arrive as early as they may");
+            self.shown_by(policy, "sync", found);
             return;
         }
         let (count, tick) = (found.pattern.len(), self.show(1));
@@ -172,14 +177,28 @@ impl Words<'_> {
                     _ => format!("{} others are", count - 1),
                 };
                 let together = if count == 2 { "" } else { " together" };
-                println!("when {name} starts {tick} before {others} released{together} ({REPLAY})");
+                println!("when {name} starts {tick} before {others} released{together}");
             }
-            None => println!("when {count} tasks are released together ({REPLAY})"),
+            None => println!("when {count} tasks are released together"),
         }
         for start in found.pattern.iter().filter(|start| start.held_up_ticks > 0) {
             let (name, held) = (self.name(start.task), self.show(start.held_up_ticks));
             println!("and {name} is blocked for {held}");
         }
+        self.shown_by(policy, "worst", found);
+    }
+
+    /// The command that shows the miss, long enough to reach it.
+    fn shown_by(&self, policy: Policy, offsets: &str, found: &Counterexample) {
+        let Some(path) = self.replayable else { return };
+        let file = shell_word(&path.display().to_string());
+        let due = found.missed.map(|missed| missed.deadline_ticks).or(found.by_ticks);
+        let due = due.map_or(0, |ticks| {
+            let due = self.time.duration(ticks);
+            u128::from(due.numerator_ns()) / u128::from(due.denominator()) / 1_000_000_000
+        });
+        let time = if due < SIMULATED_S { String::new() } else { format!(" --for {}s", due + 1) };
+        println!("seen by: asmp simulate {file} --policy {policy} --offsets {offsets}{time}");
     }
 
     fn why(&self, why: &Explanation) -> String {

@@ -3,7 +3,7 @@
 
 use crate::exit::{MIXED, failure};
 use anyhow::Result;
-use asmp_measure::compare::{Difference, fewest_rounds};
+use asmp_measure::compare::{Difference, Figure, fewest_rounds};
 use asmp_measure::pairs::{Pair, pairs};
 use asmp_measure::run::Run;
 use asmp_measure::settings::Setting;
@@ -33,6 +33,14 @@ pub fn compare(a: &[Run], b: &[Run], across: &[Setting], json: bool) -> Result<(
         for one in &pair.differences {
             let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
             println!("  {} -> {} us, {}", us(one.a_ns), us(one.b_ns), one.told());
+        }
+        let left_out = |figure: &Figure| pair.differences.iter().all(|one| one.figure != *figure);
+        for figure in Figure::ALL.into_iter().filter(left_out) {
+            let reason = match figure {
+                Figure::Worst => "rounds differ in length, and the longer has the worse worst",
+                _ => "a round has too few instants, or an import that ends below it",
+            };
+            println!("  {} not compared: {reason}", figure.name());
         }
     }
     let all = || pairs.iter().flat_map(|pair| &pair.differences);

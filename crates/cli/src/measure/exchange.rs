@@ -2,7 +2,7 @@
 //! export and import: what other tools read and write.
 
 use crate::change::caller;
-use crate::exit::{BAD_FILE, BAD_RUN, USAGE, failure};
+use crate::exit::{BAD_FILE, BAD_RUN, PARTIAL, USAGE, failure};
 use crate::file::text_of;
 use anyhow::{Context, Result};
 use asmp_host::Schedule;
@@ -86,7 +86,8 @@ pub struct Origin<'a> {
     pub load: Load,
 }
 
-pub fn import(file: &Path, from: Format, output: &Path, origin: &Origin) -> Result<()> {
+/// The exit code: another one where the file is not whole.
+pub fn import(file: &Path, from: Format, output: &Path, origin: &Origin) -> Result<u8> {
     let text = text_of(file, MOST_BYTES, "record fewer or wider buckets")
         .map_err(|reason| failure(BAD_FILE, format!("{}: {reason}", file.display())))?;
     if origin.unit_ns.is_some() && from == Format::Rtla {
@@ -111,12 +112,17 @@ pub fn import(file: &Path, from: Format, output: &Path, origin: &Origin) -> Resu
         let _ = std::fs::remove_dir_all(output);
         return Err(error).with_context(|| format!("{}", output.display()));
     }
-    println!("{} runs in {}", columns.len(), output.display());
-    Ok(())
+    let runs = if columns.len() == 1 { "run" } else { "runs" };
+    println!("{} {runs} in {}", columns.len(), output.display());
+    let Some(reason) = columns.iter().find_map(|column| column.partial.as_ref()) else {
+        return Ok(0);
+    };
+    eprintln!("asmp: {}: {reason}: its runs are marked as partial", file.display());
+    Ok(PARTIAL)
 }
 
 fn one(dir: &Path, file: &Path, column: &Column, origin: &Origin) -> Result<()> {
-    let Column { name, latencies } = column;
+    let Column { name, latencies, partial } = column;
     let now_s = caller(&asmp_host::Linux::new()).time_s;
     std::fs::create_dir(dir)?;
     let out = BufWriter::new(File::create_new(dir.join("hist.hlog"))?);
@@ -158,7 +164,7 @@ fn one(dir: &Path, file: &Path, column: &Column, origin: &Origin) -> Result<()> 
         lost: 0,
         overruns: 0,
         lost_records: 0,
-        partial: None,
+        partial: partial.clone(),
         base_ns: None,
         not_recorded: Some("a histogram of another tool".to_owned()),
         settings: Vec::new(),

@@ -10,6 +10,7 @@ use crate::change::caller;
 use crate::exit::{
     BAD_FILE, NO_TIMERLAT, PARTIAL, TRACER_IN_USE, UNEXPECTED, USAGE, failure, of_signal,
 };
+use crate::print::shell_word;
 use crate::signals;
 use anyhow::{Context, Result};
 use asmp_host::clock;
@@ -137,15 +138,6 @@ fn prepare(
     Ok((series, awake))
 }
 
-/// Quotes a text for the shell, where it needs that: a reader may copy the command that we print.
-fn shell_word(text: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+,:@%=".contains(c);
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', "'\\''")),
-    }
-}
-
 /// A failed series. Says where the runs are that it has measured.
 fn kept(dir: &Path, error: ExperimentError) -> anyhow::Error {
     let runs = Run::read_all(dir).map_or(0, |found| found.runs.len());
@@ -203,18 +195,6 @@ mod tests {
     use asmp_measure::run::RunError;
     use asmp_shield::{ChangeError, Refusal};
     use std::time::Duration;
-
-    #[test]
-    fn a_directory_in_a_command_to_copy_is_one_word_of_the_shell() {
-        for word in ["before", "/srv/a.b/measure-1732464000", "grün"] {
-            assert_eq!(shell_word(word), word);
-        }
-        for word in ["two words", "$HOME", "*", "it's", "a;b", "", "tab\t"] {
-            let echo = format!("printf %s {}", shell_word(word));
-            let output = std::process::Command::new("sh").args(["-c", &echo]).output().unwrap();
-            assert_eq!(String::from_utf8(output.stdout).unwrap(), word);
-        }
-    }
 
     #[test]
     fn a_failed_series_has_the_exit_code_and_words_of_its_cause() {

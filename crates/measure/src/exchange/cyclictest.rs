@@ -25,11 +25,13 @@ pub fn to_cyclictest(rows: &Rows) -> String {
 }
 
 /// One column for each thread of cyclictest's output, which does not say its unit: a row is a
-/// microsecond, with `-N` a nanosecond. Errors: the line that is none of it.
+/// microsecond, with `-N` a nanosecond. Errors: the line that is none of it, and last lines that
+/// the rows contradict.
 pub fn from_cyclictest(text: &str, unit_ns: Option<u64>) -> Result<Vec<Column>, String> {
     let mut columns: Vec<Rows> = Vec::new();
     let mut minima = None;
-    let (mut end, mut is_sum) = (0, true);
+    let (mut end, mut is_sum, mut is_whole) = (0, true, false);
+    let mut totals: Vec<u64> = Vec::new();
     for (number, line) in text.lines().enumerate() {
         let bad = |why: &str| {
             let line = shown(line);
@@ -38,6 +40,12 @@ pub fn from_cyclictest(text: &str, unit_ns: Option<u64>) -> Result<Vec<Column>, 
         if let Some(trailer) = line.strip_prefix("# ") {
             let Some((name, values)) = trailer.split_once(':') else { continue };
             let words = values.split_whitespace();
+            if name == "Total" {
+                let all = words.map(str::parse).collect::<Result<_, _>>();
+                totals = all.map_err(|_| bad(""))?;
+                continue;
+            }
+            is_whole |= name == "Histogram Overflows";
             let set: fn(&mut Rows, u64) = match name {
                 "Min Latencies" => |rows, value| rows.min = Some(value),
                 "Avg Latencies" => |rows, value| rows.avg = Some(value),
@@ -90,12 +98,17 @@ pub fn from_cyclictest(text: &str, unit_ns: Option<u64>) -> Result<Vec<Column>, 
         _ => columns.len(),
     };
     columns.truncate(threads);
+    let why = "cut short: it has no line \"Histogram Overflows\"";
     let column = |(thread, mut rows): (usize, Rows)| {
         rows.end = end;
-        Column {
-            name: format!("thread-{thread}"),
-            latencies: rows.latencies(unit_ns.unwrap_or(1000)),
+        let name = format!("thread-{thread}");
+        rows.check_max(&name, is_whole)?;
+        let (found, said) = (rows.within(), totals.get(thread));
+        if let Some(total) = said.filter(|total| **total != found) {
+            return Err(format!("{name}: its rows have {found} samples, and `Total` says {total}"));
         }
+        let latencies = rows.latencies(unit_ns.unwrap_or(1000));
+        Ok(Column { name, latencies, partial: (!is_whole).then(|| why.to_owned()) })
     };
-    Ok(columns.into_iter().enumerate().map(column).collect())
+    columns.into_iter().enumerate().map(column).collect()
 }

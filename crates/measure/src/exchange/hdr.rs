@@ -62,7 +62,8 @@ fn from_log(text: &str, unit_ns: u64) -> Result<Vec<Column>, String> {
             let tag = shown(&tag);
             format!("invalid tag {tag}: use letters, digits and '-'; \"all\" has no tag")
         })?;
-        columns.push(Column { name, latencies: scaled(latencies, unit_ns) });
+        let latencies = scaled(latencies, unit_ns);
+        columns.push(Column { name, latencies, partial: None });
     }
     Ok(columns)
 }
@@ -82,7 +83,7 @@ fn scaled(latencies: Latencies, unit_ns: u64) -> Latencies {
 fn from_percentiles(text: &str, unit_ns: u64) -> Result<Column, String> {
     // By the nanosecond: values may have a fraction.
     let mut rows = Rows::default();
-    let (mut before, mut heading) = (0, false);
+    let (mut before, mut heading, mut said_max_ns) = (0, false, None);
     for (number, line) in text.lines().enumerate() {
         let bad = || {
             let (number, line) = (number + 1, shown(line));
@@ -102,6 +103,7 @@ fn from_percentiles(text: &str, unit_ns: u64) -> Result<Column, String> {
                 let total: u64 = total.and_then(|word| word.parse().ok()).ok_or_else(bad)?;
                 let max = line.split_once('=').and_then(|(_, rest)| rest.split(',').next());
                 let max_ns = max.and_then(in_ns).ok_or_else(bad)?;
+                said_max_ns = Some(max_ns);
                 rows.overflow = total.checked_sub(before).ok_or_else(bad)?;
                 rows.max = (rows.overflow > 0).then_some(max_ns);
             }
@@ -121,6 +123,12 @@ fn from_percentiles(text: &str, unit_ns: u64) -> Result<Column, String> {
     let Some(last_ns) = rows.counts.keys().next_back() else {
         return Err("expected HdrHistogram's log or percentile text, found no value".to_owned());
     };
+    // Its values may be the ends of buckets, the widest of which are a tenth of their value.
+    if let Some(max_ns) = said_max_ns.filter(|max_ns| *max_ns < last_ns - last_ns / 10) {
+        return Err(format!("its last value is {last_ns} ns, and its `Max` {max_ns} ns"));
+    }
     rows.end = last_ns.saturating_add(unit_ns);
-    Ok(Column { name: "all".to_owned(), latencies: rows.latencies(1) })
+    let why = "cut short: it has no line `#[Max`";
+    let partial = said_max_ns.is_none().then(|| why.to_owned());
+    Ok(Column { name: "all".to_owned(), latencies: rows.latencies(1), partial })
 }

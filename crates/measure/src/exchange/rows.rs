@@ -62,6 +62,18 @@ impl Rows {
         self.within().saturating_add(self.overflow)
     }
 
+    /// Errors: the tool's own longest lies below its last row, or above it where nothing
+    /// overflowed. What overflowed is known of a whole file.
+    pub fn check_max(&self, column: &str, is_whole: bool) -> Result<(), String> {
+        let (Some(max), Some(last)) = (self.max, self.counts.keys().next_back()) else {
+            return Ok(());
+        };
+        if max < *last || (is_whole && self.overflow == 0 && max > *last) {
+            return Err(format!("{column}: its last row is {last}, and its maximum {max}"));
+        }
+        Ok(())
+    }
+
     /// As latencies, of rows that are `unit_ns` wide. A row's instants lie at its start.
     pub fn latencies(&self, unit_ns: u64) -> Latencies {
         let mut latencies = Latencies::new(Digits::Imported);

@@ -35,7 +35,7 @@ pub fn to_rtla(rows: &Rows, heading: &str) -> String {
 /// The columns of `rtla timerlat hist`, by their headings. Errors: the line that is none of it.
 pub fn from_rtla(text: &str) -> Result<Vec<Column>, String> {
     let mut columns: Vec<(String, Rows)> = Vec::new();
-    let (mut unit_ns, mut end, mut counted) = (1000, 0, Vec::new());
+    let (mut unit_ns, mut end, mut counted, mut is_whole) = (1000, 0, Vec::new(), false);
     for (number, line) in text.lines().enumerate() {
         let bad = || {
             let line = shown(line);
@@ -94,11 +94,21 @@ pub fn from_rtla(text: &str) -> Result<Vec<Column>, String> {
         }
         // After it: the same once more for all columns together, or what ended the tracing.
         if first == "max:" {
+            is_whole = true;
             break;
         }
     }
     if columns.is_empty() {
         return Err("expected output of rtla timerlat hist, found no line `Index …`".to_owned());
+    }
+    for (name, rows) in &columns {
+        // A row may be wider than a unit: a maximum above the last is none of an overflow.
+        let last = rows.counts.keys().next_back();
+        if let (Some(max), Some(last)) = (rows.max, last)
+            && max < *last
+        {
+            return Err(format!("{name}: its last row is {last}, and `max:` says {max}"));
+        }
     }
     for ((name, rows), count) in columns.iter().zip(counted) {
         if let Some(count) = count.filter(|count| *count != rows.instants()) {
@@ -110,7 +120,9 @@ pub fn from_rtla(text: &str) -> Result<Vec<Column>, String> {
     }
     let column = |(name, mut rows): (String, Rows)| {
         rows.end = end;
-        Column { name, latencies: rows.latencies(unit_ns) }
+        let why = "cut short, or with --no-summary: it has no line `max:`";
+        let partial = (!is_whole).then(|| why.to_owned());
+        Column { name, latencies: rows.latencies(unit_ns), partial }
     };
     Ok(columns.into_iter().map(column).collect())
 }

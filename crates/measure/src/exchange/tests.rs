@@ -50,7 +50,9 @@ fn the_column_of_all_threads_is_no_thread() {
                     # Max Latencies: 00001 00002 00002\n# Histogram Overflows: 00000 00000 00000\n";
     let with = from_cyclictest(&format!("{rows}{trailers}"), None).unwrap();
     assert_eq!(names(&with), ["thread-0", "thread-1"]);
-    assert_eq!(from_cyclictest(rows, None).unwrap(), with, "also where the trailers are cut off");
+    let cut = from_cyclictest(rows, None).unwrap();
+    assert_eq!(names(&cut), names(&with), "also where the trailers are cut off");
+    assert!(cut.iter().zip(&with).all(|(cut, with)| cut.latencies == with.latencies));
     // Three threads that are no sum.
     let other = rows.replace("\t000005", "\t000004");
     assert_eq!(from_cyclictest(&other, None).unwrap().len(), 3);
@@ -238,6 +240,51 @@ fn real_output_of_the_tools_is_read() {
         let rows = Rows::of(&column.latencies, 1_000_000);
         assert_eq!(from_rtla(&to_rtla(&rows, "Usr-003")).unwrap()[0].latencies, column.latencies);
     }
+}
+
+#[test]
+fn a_file_without_its_end_is_partial() {
+    let whole = include_str!("../../tests/data/cyclictest.txt");
+    let partial = |columns: Vec<Column>| columns.into_iter().all(|one| one.partial.is_some());
+    let before = |text: &str, word: &str| text[..text.find(word).unwrap()].to_owned();
+    assert!(!partial(from_cyclictest(whole, None).unwrap()));
+    let cut = before(whole, "# Histogram Overflows");
+    assert!(partial(from_cyclictest(&cut, None).unwrap()));
+    let whole = include_str!("../../tests/data/rtla.txt");
+    assert!(!partial(from_rtla(whole).unwrap()));
+    assert!(partial(from_rtla(&before(whole, "max:")).unwrap()));
+    let whole = to_hdr(&Rows::of(&Latencies::of(VALUES), 1_000_000));
+    assert!(!partial(from_hdr(&whole, None).unwrap()));
+    assert!(partial(from_hdr(&before(&whole, "#[Max"), None).unwrap()));
+}
+
+#[test]
+fn last_lines_that_the_rows_contradict_are_refused() {
+    let cyclictest = |end: &str| {
+        let text = format!("000041 000050\n000042 000048\n000043 000000\n{end}");
+        from_cyclictest(&text, None)
+    };
+    let overflows = |count: u64| format!("# Histogram Overflows: {count}\n");
+    for (end, word) in [
+        ("# Total: 99\n".to_owned(), "`Total` says 99"),
+        ("# Max Latencies: 00041\n".to_owned() + &overflows(0), "its maximum 41"),
+        ("# Max Latencies: 00043\n".to_owned() + &overflows(0), "its maximum 43"),
+        ("# Max Latencies: 00041\n".to_owned() + &overflows(1), "its maximum 41"),
+    ] {
+        let said = cyclictest(&end);
+        assert!(said.as_ref().is_err_and(|said| said.contains(word)), "{end}: {said:?}");
+    }
+    let fits = "# Total: 98\n# Max Latencies: 00900\n".to_owned() + &overflows(3);
+    assert_eq!(cyclictest(&fits).unwrap()[0].latencies.instants(), 101);
+    let rtla = |max: u64| from_rtla(&format!("Index a\n7 2\nmax: {max}\n"));
+    assert!(rtla(6).unwrap_err().contains("`max:` says 6"));
+    assert!(rtla(9).is_ok(), "a row may be wider than a unit");
+    let hdr = |max: &str| {
+        let head = "Value Percentile TotalCount 1/(1-Percentile)\n100.0 1.0 7\n";
+        from_hdr(&format!("{head}#[Max = {max}, Total count = 7]\n"), None)
+    };
+    assert!(hdr("50.0").unwrap_err().contains("`Max` 50000 ns"));
+    assert!(hdr("99.9").is_ok() && hdr("100.0").is_ok());
 }
 
 #[test]
