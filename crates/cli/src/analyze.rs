@@ -19,6 +19,7 @@ use asmp_host::CpuSet;
 use files::print_json;
 use limits::Limits;
 use serde_json::json;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -105,6 +106,10 @@ pub const fn code(outcome: Outcome) -> u8 {
 pub fn analyze(args: &Args) -> Result<u8> {
     let root = root_of(args)?;
     let path = args.file.as_deref().unwrap_or(Path::new(""));
+    if is_a_word(path) {
+        let what = "neither a file nor one of budgets, place and graph";
+        return Err(files::wrong(path, what));
+    }
     files::separate(&[path], &[("--gantt", args.gantt.as_deref())])?;
     let file = files::tasks(path)?;
     let workload = &file.workload;
@@ -170,6 +175,12 @@ pub fn analyze(args: &Args) -> Result<u8> {
     }
     // With all policies: is there one that works?
     Ok(code(best_outcome(&reports)))
+}
+
+/// A subcommand that was mistyped, and no task set that is missing.
+fn is_a_word(path: &Path) -> bool {
+    let is_word = path.components().count() == 1 && path.extension().is_none();
+    is_word && path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 /// Where the kernel's limits are read. Errors: options that the policy would ignore, and what is no

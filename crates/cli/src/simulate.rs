@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 
 /// Segments and instants of a trace.
 const TRACED: usize = 1_000_000;
+const OVERRUN_PERCENT: u32 = 150;
 /// Jobs of a run.
 const MOST_JOBS: u64 = 1_000_000_000;
 
@@ -83,16 +84,15 @@ pub struct Args {
         value_parser = clap::value_parser!(u32).range(0..=1_000_000)
     )]
     overruns: u32,
-    /// Execution time of a job that overruns, in percent of its cost
+    /// Execution time of a job that overruns, in percent of its cost [default: 150]
     ///
     /// Applies to the jobs that --overruns selects. Example: --overrun 200
     #[arg(
         long,
         value_name = "PERCENT",
-        default_value = "150",
         value_parser = clap::value_parser!(u32).range(0..=4000)
     )]
-    overrun: u32,
+    overrun: Option<u32>,
     /// Write a trace for Perfetto (JSON)
     ///
     /// Open the file at ui.perfetto.dev. Example: --trace out.json
@@ -157,6 +157,10 @@ pub fn simulate(args: &Args) -> Result<u8> {
         std::iter::once(&args.file).chain(args.replay.as_ref()).map(PathBuf::as_path).collect();
     let outputs = [("--trace", args.trace.as_deref()), ("--gantt", args.gantt.as_deref())];
     separate(&inputs, &outputs)?;
+    if args.overrun.is_some() && args.overruns == 0 {
+        let what = "--overrun is only for the jobs that --overruns selects";
+        return Err(failure(USAGE, format!("{what}: add, for example, --overruns 1000")));
+    }
     let file = tasks(&args.file)?;
     let workload = &file.workload;
     let (tasks, time) = (&workload.tasks, workload.time);
@@ -172,7 +176,7 @@ pub fn simulate(args: &Args) -> Result<u8> {
         execution: Execution {
             least_ppm: args.least * 10_000,
             overrun_chance_ppm: args.overruns,
-            overrun_ppm: args.overrun * 10_000,
+            overrun_ppm: args.overrun.unwrap_or(OVERRUN_PERCENT) * 10_000,
         },
         background: &workload.background,
         interrupts: &workload.interrupts,

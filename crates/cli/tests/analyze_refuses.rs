@@ -40,6 +40,16 @@ fn an_option_that_the_policy_would_ignore_is_refused() {
         assert!(one == other && one.contains("chain see and steer"), "{name}: {one}");
     }
     assert_eq!(said(&["analyze", "robot.toml", "--policy", "SCHED_DEADLINE"]).0, 0);
+    let (exit, words) = said(&["simulate", "robot.toml", "--policy", "edf", "--overrun", "200"]);
+    assert!(exit == 2 && words.contains("add, for example, --overruns 1000"), "{words}");
+}
+
+#[test]
+fn a_mistyped_subcommand_is_told_from_a_missing_file() {
+    let (exit, words) = said(&["analyze", "plcae"]);
+    assert!(exit == 40 && words.contains("plcae: neither a file nor one of budgets"), "{words}");
+    let (exit, words) = said(&["analyze", "plcae.toml"]);
+    assert!(exit == 40 && words.contains("plcae.toml: No such file"), "{words}");
 }
 
 #[test]

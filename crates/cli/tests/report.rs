@@ -371,6 +371,7 @@ fn refusals() {
         .args(["measure", "export", &name("imported"), "--to", "cyclictest"])
         .output();
     assert_eq!(again.unwrap().stdout, std::fs::read(&text).unwrap());
+    refused(&["measure", "export", &name("imported"), "--to", "csv"], 2, "has no samples: use");
     // JSON has the figures, and buckets that have all instants.
     let exported = Command::new(env!("CARGO_BIN_EXE_asmp"))
         .args(["measure", "export", &name("imported"), "--to", "json"])

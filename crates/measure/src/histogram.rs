@@ -432,12 +432,16 @@ impl Latencies {
             above = Above { at_least: 0, at_most: 0 };
         } else if exact.min_ns.is_some_and(|min_ns| min_ns > limit_ns) {
             above.at_least = exact.count;
+        } else {
+            // The longest itself.
+            above.at_least = above.at_least.max(1);
         }
-        if let Some(beyond) = self.beyond {
-            let none = beyond.max_ns.is_some_and(|max_ns| max_ns <= limit_ns);
-            add(&mut above.at_most, if none { 0 } else { beyond.instants });
+        if let Some(beyond) = self.beyond.filter(|beyond| beyond.instants > 0) {
+            let longest = beyond.max_ns.map(|max_ns| max_ns > limit_ns);
+            add(&mut above.at_most, if longest == Some(false) { 0 } else { beyond.instants });
             let all = beyond.from_ns > limit_ns;
-            add(&mut above.at_least, if all { beyond.instants } else { 0 });
+            let least = if all { beyond.instants } else { u64::from(longest == Some(true)) };
+            add(&mut above.at_least, least);
         }
         above
     }

@@ -60,8 +60,11 @@ pub fn export(runs: &[Run], to: Format) -> Result<()> {
 fn csv(runs: &[Run]) -> Result<()> {
     if let Some(run) = runs.iter().find(|run| !run.has_samples()) {
         let dir = run.dir.display();
-        let cure = "measure with --samples-too, or use --to hdr";
-        return Err(failure(USAGE, format!("{dir} keeps no samples: {cure}")));
+        let why = match run.provenance.source {
+            Source::Import => "is an import and has no samples: use --to hdr or json",
+            _ => "keeps no samples: measure with --samples-too, or use --to hdr or json",
+        };
+        return Err(failure(USAGE, format!("{dir} {why}")));
     }
     let mut text = exchange::csv_heading().to_owned();
     for run in runs {

@@ -22,6 +22,13 @@ fn a_stall_of_40_ms_at_1_ms_has_39_missed_instants_and_their_latencies_count() {
 }
 
 #[test]
+fn the_longest_instant_is_above_what_lies_below_it_in_its_bucket() {
+    let latencies = Latencies::of([99_990, 100_010, 5]);
+    assert_eq!(latencies.above(100_000), Above { at_least: 1, at_most: 2 });
+    assert_eq!(latencies.above(100_010), Above { at_least: 0, at_most: 0 });
+}
+
+#[test]
 fn a_percentile_is_not_invented() {
     let latencies = Latencies::of(1..=1000);
     let of = |one_in| latencies.quantile(one_in);
@@ -45,7 +52,7 @@ fn what_lies_beyond_the_last_bucket_counts_and_has_no_invented_value() {
     assert_eq!(latencies.quantile(2), Quantile::At { ns: 42_000 });
     assert_eq!(latencies.quantile(100), Quantile::AtLeast { ns: 400_000 });
     assert_eq!(latencies.above(100_000), Above { at_least: 2, at_most: 2 });
-    assert_eq!(latencies.above(1_000_000), Above { at_least: 0, at_most: 2 });
+    assert_eq!(latencies.above(1_000_000), Above { at_least: 1, at_most: 2 });
     assert_eq!(latencies.above(9_000_000), Above { at_least: 0, at_most: 0 });
 }
 
