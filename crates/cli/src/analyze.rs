@@ -110,8 +110,8 @@ pub fn analyze(args: &Args) -> Result<u8> {
         let what = "neither a file nor one of budgets, place and graph";
         return Err(files::wrong(path, what));
     }
-    files::separate(&[path], &[("--gantt", args.gantt.as_deref())])?;
     let file = files::tasks(path)?;
+    files::separate(&file.inputs, &[("--gantt", args.gantt.as_deref())])?;
     let workload = &file.workload;
     let effort = Effort::default();
     let cpus: Vec<u32> = args.cpus.iter().flat_map(CpuSet::iter).collect();

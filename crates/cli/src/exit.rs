@@ -127,7 +127,11 @@ pub const TABLE: &[(u8, &str)] = &[
     (NO_LOAD, "measure: a load did not start or ended early"),
     (MIXED, "measure: the settings of the runs differ; --across, --across-kernels accept that"),
     (NO_TIMERLAT, "measure: this kernel has no timerlat tracer"),
-    (PARTIAL, "measure: fewer samples than asked for; the samples taken are kept"),
+    (
+        PARTIAL,
+        "measure: fewer samples than asked for; the samples taken are kept; import: the file has \
+         no last lines, so some of what the tool measured may be missing",
+    ),
     (
         TRACER_IN_USE,
         "measure: another measurement is at work, or another program uses the kernel's tracer: try \

@@ -54,7 +54,7 @@ pub struct Args {
 /// The exit code is the answer. Errors: a file cannot be read, is wrong, or cannot be written.
 pub fn graph(args: &Args) -> Result<u8> {
     let outputs = [("--svg", args.svg.as_deref()), ("--dot", args.dot.as_deref())];
-    separate(&[&args.file], &outputs)?;
+    separate(std::slice::from_ref(&args.file), &outputs)?;
     let text = read(&args.file)?;
     let graph: Graph =
         text.parse().map_err(|error: GraphError| wrong(&args.file, &error.to_string()))?;

@@ -12,7 +12,7 @@ use crate::args::{MOST_SAMPLES, Measure, TimeSource, Unit};
 use crate::exit::{BAD_RUN, MIXED, USAGE, failure};
 use anyhow::Result;
 use asmp_measure::experiment::Measurement;
-use asmp_measure::run::{Run, RunError, Source};
+use asmp_measure::run::{RUN_FILES, Run, RunError, Source};
 use asmp_measure::{page, report, spaces};
 use asmp_shield::Shield;
 use std::collections::BTreeSet;
@@ -52,8 +52,10 @@ pub fn measure(shield: &Shield, action: &Measure) -> Result<u8> {
         Measure::Report { dirs, output, json, limit, beside_paper, explain, across_kernels } => {
             let read = read(dirs)?;
             one_kernel(&read.runs, *across_kernels)?;
-            let files: Vec<PathBuf> = read.runs.iter().flat_map(Run::files).collect();
-            let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+            let mut files: Vec<PathBuf> = read.runs.iter().flat_map(Run::files).collect();
+            // Also of a run that could not be read.
+            let is_of_a_run = |path: &&PathBuf| RUN_FILES.iter().any(|name| path.ends_with(name));
+            files.extend(output.iter().filter(is_of_a_run).filter(|path| path.exists()).cloned());
             separate(&files, &[("-o", output.as_deref())])?;
             let tables = Tables { limit_ns: ns(*limit), beside_paper: *beside_paper };
             write_report(&read.runs, tables, output.as_deref(), *json, *explain)?;

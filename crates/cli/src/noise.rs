@@ -3,7 +3,6 @@
 //! have the totals since the window opened, and the window has no gap.
 
 use crate::args::Noise;
-use crate::exit::{UNEXPECTED, failure};
 use anyhow::Result;
 use asmp_host::{CpuSet, Facts};
 use asmp_measure::noise::{Request, Watch, table};
@@ -22,13 +21,7 @@ pub fn noise(shield: &Shield, noise: &Noise) -> Result<u8> {
     check_tree(&facts)?;
     let request = request(shield, &facts, noise)?;
     let watched = std::io::stdout().is_terminal() && !noise.json && !noise.table;
-    let mut watch = Watch::begin(shield.kernel(), &request).map_err(|error| {
-        let cure = "mount -t tracefs none /sys/kernel/tracing, on a kernel with ftrace";
-        match error.is_missing() {
-            true => failure(UNEXPECTED, format!("{error}: {cure}")),
-            false => error.into(),
-        }
-    })?;
+    let mut watch = Watch::begin(shield.kernel(), &request)?;
     let end = Instant::now() + noise.time;
     let mut clear = "";
     loop {

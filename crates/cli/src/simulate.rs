@@ -153,15 +153,14 @@ fn span(wanted: ExactDuration, time: TimeBase) -> Result<u64> {
 
 /// A missed deadline is proven; a run without one proves nothing.
 pub fn simulate(args: &Args) -> Result<u8> {
-    let inputs: Vec<&Path> =
-        std::iter::once(&args.file).chain(args.replay.as_ref()).map(PathBuf::as_path).collect();
-    let outputs = [("--trace", args.trace.as_deref()), ("--gantt", args.gantt.as_deref())];
-    separate(&inputs, &outputs)?;
     if args.overrun.is_some() && args.overruns == 0 {
         let what = "--overrun is only for the jobs that --overruns selects";
         return Err(failure(USAGE, format!("{what}: add, for example, --overruns 1000")));
     }
     let file = tasks(&args.file)?;
+    let inputs: Vec<PathBuf> = file.inputs.iter().chain(&args.replay).cloned().collect();
+    let outputs = [("--trace", args.trace.as_deref()), ("--gantt", args.gantt.as_deref())];
+    separate(&inputs, &outputs)?;
     let workload = &file.workload;
     let (tasks, time) = (&workload.tasks, workload.time);
     let undecided = |stop: Stop| file.undecided(stop);

@@ -497,6 +497,11 @@ fn a_measured_cost_is_the_longest_turn_of_the_run_and_marked_as_not_proven() {
     let cost = &json["tasks"][0]["cost"];
     assert_eq!(cost["measured"]["ns"], 3_250_000, "{json}");
     assert_eq!(analyze("turns", "3 ms", &[]).status.code(), Some(60), "longer than its period");
+    let samples = dir.path().join("runs/turns/samples.bin");
+    let before = std::fs::read(&samples).unwrap();
+    let refused = analyze("turns", "5 ms", &["--gantt", samples.to_str().unwrap()]);
+    assert_eq!(refused.status.code(), Some(2), "the run would be lost");
+    assert!(std::fs::read(&samples).unwrap() == before);
     let refused = analyze("waits", "5 ms", &[]);
     let words = String::from_utf8(refused.stderr).unwrap();
     assert!(words.contains("measures latency, not execution time"), "{words}");

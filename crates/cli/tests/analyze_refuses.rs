@@ -49,7 +49,7 @@ fn a_mistyped_subcommand_is_told_from_a_missing_file() {
     let (exit, words) = said(&["analyze", "plcae"]);
     assert!(exit == 40 && words.contains("plcae: neither a file nor one of budgets"), "{words}");
     let (exit, words) = said(&["analyze", "plcae.toml"]);
-    assert!(exit == 40 && words.contains("plcae.toml: No such file"), "{words}");
+    assert!(exit == 40 && words.contains("plcae.toml: cannot be read: No such file"), "{words}");
 }
 
 #[test]
@@ -261,12 +261,23 @@ fn the_command_beside_a_counterexample_shows_the_miss() {
         (vec![("x", 3, 10, "priority = 2"), ("y", 9, 100, "priority = 1")], "np-fp"),
         (vec![("x", 6, 10, ""), ("y", 6, 12, "")], "edf"),
         (vec![("x", 6, 10, ""), ("y", 6, 12, "")], "rm"),
+        // The first of two CPUs that fail.
+        (
+            vec![
+                ("x", 6, 10, "core = 1"),
+                ("y", 6, 12, "core = 1"),
+                ("u", 6, 10, "core = 2"),
+                ("v", 6, 12, "core = 2"),
+            ],
+            "edf",
+        ),
         // Late after the 10 s that a simulation takes by default.
         (vec![("x", 6, 10, ""), ("y", 20_000, 49_999, "")], "rm"),
     ] {
         tasks_in(&file, &tasks);
         let output = asmp(&["analyze", &file, "--policy", policy]);
         assert_eq!(output.status.code(), Some(60), "{policy} {tasks:?}: {}", text(&output));
+        assert_eq!(text(&output).matches("seen by: ").count(), 1, "{policy} {tasks:?}");
         let command = seen_by(&text(&output));
         let words: Vec<&str> = command.iter().map(String::as_str).collect();
         assert_eq!(said(&words).0, 60, "{policy} {tasks:?}: {command:?}");

@@ -315,7 +315,7 @@ fn refusals() {
     runs::write(&path("short"), short, std::iter::repeat_n(1000, 300));
     let (_, said) = asmp(&["measure", "compare", &new, &name("short")]);
     assert!(said.contains("worst not compared: rounds differ in length"), "{said}");
-    assert!(said.contains("p99.9 not compared: a round has too few instants"), "{said}");
+    assert!(said.contains("p99.9 not compared: not every round"), "{said}");
     // Only samples: no provenance, no report.
     std::fs::create_dir(path("bare")).unwrap();
     std::fs::copy(path("new").join("samples.bin"), path("bare").join("samples.bin")).unwrap();
@@ -328,6 +328,8 @@ fn refusals() {
     refused(&["measure", "report", &new], 50, "lost");
     with("{}");
     refused(&["measure", "report", &new], 50, "schema");
+    let (code, said) = asmp(&["measure", "report", &old, &new, "-o", &name("new/run.json")]);
+    assert!(code == 2 && said.contains("name another file"), "{said}");
     with(&text);
     let samples = std::fs::read(path("new").join("samples.bin")).unwrap();
     std::fs::write(path("new").join("samples.bin"), &samples[..samples.len() - 1]).unwrap();

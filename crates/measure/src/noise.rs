@@ -149,7 +149,10 @@ impl<'a> Watch<'a> {
             buffer.open_window()?;
             Ok(buffer)
         };
-        let buffer = prepare().map_err(|error: Error| error.to_string());
+        let buffer = prepare().map_err(|error: Error| match error.is_missing() {
+            true => format!("{error}: mount -t tracefs none /sys/kernel/tracing"),
+            false => error.to_string(),
+        });
         let timers = buffer.as_ref().ok().and_then(EventBuffer::timers);
         let before = counters(kernel, timers)?;
         let ran = Ran::since(request.cpus.iter(), before.at_ns);

@@ -223,10 +223,13 @@ pub struct Found {
     pub refused: Vec<RunError>,
 }
 
+/// What a run has in its directory. One of the last two may be missing.
+pub const RUN_FILES: [&str; 3] = ["run.json", "hist.hlog", "samples.bin"];
+
 impl Run {
-    /// What a run has in its directory; the last two may be missing.
+    /// [`RUN_FILES`] of this one.
     pub fn files(&self) -> [PathBuf; 3] {
-        ["run.json", "hist.hlog", "samples.bin"].map(|name| self.dir.join(name))
+        RUN_FILES.map(|name| self.dir.join(name))
     }
 
     pub fn read(dir: &Path) -> Result<Self, RunError> {

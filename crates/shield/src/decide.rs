@@ -80,10 +80,6 @@ pub(crate) fn decide(
     let orphans = orphans::groups(kernel, &base, state);
     refuse_beside(&orphans, &base, request)?;
     let (mut closes_base, mut unknown) = (false, Vec::new());
-    if request.makes_partitions() && !orphans.is_empty() {
-        // The empty group of lost partitions becomes the group of this one, and tells no more.
-        unknown = orphans::suspects(kernel, facts, &base, &[]);
-    }
     let mut after = match request {
         Request::Create { name, spec } | Request::Run { name, spec, .. } => {
             let owner = match request {
@@ -185,21 +181,22 @@ fn repair(
 }
 
 /// Groups without a state keep new partitions from being made, and are no partition to destroy. The
-/// empty group of all partitions is no obstacle.
+/// empty group of all partitions does, too: as the group of a new one it would no longer tell that
+/// originals are lost.
 fn refuse_beside(orphans: &[PathBuf], base: &Base, request: &Request) -> Result<(), Refusal> {
-    let mut orphans = orphans.iter().filter(|group| base.is_inside(group)).peekable();
+    let mut inside = orphans.iter().filter(|group| base.is_inside(group));
     let concerns = match request {
-        request if request.makes_partitions() => true,
-        Request::Destroy { name: None, .. } => true,
+        Request::Create { .. } | Request::Run { .. } | Request::Apply { .. } => !orphans.is_empty(),
+        Request::Destroy { name: None, .. } => inside.next().is_some(),
         Request::Destroy { name: Some(name), .. } | Request::EndRun { name, .. } => {
-            orphans.clone().any(|group| group.ends_with(name))
+            inside.any(|group| group.ends_with(name))
         }
         _ => false,
     };
-    if !concerns || orphans.peek().is_none() {
+    if !concerns {
         return Ok(());
     }
-    let groups: Vec<String> = orphans.map(|group| group.display().to_string()).collect();
+    let groups: Vec<String> = orphans.iter().map(|group| group.display().to_string()).collect();
     Err(Refusal::Orphans { groups: groups.join(", ") })
 }
 

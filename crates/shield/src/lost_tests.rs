@@ -137,19 +137,31 @@ fn the_base_group_alone_without_a_state_goes_too() {
 }
 
 #[test]
-fn a_partition_in_the_empty_group_of_lost_ones_keeps_naming_what_is_unknown() {
+fn no_partition_is_made_in_the_empty_group_of_lost_ones_before_a_restore() {
     let fake = Fake::with_app();
     fake.done(&create("a", "3"));
     lose_state(&fake);
     for group in ["a/rt", "a/rest", "a"] {
         fake.kernel.remove_dir(&Path::new("/sys/fs/cgroup/asmp").join(group)).unwrap();
     }
-    fake.done(&create("b", "2"));
-    assert!(!fake.status().holds(), "what a left is not known");
-    for abandon in [false, true] {
-        let unknown = fake.done(&Request::Restore { abandon }).unknown_originals.join("\n");
-        assert!(unknown.contains("default_smp_affinity is 7 (usual: f)"), "{unknown}");
+    let refused = fake.ask(&create("b", "2")).unwrap_err().to_string();
+    assert!(refused.contains("asmp restore") && refused.contains("/asmp"), "{refused}");
+    let unknown = fake.done(&RESTORE).unknown_originals;
+    for what in [
+        "fair_server/cpu3/runtime is 0 (usual: 50000000)",
+        "default_smp_affinity is 7 (usual: f)",
+        "/proc/irq/*/smp_affinity_list may have named more",
+    ] {
+        assert!(unknown.iter().any(|one| one.contains(what)), "{what}: {unknown:#?}");
     }
+    // What has its usual value is not suspected.
+    for one in &unknown {
+        let usual =
+            one.split_once(" (usual: ").map(|(now, usual)| (now, usual.trim_end_matches(')')));
+        assert!(usual.is_none_or(|(now, usual)| !now.ends_with(&format!(" is {usual}"))), "{one}");
+    }
+    fake.done(&create("b", "2"));
+    fake.done(&Request::Restore { abandon: true });
     assert!(fake.status().holds());
 }
 

@@ -65,6 +65,7 @@ pub fn partitions(kernel: &dyn Kernel, base: &Base, groups: &[PathBuf]) -> Vec<P
 fn partition(kernel: &dyn Kernel, base: &Base, group: &Path) -> Partition {
     let name = group.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let groups = base.groups(&name);
+    let known = unknown(name);
     let cpus_of = |group: &Path| -> CpuSet {
         let text = knob::exclusive_cpus(group).read(kernel).unwrap_or_default();
         text.parse().unwrap_or_default()
@@ -89,6 +90,17 @@ fn partition(kernel: &dyn Kernel, base: &Base, group: &Path) -> Partition {
     Partition {
         cpus: cpus_of(&groups.rt),
         idle_cpus: cpus_of(&groups.idle),
+        tasks: processes.into_iter().filter_map(member).collect(),
+        ..known
+    }
+}
+
+/// A partition of which only the name is known.
+fn unknown(name: String) -> Partition {
+    Partition {
+        name,
+        cpus: CpuSet::new(),
+        idle_cpus: CpuSet::new(),
         smt: Smt::default(),
         tick: Tick::Keep,
         strict: false,
@@ -96,12 +108,48 @@ fn partition(kernel: &dyn Kernel, base: &Base, group: &Path) -> Partition {
         irqs: Vec::new(),
         irq_priority: None,
         served: Vec::new(),
-        tasks: processes.into_iter().filter_map(member).collect(),
+        tasks: Vec::new(),
         created_s: 0,
         created_by: String::new(),
         owner: None,
-        name,
     }
+}
+
+/// Where not even the groups of partitions are left: what has the value that a partition of some
+/// CPU needs, and not its usual one.
+fn unusual(kernel: &dyn Kernel, facts: &Facts, base: &Base) -> Vec<String> {
+    let lines = Lines::of(facts);
+    let mut found = BTreeSet::new();
+    let mut note = |knob: &Knob, now: &str| {
+        if let Some(usual) = usual(knob, facts).filter(|usual| !knob.holds(now, usual)) {
+            found.insert(format!("{} is {now} (usual: {usual})", knob.path.display()));
+        }
+    };
+    for cpu in facts.cpus.possible.iter() {
+        let one = Partition { cpus: CpuSet::from_iter([cpu]), ..unknown(String::new()) };
+        for (knob, target) in targets(facts, &[one], &System::default(), &BTreeMap::new()) {
+            let now = reading(facts, &lines, &knob).unwrap_or_default();
+            if target.away_from.is_none() && target.is_met_by(&knob, now) {
+                note(&knob, now);
+            }
+        }
+    }
+    for knob in [knob::default_irq_affinity(), knob::workqueue_cpus(), knob::watchdog_cpus()] {
+        facts.setting(&knob).into_iter().for_each(|now| note(&knob, now));
+    }
+    let mut all: Vec<String> = found.into_iter().collect();
+    all.extend(requested_work(kernel, facts));
+    all.push("lines in /proc/irq/*/smp_affinity_list may have named more CPUs".to_owned());
+    if facts.preempt_rt {
+        all.push("policies of the kernel threads ktimers/N may have been others".to_owned());
+    }
+    all.push(lost_controllers(base));
+    all
+}
+
+fn lost_controllers(base: &Base) -> String {
+    let controllers = knob::controllers_of_children(&base.mount);
+    format!("{} may have had no cpuset", controllers.path.display())
 }
 
 /// Settings that have the value which such partitions need: they may have had another before.
@@ -111,6 +159,9 @@ pub fn suspects(
     base: &Base,
     found: &[Partition],
 ) -> Vec<String> {
+    if found.is_empty() {
+        return unusual(kernel, facts, base);
+    }
     let all = shielded(found);
     let lines = Lines::of(facts);
     let mut suspects = Vec::new();
@@ -142,8 +193,7 @@ pub fn suspects(
     if facts.preempt_rt && !all.is_empty() {
         suspects.push(format!("policies of the kernel threads ktimers/N of CPU {all}"));
     }
-    let controllers = knob::controllers_of_children(&base.mount);
-    suspects.push(format!("{} may have had no cpuset", controllers.path.display()));
+    suspects.push(lost_controllers(base));
     suspects
 }
 

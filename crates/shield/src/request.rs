@@ -161,11 +161,6 @@ impl Request {
         }
     }
 
-    /// Does it make partitions that were not there?
-    pub const fn makes_partitions(&self) -> bool {
-        matches!(self, Self::Create { .. } | Self::Run { .. } | Self::Apply { .. })
-    }
-
     /// May threads that became real-time inside leave as SCHED_OTHER? Else they refuse the change.
     pub const fn demotes(&self) -> bool {
         match self {

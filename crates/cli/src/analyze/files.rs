@@ -11,7 +11,7 @@ use asmp_host::limited::{MOST_BYTES, read_json_at_most};
 use asmp_host::store::replace_file;
 use asmp_measure::run::{Experiment, Run};
 use serde_json::{Map, Value};
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,8 @@ pub fn read_output(path: &Path) -> Result<String> {
 /// A task set and its text, for the lines of what is refused later.
 pub struct TaskFile {
     pub workload: Workload,
+    /// What was read: the file itself, and the runs of measured costs.
+    pub inputs: Vec<PathBuf>,
     path: PathBuf,
     text: String,
     is_csv: bool,
@@ -46,14 +48,16 @@ pub struct TaskFile {
 pub fn tasks(path: &Path) -> Result<TaskFile> {
     let text = read(path)?;
     let beside = path.parent().unwrap_or(Path::new("."));
-    let measured = |run: &str| longest_of(&beside.join(run));
+    let inputs = RefCell::new(vec![path.to_owned()]);
+    let measured = |run: &str| longest_of(&beside.join(run), &inputs);
     let is_csv = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"));
     let parse = if is_csv { file::from_csv } else { file::from_toml };
     let workload = parse(&text, &measured).map_err(|error| match error {
         FileError::NoTasks => failure(NO_TASKS, format!("{}: {error}", path.display())),
         error => wrong(path, &error.to_string()),
     })?;
-    Ok(TaskFile { workload, path: path.to_owned(), text, is_csv, places: OnceCell::new() })
+    let (path, inputs) = (path.to_owned(), inputs.take());
+    Ok(TaskFile { workload, inputs, path, text, is_csv, places: OnceCell::new() })
 }
 
 impl TaskFile {
@@ -105,8 +109,9 @@ impl TaskFile {
 }
 
 /// The longest turn of a measured loop. A latency is no execution time.
-fn longest_of(dir: &Path) -> Result<u64, String> {
+fn longest_of(dir: &Path, inputs: &RefCell<Vec<PathBuf>>) -> Result<u64, String> {
     let run = Run::read(dir).map_err(|error| error.to_string())?;
+    inputs.borrow_mut().extend(run.files());
     if run.provenance.experiment != Experiment::Overhead {
         return Err(format!("{}: measures latency, not execution time", dir.display()));
     }
@@ -118,7 +123,7 @@ fn longest_of(dir: &Path) -> Result<u64, String> {
 
 /// Refuses an option that would replace a file that the command reads, or that another option
 /// writes, before anything is written. Devices and pipes may be named twice.
-pub fn separate(inputs: &[&Path], outputs: &[(&str, Option<&Path>)]) -> Result<()> {
+pub fn separate(inputs: &[PathBuf], outputs: &[(&str, Option<&Path>)]) -> Result<()> {
     let mut known: Vec<(FileIdentity, String)> = Vec::new();
     for path in inputs {
         known.extend(identity(path).map(|one| (one, "a file that the command reads".to_owned())));
@@ -143,7 +148,7 @@ enum FileIdentity {
     New(PathBuf),
 }
 
-/// `None`: written in place, which loses nothing, or in a directory that is not there.
+/// `None`: a device or a pipe, or in a directory that is not there.
 fn identity(path: &Path) -> Option<FileIdentity> {
     match std::fs::metadata(path) {
         Ok(there) if there.is_file() => Some(FileIdentity::There(there.dev(), there.ino())),

@@ -6,13 +6,13 @@ use crate::table::table;
 use asmp_analysis::deadline::Admission;
 use asmp_analysis::slack::PPM;
 use asmp_analysis::{
-    Cost, Counterexample, CpuReport, Effort, Explanation, Help, Policy, Report, SampledBound,
-    Summary, Task, TimeBase, Verdict, Workload,
+    Cost, CpuReport, Effort, Explanation, Help, Policy, Report, SampledBound, Summary, Task,
+    TimeBase, Verdict, Workload,
 };
 use std::path::Path;
 
 /// What `simulate` plays where nothing else is asked for.
-const SIMULATED_S: u128 = 10;
+const SIMULATED_S: u64 = 10;
 const MEASURED: &str = "* measured, not proven: the verdict holds while no job takes longer";
 
 pub fn headline(verdict: &Verdict) -> String {
@@ -58,12 +58,18 @@ impl Words<'_> {
 
     /// One policy in detail.
     pub fn one(&self, report: &Report, effort: &Effort) {
-        for cpu in &report.cpus {
+        let failing = report.cpus.iter().position(|cpu| cpu.verdict.is_not_schedulable());
+        for (at, cpu) in report.cpus.iter().enumerate() {
             let name = cpu.cpu.map_or_else(String::new, |cpu| format!("CPU {cpu}, "));
             let (policy, count, load) = (report.policy, cpu.tasks.len(), cpu.utilisation * 100.0);
             println!("{name}{policy}: {count} tasks, utilisation {load:.1} %");
             println!("{}", headline(&cpu.verdict));
-            self.counterexample(cpu, report.policy, !report.chains.is_empty());
+            let in_chains = !report.chains.is_empty();
+            self.counterexample(cpu, in_chains);
+            // simulate plays the first CPU that fails.
+            if failing == Some(at) {
+                self.shown_by(cpu, report.policy, in_chains);
+            }
             if cpu.tasks.is_empty() {
                 continue;
             }
@@ -139,7 +145,7 @@ impl Words<'_> {
         rows
     }
 
-    fn counterexample(&self, cpu: &CpuReport, policy: Policy, in_chains: bool) {
+    fn counterexample(&self, cpu: &CpuReport, in_chains: bool) {
         let Some(found) = cpu.verdict.counterexample() else { return };
         match &found.missed {
             Some(missed) => println!(
@@ -158,7 +164,6 @@ impl Words<'_> {
         }
         if in_chains {
             println!("when all tasks arrive as early as they may");
-            self.shown_by(policy, "sync", found);
             return;
         }
         let (count, tick) = (found.pattern.len(), self.show(1));
@@ -185,19 +190,21 @@ impl Words<'_> {
             let (name, held) = (self.name(start.task), self.show(start.held_up_ticks));
             println!("and {name} is blocked for {held}");
         }
-        self.shown_by(policy, "worst", found);
     }
 
-    /// The command that shows the miss, long enough to reach it.
-    fn shown_by(&self, policy: Policy, offsets: &str, found: &Counterexample) {
-        let Some(path) = self.replayable else { return };
-        let file = shell_word(&path.display().to_string());
-        let due = found.missed.map(|missed| missed.deadline_ticks).or(found.by_ticks);
-        let due = due.map_or(0, |ticks| {
-            let due = self.time.duration(ticks);
-            u128::from(due.numerator_ns()) / u128::from(due.denominator()) / 1_000_000_000
-        });
-        let time = if due < SIMULATED_S { String::new() } else { format!(" --for {}s", due + 1) };
+    /// The command that shows the miss, long enough to reach it. A miss that is too far away to be
+    /// replayed, and a name that cannot be printed, have none.
+    fn shown_by(&self, cpu: &CpuReport, policy: Policy, in_chains: bool) {
+        let found = cpu.verdict.counterexample();
+        let Some(missed) = found.and_then(|found| found.missed.as_ref()) else { return };
+        let path = self.replayable.and_then(Path::to_str);
+        let Some(path) = path.filter(|path| !path.contains(char::is_control)) else { return };
+        let path = if path.starts_with('-') { format!("./{path}") } else { path.to_owned() };
+        let due = self.time.duration(missed.deadline_ticks);
+        let due_s = due.numerator_ns() / due.denominator() / 1_000_000_000;
+        let time =
+            if due_s < SIMULATED_S { String::new() } else { format!(" --for {}s", due_s + 1) };
+        let (file, offsets) = (shell_word(&path), if in_chains { "sync" } else { "worst" });
         println!("seen by: asmp simulate {file} --policy {policy} --offsets {offsets}{time}");
     }
 

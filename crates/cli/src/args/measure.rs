@@ -240,7 +240,8 @@ pub enum Measure {
     },
     /// Make runs of another tool's histogram
     ///
-    /// The runs can then be reported and compared like others.
+    /// The runs can then be reported and compared like others. Those of a text without its last
+    /// lines are marked as partial (exit code 54). A log of HdrHistogram has no end to look for.
     #[command(after_long_help = examples::MEASURE_IMPORT)]
     Import {
         /// Output of the other tool

@@ -37,8 +37,8 @@ pub fn compare(a: &[Run], b: &[Run], across: &[Setting], json: bool) -> Result<(
         let left_out = |figure: &Figure| pair.differences.iter().all(|one| one.figure != *figure);
         for figure in Figure::ALL.into_iter().filter(left_out) {
             let reason = match figure {
-                Figure::Worst => "rounds differ in length, and the longer has the worse worst",
-                _ => "a round has too few instants, or an import that ends below it",
+                Figure::Worst => "rounds differ in length by more than 1 %",
+                _ => "not every round has enough instants, or rows, for it",
             };
             println!("  {} not compared: {reason}", figure.name());
         }

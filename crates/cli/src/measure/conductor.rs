@@ -25,9 +25,10 @@ pub struct ByShield<'a> {
     reserved: OnceCell<Lock>,
 }
 
-/// The one CPU that the words mean.
+/// The one CPU that the words mean. Refuses a container, which sees other CPUs and tasks.
 pub fn one_cpu(shield: &Shield, spec: &CpuSpec) -> Result<Cpu> {
     let facts = Facts::read(shield.kernel())?;
+    asmp_shield::check_tree(&facts)?;
     let cpus = spec.resolve(&facts.cpus.online);
     asmp_shield::online_cpus(&facts, &cpus)?;
     match (cpus.len(), cpus.first()) {

@@ -15,8 +15,8 @@ use crate::signals;
 use anyhow::{Context, Result};
 use asmp_host::clock;
 use asmp_measure::experiment::{
-    Completion, ExperimentError, Factor, Factors, Measurement, Series, Session, compare_factors,
-    fewest_rounds, misses_timerlat, once,
+    Completion, Conductor as _, ExperimentError, Factor, Factors, Measurement, Series, Session,
+    compare_factors, fewest_rounds, misses_timerlat, once,
 };
 use asmp_measure::report;
 use asmp_measure::run::{Kind, Run};
@@ -108,6 +108,11 @@ fn prepare(
             "asmp: nanosleep takes the times: timerlat requires a --period of 100 us to 1 s in \
              whole microseconds"
         );
+    }
+    if let Err(error) = ByShield::new(shield).may_arrange()
+        && matches!(measurement, Measurement::Latency { source: None, .. })
+    {
+        eprintln!("asmp: nanosleep takes the times, as timerlat cannot be set: {error}");
     }
     let awake = clock::hold_cpu_latency().ok();
     // Recording would lengthen the very paths that spaces compares.

@@ -220,7 +220,7 @@ impl Drop for Theirs {
     fn drop(&mut self) {
         let _ = self.task.0.kill();
         let _ = self.task.0.wait();
-        for _ in 0..100 {
+        for _ in 0..6000 {
             if fs::remove_dir(&self.group).is_ok() {
                 return;
             }

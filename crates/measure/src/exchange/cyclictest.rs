@@ -45,7 +45,10 @@ pub fn from_cyclictest(text: &str, unit_ns: Option<u64>) -> Result<Vec<Column>, 
                 totals = all.map_err(|_| bad(""))?;
                 continue;
             }
-            is_whole |= name == "Histogram Overflows";
+            // A line that is cut has fewer values than threads, or no end.
+            is_whole |= name == "Histogram Overflows"
+                && text.ends_with('\n')
+                && words.clone().count() >= minima.unwrap_or(columns.len());
             let set: fn(&mut Rows, u64) = match name {
                 "Min Latencies" => |rows, value| rows.min = Some(value),
                 "Avg Latencies" => |rows, value| rows.avg = Some(value),

@@ -250,6 +250,9 @@ fn a_file_without_its_end_is_partial() {
     assert!(!partial(from_cyclictest(whole, None).unwrap()));
     let cut = before(whole, "# Histogram Overflows");
     assert!(partial(from_cyclictest(&cut, None).unwrap()));
+    for begun in ["# Histogram Overflows: 00093\n", "# Histogram Overflows: 00093 001"] {
+        assert!(partial(from_cyclictest(&format!("{cut}{begun}"), None).unwrap()), "{begun}");
+    }
     let whole = include_str!("../../tests/data/rtla.txt");
     assert!(!partial(from_rtla(whole).unwrap()));
     assert!(partial(from_rtla(&before(whole, "max:")).unwrap()));

@@ -309,7 +309,7 @@ impl Done {
 
 /// The kernel lets a group go a moment after its last task.
 fn remove_when_empty(group: &str) {
-    for _ in 0..100 {
+    for _ in 0..6000 {
         if fs::remove_dir(group).is_ok() || !Path::new(group).exists() {
             return;
         }
