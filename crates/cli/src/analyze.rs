@@ -177,7 +177,7 @@ pub fn analyze(args: &Args) -> Result<u8> {
     Ok(code(best_outcome(&reports)))
 }
 
-/// A subcommand that was mistyped, and no task set that is missing.
+/// Is this rather a mistyped subcommand than the name of a missing file?
 fn is_a_word(path: &Path) -> bool {
     let is_word = path.components().count() == 1 && path.extension().is_none();
     is_word && path.symlink_metadata().is_err_and(|error| error.kind() == ErrorKind::NotFound)

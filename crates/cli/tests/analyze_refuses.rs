@@ -240,7 +240,7 @@ fn an_output_replaces_neither_an_input_nor_another_output() {
         assert!(!Path::new(&new).exists(), "{words:?}: refused before anything is written");
     }
     assert_eq!(all(), before);
-    // What is written in place loses nothing.
+    // A device may be named twice.
     let null = ["--trace", "/dev/null", "--gantt", "/dev/null"];
     assert_eq!(said(&[&simulate[..], &null].concat()).0, 0);
 }

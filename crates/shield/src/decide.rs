@@ -180,9 +180,9 @@ fn repair(
     repair
 }
 
-/// Groups without a state keep new partitions from being made, and are no partition to destroy. The
-/// empty group of all partitions does, too: as the group of a new one it would no longer tell that
-/// originals are lost.
+/// Groups without a state keep new partitions from being made, and are no partition to destroy. So
+/// does the empty group of all partitions: it is the last trace of lost originals, and a new
+/// partition inside it would hide that.
 fn refuse_beside(orphans: &[PathBuf], base: &Base, request: &Request) -> Result<(), Refusal> {
     let mut inside = orphans.iter().filter(|group| base.is_inside(group));
     let concerns = match request {

@@ -32,7 +32,7 @@ pub fn factor(ppm: Option<u64>) -> String {
 pub struct Words<'a> {
     pub tasks: &'a [Task],
     pub time: TimeBase,
-    /// Of the file, where `simulate` has the CPUs of this analysis.
+    /// The task file; `None` where --cpus placed tasks on CPUs that `simulate` does not know.
     pub replayable: Option<&'a Path>,
 }
 

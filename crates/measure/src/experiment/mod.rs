@@ -135,7 +135,8 @@ pub type ConductorError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Makes the settings that runs need, one [`Arrangement`] at a time, and takes them back.
 pub trait Conductor {
-    /// Refuses where nothing can be arranged: for this user, or on this machine. Changes nothing.
+    /// Errors: this user may not change settings, or this machine has not what a partition needs.
+    /// Changes nothing.
     fn may_arrange(&self) -> Result<(), ConductorError>;
 
     /// Refuses what cannot be arranged for `cpu` here; changes nothing.

@@ -14,8 +14,8 @@ use asmp_host::tracefs::users;
 use asmp_host::{Cpu, CpuSet, Kernel};
 use std::time::Duration;
 
-/// Who takes the times of a series. Refuses what this kernel does not have. `may_arrange`: the
-/// tracer can be set.
+/// Which clocks take the times of a series. Refuses those that this kernel does not have.
+/// `may_arrange`: the caller may set the tracer, which timerlat needs.
 pub(super) fn sources(
     kernel: &dyn Kernel,
     measurement: Measurement,
