@@ -145,8 +145,9 @@ impl<'a> Watch<'a> {
             // Patching the tracepoints in interrupts all CPUs; let that settle before the window
             // opens.
             std::thread::sleep(Duration::from_millis(50));
-            own.extend(members(kernel, request));
             buffer.open_window()?;
+            // After it, so that no task of ours is made in between, of whose fork no event tells.
+            own.extend(members(kernel, request));
             Ok(buffer)
         };
         let buffer = prepare().map_err(|error: Error| match error.is_missing() {
