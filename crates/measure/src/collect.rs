@@ -160,16 +160,15 @@ fn rounded(error: &io::Error) -> io::Error {
 
 /// Collects until the subject has given all its samples. Every 50 ms it calls `goes_on` with the
 /// number of samples so far; an `Err` ends the run early, with that reason. Errors: the probe
-/// itself failed.
+/// itself failed. The origin stays the caller's: to end it may take long.
 pub fn collect(
     mut subject: Subject,
-    mut from: Origin,
+    from: &mut Origin,
     window: Window,
     mut sink: Sink,
     mut goes_on: impl FnMut(u64) -> Result<(), String>,
 ) -> io::Result<Collected> {
-    let recorded =
-        matches!(&from, Origin::Ring(Some(_)) | Origin::Timerlat { events: Some(_), .. });
+    let recorded = matches!(from, Origin::Ring(Some(_)) | Origin::Timerlat { events: Some(_), .. });
     let mut correlator = Correlator::new(subject.tid(), window, recorded);
     let mut partial: Option<String> = None;
     if let Subject::Probe(probe) = &subject {
@@ -177,12 +176,12 @@ pub fn collect(
     }
     loop {
         // Samples that came before it ended are still in the ring.
-        let done = match (&subject, &from) {
+        let done = match (&subject, &*from) {
             (Subject::Probe(probe), _) => probe.is_done(),
             (_, Origin::Timerlat { periods, .. }) => periods.has_all() || partial.is_some(),
             (_, Origin::Ring(_)) => true,
         };
-        if let Err(error) = take(&mut from, &mut subject, &mut correlator, &mut sink) {
+        if let Err(error) = take(from, &mut subject, &mut correlator, &mut sink) {
             partial.get_or_insert_with(|| error.to_string());
         }
         if done {
@@ -201,7 +200,7 @@ pub fn collect(
         Subject::KernelThread { .. } => Ended::default(),
     };
     let mut lost_records = correlator.lost_records;
-    if let Origin::Timerlat { periods, .. } = &from {
+    if let Origin::Timerlat { periods, .. } = from {
         lost_records += periods.lost_records;
         ended = Ended { lost: periods.lost(), overruns: periods.overruns() };
     }
@@ -430,8 +429,8 @@ mod tests {
         written.second(0, None, &Latencies::of([1, 2, 3])).unwrap();
         std::fs::write(&sink.log_path, written.finish().unwrap()).unwrap();
         let probe = Probe::spawn(Work::Compute { rounds: 1 }, 50, 0, false).unwrap();
-        let (subject, from) = (Subject::Probe(probe), Origin::Ring(None));
-        let collected = collect(subject, from, Window::Turn, sink, |_| Ok(())).unwrap();
+        let (subject, mut from) = (Subject::Probe(probe), Origin::Ring(None));
+        let collected = collect(subject, &mut from, Window::Turn, sink, |_| Ok(())).unwrap();
         let mut worst: Vec<u64> = collected.worst.iter().map(|one| one.index).collect();
         worst.sort_unstable();
         assert_eq!((collected.samples, worst), (3, vec![0, 1, 2]));

@@ -177,6 +177,8 @@ pub enum LoadError {
 pub struct Running {
     load: Load,
     children: Vec<Child>,
+    /// Which of them floods the measured CPU.
+    measured_flooder: Option<usize>,
     _scratch: Option<Scratch>,
     /// The command lines, for the record.
     pub commands: Vec<String>,
@@ -196,6 +198,7 @@ impl Running {
         let mut running = Self {
             load,
             children: Vec::new(),
+            measured_flooder: None,
             _scratch: None,
             commands: Vec::new(),
             load_dir: None,
@@ -232,10 +235,7 @@ impl Running {
 
     /// Adds L4RTL's cache flooders: `program` with `flood BYTES` for its arguments, once on each of
     /// `cpus`. Each is bound to its CPU, has an address space of its own, and has filled the caches
-    /// once when this returns. The one on the CPU that is measured has nine times the weight of an
-    /// ordinary task, so that nearly each event there finds what it left: below every real-time
-    /// task, as in the paper. Not nice -20: beside that, a task of nice 19 that is preempted while
-    /// it reads under RCU has the CPU back after 20 s, and each change of a cgroup waits for it.
+    /// once when this returns. The one on the CPU that is measured waits for `press`.
     pub fn flood(
         &mut self,
         kernel: &dyn Kernel,
@@ -246,7 +246,8 @@ impl Running {
     ) -> Result<(), LoadError> {
         let failed = |cause: String| LoadError::NotStarted { load: Load::Cache, cause };
         for cpu in cpus.iter() {
-            let nice = if cpu == measured { -10 } else { 0 };
+            let is_measured = cpu == measured;
+            let nice = if is_measured { FLOODER_NICE } else { 0 };
             let words = ["flood".into(), bytes.to_string().into()];
             self.commands.push(format!("{} (CPU {cpu}, nice {nice})", told("asmp", &words)));
             let mut child = launch(program, &words, Stdio::piped())
@@ -254,11 +255,14 @@ impl Running {
             let pid = child.id() as i32;
             let ready = child.stdout.take();
             self.children.push(child);
+            if is_measured {
+                self.measured_flooder = Some(self.children.len() - 1);
+            }
             kernel
                 .set_affinity(pid, &CpuSet::from_iter([cpu]))
                 .map_err(|error| failed(error.to_string()))?;
             kernel
-                .set_schedule(pid, &Schedule::Other { nice })
+                .set_schedule(pid, &Schedule::Other { nice: 0 })
                 .map_err(|error| failed(error.to_string()))?;
             // A word after its first turn, or nothing with its death.
             let mut word = [0; FLOODED.len()];
@@ -269,6 +273,33 @@ impl Running {
             }
         }
         Ok(())
+    }
+
+    /// Gives the flooder of the measured CPU nine times the weight of an ordinary task, so that
+    /// nearly each event there finds what it left: below every real-time task, as in the paper.
+    ///
+    /// Only while samples are taken. Beside that weight a task of nice 19 that is preempted while
+    /// it reads under RCU (khugepaged) may wait for its CPU for many seconds, and each change of a
+    /// cgroup or of a trace instance waits for it.
+    pub fn press(&mut self, kernel: &dyn Kernel) -> io::Result<()> {
+        self.weigh(kernel, FLOODER_NICE)
+    }
+
+    /// Takes that weight back. That it cannot be taken from a flooder that has just died harms
+    /// nobody.
+    pub fn ease(&mut self, kernel: &dyn Kernel) {
+        let _ = self.weigh(kernel, 0);
+    }
+
+    fn weigh(&mut self, kernel: &dyn Kernel, nice: i32) -> io::Result<()> {
+        let Some(flooder) = self.measured_flooder.and_then(|at| self.children.get_mut(at)) else {
+            return Ok(());
+        };
+        match flooder.try_wait()? {
+            // `check` tells of its death; its number may be another task's.
+            Some(_) => Ok(()),
+            None => kernel.set_schedule(flooder.id() as i32, &Schedule::Other { nice }),
+        }
     }
 
     /// Waits until the child started last has `count` children of its own.
@@ -302,12 +333,21 @@ impl Running {
     }
 }
 
+/// Of the flooder on the measured CPU while samples are taken.
+const FLOODER_NICE: i32 = -10;
+
 /// What a flooder says after its first turn.
 const FLOODED: &str = "flooded\n";
 
 /// The flooder itself: makes every line of `bytes` dirty, for ever, and says when it has done so
 /// once.
 pub fn flood_for_ever(bytes: usize) -> io::Result<()> {
+    // In huge pages it would fill no TLB, and khugepaged (nice 19) would work on it, preempted for
+    // seconds while it reads under RCU: changes of cgroups wait for that.
+    // SAFETY: prctl with this option takes numbers and touches no memory.
+    if unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
     let mut lines = vec![0u8; bytes];
     make_dirty(&mut lines);
     io::stdout().write_all(FLOODED.as_bytes())?;

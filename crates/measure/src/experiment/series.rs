@@ -375,7 +375,7 @@ impl Session<'_> {
             Experiment::Overhead => Sink::of_turns(dir),
         };
         let sink = sink.map_err(file)?;
-        let Ready { subject, origin, bound, not_recorded } = self.ready(case)?;
+        let Ready { subject, mut origin, bound, not_recorded } = self.ready(case)?;
         // The kernel's thread goes with its tracer, which others may end.
         let proc =
             (case.source == Source::TimerlatKernel).then(|| format!("/proc/{}", subject.tid()));
@@ -386,8 +386,12 @@ impl Session<'_> {
         let before = self.counters();
         let (started_s, started) = (now_s(), Instant::now());
         let wanted = self.measurement.samples();
+        running.press(self.kernel).map_err(|cause| LoadError::NotStarted {
+            load,
+            cause: format!("the flooder's nice value: {cause}"),
+        })?;
         self.observer.begins(&case.name);
-        let collected = collect(subject, origin, window, sink, |samples| {
+        let collected = collect(subject, &mut origin, window, sink, |samples| {
             self.observer.has(samples);
             if self.stopped() {
                 return Err("interrupted".to_owned());
@@ -400,6 +404,7 @@ impl Session<'_> {
             }
             running.check().map_err(|error| error.to_string())
         });
+        running.ease(self.kernel);
         let Collected { ended, samples, lost_records, worst, partial } =
             collected.map_err(ExperimentError::Probe)?;
         // Of timerlat the probe does not see each sample: the tracer's last ones may be missing.
