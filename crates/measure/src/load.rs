@@ -285,8 +285,7 @@ impl Running {
         self.weigh(kernel, FLOODER_NICE)
     }
 
-    /// Takes that weight back. That it cannot be taken from a flooder that has just died harms
-    /// nobody.
+    /// Takes that weight back. From a flooder that has just died it need not be taken.
     pub fn ease(&mut self, kernel: &dyn Kernel) {
         let _ = self.weigh(kernel, 0);
     }
