@@ -160,7 +160,7 @@ fn rounded(error: &io::Error) -> io::Error {
 
 /// Collects until the subject has given all its samples. Every 50 ms it calls `goes_on` with the
 /// number of samples so far; an `Err` ends the run early, with that reason. Errors: the probe
-/// itself failed. The origin stays the caller's: to end it may take long.
+/// itself failed. The caller drops `from`: the kernel may take long to end a trace instance.
 pub fn collect(
     mut subject: Subject,
     from: &mut Origin,

@@ -177,7 +177,7 @@ pub enum LoadError {
 pub struct Running {
     load: Load,
     children: Vec<Child>,
-    /// Which of them floods the measured CPU.
+    /// Index in `children` of the flooder on the measured CPU.
     measured_flooder: Option<usize>,
     _scratch: Option<Scratch>,
     /// The command lines, for the record.
@@ -235,7 +235,8 @@ impl Running {
 
     /// Adds L4RTL's cache flooders: `program` with `flood BYTES` for its arguments, once on each of
     /// `cpus`. Each is bound to its CPU, has an address space of its own, and has filled the caches
-    /// once when this returns. The one on the CPU that is measured waits for `press`.
+    /// once when this returns. All are ordinary tasks; `press` gives the one on the measured CPU
+    /// its weight.
     pub fn flood(
         &mut self,
         kernel: &dyn Kernel,
@@ -278,14 +279,14 @@ impl Running {
     /// Gives the flooder of the measured CPU nine times the weight of an ordinary task, so that
     /// nearly each event there finds what it left: below every real-time task, as in the paper.
     ///
-    /// Only while samples are taken. Beside that weight a task of nice 19 that is preempted while
-    /// it reads under RCU (khugepaged) may wait for its CPU for many seconds, and each change of a
-    /// cgroup or of a trace instance waits for it.
+    /// Call it right before the first sample, and `ease` after the last. A task of nice 19 that
+    /// the flooder preempts in an RCU read section may wait 20 s for the CPU. Each change of a
+    /// cgroup or of a trace instance waits for that task.
     pub fn press(&mut self, kernel: &dyn Kernel) -> io::Result<()> {
         self.weigh(kernel, FLOODER_NICE)
     }
 
-    /// Takes that weight back. From a flooder that has just died it need not be taken.
+    /// Makes it an ordinary task again. An error is ignored: the flooder is about to be ended.
     pub fn ease(&mut self, kernel: &dyn Kernel) {
         let _ = self.weigh(kernel, 0);
     }
@@ -332,7 +333,7 @@ impl Running {
     }
 }
 
-/// Of the flooder on the measured CPU while samples are taken.
+/// Nice value of the flooder on the measured CPU while samples are taken.
 const FLOODER_NICE: i32 = -10;
 
 /// What a flooder says after its first turn.
@@ -341,18 +342,24 @@ const FLOODED: &str = "flooded\n";
 /// The flooder itself: makes every line of `bytes` dirty, for ever, and says when it has done so
 /// once.
 pub fn flood_for_ever(bytes: usize) -> io::Result<()> {
-    // In huge pages it would fill no TLB, and khugepaged (nice 19) would work on it, preempted for
-    // seconds while it reads under RCU: changes of cgroups wait for that.
-    // SAFETY: prctl with this option takes numbers and touches no memory.
-    if unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    use_small_pages()?;
     let mut lines = vec![0u8; bytes];
     make_dirty(&mut lines);
     io::stdout().write_all(FLOODED.as_bytes())?;
     io::stdout().flush()?;
     loop {
         make_dirty(&mut lines);
+    }
+}
+
+/// This process gets no transparent huge pages from now on (prctl(2), `PR_SET_THP_DISABLE`). A
+/// flood needs more pages than a TLB holds: 16 MiB are 4096 small pages, but 8 huge ones.
+pub fn use_small_pages() -> io::Result<()> {
+    let (on, unused): (libc::c_ulong, libc::c_ulong) = (1, 0);
+    // SAFETY: prctl with this option takes numbers and touches no memory of ours.
+    match unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, unused, unused, unused) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

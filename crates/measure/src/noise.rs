@@ -146,7 +146,7 @@ impl<'a> Watch<'a> {
             // opens.
             std::thread::sleep(Duration::from_millis(50));
             buffer.open_window()?;
-            // After it, so that no task of ours is made in between, of whose fork no event tells.
+            // Only now: a member's child that is forked later has an event that tells of it.
             own.extend(members(kernel, request));
             Ok(buffer)
         };

@@ -6,7 +6,7 @@
 //! on another CPU. The thread waits at a gate until it has its CPU, group and policy.
 
 use crate::histogram::missed_by;
-use crate::load::make_dirty;
+use crate::load::{make_dirty, use_small_pages};
 use asmp_host::clock::{self, monotonic_ns, sleep_until, thread_id};
 use asmp_host::{Cpu, tracefs::timerlat};
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -148,7 +148,10 @@ fn run(work: Work, samples: u64, warm_up: u64, recording: Recording) -> io::Resu
             let first_ns = monotonic_ns() + period_ns;
             periodic(first_ns, period_ns, samples, warm_up, recording, wake_at);
         }
-        Work::Flood { bytes, seed } => flood(bytes, seed, samples, warm_up, recording),
+        Work::Flood { bytes, seed } => {
+            use_small_pages()?;
+            flood(bytes, seed, samples, warm_up, recording);
+        }
         Work::Compute { rounds } => compute(rounds, samples, warm_up, recording),
         // The tracer tells of a period when the next one is asked for.
         Work::Timerlat { waiter } => {
@@ -363,6 +366,8 @@ mod tests {
         probe.stop();
         let (ring, _) = probe.join().unwrap();
         assert!(drained(ring).len() <= 2);
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        assert!(status.contains("THP_enabled:\t0"), "a flood takes small pages");
     }
 
     /// The bar: fewer than 100 ns a sample beyond the wake-up. An absolute time, so the fastest of

@@ -191,7 +191,7 @@ fn stat(tid: u32, field: usize) -> i64 {
     rest.split_whitespace().nth(field - 3).and_then(|word| word.parse().ok()).expect("a number")
 }
 
-/// Of each flooder, in the order of `flooding`.
+/// Nice value of each flooder, in the order of `flooding`.
 fn nices() -> Vec<i64> {
     flooding().iter().map(|(tid, _)| stat(*tid, 19)).collect()
 }
@@ -207,14 +207,19 @@ fn flooders() {
         let log = format!("{dir}/cache-{kind}/hist.hlog");
         until("the flooders are there", || flooding().len() == 4);
         // The load is whole and the kind is set up before the first sample; the weight comes last.
-        until("the run begins", || fs::exists(&log).unwrap_or(false) && nices().contains(&-10));
+        let pressed = usize::from(kind == "fifo");
+        let heavy = || nices().iter().filter(|nice| **nice == -10).count();
+        until("the run begins", || fs::exists(&log).unwrap_or(false) && heavy() == pressed);
         let all = flooding();
         let cpus: Vec<&str> = all.iter().map(|(_, cpus)| cpus.as_str()).collect();
         // A partition keeps the system's load off its CPU, also where that load was bound to it.
         let expected = if kind == "fifo" { ["0", "1", "2", "3"] } else { ["0", "0-2", "1", "2"] };
         assert_eq!(cpus, expected, "{kind}");
+        for (tid, _) in &all {
+            assert!(read(format!("/proc/{tid}/status")).contains("THP_enabled:\t0"), "small pages");
+        }
         let nices = nices();
-        assert_eq!(nices.iter().filter(|nice| **nice == -10).count(), 1, "{kind}: {nices:?}");
+        assert_eq!(nices.iter().filter(|nice| **nice == -10).count(), pressed, "{kind}: {nices:?}");
         if kind == "fifo" {
             // The one on the measured CPU has most of what the probe leaves over: ticks of 10 ms in
             // 3 s.

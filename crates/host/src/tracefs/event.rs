@@ -136,7 +136,7 @@ fn lost(text: &str) -> Option<Event> {
 }
 
 /// CPU, time and body of an event, whose head is in its first line.
-fn head(text: &str) -> Option<(Cpu, u64, &str)> {
+pub(super) fn head(text: &str) -> Option<(Cpu, u64, &str)> {
     let line = text.lines().next()?;
     line.match_indices(" [").find_map(|(at, _)| head_at(&text[..at], &text[at + 2..]))
 }

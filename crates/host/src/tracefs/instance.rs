@@ -4,10 +4,11 @@
 //! Enabling a tracepoint patches kernel code and interrupts every CPU, so an instance is made
 //! before, and removed after, the time that is observed.
 
-use super::event::{Event, EventKind, parse};
+use super::event::{Event, EventKind, head, parse};
 use super::timers::{self, Timers};
 use super::{INSTANCES, name_of, remove_stale, timerlat};
 use crate::architecture::{INTERRUPT_EVENTS, PAGE_FAULT_EVENTS};
+use crate::clock::monotonic_ns;
 use crate::cpuset::{Cpu, CpuSet};
 use crate::kernel::Kernel;
 use crate::{Error, Result};
@@ -110,13 +111,19 @@ impl Pipe {
         Ok(Self { reader, path, rest: Vec::new() })
     }
 
-    /// The text recorded since the last call. Never waits.
-    fn take(&mut self) -> Result<String> {
+    /// The text recorded since the last call. Never waits. It stops behind the first event after
+    /// `until_ns`: a CPU may record faster than this reads.
+    fn take(&mut self, until_ns: u64) -> Result<String> {
         let mut page = [0; 65536];
         for _ in 0..MOST_READS {
             match self.reader.read(&mut page) {
                 Ok(0) => break,
-                Ok(count) => self.rest.extend_from_slice(&page[..count]),
+                Ok(count) => {
+                    self.rest.extend_from_slice(&page[..count]);
+                    if latest_ns(&page[..count]).is_some_and(|at_ns| at_ns > until_ns) {
+                        break;
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(Error::io(&self.path, "read")(error)),
@@ -126,6 +133,12 @@ impl Pipe {
         let text: Vec<u8> = self.rest.drain(..whole).collect();
         Ok(String::from_utf8_lossy(&text).into_owned())
     }
+}
+
+/// When the last event of a text was, whose head is whole.
+fn latest_ns(text: &[u8]) -> Option<u64> {
+    let text = String::from_utf8_lossy(text);
+    text.lines().rev().find_map(|line| head(line).map(|(_, at_ns, _)| at_ns))
 }
 
 /// An instance whose events are read while the window lasts: switches, forks and page faults on
@@ -209,7 +222,7 @@ impl<'a> EventBuffer<'a> {
 
     /// What was recorded since the window was opened, or since the last call. Never waits.
     pub fn take(&mut self) -> Result<Contents> {
-        let text = self.pipe.take()?;
+        let text = self.pipe.take(u64::MAX)?;
         let events = if self.is_open { parse(&text) } else { window(&text) };
         self.is_open = true;
         let lost = self.cpus.iter().map(|cpu| self.lost_on(cpu)).sum();
@@ -280,9 +293,9 @@ impl<'a> EventStream<'a> {
         Ok(Self { pipe, _instance: instance })
     }
 
-    /// Everything recorded since the last call, in order of time. Never waits.
+    /// Everything recorded from the last call to this one, in order of time. Never waits.
     pub fn take(&mut self) -> Result<Vec<Event>> {
-        Ok(parse(&self.pipe.take()?))
+        Ok(parse(&self.pipe.take(monotonic_ns())?))
     }
 }
 
@@ -291,6 +304,34 @@ mod tests {
     use super::*;
     use crate::machine;
     use std::fs;
+
+    /// Each read gives one event, a second after the one before it, for ever.
+    struct Busy {
+        at_s: u64,
+    }
+
+    impl Read for Busy {
+        fn read(&mut self, mut page: &mut [u8]) -> std::io::Result<usize> {
+            use std::io::Write;
+            self.at_s += 1;
+            let kind = "page_fault_user: address=0x1 ip=0x2 error_code=0x4";
+            let line = format!(" sh-7 [002] d.... {}.000000: {kind}\n", self.at_s);
+            page.write_all(line.as_bytes())?;
+            Ok(line.len())
+        }
+    }
+
+    #[test]
+    fn a_cpu_that_records_faster_than_it_is_read_keeps_no_reader_from_ending() {
+        let reader = Box::new(Busy { at_s: 0 });
+        let mut pipe = Pipe { reader, path: PathBuf::new(), rest: Vec::new() };
+        let mut seconds = |until_ns| -> Vec<u64> {
+            let events = parse(&pipe.take(until_ns).unwrap());
+            events.iter().map(|event| event.at_ns / 1_000_000_000).collect()
+        };
+        assert_eq!(seconds(3_500_000_000), [1, 2, 3, 4], "all before, and one more tells that");
+        assert_eq!(seconds(5_500_000_000), [5, 6], "none is lost");
+    }
 
     #[test]
     fn of_what_was_before_the_window_only_forks_are_kept() {

@@ -386,10 +386,13 @@ impl Session<'_> {
         let before = self.counters();
         let (started_s, started) = (now_s(), Instant::now());
         let wanted = self.measurement.samples();
-        running.press(self.kernel).map_err(|cause| LoadError::NotStarted {
-            load,
-            cause: format!("the flooder's nice value: {cause}"),
-        })?;
+        // A partition moves the flooder to the collector's CPUs: there it stays an ordinary task.
+        if !matches!(kind, Kind::PartitionTick | Kind::Partition) {
+            running.press(self.kernel).map_err(|cause| LoadError::NotStarted {
+                load,
+                cause: format!("the flooder's nice value: {cause}"),
+            })?;
+        }
         self.observer.begins(&case.name);
         let collected = collect(subject, &mut origin, window, sink, |samples| {
             self.observer.has(samples);
