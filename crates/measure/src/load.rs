@@ -248,7 +248,10 @@ impl Running {
         let failed = |cause: String| LoadError::NotStarted { load: Load::Cache, cause };
         for cpu in cpus.iter() {
             let is_measured = cpu == measured;
-            let nice = if is_measured { FLOODER_NICE } else { 0 };
+            let nice = match is_measured {
+                true => format!("{FLOODER_NICE} while samples are taken there"),
+                false => "0".to_owned(),
+            };
             let words = ["flood".into(), bytes.to_string().into()];
             self.commands.push(format!("{} (CPU {cpu}, nice {nice})", told("asmp", &words)));
             let mut child = launch(program, &words, Stdio::piped())
