@@ -62,20 +62,31 @@ probe() {
 
 key=$(cat /proc/sys/kernel/random/boot_id "$0" <("$QEMU" --version) \
     "$kernel_dir/release" | sha256sum | cut -c1-12)
-answer=$CACHE/accel-$key
-if [ ! -e "$answer" ]; then
+# One file for each kernel, replaced whole: guests of two kernels may start at once.
+kept=$CACHE/accel-$1
+
+# Prints what is kept, if it was found by this key.
+kept_answer() {
+    local answer_key='' answer=''
+    [ ! -e "$kept" ] || read -r answer_key answer <"$kept"
+    [ "$answer_key" != "$key" ] || echo "$answer"
+}
+
+answer=$(kept_answer)
+if [ -z "$answer" ]; then
     locked accel
-    if [ ! -e "$answer" ]; then
-        rm -f "$CACHE"/accel-????????????
-        why=$(probe)
-        if [ -z "$why" ]; then
-            say "/dev/kvm runs guests"
-            echo kvm
-        else
-            say "/dev/kvm is there and runs no guest ($why): emulation"
-            echo tcg
-        fi >"$answer.new"
-        mv "$answer.new" "$answer"
-    fi
+    answer=$(kept_answer)
 fi
-cat "$answer"
+if [ -z "$answer" ]; then
+    why=$(probe)
+    if [ -z "$why" ]; then
+        say "/dev/kvm runs guests"
+        answer=kvm
+    else
+        say "/dev/kvm is there and runs no guest ($why): emulation"
+        answer=tcg
+    fi
+    echo "$key $answer" >"$kept.new"
+    mv "$kept.new" "$kept"
+fi
+echo "$answer"

@@ -222,7 +222,7 @@ impl<'a> EventBuffer<'a> {
 
     /// What was recorded since the window was opened, or since the last call. Never waits.
     pub fn take(&mut self) -> Result<Contents> {
-        let text = self.pipe.take(u64::MAX)?;
+        let text = self.pipe.take(monotonic_ns())?;
         let events = if self.is_open { parse(&text) } else { window(&text) };
         self.is_open = true;
         let lost = self.cpus.iter().map(|cpu| self.lost_on(cpu)).sum();
