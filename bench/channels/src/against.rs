@@ -136,33 +136,42 @@ pub fn c_ring<T: Record>(count: u64) -> f64 {
 }
 
 /// Whole records through anything that reads and writes.
-fn through(count: u64, mut from: impl Read, mut to: impl Write) -> f64 {
+fn through<T: Record>(count: u64, mut from: impl Read, mut to: impl Write) -> f64 {
     let other = move || {
-        let mut record = [0; 64];
+        let mut record = T::of(0);
         for number in 0..count {
-            from.read_exact(&mut record).expect("a record");
-            assert_eq!(record[0], number as u8);
+            // SAFETY: the bytes of a record, which has no padding and may have any (`Plain`).
+            let bytes = unsafe {
+                std::slice::from_raw_parts_mut((&raw mut record).cast::<u8>(), size_of::<T>())
+            };
+            from.read_exact(bytes).expect("a record");
+            record.check(number);
         }
     };
     let here = || {
         for number in 0..count {
-            to.write_all(&[number as u8; 64]).expect("written");
+            let record = T::of(number);
+            // SAFETY: as above.
+            let bytes = unsafe {
+                std::slice::from_raw_parts((&raw const record).cast::<u8>(), size_of::<T>())
+            };
+            to.write_all(bytes).expect("written");
         }
     };
     two_processes(count, here, other)
 }
 
-pub fn pipe(count: u64) -> f64 {
+pub fn pipe<T: Record>(count: u64) -> f64 {
     let (from, to) = std::io::pipe().expect("a pipe");
-    through(count, from, to)
+    through::<T>(count, from, to)
 }
 
-pub fn unix_stream(count: u64) -> f64 {
+pub fn unix_stream<T: Record>(count: u64) -> f64 {
     let (from, to) = std::os::unix::net::UnixStream::pair().expect("a pair");
-    through(count, from, to)
+    through::<T>(count, from, to)
 }
 
-pub fn unix_packets(count: u64) -> f64 {
+pub fn unix_packets<T: Record>(count: u64) -> f64 {
     use std::os::fd::FromRawFd;
     let mut ends = [0; 2];
     // SAFETY: the kernel writes two descriptors into our array.
@@ -171,7 +180,7 @@ pub fn unix_packets(count: u64) -> f64 {
     assert_eq!(made, 0, "a pair");
     // SAFETY: descriptors that the kernel has just given us, each owned once.
     let [from, to] = ends.map(|end| unsafe { std::fs::File::from_raw_fd(end) });
-    through(count, from, to)
+    through::<T>(count, from, to)
 }
 
 #[repr(C, align(64))]

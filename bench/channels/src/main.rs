@@ -116,9 +116,9 @@ fn one_way<T: Record>(what: &str, runs: usize) {
                 measure: ours::one_way_together::<T>,
             },
             Row { name: "rtrb, chunks of 64, two processes", measure: against::rtrb_chunks::<T> },
-            Row { name: "pipe, two processes", measure: against::pipe },
-            Row { name: "Unix stream socket, two processes", measure: against::unix_stream },
-            Row { name: "Unix packet socket, two processes", measure: against::unix_packets },
+            Row { name: "pipe, two processes", measure: against::pipe::<T> },
+            Row { name: "Unix stream socket, two processes", measure: against::unix_stream::<T> },
+            Row { name: "Unix packet socket, two processes", measure: against::unix_packets::<T> },
         ],
     );
 }

@@ -3,10 +3,13 @@
 //! makes of a queue that takes them by value.
 
 /// A record that can be told from the one before it.
-pub trait Record: asmp_channel::Plain + Send + std::fmt::Debug {
+pub trait Record: asmp_channel::Plain + PartialEq + Send + std::fmt::Debug {
     fn of(number: u64) -> Self;
-    /// Panics if this is not what [`Record::of`] made: the first and the last bytes are looked at.
-    fn check(&self, number: u64);
+    /// Panics if this is not what [`Record::of`] made. It looks at every byte: a receiver that
+    /// ignores some lets a compiler leave out their loads.
+    fn check(&self, number: u64) {
+        assert!(*self == Self::of(number), "{self:?} is not record {number}");
+    }
 }
 
 /// One byte, 64 times.
@@ -16,10 +19,6 @@ impl Record for Bytes {
     fn of(number: u64) -> Self {
         [number as u8; 64]
     }
-
-    fn check(&self, number: u64) {
-        assert_eq!((self[0], self[63]), (number as u8, number as u8));
-    }
 }
 
 /// Eight numbers.
@@ -28,9 +27,5 @@ pub type Numbers = [u64; 8];
 impl Record for Numbers {
     fn of(number: u64) -> Self {
         std::array::from_fn(|place| number + place as u64)
-    }
-
-    fn check(&self, number: u64) {
-        assert_eq!((self[0], self[7]), (number, number + 7));
     }
 }
