@@ -309,14 +309,15 @@ pub(crate) fn of_machine() -> Vec<Knob> {
     ]
 }
 
-/// The text that a kernel gives this setting at boot, where no parameter but `isolcpus=` concerns
-/// it; `None`: that depends on the machine. Only for advice.
-pub fn usual(knob: &Knob, possible: &CpuSet, boot_isolated: &CpuSet) -> Option<String> {
-    let texts = [(machine_check_interval(), "12c"), (timer_migration(), "1")];
+/// The text that a kernel gives this setting at boot, where no parameter but `isolcpus=` and
+/// `nohz_full=` concerns it; `None`: that depends on the machine. `kept_free`: the CPUs of both,
+/// which the kernel keeps unbound work off. Only for advice.
+pub fn usual(knob: &Knob, possible: &CpuSet, kept_free: &CpuSet) -> Option<String> {
+    let texts = [(machine_check_interval(), "300"), (timer_migration(), "1")];
     match knob {
         _ if *knob == default_irq_affinity() => return Some(knob.spell(possible)),
         _ if *knob == workqueue_cpus() => {
-            return Some(knob.spell(&possible.difference(boot_isolated)));
+            return Some(knob.spell(&possible.difference(kept_free)));
         }
         _ => {}
     }

@@ -62,13 +62,15 @@ impl Decision {
 }
 
 /// Decides. `state` gains a record of tasks that were born inside a partition, so that the plan
-/// sees them leave.
+/// sees them leave. Beside a change that is half done (`is_half_done`) groups without a state may be
+/// of that change: they are not called lost.
 pub(crate) fn decide(
     kernel: &dyn Kernel,
     facts: &Facts,
     state: &mut State,
     request: &Request,
     caller: &Caller,
+    is_half_done: bool,
 ) -> Result<Decision, Refusal> {
     rules::check_machine(facts)?;
     name_processes(kernel, state);
@@ -77,7 +79,10 @@ pub(crate) fn decide(
     let named = |refusal| neighbours::name_isolator(kernel, facts, refusal);
     let mut chosen = Vec::new();
     let base = Base::of(facts).ok_or(Refusal::NoCgroupV2)?;
-    let orphans = orphans::groups(kernel, &base, state);
+    let orphans = match is_half_done {
+        true => Vec::new(),
+        false => orphans::groups(kernel, &base, state),
+    };
     refuse_beside(&orphans, &base, request)?;
     let (mut closes_base, mut unknown) = (false, Vec::new());
     let mut after = match request {
@@ -226,7 +231,7 @@ fn join(
         if alone && in_another {
             let from = task.group.strip_prefix(&tree).ok().and_then(|below| below.iter().next());
             let from = from.map_or_else(String::new, |from| from.to_string_lossy().into_owned());
-            must_be_separable(kernel, &task, &from)?;
+            must_be_separable(kernel, &task, &tree.join(&from).join("rt"), &from)?;
         }
         let is_split = !alone && is_split(kernel, &base.groups(name), task.process);
         if is_split || !is_inside(&tree, &task, name) {
@@ -316,7 +321,7 @@ fn forget_empty(
 ) -> Result<(), Refusal> {
     let groups = Base::of(facts).ok_or(Refusal::NoCgroupV2)?.groups(name);
     let go: BTreeSet<i32> = members.tids.iter().copied().collect();
-    let inside = cgroup::threads_of(kernel, &groups.rt).unwrap_or_default();
+    let inside = cgroup::threads_below(kernel, &groups.rt).unwrap_or_default();
     let stay: BTreeSet<i32> = inside.into_iter().filter(|tid| !go.contains(tid)).collect();
     let gone = |process: &&TaskId| {
         let threads = task::thread_numbers(kernel, process.tid).unwrap_or_default();
@@ -339,7 +344,7 @@ pub(crate) fn record_family(
     leaves: TaskId,
 ) -> Result<(), Refusal> {
     let groups = Base::of(facts).ok_or(Refusal::NoCgroupV2)?.groups(name);
-    let threads = [&groups.rt, &groups.rest].map(|group| cgroup::threads_of(kernel, group));
+    let threads = [&groups.rt, &groups.rest].map(|group| cgroup::threads_below(kernel, group));
     for tid in threads.into_iter().flat_map(Result::unwrap_or_default) {
         if !task::lineage(kernel, tid).iter().skip(1).any(|ancestor| *ancestor == leaves) {
             continue;
@@ -379,7 +384,7 @@ fn pass(
         let (task, lineage) = find_task(kernel, tid, alone)?;
         must_be_inside(facts, &task, from)?;
         if alone {
-            must_be_separable(kernel, &task, from)?;
+            must_be_separable(kernel, &task, &tree.join(from).join("rt"), from)?;
         }
         let process = lineage.first().copied().unwrap_or(task.id);
         record_family(kernel, facts, (state, &mut now), from, process)?;
@@ -409,9 +414,10 @@ fn enter(
     let origin = Origin { from: task.group.clone(), ..Origin::default() };
     let mut after = rules::add_task(state, name, subject, origin, &tree(facts)?)?;
     // Else each job that has ended would stay in the state.
+    // The way home of a process hangs on the record of a thread of it that may have ended.
     let lives = |id: TaskId| task::identify(kernel, id.tid) == Some(id);
     let joined = after.iter_mut().filter(|partition| partition.name == name);
-    joined.for_each(|partition| partition.tasks.retain(|known| lives(known.task)));
+    joined.for_each(|partition| partition.tasks.retain(|known| lives(known.process_id())));
     Ok(after)
 }
 
@@ -433,11 +439,17 @@ fn must_be_inside(facts: &Facts, task: &Task, name: &str) -> Result<(), Refusal>
 }
 
 /// A thread takes its whole process along to another partition (cgroup v2 moves single threads only
-/// within one domain), so no other thread of the process may be on shielded CPUs.
-fn must_be_separable(kernel: &dyn Kernel, thread: &Task, from: &str) -> Result<(), Refusal> {
+/// within one domain), so no other thread of the process may be on shielded CPUs, those of `rt`.
+fn must_be_separable(
+    kernel: &dyn Kernel,
+    thread: &Task,
+    rt: &Path,
+    from: &str,
+) -> Result<(), Refusal> {
     let threads = task::threads(kernel, thread.process).unwrap_or_default();
     let mut others = threads.iter().filter(|other| other.id != thread.id);
-    match others.find(|other| other.group.ends_with("rt")) {
+    let is_shielded = |task: &&Task| task.group.starts_with(rt);
+    match others.find(is_shielded) {
         None => Ok(()),
         Some(_) => Err(Refusal::Inseparable {
             tid: thread.id.tid,

@@ -11,9 +11,11 @@ use asmp_host::fake::{FakeKernel, Fault};
 use asmp_host::store::Store;
 use asmp_host::{CpuSet, Kernel, Schedule};
 use std::collections::BTreeMap;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub type Snapshot = BTreeMap<String, String>;
 
@@ -127,6 +129,72 @@ impl Fake {
     pub fn restored(&self, when: &str) {
         self.ask(&RESTORE).unwrap_or_else(|error| panic!("{when}: {error}"));
         self.is_untouched(when);
+    }
+}
+
+/// A call that tests look at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    Write,
+    List,
+}
+
+type Watcher = Box<dyn Fn(Call, &Path) + Send + Sync>;
+
+/// A kernel that tells of these calls before it takes them.
+struct Watched(Arc<FakeKernel>, Watcher);
+
+impl Fake {
+    pub fn watched(&self, watcher: impl Fn(Call, &Path) + Send + Sync + 'static) -> Shield {
+        let kernel = Watched(Arc::clone(&self.kernel), Box::new(watcher));
+        Shield::new(Arc::new(kernel), self.store.clone())
+    }
+}
+
+impl Kernel for Watched {
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        (self.1)(Call::Write, path);
+        self.0.write(path, bytes)
+    }
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.0.read(path)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        (self.1)(Call::List, dir);
+        self.0.list(dir)
+    }
+    fn stream(&self, path: &Path) -> io::Result<Box<dyn io::Read + Send>> {
+        self.0.stream(path)
+    }
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        self.0.make_dir(dir)
+    }
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.0.remove_dir(dir)
+    }
+    fn mark(&self, dir: &Path) -> io::Result<()> {
+        self.0.mark(dir)
+    }
+    fn is_marked(&self, dir: &Path) -> bool {
+        self.0.is_marked(dir)
+    }
+    fn schedule(&self, tid: i32) -> io::Result<Schedule> {
+        self.0.schedule(tid)
+    }
+    fn set_schedule(&self, tid: i32, schedule: &Schedule) -> io::Result<()> {
+        self.0.set_schedule(tid, schedule)
+    }
+    fn set_affinity(&self, tid: i32, cpus: &CpuSet) -> io::Result<()> {
+        self.0.set_affinity(tid, cpus)
+    }
+    fn exists(&self, path: &Path) -> bool {
+        self.0.exists(path)
+    }
+    fn delegate(&self, mount: &Path, on: bool) -> io::Result<()> {
+        self.0.delegate(mount, on)
+    }
+    fn spin(&self, time: Duration) -> io::Result<Box<dyn asmp_host::Spinner + '_>> {
+        self.0.spin(time)
     }
 }
 

@@ -523,7 +523,7 @@ fn the_interval_of_machine_checks_is_not_written_while_a_cpu_comes_online() {
     comes("187");
     let refused = ask(create("a", "3")).refused;
     assert!(refused.iter().any(|one| one.path == Path::new(interval)), "{refused:?}");
-    assert_eq!(fake.text(interval), "12c");
+    assert_eq!(fake.text(interval), "300");
     comes("240");
     ask(REPAIR);
     assert_eq!(fake.text(interval), "0");
@@ -532,5 +532,5 @@ fn the_interval_of_machine_checks_is_not_written_while_a_cpu_comes_online() {
     assert_eq!(fake.text(interval), "0");
     comes("240");
     assert_eq!(ask(RESTORE).left, []);
-    assert_eq!(fake.text(interval), "12c");
+    assert_eq!(fake.text(interval), "300");
 }

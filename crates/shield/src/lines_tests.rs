@@ -3,6 +3,7 @@
 
 use crate::fixture::{Fake, REPAIR, RESTORE, add, create, destroy};
 use crate::request::{Request, Spec};
+use crate::shield::ChangeError;
 use asmp_host::fake::Fault;
 
 const LINE: &str = "/proc/irq/24/smp_affinity_list";
@@ -174,4 +175,20 @@ fn a_line_of_another_partition_that_is_sent_here_is_a_violation_here_too() {
     fake.done(&Request::Repair { name: Some("b".into()) });
     assert_eq!(fake.text(LINE), "3");
     assert!(fake.status().holds());
+}
+
+/// A managed line refuses in one change; in the next its CPU joins another partition.
+#[test]
+fn a_line_that_refused_before_is_judged_again_where_its_cpu_joins_a_partition() {
+    let fake = Fake::with_app();
+    let dir = "/proc/irq/25";
+    fake.kernel.set_file(&format!("{dir}/smp_affinity_list"), "2-3");
+    fake.kernel.set_file(&format!("{dir}/effective_affinity_list"), "2");
+    fake.done(&create("a", "3"));
+    let spec = Spec { strict: true, ..Spec::of("2".parse().unwrap()) };
+    let answer = fake.ask(&Request::Create { name: "b".into(), spec });
+    let Err(ChangeError::Strict { refused }) = answer else { panic!("{answer:?}") };
+    assert!(refused[0].path.starts_with(dir), "{refused:?}");
+    let refused = fake.done(&create("b", "2")).refused;
+    assert!(refused.iter().any(|one| one.path.starts_with(dir) && one.disturbs), "{refused:?}");
 }

@@ -2,15 +2,19 @@
 //! The files of /run/asmp are gone, hidden or unreadable while there are partitions: `status` names
 //! what they left, and `restore` ends it.
 
-use crate::fixture::{Fake, REPAIR, RESTORE, add, create, destroy};
+use crate::fixture::{Call, Fake, REPAIR, RESTORE, add, create, destroy, root};
 use crate::request::Request;
 use crate::shield::ChangeError;
 use crate::state::StateError;
+use asmp_host::fake::Fault;
 use asmp_host::store::MOST_BYTES;
 use asmp_host::{Kernel, Schedule};
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Every file of /run/asmp is gone.
 fn lose_state(fake: &Fake) {
@@ -51,8 +55,9 @@ fn groups_whose_state_was_lost_are_named_and_restored() {
 fn the_cpus_that_unbound_work_was_left_to_are_named_where_isolcpus_had_others() {
     let dir = "/sys/devices/virtual/workqueue";
     let fake = Fake::with_app();
-    // As isolcpus=3 boots it.
+    // As isolcpus=3 boots it, without nohz_full=.
     fake.kernel.set_file("/sys/devices/system/cpu/isolated", "3");
+    fake.kernel.set_file("/sys/devices/system/cpu/nohz_full", "(null)");
     for name in ["cpumask", "cpumask_requested"] {
         fake.kernel.set_file(&format!("{dir}/{name}"), "7");
     }
@@ -279,4 +284,56 @@ fn what_no_change_has_written_is_refused_at_once_and_set_aside_on_demand() {
         assert!(fake.status().holds());
         assert_eq!(fake.kernel.isolated().to_string(), "");
     }
+}
+
+/// How many steps of `create b --cpus 2` make its group.
+fn until_marked() -> usize {
+    (0..)
+        .find(|at| {
+            let fake = Fake::partitioned();
+            assert!(fake.kill(&create("b", "2"), *at, true));
+            fake.kernel.isolated().contains(2)
+        })
+        .unwrap()
+}
+
+/// Who is told so runs `asmp restore`, which ends all partitions.
+#[test]
+fn what_a_killed_change_has_made_is_not_called_lost_by_a_plan() {
+    let fake = Fake::partitioned();
+    assert!(fake.kill(&create("b", "2"), until_marked(), true));
+    fake.shield.plan(&create("c", "1"), &root()).unwrap();
+    fake.done(&create("c", "1"));
+}
+
+#[test]
+fn what_a_change_makes_while_status_reads_is_not_called_lost() {
+    let fake = Fake::partitioned();
+    let (other, kernel) = (fake.shield.clone(), Arc::clone(&fake.kernel));
+    let (came, at) = (AtomicBool::new(false), until_marked());
+    let shield = fake.watched(move |call, path| {
+        // Lists the groups, late in its look.
+        if call == Call::List && path.ends_with("asmp") && !came.swap(true, Relaxed) {
+            kernel.arm(Some(Fault::Die { at, after: true }));
+            let change = || other.change(&create("b", "2"), &root());
+            assert!(catch_unwind(AssertUnwindSafe(change)).is_err());
+            kernel.arm(None);
+        }
+    });
+    let status = shield.status().unwrap();
+    assert!(status.orphans.is_empty() && status.interrupted, "{status:#?}");
+}
+
+#[test]
+fn unbound_work_that_nohz_full_keeps_off_cpus_is_as_usual() {
+    let fake = Fake::with_app();
+    // As nohz_full=1-3 boots it.
+    for name in ["cpumask", "cpumask_requested"] {
+        fake.kernel.set_file(&format!("/sys/devices/virtual/workqueue/{name}"), "1");
+    }
+    fake.done(&create("a", "3"));
+    lose_state(&fake);
+    let unknown = fake.done(&RESTORE).unknown_originals.join("\n");
+    assert!(!unknown.contains("(usual: f, written"), "{unknown}");
+    assert!(!unknown.contains("cpumask is 1 (usual: f"), "{unknown}");
 }

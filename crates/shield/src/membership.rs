@@ -364,7 +364,7 @@ impl Entrance {
         let placed =
             Member { task: id, command, alone, process, from, apart, entered, real_time, policy };
         edit_tasks(&self.store, &self.name, |tasks| {
-            tasks.retain(|known| known.task != placed.task && lives(kernel, known.task));
+            tasks.retain(|known| known.task != placed.task && lives(kernel, known.process_id()));
             tasks.push(placed.clone());
         })
         .map_err(|error| self.not_permitted(error))?;

@@ -208,5 +208,6 @@ fn requested_work(kernel: &dyn Kernel, facts: &Facts) -> Option<String> {
 }
 
 fn usual(knob: &Knob, facts: &Facts) -> Option<String> {
-    knob::usual(knob, &facts.cpus.possible, &facts.cpus.boot_isolated)
+    let kept_free = facts.cpus.boot_isolated.union(&facts.cpus.nohz_full);
+    knob::usual(knob, &facts.cpus.possible, &kept_free)
 }

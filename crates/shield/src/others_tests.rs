@@ -9,7 +9,7 @@ use crate::plan::Action;
 use crate::request::{Members, Request, Spec};
 use crate::shield::{ChangeError, Patience};
 use asmp_host::fake::{FakeKernel, Fault};
-use asmp_host::{Kernel, Schedule, task};
+use asmp_host::{CpuSet, Kernel, Schedule, task};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -441,6 +441,51 @@ fn a_task_on_cpus_that_must_be_idle_is_named() {
     let members = Members { tids: vec![200], ..Members::default() };
     fake.done(&Request::Remove { name: "a".into(), members, demote: false });
     assert!(fake.status().holds());
+}
+
+/// A process is where its main thread is; its other threads may be elsewhere.
+#[test]
+fn a_single_thread_on_cpus_that_must_be_idle_is_named() {
+    let kernel = FakeKernel::large(8, 4);
+    kernel.start(200, 200, "app", OTHER);
+    kernel.start(201, 200, "hog", OTHER);
+    let fake = Fake::on(kernel);
+    fake.done(&create("a", "3"));
+    fake.done(&add("a", 200));
+    assert!(fake.status().holds());
+    fake.write("/sys/fs/cgroup/asmp/a/idle/cgroup.threads", "201");
+    let status = fake.status();
+    let [named] = &status.partitions[0].violations[..] else { panic!("{status:#?}") };
+    assert!(named.what.contains("task 201 (hog) is on CPUs that must be idle"), "{named:?}");
+}
+
+/// The record is of a thread that has ended; the process lives on in `rest`.
+#[test]
+fn a_process_goes_home_also_after_its_recorded_thread_ended_and_a_job_came() {
+    let fake = Fake::with_app();
+    fake.kernel.make_group("/control", &CpuSet::new(), &CpuSet::new());
+    for tid in [200, 201] {
+        fake.kernel.place(tid, "/control", None);
+    }
+    fake.done(&create("a", "3"));
+    fake.done(&add_thread("a", 201));
+    fake.kernel.end(201);
+    fake.kernel.start(300, 300, "job", OTHER);
+    fake.done(&Request::Exec { name: "a".into(), pid: 300, command: "job".into() });
+    fake.done(&destroy("a"));
+    assert_eq!(fake.kernel.task(200).unwrap().group, Path::new("/control"));
+}
+
+#[test]
+fn a_thread_in_a_group_made_inside_stays_when_another_thread_of_its_process_leaves() {
+    let fake = Fake::partitioned();
+    let sub = format!("{RT}/sub");
+    fake.kernel.make_dir(Path::new(&sub)).unwrap();
+    fake.write(&format!("{sub}/cgroup.type"), "threaded");
+    fake.write(&format!("{sub}/cgroup.threads"), "201");
+    let members = Members { tids: vec![200], ..Members::default() };
+    fake.done(&Request::Remove { name: "a".into(), members, demote: false });
+    assert_eq!((fake.allowed(201), fake.status().partitions[0].tasks.len()), ("3".into(), 1));
 }
 
 #[test]

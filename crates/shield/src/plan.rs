@@ -14,7 +14,7 @@ mod tasks;
 use crate::choose::Chosen;
 use crate::doctor;
 use crate::neighbours::Affected;
-use crate::partition::{BoostedThread, Partition, State, System, Tick};
+use crate::partition::{BoostedThread, Partition, State, System, Tick, shielded};
 use crate::target::{Due, Lines, Target, due, reading, targets};
 use asmp_host::cgroup::{GROUP, Groups};
 use asmp_host::masks::Mask;
@@ -428,6 +428,7 @@ fn settings(facts: &Facts, state: &State, after: &[Partition], system: &System) 
     restored.reverse();
 
     let repairs = state.partitions == after && state.system() == *system;
+    let joining = shielded(after).difference(&shielded(&state.partitions));
     let mut set = Vec::new();
     // Interrupt lines come last, by number: a CPU's text order would put IRQ 10 before IRQ 9.
     let mut in_order: Vec<_> =
@@ -435,9 +436,11 @@ fn settings(facts: &Facts, state: &State, after: &[Partition], system: &System) 
     in_order.sort_by_key(|(irq, ..)| *irq);
     for (irq, knob, target) in in_order {
         let Some(now) = reading(facts, &lines, knob) else { continue };
-        // The kernel refuses again what it refused before. Only a line asked for by name is tried
-        // again, and by `repair` everything.
-        if target.away_from.is_some() && !repairs && state.refused.contains_key(&knob.path) {
+        // The kernel refuses again what it refused before. A line asked for by name is tried again,
+        // and one that may interrupt a CPU that joins a partition now; by `repair` everything.
+        let concerns = |cpus: CpuSet| cpus.intersects(&joining);
+        let is_old = target.away_from.is_some() && !knob.cpus(now).is_ok_and(concerns);
+        if is_old && !repairs && state.refused.contains_key(&knob.path) {
             continue;
         }
         let unchanged = was.get(knob).is_some_and(|was: &Target| was.wanted == target.wanted);

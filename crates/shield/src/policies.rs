@@ -102,7 +102,8 @@ pub fn give(
             true => task::read(kernel, placed.task.tid).map(|thread| vec![thread]),
             false => task::threads(kernel, placed.task.tid),
         };
-        let inside: BTreeSet<i32> = cgroup::threads_of(kernel, &groups.rt)?.into_iter().collect();
+        let inside = cgroup::threads_below(kernel, &groups.rt)?;
+        let inside: BTreeSet<i32> = inside.into_iter().collect();
         let mut changed = false;
         let threads = threads.unwrap_or_default().into_iter();
         for thread in threads.filter(|thread| inside.contains(&thread.id.tid)) {

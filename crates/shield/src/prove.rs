@@ -53,7 +53,8 @@ impl Prover<'_> {
             if !ticking.is_empty() {
                 return Err(format!("the tick of CPU {ticking} cannot stop in this boot").into());
             }
-            let inhabited = cgroup::threads_of(self.kernel, &self.base.groups(&partition.name).rt)
+            let groups = self.base.groups(&partition.name);
+            let inhabited = cgroup::threads_below(self.kernel, &groups.rt)
                 .is_ok_and(|threads| !threads.is_empty());
             if inhabited {
                 return Err(format!(

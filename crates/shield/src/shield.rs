@@ -116,6 +116,9 @@ fn signal_name(signal: i32) -> String {
 /// How long `status` waits for a change that is under way.
 const AT_WORK: Duration = Duration::from_secs(1);
 
+/// Looks of `status` beside changes that follow one another.
+const MOST_LOOKS: usize = 4;
+
 /// How long a change waits, for each thing it may wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
@@ -200,6 +203,32 @@ impl Shield {
     /// a second for a change that is under way. Errors: `Refused` in a container, which sees none
     /// of that.
     pub fn status(&self) -> Result<Status, ChangeError> {
+        for _ in 0..MOST_LOOKS {
+            let (status, transaction) = self.look(false)?;
+            let is_known = status.interrupted || status.changing;
+            // A change may have begun or ended while the machine was read.
+            let is_half_done = || self.is_half_done();
+            if is_known || !(is_half_done()? || self.state()?.transaction != transaction) {
+                return Ok(status);
+            }
+        }
+        // One change follows another.
+        let (status, _) = self.look(true)?;
+        Ok(Status { changing: !status.interrupted, ..status })
+    }
+
+    /// Is a change half done, as far as this caller may know?
+    fn is_half_done(&self) -> Result<bool, ChangeError> {
+        match self.is_interrupted() {
+            // Without root; the state, which all may read, is there.
+            Err(ChangeError::Host(error)) if error.kind() == ErrorKind::NotPermitted => Ok(false),
+            answer => answer,
+        }
+    }
+
+    /// What one look sees, and the number of the last change in force then. `is_half_done`: it is
+    /// known that changes are under way.
+    fn look(&self, is_half_done: bool) -> Result<(Status, u64), ChangeError> {
         let (mut interrupted, mut journal_unreadable, mut changing) = (false, false, false);
         match self.is_interrupted() {
             // Without root; the state, which all may read, is there.
@@ -222,21 +251,24 @@ impl Shield {
         let mut state = self.state()?;
         lines::follow(self.kernel(), &facts, &mut state);
         // What a change that is under way has made is not called another program's, either.
-        let half_done = interrupted || changing;
-        let status = verify::verify(self.kernel(), &facts, &base, &state, half_done)?;
-        Ok(Status { interrupted, journal_unreadable, changing, ..status })
+        let is_half_done = is_half_done || interrupted || changing;
+        let status = verify::verify(self.kernel(), &facts, &base, &state, is_half_done)?;
+        let status = Status { interrupted, journal_unreadable, changing, ..status };
+        Ok((status, state.transaction))
     }
 
     fn edge<'a>(&'a self, base: &'a Base) -> Edge<'a> {
         Edge { kernel: self.kernel(), base, patience: Cell::new(self.patience.busy) }
     }
 
-    /// What a request would do. Takes no lock and touches nothing.
+    /// What a request would do. Takes no lock and touches nothing: what a change that is half done
+    /// has made counts as it is.
     pub fn plan(&self, request: &Request, caller: &Caller) -> Result<(Facts, Plan), ChangeError> {
         let facts = Facts::read(self.kernel())?;
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
         let mut state = self.state()?;
-        let decision = decide(self.kernel(), &facts, &mut state, request, caller)?;
+        let half = self.is_half_done()?;
+        let decision = decide(self.kernel(), &facts, &mut state, request, caller, half)?;
         let plan = decision.plan(self.kernel(), &facts, &base, &state);
         if !request.demotes() {
             refuse_demotions(&demotions(self.kernel(), &plan))?;
@@ -290,7 +322,7 @@ impl Shield {
         let abandon = matches!(request, Request::Restore { abandon: true });
         let facts = if recovered.is_some() { Facts::read(self.kernel())? } else { facts };
         let mut state = self.state()?;
-        let decision = decide(self.kernel(), &facts, &mut state, request, caller)?;
+        let decision = decide(self.kernel(), &facts, &mut state, request, caller, false)?;
         state.note_lost(&decision.unknown);
         let unknown_originals = match request {
             Request::Restore { .. } | Request::Repair { .. } => state.lost.clone(),

@@ -2,17 +2,16 @@
 //! Undoing may itself be interrupted or refused: a kill or a refusal at each step of a recovery.
 //! The journal stays until the machine is as it was.
 
-use crate::fixture::{Fake, REPAIR, RESTORE, add, assert_same, create, destroy, root};
+use crate::fixture::{Call, Fake, REPAIR, RESTORE, add, assert_same, create, destroy, root};
 use crate::partition::{Original, Refusal, State, Tick};
 use crate::request::{Members, Request, Spec};
 use crate::shield::{ChangeError, Patience, Shield};
 use crate::state;
-use asmp_host::fake::{FakeKernel, Fault, SPINNER};
+use asmp_host::fake::{Fault, SPINNER};
 use asmp_host::store::Store;
-use asmp_host::{CpuSet, Kernel, Schedule, Shape};
+use asmp_host::{Kernel, Schedule, Shape};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -311,13 +310,14 @@ fn a_state_that_cannot_be_written_leaves_the_one_that_is_there() {
     assert_eq!(state::load(&store).unwrap(), state);
 }
 
-/// A kernel at whose first write of an interrupt mask something happens to our files.
-struct Spoiled(Arc<FakeKernel>, Box<dyn Fn() + Send + Sync>);
-
 impl Fake {
+    /// A kernel at whose first write of an interrupt mask something happens to our files.
     fn spoiled(&self, spoil: impl Fn() + Send + Sync + 'static) -> Shield {
-        let kernel = Spoiled(Arc::clone(&self.kernel), Box::new(spoil));
-        Shield::new(Arc::new(kernel), Store::at(self.dir.path()))
+        self.watched(move |call, path| {
+            if call == Call::Write && path.ends_with("default_smp_affinity") {
+                spoil();
+            }
+        })
     }
 
     /// A directory takes the state's place: the last write of a change, that of its state, fails.
@@ -325,54 +325,6 @@ impl Fake {
         let place = self.dir.path().join("state.json.new");
         let taken = place.clone();
         (self.spoiled(move || drop(std::fs::create_dir(&taken))), place)
-    }
-}
-
-impl Kernel for Spoiled {
-    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        if path.ends_with("default_smp_affinity") {
-            (self.1)();
-        }
-        self.0.write(path, bytes)
-    }
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        self.0.read(path)
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.0.list(dir)
-    }
-    fn stream(&self, path: &Path) -> io::Result<Box<dyn io::Read + Send>> {
-        self.0.stream(path)
-    }
-    fn make_dir(&self, dir: &Path) -> io::Result<()> {
-        self.0.make_dir(dir)
-    }
-    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
-        self.0.remove_dir(dir)
-    }
-    fn mark(&self, dir: &Path) -> io::Result<()> {
-        self.0.mark(dir)
-    }
-    fn is_marked(&self, dir: &Path) -> bool {
-        self.0.is_marked(dir)
-    }
-    fn schedule(&self, tid: i32) -> io::Result<Schedule> {
-        self.0.schedule(tid)
-    }
-    fn set_schedule(&self, tid: i32, schedule: &Schedule) -> io::Result<()> {
-        self.0.set_schedule(tid, schedule)
-    }
-    fn set_affinity(&self, tid: i32, cpus: &CpuSet) -> io::Result<()> {
-        self.0.set_affinity(tid, cpus)
-    }
-    fn exists(&self, path: &Path) -> bool {
-        self.0.exists(path)
-    }
-    fn delegate(&self, mount: &Path, on: bool) -> io::Result<()> {
-        self.0.delegate(mount, on)
-    }
-    fn spin(&self, time: Duration) -> io::Result<Box<dyn asmp_host::Spinner + '_>> {
-        self.0.spin(time)
     }
 }
 

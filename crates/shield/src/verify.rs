@@ -311,6 +311,7 @@ fn verify_one(
     }
     settings(kernel, state, partition, unmet, &mut violations, &mut stays);
     stays.extend(unread(facts, state, partition));
+    violations.extend(on_idle_cpus(kernel, &groups.idle, &partition.name));
     intruders(partition, base, tasks, &mut violations, &mut stays);
     let owner_alive = partition.owner.map(|owner| task::identify(kernel, owner.tid) == Some(owner));
     if owner_alive == Some(false) {
@@ -518,6 +519,15 @@ fn unread(facts: &Facts, state: &State, partition: &Partition) -> Option<Finding
     })
 }
 
+/// Threads in the group of CPUs that must be idle.
+fn on_idle_cpus(kernel: &dyn Kernel, group: &Path, name: &str) -> Vec<Finding> {
+    let named = |TaskStatus { tid, command, .. }| {
+        let cure = format!("another program moved it: `asmp remove {name} --tid {tid}`");
+        finding(format!("task {tid} ({command}) is on CPUs that must be idle"), cure)
+    };
+    tasks_inside(kernel, group).into_iter().map(named).collect()
+}
+
 /// Tasks that may run on the partition's CPUs and do not belong there.
 fn intruders(
     partition: &Partition,
@@ -533,13 +543,6 @@ fn intruders(
     {
         // Handlers of interrupts follow their line, which is judged by its affinity.
         let handler = task.kernel_thread && task.command.starts_with("irq/");
-        if task.group.starts_with(inside.join("idle")) {
-            violations.push(finding(
-                format!("task {} ({}) is on CPUs that must be idle", task.id.tid, task.command),
-                format!("another program moved it: `asmp remove {name} --tid {}`", task.id.tid),
-            ));
-            continue;
-        }
         if task.group.starts_with(&inside) || handler {
             continue;
         }
@@ -566,11 +569,9 @@ fn intruders(
     if !bound.is_empty() {
         let (count, names) = (bound.len(), bound.join(" "));
         let what = format!("{count} kernel threads that the kernel does not let move: {names}");
-        stays.push(finding(
-            what,
-            "every Linux CPU has them: they run for work of this CPU (kworker/R-…: when memory \
-             is short)",
-        ));
+        let cure = "every Linux CPU has them: they run for work of this CPU (kworker/R-…: when \
+                    memory is short)";
+        stays.push(finding(what, cure));
     }
 }
 

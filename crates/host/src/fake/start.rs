@@ -85,7 +85,7 @@ impl FakeKernel {
             ("/sys/devices/virtual/workqueue/cpumask", cpus.to_mask()),
             (knob::WORKQUEUE_REQUESTED, cpus.to_mask()),
             ("/sys/devices/system/cpu/nohz_full", candidates),
-            ("/sys/devices/system/machinecheck/machinecheck0/check_interval", "12c".to_owned()),
+            ("/sys/devices/system/machinecheck/machinecheck0/check_interval", "300".to_owned()),
             ("/proc/sys/kernel/timer_migration", "1".to_owned()),
         ]
         .into_iter()

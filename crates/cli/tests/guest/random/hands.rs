@@ -70,7 +70,7 @@ const SETTINGS: [(&str, &str); 5] = [
     ("/proc/irq/default_smp_affinity", "f"),
     ("/sys/devices/virtual/workqueue/cpumask", "f"),
     ("/proc/sys/kernel/watchdog_cpumask", "0-3"),
-    ("/sys/devices/system/machinecheck/machinecheck0/check_interval", "12c"),
+    ("/sys/devices/system/machinecheck/machinecheck0/check_interval", "300"),
     ("/sys/devices/system/cpu/cpu3/power/pm_qos_resume_latency_us", "5"),
 ];
 
