@@ -416,20 +416,42 @@ fn told(program: &str, words: &[OsString]) -> String {
     format!("{program} {}", words.join(" "))
 }
 
+/// Has a child ended? It is not waited for, so that its number stays its own. Errors: ECHILD where
+/// the kernel did not keep it, as this process ignores SIGCHLD.
+fn has_ended(child: &Child) -> io::Result<bool> {
+    // SAFETY: a siginfo_t is plain numbers, for which all zeros is a value.
+    let mut about: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: the kernel writes one siginfo_t into `about`, which outlives the call.
+    let asked = unsafe { libc::waitid(libc::P_PID, child.id(), &raw mut about, how) };
+    if asked != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: waitid has filled it for a child, or left the zeros.
+    Ok(unsafe { about.si_pid() } != 0)
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
-        for child in &mut self.children {
+        // A child that was waited for (`check`) is left alone: its number may be another's by now.
+        self.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        for child in &self.children {
             // SAFETY: kill takes two numbers; the child was not waited for, so its number is its
             // own.
             unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
         }
         let end = Instant::now() + Duration::from_secs(20);
         for child in &mut self.children {
-            while Instant::now() < end && matches!(child.try_wait(), Ok(None)) {
+            let mut ended = has_ended(child);
+            while Instant::now() < end && matches!(ended, Ok(false)) {
                 std::thread::sleep(Duration::from_millis(20));
+                ended = has_ended(child);
             }
-            // SAFETY: as above; a negative number means its process group, which is the load's own.
-            unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
+            if ended.is_ok() {
+                // SAFETY: as above; a negative number means its process group, which is the load's
+                // own.
+                unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
+            }
             let _ = child.wait();
         }
         // The files go after those that write them.
@@ -498,6 +520,34 @@ mod tests {
         );
         let writes = Load::ALL.into_iter().filter(|load| load.writes());
         assert_eq!(writes.count(), 5);
+    }
+
+    /// What is left in its group stands for others that have the number by now.
+    #[test]
+    fn a_part_of_a_load_that_ended_and_was_waited_for_is_sent_no_signal() {
+        let words = ["-c".into(), "sleep 60 >&2 & echo $!".into()];
+        let mut shell = launch(Path::new("sh"), &words, Stdio::piped()).unwrap();
+        let mut told = String::new();
+        shell.stdout.take().unwrap().read_to_string(&mut told).unwrap();
+        let other: i32 = told.trim().parse().unwrap();
+        let mut running = Running {
+            load: Load::Cpu,
+            children: vec![shell],
+            measured_flooder: None,
+            _scratch: None,
+            commands: Vec::new(),
+            load_dir: None,
+        };
+        while running.check().is_ok() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        drop(running);
+        // A signal takes effect a little later.
+        std::thread::sleep(Duration::from_millis(200));
+        let state = std::fs::read_to_string(format!("/proc/{other}/stat")).unwrap_or_default();
+        // SAFETY: kill takes two numbers.
+        unsafe { libc::kill(other, libc::SIGKILL) };
+        assert!(state.contains(") S "), "it lives: {state:?}");
     }
 
     #[test]
