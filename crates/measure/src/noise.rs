@@ -160,14 +160,17 @@ impl<'a> Watch<'a> {
         Ok(Self { kernel, request, buffer, before, seen: Seen { ran, own, ..Seen::default() } })
     }
 
-    /// Reads what the kernel recorded so far, so that its buffers have room.
+    /// Reads what the kernel recorded so far, so that its buffers have room, and asks who those
+    /// tasks are as long as they live.
     pub fn drain(&mut self) {
+        let Self { kernel, request, buffer, seen, .. } = self;
         let now_ns = clock::monotonic_ns();
-        if let Ok(buffer) = &mut self.buffer
+        if let Ok(buffer) = buffer
             // The next look meets the error again, and tells it.
             && let Ok(contents) = buffer.take()
         {
-            self.seen.take(contents, now_ns);
+            let members = members(*kernel, request);
+            seen.take(contents, now_ns, members, &[], |tid| is_kernel_thread(*kernel, tid));
         }
     }
 
@@ -188,14 +191,24 @@ impl<'a> Watch<'a> {
             Ok(buffer) => buffer.take().map_err(|error| error.to_string()),
             Err(reason) => Err(reason.clone()),
         };
-        let unavailable = taken.map(|contents| seen.take(contents, after.at_ns)).err();
-        let is_kernel_thread =
-            |tid: i32| task::read(kernel, tid).is_ok_and(|task| task.kernel_thread);
-        seen.learn(members(kernel, request), &there, is_kernel_thread);
+        let unavailable = match taken {
+            Ok(contents) => {
+                let members = members(kernel, request);
+                let is_thread = |tid| is_kernel_thread(kernel, tid);
+                seen.take(contents, after.at_ns, members, &there, is_thread);
+                None
+            }
+            Err(reason) => Some(reason),
+        };
         let path = Path::new("/proc/sys/kernel/osrelease");
         let release = kernel.text(path).unwrap_or_default();
         Ok(report(release, &request.cpus, (before, &after), seen, &there, unavailable))
     }
+}
+
+/// Is it one? A task that has ended counts as none: nothing tells any more.
+fn is_kernel_thread(kernel: &dyn Kernel, tid: i32) -> bool {
+    task::read(kernel, tid).is_ok_and(|task| task.kernel_thread)
 }
 
 fn members(kernel: &dyn Kernel, request: &Request) -> BTreeSet<i32> {
@@ -207,19 +220,19 @@ fn members(kernel: &dyn Kernel, request: &Request) -> BTreeSet<i32> {
 }
 
 impl Seen {
-    fn take(&mut self, contents: Contents, now_ns: u64) {
-        self.has_page_faults = contents.has_page_faults;
-        self.lost = contents.lost;
-        self.ran.take(contents.events, now_ns);
-    }
-
-    /// Learns which tasks belong here, and of each that is new whether it is a kernel thread.
-    fn learn(
+    /// A portion of what was recorded. Learns which tasks belong here, and of each that is new
+    /// whether it is a kernel thread: at each portion, as it may have ended before the next.
+    fn take(
         &mut self,
+        contents: Contents,
+        now_ns: u64,
         members: BTreeSet<i32>,
         there: &[Runnable],
         is_kernel_thread: impl Fn(i32) -> bool,
     ) {
+        self.has_page_faults = contents.has_page_faults;
+        self.lost = contents.lost;
+        self.ran.take(contents.events, now_ns);
         self.own.extend(members);
         self.ran.with_children(&mut self.own);
         let ran = self.ran.cpus.values().flat_map(OnCpu::tids);

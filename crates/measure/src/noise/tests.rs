@@ -49,8 +49,10 @@ fn beside(recorded: Result<Contents, String>, there: &[Runnable]) -> CpuNoise {
         ],
     );
     let mut seen = Seen { ran: Ran::since([3], BEGIN_NS), ..Seen::default() };
-    let unavailable = recorded.map(|contents| seen.take(contents, after.at_ns)).err();
-    seen.learn(BTreeSet::from([10]), there, |tid| tid == 12);
+    let take = |contents| {
+        seen.take(contents, after.at_ns, BTreeSet::from([10]), there, |tid| tid == 12);
+    };
+    let unavailable = recorded.map(take).err();
     let cpus = "3".parse().unwrap();
     let report = report("k".into(), &cpus, (&before, &after), &seen, there, unavailable);
     let noise = report.cpus[&3].clone();
@@ -182,6 +184,23 @@ fn children_of_own_tasks_are_own_and_those_of_others_are_not() {
     let noise = one(Ok(contents(kinds)));
     assert_eq!(noise.own_switches, Some(2));
     assert_eq!(noise.foreign_switches, names(&[("x/22", 1)]));
+}
+
+#[test]
+fn a_task_that_ends_within_the_window_stays_what_it_was_in_an_earlier_portion() {
+    let mut seen = Seen { ran: Ran::since([3], BEGIN_NS), ..Seen::default() };
+    let (own, end_ns) = (BTreeSet::from([10]), BEGIN_NS + 1_000_000_000);
+    let first = contents(switches(&[0, 10, 12, 0]));
+    seen.take(first, end_ns - 1, own, &[], |tid| tid == 12);
+    // Of 10, 12 and 13 nothing is left by then.
+    let event = |ms: u64, kind| Event { at_ns: BEGIN_NS + ms * 1_000_000, cpu: 3, kind };
+    let events = vec![event(500, switch(0, 13)), event(600, switch(13, 0))];
+    let second = Contents { events, has_page_faults: true, lost: 0 };
+    seen.take(second, end_ns, BTreeSet::new(), &[], |_| false);
+    let mut noise = CpuNoise::default();
+    tasks_of(&mut noise, &seen, 3, end_ns, &[]);
+    assert_eq!((noise.kernel_switches, noise.own_switches), (names(&[("x/12", 1)]), Some(1)));
+    assert_eq!(noise.foreign_switches, names(&[("x/13", 1)]), "nothing tells what it was");
 }
 
 #[test]
