@@ -211,11 +211,12 @@ fn is_kernel_thread(kernel: &dyn Kernel, tid: i32) -> bool {
     task::read(kernel, tid).is_ok_and(|task| task.kernel_thread)
 }
 
+/// Tasks of the groups and of those that tasks made below them.
 fn members(kernel: &dyn Kernel, request: &Request) -> BTreeSet<i32> {
     request
         .groups
         .iter()
-        .flat_map(|group| cgroup::threads_of(kernel, group).unwrap_or_default())
+        .flat_map(|group| cgroup::threads_below(kernel, group).unwrap_or_default())
         .collect()
 }
 

@@ -204,6 +204,19 @@ fn a_task_that_ends_within_the_window_stays_what_it_was_in_an_earlier_portion() 
 }
 
 #[test]
+fn tasks_in_a_group_that_a_task_made_inside_belong_there() {
+    let root = tempfile::tempdir().unwrap();
+    for (group, tids) in [("rt", "10\n"), ("rt/sub", "11\n12\n"), ("rest", "13\n")] {
+        let dir = root.path().join("motion").join(group);
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("cgroup.threads"), tids).unwrap();
+    }
+    let request = Request { cpus: CpuSet::new(), groups: vec!["/motion/rt".into()] };
+    let kernel = asmp_host::Linux::below(root.path());
+    assert_eq!(members(&kernel, &request), BTreeSet::from([10, 11, 12]));
+}
+
+#[test]
 fn counters_are_differences_and_a_line_that_appeared_began_at_zero() {
     let noise = one(Ok(Contents::default()));
     assert_eq!(noise.ticks, Some(7));
