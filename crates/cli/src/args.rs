@@ -515,7 +515,8 @@ pub struct Noise {
     /// How long to count
     ///
     /// On a terminal, without --table, a table is refreshed every second with the counts since the
-    /// beginning. A unit is required. Example: -t 10s
+    /// beginning. ^C ends the count, and what was counted is printed. A unit is required. Example:
+    /// -t 10s
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = counting_time)]
     pub time: Duration,
     /// Print the counts as JSON, the default if the output is no terminal

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! noise: the proof in counts. On a terminal a table, refreshed every second; elsewhere JSON. Both
-//! have the totals since the window opened, and the window has no gap.
+//! have the totals since the window opened, and the window has no gap. A signal ends the window.
 
 use crate::args::Noise;
-use anyhow::Result;
-use asmp_host::{CpuSet, Facts};
+use crate::exit::of_signal;
+use crate::signals::Noted;
+use anyhow::{Context, Result};
+use asmp_host::{CpuSet, Facts, clock};
 use asmp_measure::noise::{Request, Watch, table};
 use asmp_shield::plan::Base;
 use asmp_shield::text::shown_lines;
@@ -15,7 +17,15 @@ use std::time::{Duration, Instant};
 /// How often the kernel's buffers are read, and the table is refreshed.
 const TURN: Duration = Duration::from_secs(1);
 
+/// Counts for a time, or until a signal comes. Exit code: 0, or of the signal.
 pub fn noise(shield: &Shield, noise: &Noise) -> Result<u8> {
+    // The end of this process alone would leave the kernel recording, on shielded CPUs too.
+    let noted = Noted::take().context("take signals")?;
+    count(shield, noise, &|| noted.signal())
+}
+
+/// `came` is a signal that has come.
+fn count(shield: &Shield, noise: &Noise, came: &dyn Fn() -> Option<i32>) -> Result<u8> {
     let facts = Facts::read(shield.kernel())?;
     // Elsewhere the tasks that belong on the CPUs cannot be told from others.
     check_tree(&facts)?;
@@ -24,9 +34,13 @@ pub fn noise(shield: &Shield, noise: &Noise) -> Result<u8> {
     let mut watch = Watch::begin(shield.kernel(), &request)?;
     let end = Instant::now() + noise.time;
     let mut clear = "";
-    loop {
+    let signal = loop {
         let left = end.saturating_duration_since(Instant::now());
-        std::thread::sleep(left.min(TURN));
+        // A signal ends the sleep. One that comes right before it waits a turn at most.
+        let signal = came().or_else(|| {
+            clock::sleep_until(clock::monotonic_ns() + left.min(TURN).as_nanos() as u64);
+            came()
+        });
         if watched {
             let text = table(&[("", &watch.look()?)]);
             let mut out = std::io::stdout().lock();
@@ -37,10 +51,10 @@ pub fn noise(shield: &Shield, noise: &Noise) -> Result<u8> {
         } else {
             watch.drain();
         }
-        if left <= TURN {
-            break;
+        if signal.is_some() || left <= TURN {
+            break signal;
         }
-    }
+    };
     if !watched {
         let report = watch.look()?;
         match noise.table {
@@ -48,7 +62,7 @@ pub fn noise(shield: &Shield, noise: &Noise) -> Result<u8> {
             false => crate::print::json(&report)?,
         }
     }
-    Ok(0)
+    Ok(signal.map_or(0, of_signal))
 }
 
 fn request(shield: &Shield, facts: &Facts, noise: &Noise) -> Result<Request> {
@@ -70,4 +84,36 @@ fn request(shield: &Shield, facts: &Facts, noise: &Noise) -> Result<Request> {
         .map(|partition| group(&partition.name))
         .collect();
     Ok(Request { cpus, groups })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use asmp_host::fake::FakeKernel;
+    use asmp_host::store::Store;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    #[test]
+    fn a_signal_ends_the_count_and_what_was_counted_is_printed() {
+        let dir = tempfile::tempdir().unwrap();
+        let kernel = Arc::new(FakeKernel::new());
+        kernel.set_file("/proc/softirqs", "CPU0 CPU1 CPU2 CPU3\nTIMER: 1 2 3 4\n");
+        let shield = Shield::new(kernel, Store::at(dir.path()));
+        let hour = Duration::from_secs(3600);
+        let cpus = Some("3".parse().unwrap());
+        let noise = Noise { name: None, cpus, time: hour, json: true, table: false };
+        crate::print::recorded();
+        let (begun, looks) = (Instant::now(), AtomicUsize::new(0));
+        // It comes while it sleeps.
+        let second = || (looks.fetch_add(1, Relaxed) >= 1).then_some(libc::SIGINT);
+        assert_eq!(count(&shield, &noise, &second).unwrap(), 130);
+        assert!(begun.elapsed() < hour / 10);
+        let report: serde_json::Value = serde_json::from_str(&crate::print::recorded()).unwrap();
+        let counted_ns = report["duration_ns"].as_u64().unwrap();
+        assert!(counted_ns > 0 && Duration::from_nanos(counted_ns) < hour / 10, "{report}");
+        // A count that no signal ends has its whole time.
+        let short = Noise { time: Duration::from_millis(10), ..noise };
+        assert_eq!(count(&shield, &short, &|| None).unwrap(), 0);
+    }
 }

@@ -8,9 +8,12 @@
 
 use super::guests::{Boot, On};
 use super::lab::{Process, Test, asmp, binary, guest, read, test, until};
+use super::measure::traces;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 pub fn all() -> Vec<Test> {
@@ -22,6 +25,9 @@ pub fn all() -> Vec<Test> {
             .booted(&[Boot::Bare]),
         test("noise names a task that never leaves the cpu and says how long it ran", never_leaves)
             .on(On::RtAndNot)
+            .booted(&[Boot::Bare]),
+        test("noise ended by a signal prints its counts and leaves no trace instance", ended)
+            .on(On::One)
             .booted(&[Boot::Bare]),
         test("noise on a terminal counts from the beginning without a gap", on_a_terminal)
             .on(On::One)
@@ -50,12 +56,33 @@ fn never_leaves() {
     asmp("noise --cpus 3 --table").done().says(&name).says("foreign tasks ran, us");
 }
 
+fn ended() {
+    let before = traces();
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let mut noise = Command::new(binary())
+            .args(["noise", "--cpus", "3", "-t", "1h", "--json"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("asmp starts");
+        until("it records", || traces().len() > before.len());
+        std::thread::sleep(Duration::from_secs(2));
+        let words = [format!("-{signal}"), noise.id().to_string()];
+        assert!(Command::new("kill").args(words).status().expect("kill starts").success());
+        let mut told = String::new();
+        noise.stdout.take().expect("a pipe").read_to_string(&mut told).expect("JSON");
+        assert_eq!(noise.wait().expect("it ends").code(), Some(code), "{signal}");
+        let report: Value = serde_json::from_str(&told).expect("JSON");
+        assert!(report["duration_ns"].as_u64() > Some(0), "{signal}: {report}");
+        assert_eq!(traces(), before, "{signal}: trace instances");
+    }
+}
+
 fn on_a_terminal() {
     let task = Process::start("taskset", &["-c", "3", "sh", "-c", "while :; do sleep 0.02; done"]);
     let line = format!("{} noise --cpus 3 -t 4s", binary().display());
-    let output = std::process::Command::new("script")
+    let output = Command::new("script")
         .args(["-qec", &line, "/dev/null"])
-        .stdin(std::process::Stdio::null())
+        .stdin(Stdio::null())
         .output()
         .expect("script starts");
     let text = String::from_utf8_lossy(&output.stdout).replace('\r', "");
