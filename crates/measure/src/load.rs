@@ -289,7 +289,8 @@ impl Running {
         self.weigh(kernel, FLOODER_NICE)
     }
 
-    /// Makes it an ordinary task again. An error is ignored: the flooder is about to be ended.
+    /// Makes it an ordinary task again; other kinds may follow under the same load. An error is
+    /// ignored: who could press the flooder may ease it, so there is none any more.
     pub fn ease(&mut self, kernel: &dyn Kernel) {
         let _ = self.weigh(kernel, 0);
     }
