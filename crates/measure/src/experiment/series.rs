@@ -52,6 +52,8 @@ pub struct Session<'a> {
     pub(super) measurement: Measurement,
     pub(super) series: &'a Series,
     online: CpuSet,
+    /// Those that a load can use.
+    load_cpus: CpuSet,
     /// The tick of the measured CPU may stop in this boot.
     pub(super) candidate: bool,
     /// Each kind is measured with each of them.
@@ -103,7 +105,8 @@ impl<'a> Session<'a> {
         let load_dir = load_dir(kernel, series)?;
         std::fs::create_dir(&series.dir)
             .map_err(|cause| ExperimentError::File { path: series.dir.clone(), cause })?;
-        let cpus = facts.cpus.online.len() as u32;
+        let load_cpus = load_cpus(&facts, series.cpu);
+        let cpus = load_cpus.len() as u32;
         let wanted = series.load_factor.unwrap_or(measurement.load_factor());
         Ok(Self {
             kernel,
@@ -113,6 +116,7 @@ impl<'a> Session<'a> {
             series,
             candidate: facts.cpus.nohz_full.contains(series.cpu),
             online: facts.cpus.online,
+            load_cpus,
             sources,
             load_dir,
             size: Size { per_cpu: load::bounded(wanted, cpus, free_memory(kernel)), cpus },
@@ -128,6 +132,13 @@ impl<'a> Session<'a> {
 pub fn once<T: PartialEq + std::fmt::Display>(all: &[T]) -> Result<()> {
     let twice = all.iter().enumerate().find(|(at, one)| all[..*at].contains(one));
     twice.map_or(Ok(()), |(_, one)| Err(ExperimentError::Twice { what: one.to_string() }))
+}
+
+/// CPUs for a load: online, and not isolated. In a partition the kernel refuses tasks of others
+/// (EINVAL). The measured CPU stays: the load is to be there.
+fn load_cpus(facts: &Facts, measured: Cpu) -> CpuSet {
+    let isolated = facts.cgroups.isolated.clone().unwrap_or_default();
+    facts.cpus.online.difference(&isolated.difference(&CpuSet::from_iter([measured])))
 }
 
 /// Where loads write: beside the runs, where no other place is named. Removes what killed
@@ -256,7 +267,7 @@ impl Session<'_> {
         }
         if load == Load::Cache {
             let (program, cpu) = (&self.series.flooder, self.series.cpu);
-            running.flood(self.kernel, program, &self.online, cpu, self.flood_bytes())?;
+            running.flood(self.kernel, program, &self.load_cpus, cpu, self.flood_bytes())?;
         }
         Ok(running)
     }

@@ -174,6 +174,22 @@ fn what_a_failed_run_has_changed_is_taken_back_and_its_own_error_is_shown() {
     assert_eq!(asked, ["arrange", "check 0 1"], "nothing was touched");
 }
 
+/// The kernel refuses tasks there, and a flooder that was refused ended the series.
+#[test]
+fn a_load_leaves_out_the_cpus_of_partitions_but_not_the_measured_one() {
+    let (root, kernel) = machine();
+    let mounts = "25 1 0:23 / /cg rw - cgroup2 cgroup2 rw\n";
+    std::fs::write(root.path().join("proc/self/mountinfo"), mounts).unwrap();
+    std::fs::create_dir(root.path().join("cg")).unwrap();
+    let of = |isolated: &str, measured| {
+        std::fs::write(root.path().join("cg/cpuset.cpus.isolated"), isolated).unwrap();
+        load_cpus(&Facts::read(&kernel).unwrap(), measured).to_string()
+    };
+    assert_eq!([of("\n", 3), of("2\n", 3), of("2-3\n", 3)], ["0-3", "0-1,3", "0-1,3"]);
+    std::fs::remove_file(root.path().join("cg/cpuset.cpus.isolated")).unwrap();
+    assert_eq!(load_cpus(&Facts::read(&kernel).unwrap(), 3).to_string(), "0-3", "not known");
+}
+
 #[test]
 fn a_task_as_it_is_needs_nothing_that_only_root_may_arrange() {
     let (completion, asked, runs) = measured(Kind::Normal, "arrange");
