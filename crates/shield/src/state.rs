@@ -77,6 +77,7 @@ pub(crate) fn save(store: &Store, state: &State) -> Result<(), StateError> {
         || !state.masks.is_empty()
         || !state.policies_left.is_empty()
         || !state.lost.is_empty()
+        || !state.lines.is_empty()
         || state.keeps_base
         || !state.returning.is_empty()
         || state.partitions.iter().flat_map(|one| &one.tasks).any(|task| {
@@ -136,6 +137,7 @@ pub(crate) fn settle(store: &Store) -> Result<(), StateError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     /// As the version before timerlat's settings wrote it, field for field.
     const SCHEMA_1: &str = r#"{"schema":1,"transaction":7,"partitions":[{"name":"motion",
@@ -164,6 +166,24 @@ mod tests {
         assert!(text.contains("\"schema\":1,"), "an older version still reads it: {text}");
         assert!(!text.contains("timerlat"), "{text}");
         assert_eq!(load(&store).unwrap(), state);
+    }
+
+    /// An older version says of the schema what to do, and of a field only that it is unknown.
+    #[test]
+    fn a_state_with_a_field_of_the_present_schema_has_its_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::at(dir.path());
+        let irq_home = Some("0-2".parse().unwrap());
+        let old = State { irq_home, ..State::default() };
+        let lines = BTreeMap::from([(24, "PCI-MSI eth0".to_owned())]);
+        for (state, schema) in
+            [(State { lines, ..old.clone() }, STATE_SCHEMA), (old.clone(), OLDEST_SCHEMA)]
+        {
+            save(&store, &state).unwrap();
+            let text = String::from_utf8(store.read(STATE).unwrap().unwrap()).unwrap();
+            assert!(text.contains(&format!("\"schema\":{schema},")), "{text}");
+            assert_eq!(load(&store).unwrap(), state);
+        }
     }
 
     #[test]
