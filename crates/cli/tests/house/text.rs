@@ -107,14 +107,31 @@ pub fn lines<'a>(path: &str, text: &'a str) -> impl Iterator<Item = (usize, &'a 
     })
 }
 
-/// The seconds after which a test gives up; `None`: the line is no such bound.
+/// Constants of tests that are times and no bounds: a unit, what a call is to wait in vain, what a
+/// fault lasts at least.
+const NO_BOUNDS: [&str; 3] = ["MS", "NOT_LONG", "FAULT"];
+
+/// The seconds after which a test gives up; `None`: the line is no such bound. Each other constant
+/// that is a time is one, and is written in whole seconds: else it counts as none at all.
 pub fn bound_s(line: &str) -> Option<u64> {
-    let (before, after) = line.split_once("Duration::from_secs(")?;
-    let is_deadline = before.trim_end_matches("std::time::").ends_with("Instant::now() + ");
-    let is_named =
-        ["const PATIENCE:", "const SOON:", "const BOUND:"].iter().any(|name| before.contains(name));
-    let (seconds, _) = after.split_once(')').filter(|_| is_deadline || is_named)?;
-    seconds.parse().ok()
+    let product = |text: &str| text.split('*').map(|one| one.trim().parse::<u64>().ok()).product();
+    let (before, after) = line.split_once("Duration::from_secs(").unwrap_or((line, ""));
+    let seconds = after.split_once(')').and_then(|(seconds, _)| product(seconds));
+    match duration_constant(line) {
+        Some(name) => (!NO_BOUNDS.contains(&name)).then(|| seconds.unwrap_or(0)),
+        None => seconds
+            .filter(|_| before.trim_end_matches("std::time::").ends_with("Instant::now() + ")),
+    }
+}
+
+/// The name of the constant that begins here, if it is a `Duration` or an `Option` of one.
+fn duration_constant(line: &str) -> Option<&str> {
+    let (visible, rest) = line.trim_start().split_once("const ")?;
+    let (name, rest) = rest.split_once(": ")?;
+    let (kind, _) = rest.split_once(" =")?;
+    let kind = kind.trim_start_matches("Option<").trim_start_matches("std::time::");
+    let is_one = kind.trim_end_matches('>') == "Duration";
+    (is_one && (visible.is_empty() || visible.starts_with("pub"))).then_some(name)
 }
 
 #[test]
@@ -122,7 +139,13 @@ fn a_bound_of_a_test_is_found_and_a_sleep_or_the_programs_own_is_none() {
     let bound = |before: &str| bound_s(&format!("{before}Duration::from_secs(30);"));
     assert_eq!(bound("let end = std::time::Instant::now() + std::time::"), Some(30));
     assert_eq!(bound("const SOON: Option<Duration> = Some("), Some(30));
+    assert_eq!(bound("    const MOST: Duration = "), Some(30));
+    assert_eq!(bound("pub(super) const OF_ANY_NAME: std::time::Duration = std::time::"), Some(30));
+    assert_eq!(bound("const NOT_LONG: Option<Duration> = Some("), None);
     assert_eq!(bound("std::thread::sleep("), None);
+    assert_eq!(bound_s("const MOST: Duration = Duration::from_secs(15 * 60);"), Some(900));
+    assert_eq!(bound_s("const MOST: Duration = Duration::from_millis(200_000);"), Some(0));
+    assert_eq!(bound_s("const MOST: u64 = 30;"), None);
     let text = "fn a() {}\nmod tests {\n}\n";
     let tests = |path| lines(path, text).filter(|line| line.2).count();
     assert_eq!(tests("crates/a/src/b.rs"), 2);
