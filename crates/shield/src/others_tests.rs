@@ -515,8 +515,12 @@ fn a_file_system_that_takes_no_write_refuses_the_partition() {
 fn a_line_without_a_free_vector_stays_and_is_named() {
     let fake = Fake::with_app();
     fake.kernel.arm(Some(Fault::Hold { below: "/proc/irq/24", errno: libc::ENOSPC }));
-    let report = fake.done(&create("a", "3"));
-    assert!(format!("{report:?}").contains("/proc/irq/24"), "{report:?}");
+    let outcome = fake.done(&create("a", "3"));
+    let line = "/proc/irq/24/smp_affinity_list";
+    let named = outcome.refused.iter().find(|refused| refused.path == Path::new(line));
+    let reason = &named.unwrap_or_else(|| panic!("{:#?}", outcome.refused)).reason;
+    assert!(reason.contains("No space left"), "{reason}");
+    assert_eq!(fake.text(line), "0-3", "it stays");
 }
 
 #[test]
