@@ -401,3 +401,29 @@ pub enum TimeSource {
     Timerlat,
     Nanosleep,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    /// The CPU of a measurement, from its command line.
+    fn cpu_of(line: &str) -> Result<CpuSpec, clap::Error> {
+        match Cli::try_parse_from(line.split_whitespace())?.command {
+            Command::Measure(Measure::Latency { series, .. }) => Ok(series.cpu),
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_measurement_takes_its_cpu_by_the_word_of_the_other_commands_too() {
+        for words in ["--cpu 2", "--cpus 2", "--cpus=2"] {
+            let cpu = cpu_of(&format!("asmp measure latency {words}")).unwrap();
+            assert_eq!(cpu, CpuSpec::List("2".parse().unwrap()), "{words}");
+        }
+        assert_eq!(cpu_of("asmp measure latency").unwrap(), CpuSpec::Last(1));
+        let twice = cpu_of("asmp measure latency --cpu 2 --cpus 3").unwrap_err();
+        assert_eq!(twice.kind(), clap::error::ErrorKind::ArgumentConflict, "{twice}");
+    }
+}
