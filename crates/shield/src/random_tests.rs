@@ -189,11 +189,14 @@ impl Run {
                 Request::Repair { .. } if outcome.status.as_ref().is_some_and(Status::holds) => {
                     self.judge_repair()
                 }
-                _ if came => {}
+                // A refusal changes nothing by itself: what is claimed all the same is judged.
+                _ if came && !by_refusal => {}
                 _ if outcome.violated(request).is_empty() => {
                     self.judge_change(request);
                     self.judge_end(request);
                 }
+                // What refused once is no more in the way of a repair.
+                _ if came => {}
                 _ => self.judge_broken(request, true),
             },
             // What a hand of another changed meanwhile is not known here.
