@@ -209,6 +209,7 @@ fn tasks_in_a_group_that_a_task_made_inside_belong_there() {
     for (group, tids) in [("rt", "10\n"), ("rt/sub", "11\n12\n"), ("rest", "13\n")] {
         let dir = root.path().join("motion").join(group);
         std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join("cgroup.procs"), "").unwrap();
         std::fs::write(dir.join("cgroup.threads"), tids).unwrap();
     }
     let request = Request { cpus: CpuSet::new(), groups: vec!["/motion/rt".into()] };
