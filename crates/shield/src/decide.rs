@@ -62,8 +62,8 @@ impl Decision {
 }
 
 /// Decides. `state` gains a record of tasks that were born inside a partition, so that the plan
-/// sees them leave. Beside a change that is half done (`is_half_done`) groups without a state may be
-/// of that change: they are not called lost.
+/// sees them leave. Groups without a state beside a change that is half done (`is_half_done`) may
+/// be of that change: they are not called lost.
 pub(crate) fn decide(
     kernel: &dyn Kernel,
     facts: &Facts,
