@@ -381,6 +381,8 @@ fn a_long_simulation_shows_on_a_terminal_how_far_it_is() {
     // SAFETY: as above.
     let slave = unsafe { OwnedFd::from_raw_fd(slave) };
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_asmp"));
+    // Progress is for terminals that can go back to the start of a line.
+    command.env("TERM", "xterm");
     command.current_dir(examples()).stdout(std::process::Stdio::null()).stderr(slave);
     // Months: it is ended as soon as it has said something.
     command.args(["simulate", "robot.toml", "--policy", "np-edf", "--for", "10000000s"]);
