@@ -5,8 +5,8 @@
 /// A record that can be told from the one before it.
 pub trait Record: asmp_channel::Plain + PartialEq + Send + std::fmt::Debug {
     fn of(number: u64) -> Self;
-    /// Panics if this is not what [`Record::of`] made. It looks at every byte: a receiver that
-    /// ignores some lets a compiler leave out their loads.
+    /// Panics if this is not what [`Record::of`] made. It looks at every byte: where a receiver
+    /// ignores some, the compiler may leave out their loads.
     fn check(&self, number: u64) {
         assert!(*self == Self::of(number), "{self:?} is not record {number}");
     }

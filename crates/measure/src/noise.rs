@@ -206,7 +206,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Is it one? A task that has ended counts as none: nothing tells any more.
+/// Is this task a kernel thread? One that has ended counts as none: /proc no longer tells.
 fn is_kernel_thread(kernel: &dyn Kernel, tid: i32) -> bool {
     task::read(kernel, tid).is_ok_and(|task| task.kernel_thread)
 }

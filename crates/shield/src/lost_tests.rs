@@ -286,7 +286,7 @@ fn what_no_change_has_written_is_refused_at_once_and_set_aside_on_demand() {
     }
 }
 
-/// How many steps of `create b --cpus 2` make its group.
+/// The first step of `create b --cpus 2` after which CPU 2 is isolated.
 fn until_marked() -> usize {
     (0..)
         .find(|at| {

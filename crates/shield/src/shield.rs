@@ -200,19 +200,21 @@ impl Shield {
     }
 
     /// Reads everything back: what holds, what violates a partition, what cannot move. Waits up to
-    /// a second for a change that is under way. Errors: `Refused` in a container, which sees none
+    /// a second for a change that is under way, and looks again, a few times, where another one began
+    /// or ended meanwhile. Errors: `Refused` in a container, which sees none
     /// of that.
     pub fn status(&self) -> Result<Status, ChangeError> {
         for _ in 0..MOST_LOOKS {
             let (status, transaction) = self.look(false)?;
-            let is_known = status.interrupted || status.changing;
+            if status.interrupted || status.changing {
+                return Ok(status);
+            }
             // A change may have begun or ended while the machine was read.
-            let is_half_done = || self.is_half_done();
-            if is_known || !(is_half_done()? || self.state()?.transaction != transaction) {
+            if !self.is_half_done()? && self.state()?.transaction == transaction {
                 return Ok(status);
             }
         }
-        // One change follows another.
+        // Changes follow one another without a pause.
         let (status, _) = self.look(true)?;
         Ok(Status { changing: !status.interrupted, ..status })
     }
@@ -266,9 +268,10 @@ impl Shield {
     pub fn plan(&self, request: &Request, caller: &Caller) -> Result<(Facts, Plan), ChangeError> {
         let facts = Facts::read(self.kernel())?;
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
+        // Read before the state: else a change that ends in between is in neither.
+        let is_half_done = self.is_half_done()?;
         let mut state = self.state()?;
-        let half = self.is_half_done()?;
-        let decision = decide(self.kernel(), &facts, &mut state, request, caller, half)?;
+        let decision = decide(self.kernel(), &facts, &mut state, request, caller, is_half_done)?;
         let plan = decision.plan(self.kernel(), &facts, &base, &state);
         if !request.demotes() {
             refuse_demotions(&demotions(self.kernel(), &plan))?;

@@ -65,6 +65,7 @@ fn ended() {
             .spawn()
             .expect("asmp starts");
         until("it records", || traces().len() > before.len());
+        // The signal is to come between two of its looks, which are a second apart.
         std::thread::sleep(Duration::from_secs(2));
         let words = [format!("-{signal}"), noise.id().to_string()];
         assert!(Command::new("kill").args(words).status().expect("kill starts").success());

@@ -134,8 +134,8 @@ pub fn once<T: PartialEq + std::fmt::Display>(all: &[T]) -> Result<()> {
     twice.map_or(Ok(()), |(_, one)| Err(ExperimentError::Twice { what: one.to_string() }))
 }
 
-/// CPUs for a load: online, and not isolated. In a partition the kernel refuses tasks of others
-/// (EINVAL). The measured CPU stays: the load is to be there.
+/// CPUs where a load runs: those that are online and not isolated. The kernel refuses to put a task
+/// of another group onto a partition's CPU (EINVAL). The measured CPU stays: it must have the load.
 fn load_cpus(facts: &Facts, measured: Cpu) -> CpuSet {
     let isolated = facts.cgroups.isolated.clone().unwrap_or_default();
     facts.cpus.online.difference(&isolated.difference(&CpuSet::from_iter([measured])))
