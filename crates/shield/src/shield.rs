@@ -200,9 +200,8 @@ impl Shield {
     }
 
     /// Reads everything back: what holds, what violates a partition, what cannot move. Waits up to
-    /// a second for a change that is under way, and looks again, a few times, where another one began
-    /// or ended meanwhile. Errors: `Refused` in a container, which sees none
-    /// of that.
+    /// a second for a change that is under way. It looks again, a few times, where a change began
+    /// or ended meanwhile. Errors: `Refused` in a container, which sees none of that.
     pub fn status(&self) -> Result<Status, ChangeError> {
         for _ in 0..MOST_LOOKS {
             let (status, transaction) = self.look(false)?;

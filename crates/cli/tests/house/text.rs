@@ -111,8 +111,8 @@ pub fn lines<'a>(path: &str, text: &'a str) -> impl Iterator<Item = (usize, &'a 
 /// fault.
 const NO_BOUNDS: [&str; 3] = ["MS", "NOT_LONG", "FAULT"];
 
-/// The seconds after which a test gives up, if this line sets such a limit. Every constant that is a
-/// time sets one, but for [`NO_BOUNDS`]. One that is not written in whole seconds counts as 0 s.
+/// The seconds after which a test gives up, if this line sets such a limit. Every constant that is
+/// a time sets one, but for [`NO_BOUNDS`]. One that is not written in whole seconds counts as 0 s.
 pub fn bound_s(line: &str) -> Option<u64> {
     let product = |text: &str| text.split('*').map(|one| one.trim().parse::<u64>().ok()).product();
     let (before, after) = line.split_once("Duration::from_secs(").unwrap_or((line, ""));
