@@ -5,10 +5,10 @@
 //! room for its `run.json` in the same way.
 
 use crate::{Error, Result, limited};
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,6 +21,9 @@ pub const MOST_BYTES: u64 = 64 << 20;
 #[derive(Debug, Clone)]
 pub struct Store {
     dir: PathBuf,
+    /// Of the system, as /run/asmp: all may read what is written, whatever the umask is, and only
+    /// what no other user can have written is believed.
+    of_system: bool,
     room: Room,
 }
 
@@ -57,7 +60,12 @@ pub struct Lock {
 
 impl Store {
     pub fn at(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into(), room: Room::default() }
+        Self { dir: dir.into(), of_system: true, room: Room::default() }
+    }
+
+    /// A directory of the caller's own, whose umask decides who reads it.
+    pub fn of_user(dir: impl Into<PathBuf>) -> Self {
+        Self { of_system: false, ..Self::at(dir) }
     }
 
     /// For tests: from now on there is room for so many files or pages; `None`: as there really is.
@@ -72,7 +80,8 @@ impl Store {
     /// has no fallocate(2). Errors: ENOSPC; then a smaller one stays.
     pub fn reserve(&self, name: &str, bytes: u64, mode: u32) -> Result<()> {
         let (spare, fresh) = (self.spare(name), self.path(&format!("{name}.spare.new")));
-        if fs::symlink_metadata(&spare).is_ok_and(|about| room_of(&about) >= bytes) {
+        let is_enough = |about: fs::Metadata| self.is_ours(&about) && room_of(&about) >= bytes;
+        if fs::symlink_metadata(&spare).is_ok_and(is_enough) {
             return Ok(());
         }
         let made = (|| {
@@ -125,11 +134,7 @@ impl Store {
 
     /// The same with a lock of its own, whose file has this name.
     pub fn lock_of(&self, name: &str, patience: Duration) -> Result<Option<Lock>> {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(&self.dir)
-            .map_err(Error::io(&self.dir, "make the directory"))?;
+        make_dir(&self.dir).map_err(Error::io(&self.dir, "make the directory"))?;
         self.check_dir()?;
         let path = self.path(name);
         let file = OpenOptions::new()
@@ -139,6 +144,7 @@ impl Store {
             .mode(0o600)
             .custom_flags(UNFOLLOWED)
             .open(&path)
+            .and_then(|file| self.ours(file))
             .map_err(Error::io(&path, "open"))?;
         let deadline = Instant::now() + patience;
         loop {
@@ -157,7 +163,8 @@ impl Store {
     }
 
     /// A file's bytes; `None` where there is none. Errors: also [`io::ErrorKind::InvalidData`] for
-    /// what is no regular file, and [`io::ErrorKind::FileTooLarge`] beyond [`MOST_BYTES`].
+    /// what is no regular file or not ours, and [`io::ErrorKind::FileTooLarge`] beyond
+    /// [`MOST_BYTES`].
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let path = self.path(name);
         let read = || {
@@ -166,7 +173,7 @@ impl Store {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, "no regular file"));
             }
             let file = OpenOptions::new().read(true).custom_flags(UNFOLLOWED).open(&path)?;
-            limited::read_open(file, MOST_BYTES, |_| true)
+            limited::read_open(self.ours(file)?, MOST_BYTES, |_| true)
         };
         match read() {
             Ok(bytes) => Ok(Some(bytes)),
@@ -182,21 +189,26 @@ impl Store {
         if bytes.len() as u64 > MOST_BYTES {
             return Err(Error::io(&path, "write")(limited::too_long(MOST_BYTES)));
         }
-        let written = match self.room.take().and_then(|()| replace_file(&path, bytes, 0o644)) {
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) => {
-                self.replace_by_spare(name, bytes).map_err(|_| error)
-            }
-            other => other,
-        };
+        let written =
+            match self.room.take().and_then(|()| replaced(&path, bytes, 0o644, self.of_system)) {
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT)) => {
+                    self.replace_by_spare(name, bytes).map_err(|_| error)
+                }
+                other => other,
+            };
         written.and_then(|()| self.sync_dir()).map_err(Error::io(&path, "write"))
     }
 
     /// The same in the room that was reserved. A crash leaves the old file, or the new one.
     fn replace_by_spare(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let spare = self.spare(name);
-        let file = OpenOptions::new().write(true).custom_flags(UNFOLLOWED).open(&spare)?;
+        let file =
+            self.ours(OpenOptions::new().write(true).custom_flags(UNFOLLOWED).open(&spare)?)?;
         if bytes.len() as u64 > room_of(&file.metadata()?) {
             self.room.take()?;
+        }
+        if self.of_system {
+            file.set_permissions(Permissions::from_mode(0o644))?;
         }
         file.write_all_at(bytes, 0)?;
         file.set_len(bytes.len() as u64)?;
@@ -238,8 +250,9 @@ impl Store {
             let mut options = OpenOptions::new();
             options.append(true).mode(0o600).custom_flags(UNFOLLOWED);
             let is_new = fs::symlink_metadata(&path).is_err();
-            let file = match is_new && fs::rename(self.spare(name), &path).is_ok() {
-                true => options.open(&path)?,
+            let has_room = fs::symlink_metadata(self.spare(name)).is_ok_and(|it| self.is_ours(&it));
+            let file = match is_new && has_room && fs::rename(self.spare(name), &path).is_ok() {
+                true => self.ours(options.open(&path)?)?,
                 false => {
                     self.room.take()?;
                     options.create_new(true).open(&path)?
@@ -259,7 +272,8 @@ impl Store {
         // SAFETY: geteuid has no arguments and cannot fail.
         let user = unsafe { libc::geteuid() };
         let (mode, owner) = (about.mode(), about.uid());
-        let by_group = user == 0 && about.gid() != 0 && mode & 0o020 != 0;
+        // Of an access control list too: the bits of the group show what it gives at most.
+        let by_group = user == 0 && mode & 0o020 != 0;
         let found = match () {
             () if about.is_symlink() => "a symbolic link".to_owned(),
             () if owner != 0 && owner != user => format!("a directory of user {owner}"),
@@ -274,8 +288,42 @@ impl Store {
         Err(Error::Content { path: self.dir.clone(), text: found, expected })
     }
 
+    /// Is it a file that only root or this user could have written? The directory may have been
+    /// open to others for a while: what they left there stays theirs, and is never believed.
+    fn is_ours(&self, about: &fs::Metadata) -> bool {
+        // SAFETY: geteuid has no arguments and cannot fail.
+        let user = unsafe { libc::geteuid() };
+        let is_owner = about.uid() == 0 || about.uid() == user;
+        let is_closed = about.mode() & 0o022 == 0;
+        // One that was replaced since it was opened has no name left.
+        !self.of_system || about.is_file() && is_owner && is_closed && about.nlink() <= 1
+    }
+
+    fn ours(&self, file: File) -> io::Result<File> {
+        let about = file.metadata()?;
+        if self.is_ours(&about) {
+            return Ok(file);
+        }
+        let (mode, user, names) = (about.mode() & 0o7777, about.uid(), about.nlink());
+        let text = format!("not asmp's: mode {mode:o}, user {user}, {names} names");
+        Err(io::Error::new(io::ErrorKind::InvalidData, text))
+    }
+
     fn sync_dir(&self) -> io::Result<()> {
         File::open(&self.dir)?.sync_all()
+    }
+}
+
+/// Makes the directory for all to read, whatever the umask is; what is there stays as it is.
+fn make_dir(dir: &Path) -> io::Result<()> {
+    match fs::create_dir(dir) {
+        Ok(()) => fs::set_permissions(dir, Permissions::from_mode(0o755)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(dir.parent().unwrap_or(dir))?;
+            make_dir(dir)
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -294,6 +342,11 @@ const UNFOLLOWED: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
 ///
 /// Errors: those of open(2), write(2), fsync(2), rename(2). The directory is not synchronised.
 pub fn replace_file(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    replaced(path, bytes, mode, false)
+}
+
+/// The same; `exactly`: the umask takes nothing from the mode.
+fn replaced(path: &Path, bytes: &[u8], mode: u32, exactly: bool) -> io::Result<()> {
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(".new");
     let written = (|| {
@@ -302,6 +355,9 @@ pub fn replace_file(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
             _ => {}
         }
         let mut file = OpenOptions::new().create_new(true).write(true).mode(mode).open(&fresh)?;
+        if exactly {
+            file.set_permissions(Permissions::from_mode(mode))?;
+        }
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&fresh, path)
@@ -356,171 +412,4 @@ pub fn whole_lines(bytes: &[u8]) -> (impl Iterator<Item = &[u8]>, &[u8]) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_state_is_replaced_whole_and_read_back() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::at(dir.path());
-        assert_eq!(store.read("state").unwrap(), None);
-        store.replace("state", b"one").unwrap();
-        store.replace("state", b"two").unwrap();
-        assert_eq!(store.read("state").unwrap().as_deref(), Some(&b"two"[..]));
-        store.remove("state").unwrap();
-        store.remove("state").unwrap();
-        assert_eq!(store.read("state").unwrap(), None);
-    }
-
-    #[test]
-    fn room_that_is_given_up_leaves_no_file_of_a_reservation_that_was_killed() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::at(dir.path());
-        store.reserve("state", 4096, 0o600).unwrap();
-        // As a kill before the rename leaves it.
-        fs::write(dir.path().join("state.spare.new"), "").unwrap();
-        store.release("state").unwrap();
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn a_file_that_cannot_be_replaced_stays_and_leaves_no_partial_one() {
-        let dir = tempfile::tempdir().unwrap();
-        // A directory in its place: the rename fails after all bytes were written.
-        let path = dir.path().join("state");
-        fs::create_dir(&path).unwrap();
-        fs::write(path.join("inside"), "old").unwrap();
-        assert!(replace_file(&path, b"new", 0o644).is_err());
-        assert_eq!(fs::read_to_string(path.join("inside")).unwrap(), "old");
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no partial file");
-        assert!(replace_file(&dir.path().join("no/state"), b"new", 0o644).is_err());
-    }
-
-    #[test]
-    fn a_replaced_file_has_the_mode_asked_for() {
-        use std::os::unix::fs::PermissionsExt;
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("state");
-        for (bytes, mode) in [(&b"one"[..], 0o600), (b"two", 0o400)] {
-            replace_file(&path, bytes, mode).unwrap();
-            assert_eq!(fs::read(&path).unwrap(), bytes);
-            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
-        }
-    }
-
-    #[test]
-    fn links_in_the_place_of_our_files_are_not_followed() {
-        use std::os::unix::fs::symlink;
-        let dir = tempfile::tempdir().unwrap();
-        let (own, foreign) = (dir.path().join("own"), dir.path().join("foreign"));
-        fs::create_dir(&own).unwrap();
-        fs::write(&foreign, "theirs").unwrap();
-        let store = Store::at(&own);
-        for name in ["state", "state.new", "lock", "journal"] {
-            symlink(&foreign, own.join(name)).unwrap();
-        }
-        assert!(store.lock(Duration::ZERO).is_err());
-        assert!(store.read("state").is_err());
-        assert!(store.journal("journal").is_err());
-        store.replace("state", b"ours").unwrap();
-        assert_eq!(store.read("state").unwrap().as_deref(), Some(&b"ours"[..]));
-        assert_eq!(fs::read_to_string(&foreign).unwrap(), "theirs");
-    }
-
-    #[test]
-    fn a_directory_that_others_may_write_in_is_refused() {
-        use std::os::unix::fs::{PermissionsExt, symlink};
-        let dir = tempfile::tempdir().unwrap();
-        let own = dir.path().join("own");
-        fs::create_dir(&own).unwrap();
-        assert!(Store::at(&own).lock(Duration::ZERO).unwrap().is_some());
-        symlink(&own, dir.path().join("link")).unwrap();
-        let error = Store::at(dir.path().join("link")).lock(Duration::ZERO).unwrap_err();
-        assert!(error.to_string().contains("a symbolic link"), "{error}");
-        for mode in [0o777, 0o1777] {
-            fs::set_permissions(&own, fs::Permissions::from_mode(mode)).unwrap();
-            let error = Store::at(&own).lock(Duration::ZERO).unwrap_err();
-            assert!(error.to_string().contains("may write"), "{error}");
-        }
-    }
-
-    #[test]
-    fn the_second_writer_is_told_that_the_lock_is_taken() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::at(dir.path().join("run/asmp"));
-        let first = store.lock(Duration::ZERO).unwrap();
-        assert!(first.is_some());
-        assert!(store.lock(Duration::from_millis(30)).unwrap().is_none());
-        assert!(store.lock_of("another", Duration::ZERO).unwrap().is_some());
-        drop(first);
-        assert!(store.lock(Duration::ZERO).unwrap().is_some());
-    }
-
-    #[test]
-    fn a_journal_line_cut_by_a_crash_is_not_a_line() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::at(dir.path());
-        let mut journal = store.journal("journal").unwrap();
-        journal.append("first").unwrap();
-        journal.append("second").unwrap();
-        assert!(store.journal("journal").is_err(), "a journal is never opened twice");
-        let mut bytes = store.read("journal").unwrap().unwrap();
-        let lines = |bytes: &[u8]| {
-            let (whole, cut) = whole_lines(bytes);
-            let all = whole.chain([cut]).map(|line| String::from_utf8_lossy(line).into_owned());
-            all.collect::<Vec<_>>()
-        };
-        assert_eq!(lines(&bytes), ["first", "second", ""]);
-        bytes.truncate(bytes.len() - 1);
-        assert_eq!(lines(&bytes), ["first", "second"]);
-        assert_eq!(lines(b""), [""]);
-        assert_eq!(lines(b"\n\n"), ["", "", ""]);
-    }
-
-    #[test]
-    fn what_is_no_regular_file_or_too_long_is_not_read() {
-        use io::ErrorKind::{FileTooLarge, InvalidData};
-        let dir = tempfile::tempdir().unwrap();
-        let (store, path) = (Store::at(dir.path()), dir.path().join("state"));
-        let kind = || match store.read("state") {
-            Err(Error::Io { cause, .. }) => Err(cause.kind()),
-            read => Ok(read.unwrap().map(|bytes| bytes.len() as u64)),
-        };
-        fs::create_dir(&path).unwrap();
-        assert_eq!(kind(), Err(InvalidData));
-        fs::remove_dir(&path).unwrap();
-        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
-        assert_eq!(kind(), Err(InvalidData));
-        fs::remove_file(&path).unwrap();
-        let socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
-        assert_eq!(kind(), Err(InvalidData));
-        drop((socket, fs::remove_file(&path).unwrap()));
-        for (length, expected) in [
-            (MOST_BYTES, Ok(Some(MOST_BYTES))),
-            (MOST_BYTES + 1, Err(FileTooLarge)),
-            (0, Ok(Some(0))),
-        ] {
-            File::create(&path).unwrap().set_len(length).unwrap();
-            assert_eq!(kind(), expected);
-        }
-    }
-
-    #[test]
-    fn nothing_is_written_that_could_not_be_read_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = Store::at(dir.path());
-        let too_long = |written: Result<()>| {
-            let error = written.unwrap_err().to_string();
-            assert!(error.contains("too long: at most 64 MiB"), "{error}");
-        };
-        store.replace("state", b"old").unwrap();
-        too_long(store.replace("state", &vec![b' '; MOST_BYTES as usize + 1]));
-        assert_eq!(store.read("state").unwrap().as_deref(), Some(&b"old"[..]));
-        let mut journal = store.journal("journal").unwrap();
-        journal.append("first").unwrap();
-        journal.length = MOST_BYTES - 6;
-        journal.append("third").unwrap();
-        too_long(journal.append(""));
-        assert_eq!(store.read("journal").unwrap().as_deref(), Some(&b"first\nthird\n"[..]));
-    }
-}
+mod tests;

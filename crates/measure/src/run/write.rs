@@ -14,19 +14,19 @@ pub(crate) const ROOM_BYTES: u64 = 256 << 10;
 /// Keeps room for `run.json`: what a run measures, or what its load writes, may fill the disk.
 /// `Ok(false)`: this file system keeps none (it has no fallocate(2)).
 pub(crate) fn reserve(dir: &Path) -> io::Result<bool> {
-    Store::at(dir).reserve(PROVENANCE, ROOM_BYTES, 0o666).map_err(cause_of)?;
+    Store::of_user(dir).reserve(PROVENANCE, ROOM_BYTES, 0o644).map_err(cause_of)?;
     Ok(dir.join(format!("{PROVENANCE}.spare")).exists())
 }
 
 /// Gives that room up: the run has failed.
 pub(crate) fn release(dir: &Path) {
     // What cannot be removed is in no one's way.
-    let _ = Store::at(dir).release(PROVENANCE);
+    let _ = Store::of_user(dir).release(PROVENANCE);
 }
 
 /// Writes `run.json` whole or not at all, on a full disk in the room that was kept for it.
 pub fn write_provenance(dir: &Path, provenance: &Provenance) -> io::Result<()> {
-    write_to(&Store::at(dir), provenance)
+    write_to(&Store::of_user(dir), provenance)
 }
 
 fn write_to(store: &Store, provenance: &Provenance) -> io::Result<()> {
@@ -63,7 +63,7 @@ mod tests {
             records: vec!["x".repeat(70); 24],
         };
         let full = Provenance { worst: vec![worst; 100], ..provenance() };
-        let store = Store::at(dir.path());
+        let store = Store::of_user(dir.path());
         assert!(reserve(dir.path()).unwrap());
         store.limit_room(Some(0));
         write_to(&store, &full).unwrap();

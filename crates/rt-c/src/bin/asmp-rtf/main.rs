@@ -9,6 +9,7 @@ mod pump;
 
 use asmp_channel::{Fifo, Role, ShmError, default_dir};
 use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -69,7 +70,11 @@ fn serve(fifo: u32, from_rt: bool, directory: &Path, only_pipe: bool) -> Result<
     for signal in [libc::SIGTERM, libc::SIGINT].into_iter().filter(|signal| !is_ignored(*signal)) {
         signal_hook::flag::register(signal, ends.clone()).map_err(|error| error.to_string())?;
     }
-    std::fs::create_dir_all(directory)
+    // Whatever the umask is, others may not write in it.
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(directory)
         .map_err(|error| format!("{}: {error}", directory.display()))?;
     let path = directory.join(&name);
     device_file::remove_dead_link(&path);
