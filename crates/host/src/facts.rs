@@ -26,6 +26,8 @@ pub struct Cpus {
     pub boot_isolated: CpuSet,
     /// For each online CPU the hardware threads of its core, itself included.
     pub core_of: BTreeMap<Cpu, CpuSet>,
+    /// For each online CPU that has a frequency governor the CPUs that share it, itself included.
+    pub governor_of: BTreeMap<Cpu, CpuSet>,
 }
 
 /// A list in /sys/devices/system/cpu (`online`, `nohz_full`). Errors: `Io`, `Content`.
@@ -35,6 +37,14 @@ pub fn cpu_list(kernel: &dyn Kernel, name: &str) -> Result<CpuSet> {
     // A kernel with no nohz_full CPU prints "(null)".
     let text = if text.trim() == "(null)" { "" } else { text.trim() };
     text.parse().map_err(|_| Error::Content { path, text: text.to_owned(), expected: "a CPU list" })
+}
+
+/// The CPUs of a CPU's policy, admin-guide/pm/cpufreq.rst: numbers with spaces between them.
+/// `None`: no cpufreq.
+fn shared_governor(kernel: &dyn Kernel, cpu: Cpu) -> Option<CpuSet> {
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/related_cpus");
+    let text = kernel.text(Path::new(&path)).ok()?;
+    text.split_whitespace().map(|word| word.parse::<Cpu>().ok()).collect()
 }
 
 impl Cpus {
@@ -53,7 +63,10 @@ impl Cpus {
                 (cpu, siblings.unwrap_or_else(|_| CpuSet::from_iter([cpu])))
             })
             .collect();
+        let governor_of =
+            online.iter().filter_map(|cpu| Some((cpu, shared_governor(kernel, cpu)?)));
         Ok(Self {
+            governor_of: governor_of.collect(),
             possible: list("possible")?,
             nohz_full: optional("nohz_full")?,
             tick_can_stop: kernel.exists(Path::new("/sys/devices/system/cpu/nohz_full")),
@@ -225,6 +238,7 @@ mod tests {
             ("sys/devices/system/cpu/online", "0-3\n"),
             ("sys/devices/system/cpu/nohz_full", "(null)\n"),
             ("sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "0,2\n"),
+            ("sys/devices/system/cpu/cpu2/cpufreq/related_cpus", "2 3\n"),
         ] {
             write(root.path(), path, text);
         }
@@ -244,6 +258,8 @@ mod tests {
         assert!(facts.cpus.nohz_full.is_empty());
         assert_eq!(facts.cpus.core_of[&0].to_string(), "0,2");
         assert_eq!(facts.cpus.core_of[&1].to_string(), "1");
+        assert_eq!(facts.cpus.governor_of[&2].to_string(), "2-3");
+        assert_eq!(facts.cpus.governor_of.get(&0), None);
         assert_eq!(facts.setting(&knob::default_irq_affinity()), Some("f"));
         assert_eq!(facts.setting(&knob::watchdog_cpus()), None);
     }

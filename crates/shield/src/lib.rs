@@ -49,6 +49,8 @@ mod fixture;
 #[cfg(test)]
 mod given_back_tests;
 #[cfg(test)]
+mod governor_tests;
+#[cfg(test)]
 mod lines_tests;
 #[cfg(test)]
 mod lost_tests;

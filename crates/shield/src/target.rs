@@ -271,7 +271,11 @@ fn of_each_cpu(facts: &Facts, partitions: &[Partition], targets: &mut BTreeMap<K
         exactly(facts, targets, cpu, knob::deadline_server_runtime("fair", cpu), "0", no_server);
         exactly(facts, targets, cpu, knob::deadline_server_runtime("ext", cpu), "0", no_ext_server);
     }
-    for cpu in wanting(partitions, Aspect::Governor).iter() {
+    // A governor that CPUs share (ARM clusters) has a file for each: all say and set the same.
+    let governed = wanting(partitions, Aspect::Governor);
+    let sharing = governed.iter().filter_map(|cpu| facts.cpus.governor_of.get(&cpu));
+    let shared = sharing.fold(governed.clone(), |all, cpus| all.union(cpus));
+    for cpu in shared.iter() {
         let knob = knob::frequency_governor(cpu);
         exactly(facts, targets, cpu, knob, "performance", "the CPU frequency does not drop");
     }

@@ -53,6 +53,7 @@ fn machine() -> Facts {
             tick_can_stop: true,
             boot_isolated: CpuSet::new(),
             core_of: (0..4).map(|cpu| (cpu, CpuSet::from_iter([cpu]))).collect(),
+            governor_of: BTreeMap::new(),
         },
         cgroups: Hierarchy {
             mount: Some("/sys/fs/cgroup".into()),
@@ -221,7 +222,7 @@ fn destroying_the_last_partition_plans_every_original_byte_and_the_groups_in_rev
     let base = Base::of(&facts).unwrap();
     let mut state = with(&facts, &[("a", "3")]);
     let knob = knob::irq_affinity(24);
-    let original = Original { shape: knob.shape, text: "0,1-3".into() };
+    let original = Original::of(&knob, "0,1-3".into(), &facts.cpus);
     state.originals.insert(knob.path.clone(), original);
     facts.irqs[0].affinity_text = "0-2".into();
     let steps = plan(&facts, &base, &state, vec![], System::default()).steps;

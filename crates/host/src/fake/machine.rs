@@ -425,6 +425,18 @@ impl Machine {
         }
     }
 
+    /// The files that a write to this one changes: more than one where CPUs share a governor.
+    fn same_governor(&self, path: &Path) -> Vec<PathBuf> {
+        match self.files.get(&path.with_file_name("related_cpus")) {
+            Some(cpus) if path.ends_with("scaling_governor") => cpus
+                .split(' ')
+                .filter_map(|cpu| cpu.parse().ok())
+                .map(|cpu| knob::frequency_governor(cpu).path)
+                .collect(),
+            _ => vec![path.to_owned()],
+        }
+    }
+
     pub(super) fn write_file(&mut self, path: &Path, text: &str) -> io::Result<()> {
         let old = self.files.get(path).ok_or_else(|| os(libc::ENOENT))?;
         if self.lost_servers && path.to_string_lossy().contains("_server/") {
@@ -453,7 +465,9 @@ impl Machine {
             self.files.insert(knob::WORKQUEUE_REQUESTED.into(), spelled.clone());
         }
         if is_new {
-            self.files.insert(path.to_owned(), spelled);
+            for path in self.same_governor(path) {
+                self.files.insert(path, spelled.clone());
+            }
         }
         Ok(())
     }

@@ -68,6 +68,15 @@ impl FakeKernel {
         }
     }
 
+    /// These CPUs share their frequency governor.
+    pub fn share_governor(&self, cpus: &CpuSet) {
+        let numbers: Vec<String> = cpus.iter().map(|cpu| cpu.to_string()).collect();
+        for cpu in cpus.iter() {
+            let file = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/related_cpus");
+            self.set_file(&file, &numbers.join(" "));
+        }
+    }
+
     /// A machine with these cores (by CPU), lines (number, handler, affinity) and managed lines.
     fn of(cores: Vec<CpuSet>, lines: &[(u32, String, String)], managed: BTreeSet<u32>) -> Self {
         let cpus: CpuSet = (0..cores.len() as Cpu).collect();
@@ -108,6 +117,7 @@ impl FakeKernel {
             files.insert(timer.into(), "lapic-deadline".to_owned());
             files.insert(dir.join("power/pm_qos_resume_latency_us"), "0".to_owned());
             files.insert(dir.join("cpufreq/scaling_governor"), "schedutil".to_owned());
+            files.insert(dir.join("cpufreq/related_cpus"), cpu.to_string());
             let server = format!("/sys/kernel/debug/sched/fair_server/cpu{cpu}/runtime");
             files.insert(server.into(), "50000000".to_owned());
         }
