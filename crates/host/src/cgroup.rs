@@ -39,7 +39,8 @@ pub struct Hierarchy {
     /// The mount point of a v1 hierarchy that holds the cpuset controller.
     pub cpuset_v1: Option<PathBuf>,
     /// Does the mount show a group in place of the tree's root, as in a container? Only groups have
-    /// `cgroup.type`.
+    /// `cgroup.type`. Or does it show more than this process's cgroup namespace, so that the groups
+    /// of tasks begin with `/..`?
     pub is_group: bool,
     /// CPUs in isolated partitions, `cpuset.cpus.isolated` of the root; `None` where the kernel
     /// has no such file (before 6.7: no remote partitions either).
@@ -57,7 +58,9 @@ impl Hierarchy {
     pub fn read(kernel: &dyn Kernel) -> Result<Self> {
         let path = Path::new("/proc/self/mountinfo");
         let mounts = kernel.text(path).map_err(Error::io(path, "read"))?;
-        let mount = find_mount(&mounts, |kind, _| kind == "cgroup2");
+        let found = find_mount(&mounts, |kind, _| kind == "cgroup2");
+        let is_above_us = found.as_ref().is_some_and(|(root, _)| root.starts_with("/.."));
+        let mount = found.map(|(_, point)| point);
         let cpuset_v1 = find_mount(&mounts, |kind, options| {
             kind == "cgroup" && options.split(',').any(|word| word == "cpuset")
         });
@@ -78,9 +81,10 @@ impl Hierarchy {
             service: mount
                 .as_ref()
                 .map_or(systemd::SERVICE, |mount| systemd::service(kernel, mount)),
-            is_group: mount.as_ref().is_some_and(|mount| kernel.exists(&mount.join("cgroup.type"))),
+            is_group: is_above_us
+                || mount.as_ref().is_some_and(|mount| kernel.exists(&mount.join("cgroup.type"))),
             isolated: file("cpuset.cpus.isolated").and_then(|text| text.parse().ok()),
-            cpuset_v1,
+            cpuset_v1: cpuset_v1.map(|(_, point)| point),
             mount,
         })
     }
@@ -104,18 +108,18 @@ fn cpuset_users(kernel: &dyn Kernel, mount: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The first mount whose type and super options satisfy `is`; mountinfo as in
-/// proc_pid_mountinfo(5). One that shows a whole tree goes before a bind mount of a part.
-fn find_mount(mounts: &str, is: impl Fn(&str, &str) -> bool) -> Option<PathBuf> {
+/// The first mount whose type and super options satisfy `is`, with its root in the tree; mountinfo
+/// as in proc_pid_mountinfo(5). One that shows a whole tree goes before a bind mount of a part.
+fn find_mount(mounts: &str, is: impl Fn(&str, &str) -> bool) -> Option<(PathBuf, PathBuf)> {
     let found = mounts.lines().filter_map(|line| {
         let (before, after) = line.split_once(" - ")?;
         let mut after = after.split(' ');
         let (kind, _source, options) = (after.next()?, after.next()?, after.next().unwrap_or(""));
         let mut before = before.split(' ').skip(3);
         let (root, point) = (before.next()?, before.next()?);
-        is(kind, options).then(|| (root != "/", PathBuf::from(unescape(point))))
+        is(kind, options).then(|| (PathBuf::from(unescape(root)), PathBuf::from(unescape(point))))
     });
-    found.min_by_key(|(is_part, _)| *is_part).map(|(_, point)| point)
+    found.min_by_key(|(root, _)| root != Path::new("/"))
 }
 
 /// Undoes mountinfo's escapes: a backslash and the three octal digits of a byte.
@@ -255,11 +259,22 @@ mod tests {
     fn the_whole_tree_is_taken_where_a_part_of_it_is_mounted_first_and_escapes_are_undone() {
         let mounts = "24 1 0:23 /docker/web /srv/web/cgroup rw - cgroup2 cgroup2 rw\n\
             25 1 0:23 / /mnt/a\\040tree\\134 rw - cgroup2 cgroup2 rw\n";
-        let mount = |mounts: &str| find_mount(mounts, |kind, _| kind == "cgroup2");
+        let mount =
+            |mounts: &str| find_mount(mounts, |kind, _| kind == "cgroup2").map(|(_, point)| point);
         assert_eq!(mount(mounts).as_deref(), Some(Path::new("/mnt/a tree\\")));
         let part = mounts.lines().next().unwrap();
         assert_eq!(mount(part).as_deref(), Some(Path::new("/srv/web/cgroup")));
         assert_eq!(unescape("/a\\04"), "/a\\04", "no escape");
+    }
+
+    /// A container with the machine's tree mounted, and a cgroup namespace of its own.
+    #[test]
+    fn a_tree_that_begins_above_the_own_namespace_is_not_the_machine_s() {
+        let above = UNIFIED.replace("0:23 / ", "0:23 /../.. ");
+        for (mounts, is_real) in [(UNIFIED, true), (above.as_str(), false)] {
+            let (_root, linux) = machine(mounts);
+            assert_eq!(Hierarchy::read(&linux).unwrap().is_real_root((6, 12)), is_real);
+        }
     }
 
     #[test]

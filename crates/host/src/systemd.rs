@@ -109,12 +109,15 @@ fn run_service(more: &[&str]) -> io::Result<String> {
     call(&mut command, PATIENCE)
 }
 
-/// Stops the service, and its slice if no other unit is in it; systemd removes their groups. Does
-/// nothing where there is none.
+/// Stops the service, and its slice if no other unit is in it; systemd removes their groups. Where
+/// there is no group, a start that an asmp asked for before it was killed may wait in systemd's
+/// queue: stopping it ends that job, and what systemd says of a unit that it does not know is no
+/// error.
 pub(crate) fn stop(mount: &Path) -> io::Result<()> {
     let slice: PathBuf = mount.join(SLICE);
+    let stopped = call(Command::new("systemctl").args(["stop", SERVICE]), PATIENCE);
     if slice.join(SERVICE).is_dir() {
-        call(Command::new("systemctl").args(["stop", SERVICE]), PATIENCE)?;
+        stopped?;
     }
     // Only one with a holder is ours.
     if slice.join(FORMER_SERVICE).join(HOLDER).is_dir() {
@@ -142,6 +145,19 @@ fn call(command: &mut Command, patience: Duration) -> io::Result<String> {
     let end = Instant::now() + patience;
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.process_group(0);
+    let own = std::process::id();
+    // If asmp is killed it ends too, and asks systemd for nothing more.
+    let die_together = move || {
+        // SAFETY: takes numbers.
+        let set = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+        // SAFETY: takes nothing.
+        match set == 0 && unsafe { libc::getppid() } as u32 == own {
+            true => Ok(()),
+            false => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+        }
+    };
+    // SAFETY: prctl(2) and getppid(2) are async-signal-safe; nothing allocates.
+    unsafe { command.pre_exec(die_together) };
     let mut child = command.spawn()?;
     let mut nap = Duration::from_millis(1);
     let status = loop {

@@ -296,7 +296,7 @@ fn take(
             undo_log.note(Undo::Set { knob: knob.clone(), to: knob.inverse(&old, to) })?;
             edge.set(knob, to)?;
             if step.keeps_original {
-                let original = Original { shape: knob.shape, text: old };
+                let original = Original::of(knob, old, &facts.cpus);
                 applied.originals.insert(knob.path.clone(), original);
             }
         }
@@ -365,7 +365,7 @@ fn take(
             {
                 // The kernel forgets what `isolcpus=` took from it.
                 undo_log.note(Undo::Set { knob: knob.clone(), to: text.to_owned() })?;
-                let original = Original { shape: knob.shape, text: text.to_owned() };
+                let original = Original::of(&knob, text.to_owned(), &facts.cpus);
                 applied.originals.insert(knob.path, original);
             }
             return Ok(());
@@ -472,7 +472,13 @@ fn undo_one(edge: &Edge, undo: &Undo) -> Result<()> {
             now if knob.holds(&now, to) => Ok(()),
             _ => edge.set(knob, to),
         },
-        Undo::Delegate { on } => delegate(kernel, base, *on),
+        Undo::Delegate { on } => {
+            delegate(kernel, base, *on)?;
+            match on {
+                true => mark(kernel, base.dir()),
+                false => Ok(()),
+            }
+        }
         // A crash may have come between the two halves of making a threaded group.
         Undo::MakeGroup { path, threaded } if kernel.exists(path) => {
             finish_group(kernel, base, path, *threaded)

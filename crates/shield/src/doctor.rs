@@ -44,7 +44,11 @@ impl Examination {
     /// Reads the machine.
     pub fn of(kernel: &dyn Kernel) -> Result<Self> {
         let facts = Facts::read(kernel)?;
-        let irqbalance = task::read_all(kernel)?.iter().any(|task| task.command == "irqbalance");
+        // Of root: anybody may call a program so.
+        let runs = |task: &task::Task| {
+            task.command == "irqbalance" && task::real_uid(kernel, task.id.tid) == Some(0)
+        };
+        let irqbalance = task::read_all(kernel)?.iter().any(runs);
         let items = diagnose(&facts, &observed::read(kernel), irqbalance);
         Ok(Self { facts, items })
     }

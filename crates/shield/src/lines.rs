@@ -6,15 +6,20 @@
 
 use crate::partition::{Original, State};
 use asmp_host::irq::{self, Irq};
-use asmp_host::{CpuSet, Facts, Kernel, knob};
+use asmp_host::knob::{self, Knob};
+use asmp_host::{CpuSet, Facts, Kernel};
 use std::collections::BTreeMap;
 
-/// Compares the machine's lines with those of the state, and notes them. Forgets what was known of
+/// Compares the machine's lines with those of the state, and notes them. Takes CPUs that came online
+/// into originals that a driver would have given them. Forgets what was known of
 /// a number that another device has now. Gives a line that came and is still where it started an
 /// original.
 pub(crate) fn follow(kernel: &dyn Kernel, facts: &Facts, state: &mut State) {
     let named = |irq: &Irq| (irq.number, irq::identity(kernel, irq));
     let now: BTreeMap<u32, String> = facts.irqs.iter().map(named).collect();
+    for (path, original) in &mut state.originals {
+        original.widen(&Knob::new(path.clone(), original.shape), &facts.cpus.online);
+    }
     // A state of an earlier asmp knows no lines.
     let is_known = !state.lines.is_empty() && !state.owes_nothing();
     for irq in facts.irqs.iter().filter(|_| is_known) {
@@ -31,7 +36,7 @@ pub(crate) fn follow(kernel: &dyn Kernel, facts: &Facts, state: &mut State) {
         }
         let started = started(facts, state).filter(|(now, _)| *now == irq.affinity);
         if let Some((_, before)) = started {
-            let original = Original { shape: knob.shape, text: before.to_string() };
+            let original = Original::of(&knob, before.to_string(), &facts.cpus);
             state.originals.entry(knob.path).or_insert(original);
         }
     }

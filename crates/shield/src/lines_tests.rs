@@ -192,3 +192,38 @@ fn a_line_that_refused_before_is_judged_again_where_its_cpu_joins_a_partition() 
     let refused = fake.done(&create("b", "2")).refused;
     assert!(refused.iter().any(|one| one.path.starts_with(dir) && one.disturbs), "{refused:?}");
 }
+
+/// As virtio_net does: a line of its queues names the CPUs that are online, whatever happens beside.
+#[test]
+fn a_line_that_a_driver_keeps_on_all_online_cpus_gets_those_that_were_offline_before() {
+    for comes_before_the_end in [true, false] {
+        let fake = Fake::with_app();
+        let hotplug = |online: bool, text: &str| {
+            fake.kernel.set_online(2, online);
+            fake.kernel.set_file(LINE, text);
+        };
+        hotplug(false, "0-1,3");
+        fake.done(&create("a", "3"));
+        if comes_before_the_end {
+            hotplug(true, "0-3");
+        }
+        fake.done(&destroy("a"));
+        if !comes_before_the_end {
+            assert_eq!(fake.text(LINE), "0-1,3");
+            hotplug(true, "0-3");
+        }
+        fake.is_untouched("CPU 2 came online");
+    }
+}
+
+/// Where somebody chose CPUs, none is added.
+#[test]
+fn a_line_that_names_less_than_all_online_cpus_stays_so() {
+    let fake = Fake::with_app();
+    fake.kernel.set_online(2, false);
+    fake.kernel.set_file(LINE, "0,3");
+    fake.done(&create("a", "3"));
+    fake.kernel.set_online(2, true);
+    fake.done(&destroy("a"));
+    assert_eq!(fake.text(LINE), "0,3");
+}

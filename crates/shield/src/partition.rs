@@ -2,6 +2,8 @@
 //! The nouns: a partition, the state of all partitions, and the reasons for refusing a change.
 
 use crate::state::STATE_SCHEMA;
+use asmp_host::facts::Cpus;
+use asmp_host::knob::{self, Knob};
 use asmp_host::masks::Mask;
 use asmp_host::task::{Member, TaskId};
 use asmp_host::tracefs::timerlat;
@@ -206,6 +208,33 @@ pub struct System {
 pub struct Original {
     pub shape: Shape,
     pub text: String,
+    /// CPUs that were offline when an IRQ line named all others: a driver that follows hotplug
+    /// (virtio_net) left them out, and takes them in as they come online.
+    #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
+    pub offline: CpuSet,
+}
+
+impl Original {
+    pub fn of(knob: &Knob, text: String, cpus: &Cpus) -> Self {
+        let is_line = knob::irq_of(&knob.path).is_some();
+        let named = knob.cpus(&text).unwrap_or_default();
+        let offline = match is_line && cpus.online.is_subset(&named) {
+            true => cpus.possible.difference(&named),
+            false => CpuSet::new(),
+        };
+        Self { shape: knob.shape, text, offline }
+    }
+
+    /// With those that are online by now.
+    pub(crate) fn widen(&mut self, knob: &Knob, online: &CpuSet) {
+        let came = self.offline.intersection(online);
+        if let Ok(named) = knob.cpus(&self.text)
+            && !came.is_empty()
+        {
+            self.text = knob.spell(&named.union(&came));
+            self.offline = self.offline.difference(&came);
+        }
+    }
 }
 
 /// What is in force, as kept in `state.json`.

@@ -78,6 +78,7 @@ pub(crate) fn save(store: &Store, state: &State) -> Result<(), StateError> {
         || !state.policies_left.is_empty()
         || !state.lost.is_empty()
         || !state.lines.is_empty()
+        || state.originals.values().any(|original| !original.offline.is_empty())
         || state.keeps_base
         || !state.returning.is_empty()
         || state.partitions.iter().flat_map(|one| &one.tasks).any(|task| {

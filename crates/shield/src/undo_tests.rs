@@ -9,7 +9,7 @@ use crate::shield::{ChangeError, Patience, Shield};
 use crate::state;
 use asmp_host::fake::{Fault, SPINNER};
 use asmp_host::store::Store;
-use asmp_host::{Kernel, Schedule, Shape};
+use asmp_host::{CpuSet, Kernel, Schedule, Shape};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -295,7 +295,7 @@ fn no_change_begins_while_an_earlier_one_is_not_undone() {
 /// A state with a path that JSON cannot hold.
 fn unwritable() -> State {
     let path = Path::new(OsStr::from_bytes(b"/proc/irq/\xff")).to_owned();
-    let original = Original { shape: Shape::Text, text: String::new() };
+    let original = Original { shape: Shape::Text, text: String::new(), offline: CpuSet::new() };
     State { originals: BTreeMap::from([(path, original)]), ..State::default() }
 }
 
