@@ -158,7 +158,9 @@ impl Names {
                 continue;
             }
             match open_link(&link, name) {
-                Ok(Some(file)) if self.may_follow(&file).map_err(io)? => return Ok(Some(file)),
+                Ok(Some(file)) if self.may_follow(&link, &file).map_err(io)? => {
+                    return Ok(Some(file));
+                }
                 Ok(Some(_)) => {}
                 Ok(None) => _ = std::fs::remove_file(&link),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -179,10 +181,11 @@ impl Names {
         }
     }
 
-    /// Memory of others than the directory's user and root is not what the name stands for.
-    fn may_follow(&self, memory: &File) -> io::Result<bool> {
+    /// Memory of others than the directory's user and root is not what the name stands for. Root's
+    /// has this name only where root has made the link: the user could lead to another one.
+    fn may_follow(&self, link: &Path, memory: &File) -> io::Result<bool> {
         let owner = memory.metadata()?.uid();
-        Ok(owner == self.owner || owner == 0)
+        Ok(owner == self.owner || owner == 0 && link.symlink_metadata()?.uid() == 0)
     }
 
     /// Removes links of this user, of any name, whose process is gone: a few of those that a

@@ -208,6 +208,14 @@ fn root_follows_in_a_users_directory_only_memory_of_that_user_or_of_root() {
         let found = Names::lock(dir.path()).unwrap().find("a").unwrap();
         assert_eq!(found.is_some(), followed, "memory of user {owner}");
     }
+    // A link of the user's own, to what root has for other programs.
+    let names = Names::lock(dir.path()).unwrap();
+    for entry in std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()) {
+        if entry.is_symlink() {
+            std::os::unix::fs::lchown(entry, Some(USER), None).unwrap();
+        }
+    }
+    assert!(names.find("a").unwrap().is_none(), "led to memory of root");
 }
 
 #[test]
@@ -349,4 +357,24 @@ fn a_process_that_may_not_be_seen_or_signalled_is_not_gone() {
         assert!(!is_gone(pid) && !is_gone(1) && !is_gone(0) && is_gone(i32::MAX as u32));
         Ok(())
     });
+}
+
+#[test]
+fn an_open_directory_is_used_whatever_its_path_names_by_now() {
+    let place = dir_of(me(), 0o700);
+    let (path, away) = (place.path().join("names"), place.path().join("away"));
+    let others = dir_of(me(), 0o700);
+    let names = Names::lock(&path).unwrap();
+    std::fs::rename(&path, &away).unwrap();
+    symlink(others.path(), &path).unwrap();
+    let memory = File::open("/proc/self/exe").unwrap();
+    let link = names.link("a", &memory).unwrap();
+    assert!(away.join(&link.file_name).is_symlink(), "made elsewhere");
+    assert!(names.find("a").unwrap().is_some(), "found elsewhere");
+    // What lies behind the new path is neither followed nor removed.
+    std::fs::rename(away.join(&link.file_name), others.path().join(&link.file_name)).unwrap();
+    assert!(names.find("a").unwrap().is_none(), "looked elsewhere");
+    link.remove();
+    names.remove_dead();
+    assert_eq!(std::fs::read_dir(others.path()).unwrap().count(), 1, "removed elsewhere");
 }

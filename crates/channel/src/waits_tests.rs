@@ -61,6 +61,7 @@ pub(crate) fn gone(name: &str) {
 
 #[test]
 fn many_short_waits_learn_that_the_peer_has_ended_as_one_long_wait_does() {
+    assert_eq!(PEER_CHECK.as_millis(), 100, "asmp_rt.h and the guide say so");
     for slice in [Duration::ZERO, Duration::from_millis(1), Duration::from_millis(50)] {
         let dir = dir();
         let (mut writer, mut reader) = ends(&dir, 64, Wake::IfAsleep);

@@ -54,6 +54,20 @@ fn a_cancel_ends_a_call_a_receive_and_a_wait_for_bits_until_resume() {
 }
 
 #[test]
+fn a_cancel_whose_wake_up_a_client_has_taken_away_ends_a_receive_soon() {
+    let dir = dir();
+    let mut server = Server::open(dir.path(), "a", shape(false)).unwrap();
+    let table = Table::attach(dir.path(), "a").unwrap();
+    let serves = server.canceller();
+    let receiving = thread::spawn(move || server.receive(Some(PATIENCE)));
+    while table.rendezvous().pending.load(Relaxed) & rendezvous::ASLEEP == 0 {
+        thread::yield_now();
+    }
+    serves.only_note();
+    assert_eq!(receiving.join().unwrap(), Err(CallError::Cancelled { taken: false }));
+}
+
+#[test]
 fn a_cancel_ends_a_reply_and_wait_after_the_answer_was_given() {
     for inherit in [false, true] {
         let dir = dir();
