@@ -52,7 +52,14 @@ pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
         }
         Ok(_) => {}
         Err(error) if error.is_no_partition() => {
-            eprintln!("asmp: partition {name} was destroyed while the command ran");
+            let is_another = shield.state().is_ok_and(|state| state.partition(&name).is_ok());
+            eprintln!(
+                "asmp: partition {name} {}",
+                match is_another {
+                    true => "stays: a file of `asmp apply`, or another `asmp`, made it its own",
+                    false => "was destroyed while the command ran",
+                }
+            );
         }
         Err(error) => {
             let error =

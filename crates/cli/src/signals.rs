@@ -144,8 +144,8 @@ impl Signals {
     }
 }
 
-/// SIGINT, SIGTERM and SIGHUP of a process that changes something by itself: they do not end it,
-/// and are noted. One that was ignored at start stays so, as nohup(1) asks.
+/// SIGINT, SIGTERM, SIGHUP and SIGQUIT of a process that changes something by itself: they do not
+/// end it, and are noted. One that was ignored at start stays so, as nohup(1) asks.
 pub struct Noted {
     came: Arc<AtomicUsize>,
     is_over: Arc<AtomicBool>,
@@ -154,7 +154,8 @@ pub struct Noted {
 impl Noted {
     pub fn take() -> io::Result<Self> {
         let (came, is_over) = (Arc::default(), Arc::default());
-        for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|one| !is_ignored(*one)) {
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT].into_iter().filter(|one| !is_ignored(*one))
+        {
             flag::register_conditional_default(signal, Arc::clone(&is_over))?;
             flag::register_usize(signal, Arc::clone(&came), signal as usize)?;
         }

@@ -191,7 +191,9 @@ fn changing(prepare: &str, word: &str) -> Supervisor {
 }
 
 fn is_noted() {
-    for (signal, name) in [(libc::SIGINT, "SIGINT"), (libc::SIGTERM, "SIGTERM")] {
+    for (signal, name) in
+        [(libc::SIGINT, "SIGINT"), (libc::SIGTERM, "SIGTERM"), (libc::SIGQUIT, "SIGQUIT")]
+    {
         let mut started = changing("", "noted");
         started.kill(signal);
         started.go();

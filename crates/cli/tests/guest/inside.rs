@@ -14,6 +14,11 @@ use std::time::Duration;
 pub fn all() -> Vec<Test> {
     vec![
         test("inside: a command may end the partition that it runs in", ends_its_own).on(On::One),
+        test(
+            "inside: a run whose partition a file declares meanwhile says that it stays",
+            declared,
+        )
+        .on(On::One),
         test("inside: a command that is killed leaves nothing", killed_outright).on(On::One),
         test("inside: a run that is killed with all of its group can be restored", group_killed)
             .on(On::One),
@@ -35,6 +40,21 @@ fn ends_its_own() {
     let script = format!("exec a -- sh -c '{program} destroy a; grep list /proc/self/status'");
     asmp(&script).done().says("Cpus_allowed_list:\t0-3");
     assert_eq!(isolated(), "");
+}
+
+fn declared() {
+    const FILE: &str = "/tmp/declared.toml";
+    fs::write(FILE, "[[partition]]\nname = 'a'\ncpus = '3'\n").expect("/tmp");
+    let program = binary().display().to_string();
+    let line = |end: &str| format!("run --cpus 3 --name a -- sh -c '{program} apply {FILE}{end}'");
+    asmp(&line("")).done().says("asmp: partition a stays: a file of `asmp apply`");
+    assert_eq!(isolated(), "3");
+    asmp("status").done().says("a: CPU 3: shielded");
+    asmp("destroy a").done();
+    asmp(&line(&format!("; {program} destroy a")))
+        .done()
+        .says("asmp: partition a was destroyed while the command ran");
+    fs::remove_file(FILE).expect("/tmp");
 }
 
 fn killed_outright() {
