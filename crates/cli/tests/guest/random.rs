@@ -206,6 +206,8 @@ struct Run {
     wrong: Vec<String>,
     /// A command was killed: the next one first undoes it.
     cut: bool,
+    /// Another hand has done something.
+    by_others: bool,
 }
 
 impl Run {
@@ -216,6 +218,7 @@ impl Run {
             unknown: String::new(),
             wrong: Vec::new(),
             cut: false,
+            by_others: false,
         }
     }
 
@@ -231,6 +234,7 @@ impl Run {
         match event {
             Event::By(hand) => {
                 self.story.push(event.to_string());
+                self.by_others = true;
                 self.done.act(hand);
             }
             Event::Ask(line) => self.ask(&self.line(line)),
@@ -257,6 +261,7 @@ impl Run {
                 // A moment by chance, in any step of it.
                 std::thread::sleep(Duration::from_millis(*ms));
                 signal(pid, libc::SIGSTOP);
+                self.by_others = true;
                 self.done.act(hand);
                 // Whatever it finds half done, it must answer.
                 let during = judge::status();
@@ -299,6 +304,8 @@ impl Run {
         let listed = said.partition(name);
         let kept = listed.is_some_and(|one| one["shielded"] == true);
         match (words[0], answer.code) {
+            // What others changed, a run sets right for the partitions beside its own.
+            ("run", 0) if self.cut || self.by_others => {}
             ("plan" | "status", _) | ("run", 0) if !self.cut => {
                 let changed = changed(&before);
                 if !changed.is_empty() {
@@ -452,9 +459,11 @@ fn number(variable: &str, default: u64) -> u64 {
 }
 
 /// The number of this day, so that each night tries sequences that no night before it had.
-fn night() -> u64 {
+/// The first seed of tonight: each night has its own, and each kernel within it.
+fn of_this_night() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    now.map_or(0, |since| since.as_secs() / 86_400)
+    let nights = now.map_or(0, |since| since.as_secs() / 86_400);
+    nights * 1000 + guest().map_or(0, |guest| guest.kernel as u64 * 100)
 }
 
 fn write_files() {
@@ -489,7 +498,7 @@ fn random_hands() {
     let is_bare = guest().is_some_and(|guest| guest.boot == Boot::Bare);
     let usual = if tier() == Tier::Nightly && is_bare { 60 } else { 0 };
     let count = number("ASMP_RANDOM_SEQUENCES", usual);
-    let first = number("ASMP_RANDOM_SEED", night() * 60);
+    let first = number("ASMP_RANDOM_SEED", of_this_night());
     let is_usual = |seed: &u64| !is_under_systemd() || !sequence(*seed).0.contains(&"hotplug");
     let seeds: Vec<u64> = match count {
         // Under systemd the kernel narrows all tasks of units (LIMITS.md, "CPU hotplug, units").
