@@ -4,8 +4,8 @@
 # lint, unit, msrv, loom need cargo.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 .PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz
-.PHONY: lab containment hands random bench bench-analysis bench-channels bench-measure bench-peers
-.PHONY: bench-responses install-rt rtlinux setup
+.PHONY: readers lab containment hands random bench bench-analysis bench-channels bench-measure
+.PHONY: bench-peers bench-responses install-rt rtlinux setup
 
 setup:
 	tests/vm/setup.sh $(ARCH)
@@ -20,8 +20,8 @@ test: check vm
 # Every guest with every kill, every sanitizer in full, agreement, random sequences, benches with
 # their gates, and a tenth of fuzz, another one each night, and of containment.
 nightly:
-	ASMP_TIER=nightly tests/parts.sh setup lint msrv deny unit vm python loom miri tsan asan \
-		agreement random fuzz containment bench-channels bench-responses
+	ASMP_TIER=nightly tests/parts.sh setup lint msrv deny unit 'agreement&' 'random&' 'fuzz&' vm \
+		python readers loom miri tsan asan containment -- bench-channels bench-responses
 	tests/sources.sh --record python loom miri tsan asan
 
 # Nightly takes a tenth of what takes hours; ALL=1 takes all.
@@ -51,6 +51,10 @@ deny:
 # The bindings for Python, crates/rt-py, as a wheel in a venv under the target directory.
 python:
 	tests/python.sh
+
+# What `asmp measure` exports and keeps, read by programs of others.
+readers:
+	tests/readers.sh
 
 # The lock-free code of channels: every interleaving of small models; undefined behaviour; data
 # races; out of bounds.

@@ -2,11 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # Builds, installs and tests the Python bindings: tests/python.sh [PYTEST ARGUMENTS].
 #
-# Problem:  a fresh machine has no maturin, pytest or mypy, bookworm's python3
-#           often not even venv, and none of that belongs into the system.
-# Approach: python3-venv from the machine's own sources if it is missing, the
-#           rest, pinned, in a venv under the target directory. What is tested
-#           is the wheel as it would be installed, not the source tree.
+# What is tested is the wheel as it would be installed, not the source tree.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 cd "$here/.."
@@ -16,26 +12,9 @@ target=$(readlink -m "${CARGO_TARGET_DIR:-target}")
 export CARGO_TARGET_DIR=$target PYTHONPYCACHEPREFIX=$target/python/pycache
 venv=$target/python/venv
 
-fits() { "$1" -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
-
-python=python3
-if ! fits "$python"; then
-    say "installing python3 python3-venv"
-    as_root apt-get -qq update
-    DEBIAN_FRONTEND=noninteractive as_root apt-get -qq install -y --no-install-recommends \
-        python3 python3-venv >/dev/null
-    python=/usr/bin/python3
-    fits "$python" || die "Python 3.11 or newer with venv is needed," \
-        "this machine's sources give $("$python" --version)"
-fi
-
-# Made anew where the list has changed, or where making it was broken off.
-if ! cmp -s "$here/python.txt" "$venv/made-from"; then
-    rm -rf "$venv"
-    "$python" -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$here/python.txt"
-    cp "$here/python.txt" "$venv/made-from"
-fi
+# shellcheck source=venv.sh
+. "$here/venv.sh"
+made_venv "$venv" "$here/python.txt"
 
 rm -rf "$target/python/wheel"
 if ! "$venv/bin/maturin" build --quiet --manifest-path crates/rt-py/Cargo.toml \

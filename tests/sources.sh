@@ -19,7 +19,7 @@ paths() {
     loom | miri | tsan | asan) ;;
     python)
         crates+=(crates/rt crates/rt-c crates/rt-py examples/rt/python)
-        crates+=(tests/python.sh tests/python.txt)
+        crates+=(tests/python.sh tests/python.txt tests/venv.sh)
         ;;
     *) echo "no part $1" >&2; exit 2 ;;
     esac
