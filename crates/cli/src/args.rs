@@ -7,7 +7,7 @@ use crate::duration::{counting_time, duration};
 use crate::examples;
 use asmp_host::{CpuSpec, Schedule};
 use asmp_shield::{Aspect, Smt, Tick};
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -340,12 +340,14 @@ pub enum Planned {
 }
 
 #[derive(Debug, Clone, Args)]
+#[command(group = ArgGroup::new("which").required(true).args(["cpus", "count"]))]
 pub struct Shape {
     /// CPUs of the partition
     ///
     /// A list (1-3,5; 2-N to the highest CPU), `last` (the last free CPU), `last:2`, `all-but
-    /// LIST` or a mask (0xe). The system always keeps at least one CPU. Example: --cpus 2-3
-    #[arg(long, required_unless_present = "count")]
+    /// LIST` or a mask (0xe). The system always keeps at least one CPU, so `all` is refused.
+    /// Example: --cpus 2-3
+    #[arg(long)]
     pub cpus: Option<CpuSpec>,
     /// Number of CPUs, which asmp then chooses
     ///
@@ -353,7 +355,7 @@ pub struct Shape {
     /// stop, and on cores of their own; the boot CPU comes last. `asmp plan` says why these. If too
     /// few are free, the exit code is 26.
     /// Example: --count 2
-    #[arg(long, value_name = "N", conflicts_with = "cpus", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
     pub count: Option<usize>,
     /// Choose CPUs near an IRQ line, a device or a NUMA node
     ///

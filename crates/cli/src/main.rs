@@ -26,6 +26,7 @@ mod signals;
 mod simulate;
 mod supervise;
 mod table;
+mod usage;
 
 use anyhow::Result;
 use args::{AnalyzeWhat, Cli, Command};
@@ -36,7 +37,14 @@ use std::time::{Duration, Instant};
 
 fn main() -> ExitCode {
     let shield = Shield::of_this_machine();
-    let command = Cli::parse().command;
+    let command = match Cli::try_parse() {
+        Ok(cli) => cli.command,
+        Err(error) => {
+            let words = std::env::args_os().skip(1);
+            let words: Vec<_> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+            usage::explain(error, &words).exit()
+        }
+    };
     let changes = match &command {
         Command::Change(args::Change::Apply { dry_run, .. }) => !dry_run,
         command => matches!(command, Command::Change(_)),

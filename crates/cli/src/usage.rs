@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What clap says of a wrong command line, where its own words are false or leave the cure open.
+
+use crate::args::Cli;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory, Error};
+
+/// Either of these says which CPUs.
+const CPUS_OR_COUNT: &str = "give --cpus LIST or --count N";
+
+/// The same error with a cure. `words`: the command line, without the program's name.
+pub fn explain(error: Error, words: &[String]) -> Error {
+    let mut root = Cli::command();
+    root.build();
+    let (path, mut command) = meant(&root, words);
+    match error.kind() {
+        ErrorKind::MissingRequiredArgument => match missing(&error, &command, words) {
+            Some(message) => command.error(error.kind(), message),
+            None => error,
+        },
+        ErrorKind::ValueValidation => match not_a_number(&error) {
+            Some(message) => command.error(error.kind(), message),
+            None => error,
+        },
+        ErrorKind::UnknownArgument => with_tip(error, &root, &path, &command),
+        _ => error,
+    }
+}
+
+/// The command that the words begin with, and the names on the way to it.
+fn meant<'a>(root: &Command, words: &'a [String]) -> (Vec<&'a str>, Command) {
+    let (mut path, mut command) = (Vec::new(), root);
+    for word in words.iter().filter(|word| !word.starts_with('-')) {
+        let Some(sub) = command.find_subcommand(word) else { break };
+        path.push(word.as_str());
+        command = sub;
+    }
+    (path, command.clone())
+}
+
+/// Of --cpus and --count one is needed; clap asks for both, or names only one.
+fn missing(error: &Error, command: &Command, words: &[String]) -> Option<String> {
+    let has = |name: &str| command.get_arguments().any(|argument| argument.get_id() == name);
+    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let (cpus, others): (Vec<&String>, Vec<&String>) =
+        missing.iter().partition(|name| name.contains("--cpus") || name.contains("--count"));
+    if cpus.is_empty() || !has("cpus") || !has("count") {
+        return None;
+    }
+    let others: String = others.iter().map(|name| format!(", and {name}")).collect();
+    let options = words.iter().take_while(|word| *word != "--");
+    let mut names =
+        options.map(|word| word.split_once('=').map_or(word.as_str(), |(name, _)| name));
+    Some(match names.find(|name| ["--near", "--whole-cores"].contains(name)) {
+        Some(option) => format!("{CPUS_OR_COUNT}{others}; {option} goes with --count"),
+        None => format!("{CPUS_OR_COUNT}{others}"),
+    })
+}
+
+/// The standard library's words say which character of a number is wrong, not what is expected.
+fn not_a_number(error: &Error) -> Option<String> {
+    let cause = std::error::Error::source(error)?.to_string();
+    let of_digits = ["invalid digit found in string", "cannot parse integer from empty string"];
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let (argument, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
+    of_digits
+        .contains(&cause.as_str())
+        .then(|| format!("invalid value '{value}' for '{argument}': use a whole number"))
+}
+
+/// clap offers `-- WORD` for each unknown option of a command that takes any word: only where a
+/// command line follows `--` is that what was meant.
+fn with_tip(mut error: Error, root: &Command, path: &[&str], command: &Command) -> Error {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let takes_command = command.get_positionals().any(|positional| positional.is_last_set());
+    let is_planned = |name: &str| {
+        let plan = root.find_subcommand("plan");
+        plan.is_some_and(|plan| plan.find_subcommand(name).is_some())
+    };
+    let tip = match path {
+        _ if takes_command && !word.starts_with('-') => {
+            Some(format!("put `--` before the command: asmp {} … -- {word} …", path.join(" ")))
+        }
+        [name] if word == "--dry-run" && is_planned(name) => {
+            Some(format!("`asmp plan {name}` shows the steps and changes nothing"))
+        }
+        _ => None,
+    };
+    let tips = match (tip, error.get(ContextKind::Suggested)) {
+        (Some(tip), _) => vec![tip.into()],
+        (None, Some(ContextValue::StyledStrs(tips))) if !takes_command => {
+            let is_true = |tip: &&clap::builder::StyledStr| !tip.to_string().contains("'-- ");
+            tips.iter().filter(is_true).cloned().collect()
+        }
+        (None, _) => return error,
+    };
+    error.remove(ContextKind::Suggested);
+    if !tips.is_empty() {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn said(line: &str) -> String {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let error = Cli::try_parse_from(["asmp"].into_iter().chain(line.split_whitespace()));
+        explain(error.unwrap_err(), &words).to_string()
+    }
+
+    #[test]
+    fn a_partition_without_cpus_is_asked_for_a_list_or_a_number() {
+        for (line, first) in [
+            ("plan create rt", "give --cpus LIST or --count N"),
+            ("create rt", "give --cpus LIST or --count N"),
+            ("create", "give --cpus LIST or --count N, and <NAME>"),
+            (
+                "plan create rt --near eth0",
+                "give --cpus LIST or --count N; --near goes with --count",
+            ),
+            (
+                "run --whole-cores -- ./app --near",
+                "give --cpus LIST or --count N; --whole-cores goes with --count",
+            ),
+        ] {
+            let said = said(line);
+            assert_eq!(said.lines().next(), Some(&*format!("error: {first}")), "{said}");
+            assert!(said.contains("Usage: asmp "), "{said}");
+        }
+        assert!(said("resize rt").contains("not provided"), "resize has no --count");
+    }
+
+    #[test]
+    fn a_command_without_its_two_hyphens_is_told_to_put_them() {
+        for line in ["plan run --cpus 1 ./app", "run --cpus 1 ./app -v", "exec rt ./app"] {
+            let said = said(line);
+            assert!(said.contains("put `--` before the command: asmp "), "{said}");
+            assert!(said.contains(" -- ./app "), "{said}");
+        }
+    }
+
+    #[test]
+    fn no_tip_makes_an_unknown_option_a_name() {
+        for line in [
+            "plan create --policy fifo:80",
+            "analyze graph --gantt x.svg",
+            "create --dry-run rt --cpus 1",
+        ] {
+            let said = said(line);
+            assert!(!said.contains("'-- "), "{said}");
+        }
+        assert!(said("run --cpus 1 --verbose").contains("'-- --verbose'"), "a command follows");
+    }
+
+    #[test]
+    fn a_dry_run_of_a_change_is_its_plan() {
+        let said = said("create rt --cpus 1 --dry-run");
+        assert!(said.contains("`asmp plan create` shows the steps"), "{said}");
+    }
+
+    #[test]
+    fn a_word_in_place_of_a_number_is_answered_in_plain_words() {
+        for line in ["add rt --pid x", "create rt --cpus 1 --irq-priority high"] {
+            let said = said(line);
+            assert!(said.contains("use a whole number") && !said.contains("digit"), "{said}");
+        }
+    }
+}
