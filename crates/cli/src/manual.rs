@@ -22,8 +22,6 @@ const FILES: &str = "\
 - /run/asmp/journal: the way back of a change that is not complete
 - /run/asmp/lock: held by the asmp that makes a change";
 
-const PLAN_SYNOPSIS: &str = "# SYNOPSIS\n**asmp plan** [--json] CHANGE [ARGUMENTS]";
-
 /// One page: `create` of section 8 has file name `asmp-create.8`.
 pub struct Page {
     /// As in `asmp-create(8)`.
@@ -95,12 +93,26 @@ fn title(name: &str, section: u8, manual: &str) -> String {
     format!(".TH \"{name}\" \"{section}\" \"\" \"asmp {version}\" \"{manual}\"\n")
 }
 
+/// The lines that `--help` prints after `Usage:`, with the command's name in bold. The synopsis that
+/// clap_mangen makes lacks `--` and the values of options.
+fn synopsis(command: &Command) -> String {
+    let usage = command.clone().render_usage().to_string();
+    let name = command.get_bin_name().unwrap_or(command.get_name());
+    let lines = usage.trim_start_matches("Usage:").lines().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty()).map(|line| match line.strip_prefix(name) {
+        Some(rest) => format!("**{name}**{rest}"),
+        None => line.to_owned(),
+    });
+    // One line each, as --help has them.
+    prose::to_roff(&format!("# SYNOPSIS\n{}\n", lines.collect::<Vec<_>>().join("\n\n")))
+}
+
 /// asmp(8): all commands in a line each, every exit code, files, environment.
 fn overview(command: &Command) -> Result<Page> {
     let man = clap_mangen::Man::new(command.clone());
     let mut page = Vec::new();
     man.render_name_section(&mut page)?;
-    man.render_synopsis_section(&mut page)?;
+    page.extend_from_slice(synopsis(command).as_bytes());
     man.render_description_section(&mut page)?;
     man.render_options_section(&mut page)?;
     let mut roff = title("asmp", 8, "System Administration") + &String::from_utf8(page)?;
@@ -148,11 +160,7 @@ fn of_command(command: &Command, pages: &mut Vec<Page>) -> Result<()> {
     let man = clap_mangen::Man::new(shown).section("8");
     let mut page = Vec::new();
     man.render_name_section(&mut page)?;
-    if is_plan {
-        page.extend_from_slice(prose::to_roff(PLAN_SYNOPSIS).as_bytes());
-    } else {
-        man.render_synopsis_section(&mut page)?;
-    }
+    page.extend_from_slice(synopsis(command).as_bytes());
     man.render_description_section(&mut page)?;
     man.render_options_section(&mut page)?;
     let has_subcommands = command.get_subcommands().any(|sub| !sub.is_hide_set());
@@ -342,6 +350,24 @@ mod tests {
                 if let Err(error) = Cli::command().try_get_matches_from(words) {
                     panic!("{path}: {line}: {error}");
                 }
+            }
+        });
+    }
+
+    #[test]
+    fn the_synopsis_of_each_page_is_the_usage_of_its_help() {
+        let run = page("run").unwrap();
+        assert!(run.contains(" <COMMAND>...") && run.contains(" \\-\\- <COMMAND>"), "{run}");
+        let mut command = Cli::command();
+        command.build();
+        walk("asmp", &command, &mut |path, command| {
+            let is_planned = path.starts_with("asmp plan ");
+            let usage = command.clone().render_usage().to_string();
+            let name = path.replace(' ', "-");
+            for line in usage.trim_start_matches("Usage:").lines().filter(|_| !is_planned) {
+                let options = line.trim().strip_prefix(path).unwrap_or(line.trim());
+                let roff = prose::to_roff(options);
+                assert!(page(&name).unwrap().contains(roff.trim()), "{name}: {options}");
             }
         });
     }
