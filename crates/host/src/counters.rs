@@ -111,6 +111,13 @@ pub fn softirqs(kernel: &dyn Kernel) -> Result<BTreeMap<String, BTreeMap<Cpu, u6
     Ok(table.into_iter().map(|(name, counts, _)| (name.to_owned(), counts)).collect())
 }
 
+/// Is this a row that each CPU has for itself, such as `LOC` or `NMI`? It has no number.
+pub fn is_of_each_cpu(kernel: &dyn Kernel, label: &str) -> bool {
+    let text = kernel.text(Path::new("/proc/interrupts")).unwrap_or_default();
+    let rows = table(&text).unwrap_or_default();
+    label.parse::<u32>().is_err() && rows.iter().any(|(row, ..)| *row == label)
+}
+
 /// Names of the handlers of each IRQ line in use.
 pub(crate) fn handlers_by_line(kernel: &dyn Kernel) -> Result<BTreeMap<u32, Vec<String>>> {
     let path = Path::new("/proc/interrupts");
@@ -248,6 +255,14 @@ mod tests {
         "RES:         11         12   Rescheduling interrupts\n",
         "ERR:          0\n"
     );
+
+    #[test]
+    fn a_row_without_a_number_is_one_of_each_cpu() {
+        let (_root, linux) = crate::machine(&[("proc/interrupts", X86)]);
+        let rows = ["LOC", "NMI", "RES", "0", "24", "ERR", "eth0", ""];
+        let of_each_cpu = rows.map(|label| is_of_each_cpu(&linux, label));
+        assert_eq!(of_each_cpu, [true, true, true, false, false, false, false, false]);
+    }
 
     #[test]
     fn rows_are_named_and_belong_to_their_cpu_although_one_is_offline() {

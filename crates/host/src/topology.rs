@@ -189,6 +189,30 @@ fn find_device(kernel: &dyn Kernel, topology: &Topology, name: &str) -> Device {
     Device::None
 }
 
+/// The numbers of the IRQ lines of a network interface or block device: those of the PCI device on
+/// which it is (ABI/testing/sysfs-bus-pci "msi_irqs", "irq"). Empty where no bus says it.
+pub fn lines_of_device(kernel: &dyn Kernel, name: &str) -> Vec<u32> {
+    if name.is_empty() || name.contains('/') || name.starts_with('.') {
+        return Vec::new();
+    }
+    let mut devices = CLASSES.iter().map(|(_, class)| Path::new(class).join(name).join("device"));
+    let Some(mut dir) = devices.find(|device| kernel.exists(device)) else {
+        return Vec::new();
+    };
+    for _ in 0..MOST_ABOVE {
+        let messages = kernel.list(&dir.join("msi_irqs")).unwrap_or_default();
+        if !messages.is_empty() {
+            return messages.iter().filter_map(|number| number.parse().ok()).collect();
+        }
+        // Each PCI device has it: the lines above are those of a bridge. 0: it has none.
+        if let Ok(line) = kernel.text(&dir.join("irq")) {
+            return line.trim().parse().into_iter().filter(|line| *line > 0).collect();
+        }
+        dir.push("..");
+    }
+    Vec::new()
+}
+
 /// The CPUs near a device: as it says, or as the device says on which it is.
 fn near_device(kernel: &dyn Kernel, topology: &Topology, device: &Path) -> Option<CpuSet> {
     // `..` below the link `device` is the directory above the device itself.
@@ -336,6 +360,42 @@ mod tests {
         for name in ["node2", "eth7", "27", "", "..", ".", "eth1/device", "../net/eth1"] {
             let Err(NoPlace::Unknown { known }) = near(name) else { panic!("{name}") };
             assert!(known.starts_with("nodes node0, node1; network interfaces eth1; block"));
+        }
+    }
+
+    #[test]
+    fn the_lines_of_a_device_are_those_of_its_own_pci_device() {
+        let (root, linux) = machine(&[
+            ("sys/devices/pci0000:00/msi_irqs/9", "msi\n"),
+            ("sys/devices/pci0000:00/0000:00:04.0/irq", "10\n"),
+            ("sys/devices/pci0000:00/0000:00:04.0/msi_irqs/24", "msix\n"),
+            ("sys/devices/pci0000:00/0000:00:04.0/msi_irqs/25", "msix\n"),
+            ("sys/devices/pci0000:00/0000:00:04.0/virtio3/uevent", "\n"),
+            ("sys/devices/pci0000:00/0000:00:05.0/irq", "11\n"),
+            ("sys/devices/pci0000:00/0000:00:06.0/irq", "0\n"),
+            ("sys/class/net/eth1/mtu", "1500\n"),
+            ("sys/class/net/eth2/mtu", "1500\n"),
+            ("sys/class/net/lo/mtu", "65536\n"),
+            ("sys/block/vda/size", "1\n"),
+        ]);
+        let bus = root.path().join("sys/devices/pci0000:00");
+        for (entry, device) in [
+            ("class/net/eth1", "0000:00:04.0/virtio3"),
+            ("class/net/eth2", "0000:00:06.0"),
+            ("block/vda", "0000:00:05.0"),
+        ] {
+            let link = root.path().join("sys").join(entry).join("device");
+            std::os::unix::fs::symlink(bus.join(device), link).unwrap();
+        }
+        let lines = |name: &str| {
+            let mut lines = lines_of_device(&linux, name);
+            lines.sort_unstable();
+            lines
+        };
+        assert_eq!(lines("eth1"), [24, 25]);
+        assert_eq!(lines("vda"), [11]);
+        for name in ["eth2", "lo", "eth7", "", "..", "../net/eth1"] {
+            assert_eq!(lines(name), [0; 0], "{name}");
         }
     }
 

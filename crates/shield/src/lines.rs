@@ -4,10 +4,10 @@
 //! `default_smp_affinity` says, which partitions narrow, so it would have started where that said
 //! before.
 
-use crate::partition::{Original, State};
+use crate::partition::{Original, Refusal, State};
 use asmp_host::irq::{self, Irq};
 use asmp_host::knob::{self, Knob};
-use asmp_host::{CpuSet, Facts, Kernel};
+use asmp_host::{CpuSet, Facts, Kernel, counters, topology};
 use std::collections::BTreeMap;
 
 /// Compares the machine's lines with those of the state, and notes them. Takes CPUs that came online
@@ -41,6 +41,31 @@ pub(crate) fn follow(kernel: &dyn Kernel, facts: &Facts, state: &mut State) {
         }
     }
     state.lines = now;
+}
+
+/// A refusal of a line that is not there, with what has its name: a row that each CPU has for
+/// itself (`LOC`), or a device, with its lines.
+pub(crate) fn name_what_it_is(kernel: &dyn Kernel, facts: &Facts, refusal: Refusal) -> Refusal {
+    match refusal {
+        Refusal::Declared { partition, cause } => {
+            let cause = Box::new(name_what_it_is(kernel, facts, *cause));
+            Refusal::Declared { partition, cause }
+        }
+        Refusal::UnknownIrq { name, .. } if counters::is_of_each_cpu(kernel, &name) => {
+            Refusal::PerCpuIrq { irq: name }
+        }
+        Refusal::UnknownIrq { name, .. } => {
+            let lines = topology::lines_of_device(kernel, &name);
+            let lines = facts.irqs.iter().filter(|irq| lines.contains(&irq.number) && !irq.per_cpu);
+            let lines: Vec<String> = lines.map(Irq::label).collect();
+            let hint = match lines.is_empty() {
+                true => String::new(),
+                false => format!("; the device {name} has {}", lines.join(", ")),
+            };
+            Refusal::UnknownIrq { name, hint }
+        }
+        other => other,
+    }
 }
 
 /// Where lines start now, and where they did before the first partition; `None` where that is the

@@ -30,6 +30,27 @@ impl Fake {
 }
 
 #[test]
+fn a_line_that_is_not_there_is_answered_with_what_has_its_name() {
+    let fake = Fake::with_app();
+    fake.kernel.set_file("/sys/class/net/net7/device/msi_irqs/24", "msix");
+    fake.kernel.set_file("/sys/class/net/net8/device/irq", "0");
+    for (name, says) in [
+        ("LOC", "each CPU has IRQ LOC for itself: it cannot move; choose a device's line"),
+        (
+            "net7",
+            "no IRQ net7: use a number or a handler's name from /proc/interrupts; the device \
+                  net7 has 24 (eth0)",
+        ),
+        ("net8", "no IRQ net8: use a number or a handler's name from /proc/interrupts"),
+        ("99", "no IRQ 99: use a number or a handler's name from /proc/interrupts"),
+    ] {
+        let spec = Spec { irqs: vec![name.into()], ..Spec::of("3".parse().unwrap()) };
+        let error = fake.ask(&Request::Create { name: "a".into(), spec }).unwrap_err();
+        assert_eq!(error.to_string(), says);
+    }
+}
+
+#[test]
 fn the_line_of_another_device_is_not_steered_into_a_partition() {
     let fake = Fake::with_eth0_inside();
     assert_eq!(fake.text(LINE), "3");

@@ -531,8 +531,9 @@ pub enum Refusal {
          end it first, or use --force to make it SCHED_OTHER"
     )]
     RealTimeInside { tasks: String, partition: String },
-    #[error("no IRQ {name}: use a number or a handler's name from /proc/interrupts")]
-    UnknownIrq { name: String },
+    /// `hint`: the lines of the device that has this name; empty where there are none.
+    #[error("no IRQ {name}: use a number or a handler's name from /proc/interrupts{hint}")]
+    UnknownIrq { name: String, hint: String },
     #[error("each CPU has IRQ {irq} for itself: it cannot move; choose a device's line")]
     PerCpuIrq { irq: String },
     #[error(

@@ -419,7 +419,7 @@ pub fn find_irqs(facts: &Facts, name: &str) -> Result<Vec<u32>, Refusal> {
         return Err(Refusal::PerCpuIrq { irq: irq.label() });
     }
     match found.is_empty() {
-        true => Err(Refusal::UnknownIrq { name: name.to_owned() }),
+        true => Err(Refusal::UnknownIrq { name: name.to_owned(), hint: String::new() }),
         false => Ok(found.iter().map(|irq| irq.number).collect()),
     }
 }
