@@ -379,7 +379,8 @@ pub struct Shape {
     pub irqs: Vec<String>,
     /// SCHED_FIFO priority for the handler threads of the --irq lines
     ///
-    /// Handlers are threads on PREEMPT_RT kernels, and on others booted with threadirqs.
+    /// Handlers are threads on PREEMPT_RT kernels, and on others booted with threadirqs. Lines that
+    /// `asmp add` brings later get it too.
     /// Example: --irq eth1 --irq-priority 90
     #[arg(long, value_name = "1..99", value_parser = clap::value_parser!(u32).range(1..=99))]
     pub irq_priority: Option<u32>,

@@ -58,6 +58,7 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
 /// What came of a change, in words.
 fn tell(change: &Change, request: &Request, outcome: Outcome) -> Result<()> {
     let is_violated = !outcome.violated(request).is_empty();
+    note_idle_priorities(request);
     print::outcome(&outcome, &headline(change, &outcome, is_violated));
     let left = outcome.left.iter().map(ToString::to_string);
     if let Change::Restore { abandon: true } = change {
@@ -112,6 +113,29 @@ fn tell(change: &Change, request: &Request, outcome: Outcome) -> Result<()> {
     }
 }
 
+/// Names partitions that have a priority for handler threads and no line: it waits for lines that
+/// `asmp add` or `asmp move` brings.
+pub fn note_idle_priorities(request: &Request) {
+    let idle = |name: &str, has_lines: bool, priority: Option<u32>| {
+        if let Some(priority) = priority.filter(|_| !has_lines) {
+            print::err(format_args!(
+                "asmp: partition {name}: IRQ priority {priority} has no effect yet, as no line \
+                 is named: name it now, or later by `asmp add {name} --irq`"
+            ));
+        }
+    };
+    match request {
+        Request::Create { name, spec } | Request::Run { name, spec, .. } => {
+            idle(name, !spec.irqs.is_empty(), spec.irq_priority);
+        }
+        Request::Apply { declaration } => {
+            let declared = declaration.partitions.iter();
+            declared.for_each(|one| idle(&one.name, !one.irqs.is_empty(), one.irq_priority));
+        }
+        _ => {}
+    }
+}
+
 /// What a change could not give back, with the cure; `None` where there is nothing.
 pub fn not_given_back(outcome: &Outcome) -> Option<String> {
     let waits = waits(outcome)?;
@@ -149,6 +173,7 @@ pub fn planned(shield: &Shield, planned: &Planned, json: bool) -> Result<()> {
 fn plan(shield: &Shield, asked: &Asked, json: bool) -> Result<()> {
     let planned = shield.plan(&asked.request, &caller(shield.kernel()));
     let (facts, plan) = planned.map_err(|error| asked.refused(error))?;
+    note_idle_priorities(&asked.request);
     print::plan(&facts, &plan, &facts.unreadable(shield.kernel()), json)
 }
 

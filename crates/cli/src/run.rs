@@ -5,7 +5,7 @@
 //! threads or executes is born inside. `run` then waits, passes signals on, and undoes everything.
 
 use crate::args::{Exec, Run};
-use crate::change::{changer, not_given_back, own_process, run_request, say};
+use crate::change::{changer, not_given_back, note_idle_priorities, own_process, run_request, say};
 use crate::exit::{
     CANNOT_EXECUTE, NOT_FOUND, NOT_UNDONE, POLICY_REFUSED, UNEXPECTED, code_of, failure, of_signal,
 };
@@ -33,6 +33,7 @@ pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
     let request = run_request(kernel, run, &name);
     let made = make(shield, &request, &caller, signals.interrupt())?;
     let Ok(outcome) = made else { return Ok(not_started(made.unwrap_err())) };
+    note_idle_priorities(&request);
     report(&outcome);
     let ended = attend(shield, run, &name, &signals);
 

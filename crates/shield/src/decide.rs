@@ -490,8 +490,7 @@ fn adopt_kernel_threads(
     state: &State,
     partitions: &mut [Partition],
 ) {
-    let threaded = facts.preempt_rt || facts.boot_parameter("threadirqs").is_some();
-    if !threaded || partitions.is_empty() {
+    if !rules::handlers_are_threads(facts) || partitions.is_empty() {
         return;
     }
     let wanted = |name: &str| {

@@ -15,6 +15,7 @@ use crate::choose::Chosen;
 use crate::doctor;
 use crate::neighbours::Affected;
 use crate::partition::{BoostedThread, Partition, State, System, Tick, shielded};
+use crate::rules;
 use crate::target::{Due, Lines, Target, due, reading, targets};
 use asmp_host::cgroup::{GROUP, Groups};
 use asmp_host::masks::Mask;
@@ -495,6 +496,17 @@ fn cannot(facts: &Facts, before: &[Partition], after: &[Partition]) -> Vec<Canno
                  tasks wait there, it takes up to 50 ms of each second from a busy real-time task",
                 new.name
             );
+            cannot.push(Cannot { what, cure });
+        }
+        if let Some(priority) = new.irq_priority
+            && !new.irqs.is_empty()
+            && !rules::handlers_are_threads(facts)
+        {
+            let what = format!(
+                "{}: the handlers of IRQ lines are no threads: none gets priority {priority}",
+                new.name
+            );
+            let cure = "boot with threadirqs, or a PREEMPT_RT kernel".to_owned();
             cannot.push(Cannot { what, cure });
         }
         if let Some((what, cure)) = doctor::throttling(facts) {

@@ -372,6 +372,11 @@ pub fn service_of(command: &str) -> Option<Service> {
     command.strip_prefix("ktimers/")?.parse().ok().map(Service::Timers)
 }
 
+/// Do lines have handlers that are threads, whose priority can be set?
+pub fn handlers_are_threads(facts: &Facts) -> bool {
+    facts.preempt_rt || facts.boot_parameter("threadirqs").is_some()
+}
+
 /// Which priority `partition` gives to a thread with this service; `None`: it leaves it alone.
 pub fn priority_for(partition: &Partition, service: Service) -> Option<u32> {
     match service {

@@ -322,6 +322,31 @@ fn what_this_boot_cannot_do_is_said_with_its_cure() {
 }
 
 #[test]
+fn a_priority_of_handlers_that_are_no_threads_is_said_with_its_cure() {
+    let said = |facts: &Facts, irqs: &[&str]| {
+        let irqs = irqs.iter().map(|irq| (*irq).to_owned()).collect();
+        let wish = wish_with("a", "3", |spec| {
+            spec.irqs = irqs;
+            spec.irq_priority = Some(90);
+        });
+        let after = create(facts, &State::default(), &wish).unwrap();
+        let base = Base::of(facts).unwrap();
+        let plan = plan(facts, &base, &State::default(), after, System::default());
+        plan.cannot.iter().any(|cannot| {
+            cannot.what == "a: the handlers of IRQ lines are no threads: none gets priority 90"
+                && cannot.cure.contains("threadirqs")
+        })
+    };
+    let mut facts = machine();
+    assert!(!said(&facts, &["24"]), "PREEMPT_RT");
+    facts.preempt_rt = false;
+    assert!(said(&facts, &["24"]));
+    assert!(!said(&facts, &[]), "no line is named");
+    facts.command_line = "quiet threadirqs".into();
+    assert!(!said(&facts, &["24"]));
+}
+
+#[test]
 fn timers_are_kept_at_home_where_the_kernel_would_move_them() {
     let wanted = |facts: &Facts, without: &[Aspect]| {
         let wish = wish_with("a", "3", |spec| spec.without = without.to_vec());

@@ -57,6 +57,30 @@ fn a_kernel_that_cannot_stop_ticks_has_partitions_and_says_so_everywhere() {
 }
 
 #[test]
+fn a_priority_of_irq_handlers_without_a_line_is_said_to_wait() {
+    let fake = Fake::new();
+    let file = fake.dir.path().join("partitions.toml");
+    let text = "[[partition]]\nname = \"b\"\ncpus = \"2\"\nirq_priority = 90\n";
+    std::fs::write(&file, text).unwrap();
+    let file = file.display();
+    let note = "IRQ priority 90 has no effect yet, as no line is named";
+    for (line, says) in [
+        ("plan create a --cpus 3 --irq-priority 90".to_owned(), true),
+        ("create a --cpus 3 --irq-priority 90".to_owned(), true),
+        ("plan run --cpus 2 --irq-priority 90 -- true".to_owned(), true),
+        (format!("apply {file} --dry-run"), true),
+        (format!("apply {file}"), true),
+        ("plan create c --cpus 1 --irq ttyS0 --irq-priority 90".to_owned(), false),
+        ("plan create c --cpus 1".to_owned(), false),
+    ] {
+        recorded();
+        fake.done(&line);
+        let words = recorded();
+        assert_eq!(words.matches(note).count(), usize::from(says), "{line}: {words}");
+    }
+}
+
+#[test]
 fn a_partition_that_was_made_before_the_clock_was_set_back_is_0_s_old_and_can_be_destroyed() {
     let (fake, untouched) = prepared(&[]);
     let now = Caller::now(0, "root", "test");
