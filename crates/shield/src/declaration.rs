@@ -141,7 +141,12 @@ impl UserName {
             (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok())?
         });
         uid.ok_or_else(|| {
-            format!("user {name:?} is not in /etc/passwd: write the number that `id -u` prints")
+            let groups = kernel.text(Path::new("/etc/group")).unwrap_or_default();
+            let is_group = groups.lines().any(|line| line.split(':').next() == Some(name));
+            let but = if is_group { " (it is a group, and a task has a user)" } else { "" };
+            format!(
+                "user {name:?} is not in /etc/passwd{but}: write the number that `id -u` prints"
+            )
         })
     }
 }

@@ -245,6 +245,10 @@ fn a_name_means_processes_of_root_or_of_the_user_that_the_entry_names() {
     let error = fake.ask(&file("a", "3", r#""command":"other","user":"jane""#)).unwrap_err();
     let says = "partition a: user \"jane\" is not in /etc/passwd: write the number";
     assert!(error.to_string().starts_with(says), "{error}");
+    fake.kernel.set_file("/etc/group", "root:x:0:\njane:x:29:");
+    let error = fake.ask(&file("a", "3", r#""command":"other","user":"jane""#)).unwrap_err();
+    let says = "partition a: user \"jane\" is not in /etc/passwd (it is a group, and a task has";
+    assert!(error.to_string().starts_with(says), "{error}");
     for user in [r#""audio""#, "1000"] {
         fake.done(&file("a", "3", &format!(r#"{jackd},"user":{user}"#)));
         assert_eq!(fake.group(300), "/asmp/a/rt");
