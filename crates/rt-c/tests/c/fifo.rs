@@ -299,12 +299,25 @@ fn a_pump_refuses_what_it_cannot_serve() {
         let said = running.complaint();
         (running.child.wait().unwrap().code(), said)
     };
-    for arguments in
-        [&["64", "to-rt"][..], &["1"], &["x", "to-rt"], &["1", "both"], &["--pipe"], &[]]
-    {
+    for (arguments, why) in [
+        (&["64", "to-rt"][..], "\"64\" is no number from 0 to 63"),
+        (&["1"], "from-rt or to-rt is missing"),
+        (&["x", "to-rt"], "\"x\" is no number from 0 to 63"),
+        (&["1", "both"], "\"both\" is neither from-rt nor to-rt"),
+        (&["1", "to-rt", "run", "more"], "\"more\" is one argument too many"),
+        (&["1", "from-rt", "--pipe"], "--pipe comes once, before N"),
+        (&["1", "from-rt", "--help"], "--help stands alone"),
+        (&["-x", "1", "from-rt"], "no option \"-x\"; a directory may be written as ./-NAME"),
+        (&["--pipe"], "N and from-rt or to-rt are missing"),
+        (&[], "N and from-rt or to-rt are missing"),
+    ] {
         let (code, said) = refused(arguments);
-        assert!(code == Some(2) && said.starts_with("usage: "), "{arguments:?}");
+        let begins = format!("asmp-rtf: {why}\nusage: ");
+        assert!(code == Some(2) && said.starts_with(&begins), "{arguments:?}: {said}");
     }
+    let version = Command::new(env!("CARGO_BIN_EXE_asmp-rtf")).arg("--version").output().unwrap();
+    let version = (version.status.code(), String::from_utf8(version.stdout).unwrap());
+    assert_eq!(version, (Some(0), concat!("asmp-rtf ", env!("CARGO_PKG_VERSION"), "\n").into()));
     let run = place.path("run");
     let _first = place.pump("1", "to-rt");
     let (code, said) = refused(&["--pipe", "1", "from-rt", run.to_str().unwrap()]);

@@ -8,7 +8,9 @@ mod device_file;
 mod pump;
 
 use asmp_channel::{Fifo, Role, ShmError, default_dir};
+use std::ffi::OsString;
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,6 +20,7 @@ use std::time::Duration;
 
 const USAGE: &str = "\
 usage: asmp-rtf [--pipe] N from-rt|to-rt [DIRECTORY]
+       asmp-rtf --help | --version
   Serves real-time FIFO N (0 to 63) as the file DIRECTORY/rtfN (default /run/asmp/rtfN), until
   SIGTERM or SIGINT; one that is ignored at start stays ignored. from-rt: the file is for reading.
   to-rt: the file is for writing.
@@ -86,33 +89,61 @@ fn serve(fifo: u32, from_rt: bool, directory: &Path, only_pipe: bool) -> Result<
     }
 }
 
+/// What the command line asks for.
+struct Wish<'a> {
+    fifo: u32,
+    from_rt: bool,
+    directory: &'a Path,
+    only_pipe: bool,
+}
+
+/// Errors: what is wrong, in words.
+fn wish(arguments: &[OsString]) -> Result<Wish<'_>, String> {
+    let (only_pipe, arguments) = match arguments {
+        [first, rest @ ..] if first == "--pipe" => (true, rest),
+        arguments => (false, arguments),
+    };
+    let is_option = |word: &&OsString| word.as_bytes().starts_with(b"-");
+    if let Some(option) = arguments.iter().find(is_option) {
+        return Err(match option.to_str() {
+            Some("--pipe") => "--pipe comes once, before N".to_owned(),
+            Some("--help" | "--version") => format!("{} stands alone", option.display()),
+            _ => format!("no option {option:?}; a directory may be written as ./-NAME"),
+        });
+    }
+    let (fifo, direction, directory) = match arguments {
+        [fifo, direction] => (fifo, direction, Path::new("/run/asmp")),
+        [fifo, direction, directory] => (fifo, direction, Path::new(directory)),
+        [] => return Err("N and from-rt or to-rt are missing".to_owned()),
+        [_] => return Err("from-rt or to-rt is missing".to_owned()),
+        [_, _, _, more, ..] => return Err(format!("{more:?} is one argument too many")),
+    };
+    let number = fifo.to_str().and_then(|fifo| fifo.parse().ok()).filter(|fifo| *fifo < 64);
+    let Some(fifo) = number else { return Err(format!("{fifo:?} is no number from 0 to 63")) };
+    let from_rt = match direction.to_str() {
+        Some("from-rt") => true,
+        Some("to-rt") => false,
+        _ => return Err(format!("{direction:?} is neither from-rt nor to-rt")),
+    };
+    Ok(Wish { fifo, from_rt, directory, only_pipe })
+}
+
 fn main() -> ExitCode {
-    let mut arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     if arguments == ["--help"] {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     }
-    let only_pipe = arguments.first().is_some_and(|first| first == "--pipe");
-    if only_pipe {
-        arguments.remove(0);
+    if arguments == ["--version"] {
+        println!("asmp-rtf {}", env!("CARGO_PKG_VERSION"));
+        return ExitCode::SUCCESS;
     }
-    let wrong = || {
-        eprintln!("{USAGE}");
-        ExitCode::from(2)
-    };
-    let (fifo, direction, directory) = match arguments.as_slice() {
-        [fifo, direction] => (fifo, direction, Path::new("/run/asmp")),
-        [fifo, direction, directory] => (fifo, direction, Path::new(directory)),
-        _ => return wrong(),
-    };
-    let Some(fifo) = fifo.to_str().and_then(|fifo| fifo.parse().ok()).filter(|fifo| *fifo < 64)
-    else {
-        return wrong();
-    };
-    let from_rt = match direction.to_str() {
-        Some("from-rt") => true,
-        Some("to-rt") => false,
-        _ => return wrong(),
+    let Wish { fifo, from_rt, directory, only_pipe } = match wish(&arguments) {
+        Ok(wish) => wish,
+        Err(what) => {
+            complain(format_args!("{what}\n{USAGE}"));
+            return ExitCode::from(2);
+        }
     };
     match serve(fifo, from_rt, directory, only_pipe) {
         Ok(()) => ExitCode::SUCCESS,
