@@ -84,7 +84,8 @@ impl Workload {
                 ),
             )),
             None => {
-                self.check_cores()?;
+                // SCHED_DEADLINE is not placed by asmp.
+                self.check_cores_or("")?;
                 if cpus == 1 { self.check_room(MORE) } else { Ok(()) }
             }
         }
@@ -126,13 +127,18 @@ impl Workload {
 
     /// All tasks name a core, or none does: else one without a core could be on any.
     pub fn check_cores(&self) -> Result<(), Inapplicable> {
+        self.check_cores_or(", or let `asmp analyze --cpus LIST` place the others")
+    }
+
+    /// The same; `cure`: what else would help.
+    fn check_cores_or(&self, cure: &str) -> Result<(), Inapplicable> {
         let with = self.tasks.iter().find(|task| task.core.is_some());
         let without = self.tasks.iter().find(|task| task.core.is_none());
         match (with, without) {
             (Some(with), Some(without)) => {
                 let what = format!(
-                    "task {} names a core, task {} names none: name the core of each task, or of \
-                     none",
+                    "task {} names a core, task {} names none: name the core of each task or of \
+                     none{cure}",
                     with.name, without.name
                 );
                 Err(of_core(without, what))

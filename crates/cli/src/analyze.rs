@@ -82,9 +82,12 @@ impl FromStr for Which {
 
 /// A CPU list that is not empty.
 pub fn some_cpus(text: &str) -> Result<CpuSet, String> {
-    let wrong = |_: CpuListError| {
+    let wrong = |error: CpuListError| match error {
         // No machine is meant here: `all` and `last` have no meaning.
-        format!("invalid CPU list {text:?}: write the numbers of CPUs, e.g. 1-3,5")
+        CpuListError::NotAList(_) => {
+            format!("invalid CPU list {text:?}: write the numbers of CPUs, e.g. 1-3,5")
+        }
+        error => error.to_string(),
     };
     let cpus: CpuSet = text.parse().map_err(wrong)?;
     if cpus.is_empty() {

@@ -16,6 +16,16 @@ fn said(words: &[&str]) -> (i32, String) {
 }
 
 #[test]
+fn a_range_of_cpus_that_runs_backwards_is_named() {
+    for words in [&["analyze", "x.toml"][..], &["analyze", "place", "x.toml"]] {
+        let (exit, error) = said(&[words, &["--cpus", "3-1"]].concat());
+        assert!(exit == 2 && error.contains("the range 3-1 runs backwards"), "{exit}: {error}");
+        let (exit, error) = said(&[words, &["--cpus", "last"]].concat());
+        assert!(exit == 2 && error.contains("write the numbers of CPUs"), "{exit}: {error}");
+    }
+}
+
+#[test]
 fn an_option_that_the_policy_would_ignore_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let picture = dir.path().join("x.svg");
@@ -345,6 +355,10 @@ fn a_placement_or_a_run_that_would_ignore_a_part_of_the_file_is_refused() {
     let mixed = [("a", 1, 10, "core = 1"), ("b", 1, 10, "")];
     let simulate = ["simulate", &file, "--policy", "edf"];
     refused(&mixed, &simulate, "task a names a core, task b names none");
+    // What the message offers is true.
+    let placing = "or let `asmp analyze --cpus LIST` place the others";
+    refused(&mixed, &["analyze", &file, "--policy", "edf"], placing);
+    assert_eq!(said(&["analyze", &file, "--policy", "edf", "--cpus", "1-2"]).0, 0);
 }
 
 #[test]
