@@ -7,6 +7,7 @@ use crate::cpuset::{Cpu, CpuSet};
 use crate::kernel::Kernel;
 use crate::{Error, Result};
 use serde::Serialize;
+use std::io;
 use std::path::Path;
 
 /// As read; `None` where the file does not exist or is not readable.
@@ -17,7 +18,7 @@ pub struct DeadlineLimits {
     pub rt_period_us: Option<u64>,
     pub least_period_us: Option<u64>,
     pub most_period_us: Option<u64>,
-    /// Empty: this kernel has none. `None`: debugfs is not mounted or not readable.
+    /// Empty: this kernel has none. `None`: they cannot be read, as [`servers`] says.
     pub servers: Option<Vec<Server>>,
 }
 
@@ -82,7 +83,8 @@ impl DeadlineLimits {
 }
 
 /// The deadline servers of these CPUs, but for stopped ones (runtime 0). Empty: this kernel has
-/// none. `None`: debugfs is not mounted or not readable.
+/// none. `None`: debugfs is not mounted or not readable, or its files are not: a locked-down kernel
+/// lists them and refuses to open them.
 pub fn servers(kernel: &dyn Kernel, cpus: &CpuSet) -> Option<Vec<Server>> {
     let debugfs = Path::new("/sys/kernel/debug/sched");
     kernel.list(debugfs).ok()?;
@@ -90,10 +92,13 @@ pub fn servers(kernel: &dyn Kernel, cpus: &CpuSet) -> Option<Vec<Server>> {
     for class in ["fair", "ext"] {
         for cpu in cpus.iter() {
             let dir = debugfs.join(format!("{class}_server/cpu{cpu}"));
-            let read = |name: &str| number(kernel, &dir.join(name));
-            let (Some(runtime_ns), Some(period_ns)) = (read("runtime"), read("period")) else {
-                continue;
+            let runtime_ns = match kernel.text(&dir.join("runtime")) {
+                Ok(text) => text.trim().parse().ok()?,
+                // No such server, or no such CPU.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(_) => return None,
             };
+            let period_ns = number(kernel, &dir.join("period"))?;
             if runtime_ns > 0 {
                 servers.push(Server { cpu, class, runtime_ns, period_ns });
             }
@@ -142,6 +147,24 @@ mod tests {
             }
         );
         assert_eq!(DeadlineLimits::read(&linux, &"1".parse().unwrap()).servers, Some(vec![ext]));
+    }
+
+    #[test]
+    fn servers_that_are_there_and_cannot_be_read_are_not_known() {
+        let server = "sys/kernel/debug/sched/fair_server";
+        let (runtime, period) = (format!("{server}/cpu0/runtime"), format!("{server}/cpu0/period"));
+        let of = |files: &[(&str, &str)]| {
+            let (_root, linux) = machine(files);
+            servers(&linux, &"0-1".parse().unwrap())
+        };
+        // A directory in place of a file: there, and no read succeeds, root's neither.
+        let (below_runtime, below_period) = (format!("{runtime}/x"), format!("{period}/x"));
+        assert_eq!(of(&[(&below_runtime, ""), (&period, "1000000000\n")]), None);
+        assert_eq!(of(&[(&runtime, "50000000\n"), (&below_period, "")]), None);
+        // A CPU without a server has none.
+        let read = of(&[(&runtime, "50000000\n"), (&period, "1000000000\n")]).unwrap();
+        assert_eq!(read.len(), 1);
+        assert_eq!(of(&[(&format!("{server}/x"), "")]), Some(Vec::new()));
     }
 
     #[test]

@@ -47,8 +47,10 @@ impl Limits {
                     servers.iter().map(|server| ratio(server.period_ns, server.runtime_ns));
                 domain.servers = booked.fold(0, u64::saturating_add);
             }
-            None => assumed
-                .push("no deadline server (needs root and debugfs; Linux 6.12 and newer have one)"),
+            None => assumed.push(
+                "no deadline server (needs root and debugfs, without lockdown; Linux 6.12 and \
+                 newer have one)",
+            ),
         }
         let absent = cpu_list(&Linux::below(root), "possible")
             .map_or_else(|_| CpuSet::new(), |possible| cpus.difference(&possible));
