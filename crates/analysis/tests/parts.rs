@@ -55,6 +55,16 @@ fn a_deferred_interrupt_of_the_robot_waits_for_the_whole_busy_period_of_280_ms()
     assert_eq!((serial.kind, serial.max_ticks, misses), ("service", Some(280 * MS + 1000), 0));
 }
 
+#[test]
+fn rows_count_a_miss_of_a_job_that_never_finished_as_the_whole_run_does() {
+    // The second runs from 6 to 10 ms, and from 16 ms on.
+    let tasks = [ms("first", 6, 10), ms("second", 6, 12)];
+    let simulation = Simulation::new(&tasks, Policy::Rm, Releases::Together);
+    let (rows, misses) = rows(&simulation, 15 * MS);
+    assert_eq!((rows[1].jobs, rows[1].misses, misses), (0, 1, 1));
+    assert_eq!((rows[0].jobs, rows[0].misses), (1, 0));
+}
+
 fn spans(simulation: &Simulation, until_ticks: u64) -> Vec<(String, u64, u64)> {
     let mut run = Run::prepare(simulation).unwrap();
     let mut record = Record::up_to(100);

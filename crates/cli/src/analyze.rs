@@ -50,7 +50,8 @@ pub struct Args {
     root: Option<PathBuf>,
     /// Print JSON
     ///
-    /// The object has `schema`; times are integers. Example: asmp analyze tasks.toml --json
+    /// The object has `schema`. Times are integers in nanoseconds, or fractions as text
+    /// ("4000000/3"). Example: asmp analyze tasks.toml --json
     #[arg(long)]
     json: bool,
     /// Draw the worst schedule, or the counterexample, as an SVG

@@ -307,6 +307,47 @@ fn a_run_says_what_of_the_file_it_leaves_out() {
 }
 
 #[test]
+fn a_run_says_which_jobs_it_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file.toml").to_str().unwrap().to_owned();
+    tasks_in(&file, &[("x", 6, 10, ""), ("y", 6, 12, "")]);
+    let run = ["simulate", &file, "--policy", "rm", "--offsets", "sync", "--for", "15ms"];
+    let words = text(&asmp(&run));
+    let heading = words.lines().next().unwrap();
+    assert!(heading.contains("finished") && !heading.contains("jobs"), "{heading}");
+    assert!(words.contains("4 jobs released in 15 ms, 1 deadlines missed"), "{words}");
+    let output = asmp(&[&run[..], &["--json"]].concat());
+    let all: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let of = |name: &str| -> Vec<u64> {
+        let streams = all["streams"].as_array().unwrap();
+        streams.iter().map(|stream| stream[name].as_u64().unwrap()).collect()
+    };
+    assert_eq!((of("misses"), &all["misses"]), (vec![0, 1], &1.into()));
+    assert_eq!((of("jobs"), &all["jobs"]), (vec![1, 0], &4.into()));
+}
+
+#[test]
+fn worst_offsets_tell_no_data_age_and_show_a_miss() {
+    let worst = ["simulate", "sampled.toml", "--policy", "fp", "--offsets", "worst"];
+    let (exit, words) = said(&worst);
+    let says = "chain see and steer: no worst case is known for the data of a sampled chain; use \
+                --offsets sync or random";
+    assert!(exit == 61 && words.contains(says), "{exit}: {words}");
+    assert!(asmp(&worst).stdout.is_empty());
+    assert_eq!(said(&["simulate", "sampled.toml", "--policy", "fp", "--offsets", "sync"]).0, 0);
+    // The command that `analyze` prints beside a miss.
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("late.toml").to_str().unwrap().to_owned();
+    let sampled = std::fs::read_to_string(examples().join("sampled.toml")).unwrap();
+    let late = sampled.replace("cost = \"2 ms\"", "cost = \"9500 us\"");
+    assert_ne!(late, sampled);
+    std::fs::write(&file, late).unwrap();
+    let command = seen_by(&text(&asmp(&["analyze", &file, "--policy", "fp"])));
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
+    assert_eq!(said(&command).0, 60, "{command:?}");
+}
+
+#[test]
 fn a_run_and_a_placement_say_what_they_do_not_look_at() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file.toml").to_str().unwrap().to_owned();

@@ -100,6 +100,7 @@ fn upper_edge(bucket: usize) -> u64 {
 #[derive(Debug, Clone, Default)]
 pub struct OfStream {
     pub responses: Distribution,
+    /// Late completions.
     pub misses: u64,
     /// Longest time from one completion to the next.
     pub longest_gap_ticks: u64,
@@ -124,26 +125,20 @@ impl Statistics {
     /// The first misses, those included that never finished. Call when the run has ended.
     pub fn misses(&self, run: &Run) -> Vec<Missed> {
         let late = self.late.iter().filter_map(|(job, at_ticks)| run.missed(job, Some(*at_ticks)));
-        let now_ticks = run.now_ticks();
-        let open = run
-            .unfinished()
-            .filter(|job| job.deadline_ticks.is_some_and(|deadline| deadline < now_ticks));
-        let mut open: Vec<Missed> = open.filter_map(|job| run.missed(&job, None)).collect();
+        let mut open: Vec<Missed> = overdue(run).filter_map(|job| run.missed(&job, None)).collect();
         open.sort_by_key(|missed| (missed.deadline_ticks, missed.task, missed.job));
         late.chain(open).take(KEPT_MISSES).collect()
     }
 
     /// Late completions, and jobs that are overdue and not finished.
     pub fn miss_count(&self, run: &Run) -> u64 {
-        let now_ticks = run.now_ticks();
-        let open = run
-            .unfinished()
-            .filter(|job| job.deadline_ticks.is_some_and(|deadline| deadline < now_ticks));
-        self.misses + open.count() as u64
+        self.misses + overdue(run).count() as u64
     }
 
-    /// As a table's rows.
+    /// As a table's rows. Call when the run has ended.
     pub fn rows(&self, run: &Run) -> Vec<Row> {
+        let mut open = vec![0u64; self.streams.len()];
+        overdue(run).for_each(|job| open[job.stream()] += 1);
         let row = |(index, stream): (usize, &OfStream)| Row {
             name: run.names[index].clone(),
             kind: match run.owners[index] {
@@ -155,7 +150,7 @@ impl Statistics {
             },
             cpu: run.cpus[run.core_of(index)],
             jobs: stream.responses.count(),
-            misses: stream.misses,
+            misses: stream.misses + open[index],
             min_ticks: stream.responses.min_ticks(),
             average_ticks: stream.responses.average_ticks(),
             p50_ticks: stream.responses.percentile_ticks(2),
@@ -167,6 +162,13 @@ impl Statistics {
     }
 }
 
+/// Jobs past their deadline that have not finished.
+fn overdue(run: &Run) -> impl Iterator<Item = Job> + '_ {
+    let now_ticks = run.now_ticks();
+    run.unfinished()
+        .filter(move |job| job.deadline_ticks.is_some_and(|deadline| deadline < now_ticks))
+}
+
 /// Response times of one stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "files", derive(Serialize))]
@@ -174,7 +176,9 @@ pub struct Row {
     pub name: String,
     pub kind: &'static str,
     pub cpu: u32,
+    /// Finished; the times are theirs.
     pub jobs: u64,
+    /// Late completions, and jobs that are overdue and not finished.
     pub misses: u64,
     pub min_ticks: Option<u64>,
     pub average_ticks: Option<u64>,
