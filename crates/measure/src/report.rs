@@ -35,7 +35,8 @@ pub struct Row {
     pub period_ns: Option<u64>,
     /// `None` where the task was free to move.
     pub cpu: Option<Cpu>,
-    pub schedule: Schedule,
+    /// `None` where it is not known (an import).
+    pub schedule: Option<Schedule>,
     /// The papers' k, of which the load's processes follow. `None` without a load, and of `artis`,
     /// which has none.
     pub load_factor: Option<u32>,

@@ -141,7 +141,8 @@ pub struct Provenance {
     pub machine: Machine,
     /// The probe's CPU; `None` where it was free to move.
     pub cpu: Option<Cpu>,
-    pub schedule: Schedule,
+    /// `None` where it is not known (an import).
+    pub schedule: Option<Schedule>,
     pub memory_locked: bool,
     pub cpu_latency_held: bool,
     /// Period of the instants; `None` where they are random or there are none.
@@ -255,8 +256,10 @@ impl Run {
             Some(_) => {}
             None => return Err(bad("no schema number: not a run of asmp measure".to_owned())),
         }
-        let provenance: Provenance =
+        let mut provenance: Provenance =
             serde_json::from_value(value).map_err(|error| bad(error.to_string()))?;
+        // Imports once had a policy that no file had told.
+        provenance.schedule = provenance.schedule.filter(|_| provenance.source != Source::Import);
         let mut run = Self {
             dir: dir.to_owned(),
             provenance,
@@ -272,7 +275,10 @@ impl Run {
     fn count(&mut self) -> Result<(), RunError> {
         let path = self.dir.join("hist.hlog");
         match File::open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // Only the first version always had samples.bin.
+            Err(error)
+                if error.kind() == io::ErrorKind::NotFound
+                    && (self.provenance.schema == OLDEST_SCHEMA || self.has_samples()) => {}
             Err(cause) => return Err(RunError::Io { path, cause }),
             Ok(file) => {
                 let read = hlog::read(BufReader::new(file), |_| ());
@@ -430,7 +436,7 @@ pub(crate) mod tests {
             flood: false,
             machine,
             cpu: Some(3),
-            schedule: Schedule::Fifo { priority: 80 },
+            schedule: Some(Schedule::Fifo { priority: 80 }),
             memory_locked: true,
             cpu_latency_held: true,
             period_ns: Some(1_000_000),
@@ -502,6 +508,34 @@ pub(crate) mod tests {
         assert!(refused.ends_with("hist.hlog: 3 samples, and run.json says 2"), "{refused}");
         std::fs::write(dir.path().join("hist.hlog"), "garbage\n").unwrap();
         assert!(matches!(Run::read(dir.path()), Err(RunError::Log { .. })));
+    }
+
+    #[test]
+    fn a_run_that_lost_its_histograms_names_their_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let lost = |schema: u32| {
+            write(dir.path(), Provenance { schema, ..provenance() }, &[5, 7]);
+            assert!(Run::read(dir.path()).is_ok(), "it has its samples");
+            std::fs::remove_file(dir.path().join("samples.bin")).unwrap();
+            Run::read(dir.path()).unwrap_err().to_string()
+        };
+        for (schema, name) in [(RUN_SCHEMA, "hist.hlog"), (2, "hist.hlog"), (1, "samples.bin")] {
+            let refused = lost(schema);
+            assert!(refused.contains(&format!("{name}: No such file")), "{schema}: {refused}");
+        }
+    }
+
+    #[test]
+    fn an_import_has_no_policy_though_an_older_one_wrote_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let read = |source: Source, schedule: Option<Schedule>| {
+            write(dir.path(), Provenance { source, schedule, ..provenance() }, &[5]);
+            Run::read(dir.path()).unwrap().provenance.schedule
+        };
+        let other = Some(Schedule::Other { nice: 0 });
+        assert_eq!(read(Source::Import, other), None);
+        assert_eq!(read(Source::Import, None), None);
+        assert_eq!(read(Source::Nanosleep, other), other);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! What two runs must have in common before a difference of theirs means anything. Pure.
 
 use crate::load::LoadDir;
-use crate::run::{Machine, Provenance};
+use crate::run::{Machine, Provenance, Source};
 use std::fmt;
 use std::str::FromStr;
 
@@ -86,13 +86,16 @@ impl Setting {
             Self::LoadDisk => match (run.load.writes(), &run.load_dir) {
                 (false, _) => "none".to_owned(),
                 (true, Some(dir)) => disk(dir),
-                (true, None) => "not known".to_owned(),
+                (true, None) => unknown(),
             },
-            Self::Period => {
-                run.period_ns.map_or_else(|| "none".to_owned(), |ns| format!("{ns} ns"))
-            }
+            Self::Period => match (run.period_ns, run.source) {
+                (Some(ns), _) => format!("{ns} ns"),
+                (None, Source::Import) => unknown(),
+                (None, _) => "none".to_owned(),
+            },
+            Self::Flood if run.source == Source::Import => unknown(),
             Self::Flood => if run.flood { "yes" } else { "no" }.to_owned(),
-            Self::Priority => run.schedule.to_string(),
+            Self::Priority => run.schedule.map_or_else(unknown, |schedule| schedule.to_string()),
             Self::Machine => {
                 let guest = if run.machine.hypervisor { ", a guest" } else { "" };
                 format!("{cpu_model}, CPUs {online_cpus}{guest}")
@@ -116,6 +119,11 @@ impl Setting {
         };
         Self::ALL.into_iter().filter(differs).collect()
     }
+}
+
+/// What neither an import's file nor an older `run.json` says.
+fn unknown() -> String {
+    "not known".to_owned()
 }
 
 /// File system and disk. A device of major number 0 is none: each mount may give another one.
@@ -147,7 +155,7 @@ mod tests {
     use super::*;
     use crate::load::Load;
     use crate::run::tests::provenance;
-    use crate::run::{Experiment, Kind, Source};
+    use crate::run::{Experiment, Kind};
     use asmp_host::Schedule;
 
     #[test]
@@ -171,7 +179,7 @@ mod tests {
                 }
                 Setting::Period => other.period_ns = Some(1),
                 Setting::Flood => other.flood = true,
-                Setting::Priority => other.schedule = Schedule::Fifo { priority: 99 },
+                Setting::Priority => other.schedule = Some(Schedule::Fifo { priority: 99 }),
                 Setting::Machine => other.machine.cpu_model = "another".into(),
                 Setting::Kernel => other.machine.boot_parameters = "nohz_full=1".into(),
                 Setting::Completeness => other.partial = Some("interrupted".into()),
@@ -209,5 +217,17 @@ mod tests {
         let partial = change(Setting::Completeness);
         assert_eq!(Setting::differing(&partial, &partial), [Setting::Completeness]);
         assert!("shoes".parse::<Setting>().unwrap_err().contains("load-size"));
+    }
+
+    #[test]
+    fn what_no_import_says_is_not_known() {
+        let import =
+            Provenance { source: Source::Import, period_ns: None, schedule: None, ..provenance() };
+        for setting in [Setting::Period, Setting::Flood, Setting::Priority] {
+            assert_eq!(setting.of(&import), "not known");
+        }
+        assert_eq!(Setting::differing(&import, &import), []);
+        let random = Provenance { period_ns: None, ..provenance() };
+        assert_eq!(Setting::Period.of(&random), "none");
     }
 }

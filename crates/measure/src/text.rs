@@ -50,7 +50,7 @@ fn conditions(rows: &[&Row]) -> String {
         how.push("a guest: no times of a machine".to_owned());
     }
     let cpu = each(rows, |row| told::cpu(row.cpu, row.source));
-    let policy = each(rows, |row| told::policy(&row.schedule, row.source));
+    let policy = each(rows, |row| told::policy(row.schedule));
     format!("{measured}; {cpu}; {policy}\n{}\n", how.join("; "))
 }
 
@@ -262,7 +262,7 @@ mod tests {
             _ => Schedule::Fifo { priority: 80 },
         };
         let samples = latencies.samples();
-        let provenance = Provenance { kind, schedule, samples, ..provenance() };
+        let provenance = Provenance { kind, schedule: Some(schedule), samples, ..provenance() };
         let times = Times::default();
         Run { dir: dir.into(), provenance, latencies, times, system_max_ns: None }
     }

@@ -75,12 +75,12 @@ pub fn cpu(cpu: Option<Cpu>, source: Source) -> String {
     }
 }
 
-pub fn policy(schedule: &Schedule, source: Source) -> String {
-    match (source, schedule) {
-        (Source::Import, _) => "policy not known".to_owned(),
-        (_, Schedule::Fifo { priority }) => format!("SCHED_FIFO {priority}"),
-        (_, Schedule::Other { nice: 0 }) => "SCHED_OTHER".to_owned(),
-        (_, other) => other.to_string(),
+pub fn policy(schedule: Option<Schedule>) -> String {
+    match schedule {
+        None => "policy not known".to_owned(),
+        Some(Schedule::Fifo { priority }) => format!("SCHED_FIFO {priority}"),
+        Some(Schedule::Other { nice: 0 }) => "SCHED_OTHER".to_owned(),
+        Some(other) => other.to_string(),
     }
 }
 

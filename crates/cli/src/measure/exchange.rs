@@ -5,7 +5,6 @@ use crate::change::caller;
 use crate::exit::{BAD_FILE, BAD_RUN, PARTIAL, USAGE, failure};
 use crate::file::text_of;
 use anyhow::{Context, Result};
-use asmp_host::Schedule;
 use asmp_host::limited::MOST_BYTES;
 use asmp_measure::exchange::{self, Column, Document, Exported, Format, Rows};
 use asmp_measure::hlog;
@@ -156,7 +155,7 @@ fn one(dir: &Path, file: &Path, column: &Column, origin: &Origin) -> Result<()> 
             hypervisor: false,
         },
         cpu: None,
-        schedule: Schedule::Other { nice: 0 },
+        schedule: None,
         memory_locked: false,
         cpu_latency_held: false,
         period_ns: None,

@@ -32,7 +32,7 @@ pub fn provenance(kernel: &str, load: Load, kind: Kind) -> Provenance {
             hypervisor: true,
         },
         cpu: Some(3),
-        schedule: Schedule::Fifo { priority: 80 },
+        schedule: Some(Schedule::Fifo { priority: 80 }),
         memory_locked: true,
         cpu_latency_held: true,
         period_ns: Some(1_000_000),

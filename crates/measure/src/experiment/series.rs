@@ -444,7 +444,7 @@ impl Session<'_> {
             flood: matches!(self.measurement, Measurement::Latency { flood: true, .. }),
             machine: Machine::read(self.kernel),
             cpu: bound.then_some(self.series.cpu),
-            schedule: self.schedule_of(kind),
+            schedule: Some(self.schedule_of(kind)),
             memory_locked: self.series.memory_locked,
             cpu_latency_held: self.series.cpu_latency_held,
             period_ns: self.period_ns(),

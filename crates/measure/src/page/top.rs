@@ -96,7 +96,7 @@ pub fn facts(runs: &[Run]) -> String {
         ("Measured CPU", by_kind(runs, |of| told::cpu(of.cpu, of.source))),
         ("Times by", distinct(&|run| words::source(run.provenance.source).to_owned())),
         ("Period", distinct(&period)),
-        ("Policy", by_kind(runs, |of| told::policy(&of.schedule, of.source))),
+        ("Policy", by_kind(runs, |of| told::policy(of.schedule))),
         ("Before each event", distinct(&dirty)),
         ("Loads wrote to", distinct(&wrote_to)),
         (counted, instants(runs)),
