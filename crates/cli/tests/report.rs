@@ -40,6 +40,7 @@ fn main() {
         trial("on a page of 400 pixels all text can be read", narrow).with_ignored_flag(none),
         trial("the page reads on light and on dark", light_and_dark).with_ignored_flag(none),
         trial("what is no run, cut short, newer or of another kernel is refused", refusals),
+        trial("an import says what is not known of it, and overwrites nothing", imports),
         trial("names of tasks and runs reach no terminal as control characters", names_are_shown),
         trial("a run without its samples says when the worst were, and marks them", marked),
         trial("a thousand million instants are reported in little memory", thousand_million),
@@ -419,6 +420,46 @@ fn refusals() {
     let (code, said) = import(&name("garbage"));
     assert!(code == 50 && said.contains("garbage"), "{said}");
     assert!(!path("garbage").exists(), "nothing half done");
+}
+
+fn imports() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let text = name("cyclictest.txt");
+    std::fs::write(&text, "000001 5\n000002 3\n").unwrap();
+    let import = |output: &str, from: &str, kernel: &str| {
+        let words = ["measure", "import", &text, "-o", output, "--from", from, "--kernel", kernel];
+        asmp(&[&words[..], &["--kind", "normal"]].concat())
+    };
+    let out = name("theirs");
+    for kernel in ["", " "] {
+        let (code, said) = import(&out, "cyclictest", kernel);
+        assert!(code == 2 && said.contains("a kernel has a release"), "{code}: {said}");
+    }
+    for from in ["cyclic", "csv"] {
+        let (code, said) = import(&out, from, "6.12");
+        let says = format!("invalid format {from:?}: expected cyclictest, rtla or hdr\n");
+        assert!(code == 2 && said.contains(&says), "{code}: {said}");
+    }
+    let (code, said) = import(&name("none/theirs"), "cyclictest", "6.12");
+    assert!(code == 40 && said.contains("none: make that first"), "{code}: {said}");
+    assert_eq!(import(&out, "cyclictest", "6.12").0, 54);
+    let (code, said) = import(&out, "cyclictest", "6.12");
+    let says = "theirs: it exists, and nothing is overwritten: name another directory";
+    assert!(code == 40 && said.contains(says), "{code}: {said}");
+    // Neither a policy nor a period is in such a file.
+    let json = std::fs::read_to_string(format!("{out}/thread-0/run.json")).unwrap();
+    let run: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&run["schedule"], &run["period_ns"]), (&Value::Null, &Value::Null));
+    let compare = ["measure", "compare", &out, &out, "--across", "completeness"];
+    let (code, said) = asmp(&compare);
+    let says = "source import, period not known, priority not known, kernel 6.12";
+    assert!(code == 0 && said.contains(says), "{code}: {said}");
+    let (_, said) = asmp(&[&compare[..], &["--json"]].concat());
+    let all: Value = serde_json::from_str(&said).unwrap();
+    let pair = &all["pairs"][0];
+    assert_eq!((&all["schema"], &pair["settings"]["priority"]), (&1.into(), &"not known".into()));
+    assert_eq!(pair["across"]["completeness"], pair["settings"]["completeness"]);
 }
 
 /// As `latency` leaves it without `--samples-too`.

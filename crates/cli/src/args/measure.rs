@@ -177,7 +177,8 @@ pub enum Measure {
         b: PathBuf,
         /// Print the differences as JSON
         ///
-        /// Times are in nanoseconds. Example: asmp measure compare before after --json
+        /// The object has `schema`, and `pairs` with times in nanoseconds. Example: asmp measure
+        /// compare before after --json
         #[arg(long)]
         json: bool,
         /// Settings in which the two may differ, separated by commas
@@ -253,7 +254,7 @@ pub enum Measure {
         ///
         /// hdr is a log of HdrHistogram (histograms V2) or its percentile text. Example:
         /// --from rtla
-        #[arg(long, value_name = "FORMAT")]
+        #[arg(long, value_name = "FORMAT", value_parser = readable)]
         from: Format,
         /// Unit of the values of FILE
         ///
@@ -269,7 +270,7 @@ pub enum Measure {
         /// Kernel that it was measured on, as `uname -r` prints it
         ///
         /// Runs of different kernels are not compared. Example: --kernel 7.2.13
-        #[arg(long, value_name = "RELEASE")]
+        #[arg(long, value_name = "RELEASE", value_parser = release)]
         kernel: String,
         /// Where the measured task ran: normal, fifo-irq, fifo, partition-tick or partition
         ///
@@ -364,6 +365,21 @@ pub struct Series {
     /// Example: -q
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// A format that `import` reads.
+fn readable(text: &str) -> Result<Format, String> {
+    match text.parse() {
+        Ok(format @ (Format::Cyclictest | Format::Rtla | Format::Hdr)) => Ok(format),
+        _ => Err(format!("invalid format {text:?}: expected cyclictest, rtla or hdr")),
+    }
+}
+
+fn release(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("a kernel has a release, as `uname -r` prints it: 7.2.13".to_owned()),
+        release => Ok(release.to_owned()),
+    }
 }
 
 /// What `ab` leaves out.

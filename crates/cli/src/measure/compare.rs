@@ -25,7 +25,8 @@ struct Compared<'a> {
 pub fn compare(a: &[Run], b: &[Run], across: &[Setting], json: bool) -> Result<()> {
     let pairs = pairs(a, b, across).map_err(|error| failure(MIXED, error.to_string()))?;
     if json {
-        return crate::print::json(&pairs.iter().map(compared).collect::<Vec<_>>());
+        let pairs: Vec<Compared> = pairs.iter().map(compared).collect();
+        return crate::print::json(&serde_json::json!({ "schema": 1, "pairs": pairs }));
     }
     println!("B - A; sure: more than chance at 5 %, all figures together (exact ranks of rounds)");
     for pair in &pairs {

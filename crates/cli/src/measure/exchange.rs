@@ -13,7 +13,7 @@ use asmp_measure::run::{
     self, Experiment, Kind, Machine, Provenance, RUN_SCHEMA, Run, Source, Totals,
 };
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, ErrorKind};
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -104,8 +104,18 @@ pub fn import(file: &Path, from: Format, output: &Path, origin: &Origin) -> Resu
         }
     }
     .map_err(|reason| failure(BAD_RUN, format!("{}: {reason}", file.display())))?;
-    std::fs::create_dir(output)
-        .map_err(|error| failure(BAD_FILE, format!("{}: {error}", output.display())))?;
+    std::fs::create_dir(output).map_err(|error| {
+        let said = match (error.kind(), output.parent()) {
+            (ErrorKind::AlreadyExists, _) => {
+                "it exists, and nothing is overwritten: name another directory".to_owned()
+            }
+            (ErrorKind::NotFound, Some(above)) if !above.exists() => {
+                format!("there is no directory {}: make that first", above.display())
+            }
+            _ => error.to_string(),
+        };
+        failure(BAD_FILE, format!("-o {}: {said}", output.display()))
+    })?;
     let write = || -> Result<()> {
         columns.iter().try_for_each(|column| one(&output.join(&column.name), file, column, origin))
     };
