@@ -403,6 +403,20 @@ fn a_placement_or_a_run_that_would_ignore_a_part_of_the_file_is_refused() {
 }
 
 #[test]
+fn a_verdict_by_offsets_says_that_its_table_takes_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file.toml").to_str().unwrap().to_owned();
+    let alternating =
+        [("a", 2, 4, "offset = \"0\""), ("b", 2, 4, "deadline = \"2 ms\"\noffset = \"2 ms\"")];
+    let note = "responses, growth and room are those of any first arrivals";
+    for (tasks, says) in [(&alternating[..], true), (&[("a", 2, 4, "")], false)] {
+        tasks_in(&file, tasks);
+        let words = text(&asmp(&["analyze", &file, "--policy", "rm"]));
+        assert_eq!((words.contains("schedulable: no"), words.contains(note)), (true, says));
+    }
+}
+
+#[test]
 fn a_refusal_names_what_the_test_lacks_and_no_other_policy() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file.toml").to_str().unwrap().to_owned();

@@ -13,6 +13,9 @@ use std::path::Path;
 
 /// What `simulate` plays where nothing else is asked for.
 const SIMULATED_S: u64 = 10;
+/// Such a row may be later than its deadline, and the room below 1.
+const OFFSETS: &str =
+    "offsets: the verdict uses them; responses, growth and room are those of any first arrivals";
 const MEASURED: &str = "* measured, not proven: the verdict holds while no job takes longer";
 
 pub fn headline(verdict: &Verdict) -> String {
@@ -76,6 +79,10 @@ impl Words<'_> {
             print!("\n{}", table(&self.rows(cpu)));
             if cpu.tasks.iter().any(|index| self.tasks[*index].cost.is_measured()) {
                 println!("{MEASURED}");
+            }
+            let has_offset = |index: &usize| self.tasks[*index].offset_ticks.is_some();
+            if cpu.verdict.is_schedulable() && cpu.tasks.iter().any(has_offset) {
+                println!("{OFFSETS}");
             }
             if !cpu.in_chains {
                 if let Some(why) = cpu.explanation(self.tasks, report.policy) {
