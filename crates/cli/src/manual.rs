@@ -93,8 +93,8 @@ fn title(name: &str, section: u8, manual: &str) -> String {
     format!(".TH \"{name}\" \"{section}\" \"\" \"asmp {version}\" \"{manual}\"\n")
 }
 
-/// The lines that `--help` prints after `Usage:`, with the command's name in bold. The synopsis that
-/// clap_mangen makes lacks `--` and the values of options.
+/// The lines that `--help` prints after `Usage:`, with the command's name in bold. The synopsis of
+/// clap_mangen lacks `--` and the values of options.
 fn synopsis(command: &Command) -> String {
     let usage = command.clone().render_usage().to_string();
     let name = command.get_bin_name().unwrap_or(command.get_name());
