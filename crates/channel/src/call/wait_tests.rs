@@ -59,12 +59,14 @@ fn a_cancel_whose_wake_up_a_client_has_taken_away_ends_a_receive_soon() {
     let mut server = Server::open(dir.path(), "a", shape(false)).unwrap();
     let table = Table::attach(dir.path(), "a").unwrap();
     let serves = server.canceller();
-    let receiving = thread::spawn(move || server.receive(Some(PATIENCE)));
-    while table.rendezvous().pending.load(Relaxed) & rendezvous::ASLEEP == 0 {
-        thread::yield_now();
-    }
-    serves.only_note();
-    assert_eq!(receiving.join().unwrap(), Err(CallError::Cancelled { taken: false }));
+    let cancelling = thread::spawn(move || {
+        while table.rendezvous().pending.load(Relaxed) & rendezvous::ASLEEP == 0 {
+            thread::yield_now();
+        }
+        serves.only_note();
+    });
+    assert_eq!(server.receive(Some(PATIENCE)), Err(CallError::Cancelled { taken: false }));
+    cancelling.join().unwrap();
 }
 
 #[test]

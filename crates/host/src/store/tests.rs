@@ -83,7 +83,7 @@ fn a_directory_that_others_may_write_in_is_refused() {
     // SAFETY: geteuid has no arguments and cannot fail.
     let by_group = if unsafe { libc::geteuid() } == 0 { 0o775 } else { 0o777 };
     for mode in [0o777, 0o1777, by_group] {
-        fs::set_permissions(&own, fs::Permissions::from_mode(mode)).unwrap();
+        fs::set_permissions(&own, Permissions::from_mode(mode)).unwrap();
         let error = Store::at(&own).lock(Duration::ZERO).unwrap_err();
         assert!(error.to_string().contains("may write"), "{error}");
     }
@@ -95,7 +95,8 @@ fn what_others_may_have_written_is_neither_believed_nor_used() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::at(dir.path());
     let all = ["state", "lock", "journal.spare", "state.spare"];
-    let spoil: [(&str, fn(&Path)); 3] = [
+    type Spoil = fn(&Path);
+    let spoil: [(&str, Spoil); 3] = [
         ("a mode", |path| fs::set_permissions(path, Permissions::from_mode(0o664)).unwrap()),
         ("a second name", |path| fs::hard_link(path, path.with_extension("other")).unwrap()),
         ("an owner", |path| std::os::unix::fs::chown(path, Some(65534), None).unwrap()),
