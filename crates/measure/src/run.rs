@@ -527,8 +527,8 @@ pub(crate) mod tests {
 
     #[test]
     fn an_import_has_no_policy_though_an_older_one_wrote_one() {
-        let dir = tempfile::tempdir().unwrap();
         let read = |source: Source, schedule: Option<Schedule>| {
+            let dir = tempfile::tempdir().unwrap();
             write(dir.path(), Provenance { source, schedule, ..provenance() }, &[5]);
             Run::read(dir.path()).unwrap().provenance.schedule
         };

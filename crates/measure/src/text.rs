@@ -341,6 +341,7 @@ mod tests {
         // An import knows less.
         for run in &mut runs {
             run.provenance.source = Source::Import;
+            run.provenance.schedule = None;
             run.provenance.column = Some("Usr-003".into());
             (run.provenance.cpu, run.provenance.period_ns) = (None, None);
             run.provenance.partial = Some("interrupted".into());
