@@ -5,6 +5,7 @@
 use super::*;
 use crate::shm::{Kind, Pages, SharedMemory};
 use std::io::Write as _;
+use std::os::fd::FromRawFd;
 use std::os::unix::fs::chown;
 
 /// Two users who are not root.
@@ -367,7 +368,8 @@ fn an_open_directory_is_used_whatever_its_path_names_by_now() {
     let names = Names::lock(&path).unwrap();
     std::fs::rename(&path, &away).unwrap();
     symlink(others.path(), &path).unwrap();
-    let memory = File::open("/proc/self/exe").unwrap();
+    // SAFETY: a C string; the descriptor is new, and nothing else owns it.
+    let memory = unsafe { File::from_raw_fd(libc::memfd_create(c"asmp:a".as_ptr(), 0)) };
     let link = names.link("a", &memory).unwrap();
     assert!(away.join(&link.file_name).is_symlink(), "made elsewhere");
     assert!(names.find("a").unwrap().is_some(), "found elsewhere");

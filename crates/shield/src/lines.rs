@@ -10,10 +10,9 @@ use asmp_host::knob::{self, Knob};
 use asmp_host::{CpuSet, Facts, Kernel, counters, topology};
 use std::collections::BTreeMap;
 
-/// Compares the machine's lines with those of the state, and notes them. Takes CPUs that came online
-/// into originals that a driver would have given them. Forgets what was known of
-/// a number that another device has now. Gives a line that came and is still where it started an
-/// original.
+/// Compares the machine's lines with those of the state, and notes them. Adds CPUs that came online
+/// to originals where a driver would have. Forgets what was known of a number that another device
+/// has now. Gives a line that came and is still where it started an original.
 pub(crate) fn follow(kernel: &dyn Kernel, facts: &Facts, state: &mut State) {
     let named = |irq: &Irq| (irq.number, irq::identity(kernel, irq));
     let now: BTreeMap<u32, String> = facts.irqs.iter().map(named).collect();

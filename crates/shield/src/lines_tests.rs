@@ -214,7 +214,7 @@ fn a_line_that_refused_before_is_judged_again_where_its_cpu_joins_a_partition() 
     assert!(refused.iter().any(|one| one.path.starts_with(dir) && one.disturbs), "{refused:?}");
 }
 
-/// As virtio_net does: a line of its queues names the CPUs that are online, whatever happens beside.
+/// As virtio_net does: a line of its queues names the CPUs that are online.
 #[test]
 fn a_line_that_a_driver_keeps_on_all_online_cpus_gets_those_that_were_offline_before() {
     for comes_before_the_end in [true, false] {

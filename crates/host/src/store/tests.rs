@@ -98,7 +98,10 @@ fn what_others_may_have_written_is_neither_believed_nor_used() {
     type Spoil = fn(&Path);
     let spoil: [(&str, Spoil); 3] = [
         ("a mode", |path| fs::set_permissions(path, Permissions::from_mode(0o664)).unwrap()),
-        ("a second name", |path| fs::hard_link(path, path.with_extension("other")).unwrap()),
+        ("a second name", |path| {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            fs::hard_link(path, path.with_file_name(format!("other {name}"))).unwrap();
+        }),
         ("an owner", |path| std::os::unix::fs::chown(path, Some(65534), None).unwrap()),
     ];
     // SAFETY: geteuid has no arguments and cannot fail.
