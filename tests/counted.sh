@@ -10,6 +10,8 @@
 #           is missing, so that nothing is skipped for want of a package.
 # ASMP_COUNTS names a file that gets the last line, too.
 set -uo pipefail
+# What tests leave in directories of their own must be as root's files are.
+umask 022
 name=$1
 shift
 

@@ -29,7 +29,7 @@ part() {
 # row TARGET: into the table. A part that was killed has none.
 row() {
     local text
-    text=$(cat "$work/$1.row" 2>/dev/null || printf '%6s      %-8s FAILED: it has no end' '' "$1")
+    text=$(cat "$work/$1.row" 2>/dev/null || printf '%6s      %-8s FAILED: it did not end' '' "$1")
     [[ $text != *FAILED* ]] || failed=$((failed + 1))
     table+=$text$'\n'
 }

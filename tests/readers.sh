@@ -24,7 +24,9 @@ if [ -z "$PROMTOOL" ]; then
         locked readers
         work=$(mktemp -d)
         trap 'rm -rf "$work"' EXIT
-        if (cd "$work" && apt-get -qq download prometheus && dpkg -x ./*.deb new) >&2; then
+        unpacked() { (cd "$work" && apt-get -qq download prometheus && dpkg -x ./*.deb new) >&2; }
+        # A fresh machine has no lists of packages.
+        if unpacked || { as_root apt-get -qq update >&2 && unpacked; }; then
             rm -rf "$CACHE/readers"
             mv "$work/new" "$CACHE/readers"
         fi

@@ -39,12 +39,6 @@ impl Canceller {
         self.wake();
     }
 
-    /// A cancel whose wake-up another process has taken away.
-    #[cfg(test)]
-    pub(crate) fn only_note(&self) {
-        self.0.noted.store(1, Relaxed);
-    }
-
     /// Lets the end wait again.
     pub fn resume(&self) {
         self.0.noted.store(0, Relaxed);

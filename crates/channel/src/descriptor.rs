@@ -23,6 +23,10 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// How soon a thread that was not woken is woken again.
+const AGAIN: Duration = Duration::from_micros(100);
 
 /// A program that locks its memory locks this, too.
 const STACK_BYTES: usize = 64 << 10;
@@ -107,9 +111,16 @@ impl Drop for Descriptor {
             return;
         }
         self.event.ends.store(1, Relaxed);
-        self.canceller.wake();
-        self.event.drain();
         if let Some(thread) = self.thread.take() {
+            // Another process may write the word back at which the thread is about to sleep.
+            loop {
+                self.canceller.wake();
+                self.event.drain();
+                if thread.is_finished() {
+                    break;
+                }
+                std::thread::sleep(AGAIN);
+            }
             let _ = thread.join();
         }
         self.event.raise();

@@ -9,8 +9,9 @@
 //!
 //! **Trust.** `/dev/shm` belongs to all users, and any of them may make a directory there first.
 //! So the default directory must belong to the effective user, root included. Root follows a
-//! directory of another user only where the program names it, and there only memory of that user
-//! or of root. A directory is opened once, is no symbolic link, and is used by its descriptor.
+//! directory of another user only where the program names it, and there only memory of that user,
+//! or root's by a link that root made. A directory is opened once, is no symbolic link, and is used
+//! by its descriptor.
 //!
 //! **Lock.** A process that creates or attaches holds flock(2) of the file `.lock`. Only the
 //! directory's user may open it. The directory itself could be locked by any user who can open
@@ -21,6 +22,7 @@ use std::ffi::OsString;
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{
     DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown, symlink,
 };
@@ -158,8 +160,8 @@ impl Names {
                 continue;
             }
             match open_link(&link, name) {
-                Ok(Some(file)) if self.may_follow(&link, &file).map_err(io)? => {
-                    return Ok(Some(file));
+                Ok(Some(found)) if self.may_follow(&found).map_err(io)? => {
+                    return Ok(Some(found.memory));
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => _ = std::fs::remove_file(&link),
@@ -183,9 +185,9 @@ impl Names {
 
     /// Memory of others than the directory's user and root is not what the name stands for. Root's
     /// has this name only where root has made the link: the user could lead to another one.
-    fn may_follow(&self, link: &Path, memory: &File) -> io::Result<bool> {
-        let owner = memory.metadata()?.uid();
-        Ok(owner == self.owner || owner == 0 && link.symlink_metadata()?.uid() == 0)
+    fn may_follow(&self, found: &Found) -> io::Result<bool> {
+        let owner = found.memory.metadata()?.uid();
+        Ok(owner == self.owner || owner == 0 && found.linked_by == 0)
     }
 
     /// Removes links of this user, of any name, whose process is gone: a few of those that a
@@ -336,17 +338,42 @@ fn lock_file(dir: &File, owner: u32) -> io::Result<File> {
 /// Opens the memfd behind a link. It checks that it is one, because the kernel may have reused the
 /// number of a process or descriptor. `None`: a link of a dead process. Errors: those of
 /// open(2) beyond that, such as EMFILE.
-fn open_link(link: &Path, name: &str) -> io::Result<Option<File>> {
-    let found = match OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(link) {
-        Ok(found) => found,
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(error),
+fn open_link(link: &Path, name: &str) -> io::Result<Option<Found>> {
+    let is_gone =
+        |error: &io::Error| matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH));
+    let open = |path: &Path, flags| OpenOptions::new().read(true).custom_flags(flags).open(path);
+    // The link itself: another may have its name a moment later.
+    let opened = open(link, libc::O_PATH | libc::O_NOFOLLOW).and_then(|itself| {
+        let to = target_of(&itself)?;
+        Ok((itself.metadata()?.uid(), open(&to, libc::O_PATH)?))
+    });
+    let (linked_by, found) = match opened {
+        Err(error) if is_gone(&error) => return Ok(None),
+        opened => opened?,
     };
     let path = PathBuf::from(format!("/proc/self/fd/{}", found.as_raw_fd()));
-    let is_ours = path.read_link()?.to_str() == Some(&format!("/memfd:asmp:{name} (deleted)"));
-    is_ours.then(|| OpenOptions::new().read(true).write(true).open(path)).transpose()
+    if path.read_link()?.to_str() != Some(&format!("/memfd:asmp:{name} (deleted)")) {
+        return Ok(None);
+    }
+    let memory = OpenOptions::new().read(true).write(true).open(path)?;
+    Ok(Some(Found { linked_by, memory }))
+}
+
+/// Memory, and the user who made the link by which it was found.
+struct Found {
+    linked_by: u32,
+    memory: File,
+}
+
+/// Where an open symbolic link leads.
+fn target_of(link: &File) -> io::Result<PathBuf> {
+    let mut text = vec![0u8; libc::PATH_MAX as usize];
+    // SAFETY: an empty C string means the descriptor itself; the buffer is as long as is said.
+    let length = unsafe {
+        libc::readlinkat(link.as_raw_fd(), c"".as_ptr(), text.as_mut_ptr().cast(), text.len())
+    };
+    text.truncate(usize::try_from(length).map_err(|_| io::Error::last_os_error())?);
+    Ok(OsString::from_vec(text).into())
 }
 
 pub(crate) fn check_name(name: &str) -> Result<(), ShmError> {

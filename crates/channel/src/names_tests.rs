@@ -368,8 +368,10 @@ fn an_open_directory_is_used_whatever_its_path_names_by_now() {
     let names = Names::lock(&path).unwrap();
     std::fs::rename(&path, &away).unwrap();
     symlink(others.path(), &path).unwrap();
-    // SAFETY: a C string; the descriptor is new, and nothing else owns it.
-    let memory = unsafe { File::from_raw_fd(libc::memfd_create(c"asmp:a".as_ptr(), 0)) };
+    // SAFETY: a C string.
+    let fd = unsafe { libc::memfd_create(c"asmp:a".as_ptr(), 0) };
+    // SAFETY: the descriptor is new, and nothing else owns it.
+    let memory = unsafe { File::from_raw_fd(fd) };
     let link = names.link("a", &memory).unwrap();
     assert!(away.join(&link.file_name).is_symlink(), "made elsewhere");
     assert!(names.find("a").unwrap().is_some(), "found elsewhere");

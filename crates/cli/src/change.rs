@@ -119,8 +119,8 @@ pub fn note_idle_priorities(request: &Request) {
     let idle = |name: &str, has_lines: bool, priority: Option<u32>| {
         if let Some(priority) = priority.filter(|_| !has_lines) {
             print::err(format_args!(
-                "asmp: partition {name}: IRQ priority {priority} has no effect yet, as no line \
-                 is named: name it now, or later by `asmp add {name} --irq`"
+                "asmp: partition {name}: IRQ priority {priority} has no effect until it has a \
+                 line: `asmp add {name} --irq LINE`"
             ));
         }
     };

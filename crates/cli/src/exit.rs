@@ -225,7 +225,9 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
                 ChangeError::Strict { .. } => STRICT,
                 ChangeError::Unproved { .. } => UNPROVED,
                 ChangeError::NotUndone { .. } => NOT_UNDONE,
-                ChangeError::State(StateError::Unreadable { .. }) => BAD_STATE,
+                ChangeError::State(StateError::Unreadable { .. } | StateError::Foreign { .. }) => {
+                    BAD_STATE
+                }
                 // Full, read-only, or not our own.
                 ChangeError::Host(error) | ChangeError::State(StateError::Host(error))
                     if error.path().starts_with(asmp_shield::RUN_DIR) =>

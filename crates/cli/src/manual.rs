@@ -218,9 +218,9 @@ fn exit_codes() -> String {
     }
     prose.push_str(
         "\n`asmp run` and `asmp exec` return the command's own status, or 128 + N if signal N \
-         killed it. Any other command that changes something ends by SIGINT (^C), SIGTERM or \
-         SIGHUP (128 + N in a shell) after it has undone its change. Where the signal came too \
-         late, it says that the change was made.\n",
+         killed it. Any other command that changes something ends by SIGINT (^C), SIGQUIT, \
+         SIGTERM or SIGHUP (128 + N in a shell) after it has undone its change. Where the signal \
+         came too late, it says that the change was made.\n",
     );
     prose
 }

@@ -22,7 +22,7 @@ pub fn explain(error: Error, words: &[String]) -> Error {
             Some(message) => command.error(error.kind(), message),
             None => error,
         },
-        ErrorKind::UnknownArgument => with_tip(error, &root, &path, &command),
+        ErrorKind::UnknownArgument => with_tip(error, &root, &path, &command, words),
         _ => error,
     }
 }
@@ -75,7 +75,13 @@ fn not_a_number(error: &Error) -> Option<String> {
 
 /// clap offers `-- WORD` for each unknown option of a command that takes any word: only where a
 /// command line follows `--` is that what was meant.
-fn with_tip(mut error: Error, root: &Command, path: &[&str], command: &Command) -> Error {
+fn with_tip(
+    mut error: Error,
+    root: &Command,
+    path: &[&str],
+    command: &Command,
+    words: &[String],
+) -> Error {
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg) else {
         return error;
     };
@@ -85,6 +91,10 @@ fn with_tip(mut error: Error, root: &Command, path: &[&str], command: &Command) 
         plan.is_some_and(|plan| plan.find_subcommand(name).is_some())
     };
     let tip = match path {
+        _ if takes_command && !word.starts_with('-') && words.iter().any(|word| word == "--") => {
+            let name = "a partition that `run` makes gets its name by --name";
+            path.ends_with(&["run"]).then(|| name.to_owned())
+        }
         _ if takes_command && !word.starts_with('-') => {
             Some(format!("put `--` before the command: asmp {} … -- {word} …", path.join(" ")))
         }
@@ -148,6 +158,13 @@ mod tests {
             assert!(said.contains("put `--` before the command: asmp "), "{said}");
             assert!(said.contains(" -- ./app "), "{said}");
         }
+    }
+
+    #[test]
+    fn a_word_before_two_hyphens_is_not_told_to_put_them() {
+        let words = said("run rt --cpus 3 -- ./app");
+        assert!(words.contains("by --name") && !words.contains("put `--`"), "{words}");
+        assert!(!said("exec rt x -- ./app").contains("put `--`"));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::{Error, Result, limited};
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -135,7 +135,13 @@ impl Store {
     /// The same with a lock of its own, whose file has this name.
     pub fn lock_of(&self, name: &str, patience: Duration) -> Result<Option<Lock>> {
         make_dir(&self.dir).map_err(Error::io(&self.dir, "make the directory"))?;
-        self.check_dir()?;
+        let owner = self.check_dir()?;
+        // SAFETY: geteuid has no arguments and cannot fail.
+        if self.of_system && owner != unsafe { libc::geteuid() } {
+            // Whatever capabilities there are: root would believe nothing that is written here.
+            let denied = io::Error::from_raw_os_error(libc::EPERM);
+            return Err(Error::io(&self.dir, "write in")(denied));
+        }
         let path = self.path(name);
         let file = OpenOptions::new()
             .create(true)
@@ -163,8 +169,8 @@ impl Store {
     }
 
     /// A file's bytes; `None` where there is none. Errors: also [`io::ErrorKind::InvalidData`] for
-    /// what is no regular file or not ours, and [`io::ErrorKind::FileTooLarge`] beyond
-    /// [`MOST_BYTES`].
+    /// what is no regular file, [`io::ErrorKind::InvalidInput`] for what is not ours, and
+    /// [`io::ErrorKind::FileTooLarge`] beyond [`MOST_BYTES`].
     pub fn read(&self, name: &str) -> Result<Option<Vec<u8>>> {
         let path = self.path(name);
         let read = || {
@@ -266,8 +272,9 @@ impl Store {
         Ok(Journal { file, path, length: 0, reserved, room: self.room.clone() })
     }
 
-    /// Another user who can write here could have us write, or believe, anything.
-    fn check_dir(&self) -> Result<()> {
+    /// The directory's owner. Another user who can write here could have us write, or believe,
+    /// anything.
+    fn check_dir(&self) -> Result<u32> {
         let about = fs::symlink_metadata(&self.dir).map_err(Error::io(&self.dir, "look at"))?;
         // SAFETY: geteuid has no arguments and cannot fail.
         let user = unsafe { libc::geteuid() };
@@ -278,7 +285,7 @@ impl Store {
             () if about.is_symlink() => "a symbolic link".to_owned(),
             () if owner != 0 && owner != user => format!("a directory of user {owner}"),
             () if by_group || mode & 0o002 != 0 => format!("mode {:o}", mode & 0o7777),
-            () => return Ok(()),
+            () => return Ok(owner),
         };
         // Removing a directory of ours would lose what every setting was.
         let expected = match owner == 0 && !about.is_symlink() {
@@ -294,7 +301,9 @@ impl Store {
         // SAFETY: geteuid has no arguments and cannot fail.
         let user = unsafe { libc::geteuid() };
         let is_owner = about.uid() == 0 || about.uid() == user;
-        let is_closed = about.mode() & 0o022 == 0;
+        // A user's own group may be allowed to by the umask.
+        let others = if user == 0 { 0o022 } else { 0o002 };
+        let is_closed = about.mode() & others == 0;
         // One that was replaced since it was opened has no name left.
         !self.of_system || about.is_file() && is_owner && is_closed && about.nlink() <= 1
     }
@@ -305,8 +314,12 @@ impl Store {
             return Ok(file);
         }
         let (mode, user, names) = (about.mode() & 0o7777, about.uid(), about.nlink());
-        let text = format!("not asmp's: mode {mode:o}, user {user}, {names} names");
-        Err(io::Error::new(io::ErrorKind::InvalidData, text))
+        let text = format!(
+            "not asmp's: it has mode {mode:o}, user {user} and {names} names. Only a file is \
+             believed that root owns, no other user may write, and that has one name: chown root, \
+             chmod go-w, or remove the other name"
+        );
+        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
     }
 
     fn sync_dir(&self) -> io::Result<()> {
@@ -316,13 +329,16 @@ impl Store {
 
 /// Makes the directory for all to read, whatever the umask is; what is there stays as it is.
 fn make_dir(dir: &Path) -> io::Result<()> {
-    match fs::create_dir(dir) {
+    let make = || fs::DirBuilder::new().mode(0o755).create(dir);
+    let made = match (make(), dir.parent()) {
+        (Err(error), Some(above)) if error.kind() == io::ErrorKind::NotFound => {
+            fs::create_dir_all(above).and_then(|()| make())
+        }
+        (made, _) => made,
+    };
+    match made {
         Ok(()) => fs::set_permissions(dir, Permissions::from_mode(0o755)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::create_dir_all(dir.parent().unwrap_or(dir))?;
-            make_dir(dir)
-        }
         Err(error) => Err(error),
     }
 }

@@ -98,6 +98,11 @@ fn is_unknown(error: &io::Error) -> bool {
     error.to_string().contains("Unknown assignment")
 }
 
+/// "Failed to stop asmp-holder.service: Unit asmp-holder.service not loaded."
+fn is_not_loaded(error: &io::Error) -> bool {
+    error.to_string().contains("not loaded") || error.kind() == io::ErrorKind::NotFound
+}
+
 fn run_service(more: &[&str]) -> io::Result<String> {
     let properties = ["Delegate=cpuset", "Type=exec"].iter().chain(more);
     let mut command = Command::new("systemd-run");
@@ -111,13 +116,13 @@ fn run_service(more: &[&str]) -> io::Result<String> {
 
 /// Stops the service, and its slice if no other unit is in it; systemd removes their groups. Where
 /// there is no group, a start that an asmp asked for before it was killed may wait in systemd's
-/// queue: stopping it ends that job, and what systemd says of a unit that it does not know is no
-/// error.
+/// queue: stopping it ends that job. That systemd does not know the unit is no error.
 pub(crate) fn stop(mount: &Path) -> io::Result<()> {
     let slice: PathBuf = mount.join(SLICE);
     let stopped = call(Command::new("systemctl").args(["stop", SERVICE]), PATIENCE);
-    if slice.join(SERVICE).is_dir() {
-        stopped?;
+    match stopped {
+        Err(error) if slice.join(SERVICE).is_dir() || !is_not_loaded(&error) => return Err(error),
+        _ => {}
     }
     // Only one with a holder is ours.
     if slice.join(FORMER_SERVICE).join(HOLDER).is_dir() {

@@ -51,3 +51,24 @@ fn a_partition_that_loses_one_cpu_of_a_shared_governor_keeps_it() {
         fake.is_untouched("it ended");
     }
 }
+
+#[test]
+fn a_system_cpu_of_a_shared_governor_may_go_offline() {
+    let fake = cluster();
+    let offline = |cpu: u32, file: &str| {
+        fake.kernel.set_online(cpu, file.is_empty());
+        let path = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor");
+        match file {
+            "" => fake.kernel.set_file(&path, &governor(&fake, 2)),
+            _ => fake.kernel.remove_file(&path),
+        }
+    };
+    fake.done(&create("a", "2"));
+    offline(3, "gone");
+    let status = fake.status();
+    assert!(status.holds(), "{status:?}");
+    assert_eq!(fake.done(&destroy("a")).left, []);
+    assert_eq!(governor(&fake, 2), "schedutil");
+    offline(3, "");
+    fake.is_untouched("CPU 3 came online");
+}

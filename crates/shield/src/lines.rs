@@ -6,18 +6,20 @@
 
 use crate::partition::{Original, Refusal, State};
 use asmp_host::irq::{self, Irq};
-use asmp_host::knob::{self, Knob};
-use asmp_host::{CpuSet, Facts, Kernel, counters, topology};
+use asmp_host::{CpuSet, Facts, Kernel, counters, knob, topology};
 use std::collections::BTreeMap;
 
 /// Compares the machine's lines with those of the state, and notes them. Adds CPUs that came online
-/// to originals where a driver would have. Forgets what was known of a number that another device
-/// has now. Gives a line that came and is still where it started an original.
+/// to originals where the driver has added them to the line. Forgets what was known of a number
+/// that another device has now. Gives a line that came and is still where it started an original.
 pub(crate) fn follow(kernel: &dyn Kernel, facts: &Facts, state: &mut State) {
     let named = |irq: &Irq| (irq.number, irq::identity(kernel, irq));
     let now: BTreeMap<u32, String> = facts.irqs.iter().map(named).collect();
-    for (path, original) in &mut state.originals {
-        original.widen(&Knob::new(path.clone(), original.shape), &facts.cpus.online);
+    for irq in &facts.irqs {
+        let knob = knob::irq_affinity(irq.number);
+        if let Some(original) = state.originals.get_mut(&knob.path) {
+            original.widen(&knob, &irq.affinity);
+        }
     }
     // A state of an earlier asmp knows no lines.
     let is_known = !state.lines.is_empty() && !state.owes_nothing();
@@ -59,7 +61,7 @@ pub(crate) fn name_what_it_is(kernel: &dyn Kernel, facts: &Facts, refusal: Refus
             let lines: Vec<String> = lines.map(Irq::label).collect();
             let hint = match lines.is_empty() {
                 true => String::new(),
-                false => format!("; the device {name} has {}", lines.join(", ")),
+                false => format!("; device {name} uses IRQ {}", lines.join(", ")),
             };
             Refusal::UnknownIrq { name, hint }
         }

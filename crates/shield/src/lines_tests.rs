@@ -38,8 +38,8 @@ fn a_line_that_is_not_there_is_answered_with_what_has_its_name() {
         ("LOC", "each CPU has IRQ LOC for itself: it cannot move; choose a device's line"),
         (
             "net7",
-            "no IRQ net7: use a number or a handler's name from /proc/interrupts; the device \
-                  net7 has 24 (eth0)",
+            "no IRQ net7: use a number or a handler's name from /proc/interrupts; device \
+                  net7 uses IRQ 24 (eth0)",
         ),
         ("net8", "no IRQ net8: use a number or a handler's name from /proc/interrupts"),
         ("99", "no IRQ 99: use a number or a handler's name from /proc/interrupts"),
@@ -237,14 +237,19 @@ fn a_line_that_a_driver_keeps_on_all_online_cpus_gets_those_that_were_offline_be
     }
 }
 
-/// Where somebody chose CPUs, none is added.
+/// Where somebody chose CPUs, or the driver does not follow, none is added.
 #[test]
-fn a_line_that_names_less_than_all_online_cpus_stays_so() {
-    let fake = Fake::with_app();
-    fake.kernel.set_online(2, false);
-    fake.kernel.set_file(LINE, "0,3");
-    fake.done(&create("a", "3"));
-    fake.kernel.set_online(2, true);
-    fake.done(&destroy("a"));
-    assert_eq!(fake.text(LINE), "0,3");
+fn a_line_that_its_driver_leaves_alone_gets_no_cpu_that_came_online() {
+    for (before, beside) in [("0,3", "0,2"), ("0-1,3", "0-1")] {
+        let fake = Fake::with_app();
+        fake.kernel.set_online(2, false);
+        fake.kernel.set_file(LINE, before);
+        fake.done(&create("a", "3"));
+        fake.kernel.set_online(2, true);
+        if before == "0,3" {
+            fake.kernel.set_file(LINE, beside);
+        }
+        fake.done(&destroy("a"));
+        assert_eq!(fake.text(LINE), before);
+    }
 }

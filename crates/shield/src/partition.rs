@@ -209,7 +209,7 @@ pub struct Original {
     pub shape: Shape,
     pub text: String,
     /// CPUs that were offline when an IRQ line named all others: a driver that follows hotplug
-    /// (virtio_net) left them out, and takes them in as they come online.
+    /// (virtio_net) leaves them out, and adds them as they come online.
     #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
     pub offline: CpuSet,
 }
@@ -225,9 +225,9 @@ impl Original {
         Self { shape: knob.shape, text, offline }
     }
 
-    /// With those that are online by now.
-    pub(crate) fn widen(&mut self, knob: &Knob, online: &CpuSet) {
-        let came = self.offline.intersection(online);
+    /// With those of them that the line names by now: its driver has added them.
+    pub(crate) fn widen(&mut self, knob: &Knob, affinity: &CpuSet) {
+        let came = self.offline.intersection(affinity);
         if let Ok(named) = knob.cpus(&self.text)
             && !came.is_empty()
         {

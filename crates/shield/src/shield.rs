@@ -108,6 +108,7 @@ fn signal_name(signal: i32) -> String {
     match signal {
         libc::SIGHUP => "SIGHUP".to_owned(),
         libc::SIGINT => "SIGINT".to_owned(),
+        libc::SIGQUIT => "SIGQUIT".to_owned(),
         libc::SIGTERM => "SIGTERM".to_owned(),
         other => format!("signal {other}"),
     }

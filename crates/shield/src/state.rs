@@ -35,6 +35,10 @@ pub enum StateError {
         path = path.display()
     )]
     Unreadable { path: PathBuf, reason: String },
+
+    /// Another user may have written it. The reason has the cure.
+    #[error("{path}: {reason}", path = path.display())]
+    Foreign { path: PathBuf, reason: String },
 }
 
 /// The bytes of a file of ours; `None` where there is none. Errors: `Unreadable` where another
@@ -45,6 +49,9 @@ pub(crate) fn read(store: &Store, name: &str) -> Result<Option<Vec<u8>>, StateEr
             if matches!(cause.kind(), ErrorKind::FileTooLarge | ErrorKind::InvalidData) =>
         {
             Err(StateError::Unreadable { path, reason: cause.to_string() })
+        }
+        Err(Error::Io { path, cause, .. }) if cause.kind() == ErrorKind::InvalidInput => {
+            Err(StateError::Foreign { path, reason: cause.to_string() })
         }
         read => Ok(read?),
     }

@@ -108,6 +108,13 @@ pub(crate) fn due(
             (true, None) => Due::Now,
         };
     }
+    if let Some(other) = shares_governor(facts, knob) {
+        return match wanted.contains_key(&knob::frequency_governor(other)) {
+            true => Due::Needed,
+            // The other's original says the same of both.
+            false => Due::Gone,
+        };
+    }
     let unread = facts.setting(knob).is_none();
     match knob::cpu_of(&knob.path) {
         Some(cpu) if !facts.cpus.possible.contains(cpu) => Due::Gone,
@@ -117,6 +124,14 @@ pub(crate) fn due(
         None if unread && !after.is_empty() => Due::Needed,
         _ => Due::Now,
     }
+}
+
+/// An online CPU with whose governor that of this offline one goes; `None` where there is none, and
+/// for all other settings.
+fn shares_governor(facts: &Facts, knob: &Knob) -> Option<Cpu> {
+    let cpu = knob::cpu_of(&knob.path).filter(|cpu| !facts.cpus.online.contains(*cpu))?;
+    let mut sharing = facts.cpus.governor_of.iter().filter(|(_, all)| all.contains(cpu));
+    sharing.find(|_| *knob == knob::frequency_governor(cpu)).map(|(other, _)| *other)
 }
 
 /// The targets of every setting that `partitions` and the settings of the system outside them need
@@ -276,8 +291,11 @@ fn of_each_cpu(facts: &Facts, partitions: &[Partition], targets: &mut BTreeMap<K
     let sharing = governed.iter().filter_map(|cpu| facts.cpus.governor_of.get(&cpu));
     let shared = sharing.fold(governed.clone(), |all, cpus| all.union(cpus));
     for cpu in shared.iter() {
-        let knob = knob::frequency_governor(cpu);
-        exactly(facts, targets, cpu, knob, "performance", "the CPU frequency does not drop");
+        let why = match governed.contains(cpu) {
+            true => "the CPU frequency does not drop",
+            false => "it shares the frequency governor of a shielded CPU",
+        };
+        exactly(facts, targets, cpu, knob::frequency_governor(cpu), "performance", why);
     }
     for cpu in wanting(partitions, Aspect::IdleStates).iter() {
         let knob = knob::resume_latency(cpu);

@@ -2,7 +2,7 @@
 //! The end of the server.
 
 use super::rendezvous::{ASLEEP, Message, Outcome, ServerEnd, Want, announce_sleep, notify_client};
-use super::{CallError, MAX_CLIENTS, PENDING, SLICE, SetupError, Shape, Table, WaitLimit, pi};
+use super::{CallError, MAX_CLIENTS, PENDING, SetupError, Shape, Table, WaitLimit, pi};
 use crate::cancel::Canceller;
 use crate::descriptor::{Descriptor, Event};
 use crate::futex;
@@ -162,8 +162,7 @@ impl Server {
             if canceller.is_cancelled() || event.ends() {
                 return true;
             }
-            // Bounded: a client that writes the old value back would hide that we are awaited.
-            futex::wait_among(pending, expected, Some(SLICE));
+            futex::wait_among(pending, expected, None);
             false
         };
         let made = Descriptor::start(self.table.shared.name(), &self.canceller, look)?;
@@ -185,8 +184,7 @@ impl Server {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> Result<Received, CallError> {
-        // A client may hide a wake-up by writing the old value back: we look again by ourselves.
-        let mut limit = WaitLimit::new(timeout, Some(SLICE));
+        let mut limit = WaitLimit::new(timeout, None);
         loop {
             if self.canceller.is_cancelled() {
                 return Err(CallError::Cancelled { taken: false });

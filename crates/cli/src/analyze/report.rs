@@ -15,7 +15,7 @@ use std::path::Path;
 const SIMULATED_S: u64 = 10;
 /// Such a row may be later than its deadline, and the room below 1.
 const OFFSETS: &str =
-    "offsets: the verdict uses them; responses, growth and room are those of any first arrivals";
+    "offsets: responses, growth and room are those of any first arrivals, whatever the verdict";
 const MEASURED: &str = "* measured, not proven: the verdict holds while no job takes longer";
 
 pub fn headline(verdict: &Verdict) -> String {

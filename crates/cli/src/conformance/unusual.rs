@@ -63,7 +63,7 @@ fn a_priority_of_irq_handlers_without_a_line_is_said_to_wait() {
     let text = "[[partition]]\nname = \"b\"\ncpus = \"2\"\nirq_priority = 90\n";
     std::fs::write(&file, text).unwrap();
     let file = file.display();
-    let note = "IRQ priority 90 has no effect yet, as no line is named";
+    let note = "IRQ priority 90 has no effect until it has a line";
     for (line, says) in [
         ("plan create a --cpus 3 --irq-priority 90".to_owned(), true),
         ("create a --cpus 3 --irq-priority 90".to_owned(), true),

@@ -303,6 +303,8 @@ impl Run {
         let said = judge::status();
         let listed = said.partition(name);
         let kept = listed.is_some_and(|one| one["shielded"] == true);
+        // It has set right what others did.
+        self.by_others &= !(["repair", "restore"].contains(&words[0]) && answer.code == 0);
         match (words[0], answer.code) {
             // What others changed, a run sets right for the partitions beside its own.
             ("run", 0) if self.cut || self.by_others => {}
@@ -458,7 +460,6 @@ fn number(variable: &str, default: u64) -> u64 {
     if text.is_empty() { default } else { text.parse().expect(variable) }
 }
 
-/// The number of this day, so that each night tries sequences that no night before it had.
 /// The first seed of tonight: each night has its own, and each kernel within it.
 fn of_this_night() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);

@@ -113,7 +113,9 @@ impl Shield {
         for (name, read) in reasons {
             let reason = match read {
                 Ok(()) => continue,
-                Err(Some(ChangeError::State(StateError::Unreadable { reason, .. }))) => reason,
+                Err(Some(ChangeError::State(
+                    StateError::Unreadable { reason, .. } | StateError::Foreign { reason, .. },
+                ))) => reason,
                 Err(Some(error)) => return Err(error),
                 Err(None) => "the state it belongs to cannot be read".to_owned(),
             };

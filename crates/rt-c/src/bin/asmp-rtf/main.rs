@@ -9,9 +9,10 @@ mod pump;
 
 use asmp_channel::{Fifo, Role, ShmError, default_dir};
 use std::ffi::OsString;
+use std::fs::Permissions;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -73,11 +74,11 @@ fn serve(fifo: u32, from_rt: bool, directory: &Path, only_pipe: bool) -> Result<
     for signal in [libc::SIGTERM, libc::SIGINT].into_iter().filter(|signal| !is_ignored(*signal)) {
         signal_hook::flag::register(signal, ends.clone()).map_err(|error| error.to_string())?;
     }
-    // Whatever the umask is, others may not write in it.
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(directory)
+    // Whatever the umask is, others read it and may not write in it.
+    let is_new = !directory.exists();
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(directory);
+    let open = Permissions::from_mode(0o755);
+    made.and_then(|()| if is_new { std::fs::set_permissions(directory, open) } else { Ok(()) })
         .map_err(|error| format!("{}: {error}", directory.display()))?;
     let path = directory.join(&name);
     device_file::remove_dead_link(&path);
