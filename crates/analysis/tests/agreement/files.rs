@@ -78,6 +78,7 @@ pub fn file(seed: u64) -> String {
     let offsets = random.up_to(2);
     let priorities = 1 + random.up_to(5);
     let load = 1 + random.up_to(5);
+    let outside = if some(random, 3) { Some(1 + random.up_to(2)) } else { None };
     for at in 0..count {
         let period = match at < in_chain {
             true => of_chain,
@@ -103,7 +104,9 @@ pub fn file(seed: u64) -> String {
         if some(random, 4) {
             key("jitter", format!("'{} us'", random.up_to(period)));
         }
-        if some(random, 5) {
+        if let Some(us) = outside {
+            key("blocking", format!("'{us} us'"));
+        } else if some(random, 5) {
             key("blocking", format!("'{} us'", random.up_to(3)));
         }
         if !some(random, 40) {
@@ -284,8 +287,10 @@ fn survives(
     survives_the_worst(workload, tasks, policy, seen, at);
 }
 
-/// Each CPU under the releases that are worst for each of its tasks, with the section that may hold
-/// that task up. Under chains no pattern is known, as a task is released by another.
+/// Each CPU under the releases that are worst for each of its tasks, with the section that holds it
+/// up, where the file gives all of them the same: one of something outside. Another section is work
+/// of tasks that it does not hold up, and the pattern would add it to theirs. Under chains no
+/// pattern is known, as a task is released by another.
 fn survives_the_worst(
     workload: &Workload,
     tasks: &[Task],
@@ -303,6 +308,10 @@ fn survives_the_worst(
             .filter(|task| task.core == core)
             .map(|task| Task { core: None, ..task.clone() })
             .collect();
+        let sections: BTreeSet<u64> = here.iter().map(|task| task.blocking_ticks).collect();
+        if sections.len() > 1 {
+            continue;
+        }
         for victim in 0..here.len() {
             let pattern = worst_pattern(&here, policy, victim).expect("what was analysed");
             seen.held_up += u64::from(pattern.iter().any(|start| start.held_up_ticks > 0));
