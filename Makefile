@@ -20,8 +20,8 @@ test: check vm
 # Every guest with every kill, every sanitizer in full, agreement, random sequences, benches with
 # their gates, and a tenth of fuzz, another one each night, and of containment.
 nightly:
-	ASMP_TIER=nightly tests/parts.sh setup lint msrv deny unit 'agreement&' 'random&' 'fuzz&' vm \
-		python readers loom miri tsan asan containment -- bench-channels bench-responses
+	ASMP_TIER=nightly tests/parts.sh setup lint msrv deny unit vm python readers loom miri tsan \
+		asan agreement random fuzz containment bench-channels bench-responses
 	tests/sources.sh --record python loom miri tsan asan
 
 # Nightly takes a tenth of what takes hours; ALL=1 takes all.

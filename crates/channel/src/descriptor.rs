@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-/// How soon a thread that was not woken is woken again.
+/// How long to wait before a thread that has not ended is woken once more.
 const AGAIN: Duration = Duration::from_micros(100);
 
 /// A program that locks its memory locks this, too.

@@ -94,7 +94,7 @@ fn title(name: &str, section: u8, manual: &str) -> String {
 }
 
 /// The lines that `--help` prints after `Usage:`, with the command's name in bold. The synopsis of
-/// clap_mangen lacks `--` and the values of options.
+/// clap_mangen shows neither `--` nor the values of options.
 fn synopsis(command: &Command) -> String {
     let usage = command.clone().render_usage().to_string();
     let name = command.get_bin_name().unwrap_or(command.get_name());

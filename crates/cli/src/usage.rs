@@ -73,8 +73,8 @@ fn not_a_number(error: &Error) -> Option<String> {
         .then(|| format!("invalid value '{value}' for '{argument}': use a whole number"))
 }
 
-/// clap offers `-- WORD` for each unknown option of a command that takes any word: only where a
-/// command line follows `--` is that what was meant.
+/// clap suggests `-- WORD` for each unknown option of a command that takes words. That helps only
+/// where the command runs another one, which follows `--`.
 fn with_tip(
     mut error: Error,
     root: &Command,

@@ -21,8 +21,8 @@ pub const MOST_BYTES: u64 = 64 << 20;
 #[derive(Debug, Clone)]
 pub struct Store {
     dir: PathBuf,
-    /// Of the system, as /run/asmp: all may read what is written, whatever the umask is, and only
-    /// what no other user can have written is believed.
+    /// Of the system, as /run/asmp: all may read what is written, whatever the umask is, and a file
+    /// that another user can have written is not trusted.
     of_system: bool,
     room: Room,
 }
@@ -272,8 +272,8 @@ impl Store {
         Ok(Journal { file, path, length: 0, reserved, room: self.room.clone() })
     }
 
-    /// The directory's owner. Another user who can write here could have us write, or believe,
-    /// anything.
+    /// Returns the directory's owner. Errors: `Content` where another user can write in it. That
+    /// user could make asmp write anything, anywhere.
     fn check_dir(&self) -> Result<u32> {
         let about = fs::symlink_metadata(&self.dir).map_err(Error::io(&self.dir, "look at"))?;
         // SAFETY: geteuid has no arguments and cannot fail.
@@ -295,8 +295,8 @@ impl Store {
         Err(Error::Content { path: self.dir.clone(), text: found, expected })
     }
 
-    /// Is it a file that only root or this user could have written? The directory may have been
-    /// open to others for a while: what they left there stays theirs, and is never believed.
+    /// Can only root or this user have written this file? Another user may have left it while the
+    /// directory was open to all: such a file is never trusted.
     fn is_ours(&self, about: &fs::Metadata) -> bool {
         // SAFETY: geteuid has no arguments and cannot fail.
         let user = unsafe { libc::geteuid() };
@@ -315,9 +315,8 @@ impl Store {
         }
         let (mode, user, names) = (about.mode() & 0o7777, about.uid(), about.nlink());
         let text = format!(
-            "not asmp's: it has mode {mode:o}, user {user} and {names} names. Only a file is \
-             believed that root owns, no other user may write, and that has one name: chown root, \
-             chmod go-w, or remove the other name"
+            "another user may have written it (mode {mode:o}, user {user}, {names} hard links); \
+             if it is asmp's: chown root, chmod go-w, and remove other hard links"
         );
         Err(io::Error::new(io::ErrorKind::InvalidInput, text))
     }
@@ -361,7 +360,7 @@ pub fn replace_file(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     replaced(path, bytes, mode, false)
 }
 
-/// The same; `exactly`: the umask takes nothing from the mode.
+/// As [`replace_file`]; with `exactly` the new file has this mode whatever the umask is.
 fn replaced(path: &Path, bytes: &[u8], mode: u32, exactly: bool) -> io::Result<()> {
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(".new");

@@ -72,18 +72,6 @@ pub(crate) fn decide(
     caller: &Caller,
     is_half_done: bool,
 ) -> Result<Decision, Refusal> {
-    let decided = decide_as_named(kernel, facts, state, request, caller, is_half_done);
-    decided.map_err(|refusal| lines::name_what_it_is(kernel, facts, refusal))
-}
-
-fn decide_as_named(
-    kernel: &dyn Kernel,
-    facts: &Facts,
-    state: &mut State,
-    request: &Request,
-    caller: &Caller,
-    is_half_done: bool,
-) -> Result<Decision, Refusal> {
     rules::check_machine(facts)?;
     name_processes(kernel, state);
     lines::follow(kernel, facts, state);

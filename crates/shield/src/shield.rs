@@ -271,7 +271,8 @@ impl Shield {
         // Read before the state: else a change that ends in between is in neither.
         let is_half_done = self.is_half_done()?;
         let mut state = self.state()?;
-        let decision = decide(self.kernel(), &facts, &mut state, request, caller, is_half_done)?;
+        let decision = decide(self.kernel(), &facts, &mut state, request, caller, is_half_done)
+            .map_err(|refusal| lines::name_what_it_is(self.kernel(), &facts, refusal))?;
         let plan = decision.plan(self.kernel(), &facts, &base, &state);
         if !request.demotes() {
             refuse_demotions(&demotions(self.kernel(), &plan))?;
@@ -325,7 +326,8 @@ impl Shield {
         let abandon = matches!(request, Request::Restore { abandon: true });
         let facts = if recovered.is_some() { Facts::read(self.kernel())? } else { facts };
         let mut state = self.state()?;
-        let decision = decide(self.kernel(), &facts, &mut state, request, caller, false)?;
+        let decision = decide(self.kernel(), &facts, &mut state, request, caller, false)
+            .map_err(|refusal| lines::name_what_it_is(self.kernel(), &facts, refusal))?;
         state.note_lost(&decision.unknown);
         let unknown_originals = match request {
             Request::Restore { .. } | Request::Repair { .. } => state.lost.clone(),

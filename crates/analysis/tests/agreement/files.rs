@@ -287,10 +287,10 @@ fn survives(
     survives_the_worst(workload, tasks, policy, seen, at);
 }
 
-/// Each CPU under the releases that are worst for each of its tasks, with the section that holds it
-/// up, where the file gives all of them the same: one of something outside. Another section is work
-/// of tasks that it does not hold up, and the pattern would add it to theirs. Under chains no
-/// pattern is known, as a task is released by another.
+/// Runs each CPU with the releases that are worst for each of its tasks. Only where all tasks of
+/// the CPU have the same `blocking`: that is a section of something outside. A section that blocks
+/// some tasks is part of the cost of the others, and the pattern would count it twice. With chains
+/// no pattern is known, because a task is released by another.
 fn survives_the_worst(
     workload: &Workload,
     tasks: &[Task],

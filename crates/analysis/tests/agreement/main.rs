@@ -43,7 +43,8 @@ fn on_files_with_every_key_no_two_answers_contradict_each_other() {
     }
     println!("{seen:?}");
     let Seen { accepted, refuted, placed, budgets, admitted, held_up, .. } = seen;
-    let least = [accepted, refuted, placed, budgets, held_up, admitted * 10];
+    // Few files have no section and no jitter, which these two ask for.
+    let least = [accepted, refuted, placed, held_up, budgets * 2, admitted * 10];
     assert!(least.iter().all(|count| *count > 100) && seen.wrong < seen.files / 5, "{seen:?}");
 }
 
