@@ -168,6 +168,8 @@ fn spelled(text: &str) -> Option<DurationError> {
         found
     } else if decimal(number).is_none() {
         return None;
+    } else if matches!(name, "m" | "M") {
+        ("m may be minutes or milliseconds", format!("{number} min or {number} ms"))
     } else {
         ("no unit has this name", format!("{number} {}", other_name()?))
     };

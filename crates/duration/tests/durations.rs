@@ -94,6 +94,7 @@ fn a_wrong_text_is_refused_with_the_cure() {
         ("5 parsec", "unknown unit \"parsec\"; use ns, us, ms, s, min, h, Hz, kHz, MHz or GHz"),
         ("5 MS", "duration \"5 MS\": no unit has this name: write 5 ms"),
         ("10 Msec", "write 10 ms"),
+        ("10m", "duration \"10m\": m may be minutes or milliseconds: write 10 min or 10 ms"),
         ("3 seconds", "write 3 s"),
         ("10 \u{3bc}", "write 10 us"),
         ("10 \u{39c}S", "write 10 us"),

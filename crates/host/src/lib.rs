@@ -23,6 +23,7 @@ pub mod limited;
 mod mark;
 pub mod masks;
 pub mod sched;
+pub mod shown;
 mod spin;
 pub mod store;
 pub mod systemd;
@@ -30,6 +31,7 @@ pub mod task;
 pub mod topology;
 pub mod tracefs;
 pub mod uio;
+pub mod watch;
 
 /// Sets of CPUs, and the ways people write them.
 pub use cpuset::{Cpu, CpuListError, CpuSet, CpuSpec, UpToLast};

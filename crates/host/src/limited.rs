@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Declarations, task sets, graphs and descriptions of runs are no longer: a million bytes are some
@@ -16,8 +17,24 @@ pub fn read_at_most(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
     read_if(path, most_bytes, |_| true)
 }
 
-/// The same of a file with a JSON object or list. Errors also: [`ErrorKind::InvalidData`] if its
-/// first 4 KiB begin with something else; then no more is read.
+/// The same of a regular file: see [`open_regular`].
+pub fn read_regular_at_most(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
+    read_open(open_regular(path)?, most_bytes, |_| true)
+}
+
+/// A file of a directory that a program has written, to read. A FIFO in its place would never open,
+/// and a device never end. Errors: [`ErrorKind::InvalidInput`] if it is no regular file, and those
+/// of open(2).
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file")),
+    }
+}
+
+/// As [`read_at_most`], of a file with a JSON object or list. Errors also:
+/// [`ErrorKind::InvalidData`] if its first 4 KiB begin with something else; then no more is read.
 pub fn read_json_at_most(path: &Path, most_bytes: u64) -> io::Result<Vec<u8>> {
     let is_json = |c: &u8| matches!(c, b'{' | b'[');
     read_if(path, most_bytes, |begin| begin.trim_ascii_start().first().is_none_or(is_json))
@@ -73,6 +90,24 @@ mod tests {
         }
         let refused = read_json_at_most(Path::new("/dev/zero"), u64::MAX - 1).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_and_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "text").unwrap();
+        assert_eq!(read_regular_at_most(&file, 4).unwrap(), b"text");
+        assert_eq!(read_regular_at_most(&file, 3).unwrap_err().kind(), ErrorKind::FileTooLarge);
+        let fifo = dir.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+        assert!(made.success());
+        for path in [&fifo, dir.path(), Path::new("/dev/zero")] {
+            let refused = open_regular(path).unwrap_err();
+            assert_eq!(refused.to_string(), "not a regular file", "{}", path.display());
+        }
+        let missing = open_regular(&dir.path().join("nothing")).unwrap_err();
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
     }
 
     #[test]

@@ -351,37 +351,52 @@ fn room_of(about: &fs::Metadata) -> u64 {
 const UNFOLLOWED: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK;
 
 /// Replaces a file whole: after a crash it holds the old bytes or the new, never a mixture. The
-/// bytes are first written to `path` with `.new` appended, then renamed. What else has that name,
-/// such as a link, is removed and never followed. `mode`: permissions of the new file, less the
-/// umask. On an error the old file is unchanged and the new one is removed.
+/// bytes are first written to a new file beside it, under a name that nothing has, which is then
+/// renamed. No link is followed. `mode`: permissions of the new file, less the umask. On an error
+/// the old file is unchanged and the new one is removed; a kill may leave `.asmp-new-PID-N`.
 ///
 /// Errors: those of open(2), write(2), fsync(2), rename(2). The directory is not synchronised.
 pub fn replace_file(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    replaced(path, bytes, mode, false)
+    let mut turn = 0u32;
+    let (fresh, file) = loop {
+        let fresh = path.with_file_name(format!(".asmp-new-{}-{turn}", std::process::id()));
+        match OpenOptions::new().create_new(true).write(true).mode(mode).open(&fresh) {
+            // A killed process of that number left it, or another machine has that number now.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && turn < 1000 => turn += 1,
+            opened => break opened.map(|file| (fresh, file))?,
+        }
+    };
+    renamed(file, &fresh, path, bytes)
 }
 
-/// As [`replace_file`]; with `exactly` the new file has this mode whatever the umask is.
+/// The same of a file of asmp's own, in a directory of its own: `path` with `.new` appended is
+/// what a kill left, and is removed. With `exactly` the new file has this mode whatever the umask
+/// is.
 fn replaced(path: &Path, bytes: &[u8], mode: u32, exactly: bool) -> io::Result<()> {
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(".new");
-    let written = (|| {
-        match fs::remove_file(&fresh) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = OpenOptions::new().create_new(true).write(true).mode(mode).open(&fresh)?;
-        if exactly {
-            file.set_permissions(Permissions::from_mode(mode))?;
-        }
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&fresh, path)
-    })();
-    if written.is_err() {
-        // If this fails too, the name says what the file is.
-        let _ = fs::remove_file(&fresh);
+    let fresh = PathBuf::from(fresh);
+    match fs::remove_file(&fresh) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
     }
-    written
+    let file = OpenOptions::new().create_new(true).write(true).mode(mode).open(&fresh)?;
+    if exactly && let Err(error) = file.set_permissions(Permissions::from_mode(mode)) {
+        let _ = fs::remove_file(&fresh);
+        return Err(error);
+    }
+    renamed(file, &fresh, path, bytes)
+}
+
+/// Fills a new file and gives it its name; on an error it is removed.
+fn renamed(mut file: File, fresh: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let written = file.write_all(bytes).and_then(|()| file.sync_all());
+    let renamed = written.and_then(|()| fs::rename(fresh, path));
+    if renamed.is_err() {
+        // If this fails too, the name says what the file is.
+        let _ = fs::remove_file(fresh);
+    }
+    renamed
 }
 
 /// Lines, each of which the kernel has whole before [`Journal::append`] returns.

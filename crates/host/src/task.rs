@@ -266,6 +266,17 @@ pub struct Runnable {
     pub priority: i64,
 }
 
+/// The CPU that a thread ran on last; `None` where it has ended.
+pub fn last_cpu(kernel: &dyn Kernel, tid: i32) -> Option<Cpu> {
+    let path = stat_of(tid);
+    let stat = kernel.text(&path).ok()?;
+    let (_, fields) = after_command(&path, &stat).ok()?;
+    fields.get(CPU_FIELD)?.parse().ok()
+}
+
+/// Of /proc/TID/stat (proc(5), field 39), after the command.
+const CPU_FIELD: usize = 36;
+
 /// Every thread that runs or waits on one of these CPUs, at the moments at which each is read.
 pub fn runnable_on(kernel: &dyn Kernel, cpus: &CpuSet) -> Vec<Runnable> {
     let numbers = |dir: &Path| -> Vec<i32> {
@@ -278,7 +289,7 @@ pub fn runnable_on(kernel: &dyn Kernel, cpus: &CpuSet) -> Vec<Runnable> {
         let path = stat_of(tid);
         let stat = kernel.text(&path).ok()?;
         let (command, fields) = after_command(&path, &stat).ok()?;
-        let cpu: Cpu = fields.get(36)?.parse().ok()?;
+        let cpu: Cpu = fields.get(CPU_FIELD)?.parse().ok()?;
         let is_it = fields[0] == "R" && cpus.contains(cpu);
         let priority = fields[15].parse().ok()?;
         is_it.then(|| Runnable { tid, command: command.to_owned(), cpu, priority })

@@ -187,7 +187,7 @@ fn a_thread_that_wishes_nothing_else_has_all_memory_locked_and_its_heap_there() 
 #[test]
 fn a_partition_that_nobody_made_is_refused_with_the_cure() {
     let text = start(RealTime::fifo(1).partition("no-such-partition"));
-    assert!(text.starts_with("no partition no-such-partition: known are: "), "{text}");
+    assert!(text.starts_with("no partition no-such-partition: "), "{text}");
     assert!(text.contains("asmp create no-such-partition"), "{text}");
 }
 

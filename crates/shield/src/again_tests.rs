@@ -5,7 +5,7 @@
 use crate::declaration::Declaration;
 use crate::fixture::{Fake, OTHER, add, create};
 use crate::request::Request;
-use asmp_host::Kernel;
+use asmp_host::{Kernel, Schedule};
 use std::path::Path;
 
 const TREE: &str = "/sys/fs/cgroup/asmp";
@@ -121,4 +121,23 @@ fn members_that_others_moved_come_back_with_a_resize_and_strays_leave() {
     let irq = r#"{"partition":[{"name":"a","cpus":"2","irqs":["24"]}]}"#;
     fake.done(&Request::Apply { declaration: serde_json::from_str(irq).unwrap() });
     assert!(fake.status().holds(), "{:#?}", fake.status());
+}
+
+/// A partition that is none keeps no task out: each by its name would be the whole machine.
+#[test]
+fn many_tasks_that_come_in_together_are_one_violation() {
+    let fake = Fake::partitioned();
+    for tid in 300..340 {
+        fake.kernel.start(tid, tid, "job", Schedule::Other { nice: 0 });
+    }
+    fake.write(&format!("{TREE}/a/rt/cpuset.cpus.partition"), "member");
+    let status = fake.status();
+    let [partition] = status.partitions.as_slice() else { panic!("{status:#?}") };
+    let all: Vec<&str> = partition.violations.iter().map(|one| one.what.as_str()).collect();
+    let of_tasks: Vec<&&str> = all.iter().filter(|what| what.contains(" tasks may run")).collect();
+    let [what] = of_tasks.as_slice() else { panic!("{all:#?}") };
+    let count: usize = what.split(' ').next().unwrap().parse().unwrap();
+    assert!(count >= 40 && what.contains(" tasks may run on CPU 3, such as "), "{what}");
+    assert!(!all.iter().any(|what| what.contains("job") && !what.contains(" tasks ")), "{all:#?}");
+    assert!(fake.repair());
 }

@@ -11,6 +11,7 @@ use crate::orphans::{foreign, made_by_others};
 use crate::partition::{BoostedThread, Original};
 use crate::plan::{Action, Base, IfRefused, Plan, Step};
 use crate::policies;
+use crate::refusal::{self, is_refusal, reason};
 use asmp_host::cgroup;
 use asmp_host::masks::{self, Mask};
 use asmp_host::store::Journal;
@@ -83,6 +84,8 @@ pub struct Applied {
     pub masks_left: MasksLeft,
     /// Kernel threads that did not take their policy back, with the kernel's reason.
     pub policies_left: Vec<(BoostedThread, String)>,
+    /// The same of those that did not take the policy of a partition, by their directories.
+    pub policies_refused: BTreeMap<PathBuf, String>,
     /// Writes, directories and moves that really happened.
     pub changes: usize,
 }
@@ -214,7 +217,9 @@ pub fn apply(
         }
         match take(edge, facts, plan, step, undo_log, applied) {
             Ok(()) => {}
-            Err(_) if step.if_refused == IfRefused::Verify && !undo_log.broken => {}
+            Err(error) if step.if_refused == IfRefused::Verify && !undo_log.broken => {
+                applied.policies_refused.extend(refusal::of_policy(&step.action, &error));
+            }
             Err(error)
                 if step.if_refused == IfRefused::Name && is_refusal(&error) && !undo_log.broken =>
             {
@@ -226,7 +231,10 @@ pub fn apply(
                         }
                         continue;
                     }
-                    _ => PathBuf::new(),
+                    action => {
+                        applied.policies_refused.extend(refusal::of_policy(action, &error));
+                        PathBuf::new()
+                    }
                 };
                 applied.refused.push(Refused {
                     path,
@@ -239,26 +247,6 @@ pub fn apply(
         }
     }
     Ok(())
-}
-
-/// The kernel refused and changed nothing. A read-back that shows another value is no refusal, nor
-/// is a file system that takes no write.
-fn is_refusal(error: &Error) -> bool {
-    matches!(error, Error::Io { .. }) && error.errno() != Some(libc::EROFS)
-}
-
-/// The kernel's error number in the words of this field.
-fn reason(error: &Error) -> String {
-    match error.kind() {
-        kind @ (ErrorKind::Device | ErrorKind::NotPermitted)
-            if error.path().starts_with("/proc/irq") =>
-        {
-            let name = if kind == ErrorKind::Device { "EIO" } else { "EPERM" };
-            format!("the kernel manages its affinity and refuses to change it ({name})")
-        }
-        ErrorKind::Missing | ErrorKind::Ended => "it is gone".to_owned(),
-        _ => error.to_string(),
-    }
 }
 
 fn take(

@@ -30,6 +30,7 @@ pub mod partition;
 pub mod plan;
 mod policies;
 mod prove;
+mod refusal;
 pub mod request;
 mod rules;
 mod shield;

@@ -38,7 +38,7 @@ pub enum Join {
 /// Why a task does not enter a partition. It is where it was.
 #[derive(Debug, thiserror::Error)]
 pub enum EntryError {
-    #[error("no partition {name}: known are: {known}")]
+    #[error("no partition {name}: {known}")]
     NoPartition { name: String, known: String },
 
     #[error(

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a repair, and a change that repairs as well, find out of place, by reading only.
 
-use crate::partition::Partition;
+use crate::partition::{BoostedThread, Partition, State};
 use crate::plan::{Action, Base, IfRefused, Step};
-use asmp_host::task::{self, Member};
+use crate::verify::{Finding, finding};
+use asmp_host::task::{self, Member, task_path};
 use asmp_host::{Kernel, Knob, Schedule, knob};
 use std::path::Path;
 
@@ -70,4 +71,47 @@ fn is_needed(kernel: &dyn Kernel, base: &Base, step: &mut Step) -> bool {
 pub fn has_other_policy(kernel: &dyn Kernel, thread: task::TaskId, to: &Schedule) -> bool {
     task::identify(kernel, thread.tid) == Some(thread)
         && kernel.schedule(thread.tid).is_ok_and(|now| now != *to)
+}
+
+/// Members outside their partition, groups that are frozen, and kernel threads that serve the
+/// partition with another policy than it gives them: what other programs did, and what the kernel
+/// refused.
+pub fn held_back(
+    kernel: &dyn Kernel,
+    base: &Base,
+    state: &State,
+    partition: &Partition,
+) -> (Vec<Finding>, Vec<Finding>) {
+    let (mut violations, mut stays) = (Vec::new(), Vec::new());
+    let repair = || format!("another program did that: `asmp repair {}`", partition.name);
+    for (_, placed) in astray(kernel, &base.in_tree(), std::slice::from_ref(partition)) {
+        let kind = if placed.alone { "thread" } else { "process" };
+        let what = format!(
+            "{kind} {} ({}) is a member, but not on the partition's CPUs",
+            placed.task.tid, placed.command
+        );
+        violations.push(finding(what, repair()));
+    }
+    for knob in frozen(kernel, base, partition) {
+        let what = format!("{} is 1: the tasks inside do not run", knob.path.display());
+        violations.push(finding(what, repair()));
+    }
+    for thread in &partition.served {
+        let to = Schedule::Fifo { priority: thread.priority };
+        if !has_other_policy(kernel, thread.task, &to) {
+            continue;
+        }
+        let BoostedThread { task, command, .. } = thread;
+        let now = kernel.schedule(task.tid).map_or_else(|_| "none".into(), |now| now.to_string());
+        let what =
+            format!("thread {} ({command}) serves the partition as {to}, and is {now}", task.tid);
+        match state.refused.get(&task_path(task.tid)) {
+            Some(reason) => {
+                let cure = format!("`asmp repair {}` tries again", partition.name);
+                stays.push(finding(format!("{what}: {reason}"), cure));
+            }
+            None => violations.push(finding(what, repair())),
+        }
+    }
+    (violations, stays)
 }

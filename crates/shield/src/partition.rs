@@ -348,11 +348,14 @@ impl State {
         })
     }
 
-    /// The partitions' names, for messages.
+    /// Which partitions there are, for messages.
     pub fn known_names(&self) -> String {
         match self.partitions.is_empty() {
             true => "there are none".to_owned(),
-            false => self.partitions.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", "),
+            false => {
+                let names: Vec<&str> = self.partitions.iter().map(|p| p.name.as_str()).collect();
+                format!("known are: {}", names.join(", "))
+            }
         }
     }
 }
@@ -500,7 +503,7 @@ pub enum Refusal {
          sleep (`chrt -o -p 0 TID` makes it an ordinary task), then run `asmp repair`"
     )]
     StarvedUndo { cpu: Cpu, kworker: String },
-    #[error("no partition {name}: known are: {known}")]
+    #[error("no partition {name}: {known}")]
     NoPartition { name: String, known: String },
     #[error("task {tid} does not exist: it may have ended")]
     UnknownTask { tid: i32 },

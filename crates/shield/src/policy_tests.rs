@@ -3,10 +3,11 @@
 //! when the task leaves.
 
 use crate::declaration::Declaration;
-use crate::fixture::{FIFO_50, FIFO_80, Fake, OTHER, destroy, destroy_demoting, pid_of};
+use crate::fixture::{FIFO_50, FIFO_80, Fake, OTHER, create, destroy, destroy_demoting, pid_of};
 use crate::partition::Refusal;
 use crate::request::{Request, Spec};
 use crate::shield::ChangeError;
+use crate::verify::{Finding, Status};
 use asmp_host::fake::Fault;
 use asmp_host::task::Member;
 use asmp_host::{Kernel, Schedule};
@@ -161,4 +162,34 @@ fn a_task_that_was_recorded_before_there_were_policies_is_read() {
     let placed: Member = serde_json::from_str(old).unwrap();
     assert_eq!(placed.policy, None);
     assert_eq!(serde_json::to_string(&placed).unwrap(), old, "and the version before reads ours");
+}
+
+#[test]
+fn a_kernel_thread_whose_policy_the_kernel_refuses_is_named_as_that_until_a_repair_sets_it() {
+    let to = |priority| Schedule::Fifo { priority };
+    let mut refused = 0;
+    for at in 0..steps(Fake::with_app, &create("a", "3")) {
+        let fake = Fake::with_app();
+        fake.kernel.arm(Some(Fault::Refuse { at, errno: 22 }));
+        let made = fake.ask(&create("a", "3"));
+        fake.kernel.arm(None);
+        if made.is_err() || fake.kernel.schedule(23).unwrap() == to(98) {
+            continue;
+        }
+        refused += 1;
+        let of = |status: Status| status.partitions.into_iter().next().unwrap();
+        let is_named =
+            |stays: &[Finding]| stays.iter().any(|one| one.what.contains("ktimers/3) s"));
+        let found = of(fake.status());
+        assert!(found.shielded && is_named(&found.stays), "{found:#?}");
+        assert!(fake.repair());
+        assert_eq!(fake.kernel.schedule(23).unwrap(), to(98));
+        assert!(!is_named(&of(fake.status()).stays));
+        // From then on it is somebody else's doing.
+        fake.kernel.set_schedule(23, &to(1)).unwrap();
+        assert!(is_named(&of(fake.status()).violations));
+        fake.ask(&destroy("a")).unwrap();
+        fake.is_untouched("destroyed");
+    }
+    assert_eq!(refused, 1);
 }

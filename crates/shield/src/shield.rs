@@ -4,6 +4,7 @@
 
 mod recover;
 mod tracer;
+mod watched;
 
 pub use recover::Recovered;
 
@@ -26,6 +27,7 @@ use crate::rules::{check_machine, check_tree};
 use crate::state::{self, JOURNAL, RUN_DIR, STATE, STATE_SCHEMA, StateError};
 use crate::verify::{self, Status};
 use asmp_host::store::{Lock, Store};
+use asmp_host::task::task_path;
 use asmp_host::{CpuSet, Error, ErrorKind, Facts, Kernel, Linux, irq, knob, tracefs};
 use serde::Serialize;
 use std::cell::Cell;
@@ -523,6 +525,13 @@ impl Shield {
                     }
                     _ => drop(state.refused.remove(&knob.path)),
                 },
+                Action::SetPolicy { thread, .. } => {
+                    let path = task_path(thread.task.tid);
+                    match applied.policies_refused.get(&path) {
+                        Some(reason) => drop(state.refused.insert(path, reason.clone())),
+                        None => drop(state.refused.remove(&path)),
+                    }
+                }
                 Action::GiveBackMasks { .. } => state.masks.clear(),
                 _ => {}
             }

@@ -145,7 +145,9 @@ fn every_unfit_wish_is_refused_for_its_own_reason() {
     ));
     let required = wish_with("b", "0", |spec| spec.tick = Tick::RequireOff);
     assert!(matches!(refused(required), Refusal::TickNotCandidate { .. }));
-    assert!(matches!(destroy(&state, "b").unwrap_err(), Refusal::NoPartition { .. }));
+    assert_eq!(destroy(&state, "b").unwrap_err().to_string(), "no partition b: known are: a");
+    let none = destroy(&State::default(), "b").unwrap_err();
+    assert_eq!(none.to_string(), "no partition b: there are none");
     assert!(matches!(
         resize(&facts, &state, "a", &"0-3".parse().unwrap()).unwrap_err(),
         Refusal::LastCpu { .. }

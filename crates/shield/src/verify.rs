@@ -15,7 +15,7 @@ use crate::rules;
 use crate::target::{Due, Lines, Target, due, not_back, reading, targets};
 use asmp_host::irq::Irq;
 use asmp_host::task::{self, Task};
-use asmp_host::{Cpu, CpuSet, Facts, Kernel, Knob, Result, Schedule, Shape, cgroup, irq, knob};
+use asmp_host::{Cpu, CpuSet, Facts, Kernel, Knob, Result, Shape, cgroup, irq, knob};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -124,7 +124,7 @@ pub struct Finding {
     pub cure: String,
 }
 
-fn finding(what: impl Into<String>, cure: impl Into<String>) -> Finding {
+pub(crate) fn finding(what: impl Into<String>, cure: impl Into<String>) -> Finding {
     Finding { what: what.into(), cure: cure.into() }
 }
 
@@ -282,7 +282,9 @@ fn verify_one(
         let cpus = online(&partition.idle_cpus);
         isolation(kernel, name, &groups.idle, &cpus, &mut violations);
     }
-    held_back(kernel, base, partition, &mut violations);
+    let (others, refused) = mend::held_back(kernel, base, state, partition);
+    violations.extend(others);
+    stays.extend(refused);
     if !base.is_held(kernel) {
         violations.push(finding(
             "asmp-holder.service was stopped: systemd removes the partition after its last task"
@@ -371,42 +373,6 @@ fn isolation(
             .push(finding(format!("it has CPU {effective:?} instead of {cpus}"), recreate)),
     }
     says
-}
-
-/// Members outside their partition, groups that are frozen, and kernel threads that serve the
-/// partition with another policy than it gives them.
-fn held_back(
-    kernel: &dyn Kernel,
-    base: &Base,
-    partition: &Partition,
-    violations: &mut Vec<Finding>,
-) {
-    let repair = || format!("another program did that: `asmp repair {}`", partition.name);
-    for (_, placed) in mend::astray(kernel, &base.in_tree(), std::slice::from_ref(partition)) {
-        let kind = if placed.alone { "thread" } else { "process" };
-        let what = format!(
-            "{kind} {} ({}) is a member, but not on the partition's CPUs",
-            placed.task.tid, placed.command
-        );
-        violations.push(finding(what, repair()));
-    }
-    for knob in mend::frozen(kernel, base, partition) {
-        let what = format!("{} is 1: the tasks inside do not run", knob.path.display());
-        violations.push(finding(what, repair()));
-    }
-    for thread in &partition.served {
-        let to = Schedule::Fifo { priority: thread.priority };
-        if mend::has_other_policy(kernel, thread.task, &to) {
-            let now = kernel
-                .schedule(thread.task.tid)
-                .map_or_else(|_| "none".into(), |now| now.to_string());
-            let what = format!(
-                "thread {} ({}) serves the partition as {to}, and is {now}",
-                thread.task.tid, thread.command
-            );
-            violations.push(finding(what, repair()));
-        }
-    }
 }
 
 /// A setting that does not meet its target.
@@ -528,7 +494,8 @@ fn on_idle_cpus(kernel: &dyn Kernel, group: &Path, name: &str) -> Vec<Finding> {
     tasks_inside(kernel, group).into_iter().map(named).collect()
 }
 
-/// Tasks that may run on the partition's CPUs and do not belong there.
+/// Tasks that may run on the partition's CPUs and do not belong there. Many come together: a
+/// partition that another program dissolved, or whose CPU was offline, keeps no task out.
 fn intruders(
     partition: &Partition,
     base: &Base,
@@ -538,7 +505,7 @@ fn intruders(
 ) {
     let (name, shielded) = (&partition.name, partition.shielded());
     let inside = base.in_tree().join(name);
-    let mut bound: Vec<&str> = Vec::new();
+    let (mut bound, mut others): (Vec<&Task>, Vec<&Task>) = (Vec::new(), Vec::new());
     for task in tasks.iter().filter(|task| !task.zombie && task.allowed_cpus.intersects(&shielded))
     {
         // Handlers of interrupts follow their line, which is judged by its affinity.
@@ -546,28 +513,37 @@ fn intruders(
         if task.group.starts_with(&inside) || handler {
             continue;
         }
-        if task.kernel_thread && (task.bound || task.allowed_cpus.len() == 1) {
-            bound.push(&task.command);
-        } else {
-            violations.push(finding(
-                format!(
-                    "task {} ({}) may run on CPU {}",
-                    task.id.tid,
-                    task.command,
-                    task.allowed_cpus.intersection(&shielded)
-                ),
-                match task.kernel_thread {
-                    true => format!("`asmp repair {name}`"),
-                    false => {
-                        "its cpuset no longer excludes these CPUs: see the partition's own state"
-                            .to_owned()
-                    }
-                },
-            ));
+        let stays = task.kernel_thread && (task.bound || task.allowed_cpus.len() == 1);
+        if stays { &mut bound } else { &mut others }.push(task);
+    }
+    for kernel in [true, false] {
+        let all: Vec<&Task> =
+            others.iter().filter(|task| task.kernel_thread == kernel).copied().collect();
+        let cure = match kernel {
+            true => format!("`asmp repair {name}`"),
+            false => {
+                "its cpuset no longer excludes these CPUs: see the partition's own state".into()
+            }
+        };
+        let named = |task: &&Task| format!("{} ({})", task.id.tid, task.command);
+        if let [first, second, third, _, ..] = all.as_slice() {
+            let cpus = all.iter().fold(CpuSet::new(), |cpus, task| cpus.union(&task.allowed_cpus));
+            let (count, cpus) = (all.len(), cpus.intersection(&shielded));
+            let such = [first, second, third].map(named).join(", ");
+            let of = if kernel { "kernel threads" } else { "tasks" };
+            let what = format!("{count} {of} may run on CPU {cpus}, such as {such}");
+            violations.push(finding(what, cure));
+            continue;
+        }
+        for task in &all {
+            let cpus = task.allowed_cpus.intersection(&shielded);
+            let what = format!("task {} may run on CPU {cpus}", named(task));
+            violations.push(finding(what, cure.clone()));
         }
     }
     if !bound.is_empty() {
-        let (count, names) = (bound.len(), bound.join(" "));
+        let names: Vec<&str> = bound.iter().map(|task| task.command.as_str()).collect();
+        let (count, names) = (bound.len(), names.join(" "));
         let what = format!("{count} kernel threads that the kernel does not let move: {names}");
         let cure = "every Linux CPU has them: they run for work of this CPU (kworker/R-…: when \
                     memory is short)";

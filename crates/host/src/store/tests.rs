@@ -41,6 +41,21 @@ fn a_file_that_cannot_be_replaced_stays_and_leaves_no_partial_one() {
 }
 
 #[test]
+fn a_file_is_replaced_by_way_of_a_name_that_nothing_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("page.html");
+    let new = dir.path().join("page.html.new");
+    // As a killed process of our number has left it.
+    let left = dir.path().join(format!(".asmp-new-{}-0", std::process::id()));
+    [&new, &left].into_iter().for_each(|path| fs::write(path, "mine").unwrap());
+    replace_file(&path, b"page", 0o644).unwrap();
+    for (path, text) in [(&path, "page"), (&new, "mine"), (&left, "mine")] {
+        assert_eq!(fs::read_to_string(path).unwrap(), text, "{}", path.display());
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
+}
+
+#[test]
 fn a_replaced_file_has_the_mode_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state");

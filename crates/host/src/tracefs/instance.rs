@@ -58,7 +58,7 @@ impl<'a> Instance<'a> {
     /// An instance that records nothing yet, all CPUs by one clock (CLOCK_MONOTONIC): an event of
     /// one CPU stands before or after those of another as they happened. Errors: no tracefs, not
     /// root.
-    fn make(kernel: &'a dyn Kernel, role: &str) -> Result<Self> {
+    pub(super) fn make(kernel: &'a dyn Kernel, role: &str) -> Result<Self> {
         remove_stale(kernel);
         let dir = Path::new(INSTANCES).join(name_of(kernel, role));
         kernel.make_dir(&dir).map_err(Error::io(&dir, "make the trace instance"))?;
@@ -72,7 +72,7 @@ impl<'a> Instance<'a> {
         Ok(instance)
     }
 
-    fn write(&self, name: &str, text: &str) -> Result<()> {
+    pub(super) fn write(&self, name: &str, text: &str) -> Result<()> {
         let path = self.dir.join(name);
         self.kernel.write(&path, text.as_bytes()).map_err(Error::io(&path, "write"))
     }

@@ -5,10 +5,12 @@
 //! - [`EventBuffer`]: the events of a window on some CPUs, read while it lasts;
 //! - [`EventStream`]: the events of one CPU, read while it runs, to compare a late sample with what
 //!   the kernel did just then;
+//! - [`Moves`]: which tasks are moved from one cgroup to another;
 //! - [`timerlat`]: the kernel's own latency tracer and its settings for the whole machine;
 //! - [`users`]: who uses that tracer, or osnoise, which shares them.
 //!
-//! No reader waits in the kernel for data: the traced CPU would have to wake it. Each buffer keeps
+//! Of these only the reader of [`Moves`] waits in the kernel for data: the traced CPU would have to
+//! wake the others. Each buffer keeps
 //! the kernel's size (1.4 MB a CPU), because resizing waits for a worker thread on each CPU, which
 //! a busy real-time task starves.
 //!
@@ -19,12 +21,14 @@
 
 mod event;
 mod instance;
+mod moves;
 pub mod timerlat;
 pub mod timers;
 pub mod users;
 
 pub use event::{Event, EventKind, parse};
 pub use instance::{Contents, EventBuffer, EventStream};
+pub use moves::{Moves, Tasks};
 
 use crate::kernel::Kernel;
 use crate::task::{self, TaskId};

@@ -26,7 +26,16 @@ pub enum Handler {
 
 /// Does this kernel have timerlat? (Only PREEMPT_RT flavours of Debian do.)
 pub fn is_available(kernel: &dyn Kernel) -> bool {
-    require(kernel).is_ok()
+    is_known_available(kernel) == Some(true)
+}
+
+/// The same; `None` where this user cannot ask, or no tracefs is mounted.
+pub fn is_known_available(kernel: &dyn Kernel) -> Option<bool> {
+    match require(kernel) {
+        Ok(()) => Some(true),
+        Err(Error::Content { .. }) => Some(false),
+        Err(_) => None,
+    }
 }
 
 /// Errors: `Content` where this kernel has no timerlat, `Io` without tracefs.
@@ -102,7 +111,10 @@ mod tests {
         let of = |tracers: &str| machine(&[("sys/kernel/tracing/available_tracers", tracers)]);
         let (_root, linux) = of("timerlat osnoise nop\n");
         assert!(is_available(&linux));
+        let (_root, nothing) = machine(&[]);
+        assert_eq!(is_known_available(&nothing), None, "no tracefs");
         let (_root, linux) = of("hwlat nop\n");
+        assert_eq!((is_known_available(&linux), is_available(&linux)), (Some(false), false));
         let error = require(&linux).unwrap_err().to_string();
         assert!(error.contains("PREEMPT_RT") && !error.contains("--"), "{error}");
     }

@@ -91,7 +91,7 @@ pub enum Refusal {
 
     /// The partition does not exist.
     #[error(
-        "no partition {name}: known are: {known}; create it first: asmp create {name} --cpus \
+        "no partition {name}: {known}; create it first: asmp create {name} --cpus \
          {cpus}; or create it while a program runs: asmp run --name {name} --cpus {cpus} -- \
          PROGRAM"
     )]
