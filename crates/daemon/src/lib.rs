@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `asmpd` holds the partitions of a machine: it is told when somebody changes something, looks,
+//! repairs what violates a partition, and names what it cannot repair.
+//!
+//! [`hold`] decides when to look and when to repair, and counts: pure, its clock is an argument.
+//! [`serve`] does it: it waits for notices ([`asmp_host::watch`]), reads the machine and asks the
+//! shield, as `asmp status` and `asmp repair` do, under the same lock. asmpd keeps nothing that it
+//! cannot find again: to end it, or to kill it, changes no partition.
+
+pub mod hold;
+pub mod serve;

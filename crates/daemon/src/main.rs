@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The program `asmpd`: arguments, signals, and what it prints.
+
+use asmp_daemon::hold::{Hold, Pace};
+use asmp_daemon::serve::{Source, serve};
+use asmp_duration::ExactDuration;
+use asmp_host::clock::monotonic_ns;
+use asmp_host::watch::{Notice, Watch};
+use asmp_host::{Linux, facts};
+use asmp_shield::Shield;
+use sd_notify::NotifyState;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+const HELP: &str = "\
+asmpd - holds the partitions of this machine
+
+Usage: asmpd [--sweep TIME]
+
+It waits until somebody changes what a partition rests on: an IRQ's affinity, a cgroup, a CPU that
+goes offline or comes online, a module, a network link. Then it repairs the partition, as `asmp
+repair` does, and prints what violated it and how long that took. What it cannot repair it names, as
+`asmp status` does. It stays in the foreground and needs root. To end it changes no partition.
+
+Options:
+      --sweep TIME  look at least that often, for what nothing tells (1s to 1h; 60s)
+  -h, --help        print this
+  -V, --version     print the version
+
+Exit status: 0 after SIGTERM or SIGINT, 1 if the kernel refuses what it needs, 2 for wrong usage.
+";
+
+/// Which exit status, and why.
+type Failure = (u8, String);
+
+fn main() -> ExitCode {
+    let words: Vec<String> =
+        std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let ended = match asked(&words) {
+        Ok(Asked::Hold(pace)) => hold(pace),
+        Ok(Asked::Print(text)) => io::stdout()
+            .write_all(text.as_bytes())
+            .map_err(|error| (1, format!("cannot write: {error}"))),
+        Err(failure) => Err(failure),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err((code, why)) => {
+            eprintln!("asmpd: {why}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Asked {
+    Hold(Pace),
+    Print(String),
+}
+
+fn asked(words: &[String]) -> Result<Asked, Failure> {
+    let mut pace = Pace::default();
+    let mut words = words.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word, None),
+        };
+        match name {
+            "-h" | "--help" => return Ok(Asked::Print(HELP.to_owned())),
+            "-V" | "--version" => {
+                return Ok(Asked::Print(format!("asmpd {}\n", env!("CARGO_PKG_VERSION"))));
+            }
+            "--sweep" => {
+                let value = value.or_else(|| words.next());
+                let value = value.ok_or_else(|| (2, "--sweep needs a time".to_owned()))?;
+                pace.sweep_ns = sweep(value).map_err(|why| (2, why))?;
+            }
+            _ => return Err((2, format!("unknown argument {word:?}: see `asmpd --help`"))),
+        }
+    }
+    Ok(Asked::Hold(pace))
+}
+
+fn sweep(text: &str) -> Result<u64, String> {
+    let time: ExactDuration = text.parse().map_err(|error| format!("--sweep: {error}"))?;
+    let ns = time.whole_ns().map_err(|error| format!("--sweep: {error}"))?;
+    match (1_000_000_000..=3_600_000_000_000).contains(&ns) {
+        true => Ok(ns),
+        false => Err(format!("--sweep {text}: give a time from 1s to 1h")),
+    }
+}
+
+/// The running kernel's notices, and signals.
+struct Kernel<'a> {
+    watch: Watch<'a>,
+    wake: UnixStream,
+    over: Arc<AtomicBool>,
+    /// How often systemd wants to hear of it.
+    watchdog: Option<Duration>,
+    is_ready: bool,
+}
+
+impl<'a> Kernel<'a> {
+    fn new(linux: &'a Linux) -> io::Result<Self> {
+        let over = Arc::new(AtomicBool::new(false));
+        let (wake, written) = UnixStream::pair()?;
+        for signal in [SIGTERM, SIGINT] {
+            // The flag first: who is woken sees it.
+            signal_hook::flag::register(signal, Arc::clone(&over))?;
+            signal_hook::low_level::pipe::register(signal, written.try_clone()?)?;
+        }
+        let watch = Watch::new(linux).map_err(io::Error::other)?;
+        Ok(Self { watch, wake, over, watchdog: sd_notify::watchdog_enabled(), is_ready: false })
+    }
+}
+
+impl Source for Kernel<'_> {
+    fn follow(&mut self, files: &BTreeSet<PathBuf>) -> Vec<(PathBuf, io::Error)> {
+        self.watch.follow(files)
+    }
+
+    fn follow_tasks(&mut self, tasks: BTreeSet<i32>) {
+        self.watch.follow_tasks(tasks);
+    }
+
+    fn wait(&mut self, most: Duration) -> Result<BTreeSet<Notice>, String> {
+        let most = self.watchdog.map_or(most, |watchdog| most.min(watchdog / 2));
+        let noticed = self.watch.wait(most, self.wake.as_fd());
+        if self.watchdog.is_some() {
+            let _ = sd_notify::notify(&[NotifyState::Watchdog]);
+        }
+        noticed.map_err(|error| error.to_string())
+    }
+
+    /// Ready after the first look. Without systemd it does nothing.
+    fn looked(&mut self, hold: &Hold) {
+        if !std::mem::replace(&mut self.is_ready, true) {
+            eprintln!("asmpd: holds the partitions of this machine");
+        }
+        let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&hold.summary())]);
+    }
+
+    fn now_ns(&self) -> u64 {
+        monotonic_ns()
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Relaxed)
+    }
+}
+
+fn hold(pace: Pace) -> Result<(), Failure> {
+    let failed = |what: &str, error: &dyn std::fmt::Display| (1, format!("{what}: {error}"));
+    let linux = Linux::new();
+    if facts::user(&linux).unwrap_or(u32::MAX) != 0 {
+        return Err((1, "needs root: start it with sudo, or as a service".to_owned()));
+    }
+    let mut kernel =
+        Kernel::new(&linux).map_err(|error| failed("cannot watch the kernel", &error))?;
+    let shield = Shield::of_this_machine();
+    if let Some(why) = kernel.watch.deaf() {
+        eprintln!("asmpd: a task among several that is moved out is found by a sweep: {why}");
+    }
+    let ended = serve(&shield, &mut kernel, pace, &mut |record| eprintln!("asmpd: {record}"));
+    let hold = ended.map_err(|why| failed("stopped", &why))?;
+    let counts = hold.counts;
+    eprintln!(
+        "asmpd: ends; {} violations, {} repaired, in {} repairs; {} notices, {} looks; found by a \
+         sweep: {}",
+        counts.violations,
+        counts.repaired,
+        counts.repairs,
+        counts.notices,
+        counts.looks,
+        counts.found_by_sweep
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Result<Asked, Failure> {
+        asked(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_sweep_is_a_time_within_its_limits() {
+        let sweep_ns = |line: &str| match of(line) {
+            Ok(Asked::Hold(pace)) => pace.sweep_ns,
+            other => panic!("{line}: {other:?}"),
+        };
+        assert_eq!(sweep_ns(""), 60_000_000_000);
+        assert_eq!(sweep_ns("--sweep 1s"), 1_000_000_000);
+        assert_eq!(sweep_ns("--sweep=1h"), 3_600_000_000_000);
+        for line in ["--sweep", "--sweep 10", "--sweep 999ms", "--sweep 61min", "--sweep x", "now"]
+        {
+            assert_eq!(of(line).unwrap_err().0, 2, "{line}");
+        }
+        assert!(of("--sweep 10").unwrap_err().1.contains("write 10ns, 10us, 10ms or 10s"));
+    }
+
+    #[test]
+    fn help_and_version_are_printed_and_nothing_is_held() {
+        let printed = |line: &str| match of(line) {
+            Ok(Asked::Print(text)) => text,
+            other => panic!("{line}: {other:?}"),
+        };
+        assert!(printed("--sweep 2s --help").contains("--sweep TIME"));
+        assert_eq!(printed("-V"), format!("asmpd {}\n", env!("CARGO_PKG_VERSION")));
+    }
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Partitions of a machine in memory, held while another program changes it.
+
+use super::*;
+use crate::hold::{Counts, Event};
+use asmp_host::fake::FakeKernel;
+use asmp_host::store::Store;
+use asmp_host::{CpuSpec, Kernel, Schedule};
+use asmp_shield::{Members, Spec};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What another program does before something is noticed, and what is noticed.
+type Hand = Box<dyn FnOnce(&FakeKernel) -> Vec<Notice>>;
+
+/// A source whose notices come from a script. Its clock goes on as it waits.
+struct Script {
+    kernel: Arc<FakeKernel>,
+    hands: std::vec::IntoIter<Hand>,
+    now_ns: u64,
+    followed: Vec<BTreeSet<PathBuf>>,
+    tasks: BTreeSet<i32>,
+    looks: u64,
+    sweeps_left: usize,
+    /// A file that cannot be followed.
+    refused: Option<&'static str>,
+}
+
+impl Source for Script {
+    fn follow(&mut self, files: &BTreeSet<PathBuf>) -> Vec<(PathBuf, io::Error)> {
+        self.followed.push(files.clone());
+        let refused = files.iter().find(|file| Some(file.as_path()) == self.refused.map(Path::new));
+        refused.map(|file| (file.clone(), io::Error::other("no room"))).into_iter().collect()
+    }
+
+    fn follow_tasks(&mut self, tasks: BTreeSet<i32>) {
+        self.tasks = tasks;
+    }
+
+    fn wait(&mut self, most: Duration) -> Result<BTreeSet<Notice>, String> {
+        // What is due soon comes before the next hand, and a sweep after the last one.
+        let hand = if most < Duration::from_secs(1) { None } else { self.hands.next() };
+        if let Some(hand) = hand {
+            self.now_ns += 1_000_000;
+            return Ok(hand(&self.kernel).into_iter().collect());
+        }
+        self.now_ns += most.as_nanos() as u64;
+        self.sweeps_left -= usize::from(most >= Duration::from_secs(1));
+        Ok(BTreeSet::new())
+    }
+
+    fn looked(&mut self, hold: &Hold) {
+        self.looks = hold.counts.looks;
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn is_over(&self) -> bool {
+        self.sweeps_left == 0
+    }
+}
+
+const CPUS: &str = "3";
+
+fn held(hands: Vec<Hand>) -> (Shield, Script, Counts, Vec<Event>) {
+    held_without(None, hands)
+}
+
+/// Partition `motion` of CPU 3 with process 200 inside, held while these hands are at work.
+fn held_without(
+    refused: Option<&'static str>,
+    hands: Vec<Hand>,
+) -> (Shield, Script, Counts, Vec<Event>) {
+    let kernel = Arc::new(FakeKernel::new());
+    kernel.start(200, 200, "app", Schedule::Other { nice: 0 });
+    let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let store = Store::at(dir.keep());
+    let shield = Shield::new(Arc::clone(&kernel) as Arc<dyn Kernel>, store);
+    let cpus: CpuSpec = CPUS.parse().unwrap();
+    let name = || "motion".to_owned();
+    for request in [
+        Request::Create { name: name(), spec: Spec::of(cpus) },
+        Request::Add {
+            name: name(),
+            members: Members { pids: vec![200], force: true, ..Members::default() },
+        },
+    ] {
+        shield.change(&request, &Caller::now(0, "root", "test")).unwrap();
+    }
+    assert!(shield.status().unwrap().holds());
+    let hands = hands.into_iter();
+    let (followed, tasks) = (Vec::new(), BTreeSet::new());
+    let (now_ns, looks, sweeps_left) = (0, 0, 1);
+    let mut script = Script { kernel, hands, now_ns, followed, tasks, looks, sweeps_left, refused };
+    let mut events = Vec::new();
+    let mut tell = |record: &Record| events.push(record.event.clone());
+    let hold = serve(&shield, &mut script, Pace::default(), &mut tell).unwrap();
+    let counts = hold.counts;
+    assert_eq!(script.looks, counts.looks, "each look is told");
+    (shield, script, counts, events)
+}
+
+fn writes(path: &'static str, text: &'static str) -> Hand {
+    Box::new(move |kernel| {
+        kernel.write(Path::new(path), text.as_bytes()).unwrap();
+        vec![Notice::Written(path.into())]
+    })
+}
+
+const LINE_DIR: &str = "/proc/irq/24";
+const LINE: &str = "/proc/irq/24/smp_affinity_list";
+
+#[test]
+fn what_another_program_writes_is_repaired_and_told_with_its_cause() {
+    let (shield, script, counts, events) = held(vec![
+        writes(LINE, "3"),
+        writes("/sys/fs/cgroup/asmp/motion/rt/cpuset.cpus.partition", "member"),
+        Box::new(|kernel| {
+            kernel.write(Path::new("/sys/fs/cgroup/cgroup.procs"), b"200").unwrap();
+            vec![Notice::Moved(200)]
+        }),
+    ]);
+    assert!(shield.status().unwrap().holds());
+    assert_eq!((counts.repaired, counts.repairs), (counts.violations, 3), "{events:#?}");
+    let repaired: Vec<String> = events
+        .iter()
+        .map(|event| match event {
+            Event::Repaired { violation, .. } => violation.to_string(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    // A partition that is none lets other tasks onto its CPUs: each is named.
+    for words in ["IRQ 24 (eth0)", "the kernel says \"member\"", "process 200 (app) is a member"] {
+        let found = repaired.iter().any(|one| one.starts_with("motion: ") && one.contains(words));
+        assert!(found, "{words}: {repaired:#?}");
+    }
+    assert_eq!(script.tasks, BTreeSet::from([200]));
+    let files = &script.followed[0];
+    for file in ["/proc/irq/24", "/proc/irq/default_smp_affinity"] {
+        assert!(files.contains(Path::new(file)), "{file}: {files:#?}");
+    }
+    assert!(!files.contains(Path::new(LINE)), "it is told of by its directory");
+}
+
+#[test]
+fn files_are_chosen_again_with_a_device_or_a_link_and_not_with_each_write() {
+    let tells = |notice: Notice| -> Hand { Box::new(move |_| vec![notice]) };
+    let chosen = |notices: Vec<Notice>| {
+        let (_, script, _, _) = held(notices.into_iter().map(tells).collect());
+        script.followed.len()
+    };
+    assert_eq!(chosen(vec![Notice::Written(LINE.into()), Notice::Moved(200)]), 1);
+    let cpu = Notice::Device("online cpu devices/system/cpu/cpu3".to_owned());
+    let gone = Notice::Gone("/sys/fs/cgroup/asmp/motion/rt".into());
+    for notice in [cpu, gone, Notice::Link, Notice::Resumed, Notice::Lost] {
+        assert_eq!(chosen(vec![notice.clone()]), 2, "{notice}");
+    }
+}
+
+#[test]
+fn what_nothing_tells_is_found_by_the_sweep() {
+    let silent: Hand = Box::new(|kernel| {
+        kernel.write(Path::new(LINE), b"3").unwrap();
+        Vec::new()
+    });
+    let (shield, _, counts, events) = held(vec![silent]);
+    assert!(shield.status().unwrap().holds());
+    assert_eq!((counts.repaired, counts.found_by_sweep), (1, 1), "{events:?}");
+}
+
+#[test]
+fn files_that_cannot_be_followed_are_told() {
+    let (_, _, _, events) = held_without(Some(LINE_DIR), vec![Box::new(|_| Vec::new())]);
+    let why = format!("files that cannot be followed: 1, such as {LINE_DIR}: no room");
+    assert_eq!(events, [Event::Failed { why }]);
+}
+
+#[test]
+fn a_partition_that_a_command_ends_is_let_go() {
+    let (shield, script, counts, events) = held(vec![Box::new(|_| Vec::new())]);
+    assert_eq!((counts.violations, events), (0, Vec::new()));
+    let request = Request::Destroy { name: None, demote: true };
+    shield.change(&request, &Caller::now(0, "root", "test")).unwrap();
+    let files = shield.watched().unwrap();
+    assert_eq!(files.len(), 1, "only the directory of the state: {files:?}");
+    assert!(script.followed[0].len() > files.len());
+}
