@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# What `make lint` checks: formatting, clippy, rustdoc, shell scripts. Needs cargo; shellcheck where
-# it is there, and in CI (ASMP_CI) it must be.
+# What `make lint` checks: formatting, clippy, rustdoc, the rules of the house, shell scripts. Needs
+# cargo; shellcheck where it is there, and in CI (ASMP_CI) it must be.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
@@ -9,6 +9,8 @@ cargo fmt --all --check
 # The lint on `rust-version` is among those of clippy that warn: see msrv.sh.
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --quiet
+# Lines, files, words, arrows between crates.
+cargo test --quiet -p asmp --test house --test docs --test arrows
 
 skipped=0
 if command -v shellcheck >/dev/null; then

@@ -4,6 +4,8 @@
 import json
 import os
 import random
+import re
+import statistics
 import subprocess
 from pathlib import Path
 
@@ -97,6 +99,54 @@ def test_hdrhistogram_reads_the_latencies_that_were_imported(tmp_path, shape):
         assert log.get_value_at_percentile(percentile) == pytest.approx(expected, rel=WITHIN)
 
 
+def percentile_text(text):
+    """Lines of HdrHistogram's percentile text (us, percentile, total count), and its last lines."""
+    heading, _, *rest = text.splitlines()
+    assert heading.split() == ["Value", "Percentile", "TotalCount", "1/(1-Percentile)"]
+    ends = re.findall(r"([A-Z][A-Za-z ]*?) *= *([0-9.]+)", "\n".join(rest))
+    lines = [line.split() for line in rest if not line.startswith("#")]
+    lines = [(float(us), float(part), int(count)) for us, part, count, *_ in lines]
+    assert lines == sorted(lines) and len({us for us, *_ in lines}) == len(lines)
+    return lines, {name: float(number) for name, number in ends}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_percentile_text_has_every_figure_of_what_was_imported(tmp_path, shape):
+    run, values = imported(tmp_path, shape)
+    text = exported(run, "hdr")
+    lines, ends = percentile_text(text)
+    assert (lines[0][0], lines[-1]) == (values[0], (values[-1], 1, len(values)))
+    for percentile in PERCENTILES:
+        rank = max(1, -(-len(values) * round(percentile * 1000) // 100_000))
+        found = next(us for us, _, count in lines if count >= rank)
+        assert found == pytest.approx(truth(values, percentile), rel=WITHIN)
+    assert all(part == pytest.approx(count / len(values)) for _, part, count in lines)
+    assert (ends["Max"], ends["Total count"]) == (values[-1], len(values))
+    assert ends["Mean"] == pytest.approx(statistics.fmean(values), abs=0.001)
+    assert ends["StdDeviation"] == pytest.approx(statistics.pstdev(values), abs=0.001, rel=1e-9)
+    # What is imported of it is the same to the nanosecond.
+    file, runs = tmp_path / "hdr.txt", tmp_path / "again"
+    file.write_text(text)
+    words = ["--from", "hdr", "-o", runs, "--kernel", "7.2.13", "--kind", "partition"]
+    asmp("measure", "import", file, *words)
+    (again,) = runs.iterdir()
+    assert exported(again, "hdr") == text
+
+
+def test_the_percentile_text_of_a_measurement_has_its_nanoseconds(tmp_path):
+    run = measured(tmp_path)
+    (document,) = json.loads(exported(run, "json"))["runs"]
+    summary = document["summary"]
+    lines, ends = percentile_text(exported(run, "hdr"))
+    assert [round(1000 * us) for us in (lines[0][0], lines[-1][0], ends["Max"])] == [
+        summary["min_ns"],
+        summary["max_ns"],
+        summary["max_ns"],
+    ]
+    assert ends["Mean"] == pytest.approx(summary["average_ns"] / 1e3, abs=0.001)
+    assert ends["Total count"] == lines[-1][2] == summary["instants"]
+
+
 def test_hdrhistogram_reads_a_measurement_second_by_second(tmp_path):
     run = measured(tmp_path)
     log, slices = log_of(run)
@@ -135,6 +185,10 @@ def test_prometheus_reads_one_series_a_run_with_its_figures(tmp_path):
     assert {s.labels["run"]: s.value for s in longest} == pytest.approx(
         {run: summary["max_ns"] / 1e9 for run, summary in documents.items()}
     )
+    # What other tools missed is not known.
+    missed = families["asmp_latency_missed"].samples
+    known = {run for run, summary in documents.items() if summary["missed"] is not None}
+    assert {s.labels["run"] for s in missed} == known and len(known) == 1
     keys = [(s.name, *sorted(s.labels.items())) for f in families.values() for s in f.samples]
     assert len(keys) == len(set(keys)), "a series twice"
 

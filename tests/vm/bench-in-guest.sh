@@ -3,49 +3,32 @@
 # The measurements of docs/measurements/latency.md, in one boot: `bench-in-guest.sh SAMPLES ROUNDS`.
 set -euo pipefail
 samples=$1 rounds=$2
-asmp=/share/asmp
 # The guest's /tmp is in memory. Loads write to its disk.
 load_dir=/var/tmp
+# shellcheck source=bench-beside-in-guest.sh
+. /share/bench-beside-in-guest.sh
 cd "$(mktemp -d)"
 
 say() { printf '\n### %s\n\n' "$*"; }
-# A figure of the only run below a directory, in us: `figure DIR KEY`.
-figure() { $asmp measure report "$1" --json | python3 -c "
-import json, sys
-row = json.load(sys.stdin)['rows'][-1]['summary']
-percentiles = {one['name']: one['ns'] for one in row['percentiles']}
-figures = {'p50': percentiles['p50'], 'avg': row['average_ns'], 'max': row['max_ns']}
-print(figures['$2'] / 1e3)"; }
-# The middle of its arguments.
-middle() { printf '%s\n' "$@" | sort -g | sed -n "$((($# + 1) / 2))p"; }
-
 say "Kernel $(uname -r), $(nproc) CPUs, $(date -u +%F)"
 
-say "Our figures beside cyclictest's and rtla's, idle, partition of CPU 3, in turn, us" \
-    "(medians of $rounds)"
-for round in $(seq "$rounds"); do
-    $asmp measure latency --kinds partition --source nanosleep --no-trace --samples "$samples" \
-        --period 2ms -o "ours-$round" -q >/dev/null
-    $asmp run --cpus 3 -- cyclictest -q -m -p 80 -t 1 -a 3 -i 2000 -l "$samples" -h 20000 \
-        >"cyclictest-$round.txt"
-    $asmp measure import "cyclictest-$round.txt" --from cyclictest -o "cyclictest-$round" \
-        --kernel "$(uname -r)" --kind partition >/dev/null
-    $asmp measure latency --kinds partition --source timerlat --no-trace --samples "$samples" \
-        --period 2ms -o "timerlat-$round" -q >/dev/null
-    $asmp run --cpus 3 -- rtla timerlat hist -c 3 -u -P f:80 -p 2000 -E 20000 \
-        -d "$((samples / 500))s" >"rtla-$round.txt"
-    $asmp measure import "rtla-$round.txt" --from rtla -o "rtla-$round" --kernel "$(uname -r)" \
-        --kind partition >/dev/null
-done
-for tool in ours cyclictest timerlat rtla; do
-    medians=()
-    for round in $(seq "$rounds"); do
-        dir=$tool-$round
-        [ "$tool" != rtla ] || dir=rtla-$round/Usr-003
-        medians+=("$(figure "$dir" p50)")
+say "Our figures beside cyclictest's and rtla's, partition of CPU 3, in turn, us; idle"
+beside idle "$rounds" "$((samples / 500))" p50 p99
+
+say "The same under load; missed: of 100 instants"
+stress-ng --cpu 8 --io 8 --hdd 8 --temp-path "$load_dir" -q &
+beside loaded 5 20 p50 p99 missed
+kill $!
+wait || true
+
+say "Two sides that are alike, six rounds each, in turn: none is sure"
+for round in 1 2 3 4 5 6; do
+    for side in a b; do
+        $asmp measure latency --kinds partition --no-trace --samples 500 --period 2ms \
+            -o "alike-$side/$round" -q >/dev/null
     done
-    echo "$tool: median $(middle "${medians[@]}") of (${medians[*]})"
 done
+$asmp measure compare alike-a alike-b
 
 for round in $(seq "$rounds"); do
     say "Latency, mixed, run $round of $rounds"

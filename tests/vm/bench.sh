@@ -26,5 +26,5 @@ cc -O2 -static -Wall -o "$share/hog" "$here/hog.c"
     --timeout 3600 -- /share/bench-in-guest.sh "${1:-2000}" "${2:-3}"
 "$here/lab.sh" --kernel "${KERNEL:-sid-rt}" --icount --append 'nohz_full=1-3 rcu_nocbs=1-3' \
     --share "$share" \
-    --timeout 1200 -- /share/bench-icount-in-guest.sh
+    --timeout 2400 -- /share/bench-icount-in-guest.sh
 say "figures: $CACHE/bench/report.html"

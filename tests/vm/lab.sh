@@ -9,7 +9,8 @@
 #           booted with -kernel from cached files whose changes are thrown away. The lab's guest
 #           files and the command travel in a second initramfs archive; output, exit
 #           status and results come back over virtio-serial ports. Only a boot
-#           that never got ready is tried again, a command never is.
+#           that never got ready is tried again, a command never is. Each byte
+#           that the command writes to port 5 stops the whole machine for 0.3 s.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 # shellcheck source=lib.sh
@@ -42,7 +43,7 @@ fail() { say "$*"; exit 125; }
 
 kernel=sid-rt init=bare cpus=4 smt='' mem=2G append='' share='' out='' device='' timeout=600
 accel='' icount='' watch='' console='' verbose='' command=()
-boot_tries=3 boot_seconds=120
+boot_tries=3 boot_seconds=120 stopped=0
 
 options() {
     while [ $# -gt 0 ]; do
@@ -153,13 +154,14 @@ systemd.condition_needs_update=0 $append")
     args+=(-device "virtio-net-pci,netdev=net,romfile=" -device virtio-rng-pci)
     args+=(-chardev "file,id=console,path=$console" "${CONSOLE[@]}")
     args+=(-device virtio-serial-pci)
-    for port in control stdout stderr out; do
+    for port in control stdout stderr out stops; do
         args+=(-chardev "file,id=$port,path=$run/$port"
             -device "virtserialport,nr=$nr,chardev=$port")
         nr=$((nr + 1))
     done
     [ ${#command[@]} -gt 0 ] ||
-        args+=(-chardev "stdio,id=terminal,signal=off" -device "virtconsole,nr=5,chardev=terminal")
+        args+=(-chardev "stdio,id=terminal,signal=off"
+            -device "virtconsole,nr=$nr,chardev=terminal")
 }
 
 # disk NAME FILE OPTION: one virtio disk, one queue (and managed IRQ) a CPU.
@@ -177,6 +179,8 @@ boot() {
     local started=${EPOCHREALTIME/./}
     rm -f "$run"/{stdout,stderr}
     : >"$run/control"
+    : >"$run/stops"
+    stopped=0
     mkfifo "$run/stdout" "$run/stderr"
     pump "$run/stdout" & pumps=($!)
     pump "$run/stderr" >&2 & pumps+=($!)
@@ -204,9 +208,23 @@ heard() {
         alive || gone=yes
         [ -e "$run/control" ] || return 1
         while read -r line; do [[ $line != "$1"* ]] || return 0; done <"$run/control"
+        stop_machine
         sleep 0.1
     done
     return 1
+}
+
+# Stops the whole machine for 0.3 s as often as the guest has asked for it, a byte each. Its clock
+# goes on, as in a system-management interrupt.
+stop_machine() {
+    local asked=''
+    read -r asked <"$run/stops" || true
+    while [ "$stopped" -lt "${#asked}" ] && alive; do
+        kill -STOP "$qemu"
+        sleep 0.3
+        kill -CONT "$qemu"
+        stopped=$((stopped + 1))
+    done
 }
 
 # Ends QEMU and waits until its output is out. A pump whose pipe QEMU never

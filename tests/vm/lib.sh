@@ -57,7 +57,7 @@ architecture() {
         TARGET='' CROSS=''
         # The graph of `make unit`: nothing is built twice.
         BUILD=(--workspace)
-        PROGRAMS='asmp-rtf examples/in_partition examples/create'
+        PROGRAMS='asmpd asmp-rtf examples/in_partition examples/create'
         ;;
     arm64)
         QEMU=qemu-system-aarch64 QEMU_PACKAGE=qemu-system-arm

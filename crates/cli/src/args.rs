@@ -93,7 +93,7 @@ pub enum Command {
     ///
     /// Counts what the kernel does on a partition's CPUs while time passes. Tasks of the partition
     /// are not counted. A partition that holds shows zeros.
-    #[command(after_long_help = examples::NOISE)]
+    #[command(after_long_help = examples::NOISE, override_usage = examples::NOISE_USAGE)]
     Noise(Noise),
     /// Check the machine: supported features and remaining noise sources, each with a fix
     ///

@@ -49,6 +49,11 @@ Examples:
   asmp status motion || sudo asmp repair motion
       Repair the partition if something violates it.";
 
+/// clap's own shows no --cpus.
+pub const NOISE_USAGE: &str = "\
+asmp noise [OPTIONS] <NAME>
+       asmp noise [OPTIONS] --cpus <LIST>";
+
 pub const NOISE: &str = "\
 Examples:
   sudo asmp noise motion -t 10s --table
@@ -212,14 +217,16 @@ Examples:
   asmp measure report before
       Print the tables.
   asmp measure report before after -o page.html
-      Draw the figures of both into one page.";
+      Draw the figures of both on one page.";
 
 pub const MEASURE_COMPARE: &str = "\
 Examples:
   asmp measure compare before after
       Show what changed, and how sure that is.
   asmp measure compare on-6.12 on-7.2 --across kernel
-      Compare the same runs on two kernels.";
+      Compare the same runs on two kernels.
+  asmp measure compare series --kinds normal,partition
+      Compare two kinds of one series, by its rounds.";
 
 pub const MEASURE_AB: &str = "\
 Examples:
@@ -238,9 +245,9 @@ Examples:
 pub const MEASURE_IMPORT: &str = "\
 Examples:
   asmp measure import hist.txt --from cyclictest -o theirs --kernel 7.2.13 --kind partition
-      Make runs of a histogram that cyclictest printed.
+      Import a histogram that cyclictest printed.
   asmp measure import app.hlog --from hdr --unit us -o app --kernel 7.2.13 --kind partition
-      Make a run of each tag of a log of HdrHistogram whose values are microseconds.";
+      Import each tag of a log of HdrHistogram, whose values are microseconds, as a run.";
 
 pub const ANALYZE_BUDGETS: &str = "\
 Examples:

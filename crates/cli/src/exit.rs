@@ -125,7 +125,7 @@ pub const TABLE: &[(u8, &str)] = &[
     (48, "refused: SCHED_DEADLINE tasks of the system have booked the CPU"),
     (BAD_RUN, "measure: the input is not a complete run or not a histogram"),
     (NO_LOAD, "measure: a load did not start or ended early"),
-    (MIXED, "measure: the settings of the runs differ; --across, --across-kernels accept that"),
+    (MIXED, "measure: the settings of the runs differ; --across accepts that"),
     (NO_TIMERLAT, "measure: this kernel has no timerlat tracer"),
     (
         PARTIAL,

@@ -19,6 +19,7 @@ mod graph;
 mod manual;
 mod measure;
 mod noise;
+mod output;
 mod outside;
 mod prose;
 mod run;

@@ -8,6 +8,7 @@
 use crate::args::Cli;
 use crate::exit::{self, BAD_FILE, USAGE, failure};
 use crate::prose;
+use crate::usage;
 use anyhow::Result;
 use clap::{Command, CommandFactory};
 use std::fmt::Write as _;
@@ -254,11 +255,15 @@ pub fn help(words: &[String]) -> Result<String> {
     let mut found = &command;
     for word in words {
         found = found.find_subcommand(word).ok_or_else(|| {
-            let reason = format!(
-                "no command or topic {:?}: see asmp --help and asmp help topics",
-                words.join(" ")
-            );
-            failure(USAGE, reason)
+            let places = words.last().map_or_else(Vec::new, |last| usage::places(&command, last));
+            let cure = match places.as_slice() {
+                [] => "see asmp --help and asmp help topics".to_owned(),
+                places => {
+                    let helps = places.iter().map(|place| place.replacen("asmp", "asmp help", 1));
+                    format!("write {}", helps.collect::<Vec<_>>().join(" or "))
+                }
+            };
+            failure(USAGE, format!("no command or topic {:?}: {cure}", words.join(" ")))
         })?;
     }
     Ok(found.clone().render_long_help().to_string())
@@ -385,6 +390,12 @@ mod tests {
         assert!(help(&words("exit-codes")).unwrap().contains("39"));
         assert_eq!(exit::code_of(&help(&words("nonsense")).unwrap_err()), USAGE);
         assert_eq!(exit::code_of(&page("nonsense").unwrap_err()), USAGE);
+        for (line, cure) in
+            [("latency", "asmp help measure latency"), ("measure noise", "asmp help noise")]
+        {
+            let refused = help(&words(line)).unwrap_err().to_string();
+            assert!(refused.ends_with(&format!("{line:?}: write {cure}")), "{refused}");
+        }
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! Output for people: outcomes, plans, status. All output of the program goes through this module.
 //!
 //! Names of other people's processes, groups and files are in it. No control character leaves, and
-//! [`line()`] lets no name begin a line of its own. Only JSON goes out as it is.
+//! [`line()`] lets no name begin a line of its own. Only JSON and the text of Prometheus go out as
+//! they are.
 
 use anyhow::Result;
 use asmp_host::systemd::SERVICE;
@@ -56,7 +57,8 @@ pub fn json(value: &impl Serialize) -> Result<()> {
     Ok(())
 }
 
-fn raw(text: &str) {
+/// A format that other programs read, and that has escapes of its own.
+pub fn raw(text: &str) {
     if cfg!(test) {
         record(text);
     } else if ENDED.get().is_none() {

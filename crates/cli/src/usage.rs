@@ -2,6 +2,7 @@
 //! What clap says of a wrong command line, where its own words are false or leave the cure open.
 
 use crate::args::Cli;
+use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, Error};
 
@@ -22,7 +23,11 @@ pub fn explain(error: Error, words: &[String]) -> Error {
             Some(message) => command.error(error.kind(), message),
             None => error,
         },
-        ErrorKind::UnknownArgument => with_tip(error, &root, &path, &command, words),
+        ErrorKind::UnknownArgument => match below_zero(&error, &command, words) {
+            Some(message) => command.error(ErrorKind::ValueValidation, message),
+            None => with_tip(error, &root, &path, &command, words),
+        },
+        ErrorKind::InvalidSubcommand => elsewhere(error, &root),
         _ => error,
     }
 }
@@ -44,6 +49,9 @@ fn missing(error: &Error, command: &Command, words: &[String]) -> Option<String>
     let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
         return None;
     };
+    if command.get_name() == "noise" {
+        return Some("name a partition, or give --cpus LIST".to_owned());
+    }
     let (cpus, others): (Vec<&String>, Vec<&String>) =
         missing.iter().partition(|name| name.contains("--cpus") || name.contains("--count"));
     if cpus.is_empty() || !has("cpus") || !has("count") {
@@ -57,6 +65,53 @@ fn missing(error: &Error, command: &Command, words: &[String]) -> Option<String>
         Some(option) => format!("{CPUS_OR_COUNT}{others}; {option} goes with --count"),
         None => format!("{CPUS_OR_COUNT}{others}"),
     })
+}
+
+/// A number below 0 looks like an option to clap.
+fn below_zero(error: &Error, command: &Command, words: &[String]) -> Option<String> {
+    let Some(ContextValue::String(unknown)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let is_number = |word: &str| {
+        word.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    let is_it = |two: &&[String]| is_number(&two[1]) && two[1].starts_with(unknown.as_str());
+    let [option, value] = words.windows(2).find(is_it)? else { return None };
+    let is_option = |argument: &clap::Arg| {
+        let long = argument.get_long_and_visible_aliases().unwrap_or_default();
+        argument.get_action().takes_values()
+            && option.strip_prefix("--").is_some_and(|name| long.contains(&name))
+    };
+    command
+        .get_arguments()
+        .any(is_option)
+        .then(|| format!("invalid value '{value}' for '{option}': it must be above 0"))
+}
+
+/// A command of `asmp` itself that was looked for below another one, or the other way round.
+fn elsewhere(mut error: Error, root: &Command) -> Error {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return error;
+    };
+    let tips: Vec<StyledStr> =
+        places(root, word).into_iter().map(|place| format!("write `{place}`").into()).collect();
+    if !tips.is_empty() {
+        error.remove(ContextKind::SuggestedSubcommand);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+    }
+    error
+}
+
+/// Where commands of that name are: `asmp noise`, `asmp measure latency`. Those of `plan` are those
+/// of `asmp`.
+pub fn places(root: &Command, name: &str) -> Vec<String> {
+    let seen = |of: &Command, path: &str| {
+        let found = of.find_subcommand(name).filter(|found| !found.is_hide_set());
+        found.map(|_| format!("{path} {name}"))
+    };
+    let below = root.get_subcommands().filter(|sub| sub.get_name() != "plan");
+    let below = below.filter_map(|sub| seen(sub, &format!("asmp {}", sub.get_name())));
+    seen(root, "asmp").into_iter().chain(below).collect()
 }
 
 /// The standard library's words say which character of a number is wrong, not what is expected.
@@ -106,7 +161,7 @@ fn with_tip(
     let tips = match (tip, error.get(ContextKind::Suggested)) {
         (Some(tip), _) => vec![tip.into()],
         (None, Some(ContextValue::StyledStrs(tips))) if !takes_command => {
-            let is_true = |tip: &&clap::builder::StyledStr| !tip.to_string().contains("'-- ");
+            let is_true = |tip: &&StyledStr| !tip.to_string().contains("'-- ");
             tips.iter().filter(is_true).cloned().collect()
         }
         (None, _) => return error,
@@ -178,6 +233,41 @@ mod tests {
             assert!(!said.contains("'-- "), "{said}");
         }
         assert!(said("run --cpus 1 --verbose").contains("'-- --verbose'"), "a command follows");
+    }
+
+    #[test]
+    fn a_command_that_is_elsewhere_is_named_with_its_place() {
+        for (line, tip) in [
+            ("measure noise", "write `asmp noise`"),
+            ("latency --cpus 3", "write `asmp measure latency`"),
+            ("measure budgets", "write `asmp analyze budgets`"),
+        ] {
+            let said = said(line);
+            assert!(said.contains("unrecognized subcommand") && said.contains(tip), "{said}");
+        }
+    }
+
+    #[test]
+    fn noise_without_a_partition_is_asked_for_one_or_for_cpus() {
+        let said = said("noise");
+        assert!(said.starts_with("error: name a partition, or give --cpus LIST"), "{said}");
+        assert!(said.contains("asmp noise [OPTIONS] --cpus <LIST>"), "{said}");
+    }
+
+    #[test]
+    fn a_number_below_0_is_no_unknown_option() {
+        for (line, says) in [
+            (
+                "measure latency --limit -5us",
+                "invalid value '-5us' for '--limit': it must be above 0",
+            ),
+            ("measure latency --samples -5", "invalid value '-5' for '--samples'"),
+            ("measure latency --limit=-5us", "the duration must be above 0"),
+        ] {
+            let said = said(line);
+            assert!(said.contains(says), "{said}");
+        }
+        assert!(said("measure latency -5").contains("unexpected argument"), "no option takes it");
     }
 
     #[test]

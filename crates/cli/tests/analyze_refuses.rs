@@ -158,20 +158,20 @@ fn a_description_of_a_run_that_is_endless_or_huge_is_refused_before_it_is_read()
     let tasks = dir.path().join("tasks.toml").to_str().unwrap().to_owned();
     let task = "[[task]]\nname = \"x\"\nmeasured = \"run\"\nperiod = \"10 ms\"\n";
     std::fs::write(&tasks, task).unwrap();
-    let refused = |words: &[&str], code: i32| {
-        let (exit, error) = said(words);
-        let says = "run.json: too long: at most 16 MiB are read: not a run of asmp measure";
-        assert!(exit == code && error.contains(says), "{words:?}: {error}");
-    };
-    let both = || {
-        refused(&["analyze", &tasks], 40);
-        refused(&["measure", "report", run.to_str().unwrap()], 50);
+    let both = |says: &str| {
+        for (words, code) in [
+            (["analyze", &tasks].as_slice(), 40),
+            (&["measure", "report", run.to_str().unwrap()], 50),
+        ] {
+            let (exit, error) = said(words);
+            assert!(exit == code && error.contains(says), "{words:?}: {error}");
+        }
     };
     std::fs::File::create(&json).unwrap().set_len(100_000_000).unwrap();
-    both();
+    both("run.json: too long: at most 16 MiB are read: not a run of asmp measure");
     std::fs::remove_file(&json).unwrap();
     std::os::unix::fs::symlink("/dev/zero", &json).unwrap();
-    both();
+    both("run.json: not a regular file");
 }
 
 #[test]

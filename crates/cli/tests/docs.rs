@@ -5,7 +5,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const COLUMNS: usize = 100;
 /// A cell of LIMITS.md.
 const CELL: usize = 190;
 /// Words that house-made English likes and manual pages do without.
@@ -45,17 +44,6 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
         fenced ^= is_fence;
         (!fenced && !is_fence).then_some((at + 1, line))
     })
-}
-
-#[test]
-fn lines_have_at_most_100_columns_but_for_rows_of_tables() {
-    let mut long = Vec::new();
-    for (path, text) in documents() {
-        let lines = prose(&text).filter(|(_, line)| !line.starts_with('|'));
-        let wide = lines.filter(|(_, line)| line.chars().count() > COLUMNS);
-        long.extend(wide.map(|(at, line)| format!("{}:{at}: {line}", path.display())));
-    }
-    assert!(long.is_empty(), "{long:#?}");
 }
 
 #[test]

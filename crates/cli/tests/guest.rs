@@ -18,6 +18,8 @@ mod guest {
     pub mod drift;
     pub mod enter;
     pub mod guests;
+    pub mod held;
+    pub mod histograms;
     pub mod hotplug;
     pub mod huge;
     pub mod inside;
@@ -28,6 +30,7 @@ mod guest {
     pub mod matrix;
     pub mod measure;
     pub mod others;
+    pub mod planted;
     pub mod quiet;
     pub mod random;
     pub mod rows;
@@ -56,6 +59,7 @@ fn all() -> Vec<Test> {
         guest::enter::all(),
         guest::containment::all(),
         guest::drift::all(),
+        guest::held::all(),
         guest::lost::all(),
         guest::crash::all(),
         guest::random::all(),
@@ -65,6 +69,8 @@ fn all() -> Vec<Test> {
         guest::quiet::all(),
         guest::ab::all(),
         guest::measure::all(),
+        guest::planted::all(),
+        guest::histograms::all(),
         guest::smt::all(),
         guest::device::all(),
         guest::huge::all(),

@@ -10,14 +10,14 @@ use crate::probe::{Ended, Probe, Raw};
 use crate::run;
 use crate::sample::{Sample, Writer};
 use crate::timerlat::{Period, Periods};
+use crate::turn;
+use asmp_host::clock::monotonic_ns;
+use asmp_host::limited::open_regular;
 use asmp_host::tracefs::EventStream;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
-
-/// How often the ring is emptied.
-const TURN: Duration = Duration::from_millis(50);
+use std::time::{Duration, Instant, SystemTime};
 
 /// What a run gave.
 #[derive(Debug)]
@@ -28,6 +28,22 @@ pub struct Collected {
     pub worst: Vec<Outlier>,
     /// Why it ended before its last sample.
     pub partial: Option<String>,
+    /// When the first sample was due; `None` where there is none.
+    pub started: Option<SystemTime>,
+    /// From there to the end of the last sample.
+    pub duration_ns: u64,
+    /// Number of a probe that has no CPU to end on.
+    pub stuck: Option<i32>,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reached {
+    pub samples: u64,
+    /// Instants that were missed meanwhile.
+    pub missed: u64,
+    /// The last sample is there: this is the last look.
+    pub is_over: bool,
 }
 
 /// The measured thread.
@@ -54,8 +70,10 @@ pub enum Origin<'a> {
 /// What it keeps are the first samples that came, none between them left out.
 pub struct Sink {
     samples: Option<Writer>,
-    /// `None` of turns of a loop, and once a write has failed.
+    /// `None` of turns of a loop, before the first sample, and once a write has failed.
     log: Option<Log>,
+    /// Of a log that has no sample yet, which its start waits for: where it goes, and the period.
+    fresh: Option<(BufWriter<File>, Option<u64>)>,
     log_path: PathBuf,
     /// What samples make of a full disk's room, for the run's provenance.
     room_bytes: u64,
@@ -63,6 +81,8 @@ pub struct Sink {
     taken: u64,
     /// One found an error: those after it are not kept.
     is_closed: bool,
+    /// When the first that was taken was due, and when the last ended.
+    span_ns: Option<[u64; 2]>,
 }
 
 type Log = Recorder<BufWriter<File>>;
@@ -73,18 +93,29 @@ impl Sink {
     pub fn of_latency(dir: &Path, period_ns: Option<u64>, samples_too: bool) -> io::Result<Self> {
         let room_bytes = if run::reserve(dir)? { 0 } else { run::ROOM_BYTES };
         let log_path = dir.join("hist.hlog");
-        let out = BufWriter::new(File::create_new(&log_path)?);
-        let log = Some(Recorder::new(out, SystemTime::now(), period_ns)?);
+        let fresh = Some((BufWriter::new(File::create_new(&log_path)?), period_ns));
         let samples = samples_too.then(|| Writer::create(&dir.join("samples.bin"))).transpose()?;
-        Ok(Self { samples, log, log_path, room_bytes, taken: 0, is_closed: false })
+        Ok(Self { fresh, room_bytes, ..Self::new(samples, log_path) })
     }
 
     /// The provenance is written twice: the second time there is the room that samples made.
     pub fn of_turns(dir: &Path) -> io::Result<Self> {
         run::reserve(dir)?;
         let samples = Some(Writer::create(&dir.join("samples.bin"))?);
-        let (log_path, room_bytes) = (dir.join("hist.hlog"), run::ROOM_BYTES);
-        Ok(Self { samples, log: None, log_path, room_bytes, taken: 0, is_closed: false })
+        Ok(Self { room_bytes: run::ROOM_BYTES, ..Self::new(samples, dir.join("hist.hlog")) })
+    }
+
+    const fn new(samples: Option<Writer>, log_path: PathBuf) -> Self {
+        let (log, fresh, span_ns) = (None, None, None);
+        Self { samples, log, fresh, log_path, room_bytes: 0, taken: 0, is_closed: false, span_ns }
+    }
+
+    /// The log's start is that of its first sample.
+    fn count(&mut self, sample: &Sample) -> io::Result<()> {
+        if let Some((out, period_ns)) = self.fresh.take() {
+            self.log = Some(Recorder::new(out, time_of(sample.due_ns), period_ns)?);
+        }
+        self.log.as_mut().map_or(Ok(()), |log| log.sample(sample))
     }
 
     /// An error is told once.
@@ -93,9 +124,7 @@ impl Sink {
             return Ok(());
         }
         let mut logged = Ok(());
-        if let Some(log) = &mut self.log
-            && let Err(error) = log.sample(&sample)
-        {
+        if let Err(error) = self.count(&sample) {
             self.log = None;
             if self.samples.is_none() {
                 self.is_closed = true;
@@ -112,16 +141,21 @@ impl Sink {
             return Err(error);
         }
         self.taken += 1;
+        let end_ns = sample.due_ns.saturating_add(sample.value_ns);
+        let first_ns = self.span_ns.map_or(sample.due_ns, |[first_ns, _]| first_ns);
+        self.span_ns = Some([first_ns, end_ns]);
         logged
     }
 
     /// How many samples are on disk, and what kept the others out. `lost` found no room before.
     fn finish(self, lost: u64) -> (u64, Option<io::Error>) {
-        let Self { samples, log, log_path, room_bytes, taken, is_closed } = self;
-        let log = log.map(|log| {
+        let Self { samples, log, fresh, log_path, room_bytes, taken, is_closed, .. } = self;
+        let whole = |log: Log| {
             let (_, out) = log.finish(lost).map_err(|error| rounded(&error))?;
             out.get_ref().sync_all()
-        });
+        };
+        let empty = |(out, period_ns)| whole(Recorder::new(out, SystemTime::now(), period_ns)?);
+        let log = log.map(whole).or_else(|| fresh.map(empty));
         let Some(samples) = samples else {
             return match log {
                 Some(Ok(())) => (taken, None),
@@ -138,10 +172,17 @@ impl Sink {
     }
 }
 
+/// An instant of CLOCK_MONOTONIC that has passed, by the clock on the wall.
+fn time_of(instant_ns: u64) -> SystemTime {
+    let ago = Duration::from_nanos(monotonic_ns().saturating_sub(instant_ns));
+    let now = SystemTime::now();
+    now.checked_sub(ago).unwrap_or(now)
+}
+
 /// Samples of the seconds that a log has whole, and the error that cut it. One that cannot be read
 /// back keeps none, and the run is described all the same.
 fn logged(path: &Path, cut: Option<io::Error>) -> (u64, Option<io::Error>) {
-    let read = File::open(path).map_err(HlogError::from);
+    let read = open_regular(path).map_err(HlogError::from);
     match read.and_then(|file| hlog::read(BufReader::new(file), |_| ())) {
         Ok(all) => (all.get(&None).map_or(0, Latencies::samples), cut),
         Err(error) => {
@@ -158,52 +199,78 @@ fn rounded(error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{error}; {words}"))
 }
 
-/// Collects until the subject has given all its samples. Every 50 ms it calls `goes_on` with the
-/// number of samples so far; an `Err` ends the run early, with that reason. Errors: the probe
-/// itself failed. The caller drops `from`: the kernel may take long to end a trace instance.
+/// Collects until the subject has given all its samples. Each time that it wakes and once at the
+/// end it calls `goes_on`; an `Err` ends the run early, with that reason. A probe that does not end
+/// then, as another task keeps its CPU, is left behind. Errors: the probe itself failed. The caller
+/// drops `from`: the kernel may take long to end a trace instance.
 pub fn collect(
     mut subject: Subject,
     from: &mut Origin,
     window: Window,
     mut sink: Sink,
-    mut goes_on: impl FnMut(u64) -> Result<(), String>,
+    mut goes_on: impl FnMut(Reached) -> Result<(), String>,
 ) -> io::Result<Collected> {
     let recorded = matches!(from, Origin::Ring(Some(_)) | Origin::Timerlat { events: Some(_), .. });
     let mut correlator = Correlator::new(subject.tid(), window, recorded);
-    let mut partial: Option<String> = None;
+    let (mut partial, mut started): (Option<String>, Option<SystemTime>) = (None, None);
+    let began = Instant::now();
     if let Subject::Probe(probe) = &subject {
         probe.start();
     }
-    loop {
+    let is_stuck = loop {
         // Samples that came before it ended are still in the ring.
-        let done = match (&subject, &*from) {
+        let has_all = matches!(from, Origin::Timerlat { periods, .. } if periods.has_all());
+        let is_done = match (&subject, &*from) {
             (Subject::Probe(probe), _) => probe.is_done(),
-            (_, Origin::Timerlat { periods, .. }) => periods.has_all() || partial.is_some(),
+            (_, Origin::Timerlat { .. }) => has_all || partial.is_some(),
             (_, Origin::Ring(_)) => true,
         };
+        let is_stuck = matches!(&subject, Subject::Probe(probe) if probe.is_stuck());
+        let taken = sink.taken;
         if let Err(error) = take(from, &mut subject, &mut correlator, &mut sink) {
             partial.get_or_insert_with(|| error.to_string());
         }
-        if done {
-            break;
-        }
-        if let Err(reason) = goes_on(sink.taken) {
+        sink.samples.iter_mut().for_each(Writer::flush);
+        started = started.or_else(|| sink.span_ns.map(|[first_ns, _]| time_of(first_ns)));
+        let is_over = is_done || is_stuck;
+        if let Err(reason) = goes_on(reached(&subject, from, &sink, is_over)) {
             partial.get_or_insert(reason);
         }
-        if let (Subject::Probe(probe), Some(_)) = (&subject, &partial) {
+        if is_over {
+            break is_stuck;
+        }
+        if let Subject::Probe(probe) = &subject
+            && (has_all || partial.is_some())
+        {
             probe.stop();
         }
-        std::thread::sleep(TURN);
-    }
+        let is_ending = matches!(&subject, Subject::Probe(probe) if probe.is_ending());
+        let pause = turn::pause(began.elapsed(), sink.taken - taken, recorded);
+        // What counts on the machine is read at both ends. A probe that ends wakes this thread.
+        let is_end = sink.taken == 0 || is_ending;
+        std::thread::park_timeout(if is_end { turn::SHORTEST } else { pause });
+    };
+    let stuck = is_stuck.then(|| subject.tid());
     let mut ended = match subject {
-        Subject::Probe(probe) => probe.join()?.1,
+        Subject::Probe(probe) if is_stuck => probe.abandon(),
+        Subject::Probe(probe) => match probe.join() {
+            Ok((_, ended)) => ended,
+            // The tracer fails where its CPU has gone.
+            Err(_) if partial.is_some() => Ended::default(),
+            Err(error) => return Err(error),
+        },
         Subject::KernelThread { .. } => Ended::default(),
     };
-    let mut lost_records = correlator.lost_records;
+    if is_stuck {
+        let why = partial.map_or_else(String::new, |why| format!("{why}; "));
+        partial = Some(format!("{why}the probe had no CPU to end on: another task keeps it"));
+    }
+    let mut lost_records = correlator.lost_records();
     if let Origin::Timerlat { periods, .. } = from {
         lost_records += periods.lost_records;
         ended = Ended { lost: periods.lost(), overruns: periods.overruns() };
     }
+    let duration_ns = sink.span_ns.map_or(0, |[first_ns, end_ns]| end_ns.saturating_sub(first_ns));
     let (samples, kept_out) = sink.finish(ended.lost);
     if let Some(error) = kept_out {
         partial.get_or_insert_with(|| error.to_string());
@@ -211,7 +278,16 @@ pub fn collect(
     let mut worst = correlator.into_worst();
     // None that is in no figure of the run.
     worst.retain(|one| one.index < samples);
-    Ok(Collected { ended, samples, lost_records, worst, partial })
+    Ok(Collected { ended, samples, lost_records, worst, partial, started, duration_ns, stuck })
+}
+
+fn reached(subject: &Subject, from: &Origin, sink: &Sink, is_over: bool) -> Reached {
+    let missed = match (subject, from) {
+        (Subject::Probe(probe), Origin::Ring(_)) => probe.missed(),
+        (_, Origin::Timerlat { periods, .. }) => periods.overruns(),
+        (Subject::KernelThread { .. }, Origin::Ring(_)) => 0,
+    };
+    Reached { samples: sink.taken, missed, is_over }
 }
 
 impl Subject {
@@ -266,7 +342,7 @@ mod tests {
     use super::*;
     use crate::probe::Work;
     use crate::sample;
-    use std::os::fd::OwnedFd;
+    use std::os::fd::{AsRawFd, OwnedFd};
     use std::os::unix::fs::MetadataExt;
     use std::time::UNIX_EPOCH;
 
@@ -311,7 +387,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("hist.hlog");
         let mut sink = Sink::of_latency(dir.path(), Some(MS), true).unwrap();
-        sink.log = Some(on_a_full_disk(false));
+        (sink.fresh, sink.log) = (None, Some(on_a_full_disk(false)));
         sink.push(one(1, 1)).unwrap();
         assert!(path.exists());
         assert!(matches!(sink.finish(0), (1, None)));
@@ -330,27 +406,83 @@ mod tests {
 
     #[test]
     fn of_a_log_without_samples_the_seconds_that_were_written_count() {
-        for at_once in [false, true] {
+        for second_ends in [false, true] {
             let dir = tempfile::tempdir().unwrap();
             let path = dir.path().join("hist.hlog");
             let mut sink = Sink::of_latency(dir.path(), Some(MS), false).unwrap();
             // What the log before it holds back comes before the second below.
-            sink.log = Some(on_a_full_disk(at_once));
+            (sink.fresh, sink.log) = (None, Some(on_a_full_disk(false)));
             let mut written = hlog::Writer::new(Vec::new(), UNIX_EPOCH).unwrap();
             written.second(0, None, &Latencies::of([1, 2, 3])).unwrap();
             std::fs::write(&path, written.finish().unwrap()).unwrap();
             sink.push(one(0, 1)).unwrap();
-            // In another second, which ends the first.
-            assert_eq!(sink.push(one(60_000, 1)).is_err(), at_once);
-            assert!(sink.push(one(60_001, 1)).is_ok(), "an error is told once");
-            assert_eq!(sink.taken, if at_once { 1 } else { 3 }, "what is not kept is not taken");
+            // A second that has ended is written at once.
+            let next = one(if second_ends { 60_000 } else { 1 }, 1);
+            assert_eq!(sink.push(next).is_err(), second_ends);
+            assert!(sink.push(next).is_ok(), "an error is told once");
+            let taken = if second_ends { 1 } else { 3 };
+            assert_eq!(sink.taken, taken, "what is not kept is not taken");
             let (kept, error) = sink.finish(0);
-            assert_eq!((kept, error.is_some()), (3, !at_once));
+            assert_eq!((kept, error.is_some()), (3, !second_ends));
             assert!(path.exists());
             if let Some(error) = error {
                 assert!(error.to_string().ends_with("those of buckets, 1/1024 wide"), "{error}");
             }
         }
+    }
+
+    #[test]
+    fn each_second_that_has_ended_outlives_a_kill() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut sink = Sink::of_latency(dir.path(), Some(MS), false).unwrap();
+        (0..2_500).for_each(|ms| sink.push(one(ms, 10_000)).unwrap());
+        let log = BufReader::new(File::open(dir.path().join("hist.hlog")).unwrap());
+        assert_eq!(hlog::read(log, |_| ()).unwrap()[&None].instants(), 2_000);
+    }
+
+    /// Warm-up, and what is done before it, may take minutes.
+    #[test]
+    fn a_run_begins_when_its_first_sample_is_due_and_ends_with_the_last() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut sink = Sink::of_latency(dir.path(), Some(MS), false).unwrap();
+        let (due_ns, now) = (monotonic_ns() - 3_000 * MS, SystemTime::now());
+        let at = |ms: u64| Sample { due_ns: due_ns + ms * MS, value_ns: 7, ..Sample::default() };
+        [at(0), at(1), at(40)].into_iter().for_each(|sample| sink.push(sample).unwrap());
+        assert_eq!(sink.span_ns, Some([due_ns, due_ns + 40 * MS + 7]));
+        assert!(matches!(sink.finish(0), (3, None)));
+        let text = std::fs::read_to_string(dir.path().join("hist.hlog")).unwrap();
+        let (_, rest) = text.split_once("#[StartTime: ").unwrap();
+        let started_s: f64 = rest.split(' ').next().unwrap().parse().unwrap();
+        let now_s = now.duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+        assert!((now_s - started_s - 3.0).abs() < 1.0, "{started_s} of {now_s}");
+        // One without a sample is a log all the same.
+        let none = tempfile::tempdir().unwrap();
+        let sink = Sink::of_latency(none.path(), Some(MS), false).unwrap();
+        assert!(matches!(sink.finish(0), (0, None)));
+        let text = std::fs::read_to_string(none.path().join("hist.hlog")).unwrap();
+        assert!(text.starts_with("#[Histogram log format"), "{text}");
+    }
+
+    /// As one that waits for a task of FIFO 99: a pipe that stays empty keeps it.
+    #[test]
+    fn a_probe_that_does_not_end_is_left_behind_and_its_run_is_partial() {
+        let dir = tempfile::tempdir().unwrap();
+        let sink = Sink::of_turns(dir.path()).unwrap();
+        let (reader, writer) = io::pipe().unwrap();
+        let waiter = PathBuf::from(format!("/proc/self/fd/{}", reader.as_raw_fd()));
+        let probe = Probe::spawn(Work::Timerlat { waiter }, 5, 0, false).unwrap();
+        let (tid, mut from) = (probe.tid, Origin::Ring(None));
+        let stopped = |reached: Reached| match reached.is_over {
+            false => Err("interrupted".to_owned()),
+            true => Ok(()),
+        };
+        let subject = Subject::Probe(probe);
+        let collected = collect(subject, &mut from, Window::Turn, sink, stopped).unwrap();
+        assert_eq!((collected.samples, collected.stuck), (0, Some(tid)));
+        assert_eq!((collected.started, collected.duration_ns), (None, 0));
+        let why = collected.partial.unwrap();
+        assert!(why.starts_with("interrupted; the probe had no CPU to end on"), "{why}");
+        drop(writer);
     }
 
     #[test]
@@ -368,11 +500,30 @@ mod tests {
         assert_eq!(sink.room_bytes, run::ROOM_BYTES, "it is written twice");
     }
 
+    /// What is counted of the machine begins and ends with these.
+    #[test]
+    fn a_run_is_looked_at_before_its_first_sample_and_after_its_last() {
+        let dir = tempfile::tempdir().unwrap();
+        let sink = Sink::of_latency(dir.path(), Some(MS), false).unwrap();
+        let work = Work::Periodic { period_ns: MS, counts_missed: false };
+        let subject = Subject::Probe(Probe::spawn(work, 5, 100, false).unwrap());
+        let (mut all, mut from) = (Vec::new(), Origin::Ring(None));
+        let see = |reached: Reached| {
+            all.push(reached);
+            Ok(())
+        };
+        let collected = collect(subject, &mut from, Window::Wake, sink, see).unwrap();
+        let [first, .., last] = all.as_slice() else { panic!("{all:?}") };
+        assert_eq!((first.samples, first.is_over), (0, false), "of a warm-up there is nothing");
+        assert_eq!((last.samples, last.is_over, last.missed), (5, true, collected.ended.overruns));
+        assert_eq!(all.iter().filter(|reached| reached.is_over).count(), 1);
+    }
+
     #[test]
     fn a_log_that_cannot_be_read_back_fails_no_probe() {
         let dir = tempfile::tempdir().unwrap();
         let mut sink = Sink::of_latency(dir.path(), Some(MS), false).unwrap();
-        sink.log = Some(on_a_full_disk(false));
+        (sink.fresh, sink.log) = (None, Some(on_a_full_disk(false)));
         std::fs::write(&sink.log_path, "garbage\n").unwrap();
         sink.push(one(1, 1)).unwrap();
         let (kept, error) = sink.finish(0);
@@ -387,7 +538,8 @@ mod tests {
         // It takes all, and cannot be synchronised.
         let (reader, writer) = io::pipe().unwrap();
         let out = BufWriter::new(File::from(OwnedFd::from(writer)));
-        sink.log = Some(Recorder::new(out, SystemTime::now(), Some(MS)).unwrap());
+        let log = Recorder::new(out, SystemTime::now(), Some(MS)).unwrap();
+        (sink.fresh, sink.log) = (None, Some(log));
         sink.push(one(1, 1)).unwrap();
         let (_, error) = sink.finish(0);
         assert_eq!(error.unwrap().kind(), io::ErrorKind::InvalidInput, "that of fsync");
@@ -398,7 +550,7 @@ mod tests {
     fn samples_whose_log_fails_are_kept_without_a_gap() {
         let dir = tempfile::tempdir().unwrap();
         let mut sink = Sink::of_latency(dir.path(), Some(MS), true).unwrap();
-        sink.log = Some(on_a_full_disk(true));
+        (sink.fresh, sink.log) = (None, Some(on_a_full_disk(true)));
         let samples = [one(0, 1), one(60_000, 2), one(60_001, 3)];
         let failed = samples.into_iter().filter(|sample| sink.push(*sample).is_err()).count();
         assert_eq!((failed, sink.taken), (1, 3));
@@ -424,7 +576,7 @@ mod tests {
     fn a_worst_sample_that_was_not_kept_is_none_of_the_runs() {
         let dir = tempfile::tempdir().unwrap();
         let mut sink = Sink::of_latency(dir.path(), None, false).unwrap();
-        sink.log = Some(on_a_full_disk(false));
+        (sink.fresh, sink.log) = (None, Some(on_a_full_disk(false)));
         let mut written = hlog::Writer::new(Vec::new(), UNIX_EPOCH).unwrap();
         written.second(0, None, &Latencies::of([1, 2, 3])).unwrap();
         std::fs::write(&sink.log_path, written.finish().unwrap()).unwrap();

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Two sides with several rounds each: how far apart, and how sure. One rule for `compare`, `ab`
-//! and `spaces`. Pure and exact: nothing is drawn at random.
+//! and `spaces`. Pure: nothing is drawn at random.
 //!
 //! The unit is the round. Samples of one round depend on each other (a timer, a daemon, a frequency
 //! outlasts many of them), so each round gives one number for each figure, and rounds are compared.
 //! Under the null hypothesis every distribution of the rounds over the two sides is as likely as
-//! any other; the rank sum of one side (Wilcoxon, Mann and Whitney) has then a distribution that is
-//! computed whole, ties included. `p` is the part of it at least as far from its middle. Ranks, as
-//! one odd round must not decide; two sides, not pairs, as the signs of 6 pairs have 64
-//! arrangements, and 6 rounds against 6 have 924.
+//! any other; the rank sum of one side (Wilcoxon, Mann and Whitney) has then a distribution that
+//! `ranks.rs` knows, ties included: exact, and from some 70 rounds on to better than 1 %. `p` is
+//! the part of it at least as far from its middle. Ranks, as one odd round must not decide; two
+//! sides, not pairs, as the signs of 6 pairs have 64 arrangements, and 6 rounds against 6 have 924.
 //!
 //! The difference is Hodges' and Lehmann's: the median of all differences b - a of one round each.
 //! Its interval has those values that the same test does not refuse at 5 %. Several figures are
@@ -16,6 +16,7 @@
 //! [`fewest_rounds`] says how many rounds that takes at least.
 
 use crate::histogram::{Latencies, Quantile};
+use crate::ranks::{doubled, least_sums, two_sided};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -87,20 +88,31 @@ pub struct Difference {
 impl Difference {
     /// In microseconds: `p99 +300.0 us [+290.0 .. +310.0], p 0.0022: sure`.
     pub fn told(&self) -> String {
-        let us = |ns: i64| format!("{:+.1}", ns as f64 / 1e3);
+        let us = |ns: i64| format!("{}{}", if ns < 0 { "-" } else { "+" }, us(ns.unsigned_abs()));
         let mut text = format!("{} {} us", self.figure.name(), us(self.difference_ns));
         if let Some([low, high]) = self.interval_ns {
             let _ = write!(text, " [{} .. {}]", us(low), us(high));
         }
         let _ = match self.p {
-            None => write!(text, " (one run each)"),
+            None if self.rounds == [1, 1] => write!(text, " (one run each)"),
+            None => write!(text, " (one run on a side)"),
             Some(p) => {
                 let word = if self.is_sure { "sure" } else { "may be chance" };
-                write!(text, ", p {p:.4}: {word}")
+                let p = if p < LEAST_P { format!("< {LEAST_P}") } else { format!("{p:.4}") };
+                write!(text, ", p {p}: {word}")
             }
         };
         text
     }
+}
+
+/// The least p that is told by its number.
+const LEAST_P: f64 = 0.0001;
+
+/// In microseconds, to the nanosecond where they are few.
+pub fn us(ns: u64) -> String {
+    let us = ns as f64 / 1e3;
+    if ns < 10_000 { format!("{us:.3}") } else { format!("{us:.1}") }
 }
 
 /// Differences of those figures that every round of both sides supports. None is sure before
@@ -109,8 +121,7 @@ pub fn differences(a: &[&Latencies], b: &[&Latencies], figures: &[Figure]) -> Ve
     let instants = || a.iter().chain(b).map(|round| round.instants());
     let (least, most) = (instants().min().unwrap_or(0), instants().max().unwrap_or(0));
     let of = |figure: &Figure| {
-        // The longer a round, the worse its worst: only rounds of one length are alike.
-        if *figure == Figure::Worst && most - least > most / 100 {
+        if *figure == Figure::Worst && !are_of_one_length(least, most) {
             return None;
         }
         let values = |side: &[&Latencies]| -> Option<Vec<u64>> {
@@ -121,30 +132,46 @@ pub fn differences(a: &[&Latencies], b: &[&Latencies], figures: &[Figure]) -> Ve
     figures.iter().filter_map(of).collect()
 }
 
+/// Numbers of instants of which the worst may be compared: the longer a round, the worse its worst.
+pub const fn are_of_one_length(least: u64, most: u64) -> bool {
+    most - least <= most / 100
+}
+
 /// Of one number a round; `None` without a round on a side.
 pub fn difference(figure: Figure, a_ns: &[u64], b_ns: &[u64]) -> Option<Difference> {
-    let mut pairs: Vec<i64> =
-        a_ns.iter().flat_map(|a| b_ns.iter().map(move |b| *b as i64 - *a as i64)).collect();
-    pairs.sort_unstable();
-    let difference_ns = middle(&pairs)?;
-    let agreeing = pairs.iter().filter(|one| one.signum() == difference_ns.signum()).count();
     let sorted = |side: &[u64]| {
-        let mut side: Vec<i64> = side.iter().map(|ns| *ns as i64).collect();
+        let mut side = side.to_vec();
         side.sort_unstable();
         side
     };
+    let (a, b) = (sorted(a_ns), sorted(b_ns));
+    let middle_of =
+        |side: &[u64]| Some(middle(side.len(), |place| i128::from(side[place]))? as u64);
+    let (a_middle_ns, b_middle_ns) = (middle_of(&a)?, middle_of(&b)?);
+    let pairs = a.len() * b.len();
+    let difference_ns = middle(pairs, |place| nth(&a, &b, place))?;
+    let agreeing = match difference_ns {
+        0 => up_to(&a, &b, 0) - up_to(&a, &b, -1),
+        1.. => pairs - up_to(&a, &b, 0),
+        _ => up_to(&a, &b, -1),
+    };
     Some(Difference {
         figure,
-        rounds: [a_ns.len(), b_ns.len()],
-        a_ns: middle(&sorted(a_ns))? as u64,
-        b_ns: middle(&sorted(b_ns))? as u64,
-        difference_ns,
-        interval_ns: interval(&pairs, a_ns.len(), b_ns.len()),
-        pairs: pairs.len(),
+        rounds: [a.len(), b.len()],
+        a_ns: a_middle_ns,
+        b_ns: b_middle_ns,
+        difference_ns: saturated(difference_ns),
+        interval_ns: interval(&a, &b),
+        pairs,
         agreeing,
-        p: (a_ns.len() > 1 && b_ns.len() > 1).then(|| rank_sum(a_ns, b_ns)),
+        p: (a.len() > 1 && b.len() > 1).then(|| rank_sum(&a, &b)),
         is_sure: false,
     })
+}
+
+/// Of times as long as centuries.
+fn saturated(ns: i128) -> i64 {
+    i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX })
 }
 
 /// Says which differences are sure, all of them together (Holm, 1979): the smallest p of m must be
@@ -172,67 +199,58 @@ pub fn fewest_rounds(differences: usize) -> usize {
     (2..64).find(enough).unwrap_or(64)
 }
 
-/// The median of sorted values; between two, their mean.
-fn middle(sorted: &[i64]) -> Option<i64> {
-    let last = sorted.len().checked_sub(1)?;
-    let (low, high) = (sorted[last / 2], sorted[last - last / 2]);
+/// The median of so many sorted values; between two, their mean.
+fn middle(count: usize, nth: impl Fn(usize) -> i128) -> Option<i128> {
+    let last = count.checked_sub(1)?;
+    let (low, high) = (nth(last / 2), nth(last - last / 2));
     Some(low + (high - low) / 2)
 }
 
-/// The two-sided p of the rank sum, exact also with ties: each value of a tie has the mean rank.
+/// How many differences b - a of sorted values are at most that.
+fn up_to(a: &[u64], b: &[u64], most: i128) -> usize {
+    let mut below = 0;
+    let of = |one: &u64| {
+        while b.get(below).is_some_and(|b| i128::from(*b) - i128::from(*one) <= most) {
+            below += 1;
+        }
+        below
+    };
+    a.iter().map(of).sum()
+}
+
+/// The difference b - a of sorted values at that place, from the least. They are counted and not
+/// kept: of many rounds they are too many.
+fn nth(a: &[u64], b: &[u64], place: usize) -> i128 {
+    let most = i128::from(u64::MAX);
+    let (mut low, mut high) = (-most, most);
+    while low < high {
+        let half = low + (high - low).div_euclid(2);
+        if up_to(a, b, half) > place {
+            high = half;
+        } else {
+            low = half + 1;
+        }
+    }
+    low
+}
+
+/// The two-sided p of the rank sum of sorted values; each value of a tie has the mean rank.
 fn rank_sum(a: &[u64], b: &[u64]) -> f64 {
     let mut all: Vec<u64> = a.iter().chain(b).copied().collect();
     all.sort_unstable();
-    // Twice the mean rank is whole: first and last rank of the tie.
-    let doubled = |value: u64| {
-        all.partition_point(|one| *one < value) + 1 + all.partition_point(|one| *one <= value)
-    };
-    let ranks: Vec<usize> = all.iter().map(|value| doubled(*value)).collect();
-    let found: usize = a.iter().map(|value| doubled(*value)).sum();
-    let middle = a.len() * (all.len() + 1);
-    let ways = sums(&ranks, a.len());
-    let far = |sum: usize| sum.abs_diff(middle) >= found.abs_diff(middle);
-    let extreme: f64 = (0..).zip(&ways).filter(|(sum, _)| far(*sum)).map(|(_, ways)| ways).sum();
-    (extreme / ways.iter().sum::<f64>()).min(1.0)
+    let ranks: Vec<usize> = all.iter().map(|value| doubled(&all, *value)).collect();
+    // Of either side: where it is fewer, there is less to count.
+    let side = if a.len() <= b.len() { a } else { b };
+    let found = side.iter().map(|value| doubled(&all, *value)).sum();
+    two_sided(&ranks, side.len(), found)
 }
 
-/// How many choices of `chosen` of the ranks have each sum.
-fn sums(ranks: &[usize], chosen: usize) -> Vec<f64> {
-    let most: usize = ranks.iter().rev().take(chosen).sum();
-    let mut ways = vec![vec![0.0; most + 1]; chosen + 1];
-    ways[0][0] = 1.0;
-    for rank in ranks {
-        for count in (1..=chosen).rev() {
-            let (fewer, more) = ways.split_at_mut(count);
-            let (from, to) = (&fewer[count - 1], &mut more[0]);
-            for (sum, ways) in from.iter().enumerate().filter(|(_, ways)| **ways > 0.0) {
-                // No sum of so many ranks is above the most.
-                if let Some(place) = to.get_mut(sum + rank) {
-                    *place += ways;
-                }
-            }
-        }
-    }
-    ways.swap_remove(chosen)
-}
-
-/// Of sorted differences, the values that the test does not refuse at 5 %.
-fn interval(pairs: &[i64], a: usize, b: usize) -> Option<[i64; 2]> {
-    let ranks: Vec<usize> = (1..=a + b).collect();
-    let ways = sums(&ranks, a);
-    let all: f64 = ways.iter().sum();
-    // The rank sum of a side below which less than 2.5 % lie; the least has one way.
-    let least = a * (a + 1) / 2;
-    let mut below = 0.0;
-    let outside = ways[least..]
-        .iter()
-        .take_while(|ways| {
-            below += **ways / all;
-            below <= ALPHA / 2.0
-        })
-        .count();
+/// Of the differences of sorted values, those that the test does not refuse at 5 %.
+fn interval(a: &[u64], b: &[u64]) -> Option<[i64; 2]> {
+    let outside = least_sums(a.len().min(b.len()), a.len().max(b.len()), ALPHA / 2.0);
     let low = outside.checked_sub(1)?;
-    Some([*pairs.get(low)?, *pairs.get(pairs.len().checked_sub(outside)?)?])
+    let high = (a.len() * b.len()).checked_sub(outside)?;
+    Some([low, high].map(|place| saturated(nth(a, b, place))))
 }
 
 #[cfg(test)]
@@ -336,5 +354,44 @@ mod tests {
         assert_eq!(names(&long, &long), Figure::ALL);
         assert_eq!(names(&long, &short), [Figure::Median, Figure::P99]);
         assert_eq!(names(&long, &Latencies::default()), []);
+    }
+
+    #[test]
+    fn a_difference_is_told_to_the_nanosecond_where_it_is_small_and_no_p_is_zero() {
+        let told = |a: &[u64], b: &[u64]| difference(Figure::Median, a, b).unwrap().told();
+        assert_eq!(told(&[5_000], &[5_030]), "median +0.030 us (one run each)");
+        assert_eq!(told(&[50_000], &[20_000, 20_000]), "median -30.0 us (one run on a side)");
+        let [a, b] = [1_000, 9_000].map(|least| (least..least + 12).collect::<Vec<u64>>());
+        assert!(told(&a, &b).contains("], p < 0.0001: "), "{}", told(&a, &b));
+    }
+
+    /// Counted one by one they take 13 GB, and longer than a test may.
+    #[test]
+    fn a_thousand_rounds_against_a_thousand_are_compared() {
+        let (mut a, mut b): (Vec<u64>, Vec<u64>) =
+            (0u64..2000).map(|at| at * 7919 % 100_003).partition(|value| value % 2 == 0);
+        (a, b) = (
+            a.into_iter().cycle().take(1000).collect(),
+            b.into_iter().cycle().take(1000).collect(),
+        );
+        let before = std::time::Instant::now();
+        let same = of(&a, &a);
+        let one = of(&a, &b.iter().map(|ns| ns + 10_000).collect::<Vec<_>>());
+        let took = before.elapsed();
+        assert!(took < std::time::Duration::from_secs(120), "two of them took {took:?}");
+        assert_eq!((same.difference_ns, same.p), (0, Some(1.0)));
+        let [low, high] = one.interval_ns.unwrap();
+        assert!(low < 10_000 && 10_000 < high && high - low < 10_000, "{one:?}");
+        assert!(one.p.unwrap() < 1e-6 && one.pairs == 1_000_000, "{one:?}");
+    }
+
+    #[test]
+    fn times_of_centuries_keep_their_sign() {
+        let one = of(&[7], &[u64::MAX]);
+        assert_eq!((one.a_ns, one.b_ns, one.difference_ns), (7, u64::MAX, i64::MAX));
+        assert_eq!(of(&[u64::MAX], &[7]).difference_ns, i64::MIN);
+        let half = 1 << 63;
+        assert_eq!(of(&[half - 1], &[half]).difference_ns, 1);
+        assert_eq!(of(&[half; 4], &[half + 5; 4]).interval_ns, Some([5, 5]));
     }
 }

@@ -7,14 +7,19 @@
 //! reschedule interrupt does; a task that goes before the probe gets none. So a task that ran
 //! before a wake-up that no record shows is a cause only if it goes before the probe.
 
+mod phases;
+mod records;
 mod words;
 
 use crate::probe::Raw;
 use crate::sample::{Counts, Sample};
 use asmp_host::tracefs::{Event, EventKind};
+use phases::Phases;
+use records::{Records, is_missing};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
+use std::mem::replace;
 pub(crate) use words::wrapped;
 use words::{describe, micros};
 
@@ -57,16 +62,15 @@ pub struct Correlator {
     window: Window,
     /// Were events recorded at all?
     recorded: bool,
-    records: VecDeque<Event>,
-    /// When the last record was made.
-    recorded_ns: u64,
+    records: Records,
     /// Before the first event that is left.
     before: Before,
-    pub lost_records: u64,
     worst: Vec<Outlier>,
     index: u64,
     /// When the first sample was due.
     origin_ns: Option<u64>,
+    /// The least value so far.
+    least_ns: Option<u64>,
 }
 
 /// The measured thread; its priority as soon as a record tells it.
@@ -94,40 +98,28 @@ enum Before {
     Runs(Runner),
 }
 
-/// What the kernel's timerlat says of a period.
-#[derive(Debug, Clone, Copy)]
-struct Phases {
-    irq_ns: u64,
-    thread_ns: u64,
-}
-
 impl Correlator {
     pub fn new(probe_tid: i32, window: Window, recorded: bool) -> Self {
         Self {
             probe: Probe { tid: probe_tid, prio: None },
             window,
             recorded,
-            records: VecDeque::new(),
-            recorded_ns: 0,
+            records: Records::default(),
             before: Before::NoRecord,
-            lost_records: 0,
             worst: Vec::new(),
             index: 0,
             origin_ns: None,
+            least_ns: None,
         }
     }
 
     pub fn records(&mut self, records: Vec<Event>) {
-        for event in records {
-            self.lost_records += match event.kind {
-                EventKind::Lost(count) => count,
-                EventKind::Unreadable => 1,
-                _ => 0,
-            };
-            // A loss has no time of its own: it is after the record before it.
-            self.recorded_ns = self.recorded_ns.max(event.at_ns);
-            self.records.push_back(Event { at_ns: self.recorded_ns, ..event });
-        }
+        records.into_iter().for_each(|event| self.records.push(event));
+    }
+
+    /// Those of the kernel that found no room.
+    pub const fn lost_records(&self) -> u64 {
+        self.records.lost
     }
 
     /// The sample of this window. Records up to its end must have been given.
@@ -142,19 +134,17 @@ impl Correlator {
     }
 
     fn take(&mut self, raw: Raw, phases: Option<Phases>) -> Sample {
+        let value_ns = raw.end_ns.saturating_sub(raw.due_ns);
+        let late_ns = self.late_ns(value_ns);
         // The trace's clock shows microseconds.
         let (begin_ns, end_ns) = (raw.due_ns / 1000 * 1000, raw.end_ns);
-        while self.records.front().is_some_and(|event| event.at_ns < begin_ns) {
-            if let Some(event) = self.records.pop_front() {
-                self.note(&event);
-            }
+        while let Some(event) = self.records.pop_before(begin_ns) {
+            self.note(&event);
         }
-        let within: Vec<&Event> =
-            self.records.iter().take_while(|event| event.at_ns <= end_ns).collect();
+        let within: Vec<&Event> = self.records.until(end_ns).collect();
         let probe = self.probe.after(&within);
         let mut what = break_down(&within, probe, &self.before, raw, self.window);
         what.handler_ns = phases.map(|phases| phases.irq_ns).or(what.handler_ns);
-        let value_ns = raw.end_ns.saturating_sub(raw.due_ns);
         let origin_ns = *self.origin_ns.get_or_insert(raw.due_ns);
         let sample = Sample {
             due_ns: raw.due_ns,
@@ -172,7 +162,11 @@ impl Correlator {
                 value_ns,
                 handler_ns: what.handler_ns,
                 cause: match (self.recorded, phases) {
-                    (true, phases) => what.cause(value_ns, self.window, phases),
+                    (true, phases) => {
+                        let is_whole = !within.iter().any(|event| is_missing(&event.kind));
+                        let missing = if is_whole { "" } else { "; records are missing" };
+                        what.cause(late_ns, self.window, phases) + missing
+                    }
                     (false, Some(phases)) => phases.cause(value_ns),
                     (false, None) => NOT_RECORDED.to_owned(),
                 },
@@ -183,6 +177,17 @@ impl Correlator {
         self.probe = probe;
         self.index += 1;
         sample
+    }
+
+    /// What has to have a cause: of a turn, which takes its time also where it is not disturbed,
+    /// what is more than the least so far.
+    fn late_ns(&mut self, value_ns: u64) -> u64 {
+        let least_ns = self.least_ns.map_or(value_ns, |least| least.min(value_ns));
+        self.least_ns = Some(least_ns);
+        match (self.window, value_ns - least_ns) {
+            (Window::Wake, _) | (Window::Turn, 0) => value_ns,
+            (Window::Turn, more_ns) => more_ns,
+        }
     }
 
     /// An event before the window.
@@ -214,7 +219,8 @@ impl Correlator {
     }
 }
 
-const NOT_RECORDED: &str = "not recorded";
+/// The cause where nothing was recorded.
+pub(crate) const NOT_RECORDED: &str = "not recorded";
 
 impl Probe {
     /// The same, with the priority that these events tell last.
@@ -247,38 +253,6 @@ impl Runner {
     }
 }
 
-impl Phases {
-    /// Of a period without records.
-    fn cause(self, value_ns: u64) -> String {
-        let (phase, took_ns) = self.longest(value_ns);
-        let took = micros(took_ns);
-        match phase {
-            Phase::Interrupt => format!(
-                "the timer interrupt came {took} late: interrupts were off, or the CPU was away"
-            ),
-            Phase::Thread => format!("the thread was scheduled {took} late"),
-            Phase::Return => format!("the return to user space took {took}"),
-        }
-    }
-
-    fn longest(self, value_ns: u64) -> (Phase, u64) {
-        let Self { irq_ns, thread_ns } = self;
-        let phases = [
-            (Phase::Interrupt, irq_ns),
-            (Phase::Thread, thread_ns.saturating_sub(irq_ns)),
-            (Phase::Return, value_ns.saturating_sub(thread_ns)),
-        ];
-        phases.into_iter().max_by_key(|(_, took)| *took).unwrap_or((Phase::Interrupt, irq_ns))
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Interrupt,
-    Thread,
-    Return,
-}
-
 /// What took time from the probe.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Taker {
@@ -305,7 +279,17 @@ struct Breakdown {
     /// Until the probe was woken, as far as this CPU knows.
     woken: Option<Woken>,
     at_due: AtDue,
-    took: BTreeMap<Taker, u64>,
+    took: BTreeMap<Taker, Share>,
+}
+
+/// What one taker had of a window.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Share {
+    took_ns: u64,
+    /// How often the handler ran, or the task came onto the CPU.
+    times: u32,
+    /// Page faults of the task.
+    page_faults: u32,
 }
 
 /// Who was on the CPU when the event was due.
@@ -328,18 +312,27 @@ struct Woken {
 
 impl Breakdown {
     fn system_ns(&self) -> u64 {
-        self.took.values().sum()
+        self.took.values().map(|share| share.took_ns).sum()
     }
 
-    /// One cause: what took most, if that is a quarter of the whole.
+    /// One cause: what took most, if that is a quarter of the whole. Of a turn a hundredth is told
+    /// as well: each entry into the kernel costs more than its handler.
     fn cause(&self, value_ns: u64, window: Window, phases: Option<Phases>) -> String {
         let counts = |took_ns: u64| took_ns > 0 && took_ns * 4 >= value_ns;
-        let most = self.took.iter().max_by_key(|(_, took_ns)| **took_ns);
-        let most = most.filter(|(_, took_ns)| counts(**took_ns));
+        let most = self.took.iter().max_by_key(|(_, share)| share.took_ns);
+        if let Some((taker, share)) = most
+            && window == Window::Turn
+            && !counts(share.took_ns)
+            && share.took_ns * 100 >= value_ns
+        {
+            let most = taker.cause(*share);
+            return format!("{most}; the rest no record shows: hypervisor, SMI or hardware");
+        }
+        let most = most.filter(|(_, share)| counts(share.took_ns));
         let late_ns = self.handler_ns.filter(|late_ns| window == Window::Wake && counts(*late_ns));
         match (most, late_ns) {
-            (Some((taker, took_ns)), late_ns) if late_ns.is_none_or(|late| *took_ns >= late) => {
-                taker.cause(*took_ns)
+            (Some((taker, share)), late_ns) if late_ns.is_none_or(|late| share.took_ns >= late) => {
+                taker.cause(*share)
             }
             (_, Some(late_ns)) => self.late_interrupt(late_ns),
             _ => self.nothing_seen(value_ns, window, phases),
@@ -373,8 +366,9 @@ impl Breakdown {
                 phases.cause(value_ns)
             ),
             (None, Some(woken), Window::Wake) => format!(
-                "the wake-up came {} late from another CPU, which had the timer; what ran here \
-                 meanwhile ran by right",
+                "the wake-up came {} late from another CPU, which had the timer: that CPU was \
+                 late, or the machine was away (hypervisor, SMI); what ran here meanwhile ran by \
+                 right",
                 micros(woken.at_ns)
             ),
             (None, None, Window::Wake) if self.woken.is_none() => {
@@ -394,10 +388,19 @@ impl Breakdown {
 }
 
 impl Taker {
-    fn cause(&self, took_ns: u64) -> String {
+    fn cause(&self, Share { took_ns, times, page_faults }: Share) -> String {
         let took = micros(took_ns);
         match self {
-            Self::Handler(_) | Self::Task(_) => format!("{self} took {took}"),
+            Self::Handler(_) | Self::Task(_) => {
+                let mut cause = format!("{self} took {took}");
+                if times > 1 {
+                    cause += &format!(", {times} times");
+                }
+                if page_faults > 0 {
+                    cause += &format!(", page faults: {page_faults}");
+                }
+                cause
+            }
             Self::Below(_) => format!(
                 "{self}, of lower priority, stayed for {took} after the wake-up: the kernel could \
                  not preempt it, or the CPU was away (hypervisor, SMI)"
@@ -445,16 +448,24 @@ fn handler(events: &[&Event], woken: Option<Woken>, raw: Raw, window: Window) ->
     (woke || window == Window::Turn).then_some(at_ns)
 }
 
-/// Here records are missing, and with them perhaps a switch.
-const fn is_missing(kind: &EventKind) -> bool {
-    matches!(kind, EventKind::Lost(_) | EventKind::Unreadable)
-}
-
 fn is_timer(kind: &EventKind) -> bool {
     match kind {
         EventKind::LocalTimer => true,
         EventKind::TimerExpired(function) => function.contains("wakeup"),
         _ => false,
+    }
+}
+
+/// A handler that has not ended yet.
+struct Handler {
+    name: String,
+    /// In the times of its [`Share`].
+    is_counted: bool,
+}
+
+impl Handler {
+    fn new(name: String) -> Self {
+        Self { name, is_counted: false }
     }
 }
 
@@ -489,15 +500,16 @@ fn break_down(
     let mut parts = Breakdown { at_due, woken, handler_ns, ..Breakdown::default() };
     // Handlers nest; time goes to the innermost, else to the running task where that is another
     // one.
-    let mut handlers: Vec<String> = Vec::new();
+    let mut handlers: Vec<Handler> = Vec::new();
+    let mut is_task_counted = false;
     let mut since_ns = raw.due_ns;
-    let taker = |handlers: &[String], running: Option<&Runner>, until_ns: u64| -> Option<Taker> {
+    let taker = |handlers: &[Handler], running: Option<&Runner>, until_ns: u64| -> Option<Taker> {
         let is_awake = woken.is_some_and(|woken| until_ns > raw.due_ns + woken.at_ns);
         if window == Window::Wake && woken.is_some() && !is_awake {
             return None;
         }
         if let Some(handler) = handlers.last() {
-            return Some(Taker::Handler(handler.clone()));
+            return Some(Taker::Handler(handler.name.clone()));
         }
         let task = running.filter(|task| task.tid != 0 && task.tid != probe.tid)?;
         match probe.waits_for(task) {
@@ -512,14 +524,20 @@ fn break_down(
         if took_ns > 0
             && let Some(taker) = taker(&handlers, running.as_ref(), event.at_ns)
         {
-            *parts.took.entry(taker).or_default() += took_ns;
+            let share = parts.took.entry(taker).or_default();
+            share.took_ns += took_ns;
+            let is_counted = match handlers.last_mut() {
+                Some(handler) => &mut handler.is_counted,
+                None => &mut is_task_counted,
+            };
+            share.times += u32::from(!replace(is_counted, true));
         }
         since_ns = event.at_ns.max(raw.due_ns);
         let count = |count: &mut u16| *count = count.saturating_add(1);
         match &event.kind {
             EventKind::LocalTimer => {
                 count(&mut parts.counts.ticks);
-                handlers.push("the local timer".to_owned());
+                handlers.push(Handler::new("the local timer".to_owned()));
             }
             EventKind::TimerExpired(_)
             | EventKind::Waking { .. }
@@ -532,24 +550,32 @@ fn break_down(
             }
             EventKind::Ipi(name) => {
                 count(&mut parts.counts.ipis);
-                handlers.push(format!("IPI {name}"));
+                handlers.push(Handler::new(format!("IPI {name}")));
             }
             EventKind::Device { irq, name } => {
                 count(&mut parts.counts.device_interrupts);
-                handlers.push(format!("IRQ {irq} ({name})"));
+                handlers.push(Handler::new(format!("IRQ {irq} ({name})")));
             }
             EventKind::Softirq(name) => {
                 count(&mut parts.counts.softirqs);
-                handlers.push(format!("softirq {name}"));
+                handlers.push(Handler::new(format!("softirq {name}")));
             }
             EventKind::HandlerEnd => drop(handlers.pop()),
-            EventKind::PageFault { .. } => count(&mut parts.counts.page_faults),
+            EventKind::PageFault { .. } => {
+                count(&mut parts.counts.page_faults);
+                if let Some(taker @ Taker::Task(_)) =
+                    taker(&handlers, running.as_ref(), event.at_ns)
+                {
+                    parts.took.entry(taker).or_default().page_faults += 1;
+                }
+            }
             EventKind::Switch { to_tid, to, to_prio, .. } => {
                 if *to_tid != 0 && *to_tid != probe.tid {
                     count(&mut parts.counts.switches);
                 }
                 // Whatever handler did not end in sight has ended: a task is being switched.
                 handlers.clear();
+                is_task_counted = false;
                 running = Some(Runner { tid: *to_tid, name: to.clone(), prio: *to_prio });
             }
         }

@@ -9,10 +9,16 @@
 //!
 //! Values are nanoseconds. A bucket is at most 1/1024 of its values wide ([`Digits::Measured`]), so
 //! a percentile is the true one or at most that part above it. Count, minimum, maximum, average
-//! and deviation are exact.
+//! and deviation are exact, those of an import as far as its file tells them.
 
+mod counts;
+mod tally;
+
+use counts::Counts;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+pub use tally::Exact;
+use tally::Tally;
 
 /// The largest latency that has a bucket of its own, 146 years; longer ones lie in its bucket.
 const MOST_NS: u64 = (1 << 62) - 1;
@@ -73,6 +79,37 @@ pub enum Digits {
     Measured,
     /// 1/131072: what another tool counts by microseconds comes back exactly up to 134 ms.
     Imported,
+    /// As another program's log has them: its significant digits, and the least value that it tells
+    /// from 0.
+    Foreign { digits: u8, low: u64 },
+}
+
+impl Digits {
+    /// Significant digits, and the least value that is told from 0.
+    const fn layout(self) -> (u8, u64) {
+        match self {
+            Self::Measured => (3, 1),
+            Self::Imported => (5, 1),
+            Self::Foreign { digits, low } => (digits, low),
+        }
+    }
+
+    fn of(counts: &Histogram<u64>) -> Self {
+        match (counts.sigfig(), counts.low()) {
+            (3, 1) => Self::Measured,
+            (5, 1) => Self::Imported,
+            (digits, low) => Self::Foreign { digits, low },
+        }
+    }
+}
+
+/// How another tool rounds what it counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rounding {
+    /// An instant of a wide row counts at the end of the row: it may have been this much shorter.
+    pub spread_ns: u64,
+    /// Times are cut to whole units, as the tool prints them: each may have been this much longer.
+    pub cut_ns: u64,
 }
 
 /// Instants of one bucket.
@@ -84,183 +121,17 @@ pub struct Bucket {
     pub instants: u64,
 }
 
-/// Exact figures of counted values.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Exact {
-    pub count: u64,
-    pub min_ns: Option<u64>,
-    pub max_ns: Option<u64>,
-    pub sum_ns: u128,
-    /// Of the squares, in ns^2.
-    pub squares: u128,
-}
-
-impl Exact {
-    fn extremes(&mut self, least_ns: u64, most_ns: u64) {
-        self.min_ns = Some(self.min_ns.map_or(least_ns, |min_ns| min_ns.min(least_ns)));
-        self.max_ns = Some(self.max_ns.map_or(most_ns, |max_ns| max_ns.max(most_ns)));
-    }
-
-    fn many(&mut self, value_ns: u64, count: u64) {
-        let (value, times) = (u128::from(value_ns), u128::from(count));
-        self.count = self.count.saturating_add(count);
-        self.sum_ns = self.sum_ns.saturating_add(value.saturating_mul(times));
-        let squares = (value * value).saturating_mul(times);
-        self.squares = self.squares.saturating_add(squares);
-        self.extremes(value_ns, value_ns);
-    }
-
-    /// Of `count` values, `first_ns` and then each time `step_ns` less.
-    fn falling(first_ns: u64, step_ns: u64, count: u64) -> Self {
-        let (first, step, n) = (u128::from(first_ns), u128::from(step_ns), u128::from(count));
-        // The last one, and sums of k and of k^2 for k < n: all by last + k * step, k downwards.
-        let last = first.saturating_sub(step * (n - 1));
-        let ks = n * (n - 1) / 2;
-        let squares = (ks * (2 * n - 1)) / 3;
-        let terms = [
-            (last * last).checked_mul(n),
-            (2 * last * step).checked_mul(ks),
-            (step * step).checked_mul(squares),
-        ];
-        let squares = terms.into_iter().try_fold(0u128, |sum, term| sum.checked_add(term?));
-        Self {
-            count,
-            min_ns: Some(last as u64),
-            max_ns: Some(first_ns),
-            sum_ns: n * last + step * ks,
-            squares: squares.unwrap_or(u128::MAX),
-        }
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.count = self.count.saturating_add(other.count);
-        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
-        self.squares = self.squares.saturating_add(other.squares);
-        if let (Some(min_ns), Some(max_ns)) = (other.min_ns, other.max_ns) {
-            self.extremes(min_ns, max_ns);
-        }
-    }
-
-    /// `None` of no values.
-    pub fn average_ns(&self) -> Option<f64> {
-        (self.count > 0).then(|| self.sum_ns as f64 / self.count as f64)
-    }
-
-    /// Of a sample (n - 1); 0 of one value, `None` of none.
-    pub fn deviation_ns(&self) -> Option<f64> {
-        let n = u128::from(self.count);
-        let freedom = n.checked_sub(1)?;
-        if freedom == 0 {
-            return Some(0.0);
-        }
-        // n * sum of squares - square of the sum: exact while it fits.
-        let whole = n.checked_mul(self.squares).zip(self.sum_ns.checked_mul(self.sum_ns));
-        let excess = whole.map_or_else(
-            || self.squares as f64 - self.sum_ns as f64 / n as f64 * self.sum_ns as f64,
-            |(squares, square)| squares.saturating_sub(square) as f64 / n as f64,
-        );
-        Some((excess.max(0.0) / freedom as f64).sqrt())
-    }
-}
-
-/// Values by bucket, with their exact figures.
-#[derive(Debug, Clone)]
-struct Tally {
-    counts: Histogram<u64>,
-    exact: Exact,
-}
-
-impl PartialEq for Tally {
-    fn eq(&self, other: &Self) -> bool {
-        // How far the buckets reach does not count.
-        let of = |tally: &Self| -> Vec<(u64, u64)> {
-            let recorded = tally.counts.iter_recorded();
-            recorded.map(|one| (one.value_iterated_to(), one.count_at_value())).collect()
-        };
-        self.exact == other.exact && of(self) == of(other)
-    }
-}
-
-impl Tally {
-    fn new(digits: Digits) -> Self {
-        let digits = match digits {
-            Digits::Measured => 3,
-            Digits::Imported => 5,
-        };
-        let counts = Histogram::new(digits).expect("the crate takes 0 to 5 digits");
-        Self { counts, exact: Exact::default() }
-    }
-
-    fn count(&mut self, value_ns: u64, count: u64) {
-        // It grows where a value is new, and fails only where usize has too few bits.
-        let _ = self.counts.record_n(value_ns.min(MOST_NS), count);
-    }
-
-    fn many(&mut self, value_ns: u64, count: u64) {
-        if count > 0 {
-            self.count(value_ns, count);
-            self.exact.many(value_ns, count);
-        }
-    }
-
-    /// `first_ns`, then each time `step_ns` less, `count` values in all: bucket by bucket, so that
-    /// a long stall costs no more than there are buckets.
-    fn falling(&mut self, first_ns: u64, step_ns: u64, count: u64) {
-        let (mut value_ns, mut left) = (first_ns, count);
-        while left > 0 {
-            self.count(value_ns, 1);
-            let room_ns = match value_ns > MOST_NS {
-                true => 0,
-                false => value_ns - self.counts.lowest_equivalent(value_ns),
-            };
-            let more = (room_ns / step_ns).min(left - 1);
-            if more > 0 {
-                self.count(value_ns, more);
-            }
-            left -= more + 1;
-            value_ns = value_ns.saturating_sub(step_ns.saturating_mul(more + 1));
-        }
-        if count > 0 {
-            self.exact.add(&Exact::falling(first_ns, step_ns, count));
-        }
-    }
-
-    fn of_counts(counts: Histogram<u64>) -> Self {
-        let mut exact = Exact::default();
-        for one in counts.iter_recorded() {
-            let (ns, count) = (one.value_iterated_to(), one.count_at_value());
-            exact.many(counts.median_equivalent(ns), count);
-            exact.extremes(counts.lowest_equivalent(ns), counts.highest_equivalent(ns));
-        }
-        Self { counts, exact }
-    }
-
-    fn agrees(&self, exact: &Exact) -> bool {
-        let within = |rough: Option<u64>, ns: Option<u64>| match (rough, ns) {
-            (Some(rough), Some(ns)) => self.counts.equivalent(rough, ns.min(MOST_NS)),
-            (rough, ns) => rough == ns,
-        };
-        self.exact.count == exact.count
-            && within(self.exact.min_ns, exact.min_ns)
-            && within(self.exact.max_ns, exact.max_ns)
-    }
-
-    fn add(&mut self, other: &Self) {
-        // It grows as needed: the crate refuses no histogram of whole values.
-        let _ = self.counts.add(&other.counts);
-        self.exact.add(&other.exact);
-    }
-}
-
 /// Latencies of instants: those sampled, those missed, and how many were lost.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Latencies {
     digits: Digits,
     sampled: Tally,
     missed: Tally,
+    /// Other tools pass over the periods that they miss, and do not count them.
+    knows_missed: bool,
     lost: u64,
     beyond: Option<Beyond>,
+    rounding: Rounding,
 }
 
 impl Default for Latencies {
@@ -270,9 +141,12 @@ impl Default for Latencies {
 }
 
 impl Latencies {
+    /// Of an import, missed instants are not known.
     pub fn new(digits: Digits) -> Self {
         let (sampled, missed) = (Tally::new(digits), Tally::new(digits));
-        Self { digits, sampled, missed, lost: 0, beyond: None }
+        let knows_missed = digits == Digits::Measured;
+        let rounding = Rounding::default();
+        Self { digits, sampled, missed, knows_missed, lost: 0, beyond: None, rounding }
     }
 
     /// Of plain values: no instant was missed.
@@ -323,9 +197,28 @@ impl Latencies {
         }));
     }
 
+    /// Of an import: the sums that its file tells.
+    pub(crate) fn tell(&mut self, sum_ns: Option<u128>, squares: Option<u128>) {
+        self.sampled.exact.tell(sum_ns, squares);
+    }
+
+    /// Of an import: how its values are rounded.
+    pub(crate) const fn round(&mut self, rounding: Rounding) {
+        self.rounding = rounding;
+    }
+
+    /// Of a file that does not tell missed instants.
+    pub(crate) const fn forget_missed(&mut self) {
+        self.knows_missed = false;
+    }
+
     pub fn merge(&mut self, other: &Self) {
         self.sampled.add(&other.sampled);
         self.missed.add(&other.missed);
+        self.knows_missed &= other.knows_missed;
+        let Rounding { spread_ns, cut_ns } = other.rounding;
+        self.rounding.spread_ns = self.rounding.spread_ns.max(spread_ns);
+        self.rounding.cut_ns = self.rounding.cut_ns.max(cut_ns);
         self.lose(other.lost);
         other.beyond.into_iter().for_each(|beyond| self.exceed(beyond));
     }
@@ -344,8 +237,18 @@ impl Latencies {
         self.missed.exact.count
     }
 
+    /// `None` of an import that does not tell them: its figures are of samples alone.
+    pub fn known_missed(&self) -> Option<u64> {
+        self.knows_missed.then(|| self.missed())
+    }
+
     pub const fn lost(&self) -> u64 {
         self.lost
+    }
+
+    /// Of an import; an instant was longer than the bucket before all the same.
+    pub const fn rounding(&self) -> Rounding {
+        self.rounding
     }
 
     pub const fn beyond(&self) -> Option<Beyond> {
@@ -365,19 +268,20 @@ impl Latencies {
         exact
     }
 
-    /// Of all instants; `None` without any, or where the sum of those beyond is not known.
-    pub fn average_ns(&self) -> Option<f64> {
-        let exact = self.exact();
-        match self.beyond {
-            None => exact.average_ns(),
-            Some(beyond) => {
-                let sum_ns = exact.sum_ns.saturating_add(beyond.sum_ns?);
-                Some(sum_ns as f64 / self.instants() as f64)
-            }
-        }
+    /// Of all instants; `None` where an import does not tell it.
+    pub(crate) fn sum_ns(&self) -> Option<u128> {
+        let beyond_ns = self.beyond.map_or(Some(0), |beyond| beyond.sum_ns);
+        self.exact().sum_ns.zip(beyond_ns).map(|(one, other)| one.saturating_add(other))
     }
 
-    /// Of all instants, as of a sample (n - 1); `None` without any, or if some lie beyond.
+    /// Of all instants; `None` without any, or where an import does not tell it.
+    pub fn average_ns(&self) -> Option<f64> {
+        let (n, sum_ns) = (self.instants(), self.sum_ns());
+        sum_ns.filter(|_| n > 0).map(|sum_ns| sum_ns as f64 / n as f64)
+    }
+
+    /// Of all instants, as of a sample (n - 1); `None` without any, if some lie beyond, or where an
+    /// import does not tell it.
     pub fn deviation_ns(&self) -> Option<f64> {
         self.exact().deviation_ns().filter(|_| self.beyond.is_none())
     }
@@ -406,7 +310,7 @@ impl Latencies {
         self.at_rank(n - above)
     }
 
-    /// The `rank`-th smallest, from 1 on.
+    /// The `rank`-th smallest, from 1 on; the end of its bucket, and so never less than it is.
     pub fn at_rank(&self, rank: u64) -> Quantile {
         let mut before = 0u64;
         for bucket in self.buckets() {
@@ -423,25 +327,27 @@ impl Latencies {
     pub fn above(&self, limit_ns: u64) -> Above {
         let mut above = Above { at_least: 0, at_most: 0 };
         let add = |sum: &mut u64, instants: u64| *sum = sum.saturating_add(instants);
-        for bucket in self.buckets().filter(|bucket| bucket.to_ns > limit_ns) {
+        // Of a time as the tool tells it, cut to a whole unit.
+        let may_exceed = |ns: u64| ns.saturating_add(self.rounding.cut_ns) > limit_ns;
+        for bucket in self.buckets().filter(|bucket| may_exceed(bucket.to_ns)) {
             add(&mut above.at_most, bucket.instants);
             add(&mut above.at_least, if bucket.from_ns > limit_ns { bucket.instants } else { 0 });
         }
         let exact = self.exact();
-        if exact.max_ns.is_none_or(|max_ns| max_ns <= limit_ns) {
+        if !exact.max_ns.is_some_and(may_exceed) {
             above = Above { at_least: 0, at_most: 0 };
         } else if exact.min_ns.is_some_and(|min_ns| min_ns > limit_ns) {
             above.at_least = exact.count;
-        } else {
+        } else if exact.max_ns.is_some_and(|max_ns| max_ns > limit_ns) {
             // The longest itself.
             above.at_least = above.at_least.max(1);
         }
         if let Some(beyond) = self.beyond.filter(|beyond| beyond.instants > 0) {
-            let longest = beyond.max_ns.map(|max_ns| max_ns > limit_ns);
-            add(&mut above.at_most, if longest == Some(false) { 0 } else { beyond.instants });
+            let none = beyond.max_ns.is_some_and(|max_ns| !may_exceed(max_ns));
+            add(&mut above.at_most, if none { 0 } else { beyond.instants });
             let all = beyond.from_ns > limit_ns;
-            let least = if all { beyond.instants } else { u64::from(longest == Some(true)) };
-            add(&mut above.at_least, least);
+            let longest = u64::from(beyond.max_ns.is_some_and(|max_ns| max_ns > limit_ns));
+            add(&mut above.at_least, if all { beyond.instants } else { longest });
         }
         above
     }
@@ -449,20 +355,29 @@ impl Latencies {
     /// All buckets with an instant, from the smallest on, without what lies beyond the last.
     pub fn buckets(&self) -> impl Iterator<Item = Bucket> {
         let (sampled, missed) = (&self.sampled.counts, &self.missed.counts);
-        // Both have the same digits, and so the same buckets as far as they reach.
-        let of = |counts: &Histogram<u64>, at: Option<u64>| at.map_or(0, |ns| counts.count_at(ns));
-        let mut samples = sampled.iter_recorded().map(|one| one.value_iterated_to()).peekable();
-        let mut others = missed.iter_recorded().map(|one| one.value_iterated_to()).peekable();
+        // Both have the same digits, and so the same buckets.
+        let mut samples = sampled.recorded().peekable();
+        let mut others = missed.recorded().peekable();
+        let mut before_ns = 0;
         std::iter::from_fn(move || {
-            let (sample, other) = (samples.peek().copied(), others.peek().copied());
-            let ns = sample.into_iter().chain(other).min()?;
-            let sample = samples.next_if_eq(&ns);
-            let other = others.next_if_eq(&ns);
-            Some(Bucket {
-                from_ns: sampled.lowest_equivalent(ns),
-                to_ns: sampled.highest_equivalent(ns),
-                instants: of(sampled, sample).saturating_add(of(missed, other)),
-            })
+            let at = |one: Option<&(u64, u64)>| one.map(|(ns, _)| *ns);
+            let next = at(samples.peek()).into_iter().chain(at(others.peek())).min();
+            let lowest_ns = next?;
+            let is_here = |one: &(u64, u64)| one.0 == lowest_ns;
+            let both = [samples.next_if(is_here), others.next_if(is_here)];
+            let counts = both.into_iter().flatten().map(|(_, count)| count);
+            let instants = counts.fold(0, u64::saturating_add);
+            let highest_ns = sampled.grid.highest(lowest_ns);
+            // The unit that lies in it, if it has no room for two.
+            let unit_ns = self.rounding.cut_ns + 1;
+            let (whole_ns, to_ns) = match highest_ns - highest_ns % unit_ns {
+                whole_ns if whole_ns < lowest_ns => (lowest_ns, highest_ns),
+                whole_ns if unit_ns > highest_ns - lowest_ns => (whole_ns, whole_ns),
+                whole_ns => (lowest_ns, whole_ns),
+            };
+            let from_ns = whole_ns.saturating_sub(self.rounding.spread_ns).max(before_ns);
+            before_ns = to_ns;
+            Some(Bucket { from_ns, to_ns, instants })
         })
     }
 
@@ -470,31 +385,31 @@ impl Latencies {
         self.digits
     }
 
-    /// Counts of all instants, and of the missed ones among them.
-    pub(crate) fn counts(&self) -> [Histogram<u64>; 2] {
-        let mut all = self.sampled.clone();
-        all.add(&self.missed);
-        [all.counts, self.missed.counts.clone()]
+    /// Counts of all instants, and of the missed ones among them; `None` where there are none.
+    pub(crate) fn counts(&self) -> [Option<Histogram<u64>>; 2] {
+        let mut all = self.sampled.counts.clone();
+        all.add(&self.missed.counts);
+        [&all, &self.missed.counts].map(|one| (!one.is_empty()).then(|| one.histogram()))
     }
 
-    /// Exact figures of the samples in buckets, and of the missed instants.
-    pub(crate) const fn exact_parts(&self) -> [Exact; 2] {
-        [self.sampled.exact, self.missed.exact]
+    /// Exact figures of the samples in buckets, and of the missed instants where they are known.
+    pub(crate) fn exact_parts(&self) -> (Exact, Option<Exact>) {
+        (self.sampled.exact, self.knows_missed.then_some(self.missed.exact))
     }
 
     /// Of counts alone: the exact figures are then those of the buckets. Errors: missed instants
     /// that are not among all.
     pub(crate) fn of_counts(
-        all: Histogram<u64>,
-        missed: Option<Histogram<u64>>,
+        all: &Histogram<u64>,
+        missed: Option<&Histogram<u64>>,
     ) -> Result<Self, &'static str> {
-        let digits = if all.sigfig() == 5 { Digits::Imported } else { Digits::Measured };
-        let mut latencies = Self::new(digits);
-        let mut sampled = all;
-        if let Some(missed) = missed {
-            let is_among = sampled.subtract(&missed);
-            is_among.map_err(|_| "its missed instants are not among all of that second")?;
+        let mut sampled = Counts::read(all);
+        let mut latencies = Self::new(sampled.digits());
+        if let Some(missed) = missed.map(Counts::read) {
+            let among = sampled.without(&missed).filter(|_| missed.digits() == sampled.digits());
+            sampled = among.ok_or("its missed instants are not among all of that second")?;
             latencies.missed = Tally::of_counts(missed);
+            latencies.knows_missed = true;
         }
         latencies.sampled = Tally::of_counts(sampled);
         Ok(latencies)
@@ -503,20 +418,34 @@ impl Latencies {
     /// Sets what buckets round. `None`, and nothing is set, if the buckets contradict it.
     pub(crate) fn correct(
         &mut self,
-        [sampled, missed]: [Exact; 2],
+        (sampled, missed): (Exact, Option<Exact>),
         lost: u64,
         beyond: Option<Beyond>,
+        rounding: Rounding,
     ) -> Option<()> {
+        // Imports once said that nothing was missed, and no file had told it.
+        let is_known = |of: &Exact| of.count > 0 || self.digits == Digits::Measured;
+        let knows_missed = missed.as_ref().is_some_and(is_known);
+        let missed = missed.unwrap_or_default();
         let agrees = self.sampled.agrees(&sampled) && self.missed.agrees(&missed);
-        agrees.then_some(())?;
+        // What lies beyond the rows is no shorter than they are, and its longest no shorter than
+        // its least.
+        let is_beyond = |beyond: &Beyond| {
+            let last_ns = sampled.max_ns.unwrap_or(0);
+            beyond.instants > 0
+                && beyond.from_ns >= last_ns
+                && beyond.max_ns.is_none_or(|max_ns| max_ns >= beyond.from_ns)
+        };
+        (agrees && beyond.as_ref().is_none_or(is_beyond)).then_some(())?;
         (self.sampled.exact, self.missed.exact) = (sampled, missed);
-        (self.lost, self.beyond) = (lost, beyond);
+        (self.lost, self.beyond, self.rounding) = (lost, beyond, rounding);
+        self.knows_missed = knows_missed;
         Some(())
     }
 
     /// Memory of the counts.
     pub fn bytes(&self) -> usize {
-        (self.sampled.counts.distinct_values() + self.missed.counts.distinct_values()) * 8
+        self.sampled.counts.bytes() + self.missed.counts.bytes()
     }
 }
 

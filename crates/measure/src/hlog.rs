@@ -5,9 +5,12 @@
 //! A line is one second: its start and its length in seconds, its largest latency in ns, and the
 //! counts. Lines without a tag have *all instants* of that second, those with `Tag=missed` the
 //! missed ones among them; other tags are other times of the same samples, such as `Tag=irq`. The
-//! last comments, `#[asmp …]`, have the figures that buckets round: one line for each tag.
+//! last comments, `#[asmp …]`, have the figures that buckets round and the counts of the whole: one
+//! line for each tag.
 
-use crate::histogram::{Beyond, Exact, Latencies, missed_by};
+mod whole;
+
+use crate::histogram::{Beyond, Exact, Latencies, Rounding, missed_by};
 use crate::sample::Sample;
 use crate::times::Times;
 use base64::Engine;
@@ -20,12 +23,26 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+pub use whole::whole;
 
 /// Tag of the missed instants.
 const MISSED: &str = "missed";
 /// A line, and its histogram when inflated, are no longer: 5 digits up to 146 years.
 const MOST_BYTES: u64 = 64 << 20;
 const SECOND_NS: u64 = 1_000_000_000;
+/// One of the first lines of our own logs, also of one that a kill has cut.
+const OURS: &str = "#[Logged with asmp]";
+const LAST_COMMENT: &str = "#[asmp ";
+
+/// Did asmp write this log? An older one did not say so in the beginning.
+pub fn is_ours(text: &str) -> bool {
+    text.lines().take(8).any(|line| line == OURS) || is_whole(text)
+}
+
+/// Has it a last comment?
+pub fn is_whole(text: &str) -> bool {
+    text.lines().any(|line| line.starts_with(LAST_COMMENT))
+}
 
 /// What the last comment of a tag says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -33,9 +50,25 @@ const SECOND_NS: u64 = 1_000_000_000;
 struct Trailer {
     tag: Option<String>,
     sampled: Exact,
-    missed: Exact,
+    /// `None` of an import that does not tell it.
+    missed: Option<Exact>,
     lost: u64,
     beyond: Option<Beyond>,
+    /// Of an import: how much shorter than its bucket an instant may have been.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    spread_ns: u64,
+    /// And how much longer than it is told.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    cut_ns: u64,
+    /// All instants, and those that were missed, as the lines have them; empty where there are
+    /// none. `None` in what an older asmp wrote.
+    #[serde(default)]
+    counts: Option<[String; 2]>,
+}
+
+/// Only imports are rounded.
+const fn is_zero(ns: &u64) -> bool {
+    *ns == 0
 }
 
 /// Writes a log, a second after the other.
@@ -48,6 +81,7 @@ impl<W: Write> Writer<W> {
     pub fn new(mut out: W, started: SystemTime) -> io::Result<Self> {
         let since = started.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs_f64();
         writeln!(out, "#[Histogram log format version 1.3]")?;
+        writeln!(out, "{OURS}")?;
         writeln!(out, "#[StartTime: {since:.3} (seconds since epoch)]")?;
         let columns = "Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram";
         writeln!(out, "\"StartTimestamp\",\"{columns}\"")?;
@@ -57,29 +91,40 @@ impl<W: Write> Writer<W> {
     /// The `second`-th second since the start; nothing where it has no instant.
     pub fn second(&mut self, second: u64, tag: Option<&str>, of: &Latencies) -> io::Result<()> {
         let [all, missed] = of.counts();
-        if !missed.is_empty() {
+        if let Some(missed) = missed {
             self.line(second, Some(MISSED), &missed)?;
         }
-        if !all.is_empty() {
-            self.line(second, tag, &all)?;
-        }
-        Ok(())
+        all.map_or(Ok(()), |all| self.line(second, tag, &all))
     }
 
     fn line(&mut self, second: u64, tag: Option<&str>, of: &Histogram<u64>) -> io::Result<()> {
-        let mut bytes = Vec::new();
-        self.serializer.serialize(of, &mut bytes).map_err(io::Error::other)?;
+        let counts = self.encoded(of)?;
         let tag = tag.map_or_else(String::new, |tag| format!("Tag={tag},"));
-        writeln!(self.out, "{tag}{second}.000,1.000,{}.000,{}", of.max(), BASE64.encode(bytes))
+        writeln!(self.out, "{tag}{second}.000,1.000,{}.000,{counts}", of.max())
     }
 
-    /// The figures that buckets round, of everything under a tag.
+    fn encoded(&mut self, of: &Histogram<u64>) -> io::Result<String> {
+        let mut bytes = Vec::new();
+        self.serializer.serialize(of, &mut bytes).map_err(io::Error::other)?;
+        Ok(BASE64.encode(bytes))
+    }
+
+    /// The figures that buckets round and the counts, of everything under a tag.
     pub fn exact(&mut self, tag: Option<&str>, of: &Latencies) -> io::Result<()> {
-        let [sampled, missed] = of.exact_parts();
+        let (sampled, missed) = of.exact_parts();
+        let (lost, beyond) = (of.lost(), of.beyond());
+        let Rounding { spread_ns, cut_ns } = of.rounding();
         let tag = tag.map(str::to_owned);
-        let trailer = Trailer { tag, sampled, missed, lost: of.lost(), beyond: of.beyond() };
+        let mut counts = [String::new(), String::new()];
+        for (text, counts) in counts.iter_mut().zip(of.counts()) {
+            if let Some(counts) = counts {
+                *text = self.encoded(&counts)?;
+            }
+        }
+        let counts = Some(counts);
+        let trailer = Trailer { tag, sampled, missed, lost, beyond, spread_ns, cut_ns, counts };
         let text = serde_json::to_string(&trailer).map_err(io::Error::other)?;
-        writeln!(self.out, "#[asmp {text}]")
+        writeln!(self.out, "{LAST_COMMENT}{text}]")
     }
 
     /// Everything that was written.
@@ -110,7 +155,7 @@ impl Instants {
         if let Some(period_ns) = self.period_ns {
             let missed = missed_by(latency_ns, period_ns);
             latencies.miss(latency_ns, period_ns, 1, missed);
-            self.before = Some((due_ns, missed + 1));
+            self.before = Some((due_ns, missed.saturating_add(1)));
         }
     }
 
@@ -120,7 +165,8 @@ impl Instants {
         let Some((period_ns, (before_ns, instants))) = self.period_ns.zip(self.before) else {
             return 0;
         };
-        let passed = (due_ns.saturating_sub(before_ns) + period_ns / 2) / period_ns;
+        let passed_ns = due_ns.saturating_sub(before_ns).saturating_add(period_ns / 2);
+        let passed = passed_ns / period_ns;
         passed.saturating_sub(instants)
     }
 }
@@ -171,7 +217,7 @@ impl<W: Write> Recorder<W> {
             self.current.miss(latency_ns, period_ns, first, within);
             first += within;
         }
-        self.instants.before = Some((due_ns, missed + 1));
+        self.instants.before = Some((due_ns, missed.saturating_add(1)));
         Ok(())
     }
 
@@ -187,6 +233,8 @@ impl<W: Write> Recorder<W> {
         let second = at_ns.saturating_sub(origin_ns) / SECOND_NS;
         if second > self.second {
             self.flush()?;
+            // What is written outlives a kill.
+            self.log.out.flush()?;
             self.second = second;
         }
         Ok(())
@@ -237,20 +285,33 @@ pub struct Second<'a> {
     pub latencies: &'a Latencies,
 }
 
-/// All of a log by tag; `None` are the instants. `each` sees each second as it is read: only one of
-/// them is held in memory.
-pub fn read(
+/// Latencies by tag; `None` are the instants.
+pub type ByTag = BTreeMap<Option<String>, Latencies>;
+
+/// All of a log of ours by tag. `each` sees each second as it is read:
+/// only one of them is held in memory.
+pub fn read(from: impl BufRead, each: impl FnMut(Second)) -> Result<ByTag, HlogError> {
+    read_where(from, Some(MISSED), each)
+}
+
+/// The same of another program's log, in which no tag has a meaning.
+pub fn read_foreign(from: impl BufRead) -> Result<ByTag, HlogError> {
+    read_where(from, None, |_| ())
+}
+
+fn read_where(
     from: impl BufRead,
+    tag_of_missed: Option<&str>,
     mut each: impl FnMut(Second),
-) -> Result<BTreeMap<Option<String>, Latencies>, HlogError> {
+) -> Result<ByTag, HlogError> {
     let mut reader = Lines { from, number: 0, text: Vec::new() };
-    let mut all: BTreeMap<Option<String>, Latencies> = BTreeMap::new();
+    let mut all = ByTag::new();
     let mut trailers: Vec<Trailer> = Vec::new();
     let mut missed: Option<(Duration, Histogram<u64>)> = None;
     while reader.next()? {
         let line = reader.number;
         let bad = |reason: String| HlogError::Line { line, reason };
-        if let Some(json) = reader.text.strip_prefix(b"#[asmp ") {
+        if let Some(json) = reader.text.strip_prefix(LAST_COMMENT.as_bytes()) {
             let json = json.trim_ascii_end().strip_suffix(b"]").unwrap_or(json);
             trailers.push(serde_json::from_slice(json).map_err(|error| bad(error.to_string()))?);
             continue;
@@ -263,22 +324,27 @@ pub fn read(
         };
         let counts = decode(interval.encoded_histogram()).map_err(bad)?;
         let (start, tag) = (interval.start_timestamp(), interval.tag().map(|tag| tag.as_str()));
-        if tag == Some(MISSED) {
+        if tag.is_some() && tag == tag_of_missed {
             missed = Some((start, counts));
             continue;
         }
         let of_second = missed.take_if(|(of, _)| tag.is_none() && *of == start);
-        let latencies = Latencies::of_counts(counts, of_second.map(|(_, counts)| counts))
-            .map_err(|reason| bad(reason.to_owned()))?;
+        let of_second = of_second.as_ref().map(|(_, counts)| counts);
+        let latencies =
+            Latencies::of_counts(&counts, of_second).map_err(|reason| bad(reason.to_owned()))?;
         each(Second { second: start.as_secs_f64(), tag, latencies: &latencies });
         let digits = latencies.digits();
-        let total = all.entry(tag.map(str::to_owned));
-        total.or_insert_with(|| Latencies::new(digits)).merge(&latencies);
+        let total = all.entry(tag.map(str::to_owned)).or_insert_with(|| Latencies::new(digits));
+        if total.digits() != digits {
+            return Err(bad("its histogram has other digits than those before".to_owned()));
+        }
+        total.merge(&latencies);
     }
     for trailer in trailers {
-        let Trailer { tag, sampled, missed, lost, beyond } = trailer;
+        let Trailer { tag, sampled, missed, lost, beyond, spread_ns, cut_ns, .. } = trailer;
         let total = all.entry(tag.clone()).or_default();
-        let agrees = total.correct([sampled, missed], lost, beyond);
+        let rounding = Rounding { spread_ns, cut_ns };
+        let agrees = total.correct((sampled, missed), lost, beyond, rounding);
         agrees.ok_or(HlogError::Contradiction { tag })?;
     }
     Ok(all)
@@ -319,28 +385,14 @@ fn decode(text: &str) -> Result<Histogram<u64>, String> {
         let bytes = plain.get(at..at + 4)?;
         Some(bytes.iter().fold(0u64, |all, byte| all << 8 | u64::from(*byte)))
     };
-    let (length, digits) = (word(4).ok_or_else(cut)?, word(12).ok_or_else(cut)?);
+    let length = word(4).ok_or_else(cut)?;
     if length.checked_add(40) != Some(plain.len() as u64) {
         return Err(cut());
     }
     let counts = Deserializer::new().deserialize(&mut plain.as_slice());
     let mut counts: Histogram<u64> = counts.map_err(|error| error.to_string())?;
-    if ![3, 5].contains(&digits) || counts.low() != 1 {
-        return Ok(converted(&counts));
-    }
     counts.auto(true);
     Ok(counts)
-}
-
-/// Other digits or units than ours, by our buckets. A value lies at the end of its old bucket, as
-/// HdrHistogram prints it.
-fn converted(counts: &Histogram<u64>) -> Histogram<u64> {
-    let mut by_ours = Histogram::new(5).expect("the crate takes 0 to 5 digits");
-    for one in counts.iter_recorded() {
-        // It grows where a value is new, and fails only where usize has too few bits.
-        let _ = by_ours.record_n(one.value_iterated_to(), one.count_at_value());
-    }
-    by_ours
 }
 
 #[cfg(test)]
@@ -384,6 +436,23 @@ mod tests {
         assert_eq!(seconds, [3, 3]);
         assert_eq!(all.remove(&None), Some(latencies));
         assert_eq!(Times::tagged(|tag| all.remove(&Some(tag.to_owned())).unwrap()), times);
+    }
+
+    #[test]
+    fn an_instant_that_no_clock_has_is_counted_and_does_not_overflow() {
+        let times = [(0, u64::MAX), (u64::MAX, u64::MAX), (1 << 63, 5)];
+        for period_ns in [1, 1_000_000, u64::MAX] {
+            let (mut latencies, mut all) = (Latencies::default(), Instants::new(Some(period_ns)));
+            for (due_ns, value_ns) in times {
+                all.sample(&mut latencies, due_ns, value_ns);
+            }
+            assert_eq!(latencies.samples(), 3, "{period_ns}");
+        }
+        let mut recorder = Recorder::new(Vec::new(), UNIX_EPOCH, Some(u64::MAX)).unwrap();
+        for (due_ns, value_ns) in times {
+            recorder.sample(&sample(due_ns, value_ns)).unwrap();
+        }
+        assert_eq!(recorder.finish(0).unwrap().0.samples(), 3);
     }
 
     #[test]

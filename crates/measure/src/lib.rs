@@ -9,6 +9,7 @@
 
 mod collect;
 pub mod compare;
+mod doubts;
 pub mod exchange;
 pub mod experiment;
 mod explain;
@@ -20,6 +21,7 @@ pub mod noise;
 pub mod page;
 pub mod pairs;
 mod probe;
+mod ranks;
 pub mod report;
 pub mod run;
 pub mod sample;
@@ -31,6 +33,7 @@ mod text;
 mod timerlat;
 mod times;
 mod told;
+mod turn;
 mod verdict;
 
 /// A late sample with its cause, as a run keeps it.

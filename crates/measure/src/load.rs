@@ -6,107 +6,23 @@
 //! waits until all processes of the load exist. It is checked while the probe runs, and ends when
 //! its value is dropped. Its files are in a directory of its own (`scratch.rs`).
 
+mod process;
+mod word;
+
 pub use crate::scratch::LoadDir;
+pub(crate) use process::version;
+pub use word::Load;
+
 use crate::scratch::Scratch;
 use asmp_host::{Cpu, CpuSet, Kernel, Schedule};
+use process::launch;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
-use std::fmt;
 use std::hint::black_box;
 use std::io::{self, Read, Write};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::str::FromStr;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-
-/// The papers' loads, by names that say what they do. The papers' names are read too.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Load {
-    /// Nothing.
-    #[serde(alias = "IDL")]
-    Idle,
-    /// k p processes that compute.
-    #[serde(alias = "CPU")]
-    Cpu,
-    /// k p processes that write without waiting for the disk.
-    #[serde(alias = "AIO")]
-    AsyncIo,
-    /// k p processes that write and wait for the disk.
-    #[serde(alias = "SIO")]
-    Io,
-    /// (k/2) p of each of the three.
-    #[serde(alias = "MIX")]
-    Mixed,
-    /// ARTiS: computing, disk, network and kernel locks, one of each a CPU.
-    #[serde(alias = "ARTIS")]
-    Artis,
-    /// L4RTL section 4.1: mixed, and on each CPU a program that keeps its caches dirty and its TLB
-    /// full.
-    #[serde(alias = "FLOOD")]
-    Cache,
-}
-
-impl Load {
-    /// In the order of tables.
-    pub const ALL: [Self; 7] =
-        [Self::Idle, Self::Cpu, Self::AsyncIo, Self::Io, Self::Mixed, Self::Artis, Self::Cache];
-
-    /// As the command line and `run.json` have it.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Cpu => "cpu",
-            Self::AsyncIo => "async-io",
-            Self::Io => "io",
-            Self::Mixed => "mixed",
-            Self::Artis => "artis",
-            Self::Cache => "cache",
-        }
-    }
-
-    /// Its processes write files; without a disk below them they wait for none.
-    pub const fn writes(self) -> bool {
-        match self {
-            Self::Idle | Self::Cpu => false,
-            Self::AsyncIo | Self::Io | Self::Mixed | Self::Artis | Self::Cache => true,
-        }
-    }
-
-    const fn of_paper(self) -> &'static str {
-        match self {
-            Self::Idle => "IDL",
-            Self::Cpu => "CPU",
-            Self::AsyncIo => "AIO",
-            Self::Io => "SIO",
-            Self::Mixed => "MIX",
-            Self::Artis => "ARTIS",
-            Self::Cache => "FLOOD",
-        }
-    }
-}
-
-impl fmt::Display for Load {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.pad(self.word())
-    }
-}
-
-impl FromStr for Load {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let is = |load: &Self| {
-            [load.word(), load.of_paper()].iter().any(|name| name.eq_ignore_ascii_case(text))
-        };
-        Self::ALL.into_iter().find(is).ok_or_else(|| {
-            format!(
-                "invalid load {text:?}: expected idle, cpu, async-io, io, mixed, artis or cache"
-            )
-        })
-    }
-}
 
 /// How much of a load: k for each of p CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,7 +46,7 @@ impl Size {
 
     /// The papers' k, where the number of processes follows of it.
     pub fn factor(self, load: Load) -> Option<u32> {
-        let has_one = !matches!(load, Load::Idle | Load::Artis);
+        let has_one = !matches!(load, Load::Idle | Load::Artis | Load::Unknown);
         (has_one && self.per_cpu > 0).then_some(self.per_cpu)
     }
 }
@@ -141,7 +57,7 @@ pub fn processes(load: Load, size: Size) -> Vec<(&'static str, u32)> {
     let all = size.per_cpu.saturating_mul(size.cpus);
     let half = (all / 2).max(1);
     match load {
-        Load::Idle => vec![],
+        Load::Idle | Load::Unknown => vec![],
         Load::Cpu => vec![("cpu", all)],
         Load::AsyncIo => vec![("hdd", all)],
         Load::Io => vec![("hdd-sync", all)],
@@ -167,6 +83,11 @@ pub enum LoadError {
          under the load idle"
     )]
     NoTool,
+    #[error(
+        "`stress-ng --version` did not work: {cause}: the loads need a stress-ng that does (see \
+         `command -v stress-ng`)"
+    )]
+    BadTool { cause: String },
     #[error("the load {load} did not start: {cause}")]
     NotStarted { load: Load, cause: String },
     #[error("the load {load} ended before the measurement: {status}; discard the run")]
@@ -187,14 +108,16 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a load and waits until all its processes are there (at most 120 s). They write below
-    /// `parent`.
+    /// Starts a load and waits until all its processes are there (at most 120 s a part). They write
+    /// below `parent`. Every 100 ms it calls `goes_on` with how many are there and how many there
+    /// will be; `false` ends the load, and there is none.
     pub fn start(
         kernel: &dyn Kernel,
         load: Load,
         size: Size,
         parent: &Path,
-    ) -> Result<Self, LoadError> {
+        goes_on: impl Fn(u32, u32) -> bool,
+    ) -> Result<Option<Self>, LoadError> {
         let mut running = Self {
             load,
             children: Vec::new(),
@@ -205,7 +128,7 @@ impl Running {
         };
         let kinds = processes(load, size);
         if kinds.is_empty() {
-            return Ok(running);
+            return Ok(Some(running));
         }
         let failed = |cause: io::Error| {
             let cause = format!("{}: {cause}", parent.display());
@@ -217,6 +140,8 @@ impl Running {
         if load.writes() {
             running.load_dir = Some(LoadDir::of(parent).map_err(failed)?);
         }
+        let all = kinds.iter().map(|(_, count)| count).sum();
+        let mut before = 0;
         for (kind, count) in kinds {
             let words = words(kind, count, &dir);
             running.commands.push(told("stress-ng", &words));
@@ -228,9 +153,12 @@ impl Running {
                     },
                 )?;
             running.children.push(child);
-            running.settle(kernel, count)?;
+            if !running.settle(kernel, count, |there| goes_on(before + there, all))? {
+                return Ok(None);
+            }
+            before += count;
         }
-        Ok(running)
+        Ok(Some(running))
     }
 
     /// Adds L4RTL's cache flooders: `program` with `flood BYTES` for its arguments, once on each of
@@ -306,23 +234,32 @@ impl Running {
         }
     }
 
-    /// Waits until the child started last has `count` children of its own.
-    fn settle(&mut self, kernel: &dyn Kernel, count: u32) -> Result<(), LoadError> {
+    /// Waits until the child started last has `count` children of its own. `Ok(false)`: it does not
+    /// go on.
+    fn settle(
+        &mut self,
+        kernel: &dyn Kernel,
+        count: u32,
+        goes_on: impl Fn(u32) -> bool,
+    ) -> Result<bool, LoadError> {
         let load = self.load;
         let end = Instant::now() + Duration::from_secs(120);
-        let Some(pid) = self.children.last().map(Child::id) else { return Ok(()) };
+        let Some(pid) = self.children.last().map(Child::id) else { return Ok(true) };
         loop {
             self.check()?;
             let path = format!("/proc/{pid}/task/{pid}/children");
             let there = kernel.text(path.as_ref()).unwrap_or_default().split_whitespace().count();
             if there >= count as usize {
-                return Ok(());
+                return Ok(true);
+            }
+            if !goes_on(there as u32) {
+                return Ok(false);
             }
             if Instant::now() > end {
                 let cause = format!("{there} of {count} processes after 120 s");
                 return Err(LoadError::NotStarted { load, cause });
             }
-            std::thread::sleep(Duration::from_millis(50));
+            std::thread::sleep(Duration::from_millis(100));
         }
     }
 
@@ -374,30 +311,6 @@ pub fn make_dirty(lines: &mut [u8]) {
         line[0] = line[0].wrapping_add(1);
     }
     black_box(lines);
-}
-
-/// Starts a process of a load that ends with this one.
-fn launch(program: &Path, words: &[OsString], stdout: Stdio) -> io::Result<Child> {
-    let mut command = Command::new(program);
-    // SAFETY: between fork and exec only prctl(2), which is async-signal-safe and takes numbers.
-    unsafe { command.pre_exec(end_with_parent) };
-    command
-        .args(words)
-        .stdin(Stdio::null())
-        .stdout(stdout)
-        .stderr(Stdio::null())
-        // A Ctrl-C at the terminal goes to this process only: the load ends after the probe.
-        .process_group(0)
-        .spawn()
-}
-
-/// The kernel ends the process when its parent is killed.
-fn end_with_parent() -> io::Result<()> {
-    // SAFETY: prctl with this option takes one number and touches no memory.
-    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 /// Arguments of stress-ng.
@@ -523,6 +436,32 @@ mod tests {
         assert_eq!(writes.count(), 5);
     }
 
+    fn of_child(child: Child) -> Running {
+        Running {
+            load: Load::Cpu,
+            children: vec![child],
+            measured_flooder: None,
+            _scratch: None,
+            commands: Vec::new(),
+            load_dir: None,
+        }
+    }
+
+    #[test]
+    fn a_load_that_starts_for_long_is_looked_at_and_can_be_ended() {
+        let sleeper = launch(Path::new("sleep"), &["60".into()], Stdio::null()).unwrap();
+        let mut running = of_child(sleeper);
+        let looks = std::cell::Cell::new(0);
+        let goes_on = |there| {
+            looks.set(looks.get() + 1);
+            assert_eq!(there, 0, "sleep has no children");
+            looks.get() < 3
+        };
+        let kernel = asmp_host::Linux::new();
+        assert!(!running.settle(&kernel, 1, goes_on).unwrap());
+        assert_eq!(looks.get(), 3);
+    }
+
     /// What is left in its group stands for others that have the number by now.
     #[test]
     fn a_part_of_a_load_that_ended_and_was_waited_for_is_sent_no_signal() {
@@ -531,14 +470,7 @@ mod tests {
         let mut told = String::new();
         shell.stdout.take().unwrap().read_to_string(&mut told).unwrap();
         let other: i32 = told.trim().parse().unwrap();
-        let mut running = Running {
-            load: Load::Cpu,
-            children: vec![shell],
-            measured_flooder: None,
-            _scratch: None,
-            commands: Vec::new(),
-            load_dir: None,
-        };
+        let mut running = of_child(shell);
         while running.check().is_ok() {
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -18,7 +18,7 @@ use asmp_host::counters::{self, Interrupts, Row};
 use asmp_host::task::{self, Runnable};
 use asmp_host::tracefs::timers::{self, Timers};
 use asmp_host::tracefs::{Contents, EventBuffer};
-use asmp_host::{Cpu, CpuSet, Error, Kernel, cgroup, clock};
+use asmp_host::{Cpu, CpuSet, Error, Kernel, cgroup, clock, facts};
 use ran::{Next, OnCpu, Ran, Task};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -150,10 +150,8 @@ impl<'a> Watch<'a> {
             own.extend(members(kernel, request));
             Ok(buffer)
         };
-        let buffer = prepare().map_err(|error: Error| match error.is_missing() {
-            true => format!("{error}: mount -t tracefs none /sys/kernel/tracing"),
-            false => error.to_string(),
-        });
+        let user = facts::user(kernel);
+        let buffer = prepare().map_err(|error| why_not_recorded(&error, user));
         let timers = buffer.as_ref().ok().and_then(EventBuffer::timers);
         let before = counters(kernel, timers)?;
         let ran = Ran::since(request.cpus.iter(), before.at_ns);
@@ -203,6 +201,15 @@ impl<'a> Watch<'a> {
         let path = Path::new("/proc/sys/kernel/osrelease");
         let release = kernel.text(path).unwrap_or_default();
         Ok(report(release, &request.cpus, (before, &after), seen, &there, unavailable))
+    }
+}
+
+/// What is missing, and what to do. Others than root see no tracefs, and cannot mount it.
+fn why_not_recorded(error: &Error, user: Option<u32>) -> String {
+    match (user, error.is_missing()) {
+        (Some(0) | None, true) => format!("{error}: mount -t tracefs none /sys/kernel/tracing"),
+        (Some(0) | None, false) => error.to_string(),
+        (Some(_), _) => "only root can record them: use sudo".to_owned(),
     }
 }
 

@@ -8,6 +8,7 @@ mod axis;
 mod curve;
 mod figure;
 mod figures;
+mod marks;
 mod pen;
 mod shown;
 mod style;
@@ -49,8 +50,11 @@ fn document(runs: &[Run], shown: &[Shown], limit_ns: Option<u64>) -> String {
             page.experiment(&of, limit_ns);
         }
     }
-    page.spaces(runs);
-    page.text.push_str("<h2>Provenance</h2>\n");
+    page.spaces(runs, limit_ns);
+    page.text.push_str(
+        "<h2>Provenance</h2>\n<p class=\"note\">Of each run its run.json, without the worst \
+         samples.</p>\n",
+    );
     for run in runs {
         let _ = writeln!(
             page.text,
@@ -88,13 +92,13 @@ impl Page {
         if drawn.is_empty() {
             return;
         }
-        self.figure(&figures::glance(&drawn));
+        self.figure(&figures::glance(&drawn, limit_ns));
         let loads: BTreeSet<_> = drawn.iter().map(|one| one.load()).collect();
         for load in loads {
             let of: Vec<&Shown> = drawn.iter().copied().filter(|one| one.load() == load).collect();
             let _ = writeln!(self.text, "<h2>{what}, {}</h2>", escape(&load.to_string()));
             self.figure(&figures::percentiles(&of, limit_ns));
-            figures::histograms(&of).iter().for_each(|figure| self.figure(figure));
+            figures::histograms(&of, limit_ns).iter().for_each(|figure| self.figure(figure));
             for figure in [figures::over_time(&of, limit_ns), figures::largest(&of, limit_ns)] {
                 figure.iter().for_each(|figure| self.figure(figure));
             }
@@ -119,7 +123,7 @@ impl Page {
         }
     }
 
-    fn spaces(&mut self, runs: &[Run]) {
+    fn spaces(&mut self, runs: &[Run], limit_ns: Option<u64>) {
         let spaces = spaces::spaces(runs);
         if spaces.is_empty() {
             return;
@@ -127,15 +131,18 @@ impl Page {
         self.text.push_str("<h2>Address spaces</h2>\n");
         self.text.push_str(&table::spaces(&spaces));
         for drawing in spaces::figures(runs) {
-            self.figure(&figures::space(&drawing));
+            self.figure(&figures::space(&drawing, limit_ns));
         }
     }
 }
 
+/// `run.json` without the worst samples, of which the tables have what is shown.
 fn provenance(run: &Run) -> String {
     let mut of = run.provenance.clone();
     of.worst.clear();
-    serde_json::to_string_pretty(&of).unwrap_or_default()
+    let text = serde_json::to_string_pretty(&of).unwrap_or_default();
+    // It is the last key.
+    text.replace(",\n  \"worst\": []\n}", "\n}")
 }
 
 const HEAD: &str = r#"<!doctype html>

@@ -4,27 +4,38 @@
 //! It allocates, locks and prints nothing once it runs. A sample goes into a ring (crate rtrb) that
 //! was allocated before; where the ring is full, it is counted as lost. `collect` empties the ring
 //! on another CPU. The thread waits at a gate until it has its CPU, group and policy.
+//!
+//! Told to end, it is woken by a signal (SIGURG, whose handler does nothing). A sleep that a signal
+//! cut short, and a turn that is not whole, are no samples.
 
 use crate::histogram::missed_by;
 use crate::load::{make_dirty, use_small_pages};
 use asmp_host::clock::{self, monotonic_ns, sleep_until, thread_id};
 use asmp_host::{Cpu, tracefs::timerlat};
 use rtrb::{Consumer, Producer, RingBuffer};
+use std::cell::Cell;
 use std::hint::black_box;
 use std::io::{self, Read};
+use std::os::unix::thread::JoinHandleExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Room for a second of samples at 65 kHz.
-const RING: usize = 1 << 16;
+pub const RING: usize = 1 << 16;
+/// A probe that has not ended so long after it was told to has no CPU for it.
+const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 5000 });
+/// Rounds of the integer loop between two looks at the word to end: some milliseconds.
+const PIECE: u64 = 1 << 20;
 
 /// What the probe does at each instant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Work {
-    /// Sleeps until each next instant of a period.
-    Periodic { period_ns: u64 },
+    /// Sleeps until each next instant of a period. `counts_missed`: one that was missed counts as
+    /// one of the samples asked for, so that these take a known time.
+    Periodic { period_ns: u64, counts_missed: bool },
     /// L4RTL's worst case: makes every line of `bytes` dirty (twice the second-level cache, and
     /// more pages than the TLB holds), then sleeps for 2 to 30 ms at random.
     Flood { bytes: usize, seed: u64 },
@@ -55,6 +66,8 @@ struct Shared {
     open: AtomicBool,
     /// Only a hint to end soon: Relaxed, nothing else hangs on it.
     stop: AtomicBool,
+    /// Only a hint to look soon: Relaxed, the thread is joined.
+    ends: AtomicBool,
     /// Counters for the reader's eyes: Relaxed; exact once the thread was joined.
     lost: AtomicU64,
     overruns: AtomicU64,
@@ -65,6 +78,10 @@ pub struct Probe {
     pub ring: Consumer<Raw>,
     shared: Arc<Shared>,
     thread: JoinHandle<io::Result<()>>,
+    /// The tracer would take a signal for the period's instant. It has one a second at least.
+    takes_signals: bool,
+    /// When it was first told to end.
+    told: Cell<Option<Instant>>,
 }
 
 /// How a probe ended.
@@ -80,21 +97,27 @@ impl Probe {
     /// A thread at its gate; it will take `samples` samples and as many `warm_up` ones before, not
     /// recorded. `keep_tick`: the tick of its CPU goes on while it runs, also where it could stop.
     pub fn spawn(work: Work, samples: u64, warm_up: u64, keep_tick: bool) -> io::Result<Self> {
+        handle_signals()?;
+        let takes_signals = !matches!(work, Work::Timerlat { .. });
         let (ring_in, ring) = RingBuffer::new(RING);
         let shared = Arc::new(Shared::default());
         let (tell, told) = std::sync::mpsc::channel();
-        let in_thread = Arc::clone(&shared);
-        let thread =
-            std::thread::Builder::new().name("asmp-probe".to_owned()).spawn(move || {
-                let _ = tell.send(thread_id());
-                while !in_thread.open.load(Acquire) {
-                    std::thread::park();
-                }
-                let _timer = keep_tick.then(clock::CpuTimer::arm).transpose()?;
-                run(work, samples, warm_up, Recording { ring: ring_in, shared: &in_thread })
-            })?;
+        let (in_thread, owner) = (Arc::clone(&shared), std::thread::current());
+        let body = move || {
+            let _ = tell.send(thread_id());
+            while !in_thread.open.load(Acquire) {
+                std::thread::park();
+            }
+            let _timer = keep_tick.then(clock::CpuTimer::arm).transpose()?;
+            let recording = Recording { ring: ring_in, shared: &in_thread };
+            let ended = run(work, samples, warm_up, recording);
+            in_thread.ends.store(true, Relaxed);
+            owner.unpark();
+            ended
+        };
+        let thread = std::thread::Builder::new().name("asmp-probe".to_owned()).spawn(body)?;
         let tid = told.recv().map_err(io::Error::other)?;
-        Ok(Self { tid, ring, shared, thread })
+        Ok(Self { tid, ring, shared, thread, takes_signals, told: Cell::default() })
     }
 
     pub fn start(&self) {
@@ -103,8 +126,31 @@ impl Probe {
         self.thread.thread().unpark();
     }
 
+    /// Tells it to end, and wakes it. It may fall asleep just after that: tell it again until it
+    /// `is_done`.
     pub fn stop(&self) {
         self.shared.stop.store(true, Relaxed);
+        self.told.set(Some(self.told.get().unwrap_or_else(Instant::now)));
+        if self.takes_signals {
+            // SAFETY: a thread that is not joined has its number, also when it has ended; the
+            // handler was set before the thread was made.
+            unsafe { libc::pthread_kill(self.thread.as_pthread_t(), libc::SIGURG) };
+        }
+    }
+
+    /// It was told to end, and has had no CPU for it since: a task that goes before it has that.
+    pub fn is_stuck(&self) -> bool {
+        self.told.get().is_some_and(|told| told.elapsed() >= PATIENCE) && !self.is_done()
+    }
+
+    /// Instants that it has missed so far.
+    pub fn missed(&self) -> u64 {
+        self.shared.overruns.load(Relaxed)
+    }
+
+    /// All its samples are in the ring. It unparks the thread that made it then.
+    pub fn is_ending(&self) -> bool {
+        self.shared.ends.load(Relaxed)
     }
 
     pub fn is_done(&self) -> bool {
@@ -115,9 +161,28 @@ impl Probe {
     pub fn join(self) -> io::Result<(Consumer<Raw>, Ended)> {
         let Self { ring, shared, thread, .. } = self;
         thread.join().map_err(|_| io::Error::other("the probe panicked"))??;
-        let ended =
-            Ended { lost: shared.lost.load(Relaxed), overruns: shared.overruns.load(Relaxed) };
-        Ok((ring, ended))
+        Ok((ring, shared.ended()))
+    }
+
+    /// Leaves a thread alone that does not end: it does so when it has a CPU.
+    pub fn abandon(self) -> Ended {
+        self.shared.ended()
+    }
+}
+
+impl Shared {
+    fn ended(&self) -> Ended {
+        Ended { lost: self.lost.load(Relaxed), overruns: self.overruns.load(Relaxed) }
+    }
+}
+
+/// From now on SIGURG, which a process ignores by default, cuts sleeps short and does no more.
+fn handle_signals() -> io::Result<()> {
+    extern "C" fn nothing(_: libc::c_int) {}
+    // SAFETY: the handler does nothing, which is async-signal-safe.
+    match unsafe { libc::signal(libc::SIGURG, nothing as *const () as libc::sighandler_t) } {
+        libc::SIG_ERR => Err(io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
 
@@ -144,9 +209,11 @@ impl Recording<'_> {
 fn run(work: Work, samples: u64, warm_up: u64, recording: Recording) -> io::Result<()> {
     touch_stack();
     match work {
-        Work::Periodic { period_ns } => {
-            let first_ns = monotonic_ns() + period_ns;
-            periodic(first_ns, period_ns, samples, warm_up, recording, wake_at);
+        Work::Periodic { period_ns, counts_missed } => {
+            let first_ns = monotonic_ns().saturating_add(period_ns);
+            let times = Times { first_ns, period_ns, counts_missed };
+            let shared = recording.shared;
+            periodic(times, samples, warm_up, recording, |due_ns| wake_at(due_ns, shared));
         }
         Work::Flood { bytes, seed } => {
             use_small_pages()?;
@@ -162,25 +229,36 @@ fn run(work: Work, samples: u64, warm_up: u64, recording: Recording) -> io::Resu
     Ok(())
 }
 
-/// `wake_at`: sleeps until that instant and tells the one at which it woke. An instant that comes
-/// just as the probe wakes for an earlier one is not missed: it is late by nothing, and sampled.
-fn periodic(
+/// The instants of a period.
+#[derive(Debug, Clone, Copy)]
+struct Times {
     first_ns: u64,
     period_ns: u64,
+    counts_missed: bool,
+}
+
+/// `wake_at`: sleeps until that instant and tells the one at which it woke; `None`: told to end
+/// before. An instant that comes just as the probe wakes for an earlier one is not missed: it is
+/// late by nothing, and sampled.
+fn periodic(
+    Times { first_ns, period_ns, counts_missed }: Times,
     samples: u64,
     warm_up: u64,
     mut recording: Recording,
-    mut wake_at: impl FnMut(u64) -> u64,
+    mut wake_at: impl FnMut(u64) -> Option<u64>,
 ) {
-    let mut due_ns = first_ns;
-    for turn in 0..samples.saturating_add(warm_up) {
-        let end_ns = wake_at(due_ns);
-        let missed = missed_by(end_ns - due_ns, period_ns);
-        if turn >= warm_up {
+    let (mut due_ns, mut warm_up, mut left) = (first_ns, warm_up, samples);
+    while left > 0 {
+        let Some(end_ns) = wake_at(due_ns) else { return };
+        let missed = missed_by(end_ns.saturating_sub(due_ns), period_ns);
+        if warm_up > 0 {
+            warm_up -= 1;
+        } else {
             recording.put(Raw { due_ns, end_ns });
             recording.shared.overruns.fetch_add(missed, Relaxed);
+            left = left.saturating_sub(if counts_missed { 1 + missed } else { 1 });
         }
-        due_ns += (1 + missed) * period_ns;
+        due_ns = due_ns.saturating_add((1 + missed).saturating_mul(period_ns));
         if recording.ends() {
             return;
         }
@@ -194,7 +272,7 @@ fn flood(bytes: usize, seed: u64, samples: u64, warm_up: u64, mut recording: Rec
         make_dirty(&mut lines);
         random = xorshift(random);
         let due_ns = monotonic_ns() + 2_000_000 + random % 28_000_000;
-        let end_ns = wake_at(due_ns);
+        let Some(end_ns) = wake_at(due_ns, recording.shared) else { return };
         if turn >= warm_up {
             recording.put(Raw { due_ns, end_ns });
         }
@@ -204,14 +282,17 @@ fn flood(bytes: usize, seed: u64, samples: u64, warm_up: u64, mut recording: Rec
     }
 }
 
-/// Sleeps until that instant, and returns the one at which it woke. A signal ends no sleep: the
-/// sample would be 0, before its instant had come.
-fn wake_at(due_ns: u64) -> u64 {
+/// Sleeps until that instant, and returns the one at which it woke. A signal alone ends no sleep:
+/// the sample would be 0, before its instant had come. `None`: told to end before the instant.
+fn wake_at(due_ns: u64, shared: &Shared) -> Option<u64> {
     loop {
         sleep_until(due_ns);
         let now_ns = monotonic_ns();
         if now_ns >= due_ns {
-            return now_ns;
+            return Some(now_ns);
+        }
+        if shared.stop.load(Relaxed) {
+            return None;
         }
     }
 }
@@ -219,7 +300,15 @@ fn wake_at(due_ns: u64) -> u64 {
 fn compute(rounds: u64, samples: u64, warm_up: u64, mut recording: Recording) {
     for turn in 0..samples.saturating_add(warm_up) {
         let due_ns = monotonic_ns();
-        work_loop(rounds);
+        let mut left = rounds;
+        while left > 0 {
+            let piece = left.min(PIECE);
+            work_loop(piece);
+            left -= piece;
+            if left > 0 && recording.ends() {
+                return;
+            }
+        }
         let end_ns = monotonic_ns();
         if turn >= warm_up {
             recording.put(Raw { due_ns, end_ns });
@@ -291,16 +380,19 @@ mod tests {
     use super::*;
     use crate::histogram::Latencies;
     use crate::hlog::Instants;
-    use std::os::unix::thread::JoinHandleExt;
 
     fn drained(mut ring: Consumer<Raw>) -> Vec<Raw> {
         std::iter::from_fn(|| ring.pop().ok()).collect()
     }
 
+    fn every(period_ns: u64) -> Work {
+        Work::Periodic { period_ns, counts_missed: false }
+    }
+
     #[test]
     fn a_probe_waits_at_its_gate_and_takes_as_many_samples_as_asked() {
-        let probe = Probe::spawn(Work::Periodic { period_ns: 200_000 }, 20, 5, true).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        let probe = Probe::spawn(every(200_000), 20, 5, true).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
         assert_eq!(probe.ring.slots(), 0, "the gate is shut");
         probe.start();
         let (ring, ended) = probe.join().unwrap();
@@ -320,7 +412,8 @@ mod tests {
         let recording = Recording { ring: ring_in, shared: &shared };
         // A stall of 7 periods in the warm-up, then on time, and late by exactly 3 periods.
         let mut late_ns = [7_000, 10, 0, 3_000, 0, 2_999, 3_001, 1_000, 5].into_iter();
-        periodic(50_000, 1_000, 8, 1, recording, |due_ns| due_ns + late_ns.next().unwrap());
+        let times = Times { first_ns: 50_000, period_ns: 1_000, counts_missed: false };
+        periodic(times, 8, 1, recording, |due_ns| Some(due_ns + late_ns.next().unwrap()));
         let (mut latencies, mut instants) = (Latencies::default(), Instants::new(Some(1_000)));
         let samples = drained(ring);
         for Raw { due_ns, end_ns } in &samples {
@@ -333,21 +426,84 @@ mod tests {
     }
 
     #[test]
+    fn a_run_for_a_time_ends_with_it_also_where_most_instants_are_missed() {
+        let due_of = |samples: u64, counts_missed: bool| {
+            let (ring_in, ring) = RingBuffer::new(RING);
+            let shared = Shared::default();
+            let recording = Recording { ring: ring_in, shared: &shared };
+            let times = Times { first_ns: 50_000, period_ns: 1_000, counts_missed };
+            // Seventeen of eighteen instants are missed, also in the warm-up.
+            periodic(times, samples, 1, recording, |due_ns| Some(due_ns + 17_500));
+            drained(ring).into_iter().map(|raw| raw.due_ns).collect::<Vec<_>>()
+        };
+        assert_eq!(due_of(36, true), [68_000, 86_000]);
+        assert_eq!(due_of(37, true).len(), 3, "what is late at the end counts whole");
+        assert_eq!(due_of(36, false).len(), 36);
+    }
+
+    #[test]
+    fn a_period_that_no_clock_holds_is_slept_and_ends_when_told() {
+        let probe = Probe::spawn(every(u64::MAX), 2, 0, false).unwrap();
+        probe.start();
+        std::thread::sleep(Duration::from_millis(20));
+        while !probe.is_done() {
+            probe.stop();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(drained(probe.join().unwrap().0), []);
+        let (ring_in, ring) = RingBuffer::new(RING);
+        let shared = Shared::default();
+        let times = Times { first_ns: 7, period_ns: u64::MAX, counts_missed: true };
+        periodic(times, 2, 0, Recording { ring: ring_in, shared: &shared }, |_| Some(u64::MAX));
+        assert_eq!(drained(ring).len(), 2);
+    }
+
+    #[test]
+    fn a_probe_that_ends_wakes_the_thread_that_made_it() {
+        const MOST: Duration = Duration::from_secs(120);
+        let work = Work::Periodic { period_ns: 200_000_000, counts_missed: false };
+        let probe = Probe::spawn(work, 2, 0, false).unwrap();
+        let began = Instant::now();
+        probe.start();
+        while !probe.is_ending() {
+            std::thread::park_timeout(MOST);
+        }
+        assert!(began.elapsed() < MOST);
+    }
+
+    #[test]
     fn a_signal_ends_no_sleep_before_its_instant() {
-        extern "C" fn nothing(_: libc::c_int) {}
-        // SAFETY: the handler does nothing, which is async-signal-safe.
-        unsafe { libc::signal(libc::SIGUSR1, nothing as *const () as libc::sighandler_t) };
+        handle_signals().unwrap();
         let due_ns = monotonic_ns() + 200_000_000;
-        let sleeper = std::thread::spawn(move || wake_at(due_ns));
+        let sleeper = std::thread::spawn(move || wake_at(due_ns, &Shared::default()));
         let mut signals = 0;
         while !sleeper.is_finished() {
             // SAFETY: a thread that is not joined has its number.
-            unsafe { libc::pthread_kill(sleeper.as_pthread_t(), libc::SIGUSR1) };
+            unsafe { libc::pthread_kill(sleeper.as_pthread_t(), libc::SIGURG) };
             signals += 1;
             std::thread::yield_now();
         }
-        let woken_ns = sleeper.join().unwrap();
+        let woken_ns = sleeper.join().unwrap().unwrap();
         assert!(woken_ns >= due_ns && signals > 0, "{signals} signals");
+    }
+
+    #[test]
+    fn a_probe_ends_soon_also_in_an_hour_of_sleep_or_work_and_keeps_no_part_of_a_sample() {
+        const HOUR_NS: u64 = 3_600_000_000_000;
+        for work in [every(HOUR_NS), Work::Compute { rounds: u64::MAX }] {
+            let probe = Probe::spawn(work.clone(), 1, 0, false).unwrap();
+            probe.start();
+            std::thread::sleep(Duration::from_millis(20));
+            let told = Instant::now();
+            while !probe.is_done() {
+                probe.stop();
+                assert!(told.elapsed() < Duration::from_secs(120), "{work:?} goes on");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            assert!(!probe.is_stuck());
+            let (ring, ended) = probe.join().unwrap();
+            assert_eq!((drained(ring).len(), ended), (0, Ended::default()), "{work:?}");
+        }
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //!
 //! Reading takes constant memory: what is kept of samples are their histograms.
 
+mod machine;
+mod step;
 mod write;
 
 use crate::explain::Outlier;
@@ -15,15 +17,16 @@ use crate::load::{Load, LoadDir, Size};
 use crate::sample::{self, Sample, SampleError};
 use crate::summary::Summary;
 pub use crate::times::Times;
-use asmp_host::limited::{MOST_BYTES, read_at_most};
-use asmp_host::{Cpu, Kernel, Schedule};
+use asmp_host::limited::{MOST_BYTES, open_regular, read_regular_at_most};
+use asmp_host::{Cpu, Schedule};
+pub use machine::Machine;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Seek};
 use std::path::{Path, PathBuf};
+pub use step::Step;
 pub use write::write_provenance;
-pub(crate) use write::{ROOM_BYTES, release, reserve};
+pub(crate) use write::{ROOM_BYTES, begin, release, reserve};
 
 /// Version of the layout of `run.json`. The first had no `column`, and always samples.bin; up to
 /// the second, kinds and loads had the papers' names, and there were no `load_dir` and no `at_ns`.
@@ -70,41 +73,11 @@ impl Source {
     }
 }
 
-/// The machine of a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Machine {
-    pub kernel: String,
-    pub kernel_version: String,
-    pub cpu_model: String,
-    pub online_cpus: String,
-    pub boot_parameters: String,
-    /// As the CPU says; times of a guest are no times of a machine.
-    pub hypervisor: bool,
-}
+/// Why a run is partial as long as it goes on. One that was killed never says anything else.
+pub const UNFINISHED: &str = "killed, or still running";
 
-impl Machine {
-    pub fn read(kernel: &dyn Kernel) -> Self {
-        let text = |path: &str| kernel.text(Path::new(path)).unwrap_or_default();
-        let cpuinfo = text("/proc/cpuinfo");
-        let field = |name: &str| {
-            let line = cpuinfo.lines().find(|line| line.starts_with(name));
-            line.and_then(|line| line.split_once(':'))
-                .map_or("", |(_, value)| value.trim())
-                .to_owned()
-        };
-        Self {
-            kernel: text("/proc/sys/kernel/osrelease"),
-            kernel_version: text("/proc/sys/kernel/version"),
-            cpu_model: field("model name"),
-            online_cpus: text("/sys/devices/system/cpu/online"),
-            boot_parameters: text("/proc/cmdline"),
-            hypervisor: field("flags").split_whitespace().any(|flag| flag == "hypervisor"),
-        }
-    }
-}
-
-/// What happened on the probe's CPU in the whole run; `None` where it was not counted.
+/// What happened on the probe's CPU from the first sample to the last, and up to 10 ms before and
+/// after that (a timerlat run ends up to 500 ms later); `None` where it was not counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Totals {
@@ -130,26 +103,34 @@ pub struct Provenance {
     /// Of an import: what the tool's column counted, such as `thread 1` or `Usr-003`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub column: Option<String>,
+    /// Of a run of `ab`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<Step>,
     pub load: Load,
     pub load_size: Size,
     pub load_commands: Vec<String>,
+    /// First line of `stress-ng --version`; `None` without a load, or where it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_tool: Option<String>,
     /// What a load that writes wrote to; `None` of one that does not, or where it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_dir: Option<LoadDir>,
-    /// Caches and TLB made dirty before each event.
-    pub flood: bool,
+    /// Caches and TLB made dirty before each event; `None`, here and below, where it is not known
+    /// (an import).
+    pub flood: Option<bool>,
     pub machine: Machine,
     /// The probe's CPU; `None` where it was free to move.
     pub cpu: Option<Cpu>,
-    /// `None` where it is not known (an import).
+    /// What the probe had.
     pub schedule: Option<Schedule>,
-    pub memory_locked: bool,
-    pub cpu_latency_held: bool,
+    pub memory_locked: Option<bool>,
+    pub cpu_latency_held: Option<bool>,
     /// Period of the instants; `None` where they are random or there are none.
     pub period_ns: Option<u64>,
     pub warm_up_samples: u64,
-    /// Seconds since 1970-01-01 UTC.
+    /// When the first sample was due; seconds since 1970-01-01 UTC.
     pub started_s: u64,
+    /// From there to the end of the last sample; of older versions, warm-up and waiting besides.
     pub duration_ns: u64,
     /// Samples; as many records are in samples.bin, where there is one (`--samples-too`).
     pub samples: u64,
@@ -161,6 +142,9 @@ pub struct Provenance {
     pub lost_records: u64,
     /// Why there are fewer samples than asked for.
     pub partial: Option<String>,
+    /// Overhead: how long a turn was to take; `None` of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub work_ns: Option<u64>,
     /// Overhead: the fastest turn of undisturbed runs before and after.
     pub base_ns: Option<BaseTime>,
     /// Why the causes were not recorded, where they were not.
@@ -235,7 +219,7 @@ impl Run {
 
     pub fn read(dir: &Path) -> Result<Self, RunError> {
         let path = dir.join("run.json");
-        let bytes = match read_at_most(&path, MOST_BYTES) {
+        let bytes = match read_regular_at_most(&path, MOST_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(RunError::NoProvenance { path: dir.to_owned() });
@@ -258,8 +242,12 @@ impl Run {
         }
         let mut provenance: Provenance =
             serde_json::from_value(value).map_err(|error| bad(error.to_string()))?;
-        // Imports once had a policy that no file had told.
-        provenance.schedule = provenance.schedule.filter(|_| provenance.source != Source::Import);
+        if provenance.source == Source::Import {
+            // Imports once had what no file had told.
+            provenance.schedule = None;
+            provenance.flood = None;
+            (provenance.memory_locked, provenance.cpu_latency_held) = (None, None);
+        }
         let mut run = Self {
             dir: dir.to_owned(),
             provenance,
@@ -267,21 +255,65 @@ impl Run {
             times: Times::default(),
             system_max_ns: None,
         };
+        if run.provenance.partial.as_deref() == Some(UNFINISHED) {
+            run.provenance.samples = run.found()?;
+        }
         run.count()?;
+        run.check_worst().map_err(bad)?;
         Ok(run)
+    }
+
+    /// Errors: the worst sample is not the longest of the log. A run that was cut short may know
+    /// more of its worst than its log does.
+    fn check_worst(&self) -> Result<(), String> {
+        let Provenance { experiment, partial, worst, .. } = &self.provenance;
+        if *experiment != Experiment::Latency || partial.is_some() {
+            return Ok(());
+        }
+        let worst_ns = worst.iter().map(|one| one.value_ns).max();
+        match worst_ns.filter(|worst_ns| Some(*worst_ns) > self.latencies.max_ns()) {
+            None => Ok(()),
+            Some(worst_ns) => {
+                let max_ns = self.latencies.max_ns().unwrap_or(0);
+                Err(format!("its worst took {worst_ns} ns, and the longest of its log {max_ns} ns"))
+            }
+        }
+    }
+
+    /// Samples that an unfinished run has so far, in the file that it is read from.
+    fn found(&self) -> Result<u64, RunError> {
+        match sample::whole(&self.samples_path()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            counted => {
+                let io = |cause| RunError::Io { path: self.samples_path(), cause };
+                return counted.map_err(io);
+            }
+        }
+        let path = self.dir.join("hist.hlog");
+        let file =
+            open_regular(&path).map_err(|cause| RunError::Io { path: path.clone(), cause })?;
+        let all = hlog::read(BufReader::new(file), |_| ());
+        let all = all.map_err(|cause| RunError::Log { path, cause })?;
+        Ok(all.get(&None).map_or(0, Latencies::samples))
     }
 
     /// Fills in the histograms: from the log, else from the samples.
     fn count(&mut self) -> Result<(), RunError> {
         let path = self.dir.join("hist.hlog");
-        match File::open(&path) {
+        match open_regular(&path) {
             // Only the first version always had samples.bin.
             Err(error)
                 if error.kind() == io::ErrorKind::NotFound
                     && (self.provenance.schema == OLDEST_SCHEMA || self.has_samples()) => {}
             Err(cause) => return Err(RunError::Io { path, cause }),
-            Ok(file) => {
-                let read = hlog::read(BufReader::new(file), |_| ());
+            Ok(mut file) => {
+                let read = hlog::whole(&file).and_then(|whole| match whole {
+                    Some(all) => Ok(all),
+                    None => {
+                        file.rewind()?;
+                        hlog::read(BufReader::new(file), |_| ())
+                    }
+                });
                 let mut all = read.map_err(|cause| RunError::Log { path, cause })?;
                 let mut latencies = all.remove(&None).unwrap_or_default();
                 let (found, told) = (latencies.samples(), self.provenance.samples);
@@ -293,8 +325,9 @@ impl Run {
                     self.times = Times::tagged(|tag| of(tag).unwrap_or_default());
                     return Ok(());
                 }
-                // Samples that were cut off since are read as they are.
-                if !self.samples_path().exists() {
+                // The samples go on where a full disk, or a kill, has cut the log; or the log does.
+                let is_cut = self.provenance.partial.is_some() || found < told;
+                if !self.samples_path().exists() || !is_cut {
                     let reason = format!("{found} samples, and run.json says {told}");
                     let path = self.dir.join("hist.hlog");
                     return Err(RunError::BadProvenance { path, reason });
@@ -347,7 +380,8 @@ impl Run {
 
     /// Runs of a directory: itself, or those below it, sorted by path; at most three levels, so
     /// that series may lie side by side. A directory without a run is refused, and the others are
-    /// read. Errors: the directory cannot be read, or holds nothing.
+    /// read; those whose names begin with a dot are not looked at. Errors: the directory cannot be
+    /// read, or holds nothing.
     pub fn read_all(dir: &Path) -> Result<Found, RunError> {
         let mut found = Found::default();
         Self::search(dir, 3, &mut found)?;
@@ -374,7 +408,11 @@ impl Run {
             .map(|entry| entry.map(|entry| entry.path()))
             .collect::<io::Result<_>>()
             .map_err(io)?;
-        below.retain(|path| path.is_dir());
+        // Hidden are what loads write to, and what a kill has left of a run that had not begun.
+        let is_hidden = |path: &Path| {
+            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+        };
+        below.retain(|path| path.is_dir() && !is_hidden(path));
         below.sort();
         if levels == 0 || below.is_empty() {
             found.refused.push(RunError::NoRun { path: dir.to_owned() });
@@ -392,12 +430,15 @@ impl Run {
         Summary::of(&self.latencies)
     }
 
-    /// `mixed/partition`, and whose times they are where that is not the task's own.
+    /// `mixed/partition`, and whose times they are where that is not the task's own; of `ab`, the
+    /// step.
     pub fn name(&self) -> String {
         let thread = if self.is_of_kernel_thread() { " (kernel thread)" } else { "" };
         let column = self.provenance.column.as_ref();
         let column = column.map_or_else(String::new, |column| format!(" {column}"));
-        format!("{}/{}{thread}{column}", self.provenance.load, self.provenance.kind)
+        let step = self.provenance.step.as_ref();
+        let step = step.map_or_else(String::new, |step| format!(" {step}"));
+        format!("{}/{}{thread}{column}{step}", self.provenance.load, self.provenance.kind)
     }
 
     /// A thread of the kernel's was measured, no task of user space.
@@ -407,180 +448,4 @@ impl Run {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use crate::sample::Writer;
-
-    /// A latency of 1 ms periods on CPU 3 of a guest.
-    pub fn provenance() -> Provenance {
-        let machine = Machine {
-            kernel: "7.2".into(),
-            kernel_version: String::new(),
-            cpu_model: String::new(),
-            online_cpus: "0-3".into(),
-            boot_parameters: String::new(),
-            hypervisor: true,
-        };
-        Provenance {
-            schema: RUN_SCHEMA,
-            tool: "test".into(),
-            command_line: vec![],
-            experiment: Experiment::Latency,
-            kind: Kind::Partition,
-            source: Source::Nanosleep,
-            column: None,
-            load: Load::Mixed,
-            load_size: Size { per_cpu: 1, cpus: 4 },
-            load_commands: vec![],
-            load_dir: None,
-            flood: false,
-            machine,
-            cpu: Some(3),
-            schedule: Some(Schedule::Fifo { priority: 80 }),
-            memory_locked: true,
-            cpu_latency_held: true,
-            period_ns: Some(1_000_000),
-            warm_up_samples: 0,
-            started_s: 1,
-            duration_ns: 1,
-            samples: 0,
-            lost: 0,
-            overruns: 0,
-            lost_records: 0,
-            partial: None,
-            base_ns: None,
-            not_recorded: None,
-            settings: vec![],
-            totals: Totals::default(),
-            worst: vec![],
-        }
-    }
-
-    /// Writes a run of these latencies; a late one skips the instants that it missed.
-    fn write(dir: &Path, provenance: Provenance, latencies_ns: &[u64]) {
-        std::fs::create_dir_all(dir).unwrap();
-        let mut writer = Writer::create(&dir.join("samples.bin")).unwrap();
-        let mut due_ns = 1000;
-        for value_ns in latencies_ns {
-            writer.push(Sample { due_ns, value_ns: *value_ns, ..Sample::default() }).unwrap();
-            due_ns += 1_000_000 * (1 + value_ns.saturating_sub(1) / 1_000_000);
-        }
-        let samples = writer.finish().unwrap().0;
-        write_provenance(dir, &Provenance { samples, ..provenance }).unwrap();
-    }
-
-    #[test]
-    fn a_run_counts_the_instants_that_it_missed() {
-        let dir = tempfile::tempdir().unwrap();
-        write(dir.path(), provenance(), &[10_000, 40_000_000, 12_000]);
-        let run = Run::read(dir.path()).unwrap();
-        let summary = run.summary();
-        assert_eq!((summary.instants, summary.samples, summary.missed), (42, 3, 39));
-        assert_eq!((summary.lost, summary.max_ns), (0, Some(40_000_000)));
-        assert_eq!(run.samples().unwrap().len(), 3);
-        // Overhead has turns and no instants.
-        let base_ns = Some(BaseTime { before_ns: 11_000, after_ns: 12_000, rounds: 1 });
-        let overhead = Provenance { experiment: Experiment::Overhead, base_ns, ..provenance() };
-        write(&dir.path().join("overhead"), overhead, &[10_000, 40_000_000, 12_000]);
-        let run = Run::read(&dir.path().join("overhead")).unwrap();
-        assert_eq!((run.latencies.instants(), run.latencies.missed()), (3, 0));
-        assert_eq!(run.latencies.min_ns(), Some(0));
-        assert_eq!((run.latencies.max_ns(), run.system_max_ns), (Some(39_989_000), Some(0)));
-    }
-
-    #[test]
-    fn a_log_is_read_in_place_of_the_samples_if_it_has_as_many() {
-        let dir = tempfile::tempdir().unwrap();
-        write(dir.path(), provenance(), &[10_000, 12_000]);
-        let log = |latencies: &Latencies| {
-            let mut log = hlog::Writer::new(Vec::new(), std::time::UNIX_EPOCH).unwrap();
-            log.second(0, None, latencies).unwrap();
-            log.exact(None, latencies).unwrap();
-            std::fs::write(dir.path().join("hist.hlog"), log.finish().unwrap()).unwrap();
-        };
-        let other = Latencies::of([7, 8]);
-        log(&other);
-        assert_eq!(Run::read(dir.path()).unwrap().latencies, other);
-        log(&Latencies::of([7, 8, 9]));
-        assert_eq!(Run::read(dir.path()).unwrap().latencies, Latencies::of([10_000, 12_000]));
-        std::fs::remove_file(dir.path().join("samples.bin")).unwrap();
-        let refused = Run::read(dir.path()).unwrap_err().to_string();
-        assert!(refused.ends_with("hist.hlog: 3 samples, and run.json says 2"), "{refused}");
-        std::fs::write(dir.path().join("hist.hlog"), "garbage\n").unwrap();
-        assert!(matches!(Run::read(dir.path()), Err(RunError::Log { .. })));
-    }
-
-    #[test]
-    fn a_run_that_lost_its_histograms_names_their_file() {
-        let dir = tempfile::tempdir().unwrap();
-        let lost = |schema: u32| {
-            write(dir.path(), Provenance { schema, ..provenance() }, &[5, 7]);
-            assert!(Run::read(dir.path()).is_ok(), "it has its samples");
-            std::fs::remove_file(dir.path().join("samples.bin")).unwrap();
-            Run::read(dir.path()).unwrap_err().to_string()
-        };
-        for (schema, name) in [(RUN_SCHEMA, "hist.hlog"), (2, "hist.hlog"), (1, "samples.bin")] {
-            let refused = lost(schema);
-            assert!(refused.contains(&format!("{name}: No such file")), "{schema}: {refused}");
-        }
-    }
-
-    #[test]
-    fn an_import_has_no_policy_though_an_older_one_wrote_one() {
-        let read = |source: Source, schedule: Option<Schedule>| {
-            let dir = tempfile::tempdir().unwrap();
-            write(dir.path(), Provenance { source, schedule, ..provenance() }, &[5]);
-            Run::read(dir.path()).unwrap().provenance.schedule
-        };
-        let other = Some(Schedule::Other { nice: 0 });
-        assert_eq!(read(Source::Import, other), None);
-        assert_eq!(read(Source::Import, None), None);
-        assert_eq!(read(Source::Nanosleep, other), other);
-    }
-
-    #[test]
-    fn a_run_of_the_first_version_is_read() {
-        let dir = tempfile::tempdir().unwrap();
-        write(dir.path(), Provenance { schema: 1, ..provenance() }, &[5, 7]);
-        assert!(!std::fs::read_to_string(dir.path().join("run.json")).unwrap().contains("column"));
-        assert_eq!(Run::read(dir.path()).unwrap().latencies, Latencies::of([5, 7]));
-        let newer = Provenance { schema: RUN_SCHEMA + 1, ..provenance() };
-        write_provenance(dir.path(), &newer).unwrap();
-        let refused = Run::read(dir.path()).unwrap_err();
-        assert!(matches!(refused, RunError::Schema { found: 4, .. }));
-        assert!(refused.to_string().contains("schema 4, but this asmp reads 1 to 3"), "{refused}");
-    }
-
-    #[test]
-    fn a_run_that_has_the_papers_names_is_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let at = dir.path().join("MIX-Aoff");
-        write(&at, Provenance { schema: 2, ..provenance() }, &[5, 7]);
-        let text = std::fs::read_to_string(at.join("run.json")).unwrap();
-        let old = text.replace("\"partition\"", "\"Aoff\"").replace("\"mixed\"", "\"MIX\"");
-        assert_ne!(old, text);
-        std::fs::write(at.join("run.json"), old).unwrap();
-        let [run] = Run::read_all(dir.path()).unwrap().runs.try_into().unwrap();
-        assert_eq!(run.name(), "mixed/partition");
-        assert_eq!(run.latencies, Latencies::of([5, 7]));
-    }
-
-    #[test]
-    fn what_is_no_run_is_named_and_the_others_are_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        write(&at("first/mixed-partition"), provenance(), &[1]);
-        write(&at("second/mixed-partition"), provenance(), &[2]);
-        write(&at("second/killed"), provenance(), &[2]);
-        std::fs::remove_file(at("second/killed/run.json")).unwrap();
-        std::fs::create_dir(at("notes")).unwrap();
-        let found = Run::read_all(dir.path()).unwrap();
-        assert_eq!(found.runs.len(), 2);
-        let refused: Vec<String> = found.refused.iter().map(ToString::to_string).collect();
-        assert!(refused[0].contains("notes holds no run"), "{refused:?}");
-        assert!(refused[1].contains("second/killed is not a run"), "{refused:?}");
-        assert!(matches!(Run::read_all(&at("notes")), Err(RunError::NoProvenance { .. })));
-        assert!(matches!(Run::read_all(&at("second/killed")), Err(RunError::NoProvenance { .. })));
-        assert!(matches!(Run::read_all(&at("nothing")), Err(RunError::Io { .. })));
-    }
-}
+pub(crate) mod tests;

@@ -5,6 +5,7 @@
 //! 56 bytes, little-endian: due, value, handler, system (u64 each, ns), six counts (u16), flags
 //! (u32), thread (u64, ns). Files of older versions have records of 48 bytes, without the last.
 
+use asmp_host::limited::open_regular;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
@@ -124,6 +125,7 @@ impl Writer {
         file.write_all(MAGIC)?;
         file.write_all(&(RECORD as u32).to_le_bytes())?;
         file.write_all(&0u32.to_le_bytes())?;
+        file.flush()?;
         Ok(Self { file, written: 0 })
     }
 
@@ -131,6 +133,11 @@ impl Writer {
         self.file.write_all(&sample.to_bytes())?;
         self.written += 1;
         Ok(())
+    }
+
+    /// What was pushed outlives a kill. What finds no room now is tried again later.
+    pub(crate) fn flush(&mut self) {
+        let _ = self.file.flush();
     }
 
     /// Everything on disk: how many samples, and what kept the others out.
@@ -181,7 +188,7 @@ pub fn read(path: &Path, expected: u64) -> Result<Vec<Sample>, SampleError> {
 /// The same, one sample after the other: only one is held in memory.
 pub fn each(path: &Path, expected: u64, mut see: impl FnMut(Sample)) -> Result<(), SampleError> {
     let io = |cause| SampleError::Io { path: path.to_owned(), cause };
-    let mut file = BufReader::with_capacity(1 << 16, File::open(path).map_err(io)?);
+    let mut file = BufReader::with_capacity(1 << 16, open_regular(path).map_err(io)?);
     let mut header = [0; 16];
     let magic = || SampleError::Magic { path: path.to_owned() };
     file.read_exact(&mut header).map_err(|_| magic())?;
@@ -199,6 +206,11 @@ pub fn each(path: &Path, expected: u64, mut see: impl FnMut(Sample)) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Whole samples of a file that may lack its end.
+pub(crate) fn whole(path: &Path) -> io::Result<u64> {
+    Ok(open_regular(path)?.metadata()?.len().saturating_sub(16) / RECORD as u64)
 }
 
 #[cfg(test)]

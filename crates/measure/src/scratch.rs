@@ -2,23 +2,25 @@
 //! Where a load writes: a directory of its own, on a disk where that was asked for, that goes with
 //! the load. A killed measurement leaves it; the next one that writes beside it removes it.
 //!
-//! Nothing else is removed. A file in the directory says who made it: which process, of which boot
-//! and which space of process numbers. Another machine may share the disk, and a container has
-//! numbers of its own: what they have made, and what has no such file, stays.
+//! Nothing else is removed. Its name says who made it: which process, of which boot and which space
+//! of process numbers. Another machine may share the disk, and a container has numbers of its own:
+//! what they have made stays. A name can be given to any directory, so a file in it says the same.
+//! A directory without that file goes only if it is empty: its process was killed before the file
+//! was there, and before the load began.
 
-use asmp_host::limited::read_at_most;
+use asmp_host::Kernel;
+use asmp_host::limited::read_regular_at_most;
 use asmp_host::task::{TaskId, identify};
-use asmp_host::{Kernel, store::replace_file};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 use std::fmt;
-use std::fs::DirBuilder;
-use std::io;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Names of such directories, before the number of the process and a counter.
+/// Names of such directories, before who made them and a counter.
 const PREFIX: &str = ".asmp-load-";
 /// The file in each of them that says who made it.
 const MARK: &str = "made-by-asmp";
@@ -111,13 +113,34 @@ impl Mark {
     /// Of this process; `None` where /proc does not tell.
     fn own(kernel: &dyn Kernel) -> Option<Self> {
         let boot_id = kernel.text(Path::new("/proc/sys/kernel/random/boot_id")).ok()?;
+        let boot_id = boot_id.trim().to_owned();
         let pid_namespace = std::fs::metadata("/proc/self/ns/pid").ok()?.ino();
         let process = identify(kernel, i32::try_from(std::process::id()).ok()?)?;
         (!boot_id.is_empty()).then_some(Self { boot_id, pid_namespace, process })
     }
 
+    /// What a directory holds.
     fn of(dir: &Path) -> Option<Self> {
-        serde_json::from_slice(&read_at_most(&dir.join(MARK), 4096).ok()?).ok()
+        serde_json::from_slice(&read_regular_at_most(&dir.join(MARK), 4096).ok()?).ok()
+    }
+
+    /// As a part of the directory's name.
+    fn word(&self) -> String {
+        let Self { boot_id, pid_namespace, process: TaskId { tid, start_ticks } } = self;
+        format!("{tid}-{start_ticks}-{pid_namespace}-{boot_id}")
+    }
+
+    /// What a directory's name says.
+    fn named(name: &str) -> Option<Self> {
+        let (word, turn) = name.strip_prefix(PREFIX)?.rsplit_once('-')?;
+        turn.parse::<u32>().ok()?;
+        let mut parts = word.splitn(4, '-');
+        let tid = parts.next()?.parse().ok()?;
+        let start_ticks = parts.next()?.parse().ok()?;
+        let pid_namespace = parts.next()?.parse().ok()?;
+        let boot_id = parts.next()?.to_owned();
+        let mark = Self { boot_id, pid_namespace, process: TaskId { tid, start_ticks } };
+        (mark.word() == word).then_some(mark)
     }
 
     /// Its process has ended, as far as this one can know.
@@ -133,6 +156,7 @@ impl Mark {
 /// The directory of one load; dropping it removes it with all that is in it.
 pub struct Scratch {
     pub path: PathBuf,
+    mark: Option<Mark>,
 }
 
 impl Scratch {
@@ -140,20 +164,22 @@ impl Scratch {
     pub fn make(kernel: &dyn Kernel, parent: &Path) -> io::Result<Self> {
         // Absolute: its name goes to other programs, whose arguments may not begin with '-'.
         let parent = parent.canonicalize()?;
+        let mark = Mark::own(kernel);
+        let word = mark.as_ref().map_or_else(|| std::process::id().to_string(), Mark::word);
         let mut turn = 0u32;
         let scratch = loop {
-            let path = parent.join(format!("{PREFIX}{}-{turn}", std::process::id()));
+            let path = parent.join(format!("{PREFIX}{word}-{turn}"));
             match DirBuilder::new().mode(0o700).create(&path) {
                 // Another machine's, or one that could not be removed.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && turn < 1000 => {
                     turn += 1;
                 }
-                made => break made.map(|()| Self { path })?,
+                made => break made.map(|()| Self { path, mark })?,
             }
         };
-        if let Some(mark) = Mark::own(kernel) {
-            let text = serde_json::to_vec(&mark).map_err(io::Error::other)?;
-            replace_file(&scratch.path.join(MARK), &text, 0o600)?;
+        if let Some(mark) = &scratch.mark {
+            let text = serde_json::to_vec(mark).map_err(io::Error::other)?;
+            File::create_new(scratch.path.join(MARK))?.write_all(&text)?;
         }
         Ok(scratch)
     }
@@ -161,7 +187,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.path);
+        // In a directory of another user the name may be another directory's by now.
+        let is_own = self.mark.is_none() || Mark::of(&self.path) == self.mark;
+        let _ = match is_own {
+            true => std::fs::remove_dir_all(&self.path),
+            false => remove_if_unused(&self.path),
+        };
     }
 }
 
@@ -174,14 +205,27 @@ pub fn sweep(kernel: &dyn Kernel, parent: &Path) {
     let is_left = |path: &Path| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let is_ours = path.symlink_metadata().is_ok_and(|it| it.is_dir() && it.uid() == user);
-        name.starts_with(PREFIX)
-            && is_ours
-            && Mark::of(path).is_some_and(|mark| mark.is_left(&own, kernel))
+        Mark::named(name).filter(|mark| is_ours && mark.is_left(&own, kernel))
     };
     let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
-    for path in entries.map(|entry| entry.path()).filter(|path| is_left(path)) {
-        let _ = std::fs::remove_dir_all(path);
+    for path in entries.map(|entry| entry.path()) {
+        let Some(named) = is_left(&path) else { continue };
+        let _ = match Mark::of(&path) {
+            Some(mark) if mark == named => std::fs::remove_dir_all(path),
+            Some(_) => Ok(()),
+            // A kill may have cut the mark, which is the first file there.
+            None => remove_if_unused(&path),
+        };
     }
+}
+
+/// Removes a directory that has nothing but, at most, a mark that was cut.
+fn remove_if_unused(dir: &Path) -> io::Result<()> {
+    let mut names = std::fs::read_dir(dir)?.map(|entry| entry.map(|entry| entry.file_name()));
+    if names.all(|name| name.is_ok_and(|name| name == MARK)) {
+        let _ = std::fs::remove_file(dir.join(MARK));
+    }
+    std::fs::remove_dir(dir)
 }
 
 #[cfg(test)]
@@ -232,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_marked_directory_of_an_ended_process_of_this_boot_is_swept() {
+    fn only_the_directory_of_an_ended_process_of_this_boot_is_swept() {
         let dir = tempfile::tempdir().unwrap();
         let kernel = Linux::new();
         let at = |name: &str| dir.path().join(name);
@@ -244,37 +288,70 @@ mod tests {
             }
         };
         let own = Mark::own(&kernel).unwrap();
-        let mark = |mark: &Mark| serde_json::to_string(mark).unwrap();
+        let text = |mark: &Mark| serde_json::to_string(mark).unwrap();
+        let named = |mark: &Mark, turn: u32| format!("{PREFIX}{}-{turn}", mark.word());
         // No process has a number above the kernel's largest limit.
         let gone = Mark { process: TaskId { tid: 4_194_305, start_ticks: 7 }, ..own.clone() };
         let mut before = own.clone();
         before.process.start_ticks += 1;
-        made(".asmp-load-4194305-0", &mark(&gone));
-        made(".asmp-load-7-0", &mark(&before));
+        assert_eq!(Mark::named(&named(&gone, 3)), Some(gone.clone()));
+        made(&named(&gone, 0), &text(&gone));
+        made(&named(&before, 0), &text(&before));
+        // Killed before the mark was there, and while it was written.
+        std::fs::create_dir(at(&named(&gone, 1))).unwrap();
+        std::fs::create_dir(at(&named(&gone, 2))).unwrap();
+        std::fs::write(at(&named(&gone, 2)).join(MARK), "{\"boot").unwrap();
+        let goes: Vec<PathBuf> =
+            std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
         // None of what follows is to go.
         let other_boot = Mark { boot_id: "another".to_owned(), ..gone.clone() };
         let other_numbers = Mark { pid_namespace: own.pid_namespace + 1, ..gone.clone() };
-        made(".asmp-load-7-1", &mark(&own));
-        made(".asmp-load-7-2", &mark(&other_boot));
-        made(".asmp-load-7-3", &mark(&other_numbers));
-        made(".asmp-load-7-4", "{}");
-        made(".asmp-load-4194305-1", "");
-        made("asmp-load-4194305", "");
-        made("asmp-load-4194305-0", &mark(&gone));
-        std::fs::write(at(".asmp-load-7-5"), "a file").unwrap();
-        std::os::unix::fs::symlink(at("asmp-load-4194305-0"), at(".asmp-load-7-6")).unwrap();
+        let stays = [
+            (named(&own, 7), text(&own)),
+            (named(&other_boot, 7), text(&other_boot)),
+            (named(&other_numbers, 7), text(&other_numbers)),
+            // Renamed by another user: what is in it is not the load's.
+            (named(&gone, 8), String::new()),
+            (named(&gone, 9), text(&before)),
+            (named(&gone, 10), "{}".to_owned()),
+            (".asmp-load-4194305-0".to_owned(), text(&gone)),
+            ("asmp-load-4194305-0".to_owned(), text(&gone)),
+            (format!("{}x", named(&gone, 11)), text(&gone)),
+        ];
+        stays.iter().for_each(|(name, mark)| made(name, mark));
+        std::fs::write(at(&named(&gone, 12)), "a file").unwrap();
+        std::os::unix::fs::symlink(at(&named(&gone, 8)), at(&named(&gone, 13))).unwrap();
         sweep(&kernel, dir.path());
-        for name in [".asmp-load-4194305-0", ".asmp-load-7-0"] {
-            assert!(!at(name).exists(), "{name} is left of a killed measurement");
+        assert_eq!(goes.len(), 4);
+        for path in goes {
+            assert!(!path.exists(), "{} is left of a killed measurement", path.display());
         }
-        let stays = [".asmp-load-7-1", ".asmp-load-7-2", ".asmp-load-7-3", ".asmp-load-7-4"];
-        for name in stays.into_iter().chain([
-            ".asmp-load-4194305-1",
-            "asmp-load-4194305",
-            "asmp-load-4194305-0",
-        ]) {
+        for (name, _) in &stays {
             assert!(at(name).join("run.json").exists(), "{name} may be a user's");
         }
-        assert!(at(".asmp-load-7-5").exists() && at(".asmp-load-7-6").exists());
+        assert!(at(&named(&gone, 12)).exists() && at(&named(&gone, 13)).is_symlink());
+    }
+
+    #[test]
+    fn a_directory_that_has_the_name_of_a_loads_by_now_stays_with_what_is_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let kernel = Linux::new();
+        let scratch = Scratch::make(&kernel, dir.path()).unwrap();
+        let path = scratch.path.clone();
+        std::fs::rename(&path, dir.path().join("moved")).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(path.join("results"), "mine").unwrap();
+        drop(scratch);
+        assert!(path.join("results").exists());
+    }
+
+    #[test]
+    fn what_a_kill_leaves_before_the_load_has_its_mark_says_by_its_name_whose_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let kernel = Linux::new();
+        let scratch = Scratch::make(&kernel, dir.path()).unwrap();
+        let name = scratch.path.file_name().unwrap().to_str().unwrap();
+        assert_eq!(Mark::named(name), Mark::own(&kernel));
+        assert_eq!(Mark::of(&scratch.path), Mark::own(&kernel));
     }
 }

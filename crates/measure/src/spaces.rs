@@ -10,6 +10,9 @@
 //! of the kernel thread, figure by figure, and once more from the interrupt on, which leaves out
 //! what blocked interrupts cost both. A program that sleeps by `clock_nanosleep` stands beside
 //! them, not paired with anything.
+//!
+//! All times here are of samples, so that columns can be subtracted: an instant that was missed has
+//! a latency, and neither an interrupt nor a thread of its own. They are counted beside.
 
 use crate::compare::{self, Difference, Figure};
 use crate::histogram::Latencies;
@@ -17,6 +20,7 @@ use crate::load::Load;
 use crate::run::{Experiment, Kind, Provenance, Run, Source};
 use crate::settings::Setting;
 use crate::summary::Summary;
+use crate::told::grouped;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
@@ -94,7 +98,7 @@ impl<'a> Group<'a> {
     }
 
     /// Rounds that have both: the times of the kernel thread, and those of the user thread.
-    fn rounds(&self, time: Time) -> (Vec<&'a Latencies>, Vec<&'a Latencies>) {
+    fn rounds(&self, time: Time) -> (Vec<Latencies>, Vec<Latencies>) {
         let parent = |run: &Run| run.dir.parent().map(Path::to_owned);
         let whole = |place: Place| -> Vec<&'a Run> {
             let all = self.all(place).into_iter();
@@ -117,8 +121,12 @@ impl<'a> Group<'a> {
 fn groups(runs: &[Run]) -> Vec<Group<'_>> {
     // Who took the times is what is compared; a run that ended early is shown, and no round.
     let same = |one: &Run, other: &Run| {
-        let differing = Setting::differing(&one.provenance, &other.provenance);
-        differing.iter().all(|one| [Setting::Source, Setting::Completeness].contains(one))
+        let (one, other) = (&one.provenance, &other.provenance);
+        // A program of kind normal is free to move, and a thread of the tracer is not.
+        Setting::differing(one, other).into_iter().all(|setting| {
+            [Setting::Source, Setting::Completeness].contains(&setting)
+                || setting.follows_of_the_kind(one, other)
+        })
     };
     let beside = |one: &Run, other: &Run| one.dir.parent() == other.dir.parent();
     let mut groups: Vec<Group> = Vec::new();
@@ -166,6 +174,7 @@ pub fn spaces(runs: &[Run]) -> Vec<Space> {
         handlers.sort_by_key(|handler| handler.place as u8);
         let cost_of = |time: Time| {
             let (kernel, user) = group.rounds(time);
+            let [kernel, user] = [&kernel, &user].map(|side| side.iter().collect::<Vec<_>>());
             compare::differences(&kernel, &user, &FIGURES)
         };
         let provenance = &group.first().provenance;
@@ -173,8 +182,8 @@ pub fn spaces(runs: &[Run]) -> Vec<Space> {
             load: provenance.load.to_string(),
             kind: provenance.kind,
             handlers,
-            cost: cost_of(|run| &run.latencies),
-            cost_from_interrupt: cost_of(|run| &run.times.from_interrupt),
+            cost: cost_of(|run| run.latencies.of_samples()),
+            cost_from_interrupt: cost_of(|run| run.times.from_interrupt.clone()),
         }
     };
     let mut spaces: Vec<Space> = groups(runs).into_iter().map(space).collect();
@@ -189,7 +198,7 @@ pub fn spaces(runs: &[Run]) -> Vec<Space> {
 const FIGURES: [Figure; 3] = [Figure::Median, Figure::P99, Figure::Worst];
 
 /// A time of each sample of a run.
-type Time = for<'a> fn(&'a Run) -> &'a Latencies;
+type Time = fn(&Run) -> Latencies;
 
 fn handler(place: Place, run: &Run) -> Handler {
     let provenance = &run.provenance;
@@ -205,7 +214,7 @@ fn handler(place: Place, run: &Run) -> Handler {
         partial: provenance.partial.clone(),
         irq: summary(&run.times.irq),
         thread: summary(&run.times.thread),
-        user: user(&run.latencies),
+        user: user(&run.latencies.of_samples()),
         user_less_thread: user(&run.times.from_thread),
     }
 }
@@ -264,7 +273,17 @@ pub fn text(spaces: &[Space]) -> String {
     if !text.is_empty() {
         text.push_str(LEGEND);
     }
+    missed_told(spaces).into_iter().for_each(|told| text += &(told + "\n"));
     text
+}
+
+/// A sentence on the instants that are in no column of times, where there are any.
+pub fn missed_told(spaces: &[Space]) -> Option<String> {
+    let handlers = spaces.iter().flat_map(|space| &space.handlers);
+    let missed = handlers.map(|handler| handler.missed).fold(0, u64::saturating_add);
+    let were = if missed == 1 { "instant was" } else { "instants were" };
+    let told = format!("{} {were} missed, and no column of times has them.", grouped(missed));
+    (missed > 0).then_some(told)
 }
 
 const LEGEND: &str = "\
@@ -287,15 +306,17 @@ fn three(summary: Option<&Summary>) -> String {
 pub struct Drawing<'a> {
     pub load: Load,
     pub kind: Kind,
-    pub panels: Vec<Panel<'a>>,
+    pub panels: Vec<Panel>,
     pub runs: Vec<&'a Run>,
 }
 
 /// One of its times, of each handler.
 #[derive(Debug)]
-pub struct Panel<'a> {
+pub struct Panel {
     pub name: &'static str,
-    pub times: Vec<(Place, &'a Latencies)>,
+    /// From the instant of the event on, and not a part of that.
+    pub is_whole: bool,
+    pub times: Vec<(Place, Latencies)>,
 }
 
 /// The paper's figures: the time to enter the kernel, the time from there to the handler, and the
@@ -306,15 +327,15 @@ pub fn figures(runs: &[Run]) -> Vec<Drawing<'_>> {
 }
 
 fn drawing(group: Group) -> Drawing {
-    let times: [(&str, Time); 3] = [
-        ("time to enter the kernel", |run| &run.times.irq),
-        ("time from there to the handler", |run| &run.times.from_interrupt),
-        ("whole time", |run| &run.latencies),
+    let times: [(&str, bool, Time); 3] = [
+        ("time to enter the kernel", false, |run| run.times.irq.clone()),
+        ("time from there to the handler", false, |run| run.times.from_interrupt.clone()),
+        ("whole time", true, |run| run.latencies.of_samples()),
     ];
     let of = [Place::Kernel, Place::User].map(|place| Some((place, group.of(place)?)));
-    let panel = |(name, time): (&'static str, Time)| {
+    let panel = |(name, is_whole, time): (&'static str, bool, Time)| {
         let times = of.into_iter().flatten().map(|(place, run)| (place, time(run)));
-        Panel { name, times: times.filter(|(_, time)| time.instants() > 0).collect() }
+        Panel { name, is_whole, times: times.filter(|(_, time)| time.instants() > 0).collect() }
     };
     let Provenance { load, kind, .. } = group.first().provenance;
     let panels = times.map(panel).into_iter().filter(|panel| !panel.times.is_empty()).collect();
@@ -438,6 +459,41 @@ mod tests {
         );
         assert!(table.contains("cost of the address space: median +29."), "{table}");
         assert!(table.contains("from the interrupt on: median +30.0 us (one run each)"), "{table}");
+    }
+
+    #[test]
+    fn all_columns_are_of_samples_and_missed_instants_are_counted_beside_them() {
+        // 501 samples, one of which took 40 ms.
+        let mut runs = three_places(Load::Idle);
+        let (user, period_ns) = (&mut runs[1], 1_000_000);
+        let late = |ns: u64| Latencies::of(std::iter::repeat_n(ns, 500).chain([40_000_000]));
+        user.times = Times {
+            irq: late(10_000),
+            thread: late(20_000),
+            from_interrupt: Latencies::of(std::iter::repeat_n(20_000, 501)),
+            from_thread: Latencies::of(std::iter::repeat_n(10_000, 501)),
+        };
+        user.latencies = Latencies::of(std::iter::repeat_n(30_000, 500));
+        user.latencies.record_late(40_000_000, period_ns);
+        user.provenance.samples = 501;
+        let [space] = spaces(&runs).try_into().unwrap();
+        let user = &space.handlers[1];
+        assert_eq!((user.samples, user.missed), (501, 39));
+        let columns = [&user.irq, &user.thread, &user.user, &user.user_less_thread];
+        for (column, p99_us) in columns.into_iter().zip([10, 20, 30, 10]) {
+            let column = column.as_ref().unwrap();
+            let p99_ns = column.percentile("p99").unwrap().ns;
+            assert!(column.instants == 501 && p99_ns.abs_diff(p99_us * 1000) < 30, "{column:?}");
+        }
+        // The cost is that of the columns.
+        let p99 = space.cost.iter().find(|one| one.figure == Figure::P99).unwrap();
+        let kernel_ns = space.handlers[0].thread.as_ref().unwrap().percentile("p99").unwrap().ns;
+        assert!(p99.difference_ns.abs_diff(30_000 - kernel_ns as i64) < 50, "{p99:?}");
+        let says = "39 instants were missed, and no column of times has them.";
+        assert!(text(std::slice::from_ref(&space)).ends_with(&format!("{says}\n")));
+        assert!(crate::page::html(&runs, None).unwrap().contains(says));
+        let table = text(&spaces(&three_places(Load::Idle)));
+        assert!(!table.contains("instants were missed"), "{table}");
     }
 
     #[test]

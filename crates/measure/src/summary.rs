@@ -10,13 +10,14 @@ pub struct Summary {
     /// All instants: those sampled and those missed. The figures below are of all of them.
     pub instants: u64,
     pub samples: u64,
-    /// Instants that passed while the probe was late for an earlier one.
-    pub missed: u64,
+    /// Instants that passed while the probe was late for an earlier one. `None` of an import that
+    /// does not tell them: its figures are of samples alone.
+    pub missed: Option<u64>,
     /// Samples that found no room: their latencies are not known.
     pub lost: u64,
     /// `None` without instants, or where an import does not say it.
     pub average_ns: Option<f64>,
-    /// Of the sample (n - 1); 0 for one instant. `None` where an import's longest are not known.
+    /// Of the sample (n - 1); 0 for one instant. `None` where an import does not say it.
     pub deviation_ns: Option<f64>,
     pub min_ns: Option<u64>,
     /// `None` without instants, or where an import's longest ones have no known latency.
@@ -46,7 +47,7 @@ impl Summary {
         Self {
             instants: latencies.instants(),
             samples: latencies.samples(),
-            missed: latencies.missed(),
+            missed: latencies.known_missed(),
             lost: latencies.lost(),
             average_ns: latencies.average_ns(),
             deviation_ns: latencies.deviation_ns(),
@@ -71,7 +72,7 @@ mod tests {
         let mut latencies = Latencies::of((1..=1000).rev());
         latencies.lose(3);
         let summary = Summary::of(&latencies);
-        assert_eq!((summary.instants, summary.missed, summary.lost), (1000, 0, 3));
+        assert_eq!((summary.instants, summary.missed, summary.lost), (1000, Some(0), 3));
         assert_eq!((summary.min_ns, summary.max_ns), (Some(1), Some(1000)));
         assert_eq!(summary.average_ns, Some(500.5));
         let deviation = summary.deviation_ns.unwrap();

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The report's tables as text, in microseconds: what was measured, a line for each run, which
-//! kind is best at the worst, and what the columns mean.
+//! kind has the best worst case, and what the columns mean.
 
 use crate::histogram::{ALL_PERCENTILES, Above};
 use crate::load::Load;
+use crate::noise::shown;
 use crate::report::{Row, tables};
 use crate::run::{Experiment, Kind, Source};
+use crate::settings::Setting;
 use crate::summary::Summary;
 use crate::told;
 use crate::verdict;
@@ -29,13 +31,15 @@ pub fn text(rows: &[Row]) -> String {
 /// What was measured and how: what all runs share once, else with the kinds that have it.
 fn conditions(rows: &[&Row]) -> String {
     let instants = || rows.iter().map(|row| row.summary.instants);
+    let one = told::instant(rows[0].experiment);
     let count = match (instants().min().unwrap_or(0), instants().max().unwrap_or(0)) {
-        (least, most) if least == most => least.to_string(),
-        (least, most) => format!("{least} to {most}"),
+        (1, 1) => format!("1 {one}"),
+        (least, most) if least == most => format!("{least} {one}s"),
+        (least, most) => format!("{least} to {most} {one}s"),
     };
     let measured = match rows[0].experiment {
-        Experiment::Overhead => format!("{count} turns of a loop"),
-        Experiment::Latency => format!("{count} instants, {}", each(rows, period)),
+        Experiment::Overhead => format!("{count} of a loop"),
+        Experiment::Latency => format!("{count}, {}", each(rows, period)),
     };
     let mut how = vec![each(rows, load)];
     let is_ours = rows.iter().any(|row| row.source != Source::Import);
@@ -43,11 +47,13 @@ fn conditions(rows: &[&Row]) -> String {
         how.push(format!("load wrote to {}", each(rows, wrote_to)));
     }
     if rows[0].experiment == Experiment::Latency {
-        how.push(format!("times by {}", each(rows, source)));
+        how.push(format!("times taken by {}", each(rows, source)));
     }
-    how.push(each(rows, |row| format!("kernel {}", row.kernel)));
-    if rows.iter().any(|row| row.hypervisor) {
-        how.push("a guest: no times of a machine".to_owned());
+    how.push(each(rows, |row| format!("kernel {}", shown(&row.kernel))));
+    if rows.iter().any(|row| row.hypervisor == Some(true)) {
+        how.push(told::VIRTUAL.to_owned());
+    } else if is_ours && rows.iter().any(|row| row.hypervisor.is_none()) {
+        how.push("whether that is a virtual machine is not known".to_owned());
     }
     let cpu = each(rows, |row| told::cpu(row.cpu, row.source));
     let policy = each(rows, |row| told::policy(row.schedule));
@@ -56,7 +62,7 @@ fn conditions(rows: &[&Row]) -> String {
 
 fn period(row: &Row) -> String {
     match (row.period_ns, row.source) {
-        (Some(ns), _) => format!("one every {}", time(ns)),
+        (Some(ns), _) => format!("one every {}", told::time(ns)),
         (None, Source::Import) => "of another tool's histogram".to_owned(),
         (None, _) => "at random".to_owned(),
     }
@@ -73,7 +79,7 @@ fn load(row: &Row) -> String {
 
 fn wrote_to(row: &Row) -> String {
     let unknown = || "an unknown file system".to_owned();
-    row.load_dir.as_ref().map_or_else(unknown, ToString::to_string)
+    row.load_dir.as_ref().map_or_else(unknown, |dir| shown(&dir.to_string()))
 }
 
 fn source(row: &Row) -> String {
@@ -83,16 +89,13 @@ fn source(row: &Row) -> String {
     }
 }
 
-/// A value that all rows share, or each value with its kinds.
+/// A value that all rows share, or each value with its kinds or runs.
 fn each(rows: &[&Row], value: impl Fn(&Row) -> String) -> String {
-    told::by_kind(rows.iter().map(|row| (row.kind.clone(), value(row))))
-}
-
-/// In the longest unit that leaves it whole.
-fn time(ns: u64) -> String {
-    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")];
-    let whole = units.into_iter().find(|(length, _)| ns > 0 && ns.is_multiple_of(*length));
-    whole.map_or_else(|| format!("{ns} ns"), |(length, unit)| format!("{} {unit}", ns / length))
+    let of = |row: &&Row| {
+        let (kind, name) = (row.kind.clone(), row.name.clone());
+        told::Told { kind, name, value: value(row) }
+    };
+    told::by_kind(rows.iter().map(of))
 }
 
 fn us(ns: Option<f64>) -> String {
@@ -117,74 +120,93 @@ fn table(rows: &[&Row]) -> String {
         .map(str::to_owned)
         .chain(rows[0].above.map(|above| format!("above {}", whole(Some(above.limit_ns)))))
         .collect();
-    let cells = |row: &&Row| -> Vec<String> {
-        let summary = &row.summary;
+    let cells = |name: String, summary: &Summary| -> Vec<String> {
         let percentile = |name: &&str| {
             summary.percentile(name).map_or_else(
                 || "-".to_owned(),
                 |one| format!("{}{}", if one.or_more { ">=" } else { "" }, whole(Some(one.ns))),
             )
         };
-        let mut cells = vec![row.name.clone()];
+        let mut cells = vec![name];
         cells.extend([us(summary.average_ns), us(summary.deviation_ns), whole(summary.min_ns)]);
         cells.extend(percentiles.iter().map(percentile));
         cells.push(whole(summary.max_ns));
-        cells.extend([summary.instants, summary.missed, summary.lost].map(|n| n.to_string()));
-        cells.extend(row.above.map(|above| match above.instants {
-            Above { at_least, at_most } if at_least == at_most => at_least.to_string(),
-            Above { at_least, at_most } => format!("{at_least}..{at_most}"),
-        }));
+        let counts = [Some(summary.instants), summary.missed, Some(summary.lost)];
+        cells.extend(counts.map(|n| n.map_or_else(|| "-".to_owned(), |n| n.to_string())));
         cells
     };
-    let lines: Vec<Vec<String>> = std::iter::once(heading).chain(rows.iter().map(cells)).collect();
-    let width = |at: usize| lines.iter().map(|line| line[at].len()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
-    for (line, row) in lines.iter().zip(std::iter::once(None).chain(rows.iter().map(Some))) {
+    let mut lines: Vec<(Vec<String>, String)> = vec![(heading, "\n".to_owned())];
+    for row in rows {
+        let above = row.above.map(|above| match above.instants {
+            Above { at_least, at_most } if at_least == at_most => at_least.to_string(),
+            Above { at_least, at_most } => format!("{at_least}..{at_most}"),
+        });
+        let mut line = cells(row.name.clone(), &row.summary);
+        line.extend(above);
+        lines.push((line, remarks(row)));
+        if let Some(summary) = &row.samples_alone {
+            let mut line = cells("  samples alone".to_owned(), summary);
+            line.extend(row.above.map(|_| "-".to_owned()));
+            lines.push((line, "\n".to_owned()));
+        }
+    }
+    let width = |at: usize| lines.iter().map(|(line, _)| line[at].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..lines[0].0.len()).map(width).collect();
+    for (line, remarks) in &lines {
         let _ = write!(text, "{:<1$}", line[0], widths[0]);
         for (cell, width) in line.iter().zip(&widths).skip(1) {
             let _ = write!(text, "  {cell:>width$}");
         }
-        let none = row.is_some_and(|row| row.summary.instants == 0);
-        let partial = row.is_some_and(|row| row.partial.is_some());
-        let _ = writeln!(
-            text,
-            "{}{}",
-            if none { "  no sample" } else { "" },
-            if partial { "  partial" } else { "" }
-        );
-        if let Some(system) = row.and_then(|row| row.system_max_ns) {
-            let _ = writeln!(
-                text,
-                "      of which the system's own (interrupts, ticks, other tasks), largest: {}",
-                whole(Some(system))
-            );
-        }
+        text.push_str(remarks);
     }
     text
 }
 
-/// Who is best at the worst, where there are several, and what weakens that. What is above a limit
-/// the table has.
+/// What follows the figures of a row.
+fn remarks(row: &Row) -> String {
+    let none = if row.summary.instants == 0 { "  no sample" } else { "" };
+    let partial = if row.partial.is_some() { "  partial" } else { "" };
+    let system = row.system_max_ns.map_or_else(String::new, |ns| {
+        format!(
+            "      of which the system's own (interrupts, ticks, other tasks), largest: {}\n",
+            whole(Some(ns))
+        )
+    });
+    format!("{none}{partial}\n{system}")
+}
+
+/// Who has the best worst case, where there are several, and what weakens that. What is above a
+/// limit the table has.
 fn verdict(rows: &[&Row]) -> String {
     let said = verdict::verdict(rows);
-    let ranking = said.is_comparison.then_some([Some(said.best), said.others]);
+    let ranking = said.is_comparison.then_some([said.best, said.others]);
     let ranking = ranking.into_iter().flatten().flatten();
     ranking.chain(said.reservations).map(|sentence| sentence + "\n").collect()
 }
 
 /// What the columns mean: those that are there.
 fn legend(rows: &[&Row]) -> String {
+    let is_known = |row: &&&Row| row.summary.missed.is_some();
+    let known = rows.iter().filter(is_known).count();
+    let of_imports = "missed: not known of an import, whose figures are of samples alone.";
+    let lost = "lost: samples that found the ring full; their latency is not known, and they are \
+                not in n.";
     let mut lines = match rows[0].experiment {
+        Experiment::Latency if known == 0 => vec![
+            "mean to max: from the instant until the task ran, of n samples.",
+            of_imports,
+            lost,
+        ],
         Experiment::Latency => vec![
             "mean to max: from the instant until the task ran, of all n instants, also the missed \
              ones.",
             "missed: instants that passed while the task was late for an earlier one; they count \
              in n.",
-            "lost: samples that found no room; their latency is not known, and they are not in n.",
+            lost,
         ],
         Experiment::Overhead => vec![
             "mean to max: how much longer than an undisturbed turn each of n turns took.",
-            "missed: always 0, a loop has no instants. lost: turns that found no room.",
+            "missed: always 0, a loop has no instants. lost: turns that found the ring full.",
         ],
     };
     let percentiles = rows.iter().flat_map(|row| &row.summary.percentiles);
@@ -193,14 +215,25 @@ fn legend(rows: &[&Row]) -> String {
     } else {
         lines.insert(1, "stdev: standard deviation.");
     }
+    if known > 0 && known < rows.len() {
+        lines.push(of_imports);
+    }
     if percentiles.clone().any(|one| one.or_more) {
-        lines.push(">=: beyond the last bucket of the other tool's histogram.");
+        lines.push(">=: beyond the last bucket that the other tool's file names.");
     }
     if rows.iter().any(|row| row.above.is_some()) {
         lines.push("above: how many took longer; two numbers where a bucket reaches across.");
     }
+    if rows.iter().any(|row| row.samples_alone.is_some()) {
+        lines.push("samples alone: without the missed instants, as other tools count.");
+    }
+    let partial = rows.iter().filter_map(|row| {
+        let (kind, name) = (row.name.clone(), row.name.clone());
+        Some(told::Told { kind, name, value: shown(row.partial.as_ref()?) })
+    });
+    let partial = format!("partial: {}.", told::by_kind(partial));
     if rows.iter().any(|row| row.partial.is_some()) {
-        lines.push("partial: ended before its last sample.");
+        lines.push(&partial);
     }
     lines.iter().flat_map(|line| ["  ", line, "\n"]).collect()
 }
@@ -221,29 +254,66 @@ pub fn beside_paper(rows: &[Row]) -> String {
         }
         let of = |kind: Kind| {
             let is = |one: &&Row| one.load == load && one.kind == kind.word() && parent(one) == dir;
-            latencies().find(is).map(|row| &row.summary)
+            latencies().filter(is).collect::<Vec<_>>()
         };
-        let ratio = |above: Kind, below: Kind, figure: fn(&Summary) -> Option<f64>| {
-            let Some((above, below)) = of(above).zip(of(below)) else {
-                return "n/a, a run is missing".to_owned();
-            };
-            match figure(above).zip(figure(below)) {
-                Some((above, below)) => format!("{:.1}", above / below.max(1.0)),
+        let ratio = |above: Kind, below: Kind, figure: fn(&[&Row]) -> Option<f64>| {
+            let (above, below) = (of(above), of(below));
+            if let Some(why) = not_ranked(&above, &below) {
+                return format!("n/a, {why}");
+            }
+            match figure(&above).zip(figure(&below)) {
+                Some((_, 0.0)) => "n/a, the lower is 0".to_owned(),
+                Some((above, below)) => format!("{:.1}", above / below),
                 None => "n/a, one run has no such figure".to_owned(),
             }
         };
-        let max = |one: &Summary| one.max_ns.map(|ns| ns as f64);
-        let deviation = |one: &Summary| one.deviation_ns;
         let _ = writeln!(
             text,
             "  {}, {load}: max(normal)/max(partition) {} (paper: 3688093), \
              stdev(fifo)/stdev(partition) {} (paper: 26.0)",
-            dir.display(),
+            shown(&dir.display().to_string()),
             ratio(Kind::Normal, Kind::Partition, max),
             ratio(Kind::Fifo, Kind::Partition, deviation),
         );
     }
     text
+}
+
+/// Why two kinds have no ratio: as in the ranking, they differ in nothing else, and all are whole.
+fn not_ranked(above: &[&Row], below: &[&Row]) -> Option<String> {
+    let all = || above.iter().chain(below);
+    if above.is_empty() || below.is_empty() {
+        return Some("a run is missing".to_owned());
+    }
+    if let Some(row) = all().find(|row| row.partial.is_some()) {
+        return Some(format!("{} is partial", row.name));
+    }
+    let first = above[0].provenance;
+    let refused = |row: &&&Row| Setting::refused(first, row.provenance, &[Setting::Kind]);
+    let differing = all().map(|row| refused(&row)).find(|differing| !differing.is_empty())?;
+    let names: Vec<String> = differing.iter().map(Setting::to_string).collect();
+    Some(format!("the runs differ in {}", names.join(", ")))
+}
+
+/// Of all runs of a kind.
+fn max(rows: &[&Row]) -> Option<f64> {
+    let all: Option<Vec<u64>> = rows.iter().map(|row| row.summary.max_ns).collect();
+    all?.into_iter().max().map(|ns| ns as f64)
+}
+
+/// Of the instants of all runs of a kind together.
+fn deviation(rows: &[&Row]) -> Option<f64> {
+    let of = |row: &&Row| {
+        let Summary { instants, average_ns, deviation_ns, .. } = &row.summary;
+        Some((*instants as f64, (*average_ns)?, (*deviation_ns)?))
+    };
+    let all: Vec<(f64, f64, f64)> = rows.iter().map(of).collect::<Option<_>>()?;
+    let count: f64 = all.iter().map(|(n, ..)| n).sum();
+    let mean = all.iter().map(|(n, mean, _)| n * mean).sum::<f64>() / count;
+    let within = |(n, one, deviation): &(f64, f64, f64)| {
+        (n - 1.0) * deviation.powi(2) + n * (one - mean).powi(2)
+    };
+    Some((all.iter().map(within).sum::<f64>() / (count - 1.0).max(1.0)).sqrt())
 }
 
 #[cfg(test)]
@@ -287,8 +357,14 @@ mod tests {
         assert!(partition.ends_with(&["1234567890.000", "92", "41", "0"]), "{text}");
         // Long numbers do not run together.
         assert_eq!(lines[3].len(), lines[5].len(), "{text}");
-        let verdict = "\nThe worst of partition is 1,234,567,890 us of 92 instants.\nnormal has no \
-                       sample, which is worse than any time.\n";
+        let alone = words(lines[6]);
+        assert_eq!(alone[..2], ["samples", "alone"], "{text}");
+        // 50 of 10 us, and one.
+        assert!(alone.ends_with(&["1234567890.000", "51", "0", "0"]), "{text}");
+        assert!(alone[4..].starts_with(&["10.000", "10.007", "10.007"]), "{text}");
+        assert!(text.contains("  samples alone: without the missed instants"), "{text}");
+        let verdict = "\nThe worst case of partition is 1,234,567,890 us of 92 instants.\nnormal \
+                       has no sample, which is worse than any time.\n";
         assert!(text.contains(verdict), "{text}");
     }
 
@@ -333,10 +409,11 @@ mod tests {
         );
         assert_eq!(
             lines[2],
-            "6 processes of the load (factor 1); load wrote to tmpfs: no disk; times by nanosleep; \
-             kernel 7.2; a guest: no times of a machine"
+            "6 processes of the load (factor 1); load wrote to tmpfs: no disk; times taken by \
+             nanosleep; kernel 7.2; measured in a virtual machine: not the times of real hardware"
         );
         assert!(says.contains("\n  mean to max: from the instant until the task ran"), "{says}");
+        assert!(says.contains("\n  lost: samples that found the ring full; "), "{says}");
         assert!(!says.contains("partial:") && !says.contains("above:"), "{says}");
         // An import knows less.
         for run in &mut runs {
@@ -346,6 +423,7 @@ mod tests {
             (run.provenance.cpu, run.provenance.period_ns) = (None, None);
             run.provenance.partial = Some("interrupted".into());
             run.provenance.load_size.per_cpu = 0;
+            run.latencies.forget_missed();
         }
         let says = text(&rows(&runs, None));
         assert!(!says.contains("load wrote"), "{says}");
@@ -354,15 +432,33 @@ mod tests {
             lines[1],
             "2 to 3 instants, of another tool's histogram; CPU not known; policy not known"
         );
-        let unknown = "size of the load not known; times by another tool; ";
+        let unknown = "size of the load not known; times taken by another tool; ";
         assert!(lines[2].starts_with(unknown), "{says}");
-        assert!(lines[3].starts_with("run ") && says.contains("\n  partial: ended"), "{says}");
-        runs[0].provenance.load = Load::Idle;
-        assert!(text(&rows(&runs[..1], None)).contains("\nno load; times by"));
-        assert_eq!(
-            [0, 1_500, 2_000_000, 3_000_000_000].map(time),
-            ["0 ns", "1500 ns", "2 ms", "3 s"]
+        assert!(
+            lines[3].starts_with("run ") && says.contains("\n  partial: interrupted.\n"),
+            "{says}"
         );
+        assert!(words(lines[4]).ends_with(&["2", "-", "0", "partial"]), "{says}");
+        let of_import = "\n  missed: not known of an import, whose figures are of samples alone.\n";
+        assert!(says.contains(of_import) && !says.contains("instants that passed"), "{says}");
+        // Beside a run of ours both are said.
+        runs[1].latencies = Latencies::of([5_000, 6_000, 20_000]);
+        let says = text(&rows(&runs, None));
+        assert!(says.contains(of_import) && says.contains("instants that passed"), "{says}");
+        runs[0].provenance.load = Load::Idle;
+        assert!(text(&rows(&runs[..1], None)).contains("\nno load; times taken by"));
+    }
+
+    #[test]
+    fn runs_of_one_kind_that_differ_in_a_setting_are_told_by_their_names() {
+        let mut runs = [
+            run("a/x", Kind::Normal, Latencies::of([9_000])),
+            run("a/y", Kind::Normal, Latencies::of([5_000])),
+        ];
+        runs[1].provenance.period_ns = Some(2_000_000);
+        let says = text(&rows(&runs, None));
+        let line = "1 instant, one every 1 ms (normal x), one every 2 ms (normal y); CPU 3; ";
+        assert!(says.lines().nth(1).unwrap().starts_with(line), "{says}");
     }
 
     #[test]
@@ -377,12 +473,19 @@ mod tests {
         runs[3].provenance.partial = Some("interrupted".into());
         runs[3].latencies.lose(3_000);
         let says = text(&rows(&runs, None));
-        let verdict = "\nAt the worst partition is best: 20.000 us of 2 instants.\nThe others took \
-                       longer: fifo 50.000 us (2.5 times as long), normal 90.000 us (4.5 times as \
-                       long).\npartition ended early, after 2 instants: a whole run may have a \
-                       longer one.\npartition lost 3,000 samples: a longer one may be among \
-                       them.\n  mean to max: ";
+        let verdict = "\npartition has the best worst case: 20.000 us of 2 instants (few runs: may \
+                       be chance).\nThe others took longer: fifo 50.000 us (2.5 times as long), \
+                       normal 90.000 us (4.5 times as long).\npartition is partial \
+                       (interrupted), 2 instants: a whole run may have a longer one.\npartition \
+                       lost 3,000 samples: a longer one may be among them.\nThe numbers of \
+                       instants differ: more of them find a longer worst.\n  mean to max: ";
         assert!(says.contains(verdict), "{says}");
+        let reason = "cut short: it has no line";
+        runs[0].provenance.partial = Some(reason.into());
+        let both = text(&rows(&runs, None));
+        let legend = format!("\n  partial: {reason} (normal a/x), interrupted (partition).\n");
+        assert!(both.contains(&legend) && !both.contains("ended"), "{both}");
+        runs[0].provenance.partial = None;
         // One kind alone: its rows say all.
         let rounds = text(&rows(&runs[..2], None));
         assert!(!rounds.contains("worst") && rounds.contains("30.000"), "{rounds}");
@@ -431,5 +534,52 @@ mod tests {
         let none = "  c, mixed: max(normal)/max(partition) n/a, one run has no such figure (";
         assert!(lines[3].starts_with(none), "{says}");
         assert_eq!(beside_paper(&[]), "");
+        let nothing = run("a/o", Kind::Partition, Latencies::of([0, 0]));
+        let says = beside_paper(&rows(&[of("a/n", Kind::Normal, 90_000), nothing], None));
+        assert!(says.contains("max(normal)/max(partition) n/a, the lower is 0 ("), "{says}");
+    }
+
+    #[test]
+    fn no_ratio_is_told_of_runs_that_are_not_ranked_and_all_of_a_kind_count() {
+        let of = |dir: &str, kind, max_ns| run(dir, kind, Latencies::of([1_000, max_ns]));
+        let says = |change: &dyn Fn(&mut Provenance)| {
+            let mut runs = [
+                of("a/n1", Kind::Normal, 30_000),
+                of("a/n2", Kind::Normal, 90_000),
+                of("a/p", Kind::Partition, 20_000),
+            ];
+            change(&mut runs[2].provenance);
+            beside_paper(&rows(&runs, None)).lines().nth(1).unwrap().to_owned()
+        };
+        assert!(says(&|_| ()).starts_with("  a, mixed: max(normal)/max(partition) 4.5 ("));
+        let load = says(&|run| run.load_size.cpus = 64);
+        assert!(load.contains("/max(partition) n/a, the runs differ in load-size ("), "{load}");
+        let partial = says(&|run| run.partial = Some("interrupted".into()));
+        assert!(partial.contains("/max(partition) n/a, partition is partial ("), "{partial}");
+        let runs = [[10, 20, 30].as_slice(), &[60]]
+            .map(|all| run("a/p", Kind::Fifo, Latencies::of(all.iter().copied())));
+        let of_all = Latencies::of([10, 20, 30, 60]).deviation_ns().unwrap();
+        let both = rows(&runs, None);
+        let both = deviation(&both.iter().collect::<Vec<_>>()).unwrap();
+        assert!((both - of_all).abs() < 1e-9, "{both}");
+    }
+
+    #[test]
+    fn no_name_of_a_run_begins_a_line() {
+        let forged = "At the worst normal is best: 0.001 us.";
+        let of = |dir: &str, kind, max_ns| run(dir, kind, Latencies::of([1_000, max_ns]));
+        let mut runs = [
+            of(&format!("a/n\n{forged}"), Kind::Normal, 90_000),
+            of("a/n", Kind::Normal, 90_000),
+            of("a/p", Kind::Partition, 20_000),
+        ];
+        for run in &mut runs {
+            run.provenance.machine.kernel = format!("7.2\n{forged}");
+            run.provenance.column = Some(format!("Usr\n{forged}"));
+        }
+        let rows = rows(&runs, None);
+        let says = [text(&rows), beside_paper(&rows)].concat();
+        assert!(says.contains(&format!("\\n{forged}")), "{says}");
+        assert!(!says.lines().any(|line| line.starts_with(forged)), "{says}");
     }
 }

@@ -27,6 +27,8 @@ pub struct Periods {
     warm_up: u64,
     /// Periods still to be kept.
     wanted: u64,
+    /// An instant that was missed counts as one of those.
+    counts_missed: bool,
     open: Open,
     /// Number and instant of the first and of the last period kept.
     kept: Option<[(u64, u64); 2]>,
@@ -48,7 +50,13 @@ struct Open {
 impl Periods {
     pub const fn new(handler: Handler, period_ns: u64, warm_up: u64, wanted: u64) -> Self {
         let open = Open { sequence: 0, due_ns: None, irq_ns: None, thread_ns: None };
-        Self { handler, period_ns, warm_up, wanted, open, kept: None, count: 0, lost_records: 0 }
+        let (kept, count, lost_records, counts_missed) = (None, 0, 0, false);
+        Self { handler, period_ns, warm_up, wanted, counts_missed, open, kept, count, lost_records }
+    }
+
+    /// What is wanted are instants, those that were missed among them.
+    pub const fn counting_missed(self, counts_missed: bool) -> Self {
+        Self { counts_missed, ..self }
     }
 
     /// Takes a line; answers with the period that it completes.
@@ -109,8 +117,9 @@ impl Periods {
         true
     }
 
-    pub const fn has_all(&self) -> bool {
-        self.count >= self.wanted
+    pub fn has_all(&self) -> bool {
+        let passed = if self.counts_missed { self.lost() + self.overruns() } else { 0 };
+        self.count + passed >= self.wanted
     }
 
     /// Periods between the first and the last kept that have a number and lack a line.
@@ -214,9 +223,18 @@ mod tests {
             record.at_ns += 6_000_000;
         }
         lines[4].at_ns += 1_000_000;
-        let mut periods = Periods::new(Handler::User, 2_000_000, 0, 10);
-        assert_eq!(lines.into_iter().filter_map(|record| periods.line(record)).count(), 2);
-        assert_eq!((periods.lost(), periods.overruns()), (0, 3));
+        let of = |wanted: u64, counts_missed: bool| {
+            let periods = Periods::new(Handler::User, 2_000_000, 0, wanted);
+            let mut periods = periods.counting_missed(counts_missed);
+            let complete = lines.iter().filter_map(|record| periods.line(record.clone())).count();
+            assert_eq!((complete, periods.lost(), periods.overruns()), (2, 0, 3));
+            periods.has_all()
+        };
+        // A time of five instants is over then; five samples are not there.
+        assert_eq!(
+            [of(5, true), of(6, true), of(5, false), of(2, false)],
+            [true, false, false, true]
+        );
     }
 
     #[test]

@@ -4,11 +4,11 @@
 use crate::exit::{NO_TASKS, UNDECIDED, USAGE, failure};
 pub use crate::file::wrong;
 use crate::file::{SPLIT, text, text_of};
+pub use crate::output::write;
 use anyhow::Result;
 use asmp_analysis::file::{FileError, Places};
 use asmp_analysis::{About, Inapplicable, Stop, TimeBase, Verdict, Workload, file};
 use asmp_host::limited::{MOST_BYTES, read_json_at_most};
-use asmp_host::store::replace_file;
 use asmp_measure::run::{Experiment, Run};
 use serde_json::{Map, Value};
 use std::cell::{OnceCell, RefCell};
@@ -159,17 +159,6 @@ fn identity(path: &Path) -> Option<FileIdentity> {
             Some(FileIdentity::New(parent.join(path.file_name()?)))
         }
     }
-}
-
-/// Where this fails, a file that existed keeps its content and no partial file remains. Anything
-/// but a regular file (a link, which may be /dev/stdout, a pipe, a device) is written in place.
-pub fn write(path: &Path, text: &str) -> Result<()> {
-    let is_other = std::fs::symlink_metadata(path).is_ok_and(|there| !there.is_file());
-    let written = match is_other {
-        true => std::fs::write(path, text),
-        false => replace_file(path, text.as_bytes(), 0o666),
-    };
-    written.map_err(|error| wrong(path, &format!("cannot be written: {error}")))
 }
 
 /// Prints JSON of schema 1. Times of the library are ticks; here they are nanoseconds: a number, or

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The arguments of `asmp measure`.
 
-use crate::duration::duration;
+use crate::duration::{period, run_time, time};
 use crate::examples;
 use asmp_host::CpuSpec;
 use asmp_measure::exchange::Format;
@@ -35,15 +35,16 @@ pub enum Measure {
         samples: u64,
         /// Time of each run, in place of --samples
         ///
-        /// A number with its unit: ns, us, ms, s, min or h. A run takes one sample for each period
-        /// of that time; missed instants make it longer. Example: --for 10min
-        #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+        /// A number with its unit: ns, us, ms, s, m (min) or h. Missed instants count as well, so
+        /// that a run ends when its time is over. Example: --for 10m
+        #[arg(long = "for", value_name = "TIME", value_parser = run_time)]
         #[arg(conflicts_with_all = ["samples", "flood"])]
         time: Option<Duration>,
         /// Time between two wake-ups
         ///
-        /// A number with its unit: ns, us, ms or s. Example: --period 2ms
-        #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = duration)]
+        /// A number with its unit: ns, us, ms or s; or a rate, 1kHz. At most 24 h. At least 10 us,
+        /// except for kind normal: a real-time task would keep the CPU. Example: --period 2ms
+        #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = period)]
         period: Duration,
         /// Clock of the probe [default: timerlat if kernel and period allow it, else nanosleep]
         ///
@@ -59,7 +60,7 @@ pub enum Measure {
         /// Count the instants that took longer than this
         ///
         /// A number with its unit: ns, us, ms or s. Example: --limit 100us
-        #[arg(long, value_name = "TIME", value_parser = duration)]
+        #[arg(long, value_name = "TIME", value_parser = time)]
         limit: Option<Duration>,
         /// Print the ratios of ASMP-Linux, table 3, beside the same of the runs
         ///
@@ -85,16 +86,16 @@ pub enum Measure {
         samples: u64,
         /// Time of each run, in place of --samples
         ///
-        /// A number with its unit: ns, us, ms, s, min or h. A run takes one sample for each period
-        /// of that time; missed instants make it longer. Example: --for 10min
-        #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+        /// A number with its unit: ns, us, ms, s, m (min) or h. Missed instants count as well, so
+        /// that a run ends when its time is over. Example: --for 10m
+        #[arg(long = "for", value_name = "TIME", value_parser = run_time)]
         #[arg(conflicts_with = "samples")]
         time: Option<Duration>,
         /// Time between two events
         ///
-        /// Choose no multiple of the tick's period, so that events meet every phase of the tick.
-        /// Example: --period 2003us
-        #[arg(long, value_name = "TIME", default_value = "2003us", value_parser = duration)]
+        /// A number with its unit: ns, us, ms or s; or a rate, 1kHz. Choose no multiple of the
+        /// tick's period, so that events meet every phase of the tick. Example: --period 2003us
+        #[arg(long, value_name = "TIME", default_value = "2003us", value_parser = period)]
         period: Duration,
     },
     /// Measure how much longer a loop takes than undisturbed
@@ -113,7 +114,7 @@ pub enum Measure {
         /// Length of an undisturbed turn
         ///
         /// A number with its unit: ns, us, ms or s. Example: --work 50ms
-        #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = duration)]
+        #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = time)]
         work: Duration,
     },
     /// Print tables of runs, and draw their figures
@@ -140,23 +141,31 @@ pub enum Measure {
         ///
         /// A number with its unit: ns, us, ms or s. Two numbers, `3..5`, where a bucket of the
         /// histogram reaches across the limit. Example: --limit 100us
-        #[arg(long, value_name = "TIME", value_parser = duration)]
+        #[arg(long, value_name = "TIME", value_parser = time)]
         limit: Option<Duration>,
         /// Print the ratios of ASMP-Linux, table 3, beside the same of the runs
         ///
         /// They compare kinds normal, fifo and partition of one directory. Example: --beside-paper
         #[arg(long, conflicts_with = "json")]
         beside_paper: bool,
+        /// Print the figures of samples alone, below those of all instants
+        ///
+        /// Other tools count no missed instants; with this their figures can be compared. A row
+        /// without missed instants has the same figures for both. JSON always has them.
+        /// Example: --samples-alone
+        #[arg(long, conflicts_with = "json")]
+        samples_alone: bool,
         /// Show the worst N samples of each run with their causes
         ///
         /// A cause is known only for runs that recorded the kernel's events. Example: --explain 3
         #[arg(long, value_name = "N", default_value = "0")]
         explain: usize,
-        /// Accept runs of different kernels
+        /// What runs may differ in, though a table compares them: kernel
         ///
-        /// Without it such runs are refused with exit code 52. Example: --across-kernels
-        #[arg(long)]
-        across_kernels: bool,
+        /// Without it runs of different kernels are refused with exit code 52. All other settings
+        /// may differ, and the tables say so. Example: --across kernel
+        #[arg(long, value_name = "WHAT")]
+        across: Option<Across>,
     },
     /// Compare two directories of runs, with the confidence of each difference
     ///
@@ -170,21 +179,33 @@ pub enum Measure {
         ///
         /// Example: asmp measure compare before after
         a: PathBuf,
-        /// The second directory
+        /// The second directory; with --kinds it may be left out
         ///
-        /// Runs that the two have in common are compared. Example: asmp measure compare before
-        /// after
-        b: PathBuf,
+        /// Runs that the two have in common are compared, and those without a partner are named.
+        /// Example: asmp measure compare before after
+        #[arg(required_unless_present = "kinds")]
+        b: Option<PathBuf>,
+        /// Compare two kinds, of one directory or of two
+        ///
+        /// A has the runs of the first kind, B those of the second. Says which is better at what,
+        /// and by what factor. Example: asmp measure compare series --kinds normal,partition
+        #[arg(long, value_name = "KIND,KIND", value_parser = two_kinds)]
+        kinds: Option<[Kind; 2]>,
         /// Print the differences as JSON
         ///
-        /// The object has `schema`, and `pairs` with times in nanoseconds. Example: asmp measure
-        /// compare before after --json
+        /// The object has `schema`, `pairs` with times in nanoseconds, and `without_partner`. A
+        /// pair names each figure that is not compared, with the reason (`not_compared`).
+        /// Example: asmp measure compare before after --json
         #[arg(long)]
         json: bool,
         /// Settings in which the two may differ, separated by commas
         ///
-        /// experiment, kind, load, column, source, load-size, load-disk, period, flood, priority,
-        /// machine, kernel, completeness. Example: --across kernel,machine
+        /// experiment, kind, load, column, step, source, work, load-size, load-disk, period, flood,
+        /// priority, cpu, trace, memory-lock, cpu-latency, warm-up, shield, machine, kernel,
+        /// version, completeness. step: what `ab` did or left out. work: the length of a turn of
+        /// `overhead`. trace: whether the kernel's events were recorded. memory-lock, cpu-latency:
+        /// whether memory was locked, and CPUs kept from deep idle states. shield: what was set
+        /// for a kind, such as a governor. version: that of asmp. Example: --across kernel,machine
         #[arg(long, value_name = "WHAT", value_delimiter = ',')]
         across: Vec<Setting>,
     },
@@ -218,8 +239,8 @@ pub enum Measure {
         rounds: u32,
         /// Time between two wake-ups
         ///
-        /// A number with its unit: ns, us, ms or s. Example: --period 2ms
-        #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = duration)]
+        /// A number with its unit: ns, us, ms or s; or a rate, 1kHz. Example: --period 2ms
+        #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = period)]
         period: Duration,
     },
     /// Print runs in the format of another tool
@@ -239,7 +260,7 @@ pub enum Measure {
         #[arg(long, value_name = "FORMAT")]
         to: Format,
     },
-    /// Make runs of another tool's histogram
+    /// Import another tool's histogram as runs
     ///
     /// The runs can then be reported and compared like others. Those of a text without its last
     /// lines are marked as partial (exit code 54). A log of HdrHistogram has no end to look for.
@@ -259,7 +280,8 @@ pub enum Measure {
         /// Unit of the values of FILE
         ///
         /// Default: us for cyclictest and percentile texts, ns for logs. cyclictest -N counts by
-        /// the ns. Output of rtla says its unit. Example: --unit ns
+        /// the ns. Output of rtla says its unit; where its line `# Time unit is` is missing, say
+        /// it here. Example: --unit ns
         #[arg(long)]
         unit: Option<Unit>,
         /// Directory for the runs, one for each column
@@ -279,8 +301,8 @@ pub enum Measure {
         kind: Kind,
         /// Load that it was measured under
         ///
-        /// idle, cpu, async-io, io, mixed, artis or cache. Example: --load mixed
-        #[arg(long, default_value = "idle")]
+        /// idle, cpu, async-io, io, mixed, artis, cache or unknown. Example: --load mixed
+        #[arg(long, default_value = "unknown", value_parser = imported_load)]
         load: Load,
     },
 }
@@ -290,10 +312,10 @@ pub enum Measure {
 pub struct Series {
     /// Where the measured task runs: normal, fifo-irq, fifo, partition-tick, partition
     ///
-    /// normal: SCHED_OTHER, on any CPU. fifo-irq: SCHED_FIFO, on the CPU that takes all device
-    /// interrupts. fifo: SCHED_FIFO, on a CPU that takes none. partition-tick, partition:
-    /// SCHED_FIFO in a partition, with the tick kept or stopped. The names of ASMP-Linux are read
-    /// too: N, Rw, Rb, Aon, Aoff. Example: --kinds fifo,partition
+    /// normal: SCHED_OTHER, on any CPU (by timerlat, on the measured one). fifo-irq: SCHED_FIFO, on
+    /// the CPU that takes all device interrupts. fifo: SCHED_FIFO, on a CPU that takes none.
+    /// partition-tick, partition: SCHED_FIFO in a partition, with the tick kept or stopped. The
+    /// names of ASMP-Linux are read too: N, Rw, Rb, Aon, Aoff. Example: --kinds fifo,partition
     #[arg(
         long,
         value_delimiter = ',',
@@ -322,11 +344,12 @@ pub struct Series {
     /// Example: --load-dir /var/tmp
     #[arg(long, value_name = "DIR")]
     pub load_dir: Option<PathBuf>,
-    /// CPU to measure
+    /// CPU to measure [default: last]
     ///
-    /// `last` is the last CPU. Example: --cpu 3
-    #[arg(long, visible_alias = "cpus", default_value = "last")]
-    pub cpu: CpuSpec,
+    /// `last` is the last CPU. The task of kind normal stays there only where timerlat takes the
+    /// times. Example: --cpu 3
+    #[arg(long, visible_alias = "cpus")]
+    pub cpu: Option<CpuSpec>,
     /// SCHED_FIFO priority of the measured task, except for kind normal
     ///
     /// Example: --priority 95
@@ -375,6 +398,23 @@ fn readable(text: &str) -> Result<Format, String> {
     }
 }
 
+/// What `compare` takes of the one side and of the other.
+fn two_kinds(text: &str) -> Result<[Kind; 2], String> {
+    let kinds: Vec<Kind> = text.split(',').map(str::parse).collect::<Result<_, _>>()?;
+    match kinds[..] {
+        [one, other] if one != other => Ok([one, other]),
+        _ => Err("compare takes two different kinds, such as normal,partition".to_owned()),
+    }
+}
+
+/// A load, or none that is known.
+fn imported_load(text: &str) -> Result<Load, String> {
+    match text.eq_ignore_ascii_case(Load::Unknown.word()) {
+        true => Ok(Load::Unknown),
+        false => text.parse().map_err(|error| format!("{error}, or unknown")),
+    }
+}
+
 fn release(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("a kernel has a release, as `uname -r` prints it: 7.2.13".to_owned()),
@@ -412,6 +452,12 @@ impl Unit {
     }
 }
 
+/// What `report` does not print side by side unasked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Across {
+    Kernel,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TimeSource {
     Timerlat,
@@ -425,7 +471,7 @@ mod tests {
     use clap::Parser;
 
     /// The CPU of a measurement, from its command line.
-    fn cpu_of(line: &str) -> Result<CpuSpec, clap::Error> {
+    fn cpu_of(line: &str) -> Result<Option<CpuSpec>, clap::Error> {
         match Cli::try_parse_from(line.split_whitespace())?.command {
             Command::Measure(Measure::Latency { series, .. }) => Ok(series.cpu),
             other => panic!("{line}: {other:?}"),
@@ -436,10 +482,28 @@ mod tests {
     fn a_measurement_takes_its_cpu_by_the_word_of_the_other_commands_too() {
         for words in ["--cpu 2", "--cpus 2", "--cpus=2"] {
             let cpu = cpu_of(&format!("asmp measure latency {words}")).unwrap();
-            assert_eq!(cpu, CpuSpec::List("2".parse().unwrap()), "{words}");
+            assert_eq!(cpu, Some(CpuSpec::List("2".parse().unwrap())), "{words}");
         }
-        assert_eq!(cpu_of("asmp measure latency").unwrap(), CpuSpec::Last(1));
+        assert_eq!(cpu_of("asmp measure latency").unwrap(), None, "the last");
         let twice = cpu_of("asmp measure latency --cpu 2 --cpus 3").unwrap_err();
         assert_eq!(twice.kind(), clap::error::ErrorKind::ArgumentConflict, "{twice}");
+    }
+
+    #[test]
+    fn one_directory_is_compared_with_itself_by_two_kinds_only() {
+        let parsed =
+            |line: &str| Cli::try_parse_from(line.split_whitespace()).map(|cli| cli.command);
+        match parsed("asmp measure compare s --kinds N,partition").unwrap() {
+            Command::Measure(Measure::Compare { b: None, kinds, .. }) => {
+                assert_eq!(kinds, Some([Kind::Normal, Kind::Partition]));
+            }
+            other => panic!("{other:?}"),
+        }
+        for line in
+            ["s", "s --kinds normal", "s --kinds fifo,fifo", "s --kinds normal,fifo,partition"]
+        {
+            assert!(parsed(&format!("asmp measure compare {line}")).is_err(), "{line}");
+        }
+        assert!(parsed("asmp measure compare a b").is_ok());
     }
 }

@@ -20,6 +20,8 @@ struct Course {
     runs: u64,
     /// Of each run.
     samples: u64,
+    /// Of a series for a time: a sample, or a missed instant, is done each period.
+    period: Option<Duration>,
     /// Runs that have begun; the last of them is the present one.
     begun: u64,
     name: String,
@@ -42,11 +44,14 @@ impl Course {
         self.runs.saturating_mul(self.samples)
     }
 
-    /// Time that the rest takes if it goes on as until now; `None` before the first sample, and of
-    /// more than a [`Duration`] holds.
+    /// Time that the rest takes: that of its periods, else as if it goes on as until now. `None`
+    /// then before the first sample; and of more than a [`Duration`] holds.
     fn left(&self, elapsed: Duration) -> Option<Duration> {
         let done = self.done();
         let rest = self.all().saturating_sub(done) as f64;
+        if let Some(period) = self.period {
+            return Duration::try_from_secs_f64(period.as_secs_f64() * rest).ok();
+        }
         let left_s = elapsed.as_secs_f64() * rest / done as f64;
         (done > 0).then(|| Duration::try_from_secs_f64(left_s).ok()).flatten()
     }
@@ -89,7 +94,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    pub fn new(quiet: bool) -> Result<Self> {
+    /// `period`: of a series for a time, whose end is known.
+    pub fn new(quiet: bool, period: Option<Duration>) -> Result<Self> {
         let noted = Noted::take().context("take signals")?;
         let is_terminal = std::io::stderr().is_terminal();
         let bar = match !quiet && is_terminal {
@@ -99,7 +105,7 @@ impl Progress {
             ),
             false => ProgressBar::hidden(),
         };
-        let (course, now) = (RefCell::default(), Instant::now());
+        let (course, now) = (Course { period, ..Course::default() }.into(), Instant::now());
         Ok(Self { quiet, is_terminal, bar, course, started: now, last_line: Cell::new(now), noted })
     }
 }
@@ -110,7 +116,8 @@ impl Observer for Progress {
     }
 
     fn expects(&self, runs: u64, samples: u64) {
-        *self.course.borrow_mut() = Course { runs, samples, ..Course::default() };
+        let period = self.course.borrow().period;
+        *self.course.borrow_mut() = Course { runs, samples, period, ..Course::default() };
         self.bar.set_length(self.course.borrow().all());
     }
 
@@ -119,6 +126,15 @@ impl Observer for Progress {
         if !self.quiet && !self.is_terminal {
             eprintln!("asmp: starting load {load}");
         }
+    }
+
+    fn awaits(&self, load: Load, there: u32, all: u32) {
+        let words = format!("starting load {load}: {there} of {all} processes");
+        if !self.quiet && !self.is_terminal && self.last_line.get().elapsed() >= PAUSE {
+            self.last_line.set(Instant::now());
+            eprintln!("asmp: {words}");
+        }
+        self.bar.set_message(words);
     }
 
     fn has_no_disk(&self, load: Load, wrote_to: &LoadDir) {
@@ -180,6 +196,13 @@ mod tests {
         endless.begin("idle-normal");
         endless.taken = 1;
         assert_eq!(endless.told(second(2)), "0 %");
+        // The end of a series for a time is known, however long its load took to start.
+        let period = Some(Duration::from_millis(1));
+        let mut timed = Course { runs: 2, samples: 3000, period, ..Course::default() };
+        timed.begin("idle-normal");
+        assert_eq!(timed.told(second(60)), "0 %, 6 s left");
+        timed.taken = 1000;
+        assert_eq!(timed.told(second(61)), "16 %, 5 s left");
         // Nothing to do is no reason to divide by it.
         assert_eq!(Course::default().told(second(1)), "0 %");
     }

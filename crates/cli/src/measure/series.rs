@@ -4,39 +4,56 @@
 
 use super::conductor::{self, ByShield, one_cpu};
 use super::progress::Progress;
+use super::told::{free_of_the_cpu, is_not_root, why_nanosleep, without_root};
 use super::{Tables, tables};
 use crate::args;
 use crate::change::caller;
 use crate::exit::{
-    BAD_FILE, NO_TIMERLAT, PARTIAL, TRACER_IN_USE, UNEXPECTED, USAGE, failure, of_signal,
+    BAD_FILE, NO_TIMERLAT, NOT_ROOT, PARTIAL, TRACER_IN_USE, UNEXPECTED, USAGE, failure, of_signal,
 };
 use crate::print::shell_word;
 use crate::signals;
 use anyhow::{Context, Result};
-use asmp_host::clock;
+use asmp_host::{CpuSpec, clock};
 use asmp_measure::experiment::{
-    Completion, Conductor as _, ExperimentError, Factor, Factors, Measurement, Series, Session,
-    compare_factors, fewest_rounds, misses_timerlat, once,
+    Completion, Conductor as _, EndedEarly, ExperimentError, Factor, Measurement, Series, Session,
+    compare_factors, fewest_rounds, once,
 };
 use asmp_measure::report;
 use asmp_measure::run::{Kind, Run};
 use asmp_shield::Shield;
 use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Measures every kind under every load. Exit code: 0, of a partial run, or of a signal.
+/// `for_a_time`: missed instants count as samples that were asked for.
 pub fn measure(
     shield: &Shield,
     args: &args::Series,
     measurement: Measurement,
+    for_a_time: bool,
     with: Tables,
 ) -> Result<u8> {
-    let (series, _awake) = prepare(shield, args, measurement)?;
-    let (conductor, progress) = (ByShield::new(shield), Progress::new(args.quiet)?);
+    let (mut series, held) = prepare(shield, args, measurement)?;
+    series.counts_missed = for_a_time;
+    let period = for_a_time.then(|| measurement.period()).flatten();
+    let (conductor, progress) = (ByShield::new(shield), Progress::new(args.quiet, period)?);
     let session = Session::new(shield.kernel(), &conductor, &progress, measurement, &series);
-    let completion = session.map_err(failed)?.run();
+    let session = session.map_err(|error| refused(error, &series.kinds, measurement))?;
+    held.tell();
+    say_what_was_chosen(shield, args, &series, measurement);
+    let completion = session.run();
     let completion = completion.map_err(|error| kept(&series.dir, error))?;
-    let runs = Run::read_all(&series.dir)?.runs;
+    let runs = match Run::read_all(&series.dir) {
+        Ok(found) => found.runs,
+        // It ended before the first run.
+        Err(_) if completion == Completion::Stopped => {
+            return Ok(code(completion, progress.noted.signal()));
+        }
+        Err(error) => return Err(error.into()),
+    };
     print!("{}", tables(&runs, with));
     if args.explain > 0 {
         for run in &runs {
@@ -67,54 +84,54 @@ pub fn ab(
         let cure = "asmp measure report DIR --explain N prints them for its runs";
         return Err(failure(USAGE, format!("ab prints no causes and takes no --explain: {cure}")));
     }
-    let (mut series, _awake) = prepare(shield, args, measurement)?;
+    let (mut series, held) = prepare(shield, args, measurement)?;
     // Every step but the tick is tried where the tick can be kept.
     series.kinds.push(Kind::PartitionTick);
-    let (conductor, progress) = (ByShield::new(shield), Progress::new(args.quiet)?);
+    let (conductor, progress) = (ByShield::new(shield), Progress::new(args.quiet, None)?);
     let session = Session::new(shield.kernel(), &conductor, &progress, measurement, &series);
-    let compared = compare_factors(&session.map_err(failed)?, load, factors, rounds);
-    let effects = match compared.map_err(|error| kept(&series.dir, error))? {
-        Factors::Compared(effects) => effects,
-        Factors::EndedEarly { reason, completion } => {
-            println!("ended early ({reason}); what was measured is in {}", series.dir.display());
-            return Ok(code(completion, progress.noted.signal()));
-        }
-    };
-    println!(
-        "without - with, in microseconds, {load} load, CPU {}, {} samples a round, {rounds} rounds \
-         each; positive: the step helps",
-        series.cpu,
-        measurement.samples()
-    );
-    effects.iter().for_each(|effect| println!("{effect}"));
-    let fewest = fewest_rounds(factors.len());
-    if (rounds as usize) < fewest {
-        println!("{rounds} rounds cannot be sure of anything: --rounds {fewest} can");
+    let session = session.map_err(failed)?;
+    held.tell();
+    say_what_was_chosen(shield, args, &series, measurement);
+    let compared = compare_factors(&session, load, factors, rounds);
+    let compared = compared.map_err(|error| kept(&series.dir, error))?;
+    let early = compared.told_early(factors, rounds);
+    if let Some(said) = &early {
+        println!("{said}");
     }
-    println!("runs in {}", series.dir.display());
-    Ok(0)
+    let effects = || compared.effects.iter().filter(|effect| effect.rounds > 0);
+    if let Some(least) = effects().map(|effect| effect.rounds).min() {
+        let each = early.map_or_else(|| format!(", {rounds} rounds each"), |_| String::new());
+        println!(
+            "without - with, in microseconds, {load} load, CPU {}, {} samples a round{each}; \
+             positive: the step helps",
+            series.cpu,
+            measurement.samples()
+        );
+        effects().for_each(|effect| println!("{effect}"));
+        let fewest = fewest_rounds(effects().count());
+        if (least as usize) < fewest {
+            println!("{least} rounds are too few to be sure of anything: use --rounds {fewest}");
+        }
+    }
+    if series.dir.exists() {
+        println!("runs in {}", series.dir.display());
+    }
+    let code = |early: EndedEarly| code(early.completion, progress.noted.signal());
+    Ok(compared.ended_early.map_or(0, code))
 }
 
-/// The series that the arguments mean, and a file to keep open while it runs: no CPU dozes off.
+/// The series that the arguments mean, and what is to be held while it runs.
 fn prepare(
     shield: &Shield,
     args: &args::Series,
     measurement: Measurement,
-) -> Result<(Series, Option<File>)> {
+) -> Result<(Series, Held)> {
     signals::outlive_file_size_limit().context("take SIGXFSZ")?;
-    let cpu = one_cpu(shield, &args.cpu)?;
-    if misses_timerlat(shield.kernel(), measurement, cpu) {
-        eprintln!(
-            "asmp: nanosleep takes the times: timerlat requires a --period of 100 us to 1 s in \
-             whole microseconds"
-        );
+    if let Some(why) = keeps_the_cpu(&args.kinds, measurement) {
+        return Err(failure(USAGE, why));
     }
-    if let Err(error) = ByShield::new(shield).may_arrange()
-        && matches!(measurement, Measurement::Latency { source: None, .. })
-    {
-        eprintln!("asmp: nanosleep takes the times, as timerlat cannot be set: {error}");
-    }
-    let awake = clock::hold_cpu_latency().ok();
+    let cpu = one_cpu(shield, args.cpu.as_ref().unwrap_or(&CpuSpec::Last(1)))?;
+    let held = Held { awake: clock::hold_cpu_latency(), locked: clock::lock_memory() };
     // Recording would lengthen the very paths that spaces compares.
     let spaces = matches!(measurement, Measurement::Spaces { .. });
     let no_events = match args.no_trace {
@@ -128,6 +145,7 @@ fn prepare(
         cpu,
         priority: args.priority,
         warm_up: args.warm_up,
+        counts_missed: false,
         dir: args.output.clone().unwrap_or_else(|| {
             PathBuf::from(format!("measure-{}", caller(shield.kernel()).time_s))
         }),
@@ -137,10 +155,83 @@ fn prepare(
         flooder: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe")),
         tool: format!("asmp {}", env!("CARGO_PKG_VERSION")),
         command_line: std::env::args().collect(),
-        memory_locked: clock::lock_memory().is_ok(),
-        cpu_latency_held: awake.is_some(),
+        memory_locked: held.locked.is_ok(),
+        cpu_latency_held: held.awake.is_ok(),
     };
-    Ok((series, awake))
+    Ok((series, held))
+}
+
+/// What keeps disturbances off the probe, where the kernel allows it.
+struct Held {
+    /// While it is open, no CPU enters a deep idle state.
+    awake: io::Result<File>,
+    /// The memory of this process.
+    locked: io::Result<()>,
+}
+
+impl Held {
+    /// Says what is not held, which only the record would tell.
+    fn tell(&self) {
+        if let Err(error) = &self.locked {
+            eprintln!(
+                "asmp: page faults may delay the probe: its memory is not locked ({error}): \
+                 measure as root, or raise the limit (ulimit -l unlimited)"
+            );
+        }
+        if let Err(error) = &self.awake {
+            eprintln!(
+                "asmp: latencies have the time that CPUs take to leave deep idle states: \
+                 /dev/cpu_dma_latency: {error}: measure as root"
+            );
+        }
+    }
+}
+
+/// Says of a series that was not refused what no one has chosen: who takes the times, and that the
+/// CPU is not that of kind normal.
+fn say_what_was_chosen(
+    shield: &Shield,
+    args: &args::Series,
+    series: &Series,
+    measurement: Measurement,
+) {
+    let may_arrange = ByShield::new(shield).may_arrange();
+    let why = why_nanosleep(shield.kernel(), measurement, series.cpu, may_arrange);
+    if let Some(why) = &why {
+        eprintln!("asmp: {why}");
+    }
+    if args.cpu.is_some() && free_of_the_cpu(&series.kinds, measurement, why.is_some()) {
+        eprintln!(
+            "asmp: --cpu {} does not hold the task of kind normal: without timerlat it may run on \
+             any CPU",
+            series.cpu
+        );
+    }
+}
+
+/// A series that was refused: a user who is not root may measure something else.
+fn refused(error: ExperimentError, kinds: &[Kind], measurement: Measurement) -> anyhow::Error {
+    match (&error, without_root(kinds, measurement)) {
+        (ExperimentError::Conductor(cause), Some(cure)) if is_not_root(&**cause) => {
+            failure(NOT_ROOT, cure)
+        }
+        _ => failed(error),
+    }
+}
+
+/// Why a real-time task would keep the CPU; an ordinary one shares it. Without kinds (`ab`) it is
+/// in a partition.
+fn keeps_the_cpu(kinds: &[Kind], measurement: Measurement) -> Option<String> {
+    const LEAST: Duration = Duration::from_micros(10);
+    let Measurement::Latency { period, flood: false, .. } = measurement else { return None };
+    let is_ordinary = !kinds.is_empty() && kinds.iter().all(|kind| *kind == Kind::Normal);
+    let other = if kinds.is_empty() { "" } else { ", or --kinds normal" };
+    (period < LEAST && !is_ordinary).then(|| {
+        format!(
+            "--period: {period:?} is less than a wake-up takes, so that a real-time task would \
+             keep the CPU: choose 10 us or more{other}"
+        )
+    })
 }
 
 /// A failed series. Says where the runs are that it has measured.
@@ -179,12 +270,13 @@ fn failed(error: ExperimentError) -> anyhow::Error {
         ExperimentError::Twice { .. } => failure(USAGE, error.to_string()),
         ExperimentError::NoDisk { .. } => failure(USAGE, format!("--load-dir: {error}")),
         ExperimentError::TracerInUse { .. } => failure(TRACER_IN_USE, error.to_string()),
-        ExperimentError::File { .. } => failure(BAD_FILE, error.to_string()),
+        ExperimentError::File { .. } | ExperimentError::Provenance { .. } => {
+            failure(BAD_FILE, error.to_string())
+        }
         ExperimentError::Load(error) => error.into(),
         ExperimentError::Run(error) => error.into(),
         ExperimentError::Host(error) => error.into(),
-        ExperimentError::Provenance { .. }
-        | ExperimentError::Probe(_)
+        ExperimentError::Probe(_)
         | ExperimentError::Pin { .. }
         | ExperimentError::Schedule { .. }
         | ExperimentError::NoKernelThread { .. } => failure(UNEXPECTED, error.to_string()),
@@ -199,7 +291,20 @@ mod tests {
     use asmp_measure::load::LoadError;
     use asmp_measure::run::RunError;
     use asmp_shield::{ChangeError, Refusal};
-    use std::time::Duration;
+
+    #[test]
+    fn a_period_that_a_real_time_task_cannot_sleep_in_is_refused() {
+        let refused = |kinds: &[Kind], ns: u64| {
+            let period = Duration::from_nanos(ns);
+            let latency = Measurement::Latency { samples: 1, period, source: None, flood: false };
+            keeps_the_cpu(kinds, latency)
+        };
+        let words = refused(&[Kind::Normal, Kind::Fifo], 1_000).unwrap();
+        assert!(words.starts_with("--period: 1µs is less") && words.contains("10 us"), "{words}");
+        assert!(refused(&[], 9_999).is_some(), "ab measures in a partition");
+        assert_eq!(refused(&[Kind::Normal], 1_000), None);
+        assert_eq!(refused(&Kind::ALL, 10_000), None);
+    }
 
     #[test]
     fn a_failed_series_has_the_exit_code_and_words_of_its_cause() {
@@ -236,7 +341,7 @@ mod tests {
             code == USAGE && words.starts_with("--period: invalid period 99µs: timerlat"),
             "{words}"
         );
-        let file = std::io::Error::from(std::io::ErrorKind::AlreadyExists);
+        let file = io::Error::from(io::ErrorKind::AlreadyExists);
         let twice = ExperimentError::Twice { what: "normal".into() };
         assert_eq!(says(twice), (USAGE, "normal is named twice".to_owned()));
         let (path, file_system) = ("/tmp".into(), "tmpfs".into());

@@ -43,7 +43,7 @@ fn rt_group() -> String {
     format!("{}/a/rt", base())
 }
 
-fn tty_irq() -> String {
+pub fn tty_irq() -> String {
     let entries = fs::read_dir("/sys/kernel/irq").expect("/sys/kernel/irq").flatten();
     let line = entries
         .filter(|entry| {

@@ -241,7 +241,7 @@ fn run_inside() {
 
 fn refusals() {
     refused(&mut command("a thread"))
-        .says("no partition a: known are: there are none")
+        .says("no partition a: there are none")
         .says("asmp create a --cpus N")
         .says("asmp run --name a --cpus N -- PROGRAM");
     asmp("create a --cpus 3").done();

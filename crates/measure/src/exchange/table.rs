@@ -25,7 +25,7 @@ pub fn csv_line(run: &Run, sample: &Sample) -> String {
         format!("{:?}", provenance.experiment).to_lowercase(),
         provenance.load.to_string(),
         provenance.kind.to_string(),
-        format!("{:?}", provenance.source).to_lowercase(),
+        provenance.source.word().to_owned(),
         sample.due_ns.to_string(),
         sample.value_ns.to_string(),
         number(sample.handler_ns),

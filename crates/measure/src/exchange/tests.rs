@@ -2,10 +2,10 @@
 //! Other tools' files: what they say must be in every figure, and come back as it went.
 
 use super::*;
-use crate::histogram::{Beyond, Digits, Quantile};
-use crate::hlog::Recorder;
+use crate::histogram::{Above, Beyond, Digits, Quantile};
+use crate::hlog::{self, Recorder};
 use crate::run::tests::provenance;
-use crate::run::{Experiment, Kind, Provenance, Run, Times};
+use crate::run::{Experiment, Kind, Provenance, Run, Source, Times};
 use crate::sample::{Counts, Sample};
 use crate::summary::Summary;
 use hdrhistogram::Histogram;
@@ -13,11 +13,18 @@ use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use std::time::{Duration, UNIX_EPOCH};
 
+mod tools;
+
 const VALUES: [u64; 6] = [3_000, 3_999, 4_000, 17_500, 17_900, 2_000_000];
 
 fn hdr(text: &str) -> Latencies {
     let [column] = from_hdr(text, None).unwrap().try_into().unwrap();
     column.latencies
+}
+
+/// Microseconds, where the text has no line of its unit.
+fn from_rtla(text: &str) -> Result<Vec<Column>, String> {
+    super::from_rtla(text, (!text.contains("# Time unit")).then_some(1000))
 }
 
 fn names(columns: &[Column]) -> Vec<&str> {
@@ -41,6 +48,88 @@ fn the_overflow_counts_and_the_tool_says_its_longest() {
     let sum_ns = Some(15_000_000 - 50 * 41_000 - 48 * 42_000);
     let beyond = Beyond { instants: 2, from_ns: 400_000, max_ns: Some(8_974_000), sum_ns };
     assert_eq!(latencies.beyond(), Some(beyond));
+}
+
+const fn above(at_least: u64, at_most: u64) -> Above {
+    Above { at_least, at_most }
+}
+
+#[test]
+fn a_wide_row_understates_nothing_and_the_tools_own_figures_are_the_runs() {
+    let table = "Index   Usr-003\n20 900\n30 90\n50 9\n900 1\nover: 0\ncount: 1000\n";
+    let text = format!("{table}min: 21\navg: 27\nmax: 907\n");
+    let [column] = from_rtla(&text).unwrap().try_into().unwrap();
+    let latencies = column.latencies;
+    let summary = Summary::of(&latencies);
+    assert_eq!((summary.min_ns, summary.max_ns), (Some(21_000), Some(907_000)));
+    assert_eq!((summary.average_ns, summary.deviation_ns), (Some(27_000.0), None));
+    assert_eq!(latencies.quantile(2), Quantile::At { ns: 29_000 });
+    assert_eq!(latencies.quantile(1_000), Quantile::At { ns: 59_000 });
+    let counts = [25_000, 29_000, 905_000, 907_000].map(|limit_ns| latencies.above(limit_ns));
+    assert_eq!(counts, [above(100, 999), above(100, 999), above(1, 1), above(0, 1)]);
+    // It stays what it is in a run's directory, and goes back into such a file.
+    let mut log = hlog::Writer::new(Vec::new(), UNIX_EPOCH).unwrap();
+    log.second(0, None, &latencies).unwrap();
+    log.exact(None, &latencies).unwrap();
+    let all = hlog::read(log.finish().unwrap().as_slice(), |_| ()).unwrap();
+    assert_eq!(all[&None], latencies);
+    let again = to_rtla(&Rows::as_wide(&latencies, 1_000_000), "Usr-003");
+    assert_eq!(from_rtla(&again).unwrap()[0].latencies, latencies, "{again}");
+    // Rows of 100: how wide they are is not known, and the longest is.
+    let text = "Index a\n0 990\n300 9\n900 1\nmin: 21\navg: 44\nmax: 987\n";
+    let latencies = from_rtla(text).unwrap().remove(0).latencies;
+    assert_eq!((latencies.min_ns(), latencies.max_ns()), (Some(21_000), Some(987_000)));
+    assert_eq!((latencies.average_ns(), latencies.above(950_000)), (Some(44_000.0), above(1, 1)));
+    // Without those lines the mean is not known.
+    let latencies = from_rtla(table).unwrap().remove(0).latencies;
+    assert_eq!((latencies.average_ns(), latencies.max_ns()), (None, Some(909_000)));
+    let refused = from_rtla(&format!("{table}min: 5\navg: 27\nmax: 907\n")).unwrap_err();
+    assert_eq!(refused, "Usr-003: its first row is 20, and its minimum 5");
+}
+
+#[test]
+fn the_average_of_a_file_is_the_runs_and_rows_give_its_fraction() {
+    let of = |avg: u64| {
+        let text = format!("000041 000001\n000042 000001\n# Avg Latencies: {avg}\n");
+        let summary = Summary::of(&from_cyclictest(&text, None).unwrap()[0].latencies);
+        (summary.average_ns, summary.deviation_ns.map(f64::round))
+    };
+    assert_eq!(of(41), (Some(41_500.0), Some(707.0)));
+    // None of these rows has it, and the file says of none that they are not all.
+    assert_eq!(of(44), (None, None));
+    // The maximum of a file that is cut short proves an instant beyond its rows.
+    let cut = "000041 000005\n# Max Latencies: 00900\n# Histogram Overflows: 0";
+    let latencies = from_cyclictest(cut, None).unwrap().remove(0).latencies;
+    assert_eq!((latencies.instants(), latencies.max_ns()), (6, Some(900_000)));
+}
+
+#[test]
+fn the_percentile_text_of_another_program_is_read_with_its_last_lines() {
+    let text = "Value Percentile TotalCount 1/(1-Percentile)\n\n10.000 0.0 1 1.00\n\
+                20.000 0.5 5 2.00\n40.250 1.0 10\n\
+                #[Mean    =       25.125, StdDeviation   =        7.500]\n\
+                #[Max     =       40.249, Total count    =           10]\n\
+                #[Buckets =           28, SubBuckets     =         2048]\n";
+    let latencies = hdr(text);
+    assert_eq!((latencies.average_ns(), latencies.max_ns()), (Some(25_125.0), Some(40_249)));
+    let deviation_ns = latencies.deviation_ns().unwrap();
+    assert!((deviation_ns - 7_905.694).abs() < 0.01, "of a sample, n - 1: {deviation_ns}");
+    // Between two lines values are left out.
+    assert_eq!(latencies.above(15_000), above(5, 9));
+    let cut = hdr(&text[..text.find("#[Mean").unwrap()]);
+    assert_eq!((cut.instants(), cut.average_ns(), cut.deviation_ns()), (10, None, None));
+}
+
+#[test]
+fn what_other_tools_missed_is_not_known() {
+    let missed = |column: &Column| Summary::of(&column.latencies).missed;
+    let cyclictest = from_cyclictest(include_str!("../../tests/data/cyclictest.txt"), None);
+    let rtla = from_rtla(include_str!("../../tests/data/rtla.txt"));
+    let log = from_hdr(&foreign_log(3, 1, &[None], &[7]), None);
+    let text = from_hdr(&to_hdr(&Latencies::of(VALUES)), None);
+    for columns in [cyclictest, rtla, log, text] {
+        assert!(columns.unwrap().iter().all(|column| missed(column).is_none()));
+    }
 }
 
 #[test]
@@ -150,7 +239,8 @@ fn our_own_log_comes_back_exactly() {
     }
     let (latencies, log) = recorder.finish(3).unwrap();
     assert_eq!((latencies.instants(), latencies.missed(), latencies.lost()), (42, 39, 3));
-    assert_eq!(hdr(&String::from_utf8(log).unwrap()), latencies);
+    let back = hdr(&String::from_utf8(log).unwrap());
+    assert_eq!((back.known_missed(), back), (Some(39), latencies));
 }
 
 #[test]
@@ -171,8 +261,10 @@ fn a_count_of_any_size_takes_no_memory() {
     let [column] = from_cyclictest(text, None).unwrap().try_into().unwrap();
     assert_eq!(column.latencies.instants(), 99_999_999_999);
     assert!(column.latencies.bytes() < 64 << 20);
-    let most = format!("Index a\n7 {}\nover: {}\n", u64::MAX, u64::MAX);
-    assert_eq!(from_rtla(&most).unwrap()[0].latencies.instants(), u64::MAX);
+    let of = |count: u64| from_rtla(&format!("Index a\n7 {count}\nover: {count}\n"));
+    let half = i64::MAX as u64 / 2;
+    assert_eq!(of(half).unwrap()[0].latencies.instants(), 2 * half);
+    assert_eq!(of(u64::MAX).unwrap_err(), "a: more than 9223372036854775807 instants");
 }
 
 #[test]
@@ -206,21 +298,37 @@ fn what_was_exported_comes_back_as_it_went() {
         let [column] = from_rtla(&text).unwrap().try_into().unwrap();
         let again = to_rtla(&Rows::of(&column.latencies, 1_000_000), "Usr-003");
         assert!(again == text, "{} and {} bytes", again.len(), text.len());
-        if latencies.beyond().is_none() && rows.overflow == 0 {
-            let text = to_hdr(&rows);
+        let text = to_hdr(latencies);
+        if latencies.exact().count > 0 {
             let back = hdr(&text);
-            assert!(to_hdr(&Rows::of(&back, 1_000_000)) == text);
+            assert!(to_hdr(&back) == text);
+            assert_eq!((back.min_ns(), back.max_ns()), (latencies.min_ns(), latencies.max_ns()));
+            let beyond_ns = |one: &Latencies| one.beyond().map(|beyond| beyond.from_ns);
+            assert_eq!(beyond_ns(&back), beyond_ns(latencies));
         }
     }
 }
 
 #[test]
 fn the_percentile_text_counts_what_has_no_line() {
-    let rows = Rows { overflow: 2, max: Some(900), ..Rows::of(&Latencies::of([5_000; 8]), 100) };
-    let text = to_hdr(&rows);
-    let latencies = hdr(&text);
-    assert_eq!((latencies.instants(), latencies.max_ns()), (10, Some(900_000)));
-    assert_eq!(latencies.quantile(10), Quantile::AtLeast { ns: 6_000 });
+    let mut latencies = Latencies::new(Digits::Imported);
+    latencies.record_many(5_000, 8);
+    latencies.exceed(Beyond { instants: 2, from_ns: 6_000, max_ns: None, sum_ns: None });
+    let text = to_hdr(&latencies);
+    assert_eq!(text.matches("NaN").count(), 3, "mean, deviation and longest: {text}");
+    let back = hdr(&text);
+    assert_eq!((back.instants(), back.max_ns(), back.average_ns()), (10, None, None));
+    assert_eq!(back.quantile(10), Quantile::AtLeast { ns: 6_000 });
+}
+
+#[test]
+fn the_percentile_text_has_nanoseconds() {
+    let text = to_hdr(&Latencies::of([700, 14_900, 14_900, 14_900]));
+    let value = |line: &str| line.split_whitespace().next().map(str::to_owned);
+    let values: Vec<String> = text.lines().skip(2).take(2).filter_map(value).collect();
+    assert_eq!(values, ["0.700", "14.900"], "the end of a bucket, or the longest");
+    assert!(text.contains("#[Mean    =       11.350, StdDeviation   =        6.149]"), "{text}");
+    assert!(text.contains("#[Max     =       14.900, Total count    =            4]"), "{text}");
 }
 
 #[test]
@@ -256,7 +364,7 @@ fn a_file_without_its_end_is_partial() {
     let whole = include_str!("../../tests/data/rtla.txt");
     assert!(!partial(from_rtla(whole).unwrap()));
     assert!(partial(from_rtla(&before(whole, "max:")).unwrap()));
-    let whole = to_hdr(&Rows::of(&Latencies::of(VALUES), 1_000_000));
+    let whole = to_hdr(&Latencies::of(VALUES));
     assert!(!partial(from_hdr(&whole, None).unwrap()));
     assert!(partial(from_hdr(&before(&whole, "#[Max"), None).unwrap()));
 }
@@ -319,15 +427,21 @@ fn prometheus_has_each_series_once_in_base_units() {
     imported.exceed(Beyond { instants: 3, from_ns: 1, max_ns: None, sum_ns: None });
     let mut column = run("i/thread-0", Experiment::Latency, imported);
     column.provenance.column = Some("thread-0".into());
+    column.provenance.source = Source::Import;
+    let mut kernel = run("k/mixed-normal", Experiment::Latency, Latencies::of([7]));
+    kernel.provenance.source = Source::TimerlatKernel;
     let runs = [
         run("a/mixed-normal", Experiment::Latency, late),
         run("b \"quoted\\\"\n", Experiment::Latency, Latencies::default()),
         run("c/mixed-normal", Experiment::Overhead, Latencies::of([7])),
         column,
+        kernel,
     ];
     let text = to_prometheus(&runs.iter().map(Exported::of).collect::<Vec<_>>());
     let has = |line: &str| assert!(text.lines().any(|one| one == line), "{line}\n{text}");
+    let on = r#"kernel="7.2",cpu="3""#;
     let a = r#"run="a/mixed-normal",load="mixed",kind="normal",source="nanosleep""#;
+    let a = format!("{a},{on}");
     has(&format!("asmp_latency_seconds{{{a},quantile=\"0.5\"}} 0.000010007"));
     has(&format!("asmp_latency_seconds{{{a},quantile=\"0.99\"}} 0.002000895"));
     has(&format!("asmp_latency_seconds_count{{{a}}} 101"));
@@ -337,6 +451,8 @@ fn prometheus_has_each_series_once_in_base_units() {
     has("# TYPE asmp_overhead_seconds summary");
     assert!(text.contains(r#"run="b \"quoted\\\"\n","#), "{text}");
     assert!(text.contains(r#"column="thread-0"} 3"#), "{text}");
+    assert!(!text.contains(r#"missed_total{run="i/thread-0""#), "it is not known: {text}");
+    assert!(text.contains(r#"source="timerlat-kernel",kernel="7.2",cpu="3"} 1"#), "{text}");
     // What promtool refuses or warns of: series twice, families apart, suffixes, words without
     // their HELP and TYPE.
     let mut series: Vec<&str> = Vec::new();
@@ -379,6 +495,9 @@ fn csv_names_the_run_and_has_every_column() {
         "\"a,b \"\"c\"\"\",latency,mixed,partition-tick,nanosleep,1,2,3,4,5,1,0,0,0,0,6\n";
     assert_eq!(line, expected);
     run.dir = "a".into();
+    run.provenance.source = Source::TimerlatKernel;
+    assert!(csv_line(&run, &sample).starts_with("a,latency,mixed,partition-tick,timerlat-kernel,"));
+    run.provenance.source = Source::Nanosleep;
     let columns = |line: &str| line.matches(',').count();
     let empty = csv_line(&run, &Sample::default());
     assert_eq!(empty, "a,latency,mixed,partition-tick,nanosleep,0,0,,,0,,,,,,\n");

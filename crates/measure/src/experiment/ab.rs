@@ -5,8 +5,8 @@ use super::series::{Case, Completion, Session, place};
 use super::{ExperimentError, Result};
 use crate::compare::{self, Difference, Figure};
 use crate::histogram::Latencies;
-use crate::load::Load;
-use crate::run::{Kind, Run};
+use crate::load::{Load, Running};
+use crate::run::{Kind, Run, Step};
 use std::fmt;
 
 /// One thing that a partition can do without.
@@ -29,11 +29,18 @@ impl fmt::Display for Factor {
 
 /// What a comparison gave.
 #[derive(Debug)]
-pub enum Factors {
-    /// The effect of each factor.
-    Compared(Vec<Effect>),
-    /// A run ended early, for this reason; [`Completion::Stopped`] where the observer ended it.
-    EndedEarly { reason: String, completion: Completion },
+pub struct Factors {
+    /// The effect of each factor that was tried, by its complete rounds.
+    pub effects: Vec<Effect>,
+    pub ended_early: Option<EndedEarly>,
+}
+
+/// A run has fewer samples than asked for: no other one followed it.
+#[derive(Debug)]
+pub struct EndedEarly {
+    pub reason: String,
+    /// [`Completion::Stopped`] where the observer ended it.
+    pub completion: Completion,
 }
 
 /// The effect of one factor: its figures without the factor less the same with it, those that the
@@ -41,6 +48,8 @@ pub enum Factors {
 #[derive(Debug)]
 pub struct Effect {
     pub factor: Factor,
+    /// How many have a whole run with the factor and one without.
+    pub rounds: u32,
     pub figures: Vec<Difference>,
 }
 
@@ -78,41 +87,107 @@ fn compare_in_turn(
         session.conductor.check(cpu, &[tick_off]).map_err(ExperimentError::Conductor)?;
     }
     let kind = if candidate { Kind::Partition } else { Kind::PartitionTick };
-    let mut running = session.start(load)?;
-    let mut effects = Vec::new();
+    let Some(mut running) = session.start(load)? else {
+        let early = EndedEarly { reason: "interrupted".into(), completion: Completion::Stopped };
+        return Ok(Factors { effects: Vec::new(), ended_early: Some(early) });
+    };
+    in_turn(factors, rounds, |factor, round| {
+        one_round(session, load, kind, factor, round, &mut running)
+    })
+}
+
+/// Latencies of a round with the factor and without it.
+type Round = std::result::Result<[Latencies; 2], EndedEarly>;
+
+/// The effects by rounds that `measure` makes, up to the first that ended early.
+fn in_turn(
+    factors: &[Factor],
+    rounds: u32,
+    mut measure: impl FnMut(&Factor, u32) -> Result<Round>,
+) -> Result<Factors> {
+    let mut all = Factors { effects: Vec::new(), ended_early: None };
     for factor in factors {
         let (mut with, mut without) = (Vec::new(), Vec::new());
         for round in 0..rounds {
-            // With first, then without first: what drifts over time meets both alike.
-            let order = if round % 2 == 0 { [true, false] } else { [false, true] };
-            for has in order {
-                let word = if has { "with" } else { "without" };
-                let (kind, left_out) = match (has, factor) {
-                    (true, _) => (kind, vec![]),
-                    (_, Factor::Tick) => (Kind::PartitionTick, vec![]),
-                    (_, Factor::Setting(name)) => (kind, vec![name.clone()]),
-                };
-                let name = format!("{factor}-{word}-{round}");
-                let case = Case { kind, source: session.sources[0], without: left_out, name };
-                let (dir, provenance) = session.one(load, &case, None, &mut running)?;
-                if let Some(reason) = provenance.partial {
-                    let stopped = session.stopped();
-                    let completion =
-                        if stopped { Completion::Stopped } else { Completion::Partial };
-                    return Ok(Factors::EndedEarly { reason, completion });
+            match measure(factor, round)? {
+                Ok([has, lacks]) => {
+                    with.push(has);
+                    without.push(lacks);
                 }
-                if has { &mut with } else { &mut without }.push(Run::read(&dir)?.latencies);
+                Err(early) => {
+                    all.ended_early = Some(early);
+                    break;
+                }
             }
         }
-        effects.push(effect(factor.clone(), &with, &without));
+        all.effects.push(effect(factor.clone(), &with, &without));
+        if all.ended_early.is_some() {
+            break;
+        }
     }
-    compare::judge(effects.iter_mut().flat_map(|effect| &mut effect.figures));
-    Ok(Factors::Compared(effects))
+    compare::judge(all.effects.iter_mut().flat_map(|effect| &mut effect.figures));
+    Ok(all)
+}
+
+/// Two runs. `kind` has the factor.
+fn one_round(
+    session: &Session,
+    load: Load,
+    kind: Kind,
+    factor: &Factor,
+    round: u32,
+    running: &mut Running,
+) -> Result<Round> {
+    let mut measure = |has: bool| -> Result<std::result::Result<Latencies, EndedEarly>> {
+        let (kind, left_out) = match (has, factor) {
+            (true, _) => (kind, vec![]),
+            (_, Factor::Tick) => (Kind::PartitionTick, vec![]),
+            (_, Factor::Setting(name)) => (kind, vec![name.clone()]),
+        };
+        let step = Step { name: factor.to_string(), with: has };
+        let name = format!("{step}-{round}");
+        let source = session.sources[0];
+        let case = Case { kind, source, without: left_out, step: Some(step), name };
+        let (dir, provenance) = session.one(load, &case, None, running)?;
+        let Some(reason) = provenance.partial else { return Ok(Ok(Run::read(&dir)?.latencies)) };
+        let stopped = session.stopped();
+        let completion = if stopped { Completion::Stopped } else { Completion::Partial };
+        Ok(Err(EndedEarly { reason, completion }))
+    };
+    // With first, then without first: what drifts over time meets both alike.
+    let has_first = round.is_multiple_of(2);
+    let mut both = Vec::new();
+    for has in [has_first, !has_first] {
+        match measure(has)? {
+            Ok(latencies) => both.push(latencies),
+            Err(early) => return Ok(Err(early)),
+        }
+    }
+    if !has_first {
+        both.reverse();
+    }
+    Ok(Ok(both.try_into().expect("two runs")))
 }
 
 fn effect(factor: Factor, with: &[Latencies], without: &[Latencies]) -> Effect {
+    let rounds = with.len() as u32;
     let (with, without): (Vec<_>, Vec<_>) = (with.iter().collect(), without.iter().collect());
-    Effect { factor, figures: compare::differences(&with, &without, &FIGURES) }
+    Effect { factor, rounds, figures: compare::differences(&with, &without, &FIGURES) }
+}
+
+impl Factors {
+    /// Why and when the comparison of these factors ended early: `ended early (interrupted): only
+    /// complete rounds count: tick 6 of 6, irqs 5 of 6`.
+    pub fn told_early(&self, factors: &[Factor], rounds: u32) -> Option<String> {
+        let reason = &self.ended_early.as_ref()?.reason;
+        let complete = |factor: &Factor| {
+            let effect = self.effects.iter().find(|effect| effect.factor == *factor);
+            format!("{factor} {} of {rounds}", effect.map_or(0, |effect| effect.rounds))
+        };
+        let complete: Vec<String> = factors.iter().map(complete).collect();
+        let complete = complete.join(", ");
+        Some(format!("ended early ({reason}): only complete rounds count: {complete}"))
+    }
 }
 
 impl fmt::Display for Effect {
@@ -168,5 +243,36 @@ mod tests {
         assert!(says(&fast[..2], &slow[..2]).contains("p 0.3333: may be chance"));
         assert_eq!(says(&[], &[]), "irqs:");
         assert_eq!((fewest_rounds(1), fewest_rounds(9)), (5, 6));
+    }
+
+    #[test]
+    fn what_ended_early_tells_the_effects_of_its_complete_rounds() {
+        let factors = ["irqs", "timers", "watchdog"].map(|name| Factor::Setting(name.into()));
+        let level = |ns: u64, round: u32| {
+            Latencies::of((0..500).map(|turn| ns + u64::from(round) * 100 + turn))
+        };
+        let until = |last: (&str, u32)| {
+            let measure = |factor: &Factor, round: u32| {
+                if (factor.to_string().as_str(), round) == last {
+                    let completion = Completion::Stopped;
+                    return Ok(Err(EndedEarly { reason: "interrupted".into(), completion }));
+                }
+                Ok(Ok([level(10_000, round), level(30_000, round)]))
+            };
+            in_turn(&factors, 6, measure).unwrap()
+        };
+        let found = until(("timers", 5));
+        let rounds: Vec<u32> = found.effects.iter().map(|effect| effect.rounds).collect();
+        assert_eq!(rounds, [6, 5]);
+        assert!(found.effects[1].to_string().starts_with("timers: median +20.0 ["), "{found:?}");
+        assert!(found.effects[1].figures[0].is_sure, "{found:?}");
+        assert_eq!(
+            found.told_early(&factors, 6).unwrap(),
+            "ended early (interrupted): only complete rounds count: irqs 6 of 6, timers 5 of 6, \
+             watchdog 0 of 6"
+        );
+        let whole = until(("none", 0));
+        assert_eq!((whole.effects.len(), whole.told_early(&factors, 6)), (3, None));
+        assert_eq!(until(("irqs", 0)).effects[0].rounds, 0);
     }
 }

@@ -10,8 +10,9 @@
 mod ab;
 mod series;
 mod subject;
+mod totals;
 
-pub use ab::{Effect, Factor, Factors, compare_factors, fewest_rounds};
+pub use ab::{Effect, EndedEarly, Factor, Factors, compare_factors, fewest_rounds};
 pub use series::{Completion, Session, once};
 pub use subject::misses_timerlat;
 
@@ -60,7 +61,7 @@ impl Measurement {
     }
 
     /// `None` where instants are random or there are none.
-    const fn period(self) -> Option<Duration> {
+    pub const fn period(self) -> Option<Duration> {
         match self {
             Self::Latency { period, flood: false, .. } | Self::Spaces { period, .. } => {
                 Some(period)
@@ -83,6 +84,8 @@ pub struct Series {
     pub priority: u32,
     /// Samples of a run before the first that counts.
     pub warm_up: u64,
+    /// An instant that was missed counts as one of the samples asked for: a run takes a known time.
+    pub counts_missed: bool,
     /// Directory for the runs; must not exist.
     pub dir: PathBuf,
     /// Where loads write; `None`: beside `dir`. One that is named must be on a disk.
@@ -171,13 +174,17 @@ pub trait Observer {
     /// The processes of a load are started, which takes its time.
     fn starts(&self, _load: Load) {}
 
+    /// So many of all processes of that load are there. Called every 100 ms.
+    fn awaits(&self, _load: Load, _there: u32, _all: u32) {}
+
     /// A load is to write to a disk, and what it writes to keeps its files in memory.
     fn has_no_disk(&self, _load: Load, _wrote_to: &LoadDir) {}
 
     /// The next run begins.
     fn begins(&self, _name: &str) {}
 
-    /// The present run has so many samples. Called about every 50 ms.
+    /// The present run has so many samples, or instants where missed ones count. Called about every
+    /// 50 ms.
     fn has(&self, _samples: u64) {}
 
     /// A run of a series has fewer samples than asked for, for this reason.
@@ -223,8 +230,8 @@ pub enum ExperimentError {
         path = path.display())]
     NoDisk { path: PathBuf, file_system: String },
 
-    /// The run's record (`run.json`) was not written.
-    #[error("{path}: {cause}", path = path.display())]
+    /// The run's record was not written.
+    #[error("{path}/run.json: {cause}", path = path.display())]
     Provenance {
         path: PathBuf,
         #[source]

@@ -5,21 +5,22 @@
 //! on system CPUs. The conductor takes the arrangement of a run back, also where the run fails.
 
 use super::subject::{self, Ready};
+use super::totals::{Counters, totals};
 use super::{
     Arrangement, Conductor, ExperimentError, Measurement, Observer, Place, Result, Series,
 };
-use crate::collect::{Collected, Sink, collect};
+use crate::collect::{Collected, Reached, Sink, collect};
 use crate::explain::Window;
 use crate::load::{self, Load, LoadDir, LoadError, Running, Size};
 use crate::probe::{Probe, Raw, Work, calibrate};
 use crate::run::{
-    self, BaseTime, Experiment, Kind, Machine, Provenance, RUN_SCHEMA, Source, Totals,
+    self, BaseTime, Experiment, Kind, Machine, Provenance, RUN_SCHEMA, Source, Step, Totals,
+    UNFINISHED,
 };
 use crate::scratch;
-use asmp_host::counters::{self, Interrupts};
-use asmp_host::{Cpu, CpuSet, Facts, Kernel, Schedule, clock};
+use asmp_host::{Cpu, CpuSet, Facts, Kernel, Schedule, clock, task};
 use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// One run: a kind, and where its record goes.
 #[derive(Debug, Clone)]
@@ -29,6 +30,8 @@ pub struct Case {
     pub source: Source,
     /// Settings that its partition does without.
     pub without: Vec<String>,
+    /// What `ab` tries by it.
+    pub step: Option<Step>,
     /// Name below the directory of the series.
     pub name: String,
 }
@@ -60,6 +63,8 @@ pub struct Session<'a> {
     pub(super) sources: Vec<Source>,
     /// Below it loads write.
     load_dir: PathBuf,
+    /// What makes the loads, by its own words.
+    load_tool: Option<String>,
     size: Size,
     /// Rounds of the loop that take the work's time; 0 where no loop is measured.
     rounds: u64,
@@ -99,15 +104,19 @@ impl<'a> Session<'a> {
             conductor.reserve(timerlat).map_err(ExperimentError::Conductor)?;
         }
         let loads = series.loads.iter().any(|load| *load != Load::Idle);
-        if loads && std::process::Command::new("stress-ng").arg("--version").output().is_err() {
-            return Err(LoadError::NoTool.into());
-        }
+        // One that is ended meanwhile has no run: it ends before its first load.
+        let goes_on = || !observer.is_stopped();
+        let load_tool = if loads { load::version(goes_on)? } else { None };
         let load_dir = load_dir(kernel, series)?;
-        std::fs::create_dir(&series.dir)
-            .map_err(|cause| ExperimentError::File { path: series.dir.clone(), cause })?;
         let load_cpus = load_cpus(&facts, series.cpu);
         let cpus = load_cpus.len() as u32;
         let wanted = series.load_factor.unwrap_or(measurement.load_factor());
+        let rounds = match measurement {
+            Measurement::Overhead { work, .. } => calibrate(work.as_nanos() as u64),
+            Measurement::Latency { .. } | Measurement::Spaces { .. } => 0,
+        };
+        std::fs::create_dir(&series.dir)
+            .map_err(|cause| ExperimentError::File { path: series.dir.clone(), cause })?;
         Ok(Self {
             kernel,
             conductor,
@@ -119,12 +128,18 @@ impl<'a> Session<'a> {
             load_cpus,
             sources,
             load_dir,
+            load_tool,
             size: Size { per_cpu: load::bounded(wanted, cpus, free_memory(kernel)), cpus },
-            rounds: match measurement {
-                Measurement::Overhead { work, .. } => calibrate(work.as_nanos() as u64),
-                Measurement::Latency { .. } | Measurement::Spaces { .. } => 0,
-            },
+            rounds,
         })
+    }
+}
+
+/// A series that has measured nothing leaves no directory, and its name is free.
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        // One that holds anything stays.
+        let _ = std::fs::remove_dir(&self.series.dir);
     }
 }
 
@@ -177,8 +192,8 @@ pub(super) fn place(kind: Kind, cpu: Cpu, online: &CpuSet, without: &[String]) -
     }
 }
 
-fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 fn free_memory(kernel: &dyn Kernel) -> u64 {
@@ -202,7 +217,7 @@ impl Session<'_> {
         let mut completion = Completion::Complete;
         for load in &self.series.loads {
             let before = self.base()?;
-            let mut running = self.start(*load)?;
+            let Some(mut running) = self.start(*load)? else { return Ok(Completion::Stopped) };
             let mut done: Vec<(PathBuf, Provenance)> = Vec::new();
             for case in self.cases(*load) {
                 if self.stopped() {
@@ -250,18 +265,26 @@ impl Session<'_> {
                     format!("{load}-{kind}")
                 }
             };
-            Case { kind, source, without: Vec::new(), name }
+            Case { kind, source, without: Vec::new(), step: None, name }
         };
         let kinds = self.series.kinds.iter();
         kinds.flat_map(|kind| self.sources.iter().map(move |source| case(*kind, *source))).collect()
     }
 
-    /// A load that runs, with all its processes there.
-    pub(super) fn start(&self, load: Load) -> Result<Running> {
+    /// A load that runs, with all its processes there. `None`: the observer ended the series.
+    pub(super) fn start(&self, load: Load) -> Result<Option<Running>> {
+        if self.stopped() {
+            return Ok(None);
+        }
         if load != Load::Idle {
             self.observer.starts(load);
         }
-        let mut running = Running::start(self.kernel, load, self.size, &self.load_dir)?;
+        let goes_on = |there, all| {
+            self.observer.awaits(load, there, all);
+            !self.stopped()
+        };
+        let started = Running::start(self.kernel, load, self.size, &self.load_dir, goes_on)?;
+        let Some(mut running) = started.filter(|_| !self.stopped()) else { return Ok(None) };
         if let Some(dir) = running.load_dir.as_ref().filter(|dir| dir.is_memory()) {
             self.observer.has_no_disk(load, dir);
         }
@@ -269,14 +292,15 @@ impl Session<'_> {
             let (program, cpu) = (&self.series.flooder, self.series.cpu);
             running.flood(self.kernel, program, &self.load_cpus, cpu, self.flood_bytes())?;
         }
-        Ok(running)
+        Ok(Some(running))
     }
 
     pub(super) fn stopped(&self) -> bool {
         self.observer.is_stopped()
     }
 
-    /// Overhead: the fastest of some undisturbed turns.
+    /// Overhead: the fastest of some undisturbed turns. `None` of others, and where the observer
+    /// ends the series meanwhile.
     fn base(&self) -> Result<Option<BaseTime>> {
         let Measurement::Overhead { iterations, .. } = self.measurement else { return Ok(None) };
         let turns = iterations.clamp(3, 20);
@@ -284,11 +308,30 @@ impl Session<'_> {
         let probe = Probe::spawn(work, turns, 1, false).map_err(ExperimentError::Probe)?;
         self.pin(&probe)?;
         probe.start();
+        while !probe.is_done() {
+            if self.stopped() {
+                probe.stop();
+            }
+            if probe.is_stuck() {
+                self.free(probe.tid);
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        if self.stopped() {
+            return Ok(None);
+        }
         let (mut ring, _) = probe.join().map_err(ExperimentError::Probe)?;
         let turn = |raw: Raw| raw.end_ns.saturating_sub(raw.due_ns);
         let fastest = std::iter::from_fn(|| ring.pop().ok()).map(turn).min();
         let fastest = fastest.unwrap_or(0);
         Ok(Some(BaseTime { before_ns: fastest, after_ns: fastest, rounds: self.rounds }))
+    }
+
+    /// Gives a probe that has no CPU to end on all others, as far as its group has them: this
+    /// process ends when its last thread does.
+    fn free(&self, tid: i32) {
+        let _ = self.kernel.set_affinity(tid, &self.online);
     }
 
     /// Pins the probe to the measured CPU as a real-time task.
@@ -322,7 +365,8 @@ impl Session<'_> {
                 Work::Flood { bytes: self.flood_bytes(), seed: clock::monotonic_ns() }
             }
             (Measurement::Latency { period, .. } | Measurement::Spaces { period, .. }, _) => {
-                Work::Periodic { period_ns: period.as_nanos() as u64 }
+                let period_ns = period.as_nanos() as u64;
+                Work::Periodic { period_ns, counts_missed: self.series.counts_missed }
             }
         }
     }
@@ -355,10 +399,9 @@ impl Session<'_> {
         };
         let entered = self.conductor.enter(&arrangement).map_err(ExperimentError::Conductor);
         let measured =
-            entered.and_then(|settings| self.measure(load, case, &dir, running, settings));
+            entered.and_then(|settings| self.measure(load, case, &dir, base_ns, running, settings));
         let left = self.conductor.leave().map_err(ExperimentError::NotRestored);
         let written = measured.and_then(|provenance| {
-            let provenance = Provenance { base_ns, ..provenance };
             self.write(&dir, &provenance)?;
             Ok(provenance)
         });
@@ -375,17 +418,12 @@ impl Session<'_> {
         load: Load,
         case: &Case,
         dir: &Path,
+        base_ns: Option<BaseTime>,
         running: &mut Running,
         settings: Vec<String>,
     ) -> Result<Provenance> {
         let kind = case.kind;
         let file = |cause| ExperimentError::File { path: dir.to_owned(), cause };
-        std::fs::create_dir(dir).map_err(file)?;
-        let sink = match self.measurement.experiment() {
-            Experiment::Latency => Sink::of_latency(dir, self.period_ns(), self.series.samples_too),
-            Experiment::Overhead => Sink::of_turns(dir),
-        };
-        let sink = sink.map_err(file)?;
         let Ready { subject, mut origin, bound, not_recorded } = self.ready(case)?;
         // The kernel's thread goes with its tracer, which others may end.
         let proc =
@@ -394,9 +432,53 @@ impl Session<'_> {
             Experiment::Latency => Window::Wake,
             Experiment::Overhead => Window::Turn,
         };
-        let before = self.counters();
-        let (started_s, started) = (now_s(), Instant::now());
-        let wanted = self.measurement.samples();
+        let mut provenance = Provenance {
+            schema: RUN_SCHEMA,
+            tool: self.series.tool.clone(),
+            command_line: self.series.command_line.clone(),
+            experiment: self.measurement.experiment(),
+            kind,
+            source: case.source,
+            column: None,
+            step: case.step.clone(),
+            load,
+            load_size: self.size,
+            load_commands: running.commands.clone(),
+            load_tool: self.load_tool.clone().filter(|_| load != Load::Idle),
+            load_dir: running.load_dir.clone(),
+            flood: Some(matches!(self.measurement, Measurement::Latency { flood: true, .. })),
+            machine: Machine::read(self.kernel),
+            cpu: bound.then_some(self.series.cpu),
+            // What it has: an ordinary task keeps the policy and nice value of its parent.
+            schedule: self.kernel.schedule(subject.tid()).ok(),
+            memory_locked: Some(self.series.memory_locked),
+            cpu_latency_held: Some(self.series.cpu_latency_held),
+            period_ns: self.period_ns(),
+            warm_up_samples: self.series.warm_up,
+            started_s: seconds(SystemTime::now()),
+            duration_ns: 0,
+            samples: 0,
+            lost: 0,
+            overruns: 0,
+            lost_records: 0,
+            partial: Some(UNFINISHED.to_owned()),
+            work_ns: match self.measurement {
+                Measurement::Overhead { work, .. } => Some(work.as_nanos() as u64),
+                Measurement::Latency { .. } | Measurement::Spaces { .. } => None,
+            },
+            base_ns,
+            not_recorded,
+            settings,
+            totals: Totals::default(),
+            worst: Vec::new(),
+        };
+        // A kill from here on leaves a run, and one before leaves none.
+        let begun = run::begin(dir, &provenance).map_err(file)?;
+        let sink = match self.measurement.experiment() {
+            Experiment::Latency => Sink::of_latency(dir, self.period_ns(), self.series.samples_too),
+            Experiment::Overhead => Sink::of_turns(dir),
+        };
+        let sink = sink.map_err(file)?;
         // A partition moves the flooder to the collector's CPUs: there it stays an ordinary task.
         if !matches!(kind, Kind::PartitionTick | Kind::Partition) {
             running.press(self.kernel).map_err(|cause| LoadError::NotStarted {
@@ -405,8 +487,22 @@ impl Session<'_> {
             })?;
         }
         self.observer.begins(&case.name);
-        let collected = collect(subject, &mut origin, window, sink, |samples| {
-            self.observer.has(samples);
+        let tid = subject.tid();
+        let (mut before, mut after) = (Counters::read(self.kernel, self.series.cpu), None);
+        let collected = collect(subject, &mut origin, window, sink, |reached| {
+            if reached.samples == 0 {
+                before = Counters::read(self.kernel, self.series.cpu);
+            }
+            if reached.is_over {
+                after = Some(Counters::read(self.kernel, self.series.cpu));
+            }
+            if bound && let Some(reason) = self.left_its_cpu(tid, reached) {
+                return Err(reason);
+            }
+            if reached.is_over {
+                return Ok(());
+            }
+            self.observer.has(self.reached(reached));
             if self.stopped() {
                 return Err("interrupted".to_owned());
             }
@@ -419,79 +515,58 @@ impl Session<'_> {
             running.check().map_err(|error| error.to_string())
         });
         running.ease(self.kernel);
-        let Collected { ended, samples, lost_records, worst, partial } =
-            collected.map_err(ExperimentError::Probe)?;
+        let collected = collected.map_err(ExperimentError::Probe)?;
+        begun.keep();
+        if let Some(tid) = collected.stuck {
+            self.free(tid);
+        }
+        if let Some(after) = after.filter(|_| bound) {
+            provenance.totals = totals(before, after, self.series.cpu);
+        }
+        Ok(self.ended(provenance, collected))
+    }
+
+    /// The record of a run that has ended.
+    fn ended(&self, begun: Provenance, collected: Collected) -> Provenance {
+        let Collected {
+            ended, samples, lost_records, worst, partial, started, duration_ns, ..
+        } = collected;
+        let missed = if self.series.counts_missed { ended.overruns } else { 0 };
         // Of timerlat the probe does not see each sample: the tracer's last ones may be missing.
-        let too_few = (samples < wanted).then(|| format!("{samples} samples"));
-        let duration_ns = started.elapsed().as_nanos() as u64;
-        let totals = if bound {
-            totals(before, self.counters(), self.series.cpu)
-        } else {
-            Totals::default()
-        };
-        Ok(Provenance {
-            schema: RUN_SCHEMA,
-            tool: self.series.tool.clone(),
-            command_line: self.series.command_line.clone(),
-            experiment: self.measurement.experiment(),
-            kind,
-            source: case.source,
-            column: None,
-            load,
-            load_size: self.size,
-            load_commands: running.commands.clone(),
-            load_dir: running.load_dir.clone(),
-            flood: matches!(self.measurement, Measurement::Latency { flood: true, .. }),
-            machine: Machine::read(self.kernel),
-            cpu: bound.then_some(self.series.cpu),
-            schedule: Some(self.schedule_of(kind)),
-            memory_locked: self.series.memory_locked,
-            cpu_latency_held: self.series.cpu_latency_held,
-            period_ns: self.period_ns(),
-            warm_up_samples: self.series.warm_up,
-            started_s,
+        let is_short = samples.saturating_add(missed) < self.measurement.samples();
+        let too_few = is_short.then(|| format!("{samples} samples"));
+        Provenance {
+            started_s: started.map_or(begun.started_s, seconds),
             duration_ns,
             samples,
             lost: ended.lost,
             overruns: ended.overruns,
             lost_records,
             partial: partial.or(too_few),
-            base_ns: None,
-            not_recorded,
-            settings,
-            totals,
             worst,
-        })
+            ..begun
+        }
     }
 
-    fn counters(&self) -> Counters {
-        let steal = self.kernel.text(Path::new("/proc/stat")).ok().and_then(|text| {
-            let label = format!("cpu{} ", self.series.cpu);
-            let line = text.lines().find_map(|line| line.strip_prefix(&label))?.to_owned();
-            line.split_whitespace().nth(7)?.parse::<u64>().ok()
-        });
-        Counters { interrupts: counters::interrupts(self.kernel).unwrap_or_default(), steal }
+    /// What counts of the samples that were asked for.
+    const fn reached(&self, reached: Reached) -> u64 {
+        let missed = if self.series.counts_missed { reached.missed } else { 0 };
+        reached.samples.saturating_add(missed)
     }
-}
 
-/// Counters of the machine at one instant; steal in ticks of 10 ms.
-struct Counters {
-    interrupts: Vec<counters::Row>,
-    steal: Option<u64>,
-}
-
-/// What came between two readings. A count that went back counts as none: the hypervisor may
-/// correct the time it took, and a line that is requested again begins at 0.
-fn totals(before: Counters, after: Counters, cpu: Cpu) -> Totals {
-    let Some(came) = Interrupts::between(&before.interrupts, &after.interrupts, cpu) else {
-        return Totals::default();
-    };
-    let steal = after.steal.zip(before.steal).map(|(after, before)| after.saturating_sub(before));
-    Totals {
-        ticks: came.ticks,
-        device_interrupts: Some(came.devices),
-        ipis: Some(came.ipis),
-        steal_ns: steal.map(|ticks| ticks.saturating_mul(10_000_000)),
+    /// Why the samples of a task that is bound to the CPU are not, or no longer, that CPU's: the
+    /// kernel moves tasks from one that goes offline.
+    fn left_its_cpu(&self, tid: i32, reached: Reached) -> Option<String> {
+        let cpu = self.series.cpu;
+        let text = self.kernel.text(Path::new("/sys/devices/system/cpu/online"));
+        let online = text.ok().and_then(|text| text.parse::<CpuSet>().ok());
+        if online.is_some_and(|online| !online.contains(cpu)) {
+            return Some(format!("CPU {cpu} went offline"));
+        }
+        // Before its first sample it may not have run there yet.
+        let now = task::last_cpu(self.kernel, tid).filter(|_| reached.samples > 0);
+        let has_left = now.is_some_and(|now| now != cpu);
+        has_left.then(|| format!("the probe left CPU {cpu}: that went offline meanwhile"))
     }
 }
 

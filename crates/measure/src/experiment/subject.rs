@@ -156,7 +156,8 @@ impl Session<'_> {
     ) -> Origin<'a> {
         let period_ns = self.measurement.period().unwrap_or_default().as_nanos() as u64;
         let periods =
-            Periods::new(handler, period_ns, self.series.warm_up, self.measurement.samples());
+            Periods::new(handler, period_ns, self.series.warm_up, self.measurement.samples())
+                .counting_missed(self.series.counts_missed);
         Origin::Timerlat { stream, events, periods: Box::new(periods) }
     }
 

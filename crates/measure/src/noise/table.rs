@@ -86,7 +86,7 @@ pub fn table(columns: &[(&str, &Report)]) -> String {
 
 /// The name of a task begins no line of its own.
 pub(crate) fn shown(name: &str) -> String {
-    name.replace('\n', "\\n")
+    asmp_host::shown::shown(name).into_owned()
 }
 
 /// A name with its count, and how long it had the CPU where that is known.

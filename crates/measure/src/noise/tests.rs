@@ -37,6 +37,20 @@ fn contents(kinds: Vec<EventKind>) -> Contents {
     Contents { events: events(kinds), has_page_faults: true, lost: 0 }
 }
 
+#[test]
+fn who_is_not_root_is_told_that_first_and_root_how_to_mount_what_is_missing() {
+    let io = |kind: std::io::ErrorKind| {
+        let path = "/sys/kernel/tracing/instances".into();
+        Error::Io { path, operation: "create", cause: kind.into() }
+    };
+    let missing = io(std::io::ErrorKind::NotFound);
+    let root = why_not_recorded(&missing, Some(0));
+    assert!(root.ends_with("mount -t tracefs none /sys/kernel/tracing"), "{root}");
+    for error in [missing, io(std::io::ErrorKind::PermissionDenied)] {
+        assert_eq!(why_not_recorded(&error, Some(1000)), "only root can record them: use sudo");
+    }
+}
+
 /// CPU 3, where 10 belongs, 12 is a kernel thread, and these are runnable.
 fn beside(recorded: Result<Contents, String>, there: &[Runnable]) -> CpuNoise {
     let before = at(BEGIN_NS, vec![row(InterruptKind::LocalTimer, &[(3, 100)])]);

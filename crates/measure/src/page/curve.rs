@@ -23,13 +23,14 @@ pub fn percentiles(latencies: &Latencies, x: &Axis, y: &Axis) -> Curve {
     let n = latencies.instants() as f64;
     let known_max_ns = latencies.exact().max_ns.unwrap_or(u64::MAX);
     let (mut pen, mut last) = (Pen::default(), None);
-    let mut before = 0;
+    let mut before = 0u64;
     for bucket in latencies.buckets() {
         let height = y.place(bucket.to_ns.min(known_max_ns) as f64 / 1e3);
         if before == 0 {
             pen.move_to(0.0, height);
         }
-        before += bucket.instants;
+        // A log may tell any counts; their sum is bounded as that of all instants.
+        before = before.saturating_add(bucket.instants);
         // The last instant ends where it begins, at one in n: above it there is no percentile.
         let above = (n - before as f64).max(1.0);
         pen.step(height, x.place(n / above));
@@ -62,7 +63,7 @@ pub fn range_us<'a>(all: impl Iterator<Item = &'a Latencies>) -> Option<(f64, f6
 /// How wide the buckets of a histogram up to there are: a round number of ns, at most 250 buckets.
 /// Never narrower than what the latencies tell apart.
 pub fn bucket_ns<'a>(to_us: f64, mut all: impl Iterator<Item = &'a Latencies>) -> f64 {
-    let imported = all.any(|latencies| latencies.digits() == Digits::Imported);
+    let imported = all.any(|latencies| latencies.digits() != Digits::Measured);
     let least = if imported { 1000.0 } else { 1.0 };
     round_number(to_us * 1e3 / 250.0, Towards::End).max(least)
 }
@@ -72,7 +73,8 @@ fn counts(latencies: &Latencies, width_ns: f64) -> BTreeMap<u64, u64> {
     let mut counts = BTreeMap::new();
     for bucket in latencies.buckets() {
         let middle_ns = bucket.from_ns as f64 / 2.0 + bucket.to_ns as f64 / 2.0;
-        *counts.entry((middle_ns / width_ns) as u64).or_default() += bucket.instants;
+        let count: &mut u64 = counts.entry((middle_ns / width_ns) as u64).or_default();
+        *count = count.saturating_add(bucket.instants);
     }
     counts
 }
@@ -90,7 +92,7 @@ pub fn histogram(latencies: &Latencies, width_ns: f64, x: &Axis, y: &Axis) -> (C
     for (at, count) in counts(latencies, width_ns) {
         let from_us = at as f64 * width_ns / 1e3;
         if from_us >= x.high() {
-            beyond += count;
+            beyond = beyond.saturating_add(count);
             continue;
         }
         let (from, to) = (x.place(from_us), x.place(from_us + width_ns / 1e3));
@@ -207,6 +209,19 @@ mod tests {
         assert!((drawn[2].1 - y.place(2.0)).abs() < 0.002);
         let whole = histogram(&latencies, 1000.0, &Axis::linear(40.0), &y);
         assert!(whole.1 == 0 && whole.0.end.is_some());
+    }
+
+    #[test]
+    fn counts_beyond_any_run_are_drawn_and_do_not_overflow() {
+        let mut latencies = Latencies::default();
+        for ns in [10_000, 10_100, 20_000] {
+            latencies.record_many(ns, u64::MAX / 2 + 1);
+        }
+        let (x, y) = axes(&latencies);
+        assert!(!percentiles(&latencies, &x, &y).path.is_empty());
+        assert_eq!(most(&latencies, 1000.0), u64::MAX);
+        let (x, y) = (Axis::linear(5.0), Axis::counts(1));
+        assert_eq!(histogram(&latencies, 1000.0, &x, &y).1, u64::MAX);
     }
 
     #[test]

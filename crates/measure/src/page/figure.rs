@@ -4,8 +4,9 @@
 //! Pure.
 
 use super::axis::{Axis, Tick, with_room};
+use super::marks::{Mark, merged};
 use super::pen::{HEIGHT, WIDTH};
-use super::style::{INK, Style};
+use super::style::{INK, PAGE, Style};
 use super::words::escape;
 use std::fmt::Write;
 
@@ -32,15 +33,35 @@ pub struct Panel {
     pub layers: Vec<Layer>,
     pub labels: Vec<Label>,
     pub marks: Vec<Mark>,
-    /// A height that is told apart, and its name.
-    pub rule: Option<(f64, String)>,
+    pub rule: Option<Rule>,
+}
+
+/// A value that is told apart, with its name; an empty one is not written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    pub place: f64,
+    /// Its axis is x.
+    pub is_upright: bool,
+    pub name: String,
 }
 
 /// What is drawn of the data, by [`super::pen::Pen`].
 #[derive(Debug)]
 pub enum Layer {
-    Line { style: Style, path: String },
-    Dots { style: Style, path: String, pixels: f64 },
+    Line {
+        style: Style,
+        path: String,
+    },
+    /// Thin lines below dots, as pale as they can be.
+    Ranges {
+        style: Style,
+        path: String,
+    },
+    Dots {
+        style: Style,
+        path: String,
+        pixels: f64,
+    },
 }
 
 /// A name at the end of a line.
@@ -49,15 +70,9 @@ pub struct Label {
     /// Where the line ends; `None`: the label stands as high as there is room.
     pub end: Option<(f64, f64)>,
     pub text: String,
+    /// In place of the text, where one of the figure is too long.
+    pub short: String,
     pub style: Style,
-}
-
-/// A ringed point with its number.
-#[derive(Debug)]
-pub struct Mark {
-    pub x: f64,
-    pub y: f64,
-    pub number: usize,
 }
 
 /// Sizes in the SVG's own units.
@@ -69,13 +84,27 @@ struct Layout {
     /// Room for labels, at most.
     right: f64,
     font: f64,
+    has_short_labels: bool,
 }
 
 /// From 820 pixels of the page on, and so with 788 of its 900: its text has 11.4 there.
-const WIDE: Layout = Layout { class: "wide", width: 900.0, left: 76.0, right: 140.0, font: 13.0 };
+const WIDE: Layout = Layout {
+    class: "wide",
+    width: 900.0,
+    left: 76.0,
+    right: 210.0,
+    font: 13.0,
+    has_short_labels: false,
+};
 /// Below; a page of 400 pixels leaves it 376.
-const NARROW: Layout =
-    Layout { class: "narrow", width: 376.0, left: 54.0, right: 118.0, font: 11.5 };
+const NARROW: Layout = Layout {
+    class: "narrow",
+    width: 376.0,
+    left: 54.0,
+    right: 122.0,
+    font: 11.5,
+    has_short_labels: false,
+};
 
 impl Layout {
     fn plot_width(&self) -> f64 {
@@ -93,7 +122,7 @@ impl Layout {
 }
 
 /// From a line's end to its label, in pixels.
-const LEADER: f64 = 18.0;
+const LEADER: f64 = 22.0;
 
 impl Figure {
     /// The figure as HTML. `id` tells it from the page's others.
@@ -108,10 +137,15 @@ impl Figure {
     }
 
     fn svg(&self, layout: &Layout, id: &str, with_data: bool) -> String {
-        let labels = self.panels.iter().flat_map(|panel| &panel.labels);
-        let longest = labels.map(|label| layout.text_width(&label.text)).fold(0.0, f64::max);
-        let right = layout.right.min(longest + LEADER + 8.0);
-        let layout = &Layout { right, ..*layout };
+        let room = |of: fn(&Label) -> &str| {
+            let labels = self.panels.iter().flat_map(|panel| &panel.labels);
+            let longest = labels.map(|label| layout.text_width(of(label))).fold(0.0, f64::max);
+            longest + LEADER + 8.0
+        };
+        let whole = room(|label| &label.text);
+        let has_short_labels = whole > layout.right;
+        let wanted = if has_short_labels { room(|label| &label.short) } else { whole };
+        let layout = &Layout { right: layout.right.min(wanted), has_short_labels, ..*layout };
         let mut body = String::new();
         let mut top = 2.0;
         if !self.y_name.is_empty() {
@@ -128,6 +162,19 @@ impl Figure {
                     escape(name)
                 );
                 top += layout.line() + 6.0;
+            }
+            if let Some(Rule { place, is_upright: true, name }) = &panel.rule
+                && !name.is_empty()
+            {
+                // Behind what else stands in its line.
+                let (least, y) = match &panel.name {
+                    Some(of) => (layout.left + layout.text_width(of) + 12.0, top - 6.0 - 3.0),
+                    None => (layout.text_width(&self.y_name) + 12.0, layout.font),
+                };
+                let width = layout.text_width(name);
+                let middle = layout.left + place * layout.plot_width();
+                let x = (middle - width / 2.0).min(layout.width - width - 2.0).max(least);
+                text(&mut body, (x, y), "start", name);
             }
             let height = panel.height.max((panel.labels.len() as f64 + 0.5) * layout.line());
             let id = format!("{id}-{at}");
@@ -168,7 +215,10 @@ impl Panel {
         );
         for layer in &self.layers {
             let (style, path, rest) = match layer {
-                Layer::Line { style, path } => (style, path, dashes(style, 2.0)),
+                Layer::Line { style, path } => (style, path, dashes(style)),
+                Layer::Ranges { style, path } => {
+                    (style, path, r#"stroke-width="1.2" stroke-opacity=".4""#.to_owned())
+                }
                 Layer::Dots { style, path, pixels } => {
                     (style, path, format!(r#"stroke-width="{pixels}" stroke-linecap="round""#))
                 }
@@ -206,25 +256,38 @@ impl Panel {
         }
         let _ =
             write!(body, r#"<path fill="none" stroke="{INK}" stroke-opacity=".16" d="{grid}"/>"#);
-        if let Some((place, _)) = &self.rule {
-            let y = y_of(*place);
+        // A double line, as nothing else is.
+        for (rule, (colour, pixels)) in
+            self.rule.iter().flat_map(|rule| [(INK, 4), (PAGE, 2)].map(|line| (rule, line)))
+        {
+            let path = match rule.is_upright {
+                true => format!("M{:.1} {top:.1}v{height:.1}", left + rule.place * width),
+                false => format!("M{left} {:.1}h{width}", y_of(rule.place)),
+            };
             let _ = write!(
                 body,
-                r#"<path fill="none" stroke="{INK}" stroke-opacity=".7" stroke-dasharray="1 3" d="M{left} {y:.1}h{width}"/>"#
+                r#"<path fill="none" stroke="{colour}" stroke-width="{pixels}" d="{path}"/>"#
             );
         }
         let _ = write!(
             body,
             r##"<use href="#{id}" x="{left}" y="{top:.1}" width="{width}" height="{height:.1}"/>"##
         );
-        if let Some((place, name)) = self.rule.iter().find(|(_, name)| !name.is_empty()) {
-            text(body, (left + 4.0, y_of(*place) - 4.0), "start", name);
+        if let Some(Rule { place, is_upright: false, name }) = &self.rule
+            && !name.is_empty()
+        {
+            // Above it, where there is room.
+            let above = y_of(*place) - 5.0;
+            let below = above + layout.font + 8.0;
+            let y = if above - layout.font < top { below } else { above };
+            text(body, (left + 4.0, y), "start", name);
         }
         for mark in merged(&self.marks, width, |text| layout.text_width(text)) {
-            for (x, y) in &mark.points {
+            for ((x, y), number) in mark.points.iter().zip(&mark.numbers) {
+                let thick = if *number == 1 { r#" stroke-width="3""# } else { "" };
                 let _ = write!(
                     body,
-                    r#"<circle cx="{:.1}" cy="{:.1}" r="4.5" fill="none" stroke="{INK}"/>"#,
+                    r#"<circle cx="{:.1}" cy="{:.1}" r="4.5" fill="none" stroke="{INK}"{thick}/>"#,
                     left + x * width,
                     y_of(*y)
                 );
@@ -232,33 +295,43 @@ impl Panel {
             let (start, y) = (left + mark.text_from, y_of(mark.points[0].1) + layout.font * 0.35);
             text(body, (start, y), "start", &mark.text());
         }
-        let wanted: Vec<f64> =
-            self.labels.iter().map(|label| label.end.map_or(top, |(_, y)| y_of(y))).collect();
+        let ends: Vec<Option<(f64, f64)>> = self
+            .labels
+            .iter()
+            .map(|label| label.end.map(|(x, y)| (left + x * width, y_of(y))))
+            .collect();
+        let wanted = heights(&ends, top, right, layout.line());
         let places = spread(&wanted, layout.line(), (top, top + height));
-        for ((label, wanted), place) in self.labels.iter().zip(&wanted).zip(places) {
+        for ((label, end), place) in self.labels.iter().zip(ends).zip(places) {
             let colour = label.style.colour;
-            let (end_x, end_y) =
-                label.end.map_or((right, place), |(x, _)| (left + x * width, *wanted));
-            if end_x < right - 1.0 {
-                let _ = write!(
-                    body,
-                    r#"<path fill="none" stroke="{colour}" stroke-opacity=".5" d="M{end_x:.1} {end_y:.1}H{right}"/>"#
-                );
+            // From an early end a pale line goes to the label's; the label itself has its style.
+            let mut from_y = place;
+            match end {
+                Some((x, y)) if x < right - 1.0 => {
+                    let _ = write!(
+                        body,
+                        r#"<path fill="none" stroke="{colour}" stroke-opacity=".5" d="M{x:.1} {y:.1}L{right} {place:.1}"/>"#
+                    );
+                }
+                Some((_, y)) => from_y = y,
+                None => {}
             }
             let _ = write!(
                 body,
-                r#"<path fill="none" stroke="{colour}" {} d="M{right} {end_y:.1}L{} {place:.1}"/>"#,
-                dashes(&label.style, 2.0),
+                r#"<path fill="none" stroke="{colour}" {} d="M{right} {from_y:.1}L{} {place:.1}"/>"#,
+                dashes(&label.style),
                 right + LEADER
             );
             let room = layout.right - LEADER - 3.0;
             let at = (right + LEADER + 3.0, place + layout.font * 0.35);
-            text(body, at, "start", &cut(&label.text, |text| layout.text_width(text) <= room));
+            let of = if layout.has_short_labels { &label.short } else { &label.text };
+            text(body, at, "start", &cut(of, |text| layout.text_width(text) <= room));
         }
     }
 }
 
-fn dashes(style: &Style, pixels: f64) -> String {
+fn dashes(style: &Style) -> String {
+    let pixels = style.pixels;
     match style.dash {
         "" => format!(r#"stroke-width="{pixels}""#),
         dash => format!(r#"stroke-width="{pixels}" stroke-dasharray="{dash}""#),
@@ -285,6 +358,30 @@ fn cut(text: &str, fits: impl Fn(&str) -> bool) -> String {
     kept + "…"
 }
 
+/// How high each label wants to stand: as its line's end, or at the top. Of lines that end early
+/// and about equally high, the one that ends first wants the highest place: their leaders fan out
+/// and do not cross.
+fn heights(ends: &[Option<(f64, f64)>], top: f64, right: f64, gap: f64) -> Vec<f64> {
+    let mut wanted: Vec<f64> = ends.iter().map(|end| end.map_or(top, |(_, y)| y)).collect();
+    let mut early: Vec<(usize, (f64, f64))> = ends
+        .iter()
+        .enumerate()
+        .filter_map(|(at, end)| Some((at, (*end)?)))
+        .filter(|(_, (x, _))| *x < right - 1.0)
+        .collect();
+    early.sort_by(|(_, one), (_, other)| one.1.total_cmp(&other.1));
+    for alike in early.chunk_by(|(_, one), (_, next)| next.1 - one.1 < gap / 2.0) {
+        let mut alike = alike.to_vec();
+        alike.sort_by(|(_, one), (_, other)| one.0.total_cmp(&other.0));
+        let middle = alike.iter().map(|(_, end)| end.1).sum::<f64>() / alike.len() as f64;
+        let first = middle - (alike.len() - 1) as f64 / 2.0 * gap;
+        for (turn, (at, _)) in alike.iter().enumerate() {
+            wanted[*at] = first + turn as f64 * gap;
+        }
+    }
+    wanted
+}
+
 /// Places near those that are wanted, `gap` apart, between both ends as long as there is room.
 fn spread(wanted: &[f64], gap: f64, (first, last): (f64, f64)) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
@@ -301,77 +398,6 @@ fn spread(wanted: &[f64], gap: f64, (first, last): (f64, f64)) -> Vec<f64> {
         most = places[*at] - gap;
     }
     places
-}
-
-/// Marks that stand together, with one text beside them.
-#[derive(Debug, Clone, PartialEq)]
-struct Merged {
-    points: Vec<(f64, f64)>,
-    numbers: Vec<usize>,
-    /// Where the text begins, in pixels from the plot's left.
-    text_from: f64,
-    /// What rings and text take of the width.
-    from: f64,
-    to: f64,
-}
-
-impl Merged {
-    fn new(marks: &[&Mark], width: f64, text_width: &impl Fn(&str) -> f64) -> Self {
-        let points: Vec<(f64, f64)> = marks.iter().map(|mark| (mark.x, mark.y)).collect();
-        let mut numbers: Vec<usize> = marks.iter().map(|mark| mark.number).collect();
-        numbers.sort_unstable();
-        let (first, last) = (points[0].0 * width, points[points.len() - 1].0 * width);
-        let mut merged =
-            Self { points, numbers, text_from: 0.0, from: first - RING, to: last + RING };
-        let text = text_width(&merged.text());
-        // On the right where there is room.
-        if merged.to + text <= width {
-            merged.text_from = merged.to;
-            merged.to += text;
-        } else {
-            merged.from -= text;
-            merged.text_from = merged.from;
-        }
-        merged
-    }
-
-    /// `1`, `1, 4`, `1–3, 5`.
-    fn text(&self) -> String {
-        let mut text = String::new();
-        for (at, number) in self.numbers.iter().enumerate() {
-            let follows =
-                |before: usize| at >= before && self.numbers[at - before] + before == *number;
-            let goes_on = self.numbers.get(at + 1) == Some(&(number + 1));
-            match (follows(1), goes_on) {
-                (true, true) => {}
-                (true, false) if follows(2) => _ = write!(text, "–{number}"),
-                _ if text.is_empty() => _ = write!(text, "{number}"),
-                _ => _ = write!(text, ", {number}"),
-            }
-        }
-        text
-    }
-}
-
-/// From the middle of a ring to its number.
-const RING: f64 = 7.0;
-
-/// Marks whose rings and numbers would lie on each other have one text.
-fn merged(marks: &[Mark], width: f64, text_width: impl Fn(&str) -> f64) -> Vec<Merged> {
-    let mut sorted: Vec<&Mark> = marks.iter().collect();
-    sorted.sort_by(|one, other| one.x.total_cmp(&other.x));
-    let mut groups: Vec<Vec<&Mark>> = sorted.into_iter().map(|mark| vec![mark]).collect();
-    loop {
-        let merged: Vec<Merged> =
-            groups.iter().map(|group| Merged::new(group, width, &text_width)).collect();
-        match merged.windows(2).position(|pair| pair[0].to > pair[1].from) {
-            None => return merged,
-            Some(at) => {
-                let next = groups.remove(at + 1);
-                groups[at].extend(next);
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -396,6 +422,7 @@ mod tests {
         let label = |at: usize| Label {
             end: Some((1.0, 0.5)),
             text: format!("{at} <partition-tick>"),
+            short: format!("{at} <part>"),
             style: of_kind(Kind::PartitionTick),
         };
         Figure {
@@ -413,7 +440,7 @@ mod tests {
                 }],
                 labels: (0..labels).map(label).collect(),
                 marks: vec![],
-                rule: Some((0.5, "limit".into())),
+                rule: Some(Rule { place: 0.5, is_upright: false, name: "limit".into() }),
             }],
             caption: String::new(),
         }
@@ -473,24 +500,45 @@ mod tests {
     }
 
     #[test]
+    fn the_ring_of_the_worst_is_thick_among_others() {
+        let mut figure = figure(1);
+        let mark = |x: f64, number: usize| Mark { x, y: 0.5, number };
+        figure.panels[0].marks = vec![mark(0.5, 1), mark(0.501, 2), mark(0.502, 3)];
+        let svg = figure.svg(&WIDE, "f", true);
+        let rings: Vec<&str> = svg.split("<circle ").skip(1).collect();
+        let thick: Vec<bool> =
+            rings.iter().map(|ring| ring.split('>').next().unwrap().contains("-width")).collect();
+        assert_eq!(thick, [true, false, false]);
+    }
+
+    #[test]
+    fn labels_of_lines_that_end_early_and_equally_high_fan_out_in_order() {
+        let ends = [Some((30.0, 50.0)), Some((10.0, 51.0)), Some((20.0, 49.0)), Some((90.0, 50.0))];
+        assert_eq!(heights(&ends, 0.0, 90.0, 10.0), [60.0, 40.0, 50.0, 50.0]);
+        assert_eq!(heights(&[None], 7.0, 90.0, 10.0), [7.0]);
+    }
+
+    #[test]
+    fn the_limit_has_a_line_of_its_own_along_either_axis() {
+        let mut figure = figure(1);
+        let double = |svg: &str| svg.matches(PAGE).count();
+        assert_eq!(double(&figure.svg(&WIDE, "f", true)), 1);
+        let rule = Rule { place: 1.0, is_upright: true, name: "limit 500 us".into() };
+        figure.panels[0].rule = Some(rule);
+        for layout in [WIDE, NARROW] {
+            let svg = figure.svg(&layout, "f", true);
+            let label = svg.split("<text ").find(|text| text.contains("limit 500 us")).unwrap();
+            let x = numbers(&format!("<text {label}"), "text", "x")[0];
+            assert!(double(&svg) == 1 && x > 0.0 && x + 80.0 < layout.width, "{svg}");
+        }
+        figure.panels[0].rule = None;
+        assert_eq!(double(&figure.svg(&WIDE, "f", true)), 0);
+    }
+
+    #[test]
     fn text_that_looks_like_markup_is_escaped() {
         let html = figure(2).html("f");
         assert!(!html.contains("<partition") && !html.contains("<title> &"), "{html}");
         assert!(html.contains("a &lt;title&gt; &amp; more"), "{html}");
-    }
-
-    #[test]
-    fn marks_that_stand_together_share_their_text() {
-        let mark = |x: f64, number: usize| Mark { x, y: 0.5, number };
-        let marks = [mark(0.9, 1), mark(0.1, 5), mark(0.11, 2), mark(0.12, 4), mark(0.13, 3)];
-        let merged = merged(&marks, 500.0, |text| text.chars().count() as f64 * 7.0);
-        let texts: Vec<String> = merged.iter().map(Merged::text).collect();
-        assert_eq!(texts, ["2–5", "1"]);
-        assert!(merged[0].points.len() == 4 && merged[0].to <= merged[1].from);
-        let apart = Merged { numbers: vec![1, 2, 4, 6, 7, 8], ..merged[0].clone() };
-        assert_eq!(apart.text(), "1, 2, 4, 6–8");
-        let edge = [mark(1.0, 1), mark(0.99, 2)];
-        let edge = super::merged(&edge, 500.0, |text| text.chars().count() as f64 * 7.0);
-        assert!(edge.len() == 1 && edge[0].text_from + 28.0 < 0.99 * 500.0, "{edge:?}");
     }
 }

@@ -4,7 +4,8 @@
 
 use super::axis::{Axis, Towards, number, round_number};
 use super::curve::{self, range_us};
-use super::figure::{Figure, Label, Layer, Mark, Panel};
+use super::figure::{Figure, Label, Layer, Panel, Rule};
+use super::marks::Mark;
 use super::pen::Pen;
 use super::shown::Shown;
 use super::style::of_place;
@@ -13,7 +14,7 @@ use super::words::origin;
 use crate::histogram::{Latencies, Quantile};
 use crate::run::{Experiment, Run};
 use crate::spaces::Drawing;
-use crate::told::{grouped, instant, short_us, us};
+use crate::told::{counted, grouped, instant, short_us, us};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -48,8 +49,18 @@ fn values_axis(shown: &[&Shown], limit_ns: Option<u64>) -> Axis {
     Axis::log(low.min(limit_us), high.max(limit_us))
 }
 
-fn rule(y: &Axis, limit_ns: Option<u64>) -> Option<(f64, String)> {
-    limit_ns.map(|ns| (y.place(ns as f64 / 1e3), format!("limit {}", short_us(ns))))
+/// Draws the limit, where it lies on this axis.
+fn rule(axis: &Axis, limit_ns: Option<u64>, is_upright: bool) -> Option<Rule> {
+    let rule = |ns: u64| {
+        let (us, name) = (ns as f64 / 1e3, format!("limit {} us", short_us(ns)));
+        (us <= axis.high() * 1.000_001).then(|| Rule { place: axis.place(us), is_upright, name })
+    };
+    limit_ns.and_then(rule)
+}
+
+fn label(one: &Shown, end: Option<(f64, f64)>) -> Label {
+    let (text, short) = (one.label.clone(), one.short.clone());
+    Label { end, text, short, style: one.style() }
 }
 
 /// A figure of one plot.
@@ -64,24 +75,29 @@ fn of_one(title: String, x: Axis, x_name: &str, y_name: String, panel: Panel) ->
     }
 }
 
-fn panel(y: Axis, height: f64, rule: Option<(f64, String)>) -> Panel {
+fn panel(y: Axis, height: f64, rule: Option<Rule>) -> Panel {
     Panel { name: None, y: Some(y), height, layers: vec![], labels: vec![], marks: vec![], rule }
 }
 
 /// Median, 99 % and worst of all runs of an experiment, load by load.
-pub fn glance(shown: &[&Shown]) -> Figure {
-    let quantile = |one: &Shown, one_in| match one.run.latencies.quantile(one_in) {
-        Quantile::At { ns } => Some(ns),
-        _ => None,
-    };
+pub fn glance(shown: &[&Shown], limit_ns: Option<u64>) -> Figure {
+    let quantiles = |one: &Shown| [2, 100].map(|one_in| one.run.latencies.quantile(one_in));
     let figures = |one: &Shown| {
-        let all = [quantile(one, 2), quantile(one, 100), one.run.latencies.max_ns()];
-        all.map(|ns| ns.map(|ns| ns.max(1) as f64 / 1e3))
+        let known = |quantile| match quantile {
+            Quantile::At { ns } => Some(ns),
+            _ => None,
+        };
+        let [median, p99] = quantiles(one).map(known);
+        [median, p99, one.run.latencies.max_ns()].map(|ns| ns.map(|ns| ns.max(1) as f64 / 1e3))
     };
-    let all = || shown.iter().flat_map(|one| figures(one)).flatten();
+    let limit_us = limit_ns.map(|ns| ns.max(1) as f64 / 1e3);
+    let all = || shown.iter().flat_map(|one| figures(one)).flatten().chain(limit_us);
     let x = Axis::log(all().fold(f64::MAX, f64::min).min(1e9), all().fold(0.0, f64::max));
     let loads: BTreeSet<_> = shown.iter().map(|one| one.load()).collect();
-    let panels = loads.into_iter().map(|load| {
+    let panels = loads.into_iter().enumerate().map(|(at, load)| {
+        let mut rule = rule(&x, limit_ns, true);
+        // Its name is there once.
+        rule.iter_mut().filter(|_| at > 0).for_each(|rule| rule.name.clear());
         let rows: Vec<&&Shown> = shown.iter().filter(|one| one.load() == load).collect();
         let (mut layers, mut labels) = (Vec::new(), Vec::new());
         for (at, one) in rows.iter().enumerate() {
@@ -95,13 +111,22 @@ pub fn glance(shown: &[&Shown]) -> Figure {
                 let path = Pen::dots(place.map(|x| (x, y)));
                 layers.push(Layer::Dots { style, path, pixels });
             }
-            labels.push(Label { end: Some((1.0, y)), text: one.label.clone(), style });
+            labels.push(label(one, Some((1.0, y))));
         }
         let height = rows.len() as f64 * 20.0;
         let name = Some(load.to_string());
-        Panel { name, y: None, height, layers, labels, marks: vec![], rule: None }
+        Panel { name, y: None, height, layers, labels, marks: vec![], rule }
     });
     let what = values(shown[0].experiment());
+    let all_quantiles: Vec<Quantile> = shown.iter().flat_map(|one| quantiles(one)).collect();
+    let supported = match all_quantiles.contains(&Quantile::Unsupported) {
+        true => ", where n supports it",
+        false => "",
+    };
+    let beyond = match all_quantiles.iter().any(|one| matches!(one, Quantile::AtLeast { .. })) {
+        true => " One beyond the last bucket of another tool's histogram has no dot.",
+        false => "",
+    };
     Figure {
         title: format!("{}{} at a glance", what[..1].to_uppercase(), &what[1..]),
         panels: panels.collect(),
@@ -110,7 +135,7 @@ pub fn glance(shown: &[&Shown]) -> Figure {
         y_name: String::new(),
         caption: format!(
             "The largest dot of a line is the worst {}, the middle one 99 %, the smallest the \
-             median, where n supports it. {}",
+             median{supported}.{beyond} {}",
             one_of(shown),
             origin(&runs(shown))
         ),
@@ -121,7 +146,7 @@ pub fn glance(shown: &[&Shown]) -> Figure {
 pub fn percentiles(shown: &[&Shown], limit_ns: Option<u64>) -> Figure {
     let most = latencies(shown).map(Latencies::instants).max().unwrap_or(0);
     let (x, y) = (Axis::percentiles(most), values_axis(shown, limit_ns));
-    let mut panel = panel(y.clone(), 300.0, rule(&y, limit_ns));
+    let mut panel = panel(y.clone(), 300.0, rule(&y, limit_ns, false));
     let (mut ends, instant) = (Vec::new(), one_of(shown));
     for one in shown {
         let style = one.style();
@@ -129,13 +154,17 @@ pub fn percentiles(shown: &[&Shown], limit_ns: Option<u64>) -> Figure {
         panel.layers.push(Layer::Line { style, path: curve.path });
         let path = Pen::dots(curve.end);
         panel.layers.push(Layer::Dots { style, path, pixels: 8.0 });
-        let end = curve.end.or(curve.last);
-        panel.labels.push(Label { end, text: one.label.clone(), style });
+        // Beyond the last bucket the longest alone is known: the line does not reach it.
+        let end = match one.run.latencies.beyond() {
+            Some(_) => curve.last.or(curve.end),
+            None => curve.end.or(curve.last),
+        };
+        panel.labels.push(label(one, end));
         if let Some(beyond) = one.run.latencies.beyond() {
             ends.push(format!(
-                " Of {} {instant}s of {} only the shortest possible time is known, {} us: the line \
-                 ends there.",
-                grouped(beyond.instants),
+                " Of {} of {} only the shortest possible time is known, {} us: the line ends \
+                 there.",
+                counted(beyond.instants, instant),
                 one.label,
                 short_us(beyond.from_ns)
             ));
@@ -159,9 +188,14 @@ pub fn percentiles(shown: &[&Shown], limit_ns: Option<u64>) -> Figure {
 }
 
 /// Counts by microseconds, as cyclictest's histograms are drawn: the whole, and before it the part
-/// where most runs are, if one is much longer than the others.
-pub fn histograms(shown: &[&Shown]) -> Vec<Figure> {
-    let high_us = |one: &&Shown| range_us([&one.run.latencies].into_iter()).map(|range| range.1);
+/// where most runs are, if one is much longer than the others. The axis ends where the buckets do:
+/// what an import has beyond its last one is counted in the caption.
+pub fn histograms(shown: &[&Shown], limit_ns: Option<u64>) -> Vec<Figure> {
+    let high_us = |one: &&Shown| {
+        let latencies = &one.run.latencies;
+        let beyond = latencies.beyond().map(|beyond| beyond.from_ns);
+        Some(latencies.exact().max_ns.or(beyond)?.max(1) as f64 / 1e3)
+    };
     let highs = || shown.iter().filter_map(high_us);
     let (least, most) = (highs().fold(f64::MAX, f64::min), highs().fold(0.0, f64::max));
     // 99.9 % of a middling run, where its n supports it.
@@ -176,29 +210,40 @@ pub fn histograms(shown: &[&Shown]) -> Vec<Figure> {
     // The last bucket is whole, and holds the worst.
     let width_us = curve::bucket_ns(most, latencies(shown)) / 1e3;
     let whole_us = ((most / width_us).floor() + 1.0) * width_us;
-    let whole = histogram(shown, whole_us, width_us * 1e3, "histogram");
+    let whole = histogram(shown, limit_ns, (whole_us, width_us * 1e3), "histogram");
     match most > part_us * 3.0 {
         true => {
             let name = format!("histogram up to {} us", number(part_us));
             let width_ns = curve::bucket_ns(part_us, latencies(shown));
-            vec![histogram(shown, part_us, width_ns, &name), whole]
+            vec![histogram(shown, limit_ns, (part_us, width_ns), &name), whole]
         }
         false => vec![whole],
     }
 }
 
-fn histogram(shown: &[&Shown], to_us: f64, width_ns: f64, name: &str) -> Figure {
+fn histogram(
+    shown: &[&Shown],
+    limit_ns: Option<u64>,
+    (to_us, width_ns): (f64, f64),
+    name: &str,
+) -> Figure {
     let most = latencies(shown).map(|latencies| curve::most(latencies, width_ns)).max();
     let (x, y) = (Axis::linear(to_us), Axis::counts(most.unwrap_or(1)));
-    let mut panel = panel(y.clone(), 280.0, None);
-    let mut outside = Vec::new();
+    let mut panel = panel(y.clone(), 280.0, rule(&x, limit_ns, true));
+    let (mut outside, mut has_dot) = (Vec::new(), false);
+    let far_limit = match (limit_ns, &panel.rule) {
+        (Some(ns), None) => format!(" The limit, {} us, lies beyond the axis.", short_us(ns)),
+        _ => String::new(),
+    };
+    let instant = one_of(shown);
     for one in shown {
         let style = one.style();
         let (curve, beyond) = curve::histogram(&one.run.latencies, width_ns, &x, &y);
         panel.layers.push(Layer::Line { style, path: curve.path });
+        has_dot |= curve.end.is_some();
         let path = Pen::dots(curve.end);
         panel.layers.push(Layer::Dots { style, path, pixels: 8.0 });
-        panel.labels.push(Label { end: None, text: one.label.clone(), style });
+        panel.labels.push(label(one, None));
         if beyond > 0 {
             let worst = one.run.latencies.max_ns();
             let worst = worst.map_or_else(
@@ -213,11 +258,14 @@ fn histogram(shown: &[&Shown], to_us: f64, width_ns: f64, name: &str) -> Figure 
         false => format!(" Counted beyond the axis: {}.", outside.join("; ")),
     };
     let what = values(shown[0].experiment());
-    let instant = one_of(shown);
+    let dot = match has_dot {
+        true => format!(" A dot marks the bucket of the worst {instant}."),
+        false => String::new(),
+    };
     let y_name = format!("{instant}s in a bucket");
     let mut figure = of_one(title(shown, name), x, &format!("{what}, us"), y_name, panel);
     figure.caption = format!(
-        "A bucket is {} us wide. A dot marks the bucket of the worst {instant}.{outside} {}",
+        "A bucket is {} us wide.{dot}{outside}{far_limit} {}",
         short_us(width_ns as u64),
         origin(&runs(shown))
     );
@@ -260,18 +308,19 @@ pub fn over_time(shown: &[&Shown], limit_ns: Option<u64>) -> Option<Figure> {
     let times = with_times(shown);
     let (x, y) = (time_axis(&times)?, values_axis(shown, limit_ns));
     let panels = times.iter().enumerate().map(|(at, (one, timeline))| {
-        let mut panel = panel(y.clone(), 72.0, rule(&y, limit_ns));
+        let mut panel = panel(y.clone(), 72.0, rule(&y, limit_ns, false));
         // Its name is there once.
-        panel.rule.iter_mut().filter(|_| at > 0).for_each(|(_, name)| name.clear());
+        panel.rule.iter_mut().filter(|_| at > 0).for_each(|rule| rule.name.clear());
         let style = one.style();
-        let places = timeline.columns.iter().flat_map(|(at, column)| {
+        let ranges = timeline.columns.iter().map(|(at, column)| {
             let middle = *at as f64 + if timeline.has_samples { 0.0 } else { 0.5 };
             let x = x.place(middle * timeline.column_ns as f64 / 1e9);
-            let values = [column.low_ns, column.one_ns, column.high_ns];
-            values.map(|ns| (x, y.place(ns as f64 / 1e3)))
+            (x, [column.low_ns, column.high_ns].map(|ns| y.place(ns as f64 / 1e3)))
         });
-        panel.layers.push(Layer::Dots { style, path: Pen::dots(places), pixels: 2.4 });
-        panel.labels.push(Label { end: Some((1.0, 0.5)), text: one.label.clone(), style });
+        let highest = Pen::dots(ranges.clone().map(|(x, [_, high])| (x, high)));
+        panel.layers.push(Layer::Ranges { style, path: Pen::ranges(ranges) });
+        panel.layers.push(Layer::Dots { style, path: highest, pixels: 2.8 });
+        panel.labels.push(label(one, Some((1.0, 0.5))));
         let base_ns = one.run.base_ns();
         for (number, worst) in (1..).zip(one.run.provenance.worst.iter().take(WORST)) {
             if let Some(at_ns) = timeline.worst_ns.get(&worst.index) {
@@ -284,7 +333,13 @@ pub fn over_time(shown: &[&Shown], limit_ns: Option<u64>) -> Option<Figure> {
     });
     let panels: Vec<Panel> = panels.collect();
     let has_marks = panels.iter().any(|panel| !panel.marks.is_empty());
-    let numbers = if has_marks { " Numbers: the worst, see below." } else { "" };
+    let numbers = match has_marks {
+        true => {
+            " Numbers: the worst, see below. The thick ring is 1; where several stand together, \
+             their numbers go from left to right."
+        }
+        false => "",
+    };
     let what = values(shown[0].experiment());
     Some(Figure {
         title: title(shown, "over time"),
@@ -300,15 +355,15 @@ pub fn over_time(shown: &[&Shown], limit_ns: Option<u64>) -> Option<Figure> {
     })
 }
 
-/// What the dots over time are: of runs that keep their samples, and of those that keep only
-/// seconds.
+/// What a dot over time and the line below it are: of runs that keep their samples, and of those
+/// that keep only seconds.
 fn dots(times: &[(&Shown, &Timeline)]) -> String {
     let mut told = String::new();
     let all_rough = times.iter().all(|(_, timeline)| !timeline.has_samples);
     if !all_rough {
         told.push_str(
-            " A run has up to 240 columns; of each the dots are the lowest, the first and the \
-             highest sample.",
+            " A run has up to 240 columns: the dot is the highest sample of each, and a pale line \
+             goes down to the lowest.",
         );
     }
     let mut rough: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
@@ -318,38 +373,50 @@ fn dots(times: &[(&Shown, &Timeline)]) -> String {
     let alike = all_rough && rough.len() == 1;
     for (column_ns, labels) in rough {
         let of = match alike {
-            true => " The dots are".to_owned(),
-            false => format!(" Of {} the dots are", labels.join(", ")),
+            true => " A dot is".to_owned(),
+            false => format!(" Of {} a dot is", labels.join(", ")),
         };
-        let _ = match column_ns / 1_000_000_000 {
-            1 => write!(told, "{of} the median and the extremes of each second."),
-            seconds => write!(
-                told,
-                "{of} the extremes of each {seconds} seconds, and the median of the first of them."
-            ),
-        };
+        let each = each(column_ns / 1_000_000_000);
+        let _ = write!(
+            told,
+            "{of} the highest of each {each}, and a pale line goes down to the lowest."
+        );
     }
     told
+}
+
+/// `second` or `4 seconds`.
+fn each(seconds: u64) -> String {
+    match seconds {
+        1 => "second".to_owned(),
+        _ => format!("{} seconds", grouped(seconds)),
+    }
 }
 
 /// The largest of each second, all runs on one axis.
 pub fn largest(shown: &[&Shown], limit_ns: Option<u64>) -> Option<Figure> {
     let times = with_times(shown);
-    let length_ns = times.iter().map(|(_, timeline)| timeline.length_ns).max()?;
-    let seconds = length_ns.div_ceil(240_000_000_000).max(1);
-    let x = Axis::linear(length_ns.div_ceil(1_000_000_000 * seconds) as f64 * seconds as f64);
-    let maxima: Vec<_> =
-        times.iter().map(|(one, timeline)| (one, timeline.largest_of(seconds))).collect();
-    let all_ns = || maxima.iter().flat_map(|(_, largest)| largest.values()).chain(&limit_ns);
+    // Each is 1 or a power of 2.
+    let seconds = times.iter().map(|(_, timeline)| timeline.group_s).max()?;
+    let end_s = |timeline: &Timeline| timeline.end_ns as f64 / 1e9;
+    let x = Axis::linear(times.iter().map(|(_, timeline)| end_s(timeline)).fold(0.0, f64::max));
+    let maxima: Vec<_> = times
+        .iter()
+        .map(|(one, timeline)| (one, end_s(timeline), timeline.largest_of(seconds)))
+        .collect();
+    let all_ns = || maxima.iter().flat_map(|(_, _, largest)| largest.values()).chain(&limit_ns);
     let ends = (all_ns().min().copied(), all_ns().max().copied());
     let us = |ns: Option<u64>| ns.unwrap_or(1).max(1) as f64 / 1e3;
     let y = Axis::log(us(ends.0), us(ends.1));
-    let mut panel = panel(y.clone(), 170.0, rule(&y, limit_ns));
-    for (one, largest) in &maxima {
+    let mut panel = panel(y.clone(), 170.0, rule(&y, limit_ns, false));
+    let mut is_cut = false;
+    for (one, end_s, largest) in &maxima {
         let (mut pen, mut end, style) = (Pen::default(), None, one.style());
         let mut next = None;
         for (second, ns) in largest {
-            let (from, to) = (x.place(*second as f64), x.place((second + seconds) as f64));
+            let whole_s = (second + seconds) as f64;
+            is_cut |= *end_s < whole_s;
+            let (from, to) = (x.place(*second as f64), x.place(end_s.min(whole_s)));
             let height = y.place(*ns as f64 / 1e3);
             if next != Some(*second) {
                 pen.move_to(from, height);
@@ -359,13 +426,10 @@ pub fn largest(shown: &[&Shown], limit_ns: Option<u64>) -> Option<Figure> {
             end = Some((to, height));
         }
         panel.layers.push(Layer::Line { style, path: pen.path() });
-        panel.labels.push(Label { end, text: one.label.clone(), style });
+        panel.labels.push(label(one, end));
     }
     let what = values(shown[0].experiment());
-    let each = match seconds {
-        1 => "second".to_owned(),
-        _ => format!("{seconds} seconds"),
-    };
+    let each = each(seconds);
     let name = format!("largest of each {each}");
     let y_name = format!("{what}, us");
     let mut figure = of_one(title(shown, &name), x, &time_name(shown), y_name, panel);
@@ -374,7 +438,8 @@ pub fn largest(shown: &[&Shown], limit_ns: Option<u64>) -> Option<Figure> {
         Experiment::Overhead => "",
     };
     figure.caption = format!(
-        "A step is the largest {what} of each {each}{missed}. A gap has no {}. {}",
+        "A step is the largest {what} of each {each}{missed}.{} A gap has no {}. {}",
+        if is_cut { " The last one is shorter: it ends with its run." } else { "" },
         one_of(shown),
         origin(&runs(shown))
     );
@@ -382,13 +447,16 @@ pub fn largest(shown: &[&Shown], limit_ns: Option<u64>) -> Option<Figure> {
 }
 
 /// L4RTL's figures 3 and 4: times of a handler in the kernel and of one in an address space.
-pub fn space(drawing: &Drawing) -> Figure {
-    let all = || drawing.panels.iter().flat_map(|panel| panel.times.iter().map(|(_, time)| *time));
+pub fn space(drawing: &Drawing, limit_ns: Option<u64>) -> Figure {
+    let all = || drawing.panels.iter().flat_map(|panel| panel.times.iter().map(|(_, time)| time));
     let (low, high) = range_us(all()).unwrap_or((1.0, 10.0));
-    let x = Axis::log(low, high);
+    let limit_us = limit_ns.map_or(high, |ns| ns.max(1) as f64 / 1e3);
+    let x = Axis::log(low.min(limit_us), high.max(limit_us));
     let y = Axis::log(all().map(curve::least_part).fold(1.0, f64::min) / 1.5, 1.0);
     let panels = drawing.panels.iter().map(|of| {
-        let mut panel = panel(y.clone(), 150.0, None);
+        // A part of the time has no limit.
+        let limit = rule(&x, limit_ns, true).filter(|_| of.is_whole);
+        let mut panel = panel(y.clone(), 150.0, limit);
         panel.name = Some(of.name.to_owned());
         for (place, time) in &of.times {
             let style = of_place(*place);
@@ -396,7 +464,7 @@ pub fn space(drawing: &Drawing) -> Figure {
             panel.layers.push(Layer::Line { style, path: curve.path });
             panel.layers.push(Layer::Dots { style, path: Pen::dots(curve.end), pixels: 8.0 });
             let text = place.word().to_owned();
-            panel.labels.push(Label { end: None, text, style });
+            panel.labels.push(Label { end: None, short: text.clone(), text, style });
         }
         panel
     });
@@ -405,7 +473,7 @@ pub fn space(drawing: &Drawing) -> Figure {
         panels: panels.collect(),
         x,
         x_name: "time, us".to_owned(),
-        y_name: "part of the instants in a bucket".to_owned(),
+        y_name: "part of the samples in a bucket".to_owned(),
         caption: format!(
             "kernel: the handler is a thread of the kernel; user: it has an address space of its \
              own. A bucket is 12 % wider than the one before. A dot marks the bucket of the \

@@ -47,6 +47,16 @@ impl Pen {
         self.at = Some((x, y));
     }
 
+    /// Straight lines upwards, from each lower end to each upper one.
+    pub fn ranges(ranges: impl IntoIterator<Item = (f64, [f64; 2])>) -> String {
+        let mut pen = Self::default();
+        for (x, [low, high]) in ranges {
+            pen.move_to(x, low);
+            pen.step(high, x);
+        }
+        pen.text
+    }
+
     /// Dots, as lines without length: round ends make them visible.
     pub fn dots(places: impl IntoIterator<Item = (f64, f64)>) -> String {
         let mut places: Vec<(i32, i32)> =
@@ -108,6 +118,12 @@ mod tests {
         assert_eq!(places.last(), Some(&(1.0, 1.0)));
         let straight = |pair: &[(f64, f64)]| pair[0].0 == pair[1].0 || pair[0].1 == pair[1].1;
         assert!(places.windows(2).all(straight), "{path}");
+    }
+
+    #[test]
+    fn a_range_goes_from_its_lower_to_its_upper_end() {
+        let ranges = Pen::ranges([(0.0, [0.5, 1.0]), (0.5, [0.25, 0.25]), (1.0, [0.0, 0.5])]);
+        assert_eq!(ranges, "M0 250v-250m500 375m500 125v-250");
     }
 
     #[test]

@@ -7,36 +7,55 @@ use crate::spaces::Place;
 
 /// Black on a light page, light on a dark one; the fallback is for a figure taken out of its page.
 pub const INK: &str = "var(--ink,#1a1a1a)";
+/// The page below the ink.
+pub const PAGE: &str = "var(--page,#ffffff)";
 const BLUE: &str = "#0072B2";
 const GREEN: &str = "#009E73";
 const VERMILLION: &str = "#D55E00";
 const PURPLE: &str = "#CC79A7";
 
 /// Colour, and dash and gap in pixels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Style {
     pub colour: &'static str,
     /// Empty: a line without gaps.
     pub dash: &'static str,
+    /// Width of the line.
+    pub pixels: f64,
+}
+
+const fn thin(colour: &'static str, dash: &'static str) -> Style {
+    Style { colour, dash, pixels: 2.0 }
 }
 
 /// The three colours that are left of the palette are too pale for lines on white.
 pub const fn of_kind(kind: Kind) -> Style {
     match kind {
-        Kind::Normal => Style { colour: VERMILLION, dash: "2 2" },
-        Kind::FifoIrq => Style { colour: PURPLE, dash: "9 3 2 3" },
-        Kind::Fifo => Style { colour: GREEN, dash: "6 3" },
-        Kind::PartitionTick => Style { colour: INK, dash: "12 3" },
-        Kind::Partition => Style { colour: BLUE, dash: "" },
+        Kind::Normal => thin(VERMILLION, "2 2"),
+        Kind::FifoIrq => thin(PURPLE, "9 3 2 3"),
+        Kind::Fifo => thin(GREEN, "6 3"),
+        Kind::PartitionTick => thin(INK, "12 3"),
+        Kind::Partition => thin(BLUE, ""),
     }
+}
+
+/// Several runs of a kind have its colour, and each a dash and a weight of its own; the first has
+/// those of its kind. `nth`: from 0 on; the sixteenth looks like the first.
+pub fn of_run(kind: Kind, nth: usize) -> Style {
+    let first = of_kind(kind);
+    let others = Kind::ALL.into_iter().map(|kind| of_kind(kind).dash);
+    let mut dashes = vec![first.dash];
+    dashes.extend(others.filter(|dash| *dash != first.dash));
+    let dash = dashes[nth % dashes.len()];
+    Style { dash, pixels: [first.pixels, 3.4, 1.0][nth / dashes.len() % 3], ..first }
 }
 
 /// Where an event is handled, in the figures of address spaces: other dashes than those of kinds.
 pub const fn of_place(place: Place) -> Style {
     match place {
-        Place::Kernel => Style { colour: VERMILLION, dash: "5 2" },
-        Place::User => Style { colour: BLUE, dash: "10 2 2 2" },
-        Place::Program => Style { colour: INK, dash: "" },
+        Place::Kernel => thin(VERMILLION, "5 2"),
+        Place::User => thin(BLUE, "10 2 2 2"),
+        Place::Program => thin(INK, ""),
     }
 }
 
@@ -57,6 +76,18 @@ mod tests {
                 assert!(one.colour != other.colour && one.dash != other.dash, "{one:?}");
             }
             assert!(places.iter().all(|place| place != one), "{one:?}");
+        }
+    }
+
+    #[test]
+    fn fifteen_runs_of_a_kind_have_its_colour_and_look_different() {
+        for kind in Kind::ALL {
+            let runs: Vec<Style> = (0..15).map(|nth| of_run(kind, nth)).collect();
+            assert_eq!(runs[0], of_kind(kind));
+            for (at, one) in runs.iter().enumerate() {
+                assert_eq!(one.colour, runs[0].colour);
+                assert!(runs[at + 1..].iter().all(|other| other != one), "{one:?}");
+            }
         }
     }
 

@@ -8,8 +8,9 @@ use super::timeline::WORST;
 use super::words::escape;
 use crate::histogram::ALL_PERCENTILES;
 use crate::noise::shown as printable;
+use crate::report;
 use crate::run::Experiment;
-use crate::spaces::{Handler, Space};
+use crate::spaces::{Handler, Space, missed_told};
 use crate::summary::Summary;
 use crate::told::{above, grouped, instant, short_us, us};
 use std::fmt::Write;
@@ -18,10 +19,17 @@ use std::fmt::Write;
 struct Column {
     name: String,
     sentence: String,
+    /// Of its numbers, where each row is a card; empty of what has none.
+    unit: &'static str,
 }
 
 fn column(name: &str, sentence: &str) -> Column {
-    Column { name: name.to_owned(), sentence: sentence.to_owned() }
+    Column { name: name.to_owned(), sentence: sentence.to_owned(), unit: "" }
+}
+
+/// Of times in microseconds.
+fn of_us(name: &str, sentence: &str) -> Column {
+    Column { unit: "us", ..column(name, sentence) }
 }
 
 /// Cells are HTML. A row of one cell is a heading of the rows below it. `is_words`: the last column
@@ -45,7 +53,13 @@ fn table(columns: &[Column], rows: &[Vec<String>], is_words: bool) -> String {
         let _ = write!(html, "<tr><th scope=\"row\">{}</th>", row[0]);
         for (at, (cell, column)) in row.iter().zip(columns).enumerate().skip(1) {
             let words = if at + 1 == row.len() { words } else { "" };
-            let _ = write!(html, "<td{words} data-name=\"{}\">{cell}</td>", escape(&column.name));
+            let unit = match column.unit {
+                "" => String::new(),
+                _ if *cell == or_none(None) => String::new(),
+                unit => format!(" data-unit=\"{unit}\""),
+            };
+            let name = escape(&column.name);
+            let _ = write!(html, "<td{words}{unit} data-name=\"{name}\">{cell}</td>");
         }
         html.push_str("</tr>\n");
     }
@@ -65,8 +79,8 @@ pub fn swatch(style: Style) -> String {
     };
     format!(
         "<svg class=\"swatch\" viewBox=\"0 0 30 8\" aria-hidden=\"true\"><path d=\"M0 4h30\" \
-         stroke=\"{}\" stroke-width=\"3\"{dash}/></svg>",
-        style.colour
+         stroke=\"{}\" stroke-width=\"{}\"{dash}/></svg>",
+        style.colour, style.pixels
     )
 }
 
@@ -78,6 +92,10 @@ fn or_none(ns: Option<f64>) -> String {
 pub fn runs(shown: &[&Shown], limit_ns: Option<u64>) -> String {
     let overhead = shown[0].experiment() == Experiment::Overhead;
     let instant = instant(shown[0].experiment());
+    let [shortest, longest] = match overhead {
+        true => ["the least of all turns.", "the most of all turns."],
+        false => ["the shortest of all instants.", "the longest of all instants."],
+    };
     let of_all = match overhead {
         true => "how much longer a turn took than an undisturbed one: the mean of all turns.",
         false => "the mean of all instants.",
@@ -87,42 +105,50 @@ pub fn runs(shown: &[&Shown], limit_ns: Option<u64>) -> String {
     let percentiles: Vec<_> = ALL_PERCENTILES.iter().filter(|one| is_supported(one.name)).collect();
     let mut columns = vec![
         column("Run", "its number and kind, and what tells it from others. All times are in us."),
-        column("Mean", of_all),
-        column("Stdev", "their standard deviation."),
-        column("Min", "the shortest."),
+        of_us("Mean", of_all),
+        of_us("Stdev", "their standard deviation."),
+        of_us("Min", shortest),
     ];
-    columns.extend(percentiles.iter().map(|one| Column {
-        name: one.name.to_owned(),
-        sentence: format!("at most one in {} {instant}s took longer.", grouped(one.one_in)),
+    columns.extend(percentiles.iter().map(|one| {
+        let one_in = grouped(one.one_in);
+        of_us(one.name, &format!("at most one in {one_in} {instant}s took longer."))
     }));
-    columns.push(column("Max", "the longest."));
+    let is_open = |summary: &Summary| summary.percentiles.iter().any(|one| one.or_more);
+    if let Some(last) = columns.last_mut().filter(|_| summaries.iter().any(is_open)) {
+        last.sentence.push_str(" ≥: beyond the last bucket of the other tool's histogram.");
+    }
+    columns.push(of_us("Max", longest));
     if overhead {
         let sentence = "the most that interrupts, ticks and other tasks took of one turn; the \
                         rest is the hypervisor's or the hardware's.";
-        columns.push(column("System", sentence));
+        columns.push(of_us("System", sentence));
     }
+    let missed = match summaries.iter().all(|one| one.missed.is_some()) {
+        true => "instants that passed while the task was still late for an earlier one.",
+        false => {
+            "instants that passed while the task was still late for an earlier one; not known of \
+             an import, whose figures are of samples alone."
+        }
+    };
     columns.extend(match overhead {
         true => [
             column("n", "the turns; all figures are of all of them."),
             column("Missed", "always 0: a loop has no instants."),
-            column("Lost", "turns without room; their times are not known."),
+            column("Lost", "turns that found the ring full; their times are not known."),
         ],
         false => [
             column(
                 "n",
                 "the instants, those sampled and those missed; all figures are of all of them.",
             ),
-            column(
-                "Missed",
-                "instants that passed while the task was still late for an earlier one.",
-            ),
-            column("Lost", "samples without room; their times are not known."),
+            column("Missed", missed),
+            column("Lost", "samples that found the ring full; their times are not known."),
         ],
     });
     if let Some(limit_ns) = limit_ns {
         let name = format!("> {}", short_us(limit_ns));
-        let sentence = format!("the {instant}s that took longer than this limit.");
-        columns.push(Column { name, sentence });
+        let sentence = "how many took longer; two numbers where a bucket reaches across.";
+        columns.push(column(&name, sentence));
     }
     let mut rows = Vec::new();
     let mut load = None;
@@ -144,7 +170,8 @@ pub fn runs(shown: &[&Shown], limit_ns: Option<u64>) -> String {
         if overhead {
             row.push(or_none(one.system_max_ns.map(|ns| ns as f64)));
         }
-        row.extend([summary.instants, summary.missed, summary.lost].map(grouped));
+        let counts = [Some(summary.instants), summary.missed, Some(summary.lost)];
+        row.extend(counts.map(|count| count.map_or_else(|| or_none(None), grouped)));
         row.extend(limit_ns.map(|limit_ns| above(one.run.latencies.above(limit_ns))));
         rows.push(row);
     }
@@ -166,7 +193,7 @@ fn heading(one: &Shown) -> String {
 pub fn worst(shown: &[&Shown]) -> String {
     let mut rows = Vec::new();
     let mut notes = String::new();
-    let (mut has_times, mut lacks_times) = (false, false);
+    let (mut has_times, mut lacks_times, mut has_causes) = (false, false, false);
     for one in shown {
         let (provenance, base_ns) = (&one.run.provenance, one.run.base_ns());
         if let Some(reason) = &provenance.not_recorded {
@@ -195,7 +222,10 @@ pub fn worst(shown: &[&Shown]) -> String {
             has_times |= at_ns.is_some();
             lacks_times |= at_ns.is_none();
             let at = at_ns.map_or_else(|| or_none(None), |ns| format!("{:.3}", *ns as f64 / 1e9));
-            let mut cause = escape(&printable(&worst.cause));
+            // Why there is none is said below, once.
+            let cause = report::cause(worst, provenance);
+            let mut cause = cause.map_or_else(String::new, |cause| escape(&printable(cause)));
+            has_causes |= !cause.is_empty();
             // Those of the others are in run.json.
             if number == 1 && !worst.records.is_empty() {
                 let records: Vec<String> =
@@ -215,8 +245,8 @@ pub fn worst(shown: &[&Shown]) -> String {
     }
     let instant = instant(shown[0].experiment());
     let took = match shown[0].experiment() {
-        Experiment::Latency => "how long the sample took.",
-        Experiment::Overhead => "how much longer the turn took than an undisturbed one.",
+        Experiment::Latency => "how long the sample took, in us.",
+        Experiment::Overhead => "how much longer the turn took than an undisturbed one, in us.",
     };
     let mark = match has_times {
         true => "the number in the figure over time, 1 the worst.",
@@ -226,13 +256,13 @@ pub fn worst(shown: &[&Shown]) -> String {
     if lacks_times {
         at.push_str(" –: not known, or the sample was not kept.");
     }
-    let columns = [
-        column("Mark", mark),
-        column("us", took),
-        column("At", &at),
-        column("Cause", "what the kernel recorded on the CPU meanwhile."),
-    ];
-    table(&columns, &rows, true) + &notes
+    let mut columns =
+        vec![column("Mark", mark), of_us("Took", took), Column { unit: "s", ..column("At", &at) }];
+    match has_causes {
+        true => columns.push(column("Cause", "what the kernel recorded on the CPU meanwhile.")),
+        false => rows.iter_mut().for_each(|row| row.truncate(columns.len())),
+    }
+    table(&columns, &rows, has_causes) + &notes
 }
 
 /// What a separate address space costs.
@@ -255,13 +285,13 @@ pub fn spaces(spaces: &[Space]) -> String {
                 "p99" => "99 %,".to_owned(),
                 _ => "worst.".to_owned(),
             };
-            columns.push(Column { name: format!("{name} {figure}"), sentence });
+            columns.push(of_us(&format!("{name} {figure}"), &sentence));
         }
     }
     columns.extend([
-        column("n", "the samples."),
+        column("n", "the samples; all times are of all of them."),
         column("Missed", "instants that passed while the thread was late for an earlier one."),
-        column("Lost", "samples without room."),
+        column("Lost", "samples that found the ring full."),
     ]);
     let mut rows = Vec::new();
     let mut costs = String::new();
@@ -282,11 +312,12 @@ pub fn spaces(spaces: &[Space]) -> String {
         }
     }
     let table = table(&columns, &rows, false);
+    let missed = missed_told(spaces).map_or_else(String::new, |told| told + " ");
     format!(
-        "{table}<ul>\n{costs}</ul>\n<p class=\"note\">The cost is the latency of the user thread \
-         less that of the kernel thread, of two runs a directory, over all directories; it is sure \
-         only of several. It is an upper bound: the user thread's time holds the tracer's own line \
-         and one system call's entry as well.</p>\n"
+        "{table}<ul>\n{costs}</ul>\n<p class=\"note\">{missed}The cost is the latency of the user \
+         thread less that of the kernel thread, of two runs a directory, over all directories; it \
+         is sure only of several. It is an upper bound: the user thread's time holds the tracer's \
+         own line and one system call's entry as well.</p>\n"
     )
 }
 

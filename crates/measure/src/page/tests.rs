@@ -47,7 +47,8 @@ fn shown_of(runs: &[Run]) -> Vec<Shown<'_>> {
     let show = |(run, (number, timeline)): (_, (usize, _))| {
         let run: &Run = run;
         let name = format!("{} {number}", run.provenance.kind);
-        Shown { run, number, label: name.clone(), name, timeline, system_max_ns: None }
+        let (label, short) = (name.clone(), name.clone());
+        Shown { run, number, name, label, short, nth: 0, timeline, system_max_ns: None }
     };
     runs.iter().zip(of).map(show).collect()
 }
@@ -89,7 +90,7 @@ fn every_run_is_drawn_in_each_figure_however_many_there_are() {
     // A line, and a dot at its end.
     assert_eq!(lines("Latency, mixed: percentiles"), 26);
     assert_eq!(lines("Latency, mixed: histogram"), 26);
-    assert_eq!(lines("Latency, mixed: over time"), 13);
+    assert_eq!(lines("Latency, mixed: over time"), 26);
     assert_eq!(lines("Latency, mixed: largest of each second"), 13);
     // A line and three dots.
     assert_eq!(lines("Latency at a glance"), 52);
@@ -143,7 +144,8 @@ fn the_top_says_which_kind_is_best_by_what_factor_and_what_is_above_the_limit() 
     runs[0].provenance.started_s = 1_795_519_860;
     let said = top::verdicts(&report::rows(&runs, Some(500_000)));
     let expected = [
-        "Load mixed. At the worst partition is best: 9.999 us of 1,000 instants.",
+        "Load mixed. partition has the best worst case: 9.999 us of 1,000 instants (one run each: \
+         may be chance).",
         "The other took longer: normal 1,009.0 us (101 times as long).",
         "normal lost 3 samples: a longer one may be among them.",
         "fifo has no sample, which is worse than any time.",
@@ -154,12 +156,12 @@ fn the_top_says_which_kind_is_best_by_what_factor_and_what_is_above_the_limit() 
     for word in [
         "1970-01-01 00:00 UTC to 2026-11-24 11:31 UTC",
         "7.2",
-        "CPUs 0-3 online, a guest: no times of a machine",
+        "CPUs 0-3 online, measured in a virtual machine: not the times of real hardware",
         "1,000 us",
         "<dd>SCHED_FIFO 80</dd>",
         "mixed: processes that compute, that write, and that wait for the disk; 6 processes on 4 \
          CPUs",
-        "in a partition whose tick is stopped",
+        "in a partition whose tick was asked to stop",
         "2,000 in 3 runs, 0 of them missed; 3 samples lost",
         "&gt; 500",
         "no sample",
@@ -183,12 +185,18 @@ fn an_import_has_the_figures_that_its_counts_allow_and_the_page_says_what_is_mis
     assert!(percentiles.contains(">fifo 1</text>"));
     for sentence in [
         "No times are known of fifo 1: an imported histogram says how often, and not when.",
+        "; not known of an import, whose figures are of samples alone.",
         "Of 9 instants of fifo 1 only the shortest possible time is known, 400 us",
-        "The worst of fifo is not known.",
+        "The worst case of fifo is not known.",
     ] {
         assert!(page.contains(sentence), "no {sentence:?}");
     }
-    assert!(!page.contains("At the worst fifo"), "an unknown worst is not the best");
+    assert!(!page.contains("fifo has the best"), "an unknown worst is not the best");
+    let mut one = Latencies::new(Digits::Imported);
+    one.record_many(20_000, 5000);
+    one.exceed(Beyond { instants: 1, from_ns: 400_000, max_ns: None, sum_ns: None });
+    let page = self::page(&[run(Kind::Fifo, Load::Mixed, one)], None);
+    assert!(page.contains("Of 1 instant of fifo 1 only the shortest possible time"), "{page}");
 }
 
 #[test]
@@ -293,7 +301,7 @@ fn a_load_is_told_by_all_its_processes_and_not_by_its_factor() {
     assert!(says(Load::Mixed).contains("the disk; 768 processes on 4 CPUs<"));
     assert!(says(Load::Cache).contains("; 772 processes on 4 CPUs<"), "with the flooders");
     assert!(says(Load::Artis).contains("; 16 processes on 4 CPUs<"));
-    assert!(says(Load::Idle).contains("idle: nothing else runs<"));
+    assert!(says(Load::Idle).contains("idle: asmp started no load<"), "others may have");
 }
 
 #[test]
@@ -308,7 +316,10 @@ fn instants_of_several_columns_of_one_import_are_not_added_up() {
     let instants = "<dt>Instants</dt><dd>9,999 to 10,000 in each of 3 columns of another tool</dd>";
     assert!(top::facts(&runs).contains(instants), "{}", top::facts(&runs));
     let said = top::verdicts(&report::rows(&runs, Some(1_000_000)));
-    assert!(said[0].last().unwrap().starts_with("Above 1,000 us: partition IRQ-003 0 of 10,000; "));
+    let above = "Load idle. Above 1,000 us: partition IRQ-003 0 of 10,000; ";
+    assert!(said[0].last().unwrap().starts_with(above), "{said:?}");
+    let none: Vec<Vec<String>> = top::verdicts(&report::rows(&runs, None));
+    assert!(none.is_empty(), "columns of one kind: {none:?}");
     runs.push(run(Kind::Normal, Load::Idle, Latencies::of([7])));
     let both = "1 in 1 run, 0 of them missed; 0 samples lost; 9,999 to 10,000 in each of 3";
     assert!(top::facts(&runs).contains(both), "{}", top::facts(&runs));
@@ -356,13 +367,150 @@ fn the_caption_over_time_says_what_the_dots_are() {
         figure.split("<figcaption>").nth(1).unwrap().to_owned()
     };
     let seconds = caption(&without_samples(1_000_000_000, None));
-    let each = "same axes. The dots are the median and the extremes of each second. ";
+    let each = "same axes. A dot is the highest of each second, and a pale line goes down to";
     assert!(seconds.contains(each), "{seconds}");
     let joined = caption(&without_samples(4_000_000_000, None));
-    let each = "The dots are the extremes of each 4 seconds, and the median of the first of them. ";
-    assert!(joined.contains(each) && !joined.contains("first and the highest"), "{joined}");
+    assert!(joined.contains("A dot is the highest of each 4 seconds, and"), "{joined}");
+    assert!(!joined.contains("240 columns"), "{joined}");
     let samples = caption(&page(&series(3000), None));
-    assert!(samples.contains("the lowest, the first and the highest sample. "), "{samples}");
+    assert!(samples.contains("the dot is the highest sample of each, and a pale"), "{samples}");
+}
+
+#[test]
+fn over_time_a_dot_is_the_highest_of_its_column_and_a_line_goes_down_to_the_lowest() {
+    let runs = [run(Kind::Partition, Load::Mixed, Latencies::of([5000]))];
+    let mut shown = shown_of(&runs);
+    let values = (0..10_000).map(|turn| [1000, 2000, 9000][turn % 3]);
+    shown[0].timeline = Some(timelines::of(MS, values));
+    let page = document(&runs, &shown, None);
+    let (paths, _) = figure(&page, "Latency, mixed: over time");
+    let [ranges, dots] = paths[..] else { panic!("{paths:?}") };
+    let heights = |path: &str| -> BTreeSet<u64> {
+        places(path).iter().map(|(_, y)| (y * 500.0).round() as u64).collect()
+    };
+    assert_eq!(heights(dots).len(), 1, "only the highest: {dots}");
+    assert!(heights(ranges).len() == 2 && heights(ranges).last() == heights(dots).last());
+}
+
+#[test]
+fn the_last_step_of_the_largest_ends_with_its_run() {
+    let of = |instants: &[u64]| {
+        let kinds = [Kind::Fifo, Kind::Partition].into_iter().zip(instants);
+        let runs: Vec<Run> = kinds
+            .map(|(kind, instants)| run(kind, Load::Mixed, Latencies::of(0..*instants)))
+            .collect();
+        let page = page(&runs, None);
+        let (paths, html) = figure(&page, "Latency, mixed: largest of each second");
+        let ends: BTreeSet<u64> =
+            places(paths[0]).iter().map(|(x, _)| (x * 1000.0).round() as u64).collect();
+        (ends.into_iter().collect::<Vec<_>>(), html.contains("it ends with its run"))
+    };
+    // A second and a quarter, and two whole seconds.
+    assert_eq!(of(&[1250]), (vec![0, 800, 1000], true));
+    assert_eq!(of(&[2000]), (vec![0, 500, 1000], false));
+    assert_eq!(of(&[1250, 2000]), (vec![0, 500, 625], true), "beside a longer run");
+}
+
+/// What rtla prints of one CPU: columns of 256 us each, and what lies beyond.
+fn columns() -> Vec<Run> {
+    let column = |(name, beyond, max_us): (&str, u64, u64)| {
+        let mut latencies = Latencies::new(Digits::Imported);
+        (3..=255).for_each(|us| latencies.record_many(us * 1000, 3));
+        let (from_ns, max_ns) = (256_000, Some(max_us * 1000));
+        latencies.exceed(Beyond { instants: beyond, from_ns, max_ns, sum_ns: None });
+        let mut one = run(Kind::Partition, Load::Mixed, latencies);
+        let provenance = &mut one.provenance;
+        provenance.source = Source::Import;
+        (provenance.column, provenance.cpu, provenance.schedule) = (Some(name.into()), None, None);
+        let machine = &mut provenance.machine;
+        (machine.kernel_version, machine.cpu_model) = ("unknown".into(), "unknown".into());
+        one.dir = format!("rtla/{name}").into();
+        one
+    };
+    [("IRQ-003", 128, 9605), ("Thr-003", 180, 9680), ("Usr-003", 207, 9713)].map(column).into()
+}
+
+#[test]
+fn columns_of_an_import_are_told_apart_in_every_figure() {
+    let page = html(&columns(), Some(100_000)).unwrap();
+    for words in
+        ["Latency at a glance", "Latency, mixed: percentiles", "Latency, mixed: histogram</h3>"]
+    {
+        let (_, html) = figure(&page, words);
+        for label in ["1 partition IRQ-003", "2 partition Thr-003", "3 partition Usr-003"] {
+            assert!(html.contains(&format!(">{label}</text>")), "{words}: {label}");
+            let short = label.replace("partition ", "");
+            assert!(html.contains(&format!(">{short}</text>")), "{words}: {short}");
+        }
+        let symbols: String = html
+            .split("<symbol ")
+            .skip(1)
+            .map(|rest| rest.split("</symbol>").next().unwrap())
+            .collect();
+        let lines =
+            symbols.split("stroke=\"").skip(1).map(|rest| rest.split(" vector").next().unwrap());
+        let looks: BTreeSet<&str> = lines.filter(|line| !line.contains("linecap")).collect();
+        assert!(
+            looks.len() == 3 && looks.iter().all(|one| one.starts_with("#0072B2")),
+            "{looks:?}"
+        );
+        assert!(html.contains(">limit 100 us</text>"), "{words}");
+    }
+    // Each line has its label where it ends, and not at the far dot.
+    let (_, percentiles) = figure(&page, "Latency, mixed: percentiles");
+    let far = percentiles.matches("stroke-opacity=\".5\"").count();
+    assert_eq!(far, 6, "a leader for each line, in two layouts");
+    let glance = figure(&page, "Latency at a glance").1;
+    assert!(glance.contains("has no dot.") && !glance.contains("where n supports it"), "{glance}");
+    for sentence in [
+        "how many took longer; two numbers where a bucket reaches across.",
+        "≥: beyond the last bucket of the other tool's histogram.",
+    ] {
+        assert!(page.contains(sentence), "{sentence}");
+    }
+}
+
+#[test]
+fn the_axis_of_a_histogram_ends_where_its_buckets_do() {
+    let page = html(&columns(), Some(500_000)).unwrap();
+    assert!(!page.contains("histogram up to"), "one histogram");
+    let (paths, html) = figure(&page, "Latency, mixed: histogram");
+    let lines: Vec<&&str> = paths.iter().filter(|path| !path.is_empty()).collect();
+    assert_eq!(lines.len(), 3, "no dot: the worst lies beyond");
+    for line in lines {
+        let ends = places(line);
+        assert!(ends[0].0 < 0.02 && ends[ends.len() - 1].0 > 0.98, "{line}");
+    }
+    assert!(html.contains("beyond the axis: 1 partition IRQ-003: 128 (worst 9,605.0 us); "));
+    assert!(html.contains(" The limit, 500 us, lies beyond the axis."), "{html}");
+    assert!(!html.contains("A dot marks"), "{html}");
+}
+
+#[test]
+fn of_an_import_nothing_is_said_that_only_its_importer_knows() {
+    let mut runs = columns();
+    let said = top::facts(&runs);
+    for word in ["Measured", "unknown", "not known", "<dt>CPU", "<dt>Policy", "<dt>Period"] {
+        assert!(!said.contains(word), "{word}: {said}");
+    }
+    assert!(said.contains("<dt>Imported</dt>") && said.contains("<dt>Kernel</dt><dd>7.2</dd>"));
+    assert!(said.contains("partition: as the importer says, a real-time task"), "{said}");
+    assert!(said.contains("mixed: as the importer says, processes that compute"), "{said}");
+    // What asmp has measured beside it, it knows.
+    runs.push(run(Kind::Partition, Load::Mixed, Latencies::of([5000])));
+    let said = top::facts(&runs);
+    assert!(said.contains("<dt>Measured</dt>") && said.contains("<dt>Imported</dt>"), "{said}");
+    assert!(said.contains("partition: a real-time task"), "{said}");
+}
+
+#[test]
+fn a_number_of_a_card_has_its_unit_and_a_count_or_a_dash_has_none() {
+    let page = page(&[run(Kind::Partition, Load::Mixed, Latencies::of([5000]))], None);
+    assert!(page.contains("<td data-unit=\"us\" data-name=\"Max\">5.000<"));
+    assert!(page.contains("<td data-name=\"n\">1<"));
+    let columns = html(&columns(), None).unwrap();
+    assert!(columns.contains("<td data-name=\"Stdev\">–<"), "{columns}");
+    assert!(style::SHEET.contains("td[data-unit]::after { content: attr(data-unit)"));
 }
 
 #[test]
@@ -385,10 +533,47 @@ fn turns_are_no_instants() {
     let told = shown.replace("a loop has no instants", "");
     assert!(!told.to_lowercase().contains("instant"), "{told}");
     assert!(told.contains("<dt>Turns</dt><dd>2,000 in 1 run, "), "{told}");
-    assert!(told.contains("The worst of partition is 2.049 us of 2,000 turns."), "{told}");
+    let worst = "The worst case of partition is 2.049 us of 2,000 turns.";
+    assert!(told.contains(worst), "{told}");
     // As much as Max: both are beyond the base time.
-    assert_eq!(told.matches("data-name=\"us\">2.049<").count(), 1);
+    assert_eq!(told.matches("data-unit=\"us\" data-name=\"Took\">2.049<").count(), 1);
     assert_eq!(told.matches("data-name=\"Max\">2.049<").count(), 1);
+}
+
+#[test]
+fn runs_of_one_kind_with_different_settings_are_told_by_their_names() {
+    let mut runs = [
+        run(Kind::Normal, Load::Idle, Latencies::of([5000])),
+        run(Kind::Normal, Load::Idle, Latencies::of([5000])),
+    ];
+    (runs[0].dir, runs[1].dir) = ("s/free".into(), "s/bound".into());
+    runs[0].provenance.cpu = None;
+    let said = top::facts(&runs);
+    let cpus = "<dd>any CPU (idle/normal free), CPU 3 (idle/normal bound)</dd>";
+    assert!(said.contains(cpus), "{said}");
+}
+
+#[test]
+fn that_no_cause_was_recorded_is_said_once_and_no_list_of_the_worst_is_called_empty() {
+    let mut runs = [run(Kind::Normal, Load::Idle, Latencies::of([5000]))];
+    let worst = |index| Outlier {
+        index,
+        at_ns: None,
+        value_ns: 5000,
+        handler_ns: None,
+        cause: crate::explain::NOT_RECORDED.into(),
+        records: vec![],
+    };
+    runs[0].provenance.worst = vec![worst(0), worst(1)];
+    runs[0].provenance.not_recorded = Some("the task may move between CPUs".into());
+    let whole = page(&runs, None);
+    let (shown, provenance) = whole.split_once("<h2>Provenance").unwrap();
+    assert_eq!(shown.matches("not recorded").count(), 1, "{shown}");
+    assert!(shown.contains("normal 1: causes were not recorded: the task may move"), "{shown}");
+    assert!(!shown.contains("<b>Cause</b>"), "an empty column");
+    assert!(provenance.contains("totals") && !provenance.contains("\"worst"), "{provenance}");
+    assert!(!provenance.contains("&quot;worst&quot;"), "{provenance}");
+    assert!(provenance.contains("without the worst samples"), "{provenance}");
 }
 
 #[test]

@@ -3,14 +3,15 @@
 //! few hundred columns, however long the run.
 
 use crate::explain::Outlier;
-use crate::histogram::{Quantile, missed_by};
+use crate::histogram::missed_by;
 use crate::hlog;
 use crate::run::{Experiment, Run, RunError, Source};
+use asmp_host::limited::open_regular;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs::File;
 use std::io::BufReader;
 
-/// The most columns; there are more than half as many, where there are so many samples.
+/// The most columns, and the most groups of seconds; there are more than half as many, where there
+/// are so many samples or seconds.
 const COLUMNS: usize = 240;
 /// Of the first column, before columns are joined.
 const COLUMN_NS: u64 = 1 << 20;
@@ -24,21 +25,23 @@ pub const WORST: usize = 5;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Column {
     pub low_ns: u64,
-    /// The first one of its samples; the median of its first second, where there are only seconds.
-    pub one_ns: u64,
     pub high_ns: u64,
 }
 
 /// Times from the run's first instant on.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Timeline {
     pub columns: BTreeMap<u64, Column>,
     pub column_ns: u64,
-    /// The largest of each second, missed instants included.
-    pub second_max_ns: BTreeMap<u64, u64>,
+    /// The largest of each group of seconds by its number, missed instants included.
+    largest_ns: BTreeMap<u64, u64>,
+    /// So many seconds are a group: 1, or as many times 2 as keep the groups few.
+    pub group_s: u64,
     /// When the worst samples were due, by their index; those whose place is known.
     pub worst_ns: HashMap<u64, u64>,
     pub length_ns: u64,
+    /// Where the period of the last instant ends, as far as it is known; else the second of it.
+    pub end_ns: u64,
     pub has_samples: bool,
     /// Why the samples, which are there, cannot be read; the seconds are shown then.
     pub unread: Option<String>,
@@ -56,7 +59,7 @@ struct Samples {
 
 impl Samples {
     fn new(period_ns: Option<u64>, worst: impl Iterator<Item = u64>) -> Self {
-        let timeline = Timeline { column_ns: COLUMN_NS, has_samples: true, ..Timeline::default() };
+        let timeline = Timeline { has_samples: true, ..Timeline::new(COLUMN_NS) };
         let (worst, period_ns) = (worst.collect(), period_ns.unwrap_or(0));
         Self { timeline, worst, period_ns, index: 0, origin_ns: None }
     }
@@ -71,20 +74,37 @@ impl Samples {
         timeline.column(at_ns, value_ns);
         let most = MOST_SECONDS * SECOND_NS / self.period_ns.max(1);
         let missed = missed_by(value_ns, self.period_ns).min(most);
-        timeline.length_ns = timeline.length_ns.max(at_ns + missed * self.period_ns);
+        // `missed` periods are shorter than the value; an instant that a file tells may be any.
+        let last_ns = at_ns.saturating_add(missed * self.period_ns);
+        timeline.length_ns = timeline.length_ns.max(last_ns);
+        timeline.end_ns = timeline.length_ns.saturating_add(self.period_ns);
         // Of the instants that it missed, the first one of each second waited longest.
         let mut turn = 0;
         while turn <= missed {
-            let instant_ns = at_ns + turn * self.period_ns;
+            let instant_ns = at_ns.saturating_add(turn * self.period_ns);
             let second = instant_ns / SECOND_NS;
             timeline.second(second, value_ns - turn * self.period_ns);
-            let left_ns = (second + 1) * SECOND_NS - instant_ns;
-            turn += left_ns.div_ceil(self.period_ns.max(1)).max(1);
+            let left_ns = SECOND_NS - instant_ns % SECOND_NS;
+            turn += left_ns.div_ceil(self.period_ns.max(1));
         }
     }
 }
 
 impl Timeline {
+    fn new(column_ns: u64) -> Self {
+        Self {
+            columns: BTreeMap::new(),
+            column_ns,
+            largest_ns: BTreeMap::new(),
+            group_s: 1,
+            worst_ns: HashMap::new(),
+            length_ns: 0,
+            end_ns: 0,
+            has_samples: false,
+            unread: None,
+        }
+    }
+
     /// `None` where the run has no times: an import, or no sample. Samples that cannot be read are
     /// replaced by the seconds of the log. Errors: a file that was read before can no longer be
     /// read.
@@ -133,33 +153,45 @@ impl Timeline {
     fn of_log(run: &Run) -> Result<Self, RunError> {
         let path = run.dir.join("hist.hlog");
         let cause = |cause| RunError::Io { path: path.clone(), cause };
-        let file = BufReader::new(File::open(&path).map_err(cause)?);
-        let mut timeline = Self { column_ns: SECOND_NS, ..Self::default() };
+        let file = BufReader::new(open_regular(&path).map_err(cause)?);
+        let mut timeline = Self::new(SECOND_NS);
         let read = hlog::read(file, |one| {
             if one.tag.is_some() || one.latencies.instants() == 0 {
                 return;
             }
             let (at, exact) = (one.second as u64, one.latencies.exact());
             let (low_ns, high_ns) = (exact.min_ns.unwrap_or(0), exact.max_ns.unwrap_or(0));
-            let one_ns = match one.latencies.quantile(2) {
-                Quantile::At { ns } => ns,
-                _ => high_ns,
-            };
             timeline.second(at, high_ns);
-            timeline.join(at * SECOND_NS, Column { low_ns, one_ns, high_ns });
-            timeline.length_ns = timeline.length_ns.max((at + 1) * SECOND_NS);
+            let begin_ns = at.saturating_mul(SECOND_NS);
+            timeline.join(begin_ns, Column { low_ns, high_ns });
+            timeline.length_ns = timeline.length_ns.max(begin_ns.saturating_add(SECOND_NS));
         });
         read.map_err(|cause| RunError::Log { path, cause })?;
+        // A log does not say where in its last second the run has ended.
+        let instants = run.latencies.instants().saturating_add(run.latencies.lost());
+        let is_latency = run.provenance.experiment == Experiment::Latency;
+        let period_ns = run.provenance.period_ns.filter(|_| is_latency);
+        let spanned_ns = period_ns.map_or(u64::MAX, |ns| ns.saturating_mul(instants));
+        let last_ns = timeline.length_ns.saturating_sub(SECOND_NS);
+        timeline.end_ns = match spanned_ns > last_ns {
+            true => timeline.length_ns.min(spanned_ns),
+            false => timeline.length_ns,
+        };
         Ok(timeline)
     }
 
     fn second(&mut self, second: u64, value_ns: u64) {
-        let most = self.second_max_ns.entry(second).or_default();
-        *most = value_ns.max(*most);
+        larger(&mut self.largest_ns, second / self.group_s, value_ns);
+        while self.largest_ns.len() > COLUMNS {
+            self.group_s *= 2;
+            for (at, value_ns) in std::mem::take(&mut self.largest_ns) {
+                larger(&mut self.largest_ns, at / 2, value_ns);
+            }
+        }
     }
 
     fn column(&mut self, at_ns: u64, value_ns: u64) {
-        self.join(at_ns, Column { low_ns: value_ns, one_ns: value_ns, high_ns: value_ns });
+        self.join(at_ns, Column { low_ns: value_ns, high_ns: value_ns });
     }
 
     fn join(&mut self, at_ns: u64, new: Column) {
@@ -172,15 +204,20 @@ impl Timeline {
         }
     }
 
-    /// The largest of so many seconds each: number of the first second, and value.
+    /// The largest of so many seconds each, a multiple of `group_s`: number of the first second,
+    /// and value.
     pub fn largest_of(&self, seconds: u64) -> BTreeMap<u64, u64> {
-        let mut largest: BTreeMap<u64, u64> = BTreeMap::new();
-        for (second, value_ns) in &self.second_max_ns {
-            let most = largest.entry(second / seconds * seconds).or_default();
-            *most = (*most).max(*value_ns);
+        let mut largest = BTreeMap::new();
+        for (at, value_ns) in &self.largest_ns {
+            larger(&mut largest, at * self.group_s / seconds * seconds, *value_ns);
         }
         largest
     }
+}
+
+fn larger(largest: &mut BTreeMap<u64, u64>, at: u64, value_ns: u64) {
+    let most = largest.entry(at).or_default();
+    *most = value_ns.max(*most);
 }
 
 fn joined(columns: &mut BTreeMap<u64, Column>, at: u64, new: Column) {
@@ -193,6 +230,7 @@ fn joined(columns: &mut BTreeMap<u64, Column>, at: u64, new: Column) {
 pub mod tests {
     use super::*;
     use crate::explain::Outlier;
+    use crate::histogram::Latencies;
     use crate::hlog::Recorder;
     use crate::run::tests::provenance;
     use crate::run::{Provenance, write_provenance};
@@ -224,24 +262,58 @@ pub mod tests {
         assert_eq!((lows.min(), highs.max()), (Some(1), Some(500_000)));
         let place = 333_333 * MS / timeline.column_ns;
         assert_eq!(timeline.columns[&place].high_ns, 500_000);
-        assert_eq!((timeline.second_max_ns.len(), timeline.second_max_ns[&333]), (1000, 500_000));
-        assert_eq!(timeline.largest_of(10)[&330], 500_000);
-        assert_eq!(timeline.length_ns, 999_999 * MS);
+        // A thousand seconds are 125 groups of 8.
+        assert_eq!((timeline.group_s, timeline.largest_ns.len()), (8, 125));
+        assert_eq!(timeline.largest_of(8)[&328], 500_000);
+        assert_eq!(timeline.largest_of(16)[&320], 500_000);
+        assert_eq!((timeline.length_ns, timeline.end_ns), (999_999 * MS, 1_000_000 * MS));
+    }
+
+    #[test]
+    fn a_week_of_seconds_is_a_few_hundred_groups() {
+        let mut timeline = Timeline::new(SECOND_NS);
+        (0..604_800).for_each(|second| timeline.second(second, second));
+        assert!((COLUMNS / 2..=COLUMNS).contains(&timeline.largest_ns.len()));
+        assert_eq!(timeline.largest_of(timeline.group_s).last_key_value().unwrap().1, &604_799);
     }
 
     #[test]
     fn each_second_of_a_stall_has_the_instant_that_waited_longest() {
         let timeline = of(MS, [10_000, 2500 * MS].into_iter());
         let seconds: Vec<(u64, u64)> =
-            timeline.second_max_ns.iter().map(|(second, ns)| (*second, ns / MS)).collect();
+            timeline.largest_of(1).iter().map(|(second, ns)| (*second, ns / MS)).collect();
         assert_eq!(seconds, [(0, 2500), (1, 1501), (2, 501)]);
         assert_eq!(timeline.length_ns, 2500 * MS);
+    }
+
+    #[test]
+    fn instants_that_no_clock_has_make_a_line_and_no_overflow() {
+        for (period_ns, samples) in [
+            (MS, vec![(0, u64::MAX), (u64::MAX, u64::MAX), (1 << 63, 5)]),
+            (u64::MAX, vec![(0, 5), (u64::MAX, 5), (5, u64::MAX)]),
+            (1, vec![(0, u64::MAX), (u64::MAX, 5)]),
+        ] {
+            let mut all = Samples::new(Some(period_ns), [1].into_iter());
+            for (due_ns, value_ns) in samples {
+                all.push(due_ns, value_ns);
+            }
+            assert_eq!(all.timeline.length_ns, u64::MAX, "{period_ns}");
+        }
+        // A log whose second is far beyond them.
+        let dir = tempfile::tempdir().unwrap();
+        let run = write(dir.path());
+        std::fs::remove_file(dir.path().join("samples.bin")).unwrap();
+        let path = dir.path().join("hist.hlog");
+        let log = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, log.replace("\n1.000,", "\n4611686018427387904.000,")).unwrap();
+        let line = Timeline::read(&run).unwrap().unwrap();
+        assert_eq!((line.columns.len(), line.length_ns), (5, u64::MAX));
     }
 
     /// A run of samples each 100 ms, with a log of its seconds.
     fn write(dir: &Path) -> Run {
         let mut writer = Writer::create(&dir.join("samples.bin")).unwrap();
-        let out = File::create(dir.join("hist.hlog")).unwrap();
+        let out = std::fs::File::create(dir.join("hist.hlog")).unwrap();
         let mut log = Recorder::new(out, std::time::UNIX_EPOCH, Some(100 * MS)).unwrap();
         for turn in 0..50u64 {
             let due_ns = 5 * MS + turn * 100 * MS;
@@ -300,9 +372,13 @@ pub mod tests {
         std::fs::remove_file(dir.path().join("samples.bin")).unwrap();
         let seconds = Timeline::read(&run).unwrap().unwrap();
         assert_eq!((seconds.has_samples, seconds.columns.len()), (false, 5));
-        assert_eq!(seconds.second_max_ns, whole.second_max_ns);
+        assert_eq!(seconds.largest_of(1), whole.largest_of(1));
         let column = seconds.columns[&1];
-        assert_eq!((column.low_ns, column.one_ns, column.high_ns), (1010, 1014, 1019));
+        assert_eq!((column.low_ns, column.high_ns), (1010, 1019));
+        // It ends where its last period does, also where only seconds are kept.
+        run.latencies = Latencies::of(std::iter::repeat_n(1000, 42));
+        let cut = Timeline::read(&run).unwrap().unwrap();
+        assert_eq!((whole.end_ns, seconds.end_ns, cut.end_ns), (5000 * MS, 5000 * MS, 4200 * MS));
         run.provenance.source = Source::Import;
         assert_eq!(Timeline::read(&run).unwrap(), None);
     }

@@ -3,10 +3,12 @@
 
 use crate::load::Load;
 use crate::run::{Kind, Run, Source};
+use crate::told::VIRTUAL;
+use asmp_host::shown::shown_lines;
 
-/// Text that looks like markup is text.
+/// Text that looks like markup is text, and what would reorder it is shown as its escape.
 pub fn escape(text: &str) -> String {
-    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let text = shown_lines(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     text.replace('"', "&quot;")
 }
 
@@ -28,19 +30,24 @@ pub fn date(seconds: u64) -> String {
 
 pub const fn kind(kind: Kind) -> &'static str {
     match kind {
-        Kind::Normal => "an ordinary task (SCHED_OTHER), on any CPU",
+        Kind::Normal => {
+            "an ordinary task (SCHED_OTHER), on any CPU or, by timerlat, on the measured one"
+        }
         Kind::FifoIrq => {
             "a real-time task (SCHED_FIFO), on the CPU that takes all device interrupts"
         }
         Kind::Fifo => "a real-time task (SCHED_FIFO), on a CPU that takes no device interrupts",
         Kind::PartitionTick => "a real-time task (SCHED_FIFO) in a partition that keeps its tick",
-        Kind::Partition => "a real-time task (SCHED_FIFO) in a partition whose tick is stopped",
+        Kind::Partition => {
+            "a real-time task (SCHED_FIFO) in a partition whose tick was asked to stop"
+        }
     }
 }
 
 pub const fn load(load: Load) -> &'static str {
     match load {
-        Load::Idle => "nothing else runs",
+        Load::Idle => "asmp started no load",
+        Load::Unknown => "what else the machine did is not known",
         Load::Cpu => "processes that compute",
         Load::AsyncIo => "processes that write and do not wait for the disk",
         Load::Io => "processes that write and wait for the disk",
@@ -59,11 +66,11 @@ pub const fn source(source: Source) -> &'static str {
         Source::Timerlat => "the kernel's timerlat tracer, until user space",
         Source::TimerlatKernel => "the kernel's timerlat tracer, of a thread of the kernel",
         Source::Loop => "the clock before and after each turn of a loop",
-        Source::Import => "a histogram of another tool",
+        Source::Import => "another tool, which gave its histogram",
     }
 }
 
-/// Whose times a figure shows: kernel, CPU, and whether a guest's.
+/// Whose times a figure shows: kernel, CPU, and whether those of a virtual machine.
 pub fn origin(runs: &[&Run]) -> String {
     let all = |of: fn(&Run) -> &str| {
         let mut all: Vec<&str> =
@@ -74,8 +81,8 @@ pub fn origin(runs: &[&Run]) -> String {
     };
     let kernels = all(|run| &run.provenance.machine.kernel);
     let cpus = all(|run| &run.provenance.machine.cpu_model);
-    let is_guest = runs.iter().any(|run| run.provenance.machine.hypervisor);
-    let guest = if is_guest { "; a guest: no times of a machine" } else { "" };
+    let is_guest = runs.iter().any(|run| run.provenance.machine.hypervisor == Some(true));
+    let guest = if is_guest { format!("; {VIRTUAL}") } else { String::new() };
     let cpus = if cpus.is_empty() { cpus } else { format!("; {cpus}") };
     format!("Kernel {kernels}{cpus}{guest}.")
 }
@@ -87,6 +94,7 @@ mod tests {
     #[test]
     fn text_that_looks_like_markup_is_not() {
         assert_eq!(escape("<a & \"b\">"), "&lt;a &amp; &quot;b&quot;&gt;");
+        assert_eq!(escape("a\u{202e}b\n\u{1b}"), "a\\u{202e}b\n\\u{1b}");
     }
 
     #[test]

@@ -4,28 +4,8 @@
 use super::*;
 use crate::experiment::ConductorError;
 use crate::run::Run;
-use asmp_host::counters::{InterruptKind, Row};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::time::Duration;
-
-fn counters(ticks: u64, eth0: u64, steal: u64) -> Counters {
-    let row = |kind, count| Row { kind, counts: BTreeMap::from([(3, count)]) };
-    let interrupts = vec![
-        row(InterruptKind::LocalTimer, ticks),
-        row(InterruptKind::Device("24 eth0".into()), eth0),
-    ];
-    Counters { interrupts, steal: Some(steal) }
-}
-
-#[test]
-fn a_count_that_went_back_is_none_and_not_the_largest_number() {
-    let totals = totals(counters(100, 5000, 70), counters(107, 3, 60), 3);
-    assert_eq!((totals.ticks, totals.steal_ns), (Some(7), Some(0)));
-    assert_eq!(totals.device_interrupts, Some(BTreeMap::new()));
-    let none = Counters { interrupts: Vec::new(), steal: None };
-    assert_eq!(super::totals(none, counters(1, 1, 1), 3), Totals::default(), "not counted");
-}
 
 /// Writes down what it is asked, and refuses one thing.
 #[derive(Default)]
@@ -71,17 +51,16 @@ fn words(all: &[&str]) -> Vec<String> {
 struct Unwatched;
 impl Observer for Unwatched {}
 
-fn measured(kind: Kind, refuses: &'static str) -> (Result<Completion>, Vec<String>, Vec<Run>) {
-    let (root, kernel) = machine();
-    let conductor = Scripted { refuses, ..Scripted::default() };
-    let series = Series {
+fn series(kind: Kind, dir: PathBuf) -> Series {
+    Series {
         kinds: vec![kind],
         loads: vec![Load::Idle],
         load_factor: None,
         cpu: 0,
         priority: 1,
         warm_up: 1,
-        dir: root.path().join("runs"),
+        counts_missed: false,
+        dir,
         load_dir: None,
         samples_too: false,
         no_events: Some("a test".to_owned()),
@@ -90,7 +69,13 @@ fn measured(kind: Kind, refuses: &'static str) -> (Result<Completion>, Vec<Strin
         command_line: Vec::new(),
         memory_locked: false,
         cpu_latency_held: false,
-    };
+    }
+}
+
+fn measured(kind: Kind, refuses: &'static str) -> (Result<Completion>, Vec<String>, Vec<Run>) {
+    let (root, kernel) = machine();
+    let conductor = Scripted { refuses, ..Scripted::default() };
+    let series = series(kind, root.path().join("runs"));
     let period = Duration::from_micros(200);
     let latency = Measurement::Latency { samples: 5, period, source: None, flood: false };
     let session = Session::new(&kernel, &conductor, &Unwatched, latency, &series);
@@ -131,6 +116,73 @@ fn a_run_is_written_with_what_the_conductor_set_and_the_arrangement_is_taken_bac
     let [run] = runs.as_slice() else { panic!("{runs:?}") };
     assert_eq!((run.latencies.samples(), run.name().as_str()), (5, "idle/normal"));
     assert_eq!(run.provenance.settings, ["a setting"]);
+    // From the first instant to the end of the last sample, and nothing before or after.
+    let (instants, period_ns) = (run.latencies.instants(), 200_000);
+    let duration_ns = run.provenance.duration_ns;
+    let span_ns = (instants - 1) * period_ns..=instants * period_ns;
+    assert!(span_ns.contains(&duration_ns), "{duration_ns} ns, {instants} instants");
+}
+
+/// Ends a series at once.
+struct Impatient;
+impl Observer for Impatient {
+    fn is_stopped(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_run_that_is_ended_in_the_first_sleep_is_written_and_its_arrangement_taken_back() {
+    let (root, kernel) = machine();
+    let conductor = Scripted::default();
+    let dir = root.path().join("runs");
+    let hour = Duration::from_secs(3600);
+    let latency = Measurement::Latency { samples: 5, period: hour, source: None, flood: false };
+    let series = series(Kind::Normal, dir);
+    let session = Session::new(&kernel, &conductor, &Impatient, latency, &series).unwrap();
+    let case = Case {
+        kind: Kind::Normal,
+        source: Source::Nanosleep,
+        without: Vec::new(),
+        step: None,
+        name: "one".to_owned(),
+    };
+    // Without a load; one that runs has no part in this.
+    let goes_on = |_, _| true;
+    let mut idle = Running::start(&kernel, Load::Idle, session.size, root.path(), goes_on);
+    let idle = idle.as_mut().unwrap().as_mut().unwrap();
+    let (dir, provenance) = session.one(Load::Idle, &case, None, idle).unwrap();
+    assert_eq!(provenance.partial.as_deref(), Some("interrupted"));
+    assert_eq!((provenance.samples, provenance.duration_ns), (0, 0));
+    assert_eq!(conductor.asked.borrow().last().map(String::as_str), Some("leave"));
+    assert_eq!(Run::read(&dir).unwrap().provenance, provenance);
+}
+
+#[test]
+fn a_run_whose_cpu_goes_offline_says_so() {
+    let (root, kernel) = machine();
+    let conductor = Scripted::default();
+    let latency = Measurement::Latency {
+        samples: 5,
+        period: Duration::from_millis(1),
+        source: None,
+        flood: false,
+    };
+    let series = Series { cpu: 3, ..series(Kind::Normal, root.path().join("runs")) };
+    let session = Session::new(&kernel, &conductor, &Unwatched, latency, &series).unwrap();
+    std::fs::create_dir_all(root.path().join("proc/77/task/77")).unwrap();
+    let of = |online: &str, runs_on: Cpu, samples: u64| {
+        std::fs::write(root.path().join("sys/devices/system/cpu/online"), online).unwrap();
+        // Field 39 of proc(5).
+        let stat = format!("77 (asmp-probe) S {}{runs_on} 80 1\n", "0 ".repeat(35));
+        std::fs::write(root.path().join("proc/77/task/77/stat"), stat).unwrap();
+        session.left_its_cpu(77, Reached { samples, missed: 0, is_over: false })
+    };
+    assert_eq!(of("0-3\n", 3, 1), None);
+    assert_eq!(of("0-3\n", 1, 0), None, "it is still on its way there");
+    assert_eq!(of("0-2\n", 1, 1).as_deref(), Some("CPU 3 went offline"));
+    let back = of("0-3\n", 1, 1).unwrap();
+    assert!(back.contains("left CPU 3"), "it was away for less than a look: {back}");
 }
 
 #[test]
@@ -140,6 +192,44 @@ fn a_run_is_kept_also_where_its_arrangement_cannot_be_taken_back() {
     assert_eq!(asked.last().map(String::as_str), Some("leave"));
     let [run] = runs.as_slice() else { panic!("{runs:?}") };
     assert_eq!((run.latencies.samples(), run.provenance.partial.as_deref()), (5, None));
+}
+
+#[test]
+fn a_run_that_fails_before_it_has_measured_leaves_nothing_and_its_name_is_free() {
+    let (root, kernel) = machine();
+    let conductor = Scripted { refuses: "admit", ..Scripted::default() };
+    let period = Duration::from_micros(200);
+    let latency = Measurement::Latency { samples: 5, period, source: None, flood: false };
+    let series = series(Kind::Partition, root.path().join("runs"));
+    for _ in 0..2 {
+        let session = Session::new(&kernel, &conductor, &Unwatched, latency, &series).unwrap();
+        let error = session.run().unwrap_err();
+        assert_eq!(error.to_string(), "no admit");
+        assert_eq!(std::fs::read_dir(&series.dir).unwrap().count(), 0);
+        drop(session);
+        assert!(!series.dir.exists());
+    }
+    // What another program has put there stays.
+    let session = Session::new(&kernel, &conductor, &Unwatched, latency, &series).unwrap();
+    std::fs::create_dir(series.dir.join("idle-partition")).unwrap();
+    drop(session);
+    assert!(series.dir.join("idle-partition").exists());
+}
+
+#[test]
+fn a_run_never_takes_a_directory_that_is_there() {
+    let (root, kernel) = machine();
+    let conductor = Scripted::default();
+    let period = Duration::from_micros(200);
+    let latency = Measurement::Latency { samples: 5, period, source: None, flood: false };
+    let series = series(Kind::Normal, root.path().join("runs"));
+    let session = Session::new(&kernel, &conductor, &Unwatched, latency, &series).unwrap();
+    let taken = series.dir.join("idle-normal");
+    std::fs::create_dir(&taken).unwrap();
+    std::fs::write(taken.join("hist.hlog"), "another's").unwrap();
+    assert!(session.run().unwrap_err().to_string().contains("idle-normal: "));
+    assert_eq!(std::fs::read_to_string(taken.join("hist.hlog")).unwrap(), "another's");
+    assert_eq!(std::fs::read_dir(&series.dir).unwrap().count(), 1);
 }
 
 #[test]
