@@ -5,7 +5,7 @@
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 .PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz
 .PHONY: readers lab containment hands random bench bench-analysis bench-channels bench-measure
-.PHONY: bench-peers bench-responses install-rt rtlinux setup
+.PHONY: bench-peers bench-responses install install-rt rtlinux setup
 
 setup:
 	tests/vm/setup.sh $(ARCH)
@@ -86,6 +86,15 @@ hands: GUESTS ?= sid-rt:bare trixie-rt:bare backports-rt:bare
 hands: setup
 	ASMP_HANDS_MINUTES=$(MINUTES) ASMP_GUEST_SECONDS=$$(($(MINUTES) * 60 + 1200)) \
 		tests/vm/test.sh $(GUESTS) -- 'hands at work'
+
+# asmp, and asmpd with its service for systemd, as `cargo build --release` has made them: root often
+# has no cargo.
+UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/system
+install:
+	@test -x $(TARGET)/release/asmpd || { echo 'first: cargo build --release' >&2; exit 1; }
+	install -Dm755 -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/release/asmp $(TARGET)/release/asmpd
+	install -d $(UNITS)
+	sed 's|/usr/local/bin|$(PREFIX)/bin|' crates/daemon/asmpd.service >$(UNITS)/asmpd.service
 
 # libasmp_rt for C: libraries, headers, pkg-config, a package for CMake, and asmp-rtf, which serves
 # a FIFO as a file. LIBDIR is where this system has its libraries. Before 1.0 each minor version has
