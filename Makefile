@@ -87,14 +87,17 @@ hands: setup
 	ASMP_HANDS_MINUTES=$(MINUTES) ASMP_GUEST_SECONDS=$$(($(MINUTES) * 60 + 1200)) \
 		tests/vm/test.sh $(GUESTS) -- 'hands at work'
 
-# asmp, and asmpd with its service for systemd, as `cargo build --release` has made them: root often
+# asmp, asmpd, and their services for systemd, as `cargo build --release` has made them: root often
 # has no cargo.
 UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/system
 install:
 	@test -x $(TARGET)/release/asmpd || { echo 'first: cargo build --release' >&2; exit 1; }
 	install -Dm755 -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/release/asmp $(TARGET)/release/asmpd
 	install -d $(UNITS)
-	sed 's|/usr/local/bin|$(PREFIX)/bin|' crates/daemon/asmpd.service >$(UNITS)/asmpd.service
+	for unit in cli/asmp daemon/asmpd; do \
+		sed 's|/usr/local/bin|$(PREFIX)/bin|' crates/$$unit.service \
+			>$(UNITS)/$${unit#*/}.service || exit; done
+	install -d $(DESTDIR)/etc/asmp
 
 # libasmp_rt for C: libraries, headers, pkg-config, a package for CMake, and asmp-rtf, which serves
 # a FIFO as a file. LIBDIR is where this system has its libraries. Before 1.0 each minor version has

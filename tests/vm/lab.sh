@@ -28,6 +28,7 @@ usage: lab.sh [OPTIONS] [-- COMMAND ARGS...]     (no COMMAND: a shell)
   --append 'PARAMS'     kernel boot parameters
   --share DIR           a copy of DIR at /share in the guest
   --out DIR             what the command leaves in /out is copied to DIR
+  --etc DIR             what is in DIR is laid over the guest's /etc before PID 1 starts
   --device NAME         one more QEMU device (edu)
   --timeout S           ends the guest S seconds after ready: 124 (default 600)
   --tcg                 emulation also where KVM works
@@ -41,7 +42,7 @@ END
 
 fail() { say "$*"; exit 125; }
 
-kernel=sid-rt init=bare cpus=4 smt='' mem=2G append='' share='' out='' device='' timeout=600
+kernel=sid-rt init=bare cpus=4 smt='' mem=2G append='' share='' out='' etc='' device='' timeout=600
 accel='' icount='' watch='' console='' verbose='' command=()
 boot_tries=3 boot_seconds=120 stopped=0
 
@@ -55,8 +56,8 @@ options() {
         --verbose) verbose=yes ;;
         --help) usage; exit ;;
         --) shift; command=("$@"); break ;;
-        --kernel | --init | --cpus | --mem | --append | --share | --out | --device | --timeout | \
-            --console)
+        --kernel | --init | --cpus | --mem | --append | --share | --out | --etc | --device | \
+            --timeout | --console)
             [ $# -gt 1 ] || fail "$1 needs a value"
             printf -v "${1#--}" '%s' "$2"
             shift
@@ -104,6 +105,7 @@ job_archive() {
     while read -r unit; do
         ln -s /dev/null "$run/initrd/lab/systemd/$unit"
     done <"$here/guest/masked-units"
+    [ -z "$etc" ] || cp -r "$etc" "$run/initrd/lab/etc"
     echo "INIT=$init" >"$run/initrd/lab/init_kind"
     {
         echo "INIT=$init COLLECT=${out:+yes} ROWS=$rows COLUMNS=$columns"

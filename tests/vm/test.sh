@@ -8,10 +8,11 @@
 # Approach: take the binaries of `cargo test`'s build, hand them to some guests at a time, let the
 #           test runner there choose what that guest is for and print its own lines, and add up at
 #           the end.
-# BOOT is bare (default), systemd, plain (bare, booted without any parameter of ours), smt (plain
-# with two threads a core), watched (bare, without tsc=reliable), locked or blind (bare, with CPU 3
-# isolated at boot, and locked down or without debugfs). ASMP_GUESTS_AT_ONCE: how many run side by
-# side (default: one for each CPU). ASMP_GUEST_SECONDS: how long one may take (4200; nightly 10000).
+# BOOT is bare (default), systemd, persistent (systemd, with our services enabled and a partition in
+# /etc/asmp), plain (bare, booted without any parameter of ours), smt (plain with two threads a
+# core), watched (bare, without tsc=reliable), locked or blind (bare, with CPU 3 isolated at boot,
+# and locked down or without debugfs). ASMP_GUESTS_AT_ONCE: how many run side by side (default: one
+# for each CPU). ASMP_GUEST_SECONDS: how long one may take (4200; nightly 10000).
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 top=$(readlink -f "$here/../..")
@@ -57,12 +58,24 @@ programs() {
     "${CROSS}gcc" -O2 -static -Wall -o "$share/bare-writes" "$here/bare-writes.c"
 }
 
+# As `make install` and `systemctl enable` leave /etc, with programs of the share.
+installed_etc() {
+    local units=$work/etc/systemd/system unit
+    mkdir -p "$work/etc/asmp" "$units/multi-user.target.wants"
+    for unit in cli/asmp daemon/asmpd; do
+        sed 's|/usr/local/bin|/share|' "crates/$unit.service" >"$units/${unit#*/}.service"
+        ln -s "../${unit#*/}.service" "$units/multi-user.target.wants/"
+    done
+    printf '[[partition]]\nname = "motion"\ncpus = "3"\n' >"$work/etc/asmp/motion.toml"
+}
+
 if [ ${#guests[@]} = 0 ]; then
     # This machine's own tests name them.
     programs "kernel@$(own_architecture)"
     mapfile -t guests < <("$(built "$ARCH" guest)" guests "$ASMP_TIER")
 fi
 for guest in "${guests[@]}"; do programs "$guest"; done
+installed_etc
 
 # Nightly a guest has hundreds of random sequences. A test that hangs ends its guest much earlier:
 # crates/cli/tests/guest/watchdog.rs.
@@ -81,6 +94,7 @@ run_guest() {
     plain) ;;
     watched) boot=(--watch-clock --append "$candidates") ;;
     locked) boot=(--append "$candidates isolcpus=3 lockdown=integrity") ;;
+    persistent) boot=(--init systemd --etc "$work/etc" --append "$candidates") ;;
     blind) boot=(--append "$candidates isolcpus=managed_irq,domain,3 debugfs=off") ;;
     *) boot=(--init "${1#*:}" --append "$candidates") ;;
     esac

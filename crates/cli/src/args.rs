@@ -281,10 +281,11 @@ pub enum Change {
     ///
     /// All partitions that the file names change in one transaction. What other programs changed in
     /// them is repaired first. If something still violates one, the change stays and the exit code
-    /// is 7. Other partitions are left alone. asmp-partitions(5) describes the file.
+    /// is 7. Other partitions are left alone. asmp-partitions(5) describes the file. At boot,
+    /// asmp.service applies the files of /etc/asmp.
     #[command(after_long_help = examples::APPLY)]
     Apply {
-        /// The file, in TOML
+        /// The file, in TOML, or a directory: all its files *.toml together
         ///
         /// Unknown keys are refused with exit code 40. Example: asmp apply partitions.toml
         file: PathBuf,

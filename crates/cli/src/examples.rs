@@ -179,7 +179,9 @@ Examples:
   sudo asmp apply partitions.toml --dry-run
       Show what would change.
   sudo asmp apply partitions.toml
-      Change it.";
+      Change it.
+  sudo asmp apply /etc/asmp
+      Change what the files of a directory say, as asmp.service does at boot.";
 
 pub const REPAIR: &str = "\
 Examples:

@@ -1,62 +1,124 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `partitions.toml`, read and checked: asmp-partitions(5).
+//! `partitions.toml`, read and checked, or a directory of such files: asmp-partitions(5).
 
 use crate::exit::{BAD_FILE, code_of, failure};
 use crate::print::chain;
 use anyhow::Result;
 use asmp_analysis::syntax;
-use asmp_host::limited::{MOST_BYTES, read_at_most};
+use asmp_host::limited::{MOST_BYTES, read_at_most, read_regular_at_most};
 use asmp_shield::declaration::Wrong;
 use asmp_shield::{ChangeError, Declaration, Refusal};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
-/// A file and its text, for the lines of what is refused later.
+/// What was read, for the lines of what is refused later. Their partitions follow each other.
 pub struct Source {
-    path: PathBuf,
-    text: String,
+    files: Vec<File>,
 }
 
-/// Reads and checks a file. Errors: exit code 40 with the place in the file.
+struct File {
+    path: PathBuf,
+    text: String,
+    /// How many it declares.
+    partitions: usize,
+}
+
+/// Reads and checks a file, or all files of a directory, which are one declaration then. Errors:
+/// exit code 40 with the place in the file.
 pub fn read(path: &Path) -> Result<(Declaration, Source)> {
-    let bad = |reason: String| wrong(path, &reason);
-    let text = text_of(path, MOST_BYTES, SPLIT).map_err(bad)?;
-    let declaration = parse(&text).map_err(bad)?;
-    Ok((declaration, Source { path: path.to_owned(), text }))
+    let is_dir = path.is_dir();
+    let paths = match is_dir {
+        true => files_of(path).map_err(|reason| wrong(path, &reason))?,
+        false => vec![path.to_owned()],
+    };
+    let mut all = Declaration::default();
+    let mut source = Source { files: Vec::new() };
+    for path in paths {
+        let bytes = match is_dir {
+            // A FIFO among them would never end.
+            true => read_regular_at_most(&path, MOST_BYTES),
+            false => read_at_most(&path, MOST_BYTES),
+        };
+        let parsed = text(bytes, SPLIT).and_then(|text| Ok((parse(&text)?, text)));
+        let (declaration, text) = parsed.map_err(|reason| wrong(&path, &reason))?;
+        source.files.push(File { path, text, partitions: declaration.partitions.len() });
+        all.partitions.extend(declaration.partitions);
+    }
+    all.check().map_err(|error| source.wrong(&error))?;
+    Ok((all, source))
+}
+
+/// The files `*.toml` of a directory in the order of their names. Errors: in words.
+fn files_of(dir: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir).map_err(|error| unreadable(&error))? {
+        let path = entry.map_err(|error| unreadable(&error))?.path();
+        // Editors keep files of their own with such names.
+        let is_hidden =
+            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if !is_hidden && path.extension().is_some_and(|end| end == "toml") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    match files.is_empty() {
+        true => Err("no file in it has a name that ends in .toml".to_owned()),
+        false => Ok(files),
+    }
 }
 
 impl Source {
     /// The error with file and line, where the machine does not have what an entry asks for.
     pub fn place(&self, declaration: &Declaration, error: ChangeError) -> anyhow::Error {
-        let line = match error.cause() {
-            ChangeError::Refused(refusal) => self.line_of(declaration, refusal),
+        let place = match error.cause() {
+            ChangeError::Refused(refusal) => about(declaration, refusal),
             _ => None,
         };
+        let place = place.and_then(|wrong| self.line_of(&wrong));
         let error = anyhow::Error::from(error);
-        match line {
-            Some(line) => {
-                let words = format!("{}: line {line}, {}", self.path.display(), chain(&error));
+        match place {
+            Some((path, line)) => {
+                let words = format!("{}: line {line}, {}", path.display(), chain(&error));
                 failure(code_of(&error), words)
             }
             None => error,
         }
     }
 
-    fn line_of(&self, declaration: &Declaration, refusal: &Refusal) -> Option<usize> {
-        let reason = String::new();
-        let wrong = match refusal {
-            Refusal::BadDeclaration { partition, task, key, .. } => {
-                Wrong { partition: *partition, task: *task, key: *key, reason }
-            }
-            Refusal::Declared { partition, cause } => {
-                let mut all = declaration.partitions.iter();
-                let partition = all.position(|declared| declared.name == *partition)?;
-                Wrong { partition, task: None, key: key_of(cause), reason }
-            }
-            _ => return None,
-        };
-        line_of(&self.text, &wrong)
+    /// The refusal of what is wrong in one of the files.
+    fn wrong(&self, error: &Wrong) -> anyhow::Error {
+        let place = self.line_of(error);
+        let (path, line) = place.unwrap_or_else(|| (&self.files[0].path, 1));
+        wrong(path, &format!("line {line}, {}", error.reason))
+    }
+
+    /// File and line of what is wrong.
+    fn line_of(&self, wrong: &Wrong) -> Option<(&Path, usize)> {
+        let mut before = 0;
+        let file = self.files.iter().find(|file| {
+            before += file.partitions;
+            wrong.partition < before
+        })?;
+        let partition = wrong.partition + file.partitions - before;
+        Some((&file.path, line_of(&file.text, &Wrong { partition, ..wrong.clone() })?))
+    }
+}
+
+/// Which entry a refusal is about.
+fn about(declaration: &Declaration, refusal: &Refusal) -> Option<Wrong> {
+    let reason = String::new();
+    match refusal {
+        Refusal::BadDeclaration { partition, task, key, .. } => {
+            Some(Wrong { partition: *partition, task: *task, key: *key, reason })
+        }
+        Refusal::Declared { partition, cause } => {
+            let mut all = declaration.partitions.iter();
+            let partition = all.position(|declared| declared.name == *partition)?;
+            Some(Wrong { partition, task: None, key: key_of(cause), reason })
+        }
+        _ => None,
     }
 }
 
@@ -243,5 +305,59 @@ mod tests {
             let error = parse(&text).unwrap_err();
             assert!(error.starts_with(says), "{text}: {error}");
         }
+    }
+
+    /// A directory with these files.
+    fn dir(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            fs::write(dir.path().join(name), text).unwrap();
+        }
+        dir
+    }
+
+    /// What is said of a directory, without its path.
+    fn refused(dir: &tempfile::TempDir) -> String {
+        let error = read(dir.path()).err().expect("it is refused");
+        assert_eq!(code_of(&error), BAD_FILE);
+        chain(&error).replace(&format!("{}", dir.path().display()), "DIR")
+    }
+
+    const A: &str = "[[partition]]\nname = \"a\"\ncpus = \"3\"\n";
+    const B: &str = "# CPUs\n[[partition]]\nname = \"b\"\ncpus = \"2\"\n";
+
+    #[test]
+    fn the_files_of_a_directory_are_one_declaration_in_the_order_of_their_names() {
+        let dir = dir(&[
+            ("20-a.toml", A),
+            ("10-b.toml", B),
+            (".#10-b.toml", "none"),
+            ("10-b.toml~", "none"),
+            ("README", "none"),
+        ]);
+        let (declaration, source) = read(dir.path()).unwrap();
+        let names: Vec<&str> = declaration.partitions.iter().map(|one| &*one.name).collect();
+        assert_eq!(names, ["b", "a"]);
+        let refusal =
+            Refusal::Declared { partition: "a".to_owned(), cause: Box::new(Refusal::NotRoot) };
+        let placed = chain(&source.place(&declaration, ChangeError::Refused(refusal)));
+        assert!(placed.contains("20-a.toml: line 1, "), "{placed}");
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_directory_is_said_with_file_and_line() {
+        let a2 = format!("{A}cpu = 1\n");
+        for (files, says) in [
+            (vec![("a.toml", A), ("b.toml", &a2)], "DIR/b.toml: line 4, "),
+            (vec![("a.toml", A), ("b.toml", B), ("c.toml", A)], "DIR/c.toml: line 2, partition a"),
+            (vec![("b", B)], "DIR: no file in it has a name that ends in .toml"),
+        ] {
+            let error = refused(&dir(&files));
+            assert!(error.starts_with(says), "{error}");
+        }
+        let fifo = dir(&[("a.toml", A)]);
+        let made = std::process::Command::new("mkfifo").arg(fifo.path().join("b.toml")).status();
+        assert!(made.unwrap().success());
+        assert!(refused(&fifo).starts_with("DIR/b.toml: cannot be read: not a regular file"));
     }
 }

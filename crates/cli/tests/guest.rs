@@ -30,6 +30,7 @@ mod guest {
     pub mod matrix;
     pub mod measure;
     pub mod others;
+    pub mod persistent;
     pub mod planted;
     pub mod quiet;
     pub mod random;
@@ -44,7 +45,7 @@ mod guest {
     pub mod watchdog;
 }
 
-use guest::guests::{Guest, Tier};
+use guest::guests::{Boot, Guest, Tier};
 use guest::lab::{TIMES, Test};
 use libtest_mimic::{Arguments, Conclusion, Trial};
 
@@ -60,6 +61,7 @@ fn all() -> Vec<Test> {
         guest::containment::all(),
         guest::drift::all(),
         guest::held::all(),
+        guest::persistent::all(),
         guest::lost::all(),
         guest::crash::all(),
         guest::random::all(),
@@ -116,6 +118,9 @@ fn in_guest(guest: Guest, arguments: &Arguments) -> Conclusion {
     let trials: Vec<Trial> = here.map(Test::trial).collect();
     let elsewhere = count - trials.len();
     guest::watchdog::start();
+    if guest.boot == Boot::Persistent {
+        guest::persistent::record();
+    }
     // Before asmp is called for the first time.
     drop(guest::snapshot::snapshot());
     let conclusion = libtest_mimic::run(arguments, trials);

@@ -37,6 +37,8 @@ pub enum Boot {
     Bare,
     /// As `Bare`, with systemd as PID 1.
     Systemd,
+    /// As `Systemd`, with our services enabled and the partition motion, CPU 3, in /etc/asmp.
+    Persistent,
     /// Without any boot parameter of ours.
     Plain,
     /// As `Plain`, with two threads a core.
@@ -94,7 +96,7 @@ const fn arm64(kernel: Kernel, boot: Boot) -> Guest {
     Guest { kernel, architecture: Architecture::Arm64, boot }
 }
 
-const NIGHTLY: [Guest; 19] = [
+const NIGHTLY: [Guest; 21] = [
     guest(Kernel::SidRt, Boot::Bare),
     guest(Kernel::TrixieRt, Boot::Bare),
     guest(Kernel::Sid, Boot::Bare),
@@ -102,6 +104,8 @@ const NIGHTLY: [Guest; 19] = [
     guest(Kernel::SidRt, Boot::Plain),
     guest(Kernel::Sid, Boot::Smt),
     arm64(Kernel::SidRt, Boot::Bare),
+    guest(Kernel::SidRt, Boot::Persistent),
+    guest(Kernel::Trixie, Boot::Persistent),
     // As Debian 13 installs it.
     guest(Kernel::Trixie, Boot::Systemd),
     guest(Kernel::BackportsRt, Boot::Bare),
@@ -121,7 +125,7 @@ impl Tier {
     /// The guests that are booted.
     pub fn guests(self) -> &'static [Guest] {
         match self {
-            Self::Ci => &NIGHTLY[..7],
+            Self::Ci => &NIGHTLY[..8],
             Self::Nightly => &NIGHTLY,
         }
     }
@@ -151,9 +155,10 @@ impl Kernel {
 }
 
 impl Boot {
-    const ALL: [(Self, &str); 7] = [
+    const ALL: [(Self, &str); 8] = [
         (Self::Bare, "bare"),
         (Self::Systemd, "systemd"),
+        (Self::Persistent, "persistent"),
         (Self::Plain, "plain"),
         (Self::Smt, "smt"),
         (Self::Watched, "watched"),

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A partition that /etc/asmp declares: asmp.service makes it at boot, asmpd.service holds it.
+
+use super::drift::tty_irq;
+use super::guests::{Boot, On};
+use super::lab::{Called, Test, asmp, isolated, read, test, until};
+use super::others::sh;
+use std::fs;
+use std::sync::OnceLock;
+
+pub fn all() -> Vec<Test> {
+    let persistent =
+        |name, run: fn()| test(name, run).on(On::OneThenAll).booted(&[Boot::Persistent]);
+    vec![
+        persistent("persistent: a partition is there before multi-user.target, and holds", boots),
+        persistent("persistent: the service applies files that changed, or nothing", changes),
+        persistent("persistent: asmpd of the boot holds what asmp.service makes", held),
+    ]
+}
+
+/// What the boot made, before the first test ends it.
+struct Booted {
+    isolated: String,
+    status: Called,
+}
+
+static BOOTED: OnceLock<Booted> = OnceLock::new();
+
+pub fn record() {
+    let _ = BOOTED.set(Booted { isolated: isolated(), status: asmp("status") });
+}
+
+fn shown(unit: &str, property: &str) -> String {
+    sh(&format!("systemctl show -P {property} {unit}")).done().out.trim().to_owned()
+}
+
+fn boots() {
+    let Booted { isolated, status } = BOOTED.get().expect("recorded at the start");
+    assert_eq!(isolated, "3");
+    assert_eq!(status.code, 0, "{}{}", status.out, status.err);
+    assert!(status.out.contains("motion"), "{}", status.out);
+    let since_us = |unit| -> u64 {
+        let since = shown(unit, "ActiveEnterTimestampMonotonic");
+        since.parse().unwrap_or_else(|_| panic!("{unit}: {since:?}"))
+    };
+    let [ours, daemon, target] =
+        ["asmp.service", "asmpd.service", "multi-user.target"].map(since_us);
+    assert!(0 < ours && ours < daemon && daemon < target, "{ours} {daemon} {target} us");
+    assert_eq!(shown("asmp.service", "NRestarts"), "0");
+}
+
+/// A file of /etc/asmp that is removed when dropped.
+struct Declared(&'static str);
+
+impl Declared {
+    fn write(path: &'static str, text: &str) -> Self {
+        fs::write(path, text).expect("a file");
+        Self(path)
+    }
+}
+
+impl Drop for Declared {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(self.0);
+    }
+}
+
+fn changes() {
+    sh("systemctl restart asmp").done();
+    assert_eq!(isolated(), "3");
+    let more = Declared::write("/etc/asmp/b.toml", "[[partition]]\nname = \"b\"\ncpus = \"2\"\n");
+    sh("systemctl reload asmp").done();
+    assert_eq!(isolated(), "2-3");
+    let state = read("/run/asmp/state.json");
+    let wrong = Declared::write("/etc/asmp/c.toml", "[[partition]]\nname = \"c\"\ncpu = \"1\"\n");
+    assert_ne!(sh("systemctl restart asmp").code, 0);
+    // It is not tried again: the text stays wrong.
+    assert_eq!(shown("asmp", "ActiveState"), "failed");
+    assert_eq!(shown("asmp", "ExecMainStatus"), "40");
+    assert_eq!(read("/run/asmp/state.json"), state);
+    drop((more, wrong));
+    sh("systemctl restart asmp && systemctl stop asmp").done();
+    assert_eq!(isolated(), "2-3", "what no file names is left alone, and all after a stop");
+    asmp("status").done();
+}
+
+fn held() {
+    sh("systemctl restart asmp").done();
+    assert_eq!(shown("asmpd", "ActiveState"), "active");
+    let file = tty_irq();
+    fs::write(&file, "0-3").expect("the line takes all CPUs");
+    until("asmpd has repaired it", || read(&file) == "0-2");
+    asmp("status").done();
+}
