@@ -78,17 +78,13 @@ pub enum Command {
     /// `stays:` names what the kernel keeps on these CPUs and lets no program move, and what cannot
     /// be checked. Exit code 7 if anything is violated.
     #[command(after_long_help = examples::STATUS)]
-    Status {
-        /// Show only this partition
-        ///
-        /// Without NAME, every partition is shown. Example: asmp status motion
-        name: Option<String>,
-        /// Print the status as JSON
-        ///
-        /// Values that do not apply are `null`. Example: asmp status --json
-        #[arg(long)]
-        json: bool,
-    },
+    Status(crate::status::Args),
+    /// Show what asmpd found and repaired
+    ///
+    /// Prints the last thousand events of the running asmpd: what violated a partition, what was
+    /// noticed first, and how long the repair took. Needs no root. Exit code 49 if none runs.
+    #[command(after_long_help = examples::EVENTS)]
+    Events(crate::events::Args),
     /// Count what disturbs CPUs: ticks, interrupts, IPIs, softirqs, foreign tasks
     ///
     /// Counts what the kernel does on a partition's CPUs while time passes. Tasks of the partition
@@ -294,6 +290,11 @@ pub enum Change {
         /// Example: asmp apply partitions.toml --dry-run
         #[arg(long)]
         dry_run: bool,
+        /// Try so long while a CPU, device or line is missing, or another asmp has the lock
+        ///
+        /// Example: asmp apply /etc/asmp --wait 30s
+        #[arg(long, value_parser = duration, value_name = "TIME", conflicts_with = "dry_run")]
+        wait: Option<Duration>,
     },
     /// Re-apply settings that have drifted, such as an IRQ line that irqbalance moved back
     ///

@@ -3,7 +3,7 @@
 //! [`Request`], and what came of it in words.
 
 use crate::args::{self, Change, Create, Planned, Run};
-use crate::exit::{NOT_UNDONE, UNKNOWN_ORIGINALS, VIOLATED, code_of, failure};
+use crate::exit::{MAY_END, NOT_UNDONE, UNKNOWN_ORIGINALS, VIOLATED, code_of, failure};
 use crate::file;
 use crate::print;
 use crate::signals::{self, Noted};
@@ -12,6 +12,7 @@ use asmp_host::task::{self, TaskId};
 use asmp_host::{CpuSet, CpuSpec, Kernel, facts};
 use asmp_shield::verify::Status;
 use asmp_shield::{Caller, ChangeError, Cpus, Members, Need, Outcome, Request, Shield, Spec};
+use std::time::{Duration, Instant};
 
 /// Who runs this command: the effective user, the name behind sudo, the command line.
 pub fn caller(kernel: &dyn Kernel) -> Caller {
@@ -39,8 +40,17 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
     let asked = request(change)?;
     let caller = changer(shield.kernel())?;
     let noted = Noted::take().context("take signals")?;
-    let outcome = shield.clone().with_interrupt(noted.interrupt()).change(&asked.request, &caller);
-    let outcome = outcome.map_err(|error| asked.refused(error))?;
+    let until = Instant::now() + waits_for(change);
+    let outcome = loop {
+        let shield = shield.clone().with_interrupt(noted.interrupt());
+        match shield.change(&asked.request, &caller).map_err(|error| asked.refused(error)) {
+            // A signal ends the next try.
+            Err(error) if MAY_END.contains(&code_of(&error)) && Instant::now() < until => {
+                std::thread::sleep(BETWEEN_TRIES);
+            }
+            ended => break ended?,
+        }
+    };
     let late = noted.signal();
     // One that comes while this is printed ends it.
     noted.let_go();
@@ -53,6 +63,16 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
         signals::end_by(signal);
     }
     told
+}
+
+const BETWEEN_TRIES: Duration = Duration::from_millis(500);
+
+/// How long what is missing may come.
+fn waits_for(change: &Change) -> Duration {
+    match change {
+        Change::Apply { wait, .. } => wait.unwrap_or_default(),
+        _ => Duration::ZERO,
+    }
 }
 
 /// What came of a change, in words.

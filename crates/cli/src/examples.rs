@@ -49,6 +49,13 @@ Examples:
   asmp status motion || sudo asmp repair motion
       Repair the partition if something violates it.";
 
+pub const EVENTS: &str = "\
+Examples:
+  asmp events
+      Show the last events, the oldest first.
+  asmp events --follow --json
+      Print each event as it comes, for another program.";
+
 /// clap's own shows no --cpus.
 pub const NOISE_USAGE: &str = "\
 asmp noise [OPTIONS] <NAME>

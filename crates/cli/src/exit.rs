@@ -34,6 +34,7 @@ pub const NO_BOOT_DROP_IN: u8 = 41;
 pub const POLICY_REFUSED: u8 = 42;
 pub const NO_TASKS: u8 = 43;
 pub const UNKNOWN_ORIGINALS: u8 = 45;
+pub const NO_ASMPD: u8 = 49;
 pub const BAD_RUN: u8 = 50;
 pub const NO_LOAD: u8 = 51;
 pub const MIXED: u8 = 52;
@@ -46,6 +47,9 @@ pub const NOT_SCHEDULABLE: u8 = 60;
 pub const UNDECIDED: u8 = 61;
 pub const CANNOT_EXECUTE: u8 = 126;
 pub const NOT_FOUND: u8 = 127;
+
+/// What may end by itself: another asmp is done; a CPU, a device or its line comes.
+pub const MAY_END: [u8; 5] = [BUSY, 21, 26, 27, 36];
 
 /// Every exit code with its meaning, as asmp(8) and `asmp help exit-codes` print it.
 pub const TABLE: &[(u8, &str)] = &[
@@ -123,6 +127,7 @@ pub const TABLE: &[(u8, &str)] = &[
          may wait for it",
     ),
     (48, "refused: SCHED_DEADLINE tasks of the system have booked the CPU"),
+    (NO_ASMPD, "events: asmpd does not run, or does not answer"),
     (BAD_RUN, "measure: the input is not a complete run or not a histogram"),
     (NO_LOAD, "measure: a load did not start or ended early"),
     (MIXED, "measure: the settings of the runs differ; --across accepts that"),

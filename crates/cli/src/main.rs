@@ -12,6 +12,7 @@ mod check;
 #[cfg(test)]
 mod conformance;
 mod duration;
+mod events;
 mod examples;
 mod exit;
 mod file;
@@ -25,6 +26,7 @@ mod prose;
 mod run;
 mod signals;
 mod simulate;
+mod status;
 mod supervise;
 mod table;
 mod usage;
@@ -72,7 +74,8 @@ fn dispatch(shield: &Shield, command: Command) -> Result<u8> {
         Command::Run(run) => return run::run(shield, &run),
         Command::Exec(exec) => return run::exec(shield, &exec),
         Command::Plan { json, change } => change::planned(shield, &change, json)?,
-        Command::Status { name, json } => return status(shield, name.as_deref(), json),
+        Command::Status(args) => return status::status(shield, &args),
+        Command::Events(args) => return events::events(&args),
         Command::Noise(noise) => return noise::noise(shield, &noise),
         Command::Measure(action) => return measure::measure(shield, &action),
         Command::Check { json } => return check::check(kernel, json),
@@ -100,21 +103,6 @@ fn dispatch(shield: &Shield, command: Command) -> Result<u8> {
         Command::Flood { bytes } => asmp_measure::load::flood_for_ever(bytes)?,
     }
     Ok(0)
-}
-
-/// Reads everything back; exit code 7 where a promise is broken.
-fn status(shield: &Shield, name: Option<&str>, json: bool) -> Result<u8> {
-    // First what this machine lacks: in a container no partition is there.
-    let mut status = shield.status()?;
-    name.map(|name| shield.state()?.partition(name).map(drop).map_err(anyhow::Error::from))
-        .transpose()?;
-    status.partitions.retain(|partition| name.is_none_or(|name| name == partition.name));
-    if json {
-        print::json(&status)?;
-    } else {
-        print::status(&status, change::caller(shield.kernel()).time_s);
-    }
-    Ok(if status.holds() { 0 } else { exit::VIOLATED })
 }
 
 fn spin(time: Duration) {

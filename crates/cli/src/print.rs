@@ -6,6 +6,7 @@
 //! they are.
 
 use anyhow::Result;
+use asmp_daemon::interface::State;
 use asmp_host::systemd::SERVICE;
 use asmp_host::{CpuSet, Facts};
 use asmp_shield::text::{shown, shown_lines};
@@ -55,6 +56,11 @@ pub fn line(words: Arguments) {
 pub fn json(value: &impl Serialize) -> Result<()> {
     raw(&(serde_json::to_string_pretty(value)? + "\n"));
     Ok(())
+}
+
+/// Whether a program still reads standard output, as far as is known.
+pub fn is_read() -> bool {
+    ENDED.get().is_none()
 }
 
 /// A format that other programs read, and that has escapes of its own.
@@ -386,6 +392,21 @@ pub fn status(status: &Status, now_s: u64) {
     for partition in &status.partitions {
         one(partition, now_s);
     }
+}
+
+/// What asmpd says of itself.
+pub fn held(asmpd: &State) {
+    let since = ago(asmpd.running_us / 1_000_000);
+    if asmpd.blind {
+        line!("asmpd has run for {since}, and cannot look at the machine now: `asmp events`");
+        return;
+    }
+    let repaired = match asmpd.counts.repaired {
+        1 => "1 violation".to_owned(),
+        count => format!("{count} violations"),
+    };
+    let storm = if asmpd.storming { "; broken as fast as repaired: repairs wait" } else { "" };
+    line!("held by asmpd, which has run for {since}: {repaired} repaired{storm} (`asmp events`)");
 }
 
 /// Settings whose values before the lost partitions are not known.

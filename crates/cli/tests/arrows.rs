@@ -19,7 +19,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("asmp-rt-c", &["asmp-rt", "asmp-channel"]),
     ("asmp-rt-py", &["asmp-channel"]),
     ("asmp-daemon", &["asmp-shield", "asmp-host", "asmp-duration"]),
-    ("asmp", &["asmp-analysis", "asmp-host", "asmp-shield", "asmp-measure", "asmp-duration"]),
+    (
+        "asmp",
+        &[
+            "asmp-analysis",
+            "asmp-daemon",
+            "asmp-host",
+            "asmp-shield",
+            "asmp-measure",
+            "asmp-duration",
+        ],
+    ),
 ];
 
 /// Every crate of ours, and those of ours it depends on, without what only its tests need.

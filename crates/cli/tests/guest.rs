@@ -9,6 +9,7 @@
 
 mod guest {
     pub mod ab;
+    pub mod asked;
     pub mod containment;
     pub mod crash;
     pub mod deadlines;
@@ -62,6 +63,7 @@ fn all() -> Vec<Test> {
         guest::drift::all(),
         guest::held::all(),
         guest::persistent::all(),
+        guest::asked::all(),
         guest::lost::all(),
         guest::crash::all(),
         guest::random::all(),

@@ -4,20 +4,22 @@
 //!
 //! A notice asks for a look, a little later: what comes together is looked at once. Without notices
 //! there is a look once a sweep, for what no source tells. A look that finds a violation asks for a
-//! repair, and there is one more look after it. What a repair leaves is named once, and tried again
-//! after a pause that doubles; a notice cuts a long pause short, for it may have been repaired and
-//! broken again at once. Where somebody breaks a partition as fast as it is repaired, all repairs
-//! pause, and that is named too.
+//! repair, and there is one more look after it. What a repair leaves though it changed something
+//! may have been repaired and broken again at once: it is tried again at once, some times. What
+//! stays is named once, and tried again after a pause that doubles; a notice cuts a long pause
+//! short. Where somebody breaks a partition as fast as it is repaired, all repairs pause, and that
+//! is named too.
 
 use asmp_shield::verify::Status;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
 
-/// Records that are kept.
-pub const MOST_RECORDS: usize = 1000;
+/// How often what a repair left is tried again at once, where the repair changed something.
+const MOST_AT_ONCE: u32 = 3;
 
 /// How long what is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +84,16 @@ pub enum Event {
         violation: Violation,
         cure: String,
     },
+    /// Another program has moved a task into a partition. It stays there.
+    Entered {
+        partition: String,
+        task: i32,
+        command: String,
+    },
+    /// Another program was told what to leave alone, or would not be.
+    Told {
+        what: String,
+    },
     /// Partitions are broken as fast as they are repaired.
     StormBegan {
         repairs: usize,
@@ -114,6 +126,11 @@ impl fmt::Display for Record {
             Event::Stays { violation, cure } => {
                 write!(f, "{violation}: could not be repaired ({cause}): {cure}")
             }
+            Event::Entered { partition, task, command } => write!(
+                f,
+                "{partition}: task {task} ({command}) was moved in by another program ({cause})"
+            ),
+            Event::Told { what } => write!(f, "{what}"),
             Event::StormBegan { repairs } => write!(
                 f,
                 "a storm: {repairs} repairs in a short time; the next ones wait ({cause})"
@@ -125,7 +142,7 @@ impl fmt::Display for Record {
 }
 
 /// Numbers since the start.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     pub notices: u64,
     pub looks: u64,
@@ -134,14 +151,20 @@ pub struct Counts {
     pub repaired: u64,
     /// Violations that no notice announced, and a sweep found.
     pub found_by_sweep: u64,
+    /// Tasks that other programs moved in.
+    pub entered: u64,
 }
 
 /// A violation that is there.
 #[derive(Debug, Clone)]
-struct Open {
-    since_ns: u64,
-    cause: String,
-    tries: u32,
+pub struct Open {
+    /// When it was noticed first, and what was.
+    pub since_ns: u64,
+    pub cause: String,
+    /// Repairs that left it.
+    pub tries: u32,
+    /// Those of them that were followed by a pause.
+    pauses: u32,
     tried_at_ns: u64,
     again_at_ns: u64,
 }
@@ -170,9 +193,8 @@ pub struct Hold {
     /// How long repairs pause, and until when; `None` without a storm.
     storm: Option<(u64, u64)>,
     pub counts: Counts,
-    records: VecDeque<Record>,
-    /// How many of the records were taken by [`Hold::fresh`].
-    taken: usize,
+    /// Since the last call of [`Hold::fresh`].
+    fresh: Vec<Record>,
 }
 
 const SWEEP: &str = "found by a sweep";
@@ -192,8 +214,7 @@ impl Hold {
             repairs_at_ns: VecDeque::new(),
             storm: None,
             counts: Counts::default(),
-            records: VecDeque::new(),
-            taken: 0,
+            fresh: Vec::new(),
         }
     }
 
@@ -250,6 +271,7 @@ impl Hold {
                     since_ns: noticed_ns,
                     cause: cause.clone(),
                     tries: 0,
+                    pauses: 0,
                     tried_at_ns: now_ns,
                     again_at_ns: now_ns,
                 };
@@ -286,8 +308,25 @@ impl Hold {
         self.record(now_ns, Event::Failed { why: why.to_string() }, cause);
     }
 
-    /// A repair was made, and the machine looked so afterwards.
-    pub fn repaired(&mut self, now_ns: u64, status: &Status) {
+    /// Another program has moved a task into a partition.
+    pub fn entered(
+        &mut self,
+        now_ns: u64,
+        partition: String,
+        (task, command): (i32, String),
+        by: &str,
+    ) {
+        self.counts.entered += 1;
+        self.record(now_ns, Event::Entered { partition, task, command }, by);
+    }
+
+    /// Another program was told what to leave alone, or would not be.
+    pub fn told(&mut self, now_ns: u64, what: String) {
+        self.record(now_ns, Event::Told { what }, "");
+    }
+
+    /// A repair was made with so many changes, and the machine looked so afterwards.
+    pub fn repaired(&mut self, now_ns: u64, status: &Status, changes: usize) {
         let left: BTreeMap<Violation, String> = violations(status).into_iter().collect();
         self.count_repair(now_ns);
         let open = std::mem::take(&mut self.open);
@@ -298,7 +337,7 @@ impl Hold {
                 self.record(now_ns, Event::Repaired { violation, after_ns }, &open.cause);
                 continue;
             };
-            self.keep(now_ns, violation, open, cure);
+            self.keep(now_ns, violation, open, cure, changes > 0);
         }
         self.look_again(now_ns);
     }
@@ -308,7 +347,7 @@ impl Hold {
         self.count_repair(now_ns);
         let why = why.to_string();
         for (violation, open) in std::mem::take(&mut self.open) {
-            self.keep(now_ns, violation, open, &why);
+            self.keep(now_ns, violation, open, &why, false);
         }
         self.look_again(now_ns);
     }
@@ -332,24 +371,22 @@ impl Hold {
     }
 
     /// Violations that are there now.
-    pub fn open(&self) -> BTreeSet<&Violation> {
-        self.open.keys().collect()
+    pub fn open(&self) -> impl Iterator<Item = (&Violation, &Open)> {
+        self.open.iter()
+    }
+
+    /// The last look failed: what is known is from before it.
+    pub const fn is_blind(&self) -> bool {
+        self.failures > 0
     }
 
     pub const fn is_storming(&self) -> bool {
         self.storm.is_some()
     }
 
-    /// The last records, the oldest first.
-    pub fn records(&self) -> impl Iterator<Item = &Record> {
-        self.records.iter()
-    }
-
-    /// The records since the last call.
+    /// The records since the last call, the oldest first.
     pub fn fresh(&mut self) -> Vec<Record> {
-        let fresh = self.records.iter().skip(self.taken).cloned().collect();
-        self.taken = self.records.len();
-        fresh
+        std::mem::take(&mut self.fresh)
     }
 
     /// Of a look: since when, and why.
@@ -364,21 +401,33 @@ impl Hold {
         }
     }
 
-    /// One that was not repaired: told at the first try, tried again later and later.
-    fn keep(&mut self, now_ns: u64, violation: Violation, open: Open, cure: &str) {
-        if open.tries == 0 {
-            let event = Event::Stays { violation: violation.clone(), cure: cure.to_owned() };
-            self.record(now_ns, event, &open.cause);
+    /// One that was not repaired, or broken again: tried again at once, or told, and tried again
+    /// later and later.
+    fn keep(
+        &mut self,
+        now_ns: u64,
+        violation: Violation,
+        open: Open,
+        cure: &str,
+        had_effect: bool,
+    ) {
+        let (mut pauses, mut again_at_ns) = (open.pauses, now_ns);
+        if !had_effect || open.tries >= MOST_AT_ONCE {
+            if pauses == 0 {
+                let event = Event::Stays { violation: violation.clone(), cure: cure.to_owned() };
+                self.record(now_ns, event, &open.cause);
+            }
+            again_at_ns = now_ns.saturating_add(self.again_in_ns(pauses));
+            pauses += 1;
         }
-        let again_at_ns = now_ns.saturating_add(self.again_in_ns(open.tries));
-        let tries = open.tries + 1;
-        self.open.insert(violation, Open { tries, tried_at_ns: now_ns, again_at_ns, ..open });
+        let (tries, tried_at_ns) = (open.tries + 1, now_ns);
+        self.open.insert(violation, Open { tries, pauses, tried_at_ns, again_at_ns, ..open });
     }
 
     /// The pause before the next try, after so many.
-    fn again_in_ns(&self, tries: u32) -> u64 {
+    fn again_in_ns(&self, pauses: u32) -> u64 {
         let [first_ns, most_ns] = self.pace.again_ns;
-        first_ns.saturating_mul(1 << tries.min(32)).min(most_ns)
+        first_ns.saturating_mul(1 << pauses.min(32)).min(most_ns)
     }
 
     fn count_repair(&mut self, now_ns: u64) {
@@ -416,11 +465,7 @@ impl Hold {
     }
 
     fn record(&mut self, at_ns: u64, event: Event, cause: &str) {
-        self.records.push_back(Record { at_ns, event, cause: cause.to_owned() });
-        if self.records.len() > MOST_RECORDS {
-            self.records.pop_front();
-            self.taken = self.taken.saturating_sub(1);
-        }
+        self.fresh.push(Record { at_ns, event, cause: cause.to_owned() });
     }
 }
 
@@ -447,4 +492,4 @@ fn violations(status: &Status) -> Vec<(Violation, String)> {
 
 #[cfg(test)]
 #[path = "hold_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -6,6 +6,14 @@
 //! [`serve`] does it: it waits for notices ([`asmp_host::watch`]), reads the machine and asks the
 //! shield, as `asmp status` and `asmp repair` do, under the same lock. asmpd keeps nothing that it
 //! cannot find again: to end it, or to kill it, changes no partition.
+//!
+//! [`balancer`] tells irqbalance what to leave alone. [`log`] keeps what asmpd did, and a second
+//! thread answers other programs: [`board`], [`interface`], [`socket`].
 
+pub mod balancer;
+pub mod board;
 pub mod hold;
+pub mod interface;
+pub mod log;
 pub mod serve;
+pub mod socket;

@@ -1,24 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The program `asmpd`: arguments, signals, and what it prints.
 
-use asmp_daemon::hold::{Hold, Pace};
+use asmp_daemon::balancer::Balancer;
+use asmp_daemon::board::Board;
+use asmp_daemon::hold::{Hold, Pace, Record};
+use asmp_daemon::interface::DIR;
 use asmp_daemon::serve::{Source, serve};
+use asmp_daemon::socket::Place;
 use asmp_duration::ExactDuration;
 use asmp_host::clock::monotonic_ns;
+use asmp_host::shown::shown;
 use asmp_host::watch::{Notice, Watch};
-use asmp_host::{Linux, facts};
+use asmp_host::{Linux, facts, irqbalance};
 use asmp_shield::Shield;
+use asmp_shield::verify::Status;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 const HELP: &str = "\
 asmpd - holds the partitions of this machine
@@ -28,14 +35,16 @@ Usage: asmpd [--sweep TIME]
 It waits until somebody changes what a partition rests on: an IRQ's affinity, a cgroup, a CPU that
 goes offline or comes online, a module, a network link. Then it repairs the partition, as `asmp
 repair` does, and prints what violated it and how long that took. What it cannot repair it names, as
-`asmp status` does. It stays in the foreground and needs root. To end it changes no partition.
+`asmp status` does. It stays in the foreground and needs root. To end it changes no partition. `asmp
+events` shows what it did.
 
 Options:
       --sweep TIME  look at least that often, for what nothing tells (1s to 1h; 60s)
   -h, --help        print this
   -V, --version     print the version
 
-Exit status: 0 after SIGTERM or SIGINT, 1 if the kernel refuses what it needs, 2 for wrong usage.
+Exit status: 0 after SIGTERM or SIGINT, 1 if another asmpd runs or the kernel refuses what it needs,
+2 for wrong usage.
 ";
 
 /// Which exit status, and why.
@@ -54,7 +63,7 @@ fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err((code, why)) => {
-            eprintln!("asmpd: {why}");
+            say(format_args!("{why}"));
             ExitCode::from(code)
         }
     }
@@ -103,6 +112,10 @@ fn sweep(text: &str) -> Result<u64, String> {
 struct Kernel<'a> {
     watch: Watch<'a>,
     wake: UnixStream,
+    place: Place,
+    board: Arc<Board>,
+    linux: &'a Linux,
+    balancer: Balancer,
     over: Arc<AtomicBool>,
     /// How often systemd wants to hear of it.
     watchdog: Option<Duration>,
@@ -110,16 +123,24 @@ struct Kernel<'a> {
 }
 
 impl<'a> Kernel<'a> {
-    fn new(linux: &'a Linux) -> io::Result<Self> {
+    fn new(linux: &'a Linux) -> Result<Self, Failure> {
+        let failed = |error: &dyn Display| (1, format!("cannot watch the kernel: {error}"));
         let over = Arc::new(AtomicBool::new(false));
-        let (wake, written) = UnixStream::pair()?;
-        for signal in [SIGTERM, SIGINT] {
-            // The flag first: who is woken sees it.
-            signal_hook::flag::register(signal, Arc::clone(&over))?;
-            signal_hook::low_level::pipe::register(signal, written.try_clone()?)?;
-        }
-        let watch = Watch::new(linux).map_err(io::Error::other)?;
-        Ok(Self { watch, wake, over, watchdog: sd_notify::watchdog_enabled(), is_ready: false })
+        let wake = woken_by_signals(&over).map_err(|error| failed(&error))?;
+        let place = Place::take(Path::new(DIR)).map_err(|why| (1, why))?;
+        let board = Board::new(monotonic_ns()).map_err(|error| failed(&error))?;
+        let watch = Watch::new(linux).map_err(|error| failed(&error))?;
+        Ok(Self {
+            watch,
+            wake,
+            place,
+            board: Arc::new(board),
+            linux,
+            balancer: Balancer::new(irqbalance::DIR.into(), Path::new(DIR).join("irqbalance")),
+            over,
+            watchdog: sd_notify::watchdog_enabled(),
+            is_ready: false,
+        })
     }
 }
 
@@ -132,6 +153,10 @@ impl Source for Kernel<'_> {
         self.watch.follow_tasks(tasks);
     }
 
+    fn follow_groups(&mut self, groups: BTreeSet<PathBuf>) {
+        self.watch.follow_groups(groups);
+    }
+
     fn wait(&mut self, most: Duration) -> Result<BTreeSet<Notice>, String> {
         let most = self.watchdog.map_or(most, |watchdog| most.min(watchdog / 2));
         let noticed = self.watch.wait(most, self.wake.as_fd());
@@ -141,12 +166,30 @@ impl Source for Kernel<'_> {
         noticed.map_err(|error| error.to_string())
     }
 
-    /// Ready after the first look. Without systemd it does nothing.
+    fn advise(&mut self, status: &Status) -> Option<String> {
+        self.balancer.follow(self.linux, status)
+    }
+
+    /// Ready after the first look. Without systemd it tells no service manager.
     fn looked(&mut self, hold: &Hold) {
         if !std::mem::replace(&mut self.is_ready, true) {
-            eprintln!("asmpd: holds the partitions of this machine");
+            self.show(hold);
+            if let Err(error) = self.place.serve(Arc::clone(&self.board)) {
+                say(format_args!("`asmp events` is not answered: {error}"));
+            }
+            say(format_args!("holds the partitions of this machine"));
         }
         let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&hold.summary())]);
+    }
+
+    fn tell(&mut self, record: &Record) {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        self.board.tell(record, since.map_or(0, |since| since.as_micros() as u64));
+        say(format_args!("{record}"));
+    }
+
+    fn show(&mut self, hold: &Hold) {
+        self.board.show(hold, monotonic_ns());
     }
 
     fn now_ns(&self) -> u64 {
@@ -158,23 +201,37 @@ impl Source for Kernel<'_> {
     }
 }
 
+/// A line, if it is read. Any process may choose its name: none begins another line.
+fn say(words: std::fmt::Arguments) {
+    let _ = writeln!(io::stderr(), "asmpd: {}", shown(&words.to_string()));
+}
+
+/// Readable from the first of these signals on, and the flag is set.
+fn woken_by_signals(over: &Arc<AtomicBool>) -> io::Result<UnixStream> {
+    let (wake, written) = UnixStream::pair()?;
+    for signal in [SIGTERM, SIGINT] {
+        // The flag first: who is woken sees it.
+        signal_hook::flag::register(signal, Arc::clone(over))?;
+        signal_hook::low_level::pipe::register(signal, written.try_clone()?)?;
+    }
+    Ok(wake)
+}
+
 fn hold(pace: Pace) -> Result<(), Failure> {
-    let failed = |what: &str, error: &dyn std::fmt::Display| (1, format!("{what}: {error}"));
     let linux = Linux::new();
     if facts::user(&linux).unwrap_or(u32::MAX) != 0 {
         return Err((1, "needs root: start it with sudo, or as a service".to_owned()));
     }
-    let mut kernel =
-        Kernel::new(&linux).map_err(|error| failed("cannot watch the kernel", &error))?;
+    let mut kernel = Kernel::new(&linux)?;
     let shield = Shield::of_this_machine();
     if let Some(why) = kernel.watch.deaf() {
-        eprintln!("asmpd: a task among several that is moved out is found by a sweep: {why}");
+        say(format_args!("moves of tasks are found by a sweep, or not at all: {why}"));
     }
-    let ended = serve(&shield, &mut kernel, pace, &mut |record| eprintln!("asmpd: {record}"));
-    let hold = ended.map_err(|why| failed("stopped", &why))?;
+    let ended = serve(&shield, &mut kernel, pace);
+    let hold = ended.map_err(|why| (1, format!("stopped: {why}")))?;
     let counts = hold.counts;
-    eprintln!(
-        "asmpd: ends; {} violations, {} repaired, in {} repairs; {} notices, {} looks; found by a \
+    say(format_args!(
+        "ends; {} violations, {} repaired, in {} repairs; {} notices, {} looks; found by a \
          sweep: {}",
         counts.violations,
         counts.repaired,
@@ -182,7 +239,7 @@ fn hold(pace: Pace) -> Result<(), Failure> {
         counts.notices,
         counts.looks,
         counts.found_by_sweep
-    );
+    ));
     Ok(())
 }
 

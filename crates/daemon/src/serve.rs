@@ -2,9 +2,12 @@
 //! Waits for notices, looks, and asks the shield for repairs.
 
 use crate::hold::{Hold, Order, Pace, Record};
+use asmp_host::task;
+use asmp_host::tracefs::Entered;
 use asmp_host::watch::Notice;
+use asmp_shield::verify::Status;
 use asmp_shield::{Caller, ChangeError, Request, Shield};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,11 +20,23 @@ pub trait Source {
     /// Follows these tasks and no others.
     fn follow_tasks(&mut self, tasks: BTreeSet<i32>);
 
+    /// Follows who comes into these cgroups and no others.
+    fn follow_groups(&mut self, groups: BTreeSet<PathBuf>);
+
     /// Waits for notices, at most so long. Errors: in words.
     fn wait(&mut self, most: Duration) -> Result<BTreeSet<Notice>, String>;
 
+    /// Tells other programs what to leave alone: what was told, in words.
+    fn advise(&mut self, status: &Status) -> Option<String>;
+
     /// A look has ended, and what it asked for.
     fn looked(&mut self, hold: &Hold);
+
+    /// Something has happened: each record comes once.
+    fn tell(&mut self, record: &Record);
+
+    /// Shows other programs what is known now.
+    fn show(&mut self, hold: &Hold);
 
     /// The present time, in nanoseconds of CLOCK_MONOTONIC.
     fn now_ns(&self) -> u64;
@@ -30,16 +45,11 @@ pub trait Source {
     fn is_over(&self) -> bool;
 }
 
-/// Holds the partitions until the source is over. `tell` gets each record once. Errors: the source
-/// fails, in words; partitions stay as they are.
-pub fn serve(
-    shield: &Shield,
-    source: &mut dyn Source,
-    pace: Pace,
-    tell: &mut dyn FnMut(&Record),
-) -> Result<Hold, String> {
+/// Holds the partitions until the source is over. Errors: the source fails, in words; partitions
+/// stay as they are.
+pub fn serve(shield: &Shield, source: &mut dyn Source, pace: Pace) -> Result<Hold, String> {
     let mut hold = Hold::new(pace);
-    let mut followed = None;
+    let mut followed = Followed::default();
     while !source.is_over() {
         let most = hold.due_ns().saturating_sub(source.now_ns());
         let noticed = source.wait(Duration::from_nanos(most))?;
@@ -47,31 +57,53 @@ pub fn serve(
         for notice in &noticed {
             hold.notice(now_ns, notice);
         }
-        if noticed.iter().any(brings_files) {
-            followed = None;
-        }
+        followed.note(&noticed);
         if hold.due_ns() <= source.now_ns() {
             look(shield, source, &mut hold, &mut followed)?;
             source.looked(&hold);
         }
-        hold.fresh().iter().for_each(&mut *tell);
+        hold.fresh().iter().for_each(|record| source.tell(record));
+        source.show(&hold);
     }
     Ok(hold)
 }
 
-/// Lines and groups come and go with these, and with each new state. A driver may make its lines
-/// when its link comes up.
-fn brings_files(notice: &Notice) -> bool {
-    !matches!(notice, Notice::Written(_) | Notice::Moved(_))
+/// What is followed, and what came of it that the next look has to name.
+#[derive(Default)]
+struct Followed {
+    /// The change in force when files and groups were chosen. `None`: they are chosen again.
+    transaction: Option<u64>,
+    /// Groups with their partitions.
+    groups: BTreeMap<PathBuf, String>,
+    entered: BTreeSet<Entered>,
+    /// What could not be followed, as it was told last.
+    refused: String,
 }
 
-/// Looks, and repairs if that is due. `followed`: the change in force when the files were chosen.
-/// Errors: those of the source.
+impl Followed {
+    fn note(&mut self, noticed: &BTreeSet<Notice>) {
+        for notice in noticed {
+            match notice {
+                Notice::Written(_) | Notice::Moved(_) => {}
+                Notice::Entered(entered) => drop(self.entered.insert(entered.clone())),
+                // Lines and groups come and go with these, and with each new state. A driver may
+                // make its lines when its link comes up.
+                Notice::Gone(_)
+                | Notice::Device(_)
+                | Notice::Link
+                | Notice::Resumed
+                | Notice::Lost => self.transaction = None,
+            }
+        }
+    }
+}
+
+/// Looks, and repairs if that is due. Errors: those of the source.
 fn look(
     shield: &Shield,
     source: &mut dyn Source,
     hold: &mut Hold,
-    followed: &mut Option<u64>,
+    followed: &mut Followed,
 ) -> Result<(), String> {
     // Before the look: what is written from now on is noticed.
     if let Err(error) = follow(shield, source, hold, followed) {
@@ -85,15 +117,18 @@ fn look(
             return Ok(());
         }
     };
+    // A change under way may not have recorded yet whom it moved.
+    if !status.changing {
+        name_entered(shield, source.now_ns(), hold, followed);
+    }
     if hold.looked(source.now_ns(), &status) == Order::Rest {
+        advise(source, hold, &status);
         return Ok(());
     }
     let caller = Caller::now(0, "asmpd", "asmpd");
     let changed = shield.change(&Request::Repair { name: None }, &caller);
     let noticed = source.wait(Duration::ZERO)?;
-    if noticed.iter().any(brings_files) {
-        *followed = None;
-    }
+    followed.note(&noticed);
     // The repair had an effect, beside its record, or others were at work.
     let state_dir = shield.state_dir();
     let is_record =
@@ -104,7 +139,10 @@ fn look(
     match changed {
         Err(error) => hold.unrepaired(source.now_ns(), error),
         Ok(outcome) => match outcome.status {
-            Some(status) => hold.repaired(source.now_ns(), &status),
+            Some(status) => {
+                hold.repaired(source.now_ns(), &status, outcome.changes);
+                advise(source, hold, &status);
+            }
             None => {
                 let why = outcome.unread.unwrap_or_default();
                 hold.unrepaired(source.now_ns(), format_args!("cannot read it back: {why}"));
@@ -114,26 +152,63 @@ fn look(
     Ok(())
 }
 
+/// After a repair, which is urgent.
+fn advise(source: &mut dyn Source, hold: &mut Hold, status: &Status) {
+    // One under way may have given a partition its CPUs, and not its name.
+    if let Some(what) = (!status.changing).then(|| source.advise(status)).flatten() {
+        hold.told(source.now_ns(), what);
+    }
+}
+
+/// Names tasks that came into a partition, are there yet, and are no members of it.
+fn name_entered(shield: &Shield, now_ns: u64, hold: &mut Hold, followed: &mut Followed) {
+    if followed.entered.is_empty() {
+        return;
+    }
+    // What cannot be read now is read at the next look.
+    let Ok(state) = shield.state() else { return };
+    let members = state.partitions.iter().flat_map(|partition| &partition.tasks);
+    let members: BTreeSet<i32> =
+        members.flat_map(|member| [member.task.tid, member.process_id().tid]).collect();
+    for Entered { group, tid, by } in std::mem::take(&mut followed.entered) {
+        let (Some(partition), Ok(task)) =
+            (followed.groups.get(&group), task::read(shield.kernel(), tid))
+        else {
+            continue;
+        };
+        let is_member = [tid, task.process].iter().any(|one| members.contains(one));
+        if task.group.starts_with(&group) && !is_member {
+            hold.entered(now_ns, partition.clone(), (tid, task.command), &by);
+        }
+    }
+}
+
 fn follow(
     shield: &Shield,
     source: &mut dyn Source,
     hold: &mut Hold,
-    followed: &mut Option<u64>,
+    followed: &mut Followed,
 ) -> Result<(), ChangeError> {
     let state = shield.state()?;
     let members = state.partitions.iter().flat_map(|partition| &partition.tasks);
     source.follow_tasks(members.map(|member| member.task.tid).collect());
     let transaction = state.transaction;
-    if *followed == Some(transaction) {
+    if followed.transaction == Some(transaction) {
         return Ok(());
     }
-    let refused = source.follow(&shield.watched()?);
+    let watched = shield.watched()?;
+    source.follow_groups(watched.groups.keys().cloned().collect());
+    followed.groups = watched.groups;
+    let refused = source.follow(&watched.files);
     if let [(path, error), ..] = refused.as_slice() {
         let (count, path) = (refused.len(), path.display());
-        let why = format_args!("files that cannot be followed: {count}, such as {path}: {error}");
-        hold.half_blind(source.now_ns(), why);
+        let why = format!("files that cannot be followed: {count}, such as {path}: {error}");
+        if followed.refused != why {
+            hold.half_blind(source.now_ns(), &why);
+            followed.refused = why;
+        }
     }
-    *followed = Some(transaction);
+    followed.transaction = Some(transaction);
     Ok(())
 }
 

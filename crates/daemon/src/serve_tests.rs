@@ -20,8 +20,11 @@ struct Script {
     now_ns: u64,
     followed: Vec<BTreeSet<PathBuf>>,
     tasks: BTreeSet<i32>,
+    groups: BTreeSet<PathBuf>,
     looks: u64,
+    advised: u64,
     sweeps_left: usize,
+    events: Vec<Event>,
     /// A file that cannot be followed.
     refused: Option<&'static str>,
 }
@@ -37,6 +40,10 @@ impl Source for Script {
         self.tasks = tasks;
     }
 
+    fn follow_groups(&mut self, groups: BTreeSet<PathBuf>) {
+        self.groups = groups;
+    }
+
     fn wait(&mut self, most: Duration) -> Result<BTreeSet<Notice>, String> {
         // What is due soon comes before the next hand, and a sweep after the last one.
         let hand = if most < Duration::from_secs(1) { None } else { self.hands.next() };
@@ -49,8 +56,22 @@ impl Source for Script {
         Ok(BTreeSet::new())
     }
 
+    fn advise(&mut self, status: &Status) -> Option<String> {
+        assert!(status.holds(), "a repair comes first");
+        self.advised += 1;
+        None
+    }
+
     fn looked(&mut self, hold: &Hold) {
         self.looks = hold.counts.looks;
+    }
+
+    fn tell(&mut self, record: &Record) {
+        self.events.push(record.event.clone());
+    }
+
+    fn show(&mut self, hold: &Hold) {
+        assert_eq!(self.looks, hold.counts.looks, "what is shown is what was found last");
     }
 
     fn now_ns(&self) -> u64 {
@@ -91,13 +112,23 @@ fn held_without(
     }
     assert!(shield.status().unwrap().holds());
     let hands = hands.into_iter();
-    let (followed, tasks) = (Vec::new(), BTreeSet::new());
-    let (now_ns, looks, sweeps_left) = (0, 0, 1);
-    let mut script = Script { kernel, hands, now_ns, followed, tasks, looks, sweeps_left, refused };
-    let mut events = Vec::new();
-    let mut tell = |record: &Record| events.push(record.event.clone());
-    let hold = serve(&shield, &mut script, Pace::default(), &mut tell).unwrap();
-    let counts = hold.counts;
+    let (followed, tasks, groups) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
+    let (now_ns, looks, advised, sweeps_left, events) = (0, 0, 0, 1, Vec::new());
+    let mut script = Script {
+        kernel,
+        hands,
+        now_ns,
+        followed,
+        tasks,
+        groups,
+        looks,
+        advised,
+        sweeps_left,
+        events,
+        refused,
+    };
+    let counts = serve(&shield, &mut script, Pace::default()).unwrap().counts;
+    let events = std::mem::take(&mut script.events);
     assert_eq!(script.looks, counts.looks, "each look is told");
     (shield, script, counts, events)
 }
@@ -137,6 +168,7 @@ fn what_another_program_writes_is_repaired_and_told_with_its_cause() {
         assert!(found, "{words}: {repaired:#?}");
     }
     assert_eq!(script.tasks, BTreeSet::from([200]));
+    assert_eq!(script.advised, counts.looks);
     let files = &script.followed[0];
     for file in ["/proc/irq/24", "/proc/irq/default_smp_affinity"] {
         assert!(files.contains(Path::new(file)), "{file}: {files:#?}");
@@ -157,6 +189,27 @@ fn files_are_chosen_again_with_a_device_or_a_link_and_not_with_each_write() {
     for notice in [cpu, gone, Notice::Link, Notice::Resumed, Notice::Lost] {
         assert_eq!(chosen(vec![notice.clone()]), 2, "{notice}");
     }
+}
+
+#[test]
+fn a_task_that_another_program_moves_in_is_named_and_a_member_is_not() {
+    let group = PathBuf::from("/asmp/motion/rt");
+    let enters = |tid: i32| {
+        let (group, by) = (group.clone(), "bash-301".to_owned());
+        Notice::Entered(Entered { group, tid, by })
+    };
+    let notices = [200, 300, 400].map(enters);
+    let (_, script, counts, events) = held(vec![Box::new(move |kernel| {
+        kernel.start(300, 300, "guest", Schedule::Other { nice: 0 });
+        let procs = Path::new("/sys/fs/cgroup/asmp/motion/rt/cgroup.procs");
+        kernel.write(procs, b"300").unwrap();
+        notices.to_vec()
+    })]);
+    assert_eq!(script.groups, BTreeSet::from([group]));
+    let [partition, command] = ["motion", "guest"].map(str::to_owned);
+    let entered = Event::Entered { partition, task: 300, command };
+    assert_eq!(events, [entered], "400 has ended, 200 is a member");
+    assert_eq!((counts.entered, counts.violations), (1, 0));
 }
 
 #[test]
@@ -183,7 +236,7 @@ fn a_partition_that_a_command_ends_is_let_go() {
     assert_eq!((counts.violations, events), (0, Vec::new()));
     let request = Request::Destroy { name: None, demote: true };
     shield.change(&request, &Caller::now(0, "root", "test")).unwrap();
-    let files = shield.watched().unwrap();
+    let files = shield.watched().unwrap().files;
     assert_eq!(files.len(), 1, "only the directory of the state: {files:?}");
     assert!(script.followed[0].len() > files.len());
 }

@@ -23,6 +23,23 @@ pub fn monotonic_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// `2026-11-24 12:31:07`: the time of day, in UTC, that many seconds after 1970-01-01.
+pub fn utc(seconds: u64) -> String {
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    // Counted from 1 March of year 0, so that a leap day is the last day of its year.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    format!("{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02}", second % 60)
+}
+
 /// Sleeps until that instant of CLOCK_MONOTONIC (`clock_nanosleep(2)` with TIMER_ABSTIME). Returns
 /// early when a signal handler has run (EINTR).
 #[inline]
@@ -109,6 +126,13 @@ pub fn thread_id() -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_of_day_is_that_of_the_calendar() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00");
+        assert_eq!(utc(951_827_696), "2000-02-29 12:34:56");
+        assert_eq!(utc(1_798_761_599), "2026-12-31 23:59:59");
+    }
 
     #[test]
     fn an_absolute_sleep_does_not_end_before_its_instant() {

@@ -17,6 +17,7 @@ pub mod facts;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 pub mod irq;
+pub mod irqbalance;
 mod kernel;
 pub mod knob;
 pub mod limited;

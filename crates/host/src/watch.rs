@@ -14,7 +14,7 @@
 //! reader waits.
 
 use crate::kernel::Kernel;
-use crate::tracefs::{Moves, Tasks};
+use crate::tracefs::{Entered, Moved, Moves, Tasks};
 use crate::{Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
@@ -43,6 +43,8 @@ pub enum Notice {
     Device(String),
     /// A task that is followed was moved to another cgroup.
     Moved(i32),
+    /// Another one was moved into a group that is followed.
+    Entered(Entered),
     /// A network link changed.
     Link,
     /// The machine was suspended, or somebody has set its clock.
@@ -58,6 +60,9 @@ impl fmt::Display for Notice {
             Self::Gone(path) => write!(f, "{} is gone", path.display()),
             Self::Device(what) => write!(f, "device: {what}"),
             Self::Moved(tid) => write!(f, "task {tid} was moved to another group"),
+            Self::Entered(Entered { group, tid, by }) => {
+                write!(f, "{by} moved task {tid} to {}", group.display())
+            }
             Self::Link => write!(f, "a network link changed"),
             Self::Resumed => write!(f, "resumed, or the clock was set"),
             Self::Lost => write!(f, "notices were lost"),
@@ -80,6 +85,7 @@ pub struct Watch<'a> {
     /// Or why not.
     moves: Result<Moves<'a>>,
     tasks: Tasks,
+    groups: BTreeSet<PathBuf>,
     paths: BTreeMap<i32, PathBuf>,
     numbers: BTreeMap<PathBuf, Followed>,
 }
@@ -94,8 +100,8 @@ struct Followed {
 
 impl<'a> Watch<'a> {
     /// Starts to follow devices, links and suspensions; [`Watch::follow`] adds files,
-    /// [`Watch::follow_tasks`] tasks. Errors: the kernel refuses a source. If it refuses only the
-    /// trace events, [`Watch::deaf`] says why.
+    /// [`Watch::follow_tasks`] tasks, [`Watch::follow_groups`] cgroups. Errors: the kernel refuses
+    /// a source. If it refuses only the trace events, [`Watch::deaf`] says why.
     pub fn new(kernel: &'a dyn Kernel) -> Result<Self> {
         more_descriptors();
         let error = |what: &'static str| {
@@ -111,6 +117,7 @@ impl<'a> Watch<'a> {
             resume: cancelled_at_resume().map_err(error("timerfd"))?,
             moves: Moves::new(kernel),
             tasks: Tasks::new(),
+            groups: BTreeSet::new(),
             paths: BTreeMap::new(),
             numbers: BTreeMap::new(),
         })
@@ -124,6 +131,11 @@ impl<'a> Watch<'a> {
     /// Follows these tasks and no others.
     pub fn follow_tasks(&mut self, tasks: Tasks) {
         self.tasks = tasks;
+    }
+
+    /// Follows who comes into these cgroups, as /proc/PID/cgroup names them, and into no others.
+    pub fn follow_groups(&mut self, groups: BTreeSet<PathBuf>) {
+        self.groups = groups;
     }
 
     /// Follows these files and directories and no others. Gives those that cannot be followed,
@@ -208,8 +220,11 @@ impl<'a> Watch<'a> {
         if has[5]
             && let Ok(moves) = &mut self.moves
         {
-            match moves.take(&self.tasks) {
-                Some(tasks) => noticed.extend(tasks.into_iter().map(Notice::Moved)),
+            match moves.take(&self.tasks, &self.groups) {
+                Some(Moved { tasks, entered }) => {
+                    noticed.extend(tasks.into_iter().map(Notice::Moved));
+                    noticed.extend(entered.into_iter().map(Notice::Entered));
+                }
                 None => drop(noticed.insert(Notice::Lost)),
             }
         }

@@ -103,6 +103,6 @@ pub use plan::{Action, Base, Plan, Step, plan};
 pub use request::{Caller, Cpus, Members, Request, Spec};
 /// Whether a machine can be partitioned at all, and whether it has certain CPUs.
 pub use rules::{check_machine, check_tree, online_cpus, possible_cpus};
-pub use shield::{ChangeError, Patience, Recovered, Shield};
+pub use shield::{ChangeError, Patience, Recovered, Shield, Watched};
 /// Where the state lies, and its layout's version.
 pub use state::{RUN_DIR, STATE_SCHEMA, StateError};

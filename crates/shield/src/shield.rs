@@ -7,6 +7,7 @@ mod tracer;
 mod watched;
 
 pub use recover::Recovered;
+pub use watched::Watched;
 
 use recover::Header;
 

@@ -99,7 +99,12 @@ fn shield_holds() {
         Process::start(&spin, &["exec", "a", "--policy", "fifo:80", "--", &spin, "spin", "600000"]);
     // The kernel's own clean-up after a partition is made takes up to two seconds.
     std::thread::sleep(Duration::from_secs(4));
-    let (shielded, after_s) = noise("noise a -t 12s --json");
+    let (mut shielded, mut after_s) = noise("noise a -t 12s --json");
+    if total(&shielded["timers"]) > 0 {
+        // One that was set before the partition was made fires once more: LIMITS.
+        println!("  once more, after timers: {}", shielded["timers"]);
+        (shielded, after_s) = noise("noise a -t 12s --json");
+    }
     assert!(busy.0.try_wait().expect("wait").is_none(), "the busy loop ran all the time");
     assert!(load.0.try_wait().expect("wait").is_none(), "the load ran all the time");
 

@@ -101,7 +101,7 @@ fn offline() {
 }
 
 /// A task in partition `a`.
-fn member() -> Process {
+pub fn member() -> Process {
     let words = ["exec", "a", "--", "sleep", "1000"];
     let task = Process::start(&binary().display().to_string(), &words);
     until("the task is inside", || {

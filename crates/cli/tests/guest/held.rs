@@ -14,8 +14,10 @@ use super::others::{Machine, sh};
 use super::random::hands::online;
 use super::random::judge::{self, base};
 use super::watchdog;
+use asmp_host::Linux;
+use asmp_host::irqbalance::{self, Irqbalance};
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -26,8 +28,12 @@ pub fn all() -> Vec<Test> {
         held("held: a partition that another program dissolves is one again each time", dissolved),
         held("held: a task that another program takes out comes back each time", taken_out),
         held("held: of some tasks the one that is taken out comes back each time", one_of_some),
+        held("held: a task that another program moves in is named each time", moved_in),
         held("held: a cpu that goes offline is named and comes back shielded each time", hotplug),
-        held("held: what irqbalance moves goes home", irqbalance),
+        held("held: what irqbalance moves goes home", moved_by_irqbalance),
+        test("held: irqbalance is told what to leave alone, and the end of it", balancer)
+            .on(On::One)
+            .booted(&[Boot::Plain]),
         held("held: a network link that comes up is looked at", link),
         held("held: kernel threads of a module that comes and goes leave it as it is", modules),
         held("held: a file is followed also after the kernel has dropped its caches", caches),
@@ -49,22 +55,22 @@ fn turns() -> usize {
 }
 
 /// asmpd as it runs; killed when dropped.
-struct Daemon {
-    process: Process,
+pub struct Daemon {
+    pub process: Process,
     log: PathBuf,
 }
 
 /// The numbers in its last line.
 #[derive(Debug, PartialEq, Eq)]
-struct Counts {
-    violations: usize,
-    repaired: usize,
+pub struct Counts {
+    pub violations: usize,
+    pub repaired: usize,
     by_sweep: usize,
 }
 
 impl Daemon {
     /// A sweep is an hour away: what is found was told.
-    fn start() -> Self {
+    pub fn start() -> Self {
         Self::sweeping("1h")
     }
 
@@ -87,11 +93,11 @@ impl Daemon {
         until("asmpd holds the partitions", || self.told().contains("holds the partitions"));
     }
 
-    fn told(&self) -> String {
+    pub fn told(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    fn ends(mut self) -> (Counts, String) {
+    pub fn ends(mut self) -> (Counts, String) {
         sh(&format!("kill -TERM {}", self.process.id())).done();
         let status = self.process.0.wait().expect("it ends");
         let told = self.told();
@@ -119,7 +125,7 @@ impl Drop for Daemon {
 }
 
 /// The middle of what asmpd says of its repairs, in ms.
-fn median_ms(told: &str) -> f64 {
+pub fn median_ms(told: &str) -> f64 {
     let times = told.lines().filter_map(|line| line.split_once(": repaired ")?.1.split_once(" ms"));
     let mut times: Vec<f64> = times.filter_map(|(text, _)| text.parse().ok()).collect();
     times.sort_by(f64::total_cmp);
@@ -206,6 +212,26 @@ fn taken_out() {
     again_and_again(Next::AtOnce, |_| take_out(&task), || is_home(&task));
 }
 
+/// And whom asmp moves, or who enters by asmp, is not named.
+fn moved_in() {
+    asmp("create a --cpus 3").done();
+    let daemon = Daemon::start();
+    let _members = [member(), super::drift::member()];
+    let procs = format!("{}/a/rt/cgroup.procs", base());
+    for turn in 0..turns() {
+        watchdog::goes_on();
+        let task = Process::start("sleep", &["100000"]);
+        fs::write(&procs, task.id().to_string()).expect("it is moved in");
+        let named =
+            format!("asmpd: a: task {} (sleep) was moved in by another program (guest-", task.id());
+        until("it is named", || daemon.told().contains(&named));
+        assert_eq!(daemon.told().matches("was moved in").count(), turn + 1, "{}", daemon.told());
+    }
+    asmp("status").done();
+    let (counts, told) = daemon.ends();
+    assert_eq!(counts, Counts { violations: 0, repaired: 0, by_sweep: 0 }, "{told}");
+}
+
 fn one_of_some() {
     asmp("create a --cpus 3").done();
     let tasks = [member(), member(), member()];
@@ -231,7 +257,7 @@ fn hotplug() {
 }
 
 /// Moves lines about, once a second, to the CPUs that no list bans: only CPU 3.
-fn irqbalance() {
+fn moved_by_irqbalance() {
     asmp("create a --cpus 3").done();
     let file = tty_irq();
     let daemon = Daemon::start();
@@ -246,6 +272,41 @@ fn irqbalance() {
     assert!(!read(&file).contains('3'), "{} is at home", console());
     let (counts, told) = daemon.ends();
     assert!(counts.repaired >= 1 && counts.by_sweep == 0, "{counts:?}: {told}");
+}
+
+/// Without `nohz_full=`, from which irqbalance would know the CPUs by itself.
+fn balancer() {
+    fs::create_dir_all(irqbalance::DIR).expect("the directory of its socket");
+    let mut command = Command::new("irqbalance");
+    command.args(["--foreground", "--interval", "1"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _other = Process(command.spawn().expect("irqbalance starts"));
+    let linux = Linux::new();
+    let banned = || {
+        let running = Irqbalance::running(&linux, Path::new(irqbalance::DIR));
+        running.and_then(|one| one.banned().ok()).unwrap_or_default()
+    };
+    until("irqbalance answers", || {
+        Irqbalance::running(&linux, Path::new(irqbalance::DIR)).is_some()
+    });
+    let before = banned();
+    assert!(!before.cpus.contains(3), "{before:?}");
+    asmp("create a --cpus 3 --irq ttyS0").done();
+    let daemon = Daemon::start();
+    let line = tty_irq();
+    let line = line.trim_start_matches("/proc/irq/").split('/').next();
+    let line: u32 = line.and_then(|number| number.parse().ok()).expect("a number");
+    until("it leaves CPU and line alone", || {
+        let now = banned();
+        now.cpus.contains(3) && now.irqs.contains(&line)
+    });
+    until("it is told", || {
+        daemon.told().contains("asmpd: irqbalance leaves CPU 3 and 1 line alone")
+    });
+    asmp("destroy a").done();
+    until("it does as before", || banned() == before);
+    daemon.ends();
+    fs::remove_dir_all(irqbalance::DIR).expect("the directory of its socket");
 }
 
 /// How often asmpd has looked at the machine, from its last line.

@@ -6,12 +6,13 @@
 
 use super::instance::Instance;
 use crate::kernel::Kernel;
-use crate::{Error, Result};
+use crate::{Error, Result, task};
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 
 /// Of these events each kernel has the first.
 const EVENTS: [&str; 2] = ["cgroup/cgroup_attach_task", "cgroup/cgroup_transfer_tasks"];
@@ -22,8 +23,29 @@ const MOST_READS: usize = 64;
 /// Thread IDs.
 pub type Tasks = BTreeSet<i32>;
 
+/// A task that was moved into a group that is followed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entered {
+    /// As /proc/PID/cgroup names it.
+    pub group: PathBuf,
+    /// The task; of a whole process, its first thread.
+    pub tid: i32,
+    /// Who moved it: `bash-301`, command and thread.
+    pub by: String,
+}
+
+/// What was moved.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Tasks that are followed, wherever they went.
+    pub tasks: Tasks,
+    /// Others that came into a group that is followed, and that did not move themselves.
+    pub entered: BTreeSet<Entered>,
+}
+
 /// An instance that records who is moved, removed when dropped.
 pub struct Moves<'a> {
+    kernel: &'a dyn Kernel,
     /// Opened last and closed first.
     pipe: File,
     _instance: Instance<'a>,
@@ -49,7 +71,7 @@ impl<'a> Moves<'a> {
         options.read(true).custom_flags(libc::O_NONBLOCK);
         let pipe = options.open(&path).map_err(Error::io(&path, "open"))?;
         instance.write("tracing_on", "1")?;
-        Ok(Self { pipe, _instance: instance, rest: Vec::new() })
+        Ok(Self { kernel, pipe, _instance: instance, rest: Vec::new() })
     }
 
     /// poll(2) reports it readable when any task was moved.
@@ -57,10 +79,11 @@ impl<'a> Moves<'a> {
         self.pipe.as_fd()
     }
 
-    /// Those of `tasks` that were moved since the last call. Never waits. `None`: events were lost.
-    pub fn take(&mut self, tasks: &Tasks) -> Option<Tasks> {
+    /// Those of `tasks` that were moved since the last call, and others that came into one of these
+    /// groups. Never waits. `None`: events were lost.
+    pub fn take(&mut self, tasks: &Tasks, groups: &BTreeSet<PathBuf>) -> Option<Moved> {
         let mut page = [0; 16 << 10];
-        let mut moved = Some(Tasks::new());
+        let mut moved = Some(Moved::default());
         for _ in 0..MOST_READS {
             match self.pipe.read(&mut page) {
                 Ok(count) if count > 0 => self.rest.extend_from_slice(&page[..count]),
@@ -70,17 +93,58 @@ impl<'a> Moves<'a> {
             let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             let text: Vec<u8> = self.rest.drain(..whole).collect();
             let text = String::from_utf8_lossy(&text);
-            moved = moved.filter(|_| !text.contains(LOST));
+            moved = moved.filter(|_| !text.lines().any(is_lost));
             if let Some(moved) = &mut moved {
-                moved.extend(named(&text, tasks));
+                moved.tasks.extend(named(&text, tasks));
+                let entered = text.lines().filter_map(|line| entered(line, groups));
+                let others = entered
+                    .filter(|one| !moved.tasks.contains(&one.tid) && !self.is_own_doing(one));
+                moved.entered.extend(others);
             }
         }
         moved
     }
+
+    /// Whether a thread of the same process has moved it, or one that is inside itself: a program
+    /// with groups of its own.
+    fn is_own_doing(&self, entered: &Entered) -> bool {
+        let Some(by) = entered.by.rsplit_once('-').and_then(|(_, tid)| tid.parse().ok()) else {
+            return false;
+        };
+        let process = task::read(self.kernel, entered.tid).map(|task| task.process);
+        // It may have ended: then it moves nothing more.
+        let mover = task::read(self.kernel, by);
+        by == entered.tid
+            || mover.is_ok_and(|mover| {
+                let is_inside = mover.group.starts_with(&entered.group);
+                is_inside || process.is_ok_and(|process| process == mover.process)
+            })
+    }
 }
 
-/// What the kernel writes where a buffer was full.
-const LOST: &str = "[LOST ";
+/// A line that tells of a task which came into one of these groups. No name of a command is as long
+/// as the name of the event.
+fn entered(line: &str, groups: &BTreeSet<PathBuf>) -> Option<Entered> {
+    let (head, fields) = EVENTS.iter().find_map(|event| {
+        let name = event.split_once('/').map_or(*event, |(_, name)| name);
+        line.split_once(&format!(": {name}: "))
+    })?;
+    let (_, path) = fields.split_once(" dst_path=")?;
+    let group = groups.iter().find(|group| {
+        let rest = group.to_str().and_then(|group| path.strip_prefix(group));
+        rest.is_some_and(|rest| rest.starts_with([' ', '/']))
+    })?;
+    let (_, rest) = path.split_once(" pid=")?;
+    let tid = rest.split(' ').next()?.parse().ok()?;
+    // `   bash-301     [001] .....   73.406801`
+    let (by, _) = head.rsplit_once(" [")?;
+    Some(Entered { group: group.clone(), tid, by: by.trim().to_owned() })
+}
+
+/// `CPU:2 [LOST 37 EVENTS]`, which the kernel writes where a buffer was full. No event begins so.
+fn is_lost(line: &str) -> bool {
+    line.starts_with("CPU:") && line.contains(" [LOST ")
+}
 
 /// Those of `tasks` that a text names. Paths of groups and names of tasks may look like the field
 /// that is sought. They add a task that was not moved, and hide none that was.
@@ -107,5 +171,32 @@ mod tests {
         assert_eq!(named(&forged, &tasks), Tasks::from([412]));
         assert_eq!(named(LINE, &Tasks::from([41, 4120])), Tasks::new());
         assert_eq!(named("pid=", &tasks), Tasks::new());
+    }
+
+    #[test]
+    fn only_the_kernel_says_that_events_are_lost() {
+        assert!(is_lost("CPU:2 [LOST 37 EVENTS]"));
+        assert!(!is_lost(&LINE.replace("sleep", "[LOST 1")));
+        assert!(!is_lost(&LINE.replace("bash", "CPU:1 [LOST 1")));
+    }
+
+    #[test]
+    fn who_came_into_a_group_is_read_with_who_moved_it() {
+        let groups = ["/asmp/a/rt", "/asmp/ab/rt"].map(PathBuf::from).into();
+        let of = |path: &str, line: &str| {
+            let line = line.replace("dst_path=/", &format!("dst_path={path}"));
+            entered(&line, &groups).map(|one| (one.group.display().to_string(), one.tid, one.by))
+        };
+        let told = |group: &str| Some((group.to_owned(), 412, "bash-301".to_owned()));
+        assert_eq!(of("/asmp/a/rt", LINE), told("/asmp/a/rt"));
+        assert_eq!(of("/asmp/ab/rt/theirs", LINE), told("/asmp/ab/rt"));
+        for other in ["/", "/asmp/a", "/asmp/a/rtx", "/x/asmp/a/rt", "/asmp/b/rt"] {
+            assert_eq!(of(other, LINE), None, "{other}");
+        }
+        // Names of commands are what their users want.
+        let forged = LINE.replace("bash", "a-9 [001] x").replace("sleep", "y pid=7 comm=z");
+        let (_, tid, by) = of("/asmp/a/rt", &forged).expect("it is read");
+        assert_eq!((tid, by.as_str()), (412, "a-9 [001] x-301"));
+        assert_eq!(of("/asmp/a/rt", &LINE.replace("attach", "detach")), None);
     }
 }

@@ -4,6 +4,7 @@
 use crate::load::Load;
 use crate::run::{Kind, Run, Source};
 use crate::told::VIRTUAL;
+use asmp_host::clock::utc;
 use asmp_host::shown::shown_lines;
 
 /// Text that looks like markup is text, and what would reorder it is shown as its escape.
@@ -14,18 +15,9 @@ pub fn escape(text: &str) -> String {
 
 /// `2026-11-24 12:31 UTC`.
 pub fn date(seconds: u64) -> String {
-    let (days, minutes) = (seconds / 86_400, seconds % 86_400 / 60);
-    // Counted from 1 March of year 0, so that a leap day is the last day of its year.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60)
+    let to_the_second = utc(seconds);
+    let minute = to_the_second.rsplit_once(':').map_or("", |(minute, _)| minute);
+    format!("{minute} UTC")
 }
 
 pub const fn kind(kind: Kind) -> &'static str {

@@ -9,7 +9,7 @@ use crate::plan::Base;
 use crate::state::STATE;
 use crate::target::targets;
 use asmp_host::{Facts, knob};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Of a group: its tasks, and what makes it a partition. The kernel itself tells of the third and
@@ -23,17 +23,29 @@ const OF_GROUP: [&str; 6] = [
     "cpuset.cpus.partition",
 ];
 
-impl Shield {
+/// What tells of changes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Watched {
     /// The files that the partitions rest on, and the directory of their state. Some may be missing
-    /// on this machine. Errors: those of [`Shield::status`].
-    pub fn watched(&self) -> Result<BTreeSet<PathBuf>, ChangeError> {
+    /// on this machine.
+    pub files: BTreeSet<PathBuf>,
+    /// The groups whose tasks have the CPUs of a partition, as /proc/PID/cgroup names them, and the
+    /// partition.
+    pub groups: BTreeMap<PathBuf, String>,
+}
+
+impl Shield {
+    /// What a program follows that holds the partitions. Errors: those of [`Shield::status`].
+    pub fn watched(&self) -> Result<Watched, ChangeError> {
         let facts = Facts::read(self.kernel())?;
         let base = Base::of(&facts).ok_or(Refusal::NoCgroupV2)?;
         let mut state = self.state()?;
         lines::follow(self.kernel(), &facts, &mut state);
         let mut files = of_partitions(&facts, &base, &state);
         files.insert(self.state_dir());
-        Ok(files)
+        let names = state.partitions.iter().map(|partition| partition.name.clone());
+        let groups = names.map(|name| (base.in_tree().join(&name).join("rt"), name)).collect();
+        Ok(Watched { files, groups })
     }
 
     /// The directory of the state: each change replaces a file in it.

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What an irqbalance of this test is told. The real one is in the guests.
+
+use super::*;
+use crate::hold::tests::status;
+use asmp_host::{CpuSet, Linux};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixListener;
+use std::sync::mpsc::{Receiver, channel};
+
+/// Its directory, and what it heard.
+struct Other {
+    dir: tempfile::TempDir,
+    heard: Receiver<String>,
+}
+
+impl Other {
+    /// It answers `setup` so. Its thread ends with the test's process.
+    fn start(setup: &'static str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let name = format!("irqbalance{}.sock", std::process::id());
+        let listener = UnixListener::bind(dir.path().join(name)).unwrap();
+        let (hears, heard) = channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut page = [0; 4096];
+                let count = stream.read(&mut page).unwrap();
+                let words = String::from_utf8_lossy(&page[..count]).into_owned();
+                if words == "setup" {
+                    stream.write_all(setup.as_bytes()).unwrap();
+                }
+                if hears.send(words).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { dir, heard }
+    }
+
+    fn balancer(&self) -> Balancer {
+        Balancer::new(self.dir.path().to_owned(), self.dir.path().join("kept"))
+    }
+
+    /// What it heard since the last call: so many messages.
+    fn heard(&self, count: usize) -> Vec<String> {
+        (0..count).map(|_| self.heard.recv().unwrap()).collect()
+    }
+
+    fn hears_nothing_more(&self) {
+        assert!(self.heard.try_recv().is_err());
+    }
+}
+
+/// Partition motion, CPU 3, with these lines.
+fn with_lines(irqs: &[u32]) -> Status {
+    let mut status = status(&[]);
+    status.partitions[0].irqs = irqs.to_vec();
+    status
+}
+
+fn none() -> Status {
+    Status { partitions: Vec::new(), ..status(&[]) }
+}
+
+#[test]
+fn it_is_told_once_what_to_leave_alone_and_at_the_end_what_it_did_before() {
+    let linux = Linux::new();
+    let other = Other::start("SLEEP 10 IRQ 9 LOAD 0 DIFF 0 CLASS 0 BANNED 1");
+    let mut balancer = other.balancer();
+    assert_eq!(balancer.follow(&linux, &none()), None);
+    other.hears_nothing_more();
+    let said = balancer.follow(&linux, &with_lines(&[24])).expect("it is told");
+    assert_eq!(said, "irqbalance leaves CPU 0,3 and 2 lines alone");
+    assert_eq!(other.heard(3), ["setup", "settings cpus 0,3", "settings ban irqs 9 24"]);
+    assert_eq!(balancer.follow(&linux, &with_lines(&[24])), None);
+    let said = balancer.follow(&linux, &with_lines(&[])).expect("it is told");
+    assert_eq!(said, "irqbalance leaves CPU 0,3 and 1 line alone");
+    assert_eq!(other.heard(1), ["settings ban irqs 9"]);
+    // Another asmpd goes on where this one ended.
+    let mut balancer = other.balancer();
+    assert!(balancer.follow(&linux, &none()).expect("it is told").contains("used before"));
+    assert_eq!(other.heard(2), ["settings cpus 0", "settings ban irqs 9"]);
+    assert_eq!(other.balancer().follow(&linux, &none()), None);
+    other.hears_nothing_more();
+}
+
+#[test]
+fn one_that_finds_the_cpus_by_itself_is_told_nothing() {
+    let other = Other::start("SLEEP 10 BANNED 0000000e");
+    assert_eq!(other.balancer().follow(&Linux::new(), &with_lines(&[])), None);
+    assert_eq!(other.heard(1), ["setup"]);
+    other.hears_nothing_more();
+}
+
+#[test]
+fn one_that_would_have_no_cpu_left_keeps_those_that_it_has() {
+    let before = Banned { cpus: CpuSet::from_iter([0, 1, 2]), ..Banned::default() };
+    assert_eq!(wanted(&before, &with_lines(&[24])).cpus, before.cpus);
+    let before = Banned { cpus: CpuSet::from_iter([0, 1]), ..Banned::default() };
+    assert_eq!(wanted(&before, &with_lines(&[24])).cpus, CpuSet::from_iter([0, 1, 3]));
+}
+
+#[test]
+fn one_that_does_not_answer_is_named_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = format!("irqbalance{}.sock", std::process::id());
+    // No thread reads it.
+    let _listener = UnixListener::bind(dir.path().join(name)).unwrap();
+    let mut balancer = Balancer::new(dir.path().to_owned(), dir.path().join("kept"));
+    let linux = Linux::new();
+    let said = balancer.follow(&linux, &with_lines(&[])).expect("it is named");
+    assert!(said.contains("cannot be told to leave CPUs alone"), "{said}");
+    assert_eq!(balancer.follow(&linux, &with_lines(&[])), None);
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the thread that repairs shows to the one that answers: see [`crate::socket`]. Neither holds
+//! the lock for longer than a copy takes.
+
+use crate::hold::{Hold, Record};
+use crate::interface::{State, Violated};
+use crate::log::{Entry, Log};
+use rustix::event::{EventfdFlags, eventfd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The last events, and the state after the last look.
+pub struct Board {
+    shown: Mutex<Shown>,
+    /// Readable when there is a new event.
+    news: OwnedFd,
+    started_ns: u64,
+}
+
+#[derive(Default)]
+struct Shown {
+    log: Log,
+    state: State,
+}
+
+impl Board {
+    /// Of an asmpd that starts at this time of CLOCK_MONOTONIC. Errors: those of eventfd(2).
+    pub fn new(started_ns: u64) -> io::Result<Self> {
+        let news = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { shown: Mutex::default(), news, started_ns })
+    }
+
+    /// Something has happened, at this time of day.
+    pub fn tell(&self, record: &Record, time_us: u64) {
+        self.shown().log.push(record, time_us);
+        // What cannot be added is there already.
+        let _ = rustix::io::write(&self.news, &1u64.to_ne_bytes());
+    }
+
+    /// A look has ended.
+    pub fn show(&self, hold: &Hold, now_ns: u64) {
+        let us_since = |at_ns: u64| now_ns.saturating_sub(at_ns) / 1000;
+        let violations = hold.open().map(|(violation, open)| Violated {
+            partition: violation.partition.clone(),
+            what: violation.what.clone(),
+            cause: open.cause.clone(),
+            for_us: us_since(open.since_ns),
+            tries: open.tries,
+        });
+        let state = State {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            running_us: us_since(self.started_ns),
+            blind: hold.is_blind(),
+            storming: hold.is_storming(),
+            counts: hold.counts,
+            violations: violations.collect(),
+        };
+        self.shown().state = state;
+    }
+
+    /// The state after the last look, and its times as of now.
+    pub fn state(&self, now_ns: u64) -> State {
+        let mut state = self.shown().state.clone();
+        let running_us = now_ns.saturating_sub(self.started_ns) / 1000;
+        let later_us = running_us - state.running_us.min(running_us);
+        state.running_us = running_us;
+        state.violations.iter_mut().for_each(|one| one.for_us += later_us);
+        state
+    }
+
+    /// At most so many events after that number, or of all, with that number. `None`: some after it
+    /// are kept no more, or there is none of that number.
+    pub fn events(&self, after: Option<u64>, most: usize) -> Option<(u64, Vec<Arc<Entry>>)> {
+        let shown = self.shown();
+        let after = after.unwrap_or_else(|| shown.log.oldest());
+        shown.log.after(after).map(|events| (after, events.take(most).cloned().collect()))
+    }
+
+    pub fn news(&self) -> BorrowedFd<'_> {
+        self.news.as_fd()
+    }
+
+    /// [`Board::news`] is readable again only with the next event.
+    pub fn has_read(&self) {
+        let _ = rustix::io::read(&self.news, &mut [0; 8]);
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        // A copy that failed leaves what was there.
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
