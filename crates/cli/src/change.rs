@@ -44,7 +44,7 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
     let outcome = loop {
         let shield = shield.clone().with_interrupt(noted.interrupt());
         match shield.change(&asked.request, &caller).map_err(|error| asked.refused(error)) {
-            // A signal ends the next try.
+            // A signal ends the next try before it takes the lock.
             Err(error) if MAY_END.contains(&code_of(&error)) && Instant::now() < until => {
                 std::thread::sleep(BETWEEN_TRIES);
             }
@@ -67,7 +67,7 @@ pub fn change(shield: &Shield, change: &Change) -> Result<()> {
 
 const BETWEEN_TRIES: Duration = Duration::from_millis(500);
 
-/// How long what is missing may come.
+/// How long to wait for what is missing.
 fn waits_for(change: &Change) -> Duration {
     match change {
         Change::Apply { wait, .. } => wait.unwrap_or_default(),

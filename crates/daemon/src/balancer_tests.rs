@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What an irqbalance of this test is told. The real one is in the guests.
+//! A stand-in for irqbalance records what it is told. The guests test the real one.
 
 use super::*;
 use crate::hold::tests::status;
@@ -7,6 +7,13 @@ use asmp_host::{CpuSet, Linux};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::sync::mpsc::{Receiver, channel};
+
+/// The name of a socket that counts as irqbalance's, as this process has its name now.
+fn socket_of_this_process() -> String {
+    let pid = std::process::id();
+    fs::write(format!("/proc/self/task/{pid}/comm"), "irqbalance").unwrap();
+    format!("irqbalance{pid}.sock")
+}
 
 /// Its directory, and what it heard.
 struct Other {
@@ -18,8 +25,7 @@ impl Other {
     /// It answers `setup` so. Its thread ends with the test's process.
     fn start(setup: &'static str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let name = format!("irqbalance{}.sock", std::process::id());
-        let listener = UnixListener::bind(dir.path().join(name)).unwrap();
+        let listener = UnixListener::bind(dir.path().join(socket_of_this_process())).unwrap();
         let (hears, heard) = channel();
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -94,6 +100,13 @@ fn one_that_finds_the_cpus_by_itself_is_told_nothing() {
 }
 
 #[test]
+fn a_socket_that_another_program_inherited_by_its_number_is_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let _listener = UnixListener::bind(dir.path().join("irqbalance1.sock")).unwrap();
+    assert_eq!(Irqbalance::running(&Linux::new(), dir.path()), None);
+}
+
+#[test]
 fn one_that_would_have_no_cpu_left_keeps_those_that_it_has() {
     let before = Banned { cpus: CpuSet::from_iter([0, 1, 2]), ..Banned::default() };
     assert_eq!(wanted(&before, &with_lines(&[24])).cpus, before.cpus);
@@ -104,9 +117,8 @@ fn one_that_would_have_no_cpu_left_keeps_those_that_it_has() {
 #[test]
 fn one_that_does_not_answer_is_named_once() {
     let dir = tempfile::tempdir().unwrap();
-    let name = format!("irqbalance{}.sock", std::process::id());
     // No thread reads it.
-    let _listener = UnixListener::bind(dir.path().join(name)).unwrap();
+    let _listener = UnixListener::bind(dir.path().join(socket_of_this_process())).unwrap();
     let mut balancer = Balancer::new(dir.path().to_owned(), dir.path().join("kept"));
     let linux = Linux::new();
     let said = balancer.follow(&linux, &with_lines(&[])).expect("it is named");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What the thread that repairs shows to the one that answers: see [`crate::socket`]. Neither holds
-//! the lock for longer than a copy takes.
+//! What the thread that repairs shares with the thread of the socket ([`crate::socket`]). Neither
+//! holds the lock for longer than it takes to copy.
 
 use crate::hold::{Hold, Record};
 use crate::interface::{State, Violated};
@@ -31,14 +31,14 @@ impl Board {
         Ok(Self { shown: Mutex::default(), news, started_ns })
     }
 
-    /// Something has happened, at this time of day.
+    /// Adds an event, with the time of day in microseconds since 1970.
     pub fn tell(&self, record: &Record, time_us: u64) {
         self.shown().log.push(record, time_us);
         // What cannot be added is there already.
         let _ = rustix::io::write(&self.news, &1u64.to_ne_bytes());
     }
 
-    /// A look has ended.
+    /// Replaces the state after a look.
     pub fn show(&self, hold: &Hold, now_ns: u64) {
         let us_since = |at_ns: u64| now_ns.saturating_sub(at_ns) / 1000;
         let violations = hold.open().map(|(violation, open)| Violated {

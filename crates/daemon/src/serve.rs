@@ -68,7 +68,7 @@ pub fn serve(shield: &Shield, source: &mut dyn Source, pace: Pace) -> Result<Hol
     Ok(hold)
 }
 
-/// What is followed, and what came of it that the next look has to name.
+/// What is followed, and the tasks that the next look may have to name.
 #[derive(Default)]
 struct Followed {
     /// The change in force when files and groups were chosen. `None`: they are chosen again.
@@ -76,7 +76,7 @@ struct Followed {
     /// Groups with their partitions.
     groups: BTreeMap<PathBuf, String>,
     entered: BTreeSet<Entered>,
-    /// What could not be followed, as it was told last.
+    /// Which files could not be followed, in the words of the last record.
     refused: String,
 }
 
@@ -152,9 +152,9 @@ fn look(
     Ok(())
 }
 
-/// After a repair, which is urgent.
+/// Comes after a repair, which is urgent.
 fn advise(source: &mut dyn Source, hold: &mut Hold, status: &Status) {
-    // One under way may have given a partition its CPUs, and not its name.
+    // While a change is under way, the partitions are not what they will be.
     if let Some(what) = (!status.changing).then(|| source.advise(status)).flatten() {
         hold.told(source.now_ns(), what);
     }
@@ -200,6 +200,9 @@ fn follow(
     source.follow_groups(watched.groups.keys().cloned().collect());
     followed.groups = watched.groups;
     let refused = source.follow(&watched.files);
+    if refused.is_empty() {
+        followed.refused.clear();
+    }
     if let [(path, error), ..] = refused.as_slice() {
         let (count, path) = (refused.len(), path.display());
         let why = format!("files that cannot be followed: {count}, such as {path}: {error}");

@@ -3,10 +3,10 @@
 //!
 //! Problem:  any user may connect, and send what costs time, even file descriptors whose close(2)
 //!           waits.
-//! Approach: a thread of its own, which the one that repairs never waits for: they share a
-//!           [`Board`]. A client has one reply under way at a time, and some requests a turn; who
-//!           sends too much is let go, who takes too little waits. There is a limit of clients, a
-//!           lower one for each user, and some places are root's alone.
+//! Approach: a second thread serves the socket. The thread that repairs never waits for it: they
+//!           share a [`Board`]. A client has one reply under way at a time, and some requests a
+//!           turn. A client that sends too much is disconnected; one that reads too slowly waits.
+//!           The number of clients is limited, of each user to fewer, and some places are root's.
 
 use crate::board::Board;
 use crate::interface::{Answer, NAME, answer, event, last_words};
@@ -156,8 +156,9 @@ impl Socket {
             return;
         }
         let again = std::mem::take(&mut self.again).into_iter().map(|key| (key, EventFlags::IN));
-        let ready = ready.iter().map(|event| (event.data.u64(), event.flags)).chain(again);
-        for (key, flags) in ready.collect::<BTreeMap<u64, EventFlags>>() {
+        let ready = ready.iter().map(|event| (event.data.u64(), event.flags));
+        // What the kernel tells of a client counts more.
+        for (key, flags) in again.chain(ready).collect::<BTreeMap<u64, EventFlags>>() {
             match key {
                 LISTENER => self.accept(),
                 NEWS => {
@@ -194,17 +195,8 @@ impl Socket {
             return;
         }
         let uid = peer.uid.as_raw();
-        let of = |counts: &dyn Fn(u32) -> bool| {
-            self.clients.values().filter(|client| counts(client.uid)).count()
-        };
-        let is_full = match uid {
-            0 => self.clients.len() >= MOST_CLIENTS,
-            _ => {
-                of(&|other| other != 0) >= MOST_OF_USERS
-                    || of(&|other| other == uid) >= MOST_OF_USER
-            }
-        };
-        if is_full {
+        let uids: Vec<u32> = self.clients.values().map(|client| client.uid).collect();
+        if !has_room(&uids, uid) {
             let _ = stream.write(&last_words("TooManyClients"));
             return;
         }
@@ -354,6 +346,14 @@ impl Client {
             (true, false) => EventFlags::IN,
         }
     }
+}
+
+/// May this user have one more client beside those of these users?
+fn has_room(uids: &[u32], uid: u32) -> bool {
+    let of_users = uids.iter().filter(|one| **one != 0).count();
+    let of_user = uids.iter().filter(|one| **one == uid).count();
+    let has_own = uid == 0 || (of_users < MOST_OF_USERS && of_user < MOST_OF_USER);
+    uids.len() < MOST_CLIENTS && has_own
 }
 
 /// What read(2) gave.

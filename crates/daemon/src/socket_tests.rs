@@ -221,6 +221,16 @@ fn there_is_a_limit_of_clients_and_one_too_many_is_told() {
 }
 
 #[test]
+fn users_have_fewer_places_than_root_and_leave_it_some() {
+    let users = |count: u32| -> Vec<u32> { (0..count).map(|at| 1000 + at / 16).collect() };
+    assert!(has_room(&users(15), 1000) && !has_room(&users(16), 1000));
+    assert!(has_room(&users(16), 1001));
+    assert!(has_room(&users(55), 1009) && !has_room(&users(56), 1009));
+    assert!(has_room(&users(56), 0));
+    assert!(!has_room(&[users(56), vec![0; 8]].concat(), 0));
+}
+
+#[test]
 fn a_second_one_is_refused_and_what_a_killed_one_left_is_replaced() {
     let server = Server::new();
     let dir = server.dir.path().join("asmpd");

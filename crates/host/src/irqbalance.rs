@@ -41,7 +41,8 @@ pub struct Banned {
 }
 
 impl Irqbalance {
-    /// The one of root with a socket in this directory.
+    /// The process of that name with a socket of ours in this directory. A killed one leaves its
+    /// socket, and its number may be another program's by now.
     pub fn running(kernel: &dyn Kernel, dir: &Path) -> Option<Self> {
         let mut entries = fs::read_dir(dir).ok()?.flatten();
         entries.find_map(|entry| {
@@ -50,8 +51,8 @@ impl Irqbalance {
             let socket = entry.path();
             let is_own =
                 fs::symlink_metadata(&socket).ok()?.uid() == rustix::process::geteuid().as_raw();
-            let task = task::identify(kernel, pid.parse().ok()?)?;
-            is_own.then_some(Self { task, socket })
+            let task = task::read(kernel, pid.parse().ok()?).ok()?;
+            (is_own && task.command == "irqbalance").then_some(Self { task: task.id, socket })
         })
     }
 

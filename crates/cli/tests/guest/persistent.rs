@@ -3,7 +3,7 @@
 
 use super::drift::tty_irq;
 use super::guests::{Boot, On};
-use super::lab::{Called, Process, Test, asmp, isolated, read, test, until};
+use super::lab::{Called, Process, Test, allowed, asmp, binary, isolated, read, test, until};
 use super::others::sh;
 use super::random::hands::online;
 use std::fs;
@@ -93,17 +93,26 @@ fn waits() {
     let began = Instant::now();
     asmp("apply /etc/asmp --wait 2s").code(21).says("b.toml: line 3");
     assert!(began.elapsed() >= Duration::from_secs(2));
+    let began = Instant::now();
+    let ended = sh(&format!("timeout 2 {} apply /etc/asmp --wait 100s", binary().display()));
+    assert!(ended.code == 124 && began.elapsed() < Duration::from_secs(60), "{}", ended.err);
+    assert!(ended.err.contains("nothing has changed"), "{}", ended.err);
     assert_eq!(isolated(), "", "nothing is half done");
     let dependent = "/run/systemd/system/dependent.service";
-    let unit = "[Unit]\nRequires=asmp.service\nAfter=asmp.service\n[Service]\nType=oneshot\n\
-                RemainAfterExit=yes\nExecStart=/bin/grep -x 2-3 \
-                /sys/fs/cgroup/cpuset.cpus.isolated\n";
+    // As asmp-partitions(5) has it.
+    let program = binary().display().to_string();
+    let unit = format!(
+        "[Unit]\nRequires=asmp.service\nAfter=asmp.service\n[Service]\n\
+         ExecStart={program} exec b -- /bin/sleep 1000\n"
+    );
     fs::write(dependent, unit).expect("a unit");
     sh("systemctl daemon-reload && systemctl stop asmp").done();
     let starts = Process::start("systemctl", &["start", "dependent"]);
     until("asmp.service waits", || shown("asmp", "ActiveState") == "activating");
     online(2, true);
-    until("the dependent service runs", || shown("dependent", "ActiveState") == "active");
+    until("the dependent service runs inside", || {
+        shown("dependent", "MainPID").parse().is_ok_and(|pid: u32| pid > 0 && allowed(pid) == "2")
+    });
     drop(starts);
     sh("systemctl stop dependent").done();
     fs::remove_file(dependent).expect("the unit");
