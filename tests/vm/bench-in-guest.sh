@@ -16,8 +16,8 @@ say "Our figures beside cyclictest's and rtla's, partition of CPU 3, in turn, us
 beside idle "$rounds" "$((samples / 500))" p50 p99
 
 say "The same under load; missed: of 100 instants"
-stress-ng --cpu 8 --io 8 --hdd 8 --temp-path "$load_dir" -q &
-beside loaded 5 20 p50 p99 missed
+stress-ng --cpu 3 --io 1 --hdd 1 --temp-path "$load_dir" -q &
+beside loaded 5 6 p50 p99 missed
 kill $!
 wait || true
 

@@ -42,7 +42,7 @@ pub enum Command {
     /// when it ends. All children and threads of the command start inside the partition. The exit
     /// status is the command's, or 128 + N if signal N killed it. A signal before the start ends
     /// the run: every setting is restored and no command starts. Signals that were ignored at start
-    /// (nohup) stay ignored.
+    /// (nohup) stay ignored. A user who is not root gets what asmp-policy(5) grants, from asmpd.
     ///
     /// A busy real-time thread keeps the rest of its program off a single CPU: such a program may
     /// neither start all its threads nor end. Give it a second CPU, or --kill-after.

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Exit codes, documented in asmp(8). Refusals have codes by what the caller must change, so that
-//! scripts need not parse text.
+//! Exit codes, documented in asmp(8). Those of a change are the shield's.
 
 use asmp_host::CpuListError;
 use asmp_measure::load::LoadError;
 use asmp_measure::run::RunError;
-use asmp_shield::{ChangeError, Refusal, StateError};
+use asmp_shield::{ChangeError, Refusal};
+
+pub use asmp_shield::code::{
+    BAD_FILE, BAD_STATE, BUSY, NO_TIMERLAT, NOT_ROOT, NOT_UNDONE, POLICY_REFUSED, STRICT,
+    TRACER_IN_USE, UNDONE, UNEXPECTED, UNPROVED, USAGE, of_signal,
+};
 
 /// An error with its exit code, for failures that no library enum covers.
 #[derive(Debug, thiserror::Error)]
@@ -19,28 +23,15 @@ pub fn failure(code: u8, message: impl Into<String>) -> anyhow::Error {
     Failure { code, message: message.into() }.into()
 }
 
-pub const UNEXPECTED: u8 = 1;
-pub const USAGE: u8 = 2;
-pub const UNDONE: u8 = 3;
-pub const STRICT: u8 = 4;
-pub const UNPROVED: u8 = 5;
-pub const NOT_UNDONE: u8 = 6;
 pub const VIOLATED: u8 = 7;
-pub const BUSY: u8 = 8;
-pub const BAD_STATE: u8 = 9;
-pub const NOT_ROOT: u8 = 10;
-pub const BAD_FILE: u8 = 40;
 pub const NO_BOOT_DROP_IN: u8 = 41;
-pub const POLICY_REFUSED: u8 = 42;
 pub const NO_TASKS: u8 = 43;
 pub const UNKNOWN_ORIGINALS: u8 = 45;
 pub const NO_ASMPD: u8 = 49;
 pub const BAD_RUN: u8 = 50;
 pub const NO_LOAD: u8 = 51;
 pub const MIXED: u8 = 52;
-pub const NO_TIMERLAT: u8 = 53;
 pub const PARTIAL: u8 = 54;
-pub const TRACER_IN_USE: u8 = 55;
 /// `analyze`, `simulate`: proven that it cannot work.
 pub const NOT_SCHEDULABLE: u8 = 60;
 /// `analyze`, `simulate`: no answer.
@@ -89,6 +80,7 @@ pub const TABLE: &[(u8, &str)] = &[
     (26, "refused: fewer CPUs are free than --count asks for"),
     (27, "refused: --near names nothing that this machine has, or what is near no CPU"),
     (28, "refused: --whole-cores with a --count that whole cores cannot give"),
+    (29, "refused: /etc/asmp/policy.toml does not grant that to this user"),
     (30, "refused: invalid partition name"),
     (31, "refused: the partition name is taken"),
     (32, "refused: no such partition"),
@@ -151,55 +143,6 @@ pub const TABLE: &[(u8, &str)] = &[
     (NOT_FOUND, "run, exec: the command was not found"),
 ];
 
-fn of_refusal(refusal: &Refusal) -> u8 {
-    match refusal {
-        Refusal::NotRoot => NOT_ROOT,
-        Refusal::NoCgroupV2 => 11,
-        Refusal::CpusetV1 { .. } => 12,
-        Refusal::NoCpuset => 13,
-        Refusal::InContainer | Refusal::ContainedPids => 15,
-        Refusal::KernelTooOld { .. } => 14,
-        Refusal::NoCpus { .. } | Refusal::UnknownCpus { .. } => 20,
-        Refusal::OfflineCpus { .. } => 21,
-        Refusal::TakenCpus { .. }
-        | Refusal::ForeignIsolated { .. }
-        | Refusal::ExclusiveElsewhere { .. } => 22,
-        Refusal::Displaces { .. } => STRICT,
-        Refusal::EmptiesScope { .. } => 46,
-        Refusal::Orphans { .. } => 25,
-        Refusal::LastCpu { .. } => 23,
-        Refusal::Sibling { .. } => 24,
-        Refusal::TooFewCpus { .. } => 26,
-        Refusal::UnknownPlace { .. }
-        | Refusal::VirtualPlace { .. }
-        | Refusal::EmptyPlace { .. } => 27,
-        Refusal::UnevenCores { .. } | Refusal::NoWholeCores { .. } => 28,
-        Refusal::BadName { .. } => 30,
-        Refusal::NameTaken { .. } => 31,
-        Refusal::NoPartition { .. } => 32,
-        Refusal::UnknownTask { .. } => 33,
-        Refusal::StarvedKworker { .. } | Refusal::StarvedUndo { .. } => 47,
-        Refusal::NoRoomForDeadlines { .. } => 48,
-        Refusal::BoundKernelThread { .. } | Refusal::Holder { .. } => 34,
-        Refusal::NotInside { .. } | Refusal::IrqNotInside { .. } => 35,
-        Refusal::UnknownIrq { .. } | Refusal::PerCpuIrq { .. } => 36,
-        Refusal::TakenIrq { .. } => 37,
-        Refusal::TickNotCandidate { .. } | Refusal::TickNeverStops => 38,
-        Refusal::RealTimeInside { .. } => 39,
-        Refusal::Inseparable { .. } => 44,
-        Refusal::NoTimerlat => NO_TIMERLAT,
-        Refusal::TracerInUse { .. } | Refusal::Measuring => TRACER_IN_USE,
-        Refusal::BadDeclaration { .. } => BAD_FILE,
-        Refusal::Declared { cause, .. } => of_refusal(cause),
-        Refusal::BadPriority { .. } => USAGE,
-    }
-}
-
-/// As a shell says it of a command that a signal ended.
-pub fn of_signal(signal: i32) -> u8 {
-    u8::try_from(128 + signal).unwrap_or(u8::MAX)
-}
-
 /// The exit code of an error anywhere in its chain.
 pub fn code_of(error: &anyhow::Error) -> u8 {
     for cause in error.chain() {
@@ -207,7 +150,7 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
             return failure.code;
         }
         if let Some(refusal) = cause.downcast_ref::<Refusal>() {
-            return of_refusal(refusal);
+            return refusal.code();
         }
         if cause.is::<RunError>() {
             return BAD_RUN;
@@ -219,28 +162,7 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
             return USAGE;
         }
         if let Some(change) = cause.downcast_ref::<ChangeError>() {
-            return match change.cause() {
-                ChangeError::Interrupted { signal } => of_signal(*signal),
-                // Never a cause.
-                ChangeError::AfterUndoing { .. } => UNEXPECTED,
-                ChangeError::Refused(refusal) => of_refusal(refusal),
-                ChangeError::Busy { .. } => BUSY,
-                ChangeError::Undone { .. } => UNDONE,
-                ChangeError::PolicyRefused { .. } => POLICY_REFUSED,
-                ChangeError::Strict { .. } => STRICT,
-                ChangeError::Unproved { .. } => UNPROVED,
-                ChangeError::NotUndone { .. } => NOT_UNDONE,
-                ChangeError::State(StateError::Unreadable { .. } | StateError::Foreign { .. }) => {
-                    BAD_STATE
-                }
-                // Full, read-only, or not our own.
-                ChangeError::Host(error) | ChangeError::State(StateError::Host(error))
-                    if error.path().starts_with(asmp_shield::RUN_DIR) =>
-                {
-                    BAD_STATE
-                }
-                ChangeError::Host(_) | ChangeError::State(StateError::Host(_)) => UNEXPECTED,
-            };
+            return change.code();
         }
     }
     UNEXPECTED
@@ -269,11 +191,11 @@ mod tests {
         }
     }
 
-    /// The arms of [`of_refusal`], each with its code. The compiler holds that none is missing.
+    /// The arms of [`Refusal::code`], each with its code. The compiler holds that none is missing.
     fn refusals() -> Vec<(&'static str, u8)> {
-        let source = include_str!("exit.rs");
-        let (_, arms) = source.split_once("    match refusal {\n").unwrap();
-        let (arms, _) = arms.split_once("\n    }\n").unwrap();
+        let source = include_str!("../../shield/src/code.rs");
+        let (_, arms) = source.split_once("        match self {\n").unwrap();
+        let (arms, _) = arms.split_once("\n        }\n").unwrap();
         let value = |name: &str| {
             let (_, rest) = source.split_once(&format!("pub const {name}: u8 = ")).unwrap();
             rest.split(';').next().unwrap().parse().unwrap()
@@ -281,14 +203,14 @@ mod tests {
         // The arm of what a file declares asks again.
         let arms = arms.split(",\n").map(|arm| arm.trim().trim_end_matches(','));
         let arms = arms.filter_map(|arm| arm.rsplit_once(" => "));
-        let arms = arms.filter(|(_, code)| !code.contains("of_refusal"));
+        let arms = arms.filter(|(_, code)| !code.contains("cause.code()"));
         arms.map(|(arm, code)| (arm, code.parse().unwrap_or_else(|_| value(code)))).collect()
     }
 
     #[test]
     fn the_code_of_every_refusal_is_explained_as_one() {
         let arms = refusals();
-        let variants: usize = arms.iter().map(|(arm, _)| arm.matches("Refusal::").count()).sum();
+        let variants: usize = arms.iter().map(|(arm, _)| arm.matches("Self::").count()).sum();
         let source = include_str!("../../shield/src/partition.rs");
         let (_, all) = source.split_once("pub enum Refusal {\n").unwrap();
         let (all, _) = all.split_once("\n}\n").unwrap();

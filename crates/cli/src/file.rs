@@ -5,6 +5,7 @@ use crate::exit::{BAD_FILE, code_of, failure};
 use crate::print::chain;
 use anyhow::Result;
 use asmp_analysis::syntax;
+use asmp_daemon::policy::FILE as POLICY;
 use asmp_host::limited::{MOST_BYTES, read_at_most, read_regular_at_most};
 use asmp_shield::declaration::Wrong;
 use asmp_shield::{ChangeError, Declaration, Refusal};
@@ -52,18 +53,21 @@ pub fn read(path: &Path) -> Result<(Declaration, Source)> {
 
 /// The files `*.toml` of a directory in the order of their names. Errors: in words.
 fn files_of(dir: &Path) -> Result<Vec<PathBuf>, String> {
-    let mut files = Vec::new();
+    let (mut files, mut has_policy) = (Vec::new(), false);
     for entry in fs::read_dir(dir).map_err(|error| unreadable(&error))? {
         let path = entry.map_err(|error| unreadable(&error))?.path();
         // Editors keep files of their own with such names.
         let is_hidden =
             path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        if !is_hidden && path.extension().is_some_and(|end| end == "toml") {
+        // asmpd's file of grants lies in the same directory.
+        let is_policy = path.file_name() == Path::new(POLICY).file_name();
+        has_policy |= is_policy;
+        if !is_hidden && !is_policy && path.extension().is_some_and(|end| end == "toml") {
             files.push(path);
         }
     }
     files.sort();
-    match files.is_empty() {
+    match files.is_empty() && !has_policy {
         true => Err("no file in it has a name that ends in .toml".to_owned()),
         false => Ok(files),
     }

@@ -6,6 +6,7 @@ mod print;
 
 mod analyze;
 mod args;
+mod asmpd;
 mod boot;
 mod change;
 mod check;
@@ -16,6 +17,7 @@ mod events;
 mod examples;
 mod exit;
 mod file;
+mod granted;
 mod graph;
 mod manual;
 mod measure;

@@ -2,8 +2,8 @@
 //! Manual pages and help topics.
 //!
 //! Pages of section 8 come from the definitions that parse the command line and from the table of
-//! exit codes. asmp(7) and asmp-partitions(5) come from docs/man, and so do the topics of `asmp
-//! help`.
+//! exit codes. asmp(7), asmp-partitions(5) and asmp-policy(5) come from docs/man, and so do the
+//! topics of `asmp help`.
 
 use crate::args::Cli;
 use crate::exit::{self, BAD_FILE, USAGE, failure};
@@ -16,6 +16,7 @@ use std::path::Path;
 
 const CONCEPTS: &str = include_str!("../../../docs/man/asmp.7.md");
 const PARTITIONS: &str = include_str!("../../../docs/man/asmp-partitions.5.md");
+const POLICY: &str = include_str!("../../../docs/man/asmp-policy.5.md");
 const ENVIRONMENT: &str = include_str!("../../../docs/man/environment.md");
 const FILES: &str = "\
 # FILES
@@ -46,9 +47,11 @@ pub fn pages() -> Result<Vec<Page>> {
     for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
         of_command(sub, &mut pages)?;
     }
-    for (name, section, source, manual) in
-        [("asmp", 7, CONCEPTS, "Concepts"), ("asmp-partitions", 5, PARTITIONS, "File Formats")]
-    {
+    for (name, section, source, manual) in [
+        ("asmp", 7, CONCEPTS, "Concepts"),
+        ("asmp-partitions", 5, PARTITIONS, "File Formats"),
+        ("asmp-policy", 5, POLICY, "File Formats"),
+    ] {
         let roff = title(name, section, manual) + &prose::to_roff(source);
         pages.push(Page { name: name.to_owned(), section, roff });
     }
@@ -124,7 +127,8 @@ fn overview(command: &Command) -> Result<Page> {
     let _ = write!(prose, "\n# EXIT STATUS\n{}", exit_codes());
     let _ = write!(prose, "\n{FILES}\n\n{ENVIRONMENT}\n{}", examples_of(command));
     prose.push_str(
-        "\n# SEE ALSO\nasmp(7), asmp-partitions(5), and the page of each command: asmp-create(8)\n",
+        "\n# SEE ALSO\nasmp(7), asmp-partitions(5), asmp-policy(5), and the page of each command: \
+         asmp-create(8)\n",
     );
     roff.push_str(&prose::to_roff(&prose));
     Ok(Page { name: "asmp".to_owned(), section: 8, roff })

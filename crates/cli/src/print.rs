@@ -6,7 +6,9 @@
 //! they are.
 
 use anyhow::Result;
+use asmp_daemon::granted::Shown;
 use asmp_daemon::interface::State;
+use asmp_host::clock::utc;
 use asmp_host::systemd::SERVICE;
 use asmp_host::{CpuSet, Facts};
 use asmp_shield::text::{shown, shown_lines};
@@ -409,6 +411,14 @@ pub fn held(asmpd: &State) {
     line!("held by asmpd, which has run for {since}: {repaired} repaired{storm} (`asmp events`)");
 }
 
+/// What a user who is not root may do.
+pub fn granted(grant: &Shown) {
+    let Shown { cpus, policy, partitions, seconds } = grant;
+    let time = seconds.map(|s| format!(", for {} at most", ago(s))).unwrap_or_default();
+    let partitions = of(*partitions, "partition");
+    line!("you may `asmp run` on CPU {cpus}: at most {policy}, {partitions} at a time{time}");
+}
+
 /// Settings whose values before the lost partitions are not known.
 pub fn unknown(settings: &[String]) {
     println!("  their state was lost; asmp may have changed these settings:");
@@ -436,6 +446,11 @@ fn one(partition: &PartitionStatus, now_s: u64) {
         ago(now_s.saturating_sub(partition.created_s)),
         partition.created_by
     );
+    if let Some(grant) = &partition.granted {
+        let end = grant.until_s.map(|end_s| format!(", until {} UTC", utc(end_s)));
+        let end = end.unwrap_or_default();
+        line!("  grant: of user {}, at most {}{end}", grant.uid, grant.policy);
+    }
     line!(
         "  tick:  {}",
         match &partition.tick {

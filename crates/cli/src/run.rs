@@ -9,12 +9,13 @@ use crate::change::{changer, not_given_back, note_idle_priorities, own_process, 
 use crate::exit::{
     CANNOT_EXECUTE, NOT_FOUND, NOT_UNDONE, POLICY_REFUSED, UNEXPECTED, code_of, failure, of_signal,
 };
+use crate::granted;
 use crate::outside::Helper;
 use crate::print;
 use crate::signals::{self, Noted, Signals};
 use crate::supervise::{self, Stage};
 use anyhow::{Context, Result};
-use asmp_host::{Schedule, sched};
+use asmp_host::{Schedule, facts, sched};
 use asmp_shield::{Caller, ChangeError, Members, Outcome, Request, Shield};
 use std::ffi::OsString;
 use std::io;
@@ -29,6 +30,9 @@ pub fn run(shield: &Shield, run: &Run) -> Result<u8> {
     // From here on a signal ends the command, never us half way.
     let signals = Arc::new(Signals::take().context("take signals")?);
     let kernel = shield.kernel();
+    if facts::user(kernel) != Some(0) {
+        return granted::run(run, &name, &signals);
+    }
     let caller = changer(kernel)?;
     let request = run_request(kernel, run, &name);
     let made = make(shield, &request, &caller, signals.interrupt())?;
@@ -94,7 +98,7 @@ fn attend(shield: &Shield, run: &Run, name: &str, signals: &Signals) -> Result<u
     if let Some(signal) = signals.ending()? {
         return Ok(not_started(signal));
     }
-    let started = supervise::start(&run.command, move || door.enter(), &run.policy, signals);
+    let started = supervise::start(&run.command, move || door.enter(), Some(&run.policy), signals);
     let child = started.map_err(|(stage, error)| match stage {
         Stage::Door => failure(UNEXPECTED, format!("partition {name}: cannot enter: {error}")),
         Stage::Policy => policy_refused(&run.policy, &error),
@@ -106,7 +110,7 @@ fn attend(shield: &Shield, run: &Run, name: &str, signals: &Signals) -> Result<u
 }
 
 /// As a shell says it of a command that a signal ended.
-fn not_started(signal: i32) -> u8 {
+pub fn not_started(signal: i32) -> u8 {
     eprintln!("asmp: {} came first: the command was not started", signals::name(signal));
     of_signal(signal)
 }
@@ -169,7 +173,7 @@ fn print_left(refused: &[asmp_shield::Refused]) {
     print::refusals(refused).iter().for_each(|line| eprintln!("asmp:   {line}"));
 }
 
-fn base_name(command: &OsString) -> String {
+pub fn base_name(command: &OsString) -> String {
     Path::new(command)
         .file_name()
         .map_or_else(String::new, |name| name.to_string_lossy().into_owned())
@@ -186,7 +190,7 @@ fn policy_refused(policy: &Schedule, error: &io::Error) -> anyhow::Error {
     failure(POLICY_REFUSED, format!("the kernel refuses {policy}: {error}{hint}"))
 }
 
-fn cannot_execute(command: &OsString, error: &io::Error) -> anyhow::Error {
+pub fn cannot_execute(command: &OsString, error: &io::Error) -> anyhow::Error {
     let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_EXECUTE };
     failure(code, format!("{}: {error}", command.to_string_lossy()))
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp status`: what the kernel says of the partitions, and whether asmpd holds them.
 
-use crate::{change, events, exit, print};
+use crate::{change, events, exit, granted, print};
 use anyhow::Result;
 use asmp_daemon::interface::State;
+use asmp_host::facts;
 use asmp_shield::Shield;
 use asmp_shield::verify::Status;
 use serde::Serialize;
@@ -54,7 +55,12 @@ pub fn status(shield: &Shield, args: &Args) -> Result<u8> {
     } else {
         print::status(&status, change::caller(shield.kernel()).time_s);
         match asmpd {
-            Ok(Some(asmpd)) => print::held(&asmpd),
+            Ok(Some(asmpd)) => {
+                print::held(&asmpd);
+                if facts::user(shield.kernel()) != Some(0) {
+                    granted::show();
+                }
+            }
             Ok(None) => {}
             Err(why) => line!("{}", print::chain(&why)),
         }

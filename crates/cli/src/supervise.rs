@@ -24,19 +24,19 @@ pub enum Stage {
     Command = 3,
 }
 
-/// Starts the command. The child first goes through `door`, then takes `policy`, and gets the
-/// signals as asmp found them. `door` must be async-signal-safe: it runs after a fork. Errors: how
-/// far the child came.
+/// Starts the command. The child first goes through `door`, then takes `policy` (`None`: it keeps
+/// what it has behind the door), and gets the signals as asmp found them. `door` must be
+/// async-signal-safe: it runs after a fork. Errors: how far the child came.
 pub fn start(
     command: &[OsString],
     mut door: impl FnMut() -> io::Result<()> + Send + Sync + 'static,
-    policy: &Schedule,
+    policy: Option<&Schedule>,
     signals: &Signals,
 ) -> Result<Child, (Stage, io::Error)> {
     let at_once = |error| (Stage::Command, error);
     let (mut words, report) = io::pipe().map_err(at_once)?;
     let mut report_in_child = report.try_clone().map_err(at_once)?;
-    let policy = *policy;
+    let policy = policy.copied();
     let mut child = Command::new(&command[0]);
     child.args(&command[1..]);
     // SAFETY: between fork and exec only async-signal-safe calls: write(2), sched_setattr(2) and
@@ -50,7 +50,7 @@ pub fn start(
                 result
             };
             at(Stage::Door, door())?;
-            at(Stage::Policy, sched::set(0, &policy))
+            at(Stage::Policy, policy.map_or(Ok(()), |policy| sched::set(0, &policy)))
         });
     }
     signals.keep_for(&mut child);

@@ -18,6 +18,7 @@ mod guest {
     pub mod device;
     pub mod drift;
     pub mod enter;
+    pub mod granted;
     pub mod guests;
     pub mod held;
     pub mod histograms;
@@ -64,6 +65,7 @@ fn all() -> Vec<Test> {
         guest::held::all(),
         guest::persistent::all(),
         guest::asked::all(),
+        guest::granted::all(),
         guest::lost::all(),
         guest::crash::all(),
         guest::random::all(),

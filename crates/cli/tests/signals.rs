@@ -54,7 +54,7 @@ fn supervised(kill_after: Option<Duration>, command: &[std::ffi::OsString]) -> E
         return ExitCode::from(128 + signal as u8);
     }
     let other = Schedule::Other { nice: 0 };
-    let child = supervise::start(command, || Ok(()), &other, &signals).unwrap();
+    let child = supervise::start(command, || Ok(()), Some(&other), &signals).unwrap();
     let mut say = |line: &str| eprintln!("{line}");
     let status = supervise::wait(child, &signals, kill_after, &mut say).unwrap();
     ExitCode::from(supervise::code(&status))

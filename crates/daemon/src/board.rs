@@ -2,19 +2,24 @@
 //! What the thread that repairs shares with the thread of the socket ([`crate::socket`]). Neither
 //! holds the lock for longer than it takes to copy.
 
+use crate::granted::Work;
 use crate::hold::{Hold, Record};
 use crate::interface::{State, Violated};
 use crate::log::{Entry, Log};
 use rustix::event::{EventfdFlags, eventfd};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The last events, and the state after the last look.
+/// The last events, the state after the last look, and what clients want done.
 pub struct Board {
     shown: Mutex<Shown>,
-    /// Readable when there is a new event.
+    /// Readable when there is a new event, or a reply.
     news: OwnedFd,
+    wanted: Mutex<Wanted>,
+    /// Readable as often as there is work.
+    work: OwnedFd,
     started_ns: u64,
 }
 
@@ -24,18 +29,53 @@ struct Shown {
     state: State,
 }
 
+#[derive(Default)]
+struct Wanted {
+    /// With the clients that wait for it.
+    work: VecDeque<(u64, Work)>,
+    replies: Vec<(u64, Vec<u8>)>,
+}
+
 impl Board {
     /// Of an asmpd that starts at this time of CLOCK_MONOTONIC. Errors: those of eventfd(2).
     pub fn new(started_ns: u64) -> io::Result<Self> {
-        let news = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { shown: Mutex::default(), news, started_ns })
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let (news, work) = (eventfd(0, flags)?, eventfd(0, flags | EventfdFlags::SEMAPHORE)?);
+        Ok(Self { shown: Mutex::default(), news, wanted: Mutex::default(), work, started_ns })
     }
 
     /// Adds an event, with the time of day in microseconds since 1970.
     pub fn tell(&self, record: &Record, time_us: u64) {
         self.shown().log.push(record, time_us);
-        // What cannot be added is there already.
-        let _ = rustix::io::write(&self.news, &1u64.to_ne_bytes());
+        add_one(&self.news);
+    }
+
+    /// Puts this client's work into the line.
+    pub fn ask(&self, client: u64, work: Work) {
+        self.wanted().work.push_back((client, work));
+        add_one(&self.work);
+    }
+
+    /// The work that has waited longest, with its client.
+    pub fn take_work(&self) -> Option<(u64, Work)> {
+        let _ = rustix::io::read(&self.work, &mut [0; 8]);
+        self.wanted().work.pop_front()
+    }
+
+    /// What this client gets for its work.
+    pub fn reply(&self, client: u64, reply: Vec<u8>) {
+        self.wanted().replies.push((client, reply));
+        add_one(&self.news);
+    }
+
+    /// Replies since the last call.
+    pub fn replies(&self) -> Vec<(u64, Vec<u8>)> {
+        std::mem::take(&mut self.wanted().replies)
+    }
+
+    /// Readable while there is work.
+    pub fn work(&self) -> BorrowedFd<'_> {
+        self.work.as_fd()
     }
 
     /// Replaces the state after a look.
@@ -86,8 +126,17 @@ impl Board {
         let _ = rustix::io::read(&self.news, &mut [0; 8]);
     }
 
+    fn wanted(&self) -> MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn shown(&self) -> MutexGuard<'_, Shown> {
         // A copy that failed leaves what was there.
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What cannot be added is there already.
+fn add_one(event: &OwnedFd) {
+    let _ = rustix::io::write(event, &1u64.to_ne_bytes());
 }

@@ -94,6 +94,11 @@ pub enum Event {
     Told {
         what: String,
     },
+    /// A partition was made for a user who is not root, or ended.
+    Granted {
+        partition: String,
+        what: String,
+    },
     /// Partitions are broken as fast as they are repaired.
     StormBegan {
         repairs: usize,
@@ -131,6 +136,7 @@ impl fmt::Display for Record {
                 "{partition}: task {task} ({command}) was moved in by another program ({cause})"
             ),
             Event::Told { what } => write!(f, "{what}"),
+            Event::Granted { partition, what } => write!(f, "{partition}: {what}"),
             Event::StormBegan { repairs } => write!(
                 f,
                 "a storm: {repairs} repairs in a short time; the next ones wait ({cause})"
@@ -323,6 +329,11 @@ impl Hold {
     /// Another program was told what to leave alone, or would not be.
     pub fn told(&mut self, now_ns: u64, what: String) {
         self.record(now_ns, Event::Told { what }, "");
+    }
+
+    /// A partition was made for a user, or ended.
+    pub fn granted(&mut self, now_ns: u64, partition: String, what: String) {
+        self.record(now_ns, Event::Granted { partition, what }, "");
     }
 
     /// A repair was made with so many changes, and the machine looked so afterwards.

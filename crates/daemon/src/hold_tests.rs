@@ -17,6 +17,7 @@ pub fn status(violations: &[&str]) -> Status {
         kernel_says: "isolated".to_owned(),
         created_s: 0,
         created_by: "root: test".to_owned(),
+        granted: None,
         owner_alive: None,
         irqs: Vec::new(),
         tasks: Vec::new(),

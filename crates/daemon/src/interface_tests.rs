@@ -3,6 +3,8 @@
 
 use super::*;
 use crate::hold::{Event, Hold, Pace, Record};
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 /// What a message gets from an asmpd with two events.
 fn of(message: &str) -> Answer {
@@ -12,7 +14,27 @@ fn of(message: &str) -> Answer {
         let event = Event::Failed { why: "no /proc".to_owned() };
         board.tell(&Record { at_ns: 1, event, cause: "a link".to_owned() }, 7);
     }
-    answer(message.as_bytes(), &board, 5_000_000)
+    let peer = Peer { pid: 1, uid: 1000, groups: [29].into() };
+    let asker = Asker { peer: &peer, files: &granting(), now_ns: 5_000_000, now_s: 100 };
+    answer(message.as_bytes(), &board, &asker)
+}
+
+/// Group 29 has a grant.
+fn granting() -> Files {
+    let dir = tempfile::tempdir().unwrap().keep();
+    std::fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
+    let write = |name: &str, text: &str| {
+        std::fs::write(dir.join(name), text).unwrap();
+        std::fs::set_permissions(dir.join(name), Permissions::from_mode(0o644)).unwrap();
+        dir.join(name)
+    };
+    let grant = "[[grant]]\ngroups = [29]\ncpus = '2-3'\npolicy = 'fifo:50'\ntime = '8h'\n";
+    Files {
+        policy: write("policy.toml", grant),
+        users: write("passwd", ""),
+        groups: write("group", ""),
+        owner: std::fs::metadata(&dir).unwrap().uid(),
+    }
 }
 
 /// The reply as JSON.
@@ -106,11 +128,76 @@ fn what_is_wrong_is_named_by_the_errors_of_the_protocol() {
 #[test]
 fn the_service_describes_itself() {
     let info = json_of(&call("org.varlink.service.GetInfo", "{}"));
-    assert_eq!(info["parameters"]["interfaces"], json!([SERVICE, INTERFACE]));
-    for name in [SERVICE, INTERFACE] {
+    assert_eq!(info["parameters"]["interfaces"], json!([SERVICE, INTERFACE, granted::INTERFACE]));
+    for name in [SERVICE, INTERFACE, granted::INTERFACE] {
         let asked = format!("{{\"interface\": \"{name}\"}}");
         let json = json_of(&call("org.varlink.service.GetInterfaceDescription", &asked));
         let text = json["parameters"]["description"].as_str().expect("a text");
         assert!(text.contains(&format!("interface {name}\n")), "{text}");
     }
+}
+
+const RUN: &str = "org.asmp.Partitions.Run";
+
+#[test]
+fn a_user_is_told_what_is_granted() {
+    let json = json_of(&call("org.asmp.Partitions.GetGrants", "{}"));
+    let expected = json!([{"cpus": "2-3", "policy": "fifo:50", "partitions": 1, "seconds": 28800}]);
+    assert_eq!(json["parameters"]["grants"], expected);
+}
+
+#[test]
+fn what_is_granted_becomes_work_with_no_more_than_was_asked_for() {
+    let asked = r#"{"name": "run-7", "cpus": "3", "policy": "rr:9", "command": "app",
+        "smt": "share", "tick": "keep", "without": ["governor"], "strict": true}"#;
+    let Answer::Work(Work::Run { peer, name, spec, grant, command }) = of(&call(RUN, asked)) else {
+        panic!("no work");
+    };
+    assert_eq!((peer.uid, name.as_str(), command.as_str()), (1000, "run-7", "app"));
+    let expected = json!({
+        "cpus": "3", "irqs": [], "irq_priority": null, "tick": "keep", "smt": "share",
+        "strict": true, "without": ["governor"],
+    });
+    assert_eq!(json!(spec), expected);
+    assert_eq!(grant.to_string(), "user 1000 may use CPU 2-3 with at most rr:9, in one partition");
+    assert_eq!(grant.until_s, Some(28_900));
+    let chosen = r#"{"name": "run-7", "count": 2, "whole_cores": true, "policy": "other",
+        "command": "app"}"#;
+    let Answer::Work(Work::Run { spec, .. }) = of(&call(RUN, chosen)) else { panic!("no work") };
+    let need = json!({"count": 2, "near": null, "whole_cores": true});
+    assert_eq!(json!(spec)["cpus"], need);
+}
+
+#[test]
+fn what_is_not_granted_or_wrong_becomes_no_work() {
+    let with = |rest: &str| {
+        format!("{{\"name\": \"run-7\", \"policy\": \"other\", \"command\": \"app\"{rest}}}")
+    };
+    for (asked, code) in [
+        (with(", \"cpus\": \"1\""), 29),
+        (with(", \"count\": 3"), 29),
+        (with(", \"cpus\": \"3\"").replace("other", "fifo:51"), 29),
+        (with(", \"cpus\": \"3\"").replace("run-7", "motion"), 2),
+    ] {
+        let json = json_of(&call(RUN, &asked));
+        assert_eq!(json["error"], "org.asmp.Partitions.Refused", "{asked}: {json}");
+        assert_eq!(json["parameters"]["code"], code, "{asked}: {json}");
+    }
+    for (asked, named) in [
+        (with(""), "cpus"),
+        (with(", \"cpus\": \"3\", \"count\": 1"), "cpus"),
+        (with(", \"cpus\": \"x\""), "cpus"),
+        (with(", \"cpus\": \"3\"").replace("other", "x"), "policy"),
+        (with(", \"cpus\": \"3\", \"irqs\": [4]"), "irqs"),
+        (with(", \"cpus\": \"3\", \"owner\": 1"), "owner"),
+        (with(", \"cpus\": 3"), "cpus"),
+    ] {
+        let json = json_of(&call(RUN, &asked));
+        assert_eq!(json["error"], "org.varlink.service.InvalidParameter", "{asked}: {json}");
+        assert_eq!(json["parameters"]["parameter"], named, "{asked}: {json}");
+    }
+    // A client that changes something must hear of it.
+    let end = call("org.asmp.Partitions.End", "{\"name\": \"run-7\"}");
+    assert!(matches!(of(&end), Answer::Work(Work::End { .. })));
+    assert_eq!(of(&end.replacen('{', "{\"oneway\": true, ", 1)), Answer::Nonsense);
 }

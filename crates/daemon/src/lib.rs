@@ -9,11 +9,17 @@
 //!
 //! [`balancer`] tells irqbalance what to leave alone. [`log`] keeps what asmpd did, and a second
 //! thread answers other programs: [`board`], [`interface`], [`socket`].
+//!
+//! [`policy`] says which users may have which CPUs. What they ask for is [`granted`], and [`users`]
+//! carries it out in the thread that repairs.
 
 pub mod balancer;
 pub mod board;
+pub mod granted;
 pub mod hold;
 pub mod interface;
 pub mod log;
+pub mod policy;
 pub mod serve;
 pub mod socket;
+pub mod users;

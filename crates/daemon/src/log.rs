@@ -38,6 +38,7 @@ pub enum Kind {
     Stays,
     Entered,
     Told,
+    Granted,
     StormBegan,
     StormEnded,
     Failed,
@@ -75,6 +76,11 @@ impl Entry {
                 ..of(Kind::Entered, None)
             },
             Event::Told { what } => Self { what: Some(what.clone()), ..of(Kind::Told, None) },
+            Event::Granted { partition, what } => Self {
+                partition: Some(partition.clone()),
+                what: Some(what.clone()),
+                ..of(Kind::Granted, None)
+            },
             Event::StormBegan { .. } => of(Kind::StormBegan, None),
             Event::StormEnded => of(Kind::StormEnded, None),
             Event::Failed { .. } => of(Kind::Failed, None),

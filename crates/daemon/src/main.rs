@@ -3,8 +3,10 @@
 
 use asmp_daemon::balancer::Balancer;
 use asmp_daemon::board::Board;
+use asmp_daemon::granted::{Refused, Work};
 use asmp_daemon::hold::{Hold, Pace, Record};
-use asmp_daemon::interface::DIR;
+use asmp_daemon::interface::{DIR, done};
+use asmp_daemon::policy::Files;
 use asmp_daemon::serve::{Source, serve};
 use asmp_daemon::socket::Place;
 use asmp_duration::ExactDuration;
@@ -15,6 +17,7 @@ use asmp_host::{Linux, facts, irqbalance};
 use asmp_shield::Shield;
 use asmp_shield::verify::Status;
 use sd_notify::NotifyState;
+use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -159,7 +162,7 @@ impl Source for Kernel<'_> {
 
     fn wait(&mut self, most: Duration) -> Result<BTreeSet<Notice>, String> {
         let most = self.watchdog.map_or(most, |watchdog| most.min(watchdog / 2));
-        let noticed = self.watch.wait(most, self.wake.as_fd());
+        let noticed = self.watch.wait(most, [self.wake.as_fd(), self.board.work()]);
         if self.watchdog.is_some() {
             let _ = sd_notify::notify(&[NotifyState::Watchdog]);
         }
@@ -170,11 +173,19 @@ impl Source for Kernel<'_> {
         self.balancer.follow(self.linux, status)
     }
 
+    fn work(&mut self) -> Option<(u64, Work)> {
+        self.board.take_work()
+    }
+
+    fn reply(&mut self, client: u64, reply: Result<Value, Refused>) {
+        self.board.reply(client, done(reply));
+    }
+
     /// Ready after the first look. Without systemd it tells no service manager.
     fn looked(&mut self, hold: &Hold) {
         if !std::mem::replace(&mut self.is_ready, true) {
             self.show(hold);
-            if let Err(error) = self.place.serve(Arc::clone(&self.board)) {
+            if let Err(error) = self.place.serve(Arc::clone(&self.board), Files::default()) {
                 say(format_args!("`asmp events` is not answered: {error}"));
             }
             say(format_args!("holds the partitions of this machine"));
@@ -194,6 +205,10 @@ impl Source for Kernel<'_> {
 
     fn now_ns(&self) -> u64 {
         monotonic_ns()
+    }
+
+    fn now_s(&self) -> u64 {
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
     }
 
     fn is_over(&self) -> bool {

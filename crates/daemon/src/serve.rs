@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Waits for notices, looks, and asks the shield for repairs.
 
+use crate::granted::{Refused, Work};
 use crate::hold::{Hold, Order, Pace, Record};
+use crate::users::{Told, Users};
 use asmp_host::task;
 use asmp_host::tracefs::Entered;
 use asmp_host::watch::Notice;
 use asmp_shield::verify::Status;
 use asmp_shield::{Caller, ChangeError, Request, Shield};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
@@ -29,6 +32,12 @@ pub trait Source {
     /// Tells other programs what to leave alone: what was told, in words.
     fn advise(&mut self, status: &Status) -> Option<String>;
 
+    /// What a client wants done, one thing at a time.
+    fn work(&mut self) -> Option<(u64, Work)>;
+
+    /// What came of a client's work.
+    fn reply(&mut self, client: u64, reply: Result<Value, Refused>);
+
     /// A look has ended, and what it asked for.
     fn looked(&mut self, hold: &Hold);
 
@@ -41,6 +50,9 @@ pub trait Source {
     /// The present time, in nanoseconds of CLOCK_MONOTONIC.
     fn now_ns(&self) -> u64;
 
+    /// The time of day, in seconds since 1970-01-01 UTC.
+    fn now_s(&self) -> u64;
+
     /// Somebody asked for the end.
     fn is_over(&self) -> bool;
 }
@@ -50,22 +62,46 @@ pub trait Source {
 pub fn serve(shield: &Shield, source: &mut dyn Source, pace: Pace) -> Result<Hold, String> {
     let mut hold = Hold::new(pace);
     let mut followed = Followed::default();
+    let mut users = Users::default();
     while !source.is_over() {
         let most = hold.due_ns().saturating_sub(source.now_ns());
-        let noticed = source.wait(Duration::from_nanos(most))?;
+        let to_end = users.next_end_s(shield).map(|end_s| end_s.saturating_sub(source.now_s()));
+        let to_end = to_end.map_or(Duration::MAX, Duration::from_secs);
+        let noticed = source.wait(Duration::from_nanos(most).min(to_end))?;
         let now_ns = source.now_ns();
         for notice in &noticed {
             hold.notice(now_ns, notice);
         }
         followed.note(&noticed);
-        if hold.due_ns() <= source.now_ns() {
+        // What is broken is repaired before a client gets more.
+        let work = source.work();
+        let settle_ns = if work.is_some() { pace.settle_ns } else { 0 };
+        let is_due = hold.due_ns() <= source.now_ns().saturating_add(settle_ns);
+        if is_due || users.next_end_s(shield).is_some_and(|end_s| end_s <= source.now_s()) {
+            let ended = users.end_over(shield, source.now_s());
+            tell(source, &mut hold, ended);
+        }
+        if is_due {
             look(shield, source, &mut hold, &mut followed)?;
             source.looked(&hold);
+        }
+        if let Some((client, work)) = work {
+            let done = users.carry_out(shield, client, work);
+            tell(source, &mut hold, done.told);
+            if let Some(reply) = done.reply {
+                source.reply(client, reply);
+            }
         }
         hold.fresh().iter().for_each(|record| source.tell(record));
         source.show(&hold);
     }
     Ok(hold)
+}
+
+fn tell(source: &dyn Source, hold: &mut Hold, told: Vec<Told>) {
+    for Told { partition, what } in told {
+        hold.granted(source.now_ns(), partition, what);
+    }
 }
 
 /// What is followed, and the tasks that the next look may have to name.

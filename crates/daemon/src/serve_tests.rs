@@ -4,9 +4,10 @@
 use super::*;
 use crate::hold::{Counts, Event};
 use asmp_host::fake::FakeKernel;
+use asmp_host::peer::Peer;
 use asmp_host::store::Store;
 use asmp_host::{CpuSpec, Kernel, Schedule};
-use asmp_shield::{Members, Spec};
+use asmp_shield::{Grant, Members, Spec};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -27,6 +28,9 @@ struct Script {
     events: Vec<Event>,
     /// A file that cannot be followed.
     refused: Option<&'static str>,
+    /// What clients want once the last hand was at work.
+    works: std::vec::IntoIter<(u64, Work)>,
+    replies: Vec<(u64, Result<Value, Refused>)>,
 }
 
 impl Source for Script {
@@ -62,6 +66,14 @@ impl Source for Script {
         None
     }
 
+    fn work(&mut self) -> Option<(u64, Work)> {
+        if self.hands.len() == 0 { self.works.next() } else { None }
+    }
+
+    fn reply(&mut self, client: u64, reply: Result<Value, Refused>) {
+        self.replies.push((client, reply));
+    }
+
     fn looked(&mut self, hold: &Hold) {
         self.looks = hold.counts.looks;
     }
@@ -78,6 +90,10 @@ impl Source for Script {
         self.now_ns
     }
 
+    fn now_s(&self) -> u64 {
+        1_700_000_000 + self.now_ns / 1_000_000_000
+    }
+
     fn is_over(&self) -> bool {
         self.sweeps_left == 0
     }
@@ -86,16 +102,19 @@ impl Source for Script {
 const CPUS: &str = "3";
 
 fn held(hands: Vec<Hand>) -> (Shield, Script, Counts, Vec<Event>) {
-    held_without(None, hands)
+    held_without(None, hands, Vec::new())
 }
 
 /// Partition `motion` of CPU 3 with process 200 inside, held while these hands are at work.
 fn held_without(
     refused: Option<&'static str>,
     hands: Vec<Hand>,
+    works: Vec<(u64, Work)>,
 ) -> (Shield, Script, Counts, Vec<Event>) {
     let kernel = Arc::new(FakeKernel::new());
     kernel.start(200, 200, "app", Schedule::Other { nice: 0 });
+    kernel.start(300, 300, "of-user", Schedule::Other { nice: 0 });
+    kernel.edit(300, |task| (task.uid, task.other_uids) = (1000, 1000));
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let store = Store::at(dir.keep());
     let shield = Shield::new(Arc::clone(&kernel) as Arc<dyn Kernel>, store);
@@ -126,6 +145,8 @@ fn held_without(
         sweeps_left,
         events,
         refused,
+        works: works.into_iter(),
+        replies: Vec::new(),
     };
     let counts = serve(&shield, &mut script, Pace::default()).unwrap().counts;
     let events = std::mem::take(&mut script.events);
@@ -225,7 +246,8 @@ fn what_nothing_tells_is_found_by_the_sweep() {
 
 #[test]
 fn files_that_cannot_be_followed_are_told() {
-    let (_, _, _, events) = held_without(Some(LINE_DIR), vec![Box::new(|_| Vec::new())]);
+    let (_, _, _, events) =
+        held_without(Some(LINE_DIR), vec![Box::new(|_| Vec::new())], Vec::new());
     let why = format!("files that cannot be followed: 1, such as {LINE_DIR}: no room");
     assert_eq!(events, [Event::Failed { why }]);
 }
@@ -239,4 +261,42 @@ fn a_partition_that_a_command_ends_is_let_go() {
     let files = shield.watched().unwrap().files;
     assert_eq!(files.len(), 1, "only the directory of the state: {files:?}");
     assert!(script.followed[0].len() > files.len());
+}
+
+#[test]
+fn a_client_gets_its_partition_after_what_is_broken_is_repaired_and_until_its_time_is_over() {
+    let grant = Grant {
+        uid: 1000,
+        cpus: "2".parse().unwrap(),
+        policy: Schedule::Other { nice: 0 },
+        partitions: 1,
+        until_s: Some(1_700_000_005),
+    };
+    let work = Work::Run {
+        peer: Peer { pid: 300, uid: 1000, groups: BTreeSet::new() },
+        name: "run-1".to_owned(),
+        spec: Box::new(Spec::of("2".parse().unwrap())),
+        grant: Box::new(grant),
+        command: "app".to_owned(),
+    };
+    let (shield, script, counts, events) =
+        held_without(None, vec![writes(LINE, "3")], vec![(7, work)]);
+    let words: Vec<String> = events
+        .iter()
+        .map(|event| match event {
+            Event::Repaired { violation, .. } => violation.to_string(),
+            Event::Granted { partition, what } => format!("{partition}: {what}"),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let [line, made, ended] = &words[..] else { panic!("{words:#?}") };
+    assert!(line.starts_with("motion: ") && line.contains("IRQ 24 (eth0)"), "{line}");
+    assert_eq!(made, "run-1: made for user 1000: CPU 2, at most other");
+    assert_eq!(ended, "run-1: ended: its time is over");
+    let (client, reply) = &script.replies[0];
+    assert_eq!((*client, reply.as_ref().unwrap()["cpus"].as_str()), (7, Some("2")));
+    assert_eq!(
+        (counts.repaired, shield.state().unwrap().known_names()),
+        (1, "known are: motion".to_owned())
+    );
 }

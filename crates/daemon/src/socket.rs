@@ -7,16 +7,20 @@
 //!           share a [`Board`]. A client has one reply under way at a time, and some requests a
 //!           turn. A client that sends too much is disconnected; one that reads too slowly waits.
 //!           The number of clients is limited, of each user to fewer, and some places are root's.
+//!           What changes partitions is left to the thread that repairs, one thing of a client at
+//!           a time; the client waits for it.
 
 use crate::board::Board;
-use crate::interface::{Answer, NAME, answer, event, last_words};
+use crate::granted::Work;
+use crate::interface::{Answer, Asker, NAME, answer, event, last_words};
+use crate::policy::Files;
 use asmp_host::clock::monotonic_ns;
+use asmp_host::peer::Peer;
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -25,7 +29,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Clients at a time; those of all users but root; those of one of them.
 const MOST_CLIENTS: usize = 64;
@@ -55,6 +59,7 @@ pub struct Socket {
     epoll: OwnedFd,
     listener: UnixListener,
     board: Arc<Board>,
+    files: Files,
     clients: BTreeMap<u64, Client>,
     next: u64,
     /// Clients with requests that were read and not answered yet.
@@ -63,13 +68,20 @@ pub struct Socket {
 
 struct Client {
     stream: UnixStream,
-    uid: u32,
+    key: u64,
+    peer: Peer,
     read: Vec<u8>,
     unsent: Vec<u8>,
     /// So many of them are sent.
     sent: usize,
     /// The number of the last event that it has got, if it follows them.
     follows: Option<u64>,
+    /// The thread that repairs works for it.
+    waits: bool,
+    /// It has left meanwhile.
+    is_gone: bool,
+    /// That has worked for it: it may have a partition, which ends with it.
+    had_work: bool,
     /// It sends nothing more.
     is_silent: bool,
     /// What the kernel tells of it.
@@ -119,8 +131,8 @@ impl Place {
 
     /// Starts the thread that answers, for as long as this process lives. Errors: no descriptors,
     /// no thread.
-    pub fn serve(&self, board: Arc<Board>) -> io::Result<()> {
-        let mut socket = Socket::new(self, board)?;
+    pub fn serve(&self, board: Arc<Board>, files: Files) -> io::Result<()> {
+        let mut socket = Socket::new(self, board, files)?;
         let forever = move || {
             loop {
                 socket.turn(None);
@@ -137,13 +149,13 @@ impl Drop for Place {
 }
 
 impl Socket {
-    fn new(place: &Place, board: Arc<Board>) -> io::Result<Self> {
+    fn new(place: &Place, board: Arc<Board>, files: Files) -> io::Result<Self> {
         let listener = place.listener.try_clone()?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
         epoll::add(&epoll, board.news(), EventData::new_u64(NEWS), EventFlags::IN)?;
         let (clients, next, again) = (BTreeMap::new(), NEWS + 1, Vec::new());
-        Ok(Self { epoll, listener, board, clients, next, again })
+        Ok(Self { epoll, listener, board, files, clients, next, again })
     }
 
     /// Waits at most so long, takes new clients, answers those that have asked, and sends events to
@@ -163,6 +175,7 @@ impl Socket {
                 LISTENER => self.accept(),
                 NEWS => {
                     self.board.has_read();
+                    self.pass_replies_on();
                     let followers = self.clients.iter().filter(|(_, one)| one.follows.is_some());
                     for key in followers.map(|(key, _)| *key).collect::<Vec<_>>() {
                         self.serve(key, EventFlags::empty());
@@ -170,6 +183,25 @@ impl Socket {
                 }
                 client => self.serve(client, flags),
             }
+        }
+    }
+
+    /// To those that have waited for them.
+    fn pass_replies_on(&mut self) {
+        for (key, reply) in self.board.replies() {
+            let Some(client) = self.clients.get_mut(&key) else { continue };
+            (client.unsent, client.sent, client.waits) = (reply, 0, false);
+            match client.is_gone {
+                true => self.remove(key),
+                false => self.serve(key, EventFlags::empty()),
+            }
+        }
+    }
+
+    fn remove(&mut self, key: u64) {
+        // To close its stream takes it out of the epoll instance.
+        if self.clients.remove(&key).is_some_and(|client| client.had_work) {
+            self.board.ask(key, Work::Left);
         }
     }
 
@@ -190,13 +222,12 @@ impl Socket {
     }
 
     fn take(&mut self, mut stream: UnixStream) {
-        let Ok(peer) = socket_peercred(&stream) else { return };
+        let Ok(peer) = Peer::of(&stream) else { return };
         if stream.set_nonblocking(true).is_err() {
             return;
         }
-        let uid = peer.uid.as_raw();
-        let uids: Vec<u32> = self.clients.values().map(|client| client.uid).collect();
-        if !has_room(&uids, uid) {
+        let uids: Vec<u32> = self.clients.values().map(|client| client.peer.uid).collect();
+        if !has_room(&uids, peer.uid) {
             let _ = stream.write(&last_words("TooManyClients"));
             return;
         }
@@ -205,11 +236,15 @@ impl Socket {
             self.next += 1;
             let client = Client {
                 stream,
-                uid,
+                key,
+                peer,
                 read: Vec::new(),
                 unsent: Vec::new(),
                 sent: 0,
                 follows: None,
+                waits: false,
+                is_gone: false,
+                had_work: false,
                 is_silent: false,
                 polled,
             };
@@ -222,7 +257,7 @@ impl Socket {
         let Some(client) = self.clients.get_mut(&key) else { return };
         let mut next = match flags.intersects(EventFlags::HUP | EventFlags::ERR) {
             true => Next::Gone,
-            false => client.serve(&self.board),
+            false => client.serve(&self.board, &self.files),
         };
         let wanted = client.wanted();
         if next != Next::Gone && wanted != client.polled {
@@ -235,15 +270,19 @@ impl Socket {
         match next {
             Next::Wait => {}
             Next::Again => self.again.push(key),
-            // To close it takes it out of the epoll instance.
-            Next::Gone => drop(self.clients.remove(&key)),
+            // It keeps its place until its work is done: users who come and go make no long line.
+            Next::Gone if client.waits => {
+                client.is_gone = true;
+                let _ = epoll::delete(&self.epoll, &client.stream);
+            }
+            Next::Gone => self.remove(key),
         }
     }
 }
 
 impl Client {
     /// Sends what waits, reads, and answers one request after the other.
-    fn serve(&mut self, board: &Board) -> Next {
+    fn serve(&mut self, board: &Board, files: &Files) -> Next {
         let (mut requests, mut reads) = (0, 0);
         loop {
             if !self.send() {
@@ -252,7 +291,7 @@ impl Client {
             if let Some(after) = self.follows {
                 return self.follow(board, after);
             }
-            if !self.unsent.is_empty() {
+            if !self.unsent.is_empty() || self.waits {
                 return Next::Wait;
             }
             if let Some(end) = self.read.iter().position(|byte| *byte == 0) {
@@ -261,9 +300,16 @@ impl Client {
                     return Next::Again;
                 }
                 let message: Vec<u8> = self.read.drain(..=end).collect();
-                match answer(&message[..end], board, monotonic_ns()) {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH);
+                let now_s = since.map_or(0, |since| since.as_secs());
+                let asker = Asker { peer: &self.peer, files, now_ns: monotonic_ns(), now_s };
+                match answer(&message[..end], board, &asker) {
                     Answer::Reply(bytes) => (self.unsent, self.sent) = (bytes, 0),
                     Answer::Follow(after) => self.follows = Some(after),
+                    Answer::Work(work) => {
+                        (self.waits, self.had_work) = (true, true);
+                        board.ask(self.key, work);
+                    }
                     Answer::Silence => {}
                     Answer::Nonsense => return Next::Gone,
                 }
@@ -340,8 +386,9 @@ impl Client {
 
     /// What the kernel is to tell of it.
     fn wanted(&self) -> EventFlags {
-        match (self.unsent.is_empty(), self.is_silent) {
+        match (self.unsent.is_empty(), self.is_silent || self.waits) {
             (false, _) => EventFlags::OUT,
+            // The end is told all the same.
             (true, true) => EventFlags::empty(),
             (true, false) => EventFlags::IN,
         }

@@ -19,7 +19,7 @@ impl Server {
         let place = Place::take(&dir.path().join("asmpd")).unwrap();
         let board = Arc::new(Board::new(1).unwrap());
         board.show(&Hold::new(Pace::default()), 1);
-        let socket = Socket::new(&place, Arc::clone(&board)).unwrap();
+        let socket = Socket::new(&place, Arc::clone(&board), Files::default()).unwrap();
         Self { dir, place, socket, board }
     }
 
@@ -316,4 +316,60 @@ fn any_bytes_from_any_client_are_outlived() {
     server.turn();
     assert!(reply(&mut BufReader::new(client)).contains("running_us"));
     assert_eq!(server.clients(), 1);
+}
+
+const END: &[u8] =
+    b"{\"method\": \"org.asmp.Partitions.End\", \"parameters\": {\"name\": \"run-1\"}}\0";
+
+#[test]
+fn one_that_wants_work_waits_for_it_and_is_answered_in_order() {
+    let mut server = Server::new();
+    let mut client = server.client();
+    client.write_all(&[END, STATE].concat()).unwrap();
+    server.turn();
+    server.turn();
+    let (key, work) = server.board.take_work().expect("work");
+    assert!(matches!(work, Work::End { ref name, .. } if name == "run-1"));
+    assert!(server.board.take_work().is_none());
+    client.set_nonblocking(true).unwrap();
+    assert_eq!(client.read(&mut [0; 64]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    // Others are served meanwhile.
+    let mut other = server.client();
+    other.write_all(STATE).unwrap();
+    server.turn();
+    assert!(reply(&mut BufReader::new(other)).contains("running_us"));
+    server.board.reply(key, b"done\0".to_vec());
+    server.turn();
+    server.turn();
+    client.set_nonblocking(false).unwrap();
+    let mut client = BufReader::new(client);
+    assert_eq!(reply(&mut client), "done\0");
+    assert!(reply(&mut client).contains("running_us"));
+}
+
+#[test]
+fn one_that_leaves_is_told_of_after_its_work() {
+    let mut server = Server::new();
+    let mut client = server.client();
+    client.write_all(END).unwrap();
+    server.turn();
+    drop(client);
+    server.turn();
+    server.turn();
+    let (key, work) = server.board.take_work().expect("work");
+    assert!(matches!(work, Work::End { .. }));
+    // Until then it keeps its place: the line is no longer than there are places.
+    assert_eq!((server.clients(), server.board.take_work()), (1, None));
+    // The reply reaches no client.
+    server.board.reply(key, b"done\0".to_vec());
+    server.turn();
+    assert_eq!(server.clients(), 0);
+    assert_eq!(server.board.take_work(), Some((key, Work::Left)));
+    // One that wanted nothing is not told of.
+    let mut other = server.client();
+    other.write_all(STATE).unwrap();
+    server.turn();
+    drop(other);
+    server.turn();
+    assert_eq!(server.board.take_work(), None);
 }

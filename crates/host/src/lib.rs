@@ -23,6 +23,7 @@ pub mod knob;
 pub mod limited;
 mod mark;
 pub mod masks;
+pub mod peer;
 pub mod sched;
 pub mod shown;
 mod spin;

@@ -206,11 +206,17 @@ pub fn lineage(kernel: &dyn Kernel, process: i32) -> Vec<TaskId> {
     family
 }
 
-/// The real user id of a task; `None` where there is none.
-pub fn real_uid(kernel: &dyn Kernel, tid: i32) -> Option<u32> {
+/// The real, effective, saved and file system user ids of a task; `None` where there is none.
+pub fn uids(kernel: &dyn Kernel, tid: i32) -> Option<[u32; 4]> {
     let path = PathBuf::from(format!("/proc/{tid}/status"));
     let status = kernel.text(&path).ok()?;
-    status_line(&path, &status, "Uid").ok()?.split_whitespace().next()?.parse().ok()
+    let all = status_line(&path, &status, "Uid").ok()?.split_whitespace();
+    all.map(|uid| uid.parse().ok()).collect::<Option<Vec<u32>>>()?.try_into().ok()
+}
+
+/// The real user id of a task; `None` where there is none.
+pub fn real_uid(kernel: &dyn Kernel, tid: i32) -> Option<u32> {
+    uids(kernel, tid).map(|[real, ..]| real)
 }
 
 /// Every process (main threads), kernel threads included; those that end meanwhile are left out.

@@ -176,20 +176,21 @@ impl<'a> Watch<'a> {
         refused
     }
 
-    /// Waits until something is noticed, `wake` can be read, or the time is over; what was noticed,
-    /// each thing once. Errors: those of poll(2).
-    pub fn wait(&mut self, most: Duration, wake: BorrowedFd) -> Result<BTreeSet<Notice>> {
+    /// Waits until something is noticed, one of `wake` can be read, or the time is over; what was
+    /// noticed, each thing once. Errors: those of poll(2).
+    pub fn wait(&mut self, most: Duration, wake: [BorrowedFd; 2]) -> Result<BTreeSet<Notice>> {
         let most = Timespec {
             tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: most.subsec_nanos().into(),
         };
-        let moves = self.moves.as_ref().map_or(wake, Moves::fd);
+        let moves = self.moves.as_ref().map_or(wake[0], Moves::fd);
         let mut ready = [
             PollFd::new(&self.inotify, PollFlags::IN),
             PollFd::new(&self.uevents, PollFlags::IN),
             PollFd::new(&self.links, PollFlags::IN),
             PollFd::new(&self.resume, PollFlags::IN),
-            PollFd::from_borrowed_fd(wake, PollFlags::IN),
+            PollFd::from_borrowed_fd(wake[0], PollFlags::IN),
+            PollFd::from_borrowed_fd(wake[1], PollFlags::IN),
             // Twice the same where there is none.
             PollFd::from_borrowed_fd(moves, PollFlags::IN),
         ];
@@ -217,7 +218,7 @@ impl<'a> Watch<'a> {
             }
             noticed.insert(Notice::Resumed);
         }
-        if has[5]
+        if has[6]
             && let Ok(moves) = &mut self.moves
         {
             match moves.take(&self.tasks, &self.groups) {
@@ -345,7 +346,7 @@ mod tests {
     /// What is noticed of files: other sources belong to this machine.
     fn of_files(watch: &mut Watch, most: Duration) -> Vec<Notice> {
         let (quiet, _other) = UnixStream::pair().unwrap();
-        let noticed = watch.wait(most, quiet.as_fd()).unwrap();
+        let noticed = watch.wait(most, [quiet.as_fd(); 2]).unwrap();
         let is_of_file = |one: &Notice| matches!(one, Notice::Written(_) | Notice::Gone(_));
         noticed.into_iter().filter(is_of_file).collect()
     }
@@ -394,7 +395,7 @@ mod tests {
         let (_root, linux) = machine(&[]);
         let mut watch = Watch::new(&linux).unwrap();
         let began = std::time::Instant::now();
-        watch.wait(MOST, quiet.as_fd()).unwrap();
+        watch.wait(MOST, [quiet.as_fd(); 2]).unwrap();
         assert!(began.elapsed() < MOST);
     }
 

@@ -5,6 +5,8 @@
 use crate::apart;
 use crate::choose::Chosen;
 use crate::declare;
+use crate::grant::Grant;
+use crate::granted;
 use crate::lines;
 use crate::mend;
 use crate::need;
@@ -83,6 +85,7 @@ pub(crate) fn decide(
         true => Vec::new(),
         false => orphans::groups(kernel, &base, state),
     };
+    caller.granted.as_ref().map_or(Ok(()), |grant| granted::check(grant, state, request))?;
     refuse_beside(&orphans, &base, request)?;
     let (mut closes_base, mut unknown) = (false, Vec::new());
     let mut after = match request {
@@ -93,12 +96,17 @@ pub(crate) fn decide(
             };
             // Before CPUs are chosen for it.
             rules::check_new(state, name)?;
-            let (cpus, choice) = need::resolve(kernel, facts, &state.partitions, name, spec)?;
+            let within = caller.granted.as_ref().map(|grant| &grant.cpus);
+            let (cpus, choice) =
+                need::resolve(kernel, facts, &state.partitions, (name, spec), within)?;
             chosen.extend(choice);
             let wish = Wish::new(name, cpus, spec, caller, owner);
             rules::create(facts, state, &wish).map_err(named)?
         }
-        Request::Exec { name, pid, command } => enter(kernel, facts, state, name, *pid, command)?,
+        Request::Exec { name, pid, command } => {
+            let granted = caller.granted.as_ref();
+            enter(kernel, facts, state, name, (*pid, command), granted)?
+        }
         Request::Destroy { name: Some(name), .. } => rules::destroy(state, name)?,
         Request::Destroy { name: None, .. } => Vec::new(),
         Request::EndRun { name, owner } => rules::end_run(state, name, *owner)?,
@@ -404,15 +412,20 @@ fn enter(
     facts: &Facts,
     state: &State,
     name: &str,
-    pid: i32,
-    command: &str,
+    (pid, command): (i32, &str),
+    granted: Option<&Grant>,
 ) -> Result<Vec<Partition>, Refusal> {
     state.partition(name)?;
+    let tree = tree(facts)?;
     let (mut task, lineage) = find_task(kernel, pid, false)?;
+    let is_elsewhere = task.group.starts_with(&tree) && !is_inside(&tree, &task, name);
+    if let Some(grant) = granted.filter(|_| is_elsewhere) {
+        return Err(grant.lacks(format!("process {pid}, which is in another partition")));
+    }
     command.clone_into(&mut task.command);
     let subject = Subject { task: &task, alone: false, lineage: &lineage };
     let origin = Origin { from: task.group.clone(), ..Origin::default() };
-    let mut after = rules::add_task(state, name, subject, origin, &tree(facts)?)?;
+    let mut after = rules::add_task(state, name, subject, origin, &tree)?;
     // Else each job that has ended would stay in the state.
     // The way home of a process hangs on the record of a thread of it that may have ended.
     let lives = |id: TaskId| task::identify(kernel, id.tid) == Some(id);

@@ -69,7 +69,7 @@ pub(crate) fn decide(
             Cpus::Needed(need) => {
                 let (name, has) = (&*declared.name, old.map(|old| old.cpus.clone()));
                 let (tick, smt) = (declared.tick, declared.smt);
-                asking.push((declared, Asks { name, need, tick, smt, has }));
+                asking.push((declared, Asks { name, need, tick, smt, has, within: None }));
             }
         }
     }

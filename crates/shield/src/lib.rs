@@ -11,10 +11,13 @@
 mod apart;
 mod apply;
 mod choose;
+pub mod code;
 mod decide;
 pub mod declaration;
 mod declare;
 pub mod doctor;
+mod grant;
+mod granted;
 mod kworkers;
 mod left;
 mod lines;
@@ -52,6 +55,8 @@ mod given_back_tests;
 #[cfg(test)]
 mod governor_tests;
 #[cfg(test)]
+mod grant_tests;
+#[cfg(test)]
 mod lines_tests;
 #[cfg(test)]
 mod lost_tests;
@@ -88,6 +93,8 @@ pub use asmp_host::task::Member;
 pub use choose::{Choice, Chosen, Need, Next, Reason};
 /// Partitions as a file declares them.
 pub use declaration::Declaration;
+/// What users who are not root may do.
+pub use grant::Grant;
 pub use left::{Elsewhere, Left};
 /// A thread that loses its real-time policy on the way out.
 pub use moving::Demotion;

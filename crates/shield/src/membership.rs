@@ -433,6 +433,7 @@ mod tests {
             created_s: u64::MAX,
             created_by: "root: test".into(),
             owner: None,
+            granted: None,
         };
         let partitions = vec![partition("motion", "3"), partition("audio", "1")];
         let state = State { schema: 1, transaction: 4, partitions, ..State::default() };

@@ -29,21 +29,25 @@ pub(crate) struct Asks<'a> {
     pub smt: Smt,
     /// The CPUs that it has now.
     pub has: Option<CpuSet>,
+    /// All that it may take, SMT siblings included; `None`: any.
+    pub within: Option<CpuSet>,
 }
 
-/// The CPUs that a request names, or those chosen for it. `others`: the partitions beside it.
+/// The CPUs that a request names, or those chosen for it, `within` these. `others`: the partitions
+/// beside it.
 pub(crate) fn resolve(
     kernel: &dyn Kernel,
     facts: &Facts,
     others: &[Partition],
-    name: &str,
-    spec: &Spec,
+    (name, spec): (&str, &Spec),
+    within: Option<&CpuSet>,
 ) -> Result<(CpuSpec, Option<Chosen>), Refusal> {
     let need = match &spec.cpus {
         Cpus::Named(cpus) => return Ok((cpus.clone(), None)),
         Cpus::Needed(need) => need.clone(),
     };
-    let asks = Asks { name, need, tick: spec.tick, smt: spec.smt, has: None };
+    let within = within.cloned();
+    let asks = Asks { name, need, tick: spec.tick, smt: spec.smt, has: None, within };
     let settled = Survey::read(kernel, facts).settle(others, &[asks]);
     let chosen = settled.map_err(|(_, refusal)| refusal)?.pop();
     let cpus = chosen.as_ref().map(|chosen| chosen.choice.cpus.clone()).unwrap_or_default();
@@ -144,9 +148,12 @@ impl<'a> Survey<'a> {
         let groups = groups.map(|(group, theirs)| (group, theirs.intersection(&cpus.online)));
         let named = groups.clone().fold(CpuSet::new(), |all, (_, cpus)| all.union(&cpus));
         let unnamed = ("another program's partition".to_owned(), isolated.difference(&named));
+        let free = system.difference(&exclusive);
+        let beyond = asks.within.as_ref().map(|within| free.difference(within));
+        let beyond = beyond.unwrap_or_default();
         Ground {
             online: cpus.online.clone(),
-            free: system.difference(&exclusive),
+            free: free.difference(&beyond),
             system,
             claimed: self.claimed.difference(&taken),
             nohz_full: cpus.nohz_full.clone(),
@@ -156,7 +163,10 @@ impl<'a> Survey<'a> {
             near,
             tick: asks.tick,
             smt: asks.smt,
-            held: held.chain(groups).chain([unnamed]).collect(),
+            held: held
+                .chain(groups)
+                .chain([unnamed, ("the system alone".to_owned(), beyond)])
+                .collect(),
         }
     }
 }

@@ -111,6 +111,7 @@ fn unknown(name: String) -> Partition {
         tasks: Vec::new(),
         created_s: 0,
         created_by: String::new(),
+        granted: None,
         owner: None,
     }
 }

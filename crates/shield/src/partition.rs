@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The nouns: a partition, the state of all partitions, and the reasons for refusing a change.
 
+use crate::grant::Grant;
 use crate::state::STATE_SCHEMA;
 use asmp_host::facts::Cpus;
 use asmp_host::knob::{self, Knob};
@@ -176,6 +177,9 @@ pub struct Partition {
     pub created_by: String,
     /// The `asmp run` that made it and destroys it at its end; `status` tells if that was killed.
     pub owner: Option<TaskId>,
+    /// What its user was granted, where that is not root. Since schema 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub granted: Option<Grant>,
 }
 
 impl Partition {
@@ -369,6 +373,8 @@ fn words_of_free(free: &CpuSet) -> String {
 pub enum Refusal {
     #[error("only root may change partitions: use sudo")]
     NotRoot,
+    #[error("{what} is not granted: {granted}")]
+    NotGranted { what: String, granted: String },
     #[error(
         "cgroup v2 is not mounted: mount it (mount -t cgroup2 none /sys/fs/cgroup) or boot with \
          systemd.unified_cgroup_hierarchy=1"

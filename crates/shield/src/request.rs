@@ -8,6 +8,7 @@
 
 use crate::choose::Need;
 use crate::declaration::Declaration;
+use crate::grant::Grant;
 use crate::partition::{Aspect, Refusal, Smt, System, Tick};
 use crate::text::cut;
 use asmp_host::CpuSpec;
@@ -103,7 +104,8 @@ impl Spec {
         Self::with(Cpus::Needed(need))
     }
 
-    const fn with(cpus: Cpus) -> Self {
+    /// The same for either.
+    pub const fn with(cpus: Cpus) -> Self {
         Self {
             cpus,
             irqs: Vec::new(),
@@ -185,6 +187,9 @@ pub struct Caller {
     pub command: String,
     /// Seconds since 1970-01-01 UTC.
     pub time_s: u64,
+    /// What this caller may do; `None`: everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub granted: Option<Grant>,
 }
 
 impl Caller {
@@ -192,7 +197,12 @@ impl Caller {
     pub fn now(uid: u32, user: impl Into<String>, command: impl Into<String>) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let time_s = since.map_or(0, |since| since.as_secs());
-        Self { uid, user: user.into(), command: command.into(), time_s }
+        Self { uid, user: user.into(), command: command.into(), time_s, granted: None }
+    }
+
+    /// The same, who may do no more than this.
+    pub fn with_grant(self, grant: Grant) -> Self {
+        Self { granted: Some(grant), ..self }
     }
 
     /// For edges that let only root change partitions. Errors: `NotRoot`.

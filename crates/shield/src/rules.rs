@@ -2,6 +2,7 @@
 //! The rules: which partitions there may be on this machine, from facts and the present state.
 //! Pure.
 
+use crate::grant::Grant;
 use crate::partition::{
     Aspect, BoostedThread, Partition, Refusal, Service, Smt, State, TIMER_PRIORITY, Tick, shielded,
 };
@@ -22,6 +23,7 @@ pub struct Wish {
     pub created_s: u64,
     pub created_by: String,
     pub owner: Option<TaskId>,
+    pub granted: Option<Grant>,
 }
 
 impl Wish {
@@ -39,6 +41,7 @@ impl Wish {
             created_s: caller.time_s,
             created_by: caller.creator(),
             owner,
+            granted: caller.granted.clone(),
         }
     }
 }
@@ -123,10 +126,12 @@ pub fn create(facts: &Facts, state: &State, wish: &Wish) -> Result<Vec<Partition
         created_s: wish.created_s,
         created_by: wish.created_by.clone(),
         owner: wish.owner,
+        granted: wish.granted.clone(),
     };
     for name in &spec.irqs {
         own_irq(facts, &state.partitions, &mut partition, name)?;
     }
+    wish.granted.as_ref().map_or(Ok(()), |grant| grant.allows_cpus(&partition))?;
     let mut after = state.partitions.clone();
     after.push(partition);
     Ok(after)

@@ -71,7 +71,13 @@ fn machine() -> Facts {
 }
 
 fn wish(name: &str, cpus: &str) -> Wish {
-    let caller = Caller { uid: 0, user: "somebody".into(), command: "test".into(), time_s: 0 };
+    let caller = Caller {
+        uid: 0,
+        user: "somebody".into(),
+        command: "test".into(),
+        time_s: 0,
+        granted: None,
+    };
     let cpus: CpuSpec = cpus.parse().unwrap();
     Wish::new(name, cpus.clone(), &Spec::of(cpus), &caller, None)
 }

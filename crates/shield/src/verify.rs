@@ -5,6 +5,7 @@
 //! Only the promise itself is remembered from the time a partition was made. Every claim is read
 //! from the kernel now. What the kernel refuses to move or to show is listed apart (`stays`).
 
+use crate::grant::Grant;
 use crate::left;
 use crate::mend;
 use crate::neighbours::{self, Affected};
@@ -83,6 +84,9 @@ pub struct PartitionStatus {
     pub kernel_says: String,
     pub created_s: u64,
     pub created_by: String,
+    /// What its user was granted, where that is not root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub granted: Option<Grant>,
     /// Of a partition made by `asmp run`: is that process still there?
     pub owner_alive: Option<bool>,
     pub irqs: Vec<u32>,
@@ -330,6 +334,7 @@ fn verify_one(
         kernel_says,
         created_s: partition.created_s,
         created_by: partition.created_by.clone(),
+        granted: partition.granted.clone(),
         owner_alive,
         irqs: partition.irqs.clone(),
         tasks: tasks_inside(kernel, &groups.rt),

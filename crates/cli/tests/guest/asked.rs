@@ -20,8 +20,8 @@ pub fn all() -> Vec<Test> {
 }
 
 /// A user who owns nothing.
-const NOBODY: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups";
-const SOCKET: &str = "/run/asmpd/socket";
+pub const NOBODY: &str = "setpriv --reuid 65534 --regid 65534 --clear-groups";
+pub const SOCKET: &str = "/run/asmpd/socket";
 
 fn breaks(file: &str) {
     fs::write(file, "0-3").expect("the line takes all CPUs");

@@ -34,6 +34,8 @@ pub struct FakeTask {
     pub start_ticks: u64,
     /// Real user.
     pub uid: u32,
+    /// Effective, saved and file system user.
+    pub other_uids: u32,
     /// State R: it runs, or waits for a CPU.
     pub runnable: bool,
 }
@@ -411,7 +413,8 @@ impl Machine {
             "cgroup" => Ok(format!("0::{}", task.group.display())),
             "status" => {
                 let (process, cpus, uid) = (task.process, self.allowed(task), task.uid);
-                Ok(format!("Tgid:\t{process}\nUid:\t{uid}\t0\t0\t0\nCpus_allowed_list:\t{cpus}"))
+                let uids = format!("{uid}{}", format!("\t{}", task.other_uids).repeat(3));
+                Ok(format!("Tgid:\t{process}\nUid:\t{uids}\nCpus_allowed_list:\t{cpus}"))
             }
             "stat" => Ok(format!(
                 "{tid} ({}) {} {} 0 0 0 -1 {} 0 0 0 0 0 0 0 0 20 0 1 0 {} 0 0",

@@ -69,6 +69,7 @@ impl FakeKernel {
             parent: 1,
             start_ticks: 1000 + tid as u64,
             uid: 0,
+            other_uids: 0,
             runnable: false,
         };
         self.lock().tasks.insert(tid, task);

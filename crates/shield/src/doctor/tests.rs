@@ -23,7 +23,13 @@ fn diagnosed(facts: &Facts) -> Vec<Item> {
 }
 
 fn wish(tick: Tick) -> Wish {
-    let caller = Caller { uid: 0, user: "somebody".into(), command: "test".into(), time_s: 0 };
+    let caller = Caller {
+        uid: 0,
+        user: "somebody".into(),
+        command: "test".into(),
+        time_s: 0,
+        granted: None,
+    };
     let cpus: CpuSpec = "3".parse().unwrap();
     let spec = Spec { tick, ..Spec::of(cpus.clone()) };
     Wish::new("a", cpus, &spec, &caller, None)

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The Varlink interface org.asmp.Partitions: from a request to [`Work`], and from what came of it
+//! to the reply. Pure, but for the policy, which is read for each request.
+
+use crate::interface::{Parameters, Wrong, parameters, wrong_value};
+use crate::policy::{self, Files};
+use asmp_host::peer::Peer;
+use asmp_host::{CpuSpec, Schedule};
+use asmp_shield::code::{BAD_FILE, USAGE};
+use asmp_shield::{Aspect, Cpus, Grant, Need, Refusal, Smt, Spec, Tick};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+pub const INTERFACE: &str = "org.asmp.Partitions";
+
+/// Names of users' partitions begin so: a file of partitions is written with others in mind.
+const PREFIX: &str = "run-";
+
+/// What the thread that repairs is to do for a client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Work {
+    Run {
+        peer: Peer,
+        name: String,
+        spec: Box<Spec>,
+        grant: Box<Grant>,
+        command: String,
+    },
+    Enter {
+        peer: Peer,
+        name: String,
+        policy: Schedule,
+        command: String,
+    },
+    End {
+        peer: Peer,
+        name: String,
+    },
+    /// The client is gone, and what it ran ends.
+    Left,
+}
+
+/// Why there is none, or what came of it: the parameters of the error `Refused`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    pub code: u8,
+    pub why: String,
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        Self { code: refusal.code(), why: refusal.to_string() }
+    }
+}
+
+/// What a request of this interface comes to.
+pub enum Asked {
+    Reply(Value),
+    Work(Work),
+    Refused(Refused),
+}
+
+/// The reply to `Run`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ran {
+    pub name: String,
+    pub cpus: String,
+    pub notes: Vec<String>,
+}
+
+/// The reply to `End`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    pub notes: Vec<String>,
+}
+
+/// The reply to `GetGrants`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grants {
+    pub grants: Vec<Shown>,
+}
+
+/// The type `Grant`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    pub cpus: String,
+    pub policy: String,
+    pub partitions: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u64>,
+}
+
+/// The parameters of `Run`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole_cores: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tick: Option<Tick>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub smt: Option<Smt>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strict: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without: Option<Vec<Aspect>>,
+    pub policy: String,
+    pub command: String,
+}
+
+/// The parameters of `Enter`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Enter {
+    pub name: String,
+    pub policy: String,
+    pub command: String,
+}
+
+/// The parameters of `End`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct End {
+    pub name: String,
+}
+
+/// A request of `peer`. Errors: it is none of this interface.
+pub(crate) fn ask(
+    method: &str,
+    given: &Parameters,
+    peer: &Peer,
+    files: &Files,
+    now_s: u64,
+) -> Result<Asked, Wrong> {
+    match method {
+        "GetGrants" => {
+            let crate::interface::Nothing {} = parameters(given)?;
+            Ok(match grants(peer, files, now_s) {
+                Ok(grants) => Asked::Reply(shown(&grants, now_s)),
+                Err(refused) => Asked::Refused(refused),
+            })
+        }
+        "Run" => run(parameters(given)?, peer, files, now_s),
+        "Enter" => {
+            let Enter { name, policy, command } = parameters(given)?;
+            let policy = policy.parse().map_err(|_| wrong_value("policy"))?;
+            Ok(Asked::Work(Work::Enter { peer: peer.clone(), name, policy, command }))
+        }
+        "End" => {
+            let End { name } = parameters(given)?;
+            Ok(Asked::Work(Work::End { peer: peer.clone(), name }))
+        }
+        _ => Err(Wrong::Method(format!("{INTERFACE}.{method}"))),
+    }
+}
+
+fn run(asked: Run, peer: &Peer, files: &Files, now_s: u64) -> Result<Asked, Wrong> {
+    let policy: Schedule = asked.policy.parse().map_err(|_| wrong_value("policy"))?;
+    let cpus = match (&asked.cpus, asked.count) {
+        (Some(cpus), None) => {
+            Cpus::Named(cpus.parse::<CpuSpec>().map_err(|_| wrong_value("cpus"))?)
+        }
+        (None, Some(count)) => Cpus::Needed(Need {
+            count,
+            near: asked.near,
+            whole_cores: asked.whole_cores.unwrap_or_default(),
+        }),
+        _ => return Err(wrong_value("cpus")),
+    };
+    let spec = Spec {
+        tick: asked.tick.unwrap_or_default(),
+        smt: asked.smt.unwrap_or_default(),
+        strict: asked.strict.unwrap_or_default(),
+        without: asked.without.unwrap_or_default(),
+        ..Spec::with(cpus)
+    };
+    if !asked.name.starts_with(PREFIX) {
+        let why = format!("the partition of a user has a name that begins with {PREFIX:?}");
+        return Ok(Asked::Refused(Refused { code: USAGE, why }));
+    }
+    let chosen = grants(peer, files, now_s)
+        .and_then(|grants| Ok(policy::choose(grants, peer.uid, &spec, &policy)?));
+    Ok(match chosen {
+        Ok(grant) => {
+            // Its tasks are to have no more than was asked for.
+            let grant = Box::new(Grant { policy, ..grant });
+            let spec = Box::new(spec);
+            let (name, command) = (asked.name, asked.command);
+            Asked::Work(Work::Run { peer: peer.clone(), name, spec, grant, command })
+        }
+        Err(refused) => Asked::Refused(refused),
+    })
+}
+
+fn grants(peer: &Peer, files: &Files, now_s: u64) -> Result<Vec<Grant>, Refused> {
+    let policy = files
+        .read()
+        .map_err(|why| Refused { code: BAD_FILE, why: format!("nothing is granted: {why}") })?;
+    Ok(policy.of(peer, now_s))
+}
+
+/// Grants as the interface has them.
+fn shown(grants: &[Grant], now_s: u64) -> Value {
+    let one = |grant: &Grant| Shown {
+        cpus: grant.cpus.to_string(),
+        policy: grant.policy.to_string(),
+        partitions: grant.partitions,
+        seconds: grant.until_s.map(|until_s| until_s.saturating_sub(now_s)),
+    };
+    json!(Grants { grants: grants.iter().map(one).collect() })
+}

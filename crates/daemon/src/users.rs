@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Carries out what users who are not root ask for, under their grants.
+//!
+//! Problem:  a user must not get at what others have. A process number that a user names, or that
+//!           the kernel noted, may be another user's process by now.
+//! Approach: no number comes from a user. A process enters by asking itself; the kernel tells its
+//!           number. Its user ids must all be those of the user, before and after it was moved. A
+//!           partition knows whose it is ([`Grant`]), and the shield looks at that with its lock
+//!           held. A partition ends with its client, its process or its time, whichever is first.
+
+use crate::granted::{Ended, Ran, Refused, Work};
+use asmp_host::peer::Peer;
+use asmp_host::task::{self, TaskId};
+use asmp_host::{Kernel, Schedule};
+use asmp_shield::code::POLICY_REFUSED;
+use asmp_shield::{
+    Caller, ChangeError, Grant, Members, Outcome, Partition, Refusal, Request, Shield, Spec,
+};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Who has run what.
+#[derive(Debug, Default)]
+pub struct Users {
+    /// The partitions of each client that made some.
+    partitions: BTreeMap<u64, Vec<String>>,
+    /// Those that could not be ended: tried again at the next look, and not told again.
+    stuck: BTreeSet<String>,
+}
+
+/// What came of a client's work.
+#[derive(Debug, Default, PartialEq)]
+pub struct Done {
+    /// `None`: the client is gone.
+    pub reply: Option<Result<Value, Refused>>,
+    /// What happened to which partition, in words.
+    pub told: Vec<Told>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Told {
+    pub partition: String,
+    pub what: String,
+}
+
+fn told(partition: &str, what: impl Into<String>) -> Told {
+    Told { partition: partition.to_owned(), what: what.into() }
+}
+
+impl Users {
+    /// Carries out what this client asked for.
+    pub fn carry_out(&mut self, shield: &Shield, client: u64, work: Work) -> Done {
+        match work {
+            Work::Run { peer, name, spec, grant, command } => {
+                let ran = run(shield, &peer, &name, *spec, &grant, command);
+                let told = match &ran {
+                    Err(_) => Vec::new(),
+                    Ok(ran) => {
+                        self.partitions.entry(client).or_default().push(name.clone());
+                        vec![told(&name, words_of(&peer, &grant, ran))]
+                    }
+                };
+                Done { reply: Some(ran.map(|ran| json!(ran))), told }
+            }
+            Work::Enter { peer, name, policy, command } => {
+                let entered = enter(shield, &peer, &name, policy, command);
+                Done { reply: Some(entered.map(|()| json!({}))), told: Vec::new() }
+            }
+            Work::End { peer, name } => {
+                let ended = end_own(shield, &peer, &name);
+                let told = match &ended {
+                    Ok(_) => vec![told(&name, "ended: its user is done")],
+                    Err(_) => Vec::new(),
+                };
+                self.forget(&told);
+                Done { reply: Some(ended.map(|ended| json!(ended))), told }
+            }
+            Work::Left => {
+                let names = self.partitions.remove(&client).unwrap_or_default();
+                Done { reply: None, told: self.end_left(shield, &names) }
+            }
+        }
+    }
+
+    /// Ends partitions whose time is over at `now_s` (seconds since 1970), or whose process has
+    /// ended: its client may have been another asmpd's.
+    pub fn end_over(&mut self, shield: &Shield, now_s: u64) -> Vec<Told> {
+        let Ok(state) = shield.state() else { return Vec::new() };
+        let kernel = shield.kernel();
+        let why = |one: &Partition| match one.granted.as_ref()?.until_s {
+            Some(until_s) if until_s <= now_s => Some("its time is over"),
+            _ if !owner_lives(kernel, one) => Some("its process has ended"),
+            _ => None,
+        };
+        let over = state.partitions.iter().filter_map(|one| Some((one, why(one)?)));
+        let told: Vec<Told> = over.filter_map(|(one, why)| self.end(shield, one, why)).collect();
+        self.forget(&told);
+        told
+    }
+
+    /// When the next partition's time is over, in seconds since 1970.
+    pub fn next_end_s(&self, shield: &Shield) -> Option<u64> {
+        let state = shield.state().ok()?;
+        let all = state.partitions.iter().filter(|one| !self.stuck.contains(&one.name));
+        all.filter_map(|one| one.granted.as_ref()?.until_s).min()
+    }
+
+    /// Ends what a client that is gone has made, as far as it is there.
+    fn end_left(&mut self, shield: &Shield, names: &[String]) -> Vec<Told> {
+        let Ok(state) = shield.state() else { return Vec::new() };
+        // Another partition may have the name by now: of root, or of a file.
+        let own = names.iter().filter_map(|name| state.partition(name).ok());
+        let own = own.filter(|one| one.granted.is_some());
+        own.filter_map(|one| self.end(shield, one, "its client is gone")).collect()
+    }
+
+    /// Ends a partition. `None`: there is nothing new to tell.
+    fn end(&mut self, shield: &Shield, partition: &Partition, why: &str) -> Option<Told> {
+        let Partition { name, owner, .. } = partition;
+        let request = Request::EndRun { name: name.clone(), owner: *owner };
+        match shield.change(&request, &Caller::now(0, "asmpd", "asmpd")) {
+            Ok(_) => {
+                self.stuck.remove(name);
+                Some(told(name, format!("ended: {why}")))
+            }
+            Err(error) if error.is_no_partition() => {
+                self.stuck.remove(name);
+                None
+            }
+            Err(error) => {
+                let words = format!("cannot be ended ({why}): {error}");
+                self.stuck.insert(name.clone()).then(|| told(name, words))
+            }
+        }
+    }
+
+    /// Their names may be those of other partitions soon.
+    fn forget(&mut self, ended: &[Told]) {
+        for names in self.partitions.values_mut() {
+            names.retain(|name| !ended.iter().any(|one| one.partition == *name));
+        }
+    }
+}
+
+fn owner_lives(kernel: &dyn Kernel, partition: &Partition) -> bool {
+    partition.owner.is_some_and(|owner| task::identify(kernel, owner.tid) == Some(owner))
+}
+
+fn run(
+    shield: &Shield,
+    peer: &Peer,
+    name: &str,
+    spec: Spec,
+    grant: &Grant,
+    command: String,
+) -> Result<Ran, Refused> {
+    let owner = own_process(shield.kernel(), peer)?;
+    let request = Request::Run { name: name.to_owned(), spec, owner: Some(owner) };
+    let caller = caller(peer, command).with_grant(grant.clone());
+    let outcome = shield.change(&request, &caller).map_err(|error| refused(&error))?;
+    let made = outcome.state.partition(name)?;
+    let cpus = made.cpus.to_string();
+    Ok(Ran { name: name.to_owned(), cpus, notes: notes(&outcome) })
+}
+
+/// What a user must know of a change: what stays on its CPUs, and what this boot does not allow.
+fn notes(outcome: &Outcome) -> Vec<String> {
+    // One line for each reason.
+    let mut stays: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for one in outcome.refused.iter().filter(|one| one.disturbs) {
+        stays.entry(&one.reason).or_default().push(&one.what);
+    }
+    let stays =
+        stays.into_iter().map(|(reason, what)| format!("refused: {}: {reason}", what.join("; ")));
+    let cannot = outcome.plan.cannot.iter();
+    let cannot = cannot.map(|one| format!("not in this boot: {} (cure: {})", one.what, one.cure));
+    stays.chain(cannot).collect()
+}
+
+fn words_of(peer: &Peer, grant: &Grant, ran: &Ran) -> String {
+    let (uid, cpus, policy) = (peer.uid, &ran.cpus, grant.policy);
+    format!("made for user {uid}: CPU {cpus}, at most {policy}")
+}
+
+/// The process that asked, if it is there and is that user's alone.
+fn own_process(kernel: &dyn Kernel, peer: &Peer) -> Result<TaskId, Refused> {
+    let before = task::identify(kernel, peer.pid);
+    let is_own = task::uids(kernel, peer.pid) == Some([peer.uid; 4]);
+    // The same process while its user ids were read.
+    match before {
+        Some(id) if is_own && task::identify(kernel, peer.pid) == Some(id) => Ok(id),
+        _ => Err(not_own(peer)),
+    }
+}
+
+fn not_own(peer: &Peer) -> Refused {
+    let (pid, uid) = (peer.pid, peer.uid);
+    Refusal::NotGranted {
+        what: format!("process {pid}"),
+        granted: format!("it has ended, or does not have user id {uid} alone (setuid programs)"),
+    }
+    .into()
+}
+
+/// Moves the process that asked, and then gives it its policy: it never has that outside.
+fn enter(
+    shield: &Shield,
+    peer: &Peer,
+    name: &str,
+    policy: Schedule,
+    command: String,
+) -> Result<(), Refused> {
+    let kernel = shield.kernel();
+    let state = shield.state().map_err(|error| refused(&error))?;
+    let partition = state.partition(name)?;
+    let grant = partition.granted.as_ref().filter(|grant| grant.uid == peer.uid);
+    let grant = grant.ok_or_else(|| Refusal::NotGranted {
+        what: format!("partition {name}"),
+        granted: format!("it was not made for user {}", peer.uid),
+    })?;
+    if !grant.covers(&policy) {
+        return Err(grant.lacks(format!("policy {policy}")).into());
+    }
+    let own = own_process(kernel, peer)?;
+    let request = Request::Exec { name: name.to_owned(), pid: peer.pid, command: command.clone() };
+    let caller = caller(peer, command).with_grant(grant.clone());
+    let outcome = shield.change(&request, &caller).map_err(|error| refused(&error))?;
+    let inside = outcome.state.partition(name)?;
+    // The number may have become another process's since it was looked at.
+    let is_inside = inside.tasks.iter().any(|member| member.task == own);
+    let entered = match is_inside && own_process(kernel, peer) == Ok(own) {
+        true => give(kernel, own, &policy),
+        false => Err(not_own(peer)),
+    };
+    entered.inspect_err(|_| {
+        let members = Members { pids: vec![peer.pid], ..Members::default() };
+        let leave = Request::Remove { name: name.to_owned(), members, demote: true };
+        let _ = shield.change(&leave, &Caller::now(0, "asmpd", "asmpd"));
+    })
+}
+
+/// Gives all threads of a process a policy.
+fn give(kernel: &dyn Kernel, process: TaskId, policy: &Schedule) -> Result<(), Refused> {
+    for tid in task::thread_numbers(kernel, process.tid).unwrap_or_default() {
+        kernel.set_schedule(tid, policy).map_err(|error| Refused {
+            code: POLICY_REFUSED,
+            why: format!("the kernel refuses {policy}: {error}"),
+        })?;
+    }
+    Ok(())
+}
+
+/// Ends a partition because its user asked for that.
+fn end_own(shield: &Shield, peer: &Peer, name: &str) -> Result<Ended, Refused> {
+    let state = shield.state().map_err(|error| refused(&error))?;
+    let partition = state.partition(name)?;
+    if !partition.is_of_user(peer.uid) {
+        let granted = format!("it was not made for user {}", peer.uid);
+        return Err(Refusal::NotGranted { what: format!("partition {name}"), granted }.into());
+    }
+    let request = Request::EndRun { name: name.to_owned(), owner: partition.owner };
+    let caller = Caller::now(0, "asmpd", "asmpd");
+    let outcome = shield.change(&request, &caller).map_err(|error| refused(&error))?;
+    let demoted = outcome.demoted.iter().map(|one| {
+        let (tid, command, policy) = (one.task.tid, &one.command, one.policy);
+        format!("task {tid} ({command}) left {name} as SCHED_OTHER; it was {policy}")
+    });
+    let elsewhere = outcome.elsewhere.iter().map(ToString::to_string);
+    Ok(Ended { notes: demoted.chain(elsewhere).collect() })
+}
+
+fn caller(peer: &Peer, command: String) -> Caller {
+    Caller::now(peer.uid, format!("user {}", peer.uid), command)
+}
+
+fn refused(error: &ChangeError) -> Refused {
+    Refused { code: error.code(), why: error.to_string() }
+}
+
+#[cfg(test)]
+#[path = "users_tests.rs"]
+mod tests;

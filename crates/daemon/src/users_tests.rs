@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What users ask for, on a machine in memory: whose process comes in, and how a partition ends.
+
+use super::*;
+use asmp_host::CpuSet;
+use asmp_host::fake::FakeKernel;
+use asmp_host::store::Store;
+use asmp_shield::code::USAGE;
+use std::sync::Arc;
+
+const USER: u32 = 1000;
+const FIFO_50: Schedule = Schedule::Fifo { priority: 50 };
+const OTHER: Schedule = Schedule::Other { nice: 0 };
+
+/// A machine where process 200 asked for partition `run-1` of CPU 3 as client 1, and has process
+/// 300 of the same user.
+struct Machine {
+    kernel: Arc<FakeKernel>,
+    shield: Shield,
+    users: Users,
+    _dir: tempfile::TempDir,
+}
+
+impl Machine {
+    fn empty() -> Self {
+        let kernel = Arc::new(FakeKernel::new());
+        for pid in [200, 300, 400] {
+            kernel.start(pid, pid, "app", OTHER);
+        }
+        for pid in [200, 300] {
+            kernel.edit(pid, |task| (task.uid, task.other_uids) = (USER, USER));
+        }
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let shield = Shield::new(Arc::clone(&kernel) as Arc<dyn Kernel>, Store::at(dir.path()));
+        Self { kernel, shield, users: Users::default(), _dir: dir }
+    }
+
+    fn new() -> Self {
+        let mut machine = Self::empty();
+        let done = machine.run(1, "run-1", Some(1_000));
+        assert_eq!(done.reply.unwrap().unwrap()["cpus"], "3");
+        machine
+    }
+
+    fn run(&mut self, client: u64, name: &str, until_s: Option<u64>) -> Done {
+        let cpus: CpuSet = "3".parse().unwrap();
+        let grant = Box::new(Grant { uid: USER, cpus, policy: FIFO_50, partitions: 1, until_s });
+        let spec = Box::new(Spec::of("3".parse().unwrap()));
+        let (name, command) = (name.to_owned(), "app".to_owned());
+        let work = Work::Run { peer: peer(200, USER), name, spec, grant, command };
+        self.users.carry_out(&self.shield, client, work)
+    }
+
+    fn enter(&mut self, peer: Peer, policy: Schedule) -> Result<(), Refused> {
+        let (name, command) = ("run-1".to_owned(), "app".to_owned());
+        let work = Work::Enter { peer, name, policy, command };
+        let done = self.users.carry_out(&self.shield, 2, work);
+        assert!(done.told.is_empty());
+        done.reply.unwrap().map(drop)
+    }
+
+    fn end(&mut self, uid: u32) -> Done {
+        let work = Work::End { peer: peer(200, uid), name: "run-1".to_owned() };
+        self.users.carry_out(&self.shield, 1, work)
+    }
+
+    fn names(&self) -> String {
+        self.shield.state().unwrap().known_names()
+    }
+
+    fn is_as_it_was(&self) -> bool {
+        self.names() == "there are none" && self.kernel.isolated().is_empty()
+    }
+}
+
+fn peer(pid: i32, uid: u32) -> Peer {
+    Peer { pid, uid, groups: [100].into() }
+}
+
+fn words(told: &[Told]) -> Vec<String> {
+    told.iter().map(|one| format!("{}: {}", one.partition, one.what)).collect()
+}
+
+#[test]
+fn a_user_gets_a_partition_enters_it_and_ends_it() {
+    let mut machine = Machine::new();
+    machine.enter(peer(300, USER), FIFO_50).unwrap();
+    let task = machine.kernel.task(300).unwrap();
+    assert_eq!((task.schedule, machine.kernel.allowed(300)), (FIFO_50, "3".parse().ok()));
+    assert!(machine.shield.status().unwrap().holds());
+    let done = machine.end(USER);
+    assert_eq!(words(&done.told), ["run-1: ended: its user is done"]);
+    let notes = done.reply.unwrap().unwrap()["notes"].to_string();
+    assert!(notes.contains("left run-1 as SCHED_OTHER; it was fifo:50"), "{notes}");
+    assert_eq!(machine.kernel.task(300).unwrap().schedule, OTHER);
+    assert!(machine.is_as_it_was());
+}
+
+#[test]
+fn only_a_process_with_the_users_ids_and_no_others_comes_in() {
+    let mut machine = Machine::new();
+    // Of another user, though the kernel noted this number for ours: it was used again.
+    assert_eq!(machine.enter(peer(400, USER), FIFO_50).unwrap_err().code, 29);
+    // One that a setuid program runs in, or that is gone.
+    machine.kernel.edit(300, |task| task.other_uids = 0);
+    assert_eq!(machine.enter(peer(300, USER), FIFO_50).unwrap_err().code, 29);
+    assert_eq!(machine.enter(peer(999, USER), FIFO_50).unwrap_err().code, 29);
+    // Another user's own process.
+    assert_eq!(machine.enter(peer(400, 0), FIFO_50).unwrap_err().code, 29);
+    let inside = &machine.shield.state().unwrap().partitions[0].tasks;
+    assert!(inside.is_empty(), "{inside:?}");
+    for pid in [300, 400] {
+        assert_eq!(machine.kernel.task(pid).unwrap().schedule, OTHER);
+    }
+}
+
+#[test]
+fn a_policy_that_was_not_asked_for_is_refused_before_the_move() {
+    let mut machine = Machine::new();
+    for policy in [Schedule::Fifo { priority: 51 }, Schedule::Other { nice: -1 }] {
+        assert_eq!(machine.enter(peer(300, USER), policy).unwrap_err().code, 29);
+    }
+    assert_eq!(machine.kernel.allowed(300), "0-2".parse().ok());
+}
+
+#[test]
+fn only_its_user_ends_it() {
+    let mut machine = Machine::new();
+    for uid in [1001, 0] {
+        let done = machine.end(uid);
+        assert_eq!(done.reply.unwrap().unwrap_err().code, 29);
+        assert!(done.told.is_empty());
+    }
+    assert_eq!(machine.names(), "known are: run-1");
+}
+
+#[test]
+fn it_ends_with_its_client_and_no_other_of_that_name_does() {
+    let mut machine = Machine::new();
+    let left = |machine: &mut Machine, client| {
+        let done = machine.users.carry_out(&machine.shield, client, Work::Left);
+        assert_eq!(done.reply, None);
+        words(&done.told)
+    };
+    assert!(left(&mut machine, 7).is_empty());
+    assert_eq!(left(&mut machine, 1), ["run-1: ended: its client is gone"]);
+    assert!(machine.is_as_it_was());
+    // The first client ends its own; the second makes one of that name; the first leaves.
+    machine.run(1, "run-1", None);
+    machine.end(USER);
+    machine.run(2, "run-1", None);
+    assert!(left(&mut machine, 1).is_empty());
+    assert_eq!(machine.names(), "known are: run-1");
+    // Root ends that, and makes one of that name.
+    let root = Caller::now(0, "root", "test");
+    let name = || "run-1".to_owned();
+    for request in [
+        Request::Destroy { name: Some(name()), demote: true },
+        Request::Create { name: name(), spec: Spec::of("3".parse().unwrap()) },
+    ] {
+        machine.shield.change(&request, &root).unwrap();
+    }
+    assert!(left(&mut machine, 2).is_empty());
+    assert_eq!(machine.names(), "known are: run-1");
+}
+
+#[test]
+fn it_ends_with_its_time() {
+    let mut machine = Machine::new();
+    assert_eq!(machine.users.next_end_s(&machine.shield), Some(1_000));
+    assert!(machine.users.end_over(&machine.shield, 999).is_empty());
+    let told = machine.users.end_over(&machine.shield, 1_000);
+    assert_eq!(words(&told), ["run-1: ended: its time is over"]);
+    assert!(machine.is_as_it_was());
+    assert_eq!(machine.users.next_end_s(&machine.shield), None);
+}
+
+#[test]
+fn it_ends_with_its_process_also_for_an_asmpd_that_did_not_make_it() {
+    let mut machine = Machine::new();
+    machine.users = Users::default();
+    assert!(machine.users.end_over(&machine.shield, 1).is_empty());
+    // Its number is another process's by now.
+    machine.kernel.edit(200, |task| task.start_ticks += 1);
+    let told = machine.users.end_over(&machine.shield, 1);
+    assert_eq!(words(&told), ["run-1: ended: its process has ended"]);
+    assert!(machine.is_as_it_was());
+}
+
+#[test]
+fn one_that_cannot_be_ended_is_told_once_and_tried_again_at_each_look() {
+    let mut machine = Machine::new();
+    let refuse = asmp_host::fake::Fault::Die { at: 0, after: false };
+    machine.kernel.arm(Some(refuse));
+    let killed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        machine.users.end_over(&machine.shield, 1_000)
+    }));
+    machine.kernel.arm(None);
+    assert!(killed.is_err());
+    // The lock is held by another program.
+    let held = Store::at(machine._dir.path()).lock(std::time::Duration::ZERO).unwrap().unwrap();
+    machine.shield = machine.shield.clone().with_patience(asmp_shield::Patience {
+        lock: std::time::Duration::ZERO,
+        ..asmp_shield::Patience::default()
+    });
+    let told = words(&machine.users.end_over(&machine.shield, 1_000));
+    assert!(told[0].starts_with("run-1: cannot be ended (its time is over): "), "{told:?}");
+    assert!(machine.users.end_over(&machine.shield, 1_000).is_empty(), "it is told once");
+    assert_eq!(machine.users.next_end_s(&machine.shield), None, "that time is waited for no more");
+    drop(held);
+    let told = machine.users.end_over(&machine.shield, 1_000);
+    assert_eq!(words(&told), ["run-1: ended: its time is over"]);
+    assert!(machine.is_as_it_was());
+}
+
+#[test]
+fn who_asks_and_has_ended_gets_nothing() {
+    let mut machine = Machine::empty();
+    machine.kernel.end(200);
+    let refused = machine.run(1, "run-1", None).reply.unwrap().unwrap_err();
+    assert_ne!(refused.code, USAGE);
+    assert!(refused.why.contains("process 200 is not granted: it has ended"), "{}", refused.why);
+    assert!(machine.is_as_it_was());
+}

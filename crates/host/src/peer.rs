@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who is at the other end of a Unix socket, as the kernel noted it at connect(2): unix(7),
+//! SO_PEERCRED and SO_PEERGROUPS.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::mem::size_of;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+
+/// The process that connected, as it was then. It may have ended since, and its number may be
+/// another process's by now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// 0 where this process cannot see it.
+    pub pid: i32,
+    /// Effective user.
+    pub uid: u32,
+    /// Effective and supplementary groups.
+    pub groups: BTreeSet<u32>,
+}
+
+impl Peer {
+    /// Errors: those of getsockopt(2).
+    pub fn of(stream: &UnixStream) -> io::Result<Self> {
+        let credentials = rustix::net::sockopt::socket_peercred(stream)?;
+        let mut groups = supplementary(stream)?;
+        groups.insert(credentials.gid.as_raw());
+        Ok(Self { pid: credentials.pid.as_raw_pid(), uid: credentials.uid.as_raw(), groups })
+    }
+}
+
+fn supplementary(stream: &UnixStream) -> io::Result<BTreeSet<u32>> {
+    let mut groups: Vec<libc::gid_t> = vec![0; 64];
+    loop {
+        let mut bytes = (groups.len() * size_of::<libc::gid_t>()) as libc::socklen_t;
+        // SAFETY: `groups` has room for so many bytes, and the kernel writes at most as many.
+        let result = unsafe {
+            libc::getsockopt(
+                stream.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERGROUPS,
+                groups.as_mut_ptr().cast(),
+                &raw mut bytes,
+            )
+        };
+        let count = bytes as usize / size_of::<libc::gid_t>();
+        if result == 0 {
+            groups.truncate(count);
+            return Ok(groups.into_iter().collect());
+        }
+        let error = io::Error::last_os_error();
+        // The kernel has told how many there are.
+        if error.raw_os_error() != Some(libc::ERANGE) || count <= groups.len() {
+            return Err(error);
+        }
+        groups.resize(count, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peer_is_this_process_with_all_its_groups() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        let peer = Peer::of(&one).unwrap();
+        assert_eq!(peer.pid, std::process::id() as i32);
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let numbers = |name: &str| -> Vec<u32> {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+            line.split_whitespace().map(|number| number.parse().unwrap()).collect()
+        };
+        assert_eq!(peer.uid, numbers("Uid:")[1]);
+        let gid = numbers("Gid:")[1];
+        assert_eq!(peer.groups, numbers("Groups:").into_iter().chain([gid]).collect());
+    }
+}
