@@ -22,6 +22,7 @@ kill $!
 wait || true
 
 say "Two sides that are alike, six rounds each, in turn: none is sure"
+mkdir alike-a alike-b
 for round in 1 2 3 4 5 6; do
     for side in a b; do
         $asmp measure latency --kinds partition --no-trace --samples 500 --period 2ms \
