@@ -5,7 +5,7 @@
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 .PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz
 .PHONY: readers lab containment hands random bench bench-analysis bench-channels bench-measure
-.PHONY: bench-peers bench-responses install install-rt rtlinux setup
+.PHONY: bench-peers bench-responses install install-rt rtlinux setup soak
 
 setup:
 	tests/vm/setup.sh $(ARCH)
@@ -87,6 +87,13 @@ hands: setup
 	ASMP_HANDS_MINUTES=$(MINUTES) ASMP_GUEST_SECONDS=$$(($(MINUTES) * 60 + 1200)) \
 		tests/vm/test.sh $(GUESTS) -- 'hands at work'
 
+# asmpd under storms of such hands and stress-ng, MINUTES in a guest: it loses nothing, and does not
+# grow.
+soak: MINUTES ?= 30
+soak: setup
+	ASMP_TIER=nightly ASMP_SOAK_MINUTES=$(MINUTES) ASMP_GUEST_SECONDS=$$(($(MINUTES) * 60 + 1200)) \
+		tests/vm/test.sh sid-rt:bare -- soak:
+
 # asmp, asmpd, and their services for systemd, as `cargo build --release` has made them: root often
 # has no cargo.
 UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/system
@@ -166,10 +173,13 @@ agreement:
 	cargo run --release -p asmp-analysis --example bench -- files 0 1000000
 
 # Sequences of requests and of other people's hands on the fake machine, 10^5 that no night before
-# had: ten minutes of one core. `make unit` has the first 2000, the same each time.
+# had: ten minutes of one core. `make unit` has the first 2000, the same each time. Then a million
+# messages to asmpd's socket, with changed bytes.
 random:
 	ASMP_RANDOM_SEED=$$(($$(date +%s) / 86400 * 100000)) ASMP_RANDOM_SEQUENCES=100000 \
 		tests/counted.sh random cargo test --quiet -p asmp-shield --lib -- --show-output random_hands
+	ASMP_MESSAGES=1000000 tests/counted.sh messages cargo test --quiet -p asmp-daemon --lib -- \
+		--show-output no_changed_message
 
 # Arbitrary input for every public function of crates/analysis, overflow a panic; 10^7 take about 15
 # minutes of one core.

@@ -8,11 +8,12 @@
 # Approach: take the binaries of `cargo test`'s build, hand them to some guests at a time, let the
 #           test runner there choose what that guest is for and print its own lines, and add up at
 #           the end.
-# BOOT is bare (default), systemd, persistent (systemd, with our services enabled and a partition in
-# /etc/asmp), plain (bare, booted without any parameter of ours), smt (plain with two threads a
-# core), watched (bare, without tsc=reliable), locked or blind (bare, with CPU 3 isolated at boot,
-# and locked down or without debugfs). ASMP_GUESTS_AT_ONCE: how many run side by side (default: one
-# for each CPU). ASMP_GUEST_SECONDS: how long one may take (4200; nightly 10000).
+# BOOT is bare (default), large (bare, with 24 CPUs), systemd, persistent (systemd, with our
+# services enabled and a partition in /etc/asmp), plain (bare, booted without any parameter of
+# ours), smt (plain with two threads a core), watched (bare, without tsc=reliable), locked or blind
+# (bare, with CPU 3 isolated at boot, and locked down or without debugfs). ASMP_GUESTS_AT_ONCE: how
+# many run side by side (default: one for each CPU). ASMP_GUEST_SECONDS: how long one may take
+# (4200; nightly 10000).
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 top=$(readlink -f "$here/../..")
@@ -95,6 +96,7 @@ run_guest() {
     watched) boot=(--watch-clock --append "$candidates") ;;
     locked) boot=(--append "$candidates isolcpus=3 lockdown=integrity") ;;
     persistent) boot=(--init systemd --etc "$work/etc" --append "$candidates") ;;
+    large) boot=(--cpus 24 --mem 4G --append 'nohz_full=1-23 rcu_nocbs=1-23') ;;
     blind) boot=(--append "$candidates isolcpus=managed_irq,domain,3 debugfs=off") ;;
     *) boot=(--init "${1#*:}" --append "$candidates") ;;
     esac
@@ -104,6 +106,7 @@ run_guest() {
         ASMP_RANDOM_SEED="${ASMP_RANDOM_SEED:-}" \
         ASMP_RANDOM_SEQUENCES="${ASMP_RANDOM_SEQUENCES:-}" \
         ASMP_HANDS_MINUTES="${ASMP_HANDS_MINUTES:-}" \
+        ASMP_SOAK_MINUTES="${ASMP_SOAK_MINUTES:-}" \
         ASMP_RTF=/share/asmp-rtf ASMP_BARE_WRITES=/share/bare-writes ASMP_RT_EXAMPLES=/share \
         /share/guest --test-threads 1 "${filter[@]}" 2>&1
 }
@@ -157,7 +160,11 @@ for guest in "${guests[@]}"; do
     line=$(grep "^$guest: .* passed, " "$work/$guest.log" | tail -n 1 || true)
     tenths=$(($(cat "$work/$guest.seconds") * 10 / 60))
     printf '%5.1f min  %s\n' "${tenths}e-1" "${line:-$guest: died}"
-    [ "$(cat "$work/$guest.code")" = 0 ] || failed=$((failed + 1))
+    if [ "$(cat "$work/$guest.code")" != 0 ]; then
+        failed=$((failed + 1))
+        # By name here too: a log may be kept by its end alone.
+        grep -aE '^---- .* ----$|: not done after [0-9]+ s' "$work/$guest.log" || true
+    fi
     [ ! -e "$work/$guest.again" ] || again=$((again + 1))
     echo "$line" >>"$work/lines"
 done

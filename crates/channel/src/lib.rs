@@ -9,7 +9,7 @@
 //! | [`Pair`] | two numbers, between threads of one process |
 //!
 //! Programs of one user find a channel by its name. A program of another user gets it from an
-//! [`Offer`].
+//! [`Offer`], or from asmpd by its name ([`Kept`]).
 //!
 //! The real-time side never waits for the other side. Once a channel is set up, the operations that
 //! do not say otherwise allocate nothing, take no lock and make no system call.
@@ -20,6 +20,7 @@
 mod cancel;
 mod descriptor;
 mod fifo;
+mod kept;
 mod mbuff;
 mod names;
 mod offer;
@@ -34,6 +35,7 @@ mod waits;
 
 pub mod call;
 pub mod futex;
+pub mod keeper;
 
 /// Ends waits from another thread.
 pub use cancel::Canceller;
@@ -41,6 +43,8 @@ pub use cancel::Canceller;
 pub use fifo::{
     Fifo, FifoReader, FifoWriter, MAX_FIFO_BYTES, MIN_FIFO_BYTES, Options, WaitError, Wake,
 };
+/// A channel that asmpd keeps for programs of other users.
+pub use kept::{Kept, Readers};
 /// Shared memory as bytes, and records in it.
 pub use mbuff::{Mbuff, MbuffError, RawRecord, RawRecordWriter, Record, RecordWriter};
 /// Where names are kept.

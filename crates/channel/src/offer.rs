@@ -19,7 +19,7 @@
 //! depend on umask(2).
 
 mod receive;
-mod wire;
+pub(crate) mod wire;
 
 pub use receive::receive;
 pub use wire::Peer;
@@ -107,6 +107,22 @@ pub enum OfferError {
     /// The other program has no descriptor left.
     #[error("the program at {path} has no descriptor left: try again", path = path.display())]
     Busy { path: PathBuf },
+    /// asmpd does not run.
+    #[error("{path}: asmpd does not listen there: start it (systemctl start asmpd)",
+        path = path.display())]
+    NoKeeper { path: PathBuf },
+    /// Another process of this user has registered a channel of this name.
+    #[error("asmpd keeps another channel {name} of this user: end its program, or choose a name")]
+    NameKept { name: String },
+    /// asmpd keeps as many channels as it may.
+    #[error("asmpd keeps too many channels: of a user other than root 16, of all those 112")]
+    TooMany,
+    /// More readers than one message has room for.
+    #[error("{count} users and groups may have the channel: name at most {most}; groups do more")]
+    TooManyReaders { count: usize, most: usize },
+    /// asmpd does not keep this.
+    #[error("asmpd does not keep channel {name}: {what}")]
+    NotKept { name: String, what: &'static str },
     /// What came is no channel of this version of asmp.
     #[error("{path}: {what}", path = path.display())]
     BadMessage { path: PathBuf, what: &'static str },
@@ -151,23 +167,7 @@ impl Offer {
         users: &[u32],
     ) -> Result<Self, OfferError> {
         let io = |cause| OfferError::Io { path: path.to_owned(), cause };
-        let name = channel.name().to_owned();
-        match access {
-            Access::Read if channel.kind() != Kind::Mbuff => {
-                return Err(OfferError::BothWrite { name });
-            }
-            Access::Write if channel.kind() != Kind::Mbuff && !channel.holds_a_role() => {
-                return Err(OfferError::NoRole { name });
-            }
-            Access::Write if wire::has_huge_pages(channel.as_fd()).map_err(io)? => {
-                return Err(OfferError::HugePages { name });
-            }
-            Access::Write if !channel.is_writable() => {
-                return Err(ShmError::ReadOnly { name }.into());
-            }
-            _ => {}
-        }
-        let memory = channel.open_again(access == Access::Write).map_err(io)?;
+        let memory = given(channel, access, path)?;
         // SAFETY: takes nothing, cannot fail.
         let real_user = unsafe { libc::getuid() };
         let users = if users.is_empty() { vec![real_user] } else { users.to_vec() };
@@ -189,7 +189,7 @@ impl Offer {
             listener,
             memory,
             access,
-            name,
+            name: channel.name().to_owned(),
             dir,
             path: path.to_owned(),
             socket: (made.dev(), made.ino()),
@@ -243,11 +243,11 @@ impl Offer {
         let peer = wire::peer(&client)?;
         if peer.user != 0 && !self.users.contains(&peer.user) {
             self.refused.fetch_add(1, Relaxed);
-            let _ = wire::send(&client, Status::NotForYou, &self.name, None);
+            let _ = wire::send(&client, Status::NotForYou, None, &self.name, None);
             return Ok(None);
         }
         let given = open_anew(&self.memory, self.access == Access::Write).and_then(|memory| {
-            wire::send(&client, Status::Given, &self.name, Some(memory.as_fd()))
+            wire::send(&client, Status::Given, None, &self.name, Some(memory.as_fd()))
         });
         match given {
             Ok(()) => Ok(Some(peer)),
@@ -255,7 +255,7 @@ impl Offer {
                 Ok(None)
             }
             Err(error) => {
-                let _ = wire::send(&client, Status::Busy, &self.name, None);
+                let _ = wire::send(&client, Status::Busy, None, &self.name, None);
                 Err(error)
             }
         }
@@ -294,6 +294,33 @@ impl Drop for Offer {
             let _ = std::fs::remove_file(inside);
         }
     }
+}
+
+/// What is given of a channel, with locks of its own. Errors: those of [`Offer::new`] about the
+/// channel, with `path` where it goes.
+pub(crate) fn given(
+    channel: &SharedMemory,
+    access: Access,
+    path: &Path,
+) -> Result<File, OfferError> {
+    let io = |cause| OfferError::Io { path: path.to_owned(), cause };
+    let name = channel.name().to_owned();
+    match access {
+        Access::Read if channel.kind() != Kind::Mbuff => {
+            return Err(OfferError::BothWrite { name });
+        }
+        Access::Write if channel.kind() != Kind::Mbuff && !channel.holds_a_role() => {
+            return Err(OfferError::NoRole { name });
+        }
+        Access::Write if wire::has_huge_pages(channel.as_fd()).map_err(io)? => {
+            return Err(OfferError::HugePages { name });
+        }
+        Access::Write if !channel.is_writable() => {
+            return Err(ShmError::ReadOnly { name }.into());
+        }
+        _ => {}
+    }
+    channel.open_again(access == Access::Write).map_err(io)
 }
 
 /// A file of an open directory, whatever its path names by now.

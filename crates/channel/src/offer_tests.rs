@@ -385,7 +385,7 @@ fn a_program_without_descriptors_says_so_and_serves_when_it_has_some() {
         }
         // The first one heard that it was in vain.
         let refused = wire::take(&waiting, &path).unwrap().unwrap();
-        assert!(refused.0 == Status::Busy && refused.2.is_none());
+        assert!(refused.status == Status::Busy && refused.descriptor.is_none());
         let client = UnixStream::connect(&path).unwrap();
         offer.serve_one(SOON).unwrap();
         limit(lowest());
@@ -429,6 +429,25 @@ fn hostile(act: impl FnOnce(UnixStream) + Send) -> OfferError {
     })
 }
 
+/// A link in a path may lead to a channel that another user has asmpd keep.
+#[test]
+fn of_what_root_serves_the_user_who_registered_it_counts() {
+    if !is_root("what root serves") {
+        return;
+    }
+    let error = hostile(|to| {
+        let dir = dir();
+        let raw = Mbuff::alloc(dir.path(), "a", 100, Pages::Normal).unwrap();
+        let fd = Some(raw.shared().as_fd());
+        wire::send(&to, Status::Given, Some(USER), "a", fd).unwrap();
+    });
+    let is_users = matches!(error, OfferError::WrongOwner { found, asked: 0, .. } if found == USER);
+    assert!(is_users, "{error}");
+    // Root's own.
+    let error = hostile(|to| wire::send(&to, Status::NotForYou, Some(0), "a", None).unwrap());
+    assert!(matches!(error, OfferError::NotForUs { .. }), "{error}");
+}
+
 #[test]
 fn what_is_no_offer_is_refused_and_nothing_hangs() {
     let bad = |act: &(dyn Fn(UnixStream) + Sync)| match hostile(act) {
@@ -438,27 +457,27 @@ fn what_is_no_offer_is_refused_and_nothing_hangs() {
     assert!(bad(&drop).starts_with("its program ended before"));
     assert!(bad(&|mut to| to.write_all(b"hello").unwrap()).starts_with("what listens there"));
     assert!(bad(&|mut to| to.write_all(&[0; 200]).unwrap()).starts_with("what listens there"));
-    let nothing = |to: UnixStream| wire::send(&to, Status::Given, "a", None).unwrap();
+    let nothing = |to: UnixStream| wire::send(&to, Status::Given, None, "a", None).unwrap();
     assert!(bad(&nothing).starts_with("what listens there"));
     let with = |to: UnixStream| {
         let file = File::open("/dev/null").unwrap();
-        wire::send(&to, Status::NotForYou, "a", Some(file.as_fd())).unwrap();
+        wire::send(&to, Status::NotForYou, None, "a", Some(file.as_fd())).unwrap();
     };
     assert!(bad(&with).starts_with("what listens there"));
     let refused = hostile(|to| {
         let file = tempfile::tempfile().unwrap();
-        wire::send(&to, Status::Given, "a", Some(file.as_fd())).unwrap();
+        wire::send(&to, Status::Given, None, "a", Some(file.as_fd())).unwrap();
     });
     assert_eq!(refused.to_string(), "channel a does not match: its size is not sealed");
     let refused = hostile(|to| {
         let dir = dir();
         let raw = Mbuff::alloc(dir.path(), "a", 100, Pages::Normal).unwrap();
-        wire::send(&to, Status::Given, "a", Some(raw.shared().as_fd())).unwrap();
+        wire::send(&to, Status::Given, None, "a", Some(raw.shared().as_fd())).unwrap();
     });
     assert!(refused.to_string().contains("of kind 2, expected 1 (Fifo)"), "{refused}");
     let refused = hostile(|to| {
         let file = File::open("/dev/null").unwrap();
-        wire::send(&to, Status::Given, "../a", Some(file.as_fd())).unwrap();
+        wire::send(&to, Status::Given, None, "../a", Some(file.as_fd())).unwrap();
     });
     assert!(matches!(refused, OfferError::Shm(ShmError::BadName { .. })), "{refused}");
     // Said in time, by a server that never says anything.

@@ -85,6 +85,8 @@ pub enum Command {
     /// noticed first, and how long the repair took. Needs no root. Exit code 49 if none runs.
     #[command(after_long_help = examples::EVENTS)]
     Events(crate::events::Args),
+    #[command(name = "top")]
+    Top(crate::top::Args),
     /// Count what disturbs CPUs: ticks, interrupts, IPIs, softirqs, foreign tasks
     ///
     /// Counts what the kernel does on a partition's CPUs while time passes. Tasks of the partition

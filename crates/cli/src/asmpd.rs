@@ -4,8 +4,8 @@
 use crate::exit::{NO_ASMPD, UNEXPECTED, failure};
 use crate::print;
 use anyhow::Result;
-use asmp_daemon::granted::Refused;
-use asmp_daemon::interface::{DIR, NAME};
+use asmp_daemon::interface::{DIR, NAME, ROOTS};
+use asmp_daemon::work::Refused;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -33,18 +33,29 @@ pub struct Asmpd {
 impl Asmpd {
     /// `None`: it does not run. Errors: exit code 49.
     pub fn connect() -> Result<Option<Self>> {
-        let path = Path::new(DIR).join(NAME);
-        let failed = |error: Errno| unanswered(&format!("{}: {error}", path.display()));
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
-        let socket = socket.map_err(failed)?;
-        match connect(&socket, &SocketAddrUnix::new(&path).map_err(failed)?) {
-            Ok(()) => {}
-            Err(Errno::NOENT | Errno::CONNREFUSED) => return Ok(None),
-            // Its queue is full: it hangs.
-            Err(Errno::AGAIN) => return Err(unanswered("it takes no connection")),
-            Err(errno) => return Err(failed(errno)),
+        // Users cannot fill the queue of root's. An older asmpd has none, and a container's root
+        // may not use it.
+        let names: &[&str] =
+            if rustix::process::geteuid().is_root() { &[ROOTS, NAME] } else { &[NAME] };
+        let mut socket = None;
+        for path in names.iter().map(|name| Path::new(DIR).join(name)) {
+            let failed = |error: Errno| unanswered(&format!("{}: {error}", path.display()));
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let made = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+            let made = made.map_err(failed)?;
+            match connect(&made, &SocketAddrUnix::new(&path).map_err(failed)?) {
+                Ok(()) => {
+                    socket = Some(made);
+                    break;
+                }
+                Err(Errno::NOENT | Errno::CONNREFUSED) => {}
+                Err(Errno::ACCESS) if path.ends_with(ROOTS) => {}
+                // Its queue is full: it hangs.
+                Err(Errno::AGAIN) => return Err(unanswered("it takes no connection")),
+                Err(errno) => return Err(failed(errno)),
+            }
         }
+        let Some(socket) = socket else { return Ok(None) };
         let stream = UnixStream::from(socket);
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(MOST))?;

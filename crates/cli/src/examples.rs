@@ -56,6 +56,13 @@ Examples:
   asmp events --follow --json
       Print each event as it comes, for another program.";
 
+pub const TOP: &str = "\
+Examples:
+  asmp top
+      Show the partitions until q is pressed.
+  asmp top --once --every 10s
+      Count for ten seconds and print a table.";
+
 /// clap's own shows no --cpus.
 pub const NOISE_USAGE: &str = "\
 asmp noise [OPTIONS] <NAME>

@@ -97,8 +97,8 @@ pub const TABLE: &[(u8, &str)] = &[
     ),
     (
         BAD_FILE,
-        "a file (partitions, task set, graph, output) is invalid, or cannot be read or written; \
-         if it is the standard output of a change, the change was made",
+        "a file (partitions, policy, task set, graph, output) is invalid, or cannot be read or \
+         written; if it is the standard output of a change, the change was made",
     ),
     (NO_BOOT_DROP_IN, "boot: asmp writes GRUB drop-ins only, and this machine takes none"),
     (
@@ -119,7 +119,7 @@ pub const TABLE: &[(u8, &str)] = &[
          may wait for it",
     ),
     (48, "refused: SCHED_DEADLINE tasks of the system have booked the CPU"),
-    (NO_ASMPD, "events: asmpd does not run, or does not answer"),
+    (NO_ASMPD, "events, run without root: asmpd does not run, or does not answer"),
     (BAD_RUN, "measure: the input is not a complete run or not a histogram"),
     (NO_LOAD, "measure: a load did not start or ended early"),
     (MIXED, "measure: the settings of the runs differ; --across accepts that"),

@@ -31,6 +31,7 @@ mod simulate;
 mod status;
 mod supervise;
 mod table;
+mod top;
 mod usage;
 
 use anyhow::Result;
@@ -78,6 +79,7 @@ fn dispatch(shield: &Shield, command: Command) -> Result<u8> {
         Command::Plan { json, change } => change::planned(shield, &change, json)?,
         Command::Status(args) => return status::status(shield, &args),
         Command::Events(args) => return events::events(&args),
+        Command::Top(args) => return top::top(shield, &args),
         Command::Noise(noise) => return noise::noise(shield, &noise),
         Command::Measure(action) => return measure::measure(shield, &action),
         Command::Check { json } => return check::check(kernel, json),

@@ -2,8 +2,8 @@
 //! Manual pages and help topics.
 //!
 //! Pages of section 8 come from the definitions that parse the command line and from the table of
-//! exit codes. asmp(7), asmp-partitions(5) and asmp-policy(5) come from docs/man, and so do the
-//! topics of `asmp help`.
+//! exit codes. asmp(7) and the pages of section 5 come from docs/man, and so do the topics of
+//! `asmp help`.
 
 use crate::args::Cli;
 use crate::exit::{self, BAD_FILE, USAGE, failure};
@@ -17,6 +17,7 @@ use std::path::Path;
 const CONCEPTS: &str = include_str!("../../../docs/man/asmp.7.md");
 const PARTITIONS: &str = include_str!("../../../docs/man/asmp-partitions.5.md");
 const POLICY: &str = include_str!("../../../docs/man/asmp-policy.5.md");
+const TREE: &str = include_str!("../../../docs/man/asmp-files.5.md");
 const ENVIRONMENT: &str = include_str!("../../../docs/man/environment.md");
 const FILES: &str = "\
 # FILES
@@ -51,6 +52,7 @@ pub fn pages() -> Result<Vec<Page>> {
         ("asmp", 7, CONCEPTS, "Concepts"),
         ("asmp-partitions", 5, PARTITIONS, "File Formats"),
         ("asmp-policy", 5, POLICY, "File Formats"),
+        ("asmp-files", 5, TREE, "File Formats"),
     ] {
         let roff = title(name, section, manual) + &prose::to_roff(source);
         pages.push(Page { name: name.to_owned(), section, roff });
@@ -127,8 +129,8 @@ fn overview(command: &Command) -> Result<Page> {
     let _ = write!(prose, "\n# EXIT STATUS\n{}", exit_codes());
     let _ = write!(prose, "\n{FILES}\n\n{ENVIRONMENT}\n{}", examples_of(command));
     prose.push_str(
-        "\n# SEE ALSO\nasmp(7), asmp-partitions(5), asmp-policy(5), and the page of each command: \
-         asmp-create(8)\n",
+        "\n# SEE ALSO\nasmp(7), asmp-partitions(5), asmp-policy(5), asmp-files(5), and the page of \
+         each command: asmp-create(8)\n",
     );
     roff.push_str(&prose::to_roff(&prose));
     Ok(Page { name: "asmp".to_owned(), section: 8, roff })

@@ -18,7 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("asmp-rt", &["asmp-channel", "asmp-shield", "asmp-analysis", "asmp-host"]),
     ("asmp-rt-c", &["asmp-rt", "asmp-channel"]),
     ("asmp-rt-py", &["asmp-channel"]),
-    ("asmp-daemon", &["asmp-shield", "asmp-host", "asmp-duration"]),
+    ("asmp-daemon", &["asmp-channel", "asmp-shield", "asmp-host", "asmp-duration"]),
     (
         "asmp",
         &[

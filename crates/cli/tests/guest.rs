@@ -18,6 +18,7 @@ mod guest {
     pub mod device;
     pub mod drift;
     pub mod enter;
+    pub mod files;
     pub mod granted;
     pub mod guests;
     pub mod held;
@@ -25,8 +26,10 @@ mod guest {
     pub mod hotplug;
     pub mod huge;
     pub mod inside;
+    pub mod kept;
     pub mod killer;
     pub mod lab;
+    pub mod large;
     pub mod library;
     pub mod lost;
     pub mod matrix;
@@ -39,6 +42,7 @@ mod guest {
     pub mod rows;
     pub mod smt;
     pub mod snapshot;
+    pub mod soak;
     pub mod spaces;
     pub mod stranger;
     pub mod tasks;
@@ -65,6 +69,8 @@ fn all() -> Vec<Test> {
         guest::held::all(),
         guest::persistent::all(),
         guest::asked::all(),
+        guest::files::all(),
+        guest::kept::all(),
         guest::granted::all(),
         guest::lost::all(),
         guest::crash::all(),
@@ -78,6 +84,8 @@ fn all() -> Vec<Test> {
         guest::planted::all(),
         guest::histograms::all(),
         guest::smt::all(),
+        guest::large::all(),
+        guest::soak::all(),
         guest::device::all(),
         guest::huge::all(),
         guest::spaces::all(),

@@ -2,10 +2,10 @@
 //! What the thread that repairs shares with the thread of the socket ([`crate::socket`]). Neither
 //! holds the lock for longer than it takes to copy.
 
-use crate::granted::Work;
 use crate::hold::{Hold, Record};
 use crate::interface::{State, Violated};
 use crate::log::{Entry, Log};
+use crate::work::Work;
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;
 use std::io;
@@ -50,7 +50,7 @@ impl Board {
         add_one(&self.news);
     }
 
-    /// Puts this client's work into the line.
+    /// Queues the work of this client.
     pub fn ask(&self, client: u64, work: Work) {
         self.wanted().work.push_back((client, work));
         add_one(&self.work);
@@ -115,6 +115,11 @@ impl Board {
         let shown = self.shown();
         let after = after.unwrap_or_else(|| shown.log.oldest());
         shown.log.after(after).map(|events| (after, events.take(most).cloned().collect()))
+    }
+
+    /// The time of the last event, in microseconds since 1970; 0: there is none yet.
+    pub fn last_event_us(&self) -> u64 {
+        self.shown().log.last_us()
     }
 
     pub fn news(&self) -> BorrowedFd<'_> {

@@ -4,56 +4,24 @@
 
 use crate::interface::{Parameters, Wrong, parameters, wrong_value};
 use crate::policy::{self, Files};
+use crate::work::{Refused, Work};
 use asmp_host::peer::Peer;
+use asmp_host::shown::cut;
 use asmp_host::{CpuSpec, Schedule};
 use asmp_shield::code::{BAD_FILE, USAGE};
-use asmp_shield::{Aspect, Cpus, Grant, Need, Refusal, Smt, Spec, Tick};
+use asmp_shield::{Aspect, Cpus, Grant, Need, Refusal, Request, Smt, Spec, Tick};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 pub const INTERFACE: &str = "org.asmp.Partitions";
 
-/// Names of users' partitions begin so: a file of partitions is written with others in mind.
+/// The names of users' partitions begin with this: no user takes a name that others rely on.
 const PREFIX: &str = "run-";
 
-/// What the thread that repairs is to do for a client.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Work {
-    Run {
-        peer: Peer,
-        name: String,
-        spec: Box<Spec>,
-        grant: Box<Grant>,
-        command: String,
-    },
-    Enter {
-        peer: Peer,
-        name: String,
-        policy: Schedule,
-        command: String,
-    },
-    End {
-        peer: Peer,
-        name: String,
-    },
-    /// The client is gone, and what it ran ends.
-    Left,
-}
+/// Characters of a command that are kept: the state has them for each process.
+const MOST_COMMAND: usize = 64;
 
-/// Why there is none, or what came of it: the parameters of the error `Refused`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
-    pub code: u8,
-    pub why: String,
-}
-
-impl From<Refusal> for Refused {
-    fn from(refusal: Refusal) -> Self {
-        Self { code: refusal.code(), why: refusal.to_string() }
-    }
-}
-
-/// What a request of this interface comes to.
+/// What asmpd does with a request of this interface.
 pub enum Asked {
     Reply(Value),
     Work(Work),
@@ -131,7 +99,23 @@ pub struct End {
     pub name: String,
 }
 
-/// A request of `peer`. Errors: it is none of this interface.
+/// The parameters of `Change`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    pub request: Request,
+    pub command: String,
+}
+
+/// The reply to `Change`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    pub transaction: u64,
+    pub changes: usize,
+    pub notes: Vec<String>,
+}
+
+/// Reads a request of `peer`. Errors: the interface has no such method or parameter.
 pub(crate) fn ask(
     method: &str,
     given: &Parameters,
@@ -151,14 +135,43 @@ pub(crate) fn ask(
         "Enter" => {
             let Enter { name, policy, command } = parameters(given)?;
             let policy = policy.parse().map_err(|_| wrong_value("policy"))?;
+            let command = cut(&command, MOST_COMMAND).into_owned();
             Ok(Asked::Work(Work::Enter { peer: peer.clone(), name, policy, command }))
         }
         "End" => {
             let End { name } = parameters(given)?;
             Ok(Asked::Work(Work::End { peer: peer.clone(), name }))
         }
+        "Change" if peer.uid != 0 => Ok(Asked::Refused(Refusal::NotRoot.into())),
+        "Change" => {
+            let Change { request, command } = parameters(given)?;
+            let (request, command) = (Box::new(request), cut(&command, MOST_COMMAND).into_owned());
+            Ok(match takes_long(&request) {
+                Some(why) => Asked::Refused(Refused { code: USAGE, why: why.to_owned() }),
+                None => Asked::Work(Work::Change { peer: peer.clone(), request, command }),
+            })
+        }
         _ => Err(Wrong::Method(format!("{INTERFACE}.{method}"))),
     }
+}
+
+/// Why a request is not for asmpd, if so. It repairs nothing while it makes a change.
+fn takes_long(request: &Request) -> Option<&'static str> {
+    let counts_ticks = match request {
+        Request::Create { spec, .. } => spec.tick == Tick::RequireOff,
+        Request::Apply { declaration } => {
+            declaration.partitions.iter().any(|one| one.tick == Tick::RequireOff)
+        }
+        Request::Destroy { .. }
+        | Request::Add { .. }
+        | Request::Remove { .. }
+        | Request::Move { .. }
+        | Request::Resize { .. }
+        | Request::Repair { .. }
+        | Request::Restore { .. } => false,
+        _ => return Some("this request is for commands of asmp alone"),
+    };
+    counts_ticks.then_some("to count ticks keeps repairs waiting: use asmp for \"require-off\"")
 }
 
 fn run(asked: Run, peer: &Peer, files: &Files, now_s: u64) -> Result<Asked, Wrong> {
@@ -192,7 +205,7 @@ fn run(asked: Run, peer: &Peer, files: &Files, now_s: u64) -> Result<Asked, Wron
             // Its tasks are to have no more than was asked for.
             let grant = Box::new(Grant { policy, ..grant });
             let spec = Box::new(spec);
-            let (name, command) = (asked.name, asked.command);
+            let (name, command) = (asked.name, cut(&asked.command, MOST_COMMAND).into_owned());
             Asked::Work(Work::Run { peer: peer.clone(), name, spec, grant, command })
         }
         Err(refused) => Asked::Refused(refused),

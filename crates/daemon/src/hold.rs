@@ -94,9 +94,14 @@ pub enum Event {
     Told {
         what: String,
     },
-    /// A partition was made for a user who is not root, or ended.
+    /// A partition was made for a user who is not root, or ended. Without a name: what became of a
+    /// task that was in one.
     Granted {
         partition: String,
+        what: String,
+    },
+    /// A write to the tree of files was refused, or what must be known of it.
+    Refused {
         what: String,
     },
     /// Partitions are broken as fast as they are repaired.
@@ -135,7 +140,8 @@ impl fmt::Display for Record {
                 f,
                 "{partition}: task {task} ({command}) was moved in by another program ({cause})"
             ),
-            Event::Told { what } => write!(f, "{what}"),
+            Event::Told { what } | Event::Refused { what } => write!(f, "{what}"),
+            Event::Granted { partition, what } if partition.is_empty() => write!(f, "{what}"),
             Event::Granted { partition, what } => write!(f, "{partition}: {what}"),
             Event::StormBegan { repairs } => write!(
                 f,
@@ -155,6 +161,8 @@ pub struct Counts {
     pub repairs: u64,
     pub violations: u64,
     pub repaired: u64,
+    /// From the notices to the ends of the repairs, of all that was repaired.
+    pub repair_us: u64,
     /// Violations that no notice announced, and a sweep found.
     pub found_by_sweep: u64,
     /// Tasks that other programs moved in.
@@ -336,6 +344,11 @@ impl Hold {
         self.record(now_ns, Event::Granted { partition, what }, "");
     }
 
+    /// A write to the tree of files was refused, or was made and more must be known.
+    pub fn refused(&mut self, now_ns: u64, what: String) {
+        self.record(now_ns, Event::Refused { what }, "");
+    }
+
     /// A repair was made with so many changes, and the machine looked so afterwards.
     pub fn repaired(&mut self, now_ns: u64, status: &Status, changes: usize) {
         let left: BTreeMap<Violation, String> = violations(status).into_iter().collect();
@@ -345,6 +358,7 @@ impl Hold {
             let Some(cure) = left.get(&violation) else {
                 self.counts.repaired += 1;
                 let after_ns = now_ns.saturating_sub(open.since_ns);
+                self.counts.repair_us += after_ns / 1000;
                 self.record(now_ns, Event::Repaired { violation, after_ns }, &open.cause);
                 continue;
             };

@@ -6,10 +6,11 @@
 //! has.
 
 use crate::board::Board;
-use crate::granted::{self, Asked, Refused, Work};
+use crate::granted::{self, Asked};
 use crate::hold::Counts;
 use crate::log::{Entry, MOST_KEPT};
 use crate::policy::Files;
+use crate::work::{Refused, Work};
 use asmp_host::peer::Peer;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,8 @@ use varlink::{Reply, Request};
 /// The directory of [`crate::socket`], and the socket's name in it.
 pub const DIR: &str = "/run/asmpd";
 pub const NAME: &str = "socket";
+/// The same for root alone, in the same directory.
+pub const ROOTS: &str = "root";
 
 pub const INTERFACE: &str = "org.asmp.Hold";
 const DESCRIPTION: &str = include_str!("../org.asmp.Hold.varlink");
@@ -92,13 +95,13 @@ struct Described {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
 
-/// Who asks, when, and where it is written what they may do.
+/// Who asks, when, and the files that say what a user may do.
 pub struct Asker<'a> {
     pub peer: &'a Peer,
     pub files: &'a Files,
-    /// CLOCK_MONOTONIC.
+    /// Nanoseconds of CLOCK_MONOTONIC.
     pub now_ns: u64,
-    /// Since 1970-01-01 UTC.
+    /// Seconds since 1970-01-01 UTC.
     pub now_s: u64,
 }
 

@@ -8,18 +8,22 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 /// What a message gets from an asmpd with two events.
 fn of(message: &str) -> Answer {
+    of_user(1000, message)
+}
+
+fn of_user(uid: u32, message: &str) -> Answer {
     let board = Board::new(2_000_000).unwrap();
     board.show(&Hold::new(Pace::default()), 3_000_000);
     for _ in 0..2 {
         let event = Event::Failed { why: "no /proc".to_owned() };
         board.tell(&Record { at_ns: 1, event, cause: "a link".to_owned() }, 7);
     }
-    let peer = Peer { pid: 1, uid: 1000, groups: [29].into() };
+    let peer = Peer { pid: 1, uid, groups: [29].into() };
     let asker = Asker { peer: &peer, files: &granting(), now_ns: 5_000_000, now_s: 100 };
     answer(message.as_bytes(), &board, &asker)
 }
 
-/// Group 29 has a grant.
+/// Files that grant CPUs 2 and 3 to group 29.
 fn granting() -> Files {
     let dir = tempfile::tempdir().unwrap().keep();
     std::fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
@@ -200,4 +204,74 @@ fn what_is_not_granted_or_wrong_becomes_no_work() {
     let end = call("org.asmp.Partitions.End", "{\"name\": \"run-7\"}");
     assert!(matches!(of(&end), Answer::Work(Work::End { .. })));
     assert_eq!(of(&end.replacen('{', "{\"oneway\": true, ", 1)), Answer::Nonsense);
+}
+
+#[test]
+fn a_long_command_is_cut_before_it_is_kept() {
+    let long = "x".repeat(60_000);
+    let parameters = format!(
+        "{{\"name\": \"run-1\", \"policy\": \"other\", \"cpus\": \"3\", \"command\": \"{long}\"}}"
+    );
+    let Answer::Work(Work::Run { command: ran, .. }) =
+        of(&call("org.asmp.Partitions.Run", &parameters))
+    else {
+        panic!("Run")
+    };
+    let parameters = parameters.replace("\"cpus\": \"3\", ", "");
+    let Answer::Work(Work::Enter { command: entered, .. }) =
+        of(&call("org.asmp.Partitions.Enter", &parameters))
+    else {
+        panic!("Enter")
+    };
+    assert_eq!([ran.chars().count(), entered.chars().count()], [64, 64]);
+}
+
+const CHANGE: &str = "org.asmp.Partitions.Change";
+
+/// The requests that the description shows.
+fn examples() -> Vec<String> {
+    let lines = OF_PARTITIONS.lines().filter_map(|line| line.strip_prefix("#   {"));
+    lines.map(|rest| format!("{{\"request\": {{{rest}, \"command\": \"app\"}}")).collect()
+}
+
+#[test]
+fn each_request_of_the_description_is_work_for_root_and_for_no_other_user() {
+    let examples = examples();
+    assert_eq!(examples.len(), 9);
+    for example in examples {
+        match of_user(0, &call(CHANGE, &example)) {
+            Answer::Work(Work::Change { peer, command, .. }) => {
+                assert_eq!((peer.uid, command.as_str()), (0, "app"));
+            }
+            other => panic!("{example}: {other:?}"),
+        }
+        let Answer::Reply(refused) = of(&call(CHANGE, &example)) else { panic!("{example}") };
+        let json: Value = serde_json::from_slice(&refused[..refused.len() - 1]).unwrap();
+        assert_eq!(json["error"], "org.asmp.Partitions.Refused");
+        assert_eq!(json["parameters"]["code"], 10);
+    }
+}
+
+#[test]
+fn what_takes_long_and_what_belongs_to_a_command_is_refused() {
+    let create =
+        r#"{"request": "create", "name": "a", "spec": {"cpus": "3", "tick": "require-off"}}"#;
+    let apply = r#"{"request": "apply", "declaration":
+        {"partition": [{"name": "a", "cpus": "3", "tick": "require-off"}]}}"#;
+    let exec = r#"{"request": "exec", "name": "a", "pid": 1, "command": "x"}"#;
+    let end = r#"{"request": "end-run", "name": "run-1", "owner": null}"#;
+    for (asked, words) in
+        [(create, "to count"), (apply, "to count"), (exec, "alone"), (end, "alone")]
+    {
+        let asked = format!("{{\"request\": {asked}, \"command\": \"app\"}}");
+        let Answer::Reply(refused) = of_user(0, &call(CHANGE, &asked)) else { panic!("{asked}") };
+        let text = String::from_utf8_lossy(&refused).into_owned();
+        assert!(text.contains(words) && text.contains("Partitions.Refused"), "{text}");
+    }
+    for asked in ["{\"request\": \"destroy\"}", "{\"request\": \"stop\"}", "\"destroy\"", "{}"] {
+        let asked = format!("{{\"request\": {asked}, \"command\": \"app\"}}");
+        let Answer::Reply(wrong) = of_user(0, &call(CHANGE, &asked)) else { panic!("{asked}") };
+        let text = String::from_utf8_lossy(&wrong).into_owned();
+        assert!(text.contains("org.varlink.service.InvalidParameter"), "{text}");
+    }
 }

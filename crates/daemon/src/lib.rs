@@ -11,15 +11,30 @@
 //! thread answers other programs: [`board`], [`interface`], [`socket`].
 //!
 //! [`policy`] says which users may have which CPUs. What they ask for is [`granted`], and [`users`]
-//! carries it out in the thread that repairs.
+//! carries it out in the thread that repairs; [`came`] is what they are told. What leaves a user's
+//! partition keeps no real-time policy: [`outside`].
+//!
+//! [`tree`] says which files there are, [`texts`] what stands in them, [`written`] what a write
+//! means. [`files`] shows them with FUSE; [`open`] keeps what a reader has begun. [`counts`] are
+//! what came on the CPUs, and metrics.
 
 pub mod balancer;
 pub mod board;
+pub mod came;
+pub mod counts;
+pub mod files;
 pub mod granted;
 pub mod hold;
 pub mod interface;
+pub mod keeper;
 pub mod log;
+pub mod open;
+pub mod outside;
 pub mod policy;
 pub mod serve;
 pub mod socket;
+pub mod texts;
+pub mod tree;
 pub mod users;
+pub mod work;
+pub mod written;

@@ -39,6 +39,7 @@ pub enum Kind {
     Entered,
     Told,
     Granted,
+    Refused,
     StormBegan,
     StormEnded,
     Failed,
@@ -81,6 +82,7 @@ impl Entry {
                 what: Some(what.clone()),
                 ..of(Kind::Granted, None)
             },
+            Event::Refused { what } => Self { what: Some(what.clone()), ..of(Kind::Refused, None) },
             Event::StormBegan { .. } => of(Kind::StormBegan, None),
             Event::StormEnded => of(Kind::StormEnded, None),
             Event::Failed { .. } => of(Kind::Failed, None),
@@ -103,6 +105,11 @@ impl Log {
         if self.kept.len() > MOST_KEPT {
             self.kept.pop_front();
         }
+    }
+
+    /// The time of the last one, in microseconds since 1970; 0: there is none yet.
+    pub fn last_us(&self) -> u64 {
+        self.kept.back().map_or(0, |entry| entry.time_us)
     }
 
     /// Those with a greater number, the oldest first. `None`: there was no event of that number, or

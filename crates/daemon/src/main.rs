@@ -3,19 +3,21 @@
 
 use asmp_daemon::balancer::Balancer;
 use asmp_daemon::board::Board;
-use asmp_daemon::granted::{Refused, Work};
+use asmp_daemon::files::{self, OF_FILES};
 use asmp_daemon::hold::{Hold, Pace, Record};
 use asmp_daemon::interface::{DIR, done};
+use asmp_daemon::keeper::Keeper;
 use asmp_daemon::policy::Files;
 use asmp_daemon::serve::{Source, serve};
 use asmp_daemon::socket::Place;
+use asmp_daemon::work::{Refused, Work};
 use asmp_duration::ExactDuration;
-use asmp_host::clock::monotonic_ns;
+use asmp_host::clock::{monotonic_ns, unix_s};
 use asmp_host::shown::shown;
 use asmp_host::watch::{Notice, Watch};
 use asmp_host::{Linux, facts, irqbalance};
-use asmp_shield::Shield;
 use asmp_shield::verify::Status;
+use asmp_shield::{RUN_DIR, Shield};
 use sd_notify::NotifyState;
 use serde_json::Value;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -115,8 +117,13 @@ fn sweep(text: &str) -> Result<u64, String> {
 struct Kernel<'a> {
     watch: Watch<'a>,
     wake: UnixStream,
+    /// Real-time programs' channels, where they can be kept. Dropped while the lock of `place` is
+    /// held: the next asmpd makes their directory anew.
+    _keeper: Option<Keeper>,
     place: Place,
     board: Arc<Board>,
+    /// The tree of files, where there can be one.
+    files: Option<files::Files>,
     linux: &'a Linux,
     balancer: Balancer,
     over: Arc<AtomicBool>,
@@ -126,18 +133,25 @@ struct Kernel<'a> {
 }
 
 impl<'a> Kernel<'a> {
-    fn new(linux: &'a Linux) -> Result<Self, Failure> {
+    fn new(linux: &'a Linux, shield: Shield) -> Result<Self, Failure> {
         let failed = |error: &dyn Display| (1, format!("cannot watch the kernel: {error}"));
         let over = Arc::new(AtomicBool::new(false));
         let wake = woken_by_signals(&over).map_err(|error| failed(&error))?;
         let place = Place::take(Path::new(DIR)).map_err(|why| (1, why))?;
-        let board = Board::new(monotonic_ns()).map_err(|error| failed(&error))?;
+        let board = Arc::new(Board::new(monotonic_ns()).map_err(|error| failed(&error))?);
+        // Before the first look: its directory is in one that is followed from then on.
+        let files = files::Files::mount(Path::new(RUN_DIR), shield, Arc::clone(&board));
+        let files = files.map_err(|why| say(format_args!("there is no tree of files: {why}")));
+        let keeper = Keeper::start(Path::new(asmp_channel::keeper::DIR), Files::default());
+        let keeper = keeper.map_err(|why| say(format_args!("no channels are kept: {why}")));
         let watch = Watch::new(linux).map_err(|error| failed(&error))?;
         Ok(Self {
             watch,
             wake,
             place,
-            board: Arc::new(board),
+            board,
+            files: files.ok(),
+            _keeper: keeper.ok(),
             linux,
             balancer: Balancer::new(irqbalance::DIR.into(), Path::new(DIR).join("irqbalance")),
             over,
@@ -178,7 +192,11 @@ impl Source for Kernel<'_> {
     }
 
     fn reply(&mut self, client: u64, reply: Result<Value, Refused>) {
-        self.board.reply(client, done(reply));
+        match (client & OF_FILES != 0, &self.files) {
+            (false, _) => self.board.reply(client, done(reply)),
+            (true, Some(files)) => files.reply(client, &reply.map(drop)),
+            (true, None) => {}
+        }
     }
 
     /// Ready after the first look. Without systemd it tells no service manager.
@@ -201,6 +219,9 @@ impl Source for Kernel<'_> {
 
     fn show(&mut self, hold: &Hold) {
         self.board.show(hold, monotonic_ns());
+        if let Some(files) = &self.files {
+            files.changed();
+        }
     }
 
     fn now_ns(&self) -> u64 {
@@ -208,7 +229,7 @@ impl Source for Kernel<'_> {
     }
 
     fn now_s(&self) -> u64 {
-        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+        unix_s()
     }
 
     fn is_over(&self) -> bool {
@@ -237,8 +258,8 @@ fn hold(pace: Pace) -> Result<(), Failure> {
     if facts::user(&linux).unwrap_or(u32::MAX) != 0 {
         return Err((1, "needs root: start it with sudo, or as a service".to_owned()));
     }
-    let mut kernel = Kernel::new(&linux)?;
     let shield = Shield::of_this_machine();
+    let mut kernel = Kernel::new(&linux, shield.clone())?;
     if let Some(why) = kernel.watch.deaf() {
         say(format_args!("moves of tasks are found by a sweep, or not at all: {why}"));
     }

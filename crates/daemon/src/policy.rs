@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! /etc/asmp/policy.toml: who may use which CPUs without being root.
+//! /etc/asmp/policy.toml: who may use which CPUs without being root, and receive which channels.
 //!
 //! Problem:  the names of users may lie in a directory on the network that does not answer, and
 //!           asmpd must not wait for it.
 //! Approach: names are those of /etc/passwd and /etc/group. Others are written as numbers. A
 //!           file with an error grants nothing.
 
+use asmp_channel::keeper::is_channel_name;
 use asmp_duration::ExactDuration;
 use asmp_host::limited::read_regular_at_most;
+use asmp_host::names::number_of;
 use asmp_host::peer::Peer;
 use asmp_host::{CpuSet, CpuSpec, Schedule};
-use asmp_shield::{Cpus, Grant, Refusal, Spec};
+use asmp_shield::{Cpus, Grant, Need, Refusal, Spec};
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -26,7 +27,19 @@ const MOST_S: u64 = 1 << 32;
 
 /// What is granted, in the order of the file.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Policy(Vec<Line>);
+pub struct Policy {
+    grants: Vec<Line>,
+    channels: Vec<Channel>,
+}
+
+/// Who may receive a channel besides those whom its program names.
+#[derive(Debug, PartialEq, Eq)]
+struct Channel {
+    owner: u32,
+    name: String,
+    users: Vec<u32>,
+    groups: Vec<u32>,
+}
 
 #[derive(Debug, PartialEq, Eq)]
 struct Line {
@@ -60,6 +73,19 @@ impl Default for Files {
 struct Whole {
     #[serde(default)]
     grant: Vec<Entry>,
+    #[serde(default)]
+    channel: Vec<ChannelEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChannelEntry {
+    name: String,
+    owner: Name,
+    #[serde(default)]
+    users: Vec<Name>,
+    #[serde(default)]
+    groups: Vec<Name>,
 }
 
 #[derive(Deserialize)]
@@ -86,7 +112,7 @@ const fn one() -> usize {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a name, or a number from 0 to 4294967295")]
 enum Name {
     Number(u32),
     Name(String),
@@ -112,67 +138,90 @@ impl Files {
         let bytes = read_regular_at_most(&self.policy, MOST_BYTES);
         let bytes = bytes.map_err(|error| of_policy(error.to_string()))?;
         let text = String::from_utf8(bytes).map_err(|_| of_policy("not UTF-8".to_owned()))?;
-        let [users, groups] = [&self.users, &self.groups].map(|path| numbers(path));
+        let [users, groups] = [&self.users, &self.groups].map(|path| text_of(path));
         parse(&text, &users?, &groups?).map_err(of_policy)
     }
 }
 
-/// Name and number of each line of passwd(5) or group(5).
-fn numbers(path: &Path) -> Result<BTreeMap<String, u32>, String> {
-    let text = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    let text = String::from_utf8_lossy(&text);
-    let number = |line: &str| {
-        let mut fields = line.split(':');
-        Some((fields.next()?.to_owned(), fields.nth(1)?.parse().ok()?))
-    };
-    Ok(text.lines().filter_map(number).collect())
+/// A text of any length that root keeps, with bytes of any encoding.
+fn text_of(path: &Path) -> Result<String, String> {
+    let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn parse(
-    text: &str,
-    users: &BTreeMap<String, u32>,
-    groups: &BTreeMap<String, u32>,
-) -> Result<Policy, String> {
+/// `users` and `groups`: the texts of /etc/passwd and /etc/group.
+fn parse(text: &str, users: &str, groups: &str) -> Result<Policy, String> {
     let whole: Whole = toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
         format!("line {line}: {}", error.message())
     })?;
-    let line = |(at, entry): (usize, Entry)| {
+    let grant = |(at, entry): (usize, Entry)| {
         entry.check(users, groups).map_err(|why| format!("grant {}: {why}", at + 1))
     };
-    whole.grant.into_iter().enumerate().map(line).collect::<Result<_, _>>().map(Policy)
+    let channel = |(at, entry): (usize, ChannelEntry)| {
+        entry.check(users, groups).map_err(|why| format!("channel {}: {why}", at + 1))
+    };
+    Ok(Policy {
+        grants: whole.grant.into_iter().enumerate().map(grant).collect::<Result<_, _>>()?,
+        channels: whole.channel.into_iter().enumerate().map(channel).collect::<Result<_, _>>()?,
+    })
+}
+
+const USERS: (&str, &str) = ("user", "/etc/passwd");
+const GROUPS: (&str, &str) = ("group", "/etc/group");
+
+/// The numbers of these names, of which `text` has those with letters.
+fn numbers(names: Vec<Name>, text: &str, (what, file): (&str, &str)) -> Result<Vec<u32>, String> {
+    let number = |name| match name {
+        Name::Number(number) => Ok(number),
+        Name::Name(name) => number_of(text, &name)
+            .ok_or_else(|| format!("no {what} {name:?} in {file}: write its number")),
+    };
+    names.into_iter().map(number).collect()
+}
+
+/// Both kinds of names, of which there is one at least.
+fn everyone(
+    users: (Vec<Name>, &str),
+    groups: (Vec<Name>, &str),
+) -> Result<(Vec<u32>, Vec<u32>), String> {
+    let users = numbers(users.0, users.1, USERS)?;
+    let groups = numbers(groups.0, groups.1, GROUPS)?;
+    match users.is_empty() && groups.is_empty() {
+        true => Err("it names no user and no group: add users or groups".to_owned()),
+        false => Ok((users, groups)),
+    }
+}
+
+impl ChannelEntry {
+    fn check(self, users: &str, groups: &str) -> Result<Channel, String> {
+        let owner = numbers(vec![self.owner], users, USERS)?[0];
+        let name = self.name;
+        if !is_channel_name(&name) {
+            return Err(format!("name: {name:?} is not the name of a channel"));
+        }
+        let (users, groups) = everyone((self.users, users), (self.groups, groups))?;
+        Ok(Channel { owner, name, users, groups })
+    }
 }
 
 impl Entry {
-    fn check(
-        self,
-        users: &BTreeMap<String, u32>,
-        groups: &BTreeMap<String, u32>,
-    ) -> Result<Line, String> {
-        let find = |names: Vec<Name>, known: &BTreeMap<String, u32>, what: &str| {
-            let number = |name| match name {
-                Name::Number(number) => Ok(number),
-                Name::Name(name) => known.get(&name).copied().ok_or_else(|| {
-                    format!(
-                        "no {what} {name:?} in /etc/{}: write its number",
-                        if what == "user" { "passwd" } else { "group" }
-                    )
-                }),
-            };
-            names.into_iter().map(number).collect::<Result<Vec<u32>, String>>()
-        };
-        let users = find(self.users, users, "user")?;
-        let groups = find(self.groups, groups, "group")?;
-        if users.is_empty() && groups.is_empty() {
-            return Err("it names no user and no group: add users or groups".to_owned());
-        }
-        let cpus: CpuSet = self.cpus.parse().map_err(|error| format!("cpus: {error}"))?;
+    fn check(self, users: &str, groups: &str) -> Result<Line, String> {
+        let (users, groups) = everyone((self.users, users), (self.groups, groups))?;
+        let list = |_| format!("cpus: {:?} is no list such as \"1-3,5\"", self.cpus);
+        let cpus: CpuSet = self.cpus.parse().map_err(list)?;
         if cpus.is_empty() {
             return Err("cpus: the list selects no CPU".to_owned());
         }
-        let policy: Schedule = self.policy.parse().map_err(|error| format!("policy: {error}"))?;
+        let cannot =
+            || format!("policy: {} cannot be granted: use other, fifo:N or rr:N", self.policy);
+        // What is wrong with a number, and not which policies there are.
+        let policy: Schedule = self.policy.parse().map_err(|error| {
+            let is_known = self.policy.starts_with("fifo") || self.policy.starts_with("rr");
+            if is_known { format!("policy: {error}") } else { cannot() }
+        })?;
         if !matches!(policy, Schedule::Other { .. } | Schedule::Fifo { .. } | Schedule::Rr { .. }) {
-            return Err(format!("policy: {policy} cannot be granted: use other, fifo:N or rr:N"));
+            return Err(cannot());
         }
         if self.partitions == 0 {
             return Err("partitions: at least 1".to_owned());
@@ -204,7 +253,15 @@ impl Policy {
             partitions: line.partitions,
             until_s: line.time_s.map(|s| now_s.saturating_add(s)),
         };
-        self.0.iter().filter(names).map(grant).collect()
+        self.grants.iter().filter(names).map(grant).collect()
+    }
+
+    /// May this peer receive the channel of this name that this user has registered?
+    pub fn gives_channel(&self, owner: u32, name: &str, peer: &Peer) -> bool {
+        self.channels.iter().filter(|one| (one.owner, &*one.name) == (owner, name)).any(|one| {
+            one.users.contains(&peer.uid)
+                || one.groups.iter().any(|group| peer.groups.contains(group))
+        })
     }
 }
 
@@ -236,7 +293,8 @@ pub fn choose(
     }
     let asked = match &spec.cpus {
         Cpus::Named(cpus) => format!("CPU {cpus}"),
-        Cpus::Needed(need) => format!("a number of {} CPUs", need.count),
+        Cpus::Needed(Need { count: 1, .. }) => "1 CPU".to_owned(),
+        Cpus::Needed(need) => format!("{} CPUs", need.count),
     };
     let what = match (covers_cpus, covers_policy) {
         (true, false) => format!("policy {policy}"),

@@ -58,6 +58,15 @@ fn what_is_wrong_in_it_grants_nothing_and_is_said() {
         (grant("users = ['carol']\ncpus = '1'"), "grant 1: no user \"carol\" in /etc/passwd"),
         (grant("groups = ['dialout']\ncpus = '1'"), "no group \"dialout\" in /etc/group"),
         (grant("cpus = '1'"), "it names no user and no group"),
+        ("[[channel]]\nname = 'a'\nowner = 0".into(), "channel 1: it names no user and no group"),
+        (
+            "[[channel]]\nname = '../a'\nowner = 0\nusers = [1]".into(),
+            "channel 1: name: \"../a\" is not the name of a channel",
+        ),
+        (
+            "[[channel]]\nname = 'a'\nowner = 'carol'\nusers = [1]".into(),
+            "channel 1: no user \"carol\" in /etc/passwd",
+        ),
         (grant("users = [1000]"), "line 1: missing field `cpus`"),
         (grant("users = [1000]\ncpus = '1-'"), "cpus: "),
         (grant("users = [1000]\ncpus = ''"), "cpus: "),
@@ -71,7 +80,9 @@ fn what_is_wrong_in_it_grants_nothing_and_is_said() {
         (grant("users = [1000]\ncpus = '1'\ntime = '1ms'"), "time: 1ms: at least 1 s"),
         (grant("users = [1000]\ncpus = '1'\npartitions = 0"), "partitions: at least 1"),
         (grant("users = [1000]\ncpus = '1'\nirqs = [4]"), "line 4: unknown field `irqs`"),
-        (grant("users = [-1]\ncpus = '1'"), "line 2: "),
+        (grant("users = [-1]\ncpus = '1'"), "line 2: expected a name, or a number from 0 to"),
+        (grant("users = [1000]\ncpus = 'all'"), "cpus: \"all\" is no list such as \"1-3,5\""),
+        (grant("users = [1000]\ncpus = '1'\npolicy = 'idle'"), "use other, fifo:N or rr:N"),
         ("grant = 1".to_owned(), "line 1: "),
         ("[[grant".to_owned(), "line 1: "),
     ] {
@@ -143,6 +154,14 @@ fn the_first_grant_that_covers_cpus_and_policy_counts() {
     assert_eq!(refused("2", "fifo:1"), "CPU 2 with policy fifo:1");
     assert_eq!(refused("2", "fifo:51"), "policy fifo:51");
     assert_eq!(refused("1-2", "other"), "CPU 1-2");
+    let needing = |count| {
+        let need = Need { count, near: None, whole_cores: false };
+        let spec = Spec::with(Cpus::Needed(need));
+        choose(all.clone(), 1000, &spec, &Schedule::Other { nice: 0 })
+            .map_err(|why| why.to_string())
+    };
+    assert_eq!(needing(2).map(|one| one.cpus.to_string()), Ok("2-3".to_owned()));
+    assert!(needing(3).unwrap_err().starts_with("3 CPUs is not granted: "));
     let none = choose(Vec::new(), 1000, &Spec::of("1".parse().unwrap()), &FIFO_50).unwrap_err();
     assert!(none.to_string().contains("names neither user 1000 nor a group"), "{none}");
 }
@@ -158,14 +177,11 @@ fn example(page: &str) -> String {
 
 #[test]
 fn the_examples_of_the_documents_are_right() {
-    let of = |names: &[(&str, u32)]| -> BTreeMap<String, u32> {
-        names.iter().map(|(name, number)| ((*name).to_owned(), *number)).collect()
-    };
     let page = include_str!("../../../docs/man/asmp-policy.5.md");
     let guide = include_str!("../../../docs/guide/first-steps.md");
     let (_, guide) = guide.split_once("## Without root").unwrap();
     for text in [example(page), example(guide)] {
-        let policy = parse(&text, &of(&[("alice", 1000)]), &of(&[("audio", 29)])).unwrap();
+        let policy = parse(&text, "alice:x:1000:100::/:", "audio:x:29:").unwrap();
         let grants = policy.of(&peer(7, &[29]), 0);
         let expected = "user 7 may use CPU 2-3 with at most fifo:49, in at most 2 partitions";
         assert_eq!(

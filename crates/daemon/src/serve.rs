@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Waits for notices, looks, and asks the shield for repairs.
 
-use crate::granted::{Refused, Work};
 use crate::hold::{Hold, Order, Pace, Record};
+use crate::outside::{self, Tree};
 use crate::users::{Told, Users};
+use crate::work::{Refused, Work};
 use asmp_host::task;
-use asmp_host::tracefs::Entered;
+use asmp_host::tracefs::{Entered, TakenOut};
 use asmp_host::watch::Notice;
 use asmp_shield::verify::Status;
 use asmp_shield::{Caller, ChangeError, Request, Shield};
@@ -65,29 +66,34 @@ pub fn serve(shield: &Shield, source: &mut dyn Source, pace: Pace) -> Result<Hol
     let mut users = Users::default();
     while !source.is_over() {
         let most = hold.due_ns().saturating_sub(source.now_ns());
-        let to_end = users.next_end_s(shield).map(|end_s| end_s.saturating_sub(source.now_s()));
-        let to_end = to_end.map_or(Duration::MAX, Duration::from_secs);
+        let next_end_s = users.next_end_s(shield).unwrap_or(u64::MAX);
+        let to_end = Duration::from_secs(next_end_s.saturating_sub(source.now_s()));
         let noticed = source.wait(Duration::from_nanos(most).min(to_end))?;
         let now_ns = source.now_ns();
-        for notice in &noticed {
+        for notice in noticed.iter().filter(|notice| !matches!(notice, Notice::TakenOut(_))) {
             hold.notice(now_ns, notice);
         }
         followed.note(&noticed);
+        take_policies(shield, source, &mut hold, &mut followed);
         // What is broken is repaired before a client gets more.
         let work = source.work();
         let settle_ns = if work.is_some() { pace.settle_ns } else { 0 };
         let is_due = hold.due_ns() <= source.now_ns().saturating_add(settle_ns);
-        if is_due || users.next_end_s(shield).is_some_and(|end_s| end_s <= source.now_s()) {
+        if is_due || next_end_s <= source.now_s() {
             let ended = users.end_over(shield, source.now_s());
             tell(source, &mut hold, ended);
         }
         if is_due {
             look(shield, source, &mut hold, &mut followed)?;
+            take_policies(shield, source, &mut hold, &mut followed);
             source.looked(&hold);
         }
         if let Some((client, work)) = work {
             let done = users.carry_out(shield, client, work);
             tell(source, &mut hold, done.told);
+            for what in done.of_files {
+                hold.refused(source.now_ns(), what);
+            }
             if let Some(reply) = done.reply {
                 source.reply(client, reply);
             }
@@ -112,6 +118,11 @@ struct Followed {
     /// Groups with their partitions.
     groups: BTreeMap<PathBuf, String>,
     entered: BTreeSet<Entered>,
+    /// `None` until the first look.
+    tree: Option<Tree>,
+    taken_out: BTreeSet<TakenOut>,
+    /// Moves may have been missed.
+    has_missed: bool,
     /// Which files could not be followed, in the words of the last record.
     refused: String,
 }
@@ -122,13 +133,13 @@ impl Followed {
             match notice {
                 Notice::Written(_) | Notice::Moved(_) => {}
                 Notice::Entered(entered) => drop(self.entered.insert(entered.clone())),
+                Notice::TakenOut(out) => drop(self.taken_out.insert(out.clone())),
+                Notice::Lost => (self.transaction, self.has_missed) = (None, true),
                 // Lines and groups come and go with these, and with each new state. A driver may
                 // make its lines when its link comes up.
-                Notice::Gone(_)
-                | Notice::Device(_)
-                | Notice::Link
-                | Notice::Resumed
-                | Notice::Lost => self.transaction = None,
+                Notice::Gone(_) | Notice::Device(_) | Notice::Link | Notice::Resumed => {
+                    self.transaction = None
+                }
             }
         }
     }
@@ -188,6 +199,19 @@ fn look(
     Ok(())
 }
 
+/// From tasks that were taken out of users' partitions.
+fn take_policies(shield: &Shield, source: &dyn Source, hold: &mut Hold, followed: &mut Followed) {
+    let Some(tree) = &followed.tree else { return };
+    let (kernel, moved) = (shield.kernel(), std::mem::take(&mut followed.taken_out));
+    let mut told = outside::after(kernel, tree, &moved);
+    if std::mem::take(&mut followed.has_missed) {
+        told.extend(outside::everywhere(kernel, tree));
+    }
+    for what in told {
+        hold.granted(source.now_ns(), String::new(), what);
+    }
+}
+
 /// Comes after a repair, which is urgent.
 fn advise(source: &mut dyn Source, hold: &mut Hold, status: &Status) {
     // While a change is under way, the partitions are not what they will be.
@@ -235,6 +259,10 @@ fn follow(
     let watched = shield.watched()?;
     source.follow_groups(watched.groups.keys().cloned().collect());
     followed.groups = watched.groups;
+    if followed.tree.is_none() {
+        followed.has_missed = true;
+    }
+    followed.tree = Some(Tree { mount: watched.mount, partitions: watched.partitions });
     let refused = source.follow(&watched.files);
     if refused.is_empty() {
         followed.refused.clear();

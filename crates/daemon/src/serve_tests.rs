@@ -111,7 +111,15 @@ fn held_without(
     hands: Vec<Hand>,
     works: Vec<(u64, Work)>,
 ) -> (Shield, Script, Counts, Vec<Event>) {
-    let kernel = Arc::new(FakeKernel::new());
+    held_on(Arc::new(FakeKernel::new()), refused, hands, works)
+}
+
+fn held_on(
+    kernel: Arc<FakeKernel>,
+    refused: Option<&'static str>,
+    hands: Vec<Hand>,
+    works: Vec<(u64, Work)>,
+) -> (Shield, Script, Counts, Vec<Event>) {
     kernel.start(200, 200, "app", Schedule::Other { nice: 0 });
     kernel.start(300, 300, "of-user", Schedule::Other { nice: 0 });
     kernel.edit(300, |task| (task.uid, task.other_uids) = (1000, 1000));
@@ -231,6 +239,48 @@ fn a_task_that_another_program_moves_in_is_named_and_a_member_is_not() {
     let entered = Event::Entered { partition, task: 300, command };
     assert_eq!(events, [entered], "400 has ended, 200 is a member");
     assert_eq!((counts.entered, counts.violations), (1, 0));
+}
+
+/// A real-time task that has the mark of asmpd, taken to the root group.
+fn taken_out(notices: Vec<Notice>) -> (Script, Counts, Vec<Event>) {
+    let take: Hand = Box::new(move |kernel| {
+        kernel.start(500, 500, "taken", Schedule::Fifo { priority: 9 });
+        asmp_host::rttime::mark(kernel, 500).unwrap();
+        notices
+    });
+    let (_, script, counts, events) = held(vec![take]);
+    (script, counts, events)
+}
+
+#[test]
+fn a_task_that_is_taken_out_loses_its_policy_without_a_look() {
+    let notice = Notice::TakenOut(TakenOut { group: "/".into(), tid: 500 });
+    let (script, counts, events) = taken_out(vec![notice]);
+    assert_eq!(script.kernel.schedule(500).unwrap(), Schedule::Other { nice: 0 });
+    let what = "task 500 (taken) was taken out to /: SCHED_OTHER now, it was fifo:9".to_owned();
+    assert_eq!(events, [Event::Granted { partition: String::new(), what }]);
+    // One at the start, and a sweep.
+    assert_eq!((counts.looks, counts.notices), (2, 0));
+}
+
+#[test]
+fn where_notices_were_lost_tasks_that_were_taken_out_are_sought() {
+    let (script, _, events) = taken_out(vec![Notice::Lost]);
+    assert_eq!(script.kernel.schedule(500).unwrap(), Schedule::Other { nice: 0 });
+    assert_eq!(events.len(), 1, "{events:?}");
+    let (script, _, events) = taken_out(Vec::new());
+    assert_eq!(script.kernel.schedule(500).unwrap(), Schedule::Fifo { priority: 9 });
+    assert_eq!(events, []);
+}
+
+#[test]
+fn at_the_start_tasks_that_were_taken_out_are_sought() {
+    let kernel = Arc::new(FakeKernel::new());
+    kernel.start(500, 500, "taken", Schedule::Fifo { priority: 9 });
+    asmp_host::rttime::mark(&*kernel, 500).unwrap();
+    let (_, script, _, events) = held_on(kernel, None, Vec::new(), Vec::new());
+    assert_eq!(script.kernel.schedule(500).unwrap(), Schedule::Other { nice: 0 });
+    assert_eq!(events.len(), 1, "{events:?}");
 }
 
 #[test]

@@ -7,15 +7,16 @@
 //!           share a [`Board`]. A client has one reply under way at a time, and some requests a
 //!           turn. A client that sends too much is disconnected; one that reads too slowly waits.
 //!           The number of clients is limited, of each user to fewer, and some places are root's.
+//!           Users can fill the queue of those that wait to be taken: root has a socket of its own.
 //!           What changes partitions is left to the thread that repairs, one thing of a client at
 //!           a time; the client waits for it.
 
 use crate::board::Board;
-use crate::granted::Work;
-use crate::interface::{Answer, Asker, NAME, answer, event, last_words};
+use crate::interface::{Answer, Asker, NAME, ROOTS, answer, event, last_words};
 use crate::policy::Files;
-use asmp_host::clock::monotonic_ns;
-use asmp_host::peer::Peer;
+use crate::work::Work;
+use asmp_host::clock::{monotonic_ns, unix_s};
+use asmp_host::peer::{Peer, refuse_descriptors};
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -29,7 +30,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Clients at a time; those of all users but root; those of one of them.
 const MOST_CLIENTS: usize = 64;
@@ -43,13 +44,13 @@ const MOST_UNSENT: usize = 64 << 10;
 const MOST_AT_ONCE: usize = 16;
 
 /// Keys of what is polled; those of clients follow.
-const LISTENER: u64 = 0;
-const NEWS: u64 = 1;
+const LISTENERS: [u64; 2] = [0, 1];
+const NEWS: u64 = 2;
 
-/// The socket's place. It is gone when this is dropped.
+/// The sockets' place: of all users, and of root. They are gone when this is dropped.
 pub struct Place {
-    listener: UnixListener,
-    path: PathBuf,
+    listeners: [UnixListener; 2],
+    paths: [PathBuf; 2],
     /// Held as long as this lives.
     _lock: File,
 }
@@ -57,7 +58,7 @@ pub struct Place {
 /// What one thread serves.
 pub struct Socket {
     epoll: OwnedFd,
-    listener: UnixListener,
+    listeners: [UnixListener; 2],
     board: Arc<Board>,
     files: Files,
     clients: BTreeMap<u64, Client>,
@@ -114,19 +115,24 @@ impl Place {
             Err(Errno::WOULDBLOCK) => return Err("another asmpd runs".to_owned()),
             Err(errno) => return Err(failed("lock", &lock)(errno.into())),
         }
-        let path = dir.join(NAME);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(failed("remove", &path)(error));
+        let paths = [NAME, ROOTS].map(|name| dir.join(name));
+        let listen = |path: &Path, mode: u32| {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(failed("remove", path)(error));
+                }
+                // The one of an asmpd that was killed, or none.
+                _ => {}
             }
-            // The one of an asmpd that was killed, or none.
-            _ => {}
-        }
-        let listener = UnixListener::bind(&path).map_err(failed("bind", &path))?;
-        listener.set_nonblocking(true).map_err(failed("set", &path))?;
-        fs::set_permissions(&path, Permissions::from_mode(0o666))
-            .map_err(failed("chmod", &path))?;
-        Ok(Self { listener, path, _lock: file })
+            let listener = UnixListener::bind(path).map_err(failed("bind", path))?;
+            listener.set_nonblocking(true).map_err(failed("set", path))?;
+            refuse_descriptors(&listener).map_err(failed("set", path))?;
+            fs::set_permissions(path, Permissions::from_mode(mode))
+                .map_err(failed("chmod", path))?;
+            Ok(listener)
+        };
+        let listeners = [listen(&paths[0], 0o666)?, listen(&paths[1], 0o600)?];
+        Ok(Self { listeners, paths, _lock: file })
     }
 
     /// Starts the thread that answers, for as long as this process lives. Errors: no descriptors,
@@ -144,18 +150,21 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
+        self.paths.iter().for_each(|path| _ = fs::remove_file(path));
     }
 }
 
 impl Socket {
     fn new(place: &Place, board: Arc<Board>, files: Files) -> io::Result<Self> {
-        let listener = place.listener.try_clone()?;
+        let [users, roots] = &place.listeners;
+        let listeners = [users.try_clone()?, roots.try_clone()?];
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+        for (listener, key) in listeners.iter().zip(LISTENERS) {
+            epoll::add(&epoll, listener, EventData::new_u64(key), EventFlags::IN)?;
+        }
         epoll::add(&epoll, board.news(), EventData::new_u64(NEWS), EventFlags::IN)?;
         let (clients, next, again) = (BTreeMap::new(), NEWS + 1, Vec::new());
-        Ok(Self { epoll, listener, board, files, clients, next, again })
+        Ok(Self { epoll, listeners, board, files, clients, next, again })
     }
 
     /// Waits at most so long, takes new clients, answers those that have asked, and sends events to
@@ -163,7 +172,7 @@ impl Socket {
     fn turn(&mut self, most: Option<Timespec>) {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let most = if self.again.is_empty() { most } else { Some(at_once) };
-        let mut ready = Vec::with_capacity(MOST_CLIENTS + 2);
+        let mut ready = Vec::with_capacity(MOST_CLIENTS + 3);
         if epoll::wait(&self.epoll, spare_capacity(&mut ready), most.as_ref()).is_err() {
             return;
         }
@@ -172,7 +181,7 @@ impl Socket {
         // What the kernel tells of a client counts more.
         for (key, flags) in again.chain(ready).collect::<BTreeMap<u64, EventFlags>>() {
             match key {
-                LISTENER => self.accept(),
+                key if LISTENERS.contains(&key) => self.accept(key as usize),
                 NEWS => {
                     self.board.has_read();
                     self.pass_replies_on();
@@ -206,9 +215,9 @@ impl Socket {
     }
 
     /// Some of those that wait; one too many is told so.
-    fn accept(&mut self) {
+    fn accept(&mut self, listener: usize) {
         for _ in 0..MOST_AT_ONCE {
-            match self.listener.accept() {
+            match self.listeners[listener].accept() {
                 Ok((stream, _)) => self.take(stream),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
@@ -270,7 +279,8 @@ impl Socket {
         match next {
             Next::Wait => {}
             Next::Again => self.again.push(key),
-            // It keeps its place until its work is done: users who come and go make no long line.
+            // It counts as a client until its work is done. Else a user who connects and leaves
+            // again and again could make the queue as long as memory.
             Next::Gone if client.waits => {
                 client.is_gone = true;
                 let _ = epoll::delete(&self.epoll, &client.stream);
@@ -300,9 +310,8 @@ impl Client {
                     return Next::Again;
                 }
                 let message: Vec<u8> = self.read.drain(..=end).collect();
-                let since = SystemTime::now().duration_since(UNIX_EPOCH);
-                let now_s = since.map_or(0, |since| since.as_secs());
-                let asker = Asker { peer: &self.peer, files, now_ns: monotonic_ns(), now_s };
+                let (now_ns, now_s) = (monotonic_ns(), unix_s());
+                let asker = Asker { peer: &self.peer, files, now_ns, now_s };
                 match answer(&message[..end], board, &asker) {
                     Answer::Reply(bytes) => (self.unsent, self.sent) = (bytes, 0),
                     Answer::Follow(after) => self.follows = Some(after),
@@ -412,7 +421,7 @@ enum Received {
 }
 
 /// Makes the directory, or looks whether only this user may write to it. Errors: in words.
-fn own_directory(dir: &Path) -> Result<(), String> {
+pub(crate) fn own_directory(dir: &Path) -> Result<(), String> {
     let failed = |error: io::Error| format!("{}: {error}", dir.display());
     match DirBuilder::new().mode(0o755).create(dir) {
         // Whatever the umask says: others may ask.

@@ -244,6 +244,34 @@ fn a_second_one_is_refused_and_what_a_killed_one_left_is_replaced() {
     let _place = Place::take(&dir).unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o777;
     assert_eq!((mode(&dir), mode(&dir.join(NAME)), mode(&dir.join("lock"))), (0o755, 0o666, 0o600));
+    assert_eq!(mode(&dir.join(ROOTS)), 0o600);
+}
+
+#[test]
+fn root_is_answered_while_the_queue_of_the_users_is_full() {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    let mut server = Server::new();
+    let users = SocketAddrUnix::new(server.path()).unwrap();
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let mut waiting = Vec::new();
+    let full = loop {
+        let one = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None);
+        let one = one.unwrap();
+        match rustix::net::connect(&one, &users) {
+            Ok(()) => waiting.push(one),
+            Err(errno) => break errno,
+        }
+        assert!(waiting.len() < 100_000);
+    };
+    assert_eq!(full, Errno::AGAIN);
+    let mut root = UnixStream::connect(server.dir.path().join("asmpd").join(ROOTS)).unwrap();
+    root.write_all(STATE).unwrap();
+    server.turn();
+    let uids = server.clients();
+    assert!(uids <= MOST_AT_ONCE + 1, "a turn takes some of each queue: {uids}");
+    server.turn();
+    root.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+    assert!(reply(&mut BufReader::new(root)).contains("running_us"));
 }
 
 #[test]
@@ -373,3 +401,6 @@ fn one_that_leaves_is_told_of_after_its_work() {
     server.turn();
     assert_eq!(server.board.take_work(), None);
 }
+
+#[path = "socket_fuzz_tests.rs"]
+mod fuzz;

@@ -3,28 +3,32 @@
 //!
 //! Problem:  a user must not get at what others have. A process number that a user names, or that
 //!           the kernel noted, may be another user's process by now.
-//! Approach: no number comes from a user. A process enters by asking itself; the kernel tells its
-//!           number. Its user ids must all be those of the user, before and after it was moved. A
-//!           partition knows whose it is ([`Grant`]), and the shield looks at that with its lock
-//!           held. A partition ends with its client, its process or its time, whichever is first.
+//! Approach: no number comes from a user. A process that is to enter asks by itself, and the
+//!           kernel tells its number. All its user ids must be its user's, before and after the
+//!           move. A partition knows whose it is ([`Grant`]), and the shield looks at that with its
+//!           lock held. A partition ends with its client, its process or its time, whichever is
+//!           first.
 
-use crate::granted::{Ended, Ran, Refused, Work};
+use crate::came;
+use crate::granted::{Changed, Ended, Ran};
+use crate::work::{Refused, Work};
+use crate::written;
 use asmp_host::peer::Peer;
+use asmp_host::rttime;
 use asmp_host::task::{self, TaskId};
 use asmp_host::{Kernel, Schedule};
 use asmp_shield::code::POLICY_REFUSED;
-use asmp_shield::{
-    Caller, ChangeError, Grant, Members, Outcome, Partition, Refusal, Request, Shield, Spec,
-};
+use asmp_shield::{Caller, ChangeError, Grant, Members, Partition, Refusal, Request, Shield, Spec};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Component;
 
 /// Who has run what.
 #[derive(Debug, Default)]
 pub struct Users {
     /// The partitions of each client that made some.
-    partitions: BTreeMap<u64, Vec<String>>,
-    /// Those that could not be ended: tried again at the next look, and not told again.
+    partitions: BTreeMap<u64, Vec<(String, TaskId)>>,
+    /// Partitions that could not be ended. The next look tries again, and tells it no second time.
     stuck: BTreeSet<String>,
 }
 
@@ -35,6 +39,9 @@ pub struct Done {
     pub reply: Option<Result<Value, Refused>>,
     /// What happened to which partition, in words.
     pub told: Vec<Told>,
+    /// Why a write to the tree of files was refused, or what must be known of it: who writes hears
+    /// a number alone.
+    pub of_files: Vec<String>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -55,16 +62,16 @@ impl Users {
                 let ran = run(shield, &peer, &name, *spec, &grant, command);
                 let told = match &ran {
                     Err(_) => Vec::new(),
-                    Ok(ran) => {
-                        self.partitions.entry(client).or_default().push(name.clone());
+                    Ok((ran, owner)) => {
+                        self.partitions.entry(client).or_default().push((name.clone(), *owner));
                         vec![told(&name, words_of(&peer, &grant, ran))]
                     }
                 };
-                Done { reply: Some(ran.map(|ran| json!(ran))), told }
+                Done { reply: Some(ran.map(|(ran, _)| json!(ran))), told, of_files: Vec::new() }
             }
             Work::Enter { peer, name, policy, command } => {
                 let entered = enter(shield, &peer, &name, policy, command);
-                Done { reply: Some(entered.map(|()| json!({}))), told: Vec::new() }
+                Done { reply: Some(entered.map(|()| json!({}))), ..Done::default() }
             }
             Work::End { peer, name } => {
                 let ended = end_own(shield, &peer, &name);
@@ -73,11 +80,25 @@ impl Users {
                     Err(_) => Vec::new(),
                 };
                 self.forget(&told);
-                Done { reply: Some(ended.map(|ended| json!(ended))), told }
+                Done { reply: Some(ended.map(|ended| json!(ended))), told, of_files: Vec::new() }
+            }
+            Work::Change { peer, request, command } => {
+                let changed = change(shield, &peer, &request, command);
+                Done { reply: Some(changed.map(|changed| json!(changed))), ..Done::default() }
             }
             Work::Left => {
                 let names = self.partitions.remove(&client).unwrap_or_default();
-                Done { reply: None, told: self.end_left(shield, &names) }
+                Done { told: self.end_left(shield, &names), ..Done::default() }
+            }
+            Work::Written(written) => {
+                let came = written::carry_out(shield, &written);
+                let words = match &came {
+                    Ok(words) => words.clone(),
+                    Err(refused) => vec![refused.why.clone()],
+                };
+                let of_file = words.iter().map(|word| format!("{}: {word}", written.file));
+                let of_files = of_file.collect();
+                Done { reply: Some(came.map(|_| json!({}))), told: Vec::new(), of_files }
             }
         }
     }
@@ -106,11 +127,13 @@ impl Users {
     }
 
     /// Ends what a client that is gone has made, as far as it is there.
-    fn end_left(&mut self, shield: &Shield, names: &[String]) -> Vec<Told> {
+    fn end_left(&mut self, shield: &Shield, made: &[(String, TaskId)]) -> Vec<Told> {
         let Ok(state) = shield.state() else { return Vec::new() };
-        // Another partition may have the name by now: of root, or of a file.
-        let own = names.iter().filter_map(|name| state.partition(name).ok());
-        let own = own.filter(|one| one.granted.is_some());
+        // Another partition may have the name by now: of root, of a file, or of another user.
+        let own = made.iter().filter_map(|(name, owner)| {
+            let one = state.partition(name).ok()?;
+            (one.granted.is_some() && one.owner == Some(*owner)).then_some(one)
+        });
         own.filter_map(|one| self.end(shield, one, "its client is gone")).collect()
     }
 
@@ -134,10 +157,10 @@ impl Users {
         }
     }
 
-    /// Their names may be those of other partitions soon.
+    /// Another partition may take one of these names later.
     fn forget(&mut self, ended: &[Told]) {
         for names in self.partitions.values_mut() {
-            names.retain(|name| !ended.iter().any(|one| one.partition == *name));
+            names.retain(|(name, _)| !ended.iter().any(|one| one.partition == *name));
         }
     }
 }
@@ -153,28 +176,14 @@ fn run(
     spec: Spec,
     grant: &Grant,
     command: String,
-) -> Result<Ran, Refused> {
+) -> Result<(Ran, TaskId), Refused> {
     let owner = own_process(shield.kernel(), peer)?;
     let request = Request::Run { name: name.to_owned(), spec, owner: Some(owner) };
     let caller = caller(peer, command).with_grant(grant.clone());
     let outcome = shield.change(&request, &caller).map_err(|error| refused(&error))?;
     let made = outcome.state.partition(name)?;
     let cpus = made.cpus.to_string();
-    Ok(Ran { name: name.to_owned(), cpus, notes: notes(&outcome) })
-}
-
-/// What a user must know of a change: what stays on its CPUs, and what this boot does not allow.
-fn notes(outcome: &Outcome) -> Vec<String> {
-    // One line for each reason.
-    let mut stays: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for one in outcome.refused.iter().filter(|one| one.disturbs) {
-        stays.entry(&one.reason).or_default().push(&one.what);
-    }
-    let stays =
-        stays.into_iter().map(|(reason, what)| format!("refused: {}: {reason}", what.join("; ")));
-    let cannot = outcome.plan.cannot.iter();
-    let cannot = cannot.map(|one| format!("not in this boot: {} (cure: {})", one.what, one.cure));
-    stays.chain(cannot).collect()
+    Ok((Ran { name: name.to_owned(), cpus, notes: came::stays(&outcome) }, owner))
 }
 
 fn words_of(peer: &Peer, grant: &Grant, ran: &Ran) -> String {
@@ -229,7 +238,11 @@ fn enter(
     // The number may have become another process's since it was looked at.
     let is_inside = inside.tasks.iter().any(|member| member.task == own);
     let entered = match is_inside && own_process(kernel, peer) == Ok(own) {
-        true => give(kernel, own, &policy),
+        // Before it is real-time: what it starts then has the mark too.
+        true if policy.is_real_time() && rttime::mark(kernel, own.tid).is_err() => {
+            Err(not_own(peer))
+        }
+        true => give(kernel, own, name, &policy),
         false => Err(not_own(peer)),
     };
     entered.inspect_err(|_| {
@@ -239,13 +252,31 @@ fn enter(
     })
 }
 
-/// Gives all threads of a process a policy.
-fn give(kernel: &dyn Kernel, process: TaskId, policy: &Schedule) -> Result<(), Refused> {
+/// Gives all threads of a process in this partition a policy. A thread may end meanwhile, and its
+/// number be another one's, outside: that has no part in it.
+fn give(
+    kernel: &dyn Kernel,
+    process: TaskId,
+    partition: &str,
+    policy: &Schedule,
+) -> Result<(), Refused> {
+    let is_its = |id: TaskId| {
+        task::read(kernel, id.tid).is_ok_and(|task| {
+            let has_name = |part: Component| part.as_os_str() == partition;
+            task.id == id && task.process == process.tid && task.group.components().any(has_name)
+        })
+    };
     for tid in task::thread_numbers(kernel, process.tid).unwrap_or_default() {
-        kernel.set_schedule(tid, policy).map_err(|error| Refused {
-            code: POLICY_REFUSED,
-            why: format!("the kernel refuses {policy}: {error}"),
-        })?;
+        let Some(id) = task::identify(kernel, tid).filter(|id| is_its(*id)) else { continue };
+        match kernel.set_schedule(tid, policy) {
+            Ok(()) if is_its(id) => {}
+            Ok(()) => drop(kernel.set_schedule(tid, &Schedule::Other { nice: 0 })),
+            Err(_) if !is_its(id) => {}
+            Err(error) => {
+                let why = format!("the kernel refuses {policy}: {error}");
+                return Err(Refused { code: POLICY_REFUSED, why });
+            }
+        }
     }
     Ok(())
 }
@@ -261,12 +292,20 @@ fn end_own(shield: &Shield, peer: &Peer, name: &str) -> Result<Ended, Refused> {
     let request = Request::EndRun { name: name.to_owned(), owner: partition.owner };
     let caller = Caller::now(0, "asmpd", "asmpd");
     let outcome = shield.change(&request, &caller).map_err(|error| refused(&error))?;
-    let demoted = outcome.demoted.iter().map(|one| {
-        let (tid, command, policy) = (one.task.tid, &one.command, one.policy);
-        format!("task {tid} ({command}) left {name} as SCHED_OTHER; it was {policy}")
-    });
-    let elsewhere = outcome.elsewhere.iter().map(ToString::to_string);
-    Ok(Ended { notes: demoted.chain(elsewhere).collect() })
+    Ok(Ended { notes: came::of_tasks(&outcome) })
+}
+
+/// Carries out a request of root's.
+fn change(
+    shield: &Shield,
+    peer: &Peer,
+    request: &Request,
+    command: String,
+) -> Result<Changed, Refused> {
+    let caller = Caller::now(peer.uid, "root", command);
+    let outcome = shield.change(request, &caller).map_err(|error| refused(&error))?;
+    let (transaction, changes) = (outcome.state.transaction, outcome.changes);
+    Ok(Changed { transaction, changes, notes: came::of(request, &outcome) })
 }
 
 fn caller(peer: &Peer, command: String) -> Caller {

@@ -2,11 +2,15 @@
 //! What users ask for, on a machine in memory: whose process comes in, and how a partition ends.
 
 use super::*;
-use asmp_host::CpuSet;
 use asmp_host::fake::FakeKernel;
+use asmp_host::sched::TimeLimits;
 use asmp_host::store::Store;
+use asmp_host::{CpuSet, Spinner};
 use asmp_shield::code::USAGE;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 const USER: u32 = 1000;
 const FIFO_50: Schedule = Schedule::Fifo { priority: 50 };
@@ -198,9 +202,9 @@ fn one_that_cannot_be_ended_is_told_once_and_tried_again_at_each_look() {
     machine.kernel.arm(None);
     assert!(killed.is_err());
     // The lock is held by another program.
-    let held = Store::at(machine._dir.path()).lock(std::time::Duration::ZERO).unwrap().unwrap();
+    let held = Store::at(machine._dir.path()).lock(Duration::ZERO).unwrap().unwrap();
     machine.shield = machine.shield.clone().with_patience(asmp_shield::Patience {
-        lock: std::time::Duration::ZERO,
+        lock: Duration::ZERO,
         ..asmp_shield::Patience::default()
     });
     let told = words(&machine.users.end_over(&machine.shield, 1_000));
@@ -221,4 +225,179 @@ fn who_asks_and_has_ended_gets_nothing() {
     assert_ne!(refused.code, USAGE);
     assert!(refused.why.contains("process 200 is not granted: it has ended"), "{}", refused.why);
     assert!(machine.is_as_it_was());
+}
+
+#[test]
+fn a_client_that_leaves_ends_no_partition_of_another_that_has_its_name() {
+    let mut machine = Machine::new();
+    let end = Request::Destroy { name: Some("run-1".to_owned()), demote: true };
+    machine.shield.change(&end, &Caller::now(0, "root", "test")).unwrap();
+    machine.kernel.start(500, 500, "app", OTHER);
+    machine.kernel.edit(500, |task| (task.uid, task.other_uids) = (1001, 1001));
+    let grant = Grant { uid: 1001, partitions: 1, until_s: None, policy: FIFO_50, cpus: cpu_3() };
+    let work = Work::Run {
+        peer: peer(500, 1001),
+        name: "run-1".to_owned(),
+        spec: Box::new(Spec::of("3".parse().unwrap())),
+        grant: Box::new(grant),
+        command: "app".to_owned(),
+    };
+    machine.users.carry_out(&machine.shield, 9, work).reply.unwrap().unwrap();
+    let left = machine.users.carry_out(&machine.shield, 1, Work::Left);
+    assert_eq!((left.told.len(), machine.names()), (0, "known are: run-1".to_owned()));
+    let left = machine.users.carry_out(&machine.shield, 9, Work::Left);
+    assert_eq!(words(&left.told), ["run-1: ended: its client is gone"]);
+}
+
+fn cpu_3() -> CpuSet {
+    "3".parse().unwrap()
+}
+
+/// A kernel in which something happens right after a thread got a policy.
+struct After {
+    kernel: Arc<FakeKernel>,
+    then: fn(&FakeKernel, i32),
+}
+
+impl Kernel for After {
+    fn set_schedule(&self, tid: i32, schedule: &Schedule) -> io::Result<()> {
+        self.kernel.set_schedule(tid, schedule)?;
+        (self.then)(&self.kernel, tid);
+        Ok(())
+    }
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.kernel.read(path)
+    }
+    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.kernel.write(path, bytes)
+    }
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.kernel.list(dir)
+    }
+    fn stream(&self, path: &Path) -> io::Result<Box<dyn io::Read + Send>> {
+        self.kernel.stream(path)
+    }
+    fn make_dir(&self, dir: &Path) -> io::Result<()> {
+        self.kernel.make_dir(dir)
+    }
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.kernel.remove_dir(dir)
+    }
+    fn mark(&self, dir: &Path) -> io::Result<()> {
+        self.kernel.mark(dir)
+    }
+    fn is_marked(&self, dir: &Path) -> bool {
+        self.kernel.is_marked(dir)
+    }
+    fn schedule(&self, tid: i32) -> io::Result<Schedule> {
+        self.kernel.schedule(tid)
+    }
+    fn online_affinity(&self, tid: i32) -> io::Result<CpuSet> {
+        self.kernel.online_affinity(tid)
+    }
+    fn set_affinity(&self, tid: i32, cpus: &CpuSet) -> io::Result<()> {
+        self.kernel.set_affinity(tid, cpus)
+    }
+    fn limit_real_time(&self, process: i32, limits: TimeLimits) -> io::Result<()> {
+        self.kernel.limit_real_time(process, limits)
+    }
+    fn exists(&self, path: &Path) -> bool {
+        self.kernel.exists(path)
+    }
+    fn delegate(&self, mount: &Path, on: bool) -> io::Result<()> {
+        self.kernel.delegate(mount, on)
+    }
+    fn spin(&self, time: Duration) -> io::Result<Box<dyn Spinner + '_>> {
+        self.kernel.spin(time)
+    }
+}
+
+/// Process 300 with thread 301 enters, and `then` comes after each policy that is given.
+fn entered(then: fn(&FakeKernel, i32)) -> (Machine, Result<(), Refused>) {
+    let mut machine = Machine::new();
+    machine.kernel.start(301, 300, "thread", OTHER);
+    machine.kernel.edit(301, |task| (task.uid, task.other_uids) = (USER, USER));
+    let kernel: Arc<dyn Kernel> = Arc::new(After { kernel: Arc::clone(&machine.kernel), then });
+    machine.shield = Shield::new(kernel, Store::at(machine._dir.path()));
+    let came = machine.enter(peer(300, USER), FIFO_50);
+    (machine, came)
+}
+
+#[test]
+fn a_thread_number_that_is_used_again_outside_gets_no_policy() {
+    let (machine, came) = entered(|kernel, tid| {
+        if tid == 300 {
+            kernel.end(301);
+            kernel.start(301, 301, "outside", OTHER);
+            kernel.edit(301, |task| task.start_ticks = 77_777);
+        }
+    });
+    assert_eq!(came, Ok(()));
+    assert_eq!(machine.kernel.task(300).unwrap().schedule, FIFO_50);
+    assert_eq!(machine.kernel.task(301).unwrap().schedule, OTHER);
+    // Between the look and the call.
+    let (machine, came) = entered(|kernel, tid| {
+        if tid == 301 && kernel.task(301).is_some_and(|task| task.start_ticks != 77_777) {
+            kernel.end(301);
+            kernel.start(301, 301, "outside", FIFO_50);
+            kernel.edit(301, |task| task.start_ticks = 77_777);
+        }
+    });
+    assert_eq!(came, Ok(()));
+    assert_eq!(machine.kernel.task(301).unwrap().schedule, OTHER);
+}
+
+#[test]
+fn a_request_of_root_is_carried_out_and_answered_in_words() {
+    let mut machine = Machine::empty();
+    machine.kernel.start(401, 400, "rt-thread", OTHER);
+    let mut ask = |request: Request| {
+        let work = Work::Change {
+            peer: peer(7, 0),
+            request: Box::new(request),
+            command: "launcher".to_owned(),
+        };
+        let done = machine.users.carry_out(&machine.shield, 9, work);
+        assert!(done.told.is_empty() && done.of_files.is_empty());
+        done.reply.unwrap()
+    };
+    let create = || Request::Create { name: "motion".into(), spec: Spec::of("3".parse().unwrap()) };
+    let made: Changed = serde_json::from_value(ask(create()).unwrap()).unwrap();
+    assert!(made.transaction == 1 && made.changes > 9, "{made:?}");
+    assert_eq!(ask(create()).unwrap_err().code, 31);
+    let members = Members { pids: vec![400], ..Members::default() };
+    ask(Request::Add { name: "motion".into(), members }).unwrap();
+    machine.kernel.set_schedule(401, &FIFO_50).unwrap();
+    let made_by = machine.shield.state().unwrap().partitions[0].created_by.clone();
+    assert!(made_by.contains("root") && made_by.contains("launcher"), "{made_by}");
+    let destroy = |demote| Request::Destroy { name: Some("motion".into()), demote };
+    assert_eq!(ask(destroy(false)).unwrap_err().code, 39);
+    let ended: Changed = serde_json::from_value(ask(destroy(true)).unwrap()).unwrap();
+    let words = "task 401 (rt-thread) left motion as SCHED_OTHER; it was fifo:50";
+    assert_eq!(ended.notes, [words]);
+    assert!(machine.is_as_it_was());
+}
+
+/// What it starts inherits the mark, wherever it is taken.
+#[test]
+fn a_process_is_marked_before_it_is_real_time_and_only_then() {
+    let (machine, came) = entered(|kernel, tid| {
+        let most_us = kernel.task(300).unwrap().most_us;
+        assert_eq!(most_us, Some(rttime::MARK_US), "as {tid} gets its policy");
+    });
+    assert_eq!(came, Ok(()));
+    assert_eq!(machine.kernel.task(300).unwrap().schedule, FIFO_50);
+    let mut machine = Machine::new();
+    machine.enter(peer(300, USER), OTHER).unwrap();
+    assert_eq!(machine.kernel.task(300).unwrap().most_us, None);
+}
+
+#[test]
+fn a_thread_that_ends_while_its_process_enters_is_no_error() {
+    let (machine, came) = entered(|kernel, tid| {
+        if tid == 300 {
+            kernel.end(301);
+        }
+    });
+    assert_eq!((came, machine.kernel.task(300).unwrap().schedule), (Ok(()), FIFO_50));
 }

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Nanoseconds as the kernel takes them.
 #[inline]
@@ -21,6 +22,11 @@ pub fn monotonic_ns() -> u64 {
     // SAFETY: the kernel writes one timespec into `now`; CLOCK_MONOTONIC exists on every Linux.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// The time of day, in seconds since 1970-01-01 UTC; 0 before that.
+pub fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// `2026-11-24 12:31:07`: the time of day, in UTC, that many seconds after 1970-01-01.

@@ -124,7 +124,7 @@ impl CpuSet {
         &self.words
     }
 
-    fn of_words(words: impl Iterator<Item = u64>) -> Self {
+    pub(crate) fn of_words(words: impl Iterator<Item = u64>) -> Self {
         let mut words: Vec<u64> = words.collect();
         words.truncate(words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1));
         Self { words }

@@ -7,7 +7,7 @@
 
 use crate::cpuset::CpuSet;
 use crate::mark;
-use crate::sched::{self, Schedule};
+use crate::sched::{self, Schedule, TimeLimits};
 use crate::spin::{self, Spinner};
 use crate::systemd;
 use std::io;
@@ -45,8 +45,15 @@ pub trait Kernel: Send + Sync {
     /// Sets policy and parameters of a thread (`sched_setattr(2)`).
     fn set_schedule(&self, tid: i32, schedule: &Schedule) -> io::Result<()>;
 
+    /// The online CPUs that a thread may run on (`sched_getaffinity(2)`): for a first look, where
+    /// its file in /proc takes long.
+    fn online_affinity(&self, tid: i32) -> io::Result<CpuSet>;
+
     /// Confines a thread to `cpus` (`sched_setaffinity(2)`).
     fn set_affinity(&self, tid: i32, cpus: &CpuSet) -> io::Result<()>;
+
+    /// Limits how long real-time tasks of a process run without sleeping (`prlimit(2)`).
+    fn limit_real_time(&self, process: i32, limits: TimeLimits) -> io::Result<()>;
 
     /// The file as text without the trailing newline.
     fn text(&self, path: &Path) -> io::Result<String> {
@@ -164,8 +171,16 @@ impl Kernel for Linux {
         sched::set(tid, schedule)
     }
 
+    fn online_affinity(&self, tid: i32) -> io::Result<CpuSet> {
+        sched::affinity(tid)
+    }
+
     fn set_affinity(&self, tid: i32, cpus: &CpuSet) -> io::Result<()> {
         sched::confine(tid, cpus)
+    }
+
+    fn limit_real_time(&self, process: i32, limits: TimeLimits) -> io::Result<()> {
+        sched::limit(process, limits)
     }
 
     fn exists(&self, path: &Path) -> bool {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::AsRawFd;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 /// The process that connected, as it was then. It may have ended since, and its number may be
 /// another process's by now.
@@ -23,10 +23,48 @@ pub struct Peer {
 impl Peer {
     /// Errors: those of getsockopt(2).
     pub fn of(stream: &UnixStream) -> io::Result<Self> {
-        let credentials = rustix::net::sockopt::socket_peercred(stream)?;
+        let libc::ucred { pid, uid, gid } = credentials(stream)?;
         let mut groups = supplementary(stream)?;
-        groups.insert(credentials.gid.as_raw());
-        Ok(Self { pid: credentials.pid.as_raw_pid(), uid: credentials.uid.as_raw(), groups })
+        groups.insert(gid);
+        Ok(Self { pid, uid, groups })
+    }
+}
+
+/// From now on the kernel refuses descriptors that anybody sends to a connection of this listener
+/// (EPERM): to close one may wait for who sent it. Kernels before 6.16 cannot, and do not.
+pub fn refuse_descriptors(listener: &UnixListener) -> io::Result<()> {
+    // asm-generic/socket.h; the libc crate does not have it yet.
+    const SO_PASSRIGHTS: libc::c_int = 83;
+    let no: libc::c_int = 0;
+    let (value, bytes) = ((&raw const no).cast(), size_of::<libc::c_int>() as libc::socklen_t);
+    // SAFETY: the kernel reads one int of ours.
+    let result = unsafe {
+        libc::setsockopt(listener.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, value, bytes)
+    };
+    let error = io::Error::last_os_error();
+    match (result, error.raw_os_error()) {
+        (0, _) | (_, Some(libc::ENOPROTOOPT)) => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// By hand: for rustix a process has a number, and one that is not seen from here has 0.
+fn credentials(stream: &UnixStream) -> io::Result<libc::ucred> {
+    let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: `found` has room for so many bytes, and the kernel writes at most as many.
+    let result = unsafe {
+        libc::getsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut found).cast(),
+            &raw mut bytes,
+        )
+    };
+    match result {
+        0 => Ok(found),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

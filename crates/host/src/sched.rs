@@ -3,6 +3,8 @@
 
 use crate::cpuset::CpuSet;
 use asmp_duration::{DurationError, ExactDuration};
+use rustix::io::Errno;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
@@ -215,6 +217,37 @@ pub fn confine(tid: i32, cpus: &CpuSet) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// The online CPUs that a thread may run on (`sched_getaffinity(2)`). Errors: ESRCH.
+pub fn affinity(tid: i32) -> io::Result<CpuSet> {
+    // More than any kernel has: NR_CPUS is at most 8192.
+    let mut words = [0_u64; 1024 / 8];
+    // SAFETY: the kernel writes at most `size_of_val(&words)` bytes into `words`.
+    let result = unsafe {
+        libc::syscall(libc::SYS_sched_getaffinity, tid, size_of_val(&words), words.as_mut_ptr())
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(CpuSet::of_words(words.into_iter()))
+}
+
+/// How long real-time tasks of a process may run without sleeping, in microseconds: RLIMIT_RTTIME
+/// of getrlimit(2). `None`: without a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeLimits {
+    pub soft_us: Option<u64>,
+    /// Only root can raise it.
+    pub hard_us: Option<u64>,
+}
+
+/// prlimit(2).
+pub fn limit(process: i32, limits: TimeLimits) -> io::Result<()> {
+    let pid = Pid::from_raw(process).ok_or(Errno::SRCH)?;
+    let limits = Rlimit { current: limits.soft_us, maximum: limits.hard_us };
+    prlimit(Some(pid), Resource::Rttime, limits)?;
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -288,6 +321,17 @@ mod tests {
         let schedule: Schedule = "SCHED_DEADLINE:1.5 ms/5ms/10ms".parse().unwrap();
         assert_eq!(schedule.to_string(), "deadline:1.5ms/5ms/10ms");
         assert_eq!(schedule.to_string().parse(), Ok(schedule));
+    }
+
+    #[test]
+    fn the_cpus_of_a_thread_are_read_as_in_its_file() {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:\t"));
+        let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
+        let [allowed, online] = [list.unwrap(), online.trim()].map(|list| list.parse().unwrap());
+        let both: CpuSet = CpuSet::intersection(&allowed, &online);
+        assert_eq!(affinity(0).unwrap(), both);
+        assert_eq!(affinity(i32::MAX).unwrap_err().raw_os_error(), Some(libc::ESRCH));
     }
 
     #[test]

@@ -14,7 +14,7 @@
 //! reader waits.
 
 use crate::kernel::Kernel;
-use crate::tracefs::{Entered, Moved, Moves, Tasks};
+use crate::tracefs::{Entered, Moved, Moves, TakenOut, Tasks};
 use crate::{Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
@@ -45,6 +45,8 @@ pub enum Notice {
     Moved(i32),
     /// Another one was moved into a group that is followed.
     Entered(Entered),
+    /// A task of a user's partition may have been taken out of it.
+    TakenOut(TakenOut),
     /// A network link changed.
     Link,
     /// The machine was suspended, or somebody has set its clock.
@@ -62,6 +64,9 @@ impl fmt::Display for Notice {
             Self::Moved(tid) => write!(f, "task {tid} was moved to another group"),
             Self::Entered(Entered { group, tid, by }) => {
                 write!(f, "{by} moved task {tid} to {}", group.display())
+            }
+            Self::TakenOut(TakenOut { group, tid }) => {
+                write!(f, "task {tid} was moved to {}", group.display())
             }
             Self::Link => write!(f, "a network link changed"),
             Self::Resumed => write!(f, "resumed, or the clock was set"),
@@ -222,9 +227,10 @@ impl<'a> Watch<'a> {
             && let Ok(moves) = &mut self.moves
         {
             match moves.take(&self.tasks, &self.groups) {
-                Some(Moved { tasks, entered }) => {
+                Some(Moved { tasks, entered, taken_out }) => {
                     noticed.extend(tasks.into_iter().map(Notice::Moved));
                     noticed.extend(entered.into_iter().map(Notice::Entered));
+                    noticed.extend(taken_out.into_iter().map(Notice::TakenOut));
                 }
                 None => drop(noticed.insert(Notice::Lost)),
             }

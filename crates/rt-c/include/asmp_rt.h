@@ -89,6 +89,11 @@ struct asmp_client;
 struct asmp_fifo;
 
 /*
+ A channel that asmpd keeps.
+ */
+struct asmp_kept;
+
+/*
  A channel on a Unix socket, for programs of other users.
  */
 struct asmp_offer;
@@ -924,6 +929,84 @@ ptrdiff_t rtf_write_np(struct rtf_file *file, const void *buffer, size_t count);
  `file` came from `rtf_open_np` and is not used again.
  */
 void rtf_close_np(struct rtf_file *file);
+
+/*
+ Lets asmpd keep a FIFO at /run/asmpd/channels/UID/NAME (UID: the effective user of this process)
+ for root, this user, `user_count` users (user IDs) and `group_count` groups (group IDs), 64 in
+ all. They receive it there by asmp_fifo_receive with the owner 0; this process serves no socket.
+ Any user sees the name. Put or get first (0 bytes will do): this end then has a role, and the
+ one that receives the FIFO has the other. They can write anything into its memory.
+
+ asmpd keeps it until asmp_kept_close or the end of this process. It forgets all channels when it
+ ends: call asmp_kept_renew now and then. For set-up only: allocates, makes system calls, waits
+ for asmpd up to 10 s.
+
+ Returns what is kept. On error returns null, and sets errno and asmp_why():
+ - EINVAL: no FIFO, users or groups, or this end has no role yet
+ - ENOTCONN: asmpd does not run
+ - EEXIST: asmpd keeps another channel of this name and user
+ - EDQUOT: it keeps too many channels: of a user other than root 16
+ - E2BIG: too many users and groups
+ - EPERM: another user listens in its place
+ - ETIMEDOUT: it did not answer in time
+ - EPROTO, EAGAIN: it is of another version; it has no descriptor left
+ - EMFILE: too many open files
+
+ # Safety
+ `fifo` is null or came from asmp_fifo_create, asmp_fifo_attach or asmp_fifo_receive; `users`
+ and `groups` point to as many IDs as is said.
+ */
+struct asmp_kept *asmp_fifo_keep(const struct asmp_fifo *fifo,
+                                 const unsigned int *users,
+                                 size_t user_count,
+                                 const unsigned int *groups,
+                                 size_t group_count);
+
+/*
+ Lets asmpd keep a record as asmp_fifo_keep does a FIFO. `flags`: 0, who receives it can only
+ read it; or ASMP_OFFER_WRITE. Costs and errors are those of asmp_fifo_keep.
+
+ # Safety
+ `record` is null or came from asmp_record_alloc, asmp_record_attach or asmp_record_receive;
+ `users` and `groups` point to as many IDs as is said.
+ */
+struct asmp_kept *asmp_record_keep(const struct asmp_record *record,
+                                   int flags,
+                                   const unsigned int *users,
+                                   size_t user_count,
+                                   const unsigned int *groups,
+                                   size_t group_count);
+
+/*
+ Registers again if asmpd has ended meanwhile. Not for real-time threads then: it waits for asmpd
+ up to 10 s. Costs one system call where there is nothing to do.
+
+ Returns 0 (there was nothing to do), 1 (it is kept again), -EINVAL (nothing is kept), or an
+ error as for asmp_fifo_keep, negative: -ENOTCONN until asmpd runs again.
+
+ # Safety
+ `kept` is null or came from asmp_fifo_keep or asmp_record_keep, and no other thread uses it.
+ */
+int asmp_kept_renew(struct asmp_kept *kept);
+
+/*
+ Returns a descriptor for poll and the like, or -EINVAL: nothing is kept. It is readable once
+ asmpd has ended. It belongs to what is kept, until asmp_kept_renew returns 1.
+
+ # Safety
+ `kept` is null or came from asmp_fifo_keep or asmp_record_keep.
+ */
+int asmp_kept_fd(const struct asmp_kept *kept);
+
+/*
+ asmpd keeps the channel no longer. Who has received it keeps it. Ignores null. For set-up only:
+ makes a system call.
+
+ # Safety
+ `kept` is null or came from asmp_fifo_keep or asmp_record_keep, no other thread uses it, and it
+ is not used again.
+ */
+void asmp_kept_close(struct asmp_kept *kept);
 
 /*
  Maps `size` bytes of shared memory with the name `name` (null: "default"): existing memory of at

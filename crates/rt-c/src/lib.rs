@@ -4,6 +4,7 @@
 
 mod call;
 mod fifo;
+mod kept;
 mod mbuff;
 mod offer;
 mod refuse;

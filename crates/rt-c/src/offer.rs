@@ -24,7 +24,7 @@ pub struct asmp_offer {
 }
 
 /// Runs `work` in a thread that is not cancelled meanwhile: it owns memory and descriptors.
-fn not_cancelled<T>(work: impl FnOnce() -> T) -> T {
+pub(crate) fn not_cancelled<T>(work: impl FnOnce() -> T) -> T {
     let mut before = 0;
     // SAFETY: writes one int into a local.
     unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut before) };
@@ -35,7 +35,7 @@ fn not_cancelled<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// What an error is in C, negative, its line kept.
-fn number(error: &OfferError) -> c_int {
+pub(crate) fn number(error: &OfferError) -> c_int {
     let number = match error {
         OfferError::BadPath { .. } => -libc::ENAMETOOLONG,
         OfferError::ForeignDir { .. } | OfferError::NotForUs { .. } => -libc::EACCES,
@@ -49,7 +49,11 @@ fn number(error: &OfferError) -> c_int {
         OfferError::NotFound { .. } => -libc::ENODEV,
         OfferError::WrongOwner { .. } => -libc::EPERM,
         OfferError::Busy { .. } => -libc::EAGAIN,
-        OfferError::BadMessage { .. } => -libc::EPROTO,
+        OfferError::NoKeeper { .. } => -libc::ENOTCONN,
+        OfferError::NameKept { .. } => -libc::EEXIST,
+        OfferError::TooMany => -libc::EDQUOT,
+        OfferError::TooManyReaders { .. } => -libc::E2BIG,
+        OfferError::NotKept { .. } | OfferError::BadMessage { .. } => -libc::EPROTO,
         OfferError::Shm(error) => why::number(error),
         OfferError::Io { cause, .. } => -cause.raw_os_error().unwrap_or(libc::EIO),
     };
@@ -87,6 +91,15 @@ unsafe fn offer(
     };
     let offer = not_cancelled(|| Offer::new(at, channel, access, users));
     Ok(Box::into_raw(Box::new(asmp_offer { offer: offer.map_err(|error| number(&error))? })))
+}
+
+/// What flags of a record say. Errors: EINVAL.
+pub(crate) fn access_of(flags: c_int) -> Result<Access, c_int> {
+    match u32::try_from(flags) {
+        Ok(0) => Ok(Access::Read),
+        Ok(ASMP_OFFER_WRITE) => Ok(Access::Write),
+        _ => Err(keep(-libc::EINVAL, &format_args!("invalid flags {flags:#x}: use 0 or 0x1"))),
+    }
 }
 
 /// Offers a FIFO at the Unix socket `path` to root and to `count` users (user IDs; 0: the real user
@@ -141,12 +154,7 @@ pub unsafe extern "C" fn asmp_record_offer(
     // SAFETY: the caller vouches for it.
     let record = unsafe { record.as_ref() }.and_then(|record| record.record().ok());
     let record = record.ok_or_else(|| keep(-libc::EINVAL, &"the record is null: allocate one"));
-    let access = match u32::try_from(flags) {
-        Ok(0) => Ok(Access::Read),
-        Ok(ASMP_OFFER_WRITE) => Ok(Access::Write),
-        _ => Err(keep(-libc::EINVAL, &format_args!("invalid flags {flags:#x}: use 0 or 0x1"))),
-    };
-    pointer(access.and_then(|access| {
+    pointer(access_of(flags).and_then(|access| {
         // SAFETY: the caller vouches for it.
         unsafe { offer(record?.shared(), path, access, users, count) }
     }))

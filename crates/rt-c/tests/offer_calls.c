@@ -111,6 +111,7 @@ static void what_cannot_be_is_refused_with_the_reason(void)
 	struct asmp_fifo *fifo = asmp_fifo_create("a", 4, 8, 0);
 	struct asmp_offer *offer;
 	struct pollfd waits = { .events = POLLIN };
+	const unsigned ids[60] = { 0 };
 	char longer[300];
 
 	CHECK(fifo != NULL && asmp_fifo_put(fifo, NULL, 0) == 0);
@@ -138,6 +139,17 @@ static void what_cannot_be_is_refused_with_the_reason(void)
 	asmp_offer_end(NULL);
 	asmp_offer_close(NULL);
 	asmp_offer_close(offer);
+	REFUSED(asmp_fifo_keep(NULL, NULL, 0, NULL, 0), EINVAL, "the FIFO is null");
+	REFUSED(asmp_record_keep(NULL, 0, NULL, 0, NULL, 0), EINVAL, "the record is null");
+	REFUSED(asmp_fifo_keep(fifo, NULL, 1, NULL, 0), EINVAL, "the users are null");
+	REFUSED(asmp_fifo_keep(fifo, NULL, 0, NULL, 1), EINVAL, "the groups are null");
+	REFUSED(asmp_fifo_keep(fifo, ids, 60, ids, 5), E2BIG, "name at most 64");
+	CHECK(asmp_kept_renew(NULL) == -EINVAL && asmp_kept_fd(NULL) == -EINVAL);
+	asmp_kept_close(NULL);
+	if (access("/run/asmpd/channels/register", F_OK) == 0)
+		fprintf(stderr, "skipped: asmpd runs here\n");
+	else
+		REFUSED(asmp_fifo_keep(fifo, ids, 1, ids, 1), ENOTCONN, "asmpd does not listen");
 	CHECK(access(path, F_OK) != 0);
 	asmp_fifo_close(fifo);
 }

@@ -62,17 +62,24 @@ pub fn offer(error: OfferError) -> PyErr {
     match error {
         OfferError::BadPath { .. } => BadName::new_err(line),
         OfferError::ForeignDir { .. } => ForeignDirectory::new_err(line),
-        OfferError::NotASocket { .. } | OfferError::InUse { .. } => NameTaken::new_err(line),
+        OfferError::NotASocket { .. } | OfferError::InUse { .. } | OfferError::NameKept { .. } => {
+            NameTaken::new_err(line)
+        }
         OfferError::NoRole { .. }
         | OfferError::BothWrite { .. }
         | OfferError::HugePages { .. }
+        | OfferError::NotKept { .. }
         | OfferError::BadMessage { .. } => Mismatch::new_err(line),
         OfferError::TimedOut { .. } => TimedOut::new_err(line),
         OfferError::Ended { .. } => Closed::new_err(line),
         OfferError::NotFound { .. } => NoSuchChannel::new_err(line),
         OfferError::WrongOwner { .. } | OfferError::NotForUs { .. } => NotPermitted::new_err(line),
         OfferError::Shm(error) => shm(error),
-        OfferError::Busy { .. } | OfferError::Io { .. } => ChannelIO::new_err(line),
+        OfferError::NoKeeper { .. }
+        | OfferError::TooMany
+        | OfferError::TooManyReaders { .. }
+        | OfferError::Busy { .. }
+        | OfferError::Io { .. } => ChannelIO::new_err(line),
     }
 }
 

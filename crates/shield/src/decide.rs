@@ -89,7 +89,9 @@ pub(crate) fn decide(
     refuse_beside(&orphans, &base, request)?;
     let (mut closes_base, mut unknown) = (false, Vec::new());
     let mut after = match request {
-        Request::Create { name, spec } | Request::Run { name, spec, .. } => {
+        Request::Create { name, spec }
+        | Request::CreateFor { name, spec, .. }
+        | Request::Run { name, spec, .. } => {
             let owner = match request {
                 Request::Run { owner, .. } => *owner,
                 _ => None,
@@ -101,7 +103,14 @@ pub(crate) fn decide(
                 need::resolve(kernel, facts, &state.partitions, (name, spec), within)?;
             chosen.extend(choice);
             let wish = Wish::new(name, cpus, spec, caller, owner);
-            rules::create(facts, state, &wish).map_err(named)?
+            let after = rules::create(facts, state, &wish).map_err(named)?;
+            match request {
+                Request::CreateFor { members, .. } => {
+                    let mut with = State { partitions: after, ..state.clone() };
+                    join(kernel, facts, &mut with, name, members)?
+                }
+                _ => after,
+            }
         }
         Request::Exec { name, pid, command } => {
             let granted = caller.granted.as_ref();
@@ -199,7 +208,10 @@ fn repair(
 fn refuse_beside(orphans: &[PathBuf], base: &Base, request: &Request) -> Result<(), Refusal> {
     let mut inside = orphans.iter().filter(|group| base.is_inside(group));
     let concerns = match request {
-        Request::Create { .. } | Request::Run { .. } | Request::Apply { .. } => !orphans.is_empty(),
+        Request::Create { .. }
+        | Request::CreateFor { .. }
+        | Request::Run { .. }
+        | Request::Apply { .. } => !orphans.is_empty(),
         Request::Destroy { name: None, .. } => inside.next().is_some(),
         Request::Destroy { name: Some(name), .. } | Request::EndRun { name, .. } => {
             inside.any(|group| group.ends_with(name))

@@ -6,6 +6,7 @@
 use crate::choose::Need;
 use crate::partition::{Aspect, Smt, Tick};
 use crate::request::Cpus;
+use asmp_host::names::number_of;
 use asmp_host::{CpuSpec, Kernel, Schedule};
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
@@ -136,11 +137,7 @@ impl UserName {
             Self::Name(name) => name,
         };
         let users = kernel.text(Path::new("/etc/passwd")).unwrap_or_default();
-        let uid = users.lines().find_map(|line| {
-            let mut fields = line.split(':');
-            (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok())?
-        });
-        uid.ok_or_else(|| {
+        number_of(&users, name).ok_or_else(|| {
             let groups = kernel.text(Path::new("/etc/group")).unwrap_or_default();
             let is_group = groups.lines().any(|line| line.split(':').next() == Some(name));
             let but = if is_group { " (it is a group, and a task has a user)" } else { "" };

@@ -8,6 +8,7 @@ use crate::request::{Caller, Members, Request, Spec};
 use crate::shield::{ChangeError, Shield};
 use crate::verify::Status;
 use asmp_host::fake::{FakeKernel, Fault};
+use asmp_host::sched::TimeLimits;
 use asmp_host::store::Store;
 use asmp_host::{CpuSet, Kernel, Schedule};
 use std::collections::BTreeMap;
@@ -184,8 +185,14 @@ impl Kernel for Watched {
     fn set_schedule(&self, tid: i32, schedule: &Schedule) -> io::Result<()> {
         self.0.set_schedule(tid, schedule)
     }
+    fn online_affinity(&self, tid: i32) -> io::Result<CpuSet> {
+        self.0.online_affinity(tid)
+    }
     fn set_affinity(&self, tid: i32, cpus: &CpuSet) -> io::Result<()> {
         self.0.set_affinity(tid, cpus)
+    }
+    fn limit_real_time(&self, process: i32, limits: TimeLimits) -> io::Result<()> {
+        self.0.limit_real_time(process, limits)
     }
     fn exists(&self, path: &Path) -> bool {
         self.0.exists(path)
@@ -216,6 +223,12 @@ pub fn set(text: &str) -> CpuSet {
 
 pub fn create(name: &str, cpus: &str) -> Request {
     Request::Create { name: name.into(), spec: Spec::of(cpus.parse().unwrap()) }
+}
+
+/// With its first process.
+pub fn create_for(name: &str, cpus: &str, pid: i32) -> Request {
+    let (name, spec) = (name.into(), Spec::of(cpus.parse().unwrap()));
+    Request::CreateFor { name, spec, members: pid_of(pid) }
 }
 
 pub fn destroy(name: &str) -> Request {

@@ -12,7 +12,7 @@ use asmp_host::{CpuSet, Schedule};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Who may use which CPUs, and how.
+/// The CPUs that one user may shield, and the limits of that.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
@@ -60,7 +60,7 @@ impl Grant {
         Refusal::NotGranted { what: what.into(), granted: self.to_string() }
     }
 
-    /// May its user have this partition? Errors: `NotGranted`.
+    /// Does it cover all CPUs that this partition takes? Errors: `NotGranted`.
     pub(crate) fn allows_cpus(&self, partition: &Partition) -> Result<(), Refusal> {
         let beyond = partition.cpus.difference(&self.cpus);
         if !beyond.is_empty() {

@@ -2,15 +2,19 @@
 //! What a user who is not root may do under a grant, and what not.
 
 use crate::choose::Need;
-use crate::fixture::{FIFO_50, FIFO_80, Fake, OTHER, create, destroy, pid_of, root, set};
+use crate::fixture::{
+    FIFO_50, FIFO_80, Fake, OTHER, assert_same, create, destroy, pid_of, root, set,
+};
 use crate::grant::Grant;
 use crate::outcome::Outcome;
 use crate::partition::{Refusal, Smt, Tick};
+use crate::plan::{Action, Step};
 use crate::request::{Caller, Cpus, Request, Spec};
 use crate::shield::ChangeError;
 use asmp_host::fake::FakeKernel;
 use asmp_host::task::TaskId;
 use asmp_host::{Kernel, Schedule};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const USER: u32 = 1000;
 const OWNER: Option<TaskId> = Some(TaskId { tid: 200, start_ticks: 1200 });
@@ -144,10 +148,17 @@ fn lines_ticks_that_are_counted_and_more_partitions_than_granted_are_refused() {
     ask(&fake, &grant("2-3"), &run("run-1", of("3"))).unwrap();
     let second = run("run-2", of("2"));
     assert_eq!(lacks(&fake, &grant("2-3"), &second), "one more partition");
-    // Another grant of the same user, and another user, count by themselves.
+    // The file may have another line by now.
+    assert_eq!(lacks(&fake, &grant("1-3"), &second), "one more partition");
+    // A grant of other CPUs, and another user, count by themselves.
     ask(&fake, &grant("2"), &second).unwrap();
-    let other = Grant { uid: 1001, ..grant("1") };
-    ask(&fake, &other, &run("run-3", of("1"))).unwrap();
+    let other = Grant { uid: 1001, ..grant("2") };
+    assert!(ask(&fake, &other, &run("run-3", of("2"))).is_err(), "CPU 2 is taken");
+    ask(&fake, &grant("2"), &Request::EndRun { name: "run-2".into(), owner: OWNER }).unwrap();
+    ask(&fake, &other, &run("run-3", of("2"))).unwrap();
+    let fake = Fake::with_app();
+    ask(&fake, &Grant { uid: 1001, ..grant("2-3") }, &run("run-1", of("2"))).unwrap();
+    ask(&fake, &grant("2-3"), &run("run-2", of("3"))).unwrap();
 }
 
 #[test]
@@ -175,6 +186,55 @@ fn what_became_real_time_inside_goes_on_as_sched_other() {
     let ended = ask(&fake, &grant("3"), &end).unwrap();
     assert!(ended.demoted.iter().any(|one| one.task.tid == 200));
     assert_eq!((fake.policy(200), fake.allowed(200)), (OTHER, "0-3".to_owned()));
+}
+
+/// What starts a task as its group is being emptied would start a real-time one outside.
+#[test]
+fn the_tasks_of_a_user_stand_still_while_they_leave_and_those_of_root_do_not() {
+    let place = |steps: &[Step], wanted: &dyn Fn(&Action) -> bool| {
+        steps.iter().position(|step| wanted(&step.action))
+    };
+    let freezes = |action: &Action| {
+        matches!(action, Action::Set { knob, to, .. }
+        if knob.path.ends_with("run-1/cgroup.freeze") && to == "1")
+    };
+    let fake = Fake::with_app();
+    let rest = |granted: bool| {
+        let asked = run("run-1", of("3"));
+        match granted {
+            true => ask(&fake, &grant("3"), &asked).unwrap(),
+            false => fake.done(&asked),
+        };
+        let exec = Request::Exec { name: "run-1".into(), pid: 200, command: "x".into() };
+        fake.done(&exec);
+        let end = Request::EndRun { name: "run-1".into(), owner: OWNER };
+        fake.done(&end).plan.steps
+    };
+    let steps = rest(true);
+    let freeze = place(&steps, &freezes);
+    let leave = place(&steps, &|action| matches!(action, Action::Evacuate { .. }));
+    assert!(freeze.is_some() && freeze < leave, "{steps:#?}");
+    assert_eq!(place(&rest(false), &freezes), None);
+}
+
+#[test]
+fn the_end_of_a_user_s_partition_that_is_interrupted_lets_its_tasks_go_on() {
+    for at in 0.. {
+        let fake = Fake::with_app();
+        ask(&fake, &grant("3"), &run("run-1", of("3"))).unwrap();
+        fake.done(&Request::Exec { name: "run-1".into(), pid: 200, command: "x".into() });
+        fake.kernel.set_schedule(200, &FIFO_50).unwrap();
+        let before = fake.kernel.snapshot();
+        let asked = AtomicUsize::new(0);
+        let interrupt = move || (asked.fetch_add(1, Relaxed) >= at).then_some(2);
+        let end = Request::EndRun { name: "run-1".into(), owner: OWNER };
+        if fake.shield.clone().with_interrupt(interrupt).change(&end, &root()).is_ok() {
+            assert!(at > 12, "only {at}");
+            break;
+        }
+        assert_same(&before, &fake.kernel.snapshot(), &format!("interrupted at {at}"));
+        assert_eq!(fake.text("/sys/fs/cgroup/asmp/run-1/cgroup.freeze"), "0");
+    }
 }
 
 #[test]

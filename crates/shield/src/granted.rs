@@ -3,7 +3,7 @@
 //! processes, and brings processes of the user into them; nothing else. Pure.
 
 use crate::grant::Grant;
-use crate::partition::{Refusal, State, Tick};
+use crate::partition::{Partition, Refusal, State, Tick};
 use crate::request::{Request, Spec};
 
 /// May its user ask for this, in this state? Errors: `NotGranted`, `NoPartition`.
@@ -11,9 +11,11 @@ pub(crate) fn check(grant: &Grant, state: &State, request: &Request) -> Result<(
     match request {
         Request::Run { spec, owner: Some(_), .. } => {
             check_spec(grant, spec)?;
-            let is_under = |had: &&Grant| had.uid == grant.uid && had.cpus == grant.cpus;
-            let had = state.partitions.iter().filter_map(|one| one.granted.as_ref());
-            match had.filter(is_under).count() < grant.partitions {
+            // Whatever the grants were under which they were made: the file may be another one now.
+            let has = |one: &&Partition| {
+                one.is_of_user(grant.uid) && one.shielded().intersects(&grant.cpus)
+            };
+            match state.partitions.iter().filter(has).count() < grant.partitions {
                 true => Ok(()),
                 false => Err(grant.lacks("one more partition")),
             }

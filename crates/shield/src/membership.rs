@@ -90,7 +90,7 @@ pub enum EntryError {
 pub struct Entrance {
     pub name: String,
     pub cpus: CpuSet,
-    groups: Groups,
+    pub groups: Groups,
     mount: PathBuf,
     store: Store,
 }

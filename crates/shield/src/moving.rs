@@ -17,6 +17,11 @@ use asmp_host::{CpuSet, Error, ErrorKind, Kernel, Result, Schedule, kind_of, kno
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Naps of 1 ms until a group is frozen, which mostly takes less than one. Then its tasks leave as
+/// they are.
+const MOST_NAPS: u32 = 1000;
 
 /// A thread that became real-time inside a partition and loses that policy when it leaves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -102,11 +107,15 @@ pub fn evict(kernel: &dyn Kernel, base: &Base, group: &Path) {
     }
 }
 
-/// Where tasks go whose own group is unknown or gone: the caller's group, else the root.
+/// Where tasks go whose own group is unknown or gone: the caller's group, else the root. Not to a
+/// service's, such as asmpd's: systemd would end them with it.
 fn fallback_group(kernel: &dyn Kernel, base: &Base) -> PathBuf {
     let own = kernel.text(Path::new("/proc/self/cgroup")).unwrap_or_default();
+    let is_of_service = |group: &str| group.ends_with(".service");
     match own.lines().find_map(|line| line.strip_prefix("0::/")) {
-        Some(group) if !Path::new("/").join(group).starts_with(base.in_tree()) => {
+        Some(group)
+            if !Path::new("/").join(group).starts_with(base.in_tree()) && !is_of_service(group) =>
+        {
             base.mount.join(group)
         }
         _ => base.mount.clone(),
@@ -319,6 +328,7 @@ pub fn evacuate(
         }
     }
     let stranded = offline_cpus(kernel, groups);
+    wait_until_frozen(kernel, &groups.domain);
     for _ in 0..50 {
         let inside = cgroup::threads_below(kernel, &groups.domain)?;
         let processes: BTreeSet<i32> = inside.iter().map(|tid| process_of(kernel, *tid)).collect();
@@ -345,6 +355,20 @@ pub fn evacuate(
         }
     }
     Err(Error::busy(&groups.domain, "empty the group"))
+}
+
+/// The kernel stops the tasks of a group one by one, on their way back to their programs. A task
+/// that sleeps and cannot be woken keeps its group from being frozen. It starts no other task.
+fn wait_until_frozen(kernel: &dyn Kernel, group: &Path) {
+    let is_to_be = knob::freeze(group).read(kernel).is_ok_and(|now| now == "1");
+    let events = group.join("cgroup.events");
+    let is_on_its_way =
+        || kernel.text(&events).is_ok_and(|text| text.lines().any(|line| line == "frozen 0"));
+    let mut naps = 0;
+    while is_to_be && naps < MOST_NAPS && is_on_its_way() {
+        std::thread::sleep(Duration::from_millis(1));
+        naps += 1;
+    }
 }
 
 /// Gathers a process whose threads are in several groups of the partition in `rest`. Returns the

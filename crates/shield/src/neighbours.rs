@@ -170,7 +170,11 @@ fn affected_processes(
     };
     let mut found: BTreeMap<i32, Affected> = BTreeMap::new();
     for tid in threads.iter().copied() {
-        // The mask first: it is one file, and hardly any thread is pinned here.
+        // Hardly any thread is pinned here. A system call tells that sooner than a file.
+        let may_leave = |online: CpuSet| !online.is_subset(taken);
+        if kernel.online_affinity(tid).is_ok_and(may_leave) {
+            continue;
+        }
         if !allowed_cpus(kernel, tid).is_some_and(|cpus| cpus.is_subset(taken)) {
             continue;
         }

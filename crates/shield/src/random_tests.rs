@@ -134,13 +134,7 @@ impl Run {
 
     /// `None`: killed, or a panic of ours.
     fn ask(&mut self, request: &Request) -> Option<Result<Outcome, ChangeError>> {
-        let caller = Caller {
-            uid: 0,
-            user: "root".into(),
-            command: "test".into(),
-            time_s: 0,
-            granted: None,
-        };
+        let caller = Caller { time_s: 0, ..Caller::now(0, "root", "test") };
         match catch_unwind(AssertUnwindSafe(|| self.shield.change(request, &caller))) {
             Ok(answer) => Some(answer),
             Err(payload) => {

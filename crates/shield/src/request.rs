@@ -12,9 +12,9 @@ use crate::grant::Grant;
 use crate::partition::{Aspect, Refusal, Smt, System, Tick};
 use crate::text::cut;
 use asmp_host::CpuSpec;
+use asmp_host::clock::unix_s;
 use asmp_host::task::TaskId;
 use serde::{Deserialize, Serialize};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// One change of the machine's partitions. Each is carried out whole or not at all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,6 +22,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub enum Request {
     /// Make a partition that stays until it is destroyed.
     Create { name: String, spec: Spec },
+    /// The same, with its first members.
+    CreateFor { name: String, spec: Spec, members: Members },
     /// Make a partition that belongs to one process; `status` reports a violation once that process
     /// has ended without destroying it.
     Run { name: String, spec: Spec, owner: Option<TaskId> },
@@ -195,8 +197,7 @@ pub struct Caller {
 impl Caller {
     /// A caller who asks now.
     pub fn now(uid: u32, user: impl Into<String>, command: impl Into<String>) -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let time_s = since.map_or(0, |since| since.as_secs());
+        let time_s = unix_s();
         Self { uid, user: user.into(), command: command.into(), time_s, granted: None }
     }
 

@@ -2,10 +2,12 @@
 //! The one way to change partitions: lock, finish what a crash left, read the machine, decide,
 //! plan, apply, commit. Everything above this file talks to [`Shield`].
 
+mod patience;
 mod recover;
 mod tracer;
 mod watched;
 
+pub use patience::Patience;
 pub use recover::Recovered;
 pub use watched::Watched;
 
@@ -122,28 +124,6 @@ const AT_WORK: Duration = Duration::from_secs(1);
 
 /// Looks of `status` beside changes that follow one another.
 const MOST_LOOKS: usize = 4;
-
-/// How long a change waits, for each thing it may wait for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
-    /// For another writer.
-    pub lock: Duration,
-    /// For a CPU to stop its tick, where that is required.
-    pub tick: Duration,
-    /// For the files and groups that the kernel says are busy, all together. Undoing has as much
-    /// again, and kworkers that have work before a change.
-    pub busy: Duration,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        Self {
-            lock: Duration::from_secs(10),
-            tick: Duration::from_secs(10),
-            busy: Duration::from_secs(2),
-        }
-    }
-}
 
 /// The number of a signal that has come and is to end a change. Once it has given one it gives one
 /// each time.
@@ -289,7 +269,26 @@ impl Shield {
     pub fn change(&self, request: &Request, caller: &Caller) -> Result<Outcome, ChangeError> {
         // The machine is read with the lock held: another writer may be changing it now.
         let _lock = self.lock()?;
-        let answer = self.change_locked(request, caller);
+        self.change_and_settle(request, caller)
+    }
+
+    /// The same, if the state is still the one from which the request was made. `None`: it is not,
+    /// and nothing was done.
+    pub fn change_of(
+        &self,
+        known: &State,
+        request: &Request,
+        caller: &Caller,
+    ) -> Result<Option<Outcome>, ChangeError> {
+        let _lock = self.lock()?;
+        match self.state()? == *known {
+            true => self.change_and_settle(request, caller).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn change_and_settle(&self, request: &Request, by: &Caller) -> Result<Outcome, ChangeError> {
+        let answer = self.change_locked(request, by);
         let no_room = state::settle(&self.store).err().map(|error| error.to_string());
         answer.map(|outcome| Outcome { no_room, ..outcome })
     }

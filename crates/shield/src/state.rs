@@ -88,6 +88,7 @@ pub(crate) fn save(store: &Store, state: &State) -> Result<(), StateError> {
         || state.originals.values().any(|original| !original.offline.is_empty())
         || state.keeps_base
         || !state.returning.is_empty()
+        || state.partitions.iter().any(|one| one.granted.is_some())
         || state.partitions.iter().flat_map(|one| &one.tasks).any(|task| {
             let of_threads = !task.apart.is_empty() || task.entered.is_some();
             task.policy.is_some() || task.process.is_some() || of_threads
@@ -184,9 +185,15 @@ mod tests {
         let irq_home = Some("0-2".parse().unwrap());
         let old = State { irq_home, ..State::default() };
         let lines = BTreeMap::from([(24, "PCI-MSI eth0".to_owned())]);
-        for (state, schema) in
-            [(State { lines, ..old.clone() }, STATE_SCHEMA), (old.clone(), OLDEST_SCHEMA)]
-        {
+        let mut granted = parse(SCHEMA_1.as_bytes()).unwrap();
+        let (cpus, policy) = ("3".parse().unwrap(), asmp_host::Schedule::Fifo { priority: 50 });
+        granted.partitions[0].granted =
+            Some(crate::Grant { uid: 1000, cpus, policy, partitions: 1, until_s: None });
+        for (state, schema) in [
+            (State { lines, ..old.clone() }, STATE_SCHEMA),
+            (granted, STATE_SCHEMA),
+            (old.clone(), OLDEST_SCHEMA),
+        ] {
             save(&store, &state).unwrap();
             let text = String::from_utf8(store.read(STATE).unwrap().unwrap()).unwrap();
             assert!(text.contains(&format!("\"schema\":{schema},")), "{text}");

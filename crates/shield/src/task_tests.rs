@@ -3,7 +3,8 @@
 //! and leaving.
 
 use crate::declaration::Declaration;
-use crate::fixture::{FIFO_50, FIFO_80, Fake, OTHER, create, destroy, pid_of};
+use crate::fixture::{FIFO_50, FIFO_80, Fake, OTHER, assert_same, create, create_for};
+use crate::fixture::{destroy, pid_of};
 use crate::membership::{self, Entered, EntryError, Join};
 use crate::outcome::Outcome;
 use crate::partition::{Refusal, Tick};
@@ -99,6 +100,24 @@ const APP: &str = r#""command":"app""#;
 const APP_FIFO: &str = r#""command":"app","policy":"fifo:50""#;
 
 #[test]
+fn a_partition_is_made_with_its_first_process_as_in_two_changes() {
+    let (one, two) = (Fake::with_service(), Fake::with_service());
+    let before = one.kernel.snapshot();
+    one.done(&create_for("a", "3", 200));
+    two.done(&create("a", "3"));
+    two.done(&add("a", pid_of(200)));
+    assert_same(&two.kernel.snapshot(), &one.kernel.snapshot(), "in one change");
+    assert_eq!(one.kernel.allowed(201), "3".parse().ok());
+    // Out of another partition, with the way home.
+    one.done(&create_for("b", "2", 200));
+    assert_eq!(one.kernel.allowed(201), "2".parse().ok());
+    one.done(&destroy("b"));
+    assert_eq!(one.group(201), "/app.service");
+    one.done(&destroy("a"));
+    assert_same(&before, &one.kernel.snapshot(), "at the end");
+}
+
+#[test]
 fn a_number_used_again_gets_neither_the_home_nor_the_policy_of_the_task_before() {
     let fake = Fake::with_a_and_b();
     fake.done(&file("a", "3", APP_FIFO));
@@ -173,6 +192,24 @@ fn a_process_goes_home_after_the_thread_that_had_joined_has_ended() {
     fake.kernel.set_file("/proc/self/cgroup", "0::/other.service");
     fake.done(&destroy("a"));
     assert_eq!([200, 201].map(|tid| fake.group(tid)), ["/app.service"; 2]);
+}
+
+/// Else they would end with asmpd, whose service they never were a part of.
+#[test]
+fn tasks_without_a_home_do_not_come_into_a_service() {
+    for (caller, goes_to) in
+        [("0::/system.slice/asmpd.service", "/"), ("0::/user.slice", "/user.slice")]
+    {
+        let fake = Fake::with_app();
+        for group in ["user.slice", "system.slice", "system.slice/asmpd.service"] {
+            fake.kernel.make_dir(&Path::new("/sys/fs/cgroup").join(group)).unwrap();
+        }
+        fake.done(&create("a", "3"));
+        fake.kernel.write(Path::new("/sys/fs/cgroup/asmp/a/rt/cgroup.procs"), b"200").unwrap();
+        fake.kernel.set_file("/proc/self/cgroup", caller);
+        fake.done(&Request::Destroy { name: Some("a".into()), demote: true });
+        assert_eq!(fake.group(200), goes_to, "{caller}");
+    }
 }
 
 #[test]

@@ -71,13 +71,7 @@ fn machine() -> Facts {
 }
 
 fn wish(name: &str, cpus: &str) -> Wish {
-    let caller = Caller {
-        uid: 0,
-        user: "somebody".into(),
-        command: "test".into(),
-        time_s: 0,
-        granted: None,
-    };
+    let caller = Caller { time_s: 0, ..Caller::now(0, "root", "test") };
     let cpus: CpuSpec = cpus.parse().unwrap();
     Wish::new(name, cpus.clone(), &Spec::of(cpus), &caller, None)
 }

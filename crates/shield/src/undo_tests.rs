@@ -2,7 +2,9 @@
 //! Undoing may itself be interrupted or refused: a kill or a refusal at each step of a recovery.
 //! The journal stays until the machine is as it was.
 
-use crate::fixture::{Call, Fake, REPAIR, RESTORE, add, assert_same, create, destroy, root};
+use crate::fixture::{
+    Call, Fake, REPAIR, RESTORE, add, assert_same, create, create_for, destroy, root,
+};
 use crate::partition::{Original, Refusal, State, Tick};
 use crate::request::{Members, Request, Spec};
 use crate::shield::{ChangeError, Patience, Shield};
@@ -21,9 +23,10 @@ use std::time::Duration;
 const EINVAL: i32 = 22;
 
 /// What comes before, and the change that is killed.
-fn changes() -> [(Vec<Request>, Request); 3] {
+fn changes() -> [(Vec<Request>, Request); 4] {
     [
         (vec![], create("a", "2-3")),
+        (vec![], create_for("a", "3", 200)),
         (vec![create("a", "3"), add("a", 200)], destroy("a")),
         (vec![create("a", "3"), create("b", "2")], destroy("a")),
     ]

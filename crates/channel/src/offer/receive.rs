@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The side of the client.
 
-use crate::offer::wire::{self, Status};
+use crate::keeper;
+use crate::offer::wire::{self, Status, Taken};
 use crate::offer::{OfferError, has_room};
 use crate::shm::{Kind, SharedMemory, ShmError};
 use std::fs::OpenOptions;
@@ -14,9 +15,11 @@ use std::time::{Duration, Instant};
 
 /// Receives the channel that a program offers at `path`, and waits for that program at most
 /// `timeout` (`None`: without limit). It trusts a socket of root, and of user `owner` (a user ID;
-/// `None`: this user). Turn the memory into a channel with `from_shared`. For set-up only:
-/// allocates and blocks. Errors: `BadPath`, `NotFound`, `NotASocket`, `WrongOwner`, `NotForUs`,
-/// `Busy`, `TimedOut`, `BadMessage`, `Shm` (`Mismatch`, `NoRoom`), `Io`.
+/// `None`: this user). Of what asmpd keeps, it trusts channels of the same users, and the one whose
+/// user and name `path` spells out below [`keeper::DIR`]. Turn the memory into a channel with
+/// `from_shared`. For set-up only: allocates and blocks. Errors: `BadPath`, `NotFound`,
+/// `NotASocket`, `WrongOwner`, `NotForUs`, `Busy`, `TimedOut`, `BadMessage`, `Shm` (`Mismatch`,
+/// `NoRoom`), `Io`.
 pub fn receive(
     path: &Path,
     owner: Option<u32>,
@@ -36,7 +39,7 @@ pub fn receive(
     if ![0, asked].contains(&server) {
         return Err(OfferError::WrongOwner { path: path.to_owned(), found: server, asked });
     }
-    let (status, name, descriptor) = loop {
+    let Taken { status, kept_for, name, descriptor } = loop {
         match wire::take(&socket, path)? {
             Some(taken) => break taken,
             None if end.is_some_and(|end| Instant::now() >= end) => {
@@ -45,14 +48,20 @@ pub fn receive(
             None => _ = wire::wait(socket.as_fd(), end),
         }
     };
+    // Any user can have asmpd keep a channel, and lead us there by a link in the path.
+    let from = kept_for.filter(|_| server == 0).unwrap_or(server);
+    let is_named = path == keeper::path_of(Path::new(keeper::DIR), from, &name);
+    if ![0, me, asked].contains(&from) && !is_named {
+        return Err(OfferError::WrongOwner { path: path.to_owned(), found: from, asked });
+    }
     let descriptor = match (status, descriptor) {
         (Status::Given, Some(descriptor)) => descriptor,
         (Status::Busy, _) => return Err(OfferError::Busy { path: path.to_owned() }),
         _ => return Err(OfferError::NotForUs { path: path.to_owned(), user: me }),
     };
     // Who writes to huge pages can free them, and our next access would end this process.
-    if ![0, me].contains(&server) && wire::has_huge_pages(descriptor.as_fd()).map_err(io)? {
-        let found = format!("user {server} offers huge pages: ask for normal ones");
+    if ![0, me].contains(&from) && wire::has_huge_pages(descriptor.as_fd()).map_err(io)? {
+        let found = format!("user {from} offers huge pages: ask for normal ones");
         return Err(ShmError::Mismatch { name, found }.into());
     }
     Ok(SharedMemory::from_fd(descriptor, &name, kind)?)

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Its last byte is the version.
 const MAGIC: [u8; 8] = *b"ASMPGIV\x01";
-/// Bytes of a message: magic, status, name, filled up with 0.
+/// Bytes of a message: magic, status, 1 where asmpd keeps the channel, 2 bytes, the user who has
+/// registered it there; name, filled up with 0.
 const BYTES: usize = 8 + 8 + 64;
 /// Descriptors to make room for: one more than one shows that there are too many.
 const ROOM: usize = 4;
@@ -26,6 +27,16 @@ pub enum Status {
     NotForYou = 1,
     /// The program has no descriptor left.
     Busy = 2,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Taken {
+    pub status: Status,
+    /// asmpd keeps the channel, which this user has registered.
+    pub kept_for: Option<u32>,
+    pub name: String,
+    pub descriptor: Option<OwnedFd>,
 }
 
 /// The process at the other end of a socket, as the kernel names it.
@@ -108,20 +119,37 @@ pub fn wait(fd: BorrowedFd<'_>, end: Option<Instant>) -> bool {
 #[repr(C, align(8))]
 struct Control([u8; 64]);
 
-/// Sends a message, with a descriptor. Does not wait. Errors: EPIPE, ECONNRESET (it has gone),
+/// Sends a message, with a descriptor. `kept_for`: the user for whom asmpd keeps the channel. Does
+/// not wait. Errors: EPIPE, ECONNRESET (it has gone),
 /// ETOOMANYREFS (too many descriptors of this user are on their way).
 pub fn send(
     socket: &UnixStream,
     status: Status,
+    kept_for: Option<u32>,
     name: &str,
     descriptor: Option<BorrowedFd<'_>>,
 ) -> io::Result<()> {
     let mut bytes = [0u8; BYTES];
     bytes[..8].copy_from_slice(&MAGIC);
     bytes[8] = status as u8;
+    if let Some(user) = kept_for {
+        bytes[9] = 1;
+        bytes[12..16].copy_from_slice(&user.to_le_bytes());
+    }
     bytes[16..16 + name.len()].copy_from_slice(name.as_bytes());
+    send_bytes(socket, &bytes, descriptor)
+}
+
+/// The same of any bytes.
+pub fn send_bytes(
+    socket: &UnixStream,
+    bytes: &[u8],
+    descriptor: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
     let mut control = Control([0; 64]);
-    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: BYTES };
+    // The kernel only reads them.
+    let start = bytes.as_ptr().cast_mut().cast();
+    let mut part = libc::iovec { iov_base: start, iov_len: bytes.len() };
     let mut message = message(&mut part);
     if let Some(descriptor) = descriptor {
         message.msg_control = control.0.as_mut_ptr().cast();
@@ -143,7 +171,7 @@ pub fn send(
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     // SAFETY: all that `message` points to outlives the call.
     match unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) } {
-        sent if sent == BYTES as isize => Ok(()),
+        sent if sent == bytes.len() as isize => Ok(()),
         0.. => Err(io::ErrorKind::WriteZero.into()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -151,15 +179,53 @@ pub fn send(
 
 /// Takes the message and its descriptor. `None`: nothing came yet. Does not wait. Errors:
 /// `BadMessage`, `Io`; all descriptors that came are closed then.
-pub fn take(
-    socket: &UnixStream,
-    path: &Path,
-) -> Result<Option<(Status, String, Option<OwnedFd>)>, OfferError> {
+pub fn take(socket: &UnixStream, path: &Path) -> Result<Option<Taken>, OfferError> {
     let bad = |what| OfferError::BadMessage { path: path.to_owned(), what };
     let ended = || bad("its program ended before it handed the channel over: try again");
     let mut bytes = [0u8; BYTES];
+    let (count, mut descriptors) = match take_bytes(socket, &mut bytes) {
+        Ok((0, _)) => return Err(ended()),
+        Ok(taken) => taken,
+        Err(cause) => {
+            return match cause.raw_os_error() {
+                Some(libc::EAGAIN) => Ok(None),
+                // Before it accepted us.
+                Some(libc::ECONNRESET) => Err(ended()),
+                Some(libc::EMFILE) => {
+                    Err(bad("this process may not open more files: raise its limit (ulimit -n)"))
+                }
+                Some(libc::EMSGSIZE) => Err(bad(NO_CHANNEL)),
+                _ => Err(OfferError::Io { path: path.to_owned(), cause }),
+            };
+        }
+    };
+    let name = bytes[16..].split(|byte| *byte == 0).next().and_then(|n| str::from_utf8(n).ok());
+    let status = [Status::Given, Status::NotForYou, Status::Busy]
+        .into_iter()
+        .find(|status| *status as u8 == bytes[8]);
+    match (status, name) {
+        (Some(status), Some(name))
+            if count == BYTES
+                && bytes[..8] == MAGIC
+                && descriptors.len() == usize::from(status == Status::Given) =>
+        {
+            let user = u32::from_le_bytes([bytes[12], bytes[13], bytes[14], bytes[15]]);
+            let kept_for = (bytes[9] == 1).then_some(user);
+            let name = name.to_owned();
+            Ok(Some(Taken { status, kept_for, name, descriptor: descriptors.pop() }))
+        }
+        _ => Err(bad(NO_CHANNEL)),
+    }
+}
+
+const NO_CHANNEL: &str = "what listens there offers no channel of this version of asmp: update it";
+
+/// Takes bytes and the descriptors that came with them: how many bytes; 0 is the end. Does not
+/// wait. Errors: EAGAIN (nothing came yet), ECONNRESET, EMFILE (this process has no descriptor
+/// left), EMSGSIZE (too many came; all are closed then).
+pub fn take_bytes(socket: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut control = Control([0; 64]);
-    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: BYTES };
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut message = message(&mut part);
     message.msg_control = control.0.as_mut_ptr().cast();
     // SAFETY: computes a number.
@@ -168,36 +234,18 @@ pub fn take(
     let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
     // SAFETY: all that `message` points to outlives the call, with the lengths it says.
     let count = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, flags) };
-    if count < 0 {
+    let Ok(count) = usize::try_from(count) else {
         let cause = io::Error::last_os_error();
-        return match cause.raw_os_error() {
-            Some(libc::EAGAIN | libc::EINTR) => Ok(None),
-            // Before it accepted us.
-            Some(libc::ECONNRESET) => Err(ended()),
-            _ => Err(OfferError::Io { path: path.to_owned(), cause }),
-        };
-    }
-    let mut descriptors = descriptors(&message);
-    if count == 0 {
-        return Err(ended());
-    }
-    if message.msg_flags & libc::MSG_CTRUNC != 0 && descriptors.is_empty() {
-        return Err(bad("this process may not open more files: raise its limit (ulimit -n)"));
-    }
-    let name = bytes[16..].split(|byte| *byte == 0).next().and_then(|n| str::from_utf8(n).ok());
-    let status = [Status::Given, Status::NotForYou, Status::Busy]
-        .into_iter()
-        .find(|status| *status as u8 == bytes[8]);
-    match (status, name) {
-        (Some(status), Some(name))
-            if count as usize == BYTES
-                && bytes[..8] == MAGIC
-                && message.msg_flags & libc::MSG_CTRUNC == 0
-                && descriptors.len() == usize::from(status == Status::Given) =>
-        {
-            Ok(Some((status, name.to_owned(), descriptors.pop())))
-        }
-        _ => Err(bad("what listens there offers no channel of this version of asmp: update it")),
+        return Err(match cause.raw_os_error() {
+            Some(libc::EINTR) => io::Error::from_raw_os_error(libc::EAGAIN),
+            _ => cause,
+        });
+    };
+    let descriptors = descriptors(&message);
+    match (message.msg_flags & libc::MSG_CTRUNC != 0, descriptors.is_empty()) {
+        (false, _) => Ok((count, descriptors)),
+        (true, true) => Err(io::Error::from_raw_os_error(libc::EMFILE)),
+        (true, false) => Err(io::Error::from_raw_os_error(libc::EMSGSIZE)),
     }
 }
 

@@ -3,10 +3,13 @@
 //! partition. And what a partition costs beside the bare kernel writes.
 
 use super::guests::{Boot, On, Tier};
+use super::held::Daemon;
 use super::lab::{Process, Test, allowed, asmp, binary, kernel_threads, read, test, until};
 use super::random::hands;
 use asmp_rt::thread::RealTime;
 use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -20,6 +23,7 @@ pub fn all() -> Vec<Test> {
         test("the commands of a shell loop in a partition are its own", children_are_own),
         // Under systemd the start of a service is part of it.
         test(COST, cost).booted(&[Boot::Bare]).lacks(no_comparison),
+        test(BY_ASMPD, cost_by_asmpd).on(On::One).booted(&[Boot::Bare]).lacks(no_file),
     ]
 }
 
@@ -27,6 +31,12 @@ const SHIELD: &str =
     "shielded a busy loop sees no tick and no foreign task and no device interrupt";
 const TIMERS: &str = "a sleeper's timers expire on its own cpu and need no interrupt from another";
 const COST: &str = "create sleeps no longer than its bare kernel writes";
+
+const BY_ASMPD: &str = "a partition made by asmpd, beside its bare kernel writes";
+
+fn no_file() -> Option<&'static str> {
+    no_comparison().or_else(super::files::no_fuse)
+}
 
 fn no_candidates() -> Option<&'static str> {
     (!read("/sys/devices/system/cpu/nohz_full").contains('3'))
@@ -237,8 +247,20 @@ impl Masks {
     }
 }
 
-fn cost() {
+/// What it costs to make a partition by bare writes, which are undone after that.
+fn bare_cost() -> Cost {
+    let masks = Masks::now();
     let writer = std::env::var_os("ASMP_BARE_WRITES").expect("looked for before");
+    let cost = Cost::of(Command::new(&writer).arg("/tmp/writes"));
+    assert_eq!(super::lab::isolated(), "3");
+    Cost::of(Command::new(&writer).arg("/tmp/undo"));
+    masks.give_back();
+    cost
+}
+
+/// Leaves the bare kernel writes that make partition `a` of CPU 3 in a file, and those that undo
+/// them in another.
+fn plan_bare_writes() {
     let plan: Value =
         serde_json::from_str(&asmp("plan create a --cpus 3 --json").done().out).expect("JSON");
     let mut script = String::new();
@@ -268,22 +290,81 @@ fn cost() {
     let undo: String = undo.concat().replace("subtree_control\t\n", "subtree_control\t-cpuset\n");
     std::fs::write("/tmp/writes", &script).expect("/tmp");
     std::fs::write("/tmp/undo", undo).expect("/tmp");
+}
+
+fn median(costs: &[Cost], part: fn(&Cost) -> f64) -> f64 {
+    let mut parts: Vec<f64> = costs.iter().map(part).collect();
+    parts.sort_by(f64::total_cmp);
+    parts[parts.len() / 2]
+}
+
+/// One request of root's over the socket of asmpd, and its reply.
+fn ask_asmpd(request: &str) -> String {
+    let mut socket = UnixStream::connect(super::asked::SOCKET).expect("asmpd listens");
+    let parameters = format!("{{\"request\": {request}, \"command\": \"a test\"}}");
+    let message =
+        format!("{{\"method\": \"org.asmp.Partitions.Change\", \"parameters\": {parameters}}}\0");
+    socket.write_all(message.as_bytes()).expect("it takes the request");
+    let mut reply = Vec::new();
+    BufReader::new(socket).read_until(0, &mut reply).expect("it answers");
+    String::from_utf8_lossy(&reply).into_owned()
+}
+
+/// By the running asmpd, which holds it from then on: over its socket, and by a shell and a file.
+fn cost_by_asmpd() {
+    plan_bare_writes();
+    let daemon = Daemon::start();
+    let shielded = format!("{}/cpu3/shielded", super::files::DIR);
+    let by_file = |flag: u8| {
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(format!("echo {flag} > {shielded}"));
+        Cost::of(&mut command)
+    };
+    let create = r#"{"request": "create", "name": "a", "spec": {"cpus": "3"}}"#;
+    let destroy = r#"{"request": "destroy", "name": "a", "demote": false}"#;
+    let (mut ours, mut socket, mut bare) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..9 {
+        bare.push(bare_cost().wall_ms);
+        ours.push(by_file(1).wall_ms);
+        assert_eq!(super::lab::isolated(), "3");
+        by_file(0);
+        assert_eq!(super::lab::isolated(), "");
+        let began = Instant::now();
+        let reply = ask_asmpd(create);
+        socket.push(began.elapsed().as_secs_f64() * 1e3);
+        assert!(reply.contains("\"transaction\""), "{reply}");
+        assert_eq!(super::lab::isolated(), "3");
+        ask_asmpd(destroy);
+        assert_eq!(super::lab::isolated(), "");
+    }
+    let middle = |costs: &[f64]| {
+        let mut costs = costs.to_vec();
+        costs.sort_by(f64::total_cmp);
+        costs[costs.len() / 2]
+    };
+    let each = |costs: &[f64]| -> String {
+        costs.iter().map(|ms| format!(" {ms:.0}")).collect::<String>()
+    };
+    let bare_ms = middle(&bare);
+    println!("bare writes: median of 9 {bare_ms:.0} ms ({})", each(&bare).trim());
+    for (by, costs) in [("a file", &ours), ("the socket", &socket)] {
+        let ms = middle(costs);
+        println!("by {by}: {ms:.0} ms, ratio {:.2} ({})", ms / bare_ms, each(costs).trim());
+        // The time is the emulator's, and of a host that does other things: it is printed.
+        assert!(ms <= bare_ms + 2_000.0, "by {by}: {ms} ms, bare {bare_ms} ms");
+    }
+    daemon.ends();
+}
+
+fn cost() {
+    plan_bare_writes();
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
     for _ in 0..9 {
-        let masks = Masks::now();
-        bare.push(Cost::of(Command::new(&writer).arg("/tmp/writes")));
-        assert_eq!(super::lab::isolated(), "3");
-        Cost::of(Command::new(&writer).arg("/tmp/undo"));
-        masks.give_back();
+        bare.push(bare_cost());
         ours.push(Cost::of(Command::new(binary()).args(["create", "a", "--cpus", "3"])));
         assert_eq!(super::lab::isolated(), "3");
         asmp("destroy a").done();
     }
-    let median = |costs: &[Cost], part: fn(&Cost) -> f64| {
-        let mut parts: Vec<f64> = costs.iter().map(part).collect();
-        parts.sort_by(f64::total_cmp);
-        parts[parts.len() / 2]
-    };
     let both = |part| (median(&ours, part), median(&bare, part));
     let (calls, bare_calls) = both(|cost| cost.calls);
     let (asleep_ms, bare_asleep_ms) = both(|cost| cost.asleep_ms);

@@ -15,6 +15,7 @@ pub fn all() -> Vec<Test> {
         asked("asked: any user sees what asmpd repaired, and its status", seen),
         asked("asked: a second asmpd is refused, and without one events says so", one_at_a_time),
         asked("asked: another program that speaks Varlink is answered", by_others),
+        asked("asked: top shows any user the partitions until a key or a signal ends it", top),
         asked("asked: users who ask without end keep asmpd from no repair", flood),
     ]
 }
@@ -103,11 +104,63 @@ fn by_others() {
         let all = format!("{}{}", refused.out, refused.err);
         assert!(refused.code != 0 && all.contains(error), "{method}: {all}");
     }
+    let change = |request: &str| {
+        let call = format!("varlinkctl call -j {SOCKET} org.asmp.Partitions.Change");
+        sh(&format!("{call} '{{\"request\": {request}, \"command\": \"launcher\"}}'"))
+    };
+    let made = change(r#"{"request": "create", "name": "b", "spec": {"cpus": "2"}}"#).done().out;
+    assert!(made.contains("\"transaction\""), "{made}");
+    asmp("status").done().says("launcher").says("CPU 2");
+    let refused = change(r#"{"request": "create", "name": "c", "spec": {"cpus": "2"}}"#);
+    assert!(refused.code != 0, "{}", refused.out);
+    let as_user = format!(
+        "{NOBODY} varlinkctl call -j {SOCKET} org.asmp.Partitions.Change \
+         '{{\"request\": {{\"request\": \"restore\"}}, \"command\": \"x\"}}'"
+    );
+    let refused = sh(&as_user);
+    let all = format!("{}{}", refused.out, refused.err);
+    assert!(refused.code != 0 && all.contains("Refused"), "{all}");
+    change(r#"{"request": "destroy", "name": "b", "demote": false}"#).done();
     let more = "varlinkctl call -j --more";
     let follow = format!("timeout 5 {more} {SOCKET} org.asmp.Hold.FollowEvents '{{}}'");
     let followed = sh(&follow).out;
     assert!(followed.contains("\"number\":1"), "{followed}");
     daemon.ends();
+}
+
+/// On a terminal of script(1), whose screen is what it was in the end.
+fn top() {
+    asmp("create motion --cpus 3").done();
+    let program = format!("{NOBODY} {}", binary().display());
+    let once = || sh(&format!("{program} top --once")).done().out;
+    assert!(once().contains("motion     3 "), "{}", once());
+    assert!(once().contains(" holds\n"), "{}", once());
+    sh(&format!("{program} top </dev/null")).code(2).says("use --once");
+    let daemon = Daemon::start();
+    let file = tty_irq();
+    breaks(&file);
+    // The line is written before the repair is counted.
+    until("the repair is counted", || asmp("events").done().out.contains(": repaired "));
+    for end in ["printf q >&3", "pkill -TERM -x asmp"] {
+        let seen = std::env::temp_dir().join("seen");
+        fs::write(&seen, "").expect("a file");
+        let script = format!(
+            "rm -f keys; mkfifo keys; TERM=xterm script -qfec \"stty rows 24 cols 100; {program} \
+             top\" {} <keys & exec 3>keys; until grep -q 'held by asmpd' {}; do sleep 0.1; done; \
+             {end}; wait $!; echo ended $?",
+            seen.display(),
+            seen.display()
+        );
+        let told = sh(&format!("cd {} && {script}", std::env::temp_dir().display())).done().out;
+        let screen = fs::read_to_string(&seen).expect("what was seen");
+        let expected = if end.contains('q') { "ended 0\n" } else { "ended 143\n" };
+        assert!(told.ends_with(expected), "{told}");
+        for words in ["motion", "1 repaired", "\u{1b}[?1049h", "\u{1b}[?1049l"] {
+            assert!(screen.contains(words), "{words:?}: {screen}");
+        }
+    }
+    daemon.ends();
+    asmp("destroy motion").done();
 }
 
 /// From each of these processes come requests as fast as they are taken, some that want no reply,
@@ -155,7 +208,7 @@ fn flood() {
         // What is broken again while asmpd reads it back is one violation with the first.
         until("asmpd tells of it", || daemon.told().matches(": repaired ").count() > turn);
     }
-    // Connections that end at once may fill the queue; then it says so, at once.
+    // Connections that end at once may fill the queue of the users; root has its own.
     until("root is answered", || asmp("events").code == 0);
     let told = daemon.told();
     println!("  median repair {:.1} ms", median_ms(&told));

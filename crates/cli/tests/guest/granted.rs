@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A user who is not root runs programs on the CPUs that /etc/asmp/policy.toml grants, and tries
-//! what it does not.
+//! A user who is not root runs programs on the CPUs that /etc/asmp/policy.toml grants, and is
+//! refused everything else.
 
 use super::asked::{NOBODY, SOCKET};
 use super::drift::tty_irq;
@@ -19,6 +19,11 @@ pub fn all() -> Vec<Test> {
         granted("granted: a user runs a command on the cpu that a file grants", run),
         granted("granted: what a file does not grant is refused", refused),
         granted("granted: the partition of a user ends with its asmp, its time or its asmpd", ends),
+        granted(
+            "granted: a task that is taken out of its partition is real-time no more",
+            taken_out,
+        ),
+        granted("granted: what starts others while its partition ends leaves as they are", chains),
         granted("granted: a user who tries everything else gets nothing", attempts),
         granted(
             "granted: users who ask for partitions without end keep asmpd from no repair",
@@ -200,6 +205,99 @@ fn ends() {
     machine.is_as_it_was("after partitions of a user ended");
 }
 
+/// As systemd does for a user: the child is no member that asmpd knows by its number.
+fn taken_out() {
+    let policy = Policy::new(CPU_3);
+    let mut daemon = Daemon::start();
+    let children = "sleep 1011 & sleep 1012 & sleep 1013 & wait";
+    fs::write("/tmp/children", children).expect("a file");
+    let mut running = spawn_as_user("run --cpus 3 --policy fifo:50 -- sh /tmp/children");
+    let child = |seconds: i32| {
+        let pattern = format!("sleep {seconds}");
+        until("the child is inside", || pids(&pattern).iter().any(|pid| cpus_of(*pid) == "3"));
+        let pid = pids(&pattern)[0];
+        assert_eq!(policy_of(pid), "SCHED_FIFO 50");
+        pid
+    };
+    let take = |pid: i32| {
+        fs::write("/sys/fs/cgroup/cgroup.procs", pid.to_string()).expect("it is moved");
+        assert_eq!(cpus_of(pid), "0-2");
+        pid
+    };
+    let is_other = |pid: i32| policy_of(pid).starts_with("SCHED_OTHER 0");
+    let one = take(child(1011));
+    until("it is SCHED_OTHER", || is_other(one));
+    let told = format!("task {one} (sleep) was taken out to /: SCHED_OTHER now, it was fifo:50");
+    until("it is told", || asmp("events").done().out.contains(&told));
+    // While no asmpd runs.
+    daemon.ends();
+    let two = take(child(1012));
+    assert_eq!(policy_of(two), "SCHED_FIFO 50");
+    daemon = Daemon::start();
+    until("it is SCHED_OTHER", || is_other(two));
+    // The others keep theirs.
+    child(1013);
+    sh(&format!("kill -INT {}", running.id())).done();
+    let _ = running.0.wait();
+    daemon.ends();
+    drop(policy);
+    sh("pkill -x sleep");
+}
+
+/// Threads that start the next one and end, processes that do the same, until the file is there.
+const CHAINS: &str = r#"
+import ctypes, os, signal, sys, threading, time
+# Nothing stays of those that have ended.
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+assert ctypes.CDLL(None).prctl(36, 1) == 0, "PR_SET_CHILD_SUBREAPER"
+def goes_on():
+    return not os.path.exists(sys.argv[1])
+# Without a pause a PREEMPT_RT guest hung: see LIMITS.md.
+def thread():
+    time.sleep(0.002)
+    while goes_on():
+        try: return threading.Thread(target=thread).start()
+        except RuntimeError: time.sleep(0.01)
+for _ in range(2):
+    if os.fork() == 0:
+        while goes_on():
+            time.sleep(0.002)
+            if os.fork(): os._exit(0)
+        os._exit(0)
+for _ in range(2): threading.Thread(target=thread).start()
+open(sys.argv[2], "w").close()
+while goes_on(): time.sleep(0.1)
+"#;
+
+fn chains() {
+    let _policy = Policy::new(CPU_3);
+    let daemon = Daemon::start();
+    let (program, stop, began) = ("/tmp/chains.py", "/tmp/stop", "/tmp/began");
+    fs::write(program, CHAINS).expect("a file");
+    let line = format!("python3 {program} {stop} {began}");
+    for turn in 0..10 {
+        let _ = (fs::remove_file(stop), fs::remove_file(began));
+        let running = spawn_as_user(&format!("run --cpus 3 --policy fifo:50 -- {line}"));
+        until("they have begun", || Path::new(began).exists());
+        sh(&format!("kill -KILL {}", running.id())).done();
+        drop(running);
+        until("the partition has ended", || isolated().is_empty());
+        // Not those that have ended already.
+        let left =
+            sh("ps -eLo uid=,cls=,stat=,tid=,args= | grep -E '^ *65534 +(FF|RR) +[^Z ]'").out;
+        assert_eq!(left, "", "turn {turn}");
+        assert!(!pids(&line).is_empty(), "they were not killed");
+        fs::write(stop, "").expect("a file");
+        until("they end", || pids(&line).is_empty());
+    }
+    let (_, told) = daemon.ends();
+    // Its client is gone, or its process has ended: whichever asmpd hears of first.
+    assert_eq!(told.matches(": ended: its ").count(), 10, "{told}");
+    for words in ["cannot be ended", "was taken out"] {
+        assert!(!told.contains(words), "{told}");
+    }
+}
+
 /// Prints `wrong: …` for what was not refused, then `tried N`.
 const ATTEMPTS: &str = r#"
 import json, os, socket, subprocess, sys, time
@@ -358,6 +456,7 @@ fn flood() {
     }
     let made = daemon.told().matches("made for user").count();
     println!("  repaired after at most {} ms, beside {made} partitions", worst.as_millis());
+    assert!(worst < Duration::from_secs(20), "{worst:?}");
     drop(flooding);
     until("the last one has ended", || isolated() == "2");
     until("all is well", || asmp("status").code == 0);

@@ -49,6 +49,8 @@ pub enum Boot {
     Locked,
     /// As `Bare`, with CPU 3 isolated at boot also from managed interrupts, and without debugfs.
     Blind,
+    /// As `Bare`, with 24 CPUs, all but CPU 0 candidates.
+    Large,
 }
 
 /// The kernels a test runs on, among those that are booted as it asks.
@@ -96,7 +98,7 @@ const fn arm64(kernel: Kernel, boot: Boot) -> Guest {
     Guest { kernel, architecture: Architecture::Arm64, boot }
 }
 
-const NIGHTLY: [Guest; 21] = [
+const NIGHTLY: [Guest; 22] = [
     guest(Kernel::SidRt, Boot::Bare),
     guest(Kernel::TrixieRt, Boot::Bare),
     guest(Kernel::Sid, Boot::Bare),
@@ -119,6 +121,7 @@ const NIGHTLY: [Guest; 21] = [
     guest(Kernel::SidRt, Boot::Locked),
     guest(Kernel::TrixieRt, Boot::Locked),
     guest(Kernel::SidRt, Boot::Blind),
+    guest(Kernel::SidRt, Boot::Large),
 ];
 
 impl Tier {
@@ -155,7 +158,7 @@ impl Kernel {
 }
 
 impl Boot {
-    const ALL: [(Self, &str); 8] = [
+    const ALL: [(Self, &str); 9] = [
         (Self::Bare, "bare"),
         (Self::Systemd, "systemd"),
         (Self::Persistent, "persistent"),
@@ -164,6 +167,7 @@ impl Boot {
         (Self::Watched, "watched"),
         (Self::Locked, "locked"),
         (Self::Blind, "blind"),
+        (Self::Large, "large"),
     ];
 }
 

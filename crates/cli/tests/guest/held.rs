@@ -434,13 +434,31 @@ fn killed() {
 
 const UNIT: &str = "/run/systemd/system/asmpd.service";
 
-/// The unit that `make install` installs, with the guest's path and a shorter watchdog timeout.
+/// The unit that `make install` installs, with the guest's path and a shorter watchdog timeout;
+/// gone when dropped.
+pub struct Unit;
+
+impl Unit {
+    pub fn install() -> Self {
+        let text = include_str!("../../../daemon/asmpd.service");
+        let text = text.replace("/usr/local/bin/asmpd", &example("asmpd").display().to_string());
+        let text = text.replace("WatchdogSec=120", "WatchdogSec=20");
+        fs::write(UNIT, text).expect("a unit");
+        sh("systemctl daemon-reload").done();
+        Self
+    }
+}
+
+impl Drop for Unit {
+    fn drop(&mut self) {
+        let _ = sh("systemctl stop asmpd");
+        let _ = fs::remove_file(UNIT);
+        let _ = sh("systemctl daemon-reload");
+    }
+}
+
 fn service() {
-    let text = include_str!("../../../daemon/asmpd.service");
-    let text = text.replace("/usr/local/bin/asmpd", &example("asmpd").display().to_string());
-    let text = text.replace("WatchdogSec=120", "WatchdogSec=20");
-    fs::write(UNIT, text).expect("a unit");
-    sh("systemctl daemon-reload").done();
+    let _unit = Unit::install();
     asmp("create a --cpus 3").done();
     let (file, task) = (tty_irq(), member());
     let before = Machine::now();
@@ -464,6 +482,4 @@ fn service() {
     until("another one repairs it", is_whole);
     assert_ne!(main_pid(), hung);
     sh("systemctl stop asmpd").done();
-    fs::remove_file(UNIT).expect("the unit");
-    sh("systemctl daemon-reload").done();
 }

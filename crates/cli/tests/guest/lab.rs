@@ -4,6 +4,8 @@
 use super::guests::{Architecture, Boot, Guest, On, Tier};
 use super::snapshot::{before_a_test, changes_of_a_test};
 use super::watchdog;
+use asmp_host::clock::thread_id;
+use asmp_host::{CpuSet, Kernel, Linux};
 use libtest_mimic::{Failed, Trial};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -292,6 +294,29 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// The calling thread, and what it starts, on CPU 0 until this is dropped: with PREEMPT_RT a thread
+/// that falls asleep on a CPU which a real-time task then keeps is not woken.
+pub struct OnCpu0(CpuSet);
+
+impl OnCpu0 {
+    pub fn new() -> Self {
+        let before = Linux::new().online_affinity(thread_id()).expect("this thread");
+        stay_on(&CpuSet::from_iter([0]));
+        Self(before)
+    }
+}
+
+impl Drop for OnCpu0 {
+    fn drop(&mut self) {
+        stay_on(&self.0);
+    }
+}
+
+/// The calling thread runs on these CPUs only.
+pub fn stay_on(cpus: &CpuSet) {
+    Linux::new().set_affinity(thread_id(), cpus).expect("a CPU");
 }
 
 /// Kernel threads by the beginning of their name; of the empty name, all processes.

@@ -3,10 +3,11 @@
 //! measurement leaves the machine as it was (every test here is compared with its snapshot).
 
 use super::guests::{Boot, On, Tier};
-use super::lab::{Process, Test, asmp, binary, policy, read, test, until};
+use super::lab::{OnCpu0, Process, Test, asmp, binary, policy, read, test, until};
 use super::others::Machine;
 use super::random::hands::online;
 use super::watchdog;
+use asmp_host::{Kernel, Linux};
 use asmp_measure::load::LoadDir;
 use serde_json::Value;
 use std::fs;
@@ -242,9 +243,11 @@ fn until_a_second_is_written(dir: &str, name: &str) {
 
 /// Ends it by a signal; returns how long that took.
 fn ended_by_sigint(mut measure: Process) -> Duration {
-    let (id, since) = (measure.id().to_string(), Instant::now());
-    let sent = Command::new("kill").args(["-INT", &id]).status();
-    assert!(sent.expect("kill starts").success());
+    let since = Instant::now();
+    // A program would have to be read first: a busy real-time probe may keep the CPU of the disk's
+    // interrupt for an hour.
+    // SAFETY: a system call with numbers alone; the child is not waited for yet.
+    assert_eq!(unsafe { libc::kill(measure.id() as i32, libc::SIGINT) }, 0);
     assert_eq!(measure.0.wait().expect("it ends").code(), Some(130));
     since.elapsed()
 }
@@ -257,14 +260,27 @@ fn asleep() {
     let run = run_of(&dir, "idle-partition-tick");
     assert_eq!((&run["partial"], &run["samples"]), (&"interrupted".into(), &0.into()));
     asmp("status").done().says("no partition");
-    // A turn of the loop that lasts for an hour.
+    // A turn of the loop that lasts for an hour, and a user who gives asmp that CPU alone.
     let dir = fresh("at-work");
-    let line = format!("measure overhead --kinds normal --iterations 9 --work 1h -q -o {dir}");
+    let line = format!("-c 3 {} measure overhead --kinds fifo --iterations 9", binary().display());
+    let line = format!("{line} --cpus 3 --work 1h -q -o {dir}");
     let words: Vec<&str> = line.split_whitespace().collect();
-    let measure = Process::start(&binary().display().to_string(), &words);
-    until("the series begins", || Path::new(&dir).exists());
+    let measure = Process::start("taskset", &words);
+    let _on_cpu_0 = OnCpu0::new();
+    until("the probe is at work", || has_real_time_probe(measure.id()));
+    let collector = Linux::new().online_affinity(measure.id() as i32).expect("it runs");
+    assert_eq!(collector.to_string(), "0-2", "what collects is on other CPUs");
     let took = ended_by_sigint(measure);
     assert!(took < Duration::from_secs(120), "{took:?}");
+}
+
+/// Without a program that would have to be read.
+fn has_real_time_probe(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let tids = threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let is_probe = |tid: &i32| read(format!("/proc/{pid}/task/{tid}/comm")).trim() == "asmp-probe";
+    let kernel = Linux::new();
+    tids.filter(is_probe).any(|tid| kernel.schedule(tid).is_ok_and(|now| now.is_real_time()))
 }
 
 fn starved() {
@@ -272,9 +288,11 @@ fn starved() {
     let measure = begun(&dir, "--kinds fifo --no-trace --samples 1000000");
     let spin = ["-c", "3", "chrt", "-f", "99", "sh", "-c", "while :; do :; done"];
     let hog = Process::start("taskset", &spin);
+    let on_cpu_0 = OnCpu0::new();
     until("the hog is real-time", || policy(hog.id()).contains("priority: 99"));
     let took = ended_by_sigint(measure);
     drop(hog);
+    drop(on_cpu_0);
     assert!(took < Duration::from_secs(120), "{took:?}");
     let partial = run_of(&dir, "idle-fifo")["partial"].to_string();
     assert!(partial.starts_with("\"interrupted"), "{partial}");

@@ -5,12 +5,12 @@
 //! there makes no turn longer than the others.
 
 use super::guests::{Boot, On};
-use super::lab::{Process, Test, asmp, policy, read, test, until};
+use super::lab::{Process, Test, asmp, policy, read, stay_on, test, until};
 use super::measure::{fresh, run_of};
 use super::others::sh;
 use super::spaces::no_timerlat;
 use asmp_host::clock::thread_id;
-use asmp_host::{Cpu, CpuSet, Kernel, Linux, Schedule};
+use asmp_host::{CpuSet, Kernel, Linux, Schedule};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{Error, Read, Write};
@@ -115,7 +115,7 @@ fn section(source: &'static str) -> Test {
 
 fn page_faults() {
     let faults = || {
-        stay_on(3);
+        stay_on(&CpuSet::from_iter([3]));
         go_before_all();
         // A record tells a priority only as a task comes or goes.
         thread::sleep(Duration::from_millis(1));
@@ -127,11 +127,6 @@ fn page_faults() {
         let count = cause.rsplit(", page faults: ").next().and_then(|count| count.parse().ok());
         count.is_some_and(|count: u32| count >= 20)
     });
-}
-
-/// The calling thread runs on this CPU only.
-fn stay_on(cpu: Cpu) {
-    Linux::new().set_affinity(thread_id(), &CpuSet::from_iter([cpu])).expect("a CPU");
 }
 
 /// The calling thread goes before every probe.
@@ -171,7 +166,7 @@ fn ipis() {
     let leader = clock_of_cpu_3(0, None);
     let others: Vec<File> = (0..300).map(|_| clock_of_cpu_3(0, Some(&leader))).collect();
     let reads = || {
-        stay_on(1);
+        stay_on(&CpuSet::from_iter([1]));
         let end = Instant::now() + Duration::from_millis(STORM_MS);
         while Instant::now() < end {
             let _ = (&leader).read(&mut [0; 4096]).expect("counters");
@@ -226,7 +221,7 @@ fn softirqs() {
     sh("ip link set lo up").done();
     fs::write(STEERING, "1").expect("receive packet steering");
     let sends = || {
-        stay_on(1);
+        stay_on(&CpuSet::from_iter([1]));
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         let to = socket.local_addr().expect("an address");
         let end = Instant::now() + Duration::from_millis(STORM_MS);

@@ -38,6 +38,8 @@ pub struct FakeTask {
     pub other_uids: u32,
     /// State R: it runs, or waits for a CPU.
     pub runnable: bool,
+    /// RLIMIT_RTTIME, both limits, of a process by its first thread.
+    pub most_us: Option<u64>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -201,15 +203,21 @@ impl Machine {
         let own = self.groups.get(group).ok_or_else(|| os(libc::ENOENT))?;
         let root = group.parent().is_none();
         let members = |of: &dyn Fn(i32, &FakeTask) -> bool| -> String {
-            let inside =
-                self.tasks.iter().filter(|(tid, task)| task.group == group && of(**tid, task));
+            let inside = self.tasks.iter().filter(|(tid, task)| of(**tid, task));
             inside.map(|(tid, _)| tid.to_string()).collect::<Vec<_>>().join("\n")
+        };
+        // A process of a threaded group counts where its threaded groups begin.
+        let is_threaded = |task: &FakeTask| {
+            let of = self.groups.get(&task.group);
+            task.group.starts_with(group) && of.is_some_and(|of| of.threaded)
         };
         match file {
             "cgroup.controllers" if root => Ok("cpuset cpu memory".to_owned()),
             "cgroup.subtree_control" => Ok(if own.hands_on { "cpuset" } else { "" }.to_owned()),
-            "cgroup.threads" => Ok(members(&|_, _| true)),
-            "cgroup.procs" => Ok(members(&|tid, task| task.process == tid)),
+            "cgroup.threads" => Ok(members(&|_, task| task.group == group)),
+            "cgroup.procs" => Ok(members(&|tid, task| {
+                task.process == tid && (task.group == group || is_threaded(task))
+            })),
             "cgroup.type" if !root => {
                 let mut below = self.groups.iter().filter(|(path, _)| path.parent() == Some(group));
                 let kind = match own.threaded {
@@ -220,6 +228,7 @@ impl Machine {
                 Ok(kind.to_owned())
             }
             "cgroup.freeze" if !root => Ok(u8::from(own.frozen).to_string()),
+            "cgroup.events" if !root => Ok(format!("populated 1\nfrozen {}", u8::from(own.frozen))),
             "cpuset.cpus.isolated" if root => Ok(self.isolated().to_string()),
             "cpuset.cpus.effective" if root => Ok(self.given(group).to_string()),
             _ if root || !self.has_cpuset(group) => Err(os(libc::ENOENT)),
@@ -411,6 +420,10 @@ impl Machine {
         match file {
             "comm" => Ok(task.command.clone()),
             "cgroup" => Ok(format!("0::{}", task.group.display())),
+            "limits" => {
+                let most = task.most_us.map_or("unlimited".to_owned(), |most| most.to_string());
+                Ok(format!("Max realtime timeout      {most}   {most}   us"))
+            }
             "status" => {
                 let (process, cpus, uid) = (task.process, self.allowed(task), task.uid);
                 let uids = format!("{uid}{}", format!("\t{}", task.other_uids).repeat(3));

@@ -13,7 +13,7 @@ pub use machine::FakeTask;
 
 use crate::cpuset::{Cpu, CpuSet};
 use crate::kernel::Kernel;
-use crate::sched::Schedule;
+use crate::sched::{Schedule, TimeLimits};
 use crate::spin::Spinner;
 use machine::{Group, Machine, os};
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,6 +71,7 @@ impl FakeKernel {
             uid: 0,
             other_uids: 0,
             runnable: false,
+            most_us: None,
         };
         self.lock().tasks.insert(tid, task);
     }
@@ -376,6 +377,20 @@ impl Kernel for FakeKernel {
             machine.tasks.get_mut(&tid).ok_or_else(|| os(libc::ESRCH))?.schedule = *schedule;
             Ok(())
         })
+    }
+
+    fn limit_real_time(&self, process: i32, limits: TimeLimits) -> io::Result<()> {
+        self.change(|machine| {
+            let task = machine.tasks.get_mut(&process).ok_or_else(|| os(libc::ESRCH))?;
+            task.most_us = limits.hard_us;
+            Ok(())
+        })
+    }
+
+    fn online_affinity(&self, tid: i32) -> io::Result<CpuSet> {
+        let machine = self.call();
+        let task = machine.tasks.get(&tid).ok_or_else(|| os(libc::ESRCH))?;
+        Ok(machine.allowed(task).intersection(&machine.online))
     }
 
     fn set_affinity(&self, tid: i32, cpus: &CpuSet) -> io::Result<()> {

@@ -163,6 +163,7 @@ impl FakeKernel {
             uid: 0,
             other_uids: 0,
             runnable: false,
+            most_us: None,
         };
         self.lock().tasks.insert(tid, task);
     }

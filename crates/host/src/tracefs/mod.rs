@@ -28,7 +28,7 @@ pub mod users;
 
 pub use event::{Event, EventKind, parse};
 pub use instance::{Contents, EventBuffer, EventStream};
-pub use moves::{Entered, Moved, Moves, Tasks};
+pub use moves::{Entered, Moved, Moves, TakenOut, Tasks};
 
 use crate::kernel::Kernel;
 use crate::task::{self, TaskId};

@@ -6,7 +6,7 @@
 
 use super::instance::Instance;
 use crate::kernel::Kernel;
-use crate::{Error, Result, task};
+use crate::{Error, Result, rttime, task};
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -34,6 +34,15 @@ pub struct Entered {
     pub by: String,
 }
 
+/// A task was moved whose process asmp has marked ([`crate::rttime`]), or that has ended since.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TakenOut {
+    /// Where it went, as /proc/PID/cgroup names it.
+    pub group: PathBuf,
+    /// The task; of a whole process, its first thread.
+    pub tid: i32,
+}
+
 /// What was moved.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Moved {
@@ -41,6 +50,8 @@ pub struct Moved {
     pub tasks: Tasks,
     /// Others that came into a group that is followed, and that did not move themselves.
     pub entered: BTreeSet<Entered>,
+    /// Those that went into a group that is not followed.
+    pub taken_out: BTreeSet<TakenOut>,
 }
 
 /// An instance that records who is moved, removed when dropped.
@@ -100,9 +111,18 @@ impl<'a> Moves<'a> {
                 let others = entered
                     .filter(|one| !moved.tasks.contains(&one.tid) && !self.is_own_doing(one));
                 moved.entered.extend(others);
+                let out = text.lines().flat_map(|line| left(line, groups));
+                moved.taken_out.extend(out.filter(|one| self.may_be_of_user(one)));
             }
         }
         moved
+    }
+
+    /// Most tasks that are moved have nothing to do with partitions.
+    fn may_be_of_user(&self, taken_out: &TakenOut) -> bool {
+        let task = task::read(self.kernel, taken_out.tid);
+        // What it has started before its end may be there yet.
+        task.map_or(true, |task| rttime::is_marked(self.kernel, task.process))
     }
 
     /// Whether a thread of the same process has moved it, or one that is inside itself: a program
@@ -122,28 +142,68 @@ impl<'a> Moves<'a> {
     }
 }
 
-/// A line that tells of a task which came into one of these groups. No name of a command is as long
-/// as the name of the event.
+/// A task that was moved, as a line of the trace has it.
+struct Line<'a> {
+    head: &'a str,
+    /// Path of the group, and what follows it.
+    path: &'a str,
+}
+
+impl<'a> Line<'a> {
+    /// No name of a command is as long as the name of the event.
+    fn read(line: &'a str) -> Option<Self> {
+        let (head, fields) = EVENTS.iter().find_map(|event| {
+            let name = event.split_once('/').map_or(*event, |(_, name)| name);
+            line.split_once(&format!(": {name}: "))
+        })?;
+        let (_, path) = fields.split_once(" dst_path=")?;
+        Some(Self { head, path })
+    }
+
+    /// Which of these groups it came into.
+    fn entered<'b>(&self, groups: &'b BTreeSet<PathBuf>) -> Option<&'b PathBuf> {
+        groups.iter().find(|group| {
+            let rest = group.to_str().and_then(|group| self.path.strip_prefix(group));
+            rest.is_some_and(|rest| rest.starts_with([' ', '/']))
+        })
+    }
+}
+
+/// A line that tells of a task which came into one of these groups.
 fn entered(line: &str, groups: &BTreeSet<PathBuf>) -> Option<Entered> {
-    let (head, fields) = EVENTS.iter().find_map(|event| {
-        let name = event.split_once('/').map_or(*event, |(_, name)| name);
-        line.split_once(&format!(": {name}: "))
-    })?;
-    let (_, path) = fields.split_once(" dst_path=")?;
-    let group = groups.iter().find(|group| {
-        let rest = group.to_str().and_then(|group| path.strip_prefix(group));
-        rest.is_some_and(|rest| rest.starts_with([' ', '/']))
-    })?;
-    let (_, rest) = path.split_once(" pid=")?;
+    let line = Line::read(line)?;
+    let group = line.entered(groups)?;
+    let (_, rest) = line.path.split_once(" pid=")?;
     let tid = rest.split(' ').next()?.parse().ok()?;
     // `   bash-301     [001] .....   73.406801`
-    let (by, _) = head.rsplit_once(" [")?;
+    let (by, _) = line.head.rsplit_once(" [")?;
     Some(Entered { group: group.clone(), tid, by: by.trim().to_owned() })
 }
 
-/// `CPU:2 [LOST 37 EVENTS]`, which the kernel writes where a buffer was full. No event begins so.
+/// Who a line may tell of that came into none of these groups. Users choose the names of groups
+/// and of commands, which may look like the field that is sought: they add to what is found, and
+/// hide nothing.
+fn left(line: &str, groups: &BTreeSet<PathBuf>) -> Vec<TakenOut> {
+    let Some(line) = Line::read(line).filter(|line| line.entered(groups).is_none()) else {
+        return Vec::new();
+    };
+    let fields = line.path.match_indices(" pid=");
+    let all = fields.filter_map(|(at, field)| {
+        let digits = line.path[at + field.len()..].split(' ').next()?;
+        Some(TakenOut { group: line.path[..at].into(), tid: digits.parse().ok()? })
+    });
+    all.collect()
+}
+
+/// `CPU:2 [LOST 37 EVENTS]`, or without the number: the kernel writes it where a buffer was full. A
+/// command may have a newline in its name, and no room in it for this.
 fn is_lost(line: &str) -> bool {
-    line.starts_with("CPU:") && line.contains(" [LOST ")
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let lost = line.strip_prefix("CPU:").and_then(|rest| rest.split_once(" [LOST "));
+    lost.is_some_and(|(cpu, rest)| {
+        let count = rest.strip_suffix(" EVENTS]");
+        is_number(cpu) && (rest == "EVENTS]" || count.is_some_and(is_number))
+    })
 }
 
 /// Those of `tasks` that a text names. Paths of groups and names of tasks may look like the field
@@ -176,6 +236,15 @@ mod tests {
     #[test]
     fn only_the_kernel_says_that_events_are_lost() {
         assert!(is_lost("CPU:2 [LOST 37 EVENTS]"));
+        assert!(is_lost("CPU:11 [LOST EVENTS]"));
+        for forged in [
+            "CPU: [LOST ",
+            "CPU:1 [LOST 1-301 [001] EVENTS]",
+            "CPU:1 [LOST  EVENTS]",
+            "CPU:x [LOST EVENTS]",
+        ] {
+            assert!(!is_lost(forged), "{forged}");
+        }
         assert!(!is_lost(&LINE.replace("sleep", "[LOST 1")));
         assert!(!is_lost(&LINE.replace("bash", "CPU:1 [LOST 1")));
     }
@@ -198,5 +267,24 @@ mod tests {
         let (_, tid, by) = of("/asmp/a/rt", &forged).expect("it is read");
         assert_eq!((tid, by.as_str()), (412, "a-9 [001] x-301"));
         assert_eq!(of("/asmp/a/rt", &LINE.replace("attach", "detach")), None);
+    }
+    #[test]
+    fn who_was_taken_elsewhere_is_found_whatever_others_are_called() {
+        let groups = ["/asmp/a/rt"].map(PathBuf::from).into();
+        let of = |path: &str, comm: &str| {
+            let line = LINE.replace("dst_path=/", &format!("dst_path={path}"));
+            let all = left(&line.replace("sleep", comm), &groups);
+            all.into_iter()
+                .map(|one| (one.group.display().to_string(), one.tid))
+                .collect::<Vec<_>>()
+        };
+        let told = |group: &str, tid| (group.to_owned(), tid);
+        assert_eq!(of("/user.slice/x.scope", "sleep"), [told("/user.slice/x.scope", 412)]);
+        assert_eq!(of("/", "a pid=7 b")[0], told("/", 412));
+        assert!(of("/x pid=7 comm=y", "sleep").contains(&told("/x pid=7 comm=y", 412)));
+        for inside in ["/asmp/a/rt", "/asmp/a/rt/theirs"] {
+            assert_eq!(of(inside, "sleep"), [], "{inside}");
+        }
+        assert_eq!(of("/asmp/a/rtx", "sleep"), [told("/asmp/a/rtx", 412)]);
     }
 }

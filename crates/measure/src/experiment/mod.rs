@@ -8,6 +8,7 @@
 //! - [`compare_factors`] measures a partition with and without one setting, in turn.
 
 mod ab;
+mod kept_off;
 mod series;
 mod subject;
 mod totals;

@@ -4,6 +4,7 @@
 //! The probe is a thread of this process, alone in its partition; the rest of the process collects
 //! on system CPUs. The conductor takes the arrangement of a run back, also where the run fails.
 
+use super::kept_off::KeptOff;
 use super::subject::{self, Ready};
 use super::totals::{Counters, totals};
 use super::{
@@ -307,6 +308,7 @@ impl Session<'_> {
         let work = Work::Compute { rounds: self.rounds };
         let probe = Probe::spawn(work, turns, 1, false).map_err(ExperimentError::Probe)?;
         self.pin(&probe)?;
+        let _kept_off = KeptOff::new(self.kernel, self.series.cpu, &self.online);
         probe.start();
         while !probe.is_done() {
             if self.stopped() {
@@ -488,6 +490,7 @@ impl Session<'_> {
         }
         self.observer.begins(&case.name);
         let tid = subject.tid();
+        let kept_off = bound.then(|| KeptOff::new(self.kernel, self.series.cpu, &self.online));
         let (mut before, mut after) = (Counters::read(self.kernel, self.series.cpu), None);
         let collected = collect(subject, &mut origin, window, sink, |reached| {
             if reached.samples == 0 {
@@ -514,6 +517,7 @@ impl Session<'_> {
             }
             running.check().map_err(|error| error.to_string())
         });
+        drop(kept_off);
         running.ease(self.kernel);
         let collected = collected.map_err(ExperimentError::Probe)?;
         begun.keep();

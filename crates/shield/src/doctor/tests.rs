@@ -23,13 +23,7 @@ fn diagnosed(facts: &Facts) -> Vec<Item> {
 }
 
 fn wish(tick: Tick) -> Wish {
-    let caller = Caller {
-        uid: 0,
-        user: "somebody".into(),
-        command: "test".into(),
-        time_s: 0,
-        granted: None,
-    };
+    let caller = Caller { time_s: 0, ..Caller::now(0, "root", "test") };
     let cpus: CpuSpec = "3".parse().unwrap();
     let spec = Spec { tick, ..Spec::of(cpus.clone()) };
     Wish::new("a", cpus, &spec, &caller, None)

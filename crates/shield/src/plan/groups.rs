@@ -35,7 +35,9 @@ pub(super) fn groups(
     }
     let ends = |old: &&Partition| !after.iter().any(|new| new.name == old.name);
     // All tasks leave first: from 7.0 on closing one partition waits for the kworkers of all CPUs.
-    steps.extend(before.iter().filter(ends).map(|old| evacuate(base, old)));
+    for old in before.iter().filter(ends) {
+        evacuate(base, old, steps);
+    }
     for old in before.iter().filter(ends) {
         close_partition(base, old, steps);
     }
@@ -190,13 +192,17 @@ fn integrate(group: &Path, cpus: &CpuSet, steps: &mut Vec<Step>) {
     steps.extend([member, none].map(named));
 }
 
-fn evacuate(base: &Base, partition: &Partition) -> Step {
-    let action = Action::Evacuate {
-        partition: partition.name.clone(),
-        placed: partition.tasks.clone(),
-        groups: base.groups(&partition.name),
-    };
-    step(action, "move its tasks back to where they came from")
+fn evacuate(base: &Base, partition: &Partition, steps: &mut Vec<Step>) {
+    let groups = base.groups(&partition.name);
+    // Root's programs are not stopped: epoll_wait(2), for one, fails with EINTR after it.
+    if partition.granted.is_some() {
+        let freeze = knob::freeze(&groups.domain);
+        let why = "a user's tasks start no others while they leave";
+        steps.push(named(write(freeze, None, "1", why)));
+    }
+    let (partition, placed) = (partition.name.clone(), partition.tasks.clone());
+    let action = Action::Evacuate { partition, placed, groups };
+    steps.push(step(action, "move its tasks back to where they came from"));
 }
 
 fn close_partition(base: &Base, partition: &Partition, steps: &mut Vec<Step>) {

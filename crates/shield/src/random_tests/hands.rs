@@ -2,6 +2,7 @@
 //! Other people's hands on the fake machine, between two commands or between two steps of one.
 
 use asmp_host::fake::{FakeKernel, Fault};
+use asmp_host::sched::TimeLimits;
 use asmp_host::store::Store;
 use asmp_host::{CpuSet, Kernel, Schedule, Spinner};
 use std::collections::BTreeSet;
@@ -274,8 +275,14 @@ impl Kernel for Hands {
     fn set_schedule(&self, tid: i32, schedule: &Schedule) -> io::Result<()> {
         self.change(|| self.fake.set_schedule(tid, schedule))
     }
+    fn online_affinity(&self, tid: i32) -> io::Result<CpuSet> {
+        self.fake.online_affinity(tid)
+    }
     fn set_affinity(&self, tid: i32, cpus: &CpuSet) -> io::Result<()> {
         self.change(|| self.fake.set_affinity(tid, cpus))
+    }
+    fn limit_real_time(&self, process: i32, limits: TimeLimits) -> io::Result<()> {
+        self.change(|| self.fake.limit_real_time(process, limits))
     }
     fn exists(&self, path: &Path) -> bool {
         self.fake.exists(path)

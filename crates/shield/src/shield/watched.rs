@@ -32,6 +32,10 @@ pub struct Watched {
     /// The groups whose tasks have the CPUs of a partition, as /proc/PID/cgroup names them, and the
     /// partition.
     pub groups: BTreeMap<PathBuf, String>,
+    /// Where cgroups are mounted.
+    pub mount: PathBuf,
+    /// The group of all partitions, as /proc/PID/cgroup names it.
+    pub partitions: PathBuf,
 }
 
 impl Shield {
@@ -44,13 +48,19 @@ impl Shield {
         let mut files = of_partitions(&facts, &base, &state);
         files.insert(self.state_dir());
         let names = state.partitions.iter().map(|partition| partition.name.clone());
-        let groups = names.map(|name| (base.in_tree().join(&name).join("rt"), name)).collect();
-        Ok(Watched { files, groups })
+        let partitions = base.in_tree();
+        let groups = names.map(|name| (partitions.join(&name).join("rt"), name)).collect();
+        Ok(Watched { files, groups, mount: base.mount, partitions })
     }
 
-    /// The directory of the state: each change replaces a file in it.
+    /// The file of the state: each change replaces it.
+    pub fn state_file(&self) -> PathBuf {
+        self.store.path(STATE)
+    }
+
+    /// The directory of the state.
     pub fn state_dir(&self) -> PathBuf {
-        let file = self.store.path(STATE);
+        let file = self.state_file();
         file.parent().unwrap_or(&file).to_owned()
     }
 }

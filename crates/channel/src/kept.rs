@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A channel that asmpd keeps: programs of other users receive it by the name of its user and its
+//! own, and this process serves no socket.
+//!
+//! The channel is at `/run/asmpd/channels/USER/NAME` from [`Kept::new`] until the value is dropped
+//! or the process ends, and its forked children with it. Any user sees the name. Programs receive
+//! it by [`receive`](crate::receive()), as an offered one: the kernel says that root serves it, and
+//! asmpd says which user has registered it.
+//!
+//! asmpd forgets all channels when it ends. [`Kept::renew`] registers again.
+
+use crate::keeper::{BYTES, DIR, REGISTER, REPLY_BYTES, Registration, Reply, path_of, reply_of};
+use crate::offer::{Access, OfferError, given, wire};
+use crate::shm::SharedMemory;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long asmpd may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Who else than the user of this process and root may have a channel.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Readers<'a> {
+    /// User IDs.
+    pub users: &'a [u32],
+    /// Group IDs: effective and supplementary groups of who asks.
+    pub groups: &'a [u32],
+}
+
+/// A channel that asmpd keeps until this is dropped.
+#[derive(Debug)]
+pub struct Kept {
+    connection: UnixStream,
+    memory: File,
+    message: [u8; BYTES],
+    name: String,
+    dir: PathBuf,
+}
+
+impl Kept {
+    /// Registers a channel with asmpd. Of FIFOs and calls, take the role of our end first. For
+    /// set-up only: allocates, makes system calls, waits for asmpd up to 10 s. Errors: `NoKeeper`,
+    /// `NameKept`, `TooMany`, `TooManyReaders`, `NotKept`, `BothWrite`, `NoRole`, `HugePages`,
+    /// `WrongOwner`, `TimedOut`, `BadMessage`, `Shm`, `Io`.
+    pub fn new(
+        channel: &SharedMemory,
+        access: Access,
+        readers: Readers,
+    ) -> Result<Self, OfferError> {
+        Self::at(Path::new(DIR), channel, access, readers)
+    }
+
+    /// The same with an asmpd whose sockets are in another directory.
+    pub fn at(
+        dir: &Path,
+        channel: &SharedMemory,
+        access: Access,
+        Readers { users, groups }: Readers,
+    ) -> Result<Self, OfferError> {
+        let name = channel.name().to_owned();
+        let (users, groups) = (users.to_vec(), groups.to_vec());
+        let message = Registration { name: name.clone(), access, users, groups }.to_bytes()?;
+        let memory = given(channel, access, dir)?;
+        let connection = register(dir, &name, &message, &memory)?;
+        Ok(Self { connection, memory, message, name, dir: dir.to_owned() })
+    }
+
+    /// Registers again if asmpd has ended meanwhile; false if it has not. Call it now and then, or
+    /// when [`Kept::as_fd`] is readable, on a thread of ordinary priority. Costs one system call
+    /// where there is nothing to do. Errors: as for `new`; `NoKeeper` until asmpd runs again.
+    pub fn renew(&mut self) -> Result<bool, OfferError> {
+        let mut byte = [0];
+        match wire::take_bytes(&self.connection, &mut byte) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            _ => {}
+        }
+        self.connection = register(&self.dir, &self.name, &self.message, &self.memory)?;
+        Ok(true)
+    }
+
+    /// Where programs receive the channel.
+    pub fn path(&self) -> PathBuf {
+        // SAFETY: takes nothing, cannot fail.
+        path_of(&self.dir, unsafe { libc::geteuid() }, &self.name)
+    }
+
+    /// For poll(2): readable once asmpd has ended.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
+    }
+}
+
+/// A connection on which asmpd has said that it keeps the channel.
+fn register(
+    dir: &Path,
+    name: &str,
+    message: &[u8; BYTES],
+    memory: &File,
+) -> Result<UnixStream, OfferError> {
+    let path = dir.join(REGISTER);
+    let io = |cause| OfferError::Io { path: path.clone(), cause };
+    let end = Instant::now() + PATIENCE;
+    let connection =
+        wire::connect(&path, Some(PATIENCE)).map_err(|cause| match cause.raw_os_error() {
+            Some(libc::ENOENT | libc::ECONNREFUSED) => OfferError::NoKeeper { path: path.clone() },
+            Some(libc::EAGAIN) => OfferError::TimedOut { path: path.clone() },
+            _ => io(cause),
+        })?;
+    // SAFETY: takes nothing, cannot fail.
+    let me = unsafe { libc::geteuid() };
+    let found = wire::peer(&connection).map_err(io)?.user;
+    if ![0, me].contains(&found) {
+        return Err(OfferError::WrongOwner { path, found, asked: 0 });
+    }
+    let gone = |cause: io::Error| match cause.raw_os_error() {
+        Some(libc::EPIPE | libc::ECONNRESET) => OfferError::NoKeeper { path: path.clone() },
+        _ => io(cause),
+    };
+    wire::send_bytes(&connection, message, Some(memory.as_fd())).map_err(gone)?;
+    let mut bytes = [0; REPLY_BYTES];
+    let count = loop {
+        match wire::take_bytes(&connection, &mut bytes) {
+            Ok((count, _)) => break count,
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(gone(error)),
+            Err(_) if Instant::now() >= end => return Err(OfferError::TimedOut { path }),
+            Err(_) => _ = wire::wait(connection.as_fd(), Some(end)),
+        }
+    };
+    let not_kept = |what| OfferError::NotKept { name: name.to_owned(), what };
+    match reply_of(&bytes).filter(|_| count == REPLY_BYTES) {
+        Some(Reply::Kept) => Ok(connection),
+        Some(Reply::NameKept) => Err(OfferError::NameKept { name: name.to_owned() }),
+        Some(Reply::TooMany) => Err(OfferError::TooMany),
+        Some(Reply::NoChannel) => Err(not_kept("what it got is not the memory of that channel")),
+        Some(Reply::HugePages) => Err(not_kept("of huge pages only root's are kept")),
+        Some(Reply::Busy) => Err(OfferError::Busy { path }),
+        None if count == 0 => Err(OfferError::NoKeeper { path }),
+        None => {
+            Err(OfferError::BadMessage { path, what: "asmpd is of another version: update it" })
+        }
+    }
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! One look at the partitions, and what came between two of them.
+
+use crate::events;
+use crate::print;
+use anyhow::Result;
+use asmp_daemon::counts::{Came, came};
+use asmp_daemon::interface::State as Asmpd;
+use asmp_host::cgroup::threads_below;
+use asmp_host::{Cpu, CpuSet, clock, task};
+use asmp_shield::verify::Status;
+use asmp_shield::{Partition, Shield, Tick};
+use std::collections::BTreeMap;
+
+/// What is seen at one instant.
+#[derive(Debug, Clone, Default)]
+pub struct Look {
+    /// Nanoseconds of CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// Seconds since 1970-01-01 UTC.
+    pub at_s: u64,
+    pub partitions: Vec<Seen>,
+    /// Counts since boot on the CPUs of all partitions.
+    pub came: Vec<Came>,
+    /// Who holds the partitions, in words.
+    pub held: String,
+}
+
+/// A partition.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seen {
+    pub name: String,
+    pub cpus: CpuSet,
+    pub tick: Tick,
+    pub created_by: String,
+    pub tasks: Vec<Inside>,
+    pub violations: Vec<String>,
+}
+
+/// A thread on the CPUs of a partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inside {
+    pub tid: i32,
+    pub command: String,
+    pub policy: String,
+}
+
+impl Look {
+    /// Errors: the state or the kernel's counters cannot be read.
+    pub fn take(shield: &Shield) -> Result<Self> {
+        let state = shield.state()?;
+        let asmpd = events::state();
+        // Without asmpd what violates a partition must be looked for.
+        let status = match asmpd {
+            Ok(Some(_)) => None,
+            _ => Some(shield.status()?),
+        };
+        let cpus = state.partitions.iter().fold(CpuSet::new(), |all, one| all.union(&one.cpus));
+        let held = match &asmpd {
+            Ok(Some(asmpd)) => words_of(asmpd),
+            Ok(None) => "asmpd does not run".to_owned(),
+            Err(error) => print::chain(error),
+        };
+        let asmpd = asmpd.ok().flatten();
+        let violations = |name: &str| violations(name, asmpd.as_ref(), status.as_ref());
+        let seen = |one: &Partition| Seen {
+            name: one.name.clone(),
+            cpus: one.cpus.clone(),
+            tick: one.tick,
+            created_by: one.created_by.clone(),
+            tasks: inside(shield, &one.name),
+            violations: violations(&one.name),
+        };
+        Ok(Self {
+            at_ns: clock::monotonic_ns(),
+            at_s: clock::unix_s(),
+            partitions: state.partitions.iter().map(seen).collect(),
+            came: came(shield.kernel(), &cpus)?,
+            held,
+        })
+    }
+}
+
+fn words_of(asmpd: &Asmpd) -> String {
+    let repaired = asmpd.counts.repaired;
+    let storm = if asmpd.storming { ", repairs wait" } else { "" };
+    let blind = if asmpd.blind { ", and cannot look now" } else { "" };
+    format!("held by asmpd: {repaired} repaired{storm}{blind}")
+}
+
+fn violations(name: &str, asmpd: Option<&Asmpd>, status: Option<&Status>) -> Vec<String> {
+    let by_asmpd = asmpd.into_iter().flat_map(|asmpd| &asmpd.violations);
+    let by_asmpd = by_asmpd.filter(|one| one.partition == name).map(|one| one.what.clone());
+    let found = status.into_iter().flat_map(|status| &status.partitions);
+    let found = found.filter(|one| one.name == name).flat_map(|one| &one.violations);
+    by_asmpd.chain(found.map(|one| one.what.clone())).collect()
+}
+
+/// Threads that have ended meanwhile are left out.
+fn inside(shield: &Shield, name: &str) -> Vec<Inside> {
+    let Ok(entrance) = shield.entrance(name) else { return Vec::new() };
+    let kernel = shield.kernel();
+    let tids = threads_below(kernel, &entrance.groups.rt).unwrap_or_default();
+    let of = |tid: i32| {
+        let command = task::read(kernel, tid).ok()?.command;
+        let policy = kernel.schedule(tid).ok()?.to_string();
+        Some(Inside { tid, command, policy })
+    };
+    let mut tasks: Vec<Inside> = tids.into_iter().filter_map(of).collect();
+    tasks.sort_by_key(|one| one.tid);
+    tasks
+}
+
+/// What came on a CPU, a second.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Rates {
+    pub ticks: f64,
+    pub devices: f64,
+    pub ipis: f64,
+    pub softirqs: f64,
+}
+
+impl Rates {
+    pub fn sum(&self) -> f64 {
+        self.ticks + self.devices + self.ipis + self.softirqs
+    }
+}
+
+/// Rates between two looks, for each CPU of the later one that both have counted.
+pub fn rates(before: &Look, after: &Look) -> BTreeMap<Cpu, Rates> {
+    let seconds = after.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
+    let earlier: BTreeMap<(Cpu, &str, &str), u64> =
+        before.came.iter().map(|one| ((one.cpu, one.kind, &*one.name), one.count)).collect();
+    let mut all: BTreeMap<Cpu, Rates> = BTreeMap::new();
+    for one in &after.came {
+        // A line that is new began at 0, and one that was freed and requested again too.
+        let had = earlier.get(&(one.cpu, one.kind, &*one.name)).copied().unwrap_or(0);
+        let is_known = before.came.iter().any(|old| old.cpu == one.cpu);
+        if !is_known || seconds <= 0.0 {
+            continue;
+        }
+        let rate = one.count.saturating_sub(had) as f64 / seconds;
+        let rates = all.entry(one.cpu).or_default();
+        match one.kind {
+            "tick" => rates.ticks += rate,
+            "device" => rates.devices += rate,
+            "softirq" => rates.softirqs += rate,
+            // IPIs, and what is rare: machine checks, NMIs.
+            _ => rates.ipis += rate,
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn came(cpu: Cpu, kind: &'static str, name: &str, count: u64) -> Came {
+        Came { cpu, kind, name: name.to_owned(), count }
+    }
+
+    #[test]
+    fn rates_are_differences_a_second() {
+        let at = |at_ns: u64, came: Vec<Came>| Look { at_ns, came, ..Look::default() };
+        let before = at(
+            1_000_000_000,
+            vec![
+                came(3, "tick", "", 100),
+                came(3, "device", "24 eth0", 5),
+                came(3, "device", "25 eth1", 50),
+            ],
+        );
+        let after = at(
+            3_000_000_000,
+            vec![
+                came(3, "tick", "", 600),
+                came(3, "device", "24 eth0", 9),
+                // Requested again.
+                came(3, "device", "25 eth1", 2),
+                // New.
+                came(3, "device", "26 eth2", 4),
+                came(3, "ipi", "rescheduling", 7),
+                came(3, "other", "NMI", 1),
+                came(3, "softirq", "TIMER", 2),
+                // Not counted before.
+                came(2, "tick", "", 1_000),
+            ],
+        );
+        let rates = rates(&before, &after);
+        assert_eq!(rates.len(), 1);
+        let expected = Rates { ticks: 250.0, devices: 4.0, ipis: 4.0, softirqs: 1.0 };
+        assert_eq!((rates[&3], rates[&3].sum()), (expected, 259.0));
+        assert!(super::rates(&after, &after).is_empty(), "no time has passed");
+    }
+}

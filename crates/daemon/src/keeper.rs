@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Keeps channels of real-time programs under their names, and gives them to programs of other
+//! users.
+//!
+//! Problem:  any user may register, and send any descriptor. To close it may wait for that user (a
+//!           file that he serves by FUSE, a socket with SO_LINGER). And asmpd can open files that
+//!           the user cannot.
+//! Approach: each connection of a program that registers has a thread of its own, and of one user
+//!           there are 16. The other sockets take no descriptors, from Linux 6.16 on. What is kept
+//!           is a memfd, and asmpd gives it for no more than the descriptor that came was open
+//!           for. (A connection too many is closed by the thread that accepts: LIMITS.)
+
+use crate::policy::Files;
+use crate::socket::own_directory;
+use asmp_channel::keeper::{self, REGISTER, Registration, Reply};
+use asmp_host::peer::{Peer, refuse_descriptors};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::fs::{self, File, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Connections of programs that register: of all, of all users but root, of one of them.
+const MOST: usize = 128;
+const MOST_OF_USERS: usize = 112;
+const MOST_OF_USER: usize = 16;
+/// How long a program may take from its connection to what it registers.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long to wait after the kernel had no descriptor left for us.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Of each thread. The deepest that one calls is the parser of the policy.
+const STACK: usize = 1 << 20;
+
+/// Channels are kept as long as this lives.
+#[derive(Debug)]
+pub struct Keeper {
+    dir: PathBuf,
+}
+
+/// How many connections each user has, and the names of the channels that are kept for each.
+#[derive(Debug, Default)]
+struct Places {
+    connections: BTreeMap<u32, usize>,
+    names: BTreeMap<u32, Vec<String>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    dir: PathBuf,
+    files: Files,
+    places: Mutex<Places>,
+}
+
+impl Keeper {
+    /// Starts with no channel. `dir` is made anew: what lies there is an earlier asmpd's. Errors:
+    /// in words.
+    pub fn start(dir: &Path, files: Files) -> Result<Self, String> {
+        let failed = |error: io::Error| format!("{}: {error}", dir.display());
+        match fs::remove_dir_all(dir) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
+            _ => {}
+        }
+        own_directory(dir)?;
+        let listener = listen(&dir.join(REGISTER), true).map_err(failed)?;
+        let places = Mutex::default();
+        let shared = Arc::new(Shared { dir: dir.to_owned(), files, places });
+        let forever = move || {
+            loop {
+                match listener.accept() {
+                    Ok((stream, _)) => take(&shared, stream),
+                    Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                    Err(_) => thread::sleep(PAUSE),
+                }
+            }
+        };
+        let builder = thread::Builder::new().name("asmpd-channels".to_owned()).stack_size(STACK);
+        builder.spawn(forever).map_err(failed)?;
+        Ok(Self { dir: dir.to_owned() })
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A socket that any user may connect to, and send descriptors if that is wanted.
+fn listen(path: &Path, takes_descriptors: bool) -> io::Result<UnixListener> {
+    let listener = UnixListener::bind(path)?;
+    if !takes_descriptors {
+        refuse_descriptors(&listener)?;
+    }
+    // Only now can others connect.
+    fs::set_permissions(path, Permissions::from_mode(0o666))?;
+    Ok(listener)
+}
+
+/// Serves a connection on a thread of its own, if its user may have one more.
+fn take(shared: &Arc<Shared>, stream: UnixStream) {
+    let Ok(peer) = Peer::of(&stream) else { return };
+    let uid = peer.uid;
+    if !shared.places().enter(uid) {
+        let _ = keeper::reply(&stream, Reply::TooMany);
+        return;
+    }
+    let own = Arc::clone(shared);
+    let serve = move || {
+        own.serve(stream, &peer);
+        // Only now: what came with it is closed.
+        own.places().leave(uid);
+    };
+    let builder = thread::Builder::new().name("asmpd-channel".to_owned()).stack_size(STACK);
+    if builder.spawn(serve).is_err() {
+        shared.places().leave(uid);
+    }
+}
+
+impl Places {
+    fn enter(&mut self, uid: u32) -> bool {
+        let all: usize = self.connections.values().sum();
+        let of_root = self.connections.get(&0).copied().unwrap_or(0);
+        let own = self.connections.get(&uid).copied().unwrap_or(0);
+        let has_room = uid == 0 || (all - of_root < MOST_OF_USERS && own < MOST_OF_USER);
+        let enters = all < MOST && has_room;
+        if enters {
+            *self.connections.entry(uid).or_default() += 1;
+        }
+        enters
+    }
+
+    fn leave(&mut self, uid: u32) {
+        if let Some(count) = self.connections.get_mut(&uid) {
+            *count -= 1;
+            if *count == 0 {
+                self.connections.remove(&uid);
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn places(&self) -> MutexGuard<'_, Places> {
+        // No code panics between two states of it that fit together.
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From what the program registers to its end.
+    fn serve(&self, stream: UnixStream, peer: &Peer) {
+        let Some((registration, memory)) = registered(&stream) else { return };
+        if let Err(why) = registration.check(&memory, peer.uid == 0) {
+            let _ = keeper::reply(&stream, why);
+            return;
+        }
+        let listener = match self.publish(peer.uid, &registration.name) {
+            Ok(Some(listener)) => listener,
+            Ok(None) => {
+                let _ = keeper::reply(&stream, Reply::NameKept);
+                return;
+            }
+            Err(_) => {
+                let _ = keeper::reply(&stream, Reply::Busy);
+                return;
+            }
+        };
+        let kept = Kept { registration, memory: memory.into(), owner: peer.uid };
+        if keeper::reply(&stream, Reply::Kept).is_ok() {
+            kept.give_until_end(&stream, &listener, &self.files);
+        }
+        self.withdraw(peer.uid, &kept.registration.name);
+    }
+
+    /// The socket of a name. `None`: this user has it registered already.
+    fn publish(&self, uid: u32, name: &str) -> io::Result<Option<UnixListener>> {
+        let mut places = self.places();
+        let names = places.names.entry(uid).or_default();
+        if names.iter().any(|one| one == name) {
+            return Ok(None);
+        }
+        let path = keeper::path_of(&self.dir, uid, name);
+        let made = || {
+            // Only root may write there.
+            path.parent().map_or(Ok(()), |dir| own_directory(dir).map_err(io::Error::other))?;
+            let listener = listen(&path, false)?;
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        };
+        let listener = made().inspect_err(|_: &io::Error| _ = fs::remove_file(&path))?;
+        names.push(name.to_owned());
+        Ok(Some(listener))
+    }
+
+    fn withdraw(&self, uid: u32, name: &str) {
+        let mut places = self.places();
+        let path = keeper::path_of(&self.dir, uid, name);
+        let _ = fs::remove_file(&path);
+        let names = places.names.entry(uid).or_default();
+        names.retain(|one| one != name);
+        if names.is_empty() {
+            places.names.remove(&uid);
+            let _ = path.parent().map(fs::remove_dir);
+        }
+    }
+}
+
+/// A channel under its name.
+struct Kept {
+    registration: Registration,
+    memory: File,
+    owner: u32,
+}
+
+impl Kept {
+    /// Gives the channel to who may have it, until its program ends the connection or says
+    /// anything more.
+    fn give_until_end(&self, program: &UnixStream, listener: &UnixListener, files: &Files) {
+        loop {
+            let mut polled = [program.as_fd(), listener.as_fd()]
+                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            match poll(&mut polled, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => return,
+            }
+            if !polled[0].revents().is_empty() {
+                return;
+            }
+            if polled[1].revents().is_empty() {
+                continue;
+            }
+            match listener.accept() {
+                Ok((client, _)) => self.answer(&client, files),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(_) => thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    fn answer(&self, client: &UnixStream, files: &Files) {
+        let Ok(peer) = Peer::of(client) else { return };
+        match self.is_for(&peer) || self.is_granted(&peer, files) {
+            // It has gone, or no descriptor is left: it was told.
+            true => _ = keeper::give(client, &self.registration, self.owner, &self.memory),
+            false => keeper::refuse(client, &self.registration),
+        }
+    }
+
+    fn is_for(&self, peer: &Peer) -> bool {
+        let Registration { users, groups, .. } = &self.registration;
+        [0, self.owner].contains(&peer.uid)
+            || users.contains(&peer.uid)
+            || groups.iter().any(|group| peer.groups.contains(group))
+    }
+
+    /// By the policy file, which may have changed since the last time.
+    fn is_granted(&self, peer: &Peer, files: &Files) -> bool {
+        let policy = files.read().unwrap_or_default();
+        policy.gives_channel(self.owner, &self.registration.name, peer)
+    }
+}
+
+/// What a program registers, if it does so in time. `None`: it has gone, or said something else.
+fn registered(stream: &UnixStream) -> Option<(Registration, std::os::fd::OwnedFd)> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        let mut polled = [PollFd::new(stream, PollFlags::IN)];
+        match poll(&mut polled, Some(&left)) {
+            Ok(0) => return None,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return None,
+        }
+        match Registration::take(stream) {
+            Ok(Some(taken)) => return Some(taken),
+            Ok(None) => {}
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                let _ = keeper::reply(stream, Reply::NoChannel);
+                return None;
+            }
+            Err(_) => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "keeper_tests.rs"]
+mod tests;

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Who gets a kept channel, what is not kept, and what ends it. Guest tests do it as other users.
+
+use super::*;
+use asmp_channel::{Access, Fifo, FifoWriter, Kept as Registered, Kind, OfferError, Options};
+use asmp_channel::{Overflow, Readers, Wake, receive};
+use rustix::fs::{MemfdFlags, OFlags};
+use std::fs::OpenOptions;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use tempfile::TempDir;
+
+const SOON: Option<Duration> = Some(Duration::from_secs(120));
+
+fn me() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// asmpd's directory, and a program's directory of names.
+struct Place {
+    keeper: Option<Keeper>,
+    dir: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let mut place = Self { keeper: None, dir };
+        place.start();
+        place
+    }
+
+    fn start(&mut self) {
+        self.keeper = None;
+        let policy = self.dir.path().join("no-policy.toml");
+        let files = Files { policy, ..Files::default() };
+        self.keeper = Some(Keeper::start(&self.channels(), files).unwrap());
+    }
+
+    fn channels(&self) -> PathBuf {
+        self.dir.path().join("channels")
+    }
+
+    fn writer(&self, name: &str) -> FifoWriter {
+        let options = Options { capacity_bytes: 1000, overflow: Overflow::Refuse };
+        let fifo = Fifo::create(&self.dir.path().join("names"), name, &options).unwrap();
+        fifo.into_writer(Wake::Never).unwrap()
+    }
+
+    fn register(&self, writer: &FifoWriter) -> Result<Registered, OfferError> {
+        let readers = Readers { users: &[7, 8], groups: &[9] };
+        Registered::at(&self.channels(), writer.fifo().shared(), Access::Write, readers)
+    }
+
+    fn receive(&self, name: &str) -> Result<Fifo, OfferError> {
+        let path = keeper::path_of(&self.channels(), me(), name);
+        Ok(Fifo::from_shared(receive(&path, None, Kind::Fifo, SOON)?)?)
+    }
+
+    /// The files below asmpd's directory. Waits until there are `count` of them.
+    fn wait_for_files(&self, count: usize) -> Vec<PathBuf> {
+        let end = Instant::now() + Duration::from_secs(120);
+        loop {
+            let dirs = [self.channels()].into_iter();
+            let mut dirs: Vec<PathBuf> = dirs.collect();
+            let mut files = Vec::new();
+            while let Some(dir) = dirs.pop() {
+                for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+                    match entry.file_type().unwrap().is_dir() {
+                        true => dirs.push(entry.path()),
+                        false => files.push(entry.path()),
+                    }
+                }
+            }
+            if files.len() == count {
+                return files;
+            }
+            assert!(Instant::now() < end, "{count} expected: {files:?}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
+fn a_kept_channel_is_received_by_its_name_as_often_as_asked_until_its_program_ends() {
+    let place = Place::new();
+    let mut writer = place.writer("log");
+    let kept = place.register(&writer).unwrap();
+    assert!(place.wait_for_files(2).contains(&kept.path()));
+    for turn in 0..3_u8 {
+        let mut reader = place.receive("log").unwrap().into_reader(Wake::Never).unwrap();
+        writer.put(&[turn; 8]).unwrap();
+        let mut bytes = [0; 8];
+        assert_eq!((reader.get(&mut bytes), bytes), (Ok(8), [turn; 8]));
+    }
+    let reader = place.receive("log").unwrap();
+    drop(kept);
+    place.wait_for_files(1);
+    assert!(matches!(place.receive("log"), Err(OfferError::NotFound { .. })));
+    // Who has it keeps it.
+    let mut reader = reader.into_reader(Wake::Never).unwrap();
+    writer.put(b"later").unwrap();
+    assert_eq!(reader.get(&mut [0; 8]), Ok(5));
+}
+
+#[test]
+fn a_name_is_one_channel_of_a_user_until_that_is_gone() {
+    let place = Place::new();
+    let first = place.writer("a");
+    let kept = place.register(&first).unwrap();
+    let taken = place.register(&first).unwrap_err();
+    assert!(matches!(taken, OfferError::NameKept { .. }), "{taken}");
+    let other = place.writer("b");
+    let _other = place.register(&other).unwrap();
+    place.wait_for_files(3);
+    drop(kept);
+    place.wait_for_files(2);
+    let _again = place.register(&first).unwrap();
+}
+
+#[test]
+fn a_program_registers_again_with_the_next_asmpd() {
+    let mut place = Place::new();
+    let writer = place.writer("a");
+    let mut kept = place.register(&writer).unwrap();
+    assert!(!kept.renew().unwrap(), "it is kept already");
+    // The connection's thread ends with the process; here it is told.
+    rustix::net::shutdown(kept.as_fd(), rustix::net::Shutdown::Both).unwrap();
+    place.wait_for_files(1);
+    place.keeper = None;
+    assert!(matches!(kept.renew(), Err(OfferError::NoKeeper { .. })));
+    assert!(matches!(place.register(&writer), Err(OfferError::NoKeeper { .. })));
+    // Killed, it leaves its files.
+    fs::create_dir_all(place.channels().join("1000")).unwrap();
+    fs::write(place.channels().join("1000/old"), "").unwrap();
+    place.start();
+    place.wait_for_files(1);
+    assert!(kept.renew().unwrap());
+    assert!(!kept.renew().unwrap(), "once is enough");
+    place.receive("a").unwrap();
+}
+
+#[test]
+fn with_its_last_channel_the_directory_of_a_user_goes() {
+    let place = Place::new();
+    let (first, second) = (place.writer("a"), place.writer("b"));
+    let kept = [place.register(&first).unwrap(), place.register(&second).unwrap()];
+    let dir = kept[0].path().parent().unwrap().to_owned();
+    assert!(dir.exists());
+    drop(kept);
+    let end = Instant::now() + Duration::from_secs(120);
+    while dir.exists() {
+        assert!(Instant::now() < end);
+        // Another thread removes it.
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// To close one could wait for who sent it.
+#[test]
+fn who_receives_can_send_no_descriptor() {
+    let place = Place::new();
+    let writer = place.writer("a");
+    let kept = place.register(&writer).unwrap();
+    let client = UnixStream::connect(kept.path()).unwrap();
+    match send(&client, b"x", Some(&OwnedFd::from(File::open("/dev/null").unwrap()))) {
+        Err(errno) => assert!(matches!(errno, Errno::PERM | Errno::PIPE), "{errno}"),
+        Ok(_) => println!("skipped: SO_PASSRIGHTS is Linux 6.16's"),
+    }
+}
+
+/// Sends these bytes, with a descriptor.
+fn send(to: &UnixStream, bytes: &[u8], descriptor: Option<&OwnedFd>) -> Result<usize, Errno> {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    let fds = descriptor.map(AsFd::as_fd);
+    let fds = fds.as_slice();
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        assert!(control.push(SendAncillaryMessage::ScmRights(fds)));
+    }
+    sendmsg(to, &[io::IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)
+}
+
+/// What comes back.
+fn sent(place: &Place, bytes: &[u8], descriptor: Option<&OwnedFd>) -> Vec<u8> {
+    let mut stream = UnixStream::connect(place.channels().join(REGISTER)).unwrap();
+    send(&stream, bytes, descriptor).unwrap();
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = Vec::new();
+    // It may be closed with bytes that were not read.
+    let _ = stream.read_to_end(&mut answer);
+    answer
+}
+
+fn registration(name: &str, access: Access) -> Vec<u8> {
+    let registration =
+        Registration { name: name.into(), access, users: Vec::new(), groups: Vec::new() };
+    registration.to_bytes().unwrap().to_vec()
+}
+
+/// A registration with a name that may be wrong.
+fn named(name: &str) -> Vec<u8> {
+    let mut bytes = registration("a", Access::Write);
+    bytes[16..16 + name.len()].copy_from_slice(name.as_bytes());
+    bytes
+}
+
+fn opened(path: &str, how: &mut OpenOptions) -> OwnedFd {
+    how.open(path).unwrap().into()
+}
+
+#[test]
+fn nothing_is_given_for_more_than_its_descriptor_was_open_for() {
+    let place = Place::new();
+    let fifo = place.writer("a");
+    let shared = fifo.fifo().shared();
+    let path = format!("/proc/self/fd/{}", shared.as_fd().as_raw_fd());
+    let reads = opened(&path, OpenOptions::new().read(true));
+    let writes = opened(&path, OpenOptions::new().write(true));
+    let path_alone =
+        opened(&path, OpenOptions::new().read(true).custom_flags(OFlags::PATH.bits() as i32));
+    let both = opened(&path, OpenOptions::new().read(true).write(true));
+    let file = opened("/proc/self/exe", OpenOptions::new().read(true));
+    let null = opened("/dev/null", OpenOptions::new().read(true).write(true));
+    let (pipe, _end) = io::pipe().unwrap();
+    for (what, access, fd, reply) in [
+        ("open for reading", Access::Write, &reads, Reply::NoChannel),
+        ("open for writing", Access::Write, &writes, Reply::NoChannel),
+        ("open for writing", Access::Read, &writes, Reply::NoChannel),
+        ("a path", Access::Read, &path_alone, Reply::NoChannel),
+        ("a path", Access::Write, &path_alone, Reply::NoChannel),
+        ("a file", Access::Read, &file, Reply::NoChannel),
+        ("a device", Access::Write, &null, Reply::NoChannel),
+        ("a pipe", Access::Read, &OwnedFd::from(pipe), Reply::NoChannel),
+        ("open for reading", Access::Read, &reads, Reply::Kept),
+        ("open for both", Access::Write, &both, Reply::Kept),
+    ] {
+        let answer = sent(&place, &registration("a", access), Some(fd));
+        assert_eq!(answer.get(8), Some(&(reply as u8)), "{what} for {access:?}");
+        place.wait_for_files(1);
+    }
+    // A name that is none, of memory that has it.
+    for name in ["..", "a b", "ä"] {
+        let memory = rustix::fs::memfd_create(format!("asmp:{name}"), MemfdFlags::ALLOW_SEALING);
+        let answer = sent(&place, &named(name), Some(&memory.unwrap()));
+        assert_eq!(answer.get(8), Some(&(Reply::NoChannel as u8)), "{name}");
+    }
+    // Another's name, and no descriptor at all.
+    let answer = sent(&place, &registration("b", Access::Read), Some(&reads));
+    assert_eq!(answer.get(8), Some(&(Reply::NoChannel as u8)));
+    let answer = sent(&place, &registration("a", Access::Read), None);
+    assert_eq!(answer.get(8), Some(&(Reply::NoChannel as u8)));
+}
+
+#[test]
+fn messages_that_say_something_else_keep_nothing() {
+    let place = Place::new();
+    let fifo = place.writer("a");
+    let path = format!("/proc/self/fd/{}", fifo.fifo().shared().as_fd().as_raw_fd());
+    let fd = opened(&path, OpenOptions::new().read(true).write(true));
+    let good = registration("a", Access::Write);
+    let kept = |bytes: &[u8]| sent(&place, bytes, Some(&fd)).get(8) == Some(&(Reply::Kept as u8));
+    assert!(kept(&good));
+    place.wait_for_files(1);
+    // Each byte that says something, wrong.
+    for at in 0..80 {
+        let mut bytes = good.clone();
+        bytes[at] ^= 0x80;
+        assert!(!kept(&bytes), "byte {at}");
+    }
+    for (what, name) in [("a slash", "../../a"), ("a dot", "."), ("nothing", ""), ("a space", " ")]
+    {
+        let mut bytes = good.clone();
+        bytes[16..16 + 8].fill(0);
+        bytes[16..16 + name.len()].copy_from_slice(name.as_bytes());
+        assert!(!kept(&bytes), "{what}");
+    }
+    for count in [0, 1, 79, good.len() - 1] {
+        assert!(!kept(&good[..count.max(1)]), "{count} bytes");
+    }
+    assert!(!kept(&[good.clone(), vec![0; 100]].concat().split_off(100)));
+    let mut stream = UnixStream::connect(place.channels().join(REGISTER)).unwrap();
+    stream.write_all(b"{\"method\":\"org.varlink.service.GetInfo\"}\0").unwrap();
+    place.wait_for_files(1);
+    place.register(&fifo).unwrap();
+}
+
+#[test]
+fn each_user_has_so_many_places_and_root_has_some_of_its_own() {
+    let mut places = Places::default();
+    let mut entered = |uid| (0..).take_while(|_| places.enter(uid)).take(1000).count();
+    assert_eq!(entered(1000), MOST_OF_USER);
+    let others: usize = (1001..1100).map(&mut entered).sum();
+    assert_eq!(MOST_OF_USER + others, MOST_OF_USERS);
+    assert_eq!(entered(0), MOST - MOST_OF_USERS);
+    places.leave(1003);
+    assert!(places.enter(1000 + 500) && !places.enter(1000 + 500));
+    for _ in 0..1000 {
+        places.leave(1000);
+    }
+    assert!(!places.connections.contains_key(&1000));
+}
+
+#[test]
+fn a_channel_is_for_its_user_root_whom_it_names_and_whom_the_policy_names() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+        path
+    };
+    let text = "[[channel]]\nname = 'a'\nowner = 'alice'\nusers = [20]\ngroups = ['audio']\n\
+                [[channel]]\nname = 'b'\nowner = 1000\nusers = [21]\n";
+    let files = Files {
+        policy: file("policy.toml", text),
+        users: file("passwd", "alice:x:1000:100::/:\n"),
+        groups: file("group", "audio:x:29:\n"),
+        owner: me(),
+    };
+    let (users, groups) = (vec![7, 8], vec![9]);
+    let registration = Registration { name: "a".into(), access: Access::Read, users, groups };
+    let memory = File::open("/dev/null").unwrap();
+    let kept = Kept { registration, memory, owner: 1000 };
+    let may = |uid, group| {
+        let peer = Peer { pid: 1, uid, groups: [group].into() };
+        kept.is_for(&peer) || kept.is_granted(&peer, &files)
+    };
+    for (uid, group) in [(0, 50), (1000, 50), (7, 50), (8, 50), (40, 9), (20, 50), (40, 29)] {
+        assert!(may(uid, group), "user {uid}, group {group}");
+    }
+    for (uid, group) in [(40, 50), (9, 7), (21, 50), (29, 20), (100, 100)] {
+        assert!(!may(uid, group), "user {uid}, group {group}");
+    }
+    // Of the same name, another user's.
+    let peer = Peer { pid: 1, uid: 20, groups: [50].into() };
+    let policy = files.read().unwrap();
+    assert!(policy.gives_channel(1000, "a", &peer) && !policy.gives_channel(1001, "a", &peer));
+    assert!(!policy.gives_channel(1000, "b", &peer));
+    // A file with an error gives nothing more.
+    file("policy.toml", &format!("{text}[[channel]]\nname = 'a'\n"));
+    assert!(!may(20, 50) && may(7, 50));
+}
