@@ -2,13 +2,14 @@
 //! What a program and asmpd say to each other about the channels that asmpd keeps. For asmpd;
 //! programs use [`Kept`](crate::Kept) and [`receive`](crate::receive()).
 //!
-//! The program connects to [`REGISTER`] below [`DIR`] and sends one [`Registration`] with the
-//! descriptor of the memory. asmpd answers with one [`Reply`]. Then nothing more is said: asmpd
+//! The program connects to [`REGISTER`] below [`DIR`]. asmpd says [`Reply::Ready`], or why not:
+//! only then the connection takes descriptors. The program sends one [`Registration`] with the
+//! descriptor of the memory, and asmpd answers with one [`Reply`]. Then nothing more is said: asmpd
 //! keeps the channel as long as the connection lasts.
 
 use crate::offer::wire::{self, Status};
 use crate::offer::{Access, OfferError};
-use crate::shm::open_anew;
+use crate::shm::{SEALS, open_anew};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -56,6 +57,8 @@ pub enum Reply {
     HugePages = 4,
     /// The kernel had no descriptor or memory left.
     Busy = 5,
+    /// The program may register.
+    Ready = 6,
 }
 
 impl Registration {
@@ -130,7 +133,10 @@ impl Registration {
             (Access::Write, mode) => mode == libc::O_RDWR,
         };
         // SAFETY: takes numbers. Only files in memory have seals, and O_PATH shows none.
-        let has_seals = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_GET_SEALS) } >= 0;
+        let seals = unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_GET_SEALS) };
+        let is_writable = seals & (libc::F_SEAL_WRITE | libc::F_SEAL_FUTURE_WRITE) == 0;
+        let is_sealed =
+            seals >= 0 && seals & SEALS == SEALS && (is_writable || self.access == Access::Read);
         let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
         let is_named = || {
             let named = Path::new(&path).read_link();
@@ -138,7 +144,7 @@ impl Registration {
                 to.to_str() == Some(&*format!("/memfd:asmp:{} (deleted)", self.name))
             })
         };
-        if !(is_open && has_seals && is_named()) {
+        if !(is_open && is_sealed && is_named()) {
             return Err(Reply::NoChannel);
         }
         match wire::has_huge_pages(descriptor.as_fd()) {
@@ -164,8 +170,8 @@ pub fn reply(to: &UnixStream, reply: Reply) -> io::Result<()> {
 
 /// The reply of these bytes.
 pub(crate) fn reply_of(bytes: &[u8; REPLY_BYTES]) -> Option<Reply> {
-    use Reply::{Busy, HugePages, Kept, NameKept, NoChannel, TooMany};
-    let all = [Kept, NameKept, TooMany, NoChannel, HugePages, Busy];
+    use Reply::{Busy, HugePages, Kept, NameKept, NoChannel, Ready, TooMany};
+    let all = [Kept, NameKept, TooMany, NoChannel, HugePages, Busy, Ready];
     all.into_iter().find(|one| bytes[..8] == MAGIC && *one as u8 == bytes[8])
 }
 

@@ -116,31 +116,55 @@ fn register(
     if ![0, me].contains(&found) {
         return Err(OfferError::WrongOwner { path, found, asked: 0 });
     }
-    let gone = |cause: io::Error| match cause.raw_os_error() {
-        Some(libc::EPIPE | libc::ECONNRESET) => OfferError::NoKeeper { path: path.clone() },
-        _ => io(cause),
-    };
-    wire::send_bytes(&connection, message, Some(memory.as_fd())).map_err(gone)?;
+    hear(&connection, Reply::Ready, name, &path, end)?;
+    wire::send_bytes(&connection, message, Some(memory.as_fd()))
+        .map_err(|cause| gone(cause, &path))?;
+    hear(&connection, Reply::Kept, name, &path, end)?;
+    Ok(connection)
+}
+
+/// Waits until asmpd says this. Errors: why it says something else.
+fn hear(
+    connection: &UnixStream,
+    wanted: Reply,
+    name: &str,
+    path: &Path,
+    end: Instant,
+) -> Result<(), OfferError> {
     let mut bytes = [0; REPLY_BYTES];
     let count = loop {
-        match wire::take_bytes(&connection, &mut bytes) {
+        match wire::take_bytes(connection, &mut bytes) {
             Ok((count, _)) => break count,
-            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(gone(error)),
-            Err(_) if Instant::now() >= end => return Err(OfferError::TimedOut { path }),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                return Err(gone(error, path));
+            }
+            Err(_) if Instant::now() >= end => {
+                return Err(OfferError::TimedOut { path: path.to_owned() });
+            }
             Err(_) => _ = wire::wait(connection.as_fd(), Some(end)),
         }
     };
-    let not_kept = |what| OfferError::NotKept { name: name.to_owned(), what };
-    match reply_of(&bytes).filter(|_| count == REPLY_BYTES) {
-        Some(Reply::Kept) => Ok(connection),
-        Some(Reply::NameKept) => Err(OfferError::NameKept { name: name.to_owned() }),
-        Some(Reply::TooMany) => Err(OfferError::TooMany),
-        Some(Reply::NoChannel) => Err(not_kept("what it got is not the memory of that channel")),
-        Some(Reply::HugePages) => Err(not_kept("of huge pages only root's are kept")),
-        Some(Reply::Busy) => Err(OfferError::Busy { path }),
-        None if count == 0 => Err(OfferError::NoKeeper { path }),
-        None => {
-            Err(OfferError::BadMessage { path, what: "asmpd is of another version: update it" })
+    let (name, path) = (name.to_owned(), path.to_owned());
+    Err(match reply_of(&bytes).filter(|_| count == REPLY_BYTES) {
+        Some(reply) if reply == wanted => return Ok(()),
+        Some(Reply::NameKept) => OfferError::NameKept { name },
+        Some(Reply::TooMany) => OfferError::TooMany,
+        Some(Reply::NoChannel) => {
+            OfferError::NotKept { name, what: "what it got is not the memory of that channel" }
         }
+        Some(Reply::HugePages) => {
+            OfferError::NotKept { name, what: "of huge pages only root's are kept" }
+        }
+        Some(Reply::Busy) => OfferError::Busy { path },
+        None if count == 0 => OfferError::NoKeeper { path },
+        _ => OfferError::BadMessage { path, what: "asmpd is of another version: update it" },
+    })
+}
+
+fn gone(cause: io::Error, path: &Path) -> OfferError {
+    let path = path.to_owned();
+    match cause.raw_os_error() {
+        Some(libc::EPIPE | libc::ECONNRESET) => OfferError::NoKeeper { path },
+        _ => OfferError::Io { path, cause },
     }
 }

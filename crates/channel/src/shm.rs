@@ -26,7 +26,7 @@ use crate::sync::{self, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::fs::{File, OpenOptions, Permissions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -209,8 +209,7 @@ impl SharedMemory {
             return Err(ShmError::NameTaken { name: name.to_owned() });
         }
         names.remove_dead();
-        let page = if pages == Pages::Huge { 2 << 20 } else { 4096 };
-        let whole = (HEADER as u64 + bytes).next_multiple_of(page);
+        let whole = whole(bytes, pages);
         let file = memory(name, whole, pages).map_err(|cause| ShmError::NoRoom { bytes, cause })?;
         let mut header = [0; HEADER / 8];
         header[..4].copy_from_slice(&[MAGIC, VERSION, kind as u64, bytes]);
@@ -255,7 +254,8 @@ impl SharedMemory {
         if seals < 0 || seals & SEALS != SEALS {
             return Err(mismatch("its size is not sealed".to_owned()));
         }
-        let length = file.metadata().map_err(io)?.len();
+        let found = file.metadata().map_err(io)?;
+        let length = found.len();
         let mut header = [0; HEADER];
         file.read_exact_at(&mut header, 0)
             .map_err(|_| mismatch("it is shorter than a header".to_owned()))?;
@@ -278,11 +278,18 @@ impl SharedMemory {
             )));
         }
         let bytes = word(3);
+        let pages = [Pages::Normal, Pages::Huge];
         if !(1..=MAX_CHANNEL_BYTES).contains(&bytes)
-            || length < HEADER as u64 + bytes
-            || length > 2 * MAX_CHANNEL_BYTES
+            || !pages.map(|pages| whole(bytes, pages)).contains(&length)
         {
             return Err(mismatch(format!("its header says {bytes} bytes, its length is {length}")));
+        }
+        // What is not there yet would be taken from this process's share when it maps it.
+        let there = found.blocks() * 512;
+        if there < length {
+            return Err(mismatch(format!(
+                "of its {length} bytes of memory only {there} are there"
+            )));
         }
         let parameters = [word(4), word(5), word(6), word(7)];
         // SAFETY: as above.
@@ -478,7 +485,7 @@ impl Drop for SharedMemory {
     }
 }
 
-const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+pub(crate) const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 fn role_lock(place: u32, kind: i32) -> libc::flock {
     // SAFETY: all zeros is a valid flock structure.
@@ -500,6 +507,12 @@ fn limit(which: libc::__rlimit_resource_t) -> u64 {
 
 /// Creates a sealed memfd with all pages allocated. Errors: ENOMEM, ENOSPC, EINVAL (no huge pages),
 /// RLIMIT_FSIZE.
+/// How long the memory of a channel is.
+fn whole(bytes: u64, pages: Pages) -> u64 {
+    let page = if pages == Pages::Huge { 2 << 20 } else { 4096 };
+    (HEADER as u64 + bytes).next_multiple_of(page)
+}
+
 fn memory(name: &str, bytes: u64, pages: Pages) -> io::Result<File> {
     let limit = limit(libc::RLIMIT_FSIZE);
     if bytes > limit {
@@ -533,10 +546,11 @@ fn memory(name: &str, bytes: u64, pages: Pages) -> io::Result<File> {
     }
 }
 
-/// A new open file description of the same file, with no lock. Errors: those of open(2).
+/// A new open file description of the same file, with no lock. Errors: those of open(2); EAGAIN
+/// where another process has a lease on it (fcntl(2)), for which it does not wait.
 pub(crate) fn open_anew(file: &File, for_writing: bool) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    OpenOptions::new().read(true).write(for_writing).open(path)
+    OpenOptions::new().read(true).write(for_writing).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
 fn map(file: &File, bytes: usize, is_writable: bool) -> io::Result<NonNull<u8>> {

@@ -205,3 +205,38 @@ fn huge_pages_are_given_or_refused_with_the_size() {
         }
     }
 }
+
+/// Memory with the header of a channel of this length, which is itself of that length.
+fn foreign(whole: u64, bytes: u64, is_sparse: bool) -> OwnedFd {
+    // SAFETY: a C string.
+    let fd = unsafe {
+        libc::memfd_create(c"asmp:a".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING)
+    };
+    // SAFETY: a new descriptor, which nothing else owns.
+    let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    file.set_len(whole).unwrap();
+    if !is_sparse {
+        // SAFETY: takes numbers.
+        assert_eq!(unsafe { libc::posix_fallocate(fd, 0, whole as libc::off_t) }, 0);
+    }
+    for (at, word) in [MAGIC, VERSION, Kind::Mbuff as u64, bytes].into_iter().enumerate() {
+        file.write_all_at(&word.to_ne_bytes(), 8 * at as u64).unwrap();
+    }
+    // SAFETY: takes numbers.
+    assert_eq!(unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) }, 0);
+    file.into()
+}
+
+#[test]
+fn memory_that_is_longer_than_its_channel_or_not_there_is_refused() {
+    let open = |fd| SharedMemory::from_fd(fd, "a", Kind::Mbuff).map_err(|error| error.to_string());
+    assert!(open(foreign(8192, 5000, false)).is_ok());
+    for (whole, bytes) in [(8192, 10), (8192, 9000), (4096, 5000), (1 << 30, 5000), (8191, 5000)] {
+        let refused = open(foreign(whole, bytes, true)).unwrap_err();
+        let said = format!("its header says {bytes} bytes, its length is {whole}");
+        assert_eq!(refused, format!("channel a does not match: {said}"));
+    }
+    let refused = open(foreign(1 << 30, (1 << 30) - HEADER as u64, true)).unwrap_err();
+    let said = "of its 1073741824 bytes of memory only 4096 are there";
+    assert_eq!(refused, format!("channel a does not match: {said}"));
+}

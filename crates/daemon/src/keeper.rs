@@ -6,14 +6,15 @@
 //!           file that he serves by FUSE, a socket with SO_LINGER). And asmpd can open files that
 //!           the user cannot.
 //! Approach: each connection of a program that registers has a thread of its own, and of one user
-//!           there are 16. The other sockets take no descriptors, from Linux 6.16 on. What is kept
-//!           is a memfd, and asmpd gives it for no more than the descriptor that came was open
-//!           for. (A connection too many is closed by the thread that accepts: LIMITS.)
+//!           there are 16. Only from there on it takes descriptors; before Linux 6.16 all sockets
+//!           do (LIMITS). What is kept is a memfd, and asmpd gives it for no more than the
+//!           descriptor that came was open for.
 
 use crate::policy::Files;
+use crate::seen::Seen;
 use crate::socket::own_directory;
 use asmp_channel::keeper::{self, REGISTER, Registration, Reply};
-use asmp_host::peer::{Peer, refuse_descriptors};
+use asmp_host::peer::{Peer, refuse_descriptors, take_descriptors};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,9 @@ const MOST_OF_USERS: usize = 112;
 const MOST_OF_USER: usize = 16;
 /// How long a program may take from its connection to what it registers.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a name is waited for: of a program that is started again, the end of the one before may
+/// come later.
+const RESTART: Duration = Duration::from_secs(1);
 /// How long to wait after the kernel had no descriptor left for us.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Of each thread. The deepest that one calls is the parser of the policy.
@@ -54,23 +58,26 @@ struct Places {
 #[derive(Debug)]
 struct Shared {
     dir: PathBuf,
-    files: Files,
+    policy: Mutex<Seen>,
     places: Mutex<Places>,
+    /// Told when a name is free.
+    freed: Condvar,
 }
 
 impl Keeper {
-    /// Starts with no channel. `dir` is made anew: what lies there is an earlier asmpd's. Errors:
-    /// in words.
-    pub fn start(dir: &Path, files: Files) -> Result<Self, String> {
+    /// Starts with no channel. `dir` is made anew: what lies there is an earlier asmpd's. `say`
+    /// hears what is wrong in the policy. Errors: in words.
+    pub fn start(dir: &Path, files: Files, say: fn(&str)) -> Result<Self, String> {
         let failed = |error: io::Error| format!("{}: {error}", dir.display());
         match fs::remove_dir_all(dir) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
             _ => {}
         }
         own_directory(dir)?;
-        let listener = listen(&dir.join(REGISTER), true).map_err(failed)?;
-        let places = Mutex::default();
-        let shared = Arc::new(Shared { dir: dir.to_owned(), files, places });
+        let listener = listen(&dir.join(REGISTER)).map_err(failed)?;
+        let policy = Mutex::new(Seen::new(files, say));
+        let (places, freed) = (Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { dir: dir.to_owned(), policy, places, freed });
         let forever = move || {
             loop {
                 match listener.accept() {
@@ -92,12 +99,10 @@ impl Drop for Keeper {
     }
 }
 
-/// A socket that any user may connect to, and send descriptors if that is wanted.
-fn listen(path: &Path, takes_descriptors: bool) -> io::Result<UnixListener> {
+/// A socket that any user may connect to, and send no descriptor.
+fn listen(path: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
-    if !takes_descriptors {
-        refuse_descriptors(&listener)?;
-    }
+    refuse_descriptors(&listener)?;
     // Only now can others connect.
     fs::set_permissions(path, Permissions::from_mode(0o666))?;
     Ok(listener)
@@ -111,15 +116,36 @@ fn take(shared: &Arc<Shared>, stream: UnixStream) {
         let _ = keeper::reply(&stream, Reply::TooMany);
         return;
     }
-    let own = Arc::clone(shared);
-    let serve = move || {
-        own.serve(stream, &peer);
-        // Only now: what came with it is closed.
-        own.places().leave(uid);
-    };
+    let entered = Entered { shared: Arc::clone(shared), uid };
+    let serve = move || entered.shared.serve(stream, &peer);
     let builder = thread::Builder::new().name("asmpd-channel".to_owned()).stack_size(STACK);
-    if builder.spawn(serve).is_err() {
-        shared.places().leave(uid);
+    // Where there is no thread, the program sees that its connection ends.
+    drop(builder.spawn(serve));
+}
+
+/// A place, until this is dropped: after what came with the connection is closed.
+struct Entered {
+    shared: Arc<Shared>,
+    uid: u32,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.shared.places().leave(self.uid);
+    }
+}
+
+/// The socket of a name, until this is dropped.
+struct Name<'a> {
+    shared: &'a Shared,
+    uid: u32,
+    name: String,
+    listener: UnixListener,
+}
+
+impl Drop for Name<'_> {
+    fn drop(&mut self) {
+        self.shared.withdraw(self.uid, &self.name);
     }
 }
 
@@ -152,49 +178,57 @@ impl Shared {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From what the program registers to its end.
+    /// From a program's connection to its end.
     fn serve(&self, stream: UnixStream, peer: &Peer) {
-        let Some((registration, memory)) = registered(&stream) else { return };
-        if let Err(why) = registration.check(&memory, peer.uid == 0) {
-            let _ = keeper::reply(&stream, why);
+        let ready = take_descriptors(&stream).and_then(|()| keeper::reply(&stream, Reply::Ready));
+        let Some((registration, memory)) = ready.ok().and_then(|()| registered(&stream)) else {
             return;
-        }
-        let listener = match self.publish(peer.uid, &registration.name) {
-            Ok(Some(listener)) => listener,
-            Ok(None) => {
-                let _ = keeper::reply(&stream, Reply::NameKept);
-                return;
-            }
-            Err(_) => {
-                let _ = keeper::reply(&stream, Reply::Busy);
+        };
+        let name = registration
+            .check(&memory, peer.uid == 0)
+            .and_then(|()| self.publish(peer.uid, &registration.name));
+        let name = match name {
+            Ok(name) => name,
+            Err(why) => {
+                let _ = keeper::reply(&stream, why);
                 return;
             }
         };
         let kept = Kept { registration, memory: memory.into(), owner: peer.uid };
         if keeper::reply(&stream, Reply::Kept).is_ok() {
-            kept.give_until_end(&stream, &listener, &self.files);
+            kept.give_until_end(&stream, &name.listener, &self.policy);
         }
-        self.withdraw(peer.uid, &kept.registration.name);
     }
 
-    /// The socket of a name. `None`: this user has it registered already.
-    fn publish(&self, uid: u32, name: &str) -> io::Result<Option<UnixListener>> {
-        let mut places = self.places();
-        let names = places.names.entry(uid).or_default();
-        if names.iter().any(|one| one == name) {
-            return Ok(None);
+    /// Makes the socket of a name. Errors: `NameKept` if this user has it registered already,
+    /// `Busy`.
+    fn publish(&self, uid: u32, name: &str) -> Result<Name<'_>, Reply> {
+        let is_taken = |places: &mut Places| {
+            places.names.get(&uid).is_some_and(|names| names.iter().any(|one| one == name))
+        };
+        let waited = self.freed.wait_timeout_while(self.places(), RESTART, is_taken);
+        let (mut places, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+        if waited.timed_out() {
+            return Err(Reply::NameKept);
         }
+        places.names.entry(uid).or_default().push(name.to_owned());
         let path = keeper::path_of(&self.dir, uid, name);
         let made = || {
             // Only root may write there.
             path.parent().map_or(Ok(()), |dir| own_directory(dir).map_err(io::Error::other))?;
-            let listener = listen(&path, false)?;
+            let listener = listen(&path)?;
             listener.set_nonblocking(true)?;
             Ok(listener)
         };
-        let listener = made().inspect_err(|_: &io::Error| _ = fs::remove_file(&path))?;
-        names.push(name.to_owned());
-        Ok(Some(listener))
+        let made: io::Result<UnixListener> = made();
+        drop(places);
+        match made {
+            Ok(listener) => Ok(Name { shared: self, uid, name: name.to_owned(), listener }),
+            Err(_) => {
+                self.withdraw(uid, name);
+                Err(Reply::Busy)
+            }
+        }
     }
 
     fn withdraw(&self, uid: u32, name: &str) {
@@ -207,6 +241,7 @@ impl Shared {
             places.names.remove(&uid);
             let _ = path.parent().map(fs::remove_dir);
         }
+        self.freed.notify_all();
     }
 }
 
@@ -220,9 +255,9 @@ struct Kept {
 impl Kept {
     /// Gives the channel to who may have it, until its program ends the connection or says
     /// anything more.
-    fn give_until_end(&self, program: &UnixStream, listener: &UnixListener, files: &Files) {
+    fn give_until_end(&self, to_end: &UnixStream, listener: &UnixListener, policy: &Mutex<Seen>) {
         loop {
-            let mut polled = [program.as_fd(), listener.as_fd()]
+            let mut polled = [to_end.as_fd(), listener.as_fd()]
                 .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
             match poll(&mut polled, None) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -235,7 +270,7 @@ impl Kept {
                 continue;
             }
             match listener.accept() {
-                Ok((client, _)) => self.answer(&client, files),
+                Ok((client, _)) => self.answer(&client, policy),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(_) => thread::sleep(PAUSE),
@@ -243,9 +278,9 @@ impl Kept {
         }
     }
 
-    fn answer(&self, client: &UnixStream, files: &Files) {
+    fn answer(&self, client: &UnixStream, policy: &Mutex<Seen>) {
         let Ok(peer) = Peer::of(client) else { return };
-        match self.is_for(&peer) || self.is_granted(&peer, files) {
+        match self.is_for(&peer) || self.is_granted(&peer, policy) {
             // It has gone, or no descriptor is left: it was told.
             true => _ = keeper::give(client, &self.registration, self.owner, &self.memory),
             false => keeper::refuse(client, &self.registration),
@@ -260,9 +295,9 @@ impl Kept {
     }
 
     /// By the policy file, which may have changed since the last time.
-    fn is_granted(&self, peer: &Peer, files: &Files) -> bool {
-        let policy = files.read().unwrap_or_default();
-        policy.gives_channel(self.owner, &self.registration.name, peer)
+    fn is_granted(&self, peer: &Peer, policy: &Mutex<Seen>) -> bool {
+        let mut seen = policy.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.policy().gives_channel(self.owner, &self.registration.name, peer)
     }
 }
 
@@ -281,11 +316,14 @@ fn registered(stream: &UnixStream) -> Option<(Registration, std::os::fd::OwnedFd
         match Registration::take(stream) {
             Ok(Some(taken)) => return Some(taken),
             Ok(None) => {}
-            Err(error) if error.kind() == ErrorKind::InvalidData => {
-                let _ = keeper::reply(stream, Reply::NoChannel);
+            Err(error) => {
+                let reply = match Errno::from_io_error(&error) {
+                    Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => Reply::Busy,
+                    _ => Reply::NoChannel,
+                };
+                let _ = keeper::reply(stream, reply);
                 return None;
             }
-            Err(_) => return None,
         }
     }
 }

@@ -4,7 +4,7 @@
 use super::*;
 use asmp_channel::{Access, Fifo, FifoWriter, Kept as Registered, Kind, OfferError, Options};
 use asmp_channel::{Overflow, Readers, Wake, receive};
-use rustix::fs::{MemfdFlags, OFlags};
+use rustix::fs::{MemfdFlags, OFlags, SealFlags};
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -35,7 +35,7 @@ impl Place {
         self.keeper = None;
         let policy = self.dir.path().join("no-policy.toml");
         let files = Files { policy, ..Files::default() };
-        self.keeper = Some(Keeper::start(&self.channels(), files).unwrap());
+        self.keeper = Some(Keeper::start(&self.channels(), files, |_| {}).unwrap());
     }
 
     fn channels(&self) -> PathBuf {
@@ -120,6 +120,60 @@ fn a_name_is_one_channel_of_a_user_until_that_is_gone() {
 }
 
 #[test]
+fn a_program_that_is_started_again_gets_its_name_from_the_one_before() {
+    let place = Place::new();
+    let writer = place.writer("a");
+    // Their last words may come later than the first of the next.
+    for _ in 0..200 {
+        drop(place.register(&writer).unwrap());
+    }
+    let kept = place.register(&writer).unwrap();
+    let begun = Instant::now();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(RESTART / 4);
+            drop(kept);
+        });
+        place.register(&writer).unwrap();
+    });
+    assert!(begun.elapsed() >= RESTART / 4);
+}
+
+#[test]
+fn where_no_name_can_be_made_nothing_is_left_of_it() {
+    let place = Place::new();
+    let writer = place.writer("a");
+    let dir = place.channels().join(me().to_string());
+    fs::write(&dir, "").unwrap();
+    for _ in 0..2 {
+        let refused = place.register(&writer).unwrap_err();
+        assert!(matches!(refused, OfferError::Busy { .. }), "{refused}");
+    }
+    fs::remove_file(dir).unwrap();
+    place.register(&writer).unwrap();
+}
+
+#[test]
+fn one_program_too_many_is_told_so_and_has_a_place_once_another_ends() {
+    let place = Place::new();
+    let most = if me() == 0 { MOST } else { MOST_OF_USER };
+    let mut all: Vec<_> = (0..most).map(|_| connected(&place, Reply::Ready)).collect();
+    connected(&place, Reply::TooMany);
+    let writer = place.writer("a");
+    for _ in 0..100 {
+        let refused = place.register(&writer).unwrap_err();
+        assert!(matches!(refused, OfferError::TooMany), "{refused}");
+    }
+    all.pop();
+    let end = Instant::now() + Duration::from_secs(120);
+    while let Err(refused) = place.register(&writer) {
+        assert!(matches!(refused, OfferError::TooMany) && Instant::now() < end, "{refused}");
+        // Another thread sees the end.
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
 fn a_program_registers_again_with_the_next_asmpd() {
     let mut place = Place::new();
     let writer = place.writer("a");
@@ -170,6 +224,54 @@ fn who_receives_can_send_no_descriptor() {
     }
 }
 
+#[test]
+fn who_registers_can_send_no_descriptor_before_it_may() {
+    let place = Place::new();
+    let most = if me() == 0 { MOST } else { MOST_OF_USER };
+    let _all: Vec<_> = (0..most).map(|_| connected(&place, Reply::Ready)).collect();
+    let null = OwnedFd::from(File::open("/dev/null").unwrap());
+    let (mut came, mut refused) = (0, 0);
+    for _ in 0..100 {
+        let one_more = UnixStream::connect(place.channels().join(REGISTER)).unwrap();
+        match send(&one_more, b"x", Some(&null)) {
+            Ok(_) => came += 1,
+            Err(errno) => {
+                assert!(matches!(errno, Errno::PERM | Errno::PIPE), "{errno}");
+                refused += usize::from(errno == Errno::PERM);
+            }
+        }
+    }
+    match refused {
+        0 => println!("skipped: SO_PASSRIGHTS is Linux 6.16's"),
+        _ => assert_eq!(came, 0),
+    }
+}
+
+/// fcntl(2), F_SETLEASE: to open it then waits up to 45 s.
+#[test]
+fn a_lease_on_the_memory_makes_nobody_wait() {
+    let place = Place::new();
+    let writer = place.writer("a");
+    let path = format!("/proc/self/fd/{}", writer.fifo().shared().as_fd().as_raw_fd());
+    let memory = opened(&path, OpenOptions::new().read(true));
+    // A lease for writing is for who alone has it open.
+    drop(writer);
+    let program = connected(&place, Reply::Ready);
+    send(&program, &registration("a", Access::Read), Some(&memory)).unwrap();
+    place.wait_for_files(2);
+    // Who has the lease is told by a signal that would end it.
+    // SAFETY: no test waits for this signal.
+    unsafe { libc::signal(libc::SIGIO, libc::SIG_IGN) };
+    let (lease, fd) = (libc::c_int::from(libc::F_WRLCK as i16), memory.as_raw_fd());
+    // SAFETY: takes numbers.
+    let leased = unsafe { libc::fcntl(fd, libc::F_SETLEASE, lease) };
+    assert_eq!(leased, 0, "{}", io::Error::last_os_error());
+    let begun = Instant::now();
+    let busy = place.receive("a").unwrap_err();
+    assert!(matches!(busy, OfferError::Busy { .. }), "{busy}");
+    assert!(begun.elapsed() < Duration::from_secs(20));
+}
+
 /// Sends these bytes, with a descriptor.
 fn send(to: &UnixStream, bytes: &[u8], descriptor: Option<&OwnedFd>) -> Result<usize, Errno> {
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -183,9 +285,18 @@ fn send(to: &UnixStream, bytes: &[u8], descriptor: Option<&OwnedFd>) -> Result<u
     sendmsg(to, &[io::IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)
 }
 
+/// A connection on which asmpd says this first.
+fn connected(place: &Place, first: Reply) -> UnixStream {
+    let mut stream = UnixStream::connect(place.channels().join(REGISTER)).unwrap();
+    let mut bytes = [0; 16];
+    stream.read_exact(&mut bytes).unwrap();
+    assert_eq!(bytes[8], first as u8, "{bytes:?}");
+    stream
+}
+
 /// What comes back.
 fn sent(place: &Place, bytes: &[u8], descriptor: Option<&OwnedFd>) -> Vec<u8> {
-    let mut stream = UnixStream::connect(place.channels().join(REGISTER)).unwrap();
+    let mut stream = connected(place, Reply::Ready);
     send(&stream, bytes, descriptor).unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     let mut answer = Vec::new();
@@ -241,6 +352,25 @@ fn nothing_is_given_for_more_than_its_descriptor_was_open_for() {
         assert_eq!(answer.get(8), Some(&(reply as u8)), "{what} for {access:?}");
         place.wait_for_files(1);
     }
+    // Memory that its program can make shorter, or that none can write to.
+    let sealed = |seals| {
+        let memory = rustix::fs::memfd_create("asmp:a", MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::fcntl_add_seals(&memory, seals).unwrap();
+        memory
+    };
+    let size = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    for (what, access, seals, reply) in [
+        ("none", Access::Write, SealFlags::empty(), Reply::NoChannel),
+        ("not its end", Access::Read, SealFlags::GROW | SealFlags::SEAL, Reply::NoChannel),
+        ("no last one", Access::Read, SealFlags::GROW | SealFlags::SHRINK, Reply::NoChannel),
+        ("its size", Access::Write, size, Reply::Kept),
+        ("its bytes", Access::Write, size | SealFlags::WRITE, Reply::NoChannel),
+        ("from now on", Access::Write, size | SealFlags::FUTURE_WRITE, Reply::NoChannel),
+        ("its bytes", Access::Read, size | SealFlags::WRITE, Reply::Kept),
+    ] {
+        let answer = sent(&place, &registration("a", access), Some(&sealed(seals)));
+        assert_eq!(answer.get(8), Some(&(reply as u8)), "{what} for {access:?}");
+    }
     // A name that is none, of memory that has it.
     for name in ["..", "a b", "ä"] {
         let memory = rustix::fs::memfd_create(format!("asmp:{name}"), MemfdFlags::ALLOW_SEALING);
@@ -281,7 +411,7 @@ fn messages_that_say_something_else_keep_nothing() {
         assert!(!kept(&good[..count.max(1)]), "{count} bytes");
     }
     assert!(!kept(&[good.clone(), vec![0; 100]].concat().split_off(100)));
-    let mut stream = UnixStream::connect(place.channels().join(REGISTER)).unwrap();
+    let mut stream = connected(&place, Reply::Ready);
     stream.write_all(b"{\"method\":\"org.varlink.service.GetInfo\"}\0").unwrap();
     place.wait_for_files(1);
     place.register(&fifo).unwrap();
@@ -321,13 +451,14 @@ fn a_channel_is_for_its_user_root_whom_it_names_and_whom_the_policy_names() {
         groups: file("group", "audio:x:29:\n"),
         owner: me(),
     };
+    let seen = Mutex::new(Seen::new(files.clone(), |_| {}));
     let (users, groups) = (vec![7, 8], vec![9]);
     let registration = Registration { name: "a".into(), access: Access::Read, users, groups };
     let memory = File::open("/dev/null").unwrap();
     let kept = Kept { registration, memory, owner: 1000 };
     let may = |uid, group| {
         let peer = Peer { pid: 1, uid, groups: [group].into() };
-        kept.is_for(&peer) || kept.is_granted(&peer, &files)
+        kept.is_for(&peer) || kept.is_granted(&peer, &seen)
     };
     for (uid, group) in [(0, 50), (1000, 50), (7, 50), (8, 50), (40, 9), (20, 50), (40, 29)] {
         assert!(may(uid, group), "user {uid}, group {group}");

@@ -142,7 +142,9 @@ impl<'a> Kernel<'a> {
         // Before the first look: its directory is in one that is followed from then on.
         let files = files::Files::mount(Path::new(RUN_DIR), shield, Arc::clone(&board));
         let files = files.map_err(|why| say(format_args!("there is no tree of files: {why}")));
-        let keeper = Keeper::start(Path::new(asmp_channel::keeper::DIR), Files::default());
+        let keeper = Keeper::start(Path::new(asmp_channel::keeper::DIR), Files::default(), |why| {
+            say(format_args!("a channel was refused by the policy: {why}"))
+        });
         let keeper = keeper.map_err(|why| say(format_args!("no channels are kept: {why}")));
         let watch = Watch::new(linux).map_err(|error| failed(&error))?;
         Ok(Self {

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::mem::size_of;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 
 /// The process that connected, as it was then. It may have ended since, and its number may be
@@ -33,14 +33,20 @@ impl Peer {
 /// From now on the kernel refuses descriptors that anybody sends to a connection of this listener
 /// (EPERM): to close one may wait for who sent it. Kernels before 6.16 cannot, and do not.
 pub fn refuse_descriptors(listener: &UnixListener) -> io::Result<()> {
+    pass_rights(listener.as_raw_fd(), 0)
+}
+
+/// From now on this connection takes descriptors, whatever its listener does.
+pub fn take_descriptors(connection: &UnixStream) -> io::Result<()> {
+    pass_rights(connection.as_raw_fd(), 1)
+}
+
+fn pass_rights(socket: RawFd, passes: libc::c_int) -> io::Result<()> {
     // asm-generic/socket.h; the libc crate does not have it yet.
     const SO_PASSRIGHTS: libc::c_int = 83;
-    let no: libc::c_int = 0;
-    let (value, bytes) = ((&raw const no).cast(), size_of::<libc::c_int>() as libc::socklen_t);
+    let (value, bytes) = ((&raw const passes).cast(), size_of::<libc::c_int>() as libc::socklen_t);
     // SAFETY: the kernel reads one int of ours.
-    let result = unsafe {
-        libc::setsockopt(listener.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, value, bytes)
-    };
+    let result = unsafe { libc::setsockopt(socket, libc::SOL_SOCKET, SO_PASSRIGHTS, value, bytes) };
     let error = io::Error::last_os_error();
     match (result, error.raw_os_error()) {
         (0, _) | (_, Some(libc::ENOPROTOOPT)) => Ok(()),
