@@ -3,6 +3,7 @@
 
 mod look;
 mod screen;
+mod worst;
 
 use crate::duration::counting_time;
 use crate::examples;
@@ -15,7 +16,7 @@ use asmp_shield::Shield;
 use look::{Look, Seen};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use screen::Screen;
+use screen::{Screen, latency};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -23,8 +24,9 @@ use std::time::{Duration, Instant};
 ///
 /// For each CPU of a partition: ticks, interrupts of devices, IPIs and softirqs a second, and bars
 /// of their sum over the last looks. For each partition: its tasks, and what violates it, as asmpd
-/// says, or, where none runs, as `asmp status` does. The key q ends it, and the arrows choose the
-/// partition whose tasks are shown. Needs no root.
+/// says, or, where none runs, as `asmp status` does; and the worst latency of each of the last
+/// seconds, where `asmp measure latency` of this user or root measures it. The key q ends it, and
+/// the arrows choose the partition whose tasks are shown. Needs no root.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = examples::TOP)]
 pub struct Args {
@@ -66,7 +68,7 @@ pub fn top(shield: &Shield, args: &Args) -> Result<u8> {
             eprintln!("asmp: there are no partitions");
         }
         print!("{}", table(&screen.rows()));
-        for line in violations(screen.partitions()) {
+        for line in violations(screen.partitions()).chain(latencies(screen.partitions())) {
             println!("{line}");
         }
         return Ok(0);
@@ -83,6 +85,11 @@ fn violations(partitions: &[Seen]) -> impl Iterator<Item = String> + '_ {
         let line = |what: &String| format!("violated: {}: {}", partition.name, shown(what));
         partition.violations.iter().map(line)
     })
+}
+
+fn latencies(partitions: &[Seen]) -> impl Iterator<Item = String> + '_ {
+    let line = |one: &Seen| latency(&one.worst_ns).map(|line| format!("{}: {line}", one.name));
+    partitions.iter().filter_map(line)
 }
 
 fn refresh(

@@ -155,6 +155,8 @@ pub(crate) fn ask(
     }
 }
 
+pub const COUNTS_TICKS: &str = "to count ticks keeps repairs waiting: use asmp for \"require-off\"";
+
 /// Why a request is not for asmpd, if so. It repairs nothing while it makes a change.
 fn takes_long(request: &Request) -> Option<&'static str> {
     let counts_ticks = match request {
@@ -171,7 +173,7 @@ fn takes_long(request: &Request) -> Option<&'static str> {
         | Request::Restore { .. } => false,
         _ => return Some("this request is for commands of asmp alone"),
     };
-    counts_ticks.then_some("to count ticks keeps repairs waiting: use asmp for \"require-off\"")
+    counts_ticks.then_some(COUNTS_TICKS)
 }
 
 fn run(asked: Run, peer: &Peer, files: &Files, now_s: u64) -> Result<Asked, Wrong> {

@@ -85,6 +85,7 @@ pub fn serve(shield: &Shield, source: &mut dyn Source, pace: Pace) -> Result<Hol
         }
         if is_due {
             look(shield, source, &mut hold, &mut followed)?;
+            followed.search_if_due(source.now_ns(), pace);
             take_policies(shield, source, &mut hold, &mut followed);
             source.looked(&hold);
         }
@@ -123,11 +124,21 @@ struct Followed {
     taken_out: BTreeSet<TakenOut>,
     /// Moves may have been missed.
     has_missed: bool,
+    /// When all tasks are looked at though no move was missed.
+    search_ns: u64,
     /// Which files could not be followed, in the words of the last record.
     refused: String,
 }
 
 impl Followed {
+    /// Of some moves the kernel does not tell, and without tracefs of none.
+    fn search_if_due(&mut self, now_ns: u64, pace: Pace) {
+        if now_ns >= self.search_ns {
+            self.has_missed = true;
+            self.search_ns = now_ns.saturating_add(pace.sweep_ns);
+        }
+    }
+
     fn note(&mut self, noticed: &BTreeSet<Notice>) {
         for notice in noticed {
             match notice {
@@ -259,9 +270,6 @@ fn follow(
     let watched = shield.watched()?;
     source.follow_groups(watched.groups.keys().cloned().collect());
     followed.groups = watched.groups;
-    if followed.tree.is_none() {
-        followed.has_missed = true;
-    }
     followed.tree = Some(Tree { mount: watched.mount, partitions: watched.partitions });
     let refused = source.follow(&watched.files);
     if refused.is_empty() {

@@ -241,21 +241,26 @@ fn a_task_that_another_program_moves_in_is_named_and_a_member_is_not() {
     assert_eq!((counts.entered, counts.violations), (1, 0));
 }
 
-/// A real-time task that has the mark of asmpd, taken to the root group.
-fn taken_out(notices: Vec<Notice>) -> (Script, Counts, Vec<Event>) {
+/// A real-time task that has the mark of asmpd, taken to the root group. Before the next sweep it
+/// has the policy `expected`.
+fn taken_out(notices: Vec<Notice>, expected: Schedule) -> (Script, Counts, Vec<Event>) {
     let take: Hand = Box::new(move |kernel| {
         kernel.start(500, 500, "taken", Schedule::Fifo { priority: 9 });
         asmp_host::rttime::mark(kernel, 500).unwrap();
         notices
     });
-    let (_, script, counts, events) = held(vec![take]);
+    let look: Hand = Box::new(move |kernel| {
+        assert_eq!(kernel.schedule(500).unwrap(), expected);
+        Vec::new()
+    });
+    let (_, script, counts, events) = held(vec![take, look]);
     (script, counts, events)
 }
 
 #[test]
 fn a_task_that_is_taken_out_loses_its_policy_without_a_look() {
     let notice = Notice::TakenOut(TakenOut { group: "/".into(), tid: 500 });
-    let (script, counts, events) = taken_out(vec![notice]);
+    let (script, counts, events) = taken_out(vec![notice], Schedule::Other { nice: 0 });
     assert_eq!(script.kernel.schedule(500).unwrap(), Schedule::Other { nice: 0 });
     let what = "task 500 (taken) was taken out to /: SCHED_OTHER now, it was fifo:9".to_owned();
     assert_eq!(events, [Event::Granted { partition: String::new(), what }]);
@@ -265,12 +270,14 @@ fn a_task_that_is_taken_out_loses_its_policy_without_a_look() {
 
 #[test]
 fn where_notices_were_lost_tasks_that_were_taken_out_are_sought() {
-    let (script, _, events) = taken_out(vec![Notice::Lost]);
-    assert_eq!(script.kernel.schedule(500).unwrap(), Schedule::Other { nice: 0 });
-    assert_eq!(events.len(), 1, "{events:?}");
-    let (script, _, events) = taken_out(Vec::new());
-    assert_eq!(script.kernel.schedule(500).unwrap(), Schedule::Fifo { priority: 9 });
-    assert_eq!(events, []);
+    let now = |notices, expected| {
+        let (script, _, events) = taken_out(notices, expected);
+        assert_eq!(script.kernel.schedule(500).unwrap(), Schedule::Other { nice: 0 });
+        assert_eq!(events.len(), 1, "{events:?}");
+    };
+    now(vec![Notice::Lost], Schedule::Other { nice: 0 });
+    // The kernel has told nothing: the sweep finds it.
+    now(Vec::new(), Schedule::Fifo { priority: 9 });
 }
 
 #[test]

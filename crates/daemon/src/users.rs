@@ -10,15 +10,17 @@
 //!           first.
 
 use crate::came;
-use crate::granted::{Changed, Ended, Ran};
+use crate::granted::{COUNTS_TICKS, Changed, Ended, Ran};
 use crate::work::{Refused, Work};
 use crate::written;
 use asmp_host::peer::Peer;
 use asmp_host::rttime;
 use asmp_host::task::{self, TaskId};
 use asmp_host::{Kernel, Schedule};
-use asmp_shield::code::POLICY_REFUSED;
-use asmp_shield::{Caller, ChangeError, Grant, Members, Partition, Refusal, Request, Shield, Spec};
+use asmp_shield::code::{POLICY_REFUSED, USAGE};
+use asmp_shield::{
+    Caller, ChangeError, Grant, Members, Partition, Refusal, Request, Shield, Spec, Tick,
+};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Component;
@@ -302,6 +304,12 @@ fn change(
     request: &Request,
     command: String,
 ) -> Result<Changed, Refused> {
+    if let Request::Resize { name, .. } = request {
+        let state = shield.state().map_err(|error| refused(&error))?;
+        if state.partition(name)?.tick == Tick::RequireOff {
+            return Err(Refused { code: USAGE, why: COUNTS_TICKS.to_owned() });
+        }
+    }
     let caller = Caller::now(peer.uid, "root", command);
     let outcome = shield.change(request, &caller).map_err(|error| refused(&error))?;
     let (transaction, changes) = (outcome.state.transaction, outcome.changes);

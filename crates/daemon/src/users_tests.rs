@@ -6,7 +6,6 @@ use asmp_host::fake::FakeKernel;
 use asmp_host::sched::TimeLimits;
 use asmp_host::store::Store;
 use asmp_host::{CpuSet, Spinner};
-use asmp_shield::code::USAGE;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -345,6 +344,23 @@ fn a_thread_number_that_is_used_again_outside_gets_no_policy() {
     });
     assert_eq!(came, Ok(()));
     assert_eq!(machine.kernel.task(301).unwrap().schedule, OTHER);
+}
+
+#[test]
+fn a_partition_whose_tick_was_proved_is_resized_by_asmp_alone() {
+    let mut machine = Machine::empty();
+    let spec = Spec { tick: Tick::RequireOff, ..Spec::of("3".parse().unwrap()) };
+    let create = Request::Create { name: "motion".into(), spec };
+    machine.shield.change(&create, &Caller::now(0, "root", "asmp")).unwrap();
+    let mut resize = |name: &str| {
+        let request = Request::Resize { name: name.into(), cpus: "2-3".parse().unwrap() };
+        let (request, command) = (Box::new(request), "launcher".to_owned());
+        let work = Work::Change { peer: peer(7, 0), request, command };
+        machine.users.carry_out(&machine.shield, 9, work).reply.unwrap().unwrap_err()
+    };
+    assert_eq!(resize("motion"), Refused { code: USAGE, why: COUNTS_TICKS.to_owned() });
+    assert_eq!(resize("other").code, 32);
+    assert_eq!(machine.shield.state().unwrap().partitions[0].cpus, "3".parse().unwrap());
 }
 
 #[test]

@@ -44,6 +44,19 @@ pub fn is_whole(text: &str) -> bool {
     text.lines().any(|line| line.starts_with(LAST_COMMENT))
 }
 
+/// The worst latency of each whole second in a part of a log of ours, in nanoseconds, as the
+/// histograms round it. A line that is cut at either end is left out.
+pub fn worst_by_second(part: &str) -> Vec<u64> {
+    let whole = part.rfind('\n').map_or("", |end| &part[..end]);
+    let worst = |line: &str| {
+        let cells: Vec<&str> = line.split(',').collect();
+        let [start, length, most, _] = cells[..] else { return None };
+        let is_second = start.strip_suffix(".000")?.parse::<u64>().is_ok() && length == "1.000";
+        most.strip_suffix(".000")?.parse().ok().filter(|_| is_second)
+    };
+    whole.lines().filter_map(worst).collect()
+}
+
 /// What the last comment of a tag says.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -413,6 +426,22 @@ mod tests {
             recorder.sample(&sample).unwrap();
         }
         recorder.finish(0).unwrap()
+    }
+
+    #[test]
+    fn the_worst_of_each_second_is_read_of_any_part_of_a_log() {
+        let (_, log) = log();
+        let log = String::from_utf8(log).unwrap();
+        let cs: Vec<u64> = worst_by_second(&log).iter().map(|ns| ns / 10_000_000).collect();
+        // The stall's instants, which are due in the second, third and fourth.
+        assert_eq!(cs, [0, 250, 150, 50]);
+        // A part that begins in a line, or ends in one.
+        let line = log.find("\n0.000,").unwrap();
+        assert_eq!(worst_by_second(&log[line + 3..]).len(), 3);
+        let last = log.rfind("\n3.000,").unwrap();
+        assert_eq!(worst_by_second(&log[..last + 20]).len(), 3);
+        assert!(worst_by_second("").is_empty());
+        assert!(worst_by_second("Tag=irq,0.000,1.000,7.000,x\n1,1.000,7.000,x\n").is_empty());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! Settings of the system outside partitions (`Request::System`): set whole or not at all, and
 //! restored to the byte, killed or refused at any step.
 
-use crate::fixture::Fake;
+use crate::fixture::{Fake, create};
 use crate::partition::Refusal;
 use crate::partition::System;
 use crate::request::{Request, Spec};
@@ -55,6 +55,20 @@ fn timerlat_and_the_home_of_interrupts_are_set_and_restored() {
     fake.ask(&Request::System(System::default())).unwrap();
     assert_eq!(fake.kernel.snapshot(), untouched);
     assert!(fake.shield.state().unwrap().originals.is_empty());
+}
+
+#[test]
+fn what_a_user_may_not_read_is_not_said_to_be_violated() {
+    let fake = Fake::with_timerlat();
+    fake.ask(&measuring()).unwrap();
+    fake.ask(&create("a", "3")).unwrap();
+    fake.kernel.arm(Some(Fault::Hide { below: "/sys/kernel/tracing" }));
+    let status = fake.shield.status().unwrap();
+    assert!(status.holds(), "{status:?}");
+    fake.kernel.arm(None);
+    fake.kernel.remove_file("/sys/kernel/tracing/osnoise/cpus");
+    let status = fake.shield.status().unwrap();
+    assert_eq!(status.partitions[0].violations.len(), 1, "the file is gone: {status:?}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::rules;
 use crate::target::{Due, Lines, Target, due, not_back, reading, targets};
 use asmp_host::irq::Irq;
 use asmp_host::task::{self, Task};
-use asmp_host::{Cpu, CpuSet, Facts, Kernel, Knob, Result, Shape, cgroup, irq, knob};
+use asmp_host::{Cpu, CpuSet, ErrorKind, Facts, Kernel, Knob, Result, Shape, cgroup, irq, knob};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -147,7 +147,7 @@ pub fn verify(
     let mut left = left(facts, state, &lines, &targets);
     left.extend(base_stays(kernel, base, state));
     let not_back = not_back(facts, &state.partitions, &state.originals, &targets);
-    let unmet = unmet(facts, targets.into_iter().chain(not_back).collect(), &lines);
+    let unmet = unmet(kernel, facts, targets.into_iter().chain(not_back).collect(), &lines);
     let partitions = state
         .partitions
         .iter()
@@ -393,6 +393,7 @@ struct Unmet<'a> {
 
 /// Every setting of the machine that does not meet its target, found once for all partitions.
 fn unmet<'a>(
+    kernel: &dyn Kernel,
     facts: &'a Facts,
     targets: BTreeMap<Knob, Target>,
     lines: &Lines<'a>,
@@ -400,7 +401,14 @@ fn unmet<'a>(
     let mut unmet: Vec<Unmet> = targets
         .into_iter()
         .filter_map(|(knob, target)| {
-            let now = reading(facts, lines, &knob).unwrap_or_default();
+            let now = reading(facts, lines, &knob);
+            // Of what this user may not read nothing is known.
+            if now.is_none()
+                && knob.read(kernel).is_err_and(|error| error.kind() == ErrorKind::NotPermitted)
+            {
+                return None;
+            }
+            let now = now.unwrap_or_default();
             if target.is_met(lines, &knob, now) {
                 return None;
             }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! One look at the partitions, and what came between two of them.
 
+use super::screen::MOST_KEPT;
+use super::worst;
 use crate::events;
 use crate::print;
 use anyhow::Result;
@@ -10,7 +12,7 @@ use asmp_host::cgroup::threads_below;
 use asmp_host::{Cpu, CpuSet, clock, task};
 use asmp_shield::verify::Status;
 use asmp_shield::{Partition, Shield, Tick};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is seen at one instant.
 #[derive(Debug, Clone, Default)]
@@ -35,12 +37,15 @@ pub struct Seen {
     pub created_by: String,
     pub tasks: Vec<Inside>,
     pub violations: Vec<String>,
+    /// The worst latencies of the last seconds, the oldest first, where they are measured.
+    pub worst_ns: Vec<u64>,
 }
 
 /// A thread on the CPUs of a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inside {
     pub tid: i32,
+    pub process: i32,
     pub command: String,
     pub policy: String,
 }
@@ -63,13 +68,17 @@ impl Look {
         };
         let asmpd = asmpd.ok().flatten();
         let violations = |name: &str| violations(name, asmpd.as_ref(), status.as_ref());
-        let seen = |one: &Partition| Seen {
-            name: one.name.clone(),
-            cpus: one.cpus.clone(),
-            tick: one.tick,
-            created_by: one.created_by.clone(),
-            tasks: inside(shield, &one.name),
-            violations: violations(&one.name),
+        let seen = |one: &Partition| {
+            let tasks = inside(shield, &one.name);
+            Seen {
+                name: one.name.clone(),
+                cpus: one.cpus.clone(),
+                tick: one.tick,
+                created_by: one.created_by.clone(),
+                violations: violations(&one.name),
+                worst_ns: worst(&tasks),
+                tasks,
+            }
         };
         Ok(Self {
             at_ns: clock::monotonic_ns(),
@@ -102,13 +111,19 @@ fn inside(shield: &Shield, name: &str) -> Vec<Inside> {
     let kernel = shield.kernel();
     let tids = threads_below(kernel, &entrance.groups.rt).unwrap_or_default();
     let of = |tid: i32| {
-        let command = task::read(kernel, tid).ok()?.command;
+        let task = task::read(kernel, tid).ok()?;
         let policy = kernel.schedule(tid).ok()?.to_string();
-        Some(Inside { tid, command, policy })
+        Some(Inside { tid, process: task.process, command: task.command, policy })
     };
     let mut tasks: Vec<Inside> = tids.into_iter().filter_map(of).collect();
     tasks.sort_by_key(|one| one.tid);
     tasks
+}
+
+fn worst(tasks: &[Inside]) -> Vec<u64> {
+    let processes: BTreeSet<i32> = tasks.iter().map(|one| one.process).collect();
+    let mut of = processes.into_iter().map(|one| worst::latencies(one, MOST_KEPT));
+    of.find(|worst_ns| !worst_ns.is_empty()).unwrap_or_default()
 }
 
 /// What came on a CPU, a second.

@@ -5,6 +5,7 @@ use super::look::{Look, Rates, Seen, rates};
 use asmp_host::Cpu;
 use asmp_host::clock::utc;
 use asmp_host::shown::{cut, shown};
+use asmp_measure::compare::us;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
@@ -12,8 +13,8 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{Cell, Paragraph, Row, Table};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Looks whose sums are drawn.
-const MOST_KEPT: usize = 30;
+/// Looks whose sums are drawn, and seconds of latencies.
+pub const MOST_KEPT: usize = 30;
 
 const HEAD: [&str; 9] =
     ["PARTITION", "CPU", "TICK/s", "DEVICE/s", "IPI/s", "SOFTIRQ/s", "LAST", "TASKS", "STATE"];
@@ -140,6 +141,7 @@ impl Screen {
         )];
         let violated = |what: &String| Line::from(format!("violated: {}", shown(what)));
         lines.extend(partition.violations.iter().map(violated));
+        lines.extend(latency(&partition.worst_ns).map(Line::from));
         let task = |one: &super::look::Inside| {
             let command = shown(&one.command).into_owned();
             Line::from(format!("{:>8}  {:<12}  {}", one.tid, one.policy, cut(&command, 40)))
@@ -159,6 +161,14 @@ fn state_of(partition: &Seen) -> String {
         1 => "1 violation".to_owned(),
         count => format!("{count} violations"),
     }
+}
+
+/// The worst latency of the last seconds and that of each of them; `None` where none is measured.
+pub fn latency(worst_ns: &[u64]) -> Option<String> {
+    let worst = us(*worst_ns.iter().max()?);
+    let seconds = worst_ns.len();
+    let bars = bars(&worst_ns.iter().map(|ns| *ns as f64).collect());
+    Some(format!("latency: worst {worst} us in {seconds} s  {bars}"))
 }
 
 /// 0 only where nothing came.
@@ -190,7 +200,12 @@ mod tests {
     use ratatui::backend::TestBackend;
 
     fn partition(name: &str, cpus: &str, violations: &[&str]) -> Seen {
-        let app = |tid| Inside { tid, command: format!("app\n{tid}"), policy: "fifo:80".into() };
+        let app = |tid| Inside {
+            tid,
+            process: 7,
+            command: format!("app\n{tid}"),
+            policy: "fifo:80".into(),
+        };
         Seen {
             name: name.into(),
             cpus: cpus.parse().unwrap(),
@@ -275,6 +290,15 @@ q ends   arrows choose a partition";
         screen.next(Look { partitions: Vec::new(), ..look(3, 0) });
         screen.select(1);
         assert!(drawn(&screen, 90, 14).contains("there are no partitions"));
+    }
+
+    #[test]
+    fn the_worst_latency_of_each_second_is_drawn_where_it_is_measured() {
+        let mut measured = look(0, 0);
+        measured.partitions[0].worst_ns = vec![1_000, 41_216, 20_000];
+        let text = drawn(&Screen::new(measured), 90, 14);
+        assert!(text.contains("\nlatency: worst 41.2 us in 3 s  ▁█▄\n"), "{text}");
+        assert!(!drawn(&Screen::new(look(0, 0)), 90, 14).contains("latency"));
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub fn all() -> Vec<Test> {
         asked("asked: a second asmpd is refused, and without one events says so", one_at_a_time),
         asked("asked: another program that speaks Varlink is answered", by_others),
         asked("asked: top shows any user the partitions until a key or a signal ends it", top),
+        asked("asked: top shows root the worst latency of a measurement's seconds", measured),
         asked("asked: users who ask without end keep asmpd from no repair", flood),
     ]
 }
@@ -161,6 +162,24 @@ fn top() {
     }
     daemon.ends();
     asmp("destroy motion").done();
+}
+
+fn measured() {
+    let dir = std::env::temp_dir().join("measured");
+    let words = ["measure", "latency", "--cpus", "3", "--kinds", "partition", "--for", "10m"];
+    let words = [&words[..], &["-o", dir.to_str().expect("UTF-8")]].concat();
+    let mut process = Process::start(&binary().display().to_string(), &words);
+    let latency = |out: &str| out.contains(": latency: worst ");
+    until("three seconds are measured", || {
+        let out = asmp("top --once").done().out;
+        latency(&out) && !out.contains(" us in 1 s") && !out.contains(" us in 2 s")
+    });
+    let out = sh(&format!("{NOBODY} {} top --once", binary().display())).done().out;
+    assert!(out.contains(" holds\n") && !latency(&out), "another user's: {out}");
+    sh(&format!("kill -INT {}", process.id())).done();
+    process.0.wait().expect("it ends");
+    assert!(!latency(&asmp("top --once").done().out));
+    fs::remove_dir_all(dir).expect("what it kept");
 }
 
 /// From each of these processes come requests as fast as they are taken, some that want no reply,

@@ -39,6 +39,8 @@ pub enum Fault {
     Race { at: usize },
     /// Each write to a file below is refused with this error number.
     Hold { below: &'static str, errno: i32 },
+    /// The files below are root's alone, and who reads is another user.
+    Hide { below: &'static str },
     /// The kernel reports success where this task's CPUs are set, and leaves them as they are.
     Keep { tid: i32 },
 }
@@ -250,6 +252,9 @@ impl Kernel for FakeKernel {
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let mut machine = self.call();
+        if matches!(machine.fault, Some(Fault::Hide { below }) if path.starts_with(below)) {
+            return Err(os(libc::EACCES));
+        }
         if path == Path::new("/proc/sys/kernel/sched_rt_runtime_us") {
             let release = machine.files.get(Path::new("/proc/sys/kernel/osrelease"));
             machine.lost_servers |= release.is_some_and(|text| text.starts_with("6.12."));
