@@ -17,9 +17,21 @@ pub struct Balancer {
     /// Where [`Told`] is kept for the next asmpd.
     file: PathBuf,
     told: Option<Told>,
-    /// One that did not answer; it is not asked again.
-    silent: Option<TaskId>,
+    silent: Option<Silent>,
 }
+
+/// An irqbalance that did not answer: it may have been in a scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Silent {
+    task: TaskId,
+    /// How long to wait until it is asked again, and when that is over.
+    pause_ns: u64,
+    again_ns: u64,
+}
+
+/// The first pause; each next one is twice as long.
+const PAUSE_NS: u64 = 1_000_000_000;
+const LONGEST_NS: u64 = 64 * PAUSE_NS;
 
 /// One irqbalance, before it was told anything, and after.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,24 +53,41 @@ impl Balancer {
         Self { dir, file, told, silent: None }
     }
 
+    /// When one that did not answer is asked again, in nanoseconds of CLOCK_MONOTONIC.
+    pub fn again_ns(&self) -> Option<u64> {
+        self.silent.map(|silent| silent.again_ns)
+    }
+
     /// Tells irqbalance what these partitions need, where that is not what it does. What was told,
     /// in words.
-    pub fn follow(&mut self, kernel: &dyn Kernel, status: &Status) -> Option<String> {
+    pub fn follow(&mut self, kernel: &dyn Kernel, status: &Status, now_ns: u64) -> Option<String> {
+        let silent = self.silent.take();
         let running = Irqbalance::running(kernel, &self.dir)?;
+        let silent = silent.filter(|silent| silent.task == running.task);
         if self.told.as_ref().is_some_and(|told| told.task != running.task) {
             // What was set has ended with it.
             self.told = None;
         }
-        if self.silent == Some(running.task)
-            || (self.told.is_none() && status.partitions.is_empty())
-        {
+        if self.told.is_none() && status.partitions.is_empty() {
+            return None;
+        }
+        if silent.is_some_and(|silent| now_ns < silent.again_ns) {
+            self.silent = silent;
             return None;
         }
         let said = self.tell(kernel, &running, status);
         said.unwrap_or_else(|error| {
-            self.silent = Some(running.task);
-            let pid = running.task.tid;
-            Some(format!("irqbalance (process {pid}) cannot be told to leave CPUs alone: {error}"))
+            let (task, pid) = (running.task, running.task.tid);
+            let twice = silent.map_or(PAUSE_NS, |silent| 2 * silent.pause_ns);
+            let pause_ns = twice.min(LONGEST_NS);
+            self.silent = Some(Silent { task, pause_ns, again_ns: now_ns + pause_ns });
+            // Once.
+            silent.is_none().then(|| {
+                format!(
+                    "irqbalance (process {pid}) cannot be told to leave CPUs alone: {error}: it is \
+                     asked again"
+                )
+            })
         })
     }
 

@@ -74,27 +74,27 @@ fn it_is_told_once_what_to_leave_alone_and_at_the_end_what_it_did_before() {
     let linux = Linux::new();
     let other = Other::start("SLEEP 10 IRQ 9 LOAD 0 DIFF 0 CLASS 0 BANNED 1");
     let mut balancer = other.balancer();
-    assert_eq!(balancer.follow(&linux, &none()), None);
+    assert_eq!(balancer.follow(&linux, &none(), 0), None);
     other.hears_nothing_more();
-    let said = balancer.follow(&linux, &with_lines(&[24])).expect("it is told");
+    let said = balancer.follow(&linux, &with_lines(&[24]), 0).expect("it is told");
     assert_eq!(said, "irqbalance leaves CPU 0,3 and 2 lines alone");
     assert_eq!(other.heard(3), ["setup", "settings cpus 0,3", "settings ban irqs 9 24"]);
-    assert_eq!(balancer.follow(&linux, &with_lines(&[24])), None);
-    let said = balancer.follow(&linux, &with_lines(&[])).expect("it is told");
+    assert_eq!(balancer.follow(&linux, &with_lines(&[24]), 0), None);
+    let said = balancer.follow(&linux, &with_lines(&[]), 0).expect("it is told");
     assert_eq!(said, "irqbalance leaves CPU 0,3 and 1 line alone");
     assert_eq!(other.heard(1), ["settings ban irqs 9"]);
     // Another asmpd goes on where this one ended.
     let mut balancer = other.balancer();
-    assert!(balancer.follow(&linux, &none()).expect("it is told").contains("used before"));
+    assert!(balancer.follow(&linux, &none(), 0).expect("it is told").contains("used before"));
     assert_eq!(other.heard(2), ["settings cpus 0", "settings ban irqs 9"]);
-    assert_eq!(other.balancer().follow(&linux, &none()), None);
+    assert_eq!(other.balancer().follow(&linux, &none(), 0), None);
     other.hears_nothing_more();
 }
 
 #[test]
 fn one_that_finds_the_cpus_by_itself_is_told_nothing() {
     let other = Other::start("SLEEP 10 BANNED 0000000e");
-    assert_eq!(other.balancer().follow(&Linux::new(), &with_lines(&[])), None);
+    assert_eq!(other.balancer().follow(&Linux::new(), &with_lines(&[]), 0), None);
     assert_eq!(other.heard(1), ["setup"]);
     other.hears_nothing_more();
 }
@@ -115,13 +115,27 @@ fn one_that_would_have_no_cpu_left_keeps_those_that_it_has() {
 }
 
 #[test]
-fn one_that_does_not_answer_is_named_once() {
+fn one_that_does_not_answer_is_named_once_and_asked_again_ever_more_seldom() {
     let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join(socket_of_this_process());
     // No thread reads it.
-    let _listener = UnixListener::bind(dir.path().join(socket_of_this_process())).unwrap();
+    let listener = UnixListener::bind(&socket).unwrap();
     let mut balancer = Balancer::new(dir.path().to_owned(), dir.path().join("kept"));
     let linux = Linux::new();
-    let said = balancer.follow(&linux, &with_lines(&[])).expect("it is named");
+    let said = balancer.follow(&linux, &with_lines(&[]), 0).expect("it is named");
     assert!(said.contains("cannot be told to leave CPUs alone"), "{said}");
-    assert_eq!(balancer.follow(&linux, &with_lines(&[])), None);
+    let mut again = Vec::new();
+    for _ in 0..9 {
+        let due_ns = balancer.again_ns().expect("it is asked again");
+        again.push(due_ns / PAUSE_NS);
+        assert_eq!(balancer.follow(&linux, &with_lines(&[]), due_ns - 1), None);
+        assert_eq!(balancer.again_ns(), Some(due_ns), "too early");
+        assert_eq!(balancer.follow(&linux, &with_lines(&[]), due_ns), None);
+    }
+    assert_eq!(again, [1, 3, 7, 15, 31, 63, 127, 191, 255]);
+    // It has gone.
+    drop(listener);
+    fs::remove_file(socket).unwrap();
+    assert_eq!(balancer.follow(&linux, &with_lines(&[]), 0), None);
+    assert_eq!(balancer.again_ns(), None);
 }

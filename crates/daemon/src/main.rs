@@ -186,7 +186,11 @@ impl Source for Kernel<'_> {
     }
 
     fn advise(&mut self, status: &Status) -> Option<String> {
-        self.balancer.follow(self.linux, status)
+        self.balancer.follow(self.linux, status, self.now_ns())
+    }
+
+    fn advise_again_ns(&self) -> Option<u64> {
+        self.balancer.again_ns()
     }
 
     fn work(&mut self) -> Option<(u64, Work)> {

@@ -13,16 +13,23 @@ use asmp_host::tracefs::TakenOut;
 use asmp_host::{Kernel, Schedule, cgroup, task};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// After something was found, nothing must be found so often, a nap apart: a task that is being
 /// made is not listed yet.
 const MOST_CLEAN: u32 = 3;
 const NAP: Duration = Duration::from_millis(1);
 
-/// A user whose tasks start others as fast as they lose their policy has asmpd for so many passes;
-/// the next move is looked at after that.
-const MOST_PASSES: u32 = 1000;
+/// A user whose tasks start others as fast as they lose their policy has asmpd for so long; the
+/// rest comes after repairs.
+const MOST: Duration = Duration::from_millis(200);
+
+/// What was done, in words, and whether the time was over before all was.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    pub told: Vec<String>,
+    pub is_cut: bool,
+}
 
 /// Where cgroups are mounted, and the group of all partitions as /proc/PID/cgroup names it.
 #[derive(Debug, Clone)]
@@ -31,8 +38,9 @@ pub struct Tree {
     pub partitions: PathBuf,
 }
 
-/// After these moves. What was done, in words.
-pub fn after(kernel: &dyn Kernel, tree: &Tree, moved: &BTreeSet<TakenOut>) -> Vec<String> {
+/// After these moves.
+pub fn after(kernel: &dyn Kernel, tree: &Tree, moved: &BTreeSet<TakenOut>) -> Done {
+    let end = Instant::now() + MOST;
     let tasks = |TakenOut { group, tid }: &TakenOut| {
         let group = tree.mount.join(group.strip_prefix("/").unwrap_or(group));
         let mut all = cgroup::threads_below(kernel, &group).unwrap_or_default();
@@ -41,17 +49,24 @@ pub fn after(kernel: &dyn Kernel, tree: &Tree, moved: &BTreeSet<TakenOut>) -> Ve
         all.extend(task::thread_numbers(kernel, process).unwrap_or_default());
         all
     };
-    moved.iter().flat_map(|one| demote(kernel, tree, || tasks(one))).collect()
+    let mut all = Done::default();
+    for one in moved {
+        let done = demote(kernel, tree, end, || tasks(one));
+        all.told.extend(done.told);
+        all.is_cut |= done.is_cut;
+    }
+    all
 }
 
-/// Wherever they are: moves may have been missed. What was done, in words.
-pub fn everywhere(kernel: &dyn Kernel, tree: &Tree) -> Vec<String> {
+/// Wherever they are: moves may have been missed.
+pub fn everywhere(kernel: &dyn Kernel, tree: &Tree) -> Done {
     let all = || cgroup::threads_below(kernel, &tree.mount).unwrap_or_default();
-    demote(kernel, tree, all)
+    demote(kernel, tree, Instant::now() + MOST, all)
 }
 
-/// Makes those of `tasks` SCHED_OTHER that have a policy from asmp, and are in no partition.
-fn demote(kernel: &dyn Kernel, tree: &Tree, tasks: impl Fn() -> Vec<i32>) -> Vec<String> {
+/// Makes those of `tasks` SCHED_OTHER that have a policy from asmp, and are in no partition. Goes
+/// through them once at least.
+fn demote(kernel: &dyn Kernel, tree: &Tree, end: Instant, tasks: impl Fn() -> Vec<i32>) -> Done {
     // As it is now: a number may be another task's meanwhile.
     let is_it = |tid: i32| {
         let was = kernel.schedule(tid).ok().filter(Schedule::is_real_time)?;
@@ -61,7 +76,7 @@ fn demote(kernel: &dyn Kernel, tree: &Tree, tasks: impl Fn() -> Vec<i32>) -> Vec
     };
     let mut told = BTreeMap::new();
     let mut clean = 0;
-    for _ in 0..MOST_PASSES {
+    let is_cut = loop {
         let mut found = false;
         for tid in tasks() {
             let Some((task, was)) = is_it(tid) else { continue };
@@ -71,12 +86,13 @@ fn demote(kernel: &dyn Kernel, tree: &Tree, tasks: impl Fn() -> Vec<i32>) -> Vec
             }
         }
         clean = if found { 0 } else { clean + 1 };
-        if clean == MOST_CLEAN || told.is_empty() {
-            break;
+        let is_clean = clean == MOST_CLEAN || told.is_empty();
+        if is_clean || Instant::now() >= end {
+            break !is_clean;
         }
         std::thread::sleep(NAP);
-    }
-    told.into_values().collect()
+    };
+    Done { told: told.into_values().collect(), is_cut }
 }
 
 fn words(task: &task::Task, was: Schedule) -> String {

@@ -50,16 +50,16 @@ fn all_threads_of_a_process_that_is_taken_out_lose_their_policy() {
     assert_eq!(policies(&kernel), [OTHER, OTHER, FIFO, FIFO]);
     let words = "task 300 (app) was taken out to /user.slice/a.scope: SCHED_OTHER now, it was \
                  fifo:50";
-    assert_eq!((told.len(), told[0].as_str()), (2, words));
+    assert_eq!((told.told.len(), told.told[0].as_str()), (2, words));
     // Once is enough.
-    assert_eq!(after(&kernel, &tree(), &moved("/user.slice/a.scope", 300)), [""; 0]);
+    assert_eq!(after(&kernel, &tree(), &moved("/user.slice/a.scope", 300)), Done::default());
 }
 
 #[test]
 fn what_it_started_before_its_end_loses_its_policy_too() {
     let kernel = machine();
     kernel.place(310, "/user.slice/a.scope", None);
-    assert_eq!(after(&kernel, &tree(), &moved("/user.slice", 999)).len(), 1);
+    assert_eq!(after(&kernel, &tree(), &moved("/user.slice", 999)).told.len(), 1);
     assert_eq!(policies(&kernel), [FIFO, FIFO, OTHER, FIFO]);
 }
 
@@ -67,7 +67,7 @@ fn what_it_started_before_its_end_loses_its_policy_too() {
 fn a_task_that_went_on_elsewhere_is_found_by_its_number() {
     let kernel = machine();
     kernel.place(301, "/user.slice", None);
-    assert_eq!(after(&kernel, &tree(), &moved("/gone.scope", 301)).len(), 1);
+    assert_eq!(after(&kernel, &tree(), &moved("/gone.scope", 301)).told.len(), 1);
     // Its process is in the partition yet.
     assert_eq!(policies(&kernel), [FIFO, OTHER, FIFO, FIFO]);
 }
@@ -77,11 +77,11 @@ fn what_is_inside_keeps_its_policy_and_so_does_what_others_made_real_time() {
     let kernel = machine();
     kernel.start(500, 500, "free", FIFO);
     kernel.place(400, "/user.slice", None);
-    assert_eq!(everywhere(&kernel, &tree()), [""; 0]);
-    assert_eq!(after(&kernel, &tree(), &moved("/asmp/run-1", 300)), [""; 0]);
+    assert_eq!(everywhere(&kernel, &tree()), Done::default());
+    assert_eq!(after(&kernel, &tree(), &moved("/asmp/run-1", 300)), Done::default());
     assert_eq!(policies(&kernel), [FIFO; 4]);
     assert_eq!(kernel.schedule(500).unwrap(), FIFO);
-    assert_eq!(after(&kernel, &tree(), &moved("/user.slice", 400)), [""; 0]);
+    assert_eq!(after(&kernel, &tree(), &moved("/user.slice", 400)), Done::default());
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn where_moves_were_missed_all_tasks_are_looked_at() {
     let kernel = machine();
     kernel.place(310, "/user.slice/a.scope", None);
     kernel.place(400, "/user.slice", None);
-    assert_eq!(everywhere(&kernel, &tree()).len(), 1);
+    assert_eq!(everywhere(&kernel, &tree()).told.len(), 1);
     assert_eq!(policies(&kernel), [FIFO, FIFO, OTHER, FIFO]);
 }
 
@@ -110,6 +110,24 @@ fn a_task_that_starts_another_one_meanwhile_is_not_the_last_one_found() {
         }
         listed
     };
-    assert_eq!(demote(&kernel, &tree(), tasks).len(), 21);
+    let done = demote(&kernel, &tree(), Instant::now() + Duration::from_secs(600), tasks);
+    assert_eq!((done.told.len(), done.is_cut), (21, false));
     assert!((600..620).all(|tid| kernel.schedule(tid).unwrap() == OTHER));
+}
+
+#[test]
+fn a_user_whose_tasks_never_end_has_us_for_a_bounded_time() {
+    let kernel = machine();
+    let next = std::cell::Cell::new(600);
+    let tasks = || {
+        kernel.start(next.get(), next.get(), "chain", FIFO);
+        kernel.place(next.get(), "/user.slice", None);
+        rttime::mark(&kernel, next.get()).unwrap();
+        vec![next.replace(next.get() + 1)]
+    };
+    let end = Instant::now() + Duration::from_millis(50);
+    let done = demote(&kernel, &tree(), end, tasks);
+    assert!(done.is_cut && !done.told.is_empty(), "{done:?}");
+    // Where the time is over already, one pass is made.
+    assert_eq!(demote(&kernel, &tree(), end, tasks).told.len(), 1);
 }

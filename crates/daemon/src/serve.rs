@@ -33,6 +33,9 @@ pub trait Source {
     /// Tells other programs what to leave alone: what was told, in words.
     fn advise(&mut self, status: &Status) -> Option<String>;
 
+    /// When another program that did not listen is told again, in nanoseconds of CLOCK_MONOTONIC.
+    fn advise_again_ns(&self) -> Option<u64>;
+
     /// What a client wants done, one thing at a time.
     fn work(&mut self) -> Option<(u64, Work)>;
 
@@ -65,7 +68,10 @@ pub fn serve(shield: &Shield, source: &mut dyn Source, pace: Pace) -> Result<Hol
     let mut followed = Followed::default();
     let mut users = Users::default();
     while !source.is_over() {
-        let most = hold.due_ns().saturating_sub(source.now_ns());
+        // One that is past has had its look.
+        let again_ns = source.advise_again_ns().filter(|again_ns| *again_ns > source.now_ns());
+        let again_ns = again_ns.unwrap_or(u64::MAX);
+        let most = hold.due_ns().min(again_ns).saturating_sub(source.now_ns());
         let next_end_s = users.next_end_s(shield).unwrap_or(u64::MAX);
         let to_end = Duration::from_secs(next_end_s.saturating_sub(source.now_s()));
         let noticed = source.wait(Duration::from_nanos(most).min(to_end))?;
@@ -78,7 +84,8 @@ pub fn serve(shield: &Shield, source: &mut dyn Source, pace: Pace) -> Result<Hol
         // What is broken is repaired before a client gets more.
         let work = source.work();
         let settle_ns = if work.is_some() { pace.settle_ns } else { 0 };
-        let is_due = hold.due_ns() <= source.now_ns().saturating_add(settle_ns);
+        let due_ns = hold.due_ns().min(again_ns);
+        let is_due = due_ns <= source.now_ns().saturating_add(settle_ns);
         if is_due || next_end_s <= source.now_s() {
             let ended = users.end_over(shield, source.now_s());
             tell(source, &mut hold, ended);
@@ -214,11 +221,15 @@ fn look(
 fn take_policies(shield: &Shield, source: &dyn Source, hold: &mut Hold, followed: &mut Followed) {
     let Some(tree) = &followed.tree else { return };
     let (kernel, moved) = (shield.kernel(), std::mem::take(&mut followed.taken_out));
-    let mut told = outside::after(kernel, tree, &moved);
+    let mut done = outside::after(kernel, tree, &moved);
     if std::mem::take(&mut followed.has_missed) {
-        told.extend(outside::everywhere(kernel, tree));
+        let all = outside::everywhere(kernel, tree);
+        done.told.extend(all.told);
+        done.is_cut |= all.is_cut;
     }
-    for what in told {
+    // The rest comes after what else is to be done.
+    followed.has_missed = done.is_cut;
+    for what in done.told {
         hold.granted(source.now_ns(), String::new(), what);
     }
 }

@@ -8,11 +8,17 @@ use asmp_host::peer::Peer;
 use asmp_host::store::Store;
 use asmp_host::{CpuSpec, Kernel, Schedule};
 use asmp_shield::{Grant, Members, Spec};
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
 /// What another program does before something is noticed, and what is noticed.
 type Hand = Box<dyn FnOnce(&FakeKernel) -> Vec<Notice>>;
+
+thread_local! {
+    /// Whom advice is for does not listen, once.
+    static IS_DEAF: Cell<bool> = const { Cell::new(false) };
+}
 
 /// A source whose notices come from a script. Its clock goes on as it waits.
 struct Script {
@@ -24,6 +30,7 @@ struct Script {
     groups: BTreeSet<PathBuf>,
     looks: u64,
     advised: u64,
+    again_ns: Option<u64>,
     sweeps_left: usize,
     events: Vec<Event>,
     /// A file that cannot be followed.
@@ -63,7 +70,12 @@ impl Source for Script {
     fn advise(&mut self, status: &Status) -> Option<String> {
         assert!(status.holds(), "a repair comes first");
         self.advised += 1;
+        self.again_ns = IS_DEAF.take().then_some(self.now_ns + 2_000_000_000);
         None
+    }
+
+    fn advise_again_ns(&self) -> Option<u64> {
+        self.again_ns
     }
 
     fn work(&mut self) -> Option<(u64, Work)> {
@@ -153,6 +165,7 @@ fn held_on(
         sweeps_left,
         events,
         refused,
+        again_ns: None,
         works: works.into_iter(),
         replies: Vec::new(),
     };
@@ -299,6 +312,15 @@ fn what_nothing_tells_is_found_by_the_sweep() {
     let (shield, _, counts, events) = held(vec![silent]);
     assert!(shield.status().unwrap().holds());
     assert_eq!((counts.repaired, counts.found_by_sweep), (1, 1), "{events:?}");
+}
+
+#[test]
+fn advice_that_met_no_ear_is_given_again_before_the_sweep() {
+    let (_, script, counts, _) = held(Vec::new());
+    assert_eq!((script.advised, script.now_ns), (counts.looks, Pace::default().sweep_ns));
+    IS_DEAF.set(true);
+    let (_, script, counts, _) = held(Vec::new());
+    assert_eq!((script.advised, counts.looks, script.now_ns), (2, 2, 2_000_000_000));
 }
 
 #[test]

@@ -389,6 +389,8 @@ struct Unmet<'a> {
     irq: Option<&'a Irq>,
     /// The one CPU that it is a setting of.
     cpu: Option<Cpu>,
+    /// This user may not read it: nothing is known of it.
+    is_hidden: bool,
 }
 
 /// Every setting of the machine that does not meet its target, found once for all partitions.
@@ -402,18 +404,15 @@ fn unmet<'a>(
         .into_iter()
         .filter_map(|(knob, target)| {
             let now = reading(facts, lines, &knob);
-            // Of what this user may not read nothing is known.
-            if now.is_none()
-                && knob.read(kernel).is_err_and(|error| error.kind() == ErrorKind::NotPermitted)
-            {
-                return None;
-            }
+            let is_hidden = !facts.root
+                && now.is_none()
+                && knob.read(kernel).is_err_and(|error| error.kind() == ErrorKind::NotPermitted);
             let now = now.unwrap_or_default();
             if target.is_met(lines, &knob, now) {
                 return None;
             }
             let irq = lines.steered_by(&knob);
-            Some(Unmet { knob, target, now, irq, cpu: None })
+            Some(Unmet { knob, target, now, irq, cpu: None, is_hidden })
         })
         .collect();
     if !unmet.is_empty() {
@@ -438,8 +437,13 @@ fn settings(
     stays: &mut Vec<Finding>,
 ) {
     let shielded = partition.shielded();
-    for Unmet { knob, target, now, irq, cpu } in unmet {
+    for Unmet { knob, target, now, irq, cpu, is_hidden } in unmet {
         if cpu.is_some_and(|cpu| !shielded.contains(cpu)) {
+            continue;
+        }
+        if *is_hidden {
+            let what = format!("{}: this user may not read it: not checked", knob.path.display());
+            stays.push(finding(what, "look as root"));
             continue;
         }
         // A setting of CPUs concerns this partition only where it names its CPUs.
