@@ -79,14 +79,12 @@ pub enum Command {
     /// be checked. Exit code 7 if anything is violated.
     #[command(after_long_help = examples::STATUS)]
     Status(crate::status::Args),
-    /// Show what asmpd found and repaired
-    ///
-    /// Prints the last thousand events of the running asmpd: what violated a partition, what was
-    /// noticed first, and how long the repair took. Needs no root. Exit code 49 if none runs.
     #[command(after_long_help = examples::EVENTS)]
     Events(crate::events::Args),
-    #[command(name = "top")]
+    #[command(after_long_help = examples::TOP)]
     Top(crate::top::Args),
+    #[command(after_long_help = examples::WEB)]
+    Web(crate::web::Args),
     /// Count what disturbs CPUs: ticks, interrupts, IPIs, softirqs, foreign tasks
     ///
     /// Counts what the kernel does on a partition's CPUs while time passes. Tasks of the partition

@@ -8,7 +8,12 @@ use asmp_daemon::interface::{INTERFACE, State};
 use asmp_daemon::log::Entry;
 use asmp_host::clock::utc;
 use serde::Deserialize;
+use serde_json::json;
 
+/// Show what asmpd found and repaired
+///
+/// Prints the last thousand events of the running asmpd: what violated a partition, what was
+/// noticed first, and how long the repair took. Needs no root. Exit code 49 if none runs.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Go on, and print each event as it comes
@@ -38,13 +43,23 @@ pub fn events(args: &Args) -> Result<u8> {
         }
         return Ok(0);
     }
-    asmpd.ask(&of("GetEvents"), None, false)?;
-    let Events { events } = asmpd.reply()?.ok_or_else(ended)?;
+    drop(asmpd);
+    let events = after(None)?.ok_or_else(absent)?;
     if events.is_empty() {
         eprintln!("asmp: asmpd has found nothing since it started");
     }
     events.iter().try_for_each(|event| show(event, args.json))?;
     Ok(0)
+}
+
+/// The events after this one, the oldest first; `None`: all that are kept. `Ok(None)`: asmpd does
+/// not run. Errors: it does not answer, or has no event of that number.
+pub fn after(number: Option<u64>) -> Result<Option<Vec<Entry>>> {
+    let Some(mut asmpd) = Asmpd::connect()? else { return Ok(None) };
+    let parameters = number.map(|number| json!({ "after": number }));
+    asmpd.ask(&of("GetEvents"), parameters, false)?;
+    let Events { events } = asmpd.reply()?.ok_or_else(ended)?;
+    Ok(Some(events))
 }
 
 /// What asmpd says of itself; `None`: it does not run. Errors: it does not answer.

@@ -63,6 +63,13 @@ Examples:
   asmp top --once --every 10s
       Count for ten seconds and print a table.";
 
+pub const WEB: &str = "\
+Examples:
+  sudo asmp web
+      Print the address of a page that shows and changes partitions.
+  asmp web --reports .
+      Only look, also at the pages in this directory.";
+
 /// clap's own shows no --cpus.
 pub const NOISE_USAGE: &str = "\
 asmp noise [OPTIONS] <NAME>

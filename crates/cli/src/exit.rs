@@ -32,6 +32,7 @@ pub const BAD_RUN: u8 = 50;
 pub const NO_LOAD: u8 = 51;
 pub const MIXED: u8 = 52;
 pub const PARTIAL: u8 = 54;
+pub const NO_PORT: u8 = 56;
 /// `analyze`, `simulate`: proven that it cannot work.
 pub const NOT_SCHEDULABLE: u8 = 60;
 /// `analyze`, `simulate`: no answer.
@@ -134,6 +135,7 @@ pub const TABLE: &[(u8, &str)] = &[
         "measure: another measurement is at work, or another program uses the kernel's tracer: try \
          again when it has ended",
     ),
+    (NO_PORT, "web: the port is taken, or this user may not use it"),
     (
         NOT_SCHEDULABLE,
         "analyze: not schedulable, or the graph cannot run; simulate: a deadline was missed",

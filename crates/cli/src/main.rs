@@ -33,6 +33,7 @@ mod supervise;
 mod table;
 mod top;
 mod usage;
+mod web;
 
 use anyhow::Result;
 use args::{AnalyzeWhat, Cli, Command};
@@ -80,6 +81,7 @@ fn dispatch(shield: &Shield, command: Command) -> Result<u8> {
         Command::Status(args) => return status::status(shield, &args),
         Command::Events(args) => return events::events(&args),
         Command::Top(args) => return top::top(shield, &args),
+        Command::Web(args) => return web::web(shield, &args),
         Command::Noise(noise) => return noise::noise(shield, &noise),
         Command::Measure(action) => return measure::measure(shield, &action),
         Command::Check { json } => return check::check(kernel, json),

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp top`: partitions and what disturbs their CPUs, on a screen that is refreshed.
 
-mod look;
+pub mod look;
 mod screen;
 mod worst;
 
 use crate::duration::counting_time;
-use crate::examples;
 use crate::exit::{USAGE, failure, of_signal};
 use crate::signals::Noted;
 use crate::table::table;
@@ -16,7 +15,8 @@ use asmp_shield::Shield;
 use look::{Look, Seen};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-use screen::{Screen, latency};
+use screen::Screen;
+pub use screen::latency;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,6 @@ use std::time::{Duration, Instant};
 /// seconds, where `asmp measure latency` of this user or root measures it. The key q ends it, and
 /// the arrows choose the partition whose tasks are shown. Needs no root.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = examples::TOP)]
 pub struct Args {
     /// How long each count takes
     ///

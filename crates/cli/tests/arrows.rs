@@ -28,8 +28,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "asmp-shield",
             "asmp-measure",
             "asmp-duration",
+            "asmp-web",
         ],
     ),
+    ("asmp-web", &[]),
 ];
 
 /// Every crate of ours, and those of ours it depends on, without what only its tests need.

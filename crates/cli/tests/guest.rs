@@ -49,6 +49,7 @@ mod guest {
     pub mod tracer;
     pub mod uio;
     pub mod watchdog;
+    pub mod web;
 }
 
 use guest::guests::{Boot, Guest, Tier};
@@ -70,6 +71,7 @@ fn all() -> Vec<Test> {
         guest::persistent::all(),
         guest::asked::all(),
         guest::files::all(),
+        guest::web::all(),
         guest::kept::all(),
         guest::granted::all(),
         guest::lost::all(),

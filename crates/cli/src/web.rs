@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `asmp web`: partitions in a browser of this machine. The page and its server are `asmp_web`;
+//! here is what it shows, and what it may ask for.
+
+use crate::change;
+use crate::events;
+use crate::exit::{BAD_FILE, NO_PORT, code_of, failure};
+use crate::print;
+use crate::signals;
+use crate::top::{latency, look::Look, look::rates};
+use anyhow::{Context, Result};
+use asmp_daemon::came;
+use asmp_daemon::log::Entry;
+use asmp_host::clock::utc;
+use asmp_host::{Cpu, CpuSet, CpuSpec, Kernel, facts};
+use asmp_shield::{Partition, Request, Shield, Spec, State};
+use asmp_web::{Change, Event, Machine, Rates, Refused, Reports, Seen, Served, Task, Token, serve};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Show partitions in a browser of this machine, and make and end them there
+///
+/// Serves a page on 127.0.0.1 and prints its address, with a token that lets in who has it. The
+/// page shows the CPUs by socket and core, the partitions, what disturbs them, and what asmpd found
+/// and repaired. With root it also makes and ends partitions. It ends at SIGINT (Ctrl-C) or
+/// SIGTERM. While no browser shows the page, nothing is read. From another machine, use `ssh -L
+/// PORT:127.0.0.1:PORT`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The port; 0: any that is free
+    ///
+    /// Example: asmp web --port 8080
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    port: u16,
+    /// Also list the pages (*.html) in this directory, such as those of `asmp measure report`
+    ///
+    /// Example: asmp web --reports /var/lib/asmp/reports
+    #[arg(long, value_name = "DIR")]
+    reports: Option<PathBuf>,
+}
+
+/// Serves until a signal ends it.
+pub fn web(shield: &Shield, args: &Args) -> Result<u8> {
+    let reports = args.reports.as_deref().map(|dir| {
+        let refused = |error| failure(BAD_FILE, format!("{}: {error}", dir.display()));
+        Reports::below(dir).map_err(refused)
+    });
+    let reports = reports.transpose()?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)).map_err(|error| {
+        failure(NO_PORT, format!("port {}: {error}: choose another --port", args.port))
+    })?;
+    signals::outlive_file_size_limit().context("take SIGXFSZ")?;
+    let port = listener.local_addr().context("the port")?.port();
+    let token = Token::new().context("random numbers")?;
+    println!("http://127.0.0.1:{port}/#token={}", token.text());
+    std::io::stdout().flush().context("print the address")?;
+    let machine = Arc::new(Own { shield: shield.clone(), before: Mutex::default() });
+    serve(Served { listener, token, machine, reports }).context("serve")?;
+    Ok(0)
+}
+
+/// Events that the page shows.
+const MOST_EVENTS: usize = 200;
+
+/// This machine.
+struct Own {
+    shield: Shield,
+    before: Mutex<Before>,
+}
+
+/// What was seen the last time.
+#[derive(Default)]
+struct Before {
+    look: Option<Look>,
+    /// The last ones, the oldest first.
+    events: Vec<Entry>,
+}
+
+impl Machine for Own {
+    fn seen(&self) -> Result<Seen, String> {
+        self.look().map_err(|error| print::chain(&error))
+    }
+
+    fn change(&self, change: &Change) -> Result<String, Refused> {
+        let refused =
+            |error: &anyhow::Error| Refused { code: code_of(error), why: print::chain(error) };
+        let request = request(change).map_err(|error| refused(&error))?;
+        let caller = change::caller(self.shield.kernel());
+        caller.must_be_root().map_err(|error| refused(&error.into()))?;
+        let outcome =
+            self.shield.change(&request, &caller).map_err(|error| refused(&error.into()))?;
+        let done = match change {
+            Change::Create { name, .. } => {
+                let made = outcome.state.partition(name);
+                made.map_or_else(|_| String::new(), |one| format!("{name}: CPU {}", one.cpus))
+            }
+            Change::Destroy { name } => format!("{name} is gone"),
+        };
+        Ok([vec![done], came::of(&request, &outcome)].concat().join("; "))
+    }
+}
+
+fn request(change: &Change) -> Result<Request> {
+    Ok(match change {
+        Change::Create { name, cpus } => {
+            let cpus: CpuSpec = cpus.parse()?;
+            Request::Create { name: name.clone(), spec: Spec::of(cpus) }
+        }
+        Change::Destroy { name } => Request::Destroy { name: Some(name.clone()), demote: false },
+    })
+}
+
+impl Own {
+    fn look(&self) -> Result<Seen> {
+        let kernel = self.shield.kernel();
+        let state = self.shield.state()?;
+        let look = Look::take(&self.shield)?;
+        let mut before = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        let rates = before.look.as_ref().map(|old| rates(old, &look)).unwrap_or_default();
+        let rates = rates.into_iter().map(|(cpu, one)| {
+            let (ticks, devices, ipis, softirqs) = (one.ticks, one.devices, one.ipis, one.softirqs);
+            (cpu, Rates { ticks, devices, ipis, softirqs })
+        });
+        follow_events(&mut before.events);
+        let event = |one: &Entry| Event {
+            number: one.number,
+            time: utc(one.time_us / 1_000_000),
+            text: one.text.clone(),
+        };
+        let text = |path: &str| kernel.text(Path::new(path)).unwrap_or_default().trim().to_owned();
+        let seen = Seen {
+            time: utc(look.at_s),
+            host: text("/proc/sys/kernel/hostname"),
+            kernel: text("/proc/sys/kernel/osrelease"),
+            held: look.held.clone(),
+            changes: facts::user(kernel) == Some(0),
+            cpus: cpus(kernel, &state, &rates.collect())?,
+            partitions: state.partitions.iter().map(|one| partition(one, &look)).collect(),
+            events: before.events.iter().rev().map(event).collect(),
+        };
+        before.look = Some(look);
+        Ok(seen)
+    }
+}
+
+/// Adds those that came since. Those of another asmpd take the place of all.
+fn follow_events(events: &mut Vec<Entry>) {
+    let after = events.last().map(|last| last.number);
+    match events::after(after) {
+        Ok(Some(new)) => events.extend(new),
+        // It has none of these numbers.
+        Err(_) if after.is_some() => {
+            *events = events::after(None).ok().flatten().unwrap_or_default()
+        }
+        Ok(None) | Err(_) => events.clear(),
+    }
+    events.drain(..events.len().saturating_sub(MOST_EVENTS));
+}
+
+/// Every CPU that is plugged in.
+fn cpus(
+    kernel: &dyn Kernel,
+    state: &State,
+    rates: &BTreeMap<Cpu, Rates>,
+) -> Result<Vec<asmp_web::Cpu>> {
+    let online = facts::cpu_list(kernel, "online")?;
+    let one = |cpu: Cpu| {
+        let topology = |name: &str| {
+            let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/{name}");
+            kernel.text(Path::new(&path)).ok()
+        };
+        let siblings = topology("thread_siblings_list").and_then(|list| list.trim().parse().ok());
+        let core = siblings.and_then(|siblings: CpuSet| siblings.iter().next());
+        let of = |which: fn(&Partition) -> &CpuSet| {
+            state.partitions.iter().find(|one| which(one).contains(cpu))
+        };
+        let (inside, idle) = (of(|one| &one.cpus), of(|one| &one.idle_cpus));
+        asmp_web::Cpu {
+            cpu,
+            socket: topology("physical_package_id")
+                .and_then(|id| id.trim().parse().ok())
+                .unwrap_or_default(),
+            core: core.unwrap_or(cpu),
+            state: match (online.contains(cpu), inside, idle) {
+                (false, ..) => "offline",
+                (_, Some(_), _) => "shielded",
+                (_, _, Some(_)) => "kept idle",
+                _ => "system",
+            },
+            partition: inside.or(idle).map(|one| one.name.clone()),
+            rates: rates.get(&cpu).copied(),
+        }
+    };
+    Ok(facts::cpu_list(kernel, "present")?.iter().map(one).collect())
+}
+
+fn partition(one: &Partition, look: &Look) -> asmp_web::Partition {
+    let seen = look.partitions.iter().find(|seen| seen.name == one.name);
+    let task = |one: &crate::top::look::Inside| Task {
+        tid: one.tid,
+        command: one.command.clone(),
+        policy: one.policy.clone(),
+    };
+    asmp_web::Partition {
+        name: one.name.clone(),
+        cpus: one.cpus.to_string() + &print::idle_siblings(&one.idle_cpus),
+        since: utc(one.created_s),
+        by: one.created_by.clone(),
+        tick: one.tick.to_string(),
+        irqs: one.irqs.clone(),
+        tasks: seen.iter().flat_map(|seen| &seen.tasks).map(task).collect(),
+        violations: seen.map(|seen| seen.violations.clone()).unwrap_or_default(),
+        latency: seen.and_then(|seen| latency(&seen.worst_ns)),
+    }
+}

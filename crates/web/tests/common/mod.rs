@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A machine in memory, and its page on a port of this machine.
+
+use asmp_web::{Change, Cpu, Event, Machine, Partition, Refused, Reports, Seen, Served, Token};
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+/// Four CPUs, of which partitions can be made.
+#[derive(Default)]
+pub struct Fake {
+    pub partitions: Mutex<Vec<Partition>>,
+    pub reads: AtomicUsize,
+    /// What it says instead of what is seen.
+    pub fails: Mutex<Option<String>>,
+}
+
+impl Machine for Fake {
+    fn seen(&self) -> Result<Seen, String> {
+        self.reads.fetch_add(1, SeqCst);
+        if let Some(why) = self.fails.lock().unwrap().clone() {
+            return Err(why);
+        }
+        let partitions = self.partitions.lock().unwrap().clone();
+        let cpu = |cpu: u32| {
+            let inside = partitions.iter().find(|one| one.cpus == cpu.to_string());
+            Cpu {
+                cpu,
+                socket: cpu / 2,
+                core: cpu,
+                state: if inside.is_some() { "shielded" } else { "system" },
+                partition: inside.map(|one| one.name.clone()),
+                rates: None,
+            }
+        };
+        Ok(Seen {
+            time: "2026-01-02 03:04:05".into(),
+            host: "lathe".into(),
+            kernel: "7.2-rt".into(),
+            held: "held by asmpd: 2 repaired".into(),
+            changes: true,
+            cpus: (0..4).map(cpu).collect(),
+            events: vec![Event { number: 1, time: "03:04".into(), text: "<b>IRQ 24</b>".into() }],
+            partitions,
+        })
+    }
+
+    fn change(&self, change: &Change) -> Result<String, Refused> {
+        let mut partitions = self.partitions.lock().unwrap();
+        match change {
+            Change::Create { name, cpus } if cpus == "0" => {
+                Err(Refused { code: 22, why: format!("{name}: CPU 0 stays with the system") })
+            }
+            Change::Create { name, cpus } => {
+                let (name, cpus) = (name.clone(), cpus.clone());
+                partitions.push(Partition { name, cpus, ..Partition::default() });
+                Ok("made".to_owned())
+            }
+            Change::Destroy { name } => {
+                partitions.retain(|one| one.name != *name);
+                Ok("ended".to_owned())
+            }
+        }
+    }
+}
+
+/// A page that is served until the test process ends.
+pub struct Page {
+    pub machine: Arc<Fake>,
+    pub port: u16,
+    pub token: String,
+}
+
+impl Page {
+    pub fn serve(reports: Option<&Path>) -> Self {
+        let machine = Arc::new(Fake::default());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let token = Token::new().unwrap();
+        let text = token.text().to_owned();
+        let reports = reports.map(|dir| Reports::below(dir).unwrap());
+        let served = Served { listener, token, machine: Arc::clone(&machine) as _, reports };
+        std::thread::spawn(move || asmp_web::serve(served));
+        Self { machine, port, token: text }
+    }
+}
