@@ -25,7 +25,8 @@ pub fn all() -> Vec<Test> {
         candidate(
             "measure overhead finds nothing of the system in a partition without tick",
             overhead,
-        ),
+        )
+        .on(On::OneThenAll),
         test("measure names the probe's own timer and no device in its place", own_timer)
             .on(On::One)
             .booted(&[Boot::Bare])
@@ -49,7 +50,8 @@ pub fn all() -> Vec<Test> {
         test("measure counts no step of the clock as a latency", clock_step).on(On::One),
         test("measure on a full disk keeps what was measured", full_disk),
         test("measure refuses before anything is changed", refusals).on(On::One),
-        candidate("measure ab says which step it tried and leaves none behind", ab),
+        candidate("measure ab says which step it tried and leaves none behind", ab)
+            .on(On::OneThenAll),
     ]
 }
 
