@@ -9,6 +9,8 @@ use crate::names::tests::{THIRD, USER, dir_of, in_child, is_root};
 use crate::ring::Overflow;
 use crate::shm::{Pages, Role};
 use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -123,11 +125,27 @@ fn what_is_offered_for_reading_can_only_be_read() {
     raw.write(0, b"xyz").unwrap();
     let file = raw.shared().open_again(false).unwrap();
     let raw = SharedMemory::from_fd(file.into(), "raw", Kind::Mbuff).unwrap();
+    assert!(!raw.again().unwrap().is_writable(), "nor where it is mapped again");
     let raw = Mbuff::from_shared(raw).unwrap();
     let refused = raw.write(0, b"abc").unwrap_err();
     assert!(matches!(refused, MbuffError::Shm(ShmError::ReadOnly { .. })), "{refused}");
     raw.read(0, &mut bytes[..3]).unwrap();
     assert_eq!(&bytes[..3], b"xyz");
+}
+
+#[test]
+fn a_peer_who_spoils_header_and_memory_keeps_no_second_mapping_from_its_end() {
+    let dir = dir();
+    let first = fifo(&dir, "a");
+    let peer = first.shared().open_again(true).unwrap();
+    peer.write_all_at(&[0xff; 64], 0).unwrap();
+    let whole = peer.metadata().unwrap().len() as libc::off_t;
+    let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: takes numbers.
+    assert_eq!(unsafe { libc::fallocate(peer.as_raw_fd(), punch, 0, whole) }, 0);
+    let again = Fifo::from_shared(first.shared().again().unwrap()).unwrap();
+    assert_eq!(again.capacity_bytes(), first.capacity_bytes());
+    assert!(Fifo::attach(dir.path(), "a").is_err(), "it was not spoiled");
 }
 
 #[test]

@@ -171,6 +171,8 @@ pub struct SharedMemory {
     base: NonNull<u8>,
     /// Length of the whole mapping.
     bytes: usize,
+    /// Length of the body that its creator asked for.
+    asked: u64,
     parameters: [u64; PARAMETERS],
     link: Option<Link>,
     is_writable: bool,
@@ -222,9 +224,8 @@ impl SharedMemory {
             // SAFETY: as above, and no other process has it yet.
             unsafe { place.write(*word) };
         }
-        #[cfg(asan)]
-        fence::close(base, whole as usize, bytes);
-        Self::mapped(name, kind, file, base, whole, parameters).linked(&names)
+        let sizes = (whole, bytes);
+        Self::mapped(name, kind, file, base, sizes, parameters).linked(&names)
     }
 
     /// Maps an existing channel. Allocates and blocks: for set-up only. Errors: `BadName`,
@@ -297,20 +298,22 @@ impl SharedMemory {
         let is_writable = flags & libc::O_ACCMODE == libc::O_RDWR;
         let base = map(&file, length as usize, is_writable)
             .map_err(|cause| ShmError::NoRoom { bytes, cause })?;
-        #[cfg(asan)]
-        fence::close(base, length as usize, bytes);
-        let mut opened = Self::mapped(name, kind, file, base, length, parameters);
+        let mut opened = Self::mapped(name, kind, file, base, (length, bytes), parameters);
         opened.is_writable = is_writable;
         Ok(opened)
     }
 
     /// Maps it a second time, by the same descriptor and without a link. The roles of both are one
-    /// set: what one holds, the other cannot acquire. Allocates: for set-up only. Errors:
-    /// `Mismatch`, `NoRoom`, `Io`.
+    /// set: what one holds, the other cannot acquire. The header is not read again: a peer may have
+    /// changed it. Allocates: for set-up only. Errors: `NoRoom`, `Io`.
     pub fn again(&self) -> Result<Self, ShmError> {
         let io = |cause| ShmError::Io { path: PathBuf::from(&self.name), cause };
-        let kind = self.kind;
-        let mut second = Self::open(self.file.try_clone().map_err(io)?, &self.name, kind)?;
+        let no_room = |cause| ShmError::NoRoom { bytes: self.asked, cause };
+        let file = self.file.try_clone().map_err(io)?;
+        let base = map(&file, self.bytes, self.is_writable).map_err(no_room)?;
+        let sizes = (self.bytes as u64, self.asked);
+        let mut second = Self::mapped(&self.name, self.kind, file, base, sizes, self.parameters);
+        second.is_writable = self.is_writable;
         second.together = Arc::clone(&self.together);
         Ok(second)
     }
@@ -340,15 +343,18 @@ impl SharedMemory {
         kind: Kind,
         file: File,
         base: NonNull<u8>,
-        bytes: u64,
+        (whole, asked): (u64, u64),
         parameters: [u64; PARAMETERS],
     ) -> Self {
+        #[cfg(asan)]
+        fence::close(base, whole as usize, asked);
         Self {
             name: name.to_owned(),
             kind,
             file,
             base,
-            bytes: bytes as usize,
+            bytes: whole as usize,
+            asked,
             parameters,
             link: None,
             is_writable: true,

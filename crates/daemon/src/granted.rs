@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The Varlink interface org.asmp.Partitions: from a request to [`Work`], and from what came of it
-//! to the reply. Pure, but for the policy, which is read for each request.
+//! to the reply. Pure, but for the policy, which is read again when its file has changed.
 
 use crate::interface::{Parameters, Wrong, parameters, wrong_value};
-use crate::policy::{self, Files};
+use crate::policy;
+use crate::seen::Seen;
 use crate::work::{Refused, Work};
 use asmp_host::peer::Peer;
 use asmp_host::shown::cut;
@@ -120,18 +121,18 @@ pub(crate) fn ask(
     method: &str,
     given: &Parameters,
     peer: &Peer,
-    files: &Files,
+    seen: &mut Seen,
     now_s: u64,
 ) -> Result<Asked, Wrong> {
     match method {
         "GetGrants" => {
             let crate::interface::Nothing {} = parameters(given)?;
-            Ok(match grants(peer, files, now_s) {
+            Ok(match grants(peer, seen, now_s) {
                 Ok(grants) => Asked::Reply(shown(&grants, now_s)),
                 Err(refused) => Asked::Refused(refused),
             })
         }
-        "Run" => run(parameters(given)?, peer, files, now_s),
+        "Run" => run(parameters(given)?, peer, seen, now_s),
         "Enter" => {
             let Enter { name, policy, command } = parameters(given)?;
             let policy = policy.parse().map_err(|_| wrong_value("policy"))?;
@@ -176,7 +177,7 @@ fn takes_long(request: &Request) -> Option<&'static str> {
     counts_ticks.then_some(COUNTS_TICKS)
 }
 
-fn run(asked: Run, peer: &Peer, files: &Files, now_s: u64) -> Result<Asked, Wrong> {
+fn run(asked: Run, peer: &Peer, seen: &mut Seen, now_s: u64) -> Result<Asked, Wrong> {
     let policy: Schedule = asked.policy.parse().map_err(|_| wrong_value("policy"))?;
     let cpus = match (&asked.cpus, asked.count) {
         (Some(cpus), None) => {
@@ -200,7 +201,7 @@ fn run(asked: Run, peer: &Peer, files: &Files, now_s: u64) -> Result<Asked, Wron
         let why = format!("the partition of a user has a name that begins with {PREFIX:?}");
         return Ok(Asked::Refused(Refused { code: USAGE, why }));
     }
-    let chosen = grants(peer, files, now_s)
+    let chosen = grants(peer, seen, now_s)
         .and_then(|grants| Ok(policy::choose(grants, peer.uid, &spec, &policy)?));
     Ok(match chosen {
         Ok(grant) => {
@@ -214,9 +215,9 @@ fn run(asked: Run, peer: &Peer, files: &Files, now_s: u64) -> Result<Asked, Wron
     })
 }
 
-fn grants(peer: &Peer, files: &Files, now_s: u64) -> Result<Vec<Grant>, Refused> {
-    let policy = files
-        .read()
+fn grants(peer: &Peer, seen: &mut Seen, now_s: u64) -> Result<Vec<Grant>, Refused> {
+    let policy = seen
+        .policy()
         .map_err(|why| Refused { code: BAD_FILE, why: format!("nothing is granted: {why}") })?;
     Ok(policy.of(peer, now_s))
 }

@@ -9,7 +9,7 @@ use crate::board::Board;
 use crate::granted::{self, Asked};
 use crate::hold::Counts;
 use crate::log::{Entry, MOST_KEPT};
-use crate::policy::Files;
+use crate::seen::Seen;
 use crate::work::{Refused, Work};
 use asmp_host::peer::Peer;
 use serde::de::DeserializeOwned;
@@ -95,10 +95,10 @@ struct Described {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
 
-/// Who asks, when, and the files that say what a user may do.
+/// Who asks, when, and the policy that says what a user may do.
 pub struct Asker<'a> {
     pub peer: &'a Peer,
-    pub files: &'a Files,
+    pub policy: &'a mut Seen,
     /// Nanoseconds of CLOCK_MONOTONIC.
     pub now_ns: u64,
     /// Seconds since 1970-01-01 UTC.
@@ -106,7 +106,7 @@ pub struct Asker<'a> {
 }
 
 /// Answers a message without the zero that ends it.
-pub fn answer(message: &[u8], board: &Board, asker: &Asker) -> Answer {
+pub fn answer(message: &[u8], board: &Board, asker: &mut Asker) -> Answer {
     let Ok(request) = parse_request(message) else { return Answer::Nonsense };
     let wants = |flag: Option<bool>| flag == Some(true);
     if wants(request.oneway) {
@@ -170,7 +170,7 @@ pub(crate) enum Wrong {
     Parameter(String),
 }
 
-fn reply(request: &Request, board: &Board, asker: &Asker) -> Result<Replied, Wrong> {
+fn reply(request: &Request, board: &Board, asker: &mut Asker) -> Result<Replied, Wrong> {
     let given = &request.parameters;
     let whole = request.method.as_ref();
     let (interface, method) = whole.rsplit_once('.').unwrap_or(("", whole));
@@ -209,7 +209,7 @@ fn reply(request: &Request, board: &Board, asker: &Asker) -> Result<Replied, Wro
         }
         (INTERFACE, "FollowEvents") => events().map(|(after, _)| Replied::Again(after)),
         (granted::INTERFACE, _) => {
-            let asked = granted::ask(method, given, asker.peer, asker.files, asker.now_s)?;
+            let asked = granted::ask(method, given, asker.peer, asker.policy, asker.now_s)?;
             Ok(match asked {
                 Asked::Reply(value) => Replied::Once(value),
                 Asked::Work(work) => Replied::Work(work),

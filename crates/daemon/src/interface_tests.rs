@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::hold::{Event, Hold, Pace, Record};
+use crate::policy::Files;
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
@@ -19,8 +20,9 @@ fn of_user(uid: u32, message: &str) -> Answer {
         board.tell(&Record { at_ns: 1, event, cause: "a link".to_owned() }, 7);
     }
     let peer = Peer { pid: 1, uid, groups: [29].into() };
-    let asker = Asker { peer: &peer, files: &granting(), now_ns: 5_000_000, now_s: 100 };
-    answer(message.as_bytes(), &board, &asker)
+    let mut policy = Seen::new(granting(), |_| {});
+    let mut asker = Asker { peer: &peer, policy: &mut policy, now_ns: 5_000_000, now_s: 100 };
+    answer(message.as_bytes(), &board, &mut asker)
 }
 
 /// Files that grant CPUs 2 and 3 to group 29.

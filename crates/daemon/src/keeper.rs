@@ -10,7 +10,6 @@
 //!           do (LIMITS). What is kept is a memfd, and asmpd gives it for no more than the
 //!           descriptor that came was open for.
 
-use crate::policy::Files;
 use crate::seen::Seen;
 use crate::socket::own_directory;
 use asmp_channel::keeper::{self, REGISTER, Registration, Reply};
@@ -65,9 +64,9 @@ struct Shared {
 }
 
 impl Keeper {
-    /// Starts with no channel. `dir` is made anew: what lies there is an earlier asmpd's. `say`
-    /// hears what is wrong in the policy. Errors: in words.
-    pub fn start(dir: &Path, files: Files, say: fn(&str)) -> Result<Self, String> {
+    /// Starts with no channel. `dir` is made anew: what lies there is an earlier asmpd's. Errors:
+    /// in words.
+    pub fn start(dir: &Path, policy: Seen) -> Result<Self, String> {
         let failed = |error: io::Error| format!("{}: {error}", dir.display());
         match fs::remove_dir_all(dir) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
@@ -75,8 +74,7 @@ impl Keeper {
         }
         own_directory(dir)?;
         let listener = listen(&dir.join(REGISTER)).map_err(failed)?;
-        let policy = Mutex::new(Seen::new(files, say));
-        let (places, freed) = (Mutex::default(), Condvar::new());
+        let (policy, places, freed) = (Mutex::new(policy), Mutex::default(), Condvar::new());
         let shared = Arc::new(Shared { dir: dir.to_owned(), policy, places, freed });
         let forever = move || {
             loop {
@@ -117,10 +115,23 @@ fn take(shared: &Arc<Shared>, stream: UnixStream) {
         return;
     }
     let entered = Entered { shared: Arc::clone(shared), uid };
-    let serve = move || entered.shared.serve(stream, &peer);
+    // The thread takes it from here, so that it comes back where there is no thread.
+    let handed = Arc::new(Mutex::new(Some(stream)));
+    let take = |handed: &Mutex<Option<UnixStream>>| {
+        handed.lock().unwrap_or_else(PoisonError::into_inner).take()
+    };
+    let its = Arc::clone(&handed);
+    let serve = move || {
+        if let Some(stream) = take(&its) {
+            entered.shared.serve(stream, &peer);
+        }
+    };
     let builder = thread::Builder::new().name("asmpd-channel".to_owned()).stack_size(STACK);
-    // Where there is no thread, the program sees that its connection ends.
-    drop(builder.spawn(serve));
+    if builder.spawn(serve).is_err()
+        && let Some(stream) = take(&handed)
+    {
+        let _ = keeper::reply(&stream, Reply::Busy);
+    }
 }
 
 /// A place, until this is dropped: after what came with the connection is closed.
@@ -297,7 +308,8 @@ impl Kept {
     /// By the policy file, which may have changed since the last time.
     fn is_granted(&self, peer: &Peer, policy: &Mutex<Seen>) -> bool {
         let mut seen = policy.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.policy().gives_channel(self.owner, &self.registration.name, peer)
+        seen.policy()
+            .is_ok_and(|policy| policy.gives_channel(self.owner, &self.registration.name, peer))
     }
 }
 

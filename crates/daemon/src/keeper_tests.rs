@@ -2,6 +2,7 @@
 //! Who gets a kept channel, what is not kept, and what ends it. Guest tests do it as other users.
 
 use super::*;
+use crate::policy::Files;
 use asmp_channel::{Access, Fifo, FifoWriter, Kept as Registered, Kind, OfferError, Options};
 use asmp_channel::{Overflow, Readers, Wake, receive};
 use rustix::fs::{MemfdFlags, OFlags, SealFlags};
@@ -35,7 +36,7 @@ impl Place {
         self.keeper = None;
         let policy = self.dir.path().join("no-policy.toml");
         let files = Files { policy, ..Files::default() };
-        self.keeper = Some(Keeper::start(&self.channels(), files, |_| {}).unwrap());
+        self.keeper = Some(Keeper::start(&self.channels(), Seen::new(files, |_| {})).unwrap());
     }
 
     fn channels(&self) -> PathBuf {

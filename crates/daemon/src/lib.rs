@@ -31,7 +31,7 @@ pub mod log;
 pub mod open;
 pub mod outside;
 pub mod policy;
-mod seen;
+pub mod seen;
 pub mod serve;
 pub mod socket;
 pub mod texts;

@@ -8,6 +8,7 @@ use asmp_daemon::hold::{Hold, Pace, Record};
 use asmp_daemon::interface::{DIR, done};
 use asmp_daemon::keeper::Keeper;
 use asmp_daemon::policy::Files;
+use asmp_daemon::seen::Seen;
 use asmp_daemon::serve::{Source, serve};
 use asmp_daemon::socket::Place;
 use asmp_daemon::work::{Refused, Work};
@@ -142,9 +143,10 @@ impl<'a> Kernel<'a> {
         // Before the first look: its directory is in one that is followed from then on.
         let files = files::Files::mount(Path::new(RUN_DIR), shield, Arc::clone(&board));
         let files = files.map_err(|why| say(format_args!("there is no tree of files: {why}")));
-        let keeper = Keeper::start(Path::new(asmp_channel::keeper::DIR), Files::default(), |why| {
+        let policy = Seen::new(Files::default(), |why| {
             say(format_args!("a channel was refused by the policy: {why}"))
         });
+        let keeper = Keeper::start(Path::new(asmp_channel::keeper::DIR), policy);
         let keeper = keeper.map_err(|why| say(format_args!("no channels are kept: {why}")));
         let watch = Watch::new(linux).map_err(|error| failed(&error))?;
         Ok(Self {
@@ -209,7 +211,9 @@ impl Source for Kernel<'_> {
     fn looked(&mut self, hold: &Hold) {
         if !std::mem::replace(&mut self.is_ready, true) {
             self.show(hold);
-            if let Err(error) = self.place.serve(Arc::clone(&self.board), Files::default()) {
+            // Who asks hears what is wrong with it.
+            let policy = Seen::new(Files::default(), |_| {});
+            if let Err(error) = self.place.serve(Arc::clone(&self.board), policy) {
                 say(format_args!("`asmp events` is not answered: {error}"));
             }
             say(format_args!("holds the partitions of this machine"));
@@ -259,7 +263,18 @@ fn woken_by_signals(over: &Arc<AtomicBool>) -> io::Result<UnixStream> {
     Ok(wake)
 }
 
+/// Else a thread that panics would leave an asmpd that looks alive and answers no longer. systemd
+/// starts it again, and partitions stay as they are.
+fn end_at_panic() {
+    let says = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |why| {
+        says(why);
+        std::process::abort();
+    }));
+}
+
 fn hold(pace: Pace) -> Result<(), Failure> {
+    end_at_panic();
     let linux = Linux::new();
     if facts::user(&linux).unwrap_or(u32::MAX) != 0 {
         return Err((1, "needs root: start it with sudo, or as a service".to_owned()));
@@ -288,6 +303,8 @@ fn hold(pace: Pace) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Stdio};
 
     fn of(line: &str) -> Result<Asked, Failure> {
         asked(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
@@ -317,5 +334,19 @@ mod tests {
         };
         assert!(printed("--sweep 2s --help").contains("--sweep TIME"));
         assert_eq!(printed("-V"), format!("asmpd {}\n", env!("CARGO_PKG_VERSION")));
+    }
+
+    #[test]
+    fn a_panic_of_any_thread_ends_the_whole_process() {
+        const PANICS: &str = "ASMPD_TEST_PANICS";
+        if std::env::var_os(PANICS).is_some() {
+            end_at_panic();
+            let _ = std::thread::spawn(|| panic!("as planned")).join();
+            return;
+        }
+        let mut itself = Command::new(std::env::current_exe().unwrap());
+        itself.args(["--exact", "tests::a_panic_of_any_thread_ends_the_whole_process"]);
+        itself.env(PANICS, "1").stdout(Stdio::null()).stderr(Stdio::null());
+        assert_eq!(itself.status().unwrap().signal(), Some(signal_hook::consts::SIGABRT));
     }
 }

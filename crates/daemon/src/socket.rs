@@ -13,7 +13,7 @@
 
 use crate::board::Board;
 use crate::interface::{Answer, Asker, NAME, ROOTS, answer, event, last_words};
-use crate::policy::Files;
+use crate::seen::Seen;
 use crate::work::Work;
 use asmp_host::clock::{monotonic_ns, unix_s};
 use asmp_host::peer::{Peer, refuse_descriptors};
@@ -60,7 +60,7 @@ pub struct Socket {
     epoll: OwnedFd,
     listeners: [UnixListener; 2],
     board: Arc<Board>,
-    files: Files,
+    policy: Seen,
     clients: BTreeMap<u64, Client>,
     next: u64,
     /// Clients with requests that were read and not answered yet.
@@ -137,8 +137,8 @@ impl Place {
 
     /// Starts the thread that answers, for as long as this process lives. Errors: no descriptors,
     /// no thread.
-    pub fn serve(&self, board: Arc<Board>, files: Files) -> io::Result<()> {
-        let mut socket = Socket::new(self, board, files)?;
+    pub fn serve(&self, board: Arc<Board>, policy: Seen) -> io::Result<()> {
+        let mut socket = Socket::new(self, board, policy)?;
         let forever = move || {
             loop {
                 socket.turn(None);
@@ -155,7 +155,7 @@ impl Drop for Place {
 }
 
 impl Socket {
-    fn new(place: &Place, board: Arc<Board>, files: Files) -> io::Result<Self> {
+    fn new(place: &Place, board: Arc<Board>, policy: Seen) -> io::Result<Self> {
         let [users, roots] = &place.listeners;
         let listeners = [users.try_clone()?, roots.try_clone()?];
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
@@ -164,7 +164,7 @@ impl Socket {
         }
         epoll::add(&epoll, board.news(), EventData::new_u64(NEWS), EventFlags::IN)?;
         let (clients, next, again) = (BTreeMap::new(), NEWS + 1, Vec::new());
-        Ok(Self { epoll, listeners, board, files, clients, next, again })
+        Ok(Self { epoll, listeners, board, policy, clients, next, again })
     }
 
     /// Waits at most so long, takes new clients, answers those that have asked, and sends events to
@@ -266,7 +266,7 @@ impl Socket {
         let Some(client) = self.clients.get_mut(&key) else { return };
         let mut next = match flags.intersects(EventFlags::HUP | EventFlags::ERR) {
             true => Next::Gone,
-            false => client.serve(&self.board, &self.files),
+            false => client.serve(&self.board, &mut self.policy),
         };
         let wanted = client.wanted();
         if next != Next::Gone && wanted != client.polled {
@@ -292,7 +292,7 @@ impl Socket {
 
 impl Client {
     /// Sends what waits, reads, and answers one request after the other.
-    fn serve(&mut self, board: &Board, files: &Files) -> Next {
+    fn serve(&mut self, board: &Board, policy: &mut Seen) -> Next {
         let (mut requests, mut reads) = (0, 0);
         loop {
             if !self.send() {
@@ -311,8 +311,8 @@ impl Client {
                 }
                 let message: Vec<u8> = self.read.drain(..=end).collect();
                 let (now_ns, now_s) = (monotonic_ns(), unix_s());
-                let asker = Asker { peer: &self.peer, files, now_ns, now_s };
-                match answer(&message[..end], board, &asker) {
+                let mut asker = Asker { peer: &self.peer, policy, now_ns, now_s };
+                match answer(&message[..end], board, &mut asker) {
                     Answer::Reply(bytes) => (self.unsent, self.sent) = (bytes, 0),
                     Answer::Follow(after) => self.follows = Some(after),
                     Answer::Work(work) => {

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::hold::{Event, Hold, Pace, Record};
+use crate::policy::Files;
 use std::io::{BufRead, BufReader};
 
 /// A socket, and what it shows.
@@ -19,7 +20,8 @@ impl Server {
         let place = Place::take(&dir.path().join("asmpd")).unwrap();
         let board = Arc::new(Board::new(1).unwrap());
         board.show(&Hold::new(Pace::default()), 1);
-        let socket = Socket::new(&place, Arc::clone(&board), Files::default()).unwrap();
+        let policy = Seen::new(Files::default(), |_| {});
+        let socket = Socket::new(&place, Arc::clone(&board), policy).unwrap();
         Self { dir, place, socket, board }
     }
 

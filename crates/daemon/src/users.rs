@@ -31,7 +31,7 @@ pub struct Users {
     /// The partitions of each client that made some.
     partitions: BTreeMap<u64, Vec<(String, TaskId)>>,
     /// Partitions that could not be ended. The next look tries again, and tells it no second time.
-    stuck: BTreeSet<String>,
+    stuck: BTreeSet<(String, Option<TaskId>)>,
 }
 
 /// What came of a client's work.
@@ -65,6 +65,7 @@ impl Users {
                 let told = match &ran {
                     Err(_) => Vec::new(),
                     Ok((ran, owner)) => {
+                        self.stuck.remove(&(name.clone(), Some(*owner)));
                         self.partitions.entry(client).or_default().push((name.clone(), *owner));
                         vec![told(&name, words_of(&peer, &grant, ran))]
                     }
@@ -110,6 +111,7 @@ impl Users {
     pub fn end_over(&mut self, shield: &Shield, now_s: u64) -> Vec<Told> {
         let Ok(state) = shield.state() else { return Vec::new() };
         let kernel = shield.kernel();
+        self.stuck.retain(|stuck| state.partitions.iter().any(|one| key(one) == *stuck));
         let why = |one: &Partition| match one.granted.as_ref()?.until_s {
             Some(until_s) if until_s <= now_s => Some("its time is over"),
             _ if !owner_lives(kernel, one) => Some("its process has ended"),
@@ -124,7 +126,7 @@ impl Users {
     /// When the next partition's time is over, in seconds since 1970.
     pub fn next_end_s(&self, shield: &Shield) -> Option<u64> {
         let state = shield.state().ok()?;
-        let all = state.partitions.iter().filter(|one| !self.stuck.contains(&one.name));
+        let all = state.partitions.iter().filter(|one| !self.stuck.contains(&key(one)));
         all.filter_map(|one| one.granted.as_ref()?.until_s).min()
     }
 
@@ -141,20 +143,20 @@ impl Users {
 
     /// Ends a partition. `None`: there is nothing new to tell.
     fn end(&mut self, shield: &Shield, partition: &Partition, why: &str) -> Option<Told> {
-        let Partition { name, owner, .. } = partition;
-        let request = Request::EndRun { name: name.clone(), owner: *owner };
+        let (name, owner) = key(partition);
+        let request = Request::EndRun { name: name.clone(), owner };
         match shield.change(&request, &Caller::now(0, "asmpd", "asmpd")) {
             Ok(_) => {
-                self.stuck.remove(name);
-                Some(told(name, format!("ended: {why}")))
+                self.stuck.remove(&(name.clone(), owner));
+                Some(told(&name, format!("ended: {why}")))
             }
             Err(error) if error.is_no_partition() => {
-                self.stuck.remove(name);
+                self.stuck.remove(&(name, owner));
                 None
             }
             Err(error) => {
                 let words = format!("cannot be ended ({why}): {error}");
-                self.stuck.insert(name.clone()).then(|| told(name, words))
+                self.stuck.insert((name.clone(), owner)).then(|| told(&name, words))
             }
         }
     }
@@ -165,6 +167,11 @@ impl Users {
             names.retain(|(name, _)| !ended.iter().any(|one| one.partition == *name));
         }
     }
+}
+
+/// Another partition may have the same name later, but not of the same process.
+fn key(partition: &Partition) -> (String, Option<TaskId>) {
+    (partition.name.clone(), partition.owner)
 }
 
 fn owner_lives(kernel: &dyn Kernel, partition: &Partition) -> bool {

@@ -46,11 +46,22 @@ impl Machine {
     }
 
     fn run(&mut self, client: u64, name: &str, until_s: Option<u64>) -> Done {
-        let cpus: CpuSet = "3".parse().unwrap();
-        let grant = Box::new(Grant { uid: USER, cpus, policy: FIFO_50, partitions: 1, until_s });
+        self.run_of(peer(200, USER), client, name, until_s)
+    }
+
+    /// As client 9, `run-1` with process 500, which is this user's.
+    fn run_of_another(&mut self, uid: u32, until_s: Option<u64>) -> Done {
+        self.kernel.start(500, 500, "app", OTHER);
+        self.kernel.edit(500, |task| (task.uid, task.other_uids) = (uid, uid));
+        self.run_of(peer(500, uid), 9, "run-1", until_s)
+    }
+
+    fn run_of(&mut self, peer: Peer, client: u64, name: &str, until_s: Option<u64>) -> Done {
+        let (cpus, policy, partitions) = ("3".parse().unwrap(), FIFO_50, 1);
+        let grant = Box::new(Grant { uid: peer.uid, cpus, policy, partitions, until_s });
         let spec = Box::new(Spec::of("3".parse().unwrap()));
         let (name, command) = (name.to_owned(), "app".to_owned());
-        let work = Work::Run { peer: peer(200, USER), name, spec, grant, command };
+        let work = Work::Run { peer, name, spec, grant, command };
         self.users.carry_out(&self.shield, client, work)
     }
 
@@ -217,6 +228,31 @@ fn one_that_cannot_be_ended_is_told_once_and_tried_again_at_each_look() {
 }
 
 #[test]
+fn a_new_partition_of_the_same_name_ends_in_its_own_time() {
+    let (impatient, patient) = (Duration::ZERO, asmp_shield::Patience::default().lock);
+    let wait_for_lock = |machine: &mut Machine, lock| {
+        let patience = asmp_shield::Patience { lock, ..asmp_shield::Patience::default() };
+        machine.shield = machine.shield.clone().with_patience(patience);
+    };
+    for by in [None, Some(1001)] {
+        let mut machine = Machine::new();
+        wait_for_lock(&mut machine, impatient);
+        let held = Store::at(machine._dir.path()).lock(Duration::ZERO).unwrap().unwrap();
+        assert_eq!(machine.users.end_over(&machine.shield, 1_000).len(), 1, "it cannot be ended");
+        drop(held);
+        wait_for_lock(&mut machine, patient);
+        let end = Request::Destroy { name: Some("run-1".to_owned()), demote: true };
+        machine.shield.change(&end, &Caller::now(0, "root", "test")).unwrap();
+        let made = match by {
+            None => machine.run(1, "run-1", Some(2_000)),
+            Some(uid) => machine.run_of_another(uid, Some(2_000)),
+        };
+        made.reply.unwrap().unwrap();
+        assert_eq!(machine.users.next_end_s(&machine.shield), Some(2_000), "{by:?}");
+    }
+}
+
+#[test]
 fn who_asks_and_has_ended_gets_nothing() {
     let mut machine = Machine::empty();
     machine.kernel.end(200);
@@ -231,25 +267,11 @@ fn a_client_that_leaves_ends_no_partition_of_another_that_has_its_name() {
     let mut machine = Machine::new();
     let end = Request::Destroy { name: Some("run-1".to_owned()), demote: true };
     machine.shield.change(&end, &Caller::now(0, "root", "test")).unwrap();
-    machine.kernel.start(500, 500, "app", OTHER);
-    machine.kernel.edit(500, |task| (task.uid, task.other_uids) = (1001, 1001));
-    let grant = Grant { uid: 1001, partitions: 1, until_s: None, policy: FIFO_50, cpus: cpu_3() };
-    let work = Work::Run {
-        peer: peer(500, 1001),
-        name: "run-1".to_owned(),
-        spec: Box::new(Spec::of("3".parse().unwrap())),
-        grant: Box::new(grant),
-        command: "app".to_owned(),
-    };
-    machine.users.carry_out(&machine.shield, 9, work).reply.unwrap().unwrap();
+    machine.run_of_another(1001, None).reply.unwrap().unwrap();
     let left = machine.users.carry_out(&machine.shield, 1, Work::Left);
     assert_eq!((left.told.len(), machine.names()), (0, "known are: run-1".to_owned()));
     let left = machine.users.carry_out(&machine.shield, 9, Work::Left);
     assert_eq!(words(&left.told), ["run-1: ended: its client is gone"]);
-}
-
-fn cpu_3() -> CpuSet {
-    "3".parse().unwrap()
 }
 
 /// A kernel in which something happens right after a thread got a policy.

@@ -12,7 +12,7 @@ use asmp_host::cgroup::threads_below;
 use asmp_host::{Cpu, CpuSet, clock, task};
 use asmp_shield::verify::Status;
 use asmp_shield::{Partition, Shield, Tick};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What is seen at one instant.
 #[derive(Debug, Clone, Default)]
@@ -121,9 +121,7 @@ fn inside(shield: &Shield, name: &str) -> Vec<Inside> {
 }
 
 fn worst(tasks: &[Inside]) -> Vec<u64> {
-    let processes: BTreeSet<i32> = tasks.iter().map(|one| one.process).collect();
-    let mut of = processes.into_iter().map(|one| worst::latencies(one, MOST_KEPT));
-    of.find(|worst_ns| !worst_ns.is_empty()).unwrap_or_default()
+    worst::latencies(tasks.iter().map(|one| one.process).collect(), MOST_KEPT)
 }
 
 /// What came on a CPU, a second.
