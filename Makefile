@@ -105,6 +105,7 @@ install:
 		sed 's|/usr/local/bin|$(PREFIX)/bin|' crates/$$unit.service \
 			>$(UNITS)/$${unit#*/}.service || exit; done
 	install -d $(DESTDIR)/etc/asmp
+	$(TARGET)/release/asmp man --all $(DESTDIR)$(PREFIX)/share/man
 
 # libasmp_rt for C: libraries, headers, pkg-config, a package for CMake, and asmp-rtf, which serves
 # a FIFO as a file. LIBDIR is where this system has its libraries. Before 1.0 each minor version has

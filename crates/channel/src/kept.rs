@@ -69,7 +69,7 @@ impl Kept {
         Ok(Self { connection, memory, message, name, dir: dir.to_owned() })
     }
 
-    /// Registers again if asmpd has ended meanwhile; false if it has not. Call it now and then, or
+    /// Registers again if asmpd has ended meanwhile; false if it has not. Call it each second, or
     /// when [`Kept::as_fd`] is readable, on a thread of ordinary priority. Costs one system call
     /// where there is nothing to do. Errors: as for `new`; `NoKeeper` until asmpd runs again.
     pub fn renew(&mut self) -> Result<bool, OfferError> {

@@ -156,7 +156,7 @@ pub enum Command {
         /// Write every page into this directory
         ///
         /// The directory is made if it does not exist; a page that is there already is replaced.
-        /// Example: asmp man --all /usr/local/share/asmp/man
+        /// Example: asmp man --all /usr/local/share/man
         #[arg(long, value_name = "DIR", conflicts_with = "name")]
         all: Option<PathBuf>,
     },

@@ -14,7 +14,8 @@ Examples:
   sudo asmp noise motion -t 10s --table
       Count what disturbs it.
 
-`asmp help topics` lists the topics: concepts, the partitions file, exit codes, environment.";
+`asmp help topics` lists the topics: concepts, the partitions file, asmpd, the policy of users,
+partitions as files, exit codes, environment.";
 
 pub const RUN: &str = "\
 Examples:
@@ -145,7 +146,7 @@ pub const MAN: &str = "\
 Examples:
   asmp man create | man -l -
       Read asmp-create(8).
-  sudo asmp man --all /usr/local/share/asmp/man
+  sudo asmp man --all /usr/local/share/man
       Write every page.";
 
 pub const COMPLETIONS: &str = "\

@@ -17,13 +17,18 @@ use std::path::Path;
 const CONCEPTS: &str = include_str!("../../../docs/man/asmp.7.md");
 const PARTITIONS: &str = include_str!("../../../docs/man/asmp-partitions.5.md");
 const POLICY: &str = include_str!("../../../docs/man/asmp-policy.5.md");
+const DAEMON: &str = include_str!("../../../docs/man/asmpd.8.md");
 const TREE: &str = include_str!("../../../docs/man/asmp-files.5.md");
 const ENVIRONMENT: &str = include_str!("../../../docs/man/environment.md");
 const FILES: &str = "\
 # FILES
 - /run/asmp/state.json: the partitions in force, and every original value
 - /run/asmp/journal: the way back of a change that is not complete
-- /run/asmp/lock: held by the asmp that makes a change";
+- /run/asmp/lock: held by the asmp that makes a change
+- /run/asmp/fs: the partitions as files, while asmpd runs: asmp-files(5)
+- /run/asmpd/socket, /run/asmpd/root: where asmpd answers: asmpd(8)
+- /etc/asmp/policy.toml: which users may have real-time CPUs: asmp-policy(5)
+- /etc/asmp/*.toml: the partitions of each boot: asmp-partitions(5)";
 
 /// One page: `create` of section 8 has file name `asmp-create.8`.
 pub struct Page {
@@ -53,6 +58,7 @@ pub fn pages() -> Result<Vec<Page>> {
         ("asmp-partitions", 5, PARTITIONS, "File Formats"),
         ("asmp-policy", 5, POLICY, "File Formats"),
         ("asmp-files", 5, TREE, "File Formats"),
+        ("asmpd", 8, DAEMON, "System Administration"),
     ] {
         let roff = title(name, section, manual) + &prose::to_roff(source);
         pages.push(Page { name: name.to_owned(), section, roff });
@@ -82,13 +88,15 @@ pub fn page(name: &str) -> Result<String> {
     }
 }
 
-/// Writes every page into `dir` and returns how many. Errors: exit code 40 with the path.
+/// Writes every page into `dir`, below `man5` and so on, where man(1) looks for them. Returns how
+/// many. Errors: exit code 40 with the path.
 pub fn write_all(dir: &Path) -> Result<usize> {
     let wrong = |path: &Path, error| failure(BAD_FILE, format!("{}: {error}", path.display()));
-    std::fs::create_dir_all(dir).map_err(|error| wrong(dir, error))?;
     let pages = pages()?;
     for page in &pages {
-        let path = dir.join(page.file_name());
+        let section = dir.join(format!("man{}", page.section));
+        std::fs::create_dir_all(&section).map_err(|error| wrong(&section, error))?;
+        let path = section.join(page.file_name());
         std::fs::write(&path, &page.roff).map_err(|error| wrong(&path, error))?;
     }
     Ok(pages.len())
@@ -129,8 +137,8 @@ fn overview(command: &Command) -> Result<Page> {
     let _ = write!(prose, "\n# EXIT STATUS\n{}", exit_codes());
     let _ = write!(prose, "\n{FILES}\n\n{ENVIRONMENT}\n{}", examples_of(command));
     prose.push_str(
-        "\n# SEE ALSO\nasmp(7), asmp-partitions(5), asmp-policy(5), asmp-files(5), and the page of \
-         each command: asmp-create(8)\n",
+        "\n# SEE ALSO\nasmp(7), asmpd(8), asmp-partitions(5), asmp-policy(5), asmp-files(5), and \
+         the page of each command: asmp-create(8)\n",
     );
     roff.push_str(&prose::to_roff(&prose));
     Ok(Page { name: "asmp".to_owned(), section: 8, roff })
@@ -235,9 +243,12 @@ fn exit_codes() -> String {
 /// A topic: its name, its source, what it is about.
 type Topic = (&'static str, fn() -> String, &'static str);
 
-const TOPICS: [Topic; 4] = [
+const TOPICS: [Topic; 7] = [
     ("concepts", || CONCEPTS.to_owned(), "partitions, the tick, interrupts, tasks: asmp(7)"),
     ("partitions-file", || PARTITIONS.to_owned(), "the file of `asmp apply`: asmp-partitions(5)"),
+    ("asmpd", || DAEMON.to_owned(), "what holds the partitions, and what it serves: asmpd(8)"),
+    ("policy", || POLICY.to_owned(), "which users need no root: asmp-policy(5)"),
+    ("files", || TREE.to_owned(), "partitions as files: asmp-files(5)"),
     ("exit-codes", || format!("# EXIT CODES\n{}", exit_codes()), "every exit code and its meaning"),
     ("environment", || ENVIRONMENT.to_owned(), "environment variables"),
 ];

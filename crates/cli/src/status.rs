@@ -61,7 +61,10 @@ pub fn status(shield: &Shield, args: &Args) -> Result<u8> {
                     granted::show();
                 }
             }
-            Ok(None) => {}
+            Ok(None) if status.partitions.is_empty() => {}
+            Ok(None) => {
+                line!("asmpd does not run: what other programs change is not repaired");
+            }
             Err(why) => line!("{}", print::chain(&why)),
         }
     }

@@ -20,13 +20,14 @@ pub use screen::latency;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// Show partitions and what disturbs their CPUs, again and again
+/// Show partitions and what disturbs their CPUs, on a screen that is refreshed
 ///
-/// For each CPU of a partition: ticks, interrupts of devices, IPIs and softirqs a second, and bars
-/// of their sum over the last looks. For each partition: its tasks, and what violates it, as asmpd
-/// says, or, where none runs, as `asmp status` does; and the worst latency of each of the last
-/// seconds, where `asmp measure latency` of this user or root measures it. The key q ends it, and
-/// the arrows choose the partition whose tasks are shown. Needs no root.
+/// For each CPU of a partition: ticks, interrupts of devices, IPIs and softirqs a second. Column
+/// LAST draws their sum at each of the last looks as a bar. For each partition: its tasks, and what
+/// violates it. Violations come from asmpd; if it does not run, top looks for them itself, as `asmp
+/// status` does. Where `asmp measure latency` of this user or root measures in the partition, its
+/// worst latency in each of the last seconds. Keys: q or Esc ends it; the arrows, or j and k, choose
+/// the partition whose tasks are shown. Needs no root.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// How long each count takes
@@ -67,6 +68,9 @@ pub fn top(shield: &Shield, args: &Args) -> Result<u8> {
             eprintln!("asmp: there are no partitions");
         }
         print!("{}", table(&screen.rows()));
+        for what in screen.violations() {
+            println!("violated: {}", shown(what));
+        }
         for line in violations(screen.partitions()).chain(latencies(screen.partitions())) {
             println!("{line}");
         }

@@ -16,18 +16,20 @@ use asmp_host::{Cpu, CpuSet, CpuSpec, Kernel, facts};
 use asmp_shield::{Partition, Request, Shield, Spec, State};
 use asmp_web::{Change, Event, Machine, Rates, Refused, Reports, Seen, Served, Task, Token, serve};
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Show partitions in a browser of this machine, and make and end them there
 ///
-/// Serves a page on 127.0.0.1 and prints its address, with a token that lets in who has it. The
-/// page shows the CPUs by socket and core, the partitions, what disturbs them, and what asmpd found
-/// and repaired. With root it also makes and ends partitions. It ends at SIGINT (Ctrl-C) or
-/// SIGTERM. While no browser shows the page, nothing is read. From another machine, use `ssh -L
-/// PORT:127.0.0.1:PORT`.
+/// Serves a page on 127.0.0.1 and prints its address. The address contains a secret token: anyone
+/// who has it can use the page. Each start makes a new one. The page shows the CPUs by socket and
+/// core, the partitions, what disturbs them, and what asmpd found and repaired. With root it also
+/// makes and ends partitions. SIGINT (Ctrl-C), SIGTERM or SIGHUP ends asmp web, with exit code 0.
+/// asmp reads the machine only while a browser shows the page. From another machine: start `asmp
+/// web --port 8080` here, run `ssh -L 8080:127.0.0.1:8080 HOST` there, and open the printed address
+/// there. Both ports must be the same.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The port; 0: any that is free
@@ -45,18 +47,31 @@ pub struct Args {
 /// Serves until a signal ends it.
 pub fn web(shield: &Shield, args: &Args) -> Result<u8> {
     let reports = args.reports.as_deref().map(|dir| {
-        let refused = |error| failure(BAD_FILE, format!("{}: {error}", dir.display()));
+        let cure = "give --reports a directory that you may read";
+        let refused = |error| failure(BAD_FILE, format!("{}: {error}: {cure}", dir.display()));
         Reports::below(dir).map_err(refused)
     });
     let reports = reports.transpose()?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)).map_err(|error| {
-        failure(NO_PORT, format!("port {}: {error}: choose another --port", args.port))
+        let cure = match error.kind() {
+            ErrorKind::PermissionDenied => "choose a --port of 1024 or more",
+            _ => "choose another --port",
+        };
+        failure(NO_PORT, format!("port {}: {error}: {cure}", args.port))
     })?;
     signals::outlive_file_size_limit().context("take SIGXFSZ")?;
     let port = listener.local_addr().context("the port")?.port();
     let token = Token::new().context("random numbers")?;
     println!("http://127.0.0.1:{port}/#token={}", token.text());
-    std::io::stdout().flush().context("print the address")?;
+    // Without the address no browser comes in. `main` says why.
+    if !print::is_read() {
+        return Ok(0);
+    }
+    let may = match facts::user(shield.kernel()) == Some(0) {
+        true => "it may make and end partitions",
+        false => "read only: start it with sudo to make partitions",
+    };
+    eprintln!("asmp: open this address in a browser of this machine ({may}); Ctrl-C ends asmp web");
     let machine = Arc::new(Own { shield: shield.clone(), before: Mutex::default() });
     serve(Served { listener, token, machine, reports }).context("serve")?;
     Ok(0)
@@ -136,6 +151,7 @@ impl Own {
             host: text("/proc/sys/kernel/hostname"),
             kernel: text("/proc/sys/kernel/osrelease"),
             held: look.held.clone(),
+            violations: look.violations.clone(),
             changes: facts::user(kernel) == Some(0),
             cpus: cpus(kernel, &state, &rates.collect())?,
             partitions: state.partitions.iter().map(|one| partition(one, &look)).collect(),

@@ -495,7 +495,7 @@ impl Hold {
 }
 
 /// What violates a promise, with the cure in words.
-fn violations(status: &Status) -> Vec<(Violation, String)> {
+pub fn violations(status: &Status) -> Vec<(Violation, String)> {
     let of = |partition: &str, what: &str| Violation {
         partition: partition.to_owned(),
         what: what.to_owned(),

@@ -38,14 +38,15 @@ asmpd - holds the partitions of this machine
 
 Usage: asmpd [--sweep TIME]
 
-It waits until somebody changes what a partition rests on: an IRQ's affinity, a cgroup, a CPU that
+It waits until a program changes what a partition rests on: an IRQ's affinity, a cgroup, a CPU that
 goes offline or comes online, a module, a network link. Then it repairs the partition, as `asmp
 repair` does, and prints what violated it and how long that took. What it cannot repair it names, as
-`asmp status` does. It stays in the foreground and needs root. To end it changes no partition. `asmp
-events` shows what it did.
+`asmp status` does. It stays in the foreground and needs root. Ending it leaves the partitions as
+they are. `asmp events` shows what it did.
 
 Options:
-      --sweep TIME  look at least that often, for what nothing tells (1s to 1h; 60s)
+      --sweep TIME  how often to look for changes that the kernel does not report (1s to 1h;
+                    default 60s)
   -h, --help        print this
   -V, --version     print the version
 

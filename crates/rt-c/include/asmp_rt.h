@@ -938,7 +938,7 @@ void rtf_close_np(struct rtf_file *file);
  one that receives the FIFO has the other. They can write anything into its memory.
 
  asmpd keeps it until asmp_kept_close or the end of this process. It forgets all channels when it
- ends: call asmp_kept_renew now and then. For set-up only: allocates, makes system calls, waits
+ ends: call asmp_kept_renew each second. For set-up only: allocates, makes system calls, waits
  for asmpd up to 10 s.
 
  Returns what is kept. On error returns null, and sets errno and asmp_why():

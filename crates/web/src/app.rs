@@ -98,7 +98,10 @@ fn refused((status, why): Closed) -> Response {
 /// What is seen, once a second.
 async fn events(State(app): State<Arc<App>>, Extension(endless): Extension<Endless>) -> Response {
     let Ok(place) = Arc::clone(&app.watchers).try_acquire_owned() else {
-        return refused((StatusCode::SERVICE_UNAVAILABLE, "too many pages are open"));
+        return refused((
+            StatusCode::SERVICE_UNAVAILABLE,
+            "16 pages are open, and more may not be: close one",
+        ));
     };
     endless.0.store(true, Relaxed);
     let next = |(mut last, place): (Last, OwnedSemaphorePermit)| async move {

@@ -22,6 +22,8 @@ pub struct Seen {
     pub kernel: String,
     /// Who holds the partitions, in words.
     pub held: String,
+    /// What is violated and belongs to none of the partitions.
+    pub violations: Vec<String>,
     /// Whether this program may change partitions.
     pub changes: bool,
     pub cpus: Vec<Cpu>,

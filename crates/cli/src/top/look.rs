@@ -7,6 +7,7 @@ use crate::events;
 use crate::print;
 use anyhow::Result;
 use asmp_daemon::counts::{Came, came};
+use asmp_daemon::hold::{self, Violation};
 use asmp_daemon::interface::State as Asmpd;
 use asmp_host::cgroup::threads_below;
 use asmp_host::{Cpu, CpuSet, clock, task};
@@ -26,6 +27,8 @@ pub struct Look {
     pub came: Vec<Came>,
     /// Who holds the partitions, in words.
     pub held: String,
+    /// What is violated and belongs to none of them.
+    pub violations: Vec<String>,
 }
 
 /// A partition.
@@ -63,11 +66,16 @@ impl Look {
         let cpus = state.partitions.iter().fold(CpuSet::new(), |all, one| all.union(&one.cpus));
         let held = match &asmpd {
             Ok(Some(asmpd)) => words_of(asmpd),
-            Ok(None) => "asmpd does not run".to_owned(),
+            Ok(None) => "asmpd does not run: it repairs nothing".to_owned(),
             Err(error) => print::chain(error),
         };
         let asmpd = asmpd.ok().flatten();
-        let violations = |name: &str| violations(name, asmpd.as_ref(), status.as_ref());
+        let violations = violations(asmpd.as_ref(), status.as_ref());
+        let of = |name: &str| {
+            let own = violations.iter().filter(|one| one.partition == name);
+            own.map(|one| one.what.clone()).collect()
+        };
+        let of_none = violations.iter().filter(|one| state.partition(&one.partition).is_err());
         let seen = |one: &Partition| {
             let tasks = inside(shield, &one.name);
             Seen {
@@ -75,7 +83,7 @@ impl Look {
                 cpus: one.cpus.clone(),
                 tick: one.tick,
                 created_by: one.created_by.clone(),
-                violations: violations(&one.name),
+                violations: of(&one.name),
                 worst_ns: worst(&tasks),
                 tasks,
             }
@@ -86,6 +94,7 @@ impl Look {
             partitions: state.partitions.iter().map(seen).collect(),
             came: came(shield.kernel(), &cpus)?,
             held,
+            violations: of_none.map(ToString::to_string).collect(),
         })
     }
 }
@@ -97,12 +106,19 @@ fn words_of(asmpd: &Asmpd) -> String {
     format!("held by asmpd: {repaired} repaired{storm}{blind}")
 }
 
-fn violations(name: &str, asmpd: Option<&Asmpd>, status: Option<&Status>) -> Vec<String> {
+/// As asmpd says, or as was looked for.
+fn violations(asmpd: Option<&Asmpd>, status: Option<&Status>) -> Vec<Violation> {
+    let of = |partition: &str, what: &str| Violation {
+        partition: partition.to_owned(),
+        what: what.to_owned(),
+    };
     let by_asmpd = asmpd.into_iter().flat_map(|asmpd| &asmpd.violations);
-    let by_asmpd = by_asmpd.filter(|one| one.partition == name).map(|one| one.what.clone());
-    let found = status.into_iter().flat_map(|status| &status.partitions);
-    let found = found.filter(|one| one.name == name).flat_map(|one| &one.violations);
-    by_asmpd.chain(found.map(|one| one.what.clone())).collect()
+    let by_asmpd = by_asmpd.map(|one| of(&one.partition, &one.what));
+    let found = status.into_iter().flat_map(hold::violations).map(|(one, _)| one);
+    let hidden = status.is_some_and(|status| status.journal_unreadable);
+    let hidden =
+        hidden.then(|| of("", "a change is under way or was interrupted: root sees which"));
+    by_asmpd.chain(found).chain(hidden).collect()
 }
 
 /// Threads that have ended meanwhile are left out.

@@ -51,6 +51,11 @@ impl Screen {
         &self.now.partitions
     }
 
+    /// Of no partition.
+    pub fn violations(&self) -> &[String] {
+        &self.now.violations
+    }
+
     fn place(&self) -> usize {
         let chosen = self.chosen.as_ref();
         let place = |name: &String| self.now.partitions.iter().position(|one| one.name == *name);
@@ -93,8 +98,10 @@ impl Screen {
     pub fn draw(&self, frame: &mut Frame) {
         let rows = self.rows();
         let below = self.details();
-        let [head, table, details, foot] = Layout::vertical([
+        let violations = violated(&self.now.violations);
+        let [head, of_none, table, details, foot] = Layout::vertical([
             Constraint::Length(1),
+            Constraint::Length(violations.len() as u16),
             Constraint::Length(rows.len() as u16 + 1),
             Constraint::Fill(1),
             Constraint::Length(1),
@@ -105,6 +112,7 @@ impl Screen {
         let (time, held) = (utc(self.now.at_s), shown(&self.now.held));
         let title = format!("{time} UTC   {count} {partitions}   {held}");
         frame.render_widget(Paragraph::new(title).style(bold()), head);
+        frame.render_widget(Paragraph::new(violations), of_none);
         self.draw_table(frame, table, &rows);
         frame.render_widget(Paragraph::new(below), details);
         frame.render_widget(Paragraph::new("q ends   arrows choose a partition"), foot);
@@ -139,8 +147,7 @@ impl Screen {
             format!("{}: made by {}", partition.name, shown(&partition.created_by)),
             bold(),
         )];
-        let violated = |what: &String| Line::from(format!("violated: {}", shown(what)));
-        lines.extend(partition.violations.iter().map(violated));
+        lines.extend(violated(&partition.violations));
         lines.extend(latency(&partition.worst_ns).map(Line::from));
         let task = |one: &super::look::Inside| {
             let command = shown(&one.command).into_owned();
@@ -149,6 +156,11 @@ impl Screen {
         lines.extend(partition.tasks.iter().map(task));
         Text::from(lines)
     }
+}
+
+fn violated(violations: &[String]) -> Vec<Line<'static>> {
+    let line = |what: &String| Line::from(format!("violated: {}", shown(what)));
+    violations.iter().map(line).collect()
 }
 
 fn bold() -> Style {
@@ -228,6 +240,7 @@ mod tests {
             ],
             came: vec![tick(1, 0), tick(2, ticks), tick(3, ticks / 2)],
             held: "held by asmpd: 2 repaired".into(),
+            violations: Vec::new(),
         }
     }
 
@@ -299,6 +312,18 @@ q ends   arrows choose a partition";
         let text = drawn(&Screen::new(measured), 90, 14);
         assert!(text.contains("\nlatency: worst 41.2 us in 3 s  ▁█▄\n"), "{text}");
         assert!(!drawn(&Screen::new(look(0, 0)), 90, 14).contains("latency"));
+    }
+
+    #[test]
+    fn what_is_violated_and_of_no_partition_is_above_all() {
+        let mut violated = look(0, 0);
+        violated.violations = vec!["a change was interrupted".into(), "/a has no state".into()];
+        let text = drawn(&Screen::new(violated.clone()), 90, 14);
+        let lines: Vec<&str> = text.lines().skip(1).take(3).collect();
+        let expected = ["violated: a change was interrupted", "violated: /a has no state"];
+        assert!(lines[..2] == expected && lines[2].starts_with("PARTITION"), "{text}");
+        violated.partitions.clear();
+        assert!(drawn(&Screen::new(violated), 90, 14).contains(expected[0]));
     }
 
     #[test]

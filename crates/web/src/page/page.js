@@ -153,7 +153,11 @@ function see(told) {
   of('host').textContent = `${seen.host}, Linux ${seen.kernel}`;
   const only = changes ? '' : ', read only: asmp web runs without root';
   of('state').textContent = `${seen.time} UTC, ${seen.held}${only}`;
-  document.title = seen.partitions.some(one => one.violations.length) ? 'violated: asmp' : 'asmp';
+  const is_violated = seen.violations.length ||
+    seen.partitions.some(one => one.violations.length);
+  document.title = is_violated ? 'violated: asmp' : 'asmp';
+  draw('violations', seen.violations, all => all.map(what =>
+    element('li', {}, `violated: ${what}`)));
   draw('map', seen.cpus, map);
   draw('partitions', [seen.partitions, changes], ([all]) => all.length
     ? all.map(partition) : [element('p', { class: 'dim' }, 'there are none')]);

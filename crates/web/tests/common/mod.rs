@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex};
 #[derive(Default)]
 pub struct Fake {
     pub partitions: Mutex<Vec<Partition>>,
+    /// Of no partition.
+    pub violations: Mutex<Vec<String>>,
     pub reads: AtomicUsize,
     /// What it says instead of what is seen.
     pub fails: Mutex<Option<String>>,
@@ -39,6 +41,7 @@ impl Machine for Fake {
             host: "lathe".into(),
             kernel: "7.2-rt".into(),
             held: "held by asmpd: 2 repaired".into(),
+            violations: self.violations.lock().unwrap().clone(),
             changes: true,
             cpus: (0..4).map(cpu).collect(),
             events: vec![Event { number: 1, time: "03:04".into(), text: "<b>IRQ 24</b>".into() }],
