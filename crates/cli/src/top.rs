@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 /// LAST draws their sum at each of the last looks as a bar. For each partition: its tasks, and what
 /// violates it. Violations come from asmpd; if it does not run, top looks for them itself, as `asmp
 /// status` does. Where `asmp measure latency` of this user or root measures in the partition, its
-/// worst latency in each of the last seconds. Keys: q or Esc ends it; the arrows, or j and k, choose
-/// the partition whose tasks are shown. Needs no root.
+/// worst latency in each of the last seconds. Keys: q or Esc ends it; the arrows, or j and k,
+/// choose the partition whose tasks are shown. Needs no root.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// How long each count takes

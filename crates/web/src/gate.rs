@@ -62,8 +62,8 @@ impl Gate {
     pub fn let_in(&self, headers: &HeaderMap) -> Result<(), Closed> {
         let host = only(headers, &HOST).filter(|host| self.is_own(host));
         if host.is_none() {
-            let words = "another host or port than asmp web printed: use that address; with ssh -L, \
-                         use the same port on both sides";
+            let words = "another host or port than asmp web printed: use that address; with ssh \
+                         -L, use the same port on both sides";
             return Err((StatusCode::MISDIRECTED_REQUEST, words));
         }
         let is_own = |origin: &str| origin.strip_prefix("http://").is_some_and(|o| self.is_own(o));
