@@ -144,6 +144,11 @@ impl Signals {
     }
 }
 
+/// Those that end a program that serves. One that was ignored at start stays so, as nohup(1) asks.
+pub fn that_end() -> Vec<c_int> {
+    [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|one| !is_ignored(*one)).collect()
+}
+
 /// SIGINT, SIGTERM, SIGHUP and SIGQUIT of a process that changes something by itself: they do not
 /// end it, and are noted. One that was ignored at start stays so, as nohup(1) asks.
 pub struct Noted {

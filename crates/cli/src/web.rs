@@ -4,7 +4,7 @@
 
 use crate::change;
 use crate::events;
-use crate::exit::{BAD_FILE, NO_PORT, code_of, failure};
+use crate::exit::{BAD_FILE, NO_PORT, USAGE, code_of, failure};
 use crate::print;
 use crate::signals;
 use crate::top::{latency, look::Look, look::rates};
@@ -12,24 +12,27 @@ use anyhow::{Context, Result};
 use asmp_daemon::came;
 use asmp_daemon::log::Entry;
 use asmp_host::clock::utc;
+use asmp_host::names::number_of;
 use asmp_host::{Cpu, CpuSet, CpuSpec, Kernel, facts};
 use asmp_shield::{Partition, Request, Shield, Spec, State};
-use asmp_web::{Change, Event, Machine, Rates, Refused, Reports, Seen, Served, Task, Token, serve};
-use std::collections::BTreeMap;
+use asmp_web::{
+    Change, Event, Machine, Place, Rates, Refused, Reports, Seen, Served, Task, Token, serve,
+};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Show partitions in a browser of this machine, and make and end them there
 ///
-/// Serves a page on 127.0.0.1 and prints its address. The address contains a secret token: anyone
-/// who has it can use the page. Each start makes a new one. The page shows the CPUs by socket and
+/// Serves a page on 127.0.0.1 and ::1 and prints its address. The page shows the CPUs by socket and
 /// core, the partitions, what disturbs them, and what asmpd found and repaired. With root it also
-/// makes and ends partitions. SIGINT (Ctrl-C), SIGTERM or SIGHUP ends asmp web, with exit code 0.
-/// asmp reads the machine only while a browser shows the page. From another machine: start `asmp
-/// web --port 8080` here, run `ssh -L 8080:127.0.0.1:8080 HOST` there, and open the printed address
-/// there. Both ports must be the same.
+/// makes and ends partitions. The address has a new name and a new secret token at each start. Only
+/// programs of root, of the user who started asmp web, and of the user who called sudo get in, and
+/// they need the token. SIGINT (Ctrl-C), SIGTERM or SIGHUP ends asmp web, with exit code 0. asmp
+/// reads the machine only while a browser shows the page. From another machine: start `asmp web
+/// --port 8080` here, run `ssh -L 8080:127.0.0.1:8080 HOST` there, and open the printed address
+/// there, in Firefox or Chromium. Both ports must be the same.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The port; 0: any that is free
@@ -42,6 +45,12 @@ pub struct Args {
     /// Example: asmp web --reports /var/lib/asmp/reports
     #[arg(long, value_name = "DIR")]
     reports: Option<PathBuf>,
+    /// Also answer programs of this user, by name or number; may be given several times
+    ///
+    /// Without it, asmp web answers programs of root, of the user who started it, and of the user
+    /// who called sudo. A container's browser may run as another. Example: asmp web --user kiosk
+    #[arg(long, value_name = "USER")]
+    user: Vec<String>,
 }
 
 /// Serves until a signal ends it.
@@ -52,7 +61,8 @@ pub fn web(shield: &Shield, args: &Args) -> Result<u8> {
         Reports::below(dir).map_err(refused)
     });
     let reports = reports.transpose()?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)).map_err(|error| {
+    let users = users(shield.kernel(), &args.user)?;
+    let place = Place::take(args.port).map_err(|error| {
         let cure = match error.kind() {
             ErrorKind::PermissionDenied => "choose a --port of 1024 or more",
             _ => "choose another --port",
@@ -60,9 +70,8 @@ pub fn web(shield: &Shield, args: &Args) -> Result<u8> {
         failure(NO_PORT, format!("port {}: {error}: {cure}", args.port))
     })?;
     signals::outlive_file_size_limit().context("take SIGXFSZ")?;
-    let port = listener.local_addr().context("the port")?.port();
     let token = Token::new().context("random numbers")?;
-    println!("http://127.0.0.1:{port}/#token={}", token.text());
+    println!("{}#token={}", place.url(), token.text());
     // Without the address no browser comes in. `main` says why.
     if !print::is_read() {
         return Ok(0);
@@ -73,8 +82,27 @@ pub fn web(shield: &Shield, args: &Args) -> Result<u8> {
     };
     eprintln!("asmp: open this address in a browser of this machine ({may}); Ctrl-C ends asmp web");
     let machine = Arc::new(Own { shield: shield.clone(), before: Mutex::default() });
-    serve(Served { listener, token, machine, reports }).context("serve")?;
+    let signals = signals::that_end();
+    serve(Served { place, token, users, signals, machine, reports }).context("serve")?;
     Ok(0)
+}
+
+/// Whose programs may connect: this user's, root's, those of who has used sudo, and those named.
+fn users(kernel: &dyn Kernel, named: &[String]) -> Result<BTreeSet<u32>> {
+    let passwd = kernel.text(Path::new("/etc/passwd")).unwrap_or_default();
+    let number = |name: &String| {
+        let number = name.parse().ok().or_else(|| number_of(&passwd, name));
+        let why = || format!("no user {name:?} in /etc/passwd: give --user a number");
+        number.ok_or_else(|| failure(USAGE, why()))
+    };
+    let mut users = named.iter().map(number).collect::<Result<BTreeSet<u32>>>()?;
+    let own = facts::user(kernel);
+    users.extend([0].into_iter().chain(own));
+    // Root's environment is as root has it.
+    if own == Some(0) {
+        users.extend(std::env::var("SUDO_UID").ok().and_then(|user| user.parse::<u32>().ok()));
+    }
+    Ok(users)
 }
 
 /// Events that the page shows.
@@ -228,6 +256,7 @@ fn partition(one: &Partition, look: &Look) -> asmp_web::Partition {
         tick: one.tick.to_string(),
         irqs: one.irqs.clone(),
         tasks: seen.iter().flat_map(|seen| &seen.tasks).map(task).collect(),
+        more_tasks: seen.map(|seen| seen.more_tasks).unwrap_or_default(),
         violations: seen.map(|seen| seen.violations.clone()).unwrap_or_default(),
         latency: seen.and_then(|seen| latency(&seen.worst_ns)),
     }

@@ -13,7 +13,9 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use futures_util::stream::unfold;
+use futures_util::StreamExt;
+use futures_util::future::ready;
+use futures_util::stream::{once, unfold};
 use std::convert::Infallible;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -43,6 +45,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'u
 
 pub struct App {
     pub gate: Gate,
+    /// By this a page knows that it still talks to the same server.
+    pub server: String,
     pub machine: Arc<dyn Machine>,
     pub looks: Looks,
     pub reports: Option<Arc<Reports>>,
@@ -109,7 +113,9 @@ async fn events(State(app): State<Arc<App>>, Extension(endless): Extension<Endle
         let text = format!("data: {}\n\n", &*last.borrow_and_update());
         Some((Ok::<_, Infallible>(Bytes::from(text)), (last, place)))
     };
-    let body = Body::from_stream(unfold((app.looks.watch(), place), next));
+    let first = Bytes::from(format!("data: {{\"server\":\"{}\"}}\n\n", app.server));
+    let later = unfold((app.looks.watch(), place), next);
+    let body = Body::from_stream(once(ready(Ok(first))).chain(later));
     ([(CONTENT_TYPE, "text/event-stream")], body).into_response()
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Who is let in. Pure, but for the token's making.
 //!
-//! - The Host must be this server's: a page of another site can have its own name resolve to
-//!   127.0.0.1 (DNS rebinding).
+//! - The Host must be this server's, whose name is made at each start: a page of another site can
+//!   have its own name resolve to 127.0.0.1 (DNS rebinding).
 //! - An Origin, where there is one, must be this server's: a page of another site may ask, and not
 //!   read.
 //! - All but the page's own files needs the token, as `Authorization: Bearer`. No other page can
@@ -11,6 +11,7 @@
 use axum::http::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
 use axum::http::{HeaderMap, StatusCode};
 use std::fmt;
+use std::io;
 
 /// What lets a browser in: 32 random bytes, in hexadecimal.
 #[derive(Clone)]
@@ -18,14 +19,8 @@ pub struct Token(String);
 
 impl Token {
     /// From the kernel's random numbers. Errors: the kernel has none.
-    pub fn new() -> std::io::Result<Self> {
-        let mut bytes = [0; 32];
-        let mut filled = 0;
-        while filled < bytes.len() {
-            let flags = rustix::rand::GetRandomFlags::empty();
-            filled += rustix::rand::getrandom(&mut bytes[filled..], flags)?;
-        }
-        Ok(Self(bytes.iter().map(|byte| format!("{byte:02x}")).collect()))
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(random::<32>()?))
     }
 
     /// For the address that is printed, and for nothing else.
@@ -41,6 +36,17 @@ impl Token {
     }
 }
 
+/// So many random bytes of the kernel, in hexadecimal. Errors: it has none.
+pub(crate) fn random<const BYTES: usize>() -> io::Result<String> {
+    let mut bytes = [0; BYTES];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        filled += rustix::rand::getrandom(&mut bytes[filled..], flags)?;
+    }
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(..)")
@@ -50,7 +56,8 @@ impl fmt::Debug for Token {
 /// What a request must have.
 #[derive(Debug, Clone)]
 pub struct Gate {
-    pub port: u16,
+    /// Name and port.
+    pub authority: String,
     pub token: Token,
 }
 
@@ -60,13 +67,12 @@ pub type Closed = (StatusCode, &'static str);
 impl Gate {
     /// Lets a request for the page's own files in. Errors: of a wrong Host or Origin.
     pub fn let_in(&self, headers: &HeaderMap) -> Result<(), Closed> {
-        let host = only(headers, &HOST).filter(|host| self.is_own(host));
-        if host.is_none() {
+        if only(headers, &HOST) != Some(&self.authority) {
             let words = "another host or port than asmp web printed: use that address; with ssh \
                          -L, use the same port on both sides";
             return Err((StatusCode::MISDIRECTED_REQUEST, words));
         }
-        let is_own = |origin: &str| origin.strip_prefix("http://").is_some_and(|o| self.is_own(o));
+        let is_own = |origin: &str| origin.strip_prefix("http://") == Some(&self.authority);
         if headers.contains_key(ORIGIN) && !only(headers, &ORIGIN).is_some_and(is_own) {
             return Err((StatusCode::FORBIDDEN, "another page asks"));
         }
@@ -82,17 +88,6 @@ impl Gate {
             false => Err((StatusCode::UNAUTHORIZED, "open the address that asmp web printed")),
         }
     }
-
-    /// A browser leaves the port out where it is that of HTTP.
-    fn is_own(&self, host: &str) -> bool {
-        ["127.0.0.1", "localhost"].iter().any(|name| {
-            let rest = host.strip_prefix(name);
-            rest.is_some_and(|rest| match rest.strip_prefix(':') {
-                Some(port) => port == self.port.to_string(),
-                None => rest.is_empty() && self.port == 80,
-            })
-        })
-    }
 }
 
 /// The value of a header that is there once.
@@ -106,8 +101,10 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    fn gate(port: u16) -> Gate {
-        Gate { port, token: Token("0123456789abcdef".repeat(4)) }
+    const OWN: &str = "a1.localhost:8080";
+
+    fn gate() -> Gate {
+        Gate { authority: OWN.to_owned(), token: Token("0123456789abcdef".repeat(4)) }
     }
 
     fn headers(all: &[(HeaderName, &str)]) -> HeaderMap {
@@ -124,45 +121,48 @@ mod tests {
 
     #[test]
     fn only_the_own_host_and_origin_are_let_in() {
-        let status = |port, all: &[(HeaderName, &str)]| {
-            gate(port).let_in(&headers(all)).map_err(|(status, _)| status.as_u16())
+        let status = |all: &[(HeaderName, &str)]| {
+            gate().let_in(&headers(all)).map_err(|(status, _)| status.as_u16())
         };
-        for host in ["127.0.0.1:8080", "localhost:8080"] {
-            assert_eq!(status(8080, &[(HOST, host)]), Ok(()));
-            let origin = format!("http://{host}");
-            assert_eq!(status(8080, &[(HOST, host), (ORIGIN, &origin)]), Ok(()));
-        }
-        assert_eq!(status(80, &[(HOST, "localhost")]), Ok(()));
+        assert_eq!(status(&[(HOST, OWN)]), Ok(()));
+        let origin = format!("http://{OWN}");
+        assert_eq!(status(&[(HOST, OWN), (ORIGIN, &origin)]), Ok(()));
         for host in [
-            "127.0.0.1",
-            "127.0.0.1:80",
-            "127.0.0.1:8080.evil.example",
+            "127.0.0.1:8080",
+            "localhost:8080",
+            "a2.localhost:8080",
+            "a1.localhost",
+            "a1.localhost:80",
+            "a1.localhost:08080",
+            "a1.localhost:8080.evil.example",
             "evil.example:8080",
-            "localhost.evil.example:8080",
-            "localhost:08080",
             "[::1]:8080",
             "",
         ] {
-            assert_eq!(status(8080, &[(HOST, host)]), Err(421), "{host}");
+            assert_eq!(status(&[(HOST, host)]), Err(421), "{host}");
         }
-        assert_eq!(status(8080, &[]), Err(421));
-        let own = (HOST, "localhost:8080");
-        for origin in
-            ["http://evil.example", "https://localhost:8080", "null", "http://localhost:8081", ""]
-        {
-            assert_eq!(status(8080, &[own.clone(), (ORIGIN, origin)]), Err(403), "{origin}");
+        assert_eq!(status(&[]), Err(421));
+        let own = (HOST, OWN);
+        for origin in [
+            "http://evil.example",
+            "https://a1.localhost:8080",
+            "null",
+            "http://localhost:8080",
+            "",
+        ] {
+            assert_eq!(status(&[own.clone(), (ORIGIN, origin)]), Err(403), "{origin}");
         }
         let mut twice = headers(&[own]);
         twice.append(HOST, "evil.example".parse().unwrap());
-        assert!(gate(8080).let_in(&twice).is_err());
+        assert!(gate().let_in(&twice).is_err());
     }
 
     #[test]
     fn only_the_token_opens() {
         let status = |value: Option<&str>| {
-            let mut all = vec![(HOST, "localhost:8080")];
+            let mut all = vec![(HOST, OWN)];
             all.extend(value.map(|value| (AUTHORIZATION, value)));
-            gate(8080).let_in_with_token(&headers(&all)).map_err(|(status, _)| status.as_u16())
+            gate().let_in_with_token(&headers(&all)).map_err(|(status, _)| status.as_u16())
         };
         let token = "0123456789abcdef".repeat(4);
         assert_eq!(status(Some(&format!("Bearer {token}"))), Ok(()));
@@ -176,6 +176,6 @@ mod tests {
         assert_eq!(status(None), Err(401));
         // Not even with the token from another host.
         let all = headers(&[(HOST, "x:8080"), (AUTHORIZATION, &format!("Bearer {token}"))]);
-        assert!(gate(8080).let_in_with_token(&all).is_err());
+        assert!(gate().let_in_with_token(&all).is_err());
     }
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 const PERIOD: Duration = Duration::from_secs(1);
+/// After so long it is told that the machine is not read.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is sent to those who watch, as JSON.
 #[derive(Debug, Serialize)]
@@ -52,15 +54,25 @@ impl Looks {
                 self.came.notified().await;
             }
             let own = Arc::clone(&machine);
-            let read = tokio::task::spawn_blocking(move || own.seen()).await;
-            let told = match read {
+            let mut read = tokio::task::spawn_blocking(move || own.seen());
+            let read = loop {
+                match tokio::time::timeout(PATIENCE, &mut read).await {
+                    Ok(read) => break read,
+                    // No second one is begun meanwhile.
+                    Err(_) => self.tell(&Told::Failed("it takes longer than 5 s".to_owned())),
+                }
+            };
+            self.tell(&match read {
                 Ok(Ok(seen)) => Told::Seen(Box::new(seen)),
                 Ok(Err(why)) => Told::Failed(why),
                 Err(_) => Told::Failed("the reader has failed".to_owned()),
-            };
-            let json = serde_json::to_string(&told).unwrap_or_default();
-            self.last.send_replace(json.into());
+            });
             tokio::time::sleep(PERIOD).await;
         }
+    }
+
+    fn tell(&self, told: &Told) {
+        let json = serde_json::to_string(told).unwrap_or_default();
+        self.last.send_replace(json.into());
     }
 }

@@ -64,7 +64,10 @@ pub struct Partition {
     /// `off`, `keep`, `require-off`.
     pub tick: String,
     pub irqs: Vec<u32>,
+    /// The first ones.
     pub tasks: Vec<Task>,
+    /// So many more there are.
+    pub more_tasks: usize,
     pub violations: Vec<String>,
     /// The worst latency of the last seconds, in words, where a probe measures it.
     pub latency: Option<String>,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const SOON: Duration = Duration::from_secs(180);
 
 fn connect(page: &Page) -> TcpStream {
-    let stream = TcpStream::connect(("127.0.0.1", page.port)).unwrap();
+    let stream = TcpStream::connect(("127.0.0.1", port(page))).unwrap();
     stream.set_read_timeout(Some(SOON)).unwrap();
     stream
 }
@@ -33,8 +33,16 @@ fn status(answer: &str) -> u16 {
     answer.split(' ').nth(1).unwrap_or_else(|| panic!("{answer:?}")).parse().unwrap()
 }
 
+fn authority(page: &Page) -> &str {
+    page.url.strip_prefix("http://").unwrap().trim_end_matches('/')
+}
+
+fn port(page: &Page) -> u16 {
+    authority(page).rsplit_once(':').unwrap().1.parse().unwrap()
+}
+
 fn host(page: &Page) -> String {
-    format!("Host: 127.0.0.1:{}\r\n", page.port)
+    format!("Host: {}\r\n", authority(page))
 }
 
 fn with_token(page: &Page) -> String {
@@ -108,7 +116,7 @@ fn a_page_of_another_site_changes_nothing_even_with_the_token() {
     let page = Page::serve(None);
     let token = format!("Authorization: Bearer {}\r\n{JSON}", page.token);
     // Its name may lead here.
-    let other = format!("Host: evil.example:{}\r\n{token}", page.port);
+    let other = format!("Host: evil.example:{}\r\n{token}", port(&page));
     assert_eq!(status(&posted(&page, &other, CREATE)), 421);
     let origin = format!("{}{token}Origin: http://evil.example\r\n", host(&page));
     assert_eq!(status(&posted(&page, &origin, CREATE)), 403);
@@ -126,6 +134,81 @@ fn a_page_of_another_site_changes_nothing_even_with_the_token() {
     let got = answer(&page, &asked);
     assert!(status(&got) >= 400 && !got.to_lowercase().contains("access-control-allow"), "{got}");
     assert_eq!(count(&page), 0);
+}
+
+#[test]
+fn a_program_of_another_user_is_refused_in_words_and_takes_no_place() {
+    let me = rustix::process::geteuid().as_raw();
+    let page = Page::serve_to(None, me + 1);
+    let events = format!("GET /events HTTP/1.1\r\n{}\r\n", with_token(&page));
+    let got = answer(&page, &events);
+    assert_eq!(status(&got), 403);
+    let why = format!(
+        "this page is for programs of user {}, and user {me} asks: start asmp web with --user {me}",
+        me + 1
+    );
+    assert!(got.ends_with(&why), "{got}");
+    assert_eq!(status(&posted(&page, &(with_token(&page) + JSON), CREATE)), 403);
+    assert_eq!((count(&page), page.machine.reads.load(SeqCst)), (0, 0));
+    // Those that say nothing keep no other from being told so for long.
+    let silent: Vec<TcpStream> = (0..100).map(|_| connect(&page)).collect();
+    let begun = Instant::now();
+    while answer(&page, &events).is_empty() {
+        assert!(begun.elapsed() < SOON);
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    drop(silent);
+}
+
+#[test]
+fn both_addresses_of_its_name_answer() {
+    let page = Page::serve(None);
+    let Ok(mut stream) = TcpStream::connect(("::1", port(&page))) else {
+        println!("skipped: ::1: no such address on this machine");
+        return;
+    };
+    stream.write_all(format!("GET / HTTP/1.1\r\n{}\r\n", host(&page)).as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    assert_eq!(status(&text), 200);
+}
+
+#[test]
+fn a_machine_that_does_not_answer_is_told_and_not_asked_again() {
+    let page = Page::serve(None);
+    page.machine.hangs.store(true, SeqCst);
+    let (mut stream, mut rest) = (connect(&page), Vec::new());
+    let request = format!("GET /events HTTP/1.1\r\n{}\r\n", with_token(&page));
+    stream.write_all(request.as_bytes()).unwrap();
+    for _ in 0..2 {
+        assert_eq!(event(&mut stream, &mut rest), r#"{"failed":"it takes longer than 5 s"}"#);
+    }
+    assert_eq!(page.machine.reads.load(SeqCst), 1);
+    page.machine.hangs.store(false, SeqCst);
+    let end = Instant::now() + SOON;
+    while !event(&mut stream, &mut rest).starts_with("{\"seen\":{") {
+        assert!(Instant::now() < end);
+    }
+}
+
+#[test]
+fn each_stream_begins_with_the_same_name_of_its_server_and_another_server_has_another() {
+    let name = |page: &Page| {
+        let request = format!("GET /events HTTP/1.1\r\n{}\r\n", with_token(page));
+        let mut stream = connect(page);
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        while !text.contains("}\n\n") {
+            let mut bytes = [0; 1024];
+            let count = stream.read(&mut bytes).unwrap();
+            text.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
+        }
+        let (_, begin) = text.split_once("data: {\"server\":\"").expect("its name");
+        begin[..32].to_owned()
+    };
+    let [one, other] = [Page::serve(None), Page::serve(None)];
+    assert_eq!(name(&one), name(&one));
+    assert_ne!(name(&one), name(&other));
 }
 
 #[test]
@@ -236,7 +319,10 @@ fn event(stream: &mut TcpStream, rest: &mut Vec<u8>) -> String {
         {
             let event = text[begin + 6..begin + end].to_owned();
             *rest = text.as_bytes()[begin + end + 2..].to_vec();
-            return event;
+            if !event.starts_with("{\"server\":\"") {
+                return event;
+            }
+            continue;
         }
         let mut page = [0; 4096];
         let count = stream.read(&mut page).unwrap();

@@ -15,6 +15,9 @@ use asmp_shield::verify::Status;
 use asmp_shield::{Partition, Shield, Tick};
 use std::collections::BTreeMap;
 
+/// Of a partition. No screen has more lines.
+const MOST_TASKS: usize = 100;
+
 /// What is seen at one instant.
 #[derive(Debug, Clone, Default)]
 pub struct Look {
@@ -38,7 +41,10 @@ pub struct Seen {
     pub cpus: CpuSet,
     pub tick: Tick,
     pub created_by: String,
+    /// Those with the lowest numbers, so many as are shown.
     pub tasks: Vec<Inside>,
+    /// So many more there are.
+    pub more_tasks: usize,
     pub violations: Vec<String>,
     /// The worst latencies of the last seconds, the oldest first, where they are measured.
     pub worst_ns: Vec<u64>,
@@ -77,7 +83,7 @@ impl Look {
         };
         let of_none = violations.iter().filter(|one| state.partition(&one.partition).is_err());
         let seen = |one: &Partition| {
-            let tasks = inside(shield, &one.name);
+            let (tasks, more_tasks) = inside(shield, &one.name);
             Seen {
                 name: one.name.clone(),
                 cpus: one.cpus.clone(),
@@ -86,6 +92,7 @@ impl Look {
                 violations: of(&one.name),
                 worst_ns: worst(&tasks),
                 tasks,
+                more_tasks,
             }
         };
         Ok(Self {
@@ -121,19 +128,20 @@ fn violations(asmpd: Option<&Asmpd>, status: Option<&Status>) -> Vec<Violation> 
     by_asmpd.chain(found).chain(hidden).collect()
 }
 
-/// Threads that have ended meanwhile are left out.
-fn inside(shield: &Shield, name: &str) -> Vec<Inside> {
-    let Ok(entrance) = shield.entrance(name) else { return Vec::new() };
+/// Threads that have ended meanwhile are left out. A user may start thousands: of so many only the
+/// first are read, and the others are counted.
+fn inside(shield: &Shield, name: &str) -> (Vec<Inside>, usize) {
+    let Ok(entrance) = shield.entrance(name) else { return (Vec::new(), 0) };
     let kernel = shield.kernel();
-    let tids = threads_below(kernel, &entrance.groups.rt).unwrap_or_default();
+    let mut tids = threads_below(kernel, &entrance.groups.rt).unwrap_or_default();
+    tids.sort_unstable();
+    let more = tids.split_off(MOST_TASKS.min(tids.len())).len();
     let of = |tid: i32| {
         let task = task::read(kernel, tid).ok()?;
         let policy = kernel.schedule(tid).ok()?.to_string();
         Some(Inside { tid, process: task.process, command: task.command, policy })
     };
-    let mut tasks: Vec<Inside> = tids.into_iter().filter_map(of).collect();
-    tasks.sort_by_key(|one| one.tid);
-    tasks
+    (tids.into_iter().filter_map(of).collect(), more)
 }
 
 fn worst(tasks: &[Inside]) -> Vec<u64> {

@@ -87,7 +87,7 @@ impl Screen {
                     rate(|rates| rates.ipis),
                     rate(|rates| rates.softirqs),
                     sums.map(bars).unwrap_or_default(),
-                    first(partition.tasks.len().to_string()),
+                    first((partition.tasks.len() + partition.more_tasks).to_string()),
                     first(state_of(partition)),
                 ]);
             }
@@ -154,6 +154,9 @@ impl Screen {
             Line::from(format!("{:>8}  {:<12}  {}", one.tid, one.policy, cut(&command, 40)))
         };
         lines.extend(partition.tasks.iter().map(task));
+        if partition.more_tasks > 0 {
+            lines.push(Line::from(format!("and {} more", partition.more_tasks)));
+        }
         Text::from(lines)
     }
 }

@@ -16,10 +16,10 @@ pub fn all() -> Vec<Test> {
     vec![web("web: who has the token shields a cpu, and no other does", changed)]
 }
 
-/// A running `asmp web`, its port and its token.
+/// A running `asmp web`, the name and port of its address, and its token.
 struct Web {
     process: Process,
-    port: u16,
+    authority: String,
     token: String,
 }
 
@@ -34,18 +34,23 @@ impl Web {
         let address = || fs::read_to_string(&said).unwrap_or_default();
         until("it prints its address", || address().ends_with('\n'));
         let address = address();
-        let rest = address.trim().strip_prefix("http://127.0.0.1:").expect("its address");
-        let (port, token) = rest.split_once("/#token=").expect("a token");
-        Self { process, port: port.parse().expect("a port"), token: token.to_owned() }
+        let rest = address.trim().strip_prefix("http://").expect("its address");
+        let (authority, token) = rest.split_once("/#token=").expect("a token");
+        Self { process, authority: authority.to_owned(), token: token.to_owned() }
+    }
+
+    fn port(&self) -> u16 {
+        let (_, port) = self.authority.split_once(".localhost:").expect("its port");
+        port.parse().expect("a port")
     }
 
     /// The whole answer.
     fn answer(&self, request: &str, token: &str, body: &str) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port())).expect("it listens");
         stream.set_read_timeout(Some(Duration::from_secs(180))).expect("a time");
-        let (port, length) = (self.port, body.len());
+        let (authority, length) = (&self.authority, body.len());
         let head = format!(
-            "{request} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n\
+            "{request} HTTP/1.1\r\nHost: {authority}\r\nAuthorization: Bearer {token}\r\n\
              Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
         );
         stream.write_all(head.as_bytes()).expect("it reads");
@@ -60,11 +65,11 @@ impl Web {
 
     /// What a page sees first.
     fn seen(&self) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port())).expect("it listens");
         stream.set_read_timeout(Some(Duration::from_secs(180))).expect("a time");
-        let (port, token) = (self.port, &self.token);
+        let (authority, token) = (&self.authority, &self.token);
         let head = format!(
-            "GET /events HTTP/1.1\r\nHost: localhost:{port}\r\n\
+            "GET /events HTTP/1.1\r\nHost: {authority}\r\n\
              Authorization: Bearer {token}\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).expect("it reads");
@@ -91,6 +96,14 @@ fn changed() {
     for wrong in ["", "0", &token[1..]] {
         assert!(web.change(wrong, CREATE).starts_with("HTTP/1.1 401 "));
     }
+    // Another user gets in with no token, not even with this one.
+    let (port, authority) = (web.port(), &web.authority);
+    let got = sh(&format!(
+        "{NOBODY} bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}; printf \"GET /reports HTTP/1.1\\r\\n\
+         Host: {authority}\\r\\nAuthorization: Bearer {token}\\r\\n\\r\\n\" >&3; cat <&3'"
+    ));
+    let why = "this page is for programs of user 0, and user 65534 asks";
+    assert!(got.out.starts_with("HTTP/1.1 403 ") && got.out.contains(why), "{}", got.out);
     assert_eq!(isolated(), "");
     let made = web.change(&token, CREATE);
     assert!(made.starts_with("HTTP/1.1 200 ") && made.contains("motion: CPU 3"), "{made}");

@@ -4,7 +4,8 @@
 
 const of = id => document.getElementById(id);
 
-// From the address that asmp web has printed; it stays in this tab.
+// From the address that asmp web has printed; it stays in this tab. Each start has a new one.
+addEventListener('hashchange', () => location.reload());
 const given = /^#token=([0-9a-f]{64})$/.exec(location.hash);
 if (given) sessionStorage.setItem('token', given[1]);
 if (location.hash) history.replaceState(null, '', location.pathname);
@@ -103,34 +104,48 @@ function partition(one) {
       element('tr', {}, ...[task.tid, task.policy, task.command].map(cell)));
     const body = element('tbody', {}, ...rows);
     children.push(element('table', {}, element('thead', {}, head), body));
+    if (one.more_tasks) children.push(element('p', { class: 'dim' }, `and ${one.more_tasks} more`));
   } else {
     children.push(element('p', { class: 'dim' }, 'no tasks inside'));
   }
   return element('article', { class: holds ? 'partition' : 'partition violated' }, ...children);
 }
 
-// The first press asks, the second ends it.
+// The first press asks, the second ends it. What was asked outlives a button that is drawn anew.
+const asked = new Map();
 function end(name) {
-  const button = element('button', { type: 'button', 'data-key': `end ${name}` }, `End ${name}`);
+  const words = () => asked.has(name) ? `Press again to end ${name}` : `End ${name}`;
+  const button = element('button', { type: 'button', 'data-key': `end ${name}` }, words());
   button.addEventListener('click', () => {
-    if (button.dataset.asked) return change({ change: 'destroy', name });
-    button.dataset.asked = 'yes';
-    button.textContent = `Press again to end ${name}`;
-    setTimeout(() => { delete button.dataset.asked; button.textContent = `End ${name}`; }, 5000);
+    const again = asked.has(name);
+    clearTimeout(asked.get(name));
+    asked.delete(name);
+    if (again) change({ change: 'destroy', name });
+    else asked.set(name, setTimeout(() => { asked.delete(name); label(); }, 5000));
+    label();
   });
+  const label = () => {
+    const shown = document.querySelector(`[data-key="${CSS.escape(`end ${name}`)}"]`);
+    if (shown) shown.textContent = words();
+  };
   return button;
 }
 
 async function change(what) {
+  if (!is_live) {
+    of('said').textContent = 'not asked: what is shown is old';
+    return;
+  }
   of('said').textContent = 'asked …';
   try {
     const answer = await ask('/change', {
       method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(what),
+      signal: AbortSignal.timeout(60000),
     });
     const text = await answer.text();
     of('said').textContent = answer.status === 409 ? `refused: ${JSON.parse(text).why}` : text;
   } catch (error) {
-    of('said').textContent = `asmp web does not answer: ${error.message}`;
+    of('said').textContent = `no answer (${error.message}): look whether the change was made`;
   }
 }
 
@@ -142,11 +157,29 @@ of('cpus').addEventListener('input', mark);
 
 let changes = false;
 
+// What is shown is of now. Else the page must not say that a partition holds.
+let is_live = false;
+function live(is) {
+  is_live = is;
+  document.body.classList.toggle('old', !is);
+  if (!is) document.title = 'old: asmp';
+}
+
+function old(why) {
+  live(false);
+  of('state').textContent = `${why}: what is below is old`;
+}
+
+let last_ms = 0;
+setInterval(() => {
+  const since_s = Math.round((performance.now() - last_ms) / 1000);
+  if (is_live && since_s > 8) old(`asmp web has told nothing for ${since_s} s`);
+}, 1000);
+
 function see(told) {
-  if (told.failed !== undefined) {
-    of('state').textContent = `the machine cannot be read: ${told.failed}`;
-    return;
-  }
+  last_ms = performance.now();
+  if (told.failed !== undefined) return old(`the machine cannot be read: ${told.failed}`);
+  live(true);
   const seen = told.seen;
   changes = seen.changes;
   of('create').hidden = !changes;
@@ -161,28 +194,34 @@ function see(told) {
   draw('map', seen.cpus, map);
   draw('partitions', [seen.partitions, changes], ([all]) => all.length
     ? all.map(partition) : [element('p', { class: 'dim' }, 'there are none')]);
-  draw('events', seen.events, all => all.length
+  draw('events', [seen.events, seen.held], ([all, held]) => all.length
     ? all.map(one =>
       element('li', {}, element('span', { class: 'dim number' }, `${one.time} `), one.text))
-    : [element('li', { class: 'dim' }, 'nothing')]);
+    : [element('li', { class: 'dim' }, `nothing (${held})`)]);
 }
 
+// The server of the first answer. Another program may have its address later.
+let server = null;
+let watching = null;
+
+// Until the page is hidden, or the connection is lost: then it does not ask again by itself.
 async function watch() {
-  for (;;) {
-    try {
-      const answer = await ask('/events');
-      if (answer.status !== 200) {
-        of('state').textContent = await answer.text();
-        // The token will not become right.
-        if (answer.status === 401) return;
-      } else {
-        await read(answer.body.pipeThrough(new TextDecoderStream()).getReader());
-      }
-    } catch { /* It has ended, or is being started again. */ }
-    of('state').textContent = `asmp web does not answer: what is below is old`;
-    await new Promise(done => setTimeout(done, 2000));
+  const own = watching = new AbortController();
+  try {
+    const answer = await ask('/events', { signal: own.signal });
+    if (answer.status !== 200) return old(await answer.text());
+    await read(answer.body.pipeThrough(new TextDecoderStream()).getReader());
+    old('asmp web has ended');
+  } catch (error) {
+    if (!own.signal.aborted) old(`the connection is lost (${error.message})`);
   }
 }
+
+document.addEventListener('visibilitychange', () => {
+  if (!token) return;
+  watching?.abort();
+  if (document.hidden) old('not looked at'); else watch();
+});
 
 async function read(reader) {
   let rest = '';
@@ -191,9 +230,16 @@ async function read(reader) {
     if (done) return;
     const parts = (rest + value).split('\n\n');
     rest = parts.pop();
+    const told = parts.filter(part => part.startsWith('data: '))
+      .map(part => JSON.parse(part.slice(6)));
+    const first = told.find(one => one.server)?.server;
+    if (first) {
+      server ??= first;
+      if (first !== server) throw new Error('another program has its address: close this page');
+    }
     // What comes fast is drawn once.
-    const last = parts.pop();
-    if (last?.startsWith('data: ')) see(JSON.parse(last.slice(6)));
+    const last = told.filter(one => !one.server).pop();
+    if (last) see(last);
   }
 }
 
@@ -215,7 +261,7 @@ async function show(name) {
 }
 
 if (token) {
-  watch();
+  if (!document.hidden) watch();
   reports().catch(() => {});
 } else {
   of('state').textContent = 'open the address that asmp web printed';

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A machine in memory, and its page on a port of this machine.
 
-use asmp_web::{Change, Cpu, Event, Machine, Partition, Refused, Reports, Seen, Served, Token};
-use std::net::TcpListener;
+use asmp_web::{
+    Change, Cpu, Event, Machine, Partition, Place, Refused, Reports, Seen, Served, Token,
+};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Four CPUs, of which partitions can be made.
 #[derive(Default)]
@@ -14,6 +16,8 @@ pub struct Fake {
     /// Of no partition.
     pub violations: Mutex<Vec<String>>,
     pub reads: AtomicUsize,
+    /// Who reads it waits.
+    pub hangs: AtomicBool,
     /// What it says instead of what is seen.
     pub fails: Mutex<Option<String>>,
 }
@@ -21,6 +25,9 @@ pub struct Fake {
 impl Machine for Fake {
     fn seen(&self) -> Result<Seen, String> {
         self.reads.fetch_add(1, SeqCst);
+        while self.hangs.load(SeqCst) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         if let Some(why) = self.fails.lock().unwrap().clone() {
             return Err(why);
         }
@@ -71,20 +78,27 @@ impl Machine for Fake {
 /// A page that is served until the test process ends.
 pub struct Page {
     pub machine: Arc<Fake>,
-    pub port: u16,
+    pub url: String,
     pub token: String,
 }
 
 impl Page {
     pub fn serve(reports: Option<&Path>) -> Self {
+        Self::serve_to(reports, rustix::process::geteuid().as_raw())
+    }
+
+    /// To programs of this user alone.
+    pub fn serve_to(reports: Option<&Path>, user: u32) -> Self {
         let machine = Arc::new(Fake::default());
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
+        let place = Place::take(0).unwrap();
+        let url = place.url();
         let token = Token::new().unwrap();
         let text = token.text().to_owned();
         let reports = reports.map(|dir| Reports::below(dir).unwrap());
-        let served = Served { listener, token, machine: Arc::clone(&machine) as _, reports };
+        let (users, signals) = ([user].into(), Vec::new());
+        let own = Arc::clone(&machine) as _;
+        let served = Served { place, token, users, signals, machine: own, reports };
         std::thread::spawn(move || asmp_web::serve(served));
-        Self { machine, port, token: text }
+        Self { machine, url, token: text }
     }
 }
