@@ -4,8 +4,11 @@
 mod common;
 
 use common::Page;
+use rustix::fs::{Uid, fchown};
+use rustix::net::{AddressFamily, SocketType, socket};
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
@@ -137,7 +140,7 @@ fn a_page_of_another_site_changes_nothing_even_with_the_token() {
 }
 
 #[test]
-fn a_program_of_another_user_is_refused_in_words_and_takes_no_place() {
+fn a_program_of_another_user_is_refused_in_words() {
     let me = rustix::process::geteuid().as_raw();
     let page = Page::serve_to(None, me + 1);
     let events = format!("GET /events HTTP/1.1\r\n{}\r\n", with_token(&page));
@@ -158,6 +161,27 @@ fn a_program_of_another_user_is_refused_in_words_and_takes_no_place() {
         std::thread::sleep(Duration::from_millis(100));
     }
     drop(silent);
+}
+
+#[test]
+fn connections_of_another_user_take_no_place() {
+    let me = rustix::process::geteuid().as_raw();
+    if me != 0 {
+        println!("skipped: sockets of another user: needs root");
+        return;
+    }
+    let page = Page::serve(None);
+    let address = SocketAddr::from(([127, 0, 0, 1], port(&page)));
+    let foreign = |_| {
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        fchown(&socket, Some(Uid::from_raw(65534)), None).unwrap();
+        rustix::net::connect(&socket, &address).unwrap();
+        socket
+    };
+    let foreign: Vec<OwnedFd> = (0..200).map(foreign).collect();
+    let got = answer(&page, &format!("GET / HTTP/1.1\r\n{}\r\n", host(&page)));
+    assert_eq!(status(&got), 200, "{got}");
+    drop(foreign);
 }
 
 #[test]
