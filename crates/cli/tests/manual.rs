@@ -3,7 +3,7 @@
 //! of the partitions file and every exit code.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn asmp(arguments: &[&str]) -> Output {
@@ -19,9 +19,15 @@ fn every_page_renders_without_a_warning() {
     let dir = tempfile::tempdir().unwrap();
     let written = asmp(&["man", "--all", dir.path().to_str().unwrap()]);
     assert!(written.status.success(), "{written:?}");
-    let pages: Vec<_> =
-        fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert!(pages.len() > 30 && dir.path().join("asmp-partitions.5").exists(), "{pages:?}");
+    let below = |dir: &Path| -> Vec<PathBuf> {
+        fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect()
+    };
+    let pages: Vec<PathBuf> = below(dir.path()).iter().flat_map(|section| below(section)).collect();
+    // Where man(1) looks for them.
+    for page in ["man5/asmp-partitions.5", "man7/asmp.7", "man8/asmp-create.8", "man8/asmpd.8"] {
+        assert!(dir.path().join(page).exists(), "{page}: {pages:?}");
+    }
+    assert!(pages.len() > 30, "{pages:?}");
     if Command::new("groff").arg("--version").output().is_err() {
         println!("skipped: groff is not installed");
         return;

@@ -280,7 +280,8 @@ fn balancer() {
     let mut command = Command::new("irqbalance");
     command.args(["--foreground", "--interval", "1"]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let _other = Process(command.spawn().expect("irqbalance starts"));
+    let unbalanced = affinities();
+    let other = Process(command.spawn().expect("irqbalance starts"));
     let linux = Linux::new();
     let banned = || {
         let running = Irqbalance::running(&linux, Path::new(irqbalance::DIR));
@@ -306,7 +307,19 @@ fn balancer() {
     asmp("destroy a").done();
     until("it does as before", || banned() == before);
     daemon.ends();
+    // What irqbalance has moved by itself meanwhile stays moved: it gives nothing back.
+    drop(other);
+    for (file, list) in unbalanced.iter().filter(|(file, list)| read(file) != *list) {
+        fs::write(file, list).expect("it goes back");
+    }
     fs::remove_dir_all(irqbalance::DIR).expect("the directory of its socket");
+}
+
+/// Of each line.
+fn affinities() -> Vec<(PathBuf, String)> {
+    let lines = fs::read_dir("/proc/irq").expect("the lines").flatten();
+    let files = lines.map(|line| line.path().join("smp_affinity_list"));
+    files.filter(|file| file.exists()).map(|file| (file.clone(), read(&file))).collect()
 }
 
 /// How often asmpd has looked at the machine, from its last line.
