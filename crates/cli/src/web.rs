@@ -31,8 +31,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// programs of root, of the user who started asmp web, and of the user who called sudo get in, and
 /// they need the token. SIGINT (Ctrl-C), SIGTERM or SIGHUP ends asmp web, with exit code 0. asmp
 /// reads the machine only while a browser shows the page. From another machine: start `asmp web
-/// --port 8080` here, run `ssh -L 8080:127.0.0.1:8080 HOST` there, and open the printed address
-/// there, in Firefox or Chromium. Both ports must be the same.
+/// --port 8080` here. There, run `ssh -o ExitOnForwardFailure=yes -L
+/// 127.0.0.1:8080:127.0.0.1:8080 -L '[::1]:8080:127.0.0.1:8080' HOST`, and open the printed address
+/// in Firefox or Chromium. The port must be the same, and both forwards are needed: another user
+/// there may listen at the one that is left out.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The port; 0: any that is free

@@ -36,7 +36,7 @@ fn main() {
         trial("a cpu is shielded and given back by the keyboard, and the map shows it", shielded),
         trial("texts of others are text, and a report runs no script", others),
         trial("without its token the page says what to do, and keeps none", without),
-        trial("what is not of now is called old, and nothing is asked of another server", stale),
+        trial("what is not of now is called old, and another server is not believed", stale),
         trial("on 400 pixels nothing is cut, on light and on dark", narrow),
     ];
     libtest_mimic::run(&arguments, trials).exit();
@@ -323,13 +323,15 @@ fn stale() {
         browser.value(&format!("window.fetch = async () => new Response({text:?}); true"));
         hide(browser, false);
     };
-    let forged = "data: {\"server\":\"0\"}\n\ndata: {\"seen\":{\"host\":\"forged\"}}\n\n";
-    answers(&mut browser, forged);
     let words = "the connection is lost (another program has its address: close this page): what \
                  is below is old";
-    browser.until(&says(words));
-    answers(&mut browser, "");
-    browser.until(&says("asmp web has ended: what is below is old"));
+    let seen = "data: {\"seen\":{\"host\":\"forged\"}}\n\n";
+    for begin in ["data: {\"server\":\"0\"}\n\n", ""] {
+        answers(&mut browser, &format!("{begin}{seen}"));
+        browser.until(&says(words));
+        answers(&mut browser, "");
+        browser.until(&says("asmp web has ended: what is below is old"));
+    }
     let host = browser.value("document.getElementById('host').innerText");
     assert_eq!(host, "lathe, Linux 7.2-rt");
     // The address of the next one, in the same tab.

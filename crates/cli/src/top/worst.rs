@@ -136,6 +136,7 @@ mod tests {
 
     #[test]
     fn a_log_of_another_user_is_not_opened() {
+        let _turn = TURN.lock();
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("hist.hlog");
         let open = write(&path, 1);

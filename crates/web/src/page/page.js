@@ -225,6 +225,7 @@ document.addEventListener('visibilitychange', () => {
 
 async function read(reader) {
   let rest = '';
+  let is_known = false;
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
@@ -232,13 +233,15 @@ async function read(reader) {
     rest = parts.pop();
     const told = parts.filter(part => part.startsWith('data: '))
       .map(part => JSON.parse(part.slice(6)));
-    const first = told.find(one => one.server)?.server;
-    if (first) {
-      server ??= first;
-      if (first !== server) throw new Error('another program has its address: close this page');
+    // Each stream begins with the server's name.
+    if (!is_known && told.length) {
+      const name = told.shift().server;
+      server ??= name;
+      is_known = name !== undefined && name === server;
+      if (!is_known) throw new Error('another program has its address: close this page');
     }
     // What comes fast is drawn once.
-    const last = told.filter(one => !one.server).pop();
+    const last = told.pop();
     if (last) see(last);
   }
 }
