@@ -263,3 +263,25 @@ fn partition(one: &Partition, look: &Look) -> asmp_web::Partition {
         latency: seen.and_then(|seen| latency(&seen.worst_ns)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use asmp_host::fake::FakeKernel;
+
+    #[test]
+    fn named_users_may_connect_besides_root_and_the_own_one() {
+        let kernel = FakeKernel::new();
+        kernel.set_file("/etc/passwd", "alice:x:1000:100::/:\n");
+        kernel.set_file("/proc/self/status", "Uid:\t7\t7\t7\t7");
+        let of = |named: &[&str]| {
+            let named: Vec<String> = named.iter().map(ToString::to_string).collect();
+            users(&kernel, &named).map(|users| users.into_iter().collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[]).unwrap(), [0, 7]);
+        assert_eq!(of(&["alice", "44"]).unwrap(), [0, 7, 44, 1000]);
+        let why = of(&["bob"]).unwrap_err();
+        assert_eq!(code_of(&why), USAGE);
+        assert_eq!(why.to_string(), "no user \"bob\" in /etc/passwd: give --user a number");
+    }
+}

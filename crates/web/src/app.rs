@@ -50,6 +50,8 @@ pub struct App {
     pub machine: Arc<dyn Machine>,
     pub looks: Looks,
     pub reports: Option<Arc<Reports>>,
+    /// Those that are under way are ended before the program is.
+    pub changes: Arc<Semaphore>,
     /// Those who may watch at a time.
     pub watchers: Arc<Semaphore>,
 }
@@ -133,8 +135,14 @@ async fn change(State(app): State<Arc<App>>, headers: HeaderMap, body: Body) -> 
         Ok(change) => change,
         Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     };
+    let Ok(place) = Arc::clone(&app.changes).acquire_owned().await else { return refused_whole() };
     // It is carried out also where the browser leaves meanwhile.
-    let done = spawn_blocking(move || app.machine.change(&change)).await;
+    let done = spawn_blocking(move || {
+        let done = app.machine.change(&change);
+        drop(place);
+        done
+    });
+    let done = done.await;
     match done {
         Ok(Ok(words)) => words.into_response(),
         Ok(Err(refused)) => (StatusCode::CONFLICT, json(&refused)).into_response(),

@@ -34,6 +34,8 @@ use tower::ServiceExt;
 /// Connections at a time, and those of them that watch.
 const MOST: usize = 64;
 const MOST_WATCHERS: usize = 16;
+/// Changes at a time.
+const MOST_CHANGES: usize = 8;
 /// Refusals at a time.
 const MOST_REFUSALS: usize = 8;
 /// How long the head of a request may take, and the whole of one that changes something.
@@ -60,18 +62,23 @@ pub struct Served {
 /// refuses a socket or a thread.
 pub fn serve(served: Served) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(8).build()?;
-    runtime.block_on(async {
+    let changes = Arc::new(Semaphore::new(MOST_CHANGES));
+    let served = runtime.block_on(async {
         let kinds = served.signals.iter().map(|number| SignalKind::from_raw(*number));
         let mut signals = kinds.map(signal).collect::<io::Result<Vec<_>>>()?;
-        listen(served)?;
+        listen(served, Arc::clone(&changes))?;
         let ends = signals.iter_mut().map(|signal| Box::pin(signal.recv()));
         if ends.len() == 0 {
             // nohup(1), and none that ends it was left.
             return pending().await;
         }
         select_all(ends).await;
+        let _ = changes.acquire_many(MOST_CHANGES as u32).await;
         Ok(())
-    })
+    });
+    // Not for what is only read: it may wait for a file server.
+    runtime.shutdown_background();
+    served
 }
 
 /// What all connections share.
@@ -84,8 +91,10 @@ struct Shared {
 }
 
 /// Starts to take connections, in tasks of this runtime.
-fn listen(Served { place, token, users, machine, reports, .. }: Served) -> io::Result<()> {
+fn listen(served: Served, changes: Arc<Semaphore>) -> io::Result<()> {
+    let Served { place, token, users, machine, reports, .. } = served;
     let app = App {
+        changes,
         gate: Gate { authority: place.authority(), token },
         server: random::<16>()?,
         looks: Looks::start(Arc::clone(&machine)),

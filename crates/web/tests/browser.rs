@@ -306,16 +306,7 @@ fn stale() {
     };
     hide(&mut browser, true);
     browser.until(&says("not looked at: what is below is old"));
-    let end = Instant::now() + Duration::from_secs(120);
-    let reads = || page.machine.reads.load(SeqCst);
-    loop {
-        let before = reads();
-        std::thread::sleep(Duration::from_millis(2500));
-        if reads() == before {
-            break;
-        }
-        assert!(Instant::now() < end, "it reads on");
-    }
+    page.machine.until_unread();
     hide(&mut browser, false);
     browser.until("document.title === 'asmp'");
     // Another program at the same address, and one that ends.

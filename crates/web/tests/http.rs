@@ -216,6 +216,41 @@ fn a_machine_that_does_not_answer_is_told_and_not_asked_again() {
 }
 
 #[test]
+fn a_signal_ends_it_after_the_change_under_way_and_waits_for_no_read() {
+    let me = rustix::process::geteuid().as_raw();
+    // Another page of this process takes no signal.
+    let signal = rustix::process::Signal::USR1;
+    let (page, ended) = Page::serve_until(vec![signal.as_raw()], None, me);
+    page.machine.hangs.store(true, SeqCst);
+    page.machine.changes_hang.store(true, SeqCst);
+    let mut watch = connect(&page);
+    let request = format!("GET /events HTTP/1.1\r\n{}\r\n", with_token(&page));
+    watch.write_all(request.as_bytes()).unwrap();
+    event(&mut watch, &mut Vec::new());
+    let mut change = connect(&page);
+    let (headers, length) = (with_token(&page) + JSON, CREATE.len());
+    let text =
+        format!("POST /change HTTP/1.1\r\n{headers}Content-Length: {length}\r\n\r\n{CREATE}");
+    change.write_all(text.as_bytes()).unwrap();
+    let end = Instant::now() + SOON;
+    while !page.machine.changing.load(SeqCst) {
+        assert!(Instant::now() < end);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    rustix::process::kill_process(rustix::process::getpid(), signal).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!ended.is_finished(), "a change is under way");
+    page.machine.changes_hang.store(false, SeqCst);
+    while !ended.is_finished() {
+        assert!(Instant::now() < end, "it waits for a read");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    ended.join().unwrap().unwrap();
+    assert_eq!(count(&page), 1);
+    page.machine.hangs.store(false, SeqCst);
+}
+
+#[test]
 fn each_stream_begins_with_the_same_name_of_its_server_and_another_server_has_another() {
     let name = |page: &Page| {
         let request = format!("GET /events HTTP/1.1\r\n{}\r\n", with_token(page));
@@ -383,16 +418,7 @@ fn who_watches_sees_each_change_and_without_one_nothing_is_read() {
     }
     drop((one, other));
     // The reader sees it at its next send, a second later at most.
-    let end = Instant::now() + SOON;
-    let reads = || page.machine.reads.load(SeqCst);
-    loop {
-        let before = reads();
-        std::thread::sleep(Duration::from_millis(2500));
-        if reads() == before {
-            break;
-        }
-        assert!(Instant::now() < end, "it reads on: {before}");
-    }
+    page.machine.until_unread();
     // And who comes then sees what is now.
     *page.machine.fails.lock().unwrap() = None;
     let (mut later, mut rest) = (watch(), Vec::new());

@@ -7,7 +7,8 @@ use asmp_web::{
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// Four CPUs, of which partitions can be made.
 #[derive(Default)]
@@ -16,10 +17,27 @@ pub struct Fake {
     /// Of no partition.
     pub violations: Mutex<Vec<String>>,
     pub reads: AtomicUsize,
-    /// Who reads it waits.
+    /// Who reads it waits; who changes it.
     pub hangs: AtomicBool,
+    pub changes_hang: AtomicBool,
+    pub changing: AtomicBool,
     /// What it says instead of what is seen.
     pub fails: Mutex<Option<String>>,
+}
+
+impl Fake {
+    /// Waits until it is read no more: not once in some periods of the reader.
+    pub fn until_unread(&self) {
+        let end = Instant::now() + Duration::from_secs(180);
+        loop {
+            let before = self.reads.load(SeqCst);
+            std::thread::sleep(Duration::from_millis(2500));
+            if self.reads.load(SeqCst) == before {
+                return;
+            }
+            assert!(Instant::now() < end, "it is read on: {before}");
+        }
+    }
 }
 
 impl Machine for Fake {
@@ -57,6 +75,10 @@ impl Machine for Fake {
     }
 
     fn change(&self, change: &Change) -> Result<String, Refused> {
+        self.changing.store(true, SeqCst);
+        while self.changes_hang.load(SeqCst) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         let mut partitions = self.partitions.lock().unwrap();
         match change {
             Change::Create { name, cpus } if cpus == "0" => {
@@ -89,16 +111,25 @@ impl Page {
 
     /// To programs of this user alone.
     pub fn serve_to(reports: Option<&Path>, user: u32) -> Self {
+        Self::serve_until(Vec::new(), reports, user).0
+    }
+
+    /// The same until one of these signals, and when it has ended.
+    pub fn serve_until(
+        signals: Vec<i32>,
+        reports: Option<&Path>,
+        user: u32,
+    ) -> (Self, JoinHandle<std::io::Result<()>>) {
         let machine = Arc::new(Fake::default());
         let place = Place::take(0).unwrap();
         let url = place.url();
         let token = Token::new().unwrap();
         let text = token.text().to_owned();
         let reports = reports.map(|dir| Reports::below(dir).unwrap());
-        let (users, signals) = ([user].into(), Vec::new());
+        let users = [user].into();
         let own = Arc::clone(&machine) as _;
         let served = Served { place, token, users, signals, machine: own, reports };
-        std::thread::spawn(move || asmp_web::serve(served));
-        Self { machine, url, token: text }
+        let ended = std::thread::spawn(move || asmp_web::serve(served));
+        (Self { machine, url, token: text }, ended)
     }
 }
