@@ -100,7 +100,7 @@ fn cpuset_users(kernel: &dyn Kernel, mount: &Path) -> Vec<PathBuf> {
             || text(group, "cgroup.subtree_control").split_whitespace().any(|word| word == "cpuset")
     };
     kernel
-        .list(mount)
+        .list_directories(mount)
         .unwrap_or_default()
         .iter()
         .map(|name| mount.join(name))
@@ -171,7 +171,7 @@ pub fn threads_of(kernel: &dyn Kernel, group: &Path) -> Result<Vec<i32>> {
 /// The groups below a group, deepest first; none where it is gone.
 pub fn groups_below(kernel: &dyn Kernel, group: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for name in kernel.list(group).unwrap_or_default() {
+    for name in kernel.list_directories(group).unwrap_or_default() {
         let child = group.join(name);
         if kernel.exists(&child.join("cgroup.procs")) {
             found.extend(groups_below(kernel, &child));

@@ -26,6 +26,17 @@ pub trait Kernel: Send + Sync {
     /// Names in a directory, sorted.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
+    /// The same of directories alone, where the file system says which they are: one that does not
+    /// gives all names.
+    fn list_directories(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.list(dir)
+    }
+
+    /// Has this process one thread? It then has the number of the process. `false`: read the list.
+    fn has_one_thread(&self, _process: i32) -> bool {
+        false
+    }
+
     /// A file to read piece by piece; a read returns `WouldBlock` where there is no data.
     fn stream(&self, path: &Path) -> io::Result<Box<dyn io::Read + Send>>;
 
@@ -92,6 +103,16 @@ impl Linux {
     }
 }
 
+/// Names of the entries of a directory that are wanted, sorted.
+fn names(dir: &Path, is_wanted: impl Fn(&std::fs::DirEntry) -> bool) -> io::Result<Vec<String>> {
+    let entries = std::fs::read_dir(dir)?.collect::<io::Result<Vec<_>>>()?;
+    let wanted = entries.iter().filter(|entry| is_wanted(entry));
+    let mut names: Vec<String> =
+        wanted.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    Ok(names)
+}
+
 impl Default for Linux {
     fn default() -> Self {
         Self::new()
@@ -132,11 +153,19 @@ impl Kernel for Linux {
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        let mut names = std::fs::read_dir(self.at(dir))?
-            .map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()))
-            .collect::<io::Result<Vec<_>>>()?;
-        names.sort();
-        Ok(names)
+        names(&self.at(dir), |_| true)
+    }
+
+    fn list_directories(&self, dir: &Path) -> io::Result<Vec<String>> {
+        names(&self.at(dir), |entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+    }
+
+    fn has_one_thread(&self, process: i32) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        // Links to a directory: its name, its ".", and the ".." of each that is in it. The kernel
+        // counts threads so (proc_task_getattr in fs/proc/base.c).
+        let task = self.at(&crate::task::task_path(process).join("task"));
+        std::fs::metadata(task).is_ok_and(|task| task.nlink() == 3)
     }
 
     fn stream(&self, path: &Path) -> io::Result<Box<dyn io::Read + Send>> {

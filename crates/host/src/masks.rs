@@ -7,7 +7,8 @@ use crate::kernel::Kernel;
 use crate::task::{self, PF_KTHREAD, PF_NO_SETAFFINITY, Task, TaskId, after_command};
 use crate::topology;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// The affinity of one task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,22 +25,39 @@ pub struct Mask {
     pub was_set: bool,
 }
 
+/// CPUs with which affinities are compared.
+struct Machine {
+    offline: CpuSet,
+    /// Online CPUs of each node.
+    nodes: BTreeMap<u32, CpuSet>,
+}
+
+impl Machine {
+    fn read(kernel: &dyn Kernel) -> Self {
+        let list = |name: &str| cpu_list(kernel, name).unwrap_or_default();
+        let online = list("online");
+        let offline = list("possible").difference(&online);
+        let mut nodes = topology::nodes(kernel);
+        if nodes.is_empty() {
+            // A kernel without NUMA.
+            nodes.insert(0, online);
+        }
+        Self { offline, nodes }
+    }
+
+    /// Of a task that serves a node, or none.
+    fn mask(&self, task: TaskId, node: Option<u32>, cpus: CpuSet) -> Mask {
+        let node = node.and_then(|node| self.nodes.get(&node));
+        let follows = node.is_some_and(|online| *online == cpus);
+        let offline_then = if follows { self.offline.clone() } else { CpuSet::new() };
+        Mask { task, cpus, offline_then, was_set: false }
+    }
+}
+
 /// The affinity of these tasks.
 pub fn of<'a>(kernel: &dyn Kernel, tasks: impl IntoIterator<Item = &'a Task>) -> Vec<Mask> {
-    let list = |name: &str| cpu_list(kernel, name).unwrap_or_default();
-    let online = list("online");
-    let offline = list("possible").difference(&online);
-    let mut nodes = topology::nodes(kernel);
-    if nodes.is_empty() {
-        // A kernel without NUMA.
-        nodes.insert(0, online);
-    }
-    let mask = |task: &Task| {
-        let node = task.node().and_then(|node| nodes.get(&node));
-        let follows = node.is_some_and(|cpus| *cpus == task.allowed_cpus);
-        let offline_then = if follows { offline.clone() } else { CpuSet::new() };
-        Mask { task: task.id, cpus: task.allowed_cpus.clone(), offline_then, was_set: false }
-    };
+    let machine = Machine::read(kernel);
+    let mask = |task: &Task| machine.mask(task.id, task.node(), task.allowed_cpus.clone());
     tasks.into_iter().map(mask).collect()
 }
 
@@ -47,21 +65,21 @@ pub fn of<'a>(kernel: &dyn Kernel, tasks: impl IntoIterator<Item = &'a Task>) ->
 /// kernel threads that are bound to no CPU, among them handlers of interrupts (before 7.0), and
 /// process 1. One pass; of other tasks only their flags are read.
 pub fn of_root(kernel: &dyn Kernel) -> Vec<Mask> {
-    let names = kernel.list(Path::new("/proc")).unwrap_or_default();
-    let mut tids: Vec<i32> = names.iter().filter_map(|name| name.parse().ok()).collect();
-    tids.sort_unstable();
-    let is_unbound = |tid: i32| {
+    let machine = Machine::read(kernel);
+    let mask = |tid: i32| {
         let path = PathBuf::from(format!("/proc/{tid}/stat"));
         let stat = kernel.text(&path).ok()?;
-        let (_, fields) = after_command(&path, &stat).ok()?;
+        let (command, fields) = after_command(&path, &stat).ok()?;
         let flags: u64 = fields[6].parse().ok()?;
-        Some(flags & PF_KTHREAD != 0 && flags & PF_NO_SETAFFINITY == 0)
+        let is_unbound = flags & PF_KTHREAD != 0 && flags & PF_NO_SETAFFINITY == 0;
+        let has_ended = matches!(fields[0], "Z" | "X");
+        let start_ticks = fields[19].parse().ok()?;
+        let cpus = || task::allowed_cpus(kernel, tid);
+        let node = task::node_served(command).filter(|_| is_unbound);
+        match (tid == 1 || is_unbound) && !has_ended {
+            true => Some(machine.mask(TaskId { tid, start_ticks }, node, cpus()?)),
+            false => None,
+        }
     };
-    let tasks: Vec<Task> = tids
-        .into_iter()
-        .filter(|tid| *tid == 1 || is_unbound(*tid) == Some(true))
-        .filter_map(|tid| task::read(kernel, tid).ok())
-        .filter(|task| !task.zombie)
-        .collect();
-    of(kernel, &tasks)
+    task::process_numbers(kernel).into_iter().filter_map(mask).collect()
 }

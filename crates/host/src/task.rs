@@ -169,6 +169,13 @@ fn stat_of(tid: i32) -> PathBuf {
     format!("/proc/{tid}/task/{tid}/stat").into()
 }
 
+/// CPUs that a thread may run on, offline ones too; `None` where there is none.
+pub fn allowed_cpus(kernel: &dyn Kernel, tid: i32) -> Option<CpuSet> {
+    let path = task_path(tid).join("status");
+    let status = kernel.text(&path).ok()?;
+    status_line(&path, &status, "Cpus_allowed_list").ok()?.parse().ok()
+}
+
 /// Only the identity of a thread; `None` where there is none.
 pub fn identify(kernel: &dyn Kernel, tid: i32) -> Option<TaskId> {
     let path = stat_of(tid);
@@ -222,23 +229,40 @@ pub fn real_uid(kernel: &dyn Kernel, tid: i32) -> Option<u32> {
 /// Every process (main threads), kernel threads included; those that end meanwhile are left out.
 pub fn read_all(kernel: &dyn Kernel) -> Result<Vec<Task>> {
     let dir = Path::new("/proc");
-    let mut tids: Vec<i32> = kernel
-        .list(dir)
-        .map_err(Error::io(dir, "list"))?
-        .iter()
-        .filter_map(|name| name.parse().ok())
-        .collect();
-    tids.sort_unstable();
-    read_each(kernel, &tids)
+    let names = kernel.list(dir).map_err(Error::io(dir, "list"))?;
+    read_each(kernel, &numbers(&names))
+}
+
+/// The number of every process, lowest first; none where they cannot be listed.
+pub fn process_numbers(kernel: &dyn Kernel) -> Vec<i32> {
+    numbers(&kernel.list(Path::new("/proc")).unwrap_or_default())
+}
+
+/// The number of every thread of the machine.
+pub fn all_threads(kernel: &dyn Kernel) -> Vec<i32> {
+    let of = |process: i32| thread_numbers(kernel, process).unwrap_or_default();
+    process_numbers(kernel).into_iter().flat_map(of).collect()
+}
+
+/// Those of these names that are numbers, lowest first.
+fn numbers(names: &[String]) -> Vec<i32> {
+    let mut numbers: Vec<i32> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    numbers.sort_unstable();
+    numbers
 }
 
 impl Task {
     /// The NUMA node of a kernel thread that serves one: `kswapd0`, `kcompactd0`. It has the CPUs
     /// of that node. When one of these comes online, kcompactd gets it, and from 7.0 on kswapd too.
     pub fn node(&self) -> Option<u32> {
-        let of = |prefix| self.command.strip_prefix(prefix)?.parse().ok();
-        of("kswapd").or_else(|| of("kcompactd")).filter(|_| self.kernel_thread)
+        node_served(&self.command).filter(|_| self.kernel_thread)
     }
+}
+
+/// The NUMA node in the name of a kernel thread.
+pub(crate) fn node_served(command: &str) -> Option<u32> {
+    let of = |prefix| command.strip_prefix(prefix)?.parse().ok();
+    of("kswapd").or_else(|| of("kcompactd"))
 }
 
 /// Kernel threads whose name satisfies `wanted`, lowest number first; of other tasks only the name
@@ -249,10 +273,8 @@ pub fn kernel_threads_named(
     enough: usize,
     wanted: impl Fn(&str) -> bool,
 ) -> Vec<Task> {
-    let names = kernel.list(Path::new("/proc")).unwrap_or_default();
-    let mut tids: Vec<i32> = names.iter().filter_map(|name| name.parse().ok()).collect();
-    tids.sort_unstable();
-    tids.into_iter()
+    process_numbers(kernel)
+        .into_iter()
         .filter(|tid| {
             kernel.text(Path::new(&format!("/proc/{tid}/comm"))).is_ok_and(|name| wanted(&name))
         })
@@ -285,12 +307,6 @@ const CPU_FIELD: usize = 36;
 
 /// Every thread that runs or waits on one of these CPUs, at the moments at which each is read.
 pub fn runnable_on(kernel: &dyn Kernel, cpus: &CpuSet) -> Vec<Runnable> {
-    let numbers = |dir: &Path| -> Vec<i32> {
-        let names = kernel.list(dir).unwrap_or_default();
-        names.iter().filter_map(|name| name.parse().ok()).collect()
-    };
-    let processes = numbers(Path::new("/proc")).into_iter();
-    let threads = processes.flat_map(|process| numbers(&task_path(process).join("task")));
     let runnable = |tid: i32| {
         let path = stat_of(tid);
         let stat = kernel.text(&path).ok()?;
@@ -300,20 +316,22 @@ pub fn runnable_on(kernel: &dyn Kernel, cpus: &CpuSet) -> Vec<Runnable> {
         let priority = fields[15].parse().ok()?;
         is_it.then(|| Runnable { tid, command: command.to_owned(), cpu, priority })
     };
-    threads.filter_map(runnable).collect()
+    all_threads(kernel).into_iter().filter_map(runnable).collect()
 }
 
 /// Is there a kernel thread? Only the machine's own PID namespace has them; there kthreadd has
 /// number 2.
 pub fn has_kernel_threads(kernel: &dyn Kernel) -> bool {
-    let is_one = |tid: i32| {
-        let path = stat_of(tid);
-        let stat = kernel.text(&path).unwrap_or_default();
-        let flags = after_command(&path, &stat).ok().and_then(|(_, fields)| fields[6].parse().ok());
-        flags.is_some_and(|flags: u64| flags & PF_KTHREAD != 0)
-    };
-    let names = || kernel.list(Path::new("/proc")).unwrap_or_default();
-    is_one(2) || names().iter().filter_map(|name| name.parse().ok()).any(is_one)
+    is_kernel_thread(kernel, 2)
+        || process_numbers(kernel).into_iter().any(|tid| is_kernel_thread(kernel, tid))
+}
+
+/// Of the machine's own PID namespace. `false` where there is none.
+pub fn is_kernel_thread(kernel: &dyn Kernel, tid: i32) -> bool {
+    let path = stat_of(tid);
+    let stat = kernel.text(&path).unwrap_or_default();
+    let flags = after_command(&path, &stat).ok().and_then(|(_, fields)| fields[6].parse().ok());
+    flags.is_some_and(|flags: u64| flags & PF_KTHREAD != 0)
 }
 
 /// A kworker of one CPU that had work and no CPU, or ran, when it was found.
@@ -361,15 +379,11 @@ pub fn threads(kernel: &dyn Kernel, process: i32) -> Result<Vec<Task>> {
 
 /// The numbers of a process' threads, lowest first.
 pub fn thread_numbers(kernel: &dyn Kernel, process: i32) -> Result<Vec<i32>> {
+    if kernel.has_one_thread(process) {
+        return Ok(vec![process]);
+    }
     let dir = PathBuf::from(format!("/proc/{process}/task"));
-    let mut tids: Vec<i32> = kernel
-        .list(&dir)
-        .map_err(Error::io(&dir, "list"))?
-        .iter()
-        .filter_map(|name| name.parse().ok())
-        .collect();
-    tids.sort_unstable();
-    Ok(tids)
+    Ok(numbers(&kernel.list(&dir).map_err(Error::io(&dir, "list"))?))
 }
 
 /// Threads of a process that are real-time now.
@@ -464,5 +478,30 @@ mod tests {
         let (_root, linux) = machine(STAT, "");
         assert!(read(&linux, 78).unwrap_err().is_missing());
         assert_eq!(identify(&linux, 78), None);
+    }
+
+    #[test]
+    fn a_process_of_one_thread_is_told_by_its_links_as_by_its_list() {
+        let linux = Linux::new();
+        let own = std::process::id() as i32;
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let (one, other) = (child.id() as i32, std::sync::Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| other.wait());
+            assert!(!linux.has_one_thread(own) && linux.has_one_thread(one));
+            assert!(!linux.has_one_thread(i32::MAX));
+            assert!(thread_numbers(&linux, own).unwrap().len() >= 2);
+            other.wait();
+        });
+        let listed = linux.list(Path::new(&format!("/proc/{one}/task"))).unwrap();
+        assert_eq!(
+            (thread_numbers(&linux, one).unwrap(), listed),
+            (vec![one], vec![one.to_string()])
+        );
+        let all = all_threads(&linux);
+        assert!(all.contains(&own) && all.contains(&one));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(thread_numbers(&linux, one).unwrap_err().is_missing());
     }
 }

@@ -72,9 +72,9 @@ fn groups(kernel: &dyn Kernel, base: &Base) -> Vec<Group> {
 /// own.
 fn below(kernel: &dyn Kernel, base: &Base, dir: &Path, found: &mut Vec<Group>) -> usize {
     let mut threads = 0;
-    for name in kernel.list(dir).unwrap_or_default() {
+    for name in kernel.list_directories(dir).unwrap_or_default() {
         let group = dir.join(name);
-        // A group of ours, or no group but a file.
+        // A group of ours, or none.
         let is_group = || kernel.text(&group.join("cgroup.subtree_control")).is_ok();
         if group == base.dir() || !is_group() {
             continue;
@@ -175,7 +175,10 @@ fn affected_processes(
         if kernel.online_affinity(tid).is_ok_and(may_leave) {
             continue;
         }
-        if !allowed_cpus(kernel, tid).is_some_and(|cpus| cpus.is_subset(taken)) {
+        // Those that are, are the kernel's.
+        if task::is_kernel_thread(kernel, tid)
+            || !task::allowed_cpus(kernel, tid).is_some_and(|cpus| cpus.is_subset(taken))
+        {
             continue;
         }
         let Ok(task) = task::read(kernel, tid) else { continue };
@@ -197,21 +200,6 @@ fn affected_processes(
         entry.tasks += 1;
     }
     found.into_values().collect()
-}
-
-fn threads(kernel: &dyn Kernel) -> Vec<i32> {
-    let numbers = |dir: &Path| -> Vec<i32> {
-        let names = kernel.list(dir).unwrap_or_default();
-        names.iter().filter_map(|name| name.parse().ok()).collect()
-    };
-    let processes = numbers(Path::new("/proc"));
-    processes.iter().flat_map(|process| numbers(&task::task_path(*process).join("task"))).collect()
-}
-
-fn allowed_cpus(kernel: &dyn Kernel, tid: i32) -> Option<CpuSet> {
-    let status = kernel.text(&task::task_path(tid).join("status")).ok()?;
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-    list.trim().parse().ok()
 }
 
 /// Do the tasks of SCHED_DEADLINE that may run on `taken` fit on what remains of their CPUs? The
@@ -290,7 +278,7 @@ pub(crate) fn affected(
     if let Some(group) = conflicting(kernel, &base, &taken) {
         return Err(exclusive_elsewhere(&group, &taken));
     }
-    let threads = threads(kernel);
+    let threads = task::all_threads(kernel);
     let system = facts.cpus.online.difference(&shielded(after));
     keep_deadlines(kernel, (facts, &base), &threads, &taken, &system)?;
     let mut affected = affected_groups(kernel, facts, &base, &taken);
@@ -396,7 +384,7 @@ pub(crate) fn keep_scopes<'a>(
 fn processes_in(kernel: &dyn Kernel, group: &Path, found: &mut Vec<i32>) {
     let Ok(text) = kernel.text(&group.join("cgroup.procs")) else { return };
     found.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
-    for name in kernel.list(group).unwrap_or_default() {
+    for name in kernel.list_directories(group).unwrap_or_default() {
         processes_in(kernel, &group.join(name), found);
     }
 }

@@ -310,6 +310,22 @@ fn ask_asmpd(request: &str) -> String {
     String::from_utf8_lossy(&reply).into_owned()
 }
 
+/// Waits until asmpd has looked at what was changed last: its threads no longer run.
+fn at_rest(daemon: &Daemon) {
+    let dir = format!("/proc/{}/task", daemon.process.id());
+    let ran = || -> u64 {
+        let threads = std::fs::read_dir(&dir).expect("its threads").flatten();
+        let stats = threads.map(|thread| read(thread.path().join("schedstat")));
+        stats.filter_map(|text| text.split(' ').next()?.parse::<u64>().ok()).sum()
+    };
+    until("asmpd rests", || {
+        let before = ran();
+        // Longer than it lets changes settle.
+        std::thread::sleep(Duration::from_millis(500));
+        ran() == before
+    });
+}
+
 /// By the running asmpd, which holds it from then on: over its socket, and by a shell and a file.
 fn cost_by_asmpd() {
     plan_bare_writes();
@@ -325,10 +341,12 @@ fn cost_by_asmpd() {
     let (mut ours, mut socket, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..9 {
         bare.push(bare_cost().wall_ms);
+        at_rest(&daemon);
         ours.push(by_file(1).wall_ms);
         assert_eq!(super::lab::isolated(), "3");
         by_file(0);
         assert_eq!(super::lab::isolated(), "");
+        at_rest(&daemon);
         let began = Instant::now();
         let reply = ask_asmpd(create);
         socket.push(began.elapsed().as_secs_f64() * 1e3);
