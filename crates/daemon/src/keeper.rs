@@ -8,7 +8,8 @@
 //! Approach: each connection of a program that registers has a thread of its own, and of one user
 //!           there are 16. Only from there on it takes descriptors; before Linux 6.16 all sockets
 //!           do (LIMITS). What is kept is a memfd, and asmpd gives it for no more than the
-//!           descriptor that came was open for.
+//!           descriptor that came was open for. All of it is in a process of its own:
+//!           [`crate::aside`].
 
 use crate::seen::Seen;
 use crate::socket::own_directory;
@@ -19,7 +20,7 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -41,12 +42,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Of each thread. The deepest that one calls is the parser of the policy.
 const STACK: usize = 1 << 20;
 
-/// Channels are kept as long as this lives.
-#[derive(Debug)]
-pub struct Keeper {
-    dir: PathBuf,
-}
-
 /// How many connections each user has, and the names of the channels that are kept for each.
 #[derive(Debug, Default)]
 struct Places {
@@ -56,6 +51,8 @@ struct Places {
 
 #[derive(Debug)]
 struct Shared {
+    /// Open, and the way to it: of a directory that is made anew meanwhile it is the old one.
+    _open: OwnedFd,
     dir: PathBuf,
     policy: Mutex<Seen>,
     places: Mutex<Places>,
@@ -63,38 +60,25 @@ struct Shared {
     freed: Condvar,
 }
 
-impl Keeper {
-    /// Starts with no channel. `dir` is made anew: what lies there is an earlier asmpd's. Errors:
-    /// in words.
-    pub fn start(dir: &Path, policy: Seen) -> Result<Self, String> {
-        let failed = |error: io::Error| format!("{}: {error}", dir.display());
-        match fs::remove_dir_all(dir) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(error)),
-            _ => {}
-        }
-        own_directory(dir)?;
-        let listener = listen(&dir.join(REGISTER)).map_err(failed)?;
-        let (policy, places, freed) = (Mutex::new(policy), Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { dir: dir.to_owned(), policy, places, freed });
-        let forever = move || {
-            loop {
-                match listener.accept() {
-                    Ok((stream, _)) => take(&shared, stream),
-                    Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-                    Err(_) => thread::sleep(PAUSE),
-                }
+/// Keeps channels below this directory until the process ends. Errors: in words.
+pub fn start(dir: &Path, policy: Seen) -> Result<(), String> {
+    let failed = |error: io::Error| format!("{}: {error}", dir.display());
+    let open = OwnedFd::from(File::open(dir).map_err(failed)?);
+    let dir = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
+    let listener = listen(&dir.join(REGISTER)).map_err(failed)?;
+    let (policy, places, freed) = (Mutex::new(policy), Mutex::default(), Condvar::new());
+    let shared = Arc::new(Shared { _open: open, dir, policy, places, freed });
+    let forever = move || {
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => take(&shared, stream),
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(_) => thread::sleep(PAUSE),
             }
-        };
-        let builder = thread::Builder::new().name("asmpd-channels".to_owned()).stack_size(STACK);
-        builder.spawn(forever).map_err(failed)?;
-        Ok(Self { dir: dir.to_owned() })
-    }
-}
-
-impl Drop for Keeper {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.dir);
-    }
+        }
+    };
+    let builder = thread::Builder::new().name("asmpd-channels".to_owned()).stack_size(STACK);
+    builder.spawn(forever).map(drop).map_err(failed)
 }
 
 /// A socket that any user may connect to, and send no descriptor.
@@ -314,7 +298,7 @@ impl Kept {
 }
 
 /// What a program registers, if it does so in time. `None`: it has gone, or said something else.
-fn registered(stream: &UnixStream) -> Option<(Registration, std::os::fd::OwnedFd)> {
+fn registered(stream: &UnixStream) -> Option<(Registration, OwnedFd)> {
     let end = Instant::now() + PATIENCE;
     loop {
         let left = end.saturating_duration_since(Instant::now());

@@ -20,23 +20,22 @@ fn me() -> u32 {
 
 /// asmpd's directory, and a program's directory of names.
 struct Place {
-    keeper: Option<Keeper>,
     dir: TempDir,
 }
 
 impl Place {
     fn new() -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let mut place = Self { keeper: None, dir };
+        let place = Self { dir: tempfile::tempdir().unwrap() };
         place.start();
         place
     }
 
-    fn start(&mut self) {
-        self.keeper = None;
+    /// As the process starts that keeps channels: in a new directory.
+    fn start(&self) {
+        fs::create_dir(self.channels()).unwrap();
         let policy = self.dir.path().join("no-policy.toml");
         let files = Files { policy, ..Files::default() };
-        self.keeper = Some(Keeper::start(&self.channels(), Seen::new(files, |_| {})).unwrap());
+        start(&self.channels(), Seen::new(files, |_| {})).unwrap();
     }
 
     fn channels(&self) -> PathBuf {
@@ -176,19 +175,16 @@ fn one_program_too_many_is_told_so_and_has_a_place_once_another_ends() {
 
 #[test]
 fn a_program_registers_again_with_the_next_asmpd() {
-    let mut place = Place::new();
+    let place = Place::new();
     let writer = place.writer("a");
     let mut kept = place.register(&writer).unwrap();
     assert!(!kept.renew().unwrap(), "it is kept already");
     // The connection's thread ends with the process; here it is told.
     rustix::net::shutdown(kept.as_fd(), rustix::net::Shutdown::Both).unwrap();
     place.wait_for_files(1);
-    place.keeper = None;
+    fs::remove_dir_all(place.channels()).unwrap();
     assert!(matches!(kept.renew(), Err(OfferError::NoKeeper { .. })));
     assert!(matches!(place.register(&writer), Err(OfferError::NoKeeper { .. })));
-    // Killed, it leaves its files.
-    fs::create_dir_all(place.channels().join("1000")).unwrap();
-    fs::write(place.channels().join("1000/old"), "").unwrap();
     place.start();
     place.wait_for_files(1);
     assert!(kept.renew().unwrap());

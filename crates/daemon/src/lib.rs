@@ -18,6 +18,7 @@
 //! means. [`files`] shows them with FUSE; [`open`] keeps what a reader has begun. [`counts`] are
 //! what came on the CPUs, and metrics.
 
+pub mod aside;
 pub mod balancer;
 pub mod board;
 pub mod came;

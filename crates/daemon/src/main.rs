@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The program `asmpd`: arguments, signals, and what it prints.
 
+use asmp_daemon::aside::{self, Aside};
 use asmp_daemon::balancer::Balancer;
 use asmp_daemon::board::Board;
 use asmp_daemon::files::{self, OF_FILES};
 use asmp_daemon::hold::{Hold, Pace, Record};
 use asmp_daemon::interface::{DIR, done};
-use asmp_daemon::keeper::Keeper;
 use asmp_daemon::policy::Files;
 use asmp_daemon::seen::Seen;
 use asmp_daemon::serve::{Source, serve};
@@ -62,6 +62,7 @@ fn main() -> ExitCode {
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     let ended = match asked(&words) {
         Ok(Asked::Hold(pace)) => hold(pace),
+        Ok(Asked::KeepChannels(dir)) => return keep_channels(&dir),
         Ok(Asked::Print(text)) => io::stdout()
             .write_all(text.as_bytes())
             .map_err(|error| (1, format!("cannot write: {error}"))),
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
     Hold(Pace),
+    KeepChannels(PathBuf),
     Print(String),
 }
 
@@ -94,6 +96,10 @@ fn asked(words: &[String]) -> Result<Asked, Failure> {
             "-h" | "--help" => return Ok(Asked::Print(HELP.to_owned())),
             "-V" | "--version" => {
                 return Ok(Asked::Print(format!("asmpd {}\n", env!("CARGO_PKG_VERSION"))));
+            }
+            // Of asmpd itself.
+            aside::ARGUMENT if words.len() == 1 => {
+                return Ok(Asked::KeepChannels(words.map(PathBuf::from).collect()));
             }
             "--sweep" => {
                 let value = value.or_else(|| words.next());
@@ -121,7 +127,7 @@ struct Kernel<'a> {
     wake: UnixStream,
     /// Real-time programs' channels, where they can be kept. Dropped while the lock of `place` is
     /// held: the next asmpd makes their directory anew.
-    _keeper: Option<Keeper>,
+    _channels: Option<Aside>,
     place: Place,
     board: Arc<Board>,
     /// The tree of files, where there can be one.
@@ -144,11 +150,9 @@ impl<'a> Kernel<'a> {
         // Before the first look: its directory is in one that is followed from then on.
         let files = files::Files::mount(Path::new(RUN_DIR), shield, Arc::clone(&board));
         let files = files.map_err(|why| say(format_args!("there is no tree of files: {why}")));
-        let policy = Seen::new(Files::default(), |why| {
-            say(format_args!("a channel was refused by the policy: {why}"))
-        });
-        let keeper = Keeper::start(Path::new(asmp_channel::keeper::DIR), policy);
-        let keeper = keeper.map_err(|why| say(format_args!("no channels are kept: {why}")));
+        let channels = Path::new(asmp_channel::keeper::DIR);
+        let channels = Aside::start(channels, |what| say(format_args!("{what}")));
+        let channels = channels.map_err(|why| say(format_args!("no channels are kept: {why}")));
         let watch = Watch::new(linux).map_err(|error| failed(&error))?;
         Ok(Self {
             watch,
@@ -156,7 +160,7 @@ impl<'a> Kernel<'a> {
             place,
             board,
             files: files.ok(),
-            _keeper: keeper.ok(),
+            _channels: channels.ok(),
             linux,
             balancer: Balancer::new(irqbalance::DIR.into(), Path::new(DIR).join("irqbalance")),
             over,
@@ -272,6 +276,15 @@ fn end_at_panic() {
         says(why);
         std::process::abort();
     }));
+}
+
+/// What [`Aside`] starts.
+fn keep_channels(dir: &Path) -> ExitCode {
+    end_at_panic();
+    let policy = Seen::new(Files::default(), |why| {
+        say(format_args!("a channel was refused by the policy: {why}"))
+    });
+    aside::keep(dir, policy)
 }
 
 fn hold(pace: Pace) -> Result<(), Failure> {

@@ -3,15 +3,24 @@
 //! are for them, and no more of them.
 
 use super::guests::{Boot, On};
-use super::held::Daemon;
+use super::held::{Daemon, Unit};
 use super::lab::{Process, Test, test, until};
 use super::others::sh;
 use asmp_channel::{
     Access, Fifo, Kept, Mbuff, OfferError, Options, Overflow, Pages, Readers, Wake,
 };
 use asmp_channel::{Kind, receive};
+use fuser::{
+    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation,
+    INodeNo, LockOwner, ReplyAttr, ReplyEmpty, ReplyEntry, Request, Session,
+};
+use rustix::net::sockopt::socket_peercred;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
 
 pub fn all() -> Vec<Test> {
     let bare = |name, run: fn()| test(name, run).on(On::OnePerSeries).booted(&[Boot::Bare]);
@@ -19,6 +28,12 @@ pub fn all() -> Vec<Test> {
         bare("kept: users get the channels that are for them, and can do no more", for_whom),
         bare("kept: a channel outlives asmpd, and its name ends with its program", ends),
         bare("kept: descriptors of any kind from users end nothing and keep nothing", any),
+        bare("kept: a file whose close is never answered keeps asmpd from nothing", silent)
+            .lacks(super::files::no_fuse),
+        test("kept: the service starts again beside such a file", silent_service)
+            .on(On::One)
+            .booted(&[Boot::Systemd])
+            .lacks(super::files::no_fuse),
     ]
 }
 
@@ -202,4 +217,168 @@ fn any() {
     drop(kept);
     daemon.ends();
     fs::remove_dir_all(NAMES).expect("the names");
+}
+
+/// A file system of one file. Who closes that waits until it is answered.
+#[derive(Clone, Default)]
+struct Silent(Arc<Mutex<Closes>>);
+
+#[derive(Default)]
+struct Closes {
+    /// Threads that wait, and what answers them.
+    wait: Vec<(u32, ReplyEmpty)>,
+    /// All are answered from now on.
+    is_over: bool,
+}
+
+impl Silent {
+    fn attributes(number: INodeNo) -> FileAttr {
+        let (time, is_dir) = (SystemTime::UNIX_EPOCH, number == INodeNo::ROOT);
+        let kind = if is_dir { FileType::Directory } else { FileType::RegularFile };
+        FileAttr {
+            ino: number,
+            size: 0,
+            blocks: 0,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            crtime: time,
+            kind,
+            perm: 0o755,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            blksize: 4096,
+            flags: 0,
+        }
+    }
+
+    /// Does a thread of this process wait?
+    fn holds(&self, process: i32) -> bool {
+        let closes = self.0.lock().expect("no panic");
+        let of = |tid: u32| Path::new(&format!("/proc/{process}/task/{tid}")).exists();
+        closes.wait.iter().any(|(tid, _)| of(*tid))
+    }
+
+    fn answer_all(&self) {
+        let mut closes = self.0.lock().expect("no panic");
+        closes.is_over = true;
+        closes.wait.drain(..).for_each(|(_, reply)| reply.ok());
+    }
+}
+
+/// Answers when it is dropped: else who waits could not be killed.
+struct Answers(Silent);
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        self.0.answer_all();
+    }
+}
+
+impl Filesystem for Silent {
+    fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match name == "file" {
+            true => reply.entry(&Duration::ZERO, &Self::attributes(INodeNo(2)), Generation(0)),
+            false => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        reply.attr(&Duration::ZERO, &Self::attributes(number));
+    }
+
+    fn flush(&self, request: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        let mut closes = self.0.lock().expect("no panic");
+        match closes.is_over {
+            true => reply.ok(),
+            false => closes.wait.push((request.pid(), reply)),
+        }
+    }
+}
+
+/// Registers a file, and does not close it before it is answered.
+const REGISTERS: &str = "
+import array, os, socket, time
+file = os.open('/tmp/asmp-silent/file', os.O_RDONLY)
+s = socket.socket(socket.AF_UNIX)
+s.connect('/run/asmpd/channels/register')
+assert s.recv(16)[8] == 6
+head = b'ASMPKEP\\x01' + bytes(8) + b'a'.ljust(64, b'\\0') + bytes(256)
+s.sendmsg([head], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [file]))])
+time.sleep(100000)
+";
+
+/// The process that listens to programs.
+fn keeper() -> i32 {
+    let stream = UnixStream::connect(format!("{DIR}/register")).expect("it listens");
+    socket_peercred(&stream).expect("its number").pid.as_raw_pid()
+}
+
+const MOUNT: &str = "/tmp/asmp-silent";
+
+fn mounted(server: &Silent) -> BackgroundSession {
+    fs::create_dir_all(MOUNT).expect("a directory");
+    let session = Session::new(server.clone(), Path::new(MOUNT), &Config::default());
+    session.and_then(Session::spawn).expect("a file system")
+}
+
+/// Without the file system, whose closes are answered.
+fn unmounted(session: BackgroundSession) {
+    session.umount_and_join().expect("it ends");
+    fs::remove_dir(MOUNT).expect("the directory");
+}
+
+fn silent() {
+    let server = Silent::default();
+    let session = mounted(&server);
+    let daemon = Daemon::start();
+    let hangs = keeper();
+    assert_ne!(hangs, daemon.process.id() as i32);
+    let fds = fs::read_dir(format!("/proc/{hangs}/fd")).expect("its files").flatten();
+    let files: Vec<_> = fds.filter_map(|fd| fs::read_link(fd.path()).ok()).collect();
+    let is_asmpds =
+        |file: &&Path| file.ends_with("lock") || file.ends_with("fuse") || file.starts_with("/sys");
+    assert_eq!(files.iter().map(AsRef::as_ref).find(is_asmpds), None, "{files:?}");
+    let program = Process::start("python3", &["-c", REGISTERS]);
+    let answers = Answers(server.clone());
+    until("the keeper waits in close(2)", || server.holds(hangs));
+    // Others are served.
+    let log = fifo("log");
+    let first = keep(&log, Readers::default());
+    daemon.ends();
+    assert!(server.holds(hangs), "it cannot end");
+    let next = Daemon::start();
+    assert_ne!(keeper(), hangs);
+    drop(first);
+    let _kept = keep(&log, Readers::default());
+    let path = Path::new(DIR).join("0/log");
+    receive(&path, None, Kind::Fifo, None).expect("root has it");
+    drop(answers);
+    // Its first thread may wait to be reaped.
+    let threads = || fs::read_dir(format!("/proc/{hangs}/task")).map_or(0, Iterator::count);
+    until("the old keeper ends", || threads() <= 1);
+    receive(&path, None, Kind::Fifo, None).expect("it took nothing of the new one");
+    next.ends();
+    drop(program);
+    unmounted(session);
+    fs::remove_dir_all(NAMES).expect("the names");
+}
+
+fn silent_service() {
+    let server = Silent::default();
+    let session = mounted(&server);
+    let unit = Unit::install();
+    sh("systemctl start asmpd").done();
+    let hangs = keeper();
+    let program = Process::start("python3", &["-c", REGISTERS]);
+    let answers = Answers(server.clone());
+    until("the keeper waits in close(2)", || server.holds(hangs));
+    let began = Instant::now();
+    sh("systemctl restart asmpd").done();
+    println!("  restarted after {:.1} s", began.elapsed().as_secs_f64());
+    assert!(server.holds(hangs) && keeper() != hangs);
+    drop((answers, program, unit));
+    unmounted(session);
 }

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The keeper of channels in a process of its own.
+//!
+//! Problem:  to close a descriptor that a user sent may wait for that user as long as he likes (a
+//!           file that he serves by FUSE), and a process that does so cannot even be killed. asmpd
+//!           would hold its lock for as long, and no other could start.
+//! Approach: a child without the lock closes them. It ends when its standard input does, which
+//!           asmpd alone has open; asmpd waits a second for it and no longer. Each child has a
+//!           directory made anew and enters it once, so an old one cannot reach into the new one's.
+//!           A child that ends by itself is followed by another.
+
+use crate::keeper;
+use crate::seen::Seen;
+use crate::socket::own_directory;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::fs;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The argument of asmpd that makes it such a child; a directory follows.
+pub const ARGUMENT: &str = "--keep-channels";
+
+/// What a child says once it listens. Anything else is why it does not.
+const READY: &[u8] = b"ready";
+/// How long that may take.
+const START: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
+/// How long an ending child is waited for.
+const END: Duration = Duration::from_secs(1);
+/// How long after one has ended the next begins. It doubles with each that ends early.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(64);
+
+/// Channels are kept as long as this lives.
+#[derive(Debug)]
+pub struct Aside {
+    dir: PathBuf,
+    life: Arc<Life>,
+    /// Its other end is gone once no child is left.
+    ended: Receiver<()>,
+}
+
+/// The standard input of the child that runs, which ends when this is closed.
+#[derive(Debug, Default)]
+struct Life {
+    stdin: Mutex<Stdin>,
+    told: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Stdin {
+    is_over: bool,
+    open: Option<ChildStdin>,
+}
+
+impl Life {
+    fn stdin(&self) -> MutexGuard<'_, Stdin> {
+        // No code panics between two states of it that fit together.
+        self.stdin.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self) {
+        *self.stdin() = Stdin { is_over: true, open: None };
+        self.told.notify_all();
+    }
+
+    /// Keeps it, unless all is over: then it is closed at once.
+    fn keep(&self, open: Option<ChildStdin>) {
+        let mut stdin = self.stdin();
+        stdin.open = open.filter(|_| !stdin.is_over);
+    }
+
+    /// Waits so long, or until all is over. Is it?
+    fn is_over_within(&self, time: Duration) -> bool {
+        let waited = self.told.wait_timeout_while(self.stdin(), time, |stdin| !stdin.is_over);
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_over
+    }
+}
+
+impl Aside {
+    /// Starts a child that keeps channels in this directory: this very program with [`ARGUMENT`].
+    /// Errors: in words.
+    pub fn start(dir: &Path, say: fn(&str)) -> Result<Self, String> {
+        // Also where an upgrade has removed the file.
+        Self::start_by(Path::new("/proc/self/exe"), dir, say)
+    }
+
+    /// The same by another program.
+    pub fn start_by(program: &Path, dir: &Path, say: fn(&str)) -> Result<Self, String> {
+        let mut program = Command::new(program);
+        program.arg0("asmpd").arg(ARGUMENT).arg(dir);
+        // It is no service of systemd.
+        program.env_clear().stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = begin(&mut program, dir)?;
+        let life = Arc::new(Life::default());
+        life.keep(child.stdin.take());
+        let (ends, ended) = mpsc::channel();
+        let (its, at) = (Arc::clone(&life), dir.to_owned());
+        let follow = move || follow(&mut program, &at, child, &its, say, ends);
+        let builder = thread::Builder::new().name("asmpd-aside".to_owned());
+        builder.spawn(follow).map_err(|error| format!("a thread: {error}"))?;
+        Ok(Self { dir: dir.to_owned(), life, ended })
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        self.life.end();
+        let _ = self.ended.recv_timeout(END);
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Starts a child, and another each time that one ends, until all is over.
+fn follow(
+    program: &mut Command,
+    dir: &Path,
+    mut child: Child,
+    life: &Life,
+    say: fn(&str),
+    _ends: Sender<()>,
+) {
+    let mut pause = PAUSE;
+    loop {
+        let began = Instant::now();
+        let status = child.wait().map_or_else(|error| error.to_string(), |it| it.to_string());
+        pause = if began.elapsed() > LONGEST_PAUSE { PAUSE } else { pause };
+        let mut why = format!("the process that keeps channels has ended ({status})");
+        child = loop {
+            // It may have got the signal that ends asmpd, too.
+            if life.is_over_within(pause) {
+                return;
+            }
+            say(&format!("{why}: another one is started"));
+            pause = LONGEST_PAUSE.min(pause * 2);
+            match begin(program, dir) {
+                Ok(next) => break next,
+                Err(error) => why = format!("no channels are kept: {error}"),
+            }
+        };
+        life.keep(child.stdin.take());
+    }
+}
+
+/// Starts a child in the directory, made anew: what lies there is an earlier one's. Errors: in
+/// words.
+fn begin(program: &mut Command, dir: &Path) -> Result<Child, String> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(format!("{}: {error}", dir.display()));
+        }
+        _ => {}
+    }
+    own_directory(dir)?;
+    let mut child = program.spawn().map_err(|error| format!("a process: {error}"))?;
+    let said = first_words(&mut child);
+    if said.as_deref() == Ok(READY) {
+        return Ok(child);
+    }
+    let _ = child.kill();
+    let why = said.map_or_else(|why| why, |said| String::from_utf8_lossy(&said).into_owned());
+    // Killed before it could take a descriptor, it ends.
+    let status = child.wait().map_or_else(|error| error.to_string(), |it| it.to_string());
+    Err(if why.is_empty() { format!("their process has ended: {status}") } else { why })
+}
+
+/// What a child says at its start; nothing if it has ended. Errors: in words.
+fn first_words(child: &mut Child) -> Result<Vec<u8>, String> {
+    let mut said = child.stdout.take().ok_or("it has no output")?;
+    let mut polled = [PollFd::new(&said, PollFlags::IN)];
+    match poll(&mut polled, Some(&START)) {
+        Ok(0) => return Err(format!("their process says nothing for {} s", START.tv_sec)),
+        Ok(_) => {}
+        Err(errno) => return Err(errno.to_string()),
+    }
+    let mut words = vec![0; 4096];
+    let count = said.read(&mut words).map_err(|error| error.to_string())?;
+    words.truncate(count);
+    Ok(words)
+}
+
+/// The child: keeps channels until its standard input ends.
+pub fn keep(dir: &Path, policy: Seen) -> ExitCode {
+    // Not even the process's own end waits for what its threads close.
+    let ended = listen(dir, policy).and_then(|()| until_end().map_err(|error| error.to_string()));
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            let _ = io::stdout().write_all(why.as_bytes());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn listen(dir: &Path, policy: Seen) -> Result<(), String> {
+    let _ = rustix::thread::set_name(c"asmpd-channels");
+    // They are for asmpd, and its end is this one's.
+    for signal in [SIGTERM, SIGINT] {
+        let unused = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(signal, unused).map_err(|error| error.to_string())?;
+    }
+    keeper::start(dir, policy)
+}
+
+fn until_end() -> io::Result<()> {
+    let mut said = io::stdout();
+    said.write_all(READY)?;
+    said.flush()?;
+    io::copy(&mut io::stdin(), &mut io::sink()).map(drop)
+}
