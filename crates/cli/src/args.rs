@@ -77,7 +77,7 @@ pub enum Command {
     /// Reads every setting back. `violated:` names a promise that no longer holds, with its cure.
     /// `stays:` names what the kernel keeps on these CPUs and lets no program move, and what cannot
     /// be checked. Exit code 7 if anything is violated.
-    #[command(after_long_help = examples::STATUS)]
+    #[command(after_long_help = examples::STATUS, visible_alias = "list")]
     Status(crate::status::Args),
     #[command(after_long_help = examples::EVENTS)]
     Events(crate::events::Args),

@@ -194,7 +194,9 @@ fn of_command(command: &Command, pages: &mut Vec<Page>) -> Result<()> {
         "{}\n# EXIT STATUS\n0 on success; asmp(8) lists all exit codes.\n",
         examples_of(command)
     );
-    prose.push_str("\n# SEE ALSO\nasmp(8), asmp(7), asmp-partitions(5)\n");
+    let asks_asmpd = ["asmp-events", "asmp-top", "asmp-web"].contains(&name.as_str());
+    let asmpd = if asks_asmpd { "asmpd(8), " } else { "" };
+    let _ = write!(prose, "\n# SEE ALSO\nasmp(8), {asmpd}asmp(7), asmp-partitions(5)\n");
     roff.push_str(&prose::to_roff(&prose));
     pages.push(Page { name, section: 8, roff });
     if !is_plan {

@@ -72,6 +72,14 @@ fn a_signal_ends_a_measurement_whose_load_never_tells_its_version() {
     for (signal, code) in [(libc::SIGINT, 130), (libc::SIGTERM, 143)] {
         let line = format!("{LATENCY} --load cpu -o mine");
         let mut command = asmp(dir.path(), &way, &line);
+        // A shell starts what it runs in the background with SIGINT ignored, and so would asmp be.
+        // SAFETY: async-signal-safe; SIG_DFL is no function.
+        let heeds = move || match unsafe { libc::signal(signal, libc::SIG_DFL) } {
+            libc::SIG_ERR => Err(std::io::Error::last_os_error()),
+            _ => Ok(()),
+        };
+        // SAFETY: between fork and exec only that call.
+        unsafe { command.pre_exec(heeds) };
         let mut child = command.stderr(Stdio::null()).process_group(0).spawn().unwrap();
         let began = dir.path().join("began");
         let since = Instant::now();

@@ -163,7 +163,10 @@ async fn reports(State(app): State<Arc<App>>) -> Response {
     let Some(reports) = app.reports.clone() else { return "[]".into_response() };
     match spawn_blocking(move || reports.names()).await {
         Ok(Ok(names)) => serde_json::to_string(&names).unwrap_or_default().into_response(),
-        Ok(Err(error)) => (StatusCode::NOT_FOUND, error.to_string()).into_response(),
+        Ok(Err(error)) => {
+            let why = format!("the directory of reports cannot be listed: {error}");
+            (StatusCode::NOT_FOUND, why).into_response()
+        }
         Err(_) => refused_whole(),
     }
 }

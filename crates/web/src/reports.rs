@@ -26,8 +26,11 @@ impl Reports {
         Ok(Self(openat(CWD, dir, flags, Mode::empty())?))
     }
 
-    /// Names of its pages, sorted.
+    /// Names of its pages, sorted. Errors: `NotFound` once the directory was removed.
     pub fn names(&self) -> io::Result<Vec<String>> {
+        if fstat(&self.0)?.st_nlink == 0 {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.0)? {
             let entry = entry?;
@@ -110,5 +113,7 @@ mod tests {
         std::fs::rename(&dir, outer.path().join("moved")).unwrap();
         assert_eq!(reports.read("b.html").unwrap(), b"b");
         assert!(Reports::below(&dir).is_err());
+        std::fs::remove_dir_all(outer.path().join("moved")).unwrap();
+        assert_eq!(reports.names().unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

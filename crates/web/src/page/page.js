@@ -249,7 +249,9 @@ async function read(reader) {
 async function reports() {
   const answer = await ask('/reports');
   const names = answer.status === 200 ? await answer.json() : [];
-  of('of-reports').hidden = names.length === 0;
+  const isGone = answer.status === 404;
+  if (isGone) of('report').textContent = await answer.text();
+  of('of-reports').hidden = names.length === 0 && !isGone;
   of('reports').replaceChildren(...names.map(name => element('li', {},
     element('button', { type: 'button', onclick: () => show(name) }, name))));
 }
