@@ -5,7 +5,7 @@
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 .PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz
 .PHONY: readers lab containment hands random bench bench-analysis bench-channels bench-measure
-.PHONY: bench-peers bench-responses install install-rt rtlinux setup soak
+.PHONY: bench-peers bench-responses install install-rt rtlinux setup soak fuzz-files
 
 setup:
 	tests/vm/setup.sh $(ARCH)
@@ -93,6 +93,11 @@ soak: MINUTES ?= 30
 soak: setup
 	ASMP_TIER=nightly ASMP_SOAK_MINUTES=$(MINUTES) ASMP_GUEST_SECONDS=$$(($(MINUTES) * 60 + 1200)) \
 		tests/vm/test.sh sid-rt:bare -- soak:
+
+# Writes without a meaning to the files of asmpd, WRITES of them in a guest: each is refused.
+fuzz-files: WRITES ?= 1000000
+fuzz-files: setup
+	ASMP_FILE_WRITES=$(WRITES) tests/vm/test.sh sid-rt:bare -- 'files: bytes'
 
 # asmp, asmpd, and their services for systemd, as `cargo build --release` has made them: root often
 # has no cargo.

@@ -107,6 +107,7 @@ run_guest() {
         ASMP_RANDOM_SEQUENCES="${ASMP_RANDOM_SEQUENCES:-}" \
         ASMP_HANDS_MINUTES="${ASMP_HANDS_MINUTES:-}" \
         ASMP_SOAK_MINUTES="${ASMP_SOAK_MINUTES:-}" \
+        ASMP_FILE_WRITES="${ASMP_FILE_WRITES:-}" \
         ASMP_RTF=/share/asmp-rtf ASMP_BARE_WRITES=/share/bare-writes ASMP_RT_EXAMPLES=/share \
         /share/guest --test-threads 1 "${filter[@]}" 2>&1
 }

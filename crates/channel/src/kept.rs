@@ -70,13 +70,15 @@ impl Kept {
     }
 
     /// Registers again if asmpd has ended meanwhile; false if it has not. Call it each second, or
-    /// when [`Kept::as_fd`] is readable, on a thread of ordinary priority. Costs one system call
+    /// when [`Kept::as_fd`] is readable, on a thread of ordinary priority. Costs two system calls
     /// where there is nothing to do. Errors: as for `new`; `NoKeeper` until asmpd runs again.
     pub fn renew(&mut self) -> Result<bool, OfferError> {
         let mut byte = [0];
-        match wire::take_bytes(&self.connection, &mut byte) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            _ => {}
+        let said = wire::take_bytes(&self.connection, &mut byte);
+        let is_open = said.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock);
+        // A keeper that was killed and cannot end has the connection open still.
+        if is_open && self.path().symlink_metadata().is_ok() {
+            return Ok(false);
         }
         self.connection = register(&self.dir, &self.name, &self.message, &self.memory)?;
         Ok(true)

@@ -6,21 +6,22 @@
 //!           would hold its lock for as long, and no other could start.
 //! Approach: a child without the lock closes them. It ends when its standard input does, which
 //!           asmpd alone has open; asmpd waits a second for it and no longer. Each child has a
-//!           directory made anew and enters it once, so an old one cannot reach into the new one's.
-//!           A child that ends by itself is followed by another.
+//!           directory made anew and enters it once, so that what an old one does late is not in
+//!           the new one's. A child that ends by itself is followed by another.
 
-use crate::keeper;
+use crate::keeper::{self, Keeper};
 use crate::seen::Seen;
 use crate::socket::own_directory;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::stdio::dup2_stderr;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -42,6 +43,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(64);
 #[derive(Debug)]
 pub struct Aside {
     dir: PathBuf,
+    say: fn(&str),
     life: Arc<Life>,
     /// Its other end is gone once no child is left.
     ended: Receiver<()>,
@@ -106,14 +108,16 @@ impl Aside {
         let follow = move || follow(&mut program, &at, child, &its, say, ends);
         let builder = thread::Builder::new().name("asmpd-aside".to_owned());
         builder.spawn(follow).map_err(|error| format!("a thread: {error}"))?;
-        Ok(Self { dir: dir.to_owned(), life, ended })
+        Ok(Self { dir: dir.to_owned(), say, life, ended })
     }
 }
 
 impl Drop for Aside {
     fn drop(&mut self) {
         self.life.end();
-        let _ = self.ended.recv_timeout(END);
+        if self.ended.recv_timeout(END) == Err(RecvTimeoutError::Timeout) {
+            (self.say)("the process that keeps channels does not end: see asmpd(8)");
+        }
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
@@ -161,14 +165,19 @@ fn begin(program: &mut Command, dir: &Path) -> Result<Child, String> {
     own_directory(dir)?;
     let mut child = program.spawn().map_err(|error| format!("a process: {error}"))?;
     let said = first_words(&mut child);
-    if said.as_deref() == Ok(READY) {
-        return Ok(child);
+    match said.as_deref() {
+        Ok(READY) => return Ok(child),
+        // It has ended.
+        Ok([]) => {
+            let status = child.wait().map_err(|error| error.to_string())?;
+            return Err(format!("their process has ended: {status}"));
+        }
+        _ => {}
     }
     let _ = child.kill();
-    let why = said.map_or_else(|why| why, |said| String::from_utf8_lossy(&said).into_owned());
-    // Killed before it could take a descriptor, it ends.
-    let status = child.wait().map_or_else(|error| error.to_string(), |it| it.to_string());
-    Err(if why.is_empty() { format!("their process has ended: {status}") } else { why })
+    // It is not waited for: it may have taken a descriptor.
+    let _ = child.try_wait();
+    said.and_then(|said| Err(String::from_utf8_lossy(&said).into_owned()))
 }
 
 /// What a child says at its start; nothing if it has ended. Errors: in words.
@@ -188,8 +197,15 @@ fn first_words(child: &mut Child) -> Result<Vec<u8>, String> {
 
 /// The child: keeps channels until its standard input ends.
 pub fn keep(dir: &Path, policy: Seen) -> ExitCode {
-    // Not even the process's own end waits for what its threads close.
-    let ended = listen(dir, policy).and_then(|()| until_end().map_err(|error| error.to_string()));
+    let ended = listen(dir, policy).and_then(|keeper| {
+        let ended = until_end().map_err(|error| error.to_string());
+        keeper.end();
+        // Who reads asmpd's messages does not wait for a thread of this process.
+        if let Ok(null) = File::options().write(true).open("/dev/null") {
+            let _ = dup2_stderr(&null);
+        }
+        ended
+    });
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
@@ -199,8 +215,10 @@ pub fn keep(dir: &Path, policy: Seen) -> ExitCode {
     }
 }
 
-fn listen(dir: &Path, policy: Seen) -> Result<(), String> {
+fn listen(dir: &Path, policy: Seen) -> Result<Keeper, String> {
     let _ = rustix::thread::set_name(c"asmpd-channels");
+    // It keeps no directory in use.
+    let _ = std::env::set_current_dir("/");
     // They are for asmpd, and its end is this one's.
     for signal in [SIGTERM, SIGINT] {
         let unused = Arc::new(AtomicBool::new(false));

@@ -20,11 +20,12 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -42,11 +43,15 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Of each thread. The deepest that one calls is the parser of the policy.
 const STACK: usize = 1 << 20;
 
-/// How many connections each user has, and the names of the channels that are kept for each.
+/// How many connections each user has, the names of the channels that are kept for each, and the
+/// connections.
 #[derive(Debug, Default)]
 struct Places {
     connections: BTreeMap<u32, usize>,
     names: BTreeMap<u32, Vec<String>>,
+    /// Each connection, by the number that it got.
+    streams: BTreeMap<u64, Weak<UnixStream>>,
+    last: u64,
 }
 
 #[derive(Debug)]
@@ -60,14 +65,29 @@ struct Shared {
     freed: Condvar,
 }
 
-/// Keeps channels below this directory until the process ends. Errors: in words.
-pub fn start(dir: &Path, policy: Seen) -> Result<(), String> {
+/// Keeps channels until the process ends.
+#[derive(Debug)]
+pub struct Keeper(Arc<Shared>);
+
+impl Keeper {
+    /// Tells programs that the end has come. A thread that waits in close(2) would else keep their
+    /// connections open beyond it.
+    pub fn end(&self) {
+        for stream in self.0.places().streams.values().filter_map(Weak::upgrade) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// Keeps channels below this directory. Errors: in words.
+pub fn start(dir: &Path, policy: Seen) -> Result<Keeper, String> {
     let failed = |error: io::Error| format!("{}: {error}", dir.display());
     let open = OwnedFd::from(File::open(dir).map_err(failed)?);
     let dir = PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
     let listener = listen(&dir.join(REGISTER)).map_err(failed)?;
     let (policy, places, freed) = (Mutex::new(policy), Mutex::default(), Condvar::new());
     let shared = Arc::new(Shared { _open: open, dir, policy, places, freed });
+    let keeper = Keeper(Arc::clone(&shared));
     let forever = move || {
         loop {
             match listener.accept() {
@@ -78,7 +98,8 @@ pub fn start(dir: &Path, policy: Seen) -> Result<(), String> {
         }
     };
     let builder = thread::Builder::new().name("asmpd-channels".to_owned()).stack_size(STACK);
-    builder.spawn(forever).map(drop).map_err(failed)
+    builder.spawn(forever).map_err(failed)?;
+    Ok(keeper)
 }
 
 /// A socket that any user may connect to, and send no descriptor.
@@ -98,16 +119,18 @@ fn take(shared: &Arc<Shared>, stream: UnixStream) {
         let _ = keeper::reply(&stream, Reply::TooMany);
         return;
     }
-    let entered = Entered { shared: Arc::clone(shared), uid };
+    let stream = Arc::new(stream);
+    let number = shared.places().note(&stream);
+    let entered = Entered { shared: Arc::clone(shared), uid, number };
     // The thread takes it from here, so that it comes back where there is no thread.
     let handed = Arc::new(Mutex::new(Some(stream)));
-    let take = |handed: &Mutex<Option<UnixStream>>| {
+    let take = |handed: &Mutex<Option<Arc<UnixStream>>>| {
         handed.lock().unwrap_or_else(PoisonError::into_inner).take()
     };
     let its = Arc::clone(&handed);
     let serve = move || {
         if let Some(stream) = take(&its) {
-            entered.shared.serve(stream, &peer);
+            entered.shared.serve(&stream, &peer);
         }
     };
     let builder = thread::Builder::new().name("asmpd-channel".to_owned()).stack_size(STACK);
@@ -122,11 +145,14 @@ fn take(shared: &Arc<Shared>, stream: UnixStream) {
 struct Entered {
     shared: Arc<Shared>,
     uid: u32,
+    number: u64,
 }
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        self.shared.places().leave(self.uid);
+        let mut places = self.shared.places();
+        places.leave(self.uid);
+        places.streams.remove(&self.number);
     }
 }
 
@@ -157,6 +183,12 @@ impl Places {
         enters
     }
 
+    fn note(&mut self, stream: &Arc<UnixStream>) -> u64 {
+        self.last += 1;
+        self.streams.insert(self.last, Arc::downgrade(stream));
+        self.last
+    }
+
     fn leave(&mut self, uid: u32) {
         if let Some(count) = self.connections.get_mut(&uid) {
             *count -= 1;
@@ -174,9 +206,9 @@ impl Shared {
     }
 
     /// From a program's connection to its end.
-    fn serve(&self, stream: UnixStream, peer: &Peer) {
-        let ready = take_descriptors(&stream).and_then(|()| keeper::reply(&stream, Reply::Ready));
-        let Some((registration, memory)) = ready.ok().and_then(|()| registered(&stream)) else {
+    fn serve(&self, stream: &UnixStream, peer: &Peer) {
+        let ready = take_descriptors(stream).and_then(|()| keeper::reply(stream, Reply::Ready));
+        let Some((registration, memory)) = ready.ok().and_then(|()| registered(stream)) else {
             return;
         };
         let name = registration
@@ -185,13 +217,13 @@ impl Shared {
         let name = match name {
             Ok(name) => name,
             Err(why) => {
-                let _ = keeper::reply(&stream, why);
+                let _ = keeper::reply(stream, why);
                 return;
             }
         };
         let kept = Kept { registration, memory: memory.into(), owner: peer.uid };
-        if keeper::reply(&stream, Reply::Kept).is_ok() {
-            kept.give_until_end(&stream, &name.listener, &self.policy);
+        if keeper::reply(stream, Reply::Kept).is_ok() {
+            kept.give_until_end(stream, &name.listener, &self.policy);
         }
     }
 

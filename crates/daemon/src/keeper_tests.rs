@@ -25,17 +25,21 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
+        Self::with_keeper().0
+    }
+
+    fn with_keeper() -> (Self, Keeper) {
         let place = Self { dir: tempfile::tempdir().unwrap() };
-        place.start();
-        place
+        let keeper = place.start();
+        (place, keeper)
     }
 
     /// As the process starts that keeps channels: in a new directory.
-    fn start(&self) {
+    fn start(&self) -> Keeper {
         fs::create_dir(self.channels()).unwrap();
         let policy = self.dir.path().join("no-policy.toml");
         let files = Files { policy, ..Files::default() };
-        start(&self.channels(), Seen::new(files, |_| {})).unwrap();
+        start(&self.channels(), Seen::new(files, |_| {})).unwrap()
     }
 
     fn channels(&self) -> PathBuf {
@@ -192,6 +196,33 @@ fn a_program_registers_again_with_the_next_asmpd() {
     place.receive("a").unwrap();
 }
 
+/// Whatever its threads wait for.
+#[test]
+fn programs_are_told_of_the_end_and_know_a_keeper_that_could_not_tell() {
+    let (place, keeper) = Place::with_keeper();
+    let writer = place.writer("a");
+    let mut kept = place.register(&writer).unwrap();
+    keeper.end();
+    let mut polled = [PollFd::from_borrowed_fd(kept.as_fd(), PollFlags::IN)];
+    let long = Timespec { tv_sec: 120, tv_nsec: 0 };
+    assert_eq!(poll(&mut polled, Some(&long)), Ok(1));
+    place.wait_for_files(1);
+    assert!(kept.renew().unwrap());
+    // Killed, it keeps the connection open if it cannot end.
+    let old = place.dir.path().join("old");
+    fs::rename(place.channels(), &old).unwrap();
+    assert!(matches!(kept.renew(), Err(OfferError::NoKeeper { .. })));
+    let _next = place.start();
+    assert!(kept.renew().unwrap() && !kept.renew().unwrap());
+    // The old one hears of the end now, and removes its own name.
+    let end = Instant::now() + Duration::from_secs(120);
+    while keeper::path_of(&old, me(), "a").exists() {
+        assert!(Instant::now() < end);
+        thread::sleep(Duration::from_millis(1));
+    }
+    place.receive("a").unwrap();
+}
+
 #[test]
 fn with_its_last_channel_the_directory_of_a_user_goes() {
     let place = Place::new();
@@ -295,7 +326,7 @@ fn connected(place: &Place, first: Reply) -> UnixStream {
 fn sent(place: &Place, bytes: &[u8], descriptor: Option<&OwnedFd>) -> Vec<u8> {
     let mut stream = connected(place, Reply::Ready);
     send(&stream, bytes, descriptor).unwrap();
-    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
     let mut answer = Vec::new();
     // It may be closed with bytes that were not read.
     let _ = stream.read_to_end(&mut answer);

@@ -131,7 +131,7 @@ fn one_that_cannot_end_is_in_no_way_of_the_next_and_takes_nothing_of_it() {
     let place = Place::new();
     let aside = place.start();
     let writer = place.writer("a");
-    let old = place.keep(&writer);
+    let mut kept = place.keep(&writer);
     let hangs = place.pid();
     kill_process(hangs, Signal::STOP).unwrap();
     let began = Instant::now();
@@ -139,9 +139,8 @@ fn one_that_cannot_end_is_in_no_way_of_the_next_and_takes_nothing_of_it() {
     assert!(began.elapsed() >= Duration::from_millis(900), "it was waited for");
     assert!(runs(hangs) && !place.dir().exists());
     let _aside = place.start();
-    let _kept = place.keep(&writer);
-    // Its last deed: the name of a program that has left.
-    rustix::net::shutdown(old.as_fd(), rustix::net::Shutdown::Both).unwrap();
+    // Its last deed, the end of a name: the program has left it.
+    assert!(kept.renew().unwrap());
     kill_process(hangs, Signal::CONT).unwrap();
     until("it ends", || !runs(hangs));
     assert!(place.receives("a") && place.pid() != hangs);

@@ -30,7 +30,9 @@ fn another_user_than_root_is_refused_with_the_cure() {
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
     // The user can reach this copy, not the directory that it was built in.
     let copy = dir.path().join("asmpd");
-    fs::copy(env!("CARGO_BIN_EXE_asmpd"), &copy).unwrap();
+    // Another process writes it: a fork of this one would have it open as it is executed.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_asmpd")).arg(&copy).status().unwrap();
+    assert!(copied.success());
     let mut command = Command::new(copy);
     if fs::metadata("/proc/self").unwrap().uid() == 0 {
         command.uid(NOBODY);

@@ -26,8 +26,7 @@ pub trait Kernel: Send + Sync {
     /// Names in a directory, sorted.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
 
-    /// The same of directories alone, where the file system says which they are: one that does not
-    /// gives all names.
+    /// The same of directories; others may be among them.
     fn list_directories(&self, dir: &Path) -> io::Result<Vec<String>> {
         self.list(dir)
     }

@@ -136,6 +136,7 @@ impl Fake {
 /// A call that tests look at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Call {
+    Read,
     Write,
     List,
 }
@@ -158,6 +159,7 @@ impl Kernel for Watched {
         self.0.write(path, bytes)
     }
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        (self.1)(Call::Read, path);
         self.0.read(path)
     }
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {

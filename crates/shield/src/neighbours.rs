@@ -175,7 +175,7 @@ fn affected_processes(
         if kernel.online_affinity(tid).is_ok_and(may_leave) {
             continue;
         }
-        // Those that are, are the kernel's.
+        // Most of those that are, are the kernel's.
         if task::is_kernel_thread(kernel, tid)
             || !task::allowed_cpus(kernel, tid).is_some_and(|cpus| cpus.is_subset(taken))
         {

@@ -340,6 +340,7 @@ fn cost_by_asmpd() {
     let destroy = r#"{"request": "destroy", "name": "a", "demote": false}"#;
     let (mut ours, mut socket, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..9 {
+        at_rest(&daemon);
         bare.push(bare_cost().wall_ms);
         at_rest(&daemon);
         ours.push(by_file(1).wall_ms);

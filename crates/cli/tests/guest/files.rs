@@ -7,6 +7,7 @@ use super::guests::{Boot, On, Tier};
 use super::held::{Daemon, Unit, median_ms};
 use super::lab::{Process, Test, allowed, asmp, isolated, read, test, tier, until};
 use super::others::{Machine, sh};
+use super::watchdog;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -342,7 +343,9 @@ fn next(state: &mut u64) -> u64 {
 }
 
 fn fuzzed() {
-    let writes = if tier() == Tier::Nightly { 100_000 } else { 10_000 };
+    let asked = std::env::var("ASMP_FILE_WRITES").ok().and_then(|text| text.parse().ok());
+    let usual = if tier() == Tier::Nightly { 100_000 } else { 10_000 };
+    let (writes, began) = (asked.unwrap_or(usual), Instant::now());
     asmp("create motion --cpus 3").done();
     let machine = Machine::now();
     let daemon = Daemon::start();
@@ -374,7 +377,9 @@ fn fuzzed() {
         bytes.insert(place, b'!');
         let error = open[at].write(&bytes).expect_err("it has no meaning");
         assert_eq!(error.raw_os_error(), Some(libc::EINVAL), "{}: {bytes:?}", files[at]);
+        watchdog::goes_on();
     }
+    println!("  {writes} writes in {:.0} s", began.elapsed().as_secs_f64());
     assert_eq!((isolated(), read(at("cpu3/shielded"))), ("3".into(), "1".into()));
     drop(open);
     daemon.ends();

@@ -60,7 +60,7 @@ pub struct Daemon {
     log: PathBuf,
 }
 
-/// The numbers in its last line.
+/// The numbers that it says as it ends.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Counts {
     pub violations: usize,
@@ -102,7 +102,8 @@ impl Daemon {
         let status = self.process.0.wait().expect("it ends");
         let told = self.told();
         assert!(status.success(), "{status}: {told}");
-        let last = told.lines().last().unwrap_or_default().to_owned();
+        let last = told.lines().rfind(|line| line.starts_with("asmpd: ends;"));
+        let last = last.unwrap_or_default().to_owned();
         let number = |before: &str, after: &str| -> usize {
             let text = last.split_once(before).and_then(|(_, rest)| rest.split(after).next());
             text.and_then(|text| text.trim().parse().ok()).unwrap_or_else(|| panic!("{last}"))
