@@ -94,7 +94,7 @@ soak: setup
 	ASMP_TIER=nightly ASMP_SOAK_MINUTES=$(MINUTES) ASMP_GUEST_SECONDS=$$(($(MINUTES) * 60 + 1200)) \
 		tests/vm/test.sh sid-rt:bare -- soak:
 
-# Writes without a meaning to the files of asmpd, WRITES of them in a guest: each is refused.
+# WRITES meaningless writes to the files of asmpd, in a guest: each must be refused.
 fuzz-files: WRITES ?= 1000000
 fuzz-files: setup
 	ASMP_FILE_WRITES=$(WRITES) tests/vm/test.sh sid-rt:bare -- 'files: bytes'

@@ -520,7 +520,7 @@ fn the_proof_that_a_tick_stops_is_taken_and_its_failure_undoes_everything() {
 fn a_kernel_thread_that_came_back_is_named_and_repaired() {
     let (fake, untouched) = prepared(&["create a --cpus 3"]);
     fake.kernel.set_affinity(30, &"0-3".parse().unwrap()).unwrap();
-    assert_eq!(fake.asmp("status"), 7);
+    assert_eq!((fake.asmp("status"), fake.asmp("list")), (7, 7));
     fake.done("repair a");
     assert_eq!((fake.allowed(30).as_str(), fake.asmp("status")), ("0-2", 0));
     fake.done("restore");

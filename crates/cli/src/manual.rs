@@ -316,6 +316,15 @@ mod tests {
     }
 
     #[test]
+    fn pages_of_commands_that_ask_asmpd_name_its_page() {
+        for (name, asks) in [("asmp-web", true), ("asmp-events", true), ("asmp-create", false)] {
+            let page = page(name).unwrap();
+            let (_, see_also) = page.rsplit_once("SEE ALSO").unwrap();
+            assert_eq!(see_also.contains("asmpd"), asks, "{name}: {see_also}");
+        }
+    }
+
+    #[test]
     fn every_command_has_a_long_help_with_an_example() {
         let mut command = Cli::command();
         command.build();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The keeper of channels in a process of its own.
 //!
-//! Problem:  to close a descriptor that a user sent may wait for that user as long as he likes (a
-//!           file that he serves by FUSE), and a process that does so cannot even be killed. asmpd
+//! Problem:  to close a descriptor that a user sent may wait as long as that user likes (for a
+//!           file of a FUSE file system), and a process that does so cannot even be killed. asmpd
 //!           would hold its lock for as long, and no other could start.
 //! Approach: a child without the lock closes them. It ends when its standard input does, which
-//!           asmpd alone has open; asmpd waits a second for it and no longer. Each child has a
-//!           directory made anew and enters it once, so that what an old one does late is not in
-//!           the new one's. A child that ends by itself is followed by another.
+//!           asmpd alone has open; asmpd waits a second for it and no longer. Each child gets a
+//!           new directory and opens it once, so that an old child cannot touch the new one's
+//!           files. If a child ends by itself, asmpd starts another.
 
 use crate::keeper::{self, Keeper};
 use crate::seen::Seen;
@@ -33,9 +33,9 @@ pub const ARGUMENT: &str = "--keep-channels";
 const READY: &[u8] = b"ready";
 /// How long that may take.
 const START: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
-/// How long an ending child is waited for.
+/// How long asmpd waits for a child to end.
 const END: Duration = Duration::from_secs(1);
-/// How long after one has ended the next begins. It doubles with each that ends early.
+/// How long asmpd waits before it starts the next one. It doubles with each that ends early.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(64);
 
@@ -73,13 +73,13 @@ impl Life {
         self.told.notify_all();
     }
 
-    /// Keeps it, unless all is over: then it is closed at once.
+    /// Keeps it open. If asmpd ends, it is closed at once.
     fn keep(&self, open: Option<ChildStdin>) {
         let mut stdin = self.stdin();
         stdin.open = open.filter(|_| !stdin.is_over);
     }
 
-    /// Waits so long, or until all is over. Is it?
+    /// Waits for this time, or until asmpd ends. Does asmpd end?
     fn is_over_within(&self, time: Duration) -> bool {
         let waited = self.told.wait_timeout_while(self.stdin(), time, |stdin| !stdin.is_over);
         waited.unwrap_or_else(PoisonError::into_inner).0.is_over
@@ -94,7 +94,7 @@ impl Aside {
         Self::start_by(Path::new("/proc/self/exe"), dir, say)
     }
 
-    /// The same by another program.
+    /// The same with this program in place of the running one.
     pub fn start_by(program: &Path, dir: &Path, say: fn(&str)) -> Result<Self, String> {
         let mut program = Command::new(program);
         program.arg0("asmpd").arg(ARGUMENT).arg(dir);
@@ -122,7 +122,7 @@ impl Drop for Aside {
     }
 }
 
-/// Starts a child, and another each time that one ends, until all is over.
+/// Waits for the child, and starts another each time that one ends, until asmpd ends.
 fn follow(
     program: &mut Command,
     dir: &Path,
@@ -180,7 +180,7 @@ fn begin(program: &mut Command, dir: &Path) -> Result<Child, String> {
     said.and_then(|said| Err(String::from_utf8_lossy(&said).into_owned()))
 }
 
-/// What a child says at its start; nothing if it has ended. Errors: in words.
+/// What a child writes when it starts: nothing if it has ended. Errors: in words.
 fn first_words(child: &mut Child) -> Result<Vec<u8>, String> {
     let mut said = child.stdout.take().ok_or("it has no output")?;
     let mut polled = [PollFd::new(&said, PollFlags::IN)];
@@ -219,7 +219,7 @@ fn listen(dir: &Path, policy: Seen) -> Result<Keeper, String> {
     let _ = rustix::thread::set_name(c"asmpd-channels");
     // It keeps no directory in use.
     let _ = std::env::set_current_dir("/");
-    // They are for asmpd, and its end is this one's.
+    // They are meant for asmpd. This process ends when asmpd does.
     for signal in [SIGTERM, SIGINT] {
         let unused = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(signal, unused).map_err(|error| error.to_string())?;

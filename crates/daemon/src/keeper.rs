@@ -56,7 +56,8 @@ struct Places {
 
 #[derive(Debug)]
 struct Shared {
-    /// Open, and the way to it: of a directory that is made anew meanwhile it is the old one.
+    /// The directory, held open. `dir` leads through this descriptor, so it stays the old directory
+    /// when a new one takes its name.
     _open: OwnedFd,
     dir: PathBuf,
     policy: Mutex<Seen>,
@@ -70,8 +71,8 @@ struct Shared {
 pub struct Keeper(Arc<Shared>);
 
 impl Keeper {
-    /// Tells programs that the end has come. A thread that waits in close(2) would else keep their
-    /// connections open beyond it.
+    /// Ends the connections of all programs, so that they register with the next keeper. A thread
+    /// that waits in close(2) would keep them open after the process has ended.
     pub fn end(&self) {
         for stream in self.0.places().streams.values().filter_map(Weak::upgrade) {
             let _ = stream.shutdown(Shutdown::Both);

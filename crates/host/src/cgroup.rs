@@ -248,6 +248,22 @@ mod tests {
     }
 
     #[test]
+    fn groups_are_the_directories_of_a_group_deepest_first() {
+        let (root, linux) = machine(UNIFIED);
+        let mount = root.path().join("sys/fs/cgroup");
+        for group in ["a", "a/b", "no-group"] {
+            fs::create_dir(mount.join(group)).unwrap();
+        }
+        for group in ["a", "a/b"] {
+            fs::write(mount.join(group).join("cgroup.procs"), "").unwrap();
+        }
+        let mount = Path::new("/sys/fs/cgroup");
+        assert_eq!(linux.list_directories(mount).unwrap(), ["a", "no-group"]);
+        assert!(linux.list(mount).unwrap().contains(&"cgroup.controllers".to_owned()));
+        assert_eq!(groups_below(&linux, mount), [mount.join("a/b"), mount.join("a")]);
+    }
+
+    #[test]
     fn a_cpuset_held_by_v1_is_seen() {
         let (_root, linux) = machine(HYBRID);
         let hierarchy = Hierarchy::read(&linux).unwrap();

@@ -34,7 +34,7 @@ use tower::ServiceExt;
 /// Connections at a time, and those of them that watch.
 const MOST: usize = 64;
 const MOST_WATCHERS: usize = 16;
-/// Changes at a time.
+/// So many changes may be under way at a time.
 const MOST_CHANGES: usize = 8;
 /// Refusals at a time.
 const MOST_REFUSALS: usize = 8;

@@ -472,6 +472,10 @@ fn reports_are_listed_and_read_with_the_token() {
         let got = get(&format!("/reports/{path}"));
         assert!((400..500).contains(&status(&got)), "{path}: {got}");
     }
+    drop(dir);
+    let gone = get("/reports");
+    assert_eq!(status(&gone), 404, "{gone}");
+    assert!(gone.contains("the directory of reports cannot be listed: "), "{gone}");
     let none = Page::serve(None);
     let got = answer(&none, &format!("GET /reports HTTP/1.1\r\n{}\r\n", with_token(&none)));
     assert!(got.ends_with("[]"), "{got}");

@@ -219,7 +219,7 @@ fn any() {
     fs::remove_dir_all(NAMES).expect("the names");
 }
 
-/// A file system of one file. Who closes that waits until it is answered.
+/// A file system with one file. A program that closes the file waits until `answer_all`.
 #[derive(Clone, Default)]
 struct Silent(Arc<Mutex<Closes>>);
 
@@ -254,7 +254,7 @@ impl Silent {
         }
     }
 
-    /// Does a thread of this process wait?
+    /// Does a thread of this process wait in close(2)?
     fn holds(&self, process: i32) -> bool {
         let closes = self.0.lock().expect("no panic");
         let of = |tid: u32| Path::new(&format!("/proc/{process}/task/{tid}")).exists();
@@ -268,7 +268,7 @@ impl Silent {
     }
 }
 
-/// Answers when it is dropped: else who waits could not be killed.
+/// Answers when it is dropped: a process that waits cannot be killed.
 struct Answers(Silent);
 
 impl Drop for Answers {
